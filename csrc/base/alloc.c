@@ -1,0 +1,112 @@
+/*
+ * The process-wide allocator, and allocation through any.
+ *
+ * A cell of zeros stands for the C library's allocator, so that no initialisation is needed.
+ */
+#include "base/alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cell.h"
+
+static void *system_allocate(void *context, size_t n_bytes, size_t alignment)
+{
+    (void)context;
+    if (n_bytes > SIZE_MAX - (alignment - 1)) {
+        return NULL;
+    }
+    /* C11 wants a multiple of the alignment */
+    return aligned_alloc(alignment, (n_bytes + alignment - 1) / alignment * alignment);
+}
+
+static void system_release(void *context, void *pointer, size_t n_bytes)
+{
+    (void)context;
+    (void)n_bytes;
+    free(pointer);
+}
+
+static const ds_allocator system_allocator = {NULL, system_allocate, system_release};
+
+static ds_cell current_allocator;
+
+const ds_allocator *ds_default_allocator(void)
+{
+    return &system_allocator;
+}
+
+ds_allocator ds_allocator_current(void)
+{
+    uintptr_t words[DS_CELL_WORDS];
+    ds_cell_read(&current_allocator, words);
+    if (words[1] == 0) {
+        return system_allocator;
+    }
+    ds_allocator allocator;
+    allocator.context = (void *)words[0];
+    allocator.allocate = (void *(*)(void *, size_t, size_t))words[1];
+    allocator.release = (void (*)(void *, void *, size_t))words[2];
+    return allocator;
+}
+
+ds_status ds_set_allocator(const ds_allocator *allocator)
+{
+    uintptr_t words[DS_CELL_WORDS] = {0, 0, 0};
+    if (allocator != NULL) {
+        DS_CHECK(allocator->allocate != NULL && allocator->release != NULL, DS_ARGUMENT,
+                 "ds_set_allocator: the allocator needs both functions, allocate and release");
+        words[0] = (uintptr_t)allocator->context;
+        words[1] = (uintptr_t)allocator->allocate;
+        words[2] = (uintptr_t)allocator->release;
+    }
+    ds_cell_write(&current_allocator, words);
+    return DS_OK;
+}
+
+ds_status ds_allocate(const ds_allocator *allocator, void **pointer, size_t n_bytes)
+{
+    const ds_allocator *from = allocator != NULL ? allocator : &system_allocator;
+    void *memory = NULL;
+    /* no object is larger than a difference of pointers can tell */
+    DS_CHECK(n_bytes <= PTRDIFF_MAX, DS_NO_MEMORY, "out of memory: %zu bytes were asked for",
+             n_bytes);
+    if (n_bytes > 0) {
+        memory = from->allocate(from->context, n_bytes, DS_ALIGNMENT);
+        DS_CHECK(memory != NULL, DS_NO_MEMORY, "out of memory: %zu bytes were asked for", n_bytes);
+        if ((uintptr_t)memory % DS_ALIGNMENT != 0) {
+            from->release(from->context, memory, n_bytes);
+            return ds_fail(DS_ARGUMENT, "the allocator gave memory that is not aligned to %d bytes",
+                           DS_ALIGNMENT);
+        }
+    }
+    memcpy(pointer, &memory, sizeof memory); /* as bytes: it may be a pointer of another type */
+    return DS_OK;
+}
+
+ds_status ds_allocate_zeroed(const ds_allocator *allocator, void **pointer, size_t n_bytes)
+{
+    void *memory = NULL;
+    DS_TRY(ds_allocate(allocator, &memory, n_bytes));
+    if (n_bytes > 0) {
+        memset(memory, 0, n_bytes);
+    }
+    memcpy(pointer, &memory, sizeof memory);
+    return DS_OK;
+}
+
+ds_status ds_allocate_array(const ds_allocator *allocator, void **pointer, size_t count,
+                            size_t item_bytes)
+{
+    DS_CHECK(item_bytes == 0 || count <= SIZE_MAX / item_bytes, DS_NO_MEMORY,
+             "out of memory: %zu items of %zu bytes were asked for", count, item_bytes);
+    return ds_allocate(allocator, pointer, count * item_bytes);
+}
+
+void ds_release(const ds_allocator *allocator, void *pointer, size_t n_bytes)
+{
+    if (pointer != NULL) {
+        const ds_allocator *to = allocator != NULL ? allocator : &system_allocator;
+        to->release(to->context, pointer, n_bytes);
+    }
+}

@@ -1,0 +1,52 @@
+/*
+ * Memory, by way of a ds_allocator.
+ *
+ * An object that allocates takes a snapshot when it is made, stores it, and passes it to every
+ * later call, so that ds_set_allocator() concerns new objects only:
+ *
+ *     ds_allocator allocator = ds_allocator_current();
+ *     void *memory = NULL;
+ *     DS_TRY(ds_allocate_zeroed(&allocator, &memory, sizeof(ds_thing)));
+ *     ds_thing *thing = memory;
+ *     thing->allocator = allocator;
+ *     ...
+ *     allocator = thing->allocator;
+ *     ds_release(&allocator, thing, sizeof *thing);
+ *
+ * All memory is aligned to DS_ALIGNMENT. Zero bytes are allowed: they give NULL and DS_OK. Sizes
+ * are checked for overflow. On failure (DS_NO_MEMORY) `*pointer` is left as it was. An `allocator`
+ * of NULL means the C library's.
+ *
+ * `pointer` is written as bytes, so `(void **)&floats` is well defined for any pointer to objects.
+ */
+#ifndef DS_BASE_ALLOC_H
+#define DS_BASE_ALLOC_H
+
+#include "base/status.h"
+
+/* A cache line, a vector register of AVX-512, a row of a tile. */
+#define DS_ALIGNMENT 64
+
+/* Returns a copy of the process-wide allocator (ds_set_allocator). Thread: any. */
+ds_allocator ds_allocator_current(void);
+
+/* Returns view, valid for ever: the C library's allocator, whatever has been set. Thread: any. */
+const ds_allocator *ds_default_allocator(void);
+
+/* Fills `*pointer` with `n_bytes` of memory, not initialised. Thread: any. */
+ds_status ds_allocate(const ds_allocator *allocator, void **pointer, size_t n_bytes);
+
+/* The same, all bytes zero. Thread: any. */
+ds_status ds_allocate_zeroed(const ds_allocator *allocator, void **pointer, size_t n_bytes);
+
+/* The same for `count` items of `item_bytes` each, not initialised. Thread: any. */
+ds_status ds_allocate_array(const ds_allocator *allocator, void **pointer, size_t count,
+                            size_t item_bytes);
+
+/*
+ * Takes `pointer` back: it came from the same allocator, with the same `n_bytes` (for arrays: their
+ * product). NULL is allowed. Thread: any.
+ */
+void ds_release(const ds_allocator *allocator, void *pointer, size_t n_bytes);
+
+#endif /* DS_BASE_ALLOC_H */

@@ -1,0 +1,65 @@
+/*
+ * Status and messages: how a function says that it failed.
+ *
+ *     ds_status thing_make(ds_thing **thing, size_t n)
+ *     {
+ *         DS_CHECK(n > 0, DS_ARGUMENT, "thing: n must be positive, got %zu", n);
+ *         DS_TRY(part_make(...));                    // forwards the status and its message
+ *         DS_ASSERT(n < LIMIT);                      // our own bug, if ever: DS_INTERNAL
+ *         return DS_OK;
+ *     }
+ *
+ * A message is one line; it names the operator or object, what was expected and what came. It lives
+ * in a buffer of the calling thread (ds_last_error). The macros return from the function that they
+ * stand in: what that function holds by then must be released first, or by its caller.
+ */
+#ifndef DS_BASE_STATUS_H
+#define DS_BASE_STATUS_H
+
+#include "dreamstream.h"
+
+/* Longest message, its ending zero included; longer ones are cut between two characters. */
+#define DS_MESSAGE_BYTES 512
+
+#if defined(__GNUC__) || defined(__clang__)
+#define DS_PRINTF(format_index, first_index) \
+    __attribute__((format(printf, format_index, first_index)))
+#else
+#define DS_PRINTF(format_index, first_index)
+#endif
+
+/*
+ * Writes the thread's message and returns `status`. The arguments may contain ds_last_error(), to
+ * put something before it: ds_fail(status, "%s: %s", name, ds_last_error()). Thread: any.
+ */
+ds_status ds_fail(ds_status status, const char *format, ...) DS_PRINTF(2, 3);
+
+/* Returns DS_INTERNAL; what DS_ASSERT calls, kept out of line. Thread: any. */
+ds_status ds_fail_assertion(const char *condition, const char *file, int line);
+
+/* Returns the status of `call` if it is not DS_OK. */
+#define DS_TRY(call)                             \
+    do {                                         \
+        const ds_status ds_try_status_ = (call); \
+        if (ds_try_status_ != DS_OK) {           \
+            return ds_try_status_;               \
+        }                                        \
+    } while (0)
+
+/* Returns `status` unless `condition` holds; the message (printf's arguments) follows. */
+#define DS_CHECK(condition, status, ...)            \
+    do {                                            \
+        if (!(condition)) {                         \
+            return ds_fail((status), __VA_ARGS__);  \
+        }                                           \
+    } while (0)
+
+/* Returns DS_INTERNAL unless `condition` holds. For our own bugs only; in every build. */
+#define DS_ASSERT(condition)                                        \
+    do {                                                            \
+        if (!(condition)) {                                         \
+            return ds_fail_assertion(#condition, __FILE__, __LINE__); \
+        }                                                           \
+    } while (0)
+
+#endif /* DS_BASE_STATUS_H */

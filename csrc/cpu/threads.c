@@ -1,0 +1,311 @@
+/*
+ * The thread pool.
+ *
+ * A run is a job on the caller's stack, linked into the pool's list of open jobs. Whoever works on
+ * a job takes its next index from an atomic counter until there is none left. The caller does that
+ * first of all; then it takes the job off the list, upon which no more workers can join, and waits
+ * for those that did (`n_helpers`), each of which is executing a task. That wait ends: a helper can
+ * only be waiting for helpers of a run that its own task made, and so on down a finite chain, since
+ * a waiting thread never works on anything else.
+ *
+ * `mutex` guards the list, the jobs' `n_helpers` and `waiting`, and the sleepers. It is held for a
+ * few instructions, never while a task runs.
+ *
+ * `n_posted` counts jobs that were linked; a worker that spins watches it without the mutex.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include "cpu/threads.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SPIN_NANOSECONDS 40000
+#define PAUSES_PER_LOOK 64 /* pauses between two looks at the clock */
+
+typedef struct job {
+    struct job *previous, *next;
+    ds_pool_task task;
+    void *context;
+    size_t n_tasks;
+    atomic_size_t next_index;
+    atomic_size_t n_helpers; /* workers in this job; written under the mutex only */
+    bool waiting;            /* the caller sleeps on `done` */
+    pthread_cond_t done;
+} job;
+
+struct ds_pool {
+    ds_allocator allocator;
+    size_t n_bytes; /* of this object, its array included */
+    pid_t process;  /* where the workers live */
+    size_t n_workers;
+    pthread_mutex_t mutex;
+    pthread_cond_t posted;
+    job *first, *last; /* open jobs, the oldest first */
+    size_t n_sleeping; /* workers that wait on `posted` */
+    bool stopping;
+    atomic_size_t n_posted;
+    pthread_t workers[];
+};
+
+static int64_t nanoseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void pause_briefly(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Waits until `*value` is (equal: or no longer is) `reference`, but not for long; says whether. */
+static bool spin_until(atomic_size_t *value, size_t reference, bool equal)
+{
+    int64_t start = 0;
+    for (;;) {
+        for (int i = 0; i < PAUSES_PER_LOOK; i++) {
+            if ((atomic_load_explicit(value, memory_order_acquire) == reference) == equal) {
+                return true;
+            }
+            pause_briefly();
+        }
+        const int64_t now = nanoseconds();
+        if (start == 0) {
+            start = now;
+        } else if (now - start > SPIN_NANOSECONDS) {
+            return false;
+        }
+    }
+}
+
+static void run_serially(ds_pool_task task, void *context, size_t n_tasks)
+{
+    for (size_t i = 0; i < n_tasks; i++) {
+        task(context, i);
+    }
+}
+
+/* Takes tasks of `work` until none is left. */
+static void work_on(job *work)
+{
+    for (;;) {
+        const size_t index = atomic_fetch_add_explicit(&work->next_index, 1, memory_order_relaxed);
+        if (index >= work->n_tasks) {
+            return;
+        }
+        work->task(work->context, index);
+    }
+}
+
+/* Returns the oldest open job with tasks that nobody has taken, or NULL. Under the mutex. */
+static job *find_work(ds_pool *pool)
+{
+    for (job *work = pool->first; work != NULL; work = work->next) {
+        if (atomic_load_explicit(&work->next_index, memory_order_relaxed) < work->n_tasks) {
+            return work;
+        }
+    }
+    return NULL;
+}
+
+/* Works on `work`, with the mutex held before and after. */
+static void help(ds_pool *pool, job *work)
+{
+    const size_t n_joined = atomic_load_explicit(&work->n_helpers, memory_order_relaxed) + 1;
+    atomic_store_explicit(&work->n_helpers, n_joined, memory_order_relaxed);
+    pthread_mutex_unlock(&pool->mutex);
+
+    work_on(work);
+
+    pthread_mutex_lock(&pool->mutex);
+    const size_t n_left = atomic_load_explicit(&work->n_helpers, memory_order_relaxed) - 1;
+    if (n_left == 0 && work->waiting) {
+        pthread_cond_signal(&work->done);
+    }
+    /* Last of all: a caller that spins may see 0 and return, and the job is gone. */
+    atomic_store_explicit(&work->n_helpers, n_left, memory_order_release);
+}
+
+static void *worker_main(void *argument)
+{
+    ds_pool *pool = argument;
+    pthread_mutex_lock(&pool->mutex);
+    while (!pool->stopping) {
+        job *work = find_work(pool);
+        if (work != NULL) {
+            help(pool, work);
+            continue;
+        }
+        const size_t n_seen = atomic_load_explicit(&pool->n_posted, memory_order_relaxed);
+        pthread_mutex_unlock(&pool->mutex);
+        const bool news = spin_until(&pool->n_posted, n_seen, false);
+        pthread_mutex_lock(&pool->mutex);
+        if (!news) {
+            pool->n_sleeping++;
+            while (!pool->stopping &&
+                   atomic_load_explicit(&pool->n_posted, memory_order_relaxed) == n_seen) {
+                pthread_cond_wait(&pool->posted, &pool->mutex);
+            }
+            pool->n_sleeping--;
+        }
+    }
+    pthread_mutex_unlock(&pool->mutex);
+    return NULL;
+}
+
+/* Links `work` as the newest and wakes as many sleepers as it has tasks for. */
+static void post(ds_pool *pool, job *work)
+{
+    pthread_mutex_lock(&pool->mutex);
+    work->previous = pool->last;
+    if (pool->last != NULL) {
+        pool->last->next = work;
+    } else {
+        pool->first = work;
+    }
+    pool->last = work;
+    const size_t n_posted = atomic_load_explicit(&pool->n_posted, memory_order_relaxed) + 1;
+    atomic_store_explicit(&pool->n_posted, n_posted, memory_order_release);
+    const size_t n_useful = work->n_tasks - 1;
+    if (n_useful >= pool->n_sleeping) {
+        pthread_cond_broadcast(&pool->posted);
+    } else {
+        for (size_t i = 0; i < n_useful; i++) {
+            pthread_cond_signal(&pool->posted);
+        }
+    }
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+static void unlink_job(ds_pool *pool, job *work)
+{
+    if (work->previous != NULL) {
+        work->previous->next = work->next;
+    } else {
+        pool->first = work->next;
+    }
+    if (work->next != NULL) {
+        work->next->previous = work->previous;
+    } else {
+        pool->last = work->previous;
+    }
+}
+
+/* Lets no more workers join, and waits for those that did. */
+static void withdraw(ds_pool *pool, job *work)
+{
+    pthread_mutex_lock(&pool->mutex);
+    unlink_job(pool, work);
+    pthread_mutex_unlock(&pool->mutex);
+    if (spin_until(&work->n_helpers, 0, true)) {
+        return;
+    }
+    pthread_mutex_lock(&pool->mutex);
+    work->waiting = true;
+    while (atomic_load_explicit(&work->n_helpers, memory_order_relaxed) > 0) {
+        pthread_cond_wait(&work->done, &pool->mutex);
+    }
+    pthread_mutex_unlock(&pool->mutex);
+    pthread_cond_destroy(&work->done);
+}
+
+size_t ds_pool_threads(const ds_pool *pool)
+{
+    return pool == NULL || pool->n_workers == 0 || pool->process != getpid() ? 1
+                                                                              : pool->n_workers + 1;
+}
+
+void ds_pool_run(ds_pool *pool, ds_pool_task task, void *context, size_t n_tasks)
+{
+    if (n_tasks < 2 || ds_pool_threads(pool) == 1) {
+        run_serially(task, context, n_tasks);
+        return;
+    }
+    job work = {.task = task,
+                .context = context,
+                .n_tasks = n_tasks,
+                .done = PTHREAD_COND_INITIALIZER};
+    post(pool, &work);
+    work_on(&work);
+    withdraw(pool, &work);
+}
+
+/* Starts the workers, with all signals blocked; `pool->n_workers` counts those that are running. */
+static bool start_workers(ds_pool *pool, size_t n_workers)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) {
+        return false;
+    }
+    while (pool->n_workers < n_workers &&
+           pthread_create(&pool->workers[pool->n_workers], NULL, worker_main, pool) == 0) {
+        pool->n_workers++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return pool->n_workers == n_workers;
+}
+
+ds_status ds_pool_create(ds_pool **pool, const ds_allocator *allocator, size_t n_threads)
+{
+    DS_CHECK(n_threads >= 1 && n_threads <= DS_POOL_MAX_THREADS, DS_ARGUMENT,
+             "thread pool: between 1 and %d threads, not %zu", DS_POOL_MAX_THREADS, n_threads);
+    const ds_allocator from = allocator != NULL ? *allocator : *ds_default_allocator();
+    const size_t n_bytes = sizeof(ds_pool) + (n_threads - 1) * sizeof(pthread_t);
+    void *memory = NULL;
+    DS_TRY(ds_allocate_zeroed(&from, &memory, n_bytes));
+    ds_pool *made = memory;
+    made->allocator = from;
+    made->n_bytes = n_bytes;
+    made->process = getpid();
+    atomic_init(&made->n_posted, 0);
+    if (pthread_mutex_init(&made->mutex, NULL) != 0) {
+        ds_release(&from, made, n_bytes);
+        return ds_fail(DS_LIMIT, "thread pool: the system has no more mutexes");
+    }
+    if (pthread_cond_init(&made->posted, NULL) != 0) {
+        pthread_mutex_destroy(&made->mutex);
+        ds_release(&from, made, n_bytes);
+        return ds_fail(DS_LIMIT, "thread pool: the system has no more condition variables");
+    }
+    if (!start_workers(made, n_threads - 1)) {
+        const size_t n_started = made->n_workers + 1;
+        ds_pool_destroy(made);
+        return ds_fail(DS_LIMIT, "thread pool: the system starts no more than %zu of %zu threads",
+                       n_started, n_threads);
+    }
+    *pool = made;
+    return DS_OK;
+}
+
+void ds_pool_destroy(ds_pool *pool)
+{
+    if (pool == NULL) {
+        return;
+    }
+    if (pool->process == getpid()) {
+        pthread_mutex_lock(&pool->mutex);
+        pool->stopping = true;
+        /* a worker that spins stops doing so, and finds no job */
+        atomic_fetch_add_explicit(&pool->n_posted, 1, memory_order_release);
+        pthread_cond_broadcast(&pool->posted);
+        pthread_mutex_unlock(&pool->mutex);
+        for (size_t i = 0; i < pool->n_workers; i++) {
+            pthread_join(pool->workers[i], NULL);
+        }
+        pthread_cond_destroy(&pool->posted);
+        pthread_mutex_destroy(&pool->mutex);
+    } /* else the mutex may be held by a thread that does not exist here: leave it all alone */
+    const ds_allocator allocator = pool->allocator;
+    ds_release(&allocator, pool, pool->n_bytes);
+}

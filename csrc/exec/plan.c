@@ -1,0 +1,195 @@
+#include "exec/plan.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+static size_t aligned(size_t n_bytes)
+{
+    return (n_bytes + DS_ALIGNMENT - 1) / DS_ALIGNMENT * DS_ALIGNMENT;
+}
+
+static ds_status check_dtypes(const ds_graph *g)
+{
+    for (size_t e = 0; e < g->n_edges; e++)
+        DS_CHECK(g->edges[e].signature.dtype != DS_F64, DS_DTYPE,
+                 "%s: the engine computes in float32; float64 runs in eager mode only",
+                 g->edges[e].node < 0 ? "input" : g->nodes[g->edges[e].node].op->def->name);
+    return DS_OK;
+}
+
+static void find_last_uses(ds_plan *p)
+{
+    const ds_graph *g = p->graph;
+    for (size_t e = 0; e < g->n_edges; e++)
+        p->edges[e].last_use = g->edges[e].node;
+    for (size_t j = 0; j < g->n_nodes; j++)
+        for (int i = 0; i < ds_op_n_values(g->nodes[j].op); i++)
+            p->edges[g->nodes[j].inputs[i]].last_use = (int)j;
+    for (size_t o = 0; o < g->n_outputs; o++)
+        p->edges[g->outputs[o]].last_use = (int)g->n_nodes;
+}
+
+static bool can_overwrite(const ds_plan *p, size_t j)
+{
+    const ds_node *node = &p->graph->nodes[j];
+    if (!(node->op->def->flags & DS_OP_INPLACE) || !node->op->same_counts || ds_op_n_values(node->op) < 1)
+        return false;
+    const ds_edge_plan *in = &p->edges[node->inputs[0]], *out = &p->edges[node->first_output];
+    return in->last_use == (int)j && in->capacity == 0 && out->capacity == 0 && in->tail < 0 &&
+           out->tail < 0 && in->buffer >= 0 && in->frame_bytes == out->frame_bytes;
+}
+
+/* Gives every edge that is produced a buffer that nothing alive lies in. free_buffers: [n_edges]. */
+static void assign_buffers(ds_plan *p, int *free_buffers)
+{
+    const ds_graph *g = p->graph;
+    int n_free = 0;
+    for (size_t e = 0; e < g->n_edges; e++)
+        p->edges[e].buffer = -1;
+    for (size_t i = 0; i < g->n_inputs; i++)
+        if (p->edges[g->inputs[i]].tail < 0)
+            p->edges[g->inputs[i]].buffer = p->n_buffers++;
+    for (size_t j = 0; j < g->n_nodes; j++) {
+        const ds_node *node = &g->nodes[j];
+        for (int o = 0; o < node->op->n_outputs; o++) {
+            ds_edge_plan *out = &p->edges[node->first_output + o];
+            if (out->tail >= 0)
+                continue;
+            if (o == 0 && can_overwrite(p, j)) {
+                out->buffer = p->edges[node->inputs[0]].buffer;
+                p->edges[node->inputs[0]].last_use = -2; /* its buffer lives on as the output's */
+            } else {
+                out->buffer = n_free ? free_buffers[--n_free] : p->n_buffers++;
+            }
+        }
+        for (size_t e = 0; e < g->n_edges; e++)
+            if (p->edges[e].last_use == (int)j && p->edges[e].buffer >= 0)
+                free_buffers[n_free++] = p->edges[e].buffer;
+    }
+    for (size_t e = 0; e < g->n_edges; e++)
+        if (p->edges[e].last_use == -2)
+            p->edges[e].last_use = -1; /* nothing to store: it keeps nothing */
+}
+
+static void lay_out_block(ds_plan *p)
+{
+    const ds_graph *g = p->graph;
+    size_t n_bytes = aligned(sizeof(ds_block) + g->n_inputs * sizeof(int64_t));
+    for (size_t e = 0; e < g->n_edges; e++) {
+        ds_edge_plan *edge = &p->edges[e];
+        const ds_edge_facts *facts = &p->analysis.edges[e];
+        edge->frame_bytes = ds_signature_bytes(&g->edges[e].signature);
+        edge->tail = facts->unbounded ? p->n_tails++ : -1;
+        edge->capacity = facts->unbounded ? 0 : facts->capacity;
+        edge->state_offset = n_bytes;
+        n_bytes += aligned((size_t)edge->capacity * edge->frame_bytes);
+        p->grown_bytes += (size_t)facts->growth * edge->frame_bytes;
+    }
+    for (size_t j = 0; j < g->n_nodes; j++) {
+        p->nodes[j].carried_offset = n_bytes;
+        n_bytes += aligned(g->nodes[j].op->carried_bytes);
+        if (g->nodes[j].op->n_inputs > p->max_inputs)
+            p->max_inputs = g->nodes[j].op->n_inputs;
+        if (g->nodes[j].op->n_outputs > p->max_outputs)
+            p->max_outputs = g->nodes[j].op->n_outputs;
+    }
+    p->block_bytes = n_bytes;
+}
+
+static ds_status prepare_weights(ds_plan *p)
+{
+    for (size_t j = 0; j < p->graph->n_nodes; j++) {
+        const ds_node *node = &p->graph->nodes[j];
+        const ds_op *op = node->op;
+        ds_node_plan *plan = &p->nodes[j];
+        void *weights;
+        DS_TRY(ds_allocate_array(&p->allocator, &weights, (size_t)op->n_weights,
+                                 sizeof(const void *)));
+        plan->weights = weights;
+        for (int i = 0; i < op->n_weights; i++) {
+            plan->weights[i] = node->weights[i].data;
+            p->weight_bytes += node->weights[i].n_bytes;
+        }
+        if (!op->prepared_bytes)
+            continue;
+        DS_TRY(ds_allocate(&p->allocator, &plan->prepared, op->prepared_bytes));
+        op->def->prepare(op, plan->prepared, plan->weights, &p->kernels->real[0]);
+        p->weight_bytes += op->prepared_bytes;
+    }
+    return DS_OK;
+}
+
+/* Analyses the model, rewrites a copy of it and analyses that. */
+static ds_status rewrite(ds_plan *p, int64_t skew)
+{
+    DS_TRY(ds_clock_init(&p->clock, p->model, skew));
+    DS_TRY(ds_analyse(&p->analysis, p->model, &p->clock));
+    DS_TRY(ds_graph_share(&p->graph, p->model));
+    ds_rewrite(p->graph, &p->analysis);
+    ds_analysis_free(&p->analysis);
+    return ds_analyse(&p->analysis, p->graph, &p->clock);
+}
+
+static ds_status make(ds_plan *p, int64_t skew)
+{
+    DS_CHECK(p->model->n_inputs > 0 && p->model->n_outputs > 0, DS_ARGUMENT,
+             "a graph needs an input and an output");
+    DS_TRY(check_dtypes(p->model));
+    DS_TRY(rewrite(p, skew));
+    void *edges, *nodes, *free_buffers;
+    DS_TRY(ds_allocate_zeroed(&p->allocator, &edges, p->graph->n_edges * sizeof *p->edges));
+    p->edges = edges;
+    DS_TRY(ds_allocate_zeroed(&p->allocator, &nodes, p->graph->n_nodes * sizeof *p->nodes));
+    p->nodes = nodes;
+    lay_out_block(p);
+    find_last_uses(p);
+    size_t n_bytes = 2 * p->graph->n_edges * sizeof(int);
+    DS_TRY(ds_allocate(&p->allocator, &free_buffers, n_bytes));
+    assign_buffers(p, free_buffers);
+    ds_release(&p->allocator, free_buffers, n_bytes);
+    ds_graph_fingerprint(p->model, p->fingerprint);
+    return prepare_weights(p);
+}
+
+ds_status ds_plan_create(ds_plan **plan, ds_graph *takes_graph, const ds_kernels *kernels,
+                         int64_t skew)
+{
+    void *memory;
+    ds_status status = ds_allocate_zeroed(&takes_graph->allocator, &memory, sizeof(ds_plan));
+    if (status != DS_OK) {
+        ds_graph_destroy(takes_graph);
+        return status;
+    }
+    ds_plan *p = memory;
+    p->allocator = takes_graph->allocator;
+    p->model = takes_graph;
+    p->kernels = kernels;
+    status = make(p, skew);
+    if (status != DS_OK) {
+        ds_plan_destroy(p);
+        return status;
+    }
+    *plan = p;
+    return DS_OK;
+}
+
+void ds_plan_destroy(ds_plan *plan)
+{
+    if (!plan)
+        return;
+    ds_allocator a = plan->allocator;
+    for (size_t j = 0; plan->nodes && j < plan->graph->n_nodes; j++) {
+        const ds_op *op = plan->graph->nodes[j].op;
+        ds_release(&a, plan->nodes[j].prepared, op->prepared_bytes);
+        ds_release(&a, plan->nodes[j].weights, (size_t)op->n_weights * sizeof(const void *));
+    }
+    if (plan->graph) {
+        ds_release(&a, plan->nodes, plan->graph->n_nodes * sizeof *plan->nodes);
+        ds_release(&a, plan->edges, plan->graph->n_edges * sizeof *plan->edges);
+    }
+    ds_analysis_free(&plan->analysis);
+    ds_graph_destroy(plan->graph);
+    ds_graph_destroy(plan->model);
+    ds_release(&a, plan, sizeof *plan);
+}

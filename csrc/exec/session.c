@@ -1,0 +1,176 @@
+#include "exec/session.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+struct ds_session {
+    ds_allocator allocator;
+    const ds_plan *plan;
+    pthread_mutex_t lock; /* guards what follows */
+    ds_slot *all, *free;
+    size_t n_open, max_streams;
+};
+
+ds_status ds_session_create(ds_session **session, const ds_plan *plan, size_t max_streams)
+{
+    void *memory;
+    DS_TRY(ds_allocate_zeroed(&plan->allocator, &memory, sizeof(ds_session)));
+    ds_session *s = memory;
+    s->allocator = plan->allocator;
+    s->plan = plan;
+    s->max_streams = max_streams;
+    if (pthread_mutex_init(&s->lock, NULL) != 0) {
+        ds_release(&plan->allocator, memory, sizeof(ds_session));
+        return ds_fail(DS_NO_MEMORY, "no lock could be made");
+    }
+    *session = s;
+    return DS_OK;
+}
+
+static void destroy_slot(const ds_plan *plan, const ds_allocator *a, ds_slot *slot)
+{
+    for (int t = 0; slot->tails && t < plan->n_tails; t++)
+        ds_release(a, slot->tails[t].data, slot->tails[t].n_bytes);
+    ds_release(a, slot->tails, (size_t)plan->n_tails * sizeof *slot->tails);
+    ds_release(a, slot->block, plan->block_bytes);
+    ds_release(a, slot, sizeof *slot);
+}
+
+void ds_session_destroy(ds_session *session)
+{
+    if (!session)
+        return;
+    ds_allocator a = session->allocator;
+    for (ds_slot *slot = session->all, *next; slot; slot = next) {
+        next = slot->next;
+        destroy_slot(session->plan, &a, slot);
+    }
+    pthread_mutex_destroy(&session->lock);
+    ds_release(&a, session, sizeof *session);
+}
+
+const ds_plan *ds_session_plan(const ds_session *session)
+{
+    return session->plan;
+}
+
+static ds_status make_slot(const ds_plan *plan, const ds_allocator *a, ds_slot **slot)
+{
+    void *memory, *part;
+    DS_TRY(ds_allocate_zeroed(a, &memory, sizeof(ds_slot)));
+    ds_slot *s = memory;
+    atomic_init(&s->busy, false);
+    ds_status status = ds_allocate_zeroed(a, &part, (size_t)plan->n_tails * sizeof *s->tails);
+    if (status == DS_OK) {
+        s->tails = part;
+        status = ds_allocate(a, &part, plan->block_bytes);
+    }
+    if (status != DS_OK) {
+        destroy_slot(plan, a, s);
+        return status;
+    }
+    s->block = part;
+    *slot = s;
+    return DS_OK;
+}
+
+static void clear_slot(const ds_plan *plan, ds_slot *slot)
+{
+    memset(slot->block, 0, plan->block_bytes);
+    memcpy(slot->block->fingerprint, plan->fingerprint, sizeof plan->fingerprint);
+    slot->block->version = 1;
+    slot->block->n_inputs = (uint32_t)plan->graph->n_inputs;
+    slot->last_used = 0;
+}
+
+/* Takes a free slot, or NULL; counts the new stream in. */
+static ds_status reserve(ds_session *session, ds_slot **slot)
+{
+    ds_status status = DS_OK;
+    pthread_mutex_lock(&session->lock);
+    if (session->max_streams && session->n_open >= session->max_streams) {
+        status = ds_fail(DS_LIMIT, "%zu streams are open, which is the limit (max_streams)",
+                         session->n_open);
+    } else {
+        session->n_open++;
+        *slot = session->free;
+        if (*slot)
+            session->free = (*slot)->next_free;
+    }
+    pthread_mutex_unlock(&session->lock);
+    return status;
+}
+
+ds_status ds_session_open(ds_session *session, ds_slot **slot)
+{
+    ds_slot *s = NULL;
+    DS_TRY(reserve(session, &s));
+    if (!s) {
+        ds_status status = make_slot(session->plan, &session->allocator, &s);
+        pthread_mutex_lock(&session->lock);
+        if (status == DS_OK) {
+            s->next = session->all;
+            session->all = s;
+        } else {
+            session->n_open--;
+        }
+        pthread_mutex_unlock(&session->lock);
+        DS_TRY(status);
+    }
+    clear_slot(session->plan, s);
+    *slot = s;
+    return DS_OK;
+}
+
+void ds_session_close(ds_session *session, ds_slot *slot)
+{
+    /* What grew with the stream goes back at once; the fixed block waits for the next stream. */
+    for (int t = 0; t < session->plan->n_tails; t++) {
+        ds_release(&session->allocator, slot->tails[t].data, slot->tails[t].n_bytes);
+        slot->tails[t] = (ds_tail){0};
+    }
+    pthread_mutex_lock(&session->lock);
+    slot->next_free = session->free;
+    session->free = slot;
+    session->n_open--;
+    pthread_mutex_unlock(&session->lock);
+}
+
+size_t ds_session_n_open(ds_session *session)
+{
+    pthread_mutex_lock(&session->lock);
+    size_t n = session->n_open;
+    pthread_mutex_unlock(&session->lock);
+    return n;
+}
+
+bool ds_slot_enter(ds_slot *slot)
+{
+    return !atomic_exchange_explicit(&slot->busy, true, memory_order_acquire);
+}
+
+void ds_slot_leave(ds_slot *slot)
+{
+    atomic_store_explicit(&slot->busy, false, memory_order_release);
+}
+
+ds_status ds_tail_reserve(const ds_allocator *allocator, ds_tail *tail, size_t n_used,
+                          size_t n_bytes)
+{
+    if (n_bytes <= tail->n_bytes)
+        return DS_OK;
+    size_t room = tail->n_bytes ? tail->n_bytes : 4096;
+    while (room < n_bytes && room <= SIZE_MAX / 2)
+        room *= 2;
+    if (room < n_bytes)
+        room = n_bytes;
+    void *larger;
+    DS_TRY(ds_allocate(allocator, &larger, room));
+    if (n_used)
+        memcpy(larger, tail->data, n_used);
+    ds_release(allocator, tail->data, tail->n_bytes);
+    *tail = (ds_tail){larger, room};
+    return DS_OK;
+}

@@ -1,0 +1,54 @@
+/* exec/session.h: the streams of one model: slots with their blocks, and scratch for calls.
+ *
+ * A slot owns one block (exec/plan.h) and the tails of edges whose kept frames grow with the stream.
+ * Open takes a slot from the free list and clears it; close gives it back. A slot is used by one
+ * thread at a time (ds_slot_enter); the session itself by any. */
+#ifndef DS_EXEC_SESSION_H
+#define DS_EXEC_SESSION_H
+#include <stdatomic.h>
+
+#include "exec/plan.h"
+
+/* Kept frames of an unbounded edge, from its first kept frame on; grows by doubling. */
+typedef struct ds_tail {
+    void *data;
+    size_t n_bytes; /* room */
+} ds_tail;
+
+typedef struct ds_slot {
+    atomic_bool busy;
+    struct ds_slot *next; /* in the free list, or of all slots */
+    struct ds_slot *next_free;
+    ds_block *block;
+    ds_tail *tails; /* [plan->n_tails] */
+    double last_used; /* the caller's clock, for the caller's use */
+} ds_slot;
+
+typedef struct ds_session ds_session;
+
+/* max_streams 0: no limit. Keeps the plan (the caller outlives the session). */
+ds_status ds_session_create(ds_session **session, const ds_plan *plan, size_t max_streams);
+void ds_session_destroy(ds_session *session); /* all its slots too */
+const ds_plan *ds_session_plan(const ds_session *session);
+/* Errors: DS_LIMIT at max_streams, DS_NO_MEMORY. Thread: any. */
+ds_status ds_session_open(ds_session *session, ds_slot **slot);
+void ds_session_close(ds_session *session, ds_slot *slot);
+size_t ds_session_n_open(ds_session *session);
+/* False where another thread is in the slot. */
+bool ds_slot_enter(ds_slot *slot);
+void ds_slot_leave(ds_slot *slot);
+/* Makes room for n_bytes in a tail, keeping the first n_used. */
+ds_status ds_tail_reserve(const ds_allocator *allocator, ds_tail *tail, size_t n_used,
+                          size_t n_bytes);
+
+/* ---------------------------------------------------------------- snapshots (exec/snapshot.c) */
+/* Bytes of a slot's snapshot. */
+ds_status ds_slot_snapshot_bytes(const ds_plan *plan, const ds_slot *slot, size_t *n_bytes);
+/* Fills `data` with named canonical arrays keyed by the graph before rewrites. */
+ds_status ds_slot_snapshot(const ds_plan *plan, const ds_slot *slot, void *data, size_t n_bytes);
+/* Fills a freshly opened slot. Errors: DS_FORMAT for a damaged snapshot or one of another model. */
+ds_status ds_slot_restore(const ds_plan *plan, ds_slot *slot, const void *data, size_t n_bytes);
+/* Fills a freshly opened slot with another's state. */
+ds_status ds_slot_copy(const ds_plan *plan, ds_slot *slot, const ds_slot *source);
+
+#endif

@@ -1,0 +1,34 @@
+/* ir/analyse.h: what the integers of a graph say, by enumeration.
+ *
+ * Counts are run for 0, 1, 2, ... input frames, through the start's irregularities and two periods
+ * more (period: least common multiple of strides and block sizes); from there on everything repeats.
+ * With several inputs every combination that the clock admits is visited. */
+#ifndef DS_IR_ANALYSE_H
+#define DS_IR_ANALYSE_H
+#include "ir/clock.h"
+
+typedef struct ds_edge_facts {
+    int64_t capacity; /* most frames kept between calls, where bounded */
+    bool unbounded;   /* what is kept grows with the stream */
+    int64_t growth;   /* frames kept more per period, where unbounded */
+    bool waits;       /* nothing leaves before the stream's end */
+    bool remembers;   /* an operator with carried state, or the whole stream, stands before it */
+} ds_edge_facts;
+
+typedef struct ds_analysis {
+    ds_allocator allocator;
+    size_t n_nodes, n_edges, n_outputs;
+    int64_t period;       /* frames of input 0 */
+    int64_t transient;    /* frames of input 0 */
+    ds_edge_facts *edges; /* [n_edges] */
+    bool *equal_inputs;   /* [n_nodes]: the counts of all inputs are equal, always */
+    int64_t *delay;       /* [n_outputs], frames of input 0; DS_NEVER: infinite */
+    int64_t *field;       /* [n_outputs], frames of input 0; DS_NEVER: infinite */
+} ds_analysis;
+
+/* Errors: DS_LIMIT where the period is beyond enumeration, DS_INTERNAL naming the operator whose
+ * counts break the laws (monotone, 0 <= known <= total), DS_NO_MEMORY. */
+ds_status ds_analyse(ds_analysis *analysis, const ds_graph *graph, const ds_clock *clock);
+void ds_analysis_free(ds_analysis *analysis);
+
+#endif

@@ -1,0 +1,63 @@
+/* ir/graph.h: a model as data: nodes in topological order, edges with signatures, inputs, outputs.
+ *
+ * Built front to back: a node's inputs exist before it, so a graph has no cycles by construction.
+ * Weights are copied in, once. */
+#ifndef DS_IR_GRAPH_H
+#define DS_IR_GRAPH_H
+#include "ops/op.h"
+
+typedef struct ds_weight {
+    void *data; /* owned; NULL where absent */
+    size_t n_bytes;
+} ds_weight;
+
+typedef struct ds_node {
+    ds_op *op;                 /* owned */
+    int inputs[DS_MAX_INPUTS]; /* edges */
+    int first_output;          /* its outputs are edges first_output, first_output + 1, ... */
+    ds_weight *weights;        /* [op->n_weights] */
+    int id;                    /* position before any rewrite; names state in snapshots */
+} ds_node;
+
+typedef struct ds_edge {
+    ds_signature signature;
+    int node;   /* producer; -1 for a graph input */
+    int output; /* which output of it, or which graph input */
+} ds_edge;
+
+typedef struct ds_graph {
+    ds_allocator allocator;
+    ds_node *nodes;
+    size_t n_nodes, nodes_capacity;
+    ds_edge *edges;
+    size_t n_edges, edges_capacity;
+    int inputs[DS_MAX_INPUTS];
+    size_t n_inputs;
+    int *outputs;
+    size_t n_outputs, outputs_capacity;
+    bool shared; /* operators and weights are borrowed from another graph */
+} ds_graph;
+
+ds_status ds_graph_create(ds_graph **graph, const ds_allocator *allocator);
+void ds_graph_destroy(ds_graph *graph);
+/* Adds an input; fills its edge. */
+ds_status ds_graph_input(ds_graph *graph, int *edge, const ds_signature *signature);
+/* Adds a node: makes the operator, infers its outputs, copies its weights (data[i] NULL where
+ * absent). Fills op->n_outputs edges. On failure the graph is unchanged. */
+ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, const ds_attr *attrs,
+                        size_t n_attrs, const int *inputs, size_t n_inputs,
+                        const ds_signature *weights, const void *const *data, size_t n_weights);
+ds_status ds_graph_output(ds_graph *graph, int edge);
+/* Makes a graph of the same nodes, to be rewritten: keeps the operators and weights of the original. */
+ds_status ds_graph_share(ds_graph **copy, const ds_graph *graph);
+
+/* Counts of every edge from those of the graph inputs. pairs: [n_edges], the inputs' filled by the
+ * caller. */
+void ds_graph_counts(const ds_graph *graph, bool ended, ds_pair *pairs);
+/* First frame of every edge that is still needed: the least need of its consumers at their known
+ * counts; DS_NEVER where nothing is. */
+void ds_graph_needs(const ds_graph *graph, const ds_pair *pairs, int64_t *first);
+/* 128 bits over structure, attributes and weights; independent of the machine. */
+void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2]);
+
+#endif

@@ -1,0 +1,59 @@
+#include "ir/rewrite.h"
+
+#include <string.h>
+
+static void replace_edge(ds_graph *graph, int old, int new)
+{
+    for (size_t j = 0; j < graph->n_nodes; j++)
+        for (int i = 0; i < graph->nodes[j].op->n_inputs; i++)
+            if (graph->nodes[j].inputs[i] == old)
+                graph->nodes[j].inputs[i] = new;
+    for (size_t o = 0; o < graph->n_outputs; o++)
+        if (graph->outputs[o] == old)
+            graph->outputs[o] = new;
+}
+
+static bool is_used(const ds_graph *graph, const ds_node *node)
+{
+    int low = node->first_output, high = low + node->op->n_outputs;
+    for (size_t o = 0; o < graph->n_outputs; o++)
+        if (graph->outputs[o] >= low && graph->outputs[o] < high)
+            return true;
+    for (size_t j = 0; j < graph->n_nodes; j++)
+        for (int i = 0; i < graph->nodes[j].op->n_inputs; i++)
+            if (graph->nodes[j].inputs[i] >= low && graph->nodes[j].inputs[i] < high)
+                return true;
+    return false;
+}
+
+/* Takes node j out; producers are kept right. */
+static void drop_node(ds_graph *graph, size_t j)
+{
+    for (size_t e = 0; e < graph->n_edges; e++) {
+        if (graph->edges[e].node == (int)j)
+            graph->edges[e].node = -1;
+        else if (graph->edges[e].node > (int)j)
+            graph->edges[e].node--;
+    }
+    memmove(&graph->nodes[j], &graph->nodes[j + 1], (graph->n_nodes - j - 1) * sizeof *graph->nodes);
+    graph->n_nodes--;
+}
+
+/* An operator with a check must stay, used or not: it refuses streams. */
+static bool is_removable_sync(const ds_node *node, const ds_analysis *analysis)
+{
+    return strcmp(node->op->def->name, "sync") == 0 && analysis->equal_inputs[node->id];
+}
+
+void ds_rewrite(ds_graph *graph, const ds_analysis *analysis)
+{
+    for (size_t j = graph->n_nodes; j-- > 0;) {
+        const ds_node *node = &graph->nodes[j];
+        if (is_removable_sync(node, analysis)) {
+            replace_edge(graph, node->first_output, node->inputs[0]);
+            drop_node(graph, j);
+        } else if (!is_used(graph, node) && node->op->check.n_roots == 0) {
+            drop_node(graph, j);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+/* kernels/blas.c: products by OpenBLAS, of the scipy-openblas32 wheel (its symbols begin scipy_).
+ *
+ * The packed weight is [n_cols][depth]. Rows come by pointer, so runs of rows at equal distances in x
+ * and in y become one gemm each. BLAS wants rows at least `depth` apart: where windows overlap (a
+ * distance of s < depth), the run is taken as q = ceil(depth / s) interleaved runs, i, i + q, i + 2q,
+ * ..., whose rows are q s apart: q calls, no copy. A row alone is a gemv. The bias is added afterwards.
+ *
+ * Sums are in OpenBLAS's order, which depends on the number of rows. Sizes are below 2^31. */
+#include "kernels/kernels.h"
+#include "kernels/variants.h"
+
+#if DSK_OPENBLAS
+#include <limits.h>
+#include <string.h>
+
+/* From cblas.h and openblas's own declarations; enumerations are int. */
+enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
+void scipy_cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k,
+                       float alpha, const float *a, int lda, const float *b, int ldb, float beta,
+                       float *c, int ldc);
+void scipy_cblas_dgemm(int order, int transpose_a, int transpose_b, int m, int n, int k,
+                       double alpha, const double *a, int lda, const double *b, int ldb, double beta,
+                       double *c, int ldc);
+void scipy_cblas_sgemv(int order, int transpose, int m, int n, float alpha, const float *a, int lda,
+                       const float *x, int step_x, float beta, float *y, int step_y);
+void scipy_cblas_dgemv(int order, int transpose, int m, int n, double alpha, const double *a,
+                       int lda, const double *x, int step_x, double beta, double *y, int step_y);
+void scipy_openblas_set_num_threads(int n_threads);
+char *scipy_openblas_get_config(void);
+
+/* The distance from p to q in elements of n_bytes, 0 where it is none or no int. */
+static size_t distance(const void *p, const void *q, size_t n_bytes)
+{
+    const uintptr_t from = (uintptr_t)p;
+    const uintptr_t to = (uintptr_t)q;
+    if (to <= from || (to - from) % n_bytes != 0 || (to - from) / n_bytes > INT_MAX) {
+        return 0;
+    }
+    return (size_t)(to - from) / n_bytes;
+}
+
+/* A run of rows at equal distances, in elements; with one row these are 0. */
+typedef struct run {
+    size_t n_rows, x_step, y_step;
+} run;
+
+/* The longest run at the start of n_rows > 0 rows that gemm can take. */
+static run first_run(void *const *y, const void *const *x, size_t n_rows, size_t n_bytes,
+                     size_t n_cols)
+{
+    run found = {1, 0, 0};
+    if (n_rows == 1) {
+        return found;
+    }
+    found.x_step = distance(x[0], x[1], n_bytes);
+    found.y_step = distance(y[0], y[1], n_bytes);
+    if (found.x_step == 0 || found.y_step < n_cols) {
+        return (run){1, 0, 0};
+    }
+    size_t n = 2;
+    while (n < n_rows && n < INT_MAX && distance(x[n - 1], x[n], n_bytes) == found.x_step &&
+           distance(y[n - 1], y[n], n_bytes) == found.y_step) {
+        n++;
+    }
+    found.n_rows = n;
+    return found;
+}
+
+size_t dsk_packed_elements__openblas(size_t n_cols, size_t depth)
+{
+    return n_cols * depth;
+}
+
+#define DEFINE_PRODUCT(bits, REAL, letter)                                                        \
+    void dsk_f##bits##_pack__openblas(void *packed, const void *weight, size_t n_cols,            \
+                                      size_t n_taps, size_t n_channels, ptrdiff_t col_stride,     \
+                                      ptrdiff_t tap_stride, ptrdiff_t channel_stride)             \
+    {                                                                                             \
+        REAL *to = packed;                                                                        \
+        const REAL *const from = weight;                                                          \
+        for (size_t n = 0; n < n_cols; n++) {                                                     \
+            for (size_t t = 0; t < n_taps; t++) {                                                 \
+                for (size_t c = 0; c < n_channels; c++) {                                         \
+                    *to++ = from[(ptrdiff_t)n * col_stride + (ptrdiff_t)t * tap_stride +          \
+                                 (ptrdiff_t)c * channel_stride];                                  \
+                }                                                                                 \
+            }                                                                                     \
+        }                                                                                         \
+    }                                                                                             \
+                                                                                                  \
+    /* Rows 0, step, 2 step, ... of a run. */                                                     \
+    static void rows_##bits(REAL *y, const REAL *x, run rows, size_t step, const REAL *weight,    \
+                            size_t n_cols, size_t depth)                                          \
+    {                                                                                             \
+        const int m = (int)((rows.n_rows + step - 1) / step);                                     \
+        const int n = (int)n_cols;                                                                \
+        const int k = (int)depth;                                                                 \
+        if (m == 1) {                                                                             \
+            scipy_cblas_##letter##gemv(ROW_MAJOR, NO_TRANSPOSE, n, k, 1, weight, k, x, 1, 0, y,   \
+                                       1);                                                        \
+        } else {                                                                                  \
+            scipy_cblas_##letter##gemm(ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, m, n, k, 1, x,         \
+                                       (int)(step * rows.x_step), weight, k, 0, y,                \
+                                       (int)(step * rows.y_step));                                \
+        }                                                                                         \
+    }                                                                                             \
+                                                                                                  \
+    void dsk_f##bits##_product__openblas(void *const *y, const void *const *x, size_t n_rows,     \
+                                         const void *packed, const void *bias, size_t n_cols,     \
+                                         size_t depth)                                            \
+    {                                                                                             \
+        const REAL *const b = bias;                                                               \
+        for (size_t m = 0; m < n_rows && n_cols > 0 && depth > 0;) {                              \
+            run rows = first_run(y + m, x + m, n_rows - m, sizeof(REAL), n_cols);                 \
+            size_t step = rows.n_rows == 1 ? 1 : (depth + rows.x_step - 1) / rows.x_step;         \
+            step = step < rows.n_rows ? step : rows.n_rows;                                       \
+            const size_t longest = (rows.x_step > rows.y_step ? rows.x_step : rows.y_step);       \
+            if (step * longest > INT_MAX) {                                                       \
+                rows = (run){1, 0, 0};                                                            \
+                step = 1;                                                                         \
+            }                                                                                     \
+            for (size_t i = 0; i < step; i++) {                                                   \
+                const run part = {rows.n_rows - i, rows.x_step, rows.y_step};                     \
+                rows_##bits(y[m + i], x[m + i], part, step, packed, n_cols, depth);               \
+            }                                                                                     \
+            m += rows.n_rows;                                                                     \
+        }                                                                                         \
+        for (size_t m = 0; m < n_rows; m++) {                                                     \
+            REAL *const out = y[m];                                                               \
+            for (size_t n = 0; n < n_cols; n++) {                                                 \
+                out[n] = (depth > 0 ? out[n] : 0) + (b != NULL ? b[n] : 0);                       \
+            }                                                                                     \
+        }                                                                                         \
+    }
+
+DEFINE_PRODUCT(32, float, s)
+DEFINE_PRODUCT(64, double, d)
+
+void ds_blas_set_threads(int n_threads)
+{
+    scipy_openblas_set_num_threads(n_threads);
+}
+
+const char *ds_blas_description(void)
+{
+    return scipy_openblas_get_config();
+}
+
+#else
+
+void ds_blas_set_threads(int n_threads)
+{
+    (void)n_threads;
+}
+
+const char *ds_blas_description(void)
+{
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,93 @@
+/* kernels/kernels.h: the table of kernels of one instruction set.
+ *
+ * Kernels are pure maths on raw arrays: no allocation, no state, no errors. Each is defined by its
+ * plain source in ref/, compiled for float and double from one text; every other variant gives the
+ * same bits (same order of operations, explicit fma, no contraction).
+ *
+ * Orders of summation, part of the definition:
+ *   product, depthwise   along k: chains of 256 by fma, each starting from zero; the chains' sums
+ *                        added in ascending order; then the bias, if any, added last.
+ *   layer_norm, softmax  sixteen lanes: lane j adds elements j, j+16, ... in ascending order; the
+ *                        lanes are then folded 8+8, 4+4, 2+2, 1+1.
+ * A row's result never depends on the other rows of the call or on their number.
+ *
+ * Rows are passed by pointer, so that overlapping windows of many streams form one product. */
+#ifndef DS_KERNELS_H
+#define DS_KERNELS_H
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cpu/detect.h"
+
+/* Elementwise functions of one argument; p: up to two parameters. */
+typedef enum ds_unary {
+    DS_UNARY_RELU, DS_UNARY_GELU /* exact, by erf */, DS_UNARY_GELU_TANH, DS_UNARY_SILU,
+    DS_UNARY_SIGMOID, DS_UNARY_TANH, DS_UNARY_EXP, DS_UNARY_LOG, DS_UNARY_SQRT, DS_UNARY_RSQRT,
+    DS_UNARY_ABS, DS_UNARY_NEG, DS_UNARY_RECIPROCAL, DS_UNARY_SQUARE, DS_UNARY_CLAMP /* p0..p1 */,
+    DS_UNARY_SIN, DS_UNARY_COS, DS_UNARY_LOG1P, DS_UNARY_EXPM1, DS_UNARY_ERF, DS_UNARY_LOG2,
+    DS_UNARY_LOG10, DS_UNARY_FLOOR, DS_UNARY_CEIL, DS_UNARY_ROUND /* to even */, DS_UNARY_SIGN,
+    DS_UNARY_SOFTPLUS /* beta p0, threshold p1 */, DS_UNARY_LOGSIGMOID, DS_UNARY_COUNT
+} ds_unary;
+
+typedef enum ds_binary {
+    DS_BINARY_ADD, DS_BINARY_SUB, DS_BINARY_MUL, DS_BINARY_DIV, DS_BINARY_MINIMUM, /* NaN wins */
+    DS_BINARY_MAXIMUM, DS_BINARY_POW, DS_BINARY_COUNT
+} ds_binary;
+
+typedef enum ds_compare {
+    DS_COMPARE_EQ, DS_COMPARE_NE, DS_COMPARE_LT, DS_COMPARE_LE, DS_COMPARE_GT, DS_COMPARE_GE,
+    DS_COMPARE_COUNT
+} ds_compare;
+
+/* The kernels of one real type (element = sizeof of it). All arrays are of that type unless typed. */
+typedef struct ds_real_kernels {
+    size_t element;
+    /* Elements that `pack` writes for a weight of n_cols columns and a depth of k. */
+    size_t (*packed_elements)(size_t n_cols, size_t depth);
+    /* Prepares a weight for `product`. Column n at depth t * n_channels + c is
+     * weight[n * col_stride + t * tap_stride + c * channel_stride]; depth = n_taps * n_channels. */
+    void (*pack)(void *packed, const void *weight, size_t n_cols, size_t n_taps, size_t n_channels,
+                 ptrdiff_t col_stride, ptrdiff_t tap_stride, ptrdiff_t channel_stride);
+    /* y[m][0..n_cols) = x[m][0..depth) . packed + bias; bias may be NULL; y and x do not overlap. */
+    void (*product)(void *const *y, const void *const *x, size_t n_rows, const void *packed,
+                    const void *bias, size_t n_cols, size_t depth);
+    /* y[m][c] = sum over taps of x[m][tap * tap_stride + c] * weight[tap * n_channels + c], + bias. */
+    void (*depthwise)(void *const *y, const void *const *x, size_t n_rows, size_t tap_stride,
+                      const void *weight, const void *bias, size_t n_taps, size_t n_channels);
+    /* Elementwise; y may be x. */
+    void (*unary)(ds_unary function, void *y, const void *x, size_t n, const double *p);
+    /* y[i] = f(a[i * a_step], b[i * b_step]), steps 0 or 1; y may be a or b where their step is 1. */
+    void (*binary)(ds_binary function, void *y, const void *a, const void *b, size_t n,
+                   size_t a_step, size_t b_step);
+    void (*compare)(ds_compare function, uint8_t *y, const void *a, const void *b, size_t n,
+                    size_t a_step, size_t b_step);
+    void (*where)(void *y, const uint8_t *condition, const void *a, const void *b, size_t n,
+                  size_t condition_step, size_t a_step, size_t b_step);
+    /* Rows of n contiguous elements: softmax, or its logarithm; y may be x. */
+    void (*softmax)(void *y, const void *x, size_t n_rows, size_t n, int logarithm);
+    /* Two passes (mean, then variance about it); weight and bias may be NULL; y may be x. */
+    void (*layer_norm)(void *y, const void *x, size_t n_rows, size_t n, const void *weight,
+                       const void *bias, double epsilon);
+    /* One LSTM cell: gates = from_x + from_h, [4][n] in torch's order i, f, g, o;
+     * c = sigmoid(f) c + sigmoid(i) tanh(g); h = sigmoid(o) tanh(c). h and c are updated. */
+    void (*lstm_cell)(void *h, void *c, const void *from_x, const void *from_h, size_t n);
+} ds_real_kernels;
+
+typedef struct ds_kernels {
+    const char *name; /* "ref", "x86_v3", "x86_v4", with "+openblas" where products go there */
+    ds_isa isa;
+    ds_real_kernels real[2]; /* float, double */
+} ds_kernels;
+
+/* The kernels for an instruction set: the best variant not above it. Returns view (static). */
+const ds_kernels *ds_kernels_for(ds_isa isa);
+/* The same with products by OpenBLAS; NULL where the library was built without it. */
+const ds_kernels *ds_kernels_blas(ds_isa isa);
+/* Holds OpenBLAS to n threads; no effect without it. */
+void ds_blas_set_threads(int n_threads);
+/* OpenBLAS's own description of its build, or NULL. */
+const char *ds_blas_description(void);
+/* All variants compiled in, for tests: fills at most n, returns the number. */
+size_t ds_kernels_list(const ds_kernels **fills, size_t n);
+
+#endif

@@ -1,0 +1,43 @@
+/* kernels/variants.h: what the files of this room share.
+ *
+ * Each line of kernels.def has a table of kernels and, in builds with OpenBLAS, a second one that
+ * differs in its products. Tables are constants of the file that compiles the variant. */
+#ifndef DS_KERNELS_VARIANTS_H
+#define DS_KERNELS_VARIANTS_H
+#include "kernels/kernels.h"
+
+/* Whether the variants for x86 are compiled in. */
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define DSK_X86 1
+#else
+#define DSK_X86 0
+#endif
+
+#if defined(DS_HAVE_OPENBLAS) && DS_HAVE_OPENBLAS
+#define DSK_OPENBLAS 1
+#else
+#define DSK_OPENBLAS 0
+#endif
+
+#define DSK_VARIANT(name, level)              \
+    const ds_kernels *dsk_table__##name(void); \
+    const ds_kernels *dsk_blas_table__##name(void); /* NULL without OpenBLAS */
+#include "kernels/kernels.def"
+#undef DSK_VARIANT
+
+#if DSK_OPENBLAS
+/* Products by OpenBLAS; see kernels.h for their arguments. The packed weight is [n_cols][depth]. */
+size_t dsk_packed_elements__openblas(size_t n_cols, size_t depth);
+void dsk_f32_pack__openblas(void *packed, const void *weight, size_t n_cols, size_t n_taps,
+                            size_t n_channels, ptrdiff_t col_stride, ptrdiff_t tap_stride,
+                            ptrdiff_t channel_stride);
+void dsk_f64_pack__openblas(void *packed, const void *weight, size_t n_cols, size_t n_taps,
+                            size_t n_channels, ptrdiff_t col_stride, ptrdiff_t tap_stride,
+                            ptrdiff_t channel_stride);
+void dsk_f32_product__openblas(void *const *y, const void *const *x, size_t n_rows,
+                               const void *packed, const void *bias, size_t n_cols, size_t depth);
+void dsk_f64_product__openblas(void *const *y, const void *const *x, size_t n_rows,
+                               const void *packed, const void *bias, size_t n_cols, size_t depth);
+#endif
+
+#endif

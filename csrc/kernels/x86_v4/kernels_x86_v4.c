@@ -1,0 +1,34 @@
+/* kernels/x86_v4/kernels_x86_v4.c: the kernels for AVX-512 F, BW, DQ, VL (x86-64-v4).
+ *
+ * The text of ref/, compiled for 512-bit registers; products by blocks of registers. */
+#include "kernels/variants.h"
+
+#if DSK_X86
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__clang__)
+#pragma clang attribute push(                                                              \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2"))),           \
+    apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2,prefer-vector-width=512")
+#endif
+
+#define DSK_ISA x86_v4
+#define DSK_ISA_NAME "x86_v4"
+#define DSK_ISA_LEVEL DS_ISA_X86_V4
+#define DSK_LANES "kernels/x86_v4/lanes.inc"
+#include "kernels/ref/variant.inc"
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#else
+typedef int dsk_no_x86_v4; /* a file must hold something */
+#endif

@@ -1,0 +1,69 @@
+/* ops/expr.h: counts and need as data.
+ *
+ * A program is a list of integer expressions over the pairs of an operator's inputs (and, for need, the
+ * number m of output frames already out). The driver evaluates it, the enumerator analyses it,
+ * exporters translate it into a graph's own integer operations. Nodes refer to earlier nodes only.
+ * Arithmetic saturates at +-DS_NEVER, so that no position overflows. */
+#ifndef DS_OPS_EXPR_H
+#define DS_OPS_EXPR_H
+#include "batch/value.h"
+
+#define DS_NEVER ((int64_t)1 << 62) /* need: nothing of this input is kept */
+
+enum { DS_PROGRAM_NODES = 96, DS_PROGRAM_ROOTS = 32 };
+
+typedef enum ds_expr_code {
+    DS_EXPR_CONST, /* k */
+    DS_EXPR_KNOWN, /* of input a */
+    DS_EXPR_TOTAL, /* of input a */
+    DS_EXPR_M,     /* need only */
+    DS_EXPR_ADD, DS_EXPR_SUB, DS_EXPR_MUL,
+    DS_EXPR_FLOORDIV, /* rounds down, also below zero */
+    DS_EXPR_CEILDIV, DS_EXPR_MIN, DS_EXPR_MAX,
+    DS_EXPR_SELECT /* a > 0 ? b : c */
+} ds_expr_code;
+
+typedef struct ds_expr_node {
+    ds_expr_code code;
+    int a, b, c;
+    int64_t k;
+} ds_expr_node;
+
+typedef struct ds_program {
+    ds_expr_node nodes[DS_PROGRAM_NODES];
+    int n_nodes;
+    int roots[DS_PROGRAM_ROOTS]; /* meaning by use: see op.h */
+    int n_roots;
+    bool full; /* a node or root did not fit: the program is unusable */
+} ds_program;
+
+/* An expression is the index of its node. */
+typedef int ds_expr;
+
+ds_expr ds_const(ds_program *p, int64_t k);
+ds_expr ds_known(ds_program *p, int input);
+ds_expr ds_total(ds_program *p, int input);
+ds_expr ds_m(ds_program *p);
+ds_expr ds_add(ds_program *p, ds_expr a, ds_expr b);
+ds_expr ds_sub(ds_program *p, ds_expr a, ds_expr b);
+ds_expr ds_mul(ds_program *p, ds_expr a, ds_expr b);
+ds_expr ds_floordiv(ds_program *p, ds_expr a, ds_expr b);
+ds_expr ds_ceildiv(ds_program *p, ds_expr a, ds_expr b);
+ds_expr ds_min(ds_program *p, ds_expr a, ds_expr b);
+ds_expr ds_max(ds_program *p, ds_expr a, ds_expr b);
+ds_expr ds_select(ds_program *p, ds_expr positive, ds_expr then, ds_expr otherwise);
+/* a + k, a * k, floor(a / k), ceil(a / k) with a constant. */
+ds_expr ds_add_k(ds_program *p, ds_expr a, int64_t k);
+ds_expr ds_mul_k(ds_program *p, ds_expr a, int64_t k);
+ds_expr ds_floordiv_k(ds_program *p, ds_expr a, int64_t k);
+ds_expr ds_ceildiv_k(ds_program *p, ds_expr a, int64_t k);
+/* A Length function: codes[2i] is 0 (+), 1 (*), 2 (//) with the constant codes[2i + 1];
+ * n_codes counts entries, two for each step. */
+ds_expr ds_length_function(ds_program *p, ds_expr a, const int64_t *codes, int n_codes);
+/* The next root. */
+void ds_root(ds_program *p, ds_expr e);
+
+/* Evaluates all nodes; results[i] is root i. pairs: one per input. */
+void ds_program_eval(const ds_program *p, const ds_pair *pairs, int64_t m, int64_t *results);
+
+#endif

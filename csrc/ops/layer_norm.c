@@ -1,0 +1,72 @@
+/* ops/layer_norm.c: normalisation over the trailing feature axes of every frame.
+ *
+ *     y = (x - mean) / sqrt(variance + eps) * weight + bias
+ *
+ * over the last `axes` feature axes; the variance is the mean square about the mean. in [..., shape],
+ * weight? and bias? of that shape, out as in; frame in, frame out, in place where it can be.
+ *
+ * Source: torch.nn.functional.layer_norm. */
+#include "ops/op.h"
+
+enum { AXES, EPS };
+enum { WEIGHT, BIAS };
+
+static const ds_attr_def attrs[] = {
+    {.name = "axes", .kind = DS_ATTR_INT, .i = 1, .doc = "trailing feature axes, at least 1"},
+    {.name = "eps", .kind = DS_ATTR_REAL, .x = 1e-5, .doc = "added to the variance"},
+    {.name = NULL},
+};
+
+static ds_status infer(ds_op *op)
+{
+    const ds_signature *in = &op->in[0];
+    const int64_t axes = op->attr[AXES].i;
+    DS_TRY(ds_op_require_real(op));
+    if (axes < 1 || axes > in->rank) {
+        char text[160];
+        return ds_fail(DS_ARGUMENT,
+                       "layer_norm: axes must be 1 to the rank of the features %s, got %lld",
+                       ds_signature_text(in, text, sizeof text), (long long)axes);
+    }
+    DS_CHECK(op->attr[EPS].x >= 0, DS_ARGUMENT, "layer_norm: eps must be at least 0, got %g",
+             op->attr[EPS].x);
+    const int64_t *shape = in->shape + (in->rank - axes);
+    if (ds_op_has_weight(op, WEIGHT)) {
+        DS_TRY(ds_op_require_weight(op, WEIGHT, "weight", (int)axes, shape));
+    }
+    if (ds_op_has_weight(op, BIAS)) {
+        DS_TRY(ds_op_require_weight(op, BIAS, "bias", (int)axes, shape));
+    }
+    return DS_OK;
+}
+
+static void forward(const ds_op *op, const ds_run *run)
+{
+    const ds_signature *in = &op->in[0];
+    size_t n_vectors = 1, n = 1; /* per frame; elements of each */
+    for (int i = 0; i < in->rank; i++) {
+        *(i < in->rank - (int)op->attr[AXES].i ? &n_vectors : &n) *= (size_t)in->shape[i];
+    }
+    for (size_t row = 0; row < run->n_rows; row++) {
+        const ds_target *out = &run->out[row];
+        if (out->m1 > out->m0) {
+            run->k->layer_norm(out->data, ds_at(&run->in[row], out->m0, ds_signature_bytes(in)),
+                               (size_t)(out->m1 - out->m0) * n_vectors, n,
+                               ds_run_weight(op, run, WEIGHT), ds_run_weight(op, run, BIAS),
+                               op->attr[EPS].x);
+        }
+    }
+}
+
+const ds_op_def ds_op_layer_norm = {
+    .name = "layer_norm",
+    .doc = "normalisation over trailing feature axes",
+    .n_inputs = 1,
+    .n_outputs = 1,
+    .n_values = -1,
+    .flags = DS_OP_INPLACE,
+    .attrs = attrs,
+    .weights = "weight? bias?",
+    .infer = infer,
+    .forward = forward,
+};

@@ -1,0 +1,507 @@
+/* ops/op.c: makes operators from what a caller gives, and drives their integers.
+ *
+ * Making one: attributes by name (defaults, kinds, sane ranges), signatures, equal rates, the
+ * operator's own infer, the layout of its carried block, its three programs. Driving it: the rules
+ * that no operator states (op.h). An instance that needs the whole stream has its programs replaced
+ * here: known 0 before the end, need 0. */
+#include "ops/op.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* Attributes and frames stay below 2^40, so that no product of a few of them overflows unseen. */
+#define INT_LIMIT ((int64_t)1 << 40)
+
+/* ---------------------------------------------------------------- attributes */
+
+static int find_attr(const ds_op_def *def, const char *name)
+{
+    for (int i = 0; def->attrs != NULL && def->attrs[i].name != NULL; i++) {
+        if (strcmp(def->attrs[i].name, name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Joins the names of all attributes, for a message. */
+static const char *list_attrs(const ds_op_def *def, char *text, size_t n_bytes)
+{
+    size_t used = 0;
+    snprintf(text, n_bytes, "none");
+    for (int i = 0; def->attrs != NULL && def->attrs[i].name != NULL && used < n_bytes; i++) {
+        const int n = snprintf(text + used, n_bytes - used, "%s%s", i == 0 ? "" : ", ",
+                               def->attrs[i].name);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    return text;
+}
+
+static ds_status parse_choice(const ds_op_def *def, const ds_attr_def *attr, const char *text,
+                              int64_t *index)
+{
+    DS_CHECK(text != NULL, DS_ARGUMENT, "%s: attribute '%s' is one of %s, as text", def->name,
+             attr->name, attr->choices);
+    const size_t n = strlen(text);
+    const char *choice = attr->choices;
+    for (int64_t i = 0;; i++) {
+        const size_t n_choice = strcspn(choice, "|");
+        if (n == n_choice && memcmp(choice, text, n) == 0) {
+            *index = i;
+            return DS_OK;
+        }
+        if (choice[n_choice] == 0) {
+            break;
+        }
+        choice += n_choice + 1;
+    }
+    return ds_fail(DS_ARGUMENT, "%s: attribute '%s' is one of %s, got '%.40s'", def->name,
+                   attr->name, attr->choices, text);
+}
+
+static ds_status check_int(const ds_op_def *def, const ds_attr_def *attr, int64_t i)
+{
+    DS_CHECK(i < INT_LIMIT && i > -INT_LIMIT, DS_ARGUMENT,
+             "%s: attribute '%s' must be below 2^40 in size, got %lld", def->name, attr->name,
+             (long long)i);
+    return DS_OK;
+}
+
+static ds_status parse_attr(const ds_op_def *def, const ds_attr_def *attr, const ds_attr *given,
+                            ds_attr_value *value)
+{
+    static const char *const kinds[] = {"an integer", "a number", "a list of integers", "text"};
+    const bool int_as_real = attr->kind == DS_ATTR_REAL && given->kind == DS_ATTR_INT;
+    DS_CHECK(given->kind == attr->kind || int_as_real, DS_ARGUMENT, "%s: attribute '%s' must be %s",
+             def->name, attr->name, kinds[attr->kind]);
+    switch (attr->kind) {
+    case DS_ATTR_INT:
+        DS_TRY(check_int(def, attr, given->value.i));
+        value->i = given->value.i;
+        break;
+    case DS_ATTR_REAL: value->x = int_as_real ? (double)given->value.i : given->value.x; break;
+    case DS_ATTR_INTS:
+        DS_CHECK(given->value.n_ints >= 0 && given->value.n_ints <= DS_MAX_INTS, DS_ARGUMENT,
+                 "%s: attribute '%s' holds at most %d integers, got %d", def->name, attr->name,
+                 DS_MAX_INTS, given->value.n_ints);
+        for (int i = 0; i < given->value.n_ints; i++) {
+            DS_TRY(check_int(def, attr, given->value.ints[i]));
+            value->ints[i] = given->value.ints[i];
+        }
+        value->n_ints = given->value.n_ints;
+        break;
+    case DS_ATTR_CHOICE: DS_TRY(parse_choice(def, attr, given->text, &value->i)); break;
+    }
+    return DS_OK;
+}
+
+static ds_status parse_attrs(ds_op *op, const ds_attr *attrs, size_t n_attrs)
+{
+    const ds_op_def *def = op->def;
+    bool seen[DS_MAX_ATTRS] = {false};
+    for (int i = 0; def->attrs != NULL && def->attrs[i].name != NULL; i++) {
+        DS_ASSERT(i < DS_MAX_ATTRS);
+        op->attr[i].i = def->attrs[i].i;
+        op->attr[i].x = def->attrs[i].x;
+    }
+    for (size_t j = 0; j < n_attrs; j++) {
+        DS_CHECK(attrs[j].name != NULL, DS_ARGUMENT, "%s: attribute %zu has no name", def->name, j);
+        const int i = find_attr(def, attrs[j].name);
+        if (i < 0) {
+            char known[256];
+            return ds_fail(DS_ARGUMENT, "%s: unknown attribute '%.40s'; known are: %s", def->name,
+                           attrs[j].name, list_attrs(def, known, sizeof known));
+        }
+        DS_CHECK(!seen[i], DS_ARGUMENT, "%s: attribute '%s' is given twice", def->name,
+                 attrs[j].name);
+        seen[i] = true;
+        DS_TRY(parse_attr(def, &def->attrs[i], &attrs[j], &op->attr[i]));
+    }
+    for (int i = 0; def->attrs != NULL && def->attrs[i].name != NULL; i++) {
+        DS_CHECK(seen[i] || !def->attrs[i].required, DS_ARGUMENT,
+                 "%s: attribute '%s' is required", def->name, def->attrs[i].name);
+    }
+    return DS_OK;
+}
+
+/* ---------------------------------------------------------------- signatures */
+
+static bool lowest_terms(ds_rate rate)
+{
+    ds_rate same = {1, 1};
+    return rate.num >= 0 && rate.den >= 1 && ds_rate_scale(&same, rate.num, rate.den) &&
+           ds_rate_equal(same, rate);
+}
+
+static ds_status check_signature(const ds_op *op, const char *what, size_t i,
+                                 const ds_signature *signature)
+{
+    const char *name = op->def->name;
+    DS_CHECK(ds_dtype_bytes(signature->dtype) != 0, DS_DTYPE, "%s: %s %zu has no element type",
+             name, what, i);
+    DS_CHECK(signature->rank >= 0 && signature->rank <= DS_MAX_RANK, DS_SHAPE,
+             "%s: %s %zu has %d feature dimensions, at most %d are supported", name, what, i,
+             signature->rank, DS_MAX_RANK);
+    for (int d = 0; d < signature->rank; d++) {
+        DS_CHECK(signature->shape[d] >= 1, DS_SHAPE,
+                 "%s: %s %zu has size %lld in feature dimension %d, expected at least 1", name,
+                 what, i, (long long)signature->shape[d], d);
+    }
+    DS_CHECK(ds_signature_elements(signature) < INT_LIMIT, DS_SHAPE,
+             "%s: %s %zu has 2^40 elements or more", name, what, i);
+    return DS_OK;
+}
+
+static ds_status check_rates(const ds_op *op)
+{
+    const int n = op->def->flags & DS_OP_LOCKSTEP ? op->n_inputs : ds_op_n_values(op);
+    for (int i = 0; i < op->n_inputs; i++) {
+        DS_CHECK(lowest_terms(op->in[i].rate), DS_ARGUMENT,
+                 "%s: the rate %lld/%lld of input %d is no fraction in lowest terms",
+                 op->def->name, (long long)op->in[i].rate.num, (long long)op->in[i].rate.den, i);
+    }
+    for (int i = 1; i < n; i++) {
+        const ds_rate a = op->in[0].rate, b = op->in[i].rate;
+        DS_CHECK(ds_rate_equal(a, b), DS_MISMATCH,
+                 "%s: input 0 has rate %lld/%lld but input %d has rate %lld/%lld", op->def->name,
+                 (long long)a.num, (long long)a.den, i, (long long)b.num, (long long)b.den);
+    }
+    return DS_OK;
+}
+
+/* How many weights a definition takes, by its words; -1 where they repeat. */
+static int most_weights(const ds_op_def *def)
+{
+    int n = 0;
+    for (const char *c = def->weights; c != NULL && *c != 0; c++) {
+        if (*c == '*') {
+            return -1;
+        }
+        n += *c != ' ' && (c == def->weights || c[-1] == ' ') ? 1 : 0;
+    }
+    return n;
+}
+
+static ds_status take_signatures(ds_op *op, const ds_signature *inputs, size_t n_inputs,
+                                 const ds_signature *weights, size_t n_weights)
+{
+    const ds_op_def *def = op->def;
+    const size_t least = (size_t)def->n_inputs;
+    const bool variadic = (def->flags & DS_OP_VARIADIC) != 0;
+    DS_CHECK(n_inputs >= least && (variadic || n_inputs == least), DS_ARGUMENT,
+             "%s: expected %s%d input%s, got %zu", def->name, variadic ? "at least " : "",
+             def->n_inputs, def->n_inputs == 1 ? "" : "s", n_inputs);
+    DS_CHECK(n_inputs <= DS_MAX_INPUTS, DS_ARGUMENT, "%s: at most %d inputs are supported, got %zu",
+             def->name, DS_MAX_INPUTS, n_inputs);
+    const int most = most_weights(def);
+    DS_CHECK(n_weights <= (size_t)(most < 0 ? DS_MAX_WEIGHTS : most), DS_ARGUMENT,
+             "%s: takes at most %d weights, got %zu", def->name, most < 0 ? DS_MAX_WEIGHTS : most,
+             n_weights);
+    op->n_inputs = (int)n_inputs;
+    op->n_weights = (int)n_weights;
+    for (size_t i = 0; i < n_inputs; i++) {
+        DS_TRY(check_signature(op, "input", i, &inputs[i]));
+        op->in[i] = inputs[i];
+    }
+    for (size_t i = 0; i < n_weights; i++) {
+        if ((int)weights[i].dtype != 0) {
+            DS_TRY(check_signature(op, "weight", i, &weights[i]));
+            op->weight[i] = weights[i];
+        }
+    }
+    return check_rates(op);
+}
+
+/* ---------------------------------------------------------------- what infer left */
+
+static ds_status lay_out_carried(ds_op *op)
+{
+    DS_ASSERT(op->n_carried >= 0 && op->n_carried <= DS_MAX_CARRIED);
+    size_t offset = 0;
+    for (int i = 0; i < op->n_carried; i++) {
+        ds_carried *carried = &op->carried[i];
+        DS_ASSERT(carried->name != NULL && ds_dtype_bytes(carried->array.dtype) != 0);
+        const size_t n_bytes = ds_signature_bytes(&carried->array);
+        DS_CHECK(n_bytes < SIZE_MAX / 2 - offset, DS_SHAPE, "%s: its state '%s' is too large",
+                 op->def->name, carried->name);
+        carried->offset = offset;
+        offset += (n_bytes + 63) / 64 * 64;
+    }
+    op->carried_bytes = offset;
+    return DS_OK;
+}
+
+static ds_status check_program(const ds_op *op, const ds_program *p, const char *what, int n_roots)
+{
+    DS_CHECK(!p->full && p->n_roots == n_roots, DS_INTERNAL,
+             "%s: its program for %s has %d nodes and %d roots%s, expected %d roots", op->def->name,
+             what, p->n_nodes, p->n_roots, p->full ? " and overflows" : "", n_roots);
+    return DS_OK;
+}
+
+static bool keeps_counts(const ds_op *op)
+{
+    const ds_program *p = &op->counts;
+    for (int i = 0; i < p->n_roots; i++) {
+        const ds_expr_node *n = &p->nodes[p->roots[i]];
+        if (n->code != (i % 2 == 0 ? DS_EXPR_KNOWN : DS_EXPR_TOTAL) || n->a != 0) {
+            return false;
+        }
+    }
+    return op->n_inputs == 1 || (op->def->flags & DS_OP_LOCKSTEP) != 0;
+}
+
+static ds_status build_programs(ds_op *op)
+{
+    const ds_op_def *def = op->def;
+    const int n_values = ds_op_n_values(op);
+    if (def->counts != NULL) {
+        def->counts(op, &op->counts);
+    } else {
+        for (int i = 0; i < op->n_outputs; i++) {
+            ds_root(&op->counts, ds_known(&op->counts, 0));
+            ds_root(&op->counts, ds_total(&op->counts, 0));
+        }
+    }
+    DS_TRY(check_program(op, &op->counts, "counts", 2 * op->n_outputs));
+    if (def->need != NULL && !op->whole) {
+        def->need(op, &op->need);
+    } else {
+        for (int i = 0; i < n_values; i++) {
+            ds_root(&op->need, op->whole ? ds_const(&op->need, 0) : ds_m(&op->need));
+        }
+    }
+    DS_TRY(check_program(op, &op->need, "need", n_values));
+    if (def->check != NULL) {
+        def->check(op, &op->check);
+        DS_TRY(check_program(op, &op->check, "check", op->check.n_roots / 2 * 2));
+    }
+    if (op->whole) {
+        const ds_expr zero = ds_const(&op->counts, 0);
+        for (int i = 0; i < op->n_outputs; i++) {
+            op->counts.roots[2 * i] = zero;
+        }
+        DS_TRY(check_program(op, &op->counts, "counts", 2 * op->n_outputs));
+        op->same_counts = false;
+    } else if (keeps_counts(op)) {
+        op->same_counts = true;
+    }
+    return DS_OK;
+}
+
+static ds_status build(ds_op *op, const ds_attr *attrs, size_t n_attrs, const ds_signature *inputs,
+                       size_t n_inputs, const ds_signature *weights, size_t n_weights)
+{
+    DS_TRY(parse_attrs(op, attrs, n_attrs));
+    DS_TRY(take_signatures(op, inputs, n_inputs, weights, n_weights));
+    op->n_outputs = op->def->n_outputs;
+    for (int i = 0; i < op->n_outputs; i++) {
+        op->out[i] = op->in[0];
+    }
+    op->period = 1;
+    DS_TRY(op->def->infer(op));
+    for (int i = 0; i < op->n_outputs; i++) {
+        DS_TRY(check_signature(op, "output", (size_t)i, &op->out[i]));
+        DS_ASSERT(lowest_terms(op->out[i].rate));
+    }
+    DS_ASSERT(op->period >= 1 && op->reach >= 0);
+    DS_TRY(lay_out_carried(op));
+    return build_programs(op);
+}
+
+/* ---------------------------------------------------------------- instances */
+
+ds_status ds_op_create(ds_op **op, const ds_allocator *allocator, const ds_op_def *def,
+                       const ds_attr *attrs, size_t n_attrs, const ds_signature *inputs,
+                       size_t n_inputs, const ds_signature *weights, size_t n_weights)
+{
+    DS_CHECK(op != NULL && def != NULL, DS_ARGUMENT, "ds_op_create: op and def must not be NULL");
+    DS_ASSERT(def->n_inputs >= 1 && def->n_outputs >= 1 && def->n_outputs <= DS_MAX_OUTPUTS);
+    const ds_allocator own = allocator != NULL ? *allocator : *ds_default_allocator();
+    void *memory = NULL;
+    DS_TRY(ds_allocate_zeroed(&own, &memory, sizeof(ds_op)));
+    ds_op *made = memory;
+    made->def = def;
+    made->allocator = own;
+    const ds_status status = build(made, attrs, n_attrs, inputs, n_inputs, weights, n_weights);
+    if (status != DS_OK) {
+        ds_op_destroy(made);
+        return status;
+    }
+    *op = made;
+    return DS_OK;
+}
+
+void ds_op_destroy(ds_op *op)
+{
+    if (op != NULL) {
+        const ds_allocator allocator = op->allocator;
+        ds_release(&allocator, op, sizeof *op);
+    }
+}
+
+static size_t saturating_product(size_t a, size_t b)
+{
+    return b != 0 && a > SIZE_MAX / b ? SIZE_MAX : a * b;
+}
+
+static size_t saturating_sum(size_t a, size_t b)
+{
+    return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
+size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, int64_t frames_out)
+{
+    size_t n = op->scratch.per_call;
+    n = saturating_sum(n, saturating_product(op->scratch.per_row, n_rows));
+    n = saturating_sum(n, saturating_product(op->scratch.per_in, (size_t)frames_in));
+    return saturating_sum(n, saturating_product(op->scratch.per_out, (size_t)frames_out));
+}
+
+int ds_op_n_values(const ds_op *op)
+{
+    return op->def->n_values < 0 ? op->n_inputs : op->def->n_values;
+}
+
+/* ---------------------------------------------------------------- the driver */
+
+static bool any_empty(const ds_op *op, const ds_pair *in)
+{
+    for (int i = 0; i < op->n_inputs; i++) {
+        if (in[i].total <= 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void ds_op_counts(const ds_op *op, const ds_pair *in, bool ended, ds_pair *out)
+{
+    if (any_empty(op, in)) {
+        for (int i = 0; i < op->n_outputs; i++) {
+            out[i] = (ds_pair){0, 0};
+        }
+        return;
+    }
+    int64_t results[DS_PROGRAM_ROOTS];
+    ds_program_eval(&op->counts, in, 0, results);
+    for (int i = 0; i < op->n_outputs; i++) {
+        const int64_t total = results[2 * i + 1] > 0 ? results[2 * i + 1] : 0;
+        const int64_t known = results[2 * i] > 0 ? results[2 * i] : 0;
+        out[i] = (ds_pair){ended || known > total ? total : known, total};
+    }
+}
+
+void ds_op_need(const ds_op *op, int64_t m, int64_t *first)
+{
+    static const ds_pair none[DS_MAX_INPUTS];
+    int64_t results[DS_PROGRAM_ROOTS];
+    ds_program_eval(&op->need, none, m, results);
+    for (int i = 0; i < op->n_inputs; i++) {
+        first[i] = i >= op->need.n_roots ? DS_NEVER : results[i] > 0 ? results[i] : 0;
+    }
+}
+
+ds_status ds_op_check(const ds_op *op, const ds_pair *in, bool ended)
+{
+    /* An empty input makes every output empty, so nothing can be wrong with them. */
+    if (op->check.n_roots == 0 || any_empty(op, in)) {
+        return DS_OK;
+    }
+    int64_t results[DS_PROGRAM_ROOTS];
+    ds_program_eval(&op->check, in, 0, results);
+    for (int i = 0; i < op->check.n_roots; i += 2) {
+        if ((ended || results[i] == 0) && results[i + 1] > 0) {
+            char text[256];
+            return ds_fail(DS_SHAPE, "%s: %s", op->def->name,
+                           op->def->check_message != NULL
+                               ? op->def->check_message(op, in, text, sizeof text)
+                               : "its input's length does not fit");
+        }
+    }
+    return DS_OK;
+}
+
+/* ---------------------------------------------------------------- helpers for infer */
+
+static bool is_real(ds_dtype dtype)
+{
+    return dtype == DS_F32 || dtype == DS_F64;
+}
+
+ds_status ds_op_require_real(const ds_op *op)
+{
+    const ds_dtype dtype = op->in[0].dtype;
+    for (int i = 0; i < ds_op_n_values(op); i++) {
+        DS_CHECK(is_real(op->in[i].dtype), DS_DTYPE,
+                 "%s: input %d must be float32 or float64, got %s", op->def->name, i,
+                 ds_dtype_name(op->in[i].dtype));
+        DS_CHECK(op->in[i].dtype == dtype, DS_DTYPE, "%s: input 0 is %s but input %d is %s",
+                 op->def->name, ds_dtype_name(dtype), i, ds_dtype_name(op->in[i].dtype));
+    }
+    for (int i = 0; i < op->n_weights; i++) {
+        DS_CHECK(!ds_op_has_weight(op, i) || op->weight[i].dtype == dtype, DS_DTYPE,
+                 "%s: input 0 is %s but weight %d is %s", op->def->name, ds_dtype_name(dtype), i,
+                 ds_dtype_name(op->weight[i].dtype));
+    }
+    return DS_OK;
+}
+
+ds_status ds_op_require_least(const ds_op *op, int attr, int64_t least)
+{
+    DS_CHECK(op->attr[attr].i >= least, DS_ARGUMENT, "%s: attribute '%s' must be at least %lld, got %lld",
+             op->def->name, op->def->attrs[attr].name, (long long)least,
+             (long long)op->attr[attr].i);
+    return DS_OK;
+}
+
+ds_status ds_op_require_weight(const ds_op *op, int i, const char *name, int rank,
+                               const int64_t *shape)
+{
+    DS_CHECK(ds_op_has_weight(op, i), DS_SHAPE, "%s: its weight '%s' is missing", op->def->name,
+             name);
+    ds_signature expected = op->weight[i];
+    expected.rank = rank;
+    for (int d = 0; d < rank; d++) {
+        expected.shape[d] = shape[d];
+    }
+    if (!ds_signature_same_shape(&expected, &op->weight[i])) {
+        char want[160], got[160];
+        return ds_fail(DS_SHAPE, "%s: its weight '%s' must have shape %s, got %s", op->def->name,
+                       name, ds_signature_text(&expected, want, sizeof want),
+                       ds_signature_text(&op->weight[i], got, sizeof got));
+    }
+    return DS_OK;
+}
+
+bool ds_op_has_weight(const ds_op *op, int i)
+{
+    return i >= 0 && i < op->n_weights && (int)op->weight[i].dtype != 0;
+}
+
+size_t ds_op_element(const ds_op *op)
+{
+    return ds_dtype_bytes(op->in[0].dtype);
+}
+
+ds_dtype ds_op_real(const ds_op *op)
+{
+    for (int i = 0; i < ds_op_n_values(op); i++) {
+        if (is_real(op->in[i].dtype)) {
+            return op->in[i].dtype;
+        }
+    }
+    for (int i = 0; i < op->n_weights; i++) {
+        if (is_real(op->weight[i].dtype)) {
+            return op->weight[i].dtype;
+        }
+    }
+    for (int i = 0; i < op->n_outputs; i++) {
+        if (is_real(op->out[i].dtype)) {
+            return op->out[i].dtype;
+        }
+    }
+    return DS_F32;
+}

@@ -1,0 +1,197 @@
+/* ops/op.h: the contract that every streaming operator fulfils.
+ *
+ * A definition is data (name, attributes, inputs and outputs, flags) and six functions: infer, counts,
+ * need, check, forward and (with training) backward, plus prepare for weights that pass once through a kernel's
+ * own layout. An operator never sees chunks: its forward gets, per row, windows of its inputs at absolute
+ * positions and produces the outputs [m0, m1). Offline is the same forward with m0 = 0, m1 = total.
+ *
+ * The driver (ds_op_counts, ds_op_need, ds_op_check) does what no operator states: clamps, the
+ * zero-length rule, the end of a stream. */
+#ifndef DS_OPS_OP_H
+#define DS_OPS_OP_H
+#include "base/status.h"
+#include "kernels/kernels.h"
+#include "ops/expr.h"
+
+enum {
+    DS_MAX_ATTRS = 10,
+    DS_MAX_INTS = 16, /* in one attribute */
+    DS_MAX_INPUTS = 16,
+    DS_MAX_OUTPUTS = 4,
+    DS_MAX_WEIGHTS = 128,
+    DS_MAX_CARRIED = 4,
+    DS_MAX_CHECKS = 16
+};
+
+typedef enum ds_attr_kind {
+    DS_ATTR_INT,    /* value.i */
+    DS_ATTR_REAL,   /* value.x */
+    DS_ATTR_INTS,   /* value.ints, value.n_ints */
+    DS_ATTR_CHOICE, /* value.i = index in choices */
+} ds_attr_kind;
+
+typedef struct ds_attr_def {
+    const char *name;
+    ds_attr_kind kind;
+    bool required;
+    int64_t i; /* default */
+    double x;  /* default */
+    const char *choices; /* "zeros|replicate|reflect" */
+    const char *doc;
+} ds_attr_def;
+
+typedef struct ds_attr_value {
+    int64_t i;
+    double x;
+    int64_t ints[DS_MAX_INTS];
+    int n_ints;
+} ds_attr_value;
+
+/* What a caller gives for one attribute; text is for choices. */
+typedef struct ds_attr {
+    const char *name;
+    ds_attr_kind kind;
+    ds_attr_value value;
+    const char *text;
+} ds_attr;
+
+/* An array that an operator carries from call to call, zero at the start of a stream. */
+typedef struct ds_carried {
+    const char *name;
+    ds_signature array; /* rate unused */
+    bool gradient;      /* whether a gradient flows through it */
+    size_t offset;      /* in the carried block; filled by ds_op_create */
+} ds_carried;
+
+enum {
+    DS_OP_LOCKSTEP = 1, /* combines its value inputs frame by frame: they must progress equally (sync) */
+    DS_OP_INPLACE = 2,  /* output 0 may overwrite input 0 where both have equal frames and bytes */
+    DS_OP_VARIADIC = 4  /* any number of inputs from n_inputs up */
+};
+
+typedef struct ds_op ds_op;
+
+/* One execution for a ragged batch. Arrays over inputs and rows are [input][row]. */
+typedef struct ds_run {
+    size_t n_rows;
+    const ds_window *in;    /* [n_inputs][n_rows]; counted-only inputs have data NULL */
+    const ds_target *out;   /* [n_outputs][n_rows] */
+    const ds_counts *count; /* [n_inputs][n_rows] */
+    const bool *ended;      /* [n_rows]; now.total of an ended row is its final length */
+    void *const *carried;   /* [n_rows], updated in place; NULL where the operator carries nothing */
+    const void *prepared;   /* what prepare wrote; NULL where prepared_bytes is 0 */
+    const void *const *weights; /* raw, torch's layout; NULL for an absent one */
+    const ds_real_kernels *k;   /* kernels of the operator's real type */
+    void *scratch;              /* 64-byte aligned, op->scratch's bytes */
+    int64_t frames_in, frames_out; /* over all rows: new frames of input 0, frames of output 0 */
+} ds_run;
+
+typedef struct ds_op_def {
+    const char *name; /* torch's name where it has one */
+    const char *doc;
+    int n_inputs;  /* least number */
+    int n_outputs;
+    int n_values; /* the first n_values inputs are read, the others only counted; -1: all are read */
+    unsigned flags;
+    const ds_attr_def *attrs; /* ended by a NULL name */
+    const char *weights;      /* "weight bias?" for messages and docs; ? optional; * repeated */
+    /* Reads attr, in, weight; checks them; fills out, carried, scratch, period, reach, same_counts,
+     * prepared_bytes. */
+    ds_status (*infer)(ds_op *op);
+    /* Roots: known and total of each output, in turn. NULL: every output has input 0's pair. */
+    void (*counts)(const ds_op *op, ds_program *p);
+    /* Root i: the first frame of value input i that outputs >= m of output 0 may read. NULL: m. */
+    void (*need)(const ds_op *op, ds_program *p);
+    /* Roots in pairs: (when, value): value must be <= 0; when is a constant: 1 at the end, 0 always.
+     * NULL: none. The message comes from check_message. */
+    void (*check)(const ds_op *op, ds_program *p);
+    const char *(*check_message)(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes);
+    void (*prepare)(const ds_op *op, void *prepared, const void *const *weights,
+                    const ds_real_kernels *k);
+    void (*forward)(const ds_op *op, const ds_run *run);
+} ds_op_def;
+
+struct ds_op {
+    const ds_op_def *def;
+    int n_inputs, n_outputs, n_weights;
+    ds_attr_value attr[DS_MAX_ATTRS]; /* in the order of def->attrs */
+    ds_signature in[DS_MAX_INPUTS];
+    ds_signature weight[DS_MAX_WEIGHTS]; /* dtype 0: absent */
+    /* filled by infer */
+    ds_signature out[DS_MAX_OUTPUTS]; /* preset to input 0's signature */
+    ds_carried carried[DS_MAX_CARRIED];
+    int n_carried;
+    size_t carried_bytes; /* by ds_op_create */
+    /* Scratch bytes = per_call + per_row * rows + per_in * frames_in + per_out * frames_out. */
+    struct {
+        size_t per_call, per_row, per_in, per_out;
+    } scratch;
+    size_t prepared_bytes;
+    int64_t period;   /* input frames after which the integers repeat: stride or block; preset to 1 */
+    int64_t reach;    /* input frames within which the start's irregularities end; preset to 0 */
+    bool whole;       /* this instance needs the whole stream (bidirectional, circular): nothing leaves
+                       * before the end, everything is kept; refused unless buffering is asked for */
+    bool same_counts; /* out pair = in pair, always (set by default where counts and need are NULL) */
+    /* filled by ds_op_create */
+    ds_program counts, need, check;
+    ds_allocator allocator;
+};
+
+/* ---------------------------------------------------------------- registry (data) */
+/* All definitions, in the order of ops/registry.c; fills *n. Returns view (static). */
+const ds_op_def *const *ds_op_defs(size_t *n);
+const ds_op_def *ds_op_find(const char *name); /* NULL where there is none */
+
+/* ---------------------------------------------------------------- instances */
+/* Makes an operator for given attributes, input and weight signatures (an absent optional weight has
+ * dtype 0). Errors: DS_ARGUMENT, DS_SHAPE, DS_DTYPE, DS_NO_MEMORY, with a message that names the operator. */
+ds_status ds_op_create(ds_op **op, const ds_allocator *allocator, const ds_op_def *def,
+                       const ds_attr *attrs, size_t n_attrs, const ds_signature *inputs,
+                       size_t n_inputs, const ds_signature *weights, size_t n_weights);
+void ds_op_destroy(ds_op *op);
+size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, int64_t frames_out);
+/* Number of inputs whose values are read. */
+int ds_op_n_values(const ds_op *op);
+
+/* ---------------------------------------------------------------- the driver */
+/* Counts of all outputs from those of all inputs, for one stream. */
+void ds_op_counts(const ds_op *op, const ds_pair *in, bool ended, ds_pair *out);
+/* First frame of each value input that is still needed when m frames of output 0 are known; DS_NEVER
+ * or >= 0. Counted-only inputs get DS_NEVER. */
+void ds_op_need(const ds_op *op, int64_t m, int64_t *first);
+/* DS_SHAPE with a message where a check fails for these counts. */
+ds_status ds_op_check(const ds_op *op, const ds_pair *in, bool ended);
+
+/* ---------------------------------------------------------------- helpers for infer */
+/* DS_DTYPE unless input i is float or double (and equal to input 0 and to all weights). */
+ds_status ds_op_require_real(const ds_op *op);
+/* DS_ARGUMENT unless attribute `attr` (an integer) is at least `least`. */
+ds_status ds_op_require_least(const ds_op *op, int attr, int64_t least);
+/* DS_SHAPE unless weight i is present with exactly this shape. */
+ds_status ds_op_require_weight(const ds_op *op, int i, const char *name, int rank,
+                               const int64_t *shape);
+bool ds_op_has_weight(const ds_op *op, int i);
+/* Bytes of one element of input 0. */
+size_t ds_op_element(const ds_op *op);
+/* The real type whose kernels a run gets: the first of the read inputs, weights and outputs that is
+ * float or double; float where none is. */
+ds_dtype ds_op_real(const ds_op *op);
+
+/* ---------------------------------------------------------------- helpers for forward */
+/* Frame `position` of a window whose frames have n_bytes each. */
+static inline const void *ds_at(const ds_window *w, int64_t position, size_t n_bytes)
+{
+    return (const char *)w->data + (size_t)(position - w->at) * n_bytes;
+}
+/* Weight i as the run has it; NULL where it is absent. */
+static inline const void *ds_run_weight(const ds_op *op, const ds_run *run, int i)
+{
+    return ds_op_has_weight(op, i) ? run->weights[i] : NULL;
+}
+/* Frame `position` of a target. */
+static inline void *ds_to(const ds_target *t, int64_t position, size_t n_bytes)
+{
+    return (char *)t->data + (size_t)(position - t->m0) * n_bytes;
+}
+
+#endif

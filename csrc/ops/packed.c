@@ -1,0 +1,28 @@
+/* ops/packed.c: sizes of prepared weights, checked. */
+#include "ops/packed.h"
+
+#define SIZE_LIMIT (SIZE_MAX / 4)
+
+ds_status ds_size_add(size_t *total, size_t a)
+{
+    DS_CHECK(a <= SIZE_LIMIT && *total <= SIZE_LIMIT - a, DS_LIMIT,
+             "sizes beyond the address space");
+    *total += a;
+    return DS_OK;
+}
+
+ds_status ds_size_mul(size_t *product, size_t a, size_t b)
+{
+    DS_CHECK(a == 0 || b <= SIZE_LIMIT / a, DS_LIMIT,
+             "%zu times %zu bytes are beyond the address space", a, b);
+    *product = a * b;
+    return DS_OK;
+}
+
+ds_status ds_packed_check(size_t n_cols, size_t depth, size_t element)
+{
+    size_t n = n_cols;
+    DS_TRY(ds_size_add(&n, DS_PANEL_COLUMNS));
+    DS_TRY(ds_size_mul(&n, n, depth));
+    return ds_size_mul(&n, n, element);
+}

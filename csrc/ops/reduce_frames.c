@@ -1,0 +1,108 @@
+/* ops/reduce_frames.c: one vector for the whole stream (torch.sum, mean, amax, amin over L).
+ *
+ *     y = sum_t x[t],  sum_t x[t] / T,  max_t x[t],  min_t x[t]        per feature; NaN wins
+ *
+ *     known  0      total  1      need  never: each call reads its new frames only
+ *
+ * Rate 0: the vector leaves when the stream ends; a stream of no frames has none. Carried: double
+ * sums (or the extremes), added frame by frame in order, so that chunks don't matter; the number of
+ * frames so far. */
+#include "ops/registry.h"
+
+enum { KIND };
+enum { SUM, MEAN, MAX, MIN };
+enum { ACCUMULATOR, COUNT };
+
+static const ds_attr_def attrs[] = {{"kind", DS_ATTR_CHOICE, .required = true,
+                                     .choices = "sum|mean|max|min", .doc = "what is computed"},
+                                    {0}};
+
+static ds_status infer(ds_op *op)
+{
+    DS_TRY(ds_op_require_real(op));
+    op->out[0].rate = (ds_rate){0, 1};
+    op->n_carried = 2;
+    op->carried[ACCUMULATOR] = (ds_carried){"accumulator", op->in[0], true, 0};
+    op->carried[ACCUMULATOR].array.dtype = DS_F64;
+    op->carried[COUNT] = (ds_carried){"count", {.dtype = DS_I64, .rate = {0, 1}}, false, 0};
+    op->reach = 1;
+    return DS_OK;
+}
+
+static void counts(const ds_op *op, ds_program *p)
+{
+    (void)op;
+    ds_root(p, ds_const(p, 0));
+    ds_root(p, ds_const(p, 1));
+}
+
+static void need(const ds_op *op, ds_program *p)
+{
+    (void)op;
+    ds_root(p, ds_const(p, DS_NEVER));
+}
+
+/* Adds one frame; `first` frames replace what is there. */
+#define DEFINE_TAKE(name, real)                                                       \
+    static void name(int64_t kind, bool first, double *sum, const real *x, size_t n)  \
+    {                                                                                 \
+        for (size_t i = 0; i < n; i++) {                                              \
+            const double v = (double)x[i], s = sum[i];                                \
+            if (first) {                                                              \
+                sum[i] = v;                                                           \
+            } else if (kind == SUM || kind == MEAN) {                                 \
+                sum[i] = s + v;                                                       \
+            } else if (v != v || (kind == MAX ? v > s : v < s)) {                     \
+                sum[i] = v;                                                           \
+            }                                                                         \
+        }                                                                             \
+    }
+
+DEFINE_TAKE(take_float, float)
+DEFINE_TAKE(take_double, double)
+
+static void write_result(const ds_op *op, void *y, const double *sum, int64_t n_frames, size_t n)
+{
+    const double divisor = op->attr[KIND].i == MEAN ? (double)n_frames : 1.0;
+    for (size_t i = 0; i < n; i++) {
+        const double v = sum[i] / divisor;
+        if (op->in[0].dtype == DS_F32) {
+            ((float *)y)[i] = (float)v;
+        } else {
+            ((double *)y)[i] = v;
+        }
+    }
+}
+
+static void forward(const ds_op *op, const ds_run *run)
+{
+    const size_t n = (size_t)ds_signature_elements(&op->in[0]), n_bytes = n * ds_op_element(op);
+    for (size_t r = 0; r < run->n_rows; r++) {
+        double *sum = (double *)((char *)run->carried[r] + op->carried[ACCUMULATOR].offset);
+        int64_t *n_frames = (int64_t *)((char *)run->carried[r] + op->carried[COUNT].offset);
+        const ds_counts *count = &run->count[r];
+        for (int64_t t = count->before.known; t < count->now.known; t++, ++*n_frames) {
+            const void *x = ds_at(&run->in[r], t, n_bytes);
+            if (op->in[0].dtype == DS_F32) {
+                take_float(op->attr[KIND].i, *n_frames == 0, sum, x, n);
+            } else {
+                take_double(op->attr[KIND].i, *n_frames == 0, sum, x, n);
+            }
+        }
+        if (run->out[r].m0 < run->out[r].m1) {
+            write_result(op, run->out[r].data, sum, *n_frames, n);
+        }
+    }
+}
+
+const ds_op_def ds_op_reduce_frames = {
+    .name = "reduce_frames",
+    .doc = "Sum, mean, maximum or minimum over all frames, at the end of the stream.",
+    .n_inputs = 1,
+    .n_outputs = 1,
+    .n_values = 1,
+    .attrs = attrs,
+    .infer = infer,
+    .counts = counts,
+    .need = need,
+    .forward = forward};

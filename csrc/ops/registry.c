@@ -1,0 +1,24 @@
+/* ops/registry.c: the list of operators as data. */
+#include "ops/registry.h"
+
+#include <string.h>
+
+#define ENTRY(name) &ds_op_##name,
+static const ds_op_def *const defs[] = {DS_OP_LIST(ENTRY)};
+#undef ENTRY
+
+const ds_op_def *const *ds_op_defs(size_t *n)
+{
+    *n = sizeof defs / sizeof defs[0];
+    return defs;
+}
+
+const ds_op_def *ds_op_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof defs / sizeof defs[0]; i++) {
+        if (strcmp(defs[i]->name, name) == 0) {
+            return defs[i];
+        }
+    }
+    return NULL;
+}

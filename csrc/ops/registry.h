@@ -1,0 +1,29 @@
+/* ops/registry.h: the names of all operators, once.
+ *
+ * Each name on the list has a definition `ds_op_<name>` in one of the files of this folder, whose
+ * `name` is the same word. The order is that of ds_op_defs; new names go to the end of their group. */
+#ifndef DS_OPS_REGISTRY_H
+#define DS_OPS_REGISTRY_H
+#include "ops/op.h"
+
+#define DS_OP_LIST(X) \
+    /* products and recurrences */ \
+    X(linear) X(conv1d) X(conv_transpose1d) X(layer_norm) X(lstm) \
+    /* along the stream: pads, cuts, alignment, framing */ \
+    X(pad) X(slice) X(cut) X(delay) X(sync) X(frame) X(unstack) X(table) X(reduce_frames) \
+    /* elementwise, two or three operands */ \
+    X(add) X(sub) X(mul) X(div) X(minimum) X(maximum) X(pow) \
+    X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(where) \
+    X(logical_not) X(logical_and) X(logical_or) \
+    /* elementwise, one operand */ \
+    X(relu) X(gelu) X(silu) X(sigmoid) X(tanh) X(exp) X(log) X(sqrt) X(rsqrt) X(abs) X(neg) \
+    X(reciprocal) X(square) X(clamp) X(sin) X(cos) X(log1p) X(expm1) X(erf) X(log2) X(log10) \
+    X(floor) X(ceil) X(round) X(sign) X(softplus) X(logsigmoid) X(cast) \
+    /* within a frame */ \
+    X(softmax) X(log_softmax) X(glu) X(cat) X(permute) X(reshape) X(narrow) X(expand)
+
+#define DS_OP_DECLARE(name) extern const ds_op_def ds_op_##name;
+DS_OP_LIST(DS_OP_DECLARE)
+#undef DS_OP_DECLARE
+
+#endif

@@ -1,0 +1,402 @@
+/* _core.Engine: a planned graph with its streams by id. */
+#include "python/engine.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "python/graph.h"
+
+double ds_engine_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+PyObject *ds_engine_error(ds_module *m, ds_status status, const char *text, PyObject *id)
+{
+    PyObject *ids = PyTuple_Pack(1, id);
+    if (ids) {
+        (void)ds_fail(status, "%s", text);
+        ds_raise(m, status, ids);
+        Py_DECREF(ids);
+    }
+    return NULL;
+}
+
+int ds_engine_check_open(ds_module *m, const ds_engine_object *e)
+{
+    if (e->session)
+        return 0;
+    PyErr_SetString(m->errors[DS_CLOSED], "the engine is closed");
+    return -1;
+}
+
+ds_slot *ds_engine_slot(ds_engine_object *e, PyObject *id)
+{
+    PyObject *address = PyDict_GetItemWithError(e->slots, id);
+    return address ? PyLong_AsVoidPtr(address) : NULL;
+}
+
+/* ---------------------------------------------------------------- making and closing */
+static int parse_axes(const ds_allocator *a, PyObject *sequence, const int *edges, size_t n,
+                      const ds_graph *graph, ds_axes **axes)
+{
+    void *memory;
+    if (ds_allocate_zeroed(a, &memory, n * sizeof **axes) != DS_OK) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    *axes = memory;
+    if (PySequence_Size(sequence) != (Py_ssize_t)n) {
+        PyErr_Format(PyExc_ValueError, "expected axes of %zu edges", n);
+        return -1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        PyObject *item = PySequence_GetItem(sequence, (Py_ssize_t)i);
+        PyObject *fast = item ? PySequence_Fast(item, "axes must be sequences of int") : NULL;
+        Py_XDECREF(item);
+        if (!fast)
+            return -1;
+        int rank = graph->edges[edges[i]].signature.rank + 1;
+        unsigned seen = 0;
+        for (int k = 0; k < rank && PySequence_Fast_GET_SIZE(fast) == rank; k++) {
+            long axis = PyLong_AsLong(PySequence_Fast_GET_ITEM(fast, k));
+            if (axis >= 0 && axis < rank)
+                seen |= 1u << axis;
+            (*axes)[i].axis[k] = (int)axis;
+        }
+        (*axes)[i].rank = rank;
+        Py_DECREF(fast);
+        if (seen != (1u << rank) - 1) {
+            if (!PyErr_Occurred())
+                PyErr_Format(PyExc_ValueError, "axes of edge %zu must be a permutation of %d", i,
+                             rank);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static void close_engine(ds_engine_object *e)
+{
+    if (e->slots)
+        PyDict_Clear(e->slots);
+    while (e->n_batches > 0)
+        ds_batch_destroy(e->batches[--e->n_batches]);
+    ds_session_destroy(e->session);
+    e->session = NULL;
+    ds_pool_destroy(e->pool);
+    e->pool = NULL;
+}
+
+static void engine_dealloc(PyObject *self)
+{
+    ds_engine_object *e = (ds_engine_object *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    close_engine(e);
+    if (e->plan) {
+        ds_allocator a = e->plan->allocator;
+        ds_release(&a, e->inputs, e->plan->graph->n_inputs * sizeof *e->inputs);
+        ds_release(&a, e->outputs, e->plan->graph->n_outputs * sizeof *e->outputs);
+        ds_plan_destroy(e->plan);
+    }
+    Py_XDECREF(e->slots);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* Plan, session, pool: everything from C. */
+static ds_status make_engine(ds_module *m, ds_engine_object *e, ds_graph *graph, long long max_streams,
+                             long long skew)
+{
+    const ds_kernels *kernels = e->blas ? m->blas_kernels : m->kernels;
+    DS_TRY(ds_plan_create(&e->plan, graph, kernels, skew));
+    DS_TRY(ds_session_create(&e->session, e->plan, (size_t)max_streams));
+    return e->n_threads > 1 ? ds_pool_create(&e->pool, &e->plan->allocator, e->n_threads) : DS_OK;
+}
+
+static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"graph", "input_axes", "output_axes", "threads",
+                            "blas",  "max_streams", "skew",       NULL};
+    ds_module *m = ds_module_of(type);
+    PyObject *graph, *input_axes, *output_axes;
+    long long threads = 1, max_streams = 0, skew = 0;
+    int blas = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO|LpLL:Engine", names, m->graph_type, &graph,
+                                     &input_axes, &output_axes, &threads, &blas, &max_streams, &skew))
+        return NULL;
+    ds_graph_object *source = (ds_graph_object *)graph;
+    if (!source->graph) {
+        PyErr_SetString(m->errors[DS_CLOSED], "an engine has taken this graph");
+        return NULL;
+    }
+    if (threads < 1 || threads > 1024 || max_streams < 0 || skew < 0) {
+        PyErr_SetString(PyExc_ValueError,
+                        "threads must be 1 to 1024, max_streams and skew not negative");
+        return NULL;
+    }
+    if (blas && !m->blas_kernels) {
+        PyErr_SetString(m->errors[DS_MODE], "blas=True, but OpenBLAS is not built in or kept out");
+        return NULL;
+    }
+    ds_engine_object *e = (ds_engine_object *)type->tp_alloc(type, 0);
+    if (!e)
+        return NULL;
+    e->n_threads = (size_t)threads;
+    e->blas = blas != 0;
+    e->slots = PyDict_New();
+    if (!e->slots) {
+        Py_DECREF(e);
+        return NULL;
+    }
+    ds_graph *taken = source->graph;
+    source->graph = NULL;
+    ds_status status = make_engine(m, e, taken, max_streams, skew);
+    if (status != DS_OK) {
+        Py_DECREF(e);
+        return ds_raise(m, status, NULL);
+    }
+    const ds_graph *g = e->plan->graph;
+    if (parse_axes(&e->plan->allocator, input_axes, g->inputs, g->n_inputs, g, &e->inputs) < 0 ||
+        parse_axes(&e->plan->allocator, output_axes, g->outputs, g->n_outputs, g, &e->outputs) < 0) {
+        Py_DECREF(e);
+        return NULL;
+    }
+    return (PyObject *)e;
+}
+
+static PyObject *engine_close(PyObject *self, PyTypeObject *cls, PyObject *const *args,
+                              Py_ssize_t n_args, PyObject *names)
+{
+    ds_module *m = ds_module_of(cls);
+    ds_engine_object *e = (ds_engine_object *)self;
+    (void)args;
+    (void)names;
+    (void)n_args;
+    if (e->n_running) {
+        PyErr_SetString(m->errors[DS_BUSY], "the engine cannot be closed while a call is under way");
+        return NULL;
+    }
+    close_engine(e);
+    Py_RETURN_NONE;
+}
+
+/* ---------------------------------------------------------------- streams */
+/* Enters the slot of a live stream; NULL with an exception where it is unknown or busy. */
+static ds_slot *enter(ds_module *m, ds_engine_object *e, PyObject *id)
+{
+    if (ds_engine_check_open(m, e) < 0)
+        return NULL;
+    ds_slot *slot = ds_engine_slot(e, id);
+    if (!slot)
+        return PyErr_Occurred() ? NULL
+                                : (void *)ds_engine_error(m, DS_STREAM_ID, "no such stream is live", id);
+    if (!ds_slot_enter(slot))
+        return (void *)ds_engine_error(m, DS_BUSY, "another thread is using the stream", id);
+    return slot;
+}
+
+/* Opens a slot, entered, under a new id. */
+static ds_slot *open_as(ds_module *m, ds_engine_object *e, PyObject *id)
+{
+    if (ds_engine_check_open(m, e) < 0)
+        return NULL;
+    if (!PyUnicode_Check(id)) {
+        PyErr_Format(PyExc_TypeError, "a stream's id must be str, got %R", id);
+        return NULL;
+    }
+    if (ds_engine_slot(e, id))
+        return (void *)ds_engine_error(m, DS_STREAM_ID, "the stream is live already", id);
+    ds_slot *slot;
+    ds_status status = PyErr_Occurred() ? DS_INTERNAL : ds_session_open(e->session, &slot);
+    if (status != DS_OK) {
+        PyObject *ids = PyErr_Occurred() ? NULL : PyTuple_Pack(1, id);
+        if (ids)
+            ds_raise(m, status, ids);
+        Py_XDECREF(ids);
+        return NULL;
+    }
+    (void)ds_slot_enter(slot);
+    PyObject *address = PyLong_FromVoidPtr(slot);
+    if (!address || PyDict_SetItem(e->slots, id, address) < 0) {
+        Py_XDECREF(address);
+        ds_slot_leave(slot);
+        ds_session_close(e->session, slot);
+        return NULL;
+    }
+    Py_DECREF(address);
+    slot->last_used = ds_engine_now();
+    return slot;
+}
+
+/* Takes a stream out again, whose slot is entered. */
+static void forget(ds_engine_object *e, PyObject *id, ds_slot *slot)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (PyDict_DelItem(e->slots, id) < 0)
+        PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+    ds_slot_leave(slot);
+    ds_session_close(e->session, slot);
+}
+
+static int check_args(const char *usage, Py_ssize_t n_args, Py_ssize_t expected)
+{
+    if (n_args == expected)
+        return 0;
+    PyErr_SetString(PyExc_TypeError, usage);
+    return -1;
+}
+
+static PyObject *engine_drop(PyObject *self, PyTypeObject *cls, PyObject *const *args,
+                             Py_ssize_t n_args, PyObject *names)
+{
+    ds_module *m = ds_module_of(cls);
+    ds_engine_object *e = (ds_engine_object *)self;
+    (void)names;
+    if (check_args("drop(ids)", n_args, 1) < 0 || ds_engine_check_open(m, e) < 0)
+        return NULL;
+    PyObject *fast = PySequence_Fast(args[0], "ids must be a sequence");
+    if (!fast)
+        return NULL;
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(fast), entered = 0;
+    for (; entered < n; entered++)
+        if (!enter(m, e, PySequence_Fast_GET_ITEM(fast, entered)))
+            break;
+    for (Py_ssize_t i = 0; i < entered; i++) {
+        PyObject *id = PySequence_Fast_GET_ITEM(fast, i);
+        ds_slot *slot = ds_engine_slot(e, id);
+        if (entered == n)
+            forget(e, id, slot);
+        else
+            ds_slot_leave(slot);
+    }
+    Py_DECREF(fast);
+    return entered == n ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *engine_snapshot(PyObject *self, PyTypeObject *cls, PyObject *const *args,
+                                 Py_ssize_t n_args, PyObject *names)
+{
+    ds_module *m = ds_module_of(cls);
+    ds_engine_object *e = (ds_engine_object *)self;
+    (void)names;
+    ds_slot *slot = check_args("snapshot(id)", n_args, 1) < 0 ? NULL : enter(m, e, args[0]);
+    if (!slot)
+        return NULL;
+    size_t n_bytes = 0;
+    PyObject *bytes = NULL;
+    ds_status status = ds_slot_snapshot_bytes(e->plan, slot, &n_bytes);
+    if (status == DS_OK) {
+        bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n_bytes);
+        if (bytes)
+            status = ds_slot_snapshot(e->plan, slot, PyBytes_AS_STRING(bytes), n_bytes);
+    }
+    ds_slot_leave(slot);
+    if (status != DS_OK) {
+        Py_CLEAR(bytes);
+        ds_raise(m, status, NULL);
+    }
+    return bytes;
+}
+
+static PyObject *engine_restore(PyObject *self, PyTypeObject *cls, PyObject *const *args,
+                                Py_ssize_t n_args, PyObject *names)
+{
+    ds_module *m = ds_module_of(cls);
+    ds_engine_object *e = (ds_engine_object *)self;
+    (void)names;
+    Py_buffer data;
+    if (check_args("restore(data, id)", n_args, 2) < 0 ||
+        PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0)
+        return NULL;
+    ds_slot *slot = open_as(m, e, args[1]);
+    if (!slot) {
+        PyBuffer_Release(&data);
+        return NULL;
+    }
+    ds_status status = ds_slot_restore(e->plan, slot, data.buf, (size_t)data.len);
+    PyBuffer_Release(&data);
+    if (status != DS_OK) {
+        ds_raise(m, status, NULL);
+        forget(e, args[1], slot);
+        return NULL;
+    }
+    ds_slot_leave(slot);
+    Py_RETURN_NONE;
+}
+
+static PyObject *engine_fork(PyObject *self, PyTypeObject *cls, PyObject *const *args,
+                             Py_ssize_t n_args, PyObject *names)
+{
+    ds_module *m = ds_module_of(cls);
+    ds_engine_object *e = (ds_engine_object *)self;
+    (void)names;
+    ds_slot *source = check_args("fork(id, new_id)", n_args, 2) < 0 ? NULL : enter(m, e, args[0]);
+    if (!source)
+        return NULL;
+    ds_slot *slot = open_as(m, e, args[1]);
+    ds_status status = slot ? ds_slot_copy(e->plan, slot, source) : DS_OK;
+    ds_slot_leave(source);
+    if (!slot)
+        return NULL;
+    if (status != DS_OK) {
+        ds_raise(m, status, NULL);
+        forget(e, args[1], slot);
+        return NULL;
+    }
+    ds_slot_leave(slot);
+    Py_RETURN_NONE;
+}
+
+static PyObject *engine_idle(PyObject *self, PyTypeObject *cls, PyObject *const *args,
+                             Py_ssize_t n_args, PyObject *names)
+{
+    ds_module *m = ds_module_of(cls);
+    ds_engine_object *e = (ds_engine_object *)self;
+    (void)names;
+    if (check_args("idle(seconds)", n_args, 1) < 0 || ds_engine_check_open(m, e) < 0)
+        return NULL;
+    double seconds = PyFloat_AsDouble(args[0]), now = ds_engine_now();
+    if (PyErr_Occurred())
+        return NULL;
+    PyObject *list = PyList_New(0), *id, *address;
+    Py_ssize_t at = 0;
+    while (list && PyDict_Next(e->slots, &at, &id, &address)) {
+        const ds_slot *slot = PyLong_AsVoidPtr(address);
+        if (now - slot->last_used >= seconds && PyList_Append(list, id) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+#define METHOD(name, function, doc)                                                        \
+    {                                                                                      \
+        name, (PyCFunction)(void (*)(void))function,                                       \
+            METH_METHOD | METH_FASTCALL | METH_KEYWORDS, doc                               \
+    }
+
+static PyMethodDef engine_methods[] = {
+    METHOD("step", ds_engine_step, "step(ids, sos, eos, arrays, restart) -> outputs, starts"),
+    METHOD("drop", engine_drop, "drop(ids): forget live streams"),
+    METHOD("snapshot", engine_snapshot, "snapshot(id) -> bytes"),
+    METHOD("restore", engine_restore, "restore(data, id)"),
+    METHOD("fork", engine_fork, "fork(id, new_id)"),
+    METHOD("idle", engine_idle, "idle(seconds) -> ids not stepped for that long"),
+    METHOD("close", engine_close, "close(): release all streams"),
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot engine_slots[] = {
+    {Py_tp_new, engine_new},         {Py_tp_dealloc, engine_dealloc},
+    {Py_tp_methods, engine_methods}, {Py_tp_getset, ds_engine_getset},
+    {Py_tp_doc, "A planned graph with its streams."},
+    {0, NULL},
+};
+
+PyType_Spec ds_engine_spec = {"dreamstream._core.Engine", sizeof(ds_engine_object), 0,
+                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, engine_slots};

@@ -1,0 +1,41 @@
+/* python/engine.h: the object behind _core.Engine. Its files: engine.c (making, streams by id),
+ * step.c (one call), engine_info.c (what the plan says). */
+#ifndef DS_PYTHON_ENGINE_H
+#define DS_PYTHON_ENGINE_H
+#include "python/support.h"
+
+enum { DS_MAX_BATCHES = 16 };
+
+/* How a caller's array of one input or output relates to [L][features...]. */
+typedef struct ds_axes {
+    int rank;
+    int axis[DS_MAX_RANK + 1]; /* inputs: canonical axis -> caller's; outputs: the other way */
+} ds_axes;
+
+typedef struct ds_engine_object {
+    PyObject_HEAD
+    ds_plan *plan;
+    ds_session *session; /* NULL once closed */
+    ds_pool *pool;
+    PyObject *slots; /* dict: id -> the slot's address, as int */
+    ds_batch *batches[DS_MAX_BATCHES]; /* idle scratch; guarded by the GIL */
+    int n_batches;
+    Py_ssize_t n_running; /* calls under way, during which the engine stays open */
+    size_t n_threads;
+    bool blas;
+    ds_axes *inputs, *outputs;
+} ds_engine_object;
+
+/* The slot of a live stream (borrowed), or NULL: with an exception only if one occurred. */
+ds_slot *ds_engine_slot(ds_engine_object *e, PyObject *id);
+/* Raises ClosedError where the engine is closed; returns -1 then. */
+int ds_engine_check_open(ds_module *m, const ds_engine_object *e);
+/* Raises an error about one stream. Always NULL. */
+PyObject *ds_engine_error(ds_module *m, ds_status status, const char *text, PyObject *id);
+double ds_engine_now(void); /* seconds, monotonic */
+
+PyObject *ds_engine_step(PyObject *self, PyTypeObject *cls, PyObject *const *args,
+                         Py_ssize_t n_args, PyObject *names);
+extern PyGetSetDef ds_engine_getset[];
+
+#endif

@@ -1,0 +1,261 @@
+/* dreamstream._core: the extension module. */
+#define DS_PYTHON_IMPORT_ARRAY
+#include <stdlib.h>
+#include <string.h>
+
+#include "python/support.h"
+
+/* ---------------------------------------------------------------- what there is */
+static PyObject *build_attrs(const ds_op_def *def)
+{
+    static const char *const kinds[] = {"int", "real", "ints", "choice"};
+    PyObject *list = PyList_New(0);
+    for (const ds_attr_def *a = def->attrs; list && a && a->name; a++) {
+        PyObject *item = Py_BuildValue("{s:s,s:s,s:O,s:L,s:d,s:z,s:z}", "name", a->name, "kind",
+                                       kinds[a->kind], "required", a->required ? Py_True : Py_False,
+                                       "int", (long long)a->i, "real", a->x, "choices", a->choices,
+                                       "doc", a->doc);
+        if (!item || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
+static PyObject *operators(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    size_t n;
+    const ds_op_def *const *defs = ds_op_defs(&n);
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && i < n; i++) {
+        PyObject *attrs = build_attrs(defs[i]);
+        PyObject *item =
+            attrs ? Py_BuildValue("{s:s,s:z,s:i,s:i,s:i,s:z,s:O,s:O,s:N}", "name", defs[i]->name,
+                                  "doc", defs[i]->doc, "n_inputs", defs[i]->n_inputs, "n_outputs",
+                                  defs[i]->n_outputs, "n_values", defs[i]->n_values, "weights",
+                                  defs[i]->weights, "lockstep",
+                                  defs[i]->flags & DS_OP_LOCKSTEP ? Py_True : Py_False, "variadic",
+                                  defs[i]->flags & DS_OP_VARIADIC ? Py_True : Py_False,
+                                  "attributes", attrs)
+                  : NULL;
+        if (!item || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
+static PyObject *config(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    const ds_module *m = PyModule_GetState(self);
+    const ds_kernels *all[16];
+    size_t n = ds_kernels_list(all, 16);
+    PyObject *names = PyList_New(0);
+    for (size_t i = 0; names && i < n; i++) {
+        PyObject *name = PyUnicode_FromString(all[i]->name);
+        if (!name || PyList_Append(names, name) < 0)
+            Py_CLEAR(names);
+        Py_XDECREF(name);
+    }
+    if (!names)
+        return NULL;
+    return Py_BuildValue("{s:s,s:s,s:s,s:s,s:N,s:z,s:O}", "version", ds_version(), "isa",
+                         ds_isa_name(m->isa), "best_isa", ds_isa_name(ds_cpu_best()), "kernels",
+                         m->kernels->name, "variants", names, "openblas", ds_blas_description(),
+                         "blas", m->blas_kernels ? Py_True : Py_False);
+}
+
+static PyObject *set_blas_threads(PyObject *self, PyObject *n)
+{
+    (void)self;
+    long threads = PyLong_AsLong(n);
+    if (PyErr_Occurred())
+        return NULL;
+    if (threads < 1 || threads > 1024) {
+        PyErr_SetString(PyExc_ValueError, "threads must be 1 to 1024");
+        return NULL;
+    }
+    ds_blas_set_threads((int)threads);
+    Py_RETURN_NONE;
+}
+
+/* ---------------------------------------------------------------- allocation faults, for tests */
+static PyObject *fault_install(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    ds_module *m = PyModule_GetState(self);
+    if (!m->fault) {
+        /* Never freed: objects made meanwhile go on using it. */
+        m->fault = PyMem_RawMalloc(sizeof *m->fault);
+        if (!m->fault)
+            return PyErr_NoMemory();
+        ds_fault_init(m->fault);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *fault_uninstall(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    ds_module *m = PyModule_GetState(self);
+    if (m->fault)
+        ds_fault_disarm(m->fault);
+    m->fault = NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *fault_arm(PyObject *self, PyObject *nth)
+{
+    ds_module *m = PyModule_GetState(self);
+    Py_ssize_t n = PyLong_AsSsize_t(nth);
+    if (PyErr_Occurred())
+        return NULL;
+    if (!m->fault || n < 0) {
+        PyErr_SetString(PyExc_ValueError, "fault_install() first; nth must not be negative");
+        return NULL;
+    }
+    ds_fault_arm(m->fault, (size_t)n, false);
+    Py_RETURN_NONE;
+}
+
+static PyObject *fault_stats(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    const ds_module *m = PyModule_GetState(self);
+    if (!m->fault)
+        return PyDict_New();
+    return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n}", "live_bytes",
+                         (Py_ssize_t)ds_fault_live_bytes(m->fault), "live_blocks",
+                         (Py_ssize_t)ds_fault_live_blocks(m->fault), "calls",
+                         (Py_ssize_t)ds_fault_calls(m->fault), "failures",
+                         (Py_ssize_t)ds_fault_failures(m->fault), "bad_releases",
+                         (Py_ssize_t)ds_fault_bad_releases(m->fault));
+}
+
+static PyMethodDef methods[] = {
+    {"operators", operators, METH_NOARGS, "The registry of operators."},
+    {"config", config, METH_NOARGS, "What was chosen at import."},
+    {"set_blas_threads", set_blas_threads, METH_O, "Hold OpenBLAS to n threads."},
+    {"fault_install", fault_install, METH_NOARGS, "For tests: count allocations from now on."},
+    {"fault_uninstall", fault_uninstall, METH_NOARGS, "For tests: back to the usual allocator."},
+    {"fault_arm", fault_arm, METH_O, "For tests: let the nth allocation from now fail."},
+    {"fault_stats", fault_stats, METH_NOARGS, "For tests: what was counted."},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---------------------------------------------------------------- import */
+static int load_errors(ds_module *m)
+{
+    static const char *const names[DS_N_STATUS] = {
+        [DS_SHAPE] = "ShapeError",
+        [DS_DTYPE] = "DTypeError",
+        [DS_FORMAT] = "FormatError",
+        [DS_STREAM_ID] = "StreamIdError",
+        [DS_MISMATCH] = "StreamMismatchError",
+        [DS_NOT_STREAMABLE] = "NotStreamableError",
+        [DS_BUSY] = "StreamBusyError",
+        [DS_LIMIT] = "StreamLimitError",
+        [DS_MODE] = "ModeError",
+        [DS_CLOSED] = "ClosedError",
+        [DS_NO_MEMORY] = "OutOfMemoryError",
+        [DS_CAPTURE] = "CaptureError",
+        [DS_INTERNAL] = "DreamStreamError",
+        [DS_ARGUMENT] = "ShapeError",
+    };
+    PyObject *module = PyImport_ImportModule("dreamstream.errors");
+    for (int i = 1; module && i < DS_N_STATUS; i++) {
+        m->errors[i] = PyObject_GetAttrString(module, names[i]);
+        if (!m->errors[i])
+            Py_CLEAR(module);
+    }
+    Py_XDECREF(module);
+    return module ? 0 : -1;
+}
+
+static int choose_kernels(ds_module *m)
+{
+    const char *cap = getenv("DREAMSTREAM_ISA"), *blas = getenv("DREAMSTREAM_BLAS");
+    if (ds_cpu_choose(&m->isa, cap) != DS_OK) {
+        PyErr_Format(PyExc_ValueError, "DREAMSTREAM_ISA: %s", ds_last_error());
+        return -1;
+    }
+    m->kernels = ds_kernels_for(m->isa);
+    m->blas_kernels = blas && strcmp(blas, "none") == 0 ? NULL : ds_kernels_blas(m->isa);
+    ds_blas_set_threads(1);
+    return 0;
+}
+
+static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type)
+{
+    *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    return *type ? PyModule_AddType(module, *type) : -1;
+}
+
+static int module_exec(PyObject *module)
+{
+    ds_module *m = PyModule_GetState(module);
+    import_array1(-1);
+    if (load_errors(m) < 0 || choose_kernels(m) < 0 ||
+        add_type(module, &ds_op_spec, &m->op_type) < 0 ||
+        add_type(module, &ds_graph_spec, &m->graph_type) < 0 ||
+        add_type(module, &ds_engine_spec, &m->engine_type) < 0)
+        return -1;
+    return 0;
+}
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    const ds_module *m = PyModule_GetState(module);
+    for (int i = 0; i < DS_N_STATUS; i++)
+        Py_VISIT(m->errors[i]);
+    Py_VISIT(m->op_type);
+    Py_VISIT(m->graph_type);
+    Py_VISIT(m->engine_type);
+    return 0;
+}
+
+static int module_clear(PyObject *module)
+{
+    ds_module *m = PyModule_GetState(module);
+    for (int i = 0; i < DS_N_STATUS; i++)
+        Py_CLEAR(m->errors[i]);
+    Py_CLEAR(m->op_type);
+    Py_CLEAR(m->graph_type);
+    Py_CLEAR(m->engine_type);
+    while (m->n_arenas > 0) {
+        ds_arena_free(m->arenas[--m->n_arenas]);
+        PyMem_RawFree(m->arenas[m->n_arenas]);
+    }
+    return 0;
+}
+
+static void module_free(void *module)
+{
+    (void)module_clear(module);
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)module_exec},
+    {0, NULL},
+};
+
+struct PyModuleDef ds_module_def = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "dreamstream._core",
+    .m_doc = "The C engine.",
+    .m_size = sizeof(ds_module),
+    .m_methods = methods,
+    .m_slots = slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+    .m_free = module_free,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+PyMODINIT_FUNC PyInit__core(void)
+{
+    return PyModuleDef_Init(&ds_module_def);
+}

@@ -1,0 +1,63 @@
+/* python/support.h: what every file of the extension needs: module state, errors, arrays, signatures. */
+#ifndef DS_PYTHON_SUPPORT_H
+#define DS_PYTHON_SUPPORT_H
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#define NPY_NO_DEPRECATED_API NPY_1_25_API_VERSION
+#define PY_ARRAY_UNIQUE_SYMBOL ds_PyArray_API
+#ifndef DS_PYTHON_IMPORT_ARRAY
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+
+#include "base/arena.h"
+#include "base/fault.h"
+#include "exec/batch.h"
+#include "exec/single.h"
+
+enum { DS_N_STATUS = 15, DS_MAX_ARENAS = 8 };
+
+typedef struct ds_module {
+    PyObject *errors[DS_N_STATUS]; /* exception class of each status */
+    PyTypeObject *op_type, *graph_type, *engine_type;
+    const ds_kernels *kernels;      /* chosen at import */
+    const ds_kernels *blas_kernels; /* NULL without OpenBLAS, or where it is kept out */
+    ds_isa isa;
+    ds_arena *arenas[DS_MAX_ARENAS]; /* idle scratch of eager calls; guarded by the GIL */
+    int n_arenas;
+    ds_fault_allocator *fault; /* for tests: where installed */
+} ds_module;
+
+extern struct PyModuleDef ds_module_def;
+ds_module *ds_module_of(PyTypeObject *type); /* of a type made by this module */
+
+/* Types: fill the type object. */
+extern PyType_Spec ds_op_spec, ds_graph_spec, ds_engine_spec;
+
+/* Raises the exception of a status with the thread's last message; ids: a sequence of str, or NULL.
+ * Always returns NULL. */
+PyObject *ds_raise(ds_module *m, ds_status status, PyObject *ids);
+/* The ids of the rows that are marked bad; new reference. */
+PyObject *ds_bad_ids(PyObject *ids, const bool *bad, Py_ssize_t n_rows);
+
+/* dtype names as in NumPy. */
+int ds_parse_dtype(ds_module *m, PyObject *name, ds_dtype *dtype);
+int ds_numpy_type(ds_dtype dtype);
+/* (dtype, shape, num, den), or with has_rate 0 (dtype, shape). */
+int ds_parse_signature(ds_module *m, PyObject *tuple, int has_rate, ds_signature *signature);
+PyObject *ds_build_signature(const ds_signature *signature);
+/* Attributes of a definition from a mapping; texts point into the mapping's strings. Fills at most
+ * DS_MAX_ATTRS + 1 (an unknown one is left to ds_op_create to name). */
+int ds_parse_attrs(ds_module *m, const ds_op_def *def, PyObject *mapping, ds_attr *attrs, size_t *n);
+const ds_op_def *ds_parse_def(ds_module *m, PyObject *name);
+/* Weights given as arrays (or None): signatures and data pointers, after checking that each is a
+ * C-contiguous aligned array. */
+int ds_parse_weights(ds_module *m, const ds_op_def *def, PyObject *sequence,
+                     ds_signature *signatures, const void **data, size_t *n);
+
+ds_arena *ds_take_arena(ds_module *m); /* NULL with an exception set */
+void ds_give_arena(ds_module *m, ds_arena *arena);
+/* The allocator for new objects: the process's, or the test's. */
+ds_allocator ds_module_allocator(const ds_module *m);
+
+#endif

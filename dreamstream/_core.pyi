@@ -1,0 +1,135 @@
+"""The C engine as Python sees it. Private: names and shapes here may change with any version."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Signature = tuple[str, tuple[int, ...], int, int]
+"""dtype ("float32", "float64", "int64", "bool"), features of one frame, rate as num, den (0, 1: no L)."""
+
+Counts = NDArray[np.int64]
+"""(rows, 4): known and total before the call, known and total now."""
+
+State = bytes | tuple[Any, bytes] | None
+"""One row's state in eager mode: bytes, or segments (earlier, bytes) where it only grows."""
+
+@final
+class Op:
+    """An operator for given attributes, inputs and weights: its integers and its forward."""
+
+    def __new__(
+        cls,
+        name: str,
+        attributes: Mapping[str, Any],
+        inputs: Sequence[Signature],
+        weights: Sequence[tuple[str, tuple[int, ...]] | None] = (),
+    ) -> Op: ...
+    name: str
+    attributes: dict[str, Any]
+    outputs: list[Signature]
+    n_values: int  # inputs whose values are read; the rest are only counted
+    same_counts: bool  # the output's counts are the input's, always
+    lockstep: bool  # value inputs must progress equally (sync)
+    whole: bool  # needs the whole stream: nothing leaves before the end
+    carried: list[tuple[str, str, tuple[int, ...]]]  # arrays carried from call to call
+    period: int
+    expressions: dict[str, list[str]]  # counts and need as text, for exporters and docs
+
+    def counts(
+        self, inputs: Sequence[Counts], ended: NDArray[np.bool_], ids: Sequence[str] = ()
+    ) -> list[Counts]:
+        """Counts of every output; ShapeError with ids where a check fails."""
+    def kept(
+        self, inputs: Sequence[Counts], outputs: Sequence[Counts]
+    ) -> list[NDArray[np.int64]]:
+        """Per value input (rows, 2): first frame kept before the call, and after it."""
+    def run(
+        self,
+        values: Sequence[NDArray[Any]],
+        inputs: Sequence[Counts],
+        outputs: Sequence[Counts],
+        ended: NDArray[np.bool_],
+        states: Sequence[State] | None,
+        weights: Sequence[NDArray[Any] | None] = (),
+        blas: bool = False,
+    ) -> tuple[list[NDArray[Any]], list[State] | None]:
+        """New frames of every output, and the rows' new states (None where the operator keeps none).
+
+        ``values``: per value input its new frames ``(frames of all rows, *features)``, C-contiguous.
+        ``states`` None: every row starts here.
+        """
+
+@final
+class Graph:
+    """A model as data, built front to back."""
+
+    def __new__(cls) -> Graph: ...
+    def input(self, signature: Signature) -> int: ...
+    def node(
+        self,
+        name: str,
+        attributes: Mapping[str, Any],
+        inputs: Sequence[int],
+        weights: Sequence[NDArray[Any] | None] = (),
+    ) -> list[int]: ...
+    def output(self, edge: int) -> None: ...
+    n_nodes: int
+
+@final
+class Engine:
+    """A planned graph with its streams. Takes the graph: it is empty afterwards."""
+
+    def __new__(
+        cls,
+        graph: Graph,
+        input_axes: Sequence[Sequence[int]],
+        output_axes: Sequence[Sequence[int]],
+        threads: int = 1,
+        blas: bool = False,
+        max_streams: int = 0,
+        skew: int = 0,
+    ) -> Engine:
+        """``input_axes[i]``: canonical axis (L, features...) -> the caller's axis of input i;
+        ``output_axes[o]``: the caller's axis -> canonical axis."""
+    def step(
+        self,
+        ids: Sequence[str],
+        sos: Sequence[bool],
+        eos: Sequence[bool],
+        arrays: Sequence[Sequence[NDArray[Any] | None]],
+        restart: bool = False,
+    ) -> tuple[list[list[NDArray[Any]]], list[list[int]]]:
+        """``arrays[input][row]`` → per output and row the new frames, and their absolute start."""
+    ids: list[str]
+    def drop(self, ids: Sequence[str]) -> None: ...
+    def snapshot(self, id: str) -> bytes: ...
+    def restore(self, data: bytes, id: str) -> None: ...
+    def fork(self, id: str, new_id: str) -> None: ...
+    def idle(self, seconds: float) -> list[str]: ...
+    def close(self) -> None: ...
+    closed: bool
+    threads: int
+    kernels: str
+    state_size: int
+    state_bytes_per_frame: float
+    weights_size: int
+    delays: list[int | None]  # per output, frames of input 0; None: infinite
+    fields: list[int | None]
+    nodes: list[dict[str, Any]]  # the plan, node by node, for summaries
+    fingerprint: str
+
+def operators() -> list[dict[str, Any]]:
+    """The registry: name, doc, attributes, weights, flags of every operator."""
+
+def config() -> dict[str, Any]:
+    """What was chosen: kernels, instruction sets, OpenBLAS, threads."""
+
+def set_blas_threads(n: int) -> None: ...
+def fault_install() -> None:
+    """For tests: engines made from now on allocate through a counting allocator that can fail."""
+
+def fault_arm(nth: int) -> None: ...
+def fault_stats() -> dict[str, int]: ...
+def fault_uninstall() -> None: ...

@@ -1,0 +1,70 @@
+"""Dimensions and sizes as callers write them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import ShapeError, StreamIndexError
+
+__all__ = ["Shape", "axes_of", "axis_of", "sizes_of", "solve_sizes"]
+
+Shape = tuple[int, ...]
+
+
+def axis_of(name: str, dim: Any, ndim: int) -> int:
+    """Return `dim` counted from the front; a tensor without dimensions is taken to have one.
+
+    Raises
+    ------
+    StreamIndexError
+        Where there is no such dimension.
+    """
+    axis, n = operator.index(dim), max(ndim, 1)
+    if not -n <= axis < n:
+        raise StreamIndexError(f"{name}: dimension {axis} is out of range for a tensor of {ndim} dimensions")
+    return axis % n
+
+
+def axes_of(name: str, dim: Any, ndim: int) -> Shape:
+    """Return one or several dimensions, or all (None and ()), counted from the front."""
+    if dim is None:
+        return tuple(range(ndim))
+    dims = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
+    axes = tuple(axis_of(name, d, ndim) for d in dims) or tuple(range(ndim))
+    if len(set(axes)) != len(axes):
+        raise StreamIndexError(f"{name}: a dimension appears twice in {dims}")
+    return axes if ndim else ()
+
+
+def sizes_of(args: Sequence[Any]) -> tuple[Any, ...]:
+    """Return sizes given one by one or as one sequence."""
+    if len(args) == 1 and isinstance(args[0], (tuple, list)):
+        return tuple(args[0])
+    return tuple(args)
+
+
+def solve_sizes(name: str, shape: Shape, sizes: Sequence[Any]) -> Shape:
+    """Return `sizes` with their one -1 replaced, for a tensor of this shape.
+
+    Raises
+    ------
+    ShapeError
+        Where the numbers of elements differ, or more than one size is open.
+    """
+    wanted = [operator.index(s) for s in sizes]
+    n_elements, known = _product(shape), _product([s for s in wanted if s != -1])
+    fits = all(s >= -1 for s in wanted)
+    if -1 in wanted and wanted.count(-1) == 1 and known > 0:
+        wanted[wanted.index(-1)] = n_elements // known
+    if not fits or -1 in wanted or _product(wanted) != n_elements:
+        raise ShapeError(f"{name}: a tensor of shape {shape} can't take the shape {tuple(sizes)}")
+    return tuple(wanted)
+
+
+def _product(sizes: Sequence[int]) -> int:
+    n = 1
+    for size in sizes:
+        n *= size
+    return n

@@ -1,0 +1,257 @@
+"""What every tensor is before it can do anything: storage, element type, sizes, conversions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import DTypeError, ShapeError
+from . import dtypes
+from .axes import axis_of
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+__all__ = ["Base", "Number", "is_number"]
+
+Number = float | int
+Flag = bool
+Real = float
+
+_NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
+
+
+def is_number(value: object) -> Flag:
+    """Whether `value` is a real Python or NumPy number, bools included."""
+    return isinstance(value, _NUMBERS)
+
+
+class Base:
+    """Storage and conversions of a tensor; the methods that compute stand in the classes above it.
+
+    A class of tensors that stores its values otherwise overrides `numpy`, `shape`, `dtype` and `to`
+    here; all elementwise maths then works unchanged.
+    """
+
+    is_stream: ClassVar[Flag] = False
+    """Whether dimensions of this class's tensors stand for streams and their frames."""
+
+    __array_priority__ = 1000  # NumPy arrays leave operators with a tensor to the tensor
+    _plain_class: ClassVar[type[Tensor]]
+
+    _array: NDArray[Any]
+    requires_grad: Flag
+    #: Filled by the tape: the gradient, and the node that made this tensor. No tape, no gradient.
+    grad: Tensor | None
+    grad_fn: Any
+
+    def __init__(self, data: NDArray[Any], requires_grad: Flag = False) -> None:
+        if not isinstance(data, np.ndarray):
+            raise DTypeError(f"expected a NumPy array, got {type(data).__name__}; use ds.tensor(data)")
+        self._array = dtypes.adopt(data)
+        self.grad = None
+        self.grad_fn = None
+        self.requires_grad = False
+        if requires_grad:
+            self.requires_grad_()
+
+    @classmethod
+    def _plain(cls, array: Any) -> Tensor:
+        """Return a plain tensor around an array or NumPy number of one of our types, without a copy."""
+        out = object.__new__(cls._plain_class)
+        out._array = np.asarray(array)
+        out.grad = None
+        out.grad_fn = None
+        out.requires_grad = False
+        return out
+
+    # ------------------------------------------------------------------ what it holds
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Element type: `ds.float32`, `ds.float64`, `ds.int64` or `ds.bool`."""
+        return self._array.dtype
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Sizes of all dimensions."""
+        return self._array.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def device(self) -> str:
+        """Always ``"cpu"``."""
+        return "cpu"
+
+    def dim(self) -> int:
+        """Return the number of dimensions."""
+        return self.ndim
+
+    def size(self, dim: int | None = None) -> Any:
+        """Return all sizes, or that of dimension `dim`."""
+        return self.shape if dim is None else self.shape[self._axis("size", dim)]
+
+    def numel(self) -> int:
+        """Return the number of elements."""
+        return int(self.numpy().size)
+
+    def is_floating_point(self) -> Flag:
+        """Whether the elements are float32 or float64."""
+        return dtypes.is_float(self.dtype)
+
+    def is_contiguous(self) -> Flag:
+        """Whether the elements lie in memory in the order of their indices."""
+        return bool(self.numpy().flags.c_contiguous)
+
+    def _axis(self, name: str, dim: Any) -> int:
+        """Return `dim` counted from the front."""
+        ndim = self.ndim
+        if ndim == 0:
+            raise ShapeError(f"{name}: this tensor has no dimensions")
+        return axis_of(name, dim, ndim)
+
+    # ------------------------------------------------------------------ to Python and NumPy
+
+    def numpy(self) -> NDArray[Any]:
+        """Return the values as an array that shares the tensor's memory."""
+        return self._array
+
+    def __array__(self, dtype: Any = None, copy: Flag | None = None) -> NDArray[Any]:
+        array = self.numpy()
+        if dtype is not None and np.dtype(dtype) != array.dtype:
+            if copy is False:
+                raise ValueError(f"an array of {np.dtype(dtype)} needs a copy of this {array.dtype} tensor")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def item(self) -> Any:
+        """Return the only element as a Python number.
+
+        Raises
+        ------
+        ShapeError
+            Where there is not exactly one.
+        """
+        array = self.numpy()
+        if array.size != 1:
+            raise ShapeError(f"item: expected one element, got a tensor of shape {array.shape}")
+        return array.item()
+
+    def tolist(self) -> Any:
+        """Return the values as nested lists of Python numbers; a number where there are no dimensions."""
+        return self.numpy().tolist()
+
+    def __float__(self) -> Real:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype != dtypes.int64:
+            raise DTypeError(f"only an int64 tensor of one element serves as an index, not {self.dtype}")
+        return int(self.item())
+
+    def __bool__(self) -> Flag:
+        if self.numel() != 1:
+            raise ShapeError(
+                f"the truth of a tensor of shape {self.shape} is ambiguous; use .any() or .all()"
+            )
+        return bool(self.item())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item() if spec and self.ndim == 0 else str(self), spec)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    # ------------------------------------------------------------------ element types and devices
+
+    def to(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Return the tensor with another element type: ``to(dtype)``, ``to("cpu", dtype)``, ``to(other)``.
+
+        The tensor itself where nothing changes and `copy` is not asked for.
+
+        Raises
+        ------
+        DTypeError
+            For an element type that is not ours.
+        ModeError
+            For a device that is not the CPU.
+        """
+        dtype, copy = self._to_arguments(args, kwargs)
+        if (dtype is None or dtype == self.dtype) and not copy:
+            return cast("Tensor", self)
+        return self._plain(self._array.astype(dtype or self.dtype))
+
+    def _to_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[np.dtype[Any] | None, Flag]:
+        """Read the arguments of `to`: element type, or None, and whether to copy."""
+        dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
+        copy = bool(kwargs.pop("copy", False))
+        kwargs.pop("non_blocking", None)
+        if kwargs:
+            raise TypeError(f"to: unknown argument {next(iter(kwargs))!r}")
+        for arg in args:
+            if isinstance(arg, Base):
+                dtype = arg.dtype
+            elif isinstance(arg, bool):  # non_blocking
+                continue
+            elif isinstance(arg, (np.dtype, type)) or (isinstance(arg, str) and dtypes.is_name(arg)):
+                dtype = arg
+            elif arg is not None:
+                device = arg
+        dtypes.check_device(device)
+        return (None if dtype is None else dtypes.as_dtype(dtype)), copy
+
+    def float(self) -> Tensor:
+        """Return the tensor as float32."""
+        return self.to(dtypes.float32)
+
+    def double(self) -> Tensor:
+        """Return the tensor as float64."""
+        return self.to(dtypes.float64)
+
+    def long(self) -> Tensor:
+        """Return the tensor as int64, fractions cut off."""
+        return self.to(dtypes.int64)
+
+    def bool(self) -> Tensor:
+        """Return the tensor as bool: whether each element is not zero."""
+        return self.to(dtypes.bool)
+
+    def half(self) -> Tensor:
+        """Raise DTypeError: tensors are float32 or float64."""
+        raise DTypeError("tensors are float32 or float64; half precision exists for weights, see ds.compile")
+
+    def type_as(self, other: Base) -> Tensor:
+        """Return the tensor with the element type of `other`."""
+        return self.to(other.dtype)
+
+    def cpu(self) -> Tensor:
+        """Return the tensor itself: it is on the CPU."""
+        return cast("Tensor", self)
+
+    # ------------------------------------------------------------------ gradients (the tape)
+
+    def requires_grad_(self, requires_grad: Flag = True) -> Tensor:
+        """Say whether a gradient is wanted, and return the tensor itself.
+
+        Raises
+        ------
+        DTypeError
+            Where the elements are integers or bools.
+        """
+        if requires_grad:
+            dtypes.require_float("requires_grad", self.dtype)
+        self.requires_grad = bool(requires_grad)
+        return cast("Tensor", self)
+
+    def detach(self) -> Tensor:
+        """Return a tensor that shares the values and has no gradient."""
+        return self._plain(self._array)

@@ -1,0 +1,50 @@
+"""The doors that arrays go through without knowing who stands behind them.
+
+`dreamstream.dispatch` lies above this room and fills the hooks in when it is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+__all__ = ["apply", "set_apply", "set_table", "table"]
+
+Apply = Callable[[str, Mapping[str, Any], Sequence[Any], Sequence[Any], Any], tuple[Any, ...]]
+Table = Callable[[Any, Any], Any]
+
+
+def _unfilled(*_: Any) -> NoReturn:
+    raise RuntimeError("dreamstream.dispatch is not loaded; import dreamstream")
+
+
+_apply: Apply = _unfilled
+_table: Table = _unfilled
+
+
+def set_apply(fn: Apply) -> None:
+    """Set the function behind `apply`, that is `dreamstream.dispatch.apply`."""
+    global _apply
+    _apply = fn
+
+
+def set_table(fn: Table) -> None:
+    """Set the function behind `table`."""
+    global _table
+    _table = fn
+
+
+def apply(
+    name: str,
+    attributes: Mapping[str, Any],
+    inputs: Sequence[Any],
+    weights: Sequence[Any] = (),
+    dims: tuple[Any, ...] | None = None,
+) -> tuple[Any, ...]:
+    """Run an operator of the C registry; see `dreamstream.dispatch.apply`."""
+    return _apply(name, attributes, inputs, weights, dims)
+
+
+def table(tensor: Any, index: tuple[Any, ...]) -> Any:
+    """Index a plain tensor with a `Length`, as in ``pe[:x.size("L")]``: one row per frame."""
+    return _table(tensor, index)

@@ -1,0 +1,143 @@
+"""Exceptions and warnings of DreamStream.
+
+Every exception derives from `DreamStreamError` and from the builtin that a caller would expect, so
+``except ValueError`` goes on working in code that knows nothing of this package. An exception that
+concerns single streams carries their ids in `DreamStreamError.ids`: a server can drop those streams
+and repeat the call for the others, because a call that raises leaves every stream as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = [
+    "CaptureError",
+    "ClosedError",
+    "DTypeError",
+    "DreamStreamError",
+    "FormatError",
+    "ModeError",
+    "NotStreamableError",
+    "OutOfMemoryError",
+    "ShapeError",
+    "StreamBusyError",
+    "StreamFallbackWarning",
+    "StreamIdError",
+    "StreamIndexError",
+    "StreamLimitError",
+    "StreamMismatchError",
+    "StreamWarning",
+]
+
+_MAX_NAMED = 8
+
+
+def _with_ids(message: str, ids: tuple[str, ...]) -> str:
+    """Append the ids to a message, naming the first eight only."""
+    if not ids:
+        return message
+    named = ", ".join(repr(i) for i in ids[:_MAX_NAMED])
+    more = f" and {len(ids) - _MAX_NAMED} more" if len(ids) > _MAX_NAMED else ""
+    return f"{message} ({'stream' if len(ids) == 1 else 'streams'}: {named}{more})"
+
+
+def _rebuild(cls: type[DreamStreamError], message: str, ids: tuple[str, ...]) -> DreamStreamError:
+    """Make an exception again from what `DreamStreamError.__reduce__` kept."""
+    return cls(message, ids)
+
+
+class DreamStreamError(Exception):
+    """Base of all exceptions that DreamStream raises on purpose.
+
+    Parameters
+    ----------
+    message : str
+        What went wrong and what to do next.
+    ids : iterable of str or str, optional
+        The streams that the error concerns. They are named at the end of the message (at most eight,
+        then their number).
+
+    Attributes
+    ----------
+    ids : tuple of str
+        All streams concerned, ``()`` where the error is not about single streams.
+
+    Examples
+    --------
+    >>> error = StreamIdError("unknown stream without sos", ids=["anna", "bob"])
+    >>> str(error)
+    "unknown stream without sos (streams: 'anna', 'bob')"
+    >>> error.ids
+    ('anna', 'bob')
+    """
+
+    ids: tuple[str, ...] = ()
+
+    def __init__(self, message: str = "", ids: Iterable[str] = ()) -> None:
+        self._message = str(message)
+        self.ids = (ids,) if isinstance(ids, str) else tuple(ids)
+        super().__init__(_with_ids(self._message, self.ids))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        extra = {k: v for k, v in self.__dict__.items() if k not in ("_message", "ids")}
+        return _rebuild, (type(self), self._message, self.ids), extra or None
+
+
+class ShapeError(DreamStreamError, ValueError):
+    """A shape, a number of dimensions or a dimension's name doesn't fit."""
+
+
+class StreamIndexError(ShapeError, IndexError):
+    """An index is out of range, or of a form that its dimension doesn't take."""
+
+
+class FormatError(DreamStreamError, ValueError):
+    """A file or byte string is not what it should be; the message gives the offset."""
+
+
+class CaptureError(DreamStreamError, ValueError):
+    """A model's ``forward`` did something that a compiled graph can't express."""
+
+
+class StreamIdError(DreamStreamError, ValueError, RuntimeError):
+    """An unknown, duplicate, live or different stream id; `ids` names the offenders."""
+
+
+class StreamMismatchError(DreamStreamError, ValueError, RuntimeError):
+    """Tensors that differ in sos, eos, lengths, starts, rate or entry were combined."""
+
+
+class DTypeError(DreamStreamError, TypeError):
+    """An element type that is not taken here, or a mix of element types."""
+
+
+class NotStreamableError(DreamStreamError, TypeError):
+    """A layer or call that can't be streamed exactly; the message says what would work."""
+
+
+class StreamBusyError(DreamStreamError, RuntimeError):
+    """A second thread entered a stream or a session that is in use."""
+
+
+class StreamLimitError(DreamStreamError, RuntimeError):
+    """A limit on streams or on buffered frames was reached."""
+
+
+class ModeError(DreamStreamError, RuntimeError):
+    """A call that doesn't fit the module's mode, or a ``forward`` that changed its course."""
+
+
+class ClosedError(DreamStreamError, RuntimeError):
+    """Something that has been closed was used."""
+
+
+class OutOfMemoryError(DreamStreamError, MemoryError):
+    """Memory could not be had; nothing was changed."""
+
+
+class StreamWarning(RuntimeWarning):
+    """Base of all warnings about streams."""
+
+
+class StreamFallbackWarning(StreamWarning):
+    """An operation could not keep the stream metadata and returned a plain tensor."""

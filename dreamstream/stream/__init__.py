@@ -1,0 +1,7 @@
+"""Streams without values: metadata, the rules that carry it through operations, and collectors."""
+
+from .collectors import OutputCollector, register_arrays
+from .metadata import StreamMetadata
+from .where import user_line
+
+__all__ = ["OutputCollector", "StreamMetadata", "register_arrays", "user_line"]

@@ -1,0 +1,80 @@
+"""What operations do to names, ids, sos, eos and lengths: pure functions that never see values.
+
+Both the native and the PyTorch stream tensor use them. Inside a forward they receive frame counts
+and never compute them.
+"""
+
+from .combine import require_same
+from .frames import cat_length, index_length, kept_lengths, read_length_index, split_length
+from .index import Fallback, IndexParts, IndexPlan, is_whole, parse_index, plan_index
+from .length import BatchLength, BatchSize, Edge, Length
+from .lineage import Cid, after, as_cid, entry, joined, require_equal_rates, same_lineage
+from .names import (
+    BATCH,
+    LENGTH,
+    Names,
+    check_names,
+    default_names,
+    holds,
+    insert,
+    join,
+    order_of,
+    permute,
+    remove,
+    resolve,
+    split,
+    transpose,
+)
+from .reshape import ReshapePlan, plan_reshape
+from .rows import cat_batch, drop_empty, index_batch, rows_of, split_batch, unbind_batch
+from .slices import StreamSlice, stream_slice
+
+__all__ = [
+    "BATCH",
+    "LENGTH",
+    "BatchLength",
+    "BatchSize",
+    "Cid",
+    "Edge",
+    "Fallback",
+    "IndexParts",
+    "IndexPlan",
+    "Length",
+    "Names",
+    "ReshapePlan",
+    "StreamSlice",
+    "after",
+    "as_cid",
+    "cat_batch",
+    "cat_length",
+    "check_names",
+    "default_names",
+    "drop_empty",
+    "entry",
+    "holds",
+    "index_batch",
+    "index_length",
+    "insert",
+    "is_whole",
+    "join",
+    "joined",
+    "kept_lengths",
+    "order_of",
+    "parse_index",
+    "permute",
+    "plan_index",
+    "plan_reshape",
+    "read_length_index",
+    "remove",
+    "require_equal_rates",
+    "require_same",
+    "resolve",
+    "rows_of",
+    "same_lineage",
+    "split",
+    "split_batch",
+    "split_length",
+    "stream_slice",
+    "transpose",
+    "unbind_batch",
+]

@@ -1,0 +1,88 @@
+"""Whether tensors may be combined outside a forward: only if their metadata are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...errors import StreamIdError, StreamMismatchError
+from ..metadata import StreamMetadata
+
+__all__ = ["Starts", "require_same"]
+
+#: Absolute position of each row's first frame; None where it is not known.
+Starts = Sequence[int | None]
+
+
+def require_same(
+    metas: Sequence[StreamMetadata],
+    starts: Sequence[Starts | None] | None = None,
+    what: str = "this operation",
+) -> tuple[StreamMetadata, tuple[int | None, ...] | None]:
+    """Return the metadata and starts that all operands share.
+
+    Parameters
+    ----------
+    metas : sequence of StreamMetadata
+        One per operand, at least one.
+    starts : sequence of (sequence of int or None), optional
+        One per operand: the absolute position of each row's first frame. None, for an operand or for
+        a row, means not known, which agrees with anything.
+    what : str, optional
+        Name of the operation for the message.
+
+    Returns
+    -------
+    StreamMetadata, tuple of (int or None) or None
+        The metadata, and what is known of the starts.
+
+    Raises
+    ------
+    StreamIdError
+        The operands hold different streams, or the same in another order.
+    StreamMismatchError
+        sos, eos, lengths or starts differ; `ids` names the streams whose rows do.
+    """
+    first = metas[0]
+    for meta in metas[1:]:
+        if meta is not first and meta != first:
+            _refuse(first, meta, what)
+    known: list[int | None] | None = None
+    for own in starts or ():
+        if own is None:
+            continue
+        if len(own) != len(first):
+            raise StreamMismatchError(f"{what}: {len(own)} starts for {len(first)} streams")
+        if known is None:
+            known = list(own)
+            continue
+        pairs = list(zip(known, own))
+        bad = [r for r, (a, b) in enumerate(pairs) if a is not None and b is not None and a != b]
+        if bad:
+            a, b = pairs[bad[0]]
+            raise StreamMismatchError(
+                f"{what}: the operands' starts differ ({a} and {b}): their frames are not the same "
+                "part of the stream",
+                [first.ids[r] for r in bad],
+            )
+        known = [b if a is None else a for a, b in pairs]
+    return first, None if known is None else tuple(known)
+
+
+def _refuse(a: StreamMetadata, b: StreamMetadata, what: str) -> None:
+    """Say in which field two metadata differ, and for which streams."""
+    ids, other = a.ids, b.ids
+    if ids != other:
+        odd = sorted(set(ids) ^ set(other))
+        if odd:
+            raise StreamIdError(f"{what}: the operands hold different streams", odd)
+        moved = [i for i, j in zip(ids, other) if i != j]
+        raise StreamIdError(f"{what}: the operands hold the same streams in another order", moved)
+    for field in ("sos", "eos", "lengths"):
+        bad = np.flatnonzero(getattr(a, field) != getattr(b, field))
+        if bad.size:
+            x, y = getattr(a, field)[bad[0]], getattr(b, field)[bad[0]]
+            raise StreamMismatchError(
+                f"{what}: the operands differ in {field} ({x} and {y})", [ids[r] for r in bad]
+            )

@@ -1,0 +1,319 @@
+"""What ``x[...]`` does outside a forward, as data.
+
+`parse_index` lays an index against the dimensions' names; `plan_index` adds what becomes of the
+metadata. Combinations that would pair or merge streams and frames with other dimensions are reported
+as a `Fallback`: the caller indexes the plain padded tensor and says so in a warning.
+
+Semantics are torch's: integers are applied first, so they never count as index arrays; one index
+array (a list, or an array of integers or bools) per index keeps its place. Two of them would be
+paired with each other, which is a fallback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import StreamIndexError
+from ..metadata import StreamMetadata
+from .frames import LengthIndex, index_length, read_length_index
+from .names import BATCH, LENGTH, Names, holds
+from .rows import index_batch, read_index, rows_of
+
+__all__ = ["Fallback", "IndexParts", "IndexPlan", "is_whole", "parse_index", "plan_index"]
+
+Basic = int | slice | None
+Dims = tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """An operation can't keep the metadata; the result is a plain tensor.
+
+    Attributes
+    ----------
+    reason : str
+        For the warning.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class IndexParts:
+    """An index laid against the dimensions.
+
+    Attributes
+    ----------
+    batch, length : int, slice or array
+        The index on ``"B"`` and on ``"L"`` as the user wrote it, ``slice(None)`` where untouched or
+        absent. Other objects (a `Length`) are passed on as they are inside slices.
+    features : tuple of int, slice or None
+        Basic index for the other dimensions *in visible order*: for rows stored as
+        ``frames[L][features]`` with the feature axes in visible order it is applied as
+        ``frames[(slice(None), *features)]``.
+    take : (int, array) or None
+        Then an index array: ``frames[(slice(None),) * (1 + axis) + (array,)]``.
+    dims : tuple of str or int
+        The result's visible dimensions: ``"B"``, ``"L"`` (or a joined name that holds one of them), or
+        the number of the result's feature axis.
+    names : tuple of str or None
+        The result's names.
+    expanded : tuple
+        The whole index with the Ellipsis written out: an entry per dimension and new axis.
+    """
+
+    batch: Any
+    length: Any
+    features: tuple[Basic, ...]
+    take: tuple[int, npt.NDArray[Any]] | None
+    dims: Dims
+    names: Names
+    expanded: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class IndexPlan:
+    """What an index does to a stream tensor.
+
+    Attributes
+    ----------
+    meta : StreamMetadata
+        The result's metadata.
+    names, dims, features, take
+        As in `IndexParts`.
+    rows : (n,) int64 or None
+        Rows of the input that the result's rows are, None if untouched.
+    frames : int, slice, (n,) int64 or None
+        Frames that are kept of each row, without negative numbers, None if untouched; see `frames_of`.
+    plain : tuple
+        The same index for a plain padded torch tensor: ``padded[plain]`` has the result's dimensions.
+    """
+
+    meta: StreamMetadata
+    names: Names
+    dims: Dims
+    rows: npt.NDArray[np.int64] | None
+    frames: LengthIndex | None
+    features: tuple[Basic, ...]
+    take: tuple[int, npt.NDArray[Any]] | None
+    plain: tuple[Any, ...]
+
+    def frames_of(self, length: int) -> slice | npt.NDArray[np.int64]:
+        """Return the index to apply to the frames of one row, ``frames[index]``."""
+        if self.frames is None:
+            return slice(None)
+        if isinstance(self.frames, int):
+            return slice(self.frames, self.frames + 1)
+        if isinstance(self.frames, slice):
+            return self.frames
+        return self.frames[self.frames < length]
+
+    def starts_of(
+        self, starts: Sequence[int | None] | None, lengths: Sequence[int] | npt.NDArray[np.int64]
+    ) -> tuple[int | None, ...] | None:
+        """Return the absolute positions of the result's first frames; None where they have none.
+
+        Parameters
+        ----------
+        starts : sequence of (int or None) or None
+            Those of the input's rows.
+        lengths : sequence of int
+            The input's lengths.
+        """
+        if starts is None:
+            return None
+        rows = range(len(starts)) if self.rows is None else self.rows.tolist()
+        if self.frames is None:
+            return tuple(starts[r] for r in rows)
+        if isinstance(self.frames, int):
+            shift = self.frames
+        elif isinstance(self.frames, slice) and self.frames.step == 1:
+            shift = self.frames.start
+        else:
+            return None  # frames that are no run of the stream have no position in it
+        picked = ((starts[r], int(lengths[r])) for r in rows)
+        return tuple(None if s is None else s + min(shift, n) for s, n in picked)
+
+
+def is_whole(index: Any) -> bool:
+    """Return whether an index is a slice that keeps everything as it is, such as ``:``."""
+    if not isinstance(index, slice) or index.stop is not None:
+        return False
+    start, step = index.start, index.step
+    return (start is None or (type(start) is int and start == 0)) and (
+        step is None or (type(step) is int and step == 1)
+    )
+
+
+def _read(item: Any) -> Any:
+    """Read one entry: None, Ellipsis, a Fallback, int, slice or array."""
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return item
+    if hasattr(item, "meta"):
+        return Fallback("the index is a stream itself")
+    if isinstance(item, (bool, np.bool_)) or (
+        getattr(item, "ndim", None) == 0 and np.asarray(item).dtype == np.bool_
+    ):
+        return Fallback("the index is a single bool")
+    return read_index(item, "an index")
+
+
+def _extent(item: Any) -> int:
+    """Return how many dimensions an entry consumes."""
+    if item is None or item is Ellipsis:
+        return 0
+    return item.ndim if isinstance(item, np.ndarray) and item.dtype == np.bool_ else 1
+
+
+def _expand(index: Any, rank: int) -> tuple[Any, ...] | Fallback:
+    """Read all entries, write out the Ellipsis and append what is left out."""
+    items = [_read(i) for i in (index if isinstance(index, tuple) else (index,))]
+    for item in items:
+        if isinstance(item, Fallback):
+            return item
+    used = sum(_extent(i) for i in items)
+    if used > rank:
+        raise StreamIndexError(f"{used} indices for {rank} dimensions")
+    gaps = [n for n, i in enumerate(items) if i is Ellipsis]
+    if len(gaps) > 1:
+        raise StreamIndexError("an index can hold only one Ellipsis (...)")
+    at = gaps[0] if gaps else len(items)
+    fill = [slice(None)] * (rank - used)
+    return (*items[:at], *fill, *items[at + 1 :])
+
+
+def parse_index(index: Any, names: Names) -> IndexParts | Fallback:
+    """Lay a getitem index against the names of the dimensions.
+
+    Parameters
+    ----------
+    index : int, slice, None, Ellipsis, list, array, or a tuple of them
+        What stands between the brackets.
+    names : tuple of str or None
+        One per dimension.
+
+    Returns
+    -------
+    IndexParts or Fallback
+        The parts, or why the result must be a plain tensor.
+
+    Raises
+    ------
+    StreamIndexError
+        Too many indices, an array that is no index, or one of several dimensions on B or L.
+    """
+    expanded = _expand(index, len(names))
+    if isinstance(expanded, Fallback):
+        return expanded
+    if sum(isinstance(i, np.ndarray) for i in expanded) > 1:
+        return Fallback("several index arrays are paired with each other")
+    ends: dict[str, Any] = {BATCH: slice(None), LENGTH: slice(None)}
+    features: list[Basic] = []
+    dims: list[int | str] = []
+    result: list[str | None] = []
+    take: tuple[int, npt.NDArray[Any]] | None = None
+    n_axes = 0  # of the result's features
+    dim = 0
+    for item in expanded:
+        if item is None:
+            features.append(None)
+            dims.append(n_axes)
+            result.append(None)
+            n_axes += 1
+            continue
+        own = names[dim : dim + _extent(item)]
+        dim += len(own)
+        special = [n for n in own if holds(n, BATCH) or holds(n, LENGTH)]
+        if isinstance(item, np.ndarray) and item.ndim > 1 and special:
+            if item.dtype != np.bool_:
+                raise StreamIndexError(f"dimension {special[0]!r} takes index arrays of one dimension")
+            return Fallback("a mask of several dimensions merges B or L with others")
+        if special:
+            name = str(special[0])
+            if name in ends:
+                ends[name] = item
+            elif not is_whole(item):
+                return Fallback(f"dimension {name!r} is merged and can't be indexed")
+            if not isinstance(item, int):
+                dims.append(name)
+                result.append(name)
+        elif isinstance(item, np.ndarray):
+            mask = item.dtype == np.bool_
+            take = (n_axes, item)
+            features += [slice(None)] * len(own)
+            n_new = 1 if mask else item.ndim
+            dims += range(n_axes, n_axes + n_new)
+            n_axes += n_new
+            if n_new == 1:
+                parts = [n or "?" for n in own]
+                result.append(own[0] if len(own) == 1 else "_".join(parts) if any(own) else None)
+            else:
+                result += [None] * n_new
+        else:
+            features.append(item)
+            if isinstance(item, slice):
+                dims.append(n_axes)
+                result.append(own[0])
+                n_axes += 1
+    return IndexParts(
+        ends[BATCH], ends[LENGTH], tuple(features), take, tuple(dims), tuple(result), expanded
+    )
+
+
+def plan_index(
+    index: Any, names: Names, meta: StreamMetadata, width: int | None = None
+) -> IndexPlan | Fallback:
+    """Say what a getitem index does to a stream tensor, outside a forward.
+
+    Parameters
+    ----------
+    index : int, slice, None, Ellipsis, list, array, or a tuple of them
+        What stands between the brackets.
+    names : tuple of str or None
+        One per dimension.
+    meta : StreamMetadata
+        Of the tensor.
+    width : int, optional
+        Extent of the padded array along L, by default the longest row.
+
+    Returns
+    -------
+    IndexPlan or Fallback
+        The plan, or why the result must be a plain tensor.
+
+    Raises
+    ------
+    StreamIdError
+        A stream is picked twice.
+    StreamIndexError
+        Out of range on B or L, unsorted on L, or no index at all. (The sizes of the other dimensions
+        are not known here: NumPy checks them when the plan is carried out.)
+    """
+    parts = parse_index(index, names)
+    if isinstance(parts, Fallback):
+        return parts
+    rows: npt.NDArray[np.int64] | None = None
+    frames: LengthIndex | None = None
+    if not is_whole(parts.batch):
+        rows = rows_of(meta, parts.batch)
+    # Frames first: negative numbers and masks are relative to the whole batch's longest row.
+    result = meta
+    if not is_whole(parts.length):
+        frames = read_length_index(parts.length, meta.max_length, width)
+        result = index_length(meta, parts.length, width)
+    if rows is not None:
+        result = index_batch(result, rows)
+    plain = []
+    dim = 0
+    for item in parts.expanded:
+        on_length = item is not None and names[dim] == LENGTH
+        plain.append(frames if on_length and frames is not None else item)
+        dim += _extent(item)
+    return IndexPlan(
+        result, parts.names, parts.dims, rows, frames, parts.features, parts.take, tuple(plain)
+    )

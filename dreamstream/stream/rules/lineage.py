@@ -1,0 +1,89 @@
+"""Lineage and rates: which edges of a forward advance together.
+
+Every edge has a ``cid``: two edges of equal cid have equal frame counts in every call, whatever the
+stream. A cid is a nested tuple of strings and integers: ``("in", i)`` for input i, ``("op", n)`` for
+what the n-th operation made if it changes counts, ``("sync", a, b, …)`` for edges brought together.
+It is hashable, and becomes lists in JSON; `as_cid` reads it back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from ...errors import StreamMismatchError
+
+__all__ = ["Cid", "after", "as_cid", "entry", "joined", "require_equal_rates", "same_lineage"]
+
+Cid = tuple[Any, ...]
+
+
+def entry(index: int) -> Cid:
+    """Return the cid of a forward's input."""
+    return ("in", index)
+
+
+def after(op_keeps_counts: bool, input_cid: Cid, ordinal: int) -> Cid:
+    """Return the cid of an operation's output.
+
+    Parameters
+    ----------
+    op_keeps_counts : bool
+        Whether the output's counts always equal the input's.
+    input_cid : Cid
+        Lineage of the (synced) input.
+    ordinal : int
+        The operation's number in the forward.
+    """
+    return input_cid if op_keeps_counts else ("op", ordinal)
+
+
+def same_lineage(cids: Iterable[Cid]) -> bool:
+    """Return whether all edges advance together, so that combining them needs no sync."""
+    return len(set(cids)) <= 1
+
+
+def joined(cids: Iterable[Cid]) -> Cid:
+    """Return the cid of edges after they were brought together.
+
+    It depends on the set of lineages only: order, repetition and nesting don't matter, because a
+    sync's counts are the least of all its inputs' counts.
+
+    Examples
+    --------
+    >>> joined([("op", 3), joined([("in", 0), ("op", 3)])])
+    ('sync', ('in', 0), ('op', 3))
+    """
+    parts: set[Cid] = set()
+    for cid in cids:
+        parts.update(cid[1:] if cid[:1] == ("sync",) else (cid,))
+    if not parts:
+        raise ValueError("joined() needs at least one cid")
+    if len(parts) == 1:
+        return parts.pop()
+    return ("sync", *sorted(parts, key=json.dumps))
+
+
+def as_cid(data: Any) -> Any:
+    """Return a cid read from JSON: lists become tuples, at every depth."""
+    return tuple(as_cid(d) for d in data) if isinstance(data, (list, tuple)) else data
+
+
+def require_equal_rates(rates: Sequence[Fraction | int], what: str) -> Fraction:
+    """Return the rate that all operands share.
+
+    Raises
+    ------
+    StreamMismatchError
+        Two rates differ; the message names both.
+    """
+    first = Fraction(rates[0])
+    for rate in rates[1:]:
+        if rate != first:
+            raise StreamMismatchError(
+                f"{what}: operands of different rates, {first} and {Fraction(rate)}; "
+                "bring them to one rate first (stride, x[..., ::k], stacking, upsampling)"
+            )
+    return first

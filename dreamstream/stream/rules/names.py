@@ -1,0 +1,214 @@
+"""Rules for the names of dimensions.
+
+``"B"`` names the batch and ``"L"`` the stream axis; every other name is free, and None is no name.
+Dimensions that were merged have their names joined with ``_``: ``"B_L"``, ``"F_D"`` (a nameless part
+is written ``?``). So a name that has B or L among its ``_``-parts counts as holding that dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...errors import DTypeError, ShapeError
+from ._ints import as_int
+
+__all__ = [
+    "BATCH",
+    "LENGTH",
+    "Names",
+    "check_names",
+    "default_names",
+    "holds",
+    "insert",
+    "join",
+    "order_of",
+    "permute",
+    "remove",
+    "resolve",
+    "split",
+    "transpose",
+]
+
+BATCH = "B"
+LENGTH = "L"
+
+Names = tuple[str | None, ...]
+
+_DEFAULTS: dict[int, Names] = {2: ("B", "L"), 3: ("B", "F", "L")}
+
+
+def _text(names: Sequence[str | None]) -> str:
+    return f"({', '.join(map(str, names))})"
+
+
+def holds(name: str | None, dim: str) -> bool:
+    """Return whether a dimension of that name is, or was merged from, ``"B"`` or ``"L"``."""
+    return name is not None and dim in name.split("_")
+
+
+def default_names(rank: int) -> Names:
+    """Return ``("B", "F", "L")`` for three dimensions and ``("B", "L")`` for two.
+
+    Raises
+    ------
+    ShapeError
+        Another number of dimensions: names must be given.
+    """
+    if rank not in _DEFAULTS:
+        raise ShapeError(
+            f"{rank} dimensions have no default names; pass names=, one per dimension, "
+            'with "B" for the streams and "L" for the stream axis'
+        )
+    return _DEFAULTS[rank]
+
+
+def check_names(names: Sequence[str | None], rank: int) -> Names:
+    """Return names as a tuple, one per dimension.
+
+    Raises
+    ------
+    ShapeError
+        Another number of names than of dimensions, an empty name, or B or L twice.
+    DTypeError
+        A name is neither a string nor None.
+    """
+    if isinstance(names, str):
+        raise DTypeError(f"names must be a sequence with one name per dimension, got {names!r}")
+    names = tuple(names)
+    for name in names:
+        if not (name is None or isinstance(name, str)):
+            raise DTypeError(f"a name must be a string or None, got {name!r}")
+        if name == "":
+            raise ShapeError("a name must not be empty; None stands for no name")
+    if len(names) != rank:
+        raise ShapeError(f"{len(names)} names {_text(names)} for {rank} dimensions")
+    for dim in (BATCH, LENGTH):
+        if sum((n or "").split("_").count(dim) for n in names) > 1:
+            raise ShapeError(f'names {_text(names)} hold "{dim}" more than once')
+    return names
+
+
+def resolve(names: Sequence[str | None], dim: int | str) -> int:
+    """Return the index, 0 or more, of a dimension given by number or by name.
+
+    Raises
+    ------
+    ShapeError
+        There is no such dimension, or several dimensions have that name.
+    DTypeError
+        It is neither an integer nor a string.
+    """
+    rank = len(names)
+    if isinstance(dim, str):
+        count = list(names).count(dim)
+        if count != 1:
+            how = "no dimension" if count == 0 else "more than one dimension"
+            raise ShapeError(f"{how} is named {dim!r} in {_text(names)}")
+        return list(names).index(dim)
+    number = as_int(dim, "a dimension")
+    if not -rank <= number < rank:
+        raise ShapeError(f"dimension {number} of {rank}: must be from {-rank} to {rank - 1}")
+    return number % rank
+
+
+def permute(names: Sequence[str | None], dims: Sequence[int | str]) -> Names:
+    """Return the names after dimensions were put in the order `dims`.
+
+    Raises
+    ------
+    ShapeError
+        `dims` does not hold each dimension once.
+    """
+    return tuple(names[d] for d in order_of(names, dims))
+
+
+def order_of(names: Sequence[str | None], dims: Sequence[int | str]) -> tuple[int, ...]:
+    """Return `dims`, given by number or name, as a checked permutation of numbers.
+
+    Raises
+    ------
+    ShapeError
+        `dims` does not hold each dimension once.
+    """
+    order = tuple(resolve(names, d) for d in dims)
+    if sorted(order) != list(range(len(names))):
+        raise ShapeError(f"{tuple(dims)} does not hold each of the {len(names)} dimensions once")
+    return order
+
+
+def transpose(names: Sequence[str | None], first: int | str, second: int | str) -> Names:
+    """Return the names after two dimensions were exchanged."""
+    order = list(names)
+    a, b = resolve(names, first), resolve(names, second)
+    order[a], order[b] = order[b], order[a]
+    return tuple(order)
+
+
+def join(names: Sequence[str | None], start: int | str, end: int | str) -> Names:
+    """Return the names after the dimensions from `start` to `end`, inclusive, became one.
+
+    Raises
+    ------
+    ShapeError
+        `start` lies behind `end`.
+
+    Examples
+    --------
+    >>> join(("B", "L", "F"), 0, 1)
+    ('B_L', 'F')
+    """
+    a, b = resolve(names, start), resolve(names, end)
+    if a > b:
+        raise ShapeError(f"can't merge dimensions {a} to {b}: the first lies behind the last")
+    parts = names[a : b + 1]
+    joined = None if all(n is None for n in parts) else "_".join(n or "?" for n in parts)
+    return (*names[:a], joined, *names[b + 1 :])
+
+
+def split(names: Sequence[str | None], dim: int | str, count: int) -> Names:
+    """Return the names after one dimension became `count`.
+
+    A joined name of that many parts is taken apart; any other loses its name.
+
+    Raises
+    ------
+    ShapeError
+        The dimension holds B or L and is not joined of that many parts.
+
+    Examples
+    --------
+    >>> split(("B_L", "F"), "B_L", 2)
+    ('B', 'L', 'F')
+    """
+    index = resolve(names, dim)
+    name = names[index]
+    parts: list[str | None] = [None] * count
+    if count == 1:
+        parts = [name]
+    elif name is not None and name.count("_") == count - 1:
+        parts = [None if p == "?" else p for p in name.split("_")]
+    elif holds(name, BATCH) or holds(name, LENGTH):
+        raise ShapeError(f"dimension {name!r} can't be split in {count}")
+    return (*names[:index], *parts, *names[index + 1 :])
+
+
+def insert(names: Sequence[str | None], dim: int, name: str | None = None) -> Names:
+    """Return the names after a dimension was inserted at `dim`, negative ones as torch counts them.
+
+    Raises
+    ------
+    ShapeError
+        `dim` is out of range.
+    """
+    rank = len(names) + 1
+    index = as_int(dim, "a dimension")
+    if not -rank <= index < rank:
+        raise ShapeError(f"dimension {index}: must be from {-rank} to {rank - 1}")
+    index %= rank
+    return check_names((*names[:index], name, *names[index:]), rank)
+
+
+def remove(names: Sequence[str | None], *dims: int | str) -> Names:
+    """Return the names after some dimensions were removed."""
+    gone = {resolve(names, d) for d in dims}
+    return tuple(n for i, n in enumerate(names) if i not in gone)

@@ -1,0 +1,384 @@
+"""What a reshape does inside a forward, where L is no number.
+
+A reshape is row-major, so it is right for every length only if each run of dimensions that begins at
+B or at L keeps its own product. `plan_reshape` cuts the old and the new shape into such runs (the
+features before the first of B and L, those behind B, those behind L), compares them, and says what to
+do with each row's stored frames ``[n_frames][feature axes]``. Only the run behind L may change its
+product: what it loses, L gains.
+
+Grammar of a plan. ``dims`` says what each visible dimension is: ``"B"``, ``"L"``, ``"B_L"``, or the
+number of a stored feature axis. ``steps`` are tuples, to be carried out in order on every row:
+
+``("split",)``
+    The visible ``"B_L"`` is taken as B and L. Frames don't change.
+``("permute", order)``
+    ``frames = frames.transpose(0, *(1 + a for a in order))``: stored axis ``order[i]`` becomes i.
+``("features", shape)``
+    ``frames = frames.reshape(n_frames, *shape)``.
+``("unstack", k)``
+    The first feature axis, of size k, is merged into the frames:
+    ``frames = frames.reshape(n_frames * k, *rest)``.
+``("stack", k)``
+    Every k frames become one with a new first feature axis:
+    ``frames = frames.reshape(n_frames // k, k, *features)``. That k divides the number of frames is
+    for the counts to check, at the stream's end.
+``("join",)``
+    B and L are shown as the one dimension ``"B_L"``. Frames don't change.
+
+Each occurs once at most, in the order split, permute, features, unstack, stack, features, join
+(features twice). A plan without "permute" moves no data; one without "unstack" and "stack" keeps the
+frame counts, hence the lineage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import permutations
+from math import gcd, prod
+from typing import Any
+
+from ...errors import NotStreamableError, ShapeError
+from ..where import user_line
+from ._ints import as_int, is_integer
+from .length import BatchLength, BatchSize, Length
+
+__all__ = ["ReshapePlan", "plan_reshape"]
+
+JOINED = "B_L"
+_INFER = -1
+
+
+@dataclass(frozen=True, eq=False)
+class ReshapePlan:
+    """How to reshape the frames of every row.
+
+    Attributes
+    ----------
+    steps : tuple of tuple
+        See the top of this module; empty if nothing changes.
+    dims : tuple of str or int
+        The new visible dimensions.
+    features : tuple of int
+        The new feature shape, as stored.
+    ratio : Fraction
+        Frames out per frame in; 1 if the frames stay what they are.
+    origin : tuple of int or None
+        For each new visible dimension the old one that it is (and may take its name from), or None.
+    claims : tuple of Length
+        Lengths of other tensors that the new L was said to equal; empty unless allowed. At a
+        stream's end it must be made sure that they do.
+    """
+
+    steps: tuple[tuple[Any, ...], ...]
+    dims: tuple[int | str, ...]
+    features: tuple[int, ...]
+    ratio: Fraction
+    origin: tuple[int | None, ...]
+    claims: tuple[Length, ...]
+
+
+@dataclass
+class _Run:
+    """The features behind B, behind L or before both: sizes, and the visible dimensions they are."""
+
+    sizes: list[int]
+    visible: list[int]
+
+    @property
+    def product(self) -> int:
+        return prod(self.sizes)
+
+
+class _Reshape:
+    """One call of `plan_reshape`: its arguments, and how to complain about them."""
+
+    def __init__(self, dims: Sequence[int | str], sizes: Sequence[Any], shape: Sequence[Any]) -> None:
+        self.dims = tuple(dims)
+        self.sizes = tuple(sizes)
+        self.shape = tuple(shape)
+        if len(self.dims) != len(self.sizes):
+            raise ShapeError(f"{len(self.sizes)} sizes for {len(self.dims)} dimensions")
+        axes = sorted(d for d in self.dims if isinstance(d, int))
+        if axes != list(range(len(axes))):
+            raise ShapeError(f"dimensions {self.dims} don't hold each feature axis once")
+
+    def _text(self) -> str:
+        old = ", ".join(d if isinstance(d, str) else str(s) for d, s in zip(self.dims, self.sizes))
+        return f"reshape of ({old}) to {self.shape} at {user_line()}"
+
+    def impossible(self, reason: str) -> ShapeError:
+        return ShapeError(f"{self._text()}: {reason}")
+
+    def unstreamable(self, reason: str, remedy: str) -> NotStreamableError:
+        return NotStreamableError(f"{self._text()}: {reason}; {remedy}")
+
+    # ---- the old shape
+
+    def read_old(self) -> tuple[list[str], dict[str, _Run], Length | None]:
+        """Return the order of B and L, the run behind each ("" before both), and the length."""
+        order: list[str] = []
+        runs = {"": _Run([], [])}
+        length: Length | None = None
+        for v, (dim, size) in enumerate(zip(self.dims, self.sizes)):
+            if isinstance(dim, str):
+                parts = dim.split("_")
+                for part in parts:
+                    if part not in ("B", "L") or part in order or dim not in ("B", "L", JOINED):
+                        raise self.impossible(f"unexpected dimension {dim!r}")
+                    order.append(part)
+                    runs[part] = _Run([], [])
+                if "L" in parts:
+                    length = size.length if isinstance(size, BatchLength) else size
+                    if not isinstance(length, Length):
+                        raise self.impossible(f"the size of {dim!r} must be a length, got {size!r}")
+            else:
+                run = runs[order[-1] if order else ""]
+                run.sizes.append(as_int(size, "a feature size"))
+                run.visible.append(v)
+        return order, runs, length
+
+    # ---- the new shape
+
+    def ratio_of(self, token: Length, length: Length, allow: bool) -> tuple[Fraction, bool]:
+        """Return a new L per old L, and whether it is a claim about another tensor's length."""
+        n = len(length.fn)
+        if token.edge.cid != length.edge.cid or token.fn[:n] != length.fn:
+            if not allow:
+                raise self.unstreamable(
+                    f"{token!r} is another tensor's length",
+                    "use this tensor's own size, or -1",
+                )
+            if not token.rate or not length.rate:
+                raise self.unstreamable("an edge of rate 0 has no length", "use -1")
+            return token.rate / length.rate, True
+        ratio = Fraction(1)
+        for op, c in token.fn[n:]:
+            if op == "+":
+                raise self.unstreamable(
+                    "a reshape can't change the length by a sum", "use a slice, or F.pad, for that"
+                )
+            if op == "*" and gcd(c, ratio.denominator) > 1:
+                raise self.unstreamable(
+                    f"{token!r} divides before it multiplies, so it isn't exact",
+                    "multiply first and divide then",
+                )
+            ratio = ratio * c if op == "*" else ratio / c
+        return ratio, False
+
+    def read_new(
+        self, order: list[str], length: Length | None, allow: bool
+    ) -> tuple[list[str | int], Fraction | None, list[Length]]:
+        """Return the new shape with tokens as names and -1 resolved if it is no feature."""
+        entries: list[str | int] = []
+        ratio: Fraction | None = None
+        claims: list[Length] = []
+        for item in self.shape:
+            if isinstance(item, BatchSize):
+                entries.append("B")
+            elif isinstance(item, (Length, BatchLength)):
+                token = item.length if isinstance(item, BatchLength) else item
+                entries.append("L" if isinstance(item, Length) else JOINED)
+                if length is None:
+                    raise self.impossible(f"the tensor has no L, so {item!r} can't be a size of it")
+                ratio, claim = self.ratio_of(token, length, allow)
+                if claim:
+                    claims.append(token)
+            else:
+                size = as_int(item, "a size")
+                if size < _INFER:
+                    raise self.impossible(f"a size must be 0 or more, or -1, got {size}")
+                entries.append(size)
+        if entries.count(_INFER) > 1:
+            raise self.impossible("only one size can be -1")
+        given = [p for e in entries if isinstance(e, str) for p in e.split("_")]
+        for part in given:
+            if part not in order:
+                raise self.impossible(f"the tensor has no dimension {part}")
+            if given.count(part) > 1:
+                raise self.impossible(f"{part} occurs twice")
+        missing = [p for p in order if p not in given]
+        if missing:
+            if _INFER not in entries:
+                raise self.unstreamable(
+                    f"it drops {' and '.join(missing)}",
+                    "give x.size() of that dimension, or -1, as one of the sizes",
+                )
+            if missing == ["L", "B"]:
+                raise self.unstreamable(
+                    "L can't be merged with B behind it", "transpose to (B, L, ...) first"
+                )
+            entries[entries.index(_INFER)] = "_".join(missing)
+        return entries, Fraction(1) if length is None else ratio, claims
+
+    def runs_of(self, entries: list[str | int]) -> tuple[list[str], dict[str, _Run]]:
+        """Cut the new shape into runs."""
+        order: list[str] = []
+        runs = {"": _Run([], [])}
+        for v, entry in enumerate(entries):
+            if isinstance(entry, str):
+                for part in entry.split("_"):
+                    order.append(part)
+                    runs[part] = _Run([], [])
+            else:
+                run = runs[order[-1] if order else ""]
+                run.sizes.append(entry)
+                run.visible.append(v)
+        return order, runs
+
+    # ---- comparing them
+
+    def solve(self, old: dict[str, _Run], new: dict[str, _Run], ratio: Fraction | None) -> Fraction:
+        """Fill in the -1, return the ratio, and refuse what mixes runs."""
+        total_old = prod(r.product for r in old.values())
+        known = prod(s for r in new.values() for s in r.sizes if s != _INFER)
+        inferring = any(_INFER in r.sizes for r in new.values())
+        if ratio is None:
+            if not total_old or not known:
+                raise self.impossible("with a size of 0, -1 could be any length")
+        else:
+            total_new = ratio * known
+            fits = (total_new and not total_old % total_new) if inferring else total_old == total_new
+            if inferring and not total_new:
+                raise self.impossible("with a size of 0, -1 could be anything")
+            stands_for_b = not inferring and any(is_integer(s) and s == _INFER for s in self.shape)
+            if not fits and stands_for_b:
+                raise self.unstreamable(
+                    "-1 would not be the number of streams",
+                    "give x.size() of the batch, and -1 for one of the features",
+                )
+            if not fits:
+                raise self.impossible("the sizes don't have the same product")
+        for key, run in new.items():
+            before = old[key].product
+            if key == "L" and ratio is None:
+                ratio = Fraction(before, run.product)
+            factor = ratio if key == "L" and ratio is not None else Fraction(1)
+            after = factor * prod(s for s in run.sizes if s != _INFER)
+            if _INFER in run.sizes:
+                if not after or before % after:
+                    raise self._mixed(key)
+                run.sizes[run.sizes.index(_INFER)] = int(before / after)
+            elif before != after:
+                raise self._mixed(key)
+        return Fraction(1) if ratio is None else ratio
+
+    def _mixed(self, key: str) -> NotStreamableError:
+        place = f"behind {key}" if key else "before B and L"
+        return self.unstreamable(
+            f"the features {place} would be mixed with other dimensions",
+            "only those right behind L can be merged into it or split off it: transpose first",
+        )
+
+
+def plan_reshape(
+    dims: Sequence[int | str],
+    sizes: Sequence[Any],
+    shape: Sequence[Any],
+    *,
+    allow_claims: bool = False,
+) -> ReshapePlan:
+    """Say how a tensor inside a forward is reshaped.
+
+    Parameters
+    ----------
+    dims : sequence of str or int
+        The visible dimensions: ``"B"``, ``"L"``, ``"B_L"``, or the number of a stored feature axis.
+    sizes : sequence
+        The size of each: an int for features, else the `BatchSize`, `Length` or `BatchLength`.
+    shape : sequence
+        The new sizes: ints of which one may be -1, and tokens. -1 stands for a feature size, or for
+        whichever of B and L (or both as ``"B_L"``) is missing.
+    allow_claims : bool, optional
+        Accept the length of another tensor for L if its rate is right, and list it in the plan's
+        `claims`. By default that is refused.
+
+    Returns
+    -------
+    ReshapePlan
+        Steps on each row's frames, and the new dimensions.
+
+    Raises
+    ------
+    ShapeError
+        No tensor of the old shape has the new one.
+    NotStreamableError
+        The reshape drops B or L, changes their order, or mixes L with features in a way that is not
+        right for every length.
+
+    Examples
+    --------
+    With ``B, L`` the sizes of a tensor of dimensions ``("B", "L", 0)`` and 80 features::
+
+        plan_reshape(("B", "L", 0), (B, L, 80), (B, L // 2, 160)).steps
+        # (('stack', 2), ('features', (160,)))
+    """
+    call = _Reshape(dims, sizes, shape)
+    order, old, length = call.read_old()
+    entries, ratio, claims = call.read_new(order, length, allow_claims)
+    new_order, new = call.runs_of(entries)
+    if new_order != order:
+        raise call.unstreamable("it exchanges B and L", "transpose instead")
+    ratio = call.solve(old, new, ratio)
+    keeps = all(old[k].sizes == new[k].sizes for k in new)
+    steps: list[tuple[Any, ...]] = []
+    axes: dict[int, int] = {}  # stored axis of each new visible dimension
+    if keeps and ratio == 1:
+        features = [0] * sum(isinstance(d, int) for d in call.dims)
+        for key, run in new.items():
+            for axis, v_new, size in zip(_axes(call.dims, old, [key]), run.visible, run.sizes):
+                axes[v_new], features[axis] = axis, size
+    else:
+        runs = _working_order(call.dims, old, ratio)
+        axis_order = _axes(call.dims, old, runs)
+        if axis_order != sorted(axis_order):
+            steps.append(("permute", tuple(axis_order)))
+        stored = [s for k in runs for s in old[k].sizes]
+        rest = [s for k in runs if k != "L" for s in old[k].sizes]
+        if ratio.numerator > 1:
+            p = ratio.numerator
+            inner = [old["L"].product // p] if old["L"].product != p else []
+            if stored != [p, *inner, *rest]:
+                steps.append(("features", (p, *inner, *rest)))
+            steps.append(("unstack", p))
+            stored = [*inner, *rest]
+        if ratio.denominator > 1:
+            steps.append(("stack", ratio.denominator))
+            stored = [ratio.denominator, *stored]
+        features = [s for k in runs for s in new[k].sizes]
+        if stored != features:
+            steps.append(("features", tuple(features)))
+        axes = {v: a for a, v in enumerate(v for k in runs for v in new[k].visible)}
+    if JOINED in call.dims and JOINED not in entries:
+        steps.insert(0, ("split",))
+    if JOINED in entries and JOINED not in call.dims:
+        steps.append(("join",))
+    origin: list[int | None] = [None] * len(entries)
+    for v, entry in enumerate(entries):
+        if isinstance(entry, str) and entry in call.dims:
+            origin[v] = call.dims.index(entry)
+    for key, run in new.items():
+        if run.sizes == old[key].sizes:
+            for v_old, v_new in zip(old[key].visible, run.visible):
+                origin[v_new] = v_old
+    new_dims = tuple(e if isinstance(e, str) else axes[v] for v, e in enumerate(entries))
+    return ReshapePlan(tuple(steps), new_dims, tuple(features), ratio, tuple(origin), tuple(claims))
+
+
+def _axes(dims: tuple[int | str, ...], runs: dict[str, _Run], order: Sequence[str]) -> list[int]:
+    """Return the stored axes of some runs, one after the other."""
+    return [a for k in order for v in runs[k].visible if isinstance(a := dims[v], int)]
+
+
+def _working_order(dims: tuple[int | str, ...], runs: dict[str, _Run], ratio: Fraction) -> list[str]:
+    """Return an order in which runs are stored while they change: L's first if L changes.
+
+    Of the orders that serve, one in which the axes are stored already is best: nothing moves.
+    """
+    orders = [list(o) for o in permutations(runs) if ratio == 1 or o[0] == "L"]
+    for order in orders:
+        axes = _axes(dims, runs, order)
+        if axes == sorted(axes):
+            return order
+    return orders[0]

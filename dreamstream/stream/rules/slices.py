@@ -1,0 +1,119 @@
+"""What a slice of the stream axis means inside a forward.
+
+There the axis is the *whole* stream, so a slice is relative to its beginning and its end, not to the
+chunk: ``[a:]`` drops the first a frames, ``[:-b]`` the last b, ``[::k]`` takes every k-th and
+``[:y.size(L)]`` cuts to another length. The rest would need to know how long the stream becomes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...errors import NotStreamableError
+from ..where import user_line
+from ._ints import as_int, is_integer
+from .length import BatchLength, BatchSize, Length
+
+__all__ = ["StreamSlice", "stream_slice"]
+
+
+class StreamSlice(NamedTuple):
+    """A slice of the whole stream.
+
+    Attributes
+    ----------
+    start : int
+        First frame, 0 or more.
+    crop : int
+        Frames dropped at the stream's end, 0 or more.
+    step : int
+        Every step-th frame from `start` on, 1 or more.
+    stop_length : Length or None
+        The absolute position to stop at; then `crop` is 0.
+    """
+
+    start: int
+    crop: int
+    step: int
+    stop_length: Length | None
+
+
+def _refuse(index: Any, reason: str, remedy: str) -> NotStreamableError:
+    return NotStreamableError(
+        f"x[..., {_text(index)}, ...] on the stream axis at {user_line()}: {reason}; {remedy}"
+    )
+
+
+def _text(index: Any) -> str:
+    if not isinstance(index, slice):
+        return repr(index)
+    start, stop, step = ("" if p is None else repr(p) for p in (index.start, index.stop, index.step))
+    return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
+
+
+def stream_slice(index: Any) -> StreamSlice:
+    """Read an index on the stream axis inside a forward.
+
+    Parameters
+    ----------
+    index : slice
+        Start an int >= 0 or None; stop None, a negative int or a `Length`; step an int >= 1 or None.
+
+    Raises
+    ------
+    NotStreamableError
+        Any other slice, an integer, a list or an array; the message names the user's line, the
+        reason, and what would work.
+
+    Examples
+    --------
+    >>> stream_slice(slice(2, -3))
+    StreamSlice(start=2, crop=3, step=1, stop_length=None)
+    """
+    tokens = (Length, BatchSize, BatchLength)
+    if not isinstance(index, slice):
+        if is_integer(index) or isinstance(index, tokens):
+            raise _refuse(
+                index,
+                "one frame of a stream is neither its first nor its last for ever",
+                "use a slice (x[..., a:], x[..., :-b], x[..., ::k]), or pick the frame outside the "
+                "forward",
+            )
+        raise _refuse(
+            index,
+            "a list, mask or array picks frames by their position in a chunk",
+            "use a slice (x[..., a:], x[..., :-b], x[..., ::k])",
+        )
+    start, stop, step = index.start, index.stop, index.step
+    if isinstance(start, tokens):
+        raise _refuse(index, "it starts where the stream's end is known", "give a start of 0 or more")
+    first = 0 if start is None else as_int(start, "the start of a slice")
+    if first < 0:
+        raise _refuse(
+            index,
+            "a start counted from the end needs the whole stream",
+            "give a start of 0 or more, or take the last frames outside the forward",
+        )
+    if isinstance(step, tokens):
+        raise _refuse(index, "the step is no number", "give an integer of 1 or more")
+    every = 1 if step is None else as_int(step, "the step of a slice")
+    if every < 1:
+        raise _refuse(
+            index, "a stream can't be read backwards or stand still", "give a step of 1 or more"
+        )
+    if stop is None:
+        return StreamSlice(first, 0, every, None)
+    if isinstance(stop, Length):
+        return StreamSlice(first, 0, every, stop)
+    if isinstance(stop, tokens):
+        raise _refuse(index, "the stop is no position in a stream", "use x[..., :y.size(L)]")
+    last = as_int(stop, "the stop of a slice")
+    if last >= 0:
+        raise _refuse(
+            index,
+            f"it ends at the constant position {last}, after which the output would go on without "
+            "frames",
+            "use a stop counted from the end (x[..., :-b]) or another tensor's length "
+            "(x[..., :y.size(L)])",
+        )
+    return StreamSlice(first, -last, every, None)

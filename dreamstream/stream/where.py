@@ -1,0 +1,38 @@
+"""Finding the user's line of source for an error message."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from types import FrameType
+
+__all__ = ["user_line"]
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PLUMBING = frozenset({"torch", "numpy", "functools", "contextlib", "runpy", "importlib"})
+
+
+def user_line() -> str:
+    """Return the place in the user's code that is running, and its text.
+
+    It is the innermost frame outside this package and outside the libraries through which calls come
+    back to it, as ``file.py:12 in forward: `if x.size(1) > 10:```. Without source text the part
+    after the colon is left out; without such a frame the answer is ``"unknown line"``.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    found: FrameType | None = None
+    while frame is not None:
+        if not os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
+            found = found or frame
+            module = frame.f_globals.get("__name__") or ""
+            if str(module).partition(".")[0] not in _PLUMBING:
+                found = frame
+                break
+        frame = frame.f_back
+    if found is None:
+        return "unknown line"
+    code, line = found.f_code, found.f_lineno
+    text = linecache.getline(code.co_filename, line, found.f_globals).strip()
+    place = f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}"
+    return f"{place}: `{text}`" if text else place

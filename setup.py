@@ -1,0 +1,126 @@
+"""Build `dreamstream._core` from csrc/. The rest of the packaging stands in pyproject.toml.
+
+The environment decides: DREAMSTREAM_BLAS=none leaves OpenBLAS out, DREAMSTREAM_WERROR=1 makes
+warnings errors, DREAMSTREAM_SANITIZE=address,undefined (or thread) instruments the code; a Python
+that imports such a build needs `LD_PRELOAD=$(gcc -print-file-name=libasan.so)` (or libtsan.so).
+
+Developers: `pip install -e . --no-build-isolation`, or `python setup.py build_ext --inplace`, compile
+only what changed.
+"""
+
+import os
+import shutil
+import sys
+import sysconfig
+from importlib import metadata
+from pathlib import Path
+
+import numpy
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "tools"))
+import cbuild  # noqa: E402
+
+OPENBLAS = "scipy-openblas32"  # the wheel that carries libscipy_openblas
+LIBRARY = "lib/libdreamstream.so"  # the engine for C programs, which have no Python to resolve _core
+SANITIZE = os.environ.get("DREAMSTREAM_SANITIZE", "")
+PYTHON_MACROS = [
+    "-DNPY_NO_DEPRECATED_API=NPY_1_25_API_VERSION",
+    "-DNPY_TARGET_VERSION=NPY_1_25_API_VERSION",
+]
+
+
+def openblas_libraries() -> list[Path]:
+    """OpenBLAS and what its wheel ships beside it; none: the build goes without."""
+    if os.environ.get("DREAMSTREAM_BLAS") == "none":
+        reason = "DREAMSTREAM_BLAS=none"
+    elif not sys.platform.startswith("linux"):
+        reason = f"not supported on {sys.platform}"
+    else:
+        try:
+            import scipy_openblas32
+        except ImportError:
+            reason = f"{OPENBLAS} is not installed"
+        else:
+            return sorted(Path(scipy_openblas32.get_lib_dir()).glob("*.so*"))
+    print(f"dreamstream: building without OpenBLAS ({reason})", file=sys.stderr)
+    return []
+
+
+def copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)  # a process may have it mapped
+    shutil.copy2(source, target)
+
+
+class BuildCore(build_ext):
+    """Compiles in parallel and only what changed; puts beside _core what it needs and C programs want."""
+
+    def build_extension(self, ext):
+        self.openblas = openblas_libraries()
+        cflags = cbuild.flags(openblas=bool(self.openblas), sanitize=SANITIZE)
+        cc, cache = self.compiler.compiler_so, ROOT / "build" / "objects"
+        engine = cbuild.compile_all(cc, cbuild.sources(python=False), cache, cflags)
+        paths = sysconfig.get_paths()
+        module = cbuild.compile_all(
+            cc,
+            cbuild.sources(python=True),
+            cache,
+            cflags + PYTHON_MACROS,
+            system_includes=[paths["include"], paths["platinclude"], numpy.get_include()],
+            key=f"{sys.version} numpy {numpy.__version__}",
+        )
+        core = Path(self.get_ext_fullpath(ext.name))
+        self.place_companions(core.parent)
+        self.link(core, engine + module, "$ORIGIN/_openblas")
+        complete = ["-Wl,-soname,libdreamstream.so", *([] if SANITIZE else ["-Wl,-z,defs"])]
+        self.link(core.parent / LIBRARY, engine, "$ORIGIN/../_openblas", *complete)
+
+    def link(self, target, objects, rpath, *more):
+        self.compiler.link_shared_object(
+            [str(path) for path in objects],
+            str(target),
+            libraries=["scipy_openblas", "m"] if self.openblas else ["m"],
+            library_dirs=[str(path.parent) for path in self.openblas[:1]],
+            runtime_library_dirs=[rpath] if self.openblas else [],
+            extra_postargs=["-pthread", *cbuild.sanitizer_flags(SANITIZE), *more],
+            build_temp=self.build_temp,
+        )
+
+    def place_companions(self, package: Path) -> None:
+        """Put what is not compiled beside _core; a former build's is removed."""
+        for folder in ("_openblas", "include", "lib"):
+            shutil.rmtree(package / folder, ignore_errors=True)
+        for library in self.openblas:
+            copy(library, package / "_openblas" / library.name)
+        if self.openblas:
+            (licence,) = [f for f in metadata.files(OPENBLAS) or [] if f.name == "LICENSE.txt"]
+            copy(licence.locate(), package / "_openblas" / "LICENSE.txt")
+        copy(cbuild.CSRC / "include" / "dreamstream.h", package / "include" / "dreamstream.h")
+        (package / "lib").mkdir()
+
+    def companions(self, package: Path) -> list[Path]:
+        """All that the build puts beside _core."""
+        names = [f"_openblas/{path.name}" for path in self.openblas]
+        names += ["_openblas/LICENSE.txt"] if self.openblas else []
+        return [package / name for name in [*names, "include/dreamstream.h", LIBRARY]]
+
+    def copy_extensions_to_source(self):
+        super().copy_extensions_to_source()  # in place, editable: the package is the source folder
+        built, package = Path(self.build_lib) / "dreamstream", ROOT / "dreamstream"
+        shutil.rmtree(package / "_openblas", ignore_errors=True)
+        for source, target in zip(self.companions(built), self.companions(package)):
+            copy(source, target)
+
+    def get_outputs(self):
+        package = Path(self.get_ext_fullpath("dreamstream._core")).parent
+        return [*super().get_outputs(), *map(str, self.companions(package))]
+
+
+core = Extension(
+    "dreamstream._core",
+    [str(p.relative_to(ROOT)) for python in (False, True) for p in cbuild.sources(python=python)],
+)
+setup(ext_modules=[core], cmdclass={"build_ext": BuildCore})

@@ -1,0 +1,184 @@
+"""Build the C test programs, and run them.
+
+Every `tests/c/test_*.c` is a program linked against the engine without its Python room. Variants:
+
+plain    the flags of the package, with OpenBLAS where it is found
+noblas   the same without OpenBLAS
+asan     address and undefined-behaviour sanitizers, without OpenBLAS
+tsan     thread sanitizer, without OpenBLAS
+
+    python tests/c/build.py --variant asan --run [name ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import importlib.util
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+import cbuild  # noqa: E402
+
+SANITIZERS = {"plain": "", "noblas": "", "asan": "address,undefined", "tsan": "thread"}
+BUILD = ROOT / "build" / "c"
+RUN_ENVIRONMENT = {
+    "ASAN_OPTIONS": "allocator_may_return_null=1:detect_stack_use_after_return=1:strict_string_checks=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "TSAN_OPTIONS": "allocator_may_return_null=1:halt_on_error=1:second_deadlock_stack=1",
+}
+
+
+def cc() -> list[str]:
+    """The compiler."""
+    return os.environ.get("CC", "cc").split()
+
+
+def programs() -> list[Path]:
+    """The sources of the test programs."""
+    return sorted(HERE.glob("test_*.c"))
+
+
+class Built(NamedTuple):
+    """What a build made: executables by name, and messages by name; `engine` is its own name."""
+
+    programs: dict[str, Path]
+    errors: dict[str, str]
+
+
+def build(variant: str, chosen: Sequence[Path] | None = None) -> Built:
+    """Compile what changed and link. A fault ends only what needs the faulty part.
+
+    A program takes from the engine what it uses. `engine`, an empty program, takes all of it: so that
+    every name that the engine uses is known to exist.
+    """
+    blas = openblas() if variant == "plain" else None
+    cflags = [*cbuild.flags(openblas=blas is not None, sanitize=SANITIZERS[variant]), f"-I{HERE}"]
+    where = BUILD / variant
+    built = Built({}, {})
+    with _lock(where):
+        try:
+            objects = cbuild.compile_all(cc(), cbuild.sources(python=False), where, cflags)
+        except cbuild.CompileError as error:
+            built.errors["engine"] = str(error)
+            objects = error.objects
+        archive = where / "engine.a"
+        archive.unlink(missing_ok=True)
+        subprocess.run(["ar", "qcs", str(archive), *map(str, objects)], check=True)
+        after = ["-lm", "-pthread", *cbuild.sanitizer_flags(SANITIZERS[variant])]
+        after += [str(blas), f"-Wl,-rpath,{blas.parent}"] if blas else []
+        empty = where / "engine.c"
+        empty.write_text("int main(void) { return 0; }\n")
+        wanted = [empty, *programs()] if chosen is None else list(chosen)
+        with suppress(cbuild.CompileError):  # side by side; faults are told below, one by one
+            cbuild.compile_all(cc(), wanted, where, cflags)
+        for source in wanted:
+            try:
+                (main,) = cbuild.compile_all(cc(), [source], where, cflags)
+                program = main.with_suffix("")
+                everything = source is empty
+                engine = ["-Wl,--whole-archive", str(archive), "-Wl,--no-whole-archive"]
+                inputs = [str(main), *(engine if everything else [str(archive)])]
+                _link([*cc(), "-o", str(program), *inputs, *after])
+                built.programs[source.stem] = program
+            except cbuild.CompileError as error:
+                message = built.errors.get(source.stem, "")
+                built.errors[source.stem] = f"{message}\n{error}".strip()
+    return built
+
+
+def build_alone(source: Path, program: Path, variant: str) -> None:
+    """Compile and link one file without the engine: for tests of `check.h` and of the variants."""
+    cflags = [*cbuild.flags(openblas=False, sanitize=SANITIZERS[variant]), f"-I{HERE}"]
+    _link([*cc(), *cflags, str(source), "-o", str(program)])
+
+
+def run(program: Path, timeout: float = 600) -> subprocess.CompletedProcess[str]:
+    """Run a program; its output (both streams) is in `.stdout`."""
+    command = [str(program)]
+    randomised = Path("/proc/sys/vm/mmap_rnd_bits")
+    if "tsan" in program.parts and randomised.exists() and int(randomised.read_text()) > 28:
+        command = ["setarch", "-R", *command]  # gcc's thread sanitizer can't cope with more
+    return subprocess.run(
+        command,
+        text=True,
+        errors="replace",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=timeout,
+        env={**RUN_ENVIRONMENT, **os.environ},
+    )
+
+
+def openblas() -> Path | None:
+    """libscipy_openblas.so: of its own wheel, else the copy inside an installed DreamStream."""
+    if os.environ.get("DREAMSTREAM_BLAS") == "none":
+        return None
+    for package, folder in [("scipy_openblas32", "lib"), ("dreamstream", "_openblas")]:
+        spec = importlib.util.find_spec(package)
+        for place in (spec.submodule_search_locations or []) if spec else []:
+            library = Path(place) / folder / "libscipy_openblas.so"
+            if library.exists():
+                return library
+    return None
+
+
+def extension() -> Path | None:
+    """The built `dreamstream._core`, found without importing it."""
+    spec = importlib.util.find_spec("dreamstream")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        library = Path(place) / f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"
+        if library.exists():
+            return library
+    return None
+
+
+def _link(command: Sequence[str]) -> None:
+    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        raise cbuild.CompileError(f"does not link\n{done.stdout}")
+
+
+@contextmanager
+def _lock(where: Path) -> Iterator[None]:
+    where.mkdir(parents=True, exist_ok=True)
+    with open(where / "lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--variant", choices=SANITIZERS, default="plain")
+    parser.add_argument("--run", action="store_true", help="run them too")
+    parser.add_argument("names", nargs="*", help="test_*.c without the suffix; all by default")
+    args = parser.parse_args()
+    chosen = [path for path in programs() if path.stem in args.names]
+    if unknown := set(args.names) - {path.stem for path in chosen}:
+        parser.error(f"no such program: {', '.join(sorted(unknown))}")
+    built = build(args.variant, chosen or None)
+    failed = len(built.errors)
+    for name, message in built.errors.items():
+        print(f"{name}: does not build\n{message}")
+    for name, program in built.programs.items():
+        if not args.run:
+            print(program)
+        else:
+            done = run(program)
+            failed += done.returncode != 0
+            print(f"{name}: {'ok' if done.returncode == 0 else f'FAILED ({done.returncode})'}")
+            print(done.stdout, end="")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

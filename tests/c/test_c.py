@@ -1,0 +1,81 @@
+"""Runs every C test program, one test each: plain and under the sanitizers."""
+
+import functools
+from pathlib import Path
+
+import pytest
+
+NAMES = sorted(path.stem for path in Path(__file__).parent.glob("test_*.c"))
+CASES = [(variant, name) for variant in ("plain", "asan") for name in NAMES]
+CASES += [("tsan", name) for name in NAMES if "thread" in name]
+
+
+@pytest.mark.parametrize("variant", ["plain", "asan"])
+def test_engine_builds(built, variant):
+    """Every file compiles, and every name that the engine uses exists."""
+    errors = built(variant).errors
+    assert "engine" not in errors, errors["engine"]
+
+
+@pytest.mark.parametrize(("variant", "name"), CASES, ids=lambda word: word)
+def test_program(c_build, built, variant, name):
+    errors = built(variant).errors
+    assert name not in errors, errors[name]
+    done = c_build.run(built(variant).programs[name])
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}"
+
+
+@pytest.fixture(scope="module")
+def built(c_build):
+    """variant -> what it built, each variant at its first use."""
+    return functools.cache(c_build.build)
+
+
+def test_a_failing_check_fails(c_build, tmp_path):
+    """CHECK, check_report and the sanitizers notice what they are there for."""
+    bodies = {
+        "good": "CHECK(1 == 1);",
+        "bad": "CHECK(1 == 2);",
+        "none": "",
+        "overflow": "volatile int n = 2147483647; n += 1; CHECK(n != 0);",
+        "leak": "char *volatile p = malloc(9); CHECK(p); p = NULL;",
+    }
+    results = {}
+    for name, body in bodies.items():
+        source = tmp_path / f"{name}.c"
+        source.write_text(
+            f'#include "check.h"\n#include <time.h>\nint main(void) {{\n{body}\nreturn check_report();\n}}\n'
+        )
+        program = tmp_path / name
+        c_build.build_alone(source, program, "asan")
+        results[name] = c_build.run(program)
+    assert results["good"].returncode == 0, results["good"].stdout
+    assert results["bad"].returncode == 1
+    assert "bad.c:4: CHECK(1 == 2) failed" in results["bad"].stdout
+    assert results["none"].returncode == 1
+    assert "runtime error: signed integer overflow" in results["overflow"].stdout
+    assert results["overflow"].returncode != 0
+    assert "LeakSanitizer" in results["leak"].stdout
+    assert results["leak"].returncode != 0
+
+
+def test_a_race_is_found(c_build, tmp_path):
+    source = tmp_path / "race.c"
+    source.write_text("""#include "check.h"
+#include <pthread.h>
+static int n;
+static void *add(void *unused) { (void)unused; n++; return NULL; }
+int main(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, add, NULL) == 0);
+    n++;
+    CHECK(pthread_join(thread, NULL) == 0);
+    return check_report();
+}
+""")
+    program = tmp_path / "tsan" / "race"
+    program.parent.mkdir()
+    c_build.build_alone(source, program, "tsan")
+    done = c_build.run(program)
+    assert "data race" in done.stdout
+    assert done.returncode != 0

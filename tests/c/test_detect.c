@@ -1,0 +1,206 @@
+/* cpu/detect: machines made of words, and this machine against the compiler's own detection. */
+#include <string.h>
+
+#include "cpu/detect.h"
+#include "check.h"
+
+#define BIT(n) (UINT32_C(1) << (n))
+
+/* Words of three generations, only the bits that a level asks for, by the manuals' bit numbers. */
+static ds_cpu_words v3_machine(void)
+{
+    ds_cpu_words words;
+    memset(&words, 0, sizeof words);
+    static const unsigned leaf1_ecx[] = {0, 9, 12, 13, 19, 20, 22, 23, 27, 28, 29};
+    for (size_t i = 0; i < sizeof leaf1_ecx / sizeof *leaf1_ecx; i++) {
+        words.leaf1_ecx |= BIT(leaf1_ecx[i]);
+    }
+    words.leaf7_ebx = BIT(3) | BIT(5) | BIT(8);
+    words.extended1_ecx = BIT(0) | BIT(5);
+    words.xcr0 = 0x7;
+    return words;
+}
+
+static ds_cpu_words v4_machine(void)
+{
+    ds_cpu_words words = v3_machine();
+    words.leaf7_ebx |= BIT(16) | BIT(17) | BIT(28) | BIT(30) | BIT(31);
+    words.xcr0 |= 0xE0;
+    return words;
+}
+
+static ds_cpu_words amx_machine(void)
+{
+    ds_cpu_words words = v4_machine();
+    words.leaf7_edx |= BIT(22) | BIT(24) | BIT(25);
+    words.xcr0 |= BIT(17) | BIT(18);
+    words.leaf7_ecx |= BIT(11);
+    words.leaf7_1_eax |= BIT(4) | BIT(5);
+    return words;
+}
+
+/* 0 ... 3, as ds_isa; checks that the flags are nested */
+static int level(ds_cpu_words words)
+{
+    const ds_cpu_features f = ds_cpu_decode(&words);
+    CHECK((!f.v4 || f.v3) && (!f.amx || f.v4));
+    CHECK((!f.avx_vnni || f.v3) && (!f.avx512_vnni || f.v4) && (!f.avx512_bf16 || f.v4));
+    return f.v3 + f.v4 + f.amx;
+}
+
+static void test_decode(void)
+{
+    ds_cpu_words none;
+    memset(&none, 0, sizeof none);
+    CHECK(level(none) == 0);
+    CHECK(level(v3_machine()) == 1);
+    CHECK(level(v4_machine()) == 2);
+    CHECK(level(amx_machine()) == 3);
+
+    ds_cpu_words words = v3_machine();
+    for (unsigned bit = 0; bit < 32; bit++) { /* every bit that is set is needed */
+        ds_cpu_words less = words;
+        less.leaf1_ecx &= ~BIT(bit);
+        CHECK(level(less) == (words.leaf1_ecx & BIT(bit) ? 0 : 1));
+        less = words;
+        less.extended1_ecx &= ~BIT(bit);
+        CHECK(level(less) == (words.extended1_ecx & BIT(bit) ? 0 : 1));
+    }
+    words = amx_machine();
+    for (unsigned bit = 0; bit < 32; bit++) {
+        ds_cpu_words less = words;
+        less.leaf7_ebx &= ~BIT(bit);
+        const bool of_v3 = v3_machine().leaf7_ebx & BIT(bit);
+        CHECK(level(less) == (of_v3 ? 0 : words.leaf7_ebx & BIT(bit) ? 1 : 3));
+        less = words;
+        less.leaf7_edx &= ~BIT(bit);
+        CHECK(level(less) == (words.leaf7_edx & BIT(bit) ? 2 : 3));
+    }
+
+    /* what the processor has but the operating system does not save */
+    words.xcr0 = 0;
+    CHECK(level(words) == 0);
+    words.xcr0 = 0x3; /* x87, SSE */
+    CHECK(level(words) == 0);
+    words.xcr0 = 0x7;
+    CHECK(level(words) == 1);
+    for (unsigned bit = 5; bit <= 7; bit++) {
+        words.xcr0 = 0xE7 & ~BIT(bit);
+        CHECK(level(words) == 1);
+    }
+    words.xcr0 = 0xE7;
+    CHECK(level(words) == 2);
+    words.xcr0 = 0xE7 | BIT(17);
+    CHECK(level(words) == 2);
+    words.xcr0 = 0xE7 | BIT(18);
+    CHECK(level(words) == 2);
+
+    /* the flags beside the levels */
+    words = amx_machine();
+    ds_cpu_features features = ds_cpu_decode(&words);
+    CHECK(features.avx_vnni && features.avx512_vnni && features.avx512_bf16);
+    words.leaf7_ecx = 0;
+    CHECK(!ds_cpu_decode(&words).avx512_vnni && level(words) == 3);
+    words.leaf7_1_eax = 0;
+    CHECK(!ds_cpu_decode(&words).avx_vnni && !ds_cpu_decode(&words).avx512_bf16);
+    words = amx_machine();
+    words.xcr0 = 0x7;
+    features = ds_cpu_decode(&words);
+    CHECK(features.avx_vnni && !features.avx512_vnni && !features.avx512_bf16);
+}
+
+static void test_choose(void)
+{
+    const ds_isa best = ds_cpu_best();
+    CHECK(best >= DS_ISA_REF && best <= DS_ISA_X86_AMX);
+    CHECK(ds_cpu_best() == best); /* permission for tiles may be asked for again */
+    static const char *const names[] = {"ref", "x86_v3", "x86_v4", "x86_amx"};
+    for (int i = 0; i < 4; i++) {
+        ds_isa isa = (ds_isa)99;
+        CHECK(strcmp(ds_isa_name((ds_isa)i), names[i]) == 0);
+        CHECK(ds_cpu_choose(&isa, names[i]) == DS_OK);
+        CHECK((int)isa == ((int)best < i ? (int)best : i));
+    }
+    CHECK(strcmp(ds_isa_name((ds_isa)4), "unknown") == 0);
+    ds_isa isa = (ds_isa)99;
+    CHECK(ds_cpu_choose(&isa, NULL) == DS_OK && isa == best);
+    isa = (ds_isa)99;
+    CHECK(ds_cpu_choose(&isa, "") == DS_OK && isa == best);
+    isa = (ds_isa)99;
+    static const char *const wrong[] = {"avx2", "x86_v", "x86_v33", "REF", " ref", "unknown"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK(ds_cpu_choose(&isa, wrong[i]) == DS_ARGUMENT && (int)isa == 99);
+        CHECK(strstr(ds_last_error(), wrong[i]) != NULL);
+        CHECK(strstr(ds_last_error(), "x86_v3") != NULL);
+    }
+    CHECK(!ds_cpu_has_vnni() || best >= DS_ISA_X86_V4);
+    printf("this machine: %s%s\n", ds_isa_name(best), ds_cpu_has_vnni() ? " + vnni" : "");
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+
+/* One instruction of each level: it must run, not trap. */
+__attribute__((target("avx2"))) static void run_v3(void)
+{
+    __asm__ volatile("vpxor %%ymm0, %%ymm0, %%ymm0\n\tvpaddd %%ymm0, %%ymm0, %%ymm0" ::: "xmm0");
+    __asm__ volatile("vzeroupper");
+}
+
+__attribute__((target("avx512f"))) static void run_v4(void)
+{
+    __asm__ volatile("vpxord %%zmm16, %%zmm16, %%zmm16\n\tkxnorw %%k1, %%k1, %%k1" ::
+                         : "xmm16", "k1");
+}
+
+static void run_amx(void)
+{
+    unsigned char configuration[64] = {0};
+    configuration[0] = 1;   /* palette */
+    configuration[16] = 64; /* tile 0: bytes per row */
+    configuration[48] = 16; /* rows */
+    __asm__ volatile("ldtilecfg %0\n\ttilezero %%tmm0\n\ttilerelease" ::"m"(configuration));
+}
+
+static void test_this_machine(void)
+{
+    const ds_cpu_features features = ds_cpu_detect();
+    const ds_isa best = ds_cpu_best();
+    __builtin_cpu_init();
+    /* the compiler's runtime decides by itself */
+#if !defined(__clang__) && __GNUC__ >= 12
+    CHECK(features.v3 == (__builtin_cpu_supports("x86-64-v3") != 0));
+    CHECK(features.v4 == (__builtin_cpu_supports("x86-64-v4") != 0));
+#endif
+    CHECK(!features.v3 || (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")));
+    CHECK(!features.v4 ||
+          (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")));
+    CHECK(!features.avx512_vnni || __builtin_cpu_supports("avx512vnni"));
+    CHECK(features.v3 == (best >= DS_ISA_X86_V3) && features.v4 == (best >= DS_ISA_X86_V4));
+    CHECK(features.amx || best < DS_ISA_X86_AMX);
+    if (best >= DS_ISA_X86_V3) {
+        run_v3();
+    }
+    if (best >= DS_ISA_X86_V4) {
+        run_v4();
+    }
+    if (best >= DS_ISA_X86_AMX) {
+        run_amx();
+    }
+}
+
+#else
+
+static void test_this_machine(void)
+{
+    CHECK(ds_cpu_best() == DS_ISA_REF);
+}
+
+#endif
+
+int main(void)
+{
+    test_decode();
+    test_choose();
+    test_this_machine();
+    return check_report();
+}

@@ -1,0 +1,129 @@
+/* base/status, base/text, and the version: messages, macros, threads. */
+#include <pthread.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "check.h"
+
+static ds_status positive(int n)
+{
+    DS_CHECK(n > 0, DS_SHAPE, "n must be positive, got %d", n);
+    return DS_OK;
+}
+
+static ds_status two(int a, int b)
+{
+    DS_TRY(positive(a));
+    DS_TRY(positive(b));
+    return DS_OK;
+}
+
+static ds_status never(int n)
+{
+    DS_ASSERT(n == 0);
+    return DS_OK;
+}
+
+static void *fails_elsewhere(void *unused)
+{
+    (void)unused;
+    CHECK(strcmp(ds_last_error(), "") == 0);
+    CHECK(ds_fail(DS_BUSY, "elsewhere") == DS_BUSY);
+    CHECK(strcmp(ds_last_error(), "elsewhere") == 0);
+    return NULL;
+}
+
+static void test_names(void)
+{
+    static const char *const names[] = {
+        "DS_OK",             "DS_SHAPE", "DS_DTYPE", "DS_FORMAT", "DS_STREAM_ID", "DS_MISMATCH",
+        "DS_NOT_STREAMABLE", "DS_BUSY",  "DS_LIMIT", "DS_MODE",   "DS_CLOSED",    "DS_NO_MEMORY",
+        "DS_CAPTURE",        "DS_INTERNAL", "DS_ARGUMENT"};
+    for (int i = 0; i < 15; i++) {
+        CHECK(strcmp(ds_status_name((ds_status)i), names[i]) == 0);
+    }
+    CHECK(strcmp(ds_status_name((ds_status)15), "DS_UNKNOWN") == 0);
+    CHECK(strcmp(ds_version(), DS_VERSION_STRING) == 0);
+    char version[32];
+    snprintf(version, sizeof version, "%d.%d.%d", DS_VERSION_MAJOR, DS_VERSION_MINOR,
+             DS_VERSION_PATCH);
+    CHECK(strcmp(version, DS_VERSION_STRING) == 0);
+}
+
+static void test_macros(void)
+{
+    CHECK(two(1, 1) == DS_OK);
+    CHECK(strcmp(ds_last_error(), "") == 0);
+    CHECK(two(1, -3) == DS_SHAPE);
+    CHECK(strcmp(ds_last_error(), "n must be positive, got -3") == 0);
+    CHECK(two(1, 1) == DS_OK); /* success leaves the message alone */
+    CHECK(strcmp(ds_last_error(), "n must be positive, got -3") == 0);
+    CHECK(never(0) == DS_OK);
+    CHECK(never(1) == DS_INTERNAL);
+    CHECK(strstr(ds_last_error(), "test_status.c:") != NULL);
+    CHECK(strstr(ds_last_error(), "n == 0") != NULL);
+}
+
+static void test_long_messages(void)
+{
+    /* a message may quote the former one, again and again */
+    ds_fail(DS_SHAPE, "inner");
+    CHECK(ds_fail(DS_SHAPE, "outer: %s", ds_last_error()) == DS_SHAPE);
+    CHECK(strcmp(ds_last_error(), "outer: inner") == 0);
+    for (int i = 0; i < 300; i++) {
+        ds_fail(DS_SHAPE, "%d %s", i % 10, ds_last_error());
+    }
+    CHECK(strlen(ds_last_error()) == DS_MESSAGE_BYTES - 1);
+
+    /* cut at every place within characters of 1 to 4 bytes, and never in the middle of one */
+    static const char *const characters[] = {"a", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x8E\xA4"};
+    for (size_t width = 1; width <= 4; width++) {
+        for (size_t shift = 0; shift < 8; shift++) {
+            char text[700];
+            size_t n = 0;
+            while (n < shift) {
+                text[n++] = 'x';
+            }
+            while (n + width < sizeof text) {
+                memcpy(text + n, characters[width - 1], width);
+                n += width;
+            }
+            text[n] = '\0';
+            ds_fail(DS_FORMAT, "%s", text);
+            const size_t length = strlen(ds_last_error());
+            CHECK(length == shift + (DS_MESSAGE_BYTES - 1 - shift) / width * width);
+            CHECK(memcmp(ds_last_error(), text, length) == 0);
+        }
+    }
+    /* bytes that are no UTF-8 do no harm */
+    char broken[700];
+    memset(broken, 0x80, sizeof broken);
+    broken[sizeof broken - 1] = '\0';
+    ds_fail(DS_FORMAT, "%s", broken);
+    CHECK(strlen(ds_last_error()) <= DS_MESSAGE_BYTES - 1);
+    /* what just fits is whole */
+    ds_fail(DS_FORMAT, "%*s\xC3\xA9", DS_MESSAGE_BYTES - 3, "");
+    CHECK(strlen(ds_last_error()) == DS_MESSAGE_BYTES - 1);
+}
+
+static void test_threads(void)
+{
+    ds_fail(DS_SHAPE, "here");
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        CHECK(pthread_create(&threads[i], NULL, fails_elsewhere, NULL) == 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    CHECK(strcmp(ds_last_error(), "here") == 0);
+}
+
+int main(void)
+{
+    test_names();
+    test_macros();
+    test_long_messages();
+    test_threads();
+    return check_report();
+}

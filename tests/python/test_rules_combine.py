@@ -1,0 +1,88 @@
+"""Which tensors may be combined, and lineage."""
+
+import itertools
+import json
+from fractions import Fraction
+
+import pytest
+
+from dreamstream.errors import StreamIdError, StreamMismatchError
+from dreamstream.stream import StreamMetadata
+from dreamstream.stream.rules import (
+    after,
+    as_cid,
+    entry,
+    joined,
+    require_equal_rates,
+    require_same,
+    same_lineage,
+)
+
+
+def base():
+    return StreamMetadata(["a", "b", "c"], [True, False, False], False, [3, 4, 0])
+
+
+def test_equal_metadata_combine():
+    m = base()
+    assert require_same([m]) == (m, None)
+    assert require_same([m, base(), m]) == (m, None)
+    assert require_same([m, base()], [(0, 5, 7), [0, 5, 7]]) == (m, (0, 5, 7))
+    assert require_same([m, base()], [None, [0, 5, 7]]) == (m, (0, 5, 7))
+    assert require_same([m, m, m], [(0, None, None), None, [None, 5, None]]) == (m, (0, 5, None))
+    assert require_same([m, m], [None, None]) == (m, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text", "ids"),
+    [
+        ({"ids": ["a", "b", "d"]}, StreamIdError, "different streams", ("c", "d")),
+        ({"ids": ["b", "a", "c"]}, StreamIdError, "another order", ("a", "b")),
+        ({"sos": False}, StreamMismatchError, "sos", ("a",)),
+        ({"eos": [False, True, True]}, StreamMismatchError, "eos", ("b", "c")),
+        ({"lengths": [3, 5, 0]}, StreamMismatchError, "lengths .4 and 5", ("b",)),
+    ],
+)
+def test_names_the_field_and_the_rows(change, error, text, ids):
+    for metas in ([base(), base().replace(**change)], [base(), base(), base().replace(**change)]):
+        with pytest.raises(error, match=f"^adding: .*{text}") as caught:
+            require_same(metas, what="adding")
+        assert caught.value.ids == ids
+
+
+def test_other_number_of_rows():
+    with pytest.raises(StreamIdError) as caught:
+        require_same([base(), base()[:2]])
+    assert caught.value.ids == ("c",)
+
+
+def test_starts_must_agree():
+    m = base()
+    with pytest.raises(StreamMismatchError, match=r"starts differ .5 and 6") as caught:
+        require_same([m, m, m], [(0, None, 7), (0, 5, 7), (0, 6, 7)])
+    assert caught.value.ids == ("b",)
+    with pytest.raises(StreamMismatchError, match="2 starts for 3"):
+        require_same([m, m], [(0, 5), (0, 5)])
+
+
+def test_lineage():
+    a, b, c = entry(0), after(False, entry(0), 4), after(False, entry(0), 12)
+    assert after(True, b, 9) == b and len({a, b, c, entry(1)}) == 4
+    assert same_lineage([]) and same_lineage([a, a]) and not same_lineage([a, b])
+    assert joined([a]) == joined([a, a]) == a
+    whole = joined([a, b, c])
+    for cids in itertools.permutations([a, b, c]):
+        x, y, z = cids
+        assert joined(cids) == joined([joined([x, y]), z]) == joined([x, joined([y, z]), x]) == whole
+    assert joined([whole, b]) == whole and joined([a, b]) != whole
+    assert as_cid(json.loads(json.dumps(whole))) == whole and hash(whole) is not None
+    assert joined([after(False, whole, 13), a]) == ("sync", a, ("op", 13))
+    with pytest.raises(ValueError, match="at least one"):
+        joined([])
+
+
+def test_rates():
+    assert require_equal_rates([Fraction(1, 2), Fraction(2, 4)], "adding") == Fraction(1, 2)
+    assert require_equal_rates([1, Fraction(1)], "adding") == 1
+    with pytest.raises(StreamMismatchError, match=r"^adding: .* 1/2 and 3"):
+        require_equal_rates([Fraction(1, 2), Fraction(1, 2), 3], "adding")

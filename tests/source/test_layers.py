@@ -1,0 +1,193 @@
+"""A room uses only rooms above it: `docs/internals/layers.md`, held against includes and imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import source_tree
+
+PAGE = source_tree.ROOT / "docs" / "internals" / "layers.md"
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
+PYTHON_HEADER = re.compile(r"(Python|structmember|pythread|datetime)\.h$|numpy/|cpython/")
+TYPE_CHECKING = {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
+
+
+def rooms(kind: str) -> list[str]:
+    """The list of rooms in the block ```<kind>-rooms of the page."""
+    block = re.search(rf"^```{kind}-rooms\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert block, f"{PAGE} has no block ```{kind}-rooms"
+    lines = [line.split(maxsplit=1) for line in block[1].splitlines()]
+    assert all(len(line) == 2 for line in lines), "a line is: name, sentence"
+    names = [line[0] for line in lines]
+    assert len(set(names)) == len(names)
+    return names
+
+
+def may_use(order: list[str], user: str, used: str) -> bool:
+    return used in order and order.index(used) <= order.index(user)
+
+
+def c_violations(csrc: Path, order: list[str]) -> list[str]:
+    out = []
+    for path in source_tree.c_files(csrc):
+        where = path.relative_to(csrc)
+        room = where.parts[0] if len(where.parts) > 1 else ""
+        if room not in order:
+            out.append(f"{where}: no room of this name is listed")
+            continue
+        for match in INCLUDE.finditer(source_tree.c_code(path.read_text())):
+            name = match[2]
+            if PYTHON_HEADER.match(name):
+                if room != "python":
+                    out.append(f"{where}: <{name}> belongs to the room python")
+                continue
+            used = _included_room(csrc, path, match[1] == '"', name, order)
+            if used is not None and not may_use(order, room, used):
+                out.append(f"{where}: includes {name}, of the room {used}, which is not above {room}")
+    return out
+
+
+def _included_room(csrc: Path, user: Path, quoted: bool, name: str, order: list[str]) -> str | None:
+    """The room of the file that an include finds; None for the system's headers."""
+    folders = [csrc, csrc / "include"]
+    for folder in [user.parent, *folders] if quoted else folders:
+        found = (folder / name).resolve()
+        if found.is_file() and found.is_relative_to(csrc.resolve()):
+            return found.relative_to(csrc.resolve()).parts[0]
+    first = name.split("/")[0]
+    return first if first in order and "/" in name else None
+
+
+def python_violations(package: Path, order: list[str]) -> list[str]:
+    out = []
+    for path in sorted(package.rglob("*.py")):
+        where = path.relative_to(package)
+        room = where.parts[0].removesuffix(".py")
+        if room not in order:
+            out.append(f"{where}: no room of this name is listed")
+            continue
+        for line, used in _imported_rooms(path, package, order):
+            if not may_use(order, room, used):
+                out.append(f"{where}:{line}: imports {used}, which is not above {room}")
+    return out
+
+
+def _imported_rooms(path: Path, package: Path, order: list[str]) -> Iterator[tuple[int, str]]:
+    inside = [package.name, *path.relative_to(package).parent.parts]
+    for node in _executed(ast.parse(path.read_text(), filename=str(path))):
+        if isinstance(node, ast.Import):
+            modules = [alias.name.split(".") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = inside[: len(inside) + 1 - node.level] if node.level else []
+            base = start + (node.module.split(".") if node.module else [])
+            modules = [[*base, alias.name] for alias in node.names] if len(base) == 1 else [base]
+        else:
+            continue
+        for module in modules:
+            if module[0] == package.name:
+                room = module[1] if len(module) > 1 else "__init__"
+                is_room = room in order or (package / room).is_dir() or (package / f"{room}.py").exists()
+                yield node.lineno, room if is_room else "__init__"
+
+
+def _executed(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those under `if TYPE_CHECKING:`."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) in TYPE_CHECKING:
+            for other in child.orelse:
+                yield other
+                yield from _executed(other)
+            continue
+        yield child
+        yield from _executed(child)
+
+
+def test_c_rooms():
+    assert not c_violations(source_tree.ROOT / "csrc", rooms("c"))
+
+
+def test_python_rooms():
+    assert not python_violations(source_tree.ROOT / "dreamstream", rooms("python"))
+
+
+def plant(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+GOOD_C = {
+    "include/dreamstream.h": "#include <stddef.h>\n",
+    "base/status.h": "#include <dreamstream.h>\n",
+    "base/status.c": '#include "status.h"\n#include "base/status.h"\n',
+    "kernels/ref/add.c": '#include "../add.inc"\n/*\n#include "ops/op.h"\n*/\n// #include "ops/op.h"\n',
+    "kernels/add.inc": "",
+    "ops/op.h": '#include "kernels/add.inc"\n#include <stdio.h>\n',
+    "python/module.c": "#include <Python.h>\n#include <numpy/arrayobject.h>\n",
+}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"base/a.c": '#include "ops/op.h"\n'},
+        {"base/a.c": "  #  include <ops/op.h>\n"},
+        {"base/a.c": '#include "../ops/op.h"\n'},
+        {"base/a.c": '#include "ir/not_yet_written.h"\n'},
+        {"kernels/ref/b.c": '#include "../../ops/op.h"\n'},
+        {"kernels/b.inc": '#include "ops/op.h"\n'},
+        {"include/dreamstream.h": '#include "base/status.h"\n'},
+        {"ops/a.c": "#include <Python.h>\n"},
+        {"ops/a.c": "#include <numpy/npy_math.h>\n"},
+        {"attic/a.c": ""},
+        {"a.c": ""},
+    ],
+    ids=str,
+)
+def test_c_plants(tmp_path, bad):
+    order = rooms("c")
+    assert not c_violations(plant(tmp_path, GOOD_C), order)
+    assert len(c_violations(plant(tmp_path, bad), order)) == 1
+
+
+GOOD_PYTHON = {
+    "__init__.py": "from dreamstream.nn import Linear\nfrom .array import Tensor\n",
+    "errors.py": "import torch, os\n",
+    "array/__init__.py": "from .. import errors\nfrom ..stream import rules\nfrom . import dtypes\n",
+    "array/dtypes.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from dreamstream import nn\n",
+    "stream/__init__.py": "import typing\nif typing.TYPE_CHECKING:\n    from ..torch import bridge\n",
+    "nn/__init__.py": "from dreamstream import dispatch, _core\nimport dreamstream.array as da\n",
+    "dispatch.py": "from .array.dtypes import float32\n",
+    "torch/__init__.py": "import torch\nfrom torch import nn\n",
+    "cli.py": "import dreamstream as ds\nfrom . import tensor\n",
+}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"errors.py": "from . import array\n"},
+        {"errors.py": "from .array import Tensor\n"},
+        {"errors.py": "import dreamstream\n"},
+        {"errors.py": "from dreamstream import tensor\n"},
+        {"array/other.py": "def f():\n    from dreamstream.nn.functional import relu\n"},
+        {"array/other.py": "def f():\n    import os, dreamstream.nn\n"},
+        {"array/other.py": "from ..nn import functional\n"},
+        {"array/other.py": "try:\n    from .. import nn\nexcept ImportError:\n    pass\n"},
+        {"array/other.py": "if not TYPE_CHECKING:\n    from .. import nn\n"},
+        {"array/other.py": "if TYPE_CHECKING:\n    pass\nelse:\n    from .. import nn\n"},
+        {"nn/layers/deep.py": "from ...online import sessions\n"},
+        {"nn/other.py": "from dreamstream import cli\n"},
+        {"attic.py": ""},
+    ],
+    ids=str,
+)
+def test_python_plants(tmp_path, bad):
+    order, package = rooms("python"), tmp_path / "dreamstream"
+    assert not python_violations(plant(package, GOOD_PYTHON), order)
+    assert len(python_violations(plant(package, bad), order)) == 1

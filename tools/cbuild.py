@@ -1,0 +1,116 @@
+"""Compile the C engine: the part that `setup.py` and `tests/c/build.py` have in common.
+
+Flags stand in `compile_flags.txt` (read by clangd and clang-tidy too). Objects are kept in a folder
+named after compiler and flags; a source is compiled again when it, or a header it includes, has
+changed since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CSRC = ROOT / "csrc"
+
+
+def sources(*, python: bool) -> list[Path]:
+    """Files of csrc that are compiled: of the room `python/`, or of all the others."""
+    found = sorted(path for path in CSRC.rglob("*.c") if not path.name.endswith(".inc.c"))
+    return [path for path in found if (path.parts[len(CSRC.parts)] == "python") == python]
+
+
+def flags(*, openblas: bool, sanitize: str = "", werror: bool | None = None) -> list[str]:
+    """Compiler flags. `werror=None` asks the environment (DREAMSTREAM_WERROR)."""
+    out = (ROOT / "compile_flags.txt").read_text().split()
+    out = [f"-I{ROOT / flag[2:]}" if flag.startswith("-I") else flag for flag in out]
+    out.append(f"-DDS_HAVE_OPENBLAS={int(openblas)}")
+    if sanitize:
+        out += sanitizer_flags(sanitize)
+        out += ["-fno-omit-frame-pointer", "-g", "-O1"]
+    if werror if werror is not None else os.environ.get("DREAMSTREAM_WERROR") == "1":
+        out.append("-Werror")
+    return out
+
+
+def sanitizer_flags(sanitize: str) -> list[str]:
+    """What compiling and linking with sanitizers need alike."""
+    return [f"-fsanitize={sanitize}", "-fno-sanitize-recover=all"] if sanitize else []
+
+
+def compile_all(
+    cc: Sequence[str],
+    files: Sequence[Path],
+    cache: Path,
+    cflags: Sequence[str],
+    system_includes: Sequence[str] = (),
+    key: str = "",
+    jobs: int = 2,
+) -> list[Path]:
+    """Compile `files`, return their objects in order; faults are raised when all have been tried.
+
+    `system_includes` is no part of the folder's name (isolated builds put NumPy into a new folder
+    each time): what it holds is named by `key`.
+    """
+    digest = hashlib.sha256("\0".join([*cc, *cflags, key]).encode()).hexdigest()[:12]
+    command = [*cc, *cflags, *(word for path in system_includes for word in ("-isystem", path))]
+
+    def one(source: Path) -> Path:
+        target = cache / digest / source.resolve().relative_to(ROOT).with_suffix(".o")
+        if not _fresh(target):
+            _compile(command, source, target)
+        return target
+
+    objects, errors = [], []
+    with ThreadPoolExecutor(jobs) as pool:
+        for future in [pool.submit(one, source) for source in files]:
+            try:
+                objects.append(future.result())
+            except CompileError as error:
+                errors.append(str(error))
+    if errors:
+        raise CompileError("\n".join(errors), objects)
+    return objects
+
+
+def _compile(command: Sequence[str], source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_suffix(f".{os.getpid()}.part")  # nobody sees half an object
+    step = [*command, "-c", str(source), "-o", str(part), "-MMD", "-MF", str(target.with_suffix(".d"))]
+    began = time.time_ns() - 10_000_000
+    try:
+        done = subprocess.run(step, text=True, stderr=subprocess.PIPE)
+        if done.returncode:
+            raise CompileError(f"{source.relative_to(ROOT)} does not compile\n{done.stderr}")
+        if done.stderr:
+            print(done.stderr, file=sys.stderr, flush=True)
+        os.utime(part, ns=(began, began))  # an edit made meanwhile is newer
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _fresh(target: Path) -> bool:
+    """Is the object newer than its source and all headers (the compiler's dependency file)?"""
+    deps = target.with_suffix(".d")
+    if not (target.exists() and deps.exists()):
+        return False
+    built = target.stat().st_mtime_ns
+    names = re.split(r"(?<!\\)\s+", deps.read_text().replace("\\\n", " ").split(":", 1)[1].strip())
+    paths = [Path(name.replace("\\ ", " ")) for name in names]
+    return all(path.exists() and path.stat().st_mtime_ns <= built for path in paths)
+
+
+class CompileError(RuntimeError):
+    """Files that do not compile: the compiler's messages, and in `objects` those that did."""
+
+    def __init__(self, message: str, objects: Sequence[Path] = ()):
+        super().__init__(message)
+        self.objects = list(objects)
