@@ -20,7 +20,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "csrc"))
 import cbuild  # noqa: E402
 
 OPENBLAS = "scipy-openblas32"  # the wheel that carries libscipy_openblas

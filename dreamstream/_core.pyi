@@ -33,9 +33,8 @@ class Op:
     same_counts: bool  # the output's counts are the input's, always
     lockstep: bool  # value inputs must progress equally (sync)
     whole: bool  # needs the whole stream: nothing leaves before the end
-    carried: list[tuple[str, str, tuple[int, ...]]]  # arrays carried from call to call
-    period: int
-    expressions: dict[str, list[str]]  # counts and need as text, for exporters and docs
+    carries: bool  # arrays are carried from call to call
+    period: int  # input frames after which its integers repeat
 
     def counts(
         self, inputs: Sequence[Counts], ended: NDArray[np.bool_], ids: Sequence[str] = ()
@@ -125,6 +124,11 @@ def operators() -> list[dict[str, Any]]:
 
 def config() -> dict[str, Any]:
     """What was chosen: kernels, instruction sets, OpenBLAS, threads."""
+
+def together(
+    rates: tuple[tuple[int, int], ...], frames: NDArray[np.int64], skew: int
+) -> NDArray[np.bool_]:
+    """Per row of ``(rows, inputs)`` frames so far: whether the inputs are within the skew."""
 
 def set_blas_threads(n: int) -> None: ...
 def fault_install() -> None:

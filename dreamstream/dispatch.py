@@ -1,17 +1,36 @@
 """The door: every layer and every functional call goes through :func:`apply`.
 
 It alone chooses how an operator runs: on plain tensors at once (offline), inside an online forward
-through the session (eager) or into a graph (capture). No operator is coded once per mode.
+through the entry that the tensors belong to (a session's call, or a capture), outside one on the
+frames at hand. No operator is coded once per mode.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from math import prod
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core
+from .array import hook
+from .array.stream_tensor import StreamTensor
+from .array.tensor import Tensor
+from .errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
+from .stream.edge import Edge
+from .stream.rules import Length, joined, require_equal_rates, require_same, same_lineage
+from .stream.where import user_line
+
+__all__ = ["apply", "operator"]
 
 Dims = tuple[Any, ...]
 """What each visible dimension is: ``"B"`` (streams), ``"L"`` (stream axis), ``"B_L"`` (both joined), or
 an int: that feature axis of the stored value ``[frames][features...]``."""
+
+Array = npt.NDArray[Any]
 
 
 def apply(
@@ -21,7 +40,7 @@ def apply(
     weights: Sequence[Any] = (),
     dims: Dims | None = None,
 ) -> tuple[Any, ...]:
-    """Run the operator ``name`` on tensors.
+    """Run the operator `name` on tensors.
 
     Parameters
     ----------
@@ -41,7 +60,363 @@ def apply(
     Returns
     -------
     tuple of Tensor
-        One per output, with the dimensions in the input's order (an output without L lacks it; new
-        feature axes come last).
+        One per output, with the dimensions in the input's order (an output without L lacks it; where the
+        number of feature axes differs they come last).
     """
-    raise NotImplementedError
+    if not any(x.is_stream for x in inputs):
+        return _offline(name, dict(attributes), inputs, weights, dims)
+    return _streaming(name, dict(attributes), inputs, weights, dims)
+
+
+# ---------------------------------------------------------------- operators
+def _freeze(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+@lru_cache(maxsize=4096)
+def _make(name: str, attributes: Any, inputs: Any, weights: Any) -> _core.Op:
+    return _core.Op(name, dict(attributes), inputs, weights)
+
+
+def operator(
+    name: str,
+    attributes: Mapping[str, Any],
+    inputs: Sequence[_core.Signature],
+    weights: Sequence[Array | None],
+) -> _core.Op:
+    """Return the operator for these attributes, signatures and weights (made once)."""
+    attrs = tuple(sorted((k, _freeze(v)) for k, v in attributes.items()))
+    shapes = tuple(None if w is None else (w.dtype.name, w.shape) for w in weights)
+    return _make(name, attrs, tuple(inputs), shapes)
+
+
+def _weight(tensor: Any) -> Array | None:
+    """Return a constant tensor's values as the engine wants them."""
+    if tensor is None:
+        return None
+    if tensor.is_stream:
+        raise NotStreamableError(f"a stream can't serve as a weight, at {user_line()}")
+    return np.asarray(tensor.numpy(), order="C")
+
+
+# ---------------------------------------------------------------- plain tensors
+def _run_rows(
+    op: _core.Op, values: Sequence[Array], lengths: Sequence[int], weights: Sequence[Array | None]
+) -> list[Array]:
+    """Run an operator on whole sequences, laid row after row."""
+    counts = np.zeros((len(lengths), 4), np.int64)
+    counts[:, 2] = counts[:, 3] = lengths
+    ended = np.ones(len(lengths), bool)
+    inputs = [counts] * len(values)
+    outputs = op.counts(inputs, ended)
+    return op.run(values, inputs, outputs, ended, None, weights, True)[0]
+
+
+def _signature(array: Array) -> _core.Signature:
+    return (array.dtype.name, array.shape[1:], 1, 1)
+
+
+def _offline(
+    name: str,
+    attributes: dict[str, Any],
+    inputs: Sequence[Tensor],
+    weights: Sequence[Any],
+    dims: Dims | None,
+) -> tuple[Tensor, ...]:
+    if dims is None:
+        return (_elementwise(name, attributes, inputs, weights),)
+    constants = [_weight(w) for w in weights]
+    arrays = [x.numpy() for x in inputs]
+    roles, shape = _roles(name, dims, arrays[0]), arrays[0].shape
+    if any(a.shape != shape for a in arrays[1:]):
+        raise ShapeError(f"{name}: the inputs differ in shape: {[a.shape for a in arrays]}")
+    order = [roles.index(r) for r in ("B", "L") if r in roles]
+    order += [i for i, r in sorted(enumerate(roles), key=lambda p: str(p[1])) if isinstance(r, int)]
+    n_rows = shape[roles.index("B")] if "B" in roles else 1
+    n_frames = shape[roles.index("L")] if "L" in roles else prod(s for s, r in zip(shape, roles) if r is Ellipsis)
+    n_features = sum(isinstance(r, int) for r in roles)
+    features = tuple(shape[roles.index(i)] for i in range(n_features))
+    if Ellipsis in roles:
+        frames = [a.reshape(n_frames, *features) for a in arrays]
+    else:
+        frames = [a.transpose(order).reshape(n_rows * n_frames, *features) for a in arrays]
+    frames = [np.ascontiguousarray(f) for f in frames]
+    op = operator(name, attributes, [_signature(f) for f in frames], constants)
+    outputs = _run_rows(op, frames, [n_frames] * n_rows, constants)
+    return tuple(
+        Tensor._plain(_unfold(out, rate_num == 0, roles, shape, n_rows))
+        for out, (_, _, rate_num, _) in zip(outputs, op.outputs)
+    )
+
+
+def _roles(name: str, dims: Dims, array: Array) -> tuple[Any, ...]:
+    """Return the role of every dimension of a plain array: "B", "L", a feature axis, or Ellipsis."""
+    if Ellipsis in dims:
+        n_features = len(dims) - 1
+        if array.ndim < n_features:
+            raise ShapeError(f"{name}: expected {n_features} dimensions or more, got shape {array.shape}")
+        return (Ellipsis,) * (array.ndim - n_features) + tuple(range(n_features))
+    if len(dims) != array.ndim:
+        raise ShapeError(f"{name}: expected {len(dims)} dimensions, got shape {array.shape}")
+    return tuple(dims)
+
+
+def _unfold(
+    out: Array, pooled: bool, roles: tuple[Any, ...], shape: tuple[int, ...], n_rows: int
+) -> Array:
+    """Bring an operator's output back into the order of the caller's dimensions."""
+    features = out.shape[1:]
+    if Ellipsis in roles:
+        return out.reshape(*(s for s, r in zip(shape, roles) if r is Ellipsis), *features)
+    n_frames = out.shape[0] // n_rows if n_rows else 0
+    if pooled and not n_frames:  # of no frames: there is nothing to pool
+        out, n_frames = np.full((n_rows, *features), np.nan, out.dtype), 1
+    lead = [r for r in ("B", "L") if r in roles and not (pooled and r == "L")]
+    sizes = {"B": n_rows, "L": n_frames}
+    stored = out.reshape(*(sizes[r] for r in lead), *features)
+    axes: list[Any] = [*lead, *range(len(features))]
+    kept = [r for r in roles if r in axes]
+    if len(features) != sum(isinstance(r, int) for r in roles):
+        kept = [r for r in roles if isinstance(r, str) and r in axes] + list(range(len(features)))
+    return np.ascontiguousarray(stored.transpose([axes.index(r) for r in kept]))
+
+
+def _operands(
+    attributes: Mapping[str, Any], inputs: Sequence[Any], weights: Sequence[Any]
+) -> list[tuple[int, Any]]:
+    """Return the operands in their order, each with 0 (an input) or 1 (a constant)."""
+    order = attributes.get("order") or [0] * len(inputs)
+    queues = [list(inputs), list(weights)]
+    return [(kind, queues[kind].pop(0)) for kind in order]
+
+
+def _elementwise(
+    name: str, attributes: dict[str, Any], inputs: Sequence[Tensor], weights: Sequence[Any]
+) -> Tensor:
+    operands = _operands(attributes, inputs, weights) if len(inputs) + len(weights) > 1 else [(0, inputs[0])]
+    arrays = [x.numpy() for _, x in operands]
+    _require_one_float(name, arrays)
+    try:
+        shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    except ValueError:
+        raise ShapeError(f"{name}: shapes {[a.shape for a in arrays]} don't broadcast") from None
+    trail = min((a.shape for a in arrays if a.shape != shape), key=len, default=())
+    # Constants are what broadcasts over the leading axes; the rest are runs of frames.
+    if any(a.shape not in (shape, trail) for a in arrays) or shape[len(shape) - len(trail):] != trail:
+        trail = ()
+    values, constants, order = [], [], []
+    for a in arrays:
+        constant = len(arrays) > 1 and a.shape == trail and a.shape != shape
+        order.append(int(constant))
+        if constant:
+            constants.append(np.asarray(a, order="C"))
+        else:
+            full = np.ascontiguousarray(np.broadcast_to(a, shape))
+            values.append(full.reshape(-1, *trail))
+    if len(arrays) > 1:
+        attributes = {**attributes, "order": order}
+    op = operator(name, attributes, [_signature(v) for v in values], constants)
+    (out,) = _run_rows(op, values, [len(values[0])], constants)
+    return Tensor._plain(out.reshape(shape))
+
+
+def _require_one_float(name: str, arrays: Sequence[Array]) -> None:
+    floats = {a.dtype.name for a in arrays if a.dtype.kind == "f"}
+    if len(floats) > 1:
+        raise DTypeError(f"{name}: float32 and float64 don't mix; convert one with .float() or .double()")
+
+
+# ---------------------------------------------------------------- streams
+def _streaming(
+    name: str,
+    attributes: dict[str, Any],
+    inputs: Sequence[Any],
+    weights: Sequence[Any],
+    dims: Dims | None,
+) -> tuple[StreamTensor, ...]:
+    for x in inputs:
+        if not x.is_stream:
+            raise NotStreamableError(
+                f"{name}: a plain tensor of shape {x.shape} meets streams at {user_line()}; constants "
+                "serve in arithmetic, where their extent along B and L is 1"
+            )
+    tensors = [x.in_order() for x in inputs]
+    for x in tensors:
+        _require_roles(name, x, dims)
+    model = tensors[0]
+    if dims is None:
+        model = max(tensors, key=lambda x: len(x.dims))
+        for x in tensors:
+            _require_aligned(name, x, model)
+        weights = [_constant(name, w, model) for w in weights]
+    else:
+        weights = [_weight(w) for w in weights]
+    _require_one_float(name, [np.empty(0, x.dtype) for x in tensors] + [w for w in weights if w is not None])
+    if model.edge is None:
+        return _outside(name, attributes, tensors, weights, model)
+    if any(x.edge is None or x.edge.entry is not model.edge.entry for x in tensors):
+        raise StreamMismatchError(
+            f"{name}: tensors of different entries meet at {user_line()}; what one forward returned "
+            "can't be combined inside another"
+        )
+    results = run(name, attributes, [x.edge for x in tensors], [x.value for x in tensors], weights)
+    return tuple(model.made(value, edge) for value, edge in results)
+
+
+def run(
+    name: str,
+    attributes: dict[str, Any],
+    edges: Sequence[Edge],
+    values: Sequence[Any],
+    weights: Sequence[Array | None] = (),
+) -> list[tuple[Any, Edge]]:
+    """Run an operator inside a forward: refusals, syncs, then the entry.
+
+    `values` holds what the entry computes with, one per edge whose values are read.
+    """
+    entry = edges[0].entry
+    op = operator(name, attributes, [e.signature for e in edges], weights)
+    if op.whole:
+        if not entry.buffers:
+            raise NotStreamableError(
+                f"{name} at {user_line()} needs the whole stream before it can give a frame; "
+                'patch or compile with unstreamable="buffer" to wait for the end'
+            )
+        if entry.buffer_limit is not None:
+            limited = operator("limit", {"frames": entry.buffer_limit}, [edges[0].signature], ())
+            ((value, edge),) = entry.run("limit", {"frames": entry.buffer_limit}, limited, edges, values, ())
+            edges, values = [edge], [value]
+    if op.lockstep and len(edges) > 1:
+        edges, values = _synced(name, edges, values)
+    return entry.run(name, attributes, op, edges, values, weights)
+
+
+def _synced(
+    name: str, edges: Sequence[Edge], values: Sequence[Any]
+) -> tuple[list[Edge], list[Any]]:
+    """Bring edges that progress differently together: one sync per value, decided by lineage alone."""
+    require_equal_rates([e.rate for e in edges], f"{name} at {user_line()}")
+    if same_lineage(e.cid for e in edges):
+        return list(edges), list(values)
+    cid = joined(e.cid for e in edges)
+    out_edges, out_values = [], []
+    for edge, value in zip(edges, values):
+        if edge.cid != cid:
+            others = {e.cid: e for e in edges if e.cid != edge.cid}
+            group = [edge, *others.values()]
+            op = operator("sync", {}, [e.signature for e in group], ())
+            ((value, edge),) = edge.entry.run("sync", {}, op, group, [value], ())
+            edge.cid = cid
+        out_edges.append(edge)
+        out_values.append(value)
+    return out_edges, out_values
+
+
+def _require_roles(name: str, x: StreamTensor, dims: Dims | None) -> None:
+    if dims is None:
+        return
+    own = tuple("f" if isinstance(d, int) else d for d in x.dims)
+    if Ellipsis in dims:
+        n = len(dims) - 1
+        fits = len(own) >= n and all(d == "f" for d in own[len(own) - n :])
+        wanted = f"its last {n} dimension(s) to be features"
+    else:
+        fits = own == tuple("f" if isinstance(d, int) else d for d in dims)
+        wanted = f"dimensions {tuple('F' if isinstance(d, int) else d for d in dims)}"
+    if not fits:
+        raise ShapeError(
+            f"{name} at {user_line()}: expected {wanted}, got a stream with dimensions "
+            f"{tuple('F' if d == 'f' else d for d in own)}"
+        )
+
+
+def _streams_from_right(dims: Dims) -> dict[Any, int]:
+    return {d: len(dims) - i for i, d in enumerate(dims) if isinstance(d, str)}
+
+
+def _require_aligned(name: str, x: StreamTensor, model: StreamTensor) -> None:
+    """Operands broadcast from the right; B and L must meet their like (a table has no B)."""
+    own, other = _streams_from_right(x.dims), _streams_from_right(model.dims)
+    missing = set(other) - set(own)
+    if any(other.get(d) != place for d, place in own.items()) or missing - {"B"}:
+        raise ShapeError(
+            f"{name} at {user_line()}: dimensions {x.roles} don't line up with {model.roles}; B and L "
+            "must stand in the same places"
+        )
+
+
+def _constant(name: str, weight: Any, model: StreamTensor) -> Array:
+    """Return a constant operand with the features' shape: its extent along B and L must be 1."""
+    array = _weight(weight)
+    assert array is not None
+    if array.ndim > len(model.dims):
+        raise ShapeError(f"{name} at {user_line()}: a constant of shape {array.shape} meets {model.roles}")
+    full = array.reshape((1,) * (len(model.dims) - array.ndim) + array.shape)
+    for size, role in zip(full.shape, model.dims):
+        if isinstance(role, str) and size != 1:
+            raise NotStreamableError(
+                f"{name} at {user_line()}: a constant of shape {array.shape} has extent {size} where the "
+                f"stream has {role}; it must be 1 there (x.size(L) indexes a table by position)"
+            )
+    return np.ascontiguousarray(
+        full.reshape([s for s, role in zip(full.shape, model.dims) if not isinstance(role, str)])
+    )
+
+
+def _outside(
+    name: str,
+    attributes: dict[str, Any],
+    tensors: Sequence[StreamTensor],
+    weights: Sequence[Array | None],
+    model: StreamTensor,
+) -> tuple[StreamTensor, ...]:
+    """Frame by frame, on what the tensors hold."""
+    if any(x.edge is not None for x in tensors):
+        raise StreamMismatchError(f"{name}: a tensor from outside meets streams at {user_line()}")
+    require_same([x.meta for x in tensors], [x.starts for x in tensors], name)
+    op = operator(name, attributes, [_signature(x.value) for x in tensors], weights)
+    if not op.same_counts or op.carries:
+        raise ModeError(
+            f"{name} on a StreamTensor needs what came before: it works inside an online module "
+            "(ds.patch_module(model).online())"
+        )
+    (out,) = _run_rows(op, [x.value for x in tensors], [len(model.value)], weights)
+    return (model.like(out),)
+
+
+# ---------------------------------------------------------------- tables
+def table(tensor: Tensor, index: Any) -> StreamTensor:
+    """Index a plain tensor with a Length: ``pe[:, :x.size(1)]`` is the rows at these frames' positions."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if Ellipsis in [p for p in parts if not isinstance(p, slice)]:
+        at = next(i for i, p in enumerate(parts) if p is Ellipsis)
+        parts = parts[:at] + (slice(None),) * (tensor.ndim - len(parts) + 1) + parts[at + 1 :]
+    parts = parts + (slice(None),) * (tensor.ndim - len(parts))
+    axes = [i for i, p in enumerate(parts) if isinstance(p, slice) and isinstance(p.stop, Length)]
+    if len(axes) != 1 or len(parts) != tensor.ndim or not all(isinstance(p, slice) for p in parts):
+        raise NotStreamableError(f"a table is indexed as pe[:x.size(L)] on one axis, at {user_line()}")
+    axis = axes[0]
+    part = parts[axis]
+    length: Length = part.stop
+    if part.start not in (None, 0) or part.step not in (None, 1):
+        raise NotStreamableError(f"a table is read from its first row on, at {user_line()}")
+    rest = parts[:axis] + (slice(None),) + parts[axis + 1 :]
+    array = tensor.numpy()[rest]
+    # An axis of extent 1 beside L is the batch axis of a table made for broadcasting.
+    batch = next((i for i in (axis - 1, axis + 1) if 0 <= i < array.ndim and array.shape[i] == 1 and array.ndim > 2), None)
+    rows = np.moveaxis(array, axis, 0)
+    if batch is not None:
+        rows = rows.squeeze(batch + 1 if batch < axis else batch)
+    rows = np.ascontiguousarray(rows)
+    edge = length.edge
+    assert isinstance(edge, Edge)
+    ((value, out),) = run("table", {"length": length.steps()}, [edge], [], [rows])
+    features = iter(range(array.ndim))
+    dims = tuple("L" if i == axis else "B" if i == batch else next(features) for i in range(array.ndim))
+    return StreamTensor.inside(value, dims, out)
+
+
+hook.set_apply(apply)
+hook.set_table(table)
+hook.set_run(run)
+

@@ -123,7 +123,10 @@ static ds_status prepare_weights(ds_plan *p)
 /* Analyses the model, rewrites a copy of it and analyses that. */
 static ds_status rewrite(ds_plan *p, int64_t skew)
 {
-    DS_TRY(ds_clock_init(&p->clock, p->model, skew));
+    ds_rate rates[DS_MAX_INPUTS];
+    for (size_t i = 0; i < p->model->n_inputs; i++)
+        rates[i] = p->model->edges[p->model->inputs[i]].signature.rate;
+    DS_TRY(ds_clock_init(&p->clock, rates, p->model->n_inputs, skew));
     DS_TRY(ds_analyse(&p->analysis, p->model, &p->clock));
     DS_TRY(ds_graph_share(&p->graph, p->model));
     ds_rewrite(p->graph, &p->analysis);

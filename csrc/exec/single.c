@@ -179,7 +179,7 @@ ds_status ds_single_run(const ds_single *single, ds_arena *arena)
     DS_TRY(load_carried(&w, arena));
     ds_run run = {0};
     if (fill_targets(&w, &run)) {
-        const ds_real_kernels *k = &single->kernels->real[ds_op_element(op) == sizeof(double)];
+        const ds_real_kernels *k = &single->kernels->real[ds_op_real(op) == DS_F64];
         DS_TRY(ds_arena_push(arena, &w.prepared, op->prepared_bytes));
         DS_TRY(ds_arena_push(arena, &w.scratch, ds_op_scratch_bytes(op, single->n_rows,
                                                                      run.frames_in,

@@ -6,6 +6,7 @@
 #ifndef DS_IR_ANALYSE_H
 #define DS_IR_ANALYSE_H
 #include "ir/clock.h"
+#include "ir/graph.h"
 
 typedef struct ds_edge_facts {
     int64_t capacity; /* most frames kept between calls, where bounded */

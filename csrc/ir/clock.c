@@ -10,22 +10,22 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-ds_status ds_clock_init(ds_clock *clock, const ds_graph *graph, int64_t skew)
+ds_status ds_clock_init(ds_clock *clock, const ds_rate *rates, size_t n_inputs, int64_t skew)
 {
     DS_CHECK(skew >= 0 && skew < (int64_t)1 << 31, DS_ARGUMENT,
              "skew: expected 0 to 2147483647 frames, got %lld", (long long)skew);
-    clock->n_inputs = graph->n_inputs;
+    clock->n_inputs = n_inputs;
     /* One second is `common` ticks: a multiple of every rate's numerator. */
     int64_t common = 1, slowest = 0;
-    for (size_t i = 0; i < graph->n_inputs; i++) {
-        int64_t num = graph->edges[graph->inputs[i]].signature.rate.num;
-        DS_CHECK(num <= (int64_t)1 << 31 && common <= ((int64_t)1 << 40) / num * gcd(common, num),
+    for (size_t i = 0; i < n_inputs; i++) {
+        int64_t num = rates[i].num;
+        DS_CHECK(num > 0 && num <= (int64_t)1 << 31 && common <= ((int64_t)1 << 40) / num * gcd(common, num),
                  DS_ARGUMENT, "input %zu: its rate has no practical common clock with the others", i);
         common = common / gcd(common, num) * num;
     }
-    for (size_t i = 0; i < graph->n_inputs; i++) {
-        ds_rate r = graph->edges[graph->inputs[i]].signature.rate;
-        DS_CHECK(r.den <= ((int64_t)1 << 50) / (common / r.num), DS_ARGUMENT,
+    for (size_t i = 0; i < n_inputs; i++) {
+        ds_rate r = rates[i];
+        DS_CHECK(r.den > 0 && r.den <= ((int64_t)1 << 50) / (common / r.num), DS_ARGUMENT,
                  "input %zu: its rate has no practical common clock with the others", i);
         clock->tick[i] = common / r.num * r.den;
         if (clock->tick[i] > slowest)

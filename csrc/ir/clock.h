@@ -4,7 +4,7 @@
  * exact integers: input i's time is n_i * tick[i]. */
 #ifndef DS_IR_CLOCK_H
 #define DS_IR_CLOCK_H
-#include "ir/graph.h"
+#include "ops/op.h"
 
 typedef struct ds_clock {
     size_t n_inputs;
@@ -12,8 +12,9 @@ typedef struct ds_clock {
     int64_t limit;               /* the spread must stay below it */
 } ds_clock;
 
-/* Errors: DS_ARGUMENT for a negative or absurd skew, or rates without a common tick. */
-ds_status ds_clock_init(ds_clock *clock, const ds_graph *graph, int64_t skew);
+/* rates: one per input, positive. Errors: DS_ARGUMENT for a negative or absurd skew, or rates
+ * without a common tick. */
+ds_status ds_clock_init(ds_clock *clock, const ds_rate *rates, size_t n_inputs, int64_t skew);
 /* Whether these frames so far (one per input) are close enough together. */
 bool ds_clock_together(const ds_clock *clock, const int64_t *frames);
 

@@ -19,8 +19,8 @@ void scipy_cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n
                        float alpha, const float *a, int lda, const float *b, int ldb, float beta,
                        float *c, int ldc);
 void scipy_cblas_dgemm(int order, int transpose_a, int transpose_b, int m, int n, int k,
-                       double alpha, const double *a, int lda, const double *b, int ldb, double beta,
-                       double *c, int ldc);
+                       double alpha, const double *a, int lda, const double *b, int ldb,
+                       double beta, double *c, int ldc);
 void scipy_cblas_sgemv(int order, int transpose, int m, int n, float alpha, const float *a, int lda,
                        const float *x, int step_x, float beta, float *y, int step_y);
 void scipy_cblas_dgemv(int order, int transpose, int m, int n, double alpha, const double *a,
@@ -71,66 +71,66 @@ size_t dsk_packed_elements__openblas(size_t n_cols, size_t depth)
     return n_cols * depth;
 }
 
-#define DEFINE_PRODUCT(bits, REAL, letter)                                                        \
-    void dsk_f##bits##_pack__openblas(void *packed, const void *weight, size_t n_cols,            \
-                                      size_t n_taps, size_t n_channels, ptrdiff_t col_stride,     \
-                                      ptrdiff_t tap_stride, ptrdiff_t channel_stride)             \
-    {                                                                                             \
-        REAL *to = packed;                                                                        \
-        const REAL *const from = weight;                                                          \
-        for (size_t n = 0; n < n_cols; n++) {                                                     \
-            for (size_t t = 0; t < n_taps; t++) {                                                 \
-                for (size_t c = 0; c < n_channels; c++) {                                         \
-                    *to++ = from[(ptrdiff_t)n * col_stride + (ptrdiff_t)t * tap_stride +          \
-                                 (ptrdiff_t)c * channel_stride];                                  \
-                }                                                                                 \
-            }                                                                                     \
-        }                                                                                         \
-    }                                                                                             \
-                                                                                                  \
-    /* Rows 0, step, 2 step, ... of a run. */                                                     \
-    static void rows_##bits(REAL *y, const REAL *x, run rows, size_t step, const REAL *weight,    \
-                            size_t n_cols, size_t depth)                                          \
-    {                                                                                             \
-        const int m = (int)((rows.n_rows + step - 1) / step);                                     \
-        const int n = (int)n_cols;                                                                \
-        const int k = (int)depth;                                                                 \
-        if (m == 1) {                                                                             \
-            scipy_cblas_##letter##gemv(ROW_MAJOR, NO_TRANSPOSE, n, k, 1, weight, k, x, 1, 0, y,   \
-                                       1);                                                        \
-        } else {                                                                                  \
-            scipy_cblas_##letter##gemm(ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, m, n, k, 1, x,         \
-                                       (int)(step * rows.x_step), weight, k, 0, y,                \
-                                       (int)(step * rows.y_step));                                \
-        }                                                                                         \
-    }                                                                                             \
-                                                                                                  \
-    void dsk_f##bits##_product__openblas(void *const *y, const void *const *x, size_t n_rows,     \
-                                         const void *packed, const void *bias, size_t n_cols,     \
-                                         size_t depth)                                            \
-    {                                                                                             \
-        const REAL *const b = bias;                                                               \
-        for (size_t m = 0; m < n_rows && n_cols > 0 && depth > 0;) {                              \
-            run rows = first_run(y + m, x + m, n_rows - m, sizeof(REAL), n_cols);                 \
-            size_t step = rows.n_rows == 1 ? 1 : (depth + rows.x_step - 1) / rows.x_step;         \
-            step = step < rows.n_rows ? step : rows.n_rows;                                       \
-            const size_t longest = (rows.x_step > rows.y_step ? rows.x_step : rows.y_step);       \
-            if (step * longest > INT_MAX) {                                                       \
-                rows = (run){1, 0, 0};                                                            \
-                step = 1;                                                                         \
-            }                                                                                     \
-            for (size_t i = 0; i < step; i++) {                                                   \
-                const run part = {rows.n_rows - i, rows.x_step, rows.y_step};                     \
-                rows_##bits(y[m + i], x[m + i], part, step, packed, n_cols, depth);               \
-            }                                                                                     \
-            m += rows.n_rows;                                                                     \
-        }                                                                                         \
-        for (size_t m = 0; m < n_rows; m++) {                                                     \
-            REAL *const out = y[m];                                                               \
-            for (size_t n = 0; n < n_cols; n++) {                                                 \
-                out[n] = (depth > 0 ? out[n] : 0) + (b != NULL ? b[n] : 0);                       \
-            }                                                                                     \
-        }                                                                                         \
+#define DEFINE_PRODUCT(bits, REAL, letter)                                                      \
+    void dsk_f##bits##_pack__openblas(void *packed, const void *weight, size_t n_cols,          \
+                                      size_t n_taps, size_t n_channels, ptrdiff_t col_stride,   \
+                                      ptrdiff_t tap_stride, ptrdiff_t channel_stride)           \
+    {                                                                                           \
+        REAL *to = packed;                                                                      \
+        const REAL *const from = weight;                                                        \
+        for (size_t n = 0; n < n_cols; n++) {                                                   \
+            for (size_t t = 0; t < n_taps; t++) {                                               \
+                for (size_t c = 0; c < n_channels; c++) {                                       \
+                    *to++ = from[(ptrdiff_t)n * col_stride + (ptrdiff_t)t * tap_stride +        \
+                                 (ptrdiff_t)c * channel_stride];                                \
+                }                                                                               \
+            }                                                                                   \
+        }                                                                                       \
+    }                                                                                           \
+                                                                                                \
+    /* Rows 0, step, 2 step, ... of a run. */                                                   \
+    static void rows_##bits(REAL *y, const REAL *x, run rows, size_t step, const REAL *weight,  \
+                            size_t n_cols, size_t depth)                                        \
+    {                                                                                           \
+        const int m = (int)((rows.n_rows + step - 1) / step);                                   \
+        const int n = (int)n_cols;                                                              \
+        const int k = (int)depth;                                                               \
+        if (m == 1) {                                                                           \
+            scipy_cblas_##letter##gemv(ROW_MAJOR, NO_TRANSPOSE, n, k, 1, weight, k, x, 1, 0, y, \
+                                       1);                                                      \
+        } else {                                                                                \
+            scipy_cblas_##letter##gemm(ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, m, n, k, 1, x,       \
+                                       (int)(step * rows.x_step), weight, k, 0, y,              \
+                                       (int)(step * rows.y_step));                              \
+        }                                                                                       \
+    }                                                                                           \
+                                                                                                \
+    void dsk_f##bits##_product__openblas(void *const *y, const void *const *x, size_t n_rows,   \
+                                         const void *packed, const void *bias, size_t n_cols,   \
+                                         size_t depth)                                          \
+    {                                                                                           \
+        const REAL *const b = bias;                                                             \
+        for (size_t m = 0; m < n_rows && n_cols > 0 && depth > 0;) {                            \
+            run rows = first_run(y + m, x + m, n_rows - m, sizeof(REAL), n_cols);               \
+            size_t step = rows.n_rows == 1 ? 1 : (depth + rows.x_step - 1) / rows.x_step;       \
+            step = step < rows.n_rows ? step : rows.n_rows;                                     \
+            const size_t longest = (rows.x_step > rows.y_step ? rows.x_step : rows.y_step);     \
+            if (step * longest > INT_MAX) {                                                     \
+                rows = (run){1, 0, 0};                                                          \
+                step = 1;                                                                       \
+            }                                                                                   \
+            for (size_t i = 0; i < step; i++) {                                                 \
+                const run part = {rows.n_rows - i, rows.x_step, rows.y_step};                   \
+                rows_##bits(y[m + i], x[m + i], part, step, packed, n_cols, depth);             \
+            }                                                                                   \
+            m += rows.n_rows;                                                                   \
+        }                                                                                       \
+        for (size_t m = 0; m < n_rows; m++) {                                                   \
+            REAL *const out = y[m];                                                             \
+            for (size_t n = 0; n < n_cols; n++) {                                               \
+                out[n] = (depth > 0 ? out[n] : 0) + (b != NULL ? b[n] : 0);                     \
+            }                                                                                   \
+        }                                                                                       \
     }
 
 DEFINE_PRODUCT(32, float, s)

@@ -6,9 +6,9 @@
 const ds_kernels *ds_kernels_for(ds_isa isa)
 {
     const ds_kernels *best = dsk_table__ref();
-#define DSK_VARIANT(name, level)       \
-    if (isa >= (level)) {              \
-        best = dsk_table__##name();    \
+#define DSK_VARIANT(name, level)    \
+    if (isa >= (level)) {           \
+        best = dsk_table__##name(); \
     }
 #include "kernels/kernels.def"
 #undef DSK_VARIANT
@@ -18,9 +18,9 @@ const ds_kernels *ds_kernels_for(ds_isa isa)
 const ds_kernels *ds_kernels_blas(ds_isa isa)
 {
     const ds_kernels *best = dsk_blas_table__ref();
-#define DSK_VARIANT(name, level)            \
-    if (isa >= (level)) {                   \
-        best = dsk_blas_table__##name();    \
+#define DSK_VARIANT(name, level)         \
+    if (isa >= (level)) {                \
+        best = dsk_blas_table__##name(); \
     }
 #include "kernels/kernels.def"
 #undef DSK_VARIANT
@@ -30,10 +30,10 @@ const ds_kernels *ds_kernels_blas(ds_isa isa)
 size_t ds_kernels_list(const ds_kernels **fills, size_t n)
 {
     size_t count = 0;
-#define DSK_VARIANT(name, level)              \
-    if (count < n) {                          \
-        fills[count] = dsk_table__##name();   \
-    }                                         \
+#define DSK_VARIANT(name, level)            \
+    if (count < n) {                        \
+        fills[count] = dsk_table__##name(); \
+    }                                       \
     count++;
 #include "kernels/kernels.def"
 #undef DSK_VARIANT

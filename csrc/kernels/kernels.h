@@ -10,6 +10,7 @@
  *   layer_norm, softmax  sixteen lanes: lane j adds elements j, j+16, ... in ascending order; the
  *                        lanes are then folded 8+8, 4+4, 2+2, 1+1.
  * A row's result never depends on the other rows of the call or on their number.
+ * The bits of a NaN (sign, payload) are not part of any definition.
  *
  * Rows are passed by pointer, so that overlapping windows of many streams form one product. */
 #ifndef DS_KERNELS_H
@@ -63,9 +64,10 @@ typedef struct ds_real_kernels {
                     size_t a_step, size_t b_step);
     void (*where)(void *y, const uint8_t *condition, const void *a, const void *b, size_t n,
                   size_t condition_step, size_t a_step, size_t b_step);
-    /* Rows of n contiguous elements: softmax, or its logarithm; y may be x. */
+    /* Rows of n contiguous elements: softmax, or its logarithm; y may be x. A row of -inf only gives
+     * zeros, or their logarithm -inf. */
     void (*softmax)(void *y, const void *x, size_t n_rows, size_t n, int logarithm);
-    /* Two passes (mean, then variance about it); weight and bias may be NULL; y may be x. */
+    /* Mean, its rounding error, then the variance about both; weight and bias may be NULL; y may be x. */
     void (*layer_norm)(void *y, const void *x, size_t n_rows, size_t n, const void *weight,
                        const void *bias, double epsilon);
     /* One LSTM cell: gates = from_x + from_h, [4][n] in torch's order i, f, g, o;
@@ -87,7 +89,8 @@ const ds_kernels *ds_kernels_blas(ds_isa isa);
 void ds_blas_set_threads(int n_threads);
 /* OpenBLAS's own description of its build, or NULL. */
 const char *ds_blas_description(void);
-/* All variants compiled in, for tests: fills at most n, returns the number. */
+/* All variants compiled in, whether this machine runs them or not, without OpenBLAS, lowest first: for
+ * tests and benchmarks. Fills at most n, returns the number. */
 size_t ds_kernels_list(const ds_kernels **fills, size_t n);
 
 #endif

@@ -19,7 +19,7 @@
 #define DSK_OPENBLAS 0
 #endif
 
-#define DSK_VARIANT(name, level)              \
+#define DSK_VARIANT(name, level)               \
     const ds_kernels *dsk_table__##name(void); \
     const ds_kernels *dsk_blas_table__##name(void); /* NULL without OpenBLAS */
 #include "kernels/kernels.def"

@@ -1,7 +1,7 @@
 /* ops/cast.c: the elements of a stream as another type (torch.Tensor.to).
  *
  * Real numbers become integers by dropping their fraction; NaN and what no int64 holds become the
- * least int64, as x86 processors do it. All but 0 becomes true. All counts are those of the input. */
+ * least int64, as on x86. All but 0 becomes true. All counts are those of the input. */
 #include "ops/frames.h"
 #include "ops/registry.h"
 
@@ -25,25 +25,25 @@ static int64_t whole(double x)
     return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN;
 }
 
-#define EACH(type, expression)         \
-    do {                               \
-        type *to = y;                  \
+#define EACH(type, expression)           \
+    do {                                 \
+        type *to = y;                    \
         for (size_t i = 0; i < n; i++) { \
-            to[i] = (expression);      \
-        }                              \
+            to[i] = (expression);        \
+        }                                \
     } while (0)
 
 /* Converts n elements of one type to `target`. */
-#define DEFINE_CONVERT(name, type, as_int)                                      \
-    static void name(ds_dtype target, void *y, const void *given, size_t n)     \
-    {                                                                           \
-        const type *x = given;                                                  \
-        switch (target) {                                                       \
-        case DS_F32: EACH(float, (float)x[i]); break;                           \
-        case DS_F64: EACH(double, (double)x[i]); break;                         \
-        case DS_I64: EACH(int64_t, as_int); break;                              \
-        default: EACH(uint8_t, x[i] != 0 ? 1 : 0); break;                       \
-        }                                                                       \
+#define DEFINE_CONVERT(name, type, as_int)                                  \
+    static void name(ds_dtype target, void *y, const void *given, size_t n) \
+    {                                                                       \
+        const type *x = given;                                              \
+        switch (target) {                                                   \
+        case DS_F32: EACH(float, (float)x[i]); break;                       \
+        case DS_F64: EACH(double, (double)x[i]); break;                     \
+        case DS_I64: EACH(int64_t, as_int); break;                          \
+        default: EACH(uint8_t, x[i] != 0 ? 1 : 0); break;                   \
+        }                                                                   \
     }
 
 DEFINE_CONVERT(convert_f32, float, whole((double)x[i]))

@@ -2,7 +2,7 @@
  *
  *     y'[m] = x[start + m step]
  *
- *     known  ceil((min(known x, f(total y)) - start) / step)     f grows, so what is below stays
+ *     known  ceil((known x - start) / step), at most total    f grows, so what is below it stays
  *     total  ceil((min(total x, f(total y)) - start) / step)
  *     need   start + m step; of y only the length is read
  *
@@ -17,7 +17,8 @@ enum { START, STEP, LENGTH };
 static const ds_attr_def attrs[] = {
     {"start", DS_ATTR_INT, .doc = "frames dropped at the start"},
     {"step", DS_ATTR_INT, .i = 1, .doc = "of the others every step-th is kept"},
-    {"length", DS_ATTR_INTS, .doc = "the function, in pairs: 0 c adds, 1 c multiplies, 2 c divides"},
+    {"length", DS_ATTR_INTS,
+     .doc = "the function, in pairs: 0 c adds, 1 c multiplies, 2 c divides"},
     {0}};
 
 static int64_t common_multiple(int64_t a, int64_t b)
@@ -48,7 +49,8 @@ static ds_status infer(ds_op *op)
     /* In frames of x: f repeats after div frames of y, which are mul frames of x. */
     op->period = common_multiple(op->attr[STEP].i, length.mul);
     op->reach = op->attr[START].i + op->attr[STEP].i;
-    op->reach += length.reach > DS_NEVER / length.mul / 2 ? DS_NEVER / 2 : length.reach * length.mul;
+    op->reach +=
+        length.reach > DS_NEVER / length.mul / 2 ? DS_NEVER / 2 : length.reach * length.mul;
     return DS_OK;
 }
 
@@ -57,9 +59,8 @@ static void counts(const ds_op *op, ds_program *p)
     const int64_t start = op->attr[START].i, step = op->attr[STEP].i;
     const ds_attr_value *codes = &op->attr[LENGTH];
     const ds_expr end = ds_length_function(p, ds_total(p, 1), codes->ints, codes->n_ints);
-    const ds_expr known = ds_min(p, ds_known(p, 0), end);
     const ds_expr total = ds_min(p, ds_total(p, 0), end);
-    ds_root(p, ds_ceildiv_k(p, ds_add_k(p, known, -start), step));
+    ds_root(p, ds_ceildiv_k(p, ds_add_k(p, ds_known(p, 0), -start), step));
     ds_root(p, ds_ceildiv_k(p, ds_add_k(p, total, -start), step));
 }
 

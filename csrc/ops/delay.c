@@ -2,7 +2,10 @@
  *
  *     y[t] = x[t - n], zeros for t < n; the last n frames of x are never seen
  *
- * Counts are those of the input; need(m) = m - n. Equals a causal convolution with one tap. */
+ *     known  known + n, at most total      total  total      need  m - n
+ *
+ * Where an input's total runs ahead of what is known of it (behind a convolution that looks ahead),
+ * those n frames are not waited for twice. Equals a causal convolution with one tap. */
 #include "ops/frames.h"
 #include "ops/registry.h"
 
@@ -17,6 +20,12 @@ static ds_status infer(ds_op *op)
 {
     op->reach = op->attr[FRAMES].i;
     return ds_op_require_least(op, FRAMES, 0);
+}
+
+static void counts(const ds_op *op, ds_program *p)
+{
+    ds_root(p, ds_add_k(p, ds_known(p, 0), op->attr[FRAMES].i));
+    ds_root(p, ds_total(p, 0));
 }
 
 static void need(const ds_op *op, ds_program *p)
@@ -48,5 +57,6 @@ const ds_op_def ds_op_delay = {.name = "delay",
                                .n_values = 1,
                                .attrs = attrs,
                                .infer = infer,
+                               .counts = counts,
                                .need = need,
                                .forward = forward};

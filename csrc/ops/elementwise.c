@@ -31,20 +31,20 @@ static void visit_binary(const void *given, void *y, const void *const *x, size_
 }
 
 /* One definition: its name, its kernel, its one-line documentation. */
-#define BINARY(op_name, function, text)                                             \
-    static void forward_##op_name(const ds_op *op, const ds_run *run)               \
-    {                                                                               \
-        ds_operands_forward(op, run, 2, visit_binary, &(context){run->k, function}); \
-    }                                                                               \
-    const ds_op_def ds_op_##op_name = {.name = #op_name,                            \
-                                       .doc = text,                                 \
-                                       .n_inputs = 1,                               \
-                                       .n_outputs = 1,                              \
-                                       .n_values = -1,                              \
+#define BINARY(op_name, function, text)                                                          \
+    static void forward_##op_name(const ds_op *op, const ds_run *run)                            \
+    {                                                                                            \
+        ds_operands_forward(op, run, 2, visit_binary, &(context){run->k, function});             \
+    }                                                                                            \
+    const ds_op_def ds_op_##op_name = {.name = #op_name,                                         \
+                                       .doc = text,                                              \
+                                       .n_inputs = 1,                                            \
+                                       .n_outputs = 1,                                           \
+                                       .n_values = -1,                                           \
                                        .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC | DS_OP_INPLACE, \
-                                       .attrs = attrs,                              \
-                                       .weights = "constant*",                      \
-                                       .infer = infer_binary,                       \
+                                       .attrs = attrs,                                           \
+                                       .weights = "constant*",                                   \
+                                       .infer = infer_binary,                                    \
                                        .forward = forward_##op_name};
 
 BINARY(add, DS_BINARY_ADD, "a + b")

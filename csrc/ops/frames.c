@@ -24,10 +24,10 @@ void ds_frames_fill(void *to, size_t n_bytes, const void *pattern, size_t patter
 }
 
 /* memcpy of a constant size is a move or two. */
-#define GATHER(n_bytes)                                                                   \
-    for (int64_t i = 0; i < n; i++) {                                                     \
+#define GATHER(n_bytes)                                                                         \
+    for (int64_t i = 0; i < n; i++) {                                                           \
         memcpy((char *)to + (size_t)i * (n_bytes), (const char *)from + (size_t)i * step_bytes, \
-               (n_bytes));                                                                \
+               (n_bytes));                                                                      \
     }
 
 void ds_frames_gather(void *to, const void *from, int64_t n, size_t frame_bytes, size_t step_bytes)

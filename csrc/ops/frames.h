@@ -11,9 +11,8 @@ void ds_frames_copy(void *to, const void *from, size_t n_bytes);
 /* Fills n_bytes, a multiple of pattern_bytes, with copies of the pattern, which lies elsewhere. */
 void ds_frames_fill(void *to, size_t n_bytes, const void *pattern, size_t pattern_bytes);
 
-/* Copies n frames (or elements) that lie step_bytes apart to contiguous ones of frame_bytes each. */
-void ds_frames_gather(void *to, const void *from, int64_t n, size_t frame_bytes,
-                      size_t step_bytes);
+/* Copies n frames (or elements) of frame_bytes, step_bytes apart, to contiguous ones. */
+void ds_frames_gather(void *to, const void *from, int64_t n, size_t frame_bytes, size_t step_bytes);
 
 /* The forward of output m = frame start + m * step of input 0. */
 void ds_frames_take(const ds_op *op, const ds_run *run, int64_t start, int64_t step);

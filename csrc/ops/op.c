@@ -32,8 +32,8 @@ static const char *list_attrs(const ds_op_def *def, char *text, size_t n_bytes)
     size_t used = 0;
     snprintf(text, n_bytes, "none");
     for (int i = 0; def->attrs != NULL && def->attrs[i].name != NULL && used < n_bytes; i++) {
-        const int n = snprintf(text + used, n_bytes - used, "%s%s", i == 0 ? "" : ", ",
-                               def->attrs[i].name);
+        const int n =
+            snprintf(text + used, n_bytes - used, "%s%s", i == 0 ? "" : ", ", def->attrs[i].name);
         used += n > 0 ? (size_t)n : 0;
     }
     return text;
@@ -120,8 +120,8 @@ static ds_status parse_attrs(ds_op *op, const ds_attr *attrs, size_t n_attrs)
         DS_TRY(parse_attr(def, &def->attrs[i], &attrs[j], &op->attr[i]));
     }
     for (int i = 0; def->attrs != NULL && def->attrs[i].name != NULL; i++) {
-        DS_CHECK(seen[i] || !def->attrs[i].required, DS_ARGUMENT,
-                 "%s: attribute '%s' is required", def->name, def->attrs[i].name);
+        DS_CHECK(seen[i] || !def->attrs[i].required, DS_ARGUMENT, "%s: attribute '%s' is required",
+                 def->name, def->attrs[i].name);
     }
     return DS_OK;
 }
@@ -159,8 +159,8 @@ static ds_status check_rates(const ds_op *op)
     const int n = op->def->flags & DS_OP_LOCKSTEP ? op->n_inputs : ds_op_n_values(op);
     for (int i = 0; i < op->n_inputs; i++) {
         DS_CHECK(lowest_terms(op->in[i].rate), DS_ARGUMENT,
-                 "%s: the rate %lld/%lld of input %d is no fraction in lowest terms",
-                 op->def->name, (long long)op->in[i].rate.num, (long long)op->in[i].rate.den, i);
+                 "%s: the rate %lld/%lld of input %d is no fraction in lowest terms", op->def->name,
+                 (long long)op->in[i].rate.num, (long long)op->in[i].rate.den, i);
     }
     for (int i = 1; i < n; i++) {
         const ds_rate a = op->in[0].rate, b = op->in[i].rate;
@@ -415,7 +415,8 @@ ds_status ds_op_check(const ds_op *op, const ds_pair *in, bool ended)
     for (int i = 0; i < op->check.n_roots; i += 2) {
         if ((ended || results[i] == 0) && results[i + 1] > 0) {
             char text[256];
-            return ds_fail(DS_SHAPE, "%s: %s", op->def->name,
+            const ds_status status = op->def->check_status ? op->def->check_status : DS_SHAPE;
+            return ds_fail(status, "%s: %s", op->def->name,
                            op->def->check_message != NULL
                                ? op->def->check_message(op, in, text, sizeof text)
                                : "its input's length does not fit");
@@ -451,9 +452,9 @@ ds_status ds_op_require_real(const ds_op *op)
 
 ds_status ds_op_require_least(const ds_op *op, int attr, int64_t least)
 {
-    DS_CHECK(op->attr[attr].i >= least, DS_ARGUMENT, "%s: attribute '%s' must be at least %lld, got %lld",
-             op->def->name, op->def->attrs[attr].name, (long long)least,
-             (long long)op->attr[attr].i);
+    DS_CHECK(op->attr[attr].i >= least, DS_ARGUMENT,
+             "%s: attribute '%s' must be at least %lld, got %lld", op->def->name,
+             op->def->attrs[attr].name, (long long)least, (long long)op->attr[attr].i);
     return DS_OK;
 }
 

@@ -105,6 +105,7 @@ typedef struct ds_op_def {
     /* Roots in pairs: (when, value): value must be <= 0; when is a constant: 1 at the end, 0 always.
      * NULL: none. The message comes from check_message. */
     void (*check)(const ds_op *op, ds_program *p);
+    ds_status check_status; /* of a check that fails; DS_OK stands for DS_SHAPE */
     const char *(*check_message)(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes);
     void (*prepare)(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k);

@@ -8,12 +8,10 @@
 #include "ops/op.h"
 #include "ops/walk.h"
 
-#define DS_OPERANDS_ORDER                                                                      \
-    {                                                                                          \
-        "order", DS_ATTR_INTS,                                                                 \
-            .doc = "one entry per operand: 0 the next input, 1 the next weight; all inputs if " \
-                   "left out"                                                                  \
-    }
+#define DS_OPERANDS_ORDER                                                                \
+    {"order", DS_ATTR_INTS,                                                              \
+     .doc = "one entry per operand: 0 the next input, 1 the next weight; all inputs if " \
+            "left out"}
 
 /* Checks `order` and writes the broadcast shape to output 0. DS_ARGUMENT, DS_SHAPE. */
 ds_status ds_operands_infer(ds_op *op, int n_operands);

@@ -8,9 +8,9 @@
  *               known                          total                 need(m)
  *     constant  known + left                   total + left + right  m - left
  *     replicate the same, 0 until known >= 1   the same              m - left - right
- *     reflect   the same, 0 until known > left 0 while total <= max(left, right)  m - left - 2 right
+ *     reflect   the same, 0 until known > left 0 while total <= max(left, right) m - left - 2 right
  *
- * The conditions on known hold where left > 0; the extra of need is what the right pad reads back. */
+ * The conditions on known hold where left > 0; need's extra is what the right pad reads back. */
 #include "ops/frames.h"
 #include "ops/registry.h"
 
@@ -97,8 +97,7 @@ static void write_pad(const ds_op *op, const ds_window *in, char *to, int64_t t,
         encode(op->in[0].dtype, op->attr[VALUE].x, element);
         ds_frames_fill(to, (size_t)n * n_bytes, element, ds_op_element(op));
     } else if (mode == REPLICATE) {
-        ds_frames_fill(to, (size_t)n * n_bytes, ds_at(in, q < 0 ? 0 : total - 1, n_bytes),
-                       n_bytes);
+        ds_frames_fill(to, (size_t)n * n_bytes, ds_at(in, q < 0 ? 0 : total - 1, n_bytes), n_bytes);
     } else {
         const int64_t source = q < 0 ? -q : 2 * (total - 1) - q;
         for (int64_t i = 0; i < n; i++) {

@@ -43,19 +43,19 @@ static void need(const ds_op *op, ds_program *p)
 }
 
 /* Adds one frame; `first` frames replace what is there. */
-#define DEFINE_TAKE(name, real)                                                       \
-    static void name(int64_t kind, bool first, double *sum, const real *x, size_t n)  \
-    {                                                                                 \
-        for (size_t i = 0; i < n; i++) {                                              \
-            const double v = (double)x[i], s = sum[i];                                \
-            if (first) {                                                              \
-                sum[i] = v;                                                           \
-            } else if (kind == SUM || kind == MEAN) {                                 \
-                sum[i] = s + v;                                                       \
-            } else if (v != v || (kind == MAX ? v > s : v < s)) {                     \
-                sum[i] = v;                                                           \
-            }                                                                         \
-        }                                                                             \
+#define DEFINE_TAKE(name, real)                                                      \
+    static void name(int64_t kind, bool first, double *sum, const real *x, size_t n) \
+    {                                                                                \
+        for (size_t i = 0; i < n; i++) {                                             \
+            const double v = (double)x[i], s = sum[i];                               \
+            if (first) {                                                             \
+                sum[i] = v;                                                          \
+            } else if (kind == SUM || kind == MEAN) {                                \
+                sum[i] = s + v;                                                      \
+            } else if (v != v || (kind == MAX ? v > s : v < s)) {                    \
+                sum[i] = v;                                                          \
+            }                                                                        \
+        }                                                                            \
     }
 
 DEFINE_TAKE(take_float, float)

@@ -1,7 +1,7 @@
 /* ops/registry.h: the names of all operators, once.
  *
  * Each name on the list has a definition `ds_op_<name>` in one of the files of this folder, whose
- * `name` is the same word. The order is that of ds_op_defs; new names go to the end of their group. */
+ * `name` is the same word. ds_op_defs keeps the order; a new name goes to the end of its group. */
 #ifndef DS_OPS_REGISTRY_H
 #define DS_OPS_REGISTRY_H
 #include "ops/op.h"
@@ -10,7 +10,7 @@
     /* products and recurrences */ \
     X(linear) X(conv1d) X(conv_transpose1d) X(layer_norm) X(lstm) \
     /* along the stream: pads, cuts, alignment, framing */ \
-    X(pad) X(slice) X(cut) X(delay) X(sync) X(frame) X(unstack) X(table) X(reduce_frames) \
+    X(pad) X(slice) X(cut) X(delay) X(sync) X(limit) X(frame) X(unstack) X(table) X(reduce_frames) \
     /* elementwise, two or three operands */ \
     X(add) X(sub) X(mul) X(div) X(minimum) X(maximum) X(pow) \
     X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(where) \

@@ -62,7 +62,8 @@ static void forward(const ds_op *op, const ds_run *run)
 
 const ds_op_def ds_op_sync = {
     .name = "sync",
-    .doc = "Lets a stream progress only as far as the others have, for operators that combine them.",
+    .doc =
+        "Lets a stream progress only as far as the others have, for operators that combine them.",
     .n_inputs = 2,
     .n_outputs = 1,
     .n_values = 1,

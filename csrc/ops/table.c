@@ -14,7 +14,8 @@
 enum { LENGTH };
 
 static const ds_attr_def attrs[] = {
-    {"length", DS_ATTR_INTS, .doc = "the function, in pairs: 0 c adds, 1 c multiplies, 2 c divides"},
+    {"length", DS_ATTR_INTS,
+     .doc = "the function, in pairs: 0 c adds, 1 c multiplies, 2 c divides"},
     {0}};
 
 static ds_status infer(ds_op *op)
@@ -23,7 +24,8 @@ static ds_status infer(ds_op *op)
     ds_signature *out = &op->out[0];
     DS_TRY(ds_length_read(op, LENGTH, &length));
     DS_CHECK(ds_op_has_weight(op, 0), DS_SHAPE, "table: its weight 'weight' is missing");
-    DS_CHECK(op->weight[0].rank >= 1, DS_SHAPE, "table: its weight needs a dimension for positions");
+    DS_CHECK(op->weight[0].rank >= 1, DS_SHAPE,
+             "table: its weight needs a dimension for positions");
     out->dtype = op->weight[0].dtype;
     out->rank = op->weight[0].rank - 1;
     for (int d = 0; d < out->rank; d++) {

@@ -82,6 +82,40 @@ static PyObject *set_blas_threads(PyObject *self, PyObject *n)
     Py_RETURN_NONE;
 }
 
+/* together(rates, frames, skew): per row whether the inputs' frames so far are close enough. */
+static PyObject *together(PyObject *self, PyObject *args)
+{
+    PyObject *rates;
+    PyArrayObject *frames;
+    long long skew;
+    ds_rate rate[DS_MAX_INPUTS];
+    ds_clock clock;
+    if (!PyArg_ParseTuple(args, "O!O!L", &PyTuple_Type, &rates, &PyArray_Type, &frames, &skew))
+        return NULL;
+    Py_ssize_t n = PyTuple_GET_SIZE(rates);
+    if (n < 1 || n > DS_MAX_INPUTS || PyArray_TYPE(frames) != NPY_INT64 ||
+        PyArray_NDIM(frames) != 2 || PyArray_DIM(frames, 1) != n || !PyArray_ISCARRAY_RO(frames)) {
+        PyErr_SetString(PyExc_ValueError, "frames must be an int64 array (rows, inputs)");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        long long num, den;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(rates, i), "LL", &num, &den))
+            return NULL;
+        rate[i] = (ds_rate){num, den};
+    }
+    ds_status status = ds_clock_init(&clock, rate, (size_t)n, skew);
+    if (status != DS_OK)
+        return ds_raise((ds_module *)PyModule_GetState(self), status, NULL);
+    npy_intp n_rows = PyArray_DIM(frames, 0);
+    PyObject *out = PyArray_SimpleNew(1, &n_rows, NPY_BOOL);
+    const int64_t *data = PyArray_DATA(frames);
+    npy_bool *flags = out ? PyArray_DATA((PyArrayObject *)out) : NULL;
+    for (npy_intp r = 0; flags && r < n_rows; r++)
+        flags[r] = ds_clock_together(&clock, data + r * n);
+    return out;
+}
+
 /* ---------------------------------------------------------------- allocation faults, for tests */
 static PyObject *fault_install(PyObject *self, PyObject *unused)
 {
@@ -138,6 +172,7 @@ static PyObject *fault_stats(PyObject *self, PyObject *unused)
 static PyMethodDef methods[] = {
     {"operators", operators, METH_NOARGS, "The registry of operators."},
     {"config", config, METH_NOARGS, "What was chosen at import."},
+    {"together", together, METH_VARARGS, "together(rates, frames, skew) -> bool per row"},
     {"set_blas_threads", set_blas_threads, METH_O, "Hold OpenBLAS to n threads."},
     {"fault_install", fault_install, METH_NOARGS, "For tests: count allocations from now on."},
     {"fault_uninstall", fault_uninstall, METH_NOARGS, "For tests: back to the usual allocator."},

@@ -126,7 +126,9 @@ class Base:
         array = self.numpy()
         if dtype is not None and np.dtype(dtype) != array.dtype:
             if copy is False:
-                raise ValueError(f"an array of {np.dtype(dtype)} needs a copy of this {array.dtype} tensor")
+                raise ValueError(
+                    f"an array of {np.dtype(dtype)} needs a copy of this {array.dtype} tensor"
+                )
             return array.astype(dtype)
         return array.copy() if copy else array
 
@@ -190,7 +192,9 @@ class Base:
             return cast("Tensor", self)
         return self._plain(self._array.astype(dtype or self.dtype))
 
-    def _to_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[np.dtype[Any] | None, Flag]:
+    def _to_arguments(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[np.dtype[Any] | None, Flag]:
         """Read the arguments of `to`: element type, or None, and whether to copy."""
         dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
         copy = bool(kwargs.pop("copy", False))
@@ -227,7 +231,9 @@ class Base:
 
     def half(self) -> Tensor:
         """Raise DTypeError: tensors are float32 or float64."""
-        raise DTypeError("tensors are float32 or float64; half precision exists for weights, see ds.compile")
+        raise DTypeError(
+            "tensors are float32 or float64; half precision exists for weights, see ds.compile"
+        )
 
     def type_as(self, other: Base) -> Tensor:
         """Return the tensor with the element type of `other`."""

@@ -77,7 +77,16 @@ def as_dtype(dtype: Any) -> DType:
 
 def is_name(text: str) -> Flag:
     """Whether `text` names an element type (or one that is refused), rather than a device."""
-    return text in _NAMES or text in ("float16", "half", "bfloat16", "int32", "int", "int16", "int8", "uint8")
+    return text in _NAMES or text in (
+        "float16",
+        "half",
+        "bfloat16",
+        "int32",
+        "int",
+        "int16",
+        "int8",
+        "uint8",
+    )
 
 
 def is_float(dtype: DType) -> Flag:
@@ -146,7 +155,9 @@ def common(name: str, dtypes: Iterable[DType], numbers: Iterable[Number] = ()) -
 def require_float(name: str, dtype: DType) -> None:
     """Raise DTypeError unless `dtype` is float32 or float64."""
     if not is_float(dtype):
-        raise DTypeError(f"{name}: expected a float32 or float64 tensor, got {dtype}; convert it with .float()")
+        raise DTypeError(
+            f"{name}: expected a float32 or float64 tensor, got {dtype}; convert it with .float()"
+        )
 
 
 def require_same(name: str, **dtypes: DType | None) -> None:
@@ -165,4 +176,6 @@ def require_same(name: str, **dtypes: DType | None) -> None:
 def check_device(device: Any) -> None:
     """Raise ModeError unless `device` is None or the CPU."""
     if device is not None and str(device) != "cpu":
-        raise ModeError(f"tensors live on the CPU, not on {str(device)!r}; for a GPU, hand in a torch module")
+        raise ModeError(
+            f"tensors live on the CPU, not on {str(device)!r}; for a GPU, hand in a torch module"
+        )

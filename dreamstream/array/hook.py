@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-__all__ = ["apply", "set_apply", "set_table", "table"]
+__all__ = ["apply", "run", "set_apply", "set_run", "set_table", "table"]
 
 Apply = Callable[[str, Mapping[str, Any], Sequence[Any], Sequence[Any], Any], tuple[Any, ...]]
 Table = Callable[[Any, Any], Any]
@@ -20,6 +20,7 @@ def _unfilled(*_: Any) -> NoReturn:
 
 _apply: Apply = _unfilled
 _table: Table = _unfilled
+_run: Callable[..., Any] = _unfilled
 
 
 def set_apply(fn: Apply) -> None:
@@ -48,3 +49,21 @@ def apply(
 def table(tensor: Any, index: tuple[Any, ...]) -> Any:
     """Index a plain tensor with a `Length`, as in ``pe[:x.size("L")]``: one row per frame."""
     return _table(tensor, index)
+
+
+def set_run(fn: Callable[..., Any]) -> None:
+    """Set the function behind `run`, that is `dreamstream.dispatch.run`."""
+    global _run
+    _run = fn
+
+
+def run(
+    name: str,
+    attributes: Mapping[str, Any],
+    edges: Sequence[Any],
+    values: Sequence[Any],
+    weights: Sequence[Any] = (),
+) -> list[tuple[Any, Any]]:
+    """Run an operator inside a forward on edges and values; see `dreamstream.dispatch.run`."""
+    out: list[tuple[Any, Any]] = _run(name, attributes, edges, values, weights)
+    return out

@@ -4,11 +4,11 @@
  *     op_streams s = {.op = op, .n_rows = 3, .in = ..., .n_in = ..., .want = ..., .n_want = ...};
  *     check_streams(&s);
  *
- * The driver's integers decide what each call gets and gives, as in an executor. Windows and results
- * are exact allocations, so that the address sanitizer sees a step beside them; a window may begin
- * earlier than is needed, and a stream's total may run ahead of what is known of it. Rows join and
- * end in different calls. The pieces, laid end to end, must be bytes of the whole; the whole must be
- * what the test wants.
+ * The driver's integers decide what each call gets and gives, as in an executor. Windows and
+ * results are exact allocations, so that the address sanitizer sees a step beside them; a window may
+ * begin earlier than is needed, and a stream's total may run ahead of what is known of it. Rows join
+ * and end in different calls. The pieces, laid end to end, must be the whole's bytes; the whole must
+ * be what the test wants.
  */
 #ifndef OP_STREAM_H
 #define OP_STREAM_H
@@ -64,14 +64,16 @@ typedef struct row_state {
 } row_state;
 
 /* Moves a row on by random numbers of frames (or, `longest` < 0, to the end). */
-static void advance(const op_streams *s, size_t r, int64_t longest, row_state *row, ds_counts *count)
+static void advance(const op_streams *s, size_t r, int64_t longest, row_state *row,
+                    ds_counts *count)
 {
     const bool lockstep = (s->op->def->flags & DS_OP_LOCKSTEP) != 0;
     int64_t shared = random_in(0, longest > 0 ? longest : 0);
     bool complete = true;
     for (int i = 0; i < s->op->n_inputs; i++) {
         const int64_t all = s->n_in[i][r];
-        int64_t known = row->in[i].known + (lockstep ? shared : random_in(0, longest > 0 ? longest : 0));
+        int64_t known =
+            row->in[i].known + (lockstep ? shared : random_in(0, longest > 0 ? longest : 0));
         known = longest < 0 || known > all ? all : known;
         const int64_t total = known + row->ahead[lockstep ? 0 : i];
         count[i].before = row->in[i];
@@ -87,14 +89,13 @@ static void advance(const op_streams *s, size_t r, int64_t longest, row_state *r
 }
 
 /* The frames of value input i that row r may read in this call. */
-static ds_window make_window(const op_streams *s, int i, size_t r, const ds_counts *count, int64_t m0)
+static ds_window make_window(const op_streams *s, int i, size_t r, const ds_counts *count,
+                             int64_t m0)
 {
     int64_t first[DS_MAX_INPUTS];
     ds_op_need(s->op, m0, first);
     int64_t at = first[i] < count->before.known ? first[i] : count->before.known;
-    if (first[i] < DS_NEVER) {
-        at -= random_in(0, at < 2 ? at : 2);
-    }
+    at -= random_in(0, at < 2 ? at : 2);
     const size_t n_bytes = ds_signature_bytes(&s->op->in[i]);
     const int64_t n = count->now.known - at;
     return (ds_window){exact_copy(s->in[i][r] + (size_t)at * n_bytes, (size_t)n * n_bytes), at, n};
@@ -105,14 +106,20 @@ static void stream_call(const op_streams *s, row_state *rows, const size_t *acti
                         int64_t longest, bool in_place)
 {
     const ds_op *op = s->op;
-    const size_t in_bytes = ds_signature_bytes(&op->in[0]), out_bytes = ds_signature_bytes(&op->out[0]);
+    const size_t in_bytes = ds_signature_bytes(&op->in[0]),
+                 out_bytes = ds_signature_bytes(&op->out[0]);
     ds_window in[STREAM_INPUTS * STREAM_ROWS] = {{0}};
     ds_target out[STREAM_ROWS];
     ds_counts count[STREAM_INPUTS * STREAM_ROWS], own[STREAM_INPUTS];
     bool ended[STREAM_ROWS];
     void *carried[STREAM_ROWS];
-    ds_run run = {.n_rows = n_active, .in = in, .out = out, .count = count, .ended = ended,
-                  .weights = s->weights, .k = s->k,
+    ds_run run = {.n_rows = n_active,
+                  .in = in,
+                  .out = out,
+                  .count = count,
+                  .ended = ended,
+                  .weights = s->weights,
+                  .k = s->k,
                   .carried = op->n_carried > 0 ? (void *const *)carried : NULL};
     for (size_t j = 0; j < n_active; j++) {
         row_state *row = &rows[active[j]];
@@ -188,12 +195,6 @@ static void run_streams(const op_streams *s, int64_t longest, bool in_place, cha
         for (int i = 0; i < s->op->n_inputs; i++) {
             rows[r].ahead[i] = longest < 0 ? 0 : random_in(0, 3);
         }
-        /* What an empty future would give, before any call. */
-        for (int i = 0; i < s->op->n_inputs; i++) {
-            const int64_t ahead = rows[r].ahead[(s->op->def->flags & DS_OP_LOCKSTEP) != 0 ? 0 : i];
-            rows[r].in[i] = (ds_pair){0, ahead < s->n_in[i][r] ? ahead : s->n_in[i][r]};
-            rows[r].in[i].total = 0; /* nothing has come */
-        }
     }
     for (int call = 0; call < 10000; call++) {
         size_t active[STREAM_ROWS], n_active = 0, n_left = 0;
@@ -215,7 +216,7 @@ static void run_streams(const op_streams *s, int64_t longest, bool in_place, cha
     }
 }
 
-static void check_streams(const op_streams *s)
+static inline void check_streams(const op_streams *s)
 {
     const ds_op *op = s->op;
     const size_t n_elements = (size_t)ds_signature_elements(&op->out[0]);

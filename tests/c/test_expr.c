@@ -63,8 +63,8 @@ static void test_division(void)
 
 static void test_saturation(void)
 {
-    static const int64_t large[] = {DS_NEVER, DS_NEVER - 1, DS_NEVER / 2 + 1, (int64_t)1 << 40, 3,
-                                    1, 0};
+    static const int64_t large[] = {
+        DS_NEVER, DS_NEVER - 1, DS_NEVER / 2 + 1, (int64_t)1 << 40, 3, 1, 0};
     const int n = sizeof large / sizeof large[0];
     for (int i = 0; i < 4 * n * n; i++) {
         const int64_t a = large[i / 4 % n] * (i % 2 == 0 ? 1 : -1);
@@ -106,7 +106,8 @@ static void test_random(void)
         ds_expr e[24];
         int64_t v[24];
         for (int i = 0; i < 24; i++) {
-            const int a = i > 0 ? (int)random_in(0, i - 1) : 0, b = i > 0 ? (int)random_in(0, i - 1) : 0;
+            const int a = i > 0 ? (int)random_in(0, i - 1) : 0,
+                      b = i > 0 ? (int)random_in(0, i - 1) : 0;
             const int c = i > 0 ? (int)random_in(0, i - 1) : 0;
             const int64_t k = random_in(-3, 3), positive = random_in(1, 4);
             const int which = (int)random_in(0, 2), code = i < 4 ? i : (int)random_in(0, 15);
@@ -138,8 +139,12 @@ static void test_random(void)
                 v[i] = v[a] > 0 ? v[b] : v[c];
                 break;
             case 12: e[i] = ds_add_k(&p, e[a], k), v[i] = v[a] + k; break;
-            case 13: e[i] = ds_floordiv_k(&p, e[a], positive), v[i] = slow_floor(v[a], positive); break;
-            case 14: e[i] = ds_ceildiv_k(&p, e[a], positive), v[i] = -slow_floor(-v[a], positive); break;
+            case 13:
+                e[i] = ds_floordiv_k(&p, e[a], positive), v[i] = slow_floor(v[a], positive);
+                break;
+            case 14:
+                e[i] = ds_ceildiv_k(&p, e[a], positive), v[i] = -slow_floor(-v[a], positive);
+                break;
             default:
                 e[i] = small ? ds_mul_k(&p, e[a], k) : e[a];
                 v[i] = small ? v[a] * k : v[a];

@@ -1,4 +1,4 @@
-/* ops/op, ops/registry, batch/value: making operators, what the driver adds to them, what it refuses. */
+/* ops/op, ops/registry, batch/value: making operators, driving them, refusals. */
 #include <string.h>
 
 #include "base/fault.h"
@@ -113,20 +113,24 @@ static void test_attributes(void)
 {
     ds_op *op = NULL;
     ds_attr list = {.name = "list", .kind = DS_ATTR_INTS, .value = {.ints = {7, -8}, .n_ints = 2}};
-    const ds_attr good[] = {attr_text("mode", "three"), attr_int("size", 5), attr_int("scale", 3), list};
+    const ds_attr good[] = {attr_text("mode", "three"), attr_int("size", 5), attr_int("scale", 3),
+                            list};
     CHECK(make(&op, &probe, good, 4, 2) == DS_OK);
     CHECK(op->attr[SIZE].i == 5 && op->attr[MODE].i == 2 && !(op->attr[SCALE].x != 3.0));
-    CHECK(op->attr[LIST].n_ints == 2 && op->attr[LIST].ints[0] == 7 && op->attr[LIST].ints[1] == -8);
+    CHECK(op->attr[LIST].n_ints == 2 && op->attr[LIST].ints[0] == 7 &&
+          op->attr[LIST].ints[1] == -8);
     ds_op_destroy(op);
     CHECK(make(&op, &probe, good + 1, 1, 2) == DS_OK);
     CHECK(op->attr[MODE].i == 1 && !(op->attr[SCALE].x != 0.5) && op->attr[LIST].n_ints == 0);
     ds_op_destroy(op);
 
     op = NULL;
-    CHECK(failed(make(&op, &probe, NULL, 0, 2), DS_ARGUMENT, "probe: attribute 'size' is required"));
+    CHECK(
+        failed(make(&op, &probe, NULL, 0, 2), DS_ARGUMENT, "probe: attribute 'size' is required"));
     const ds_attr unknown[] = {attr_int("size", 1), attr_int("sise", 1)};
-    CHECK(failed(make(&op, &probe, unknown, 2, 2), DS_ARGUMENT, "unknown attribute 'sise'; known "
-                                                               "are: size, scale, list, mode, whole"));
+    CHECK(failed(make(&op, &probe, unknown, 2, 2), DS_ARGUMENT,
+                 "unknown attribute 'sise'; known "
+                 "are: size, scale, list, mode, whole"));
     const ds_attr twice[] = {attr_int("size", 1), attr_int("size", 2)};
     CHECK(failed(make(&op, &probe, twice, 2, 2), DS_ARGUMENT, "'size' is given twice"));
     const ds_attr kind[] = {{.name = "size", .kind = DS_ATTR_REAL, .value.x = 1.0}};
@@ -213,7 +217,8 @@ static void test_signatures(void)
     CHECK(failed(ds_op_require_real(op), DS_DTYPE, "must be float32 or float64, got int64"));
     CHECK(ds_op_element(op) == 8 && ds_op_real(op) == DS_F64);
     CHECK(ds_op_require_least(op, SIZE, 1) == DS_OK);
-    CHECK(failed(ds_op_require_least(op, SIZE, 2), DS_ARGUMENT, "'size' must be at least 2, got 1"));
+    CHECK(
+        failed(ds_op_require_least(op, SIZE, 2), DS_ARGUMENT, "'size' must be at least 2, got 1"));
 
     /* Block of carried arrays, scratch. */
     CHECK(op->carried[0].offset == 0 && op->carried[1].offset == 128);
@@ -251,7 +256,11 @@ static void counts_short(const ds_op *op, ds_program *p)
 static void test_programs(void)
 {
     ds_op *op = NULL;
-    ds_op_def def = {.name = "bad", .n_inputs = 1, .n_outputs = 1, .n_values = 1, .infer = plain_infer,
+    ds_op_def def = {.name = "bad",
+                     .n_inputs = 1,
+                     .n_outputs = 1,
+                     .n_values = 1,
+                     .infer = plain_infer,
                      .counts = counts_full};
     CHECK(failed(make(&op, &def, NULL, 0, 1), DS_INTERNAL, "bad: its program for counts"));
     def.counts = counts_short;
@@ -383,7 +392,8 @@ static void test_values(void)
     CHECK(ds_signature_same_shape(&matrix, &matrix) && !ds_signature_same_shape(&matrix, &frame4));
     const ds_signature huge = {.dtype = DS_F64, .rank = 2, .shape = {INT64_MAX, INT64_MAX}};
     CHECK(ds_signature_elements(&huge) == INT64_MAX && ds_signature_bytes(&huge) == SIZE_MAX);
-    CHECK(ds_dtype_bytes(DS_F32) == 4 && ds_dtype_bytes(DS_F64) == 8 && ds_dtype_bytes(DS_I64) == 8);
+    CHECK(ds_dtype_bytes(DS_F32) == 4 && ds_dtype_bytes(DS_F64) == 8 &&
+          ds_dtype_bytes(DS_I64) == 8);
     CHECK(ds_dtype_bytes(DS_BOOL) == 1 && ds_dtype_bytes(DS_I16) == 2 && ds_dtype_bytes(0) == 0);
     CHECK(strcmp(ds_dtype_name(DS_F64), "float64") == 0 && strcmp(ds_dtype_name(9), "none") == 0);
 

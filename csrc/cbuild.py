@@ -1,6 +1,6 @@
 """Compile the C engine: the part that `setup.py` and `tests/c/build.py` have in common.
 
-Flags stand in `compile_flags.txt` (read by clangd and clang-tidy too). Objects are kept in a folder
+Flags stand in `csrc/compile_flags.txt` (read by clangd and clang-tidy too). Objects are kept in a folder
 named after compiler and flags; a source is compiled again when it, or a header it includes, has
 changed since.
 """
@@ -29,8 +29,8 @@ def sources(*, python: bool) -> list[Path]:
 
 def flags(*, openblas: bool, sanitize: str = "", werror: bool | None = None) -> list[str]:
     """Compiler flags. `werror=None` asks the environment (DREAMSTREAM_WERROR)."""
-    out = (ROOT / "compile_flags.txt").read_text().split()
-    out = [f"-I{ROOT / flag[2:]}" if flag.startswith("-I") else flag for flag in out]
+    out = (CSRC / "compile_flags.txt").read_text().split()
+    out = [f"-I{CSRC / flag[2:]}" if flag.startswith("-I") else flag for flag in out]
     out.append(f"-DDS_HAVE_OPENBLAS={int(openblas)}")
     if sanitize:
         out += sanitizer_flags(sanitize)

@@ -1,0 +1,41 @@
+"""DreamStream: PyTorch-style models, online.
+
+Patch a model, feed chunks of many concurrent streams, and get exactly what the offline model would have
+said, early, on a C engine.
+"""
+
+from . import dispatch as _dispatch  # opens the door
+from . import nn
+from ._core import config as _config
+from .array import *  # noqa: F403
+from .array import __all__ as _array_names
+from .array.chunks import on_fallback
+from .array.stream_tensor import StreamTensor, as_stream_tensor, stream_tensor
+from .config import show_config
+from .engine import Engine, compile, verify
+from .errors import *  # noqa: F403
+from .errors import __all__ as _error_names
+from .online import StreamModule, audit, patch_module, unpatch_module
+from .stream import OutputCollector, StreamMetadata
+
+__version__ = _config()["version"]
+
+__all__ = [
+    "Engine",
+    "OutputCollector",
+    "StreamMetadata",
+    "StreamModule",
+    "StreamTensor",
+    "as_stream_tensor",
+    "audit",
+    "compile",
+    "nn",
+    "on_fallback",
+    "patch_module",
+    "show_config",
+    "stream_tensor",
+    "unpatch_module",
+    "verify",
+    *_array_names,
+    *_error_names,
+]

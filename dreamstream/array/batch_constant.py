@@ -1,0 +1,112 @@
+"""Constants with a dimension that stands for the streams of a batch.
+
+Inside an online forward ``x.size(B)`` is a token, not a number: which streams share a call is not the
+model's business. ``zeros(n, x.size(0), H)`` and ``parameter.expand(-1, x.size(0), -1)`` therefore give
+a `BatchTensor`: one value that every stream has alike. It serves as the initial state of an RNN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import NotStreamableError, ShapeError
+from .axes import axis_of, sizes_of
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+__all__ = ["BatchTensor"]
+
+
+class BatchTensor:
+    """One value for each stream of a batch, the same for all.
+
+    Parameters
+    ----------
+    value : Tensor
+        The value, with size 1 along the batch dimension.
+    batch_axis : int or sequence of one int
+        The batch dimension.
+
+    Raises
+    ------
+    ShapeError
+        Where there is not exactly one batch dimension, or it has more than one element.
+    """
+
+    is_stream = False
+
+    def __init__(self, value: Tensor, batch_axis: int | Sequence[int]) -> None:
+        axes = (batch_axis,) if isinstance(batch_axis, int) else tuple(batch_axis)
+        if len(axes) != 1:
+            raise ShapeError(f"the number of streams can be one size, not {len(axes)}")
+        self.value = value
+        self.batch_axis = axis_of("the number of streams", axes[0], value.ndim)
+        if value.shape[self.batch_axis] != 1:
+            raise ShapeError(
+                f"only a dimension of size 1 can be repeated for every stream, not one of "
+                f"{value.shape[self.batch_axis]}"
+            )
+
+    @property
+    def constant(self) -> Tensor:
+        """The value of one stream: without the batch dimension."""
+        return self.value.select(self.batch_axis, 0)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Element type."""
+        return self.value.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions, that of the streams included."""
+        return self.value.ndim
+
+    def dim(self) -> int:
+        """Return the number of dimensions, that of the streams included."""
+        return self.ndim
+
+    def transpose(self, dim0: int, dim1: int) -> BatchTensor:
+        """Return the constant with two dimensions exchanged."""
+        order = list(range(self.ndim))
+        a, b = axis_of("transpose", dim0, self.ndim), axis_of("transpose", dim1, self.ndim)
+        order[a], order[b] = order[b], order[a]
+        return self.permute(*order)
+
+    def permute(self, *dims: Any) -> BatchTensor:
+        """Return the constant with its dimensions in the order `dims`."""
+        order = [axis_of("permute", d, self.ndim) for d in sizes_of(dims)]
+        return BatchTensor(self.value.permute(*order), order.index(self.batch_axis))
+
+    def to(self, *args: Any, **kwargs: Any) -> BatchTensor:
+        """Return the constant with another element type, as `Tensor.to`."""
+        return BatchTensor(self.value.to(*args, **kwargs), self.batch_axis)
+
+    def contiguous(self) -> BatchTensor:
+        """Return the constant itself."""
+        return self
+
+    def detach(self) -> BatchTensor:
+        """Return the constant without its gradient."""
+        return BatchTensor(self.value.detach(), self.batch_axis)
+
+    def requires_grad_(self, requires_grad: bool = True) -> BatchTensor:
+        """Say whether a gradient is wanted, and return the constant itself."""
+        self.value.requires_grad_(requires_grad)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise NotStreamableError(
+            f"a constant for every stream of a batch has no {name!r}: it serves as the initial state of "
+            "an RNN (hx). A constant that all streams share needs no batch dimension: it broadcasts"
+        )
+
+    def __repr__(self) -> str:
+        shape = ["B" if i == self.batch_axis else str(n) for i, n in enumerate(self.value.shape)]
+        return f"BatchTensor(shape=({', '.join(shape)}), dtype={self.dtype})"

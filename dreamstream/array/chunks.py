@@ -1,0 +1,237 @@
+"""What views, indices and reductions of a stream tensor mean outside a forward: the call's frames.
+
+Indices are relative to the chunk. What can't keep the metadata becomes a plain padded tensor, with a
+`StreamFallbackWarning` (see `on_fallback`); reductions see valid frames only.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ShapeError, StreamFallbackWarning, StreamMismatchError
+from ..stream.rules import (
+    Fallback,
+    cat_batch,
+    cat_length,
+    plan_index,
+    require_same,
+)
+from ..stream.where import user_line
+
+if TYPE_CHECKING:
+    from .stream_tensor import StreamTensor
+
+__all__ = ["ChunkMethods", "fall_back", "on_fallback"]
+
+_POLICY: ContextVar[str] = ContextVar("dreamstream_fallback", default="warn")
+
+
+@contextmanager
+def on_fallback(policy: str) -> Iterator[None]:
+    """Choose what happens where an operation can't keep a stream tensor's metadata.
+
+    Parameters
+    ----------
+    policy : {"warn", "raise", "ignore"}
+        Warn (the default) and go on with a plain padded tensor, raise `StreamMismatchError`, or go on.
+    """
+    if policy not in ("warn", "raise", "ignore"):
+        raise ValueError(f'on_fallback takes "warn", "raise" or "ignore", got {policy!r}')
+    token = _POLICY.set(policy)
+    try:
+        yield
+    finally:
+        _POLICY.reset(token)
+
+
+def fall_back(x: StreamTensor, what: str) -> Any:
+    """Return the plain padded tensor, with a warning."""
+    message = f"{what} at {user_line()} can't keep ids and lengths: the result is a plain tensor"
+    policy = _POLICY.get()
+    if policy == "raise":
+        raise StreamMismatchError(message)
+    if policy == "warn":
+        warnings.warn(message, StreamFallbackWarning, stacklevel=4)
+    return x.tensor()
+
+
+def _like_names(x: StreamTensor) -> list[str | None]:
+    return [d if isinstance(d, str) else n for d, n in zip(x.dims, x.names)]
+
+
+class ChunkMethods:
+    """The operations, each a function of the tensor."""
+
+    @staticmethod
+    def getitem(x: StreamTensor, index: Any) -> Any:
+        x = x.in_order()
+        index = _arrays(index)
+        names = tuple(_like_names(x))
+        plan = Fallback("B and L are joined") if "B_L" in x.dims else plan_index(index, names, x.meta)
+        if isinstance(plan, Fallback):
+            return fall_back(x, f"this index ({plan.reason})")[index]
+        rows = x.rows()
+        picked = []
+        for r in range(len(rows)) if plan.rows is None else plan.rows:
+            frames = rows[r][plan.frames_of(len(rows[r]))]
+            frames = frames[(slice(None), *plan.features)]
+            if plan.take is not None:
+                axis, where = plan.take
+                frames = frames[(slice(None),) * (1 + axis) + (where,)]
+            picked.append(frames)
+        value = np.concatenate(picked) if picked else x.value[:0][(slice(None), *plan.features)]
+        lengths = x.lengths if plan.rows is None else x.lengths[plan.rows]
+        starts = x.starts if x.starts is None or plan.rows is None else tuple(x.starts[r] for r in plan.rows)
+        return x._make(
+            np.ascontiguousarray(value), plan.dims, plan.names, plan.meta,
+            plan.starts_of(starts, lengths), x.rate, None,
+        )
+
+    @staticmethod
+    def reshape(x: StreamTensor, shape: Sequence[Any]) -> Any:
+        """Reshape features; sizes that equal B's and L's stand for them where they come in order."""
+        x = x.in_order()
+        sizes = list(x.shape)
+        lead = next((i for i, (a, b) in enumerate(zip(sizes, shape)) if a != b), min(len(sizes), len(shape)))
+        trail = 0
+        while trail < min(len(sizes), len(shape)) - lead and sizes[-1 - trail] == shape[-1 - trail]:
+            trail += 1
+        changed = x.dims[lead : len(sizes) - trail]
+        if any(isinstance(d, str) for d in changed):
+            return fall_back(x, "this reshape").reshape(*shape)
+        middle = [int(s) for s in shape[lead : len(shape) - trail]]
+        dims: list[Any] = [*x.dims[:lead], *([0] * len(middle)), *x.dims[len(sizes) - trail :]]
+        names = [*x.names[:lead], *([None] * len(middle)), *x.names[len(sizes) - trail :]]
+        seen = iter(range(len(dims)))
+        dims = [d if isinstance(d, str) else next(seen) for d in dims]
+        features = [s for s, d in zip([*sizes[:lead], *middle, *sizes[len(sizes) - trail :]], dims) if not isinstance(d, str)]
+        try:
+            value = x.value.reshape(len(x.value), *features) if len(x.value) else x.value.reshape(0, *_solve(x.features, features))
+        except ValueError:
+            raise ShapeError(f"reshape: a stream {x.roles} can't take the shape {tuple(shape)}") from None
+        return x.like(value, tuple(dims), names)
+
+    @staticmethod
+    def unfold(x: StreamTensor, axis: int, size: int, step: int) -> Any:
+        return fall_back(x, "unfold").unfold(axis, size, step)
+
+    @staticmethod
+    def expand(x: StreamTensor, sizes: Sequence[Any]) -> Any:
+        x = x.in_order()
+        if len(sizes) != len(x.dims):
+            return fall_back(x, "expand to more dimensions").expand(*sizes)
+        for d, size, own in zip(x.dims, sizes, x.shape):
+            if isinstance(d, str) and size not in (-1, own):
+                return fall_back(x, f"expand along {d}").expand(*sizes)
+        features = [x.features[d] if s == -1 else int(s) for d, s in zip(x.dims, sizes) if not isinstance(d, str)]
+        return x.like(np.ascontiguousarray(np.broadcast_to(x.value, (len(x.value), *features))), x.dims, x.names)
+
+    @staticmethod
+    def cat(tensors: Sequence[StreamTensor], axis: int) -> Any:
+        first = tensors[0]
+        role = first.dims[axis]
+        parts = [t.in_order() for t in tensors]
+        if any(p.dims != parts[0].dims for p in parts):
+            raise ShapeError(f"cat: dimensions {[p.roles for p in parts]} don't line up")
+        features = {p.features for p in parts}
+        if role in ("B", "L") and len(features) > 1:
+            raise ShapeError(f"cat: the features differ: {sorted(features)}")
+        if role == "B":
+            meta = cat_batch([p.meta for p in parts])
+            starts = [p.starts for p in parts]
+            known = None if any(s is None for s in starts) else sum((tuple(s or ()) for s in starts), ())
+            return first._make(np.concatenate([p.value for p in parts]), parts[0].dims, first.names, meta, known, first.rate, None)
+        if role == "L":
+            meta = cat_length([p.meta for p in parts])
+            rows = [p.rows() for p in parts]
+            value = np.concatenate([r[i] for i in range(len(meta)) for r in rows]) if len(meta) else parts[0].value
+            return first._make(value, parts[0].dims, first.names, meta, first.starts, first.rate, None)
+        if role == "B_L":
+            return fall_back(first, "cat along B and L joined")._cat([t.tensor() for t in tensors], axis)
+        require_same([p.meta for p in parts], [p.starts for p in parts], "cat")
+        value = np.concatenate([p.value for p in parts], axis=1 + parts[0].dims[axis])
+        return parts[0].like(value, parts[0].dims, first.names)
+
+    @staticmethod
+    def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
+        if reverse or getattr(other, "is_stream", False) or isinstance(x.dims[-1], str):
+            plain = fall_back(x, "this matrix product")
+            other = other.tensor() if getattr(other, "is_stream", False) else other
+            return other @ plain if reverse else plain @ other
+        x = x.in_order()
+        value = (x._plain(x.value) @ other).numpy()
+        return x.like(value, x.dims, x.names)
+
+
+def _solve(old: Sequence[int], new: Sequence[int]) -> list[int]:
+    known = int(np.prod([s for s in new if s != -1], dtype=np.int64))
+    return [int(np.prod(old, dtype=np.int64)) // max(known, 1) if s == -1 else s for s in new]
+
+
+def _arrays(index: Any) -> Any:
+    def plain(i: Any) -> Any:
+        return i.numpy() if hasattr(i, "is_stream") else i
+
+    return tuple(plain(i) for i in index) if isinstance(index, tuple) else plain(index)
+
+
+def per_frame(x: StreamTensor, axis: int, method: Callable[[Any, int], Any], keeps: bool) -> Any:
+    """Apply a plain tensor's method along one feature axis of all frames; results keep the metadata.
+
+    `keeps` says whether the axis stays.
+    """
+    x = x.in_order()
+    stored = x.dims[axis]
+    dims = x.dims
+    if not keeps:
+        left = [d for d in x.dims if d != stored]
+        seen = iter(range(len(left)))
+        dims = tuple(d if isinstance(d, str) else next(seen) for d in left)
+    names = x.names if keeps else tuple(n for i, n in enumerate(x.names) if i != axis)
+    out = method(x._plain(x.value), stored + 1)
+
+    def wrap(t: Any) -> Any:
+        return x.like(np.ascontiguousarray(t.numpy()), dims, names)
+
+    return type(out)(*map(wrap, out)) if isinstance(out, tuple) else wrap(out)
+
+
+def reduce(x: StreamTensor, method: Callable[..., Any], axes: Sequence[int], keepdim: bool) -> Any:
+    """Apply a plain tensor's reduction ``method(tensor, dim, keepdim)`` to valid frames only."""
+    roles = [x.dims[a] for a in axes]
+    x = x.in_order()
+    if not any(isinstance(r, str) for r in roles):
+        if len(axes) == 1:
+            return per_frame(x, axes[0], lambda t, a: method(t, a, keepdim), keepdim)
+        stored = tuple(x.dims[a] + 1 for a in axes)
+        keeps = per_frame(x, axes[0], lambda t, a: method(t, stored, True), True)
+        return keeps if keepdim else keeps.squeeze(tuple(axes))
+    if not keepdim and {"B", "L"} <= set(roles) or "B_L" in roles:
+        features = tuple(x.dims[a] + 1 for a in axes if not isinstance(x.dims[a], str))
+        return method(x._plain(x.value), (0, *features) if features else 0, False)
+    if roles == ["L"]:
+        rows = [_reduce_row(x, row, method) for row in x.rows()]
+        parts = rows and [r.numpy() for r in rows] or [np.zeros(x.features, x.dtype)][:0]
+        out = np.stack(parts) if parts else np.zeros((0, *x.features), x.dtype)
+        plain = x._plain(out)
+        order = [d for d in x.dims if d != "L"]
+        lead = [0 if isinstance(d, str) else d + 1 for d in order]
+        plain = plain.permute(*lead)
+        return plain.unsqueeze(axes[0]) if keepdim else plain
+    return method(fall_back(x, "this reduction"), tuple(axes) if len(axes) > 1 else axes[0], keepdim)
+
+
+def _reduce_row(x: StreamTensor, row: Any, method: Callable[..., Any]) -> Any:
+    if not len(row) and x.value.dtype.kind == "f":
+        try:
+            return method(x._plain(row), 0, False)
+        except ShapeError:  # an extreme of no frames
+            return x._plain(np.full(x.features, np.nan, x.dtype))
+    return method(x._plain(row), 0, False)
+

@@ -1,0 +1,314 @@
+"""Functions that make tensors: from data, from nothing, from random numbers, from other tensors."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import DTypeError, ModeError, ShapeError
+from ..stream.rules.length import BatchSize
+from . import dtypes, elementwise
+from .axes import axis_of, sizes_of
+from .base import Base, is_number
+from .batch_constant import BatchTensor
+from .tensor import Tensor
+
+__all__ = [
+    "arange",
+    "as_tensor",
+    "cat",
+    "empty",
+    "from_numpy",
+    "full",
+    "full_like",
+    "generator",
+    "manual_seed",
+    "ones",
+    "ones_like",
+    "rand",
+    "randn",
+    "stack",
+    "tensor",
+    "where",
+    "zeros",
+    "zeros_like",
+]
+
+_generator = np.random.default_rng()
+
+# ---------------------------------------------------------------------- from data
+
+
+def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
+    """Return a tensor with a copy of `data`.
+
+    Parameters
+    ----------
+    data : array, number, or nested list of numbers
+        Arrays (and other tensors) keep float32, float64, int64 and bool, other integers become int64.
+        Numbers and lists of them become float32; of bools alone, bool.
+    dtype : dtype or str, optional
+        The element type, converted to if need be.
+    requires_grad : bool
+        Whether a gradient is wanted.
+    device : None or "cpu"
+        For torch's sake.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `data`.
+
+    Raises
+    ------
+    DTypeError
+        Where `data` or `dtype` is of a type that tensors don't hold.
+    ShapeError
+        For lists of unequal lengths.
+
+    Examples
+    --------
+    >>> tensor([[1, 2], [3, 4]]).dtype
+    dtype('float32')
+    >>> tensor(np.arange(3)).dtype
+    dtype('int64')
+
+    Notes
+    -----
+    Source: torch.tensor, except that lists of integers become float32.
+    """
+    dtypes.check_device(device)
+    return Tensor(_array_of(data, dtype, copy=True), requires_grad)
+
+
+def as_tensor(data: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
+    """Return `tensor(data)`, sharing memory with an array, or the tensor itself, where that can be."""
+    dtypes.check_device(device)
+    if isinstance(data, Tensor) and (dtype is None or dtypes.as_dtype(dtype) == data.dtype):
+        return data
+    return Tensor(_array_of(data, dtype, copy=False))
+
+
+def from_numpy(array: NDArray[Any]) -> Tensor:
+    """Return a tensor that shares the array's memory; integers other than int64 are converted."""
+    return Tensor(array)
+
+
+def _array_of(data: Any, dtype: Any, copy: bool) -> NDArray[Any]:
+    if getattr(data, "is_stream", False):
+        raise ModeError("tensor: expected plain data, got a stream; its padded values are x.tensor()")
+    is_array = hasattr(data, "__array__") and not isinstance(data, np.generic)
+    try:
+        array = np.asarray(data)
+    except ValueError as error:
+        raise ShapeError(f"tensor: the lists don't form an array: {error}") from None
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    if wanted is not None and array.dtype.kind in "fiub":
+        return np.array(array, wanted) if copy or array.dtype != wanted else array
+    if not is_array and array.dtype.kind in "fiu" and array.dtype != dtypes.float32:
+        return array.astype(dtypes.float32)
+    out = dtypes.adopt(array)
+    return out.copy() if copy and out is array else out
+
+
+# ---------------------------------------------------------------------- from nothing
+
+
+def full(
+    size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """Return a tensor with all elements equal.
+
+    Parameters
+    ----------
+    size : int or sequence of int
+        The shape. A stream's ``x.size(B)`` may be one of the sizes.
+    fill_value : number
+        The elements.
+    dtype : dtype or str, optional
+        The element type; without it float32, int64 or bool, as `fill_value` is.
+
+    Returns
+    -------
+    Tensor
+        Or a `BatchTensor` where a size is the number of streams.
+
+    Notes
+    -----
+    Source: torch.full.
+    """
+    dtypes.check_device(device)
+    sizes = sizes_of(size if isinstance(size, (tuple, list)) else (size,))
+    batch = [i for i, s in enumerate(sizes) if isinstance(s, BatchSize)]
+    shape = tuple(1 if i in batch else operator.index(s) for i, s in enumerate(sizes))
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"sizes must not be negative, got {shape}")
+    value = fill_value.item() if isinstance(fill_value, (Base, np.generic)) else fill_value
+    to = dtypes.common("full", [], [value]) if dtype is None else dtypes.as_dtype(dtype)
+    out = Tensor(np.full(shape, value, to), requires_grad)
+    return BatchTensor(out, batch) if batch else out
+
+
+def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Return zeros, float32 unless `dtype` says otherwise; see `full`. Source: torch.zeros."""
+    return full(sizes_of(size), 0, dtype or dtypes.float32, device=device, requires_grad=requires_grad)
+
+
+def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Return ones, float32 unless `dtype` says otherwise; see `full`. Source: torch.ones."""
+    return full(sizes_of(size), 1, dtype or dtypes.float32, device=device, requires_grad=requires_grad)
+
+
+def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Return zeros: memory without values is never handed out. Source: torch.empty."""
+    return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def full_like(input: Tensor, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
+    """Return a tensor of the same shape (and streams) with all elements equal. Source: torch.full_like."""
+    dtypes.check_device(device)
+    to = input.dtype if dtype is None else dtypes.as_dtype(dtype)
+    if not input.is_stream:
+        return Tensor(np.full(input.shape, fill_value, to))
+    value = Tensor(np.array(fill_value, dtypes.float64))
+    same = input.eq(input)  # whatever it gives, its frames and streams are those of the input
+    return elementwise.where(same, value, value).to(to)
+
+
+def zeros_like(input: Tensor, dtype: Any = None, *, device: Any = None) -> Tensor:
+    """Return zeros of the same shape (and streams). Source: torch.zeros_like."""
+    return full_like(input, 0, dtype, device=device)
+
+
+def ones_like(input: Tensor, dtype: Any = None, *, device: Any = None) -> Tensor:
+    """Return ones of the same shape (and streams). Source: torch.ones_like."""
+    return full_like(input, 1, dtype, device=device)
+
+
+def arange(
+    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
+) -> Tensor:
+    """Return numbers from `start` (0 where only one bound is given) up to, not including, `end`.
+
+    Integers give int64, other numbers float32, unless `dtype` says otherwise. Source: torch.arange.
+    """
+    dtypes.check_device(device)
+    first, last = (0, start) if end is None else (start, end)
+    bounds = [b if is_number(b) else operator.index(b) for b in (first, last, step)]
+    if bounds[2] == 0 or (bounds[1] - bounds[0]) * bounds[2] < 0:
+        raise ShapeError(f"arange: no numbers from {first} to {last} in steps of {step}")
+    to = dtypes.common("arange", [], bounds) if dtype is None else dtypes.as_dtype(dtype)
+    return Tensor(np.arange(*bounds).astype(to))
+
+
+# ---------------------------------------------------------------------- random
+
+
+def manual_seed(seed: int) -> np.random.Generator:
+    """Seed the generator behind `randn`, `rand` and the initial weights of layers, and return it.
+
+    Its numbers are not torch's for the same seed. Source: torch.manual_seed.
+    """
+    global _generator
+    _generator = np.random.default_rng(operator.index(seed))
+    return _generator
+
+
+def generator() -> np.random.Generator:
+    """Return the generator that `manual_seed` seeds."""
+    return _generator
+
+
+def randn(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Return numbers of the standard normal distribution. Source: torch.randn."""
+    return _random(_generator.standard_normal, size, dtype, device, requires_grad)
+
+
+def rand(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Return numbers distributed evenly over [0, 1). Source: torch.rand."""
+    return _random(_generator.random, size, dtype, device, requires_grad)
+
+
+def _random(draw: Any, size: Sequence[Any], dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    dtypes.check_device(device)
+    to = dtypes.float32 if dtype is None else dtypes.as_dtype(dtype)
+    dtypes.require_float("random numbers", to)
+    return Tensor(np.asarray(draw(tuple(map(operator.index, sizes_of(size))), dtype=to)), requires_grad)
+
+
+# ---------------------------------------------------------------------- from tensors
+
+
+def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
+    """Return tensors laid end to end along `dim`.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Equal in all other dimensions.
+    dim : int
+        The dimension.
+
+    Raises
+    ------
+    DTypeError
+        Where float types are mixed.
+    ShapeError
+        Where other sizes differ.
+
+    Notes
+    -----
+    Source: torch.cat.
+    """
+    given = _tensors("cat", tensors)
+    return _class_of(given)._cat(given, dim)
+
+
+def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
+    """Return tensors of equal shape along a new dimension `dim`. Source: torch.stack."""
+    given = _tensors("stack", tensors)
+    if not any(t.is_stream for t in given) and len({t.shape for t in given}) > 1:
+        raise ShapeError(f"stack: the shapes differ: {', '.join(str(t.shape) for t in given)}")
+    return _class_of(given)._stack(given, dim)
+
+
+def where(condition: Any, input: Any, other: Any) -> Tensor:
+    """Return `input` where the condition (bool) holds, `other` elsewhere, elementwise.
+
+    Source: torch.where.
+    """
+    return elementwise.where(condition, input, other)
+
+
+def cat_plain(tensors: list[Tensor], dim: int) -> Tensor:
+    """Return plain tensors laid end to end."""
+    dtype = dtypes.common("cat", [t.dtype for t in tensors])
+    if len({t.ndim for t in tensors}) > 1 or tensors[0].ndim == 0:
+        raise ShapeError(f"cat: expected equal numbers of dimensions, got {[t.ndim for t in tensors]}")
+    axis = axis_of("cat", dim, tensors[0].ndim)
+    try:
+        return Tensor(np.concatenate([t.numpy().astype(dtype, copy=False) for t in tensors], axis))
+    except ValueError:
+        shapes = ", ".join(str(t.shape) for t in tensors)
+        raise ShapeError(
+            f"cat: only sizes of dimension {axis} may differ, got shapes {shapes}"
+        ) from None
+
+
+def _tensors(name: str, tensors: Sequence[Any]) -> list[Tensor]:
+    given = list(tensors)
+    if not given:
+        raise ShapeError(f"{name}: expected at least one tensor")
+    for t in given:
+        if not isinstance(t, Tensor):
+            raise DTypeError(f"{name}: expected tensors, got {type(t).__name__}")
+    return given
+
+
+def _class_of(tensors: list[Tensor]) -> type[Tensor]:
+    """Return the class that joins these tensors: that of the first stream, if there is one."""
+    return next((type(t) for t in tensors if t.is_stream), Tensor)

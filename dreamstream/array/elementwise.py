@@ -1,0 +1,289 @@
+"""How elementwise operations reach their kernels, for plain and for stream tensors alike.
+
+Real values go through the door, where the C kernel is the definition. Integers and bools of plain
+tensors have no kernels: NumPy is exact for them.
+
+Operands are tensors, NumPy arrays and Python numbers. A number adopts the tensors' element type;
+bools become integers and integers become floats where they meet. Streams of integers and bools are
+compared as float64, which is exact up to 2 ** 53. When one operand is a stream, plain
+tensors are constants ("weights" of the operator), and its attribute `order` says which operand is
+which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import DTypeError, ModeError, ShapeError
+from . import dtypes, hook
+from .base import Base, Number, is_number
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+__all__ = [
+    "along",
+    "as_flags",
+    "binary",
+    "binary_or_not",
+    "bits",
+    "negated",
+    "refuse_in_place",
+    "rounded",
+    "unary",
+    "where",
+]
+
+COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
+
+_INT_UNARY: dict[str, Callable[[Any], Any]] = {
+    "abs": np.abs,
+    "neg": np.negative,
+    "square": np.square,
+    "sign": np.sign,
+    "relu": lambda a: np.maximum(a, 0),
+    "floor": np.copy,
+    "ceil": np.copy,
+    "round": np.copy,
+}
+_INT_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+    "pow": np.power,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "floor_divide": np.floor_divide,
+    "remainder": np.remainder,
+    "trunc_divide": lambda a, b: np.floor_divide(np.abs(a), np.abs(b)) * np.sign(a) * np.sign(b),
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
+def unary(name: str, x: Base, attributes: Mapping[str, Any] | None = None) -> Tensor:
+    """Apply an operator with one operand; integers become float32 unless it keeps them."""
+    if not dtypes.is_float(x.dtype) and not (x.is_stream and name in _INT_UNARY):
+        if name in _INT_UNARY:
+            return _integer(name, _INT_UNARY[name], x)
+        x = x.to(dtypes.float32)
+    out: Tensor = hook.apply(name, attributes or {}, (x,))[0]
+    return out
+
+
+def binary(name: str, a: Any, b: Any) -> Tensor:
+    """Apply an operator with two operands.
+
+    Raises
+    ------
+    DTypeError
+        Where an operand is neither tensor nor number, or float types are mixed.
+    ShapeError
+        Where shapes don't broadcast.
+    """
+    out = binary_or_not(name, a, b)
+    if out is NotImplemented:
+        foreign = b if isinstance(a, Base) or is_number(a) else a
+        raise DTypeError(f"{name}: expected a tensor or a number, got {type(foreign).__name__}")
+    return out
+
+
+def binary_or_not(name: str, a: Any, b: Any) -> Any:
+    """As `binary`, but NotImplemented for foreign operands: what Python's operators want."""
+    operands = _operands((a, b))
+    if operands is None:
+        return NotImplemented
+    dtype = _common(name, operands)
+    if name == "div" and not dtypes.is_float(dtype):
+        dtype = dtypes.float32
+    if name in COMPARISONS and not dtypes.is_float(dtype) and _any_stream(operands):
+        dtype = dtypes.float64  # the kernels compare real numbers
+    if name.startswith("logical_"):
+        operands, dtype = [as_flags(o) for o in operands], dtypes.bool
+    return _combine(name, operands, [dtype, dtype])
+
+
+def where(condition: Any, x: Any, y: Any) -> Tensor:
+    """Return x where the condition holds and y elsewhere, elementwise.
+
+    Raises
+    ------
+    DTypeError
+        Where `condition` is no bool tensor, or x and y mix float types.
+    """
+    operands = _operands((condition, x, y))
+    if operands is None or not isinstance(operands[0], Base) or operands[0].dtype != dtypes.bool:
+        raise DTypeError("where: expected a bool tensor, then two tensors or numbers")
+    dtype = _common("where", operands[1:])
+    return _combine("where", operands, [dtypes.bool, dtype, dtype])
+
+
+def rounded(name: str, a: Any, b: Any) -> Any:
+    """Return a quotient rounded to an integer, or its remainder; NotImplemented for foreign operands.
+
+    Parameters
+    ----------
+    name : {"floor_divide", "trunc_divide", "remainder"}
+        What to compute. For floats it follows from the quotient rounded to the nearest float.
+    """
+    operands = _operands((a, b))
+    if operands is None:
+        return NotImplemented
+    dtype = _common(name, operands)
+    if not dtypes.is_float(dtype):
+        if _any_stream(operands):
+            raise DTypeError(f"{name}: expected streams of float32 or float64, got {dtype}")
+        return _integers(name, operands, [dtypes.int64, dtypes.int64])
+    quotient = binary("div", a, b)
+    if name == "trunc_divide":
+        return where(quotient < 0, quotient.ceil(), quotient.floor())
+    down = quotient.floor()
+    return down if name == "floor_divide" else binary("sub", a, binary("mul", down, b))
+
+
+def bits(name: str, a: Any, b: Any) -> Any:
+    """Combine integers bit by bit ("and", "or", "xor"), bools as truth values.
+
+    Raises
+    ------
+    DTypeError
+        For floats, and for streams of integers.
+    """
+    operands = _operands((a, b))
+    if operands is None:
+        return NotImplemented
+    dtype = _common(name, operands)
+    stream = _any_stream(operands)
+    if dtypes.is_float(dtype) or (stream and dtype != dtypes.bool):
+        raise DTypeError(f"{name}: expected bool operands (or plain int64 tensors), got {dtype}")
+    if not stream:
+        return _integers(name, operands, [dtype, dtype])
+    return binary("ne" if name == "xor" else f"logical_{name}", a, b)
+
+
+def negated(x: Base) -> Tensor:
+    """Return the bool tensor that is true where this one is false."""
+    if not x.is_stream:
+        return Base._plain(~x.numpy())
+    out: Tensor = hook.apply("logical_not", {}, (x,))[0]
+    return out
+
+
+def as_flags(x: Any) -> Any:
+    """Return an operand as bools: whether each element is not zero."""
+    if not isinstance(x, Base):
+        return bool(x)
+    return x if x.dtype == dtypes.bool else binary("ne", x, 0)
+
+
+def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] | None = None) -> Tensor:
+    """Apply an operator that works along the last feature axis, along dimension `dim`."""
+    if dim is None:
+        raise ShapeError(f"{name}: give the dimension, as in dim=-1")
+    dtypes.require_float(name, x.dtype)
+    if x.ndim == 0:
+        return along(name, x.unsqueeze(0), dim, attributes).squeeze(0)
+    axis = x._axis(name, dim)
+    last = axis == x.ndim - 1
+    out: Tensor = hook.apply(
+        name, attributes or {}, (x if last else x.transpose(axis, -1),), (), (..., 0)
+    )[0]
+    return out if last else out.transpose(axis, -1)
+
+
+# ---------------------------------------------------------------------- operands
+
+
+def _operands(values: Sequence[Any]) -> list[Base | Number] | None:
+    """Return tensors and Python numbers; None where a value is neither nor an array."""
+    out: list[Base | Number] = []
+    for value in values:
+        if isinstance(value, Base):
+            out.append(value)
+        elif is_number(value):
+            out.append(value.item() if isinstance(value, np.generic) else value)
+        elif isinstance(value, np.ndarray):
+            out.append(Base._plain(dtypes.adopt(value)))
+        else:
+            return None
+    return out if any(isinstance(o, Base) for o in out) else None
+
+
+def _any_stream(operands: Sequence[Base | Number]) -> bool:
+    return any(isinstance(o, Base) and o.is_stream for o in operands)
+
+
+def _common(name: str, operands: Sequence[Base | Number]) -> dtypes.DType:
+    tensors = [o.dtype for o in operands if isinstance(o, Base)]
+    return dtypes.common(name, tensors, [o for o in operands if not isinstance(o, Base)])
+
+
+def _combine(name: str, operands: Sequence[Base | Number], dtype: Sequence[dtypes.DType]) -> Tensor:
+    """Run an operator on operands, each converted to its element type."""
+    stream = _any_stream(operands)
+    if not stream and not dtypes.is_float(dtype[-1]):
+        return _integers(name, operands, dtype)
+    inputs: list[Base] = []
+    weights: list[Base] = []
+    order: list[int] = []
+    for operand, wanted in zip(operands, dtype):
+        tensor = operand.to(wanted) if isinstance(operand, Base) else _constant(operand, wanted)
+        constant = not isinstance(operand, Base) or (stream and not operand.is_stream)
+        (weights if constant else inputs).append(tensor)
+        order.append(int(constant))
+    out: Tensor = hook.apply(name, {"order": order} if weights else {}, inputs, weights)[0]
+    return out
+
+
+def _constant(number: Number, dtype: dtypes.DType) -> Tensor:
+    """Return a Python number as a tensor without dimensions."""
+    with np.errstate(over="ignore"):
+        return Base._plain(np.array(number, dtype))
+
+
+def _integers(name: str, operands: Sequence[Base | Number], dtype: Sequence[dtypes.DType]) -> Tensor:
+    """Compute with NumPy: operands are plain and meet as int64 or bool."""
+    arrays = [
+        o.numpy().astype(d, copy=False) if isinstance(o, Base) else np.array(o, d)
+        for o, d in zip(operands, dtype)
+    ]
+    try:
+        np.broadcast_shapes(*(a.shape for a in arrays))
+    except ValueError:
+        shapes = " and ".join(str(a.shape) for a in arrays)
+        raise ShapeError(f"{name}: shapes {shapes} don't broadcast") from None
+    if name in ("floor_divide", "trunc_divide", "remainder") and not arrays[1].all():
+        raise ZeroDivisionError(f"{name}: integers can't be divided by zero")
+    if name == "where":
+        return Base._plain(np.where(*arrays))
+    fn = _INT_BINARY[name]
+    return _integer(name, lambda a: fn(a, arrays[1]), Base._plain(arrays[0]))
+
+
+def _integer(name: str, fn: Callable[[Any], Any], x: Base) -> Tensor:
+    """Return fn(values), with NumPy's refusals (of a bool's negative, …) as ours."""
+    try:
+        out = np.asarray(fn(x.numpy()))
+    except (TypeError, ValueError) as error:
+        raise DTypeError(f"{name}: {error}") from None
+    return Base._plain(dtypes.adopt(out))
+
+
+def refuse_in_place(x: Base, what: str) -> None:
+    """Raise ModeError where `x` can't be written into: a stream, or a constant that is expanded."""
+    if x.is_stream:
+        raise ModeError(f"{what}: a stream can't be written into; compute a new tensor instead")
+    if not x.numpy().flags.writeable:
+        raise ModeError(f"{what}: this tensor shares memory that can't be written; use .clone() first")

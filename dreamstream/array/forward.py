@@ -1,0 +1,265 @@
+"""What views, slices and reductions of a stream mean inside a forward: the axis is the whole stream.
+
+Only what is listed here runs; everything else that would touch B or L raises `NotStreamableError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from ..errors import NotStreamableError, ShapeError
+from ..stream.rules import Fallback, is_whole, parse_index, plan_reshape, stream_slice
+from ..stream.where import user_line
+from . import hook
+
+if TYPE_CHECKING:
+    from .stream_tensor import StreamTensor
+
+__all__ = ["ForwardMethods"]
+
+
+def _op(x: StreamTensor, name: str, attributes: dict[str, Any], dims: Any = None) -> StreamTensor:
+    """Run an operator on the stored value; the result's dimensions are set by the caller."""
+    straight = x._straight()
+    (out,) = hook.apply(name, attributes, [x.with_dims(straight)], (), straight)
+    return out.with_dims(x.dims if dims is None else dims, x.names if dims is None else None)
+
+
+def _refuse(x: StreamTensor, what: str, remedy: str) -> NoReturn:
+    raise NotStreamableError(
+        f"{what} on a stream {x.roles} inside a forward, at {user_line()}; {remedy}"
+    )
+
+
+def _features(x: StreamTensor) -> tuple[int, ...]:
+    return x.features
+
+
+def reshape_features(x: StreamTensor, shape: Sequence[int], dims: Any) -> StreamTensor:
+    """Return the frames with another feature shape and these dimensions."""
+    if tuple(shape) == x.features:
+        return x.with_dims(dims)
+    return _op(x, "reshape", {"shape": list(shape)}, dims)
+
+
+def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
+    """Return x[..., index] on the stream axis."""
+    s = stream_slice(index)
+    if s.stop_length is not None:
+        edge = s.stop_length.edge
+        ((value, out),) = hook.run(
+            "cut",
+            {"start": s.start, "step": s.step, "length": s.stop_length.steps()},
+            [x.edge, edge],
+            [x.value],
+        )
+        return type(x).inside(value, x.dims, out, x.names)
+    return _op(x, "slice", {"start": s.start, "crop": s.crop, "step": s.step})
+
+
+class ForwardMethods:
+    """The operations, each a function of the tensor."""
+
+    @staticmethod
+    def getitem(x: StreamTensor, index: Any) -> StreamTensor:
+        from .stream_tensor import StreamTensor  # noqa: PLC0415
+
+        names = tuple(d if isinstance(d, str) else None for d in x.dims)
+        parts = parse_index(_without_tensors(index), names)
+        if isinstance(parts, Fallback):
+            _refuse(x, f"this index ({parts.reason})", "index one axis at a time with slices")
+        if not is_whole(parts.batch):
+            _refuse(x, "an index on the batch", "pick streams outside the forward")
+        x = x.in_order()
+        if not is_whole(parts.length):
+            if "B_L" in x.dims:
+                _refuse(x, "an index on B and L joined", "index before the reshape")
+            x = slice_stream(x, parts.length)
+        features: list[int] = []
+        axis = 0
+        for item in parts.features:
+            if item is None:
+                features.append(1)
+                continue
+            size = x.features[axis]
+            if isinstance(item, int):
+                if not -size <= item < size:
+                    raise ShapeError(
+                        f"index {item} is out of range for {size} features, at {user_line()}"
+                    )
+                x = _narrow(x, axis, slice(item % size, item % size + 1))
+            else:
+                x = _narrow(x, axis, item)
+                features.append(x.features[axis])
+            axis += 1
+        result: StreamTensor = reshape_features(x, features, tuple(d for d in parts.dims))
+        if parts.take is not None:
+            result = _take(result, *parts.take)
+        assert isinstance(result, StreamTensor)
+        return result
+
+    @staticmethod
+    def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
+        plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
+        names = [None if o is None else x.names[o] for o in plan.origin]
+        joined = [d if isinstance(d, str) else n for d, n in zip(plan.dims, names)]
+        for step in plan.steps:
+            if step[0] == "permute":
+                x = _op(x, "permute", {"order": list(step[1])}, x._straight())
+            elif step[0] == "features":
+                x = reshape_features(x, step[1], ("B", "L", *range(len(step[1]))))
+            elif step[0] == "stack":
+                n = len(x.features) + 1
+                x = _op(
+                    x, "frame", {"size": step[1], "step": step[1], "exact": 1}, ("B", "L", *range(n))
+                )
+            elif step[0] == "unstack":
+                x = _op(x, "unstack", {}, ("B", "L", *range(len(x.features) - 1)))
+        return x.with_dims(plan.dims, joined)
+
+    @staticmethod
+    def unfold(x: StreamTensor, axis: int, size: int, step: int) -> StreamTensor:
+        if x.dims[axis] != "L":
+            _refuse(x, "unfold over features", "unfold over the stream axis")
+        n = len(x.features)
+        framed = _op(x, "frame", {"size": size, "step": step}, ("B", "L", *range(n + 1)))
+        dims = tuple(d if isinstance(d, str) else d + 1 for d in x.dims)
+        return framed.with_dims((*dims, 0), (*x.names, None))
+
+    @staticmethod
+    def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
+        if len(sizes) != len(x.dims):
+            _refuse(x, f"expand to {len(sizes)} dimensions", "unsqueeze first")
+        x = x.in_order()
+        features = []
+        for size, d in zip(sizes, x.dims):
+            if isinstance(d, str):
+                if not (isinstance(size, int) and size == -1) and not size == x._token(d):
+                    _refuse(x, f"expand along {d}", "give x.size() of it, or -1")
+            else:
+                features.append(x.features[d] if isinstance(size, int) and size == -1 else int(size))
+        return x if tuple(features) == x.features else _op(x, "expand", {"shape": features})
+
+    @staticmethod
+    def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool) -> StreamTensor:
+        roles = [x.dims[a] for a in axes]
+        if "B" in roles or "B_L" in roles:
+            _refuse(x, f"{kind} over the batch", "combine streams outside the forward")
+        if "L" in roles:
+            if len(roles) > 1 or keepdim or kind not in ("sum", "mean", "max", "min"):
+                _refuse(
+                    x, f"{kind} over the stream with other axes or keepdim", "reduce one axis at a time"
+                )
+            dims = tuple(d for d in x.dims if d != "L")
+            return _op(x, "reduce_frames", {"kind": kind}, dims)
+        if kind not in ("sum", "mean"):
+            _refuse(x, f"{kind} over features", "sum and mean over features are available")
+        return _sum_features(x, kind, axes, keepdim)
+
+    @staticmethod
+    def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
+        first = tensors[0]
+        if isinstance(first.dims[axis], str):
+            _refuse(
+                first, f"cat along {first.dims[axis]}", "F.pad adds frames; cat works along features"
+            )
+        parts = [t.in_order() for t in tensors]
+        if any(
+            [isinstance(d, str) and d for d in p.dims]
+            != [isinstance(d, str) and d for d in parts[0].dims]
+            for p in parts
+        ):
+            raise ShapeError(
+                f"cat at {user_line()}: dimensions {[p.roles for p in parts]} don't line up"
+            )
+        feature = parts[0].dims[axis]
+        (out,) = hook.apply("cat", {"axis": feature}, parts, (), parts[0].dims)
+        return out.with_dims(parts[0].dims, first.names)
+
+    @staticmethod
+    def matmul(x: StreamTensor, other: Any, reverse: bool) -> StreamTensor:
+        if reverse or getattr(other, "is_stream", False) or other.ndim != 2:
+            _refuse(x, "this matrix product", "x @ W with a constant matrix W of (features, n) works")
+        x = x.in_order()
+        weight = type(other)._plain(np.ascontiguousarray(other.numpy().T))
+        (out,) = hook.apply("linear", {}, [x], [weight, None], (..., 0))
+        return out.with_dims(x.dims)
+
+    @staticmethod
+    def last_axis(
+        x: StreamTensor, axis: int, apply: Callable[[StreamTensor], StreamTensor]
+    ) -> StreamTensor:
+        """Apply a function of the last feature axis along another one."""
+        if isinstance(x.dims[axis], str):
+            _refuse(
+                x, f"a function over {x.dims[axis]}", "it would need the whole stream, or other streams"
+            )
+        order = [i for i in range(len(x.dims)) if i != axis] + [axis]
+        moved = x.with_dims(tuple(x.dims[i] for i in order)).in_order()
+        done = apply(moved)
+        back = sorted(range(len(order)), key=order.__getitem__)
+        return done.with_dims(tuple(done.dims[i] for i in back), x.names)
+
+
+def _without_tensors(index: Any) -> Any:
+    def plain(i: Any) -> Any:
+        if getattr(i, "is_stream", None) is False:
+            return i.numpy()
+        return i
+
+    return tuple(plain(i) for i in index) if isinstance(index, tuple) else plain(index)
+
+
+def _narrow(x: StreamTensor, axis: int, item: slice) -> StreamTensor:
+    size = x.features[axis]
+    start, stop, step = item.indices(size)
+    if step < 1:
+        _refuse(x, "a slice with a negative step", "use a positive one")
+    length = max(0, stop - start)
+    if (start, length, step) == (0, size, 1):
+        return x
+    return _op(x, "narrow", {"axis": axis, "start": start, "length": length, "step": step})
+
+
+def _take(x: StreamTensor, axis: int, array: Any) -> StreamTensor:
+    """Pick features by an index array."""
+    picks = np.flatnonzero(array) if np.asarray(array).dtype == bool else np.asarray(array)
+    size = x.features[axis]
+    if picks.ndim != 1 or not len(picks) or len(picks) > 16:
+        _refuse(
+            x, "this index array over features", "use slices, or at most 16 indices of one dimension"
+        )
+    parts = [_narrow(x, axis, slice(int(i) % size, int(i) % size + 1)) for i in picks]
+    if len(parts) == 1:
+        return parts[0]
+    (out,) = hook.apply("cat", {"axis": axis}, parts, (), parts[0].dims)
+    return out.with_dims(x.dims)
+
+
+def _sum_features(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool) -> StreamTensor:
+    """Sum or mean over feature axes, as a product with ones (one chain of sums over all of them)."""
+    keep = [i for i in range(len(x.dims)) if i not in axes]
+    order = keep + list(axes)
+    moved = x.with_dims(tuple(x.dims[i] for i in order)).in_order()
+    n_axes = len(axes)
+    lead, trail = (
+        moved.features[: len(moved.features) - n_axes],
+        moved.features[len(moved.features) - n_axes :],
+    )
+    n = int(np.prod(trail, dtype=np.int64))
+    dims = tuple(d for d in moved.dims[: len(keep)])
+    flat = reshape_features(moved, (*lead, n), (*dims, len(lead)))
+    weight = np.full((1, n), 1.0 if kind == "sum" else 1.0 / max(n, 1), x.dtype)
+    (out,) = hook.apply("linear", {}, [flat], [x._plain(weight), None], (..., 0))
+    if not keepdim:
+        return reshape_features(out, lead, dims)
+    shape = tuple(1 if i in axes else d for i, d in enumerate(x.dims))
+    seen = iter(range(len(x.dims)))
+    new = tuple(d if isinstance(d, str) else next(seen) for d in shape)
+    sizes = tuple(
+        1 if i in axes else x.features[d] for i, d in enumerate(x.dims) if not isinstance(d, str)
+    )
+    return reshape_features(out, sizes, new)

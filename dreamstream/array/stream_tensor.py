@@ -1,0 +1,541 @@
+"""Tensors of streams: the frames of each stream, ragged, with what is known about them.
+
+A StreamTensor stores ``[frames of all rows][features...]``, row after row, and says by `dims` which
+visible dimension is which; a transpose moves nothing. Inside an online forward it also carries its edge
+(lineage, rate, counts), and its stream axis means the whole stream; there the operations come from
+:mod:`dreamstream.array.forward`. Outside, it is the frames of one call, and the operations come from
+:mod:`dreamstream.array.chunks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DTypeError, NotStreamableError, ShapeError, StreamIdError, StreamMismatchError
+from ..stream.edge import Edge
+from ..stream.metadata import StreamMetadata
+from ..stream.rules import BatchLength, BatchSize, Length, check_names, default_names, holds
+from ..stream.where import user_line
+from . import dtypes, hook
+from .stream_views import StreamViews
+from .tensor import Tensor
+
+__all__ = ["StreamTensor", "as_stream_tensor", "stream_tensor"]
+
+Array = npt.NDArray[Any]
+Dims = tuple[Any, ...]
+
+_AS_A_WHOLE = "read its frames outside the forward, where a call's frames are at hand"
+
+
+class StreamTensor(StreamViews):
+    """The frames of many streams; see :func:`dreamstream.stream_tensor`.
+
+    Attributes
+    ----------
+    value : ndarray
+        ``(frames of all rows, *features)``.
+    dims : tuple
+        For each visible dimension ``"B"``, ``"L"``, ``"B_L"`` or the stored feature axis.
+    edge : Edge or None
+        Inside a forward: where the value stands in it.
+    """
+
+    is_stream = True
+
+    value: Array
+    dims: Dims
+    edge: Edge | None
+    restart: bool
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise TypeError("use ds.stream_tensor(data, ids=..., sos=..., eos=...)")
+
+    @classmethod
+    def _make(
+        cls,
+        value: Any,
+        dims: Dims,
+        names: Sequence[str | None] | None,
+        meta: StreamMetadata | None,
+        starts: Sequence[int] | None,
+        rate: Fraction,
+        edge: Edge | None,
+    ) -> StreamTensor:
+        out = object.__new__(cls)
+        out.value = value
+        out.dims = dims
+        out._names = (
+            tuple(names) if names is not None else tuple(d if isinstance(d, str) else None for d in dims)
+        )
+        out._meta = meta
+        out._starts = None if starts is None else tuple(int(s) for s in starts)
+        out._rate = rate
+        out.edge = edge
+        out.restart = False
+        out.grad = None
+        out.grad_fn = None
+        out.requires_grad = False
+        return out
+
+    @classmethod
+    def inside(
+        cls, value: Any, dims: Dims, edge: Edge, names: Sequence[str | None] | None = None
+    ) -> StreamTensor:
+        """Return a tensor of a running forward."""
+        return cls._make(value, dims, names, None, None, edge.rate, edge)
+
+    def like(
+        self, value: Array, dims: Dims | None = None, names: Sequence[str | None] | None = None
+    ) -> StreamTensor:
+        """Return a tensor with the same rows and frames but other features (outside a forward)."""
+        dims = self._dims_for(value.shape[1:], False) if dims is None else dims
+        if names is None:
+            names = self._names if dims == self.dims else None
+        return self._make(value, dims, names, self._meta, self._starts, self._rate, None)
+
+    def made(self, value: Any, edge: Edge) -> StreamTensor:
+        """Return an operator's output, its dimensions in this tensor's order (inside a forward)."""
+        dims = self._dims_for(edge.features, edge.rate == 0)
+        return self.inside(value, dims, edge, self._names if dims == self.dims else None)
+
+    def _dims_for(self, features: tuple[int, ...], pooled: bool) -> Dims:
+        kept = tuple(d for d in self.dims if not (pooled and d == "L"))
+        if len(features) == sum(isinstance(d, int) for d in self.dims):
+            return kept
+        return tuple(d for d in kept if isinstance(d, str)) + tuple(range(len(features)))
+
+    def with_dims(self, dims: Dims, names: Sequence[str | None] | None = None) -> StreamTensor:
+        """Return the same value seen with other dimensions."""
+        return self._make(self.value, dims, names, self._meta, self._starts, self._rate, self.edge)
+
+    # ---------------------------------------------------------------- what it is
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Element type."""
+        return np.dtype(self.edge.dtype) if self.edge is not None else self.value.dtype
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """Shape of one frame, as stored."""
+        return self.edge.features if self.edge is not None else self.value.shape[1:]
+
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        """One name per dimension."""
+        return self._names
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The dimensions for messages: B, L, and sizes of features."""
+        return tuple(d if isinstance(d, str) else str(self.features[d]) for d in self.dims)
+
+    @property
+    def meta(self) -> StreamMetadata:
+        """ids, sos, eos and the lengths of this call's rows."""
+        if self._meta is None:
+            assert self.edge is not None
+            meta = getattr(self.edge.entry, "meta", None)
+            if meta is None or self.edge.counts is None:
+                raise self.edge.misuse(
+                    f"ids and lengths are not known while a model is captured, at {user_line()}"
+                )
+            lengths = self.edge.counts[:, 2] - self.edge.counts[:, 0]
+            self._meta = meta.replace(lengths=lengths)
+        return self._meta
+
+    @property
+    def ids(self) -> list[str]:
+        """The rows' streams."""
+        return self.meta.ids
+
+    @property
+    def sos(self) -> Array:
+        """Whether each row starts its stream."""
+        return self.meta.sos
+
+    @property
+    def eos(self) -> Array:
+        """Whether each row ends its stream."""
+        return self.meta.eos
+
+    @property
+    def lengths(self) -> Array:
+        """Frames of each row."""
+        return self.meta.lengths
+
+    @property
+    def starts(self) -> tuple[int, ...] | None:
+        """Absolute position of each row's first frame; None where it is not known."""
+        if self.edge is not None and self.edge.counts is not None:
+            return tuple(int(n) for n in self.edge.counts[:, 0])
+        return self._starts
+
+    @property
+    def rate(self) -> Fraction:
+        """Frames per frame of the reference clock, exactly."""
+        return self._rate
+
+    @property
+    def stream_axis(self) -> int:
+        """The stream axis of ``y[id]``."""
+        kept = [d for d in self.dims if d != "B"]
+        return kept.index("L") if "L" in kept else 0
+
+    @property
+    def offsets(self) -> Array:
+        """First stored frame of each row, and the end."""
+        return np.concatenate([[0], np.cumsum(self.lengths)])
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Sizes: of the padded tensor; inside a forward B and L are tokens."""
+        if self.edge is not None:
+            return tuple(self._token(d) for d in self.dims)
+        width = self.meta.max_length
+        sizes = {"B": len(self.meta), "L": width, "B_L": len(self.meta) * width}
+        return tuple(sizes[d] if isinstance(d, str) else self.features[d] for d in self.dims)
+
+    def _token(self, dim: Any) -> Any:
+        assert self.edge is not None
+        if not isinstance(dim, str):
+            return self.features[dim]
+        if dim == "B":
+            return BatchSize(self.edge)
+        return Length(self.edge) if dim == "L" else BatchLength(Length(self.edge))
+
+    def _axis(self, name: str, dim: Any) -> int:
+        if isinstance(dim, str):
+            if dim not in self._names:
+                raise ShapeError(f"{name}: there is no dimension {dim!r} in {self._names}")
+            return self._names.index(dim)
+        return super()._axis(name, dim)
+
+    def numel(self) -> int:
+        """Return the number of valid elements."""
+        self._require_outside("numel")
+        return int(self.value.size)
+
+    def __len__(self) -> int:
+        size = self.shape[0]
+        if not isinstance(size, int):
+            size._misuse("taken as a Python length")
+        return int(size)
+
+    def is_contiguous(self) -> bool:
+        """Return True: transposes move nothing, and every reshape that is possible works."""
+        return True
+
+    def _require_outside(self, what: str) -> None:
+        if self.edge is not None:
+            raise self.edge.misuse(
+                f"{what} of a stream inside a forward, at {user_line()}: {_AS_A_WHOLE}"
+            )
+
+    # ---------------------------------------------------------------- values
+    def rows(self) -> list[Array]:
+        """Return each row's frames ``(length, *features)``, views."""
+        self._require_outside("the rows")
+        return np.split(self.value, self.offsets[1:-1]) if len(self.meta) else []
+
+    def padded(self) -> Array:
+        """Return the padded array: zeros behind each row's frames (NaN where there is no L)."""
+        self._require_outside("the values")
+        pooled = not any(holds(d, "L") for d in self.dims if isinstance(d, str))
+        n, width = len(self.meta), 1 if pooled else self.meta.max_length
+        fill = np.nan if pooled and self.value.dtype.kind == "f" else 0
+        out = np.full((n, width, *self.features), fill, self.value.dtype)
+        mask = np.arange(width) < self.lengths[:, None]
+        out[mask] = self.value
+        axes: dict[Any, int] = {"B": 0, "L": 1}
+        if pooled:
+            out = out[:, 0]
+        elif "B_L" in self.dims:
+            out = out.reshape(n * width, *self.features)
+            axes = {"B_L": 0}
+        lead = out.ndim - len(self.features)
+        order = [axes[d] if isinstance(d, str) else lead + d for d in self.dims]
+        if "B" not in self.dims and not any(d == "B_L" for d in self.dims):
+            if n != 1:
+                raise ShapeError(f"a tensor of {n} streams without a dimension B can't be padded")
+            out, order = out[0], [i - 1 for i in order]
+        return out.transpose(order)
+
+    def tensor(self) -> Tensor:
+        """Return the padded plain tensor."""
+        return Tensor._plain(np.ascontiguousarray(self.padded()))
+
+    def numpy(self) -> Array:
+        """Return the padded array."""
+        return self.padded()
+
+    def stream(self, stream_id: str) -> Tensor:
+        """Return one stream's frames without padding and without B."""
+        self._require_outside("the frames")
+        row = self.meta.row_of(stream_id)
+        frames = self.value[self.offsets[row] : self.offsets[row + 1]]
+        kept = [d for d in self.dims if d != "B"]
+        if "L" not in kept:
+            kept.insert(0, "L")
+        order = [0 if isinstance(d, str) else d + 1 for d in kept]
+        return Tensor._plain(frames.transpose(order))
+
+    def unpad_sequence(self) -> list[Tensor]:
+        """Return each row without padding and without B."""
+        return [self.stream(i) for i in self.ids]
+
+    def in_order(self) -> StreamTensor:
+        """Return the tensor with its feature axes stored in the order in which they are seen."""
+        order = [d for d in self.dims if isinstance(d, int)]
+        if order == sorted(order):
+            return self
+        seen = iter(range(len(order)))
+        dims = tuple(d if isinstance(d, str) else next(seen) for d in self.dims)
+        (out,) = hook.apply(
+            "permute", {"order": order}, [self.with_dims(self._straight())], (), self._straight()
+        )
+        return out.with_dims(dims, self._names)
+
+    def _straight(self) -> Dims:
+        """The dimensions with the feature axes in stored order, for operators on stored values."""
+        stored = iter(range(len(self.features)))
+        return tuple(d if isinstance(d, str) else next(stored) for d in self.dims)
+
+    def to(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Return the tensor with another element type."""
+        dtype, copy = self._to_arguments(args, kwargs)
+        if dtype is None or dtype == self.dtype:
+            return self._clone() if copy else self
+        (out,) = hook.apply(
+            "cast",
+            {"to": np.dtype(dtype).name},
+            [self.with_dims(self._straight())],
+            (),
+            self._straight(),
+        )
+        return out.with_dims(self.dims, self._names)
+
+    def _clone(self) -> StreamTensor:
+        if self.edge is not None:
+            return self
+        return self.like(self.value.copy(), self.dims, self._names)
+
+    def detach(self) -> Tensor:
+        """Return the tensor itself: there is no gradient."""
+        return self
+
+    # ---------------------------------------------------------------- views: inside or outside
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, str):
+            return self.stream(index)
+        return self._methods().getitem(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise NotStreamableError(f"a stream's frames can't be assigned to, at {user_line()}")
+
+    def __iter__(self) -> Any:
+        raise TypeError("iterate over y.ids and take y[id], or over y.unpad_sequence()")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        self._require_outside("a NumPy array")
+        return super().__array__(dtype, copy)
+
+    def __bool__(self) -> bool:
+        self._require_outside("the truth")
+        return super().__bool__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._require_outside("pickling")
+        return (_rebuild, (self.value, self.dims, self._names, self.meta, self._starts, self._rate))
+
+    def __repr__(self) -> str:
+        if self.edge is not None:
+            return f"StreamTensor({', '.join(self.roles)}, rate={self._rate}, inside a forward)"
+        rows = ", ".join(f"{i}: {n}" for i, n in zip(self.ids[:8], self.lengths[:8]))
+        return f"StreamTensor({', '.join(self.roles)}; {rows}{', ...' if len(self.ids) > 8 else ''})"
+
+    __hash__ = Tensor.__hash__
+
+
+def _rebuild(
+    value: Array, dims: Dims, names: Any, meta: StreamMetadata, starts: Any, rate: Fraction
+) -> StreamTensor:
+    return StreamTensor._make(value, dims, names, meta, starts, rate, None)
+
+
+# ---------------------------------------------------------------- making them
+def _dims_of(names: Sequence[str | None]) -> Dims:
+    features = iter(range(len(names)))
+    return tuple(n if n in ("B", "L") else next(features) for n in names)
+
+
+def _frames(array: Array, names: Sequence[str | None], dtype: Any) -> Array:
+    """Bring one B-less array into [frames][features]."""
+    axes = [n for n in names if n != "B"]
+    if array.ndim != len(axes):
+        raise ShapeError(
+            f"expected arrays with dimensions {tuple(axes)}, got one of shape {array.shape}"
+        )
+    axis = axes.index("L")
+    order = [axis] + [i for i in range(array.ndim) if i != axis]
+    return np.ascontiguousarray(array.transpose(order), dtype=dtype)
+
+
+def _adopt(array: Any, dtype: Any) -> Array:
+    array = np.asarray(array)
+    if dtype is not None:
+        return array.astype(dtypes.as_dtype(dtype), copy=False)
+    return dtypes.adopt(array)
+
+
+def stream_tensor(
+    data: Any,
+    meta: StreamMetadata | None = None,
+    names: Sequence[str | None] | None = None,
+    *,
+    ids: Sequence[str] | str | None = None,
+    sos: Any = False,
+    eos: Any = False,
+    lengths: Any = None,
+    rate: Any = None,
+    restart: bool = False,
+    dtype: Any = None,
+    requires_grad: bool = False,
+) -> StreamTensor:
+    """Make a tensor of streams.
+
+    Parameters
+    ----------
+    data : array_like or list of array_like
+        A padded array with a dimension per name, or a list of arrays without B of different lengths.
+    meta : StreamMetadata, optional
+        Instead of `ids`, `sos`, `eos` and `lengths`.
+    names : sequence of (str or None), optional
+        One per dimension, ``"B"`` for the streams and ``"L"`` for the stream axis; by default
+        ``("B", "F", "L")`` for three dimensions, ``("B", "L")`` for two.
+    ids : sequence of str
+        One name per row.
+    sos, eos : bool or sequence of bool
+        Whether the rows start, and whether they end, their streams.
+    lengths : sequence of int, optional
+        Valid frames of each row of a padded array; all of them by default.
+    rate : number or Fraction, optional
+        Frames per unit of time, where several inputs differ; 1 by default.
+    restart : bool
+        Let ``sos`` on a live stream start it anew.
+    dtype : dtype, optional
+        Element type; arrays keep theirs, lists become float32.
+
+    Returns
+    -------
+    StreamTensor
+
+    Raises
+    ------
+    ShapeError, DTypeError, StreamIdError, StreamMismatchError
+        For data that do not fit together; the message says what was expected.
+    """
+    return _build(data, meta, names, ids, sos, eos, lengths, rate, restart, dtype, requires_grad, True)
+
+
+def as_stream_tensor(
+    data: Any, meta: StreamMetadata | None = None, names: Any = None, **kwargs: Any
+) -> StreamTensor:
+    """Make a tensor of streams without a copy where the layout allows it; see `stream_tensor`."""
+    if isinstance(data, StreamTensor) and meta is None and not kwargs:
+        return data if names is None else data.with_dims(data.dims, check_names(names, len(data.dims)))
+    options = {
+        "ids": None,
+        "sos": False,
+        "eos": False,
+        "lengths": None,
+        "rate": None,
+        "restart": False,
+        "dtype": None,
+        "requires_grad": False,
+    }
+    unknown = set(kwargs) - set(options)
+    if unknown:
+        raise TypeError(f"as_stream_tensor: unknown argument {sorted(unknown)[0]!r}")
+    options.update(kwargs)
+    return _build(data, meta, names, *options.values(), False)
+
+
+def _build(
+    data: Any,
+    meta: StreamMetadata | None,
+    names: Any,
+    ids: Any,
+    sos: Any,
+    eos: Any,
+    lengths: Any,
+    rate: Any,
+    restart: bool,
+    dtype: Any,
+    requires_grad: bool,
+    copy: bool,
+) -> StreamTensor:
+    if isinstance(data, StreamTensor):
+        meta, names, data = meta or data.meta, names or data.names, data.rows() and data.tensor()
+    ragged = isinstance(data, (list, tuple)) and all(isinstance(d, (np.ndarray, Tensor)) for d in data)
+    if ragged and not data and names is None:
+        names = ("B", "F", "L")
+    if ragged:
+        rows = [_adopt(d, dtype) for d in data]
+        names = default_names(rows[0].ndim + 1) if names is None and rows else names
+        if lengths is not None:
+            raise StreamMismatchError("lengths are for padded data; a list's arrays have their own")
+    else:
+        padded = _adopt(np.asarray(data, np.float32) if isinstance(data, (list, tuple)) else data, dtype)
+        names = default_names(padded.ndim) if names is None else names
+    names = check_names(names, (rows[0].ndim + 1 if rows else len(names)) if ragged else padded.ndim)
+    for needed in ("B", "L"):
+        if needed not in names:
+            raise ShapeError(f"names {names}: a stream tensor needs a dimension {needed!r}")
+    if not ragged:
+        rows = list(np.moveaxis(padded, names.index("B"), 0))
+    if len({r.dtype for r in rows}) > 1:
+        raise DTypeError(f"the rows differ in dtype: {sorted({r.dtype.name for r in rows})}")
+    kind = rows[0].dtype if rows else dtypes.as_dtype(dtype or "float32")
+    frames = [_frames(r, names, kind) for r in rows]
+    if len({f.shape[1:] for f in frames}) > 1:
+        raise ShapeError(f"the rows differ in features: {sorted({f.shape[1:] for f in frames})}")
+    widths = [len(f) for f in frames]
+    if meta is None:
+        if ids is None:
+            raise StreamIdError("a stream tensor needs ids, one str per row")
+        ids = [ids] if isinstance(ids, str) else list(ids)
+        if len(ids) != len(frames):
+            raise StreamIdError(f"{len(ids)} ids for {len(frames)} rows")
+        meta = StreamMetadata(ids, sos, eos, widths if lengths is None else lengths)
+    if len(meta) != len(frames):
+        raise StreamIdError(f"{len(meta)} ids for {len(frames)} rows")
+    bad = [i for i, n, w in zip(meta.ids, meta.lengths, widths) if n > w]
+    if bad:
+        raise StreamMismatchError(f"lengths go beyond the {max(widths)} frames that there are", bad)
+    features = frames[0].shape[1:] if frames else (0,) * (len(names) - 2)
+    kept = [f[:n] for f, n in zip(frames, meta.lengths)]
+    if len(kept) == 1 and not copy:
+        value = kept[0]
+    else:
+        value = np.concatenate(kept) if kept else np.zeros((0, *features), kind)
+    out = StreamTensor._make(
+        value, _dims_of(names), names, meta, None, Fraction(1) if rate is None else _rate(rate), None
+    )
+    out.restart = bool(restart)
+    if requires_grad:
+        dtypes.require_float("requires_grad", out.dtype)
+        out.requires_grad = True
+    return out
+
+
+def _rate(value: Any) -> Fraction:
+    rate = Fraction(value).limit_denominator(1 << 20) if isinstance(value, float) else Fraction(value)
+    if rate <= 0:
+        raise StreamMismatchError(f"a rate must be positive, got {value}")
+    return rate

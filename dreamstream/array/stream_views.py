@@ -1,0 +1,294 @@
+"""torch's methods on the dimensions of a stream tensor, inside a forward and outside.
+
+Each finds out what the dimensions are and hands over to `forward` (the axis is the whole stream) or
+`chunks` (the frames of one call). A transpose changes what is seen and moves nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import NotStreamableError, ShapeError
+from ..stream.where import user_line
+from . import chunks, forward
+from .axes import axes_of, axis_of, sizes_of
+from .chunks import ChunkMethods
+from .forward import ForwardMethods
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .stream_tensor import StreamTensor
+
+__all__ = ["StreamViews"]
+
+
+def _refuse(x: StreamTensor, what: str) -> NotStreamableError:
+    return NotStreamableError(
+        f"{what} on a stream {x.roles} inside a forward, at {user_line()}: it is not among the operations "
+        "that stream; do it outside the forward"
+    )
+
+
+class StreamViews(Tensor):
+    """Methods on dimensions, for stream tensors."""
+
+    dims: tuple[Any, ...]
+    edge: Any
+
+    def _methods(self: Any) -> Any:
+        return ChunkMethods if self.edge is None else ForwardMethods
+
+    # ---------------------------------------------------------------- order
+    def permute(self: Any, *dims: Any) -> Any:
+        order = [self._axis("permute", d) for d in sizes_of(dims)]
+        if sorted(order) != list(range(self.ndim)):
+            raise ShapeError(f"permute: {order} is no order of {self.ndim} dimensions")
+        return self.with_dims(tuple(self.dims[i] for i in order), [self.names[i] for i in order])
+
+    def transpose(self: Any, dim0: Any, dim1: Any) -> Any:
+        order = list(range(self.ndim))
+        a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
+        order[a], order[b] = order[b], order[a]
+        return self.permute(*order)
+
+    swapaxes = transpose
+
+    def contiguous(self: Any) -> Any:
+        return self
+
+    def clone(self: Any) -> Any:
+        return self._clone()
+
+    # ---------------------------------------------------------------- sizes
+    def reshape(self: Any, *shape: Any) -> Any:
+        return self._methods().reshape(self, sizes_of(shape))
+
+    view = reshape
+
+    def view_as(self: Any, other: Any) -> Any:
+        return self.reshape(*other.shape)
+
+    def flatten(self: Any, start_dim: Any = 0, end_dim: Any = -1) -> Any:
+        first, last = self._axis("flatten", start_dim), self._axis("flatten", end_dim)
+        shape = self.shape
+        if first == last:
+            return self
+        roles = self.dims[first : last + 1]
+        if roles == ("B", "L"):
+            joined = shape[first] * shape[last]
+        elif any(isinstance(d, str) for d in roles):
+            if self.edge is not None:
+                raise _refuse(self, f"flatten of {roles}")
+            return chunks.fall_back(self, "this flatten").flatten(start_dim, end_dim)
+        else:
+            joined = 1
+            for size in shape[first : last + 1]:
+                joined *= size
+        return self.reshape(*shape[:first], joined, *shape[last + 1 :])
+
+    def unflatten(self: Any, dim: Any, sizes: Sequence[Any]) -> Any:
+        axis, shape = self._axis("unflatten", dim), self.shape
+        return self.reshape(*shape[:axis], *sizes, *shape[axis + 1 :])
+
+    def _insert(self: Any, places: Sequence[bool], sizes: Sequence[int]) -> Any:
+        """Return the tensor with features reshaped: one dimension per entry, new ones where True."""
+        x = self.in_order()
+        old = iter(zip(x.dims, x.names))
+        seen = iter(range(len(places)))
+        dims, names = [], []
+        for new in places:
+            d, n = (0, None) if new else next(old)
+            dims.append(d if isinstance(d, str) else next(seen))
+            names.append(n)
+        if x.edge is None:
+            return x.like(x.value.reshape(len(x.value), *sizes), tuple(dims), names)
+        return forward.reshape_features(x, sizes, tuple(dims)).with_dims(tuple(dims), names)
+
+    def unsqueeze(self: Any, dim: int) -> Any:
+        axis = axis_of("unsqueeze", dim, self.ndim + 1)
+        x = self.in_order()
+        places = [i == axis for i in range(self.ndim + 1)]
+        before = sum(not isinstance(d, str) for d in x.dims[:axis])
+        sizes = [*x.features[:before], 1, *x.features[before:]]
+        return x._insert(places, sizes)
+
+    def squeeze(self: Any, dim: Any = None) -> Any:
+        x = self.in_order()
+        axes = range(self.ndim) if dim is None else [self._axis("squeeze", d) for d in sizes_of((dim,))]
+        gone = {a for a in axes if not isinstance(x.dims[a], str) and x.features[x.dims[a]] == 1}
+        kept = [i for i in range(self.ndim) if i not in gone]
+        seen = iter(range(len(kept)))
+        dims = tuple(x.dims[i] if isinstance(x.dims[i], str) else next(seen) for i in kept)
+        names = [x.names[i] for i in kept]
+        sizes = [x.features[x.dims[i]] for i in kept if not isinstance(x.dims[i], str)]
+        if x.edge is None:
+            return x.like(x.value.reshape(len(x.value), *sizes), dims, names)
+        return forward.reshape_features(x, sizes, dims).with_dims(dims, names)
+
+    def expand(self: Any, *size: Any) -> Any:
+        return self._methods().expand(self, sizes_of(size))
+
+    def repeat(self: Any, *repeats: Any) -> Any:
+        times = sizes_of(repeats)
+        x = self
+        if len(times) != self.ndim or any(isinstance(d, str) and n != 1 for d, n in zip(self.dims, times)):
+            if self.edge is not None:
+                raise _refuse(self, f"repeat{times}")
+            return chunks.fall_back(self, "this repeat").repeat(*times)
+        for axis, n in enumerate(times):
+            x = type(x)._cat([x] * n, axis) if n != 1 else x
+        return x
+
+    # ---------------------------------------------------------------- parts
+    def _part(self: Any, axis: int, item: Any) -> Any:
+        return self[(slice(None),) * axis + (item,)]
+
+    def narrow(self: Any, dim: Any, start: Any, length: Any) -> Any:
+        axis = self._axis("narrow", dim)
+        stop = length if not isinstance(start, int) or start == 0 else start + length
+        return self._part(axis, slice(start, stop))
+
+    def select(self: Any, dim: Any, index: int) -> Any:
+        return self._part(self._axis("select", dim), index)
+
+    def unbind(self: Any, dim: Any = 0) -> Any:
+        axis = self._axis("unbind", dim)
+        size = self.shape[axis]
+        if not isinstance(size, int):
+            raise _refuse(self, f"unbind along {self.dims[axis]}")
+        return tuple(self.select(axis, i) for i in range(size))
+
+    def split(self: Any, split_size: Any, dim: Any = 0) -> Any:
+        axis = self._axis("split", dim)
+        n = self.shape[axis]
+        if not isinstance(n, int):
+            raise _refuse(self, f"split along {self.dims[axis]}")
+        if isinstance(split_size, (list, tuple)):
+            sizes = [int(s) for s in split_size]
+            if sum(sizes) != n:
+                raise ShapeError(f"split: sizes {sizes} don't add up to {n}")
+        else:
+            sizes = [min(split_size, n - i) for i in range(0, n, split_size)] or [0]
+        if self.dims[axis] == "L":
+            return self._split_length(axis, sizes)
+        at, parts = 0, []
+        for size in sizes:
+            parts.append(self._part(axis, slice(at, at + size)))
+            at += size
+        return tuple(parts)
+
+    def _split_length(self: Any, axis: int, sizes: Sequence[int]) -> Any:
+        """Outside a forward: pieces of the chunk, whose flags go by the rules."""
+        metas = self.meta.split_length(list(sizes))
+        parts, at = [], 0
+        for size, meta in zip(sizes, metas):
+            part = self._part(axis, slice(at, at + size))
+            part._meta = meta
+            parts.append(part)
+            at += size
+        return tuple(parts)
+
+    def chunk(self: Any, n_chunks: int, dim: Any = 0) -> Any:
+        axis = self._axis("chunk", dim)
+        n = self.shape[axis]
+        if not isinstance(n, int):
+            raise _refuse(self, f"chunk along {self.dims[axis]}")
+        return self.split(-(-n // n_chunks) or 1, axis)
+
+    def unfold(self: Any, dimension: Any, size: int, step: int) -> Any:
+        if size < 1 or step < 1:
+            raise ShapeError(f"unfold: size and step must be at least 1, got {size} and {step}")
+        return self._methods().unfold(self, self._axis("unfold", dimension), size, step)
+
+    @classmethod
+    def _cat(cls, tensors: list[Any], dim: Any) -> Any:
+        first = next(t for t in tensors if t.is_stream)
+        axis = first._axis("cat", dim)
+        if not all(t.is_stream for t in tensors):
+            if first.edge is None:
+                return Tensor._cat([chunks.fall_back(t, "cat with a plain tensor") if t.is_stream else t for t in tensors], axis)
+            raise _refuse(first, "cat with a plain tensor")
+        return first._methods().cat(tensors, axis)
+
+    # ---------------------------------------------------------------- matrices
+    def matmul(self: Any, other: Any) -> Any:
+        return self._methods().matmul(self, other, False)
+
+    __matmul__ = matmul
+
+    def __rmatmul__(self: Any, other: Any) -> Any:
+        return self._methods().matmul(self, other, True)
+
+
+# ---------------------------------------------------------------------- reductions
+def _reduction(name: str) -> Callable[..., Any]:
+    plain = getattr(Tensor, name)
+    signature = inspect.signature(plain)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(self, *args, **kwargs)
+        dim, keepdim = bound.arguments.pop("dim", None), bound.arguments.pop("keepdim", False)
+        if isinstance(dim, Tensor):  # max(other), min(other)
+            return plain(self, dim)
+        rest = {k: v for k, v in bound.arguments.items() if k != "self"}
+        given = None if dim is None else [self._axis(name, d) for d in sizes_of((dim,))]
+        axes = axes_of(name, given, self.ndim)
+        if self.edge is not None:
+            return ForwardMethods.reduce(self, name, axes, keepdim)
+        if given is None:
+            return plain(self._plain(self.in_order().value), **rest)
+        return chunks.reduce(self, lambda t, a, k: plain(t, dim=a, keepdim=k, **rest), axes, keepdim)
+
+    method.__name__ = name
+    method.__doc__ = plain.__doc__
+    return method
+
+
+def _along(name: str, position: int) -> Callable[..., Any]:
+    """A method along one dimension that keeps it; `position` of the dimension among its arguments."""
+    plain = getattr(Tensor, name)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.edge is not None:
+            raise _refuse(self, name)
+        arguments = list(args)
+        dim = kwargs.pop("dim", kwargs.pop("dims", None)) if len(arguments) <= position else arguments.pop(position)
+        if isinstance(dim, (list, tuple)) and len(dim) == 1:
+            (dim,) = dim
+        if dim is None or isinstance(dim, (list, tuple)):
+            return plain(chunks.fall_back(self, name), *args, **kwargs)
+        axis = self._axis(name, dim)
+        if isinstance(self.dims[axis], str):
+            return plain(chunks.fall_back(self, f"{name} along {self.dims[axis]}"), *args, **{**kwargs} if args else {"dim": axis, **kwargs})
+
+        def run(t: Any, a: int) -> Any:
+            return plain(t, *arguments[:position], a, *arguments[position:], **kwargs)
+
+        return chunks.per_frame(self, axis, run, True)
+
+    method.__name__ = name
+    method.__doc__ = plain.__doc__
+    return method
+
+
+def _plain_only(name: str) -> Callable[..., Any]:
+    plain = getattr(Tensor, name)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.edge is not None:
+            raise _refuse(self, name)
+        return plain(chunks.fall_back(self, name), *args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = plain.__doc__
+    return method
+
+
+for _name in ("sum", "prod", "mean", "var", "std", "norm", "max", "min", "amax", "amin", "argmax", "argmin", "all", "any"):
+    setattr(StreamViews, _name, _reduction(_name))
+for _name, _position in (("cumsum", 0), ("flip", 0), ("roll", 1)):
+    setattr(StreamViews, _name, _along(_name, _position))
+for _name in ("gather", "index_select", "masked_select", "equal", "allclose", "bmm", "addmm"):
+    setattr(StreamViews, _name, _plain_only(_name))

@@ -1,0 +1,435 @@
+"""Sizes, orders and selections of plain tensors: torch's methods on NumPy's views.
+
+Everything here works on dimensions, so a class of tensors whose dimensions mean more overrides it.
+Results share memory with the tensor wherever NumPy's do (torch's views), else they are copies;
+``expand`` gives memory that can't be written. Source: the method of `torch.Tensor` of the same name.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from ..errors import DTypeError, ModeError, ShapeError, StreamIndexError
+from ..stream.rules.length import BatchSize, Length
+from . import dtypes, hook
+from .axes import axes_of, axis_of, sizes_of, solve_sizes
+from .base import Base
+from .batch_constant import BatchTensor
+from .elementwise import refuse_in_place
+from .maths import Maths
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+__all__ = ["Views", "plain_array"]
+
+
+def plain_array(name: str, value: Any, dtype: dtypes.DType | None = None) -> NDArray[Any]:
+    """Return the array of a plain tensor, an array or a list, for an operation that takes no streams.
+
+    Parameters
+    ----------
+    name : str
+        The operation, for messages.
+    value : Tensor, array or list
+        What was given.
+    dtype : dtype, optional
+        What it must be.
+
+    Raises
+    ------
+    ModeError
+        For a stream.
+    DTypeError
+        For other element types.
+    """
+    if isinstance(value, Base):
+        if value.is_stream:
+            raise ModeError(f"{name}: expected a plain tensor, got a stream")
+        array = value.numpy()
+    else:
+        array = dtypes.adopt(np.asarray(value))
+    if dtype is not None and array.dtype != dtype:
+        raise DTypeError(f"{name}: expected {dtype}, got {array.dtype}")
+    return array
+
+
+class Views(Maths):
+    """Methods on dimensions and elements."""
+
+    # ------------------------------------------------------------------ sizes
+
+    def reshape(self, *shape: Any) -> Tensor:
+        """Return the elements in another shape; one size may be -1."""
+        sizes = solve_sizes("reshape", self.shape, sizes_of(shape))
+        return self._plain(self._array.reshape(sizes))
+
+    def view(self, *shape: Any) -> Tensor:
+        """Return the elements in another shape, sharing memory.
+
+        Raises
+        ------
+        ShapeError
+            Where that needs a copy.
+        """
+        if len(shape) == 1 and isinstance(shape[0], (np.dtype, type)):
+            raise DTypeError("view: reading memory as another type is not offered; use .to(dtype)")
+        out = self._array.reshape(solve_sizes("view", self.shape, sizes_of(shape)))
+        if out.size and not np.may_share_memory(out, self._array):
+            raise ShapeError("view: the elements don't lie in this order in memory; use .reshape(...)")
+        return self._plain(out)
+
+    def view_as(self, other: Base) -> Tensor:
+        """Return the elements in the shape of `other`, sharing memory."""
+        return self.view(*other.shape)
+
+    def reshape_as(self, other: Base) -> Tensor:
+        """Return the elements in the shape of `other`."""
+        return self.reshape(*other.shape)
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+        """Return the tensor with dimensions `start_dim` to `end_dim` joined."""
+        if self.ndim == 0:
+            return self.reshape(1)
+        first, last = self._axis("flatten", start_dim), self._axis("flatten", end_dim)
+        if first > last:
+            raise ShapeError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
+        joined = int(np.prod(self.shape[first : last + 1], dtype=np.int64))
+        return self.reshape(*self.shape[:first], joined, *self.shape[last + 1 :])
+
+    def unflatten(self, dim: int, sizes: Sequence[Any]) -> Tensor:
+        """Return the tensor with dimension `dim` split into `sizes`; one of them may be -1."""
+        axis = self._axis("unflatten", dim)
+        parts = solve_sizes("unflatten", (self.shape[axis],), tuple(sizes))
+        return self.reshape(*self.shape[:axis], *parts, *self.shape[axis + 1 :])
+
+    def squeeze(self, dim: int | Sequence[int] | None = None) -> Tensor:
+        """Return the tensor without dimensions of size 1: all of them, or those of `dim` that are."""
+        axes = axes_of("squeeze", dim, self.ndim) if dim != () else ()
+        return self._plain(self._array.squeeze(tuple(a for a in axes if self.shape[a] == 1)))
+
+    def unsqueeze(self, dim: int) -> Tensor:
+        """Return the tensor with a dimension of size 1 at `dim`."""
+        return self._plain(np.expand_dims(self._array, axis_of("unsqueeze", dim, self.ndim + 1)))
+
+    def expand(self, *size: Any) -> Any:
+        """Return the tensor with dimensions of size 1 repeated without a copy; -1 keeps a size.
+
+        With a stream's ``x.size(B)`` as one size it gives a `BatchTensor`.
+        """
+        sizes = sizes_of(size)
+        batch = [i for i, s in enumerate(sizes) if isinstance(s, BatchSize)]
+        if batch:
+            return BatchTensor(
+                self.expand(*[1 if i in batch else s for i, s in enumerate(sizes)]), batch
+            )
+        new = len(sizes) - self.ndim
+        wanted = tuple(
+            self.shape[i - new] if s == -1 and i >= new else s
+            for i, s in enumerate(map(operator.index, sizes))
+        )
+        try:
+            return self._plain(np.broadcast_to(self._array, wanted))
+        except ValueError:
+            raise ShapeError(f"expand: a tensor of shape {self.shape} can't become {sizes}") from None
+
+    def expand_as(self, other: Base) -> Any:
+        """Return the tensor expanded to the shape of `other`."""
+        return self.expand(*other.shape)
+
+    def repeat(self, *repeats: Any) -> Any:
+        """Return the tensor laid end to end `repeats` times along each dimension.
+
+        With a stream's ``x.size(B)`` for a dimension of size 1 it gives a `BatchTensor`.
+        """
+        times = sizes_of(repeats)
+        if len(times) < self.ndim:
+            raise ShapeError(f"repeat: {len(times)} numbers for a tensor of {self.ndim} dimensions")
+        batch = [i for i, n in enumerate(times) if isinstance(n, BatchSize)]
+        if batch:
+            return BatchTensor(
+                self.repeat(*[1 if i in batch else n for i, n in enumerate(times)]), batch
+            )
+        counts = tuple(map(operator.index, times))
+        if any(n < 0 for n in counts):
+            raise ShapeError(f"repeat: numbers must not be negative, got {times}")
+        return self._plain(np.tile(self._array, counts))
+
+    # ------------------------------------------------------------------ order
+
+    def transpose(self, dim0: int, dim1: int) -> Tensor:
+        """Return the tensor with two dimensions exchanged."""
+        if self.ndim == 0:
+            return self._plain(self._array)
+        a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
+        return self._plain(self._array.swapaxes(a, b))
+
+    swapaxes = transpose
+
+    def permute(self, *dims: Any) -> Tensor:
+        """Return the tensor with its dimensions in the order `dims`."""
+        order = tuple(axis_of("permute", d, self.ndim) for d in sizes_of(dims))
+        if sorted(order) != list(range(self.ndim)):
+            raise ShapeError(f"permute: {order} is no order of {self.ndim} dimensions")
+        return self._plain(self._array.transpose(order))
+
+    def movedim(self, source: int, destination: int) -> Tensor:
+        """Return the tensor with dimension `source` moved to `destination`."""
+        axes = list(range(self.ndim))
+        moved = axes.pop(self._axis("movedim", source))
+        axes.insert(self._axis("movedim", destination), moved)
+        return self.permute(*axes)
+
+    def t(self) -> Tensor:
+        """Return the transpose of a matrix; a tensor of fewer dimensions as it is."""
+        if self.ndim > 2:
+            raise ShapeError(f"t: expected at most 2 dimensions, got {self.ndim}; use .transpose or .mT")
+        return self.transpose(0, 1) if self.ndim == 2 else self._plain(self._array)
+
+    @property
+    def T(self) -> Tensor:
+        """The tensor with its dimensions in reverse order."""
+        return self.permute(*range(self.ndim - 1, -1, -1))
+
+    @property
+    def mT(self) -> Tensor:
+        """The tensor with its last two dimensions exchanged."""
+        if self.ndim < 2:
+            raise ShapeError(f"mT: expected at least 2 dimensions, got {self.ndim}")
+        return self.transpose(-2, -1)
+
+    def flip(self, *dims: Any) -> Tensor:
+        """Return the tensor reversed along `dims`."""
+        given = sizes_of(dims)
+        axes = axes_of("flip", given, self.ndim) if given else ()
+        return self._plain(np.flip(self._array, axes).copy())
+
+    def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
+        """Return the tensor with elements moved on by `shifts`, those beyond the end to the start."""
+        if dims is None:
+            return self._plain(np.roll(self._array, shifts))
+        axes = axes_of("roll", dims, self.ndim)
+        shift = tuple(shifts) if isinstance(shifts, (tuple, list)) else (shifts,)
+        if len(shift) != len(axes):
+            raise ShapeError(f"roll: {len(shift)} shifts for {len(axes)} dimensions")
+        return self._plain(np.roll(self._array, shift, axes))
+
+    def contiguous(self) -> Tensor:
+        """Return the tensor itself where its elements lie in order in memory, else a copy."""
+        if self._array.flags.c_contiguous:
+            return cast("Tensor", self)
+        return self._plain(np.ascontiguousarray(self._array))
+
+    def clone(self) -> Tensor:
+        """Return a copy."""
+        return self._plain(self._array.copy())
+
+    # ------------------------------------------------------------------ parts
+
+    def narrow(self, dim: int, start: int, length: int) -> Tensor:
+        """Return `length` elements from `start` on along `dim`."""
+        axis, size = self._axis("narrow", dim), self.size(dim)
+        first, n = operator.index(start), operator.index(length)
+        begin = first + size if first < 0 else first
+        if begin < 0 or n < 0 or begin + n > size:
+            raise StreamIndexError(f"narrow: {n} elements from {first} on don't lie within {size}")
+        return self._plain(self._array[(slice(None),) * axis + (slice(begin, begin + n),)])
+
+    def select(self, dim: int, index: int) -> Tensor:
+        """Return the part at `index` along `dim`, without that dimension."""
+        axis, size = self._axis("select", dim), self.size(dim)
+        if not -size <= operator.index(index) < size:
+            raise StreamIndexError(f"select: index {index} is out of range for size {size}")
+        return self._plain(self._array[(slice(None),) * axis + (operator.index(index), ...)])
+
+    def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
+        """Return all parts along `dim`, without that dimension."""
+        return tuple(self.select(dim, i) for i in range(self.shape[self._axis("unbind", dim)]))
+
+    def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+        """Return parts of `split_size` (the last may be smaller), or of the given sizes, along `dim`."""
+        n = self.shape[self._axis("split", dim)]
+        if isinstance(split_size, (tuple, list)):
+            sizes = [operator.index(s) for s in split_size]
+            if sum(sizes) != n or min(sizes, default=0) < 0:
+                raise ShapeError(f"split: sizes {sizes} don't add up to {n}")
+        else:
+            size = operator.index(cast(int, split_size))
+            if size < 0 or (size == 0 and n > 0):
+                raise ShapeError(f"split: the size must be positive, got {size}")
+            sizes = [min(size, n - i) for i in range(0, n, size or 1)] or [0]
+        starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        return tuple(self.narrow(dim, start, size) for start, size in zip(starts, sizes))
+
+    def chunk(self, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+        """Return at most `chunks` parts of equal size (the last may be smaller) along `dim`."""
+        if chunks < 1:
+            raise ShapeError(f"chunk: the number must be at least 1, got {chunks}")
+        n = self.shape[self._axis("chunk", dim)]
+        return self.split(-(-n // chunks), dim) if n else self.split([0] * chunks, dim)
+
+    def unfold(self, dimension: int, size: int, step: int) -> Tensor:
+        """Return windows of `size` elements, `step` apart, along `dimension`; the window comes last.
+
+        A dimension that is shorter than a window gives none.
+        """
+        axis = self._axis("unfold", dimension)
+        if size < 1 or step < 1:
+            raise ShapeError(f"unfold: size and step must be at least 1, got {size} and {step}")
+        shape = self.shape
+        if shape[axis] < size:
+            return self._plain(np.empty((*shape[:axis], 0, *shape[axis + 1 :], size), self.dtype))
+        windows = sliding_window_view(self._array, size, axis)
+        return self._plain(windows[(slice(None),) * axis + (slice(None, None, step),)])
+
+    def gather(self, dim: int, index: Base) -> Tensor:
+        """Return elements chosen along `dim` by an int64 tensor of as many dimensions."""
+        axis, where = self._axis("gather", dim), plain_array("gather", index, dtypes.int64)
+        if where.ndim != self.ndim:
+            raise ShapeError(f"gather: an index of {where.ndim} dimensions for a tensor of {self.ndim}")
+        if any(w > n for i, (w, n) in enumerate(zip(where.shape, self.shape)) if i != axis):
+            raise ShapeError(
+                f"gather: an index of shape {where.shape} for a tensor of shape {self.shape}"
+            )
+        _check_range("gather", where, self.shape[axis])
+        part = tuple(slice(None) if i == axis else slice(n) for i, n in enumerate(where.shape))
+        return self._plain(np.take_along_axis(self._array[part], where, axis))
+
+    def index_select(self, dim: int, index: Base) -> Tensor:
+        """Return the parts along `dim` that a 1-D int64 tensor names."""
+        axis, where = self._axis("index_select", dim), plain_array("index_select", index, dtypes.int64)
+        if where.ndim > 1:
+            raise ShapeError(f"index_select: expected a 1-D index, got shape {where.shape}")
+        _check_range("index_select", where, self.shape[axis])
+        return self._plain(np.take(self._array, where.reshape(-1), axis))
+
+    def masked_select(self, mask: Base) -> Tensor:
+        """Return the elements where a bool tensor holds, in order, as one dimension."""
+        flags = plain_array("masked_select", mask, dtypes.bool)
+        values, flags = np.broadcast_arrays(self._array, flags)
+        return self._plain(values[flags])
+
+    # ------------------------------------------------------------------ brackets
+
+    def __getitem__(self, index: Any) -> Any:
+        parts = index if isinstance(index, tuple) else (index,)
+        if any(_has_length(p) for p in parts):
+            return hook.table(self, parts)
+        try:
+            return self._plain(self._array[_numpy_index(parts)])
+        except (IndexError, ValueError) as error:
+            raise StreamIndexError(
+                f"index {index!r} for a tensor of shape {self.shape}: {error}"
+            ) from None
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        refuse_in_place(self, "assignment to elements")
+        parts = index if isinstance(index, tuple) else (index,)
+        source = plain_array("assignment", value) if isinstance(value, (Base, np.ndarray)) else value
+        try:
+            self._array[_numpy_index(parts)] = source
+        except (IndexError, ValueError) as error:
+            raise StreamIndexError(
+                f"index {index!r} for a tensor of shape {self.shape}: {error}"
+            ) from None
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise TypeError("a tensor without dimensions has no length")
+        return int(self.shape[0])
+
+    def __iter__(self) -> Any:
+        if self.ndim == 0:
+            raise TypeError("a tensor without dimensions can't be iterated over")
+        return iter(self.unbind(0))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    # ------------------------------------------------------------------ in place
+
+    def _write(self, name: str, value: Base) -> Tensor:
+        """Write a plain tensor, expanded, into this one."""
+        refuse_in_place(self, name)
+        source = plain_array(name, value)
+        if dtypes.common(name, [self.dtype, source.dtype]) != self.dtype:
+            raise DTypeError(
+                f"{name}: a result of {source.dtype} doesn't fit into a tensor of {self.dtype}"
+            )
+        try:
+            self._array[...] = source
+        except ValueError:
+            raise ShapeError(f"{name}: shape {source.shape} doesn't fit into {self.shape}") from None
+        return cast("Tensor", self)
+
+    def add_(self, other: Any, *, alpha: float = 1) -> Tensor:
+        """Add alpha * other in place."""
+        return self._write("add_", self.add(other, alpha=alpha))
+
+    def sub_(self, other: Any, *, alpha: float = 1) -> Tensor:
+        """Subtract alpha * other in place."""
+        return self._write("sub_", self.sub(other, alpha=alpha))
+
+    def mul_(self, other: Any) -> Tensor:
+        """Multiply by other in place."""
+        return self._write("mul_", self.mul(other))
+
+    def div_(self, other: Any) -> Tensor:
+        """Divide by other in place."""
+        return self._write("div_", self.div(other))
+
+    def zero_(self) -> Tensor:
+        """Set all elements to zero."""
+        return self.fill_(0)
+
+    def fill_(self, value: Any) -> Tensor:
+        """Set all elements to a number, or a tensor of one element."""
+        refuse_in_place(self, "fill_")
+        self._array[...] = value.item() if isinstance(value, Base) else value
+        return cast("Tensor", self)
+
+    def copy_(self, src: Any, non_blocking: bool = False) -> Tensor:
+        """Copy the elements of `src`, expanded and converted, into this tensor."""
+        return self._write("copy_", self._plain(plain_array("copy_", src).astype(self.dtype)))
+
+
+def _check_range(name: str, index: NDArray[Any], size: int) -> None:
+    if index.size and (index.min() < 0 or index.max() >= size):
+        raise StreamIndexError(f"{name}: an index is out of range for size {size}")
+
+
+def _has_length(part: Any) -> bool:
+    if isinstance(part, slice):
+        return any(isinstance(p, Length) for p in (part.start, part.stop, part.step))
+    return isinstance(part, Length)
+
+
+def _numpy_index(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return an index with arrays in place of tensors; an Ellipsis at the end makes it give views."""
+    out = tuple(_index_part(p) for p in parts)
+    return out if any(p is Ellipsis for p in out) else (*out, ...)
+
+
+def _index_part(part: Any) -> Any:
+    if isinstance(part, slice):
+        if part.step is not None and operator.index(part.step) < 1:
+            raise StreamIndexError("a slice's step must be at least 1; use .flip")
+        return slice(
+            *(None if p is None else operator.index(p) for p in (part.start, part.stop, part.step))
+        )
+    if part is None or part is Ellipsis or isinstance(part, (bool, np.bool_)):
+        return part
+    if isinstance(part, (Base, np.ndarray, list, tuple)):
+        array = plain_array("an index", part)
+        if array.size == 0 and not isinstance(part, (Base, np.ndarray)):
+            array = array.astype(dtypes.int64)
+        if dtypes.is_float(array.dtype):
+            raise StreamIndexError(f"an index must be int64 or bool, not {array.dtype}")
+        return array if array.ndim or array.dtype == dtypes.bool else int(array)
+    return operator.index(part)

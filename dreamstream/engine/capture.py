@@ -1,0 +1,135 @@
+"""Capture: a model's own forward, run on symbolic streams, becomes a graph.
+
+Every operation goes through the door, so residuals, branches, crops and sizes are captured as they are
+written. What depends on data has no value here, and raises `CaptureError` with the user's line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from .. import _core
+from ..array.stream_tensor import StreamTensor
+from ..errors import CaptureError
+from ..nn.module import OBSERVER, Module
+from ..stream.edge import Edge
+from ..stream.rules import after, entry
+from ..stream.tree import leaves, map_leaves
+from .spec import InputSpec
+
+__all__ = ["Capture", "captured", "untouched"]
+
+
+class Capture:
+    """One capture: the entry that its tensors belong to.
+
+    Attributes
+    ----------
+    graph : _core.Graph
+    nodes : list of (str, str, Edge)
+        Path of the module, operator and first output of each node.
+    """
+
+    meta = None
+
+    def __init__(self, specs: Sequence[InputSpec], buffers: bool, buffer_limit: int | None) -> None:
+        self.graph = _core.Graph()
+        self.buffers = buffers
+        self.buffer_limit = buffer_limit
+        self.nodes: list[tuple[str, str, Edge]] = []
+        self.paths: list[str] = []
+        self.inputs: list[StreamTensor] = []
+        for i, spec in enumerate(specs):
+            signature = (spec.dtype, spec.features, spec.rate.numerator, spec.rate.denominator)
+            handle = self.graph.input(signature)
+            edge = Edge(self, entry(i), spec.rate, spec.dtype, spec.features, None, handle)
+            self.inputs.append(StreamTensor.inside(None, spec.dims, edge))
+
+    def run(
+        self,
+        name: str,
+        attributes: dict[str, Any],
+        op: Any,
+        edges: Sequence[Edge],
+        values: Sequence[Any],
+        weights: Sequence[Any],
+    ) -> list[tuple[Any, Edge]]:
+        """Add one node."""
+        if any(e.entry is not self for e in edges):
+            raise CaptureError(f"{name}: a tensor of another forward")
+        attrs = {k: v for k, v in attributes.items()}
+        handles = self.graph.node(name, attrs, [e.handle for e in edges], weights)
+        ordinal = len(self.nodes)
+        out = []
+        for o, (handle, (dtype, features, num, den)) in enumerate(zip(handles, op.outputs)):
+            cid = after(op.same_counts and o == 0, edges[0].cid, ordinal)
+            cid = cid if o == 0 else (*after(False, (), ordinal), o)
+            out.append(Edge(self, cid, Fraction(num, den), dtype, features, None, handle))
+        self.nodes.append((self.paths[-1] if self.paths else "", name, out[0]))
+        return [(None, e) for e in out]
+
+    def misuse(self, message: str) -> Exception:
+        """Return the exception for what can't be captured."""
+        return CaptureError(message)
+
+
+def _observe(model: Module, capture: Capture | None) -> Any:
+    """Return what runs modules: their forwards, patched or not, their paths noted."""
+    names = {id(m): n for n, m in model.named_modules()}
+
+    def call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if capture is None:
+            return module.forward(*args, **kwargs)
+        capture.paths.append(names.get(id(module), capture.paths[-1] if capture.paths else ""))
+        try:
+            return module.forward(*args, **kwargs)
+        finally:
+            capture.paths.pop()
+
+    return call
+
+
+class untouched:
+    """Within it, calls of the model run its forwards in eval mode, whatever is patched or live."""
+
+    def __init__(self, model: Module, capture: Capture | None = None) -> None:
+        self.model, self.capture = model, capture
+
+    def __enter__(self) -> Module:
+        self.modes = [(m, m.training) for m in self.model.modules()]
+        for m, _ in self.modes:
+            m.training = False
+        self.token = OBSERVER.set(_observe(self.model, self.capture))
+        return self.model
+
+    def __exit__(self, *_: Any) -> None:
+        OBSERVER.reset(self.token)
+        for m, mode in self.modes:
+            m.training = mode
+
+
+def captured(
+    model: Module, specs: Sequence[InputSpec], by_name: bool, buffers: bool, buffer_limit: int | None
+) -> tuple[Capture, Any]:
+    """Run the model's forward on symbolic streams; return the capture and what the forward returned."""
+    capture = Capture(specs, buffers, buffer_limit)
+    with untouched(model, capture):
+        if by_name:
+            result = model(**{s.name: x for s, x in zip(specs, capture.inputs)})
+        else:
+            result = model(capture.inputs[0])
+
+    def check(x: Any) -> Any:
+        if not isinstance(x, StreamTensor) or x.edge is None or x.edge.entry is not capture:
+            raise CaptureError(
+                f"the forward of {type(model).__name__} returned a {type(x).__name__} that is no stream; an "
+                "engine's outputs are computed from its inputs"
+            )
+        return x.in_order() if "B_L" not in x.dims else x
+
+    result = map_leaves(result, check)
+    if not leaves(result):
+        raise CaptureError(f"the forward of {type(model).__name__} returned no tensor")
+    return capture, result

@@ -1,0 +1,345 @@
+"""The engine as Python callers see it: streams by id, arrays in, arrays out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..array.stream_tensor import StreamTensor
+from ..array.tensor import Tensor
+from ..errors import ModeError, ShapeError, StreamIdError, StreamMismatchError
+from ..stream.metadata import StreamMetadata
+from ..stream.tree import map_leaves
+from .spec import InputSpec
+
+__all__ = ["Engine", "OutputInfo", "Stream"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class OutputInfo:
+    """One output of an engine.
+
+    Attributes
+    ----------
+    name : str
+        Its place in what forward returns.
+    dimensions : tuple
+        ``"B"``, ``"L"`` or a size.
+    dtype : str
+    rate : Fraction
+        0 without a stream axis: one frame, at the end.
+    delay : int or float
+        Frames of the first input; infinite where it waits for the end.
+    """
+
+    name: str
+    dimensions: tuple[str | int, ...]
+    dtype: str
+    rate: Fraction
+    delay: float
+
+
+class Engine:
+    """A compiled model with its streams; see :func:`dreamstream.compile`.
+
+    One engine may be stepped by several threads at the same time, on different streams.
+    """
+
+    def __init__(
+        self,
+        core: _core.Engine,
+        inputs: Sequence[InputSpec],
+        outputs: Sequence[OutputInfo],
+        structure: Any,
+        dims: Sequence[tuple[Any, ...]],
+        name: str,
+    ) -> None:
+        self._core = core
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
+        self._structure = structure  # what forward returned, with output numbers for tensors
+        self._dims = list(dims)
+        self._name = name
+
+    # ---------------------------------------------------------------- stepping
+    def step(
+        self,
+        chunks: Mapping[str, Any] | None = None,
+        sos: Collection[str] | str = (),
+        eos: Collection[str] | str = (),
+        restart: bool = False,
+    ) -> dict[str, Any]:
+        """Advance streams by their chunks.
+
+        Parameters
+        ----------
+        chunks : dict of str to array
+            Per id an array with the spec's dimensions without ``"B"`` (several inputs: a dict of them by
+            name). float64 is converted; int16 samples are divided by 32768.
+        sos, eos : collection of str
+            Streams that start, and that end, with this call; an id only here counts as an empty chunk.
+        restart : bool
+            Let ``sos`` on a live stream start it anew.
+
+        Returns
+        -------
+        dict of str to array
+            Per id this call's output frames, owned arrays; tuples or dicts of them as forward returns.
+
+        Raises
+        ------
+        StreamIdError, StreamBusyError, StreamMismatchError, ShapeError, DTypeError
+            With the streams concerned as ``.ids``; then every stream is as it was.
+        """
+        chunks = {} if chunks is None else chunks
+        if not isinstance(chunks, Mapping):
+            raise TypeError(f"step takes a dict of arrays by id, got {type(chunks).__name__}")
+        starting, ending = _as_ids(sos), _as_ids(eos)
+        ids = list(dict.fromkeys([*chunks, *starting, *ending]))
+        starts, ends = set(starting), set(ending)
+        rows = [self._arrays_of(i, chunks[i]) if i in chunks else [None] * len(self.inputs) for i in ids]
+        arrays = [[row[k] for row in rows] for k in range(len(self.inputs))]
+        outputs, _ = self._core.step(ids, [i in starts for i in ids], [i in ends for i in ids], arrays, restart)
+        return {i: self._packed([out[r] for out in outputs]) for r, i in enumerate(ids)}
+
+    def _arrays_of(self, stream_id: str, given: Any) -> list[Any]:
+        if len(self.inputs) == 1 and not isinstance(given, Mapping):
+            return [_as_array(given)]
+        if not isinstance(given, Mapping):
+            raise ShapeError(
+                f"expected a dict with the inputs {', '.join(s.name for s in self.inputs)}", (stream_id,)
+            )
+        unknown = set(given) - {s.name for s in self.inputs}
+        if unknown:
+            raise ShapeError(f"there is no input {sorted(map(str, unknown))[0]!r}", (stream_id,))
+        return [_as_array(given[s.name]) if s.name in given else None for s in self.inputs]
+
+    def _packed(self, arrays: Sequence[Any]) -> Any:
+        return map_leaves(self._structure, lambda k: arrays[k])
+
+    def __call__(self, *tensors: StreamTensor, **named: StreamTensor) -> Any:
+        """Advance the streams of StreamTensors and return StreamTensors, as the patched module would."""
+        given = dict(zip((s.name for s in self.inputs), tensors)) | named
+        if set(given) != {s.name for s in self.inputs} or len(tensors) + len(named) != len(self.inputs):
+            raise ShapeError(f"expected the inputs {', '.join(s.name for s in self.inputs)}")
+        xs = [given[s.name] for s in self.inputs]
+        for s, x in zip(self.inputs, xs):
+            if not isinstance(x, StreamTensor):
+                raise ModeError(f"input {s.name}: an engine takes StreamTensors, or arrays by step()")
+            if tuple(d if isinstance(d, str) else "F" for d in x.dims) != tuple(
+                d if isinstance(d, str) else "F" for d in s.dims
+            ):
+                raise ShapeError(f"input {s.name}: expected dimensions {s.dimensions}, got {x.roles}")
+        meta = xs[0].meta
+        for x in xs[1:]:
+            if x.ids != meta.ids:
+                raise StreamIdError("the inputs hold different streams", sorted(set(x.ids) ^ set(meta.ids)))
+            if (x.sos != meta.sos).any() or (x.eos != meta.eos).any():
+                raise StreamMismatchError("the inputs differ in sos or eos")
+        arrays = [[t.numpy() for t in x.unpad_sequence()] for x in xs]
+        ids = meta.ids
+        outputs, starts = self._core.step(
+            ids, list(meta.sos), list(meta.eos), arrays, any(x.restart for x in xs)
+        )
+        made = [self._tensor(k, out, start, meta) for k, (out, start) in enumerate(zip(outputs, starts))]
+        return self._packed(made)
+
+    def _tensor(self, k: int, rows: Sequence[Array], starts: Sequence[int], meta: StreamMetadata) -> StreamTensor:
+        dims, info = self._dims[k], self.outputs[k]
+        kept = [d for d in dims if d != "B"]
+        if "L" not in kept:
+            kept.insert(0, "L")
+        order = [kept.index("L"), *(kept.index(i) for i in range(len(kept) - 1))]
+        frames = [r.transpose(order) for r in rows]
+        features = tuple(d for d in info.dimensions if not isinstance(d, str))
+        value = np.concatenate(frames) if frames else np.zeros((0, *features), info.dtype)
+        lengths = [len(f) for f in frames]
+        return StreamTensor._make(
+            np.ascontiguousarray(value), dims, None, meta.replace(lengths=lengths), starts, info.rate, None
+        )
+
+    # ---------------------------------------------------------------- streams
+    def stream(self, stream_id: str) -> Stream:
+        """Return one stream to be stepped by hand, as a context manager."""
+        return Stream(self, stream_id)
+
+    @property
+    def ids(self) -> list[str]:
+        """Live streams."""
+        return list(self._core.ids)
+
+    def reset(self, ids: Collection[str] | str | None = None) -> None:
+        """Forget streams, or all."""
+        self._core.drop(self.ids if ids is None else _as_ids(ids))
+
+    def snapshot(self, stream_id: str) -> bytes:
+        """Return what a stream remembers, to be restored in any engine of the same model."""
+        return self._core.snapshot(stream_id)
+
+    def restore(self, data: bytes, stream_id: str | None = None) -> str:
+        """Add a stream with the state of a snapshot; return its id (made up where None).
+
+        Raises
+        ------
+        FormatError
+            For damaged bytes, or another model's.
+        StreamIdError
+            Where the id is live.
+        """
+        if stream_id is None:
+            live = set(self.ids)
+            stream_id = next(f"restored-{n}" for n in range(len(live) + 1) if f"restored-{n}" not in live)
+        self._core.restore(data, stream_id)
+        return stream_id
+
+    def fork(self, stream_id: str, new_id: str) -> None:
+        """Add a stream that goes on independently from where another is."""
+        self._core.fork(stream_id, new_id)
+
+    def idle(self, seconds: float) -> list[str]:
+        """Return the streams that nobody has stepped for so long."""
+        return self._core.idle(float(seconds))
+
+    def warmup(self, n_streams: int, n_frames: int) -> None:
+        """Step `n_streams` streams of `n_frames` once and drop them, so that later steps allocate nothing."""
+        ids = [f"\0warm-up {i}" for i in range(n_streams)]
+        first = min(s.rate for s in self.inputs)
+        chunk = {}
+        for s in self.inputs:
+            n = int(n_frames * s.rate / self.inputs[0].rate) if s.rate >= first else n_frames
+            chunk[s.name] = np.zeros([n if d == "L" else d for d in s.dimensions if d != "B"], s.dtype)
+        given = chunk if len(self.inputs) > 1 else chunk[self.inputs[0].name]
+        self.step({i: given for i in ids}, sos=ids, eos=ids)
+
+    def close(self) -> None:
+        """Release all streams; the engine can't be used afterwards."""
+        self._core.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    # ---------------------------------------------------------------- facts
+    @property
+    def delay(self) -> float:
+        """Frames of the first input that an output frame waits for at most; infinite at the end only."""
+        return max(o.delay for o in self.outputs)
+
+    @property
+    def receptive_field(self) -> float:
+        """Frames of the first input that one output frame depends on; infinite with recurrence."""
+        return max(math.inf if f is None else f for f in self._core.fields)
+
+    @property
+    def rate(self) -> Fraction:
+        """The first input's rate."""
+        return self.inputs[0].rate
+
+    @property
+    def state_size(self) -> int:
+        """Bytes of state per stream, exactly (what grows with the stream apart)."""
+        return self._core.state_size
+
+    @property
+    def state_bytes_per_frame(self) -> float:
+        """Bytes by which a stream's state grows per frame of the first input."""
+        return self._core.state_bytes_per_frame
+
+    @property
+    def weights_size(self) -> int:
+        """Bytes of weights, as stored and as prepared for the kernels."""
+        return self._core.weights_size
+
+    @property
+    def threads(self) -> int:
+        """Threads per step."""
+        return self._core.threads
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._core.closed
+
+    def summary(self) -> str:
+        """Return the engine's plan as text: nodes, state, delay, and whether answers are bitwise."""
+        lines = [f"{self._name}: kernels {self._core.kernels}, {self.threads} thread(s)"]
+        for s in self.inputs:
+            lines.append(f"  input  {s.name}: {s.dimensions} {s.dtype}, rate {s.rate}")
+        for n in self._core.nodes:
+            dtype, shape, num, den = n["outputs"][0]
+            kept = n["kept_bytes"] + n["carried_bytes"]
+            more = " (grows)" if n["grows"] else ""
+            rate = "at the end" if num == 0 else f"rate {Fraction(num, den)}"
+            lines.append(f"  {n['id']:4} {n['name']:18} {shape!s:16} {rate:12} {kept} bytes kept{more}")
+        for o in self.outputs:
+            lines.append(f"  output {o.name}: {o.dimensions} {o.dtype}, rate {o.rate}, delay {o.delay}")
+        lines.append(f"  state per stream: {self.state_size} bytes"
+                     + (f", and {self.state_bytes_per_frame:g} per frame" if self.state_bytes_per_frame else ""))
+        bitwise = "no: products go to OpenBLAS" if self._core.blas else "yes, on any chunking, batch and thread count"
+        lines.append(f"  the same bits: {bitwise}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"Engine({self._name}, {len(self.ids)} streams live)"
+
+
+class Stream:
+    """One stream of an engine, stepped by hand; leaving the context unfinished drops it."""
+
+    def __init__(self, engine: Engine, stream_id: str) -> None:
+        self.engine = engine
+        self.id = stream_id
+        self._started = self._finished = False
+
+    def step(self, chunk: Any) -> Any:
+        """Advance by a chunk and return this call's output frames."""
+        return self._advance(chunk, False)
+
+    def finish(self, chunk: Any = None) -> Any:
+        """End the stream, with a last chunk or without, and return its last output frames."""
+        return self._advance(chunk, True)
+
+    def _advance(self, chunk: Any, end: bool) -> Any:
+        if self._finished:
+            raise StreamIdError("the stream has ended", (self.id,))
+        out = self.engine.step(
+            {} if chunk is None else {self.id: chunk},
+            sos=() if self._started else (self.id,),
+            eos=(self.id,) if end else (),
+        )
+        self._started, self._finished = True, end
+        return out[self.id]
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._started and not self._finished and not self.engine.closed and self.id in self.engine.ids:
+            self.engine.reset(self.id)
+            self._finished = True
+
+
+def _as_ids(ids: Any) -> list[str]:
+    return [ids] if isinstance(ids, str) else list(ids)
+
+
+def _as_array(value: Any) -> Any:
+    if value is None or isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, Tensor):
+        return value.numpy()
+    return np.asarray(value, np.float32) if isinstance(value, (list, tuple)) else np.asarray(value)

@@ -1,0 +1,125 @@
+"""What the inputs of a model look like: dimensions, dtype, rate."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ..array import dtypes
+from ..errors import DTypeError, ShapeError, StreamMismatchError
+
+__all__ = ["InputSpec", "read_specs"]
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One input of a model.
+
+    Attributes
+    ----------
+    name : str
+        The forward's argument.
+    dimensions : tuple
+        ``"B"``, ``"L"`` or a size, one per dimension.
+    dtype : str
+    rate : Fraction
+    """
+
+    name: str
+    dimensions: tuple[str | int, ...]
+    dtype: str
+    rate: Fraction
+
+    @property
+    def dims(self) -> tuple[Any, ...]:
+        """The dimensions with features numbered."""
+        features = iter(range(len(self.dimensions)))
+        return tuple(d if isinstance(d, str) else next(features) for d in self.dimensions)
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """Shape of one frame."""
+        return tuple(d for d in self.dimensions if not isinstance(d, str))
+
+    @property
+    def axes(self) -> list[int]:
+        """The caller's axis (without B) of each canonical one: L, then features."""
+        kept = [d for d in self.dims if d != "B"]
+        return [kept.index("L"), *(kept.index(i) for i in range(len(self.features)))]
+
+
+def _read_dimensions(name: str, spec: Any) -> tuple[str | int, ...]:
+    if not isinstance(spec, (tuple, list)):
+        raise ShapeError(f'input {name}: a spec is a tuple such as ("B", 80, "L"), got {spec!r}')
+    for d in spec:
+        if not (d in ("B", "L") if isinstance(d, str) else isinstance(d, (int, np.integer)) and not isinstance(d, bool)):
+            raise ShapeError(f'input {name}: each dimension is "B", "L" or a size, got {d!r}')
+        if not isinstance(d, str) and d < 1:
+            raise ShapeError(f"input {name}: sizes must be positive, got {d}")
+    for needed in ("B", "L"):
+        if list(spec).count(needed) != 1:
+            raise ShapeError(f"input {name}: a spec names {needed!r} exactly once, got {tuple(spec)}")
+    return tuple(d if isinstance(d, str) else int(d) for d in spec)
+
+
+def _read_rate(name: str, value: Any) -> Fraction:
+    try:
+        rate = Fraction(value).limit_denominator(1 << 20) if isinstance(value, float) else Fraction(value)
+    except (TypeError, ValueError):
+        raise StreamMismatchError(f"input {name}: a rate is a number or Fraction, got {value!r}") from None
+    if rate <= 0:
+        raise StreamMismatchError(f"input {name}: a rate must be positive, got {value}")
+    return rate
+
+
+def _per_input(what: str, value: Any, names: Sequence[str], default: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return dict.fromkeys(names, value)
+    unknown = set(value) - set(names)
+    if unknown:
+        raise ShapeError(f"{what}: there is no input {sorted(unknown)[0]!r}; inputs are {', '.join(names)}")
+    return {n: value.get(n, default) for n in names}
+
+
+def read_specs(model: Any, spec: Any, rate: Any, dtype: Any) -> list[InputSpec]:
+    """Return the inputs of a model, in the order given.
+
+    Parameters
+    ----------
+    model : Module
+        Whose forward's argument names are used.
+    spec : tuple or dict of str to tuple
+        Dimensions of the only input, or of each by name.
+    rate, dtype
+        One for all, or a dict by name.
+    """
+    parameters = [
+        p for p in inspect.signature(model.forward).parameters.values()
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    ]
+    known = [p.name for p in parameters]
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values())
+    if isinstance(spec, Mapping):
+        specs = dict(spec)
+        for name in specs:
+            if name not in known and not open_ended:
+                raise ShapeError(f"forward has no argument {name!r}; it has {', '.join(known)}")
+    else:
+        specs = {known[0] if known else "x": spec}
+    if not specs:
+        raise ShapeError("a model needs an input")
+    names = list(specs)
+    rates = _per_input("rate", rate, names, 1)
+    types = _per_input("dtype", dtype, names, "float32")
+    out = []
+    for name in names:
+        kind = dtypes.as_dtype(types[name]).name
+        if kind == "float64":
+            raise DTypeError(f"input {name}: the engine computes in float32; float64 runs in eager mode only")
+        out.append(InputSpec(name, _read_dimensions(name, specs[name]), kind, _read_rate(name, rates[name])))
+    return out

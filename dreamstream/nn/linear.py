@@ -1,0 +1,119 @@
+"""Layers that act on every frame by itself: a matrix product, or nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..array import Tensor
+from ..array import dtypes as element_types
+from . import functional as F
+from . import init
+from .module import Module
+from .parameter import Parameter
+
+__all__ = ["Identity", "Linear"]
+
+
+def new_parameter(*shape: int, dtype: Any = None, device: Any = None) -> Parameter:
+    """Return a parameter of zeros, float32 unless `dtype` says otherwise.
+
+    Raises
+    ------
+    DTypeError
+        For element types that are no floats.
+    ModeError
+        For a device that is not the CPU.
+    """
+    element_types.check_device(device)
+    to = element_types.float32 if dtype is None else element_types.as_dtype(dtype)
+    element_types.require_float("a layer's parameters", to)
+    return Parameter(np.zeros(shape, to))
+
+
+class Identity(Module):
+    """Returns its input; arguments are ignored.
+
+    Notes
+    -----
+    **Streaming.** Delay 0, no state. Source: torch.nn.Identity.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, input: Any) -> Any:
+        """Return the input."""
+        return input
+
+
+class Linear(Module):
+    """``y = x @ weight.T + bias`` on the last dimension.
+
+    Parameters
+    ----------
+    in_features, out_features : int
+        Sizes of the last dimension.
+    bias : bool
+        Whether there is a bias.
+    device : None or "cpu"
+        For torch's sake.
+    dtype : dtype or str, optional
+        float32 or float64.
+
+    Attributes
+    ----------
+    weight : Parameter
+        ``(out_features, in_features)``.
+    bias : Parameter or None
+        ``(out_features,)``.
+
+    Raises
+    ------
+    ShapeError
+        Where an input's last dimension is not `in_features`.
+    DTypeError
+        Where its type is not the weight's.
+
+    Notes
+    -----
+    Input ``(*, in_features)``, output ``(*, out_features)``. **Streaming.** Delay 0, no state.
+    Source: torch.nn.Linear.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = new_parameter(out_features, in_features, device=device, dtype=dtype)
+        self.register_parameter(
+            "bias", new_parameter(out_features, device=device, dtype=dtype) if bias else None
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values: evenly over ± 1 / sqrt(in_features)."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0.0
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return ``(*, out_features)`` for an input ``(*, in_features)``."""
+        return F.linear(input, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """Return the constructor's arguments."""
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )

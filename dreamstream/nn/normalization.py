@@ -1,0 +1,87 @@
+"""Normalisation of every frame by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..array import Tensor
+from . import functional as F
+from . import init
+from .linear import new_parameter
+from .module import Module
+
+__all__ = ["LayerNorm"]
+
+
+class LayerNorm(Module):
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` over the last dimensions.
+
+    Parameters
+    ----------
+    normalized_shape : int or sequence of int
+        Sizes of the last dimensions.
+    eps : float
+        Added to the variance.
+    elementwise_affine : bool
+        Whether there are weight and bias.
+    bias : bool
+        Whether there is a bias, if there is a weight.
+    device : None or "cpu"
+        For torch's sake.
+    dtype : dtype or str, optional
+        float32 or float64.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        Of `normalized_shape`.
+
+    Raises
+    ------
+    ShapeError
+        Where an input's last dimensions are not `normalized_shape`.
+    DTypeError
+        Where its type is not the weight's.
+
+    Notes
+    -----
+    Input and output ``(*, *normalized_shape)``. **Streaming.** Delay 0, no state; the last dimensions
+    of a stream must be features. Source: torch.nn.LayerNorm.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape = shape
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
+            self.register_parameter(
+                name, new_parameter(*shape, device=device, dtype=dtype) if wanted else None
+            )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the weight to ones and the bias to zeros."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return ``(*, *normalized_shape)`` for an input of that shape."""
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """Return the constructor's arguments."""
+        bias = "" if self.bias is not None or not self.elementwise_affine else ", bias=False"
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}{bias}"

@@ -1,0 +1,51 @@
+"""Tensors that a module learns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..array import Tensor, as_tensor
+from ..errors import DTypeError
+
+__all__ = ["Parameter"]
+
+
+class Parameter(Tensor):
+    """A tensor that becomes a module's parameter when it is assigned to one of its attributes.
+
+    Parameters
+    ----------
+    data : Tensor or array
+        The values, ``(*, any shape) float32 | float64``; shared, not copied.
+    requires_grad : bool
+        Whether a gradient is wanted.
+
+    Raises
+    ------
+    DTypeError
+        For a stream, and for integers that shall have a gradient.
+
+    Notes
+    -----
+    Source: torch.nn.Parameter.
+    """
+
+    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+        if getattr(data, "is_stream", False):
+            raise DTypeError("a parameter is a constant; a stream can't be one")
+        values = np.empty(0, np.float32) if data is None else as_tensor(data).numpy()
+        super().__init__(values, requires_grad)
+
+    @property
+    def data(self) -> Tensor:
+        """The values as a plain tensor that shares memory; assigning replaces them."""
+        return self.detach()
+
+    @data.setter
+    def data(self, values: Any) -> None:
+        self._array = as_tensor(values).numpy()
+
+    def __repr__(self) -> str:
+        return f"Parameter containing:\n{super().__repr__()}"

@@ -1,0 +1,130 @@
+"""State dicts: copying them into a module's tensors, reading them from safetensors files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..array import Tensor
+from ..errors import FormatError
+
+__all__ = ["load", "read_safetensors"]
+
+_MOST_NAMED = 10
+_SAFETENSORS_TYPES = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2",
+    "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "<i1",
+    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "<u1", "BOOL": "|b1",
+}  # fmt: skip
+
+
+def load(
+    module: str, own: Mapping[str, Tensor], state: Mapping[str, Any], strict: bool
+) -> tuple[list[str], list[str]]:
+    """Copy a state into tensors of equal names and shapes, all or nothing.
+
+    Parameters
+    ----------
+    module : str
+        The module's name, for the message.
+    own : dict of Tensor
+        The module's tensors.
+    state : dict of arrays or tensors
+        The values.
+    strict : bool
+        Whether missing and unexpected keys are errors.
+
+    Returns
+    -------
+    missing, unexpected : list of str
+        Keys.
+
+    Raises
+    ------
+    FormatError
+        Where keys or shapes don't fit; it names them all.
+    """
+    missing = [key for key in own if key not in state]
+    unexpected = [key for key in state if key not in own]
+    faults = []
+    if strict and missing:
+        faults.append(f"missing: {_named(missing)}")
+    if strict and unexpected:
+        faults.append(f"unexpected: {_named(unexpected)}")
+    values = {key: _values(key, state[key]) for key in own if key in state}
+    wrong = [
+        f"{key} is {values[key].shape} there and {own[key].shape} here"
+        for key in values
+        if values[key].shape != own[key].shape
+    ]
+    if wrong:
+        faults.append(f"different shapes: {_named(wrong)}")
+    if faults:
+        raise FormatError(f"the state dict does not fit {module}: {'; '.join(faults)}")
+    for key, value in values.items():
+        _copy(own[key], value)
+    return missing, unexpected
+
+
+def _copy(tensor: Tensor, value: NDArray[Any]) -> None:
+    with np.errstate(over="ignore"):
+        if tensor.numpy().flags.writeable:
+            tensor.numpy()[...] = value
+        else:
+            tensor._array = value.astype(tensor.dtype)
+
+
+def _values(key: str, value: Any) -> NDArray[Any]:
+    """Return a state's entry as an array; torch's tensors are taken by duck typing."""
+    if hasattr(value, "detach") and not isinstance(value, Tensor):
+        value = value.detach().cpu()
+        value = value.float() if str(value.dtype) == "torch.bfloat16" else value
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise FormatError(f"the state dict's {key} holds {array.dtype}, not numbers")
+    return array
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def read_safetensors(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a safetensors file; bfloat16 becomes float32.
+
+    Raises
+    ------
+    FormatError
+        Where the file is no safetensors file, or holds types that NumPy has no name for.
+    ImportError
+        Where the package ``safetensors`` is not installed.
+    """
+    try:
+        from safetensors import SafetensorError, deserialize
+    except ImportError:
+        raise ImportError(
+            "reading .safetensors files needs the package safetensors; install it with "
+            "pip install dreamstream[safetensors]"
+        ) from None
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        entries = deserialize(data)
+    except SafetensorError as error:
+        raise FormatError(f"{os.fspath(path)} is no safetensors file: {error}") from None
+    return {key: _decoded(key, entry) for key, entry in entries}
+
+
+def _decoded(key: str, entry: Mapping[str, Any]) -> NDArray[Any]:
+    dtype = _SAFETENSORS_TYPES.get(entry["dtype"])
+    if dtype is None:
+        raise FormatError(f"{key} holds {entry['dtype']}, which can't be read here")
+    array = np.frombuffer(entry["data"], dtype)
+    if entry["dtype"] == "BF16":
+        array = (array.astype(np.uint32) << 16).view(np.float32)
+    return array.reshape(entry["shape"])

@@ -1,0 +1,298 @@
+"""Patching: what turns a module into one that streams.
+
+`patch_module` gives every module below its own handle (`Patch`), which stands between the call and the
+forward. The outermost online module that is called owns the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ..array.stream_tensor import StreamTensor
+from ..errors import (
+    ModeError,
+    NotStreamableError,
+    StreamIdError,
+    StreamMismatchError,
+)
+from ..nn.module import Module
+from ..stream.metadata import StreamMetadata
+from ..stream.tree import leaves, map_leaves
+from . import states
+from .eager import EagerCall
+from .session import Session
+
+__all__ = ["Patch", "StreamModule", "patch_module", "refuse_unstreamable", "unpatch_module"]
+
+M = TypeVar("M", bound=Module)
+
+VARIANTS = ("chunk-wise-aligned", "full-file-aligned", "full-file-unaligned")
+POLICIES = ("raise", "buffer")
+
+
+class Patch:
+    """The handle of one patched module: its mode, its options and, where it is outermost, its session."""
+
+    #: What a patched module offers besides its own methods.
+    METHODS = ("online", "offline", "reset", "get_state", "set_state")
+    PROPERTIES = ("is_online", "live_ids")
+
+    def __init__(self, train_variant: str, unstreamable: str, buffer_limit: int | None, skew: int) -> None:
+        self.train_variant = train_variant
+        self.unstreamable = unstreamable
+        self.buffer_limit = buffer_limit
+        self.skew = skew
+        self.online_mode = False
+        self._session: Session | None = None
+
+    @property
+    def session(self) -> Session:
+        """The session, made when it is first needed."""
+        if self._session is None:
+            self._session = Session(self.skew, self.unstreamable == "buffer", self.buffer_limit)
+        return self._session
+
+    # ---------------------------------------------------------------- what a patched module offers
+    def online(self, module: M, mode: bool = True) -> M:
+        """Stream from now on (or, with False, be the untouched model), here and below."""
+        if not isinstance(mode, bool):
+            raise ValueError(f"online: mode must be a bool, got {mode!r}")
+        for part in module.modules():
+            patch = part.__dict__.get("_patch")
+            if patch is not None:
+                patch.online_mode = mode
+        return module
+
+    def offline(self, module: M) -> M:
+        """Be the untouched model; live streams stay as they are."""
+        return self.online(module, False)
+
+    def is_online(self, module: Module) -> bool:
+        """Whether the module streams."""
+        return self.online_mode
+
+    def live_ids(self, module: Module) -> list[str]:
+        """Streams that have started and not ended."""
+        return [] if self._session is None else self._session.live_ids
+
+    def reset(self, module: Module, ids: Iterable[str] | None = None) -> None:
+        """Forget streams, or all."""
+        if self._session is not None:
+            self._session.reset(ids)
+        elif ids is not None:
+            raise StreamIdError("no such streams are live", [ids] if isinstance(ids, str) else list(ids))
+
+    def get_state(self, module: Module, ids: Sequence[str] | str | None = None) -> dict[str, bytes]:
+        """Return what streams remember, as bytes per id."""
+        return states.dump(self.session, ids)
+
+    def set_state(self, module: Module, given: Mapping[str, bytes]) -> None:
+        """Add streams with the states that `get_state` gave, here or in another process."""
+        states.load(self.session, given)
+
+    # ---------------------------------------------------------------- calls
+    def call(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the module's forward as its mode says."""
+        tensors = [x for x in leaves((args, kwargs)) if isinstance(x, StreamTensor)]
+        entries = {id(x.edge.entry): x.edge.entry for x in tensors if x.edge is not None}
+        if len(entries) > 1:
+            raise StreamMismatchError("tensors of different forwards meet in one module")
+        if entries:
+            if len(tensors) != sum(x.edge is not None for x in tensors):
+                raise StreamMismatchError("a StreamTensor from outside meets streams inside a forward")
+            return module.forward(*args, **kwargs)
+        name = type(module).__name__
+        if not self.online_mode:
+            if tensors:
+                raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
+            return module.forward(*args, **kwargs)
+        if not tensors:
+            raise ModeError(
+                f"{name} is online and got no StreamTensor; wrap its input with ds.stream_tensor, or call "
+                ".offline() first"
+            )
+        return self._outermost(module, args, kwargs, tensors)
+
+    def _outermost(
+        self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[StreamTensor]
+    ) -> Any:
+        meta = _common_meta(tensors)
+        session = self.session
+        session.enter(meta.ids)
+        try:
+            names = {id(p.numpy()): n for n, p in [*module.named_parameters(), *module.named_buffers()]}
+            call = session.admit(
+                meta,
+                [x.rate for x in tensors],
+                [x.lengths for x in tensors],
+                any(x.restart for x in tensors),
+                names,
+                EagerCall,
+            )
+            index = iter(range(len(tensors)))
+
+            def enter(x: Any) -> Any:
+                if not isinstance(x, StreamTensor):
+                    return x
+                edge = call.input_edge(next(index), x.dtype.name, x.features)
+                return StreamTensor.inside(x.value, x.dims, edge, x.names)
+
+            inside_args, inside_kwargs = map_leaves((args, kwargs), enter)
+            result = module.forward(*inside_args, **inside_kwargs)
+            result = map_leaves(result, lambda x: _leave(x, call))
+            session.commit(call)
+            return result
+        finally:
+            session.leave()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
+        out = Patch(self.train_variant, self.unstreamable, self.buffer_limit, self.skew)
+        out.online_mode = self.online_mode
+        if self._session is not None:
+            out._session = self._session.__deepcopy__(memo)
+        return out
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_session": None}  # live streams travel by get_state
+
+
+def _common_meta(tensors: Sequence[StreamTensor]) -> StreamMetadata:
+    first = tensors[0].meta
+    for x in tensors[1:]:
+        if x.ids != first.ids:
+            raise StreamIdError("the inputs hold different streams, or in another order", sorted(set(x.ids) ^ set(first.ids)))
+        for field in ("sos", "eos"):
+            if (getattr(x.meta, field) != getattr(first, field)).any():
+                bad = [i for i, a, b in zip(x.ids, getattr(x.meta, field), getattr(first, field)) if a != b]
+                raise StreamMismatchError(f"the inputs differ in {field}", bad)
+    return first
+
+
+def _leave(x: Any, call: EagerCall) -> Any:
+    """Return an output as the caller sees it: this call's frames."""
+    if not isinstance(x, StreamTensor):
+        return x
+    if x.edge is None or x.edge.entry is not call:
+        raise StreamMismatchError("the forward returned a tensor of another call")
+    return StreamTensor._make(x.value, x.dims, x.names, x.meta, x.starts, x.rate, None)
+
+
+# ---------------------------------------------------------------------- patching
+def refuse_unstreamable(module: Module) -> None:
+    """Raise NotStreamableError for the first layer that needs the future without bound."""
+    for path, part in module.named_modules():
+        found = part.unstreamable()
+        if found is not None:
+            reason, remedy = found
+            raise NotStreamableError(
+                f"{path or 'the model'} ({type(part).__name__}) can't stream: {reason}; {remedy}, or "
+                'unstreamable="buffer" to wait for the end of each stream'
+            )
+
+
+def patch_module(
+    module: M,
+    train_variant: str = "chunk-wise-aligned",
+    unstreamable: str = "raise",
+    buffer_limit: int | None = None,
+    skew: int = 0,
+) -> M:
+    """Make a module and all below it able to stream, in place; twice is a no-op.
+
+    Parameters
+    ----------
+    module : Module
+        Any model of `dreamstream.nn` layers.
+    train_variant : str
+        How states and gradients go from chunk to chunk in training.
+    unstreamable : {"raise", "buffer"}
+        What to do with layers that need the whole stream: refuse them, or let them wait for its end.
+    buffer_limit : int, optional
+        The most frames that such a layer may wait for.
+    skew : int
+        Frames of the slowest input by which the inputs of one stream may be apart.
+
+    Returns
+    -------
+    Module
+        The module itself; ``.online()`` starts streaming.
+
+    Raises
+    ------
+    NotStreamableError
+        For a layer that can't stream: its path, the reason and what would work.
+    ModeError
+        Where streams are live and the options differ from those of the earlier patch.
+    """
+    if not isinstance(module, Module):
+        raise TypeError(f"patch_module takes a dreamstream.nn.Module, got {type(module).__name__}")
+    if train_variant not in VARIANTS:
+        raise ValueError(f"train_variant is one of {', '.join(VARIANTS)}, got {train_variant!r}")
+    if unstreamable not in POLICIES:
+        raise ValueError(f"unstreamable is one of {', '.join(POLICIES)}, got {unstreamable!r}")
+    if buffer_limit is not None and (not isinstance(buffer_limit, int) or buffer_limit < 0):
+        raise ValueError(f"buffer_limit is a number of frames, got {buffer_limit!r}")
+    if not isinstance(skew, int) or skew < 0:
+        raise ValueError(f"skew is a number of frames, got {skew!r}")
+    if unstreamable == "raise":
+        refuse_unstreamable(module)
+    options = (train_variant, unstreamable, buffer_limit, skew)
+    parts = [m for _, m in module.named_modules()]
+    for part in parts:
+        patch = part.__dict__.get("_patch")
+        if patch is None:
+            continue
+        same = (patch.train_variant, patch.unstreamable, patch.buffer_limit, patch.skew) == options
+        if not same and patch.live_ids(part):
+            raise ModeError("streams are live; reset() before patching with other options", patch.live_ids(part))
+    for part in parts:
+        patch = part.__dict__.get("_patch")
+        same = patch is not None and (patch.train_variant, patch.unstreamable, patch.buffer_limit, patch.skew) == options
+        if not same:
+            online = patch is not None and patch.online_mode
+            part.__dict__["_patch"] = Patch(*options)
+            part.__dict__["_patch"].online_mode = online
+    return module
+
+
+def unpatch_module(module: M) -> M:
+    """Undo `patch_module`, here and below.
+
+    Raises
+    ------
+    ModeError
+        While streams are live.
+    """
+    parts = [m for _, m in module.named_modules()]
+    live = [i for m in parts if "_patch" in m.__dict__ for i in m.__dict__["_patch"].live_ids(m)]
+    if live:
+        raise ModeError("streams are live; end them or reset() before unpatching", live)
+    for part in parts:
+        part.__dict__.pop("_patch", None)
+    return module
+
+
+class StreamModule(Module):
+    """A module that patches itself: ``online()`` works right after it is made.
+
+    Options of `patch_module` can be given as class attributes ``train_variant``, ``unstreamable``,
+    ``buffer_limit`` and ``skew``.
+    """
+
+    train_variant = "chunk-wise-aligned"
+    unstreamable_policy = "raise"
+    buffer_limit: int | None = None
+    skew = 0
+
+    def online(self: M, mode: bool = True) -> M:
+        """Patch what is not patched yet, and stream from now on."""
+        own: Any = self
+        patch_module(self, own.train_variant, own.unstreamable_policy, own.buffer_limit, own.skew)
+        patched: M = own.__dict__["_patch"].online(self, mode)
+        return patched
+
+    def offline(self: M) -> M:
+        """Be the untouched model; live streams stay as they are."""
+        own: Any = self
+        return own.online(False) if "_patch" in own.__dict__ else self

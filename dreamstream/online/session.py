@@ -1,0 +1,343 @@
+"""The session: what the streams of one online module remember, and the call that runs on them.
+
+It knows integers, ids and the order of operations, not values: states are whatever the caller's
+arithmetic hands over, one per operation and row, and are never written to. A call's new states are
+written aside; :meth:`Session.commit` publishes all of them by one assignment, so that any exception
+before it, the user's own and KeyboardInterrupt included, loses nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .. import _core
+from ..errors import (
+    DreamStreamError,
+    ModeError,
+    NotStreamableError,
+    StreamBusyError,
+    StreamIdError,
+    StreamMismatchError,
+)
+from ..stream.edge import Counts, Edge
+from ..stream.metadata import StreamMetadata
+from ..stream.rules import Cid, after, entry, require_equal_rates
+from ..stream.where import user_line
+
+__all__ = ["Call", "Session", "StreamState"]
+
+C = TypeVar("C", bound="Call")
+
+Key = tuple[Any, ...]
+"""What an operation was: its name, attributes, weights and the lineage of its inputs."""
+
+
+class StreamState:
+    """What one stream remembers: frames so far per input, and a state per operation."""
+
+    __slots__ = ("frames", "states")
+
+    def __init__(self, frames: tuple[int, ...], states: tuple[Any, ...]) -> None:
+        self.frames = frames
+        self.states = states
+
+
+class _Transaction:
+    """Becomes true by one assignment when a call has succeeded."""
+
+    __slots__ = ("committed",)
+
+    def __init__(self) -> None:
+        self.committed = False
+
+
+class _Slot:
+    """A stream's state before a call and after it; which of the two holds, the transaction says."""
+
+    __slots__ = ("content",)
+
+    def __init__(self) -> None:
+        self.content: tuple[_Transaction | None, StreamState | None, StreamState | None] = (None, None, None)
+
+    def current(self) -> StreamState | None:
+        transaction, new, old = self.content
+        return new if transaction is not None and transaction.committed else old
+
+    def prepare(self, transaction: _Transaction, new: StreamState | None) -> None:
+        self.content = (transaction, new, self.current())
+
+    def set(self, state: StreamState) -> None:
+        self.content = (None, None, state)
+
+
+class Session:
+    """The streams of one outermost online module.
+
+    Parameters
+    ----------
+    skew : int
+        Frames of the slowest input by which the inputs of one stream may be apart.
+    buffers, buffer_limit
+        Whether layers may wait for a stream's end, and for how many frames at most.
+    """
+
+    def __init__(self, skew: int = 0, buffers: bool = False, buffer_limit: int | None = None) -> None:
+        self.skew = skew
+        self.buffers = buffers
+        self.buffer_limit = buffer_limit
+        self.script: list[Key] = []
+        self.rates: tuple[Fraction, ...] = ()
+        self._slots: dict[str, _Slot] = {}
+        self._dirty = False  # a commit was cut off before the ended streams were taken out
+        self._lock = threading.Lock()
+
+    # ---------------------------------------------------------------- streams
+    @property
+    def live_ids(self) -> list[str]:
+        """Streams that have started and not ended."""
+        return [i for i, slot in self._slots.items() if slot.current() is not None]
+
+    def _tidy(self) -> None:
+        if self._dirty:
+            for i in [i for i, slot in self._slots.items() if slot.current() is None]:
+                del self._slots[i]
+            self._dirty = False
+
+    def enter(self, ids: Iterable[str] = ()) -> None:
+        """Take the session for one thread."""
+        if not self._lock.acquire(blocking=False):
+            raise StreamBusyError("another thread is in this module", tuple(ids))
+
+    def leave(self) -> None:
+        """Give the session back."""
+        self._lock.release()
+
+    def reset(self, ids: Iterable[str] | None = None) -> None:
+        """Forget streams, or all."""
+        self.enter()
+        try:
+            self._tidy()
+            gone = self.live_ids if ids is None else [ids] if isinstance(ids, str) else list(ids)
+            self._require_live(gone)
+            for i in gone:
+                del self._slots[i]
+        finally:
+            self.leave()
+
+    def _require_live(self, ids: Sequence[str]) -> None:
+        unknown = [i for i in ids if self.state_of(i) is None]
+        if unknown:
+            raise StreamIdError("no such streams are live", unknown)
+
+    def state_of(self, stream_id: str) -> StreamState | None:
+        """Return a stream's state, or None."""
+        slot = self._slots.get(stream_id)
+        return None if slot is None else slot.current()
+
+    def put(self, stream_id: str, state: StreamState) -> None:
+        """Add a stream with a given state."""
+        if self.state_of(stream_id) is not None:
+            raise StreamIdError("the stream is live already", (stream_id,))
+        slot = _Slot()
+        slot.set(state)
+        self._slots[stream_id] = slot
+
+    # ---------------------------------------------------------------- calls
+    def admit(
+        self,
+        meta: StreamMetadata,
+        rates: Sequence[Fraction],
+        lengths: Sequence[Any],
+        restart: bool,
+        names: Mapping[int, str],
+        kind: type[C],
+    ) -> C:
+        """Check ids and progress, and begin a call of this kind; the session must have been entered."""
+        self._tidy()
+        ids = meta.ids
+        states = [None if sos else self.state_of(i) for i, sos in zip(ids, meta.sos)]
+        unknown = [i for i, s, sos in zip(ids, states, meta.sos) if not sos and s is None]
+        if unknown:
+            raise StreamIdError("no such streams are live, and these chunks do not start one (sos)", unknown)
+        live = [i for i, sos in zip(ids, meta.sos) if sos and self.state_of(i) is not None]
+        if live and not restart:
+            raise StreamIdError(
+                "sos, but these streams are live already (restart=True starts them anew)", live
+            )
+        fresh = not self.live_ids
+        if not fresh and tuple(rates) != self.rates:
+            raise StreamMismatchError(
+                f"the inputs' number or rates changed while streams are live: {self.rates} before, "
+                f"{tuple(rates)} now"
+            )
+        n_inputs = len(rates)
+        before = np.array([s.frames if s else (0,) * n_inputs for s in states], np.int64)
+        before = before.reshape(len(ids), n_inputs)
+        now = before + np.array(lengths, np.int64).reshape(n_inputs, len(ids)).T
+        if n_inputs > 1 and len(ids):
+            fits = _core.together(tuple((r.numerator, r.denominator) for r in rates), np.ascontiguousarray(now), self.skew)
+            if not fits.all():
+                raise StreamMismatchError(
+                    "the inputs are further apart than the skew allows", [i for i, f in zip(ids, fits) if not f]
+                )
+        return kind(self, meta, tuple(rates), before, now, states, [] if fresh else self.script, fresh, names)
+
+    def commit(self, call: Call) -> None:
+        """Publish a call's states: the last assignment but the tidying up does it."""
+        if call.n_done != len(call.script):
+            raise ModeError(
+                f"the forward ran {call.n_done} streaming operations, but {len(call.script)} while these "
+                "streams were live; its course must not depend on data"
+            )
+        transaction = _Transaction()
+        states = list(zip(*call.new)) if call.new else [()] * len(call.ids)
+        for row, stream_id in enumerate(call.ids):
+            frames = tuple(int(n) for n in call.frames_now[row])
+            new = None if call.meta.eos[row] else StreamState(frames, states[row])
+            slot = self._slots.get(stream_id)
+            if slot is None:
+                slot = _Slot()
+                slot.prepare(transaction, new)
+                self._dirty = True
+                self._slots[stream_id] = slot
+            else:
+                slot.prepare(transaction, new)
+        self._dirty = True
+        self.script, self.rates = call.script, call.rates
+        transaction.committed = True
+        self._tidy()
+
+    # ---------------------------------------------------------------- copies
+    def __deepcopy__(self, memo: dict[int, Any]) -> Session:
+        out = Session(self.skew, self.buffers, self.buffer_limit)
+        out.script, out.rates = list(self.script), self.rates
+        for i in self.live_ids:
+            state = self.state_of(i)
+            assert state is not None
+            out.put(i, state)  # states are never written to
+        return out
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Session, (self.skew, self.buffers, self.buffer_limit))
+
+
+class Call:
+    """One call of an online module: the entry that its tensors belong to.
+
+    Holds the streams' states before (never written to), the new ones as they come, and how far the
+    script has been followed. Arithmetic on values is the subclass's or the caller's (`advance`).
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        meta: StreamMetadata,
+        rates: tuple[Fraction, ...],
+        before: Any,
+        now: Any,
+        states: Sequence[StreamState | None],
+        script: list[Key],
+        fresh: bool,
+        names: Mapping[int, str],
+    ) -> None:
+        self.session = session
+        self.buffers = session.buffers
+        self.buffer_limit = session.buffer_limit
+        self.meta = meta
+        self.ids = meta.ids
+        self.ended = np.ascontiguousarray(meta.eos)
+        self.rates = rates
+        self.frames_before, self.frames_now = before, now
+        self.old = states
+        self.script = script
+        self.fresh = fresh
+        self.names = names
+        self.new: list[Sequence[Any]] = []
+        self.n_done = 0
+        self.fail_at: int | None = None
+
+    def input_edge(self, index: int, dtype: str, features: tuple[int, ...]) -> Edge:
+        """Return the edge of one input."""
+        counts = np.empty((len(self.ids), 4), np.int64)
+        counts[:, :2] = self.frames_before[:, index : index + 1]
+        counts[:, 2:] = self.frames_now[:, index : index + 1]
+        return Edge(self, entry(index), self.rates[index], dtype, features, counts)
+
+    def misuse(self, message: str) -> Exception:
+        """Return the exception for a use that streams can't have."""
+        return NotStreamableError(message)
+
+    # ---------------------------------------------------------------- one operation
+    def _key(self, name: str, attributes: Mapping[str, Any], edges: Sequence[Edge], weights: Sequence[Any]) -> Key:
+        attrs = tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in attributes.items()))
+        named = tuple(self._weight_name(w) for w in weights)
+        return (name, attrs, named, tuple(e.cid for e in edges))
+
+    def _weight_name(self, weight: Any) -> Any:
+        if weight is None:
+            return None
+        named = self.names.get(id(weight))
+        return named if named is not None else (str(weight.dtype), tuple(weight.shape))
+
+    def _take_ordinal(self, key: Key) -> int:
+        """Follow the script, or write it where no stream is live."""
+        ordinal = self.n_done
+        if ordinal < len(self.script):
+            if self.script[ordinal] != key:
+                raise ModeError(
+                    f"operation {ordinal} at {user_line()} is {_describe(key)}, but was "
+                    f"{_describe(self.script[ordinal])} while these streams were live; the forward's "
+                    "course must not depend on data"
+                )
+        elif not self.fresh:
+            raise ModeError(
+                f"operation {ordinal} at {user_line()}, {_describe(key)}, is new while streams are live; "
+                "the forward's course must not depend on data"
+            )
+        else:
+            self.script.append(key)
+        self.n_done += 1
+        return ordinal
+
+    def advance(
+        self, name: str, attributes: Mapping[str, Any], op: Any, edges: Sequence[Edge], weights: Sequence[Any]
+    ) -> tuple[list[Counts], list[Edge], list[Any]]:
+        """Begin one operation: its input counts, its output edges, and the rows' states before.
+
+        The caller computes the values and hands the states after to `record`.
+        """
+        for e in edges:
+            if e.entry is not self:
+                raise StreamMismatchError(f"{name} at {user_line()}: a tensor of another forward")
+        if op.n_values > 1:
+            require_equal_rates([e.rate for e in edges[: op.n_values]], f"{name} at {user_line()}")
+        ordinal = self._take_ordinal(self._key(name, attributes, edges, weights))
+        if ordinal == self.fail_at:
+            raise KeyboardInterrupt
+        inputs = [e.counts for e in edges]
+        outputs = op.counts(inputs, self.ended, self.ids)
+        out = []
+        for o, (counts, (dtype, features, num, den)) in enumerate(zip(outputs, op.outputs)):
+            keeps = op.same_counts and o == 0
+            cid: Cid = after(keeps, edges[0].cid, ordinal) if o == 0 else (*after(False, (), ordinal), o)
+            out.append(Edge(self, cid, Fraction(num, den), dtype, features, counts))
+        old = [None if s is None else s.states[ordinal] for s in self.old]
+        return inputs, out, old
+
+    def record(self, states: Sequence[Any] | None) -> None:
+        """Add the rows' states after the operation that `advance` began."""
+        self.new.append([None] * len(self.ids) if states is None else states)
+        if len(self.new) != self.n_done:
+            raise DreamStreamError("an operation's states were not recorded")
+
+
+def _describe(key: Key) -> str:
+    name, attrs, weights, _ = key
+    given = ", ".join(f"{k}={v}" for k, v in attrs)
+    named = [w for w in weights if isinstance(w, str)]
+    return f"{name}({given})" + (f" of {', '.join(named)}" if named else "")

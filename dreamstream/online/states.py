@@ -1,0 +1,114 @@
+"""States of eager streams as bytes: what `get_state` gives and `set_state` takes.
+
+A state carries the script under which it was taken, so that a fresh process can go on, and refuses
+another model's. The bytes are: a magic word, the length of a JSON header, the header, the states of
+all operations one after another, and a checksum of all before it.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from ..errors import FormatError, ModeError, StreamIdError
+from ..stream.rules import as_cid
+from .session import Session, StreamState
+
+__all__ = ["dump", "flatten", "load"]
+
+MAGIC = b"DSEAGER1"
+
+
+def flatten(state: Any) -> bytes | None:
+    """Return an operation's state as one piece: growing ones are kept in segments."""
+    if state is None or isinstance(state, bytes):
+        return state
+    segments = []
+    while isinstance(state, tuple):
+        state, segment = state
+        segments.append(segment)
+    if state:
+        segments.append(state)
+    return b"".join(reversed(segments))
+
+
+def _script_to_json(script: Sequence[Any]) -> Any:
+    return json.loads(json.dumps(script))
+
+
+def dump(session: Session, ids: Sequence[str] | str | None) -> dict[str, bytes]:
+    """Return the states of streams, or of all live ones."""
+    session.enter()
+    try:
+        wanted = session.live_ids if ids is None else [ids] if isinstance(ids, str) else list(ids)
+        unknown = [i for i in wanted if session.state_of(i) is None]
+        if unknown:
+            raise StreamIdError("no such streams are live", unknown)
+        return {i: _dump_one(session, i) for i in wanted}
+    finally:
+        session.leave()
+
+
+def _dump_one(session: Session, stream_id: str) -> bytes:
+    state = session.state_of(stream_id)
+    assert state is not None
+    parts = [flatten(s) for s in state.states]
+    header = {
+        "script": session.script,
+        "rates": [[r.numerator, r.denominator] for r in session.rates],
+        "frames": list(state.frames),
+        "sizes": [None if p is None else len(p) for p in parts],
+    }
+    text = json.dumps(header).encode()
+    body = MAGIC + struct.pack("<Q", len(text)) + text + b"".join(p for p in parts if p is not None)
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+def _read(data: bytes) -> tuple[list[Any], tuple[Fraction, ...], StreamState]:
+    data = bytes(data)
+    if len(data) < 20 or data[:8] != MAGIC:
+        raise FormatError("these bytes are not a stream's state")
+    if struct.unpack("<I", data[-4:])[0] != zlib.crc32(data[:-4]):
+        raise FormatError("the state is damaged: its checksum does not match")
+    (n,) = struct.unpack("<Q", data[8:16])
+    try:
+        header = json.loads(data[16 : 16 + n])
+        script = as_cid(header["script"])
+        rates = tuple(Fraction(a, b) for a, b in header["rates"])
+        frames = tuple(int(f) for f in header["frames"])
+        sizes = header["sizes"]
+        at, parts = 16 + n, []
+        for size in sizes:
+            parts.append(None if size is None else data[at : at + size])
+            at += size or 0
+    except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise FormatError(f"the state's header is damaged: {error}") from None
+    if at != len(data) - 4 or len(sizes) != len(script) or len(frames) != len(rates):
+        raise FormatError("the state's sizes do not add up")
+    return list(script), rates, StreamState(frames, tuple(parts))
+
+
+def load(session: Session, given: Mapping[str, bytes]) -> None:
+    """Add streams with given states: all of them, or none."""
+    read = {i: _read(data) for i, data in given.items()}
+    session.enter()
+    try:
+        live = [i for i in read if session.state_of(i) is not None]
+        if live:
+            raise StreamIdError("the streams are live already", live)
+        fresh = not session.live_ids
+        own = as_cid(_script_to_json(session.script))
+        for i, (script, rates, _) in read.items():
+            if fresh:
+                session.script, session.rates = list(script), rates
+                own, fresh = tuple(script), False
+            elif tuple(script) != tuple(own) or rates != session.rates:
+                raise ModeError("the state was taken from another model, or another forward", (i,))
+        for i, (_, _, state) in read.items():
+            session.put(i, state)
+    finally:
+        session.leave()

@@ -1,0 +1,176 @@
+/* binary, compare and where: values, special values, steps, in place, and bits in every variant. */
+#include "test_kernels.h"
+
+enum { LONGEST = 90 };
+
+static double ideal_binary(ds_binary f, double a, double b)
+{
+    switch (f) {
+    case DS_BINARY_ADD:
+        return a + b;
+    case DS_BINARY_SUB:
+        return a - b;
+    case DS_BINARY_MUL:
+        return a * b;
+    case DS_BINARY_DIV:
+        return a / b;
+    case DS_BINARY_MINIMUM:
+        return isnan(a) || isnan(b) ? (double)NAN : fmin(a, b);
+    case DS_BINARY_MAXIMUM:
+        return isnan(a) || isnan(b) ? (double)NAN : fmax(a, b);
+    case DS_BINARY_POW:
+        return pow(a, b);
+    case DS_BINARY_COUNT:
+        break;
+    }
+    CHECK(!"a binary function");
+    return 0;
+}
+
+static int ideal_compare(ds_compare f, double a, double b)
+{
+    switch (f) {
+    case DS_COMPARE_EQ:
+        return a == b;
+    case DS_COMPARE_NE:
+        return a != b;
+    case DS_COMPARE_LT:
+        return a < b;
+    case DS_COMPARE_LE:
+        return a <= b;
+    case DS_COMPARE_GT:
+        return a > b;
+    case DS_COMPARE_GE:
+        return a >= b;
+    case DS_COMPARE_COUNT:
+        break;
+    }
+    CHECK(!"a comparison");
+    return 0;
+}
+
+/* Values with ties, zeros of both signs, infinities and NaN among them. */
+static void fill_mixed(void *array, size_t element, size_t n)
+{
+    const double special[] = {0, -0.0, 1, -1, 2, (double)INFINITY, -(double)INFINITY, (double)NAN};
+    for (size_t i = 0; i < n; i++) {
+        const size_t pick = random_size(0, 15);
+        put(array, element, i, pick < 8 ? special[pick] : random_real(-3, 3));
+    }
+}
+
+static void test_binary(const ds_kernels *const *variants, size_t n_variants, size_t real)
+{
+    const size_t e = variants[0]->real[real].element;
+    double a[LONGEST], b[LONGEST], expected[LONGEST];
+    for (ds_binary f = 0; f < DS_BINARY_COUNT; f++) {
+        for (size_t n = 0; n <= 70; n++) {
+            const size_t from = random_size(0, LONGEST - 71), steps = n % 4;
+            const size_t a_step = steps & 1, b_step = steps >> 1;
+            fill_mixed(a, e, LONGEST);
+            fill_mixed(b, e, LONGEST);
+            const void *const left = (char *)a + from * e;
+            const void *const right = (char *)b + from * e;
+            for (size_t v = 0; v < n_variants; v++) {
+                const ds_real_kernels *const k = &variants[v]->real[real];
+                guarded y = guarded_new(n * e);
+                k->binary(f, y.data, left, right, n, a_step, b_step);
+                if (v == 0) {
+                    memcpy(expected, y.data, n * e);
+                }
+                CHECK(same(y.data, expected, e, n));
+                if (a_step == 1) { /* in place */
+                    memcpy(y.data, left, n * e);
+                    k->binary(f, y.data, y.data, right, n, 1, b_step);
+                    CHECK(same(y.data, expected, e, n));
+                }
+                if (b_step == 1) {
+                    memcpy(y.data, right, n * e);
+                    k->binary(f, y.data, left, y.data, n, a_step, 1);
+                    CHECK(same(y.data, expected, e, n));
+                }
+                guarded_free(y);
+            }
+            for (size_t i = 0; i < n; i++) {
+                const double ideal =
+                    ideal_binary(f, get(left, e, i * a_step), get(right, e, i * b_step));
+                const double got = get(expected, e, i);
+                const double rounded = e == sizeof(float) ? (double)(float)ideal : ideal;
+                CHECK(isnan(ideal) ? isnan(got) : got == rounded);
+            }
+        }
+    }
+}
+
+static void test_compare(const ds_kernels *const *variants, size_t n_variants, size_t real)
+{
+    const size_t e = variants[0]->real[real].element;
+    double a[LONGEST], b[LONGEST];
+    for (ds_compare f = 0; f < DS_COMPARE_COUNT; f++) {
+        for (size_t n = 0; n <= 70; n++) {
+            const size_t steps = n % 4, a_step = steps & 1, b_step = steps >> 1;
+            fill_mixed(a, e, LONGEST);
+            fill_mixed(b, e, LONGEST);
+            for (size_t v = 0; v < n_variants; v++) {
+                guarded y = guarded_new(n);
+                variants[v]->real[real].compare(f, y.data, a, b, n, a_step, b_step);
+                for (size_t i = 0; i < n; i++) {
+                    CHECK(((uint8_t *)y.data)[i] ==
+                          ideal_compare(f, get(a, e, i * a_step), get(b, e, i * b_step)));
+                }
+                guarded_free(y);
+            }
+        }
+    }
+}
+
+static void test_where(const ds_kernels *const *variants, size_t n_variants, size_t real)
+{
+    const size_t e = variants[0]->real[real].element;
+    double a[LONGEST], b[LONGEST];
+    uint8_t condition[LONGEST];
+    for (size_t n = 0; n <= 160; n++) {
+        const size_t length = n % 71, steps = random_size(0, 7);
+        const size_t a_step = steps & 1, b_step = steps >> 1 & 1, c_step = steps >> 2;
+        fill_mixed(a, e, LONGEST);
+        fill_mixed(b, e, LONGEST);
+        for (size_t i = 0; i < LONGEST; i++) { /* anything but 0 is true */
+            condition[i] = (uint8_t)(random_size(0, 1) * random_size(1, 255));
+        }
+        for (size_t v = 0; v < n_variants; v++) {
+            for (int in_place = 0; in_place < 3; in_place++) {
+                guarded y = guarded_new(length * e);
+                const void *left = a, *right = b;
+                if (in_place == 1 && a_step == 1) {
+                    memcpy(y.data, a, length * e);
+                    left = y.data;
+                } else if (in_place == 2 && b_step == 1) {
+                    memcpy(y.data, b, length * e);
+                    right = y.data;
+                }
+                variants[v]->real[real].where(y.data, condition, left, right, length, c_step,
+                                              a_step, b_step);
+                for (size_t i = 0; i < length; i++) {
+                    const double ideal =
+                        condition[i * c_step] ? get(a, e, i * a_step) : get(b, e, i * b_step);
+                    const double got = get(y.data, e, i);
+                    CHECK(isnan(ideal) ? isnan(got)
+                                       : got == ideal && !signbit(got) == !signbit(ideal));
+                }
+                guarded_free(y);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const ds_kernels *variants[MAX_VARIANTS];
+    const size_t n_variants = runnable(variants);
+    for (size_t real = 0; real < 2; real++) {
+        test_binary(variants, n_variants, real);
+        test_compare(variants, n_variants, real);
+        test_where(variants, n_variants, real);
+    }
+    return check_report();
+}

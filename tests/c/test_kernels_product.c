@@ -1,0 +1,269 @@
+/* product, pack and depthwise: their definition, and its bits in every variant. */
+#include "test_kernels.h"
+
+enum { CHAIN = 256, MAX_ROWS = 20 };
+
+/* The definition once more, without blocks: one output. Element i of x and w by steps. */
+static double plain(size_t element, const void *x, size_t x_step, const void *w, size_t w_step,
+                    size_t depth, const double *bias)
+{
+    double sum = 0, chain = 0;
+    for (size_t k = 0; k < depth; k++) {
+        const double a = get(x, element, k * x_step);
+        const double b = get(w, element, k * w_step);
+        chain = element == sizeof(float) ? (double)fmaf((float)a, (float)b, (float)chain)
+                                         : fma(a, b, chain);
+        if (k % CHAIN == CHAIN - 1 || k + 1 == depth) {
+            sum = k < CHAIN ? chain : sum + chain;
+            sum = element == sizeof(float) ? (double)(float)sum : sum;
+            chain = 0;
+        }
+    }
+    sum += bias != NULL ? *bias : 0;
+    return element == sizeof(float) ? (double)(float)sum : sum;
+}
+
+static const void *at(const void *array, size_t element, size_t i)
+{
+    return (const char *)array + i * element;
+}
+
+/* One product: rows of x at random, perhaps overlapping, places; rows of y with gaps between. */
+typedef struct problem {
+    size_t element, n_rows, n_cols, depth;
+    void *weight, *bias, *x;
+    const void *rows[MAX_ROWS];
+    size_t y_at[MAX_ROWS], y_elements;
+} problem;
+
+static problem problem_new(size_t element, size_t n_rows, size_t n_cols, size_t depth)
+{
+    problem p = {element, n_rows, n_cols, depth, NULL, NULL, NULL, {NULL}, {0}, 0};
+    const size_t n_x = n_rows * (depth + 3) + 1;
+    p.weight = malloc((n_cols * depth + 1) * element);
+    p.bias = random_bits() >> 63 ? malloc((n_cols + 1) * element) : NULL;
+    p.x = malloc(n_x * element);
+    CHECK(p.weight != NULL && p.x != NULL);
+    fill(p.weight, element, n_cols * depth, -1, 1);
+    fill(p.x, element, n_x, -1, 1);
+    if (p.bias != NULL) {
+        fill(p.bias, element, n_cols, -1, 1);
+    }
+    const size_t step = random_size(0, depth + 3);
+    const bool scattered = random_size(0, 3) == 0;
+    for (size_t m = 0; m < n_rows; m++) {
+        p.rows[m] = at(p.x, element, scattered ? random_size(0, n_x - depth - 1) : m * step);
+        p.y_at[m] = p.y_elements;
+        p.y_elements += n_cols + random_size(0, 2);
+    }
+    return p;
+}
+
+static void problem_free(problem *p)
+{
+    free(p->weight);
+    free(p->bias);
+    free(p->x);
+}
+
+/* Runs it: all of y, gaps included. */
+static guarded run(const problem *p, const ds_real_kernels *kernels)
+{
+    guarded packed = guarded_new(kernels->packed_elements(p->n_cols, p->depth) * p->element);
+    kernels->pack(packed.data, p->weight, p->n_cols, 1, p->depth, (ptrdiff_t)p->depth, 0, 1);
+    guarded y = guarded_new(p->y_elements * p->element);
+    void *rows[MAX_ROWS];
+    for (size_t m = 0; m < p->n_rows; m++) {
+        rows[m] = (char *)y.data + p->y_at[m] * p->element;
+    }
+    kernels->product(rows, p->rows, p->n_rows, packed.data, p->bias, p->n_cols, p->depth);
+    guarded_free(packed);
+    return y;
+}
+
+static void test_reference(size_t element, const ds_real_kernels *kernels)
+{
+    static const size_t depths[] = {0, 1, 5, 255, 256, 257, 512, 513, 600};
+    for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
+        problem p = problem_new(element, random_size(1, 4), random_size(1, 40), depths[d]);
+        guarded y = run(&p, kernels);
+        for (size_t m = 0; m < p.n_rows; m++) {
+            for (size_t n = 0; n < p.n_cols; n++) {
+                const double bias = p.bias != NULL ? get(p.bias, element, n) : 0;
+                const void *const w = at(p.weight, element, n * p.depth);
+                const double expected =
+                    plain(element, p.rows[m], 1, w, 1, p.depth, p.bias != NULL ? &bias : NULL);
+                const double got = get(y.data, element, p.y_at[m] + n);
+                CHECK(memcmp(&expected, &got, sizeof got) == 0);
+                long double exact = (long double)bias, sizes = fabsl((long double)bias);
+                for (size_t k = 0; k < p.depth; k++) {
+                    const long double term =
+                        (long double)get(p.rows[m], element, k) * (long double)get(w, element, k);
+                    exact += term;
+                    sizes += fabsl(term);
+                }
+                const long double unit = element == sizeof(float) ? 0x1p-24L : 0x1p-53L;
+                const long double roundings = (long double)(p.depth < CHAIN ? p.depth : CHAIN) + 4;
+                CHECK(fabsl((long double)got - exact) <= roundings * unit * sizes);
+            }
+        }
+        guarded_free(y);
+        problem_free(&p);
+    }
+}
+
+static void compare(const problem *p, const ds_kernels *const *variants, size_t n_variants,
+                    size_t real)
+{
+    guarded expected = run(p, &variants[0]->real[real]);
+    for (size_t v = 1; v < n_variants; v++) {
+        guarded y = run(p, &variants[v]->real[real]);
+        CHECK(memcmp(y.data, expected.data, y.n_bytes) == 0); /* gaps between rows too */
+        guarded_free(y);
+    }
+    /* Each row alone. */
+    for (size_t v = 0; v < n_variants; v++) {
+        for (size_t m = 0; m < p->n_rows && p->n_rows > 1; m += v == 0 ? 7 : 1) {
+            problem one = *p;
+            one.n_rows = 1;
+            one.rows[0] = p->rows[m];
+            one.y_at[0] = 0;
+            one.y_elements = p->n_cols;
+            guarded y = run(&one, &variants[v]->real[real]);
+            CHECK(memcmp(y.data, at(expected.data, p->element, p->y_at[m]), y.n_bytes) == 0);
+            guarded_free(y);
+        }
+    }
+    guarded_free(expected);
+}
+
+static void test_variants(const ds_kernels *const *variants, size_t n_variants, size_t real)
+{
+    static const size_t depths[] = {0, 1, 2, 3, 17, 64, 255, 256, 257, 511, 512, 513, 600};
+    const size_t element = variants[0]->real[real].element;
+    for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
+        for (size_t n_cols = 1; n_cols <= 70; n_cols++) {
+            const size_t n_rows = depths[d] < 64 ? random_size(1, MAX_ROWS) : random_size(1, 4);
+            problem p = problem_new(element, n_rows, n_cols, depths[d]);
+            compare(&p, variants, n_variants, real);
+            problem_free(&p);
+        }
+    }
+    for (size_t n_rows = 0; n_rows <= MAX_ROWS; n_rows++) {
+        problem p = problem_new(element, n_rows, random_size(1, 300), random_size(0, 40));
+        compare(&p, variants, n_variants, real);
+        problem_free(&p);
+        p = problem_new(element, n_rows, random_size(0, 70), random_size(250, 270));
+        compare(&p, variants, n_variants, real);
+        problem_free(&p);
+    }
+}
+
+/* A convolution's weight [n][channel][tap] is packed tap by tap; columns beyond the last are zero. */
+static void test_pack(const ds_kernels *kernels, size_t real)
+{
+    const ds_real_kernels *const k = &kernels->real[real];
+    enum { COLS = 37, TAPS = 3, CHANNELS = 5, DEPTH = TAPS * CHANNELS };
+    double weight_f64[COLS * DEPTH];
+    float weight_f32[COLS * DEPTH];
+    void *const weight = k->element == sizeof(float) ? (void *)weight_f32 : (void *)weight_f64;
+    fill(weight, k->element, COLS * DEPTH, 1, 2);
+    const size_t n = k->packed_elements(COLS, DEPTH);
+    CHECK(n == 64 * DEPTH);
+    guarded packed = guarded_new(n * k->element);
+    k->pack(packed.data, weight, COLS, TAPS, CHANNELS, DEPTH, 1, TAPS);
+    for (size_t i = 0; i < n; i++) {
+        const size_t col = i / (32 * DEPTH) * 32 + i % 32;
+        const size_t depth = i / 32 % DEPTH;
+        const size_t from = col * DEPTH + depth % CHANNELS * TAPS + depth / CHANNELS;
+        const double got = get(packed.data, k->element, i);
+        CHECK(col < COLS ? got == get(weight, k->element, from) : got == 0 && !signbit(got));
+    }
+    guarded_free(packed);
+}
+
+/* What one row holds touches no other. */
+static void test_nan_stays_in_its_row(const ds_kernels *kernels, size_t real)
+{
+    problem p = problem_new(kernels->real[real].element, 9, 33, 20);
+    for (size_t m = 0; m < p.n_rows; m++) {
+        p.rows[m] = at(p.x, p.element, m * p.depth);
+    }
+    put(p.x, p.element, 4 * p.depth + 7, (double)NAN);
+    guarded y = run(&p, &kernels->real[real]);
+    for (size_t m = 0; m < p.n_rows; m++) {
+        for (size_t n = 0; n < p.n_cols; n++) {
+            CHECK(isnan(get(y.data, p.element, p.y_at[m] + n)) == (m == 4));
+        }
+    }
+    guarded_free(y);
+    problem_free(&p);
+}
+
+static void test_depthwise(const ds_kernels *const *variants, size_t n_variants, size_t real)
+{
+    const size_t element = variants[0]->real[real].element;
+    for (int round = 0; round < 300; round++) {
+        const size_t n_rows = random_size(0, 11), n_channels = random_size(0, 80);
+        const size_t n_taps = round % 20 == 0 ? random_size(250, 530) : random_size(0, 33);
+        const size_t tap_stride = n_channels + random_size(0, 4);
+        const size_t step = random_size(0, tap_stride); /* rows overlap */
+        void *const x = malloc(((n_taps + n_rows) * tap_stride + n_channels + 1) * element);
+        void *const weight = malloc((n_taps * n_channels + 1) * element);
+        void *const bias = round % 2 == 0 ? malloc((n_channels + 1) * element) : NULL;
+        CHECK(x != NULL && weight != NULL);
+        fill(x, element, (n_taps + n_rows) * tap_stride + n_channels, -1, 1);
+        fill(weight, element, n_taps * n_channels, -1, 1);
+        if (bias != NULL) {
+            fill(bias, element, n_channels, -1, 1);
+        }
+        guarded expected = guarded_new(n_rows * (n_channels + 1) * element);
+        for (size_t v = 0; v < n_variants; v++) {
+            guarded y = guarded_new(expected.n_bytes);
+            void *out[11] = {NULL};
+            const void *in[11] = {NULL};
+            for (size_t m = 0; m < n_rows; m++) {
+                out[m] = (char *)y.data + m * (n_channels + 1) * element;
+                in[m] = at(x, element, m * step);
+            }
+            variants[v]->real[real].depthwise(out, in, n_rows, tap_stride, weight, bias, n_taps,
+                                              n_channels);
+            if (v == 0) {
+                memcpy(expected.data, y.data, y.n_bytes);
+            }
+            CHECK(memcmp(expected.data, y.data, y.n_bytes) == 0);
+            for (size_t m = 0; v == 0 && m < n_rows; m++) {
+                for (size_t c = 0; c < n_channels; c++) {
+                    const double b = bias != NULL ? get(bias, element, c) : 0;
+                    const double one =
+                        plain(element, at(in[m], element, c), tap_stride, at(weight, element, c),
+                              n_channels, n_taps, bias != NULL ? &b : NULL);
+                    CHECK(one == get(out[m], element, c));
+                }
+            }
+            guarded_free(y);
+        }
+        guarded_free(expected);
+        free(x);
+        free(weight);
+        free(bias);
+    }
+}
+
+int main(void)
+{
+    const ds_kernels *variants[MAX_VARIANTS];
+    const size_t n_variants = runnable(variants);
+    for (size_t real = 0; real < 2; real++) {
+        const size_t element = real == 0 ? sizeof(float) : sizeof(double);
+        for (size_t v = 0; v < n_variants; v++) {
+            CHECK(variants[v]->real[real].element == element);
+            test_pack(variants[v], real);
+            test_nan_stays_in_its_row(variants[v], real);
+        }
+        test_reference(element, &variants[0]->real[real]);
+        test_variants(variants, n_variants, real);
+        test_depthwise(variants, n_variants, real);
+    }
+    return check_report();
+}

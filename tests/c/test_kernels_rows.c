@@ -1,0 +1,229 @@
+/* softmax, layer_norm and lstm_cell: against long double, special rows, and bits in every variant. */
+#include "test_kernels.h"
+
+typedef long double real;
+enum { WIDEST = 700 };
+
+static real unit_of(size_t element)
+{
+    return element == sizeof(float) ? 0x1p-24L : 0x1p-53L;
+}
+
+/* Runs a kernel of rows in every variant: bits equal, rows alone = together, in place. */
+typedef void rows_kernel(const ds_real_kernels *kernels, void *y, const void *x, size_t n_rows,
+                         size_t n, const void *context);
+
+static guarded run_rows(rows_kernel *kernel, const ds_kernels *const *variants, size_t n_variants,
+                        size_t real_at, const void *x, size_t n_rows, size_t n, const void *context)
+{
+    const size_t e = variants[0]->real[real_at].element;
+    guarded expected = guarded_new(n_rows * n * e);
+    for (size_t v = 0; v < n_variants; v++) {
+        const ds_real_kernels *const k = &variants[v]->real[real_at];
+        guarded y = v == 0 ? expected : guarded_new(n_rows * n * e);
+        kernel(k, y.data, x, n_rows, n, context);
+        CHECK(same(y.data, expected.data, e, n_rows * n));
+        guarded alone = guarded_new(n * e);
+        for (size_t m = 0; m < n_rows; m++) {
+            memcpy(alone.data, (const char *)x + m * n * e, n * e);
+            kernel(k, alone.data, alone.data, 1, n, context);
+            CHECK(same(alone.data, (char *)expected.data + m * n * e, e, n));
+        }
+        guarded_free(alone);
+        if (v > 0) {
+            guarded_free(y);
+        }
+    }
+    return expected;
+}
+
+static void softmax(const ds_real_kernels *kernels, void *y, const void *x, size_t n_rows, size_t n,
+                    const void *context)
+{
+    kernels->softmax(y, x, n_rows, n, *(const int *)context);
+}
+
+static void check_softmax(const void *y, const void *x, size_t element, size_t n, int logarithm)
+{
+    real top = -(real)INFINITY, sum = 0;
+    bool bad = false;
+    for (size_t i = 0; i < n; i++) {
+        const real v = (real)get(x, element, i);
+        bad = bad || isnan(v) || (isinf(v) && v > 0);
+        top = v > top ? v : top;
+    }
+    for (size_t i = 0; i < n; i++) {
+        sum += expl((real)get(x, element, i) - top);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const real v = (real)get(x, element, i), got = (real)get(y, element, i);
+        if (bad) {
+            CHECK(isnan(got));
+        } else if (isinf(top)) {
+            CHECK(logarithm ? isinf(got) && got < 0 : got == 0);
+        } else if (isinf(v)) {
+            CHECK(logarithm ? got == v : got == 0);
+        } else {
+            const real ideal = logarithm ? v - top - logl(sum) : expl(v - top) / sum;
+            const real size = logarithm ? 2 + fabsl(v) + fabsl(top) + logl(sum)
+                                        : ideal * (8 + fabsl(v) + fabsl(top));
+            CHECK(fabsl(got - ideal) <= 2 * unit_of(element) * size +
+                                            (element == sizeof(float) ? 0x1p-148L : 0x1p-1073L));
+        }
+    }
+}
+
+static void test_softmax(const ds_kernels *const *variants, size_t n_variants, size_t real_at)
+{
+    const size_t e = variants[0]->real[real_at].element;
+    double x[6 * 70];
+    for (size_t n = 0; n <= 70; n++) {
+        for (int kind = 0; kind < 4; kind++) {
+            const size_t n_rows = random_size(0, 6);
+            const double width = kind == 0 ? 1 : kind == 1 ? 30 : 120;
+            fill(x, e, n_rows * n, -width, width);
+            for (size_t m = 0; kind == 3 && n > 0 && m < n_rows; m++) {
+                const double odd[] = {(double)NAN, -(double)NAN, (double)INFINITY,
+                                      -(double)INFINITY};
+                for (size_t i = 0; m % 3 == 0 && i < n; i++) { /* masked wholly, or but for one */
+                    put(x, e, m * n + i, -(double)INFINITY);
+                }
+                put(x, e, m * n + random_size(0, n - 1), odd[random_size(0, 3)]);
+            }
+            for (int logarithm = 0; logarithm < 2; logarithm++) {
+                guarded y =
+                    run_rows(softmax, variants, n_variants, real_at, x, n_rows, n, &logarithm);
+                for (size_t m = 0; m < n_rows; m++) {
+                    check_softmax((char *)y.data + m * n * e, (char *)x + m * n * e, e, n,
+                                  logarithm);
+                }
+                guarded_free(y);
+            }
+        }
+    }
+}
+
+typedef struct affine {
+    const void *weight, *bias;
+    double epsilon;
+} affine;
+
+static void layer_norm(const ds_real_kernels *kernels, void *y, const void *x, size_t n_rows,
+                       size_t n, const void *context)
+{
+    const affine *const a = context;
+    kernels->layer_norm(y, x, n_rows, n, a->weight, a->bias, a->epsilon);
+}
+
+static void check_layer_norm(const void *y, const void *x, size_t element, size_t n,
+                             const affine *a)
+{
+    const real origin = (real)get(x, element, 0); /* long double is not long enough for offsets */
+    real mean = 0, variance = 0;
+    for (size_t i = 0; i < n; i++) {
+        mean += ((real)get(x, element, i) - origin) / (real)n;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const real d = (real)get(x, element, i) - origin - mean;
+        variance += d * d / (real)n;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const real w = a->weight != NULL ? (real)get(a->weight, element, i) : 1;
+        const real b = a->bias != NULL ? (real)get(a->bias, element, i) : 0;
+        const real d = (real)get(x, element, i) - origin - mean;
+        const real v = d / sqrtl(variance + (real)a->epsilon) * w;
+        /* No term in the mean's size: an offset costs nothing. */
+        CHECK(fabsl((real)get(y, element, i) - (v + b)) <=
+              unit_of(element) * (16 * fabsl(v) + 2 * fabsl(b) + 4 * fabsl(w)));
+    }
+}
+
+static void test_layer_norm(const ds_kernels *const *variants, size_t n_variants, size_t real_at)
+{
+    const size_t e = variants[0]->real[real_at].element;
+    static double x[3 * WIDEST], weight[WIDEST], bias[WIDEST];
+    static const double offsets[] = {0, 1, 1000, -30000};
+    fill(weight, e, WIDEST, -2, 2);
+    fill(bias, e, WIDEST, -2, 2);
+    for (size_t n = 1; n <= WIDEST; n += n < 70 ? 1 : 97) {
+        for (int kind = 0; kind < 8; kind++) {
+            const affine a = {kind & 1 ? weight : NULL, kind & 2 ? bias : NULL,
+                              kind & 4 ? 1e-5 : 1e-3};
+            const double offset = offsets[random_size(0, 3)];
+            fill(x, e, 3 * n, offset - 1, offset + 1);
+            guarded y = run_rows(layer_norm, variants, n_variants, real_at, x, 3, n, &a);
+            for (size_t m = 0; n > 1 && m < 3; m++) {
+                check_layer_norm((char *)y.data + m * n * e, (char *)x + m * n * e, e, n, &a);
+            }
+            guarded_free(y);
+        }
+        /* A constant row, far off: what is left is the bias. */
+        const affine a = {weight, bias, 1e-5};
+        for (size_t i = 0; i < n; i++) {
+            put(x, e, i, 1234.567);
+        }
+        guarded y = run_rows(layer_norm, variants, n_variants, real_at, x, 1, n, &a);
+        for (size_t i = 0; i < n; i++) {
+            CHECK(fabs(get(y.data, e, i) - get(bias, e, i)) <= 1e-6);
+        }
+        guarded_free(y);
+        put(x, e, n / 2, (double)NAN);
+        y = run_rows(layer_norm, variants, n_variants, real_at, x, 1, n, &a);
+        for (size_t i = 0; i < n; i++) {
+            CHECK(isnan(get(y.data, e, i)));
+        }
+        guarded_free(y);
+    }
+}
+
+static real sigmoid(real x)
+{
+    return 1 / (1 + expl(-x));
+}
+
+static void test_lstm(const ds_kernels *const *variants, size_t n_variants, size_t real_at)
+{
+    const size_t e = variants[0]->real[real_at].element;
+    double from_x[4 * 70], from_h[4 * 70], c_before[70];
+    for (size_t n = 0; n <= 70; n++) {
+        fill(from_x, e, 4 * n, -6, 6);
+        fill(from_h, e, 4 * n, -2, 2);
+        fill(c_before, e, n, -3, 3);
+        guarded h = guarded_new(n * e), c = guarded_new(n * e);
+        memcpy(c.data, c_before, n * e);
+        variants[0]->real[real_at].lstm_cell(h.data, c.data, from_x, from_h, n);
+        for (size_t v = 1; v < n_variants; v++) {
+            guarded h2 = guarded_new(n * e), c2 = guarded_new(n * e);
+            memcpy(c2.data, c_before, n * e);
+            variants[v]->real[real_at].lstm_cell(h2.data, c2.data, from_x, from_h, n);
+            CHECK(memcmp(h2.data, h.data, n * e) == 0 && memcmp(c2.data, c.data, n * e) == 0);
+            guarded_free(h2);
+            guarded_free(c2);
+        }
+        for (size_t j = 0; j < n; j++) {
+            real gate[4];
+            for (size_t g = 0; g < 4; g++) {
+                gate[g] = (real)get(from_x, e, g * n + j) + (real)get(from_h, e, g * n + j);
+            }
+            const real cell =
+                sigmoid(gate[1]) * (real)get(c_before, e, j) + sigmoid(gate[0]) * tanhl(gate[2]);
+            const real out = sigmoid(gate[3]) * tanhl(cell);
+            CHECK(fabsl((real)get(c.data, e, j) - cell) <= 40 * unit_of(e));
+            CHECK(fabsl((real)get(h.data, e, j) - out) <= 40 * unit_of(e));
+        }
+        guarded_free(h);
+        guarded_free(c);
+    }
+}
+
+int main(void)
+{
+    const ds_kernels *variants[MAX_VARIANTS];
+    const size_t n_variants = runnable(variants);
+    for (size_t real_at = 0; real_at < 2; real_at++) {
+        test_softmax(variants, n_variants, real_at);
+        test_layer_norm(variants, n_variants, real_at);
+        test_lstm(variants, n_variants, real_at);
+    }
+    return check_report();
+}
