@@ -4,13 +4,14 @@ Patch a model, feed chunks of many concurrent streams, and get exactly what the 
 said, early, on a C engine.
 """
 
-from . import dispatch as _dispatch  # opens the door
+from . import dispatch as _dispatch  # noqa: F401  (opens the door)
 from . import nn
 from ._core import config as _config
 from .array import *  # noqa: F403
 from .array import __all__ as _array_names
 from .array.chunks import on_fallback
-from .array.stream_tensor import StreamTensor, as_stream_tensor, stream_tensor
+from .array.stream_creation import as_stream_tensor, stream_tensor
+from .array.stream_tensor import StreamTensor
 from .config import show_config
 from .engine import Engine, compile, verify
 from .errors import *  # noqa: F403

@@ -110,6 +110,7 @@ class Engine:
     def close(self) -> None: ...
     closed: bool
     threads: int
+    blas: bool
     kernels: str
     state_size: int
     state_bytes_per_frame: float

@@ -133,7 +133,11 @@ def _offline(
     order = [roles.index(r) for r in ("B", "L") if r in roles]
     order += [i for i, r in sorted(enumerate(roles), key=lambda p: str(p[1])) if isinstance(r, int)]
     n_rows = shape[roles.index("B")] if "B" in roles else 1
-    n_frames = shape[roles.index("L")] if "L" in roles else prod(s for s, r in zip(shape, roles) if r is Ellipsis)
+    n_frames = (
+        shape[roles.index("L")]
+        if "L" in roles
+        else prod(s for s, r in zip(shape, roles) if r is Ellipsis)
+    )
     n_features = sum(isinstance(r, int) for r in roles)
     features = tuple(shape[roles.index(i)] for i in range(n_features))
     if Ellipsis in roles:
@@ -154,7 +158,9 @@ def _roles(name: str, dims: Dims, array: Array) -> tuple[Any, ...]:
     if Ellipsis in dims:
         n_features = len(dims) - 1
         if array.ndim < n_features:
-            raise ShapeError(f"{name}: expected {n_features} dimensions or more, got shape {array.shape}")
+            raise ShapeError(
+                f"{name}: expected {n_features} dimensions or more, got shape {array.shape}"
+            )
         return (Ellipsis,) * (array.ndim - n_features) + tuple(range(n_features))
     if len(dims) != array.ndim:
         raise ShapeError(f"{name}: expected {len(dims)} dimensions, got shape {array.shape}")
@@ -193,7 +199,9 @@ def _operands(
 def _elementwise(
     name: str, attributes: dict[str, Any], inputs: Sequence[Tensor], weights: Sequence[Any]
 ) -> Tensor:
-    operands = _operands(attributes, inputs, weights) if len(inputs) + len(weights) > 1 else [(0, inputs[0])]
+    operands = (
+        _operands(attributes, inputs, weights) if len(inputs) + len(weights) > 1 else [(0, inputs[0])]
+    )
     arrays = [x.numpy() for _, x in operands]
     _require_one_float(name, arrays)
     try:
@@ -202,7 +210,7 @@ def _elementwise(
         raise ShapeError(f"{name}: shapes {[a.shape for a in arrays]} don't broadcast") from None
     trail = min((a.shape for a in arrays if a.shape != shape), key=len, default=())
     # Constants are what broadcasts over the leading axes; the rest are runs of frames.
-    if any(a.shape not in (shape, trail) for a in arrays) or shape[len(shape) - len(trail):] != trail:
+    if any(a.shape not in (shape, trail) for a in arrays) or shape[len(shape) - len(trail) :] != trail:
         trail = ()
     values, constants, order = [], [], []
     for a in arrays:
@@ -223,7 +231,9 @@ def _elementwise(
 def _require_one_float(name: str, arrays: Sequence[Array]) -> None:
     floats = {a.dtype.name for a in arrays if a.dtype.kind == "f"}
     if len(floats) > 1:
-        raise DTypeError(f"{name}: float32 and float64 don't mix; convert one with .float() or .double()")
+        raise DTypeError(
+            f"{name}: float32 and float64 don't mix; convert one with .float() or .double()"
+        )
 
 
 # ---------------------------------------------------------------- streams
@@ -251,7 +261,9 @@ def _streaming(
         weights = [_constant(name, w, model) for w in weights]
     else:
         weights = [_weight(w) for w in weights]
-    _require_one_float(name, [np.empty(0, x.dtype) for x in tensors] + [w for w in weights if w is not None])
+    _require_one_float(
+        name, [np.empty(0, x.dtype) for x in tensors] + [w for w in weights if w is not None]
+    )
     if model.edge is None:
         return _outside(name, attributes, tensors, weights, model)
     if any(x.edge is None or x.edge.entry is not model.edge.entry for x in tensors):
@@ -284,16 +296,16 @@ def run(
             )
         if entry.buffer_limit is not None:
             limited = operator("limit", {"frames": entry.buffer_limit}, [edges[0].signature], ())
-            ((value, edge),) = entry.run("limit", {"frames": entry.buffer_limit}, limited, edges, values, ())
+            ((value, edge),) = entry.run(
+                "limit", {"frames": entry.buffer_limit}, limited, edges, values, ()
+            )
             edges, values = [edge], [value]
     if op.lockstep and len(edges) > 1:
         edges, values = _synced(name, edges, values)
     return entry.run(name, attributes, op, edges, values, weights)
 
 
-def _synced(
-    name: str, edges: Sequence[Edge], values: Sequence[Any]
-) -> tuple[list[Edge], list[Any]]:
+def _synced(name: str, edges: Sequence[Edge], values: Sequence[Any]) -> tuple[list[Edge], list[Any]]:
     """Bring edges that progress differently together: one sync per value, decided by lineage alone."""
     require_equal_rates([e.rate for e in edges], f"{name} at {user_line()}")
     if same_lineage(e.cid for e in edges):
@@ -350,16 +362,19 @@ def _constant(name: str, weight: Any, model: StreamTensor) -> Array:
     array = _weight(weight)
     assert array is not None
     if array.ndim > len(model.dims):
-        raise ShapeError(f"{name} at {user_line()}: a constant of shape {array.shape} meets {model.roles}")
+        raise ShapeError(
+            f"{name} at {user_line()}: a constant of shape {array.shape} meets {model.roles}"
+        )
     full = array.reshape((1,) * (len(model.dims) - array.ndim) + array.shape)
-    for size, role in zip(full.shape, model.dims):
+    sizes: list[int] = list(full.shape)
+    for size, role in zip(sizes, model.dims):
         if isinstance(role, str) and size != 1:
             raise NotStreamableError(
                 f"{name} at {user_line()}: a constant of shape {array.shape} has extent {size} where the "
                 f"stream has {role}; it must be 1 there (x.size(L) indexes a table by position)"
             )
     return np.ascontiguousarray(
-        full.reshape([s for s, role in zip(full.shape, model.dims) if not isinstance(role, str)])
+        full.reshape([s for s, role in zip(sizes, model.dims) if not isinstance(role, str)])
     )
 
 
@@ -400,10 +415,17 @@ def table(tensor: Tensor, index: Any) -> StreamTensor:
     length: Length = part.stop
     if part.start not in (None, 0) or part.step not in (None, 1):
         raise NotStreamableError(f"a table is read from its first row on, at {user_line()}")
-    rest = parts[:axis] + (slice(None),) + parts[axis + 1 :]
+    rest = (*parts[:axis], slice(None), *parts[axis + 1 :])
     array = tensor.numpy()[rest]
     # An axis of extent 1 beside L is the batch axis of a table made for broadcasting.
-    batch = next((i for i in (axis - 1, axis + 1) if 0 <= i < array.ndim and array.shape[i] == 1 and array.ndim > 2), None)
+    batch = next(
+        (
+            i
+            for i in (axis - 1, axis + 1)
+            if 0 <= i < array.ndim and array.shape[i] == 1 and array.ndim > 2
+        ),
+        None,
+    )
     rows = np.moveaxis(array, axis, 0)
     if batch is not None:
         rows = rows.squeeze(batch + 1 if batch < axis else batch)
@@ -419,4 +441,3 @@ def table(tensor: Tensor, index: Any) -> StreamTensor:
 hook.set_apply(apply)
 hook.set_table(table)
 hook.set_run(run)
-

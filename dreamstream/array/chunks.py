@@ -76,21 +76,28 @@ class ChunkMethods:
         plan = Fallback("B and L are joined") if "B_L" in x.dims else plan_index(index, names, x.meta)
         if isinstance(plan, Fallback):
             return fall_back(x, f"this index ({plan.reason})")[index]
-        rows = x.rows()
+        rows, features = x.rows(), (slice(None), *plan.features)
         picked = []
         for r in range(len(rows)) if plan.rows is None else plan.rows:
             frames = rows[r][plan.frames_of(len(rows[r]))]
-            frames = frames[(slice(None), *plan.features)]
+            frames = frames[features]
             if plan.take is not None:
                 axis, where = plan.take
                 frames = frames[(slice(None),) * (1 + axis) + (where,)]
             picked.append(frames)
-        value = np.concatenate(picked) if picked else x.value[:0][(slice(None), *plan.features)]
+        value = np.concatenate(picked) if picked else x.value[:0][features]
         lengths = x.lengths if plan.rows is None else x.lengths[plan.rows]
-        starts = x.starts if x.starts is None or plan.rows is None else tuple(x.starts[r] for r in plan.rows)
+        starts = (
+            x.starts if x.starts is None or plan.rows is None else tuple(x.starts[r] for r in plan.rows)
+        )
         return x._make(
-            np.ascontiguousarray(value), plan.dims, plan.names, plan.meta,
-            plan.starts_of(starts, lengths), x.rate, None,
+            np.ascontiguousarray(value),
+            plan.dims,
+            plan.names,
+            plan.meta,
+            plan.starts_of(starts, lengths),
+            x.rate,
+            None,
         )
 
     @staticmethod
@@ -98,7 +105,9 @@ class ChunkMethods:
         """Reshape features; sizes that equal B's and L's stand for them where they come in order."""
         x = x.in_order()
         sizes = list(x.shape)
-        lead = next((i for i, (a, b) in enumerate(zip(sizes, shape)) if a != b), min(len(sizes), len(shape)))
+        lead = next(
+            (i for i, (a, b) in enumerate(zip(sizes, shape)) if a != b), min(len(sizes), len(shape))
+        )
         trail = 0
         while trail < min(len(sizes), len(shape)) - lead and sizes[-1 - trail] == shape[-1 - trail]:
             trail += 1
@@ -110,11 +119,21 @@ class ChunkMethods:
         names = [*x.names[:lead], *([None] * len(middle)), *x.names[len(sizes) - trail :]]
         seen = iter(range(len(dims)))
         dims = [d if isinstance(d, str) else next(seen) for d in dims]
-        features = [s for s, d in zip([*sizes[:lead], *middle, *sizes[len(sizes) - trail :]], dims) if not isinstance(d, str)]
+        features = [
+            s
+            for s, d in zip([*sizes[:lead], *middle, *sizes[len(sizes) - trail :]], dims)
+            if not isinstance(d, str)
+        ]
         try:
-            value = x.value.reshape(len(x.value), *features) if len(x.value) else x.value.reshape(0, *_solve(x.features, features))
+            value = (
+                x.value.reshape(len(x.value), *features)
+                if len(x.value)
+                else x.value.reshape(0, *_solve(x.features, features))
+            )
         except ValueError:
-            raise ShapeError(f"reshape: a stream {x.roles} can't take the shape {tuple(shape)}") from None
+            raise ShapeError(
+                f"reshape: a stream {x.roles} can't take the shape {tuple(shape)}"
+            ) from None
         return x.like(value, tuple(dims), names)
 
     @staticmethod
@@ -129,8 +148,12 @@ class ChunkMethods:
         for d, size, own in zip(x.dims, sizes, x.shape):
             if isinstance(d, str) and size not in (-1, own):
                 return fall_back(x, f"expand along {d}").expand(*sizes)
-        features = [x.features[d] if s == -1 else int(s) for d, s in zip(x.dims, sizes) if not isinstance(d, str)]
-        return x.like(np.ascontiguousarray(np.broadcast_to(x.value, (len(x.value), *features))), x.dims, x.names)
+        features = [
+            x.features[d] if s == -1 else int(s) for d, s in zip(x.dims, sizes) if not isinstance(d, str)
+        ]
+        return x.like(
+            np.ascontiguousarray(np.broadcast_to(x.value, (len(x.value), *features))), x.dims, x.names
+        )
 
     @staticmethod
     def cat(tensors: Sequence[StreamTensor], axis: int) -> Any:
@@ -146,11 +169,23 @@ class ChunkMethods:
             meta = cat_batch([p.meta for p in parts])
             starts = [p.starts for p in parts]
             known = None if any(s is None for s in starts) else sum((tuple(s or ()) for s in starts), ())
-            return first._make(np.concatenate([p.value for p in parts]), parts[0].dims, first.names, meta, known, first.rate, None)
+            return first._make(
+                np.concatenate([p.value for p in parts]),
+                parts[0].dims,
+                first.names,
+                meta,
+                known,
+                first.rate,
+                None,
+            )
         if role == "L":
             meta = cat_length([p.meta for p in parts])
             rows = [p.rows() for p in parts]
-            value = np.concatenate([r[i] for i in range(len(meta)) for r in rows]) if len(meta) else parts[0].value
+            value = (
+                np.concatenate([r[i] for i in range(len(meta)) for r in rows])
+                if len(meta)
+                else parts[0].value
+            )
             return first._make(value, parts[0].dims, first.names, meta, first.starts, first.rate, None)
         if role == "B_L":
             return fall_back(first, "cat along B and L joined")._cat([t.tensor() for t in tensors], axis)
@@ -212,12 +247,12 @@ def reduce(x: StreamTensor, method: Callable[..., Any], axes: Sequence[int], kee
         stored = tuple(x.dims[a] + 1 for a in axes)
         keeps = per_frame(x, axes[0], lambda t, a: method(t, stored, True), True)
         return keeps if keepdim else keeps.squeeze(tuple(axes))
-    if not keepdim and {"B", "L"} <= set(roles) or "B_L" in roles:
+    if (not keepdim and {"B", "L"} <= set(roles)) or "B_L" in roles:
         features = tuple(x.dims[a] + 1 for a in axes if not isinstance(x.dims[a], str))
         return method(x._plain(x.value), (0, *features) if features else 0, False)
     if roles == ["L"]:
         rows = [_reduce_row(x, row, method) for row in x.rows()]
-        parts = rows and [r.numpy() for r in rows] or [np.zeros(x.features, x.dtype)][:0]
+        parts = (rows and [r.numpy() for r in rows]) or [np.zeros(x.features, x.dtype)][:0]
         out = np.stack(parts) if parts else np.zeros((0, *x.features), x.dtype)
         plain = x._plain(out)
         order = [d for d in x.dims if d != "L"]
@@ -234,4 +269,3 @@ def _reduce_row(x: StreamTensor, row: Any, method: Callable[..., Any]) -> Any:
         except ShapeError:  # an extreme of no frames
             return x._plain(np.full(x.features, np.nan, x.dtype))
     return method(x._plain(row), 0, False)
-

@@ -65,7 +65,7 @@ class ForwardMethods:
 
     @staticmethod
     def getitem(x: StreamTensor, index: Any) -> StreamTensor:
-        from .stream_tensor import StreamTensor  # noqa: PLC0415
+        from .stream_tensor import StreamTensor
 
         names = tuple(d if isinstance(d, str) else None for d in x.dims)
         parts = parse_index(_without_tensors(index), names)
@@ -137,7 +137,7 @@ class ForwardMethods:
         features = []
         for size, d in zip(sizes, x.dims):
             if isinstance(d, str):
-                if not (isinstance(size, int) and size == -1) and not size == x._token(d):
+                if not (isinstance(size, int) and size == -1) and size != x._token(d):
                     _refuse(x, f"expand along {d}", "give x.size() of it, or -1")
             else:
                 features.append(x.features[d] if isinstance(size, int) and size == -1 else int(size))

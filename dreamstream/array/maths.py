@@ -362,7 +362,7 @@ class Maths(Base):
         return cast("Tensor", bits("xor", other, self))
 
     def __invert__(self) -> Tensor:
-        return bits("xor", self, True if self.dtype == dtypes.bool else -1)
+        return negated(self) if self.dtype == dtypes.bool else cast("Tensor", bits("xor", self, -1))
 
     def __neg__(self) -> Tensor:
         return self.neg()

@@ -16,16 +16,16 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import DTypeError, NotStreamableError, ShapeError, StreamIdError, StreamMismatchError
+from ..errors import NotStreamableError, ShapeError
 from ..stream.edge import Edge
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import BatchLength, BatchSize, Length, check_names, default_names, holds
+from ..stream.rules import BatchLength, BatchSize, Length, holds
 from ..stream.where import user_line
-from . import dtypes, hook
+from . import hook
 from .stream_views import StreamViews
 from .tensor import Tensor
 
-__all__ = ["StreamTensor", "as_stream_tensor", "stream_tensor"]
+__all__ = ["StreamTensor"]
 
 Array = npt.NDArray[Any]
 Dims = tuple[Any, ...]
@@ -52,6 +52,10 @@ class StreamTensor(StreamViews):
     dims: Dims
     edge: Edge | None
     restart: bool
+    _names: tuple[str | None, ...]
+    _meta: StreamMetadata | None
+    _starts: tuple[int | None, ...] | None
+    _rate: Fraction
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise TypeError("use ds.stream_tensor(data, ids=..., sos=..., eos=...)")
@@ -63,7 +67,7 @@ class StreamTensor(StreamViews):
         dims: Dims,
         names: Sequence[str | None] | None,
         meta: StreamMetadata | None,
-        starts: Sequence[int] | None,
+        starts: Sequence[int | None] | None,
         rate: Fraction,
         edge: Edge | None,
     ) -> StreamTensor:
@@ -74,7 +78,7 @@ class StreamTensor(StreamViews):
             tuple(names) if names is not None else tuple(d if isinstance(d, str) else None for d in dims)
         )
         out._meta = meta
-        out._starts = None if starts is None else tuple(int(s) for s in starts)
+        out._starts = None if starts is None else tuple(starts)
         out._rate = rate
         out.edge = edge
         out.restart = False
@@ -170,7 +174,7 @@ class StreamTensor(StreamViews):
         return self.meta.lengths
 
     @property
-    def starts(self) -> tuple[int, ...] | None:
+    def starts(self) -> tuple[int | None, ...] | None:
         """Absolute position of each row's first frame; None where it is not known."""
         if self.edge is not None and self.edge.counts is not None:
             return tuple(int(n) for n in self.edge.counts[:, 0])
@@ -366,176 +370,3 @@ def _rebuild(
     value: Array, dims: Dims, names: Any, meta: StreamMetadata, starts: Any, rate: Fraction
 ) -> StreamTensor:
     return StreamTensor._make(value, dims, names, meta, starts, rate, None)
-
-
-# ---------------------------------------------------------------- making them
-def _dims_of(names: Sequence[str | None]) -> Dims:
-    features = iter(range(len(names)))
-    return tuple(n if n in ("B", "L") else next(features) for n in names)
-
-
-def _frames(array: Array, names: Sequence[str | None], dtype: Any) -> Array:
-    """Bring one B-less array into [frames][features]."""
-    axes = [n for n in names if n != "B"]
-    if array.ndim != len(axes):
-        raise ShapeError(
-            f"expected arrays with dimensions {tuple(axes)}, got one of shape {array.shape}"
-        )
-    axis = axes.index("L")
-    order = [axis] + [i for i in range(array.ndim) if i != axis]
-    return np.ascontiguousarray(array.transpose(order), dtype=dtype)
-
-
-def _adopt(array: Any, dtype: Any) -> Array:
-    array = np.asarray(array)
-    if dtype is not None:
-        return array.astype(dtypes.as_dtype(dtype), copy=False)
-    return dtypes.adopt(array)
-
-
-def stream_tensor(
-    data: Any,
-    meta: StreamMetadata | None = None,
-    names: Sequence[str | None] | None = None,
-    *,
-    ids: Sequence[str] | str | None = None,
-    sos: Any = False,
-    eos: Any = False,
-    lengths: Any = None,
-    rate: Any = None,
-    restart: bool = False,
-    dtype: Any = None,
-    requires_grad: bool = False,
-) -> StreamTensor:
-    """Make a tensor of streams.
-
-    Parameters
-    ----------
-    data : array_like or list of array_like
-        A padded array with a dimension per name, or a list of arrays without B of different lengths.
-    meta : StreamMetadata, optional
-        Instead of `ids`, `sos`, `eos` and `lengths`.
-    names : sequence of (str or None), optional
-        One per dimension, ``"B"`` for the streams and ``"L"`` for the stream axis; by default
-        ``("B", "F", "L")`` for three dimensions, ``("B", "L")`` for two.
-    ids : sequence of str
-        One name per row.
-    sos, eos : bool or sequence of bool
-        Whether the rows start, and whether they end, their streams.
-    lengths : sequence of int, optional
-        Valid frames of each row of a padded array; all of them by default.
-    rate : number or Fraction, optional
-        Frames per unit of time, where several inputs differ; 1 by default.
-    restart : bool
-        Let ``sos`` on a live stream start it anew.
-    dtype : dtype, optional
-        Element type; arrays keep theirs, lists become float32.
-
-    Returns
-    -------
-    StreamTensor
-
-    Raises
-    ------
-    ShapeError, DTypeError, StreamIdError, StreamMismatchError
-        For data that do not fit together; the message says what was expected.
-    """
-    return _build(data, meta, names, ids, sos, eos, lengths, rate, restart, dtype, requires_grad, True)
-
-
-def as_stream_tensor(
-    data: Any, meta: StreamMetadata | None = None, names: Any = None, **kwargs: Any
-) -> StreamTensor:
-    """Make a tensor of streams without a copy where the layout allows it; see `stream_tensor`."""
-    if isinstance(data, StreamTensor) and meta is None and not kwargs:
-        return data if names is None else data.with_dims(data.dims, check_names(names, len(data.dims)))
-    options = {
-        "ids": None,
-        "sos": False,
-        "eos": False,
-        "lengths": None,
-        "rate": None,
-        "restart": False,
-        "dtype": None,
-        "requires_grad": False,
-    }
-    unknown = set(kwargs) - set(options)
-    if unknown:
-        raise TypeError(f"as_stream_tensor: unknown argument {sorted(unknown)[0]!r}")
-    options.update(kwargs)
-    return _build(data, meta, names, *options.values(), False)
-
-
-def _build(
-    data: Any,
-    meta: StreamMetadata | None,
-    names: Any,
-    ids: Any,
-    sos: Any,
-    eos: Any,
-    lengths: Any,
-    rate: Any,
-    restart: bool,
-    dtype: Any,
-    requires_grad: bool,
-    copy: bool,
-) -> StreamTensor:
-    if isinstance(data, StreamTensor):
-        meta, names, data = meta or data.meta, names or data.names, data.rows() and data.tensor()
-    ragged = isinstance(data, (list, tuple)) and all(isinstance(d, (np.ndarray, Tensor)) for d in data)
-    if ragged and not data and names is None:
-        names = ("B", "F", "L")
-    if ragged:
-        rows = [_adopt(d, dtype) for d in data]
-        names = default_names(rows[0].ndim + 1) if names is None and rows else names
-        if lengths is not None:
-            raise StreamMismatchError("lengths are for padded data; a list's arrays have their own")
-    else:
-        padded = _adopt(np.asarray(data, np.float32) if isinstance(data, (list, tuple)) else data, dtype)
-        names = default_names(padded.ndim) if names is None else names
-    names = check_names(names, (rows[0].ndim + 1 if rows else len(names)) if ragged else padded.ndim)
-    for needed in ("B", "L"):
-        if needed not in names:
-            raise ShapeError(f"names {names}: a stream tensor needs a dimension {needed!r}")
-    if not ragged:
-        rows = list(np.moveaxis(padded, names.index("B"), 0))
-    if len({r.dtype for r in rows}) > 1:
-        raise DTypeError(f"the rows differ in dtype: {sorted({r.dtype.name for r in rows})}")
-    kind = rows[0].dtype if rows else dtypes.as_dtype(dtype or "float32")
-    frames = [_frames(r, names, kind) for r in rows]
-    if len({f.shape[1:] for f in frames}) > 1:
-        raise ShapeError(f"the rows differ in features: {sorted({f.shape[1:] for f in frames})}")
-    widths = [len(f) for f in frames]
-    if meta is None:
-        if ids is None:
-            raise StreamIdError("a stream tensor needs ids, one str per row")
-        ids = [ids] if isinstance(ids, str) else list(ids)
-        if len(ids) != len(frames):
-            raise StreamIdError(f"{len(ids)} ids for {len(frames)} rows")
-        meta = StreamMetadata(ids, sos, eos, widths if lengths is None else lengths)
-    if len(meta) != len(frames):
-        raise StreamIdError(f"{len(meta)} ids for {len(frames)} rows")
-    bad = [i for i, n, w in zip(meta.ids, meta.lengths, widths) if n > w]
-    if bad:
-        raise StreamMismatchError(f"lengths go beyond the {max(widths)} frames that there are", bad)
-    features = frames[0].shape[1:] if frames else (0,) * (len(names) - 2)
-    kept = [f[:n] for f, n in zip(frames, meta.lengths)]
-    if len(kept) == 1 and not copy:
-        value = kept[0]
-    else:
-        value = np.concatenate(kept) if kept else np.zeros((0, *features), kind)
-    out = StreamTensor._make(
-        value, _dims_of(names), names, meta, None, Fraction(1) if rate is None else _rate(rate), None
-    )
-    out.restart = bool(restart)
-    if requires_grad:
-        dtypes.require_float("requires_grad", out.dtype)
-        out.requires_grad = True
-    return out
-
-
-def _rate(value: Any) -> Fraction:
-    rate = Fraction(value).limit_denominator(1 << 20) if isinstance(value, float) else Fraction(value)
-    if rate <= 0:
-        raise StreamMismatchError(f"a rate must be positive, got {value}")
-    return rate

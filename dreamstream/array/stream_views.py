@@ -133,7 +133,9 @@ class StreamViews(Tensor):
     def repeat(self: Any, *repeats: Any) -> Any:
         times = sizes_of(repeats)
         x = self
-        if len(times) != self.ndim or any(isinstance(d, str) and n != 1 for d, n in zip(self.dims, times)):
+        if len(times) != self.ndim or any(
+            isinstance(d, str) and n != 1 for d, n in zip(self.dims, times)
+        ):
             if self.edge is not None:
                 raise _refuse(self, f"repeat{times}")
             return chunks.fall_back(self, "this repeat").repeat(*times)
@@ -208,7 +210,13 @@ class StreamViews(Tensor):
         axis = first._axis("cat", dim)
         if not all(t.is_stream for t in tensors):
             if first.edge is None:
-                return Tensor._cat([chunks.fall_back(t, "cat with a plain tensor") if t.is_stream else t for t in tensors], axis)
+                return Tensor._cat(
+                    [
+                        chunks.fall_back(t, "cat with a plain tensor") if t.is_stream else t
+                        for t in tensors
+                    ],
+                    axis,
+                )
             raise _refuse(first, "cat with a plain tensor")
         return first._methods().cat(tensors, axis)
 
@@ -254,14 +262,22 @@ def _along(name: str, position: int) -> Callable[..., Any]:
         if self.edge is not None:
             raise _refuse(self, name)
         arguments = list(args)
-        dim = kwargs.pop("dim", kwargs.pop("dims", None)) if len(arguments) <= position else arguments.pop(position)
+        dim = (
+            kwargs.pop("dim", kwargs.pop("dims", None))
+            if len(arguments) <= position
+            else arguments.pop(position)
+        )
         if isinstance(dim, (list, tuple)) and len(dim) == 1:
             (dim,) = dim
         if dim is None or isinstance(dim, (list, tuple)):
             return plain(chunks.fall_back(self, name), *args, **kwargs)
         axis = self._axis(name, dim)
         if isinstance(self.dims[axis], str):
-            return plain(chunks.fall_back(self, f"{name} along {self.dims[axis]}"), *args, **{**kwargs} if args else {"dim": axis, **kwargs})
+            return plain(
+                chunks.fall_back(self, f"{name} along {self.dims[axis]}"),
+                *args,
+                **{**kwargs} if args else {"dim": axis, **kwargs},
+            )
 
         def run(t: Any, a: int) -> Any:
             return plain(t, *arguments[:position], a, *arguments[position:], **kwargs)
@@ -286,7 +302,22 @@ def _plain_only(name: str) -> Callable[..., Any]:
     return method
 
 
-for _name in ("sum", "prod", "mean", "var", "std", "norm", "max", "min", "amax", "amin", "argmax", "argmin", "all", "any"):
+for _name in (
+    "sum",
+    "prod",
+    "mean",
+    "var",
+    "std",
+    "norm",
+    "max",
+    "min",
+    "amax",
+    "amin",
+    "argmax",
+    "argmin",
+    "all",
+    "any",
+):
     setattr(StreamViews, _name, _reduction(_name))
 for _name, _position in (("cumsum", 0), ("flip", 0), ("roll", 1)):
     setattr(StreamViews, _name, _along(_name, _position))

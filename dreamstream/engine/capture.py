@@ -59,8 +59,7 @@ class Capture:
         """Add one node."""
         if any(e.entry is not self for e in edges):
             raise CaptureError(f"{name}: a tensor of another forward")
-        attrs = {k: v for k, v in attributes.items()}
-        handles = self.graph.node(name, attrs, [e.handle for e in edges], weights)
+        handles = self.graph.node(name, attributes, [e.handle or 0 for e in edges], weights)
         ordinal = len(self.nodes)
         out = []
         for o, (handle, (dtype, features, num, den)) in enumerate(zip(handles, op.outputs)):

@@ -59,6 +59,7 @@ class Engine:
         self,
         core: _core.Engine,
         inputs: Sequence[InputSpec],
+        by_name: bool,
         outputs: Sequence[OutputInfo],
         structure: Any,
         dims: Sequence[tuple[Any, ...]],
@@ -66,6 +67,7 @@ class Engine:
     ) -> None:
         self._core = core
         self.inputs = list(inputs)
+        self.by_name = by_name  # whether the forward takes its inputs by name
         self.outputs = list(outputs)
         self._structure = structure  # what forward returned, with output numbers for tensors
         self._dims = list(dims)
@@ -109,7 +111,9 @@ class Engine:
         starts, ends = set(starting), set(ending)
         rows = [self._arrays_of(i, chunks[i]) if i in chunks else [None] * len(self.inputs) for i in ids]
         arrays = [[row[k] for row in rows] for k in range(len(self.inputs))]
-        outputs, _ = self._core.step(ids, [i in starts for i in ids], [i in ends for i in ids], arrays, restart)
+        outputs, _ = self._core.step(
+            ids, [i in starts for i in ids], [i in ends for i in ids], arrays, restart
+        )
         return {i: self._packed([out[r] for out in outputs]) for r, i in enumerate(ids)}
 
     def _arrays_of(self, stream_id: str, given: Any) -> list[Any]:
@@ -143,7 +147,9 @@ class Engine:
         meta = xs[0].meta
         for x in xs[1:]:
             if x.ids != meta.ids:
-                raise StreamIdError("the inputs hold different streams", sorted(set(x.ids) ^ set(meta.ids)))
+                raise StreamIdError(
+                    "the inputs hold different streams", sorted(set(x.ids) ^ set(meta.ids))
+                )
             if (x.sos != meta.sos).any() or (x.eos != meta.eos).any():
                 raise StreamMismatchError("the inputs differ in sos or eos")
         arrays = [[t.numpy() for t in x.unpad_sequence()] for x in xs]
@@ -154,9 +160,11 @@ class Engine:
         made = [self._tensor(k, out, start, meta) for k, (out, start) in enumerate(zip(outputs, starts))]
         return self._packed(made)
 
-    def _tensor(self, k: int, rows: Sequence[Array], starts: Sequence[int], meta: StreamMetadata) -> StreamTensor:
+    def _tensor(
+        self, k: int, rows: Sequence[Array], starts: Sequence[int], meta: StreamMetadata
+    ) -> StreamTensor:
         dims, info = self._dims[k], self.outputs[k]
-        kept = [d for d in dims if d != "B"]
+        kept: list[Any] = [d for d in dims if d != "B"]
         if "L" not in kept:
             kept.insert(0, "L")
         order = [kept.index("L"), *(kept.index(i) for i in range(len(kept) - 1))]
@@ -165,7 +173,13 @@ class Engine:
         value = np.concatenate(frames) if frames else np.zeros((0, *features), info.dtype)
         lengths = [len(f) for f in frames]
         return StreamTensor._make(
-            np.ascontiguousarray(value), dims, None, meta.replace(lengths=lengths), starts, info.rate, None
+            np.ascontiguousarray(value),
+            dims,
+            None,
+            meta.replace(lengths=lengths),
+            starts,
+            info.rate,
+            None,
         )
 
     # ---------------------------------------------------------------- streams
@@ -198,7 +212,9 @@ class Engine:
         """
         if stream_id is None:
             live = set(self.ids)
-            stream_id = next(f"restored-{n}" for n in range(len(live) + 1) if f"restored-{n}" not in live)
+            stream_id = next(
+                f"restored-{n}" for n in range(len(live) + 1) if f"restored-{n}" not in live
+            )
         self._core.restore(data, stream_id)
         return stream_id
 
@@ -213,13 +229,12 @@ class Engine:
     def warmup(self, n_streams: int, n_frames: int) -> None:
         """Step `n_streams` streams of `n_frames` once and drop them, so that later steps allocate nothing."""
         ids = [f"\0warm-up {i}" for i in range(n_streams)]
-        first = min(s.rate for s in self.inputs)
-        chunk = {}
-        for s in self.inputs:
-            n = int(n_frames * s.rate / self.inputs[0].rate) if s.rate >= first else n_frames
-            chunk[s.name] = np.zeros([n if d == "L" else d for d in s.dimensions if d != "B"], s.dtype)
+        chunk = {
+            s.name: np.zeros(s.shape_of(int(n_frames * s.rate / self.rate)), s.dtype)
+            for s in self.inputs
+        }
         given = chunk if len(self.inputs) > 1 else chunk[self.inputs[0].name]
-        self.step({i: given for i in ids}, sos=ids, eos=ids)
+        self.step(dict.fromkeys(ids, given), sos=ids, eos=ids)
 
     def close(self) -> None:
         """Release all streams; the engine can't be used afterwards."""
@@ -232,6 +247,11 @@ class Engine:
         self.close()
 
     # ---------------------------------------------------------------- facts
+    def stream_axis(self, output: int) -> int:
+        """Return the axis of an output's arrays along which frames are laid end to end."""
+        kept = [d for d in self._dims[output] if d != "B"]
+        return kept.index("L") if "L" in kept else 0
+
     @property
     def delay(self) -> float:
         """Frames of the first input that an output frame waits for at most; infinite at the end only."""
@@ -275,19 +295,18 @@ class Engine:
     def summary(self) -> str:
         """Return the engine's plan as text: nodes, state, delay, and whether answers are bitwise."""
         lines = [f"{self._name}: kernels {self._core.kernels}, {self.threads} thread(s)"]
-        for s in self.inputs:
-            lines.append(f"  input  {s.name}: {s.dimensions} {s.dtype}, rate {s.rate}")
-        for n in self._core.nodes:
-            dtype, shape, num, den = n["outputs"][0]
-            kept = n["kept_bytes"] + n["carried_bytes"]
-            more = " (grows)" if n["grows"] else ""
-            rate = "at the end" if num == 0 else f"rate {Fraction(num, den)}"
-            lines.append(f"  {n['id']:4} {n['name']:18} {shape!s:16} {rate:12} {kept} bytes kept{more}")
-        for o in self.outputs:
-            lines.append(f"  output {o.name}: {o.dimensions} {o.dtype}, rate {o.rate}, delay {o.delay}")
-        lines.append(f"  state per stream: {self.state_size} bytes"
-                     + (f", and {self.state_bytes_per_frame:g} per frame" if self.state_bytes_per_frame else ""))
-        bitwise = "no: products go to OpenBLAS" if self._core.blas else "yes, on any chunking, batch and thread count"
+        lines += [f"  input  {s.name}: {s.dimensions} {s.dtype}, rate {s.rate}" for s in self.inputs]
+        lines += [_node_line(n) for n in self._core.nodes]
+        lines += [
+            f"  output {o.name}: {o.dimensions} {o.dtype}, rate {o.rate}, delay {o.delay}" for o in self.outputs
+        ]
+        grows = f", and {self.state_bytes_per_frame:g} per frame" if self.state_bytes_per_frame else ""
+        lines.append(f"  state per stream: {self.state_size} bytes{grows}")
+        bitwise = (
+            "no: products go to OpenBLAS"
+            if self._core.blas
+            else "yes, on any chunking, batch and thread count"
+        )
         lines.append(f"  the same bits: {bitwise}")
         return "\n".join(lines)
 
@@ -328,9 +347,22 @@ class Stream:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._started and not self._finished and not self.engine.closed and self.id in self.engine.ids:
+        if (
+            self._started
+            and not self._finished
+            and not self.engine.closed
+            and self.id in self.engine.ids
+        ):
             self.engine.reset(self.id)
             self._finished = True
+
+
+def _node_line(node: Mapping[str, Any]) -> str:
+    _, shape, num, den = node["outputs"][0]
+    rate = "at the end" if num == 0 else f"rate {Fraction(num, den)}"
+    kept = node["kept_bytes"] + node["carried_bytes"]
+    grows = " (grows)" if node["grows"] else ""
+    return f"  {node['id']:4} {node['name']:18} {shape!s:16} {rate:12} {kept} bytes kept{grows}"
 
 
 def _as_ids(ids: Any) -> list[str]:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..array import dtypes
-from ..errors import DTypeError, ShapeError, StreamMismatchError
+from ..errors import DTypeError, ShapeError
+from ..stream.rules import read_rate
 
 __all__ = ["InputSpec", "read_specs"]
 
@@ -44,7 +45,12 @@ class InputSpec:
     @property
     def features(self) -> tuple[int, ...]:
         """Shape of one frame."""
-        return tuple(d for d in self.dimensions if not isinstance(d, str))
+        return tuple(d for d in self.dimensions if isinstance(d, int))
+
+    def shape_of(self, n_frames: int) -> tuple[int, ...]:
+        """Shape of an array of so many frames, without B."""
+        sizes: list[Any] = [n_frames if d == "L" else d for d in self.dimensions if d != "B"]
+        return tuple(sizes)
 
     @property
     def axes(self) -> list[int]:
@@ -57,7 +63,11 @@ def _read_dimensions(name: str, spec: Any) -> tuple[str | int, ...]:
     if not isinstance(spec, (tuple, list)):
         raise ShapeError(f'input {name}: a spec is a tuple such as ("B", 80, "L"), got {spec!r}')
     for d in spec:
-        if not (d in ("B", "L") if isinstance(d, str) else isinstance(d, (int, np.integer)) and not isinstance(d, bool)):
+        if not (
+            d in ("B", "L")
+            if isinstance(d, str)
+            else isinstance(d, (int, np.integer)) and not isinstance(d, bool)
+        ):
             raise ShapeError(f'input {name}: each dimension is "B", "L" or a size, got {d!r}')
         if not isinstance(d, str) and d < 1:
             raise ShapeError(f"input {name}: sizes must be positive, got {d}")
@@ -67,22 +77,14 @@ def _read_dimensions(name: str, spec: Any) -> tuple[str | int, ...]:
     return tuple(d if isinstance(d, str) else int(d) for d in spec)
 
 
-def _read_rate(name: str, value: Any) -> Fraction:
-    try:
-        rate = Fraction(value).limit_denominator(1 << 20) if isinstance(value, float) else Fraction(value)
-    except (TypeError, ValueError):
-        raise StreamMismatchError(f"input {name}: a rate is a number or Fraction, got {value!r}") from None
-    if rate <= 0:
-        raise StreamMismatchError(f"input {name}: a rate must be positive, got {value}")
-    return rate
-
-
 def _per_input(what: str, value: Any, names: Sequence[str], default: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         return dict.fromkeys(names, value)
     unknown = set(value) - set(names)
     if unknown:
-        raise ShapeError(f"{what}: there is no input {sorted(unknown)[0]!r}; inputs are {', '.join(names)}")
+        raise ShapeError(
+            f"{what}: there is no input {sorted(unknown)[0]!r}; inputs are {', '.join(names)}"
+        )
     return {n: value.get(n, default) for n in names}
 
 
@@ -99,11 +101,14 @@ def read_specs(model: Any, spec: Any, rate: Any, dtype: Any) -> list[InputSpec]:
         One for all, or a dict by name.
     """
     parameters = [
-        p for p in inspect.signature(model.forward).parameters.values()
+        p
+        for p in inspect.signature(model.forward).parameters.values()
         if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
     ]
     known = [p.name for p in parameters]
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values())
+    open_ended = any(
+        p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values()
+    )
     if isinstance(spec, Mapping):
         specs = dict(spec)
         for name in specs:
@@ -120,6 +125,15 @@ def read_specs(model: Any, spec: Any, rate: Any, dtype: Any) -> list[InputSpec]:
     for name in names:
         kind = dtypes.as_dtype(types[name]).name
         if kind == "float64":
-            raise DTypeError(f"input {name}: the engine computes in float32; float64 runs in eager mode only")
-        out.append(InputSpec(name, _read_dimensions(name, specs[name]), kind, _read_rate(name, rates[name])))
+            raise DTypeError(
+                f"input {name}: the engine computes in float32; float64 runs in eager mode only"
+            )
+        out.append(
+            InputSpec(
+                name,
+                _read_dimensions(name, specs[name]),
+                kind,
+                read_rate(rates[name], f"input {name}: a rate"),
+            )
+        )
     return out

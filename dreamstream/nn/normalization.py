@@ -83,5 +83,7 @@ class LayerNorm(Module):
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments."""
-        bias = "" if self.bias is not None or not self.elementwise_affine else ", bias=False"
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}{bias}"
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+            f"bias={self.bias is not None}"
+        )

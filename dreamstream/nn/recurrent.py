@@ -111,7 +111,10 @@ class LSTM(Module):
             columns = input_size if layer == 0 else directions * hidden_size
             for direction in range(directions):
                 end = f"_l{layer}" + ("_reverse" if direction else "")
-                shapes: dict[str, tuple[int, ...]] = {f"weight_ih{end}": (columns,), f"weight_hh{end}": (hidden_size,)}
+                shapes: dict[str, tuple[int, ...]] = {
+                    f"weight_ih{end}": (columns,),
+                    f"weight_hh{end}": (hidden_size,),
+                }
                 if bias:
                     shapes.update({f"bias_ih{end}": (), f"bias_hh{end}": ()})
                 for name, shape in shapes.items():

@@ -72,11 +72,28 @@ class Audit:
         for r in self.rows:
             verdict = "yes" if r.streamable else f"no: {r.reason}"
             table.append(
-                (r.path or "(forward)", r.layer, _number(r.delay), _number(r.receptive_field), str(r.stride),
-                 str(r.state_bytes), verdict)
+                (
+                    r.path or "(forward)",
+                    r.layer,
+                    _number(r.delay),
+                    _number(r.receptive_field),
+                    str(r.stride),
+                    str(r.state_bytes),
+                    verdict,
+                )
             )
         total = "yes" if all(r.streamable for r in self.rows) else "no"
-        table.append(("in total", "", _number(self.delay), _number(self.receptive_field), "", str(self.state_size), total))
+        table.append(
+            (
+                "in total",
+                "",
+                _number(self.delay),
+                _number(self.receptive_field),
+                "",
+                str(self.state_size),
+                total,
+            )
+        )
         widths = [max(len(row[i]) for row in table) for i in range(len(head) - 1)]
         lines = []
         for row in table:
@@ -129,7 +146,9 @@ def audit(model: Module, spec: Any, rate: Any = 1, dtype: Any = "float32", skew:
     for path, indices in groups.items():
         last = indices[-1]
         delay, field = core.delays[n_outputs + last], core.fields[n_outputs + last]
-        kept = sum(planned[i]["kept_bytes"] + planned[i]["carried_bytes"] for i in indices if i in planned)
+        kept = sum(
+            planned[i]["kept_bytes"] + planned[i]["carried_bytes"] for i in indices if i in planned
+        )
         out_rate = nodes[last][2]
         found = modules[path].unstreamable() if path in modules else None
         rows.append(

@@ -25,7 +25,8 @@ class EagerCall(Call):
     ) -> list[tuple[Any, Edge]]:
         """Run one operator for all rows in one C call."""
         inputs, out, old = self.advance(name, attributes, op, edges, weights)
-        results, states = op.run(values, inputs, [e.counts for e in out], self.ended, old, weights, False)
+        results, states = op.run(
+            values, inputs, [e.counts for e in out], self.ended, old, weights, False
+        )
         self.record(states)
         return list(zip(results, out))
-

@@ -38,7 +38,9 @@ class Patch:
     METHODS = ("online", "offline", "reset", "get_state", "set_state")
     PROPERTIES = ("is_online", "live_ids")
 
-    def __init__(self, train_variant: str, unstreamable: str, buffer_limit: int | None, skew: int) -> None:
+    def __init__(
+        self, train_variant: str, unstreamable: str, buffer_limit: int | None, skew: int
+    ) -> None:
         self.train_variant = train_variant
         self.unstreamable = unstreamable
         self.buffer_limit = buffer_limit
@@ -115,7 +117,11 @@ class Patch:
         return self._outermost(module, args, kwargs, tensors)
 
     def _outermost(
-        self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[StreamTensor]
+        self,
+        module: Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: Sequence[StreamTensor],
     ) -> Any:
         meta = _common_meta(tensors)
         session = self.session
@@ -161,10 +167,15 @@ def _common_meta(tensors: Sequence[StreamTensor]) -> StreamMetadata:
     first = tensors[0].meta
     for x in tensors[1:]:
         if x.ids != first.ids:
-            raise StreamIdError("the inputs hold different streams, or in another order", sorted(set(x.ids) ^ set(first.ids)))
+            raise StreamIdError(
+                "the inputs hold different streams, or in another order",
+                sorted(set(x.ids) ^ set(first.ids)),
+            )
         for field in ("sos", "eos"):
             if (getattr(x.meta, field) != getattr(first, field)).any():
-                bad = [i for i, a, b in zip(x.ids, getattr(x.meta, field), getattr(first, field)) if a != b]
+                bad = [
+                    i for i, a, b in zip(x.ids, getattr(x.meta, field), getattr(first, field)) if a != b
+                ]
                 raise StreamMismatchError(f"the inputs differ in {field}", bad)
     return first
 
@@ -245,10 +256,15 @@ def patch_module(
             continue
         same = (patch.train_variant, patch.unstreamable, patch.buffer_limit, patch.skew) == options
         if not same and patch.live_ids(part):
-            raise ModeError("streams are live; reset() before patching with other options", patch.live_ids(part))
+            raise ModeError(
+                "streams are live; reset() before patching with other options", patch.live_ids(part)
+            )
     for part in parts:
         patch = part.__dict__.get("_patch")
-        same = patch is not None and (patch.train_variant, patch.unstreamable, patch.buffer_limit, patch.skew) == options
+        same = (
+            patch is not None
+            and (patch.train_variant, patch.unstreamable, patch.buffer_limit, patch.skew) == options
+        )
         if not same:
             online = patch is not None and patch.online_mode
             part.__dict__["_patch"] = Patch(*options)

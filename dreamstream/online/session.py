@@ -62,7 +62,11 @@ class _Slot:
     __slots__ = ("content",)
 
     def __init__(self) -> None:
-        self.content: tuple[_Transaction | None, StreamState | None, StreamState | None] = (None, None, None)
+        self.content: tuple[_Transaction | None, StreamState | None, StreamState | None] = (
+            None,
+            None,
+            None,
+        )
 
     def current(self) -> StreamState | None:
         transaction, new, old = self.content
@@ -163,7 +167,9 @@ class Session:
         states = [None if sos else self.state_of(i) for i, sos in zip(ids, meta.sos)]
         unknown = [i for i, s, sos in zip(ids, states, meta.sos) if not sos and s is None]
         if unknown:
-            raise StreamIdError("no such streams are live, and these chunks do not start one (sos)", unknown)
+            raise StreamIdError(
+                "no such streams are live, and these chunks do not start one (sos)", unknown
+            )
         live = [i for i, sos in zip(ids, meta.sos) if sos and self.state_of(i) is not None]
         if live and not restart:
             raise StreamIdError(
@@ -180,12 +186,17 @@ class Session:
         before = before.reshape(len(ids), n_inputs)
         now = before + np.array(lengths, np.int64).reshape(n_inputs, len(ids)).T
         if n_inputs > 1 and len(ids):
-            fits = _core.together(tuple((r.numerator, r.denominator) for r in rates), np.ascontiguousarray(now), self.skew)
+            fits = _core.together(
+                tuple((r.numerator, r.denominator) for r in rates), np.ascontiguousarray(now), self.skew
+            )
             if not fits.all():
                 raise StreamMismatchError(
-                    "the inputs are further apart than the skew allows", [i for i, f in zip(ids, fits) if not f]
+                    "the inputs are further apart than the skew allows",
+                    [i for i, f in zip(ids, fits) if not f],
                 )
-        return kind(self, meta, tuple(rates), before, now, states, [] if fresh else self.script, fresh, names)
+        return kind(
+            self, meta, tuple(rates), before, now, states, [] if fresh else self.script, fresh, names
+        )
 
     def commit(self, call: Call) -> None:
         """Publish a call's states: the last assignment but the tidying up does it."""
@@ -272,8 +283,22 @@ class Call:
         """Return the exception for a use that streams can't have."""
         return NotStreamableError(message)
 
+    def run(
+        self,
+        name: str,
+        attributes: dict[str, Any],
+        op: Any,
+        edges: Sequence[Edge],
+        values: Sequence[Any],
+        weights: Sequence[Any],
+    ) -> list[tuple[Any, Edge]]:
+        """Run one operator: `advance`, the values, `record`. Whoever computes values defines it."""
+        raise NotImplementedError(f"{type(self).__name__} does not compute values")
+
     # ---------------------------------------------------------------- one operation
-    def _key(self, name: str, attributes: Mapping[str, Any], edges: Sequence[Edge], weights: Sequence[Any]) -> Key:
+    def _key(
+        self, name: str, attributes: Mapping[str, Any], edges: Sequence[Edge], weights: Sequence[Any]
+    ) -> Key:
         attrs = tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in attributes.items()))
         named = tuple(self._weight_name(w) for w in weights)
         return (name, attrs, named, tuple(e.cid for e in edges))
@@ -305,8 +330,13 @@ class Call:
         return ordinal
 
     def advance(
-        self, name: str, attributes: Mapping[str, Any], op: Any, edges: Sequence[Edge], weights: Sequence[Any]
-    ) -> tuple[list[Counts], list[Edge], list[Any]]:
+        self,
+        name: str,
+        attributes: Mapping[str, Any],
+        op: Any,
+        edges: Sequence[Edge],
+        weights: Sequence[Any],
+    ) -> tuple[list[Counts | None], list[Edge], list[Any]]:
         """Begin one operation: its input counts, its output edges, and the rows' states before.
 
         The caller computes the values and hands the states after to `record`.

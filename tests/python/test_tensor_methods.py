@@ -95,8 +95,18 @@ def written(tensor, write):
 
 
 REAL = {
-    "add": [lambda d: d.x.add(d.y), lambda d: d.x.add(d.row, alpha=3), lambda d: d.column + d.x, lambda d: 2 + d.x],
-    "sub": [lambda d: d.x.sub(d.y), lambda d: d.x.sub(d.row, alpha=2), lambda d: 3 - d.x, lambda d: d.x - 1],
+    "add": [
+        lambda d: d.x.add(d.y),
+        lambda d: d.x.add(d.row, alpha=3),
+        lambda d: d.column + d.x,
+        lambda d: 2 + d.x,
+    ],
+    "sub": [
+        lambda d: d.x.sub(d.y),
+        lambda d: d.x.sub(d.row, alpha=2),
+        lambda d: 3 - d.x,
+        lambda d: d.x - 1,
+    ],
     "mul": [lambda d: d.x.mul(d.column), lambda d: 3 * d.x, lambda d: d.x * d.row],
     "minimum": [lambda d: d.x.minimum(d.y), lambda d: d.x.minimum(d.odd)],
     "maximum": [lambda d: d.x.maximum(d.row), lambda d: d.odd.maximum(d.x)],
@@ -104,7 +114,7 @@ REAL = {
     "ne": [lambda d: d.x.ne(d.row), lambda d: d.odd != d.odd],
     "lt": [lambda d: d.x.lt(d.column), lambda d: d.odd < 1],
     "le": [lambda d: d.x.le(d.y), lambda d: d.odd <= 0],
-    "gt": [lambda d: d.x.gt(d.y), lambda d: 1 > d.x],
+    "gt": [lambda d: d.x.gt(d.y), lambda d: d.x > d.row],
     "ge": [lambda d: d.x.ge(d.row), lambda d: d.x >= 2],
     "where": [
         lambda d: d.x.where(d.mask, d.y),
@@ -141,17 +151,34 @@ REAL = {
     "floor_divide": [lambda d: d.p.floor_divide(d.p), lambda d: d.x // 2],
     "remainder": [lambda d: d.x.remainder(d.p), lambda d: d.x % 3],
     "cumsum": [lambda d: d.x.cumsum(0), lambda d: d.x.cumsum(dim=-1), lambda d: d.row[0].cumsum(0)],
-    "reshape": [lambda d: d.x.reshape(-1), lambda d: d.x.reshape((d.shape[1], -1)), lambda d: d.x[:0].reshape(0, 3)],
+    "reshape": [
+        lambda d: d.x.reshape(-1),
+        lambda d: d.x.reshape((d.shape[1], -1)),
+        lambda d: d.x[:0].reshape(0, 3),
+    ],
     "view": [lambda d: d.x.view(-1, d.shape[2]), lambda d: d.x.view([d.shape[0], -1])],
     "view_as": [lambda d: d.x.view_as(d.y)],
     "reshape_as": [lambda d: d.x.flatten().reshape_as(d.y)],
-    "flatten": [lambda d: d.x.flatten(), lambda d: d.x.flatten(1), lambda d: d.x.flatten(0, 1), lambda d: d.row[0].flatten()],
+    "flatten": [
+        lambda d: d.x.flatten(),
+        lambda d: d.x.flatten(1),
+        lambda d: d.x.flatten(0, 1),
+        lambda d: d.row[0].flatten(),
+    ],
     "unflatten": [lambda d: d.x.flatten().unflatten(0, d.shape), lambda d: d.x.unflatten(-1, (1, -1))],
-    "squeeze": [lambda d: d.x.squeeze(), lambda d: d.x[:, :1].squeeze(1), lambda d: d.x.unsqueeze(0).squeeze((0, 1))],
+    "squeeze": [
+        lambda d: d.x.squeeze(),
+        lambda d: d.x[:, :1].squeeze(1),
+        lambda d: d.x.unsqueeze(0).squeeze((0, 1)),
+    ],
     "unsqueeze": [lambda d: d.x.unsqueeze(0), lambda d: d.x.unsqueeze(-1), lambda d: d.x.unsqueeze(2)],
     "expand": [lambda d: d.column.expand(d.shape[0], -1, 3), lambda d: d.row.expand((2, 3, d.shape[2]))],
     "expand_as": [lambda d: d.row.expand_as(d.x)],
-    "repeat": [lambda d: d.row.repeat(2, 3), lambda d: d.x.repeat(1, 2, 1), lambda d: d.x.repeat((0, 1, 2))],
+    "repeat": [
+        lambda d: d.row.repeat(2, 3),
+        lambda d: d.x.repeat(1, 2, 1),
+        lambda d: d.x.repeat((0, 1, 2)),
+    ],
     "transpose": [lambda d: d.x.transpose(0, 2), lambda d: d.x.transpose(-1, 1)],
     "swapaxes": [lambda d: d.x.swapaxes(0, 1)],
     "permute": [lambda d: d.x.permute(2, 0, 1), lambda d: d.x.permute((1, -1, 0))],
@@ -163,40 +190,108 @@ REAL = {
     "roll": [lambda d: d.x.roll(2), lambda d: d.x.roll(1, 0), lambda d: d.x.roll((1, -2), (0, 2))],
     "contiguous": [lambda d: d.x.transpose(0, 1).contiguous()],
     "clone": [lambda d: d.x.clone()],
-    "narrow": [lambda d: d.x.narrow(1, 0, d.shape[1]), lambda d: d.x.narrow(-1, d.shape[2] - 1, 1), lambda d: d.left.narrow(1, -2, 1)],
+    "narrow": [
+        lambda d: d.x.narrow(1, 0, d.shape[1]),
+        lambda d: d.x.narrow(-1, d.shape[2] - 1, 1),
+        lambda d: d.left.narrow(1, -2, 1),
+    ],
     "select": [lambda d: d.x.select(1, 0), lambda d: d.x.select(-1, -1)],
     "unbind": [lambda d: d.x.unbind(), lambda d: d.x.unbind(dim=2), lambda d: list(d.x)],
-    "split": [lambda d: d.x.split(2), lambda d: d.batch.split([1, 3], dim=1), lambda d: d.x.split(3, -1), lambda d: d.x[:0].split(2)],
+    "split": [
+        lambda d: d.x.split(2),
+        lambda d: d.batch.split([1, 3], dim=1),
+        lambda d: d.x.split(3, -1),
+        lambda d: d.x[:0].split(2),
+    ],
     "chunk": [lambda d: d.x.chunk(3, 1), lambda d: d.picks.chunk(3), lambda d: d.x[:0].chunk(2)],
-    "unfold": [lambda d: d.batch.unfold(1, 2, 1), lambda d: d.batch.unfold(-2, 3, 2), lambda d: d.left.unfold(1, 4, 1)],
+    "unfold": [
+        lambda d: d.batch.unfold(1, 2, 1),
+        lambda d: d.batch.unfold(-2, 3, 2),
+        lambda d: d.left.unfold(1, 4, 1),
+    ],
     "gather": [lambda d: d.x.gather(1, d.index), lambda d: d.x.gather(-2, d.index[:1, :, :1])],
-    "index_select": [lambda d: d.x.index_select(2, d.picks), lambda d: d.x.index_select(-1, d.picks[:0])],
+    "index_select": [
+        lambda d: d.x.index_select(2, d.picks),
+        lambda d: d.x.index_select(-1, d.picks[:0]),
+    ],
     "masked_select": [lambda d: d.x.masked_select(d.mask), lambda d: d.x.masked_select(d.mask[0])],
-    "sum": [lambda d: d.x.sum(), lambda d: d.x.sum(1), lambda d: d.x.sum((0, -1), keepdim=True), lambda d: d.mask.sum(0), lambda d: d.x.sum(dim=())],
+    "sum": [
+        lambda d: d.x.sum(),
+        lambda d: d.x.sum(1),
+        lambda d: d.x.sum((0, -1), keepdim=True),
+        lambda d: d.mask.sum(0),
+        lambda d: d.x.sum(dim=()),
+    ],
     "prod": [lambda d: d.x.prod(), lambda d: d.x.prod(1, keepdim=True)],
-    "max": [lambda d: d.x.max(), lambda d: d.x.max(d.row), lambda d: d.odd.max(1).values, lambda d: d.x.max(0, keepdim=True)[0]],
-    "min": [lambda d: d.x.min(), lambda d: d.x.min(d.y), lambda d: d.odd.min(dim=-1).values, lambda d: d.x.min(1, True)[0]],
+    "max": [
+        lambda d: d.x.max(),
+        lambda d: d.x.max(d.row),
+        lambda d: d.odd.max(1).values,
+        lambda d: d.x.max(0, keepdim=True)[0],
+    ],
+    "min": [
+        lambda d: d.x.min(),
+        lambda d: d.x.min(d.y),
+        lambda d: d.odd.min(dim=-1).values,
+        lambda d: d.x.min(1, True)[0],
+    ],
     "amax": [lambda d: d.x.amax(), lambda d: d.x.amax((0, 1)), lambda d: d.odd.amax(1, keepdim=True)],
     "amin": [lambda d: d.x.amin(), lambda d: d.x.amin(-1)],
-    "argmax": [lambda d: d.left.cumsum(1).argmax(), lambda d: d.arange(5).argmax(0), lambda d: d.row[0].argmax()],
-    "argmin": [lambda d: d.arange(6).reshape(2, 3).argmin(1, keepdim=True), lambda d: d.arange(4).argmin()],
+    "argmax": [
+        lambda d: d.left.cumsum(1).argmax(),
+        lambda d: d.arange(5).argmax(0),
+        lambda d: d.row[0].argmax(),
+    ],
+    "argmin": [
+        lambda d: d.arange(6).reshape(2, 3).argmin(1, keepdim=True),
+        lambda d: d.arange(4).argmin(),
+    ],
     "all": [lambda d: d.mask.all(), lambda d: d.x.all(1), lambda d: d.mask.all(-1, keepdim=True)],
     "any": [lambda d: d.mask.any(), lambda d: d.x.any(0), lambda d: d.mask.any(dim=1)],
     "equal": [lambda d: d.x.equal(d.x), lambda d: d.x.equal(d.y), lambda d: d.x.equal(d.row)],
-    "allclose": [lambda d: d.x.allclose(d.x + 1), lambda d: d.x.allclose(d.x.clone()), lambda d: d.odd.allclose(d.odd, equal_nan=True)],
-    "matmul": [lambda d: d.left @ d.right, lambda d: d.left.matmul(d.right[:, 0]), lambda d: d.batch.matmul(d.other), lambda d: d.left @ d.batch],
+    "allclose": [
+        lambda d: d.x.allclose(d.x + 1),
+        lambda d: d.x.allclose(d.x.clone()),
+        lambda d: d.odd.allclose(d.odd, equal_nan=True),
+    ],
+    "matmul": [
+        lambda d: d.left @ d.right,
+        lambda d: d.left.matmul(d.right[:, 0]),
+        lambda d: d.batch.matmul(d.other),
+        lambda d: d.left @ d.batch,
+    ],
     "mm": [lambda d: d.left.mm(d.right)],
     "bmm": [lambda d: d.batch.bmm(d.other)],
-    "addmm": [lambda d: d.right[:3].addmm(d.left, d.right), lambda d: d.one.addmm(d.left, d.right, beta=2, alpha=3)],
+    "addmm": [
+        lambda d: d.right[:3].addmm(d.left, d.right),
+        lambda d: d.one.addmm(d.left, d.right, beta=2, alpha=3),
+    ],
     "dim": [lambda d: d.x.dim(), lambda d: d.x.ndim],
-    "size": [lambda d: tuple(d.x.size()), lambda d: d.x.size(-1), lambda d: d.x.size(dim=0), lambda d: tuple(d.x.shape)],
+    "size": [
+        lambda d: tuple(d.x.size()),
+        lambda d: d.x.size(-1),
+        lambda d: d.x.size(dim=0),
+        lambda d: tuple(d.x.shape),
+    ],
     "numel": [lambda d: d.x.numel()],
-    "item": [lambda d: d.one.item(), lambda d: float(d.one), lambda d: int(d.one), lambda d: bool(d.one)],
+    "item": [
+        lambda d: d.one.item(),
+        lambda d: float(d.one),
+        lambda d: int(d.one),
+        lambda d: bool(d.one),
+    ],
     "tolist": [lambda d: d.x.tolist(), lambda d: d.row[0].tolist()],
     "numpy": [lambda d: d.x.transpose(0, 1).numpy()],
     "is_floating_point": [lambda d: d.x.is_floating_point(), lambda d: d.mask.is_floating_point()],
-    "is_contiguous": [lambda d: d.batch.is_contiguous(), lambda d: d.batch.transpose(0, 1).is_contiguous()],
-    "to": [lambda d: d.x.to(d.ds.float64), lambda d: d.x.to("cpu", d.ds.int64), lambda d: d.x.to(d.mask)],
+    "is_contiguous": [
+        lambda d: d.batch.is_contiguous(),
+        lambda d: d.batch.transpose(0, 1).is_contiguous(),
+    ],
+    "to": [
+        lambda d: d.x.to(d.ds.float64),
+        lambda d: d.x.to("cpu", d.ds.int64),
+        lambda d: d.x.to(d.mask),
+    ],
     "float": [lambda d: d.x.float()],
     "double": [lambda d: d.x.double()],
     "long": [lambda d: d.x.long()],
@@ -214,8 +309,11 @@ REAL = {
     "mul_": [lambda d: written(d.x, lambda x: x.mul_(3))],
     "zero_": [lambda d: written(d.x, lambda x: x.zero_())],
     "fill_": [lambda d: written(d.x, lambda x: x[0].fill_(2))],
-    "copy_": [lambda d: written(d.x, lambda x: x.copy_(d.row)), lambda d: written(d.x, lambda x: x.copy_(d.mask))],
-}  # fmt: skip
+    "copy_": [
+        lambda d: written(d.x, lambda x: x.copy_(d.row)),
+        lambda d: written(d.x, lambda x: x.copy_(d.mask)),
+    ],
+}
 
 FLOAT = {
     "div": [
@@ -240,11 +338,25 @@ FLOAT = {
     "sin": [lambda d: d.x.sin()],
     "cos": [lambda d: d.x.cos()],
     "erf": [lambda d: d.x.erf()],
-    "softmax": [lambda d: d.x.softmax(-1), lambda d: d.x.softmax(dim=0), lambda d: d.x[0, 0, 0].softmax(0)],
+    "softmax": [
+        lambda d: d.x.softmax(-1),
+        lambda d: d.x.softmax(dim=0),
+        lambda d: d.x[0, 0, 0].softmax(0),
+    ],
     "log_softmax": [lambda d: d.x.log_softmax(1), lambda d: d.x.log_softmax(-1)],
     "mean": [lambda d: d.x.mean(), lambda d: d.x.mean((0, 2)), lambda d: d.x.mean(1, keepdim=True)],
-    "var": [lambda d: d.batch.var(), lambda d: d.batch.var(1), lambda d: d.batch.var(0, False), lambda d: d.batch.var((0, 1), correction=2, keepdim=True), lambda d: d.batch.var(False)],
-    "std": [lambda d: d.batch.std(), lambda d: d.batch.std(dim=1, unbiased=False), lambda d: d.x[:1].std(0)],
+    "var": [
+        lambda d: d.batch.var(),
+        lambda d: d.batch.var(1),
+        lambda d: d.batch.var(0, False),
+        lambda d: d.batch.var((0, 1), correction=2, keepdim=True),
+        lambda d: d.batch.var(False),
+    ],
+    "std": [
+        lambda d: d.batch.std(),
+        lambda d: d.batch.std(dim=1, unbiased=False),
+        lambda d: d.x[:1].std(0),
+    ],
     "norm": [
         lambda d: d.x.norm(),
         lambda d: d.x.norm(1, dim=1),
@@ -254,7 +366,7 @@ FLOAT = {
     ],
     "div_": [lambda d: written(d.x, lambda x: x.div_(d.p))],
     "requires_grad_": [lambda d: d.x.requires_grad_().requires_grad],
-}  # fmt: skip
+}
 
 INTEGER = {
     "div": [
@@ -263,7 +375,7 @@ INTEGER = {
         lambda d: d.x.div(d.p, rounding_mode="floor"),
         lambda d: d.x.div(d.p, rounding_mode="trunc"),
     ],
-    "pow": [lambda d: d.x.pow(2), lambda d: d.x ** d.p, lambda d: 2**d.p],
+    "pow": [lambda d: d.x.pow(2), lambda d: d.x**d.p, lambda d: 2**d.p],
     "add": [lambda d: d.x + 0.5, lambda d: d.mask + d.x, lambda d: d.mask + 1],
     "mul": [lambda d: d.mask * d.x, lambda d: 1.5 * d.mask],
     "lt": [lambda d: d.x < 0.5],
@@ -274,10 +386,14 @@ INTEGER = {
     "clamp": [lambda d: d.x.clamp(-0.5, 1.5)],
     "bits": [lambda d: d.x & d.y, lambda d: d.x | 3, lambda d: d.x ^ d.y, lambda d: ~d.x],
     "brackets": [
-        lambda d: d.left[d.arange(3)], lambda d: d.x[d.mask], lambda d: d.x[..., d.picks],
-        lambda d: d.left[d.arange(3), d.arange(3)], lambda d: d.left[:, [0, 2]], lambda d: d.left[d.arange(3)[1]],
+        lambda d: d.left[d.arange(3)],
+        lambda d: d.x[d.mask],
+        lambda d: d.x[..., d.picks],
+        lambda d: d.left[d.arange(3), d.arange(3)],
+        lambda d: d.left[:, [0, 2]],
+        lambda d: d.left[d.arange(3)[1]],
     ],
-}  # fmt: skip
+}
 
 BRACKETS = [
     lambda d: d.x[0],
@@ -315,8 +431,10 @@ def compare(ours, theirs, exact: bool) -> None:
     elif isinstance(theirs, np.ndarray):
         assert ours.shape == theirs.shape
         assert ours.dtype == theirs.dtype
-        finite = np.abs(theirs[np.isfinite(theirs)]) if theirs.dtype.kind == "f" else theirs[:0]
-        tolerance = 0 if exact or theirs.dtype.kind != "f" else 1e-5 if theirs.dtype == np.float32 else 1e-12
+        finite = np.abs(theirs[np.isfinite(theirs)]) if theirs.dtype.kind == "f" else np.zeros(0)
+        tolerance = (
+            0 if exact or theirs.dtype.kind != "f" else 1e-5 if theirs.dtype == np.float32 else 1e-12
+        )
         bound = tolerance * max(1.0, float(finite.max(initial=0)))
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=bound)
     elif isinstance(theirs, (tuple, list)):

@@ -8,7 +8,7 @@ from .combine import require_same
 from .frames import cat_length, index_length, kept_lengths, read_length_index, split_length
 from .index import Fallback, IndexParts, IndexPlan, is_whole, parse_index, plan_index
 from .length import BatchLength, BatchSize, Edge, Length
-from .lineage import Cid, after, as_cid, entry, joined, require_equal_rates, same_lineage
+from .lineage import Cid, after, as_cid, entry, joined, read_rate, require_equal_rates, same_lineage
 from .names import (
     BATCH,
     LENGTH,
@@ -65,6 +65,7 @@ __all__ = [
     "plan_index",
     "plan_reshape",
     "read_length_index",
+    "read_rate",
     "remove",
     "require_equal_rates",
     "require_same",

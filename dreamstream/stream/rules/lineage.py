@@ -15,7 +15,7 @@ from typing import Any
 
 from ...errors import StreamMismatchError
 
-__all__ = ["Cid", "after", "as_cid", "entry", "joined", "require_equal_rates", "same_lineage"]
+__all__ = ["Cid", "after", "as_cid", "entry", "joined", "read_rate", "require_equal_rates", "same_lineage"]
 
 Cid = tuple[Any, ...]
 
@@ -87,3 +87,20 @@ def require_equal_rates(rates: Sequence[Fraction | int], what: str) -> Fraction:
                 "bring them to one rate first (stride, x[..., ::k], stacking, upsampling)"
             )
     return first
+
+
+def read_rate(value: Any, what: str = "a rate") -> Fraction:
+    """Return a rate given as an integer, float or Fraction, exactly.
+
+    Raises
+    ------
+    StreamMismatchError
+        Where it is no number, or not positive.
+    """
+    try:
+        rate = Fraction(value).limit_denominator(1 << 20) if isinstance(value, float) else Fraction(value)
+    except (TypeError, ValueError, OverflowError):
+        raise StreamMismatchError(f"{what} is a number or Fraction, got {value!r}") from None
+    if rate <= 0:
+        raise StreamMismatchError(f"{what} must be positive, got {value}")
+    return rate

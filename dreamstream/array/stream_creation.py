@@ -1,0 +1,197 @@
+"""Making tensors of streams from arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
+from ..stream.metadata import StreamMetadata
+from ..stream.rules import Names, check_names, default_names, read_rate
+from . import dtypes
+from .stream_tensor import StreamTensor
+from .tensor import Tensor
+
+__all__ = ["as_stream_tensor", "stream_tensor"]
+
+Array = npt.NDArray[Any]
+
+
+def stream_tensor(
+    data: Any,
+    meta: StreamMetadata | None = None,
+    names: Sequence[str | None] | None = None,
+    *,
+    ids: Sequence[str] | str | None = None,
+    sos: Any = False,
+    eos: Any = False,
+    lengths: Any = None,
+    rate: Any = None,
+    restart: bool = False,
+    dtype: Any = None,
+    requires_grad: bool = False,
+) -> StreamTensor:
+    """Make a tensor of streams; the data are copied.
+
+    Parameters
+    ----------
+    data : array_like or list of array_like
+        A padded array with a dimension per name, or a list of arrays without B of different lengths.
+    meta : StreamMetadata, optional
+        Instead of `ids`, `sos`, `eos` and `lengths`.
+    names : sequence of (str or None), optional
+        One per dimension, ``"B"`` for the streams and ``"L"`` for the stream axis; by default
+        ``("B", "F", "L")`` for three dimensions, ``("B", "L")`` for two.
+    ids : sequence of str
+        One name per row.
+    sos, eos : bool or sequence of bool
+        Whether the rows start, and whether they end, their streams.
+    lengths : sequence of int, optional
+        Valid frames of each row of a padded array; all of them by default.
+    rate : number or Fraction, optional
+        Frames per unit of time, where several inputs differ; 1 by default.
+    restart : bool
+        Let ``sos`` on a live stream start it anew.
+    dtype : dtype, optional
+        Element type; arrays keep theirs, lists become float32.
+    requires_grad : bool
+        Whether a gradient is wanted.
+
+    Returns
+    -------
+    StreamTensor
+
+    Raises
+    ------
+    ShapeError, DTypeError, StreamIdError, StreamMismatchError
+        For data that do not fit together; the message says what was expected.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = stream_tensor([np.zeros((80, 40)), np.zeros((80, 7))], ids=["anna", "bob"], sos=True)
+    >>> x
+    StreamTensor(B, 80, L; anna: 40, bob: 7)
+    """
+    out = _build(data, meta, names, ids, sos, eos, lengths, rate, dtype, copy=True)
+    out.restart = bool(restart)
+    if requires_grad:
+        out.requires_grad_()
+    return out
+
+
+def as_stream_tensor(
+    data: Any,
+    meta: StreamMetadata | None = None,
+    names: Sequence[str | None] | None = None,
+    *,
+    ids: Sequence[str] | str | None = None,
+    sos: Any = False,
+    eos: Any = False,
+    lengths: Any = None,
+    rate: Any = None,
+    dtype: Any = None,
+) -> StreamTensor:
+    """Make a tensor of streams without a copy where the layout allows it; see `stream_tensor`.
+
+    That is for one row whose frames lie one after another, and for a StreamTensor.
+    """
+    if isinstance(data, StreamTensor) and meta is None and ids is None and dtype is None:
+        return data if names is None else data.with_dims(data.dims, check_names(names, data.ndim))
+    return _build(data, meta, names, ids, sos, eos, lengths, rate, dtype, copy=False)
+
+
+def _adopt(array: Any, dtype: Any) -> Array:
+    """Return an array of one of our element types; nested lists of numbers become float32."""
+    if isinstance(array, (list, tuple)):
+        array = np.asarray(array, np.float32)
+    array = np.asarray(array)
+    return array.astype(dtypes.as_dtype(dtype), copy=False) if dtype is not None else dtypes.adopt(array)
+
+
+def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any) -> tuple[list[Array], Names]:
+    """Return B-less arrays and the names of all dimensions."""
+    if isinstance(data, (list, tuple)) and all(isinstance(d, (np.ndarray, Tensor)) for d in data):
+        if lengths is not None:
+            raise StreamMismatchError("lengths are for padded data; a list's arrays have their own")
+        rows = [_adopt(d, dtype) for d in data]
+        ranks = {r.ndim for r in rows} or {2 if names is None else len(names) - 1}
+        if len(ranks) > 1:
+            raise ShapeError(f"the rows differ in their number of dimensions: {sorted(ranks)}")
+        rank = ranks.pop() + 1
+        return rows, _names_of(names, rank)
+    padded = _adopt(data, dtype)
+    found = _names_of(names, padded.ndim)
+    return list(np.moveaxis(padded, found.index("B"), 0)), found
+
+
+def _names_of(names: Any, rank: int) -> Names:
+    found = default_names(rank) if names is None else check_names(names, rank)
+    for needed in ("B", "L"):
+        if needed not in found:
+            raise ShapeError(f"names {found}: a stream tensor needs a dimension {needed!r}")
+    return found
+
+
+def _frames(array: Array, names: Names) -> Array:
+    """Bring one B-less array into [frames][features]."""
+    axes = [n for n in names if n != "B"]
+    return np.moveaxis(array, axes.index("L"), 0)
+
+
+def _meta_of(
+    meta: Any, ids: Any, sos: Any, eos: Any, lengths: Any, widths: Sequence[int]
+) -> StreamMetadata:
+    if meta is None:
+        if ids is None:
+            raise StreamIdError("a stream tensor needs ids, one str per row")
+        ids = [ids] if isinstance(ids, str) else list(ids)
+        if len(ids) != len(widths):
+            raise StreamIdError(f"{len(ids)} ids for {len(widths)} rows")
+        meta = StreamMetadata(ids, sos, eos, widths if lengths is None else lengths)
+    found: StreamMetadata = meta
+    if len(found) != len(widths):
+        raise StreamIdError(f"{len(found)} ids for {len(widths)} rows")
+    bad = [i for i, n, w in zip(found.ids, found.lengths, widths) if n > w]
+    if bad:
+        raise StreamMismatchError(f"lengths go beyond the {max(widths)} frames that there are", bad)
+    return found
+
+
+def _build(
+    data: Any,
+    meta: StreamMetadata | None,
+    names: Any,
+    ids: Any,
+    sos: Any,
+    eos: Any,
+    lengths: Any,
+    rate: Any,
+    dtype: Any,
+    copy: bool,
+) -> StreamTensor:
+    if isinstance(data, StreamTensor):
+        meta = data.meta if meta is None and ids is None else meta
+        names, data = names or data.names, data.tensor()
+    rows, names = _rows_of(data, names, lengths, dtype)
+    if len({r.dtype for r in rows}) > 1:
+        raise DTypeError(f"the rows differ in dtype: {sorted({r.dtype.name for r in rows})}")
+    frames = [_frames(r, names) for r in rows]
+    if len({f.shape[1:] for f in frames}) > 1:
+        raise ShapeError(f"the rows differ in features: {sorted({f.shape[1:] for f in frames})}")
+    meta = _meta_of(meta, ids, sos, eos, lengths, [len(f) for f in frames])
+    kept = [f[:n] for f, n in zip(frames, meta.lengths)]
+    if len(kept) == 1:
+        value = np.array(kept[0], order="C", copy=True) if copy else np.asarray(kept[0], order="C")
+    else:
+        empty = np.zeros((0,) + (1,) * (len(names) - 2), dtypes.as_dtype(dtype or "float32"))
+        value = np.ascontiguousarray(np.concatenate(kept)) if kept else empty
+    features = iter(range(len(names)))
+    dims = tuple(n if n in ("B", "L") else next(features) for n in names)
+    return StreamTensor._make(
+        value, dims, names, meta, None, Fraction(1) if rate is None else read_rate(rate), None
+    )

@@ -1,0 +1,155 @@
+"""verify: an engine against its model, on random chunks of random streams."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..array.tensor import Tensor
+from ..errors import ShapeError
+from ..nn.module import Module
+from ..stream.tree import leaves
+from .capture import untouched
+from .engine import Engine
+from .spec import InputSpec
+
+__all__ = ["Report", "verify"]
+
+TOLERANCE = 1e-4
+"""Two orders of summation, the engine's and OpenBLAS's, through many layers."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `verify` saw.
+
+    Attributes
+    ----------
+    streams, frames : int
+        Streams run to their ends, output frames compared.
+    max_difference : float
+        The largest difference, relative to the larger of 1 and the outputs' largest value.
+    ok : bool
+        Whether frames agree in number, and values within 1e-4.
+    """
+
+    streams: int
+    frames: int
+    max_difference: float
+    ok: bool
+
+
+def verify(
+    model: Module, engine: Engine, n_streams: int = 3, n_frames: int | None = None, seed: int = 0
+) -> Report:
+    """Stream random chunks through the engine and compare with the model's offline output.
+
+    Parameters
+    ----------
+    n_streams : int
+        Streams, together in random batches.
+    n_frames : int, optional
+        Frames of the longest, by default enough to see every layer.
+    seed : int
+
+    Returns
+    -------
+    Report
+    """
+    rng = np.random.default_rng(seed)
+    streams, expected = {}, {}
+    for i, n in enumerate(_lengths(engine, n_frames, n_streams, rng)):
+        whole = {s.name: _random(rng, s, int(n * s.rate / engine.rate)) for s in engine.inputs}
+        offline = _offline(model, engine, whole)
+        if offline is not None:
+            streams[f"\0verify {i}"], expected[f"\0verify {i}"] = whole, offline
+    got = _stream(engine, streams, rng)
+    frames, worst = 0, 0.0
+    for name, outputs in expected.items():
+        for k, whole_output in enumerate(outputs):
+            n, difference = _difference(got[name][k], whole_output, engine.stream_axis(k))
+            frames, worst = frames + n, max(worst, difference)
+    return Report(len(streams), frames, worst, worst <= TOLERANCE)
+
+
+def _lengths(
+    engine: Engine, n_frames: int | None, n_streams: int, rng: np.random.Generator
+) -> list[int]:
+    known = [n for n in (engine.receptive_field, engine.delay) if math.isfinite(n)]
+    most = n_frames if n_frames is not None else min(max(24, 3 * int(max(known, default=16))), 8000)
+    return [most, *(int(rng.integers(0, most + 1)) for _ in range(n_streams - 1))]
+
+
+def _random(rng: np.random.Generator, spec: InputSpec, n: int) -> Any:
+    shape = spec.shape_of(n)
+    if spec.dtype == "float32":
+        return rng.standard_normal(shape, dtype=np.float32)
+    return rng.integers(0, 2, shape).astype(spec.dtype)
+
+
+def _offline(model: Module, engine: Engine, inputs: dict[str, Any]) -> list[Any] | None:
+    """Return the outputs for whole sequences, without B, or None where the model refuses their length."""
+    tensors = {
+        s.name: Tensor(np.expand_dims(inputs[s.name], s.dimensions.index("B"))) for s in engine.inputs
+    }
+    with untouched(model):
+        try:
+            result = model(**tensors) if engine.by_name else model(*tensors.values())
+        except ShapeError:
+            return None
+    outputs = zip(leaves(result), engine.outputs)
+    # An output without L keeps its B as the axis of one frame, in front.
+    return [
+        np.moveaxis(np.asarray(t), o.dimensions.index("B"), 0)
+        if "L" not in o.dimensions
+        else np.asarray(t).squeeze(o.dimensions.index("B"))
+        for t, o in outputs
+    ]
+
+
+def _stream(engine: Engine, streams: dict[str, Any], rng: np.random.Generator) -> dict[str, list[Any]]:
+    """Return the outputs of all streams, in random chunks, laid end to end."""
+    first = engine.inputs[0]
+    collected: dict[str, list[list[Any]]] = {i: [[] for _ in engine.outputs] for i in streams}
+    done = dict.fromkeys(streams, 0)
+    while done:
+        chunks, sos, eos = {}, [i for i, at in done.items() if at == 0 and not collected[i][0]], []
+        for i, at in done.items():
+            total = streams[i][first.name].shape[first.axes[0]]
+            stop = min(total, at + int(rng.integers(0, max(2, total // 3))))
+            if stop == total:
+                eos.append(i)
+            chunks[i] = {
+                s.name: _cut(engine, s, streams[i][s.name], at, stop, total) for s in engine.inputs
+            }
+            done[i] = stop
+        for i, out in engine.step(chunks, sos, eos).items():
+            for parts, array in zip(collected[i], leaves(out)):
+                parts.append(array)
+        for i in eos:
+            del done[i]
+    return {
+        i: [np.concatenate(parts, engine.stream_axis(k)) for k, parts in enumerate(outputs)]
+        for i, outputs in collected.items()
+    }
+
+
+def _cut(engine: Engine, spec: InputSpec, array: Any, at: int, stop: int, total: int) -> Any:
+    """Return an input's frames for frames at..stop of the first input."""
+    ratio, axis = spec.rate / engine.rate, spec.axes[0]
+    high = array.shape[axis] if stop == total else int(stop * ratio)
+    return array[(slice(None),) * axis + (slice(int(at * ratio), high),)]
+
+
+def _difference(got: Any, whole: Any, axis: int) -> tuple[int, float]:
+    """Return the number of frames and the largest relative difference; infinite for other shapes."""
+    if got.shape != whole.shape:
+        return 0, math.inf
+    same = (got == whole) | (np.isnan(got) & np.isnan(whole))
+    gaps = np.where(same, 0.0, np.abs(got.astype(np.float64) - whole))
+    gaps = np.where(np.isnan(gaps), math.inf, gaps)
+    scale = max([1.0, *np.abs(whole[np.isfinite(whole)]).ravel().tolist()])
+    return got.shape[axis], float(gaps.max(initial=0.0)) / scale

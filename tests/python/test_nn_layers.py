@@ -1,0 +1,452 @@
+"""Layers and functions against torch: values, keys, text, initial values."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import dreamstream as ds
+import dreamstream.nn.functional as F
+from dreamstream import nn
+from dreamstream.errors import DTypeError, ModeError, NotStreamableError, ShapeError
+
+torch = pytest.importorskip("torch")
+TF = torch.nn.functional
+
+CHANNELS, LENGTH = 4, 13
+
+
+def close(ours, theirs, tolerance=1e-5):
+    """Compare with torch: shape, element type, and max|a - b| <= tolerance * max(1, max|b|)."""
+    expected = theirs.detach().numpy()
+    got = ours.numpy()
+    assert got.shape == expected.shape
+    assert got.dtype == expected.dtype
+    bound = tolerance * max(1.0, float(np.abs(expected).max(initial=0)))
+    np.testing.assert_allclose(got, expected, rtol=0, atol=bound)
+
+
+def both(rng, *shape, dtype=np.float32):
+    array = rng.standard_normal(shape).astype(dtype)
+    return ds.tensor(array), torch.tensor(array)
+
+
+def twin(ours, theirs):
+    """Give a module of torch's the parameters of ours; their keys must be equal, in order."""
+    state = {k: torch.tensor(v.numpy()) for k, v in ours.state_dict().items()}
+    assert list(state) == list(theirs.state_dict())
+    assert [v.shape for v in state.values()] == [v.shape for v in theirs.state_dict().values()]
+    theirs.load_state_dict(state)
+    return theirs.eval()
+
+
+# Constructor, arguments, keyword arguments, inputs (shapes).
+LAYERS = [
+    ("Identity", (), {}, [(2, 3)]),
+    ("Linear", (4, 3), {}, [(2, 4), (4,), (2, 5, 4), (0, 4)]),
+    ("Linear", (4, 3), {"bias": False}, [(2, 4)]),
+    ("LayerNorm", (4,), {}, [(2, 4), (3, 2, 4), (4,)]),
+    ("LayerNorm", ([3, 4],), {"eps": 1e-3}, [(2, 3, 4)]),
+    ("LayerNorm", (4,), {"elementwise_affine": False}, [(2, 4)]),
+    ("LayerNorm", (4,), {"bias": False}, [(2, 4)]),
+    ("ReLU", (), {}, [(2, 3)]),
+    ("ReLU", (), {"inplace": True}, [(2, 3)]),
+    ("GELU", (), {}, [(2, 3)]),
+    ("GELU", ("tanh",), {}, [(2, 3)]),
+    ("SiLU", (), {}, [(2, 3)]),
+    ("Sigmoid", (), {}, [(2, 3)]),
+    ("Tanh", (), {}, [(2, 3)]),
+    ("LogSigmoid", (), {}, [(2, 3)]),
+    ("Softplus", (), {}, [(2, 3)]),
+    ("Softplus", (), {"beta": 3.0, "threshold": 1.0}, [(2, 3)]),
+    ("Softmax", (), {"dim": -1}, [(2, 3), (3,)]),
+    ("Softmax", (), {"dim": 1}, [(2, 3, 4)]),
+    ("LogSoftmax", (), {"dim": 0}, [(2, 3)]),
+    ("GLU", (), {}, [(2, 6)]),
+    ("GLU", (), {"dim": 1}, [(2, 4, 3)]),
+    ("Dropout", (0.3,), {}, [(2, 3)]),
+    ("Flatten", (), {}, [(2, 3, 4)]),
+    ("Flatten", (0, 1), {}, [(2, 3, 4)]),
+    ("Unflatten", (1, (2, -1)), {}, [(3, 6)]),
+    ("ConstantPad1d", (2, 1.5), {}, [(2, 3, 5), (3, 5)]),
+    ("ConstantPad1d", ((-1, 3), 0.5), {}, [(2, 3, 5)]),
+    ("ConstantPad1d", ((2, -3), 0.5), {}, [(2, 3, 5)]),
+    ("ZeroPad1d", ((0, 3),), {}, [(2, 3, 5)]),
+    ("ReplicationPad1d", ((1, 3),), {}, [(2, 3, 5), (3, 5)]),
+    ("ReflectionPad1d", ((3, 2),), {}, [(2, 3, 5)]),
+]
+
+CONVOLUTIONS = [
+    {"kernel_size": 3},
+    {"kernel_size": (5,), "padding": 2},
+    {"kernel_size": 4, "padding": "same"},
+    {"kernel_size": 3, "padding": "valid", "stride": 2},
+    {"kernel_size": 3, "stride": 3, "padding": 4, "dilation": 2},
+    {"kernel_size": 1, "stride": 2},
+    {"kernel_size": 2, "stride": 5},
+    {"kernel_size": 3, "groups": 2, "bias": False},
+    {"kernel_size": 3, "groups": 4, "padding": 1},
+    {"kernel_size": 5, "padding": 3, "padding_mode": "reflect"},
+    {"kernel_size": 4, "padding": "same", "dilation": 2, "padding_mode": "replicate"},
+    {"kernel_size": 3, "padding": (1,), "padding_mode": "circular"},
+]
+
+TRANSPOSED = [
+    {"kernel_size": 3},
+    {"kernel_size": 4, "stride": 2, "padding": 1},
+    {"kernel_size": 3, "stride": 2, "padding": 1, "output_padding": 1},
+    {"kernel_size": 2, "stride": 3, "bias": False},
+    {"kernel_size": 3, "stride": 2, "dilation": 3, "groups": 2},
+]
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs", "shapes"), LAYERS, ids=lambda v: str(v)[:24])
+def test_layer(rng, name, args, kwargs, shapes):
+    ours = getattr(nn, name)(*args, **kwargs).eval()
+    for p in ours.parameters():
+        nn.init.normal_(p)
+    theirs = twin(ours, getattr(torch.nn, name)(*args, **kwargs))
+    assert repr(ours) == repr(theirs)
+    for shape in shapes:
+        x, t = both(rng, *shape)
+        before = x.numpy().copy()
+        close(ours(x), theirs(t.clone()))
+        np.testing.assert_array_equal(x.numpy(), before)
+    x, t = both(rng, *shapes[0], dtype=np.float64)
+    close(ours.double()(x), theirs.double()(t), 1e-12)
+
+
+@pytest.mark.parametrize("kwargs", CONVOLUTIONS, ids=str)
+def test_conv1d(rng, kwargs):
+    ours = nn.Conv1d(CHANNELS, 8, **kwargs)
+    theirs = twin(ours, torch.nn.Conv1d(CHANNELS, 8, **kwargs))
+    assert repr(ours) == repr(theirs)
+    for shape in ((2, CHANNELS, LENGTH), (CHANNELS, LENGTH)):
+        x, t = both(rng, *shape)
+        close(ours(x), theirs(t))
+    if kwargs.get("padding_mode") is None:
+        x, t = both(rng, 2, CHANNELS, LENGTH)
+        names = ("stride", "padding", "dilation", "groups")
+        options = {k: kwargs[k] for k in names if k in kwargs}
+        close(
+            F.conv1d(x, ours.weight, ours.bias, **options),
+            TF.conv1d(t, theirs.weight, theirs.bias, **options),
+        )
+
+
+@pytest.mark.parametrize("mode", ["zeros", "replicate", "reflect", "circular"])
+@pytest.mark.parametrize("pads", [(4, 0), (0, 3), (3, 1)])
+def test_conv1d_pads_each_end(rng, mode, pads):
+    ours = nn.Conv1d(CHANNELS, 3, 3, padding=pads, dilation=2, padding_mode=mode)
+    x, t = both(rng, 2, CHANNELS, LENGTH)
+    padded = TF.pad(t, pads, "constant" if mode == "zeros" else mode)
+    weight, bias = (torch.tensor(p.numpy()) for p in (ours.weight, ours.bias))
+    close(ours(x), TF.conv1d(padded, weight, bias, dilation=2))
+    assert f"padding={pads}" in repr(ours)
+
+
+def test_conv1d_causal(rng):
+    ours = nn.Conv1d(CHANNELS, 3, 3, padding="causal", dilation=2)
+    x, _ = both(rng, 2, CHANNELS, LENGTH)
+    whole = ours(x)
+    assert whole.shape == (2, 3, LENGTH)
+    for n in (1, 5, LENGTH):
+        close(ours(x[..., :n]), torch.tensor(whole[..., :n].numpy()))
+    assert "padding=causal" in repr(ours)
+
+
+def test_short_inputs_give_no_frames(rng):
+    x, _ = both(rng, 2, CHANNELS, 2)
+    assert nn.Conv1d(CHANNELS, 3, 5)(x).shape == (2, 3, 0)
+    assert nn.ReflectionPad1d(2)(x).shape == (2, CHANNELS, 0)
+    assert nn.Conv1d(CHANNELS, 3, 5, padding=2)(x[..., :0]).shape == (2, 3, 0)
+
+
+@pytest.mark.parametrize("kwargs", TRANSPOSED, ids=str)
+def test_conv_transpose1d(rng, kwargs):
+    ours = nn.ConvTranspose1d(CHANNELS, 6, **kwargs)
+    theirs = twin(ours, torch.nn.ConvTranspose1d(CHANNELS, 6, **kwargs))
+    assert repr(ours) == repr(theirs)
+    for shape in ((2, CHANNELS, LENGTH), (CHANNELS, LENGTH)):
+        x, t = both(rng, *shape)
+        close(ours(x), theirs(t))
+
+
+def test_conv_transpose1d_output_size(rng):
+    ours = nn.ConvTranspose1d(CHANNELS, 6, 3, stride=3)
+    theirs = twin(ours, torch.nn.ConvTranspose1d(CHANNELS, 6, 3, stride=3))
+    x, t = both(rng, 2, CHANNELS, 5)
+    for size in (15, [16], (17,)):
+        close(ours(x, size), theirs(t, [size] if isinstance(size, int) else list(size)))
+    with pytest.raises(ShapeError, match="15 to 17"):
+        ours(x, 18)
+
+
+# ---------------------------------------------------------------------- LSTM
+
+
+@pytest.mark.parametrize(
+    ("layers", "bias", "first", "both_ways"),
+    list(itertools.product((1, 3), (True, False), (True, False), (True, False))),
+)
+def test_lstm(rng, layers, bias, first, both_ways):
+    options = {"num_layers": layers, "bias": bias, "batch_first": first, "bidirectional": both_ways}
+    ours = nn.LSTM(5, 4, **options)
+    theirs = twin(ours, torch.nn.LSTM(5, 4, **options))
+    assert repr(ours) == repr(theirs)
+    n = layers * (2 if both_ways else 1)
+    h, th = both(rng, n, 3, 4)
+    c, tc = both(rng, n, 3, 4)
+    x, t = both(rng, *((3, 6, 5) if first else (6, 3, 5)))
+    same, tsame = (h[:, :1].expand(-1, 3, -1), th[:, :1].expand(-1, 3, -1))
+    for mine, torchs in ((None, None), ((h, c), (th, tc)), ((same, same), (tsame, tsame))):
+        y, (hn, cn) = ours(x, mine)
+        ty, (thn, tcn) = theirs(t, torchs)
+        close(y, ty)
+        close(hn, thn)
+        close(cn, tcn)
+    for mine, torchs in ((None, None), ((h[:, 0], c[:, 0]), (th[:, 0], tc[:, 0]))):
+        y, (hn, cn) = ours(x[0], mine)
+        ty, (thn, tcn) = theirs(t[0], torchs)
+        close(y, ty)
+        close(hn, thn)
+        close(cn, tcn)
+
+
+def test_lstm_without_rows():
+    lstm, none = nn.LSTM(5, 4, batch_first=True), ds.zeros(1, 0, 4)
+    for state in (None, (none, none)):
+        y, (h, _) = lstm(ds.zeros(0, 6, 5), state)
+        assert y.shape[::2] == (0, 4)
+        assert h.shape == (1, 0, 4)
+
+
+def test_lstm_refusals():
+    lstm = nn.LSTM(5, 4, num_layers=2, dropout=0.5)
+    assert repr(lstm) == repr(torch.nn.LSTM(5, 4, num_layers=2, dropout=0.5))
+    x = ds.zeros(6, 3, 5)
+    with pytest.raises(ModeError, match="eval"):
+        lstm(x)
+    lstm.eval()
+    assert lstm(x)[0].shape == (6, 3, 4)
+    h = ds.zeros(2, 3, 4)
+    for wrong in (
+        lambda: lstm(ds.zeros(6, 3, 4)),
+        lambda: lstm(x[0, 0]),
+        lambda: lstm(x, (h, h[:1])),
+        lambda: lstm(x, (h[:, :1], h[:, :1])),
+        lambda: lstm(x[:, 0], (h, h)),
+        lambda: nn.LSTM(5, 4, proj_size=2),
+        lambda: nn.LSTM(5, 0),
+    ):
+        with pytest.raises(ShapeError):
+            wrong()
+    for wrong in (lambda: lstm(x.double()), lambda: lstm(x, (h.double(), h.double()))):
+        with pytest.raises(DTypeError, match="convert"):
+            wrong()
+
+
+def test_lstm_state_of_a_stream():
+    lstm = nn.LSTM(5, 4, num_layers=2)
+
+    class Stream(ds.Tensor):
+        is_stream = True
+
+    x = Stream(np.zeros((6, 3, 5), np.float32))
+    shared = ds.array.BatchTensor(ds.ones(2, 1, 4), 1)
+    assert lstm._initial("h_0", shared, x).tolist() == ds.ones(2, 4).tolist()
+    for wrong in (ds.zeros(2, 3, 4), Stream(np.zeros((2, 3, 4), np.float32))):
+        with pytest.raises(NotStreamableError, match="constant"):
+            lstm._initial("h_0", wrong, x)
+    for wrong in (ds.array.BatchTensor(ds.ones(1, 2, 4), 0), ds.array.BatchTensor(ds.ones(3, 1, 4), 1)):
+        with pytest.raises(ShapeError):
+            lstm._initial("h_0", wrong, x)
+
+
+# ---------------------------------------------------------------------- functions
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f, x: f.relu(x),
+        lambda f, x: f.relu(x, inplace=False),
+        lambda f, x: f.gelu(x),
+        lambda f, x: f.gelu(x, approximate="tanh"),
+        lambda f, x: f.silu(x),
+        lambda f, x: f.sigmoid(x),
+        lambda f, x: f.tanh(x),
+        lambda f, x: f.softplus(x, 2.0, 3.0),
+        lambda f, x: f.logsigmoid(x),
+        lambda f, x: f.hardtanh(x, -0.5, 0.7),
+        lambda f, x: f.softmax(x, dim=1),
+        lambda f, x: f.log_softmax(x, -1),
+        lambda f, x: f.glu(x[:, :2], 1),
+        lambda f, x: f.layer_norm(x, x.shape[-1:]),
+        lambda f, x: f.layer_norm(x, tuple(x.shape[1:]), x[0], x[1], 0.1),
+        lambda f, x: f.linear(x, x[0]),
+        lambda f, x: f.linear(x, x[0], x[0, :, 0]),
+        lambda f, x: f.dropout(x, 0.5, training=False),
+        lambda f, x: f.mse_loss(x, x + 1),
+        lambda f, x: f.mse_loss(x, x.exp(), reduction="sum"),
+        lambda f, x: f.l1_loss(x, x[:1].exp().expand_as(x), reduction="none"),
+        lambda f, x: f.pad(x, (1, 2)),
+        lambda f, x: f.pad(x, (1, 2), value=3.0),
+        lambda f, x: f.pad(x, (-1, 2, 0, 1, 2, -1), "constant", -1.0),
+        lambda f, x: f.pad(x, (2, 1), "reflect"),
+        lambda f, x: f.pad(x, (3, 0), "replicate"),
+        lambda f, x: f.pad(x, (2, 3), "circular"),
+        lambda f, x: f.pad(x[0, 0], (2, 3)),
+        lambda f, x: f.pad(x, ()),
+    ],
+)
+def test_function(rng, call):
+    for dtype, tolerance in ((np.float32, 1e-5), (np.float64, 1e-12)):
+        x, t = both(rng, 3, 4, 5, dtype=dtype)
+        close(call(F, x), call(TF, t), tolerance)
+
+
+def test_pad_of_integers():
+    x = np.arange(6).reshape(2, 3)
+    np.testing.assert_array_equal(
+        F.pad(ds.tensor(x), (1, 0), value=7).numpy(), np.pad(x, ((0, 0), (1, 0)), constant_values=7)
+    )
+
+
+def test_delay(rng):
+    x, _ = both(rng, 2, 3, 6)
+    for n in (0, 1, 4, 9):
+        expected = np.pad(x.numpy(), ((0, 0), (0, 0), (n, 0)))[..., :6]
+        np.testing.assert_array_equal(nn.Delay(n)(x).numpy(), expected)
+        np.testing.assert_array_equal(nn.Delay(n, dim=1)(x.mT).numpy(), expected.swapaxes(1, 2))
+    np.testing.assert_array_equal(nn.Delay(2)(x[0, 0]).numpy(), np.pad(x.numpy()[0, 0], (2, 0))[:6])
+    assert repr(nn.Delay(3)) == "Delay(3)"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x: nn.Linear(3, 2)(x),
+        lambda x: nn.LayerNorm(3)(x),
+        lambda x: nn.LayerNorm((4, 6))(x),
+        lambda x: nn.Conv1d(3, 2, 1)(x),
+        lambda x: nn.Conv1d(4, 2, 1)(x[None]),
+        lambda x: nn.Conv1d(4, 2, 3, stride=2, padding="same"),
+        lambda x: nn.Conv1d(4, 2, 3, padding="lots"),
+        lambda x: nn.Conv1d(4, 2, 3, padding=(1, 2, 3)),
+        lambda x: nn.Conv1d(4, 2, 3, padding=-1),
+        lambda x: nn.Conv1d(4, 2, 3, groups=3),
+        lambda x: nn.Conv1d(4, 2, 0),
+        lambda x: nn.Conv1d(4, 2, (1, 2)),
+        lambda x: nn.Conv1d(4, 2, 3, padding_mode="mirror"),
+        lambda x: nn.ConvTranspose1d(4, 2, 3, padding_mode="reflect"),
+        lambda x: nn.GLU(dim=2)(x),
+        lambda x: nn.Softmax()(x),
+        lambda x: nn.Dropout(1.5),
+        lambda x: nn.Delay(-1),
+        lambda x: nn.ZeroPad1d((1, 2, 3)),
+        lambda x: F.pad(x, (1,)),
+        lambda x: F.pad(x, (1, 1), "mirror"),
+        lambda x: F.pad(x, (9, 9), "circular"),
+        lambda x: F.gelu(x, "fast"),
+        lambda x: F.mse_loss(x, x, "max"),
+    ],
+)
+def test_shape_errors(wrong):
+    with pytest.raises(ShapeError):
+        wrong(ds.zeros(2, 4, 5))
+
+
+def test_type_errors():
+    linear = nn.Linear(4, 2)
+    for wrong in (
+        lambda: linear(np.zeros((2, 4), np.float32)),
+        lambda: linear(ds.zeros(2, 4, dtype="float64")),
+        lambda: linear(ds.tensor(np.zeros((2, 4), int))),
+        lambda: nn.GELU()(ds.tensor(np.zeros(2, int))),
+        lambda: nn.Linear(2, 2, dtype="int64"),
+        lambda: nn.Linear(2, 2, dtype="float16"),
+    ):
+        with pytest.raises(DTypeError):
+            wrong()
+    with pytest.raises(ModeError):
+        nn.Linear(2, 2, device="cuda")
+    assert nn.Linear(2, 2, device="cpu", dtype="float64").weight.dtype == ds.float64
+
+
+def test_dropout_in_training():
+    x = ds.zeros(2)
+    with pytest.raises(ModeError, match="eval"):
+        nn.Dropout()(x)
+    assert nn.Dropout(0.0)(x) is x
+    assert nn.Dropout().eval()(x) is x
+    with pytest.raises(ModeError):
+        F.dropout(x)
+
+
+# ---------------------------------------------------------------------- initial values
+
+
+@pytest.mark.parametrize(
+    ("make", "args"),
+    [
+        ("Linear", (200, 150)),
+        ("Conv1d", (40, 60, 7)),
+        ("ConvTranspose1d", (40, 60, 7)),
+        ("LSTM", (60, 50, 2)),
+        ("LayerNorm", (100,)),
+    ],
+)
+def test_initial_values_are_distributed_as_torchs(make, args):
+    """Equal range, and equal mean and spread within five standard errors."""
+    ds.manual_seed(1)
+    torch.manual_seed(1)
+    ours, theirs = getattr(nn, make)(*args).state_dict(), getattr(torch.nn, make)(*args).state_dict()
+    for key, theirs_value in theirs.items():
+        a, b = ours[key].numpy().ravel(), theirs_value.numpy().ravel()
+        n, spread = len(a), b.std()
+        assert abs(a.mean() - b.mean()) <= 5 * spread * np.sqrt(2 / n)
+        assert abs(a.std() - spread) <= 5 * spread / np.sqrt(n)
+        assert abs(np.abs(a).max() - np.abs(b).max()) <= 0.1 * np.abs(b).max()
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs"),
+    [
+        ("uniform_", {"a": -2.0, "b": 3.0}),
+        ("normal_", {"mean": 1.0, "std": 2.0}),
+        ("trunc_normal_", {"std": 0.5, "a": -0.6, "b": 0.6}),
+        ("constant_", {"val": 3.0}),
+        ("ones_", {}),
+        ("zeros_", {}),
+        ("xavier_uniform_", {"gain": 2.0}),
+        ("xavier_normal_", {}),
+        ("kaiming_uniform_", {"a": 0.2, "nonlinearity": "leaky_relu"}),
+        ("kaiming_normal_", {"mode": "fan_out", "nonlinearity": "relu"}),
+        ("orthogonal_", {"gain": 1.5}),
+    ],
+)
+def test_init(name, kwargs):
+    ds.manual_seed(0)
+    torch.manual_seed(0)
+    ours, theirs = ds.zeros(60, 40, 5), torch.zeros(60, 40, 5)
+    assert getattr(nn.init, name)(ours, **kwargs) is ours
+    getattr(torch.nn.init, name)(theirs, **kwargs)
+    a, b = ours.numpy().ravel(), theirs.numpy().ravel()
+    assert abs(a.mean() - b.mean()) <= 5 * b.std() * np.sqrt(2 / a.size)
+    assert abs(a.std() - b.std()) <= 5 * b.std() / np.sqrt(a.size)
+    if name == "orthogonal_":
+        flat = ours.numpy().reshape(60, -1)
+        np.testing.assert_allclose(flat @ flat.T, 1.5**2 * np.eye(60), atol=1e-4)
+    if name not in ("normal_", "xavier_normal_", "kaiming_normal_", "orthogonal_"):
+        assert abs(np.abs(a).max() - np.abs(b).max()) <= 0.02 * np.abs(b).max()
+
+
+def test_gains():
+    for name in ("linear", "sigmoid", "tanh", "relu", "conv1d", "selu"):
+        assert nn.init.calculate_gain(name) == torch.nn.init.calculate_gain(name)
+    assert nn.init.calculate_gain("leaky_relu", 0.3) == torch.nn.init.calculate_gain("leaky_relu", 0.3)
+    with pytest.raises(ValueError, match="gain"):
+        nn.init.calculate_gain("softer")
