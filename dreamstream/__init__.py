@@ -16,7 +16,7 @@ from .config import show_config
 from .engine import Engine, compile, verify
 from .errors import *  # noqa: F403
 from .errors import __all__ as _error_names
-from .online import StreamModule, audit, patch_module, unpatch_module
+from .online import StreamModule, audit, patch_module, register, unpatch_module
 from .stream import OutputCollector, StreamMetadata
 
 __version__ = _config()["version"]
@@ -33,6 +33,7 @@ __all__ = [
     "nn",
     "on_fallback",
     "patch_module",
+    "register",
     "show_config",
     "stream_tensor",
     "unpatch_module",

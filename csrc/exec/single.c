@@ -67,7 +67,8 @@ static ds_status build_windows(work *w, int i, ds_arena *a)
     bool any = false;
     for (size_t r = 0; r < n; r++) {
         const ds_counts *c = &s->in[i][r];
-        int64_t at = ds_single_kept_from(s->op, i, c->before, s->out[0][r].before);
+        int64_t at = s->states[r] ? ds_single_kept_from(s->op, i, c->before, s->out[0][r].before)
+                                  : c->before.known;
         in[r] = (ds_window){NULL, at, c->now.known - at};
         any |= at < c->before.known;
         w->keep[(size_t)i * n + r] = ds_single_kept_from(s->op, i, c->now, s->out[0][r].now);

@@ -17,7 +17,9 @@ typedef struct ds_single {
     const bool *ended;           /* [n_rows] */
     const void *const *values;   /* [n_values]: new frames of all rows, row after row */
     const void *const *weights;  /* [n_weights], raw */
-    const void *const *states;   /* [n_rows]: state before; NULL where it is empty or a start */
+    /* [n_rows]: state before; NULL where it is empty, a start, or not read because the row keeps its
+     * new frames and gives none (then new_states is NULL too, and the caller keeps the frames) */
+    const void *const *states;
     void *const *outputs;        /* [n_outputs]: room for the new frames of all rows */
     void *const *new_states;     /* [n_rows]: room for the state after; NULL where not wanted */
 } ds_single;

@@ -14,6 +14,7 @@ from .. import _core
 from ..array.stream_tensor import StreamTensor
 from ..errors import CaptureError
 from ..nn.module import OBSERVER, Module
+from ..online.register import forward_of
 from ..stream.edge import Edge
 from ..stream.rules import after, entry
 from ..stream.tree import leaves, map_leaves
@@ -83,7 +84,7 @@ def _observe(model: Module, capture: Capture | None) -> Any:
             return module.forward(*args, **kwargs)
         capture.paths.append(names.get(id(module), capture.paths[-1] if capture.paths else ""))
         try:
-            return module.forward(*args, **kwargs)
+            return forward_of(module)(*args, **kwargs)
         finally:
             capture.paths.pop()
 

@@ -153,6 +153,15 @@ class Conv1d(_Convolution):
             self.padding = (left,) if left == right else (left, right)
         self._make_parameters(out_channels, in_channels // groups, bias, device, dtype)
 
+    def unstreamable(self) -> tuple[str, str] | None:
+        """Return why circular padding can't stream, and what would work."""
+        if self.padding_mode != "circular":
+            return None
+        return (
+            "circular padding lays the stream's end before its start",
+            'use padding_mode="zeros", "replicate" or "reflect"',
+        )
+
     def forward(self, input: Tensor) -> Tensor:
         """Return ``(B, out_channels, L_out)`` for an input ``(B, in_channels, L)``."""
         return F.conv1d(

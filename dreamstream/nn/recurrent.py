@@ -212,6 +212,12 @@ class LSTM(Module):
             )
         return constant
 
+    def unstreamable(self) -> tuple[str, str] | None:
+        """Return why a bidirectional LSTM can't stream, and what would work."""
+        if not self.bidirectional:
+            return None
+        return "its backward direction begins at the stream's end", "use bidirectional=False"
+
     def extra_repr(self) -> str:
         """Return the constructor's arguments that are not the usual ones."""
         parts = [f"{self.input_size}, {self.hidden_size}"]

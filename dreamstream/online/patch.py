@@ -21,6 +21,7 @@ from ..stream.metadata import StreamMetadata
 from ..stream.tree import leaves, map_leaves
 from . import states
 from .eager import EagerCall
+from .register import forward_of, is_registered
 from .session import Session
 
 __all__ = ["Patch", "StreamModule", "patch_module", "refuse_unstreamable", "unpatch_module"]
@@ -103,7 +104,7 @@ class Patch:
         if entries:
             if len(tensors) != sum(x.edge is not None for x in tensors):
                 raise StreamMismatchError("a StreamTensor from outside meets streams inside a forward")
-            return module.forward(*args, **kwargs)
+            return forward_of(module)(*args, **kwargs)
         name = type(module).__name__
         if not self.online_mode:
             if tensors:
@@ -145,7 +146,7 @@ class Patch:
                 return StreamTensor.inside(x.value, x.dims, edge, x.names)
 
             inside_args, inside_kwargs = map_leaves((args, kwargs), enter)
-            result = module.forward(*inside_args, **inside_kwargs)
+            result = forward_of(module)(*inside_args, **inside_kwargs)
             result = map_leaves(result, lambda x: _leave(x, call))
             session.commit(call)
             return result
@@ -193,7 +194,7 @@ def _leave(x: Any, call: EagerCall) -> Any:
 def refuse_unstreamable(module: Module) -> None:
     """Raise NotStreamableError for the first layer that needs the future without bound."""
     for path, part in module.named_modules():
-        found = part.unstreamable()
+        found = None if is_registered(part) else part.unstreamable()
         if found is not None:
             reason, remedy = found
             raise NotStreamableError(
