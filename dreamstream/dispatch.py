@@ -203,7 +203,7 @@ def _elementwise(
         _operands(attributes, inputs, weights) if len(inputs) + len(weights) > 1 else [(0, inputs[0])]
     )
     arrays = [x.numpy() for _, x in operands]
-    _require_one_float(name, arrays)
+    _require_one_float(name, [a.dtype for a in arrays])
     try:
         shape = np.broadcast_shapes(*(a.shape for a in arrays))
     except ValueError:
@@ -228,9 +228,8 @@ def _elementwise(
     return Tensor._plain(out.reshape(shape))
 
 
-def _require_one_float(name: str, arrays: Sequence[Array]) -> None:
-    floats = {a.dtype.name for a in arrays if a.dtype.kind == "f"}
-    if len(floats) > 1:
+def _require_one_float(name: str, types: Sequence[np.dtype[Any]]) -> None:
+    if len({t for t in types if t.kind == "f"}) > 1:
         raise DTypeError(
             f"{name}: float32 and float64 don't mix; convert one with .float() or .double()"
         )
@@ -254,6 +253,7 @@ def _streaming(
     for x in tensors:
         _require_roles(name, x, dims)
     model = tensors[0]
+    _require_frames_or_none(name, tensors)
     if dims is None:
         model = max(tensors, key=lambda x: len(x.dims))
         for x in tensors:
@@ -261,9 +261,7 @@ def _streaming(
         weights = [_constant(name, w, model) for w in weights]
     else:
         weights = [_weight(w) for w in weights]
-    _require_one_float(
-        name, [np.empty(0, x.dtype) for x in tensors] + [w for w in weights if w is not None]
-    )
+    _require_one_float(name, [x.dtype for x in tensors] + [w.dtype for w in weights if w is not None])
     if model.edge is None:
         return _outside(name, attributes, tensors, weights, model)
     if any(x.edge is None or x.edge.entry is not model.edge.entry for x in tensors):
@@ -307,7 +305,8 @@ def run(
 
 def _synced(name: str, edges: Sequence[Edge], values: Sequence[Any]) -> tuple[list[Edge], list[Any]]:
     """Bring edges that progress differently together: one sync per value, decided by lineage alone."""
-    require_equal_rates([e.rate for e in edges], f"{name} at {user_line()}")
+    if any(e.rate != edges[0].rate for e in edges):
+        require_equal_rates([e.rate for e in edges], f"{name} at {user_line()}")
     if same_lineage(e.cid for e in edges):
         return list(edges), list(values)
     cid = joined(e.cid for e in edges)
@@ -327,18 +326,31 @@ def _synced(name: str, edges: Sequence[Edge], values: Sequence[Any]) -> tuple[li
 def _require_roles(name: str, x: StreamTensor, dims: Dims | None) -> None:
     if dims is None:
         return
-    own = tuple("f" if isinstance(d, int) else d for d in x.dims)
-    if Ellipsis in dims:
-        n = len(dims) - 1
-        fits = len(own) >= n and all(d == "f" for d in own[len(own) - n :])
-        wanted = f"its last {n} dimension(s) to be features"
-    else:
-        fits = own == tuple("f" if isinstance(d, int) else d for d in dims)
-        wanted = f"dimensions {tuple('F' if isinstance(d, int) else d for d in dims)}"
-    if not fits:
-        raise ShapeError(
-            f"{name} at {user_line()}: expected {wanted}, got a stream with dimensions "
-            f"{tuple('F' if d == 'f' else d for d in own)}"
+    own = tuple("F" if isinstance(d, int) else d for d in x.dims)
+    if Ellipsis not in dims:
+        wanted = tuple("F" if isinstance(d, int) else d for d in dims)
+        if own != wanted:
+            raise ShapeError(
+                f"{name} at {user_line()}: expected dimensions {wanted}, got a stream with {x.roles}"
+            )
+        return
+    n = len(dims) - 1
+    if len(own) < n:
+        raise ShapeError(f"{name} at {user_line()}: expected {n} dimensions or more, got {x.roles}")
+    mixed = [d for d in own[len(own) - n :] if d != "F"]
+    if mixed:
+        raise NotStreamableError(
+            f"{name} at {user_line()} works along the last {n} dimension(s) of {x.roles} and would mix "
+            f"{' and '.join(mixed)}; transpose the features to the end"
+        )
+
+
+def _require_frames_or_none(name: str, tensors: Sequence[StreamTensor]) -> None:
+    pooled = [x.rate == 0 for x in tensors]
+    if any(pooled) and not all(pooled):
+        raise NotStreamableError(
+            f"{name} at {user_line()}: a value of the whole stream meets its frames, all of which would "
+            "wait for the end; return both and combine them outside the forward"
         )
 
 

@@ -11,6 +11,10 @@
 
 static const uint64_t magic = UINT64_C(0xD5A110CA7EDB10C5);
 
+/* What memory holds when it is given out, and when it is taken back. As a word of 64 bits the first
+ * is a large positive integer, as a float a number that no computation here gives. */
+enum { FRESH = 0x5A, GONE = 0xDD };
+
 typedef struct block_header {
     uint64_t magic;
     size_t n_bytes;
@@ -61,6 +65,7 @@ static void *fault_allocate(void *context, size_t n_bytes, size_t alignment)
     }
     const block_header header = {magic, n_bytes, offset + n_bytes, offset};
     memcpy(whole + offset - sizeof header, &header, sizeof header);
+    memset(whole + offset, FRESH, n_bytes);
     atomic_fetch_add(&fault->live_blocks, 1);
     count_peak(fault, atomic_fetch_add(&fault->live_bytes, n_bytes) + n_bytes);
     return whole + offset;
@@ -76,6 +81,7 @@ static void fault_release(void *context, void *pointer, size_t n_bytes)
         atomic_fetch_add(&fault->bad_releases, 1);
         return;
     }
+    memset(bytes, GONE, n_bytes);
     memset(bytes - sizeof header, 0, sizeof header);
     atomic_fetch_sub(&fault->live_blocks, 1);
     atomic_fetch_sub(&fault->live_bytes, n_bytes);

@@ -14,8 +14,10 @@
  *     ds_fault_disarm(&fault);
  *
  * Each block carries a hidden header in front, so that a release with another size than was asked
- * for, or of memory that is not ours, is counted (ds_fault_bad_releases) instead of believed. All
- * functions may be used from several threads at once. The object outlives all blocks it gave.
+ * for, or of memory that is not ours, is counted (ds_fault_bad_releases) instead of believed. Memory
+ * is filled with rubbish when it is given out, so that nothing gets by on zeros that were there by
+ * chance, and again when it comes back. All functions may be used from several threads at once. The
+ * object outlives all blocks it gave.
  */
 #ifndef DS_BASE_FAULT_H
 #define DS_BASE_FAULT_H

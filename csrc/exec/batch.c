@@ -118,6 +118,8 @@ static ds_status count_row(ds_batch *b, group *g, size_t r, const int64_t *n_fra
     const ds_block *block = b->slots[row]->block;
     ds_pair *before = &g->before[r * e], *now = &g->now[r * e];
     int64_t *at = &g->at[r * e], *keep = &g->keep[r * e], frames[DS_MAX_INPUTS];
+    memset(before, 0, e * sizeof *before); /* edges whose producer a rewrite dropped stay empty */
+    memset(now, 0, e * sizeof *now);
     for (size_t i = 0; i < graph->n_inputs; i++) {
         int64_t more = n_frames[i * b->n_rows + row], have = block->frames[i];
         DS_CHECK(more >= 0 && more < (int64_t)1 << 48 && have <= ((int64_t)1 << 60) - more,

@@ -35,7 +35,7 @@ static ds_status count_state(const ds_plan *p, const int64_t *frames, state_coun
 {
     size_t e = p->graph->n_edges;
     c->n_bytes = e * (sizeof *c->pairs + sizeof *c->first);
-    DS_TRY(ds_allocate(&p->allocator, &c->memory, c->n_bytes));
+    DS_TRY(ds_allocate_zeroed(&p->allocator, &c->memory, c->n_bytes));
     c->pairs = c->memory;
     c->first = (int64_t *)(void *)(c->pairs + e);
     for (size_t i = 0; i < p->graph->n_inputs; i++)

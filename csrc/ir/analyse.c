@@ -92,16 +92,15 @@ static ds_status visit(walk *w)
     }
     for (size_t j = 0; j < g->n_nodes; j++) {
         const ds_node *node = &g->nodes[j];
-        bool any = w->fresh, equal = true;
+        bool any = w->fresh;
         ds_pair in[DS_MAX_INPUTS], out[DS_MAX_OUTPUTS];
         for (int i = 0; i < node->op->n_inputs; i++) {
             in[i] = w->pairs[node->inputs[i]];
             any |= w->changed[node->inputs[i]];
-            equal &= in[i].known == in[0].known && in[i].total == in[0].total;
         }
         if (any) {
-            w->a->equal_inputs[j] &= equal;
             ds_op_counts(node->op, in, false, out);
+            w->a->identity[j] &= out[0].known == in[0].known && out[0].total == in[0].total;
             ds_op_need(node->op, out[0].known, &w->need[j * DS_MAX_INPUTS]);
         }
         for (int o = 0; o < node->op->n_outputs; o++) {
@@ -301,13 +300,13 @@ ds_status ds_analyse(ds_analysis *analysis, const ds_graph *graph, const ds_cloc
     analysis->n_nodes = graph->n_nodes;
     analysis->n_edges = graph->n_edges;
     analysis->n_outputs = graph->n_outputs;
-    void *edges = NULL, *equal = NULL, *delay = NULL, *field = NULL, *block = NULL;
+    void *edges = NULL, *identity = NULL, *delay = NULL, *field = NULL, *block = NULL;
     size_t e = graph->n_edges, n_bytes = e * (2 * sizeof(ds_pair) + 3 * sizeof(int64_t)) +
                                          (graph->n_nodes * DS_MAX_INPUTS + graph->n_outputs) *
                                              sizeof(int64_t) + e * sizeof(bool);
     ds_status status = take(a, &edges, e, sizeof(ds_edge_facts));
     if (status == DS_OK)
-        status = take(a, &equal, graph->n_nodes, sizeof(bool));
+        status = take(a, &identity, graph->n_nodes, sizeof(bool));
     if (status == DS_OK)
         status = take(a, &delay, graph->n_outputs, sizeof(int64_t));
     if (status == DS_OK)
@@ -315,11 +314,11 @@ ds_status ds_analyse(ds_analysis *analysis, const ds_graph *graph, const ds_cloc
     if (status == DS_OK)
         status = take(a, &block, n_bytes, 1);
     analysis->edges = edges;
-    analysis->equal_inputs = equal;
+    analysis->identity = identity;
     analysis->delay = delay;
     analysis->field = field;
     if (status == DS_OK) {
-        memset(analysis->equal_inputs, 1, graph->n_nodes * sizeof(bool));
+        memset(analysis->identity, 1, graph->n_nodes * sizeof(bool));
         for (size_t o = 0; o < graph->n_outputs; o++)
             analysis->delay[o] = analysis->field[o] = DS_NEVER;
         walk w = {.graph = graph, .clock = clock, .a = analysis, .fresh = true};
@@ -340,7 +339,7 @@ void ds_analysis_free(ds_analysis *analysis)
 {
     const ds_allocator *a = &analysis->allocator;
     ds_release(a, analysis->edges, analysis->n_edges * sizeof *analysis->edges);
-    ds_release(a, analysis->equal_inputs, analysis->n_nodes * sizeof *analysis->equal_inputs);
+    ds_release(a, analysis->identity, analysis->n_nodes * sizeof *analysis->identity);
     ds_release(a, analysis->delay, analysis->n_outputs * sizeof *analysis->delay);
     ds_release(a, analysis->field, analysis->n_outputs * sizeof *analysis->field);
     memset(analysis, 0, sizeof *analysis);

@@ -22,7 +22,7 @@ typedef struct ds_analysis {
     int64_t period;       /* frames of input 0 */
     int64_t transient;    /* frames of input 0 */
     ds_edge_facts *edges; /* [n_edges] */
-    bool *equal_inputs;   /* [n_nodes]: the counts of all inputs are equal, always */
+    bool *identity;       /* [n_nodes]: the counts of output 0 are those of input 0, always */
     int64_t *delay;       /* [n_outputs], frames of input 0; DS_NEVER: infinite */
     int64_t *field;       /* [n_outputs], frames of input 0; DS_NEVER: infinite */
 } ds_analysis;

@@ -39,10 +39,11 @@ static void drop_node(ds_graph *graph, size_t j)
     graph->n_nodes--;
 }
 
-/* An operator with a check must stay, used or not: it refuses streams. */
+/* A sync that never holds its input back. Its check is not lost: where totals can differ, the sync of
+ * the longer input cuts it, so that one is no identity and stays. */
 static bool is_removable_sync(const ds_node *node, const ds_analysis *analysis)
 {
-    return strcmp(node->op->def->name, "sync") == 0 && analysis->equal_inputs[node->id];
+    return strcmp(node->op->def->name, "sync") == 0 && analysis->identity[node->id];
 }
 
 void ds_rewrite(ds_graph *graph, const ds_analysis *analysis)
@@ -52,7 +53,7 @@ void ds_rewrite(ds_graph *graph, const ds_analysis *analysis)
         if (is_removable_sync(node, analysis)) {
             replace_edge(graph, node->first_output, node->inputs[0]);
             drop_node(graph, j);
-        } else if (!is_used(graph, node) && node->op->check.n_roots == 0) {
+        } else if (!is_used(graph, node) && node->op->check.n_roots == 0) { /* a check must stay */
             drop_node(graph, j);
         }
     }

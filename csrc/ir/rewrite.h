@@ -1,4 +1,4 @@
-/* ir/rewrite.h: rewrites that keep every output bit: syncs whose inputs always progress equally are
+/* ir/rewrite.h: rewrites that keep every output bit: syncs that never hold their input back are
  * removed, and so is what no output needs. Node ids and edge numbers stay those of the original. */
 #ifndef DS_IR_REWRITE_H
 #define DS_IR_REWRITE_H

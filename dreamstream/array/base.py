@@ -190,7 +190,8 @@ class Base:
         dtype, copy = self._to_arguments(args, kwargs)
         if (dtype is None or dtype == self.dtype) and not copy:
             return cast("Tensor", self)
-        return self._plain(self._array.astype(dtype or self.dtype))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._plain(self._array.astype(dtype or self.dtype))
 
     def _to_arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -196,6 +196,8 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
     if x.ndim == 0:
         return along(name, x.unsqueeze(0), dim, attributes).squeeze(0)
     axis = x._axis(name, dim)
+    if x.is_stream and isinstance(x.dims[axis], str):  # type: ignore[attr-defined]
+        return along(name, x._across(name, axis), axis, attributes)  # type: ignore[attr-defined]
     last = axis == x.ndim - 1
     out: Tensor = hook.apply(
         name, attributes or {}, (x if last else x.transpose(axis, -1),), (), (..., 0)

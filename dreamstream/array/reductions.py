@@ -53,7 +53,8 @@ class Reductions(Views):
         array, axes = self._array, axes_of("sum", dim, self.ndim)
         to = dtypes.as_dtype(dtype) if dtype is not None else _summed(self.dtype)
         within = dtypes.float64 if to == dtypes.float32 else dtypes.int64 if to == dtypes.bool else to
-        return self._plain(np.asarray(fn.reduce(array, axes, within, keepdims=keepdim)).astype(to))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._plain(np.asarray(fn.reduce(array, axes, within, keepdims=keepdim)).astype(to))
 
     def mean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Tensor:
         """Return the mean; NaN of no elements.
@@ -126,7 +127,8 @@ class Reductions(Views):
         if self.ndim == 0:
             return self.to(to, copy=True)
         within = dtypes.float64 if to == dtypes.float32 else to
-        return self._plain(np.cumsum(self._array, self._axis("cumsum", dim), within).astype(to))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._plain(np.cumsum(self._array, self._axis("cumsum", dim), within).astype(to))
 
     # ------------------------------------------------------------------ extremes
 

@@ -143,6 +143,12 @@ class StreamViews(Tensor):
             x = type(x)._cat([x] * n, axis) if n != 1 else x
         return x
 
+    def _across(self: Any, what: str, axis: int) -> Any:
+        """Return the plain tensor for what works along B or L: only outside a forward."""
+        if self.edge is not None:
+            raise _refuse(self, f"{what} along {self.dims[axis]}")
+        return chunks.fall_back(self, f"{what} along {self.dims[axis]}")
+
     # ---------------------------------------------------------------- parts
     def _part(self: Any, axis: int, item: Any) -> Any:
         return self[(slice(None),) * axis + (item,)]

@@ -70,6 +70,8 @@ def verify(
     frames, worst = 0, 0.0
     for name, outputs in expected.items():
         for k, whole_output in enumerate(outputs):
+            if engine.outputs[k].rate == 0 and len(got[name][k]) == 0:
+                continue  # a vector over no frames: none leaves, whatever is made of it offline
             n, difference = _difference(got[name][k], whole_output, engine.stream_axis(k))
             frames, worst = frames + n, max(worst, difference)
     return Report(len(streams), frames, worst, worst <= TOLERANCE)

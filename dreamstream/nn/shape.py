@@ -66,8 +66,8 @@ class ConstantPad1d(_Pad1d):
 
     Notes
     -----
-    Input ``(B, C, L)`` or ``(C, L)``. **Streaming.** Delay 0 (`right` frames where that is negative),
-    state as many frames. Source: torch.nn.ConstantPad1d.
+    Input ``(B, C, L)`` or ``(C, L)``. **Streaming.** Delay: the frames that negative padding takes away,
+    else 0; state those taken away at the end. Source: torch.nn.ConstantPad1d.
     """
 
     mode = "constant"

@@ -344,7 +344,7 @@ class Call:
         for e in edges:
             if e.entry is not self:
                 raise StreamMismatchError(f"{name} at {user_line()}: a tensor of another forward")
-        if op.n_values > 1:
+        if op.n_values > 1 and any(e.rate != edges[0].rate for e in edges[: op.n_values]):
             require_equal_rates([e.rate for e in edges[: op.n_values]], f"{name} at {user_line()}")
         ordinal = self._take_ordinal(self._key(name, attributes, edges, weights))
         if ordinal == self.fail_at:

@@ -118,6 +118,7 @@ def test_layer(rng, name, args, kwargs, shapes):
     close(ours.double()(x), theirs.double()(t), 1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 @pytest.mark.parametrize("kwargs", CONVOLUTIONS, ids=str)
 def test_conv1d(rng, kwargs):
     ours = nn.Conv1d(CHANNELS, 8, **kwargs)

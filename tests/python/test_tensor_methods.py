@@ -355,7 +355,7 @@ FLOAT = {
     "std": [
         lambda d: d.batch.std(),
         lambda d: d.batch.std(dim=1, unbiased=False),
-        lambda d: d.x[:1].std(0),
+        lambda d: d.left[:2].std(0),
     ],
     "norm": [
         lambda d: d.x.norm(),

@@ -1,0 +1,359 @@
+"""The command line: ``dreamstream demo``.
+
+Exit status 0: all that was asked held; 1: it did not, or failed; 2: the command was not understood;
+130: interrupted. Errors go to stderr in one line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+import wave
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from types import TracebackType
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+import dreamstream as ds
+
+from . import nn
+from .config import config, default_threads
+from .nn import functional as F
+
+__all__ = ["DemoNetwork", "main"]
+
+Array = npt.NDArray[Any]
+
+SAMPLE_RATE = 16000
+WINDOW, STEP = 400, 160  # samples per analysis window and from one to the next: 25 ms, 10 ms
+OUTPUT_RATE = SAMPLE_RATE / STEP / 2  # the network halves the rate once
+
+
+# ---------------------------------------------------------------------- the network
+class DemoNetwork(nn.Module):
+    """Raw audio in, 50 frames of class scores per second out.
+
+    A filter bank on windows of 25 ms, convolutions that look back *and ahead*, residuals, an LSTM. The
+    filters are a filter bank's; all other weights are random, so the classes mean nothing.
+    """
+
+    def __init__(self, bands: int = 64, channels: int = 96, hidden: int = 128, classes: int = 16) -> None:
+        super().__init__()
+        self.bands = bands
+        self.filters = nn.Linear(WINDOW, 2 * bands, bias=False)
+        self.conv = nn.Conv1d(bands, channels, 5, padding=2)
+        self.blocks = nn.ModuleList([nn.Conv1d(channels, channels, 5, padding=2) for _ in range(2)])
+        self.down = nn.Conv1d(channels, hidden, 3, stride=2, padding=1)
+        self.rnn = nn.LSTM(hidden, hidden, batch_first=True)
+        self.head = nn.Linear(hidden, classes)
+        self._set_weights(np.random.default_rng(7))
+
+    def _set_weights(self, rng: np.random.Generator) -> None:
+        for name, parameter in self.named_parameters():
+            shape = parameter.shape
+            gain = 5.0 if name == "head.weight" else 1.0 if len(shape) > 1 else 0.1
+            parameter.numpy()[...] = gain / math.sqrt(math.prod(shape[1:])) * rng.standard_normal(shape)
+        # Cosines and sines under a Hann window, at frequencies that are evenly spaced in mel.
+        lowest, highest = (1127 * math.log1p(f / 700) for f in (60, 7600))
+        frequencies = 700 * np.expm1(np.linspace(lowest, highest, self.bands) / 1127)
+        phases = 2 * np.pi / SAMPLE_RATE * frequencies[:, None] * np.arange(WINDOW)
+        window = np.hanning(WINDOW) / np.hanning(WINDOW).sum() * 2
+        self.filters.weight.numpy()[...] = np.concatenate([np.cos(phases), np.sin(phases)]) * window
+
+    def forward(self, x: Any) -> Any:
+        """Return log-probabilities ``(B, L // 320, classes)``, about, of samples ``(B, L)``."""
+        x = self.filters(x.unfold(1, WINDOW, STEP))
+        power = x[..., : self.bands].square() + x[..., self.bands :].square()
+        x = (power + 1e-6).log() * 0.4 + 5.0
+        x = F.relu(self.conv(x.transpose(1, 2)))
+        for block in self.blocks:
+            x = x + F.relu(block(x))
+        x, _ = self.rnn(self.down(x).transpose(1, 2))
+        return F.log_softmax(self.head(x), dim=-1)
+
+
+def offline(model: nn.Module, samples: Array) -> Array:
+    """Return the untouched model's output for one whole recording, ``(frames, classes)``."""
+    return np.asarray(model(ds.tensor(samples[None].astype(np.float32) / 32768)))[0]
+
+
+# ---------------------------------------------------------------------- the streams
+@dataclass
+class _Caller:
+    """One stream: an excerpt of the recording, and what came out so far."""
+
+    id: str
+    samples: Array
+    begins: int  # the round in which it starts
+    sent: int = 0
+    outputs: list[Array] = field(default_factory=list)
+
+    @property
+    def n_frames(self) -> int:
+        return sum(map(len, self.outputs))
+
+    def output(self) -> Array:
+        return np.concatenate(self.outputs)
+
+
+def _read_speech() -> Array:
+    """Return the recording that comes with the package, int16."""
+    path = resources.files("dreamstream") / "assets" / "speech.wav"
+    with path.open("rb") as file, wave.open(file) as recording:
+        return np.frombuffer(recording.readframes(recording.getnframes()), "<i2")
+
+
+def _callers(n_streams: int, seconds: float | None, rng: np.random.Generator) -> list[_Caller]:
+    """Cut excerpts of random places and lengths; every eighth is very short, the first of them empty."""
+    speech = _read_speech()
+    longest = len(speech) if seconds is None else max(1, int(seconds * SAMPLE_RATE))
+    speech = np.resize(speech, max(longest, len(speech)))  # repeated where it is too short
+    out = []
+    for i in range(n_streams):
+        n = int(rng.uniform(0.05, 1) * longest)
+        if i % 8 == 3:
+            n = 0 if i == 3 else min(n, int(rng.integers(1, 3 * WINDOW)))
+        at = int(rng.integers(0, len(speech) - n + 1))
+        out.append(_Caller(f"caller-{i + 1:02d}", speech[at : at + n], int(rng.integers(0, 24)) * (i > 3)))
+    return out
+
+
+def _traffic(
+    callers: Sequence[_Caller], rng: np.random.Generator
+) -> Iterator[tuple[dict[str, Array], list[str], list[str]]]:
+    """Yield what arrives in each round, chunks and the ids that start and end, until all have ended."""
+    waiting, live, number = list(callers), [], 0
+    while waiting or live:
+        starting = [c for c in waiting if c.begins <= number]
+        waiting = [c for c in waiting if c.begins > number]
+        live += starting
+        number += 1
+        chunks: dict[str, Array] = {}
+        ending = []
+        for c in live:
+            if c not in starting and rng.random() < 0.2:  # nothing arrives
+                continue
+            typical = rng.choice([0, 0.005, 0.05, 0.2, 0.8], p=[0.05, 0.15, 0.4, 0.35, 0.05])
+            stop = c.sent + int(typical * rng.uniform(0.5, 1.5) * SAMPLE_RATE)
+            chunks[c.id] = c.samples[c.sent : stop]
+            c.sent = min(stop, len(c.samples))
+            # The end is sometimes known with the last chunk, sometimes only afterwards.
+            if c.sent == len(c.samples) and rng.random() < 0.5:
+                ending.append(c)
+        live = [c for c in live if c not in ending]
+        if chunks:
+            yield chunks, [c.id for c in starting], [c.id for c in ending]
+
+
+# ---------------------------------------------------------------------- what is shown meanwhile
+class _Progress:
+    """A bar on stderr if that is a terminal: tqdm's where it is installed, else a plain line."""
+
+    def __init__(self, seconds: float, quiet: bool) -> None:
+        self.total, self.done, self.shown = seconds, 0.0, 0.0
+        self.bar: Any = None
+        self.active = not quiet and sys.stderr.isatty()
+        if self.active:
+            try:
+                from tqdm import tqdm
+            except ImportError:
+                return
+            self.bar = tqdm(total=round(seconds, 1), unit="s", leave=False, mininterval=0.25)
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.close()
+        self._clear()
+
+    def _clear(self) -> None:
+        if self.active and self.shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def advance(self, seconds: float) -> None:
+        """Count audio that has been streamed."""
+        self.done += seconds
+        if self.bar is not None:
+            self.bar.update(seconds)
+        elif self.active and time.monotonic() - self.shown > 0.25:
+            self.shown = time.monotonic()
+            sys.stderr.write(f"\r\x1b[K  {self.done:.0f} of {self.total:.0f} s")
+            sys.stderr.flush()
+
+    def say(self, line: str) -> None:
+        """Print a line of output."""
+        if self.bar is not None:
+            self.bar.clear()
+        self._clear()
+        print(line, flush=self.active)
+
+
+# ---------------------------------------------------------------------- the demo
+def _stream(
+    engine: ds.Engine, callers: Sequence[_Caller], rng: np.random.Generator, quiet: bool
+) -> list[float]:
+    """Feed all streams to their ends, show some outputs; return the seconds that each step took."""
+    by_id = {c.id: c for c in callers}
+    total = sum(len(c.samples) for c in callers) / SAMPLE_RATE
+    latencies: list[float] = []
+    to_show = total / 10
+    with _Progress(total, quiet) as progress:
+        for chunks, sos, eos in _traffic(callers, rng):
+            begin = time.perf_counter()
+            outputs = engine.step(chunks, sos=sos, eos=eos)
+            latencies.append(time.perf_counter() - begin)
+            for i, frames in outputs.items():
+                by_id[i].outputs.append(frames)
+            progress.advance(sum(map(len, chunks.values())) / SAMPLE_RATE)
+            if not quiet and progress.done >= to_show:
+                c = by_id[max(outputs, key=lambda i: len(outputs[i]))]
+                if len(outputs[c.id]):
+                    to_show = progress.done + total / 10
+                    best, at = c.outputs[-1][-1], (c.n_frames - 1) / OUTPUT_RATE
+                    progress.say(
+                        f"  {c.id:10} at {at:5.2f} s: class {best.argmax():2}, probability "
+                        f"{math.exp(best.max()):.2f}; {len(sos)} starting, {len(eos)} ending of "
+                        f"{len(chunks)} streams in this step"
+                    )
+    return latencies
+
+
+def _compare(
+    model: nn.Module, engine: ds.Engine, callers: Sequence[_Caller]
+) -> tuple[int, float, list[str]]:
+    """Compare what came out with the offline model, and with the engine fed in one piece.
+
+    Returns
+    -------
+    tuple of (int, float, list of str)
+        Frames, largest difference to the offline model, and what does not hold.
+    """
+    frames, worst, wrong = 0, 0.0, []
+    for c in callers:
+        streamed, whole = c.output(), offline(model, c.samples)
+        frames += len(streamed)
+        if streamed.shape != whole.shape:
+            wrong.append(f"{c.id} gave {len(streamed)} frames, the offline model {len(whole)}")
+            continue
+        scale = max(1.0, float(np.abs(whole).max(initial=0)))
+        gap = float(np.abs(streamed - whole).max(initial=0))
+        worst = max(worst, gap)
+        if not gap <= 1e-4 * scale:  # as for a float32 model in another order of summation; not for NaN
+            wrong.append(f"{c.id} differs from the offline model by {gap:g}")
+        at_once = engine.step({c.id: c.samples}, sos=[c.id], eos=[c.id])[c.id]
+        if streamed.tobytes() != at_once.tobytes():
+            wrong.append(f"{c.id} differs in its bits from the engine alone and in one chunk")
+    return frames, worst, wrong
+
+
+def demo(args: argparse.Namespace) -> int:
+    """Stream many excerpts of a recording at once and compare with the offline model."""
+
+    def say(text: str = "") -> None:
+        if not args.quiet:
+            print(text)
+
+    model = DemoNetwork().eval()
+    engine = ds.compile(model, ("B", "L"), rate=SAMPLE_RATE, threads=args.threads)
+    rng = np.random.default_rng(args.seed)
+    callers = _callers(args.streams, args.seconds, rng)
+    engine.warmup(min(args.streams, 32), SAMPLE_RATE // 5)
+    seconds = sum(len(c.samples) for c in callers) / SAMPLE_RATE
+    n_weights = sum(p.numel() for p in model.parameters())
+    say(f"{len(callers)} streams, {seconds:.1f} s of speech, through a network of {n_weights:,} random weights")
+    say("(25 ms windows, non-causal convolutions, residuals, LSTM); classes mean nothing, but must agree:")
+    latencies = _stream(engine, callers, rng, args.quiet)
+    frames, worst, wrong = _compare(model, engine, callers)
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        print(f"dreamstream demo: MISMATCH: {wrong[0]}{more}", file=sys.stderr)
+        return 1
+    spent = sum(latencies)
+    p50, p90, p99 = (1000 * float(np.percentile(latencies, q)) for q in (50, 90, 99))
+    say()
+    say(f"offline model   {frames} frames, as many as streamed; largest difference {worst:.1e}")
+    say("one at a time   each stream alone and in one chunk gives the same bits")
+    say(f"delay           {engine.delay} samples, {engine.delay / SAMPLE_RATE * 1000:.1f} ms "
+        f"({engine.delay / SAMPLE_RATE * OUTPUT_RATE:.1f} output frames)")
+    say(f"real time       factor {spent / max(seconds, 1e-9):.5f}: {spent:.3f} s for {seconds:.1f} s of audio, "
+        f"{engine.threads} thread(s)")
+    say(f"step latency    50 %: {p50:.2f} ms, 90 %: {p90:.2f} ms, 99 %: {p99:.2f} ms, of {len(latencies)} steps")
+    say(f"state           {engine.state_size} bytes per stream; weights {engine.weights_size:,} bytes, shared")
+    say(f"kernels         {config()['kernels']}")
+    return 0
+
+
+# ---------------------------------------------------------------------- the command
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (try {self.prog} --help)\n")
+
+
+def _at_least(lowest: float, kind: type) -> Any:
+    def read(text: str) -> Any:
+        value = kind(text)
+        if not lowest <= value < math.inf:
+            raise argparse.ArgumentTypeError(f"expected {lowest} or more, got {text}")
+        return value
+
+    read.__name__ = "number"
+    return read
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="dreamstream", description="Stream neural models: chunks in, the offline answer out.")
+    parser.add_argument("--version", action="version", version=f"dreamstream {ds.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    about = "stream a recording as many concurrent streams and compare with the offline model"
+    one = commands.add_parser("demo", help=about, description=f"{about[0].upper()}{about[1:]}.")
+    one.add_argument("--streams", type=_at_least(1, int), default=24, metavar="N", help="streams (24)")
+    one.add_argument("--seconds", type=_at_least(0, float), metavar="S",
+                     help="the longest excerpt; by default the recording, which is repeated for more")
+    one.add_argument("--seed", type=_at_least(0, int), default=0, metavar="N",
+                     help="of excerpts, chunks, starts and ends (0)")
+    one.add_argument("--threads", type=_at_least(1, int), metavar="N",
+                     help="of the engine; DREAMSTREAM_THREADS or 1 by default")
+    one.add_argument("--quiet", action="store_true", help="print nothing but a mismatch")
+    one.set_defaults(run=demo)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; return the exit status."""
+    try:
+        parser = _parser()
+        args = parser.parse_args(argv)
+        if args.threads is None:
+            try:
+                args.threads = default_threads()
+            except ValueError as error:
+                parser.error(str(error))
+        status: int = args.run(args)
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ds.DreamStreamError, OSError, MemoryError) as error:
+        print(f"dreamstream: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
