@@ -34,6 +34,7 @@ Array = npt.NDArray[Any]
 SAMPLE_RATE = 16000
 WINDOW, STEP = 400, 160  # samples per analysis window and from one to the next: 25 ms, 10 ms
 OUTPUT_RATE = SAMPLE_RATE / STEP / 2  # the network halves the rate once
+TOLERANCE = 1e-4  # relative: two float32 computations that sum in different orders
 
 
 # ---------------------------------------------------------------------- the network
@@ -125,11 +126,16 @@ def _callers(n_streams: int, seconds: float | None, rng: np.random.Generator) ->
     return out
 
 
+def _seconds(callers: Sequence[_Caller]) -> float:
+    return sum(len(c.samples) for c in callers) / SAMPLE_RATE
+
+
 def _traffic(
     callers: Sequence[_Caller], rng: np.random.Generator
 ) -> Iterator[tuple[dict[str, Array], list[str], list[str]]]:
     """Yield what arrives in each round, chunks and the ids that start and end, until all have ended."""
-    waiting, live, number = list(callers), [], 0
+    waiting, number = list(callers), 0
+    live: list[_Caller] = []
     while waiting or live:
         starting = [c for c in waiting if c.begins <= number]
         waiting = [c for c in waiting if c.begins > number]
@@ -165,7 +171,8 @@ class _Progress:
                 from tqdm import tqdm
             except ImportError:
                 return
-            self.bar = tqdm(total=round(seconds, 1), unit="s", leave=False, mininterval=0.25)
+            form = "{percentage:3.0f} %|{bar}| {n:.0f} of {total:.0f} s [{elapsed}<{remaining}]"
+            self.bar = tqdm(total=seconds, bar_format=form, leave=False, mininterval=0.25)
 
     def __enter__(self) -> _Progress:
         return self
@@ -206,7 +213,7 @@ def _stream(
 ) -> list[float]:
     """Feed all streams to their ends, show some outputs; return the seconds that each step took."""
     by_id = {c.id: c for c in callers}
-    total = sum(len(c.samples) for c in callers) / SAMPLE_RATE
+    total = _seconds(callers)
     latencies: list[float] = []
     to_show = total / 10
     with _Progress(total, quiet) as progress:
@@ -231,7 +238,7 @@ def _stream(
 
 
 def _compare(
-    model: nn.Module, engine: ds.Engine, callers: Sequence[_Caller]
+    model: nn.Module, engine: ds.Engine, callers: Sequence[_Caller], quiet: bool
 ) -> tuple[int, float, list[str]]:
     """Compare what came out with the offline model, and with the engine fed in one piece.
 
@@ -241,20 +248,21 @@ def _compare(
         Frames, largest difference to the offline model, and what does not hold.
     """
     frames, worst, wrong = 0, 0.0, []
-    for c in callers:
-        streamed, whole = c.output(), offline(model, c.samples)
-        frames += len(streamed)
-        if streamed.shape != whole.shape:
-            wrong.append(f"{c.id} gave {len(streamed)} frames, the offline model {len(whole)}")
-            continue
-        scale = max(1.0, float(np.abs(whole).max(initial=0)))
-        gap = float(np.abs(streamed - whole).max(initial=0))
-        worst = max(worst, gap)
-        if not gap <= 1e-4 * scale:  # as for a float32 model in another order of summation; not for NaN
-            wrong.append(f"{c.id} differs from the offline model by {gap:g}")
-        at_once = engine.step({c.id: c.samples}, sos=[c.id], eos=[c.id])[c.id]
-        if streamed.tobytes() != at_once.tobytes():
-            wrong.append(f"{c.id} differs in its bits from the engine alone and in one chunk")
+    with _Progress(_seconds(callers), quiet) as progress:
+        for c in callers:
+            streamed, whole = c.output(), offline(model, c.samples)
+            at_once = engine.step({c.id: c.samples}, sos=[c.id], eos=[c.id])[c.id]
+            progress.advance(len(c.samples) / SAMPLE_RATE)
+            frames += len(streamed)
+            if streamed.shape != whole.shape:
+                wrong.append(f"{c.id} gave {len(streamed)} frames, the offline model {len(whole)}")
+                continue
+            gap = float(np.abs(streamed - whole).max(initial=0))
+            worst = max(worst, gap)
+            if not gap <= TOLERANCE * max(1.0, float(np.abs(whole).max(initial=0))):  # so that NaN fails
+                wrong.append(f"{c.id} differs from the offline model by {gap:g}")
+            elif streamed.tobytes() != at_once.tobytes():
+                wrong.append(f"{c.id} differs in its bits from the engine with this stream alone, in one chunk")
     return frames, worst, wrong
 
 
@@ -270,12 +278,12 @@ def demo(args: argparse.Namespace) -> int:
     rng = np.random.default_rng(args.seed)
     callers = _callers(args.streams, args.seconds, rng)
     engine.warmup(min(args.streams, 32), SAMPLE_RATE // 5)
-    seconds = sum(len(c.samples) for c in callers) / SAMPLE_RATE
+    seconds = _seconds(callers)
     n_weights = sum(p.numel() for p in model.parameters())
     say(f"{len(callers)} streams, {seconds:.1f} s of speech, through a network of {n_weights:,} random weights")
     say("(25 ms windows, non-causal convolutions, residuals, LSTM); classes mean nothing, but must agree:")
     latencies = _stream(engine, callers, rng, args.quiet)
-    frames, worst, wrong = _compare(model, engine, callers)
+    frames, worst, wrong = _compare(model, engine, callers, args.quiet)
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         print(f"dreamstream demo: MISMATCH: {wrong[0]}{more}", file=sys.stderr)
@@ -287,8 +295,8 @@ def demo(args: argparse.Namespace) -> int:
     say("one at a time   each stream alone and in one chunk gives the same bits")
     say(f"delay           {engine.delay} samples, {engine.delay / SAMPLE_RATE * 1000:.1f} ms "
         f"({engine.delay / SAMPLE_RATE * OUTPUT_RATE:.1f} output frames)")
-    say(f"real time       factor {spent / max(seconds, 1e-9):.5f}: {spent:.3f} s for {seconds:.1f} s of audio, "
-        f"{engine.threads} thread(s)")
+    factor = f"factor {spent / seconds:.5f}: " if seconds else ""
+    say(f"real time       {factor}{spent:.3f} s for {seconds:.1f} s of audio, {engine.threads} thread(s)")
     say(f"step latency    50 %: {p50:.2f} ms, 90 %: {p90:.2f} ms, 99 %: {p99:.2f} ms, of {len(latencies)} steps")
     say(f"state           {engine.state_size} bytes per stream; weights {engine.weights_size:,} bytes, shared")
     say(f"kernels         {config()['kernels']}")

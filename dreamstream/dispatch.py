@@ -100,16 +100,15 @@ def _weight(tensor: Any) -> Array | None:
 
 
 # ---------------------------------------------------------------- plain tensors
-def _run_rows(
-    op: _core.Op, values: Sequence[Array], lengths: Sequence[int], weights: Sequence[Array | None]
-) -> list[Array]:
-    """Run an operator on whole sequences, laid row after row."""
-    counts = np.zeros((len(lengths), 4), np.int64)
-    counts[:, 2] = counts[:, 3] = lengths
-    ended = np.ones(len(lengths), bool)
-    inputs = [counts] * len(values)
-    outputs = op.counts(inputs, ended)
-    return op.run(values, inputs, outputs, ended, None, weights, True)[0]
+def _run_whole(
+    op: _core.Op, values: Sequence[Array], n_rows: int, n_frames: int, weights: Sequence[Array | None]
+) -> tuple[list[Array], list[int]]:
+    """Run an operator on whole sequences of one length; return its outputs and their lengths."""
+    row = [np.array([[0, 0, n_frames, n_frames]], np.int64)] * len(values)
+    out = op.counts(row, np.ones(1, bool))
+    inputs, outputs = ([np.repeat(c, n_rows, 0) for c in counts] for counts in (row, out))
+    results, _ = op.run(values, inputs, outputs, np.ones(n_rows, bool), None, weights, True)
+    return results, [int(c[0, 2]) for c in out]
 
 
 def _signature(array: Array) -> _core.Signature:
@@ -146,10 +145,10 @@ def _offline(
         frames = [a.transpose(order).reshape(n_rows * n_frames, *features) for a in arrays]
     frames = [np.ascontiguousarray(f) for f in frames]
     op = operator(name, attributes, [_signature(f) for f in frames], constants)
-    outputs = _run_rows(op, frames, [n_frames] * n_rows, constants)
+    outputs, lengths = _run_whole(op, frames, n_rows, n_frames, constants)
     return tuple(
-        Tensor._plain(_unfold(out, rate_num == 0, roles, shape, n_rows))
-        for out, (_, _, rate_num, _) in zip(outputs, op.outputs)
+        Tensor._plain(_unfold(out, n, rate_num == 0, roles, shape, n_rows))
+        for out, n, (_, _, rate_num, _) in zip(outputs, lengths, op.outputs)
     )
 
 
@@ -168,15 +167,14 @@ def _roles(name: str, dims: Dims, array: Array) -> tuple[Any, ...]:
 
 
 def _unfold(
-    out: Array, pooled: bool, roles: tuple[Any, ...], shape: tuple[int, ...], n_rows: int
+    out: Array, n_frames: int, pooled: bool, roles: tuple[Any, ...], shape: tuple[int, ...], n_rows: int
 ) -> Array:
     """Bring an operator's output back into the order of the caller's dimensions."""
     features = out.shape[1:]
     if Ellipsis in roles:
         return out.reshape(*(s for s, r in zip(shape, roles) if r is Ellipsis), *features)
-    n_frames = out.shape[0] // n_rows if n_rows else 0
     if pooled and not n_frames:  # of no frames: there is nothing to pool
-        out, n_frames = np.full((n_rows, *features), np.nan, out.dtype), 1
+        out = np.full((n_rows, *features), np.nan, out.dtype)
     lead = [r for r in ("B", "L") if r in roles and not (pooled and r == "L")]
     sizes = {"B": n_rows, "L": n_frames}
     stored = out.reshape(*(sizes[r] for r in lead), *features)
@@ -224,7 +222,7 @@ def _elementwise(
     if len(arrays) > 1:
         attributes = {**attributes, "order": order}
     op = operator(name, attributes, [_signature(v) for v in values], constants)
-    (out,) = _run_rows(op, values, [len(values[0])], constants)
+    (out,), _ = _run_whole(op, values, 1, len(values[0]), constants)
     return Tensor._plain(out.reshape(shape))
 
 
@@ -407,7 +405,7 @@ def _outside(
             f"{name} on a StreamTensor needs what came before: it works inside an online module "
             "(ds.patch_module(model).online())"
         )
-    (out,) = _run_rows(op, [x.value for x in tensors], [len(model.value)], weights)
+    (out,), _ = _run_whole(op, [x.value for x in tensors], 1, len(model.value), weights)
     return (model.like(out),)
 
 

@@ -66,6 +66,22 @@ static ds_status make_groups(ds_batch *b, size_t n)
     return DS_OK;
 }
 
+/* Refuses rows with absurd numbers of new frames, before anything is added up. */
+static ds_status check_frames(const ds_batch *b, const int64_t *n_frames, bool *bad)
+{
+    const int64_t *first = NULL;
+    for (size_t r = 0; r < b->n_rows; r++)
+        for (size_t i = 0; i < b->plan->graph->n_inputs; i++) {
+            const int64_t *more = &n_frames[i * b->n_rows + r];
+            if (*more >= 0 && *more < (int64_t)1 << 48)
+                continue;
+            bad[r] = true;
+            first = first ? first : more;
+        }
+    DS_CHECK(!first, DS_ARGUMENT, "%lld new frames: expected a sensible number", (long long)*first);
+    return DS_OK;
+}
+
 /* Splits the rows into runs of about equal numbers of new frames. */
 static void split_rows(ds_batch *b, const int64_t *n_frames)
 {
@@ -118,12 +134,16 @@ static ds_status count_row(ds_batch *b, group *g, size_t r, const int64_t *n_fra
     const ds_block *block = b->slots[row]->block;
     ds_pair *before = &g->before[r * e], *now = &g->now[r * e];
     int64_t *at = &g->at[r * e], *keep = &g->keep[r * e], frames[DS_MAX_INPUTS];
+    /* Rewrites leave edges that nothing produces: they have no frames. */
+    memset(before, 0, e * sizeof *before);
+    memset(now, 0, e * sizeof *now);
     memset(before, 0, e * sizeof *before); /* edges whose producer a rewrite dropped stay empty */
     memset(now, 0, e * sizeof *now);
     for (size_t i = 0; i < graph->n_inputs; i++) {
         int64_t more = n_frames[i * b->n_rows + row], have = block->frames[i];
-        DS_CHECK(more >= 0 && more < (int64_t)1 << 48 && have <= ((int64_t)1 << 60) - more,
-                 DS_ARGUMENT, "%lld new frames: expected a sensible number", (long long)more);
+        DS_CHECK(have <= ((int64_t)1 << 60) - more, DS_ARGUMENT,
+                 "%lld new frames after %lld: a stream holds 2^60 at most", (long long)more,
+                 (long long)have);
         frames[i] = have + more;
         before[graph->inputs[i]] = (ds_pair){have, have};
         now[graph->inputs[i]] = (ds_pair){frames[i], frames[i]};
@@ -262,6 +282,7 @@ ds_status ds_batch_begin(ds_batch *batch, ds_slot *const *slots, const int64_t *
     batch->ended = ended;
     batch->n_rows = n_rows;
     memset(bad, 0, n_rows * sizeof *bad);
+    DS_TRY(check_frames(batch, n_frames, bad));
     DS_TRY(make_groups(batch, n_rows < 1 ? 1 : n_rows < n_threads ? n_rows : n_threads));
     split_rows(batch, n_frames);
     ds_status first = DS_OK;

@@ -356,34 +356,39 @@ static PyObject *grown_state(const call *c, Py_ssize_t r, PyObject *old, const c
     return state;
 }
 
-/* Prepares every row's state before and room for the state after. */
+/* Makes row r's state before readable in one piece; fails where its size is not what the counts say. */
+static int read_state(call *c, Py_ssize_t r, PyObject *old)
+{
+    size_t expected;
+    Py_ssize_t length = state_length(old);
+    if (state_bytes(c, r, false, &expected) < 0)
+        return -1;
+    bool started = c->in[0][r].before.total != 0;
+    if (length != (Py_ssize_t)expected && (length != 0 || started)) {
+        PyErr_Format(c->m->errors[DS_INTERNAL], "%s: row %zd has %zd bytes of state, not %zu",
+                     c->op->def->name, r, length, expected);
+        return -1;
+    }
+    if (old == Py_None)
+        return 0;
+    PyObject *flat = flatten(old);
+    int status = flat ? PyList_Append(c->flat, flat) : -1;
+    c->states[r] = flat ? PyBytes_AS_STRING(flat) : NULL; /* kept alive by the list */
+    Py_XDECREF(flat);
+    return status;
+}
+
+/* Reads every row's state before and makes room for the state after. A row that only keeps its new
+ * frames needs neither: they become a segment on top of the old state. */
 static int prepare_states(call *c, const bool *ended)
 {
     const char *fresh = c->values[0];
     for (Py_ssize_t r = 0; r < c->n_rows; r++) {
-        PyObject *old = c->old ? PyList_GET_ITEM(c->old, r) : Py_None, *state = NULL;
-        size_t before, now;
-        if (state_bytes(c, r, false, &before) < 0 || state_bytes(c, r, true, &now) < 0)
-            return -1;
-        bool started = c->in[0][r].before.total != 0;
-        Py_ssize_t length = state_length(old);
-        if (length != (Py_ssize_t)before && !(length == 0 && !started)) {
-            PyErr_Format(c->m->errors[DS_INTERNAL], "%s: row %zd has %zd bytes of state, not %zu",
-                         c->op->def->name, r, length, before);
-            return -1;
-        }
-        c->states[r] = NULL;
-        c->new_states[r] = NULL;
+        PyObject *old = c->old ? PyList_GET_ITEM(c->old, r) : Py_None, *state;
         bool grows = ds_op_n_values(c->op) > 0 && !ended[r] && only_grows(c, r);
-        if (old != Py_None && !grows) {
-            PyObject *flat = flatten(old);
-            if (!flat || PyList_Append(c->flat, flat) < 0) {
-                Py_XDECREF(flat);
-                return -1;
-            }
-            c->states[r] = PyBytes_AS_STRING(flat);
-            Py_DECREF(flat);
-        }
+        size_t now;
+        if (state_bytes(c, r, true, &now) < 0 || (!grows && read_state(c, r, old) < 0))
+            return -1;
         if (ended[r] || !now)
             state = Py_NewRef(Py_None);
         else if (grows)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..array import Tensor
 from ..array import dtypes as element_types
-from ..errors import DTypeError
+from ..errors import DTypeError, ModeError
 from .parameter import Parameter
 
 __all__ = ["OBSERVER", "LoadResult", "Module"]
@@ -304,6 +304,10 @@ class Module:
             return self
         if not element_types.is_float(dtype):
             raise DTypeError(f"a module's parameters are float32 or float64, not {dtype}")
+        for part in self.modules():
+            patch = part.__dict__.get("_patch")
+            if patch is not None and patch.live_ids(part):
+                raise ModeError("streams are live; end them or reset() before .to(dtype)", patch.live_ids(part))
         for _, tensor in [*self.named_parameters(), *self.named_buffers()]:
             if element_types.is_float(tensor.dtype) and tensor.dtype != dtype:
                 tensor._array = tensor.numpy().astype(dtype)

@@ -175,7 +175,7 @@ class Session:
             raise StreamIdError(
                 "sos, but these streams are live already (restart=True starts them anew)", live
             )
-        fresh = not self.live_ids
+        fresh = all(slot.current() is None for slot in self._slots.values())
         if not fresh and tuple(rates) != self.rates:
             raise StreamMismatchError(
                 f"the inputs' number or rates changed while streams are live: {self.rates} before, "

@@ -1,0 +1,299 @@
+"""The command line: what it prints, and its exit status."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dreamstream as ds
+from dreamstream import cli
+
+SHORT = ["demo", "--streams", "9", "--seconds", "1.5"]
+
+
+def status(argv):
+    try:
+        return cli.main(argv)
+    except SystemExit as error:
+        return error.code
+
+
+def run(*argv, **kwargs):
+    command = [sys.executable, "-m", "dreamstream", *argv]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **kwargs)
+
+
+# ---------------------------------------------------------------- the demo
+def test_demo_prints_outputs_then_what_holds(capsys):
+    assert status(["demo"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""  # no terminal, no progress
+    shown = re.findall(r"^  caller-\d+ +at +[\d.]+ s: class +\d+, probability 0\.\d+", out, re.MULTILINE)
+    assert 5 <= len(shown) <= 12
+    for line in (
+        r"^24 streams, [\d.]+ s of speech",
+        r"^offline model +\d{4,} frames, as many as streamed; largest difference \d\.\de-0[5-9]$",
+        r"^one at a time .* same bits$",
+        r"^delay +1519 samples, 94\.9 ms \(4\.7 output frames\)$",
+        r"^real time +factor 0\.\d+: [\d.]+ s for [\d.]+ s of audio, 1 thread",
+        r"^step latency +50 %: [\d.]+ ms, 90 %: [\d.]+ ms, 99 %: [\d.]+ ms, of \d+ steps$",
+        r"^state +\d+ bytes per stream",
+        rf"^kernels +{ds.config.config()['kernels']}$",
+    ):
+        assert re.search(line, out, re.MULTILINE), line
+
+
+def test_demo_quiet(capsys):
+    assert status([*SHORT, "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("options", [["--streams", "1", "--seconds", "0"], ["--seed", "3", "--threads", "2"]])
+def test_demo_options(options, capsys):
+    assert status([*SHORT, *options]) == 0
+    out, err = capsys.readouterr()
+    assert "same bits" in out and not err
+
+
+def test_demo_seeds_change_the_traffic(capsys):
+    outputs = []
+    for seed in "112":
+        assert status([*SHORT, "--seed", seed]) == 0
+        outputs.append(re.search(r"^offline model +(\d+) frames", capsys.readouterr().out, re.MULTILINE)[1])
+    assert outputs[0] == outputs[1] != outputs[2]
+
+
+def spoiled(change):
+    def offline(model, samples):
+        whole = right(model, samples).copy()
+        return change(whole) if len(whole) > 2 else whole
+
+    right = cli.offline
+    return offline
+
+
+def add(whole, gap):
+    whole[len(whole) // 2, 3] += gap
+    return whole
+
+
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        (lambda whole: add(whole, 0.01), "differs from the offline model by 0.0"),
+        (lambda whole: add(whole, float("nan")), "differs from the offline model by nan"),
+        (lambda whole: whole[:-1], "frames, the offline model"),
+        (lambda whole: np.concatenate([whole, whole[-1:]]), "frames, the offline model"),
+    ],
+    ids=["value", "nan", "frame missing", "frame too many"],
+)
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_demo_mismatch_is_an_error(change, says, quiet, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "offline", spoiled(change))
+    assert status([*SHORT, *quiet]) == 1
+    out, err = capsys.readouterr()
+    assert err.startswith("dreamstream demo: MISMATCH: caller-") and says in err and err.count("\n") == 1
+    assert "offline model " not in out
+
+
+def test_demo_mismatch_in_bits_is_an_error(monkeypatch, capsys):
+    step = ds.Engine.step
+
+    def last_bit(self, chunks, **kwargs):
+        return {i: y * np.float32(1 + 1e-7) for i, y in step(self, chunks, **kwargs).items()}
+
+    compare = cli._compare
+
+    def spoil(*args):
+        monkeypatch.setattr(ds.Engine, "step", last_bit)
+        return compare(*args)
+
+    monkeypatch.setattr(cli, "_compare", spoil)
+    assert status(SHORT) == 1
+    assert "differs in its bits" in capsys.readouterr().err
+
+
+def test_demo_streams_are_of_all_kinds():
+    rng = np.random.default_rng(0)
+    callers = cli._callers(24, None, rng)
+    lengths = [len(c.samples) for c in callers]
+    assert 0 in lengths and max(lengths) > 5 * cli.SAMPLE_RATE
+    assert any(0 < n < cli.WINDOW for n in lengths) or any(0 < n < 3 * cli.WINDOW for n in lengths)
+    sizes, late_ends, started, ended = set(), 0, [], []
+    for chunks, sos, eos in cli._traffic(callers, rng):
+        assert set(sos) | set(eos) <= set(chunks)
+        assert not set(chunks) & set(ended)
+        sizes |= {len(c) for c in chunks.values()}
+        late_ends += sum(len(chunks[i]) == 0 for i in eos)
+        started += sos
+        ended += eos
+    assert sorted(started) == sorted(ended) == sorted(c.id for c in callers)
+    assert 0 in sizes and max(sizes) > cli.SAMPLE_RATE // 2 and len(sizes) > 100
+    assert 0 < late_ends < len(callers)
+
+
+def test_demo_outputs_vary():
+    model = cli.DemoNetwork().eval()
+    whole = cli.offline(model, cli._read_speech())
+    classes = whole.argmax(-1)
+    assert len(set(classes)) >= 6
+    assert 50 < (np.diff(classes) != 0).sum() < len(classes) / 2
+    assert 0.2 < np.exp(whole.max(-1)).mean() < 0.8
+
+
+def test_speech_file():
+    path = Path(cli.__file__).parent / "assets" / "speech.wav"
+    assert path.stat().st_size < 400_000
+    with wave.open(str(path)) as w:
+        assert (w.getframerate(), w.getnchannels(), w.getsampwidth()) == (16000, 1, 2)
+        assert 6 <= w.getnframes() / 16000 <= 10
+
+
+# ---------------------------------------------------------------- progress
+class Terminal:
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text += text
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def no_tqdm(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+
+
+def test_progress_line(no_tqdm, monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    clock = iter(np.arange(100, 200, 0.1))
+    monkeypatch.setattr(cli.time, "monotonic", lambda: next(clock))
+    with cli._Progress(100.0, quiet=False) as progress:
+        for _ in range(60):
+            progress.advance(1.0)
+    lines = terminal.text.split("\r\x1b[K")
+    assert lines[0] == lines[-1] == ""  # the line is cleared at the end
+    assert lines[1] == "  1 of 100 s" and 10 < len(lines) < 40
+
+
+@pytest.mark.parametrize("quiet, tty", [(True, True), (False, False)])
+def test_no_progress(no_tqdm, monkeypatch, quiet, tty):
+    terminal = Terminal()
+    terminal.isatty = lambda: tty
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with cli._Progress(10.0, quiet) as progress:
+        progress.advance(5.0)
+    assert terminal.text == ""
+
+
+def test_progress_by_tqdm(monkeypatch):
+    pytest.importorskip("tqdm")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with cli._Progress(10.0, quiet=False) as progress:
+        progress.advance(5.0)
+        progress.say("a line")
+    assert " of 10 s" in terminal.text
+
+
+# ---------------------------------------------------------------- the command
+def test_version(capsys):
+    assert status(["--version"]) == 0
+    assert capsys.readouterr().out == f"dreamstream {ds.__version__}\n"
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["demo", "--help"]])
+def test_help(argv, capsys):
+    assert status(argv) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("usage: dreamstream") and "demo" in out and not err
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["nonsense"],
+        ["--nonsense"],
+        ["demo", "--nonsense"],
+        ["demo", "more"],
+        ["demo", "--streams", "0"],
+        ["demo", "--streams", "many"],
+        ["demo", "--streams", "2.5"],
+        ["demo", "--seconds", "-1"],
+        ["demo", "--seconds", "nan"],
+        ["demo", "--seconds", "inf"],
+        ["demo", "--threads", "0"],
+        ["demo", "--seed", "-1"],
+    ],
+)
+def test_what_is_not_understood(argv, capsys):
+    assert status(argv) == 2
+    out, err = capsys.readouterr()
+    assert not out and err.startswith("dreamstream") and err.count("\n") == 1 and "--help" in err
+
+
+def test_bad_thread_count_in_the_environment(monkeypatch, capsys):
+    monkeypatch.setenv("DREAMSTREAM_THREADS", "many")
+    assert status(["demo"]) == 2
+    err = capsys.readouterr().err
+    assert "DREAMSTREAM_THREADS" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "error", [ds.OutOfMemoryError("no memory"), MemoryError("no memory"), OSError("no\nmemory")]
+)
+def test_failures_are_one_line(error, monkeypatch, capsys):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(cli, "offline", fail)
+    assert status(SHORT) == 1
+    assert capsys.readouterr().err == "dreamstream: no memory\n"
+
+
+def test_interrupt(monkeypatch, capsys):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "offline", interrupt)
+    assert status(SHORT) == 130
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_interrupt_by_signal():
+    command = [sys.executable, "-um", "dreamstream", "demo", "--streams", "5000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert "5000 streams" in process.stdout.readline()
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == ""
+
+
+def test_a_reader_that_stops(tmp_path):
+    command = f"{sys.executable} -um dreamstream demo | head -n 1"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
+    assert "24 streams" in done.stdout and done.stderr == ""
+
+
+def test_python_m(tmp_path):
+    done = run("--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"dreamstream {ds.__version__}\n", "")
+    done = run("nonsense", cwd=tmp_path)
+    assert done.returncode == 2 and not done.stdout and done.stderr.count("\n") == 1
