@@ -16,13 +16,14 @@ from .config import show_config
 from .engine import Engine, compile, verify
 from .errors import *  # noqa: F403
 from .errors import __all__ as _error_names
-from .online import StreamModule, audit, patch_module, register, unpatch_module
+from .online import Op, StreamModule, audit, patch_module, register, unpatch_module
 from .stream import OutputCollector, StreamMetadata
 
 __version__ = _config()["version"]
 
 __all__ = [
     "Engine",
+    "Op",
     "OutputCollector",
     "StreamMetadata",
     "StreamModule",

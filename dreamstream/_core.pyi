@@ -1,6 +1,7 @@
 """The C engine as Python sees it. Private: names and shapes here may change with any version."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, final
 
 import numpy as np
@@ -26,8 +27,16 @@ class Op:
         inputs: Sequence[Signature],
         weights: Sequence[tuple[str, tuple[int, ...]] | None] = (),
     ) -> Op: ...
+    @classmethod
+    def declare(
+        cls,
+        inputs: Sequence[Signature],
+        outputs: Sequence[Signature],
+        counts: tuple[list[tuple[int, int, int, int, int]], list[int]],
+        need: tuple[list[tuple[int, int, int, int, int]], list[int]],
+    ) -> Op:
+        """An operator whose integers are data (code, a, b, c, k per node; roots) and that can't run."""
     name: str
-    attributes: dict[str, Any]
     outputs: list[Signature]
     n_values: int  # inputs whose values are read; the rest are only counted
     same_counts: bool  # the output's counts are the input's, always
@@ -119,6 +128,14 @@ class Engine:
     fields: list[int | None]
     nodes: list[dict[str, Any]]  # the plan, node by node, for summaries
     fingerprint: str
+
+@final
+class Gate:
+    """Lets one thread at a time in; taking it and giving it back can't be cut in two by KeyboardInterrupt."""
+
+    def __new__(cls) -> Gate: ...
+    def hold(self, ids: Sequence[str]) -> AbstractContextManager[object]:
+        """Return what takes the gate: StreamBusyError, with these ids, where another thread is inside."""
 
 def operators() -> list[dict[str, Any]]:
     """The registry: name, doc, attributes, weights, flags of every operator."""

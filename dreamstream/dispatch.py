@@ -86,7 +86,8 @@ def operator(
 ) -> _core.Op:
     """Return the operator for these attributes, signatures and weights (made once)."""
     attrs = tuple(sorted((k, _freeze(v)) for k, v in attributes.items()))
-    shapes = tuple(None if w is None else (w.dtype.name, w.shape) for w in weights)
+    # "float32" of NumPy's float32, and of any library that puts its own name before it
+    shapes = tuple(None if w is None else (str(w.dtype).rpartition(".")[2], tuple(w.shape)) for w in weights)
     return _make(name, attrs, tuple(inputs), shapes)
 
 
@@ -283,7 +284,11 @@ def run(
     `values` holds what the entry computes with, one per edge whose values are read.
     """
     entry = edges[0].entry
-    op = operator(name, attributes, [e.signature for e in edges], weights)
+    try:
+        op = operator(name, attributes, [e.signature for e in edges], weights)
+    except StreamMismatchError:
+        require_equal_rates([e.rate for e in edges], f"{name} at {user_line()}")  # says where
+        raise
     if op.whole:
         if not entry.buffers:
             raise NotStreamableError(

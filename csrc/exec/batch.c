@@ -134,9 +134,6 @@ static ds_status count_row(ds_batch *b, group *g, size_t r, const int64_t *n_fra
     const ds_block *block = b->slots[row]->block;
     ds_pair *before = &g->before[r * e], *now = &g->now[r * e];
     int64_t *at = &g->at[r * e], *keep = &g->keep[r * e], frames[DS_MAX_INPUTS];
-    /* Rewrites leave edges that nothing produces: they have no frames. */
-    memset(before, 0, e * sizeof *before);
-    memset(now, 0, e * sizeof *now);
     memset(before, 0, e * sizeof *before); /* edges whose producer a rewrite dropped stay empty */
     memset(now, 0, e * sizeof *now);
     for (size_t i = 0; i < graph->n_inputs; i++) {

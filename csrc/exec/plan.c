@@ -72,10 +72,21 @@ static void assign_buffers(ds_plan *p, int *free_buffers)
             p->edges[e].last_use = -1; /* nothing to store: it keeps nothing */
 }
 
-static void lay_out_block(ds_plan *p)
+/* Adds `count` items of `item` bytes, aligned, to a block of n_bytes. */
+static ds_status add_part(size_t *n_bytes, size_t count, size_t item)
+{
+    size_t part;
+    DS_CHECK(!__builtin_mul_overflow(count, item, &part) && part < (size_t)PTRDIFF_MAX / 2 - *n_bytes,
+             DS_NO_MEMORY, "a stream's state does not fit into memory: %zu frames of %zu bytes",
+             count, item);
+    *n_bytes += aligned(part);
+    return DS_OK;
+}
+
+static ds_status lay_out_block(ds_plan *p)
 {
     const ds_graph *g = p->graph;
-    size_t n_bytes = aligned(sizeof(ds_block) + g->n_inputs * sizeof(int64_t));
+    size_t n_bytes = aligned(sizeof(ds_block) + g->n_inputs * sizeof(int64_t)), grown;
     for (size_t e = 0; e < g->n_edges; e++) {
         ds_edge_plan *edge = &p->edges[e];
         const ds_edge_facts *facts = &p->analysis.edges[e];
@@ -83,18 +94,21 @@ static void lay_out_block(ds_plan *p)
         edge->tail = facts->unbounded ? p->n_tails++ : -1;
         edge->capacity = facts->unbounded ? 0 : facts->capacity;
         edge->state_offset = n_bytes;
-        n_bytes += aligned((size_t)edge->capacity * edge->frame_bytes);
-        p->grown_bytes += (size_t)facts->growth * edge->frame_bytes;
+        DS_TRY(add_part(&n_bytes, (size_t)edge->capacity, edge->frame_bytes));
+        DS_CHECK(!__builtin_mul_overflow((size_t)facts->growth, edge->frame_bytes, &grown) &&
+                     !__builtin_add_overflow(p->grown_bytes, grown, &p->grown_bytes),
+                 DS_NO_MEMORY, "a stream's state does not fit into memory");
     }
     for (size_t j = 0; j < g->n_nodes; j++) {
         p->nodes[j].carried_offset = n_bytes;
-        n_bytes += aligned(g->nodes[j].op->carried_bytes);
+        DS_TRY(add_part(&n_bytes, 1, g->nodes[j].op->carried_bytes));
         if (g->nodes[j].op->n_inputs > p->max_inputs)
             p->max_inputs = g->nodes[j].op->n_inputs;
         if (g->nodes[j].op->n_outputs > p->max_outputs)
             p->max_outputs = g->nodes[j].op->n_outputs;
     }
     p->block_bytes = n_bytes;
+    return DS_OK;
 }
 
 static ds_status prepare_weights(ds_plan *p)
@@ -145,7 +159,7 @@ static ds_status make(ds_plan *p, int64_t skew)
     p->edges = edges;
     DS_TRY(ds_allocate_zeroed(&p->allocator, &nodes, p->graph->n_nodes * sizeof *p->nodes));
     p->nodes = nodes;
-    lay_out_block(p);
+    DS_TRY(lay_out_block(p));
     find_last_uses(p);
     size_t n_bytes = 2 * p->graph->n_edges * sizeof(int);
     DS_TRY(ds_allocate(&p->allocator, &free_buffers, n_bytes));

@@ -4,7 +4,9 @@
 
 #include "base/alloc.h"
 
-enum { MAX_PERIOD = 1 << 24, MAX_STEPS = 1 << 26 };
+enum { MAX_PERIOD = 1 << 24, MAX_STEPS = 1 << 26, MAX_FIELDS = 4096 };
+
+__extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
 
 /* What the enumeration holds while it walks. */
 typedef struct walk {
@@ -16,10 +18,11 @@ typedef struct walk {
     int64_t *first;      /* [n_edges] scratch of the field's backward pass */
     int64_t *need;       /* [n_nodes][DS_MAX_INPUTS] at the current point */
     int64_t *seen_known; /* [n_outputs] output frames whose delay is settled */
+    int64_t *n_fields;   /* [n_outputs] output frames whose field was looked at */
     int64_t *early, *late; /* [n_edges] most kept in the first and in the second period */
     bool *changed;       /* [n_edges] since the previous point */
     int64_t frames[DS_MAX_INPUTS];
-    int64_t n_steps, n_fields;
+    int64_t n_steps;
     bool fresh; /* no point visited yet */
 } walk;
 
@@ -66,7 +69,6 @@ static ds_status find_period(walk *w)
         ds_rate q = {base.num, base.den};
         DS_CHECK(ds_rate_scale(&q, r.den, r.num) && op->reach < (int64_t)1 << 40, DS_LIMIT,
                  "%s: its field is too wide to analyse", op->def->name);
-        __extension__ typedef __int128 wide;
         wide frames = ((wide)op->reach * q.num + q.den - 1) / q.den;
         DS_CHECK(frames < MAX_STEPS, DS_LIMIT, "%s: its field is too wide to analyse",
                  op->def->name);
@@ -79,11 +81,9 @@ static ds_status find_period(walk *w)
 }
 
 /* Evaluates the nodes whose inputs changed; keeps `need` up to date. */
-static ds_status visit(walk *w)
+static void visit(walk *w)
 {
     const ds_graph *g = w->graph;
-    DS_CHECK(++w->n_steps <= MAX_STEPS, DS_LIMIT,
-             "the inputs' skew and rates allow too many combinations to analyse");
     for (size_t i = 0; i < g->n_inputs; i++) {
         ds_pair now = {w->frames[i], w->frames[i]};
         ds_pair *pair = &w->pairs[g->inputs[i]];
@@ -113,7 +113,6 @@ static ds_status visit(walk *w)
         }
     }
     w->fresh = false;
-    return DS_OK;
 }
 
 static void measure_kept(walk *w, int64_t *most)
@@ -173,13 +172,12 @@ static void measure_delay(walk *w, bool steady)
         ds_rate q = {base.num, base.den};
         if (!ds_rate_scale(&q, rate.den, rate.num))
             continue;
-        __extension__ typedef __int128 wide;
         /* The earliest of the new frames waited longest. */
         int64_t delay = n - 1 - (int64_t)((wide)m * q.num / q.den);
         if (w->a->delay[o] == DS_NEVER || delay > w->a->delay[o])
             w->a->delay[o] = delay;
-        if (steady && w->n_fields < 4096) {
-            w->n_fields++;
+        if (steady && w->n_fields[o] < MAX_FIELDS) {
+            w->n_fields[o]++;
             int64_t read = first_read(w, e, m);
             int64_t field = read >= n ? 0 : n - read;
             if (w->a->field[o] == DS_NEVER || field > w->a->field[o])
@@ -203,20 +201,33 @@ static ds_status check_laws(walk *w)
     return DS_OK;
 }
 
+static int64_t clamped(wide frames)
+{
+    return frames > DS_NEVER ? DS_NEVER : (int64_t)frames;
+}
+
+static ds_status count_step(walk *w)
+{
+    DS_CHECK(++w->n_steps <= MAX_STEPS, DS_LIMIT,
+             "the inputs' skew and rates allow too many combinations to analyse");
+    return DS_OK;
+}
+
 /* All combinations of the inputs after the first that the clock admits. */
 static ds_status visit_combinations(walk *w, size_t input, int64_t *most)
 {
     const ds_clock *c = w->clock;
     if (input == c->n_inputs) {
+        DS_TRY(count_step(w));
         if (!ds_clock_together(c, w->frames))
             return DS_OK;
-        DS_TRY(visit(w));
+        visit(w);
         measure_kept(w, most);
         return DS_OK;
     }
-    int64_t time = w->frames[0] * c->tick[0];
-    int64_t low = time - c->limit < 0 ? 0 : (time - c->limit) / c->tick[input];
-    int64_t high = (time + c->limit) / c->tick[input] + 1;
+    wide time = (wide)w->frames[0] * c->tick[0];
+    int64_t low = time < c->limit ? 0 : clamped((time - c->limit) / c->tick[input]);
+    int64_t high = clamped((time + c->limit) / c->tick[input] + 1);
     for (int64_t n = low; n <= high; n++) {
         w->frames[input] = n;
         DS_TRY(visit_combinations(w, input + 1, most));
@@ -235,8 +246,8 @@ static ds_status enumerate(walk *w)
         if (g->n_inputs > 1)
             DS_TRY(visit_combinations(w, 1, most));
         for (size_t i = 1; i < g->n_inputs; i++)
-            w->frames[i] = n * w->clock->tick[0] / w->clock->tick[i];
-        DS_TRY(visit(w));
+            w->frames[i] = clamped((wide)n * w->clock->tick[0] / w->clock->tick[i]);
+        visit(w);
         measure_kept(w, most);
         DS_TRY(check_laws(w));
         measure_delay(w, n > steady + a->period);
@@ -289,7 +300,8 @@ static void carve(walk *w, char *block)
     w->late = w->early + e;
     w->need = w->late + e;
     w->seen_known = w->need + j * DS_MAX_INPUTS;
-    w->changed = (bool *)(void *)(w->seen_known + o);
+    w->n_fields = w->seen_known + o;
+    w->changed = (bool *)(void *)(w->n_fields + o);
 }
 
 ds_status ds_analyse(ds_analysis *analysis, const ds_graph *graph, const ds_clock *clock)
@@ -302,7 +314,7 @@ ds_status ds_analyse(ds_analysis *analysis, const ds_graph *graph, const ds_cloc
     analysis->n_outputs = graph->n_outputs;
     void *edges = NULL, *identity = NULL, *delay = NULL, *field = NULL, *block = NULL;
     size_t e = graph->n_edges, n_bytes = e * (2 * sizeof(ds_pair) + 3 * sizeof(int64_t)) +
-                                         (graph->n_nodes * DS_MAX_INPUTS + graph->n_outputs) *
+                                         (graph->n_nodes * DS_MAX_INPUTS + 2 * graph->n_outputs) *
                                              sizeof(int64_t) + e * sizeof(bool);
     ds_status status = take(a, &edges, e, sizeof(ds_edge_facts));
     if (status == DS_OK)

@@ -23,11 +23,16 @@ ds_status ds_clock_init(ds_clock *clock, const ds_rate *rates, size_t n_inputs, 
                  DS_ARGUMENT, "input %zu: its rate has no practical common clock with the others", i);
         common = common / gcd(common, num) * num;
     }
+    int64_t shared = 0;
     for (size_t i = 0; i < n_inputs; i++) {
         ds_rate r = rates[i];
         DS_CHECK(r.den > 0 && r.den <= ((int64_t)1 << 50) / (common / r.num), DS_ARGUMENT,
                  "input %zu: its rate has no practical common clock with the others", i);
         clock->tick[i] = common / r.num * r.den;
+        shared = gcd(clock->tick[i], shared);
+    }
+    for (size_t i = 0; i < n_inputs; i++) {
+        clock->tick[i] /= shared; /* inputs of one rate: 1 each */
         if (clock->tick[i] > slowest)
             slowest = clock->tick[i];
     }

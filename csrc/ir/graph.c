@@ -63,12 +63,30 @@ static ds_status add_edge(ds_graph *graph, const ds_signature *signature, int no
     return DS_OK;
 }
 
+/* What operators check of their own inputs: an input may have none. */
+static ds_status check_input(const ds_signature *s, size_t i)
+{
+    ds_rate lowest = {1, 1};
+    DS_CHECK(s->rate.num > 0 && s->rate.den > 0, DS_ARGUMENT, "input %zu: the rate must be positive", i);
+    DS_CHECK(ds_rate_scale(&lowest, s->rate.num, s->rate.den) && ds_rate_equal(lowest, s->rate),
+             DS_ARGUMENT, "input %zu: the rate %lld/%lld is no fraction in lowest terms", i,
+             (long long)s->rate.num, (long long)s->rate.den);
+    DS_CHECK(ds_dtype_bytes(s->dtype) != 0, DS_DTYPE, "input %zu has no element type", i);
+    DS_CHECK(s->rank >= 0 && s->rank <= DS_MAX_RANK, DS_SHAPE,
+             "input %zu has %d feature dimensions, at most %d are supported", i, s->rank, DS_MAX_RANK);
+    for (int d = 0; d < s->rank; d++)
+        DS_CHECK(s->shape[d] >= 1, DS_SHAPE, "input %zu has size %lld in feature dimension %d", i,
+                 (long long)s->shape[d], d);
+    DS_CHECK(ds_signature_elements(s) < (int64_t)1 << 40, DS_SHAPE,
+             "input %zu has 2^40 elements or more per frame", i);
+    return DS_OK;
+}
+
 ds_status ds_graph_input(ds_graph *graph, int *edge, const ds_signature *signature)
 {
     DS_CHECK(graph->n_inputs < DS_MAX_INPUTS, DS_ARGUMENT, "a graph has at most %d inputs",
              DS_MAX_INPUTS);
-    DS_CHECK(signature->rate.num > 0 && signature->rate.den > 0, DS_ARGUMENT,
-             "input %zu: the rate must be positive", graph->n_inputs);
+    DS_TRY(check_input(signature, graph->n_inputs));
     DS_TRY(add_edge(graph, signature, -1, (int)graph->n_inputs));
     *edge = (int)graph->n_edges - 1;
     graph->inputs[graph->n_inputs++] = *edge;

@@ -236,7 +236,9 @@ static int module_exec(PyObject *module)
     if (load_errors(m) < 0 || choose_kernels(m) < 0 ||
         add_type(module, &ds_op_spec, &m->op_type) < 0 ||
         add_type(module, &ds_graph_spec, &m->graph_type) < 0 ||
-        add_type(module, &ds_engine_spec, &m->engine_type) < 0)
+        add_type(module, &ds_engine_spec, &m->engine_type) < 0 ||
+        add_type(module, &ds_gate_spec, &m->gate_type) < 0 ||
+        add_type(module, &ds_hold_spec, &m->hold_type) < 0)
         return -1;
     return 0;
 }
@@ -249,6 +251,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(m->op_type);
     Py_VISIT(m->graph_type);
     Py_VISIT(m->engine_type);
+    Py_VISIT(m->gate_type);
+    Py_VISIT(m->hold_type);
     return 0;
 }
 
@@ -260,6 +264,8 @@ static int module_clear(PyObject *module)
     Py_CLEAR(m->op_type);
     Py_CLEAR(m->graph_type);
     Py_CLEAR(m->engine_type);
+    Py_CLEAR(m->gate_type);
+    Py_CLEAR(m->hold_type);
     while (m->n_arenas > 0) {
         ds_arena_free(m->arenas[--m->n_arenas]);
         PyMem_RawFree(m->arenas[m->n_arenas]);

@@ -1,37 +1,9 @@
 /* _core.Op: one operator for given attributes, inputs and weights; what eager and offline calls run. */
 #include <string.h>
 
-#include "python/support.h"
-
-typedef struct op_object {
-    PyObject_HEAD
-    ds_op *op;
-} op_object;
+#include "python/op.h"
 
 /* ---------------------------------------------------------------- making one */
-static int parse_inputs(ds_module *m, PyObject *sequence, int has_rate, ds_signature *signatures,
-                        size_t limit, size_t *n)
-{
-    PyObject *fast = PySequence_Fast(sequence, "expected a sequence of signatures");
-    if (!fast)
-        return -1;
-    *n = (size_t)PySequence_Fast_GET_SIZE(fast);
-    int status = 0;
-    if (*n > limit) {
-        PyErr_Format(m->errors[DS_ARGUMENT], "at most %zu signatures, got %zu", limit, *n);
-        status = -1;
-    }
-    for (size_t i = 0; status == 0 && i < *n; i++) {
-        PyObject *item = PySequence_Fast_GET_ITEM(fast, (Py_ssize_t)i);
-        if (item == Py_None)
-            memset(&signatures[i], 0, sizeof *signatures);
-        else
-            status = ds_parse_signature(m, item, has_rate, &signatures[i]);
-    }
-    Py_DECREF(fast);
-    return status;
-}
-
 static PyObject *op_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"name", "attributes", "inputs", "weights", NULL};
@@ -45,10 +17,10 @@ static PyObject *op_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     size_t n_attrs, n_in, n_weights = 0;
     const ds_op_def *def = ds_parse_def(m, name);
     if (!def || ds_parse_attrs(m, def, attributes, attrs, &n_attrs) < 0 ||
-        parse_inputs(m, inputs, 1, in, DS_MAX_INPUTS, &n_in) < 0 ||
-        (weights && parse_inputs(m, weights, 0, weight, DS_MAX_WEIGHTS, &n_weights) < 0))
+        ds_parse_signatures(m, inputs, 1, in, DS_MAX_INPUTS, &n_in) < 0 ||
+        (weights && ds_parse_signatures(m, weights, 0, weight, DS_MAX_WEIGHTS, &n_weights) < 0))
         return NULL;
-    op_object *self = (op_object *)type->tp_alloc(type, 0);
+    ds_op_object *self = (ds_op_object *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
     ds_allocator allocator = ds_module_allocator(m);
@@ -64,14 +36,14 @@ static PyObject *op_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static void op_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    ds_op_destroy(((op_object *)self)->op);
+    ds_op_destroy(((ds_op_object *)self)->op);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
 /* ---------------------------------------------------------------- counts */
 /* Borrows the (rows, 4) int64 arrays of a sequence; *n_rows -1: set from the first. */
-static int parse_counts(ds_module *m, const ds_op *op, PyObject *sequence, int n,
+int ds_parse_counts(ds_module *m, const ds_op *op, PyObject *sequence, int n,
                         const ds_counts **counts, Py_ssize_t *n_rows)
 {
     if (!PyList_Check(sequence) && !PyTuple_Check(sequence)) {
@@ -99,7 +71,7 @@ static int parse_counts(ds_module *m, const ds_op *op, PyObject *sequence, int n
     return 0;
 }
 
-static const bool *parse_ended(ds_module *m, PyObject *ended, Py_ssize_t n_rows)
+const bool *ds_parse_ended(ds_module *m, PyObject *ended, Py_ssize_t n_rows)
 {
     PyArrayObject *array = (PyArrayObject *)ended;
     if (!PyArray_Check(ended) || PyArray_TYPE(array) != NPY_BOOL || PyArray_NDIM(array) != 1 ||
@@ -132,7 +104,7 @@ static PyObject *op_counts(PyObject *self, PyTypeObject *cls, PyObject *const *a
                            Py_ssize_t n_args, PyObject *names)
 {
     ds_module *m = ds_module_of(cls);
-    const ds_op *op = ((op_object *)self)->op;
+    const ds_op *op = ((ds_op_object *)self)->op;
     const ds_counts *in[DS_MAX_INPUTS];
     ds_counts *out[DS_MAX_OUTPUTS];
     Py_ssize_t n_rows = -1;
@@ -141,9 +113,9 @@ static PyObject *op_counts(PyObject *self, PyTypeObject *cls, PyObject *const *a
         PyErr_SetString(PyExc_TypeError, "counts(inputs, ended, ids=())");
         return NULL;
     }
-    if (parse_counts(m, op, args[0], op->n_inputs, in, &n_rows) < 0)
+    if (ds_parse_counts(m, op, args[0], op->n_inputs, in, &n_rows) < 0)
         return NULL;
-    const bool *ended = parse_ended(m, args[1], n_rows);
+    const bool *ended = ds_parse_ended(m, args[1], n_rows);
     PyObject *list = ended ? PyList_New(op->n_outputs) : NULL;
     for (int o = 0; list && o < op->n_outputs; o++) {
         npy_intp shape[2] = {n_rows, 4};
@@ -192,7 +164,7 @@ static PyObject *op_kept(PyObject *self, PyTypeObject *cls, PyObject *const *arg
                          Py_ssize_t n_args, PyObject *names)
 {
     ds_module *m = ds_module_of(cls);
-    const ds_op *op = ((op_object *)self)->op;
+    const ds_op *op = ((ds_op_object *)self)->op;
     const ds_counts *in[DS_MAX_INPUTS], *out[DS_MAX_OUTPUTS];
     Py_ssize_t n_rows = -1;
     (void)names;
@@ -200,8 +172,8 @@ static PyObject *op_kept(PyObject *self, PyTypeObject *cls, PyObject *const *arg
         PyErr_SetString(PyExc_TypeError, "kept(inputs, outputs)");
         return NULL;
     }
-    if (parse_counts(m, op, args[0], op->n_inputs, in, &n_rows) < 0 ||
-        parse_counts(m, op, args[1], op->n_outputs, out, &n_rows) < 0)
+    if (ds_parse_counts(m, op, args[0], op->n_inputs, in, &n_rows) < 0 ||
+        ds_parse_counts(m, op, args[1], op->n_outputs, out, &n_rows) < 0)
         return NULL;
     PyObject *list = PyList_New(ds_op_n_values(op));
     for (int i = 0; list && i < ds_op_n_values(op); i++) {
@@ -221,307 +193,23 @@ static PyObject *op_kept(PyObject *self, PyTypeObject *cls, PyObject *const *arg
     return list;
 }
 
-/* ---------------------------------------------------------------- running */
-/* What one run borrows and owns. */
-typedef struct call {
-    ds_module *m;
-    const ds_op *op;
-    ds_single single;
-    const ds_counts *in[DS_MAX_INPUTS], *out[DS_MAX_OUTPUTS];
-    const void *values[DS_MAX_INPUTS], *weights[DS_MAX_WEIGHTS];
-    void *outputs[DS_MAX_OUTPUTS];
-    const void **states;  /* [n_rows] */
-    void **new_states;    /* [n_rows] */
-    PyObject *flat;       /* list: keeps flattened states alive */
-    PyObject *old, *news; /* list of states before (borrowed), of states after (owned) */
-    Py_ssize_t n_rows;
-} call;
-
-/* Lays the segments of a growing state end to end; new reference. */
-static PyObject *flatten(PyObject *state)
-{
-    if (PyBytes_Check(state))
-        return Py_NewRef(state);
-    Py_ssize_t n_bytes = 0;
-    PyObject *s = state;
-    for (; PyTuple_Check(s); s = PyTuple_GET_ITEM(s, 0))
-        n_bytes += PyBytes_GET_SIZE(PyTuple_GET_ITEM(s, 1));
-    n_bytes += PyBytes_Check(s) ? PyBytes_GET_SIZE(s) : 0;
-    PyObject *bytes = PyBytes_FromStringAndSize(NULL, n_bytes);
-    if (!bytes)
-        return NULL;
-    char *end = PyBytes_AS_STRING(bytes) + n_bytes;
-    for (s = state; PyTuple_Check(s); s = PyTuple_GET_ITEM(s, 0)) {
-        Py_ssize_t n = PyBytes_GET_SIZE(PyTuple_GET_ITEM(s, 1));
-        memcpy(end -= n, PyBytes_AS_STRING(PyTuple_GET_ITEM(s, 1)), (size_t)n);
-    }
-    if (PyBytes_Check(s))
-        memcpy(PyBytes_AS_STRING(bytes), PyBytes_AS_STRING(s), (size_t)PyBytes_GET_SIZE(s));
-    return bytes;
-}
-
-static Py_ssize_t state_length(PyObject *state)
-{
-    Py_ssize_t n = 0;
-    for (; PyTuple_Check(state); state = PyTuple_GET_ITEM(state, 0)) {
-        if (PyTuple_GET_SIZE(state) != 2 || !PyBytes_Check(PyTuple_GET_ITEM(state, 1)))
-            return -1;
-        n += PyBytes_GET_SIZE(PyTuple_GET_ITEM(state, 1));
-    }
-    return state == Py_None ? n : PyBytes_Check(state) ? n + PyBytes_GET_SIZE(state) : -1;
-}
-
-static int parse_values(call *c, PyObject *values)
-{
-    int n = ds_op_n_values(c->op);
-    if ((!PyList_Check(values) && !PyTuple_Check(values)) || PySequence_Fast_GET_SIZE(values) < n) {
-        PyErr_Format(PyExc_TypeError, "%s: expected %d values", c->op->def->name, n);
-        return -1;
-    }
-    for (int i = 0; i < n; i++) {
-        PyObject *item = PySequence_Fast_GET_ITEM(values, i);
-        PyArrayObject *array = (PyArrayObject *)item;
-        const ds_signature *s = &c->op->in[i];
-        int64_t frames = 0;
-        for (Py_ssize_t r = 0; r < c->n_rows; r++)
-            frames += c->in[i][r].now.known - c->in[i][r].before.known;
-        bool fits = PyArray_Check(item) && PyArray_ISCARRAY_RO(array) &&
-                    PyArray_TYPE(array) == ds_numpy_type(s->dtype) &&
-                    PyArray_NDIM(array) == s->rank + 1 && PyArray_DIM(array, 0) == frames;
-        for (int d = 0; fits && d < s->rank; d++)
-            fits = PyArray_DIM(array, d + 1) == s->shape[d];
-        if (!fits) {
-            PyErr_Format(c->m->errors[DS_SHAPE],
-                         "%s: value %d does not fit its signature and counts", c->op->def->name, i);
-            return -1;
-        }
-        c->values[i] = PyArray_DATA(array);
-    }
-    return 0;
-}
-
-static int parse_weights(call *c, PyObject *weights)
-{
-    ds_signature signatures[DS_MAX_WEIGHTS];
-    size_t n;
-    if (ds_parse_weights(c->m, c->op->def, weights, signatures, c->weights, &n) < 0)
-        return -1;
-    bool same = (int)n == c->op->n_weights;
-    for (size_t i = 0; same && i < n; i++) {
-        const ds_signature *w = &c->op->weight[i];
-        same = signatures[i].dtype == w->dtype && (!w->dtype || ds_signature_same_shape(&signatures[i], w));
-    }
-    if (!same)
-        PyErr_Format(c->m->errors[DS_SHAPE], "%s: the weights are not those it was made for",
-                     c->op->def->name);
-    return same ? 0 : -1;
-}
-
-static int state_bytes(call *c, Py_ssize_t r, bool now, size_t *n_bytes)
-{
-    ds_pair in[DS_MAX_INPUTS];
-    for (int i = 0; i < c->op->n_inputs; i++)
-        in[i] = now ? c->in[i][r].now : c->in[i][r].before;
-    ds_status status = ds_single_state_bytes(
-        c->op, in, now ? c->out[0][r].now : c->out[0][r].before, n_bytes);
-    if (status == DS_OK)
-        return 0;
-    ds_raise(c->m, status, NULL);
-    return -1;
-}
-
-/* Whether the row only adds frames to what it keeps: then its state is a new segment. */
-static bool only_grows(const call *c, Py_ssize_t r)
-{
-    const ds_op *op = c->op;
-    if (op->n_carried || ds_op_n_values(op) != 1 || c->out[0][r].now.known != c->out[0][r].before.known)
-        return false;
-    const ds_counts *in = &c->in[0][r];
-    int64_t from = ds_single_kept_from(op, 0, in->before, c->out[0][r].before);
-    return from == ds_single_kept_from(op, 0, in->now, c->out[0][r].now);
-}
-
-/* The state after a call in which row r only kept more: a segment on top of the old state. */
-static PyObject *grown_state(const call *c, Py_ssize_t r, PyObject *old, const char *fresh)
-{
-    size_t n_bytes = (size_t)(c->in[0][r].now.known - c->in[0][r].before.known) *
-                     ds_signature_bytes(&c->op->in[0]);
-    if (!n_bytes)
-        return Py_NewRef(old);
-    PyObject *segment = PyBytes_FromStringAndSize(fresh, (Py_ssize_t)n_bytes);
-    if (!segment || old == Py_None)
-        return segment;
-    PyObject *state = PyTuple_Pack(2, old, segment);
-    Py_DECREF(segment);
-    return state;
-}
-
-/* Makes row r's state before readable in one piece; fails where its size is not what the counts say. */
-static int read_state(call *c, Py_ssize_t r, PyObject *old)
-{
-    size_t expected;
-    Py_ssize_t length = state_length(old);
-    if (state_bytes(c, r, false, &expected) < 0)
-        return -1;
-    bool started = c->in[0][r].before.total != 0;
-    if (length != (Py_ssize_t)expected && (length != 0 || started)) {
-        PyErr_Format(c->m->errors[DS_INTERNAL], "%s: row %zd has %zd bytes of state, not %zu",
-                     c->op->def->name, r, length, expected);
-        return -1;
-    }
-    if (old == Py_None)
-        return 0;
-    PyObject *flat = flatten(old);
-    int status = flat ? PyList_Append(c->flat, flat) : -1;
-    c->states[r] = flat ? PyBytes_AS_STRING(flat) : NULL; /* kept alive by the list */
-    Py_XDECREF(flat);
-    return status;
-}
-
-/* Reads every row's state before and makes room for the state after. A row that only keeps its new
- * frames needs neither: they become a segment on top of the old state. */
-static int prepare_states(call *c, const bool *ended)
-{
-    const char *fresh = c->values[0];
-    for (Py_ssize_t r = 0; r < c->n_rows; r++) {
-        PyObject *old = c->old ? PyList_GET_ITEM(c->old, r) : Py_None, *state;
-        bool grows = ds_op_n_values(c->op) > 0 && !ended[r] && only_grows(c, r);
-        size_t now;
-        if (state_bytes(c, r, true, &now) < 0 || (!grows && read_state(c, r, old) < 0))
-            return -1;
-        if (ended[r] || !now)
-            state = Py_NewRef(Py_None);
-        else if (grows)
-            state = grown_state(c, r, old, fresh);
-        else
-            state = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)now);
-        if (!state)
-            return -1;
-        PyList_SET_ITEM(c->news, r, state);
-        if (!grows && state != Py_None)
-            c->new_states[r] = PyBytes_AS_STRING(state);
-        if (fresh)
-            fresh += (size_t)(c->in[0][r].now.known - c->in[0][r].before.known) *
-                     ds_signature_bytes(&c->op->in[0]);
-    }
-    return 0;
-}
-
-static PyObject *make_outputs(call *c)
-{
-    PyObject *list = PyList_New(c->op->n_outputs);
-    for (int o = 0; list && o < c->op->n_outputs; o++) {
-        const ds_signature *s = &c->op->out[o];
-        npy_intp shape[DS_MAX_RANK + 1] = {0};
-        for (Py_ssize_t r = 0; r < c->n_rows; r++)
-            shape[0] += c->out[o][r].now.known - c->out[o][r].before.known;
-        for (int d = 0; d < s->rank; d++)
-            shape[d + 1] = s->shape[d];
-        PyObject *array = PyArray_SimpleNew(s->rank + 1, shape, ds_numpy_type(s->dtype));
-        if (!array) {
-            Py_CLEAR(list);
-            break;
-        }
-        PyList_SET_ITEM(list, o, array);
-        c->outputs[o] = PyArray_DATA((PyArrayObject *)array);
-    }
-    return list;
-}
-
-/* Work below which releasing the GIL costs more than it gives. */
-enum { SMALL_WORK_BYTES = 1 << 16 };
-
-static ds_status run_single(call *c, ds_arena *arena, PyObject *outputs)
-{
-    size_t n_bytes = 0;
-    for (int o = 0; o < c->op->n_outputs; o++)
-        n_bytes += (size_t)PyArray_NBYTES((PyArrayObject *)PyList_GET_ITEM(outputs, o));
-    for (int i = 0; i < c->op->n_weights; i++)
-        n_bytes += c->op->weight[i].dtype ? ds_signature_bytes(&c->op->weight[i]) : 0;
-    if (n_bytes < SMALL_WORK_BYTES)
-        return ds_single_run(&c->single, arena);
-    ds_status status;
-    char message[DS_MESSAGE_BYTES] = "";
-    Py_BEGIN_ALLOW_THREADS
-    status = ds_single_run(&c->single, arena);
-    if (status != DS_OK)
-        strncpy(message, ds_last_error(), sizeof message - 1);
-    Py_END_ALLOW_THREADS
-    return status == DS_OK ? DS_OK : ds_fail(status, "%s", message);
-}
-
-static PyObject *run_call(call *c, PyObject *args[7], const bool *ended, int blas)
-{
-    PyObject *result = NULL, *outputs = NULL;
-    ds_arena *arena = NULL;
-    if (parse_values(c, args[0]) < 0 || parse_weights(c, args[5]) < 0)
-        return NULL;
-    c->old = args[4] == Py_None ? NULL : args[4];
-    if (c->old && (!PyList_Check(c->old) || PyList_GET_SIZE(c->old) != c->n_rows)) {
-        PyErr_Format(PyExc_TypeError, "%s: states must be a list, one per row", c->op->def->name);
-        return NULL;
-    }
-    size_t n = (size_t)c->n_rows + 1;
-    c->states = PyMem_Calloc(n, sizeof *c->states);
-    c->new_states = PyMem_Calloc(n, sizeof *c->new_states);
-    c->flat = PyList_New(0);
-    c->news = PyList_New(c->n_rows);
-    if (!c->states || !c->new_states || !c->flat || !c->news) {
-        if (!PyErr_Occurred())
-            PyErr_NoMemory();
-        goto done;
-    }
-    outputs = prepare_states(c, ended) < 0 ? NULL : make_outputs(c);
-    arena = outputs ? ds_take_arena(c->m) : NULL;
-    if (!arena)
-        goto done;
-    c->single = (ds_single){.op = c->op, .n_rows = (size_t)c->n_rows, .in = c->in, .out = c->out,
-                            .kernels = blas && c->m->blas_kernels ? c->m->blas_kernels : c->m->kernels,
-                            .ended = ended, .values = c->values, .weights = c->weights,
-                            .states = c->states, .outputs = c->outputs,
-                            .new_states = c->new_states};
-    ds_status status = run_single(c, arena, outputs);
-    ds_give_arena(c->m, arena);
-    result = status == DS_OK ? PyTuple_Pack(2, outputs, c->news) : ds_raise(c->m, status, NULL);
-done:
-    PyMem_Free(c->states);
-    PyMem_Free(c->new_states);
-    Py_XDECREF(c->flat);
-    Py_XDECREF(c->news);
-    Py_XDECREF(outputs);
-    return result;
-}
-
-static PyObject *op_run(PyObject *self, PyTypeObject *cls, PyObject *const *args, Py_ssize_t n_args,
-                        PyObject *names)
-{
-    call c = {.m = ds_module_of(cls), .op = ((op_object *)self)->op, .n_rows = -1};
-    if (n_args != 7 || names) {
-        PyErr_SetString(PyExc_TypeError,
-                        "run(values, inputs, outputs, ended, states, weights, blas)");
-        return NULL;
-    }
-    if (parse_counts(c.m, c.op, args[1], c.op->n_inputs, c.in, &c.n_rows) < 0 ||
-        parse_counts(c.m, c.op, args[2], c.op->n_outputs, c.out, &c.n_rows) < 0)
-        return NULL;
-    const bool *ended = parse_ended(c.m, args[3], c.n_rows);
-    int blas = PyObject_IsTrue(args[6]);
-    PyObject *copy[7];
-    memcpy(copy, args, sizeof copy);
-    return ended && blas >= 0 ? run_call(&c, copy, ended, blas) : NULL;
-}
-
 /* ---------------------------------------------------------------- facts */
 static PyObject *op_get_name(PyObject *self, void *unused)
 {
     (void)unused;
-    return PyUnicode_FromString(((op_object *)self)->op->def->name);
+    return PyUnicode_FromString(((ds_op_object *)self)->op->def->name);
+}
+
+static PyObject *op_get_attributes(PyObject *self, void *unused)
+{
+    (void)unused;
+    return ds_build_attributes(((ds_op_object *)self)->op);
 }
 
 static PyObject *op_get_outputs(PyObject *self, void *unused)
 {
     (void)unused;
-    const ds_op *op = ((op_object *)self)->op;
+    const ds_op *op = ((ds_op_object *)self)->op;
     PyObject *list = PyList_New(op->n_outputs);
     for (int o = 0; list && o < op->n_outputs; o++) {
         PyObject *s = ds_build_signature(&op->out[o]);
@@ -535,7 +223,7 @@ static PyObject *op_get_outputs(PyObject *self, void *unused)
 
 static PyObject *op_get_flag(PyObject *self, void *which)
 {
-    const ds_op *op = ((op_object *)self)->op;
+    const ds_op *op = ((ds_op_object *)self)->op;
     switch (*(const char *)which) {
     case 's': return PyBool_FromLong(op->same_counts);
     case 'l': return PyBool_FromLong((op->def->flags & DS_OP_LOCKSTEP) != 0);
@@ -548,6 +236,7 @@ static PyObject *op_get_flag(PyObject *self, void *which)
 
 static PyGetSetDef op_getset[] = {
     {"name", op_get_name, NULL, "The operator's name.", NULL},
+    {"attributes", op_get_attributes, NULL, "All attributes, defaults included.", NULL},
     {"outputs", op_get_outputs, NULL, "Signatures of the outputs.", NULL},
     {"same_counts", op_get_flag, NULL, "Whether outputs have the input's counts.", "s"},
     {"lockstep", op_get_flag, NULL, "Whether value inputs must progress equally.", "l"},
@@ -563,8 +252,11 @@ static PyMethodDef op_methods[] = {
      "counts(inputs, ended, ids=()) -> counts of every output"},
     {"kept", (PyCFunction)(void (*)(void))op_kept, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
      "kept(inputs, outputs) -> per value input the first frame kept before and now"},
-    {"run", (PyCFunction)(void (*)(void))op_run, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
+    {"run", (PyCFunction)(void (*)(void))ds_op_object_run, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
      "run(values, inputs, outputs, ended, states, weights, blas) -> outputs, new states"},
+    {"declare", (PyCFunction)(void (*)(void))ds_op_object_declare,
+     METH_CLASS | METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
+     "declare(inputs, outputs, counts, need): an operator whose integers are data"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -574,5 +266,5 @@ static PyType_Slot op_slots[] = {
     {0, NULL},
 };
 
-PyType_Spec ds_op_spec = {"dreamstream._core.Op", sizeof(op_object), 0,
+PyType_Spec ds_op_spec = {"dreamstream._core.Op", sizeof(ds_op_object), 0,
                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, op_slots};

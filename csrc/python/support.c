@@ -111,6 +111,29 @@ int ds_parse_signature(ds_module *m, PyObject *tuple, int has_rate, ds_signature
     return ds_parse_dtype(m, dtype, &signature->dtype) < 0 ? -1 : parse_shape(m, shape, signature);
 }
 
+int ds_parse_signatures(ds_module *m, PyObject *sequence, int has_rate, ds_signature *signatures,
+                        size_t limit, size_t *n)
+{
+    PyObject *fast = PySequence_Fast(sequence, "expected a sequence of signatures");
+    if (!fast)
+        return -1;
+    *n = (size_t)PySequence_Fast_GET_SIZE(fast);
+    int status = 0;
+    if (*n > limit) {
+        PyErr_Format(m->errors[DS_ARGUMENT], "at most %zu signatures, got %zu", limit, *n);
+        status = -1;
+    }
+    for (size_t i = 0; status == 0 && i < *n; i++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(fast, (Py_ssize_t)i);
+        if (item == Py_None)
+            memset(&signatures[i], 0, sizeof *signatures);
+        else
+            status = ds_parse_signature(m, item, has_rate, &signatures[i]);
+    }
+    Py_DECREF(fast);
+    return status;
+}
+
 PyObject *ds_build_signature(const ds_signature *s)
 {
     PyObject *shape = PyTuple_New(s->rank);
@@ -174,6 +197,44 @@ static int parse_attr(PyObject *value, ds_attr *attr)
         return PyErr_Occurred() ? -1 : 0;
     }
     return parse_ints(value, attr);
+}
+
+static PyObject *build_attribute(const ds_attr_def *def, const ds_attr_value *v)
+{
+    if (def->kind == DS_ATTR_REAL)
+        return PyFloat_FromDouble(v->x);
+    if (def->kind == DS_ATTR_INT)
+        return PyLong_FromLongLong(v->i);
+    if (def->kind == DS_ATTR_CHOICE) {
+        const char *choice = def->choices, *end;
+        for (int64_t i = 0; i < v->i && strchr(choice, '|'); i++)
+            choice = strchr(choice, '|') + 1;
+        end = strchr(choice, '|');
+        return PyUnicode_FromStringAndSize(
+            choice, end ? (Py_ssize_t)(end - choice) : (Py_ssize_t)strlen(choice));
+    }
+    PyObject *list = PyList_New(v->n_ints);
+    for (int i = 0; list && i < v->n_ints; i++) {
+        PyObject *item = PyLong_FromLongLong(v->ints[i]);
+        if (!item)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i, item);
+    }
+    return list;
+}
+
+PyObject *ds_build_attributes(const ds_op *op)
+{
+    PyObject *dict = PyDict_New();
+    const ds_attr_def *def = op->def->attrs;
+    for (int i = 0; dict && def && def[i].name; i++) {
+        PyObject *value = build_attribute(&def[i], &op->attr[i]);
+        if (!value || PyDict_SetItemString(dict, def[i].name, value) < 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(value);
+    }
+    return dict;
 }
 
 int ds_parse_attrs(ds_module *m, const ds_op_def *def, PyObject *mapping, ds_attr *attrs, size_t *n)

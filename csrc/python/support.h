@@ -19,7 +19,7 @@ enum { DS_N_STATUS = 15, DS_MAX_ARENAS = 8 };
 
 typedef struct ds_module {
     PyObject *errors[DS_N_STATUS]; /* exception class of each status */
-    PyTypeObject *op_type, *graph_type, *engine_type;
+    PyTypeObject *op_type, *graph_type, *engine_type, *gate_type, *hold_type;
     const ds_kernels *kernels;      /* chosen at import */
     const ds_kernels *blas_kernels; /* NULL without OpenBLAS, or where it is kept out */
     ds_isa isa;
@@ -32,7 +32,7 @@ extern struct PyModuleDef ds_module_def;
 ds_module *ds_module_of(PyTypeObject *type); /* of a type made by this module */
 
 /* Types: fill the type object. */
-extern PyType_Spec ds_op_spec, ds_graph_spec, ds_engine_spec;
+extern PyType_Spec ds_op_spec, ds_graph_spec, ds_engine_spec, ds_gate_spec, ds_hold_spec;
 
 /* Raises the exception of a status with the thread's last message; ids: a sequence of str, or NULL.
  * Always returns NULL. */
@@ -45,10 +45,15 @@ int ds_parse_dtype(ds_module *m, PyObject *name, ds_dtype *dtype);
 int ds_numpy_type(ds_dtype dtype);
 /* (dtype, shape, num, den), or with has_rate 0 (dtype, shape). */
 int ds_parse_signature(ds_module *m, PyObject *tuple, int has_rate, ds_signature *signature);
+/* A sequence of them, at most `limit`; None gives dtype 0. */
+int ds_parse_signatures(ds_module *m, PyObject *sequence, int has_rate, ds_signature *signatures,
+                        size_t limit, size_t *n);
 PyObject *ds_build_signature(const ds_signature *signature);
 /* Attributes of a definition from a mapping; texts point into the mapping's strings. Fills at most
  * DS_MAX_ATTRS + 1 (an unknown one is left to ds_op_create to name). */
 int ds_parse_attrs(ds_module *m, const ds_op_def *def, PyObject *mapping, ds_attr *attrs, size_t *n);
+/* All attributes of an operator, defaults included, as a dict. */
+PyObject *ds_build_attributes(const ds_op *op);
 const ds_op_def *ds_parse_def(ds_module *m, PyObject *name);
 /* Weights given as arrays (or None): signatures and data pointers, after checking that each is a
  * C-contiguous aligned array. */

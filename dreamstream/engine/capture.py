@@ -18,6 +18,7 @@ from ..online.register import forward_of
 from ..stream.edge import Edge
 from ..stream.rules import after, entry
 from ..stream.tree import leaves, map_leaves
+from ..stream.where import user_line
 from .spec import InputSpec
 
 __all__ = ["Capture", "captured", "untouched"]
@@ -60,6 +61,8 @@ class Capture:
         """Add one node."""
         if any(e.entry is not self for e in edges):
             raise CaptureError(f"{name}: a tensor of another forward")
+        if getattr(op, "in_python", False):
+            raise CaptureError(f"{name} at {user_line()} is declared in Python, which a graph can't hold")
         handles = self.graph.node(name, attributes, [e.handle or 0 for e in edges], weights)
         ordinal = len(self.nodes)
         out = []

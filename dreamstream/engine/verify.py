@@ -21,6 +21,9 @@ __all__ = ["Report", "verify"]
 TOLERANCE = 1e-4
 """Two orders of summation, the engine's and OpenBLAS's, through many layers."""
 
+MOST_ELEMENTS = 200_000
+"""Of the first input, in the longest stream by default: what keeps a compile quick."""
+
 
 @dataclass(frozen=True)
 class Report:
@@ -80,8 +83,9 @@ def verify(
 def _lengths(
     engine: Engine, n_frames: int | None, n_streams: int, rng: np.random.Generator
 ) -> list[int]:
-    known = [n for n in (engine.receptive_field, engine.delay) if math.isfinite(n)]
-    most = n_frames if n_frames is not None else min(max(24, 3 * int(max(known, default=16))), 8000)
+    known = [int(n) for n in (engine.receptive_field, engine.delay) if math.isfinite(n)]
+    bound = max(256, MOST_ELEMENTS // math.prod(engine.inputs[0].features))
+    most = n_frames if n_frames is not None else min(max([24, *(3 * n for n in known)]), bound)
     return [most, *(int(rng.integers(0, most + 1)) for _ in range(n_streams - 1))]
 
 

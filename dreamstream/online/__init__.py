@@ -1,7 +1,8 @@
 """Online modules: patching, sessions, audit."""
 
 from .audit import Audit, audit
+from .declared import Op
 from .patch import StreamModule, patch_module, unpatch_module
 from .register import register
 
-__all__ = ["Audit", "StreamModule", "audit", "patch_module", "register", "unpatch_module"]
+__all__ = ["Audit", "Op", "StreamModule", "audit", "patch_module", "register", "unpatch_module"]

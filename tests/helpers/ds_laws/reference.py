@@ -156,7 +156,7 @@ def cut(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
 
 
 def delay(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
-    return [np.concatenate([np.zeros_like(x)[: a["frames"]], x])[: len(x)] if a["frames"] < len(x) else x * 0]
+    return [np.concatenate([np.zeros((a["frames"], *x.shape[1:]), x.dtype), x])[: len(x)]]
 
 
 def sync(a: dict[str, Any], w: Arrays, *xs: Array) -> list[Array]:

@@ -1,0 +1,350 @@
+"""Step latency and streams per core: compiled engine, eager online module, and PyTorch chunk by chunk.
+
+Usage: python benchmarks/step_latency.py [--seconds S] [--streams 1 8 32] [--networks audio tagger]
+
+Two networks with non-causal convolutions and LSTMs: `audio`, that of `dreamstream demo` (0.35 M weights,
+raw audio at 16 kHz), and `tagger` (5.3 M weights, 80 features at 100 Hz). Every variant gets equal chunks
+of all streams in every step, in mid-stream, on one thread:
+
+- compiled: ``engine.step({id: array, ...})``;
+- eager: ``model(ds.stream_tensor([array, ...], ids=...))``;
+- torch: the same layers of torch.nn in eager mode, with all state kept by hand (the last frames of every
+  convolution's input, of every residual, h and c), one padded batch for all streams. Its batch is made
+  beforehand; the other two take a list of arrays, and the time includes making their batches.
+
+Weights are equal, and all variants' outputs are compared with torch's offline output before anything is
+timed. Variants take turns, a few steps each. A figure is the median of the steps, with the 10th and 90th
+percentile. Streams per core: streams x duration of a chunk / median.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", DREAMSTREAM_THREADS="1")
+
+import argparse
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+import dreamstream as ds
+import dreamstream.nn.functional as F
+from dreamstream import nn
+from dreamstream.cli import SAMPLE_RATE, STEP, WINDOW, DemoNetwork
+
+TURN = 6  # steps of one variant before the next has its turn
+CHUNKS = (10, 100)  # frames of 10 ms
+
+
+# ---------------------------------------------------------------------- networks
+class Tagger(nn.Module):
+    """80 features at 100 Hz in, 50 frames of 128 scores per second out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(80, 512, 5, stride=2, padding=2)
+        self.block = nn.Conv1d(512, 512, 3, padding=1)
+        self.rnn = nn.LSTM(512, 512, num_layers=2, batch_first=True)
+        self.head = nn.Linear(512, 128)
+
+    def forward(self, x: Any) -> Any:
+        x = F.relu(self.conv(x))
+        x = x + F.relu(self.block(x))
+        x, _ = self.rnn(x.transpose(1, 2))
+        return F.log_softmax(self.head(x), dim=-1)
+
+
+class Kept:
+    """Frames of a tensor that later calls need."""
+
+    def __init__(self, frames: torch.Tensor) -> None:
+        self.frames = frames
+
+    def append(self, x: torch.Tensor) -> torch.Tensor:
+        self.frames = torch.cat([self.frames, x], -1)
+        return self.frames
+
+    def drop(self, n: int) -> None:
+        self.frames = self.frames[..., n:]
+
+
+class TorchConv:
+    """A convolution with zero padding, chunk by chunk: output frame m needs input up to m s + k - 1 - p."""
+
+    def __init__(self, conv: torch.nn.Conv1d, n_streams: int) -> None:
+        self.conv, (self.stride,), (self.size,) = conv, conv.stride, conv.kernel_size
+        self.padding = conv.padding[0]
+        self.kept = Kept(torch.zeros(n_streams, conv.in_channels, self.padding))
+
+    def __call__(self, x: torch.Tensor, end: bool) -> torch.Tensor:
+        x = self.kept.append(torch.nn.functional.pad(x, (0, self.padding)) if end else x)
+        n = (x.shape[-1] - self.size) // self.stride + 1
+        if n <= 0:
+            return x.new_zeros(len(x), self.conv.out_channels, 0)
+        self.kept.drop(n * self.stride)
+        return torch.nn.functional.conv1d(x, self.conv.weight, self.conv.bias, self.stride)
+
+
+class TorchResidual:
+    """x + relu(conv(x)): x waits for the convolution."""
+
+    def __init__(self, conv: torch.nn.Conv1d, n_streams: int) -> None:
+        self.conv = TorchConv(conv, n_streams)
+        self.kept = Kept(torch.zeros(n_streams, conv.out_channels, 0))
+
+    def __call__(self, x: torch.Tensor, end: bool) -> torch.Tensor:
+        waiting = self.kept.append(x)
+        y = torch.relu(self.conv(x, end))
+        self.kept.drop(y.shape[-1])
+        return waiting[..., : y.shape[-1]] + y
+
+
+class TorchLSTM:
+    """An LSTM with its state."""
+
+    def __init__(self, rnn: torch.nn.LSTM) -> None:
+        self.rnn, self.state = rnn, None
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        if not x.shape[1]:
+            return x.new_zeros(len(x), 0, self.rnn.hidden_size)
+        y, self.state = self.rnn(x, self.state)
+        return y
+
+
+class TorchNetwork(torch.nn.Module):
+    """What both networks' twins share: a forward for whole sequences, a step for chunks."""
+
+    def scores(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.log_softmax(self.head(x), -1)
+
+
+class TorchTagger(TorchNetwork):
+    """Tagger in torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv1d(80, 512, 5, stride=2, padding=2)
+        self.block = torch.nn.Conv1d(512, 512, 3, padding=1)
+        self.rnn = torch.nn.LSTM(512, 512, num_layers=2, batch_first=True)
+        self.head = torch.nn.Linear(512, 128)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.conv(x))
+        x = x + torch.relu(self.block(x))
+        return self.scores(self.rnn(x.transpose(1, 2))[0])
+
+    def stepper(self, n_streams: int) -> Callable[..., torch.Tensor]:
+        conv, block = TorchConv(self.conv, n_streams), TorchResidual(self.block, n_streams)
+        rnn = TorchLSTM(self.rnn)
+
+        def step(x: torch.Tensor, end: bool = False) -> torch.Tensor:
+            x = block(torch.relu(conv(x, end)), end)
+            return self.scores(rnn(x.transpose(1, 2)))
+
+        return step
+
+
+class TorchAudio(TorchNetwork):
+    """DemoNetwork in torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filters = torch.nn.Linear(WINDOW, 128, bias=False)
+        self.conv = torch.nn.Conv1d(64, 96, 5, padding=2)
+        self.blocks = torch.nn.ModuleList([torch.nn.Conv1d(96, 96, 5, padding=2) for _ in range(2)])
+        self.down = torch.nn.Conv1d(96, 128, 3, stride=2, padding=1)
+        self.rnn = torch.nn.LSTM(128, 128, batch_first=True)
+        self.head = torch.nn.Linear(128, 16)
+
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.filters(x.unfold(1, WINDOW, STEP))
+        power = x[..., :64].square() + x[..., 64:].square()
+        return ((power + 1e-6).log() * 0.4 + 5.0).transpose(1, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.conv(self.features(x)))
+        for block in self.blocks:
+            x = x + torch.relu(block(x))
+        return self.scores(self.rnn(self.down(x).transpose(1, 2))[0])
+
+    def stepper(self, n_streams: int) -> Callable[..., torch.Tensor]:
+        kept = Kept(torch.zeros(n_streams, 0))
+        conv, down = TorchConv(self.conv, n_streams), TorchConv(self.down, n_streams)
+        blocks = [TorchResidual(block, n_streams) for block in self.blocks]
+        rnn = TorchLSTM(self.rnn)
+
+        def step(x: torch.Tensor, end: bool = False) -> torch.Tensor:
+            x = kept.append(x)
+            n = max(0, (x.shape[-1] - WINDOW) // STEP + 1)
+            kept.drop(n * STEP)
+            x = self.features(x) if n else x.new_zeros(n_streams, 64, 0)
+            x = torch.relu(conv(x, end))
+            for block in blocks:
+                x = block(x, end)
+            return self.scores(rnn(down(x, end).transpose(1, 2)))
+
+        return step
+
+
+NETWORKS: dict[str, tuple[Any, Any, tuple[Any, ...], int, int]] = {
+    # model, twin, spec, rate, input frames per 10 ms
+    "audio": (DemoNetwork, TorchAudio, ("B", "L"), SAMPLE_RATE, STEP),
+    "tagger": (Tagger, TorchTagger, ("B", 80, "L"), 100, 1),
+}
+
+
+def make(name: str) -> tuple[Any, Any]:
+    """Return a network and its twin with the same weights."""
+    ds.manual_seed(0)
+    kind, twin_kind, *_ = NETWORKS[name]
+    model, twin = kind().eval(), twin_kind().eval()
+    twin.load_state_dict({k: torch.from_numpy(v.numpy().copy()) for k, v in model.state_dict().items()})
+    return model, twin
+
+
+# ---------------------------------------------------------------------- variants
+Step = Callable[[Sequence[np.ndarray], bool], "list[np.ndarray]"]
+
+
+def variants(name: str, model: Any, twin: Any, n_streams: int) -> dict[str, Step]:
+    """Return functions of the streams' next chunks, each with fresh state, and of whether they end."""
+    _, _, spec, rate, _ = NETWORKS[name]
+    ids = [f"stream-{i}" for i in range(n_streams)]
+    engine = ds.compile(model, spec, rate=rate, threads=1)
+    ds.patch_module(model).online()
+    model.reset()
+    torch_step = twin.stepper(n_streams)
+    batches: dict[int, torch.Tensor] = {}
+    begun = dict.fromkeys(("compiled", "eager"), False)
+
+    def first(which: str) -> bool:
+        sos, begun[which] = not begun[which], True
+        return sos
+
+    def compiled(chunks: Sequence[np.ndarray], end: bool) -> list[np.ndarray]:
+        out = engine.step(dict(zip(ids, chunks)), sos=ids if first("compiled") else (), eos=ids if end else ())
+        return list(out.values())
+
+    def eager(chunks: Sequence[np.ndarray], end: bool) -> list[np.ndarray]:
+        y = model(ds.stream_tensor(chunks, ids=ids, sos=first("eager"), eos=end))
+        return [y[i].numpy() for i in ids]
+
+    def torch_(chunks: Sequence[np.ndarray], end: bool) -> list[np.ndarray]:
+        x = batches.pop(id(chunks), None)
+        if x is None:
+            x = torch.from_numpy(np.stack(chunks))
+        return list(torch_step(x, end).numpy())
+
+    torch_.prepare = lambda chunks: batches.update({id(chunks): torch.from_numpy(np.stack(chunks))})
+    return {"compiled": compiled, "eager": eager, "torch": torch_}
+
+
+def check(name: str, rng: np.random.Generator) -> float:
+    """Run all variants on three streams in uneven chunks; return their largest difference to offline."""
+    model, twin = make(name)
+    _, _, spec, _, unit = NETWORKS[name]
+    shape = [3 if d == "B" else 233 * unit + unit // 2 if d == "L" else d for d in spec]
+    whole = (0.1 * rng.standard_normal(shape)).astype(np.float32)
+    expected = twin(torch.from_numpy(whole)).numpy()
+    worst = 0.0
+    cuts = [0, 1, 7, 30, 31, 130, 131, 200]
+    stops = [*(c * unit for c in cuts[1:]), whole.shape[-1]]
+    for label, step in variants(name, model, twin, 3).items():
+        parts = [
+            step([np.ascontiguousarray(w[..., a:b]) for w in whole], b == whole.shape[-1])
+            for a, b in zip([c * unit for c in cuts], stops)
+        ]
+        got = np.stack([np.concatenate([p[i] for p in parts]) for i in range(3)])
+        assert got.shape == expected.shape, (name, label, got.shape, expected.shape)
+        gap = float(np.abs(got - expected).max()) / max(1.0, float(np.abs(expected).max()))
+        assert gap < 1e-4, (name, label, gap)
+        worst = max(worst, gap)
+    return worst
+
+
+# ---------------------------------------------------------------------- timing
+def measure(
+    name: str, model: Any, twin: Any, n_streams: int, n_frames: int, seconds: float, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Return each variant's step times in milliseconds."""
+    _, _, spec, _, unit = NETWORKS[name]
+    shape = [n_frames * unit if d == "L" else d for d in spec if d != "B"]
+    chunks = [(0.1 * rng.standard_normal(shape)).astype(np.float32) for _ in range(n_streams)]
+    steps = variants(name, model, twin, n_streams)
+    times: dict[str, list[float]] = {label: [] for label in steps}
+    for step in steps.values():
+        for _ in range(3):
+            step(chunks, False)
+    stop = time.perf_counter() + seconds
+    while time.perf_counter() < stop or len(times["torch"]) < 3 * TURN:
+        for label, step in steps.items():
+            for _ in range(TURN):
+                if label == "torch":
+                    step.prepare(chunks)
+                begin = time.perf_counter()
+                step(chunks, False)
+                times[label].append(1000 * (time.perf_counter() - begin))
+    return {label: np.array(t) for label, t in times.items()}
+
+
+def machine() -> Iterator[str]:
+    """Yield what the figures depend on."""
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as file:
+            model = next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    load = " ".join(f"{x:.1f}" for x in os.getloadavg())
+    yield f"command   python {shlex.join(sys.argv)}"
+    yield f"machine   {model}, {os.cpu_count()} CPUs visible, load {load} before the run"
+    yield f"system    {platform.system()} {platform.release().split('-')[0]}, Python {platform.python_version()}"
+    yield f"versions  dreamstream {ds.__version__}, numpy {np.__version__}, torch {torch.__version__}"
+    yield f"kernels   dreamstream {ds.config.config()['kernels']}, torch {torch.backends.cpu.get_cpu_capability()}"
+    yield f"threads   1 each (torch {torch.get_num_threads()})"
+
+
+def figure(times: np.ndarray) -> str:
+    low, middle, high = np.percentile(times, [10, 50, 90])
+    return f"{middle:.2f} ({low:.2f}–{high:.2f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=2.0, help="per row of the table (2)")
+    parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    with torch.inference_mode():
+        for line in machine():
+            print(line)
+        for name in args.networks:
+            n = sum(p.numel() for p in make(name)[0].parameters())
+            print(f"network   {name}: {n:,} weights; largest relative difference to torch offline {check(name, rng):.1e}")
+        print()
+        print("| network | streams | chunk | compiled, ms | eager, ms | torch, ms | torch ÷ compiled "
+              "| streams per core: compiled | eager | torch |")
+        print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+        for name in args.networks:
+            for n_frames in CHUNKS:
+                for n_streams in args.streams:
+                    times = measure(name, *make(name), n_streams, n_frames, args.seconds, rng)
+                    medians = {k: float(np.median(t)) for k, t in times.items()}
+                    capacity = [f"{n_streams * 10 * n_frames / m:.0f}" for m in medians.values()]
+                    row = [name, str(n_streams), f"{n_frames * 10} ms", *map(figure, times.values()),
+                           f"{medians['torch'] / medians['compiled']:.1f}", *capacity]
+                    print(f"| {' | '.join(row)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

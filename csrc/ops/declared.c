@@ -1,0 +1,80 @@
+#include "ops/declared.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+static const ds_op_def definition = {
+    .name = "declared",
+    .doc = "An operator whose integers are data.",
+    .n_inputs = 1,
+    .n_outputs = 1,
+    .n_values = -1,
+    .flags = DS_OP_VARIADIC};
+
+/* Nodes may refer to earlier nodes and to inputs that exist; m stands in need only. */
+static ds_status check_node(const ds_expr_node *node, int i, size_t n_inputs, bool with_m)
+{
+    bool fits;
+    switch (node->code) {
+    case DS_EXPR_CONST: fits = node->k > -DS_NEVER && node->k <= DS_NEVER; break;
+    case DS_EXPR_KNOWN:
+    case DS_EXPR_TOTAL: fits = node->a >= 0 && (size_t)node->a < n_inputs; break;
+    case DS_EXPR_M: fits = with_m; break;
+    case DS_EXPR_ADD:
+    case DS_EXPR_SUB:
+    case DS_EXPR_MUL:
+    case DS_EXPR_FLOORDIV:
+    case DS_EXPR_CEILDIV:
+    case DS_EXPR_MIN:
+    case DS_EXPR_MAX:
+        fits = node->a >= 0 && node->a < i && node->b >= 0 && node->b < i;
+        break;
+    case DS_EXPR_SELECT:
+        fits = node->a >= 0 && node->a < i && node->b >= 0 && node->b < i && node->c >= 0 &&
+               node->c < i;
+        break;
+    default: fits = false;
+    }
+    DS_CHECK(fits, DS_ARGUMENT, "declared: node %d of its integers refers to what is not there", i);
+    return DS_OK;
+}
+
+static ds_status check_program(const ds_program *p, size_t n_roots, size_t n_inputs, bool with_m)
+{
+    DS_CHECK(!p->full && p->n_nodes <= DS_PROGRAM_NODES && p->n_roots == (int)n_roots, DS_ARGUMENT,
+             "declared: expected %zu integers in at most %d nodes, got %d", n_roots,
+             DS_PROGRAM_NODES, p->n_roots);
+    for (int i = 0; i < p->n_nodes; i++)
+        DS_TRY(check_node(&p->nodes[i], i, n_inputs, with_m));
+    for (int r = 0; r < p->n_roots; r++)
+        DS_CHECK(p->roots[r] >= 0 && p->roots[r] < p->n_nodes, DS_ARGUMENT,
+                 "declared: root %d is no node", r);
+    return DS_OK;
+}
+
+ds_status ds_op_declare(ds_op **op, const ds_allocator *allocator, const ds_signature *inputs,
+                        size_t n_inputs, const ds_signature *outputs, size_t n_outputs,
+                        const ds_program *counts, const ds_program *need)
+{
+    DS_CHECK(n_inputs >= 1 && n_inputs <= DS_MAX_INPUTS && n_outputs >= 1 &&
+                 n_outputs <= DS_MAX_OUTPUTS,
+             DS_ARGUMENT, "declared: 1 to %d inputs and 1 to %d outputs", DS_MAX_INPUTS,
+             DS_MAX_OUTPUTS);
+    DS_TRY(check_program(counts, 2 * n_outputs, n_inputs, false));
+    DS_TRY(check_program(need, n_inputs, n_inputs, true));
+    void *memory;
+    DS_TRY(ds_allocate_zeroed(allocator, &memory, sizeof(ds_op)));
+    ds_op *o = memory;
+    o->def = &definition;
+    o->n_inputs = (int)n_inputs;
+    o->n_outputs = (int)n_outputs;
+    memcpy(o->in, inputs, n_inputs * sizeof *inputs);
+    memcpy(o->out, outputs, n_outputs * sizeof *outputs);
+    o->counts = *counts;
+    o->need = *need;
+    o->period = 1;
+    o->allocator = *allocator;
+    *op = o;
+    return DS_OK;
+}

@@ -1,0 +1,64 @@
+/* _core.Op.declare: an operator whose integers come from Python, as data. */
+#include "ops/declared.h"
+
+#include "python/op.h"
+
+/* Reads ([(code, a, b, c, k), ...], [root, ...]). */
+static int parse_program(ds_module *m, PyObject *given, ds_program *p)
+{
+    PyObject *nodes, *roots;
+    p->n_nodes = p->n_roots = 0;
+    p->full = false;
+    if (!PyArg_ParseTuple(given, "O!O!", &PyList_Type, &nodes, &PyList_Type, &roots))
+        return -1;
+    if (PyList_GET_SIZE(nodes) > DS_PROGRAM_NODES || PyList_GET_SIZE(roots) > DS_PROGRAM_ROOTS) {
+        PyErr_Format(m->errors[DS_ARGUMENT], "an operator's integers take at most %d nodes",
+                     DS_PROGRAM_NODES);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(nodes); i++) {
+        ds_expr_node *node = &p->nodes[p->n_nodes++];
+        int code;
+        long long k;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(nodes, i), "iiiiL", &code, &node->a, &node->b, &node->c,
+                              &k))
+            return -1;
+        node->code = (ds_expr_code)code;
+        node->k = k;
+    }
+    for (Py_ssize_t r = 0; r < PyList_GET_SIZE(roots); r++) {
+        long root = PyLong_AsLong(PyList_GET_ITEM(roots, r));
+        if (root == -1 && PyErr_Occurred())
+            return -1;
+        p->roots[p->n_roots++] = (int)root;
+    }
+    return 0;
+}
+
+PyObject *ds_op_object_declare(PyObject *self, PyTypeObject *cls, PyObject *const *args,
+                               Py_ssize_t n_args, PyObject *names)
+{
+    ds_module *m = ds_module_of(cls);
+    PyTypeObject *type = (PyTypeObject *)self; /* a class method */
+    ds_signature in[DS_MAX_INPUTS], out[DS_MAX_OUTPUTS];
+    ds_program counts, need;
+    size_t n_in, n_out;
+    if (n_args != 4 || names) {
+        PyErr_SetString(PyExc_TypeError, "declare(inputs, outputs, counts, need)");
+        return NULL;
+    }
+    if (ds_parse_signatures(m, args[0], 1, in, DS_MAX_INPUTS, &n_in) < 0 ||
+        ds_parse_signatures(m, args[1], 1, out, DS_MAX_OUTPUTS, &n_out) < 0 ||
+        parse_program(m, args[2], &counts) < 0 || parse_program(m, args[3], &need) < 0)
+        return NULL;
+    ds_op_object *object = (ds_op_object *)type->tp_alloc(type, 0);
+    if (!object)
+        return NULL;
+    ds_allocator allocator = ds_module_allocator(m);
+    ds_status status = ds_op_declare(&object->op, &allocator, in, n_in, out, n_out, &counts, &need);
+    if (status != DS_OK) {
+        Py_DECREF(object);
+        return ds_raise(m, status, NULL);
+    }
+    return (PyObject *)object;
+}

@@ -1,0 +1,301 @@
+"""Random cases of the operators along the stream and of products; `GENERATORS` has all of the registry's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from . import pointwise
+from .case import Array, Case, Input, Rng, normal, pick, random_layout, without_defaults
+from .reference import length_of
+
+__all__ = ["GENERATORS", "make"]
+
+WAITS = "it waits for the stream's end"
+
+
+def make(rng: Rng, name: str, inputs: list[Input], attributes: dict[str, Any], **more: Any) -> Case:
+    """A case at the door, laid out at random."""
+    more.setdefault("layout", random_layout(rng, max(len(i.features) for i in inputs)))
+    given = without_defaults(rng, name, attributes)
+    return Case(name, inputs, attributes, given=given, **more)
+
+
+def shape(rng: Rng, least: int = 0, most: int = 3) -> tuple[int, ...]:
+    """Random features of a random rank."""
+    return tuple(int(n) for n in rng.integers(1, 5, int(rng.integers(least, most + 1))))
+
+
+def any_type(rng: Rng, dtype: str) -> str:
+    """A type for operators that only move frames."""
+    return str(pick(rng, dtype, dtype, dtype, "int64", "bool"))
+
+
+def maybe(rng: Rng, array: Array) -> Array | None:
+    """An optional weight."""
+    return array if rng.random() < 0.7 else None
+
+
+# ---------------------------------------------------------------- products and recurrences
+def linear(rng: Rng, dtype: str) -> Case:
+    features = shape(rng, 1)
+    n_out = int(rng.integers(1, 40))
+    weights = [normal(rng, (n_out, features[-1]), dtype), maybe(rng, normal(rng, (n_out,), dtype))]
+    trailing = rng.random() < 0.5
+    layout = ("B", "L", *range(len(features))) if trailing else random_layout(rng, len(features))
+    return make(rng, "linear", [Input(features, dtype)], {}, weights=weights, layout=layout,
+                dims=(..., 0) if trailing else "layout")  # fmt: skip
+
+
+def channels(rng: Rng) -> tuple[int, int, int]:
+    """Input and output channels, and groups: dense, grouped, depthwise, depthwise with more outputs."""
+    groups = int(pick(rng, 1, 1, 1, 2, 3))
+    kind = rng.random()
+    if kind < 0.25:
+        return groups, groups * int(rng.integers(1, 3)), groups
+    return groups * int(rng.integers(1, 6)), groups * int(rng.integers(1, 20)), groups
+
+
+def conv1d(rng: Rng, dtype: str) -> Case:
+    n_in, n_out, groups = channels(rng)
+    kernel = int(rng.integers(1, 6))
+    mode = str(pick(rng, "zeros", "zeros", "replicate", "reflect", "circular"))
+    a = {
+        "stride": int(pick(rng, 1, 1, 2, 3, 7)),
+        "dilation": int(pick(rng, 1, 1, 2, 3)),
+        "groups": groups,
+        "left": int(pick(rng, 0, rng.integers(0, 6))),
+        "right": int(pick(rng, 0, rng.integers(0, 6))),
+        "mode": mode,
+    }
+    whole = mode == "circular" and (a["left"] > 0 or a["right"] > 0)
+    return make(
+        rng,
+        "conv1d",
+        [Input((n_in,), dtype)],
+        a,
+        weights=[normal(rng, (n_out, n_in // groups, kernel), dtype), maybe(rng, normal(rng, (n_out,), dtype))],
+        whole=whole,
+        late=WAITS if whole else "",
+        reach=a["dilation"] * (kernel - 1) + a["stride"] + a["left"] + a["right"] + 2,
+    )
+
+
+def conv_transpose1d(rng: Rng, dtype: str) -> Case:
+    n_in, n_out, groups = channels(rng)
+    kernel, stride, dilation = int(rng.integers(1, 6)), int(pick(rng, 1, 2, 3, 5)), int(pick(rng, 1, 1, 2, 3))
+    a = {
+        "stride": stride,
+        "padding": int(pick(rng, 0, rng.integers(0, 4))),
+        "output_padding": int(pick(rng, 0, rng.integers(0, max(stride, dilation)))),
+        "dilation": dilation,
+        "groups": groups,
+    }
+    weights = [normal(rng, (n_in, n_out // groups, kernel), dtype), maybe(rng, normal(rng, (n_out,), dtype))]
+    span = dilation * (kernel - 1) + 1
+    return make(rng, "conv_transpose1d", [Input((n_in,), dtype)], a, weights=weights,
+                reach=(span + 2 * a["padding"]) // stride + 3)  # fmt: skip
+
+
+def layer_norm(rng: Rng, dtype: str) -> Case:
+    features = (*shape(rng, 0, 2), int(rng.integers(2, 20)))
+    axes = int(rng.integers(1, len(features) + 1))
+    normed = features[len(features) - axes :]
+    weights = [maybe(rng, normal(rng, normed, dtype)), maybe(rng, normal(rng, normed, dtype))]
+    a = {"axes": axes, "eps": float(pick(rng, 1e-5, 1e-3, 0.5))}
+    trailing = rng.random() < 0.5
+    layout = ("B", "L", *range(len(features))) if trailing else random_layout(rng, len(features))
+    return make(rng, "layer_norm", [Input(features, dtype)], a, weights=weights, layout=layout,
+                dims=(..., *range(axes)) if trailing else "layout")  # fmt: skip
+
+
+def lstm(rng: Rng, dtype: str) -> Case:
+    a = {"layers": int(pick(rng, 1, 1, 2, 3)), "bias": int(rng.integers(2)), "bidirectional": int(rng.random() < 0.2)}
+    n_in, hidden, directions = int(rng.integers(1, 6)), int(rng.integers(1, 7)), 1 + a["bidirectional"]
+    weights: list[Array | None] = []
+    for cell in range(a["layers"] * directions):
+        columns = n_in if cell < directions else directions * hidden
+        weights += [normal(rng, (4 * hidden, columns), dtype), normal(rng, (4 * hidden, hidden), dtype)]
+        weights += [normal(rng, (4 * hidden,), dtype) for _ in range(2 * a["bias"])]
+    if rng.random() < 0.5:
+        state = (a["layers"] * directions, hidden)
+        weights += [normal(rng, state, dtype), normal(rng, state, dtype)]
+    whole = bool(a["bidirectional"])
+    return make(rng, "lstm", [Input((n_in,), dtype)], a, weights=weights, whole=whole, late=WAITS if whole else "")
+
+
+# ---------------------------------------------------------------- pads, cuts, frames
+def pad(rng: Rng, dtype: str) -> Case:
+    kind = any_type(rng, dtype)
+    mode = str(pick(rng, "constant", "replicate", "reflect"))
+    a = {"left": int(rng.integers(0, 6)), "right": int(rng.integers(0, 6)), "mode": mode,
+         "value": float(pick(rng, 0, 1, 0 if kind == "bool" else -3))}  # fmt: skip
+    return make(rng, "pad", [Input(shape(rng), kind)], a, exact=True, reach=a["left"] + a["right"] + 2)
+
+
+def slice_(rng: Rng, dtype: str) -> Case:
+    a = {"start": int(rng.integers(0, 5)), "crop": int(rng.integers(0, 5)), "step": int(pick(rng, 1, 1, 2, 3))}
+    return make(rng, "slice", [Input(shape(rng), any_type(rng, dtype))], a, exact=True,
+                reach=a["start"] + a["crop"] + a["step"] + 1)  # fmt: skip
+
+
+def steps(rng: Rng, n: int) -> tuple[list[int], Fraction, int]:
+    """A random function of a length, how it changes the rate, and frames until it repeats."""
+    out: list[int] = []
+    rate, reach = Fraction(1), 2
+    for _ in range(n):
+        code = int(rng.integers(3))
+        c = int(rng.integers(-3, 4)) if code == 0 else int(rng.integers(1, 4))
+        rate = rate * c if code == 1 else rate / c if code == 2 else rate
+        reach = reach * c if code == 2 else reach + abs(c)
+        out += [code, c]
+    return out, rate, reach
+
+
+def cut(rng: Rng, dtype: str) -> Case:
+    length, ratio, reach = steps(rng, int(rng.integers(0, 4)))
+    a = {"start": int(rng.integers(0, 3)), "step": int(pick(rng, 1, 1, 2)), "length": length}
+    skew = int(pick(rng, 0, 2))
+    inputs = [Input(shape(rng, 0, 2), any_type(rng, dtype), ratio), Input(shape(rng, 0, 2), any_type(rng, dtype))]
+    rank = max(len(i.features) for i in inputs)
+    for i in inputs:
+        i.features = (1,) * (rank - len(i.features)) + i.features
+    layout = random_layout(rng, rank)
+    axis = layout.index("L")
+
+    def forward(case: Case, weights: Any, x: Any, y: Any) -> Any:
+        n = y.size(axis)
+        for code, c in zip(a["length"][::2], a["length"][1::2]):
+            n = n + c if code == 0 else n * c if code == 1 else n // c
+        if isinstance(n, int):
+            n = max(n, 0) if y.size(axis) else 0  # plain tensors: a stop below zero counts from the end
+        return x[(slice(None),) * axis + (slice(a["start"], n, a["step"]),)]
+
+    def lengths(rng: Rng, n: int) -> list[int]:
+        case_inputs = (ratio, Fraction(1))
+        found = [(i, j) for i in range(3 * n + 4) for j in range(max(0, n - 2), n + 3) if _close(case_inputs, (i, j), skew)]
+        return list(pick(rng, *found)) if found else [0, 0]
+
+    return make(rng, "cut", inputs, a, layout=layout, forward=forward, exact=True, skew=skew, lengths=lengths,
+                reach=min(2 * reach + a["start"] + a["step"], 12))  # fmt: skip
+
+
+def _close(rates: tuple[Fraction, ...], frames: tuple[int, ...], skew: int) -> bool:
+    times = [Fraction(n) / r for n, r in zip(frames, rates)]
+    return max(times) - min(times) < (skew + 1) / min(rates)
+
+
+def delay(rng: Rng, dtype: str) -> Case:
+    a = {"frames": int(rng.integers(0, 7))}
+    return make(rng, "delay", [Input(shape(rng), any_type(rng, dtype))], a, exact=True, reach=a["frames"] + 2)
+
+
+def sync(rng: Rng, dtype: str) -> Case:
+    n = int(rng.integers(2, 4))
+    rank = int(rng.integers(0, 3))
+    inputs = [Input(shape(rng, rank, rank), any_type(rng, dtype)) for _ in range(n)]
+    skew = int(rng.integers(0, 5))
+    same = len({(i.features, i.dtype) for i in inputs}) == 1
+
+    def forward(case: Case, weights: Any, *tensors: Any) -> Any:
+        if tensors[0].is_stream or same:
+            return pointwise.door(case, weights, *tensors)
+        return tensors[0]  # the door's plain tensors are of one shape
+
+    def depends(*arrays: Array) -> list[Array]:
+        """Who is brought together waits for the others."""
+        least = min(map(len, arrays))
+        rest = sum(a[:least].reshape(least, -1).sum(1) for a in arrays)
+        return [arrays[0][:least] + np.reshape(rest, (least, *(1,) * rank))]
+
+    def refused(rng: Rng) -> list[int]:
+        return [3, 2, *[3] * (n - 2)]
+
+    return make(rng, "sync", inputs, {}, layout=random_layout(rng, rank), forward=forward, depends=depends, exact=True,
+                skew=skew, reach=skew + 2, refused=refused if skew else None)  # fmt: skip
+
+
+def limit(rng: Rng, dtype: str) -> Case:
+    a = {"frames": int(rng.integers(1, 20))}
+    return make(
+        rng, "limit", [Input(shape(rng), any_type(rng, dtype))], a, exact=True, reach=6,
+        lengths=lambda rng, n: [min(n, a["frames"])], refused=lambda rng: [a["frames"] + 1],
+    )  # fmt: skip
+
+
+def frame(rng: Rng, dtype: str) -> Case:
+    size, exact = int(rng.integers(1, 6)), int(rng.random() < 0.4)
+    a = {"size": size, "step": size if exact else int(rng.integers(1, 7)),
+         "dilation": 1 if exact else int(pick(rng, 1, 1, 2)), "exact": exact}  # fmt: skip
+    can_refuse = exact and size > 1
+    return make(
+        rng, "frame", [Input(shape(rng, 0, 2), any_type(rng, dtype))], a, exact=True,
+        reach=a["dilation"] * (size - 1) + a["step"] + 2,
+        lengths=(lambda rng, n: [n // size * size]) if exact else None,
+        refused=(lambda rng: [size + 1]) if can_refuse else None,
+    )  # fmt: skip
+
+
+def unstack(rng: Rng, dtype: str) -> Case:
+    return make(rng, "unstack", [Input(shape(rng, 1), any_type(rng, dtype))], {}, exact=True)
+
+
+def table(rng: Rng, dtype: str) -> Case:
+    length, _, reach = steps(rng, int(rng.integers(0, 3)))
+    rows, features = int(rng.integers(4, 60)), shape(rng, 0, 2)
+    kind = any_type(rng, dtype)
+    layout = random_layout(rng, len(features))
+    axis = [d for d in layout if d != "B"].index("L")
+
+    def forward(case: Case, weights: Any, x: Any) -> Any:
+        n = x.size(case.layout.index("L"))
+        for code, c in zip(length[::2], length[1::2]):
+            n = n + c if code == 0 else n * c if code == 1 else n // c
+        pe = weights[0].permute(*(0 if d == "L" else d + 1 for d in layout if d != "B"))
+        if isinstance(n, int):
+            n = max(n, 0) if x.size(case.layout.index("L")) else 0
+            if n > rows:
+                raise ValueError("beyond the table")
+            part = pe[(slice(None),) * axis + (slice(0, n),)]
+            return part.unsqueeze(case.layout.index("B"))
+        pe = pe.unsqueeze(case.layout.index("B"))
+        return pe[tuple(slice(n) if d == "L" else slice(None) for d in layout)]
+
+    def longest() -> int:
+        return next(n for n in range(1, 500) if n == 499 or length_of(length, n + 1) > rows)
+
+    return make(
+        rng, "table", [Input(features, any_type(rng, dtype))], {"length": length},
+        weights=[normal(rng, (rows, *features), kind)], layout=layout, forward=forward, exact=True, reach=min(reach, 8),
+        lengths=lambda rng, n: [min(n, longest())] if length_of(length, 1) <= rows else [0],
+        refused=lambda rng: [longest() + 1],
+    )  # fmt: skip
+
+
+def reduce_frames(rng: Rng, dtype: str) -> Case:
+    a = {"kind": str(pick(rng, "sum", "mean", "max", "min"))}
+    return make(rng, "reduce_frames", [Input(shape(rng), dtype)], a, exact=a["kind"] in ("max", "min"),
+                depends=lambda x: [x.sum(0, keepdims=True)] if len(x) else [x])  # fmt: skip
+
+
+GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
+    "linear": linear,
+    "conv1d": conv1d,
+    "conv_transpose1d": conv_transpose1d,
+    "layer_norm": layer_norm,
+    "lstm": lstm,
+    "pad": pad,
+    "slice": slice_,
+    "cut": cut,
+    "delay": delay,
+    "sync": sync,
+    "limit": limit,
+    "frame": frame,
+    "unstack": unstack,
+    "table": table,
+    "reduce_frames": reduce_frames,
+    **pointwise.GENERATORS,
+}

@@ -1,0 +1,201 @@
+"""Random cases of the operators that work frame by frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .case import Array, Case, Input, Rng, door, normal, pick, random_layout, without_defaults
+from .reference import operands
+
+__all__ = ["GENERATORS", "door"]
+
+
+# ---------------------------------------------------------------- data that has something to show
+def positive(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
+    """Above zero, by and large."""
+    out = np.exp(rng.standard_normal(shape) * 2)
+    out[rng.random(shape) < 0.05] *= -1
+    return out.astype(dtype)
+
+
+def wide(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
+    """Small and large."""
+    return (rng.standard_normal(shape) * np.exp(rng.standard_normal(shape))).astype(dtype)
+
+
+def ties(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
+    """Few values, so that many are equal."""
+    return rng.integers(-2, 3, shape).astype(dtype)
+
+
+def halves(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
+    """Integers, halves, and what lies between."""
+    out = rng.integers(-9, 10, shape) / 2
+    return (out + np.where(rng.random(shape) < 0.5, rng.random(shape), 0)).astype(dtype)
+
+
+DRAWS = {
+    **dict.fromkeys(("log", "sqrt", "rsqrt", "log1p", "log2", "log10"), positive),
+    **dict.fromkeys(("minimum", "maximum", "eq", "ne", "lt", "le", "gt", "ge", "sign", "relu", "clamp"), ties),
+    **dict.fromkeys(("floor", "ceil", "round", "cast"), halves),
+    "pow": lambda rng, shape, dtype: np.abs(normal(rng, shape, dtype)) + np.dtype(dtype).type(0.1),
+}
+EXACT = {
+    "minimum", "maximum", "eq", "ne", "lt", "le", "gt", "ge", "where", "logical_not", "logical_and", "logical_or",
+    "relu", "abs", "neg", "clamp", "floor", "ceil", "round", "sign", "cast", "cat", "permute", "reshape", "narrow", "expand",
+}  # fmt: skip
+
+
+def _make(rng: Rng, name: str, inputs: list[Input], attributes: dict[str, Any], **more: Any) -> Case:
+    more.setdefault("layout", random_layout(rng, max(len(i.features) for i in inputs)))
+    given = without_defaults(rng, name, attributes)
+    return Case(name, inputs, attributes, given=given, exact=name in EXACT, **more)
+
+
+def _shape(rng: Rng, least: int = 0, most: int = 3) -> tuple[int, ...]:
+    sizes = rng.integers(1, 5, int(rng.integers(least, most + 1)))
+    if len(sizes) and rng.random() < 0.3:
+        sizes[-1] = rng.integers(5, 40)  # bodies and tails of vectors
+    return tuple(int(n) for n in sizes)
+
+
+def _sum(*arrays: Array) -> list[Array]:
+    """NaN wherever an operand is: for functions that hide it."""
+    return [sum(arrays[1:], arrays[0])]
+
+
+# ---------------------------------------------------------------- one operand
+def _unary(name: str, rng: Rng, dtype: str) -> Case:
+    a: dict[str, Any] = {}
+    if name == "gelu":
+        a = {"approximate": str(pick(rng, "none", "tanh"))}
+    elif name == "clamp":
+        low, high = sorted(rng.integers(-3, 4, 2))
+        a = {"min": float(pick(rng, low, -np.inf)), "max": float(pick(rng, high, np.inf))}
+    elif name == "softplus":
+        a = {"beta": float(pick(rng, 1, 2, 0.5)), "threshold": float(pick(rng, 20, 1, 5))}
+    kind = Input(_shape(rng), dtype, draw=DRAWS.get(name, wide if rng.random() < 0.5 else normal))
+    return _make(rng, name, [kind], a, depends=_sum, dims=pick(rng, "layout", None))
+
+
+def _cast(rng: Rng, dtype: str) -> Case:
+    source = str(pick(rng, dtype, "int64", "bool"))
+    targets = ["float32", "int64", "bool"] + ["float64"] * (dtype == "float64")
+    draw = normal if source == "bool" else halves
+    return _make(rng, "cast", [Input(_shape(rng), source, draw=draw)], {"to": str(pick(rng, *targets))}, depends=_sum)
+
+
+def _logical_not(rng: Rng, dtype: str) -> Case:
+    return _make(rng, "logical_not", [Input(_shape(rng), "bool")], {}, depends=_sum, dims=pick(rng, "layout", None))
+
+
+# ---------------------------------------------------------------- two or three operands
+def _operands(name: str, types: Sequence[str], rng: Rng, dtype: str) -> Case:
+    """Streams and constants that broadcast against each other."""
+    kinds = [dtype if t == "real" else t for t in types]
+    full = _shape(rng)
+    order = [int(rng.random() < 0.35) for _ in kinds]
+    if all(order):
+        order[int(rng.integers(len(order)))] = 0
+    draws = [DRAWS.get(name, normal) if t == "real" else normal for t in types]
+    if name == "pow":
+        draws[1] = normal
+    inputs, weights = [], []
+    for kind, constant, draw in zip(kinds, order, draws):
+        own = tuple(1 if rng.random() < 0.2 else n for n in full)
+        if constant:
+            own = own[int(rng.integers(len(own) + 1)) :]
+            weights.append(draw(rng, own, kind))
+        else:
+            inputs.append(Input(own, kind, draw=draw))
+    attributes: dict[str, Any] = {"order": order} if weights or rng.random() < 0.5 else {}
+
+    def depends(*arrays: Array) -> list[Array]:
+        return _sum(*operands(attributes, [w.astype(float) for w in weights], arrays))
+
+    return _make(rng, name, inputs, attributes, weights=weights, dims=None, depends=depends)
+
+
+# ---------------------------------------------------------------- within a frame
+def _within(name: str, rng: Rng, dtype: str) -> Case:
+    features = (*_shape(rng, 0, 2), int(rng.integers(1, 20)) * (2 if name == "glu" else 1))
+    trailing = rng.random() < 0.5
+    layout = ("B", "L", *range(len(features))) if trailing else random_layout(rng, len(features))
+    return _make(rng, name, [Input(features, dtype, draw=wide)], {}, layout=layout,
+                 dims=(..., 0) if trailing else "layout", depends=None)  # fmt: skip
+
+
+def _moved(rng: Rng, dtype: str) -> str:
+    return str(pick(rng, dtype, dtype, dtype, "int64", "bool"))
+
+
+def _cat(rng: Rng, dtype: str) -> Case:
+    features, kind = _shape(rng, 1), _moved(rng, dtype)
+    axis = int(rng.integers(len(features)))
+    n = int(rng.integers(2, 4))
+    sizes = [tuple(int(rng.integers(1, 4)) if d == axis else s for d, s in enumerate(features)) for _ in range(n)]
+    layout = random_layout(rng, len(features))
+
+    def forward(case: Case, weights: Any, *tensors: Any) -> Any:
+        if tensors[0].is_stream:
+            return door(case, weights, *tensors)
+        import dreamstream as ds
+
+        return ds.cat(tensors, case.layout.index(axis))  # the door's plain tensors are of one shape
+
+    return _make(rng, "cat", [Input(s, kind) for s in sizes], {"axis": axis}, layout=layout, forward=forward)
+
+
+def _permute(rng: Rng, dtype: str) -> Case:
+    features = _shape(rng, 1)
+    return _make(rng, "permute", [Input(features, _moved(rng, dtype))], {"order": [int(i) for i in rng.permutation(len(features))]})
+
+
+def _reshape(rng: Rng, dtype: str) -> Case:
+    features = _shape(rng)
+    n = int(np.prod(features, dtype=int))
+    factors = [d for d in range(1, n + 1) if n % d == 0]
+    a = int(pick(rng, *factors))
+    return _make(rng, "reshape", [Input(features, _moved(rng, dtype))], {"shape": list(pick(rng, (n,), (a, n // a), (1, n // a, a)))})
+
+
+def _narrow(rng: Rng, dtype: str) -> Case:
+    features = _shape(rng, 1)
+    axis = int(rng.integers(len(features)))
+    start = int(rng.integers(features[axis]))
+    length = int(rng.integers(1, features[axis] - start + 1))
+    a = {"axis": axis, "start": start, "length": length, "step": int(pick(rng, 1, 1, 2, 3))}
+    return _make(rng, "narrow", [Input(features, _moved(rng, dtype))], a)
+
+
+def _expand(rng: Rng, dtype: str) -> Case:
+    full = _shape(rng)
+    own = tuple(1 if rng.random() < 0.5 else n for n in full)[int(rng.integers(len(full) + 1)) :]
+    return _make(rng, "expand", [Input(own, _moved(rng, dtype))], {"shape": list(full)})
+
+
+_UNARY = (
+    "relu gelu silu sigmoid tanh exp log sqrt rsqrt abs neg reciprocal square clamp sin cos log1p expm1 erf log2 "
+    "log10 floor ceil round sign softplus logsigmoid"
+).split()
+_BINARY = "add sub mul div minimum maximum pow eq ne lt le gt ge".split()
+
+GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
+    **{name: partial(_unary, name) for name in _UNARY},
+    **{name: partial(_operands, name, ("real", "real")) for name in _BINARY},
+    "where": partial(_operands, "where", ("bool", "real", "real")),
+    "logical_and": partial(_operands, "logical_and", ("bool", "bool")),
+    "logical_or": partial(_operands, "logical_or", ("bool", "bool")),
+    "logical_not": _logical_not,
+    "cast": _cast,
+    **{name: partial(_within, name) for name in ("softmax", "log_softmax", "glu")},
+    "cat": _cat,
+    "permute": _permute,
+    "reshape": _reshape,
+    "narrow": _narrow,
+    "expand": _expand,
+}

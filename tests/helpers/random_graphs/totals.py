@@ -1,0 +1,122 @@
+"""Frame counts of a forward for many lengths at once, without values.
+
+`Totals` is an entry like an eager call or a capture: tensors made by it pass through the forward as it is
+written, and each of its edges carries the counts of all rows. Every row is a stream that has got some
+frames of each input, and may have ended with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dreamstream.array.stream_tensor import StreamTensor
+from dreamstream.errors import DreamStreamError
+from dreamstream.stream.edge import Edge
+from dreamstream.stream.rules import after, entry
+
+__all__ = ["Input", "Totals"]
+
+LAYOUTS = {"BFL": ("B", 0, "L"), "BLF": ("B", "L", 0), "LBF": ("L", "B", 0)}
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of a model: name, rate, features, and the order of its dimensions."""
+
+    name: str
+    rate: Fraction
+    size: int
+    layout: str
+
+    @property
+    def dims(self) -> tuple[Any, ...]:
+        """The dimensions, features numbered."""
+        return LAYOUTS[self.layout]
+
+    @property
+    def spec(self) -> tuple[Any, ...]:
+        """The dimensions as `compile` takes them."""
+        return tuple(self.size if isinstance(d, int) else d for d in self.dims)
+
+
+class Totals:
+    """An entry that counts.
+
+    Parameters
+    ----------
+    inputs : sequence of Input
+    frames : (rows, inputs) array_like of int
+        Frames of each input so far.
+    ended : bool
+        Whether the streams end with these frames.
+    """
+
+    meta = None
+    buffers = True
+
+    def __init__(
+        self, inputs: Sequence[Input], frames: Any, ended: bool = False, buffer_limit: int | None = None
+    ) -> None:
+        self.frames = np.array(frames, np.int64).reshape(-1, len(inputs))
+        self.ended = np.full(len(self.frames), ended)
+        self.buffer_limit = buffer_limit
+        self.ids = [str(r) for r in range(len(self.frames))]
+        self.n_operations = 0
+        self.operators: set[str] = set()
+        self.refused: set[int] = set()  # rows that a check refuses
+        self.met: list[Any] = []  # per sync, the totals that met there: (rows, inputs)
+        self.tensors = []
+        for i, x in enumerate(inputs):
+            counts = np.zeros((len(self.frames), 4), np.int64)
+            counts[:, 2:] = self.frames[:, i : i + 1]
+            edge = Edge(self, entry(i), x.rate, "float32", (x.size,), counts)
+            self.tensors.append(StreamTensor.inside(None, x.dims, edge))
+
+    def run(
+        self,
+        name: str,
+        attributes: dict[str, Any],
+        op: Any,
+        edges: Sequence[Edge],
+        values: Sequence[Any],
+        weights: Sequence[Any],
+    ) -> list[tuple[Any, Edge]]:
+        """Count the frames of one operation's outputs."""
+        inputs = [e.counts for e in edges]
+        if name == "sync":
+            self.met.append(np.stack([c[:, 3] for c in inputs], 1))
+        try:
+            outputs = op.counts(inputs, self.ended, self.ids)
+        except DreamStreamError as error:
+            rows = [int(i) for i in error.ids]
+            self.refused.update(rows)
+            inputs = [c.copy() for c in inputs]
+            for c in inputs:
+                c[rows] = 0
+            outputs = op.counts(inputs, self.ended, self.ids)
+        ordinal = self.n_operations
+        self.n_operations += 1
+        self.operators.add(name)
+        out = []
+        for o, (counts, (dtype, features, num, den)) in enumerate(zip(outputs, op.outputs)):
+            cid = after(op.same_counts and o == 0, edges[0].cid, ordinal)
+            cid = cid if o == 0 else (*cid, o)
+            out.append((None, Edge(self, cid, Fraction(num, den), dtype, features, counts)))
+        return out
+
+    def misuse(self, message: str) -> Exception:
+        """Return the exception for a use that streams can't have."""
+        return AssertionError(f"the model misuses a size: {message}")
+
+    def cut_short(self) -> set[int]:
+        """Rows in which a stream of no frames met one with some: then nothing comes out."""
+        return {r for m in self.met for r in np.flatnonzero((m.min(1) == 0) & (m.max(1) > 0))}
+
+    def would_broadcast(self) -> set[int]:
+        """Rows in which a stream of one frame met longer ones: plain tensors broadcast, streams don't."""
+        return {r for m in self.met for r in np.flatnonzero((m == 1).any(1) & (m.max(1) > 1))}
