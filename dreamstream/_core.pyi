@@ -126,6 +126,7 @@ class Engine:
     weights_size: int
     delays: list[int | None]  # per output, frames of input 0; None: infinite
     fields: list[int | None]
+    input_bytes: list[int]  # of kept frames
     nodes: list[dict[str, Any]]  # the plan, node by node, for summaries
     fingerprint: str
 

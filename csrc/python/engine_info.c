@@ -109,6 +109,23 @@ static PyObject *get_nodes(PyObject *self, void *unused)
     return list;
 }
 
+/* Bytes that each graph input keeps in the block. */
+static PyObject *get_input_bytes(PyObject *self, void *unused)
+{
+    (void)unused;
+    const ds_plan *p = ((ds_engine_object *)self)->plan;
+    PyObject *list = PyList_New((Py_ssize_t)p->graph->n_inputs);
+    for (size_t i = 0; list && i < p->graph->n_inputs; i++) {
+        const ds_edge_plan *edge = &p->edges[p->graph->inputs[i]];
+        PyObject *n = PyLong_FromSize_t((size_t)edge->capacity * edge->frame_bytes);
+        if (!n)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)i, n);
+    }
+    return list;
+}
+
 PyGetSetDef ds_engine_getset[] = {
     {"ids", get_ids, NULL, "Live streams.", NULL},
     {"delays", get_delays, NULL, "Per output, frames of input 0; None: infinite.", NULL},
@@ -121,6 +138,7 @@ PyGetSetDef ds_engine_getset[] = {
     {"closed", get_number, NULL, "Whether close() was called.", "c"},
     {"kernels", get_text, NULL, "Name of the kernels.", "k"},
     {"fingerprint", get_text, NULL, "Of graph and weights.", "f"},
+    {"input_bytes", get_input_bytes, NULL, "Bytes of kept frames per input.", NULL},
     {"nodes", get_nodes, NULL, "The plan, node by node.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -295,7 +295,10 @@ class Engine:
     def summary(self) -> str:
         """Return the engine's plan as text: nodes, state, delay, and whether answers are bitwise."""
         lines = [f"{self._name}: kernels {self._core.kernels}, {self.threads} thread(s)"]
-        lines += [f"  input  {s.name}: {s.dimensions} {s.dtype}, rate {s.rate}" for s in self.inputs]
+        lines += [
+            f"  input  {s.name}: {s.dimensions} {s.dtype}, rate {s.rate}, {n} bytes kept"
+            for s, n in zip(self.inputs, self._core.input_bytes)
+        ]
         lines += [_node_line(n) for n in self._core.nodes]
         lines += [
             f"  output {o.name}: {o.dimensions} {o.dtype}, rate {o.rate}, delay {o.delay}" for o in self.outputs

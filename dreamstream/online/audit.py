@@ -20,7 +20,7 @@ class AuditRow:
     Attributes
     ----------
     path, layer : str
-        The module's path and class; ``""`` is the model's own forward.
+        The module's path and class; ``""`` is the model's own forward, ``"(input)"`` its input.
     operators : tuple of str
         What it runs.
     delay, receptive_field : int or float
@@ -28,7 +28,7 @@ class AuditRow:
     stride : Fraction
         Frames of the first input per output frame; 0 where the output has no stream axis.
     state_bytes : int
-        What its operators keep per stream.
+        What its operators keep per stream, and what later ones keep of its output.
     streamable : bool
     reason : str
         Why not, and what would work; empty if streamable.
@@ -143,6 +143,9 @@ def audit(model: Module, spec: Any, rate: Any = 1, dtype: Any = "float32", skew:
     for i, (path, *_) in enumerate(nodes):
         groups.setdefault(path, []).append(i)
     rows = []
+    kept = sum(core.input_bytes)
+    if kept:  # what the layers that read the model's input need of it
+        rows.append(AuditRow("(input)", "", (), 0, 1, Fraction(1), kept, True, ""))
     for path, indices in groups.items():
         last = indices[-1]
         delay, field = core.delays[n_outputs + last], core.fields[n_outputs + last]
