@@ -240,7 +240,7 @@ def _stream(
 def _compare(
     model: nn.Module, engine: ds.Engine, callers: Sequence[_Caller], quiet: bool
 ) -> tuple[int, float, list[str]]:
-    """Compare what came out with the offline model, and with the engine fed in one piece.
+    """Compare what came out with the offline model; of every third stream also with the engine in one piece.
 
     Returns
     -------
@@ -249,9 +249,8 @@ def _compare(
     """
     frames, worst, wrong = 0, 0.0, []
     with _Progress(_seconds(callers), quiet) as progress:
-        for c in callers:
+        for i, c in enumerate(callers):
             streamed, whole = c.output(), offline(model, c.samples)
-            at_once = engine.step({c.id: c.samples}, sos=[c.id], eos=[c.id])[c.id]
             progress.advance(len(c.samples) / SAMPLE_RATE)
             frames += len(streamed)
             if streamed.shape != whole.shape:
@@ -261,9 +260,14 @@ def _compare(
             worst = max(worst, gap)
             if not gap <= TOLERANCE * max(1.0, float(np.abs(whole).max(initial=0))):  # so that NaN fails
                 wrong.append(f"{c.id} differs from the offline model by {gap:g}")
-            elif streamed.tobytes() != at_once.tobytes():
+            elif i % 3 == 0 and not _same_bits(engine, c):
                 wrong.append(f"{c.id} differs in its bits from the engine with this stream alone, in one chunk")
     return frames, worst, wrong
+
+
+def _same_bits(engine: ds.Engine, c: _Caller) -> bool:
+    at_once: Array = engine.step({c.id: c.samples}, sos=[c.id], eos=[c.id])[c.id]
+    return at_once.tobytes() == c.output().tobytes()
 
 
 def demo(args: argparse.Namespace) -> int:
@@ -292,7 +296,7 @@ def demo(args: argparse.Namespace) -> int:
     p50, p90, p99 = (1000 * float(np.percentile(latencies, q)) for q in (50, 90, 99))
     say()
     say(f"offline model   {frames} frames, as many as streamed; largest difference {worst:.1e}")
-    say("one at a time   each stream alone and in one chunk gives the same bits")
+    say("one at a time   every third stream again, alone and in one chunk: the same bits")
     say(f"delay           {engine.delay} samples, {engine.delay / SAMPLE_RATE * 1000:.1f} ms "
         f"({engine.delay / SAMPLE_RATE * OUTPUT_RATE:.1f} output frames)")
     factor = f"factor {spent / seconds:.5f}: " if seconds else ""

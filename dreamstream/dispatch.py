@@ -209,7 +209,11 @@ def _elementwise(
         raise ShapeError(f"{name}: shapes {[a.shape for a in arrays]} don't broadcast") from None
     trail = min((a.shape for a in arrays if a.shape != shape), key=len, default=())
     # Constants are what broadcasts over the leading axes; the rest are runs of frames.
-    if any(a.shape not in (shape, trail) for a in arrays) or shape[len(shape) - len(trail) :] != trail:
+    if (
+        0 in trail
+        or any(a.shape not in (shape, trail) for a in arrays)
+        or shape[len(shape) - len(trail) :] != trail
+    ):
         trail = ()
     values, constants, order = [], [], []
     for a in arrays:
@@ -388,9 +392,8 @@ def _constant(name: str, weight: Any, model: StreamTensor) -> Array:
                 f"{name} at {user_line()}: a constant of shape {array.shape} has extent {size} where the "
                 f"stream has {role}; it must be 1 there (x.size(L) indexes a table by position)"
             )
-    return np.ascontiguousarray(
-        full.reshape([s for s, role in zip(sizes, model.dims) if not isinstance(role, str)])
-    )
+    features = [s for s, role in zip(sizes, model.dims) if not isinstance(role, str)]
+    return np.asarray(full.reshape(features), order="C")  # without features it stays a number
 
 
 def _outside(
@@ -432,15 +435,9 @@ def table(tensor: Tensor, index: Any) -> StreamTensor:
         raise NotStreamableError(f"a table is read from its first row on, at {user_line()}")
     rest = (*parts[:axis], slice(None), *parts[axis + 1 :])
     array = tensor.numpy()[rest]
-    # An axis of extent 1 beside L is the batch axis of a table made for broadcasting.
-    batch = next(
-        (
-            i
-            for i in (axis - 1, axis + 1)
-            if 0 <= i < array.ndim and array.shape[i] == 1 and array.ndim > 2
-        ),
-        None,
-    )
+    # In a table made for broadcasting, an axis of extent 1 stands for B: the first, or the one behind L.
+    first = 0 if axis else 1
+    batch = first if array.ndim > 2 and array.shape[first] == 1 else None
     rows = np.moveaxis(array, axis, 0)
     if batch is not None:
         rows = rows.squeeze(batch + 1 if batch < axis else batch)

@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-/* Rows [first, first + n_rows) of a batch: what one thread runs. All arrays are [row][edge]. */
+/* Rows [first, first + n_rows) of a batch: what one thread runs. Its arrays are parts of those of the
+ * whole batch, [row][edge]. */
 typedef struct group {
-    ds_arena arena;
     size_t first, n_rows;
     ds_pair *before, *now; /* counts */
     int64_t *at;           /* absolute position of the window's first frame */
@@ -23,6 +23,8 @@ struct ds_batch {
     ds_slot *const *slots;
     const bool *ended;
     size_t n_rows;
+    ds_arena arena;
+    size_t *row_bytes; /* [n_buffers + 1][n_rows]: of the shared buffers, and scratch */
     group *groups;
     size_t n_groups, groups_capacity;
 };
@@ -34,6 +36,7 @@ ds_status ds_batch_create(ds_batch **batch, const ds_plan *plan)
     *batch = memory;
     (*batch)->allocator = plan->allocator;
     (*batch)->plan = plan;
+    ds_arena_init(&(*batch)->arena, &plan->allocator);
     return DS_OK;
 }
 
@@ -41,8 +44,7 @@ void ds_batch_destroy(ds_batch *batch)
 {
     if (!batch)
         return;
-    for (size_t g = 0; g < batch->groups_capacity; g++)
-        ds_arena_free(&batch->groups[g].arena);
+    ds_arena_free(&batch->arena);
     ds_release(&batch->allocator, batch->groups, batch->groups_capacity * sizeof *batch->groups);
     ds_allocator a = batch->allocator;
     ds_release(&a, batch, sizeof *batch);
@@ -54,12 +56,8 @@ static ds_status make_groups(ds_batch *b, size_t n)
     if (n > b->groups_capacity) {
         void *memory;
         DS_TRY(ds_allocate_zeroed(&b->allocator, &memory, n * sizeof *b->groups));
-        if (b->groups)
-            memcpy(memory, b->groups, b->groups_capacity * sizeof *b->groups);
         ds_release(&b->allocator, b->groups, b->groups_capacity * sizeof *b->groups);
         b->groups = memory;
-        for (size_t g = b->groups_capacity; g < n; g++)
-            ds_arena_init(&b->groups[g].arena, &b->allocator);
         b->groups_capacity = n;
     }
     b->n_groups = n;
@@ -98,30 +96,44 @@ static void split_rows(ds_batch *b, const int64_t *n_frames)
     }
 }
 
-static ds_status allocate_integers(const ds_plan *p, group *g)
+/* Pushes an array of `per_row` items for each row. */
+#define PUSH(target, per_row)                                                                     \
+    do {                                                                                          \
+        void *memory_;                                                                            \
+        DS_TRY(ds_arena_push_array(&b->arena, &memory_, b->n_rows *(per_row), sizeof *(target))); \
+        (target) = memory_;                                                                       \
+    } while (0)
+
+/* Everything whose size follows from the number of rows; each group gets its part. */
+static ds_status allocate_integers(ds_batch *b)
 {
-    size_t n = g->n_rows, e = p->graph->n_edges;
-    void *q;
-    ds_arena *a = &g->arena;
-    ds_arena_reset(a);
-    DS_TRY(ds_arena_push_array(a, &q, n * e, sizeof *g->before));
-    g->before = q;
-    DS_TRY(ds_arena_push_array(a, &q, n * e, sizeof *g->now));
-    g->now = q;
-    DS_TRY(ds_arena_push_array(a, &q, n * e, sizeof *g->at));
-    g->at = q;
-    DS_TRY(ds_arena_push_array(a, &q, n * e, sizeof *g->keep));
-    g->keep = q;
-    DS_TRY(ds_arena_push_array(a, &q, n * e, sizeof *g->window));
-    g->window = q;
-    DS_TRY(ds_arena_push_array(a, &q, n * (size_t)p->max_inputs, sizeof *g->in));
-    g->in = q;
-    DS_TRY(ds_arena_push_array(a, &q, n * (size_t)p->max_inputs, sizeof *g->count));
-    g->count = q;
-    DS_TRY(ds_arena_push_array(a, &q, n * (size_t)p->max_outputs, sizeof *g->out));
-    g->out = q;
-    DS_TRY(ds_arena_push_array(a, &q, n, sizeof *g->carried));
-    g->carried = q;
+    const ds_plan *p = b->plan;
+    size_t e = p->graph->n_edges, n_in = (size_t)p->max_inputs, n_out = (size_t)p->max_outputs;
+    group all;
+    ds_arena_reset(&b->arena);
+    PUSH(all.before, e);
+    PUSH(all.now, e);
+    PUSH(all.at, e);
+    PUSH(all.keep, e);
+    PUSH(all.window, e);
+    PUSH(all.in, n_in);
+    PUSH(all.count, n_in);
+    PUSH(all.out, n_out);
+    PUSH(all.carried, 1);
+    PUSH(b->row_bytes, (size_t)p->n_buffers + 1);
+    for (group *g = b->groups; g < b->groups + b->n_groups; g++) {
+        if (g->n_rows == 0)
+            continue;
+        g->before = all.before + g->first * e;
+        g->now = all.now + g->first * e;
+        g->at = all.at + g->first * e;
+        g->keep = all.keep + g->first * e;
+        g->window = all.window + g->first * e;
+        g->in = n_in ? all.in + g->first * n_in : NULL;
+        g->count = n_in ? all.count + g->first * n_in : NULL;
+        g->out = n_out ? all.out + g->first * n_out : NULL;
+        g->carried = all.carried + g->first;
+    }
     return DS_OK;
 }
 
@@ -217,59 +229,79 @@ static ds_status place_windows(ds_batch *b, group *g, size_t e, char *buffer)
     return DS_OK;
 }
 
-static ds_status buffer_bytes(ds_batch *b, const group *g, int buffer, size_t *n_bytes)
+static size_t saturated_sum(size_t a, size_t b)
+{
+    return a > SIZE_MAX - b ? SIZE_MAX : a + b; /* more than any allocation gives */
+}
+
+/* Rounded up, so that sums of these are aligned too. */
+static size_t aligned(size_t n_bytes)
+{
+    return saturated_sum(n_bytes, DS_ALIGNMENT - 1) / DS_ALIGNMENT * DS_ALIGNMENT;
+}
+
+/* The most that each row needs of every shared buffer and, last, of scratch. It is summed row by row:
+ * so what a batch takes does not depend on how its rows were split, and a smaller one takes no more. */
+static ds_status measure_rows(ds_batch *b, const group *g)
 {
     const ds_plan *p = b->plan;
-    size_t n_edges = p->graph->n_edges;
-    *n_bytes = 0;
-    for (size_t e = 0; e < n_edges; e++) {
-        if (p->edges[e].buffer != buffer)
-            continue;
-        int64_t frames = 0;
-        size_t bytes;
-        for (size_t r = 0; r < g->n_rows; r++)
-            DS_CHECK(!__builtin_add_overflow(
-                         frames, g->now[r * n_edges + e].known - g->at[r * n_edges + e], &frames),
-                     DS_NO_MEMORY, "the batch does not fit into memory");
-        DS_TRY(bytes_of(frames, p->edges[e].frame_bytes, &bytes));
-        *n_bytes = bytes > *n_bytes ? bytes : *n_bytes;
+    const ds_graph *graph = p->graph;
+    size_t n_edges = graph->n_edges, n_bytes;
+    for (size_t r = 0; r < g->n_rows; r++) {
+        const ds_pair *before = &g->before[r * n_edges], *now = &g->now[r * n_edges];
+        size_t *most = &b->row_bytes[g->first + r]; /* steps of n_rows */
+        for (int k = 0; k <= p->n_buffers; k++)
+            most[(size_t)k * b->n_rows] = 0;
+        for (size_t e = 0; e < n_edges; e++) {
+            if (p->edges[e].buffer < 0)
+                continue;
+            DS_TRY(bytes_of(now[e].known - g->at[r * n_edges + e], p->edges[e].frame_bytes, &n_bytes));
+            size_t *known = &most[(size_t)p->edges[e].buffer * b->n_rows];
+            *known = n_bytes > *known ? n_bytes : *known;
+        }
+        size_t *scratch = &most[(size_t)p->n_buffers * b->n_rows];
+        for (size_t j = 0; j < graph->n_nodes; j++) {
+            const ds_node *node = &graph->nodes[j];
+            int in = node->inputs[0], out = node->first_output;
+            n_bytes = ds_op_scratch_bytes(node->op, 1, now[in].known - before[in].known,
+                                          now[out].known - before[out].known) -
+                      node->op->scratch.per_call;
+            *scratch = n_bytes > *scratch ? n_bytes : *scratch;
+        }
     }
     return DS_OK;
 }
 
-static int64_t new_frames(const group *g, size_t n_edges, int e)
+static size_t sum_rows(const ds_batch *b, const group *g, int k)
 {
-    int64_t frames = 0;
+    size_t n_bytes = 0;
     for (size_t r = 0; r < g->n_rows; r++) {
-        size_t i = r * n_edges + (size_t)e;
-        frames += g->now[i].known - g->before[i].known;
+        size_t row = b->row_bytes[(size_t)k * b->n_rows + g->first + r];
+        n_bytes = saturated_sum(n_bytes, aligned(row));
     }
-    return frames;
+    return n_bytes;
 }
 
 static ds_status allocate_values(ds_batch *b, group *g)
 {
     const ds_plan *p = b->plan;
-    const ds_graph *graph = p->graph;
-    size_t n_edges = graph->n_edges, scratch = 0, n_bytes;
+    size_t n_edges = p->graph->n_edges, per_call = 0;
+    DS_TRY(measure_rows(b, g));
     for (size_t e = 0; e < n_edges; e++)
         if (p->edges[e].buffer < 0)
             DS_TRY(place_windows(b, g, e, NULL));
     for (int buffer = 0; buffer < p->n_buffers; buffer++) {
         void *memory;
-        DS_TRY(buffer_bytes(b, g, buffer, &n_bytes));
-        DS_TRY(ds_arena_push(&g->arena, &memory, n_bytes));
+        DS_TRY(ds_arena_push(&b->arena, &memory, sum_rows(b, g, buffer)));
         for (size_t e = 0; e < n_edges; e++)
             if (p->edges[e].buffer == buffer)
                 DS_TRY(place_windows(b, g, e, memory));
     }
-    for (size_t j = 0; j < graph->n_nodes; j++) {
-        const ds_node *node = &graph->nodes[j];
-        n_bytes = ds_op_scratch_bytes(node->op, g->n_rows, new_frames(g, n_edges, node->inputs[0]),
-                                      new_frames(g, n_edges, node->first_output));
-        scratch = n_bytes > scratch ? n_bytes : scratch;
-    }
-    return ds_arena_push(&g->arena, &g->scratch, scratch);
+    for (size_t j = 0; j < p->graph->n_nodes; j++)
+        if (p->graph->nodes[j].op->scratch.per_call > per_call)
+            per_call = p->graph->nodes[j].op->scratch.per_call;
+    size_t scratch = saturated_sum(aligned(per_call), sum_rows(b, g, p->n_buffers));
+    return ds_arena_push(&b->arena, &g->scratch, scratch);
 }
 
 ds_status ds_batch_begin(ds_batch *batch, ds_slot *const *slots, const int64_t *n_frames,
@@ -280,12 +312,13 @@ ds_status ds_batch_begin(ds_batch *batch, ds_slot *const *slots, const int64_t *
     batch->n_rows = n_rows;
     memset(bad, 0, n_rows * sizeof *bad);
     DS_TRY(check_frames(batch, n_frames, bad));
-    DS_TRY(make_groups(batch, n_rows < 1 ? 1 : n_rows < n_threads ? n_rows : n_threads));
+    size_t n_groups = n_rows < n_threads ? n_rows : n_threads;
+    DS_TRY(make_groups(batch, n_groups < 1 ? 1 : n_groups));
     split_rows(batch, n_frames);
+    DS_TRY(allocate_integers(batch));
     ds_status first = DS_OK;
     char message[DS_MESSAGE_BYTES] = "";
     for (size_t g = 0; g < batch->n_groups; g++) {
-        DS_TRY(allocate_integers(batch->plan, &batch->groups[g]));
         ds_status status = count_rows(batch, &batch->groups[g], n_frames, bad);
         if (status != DS_OK && first == DS_OK) {
             first = status;

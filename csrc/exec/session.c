@@ -86,11 +86,11 @@ static void clear_slot(const ds_plan *plan, ds_slot *slot)
 }
 
 /* Takes a free slot, or NULL; counts the new stream in. */
-static ds_status reserve(ds_session *session, ds_slot **slot)
+static ds_status reserve(ds_session *session, ds_slot **slot, bool replaces)
 {
     ds_status status = DS_OK;
     pthread_mutex_lock(&session->lock);
-    if (session->max_streams && session->n_open >= session->max_streams) {
+    if (session->max_streams && session->n_open >= session->max_streams && !replaces) {
         status = ds_fail(DS_LIMIT, "%zu streams are open, which is the limit (max_streams)",
                          session->n_open);
     } else {
@@ -103,10 +103,10 @@ static ds_status reserve(ds_session *session, ds_slot **slot)
     return status;
 }
 
-ds_status ds_session_open(ds_session *session, ds_slot **slot)
+ds_status ds_session_open(ds_session *session, ds_slot **slot, bool replaces)
 {
     ds_slot *s = NULL;
-    DS_TRY(reserve(session, &s));
+    DS_TRY(reserve(session, &s, replaces));
     if (!s) {
         ds_status status = make_slot(session->plan, &session->allocator, &s);
         pthread_mutex_lock(&session->lock);

@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 
-enum { MAX_PERIOD = 1 << 24, MAX_STEPS = 1 << 26, MAX_FIELDS = 4096 };
+enum { MAX_PERIOD = 1 << 24, MAX_STEPS = 1 << 26, MAX_COMBINATIONS = 1 << 24, MAX_FIELDS = 4096 };
 
 __extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
 
@@ -208,7 +208,7 @@ static int64_t clamped(wide frames)
 
 static ds_status count_step(walk *w)
 {
-    DS_CHECK(++w->n_steps <= MAX_STEPS, DS_LIMIT,
+    DS_CHECK(++w->n_steps <= MAX_COMBINATIONS, DS_LIMIT,
              "the inputs' skew and rates allow too many combinations to analyse");
     return DS_OK;
 }
@@ -330,7 +330,8 @@ ds_status ds_analyse(ds_analysis *analysis, const ds_graph *graph, const ds_cloc
     analysis->delay = delay;
     analysis->field = field;
     if (status == DS_OK) {
-        memset(analysis->identity, 1, graph->n_nodes * sizeof(bool));
+        for (size_t j = 0; j < graph->n_nodes; j++)
+            analysis->identity[j] = true;
         for (size_t o = 0; o < graph->n_outputs; o++)
             analysis->delay[o] = analysis->field[o] = DS_NEVER;
         walk w = {.graph = graph, .clock = clock, .a = analysis, .fresh = true};

@@ -33,6 +33,14 @@ int ds_engine_check_open(ds_module *m, const ds_engine_object *e)
     return -1;
 }
 
+PyObject *ds_plain_id(ds_module *m, PyObject *id)
+{
+    if (PyUnicode_Check(id))
+        return PyUnicode_FromObject(id);
+    PyErr_Format(m->errors[DS_STREAM_ID], "a stream's id must be str, got %R", id);
+    return NULL;
+}
+
 ds_slot *ds_engine_slot(ds_engine_object *e, PyObject *id)
 {
     PyObject *address = PyDict_GetItemWithError(e->slots, id);
@@ -199,25 +207,19 @@ static ds_slot *enter(ds_module *m, ds_engine_object *e, PyObject *id)
     return slot;
 }
 
-/* Opens a slot, entered, under a new id. */
+/* Opens a slot, entered, under a new plain id. */
 static ds_slot *open_as(ds_module *m, ds_engine_object *e, PyObject *id)
 {
     if (ds_engine_check_open(m, e) < 0)
         return NULL;
-    if (!PyUnicode_Check(id)) {
-        PyErr_Format(PyExc_TypeError, "a stream's id must be str, got %R", id);
-        return NULL;
-    }
     if (ds_engine_slot(e, id))
         return (void *)ds_engine_error(m, DS_STREAM_ID, "the stream is live already", id);
     ds_slot *slot;
-    ds_status status = PyErr_Occurred() ? DS_INTERNAL : ds_session_open(e->session, &slot);
+    ds_status status = ds_session_open(e->session, &slot, false);
     if (status != DS_OK) {
-        PyObject *ids = PyErr_Occurred() ? NULL : PyTuple_Pack(1, id);
-        if (ids)
-            ds_raise(m, status, ids);
-        Py_XDECREF(ids);
-        return NULL;
+        char message[DS_MESSAGE_BYTES] = "";
+        strncpy(message, ds_last_error(), sizeof message - 1);
+        return (void *)ds_engine_error(m, status, message, id);
     }
     (void)ds_slot_enter(slot);
     PyObject *address = PyLong_FromVoidPtr(slot);
@@ -244,12 +246,44 @@ static void forget(ds_engine_object *e, PyObject *id, ds_slot *slot)
     ds_session_close(e->session, slot);
 }
 
+/* Lets a new stream go, or takes it out again where filling it failed; slot NULL: an exception is set. */
+static PyObject *finish_opening(ds_module *m, ds_engine_object *e, PyObject *id, ds_slot *slot,
+                                ds_status status)
+{
+    if (!slot)
+        return NULL;
+    if (status != DS_OK) {
+        ds_raise(m, status, NULL);
+        forget(e, id, slot);
+        return NULL;
+    }
+    ds_slot_leave(slot);
+    Py_RETURN_NONE;
+}
+
 static int check_args(const char *usage, Py_ssize_t n_args, Py_ssize_t expected)
 {
     if (n_args == expected)
         return 0;
     PyErr_SetString(PyExc_TypeError, usage);
     return -1;
+}
+
+/* Forgets all of these streams (keys of a dict), or none. */
+static bool drop_all(ds_module *m, ds_engine_object *e, PyObject *ids)
+{
+    PyObject *id, *unused;
+    Py_ssize_t at = 0, n = PyDict_GET_SIZE(ids), entered = 0;
+    while (PyDict_Next(ids, &at, &id, &unused) && enter(m, e, id))
+        entered++;
+    at = 0;
+    for (Py_ssize_t i = 0; i < entered && PyDict_Next(ids, &at, &id, &unused); i++) {
+        if (entered == n)
+            forget(e, id, ds_engine_slot(e, id));
+        else
+            ds_slot_leave(ds_engine_slot(e, id));
+    }
+    return entered == n;
 }
 
 static PyObject *engine_drop(PyObject *self, PyTypeObject *cls, PyObject *const *args,
@@ -260,23 +294,23 @@ static PyObject *engine_drop(PyObject *self, PyTypeObject *cls, PyObject *const 
     (void)names;
     if (check_args("drop(ids)", n_args, 1) < 0 || ds_engine_check_open(m, e) < 0)
         return NULL;
-    PyObject *fast = PySequence_Fast(args[0], "ids must be a sequence");
-    if (!fast)
-        return NULL;
-    Py_ssize_t n = PySequence_Fast_GET_SIZE(fast), entered = 0;
-    for (; entered < n; entered++)
-        if (!enter(m, e, PySequence_Fast_GET_ITEM(fast, entered)))
-            break;
-    for (Py_ssize_t i = 0; i < entered; i++) {
-        PyObject *id = PySequence_Fast_GET_ITEM(fast, i);
-        ds_slot *slot = ds_engine_slot(e, id);
-        if (entered == n)
-            forget(e, id, slot);
-        else
-            ds_slot_leave(slot);
+    /* Unique plain ids, and the slots as they are entered. */
+    PyObject *ids = PyDict_New(), *fast = ids ? PySequence_Fast(args[0], "ids must be a sequence") : NULL;
+    for (Py_ssize_t i = 0; fast && i < PySequence_Fast_GET_SIZE(fast); i++) {
+        PyObject *id = ds_plain_id(m, PySequence_Fast_GET_ITEM(fast, i));
+        if (!id || PyDict_SetItem(ids, id, Py_None) < 0)
+            Py_CLEAR(fast);
+        Py_XDECREF(id);
     }
-    Py_DECREF(fast);
-    return entered == n ? Py_NewRef(Py_None) : NULL;
+    bool done = false;
+    if (fast) {
+        e->n_running++;
+        done = drop_all(m, e, ids);
+        e->n_running--;
+    }
+    Py_XDECREF(fast);
+    Py_XDECREF(ids);
+    return done ? Py_NewRef(Py_None) : NULL;
 }
 
 static PyObject *engine_snapshot(PyObject *self, PyTypeObject *cls, PyObject *const *args,
@@ -311,23 +345,21 @@ static PyObject *engine_restore(PyObject *self, PyTypeObject *cls, PyObject *con
     ds_engine_object *e = (ds_engine_object *)self;
     (void)names;
     Py_buffer data;
-    if (check_args("restore(data, id)", n_args, 2) < 0 ||
-        PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0)
+    if (check_args("restore(data, id)", n_args, 2) < 0)
         return NULL;
-    ds_slot *slot = open_as(m, e, args[1]);
-    if (!slot) {
-        PyBuffer_Release(&data);
+    PyObject *id = ds_plain_id(m, args[1]);
+    if (!id || PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0) {
+        Py_XDECREF(id);
         return NULL;
     }
-    ds_status status = ds_slot_restore(e->plan, slot, data.buf, (size_t)data.len);
+    e->n_running++;
+    ds_slot *slot = open_as(m, e, id);
+    ds_status status = slot ? ds_slot_restore(e->plan, slot, data.buf, (size_t)data.len) : DS_OK;
+    PyObject *result = finish_opening(m, e, id, slot, status);
+    e->n_running--;
     PyBuffer_Release(&data);
-    if (status != DS_OK) {
-        ds_raise(m, status, NULL);
-        forget(e, args[1], slot);
-        return NULL;
-    }
-    ds_slot_leave(slot);
-    Py_RETURN_NONE;
+    Py_DECREF(id);
+    return result;
 }
 
 static PyObject *engine_fork(PyObject *self, PyTypeObject *cls, PyObject *const *args,
@@ -336,21 +368,21 @@ static PyObject *engine_fork(PyObject *self, PyTypeObject *cls, PyObject *const 
     ds_module *m = ds_module_of(cls);
     ds_engine_object *e = (ds_engine_object *)self;
     (void)names;
-    ds_slot *source = check_args("fork(id, new_id)", n_args, 2) < 0 ? NULL : enter(m, e, args[0]);
-    if (!source)
+    PyObject *id = check_args("fork(id, new_id)", n_args, 2) < 0 ? NULL : ds_plain_id(m, args[1]);
+    if (!id)
         return NULL;
-    ds_slot *slot = open_as(m, e, args[1]);
-    ds_status status = slot ? ds_slot_copy(e->plan, slot, source) : DS_OK;
-    ds_slot_leave(source);
-    if (!slot)
-        return NULL;
-    if (status != DS_OK) {
-        ds_raise(m, status, NULL);
-        forget(e, args[1], slot);
-        return NULL;
+    PyObject *result = NULL;
+    e->n_running++;
+    ds_slot *source = enter(m, e, args[0]);
+    if (source) {
+        ds_slot *slot = open_as(m, e, id);
+        ds_status status = slot ? ds_slot_copy(e->plan, slot, source) : DS_OK;
+        ds_slot_leave(source);
+        result = finish_opening(m, e, id, slot, status);
     }
-    ds_slot_leave(slot);
-    Py_RETURN_NONE;
+    e->n_running--;
+    Py_DECREF(id);
+    return result;
 }
 
 static PyObject *engine_idle(PyObject *self, PyTypeObject *cls, PyObject *const *args,

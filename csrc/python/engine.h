@@ -20,7 +20,7 @@ typedef struct ds_engine_object {
     PyObject *slots; /* dict: id -> the slot's address, as int */
     ds_batch *batches[DS_MAX_BATCHES]; /* idle scratch; guarded by the GIL */
     int n_batches;
-    Py_ssize_t n_running; /* calls under way, during which the engine stays open */
+    Py_ssize_t n_running; /* calls under way (Python code may run in them): the engine stays open */
     size_t n_threads;
     bool blas;
     ds_axes *inputs, *outputs;
@@ -28,6 +28,9 @@ typedef struct ds_engine_object {
 
 /* The slot of a live stream (borrowed), or NULL: with an exception only if one occurred. */
 ds_slot *ds_engine_slot(ds_engine_object *e, PyObject *id);
+/* The id as a plain str, so that looking it up runs no Python code (new reference); StreamIdError
+ * where it is no str. */
+PyObject *ds_plain_id(ds_module *m, PyObject *id);
 /* Raises ClosedError where the engine is closed; returns -1 then. */
 int ds_engine_check_open(ds_module *m, const ds_engine_object *e);
 /* Raises an error about one stream. Always NULL. */

@@ -11,7 +11,8 @@ typedef struct step {
     ds_module *m;
     ds_engine_object *e;
     Py_ssize_t n_rows;
-    PyObject *ids;         /* fast sequence */
+    PyObject *ids;         /* tuple of str (no subclass: its dict look-ups run no Python code) */
+    bool restart;          /* sos may start a live stream anew */
     ds_slot **slots;       /* [n_rows], entered */
     ds_slot **replaced;    /* [n_rows]: the live stream that a restart replaces, entered; else NULL */
     PyObject **addresses;  /* [n_rows]: of fresh slots, as int */
@@ -57,16 +58,32 @@ static int refuse_bad(step *s, const char *text)
     return -1;
 }
 
-static int check_ids(step *s, bool restart)
+/* A new tuple of plain strings. */
+static PyObject *plain_ids(ds_module *m, PyObject *ids)
+{
+    PyObject *fast = PySequence_Fast(ids, "ids must be a sequence");
+    PyObject *tuple = fast ? PyTuple_New(PySequence_Fast_GET_SIZE(fast)) : NULL;
+    for (Py_ssize_t r = 0; tuple && r < PyTuple_GET_SIZE(tuple); r++) {
+        PyObject *id = ds_plain_id(m, PySequence_Fast_GET_ITEM(fast, r));
+        if (id)
+            PyTuple_SET_ITEM(tuple, r, id);
+        else
+            Py_CLEAR(tuple);
+    }
+    Py_XDECREF(fast);
+    return tuple;
+}
+
+static const char *const unknown_text =
+    "no such streams are live, and these chunks do not start one (sos)";
+static const char *const live_text =
+    "sos, but these streams are live already (restart=True starts them anew)";
+
+static int check_ids(step *s)
 {
     PyObject *seen = PySet_New(NULL);
     for (Py_ssize_t r = 0; seen && r < s->n_rows; r++) {
-        PyObject *id = PySequence_Fast_GET_ITEM(s->ids, r);
-        if (!PyUnicode_Check(id)) {
-            PyErr_Format(PyExc_TypeError, "a stream's id must be str, got %R", id);
-            Py_CLEAR(seen);
-            break;
-        }
+        PyObject *id = PyTuple_GET_ITEM(s->ids, r);
         int twice = PySet_Contains(seen, id);
         if (twice < 0 || PySet_Add(seen, id) < 0) {
             Py_CLEAR(seen);
@@ -80,23 +97,28 @@ static int check_ids(step *s, bool restart)
     if (refuse_bad(s, "ids must be unique within a batch") < 0)
         return -1;
     for (Py_ssize_t r = 0; r < s->n_rows; r++) {
-        s->bad[r] = !s->sos[r] && !ds_engine_slot(s->e, PySequence_Fast_GET_ITEM(s->ids, r));
+        s->bad[r] = !s->sos[r] && !ds_engine_slot(s->e, PyTuple_GET_ITEM(s->ids, r));
         if (PyErr_Occurred())
             return -1;
     }
-    if (refuse_bad(s, "no such streams are live, and these chunks do not start one (sos)") < 0)
+    if (refuse_bad(s, unknown_text) < 0)
         return -1;
     for (Py_ssize_t r = 0; r < s->n_rows; r++)
-        s->bad[r] = s->sos[r] && !restart &&
-                    ds_engine_slot(s->e, PySequence_Fast_GET_ITEM(s->ids, r));
-    return refuse_bad(s, "sos, but these streams are live already (restart=True starts them anew)");
+        s->bad[r] = s->sos[r] && !s->restart &&
+                    ds_engine_slot(s->e, PyTuple_GET_ITEM(s->ids, r));
+    return refuse_bad(s, live_text);
 }
 
 /* ---------------------------------------------------------------- slots */
 static int enter_row(step *s, Py_ssize_t r)
 {
-    PyObject *id = PySequence_Fast_GET_ITEM(s->ids, r);
+    PyObject *id = PyTuple_GET_ITEM(s->ids, r);
     ds_slot *live = ds_engine_slot(s->e, id);
+    /* Again: another thread may have ended or started it since check_ids. */
+    if (s->sos[r] ? live && !s->restart : !live) {
+        ds_engine_error(s->m, DS_STREAM_ID, live ? live_text : unknown_text, id);
+        return -1;
+    }
     if (live && !ds_slot_enter(live)) {
         ds_engine_error(s->m, DS_BUSY, "another thread is using the stream", id);
         return -1;
@@ -106,7 +128,7 @@ static int enter_row(step *s, Py_ssize_t r)
         return 0;
     }
     ds_slot *slot;
-    ds_status status = ds_session_open(s->e->session, &slot);
+    ds_status status = ds_session_open(s->e->session, &slot, live != NULL);
     if (status != DS_OK) {
         char message[DS_MESSAGE_BYTES] = "";
         strncpy(message, ds_last_error(), sizeof message - 1);
@@ -140,7 +162,7 @@ static void roll_back(step *s)
             continue;
         if (s->replaced[r])
             ds_slot_leave(s->replaced[r]);
-        else if (PyDict_DelItem(s->e->slots, PySequence_Fast_GET_ITEM(s->ids, r)) < 0)
+        else if (PyDict_DelItem(s->e->slots, PyTuple_GET_ITEM(s->ids, r)) < 0)
             PyErr_Clear();
         ds_session_close(s->e->session, s->slots[r]);
     }
@@ -152,7 +174,7 @@ static void commit(step *s)
 {
     double now = ds_engine_now();
     for (Py_ssize_t r = 0; r < s->n_rows; r++) {
-        PyObject *id = PySequence_Fast_GET_ITEM(s->ids, r);
+        PyObject *id = PyTuple_GET_ITEM(s->ids, r);
         s->slots[r]->last_used = now;
         if (s->eos[r]) {
             if (PyDict_DelItem(s->e->slots, id) < 0)
@@ -173,7 +195,7 @@ static void commit(step *s)
 /* ---------------------------------------------------------------- inputs */
 static int refuse_array(step *s, ds_status status, size_t input, Py_ssize_t r, PyObject *array)
 {
-    PyObject *id = PySequence_Fast_GET_ITEM(s->ids, r);
+    PyObject *id = PyTuple_GET_ITEM(s->ids, r);
     const ds_signature *sig = &s->e->plan->graph->edges[s->e->plan->graph->inputs[input]].signature;
     char shape[128], text[DS_MESSAGE_BYTES];
     ds_signature_text(sig, shape, sizeof shape);
@@ -432,9 +454,7 @@ static PyObject *step_rows(step *s, PyObject *arrays)
             roll_back(s);
             return NULL;
         }
-    s->e->n_running++;
     PyObject *result = run(s, arrays);
-    s->e->n_running--;
     if (result)
         commit(s);
     else
@@ -468,19 +488,20 @@ PyObject *ds_engine_step(PyObject *self, PyTypeObject *cls, PyObject *const *arg
         PyErr_SetString(PyExc_TypeError, "step(ids, sos, eos, arrays, restart)");
         return NULL;
     }
-    if (ds_engine_check_open(s.m, s.e) < 0)
-        return NULL;
     int restart = PyObject_IsTrue(args[4]);
-    s.ids = restart < 0 ? NULL : PySequence_Fast(args[0], "ids must be a sequence");
+    s.restart = restart > 0;
+    s.ids = restart < 0 ? NULL : plain_ids(s.m, args[0]);
     if (!s.ids)
         return NULL;
-    s.n_rows = PySequence_Fast_GET_SIZE(s.ids);
+    s.n_rows = PyTuple_GET_SIZE(s.ids);
     PyObject *result = NULL;
     void *block = carve(&s);
-    if (block && parse_flags(args[1], s.sos, s.n_rows) == 0 &&
-        parse_flags(args[2], s.eos, s.n_rows) == 0 && check_ids(&s, restart > 0) == 0 &&
+    s.e->n_running++; /* nobody closes the engine meanwhile: the slots stay where they are */
+    if (block && ds_engine_check_open(s.m, s.e) == 0 && parse_flags(args[1], s.sos, s.n_rows) == 0 &&
+        parse_flags(args[2], s.eos, s.n_rows) == 0 && check_ids(&s) == 0 &&
         each_input(&s, args[3], measure_input) == 0)
         result = step_rows(&s, args[3]);
+    s.e->n_running--;
     for (Py_ssize_t r = 0; block && r < s.n_rows; r++)
         Py_XDECREF(s.addresses[r]);
     PyMem_Free(block);

@@ -149,12 +149,15 @@ class ForwardMethods:
         if "B" in roles or "B_L" in roles:
             _refuse(x, f"{kind} over the batch", "combine streams outside the forward")
         if "L" in roles:
-            if len(roles) > 1 or keepdim or kind not in ("sum", "mean", "max", "min"):
+            kinds = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
+            if kind not in kinds:
+                _refuse(x, f"{kind} over the stream", "sum, mean, amax and amin over it are available")
+            if len(roles) > 1 or keepdim:
                 _refuse(
                     x, f"{kind} over the stream with other axes or keepdim", "reduce one axis at a time"
                 )
             dims = tuple(d for d in x.dims if d != "L")
-            return _op(x, "reduce_frames", {"kind": kind}, dims)
+            return _op(x, "reduce_frames", {"kind": kinds[kind]}, dims)
         if kind not in ("sum", "mean"):
             _refuse(x, f"{kind} over features", "sum and mean over features are available")
         return _sum_features(x, kind, axes, keepdim)

@@ -13,6 +13,7 @@ from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import Names, check_names, default_names, read_rate
 from . import dtypes
+from .creation import as_tensor
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
@@ -105,28 +106,22 @@ def as_stream_tensor(
     return _build(data, meta, names, ids, sos, eos, lengths, rate, dtype, copy=False)
 
 
-def _adopt(array: Any, dtype: Any) -> Array:
-    """Return an array of one of our element types; nested lists of numbers become float32."""
-    if isinstance(array, (list, tuple)):
-        array = np.asarray(array, np.float32)
-    array = np.asarray(array)
-    return array.astype(dtypes.as_dtype(dtype), copy=False) if dtype is not None else dtypes.adopt(array)
-
-
-def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any) -> tuple[list[Array], Names]:
-    """Return B-less arrays and the names of all dimensions."""
+def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any) -> tuple[list[Array], Names, Array]:
+    """Return B-less arrays, the names of all dimensions, and frames ``(0, *features)`` for no row."""
     if isinstance(data, (list, tuple)) and all(isinstance(d, (np.ndarray, Tensor)) for d in data):
         if lengths is not None:
             raise StreamMismatchError("lengths are for padded data; a list's arrays have their own")
-        rows = [_adopt(d, dtype) for d in data]
+        rows = [as_tensor(d, dtype).numpy() for d in data]
         ranks = {r.ndim for r in rows} or {2 if names is None else len(names) - 1}
         if len(ranks) > 1:
             raise ShapeError(f"the rows differ in their number of dimensions: {sorted(ranks)}")
         rank = ranks.pop() + 1
-        return rows, _names_of(names, rank)
-    padded = _adopt(data, dtype)
+        unknown = np.zeros((0,) + (1,) * (rank - 2), dtypes.as_dtype(dtype or "float32"))
+        return rows, _names_of(names, rank), unknown
+    padded = as_tensor(data, dtype).numpy()
     found = _names_of(names, padded.ndim)
-    return list(np.moveaxis(padded, found.index("B"), 0)), found
+    features = [size for size, name in zip(padded.shape, found) if name not in ("B", "L")]
+    return list(np.moveaxis(padded, found.index("B"), 0)), found, np.zeros((0, *features), padded.dtype)
 
 
 def _names_of(names: Any, rank: int) -> Names:
@@ -146,6 +141,8 @@ def _frames(array: Array, names: Names) -> Array:
 def _meta_of(
     meta: Any, ids: Any, sos: Any, eos: Any, lengths: Any, widths: Sequence[int]
 ) -> StreamMetadata:
+    if meta is not None and (ids is not None or lengths is not None):
+        raise StreamMismatchError("give meta, or ids and lengths, not both")
     if meta is None:
         if ids is None:
             raise StreamIdError("a stream tensor needs ids, one str per row")
@@ -177,7 +174,7 @@ def _build(
     if isinstance(data, StreamTensor):
         meta = data.meta if meta is None and ids is None else meta
         names, data = names or data.names, data.tensor()
-    rows, names = _rows_of(data, names, lengths, dtype)
+    rows, names, empty = _rows_of(data, names, lengths, dtype)
     if len({r.dtype for r in rows}) > 1:
         raise DTypeError(f"the rows differ in dtype: {sorted({r.dtype.name for r in rows})}")
     frames = [_frames(r, names) for r in rows]
@@ -188,7 +185,6 @@ def _build(
     if len(kept) == 1:
         value = np.array(kept[0], order="C", copy=True) if copy else np.asarray(kept[0], order="C")
     else:
-        empty = np.zeros((0,) + (1,) * (len(names) - 2), dtypes.as_dtype(dtype or "float32"))
         value = np.ascontiguousarray(np.concatenate(kept)) if kept else empty
     features = iter(range(len(names)))
     dims = tuple(n if n in ("B", "L") else next(features) for n in names)

@@ -13,10 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
+from ..array.creation import as_tensor
 from ..array.stream_tensor import StreamTensor
 from ..array.tensor import Tensor
-from ..errors import ModeError, ShapeError, StreamIdError, StreamMismatchError
+from ..errors import DTypeError, ModeError, ShapeError, StreamIdError
 from ..stream.metadata import StreamMetadata
+from ..stream.rules import require_same_streams
 from ..stream.tree import map_leaves
 from .spec import InputSpec
 
@@ -117,8 +119,8 @@ class Engine:
         return {i: self._packed([out[r] for out in outputs]) for r, i in enumerate(ids)}
 
     def _arrays_of(self, stream_id: str, given: Any) -> list[Any]:
-        if len(self.inputs) == 1 and not isinstance(given, Mapping):
-            return [_as_array(given)]
+        if len(self.inputs) == 1 and (type(given) is np.ndarray or not isinstance(given, Mapping)):
+            return [_as_array(stream_id, given, self.inputs[0].dtype)]
         if not isinstance(given, Mapping):
             raise ShapeError(
                 f"expected a dict with the inputs {', '.join(s.name for s in self.inputs)}", (stream_id,)
@@ -126,9 +128,14 @@ class Engine:
         unknown = set(given) - {s.name for s in self.inputs}
         if unknown:
             raise ShapeError(f"there is no input {sorted(map(str, unknown))[0]!r}", (stream_id,))
-        return [_as_array(given[s.name]) if s.name in given else None for s in self.inputs]
+        return [
+            _as_array(stream_id, given[s.name], s.dtype) if s.name in given else None
+            for s in self.inputs
+        ]
 
     def _packed(self, arrays: Sequence[Any]) -> Any:
+        if self._structure == 0:  # forward returns one tensor
+            return arrays[0]
         return map_leaves(self._structure, lambda k: arrays[k])
 
     def __call__(self, *tensors: StreamTensor, **named: StreamTensor) -> Any:
@@ -144,14 +151,7 @@ class Engine:
                 d if isinstance(d, str) else "F" for d in s.dims
             ):
                 raise ShapeError(f"input {s.name}: expected dimensions {s.dimensions}, got {x.roles}")
-        meta = xs[0].meta
-        for x in xs[1:]:
-            if x.ids != meta.ids:
-                raise StreamIdError(
-                    "the inputs hold different streams", sorted(set(x.ids) ^ set(meta.ids))
-                )
-            if (x.sos != meta.sos).any() or (x.eos != meta.eos).any():
-                raise StreamMismatchError("the inputs differ in sos or eos")
+        meta = require_same_streams([x.meta for x in xs], "this call")
         arrays = [[t.numpy() for t in x.unpad_sequence()] for x in xs]
         ids = meta.ids
         outputs, starts = self._core.step(
@@ -194,7 +194,7 @@ class Engine:
 
     def reset(self, ids: Collection[str] | str | None = None) -> None:
         """Forget streams, or all."""
-        self._core.drop(self.ids if ids is None else _as_ids(ids))
+        self._core.drop(self.ids if ids is None else list(dict.fromkeys(_as_ids(ids))))
 
     def snapshot(self, stream_id: str) -> bytes:
         """Return what a stream remembers, to be restored in any engine of the same model."""
@@ -228,9 +228,11 @@ class Engine:
 
     def warmup(self, n_streams: int, n_frames: int) -> None:
         """Step `n_streams` streams of `n_frames` once and drop them, so that later steps allocate nothing."""
+        if n_streams < 0 or n_frames < 0:
+            raise ShapeError(f"warmup: numbers must be 0 or more, got {n_streams} and {n_frames}")
         ids = [f"\0warm-up {i}" for i in range(n_streams)]
         chunk = {
-            s.name: np.zeros(s.shape_of(int(n_frames * s.rate / self.rate)), s.dtype)
+            s.name: np.broadcast_to(np.zeros((), s.dtype), s.shape_of(int(n_frames * s.rate / self.rate)))
             for s in self.inputs
         }
         given = chunk if len(self.inputs) > 1 else chunk[self.inputs[0].name]
@@ -372,9 +374,12 @@ def _as_ids(ids: Any) -> list[str]:
     return [ids] if isinstance(ids, str) else list(ids)
 
 
-def _as_array(value: Any) -> Any:
+def _as_array(stream_id: str, value: Any, dtype: str) -> Any:
     if value is None or isinstance(value, np.ndarray):
         return value
-    if isinstance(value, Tensor):
-        return value.numpy()
-    return np.asarray(value, np.float32) if isinstance(value, (list, tuple)) else np.asarray(value)
+    if isinstance(value, (list, tuple)):
+        try:
+            return as_tensor(value, dtype).numpy()
+        except (DTypeError, ShapeError) as error:
+            raise type(error)(str(error), (stream_id,)) from None
+    return value.numpy() if isinstance(value, Tensor) else np.asarray(value)

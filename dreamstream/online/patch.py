@@ -6,18 +6,14 @@ forward. The outermost online module that is called owns the session.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..array.stream_tensor import StreamTensor
-from ..errors import (
-    ModeError,
-    NotStreamableError,
-    StreamIdError,
-    StreamMismatchError,
-)
+from ..errors import ModeError, NotStreamableError, StreamIdError, StreamMismatchError
 from ..nn.module import Module
-from ..stream.metadata import StreamMetadata
+from ..stream.rules import require_same_streams
 from ..stream.tree import leaves, map_leaves
 from . import states
 from .eager import EagerCall
@@ -27,6 +23,8 @@ from .session import Session
 __all__ = ["Patch", "StreamModule", "patch_module", "refuse_unstreamable", "unpatch_module"]
 
 M = TypeVar("M", bound=Module)
+
+_MAKING = threading.Lock()
 
 VARIANTS = ("chunk-wise-aligned", "full-file-aligned", "full-file-unaligned")
 POLICIES = ("raise", "buffer")
@@ -53,7 +51,9 @@ class Patch:
     def session(self) -> Session:
         """The session, made when it is first needed."""
         if self._session is None:
-            self._session = Session(self.skew, self.unstreamable == "buffer", self.buffer_limit)
+            made = Session(self.skew, self.unstreamable == "buffer", self.buffer_limit)
+            with _MAKING:  # two threads may come here at once
+                self._session = self._session or made
         return self._session
 
     # ---------------------------------------------------------------- what a patched module offers
@@ -124,10 +124,9 @@ class Patch:
         kwargs: dict[str, Any],
         tensors: Sequence[StreamTensor],
     ) -> Any:
-        meta = _common_meta(tensors)
+        meta = require_same_streams([x.meta for x in tensors], "this call")
         session = self.session
-        session.enter(meta.ids)
-        try:
+        with session.hold(meta.ids):
             names = {id(p.numpy()): n for n, p in [*module.named_parameters(), *module.named_buffers()]}
             call = session.admit(
                 meta,
@@ -150,8 +149,6 @@ class Patch:
             result = map_leaves(result, lambda x: _leave(x, call))
             session.commit(call)
             return result
-        finally:
-            session.leave()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
         out = Patch(self.train_variant, self.unstreamable, self.buffer_limit, self.skew)
@@ -164,23 +161,6 @@ class Patch:
         return {**self.__dict__, "_session": None}  # live streams travel by get_state
 
 
-def _common_meta(tensors: Sequence[StreamTensor]) -> StreamMetadata:
-    first = tensors[0].meta
-    for x in tensors[1:]:
-        if x.ids != first.ids:
-            raise StreamIdError(
-                "the inputs hold different streams, or in another order",
-                sorted(set(x.ids) ^ set(first.ids)),
-            )
-        for field in ("sos", "eos"):
-            if (getattr(x.meta, field) != getattr(first, field)).any():
-                bad = [
-                    i for i, a, b in zip(x.ids, getattr(x.meta, field), getattr(first, field)) if a != b
-                ]
-                raise StreamMismatchError(f"the inputs differ in {field}", bad)
-    return first
-
-
 def _leave(x: Any, call: EagerCall) -> Any:
     """Return an output as the caller sees it: this call's frames."""
     if not isinstance(x, StreamTensor):
@@ -191,6 +171,16 @@ def _leave(x: Any, call: EagerCall) -> Any:
 
 
 # ---------------------------------------------------------------------- patching
+def check_policy(unstreamable: str, buffer_limit: int | None, skew: int) -> None:
+    """Raise ValueError for options that are none."""
+    if unstreamable not in POLICIES:
+        raise ValueError(f"unstreamable is one of {', '.join(POLICIES)}, got {unstreamable!r}")
+    if buffer_limit is not None and (not isinstance(buffer_limit, int) or buffer_limit < 0):
+        raise ValueError(f"buffer_limit is a number of frames, got {buffer_limit!r}")
+    if not isinstance(skew, int) or skew < 0:
+        raise ValueError(f"skew is a number of frames, got {skew!r}")
+
+
 def refuse_unstreamable(module: Module) -> None:
     """Raise NotStreamableError for the first layer that needs the future without bound."""
     for path, part in module.named_modules():
@@ -241,12 +231,7 @@ def patch_module(
         raise TypeError(f"patch_module takes a dreamstream.nn.Module, got {type(module).__name__}")
     if train_variant not in VARIANTS:
         raise ValueError(f"train_variant is one of {', '.join(VARIANTS)}, got {train_variant!r}")
-    if unstreamable not in POLICIES:
-        raise ValueError(f"unstreamable is one of {', '.join(POLICIES)}, got {unstreamable!r}")
-    if buffer_limit is not None and (not isinstance(buffer_limit, int) or buffer_limit < 0):
-        raise ValueError(f"buffer_limit is a number of frames, got {buffer_limit!r}")
-    if not isinstance(skew, int) or skew < 0:
-        raise ValueError(f"skew is a number of frames, got {skew!r}")
+    check_policy(unstreamable, buffer_limit, skew)
     if unstreamable == "raise":
         refuse_unstreamable(module)
     options = (train_variant, unstreamable, buffer_limit, skew)

@@ -8,8 +8,8 @@ before it, the user's own and KeyboardInterrupt included, loses nothing.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -20,7 +20,6 @@ from ..errors import (
     DreamStreamError,
     ModeError,
     NotStreamableError,
-    StreamBusyError,
     StreamIdError,
     StreamMismatchError,
 )
@@ -75,8 +74,11 @@ class _Slot:
     def prepare(self, transaction: _Transaction, new: StreamState | None) -> None:
         self.content = (transaction, new, self.current())
 
-    def set(self, state: StreamState) -> None:
+    def settle(self) -> bool:
+        """Let go of the state that no longer holds; return whether the stream is live."""
+        state = self.current()
         self.content = (None, None, state)
+        return state is not None
 
 
 class Session:
@@ -98,40 +100,30 @@ class Session:
         self.rates: tuple[Fraction, ...] = ()
         self._slots: dict[str, _Slot] = {}
         self._dirty = False  # a commit was cut off before the ended streams were taken out
-        self._lock = threading.Lock()
+        self._gate = _core.Gate()
 
     # ---------------------------------------------------------------- streams
     @property
     def live_ids(self) -> list[str]:
         """Streams that have started and not ended."""
-        return [i for i, slot in self._slots.items() if slot.current() is not None]
+        # as a list first: another thread may be adding streams
+        return [i for i, slot in list(self._slots.items()) if slot.current() is not None]
 
-    def _tidy(self) -> None:
-        if self._dirty:
-            for i in [i for i, slot in self._slots.items() if slot.current() is None]:
-                del self._slots[i]
-            self._dirty = False
+    def hold(self, ids: Iterable[str] = ()) -> AbstractContextManager[object]:
+        """Return what keeps the session for one thread: ``with session.hold(ids): ...``.
 
-    def enter(self, ids: Iterable[str] = ()) -> None:
-        """Take the session for one thread."""
-        if not self._lock.acquire(blocking=False):
-            raise StreamBusyError("another thread is in this module", tuple(ids))
-
-    def leave(self) -> None:
-        """Give the session back."""
-        self._lock.release()
+        Entering it raises StreamBusyError where another thread has it. No exception, KeyboardInterrupt
+        included, can come between taking it and giving it back.
+        """
+        return self._gate.hold(tuple(ids))
 
     def reset(self, ids: Iterable[str] | None = None) -> None:
         """Forget streams, or all."""
-        self.enter()
-        try:
+        with self.hold():
             self._tidy()
             gone = self.live_ids if ids is None else [ids] if isinstance(ids, str) else list(ids)
             self._require_live(gone)
-            for i in gone:
-                del self._slots[i]
-        finally:
-            self.leave()
+            self.publish(dict.fromkeys(gone))
 
     def _require_live(self, ids: Sequence[str]) -> None:
         unknown = [i for i in ids if self.state_of(i) is None]
@@ -143,13 +135,35 @@ class Session:
         slot = self._slots.get(stream_id)
         return None if slot is None else slot.current()
 
-    def put(self, stream_id: str, state: StreamState) -> None:
-        """Add a stream with a given state."""
-        if self.state_of(stream_id) is not None:
-            raise StreamIdError("the stream is live already", (stream_id,))
-        slot = _Slot()
-        slot.set(state)
-        self._slots[stream_id] = slot
+    def publish(self, states: Mapping[str, StreamState | None]) -> None:
+        """Let all of these states hold from now on (None: the stream has ended), or none of them.
+
+        One assignment does it. What is interrupted before it leaves no trace but dead entries, and what
+        is interrupted after it, entries of ended streams; the next call takes them out.
+        """
+        self._tidy()
+        transaction = _Transaction()
+        self._dirty = True
+        for stream_id, new in states.items():
+            slot = self._slots.get(stream_id)
+            if slot is None:
+                slot = _Slot()
+                slot.prepare(transaction, new)
+                self._slots[stream_id] = slot
+            else:
+                slot.prepare(transaction, new)
+        transaction.committed = True
+        self._settle(states)
+
+    def _settle(self, ids: Iterable[str]) -> None:
+        for i in ids:
+            if not self._slots[i].settle():
+                del self._slots[i]
+        self._dirty = False
+
+    def _tidy(self) -> None:
+        if self._dirty:
+            self._settle(list(self._slots))
 
     # ---------------------------------------------------------------- calls
     def admit(
@@ -205,32 +219,21 @@ class Session:
                 f"the forward ran {call.n_done} streaming operations, but {len(call.script)} while these "
                 "streams were live; its course must not depend on data"
             )
-        transaction = _Transaction()
+        call.over = True
         states = list(zip(*call.new)) if call.new else [()] * len(call.ids)
+        new: dict[str, StreamState | None] = {}
         for row, stream_id in enumerate(call.ids):
             frames = tuple(int(n) for n in call.frames_now[row])
-            new = None if call.meta.eos[row] else StreamState(frames, states[row])
-            slot = self._slots.get(stream_id)
-            if slot is None:
-                slot = _Slot()
-                slot.prepare(transaction, new)
-                self._dirty = True
-                self._slots[stream_id] = slot
-            else:
-                slot.prepare(transaction, new)
-        self._dirty = True
-        self.script, self.rates = call.script, call.rates
-        transaction.committed = True
-        self._tidy()
+            new[stream_id] = None if call.meta.eos[row] else StreamState(frames, states[row])
+        self.script, self.rates = call.script, call.rates  # they count only while streams are live
+        self.publish(new)
 
     # ---------------------------------------------------------------- copies
     def __deepcopy__(self, memo: dict[int, Any]) -> Session:
         out = Session(self.skew, self.buffers, self.buffer_limit)
-        out.script, out.rates = list(self.script), self.rates
-        for i in self.live_ids:
-            state = self.state_of(i)
-            assert state is not None
-            out.put(i, state)  # states are never written to
+        with self.hold():
+            out.script, out.rates = list(self.script), self.rates
+            out.publish({i: self.state_of(i) for i in self.live_ids})  # states are never written to
         return out
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -270,6 +273,7 @@ class Call:
         self.names = names
         self.new: list[Sequence[Any]] = []
         self.n_done = 0
+        self.over = False  # the forward has returned
         self.fail_at: int | None = None
 
     def input_edge(self, index: int, dtype: str, features: tuple[int, ...]) -> Edge:
@@ -311,6 +315,8 @@ class Call:
 
     def _take_ordinal(self, key: Key) -> int:
         """Follow the script, or write it where no stream is live."""
+        if self.over:
+            raise ModeError(f"{_describe(key)} at {user_line()}: a tensor of a forward that has returned")
         ordinal = self.n_done
         if ordinal < len(self.script):
             if self.script[ordinal] != key:

@@ -21,6 +21,7 @@ from .session import Session, StreamState
 __all__ = ["dump", "flatten", "load"]
 
 MAGIC = b"DSEAGER1"
+MOST_FRAMES = 1 << 60
 
 
 def flatten(state: Any) -> bytes | None:
@@ -42,15 +43,12 @@ def _script_to_json(script: Sequence[Any]) -> Any:
 
 def dump(session: Session, ids: Sequence[str] | str | None) -> dict[str, bytes]:
     """Return the states of streams, or of all live ones."""
-    session.enter()
-    try:
+    with session.hold():
         wanted = session.live_ids if ids is None else [ids] if isinstance(ids, str) else list(ids)
         unknown = [i for i in wanted if session.state_of(i) is None]
         if unknown:
             raise StreamIdError("no such streams are live", unknown)
         return {i: _dump_one(session, i) for i in wanted}
-    finally:
-        session.leave()
 
 
 def _dump_one(session: Session, stream_id: str) -> bytes:
@@ -69,7 +67,6 @@ def _dump_one(session: Session, stream_id: str) -> bytes:
 
 
 def _read(data: bytes) -> tuple[list[Any], tuple[Fraction, ...], StreamState]:
-    data = bytes(data)
     if len(data) < 20 or data[:8] != MAGIC:
         raise FormatError("these bytes are not a stream's state")
     if struct.unpack("<I", data[-4:])[0] != zlib.crc32(data[:-4]):
@@ -85,18 +82,35 @@ def _read(data: bytes) -> tuple[list[Any], tuple[Fraction, ...], StreamState]:
         for size in sizes:
             parts.append(None if size is None else data[at : at + size])
             at += size or 0
-    except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+    except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError) as error:
         raise FormatError(f"the state's header is damaged: {error}") from None
     if at != len(data) - 4 or len(sizes) != len(script) or len(frames) != len(rates):
         raise FormatError("the state's sizes do not add up")
+    if any(size is not None and size < 0 for size in sizes) or not all(map(_is_key, script)):
+        raise FormatError("the state's header is damaged: no operations of a forward")
+    if not all(0 <= f <= MOST_FRAMES for f in frames):
+        raise FormatError(f"the state's position {frames} is impossible")
     return list(script), rates, StreamState(frames, tuple(parts))
+
+
+def _is_key(key: Any) -> bool:
+    """Whether this has the form of what names an operation in a script."""
+    if not (isinstance(key, tuple) and len(key) == 4 and isinstance(key[0], str)):
+        return False
+    _, attributes, weights, inputs = key
+    return (
+        all(isinstance(part, tuple) for part in (attributes, weights, inputs))
+        and all(isinstance(a, tuple) and len(a) == 2 for a in attributes)
+    )
 
 
 def load(session: Session, given: Mapping[str, bytes]) -> None:
     """Add streams with given states: all of them, or none."""
-    read = {i: _read(data) for i, data in given.items()}
-    session.enter()
-    try:
+    wrong = [i for i in given if not isinstance(i, str)]
+    if wrong:
+        raise StreamIdError(f"ids must be strings, got {wrong[0]!r} of type {type(wrong[0]).__name__}")
+    read = {i: _read(memoryview(data).tobytes()) for i, data in given.items()}
+    with session.hold():
         live = [i for i in read if session.state_of(i) is not None]
         if live:
             raise StreamIdError("the streams are live already", live)
@@ -108,7 +122,4 @@ def load(session: Session, given: Mapping[str, bytes]) -> None:
                 own, fresh = tuple(script), False
             elif tuple(script) != tuple(own) or rates != session.rates:
                 raise ModeError("the state was taken from another model, or another forward", (i,))
-        for i, (_, _, state) in read.items():
-            session.put(i, state)
-    finally:
-        session.leave()
+        session.publish({i: state for i, (_, _, state) in read.items()})

@@ -41,7 +41,7 @@ def test_demo_prints_outputs_then_what_holds(capsys):
     for line in (
         r"^24 streams, [\d.]+ s of speech",
         r"^offline model +\d{4,} frames, as many as streamed; largest difference \d\.\de-0[5-9]$",
-        r"^one at a time .* same bits$",
+        r"^one at a time .* the same bits$",
         r"^delay +1519 samples, 94\.9 ms \(4\.7 output frames\)$",
         r"^real time +factor 0\.\d+: [\d.]+ s for [\d.]+ s of audio, 1 thread",
         r"^step latency +50 %: [\d.]+ ms, 90 %: [\d.]+ ms, 99 %: [\d.]+ ms, of \d+ steps$",

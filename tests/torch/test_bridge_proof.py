@@ -108,13 +108,14 @@ class Stream:
 
 
 def run(name, attributes, streams, weights=()):
-    x = streams[0]
-    ((value, edge),) = dispatch.run(name, attributes, [s.edge for s in streams], [s.value for s in streams], weights)
-    return Stream(value, edge, x.features_last)
+    edges, values = [s.edge for s in streams], [s.value for s in streams]
+    ((value, edge),) = dispatch.run(name, attributes, edges, values, weights)
+    return Stream(value, edge, streams[0].features_last)
 
 
 def stream_conv1d(x, weight, bias, stride, padding, dilation, groups):
-    attributes = dict(stride=stride[0], dilation=dilation[0], groups=groups, left=padding[0], right=padding[0])
+    (s,), (p,), (d,) = stride, padding, dilation
+    attributes = {"stride": s, "dilation": d, "groups": groups, "left": p, "right": p}
     return run("conv1d", attributes, [x], [weight, bias])
 
 
@@ -131,16 +132,13 @@ def online(session, module, chunks, sos=(), eos=(), kind=TorchCall, fail_at=None
     lengths = [c.shape[1] for c in chunks.values()]
     meta = StreamMetadata(ids, np.isin(ids, list(sos)), np.isin(ids, list(eos)), lengths)
     names = {id(p): n for n, p in module.named_parameters()}
-    session.enter(ids)
-    try:
+    with session.hold(ids):
         call = session.admit(meta, [Fraction(1)], [meta.lengths], False, names, kind)
         call.fail_at = fail_at
         value = torch.cat([c.T for c in chunks.values()])
         edge = call.input_edge(0, str(value.dtype).rpartition(".")[2], value.shape[1:])
         y = module(Stream(value, edge, False))
         session.commit(call)
-    finally:
-        session.leave()
     counts = y.edge.counts
     parts = y.value.split((counts[:, 2] - counts[:, 0]).tolist())
     return {i: (p.T, int(start)) for i, p, start in zip(ids, parts, counts[:, 0])}

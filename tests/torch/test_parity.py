@@ -456,19 +456,31 @@ def frames_that_are_final(theirs, x, n, horizon):
     return least
 
 
+FINAL_CONVOLUTIONS = [  # kernel, stride, padding, dilation
+    (3, 1, (1, 1), 1),
+    (3, 2, (0, 3), 2),
+    (10, 3, (1, 4), 1),
+    (2, 5, (1, 1), 3),
+    (1, 3, (0, 0), 1),
+]
+FINAL_TRANSPOSED = [  # kernel, stride, padding, output padding, dilation
+    (3, 1, 0, 0, 1),
+    (3, 2, 2, 1, 2),
+    (10, 3, 8, 2, 1),
+    (10, 10, 9, 9, 1),
+    (3, 3, 1, 0, 3),
+]
+FINAL_MODELS = [
+    "down and up",
+    "flush through an empty chunk",
+    "residual, centred",
+    "residual, padded",
+    "u-net",
+]
 LATE = {
-    **{
-        f"conv k{k} s{s} p{p} d{d}": (conv, k, s, p, d)
-        for k, s, p, d in [(3, 1, (1, 1), 1), (3, 2, (0, 3), 2), (10, 3, (1, 4), 1), (2, 5, (1, 1), 3), (1, 3, (0, 0), 1)]
-    },
-    **{
-        f"up k{k} s{s} p{p}+{e} d{d}": (transposed, k, s, p, e, d)
-        for k, s, p, e, d in [(3, 1, 0, 0, 1), (3, 2, 2, 1, 2), (10, 3, 8, 2, 1), (10, 10, 9, 9, 1), (3, 3, 1, 0, 3)]
-    },
-    **{
-        name: (MODELS[name],)
-        for name in ("down and up", "flush through an empty chunk", "residual, centred", "residual, padded", "u-net")
-    },
+    **{f"conv {args}": (conv, *args) for args in FINAL_CONVOLUTIONS},
+    **{f"up {args}": (transposed, *args) for args in FINAL_TRANSPOSED},
+    **{name: (MODELS[name],) for name in FINAL_MODELS},
 }
 
 

@@ -4,7 +4,7 @@ Both the native and the PyTorch stream tensor use them. Inside a forward they re
 and never compute them.
 """
 
-from .combine import require_same
+from .combine import require_same, require_same_streams
 from .frames import cat_length, index_length, kept_lengths, read_length_index, split_length
 from .index import Fallback, IndexParts, IndexPlan, is_whole, parse_index, plan_index
 from .length import BatchLength, BatchSize, Edge, Length
@@ -69,6 +69,7 @@ __all__ = [
     "remove",
     "require_equal_rates",
     "require_same",
+    "require_same_streams",
     "resolve",
     "rows_of",
     "same_lineage",

@@ -1,4 +1,4 @@
-"""Whether tensors may be combined outside a forward: only if their metadata are the same."""
+"""Whether tensors may be combined outside a forward, or enter one together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from ...errors import StreamIdError, StreamMismatchError
 from ..metadata import StreamMetadata
 
-__all__ = ["Starts", "require_same"]
+__all__ = ["Starts", "require_same", "require_same_streams"]
 
 #: Absolute position of each row's first frame; None where it is not known.
 Starts = Sequence[int | None]
@@ -70,8 +70,25 @@ def require_same(
     return first, None if known is None else tuple(known)
 
 
-def _refuse(a: StreamMetadata, b: StreamMetadata, what: str) -> None:
-    """Say in which field two metadata differ, and for which streams."""
+def require_same_streams(metas: Sequence[StreamMetadata], what: str) -> StreamMetadata:
+    """Return the first metadata of a call's inputs, whose lengths may differ (rates, skew).
+
+    Raises
+    ------
+    StreamIdError
+        The inputs hold different streams, or the same in another order.
+    StreamMismatchError
+        sos or eos differ.
+    """
+    for meta in metas[1:]:
+        _refuse(metas[0], meta, what, ("sos", "eos"))
+    return metas[0]
+
+
+def _refuse(
+    a: StreamMetadata, b: StreamMetadata, what: str, fields: Sequence[str] = ("sos", "eos", "lengths")
+) -> None:
+    """Say in which field two metadata differ, if they do, and for which streams."""
     ids, other = a.ids, b.ids
     if ids != other:
         odd = sorted(set(ids) ^ set(other))
@@ -79,7 +96,7 @@ def _refuse(a: StreamMetadata, b: StreamMetadata, what: str) -> None:
             raise StreamIdError(f"{what}: the operands hold different streams", odd)
         moved = [i for i, j in zip(ids, other) if i != j]
         raise StreamIdError(f"{what}: the operands hold the same streams in another order", moved)
-    for field in ("sos", "eos", "lengths"):
+    for field in fields:
         bad = np.flatnonzero(getattr(a, field) != getattr(b, field))
         if bad.size:
             x, y = getattr(a, field)[bad[0]], getattr(b, field)[bad[0]]

@@ -103,4 +103,6 @@ def read_rate(value: Any, what: str = "a rate") -> Fraction:
         raise StreamMismatchError(f"{what} is a number or Fraction, got {value!r}") from None
     if rate <= 0:
         raise StreamMismatchError(f"{what} must be positive, got {value}")
+    if max(rate.numerator, rate.denominator) >= 2**31:
+        raise StreamMismatchError(f"{what} is a quotient of numbers below 2**31, got {value}")
     return rate

@@ -58,10 +58,10 @@ class Input:
         """n random frames."""
         return self.draw(rng, (n, *self.features), self.dtype)
 
-    def poison(self, n: int) -> Array:
+    def poison(self, n: int, features: tuple[int, ...] | None = None) -> Array:
         """n frames that nobody may look at."""
         garbage = {"bool": True, "int64": -(1 << 40)}
-        return np.full((n, *self.features), garbage.get(self.dtype, np.nan), self.dtype)
+        return np.full((n, *(self.features if features is None else features)), garbage.get(self.dtype, np.nan), self.dtype)
 
 
 def random_layout(rng: Rng, rank: int) -> Layout:
@@ -81,7 +81,7 @@ def together(rates: Sequence[Fraction], frames: Sequence[int], skew: int) -> boo
 # ---------------------------------------------------------------- a case
 @dataclass
 class Case:
-    """A model with inputs, weights and a reference.
+    """A model, what goes into it, and what must come out.
 
     Attributes
     ----------
@@ -94,10 +94,9 @@ class Case:
         Dimensions of every input at the door: "B", "L", and features in order.
     forward : function (case, weights, *tensors) -> tensors, optional
         What a user would write; `door` without it.
-    reference : function (*arrays) -> list of arrays, optional
-        What must come out for one whole stream, in plain NumPy. None: what the model says offline.
     depends : function (*arrays) -> list of arrays, optional
-        Like the reference, but NaN wherever a NaN was looked at: for operators that hide it.
+        What must come out in float64, and NaN wherever a NaN was looked at: for operators that hide it, and for
+        models. Else the reference says so.
     late : str
         Why frames may leave later than brute force finds them to be final; empty: they never may.
     reach : int
@@ -106,6 +105,8 @@ class Case:
         Frames of every input of a stream of about n frames that is not refused.
     refused : function (rng) -> list of int, optional
         Frames of every input of a stream that is refused at its end.
+    module : function () -> module, optional
+        Makes the model, where it is none of a single operator.
     """
 
     name: str
@@ -115,7 +116,6 @@ class Case:
     layout: Layout = ("B", "L")
     forward: Callable[..., Any] | None = None
     dims: Any = "layout"
-    reference: Callable[..., list[Array]] | None = None
     depends: Callable[..., list[Array]] | None = None
     late: str = ""
     reach: int = 4
@@ -125,7 +125,7 @@ class Case:
     lengths: Callable[[Rng, int], list[int]] | None = None
     refused: Callable[[Rng], list[int]] | None = None
     module: Callable[[], nn.Module] | None = None
-    given: dict[str, Any] = field(default_factory=dict)
+    given: dict[str, Any] | None = None
 
     def __str__(self) -> str:
         inputs = ", ".join(f"{i.dtype}{list(i.features)}@{i.rate}" for i in self.inputs)
@@ -166,15 +166,28 @@ class Case:
                 yield lengths
 
     # ------------------------------------------------------------ truth
+    @property
+    def lockstep(self) -> bool:
+        """Whether streams are combined frame by frame: they must be of equal length at the end."""
+        return self.module is None and len(self.inputs) > 1 and (DEFINITIONS[self.name]["lockstep"] or self.name == "sync")
+
     def expected(self, arrays: Sequence[Array], weights: Sequence[Array | None] | None = None) -> list[Array]:
         """What must come out of one whole stream, by the independent reference."""
+        if self.lockstep and all(map(len, arrays)) and len({len(a) for a in arrays}) > 1:
+            raise Refused
         return _independent(self, REFERENCES[self.name], arrays, self.weights if weights is None else weights)
 
+    def truth(self, arrays: Sequence[Array]) -> list[Array] | None:
+        """The same; None of a model, which has no reference but itself."""
+        return self.expected(arrays) if self.module is None else None
+
     def dependence(self, arrays: Sequence[Array]) -> list[Array]:
-        """The same with NaN for all that a NaN can reach."""
-        if self.depends is not None:
-            return self.depends(*[a.astype(np.float64) for a in arrays])
-        return self.expected(arrays)
+        """What must come out, with NaN for all that a NaN can reach."""
+        if self.depends is None or (self.module is None and not all(map(len, arrays))):
+            return self.expected(arrays)
+        if self.lockstep and len({len(a) for a in arrays}) > 1:
+            raise Refused
+        return self.depends(*[a.astype(np.float64) for a in arrays])
 
     # ------------------------------------------------------------ the model
     def model(self, weights: Sequence[Array | None] | None = None) -> nn.Module:
@@ -221,8 +234,9 @@ def without_defaults(rng: Rng, name: str, attributes: dict[str, Any]) -> dict[st
         if d["name"] not in attributes:
             continue
         value = attributes[d["name"]]
-        defaults = {"int": d["int"], "real": d["real"], "choice": (d["choices"] or "").split("|")[d["int"]], "ints": []}
-        if d["required"] or value != defaults[d["kind"]] or rng.random() < 0.5:
+        kind = d["kind"]
+        default = [] if kind == "ints" else d["choices"].split("|")[d["int"]] if kind == "choice" else d[kind]
+        if d["required"] or value != default or rng.random() < 0.5:
             out[d["name"]] = value
     return out
 
@@ -240,7 +254,7 @@ def door(case: Case, weights: Sequence[Any], *tensors: Any) -> Any:
     dims = case.layout if case.dims == "layout" else case.dims
     if dims is None:
         weights = [constant(case.layout, w) for w in weights]
-    return dispatch.apply(case.name, case.given or case.attributes, tensors, weights, dims)
+    return dispatch.apply(case.name, case.attributes if case.given is None else case.given, tensors, weights, dims)
 
 
 class CaseModel(nn.Module):

@@ -247,22 +247,16 @@ def table(rng: Rng, dtype: str) -> Case:
     length, _, reach = steps(rng, int(rng.integers(0, 3)))
     rows, features = int(rng.integers(4, 60)), shape(rng, 0, 2)
     kind = any_type(rng, dtype)
-    layout = random_layout(rng, len(features))
-    axis = [d for d in layout if d != "B"].index("L")
+    layout = ("B", "L", *range(len(features)))
+    batch = len(features) > 0 and (bool(rng.integers(2)) or features[0] == 1)
 
     def forward(case: Case, weights: Any, x: Any) -> Any:
-        n = x.size(case.layout.index("L"))
+        n = x.size(1)
         for code, c in zip(length[::2], length[1::2]):
             n = n + c if code == 0 else n * c if code == 1 else n // c
-        pe = weights[0].permute(*(0 if d == "L" else d + 1 for d in layout if d != "B"))
         if isinstance(n, int):
-            n = max(n, 0) if x.size(case.layout.index("L")) else 0
-            if n > rows:
-                raise ValueError("beyond the table")
-            part = pe[(slice(None),) * axis + (slice(0, n),)]
-            return part.unsqueeze(case.layout.index("B"))
-        pe = pe.unsqueeze(case.layout.index("B"))
-        return pe[tuple(slice(n) if d == "L" else slice(None) for d in layout)]
+            n = max(n, 0) if x.size(1) else 0
+        return weights[0].unsqueeze(0)[:, :n] if batch else weights[0][:n]
 
     def longest() -> int:
         return next(n for n in range(1, 500) if n == 499 or length_of(length, n + 1) > rows)

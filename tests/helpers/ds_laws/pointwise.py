@@ -109,7 +109,7 @@ def _operands(name: str, types: Sequence[str], rng: Rng, dtype: str) -> Case:
         own = tuple(1 if rng.random() < 0.2 else n for n in full)
         if constant:
             own = own[int(rng.integers(len(own) + 1)) :]
-            weights.append(draw(rng, own, kind))
+            weights.append(np.asarray(draw(rng, own, kind)))
         else:
             inputs.append(Input(own, kind, draw=draw))
     attributes: dict[str, Any] = {"order": order} if weights or rng.random() < 0.5 else {}
@@ -117,7 +117,10 @@ def _operands(name: str, types: Sequence[str], rng: Rng, dtype: str) -> Case:
     def depends(*arrays: Array) -> list[Array]:
         return _sum(*operands(attributes, [w.astype(float) for w in weights], arrays))
 
-    return _make(rng, name, inputs, attributes, weights=weights, dims=None, depends=depends)
+    skew = int(rng.integers(0, 4))
+    refused = (lambda rng: [2, *[3] * (len(inputs) - 1)]) if skew and len(inputs) > 1 else None
+    return _make(rng, name, inputs, attributes, weights=weights, dims=None, depends=depends, skew=skew,
+                 reach=skew + 3, refused=refused)  # fmt: skip
 
 
 # ---------------------------------------------------------------- within a frame

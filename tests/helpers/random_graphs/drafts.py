@@ -346,7 +346,7 @@ class _Drafter:
         lines = [f"{x} = {self.at(a, 'BLF')}"]
         if r.random() < 0.85:  # else a length that k doesn't divide is refused at the end
             lines.append(f"{x} = {x}[:, : {x}.size(1) // {k} * {k}]")
-        sizes = r.choice([f"{x}.size(1) // {k}, {k * a.size}", f"-1, {k * a.size}", f"{x}.size(1) // {k}, -1"])
+        sizes = r.choice([f"{x}.size(1) // {k}, {k * a.size}", f"-1, {k * a.size}"])
         layers = {f"lin{name}": f"nn.Linear({k * a.size}, {self.some_size()})"}
         lines.append(f"{name} = self.lin{name}({x}.reshape({x}.size(0), {sizes}))")
         return Node(layers, lines, "BLF")
@@ -452,7 +452,7 @@ class _Drafter:
         joined = r.choice(
             [f"reshape(-1, {a.size})", f"reshape({x}.size(0) * {x}.size(1), {a.size})", "flatten(0, 1)"]
         )
-        back = r.choice([f"{x}.size(0), -1, {n}", f"{x}.size(0), {x}.size(1), {n}", f"{x}.size(0), {x}.size(1), -1"])
+        back = r.choice([f"{x}.size(0), -1, {n}", f"{x}.size(0), {x}.size(1), {n}"])
         lines = [f"{x} = {self.at(a, 'BLF')}", f"{name} = self.lin{name}({x}.{joined}).tanh().reshape({back})"]
         return Node(layers, lines, "BLF")
 

@@ -70,6 +70,7 @@ class Totals:
         self.operators: set[str] = set()
         self.refused: set[int] = set()  # rows that a check refuses
         self.met: list[Any] = []  # per sync, the totals that met there: (rows, inputs)
+        self.pooled: list[Any] = []  # per operation that makes one frame of all, its input's totals: (rows,)
         self.tensors = []
         for i, x in enumerate(inputs):
             counts = np.zeros((len(self.frames), 4), np.int64)
@@ -90,6 +91,8 @@ class Totals:
         inputs = [e.counts for e in edges]
         if name == "sync":
             self.met.append(np.stack([c[:, 3] for c in inputs], 1))
+        if any(num == 0 for _, _, num, _ in op.outputs) and edges[0].rate:
+            self.pooled.append(inputs[0][:, 3])
         try:
             outputs = op.counts(inputs, self.ended, self.ids)
         except DreamStreamError as error:
@@ -115,8 +118,12 @@ class Totals:
 
     def cut_short(self) -> set[int]:
         """Rows in which a stream of no frames met one with some: then nothing comes out."""
-        return {r for m in self.met for r in np.flatnonzero((m.min(1) == 0) & (m.max(1) > 0))}
+        return {int(r) for m in self.met for r in np.flatnonzero((m.min(1) == 0) & (m.max(1) > 0))}
+
+    def pooled_nothing(self) -> set[int]:
+        """Rows in which one frame was to be made of none: there is none."""
+        return {int(r) for n in self.pooled for r in np.flatnonzero(n == 0)}
 
     def would_broadcast(self) -> set[int]:
         """Rows in which a stream of one frame met longer ones: plain tensors broadcast, streams don't."""
-        return {r for m in self.met for r in np.flatnonzero((m == 1).any(1) & (m.max(1) > 1))}
+        return {int(r) for m in self.met for r in np.flatnonzero((m == 1).any(1) & (m.max(1) > 1))}

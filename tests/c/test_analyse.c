@@ -1,0 +1,591 @@
+/* ir/analyse, ir/rewrite: capacity, delay and field of small random graphs against plain loops over the
+ * integers, and against what outputs really depend on; what rewrites remove; what is refused. */
+#include "graph_cases.h"
+
+#include <math.h>
+
+enum { MOST_FRAMES = 220 };
+
+static ds_clock clock_of(const ds_graph *g, int64_t skew)
+{
+    ds_clock clock;
+    ds_rate rates[DS_MAX_INPUTS];
+    for (size_t i = 0; i < g->n_inputs; i++) {
+        rates[i] = g->edges[g->inputs[i]].signature.rate;
+    }
+    CHECK(ds_clock_init(&clock, rates, g->n_inputs, skew) == DS_OK);
+    return clock;
+}
+
+/* ---------------------------------------------------------------- by plain loops */
+
+typedef struct facts {
+    int64_t kept[MAX_GRAPH_EDGES];       /* most frames kept at all */
+    int64_t early[MAX_GRAPH_EDGES];      /* in one period after the transient */
+    int64_t late[MAX_GRAPH_EDGES];       /* in the next */
+    int64_t delay[MAX_GRAPH_OUTPUTS];    /* DS_NEVER: no frame was known */
+    int64_t known_at[MAX_GRAPH_OUTPUTS][2 * MOST_FRAMES]; /* least n with known > m; 0: never */
+} facts;
+
+static void look(const ds_graph *g, const int64_t *frames, facts *f, int64_t *most)
+{
+    ds_pair pairs[MAX_GRAPH_EDGES] = {{0, 0}};
+    int64_t first[MAX_GRAPH_EDGES];
+    for (size_t i = 0; i < g->n_inputs; i++) {
+        pairs[g->inputs[i]] = (ds_pair){frames[i], frames[i]};
+    }
+    ds_graph_counts(g, false, pairs);
+    ds_graph_needs(g, pairs, first);
+    for (size_t e = 0; e < g->n_edges; e++) {
+        const int64_t kept = first[e] < pairs[e].known ? pairs[e].known - first[e] : 0;
+        f->kept[e] = kept > f->kept[e] ? kept : f->kept[e];
+        if (most != NULL) {
+            most[e] = kept > most[e] ? kept : most[e];
+        }
+    }
+}
+
+/* When each output frame becomes known, as all inputs advance together. */
+static void follow_outputs(const ds_graph *g, const ds_clock *clock, int64_t n, facts *f)
+{
+    ds_pair pairs[MAX_GRAPH_EDGES] = {{0, 0}};
+    const ds_rate base = g->edges[g->inputs[0]].signature.rate;
+    for (size_t i = 0; i < g->n_inputs; i++) {
+        const int64_t frames = n * clock->tick[0] / clock->tick[i];
+        pairs[g->inputs[i]] = (ds_pair){frames, frames};
+    }
+    ds_graph_counts(g, false, pairs);
+    for (size_t o = 0; o < g->n_outputs; o++) {
+        const int e = g->outputs[o];
+        ds_rate per = base; /* input frames per output frame */
+        const ds_rate rate = g->edges[e].signature.rate;
+        if (rate.num == 0 || !ds_rate_scale(&per, rate.den, rate.num)) {
+            continue;
+        }
+        for (int64_t m = 0; m < pairs[e].known && m < 2 * MOST_FRAMES; m++) {
+            if (f->known_at[o][m] == 0) {
+                f->known_at[o][m] = n;
+                const int64_t delay = n - 1 - m * per.num / per.den;
+                f->delay[o] = f->delay[o] == DS_NEVER || delay > f->delay[o] ? delay : f->delay[o];
+            }
+        }
+    }
+}
+
+static void loop_inputs(const ds_graph *g, const ds_clock *clock, int64_t *frames, size_t input,
+                        facts *f, int64_t *most)
+{
+    if (input == g->n_inputs) {
+        if (ds_clock_together(clock, frames)) {
+            look(g, frames, f, most);
+        }
+        return;
+    }
+    const int64_t near = frames[0] * clock->tick[0] / clock->tick[input];
+    const int64_t spread = clock->limit / clock->tick[input] + 2;
+    for (int64_t n = near - spread < 0 ? 0 : near - spread; n <= near + spread; n++) {
+        frames[input] = n;
+        loop_inputs(g, clock, frames, input + 1, f, most);
+    }
+}
+
+static facts *loop(const ds_graph *g, const ds_clock *clock, const ds_analysis *a, int64_t end)
+{
+    facts *f = calloc(1, sizeof *f);
+    CHECK(f != NULL);
+    for (size_t o = 0; o < MAX_GRAPH_OUTPUTS; o++) {
+        f->delay[o] = DS_NEVER;
+    }
+    for (int64_t n = 0; n <= end; n++) {
+        const int64_t steady = a->transient;
+        int64_t frames[DS_MAX_INPUTS] = {n};
+        int64_t *most = n > steady && n <= steady + a->period             ? f->early
+                        : n > steady + a->period && n <= steady + 2 * a->period ? f->late
+                                                                                : NULL;
+        loop_inputs(g, clock, frames, 1, f, most);
+        follow_outputs(g, clock, n, f);
+    }
+    return f;
+}
+
+/* ---------------------------------------------------------------- by what outputs depend on */
+
+/* First frame of input 0 whose value shows in each output frame; far: none does. */
+static void find_reads(const ds_graph *g, int64_t n, int64_t first[][2 * MOST_FRAMES])
+{
+    float *x[MAX_GRAPH_INPUTS];
+    for (size_t i = 0; i < g->n_inputs; i++) {
+        const size_t n_values =
+            (size_t)(n * ds_signature_elements(&g->edges[g->inputs[i]].signature));
+        x[i] = fresh_memory(n_values * sizeof(float));
+        fill_random(x[i], n_values);
+    }
+    const size_t width = (size_t)ds_signature_elements(&g->edges[g->inputs[0]].signature);
+    whole_stream was = compute_whole(g, (const float *const *)x, n, ds_kernels_for(DS_ISA_REF));
+    CHECK(was.status == DS_OK);
+    for (int64_t t = n - 1; t >= 0; t--) {
+        float saved[8];
+        CHECK(width <= 8);
+        memcpy(saved, x[0] + (size_t)t * width, width * sizeof(float));
+        for (size_t k = 0; k < width; k++) {
+            x[0][(size_t)t * width + k] = -0.7f * saved[k] + 0.3f;
+        }
+        whole_stream now = compute_whole(g, (const float *const *)x, n, ds_kernels_for(DS_ISA_REF));
+        memcpy(x[0] + (size_t)t * width, saved, width * sizeof(float));
+        for (size_t o = 0; o < g->n_outputs; o++) {
+            const int e = g->outputs[o];
+            const size_t bytes = ds_signature_bytes(&g->edges[e].signature);
+            for (int64_t m = 0; m < was.counts[e].total && m < 2 * MOST_FRAMES; m++) {
+                if (memcmp(was.value[e] + (size_t)m * bytes, now.value[e] + (size_t)m * bytes,
+                           bytes) != 0) {
+                    first[o][m] = t;
+                }
+            }
+        }
+        free_whole(&now);
+    }
+    free_whole(&was);
+    for (size_t i = 0; i < g->n_inputs; i++) {
+        free(x[i]);
+    }
+}
+
+static void check_field(const graph_case *c, const ds_analysis *a, const facts *f)
+{
+    static int64_t first[MAX_GRAPH_OUTPUTS][2 * MOST_FRAMES];
+    const ds_graph *g = c->graph;
+    const int64_t end = a->transient + 2 * a->period;
+    for (size_t o = 0; o < MAX_GRAPH_OUTPUTS; o++) {
+        for (size_t m = 0; m < 2 * MOST_FRAMES; m++) {
+            first[o][m] = DS_NEVER;
+        }
+    }
+    find_reads(g, end + 8, first);
+    for (size_t o = 0; o < g->n_outputs; o++) {
+        int64_t field = 0;
+        bool any = false;
+        for (size_t m = 0; m < 2 * MOST_FRAMES; m++) {
+            const int64_t n = f->known_at[o][m];
+            if (n <= a->transient + a->period || n > end) {
+                continue;
+            }
+            any = true;
+            const int64_t own = first[o][m] == DS_NEVER || first[o][m] >= n ? 0 : n - first[o][m];
+            field = own > field ? own : field;
+        }
+        if (!any || a->field[o] == DS_NEVER) {
+            CHECK(a->field[o] == DS_NEVER);
+            continue;
+        }
+        if (a->field[o] < field || (c->plain && a->field[o] != field)) {
+            fprintf(stderr, "output %zu: field %d, but it depends on %d\n", o, (int)a->field[o],
+                    (int)field);
+            print_graph(g);
+        }
+        CHECK(a->field[o] >= field && (!c->plain || a->field[o] == field));
+    }
+}
+
+/* ---------------------------------------------------------------- random graphs */
+
+static void check_case(graph_case *c, int64_t skew, int *n_fields)
+{
+    const ds_graph *g = c->graph;
+    const ds_clock clock = clock_of(g, skew);
+    ds_analysis a;
+    CHECK(ds_analyse(&a, g, &clock) == DS_OK);
+    const int64_t end = a.transient + 2 * a.period;
+    if (end > MOST_FRAMES) {
+        ds_analysis_free(&a);
+        return;
+    }
+    facts *f = loop(g, &clock, &a, end + a.period + 7);
+    for (size_t e = 0; e < g->n_edges; e++) {
+        const ds_edge_facts *edge = &a.edges[e];
+        CHECK(edge->unbounded == (f->late[e] > f->early[e]));
+        CHECK(edge->growth == f->late[e] - f->early[e]);
+        CHECK(edge->unbounded || edge->capacity == f->kept[e]);
+    }
+    for (size_t o = 0; o < g->n_outputs; o++) {
+        const ds_edge_facts *edge = &a.edges[g->outputs[o]];
+        if (a.delay[o] != f->delay[o] && !edge->waits) {
+            fprintf(stderr, "output %zu: delay %d, expected %d\n", o, (int)a.delay[o],
+                    (int)f->delay[o]);
+            print_graph(g);
+        }
+        CHECK(a.delay[o] == (edge->waits ? DS_NEVER : f->delay[o]));
+        CHECK(a.field[o] == DS_NEVER || !edge->remembers);
+    }
+    bool sound = true; /* no check refuses it at the end */
+    ds_pair pairs[MAX_GRAPH_EDGES] = {{0, 0}};
+    for (size_t i = 0; i < g->n_inputs; i++) {
+        pairs[g->inputs[i]] = (ds_pair){end + 8, end + 8};
+    }
+    ds_graph_counts(g, true, pairs);
+    for (size_t j = 0; j < g->n_nodes; j++) {
+        ds_pair in[DS_MAX_INPUTS];
+        for (int i = 0; i < g->nodes[j].op->n_inputs; i++) {
+            in[i] = pairs[g->nodes[j].inputs[i]];
+        }
+        sound &= ds_op_check(g->nodes[j].op, in, true) == DS_OK;
+    }
+    if (sound && end < 40) {
+        ++*n_fields;
+        check_field(c, &a, f);
+    }
+    free(f);
+    ds_analysis_free(&a);
+}
+
+static void test_random(void)
+{
+    int n_fields = 0;
+    for (int trial = 0; trial < 250; trial++) {
+        graph_case c = random_case(5, trial % 4 == 0);
+        check_case(&c, c.graph->n_inputs > 1 ? random_below(3) : 0, &n_fields);
+        ds_graph_destroy(c.graph);
+    }
+    CHECK(n_fields > 60);
+}
+
+/* Several inputs with rates of their own. */
+static void test_rates(void)
+{
+    int n_fields = 0;
+    for (int trial = 0; trial < 60; trial++) {
+        graph_case c = new_case();
+        const int64_t a = random_in(1, 4), b = random_in(1, 4);
+        const int x = add_input(&c, 2, a == b ? 1 : a, 1), y = add_input(&c, 2, a == b ? 1 : b, 1);
+        const int u = add_conv(&c, x, 2, random_in(1, 4), a == b ? 1 : a);
+        const int v = add_padded_conv(&c, y, 2, 3, a == b ? 1 : b, 1, random_in(0, 2), random_in(0, 2),
+                                      "zeros");
+        add_output(&c, add_combined(&c, "mul", u, v));
+        add_output(&c, u);
+        CHECK(c.status == DS_OK);
+        if (ds_signature_elements(signature_of(&c, u)) != 2) {
+            abort();
+        }
+        check_case(&c, random_below(4), &n_fields);
+        ds_graph_destroy(c.graph);
+    }
+}
+
+/* ---------------------------------------------------------------- known answers */
+
+static void check_answers(graph_case c, int64_t delay, int64_t field, int64_t period)
+{
+    ds_analysis a;
+    const ds_clock clock = clock_of(c.graph, 0);
+    CHECK(c.status == DS_OK && ds_analyse(&a, c.graph, &clock) == DS_OK);
+    CHECK(a.delay[0] == delay && a.field[0] == field && a.period == period);
+    ds_analysis_free(&a);
+    ds_graph_destroy(c.graph);
+}
+
+static void test_known_answers(void)
+{
+    graph_case c = new_case();
+    int x = add_input(&c, 1, 1, 1);
+    add_output(&c, x);
+    check_answers(c, 0, 1, 1);
+
+    c = new_case(); /* 3 taps, then 3 taps at stride 2, then 5: field 3 + 2 + 4 * 2 */
+    x = add_padded_conv(&c, add_input(&c, 1, 1, 1), 2, 3, 1, 1, 1, 1, "zeros");
+    x = add_padded_conv(&c, x, 2, 3, 2, 1, 1, 1, "zeros");
+    x = add_padded_conv(&c, x, 2, 5, 1, 1, 2, 2, "zeros");
+    add_output(&c, x);
+    check_answers(c, 1 + 1 + 2 * 2, 3 + 2 + 4 * 2, 2);
+
+    c = new_case(); /* causal */
+    add_output(&c, add_padded_conv(&c, add_input(&c, 1, 1, 1), 2, 9, 1, 1, 8, 0, "zeros"));
+    check_answers(c, 0, 9, 1);
+
+    c = new_case(); /* stride beyond the taps: period 7, one frame each */
+    add_output(&c, add_conv(&c, add_input(&c, 1, 1, 1), 2, 3, 7));
+    check_answers(c, 2, 3, 7);
+
+    c = new_case(); /* the longer branch holds the shorter back */
+    x = add_input(&c, 2, 1, 1);
+    add_output(&c, add_combined(&c, "add", x,
+                                add_padded_conv(&c, x, 2, 7, 1, 1, 0, 6, "zeros")));
+    check_answers(c, 6, 7, 1);
+
+    c = new_case(); /* recurrence remembers all */
+    add_output(&c, add_lstm(&c, add_input(&c, 1, 1, 1), 2, false));
+    check_answers(c, 0, DS_NEVER, 1);
+
+    c = new_case(); /* and this waits for the end */
+    add_output(&c, add_lstm(&c, add_input(&c, 1, 1, 1), 2, true));
+    check_answers(c, DS_NEVER, DS_NEVER, 1);
+
+    c = new_case();
+    add_output(&c, add_reduction(&c, add_input(&c, 1, 1, 1), "max"));
+    check_answers(c, DS_NEVER, DS_NEVER, 1);
+
+    c = new_case(); /* audio: windows of 400 samples every 160, then two frames of those */
+    x = add_conv(&c, add_input(&c, 1, 16000, 1), 1, 400, 160);
+    add_output(&c, add_conv(&c, x, 1, 4, 2));
+    check_answers(c, 400 + 3 * 160 - 1, 400 + 3 * 160, 320);
+}
+
+/* Outputs at a low rate, among very many at a high one. */
+static void test_field_of_each_output(void)
+{
+    graph_case c = new_case();
+    const int x = add_input(&c, 1, 1, 1);
+    for (int i = 0; i < 60; i++) {
+        add_output(&c, add_unary(&c, "tanh", x));
+    }
+    add_output(&c, add_conv(&c, x, 1, 3, 500));
+    ds_analysis a;
+    const ds_clock clock = clock_of(c.graph, 0);
+    CHECK(c.status == DS_OK && ds_analyse(&a, c.graph, &clock) == DS_OK);
+    CHECK(a.field[0] == 1 && a.field[59] == 1 && a.field[60] == 3);
+    ds_analysis_free(&a);
+    ds_graph_destroy(c.graph);
+}
+
+/* ---------------------------------------------------------------- refusals */
+
+static void refuse(graph_case c, ds_status want, const char *words, int64_t skew)
+{
+    ds_analysis a;
+    const ds_clock clock = clock_of(c.graph, skew);
+    CHECK(c.status == DS_OK);
+    CHECK(failed(ds_analyse(&a, c.graph, &clock), want, words));
+    CHECK(a.edges == NULL && a.delay == NULL);
+    ds_graph_destroy(c.graph);
+}
+
+static void test_refusals(void)
+{
+    graph_case c = new_case();
+    int x = add_input(&c, 1, 1, 1);
+    for (int i = 0; i < 4; i++) {
+        x = add_shift(&c, "slice", x, "start", 0, "step", 127);
+    }
+    add_output(&c, x);
+    refuse(c, DS_LIMIT, "period", 0);
+
+    c = new_case();
+    add_output(&c, add_shift(&c, "slice", add_input(&c, 1, 1, 1), "start", (int64_t)1 << 30, NULL, 0));
+    refuse(c, DS_LIMIT, "too wide", 0);
+
+    c = new_case();
+    x = add_input(&c, 1, 1, 1);
+    for (int i = 0; i < 4; i++) {
+        x = add_shift(&c, "slice", x, "start", (int64_t)1 << 24, NULL, 0);
+    }
+    add_output(&c, x);
+    refuse(c, DS_LIMIT, "too wide", 0);
+
+    c = new_case(); /* all positions of many inputs */
+    x = add_input(&c, 1, 1, 1);
+    for (int i = 0; i < 5; i++) {
+        x = add_combined(&c, "add", x, add_input(&c, 1, 1, 1));
+    }
+    add_output(&c, x);
+    refuse(c, DS_LIMIT, "too many combinations", 60);
+
+    c = new_case(); /* rates whose ticks go beyond 64 bits when multiplied */
+    x = add_input(&c, 1, 1, (int64_t)1 << 40);
+    add_input(&c, 1, 1, 1);
+    add_output(&c, x);
+    refuse(c, DS_LIMIT, "", 0);
+}
+
+/* An operator whose counts go back, or beyond its total. */
+static ds_status no_infer(ds_op *op)
+{
+    op->reach = 4;
+    return DS_OK;
+}
+
+static void backward(const ds_op *op, ds_program *p)
+{
+    (void)op;
+    const ds_expr known = ds_known(p, 0);
+    ds_root(p, ds_select(p, ds_add_k(p, known, -3), ds_const(p, 1), known));
+    ds_root(p, ds_total(p, 0));
+}
+
+static void forward_nothing(const ds_op *op, const ds_run *run)
+{
+    (void)op;
+    (void)run;
+}
+
+static void test_broken_laws(void)
+{
+    static const ds_op_def liar = {.name = "liar", .n_inputs = 1, .n_outputs = 1, .n_values = 1,
+                                   .infer = no_infer, .counts = backward, .forward = forward_nothing};
+    graph_case c = new_case();
+    const int x = add_input(&c, 1, 1, 1);
+    add_output(&c, add_node(&c, &liar, NULL, 0, &x, 1, NULL, 0));
+    refuse(c, DS_INTERNAL, "liar: its counts break the laws at 4 input frames", 0);
+}
+
+/* ---------------------------------------------------------------- rewrites */
+
+static size_t count_nodes(const ds_graph *g, const char *name)
+{
+    size_t n = 0;
+    for (size_t j = 0; j < g->n_nodes; j++) {
+        n += strcmp(g->nodes[j].op->def->name, name) == 0;
+    }
+    return n;
+}
+
+static ds_plan *plan_of(graph_case *c, int64_t skew)
+{
+    ds_plan *plan = NULL;
+    CHECK(c->status == DS_OK);
+    const ds_status status = ds_plan_create(&plan, c->graph, best_kernels(), skew);
+    if (status != DS_OK) {
+        fprintf(stderr, "%s\n", ds_last_error());
+    }
+    CHECK(status == DS_OK);
+    return plan;
+}
+
+static void check_syncs(graph_case c, int64_t skew, size_t n_before, size_t n_after)
+{
+    ds_plan *plan = plan_of(&c, skew);
+    CHECK(count_nodes(plan->model, "sync") == n_before);
+    if (count_nodes(plan->graph, "sync") != n_after) {
+        print_graph(plan->graph);
+    }
+    CHECK(count_nodes(plan->graph, "sync") == n_after);
+    for (size_t j = 0; j < plan->graph->n_nodes; j++) { /* in order, and ids are the former places */
+        const ds_node *node = &plan->graph->nodes[j];
+        CHECK(node->op == plan->model->nodes[node->id].op);
+        CHECK(plan->graph->edges[node->first_output].node == (int)j);
+        for (int i = 0; i < node->op->n_inputs; i++) {
+            const int producer = plan->graph->edges[node->inputs[i]].node;
+            bool is_input = false;
+            for (size_t k = 0; k < plan->graph->n_inputs; k++) {
+                is_input |= plan->graph->inputs[k] == node->inputs[i];
+            }
+            CHECK(producer < (int)j && (producer >= 0 || is_input));
+        }
+    }
+    ds_plan_destroy(plan);
+}
+
+static void test_syncs(void)
+{
+    graph_case c = new_case(); /* both branches keep counts: both syncs go */
+    int x = add_input(&c, 2, 1, 1);
+    add_output(&c, add_combined(&c, "add", add_unary(&c, "tanh", x), add_unary(&c, "neg", x)));
+    check_syncs(c, 0, 2, 0);
+
+    c = new_case(); /* equal delays by different ways */
+    x = add_input(&c, 2, 1, 1);
+    add_output(&c, add_combined(&c, "add", add_padded_conv(&c, x, 2, 3, 1, 1, 1, 1, "zeros"),
+                                add_padded_conv(&c, x, 2, 5, 1, 1, 3, 1, "zeros")));
+    check_syncs(c, 0, 2, 0);
+
+    c = new_case(); /* a convolution that looks ahead: only the other branch is held back */
+    x = add_input(&c, 2, 1, 1);
+    add_output(&c, add_combined(&c, "add", x, add_padded_conv(&c, x, 2, 3, 1, 1, 1, 1, "zeros")));
+    check_syncs(c, 0, 2, 1);
+
+    for (int64_t skew = 0; skew < 2; skew++) { /* inputs that may be apart: both stay */
+        c = new_case();
+        x = add_input(&c, 2, 1, 1);
+        add_output(&c, add_combined(&c, "add", x, add_input(&c, 2, 1, 1)));
+        check_syncs(c, skew, 2, skew == 0 ? 0 : 2);
+    }
+
+    c = new_case(); /* a chain of residuals */
+    x = add_input(&c, 2, 1, 1);
+    for (int i = 0; i < 3; i++) {
+        x = add_combined(&c, "add", x, add_padded_conv(&c, x, 2, 3, 1, 1, 2, 0, "zeros"));
+    }
+    add_output(&c, x);
+    check_syncs(c, 0, 6, 0);
+}
+
+/* The sync that is left refuses lengths that differ, as both did. */
+static void test_unequal_ends(void)
+{
+    graph_case c = new_case();
+    const int x = add_input(&c, 2, 1, 1);
+    add_output(&c, add_combined(&c, "add", x, add_conv(&c, x, 2, 3, 1)));
+    ds_plan *plan = plan_of(&c, 0);
+    CHECK(count_nodes(plan->graph, "sync") == 1);
+    ds_session *session;
+    ds_slot *slot;
+    ds_batch *batch;
+    CHECK(ds_session_create(&session, plan, 0) == DS_OK && ds_session_open(session, &slot, false) == DS_OK);
+    CHECK(ds_batch_create(&batch, plan) == DS_OK);
+    const int64_t n = 9;
+    bool ended = true, bad = false;
+    CHECK(failed(ds_batch_begin(batch, &slot, &n, &ended, &bad, 1, 1), DS_SHAPE, "differ at the end"));
+    CHECK(bad);
+    ended = false;
+    CHECK(ds_batch_begin(batch, &slot, &n, &ended, &bad, 1, 1) == DS_OK && !bad);
+    ds_batch_destroy(batch);
+    ds_session_destroy(session);
+    ds_plan_destroy(plan);
+}
+
+static void test_dead_nodes(void)
+{
+    graph_case c = new_case();
+    const int x = add_input(&c, 2, 1, 1);
+    add_conv(&c, add_unary(&c, "tanh", add_conv(&c, x, 3, 9, 1)), 3, 9, 1); /* nobody wants it */
+    add_shift(&c, "limit", x, "frames", 100, NULL, 0); /* nor this, but it refuses streams */
+    add_output(&c, add_unary(&c, "neg", x));
+    ds_plan *plan = plan_of(&c, 0);
+    CHECK(plan->graph->n_nodes == 2 && count_nodes(plan->graph, "limit") == 1);
+    CHECK(plan->block_bytes == 64); /* and keeps nothing */
+    ds_plan_destroy(plan);
+}
+
+/* ---------------------------------------------------------------- failing allocations */
+
+static void test_every_allocation(void)
+{
+    const size_t live = ds_fault_live_blocks(&fault);
+    for (size_t n = 1;; n++) {
+        random_state = 3;
+        graph_case c = random_case(8, true);
+        const ds_clock clock = clock_of(c.graph, 0);
+        const size_t built = ds_fault_live_blocks(&fault);
+        ds_analysis a;
+        ds_fault_arm(&fault, n, false);
+        const ds_status status = ds_analyse(&a, c.graph, &clock);
+        ds_fault_disarm(&fault);
+        if (status == DS_OK) {
+            ds_analysis_free(&a);
+            CHECK(n > 4);
+        } else {
+            CHECK(status == DS_NO_MEMORY);
+        }
+        CHECK(ds_fault_live_blocks(&fault) == built);
+        ds_graph_destroy(c.graph);
+        CHECK(ds_fault_live_blocks(&fault) == live);
+        if (status == DS_OK) {
+            return;
+        }
+    }
+}
+
+int main(void)
+{
+    ds_fault_init(&fault);
+    hooks = ds_fault_hooks(&fault);
+    test_known_answers();
+    test_field_of_each_output();
+    test_random();
+    test_rates();
+    test_refusals();
+    test_broken_laws();
+    test_syncs();
+    test_unequal_ends();
+    test_dead_nodes();
+    test_every_allocation();
+    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
+    return check_report();
+}

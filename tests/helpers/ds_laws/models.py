@@ -1,0 +1,326 @@
+"""Layers and small stacks, each written once: for dreamstream and, where torch has all of it, for torch.
+
+An entry of `MODELS` makes a model from a namespace (`nn`) and its functions (`F`); `case` turns it into a case
+with fixed weights. What a model says of a whole sequence is checked against torch; how it streams, against
+what it says offline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+import dreamstream as ds
+from dreamstream import nn
+from dreamstream.nn import functional as F
+
+from .case import Array, Case, Input, Refused
+from .drive import Eager, alone, offline
+
+__all__ = ["MODELS", "Entry", "build", "case"]
+
+BCL, BLC = ("B", 0, "L"), ("B", "L", 0)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model and what to feed it.
+
+    Attributes
+    ----------
+    make : function (nn, F) -> module
+    inputs : tuple of (features, rate)
+    torch : bool
+        Whether torch has all that it is made of.
+    """
+
+    make: Callable[[Any, Any], Any]
+    layout: tuple[Any, ...]
+    inputs: tuple[tuple[tuple[int, ...], Fraction], ...]
+    reach: int = 4
+    whole: bool = False
+    late: str = ""
+    torch: bool = True
+    multiple: int = 1  # lengths are multiples of it
+
+
+MODELS: dict[str, Entry] = {}
+
+
+def _one(features: int) -> tuple[tuple[tuple[int, ...], Fraction], ...]:
+    return (((features,), Fraction(1)),)
+
+
+def _layer(name: str, make: Callable[[Any, Any], Any], layout: Any, features: int, **more: Any) -> None:
+    MODELS[name] = Entry(make, layout, _one(features), **more)
+
+
+def _stack(layout: Any, *features: Any, **more: Any) -> Callable[[Callable[[Any, Any], Any]], Any]:
+    inputs = tuple(f if isinstance(f, tuple) else ((f,), Fraction(1)) for f in features)
+
+    def add(make: Callable[[Any, Any], Any]) -> Any:
+        MODELS[make.__name__.strip("_").replace("_", "-")] = Entry(make, layout, inputs, **more)
+        return make
+
+    return add
+
+
+# ---------------------------------------------------------------- layers
+_layer("linear", lambda nn, F: nn.Linear(3, 5), BLC, 3)
+_layer("linear-without-bias", lambda nn, F: nn.Linear(3, 5, bias=False), BLC, 3)
+for _mode in ("zeros", "replicate", "reflect", "circular"):
+    _layer(f"conv-{_mode}", lambda nn, F, m=_mode: nn.Conv1d(3, 4, 5, stride=2, padding=3, dilation=2, padding_mode=m),
+           BCL, 3, reach=16, whole=_mode == "circular")  # fmt: skip
+_layer("conv-valid", lambda nn, F: nn.Conv1d(3, 4, 3, padding="valid"), BCL, 3)
+_layer("conv-same", lambda nn, F: nn.Conv1d(3, 4, 4, padding="same", dilation=2), BCL, 3, reach=8)
+_layer("conv-causal", lambda nn, F: nn.Conv1d(3, 4, 3, padding="causal", dilation=2), BCL, 3, reach=6, torch=False)
+_layer("conv-uneven", lambda nn, F: nn.Conv1d(3, 4, 4, padding=(1, 4), padding_mode="reflect"), BCL, 3, reach=10, torch=False)
+_layer("conv-stride-above-span", lambda nn, F: nn.Conv1d(3, 4, 2, stride=5, padding=1), BCL, 3, reach=9)
+_layer("conv-depthwise", lambda nn, F: nn.Conv1d(4, 4, 5, padding=2, groups=4), BCL, 4, reach=6)
+_layer("conv-grouped", lambda nn, F: nn.Conv1d(4, 6, 3, padding=1, groups=2, bias=False), BCL, 4)
+_layer("conv-transpose", lambda nn, F: nn.ConvTranspose1d(3, 4, 4, stride=2, padding=1), BCL, 3)
+_layer("conv-transpose-gaps", lambda nn, F: nn.ConvTranspose1d(4, 4, 3, stride=5, padding=2, output_padding=4, dilation=3, groups=2),
+       BCL, 4, reach=6)  # fmt: skip
+_layer("layer-norm", lambda nn, F: nn.LayerNorm(7), BLC, 7)
+_layer("glu", lambda nn, F: nn.GLU(dim=1), BCL, 6)
+_layer("softmax", lambda nn, F: nn.Softmax(dim=1), BCL, 6)
+_layer("log-softmax", lambda nn, F: nn.LogSoftmax(dim=-1), BLC, 6)
+_layer("gelu", lambda nn, F: nn.GELU(), BCL, 3)
+_layer("constant-pad", lambda nn, F: nn.ConstantPad1d((2, 3), -1.5), BCL, 2, reach=6)
+_layer("negative-pad", lambda nn, F: nn.ConstantPad1d((-2, -3), 0.0), BCL, 2, reach=7)
+_layer("reflection-pad", lambda nn, F: nn.ReflectionPad1d((3, 2)), BCL, 2, reach=7)
+_layer("replication-pad", lambda nn, F: nn.ReplicationPad1d((2, 4)), BCL, 2, reach=7)
+_layer("delay", lambda nn, F: nn.Delay(3), BCL, 2, reach=5, torch=False)
+
+
+def _recurrent(layers: int, start: bool, **options: Any) -> Callable[[Any, Any], Any]:
+    def make(nn: Any, F: Any) -> Any:
+        class Recurrent(nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.rnn = nn.LSTM(3, 4, layers, batch_first=True, **options)
+                if start:
+                    n = layers * (2 if options.get("bidirectional") else 1)
+                    self.h0 = nn.Parameter(_pattern(nn, n, 1, 4))
+                    self.c0 = nn.Parameter(_pattern(nn, n, 1, 4))
+
+            def forward(self, x: Any) -> Any:
+                if not start:
+                    y, (h, c) = self.rnn(x)
+                else:
+                    n = x.size(0)
+                    y, (h, c) = self.rnn(x, (self.h0.expand(-1, n, -1), self.c0.expand(-1, n, -1)))
+                return {"y": y, "state": (h, c)}
+
+        return Recurrent()
+
+    return make
+
+
+def _pattern(nn: Any, *shape: int) -> Any:
+    """A parameter's first values, in dreamstream's or torch's own tensor."""
+    return nn.Linear(int(np.prod(shape)), 1).weight.reshape(shape).detach()
+
+
+for _layers in (1, 2, 3):
+    for _start in (False, True):
+        MODELS[f"lstm-{_layers}{'-from-a-state' if _start else ''}"] = Entry(_recurrent(_layers, _start), BLC, _one(3))
+MODELS["lstm-bidirectional"] = Entry(_recurrent(2, True, bidirectional=True), BLC, _one(3), whole=True)
+MODELS["lstm-without-bias"] = Entry(_recurrent(2, False, bias=False), BLC, _one(3))
+
+
+# ---------------------------------------------------------------- stacks
+@_stack(BCL, 3, reach=10)
+def _tagger(nn: Any, F: Any) -> Any:
+    """Strided convolutions that look ahead, a recurrence, a classifier."""
+
+    class Tagger(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Conv1d(3, 6, 5, stride=2, padding=2)
+            self.second = nn.Conv1d(6, 8, 3, padding=1)
+            self.norm = nn.LayerNorm(8)
+            self.rnn = nn.LSTM(8, 5, batch_first=True)
+            self.head = nn.Linear(5, 4)
+
+        def forward(self, x: Any) -> Any:
+            x = F.silu(self.second(F.gelu(self.first(x)))).transpose(1, 2)
+            x, _ = self.rnn(self.norm(x))
+            return F.log_softmax(self.head(x), dim=-1)
+
+    return Tagger()
+
+
+@_stack(BCL, 4, reach=14)
+def _residual(nn: Any, F: Any) -> Any:
+    """Branches with different delays meet: aligned by position, the parts cut to their common length."""
+
+    class Residual(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.wide = nn.Conv1d(4, 4, 7, padding=3)
+            self.narrow = nn.Conv1d(4, 4, 3, padding=1)
+            self.gate = nn.Conv1d(4, 8, 1)
+
+        def forward(self, x: Any) -> Any:
+            y = x + self.wide(self.narrow(x)) * 0.5
+            y = F.glu(self.gate(y), dim=1)
+            return y + self.narrow(x), y[..., 2:] - x[..., :-2]
+
+    return Residual()
+
+
+@_stack(BCL, 2, reach=12, late="what follows a transposed convolution waits at its structural zeros")
+def _hourglass(nn: Any, F: Any) -> Any:
+    """Down, up again, and cut to the length of what came in."""
+
+    class Hourglass(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.down = nn.Conv1d(2, 4, 3, stride=2, padding=1)
+            self.up = nn.ConvTranspose1d(4, 2, 4, stride=2, padding=1)
+
+        def forward(self, x: Any) -> Any:
+            y = self.up(F.tanh(self.down(x)))
+            return y[..., : x.size(2)] + x
+
+    return Hourglass()
+
+
+@_stack(BLC, 3, reach=6)
+def _positions(nn: Any, F: Any) -> Any:
+    """A table by absolute position, and every second frame of the sum."""
+
+    class Positions(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Linear(3, 60)
+
+        def forward(self, x: Any) -> Any:
+            return (x + self.table.weight[: x.size(1)])[:, 1::2]
+
+    return Positions()
+
+
+@_stack(BLC, 3, reach=6, multiple=2)
+def _stacking(nn: Any, F: Any) -> Any:
+    """Two frames become one; a network per frame on B and L joined; and back."""
+
+    class Stacking(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(6, 4)
+            self.outer = nn.Linear(4, 6)
+
+        def forward(self, x: Any) -> Any:
+            half = x.reshape(x.size(0), x.size(1) // 2, 6)
+            n, length, features = half.shape
+            flat = F.sigmoid(self.inner(half.reshape(n * length, features)))
+            back = self.outer(flat).reshape(n, length, 6)
+            return half + back, back.reshape(n, length * 2, 3) * x
+
+    return Stacking()
+
+
+@_stack(BLC, 3, reach=6)
+def _twice(nn: Any, F: Any) -> Any:
+    """One layer called twice has two states; a pooled vector at the end."""
+
+    class Twice(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.LSTM(3, 3, batch_first=True)
+            self.conv = nn.Conv1d(3, 3, 3, padding=1)
+
+        def forward(self, x: Any) -> Any:
+            a, _ = self.rnn(x)
+            b, (h, _) = self.rnn(a)
+            c = self.conv(self.conv(b.transpose(1, 2))).transpose(1, 2)
+            return {"frames": c, "end": (h, c.mean(1))}
+
+    return Twice()
+
+
+@_stack(BCL, ((2,), Fraction(2)), ((3,), Fraction(1)), reach=8)
+def _two_rates(nn: Any, F: Any) -> Any:
+    """Inputs of different rates are brought to one."""
+
+    class TwoRates(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.down = nn.Conv1d(2, 3, 2, stride=2)
+            self.mix = nn.Conv1d(3, 3, 3, padding=1)
+
+        def forward(self, x: Any, y: Any) -> Any:
+            return self.down(x) + self.mix(y), x[..., 1:]
+
+    return TwoRates()
+
+
+@_stack(BCL, 2, reach=12)
+def _windows(nn: Any, F: Any) -> Any:
+    """Overlapping windows become features; pads and crops around them."""
+
+    class Windows(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.read = nn.Linear(8, 5)
+
+        def forward(self, x: Any) -> Any:
+            x = F.pad(x, (3, 1), mode="replicate")
+            framed = x.unfold(2, 4, 3)  # (B, 2, L, 4)
+            y = self.read(framed.permute(0, 2, 1, 3).flatten(2))
+            return F.softmax(y, dim=-1)[:, :, 1:]
+
+    return Windows()
+
+
+# ---------------------------------------------------------------- as cases
+def build(name: str, double: bool = False) -> nn.Module:
+    """A model with weights that depend on its name only."""
+    model = MODELS[name].make(nn, F).eval()
+    rng = np.random.default_rng(len(name))
+    for _, parameter in sorted(model.named_parameters()):
+        parameter.numpy()[...] = rng.standard_normal(parameter.shape) * 0.5
+    return model.double() if double else model
+
+
+def case(name: str, dtype: str = "float32") -> Case:
+    """The model as a case."""
+    entry = MODELS[name]
+    inputs = [Input(features, dtype, rate) for features, rate in entry.inputs]
+    made = Case(name, inputs, layout=entry.layout, reach=entry.reach, whole=entry.whole, module=lambda: build(name, dtype == "float64"),
+                late=entry.late or ("it waits for the stream's end" if entry.whole else ""))  # fmt: skip
+
+    def lengths(rng: Any, n: int) -> list[int]:
+        n = n // entry.multiple * entry.multiple
+        return [int(n * rate) + int(rng.integers(rate)) for _, rate in entry.inputs]
+
+    made.depends = _dependence(name)
+    made.lengths = lengths if entry.multiple > 1 or len(inputs) > 1 else None
+    return made
+
+
+def _dependence(name: str) -> Callable[..., list[Array]]:
+    """What the model says offline in float64; NaN goes through all that these models are made of."""
+    known: list[Any] = []
+
+    def depends(*arrays: Array) -> list[Array]:
+        if not known:
+            fine, rng = case(name, "float64"), np.random.default_rng(0)
+            dims = alone(Eager(fine, rng), {"s": fine.data(rng, [2 * int(i.rate) for i in fine.inputs])}, rng).dims
+            known.extend((fine, dims, fine.model()))
+        fine, dims, model = known
+        try:
+            outputs = offline(fine, [arrays], dims, model)[0]
+        except ds.ShapeError:
+            raise Refused from None
+        if all(map(len, arrays)):
+            return outputs
+        return [y if {"L", "B_L"} & set(roles) else y[:0] for y, roles in zip(outputs, dims)]
+
+    return depends

@@ -1,0 +1,128 @@
+"""The examples of the README and the pages of docs/: they run as written, links and lists hold."""
+
+import ast
+import contextlib
+import importlib.util
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dreamstream import cli
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "benchmarks" / "README.md"]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="the tests are away from the sources")
+
+
+def name_of(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page):
+    """(line, language, text, whether only blank lines stand before it) of every fenced block."""
+    text, end, out = page.read_text(encoding="utf-8"), 0, []
+    for match in BLOCK.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        out.append((line, match[1], match[2], not text[end : match.start()].strip()))
+        end = match.end()
+    return out
+
+
+WITH_CODE = [p for p in PAGES if p.exists() and any(language == "python" for _, language, *_ in blocks(p))]
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
+def test_examples(page, tmp_path, monkeypatch):
+    """Python blocks run in one namespace, in order; a text block right behind one is what it prints."""
+    monkeypatch.chdir(tmp_path)
+    scope, printed, last = {"__name__": "example"}, "", ""
+    for line, language, text, adjacent in blocks(page):
+        if language == "python":
+            tree = ast.parse(text, filename=str(page))
+            ast.increment_lineno(tree, line)
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                exec(compile(tree, str(page), "exec"), scope)
+            printed = out.getvalue()
+        elif language == "text" and adjacent and last == "python":
+            assert printed == text, f"{page}:{line}"
+        last = language
+
+
+def test_readme_and_tutorial_have_examples():
+    assert {"README.md", "docs/streaming.md"} <= {name_of(p) for p in WITH_CODE}
+
+
+def anchors(page):
+    headings = re.findall(r"^#+ (.+)$", BLOCK.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links(page):
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        assert found.exists(), f"{page}: {target}"
+        assert not anchor or anchor in anchors(found), f"{page}: {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_lines_are_readable(page):
+    code = False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        code ^= line.startswith("```")
+        assert len(line) <= 120 or code or line.startswith("|"), f"{page}:{number}"
+
+
+def test_every_page_is_in_the_map():
+    docs = ROOT / "docs"
+    text = (docs / "index.md").read_text(encoding="utf-8")
+    pages = [p.relative_to(docs).as_posix() for p in docs.rglob("*.md") if p.name != "index.md"]
+    assert not [p for p in pages if p not in text], "add a line to docs/index.md"
+
+
+def test_operators_page_is_up_to_date():
+    path = ROOT / "docs" / "make_operators.py"
+    spec = importlib.util.spec_from_file_location("make_operators", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PAGE.read_text(encoding="utf-8") == module.page(), f"run {sys.executable} {path}"
+
+
+def shape(text):
+    """Lines with numbers replaced: what depends on the machine."""
+    text = re.sub(r"\bx86_v\d\b|\bref\b", "KERNELS", text)
+    return re.sub(r"\d[\d.,]*(e-\d+)?", "0", text)
+
+
+def test_demo_prints_what_the_readme_shows(capsys):
+    """Figures apart; those that don't depend on the machine too."""
+    shown = next(text for _, _, text, _ in blocks(ROOT / "README.md") if text.startswith("24 streams"))
+    assert cli.main(["demo"]) == 0
+    printed = capsys.readouterr().out
+    assert [re.sub(" +", " ", line) for line in shape(printed).splitlines()] == [
+        re.sub(" +", " ", line) for line in shape(shown).splitlines()
+    ]
+    for pattern in (r"^24 streams.*$", r"^offline model +\d+ frames", r"^delay.*$", r"^state.*$"):
+        assert re.search(pattern, shown, re.MULTILINE)[0] == re.search(pattern, printed, re.MULTILINE)[0]
+
+
+def test_benchmark_runs():
+    """Its outputs agree with PyTorch's, and it prints a table; figures are not looked at."""
+    pytest.importorskip("torch")
+    script = ROOT / "benchmarks" / "step_latency.py"
+    command = [sys.executable, str(script), "--seconds", "0", "--streams", "2", "--networks", "audio"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^network +audio: 345,520 weights; outputs within .* of torch's", done.stdout, re.MULTILINE)
+    assert len(re.findall(r"^\| audio \| 2 \| 1000? ms \|", done.stdout, re.MULTILINE)) == 2
