@@ -310,7 +310,8 @@ ds_status ds_batch_begin(ds_batch *batch, ds_slot *const *slots, const int64_t *
     batch->slots = slots;
     batch->ended = ended;
     batch->n_rows = n_rows;
-    memset(bad, 0, n_rows * sizeof *bad);
+    if (n_rows)
+        memset(bad, 0, n_rows * sizeof *bad);
     DS_TRY(check_frames(batch, n_frames, bad));
     size_t n_groups = n_rows < n_threads ? n_rows : n_threads;
     DS_TRY(make_groups(batch, n_groups < 1 ? 1 : n_groups));

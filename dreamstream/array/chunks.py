@@ -76,26 +76,24 @@ class ChunkMethods:
         plan = Fallback("B and L are joined") if "B_L" in x.dims else plan_index(index, names, x.meta)
         if isinstance(plan, Fallback):
             return fall_back(x, f"this index ({plan.reason})")[index]
-        rows, features = x.rows(), (slice(None), *plan.features)
-        picked = []
-        for r in range(len(rows)) if plan.rows is None else plan.rows:
-            frames = rows[r][plan.frames_of(len(rows[r]))]
-            frames = frames[features]
-            if plan.take is not None:
-                axis, where = plan.take
-                frames = frames[(slice(None),) * (1 + axis) + (where,)]
-            picked.append(frames)
-        value = np.concatenate(picked) if picked else x.value[:0][features]
-        lengths = x.lengths if plan.rows is None else x.lengths[plan.rows]
-        starts = (
-            x.starts if x.starts is None or plan.rows is None else tuple(x.starts[r] for r in plan.rows)
-        )
+        features = (slice(None), *plan.features)
+
+        def pick(frames: Any) -> Any:
+            frames = frames[plan.frames_of(len(frames))][features]
+            if plan.take is None:
+                return frames
+            axis, where = plan.take
+            return frames[(slice(None),) * (1 + axis) + (where,)]
+
+        rows = x.rows()
+        picked = [pick(rows[r]) for r in (range(len(rows)) if plan.rows is None else plan.rows)]
+        value = np.concatenate(picked) if picked else pick(x.value[:0])
         return x._make(
             np.ascontiguousarray(value),
             plan.dims,
             plan.names,
             plan.meta,
-            plan.starts_of(starts, lengths),
+            plan.starts_of(x.starts, x.lengths),
             x.rate,
             None,
         )
@@ -251,21 +249,40 @@ def reduce(x: StreamTensor, method: Callable[..., Any], axes: Sequence[int], kee
         features = tuple(x.dims[a] + 1 for a in axes if not isinstance(x.dims[a], str))
         return method(x._plain(x.value), (0, *features) if features else 0, False)
     if roles == ["L"]:
-        rows = [_reduce_row(x, row, method) for row in x.rows()]
-        parts = (rows and [r.numpy() for r in rows]) or [np.zeros(x.features, x.dtype)][:0]
-        out = np.stack(parts) if parts else np.zeros((0, *x.features), x.dtype)
-        plain = x._plain(out)
-        order = [d for d in x.dims if d != "L"]
-        lead = [0 if isinstance(d, str) else d + 1 for d in order]
-        plain = plain.permute(*lead)
-        return plain.unsqueeze(axes[0]) if keepdim else plain
+        return _over_frames(x, method, axes[0], keepdim)
     return method(fall_back(x, "this reduction"), tuple(axes) if len(axes) > 1 else axes[0], keepdim)
 
 
+def _over_frames(x: StreamTensor, method: Callable[..., Any], axis: int, keepdim: bool) -> Any:
+    """Reduce every row by itself; B comes where it stood."""
+    rows = [_reduce_row(x, row, method) for row in x.rows()]
+    order = [0 if isinstance(d, str) else d + 1 for d in x.dims if d != "L"]
+
+    def join(parts: Sequence[Any], like: Any) -> Any:
+        stacked = np.stack([p.numpy() for p in parts]) if parts else np.zeros((0, *like.shape), like.dtype)
+        plain = x._plain(stacked).permute(*order)
+        return plain.unsqueeze(axis) if keepdim else plain
+
+    like = rows[0] if rows else _of_nothing(x, method)
+    if isinstance(like, tuple):
+        return type(like)(*(join([r[k] for r in rows], t) for k, t in enumerate(like)))
+    return join(rows, like)
+
+
 def _reduce_row(x: StreamTensor, row: Any, method: Callable[..., Any]) -> Any:
-    if not len(row) and x.value.dtype.kind == "f":
-        try:
-            return method(x._plain(row), 0, False)
-        except ShapeError:  # an extreme of no frames
-            return x._plain(np.full(x.features, np.nan, x.dtype))
-    return method(x._plain(row), 0, False)
+    if len(row) or x.value.dtype.kind != "f":
+        return method(x._plain(row), 0, False)
+    try:
+        return method(x._plain(row), 0, False)
+    except ShapeError:  # an extreme of no frames
+        return _of_nothing(x, method)
+
+
+def _of_nothing(x: StreamTensor, method: Callable[..., Any]) -> Any:
+    """Return NaN, and -1 for places, in the form of a row's result."""
+    like = method(x._plain(np.zeros((1, *x.features), x.dtype)), 0, False)
+
+    def empty(t: Any) -> Any:
+        return x._plain(np.full(t.shape, np.nan if t.dtype.kind == "f" else -1, t.dtype))
+
+    return type(like)(*map(empty, like)) if isinstance(like, tuple) else empty(like)

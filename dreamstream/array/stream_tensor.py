@@ -9,6 +9,7 @@ visible dimension is which; a transpose moves nothing. Inside an online forward 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -328,6 +329,19 @@ class StreamTensor(StreamViews):
         if self.edge is not None:
             return self
         return self.like(self.value.copy(), self.dims, self._names)
+
+    def __copy__(self) -> StreamTensor:
+        out = object.__new__(type(self))
+        out.__dict__.update(self.__dict__)
+        return out
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> StreamTensor:
+        self._require_outside("a deep copy")
+        out = self.__copy__()
+        memo[id(self)] = out
+        out.value = self.value.copy()
+        out.grad = copy.deepcopy(self.grad, memo)
+        return out
 
     def detach(self) -> Tensor:
         """Return the tensor itself: there is no gradient."""

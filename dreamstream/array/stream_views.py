@@ -10,7 +10,10 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..errors import NotStreamableError, ShapeError
+from ..stream.rules import require_same
 from ..stream.where import user_line
 from . import chunks, forward
 from .axes import axes_of, axis_of, sizes_of
@@ -226,6 +229,31 @@ class StreamViews(Tensor):
             raise _refuse(first, "cat with a plain tensor")
         return first._methods().cat(tensors, axis)
 
+    # ---------------------------------------------------------------- comparing as a whole
+    def equal(self: Any, other: Any) -> bool:
+        """Return whether `other` holds the same streams with the same frames."""
+        if self.edge is not None:
+            raise _refuse(self, "equal")
+        if not other.is_stream:
+            return Tensor.equal(chunks.fall_back(self, "equal with a plain tensor"), other)
+        a, b = self.in_order(), other.in_order()
+        return bool(a.meta == b.meta and a.dims == b.dims and np.array_equal(a.value, b.value))
+
+    def allclose(
+        self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+    ) -> bool:
+        """Return whether |self - other| <= atol + rtol * |other| on all frames of the same streams."""
+        if self.edge is not None:
+            raise _refuse(self, "allclose")
+        if not other.is_stream:
+            plain = chunks.fall_back(self, "allclose with a plain tensor")
+            return Tensor.allclose(plain, other, rtol, atol, equal_nan)
+        require_same([self.meta, other.meta], [self.starts, other.starts], "allclose")
+        a, b = self.in_order(), other.in_order()
+        if a.dims != b.dims:
+            raise ShapeError(f"allclose: dimensions {a.roles} don't line up with {b.roles}")
+        return bool(np.allclose(a.value, b.value, rtol, atol, equal_nan))
+
     # ---------------------------------------------------------------- matrices
     def matmul(self: Any, other: Any) -> Any:
         return self._methods().matmul(self, other, False)
@@ -251,6 +279,8 @@ def _reduction(name: str) -> Callable[..., Any]:
         axes = axes_of(name, given, self.ndim)
         if self.edge is not None:
             return ForwardMethods.reduce(self, name, axes, keepdim)
+        if given is None and name in ("argmax", "argmin"):
+            return plain(chunks.fall_back(self, name), **rest)
         if given is None:
             return plain(self._plain(self.in_order().value), **rest)
         return chunks.reduce(self, lambda t, a, k: plain(t, dim=a, keepdim=k, **rest), axes, keepdim)
@@ -327,5 +357,5 @@ for _name in (
     setattr(StreamViews, _name, _reduction(_name))
 for _name, _position in (("cumsum", 0), ("flip", 0), ("roll", 1)):
     setattr(StreamViews, _name, _along(_name, _position))
-for _name in ("gather", "index_select", "masked_select", "equal", "allclose", "bmm", "addmm"):
+for _name in ("gather", "index_select", "masked_select", "bmm", "addmm"):
     setattr(StreamViews, _name, _plain_only(_name))

@@ -278,8 +278,8 @@ def unpatch_module(module: M) -> M:
 class StreamModule(Module):
     """A module that patches itself: ``online()`` works right after it is made.
 
-    Options of `patch_module` can be given as class attributes ``train_variant``, ``unstreamable``,
-    ``buffer_limit`` and ``skew``.
+    Options of `patch_module` can be given as class attributes ``train_variant``,
+    ``unstreamable_policy`` (there ``unstreamable``), ``buffer_limit`` and ``skew``.
     """
 
     train_variant = "chunk-wise-aligned"
@@ -287,10 +287,18 @@ class StreamModule(Module):
     buffer_limit: int | None = None
     skew = 0
 
+    def __getattr__(self, name: str) -> Any:
+        if name in (*Patch.METHODS, *Patch.PROPERTIES) and "_patch" not in self.__dict__:
+            self._patch_itself()
+        return super().__getattr__(name)
+
+    def _patch_itself(self) -> None:
+        patch_module(self, self.train_variant, self.unstreamable_policy, self.buffer_limit, self.skew)
+
     def online(self: M, mode: bool = True) -> M:
         """Patch what is not patched yet, and stream from now on."""
         own: Any = self
-        patch_module(self, own.train_variant, own.unstreamable_policy, own.buffer_limit, own.skew)
+        own._patch_itself()
         patched: M = own.__dict__["_patch"].online(self, mode)
         return patched
 

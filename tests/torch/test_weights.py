@@ -11,6 +11,8 @@ from dreamstream.errors import FormatError
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same':UserWarning")  # torch's own
+
 
 def L(name, *args, **kwargs):
     return name, args, kwargs

@@ -190,16 +190,14 @@ class Case:
         return self.depends(*[a.astype(np.float64) for a in arrays])
 
     # ------------------------------------------------------------ the model
-    def model(self, weights: Sequence[Array | None] | None = None) -> nn.Module:
+    def model(self) -> Any:
         """A new module of the case, with copies of the weights."""
-        if self.module is not None:
-            return self.module().eval()
-        return CaseModel(self, self.weights if weights is None else weights).eval()
+        return CaseModel(self).eval() if self.module is None else self.module().eval()
 
-    def patched(self, weights: Sequence[Array | None] | None = None, **options: Any) -> Any:
+    def patched(self, model: nn.Module | None = None, **options: Any) -> Any:
         """The model, online."""
         options = {"unstreamable": "buffer" if self.whole else "raise", "skew": self.skew, **options}
-        return ds.patch_module(self.model(weights), **options).online()
+        return ds.patch_module(self.model() if model is None else model, **options).online()
 
     def engine(self, model: nn.Module | None = None, **options: Any) -> ds.Engine:
         """The model, compiled."""
@@ -260,9 +258,10 @@ def door(case: Case, weights: Sequence[Any], *tensors: Any) -> Any:
 class CaseModel(nn.Module):
     """A case's forward with its weights; `after` is called when all has been computed."""
 
-    def __init__(self, case: Case, weights: Sequence[Array | None]) -> None:
+    def __init__(self, case: Case) -> None:
         super().__init__()
         self.case = case
+        weights = case.weights
         self.held = [None if w is None else f"w{i}" for i, w in enumerate(weights)]
         self.after: Callable[[], None] | None = None
         for name, w in zip(self.held, weights):
@@ -271,10 +270,13 @@ class CaseModel(nn.Module):
             elif name is not None and w is not None:
                 self.register_buffer(name, ds.tensor(w.copy()))
 
+    def weights(self) -> list[Any]:
+        """The tensors as they are now."""
+        return [None if n is None else getattr(self, n) for n in self.held]
+
     def forward(self, x: Any, y: Any = None, z: Any = None) -> Any:
-        weights = [None if n is None else getattr(self, n) for n in self.held]
         tensors = [t for t in (x, y, z) if t is not None]
-        out = (self.case.forward or door)(self.case, weights, *tensors)
+        out = (self.case.forward or door)(self.case, self.weights(), *tensors)
         if self.after is not None:
             self.after()
         return out

@@ -19,7 +19,7 @@ import dreamstream as ds
 
 from .case import Array, Case, Rng, pick, together
 
-__all__ = ["Call", "Compiled", "Eager", "Result", "Row", "alone", "copied", "driver", "leaves", "offline", "part_of", "run", "same", "schedule"]
+__all__ = ["Call", "Compiled", "Eager", "Result", "Row", "alone", "copied", "driver", "leaves", "offline", "part_of", "plain", "run", "same", "schedule"]
 
 Data = Mapping[str, Sequence[Array]]
 
@@ -170,9 +170,9 @@ class Eager(_Driver):
 
     mode = "eager"
 
-    def __init__(self, case: Case, rng: Rng, weights: Any = None, module: Any = None, **options: Any) -> None:
+    def __init__(self, case: Case, rng: Rng, model: Any = None, patched: Any = None, **options: Any) -> None:
         super().__init__(case, rng)
-        self.module = case.patched(weights, **options) if module is None else module
+        self.module = case.patched(model, **options) if patched is None else patched
 
     def send(self, tensors: list[Any]) -> Any:
         return self.module(*tensors)
@@ -202,10 +202,10 @@ class Compiled(_Driver):
 
     mode = "engine"
 
-    def __init__(self, case: Case, rng: Rng, weights: Any = None, engine: Any = None, **options: Any) -> None:
+    def __init__(self, case: Case, rng: Rng, model: Any = None, **options: Any) -> None:
         super().__init__(case, rng)
         self.options = options
-        self.engine = case.engine(case.model(weights), **options) if engine is None else engine
+        self.engine = case.engine(model, **options)
 
     def send(self, tensors: list[Any]) -> Any:
         return self.engine(*tensors)
@@ -244,14 +244,18 @@ def driver(mode: str, case: Case, rng: Rng, **options: Any) -> Any:
 
 
 # ---------------------------------------------------------------- offline
+def plain(case: Case, streams: Sequence[Sequence[Array]]) -> list[Any]:
+    """The inputs as plain tensors: whole sequences of equal lengths, in one batch."""
+    return [ds.tensor(_outwards(case, np.stack([s[k] for s in streams]), 1)) for k in range(len(case.inputs))]
+
+
 def offline(case: Case, streams: Sequence[Sequence[Array]], dims: Sequence[tuple[Any, ...]], model: Any = None) -> list[list[Array]]:
     """The untouched model on plain tensors; all streams of equal lengths, in one batch.
 
     `dims` are the outputs' dimensions, as a streamed call has them. Returns per stream and output its frames.
     """
     model = case.model() if model is None else model
-    tensors = [ds.tensor(_outwards(case, np.stack([s[k] for s in streams]), 1)) for k in range(len(case.inputs))]
-    outputs = leaves(model(*tensors))
+    outputs = leaves(model(*plain(case, streams)))
     assert len(outputs) == len(dims)
     out: list[list[Array]] = [[] for _ in streams]
     for y, roles in zip(outputs, dims):
@@ -363,4 +367,4 @@ def alone(d: Any, data: Data, rng: Rng) -> Run:
 
 def copied(d: Eager) -> Eager:
     """The module and its live streams, copied."""
-    return Eager(d.case, d.rng, module=copy.deepcopy(d.module))
+    return Eager(d.case, d.rng, patched=copy.deepcopy(d.module))

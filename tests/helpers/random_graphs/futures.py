@@ -20,12 +20,11 @@ import dreamstream as ds
 from dreamstream.errors import DreamStreamError
 from dreamstream.stream.tree import leaves
 
-from .drafts import grid
 from .drivers import InEngine
 from .totals import Totals
 from .trial import Subject, batch_rows, offline
 
-__all__ = ["delays_and_fields", "emissions", "finality", "kept"]
+__all__ = ["delays_and_fields", "emissions", "finality", "most_kept"]
 
 Array = Any
 Frames = tuple[int, ...]
@@ -173,7 +172,10 @@ def delays_and_fields(
 
 # ---------------------------------------------------------------- what is kept
 def kept(snapshot: bytes) -> dict[tuple[int, int], int]:
-    """Return the bytes of every array that an engine's snapshot holds, by node and array."""
+    """Return the bytes of every array that an engine's snapshot holds, by node and array.
+
+    Nodes below 0 are inputs; arrays below 0 are carried, the others are frames kept.
+    """
     at = 24
     (n_inputs,) = struct.unpack_from("<Q", snapshot, at)
     at += 8 + 8 * n_inputs
@@ -186,3 +188,31 @@ def kept(snapshot: bytes) -> dict[tuple[int, int], int]:
         at += 32 + n_bytes
     assert at == len(snapshot) - 8, "the snapshot's layout is another one"
     return sizes
+
+
+def most_kept(
+    subject: Subject, engine: ds.Engine, n_frames: int, rng: np.random.Generator
+) -> dict[tuple[int, int], int]:
+    """Return the most bytes of every array that streams hold between any two calls.
+
+    One stream goes far; the first frames come one by one. With several inputs more streams start, to see
+    how far apart they may be.
+    """
+    driver = InEngine(engine, subject.inputs, rng)
+    most: Counter[tuple[int, int]] = Counter()
+    for walk in range(1 if len(subject.inputs) == 1 else 8):
+        at, sos = [0] * len(subject.inputs), True
+        while at[0] < (n_frames if walk == 0 else 40):
+            i = int(rng.integers(len(at)))
+            for _ in range(int(rng.integers(1, 12))):  # one input runs ahead as far as it may
+                to = list(at)
+                to[i] += int(rng.integers(1, 4)) if len(at) == 1 and at[0] > 60 else 1
+                if not subject.together(to):
+                    break
+                parts = [rng.standard_normal((b - a, x.size)) for a, b, x in zip(at, to, subject.inputs)]
+                driver.step(["a"], [sos], [False], batch_rows(subject, [[p.astype(np.float32) for p in parts]]))
+                sos, at = False, to
+                for key, n_bytes in kept(driver.snapshot("a")).items():
+                    most[key] = max(most[key], n_bytes)
+        driver.drop(["a"])
+    return most

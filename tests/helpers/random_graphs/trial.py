@@ -59,7 +59,7 @@ class Subject:
         times = [Fraction(int(n)) / x.rate for n, x in zip(frames, self.inputs)]
         return max(times) - min(times) < (self.draft.skew + 1) / min(x.rate for x in self.inputs)
 
-    def compiled(self, model: Any = None) -> ds.Engine:
+    def compiled(self, model: Any = None, threads: int = 1) -> ds.Engine:
         spec = {x.name: x.spec for x in self.inputs}
         return ds.compile(
             self.model if model is None else model,
@@ -68,6 +68,7 @@ class Subject:
             unstreamable="buffer" if self.draft.buffered else "raise",
             buffer_limit=self.draft.buffer_limit,
             skew=self.draft.skew,
+            threads=threads,
             verify=False,
         )
 
@@ -87,7 +88,9 @@ def arrange(frames: Array, x: Input) -> Array:
     return np.swapaxes(frames, -1, -2) if x.layout == "BFL" else frames
 
 
-def offline(subject: Subject, forward: Any, data: list[Array], dtype: Any = np.float32) -> list[Array] | None:
+def offline(
+    subject: Subject, forward: Any, data: list[Array], dtype: Any = np.float32, tensor: Any = ds.tensor
+) -> list[Array] | None:
     """Return a forward's outputs ``[streams][frames][features...]``, or None where it refuses the lengths.
 
     ``data`` holds ``[streams][frames][features]`` per input.
@@ -95,7 +98,7 @@ def offline(subject: Subject, forward: Any, data: list[Array], dtype: Any = np.f
     tensors = []
     for x, frames in zip(subject.inputs, data):
         rows = np.ascontiguousarray(arrange(np.asarray(frames, dtype), x))
-        tensors.append(ds.tensor(rows.swapaxes(0, 1).copy() if x.layout == "LBF" else rows))
+        tensors.append(tensor(rows.swapaxes(0, 1).copy() if x.layout == "LBF" else rows))
     try:
         outputs = leaves(forward(*tensors))
     except ShapeError:
@@ -129,6 +132,7 @@ class Trial:
         engine = InEngine(subject.compiled(eager.model if rng.random() < 0.5 else None), subject.inputs, rng)
         self.drivers: dict[str, Any] = {"eager": eager, "engine": engine}
         self.n_outputs = len(subject.dims)
+        self.done: list[Stream] = []
         self.open: list[Stream] = []
         self.n_named = 0
 
@@ -268,6 +272,10 @@ class Trial:
                     new.replaces = old
                     self.open[self.open.index(old)] = new
                     n_streams += 1
+            if live and self.chance(0.02):
+                self.move()
+            if live and self.chance(0.02):
+                self.validate(live[0])
         assert not self.open, "streams that never end"
         for mode, driver in self.drivers.items():
             assert driver.ids == [], (mode, driver.ids)
@@ -283,7 +291,7 @@ class Trial:
         given = ([s.name for s in chosen], sos, eos, rows, any(s.replaces for s in chosen))
         if self.chance(0.3):
             self.interrupt(given)
-        if self.chance(0.2):
+        if self.chance(0.2) and all(s.whole for s in chosen):
             self.misuse(given)
         said: dict[str, tuple[Frames, list[list[int]]]] = {}
         refused: dict[str, DreamStreamError] = {}
@@ -314,6 +322,7 @@ class Trial:
             s.at, s.live, s.replaces = to[r], True, None
             if eos[r]:
                 self.open.remove(s)
+                self.done.append(s)
                 self.stats["streams"] += 1
                 assert [sum(map(len, g)) for g in s.got] == [len(w) for w in s.whole["eager"]]
 
@@ -431,6 +440,59 @@ class Trial:
         self.stats["astray"] += 1
 
 
+    def move(self) -> None:
+        """Go on in another copy of the model, and in another engine, from what the first ones remember."""
+        engine = InEngine(self.subject.compiled(threads=2), self.subject.inputs, self.rng)
+        engine.done = self.drivers["engine"].done
+        new = {"eager": self.subject.patched(self.rng), "engine": engine}
+        for mode, driver in self.drivers.items():
+            states = self.memory(driver)
+            for i, state in states.items():
+                new[mode].restore(state, i)
+            assert self.memory(new[mode]) == states, mode
+        self.drivers = new
+        self.stats["moves"] += 1
+
+    def in_double(self) -> None:
+        """Eager streaming in float64 says what float64 says offline."""
+        streams = [s for s in self.done if s.whole][:3]
+        if not streams:
+            return
+        driver = self.subject.patched(self.rng, self.subject.double)
+        got: list[list[list[Array]]] = [[[] for _ in range(self.n_outputs)] for _ in streams]
+        at = [[0] * len(s.data) for s in streams]
+        for last in (False, False, True):
+            to = []
+            for s, a in zip(streams, at):
+                s.at = a
+                to.append([len(d) for d in s.data] if last else self.advance(s))
+            wide = [[d[a:b].astype(np.float64) for d, a, b in zip(s.data, p, t)] for s, p, t in zip(streams, at, to)]
+            ids, sos = [s.name for s in streams], [s.name not in driver.ids for s in streams]
+            frames, _ = driver.step(ids, sos, [last] * len(ids), batch_rows(self.subject, wide))
+            at = to
+            for k, rows in enumerate(frames):
+                for g, row in zip(got, rows):
+                    g[k].append(row)
+        for s, parts in zip(streams, got):
+            exact = offline(self.subject, self.subject.double.forward, [d[None] for d in s.data], np.float64)
+            for k, y in enumerate(exact or []):
+                a, b = np.concatenate(parts[k]), y[0]
+                assert a.dtype == np.float64
+                assert len(a) == len(s.whole["eager"][k])
+                if len(a):
+                    assert np.abs(a - b).max() <= 1e-9 * max(1, np.abs(b).max()), f"output {k} in float64"
+
+    def validate(self, s: Stream) -> None:
+        """Run the eager model offline amid its live streams."""
+        model = self.drivers["eager"].model.offline()
+        batch = [d[None] for d in s.data]
+        now, before = (offline(self.subject, m.forward, batch) for m in (model, self.subject.model))
+        model.online()
+        assert (now is None) == (before is None)
+        for a, b in zip(now or [], before or []):
+            assert np.allclose(a, b, 1e-4, 1e-4, equal_nan=True)
+
+
 def batch_rows(subject: Subject, streams: list[list[Array]]) -> list[list[Array]]:
     """Return ``rows[input][row]`` in each input's order."""
     return [[arrange(s[k], x) for s in streams] for k, x in enumerate(subject.inputs)]
@@ -442,6 +504,7 @@ def run(seed: int, stats: Counter[str]) -> Subject:
     trial = Trial(subject, np.random.default_rng([seed, 1]), stats)
     try:
         trial.play()
+        trial.in_double()
     finally:
         trial.close()
     stats["models"] += 1

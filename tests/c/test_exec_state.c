@@ -1,0 +1,487 @@
+/* exec: all or nothing at every failing allocation; snapshots: cut, flipped, of others, doctored. */
+#include "exec_driver.h"
+
+/* Two inputs, a residual, a stride, an LSTM, a part that waits for the end. */
+static graph_case example(bool waits)
+{
+    random_state = 11;
+    graph_case c = new_case();
+    const int x = add_input(&c, 2, 1, 1), y = add_input(&c, 2, 1, 1);
+    const int z = add_combined(&c, "add", x, add_padded_conv(&c, y, 2, 5, 1, 1, 2, 2, "zeros"));
+    add_output(&c, add_lstm(&c, add_conv(&c, z, 3, 3, 2), 2, false));
+    add_output(&c, add_unary(&c, "tanh", z));
+    if (waits) {
+        add_output(&c, add_padded_conv(&c, x, 2, 3, 1, 1, 1, 1, "circular"));
+    }
+    return c;
+}
+
+/* Advances all streams by `n` frames. */
+static ds_status advance(runner *r, fed *const *rows, size_t n_rows, int64_t n)
+{
+    int64_t n_frames[2 * MAX_FED];
+    bool ended[MAX_FED] = {false}, bad[MAX_FED];
+    for (size_t k = 0; k < 2 * MAX_FED; k++) {
+        n_frames[k] = n;
+    }
+    return call(r, rows, n_frames, ended, bad, n_rows);
+}
+
+/* ---------------------------------------------------------------- failing allocations */
+
+static void test_plan(void)
+{
+    for (size_t n = 1;; n++) {
+        graph_case c = example(true);
+        ds_plan *plan = NULL;
+        CHECK(c.status == DS_OK);
+        ds_fault_arm(&fault, n, false);
+        const ds_status status = ds_plan_create(&plan, c.graph, best_kernels(), 0);
+        ds_fault_disarm(&fault);
+        CHECK(status == (plan == NULL ? DS_NO_MEMORY : DS_OK));
+        ds_plan_destroy(plan);
+        CHECK(ds_fault_live_blocks(&fault) == 0); /* the graph has gone with it */
+        if (status == DS_OK) {
+            CHECK(n > 20);
+            return;
+        }
+    }
+}
+
+static void test_opening(void)
+{
+    graph_case c = example(true);
+    ds_plan *plan = plan_case(&c, best_kernels(), 0);
+    const size_t live = ds_fault_live_blocks(&fault);
+    ds_session *session = NULL;
+    ds_batch *batch = NULL;
+    ds_fault_arm(&fault, 1, false);
+    CHECK(ds_session_create(&session, plan, 2) == DS_NO_MEMORY && session == NULL);
+    ds_fault_arm(&fault, 1, false);
+    CHECK(ds_batch_create(&batch, plan) == DS_NO_MEMORY && batch == NULL);
+    CHECK(ds_fault_live_blocks(&fault) == live);
+    CHECK(ds_session_create(&session, plan, 2) == DS_OK);
+    const size_t made = ds_fault_live_blocks(&fault);
+    ds_slot *slots[2] = {NULL};
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t n = 1; slots[k] == NULL; n++) {
+            ds_fault_arm(&fault, n, false);
+            const ds_status status = ds_session_open(session, &slots[k], false);
+            ds_fault_disarm(&fault);
+            CHECK(status == (slots[k] == NULL ? DS_NO_MEMORY : DS_OK));
+            CHECK(ds_session_n_open(session) == k + (status == DS_OK));
+            CHECK(status == DS_OK || ds_fault_live_blocks(&fault) == made + 3 * k);
+        }
+    }
+    ds_session_destroy(session);
+    ds_plan_destroy(plan);
+    CHECK(ds_fault_live_blocks(&fault) == 0);
+}
+
+/* Every allocation of a call fails in turn, persistently or once; then the call goes on as if nothing
+ * had been. Scratch is new each time, so that all of it is asked for. */
+static void test_call(size_t n_threads)
+{
+    graph_case c = example(true);
+    runner r = make_runner(&c, best_kernels(), 0, n_threads, 0);
+    fed streams[3], *rows[3];
+    for (size_t k = 0; k < 3; k++) {
+        streams[k] = open_fed(&r, 3000);
+        rows[k] = &streams[k];
+    }
+    size_t n_failed = 0;
+    const int64_t sizes[] = {5, 700, 0, 1, 1300, 900}; /* so that tails move more than once */
+    for (size_t step = 0; step < sizeof sizes / sizeof sizes[0]; step++) {
+        char *state[3];
+        size_t n_state[3];
+        for (size_t k = 0; k < 3; k++) {
+            n_state[k] = copy_state(&r, rows[k]->slot, &state[k]);
+        }
+        for (size_t n = 1;; n++) {
+            ds_batch_destroy(r.batch);
+            CHECK(ds_batch_create(&r.batch, r.plan) == DS_OK);
+            ds_fault_arm(&fault, n, n % 2 == 0);
+            const ds_status status = advance(&r, rows, 3, sizes[step]);
+            ds_fault_disarm(&fault);
+            if (status == DS_OK) {
+                break;
+            }
+            CHECK(failed(status, DS_NO_MEMORY, "out of memory"));
+            n_failed++;
+            for (size_t k = 0; k < 3; k++) {
+                check_state(&r, rows[k]->slot, state[k], n_state[k]);
+            }
+        }
+        for (size_t k = 0; k < 3; k++) {
+            free(state[k]);
+        }
+    }
+    CHECK(n_failed > 20);
+    feed_all(&r, streams, 3);
+    for (size_t k = 0; k < 3; k++) {
+        free_fed(&r, &streams[k]);
+    }
+    close_runner(&r);
+    CHECK(ds_fault_live_blocks(&fault) == 0);
+}
+
+static void test_copies(void)
+{
+    graph_case c = example(true);
+    runner r = make_runner(&c, best_kernels(), 0, 1, 0);
+    fed s = open_fed(&r, 900), *row = &s;
+    CHECK(advance(&r, &row, 1, 600) == DS_OK);
+    char *state, *bytes;
+    const size_t n_state = copy_state(&r, s.slot, &state);
+    bytes = fresh_memory(n_state);
+    ds_slot *slot;
+    CHECK(ds_session_open(r.session, &slot, false) == DS_OK);
+    ds_session_close(r.session, slot); /* a slot is at hand from here on */
+    const size_t live = ds_fault_live_blocks(&fault);
+    for (int what = 0; what < 4; what++) {
+        for (size_t n = 1;; n++) {
+            size_t n_bytes = 77;
+            CHECK(ds_session_open(r.session, &slot, false) == DS_OK);
+            ds_fault_arm(&fault, n, false);
+            const ds_status status = what == 0   ? ds_slot_snapshot_bytes(r.plan, s.slot, &n_bytes)
+                                     : what == 1 ? ds_slot_snapshot(r.plan, s.slot, bytes, n_state)
+                                     : what == 2 ? ds_slot_restore(r.plan, slot, state, n_state)
+                                                 : ds_slot_copy(r.plan, slot, s.slot);
+            ds_fault_disarm(&fault);
+            if (status == DS_OK && what >= 2) {
+                check_state(&r, slot, state, n_state);
+            }
+            ds_session_close(r.session, slot);
+            CHECK(ds_fault_live_blocks(&fault) == live);
+            check_state(&r, s.slot, state, n_state);
+            if (status == DS_OK) {
+                CHECK(n > 1 && (what != 0 || n_bytes == n_state));
+                break;
+            }
+            CHECK(status == DS_NO_MEMORY && (what != 0 || n_bytes == 77));
+        }
+    }
+    CHECK(memcmp(bytes, state, n_state) == 0);
+    free(bytes);
+    free(state);
+    feed_all(&r, &s, 1);
+    free_fed(&r, &s);
+    close_runner(&r);
+    CHECK(ds_fault_live_blocks(&fault) == 0);
+}
+
+/* ---------------------------------------------------------------- snapshots go on */
+
+/* Stops streams anywhere and goes on from a snapshot, or as two, in random graphs. */
+static void test_going_on(void)
+{
+    for (int trial = 0; trial < 120; trial++) {
+        random_state = (uint64_t)trial + 1000;
+        graph_case c = random_case(8, trial % 3 == 0);
+        runner r = make_runner(&c, best_kernels(), 0, 1, 0);
+        fed s = open_fed(&r, random_below(60)), *row = &s;
+        bool ended = false, bad;
+        for (int64_t steps = random_below(6); steps > 0; steps--) {
+            int64_t n_frames[MAX_GRAPH_INPUTS];
+            choose_frames(&r, &s, n_frames, 1);
+            CHECK(call(&r, &row, n_frames, &ended, &bad, 1) == DS_OK);
+        }
+        char *state;
+        const size_t n_state = copy_state(&r, s.slot, &state);
+        ds_slot *other, *third;
+        CHECK(ds_session_open(r.session, &other, false) == DS_OK);
+        CHECK(ds_slot_restore(r.plan, other, state, n_state) == DS_OK);
+        check_state(&r, other, state, n_state);
+        CHECK(ds_session_open(r.session, &third, false) == DS_OK);
+        CHECK(ds_slot_copy(r.plan, third, s.slot) == DS_OK);
+        check_state(&r, third, state, n_state);
+        /* each of the three to its end, one after another: none moves the others */
+        fed at_fork = s;
+        for (int k = 0; k < 3; k++) {
+            s.slot = k == 0 ? at_fork.slot : k == 1 ? other : third;
+            memcpy(s.at, at_fork.at, sizeof s.at);
+            memcpy(s.n, at_fork.n, sizeof s.n);
+            s.ended = s.refused = false;
+            feed_all(&r, &s, 1);
+            if (k > 0) {
+                ds_session_close(r.session, s.slot);
+            }
+        }
+        s.slot = at_fork.slot;
+        free(state);
+        free_fed(&r, &s);
+        close_runner(&r);
+        CHECK(ds_fault_live_blocks(&fault) == 0);
+    }
+}
+
+/* ---------------------------------------------------------------- snapshots of other kinds */
+
+static uint64_t word_at(const char *data, size_t at)
+{
+    uint64_t word = 0;
+    for (unsigned i = 0; i < 8; i++) {
+        word |= (uint64_t)(unsigned char)data[at + i] << (8 * i);
+    }
+    return word;
+}
+
+static void set_word(char *data, size_t at, uint64_t word)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        data[at + i] = (char)(word >> (8 * i));
+    }
+}
+
+/* The checksum again, as the format states it (64-bit FNV-1a). */
+static void seal(char *data, size_t n_bytes)
+{
+    uint64_t h = UINT64_C(0xCBF29CE484222325);
+    for (size_t i = 0; i < n_bytes - 8; i++) {
+        h = (h ^ (unsigned char)data[i]) * UINT64_C(0x100000001B3);
+    }
+    set_word(data, n_bytes - 8, h);
+}
+
+static ds_status try_restore(const runner *r, const char *data, size_t n_bytes)
+{
+    ds_slot *slot;
+    CHECK(ds_session_open(r->session, &slot, false) == DS_OK);
+    char *exact = fresh_memory(n_bytes); /* so that the sanitizers see a read beyond it */
+    if (n_bytes > 0) {
+        memcpy(exact, data, n_bytes);
+    }
+    const ds_status status = ds_slot_restore(r->plan, slot, exact, n_bytes);
+    free(exact);
+    ds_session_close(r->session, slot);
+    return status;
+}
+
+static void test_damage(void)
+{
+    graph_case c = example(true);
+    runner r = make_runner(&c, best_kernels(), 0, 1, 0);
+    fed s = open_fed(&r, 100), *row = &s;
+    CHECK(advance(&r, &row, 1, 23) == DS_OK);
+    char *state;
+    const size_t n = copy_state(&r, s.slot, &state);
+    CHECK(try_restore(&r, state, n) == DS_OK);
+    char *bad = fresh_memory(n + 8);
+    memcpy(bad, state, n);
+    memset(bad + n, 0, 8);
+    for (size_t k = 0; k < n; k++) { /* cut anywhere, with a checksum that fits or without */
+        CHECK(try_restore(&r, state, k) == DS_FORMAT);
+        if (k >= 8) {
+            memcpy(bad, state, n);
+            seal(bad, k);
+            CHECK(try_restore(&r, bad, k) == DS_FORMAT);
+        }
+    }
+    memcpy(bad, state, n);
+    CHECK(failed(try_restore(&r, bad, n + 8), DS_FORMAT, "checksum"));
+    seal(bad, n + 8);
+    CHECK(try_restore(&r, bad, n + 8) == DS_FORMAT);
+    size_t n_taken = 0;
+    for (size_t k = 0; k < n; k++) {
+        for (int bit = 0; bit < 8; bit++) {
+            memcpy(bad, state, n);
+            bad[k] = (char)(bad[k] ^ (1 << bit));
+            CHECK(try_restore(&r, bad, n) == DS_FORMAT);
+            if (k < n - 8) { /* with a checksum that fits, only values may differ */
+                seal(bad, n);
+                const ds_status status = try_restore(&r, bad, n);
+                CHECK(status == DS_OK || status == DS_FORMAT);
+                n_taken += status == DS_OK;
+            }
+        }
+    }
+    CHECK(n_taken > 8 * 200 && n_taken < 8 * (n - 100));
+    /* words replaced by extremes, among them positions, sizes and numbers of entries */
+    const uint64_t extremes[] = {0, 1, UINT64_MAX, INT64_MAX, (uint64_t)INT64_MIN, (uint64_t)1 << 60,
+                                 ((uint64_t)1 << 60) + 1, (uint64_t)1 << 48, 22, 24};
+    for (size_t at = 0; at + 16 <= n; at += 8) {
+        for (size_t k = 0; k < sizeof extremes / sizeof extremes[0]; k++) {
+            memcpy(bad, state, n);
+            set_word(bad, at, extremes[k]);
+            seal(bad, n);
+            const ds_status status = try_restore(&r, bad, n);
+            CHECK(status == DS_OK || status == DS_FORMAT);
+        }
+    }
+    check_state(&r, s.slot, state, n);
+    free(bad);
+    free(state);
+    free_fed(&r, &s);
+    close_runner(&r);
+    CHECK(ds_fault_live_blocks(&fault) == 0);
+}
+
+static void test_other_models(void)
+{
+    graph_case c = example(false);
+    runner r = make_runner(&c, best_kernels(), 0, 1, 0);
+    fed s = open_fed(&r, 100), *row = &s;
+    CHECK(advance(&r, &row, 1, 23) == DS_OK);
+    char *state;
+    const size_t n = copy_state(&r, s.slot, &state);
+    for (int which = 0; which < 3; which++) {
+        graph_case d = example(which == 1);
+        if (which == 2) { /* one weight differs in one bit */
+            *(char *)d.graph->nodes[0].weights[0].data ^= 1;
+        }
+        runner other = make_runner(&d, ds_kernels_for(DS_ISA_REF), 0, 1, 0);
+        if (which == 0) { /* the same model, planned again, for other kernels */
+            CHECK(try_restore(&other, state, n) == DS_OK);
+        } else {
+            CHECK(failed(try_restore(&other, state, n), DS_FORMAT, "another model"));
+        }
+        close_runner(&other);
+    }
+    size_t room = n - 1;
+    CHECK(failed(ds_slot_snapshot(r.plan, s.slot, state, room), DS_ARGUMENT, "takes"));
+    free(state);
+    free_fed(&r, &s);
+    close_runner(&r);
+}
+
+/* ---------------------------------------------------------------- far positions */
+
+/* Moves a snapshot `by` frames of each input (and what that is on every edge) into the future. */
+static void shift_snapshot(const ds_plan *p, char *data, size_t n_bytes, int64_t by)
+{
+    const ds_graph *g = p->graph;
+    size_t at = 32;
+    for (size_t i = 0; i < g->n_inputs; i++, at += 8) {
+        set_word(data, at, word_at(data, at) + (uint64_t)by);
+    }
+    const uint64_t n_entries = word_at(data, at);
+    at += 8;
+    for (uint64_t k = 0; k < n_entries; k++) {
+        const int64_t node = (int64_t)word_at(data, at), array = (int64_t)word_at(data, at + 8);
+        int e = node < 0 ? g->inputs[-1 - node] : -1;
+        for (size_t j = 0; j < g->n_nodes && array >= 0; j++) {
+            e = g->nodes[j].id == (int)node && node >= 0 ? g->nodes[j].first_output + (int)array : e;
+        }
+        if (array >= 0) {
+            const ds_rate rate = g->edges[e].signature.rate;
+            CHECK(e >= 0 && by % rate.den == 0);
+            set_word(data, at + 16, word_at(data, at + 16) + (uint64_t)(by / rate.den * rate.num));
+        }
+        at += 32 + (size_t)word_at(data, at + 24);
+    }
+    CHECK(at == n_bytes - 8);
+    seal(data, n_bytes);
+}
+
+static void test_far(int64_t by)
+{
+    random_state = 31;
+    graph_case c = new_case();
+    const int x = add_input(&c, 2, 1, 1);
+    const int y = add_padded_conv(&c, x, 3, 5, 3, 1, 2, 2, "zeros");
+    const int z = add_combined(&c, "add", y, add_padded_conv(&c, y, 3, 3, 1, 2, 2, 2, "reflect"));
+    const int w = add_transposed(&c, add_shift(&c, "delay", z, "frames", 2, NULL, 0), 2, 4, 2);
+    add_output(&c, add_lstm(&c, w, 3, false));
+    add_output(&c, add_shift(&c, "slice", w, "start", 5, "step", 2));
+    runner r = make_runner(&c, best_kernels(), 0, 1, 0);
+    const int64_t period = r.plan->analysis.period;
+    by = by / period * period;
+    fed s = open_fed(&r, 200), *row = &s;
+    CHECK(advance(&r, &row, 1, 83) == DS_OK);
+    char *state;
+    const size_t n = copy_state(&r, s.slot, &state);
+    shift_snapshot(r.plan, state, n, by);
+    ds_slot *far;
+    CHECK(ds_session_open(r.session, &far, false) == DS_OK);
+    const ds_status status = ds_slot_restore(r.plan, far, state, n);
+    if (status != DS_OK) {
+        fprintf(stderr, "%s\n", ds_last_error());
+    }
+    CHECK(status == DS_OK);
+    check_state(&r, far, state, n);
+    int64_t shift[2];
+    for (size_t o = 0; o < 2; o++) {
+        const ds_rate rate = r.plan->graph->edges[r.plan->graph->outputs[o]].signature.rate;
+        shift[o] = by / rate.den * rate.num;
+    }
+    while (!s.ended) { /* both in the same pieces */
+        ds_slot *slots[2] = {s.slot, far};
+        int64_t one[1];
+        const bool all = choose_frames(&r, &s, one, 1), ended[2] = {all, all};
+        const int64_t n_frames[2] = {one[0], one[0]};
+        bool bad[2];
+        fed *const rows[2] = {&s, &s};
+        CHECK(ds_batch_begin(r.batch, slots, n_frames, ended, bad, 2, 1) == DS_OK);
+        write_inputs(&r, rows, n_frames, 2);
+        ds_batch_run(r.batch, NULL);
+        for (size_t o = 0; o < 2; o++) {
+            int64_t near_start, far_start;
+            const int64_t near_n = ds_batch_output_frames(r.batch, o, 0, &near_start);
+            const int64_t far_n = ds_batch_output_frames(r.batch, o, 1, &far_start);
+            const size_t bytes =
+                ds_signature_bytes(&r.plan->graph->edges[r.plan->graph->outputs[o]].signature);
+            CHECK(far_n == near_n && far_start == near_start + shift[o]);
+            CHECK(near_n == 0 || memcmp(ds_batch_output(r.batch, o, 0), ds_batch_output(r.batch, o, 1),
+                                        (size_t)near_n * bytes) == 0);
+        }
+        s.at[0] += one[0];
+        s.ended = all;
+    }
+    free(state);
+    ds_session_close(r.session, far);
+    free_fed(&r, &s);
+    close_runner(&r);
+}
+
+/* At the end of all positions a call is refused, and nothing has moved. */
+static void test_end_of_positions(void)
+{
+    graph_case c = new_case();
+    const int x = add_input(&c, 1, 1, 1);
+    add_output(&c, add_conv(&c, x, 1, 3, 1));
+    runner r = make_runner(&c, best_kernels(), 0, 1, 0);
+    fed s = open_fed(&r, 100), *row = &s;
+    CHECK(advance(&r, &row, 1, 50) == DS_OK);
+    char *state;
+    const size_t n = copy_state(&r, s.slot, &state);
+    shift_snapshot(r.plan, state, n, ((int64_t)1 << 60) - 52);
+    ds_slot *far;
+    CHECK(ds_session_open(r.session, &far, false) == DS_OK);
+    CHECK(ds_slot_restore(r.plan, far, state, n) == DS_OK);
+    int64_t n_frames = 3, start;
+    bool ended = false, bad;
+    CHECK(failed(ds_batch_begin(r.batch, &far, &n_frames, &ended, &bad, 1, 1), DS_ARGUMENT, "2^60"));
+    CHECK(bad);
+    check_state(&r, far, state, n);
+    n_frames = 2;
+    CHECK(ds_batch_begin(r.batch, &far, &n_frames, &ended, &bad, 1, 1) == DS_OK);
+    CHECK(ds_batch_output_frames(r.batch, 0, 0, &start) == 2 && start == ((int64_t)1 << 60) - 4);
+    shift_snapshot(r.plan, state, n, 3);
+    CHECK(try_restore(&r, state, n) == DS_FORMAT);
+    free(state);
+    ds_session_close(r.session, far);
+    free_fed(&r, &s);
+    close_runner(&r);
+}
+
+int main(void)
+{
+    ds_fault_init(&fault);
+    hooks = ds_fault_hooks(&fault);
+    test_plan();
+    test_opening();
+    test_call(1);
+    test_call(2);
+    test_copies();
+    test_going_on();
+    test_damage();
+    test_other_models();
+    const int64_t far[] = {600, (int64_t)1 << 31, (int64_t)1 << 32, (int64_t)1 << 40, (int64_t)1 << 53,
+                           (int64_t)1 << 58};
+    for (size_t k = 0; k < sizeof far / sizeof far[0]; k++) {
+        test_far(far[k] + 12345);
+    }
+    test_end_of_positions();
+    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
+    return check_report();
+}

@@ -1,0 +1,183 @@
+"""Planted faults in C: a copy of the package whose engine differs in one line.
+
+Only the mutated file is compiled; all other objects are those of the last build (build/objects), or are
+compiled once and kept there. A process that finds the copy first on its path runs the laws with it.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dreamstream import _core
+
+__all__ = ["MUTANTS", "ROOT", "Mutant", "build", "run"]
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One line of C that is changed, and the operators that show it."""
+
+    file: str
+    line: str
+    planted: str
+    names: tuple[str, ...]
+    laws: tuple[str, ...] = ()  # empty: all
+
+
+MUTANTS = {
+    "phase lost at stride > span": Mutant(
+        "ops/conv1d.c",
+        "m * g.stride - g.left, g.mode, total);",
+        "(out->m0 > 0 && g.stride > ds_padding_span(&g) ? run->in[row].at + (m - out->m0) * g.stride : "
+        "m * g.stride - g.left), g.mode, total);",
+        ("conv1d",),
+    ),
+    "padding applied again with each chunk": Mutant(
+        "ops/pad.c",
+        "const int64_t first = m0 > left ? m0 : left < m1 ? left : m1;",
+        "const int64_t start = op->attr[MODE].i == CONSTANT ? m0 + left : left;"
+        "const int64_t first = m0 > start ? m0 : start < m1 ? start : m1;",
+        ("pad",),
+    ),
+    "reflect state one frame short": Mutant(
+        "ops/padding.c",
+        "back = ds_padding_span(g) - 1 - 2 * g->right;",
+        "back = ds_padding_span(g) - 2 * g->right;",
+        ("conv1d",),
+    ),
+    "replicate state one frame short": Mutant(
+        "ops/padding.c",
+        "back = ds_padding_span(g) - 1 - g->right;",
+        "back = ds_padding_span(g) - g->right;",
+        ("conv1d",),
+    ),
+    "pad's state one frame short": Mutant(
+        "ops/pad.c",
+        "ds_add_k(p, ds_m(p), -op->attr[LEFT].i - back)",
+        "ds_add_k(p, ds_m(p), -op->attr[LEFT].i - back + (back > 0))",
+        ("pad",),
+    ),
+    "carried state skipped when nothing leaves, in the engine": Mutant(
+        "exec/batch.c",
+        "any |= op->n_carried > 0 && g->now[k].known > g->before[k].known;",
+        "any |= false;",
+        ("reduce_frames",),
+    ),
+    "carried state skipped when nothing leaves, in eager mode": Mutant(
+        "exec/single.c",
+        "any |= op->n_carried > 0 && c->now.known > c->before.known;",
+        "any |= false;",
+        ("reduce_frames",),
+    ),
+    "state published before the end of the call": Mutant(
+        "exec/batch.c",
+        "frames[i] = have + more;",
+        "frames[i] = b->slots[row]->block->frames[i] = have + more;",
+        ("delay", "conv1d"),
+        ("failed-call", "failed-allocation"),
+    ),
+    "sos lost on an empty row": Mutant(
+        "python/step.c",
+        "if (s->eos[r]) {\n            if (PyDict_DelItem",
+        "if (s->eos[r] || (s->sos[r] && !s->n_frames[r])) {\n            if (PyDict_DelItem",
+        ("relu",),
+    ),
+    "snapshots without carried state": Mutant(
+        "exec/snapshot.c",
+        "memcpy(e->data, r->data + r->at, n_bytes);",
+        "if ((int64_t)array >= 0) memcpy(e->data, r->data + r->at, n_bytes);",
+        ("lstm", "reduce_frames"),
+        ("snapshots", "forks"),
+    ),
+    "too early": Mutant(
+        "ops/padding.c",
+        "ds_expr known = n_windows(g, p, ds_known(p, 0), g->left);",
+        "ds_expr known = n_windows(g, p, ds_known(p, 0), g->left + g->right);",
+        ("conv1d",),
+    ),
+    "too late": Mutant(
+        "ops/padding.c",
+        "ds_expr known = n_windows(g, p, ds_known(p, 0), g->left);",
+        "ds_expr known = n_windows(g, p, ds_known(p, 0), g->left - 1);",
+        ("conv1d",),
+        ("finality",),
+    ),
+    "allocation in every call": Mutant(
+        "python/step.c",
+        "if (s->batch && s->e->n_batches < DS_MAX_BATCHES)",
+        "if (s->batch && s->e->n_batches < 0)",
+        ("add",),
+        ("allocation",),
+    ),
+}
+
+
+def _compiler() -> list[str]:
+    """What setuptools compiles extensions with."""
+    words = [os.environ.get("CC") or sysconfig.get_config_var("CC"), sysconfig.get_config_var("CFLAGS"), sysconfig.get_config_var("CCSHARED")]
+    return [w for text in words for w in shlex.split(text or "")]
+
+
+def _macros() -> list[str]:
+    """The extension module's own macros, as setup.py has them."""
+    for node in ast.parse((ROOT / "setup.py").read_text()).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "PYTHON_MACROS":
+            return list(ast.literal_eval(node.value))
+    raise LookupError("setup.py has no PYTHON_MACROS")
+
+
+def build(mutant: Mutant, place: Path) -> Path:
+    """Put a copy of the package with the fault into a folder; return the folder."""
+    sys.path.insert(0, str(ROOT / "csrc"))
+    import cbuild
+
+    source = ROOT / "csrc" / mutant.file
+    text = source.read_text()
+    assert text.count(mutant.line) == 1, f"{mutant.file} has not once: {mutant.line}"
+    planted = place / source.name
+    planted.write_text(text.replace(mutant.line, mutant.planted))
+    blas = _core.config()["openblas"] is not None
+    flags = {False: cbuild.flags(openblas=blas), True: cbuild.flags(openblas=blas) + _macros()}
+    paths = sysconfig.get_paths()
+    includes = [paths["include"], paths["platinclude"], np.get_include()]
+    objects = []
+    for python in (False, True):
+        files = cbuild.sources(python=python)
+        more = {"system_includes": includes, "key": f"{sys.version} numpy {np.__version__}"} if python else {}
+        found = cbuild.compile_all(_compiler(), files, ROOT / "build" / "objects", flags[python], **more)
+        objects += [o for f, o in zip(files, found) if f != source]
+    python = mutant.file.startswith("python/")
+    own = [f for f in flags[python] if f != "-Werror"] + [f"-isystem{i}" for i in includes if python]
+    made = planted.with_suffix(".o")
+    subprocess.run([*_compiler(), *own, "-w", "-c", str(planted), "-o", str(made)], check=True)
+    package = ROOT / "dreamstream"
+    copy = place / "dreamstream"
+    copy.mkdir()
+    core = f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"
+    for path in package.iterdir():
+        if path.name not in (core, "__pycache__"):
+            (copy / path.name).symlink_to(path)
+    after = [str(package / "_openblas" / "libscipy_openblas.so"), "-Wl,-rpath,$ORIGIN/_openblas"] if blas else []
+    link = shlex.split(sysconfig.get_config_var("LDSHARED"))
+    subprocess.run([*link, *map(str, objects), str(made), "-o", str(copy / core), *after, "-lm", "-pthread"], check=True)
+    return place
+
+
+def run(mutant: Mutant, place: Path) -> subprocess.CompletedProcess[str]:
+    """Hold the laws against a built copy; the exit status is 1 where one is broken."""
+    helpers = Path(__file__).resolve().parents[1]
+    words = [sys.executable, "-m", "ds_laws", *mutant.names]
+    words += [w for law in mutant.laws for w in ("--law", law)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place), str(helpers)])}
+    return subprocess.run(words, env=environment, cwd=place, capture_output=True, text=True, timeout=300)

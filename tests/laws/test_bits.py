@@ -1,0 +1,55 @@
+"""The same bits on every instruction set, with and without OpenBLAS, with any number of threads.
+
+Each setting is a process of its own that streams models and operators and prints hashes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dreamstream import _core
+
+HELPERS = Path(__file__).resolve().parent.parent / "helpers"
+SETTINGS = {
+    **{name: {"DREAMSTREAM_ISA": name} for name in _core.config()["variants"]},
+    "no OpenBLAS": {"DREAMSTREAM_BLAS": "none"},
+    "three threads": {"DREAMSTREAM_THREADS": "3"},
+}
+
+
+def stream(setting: str) -> dict:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("DREAMSTREAM_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "ds_laws.bits"],
+        cwd=HELPERS,
+        env={**clean, **SETTINGS[setting]},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return stream("ref")
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("setting", [s for s in SETTINGS if s != "ref"])
+def test_bits_are_those_of_the_reference(setting, reference):
+    assert reference["kernels"] == "ref"
+    found = stream(setting)
+    if setting in _core.config()["variants"]:
+        assert found["kernels"] == setting, "the instruction set was not taken"
+    differ = [name for name, bits in reference["hashes"].items() if found["hashes"][name] != bits]
+    assert not differ, f"{setting}: other bits in {', '.join(differ[:10])}"
+    assert found["hashes"].keys() == reference["hashes"].keys()
+    assert len(reference["hashes"]) > 400

@@ -1,0 +1,139 @@
+"""The plain NumPy references, against torch in float64 wherever torch has the operator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ds_laws import GENERATORS
+from ds_laws.reference import REFERENCES, Refused, operands
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+
+#: What torch has no operator for, or what is nothing but NumPy indexing here as there.
+WITHOUT = {"cut", "delay", "sync", "limit", "unstack", "table"}
+
+
+def tensors(arrays):
+    return [None if a is None else torch.from_numpy(np.array(a, order="C")) for a in arrays]
+
+
+def rows(x):
+    """(frames, channels) as torch's (1, channels, frames)."""
+    return x.T.unsqueeze(0)
+
+
+def conv1d(a, w, x):
+    x = rows(x)
+    if a["left"] or a["right"]:
+        x = F.pad(x, (a["left"], a["right"]), mode={"zeros": "constant"}.get(a["mode"], a["mode"]))
+    return F.conv1d(x, w[0], w[1], a["stride"], 0, a["dilation"], a["groups"])[0].T
+
+
+def conv_transpose1d(a, w, x):
+    return F.conv_transpose1d(rows(x), w[0], w[1], a["stride"], a["padding"], a["output_padding"], a["groups"], a["dilation"])[0].T
+
+
+def lstm(a, w, x):
+    cells = a["layers"] * (1 + a["bidirectional"])
+    hidden, per_cell = w[1].shape[1], 4 if a["bias"] else 2
+    rnn = torch.nn.LSTM(x.shape[1], hidden, a["layers"], bool(a["bias"]), bidirectional=bool(a["bidirectional"]), dtype=torch.float64)
+    for parameter, value in zip([p for group in rnn.all_weights for p in group], w):
+        parameter.data.copy_(value)
+    state = tuple(w[cells * per_cell :]) or None
+    with torch.no_grad():
+        y, (h, c) = rnn(x, state)
+    return y, h[None], c[None]
+
+
+def pad(a, w, x):
+    flat = x.reshape(len(x), -1).double()
+    y = F.pad(rows(flat), (a["left"], a["right"]), a["mode"], a["value"] if a["mode"] == "constant" else None)
+    return y[0].T.reshape(-1, *x.shape[1:]).to(x.dtype)
+
+
+def elementwise(name):
+    f = getattr(torch, {"div": "true_divide"}.get(name, name))
+    return lambda a, w, *xs: f(*tensors(operands(a, [v.numpy() for v in w], [x.numpy() for x in xs])))
+
+
+UNARY = {
+    "gelu": F.gelu, "silu": F.silu, "relu": F.relu, "softplus": F.softplus, "logsigmoid": F.logsigmoid,
+    **{n: getattr(torch, n) for n in "sigmoid tanh exp log sqrt rsqrt abs neg reciprocal square clamp sin cos log1p "
+       "expm1 erf log2 log10 floor ceil round sign logical_not".split()},
+}  # fmt: skip
+ELEMENTWISE = "add sub mul div minimum maximum pow eq ne lt le gt ge where logical_and logical_or".split()
+
+TORCH = {
+    "linear": lambda a, w, x: F.linear(x, w[0], w[1]),
+    "conv1d": conv1d,
+    "conv_transpose1d": conv_transpose1d,
+    "layer_norm": lambda a, w, x: F.layer_norm(x, x.shape[-a["axes"] :], w[0], w[1], a["eps"]),
+    "lstm": lstm,
+    "pad": pad,
+    "slice": lambda a, w, x: x[a["start"] : -a["crop"] or None : a["step"]],
+    "frame": lambda a, w, x: frame(a, x),
+    "reduce_frames": lambda a, w, x: {"max": torch.amax, "min": torch.amin}.get(a["kind"], getattr(torch, a["kind"]))(x, 0)[None],
+    **{name: elementwise(name) for name in ELEMENTWISE},
+    **{name: (lambda a, w, x, f=f: f(x, **a)) for name, f in UNARY.items()},
+    "cast": lambda a, w, x: x.to(getattr(torch, a["to"])),
+    "softmax": lambda a, w, x: x.softmax(-1),
+    "log_softmax": lambda a, w, x: x.log_softmax(-1),
+    "glu": lambda a, w, x: F.glu(x, -1),
+    "cat": lambda a, w, *xs: torch.cat(xs, a["axis"] + 1),
+    "permute": lambda a, w, x: x.permute(0, *(d + 1 for d in a["order"])),
+    "reshape": lambda a, w, x: x.reshape(len(x), *a["shape"]),
+    "narrow": lambda a, w, x: x.narrow(a["axis"] + 1, a["start"], a["length"]).index_select(
+        a["axis"] + 1, torch.arange(0, a["length"], a["step"])),
+    "expand": lambda a, w, x: x.reshape(len(x), *(1,) * (len(a["shape"]) - x.ndim + 1), *x.shape[1:]).expand(len(x), *a["shape"]),
+}  # fmt: skip
+
+
+def frame(a, x):
+    """Windows by unfold, every dilation-th frame of each."""
+    span = a["dilation"] * (a["size"] - 1) + 1
+    return x.unfold(0, span, a["step"]).movedim(-1, 1)[:, :: a["dilation"]]
+
+
+def test_every_operator_is_listed():
+    assert set(TORCH) | WITHOUT == set(REFERENCES)
+    assert not set(TORCH) & WITHOUT
+
+
+def _double(a):
+    return a.astype(np.float64) if a is not None and a.dtype.kind == "f" else a
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_reference_is_torch(name):
+    rng = np.random.default_rng(11)
+    compared = 0
+    for _ in range(25):
+        case = GENERATORS[name](rng, "float64")
+        weights = tensors([_double(w) for w in case.weights])
+        for n in (None, 0, 1):
+            arrays = case.stream(rng) if n is None else case.data(rng, [n] * len(case.inputs))
+            try:
+                wanted = case.expected(arrays)
+            except Refused:
+                continue
+            inputs = tensors([_double(a) for a in arrays])
+            if not all(map(len, arrays)):
+                assert all(len(y) == 0 for y in wanted), "something comes out of nothing"
+                continue
+            try:
+                got = TORCH[name](case.attributes, weights, *inputs)
+            except RuntimeError:
+                assert all(len(y) == 0 for y in wanted), f"torch has nothing to say of {list(map(len, arrays))} frames: {case}"
+                many = tensors([_double(a) for a in case.data(rng, [case.reach + 60] * len(case.inputs))])
+                TORCH[name](case.attributes, weights, *many)  # it was the length
+                continue
+            got = got if isinstance(got, tuple) else (got,)
+            assert len(got) == len(wanted)
+            for ours, theirs in zip(wanted, got):
+                theirs = theirs.detach().numpy()
+                assert ours.shape == theirs.shape, f"{case}, {list(map(len, arrays))} frames"
+                with np.errstate(all="ignore"):
+                    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+            compared += 1
+    assert compared >= 10

@@ -1,0 +1,569 @@
+"""Engines: stepping, inputs, outputs, states, facts, threads."""
+
+from __future__ import annotations
+
+import collections
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dreamstream as ds
+from dreamstream import nn
+from dreamstream.errors import CaptureError, ShapeError, StreamIdError, StreamLimitError
+from dreamstream.stream.tree import leaves, map_leaves
+
+
+class Tagger(nn.Module):
+    """A strided convolution that is not causal, a residual, an LSTM, a linear layer."""
+
+    def __init__(self, seed=1):
+        super().__init__()
+        ds.manual_seed(seed)
+        self.conv = nn.Conv1d(3, 8, 5, stride=2, padding=2)
+        self.near = nn.Conv1d(8, 8, 3, padding=1)
+        self.rnn = nn.LSTM(8, 8, batch_first=True)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = nn.functional.relu(self.conv(x))
+        y, _ = self.rnn((x + self.near(x)).transpose(1, 2))
+        return nn.functional.log_softmax(self.head(y), dim=-1)
+
+
+SPEC = ("B", 3, "L")
+
+
+def frames(n, seed=0, channels=3):
+    return np.random.default_rng([n, seed]).standard_normal((channels, n), dtype=np.float32)
+
+
+@pytest.fixture
+def engine():
+    return ds.compile(Tagger(), SPEC, rate=100)
+
+
+def whole(model, x):
+    return np.asarray(model(ds.tensor(x[None])))[0]
+
+
+# ---------------------------------------------------------------------- stepping
+
+
+def test_ids_only_in_sos_and_eos(engine):
+    """They count as empty chunks: they start and end streams, and flush."""
+    x, want = frames(20), whole(Tagger(), frames(20))
+    out = engine.step({}, sos=["a"])
+    assert out["a"].shape == (0, 5) and engine.ids == ["a"]
+    out = engine.step({"b": x}, sos=["b", "c"], eos=["c"])
+    assert {i: y.shape[1] for i, y in out.items()} == {"b": 5, "c": 5}
+    assert out["c"].shape == (0, 5) and engine.ids == ["a", "b"]
+    parts = [out["b"], engine.step({"a": x})["a"], engine.step(eos=["b", "a"])]
+    np.testing.assert_allclose(np.concatenate([parts[0], parts[2]["b"]]), want, atol=1e-6)
+    np.testing.assert_array_equal(parts[0], parts[1])
+    np.testing.assert_array_equal(parts[2]["a"], parts[2]["b"])
+    assert engine.ids == [] and engine.step({}) == {} and engine.step() == {}
+
+
+def test_a_single_id_needs_no_list(engine):
+    out = engine.step({"anna": frames(9)}, sos="anna", eos="anna")
+    np.testing.assert_allclose(out["anna"], whole(Tagger(), frames(9)), atol=1e-6)
+    engine.step({}, sos=("a", "a"))
+    engine.reset("a")
+    engine.step({}, sos={"a", "b"}, eos={"b"})
+    assert engine.ids == ["a"]
+
+
+def test_outputs_are_owned(engine):
+    """Neither what callers do to inputs nor to outputs reaches a stream."""
+    twin = ds.compile(Tagger(), SPEC)
+    for n in range(4):
+        x, flags = frames(7, n), {"sos": "a" * (n == 0), "eos": "a" * (n == 3)}
+        flags = {k: v or () for k, v in flags.items()}
+        got, want = engine.step({"a": x}, **flags)["a"], twin.step({"a": frames(7, n)}, **flags)["a"]
+        np.testing.assert_array_equal(got, want)
+        assert got.flags.writeable and got.flags.owndata and got.flags.c_contiguous
+        x[...] = got[...] = np.nan
+
+
+def test_tensors_and_lists_are_chunks(engine):
+    x = frames(12)
+    want = engine.step({"w": x}, sos="w")["w"]
+    for i, given in [("t", ds.tensor(x)), ("l", x.tolist()), ("d", {"x": x})]:
+        np.testing.assert_array_equal(engine.step({i: given}, sos=i)[i], want)
+
+
+def test_calls_with_stream_tensors(engine):
+    """As a step, and as the patched module: values, lengths, starts, flags, rate."""
+    model, twin = ds.patch_module(Tagger()).online(), ds.compile(Tagger(), SPEC)
+    done = {"a": 0, "b": 0}
+    for n, (lengths, sos, eos) in enumerate([((9, 2), True, False), ((0, 5), False, [False, True])]):
+        chunks = [frames(k, n) for k in lengths]
+        y = engine(ds.stream_tensor(chunks, ids=["a", "b"], sos=sos, eos=eos))
+        e = model(ds.stream_tensor(chunks, ids=["a", "b"], sos=sos, eos=eos))
+        s = twin.step(dict(zip("ab", chunks)), ["a", "b"] if sos is True else (), ["b"] if eos else ())
+        assert y.meta == e.meta and y.starts == e.starts == tuple(done.values()) and y.dims == e.dims
+        assert y.rate == 50 and e.rate == Fraction(1, 2) and y.shape == e.shape
+        for i in done:
+            np.testing.assert_array_equal(y[i], s[i])
+            np.testing.assert_allclose(y[i], e[i], atol=1e-6)
+            done[i] += len(s[i])
+    y = engine(ds.stream_tensor([frames(4)], ids="a", sos=True, restart=True))
+    assert y.starts == (0,) and engine.ids == ["a"]
+
+
+def test_streams_by_hand(engine):
+    want = whole(Tagger(), frames(11))
+    with engine.stream("dora") as s:
+        parts = [s.step(frames(11)[:, :4]), s.step(frames(11)[:, 4:]), s.finish()]
+    np.testing.assert_allclose(np.concatenate(parts), want, atol=1e-6)
+    with engine.stream("dora") as s:
+        np.testing.assert_allclose(s.finish(frames(11)), want, atol=1e-6)
+    with engine.stream("dora") as s:
+        s.step(frames(3))
+        assert engine.ids == ["dora"]
+    assert engine.ids == []
+
+
+# ---------------------------------------------------------------------- several inputs
+
+
+class Lips(nn.Module):
+    """Sound at 100 frames per second, lips at 50, codes at 50."""
+
+    def __init__(self):
+        super().__init__()
+        ds.manual_seed(2)
+        self.sound, self.lips = nn.Linear(4, 6), nn.Conv1d(3, 6, 3, padding=1)
+
+    def forward(self, sound, lips, codes):
+        y = self.sound(sound)[:, ::2] + self.lips(lips).transpose(1, 2)
+        return y * codes.unsqueeze(-1).float()
+
+
+def test_several_inputs():
+    """A dict by name per id; absent names are empty; each input has its rate and progress."""
+    specs = {"sound": ("B", "L", 4), "lips": ("B", 3, "L"), "codes": ("B", "L")}
+    model = Lips()
+    engine = ds.compile(
+        model, specs, rate={"sound": 100, "lips": 50, "codes": 50}, dtype={"codes": "int64"}, skew=2
+    )
+    assert [(i.name, i.dimensions, i.rate, i.dtype) for i in engine.inputs] == [
+        ("sound", ("B", "L", 4), 100, "float32"),
+        ("lips", ("B", 3, "L"), 50, "float32"),
+        ("codes", ("B", "L"), 50, "int64"),
+    ]
+    rng = np.random.default_rng(3)
+    sound, lips = rng.standard_normal((20, 4), dtype=np.float32), frames(10)
+    codes = rng.integers(-3, 4, 10).astype(np.int32)
+    want = model(ds.tensor(sound[None]), ds.tensor(lips[None]), ds.tensor(codes[None].astype(np.int64)))
+    steps = [
+        {"sound": sound[:3], "lips": lips[:, :2], "codes": codes[:1]},
+        {"lips": lips[:, 2:4], "codes": codes[1:4]},
+        {"sound": sound[3:9], "codes": codes[4:4]},
+        {"sound": sound[9:], "lips": lips[:, 4:], "codes": codes[4:].tolist()},
+        {},
+    ]
+    parts = [
+        engine.step({"a": given}, sos="a" if n == 0 else (), eos="a" if n == 4 else ())["a"]
+        for n, given in enumerate(steps)
+    ]
+    np.testing.assert_allclose(np.concatenate(parts), np.asarray(want)[0], atol=1e-5)
+    assert [len(p) for p in parts] == [1, 1, 1, 6, 1]
+
+
+# ---------------------------------------------------------------------- several outputs
+
+
+class Many(nn.Module):
+    """Frames, states, pooled vectors, in a nest of dict, tuple and list."""
+
+    def __init__(self):
+        super().__init__()
+        ds.manual_seed(4)
+        self.conv = nn.Conv1d(3, 4, 3, stride=2, padding=1)
+        self.rnn = nn.LSTM(4, 5, 2, batch_first=True)
+
+    def forward(self, x):
+        y, states = self.rnn(self.conv(x).transpose(1, 2))
+        return {"y": y, "states": states, "pooled": [x.mean(-1), y.sum(1)], "x": x}
+
+
+def test_nested_and_pooled_outputs():
+    """One per id, as forward returns them; what has no L comes at the end, along an axis of its own."""
+    model, x = Many(), frames(13)
+    engine = ds.compile(model, SPEC, rate=Fraction(100))
+    want = map_leaves(model(ds.tensor(x[None])), np.asarray)
+    outputs = {o.name: (o.dimensions, o.rate) for o in engine.outputs}
+    assert outputs == {
+        "y": (("B", "L", 5), 50),
+        "states.0": ((2, "B", 5), 0),
+        "states.1": ((2, "B", 5), 0),
+        "pooled.0": (("B", 3), 0),
+        "pooled.1": (("B", 5), 0),
+        "x": (("B", 3, "L"), 100),
+    }
+    early = engine.step({"a": x[:, :9]}, sos="a")["a"]
+    late = engine.step({"a": x[:, 9:]}, eos="a")["a"]
+    assert type(early["states"]) is tuple and type(early["pooled"]) is list
+    for out, n in [(early, 0), (late, 1)]:
+        assert [s.shape for s in out["states"]] == [(n, 2, 5)] * 2
+        assert [p.shape for p in out["pooled"]] == [(n, 3), (n, 5)]
+    np.testing.assert_allclose(np.concatenate([early["y"], late["y"]]), want["y"][0], atol=1e-6)
+    np.testing.assert_array_equal(np.hstack([early["x"], late["x"]]), x)
+    for got, offline in zip(late["states"], want["states"], strict=True):
+        np.testing.assert_allclose(got[0], offline[:, 0], atol=1e-6)
+    for got, offline in zip(late["pooled"], want["pooled"], strict=True):
+        np.testing.assert_allclose(got, offline, atol=1e-5)
+
+
+def test_pooled_outputs_of_calls():
+    """`y[id]` has an axis of 0 or 1 first; `tensor()` has torch's shape, NaN where a row goes on."""
+    engine, model = ds.compile(Many(), SPEC), ds.patch_module(Many()).online()
+    for call in (engine, model):
+        out = call(ds.stream_tensor([frames(6), frames(4)], ids=["a", "b"], sos=True, eos=[False, True]))
+        h, pooled = out["states"][0], out["pooled"][0]
+        assert (h["a"].shape, h["b"].shape, h.tensor().shape) == ((0, 2, 5), (1, 2, 5), (2, 2, 5))
+        assert (pooled["a"].shape, pooled["b"].shape, pooled.tensor().shape) == ((0, 3), (1, 3), (2, 3))
+        assert np.isnan(pooled.numpy()[0]).all() and np.isnan(h.numpy()[:, 0]).all()
+        np.testing.assert_allclose(pooled.numpy()[1], frames(4).mean(1), atol=1e-6)
+        assert h.rate == pooled.rate == 0 and list(h.lengths) == [0, 1]
+        collector = ds.OutputCollector()
+        collector.update(pooled)
+        assert collector["b"].shape == (1, 3)
+
+
+# ---------------------------------------------------------------------- states
+
+
+def test_snapshot_and_restore(engine):
+    """Into the same engine, or another of the same model, at any point; the bits go on."""
+    for n in range(12):
+        other = ds.compile(Tagger(), SPEC, rate=100, verify=False, threads=2)
+        engine.step({"a": frames(n)}, sos="a")
+        data = engine.snapshot("a")
+        assert isinstance(data, bytes) and engine.snapshot("a") == data
+        i = other.restore(memoryview(data))
+        assert other.ids == [i] and other.restore(bytearray(data), "named") == "named"
+        engine.restore(data, "copy")
+        want = engine.step({"a": frames(6, 1)}, eos="a")["a"]
+        np.testing.assert_array_equal(other.step({i: frames(6, 1)}, eos=i)[i], want)
+        np.testing.assert_array_equal(engine.step({"copy": frames(6, 1)}, eos="copy")["copy"], want)
+
+
+def test_fork(engine):
+    """Two continuations that know nothing of each other."""
+    engine.step({"a": frames(8)}, sos="a")
+    engine.fork("a", "b")
+    twin = ds.compile(Tagger(), SPEC)
+    out = engine.step({"a": frames(5, 1), "b": frames(5, 2)}, eos=["a", "b"])
+    for i, seed in [("a", 1), ("b", 2)]:
+        twin.step({i: frames(8)}, sos=i)
+        np.testing.assert_array_equal(out[i], twin.step({i: frames(5, seed)}, eos=i)[i])
+
+
+def test_names_of_restored_streams(engine):
+    engine.step({"restored-0": frames(3)}, sos="restored-0")
+    data = engine.snapshot("restored-0")
+    names = [engine.restore(data) for _ in range(3)]
+    assert len({*names, "restored-0"}) == 4 and set(engine.ids) == {*names, "restored-0"}
+
+
+def test_growing_states():
+    """A layer that waits for the end: its state grows, and is saved and forked as it is."""
+    model = nn.LSTM(3, 4, batch_first=True, bidirectional=True)
+
+    class Wait(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = model
+
+        def forward(self, x):
+            return self.rnn(x.transpose(1, 2))[0]
+
+    engine = ds.compile(Wait(), SPEC, unstreamable="buffer")
+    assert engine.delay == math.inf and engine.state_bytes_per_frame == 12
+    engine.step({"a": frames(100)}, sos="a")
+    small = len(engine.snapshot("a"))
+    engine.step({"a": frames(50, 1)})
+    assert len(engine.snapshot("a")) == small + 50 * 12
+    engine.fork("a", "b")
+    engine.restore(engine.snapshot("b"), "c")
+    out = engine.step({i: frames(7, 2) for i in "abc"}, eos=["a", "b", "c"])
+    want = whole(Wait(), np.hstack([frames(100), frames(50, 1), frames(7, 2)]))
+    for i in "abc":
+        np.testing.assert_array_equal(out[i], out["a"])
+    np.testing.assert_allclose(out["a"], want, atol=1e-5)
+
+
+def aligned(n):
+    return -(-n // 64) * 64
+
+
+def test_state_size_is_exact():
+    """Header, kept frames of every edge, carried arrays, each 64-byte aligned: counted by hand."""
+    stack = nn.Sequential(nn.Conv1d(3, 4, 5, padding=2), nn.ReLU(), nn.Conv1d(4, 2, 3, stride=2))
+    engine = ds.compile(stack, SPEC)
+    # 4 frames of 3 channels, and at most 2 of 4
+    assert engine.state_size == aligned(24 + 8) + aligned(4 * 3 * 4) + aligned(2 * 4 * 4)
+    engine = ds.compile(Tagger(), SPEC)
+    # 4 frames of the input; of the strided convolution's output 2 for `near` and the residual; h and c
+    carried = 2 * aligned(8 * 4)
+    assert engine.state_size == aligned(24 + 8) + aligned(4 * 3 * 4) + aligned(2 * 8 * 4) + carried
+    summed = sum(n["kept_bytes"] + n["carried_bytes"] for n in engine._core.nodes)
+    assert 48 + summed <= engine.state_size <= 48 + summed + 6 * 63
+    assert engine.state_bytes_per_frame == 0
+    most = 0
+    for n in range(40):  # snapshots hold these arrays, with 32 bytes before each
+        engine.step({"a": frames(1, n)}, sos="a" if n == 0 else ())
+        most = max(most, len(engine.snapshot("a")))
+    assert most == 56 + 4 * 32 + 4 * 3 * 4 + 2 * 8 * 4 + 2 * 8 * 4
+    assert most <= engine.state_size + 56 + 4 * 32
+
+
+# ---------------------------------------------------------------------- facts
+
+
+def test_facts(engine):
+    assert (engine.delay, engine.receptive_field) == (4, math.inf)  # the LSTM remembers all
+    assert engine.rate == 100 and engine.threads == 1 and not engine.closed
+    (x,), (y,) = engine.inputs, engine.outputs
+    assert (x.name, x.dimensions, x.dtype, x.rate) == ("x", SPEC, "float32", 100)
+    assert (y.dimensions, y.dtype, y.rate, y.delay) == (("B", "L", 5), "float32", 50, 4)
+    raw = sum(p.numel() * 4 for p in Tagger().parameters())
+    assert raw <= engine.weights_size <= 40 * raw
+    text = engine.summary()
+    for word in ("conv1d", "lstm", "linear", "log_softmax", f"{engine.state_size} bytes", "delay 4", "bits: yes"):
+        assert word in text
+    assert repr(engine) == "Engine(Tagger, 0 streams live)"
+
+
+@pytest.mark.parametrize(
+    ("layers", "delay", "field"),
+    [
+        ([nn.Linear(3, 3)], 0, 1),
+        ([nn.Conv1d(3, 3, 7)], 6, 7),
+        ([nn.Conv1d(3, 3, 7, padding=3)], 3, 7),
+        ([nn.Conv1d(3, 3, 7, padding="causal")], 0, 7),
+        ([nn.Conv1d(3, 3, 3, dilation=4, padding=(8, 0))], 0, 9),
+        ([nn.Conv1d(3, 3, 3, stride=3)], 2, 3),
+        ([nn.ConvTranspose1d(3, 3, 4, stride=2, padding=1)], 1, 2),
+        ([nn.ConvTranspose1d(3, 3, 4, stride=4)], 0, 1),
+        ([nn.Conv1d(3, 3, 2, stride=2), nn.Conv1d(3, 3, 2, stride=2)], 3, 4),
+        ([nn.Delay(5)], 0, 6),
+    ],
+)
+def test_delay_and_field(layers, delay, field):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.Sequential(*layers)
+
+        def forward(self, x):
+            linear = isinstance(layers[0], nn.Linear)
+            return self.layers(x.transpose(1, 2) if linear else x)
+
+    engine = ds.compile(Model(), SPEC)
+    assert (engine.delay, engine.receptive_field) == (delay, field)
+    seen = 0  # the delay is that of the frame that waits longest
+    out, ratio = [], engine.rate / engine.outputs[0].rate
+    for n in range(40):
+        y = engine.step({"a": frames(1, n)}, sos="a" if n == 0 else ())["a"]
+        for _ in range(y.shape[engine.stream_axis(0)]):
+            out.append(n - math.floor(seen * ratio))
+            seen += 1
+    assert max(out) == delay
+
+
+def test_idle(engine):
+    for i in "abc":
+        engine.step({i: frames(3)}, sos=i)
+    assert engine.idle(60) == [] and engine.idle(0) == ["a", "b", "c"]
+    time.sleep(0.02)
+    engine.step({"b": frames(3)})
+    assert engine.idle(0.02) == ["a", "c"]
+    engine.fork("a", "d")
+    assert engine.idle(0.02) == ["a", "c"]
+    engine.reset(engine.idle(0.02))
+    assert engine.ids == ["b", "d"]
+    with pytest.raises(ValueError, match="float"):
+        engine.idle("long")
+
+
+def test_warmup(engine):
+    """It leaves no streams and no traces."""
+    twin = ds.compile(Tagger(), SPEC)
+    engine.step({"a": frames(9)}, sos="a")
+    twin.step({"a": frames(9)}, sos="a")
+    engine.warmup(4, 100)
+    engine.warmup(0, 0)
+    assert engine.ids == ["a"]
+    np.testing.assert_array_equal(engine.step({"a": frames(9, 1)})["a"], twin.step({"a": frames(9, 1)})["a"])
+    for args in [(-1, 1), (1, -1)]:
+        with pytest.raises(ShapeError):
+            engine.warmup(*args)
+    with pytest.raises(StreamLimitError):
+        ds.compile(Tagger(), SPEC, max_streams=2).warmup(3, 1)
+
+
+def test_reset(engine):
+    for i in "abcd":
+        engine.step({i: frames(3)}, sos=i)
+    engine.reset("a")
+    engine.reset(["b", "b"])
+    assert engine.ids == ["c", "d"]
+    engine.reset([])
+    engine.reset(None)
+    assert engine.ids == []
+    engine.reset()
+    with pytest.raises(StreamIdError):
+        engine.reset("a")
+
+
+# ---------------------------------------------------------------------- verification
+
+
+def test_verify(engine):
+    report = ds.verify(Tagger(), engine)
+    assert report.ok and report.streams == 3 and report.frames > 0 and report.max_difference < 1e-5
+    assert ds.verify(Tagger(), engine, n_streams=1, n_frames=50, seed=3).frames == 25
+    worse = ds.verify(Tagger(seed=2), engine)
+    assert not worse.ok and worse.max_difference > 1e-4 and engine.ids == []
+    engine.step({"a": frames(3)}, sos="a")
+    assert ds.verify(Tagger(), engine).ok and engine.ids == ["a"]
+
+
+def test_verify_within_limits():
+    """max_streams: one by one; buffer_limit: without streams that are too long."""
+    engine = ds.compile(Tagger(), SPEC, max_streams=1)
+    assert ds.verify(Tagger(), engine).streams == 3
+    engine.step({"a": frames(3)}, sos="a")
+    with pytest.raises(StreamLimitError):
+        ds.verify(Tagger(), engine)
+    assert engine.ids == ["a"]
+
+    class Wait(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = nn.LSTM(3, 4, bidirectional=True)
+
+        def forward(self, x):
+            return self.rnn(x.permute(2, 0, 1))[0]
+
+    for limit in (0, 5, 50):
+        engine = ds.compile(Wait(), SPEC, unstreamable="buffer", buffer_limit=limit)
+        assert engine.ids == []
+
+
+def test_compile_compares_with_the_model():
+    """What a graph can't hold shows: here a forward that counts its calls."""
+
+    class Counts(nn.Module):
+        n = 0
+
+        def forward(self, x):
+            self.n += 1
+            return x * self.n
+
+    with pytest.raises(CaptureError, match="differ"):
+        ds.compile(Counts(), SPEC)
+    assert ds.compile(Counts(), SPEC, verify=False).ids == []
+
+
+def test_compile_leaves_the_model_alone():
+    """In any mode, with live streams; an engine doesn't see later edits of weights."""
+    model, twin = ds.patch_module(Tagger()).online().train(), ds.patch_module(Tagger()).online()
+    for m in (model, twin):
+        m(ds.stream_tensor([frames(6)], ids="a", sos=True))
+    engine = ds.compile(model, SPEC)
+    assert model.training and model.is_online and model.live_ids == ["a"] and engine.ids == []
+    x = ds.stream_tensor([frames(6, 1)], ids="a")
+    np.testing.assert_array_equal(model(x)["a"], twin(x)["a"])
+    before = engine.step({"a": frames(9)}, sos="a", eos="a")["a"]
+    for p in model.parameters():
+        p.numpy()[...] = 0
+    np.testing.assert_array_equal(engine.step({"a": frames(9)}, sos="a", eos="a")["a"], before)
+
+
+# ---------------------------------------------------------------------- threads
+
+
+def run(engine, seed):
+    """Run ragged batches of eight streams; return everything that came out."""
+    rng, out = np.random.default_rng(seed), []
+    for n in range(6):
+        chunks = {f"s{i}": frames(int(rng.integers(0, 40)), n * 10 + i) for i in range(8)}
+        ids = list(chunks)
+        got = engine.step(chunks, sos=ids if n == 0 else (), eos=ids if n == 5 else ())
+        out += [got[i] for i in ids]
+    return out
+
+
+def test_thread_counts_give_the_same_bits(monkeypatch):
+    want = run(ds.compile(Tagger(), SPEC), 1)
+    for n in (2, 3, 8):
+        engine = ds.compile(Tagger(), SPEC, threads=n)
+        assert engine.threads == n
+        for a, b in zip(run(engine, 1), want, strict=True):
+            np.testing.assert_array_equal(a, b)
+    monkeypatch.setenv("DREAMSTREAM_THREADS", "2")
+    engine = ds.compile(Tagger(), SPEC)
+    assert engine.threads == 2 and ds.compile(Tagger(), SPEC, threads=1).threads == 1
+    for a, b in zip(run(engine, 1), want, strict=True):
+        np.testing.assert_array_equal(a, b)
+    for wrong in ("0", "-1", "many", "", "1e9"):
+        monkeypatch.setenv("DREAMSTREAM_THREADS", wrong)
+        with pytest.raises(ValueError, match="DREAMSTREAM_THREADS"):
+            ds.compile(Tagger(), SPEC)
+
+
+def test_the_environment_sets_threads():
+    code = "import dreamstream as ds; print(ds.compile(ds.nn.ReLU(), ('B', 'L')).threads)"
+    env = {**os.environ, "DREAMSTREAM_THREADS": "3"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "3"
+
+
+def test_several_threads_in_one_engine():
+    """Different streams at the same time, starting and ending: each gets what it gets alone."""
+    engine, alone = ds.compile(Tagger(), SPEC, threads=2), ds.compile(Tagger(), SPEC)
+    want = [alone.step({"s": frames(30, n)}, sos="s", restart=True)["s"] for n in range(36)]
+    errors: list = []
+
+    def work(k):
+        try:
+            for n in range(9 * k, 9 * k + 9):
+                for _ in range(5):
+                    i, x = f"{k}-{n}", frames(30, n)
+                    parts = [engine.step({i: x[:, :11]}, sos=i)[i], engine.step({i: x[:, 11:]})[i]]
+                    np.testing.assert_array_equal(np.concatenate(parts), want[n])
+                    engine.step({}, eos=i)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors and engine.ids == []
+
+
+def test_leaves_of_named_tuples():
+    """A forward may return a named tuple."""
+    Pair = collections.namedtuple("Pair", "low high")
+
+    class Named(nn.Module):
+        def forward(self, x):
+            return Pair(x * 0.5, x * 2)
+
+    engine = ds.compile(Named(), SPEC)
+    out = engine.step({"a": frames(4)}, sos="a")["a"]
+    assert type(out) is Pair and len(leaves(out)) == 2
+    np.testing.assert_array_equal(out.high, frames(4) * 2)

@@ -1,0 +1,302 @@
+"""Methods of stream tensors outside a forward: row by row what plain tensors give, padding never seen.
+
+What a method does to ids and lengths, it does by rows: a case is a function of the batch and the same
+function of one row, whose dimensions are those of the batch without B.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import dreamstream as ds
+import dreamstream.nn.functional as F
+from dreamstream.errors import StreamFallbackWarning, StreamMismatchError
+
+IDS = ("anna", "bob", "carl")
+LENGTHS = (7, 3, 5)
+
+
+def make(seed=0, positive=False, lengths=LENGTHS, dtype=np.float32):
+    """Return a stream tensor (B, 4, L) of random rows, and NaN where the caller's array is padded."""
+    rng = np.random.default_rng(seed)
+    data = np.full((len(lengths), 4, max(lengths) + 2), np.nan)
+    for row, n in zip(data, lengths):
+        row[:, :n] = rng.standard_normal((4, n)) * 2
+    if positive:
+        data = np.abs(data) + 0.1
+    if np.dtype(dtype).kind != "f":
+        data = np.nan_to_num(data, nan=99)
+    return ds.stream_tensor(data.astype(dtype), ids=IDS[: len(lengths)], sos=True, lengths=lengths)
+
+
+def rows(x):
+    return [ds.tensor(np.asarray(x[i])) for i in x.ids]
+
+
+# ---------------------------------------------------------------------- one frame at a time
+
+#: function of one tensor, the same for a batch and for a row
+ONE = {
+    **{
+        name: (lambda t, name=name: getattr(t, name)())
+        for name in (
+            "relu", "sigmoid", "tanh", "exp", "expm1", "abs", "neg", "sign", "sin", "cos", "erf", "floor",
+            "ceil", "round", "square", "reciprocal", "isnan", "isinf", "isfinite", "logical_not", "double",
+            "float", "long", "bool", "clone", "detach", "contiguous", "cpu",
+        )
+    },
+    **{
+        name + " of positive": (lambda t, name=name: getattr(t, name)())
+        for name in ("log", "log1p", "log2", "log10", "sqrt", "rsqrt")
+    },
+    "add number": lambda t: t + 1.5,
+    "number add": lambda t: 1.5 + t,
+    "sub": lambda t: 2 - t,
+    "mul": lambda t: t * 3 * 0.5,
+    "div": lambda t: t / 3,
+    "divide a number of positive": lambda t: 3 / t,
+    "floor_divide": lambda t: t // 2,
+    "remainder": lambda t: t % 2,
+    "pow": lambda t: t**2,
+    "pow of positive": lambda t: t**0.7,
+    "pow base of positive": lambda t: 2**t,
+    "compare": lambda t: t > 0.5,
+    "compare eq": lambda t: (t.round() == 1) | (t.round() != 2),
+    "clamp": lambda t: t.clamp(-1, 1),
+    "clamp_min": lambda t: t.clamp_min(0.5),
+    "clamp_max": lambda t: t.clamp_max(0.5),
+    "clip": lambda t: t.clip(max=0),
+    "minimum": lambda t: t.minimum(t * t),
+    "maximum": lambda t: t.maximum(-t),
+    "where": lambda t: t.where(t > 0, -1.0),
+    "masked_fill": lambda t: t.masked_fill(t < 0, 7.0),
+    "logical": lambda t: (t > 0).logical_and(t < 1).logical_or(t < -1).logical_xor(t < -2),
+    "two of them": lambda t: (t + t.exp()) * (t - 1) / (t.abs() + 1),
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "softplus": F.softplus,
+    "to": lambda t: t.to(ds.float64),
+    "type_as": lambda t: t.type_as(ds.zeros(1, dtype=ds.float64)),
+}
+
+COLUMN = ds.tensor([[1.0], [2.0], [3.0], [4.0]])
+
+#: function of the batch (B, 4, L), function of a row (4, L)
+FEATURES = {
+    "constant column": (lambda x: x * COLUMN, lambda r: r * COLUMN),
+    "array column": (lambda x: COLUMN.numpy() - x, lambda r: COLUMN - r),
+    "softmax": (lambda x: x.softmax(1), lambda r: r.softmax(0)),
+    "softmax by name": (lambda x: x.softmax("F"), lambda r: r.softmax(0)),
+    "log_softmax": (lambda x: x.log_softmax(-2), lambda r: r.log_softmax(-2)),
+    "glu": (lambda x: F.glu(x, 1), lambda r: F.glu(r, 0)),
+    "layer_norm": (
+        lambda x: F.layer_norm(x.transpose(1, 2), (4,)),
+        lambda r: F.layer_norm(r.transpose(0, 1), (4,)),
+    ),
+    "linear": (
+        lambda x: F.linear(x.transpose(1, 2), ds.ones(3, 4)),
+        lambda r: F.linear(r.transpose(0, 1), ds.ones(3, 4)),
+    ),
+    "matmul": (lambda x: x.transpose(1, 2) @ ds.ones(4, 3), lambda r: r.transpose(0, 1) @ ds.ones(4, 3)),
+    "cumsum": (lambda x: x.cumsum(1), lambda r: r.cumsum(0)),
+    "flip": (lambda x: x.flip(1), lambda r: r.flip(0)),
+    "roll": (lambda x: x.roll(1, 1), lambda r: r.roll(1, 0)),
+    "sum": (lambda x: x.sum(1), lambda r: r.sum(0)),
+    "sum by name": (lambda x: x.sum("F"), lambda r: r.sum(0)),
+    "sum, kept": (lambda x: x.sum(1, keepdim=True), lambda r: r.sum(0, keepdim=True)),
+    "mean": (lambda x: x.mean(1), lambda r: r.mean(0)),
+    "prod": (lambda x: x.prod(1), lambda r: r.prod(0)),
+    "var": (lambda x: x.var(1), lambda r: r.var(0)),
+    "std": (lambda x: x.std(dim=1, unbiased=False), lambda r: r.std(dim=0, unbiased=False)),
+    "norm": (lambda x: x.norm(dim=1), lambda r: r.norm(dim=0)),
+    "amax": (lambda x: x.amax(1), lambda r: r.amax(0)),
+    "amin": (lambda x: x.amin(-2), lambda r: r.amin(-2)),
+    "max": (lambda x: x.max(1).values, lambda r: r.max(0).values),
+    "where max": (lambda x: x.max(1).indices, lambda r: r.max(0).indices),
+    "min": (lambda x: x.min(1)[0], lambda r: r.min(0)[0]),
+    "argmax": (lambda x: x.argmax(1), lambda r: r.argmax(0)),
+    "argmin": (lambda x: x.argmin(1), lambda r: r.argmin(0)),
+    "all": (lambda x: (x > -1).all(1), lambda r: (r > -1).all(0)),
+    "any": (lambda x: (x > 1).any(1), lambda r: (r > 1).any(0)),
+    "transpose": (lambda x: x.transpose(1, 2), lambda r: r.transpose(0, 1)),
+    "swapaxes": (lambda x: x.swapaxes(0, 2).swapaxes(0, 1), lambda r: r.transpose(0, 1).transpose(0, 1)),
+    "permute": (lambda x: x.permute(2, 0, 1), lambda r: r.permute(1, 0)),
+    "movedim": (lambda x: x.movedim(1, 2), lambda r: r.movedim(0, 1)),
+    "mT": (lambda x: x.mT, lambda r: r.mT),
+    "unsqueeze": (lambda x: x.unsqueeze(1), lambda r: r.unsqueeze(0)),
+    "unsqueeze last": (lambda x: x.unsqueeze(-1), lambda r: r.unsqueeze(-1)),
+    "squeeze": (lambda x: x[:, :1].squeeze(1), lambda r: r[:1].squeeze(0)),
+    "unflatten": (lambda x: x.unflatten(1, (2, 2)), lambda r: r.unflatten(0, (2, 2))),
+    "flatten": (lambda x: x.unflatten(1, (2, 2)).flatten(1, 2), lambda r: r),
+    "reshape": (lambda x: x.reshape(3, 2, 2, 7), lambda r: r.reshape(2, 2, -1)),
+    "view": (lambda x: x.transpose(1, 2).view(3, 7, 1, 4), lambda r: r.transpose(0, 1).reshape(-1, 1, 4)),
+    "expand": (lambda x: x.unsqueeze(1).expand(-1, 5, -1, -1), lambda r: r.unsqueeze(0).expand(5, -1, -1)),
+    "repeat": (lambda x: x.repeat(1, 2, 1), lambda r: r.repeat(2, 1)),
+    "narrow": (lambda x: x.narrow(1, 1, 2), lambda r: r.narrow(0, 1, 2)),
+    "select": (lambda x: x.select(1, -1), lambda r: r.select(0, -1)),
+    "unbind": (lambda x: x.unbind(1)[2], lambda r: r.unbind(0)[2]),
+    "split": (lambda x: x.split(3, 1)[1], lambda r: r.split(3, 0)[1]),
+    "split sizes": (lambda x: x.split([1, 3], 1)[1], lambda r: r.split([1, 3], 0)[1]),
+    "chunk": (lambda x: x.chunk(2, 1)[0], lambda r: r.chunk(2, 0)[0]),
+    "index": (lambda x: x[:, 1:3], lambda r: r[1:3]),
+    "index reversed order": (lambda x: x[:, [3, 0, 0]], lambda r: r[[3, 0, 0]]),
+    "index mask": (lambda x: x[:, [True, False, True, False]], lambda r: r[[True, False, True, False]]),
+    "index ellipsis": (lambda x: x[..., 1, :], lambda r: r[..., 1, :]),
+    "index none": (lambda x: x[:, None, 2], lambda r: r[None, 2]),
+    "cat": (lambda x: ds.cat([x, x * 2], 1), lambda r: ds.cat([r, r * 2], 0)),
+    "stack": (lambda x: ds.stack([x, x * 2], 1), lambda r: ds.stack([r, r * 2], 0)),
+    "stack last": (lambda x: ds.stack([x, -x], -1), lambda r: ds.stack([r, -r], -1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*ONE, *FEATURES])
+@pytest.mark.parametrize("lengths", [LENGTHS, (0, 7, 2)])
+def test_frames_keep_their_rows(name, lengths):
+    """Same ids, flags, lengths; each row's frames are those of the plain tensor."""
+    x = make(positive="positive" in name, lengths=lengths)
+    batch, row = FEATURES[name] if name in FEATURES else (ONE[name], ONE[name])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", StreamFallbackWarning)
+        y = batch(x)
+    assert isinstance(y, ds.StreamTensor) and y.meta == x.meta and y.rate == x.rate
+    assert "B" in y.names and "L" in y.names
+    for i, plain in zip(x.ids, rows(x)):
+        got, want = y[i], row(plain)
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=2e-6, atol=2e-6)
+    if "row" not in name and len(lengths):
+        sizes = dict(zip(y.names, y.shape))
+        assert (sizes["B"], sizes["L"]) == (3, max(lengths))
+
+
+# ---------------------------------------------------------------------- reductions
+
+OVER_L = {
+    "sum": lambda t, d: t.sum(d),
+    "mean": lambda t, d: t.mean(d),
+    "prod": lambda t, d: t.prod(d),
+    "var": lambda t, d: t.var(d),
+    "std": lambda t, d: t.std(d),
+    "norm": lambda t, d: t.norm(dim=d),
+    "amax": lambda t, d: t.amax(d),
+    "amin": lambda t, d: t.amin(d),
+    "max": lambda t, d: t.max(d).values,
+    "where max": lambda t, d: t.max(d).indices,
+    "min": lambda t, d: t.min(d)[0],
+    "argmax": lambda t, d: t.argmax(d),
+    "argmin": lambda t, d: t.argmin(d),
+    "all": lambda t, d: (t > -1).all(d),
+    "any": lambda t, d: (t > 2).any(d),
+}
+
+
+@pytest.mark.parametrize("name", OVER_L)
+def test_reductions_over_frames(name):
+    """Over L: one vector per row, of its valid frames, as a plain tensor; likewise with other dims."""
+    x = make()
+    for dim in (-1, 2, "L"):
+        y = OVER_L[name](x, dim)
+        assert not isinstance(y, ds.StreamTensor) and y.shape == (3, 4)
+        for b, plain in enumerate(rows(x)):
+            want = OVER_L[name](plain, -1)
+            np.testing.assert_allclose(np.asarray(y[b]), np.asarray(want), rtol=2e-6, atol=1e-6)
+    y = OVER_L[name](x.transpose(1, 2), 1)
+    np.testing.assert_allclose(np.asarray(y), np.asarray(OVER_L[name](x, 2)), rtol=1e-6)
+
+
+TOTAL = {
+    "sum": lambda t: t.sum(),
+    "mean": lambda t: t.mean(),
+    "prod": lambda t: t.prod(),
+    "var": lambda t: t.var(),
+    "std": lambda t: t.std(unbiased=False),
+    "norm": lambda t: t.norm(),
+    "max": lambda t: t.max(),
+    "min": lambda t: t.min(),
+    "amax": lambda t: t.amax(),
+    "all": lambda t: (t > -99).all(),
+    "any": lambda t: (t > 99).any(),
+    "mse_loss": lambda t: F.mse_loss(t, t * 0.5),
+    "l1_loss": lambda t: F.l1_loss(t, t * 0.5, reduction="sum"),
+    "item": lambda t: ds.tensor(t.mean().item()),
+}
+
+
+@pytest.mark.parametrize("name", TOTAL)
+def test_reductions_over_all(name):
+    """Losses just work: all valid elements, whatever the padding would be."""
+    x = make()
+    together = ds.tensor(np.concatenate([np.asarray(r) for r in rows(x)], 1))
+    y = TOTAL[name](x)
+    assert not isinstance(y, ds.StreamTensor) and y.shape == ()
+    np.testing.assert_allclose(y.item(), TOTAL[name](together).item(), rtol=1e-5)
+    if name in ("sum", "mean", "amax"):
+        y = getattr(x, name)((0, 2))
+        np.testing.assert_allclose(np.asarray(y), np.asarray(getattr(together, name)(1)), rtol=1e-5)
+        assert getattr(x, name)((0, 1, 2)).shape == ()
+
+
+def test_reductions_of_no_frames():
+    """Sums are zero, means and extremes NaN: an empty row has nothing to say."""
+    x = make(lengths=(0, 3))
+    np.testing.assert_array_equal(np.asarray(x.sum(-1))[0], 0)
+    np.testing.assert_array_equal(np.asarray(x.prod(-1))[0], 1)
+    for name in ("mean", "amax", "amin"):
+        assert np.isnan(np.asarray(getattr(x, name)(-1))[0]).all()
+        assert np.isfinite(np.asarray(getattr(x, name)(-1))[1]).all()
+    values, where = x.max(-1)
+    assert np.isnan(np.asarray(values)[0]).all() and (np.asarray(where)[0] == -1).all()
+    assert where.dtype == x.argmin("L").dtype == np.int64 and (np.asarray(x.argmax(-1))[0] == -1).all()
+    nobody = x[:0]
+    assert nobody.argmax(-1).dtype == np.int64 and nobody.max(2).indices.shape == (0, 4)
+    empty = ds.stream_tensor([np.zeros((4, 0), np.float32)], ids="a")
+    assert empty.sum().item() == 0 and np.isnan(empty.mean().item()) and empty.numel() == 0
+
+
+# ---------------------------------------------------------------------- what can't keep the rows
+
+FALLBACKS = {
+    "flip L": lambda t: t.flip(2),
+    "roll L": lambda t: t.roll(1, 2),
+    "cumsum L": lambda t: t.cumsum(2),
+    "softmax L": lambda t: t.softmax(2),
+    "log_softmax B": lambda t: t.log_softmax(0),
+    "flatten": lambda t: t.flatten(1),
+    "flatten all": lambda t: t.flatten(),
+    "reshape": lambda t: t.reshape(12, 7),
+    "repeat L": lambda t: t.repeat(1, 1, 2),
+    "expand": lambda t: t.expand(2, 3, 4, 7),
+    "unfold": lambda t: t.unfold(2, 2, 1),
+    "sum B": lambda t: t.sum(0),
+    "argmax": lambda t: t.argmax(),
+    "max B": lambda t: t.max(0).values,
+    "mean B and F": lambda t: t.mean((0, 1)),
+    "sum L, kept, of two": lambda t: t.sum((1, 2)),
+    "gather": lambda t: t.gather(1, ds.zeros(3, 1, 7, dtype=ds.int64)),
+    "index_select": lambda t: t.index_select(1, ds.tensor(np.array([0, 2]))),
+    "masked_select": lambda t: t.masked_select(ds.ones(3, 4, 7, dtype=ds.bool)),
+    "matmul of L": lambda t: t @ ds.ones(7, 2),
+    "matmul reversed": lambda t: ds.ones(2, 4) @ t,
+    "unbind": lambda t: t.unbind(1)[0] if not isinstance(t, ds.StreamTensor) else t.unbind(1)[0].flip(1).flip(1),
+    "cat with a plain tensor": lambda t: ds.cat([t, ds.zeros(3, 4, 2)], 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FALLBACKS)
+def test_fallbacks(name):
+    """A plain padded tensor, zeros behind the rows, with a warning; or an error, or nothing, if asked for."""
+    x, function = make(), FALLBACKS[name]
+    want = function(x.tensor())
+    with pytest.warns(StreamFallbackWarning, match=r"test_stream_methods\.py"):
+        y = function(x)
+    assert not isinstance(y, ds.StreamTensor) and y.shape == want.shape
+    np.testing.assert_allclose(np.asarray(y), np.asarray(want), rtol=1e-6)
+    with ds.on_fallback("raise"), pytest.raises(StreamMismatchError, match=r"plain tensor"):
+        function(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with ds.on_fallback("ignore"):
+            assert not isinstance(function(x), ds.StreamTensor)
