@@ -11,13 +11,15 @@ of all streams in every step, in mid-stream, on one thread:
 - torch: the same layers of torch.nn in eager mode, with all state kept by hand (the last frames of every
   convolution's input, of every residual, h and c), one batch for all streams, made beforehand; the other two
   take a list of arrays, and the time includes making their batches;
-- torch, native LSTM: the same with oneDNN switched off for the LSTM, which then needs no weights in another
-  layout in every call: faster for small batches, slower for large ones.
+- torch, native LSTM: the same with oneDNN switched off for the LSTM, which is faster for one stream in short
+  chunks, and slower for much work at once.
 
 Weights are equal, and all variants' outputs are compared with torch's offline output before anything is
-timed. Variants take turns, a few steps each. A figure is the median of the steps, with the 10th and 90th
-percentile. "Torch ÷ compiled" takes the faster of the two torch variants. Streams per core: streams x duration
-of a chunk / median.
+timed. Variants take turns, a few steps each. Each runs on the calling thread alone; what is taken is that
+thread's CPU time, which on a machine of one's own is the latency, and on a shared one is disturbed less than the
+clock on the wall (--wall). A figure is the median of the steps, with the 10th and 90th percentile.
+"Torch ÷ compiled" takes the faster of the two torch variants, and so do the streams per core: streams x
+duration of a chunk / median.
 """
 
 from __future__ import annotations
@@ -284,13 +286,14 @@ def check(name: str, rng: np.random.Generator) -> float:
 
 # ---------------------------------------------------------------------- timing
 def measure(
-    name: str, model: Any, twin: Any, n_streams: int, n_frames: int, seconds: float, rng: np.random.Generator
+    name: str, n_streams: int, n_frames: int, seconds: float, clock: Callable[[], float]
 ) -> dict[str, np.ndarray]:
     """Return each variant's step times in milliseconds."""
+    rng = np.random.default_rng(0)
     _, _, spec, _, unit = NETWORKS[name]
     shape = [n_frames * unit if d == "L" else d for d in spec if d != "B"]
     chunks = [(0.1 * rng.standard_normal(shape)).astype(np.float32) for _ in range(n_streams)]
-    steps = variants(name, model, twin, n_streams)
+    steps = variants(name, *make(name), n_streams)
     times: dict[str, list[float]] = {label: [] for label in steps}
     for step in steps.values():
         for _ in range(3):
@@ -299,9 +302,9 @@ def measure(
     while time.perf_counter() < stop or len(times["torch"]) < 3 * TURN:
         for label, step in steps.items():
             for _ in range(TURN):
-                begin = time.perf_counter()
+                begin = clock()
                 step(chunks, False)
-                times[label].append(1000 * (time.perf_counter() - begin))
+                times[label].append(1000 * (clock() - begin))
     return {label: np.array(t) for label, t in times.items()}
 
 
@@ -332,13 +335,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="per row of the table (2)")
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
+    parser.add_argument("--wall", action="store_true", help="take the clock on the wall, not CPU time")
     args = parser.parse_args()
+    clock = time.perf_counter if args.wall else time.thread_time
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message="TF32")
     rng = np.random.default_rng(0)
     with torch.inference_mode():
         for line in machine():
             print(line)
+        print(f"times     {'clock on the wall' if args.wall else 'CPU time of the one thread'}")
         for name in args.networks:
             n_weights, gap = sum(p.numel() for p in make(name)[0].parameters()), check(name, rng)
             print(f"network   {name}: {n_weights:,} weights; outputs within {gap:.1e} of torch's offline")
@@ -349,7 +355,7 @@ def main() -> None:
         for name in args.networks:
             for n_frames in CHUNKS:
                 for n_streams in args.streams:
-                    times = measure(name, *make(name), n_streams, n_frames, args.seconds, rng)
+                    times = measure(name, n_streams, n_frames, args.seconds, clock)
                     compiled, eager, *both = (float(np.median(t)) for t in times.values())
                     capacity = [f"{n_streams * 10 * n_frames / m:.0f}" for m in (compiled, eager, min(both))]
                     row = [name, str(n_streams), f"{n_frames * 10} ms", *map(figure, times.values()),

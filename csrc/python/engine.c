@@ -48,12 +48,13 @@ ds_slot *ds_engine_slot(ds_engine_object *e, PyObject *id)
 }
 
 /* ---------------------------------------------------------------- making and closing */
-static int parse_axes(const ds_allocator *a, PyObject *sequence, const int *edges, size_t n,
+static int parse_axes(ds_module *m, PyObject *sequence, const int *edges, size_t n,
                       const ds_graph *graph, ds_axes **axes)
 {
     void *memory;
-    if (ds_allocate_zeroed(a, &memory, n * sizeof **axes) != DS_OK) {
-        PyErr_NoMemory();
+    ds_status status = ds_allocate_zeroed(&graph->allocator, &memory, n * sizeof **axes);
+    if (status != DS_OK) {
+        ds_raise(m, status, NULL);
         return -1;
     }
     *axes = memory;
@@ -168,8 +169,8 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return ds_raise(m, status, NULL);
     }
     const ds_graph *g = e->plan->graph;
-    if (parse_axes(&e->plan->allocator, input_axes, g->inputs, g->n_inputs, g, &e->inputs) < 0 ||
-        parse_axes(&e->plan->allocator, output_axes, g->outputs, g->n_outputs, g, &e->outputs) < 0) {
+    if (parse_axes(m, input_axes, g->inputs, g->n_inputs, g, &e->inputs) < 0 ||
+        parse_axes(m, output_axes, g->outputs, g->n_outputs, g, &e->outputs) < 0) {
         Py_DECREF(e);
         return NULL;
     }

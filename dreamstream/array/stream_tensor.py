@@ -357,6 +357,11 @@ class StreamTensor(StreamViews):
         raise NotStreamableError(f"a stream's frames can't be assigned to, at {user_line()}")
 
     def __iter__(self) -> Any:
+        if self.edge is not None:
+            raise NotStreamableError(
+                f"a loop over a stream {self.roles} inside a forward, at {user_line()}; x.unbind(dim) and "
+                "x.chunk(n, dim) take features apart"
+            )
         raise TypeError("iterate over y.ids and take y[id], or over y.unpad_sequence()")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:

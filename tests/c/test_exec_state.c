@@ -243,6 +243,23 @@ static void seal(char *data, size_t n_bytes)
     set_word(data, n_bytes - 8, h);
 }
 
+/* What was taken must be harmless, whatever it holds. */
+static void use(const runner *r, ds_slot *slot)
+{
+    const int64_t n_frames[MAX_GRAPH_INPUTS] = {7, 7, 7};
+    const bool ended = true;
+    bool bad;
+    const ds_status status = ds_batch_begin(r->batch, &slot, n_frames, &ended, &bad, 1, 1);
+    CHECK(status == DS_OK || status == DS_ARGUMENT || status == DS_SHAPE);
+    for (size_t i = 0; status == DS_OK && i < r->plan->graph->n_inputs; i++) {
+        memset(ds_batch_input(r->batch, i, 0), 0,
+               7 * ds_signature_bytes(&r->plan->graph->edges[r->plan->graph->inputs[i]].signature));
+    }
+    if (status == DS_OK) {
+        ds_batch_run(r->batch, NULL);
+    }
+}
+
 static ds_status try_restore(const runner *r, const char *data, size_t n_bytes)
 {
     ds_slot *slot;
@@ -253,6 +270,9 @@ static ds_status try_restore(const runner *r, const char *data, size_t n_bytes)
     }
     const ds_status status = ds_slot_restore(r->plan, slot, exact, n_bytes);
     free(exact);
+    if (status == DS_OK) {
+        use(r, slot);
+    }
     ds_session_close(r->session, slot);
     return status;
 }

@@ -9,24 +9,22 @@ from ds_laws import models as table
 from ds_laws.drive import Eager, alone, leaves, offline, plain
 
 
-@pytest.mark.parametrize("name", MODELS)
+QUICK = {"tagger", "residual", "twice", "lstm-2-from-a-state", "conv-reflect"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.quick] * (n in QUICK)) for n in MODELS]
+)
 @pytest.mark.parametrize("law", LAWS)
 def test_law(law, name):
     check(law, name, n_cases(name))
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("name", ["tagger", "residual", "twice", "lstm-2-from-a-state", "conv-reflect"])
-def test_all_laws_once(name):
-    for law in LAWS:
-        check(law, name, 1, first=1000)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("law", LAWS)
-def test_law_on_many_cases(law, name):
-    check(law, name, n_cases(name, 10_000), first=10_000)
+def test_many_cases(name):
+    for index in range(n_cases(name, 10_000)):
+        check(list(LAWS)[index % len(LAWS)], name, 1, first=10_000 + index)
 
 
 # ---------------------------------------------------------------- the offline answer itself
@@ -38,7 +36,10 @@ def test_offline_is_torch(name):
     ours = case.model()
     theirs.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in ours.state_dict().items()})
     rng = np.random.default_rng(1)
-    data = {f"s{n}": case.data(rng, case.lengths(rng, n) if case.lengths else [n]) for n in (*range(12), 25, 40)}
+    data = {
+        f"s{n}": case.data(rng, case.lengths(rng, n) if case.lengths else [n])
+        for n in (*range(12), 25, 40)
+    }
     if name == "positions":
         data.pop("s40", None)
     dims = alone(Eager(case, rng), {"s": data["s25"]}, rng).dims

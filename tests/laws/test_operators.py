@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import pytest
-from ds_laws import GENERATORS, LAWS, check, n_cases
+from ds_laws import ALONG, GENERATORS, LAWS, check, n_cases
+
+FIRST = {"values", "chunking", "finality", "failed-call", "snapshots"}
 
 
-@pytest.mark.parametrize("name", GENERATORS)
-@pytest.mark.parametrize("law", LAWS)
+def marks(law, name):
+    """The quick subset: all laws for operators along the stream, the first of them for all operators."""
+    return [pytest.mark.quick] if law in FIRST or name in ALONG else []
+
+
+@pytest.mark.parametrize(
+    ("law", "name"),
+    [pytest.param(law, name, marks=marks(law, name)) for law in LAWS for name in GENERATORS],
+)
 def test_law(law, name):
     check(law, name, n_cases(name))
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("name", GENERATORS)
-def test_all_laws_once(name):
-    for law in LAWS:
-        check(law, name, 1, first=1000)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GENERATORS)
-@pytest.mark.parametrize("law", LAWS)
-def test_law_on_many_cases(law, name):
-    check(law, name, n_cases(name, 10_000), first=10_000)
+def test_many_cases(name):
+    for index in range(n_cases(name, 10_000)):
+        check(list(LAWS)[index % len(LAWS)], name, 1, first=10_000 + index)

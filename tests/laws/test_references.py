@@ -31,13 +31,22 @@ def conv1d(a, w, x):
 
 
 def conv_transpose1d(a, w, x):
-    return F.conv_transpose1d(rows(x), w[0], w[1], a["stride"], a["padding"], a["output_padding"], a["groups"], a["dilation"])[0].T
+    return F.conv_transpose1d(
+        rows(x), w[0], w[1], a["stride"], a["padding"], a["output_padding"], a["groups"], a["dilation"]
+    )[0].T
 
 
 def lstm(a, w, x):
     cells = a["layers"] * (1 + a["bidirectional"])
     hidden, per_cell = w[1].shape[1], 4 if a["bias"] else 2
-    rnn = torch.nn.LSTM(x.shape[1], hidden, a["layers"], bool(a["bias"]), bidirectional=bool(a["bidirectional"]), dtype=torch.float64)
+    rnn = torch.nn.LSTM(
+        x.shape[1],
+        hidden,
+        a["layers"],
+        bool(a["bias"]),
+        bidirectional=bool(a["bidirectional"]),
+        dtype=torch.float64,
+    )
     for parameter, value in zip([p for group in rnn.all_weights for p in group], w):
         parameter.data.copy_(value)
     state = tuple(w[cells * per_cell :]) or None
@@ -48,7 +57,9 @@ def lstm(a, w, x):
 
 def pad(a, w, x):
     flat = x.reshape(len(x), -1).double()
-    y = F.pad(rows(flat), (a["left"], a["right"]), a["mode"], a["value"] if a["mode"] == "constant" else None)
+    y = F.pad(
+        rows(flat), (a["left"], a["right"]), a["mode"], a["value"] if a["mode"] == "constant" else None
+    )
     return y[0].T.reshape(-1, *x.shape[1:]).to(x.dtype)
 
 
@@ -58,11 +69,58 @@ def elementwise(name):
 
 
 UNARY = {
-    "gelu": F.gelu, "silu": F.silu, "relu": F.relu, "softplus": F.softplus, "logsigmoid": F.logsigmoid,
-    **{n: getattr(torch, n) for n in "sigmoid tanh exp log sqrt rsqrt abs neg reciprocal square clamp sin cos log1p "
-       "expm1 erf log2 log10 floor ceil round sign logical_not".split()},
-}  # fmt: skip
-ELEMENTWISE = "add sub mul div minimum maximum pow eq ne lt le gt ge where logical_and logical_or".split()
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "relu": F.relu,
+    "softplus": F.softplus,
+    "logsigmoid": F.logsigmoid,
+    **{
+        n: getattr(torch, n)
+        for n in [
+            "sigmoid",
+            "tanh",
+            "exp",
+            "log",
+            "sqrt",
+            "rsqrt",
+            "abs",
+            "neg",
+            "reciprocal",
+            "square",
+            "clamp",
+            "sin",
+            "cos",
+            "log1p",
+            "expm1",
+            "erf",
+            "log2",
+            "log10",
+            "floor",
+            "ceil",
+            "round",
+            "sign",
+            "logical_not",
+        ]
+    },
+}
+ELEMENTWISE = [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "minimum",
+    "maximum",
+    "pow",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "where",
+    "logical_and",
+    "logical_or",
+]
 
 TORCH = {
     "linear": lambda a, w, x: F.linear(x, w[0], w[1]),
@@ -73,7 +131,9 @@ TORCH = {
     "pad": pad,
     "slice": lambda a, w, x: x[a["start"] : -a["crop"] or None : a["step"]],
     "frame": lambda a, w, x: frame(a, x),
-    "reduce_frames": lambda a, w, x: {"max": torch.amax, "min": torch.amin}.get(a["kind"], getattr(torch, a["kind"]))(x, 0)[None],
+    "reduce_frames": lambda a, w, x: {"max": torch.amax, "min": torch.amin}.get(
+        a["kind"], getattr(torch, a["kind"])
+    )(x, 0)[None],
     **{name: elementwise(name) for name in ELEMENTWISE},
     **{name: (lambda a, w, x, f=f: f(x, **a)) for name, f in UNARY.items()},
     "cast": lambda a, w, x: x.to(getattr(torch, a["to"])),
@@ -84,9 +144,12 @@ TORCH = {
     "permute": lambda a, w, x: x.permute(0, *(d + 1 for d in a["order"])),
     "reshape": lambda a, w, x: x.reshape(len(x), *a["shape"]),
     "narrow": lambda a, w, x: x.narrow(a["axis"] + 1, a["start"], a["length"]).index_select(
-        a["axis"] + 1, torch.arange(0, a["length"], a["step"])),
-    "expand": lambda a, w, x: x.reshape(len(x), *(1,) * (len(a["shape"]) - x.ndim + 1), *x.shape[1:]).expand(len(x), *a["shape"]),
-}  # fmt: skip
+        a["axis"] + 1, torch.arange(0, a["length"], a["step"])
+    ),
+    "expand": lambda a, w, x: x.reshape(
+        len(x), *(1,) * (len(a["shape"]) - x.ndim + 1), *x.shape[1:]
+    ).expand(len(x), *a["shape"]),
+}
 
 
 def frame(a, x):
@@ -124,8 +187,12 @@ def test_reference_is_torch(name):
             try:
                 got = TORCH[name](case.attributes, weights, *inputs)
             except RuntimeError:
-                assert all(len(y) == 0 for y in wanted), f"torch has nothing to say of {list(map(len, arrays))} frames: {case}"
-                many = tensors([_double(a) for a in case.data(rng, [case.reach + 60] * len(case.inputs))])
+                assert all(len(y) == 0 for y in wanted), (
+                    f"torch has nothing to say of {list(map(len, arrays))} frames: {case}"
+                )
+                many = tensors(
+                    [_double(a) for a in case.data(rng, [case.reach + 60] * len(case.inputs))]
+                )
                 TORCH[name](case.attributes, weights, *many)  # it was the length
                 continue
             got = got if isinstance(got, tuple) else (got,)

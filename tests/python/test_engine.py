@@ -567,3 +567,13 @@ def test_leaves_of_named_tuples():
     out = engine.step({"a": frames(4)}, sos="a")["a"]
     assert type(out) is Pair and len(leaves(out)) == 2
     np.testing.assert_array_equal(out.high, frames(4) * 2)
+
+
+def test_operators_tell_their_attributes():
+    """All of them, defaults included: numbers, words, lists."""
+    x = ("float32", (3,), 1, 1)
+    conv = ds._core.Op("conv1d", {"mode": "reflect", "left": 1}, [x], [("float32", (4, 3, 2)), None])
+    zeros = {"stride": 1, "dilation": 1, "groups": 1, "left": 1, "right": 0}
+    assert conv.attributes == {**zeros, "mode": "reflect"}
+    assert ds._core.Op("clamp", {"min": 0.5}, [x], []).attributes == {"min": 0.5, "max": math.inf}
+    assert ds._core.Op("permute", {"order": [0]}, [x], []).attributes == {"order": [0]}

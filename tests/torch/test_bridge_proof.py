@@ -20,6 +20,7 @@ from dreamstream.stream import StreamMetadata
 from dreamstream.stream.edge import Edge
 
 torch = pytest.importorskip("torch")
+torch.set_num_threads(1)  # its threads wait for one another where cores are few
 F = torch.nn.functional
 
 

@@ -10,6 +10,7 @@ from dreamstream import nn
 from dreamstream.errors import FormatError
 
 torch = pytest.importorskip("torch")
+torch.set_num_threads(1)  # its threads wait for one another where cores are few
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same':UserWarning")  # torch's own
 

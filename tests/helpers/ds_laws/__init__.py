@@ -1,8 +1,8 @@
 """The laws of streaming, and cases to hold them against; see docs/internals/testing.md."""
 
-from .check import Broken, check, first_broken, made, n_cases
+from .check import ALONG, Broken, check, first_broken, made, n_cases
 from .laws import LAWS
 from .models import MODELS
 from .operators import GENERATORS
 
-__all__ = ["GENERATORS", "LAWS", "MODELS", "Broken", "check", "first_broken", "made", "n_cases"]
+__all__ = ["ALONG", "GENERATORS", "LAWS", "MODELS", "Broken", "check", "first_broken", "made", "n_cases"]

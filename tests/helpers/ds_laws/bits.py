@@ -31,11 +31,35 @@ def _large(dtype: str) -> list[Case]:
         return [normal(rng, s, dtype) * np.dtype(dtype).type(0.1) for s in shapes]
 
     def conv(groups: int, n_in: int, n_out: int, kernel: int, **more: Any) -> Case:
-        a = {"stride": 1, "dilation": 1, "groups": groups, "left": 0, "right": 0, "mode": "zeros", **more}
-        return Case("conv1d", [Input((n_in,), dtype)], a, weights((n_out, n_in // groups, kernel), (n_out,)), ("B", "L", 0), reach=12)
+        a = {
+            "stride": 1,
+            "dilation": 1,
+            "groups": groups,
+            "left": 0,
+            "right": 0,
+            "mode": "zeros",
+            **more,
+        }
+        return Case(
+            "conv1d",
+            [Input((n_in,), dtype)],
+            a,
+            weights((n_out, n_in // groups, kernel), (n_out,)),
+            ("B", "L", 0),
+            reach=12,
+        )
 
     lstm = {"layers": 2, "bias": 1, "bidirectional": 0}
-    cells = weights((4 * 70, 33), (4 * 70, 70), (4 * 70,), (4 * 70,), (4 * 70, 70), (4 * 70, 70), (4 * 70,), (4 * 70,))
+    cells = weights(
+        (4 * 70, 33),
+        (4 * 70, 70),
+        (4 * 70,),
+        (4 * 70,),
+        (4 * 70, 70),
+        (4 * 70, 70),
+        (4 * 70,),
+        (4 * 70,),
+    )
     rows = ("B", "L", 0)
     return [
         Case("linear", [Input((700,), dtype)], {}, weights((131, 700), (131,)), rows),
@@ -43,7 +67,9 @@ def _large(dtype: str) -> list[Case]:
         conv(67, 67, 67, 9, left=4, right=4),
         conv(4, 64, 96, 5, dilation=2, left=4, right=4, mode="replicate"),
         Case("lstm", [Input((33,), dtype)], lstm, cells, rows),
-        Case("layer_norm", [Input((515,), dtype)], {"axes": 1, "eps": 1e-5}, weights((515,), (515,)), rows),
+        Case(
+            "layer_norm", [Input((515,), dtype)], {"axes": 1, "eps": 1e-5}, weights((515,), (515,)), rows
+        ),
         Case("softmax", [Input((515,), dtype)], {}, [], rows),
         Case("reduce_frames", [Input((5,), dtype)], {"kind": "mean"}, [], rows, reach=40),
     ]
@@ -51,7 +77,10 @@ def _large(dtype: str) -> list[Case]:
 
 def _hash(case: Case, mode: str, rng: Rng) -> str:
     data = {f"s{i}": case.stream(rng) for i in range(3)}
-    data["long"] = case.data(rng, case.lengths(rng, 3 * case.reach) if case.lengths else [3 * case.reach + 9] * len(case.inputs))
+    data["long"] = case.data(
+        rng,
+        case.lengths(rng, 3 * case.reach) if case.lengths else [3 * case.reach + 9] * len(case.inputs),
+    )
     result = run(driver(mode, case, rng), schedule(case, rng, data), data)
     text = hashlib.sha256()
     for i in sorted(data):
@@ -60,14 +89,17 @@ def _hash(case: Case, mode: str, rng: Rng) -> str:
     return text.hexdigest()[:16]
 
 
-def hashes(n_cases: int = 3) -> dict[str, str]:
+def hashes(n_cases: int = 1) -> dict[str, str]:
     """Hashes of models, of large cases, and of random cases of every operator."""
     out = {}
     for dtype in ("float32", "float64"):
         cases = [(name, model_case(name, dtype)) for name in MODELS]
         cases += [(f"large {k} {c.name}", c) for k, c in enumerate(_large(dtype))]
         for name in GENERATORS:
-            cases += [(f"{name} {k}", GENERATORS[name](np.random.default_rng([3, k]), dtype)) for k in range(n_cases)]
+            cases += [
+                (f"{name} {k}", GENERATORS[name](np.random.default_rng([3, k]), dtype))
+                for k in range(n_cases)
+            ]
         for name, case in cases:
             for mode in case.modes:
                 out[f"{name} {dtype} {mode}"] = _hash(case, mode, np.random.default_rng(4))

@@ -19,7 +19,23 @@ import dreamstream as ds
 
 from .case import Array, Case, Rng, pick, together
 
-__all__ = ["Call", "Compiled", "Eager", "Result", "Row", "alone", "copied", "driver", "leaves", "offline", "part_of", "plain", "run", "same", "schedule"]
+__all__ = [
+    "Call",
+    "Compiled",
+    "Eager",
+    "Result",
+    "Row",
+    "alone",
+    "copied",
+    "driver",
+    "leaves",
+    "offline",
+    "part_of",
+    "plain",
+    "run",
+    "same",
+    "schedule",
+]
 
 Data = Mapping[str, Sequence[Array]]
 
@@ -64,7 +80,21 @@ def _outwards(case: Case, stored: Array, lead: int = 0) -> Array:
     """[lead...][frames][features] in the layout's order of dimensions, B last of the lead if there is one."""
     places: dict[Any, int] = {"L": lead, "B": 0}
     kept = [d for d in case.layout if lead or d != "B"]
-    return np.ascontiguousarray(stored.transpose([places[d] if isinstance(d, str) else d + lead + 1 for d in kept]))
+    return np.ascontiguousarray(
+        stored.transpose([places[d] if isinstance(d, str) else d + lead + 1 for d in kept])
+    )
+
+
+def strided(rng: Rng, array: Array, dtype: Any = None) -> Array:
+    """The same values in another layout of memory: with gaps, backwards, in Fortran's order; or as float64."""
+    kind = int(rng.integers(5))
+    if kind == 0 and array.ndim:
+        return np.repeat(array, 2, axis=-1)[..., ::2]
+    if kind == 1 and array.ndim:
+        return np.flip(np.flip(array, 0).copy(), 0)
+    if kind == 2 and array.dtype == np.float32 and dtype is None:
+        return array.astype(np.float64)
+    return np.asfortranarray(array) if kind == 3 else array
 
 
 class _Handed:
@@ -106,19 +136,32 @@ class _Driver:
         out = []
         for k, given in enumerate(self.case.inputs):
             parts = [data[r.id][k][slice(*r.cuts[k])] for r in call]
-            options: dict[str, Any] = {"ids": ids, "sos": sos, "eos": eos, "names": names, "rate": given.rate}
+            options: dict[str, Any] = {
+                "ids": ids,
+                "sos": sos,
+                "eos": eos,
+                "names": names,
+                "rate": given.rate,
+            }
             form = self.form or pick(self.rng, "list", "padded", "adopted")
             if form == "adopted" and len(call) == 1:
                 mine = [handed.own(_outwards(self.case, p.copy())) for p in parts]
                 out.append(ds.as_stream_tensor(mine, **options))
             elif form == "padded" or not call:
                 width = max([len(p) for p in parts], default=0) + int(self.rng.integers(0, 3))
-                array = np.stack([np.concatenate([p, given.poison(width - len(p), p.shape[1:])]) for p in parts]) if call else (
-                    np.zeros((0, width, *given.features), given.dtype))
+                array = (
+                    np.stack(
+                        [np.concatenate([p, given.poison(width - len(p), p.shape[1:])]) for p in parts]
+                    )
+                    if call
+                    else (np.zeros((0, width, *given.features), given.dtype))
+                )
                 array = handed.own(_outwards(self.case, array, 1))
                 out.append(ds.stream_tensor(array, lengths=[len(p) for p in parts], **options))
             else:
-                mine = [handed.own(_outwards(self.case, p.copy())) for p in parts]
+                mine = [
+                    handed.own(strided(self.rng, _outwards(self.case, p.copy()), p.dtype)) for p in parts
+                ]
                 out.append(ds.stream_tensor(mine, **options))
             out[-1].restart = restart
         return out
@@ -170,7 +213,9 @@ class Eager(_Driver):
 
     mode = "eager"
 
-    def __init__(self, case: Case, rng: Rng, model: Any = None, patched: Any = None, **options: Any) -> None:
+    def __init__(
+        self, case: Case, rng: Rng, model: Any = None, patched: Any = None, **options: Any
+    ) -> None:
         super().__init__(case, rng)
         self.module = case.patched(model, **options) if patched is None else patched
 
@@ -233,9 +278,14 @@ class Compiled(_Driver):
         """Advance by plain arrays, in the layout without B."""
         given = {}
         for r in call:
-            arrays = [_outwards(self.case, data[r.id][k][slice(*r.cuts[k])]) for k in range(len(self.case.inputs))]
+            arrays = [
+                strided(self.rng, _outwards(self.case, data[r.id][k][slice(*r.cuts[k])]))
+                for k in range(len(self.case.inputs))
+            ]
             given[r.id] = arrays[0] if len(arrays) == 1 else dict(zip(self.case.names, arrays))
-        return self.engine.step(given, sos=[r.id for r in call if r.sos], eos=[r.id for r in call if r.eos])
+        return self.engine.step(
+            given, sos=[r.id for r in call if r.sos], eos=[r.id for r in call if r.eos]
+        )
 
 
 def driver(mode: str, case: Case, rng: Rng, **options: Any) -> Any:
@@ -246,10 +296,14 @@ def driver(mode: str, case: Case, rng: Rng, **options: Any) -> Any:
 # ---------------------------------------------------------------- offline
 def plain(case: Case, streams: Sequence[Sequence[Array]]) -> list[Any]:
     """The inputs as plain tensors: whole sequences of equal lengths, in one batch."""
-    return [ds.tensor(_outwards(case, np.stack([s[k] for s in streams]), 1)) for k in range(len(case.inputs))]
+    return [
+        ds.tensor(_outwards(case, np.stack([s[k] for s in streams]), 1)) for k in range(len(case.inputs))
+    ]
 
 
-def offline(case: Case, streams: Sequence[Sequence[Array]], dims: Sequence[tuple[Any, ...]], model: Any = None) -> list[list[Array]]:
+def offline(
+    case: Case, streams: Sequence[Sequence[Array]], dims: Sequence[tuple[Any, ...]], model: Any = None
+) -> list[list[Array]]:
     """The untouched model on plain tensors; all streams of equal lengths, in one batch.
 
     `dims` are the outputs' dimensions, as a streamed call has them. Returns per stream and output its frames.
@@ -260,12 +314,16 @@ def offline(case: Case, streams: Sequence[Sequence[Array]], dims: Sequence[tuple
     out: list[list[Array]] = [[] for _ in streams]
     for y, roles in zip(outputs, dims):
         array = np.asarray(y)
-        assert array.ndim == len(roles), f"offline the output has {array.ndim} dimensions, online {roles}"
+        assert array.ndim == len(roles), (
+            f"offline the output has {array.ndim} dimensions, online {roles}"
+        )
         for b in range(len(streams)):
             row, kept = array, list(roles)
             if "B" in kept:
                 axis = kept.index("B")
-                row = np.take(array, b if array.shape[axis] > 1 else 0, axis=axis)  # a table has one for all
+                row = np.take(
+                    array, b if array.shape[axis] > 1 else 0, axis=axis
+                )  # a table has one for all
                 kept.remove("B")
             out[b].append(np.moveaxis(row, kept.index("L"), 0) if "L" in kept else row[None])
     return out
@@ -275,8 +333,8 @@ def offline(case: Case, streams: Sequence[Sequence[Array]], dims: Sequence[tuple
 def schedule(case: Case, rng: Rng, data: Data, style: str = "random") -> list[Call]:
     """Calls that bring streams from start to end.
 
-    "whole": each in one chunk, alone. "frames": each frame by frame, alone. "random": together in random
-    batches of random chunks, empty ones among them, at the start and at the end too.
+    "whole": each in one chunk, alone. "frames": all together, frame by frame, their ends afterwards. "random":
+    in random batches of random chunks, empty ones among them, at the start and at the end too.
     """
     lengths = {i: [len(a) for a in arrays] for i, arrays in data.items()}
     if style == "whole":
@@ -285,13 +343,19 @@ def schedule(case: Case, rng: Rng, data: Data, style: str = "random") -> list[Ca
     at: dict[str, list[int]] = {}
     todo = list(data)
     while todo:
-        rows = [i for i in todo if rng.random() < 0.7] if style == "random" else todo[:1]
+        rows = [i for i in todo if rng.random() < 0.7] if style == "random" else list(todo)
         out = []
         for i in [rows[k] for k in rng.permutation(len(rows))]:
             now, full = at.get(i, [0] * len(case.inputs)), lengths[i]
             sos, done = i not in at, now == full
             end = rng.random() < 0.15 if style == "random" else done
-            nxt = full if end else [0] * len(full) if sos and rng.random() < 0.2 else _advance(case, rng, now, full, style)
+            nxt = (
+                full
+                if end
+                else [0] * len(full)
+                if sos and rng.random() < 0.2
+                else _advance(case, rng, now, full, style)
+            )
             end = end or (nxt == full and rng.random() < 0.3 and style == "random")
             out.append(Row(i, sos, end, tuple(zip(now, nxt))))
             at[i] = nxt
@@ -340,7 +404,9 @@ class Run:
     dims: list[tuple[Any, ...]]
 
 
-def run(d: Any, calls: Sequence[Call], data: Data, got: dict[str, list[list[Array]]] | None = None) -> Run:
+def run(
+    d: Any, calls: Sequence[Call], data: Data, got: dict[str, list[list[Array]]] | None = None
+) -> Run:
     """Make calls and lay the outputs end to end; their starts must be where the last call ended."""
     parts: dict[str, list[list[Array]]] = {} if got is None else got
     counts, dims = [], []
@@ -353,9 +419,16 @@ def run(d: Any, calls: Sequence[Call], data: Data, got: dict[str, list[list[Arra
                     parts[r.id] = [[] for _ in result.frames]
                 so_far = sum(len(f) for f in parts[r.id][k])
                 start = result.starts[k][call.index(r)]
-                assert start == so_far, f"{d.mode}: output {k} of {r.id} starts at {start} after {so_far} frames"
+                assert start == so_far, (
+                    f"{d.mode}: output {k} of {r.id} starts at {start} after {so_far} frames"
+                )
                 parts[r.id][k].append(frames)
-        counts.append([[(len(f), s) for f, s in zip(rows, starts)] for rows, starts in zip(result.frames, result.starts)])
+        counts.append(
+            [
+                [(len(f), s) for f, s in zip(rows, starts)]
+                for rows, starts in zip(result.frames, result.starts)
+            ]
+        )
     frames = {i: [np.concatenate(p) for p in outputs] for i, outputs in parts.items()}
     return Run(frames, counts, dims)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -37,15 +36,21 @@ def assert_close(case: Case, got: Array, wanted: Array, what: str, exact: bool =
     if not got.size:
         return
     if exact or got.dtype.kind != "f":
-        assert np.array_equal(got, wanted.astype(got.dtype), equal_nan=got.dtype.kind == "f"), f"{what}: values differ"
+        assert np.array_equal(got, wanted.astype(got.dtype), equal_nan=got.dtype.kind == "f"), (
+            f"{what}: values differ"
+        )
         return
     wide = got.astype(np.float64)
     finite = np.isfinite(wanted)
-    assert np.array_equal(wide[~finite], wanted[~finite], equal_nan=True), f"{what}: NaN or infinity differ"
+    assert np.array_equal(wide[~finite], wanted[~finite], equal_nan=True), (
+        f"{what}: NaN or infinity differ"
+    )
     scale = max(1.0, float(np.abs(wanted[finite]).max(initial=0.0)))
     tolerance = (1e-10 if got.dtype == np.float64 else 1e-5) * scale
     gap = np.abs(wide[finite] - wanted[finite])
-    assert not gap.size or float(gap.max()) <= tolerance, f"{what}: off by {gap.max():g}, allowed {tolerance:g}"
+    assert not gap.size or float(gap.max()) <= tolerance, (
+        f"{what}: off by {gap.max():g}, allowed {tolerance:g}"
+    )
 
 
 def assert_same(got: Sequence[Array], wanted: Sequence[Array], what: str) -> None:
@@ -74,7 +79,9 @@ def values(case: Case, rng: Rng) -> None:
                 continue
             assert len(result.frames[i]) == len(wanted)
             for k, (got, right) in enumerate(zip(result.frames[i], wanted)):
-                assert_close(case, got, right, f"{mode}, output {k}, lengths {list(map(len, arrays))}", case.exact)
+                assert_close(
+                    case, got, right, f"{mode}, output {k}, lengths {list(map(len, arrays))}", case.exact
+                )
 
 
 @law
@@ -97,24 +104,42 @@ def offline_is_the_same(case: Case, rng: Rng) -> None:
                 continue
             for what, got in (("alone", one[k]), ("in a batch", many[k])):
                 if wanted is not None:
-                    assert_close(case, got, wanted[k], f"offline {what}, output {k}, lengths {lengths}", case.exact)
+                    assert_close(
+                        case,
+                        got,
+                        wanted[k],
+                        f"offline {what}, output {k}, lengths {lengths}",
+                        case.exact,
+                    )
                 for mode, result in results.items():
                     online = result.frames[i][k]
                     assert got.dtype == online.dtype, f"{mode}: {online.dtype}, offline {got.dtype}"
-                    assert_close(case, online, got.astype(np.float64) if got.dtype.kind == "f" else got,
-                                 f"{mode} against offline {what}, output {k}, lengths {lengths}", case.exact)  # fmt: skip
+                    assert_close(
+                        case,
+                        online,
+                        got.astype(np.float64) if got.dtype.kind == "f" else got,
+                        f"{mode} against offline {what}, output {k}, lengths {lengths}",
+                        case.exact,
+                    )
 
 
 @law
 def chunking(case: Case, rng: Rng) -> None:
     """However streams are cut and batched, they get the bits of one chunk alone."""
     data = streams(case, rng, int(rng.integers(1, 5)))
+    if case.lengths is None and len(case.inputs) == 1:  # every phase of what repeats
+        base = int(rng.integers(0, 2 * case.reach + 2))
+        data.update({f"phase {k}": case.data(rng, [base + k]) for k in range(4)})
     for mode in case.modes:
         whole = alone(driver(mode, case, rng), data, rng)
         for style in ("random", "frames"):
             cut = run(driver(mode, case, rng), schedule(case, rng, data, style), data)
             for i, arrays in data.items():
-                assert_same(cut.frames[i], whole.frames[i], f"{mode}, {style} chunks, lengths {list(map(len, arrays))}")
+                assert_same(
+                    cut.frames[i],
+                    whole.frames[i],
+                    f"{mode}, {style} chunks, lengths {list(map(len, arrays))}",
+                )
 
 
 @law
@@ -134,7 +159,9 @@ def counts(case: Case, rng: Rng) -> None:
 
 
 # ---------------------------------------------------------------- finality
-def final_frames(case: Case, base: Sequence[Array], frames: Sequence[int], horizon: int) -> list[int] | None:
+def final_frames(
+    case: Case, base: Sequence[Array], frames: Sequence[int], horizon: int
+) -> list[int] | None:
     """Per output, how many frames no future can change: NaN in all of the unseen future, at every length."""
     prefix: list[Array] | None = None
     for lengths in case.futures(frames, horizon):
@@ -164,21 +191,27 @@ def finality(case: Case, rng: Rng) -> None:
     """A frame leaves in the first call that makes it final: never before, never after."""
     horizon = min(case.reach + 1, 24 if len(case.inputs) == 1 else 8 if len(case.inputs) == 2 else 5)
     most = min(case.reach + 6, 20) if len(case.inputs) == 1 else 8
-    base = [i.frames(rng, 2 * most + 60) for i in case.inputs]
     path = _path(case, rng, most)
+    base = [i.frames(rng, n) for i, n in zip(case.inputs, path[-1])]
     for mode in case.modes:
         d = driver(mode, case, rng)
         emitted: list[int] = []
         data = {"s": base}
         for step, (now, then) in enumerate(zip(path, path[1:])):
             result = d.call((Row("s", step == 0, False, tuple(zip(now, then))),), data)
-            emitted = [a + len(rows[0]) for a, rows in zip(emitted or [0] * len(result.frames), result.frames)]
+            emitted = [
+                a + len(rows[0]) for a, rows in zip(emitted or [0] * len(result.frames), result.frames)
+            ]
             final = final_frames(case, base, then, horizon)
             if final is None:
                 continue
             for k, (n, m) in enumerate(zip(emitted, final)):
-                assert n <= m, f"{mode}: early; after {then} frames output {k} has given {n}, but {m} are final"
-                assert n == m or case.late, f"{mode}: late; after {then} frames output {k} has given {n} of {m}"
+                assert n <= m, (
+                    f"{mode}: early; after {then} frames output {k} has given {n}, but {m} are final"
+                )
+                assert n == m or case.late, (
+                    f"{mode}: late; after {then} frames output {k} has given {n} of {m}"
+                )
 
 
 def _path(case: Case, rng: Rng, most: int) -> list[tuple[int, ...]]:
@@ -232,7 +265,9 @@ def padding(case: Case, rng: Rng) -> None:
             d.form = form
             results.append(run(d, calls, data))
         for i in data:
-            assert_same(results[1].frames[i], results[0].frames[i], f"{mode}: padded arrays against a list")
+            assert_same(
+                results[1].frames[i], results[0].frames[i], f"{mode}: padded arrays against a list"
+            )
 
 
 @law
@@ -267,7 +302,9 @@ def plain_arrays(case: Case, rng: Rng) -> None:
             for k, (array, roles) in enumerate(zip(leaves(given[r.id]), result.dims)):
                 kept = [d for d in roles if d != "B"]
                 frames = np.moveaxis(array, kept.index("L") if "L" in kept else 0, 0)
-                assert same(np.ascontiguousarray(frames), np.ascontiguousarray(result.frames[k][n])), f"output {k} differs"
+                assert same(np.ascontiguousarray(frames), np.ascontiguousarray(result.frames[k][n])), (
+                    f"output {k} differs"
+                )
                 assert array.flags.owndata and array.flags.writeable
 
 

@@ -13,7 +13,7 @@ from dreamstream import _core
 from dreamstream.online.session import Call as SessionCall
 from dreamstream.online.session import Session
 
-from .case import Array, Case, Rng
+from .case import Array, Case, Rng, together
 from .drive import Call, Result, Row, Run, alone, copied, driver, part_of, run, same, schedule
 from .laws import assert_close, assert_same, law, streams
 
@@ -27,7 +27,9 @@ class _Abandoned(Exception):
 
 
 def _equal(a: Result, b: Result) -> bool:
-    return a.starts == b.starts and all(same(x, y) for p, q in zip(a.frames, b.frames) for x, y in zip(p, q))
+    return a.starts == b.starts and all(
+        same(x, y) for p, q in zip(a.frames, b.frames) for x, y in zip(p, q)
+    )
 
 
 @contextmanager
@@ -47,7 +49,9 @@ def _refused(d: Any, act: Callable[[], Any], errors: Any, ids: Sequence[str] | N
             act()
         except errors as error:
             if ids is not None:
-                assert set(error.ids) == set(ids), f"{d.mode}, {what}: the error names {error.ids}, not {ids}"
+                assert set(error.ids) == set(ids), (
+                    f"{d.mode}, {what}: the error names {error.ids}, not {ids}"
+                )
         else:
             raise AssertionError(f"{d.mode}, {what}: nothing was raised")
 
@@ -83,7 +87,9 @@ def failed_call(case: Case, rng: Rng) -> None:
                 with unchanged(troubled, name):
                     fail()
             wanted = untroubled.call(call, data)
-            assert _equal(troubled.call(call, data), wanted), f"{mode}: another outcome after failed calls"
+            assert _equal(troubled.call(call, data), wanted), (
+                f"{mode}: another outcome after failed calls"
+            )
 
 
 def _failures(d: Any, call: Call, data: Data) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -132,23 +138,37 @@ def _bad_calls(d: Any, call: Call, data: Data) -> Iterator[tuple[str, Callable[[
     nothing = tuple((0, 0) for _ in d.case.inputs)
     more = {**data, "unknown": [i.poison(0) for i in d.case.inputs]}
 
-    def refuse(bad: Call, errors: Any, ids: Sequence[str] | None, what: str, **options: Any) -> tuple[str, Callable[[], None]]:
+    def refuse(
+        bad: Call, errors: Any, ids: Sequence[str] | None, what: str, **options: Any
+    ) -> tuple[str, Callable[[], None]]:
         return what, lambda: _refused(d, lambda: d.call(bad, more, **options), errors, ids, what)
 
-    yield refuse((*call, Row("unknown", False, False, nothing)), ds.StreamIdError, ["unknown"], "an unknown id")
+    yield refuse(
+        (*call, Row("unknown", False, False, nothing)), ds.StreamIdError, ["unknown"], "an unknown id"
+    )
     if call:
         yield refuse((*call, call[0]), ds.StreamIdError, [call[0].id], "an id twice")
+    if len(d.case.inputs) > 1:
+        far = [1 + 50 * (k == 0) for k in range(len(d.case.inputs))]
+        more["apart"] = [i.poison(n) for i, n in zip(d.case.inputs, far)]
+        row = Row("apart", True, False, tuple((0, n) for n in far))
+        if not together([i.rate for i in d.case.inputs], far, d.case.skew):
+            yield refuse((*call, row), ds.StreamMismatchError, ["apart"], "inputs too far apart")
     live = [i for i in d.ids() if i not in {r.id for r in call}]
     if live:
-        yield refuse((*call, Row(live[0], True, False, nothing)), ds.StreamIdError, live[:1], "sos on a live id")
+        yield refuse(
+            (*call, Row(live[0], True, False, nothing)), ds.StreamIdError, live[:1], "sos on a live id"
+        )
     if call and d.case.inputs[0].features:
         yield "rows of another shape", lambda: _misshapen(d, call, data)
 
 
 def _misshapen(d: Any, call: Call, data: Data) -> None:
-    """Frames with twice the features: of one row for an engine, which must refuse it; of all rows in eager mode."""
+    """Frames with twice the features: of one row for an engine, which must refuse it; else of all rows."""
     victims = [call[-1].id] if d.mode == "engine" else [r.id for r in call]
-    odd = {i: [np.concatenate([a[0], a[0]], axis=1), *a[1:]] if i in victims else a for i, a in data.items()}
+    odd = {
+        i: [np.concatenate([a[0], a[0]], axis=1), *a[1:]] if i in victims else a for i, a in data.items()
+    }
     if d.mode == "engine":
         _refused(d, lambda: d.step(call, odd), ds.ShapeError, victims, "a row of another shape")
         return
@@ -176,9 +196,13 @@ def _with_failing_memory(d: Any, call: Call, data: Data) -> Result:
         finally:
             _core.fault_arm(0)
         if result is not None:
-            assert _core.fault_stats()["failures"] == failures, "an allocation failed, and nothing was raised"
+            assert _core.fault_stats()["failures"] == failures, (
+                "an allocation failed, and nothing was raised"
+            )
             return result
-        assert d.ids() == ids and d.states() == states, f"the {nth}th allocation failed, and streams changed"
+        assert d.ids() == ids and d.states() == states, (
+            f"the {nth}th allocation failed, and streams changed"
+        )
     raise AssertionError("two hundred allocations in one call")
 
 
@@ -204,21 +228,31 @@ def failed_allocation(case: Case, rng: Rng) -> None:
 
 @law
 def refused_length(case: Case, rng: Rng) -> None:
-    """A length that can't be is refused at its end, by id; the others go on, and so may it."""
+    """A length that can't be is refused, at its end or at once, by id; it stays as it was, and the others go on."""
     if case.refused is None:
         return
     data = streams(case, rng, 2)
     data["odd"] = case.data(rng, case.refused(rng))
-    lengths = {i: tuple((0, len(a)) for a in arrays) for i, arrays in data.items()}
+    full = {i: [len(a) for a in arrays] for i, arrays in data.items()}
+    part = {i: part_of(case, rng, n) for i, n in full.items()}
+    part["odd"] = [0 for _ in case.inputs] if part["odd"] == full["odd"] else part["odd"]
+    before = tuple(Row(i, True, False, tuple((0, n) for n in part[i])) for i in ("s0", "odd"))
+    rest = (
+        Row("s0", False, True, tuple(zip(part["s0"], full["s0"]))),
+        Row("odd", False, True, tuple(zip(part["odd"], full["odd"]))),
+        Row("s1", True, True, tuple((0, n) for n in full["s1"])),
+    )
+    fine = {i: data[i] for i in ("s0", "s1")}
     for mode in case.modes:
+        whole = alone(driver(mode, case, rng), fine, rng)
         d = driver(mode, case, rng)
-        every = tuple(Row(i, True, True, cuts) for i, cuts in lengths.items())
-        act = lambda d=d, every=every: d.call(every, data)  # noqa: E731
-        _refused(d, act, (ds.ShapeError, ds.StreamLimitError), ["odd"], "a length that can't be")
-        rest = {i: data[i] for i in ("s0", "s1")}
-        result = run(d, [every[:2]], data)
-        whole = alone(driver(mode, case, rng), rest, rng)
-        for i in rest:
+        got: dict[str, list[list[Array]]] = {}
+        run(d, [before], data, got)
+        errors = (ds.ShapeError, ds.StreamLimitError)
+        _refused(d, lambda d=d: d.call(rest, data), errors, ["odd"], "a length that can't be")
+        result = run(d, [(rest[0], rest[2])], data, got)
+        assert d.ids() == ["odd"]
+        for i in fine:
             assert_same(result.frames[i], whole.frames[i], f"{mode}: after a refusal")
 
 
@@ -231,7 +265,13 @@ def unstreamable(case: Case, rng: Rng) -> None:
     every = (Row("s", True, True, tuple((0, 5) for _ in case.inputs)),)
     d = driver("eager", case, rng, unstreamable="raise") if case.module is None else None
     if d is not None:
-        _refused(d, lambda: d.call(every, data), ds.NotStreamableError, None, "a layer that needs the whole stream")
+        _refused(
+            d,
+            lambda: d.call(every, data),
+            ds.NotStreamableError,
+            None,
+            "a layer that needs the whole stream",
+        )
     for mode in case.modes:
         if mode == "engine":
             try:
@@ -267,7 +307,9 @@ def reset(case: Case, rng: Rng) -> None:
                 assert d.ids() == [], f"{mode}: {d.ids()} live after a reset"
                 _same_run(run(d, calls, data), wanted, f"{mode}, reset {how}")
                 continue
-            everything = tuple(Row(i, True, True, tuple((0, len(a)) for a in arrays)) for i, arrays in data.items())
+            everything = tuple(
+                Row(i, True, True, tuple((0, len(a)) for a in arrays)) for i, arrays in data.items()
+            )
             result = d.call(everything, data, restart=True)
             whole = alone(driver(mode, case, rng), data, rng)
             for n, i in enumerate(data):
@@ -288,7 +330,7 @@ def _run_from(d: Any, calls: Sequence[Call], data: Data, before: dict[str, list[
 
 @law
 def snapshots(case: Case, rng: Rng) -> None:
-    """A state taken anywhere and set again, here or in a fresh engine or module, goes on as if nothing had been."""
+    """A state that is taken and set again, here or in a fresh engine or module, goes on as if never stopped."""
     data = streams(case, rng, 3)
     calls = schedule(case, rng, data)
     at = int(rng.integers(0, len(calls) + 1))
@@ -315,7 +357,11 @@ def snapshots(case: Case, rng: Rng) -> None:
         for name, place in [*places, ("the same", d)]:
             got = _run_from(place, calls[at:], data, before)
             for i in wanted.frames:
-                assert_same(got.frames[i], wanted.frames[i], f"{mode}: restored in {name} before call {at} of {len(calls)}")
+                assert_same(
+                    got.frames[i],
+                    wanted.frames[i],
+                    f"{mode}: restored in {name} before call {at} of {len(calls)}",
+                )
 
 
 @law
@@ -361,7 +407,11 @@ def empty_rows(case: Case, rng: Rng) -> None:
         tuple(Row(i, False, True, end[i]) for i in reversed(ids)),
         tuple(Row(i, True, True, nothing[ids[0]]) for i in ("again", "and again")),
     ]
-    data = {**data, "again": [i.poison(0) for i in case.inputs], "and again": [i.poison(0) for i in case.inputs]}
+    data = {
+        **data,
+        "again": [i.poison(0) for i in case.inputs],
+        "and again": [i.poison(0) for i in case.inputs],
+    }
     for mode in case.modes:
         d = driver(mode, case, rng)
         whole = alone(driver(mode, case, rng), data, rng)
@@ -392,7 +442,9 @@ def edited_weights(case: Case, rng: Rng) -> None:
         again = alone(d, data, rng)
         _same_run(again, new if mode == "eager" else old, f"{mode}: after the edit")
         if case.module is None:
-            weights = [None if w is None else w.numpy() for w in model.weights()] if mode == "eager" else None
+            weights = (
+                [None if w is None else w.numpy() for w in model.weights()] if mode == "eager" else None
+            )
             for i, arrays in data.items():
                 for got, right in zip(again.frames[i], case.expected(arrays, weights)):
                     assert_close(case, got, right, f"{mode}: after the edit", case.exact)

@@ -73,18 +73,45 @@ def _stack(layout: Any, *features: Any, **more: Any) -> Callable[[Callable[[Any,
 _layer("linear", lambda nn, F: nn.Linear(3, 5), BLC, 3)
 _layer("linear-without-bias", lambda nn, F: nn.Linear(3, 5, bias=False), BLC, 3)
 for _mode in ("zeros", "replicate", "reflect", "circular"):
-    _layer(f"conv-{_mode}", lambda nn, F, m=_mode: nn.Conv1d(3, 4, 5, stride=2, padding=3, dilation=2, padding_mode=m),
-           BCL, 3, reach=16, whole=_mode == "circular")  # fmt: skip
+    _layer(
+        f"conv-{_mode}",
+        lambda nn, F, m=_mode: nn.Conv1d(3, 4, 5, stride=2, padding=3, dilation=2, padding_mode=m),
+        BCL,
+        3,
+        reach=16,
+        whole=_mode == "circular",
+    )
 _layer("conv-valid", lambda nn, F: nn.Conv1d(3, 4, 3, padding="valid"), BCL, 3)
 _layer("conv-same", lambda nn, F: nn.Conv1d(3, 4, 4, padding="same", dilation=2), BCL, 3, reach=8)
-_layer("conv-causal", lambda nn, F: nn.Conv1d(3, 4, 3, padding="causal", dilation=2), BCL, 3, reach=6, torch=False)
-_layer("conv-uneven", lambda nn, F: nn.Conv1d(3, 4, 4, padding=(1, 4), padding_mode="reflect"), BCL, 3, reach=10, torch=False)
+_layer(
+    "conv-causal",
+    lambda nn, F: nn.Conv1d(3, 4, 3, padding="causal", dilation=2),
+    BCL,
+    3,
+    reach=6,
+    torch=False,
+)
+_layer(
+    "conv-uneven",
+    lambda nn, F: nn.Conv1d(3, 4, 4, padding=(1, 4), padding_mode="reflect"),
+    BCL,
+    3,
+    reach=10,
+    torch=False,
+)
 _layer("conv-stride-above-span", lambda nn, F: nn.Conv1d(3, 4, 2, stride=5, padding=1), BCL, 3, reach=9)
 _layer("conv-depthwise", lambda nn, F: nn.Conv1d(4, 4, 5, padding=2, groups=4), BCL, 4, reach=6)
 _layer("conv-grouped", lambda nn, F: nn.Conv1d(4, 6, 3, padding=1, groups=2, bias=False), BCL, 4)
 _layer("conv-transpose", lambda nn, F: nn.ConvTranspose1d(3, 4, 4, stride=2, padding=1), BCL, 3)
-_layer("conv-transpose-gaps", lambda nn, F: nn.ConvTranspose1d(4, 4, 3, stride=5, padding=2, output_padding=4, dilation=3, groups=2),
-       BCL, 4, reach=6)  # fmt: skip
+_layer(
+    "conv-transpose-gaps",
+    lambda nn, F: nn.ConvTranspose1d(
+        4, 4, 3, stride=5, padding=2, output_padding=4, dilation=3, groups=2
+    ),
+    BCL,
+    4,
+    reach=6,
+)
 _layer("layer-norm", lambda nn, F: nn.LayerNorm(7), BLC, 7)
 _layer("glu", lambda nn, F: nn.GLU(dim=1), BCL, 6)
 _layer("softmax", lambda nn, F: nn.Softmax(dim=1), BCL, 6)
@@ -128,7 +155,9 @@ def _pattern(nn: Any, *shape: int) -> Any:
 
 for _layers in (1, 2, 3):
     for _start in (False, True):
-        MODELS[f"lstm-{_layers}{'-from-a-state' if _start else ''}"] = Entry(_recurrent(_layers, _start), BLC, _one(3))
+        MODELS[f"lstm-{_layers}{'-from-a-state' if _start else ''}"] = Entry(
+            _recurrent(_layers, _start), BLC, _one(3)
+        )
 MODELS["lstm-bidirectional"] = Entry(_recurrent(2, True, bidirectional=True), BLC, _one(3), whole=True)
 MODELS["lstm-without-bias"] = Entry(_recurrent(2, False, bias=False), BLC, _one(3))
 
@@ -293,8 +322,15 @@ def case(name: str, dtype: str = "float32") -> Case:
     """The model as a case."""
     entry = MODELS[name]
     inputs = [Input(features, dtype, rate) for features, rate in entry.inputs]
-    made = Case(name, inputs, layout=entry.layout, reach=entry.reach, whole=entry.whole, module=lambda: build(name, dtype == "float64"),
-                late=entry.late or ("it waits for the stream's end" if entry.whole else ""))  # fmt: skip
+    made = Case(
+        name,
+        inputs,
+        layout=entry.layout,
+        reach=entry.reach,
+        whole=entry.whole,
+        module=lambda: build(name, dtype == "float64"),
+        late=entry.late or ("it waits for the stream's end" if entry.whole else ""),
+    )
 
     def lengths(rng: Any, n: int) -> list[int]:
         n = n // entry.multiple * entry.multiple
@@ -312,7 +348,9 @@ def _dependence(name: str) -> Callable[..., list[Array]]:
     def depends(*arrays: Array) -> list[Array]:
         if not known:
             fine, rng = case(name, "float64"), np.random.default_rng(0)
-            dims = alone(Eager(fine, rng), {"s": fine.data(rng, [2 * int(i.rate) for i in fine.inputs])}, rng).dims
+            dims = alone(
+                Eager(fine, rng), {"s": fine.data(rng, [2 * int(i.rate) for i in fine.inputs])}, rng
+            ).dims
             known.extend((fine, dims, fine.model()))
         fine, dims, model = known
         try:

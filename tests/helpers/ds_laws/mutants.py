@@ -125,7 +125,11 @@ MUTANTS = {
 
 def _compiler() -> list[str]:
     """What setuptools compiles extensions with."""
-    words = [os.environ.get("CC") or sysconfig.get_config_var("CC"), sysconfig.get_config_var("CFLAGS"), sysconfig.get_config_var("CCSHARED")]
+    words = [
+        os.environ.get("CC") or sysconfig.get_config_var("CC"),
+        sysconfig.get_config_var("CFLAGS"),
+        sysconfig.get_config_var("CCSHARED"),
+    ]
     return [w for text in words for w in shlex.split(text or "")]
 
 
@@ -154,7 +158,11 @@ def build(mutant: Mutant, place: Path) -> Path:
     objects = []
     for python in (False, True):
         files = cbuild.sources(python=python)
-        more = {"system_includes": includes, "key": f"{sys.version} numpy {np.__version__}"} if python else {}
+        more = (
+            {"system_includes": includes, "key": f"{sys.version} numpy {np.__version__}"}
+            if python
+            else {}
+        )
         found = cbuild.compile_all(_compiler(), files, ROOT / "build" / "objects", flags[python], **more)
         objects += [o for f, o in zip(files, found) if f != source]
     python = mutant.file.startswith("python/")
@@ -168,9 +176,16 @@ def build(mutant: Mutant, place: Path) -> Path:
     for path in package.iterdir():
         if path.name not in (core, "__pycache__"):
             (copy / path.name).symlink_to(path)
-    after = [str(package / "_openblas" / "libscipy_openblas.so"), "-Wl,-rpath,$ORIGIN/_openblas"] if blas else []
+    after = (
+        [str(package / "_openblas" / "libscipy_openblas.so"), "-Wl,-rpath,$ORIGIN/_openblas"]
+        if blas
+        else []
+    )
     link = shlex.split(sysconfig.get_config_var("LDSHARED"))
-    subprocess.run([*link, *map(str, objects), str(made), "-o", str(copy / core), *after, "-lm", "-pthread"], check=True)
+    subprocess.run(
+        [*link, *map(str, objects), str(made), "-o", str(copy / core), *after, "-lm", "-pthread"],
+        check=True,
+    )
     return place
 
 

@@ -46,8 +46,15 @@ def linear(rng: Rng, dtype: str) -> Case:
     weights = [normal(rng, (n_out, features[-1]), dtype), maybe(rng, normal(rng, (n_out,), dtype))]
     trailing = rng.random() < 0.5
     layout = ("B", "L", *range(len(features))) if trailing else random_layout(rng, len(features))
-    return make(rng, "linear", [Input(features, dtype)], {}, weights=weights, layout=layout,
-                dims=(..., 0) if trailing else "layout")  # fmt: skip
+    return make(
+        rng,
+        "linear",
+        [Input(features, dtype)],
+        {},
+        weights=weights,
+        layout=layout,
+        dims=(..., 0) if trailing else "layout",
+    )
 
 
 def channels(rng: Rng) -> tuple[int, int, int]:
@@ -72,14 +79,21 @@ def conv1d(rng: Rng, dtype: str) -> Case:
         "mode": mode,
     }
     if rng.random() < 0.3:  # where what the right padding reads back is all that is kept
-        kernel, a["dilation"], a["right"] = int(rng.integers(1, 4)), 1, int(rng.integers(1, a["stride"] + 1))
+        kernel, a["dilation"], a["right"] = (
+            int(rng.integers(1, 4)),
+            1,
+            int(rng.integers(1, a["stride"] + 1)),
+        )
     whole = mode == "circular" and (a["left"] > 0 or a["right"] > 0)
     return make(
         rng,
         "conv1d",
         [Input((n_in,), dtype)],
         a,
-        weights=[normal(rng, (n_out, n_in // groups, kernel), dtype), maybe(rng, normal(rng, (n_out,), dtype))],
+        weights=[
+            normal(rng, (n_out, n_in // groups, kernel), dtype),
+            maybe(rng, normal(rng, (n_out,), dtype)),
+        ],
         whole=whole,
         late=WAITS if whole else "",
         reach=a["dilation"] * (kernel - 1) + a["stride"] + a["left"] + a["right"] + 2,
@@ -88,7 +102,11 @@ def conv1d(rng: Rng, dtype: str) -> Case:
 
 def conv_transpose1d(rng: Rng, dtype: str) -> Case:
     n_in, n_out, groups = channels(rng)
-    kernel, stride, dilation = int(rng.integers(1, 6)), int(pick(rng, 1, 2, 3, 5)), int(pick(rng, 1, 1, 2, 3))
+    kernel, stride, dilation = (
+        int(rng.integers(1, 6)),
+        int(pick(rng, 1, 2, 3, 5)),
+        int(pick(rng, 1, 1, 2, 3)),
+    )
     a = {
         "stride": stride,
         "padding": int(pick(rng, 0, rng.integers(0, 4))),
@@ -96,10 +114,19 @@ def conv_transpose1d(rng: Rng, dtype: str) -> Case:
         "dilation": dilation,
         "groups": groups,
     }
-    weights = [normal(rng, (n_in, n_out // groups, kernel), dtype), maybe(rng, normal(rng, (n_out,), dtype))]
+    weights = [
+        normal(rng, (n_in, n_out // groups, kernel), dtype),
+        maybe(rng, normal(rng, (n_out,), dtype)),
+    ]
     span = dilation * (kernel - 1) + 1
-    return make(rng, "conv_transpose1d", [Input((n_in,), dtype)], a, weights=weights,
-                reach=(span + 2 * a["padding"]) // stride + 3)  # fmt: skip
+    return make(
+        rng,
+        "conv_transpose1d",
+        [Input((n_in,), dtype)],
+        a,
+        weights=weights,
+        reach=(span + 2 * a["padding"]) // stride + 3,
+    )
 
 
 def layer_norm(rng: Rng, dtype: str) -> Case:
@@ -110,12 +137,23 @@ def layer_norm(rng: Rng, dtype: str) -> Case:
     a = {"axes": axes, "eps": float(pick(rng, 1e-5, 1e-3, 0.5))}
     trailing = rng.random() < 0.5
     layout = ("B", "L", *range(len(features))) if trailing else random_layout(rng, len(features))
-    return make(rng, "layer_norm", [Input(features, dtype)], a, weights=weights, layout=layout,
-                dims=(..., *range(axes)) if trailing else "layout")  # fmt: skip
+    return make(
+        rng,
+        "layer_norm",
+        [Input(features, dtype)],
+        a,
+        weights=weights,
+        layout=layout,
+        dims=(..., *range(axes)) if trailing else "layout",
+    )
 
 
 def lstm(rng: Rng, dtype: str) -> Case:
-    a = {"layers": int(pick(rng, 1, 1, 2, 3)), "bias": int(rng.integers(2)), "bidirectional": int(rng.random() < 0.2)}
+    a = {
+        "layers": int(pick(rng, 1, 1, 2, 3)),
+        "bias": int(rng.integers(2)),
+        "bidirectional": int(rng.random() < 0.2),
+    }
     n_in, hidden, directions = int(rng.integers(1, 6)), int(rng.integers(1, 7)), 1 + a["bidirectional"]
     weights: list[Array | None] = []
     for cell in range(a["layers"] * directions):
@@ -126,22 +164,44 @@ def lstm(rng: Rng, dtype: str) -> Case:
         state = (a["layers"] * directions, hidden)
         weights += [normal(rng, state, dtype), normal(rng, state, dtype)]
     whole = bool(a["bidirectional"])
-    return make(rng, "lstm", [Input((n_in,), dtype)], a, weights=weights, whole=whole, late=WAITS if whole else "")
+    return make(
+        rng,
+        "lstm",
+        [Input((n_in,), dtype)],
+        a,
+        weights=weights,
+        whole=whole,
+        late=WAITS if whole else "",
+    )
 
 
 # ---------------------------------------------------------------- pads, cuts, frames
 def pad(rng: Rng, dtype: str) -> Case:
     kind = any_type(rng, dtype)
     mode = str(pick(rng, "constant", "replicate", "reflect"))
-    a = {"left": int(rng.integers(0, 6)), "right": int(rng.integers(0, 6)), "mode": mode,
-         "value": float(pick(rng, 0, 1, 0 if kind == "bool" else -3))}  # fmt: skip
+    a = {
+        "left": int(rng.integers(0, 6)),
+        "right": int(rng.integers(0, 6)),
+        "mode": mode,
+        "value": float(pick(rng, 0, 1, 0 if kind == "bool" else -3)),
+    }
     return make(rng, "pad", [Input(shape(rng), kind)], a, exact=True, reach=a["left"] + a["right"] + 2)
 
 
 def slice_(rng: Rng, dtype: str) -> Case:
-    a = {"start": int(rng.integers(0, 5)), "crop": int(rng.integers(0, 5)), "step": int(pick(rng, 1, 1, 2, 3))}
-    return make(rng, "slice", [Input(shape(rng), any_type(rng, dtype))], a, exact=True,
-                reach=a["start"] + a["crop"] + a["step"] + 1)  # fmt: skip
+    a = {
+        "start": int(rng.integers(0, 5)),
+        "crop": int(rng.integers(0, 5)),
+        "step": int(pick(rng, 1, 1, 2, 3)),
+    }
+    return make(
+        rng,
+        "slice",
+        [Input(shape(rng), any_type(rng, dtype))],
+        a,
+        exact=True,
+        reach=a["start"] + a["crop"] + a["step"] + 1,
+    )
 
 
 def steps(rng: Rng, n: int) -> tuple[list[int], Fraction, int]:
@@ -161,7 +221,10 @@ def cut(rng: Rng, dtype: str) -> Case:
     length, ratio, reach = steps(rng, int(rng.integers(0, 4)))
     a = {"start": int(rng.integers(0, 3)), "step": int(pick(rng, 1, 1, 2)), "length": length}
     skew = int(pick(rng, 0, 2))
-    inputs = [Input(shape(rng, 0, 2), any_type(rng, dtype), ratio), Input(shape(rng, 0, 2), any_type(rng, dtype))]
+    inputs = [
+        Input(shape(rng, 0, 2), any_type(rng, dtype), ratio),
+        Input(shape(rng, 0, 2), any_type(rng, dtype)),
+    ]
     rank = max(len(i.features) for i in inputs)
     for i in inputs:
         i.features = (1,) * (rank - len(i.features)) + i.features
@@ -178,11 +241,26 @@ def cut(rng: Rng, dtype: str) -> Case:
 
     def lengths(rng: Rng, n: int) -> list[int]:
         case_inputs = (ratio, Fraction(1))
-        found = [(i, j) for i in range(3 * n + 4) for j in range(max(0, n - 2), n + 3) if _close(case_inputs, (i, j), skew)]
+        found = [
+            (i, j)
+            for i in range(3 * n + 4)
+            for j in range(max(0, n - 2), n + 3)
+            if _close(case_inputs, (i, j), skew)
+        ]
         return list(pick(rng, *found)) if found else [0, 0]
 
-    return make(rng, "cut", inputs, a, layout=layout, forward=forward, exact=True, skew=skew, lengths=lengths,
-                reach=min(2 * reach + a["start"] + a["step"], 12))  # fmt: skip
+    return make(
+        rng,
+        "cut",
+        inputs,
+        a,
+        layout=layout,
+        forward=forward,
+        exact=True,
+        skew=skew,
+        lengths=lengths,
+        reach=min(2 * reach + a["start"] + a["step"], 12),
+    )
 
 
 def _close(rates: tuple[Fraction, ...], frames: tuple[int, ...], skew: int) -> bool:
@@ -192,7 +270,9 @@ def _close(rates: tuple[Fraction, ...], frames: tuple[int, ...], skew: int) -> b
 
 def delay(rng: Rng, dtype: str) -> Case:
     a = {"frames": int(rng.integers(0, 7))}
-    return make(rng, "delay", [Input(shape(rng), any_type(rng, dtype))], a, exact=True, reach=a["frames"] + 2)
+    return make(
+        rng, "delay", [Input(shape(rng), any_type(rng, dtype))], a, exact=True, reach=a["frames"] + 2
+    )
 
 
 def sync(rng: Rng, dtype: str) -> Case:
@@ -217,29 +297,54 @@ def sync(rng: Rng, dtype: str) -> Case:
     def refused(rng: Rng) -> list[int]:
         return [3, 2, *[3] * (n - 2)]
 
-    return make(rng, "sync", inputs, {}, layout=random_layout(rng, rank), forward=forward, depends=depends, exact=True,
-                skew=skew, reach=skew + 2, refused=refused if skew else None)  # fmt: skip
+    return make(
+        rng,
+        "sync",
+        inputs,
+        {},
+        layout=random_layout(rng, rank),
+        forward=forward,
+        depends=depends,
+        exact=True,
+        skew=skew,
+        reach=skew + 2,
+        refused=refused if skew else None,
+    )
 
 
 def limit(rng: Rng, dtype: str) -> Case:
     a = {"frames": int(rng.integers(1, 20))}
     return make(
-        rng, "limit", [Input(shape(rng), any_type(rng, dtype))], a, exact=True, reach=6,
-        lengths=lambda rng, n: [min(n, a["frames"])], refused=lambda rng: [a["frames"] + 1],
-    )  # fmt: skip
+        rng,
+        "limit",
+        [Input(shape(rng), any_type(rng, dtype))],
+        a,
+        exact=True,
+        reach=6,
+        lengths=lambda rng, n: [min(n, a["frames"])],
+        refused=lambda rng: [a["frames"] + 1],
+    )
 
 
 def frame(rng: Rng, dtype: str) -> Case:
     size, exact = int(rng.integers(1, 6)), int(rng.random() < 0.4)
-    a = {"size": size, "step": size if exact else int(rng.integers(1, 7)),
-         "dilation": 1 if exact else int(pick(rng, 1, 1, 2)), "exact": exact}  # fmt: skip
+    a = {
+        "size": size,
+        "step": size if exact else int(rng.integers(1, 7)),
+        "dilation": 1 if exact else int(pick(rng, 1, 1, 2)),
+        "exact": exact,
+    }
     can_refuse = exact and size > 1
     return make(
-        rng, "frame", [Input(shape(rng, 0, 2), any_type(rng, dtype))], a, exact=True,
+        rng,
+        "frame",
+        [Input(shape(rng, 0, 2), any_type(rng, dtype))],
+        a,
+        exact=True,
         reach=a["dilation"] * (size - 1) + a["step"] + 2,
         lengths=(lambda rng, n: [n // size * size]) if exact else None,
         refused=(lambda rng: [size + 1]) if can_refuse else None,
-    )  # fmt: skip
+    )
 
 
 def unstack(rng: Rng, dtype: str) -> Case:
@@ -265,17 +370,30 @@ def table(rng: Rng, dtype: str) -> Case:
         return next(n for n in range(1, 500) if n == 499 or length_of(length, n + 1) > rows)
 
     return make(
-        rng, "table", [Input(features, any_type(rng, dtype))], {"length": length},
-        weights=[normal(rng, (rows, *features), kind)], layout=layout, forward=forward, exact=True, reach=min(reach, 8),
+        rng,
+        "table",
+        [Input(features, any_type(rng, dtype))],
+        {"length": length},
+        weights=[normal(rng, (rows, *features), kind)],
+        layout=layout,
+        forward=forward,
+        exact=True,
+        reach=min(reach, 8),
         lengths=lambda rng, n: [min(n, longest())] if length_of(length, 1) <= rows else [0],
         refused=lambda rng: [longest() + 1],
-    )  # fmt: skip
+    )
 
 
 def reduce_frames(rng: Rng, dtype: str) -> Case:
     a = {"kind": str(pick(rng, "sum", "mean", "max", "min"))}
-    return make(rng, "reduce_frames", [Input(shape(rng), dtype)], a, exact=a["kind"] in ("max", "min"),
-                depends=lambda x: [x.sum(0, keepdims=True)] if len(x) else [x])  # fmt: skip
+    return make(
+        rng,
+        "reduce_frames",
+        [Input(shape(rng), dtype)],
+        a,
+        exact=a["kind"] in ("max", "min"),
+        depends=lambda x: [x.sum(0, keepdims=True)] if len(x) else [x],
+    )
 
 
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {

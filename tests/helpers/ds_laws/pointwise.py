@@ -40,14 +40,40 @@ def halves(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
 
 DRAWS = {
     **dict.fromkeys(("log", "sqrt", "rsqrt", "log1p", "log2", "log10"), positive),
-    **dict.fromkeys(("minimum", "maximum", "eq", "ne", "lt", "le", "gt", "ge", "sign", "relu", "clamp"), ties),
+    **dict.fromkeys(
+        ("minimum", "maximum", "eq", "ne", "lt", "le", "gt", "ge", "sign", "relu", "clamp"), ties
+    ),
     **dict.fromkeys(("floor", "ceil", "round", "cast"), halves),
     "pow": lambda rng, shape, dtype: np.abs(normal(rng, shape, dtype)) + np.dtype(dtype).type(0.1),
 }
 EXACT = {
-    "minimum", "maximum", "eq", "ne", "lt", "le", "gt", "ge", "where", "logical_not", "logical_and", "logical_or",
-    "relu", "abs", "neg", "clamp", "floor", "ceil", "round", "sign", "cast", "cat", "permute", "reshape", "narrow", "expand",
-}  # fmt: skip
+    "minimum",
+    "maximum",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "where",
+    "logical_not",
+    "logical_and",
+    "logical_or",
+    "relu",
+    "abs",
+    "neg",
+    "clamp",
+    "floor",
+    "ceil",
+    "round",
+    "sign",
+    "cast",
+    "cat",
+    "permute",
+    "reshape",
+    "narrow",
+    "expand",
+}
 
 
 def _make(rng: Rng, name: str, inputs: list[Input], attributes: dict[str, Any], **more: Any) -> Case:
@@ -86,11 +112,24 @@ def _cast(rng: Rng, dtype: str) -> Case:
     source = str(pick(rng, dtype, "int64", "bool"))
     targets = ["float32", "int64", "bool"] + ["float64"] * (dtype == "float64")
     draw = normal if source == "bool" else halves
-    return _make(rng, "cast", [Input(_shape(rng), source, draw=draw)], {"to": str(pick(rng, *targets))}, depends=_sum)
+    return _make(
+        rng,
+        "cast",
+        [Input(_shape(rng), source, draw=draw)],
+        {"to": str(pick(rng, *targets))},
+        depends=_sum,
+    )
 
 
 def _logical_not(rng: Rng, dtype: str) -> Case:
-    return _make(rng, "logical_not", [Input(_shape(rng), "bool")], {}, depends=_sum, dims=pick(rng, "layout", None))
+    return _make(
+        rng,
+        "logical_not",
+        [Input(_shape(rng), "bool")],
+        {},
+        depends=_sum,
+        dims=pick(rng, "layout", None),
+    )
 
 
 # ---------------------------------------------------------------- two or three operands
@@ -119,8 +158,18 @@ def _operands(name: str, types: Sequence[str], rng: Rng, dtype: str) -> Case:
 
     skew = int(rng.integers(0, 4))
     refused = (lambda rng: [2, *[3] * (len(inputs) - 1)]) if skew and len(inputs) > 1 else None
-    return _make(rng, name, inputs, attributes, weights=weights, dims=None, depends=depends, skew=skew,
-                 reach=skew + 3, refused=refused)  # fmt: skip
+    return _make(
+        rng,
+        name,
+        inputs,
+        attributes,
+        weights=weights,
+        dims=None,
+        depends=depends,
+        skew=skew,
+        reach=skew + 3,
+        refused=refused,
+    )
 
 
 # ---------------------------------------------------------------- within a frame
@@ -128,8 +177,15 @@ def _within(name: str, rng: Rng, dtype: str) -> Case:
     features = (*_shape(rng, 0, 2), int(rng.integers(1, 20)) * (2 if name == "glu" else 1))
     trailing = rng.random() < 0.5
     layout = ("B", "L", *range(len(features))) if trailing else random_layout(rng, len(features))
-    return _make(rng, name, [Input(features, dtype, draw=wide)], {}, layout=layout,
-                 dims=(..., 0) if trailing else "layout", depends=None)  # fmt: skip
+    return _make(
+        rng,
+        name,
+        [Input(features, dtype, draw=wide)],
+        {},
+        layout=layout,
+        dims=(..., 0) if trailing else "layout",
+        depends=None,
+    )
 
 
 def _moved(rng: Rng, dtype: str) -> str:
@@ -140,7 +196,10 @@ def _cat(rng: Rng, dtype: str) -> Case:
     features, kind = _shape(rng, 1), _moved(rng, dtype)
     axis = int(rng.integers(len(features)))
     n = int(rng.integers(2, 4))
-    sizes = [tuple(int(rng.integers(1, 4)) if d == axis else s for d, s in enumerate(features)) for _ in range(n)]
+    sizes = [
+        tuple(int(rng.integers(1, 4)) if d == axis else s for d, s in enumerate(features))
+        for _ in range(n)
+    ]
     layout = random_layout(rng, len(features))
 
     def forward(case: Case, weights: Any, *tensors: Any) -> Any:
@@ -150,12 +209,19 @@ def _cat(rng: Rng, dtype: str) -> Case:
 
         return ds.cat(tensors, case.layout.index(axis))  # the door's plain tensors are of one shape
 
-    return _make(rng, "cat", [Input(s, kind) for s in sizes], {"axis": axis}, layout=layout, forward=forward)
+    return _make(
+        rng, "cat", [Input(s, kind) for s in sizes], {"axis": axis}, layout=layout, forward=forward
+    )
 
 
 def _permute(rng: Rng, dtype: str) -> Case:
     features = _shape(rng, 1)
-    return _make(rng, "permute", [Input(features, _moved(rng, dtype))], {"order": [int(i) for i in rng.permutation(len(features))]})
+    return _make(
+        rng,
+        "permute",
+        [Input(features, _moved(rng, dtype))],
+        {"order": [int(i) for i in rng.permutation(len(features))]},
+    )
 
 
 def _reshape(rng: Rng, dtype: str) -> Case:
@@ -163,7 +229,12 @@ def _reshape(rng: Rng, dtype: str) -> Case:
     n = int(np.prod(features, dtype=int))
     factors = [d for d in range(1, n + 1) if n % d == 0]
     a = int(pick(rng, *factors))
-    return _make(rng, "reshape", [Input(features, _moved(rng, dtype))], {"shape": list(pick(rng, (n,), (a, n // a), (1, n // a, a)))})
+    return _make(
+        rng,
+        "reshape",
+        [Input(features, _moved(rng, dtype))],
+        {"shape": list(pick(rng, (n,), (a, n // a), (1, n // a, a)))},
+    )
 
 
 def _narrow(rng: Rng, dtype: str) -> Case:
@@ -181,11 +252,36 @@ def _expand(rng: Rng, dtype: str) -> Case:
     return _make(rng, "expand", [Input(own, _moved(rng, dtype))], {"shape": list(full)})
 
 
-_UNARY = (
-    "relu gelu silu sigmoid tanh exp log sqrt rsqrt abs neg reciprocal square clamp sin cos log1p expm1 erf log2 "
-    "log10 floor ceil round sign softplus logsigmoid"
-).split()
-_BINARY = "add sub mul div minimum maximum pow eq ne lt le gt ge".split()
+_UNARY = [
+    "relu",
+    "gelu",
+    "silu",
+    "sigmoid",
+    "tanh",
+    "exp",
+    "log",
+    "sqrt",
+    "rsqrt",
+    "abs",
+    "neg",
+    "reciprocal",
+    "square",
+    "clamp",
+    "sin",
+    "cos",
+    "log1p",
+    "expm1",
+    "erf",
+    "log2",
+    "log10",
+    "floor",
+    "ceil",
+    "round",
+    "sign",
+    "softplus",
+    "logsigmoid",
+]
+_BINARY = ["add", "sub", "mul", "div", "minimum", "maximum", "pow", "eq", "ne", "lt", "le", "gt", "ge"]
 
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     **{name: partial(_unary, name) for name in _UNARY},

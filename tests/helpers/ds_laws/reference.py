@@ -48,9 +48,15 @@ def padded(x: Array, left: int, right: int, mode: str, value: float = 0.0) -> Ar
     """Add frames at both ends; None where there are too few to do so."""
     n = len(x)
     needed = {"reflect": max(left, right) + 1, "circular": max(left, right), "replicate": 1}.get(mode, 0)
-    if n == 0 or n < needed and (left or right):
+    if n == 0 or (n < needed and (left or right)):
         return None
-    names = {"zeros": "constant", "constant": "constant", "replicate": "edge", "reflect": "reflect", "circular": "wrap"}
+    names = {
+        "zeros": "constant",
+        "constant": "constant",
+        "replicate": "edge",
+        "reflect": "reflect",
+        "circular": "wrap",
+    }
     more = {"constant_values": value} if mode in ("zeros", "constant") else {}
     return np.pad(x, [(left, right)] + [(0, 0)] * (x.ndim - 1), mode=names[mode], **more)
 
@@ -70,7 +76,9 @@ def conv1d(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
         part = x[:, g * per_group : (g + 1) * per_group]
         for tap in range(kernel):
             rows = part[tap * dilation :][: (n - 1) * stride + 1 : stride]
-            y[:, g * per_out : (g + 1) * per_out] += rows @ weight[g * per_out : (g + 1) * per_out, :, tap].T
+            y[:, g * per_out : (g + 1) * per_out] += (
+                rows @ weight[g * per_out : (g + 1) * per_out, :, tap].T
+            )
     return [y if bias is None else y + bias]
 
 
@@ -89,7 +97,9 @@ def conv_transpose1d(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
         for i in range(len(x)):
             for tap in range(kernel):
                 at = i * stride + tap * dilation
-                y[at, g * per_out : (g + 1) * per_out] += part[i] @ weight[g * per_in : (g + 1) * per_in, :, tap]
+                y[at, g * per_out : (g + 1) * per_out] += (
+                    part[i] @ weight[g * per_in : (g + 1) * per_in, :, tap]
+                )
     y = y[padding : padding + n]
     return [y if bias is None else y + bias]
 
@@ -123,7 +133,7 @@ def lstm(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     per_cell, directions = 4 if a["bias"] else 2, 2 if a["bidirectional"] else 1
     cells = a["layers"] * directions
     hidden = w[1].shape[1]
-    rest = list(w[cells * per_cell :]) + [None, None]
+    rest = [*list(w[cells * per_cell :]), None, None]
     h0, c0 = (np.zeros((cells, hidden)) if s is None else s for s in rest[:2])
     if not len(x):
         return [_no_frames(directions * hidden), _no_frames(cells, hidden), _no_frames(cells, hidden)]
@@ -275,7 +285,11 @@ def reshape(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 
 def narrow(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
-    return [np.moveaxis(np.moveaxis(x, a["axis"] + 1, 0)[a["start"] :][: a["length"] : a["step"]], 0, a["axis"] + 1)]
+    return [
+        np.moveaxis(
+            np.moveaxis(x, a["axis"] + 1, 0)[a["start"] :][: a["length"] : a["step"]], 0, a["axis"] + 1
+        )
+    ]
 
 
 def expand(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import linecache
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -250,7 +251,7 @@ class _Drafter:
             padding = "same"
         options = {"stride": stride, "padding": padding, "dilation": dilation}
         options["groups"] = r.choice([g for g in range(1, 5) if a.size % g == n_out % g == 0])
-        options["padding_mode"] = r.choice(["zeros", "zeros", "zeros", "replicate", "reflect"])
+        options["padding_mode"] = r.choice(["zeros", "zeros", "replicate", "reflect"])
         options["bias"] = r.random() < 0.7
         usual = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "padding_mode": "zeros", "bias": True}
         text = "".join(f", {k}={v!r}" for k, v in options.items() if v != usual[k])
@@ -586,7 +587,9 @@ class _Drafter:
     def finish(self) -> Draft:
         r, d = self.random, self.draft
         names = [self.values[-1].name]
-        names += [r.choice(self.values).name for _ in range(r.choice([0, 0, 1, 2]))]
+        code = "\n".join(d.code)
+        loose = [v.name for v in self.values if len(re.findall(rf"\b{v.name}\b", code)) < 2]
+        names += [r.choice(loose if r.random() < 0.8 else [v.name for v in self.values]) for _ in range(r.choice([0, 1, 2, 3]))]
         names = list(dict.fromkeys(names)) + [e for e in self.extra if e.split("[")[0] in self.scope]
         if len(names) == 1:
             d.result = names[0]

@@ -42,13 +42,17 @@ class Subject:
 
     @classmethod
     def of(cls, seed: int) -> Subject:
+        """Return the random model of a seed."""
         drawn = draft(seed)
-        model = build(drawn)
-        totals = Totals(drawn.inputs, [[3 * len(drawn.inputs)] * len(drawn.inputs)], True, drawn.buffer_limit)
+        return cls.made(drawn, build(drawn))
+
+    @classmethod
+    def made(cls, options: Draft, model: Any) -> Subject:
+        """Return any model with the inputs and options of a draft."""
+        totals = Totals(options.inputs, [[0] * len(options.inputs)], False, options.buffer_limit)
         outputs = leaves(model.forward(*totals.tensors))
-        return cls(
-            drawn, model, copy.deepcopy(model).double(), [y.dims for y in outputs], totals.n_operations, totals.operators
-        )
+        dims = [y.dims for y in outputs]
+        return cls(options, model, copy.deepcopy(model).double(), dims, totals.n_operations, totals.operators)
 
     @property
     def inputs(self) -> list[Input]:
@@ -154,7 +158,7 @@ class Trial:
     def lengths(self, least: list[int] | None = None) -> list[int]:
         """Draw how many frames a stream has of every input."""
         r, inputs = self.rng, self.subject.inputs
-        n = int(r.choice([0, 1, 2, r.integers(0, 13), r.integers(0, 61)]))
+        n = int(r.choice([0, 1, 2, *r.integers(0, 13, 2), *r.integers(0, 61, 2), r.integers(0, 121)]))
         if least is not None:
             n += max(int(m / x.rate) for m, x in zip(least, inputs))
         if len(inputs) == 1:
@@ -173,7 +177,7 @@ class Trial:
     def advance(self, s: Stream) -> list[int]:
         """Draw how far a stream is handed over next."""
         full = [len(d) for d in s.data]
-        new = [min(full[0], s.at[0] + int(self.rng.choice([0, 1, 1, 2, 5, 17])))]
+        new = [min(full[0], s.at[0] + int(self.rng.choice([0, 1, 1, 2, 3, 5, 17])))]
         if len(full) == 1:
             return new
         fits = [m for m in range(s.at[1], full[1] + 1) if self.subject.together([new[0], m])]
@@ -284,7 +288,7 @@ class Trial:
         """One call with some of the streams, in both modes."""
         chosen = [s for s in self.open if self.chance(0.7)] or [self.open[self.rng.integers(len(self.open))]]
         self.rng.shuffle(chosen)  # type: ignore[arg-type]
-        eos = [self.chance(0.15) for _ in chosen]
+        eos = [self.chance(0.08) for _ in chosen]
         to = [[len(d) for d in s.data] if e else self.advance(s) for s, e in zip(chosen, eos)]
         sos = [not s.live for s in chosen]
         rows = batch_rows(self.subject, [[d[a:b] for d, a, b in zip(s.data, s.at, t)] for s, t in zip(chosen, to)])
@@ -350,11 +354,12 @@ class Trial:
         assert set(refused) == {"eager", "engine"}, f"refused only by {refused}"
         eager, engine = refused["eager"], refused["engine"]
         assert type(eager) is type(engine), (eager, engine)
-        assert set(eager.ids) == set(engine.ids) and eager.ids, (eager, engine)
+        # Eager names those of the operation at which it stopped, an engine those of all.
+        assert eager.ids and set(eager.ids) <= set(engine.ids), (eager, engine)
         for s in chosen:
-            if s.name not in eager.ids:
+            if s.name not in engine.ids:
                 continue
-            assert not s.whole, f"{s.name}: {eager}"
+            assert not s.whole, f"{s.name}: {engine}"
             self.open.remove(s)
             self.stats["refused at the end"] += 1
             if s.replaces is not None:  # the restart failed: what it would have replaced is still there
