@@ -361,15 +361,13 @@ def _require_frames_or_none(name: str, tensors: Sequence[StreamTensor]) -> None:
         )
 
 
-def _streams_from_right(dims: Dims) -> dict[Any, int]:
-    return {d: len(dims) - i for i, d in enumerate(dims) if isinstance(d, str)}
-
-
 def _require_aligned(name: str, x: StreamTensor, model: StreamTensor) -> None:
-    """Operands broadcast from the right; B and L must meet their like (a table has no B)."""
-    own, other = _streams_from_right(x.dims), _streams_from_right(model.dims)
-    missing = set(other) - set(own)
-    if any(other.get(d) != place for d, place in own.items()) or missing - {"B"}:
+    """Operands broadcast from the right; B and L must meet their like (a table may lack a leading B)."""
+    lead = len(model.dims) - len(x.dims)
+    met = all(
+        a == b for a, b in zip(x.dims, model.dims[lead:]) if isinstance(a, str) or isinstance(b, str)
+    )
+    if not met or any(isinstance(d, str) and d != "B" for d in model.dims[:lead]):
         raise ShapeError(
             f"{name} at {user_line()}: dimensions {x.roles} don't line up with {model.roles}; B and L "
             "must stand in the same places"

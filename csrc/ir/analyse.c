@@ -259,6 +259,15 @@ static ds_status enumerate(walk *w)
     return DS_OK;
 }
 
+/* Whether what is known of the outputs depends on what is known of this input, not on its length alone. */
+static bool holds_back(const ds_op *op, int input)
+{
+    for (int k = 0; k < op->counts.n_nodes; k++)
+        if (op->counts.nodes[k].code == DS_EXPR_KNOWN && op->counts.nodes[k].a == input)
+            return true;
+    return false;
+}
+
 /* What stands before each edge. */
 static void propagate(ds_analysis *a, const ds_graph *g)
 {
@@ -266,8 +275,9 @@ static void propagate(ds_analysis *a, const ds_graph *g)
         const ds_node *node = &g->nodes[j];
         bool waits = node->op->whole, remembers = node->op->whole || node->op->n_carried > 0;
         for (int i = 0; i < node->op->n_inputs; i++) {
-            waits |= a->edges[node->inputs[i]].waits;
-            remembers |= a->edges[node->inputs[i]].remembers;
+            const ds_edge_facts *before = &a->edges[node->inputs[i]];
+            waits |= before->waits && holds_back(node->op, i);
+            remembers |= before->remembers && i < ds_op_n_values(node->op);
         }
         for (int o = 0; o < node->op->n_outputs; o++) {
             ds_edge_facts *facts = &a->edges[node->first_output + o];

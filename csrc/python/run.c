@@ -279,9 +279,10 @@ PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *a
                            Py_ssize_t n_args, PyObject *names)
 {
     call c = {.m = ds_module_of(cls), .op = ((ds_op_object *)self)->op, .n_rows = -1};
-    if (n_args != 7 || names) {
-        PyErr_SetString(PyExc_TypeError,
-                        "run(values, inputs, outputs, ended, states, weights, blas)");
+    if (n_args != 7 || names || !c.op->def->forward) {
+        PyErr_SetString(PyExc_TypeError, c.op->def->forward
+                                             ? "run(values, inputs, outputs, ended, states, weights, blas)"
+                                             : "a declared operator's values are not computed here");
         return NULL;
     }
     if (ds_parse_counts(c.m, c.op, args[1], c.op->n_inputs, c.in, &c.n_rows) < 0 ||

@@ -169,6 +169,8 @@ class ForwardMethods:
             _refuse(
                 first, f"cat along {first.dims[axis]}", "F.pad adds frames; cat works along features"
             )
+        if len(tensors) == 1:
+            return first
         parts = [t.in_order() for t in tensors]
         if any(
             [isinstance(d, str) and d for d in p.dims]

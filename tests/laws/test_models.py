@@ -8,7 +8,6 @@ from ds_laws import LAWS, MODELS, check, n_cases
 from ds_laws import models as table
 from ds_laws.drive import Eager, alone, leaves, offline, plain
 
-
 QUICK = {"tagger", "residual", "twice", "lstm-2-from-a-state", "conv-reflect"}
 
 

@@ -243,6 +243,7 @@ PLANTED = [
 @pytest.mark.quick
 @pytest.mark.parametrize(("plant", "names", "laws"), PLANTED, ids=lambda p: getattr(p, "__name__", ""))
 def test_planted_in_python(plant, names, laws, monkeypatch):
+    monkeypatch.delenv("DREAMSTREAM_LAW_CASES", raising=False)
     plant(monkeypatch)
     assert first_broken(names, laws) is not None, f"no law noticed: {plant.__doc__}"
 

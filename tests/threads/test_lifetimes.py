@@ -224,7 +224,13 @@ def test_looking_on_while_a_module_streams():
     def stream():
         try:
             for n in range(80):
-                model(ds.stream_tensor([chunk(n, 3)], ids=[f"s{n}"], sos=True, eos=n % 2 == 0))
+                x = ds.stream_tensor([chunk(n, 3)], ids=[f"s{n}"], sos=True, eos=n % 2 == 0)
+                while True:
+                    try:
+                        model(x)
+                        break
+                    except ds.StreamBusyError:  # somebody was looking
+                        pass
         finally:
             done.set()
 
@@ -238,16 +244,8 @@ def test_looking_on_while_a_module_streams():
             except ds.StreamBusyError:
                 pass
 
-    def stream_again():
-        while True:
-            try:
-                stream()
-                return
-            except ds.StreamBusyError:  # somebody was looking
-                done.clear()
-                model.reset()
-
-    in_threads(stream_again, look)
+    in_threads(stream, look)
+    assert len(model.live_ids) == 40
 
 
 class Meddler(str):
@@ -271,14 +269,17 @@ def test_ids_that_run_code(monkeypatch):
     a, b = Meddler("a"), Meddler("b")
     monkeypatch.setattr(Meddler, "action", staticmethod(engine.close))
     core = engine._core
-    core.step([a], [True], [False], [[chunk(0, 5)]])
+    core.step([a], [True], [False], [[chunk(0, 5)]], False)
     core.fork("a", b)
     core.drop([b])
     core.restore(core.snapshot("a"), b)
-    core.step([b, "c"], [False, True], [True, True], [[chunk(1, 5), None]])
+    core.step([b, "c"], [False, True], [True, True], [[chunk(1, 5), None]], False)
     assert engine.ids == ["a"]
     assert type(engine.ids[0]) is str
     assert not engine.closed
+    with pytest.raises((ds.StreamIdError, ds.ClosedError)):
+        core.snapshot(a)  # here it has one, and the stream is gone
+    assert engine.closed
 
 
 class Closing:
@@ -299,7 +300,7 @@ def test_arguments_that_close_the_engine():
     for k in range(4):
         engine = compiled()
         engine.step({"a": chunk(0, 5)}, sos="a")
-        arguments = [["a"], [False], [False], [[chunk(0, 5)]]]
+        arguments = [["a"], [False], [False], [[chunk(0, 5)]], False]
         arguments[k] = Closing(engine, arguments[k])
         with pytest.raises((ds.StreamBusyError, ds.ClosedError)):
             engine._core.step(*arguments)

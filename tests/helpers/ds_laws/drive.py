@@ -76,13 +76,16 @@ def same(a: Array, b: Array) -> bool:
 
 
 # ---------------------------------------------------------------- the caller's arrays
-def _outwards(case: Case, stored: Array, lead: int = 0) -> Array:
-    """[lead...][frames][features] in the layout's order of dimensions, B last of the lead if there is one."""
+def _seen(case: Case, stored: Array, lead: int = 0) -> Array:
+    """[frames][features], or with lead 1 [B][frames][features], seen in the layout's order of dimensions."""
     places: dict[Any, int] = {"L": lead, "B": 0}
     kept = [d for d in case.layout if lead or d != "B"]
-    return np.ascontiguousarray(
-        stored.transpose([places[d] if isinstance(d, str) else d + lead + 1 for d in kept])
-    )
+    return stored.transpose([places[d] if isinstance(d, str) else d + lead + 1 for d in kept])
+
+
+def _outwards(case: Case, stored: Array, lead: int = 0) -> Array:
+    """The same, and so it lies in memory."""
+    return np.ascontiguousarray(_seen(case, stored, lead))
 
 
 def strided(rng: Rng, array: Array, dtype: Any = None) -> Array:
@@ -145,7 +148,9 @@ class _Driver:
             }
             form = self.form or pick(self.rng, "list", "padded", "adopted")
             if form == "adopted" and len(call) == 1:
-                mine = [handed.own(_outwards(self.case, p.copy())) for p in parts]
+                mine = [
+                    handed.own(_seen(self.case, p.copy())) for p in parts
+                ]  # frames lie one after another
                 out.append(ds.as_stream_tensor(mine, **options))
             elif form == "padded" or not call:
                 width = max([len(p) for p in parts], default=0) + int(self.rng.integers(0, 3))

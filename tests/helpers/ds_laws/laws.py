@@ -62,8 +62,13 @@ def assert_same(got: Sequence[Array], wanted: Sequence[Array], what: str) -> Non
 
 
 def streams(case: Case, rng: Rng, n: int) -> dict[str, list[Array]]:
-    """n random streams."""
-    return {f"s{i}": case.stream(rng) for i in range(n)}
+    """n random streams; of several, one has frames enough for everything to happen."""
+    data = {f"s{i}": case.stream(rng) for i in range(n)}
+    if n > 1:
+        frames = case.reach + int(rng.integers(2, case.reach + 4))
+        lengths = case.lengths(rng, frames) if case.lengths else [frames] * len(case.inputs)
+        data[f"s{int(rng.integers(n))}"] = case.data(rng, lengths)
+    return data
 
 
 # ---------------------------------------------------------------- values

@@ -228,7 +228,7 @@ def failed_allocation(case: Case, rng: Rng) -> None:
 
 @law
 def refused_length(case: Case, rng: Rng) -> None:
-    """A length that can't be is refused, at its end or at once, by id; it stays as it was, and the others go on."""
+    """A length that can't be is refused, at its end or at once, by id; no stream is touched."""
     if case.refused is None:
         return
     data = streams(case, rng, 2)

@@ -194,5 +194,6 @@ def run(mutant: Mutant, place: Path) -> subprocess.CompletedProcess[str]:
     helpers = Path(__file__).resolve().parents[1]
     words = [sys.executable, "-m", "ds_laws", *mutant.names]
     words += [w for law in mutant.laws for w in ("--law", law)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place), str(helpers)])}
+    usual = {k: v for k, v in os.environ.items() if k != "DREAMSTREAM_LAW_CASES"}
+    environment = {**usual, "PYTHONPATH": os.pathsep.join([str(place), str(helpers)])}
     return subprocess.run(words, env=environment, cwd=place, capture_output=True, text=True, timeout=300)

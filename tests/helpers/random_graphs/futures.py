@@ -56,8 +56,12 @@ def emissions(subject: Subject, engine: ds.Engine, seen: list[Frames], rng: np.r
     return counts[0]
 
 
-def finality(subject: Subject, seen: list[Frames], n_lengths: int, horizon: int, rng: np.random.Generator) -> Array:
-    """Return how many frames ``(seen, outputs)`` are final; -1 where no future is possible.
+def finality(
+    subject: Subject, seen: list[Frames], n_lengths: int, horizon: int, rng: np.random.Generator
+) -> tuple[Array, bool]:
+    """Return how many frames ``(seen, outputs)`` are final, -1 where no future is possible.
+
+    Also whether every future could be run: where some lengths are refused, more may seem final than is.
 
     Parameters
     ----------
@@ -107,7 +111,7 @@ def finality(subject: Subject, seen: list[Frames], n_lengths: int, horizon: int,
             final[rows, k] = np.minimum(final[rows, k], run)
         told[rows] |= outputs is not None
     final[~told | fenced] = -1
-    return final
+    return final, not ended.refused
 
 
 def _futures(subject: Subject, n_lengths: int) -> list[Frames]:
