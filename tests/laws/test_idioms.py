@@ -42,7 +42,7 @@ def net(forward: Callable[..., Any], **parts: Any) -> nn.Module:
 
 
 def held(
-    model: nn.Module, *inputs: Input, delay: float | None = None, refuses: bool = False, n_trials: int = 4, **options: Any
+    model: nn.Module, *inputs: Input, delay: float | None = None, refuses: bool = False, n_trials: int = 3, **options: Any
 ) -> ds.Engine:
     """Stream a model in both modes and compare; return an engine.
 

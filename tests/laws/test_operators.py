@@ -6,11 +6,12 @@ import pytest
 from ds_laws import ALONG, GENERATORS, LAWS, check, n_cases
 
 FIRST = {"values", "chunking", "finality", "snapshots"}
+LONG = {"reset", "batching"}
 
 
 def marks(law, name):
-    """The quick subset: all laws for operators along the stream, the first of them for all operators."""
-    return [pytest.mark.quick] if law in FIRST or name in ALONG else []
+    """The quick subset: the first laws for all operators, most for those along the stream."""
+    return [pytest.mark.quick] if law in FIRST or (name in ALONG and law not in LONG) else []
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def run_interrupted(one, calls, delay):
         try:
             inside.set()
             for call in calls:
-                outputs.append(one.step(*call))
+                outputs.append(one.step(*call))  # noqa: PERF401 - what came before the exception stays
             while True:  # it comes for sure
                 time.sleep(1e-5)
         except KeyboardInterrupt:
@@ -269,7 +269,7 @@ def test_reset_and_set_state(stride, request):
     opcodes = "opcodes" in request.node.name
     one = Eager()
     x = np.random.default_rng(0).standard_normal((3, 7), dtype=np.float32)
-    one.step({i: x for i in "abcd"}, sos=["a", "b", "c", "d"])
+    one.step(dict.fromkeys("abcd", x), sos=["a", "b", "c", "d"])
     all_four = one.states()
     two = {i: all_four[i] for i in "ab"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -147,10 +148,8 @@ def test_close_among_failing_calls():
                 for _ in range(200):
                     assert set(engine.ids) <= {"a", "b", "c", "new", "x", "y"}
                 while not engine.closed:
-                    try:
+                    with suppress(ds.StreamBusyError):
                         engine.close()
-                    except ds.StreamBusyError:
-                        pass
             finally:
                 closed.set()
 

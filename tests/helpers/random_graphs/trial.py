@@ -177,7 +177,7 @@ class Trial:
     def advance(self, s: Stream) -> list[int]:
         """Draw how far a stream is handed over next."""
         full = [len(d) for d in s.data]
-        new = [min(full[0], s.at[0] + int(self.rng.choice([0, 1, 1, 2, 3, 5, 17])))]
+        new = [min(full[0], s.at[0] + int(self.rng.choice([0, 1, 1, 2, 3, 5, 17, 40])))]
         if len(full) == 1:
             return new
         fits = [m for m in range(s.at[1], full[1] + 1) if self.subject.together([new[0], m])]
@@ -288,7 +288,7 @@ class Trial:
         """One call with some of the streams, in both modes."""
         chosen = [s for s in self.open if self.chance(0.7)] or [self.open[self.rng.integers(len(self.open))]]
         self.rng.shuffle(chosen)  # type: ignore[arg-type]
-        eos = [self.chance(0.08) for _ in chosen]
+        eos = [self.chance(0.12) for _ in chosen]
         to = [[len(d) for d in s.data] if e else self.advance(s) for s, e in zip(chosen, eos)]
         sos = [not s.live for s in chosen]
         rows = batch_rows(self.subject, [[d[a:b] for d, a, b in zip(s.data, s.at, t)] for s, t in zip(chosen, to)])
