@@ -27,7 +27,7 @@ from typing import NamedTuple
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT / "csrc"))
-import cbuild  # noqa: E402
+import cbuild
 
 SANITIZERS = {"plain": "", "noblas": "", "asan": "address,undefined", "tsan": "thread"}
 BUILD = ROOT / "build" / "c"

@@ -14,6 +14,7 @@ from ds_laws.reference import REFERENCES, Refused
 
 from dreamstream import _core, dispatch
 from dreamstream.engine.capture import Capture
+from dreamstream.errors import DTypeError
 from dreamstream.online.eager import EagerCall
 
 #: The modes that these laws cover, and what runs operators in each; plain tensors go straight to the kernels.
@@ -135,6 +136,17 @@ def test_cases_vary(name):
             case.expected(case.data(rng, lengths))
         except Refused:
             pytest.fail(f"a stream of {lengths} frames is refused: {case}")
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", GENERATORS)
+def test_engine_refuses_float64(name):
+    """The engine computes in float32; a case in float64 has one mode to stream in, and says so."""
+    rng = np.random.default_rng(10)
+    for case in (GENERATORS[name](rng, "float64") for _ in range(4)):
+        if case.modes == ["eager"]:
+            with pytest.raises(DTypeError):
+                case.engine()
 
 
 @pytest.mark.quick

@@ -1,102 +1,29 @@
-"""How people write forwards: each idiom is the same offline, in eager mode and in an engine, or refused.
+"""How people write forwards: each idiom is the same offline, in eager mode and in an engine.
 
 What is accepted is streamed in random batches with all that can happen to them (`random_graphs.trial`) and
-compared with the model offline; what is not raises the error that says why, naming the user's line, and leaves
-nothing behind. Nothing is silently different.
+compared with the model offline. What is not accepted, see `test_idioms_refused.py`. Nothing is silently
+different.
 """
 
 from __future__ import annotations
 
 import copy
-from collections import Counter
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
+from random_graphs.idioms import T, X, held, net, refused
+from random_graphs.totals import Input
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
-from dreamstream.errors import CaptureError, DTypeError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
-from random_graphs.drafts import Draft
-from random_graphs.totals import Input
-from random_graphs.trial import Subject, Trial, offline
-
-X = Input("x", Fraction(1), 4, "BFL")  # (B, 4, L), as convolutions take it
-T = Input("x", Fraction(1), 4, "BLF")  # (B, L, 4), as LSTM and Linear take it
-
-
-def net(forward: Callable[..., Any], **parts: Any) -> nn.Module:
-    """Return a module with this forward and these layers, parameters and other attributes."""
-
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            for name, part in parts.items():
-                setattr(self, name, part)
-
-    Net.forward = forward  # type: ignore[method-assign]
-    return Net().eval()
-
-
-def held(
-    model: nn.Module, *inputs: Input, delay: float | None = None, refuses: bool = False, n_trials: int = 3, **options: Any
-) -> ds.Engine:
-    """Stream a model in both modes and compare; return an engine.
-
-    Parameters
-    ----------
-    delay : number, optional
-        What the engine must say.
-    refuses : bool
-        Whether streams of some lengths are an error.
-    options
-        Of the draft: ``skew``, ``buffered``, ``buffer_limit``.
-    """
-    subject = Subject.made(Draft(0, list(inputs), **options), model)
-    stats: Counter[str] = Counter()
-    for seed in range(n_trials):
-        trial = Trial(subject, np.random.default_rng(seed), stats)
-        try:
-            trial.play()
-            trial.in_double()
-        finally:
-            trial.close()
-    assert stats["frames"] > 0 and stats["streams"] > 0
-    assert bool(stats["refused at the end"]) == refuses
-    engine = subject.compiled()
-    if delay is not None:
-        assert engine.delay == delay
-    return engine
-
-
-def refused(
-    model: nn.Module,
-    x: Input,
-    match: str,
-    eager: type[Exception] = NotStreamableError,
-    captured: type[Exception] | None = None,
-    line: str | None = "test_idioms.py",
-    offline_too: bool = False,
-) -> None:
-    """A model that can't stream: the error says why, by name of the line, in both modes; offline it runs."""
-    captured = captured or eager
-    n = 12
-    frames = np.random.default_rng(0).standard_normal((1, n, x.size), dtype=np.float32)
-    array = frames.swapaxes(1, 2) if x.layout == "BFL" else frames
-    if not offline_too:
-        model(ds.tensor(np.ascontiguousarray(array)))
-    with pytest.raises(captured, match=match) as raised:
-        ds.compile(model, x.spec)
-    assert line is None or line in str(raised.value)
-    online = ds.patch_module(copy.deepcopy(model)).online()
-    names = [d if isinstance(d, str) else "F" for d in x.dims]
-    with pytest.raises(eager, match=match) as raised:
-        online(ds.stream_tensor(array, names=names, ids=["a"], sos=True, eos=True))
-    assert line is None or line in str(raised.value)
-    assert online.live_ids == []
+from dreamstream.errors import (
+    CaptureError,
+    NotStreamableError,
+    ShapeError,
+    StreamMismatchError,
+)
 
 
 # ---------------------------------------------------------------- convolutions made causal, and not
@@ -204,7 +131,15 @@ def test_a_skip_that_does_not_fit_is_refused_where_it_does_not():
 
 def test_cuts_at_both_ends():
     held(net(lambda self, x: x[..., 1:-1] - x[..., :-2] * x[..., 2:]), X, delay=2)
-    held(net(lambda self, x: ds.cat([x[:, :, ::3], x[:, :, 1::3][..., : x[:, :, ::3].size(2)]], 1)[..., :-1]), X, refuses=True)
+    held(
+        net(
+            lambda self, x: ds.cat([x[:, :, ::3], x[:, :, 1::3][..., : x[:, :, ::3].size(2)]], 1)[
+                ..., :-1
+            ]
+        ),
+        X,
+        refuses=True,
+    )
 
 
 def test_cut_to_less_than_there_is():
@@ -226,7 +161,9 @@ def test_narrow():
     narrow = net(lambda self, x: x.narrow(2, 2, x.size(2) - 3))
     engine = ds.compile(narrow, X.spec)
     x = np.random.default_rng(0).standard_normal((4, 9), dtype=np.float32)
-    assert np.array_equal(engine.step({"a": x}, sos=["a"], eos=["a"])["a"], narrow(ds.tensor(x[None])).numpy()[0])
+    assert np.array_equal(
+        engine.step({"a": x}, sos=["a"], eos=["a"])["a"], narrow(ds.tensor(x[None])).numpy()[0]
+    )
     assert engine.delay == 3
 
 
@@ -283,7 +220,13 @@ def test_table_behind_a_convolution():
 def test_table_of_strange_shape_is_refused():
     """A table whose first axis would meet the batch."""
     pe = nn.Parameter(ds.randn(3, 4, 500))
-    refused(net(lambda self, x: x + self.pe[..., : x.size(2)], pe=pe), X, "line up", ShapeError, offline_too=True)
+    refused(
+        net(lambda self, x: x + self.pe[..., : x.size(2)], pe=pe),
+        X,
+        "line up",
+        ShapeError,
+        offline_too=True,
+    )
 
 
 def test_table_that_is_outgrown():
@@ -299,7 +242,9 @@ def test_table_that_is_outgrown():
 def test_plain_tensor_along_the_stream_is_refused():
     refused(net(lambda self, x: x + self.p, p=nn.Parameter(ds.randn(4, 12))), X, "extent 12")
     refused(net(lambda self, x: x * ds.arange(x.size(2))), X, "as an integer", captured=CaptureError)
-    refused(net(lambda self, x: x + ds.zeros(1, 4, x.size(2))), X, "as an integer", captured=CaptureError)
+    refused(
+        net(lambda self, x: x + ds.zeros(1, 4, x.size(2))), X, "as an integer", captured=CaptureError
+    )
 
 
 def test_constants_that_all_frames_share():
@@ -335,7 +280,9 @@ def test_last_states_are_there_at_the_end():
         y, (h, c) = self.rnn(x)
         return y, h, self.head(h[-1]), x.mean(1)
 
-    engine = held(net(forward, rnn=nn.LSTM(4, 3, batch_first=True), head=nn.Linear(3, 2)), T, delay=np.inf)
+    engine = held(
+        net(forward, rnn=nn.LSTM(4, 3, batch_first=True), head=nn.Linear(3, 2)), T, delay=np.inf
+    )
     assert [o.delay for o in engine.outputs] == [0, np.inf, np.inf, np.inf]
     first = engine.step({"a": np.ones((5, 4))}, sos=["a"])["a"]
     last = engine.step({}, eos=["a"])["a"]
@@ -520,7 +467,10 @@ def test_rates_are_checked_through_lengths():
     down = nn.Conv1d(4, 4, 2, stride=2)
     held(net(lambda self, x: x[:, : half(self, x).size(1) * 2], down=down), T, delay=1)
     held(net(lambda self, x: half(self, x)[:, : x.size(1) // 2], down=down), T, delay=1)
-    for wrong in (lambda self, x: x[:, : half(self, x).size(1)], lambda self, x: half(self, x)[:, : x.size(1)]):
+    for wrong in (
+        lambda self, x: x[:, : half(self, x).size(1)],
+        lambda self, x: half(self, x)[:, : x.size(1)],
+    ):
         refused(net(wrong, down=down), T, "rates", StreamMismatchError)
 
 
@@ -528,7 +478,12 @@ def test_rates_are_checked_through_lengths():
 def test_forms_of_results(form):
     def forward(self, x):
         y, z = self.conv(x), x[..., 2:]
-        forms = {"tuple": (y, z), "dict": {"y": y, "z": z}, "nested": {"a": [y, (z, x)], "b": z}, "one": (y,)}
+        forms = {
+            "tuple": (y, z),
+            "dict": {"y": y, "z": z},
+            "nested": {"a": [y, (z, x)], "b": z},
+            "one": (y,),
+        }
         return forms[form]
 
     model = net(forward, conv=nn.Conv1d(4, 2, 3, padding=1))
@@ -551,7 +506,9 @@ def test_containers_of_layers():
     class Block(nn.Module):
         def __init__(self, n):
             super().__init__()
-            self.net = nn.Sequential(nn.Conv1d(4, 8, 3, padding=1), nn.Sequential(nn.GLU(dim=1), nn.Tanh()))
+            self.net = nn.Sequential(
+                nn.Conv1d(4, 8, 3, padding=1), nn.Sequential(nn.GLU(dim=1), nn.Tanh())
+            )
             self.scales = nn.ParameterList([nn.Parameter(ds.rand(4, 1)) for _ in range(n)])
             self.heads = nn.ModuleDict({"a": nn.Conv1d(4, 2, 1), "b": nn.Identity()})
 
@@ -577,251 +534,3 @@ def test_containers_of_layers():
 
     model = Stack().eval()
     held(model, X, delay=3, n_trials=2)
-
-
-# ---------------------------------------------------------------- lengths that are no numbers
-@pytest.mark.parametrize(
-    "use, what",
-    [
-        (lambda x: x * 2 if x.size(2) > 10 else x, "compared"),
-        (lambda x: x * 2 if x.shape[2] == 12 else x, "compared"),
-        (lambda x: [x * i for i in range(x.size(2))][0], "as an integer"),
-        (lambda x: x * int(x.size(2)), "to a number"),
-        (lambda x: x / x.size(2), "divid|multiplied|expected"),
-        (lambda x: x / x.size(2) ** 0.5, "power"),
-        (lambda x: x[..., : max(x.size(2) - 2, 0)], "compared"),
-        (lambda x: x * len({x.size(2)}), "hashed"),
-        (lambda x: x * float(f"{x.size(2):5d}"), "formatted"),
-        (lambda x: x if x.size(2) else x * 2, "truth"),
-        (lambda x: x * (x.size(2) % 2), "modulo"),
-        (lambda x: x * np.arange(x.size(2), dtype=np.float32), "."),
-        (lambda x: x * (x.size(0) + 1), "number of streams"),
-    ],
-)
-def test_lengths_are_no_numbers(use, what):
-    model = net(lambda self, x: use(x))
-    n = np.ones((4, 12), np.float32)
-    online = ds.patch_module(copy.deepcopy(model)).online()
-    errors = []
-    for attempt in (
-        lambda: online(ds.stream_tensor([n], ids=["a"], sos=True, eos=True)),
-        lambda: ds.compile(model, X.spec),
-    ):
-        with pytest.raises((NotStreamableError, CaptureError, DTypeError), match=what) as raised:
-            attempt()
-        errors.append(raised.value)
-    if what not in (".", "divid|multiplied|expected"):
-        assert isinstance(errors[0], NotStreamableError) and isinstance(errors[1], CaptureError)
-        assert all("test_idioms.py" in str(e) for e in errors)
-    assert online.live_ids == []
-
-
-def test_len_of_a_stream():
-    refused(net(lambda self, x: x * len(x)), X, "Python length", captured=CaptureError)
-
-
-def test_sizes_can_be_printed_and_compared_with_themselves(capsys):
-    def forward(self, x):
-        y = F.relu(x)
-        print(f"{x.shape} {x.size(2)} {x!r}", y.size())
-        assert x.size(2) == y.size(-1) and x.shape[0] == y.size(0) and x.shape == y.shape
-        assert x.dim() == x.ndim == 3 and x.size(1) == 4
-        return y
-
-    held(net(forward), X, delay=0, n_trials=1)
-    assert "length" in capsys.readouterr().out
-
-
-# ---------------------------------------------------------------- what needs the whole stream
-@pytest.mark.parametrize(
-    "use, what",
-    [
-        (lambda x: x[..., -3:], "counted from the end"),
-        (lambda x: x[..., x.size(2) - 3 :], "end is known"),
-        (lambda x: x[..., :9], "constant position 9"),
-        (lambda x: x[..., 2:9], "constant position 9"),
-        (lambda x: x[..., 5], "one frame"),
-        (lambda x: x[..., -1], "one frame"),
-        (lambda x: x[..., [0, 3]], "list, mask or array"),
-        (lambda x: x.select(2, 0), "one frame"),
-        (lambda x: x.flip(2), "flip"),
-        (lambda x: x.roll(1, 2), "roll"),
-        (lambda x: x.cumsum(2), "cumsum"),
-        (lambda x: x.softmax(-1), "softmax"),
-        (lambda x: F.log_softmax(x, dim=2), "softmax"),
-        (lambda x: x.transpose(1, 2).mean(1, keepdim=True), "over the stream"),
-        (lambda x: x - x.mean(2, keepdim=True), "over the stream"),
-        (lambda x: x - x.mean(2).unsqueeze(2), "value of the whole stream"),
-        (lambda x: x * x.transpose(1, 2).amax(1).unsqueeze(-1), "value of the whole stream"),
-        (lambda x: (x - x.mean(2).unsqueeze(-1)).square(), "value of the whole stream"),
-        (lambda x: x.max(2)[0], "max over the stream"),
-        (lambda x: x.max(dim=2).values, "max over the stream"),
-        (lambda x: x.mean((1, 2)), "over the stream"),
-        (lambda x: x.sum(), "over the batch"),
-        (lambda x: x * x.sum().item(), "over the batch"),
-        (lambda x: x.mean(0), "over the batch"),
-        (lambda x: ds.cat([x, x], dim=2), "cat along L"),
-        (lambda x: ds.cat([x, x], dim=0), "cat along B"),
-        (lambda x: x @ x.transpose(1, 2), "matrix product"),
-        (lambda x: x.repeat(1, 1, 2), "repeat"),
-        (lambda x: x.split(2, dim=2)[0], "split along L"),
-        (lambda x: x.chunk(2, dim=-1)[0], "chunk along L"),
-        (lambda x: x.unbind(2)[0], "unbind along L"),
-        (lambda x: [row for row in x][0], "a loop"),
-        (lambda x: F.pad(x, (1, 1), mode="circular"), "own end"),
-    ],
-)
-def test_what_needs_the_whole_stream_is_refused(use, what):
-    # The functions' lines are in this file: that is what the message must name.
-    line = None if what in ("own end",) else "test_idioms.py"
-    refused(net(lambda self, x: use(x)), X, what, line=line)
-
-
-def test_means_over_the_stream_are_outputs():
-    def forward(self, x):
-        pooled = self.head(F.relu(self.conv(x)).mean(2))
-        return pooled.softmax(-1), x.amax(2) - x.amin(2), x.sum(2).tanh(), self.conv(x)
-
-    engine = held(net(forward, conv=nn.Conv1d(4, 3, 3), head=nn.Linear(3, 2)), X, delay=np.inf)
-    assert [o.rate for o in engine.outputs] == [0, 0, 0, 1]
-
-
-# ---------------------------------------------------------------- values that are not there
-def test_values_inside_a_forward_are_refused():
-    def stale(self, x):
-        kept, self.__dict__["kept"] = self.__dict__.get("kept"), x
-        return x if kept is None else x + kept
-
-    refused(net(lambda self, x: x if x.sum(1).sum(1) else -x), X, "truth", captured=CaptureError, offline_too=True)
-    refused(net(lambda self, x: x if x > 0 else -x), X, "truth", captured=CaptureError, offline_too=True)
-    refused(net(lambda self, x: ds.tensor(np.asarray(x) * 2)), X, "NumPy array", captured=CaptureError)
-    refused(net(lambda self, x: ds.tensor(x.numpy() * 2)), X, "values", captured=CaptureError)
-    refused(net(lambda self, x: x * x.tolist()[0][0][0]), X, ".", captured=CaptureError, line=None)
-
-    model = net(stale)
-    online = ds.patch_module(model).online()
-    chunk = np.ones((4, 3), np.float32)
-    online(ds.stream_tensor([chunk], ids=["a"], sos=True))
-    with pytest.raises(StreamMismatchError):
-        online(ds.stream_tensor([chunk], ids=["a"]))
-
-
-def test_writing_into_a_stream_is_refused():
-    def assign(self, x):
-        x[..., 0] = 0
-        return x
-
-    refused(net(assign), X, "assigned")
-    refused(net(lambda self, x: x.add_(1)), X, "written into", ModeError, line=None)
-    refused(net(lambda self, x: x.mul_(x)), X, "written into", ModeError, line=None)
-
-
-def test_inputs_are_left_alone_by_in_place_operators():
-    def forward(self, x):
-        x += 1
-        x = F.relu(x, inplace=True)
-        return x
-
-    chunk = np.random.default_rng(0).standard_normal((4, 5), dtype=np.float32)
-    before = chunk.copy()
-    model = net(forward)
-    whole = model(ds.tensor(chunk[None]))
-    online = ds.patch_module(model).online()
-    y = online(ds.as_stream_tensor([chunk], ids=["a"], sos=True, eos=True))
-    assert np.array_equal(chunk, before)
-    assert np.array_equal(y["a"].numpy(), whole.numpy()[0])
-
-
-# ---------------------------------------------------------------- a forward that changes its course
-def one(self, x):
-    return F.relu(self.conv(x))
-
-
-def other_operator(self, x):
-    return self.conv(x) if self.changed else F.relu(self.conv(x))
-
-
-def fewer(self, x):
-    return x if self.changed else F.relu(self.conv(x))
-
-
-def more(self, x):
-    return F.relu(self.conv(self.conv(x))) if self.changed else F.relu(self.conv(x))
-
-
-def rewired(self, x):
-    y = self.conv(x)
-    return ds.cat([F.relu(x if self.changed else y), y[..., :0] if False else y], 1)[..., 1:]
-
-
-def other_layer(self, x):
-    return F.relu((self.twin if self.changed else self.conv)(x))
-
-
-@pytest.mark.parametrize("forward", [other_operator, fewer, more, rewired, other_layer])
-def test_a_course_that_depends_on_more_than_the_model(forward):
-    """It may change between streams, but not while any is live; a call that does is no call."""
-    parts = {"conv": nn.Conv1d(4, 4, 3, padding=1), "twin": nn.Conv1d(4, 4, 3, padding=1)}
-    model = net(forward, changed=False, **parts)
-    x = np.random.default_rng(0).standard_normal((4, 20), dtype=np.float32)
-    whole = model(ds.tensor(x[None])).numpy()[0]
-    online = ds.patch_module(model).online()
-    chunk = {"ids": ["a"]}
-    parts_got = [online(ds.stream_tensor([x[:, :7]], sos=True, **chunk))["a"].numpy()]
-    model.changed = True
-    with pytest.raises(ModeError, match="course"):
-        online(ds.stream_tensor([x[:, 7:12]], **chunk))
-    with pytest.raises(ModeError, match="course"):
-        online(ds.stream_tensor([x[:, :3]], ids=["b"], sos=True))
-    assert online.live_ids == ["a"]
-    model.changed = False
-    parts_got.append(online(ds.stream_tensor([x[:, 7:12]], **chunk))["a"].numpy())
-    parts_got.append(online(ds.stream_tensor([x[:, 12:]], eos=True, **chunk))["a"].numpy())
-    assert np.allclose(np.concatenate(parts_got, -1), whole, atol=1e-5)
-    model.changed = True  # no stream is live: the new course is taken up
-    again = online(ds.stream_tensor([x], sos=True, eos=True, **chunk))["a"].numpy()
-    model.changed, _ = True, model.offline()
-    assert np.allclose(again, model(ds.tensor(x[None])).numpy()[0], atol=1e-5)
-
-
-def test_weights_edited_between_calls():
-    """Eager calls use what the weights are; an engine has its own."""
-    lin = nn.Linear(4, 4)
-    model = net(lambda self, x: self.lin(x), lin=lin)
-    engine = ds.compile(model, T.spec)
-    online = ds.patch_module(model).online()
-    x = np.random.default_rng(0).standard_normal((6, 4), dtype=np.float32)
-
-    def said(stream: Any, part: Any, **flags: Any) -> Any:
-        return stream(ds.stream_tensor([part], names=("B", "L", "F"), ids=["a"], **flags))["a"].numpy()
-
-    def product(part: Any) -> Any:
-        return part @ lin.weight.numpy().T + lin.bias.numpy()
-
-    old = product(x)
-    for stream in (online, engine):
-        assert np.allclose(said(stream, x[:3], sos=True), old[:3], atol=1e-6)
-    lin.weight.copy_(ds.randn(4, 4))
-    lin.bias[...] = 1.0
-    assert np.allclose(said(online, x[3:], eos=True), product(x[3:]), atol=1e-6)
-    assert np.allclose(said(engine, x[3:], eos=True), old[3:], atol=1e-6)
-    assert not np.allclose(product(x[3:]), old[3:], atol=1e-2)
-
-
-def test_other_things_in_a_forward():
-    """Helpers, keyword arguments, defaults, closures, layers kept in a dict, early returns by options."""
-
-    def helper(layers, value, *, gain=1.0):
-        return layers["conv"](input=value) * gain
-
-    def forward(self, x, scale=2.0):
-        if self.skip:
-            return x
-        try:
-            y = helper({"conv": self.conv}, x, gain=scale)
-        finally:
-            pass
-        return [F.softplus(p) for p in (y,)][0] if self.conv.bias is not None else y
-
-    held(net(forward, skip=False, conv=nn.Conv1d(4, 2, 3)), X, delay=2)
-    assert offline is not None

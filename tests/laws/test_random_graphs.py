@@ -23,11 +23,12 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
-from dreamstream import _core
-from dreamstream.errors import ShapeError, StreamLimitError
 from random_graphs.drafts import build, grid
 from random_graphs.futures import delays_and_fields, emissions, finality, most_kept
 from random_graphs.trial import Subject, offline, run
+
+from dreamstream import _core
+from dreamstream.errors import ShapeError, StreamLimitError
 
 #: Operators that no random model can hold, and why.
 ELSEWHERE: dict[str, str] = {}
@@ -78,7 +79,9 @@ def finality_of(seed: int, stats: Counter[str]) -> None:
     probed = (final >= 0) & (said >= 0)
     early, late = probed & (said > final), probed & (said < final) & certain
     for i, k in np.argwhere(early)[:1]:
-        raise AssertionError(f"EARLY: output {k} after {seen[i]} frames: {said[i, k]} out, {final[i, k]} final")
+        raise AssertionError(
+            f"EARLY: output {k} after {seen[i]} frames: {said[i, k]} out, {final[i, k]} final"
+        )
     for i, k in np.argwhere(late):
         what = f"late: output {k} after {seen[i]} frames: {said[i, k]} out, {final[i, k]} final"
         at_start = i < 2 * len(seen) // 3 and LATE_AT_START.search(subject.draft.source)
@@ -123,7 +126,9 @@ def state_of(seed: int, stats: Counter[str]) -> None:
     for node in engine._core.nodes:
         frames = sum(n for (i, array), n in most.items() if i == node["id"] and array >= 0)
         if not node["grows"]:
-            assert frames == node["kept_bytes"], f"{node['name']} keeps {frames} bytes, not {node['kept_bytes']}"
+            assert frames == node["kept_bytes"], (
+                f"{node['name']} keeps {frames} bytes, not {node['kept_bytes']}"
+            )
         size += padded(node["carried_bytes"])
         stats["nodes"] += 1
     if not engine.state_bytes_per_frame:
@@ -146,11 +151,23 @@ def test_streams():
     print(dict(stats))
     if len(numbers) < 300:
         return
-    for what in ("calls", "forks", "moves", "interrupted", "misused", "astray", "refused", "refused at the end", "out of memory"):
+    for what in (
+        "calls",
+        "forks",
+        "moves",
+        "interrupted",
+        "misused",
+        "astray",
+        "refused",
+        "refused at the end",
+        "out of memory",
+    ):
         assert stats[what], f"no random model came to be {what}"
     assert stats["ill-conditioned"] <= stats["models"] / 100
     missing = {o["name"] for o in _core.operators()} - operators - set(ELSEWHERE)
-    assert not missing, f"give {sorted(missing)} a node in tests/helpers/random_graphs/drafts.py, or a reason in ELSEWHERE"
+    assert not missing, (
+        f"give {sorted(missing)} a node in tests/helpers/random_graphs/drafts.py, or a reason in ELSEWHERE"
+    )
 
 
 def test_frames_leave_as_soon_as_they_are_final():
@@ -176,7 +193,7 @@ def test_state_is_what_was_planned():
 
 def test_offline_is_torch():
     torch = pytest.importorskip("torch")
-    from random_graphs.torch_twin import NAMESPACE  # noqa: PLC0415
+    from random_graphs.torch_twin import NAMESPACE
 
     stats: Counter[str] = Counter()
 

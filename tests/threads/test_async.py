@@ -151,7 +151,7 @@ def run_interrupted(one, calls, delay):
         try:
             inside.set()
             for call in calls:
-                outputs.append(one.step(*call))  # noqa: PERF401 - what came before the exception stays
+                outputs.append(one.step(*call))
             while True:  # it comes for sure
                 time.sleep(1e-5)
         except KeyboardInterrupt:

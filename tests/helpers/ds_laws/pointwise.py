@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+import dreamstream as ds
+
 from .case import Array, Case, Input, Rng, door, normal, pick, random_layout, without_defaults
 from .reference import operands
 
@@ -205,8 +207,6 @@ def _cat(rng: Rng, dtype: str) -> Case:
     def forward(case: Case, weights: Any, *tensors: Any) -> Any:
         if tensors[0].is_stream:
             return door(case, weights, *tensors)
-        import dreamstream as ds
-
         return ds.cat(tensors, case.layout.index(axis))  # the door's plain tensors are of one shape
 
     return _make(

@@ -10,140 +10,34 @@ some features) is replaced by sums. `forward` holds the lines, `sums` the twins.
 
 from __future__ import annotations
 
-import linecache
 import random
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
 from dreamstream.errors import DreamStreamError
 
+from .source import (
+    FEATURES,
+    FRAMES,
+    JOINS,
+    KINDS,
+    MOVES,
+    N_LENGTHS,
+    TABLE,
+    UNARY,
+    Draft,
+    Node,
+    Value,
+    build,
+    grid,
+)  # fmt: skip
 from .totals import Input, Totals
 
 __all__ = ["Draft", "build", "draft", "grid"]
-
-N_LENGTHS = 70  # lengths at which a draft is tried out
-TABLE = 700  # rows of a table that no stream outgrows
-FEATURES = {"BFL": 1, "BLF": 2, "LBF": 2, "BF": 1}
-FRAMES = {"BFL": 2, "BLF": 1, "LBF": 0}
-MOVES = {
-    ("BFL", "BLF"): ".transpose(1, 2)",
-    ("BLF", "BFL"): ".transpose(-1, -2)",
-    ("BLF", "LBF"): ".transpose(0, 1)",
-    ("LBF", "BLF"): ".permute(1, 0, 2)",
-    ("BFL", "LBF"): ".permute(2, 0, 1)",
-    ("LBF", "BFL"): ".permute(1, 2, 0)",
-}
-
-
-class Value(NamedTuple):
-    """A variable of a forward."""
-
-    name: str
-    layout: str  # order of its dimensions; "BF" without a stream axis
-    size: int
-    rate: Fraction
-    totals: Any  # (rows,) final frames at every length tried out
-
-
-class Node(NamedTuple):
-    """Some lines of a forward."""
-
-    layers: dict[str, str]
-    code: list[str]
-    layout: str
-    sums: list[str] | None = None  # None: the same
-
-
-@dataclass
-class Draft:
-    """A model as text.
-
-    Attributes
-    ----------
-    seed : int
-    inputs : list of Input
-    layers : dict of str to str
-        Attributes of the model and the expressions that make them.
-    code, sums : list of str
-        Lines of `forward` and of `sums`.
-    result : str
-        What both return.
-    buffered, buffer_limit, skew
-        Options under which it streams.
-    kinds : list of str
-        The nodes' kinds.
-    """
-
-    seed: int
-    inputs: list[Input]
-    layers: dict[str, str] = field(default_factory=dict)
-    code: list[str] = field(default_factory=list)
-    sums: list[str] = field(default_factory=list)
-    result: str = ""
-    buffered: bool = False
-    buffer_limit: int | None = None
-    skew: int = 0
-    kinds: list[str] = field(default_factory=list)
-
-    @property
-    def source(self) -> str:
-        """The class."""
-        names = ", ".join(["self", *(x.name for x in self.inputs)])
-        body = [f"        self.{k} = {v}" for k, v in self.layers.items()]
-        lines = ["class RandomModel(nn.Module):", "    def __init__(self):", "        super().__init__()", *body]
-        for name, code in (("forward", self.code), ("sums", self.sums)):
-            lines += ["", f"    def {name}({names}):", *(f"        {c}" for c in code), f"        return {self.result}"]
-        return "\n".join(lines) + "\n"
-
-    def __str__(self) -> str:
-        inputs = [f"{x.name}: {x.spec}, rate {x.rate}" for x in self.inputs]
-        return f"seed {self.seed}; {'; '.join(inputs)}; skew {self.skew}; buffered {self.buffered}\n{self.source}"
-
-
-def tie(x: Any, axis: int) -> Any:
-    """Make every feature depend on all of its frame's."""
-    return x + x.sum(axis, keepdim=True)
-
-
-def build(given: Draft, namespace: dict[str, Any] | None = None) -> Any:
-    """Return the model, with weights drawn from its seed.
-
-    Parameters
-    ----------
-    namespace : dict, optional
-        Other meanings of ``ds``, ``nn`` and ``F``, such as torch's.
-    """
-    scope = {"ds": ds, "nn": nn, "F": F, "tie": tie} | (namespace or {})
-    name = f"<random model {given.seed}>"
-    linecache.cache[name] = (len(given.source), None, given.source.splitlines(True), name)
-    exec(compile(given.source, name, "exec"), scope)
-    model = scope["RandomModel"]().eval()
-    rng = np.random.default_rng(given.seed)
-    for _, p in model.named_parameters():
-        scale = 0.5 if p.ndim < 2 else 1 / np.sqrt(np.prod(p.shape[1:]))
-        values = (rng.standard_normal(tuple(p.shape)) * scale).astype(np.float32)
-        p.detach().copy_(scope["ds"].from_numpy(values))
-    return model
-
-
-def grid(inputs: list[Input], n_lengths: int) -> list[tuple[int, ...]]:
-    """Return numbers of frames of all inputs that stand for equal times, in order of time."""
-    if len(inputs) == 1:
-        return [(n,) for n in range(n_lengths)]
-    fast = max(x.rate for x in inputs)
-    rows = []
-    for n in range(n_lengths):
-        for half in sorted({n // 2, -(-n // 2)}):
-            rows.append(tuple(n if x.rate == fast else half for x in inputs))
-    return rows
 
 
 class _Drafter:
@@ -190,7 +84,9 @@ class _Drafter:
         edge = self.scope[name].edge
         totals = edge.counts[:, 3]
         pooled = edge.rate == 0
-        sane = pooled or (Fraction(1, 24) <= edge.rate <= 4 and totals.any() and (totals == 0).mean() < 0.5)
+        sane = pooled or (
+            Fraction(1, 24) <= edge.rate <= 4 and totals.any() and (totals == 0).mean() < 0.5
+        )
         if not sane or max(edge.features, default=1) > 12:
             for attribute in node.layers:
                 delattr(self.holder, attribute)
@@ -246,14 +142,23 @@ class _Drafter:
         r = self.random
         n_out, kernel = self.some_size(), r.randint(1, 4)
         stride, dilation = r.choice([1, 1, 1, 2, 3, 6]), r.choice([1, 1, 1, 2, 3])
-        padding: Any = r.choice([0, r.randint(0, 4), r.randint(0, 4), (r.randint(0, 4), r.randint(0, 4)), "causal"])
+        padding: Any = r.choice(
+            [0, r.randint(0, 4), r.randint(0, 4), (r.randint(0, 4), r.randint(0, 4)), "causal"]
+        )
         if padding == 0 and stride == 1 and r.random() < 0.5:
             padding = "same"
         options = {"stride": stride, "padding": padding, "dilation": dilation}
         options["groups"] = r.choice([g for g in range(1, 5) if a.size % g == n_out % g == 0])
         options["padding_mode"] = r.choice(["zeros", "zeros", "replicate", "reflect"])
         options["bias"] = r.random() < 0.7
-        usual = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "padding_mode": "zeros", "bias": True}
+        usual = {
+            "stride": 1,
+            "padding": 0,
+            "dilation": 1,
+            "groups": 1,
+            "padding_mode": "zeros",
+            "bias": True,
+        }
         text = "".join(f", {k}={v!r}" for k, v in options.items() if v != usual[k])
         x = self.at(a, "BFL")
         if r.random() < 0.2 and isinstance(padding, int):  # by hand, with weights made on the fly
@@ -261,7 +166,9 @@ class _Drafter:
             text = "".join(f", {k}={v!r}" for k, v in options.items() if v != usual[k])
             w = f"w{name}"
             layers = {w: f"nn.Parameter(ds.randn({n_out}, {a.size // options['groups']}, {kernel}))"}
-            weight = r.choice([f"self.{w}", f"self.{w} * 0.7", f"self.{w} - self.{w}.mean((1, 2), keepdim=True) / 3"])
+            weight = r.choice(
+                [f"self.{w}", f"self.{w} * 0.7", f"self.{w} - self.{w}.mean((1, 2), keepdim=True) / 3"]
+            )
             return Node(layers, [f"{name} = F.conv1d({x}, {weight}{text})"], "BFL")
         layers = {f"conv{name}": f"nn.Conv1d({a.size}, {n_out}, {kernel}{text})"}
         return Node(layers, [f"{name} = self.conv{name}({x})"], "BFL")
@@ -418,7 +325,11 @@ class _Drafter:
             return self.lstm(a, name, bidirectional=True)
         kernel = self.random.choice([2, 3])
         text = f"{a.size}, {self.some_size()}, {kernel}, padding={kernel - 1}, padding_mode='circular'"
-        return Node({f"conv{name}": f"nn.Conv1d({text})"}, [f"{name} = self.conv{name}({self.at(a, 'BFL')})"], "BFL")
+        return Node(
+            {f"conv{name}": f"nn.Conv1d({text})"},
+            [f"{name} = self.conv{name}({self.at(a, 'BFL')})"],
+            "BFL",
+        )
 
     # ---------------------------------------------------------------- within a frame
     def unary(self, a: Value, name: str) -> Node:
@@ -428,11 +339,21 @@ class _Drafter:
 
     def scalar(self, a: Value, name: str) -> Node:
         r = self.random
-        ways = ["{x} * 2 - 1", "1 - {x}", "{x} / 3", "0.5 * {x} + {x}", "-{x}", "({x} * 0.4) ** 2", "+{x} - {x}.abs()"]
+        ways = [
+            "{x} * 2 - 1",
+            "1 - {x}",
+            "{x} / 3",
+            "0.5 * {x} + {x}",
+            "-{x}",
+            "({x} * 0.4) ** 2",
+            "+{x} - {x}.abs()",
+        ]
         if r.random() < 0.4:
             shape = f"{a.size}, 1" if a.layout == "BFL" else f"{a.size}"
             code = f"{a.name} {r.choice('+-*')} self.scale{name}"
-            return Node({f"scale{name}": f"nn.Parameter(ds.randn({shape}))"}, [f"{name} = {code}"], a.layout)
+            return Node(
+                {f"scale{name}": f"nn.Parameter(ds.randn({shape}))"}, [f"{name} = {code}"], a.layout
+            )
         return Node({}, [f"{name} = {r.choice(ways).format(x=a.name)}"], a.layout)
 
     def linear(self, a: Value, name: str) -> Node:
@@ -442,7 +363,11 @@ class _Drafter:
         if a.layout == "BFL":
             return Node(layers, [f"{name} = self.lin{name}({self.at(a, 'BLF')}).transpose(1, 2)"], "BFL")
         if r.random() < 0.2:
-            return Node({f"w{name}": f"nn.Parameter(ds.randn({a.size}, {n_out}))"}, [f"{name} = {a.name} @ self.w{name}"], a.layout)
+            return Node(
+                {f"w{name}": f"nn.Parameter(ds.randn({a.size}, {n_out}))"},
+                [f"{name} = {a.name} @ self.w{name}"],
+                a.layout,
+            )
         return Node(layers, [f"{name} = self.lin{name}({a.name})"], a.layout)
 
     def flat(self, a: Value, name: str) -> Node:
@@ -454,7 +379,10 @@ class _Drafter:
             [f"reshape(-1, {a.size})", f"reshape({x}.size(0) * {x}.size(1), {a.size})", "flatten(0, 1)"]
         )
         back = r.choice([f"{x}.size(0), -1, {n}", f"{x}.size(0), {x}.size(1), {n}"])
-        lines = [f"{x} = {self.at(a, 'BLF')}", f"{name} = self.lin{name}({x}.{joined}).tanh().reshape({back})"]
+        lines = [
+            f"{x} = {self.at(a, 'BLF')}",
+            f"{name} = self.lin{name}({x}.{joined}).tanh().reshape({back})",
+        ]
         return Node(layers, lines, "BLF")
 
     def norm(self, a: Value, name: str) -> Node:
@@ -470,7 +398,9 @@ class _Drafter:
 
     def softmax(self, a: Value, name: str) -> Node:
         dim = FEATURES[a.layout]
-        way = self.random.choice(["{x}.softmax({d})", "F.log_softmax({x}, dim={d})", "F.softmax({x}, {d})"])
+        way = self.random.choice(
+            ["{x}.softmax({d})", "F.log_softmax({x}, dim={d})", "F.softmax({x}, {d})"]
+        )
         return Node({}, [f"{name} = {way.format(x=a.name, d=dim)}"], a.layout)
 
     def glu(self, a: Value, name: str) -> Node:
@@ -506,12 +436,13 @@ class _Drafter:
         """Feature axes moved about."""
         r = self.random
         axis, n = FEATURES[a.layout], a.size
+        wide = [str(self.width) if i == axis else "-1" for i in range(3)]
         ways = [
             f"{a.name} - {a.name}.mean({axis}, keepdim=True)",
             f"{a.name}.sum({axis}).unsqueeze({axis}) * {a.name}",
             f"{a.name}.unsqueeze({axis}).squeeze({axis})",
             f"ds.cat([{a.name}, {a.name}.tanh()], {axis})",
-            f"{a.name}.mean({axis}, keepdim=True).expand({', '.join(str(self.width) if i == axis else '-1' for i in range(3))})",
+            f"{a.name}.mean({axis}, keepdim=True).expand({', '.join(wide)})",
             f"{a.name}.repeat({', '.join('2' if i == axis else '1' for i in range(3))})",
         ]
         if n % 2 == 0 and a.layout != "BFL":
@@ -519,7 +450,9 @@ class _Drafter:
             ways.append(f"{a.name}.unflatten(2, (2, {n // 2})).mean(2)")
         if n % 2 == 0 and a.layout == "BFL":
             x = a.name
-            ways.append(f"{x}.reshape({x}.size(0), 2, {n // 2}, {x}.size(2)).permute(0, 2, 1, 3).flatten(1, 2)")
+            ways.append(
+                f"{x}.reshape({x}.size(0), 2, {n // 2}, {x}.size(2)).permute(0, 2, 1, 3).flatten(1, 2)"
+            )
         return Node({}, [f"{name} = {r.choice(ways)}"], a.layout)
 
     def flags(self, a: Value, name: str) -> Node:
@@ -534,7 +467,9 @@ class _Drafter:
             f"{a.name} * {a.name}.floor().logical_not()",
             f"ds.where(({a.name} > -0.5) & ({a.name} < 0.5) | ({a.name} > 1), {a.name}, 1 - {a.name})",
         ]
-        return Node({}, [f"{name} = {self.random.choice(ways)}"], a.layout, [f"{name} = {a.name} + {a.name}"])
+        return Node(
+            {}, [f"{name} = {self.random.choice(ways)}"], a.layout, [f"{name} = {a.name} + {a.name}"]
+        )
 
     # ---------------------------------------------------------------- joins
     def join(self, a: Value) -> None:
@@ -554,7 +489,9 @@ class _Drafter:
         axis = FEATURES[layout]
         if a.size != b.size or r.random() < 0.25:
             parts = [p, q] + ([p] if r.random() < 0.2 else [])
-            self.add("cat", name, Node({}, [f"{name} = ds.cat([{', '.join(parts)}], dim={axis})"], layout))
+            self.add(
+                "cat", name, Node({}, [f"{name} = ds.cat([{', '.join(parts)}], dim={axis})"], layout)
+            )
             return
         code, sums = r.choice(JOINS)
         line = f"{name} = {code.format(a=p, b=q)}"
@@ -581,7 +518,9 @@ class _Drafter:
 
     def _cut(self, a: Value, text: str) -> Value | None:
         name = self.fresh()
-        return self.add("repair", name, Node({}, [f"{name} = {a.name}{self.index(a.layout, text)}"], a.layout))
+        return self.add(
+            "repair", name, Node({}, [f"{name} = {a.name}{self.index(a.layout, text)}"], a.layout)
+        )
 
     # ---------------------------------------------------------------- finishing
     def finish(self) -> Draft:
@@ -589,7 +528,10 @@ class _Drafter:
         names = [self.values[-1].name]
         code = "\n".join(d.code)
         loose = [v.name for v in self.values if len(re.findall(rf"\b{v.name}\b", code)) < 2]
-        names += [r.choice(loose if r.random() < 0.8 else [v.name for v in self.values]) for _ in range(r.choice([0, 1, 2, 3]))]
+        names += [
+            r.choice(loose if r.random() < 0.8 else [v.name for v in self.values])
+            for _ in range(r.choice([0, 1, 2, 3]))
+        ]
         names = list(dict.fromkeys(names)) + [e for e in self.extra if e.split("[")[0] in self.scope]
         if len(names) == 1:
             d.result = names[0]
@@ -600,73 +542,6 @@ class _Drafter:
         if d.buffered and r.random() < 0.5:
             d.buffer_limit = r.choice([25, 10_000])
         return d
-
-
-KINDS = (
-    ["conv"] * 6 + ["conv_transpose"] * 2 + ["pad"] * 2 + ["part"] * 3 + ["cut"] * 2 + ["late", "frames", "frames"]
-    + ["stack", "unstack", "lstm", "lstm", "table", "table", "reduce", "unary", "unary", "unary", "scalar", "linear"]
-    + ["flat", "norm", "softmax", "glu", "pick", "shape", "shape", "flags"] + ["join"] * 12
-)  # fmt: skip
-
-#: Functions of one value {x}, each with its twin.
-UNARY: list[tuple[str, str | None]] = [
-    ("F.relu({x})", "{x} + {x}"),
-    ("{x}.relu()", "{x} + {x}"),
-    ("{x}.clamp(-0.5, 1.0)", "{x} + {x}"),
-    ("{x}.clamp(min=0.1)", "{x} + {x}"),
-    ("F.hardtanh({x})", "{x} + {x}"),
-    ("{x}.sign()", "{x} + {x}"),
-    ("F.gelu({x})", None),
-    ("F.gelu({x}, approximate='tanh')", None),
-    ("F.silu({x})", None),
-    ("{x}.sigmoid()", None),
-    ("{x}.tanh()", None),
-    ("{x}.tanh().exp()", None),
-    ("({x}.abs() + 0.5).log()", None),
-    ("({x}.abs() + 0.5).log2()", None),
-    ("({x}.abs() + 0.5).log10()", None),
-    ("({x}.square() + 0.5).sqrt()", None),
-    ("({x}.square() + 0.5).rsqrt()", None),
-    ("({x}.abs() + 1).reciprocal()", None),
-    ("abs({x})", None),
-    ("-{x}", None),
-    ("{x}.tanh().square()", None),
-    ("{x}.sin()", None),
-    ("{x}.cos()", None),
-    ("{x}.abs().log1p()", None),
-    ("{x}.tanh().expm1()", None),
-    ("{x}.erf()", None),
-    ("({x} * 4).floor()", None),
-    ("({x} * 4).ceil()", None),
-    ("({x} * 4).round()", None),
-    ("F.softplus({x})", None),
-    ("F.softplus({x}, beta=2.0, threshold=1.5)", None),
-    ("F.logsigmoid({x})", None),
-    ("{x}.abs().pow(1.5)", None),
-]
-
-#: Functions of two values {a} and {b}, each with its twin.
-JOINS: list[tuple[str, str | None]] = [
-    ("{a} + {b}", None),
-    ("{a} + {b}", None),
-    ("{a} + 0.5 * {b}", None),
-    ("{a} - {b}", None),
-    ("{a} * {b}", None),
-    ("{a} * {b}.tanh()", None),
-    ("{a} / ({b}.abs() + 1)", None),
-    ("{a}.minimum({b})", "{a} + {b}"),
-    ("{a}.maximum({b})", "{a} + {b}"),
-    ("({a}.abs() + 0.5) ** {b}.tanh()", None),
-    ("ds.where({a} > {b}, {a}, {b})", "{a} + {b}"),
-    ("ds.where({b} < 0.2, {a}, {b} + 1)", "{a} + {b}"),
-    ("{a} * ({b} > 0)", "{a} + {b}"),
-    ("{a} * (({a} >= 0) & ({b} <= 0))", "{a} + {b}"),
-    ("{a} * (({a} >= 0) | ({b} <= 0))", "{a} + {b}"),
-    ("{a} * ({a}.round() == {b}.round())", "{a} + {b}"),
-    ("{a} * ({a}.round() != {b}.round())", "{a} + {b}"),
-    ("{a}.masked_fill({b} > 0.5, 0.0)", "{a} + {b}"),
-    ("{a}.sigmoid() * {b} + (1 - {a}.sigmoid()) * {b}.tanh()", None),
-]
 
 
 def draft(seed: int) -> Draft:

@@ -63,7 +63,12 @@ class _Driver:
         self.rng = rng
 
     def _tensors(
-        self, ids: Sequence[str], sos: Sequence[bool], eos: Sequence[bool], rows: Sequence[Sequence[Array]], restart: bool
+        self,
+        ids: Sequence[str],
+        sos: Sequence[bool],
+        eos: Sequence[bool],
+        rows: Sequence[Sequence[Array]],
+        restart: bool,
     ) -> tuple[list[ds.StreamTensor], list[Array]]:
         """Return stream tensors over arrays that can be overwritten, and these arrays."""
         tensors, given = [], []
@@ -88,11 +93,15 @@ class _Driver:
 class Eager(_Driver):
     """A patched module."""
 
-    def __init__(self, model: Any, inputs: Sequence[Input], rng: np.random.Generator, **options: Any) -> None:
+    def __init__(
+        self, model: Any, inputs: Sequence[Input], rng: np.random.Generator, **options: Any
+    ) -> None:
         super().__init__(inputs, rng)
         self.model = ds.patch_module(model, **options).online()
 
-    def step(self, ids: Any, sos: Any, eos: Any, rows: Any, restart: bool = False) -> tuple[Frames, list[list[int]]]:
+    def step(
+        self, ids: Any, sos: Any, eos: Any, rows: Any, restart: bool = False
+    ) -> tuple[Frames, list[list[int]]]:
         """Advance streams; ``rows[input][row]`` are arrays in the input's order without B."""
         tensors, given = self._tensors(ids, sos, eos, rows, restart)
         return self._collected(self.model(*tensors), given)
@@ -122,7 +131,9 @@ class InEngine(_Driver):
         self.engine = engine
         self.done: dict[str, list[int]] = {}  # frames so far per output, where arrays don't tell
 
-    def step(self, ids: Any, sos: Any, eos: Any, rows: Any, restart: bool = False) -> tuple[Frames, list[list[int]]]:
+    def step(
+        self, ids: Any, sos: Any, eos: Any, rows: Any, restart: bool = False
+    ) -> tuple[Frames, list[list[int]]]:
         """Advance streams, as `Eager.step`."""
         if self.rng.random() < 0.4 and len(set(ids)) == len(ids) and ids:
             frames, starts = self._step_arrays(list(ids), sos, eos, rows, restart)
@@ -133,7 +144,9 @@ class InEngine(_Driver):
             self.done[i] = [s[r] + len(f[r]) for s, f in zip(starts, frames)]
         return frames, starts
 
-    def _step_arrays(self, ids: Any, sos: Any, eos: Any, rows: Any, restart: bool) -> tuple[Frames, list[list[int]]]:
+    def _step_arrays(
+        self, ids: Any, sos: Any, eos: Any, rows: Any, restart: bool
+    ) -> tuple[Frames, list[list[int]]]:
         chunks: dict[str, Any] = {}
         given = []
         for r, i in enumerate(ids):

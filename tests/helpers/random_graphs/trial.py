@@ -16,7 +16,13 @@ import numpy as np
 
 import dreamstream as ds
 from dreamstream import _core
-from dreamstream.errors import DreamStreamError, OutOfMemoryError, ShapeError, StreamIdError, StreamMismatchError
+from dreamstream.errors import (
+    DreamStreamError,
+    OutOfMemoryError,
+    ShapeError,
+    StreamIdError,
+    StreamMismatchError,
+)
 from dreamstream.stream.tree import leaves
 
 from .drafts import Draft, build, draft
@@ -52,7 +58,9 @@ class Subject:
         totals = Totals(options.inputs, [[0] * len(options.inputs)], False, options.buffer_limit)
         outputs = leaves(model.forward(*totals.tensors))
         dims = [y.dims for y in outputs]
-        return cls(options, model, copy.deepcopy(model).double(), dims, totals.n_operations, totals.operators)
+        return cls(
+            options, model, copy.deepcopy(model).double(), dims, totals.n_operations, totals.operators
+        )
 
     @property
     def inputs(self) -> list[Input]:
@@ -133,7 +141,9 @@ class Trial:
         if self.faults:
             _core.fault_install()
         eager = subject.patched(rng)
-        engine = InEngine(subject.compiled(eager.model if rng.random() < 0.5 else None), subject.inputs, rng)
+        engine = InEngine(
+            subject.compiled(eager.model if rng.random() < 0.5 else None), subject.inputs, rng
+        )
         self.drivers: dict[str, Any] = {"eager": eager, "engine": engine}
         self.n_outputs = len(subject.dims)
         self.done: list[Stream] = []
@@ -166,7 +176,11 @@ class Trial:
         near = range(max(0, n // 2 - 4), n // 2 + 6)
         fast = [x.rate == 1 for x in inputs]
         pairs = [[n if f else m for f in fast] for m in near]
-        pairs = [p for p in pairs if self.subject.together(p) and (least is None or all(a <= b for a, b in zip(least, p)))]
+        pairs = [
+            p
+            for p in pairs
+            if self.subject.together(p) and (least is None or all(a <= b for a, b in zip(least, p)))
+        ]
         return pairs[r.integers(len(pairs))] if pairs else list(least or [0] * len(inputs))
 
     def start(self, name: str) -> Stream:
@@ -193,7 +207,9 @@ class Trial:
         batch = [d[None] for d in s.data]
         exact = offline(subject, subject.double.forward, batch, np.float64)
         if totals.refused:
-            assert exact is None or totals.would_broadcast() or "limit" in totals.operators, f"refused: {lengths}"
+            assert exact is None or totals.would_broadcast() or "limit" in totals.operators, (
+                f"refused: {lengths}"
+            )
             for mode, driver in self.drivers.items():
                 try:
                     driver.step(["alone"], [True], [True], batch_rows(subject, [s.data]))
@@ -228,7 +244,9 @@ class Trial:
             c = c[0]
             if nothing and len(a) == 0 and "L" not in self.subject.dims[k]:
                 continue
-            assert a.shape == b.shape == c.shape, f"output {k} in {mode}: {a.shape}, offline {b.shape} and {c.shape}"
+            assert a.shape == b.shape == c.shape, (
+                f"output {k} in {mode}: {a.shape}, offline {b.shape} and {c.shape}"
+            )
             if not a.size:
                 continue
             largest = np.abs(b).max()
@@ -237,7 +255,9 @@ class Trial:
             if gap.max() > bound:
                 self.stats["ill-conditioned"] += 1
                 bound = bound + 8 * self.sensitivity(batch, exact, k)
-                assert (gap <= bound).all(), f"output {k} in {mode}: off by {gap.max():.3g} of {largest:.3g}"
+                assert (gap <= bound).all(), (
+                    f"output {k} in {mode}: off by {gap.max():.3g} of {largest:.3g}"
+                )
 
     def sensitivity(self, batch: list[Array], exact: list[Array], k: int) -> Array:
         """Return how far float64 moves at most where inputs and weights are off by float32's rounding."""
@@ -246,7 +266,12 @@ class Trial:
             model = copy.deepcopy(self.subject.double)
             for p in model.parameters():
                 p.detach().copy_(ds.tensor(self.shaken(p.detach().numpy())))
-            y = offline(self.subject, model.forward, [self.shaken(x.astype(np.float64)) for x in batch], np.float64)
+            y = offline(
+                self.subject,
+                model.forward,
+                [self.shaken(x.astype(np.float64)) for x in batch],
+                np.float64,
+            )
             assert y is not None
             most = np.maximum(most, np.abs(y[k][0] - exact[k]))
         return most
@@ -286,12 +311,16 @@ class Trial:
 
     def call(self) -> None:
         """One call with some of the streams, in both modes."""
-        chosen = [s for s in self.open if self.chance(0.7)] or [self.open[self.rng.integers(len(self.open))]]
+        chosen = [s for s in self.open if self.chance(0.7)] or [
+            self.open[self.rng.integers(len(self.open))]
+        ]
         self.rng.shuffle(chosen)  # type: ignore[arg-type]
         eos = [self.chance(0.12) for _ in chosen]
         to = [[len(d) for d in s.data] if e else self.advance(s) for s, e in zip(chosen, eos)]
         sos = [not s.live for s in chosen]
-        rows = batch_rows(self.subject, [[d[a:b] for d, a, b in zip(s.data, s.at, t)] for s, t in zip(chosen, to)])
+        rows = batch_rows(
+            self.subject, [[d[a:b] for d, a, b in zip(s.data, s.at, t)] for s, t in zip(chosen, to)]
+        )
         given = ([s.name for s in chosen], sos, eos, rows, any(s.replaces for s in chosen))
         if self.chance(0.3):
             self.interrupt(given)
@@ -390,15 +419,30 @@ class Trial:
         way = self.rng.choice(["twice", "unknown", "live", "apart"])
         live = self.drivers["engine"].ids
         if way == "unknown":
-            bad: Any = ([*ids, "nobody"], [*sos, False], [*eos, False], [[*r, r[0]] for r in rows], restart)
+            bad: Any = (
+                [*ids, "nobody"],
+                [*sos, False],
+                [*eos, False],
+                [[*r, r[0]] for r in rows],
+                restart,
+            )
             named = {"nobody"}
         elif way == "live" and live and not (set(live) & set(ids)):
             bad = ([*ids, live[0]], [*sos, True], [*eos, False], [[*r, r[0]] for r in rows], False)
             named = {live[0]}
         elif way == "apart" and len(rows) > 1:
-            far = [self.noise(40, x) if k == 0 else self.noise(0, x) for k, x in enumerate(self.subject.inputs)]
+            far = [
+                self.noise(40, x) if k == 0 else self.noise(0, x)
+                for k, x in enumerate(self.subject.inputs)
+            ]
             more = [arrange(f, x) for f, x in zip(far, self.subject.inputs)]
-            bad = ([*ids, "far"], [*sos, True], [*eos, False], [[*r, m] for r, m in zip(rows, more)], restart)
+            bad = (
+                [*ids, "far"],
+                [*sos, True],
+                [*eos, False],
+                [[*r, m] for r, m in zip(rows, more)],
+                restart,
+            )
             named, error = {"far"}, StreamMismatchError
         else:
             bad = ([*ids, ids[0]], [*sos, sos[0]], [*eos, eos[0]], [[*r, r[0]] for r in rows], restart)
@@ -420,7 +464,10 @@ class Trial:
         for driver in self.drivers.values():
             driver.fork(s.name, name)
         full = self.lengths(s.at)
-        data = [np.concatenate([d[:a], self.noise(n - a, x)]) for d, a, n, x in zip(s.data, s.at, full, self.subject.inputs)]
+        data = [
+            np.concatenate([d[:a], self.noise(n - a, x)])
+            for d, a, n, x in zip(s.data, s.at, full, self.subject.inputs)
+        ]
         new = Stream(name, data, list(s.at), True, [list(g) for g in s.got])
         self.open.append(self.checked(new))
         self.stats["forks"] += 1
@@ -443,7 +490,6 @@ class Trial:
             if isinstance(driver, InEngine):
                 driver.done[s.name] = done
         self.stats["astray"] += 1
-
 
     def move(self) -> None:
         """Go on in another copy of the model, and in another engine, from what the first ones remember."""
@@ -471,7 +517,10 @@ class Trial:
             for s, a in zip(streams, at):
                 s.at = a
                 to.append([len(d) for d in s.data] if last else self.advance(s))
-            wide = [[d[a:b].astype(np.float64) for d, a, b in zip(s.data, p, t)] for s, p, t in zip(streams, at, to)]
+            wide = [
+                [d[a:b].astype(np.float64) for d, a, b in zip(s.data, p, t)]
+                for s, p, t in zip(streams, at, to)
+            ]
             ids, sos = [s.name for s in streams], [s.name not in driver.ids for s in streams]
             frames, _ = driver.step(ids, sos, [last] * len(ids), batch_rows(self.subject, wide))
             at = to
@@ -479,13 +528,17 @@ class Trial:
                 for g, row in zip(got, rows):
                     g[k].append(row)
         for s, parts in zip(streams, got):
-            exact = offline(self.subject, self.subject.double.forward, [d[None] for d in s.data], np.float64)
+            exact = offline(
+                self.subject, self.subject.double.forward, [d[None] for d in s.data], np.float64
+            )
             for k, y in enumerate(exact or []):
                 a, b = np.concatenate(parts[k]), y[0]
                 assert a.dtype == np.float64
                 assert len(a) == len(s.whole["eager"][k])
                 if len(a):
-                    assert np.abs(a - b).max() <= 1e-9 * max(1, np.abs(b).max()), f"output {k} in float64"
+                    assert np.abs(a - b).max() <= 1e-9 * max(1, np.abs(b).max()), (
+                        f"output {k} in float64"
+                    )
 
     def validate(self, s: Stream) -> None:
         """Run the eager model offline amid its live streams."""
