@@ -55,10 +55,10 @@ def copy_tree(place: Path) -> None:
             continue
         target = place / relative
         wanted.add(target)
-        if target.exists() and target.stat().st_mtime_ns == source.stat().st_mtime_ns:
+        if target.exists() and target.read_bytes() == source.read_bytes():
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, target)
+        shutil.copyfile(source, target)  # as of now: what was compiled from it is older
     for folder in COPIED:
         for old in (place / folder).rglob("*"):
             if old.is_file() and old not in wanted and old.suffix in (".py", ".c", ".h", ".inc"):
@@ -79,10 +79,24 @@ def library(name: str) -> str:
     return subprocess.run(command, text=True, check=True, stdout=subprocess.PIPE).stdout.strip()
 
 
-def environment(kind: str) -> dict[str, str]:
-    """What a Python that imports the instrumented extension needs."""
+def environment(kind: str, place: Path) -> dict[str, str]:
+    """What a Python that imports the instrumented extension needs; reports go to files."""
     preloaded = " ".join([library(LIBRARIES[kind]), library("libstdc++.so")])
-    return {**OPTIONS, **os.environ, "LD_PRELOAD": preloaded, "PYTHONMALLOC": "malloc", "DREAMSTREAM_BLAS": "none"}
+    options = {name: f"{text}:log_path={place / 'report'}" for name, text in OPTIONS.items()}
+    more = {"LD_PRELOAD": preloaded, "PYTHONMALLOC": "malloc", "DREAMSTREAM_BLAS": "none"}
+    return {**options, **os.environ, **more}
+
+
+def print_reports(place: Path) -> bool:
+    """Print what the sanitizers wrote; whether there was anything."""
+    found = False
+    for file in sorted(place.glob("report.*")):
+        text = file.read_text(errors="replace")
+        if "ERROR: " in text or "runtime error" in text or "WARNING: ThreadSanitizer" in text:
+            print(text)
+            found = True
+        file.unlink()
+    return found
 
 
 def run_pytest(kind: str, place: Path, arguments: list[str]) -> int:
@@ -91,7 +105,9 @@ def run_pytest(kind: str, place: Path, arguments: list[str]) -> int:
     if kind == "thread" and randomised():
         command = ["setarch", "-R", *command]
     print("==", " ".join(arguments), flush=True)
-    status = subprocess.run(command, cwd=place, env=environment(kind)).returncode
+    status = subprocess.run(command, cwd=place, env=environment(kind, place)).returncode
+    if print_reports(place):
+        return 1
     return 0 if status == 5 else status  # 5: no test was chosen
 
 

@@ -73,7 +73,7 @@ static PyObject *hold_enter(PyObject *self, PyTypeObject *cls, PyObject *const *
     (void)n_args;
     (void)names;
     if (hold->inside || atomic_exchange(&((gate_object *)hold->gate)->busy, true)) {
-        (void)ds_fail(DS_BUSY, "another thread is in this module");
+        (void)ds_fail(DS_BUSY, "a call of this module is under way, in another thread or around this one");
         return ds_raise(m, DS_BUSY, hold->ids);
     }
     hold->inside = true;

@@ -115,8 +115,12 @@ def delay_of(seed: int, stats: Counter[str]) -> None:
 
 
 def state_of(seed: int, stats: Counter[str]) -> None:
-    """Streams keep as much as was planned, and never more."""
+    """Streams keep as much as was planned, and never more.
+
+    With inputs that may be far apart, random walks need not come to where the most is kept.
+    """
     subject = Subject.of(seed)
+    reached = subject.draft.skew == 0
     engine = subject.compiled()
     try:
         most = most_kept(subject, engine, 150, np.random.default_rng([seed, 4]))
@@ -126,14 +130,15 @@ def state_of(seed: int, stats: Counter[str]) -> None:
     for node in engine._core.nodes:
         frames = sum(n for (i, array), n in most.items() if i == node["id"] and array >= 0)
         if not node["grows"]:
-            assert frames == node["kept_bytes"], (
-                f"{node['name']} keeps {frames} bytes, not {node['kept_bytes']}"
+            planned = node["kept_bytes"]
+            assert frames == planned or (frames < planned and not reached), (
+                f"{node['name']} keeps {frames} bytes, not {planned}"
             )
         size += padded(node["carried_bytes"])
         stats["nodes"] += 1
     if not engine.state_bytes_per_frame:
         size += sum(padded(n) for (_, array), n in most.items() if array >= 0)
-        assert size == engine.state_size
+        assert size == engine.state_size or (size < engine.state_size and not reached)
 
 
 def padded(n_bytes: int) -> int:

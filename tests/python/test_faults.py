@@ -1,12 +1,9 @@
-"""A call that fails leaves every stream as it was, wherever it fails: at the k-th operation of a forward, at
-the n-th allocation, or when somebody presses Ctrl-C."""
+"""A call that fails leaves every stream as it was, wherever it fails: at the k-th operation of a forward or at
+the n-th allocation. (Exceptions that come from outside: tests/threads/test_async.py.)"""
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import threading
-import time
 
 import numpy as np
 import pytest
@@ -120,50 +117,6 @@ def test_every_operation(monkeypatch):
     assert failures == k == 5, "one failure for every operation of the forward"
 
 
-def test_interrupts_at_random_moments(monkeypatch):
-    """KeyboardInterrupt anywhere in the interpreter: a call has happened as a whole, or not at all."""
-    monkeypatch.setattr(threading, "excepthook", lambda arguments: None)  # workers may die of it
-    model = ds.patch_module(make()).online()
-    x = chunk(np.random.default_rng(5), 8)
-    model(tensor({"a": x[:, :0]}, sos=("a",)))
-    count = {"calls": 0, "interrupts": 0}
-    wrong: list[BaseException] = []
-
-    def work():
-        while count["calls"] < 300:
-            try:
-                count["calls"] += 1
-                model(tensor({"a": x}))
-            except KeyboardInterrupt:
-                count["interrupts"] += 1
-            except Exception as error:
-                wrong.append(error)
-                raise
-
-    wait = np.random.default_rng(0)
-    while count["calls"] < 300 and not wrong:
-        worker = threading.Thread(target=work)
-        worker.start()
-        while worker.is_alive():
-            time.sleep(float(wait.uniform(0, 0.002)))
-            ident = ctypes.c_ulong(worker.ident)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(KeyboardInterrupt))
-        worker.join()
-    assert not wrong
-    assert count["interrupts"] > 20
-    state = model.get_state("a")["a"]
-    rest = model(tensor({"a": x}, eos=("a",)))["a"].numpy()
-    for n in range(count["calls"] + 1):  # as some number of whole calls
-        twin = ds.patch_module(make()).online()
-        whole = np.tile(x, n + 1)
-        twin(tensor({"a": whole[:, : 8 * n]}, sos=("a",)))
-        if twin.get_state("a")["a"] == state:
-            assert np.array_equal(twin(tensor({"a": x}, eos=("a",)))["a"].numpy(), rest)
-            break
-    else:
-        pytest.fail("the stream is in no state that whole calls lead to")
-
-
 # ---------------------------------------------------------------- the n-th allocation
 @pytest.fixture
 def faults():
@@ -213,11 +166,12 @@ def test_offline_calls(faults):
     assert np.array_equal(results[0].numpy(), wanted)
 
 
-def test_compiling(faults):
+@pytest.mark.parametrize("threads", [1, 3])
+def test_compiling(faults, threads):
     model, engines, failures = make(), [], 0
     ds.compile(model, ("B", 3, "L"), verify=False)  # operators are made once and kept
     for _, leaked in fail_every_allocation(
-        lambda: engines.append(ds.compile(model, ("B", 3, "L"), verify=False))
+        lambda: engines.append(ds.compile(model, ("B", 3, "L"), verify=False, threads=threads))
     ):
         failures += 1
         assert leaked <= 0

@@ -8,6 +8,7 @@ call runs.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import signal
 import subprocess
@@ -130,10 +131,14 @@ class Pair:
 
 
 @pytest.fixture
-def eager_switching():
-    interval = sys.getswitchinterval()
+def eager_switching(monkeypatch):
+    """Threads take turns often; what swallows exceptions (callbacks of the collector) is kept out."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    interval, callbacks = sys.getswitchinterval(), gc.callbacks[:]
     sys.setswitchinterval(1e-6)
+    gc.callbacks.clear()
     yield
+    gc.callbacks.extend(callbacks)
     sys.setswitchinterval(interval)
 
 
@@ -145,15 +150,15 @@ def interrupt(thread):
 
 def run_interrupted(one, calls, delay):
     """Make the calls in a thread and interrupt it once after a while; return the outputs that came."""
-    outputs, inside, errors = [], threading.Event(), []
+    outputs, errors = [], []
+    inside, sent = threading.Event(), threading.Event()
 
     def victim():
         try:
             inside.set()
             for call in calls:
                 outputs.append(one.step(*call))
-            while True:  # it comes for sure
-                time.sleep(1e-5)
+            sent.wait()  # it comes now at the latest
         except KeyboardInterrupt:
             pass
         except BaseException as error:
@@ -164,6 +169,7 @@ def run_interrupted(one, calls, delay):
     inside.wait()
     time.sleep(delay)
     interrupt(thread)
+    sent.set()
     thread.join()
     assert not errors, errors
     return outputs
