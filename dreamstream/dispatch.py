@@ -53,8 +53,9 @@ def apply(
     dims
         What the dimensions of a *plain* input mean, and what those of a StreamTensor must be:
         ``("B", 0, "L")`` for a convolution, ``("B", "L", 0)`` for an LSTM, ``(..., 0)`` where the last
-        axis is the feature axis and all others are frames, ``(..., 0, 1)`` for the last two;
-        None: elementwise, operands broadcast as in NumPy.
+        axis is the feature axis and all others are frames, ``(..., 0, 1)`` for the last two. The numbers
+        say in which order features are stored: ``("B", 1, "L", 0)`` for images of (channels, time,
+        frequency), whose channels are stored last. None: elementwise, operands broadcast as in NumPy.
         Without ``"B"`` a plain input is one sequence.
 
     Returns
@@ -130,21 +131,20 @@ def _offline(
     roles, shape = _roles(name, dims, arrays[0]), arrays[0].shape
     if any(a.shape != shape for a in arrays[1:]):
         raise ShapeError(f"{name}: the inputs differ in shape: {[a.shape for a in arrays]}")
-    order = [roles.index(r) for r in ("B", "L") if r in roles]
-    order += [i for i, r in sorted(enumerate(roles), key=lambda p: str(p[1])) if isinstance(r, int)]
+    n_features = sum(isinstance(r, int) for r in roles)
+    order = [i for i, r in enumerate(roles) if r is Ellipsis]
+    order += [roles.index(r) for r in ("B", "L") if r in roles]
+    order += [roles.index(i) for i in range(n_features)]
     n_rows = shape[roles.index("B")] if "B" in roles else 1
     n_frames = (
         shape[roles.index("L")]
         if "L" in roles
         else prod(s for s, r in zip(shape, roles) if r is Ellipsis)
     )
-    n_features = sum(isinstance(r, int) for r in roles)
     features = tuple(shape[roles.index(i)] for i in range(n_features))
-    if Ellipsis in roles:
-        frames = [a.reshape(n_frames, *features) for a in arrays]
-    else:
-        frames = [a.transpose(order).reshape(n_rows * n_frames, *features) for a in arrays]
-    frames = [np.ascontiguousarray(f) for f in frames]
+    frames = [
+        np.ascontiguousarray(a.transpose(order).reshape(n_rows * n_frames, *features)) for a in arrays
+    ]
     op = operator(name, attributes, [_signature(f) for f in frames], constants)
     outputs, lengths = _run_whole(op, frames, n_rows, n_frames, constants)
     return tuple(
@@ -161,7 +161,7 @@ def _roles(name: str, dims: Dims, array: Array) -> tuple[Any, ...]:
             raise ShapeError(
                 f"{name}: expected {n_features} dimensions or more, got shape {array.shape}"
             )
-        return (Ellipsis,) * (array.ndim - n_features) + tuple(range(n_features))
+        return (Ellipsis,) * (array.ndim - n_features) + tuple(d for d in dims if d is not Ellipsis)
     if len(dims) != array.ndim:
         raise ShapeError(f"{name}: expected {len(dims)} dimensions, got shape {array.shape}")
     return tuple(dims)
@@ -172,16 +172,22 @@ def _unfold(
 ) -> Array:
     """Bring an operator's output back into the order of the caller's dimensions."""
     features = out.shape[1:]
+    n_before = sum(isinstance(r, int) for r in roles)
     if Ellipsis in roles:
-        return out.reshape(*(s for s, r in zip(shape, roles) if r is Ellipsis), *features)
+        stored = out.reshape(*(s for s, r in zip(shape, roles) if r is Ellipsis), *features)
+        if len(features) != n_before:
+            return stored
+        lead = len(roles) - n_before
+        places = [i if r is Ellipsis else lead + r for i, r in enumerate(roles)]
+        return np.ascontiguousarray(stored.transpose(places))
     if pooled and not n_frames:  # of no frames: there is nothing to pool
         out = np.full((n_rows, *features), np.nan, out.dtype)
-    lead = [r for r in ("B", "L") if r in roles and not (pooled and r == "L")]
+    streams = [r for r in ("B", "L") if r in roles and not (pooled and r == "L")]
     sizes = {"B": n_rows, "L": n_frames}
-    stored = out.reshape(*(sizes[r] for r in lead), *features)
-    axes: list[Any] = [*lead, *range(len(features))]
+    stored = out.reshape(*(sizes[r] for r in streams), *features)
+    axes: list[Any] = [*streams, *range(len(features))]
     kept = [r for r in roles if r in axes]
-    if len(features) != sum(isinstance(r, int) for r in roles):
+    if len(features) != n_before:
         kept = [r for r in roles if isinstance(r, str) and r in axes] + list(range(len(features)))
     return np.ascontiguousarray(stored.transpose([axes.index(r) for r in kept]))
 
@@ -252,9 +258,11 @@ def _streaming(
                 f"{name}: a plain tensor of shape {x.shape} meets streams at {user_line()}; constants "
                 "serve in arithmetic, where their extent along B and L is 1"
             )
-    tensors = [x.in_order() for x in inputs]
-    for x in tensors:
-        _require_roles(name, x, dims)
+    tensors: list[Any] = list(inputs)
+    if dims is not None:
+        tensors = [_stored(name, x, dims) for x in inputs]
+    elif any(x.dims != inputs[0].dims for x in inputs):
+        tensors = [x.in_order() for x in inputs]
     model = tensors[0]
     _require_frames_or_none(name, tensors)
     if dims is None:
@@ -330,9 +338,8 @@ def _synced(name: str, edges: Sequence[Edge], values: Sequence[Any]) -> tuple[li
     return out_edges, out_values
 
 
-def _require_roles(name: str, x: StreamTensor, dims: Dims | None) -> None:
-    if dims is None:
-        return
+def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
+    """Return the tensor stored as `dims` wants it; what its dimensions are must fit."""
     own = tuple("F" if isinstance(d, int) else d for d in x.dims)
     if Ellipsis not in dims:
         wanted = tuple("F" if isinstance(d, int) else d for d in dims)
@@ -340,7 +347,7 @@ def _require_roles(name: str, x: StreamTensor, dims: Dims | None) -> None:
             raise ShapeError(
                 f"{name} at {user_line()}: expected dimensions {wanted}, got a stream with {x.roles}"
             )
-        return
+        return x.in_order([d for d in dims if isinstance(d, int)])
     n = len(dims) - 1
     if len(own) < n:
         raise ShapeError(f"{name} at {user_line()}: expected {n} dimensions or more, got {x.roles}")
@@ -350,6 +357,8 @@ def _require_roles(name: str, x: StreamTensor, dims: Dims | None) -> None:
             f"{name} at {user_line()} works along the last {n} dimension(s) of {x.roles} and would mix "
             f"{' and '.join(mixed)}; transpose the features to the end"
         )
+    lead = sum(d == "F" for d in own) - n
+    return x.in_order([*range(lead), *(lead + d for d in dims if isinstance(d, int))])
 
 
 def _require_frames_or_none(name: str, tensors: Sequence[StreamTensor]) -> None:
@@ -391,7 +400,9 @@ def _constant(name: str, weight: Any, model: StreamTensor) -> Array:
                 f"stream has {role}; it must be 1 there (x.size(L) indexes a table by position)"
             )
     features = [s for s, role in zip(sizes, model.dims) if not isinstance(role, str)]
-    return np.asarray(full.reshape(features), order="C")  # without features it stays a number
+    stored = [role for role in model.dims if isinstance(role, int)]
+    order = [stored.index(i) for i in range(len(stored))]
+    return np.asarray(full.reshape(features).transpose(order), order="C")  # without features a number
 
 
 def _outside(

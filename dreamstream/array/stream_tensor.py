@@ -294,12 +294,20 @@ class StreamTensor(StreamViews):
         """Return each row without padding and without B."""
         return [self.stream(i) for i in self.ids]
 
-    def in_order(self) -> StreamTensor:
-        """Return the tensor with its feature axes stored in the order in which they are seen."""
-        order = [d for d in self.dims if isinstance(d, int)]
-        if order == sorted(order):
+    def in_order(self, stored: Sequence[int] | None = None) -> StreamTensor:
+        """Return the tensor with its feature axes stored in the order in which they are seen.
+
+        Parameters
+        ----------
+        stored : sequence of int, optional
+            For each feature axis in the order in which they are seen, its place among those stored.
+        """
+        own = [d for d in self.dims if isinstance(d, int)]
+        places = list(range(len(own))) if stored is None else list(stored)
+        if own == places:
             return self
-        seen = iter(range(len(order)))
+        order = [own[places.index(i)] for i in range(len(own))]
+        seen = iter(places)
         dims = tuple(d if isinstance(d, str) else next(seen) for d in self.dims)
         (out,) = hook.apply(
             "permute", {"order": order}, [self.with_dims(self._straight())], (), self._straight()

@@ -10,6 +10,8 @@ from ..array import Tensor
 from ..errors import NotStreamableError, ShapeError
 from . import functional as F
 from . import init
+from .functional.arguments import single
+from .functional.convolution import window_padding
 from .linear import new_parameter
 from .module import Module
 
@@ -38,9 +40,9 @@ class _Convolution(Module):
             )
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = (F.single(kernel_size, "kernel_size"),)
-        self.stride = (F.single(stride, "stride"),)
-        self.dilation = (F.single(dilation, "dilation"),)
+        self.kernel_size = (single(kernel_size, "kernel_size"),)
+        self.stride = (single(stride, "stride"),)
+        self.dilation = (single(dilation, "dilation"),)
         for name in ("kernel_size", "stride", "dilation"):
             if getattr(self, name)[0] < 1:
                 raise ShapeError(f"{name} must be at least 1, got {getattr(self, name)[0]}")
@@ -146,7 +148,7 @@ class Conv1d(_Convolution):
                 f"padding_mode is zeros, reflect, replicate or circular, got {padding_mode!r}"
             )
         super().__init__(in_channels, out_channels, kernel_size, stride, dilation, groups, padding_mode)
-        left, right = F.window_padding(padding, self.kernel_size[0], self.dilation[0], self.stride[0])
+        left, right = window_padding(padding, self.kernel_size[0], self.dilation[0], self.stride[0])
         if isinstance(padding, str):
             self.padding = padding
         else:
@@ -236,8 +238,8 @@ class ConvTranspose1d(_Convolution):
         if padding_mode != "zeros":
             raise ShapeError(f"ConvTranspose1d takes padding_mode 'zeros' only, got {padding_mode!r}")
         super().__init__(in_channels, out_channels, kernel_size, stride, dilation, groups, padding_mode)
-        self.padding = (F.single(padding, "padding"),)
-        self.output_padding = (F.single(output_padding, "output_padding"),)
+        self.padding = (single(padding, "padding"),)
+        self.output_padding = (single(output_padding, "output_padding"),)
         if self.padding[0] < 0 or self.output_padding[0] < 0:
             raise ShapeError("padding and output_padding must not be negative")
         self._make_parameters(in_channels, out_channels // groups, bias, device, dtype)

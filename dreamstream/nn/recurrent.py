@@ -11,7 +11,7 @@ from ..array import BatchTensor, Tensor, stack
 from ..dispatch import apply
 from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
 from . import init
-from .functional import _checked
+from .functional.arguments import checked
 from .linear import new_parameter
 from .module import Module
 
@@ -139,7 +139,7 @@ class LSTM(Module):
 
     def forward(self, input: Tensor, hx: State | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Return ``output, (h_n, c_n)`` for frames and, if need be, an initial state ``(h_0, c_0)``."""
-        x = _checked("LSTM", input)
+        x = checked("LSTM", input)
         if self.training and self.dropout > 0 and self.num_layers > 1:
             raise ModeError("LSTM: dropout between layers can't train; call .eval(), or set dropout=0")
         weight = self._parameters[self._names[0][0]]
@@ -201,7 +201,7 @@ class LSTM(Module):
             constant = h.constant
             expected: tuple[int, ...] = (lead, self.hidden_size)
         else:
-            constant = _checked("LSTM", h)
+            constant = checked("LSTM", h)
             batch = () if x.ndim == 2 else (x.shape[0 if self.batch_first else 1],)
             expected = (lead, *batch, self.hidden_size)
         if constant.shape != expected:

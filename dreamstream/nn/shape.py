@@ -10,6 +10,7 @@ from ..array import Tensor
 from ..dispatch import apply
 from ..errors import ShapeError
 from . import functional as F
+from .functional.arguments import checked, frame_dims
 from .module import Module
 
 __all__ = [
@@ -165,7 +166,7 @@ class Delay(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input, `n` frames late."""
-        _, dims = F.frame_dims("Delay", F._checked("Delay", input), self.dim)
+        _, dims = frame_dims("Delay", checked("Delay", input), self.dim)
         return apply("delay", {"frames": self.n}, (input,), (), dims)[0]
 
     def extra_repr(self) -> str:
@@ -194,7 +195,7 @@ class Flatten(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input with dimensions joined."""
-        return F._checked("Flatten", input).flatten(self.start_dim, self.end_dim)
+        return checked("Flatten", input).flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments."""
@@ -223,7 +224,7 @@ class Unflatten(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input with the dimension split."""
-        return F._checked("Unflatten", input).unflatten(self.dim, self.unflattened_size)
+        return checked("Unflatten", input).unflatten(self.dim, self.unflattened_size)
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments."""

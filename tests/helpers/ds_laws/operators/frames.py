@@ -1,4 +1,4 @@
-"""Random cases of the operators along the stream and of products; `GENERATORS` has all of the registry's."""
+"""Random cases of the operators along the stream: pads, cuts, framing."""
 
 from __future__ import annotations
 
@@ -8,174 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from . import pointwise
-from .case import Array, Case, Input, Rng, normal, pick, random_layout, without_defaults
-from .reference import length_of
+from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
+from ..reference import length_of
+from .drawing import any_type, make, shape
 
-__all__ = ["GENERATORS", "make"]
-
-WAITS = "it waits for the stream's end"
+__all__ = ["GENERATORS"]
 
 
-def make(rng: Rng, name: str, inputs: list[Input], attributes: dict[str, Any], **more: Any) -> Case:
-    """A case at the door, laid out at random."""
-    more.setdefault("layout", random_layout(rng, max(len(i.features) for i in inputs)))
-    given = without_defaults(rng, name, attributes)
-    return Case(name, inputs, attributes, given=given, **more)
-
-
-def shape(rng: Rng, least: int = 0, most: int = 3) -> tuple[int, ...]:
-    """Random features of a random rank."""
-    return tuple(int(n) for n in rng.integers(1, 5, int(rng.integers(least, most + 1))))
-
-
-def any_type(rng: Rng, dtype: str) -> str:
-    """A type for operators that only move frames."""
-    return str(pick(rng, dtype, dtype, dtype, "int64", "bool"))
-
-
-def maybe(rng: Rng, array: Array) -> Array | None:
-    """An optional weight."""
-    return array if rng.random() < 0.7 else None
-
-
-# ---------------------------------------------------------------- products and recurrences
-def linear(rng: Rng, dtype: str) -> Case:
-    features = shape(rng, 1)
-    n_out = int(rng.integers(1, 40))
-    weights = [normal(rng, (n_out, features[-1]), dtype), maybe(rng, normal(rng, (n_out,), dtype))]
-    trailing = rng.random() < 0.5
-    layout = ("B", "L", *range(len(features))) if trailing else random_layout(rng, len(features))
-    return make(
-        rng,
-        "linear",
-        [Input(features, dtype)],
-        {},
-        weights=weights,
-        layout=layout,
-        dims=(..., 0) if trailing else "layout",
-    )
-
-
-def channels(rng: Rng) -> tuple[int, int, int]:
-    """Input and output channels, and groups: dense, grouped, depthwise, depthwise with more outputs."""
-    groups = int(pick(rng, 1, 1, 1, 2, 3))
-    kind = rng.random()
-    if kind < 0.25:
-        return groups, groups * int(rng.integers(1, 3)), groups
-    return groups * int(rng.integers(1, 6)), groups * int(rng.integers(1, 20)), groups
-
-
-def conv1d(rng: Rng, dtype: str) -> Case:
-    n_in, n_out, groups = channels(rng)
-    kernel = int(rng.integers(1, 6))
-    mode = str(pick(rng, *["zeros", "replicate", "reflect"] * 3, "circular"))
-    a = {
-        "stride": int(pick(rng, 1, 1, 2, 3, 7)),
-        "dilation": int(pick(rng, 1, 1, 2, 3)),
-        "groups": groups,
-        "left": int(pick(rng, 0, *rng.integers(0, 6, 2))),
-        "right": int(pick(rng, 0, *rng.integers(0, 6, 2))),
-        "mode": mode,
-    }
-    if rng.random() < 0.3:  # where what the right padding reads back is all that is kept
-        kernel, a["dilation"], a["right"] = (
-            int(rng.integers(1, 4)),
-            1,
-            int(rng.integers(1, a["stride"] + 1)),
-        )
-    whole = mode == "circular" and (a["left"] > 0 or a["right"] > 0)
-    return make(
-        rng,
-        "conv1d",
-        [Input((n_in,), dtype)],
-        a,
-        weights=[
-            normal(rng, (n_out, n_in // groups, kernel), dtype),
-            maybe(rng, normal(rng, (n_out,), dtype)),
-        ],
-        whole=whole,
-        late=WAITS if whole else "",
-        reach=a["dilation"] * (kernel - 1) + a["stride"] + a["left"] + a["right"] + 2,
-    )
-
-
-def conv_transpose1d(rng: Rng, dtype: str) -> Case:
-    n_in, n_out, groups = channels(rng)
-    kernel, stride, dilation = (
-        int(rng.integers(1, 6)),
-        int(pick(rng, 1, 2, 3, 5)),
-        int(pick(rng, 1, 1, 2, 3)),
-    )
-    a = {
-        "stride": stride,
-        "padding": int(pick(rng, 0, rng.integers(0, 4))),
-        "output_padding": int(pick(rng, 0, rng.integers(0, max(stride, dilation)))),
-        "dilation": dilation,
-        "groups": groups,
-    }
-    weights = [
-        normal(rng, (n_in, n_out // groups, kernel), dtype),
-        maybe(rng, normal(rng, (n_out,), dtype)),
-    ]
-    span = dilation * (kernel - 1) + 1
-    return make(
-        rng,
-        "conv_transpose1d",
-        [Input((n_in,), dtype)],
-        a,
-        weights=weights,
-        reach=(span + 2 * a["padding"]) // stride + 3,
-    )
-
-
-def layer_norm(rng: Rng, dtype: str) -> Case:
-    features = (*shape(rng, 0, 2), int(rng.integers(2, 20)))
-    axes = int(rng.integers(1, len(features) + 1))
-    normed = features[len(features) - axes :]
-    weights = [maybe(rng, normal(rng, normed, dtype)), maybe(rng, normal(rng, normed, dtype))]
-    a = {"axes": axes, "eps": float(pick(rng, 1e-5, 1e-3, 0.5))}
-    trailing = rng.random() < 0.5
-    layout = ("B", "L", *range(len(features))) if trailing else random_layout(rng, len(features))
-    return make(
-        rng,
-        "layer_norm",
-        [Input(features, dtype)],
-        a,
-        weights=weights,
-        layout=layout,
-        dims=(..., *range(axes)) if trailing else "layout",
-    )
-
-
-def lstm(rng: Rng, dtype: str) -> Case:
-    a = {
-        "layers": int(pick(rng, 1, 1, 2, 3)),
-        "bias": int(rng.integers(2)),
-        "bidirectional": int(rng.random() < 0.2),
-    }
-    n_in, hidden, directions = int(rng.integers(1, 6)), int(rng.integers(1, 7)), 1 + a["bidirectional"]
-    weights: list[Array | None] = []
-    for cell in range(a["layers"] * directions):
-        columns = n_in if cell < directions else directions * hidden
-        weights += [normal(rng, (4 * hidden, columns), dtype), normal(rng, (4 * hidden, hidden), dtype)]
-        weights += [normal(rng, (4 * hidden,), dtype) for _ in range(2 * a["bias"])]
-    if rng.random() < 0.5:
-        state = (a["layers"] * directions, hidden)
-        weights += [normal(rng, state, dtype), normal(rng, state, dtype)]
-    whole = bool(a["bidirectional"])
-    return make(
-        rng,
-        "lstm",
-        [Input((n_in,), dtype)],
-        a,
-        weights=weights,
-        whole=whole,
-        late=WAITS if whole else "",
-    )
-
-
-# ---------------------------------------------------------------- pads, cuts, frames
 def pad(rng: Rng, dtype: str) -> Case:
     kind = any_type(rng, dtype)
     mode = str(pick(rng, "constant", "replicate", "reflect"))
@@ -285,7 +124,7 @@ def sync(rng: Rng, dtype: str) -> Case:
 
     def forward(case: Case, weights: Any, *tensors: Any) -> Any:
         if tensors[0].is_stream or same:
-            return pointwise.door(case, weights, *tensors)
+            return door(case, weights, *tensors)
         return tensors[0]  # the door's plain tensors are of one shape
 
     def depends(*arrays: Array) -> list[Array]:
@@ -397,11 +236,6 @@ def reduce_frames(rng: Rng, dtype: str) -> Case:
 
 
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
-    "linear": linear,
-    "conv1d": conv1d,
-    "conv_transpose1d": conv_transpose1d,
-    "layer_norm": layer_norm,
-    "lstm": lstm,
     "pad": pad,
     "slice": slice_,
     "cut": cut,
@@ -412,5 +246,4 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     "unstack": unstack,
     "table": table,
     "reduce_frames": reduce_frames,
-    **pointwise.GENERATORS,
 }

@@ -10,8 +10,8 @@ import numpy as np
 
 import dreamstream as ds
 
-from .case import Array, Case, Input, Rng, door, normal, pick, random_layout, without_defaults
-from .reference import operands
+from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout, without_defaults
+from ..reference import operands
 
 __all__ = ["GENERATORS", "door"]
 

@@ -1,0 +1,81 @@
+"""What the functions ask of their arguments, once for all."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...array import Tensor
+from ...array.dtypes import require_same
+from ...errors import DTypeError, NotStreamableError, ShapeError
+
+__all__ = ["Ints", "channels_first", "checked", "frame_dims", "same_types", "single"]
+
+
+Ints = int | Sequence[int]
+
+
+def checked(name: str, input: Any) -> Tensor:
+    if not isinstance(input, Tensor):
+        hint = "; wrap it in ds.tensor(...)" if isinstance(input, (np.ndarray, list)) else ""
+        raise DTypeError(f"{name}: expected a tensor, got {type(input).__name__}{hint}")
+    return input
+
+
+def same_types(name: str, input: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
+    require_same(
+        name,
+        input=input.dtype,
+        weight=None if weight is None else weight.dtype,
+        bias=None if bias is None else bias.dtype,
+    )
+
+
+def single(value: Ints, what: str) -> int:
+    """Return a size that callers give as an int or as a sequence of one."""
+    if isinstance(value, (tuple, list)):
+        if len(value) != 1:
+            raise ShapeError(f"{what} must be one integer, got {tuple(value)}")
+        value = value[0]
+    return operator.index(value)  # type: ignore[arg-type]
+
+
+def channels_first(name: str, x: Tensor) -> tuple[Any, ...]:
+    if x.ndim not in (2, 3):
+        raise ShapeError(f"{name}: expected (B, C, L) or (C, L), got {x.ndim} dimensions")
+    return ("B", 0, "L") if x.ndim == 3 else (0, "L")
+
+
+def frame_dims(name: str, x: Tensor, axis: int) -> tuple[int, tuple[Any, ...]]:
+    """Return the stream axis and what every dimension is, for operators along the stream.
+
+    Parameters
+    ----------
+    name : str
+        The function, for messages.
+    x : Tensor
+        A stream, which knows its axis, or a plain tensor.
+    axis : int
+        The stream axis of a plain tensor.
+
+    Raises
+    ------
+    NotStreamableError
+        Where a stream has no stream axis of its own.
+    """
+    if x.is_stream:
+        roles: tuple[Any, ...] = x.dims  # type: ignore[attr-defined]
+        if "L" not in roles:
+            raise NotStreamableError(f"{name}: a stream with dimensions {roles} has no axis of frames")
+        return roles.index("L"), _numbered(roles)
+    at = x._axis(name, axis)
+    rows = 0 if x.ndim > 1 and at > 0 else None
+    return at, _numbered(["L" if i == at else "B" if i == rows else i for i in range(x.ndim)])
+
+
+def _numbered(roles: Sequence[Any]) -> tuple[Any, ...]:
+    features = iter(range(len(roles)))
+    return tuple(r if isinstance(r, str) else next(features) for r in roles)

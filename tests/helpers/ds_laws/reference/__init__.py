@@ -1,0 +1,24 @@
+"""What every operator computes, in plain NumPy: the values that the suite believes.
+
+A function takes the operator's attributes by name, its weights and its inputs, each ``[frames][features]``
+of one whole sequence, and returns its outputs. Inputs of floating point arrive as float64. Nothing here
+imports dreamstream. `Refused` is raised for lengths that are an error at the end of a stream.
+
+Where torch raises only because a sequence is too short, or empty, there are no frames; nothing comes out
+of no frames. An output without a stream axis is one frame, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from . import frames, pointwise, products
+from .base import Array, Refused, length_of, operands
+
+__all__ = ["REFERENCES", "Refused", "length_of", "operands"]
+
+REFERENCES: dict[str, Callable[..., list[Array]]] = {
+    **products.REFERENCES,
+    **frames.REFERENCES,
+    **pointwise.REFERENCES,
+}

@@ -1,0 +1,47 @@
+"""What the references share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Array", "Arrays", "Refused", "length_of", "no_frames", "operands", "sigmoid"]
+
+Array = npt.NDArray[Any]
+Arrays = Sequence[Array]
+
+
+class Refused(Exception):
+    """A stream of such a length is an error."""
+
+
+def no_frames(*features: int) -> Array:
+    return np.zeros((0, *features))
+
+
+def length_of(steps: Sequence[int], n: int) -> int:
+    """Apply a length's function, in pairs: 0 c adds, 1 c multiplies, 2 c divides."""
+    for code, c in zip(steps[::2], steps[1::2]):
+        n = n + c if code == 0 else n * c if code == 1 else n // c
+    return n
+
+
+def sigmoid(x: Array) -> Array:
+    return np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))))
+
+
+def operands(a: dict[str, Any], w: Arrays, xs: Arrays) -> list[Array]:
+    """The operands in turn: streams, and constants that serve every frame; features aligned at the right."""
+    queues = [list(xs), list(w)]
+    order = a.get("order") or [0] * len(xs)
+    found = [(queues[kind].pop(0), kind) for kind in order]
+    rank = max(x.ndim - (not kind) for x, kind in found)
+    out = []
+    for x, kind in found:
+        features = x.shape if kind else x.shape[1:]
+        lead = (1,) if kind else x.shape[:1]
+        out.append(x.reshape(*lead, *(1,) * (rank - len(features)), *features))
+    return out

@@ -1,0 +1,88 @@
+"""Operators along the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .base import Array, Arrays, Refused, length_of
+
+__all__ = ["REFERENCES"]
+
+
+from .products import padded
+
+
+def pad(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    y = padded(x, a["left"], a["right"], a["mode"], a["value"])
+    return [x[:0] if y is None else y]
+
+
+def slice_(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [x[a["start"] : max(len(x) - a["crop"], 0) : a["step"]]]
+
+
+def cut(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
+    if not len(x) or not len(y):
+        return [x[:0]]
+    return [x[a["start"] : max(length_of(a["length"], len(y)), 0) : a["step"]]]
+
+
+def delay(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [np.concatenate([np.zeros((a["frames"], *x.shape[1:]), x.dtype), x])[: len(x)]]
+
+
+def sync(a: dict[str, Any], w: Arrays, *xs: Array) -> list[Array]:
+    if not all(map(len, xs)):
+        return [xs[0][:0]]
+    if len({len(x) for x in xs}) > 1:
+        raise Refused
+    return [xs[0]]
+
+
+def limit(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    if len(x) > a["frames"]:
+        raise Refused
+    return [x]
+
+
+def frame(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    size, step, dilation = a["size"], a["step"], a["dilation"]
+    if a["exact"] and len(x) % size:
+        raise Refused
+    span = dilation * (size - 1) + 1
+    windows = [x[m : m + span : dilation] for m in range(0, len(x) - span + 1, step)]
+    return [np.stack(windows) if windows else np.zeros((0, size, *x.shape[1:]), x.dtype)]
+
+
+def unstack(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [x.reshape(-1, *x.shape[2:])]
+
+
+def table(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    n = length_of(a["length"], len(x)) if len(x) else 0
+    if n > len(w[0]):
+        raise Refused
+    return [w[0][: max(n, 0)]]
+
+
+def reduce_frames(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    if not len(x):
+        return [x[:0]]
+    return [getattr(np, a["kind"])(x, axis=0)[None]]
+
+
+REFERENCES: dict[str, Callable[..., list[Array]]] = {
+    "pad": pad,
+    "slice": slice_,
+    "cut": cut,
+    "delay": delay,
+    "sync": sync,
+    "limit": limit,
+    "frame": frame,
+    "unstack": unstack,
+    "table": table,
+    "reduce_frames": reduce_frames,
+}

@@ -1,0 +1,143 @@
+"""What works frame by frame."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .base import Array, Arrays, operands, sigmoid
+
+__all__ = ["REFERENCES"]
+
+
+def elementwise(f: Callable[..., Array]) -> Callable[..., list[Array]]:
+    def reference(a: dict[str, Any], w: Arrays, *xs: Array) -> list[Array]:
+        with np.errstate(all="ignore"):
+            return [np.asarray(f(*operands(a, w, xs)))]
+
+    return reference
+
+
+def unary(f: Callable[..., Array]) -> Callable[..., list[Array]]:
+    def reference(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+        with np.errstate(all="ignore"):
+            return [np.asarray(f(x, **a))]
+
+    return reference
+
+
+_erf = np.vectorize(math.erf, otypes=[float])
+
+
+def _gelu(x: Array, approximate: str = "none") -> Array:
+    if approximate == "tanh":
+        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return 0.5 * x * (1 + _erf(x / math.sqrt(2)))
+
+
+def _softplus(x: Array, beta: float, threshold: float) -> Array:
+    return np.where(beta * x > threshold, x, np.log1p(np.exp(np.minimum(beta * x, 700))) / beta)
+
+
+def _clamp(x: Array, min: float = -math.inf, max: float = math.inf) -> Array:
+    return np.minimum(np.maximum(x, min), max)
+
+
+def cast(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [x.astype(a["to"])]
+
+
+# ---------------------------------------------------------------- within a frame
+def _log_softmax(x: Array) -> Array:
+    shifted = x - x.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def glu(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    n = x.shape[-1] // 2
+    return [x[..., :n] * sigmoid(x[..., n:])]
+
+
+def cat(a: dict[str, Any], w: Arrays, *xs: Array) -> list[Array]:
+    return [np.concatenate(xs, axis=a["axis"] + 1)]
+
+
+def permute(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [x.transpose(0, *(d + 1 for d in a["order"]))]
+
+
+def reshape(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [x.reshape(len(x), *a["shape"])]
+
+
+def narrow(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [
+        np.moveaxis(
+            np.moveaxis(x, a["axis"] + 1, 0)[a["start"] :][: a["length"] : a["step"]], 0, a["axis"] + 1
+        )
+    ]
+
+
+def expand(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    features = (1,) * (len(a["shape"]) - x.ndim + 1) + x.shape[1:]
+    return [np.broadcast_to(x.reshape(len(x), *features), (len(x), *a["shape"]))]
+
+
+REFERENCES: dict[str, Callable[..., list[Array]]] = {
+    "add": elementwise(np.add),
+    "sub": elementwise(np.subtract),
+    "mul": elementwise(np.multiply),
+    "div": elementwise(np.divide),
+    "minimum": elementwise(np.minimum),
+    "maximum": elementwise(np.maximum),
+    "pow": elementwise(np.power),
+    "eq": elementwise(np.equal),
+    "ne": elementwise(np.not_equal),
+    "lt": elementwise(np.less),
+    "le": elementwise(np.less_equal),
+    "gt": elementwise(np.greater),
+    "ge": elementwise(np.greater_equal),
+    "where": elementwise(np.where),
+    "logical_not": unary(np.logical_not),
+    "logical_and": elementwise(np.logical_and),
+    "logical_or": elementwise(np.logical_or),
+    "relu": unary(lambda x: np.where(x < 0, 0, x)),
+    "gelu": unary(_gelu),
+    "silu": unary(lambda x: x * sigmoid(x)),
+    "sigmoid": unary(sigmoid),
+    "tanh": unary(np.tanh),
+    "exp": unary(np.exp),
+    "log": unary(np.log),
+    "sqrt": unary(np.sqrt),
+    "rsqrt": unary(lambda x: 1 / np.sqrt(x)),
+    "abs": unary(np.abs),
+    "neg": unary(np.negative),
+    "reciprocal": unary(np.reciprocal),
+    "square": unary(np.square),
+    "clamp": unary(_clamp),
+    "sin": unary(np.sin),
+    "cos": unary(np.cos),
+    "log1p": unary(np.log1p),
+    "expm1": unary(np.expm1),
+    "erf": unary(_erf),
+    "log2": unary(np.log2),
+    "log10": unary(np.log10),
+    "floor": unary(np.floor),
+    "ceil": unary(np.ceil),
+    "round": unary(np.round),
+    "sign": unary(np.sign),
+    "softplus": unary(_softplus),
+    "logsigmoid": unary(lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))),
+    "cast": cast,
+    "softmax": unary(lambda x: np.exp(_log_softmax(x))),
+    "log_softmax": unary(_log_softmax),
+    "glu": glu,
+    "cat": cat,
+    "permute": permute,
+    "reshape": reshape,
+    "narrow": narrow,
+    "expand": expand,
+}
