@@ -17,6 +17,7 @@ typedef struct step {
     ds_slot **replaced;    /* [n_rows]: the live stream that a restart replaces, entered; else NULL */
     PyObject **addresses;  /* [n_rows]: of fresh slots, as int */
     Py_ssize_t n_entered;
+    size_t n_leaving; /* live streams that end, or are replaced, if the call succeeds */
     int64_t *n_frames;     /* [n_inputs][n_rows] */
     bool *sos, *eos, *bad; /* [n_rows] */
     ds_batch *batch;
@@ -128,7 +129,7 @@ static int enter_row(step *s, Py_ssize_t r)
         return 0;
     }
     ds_slot *slot;
-    ds_status status = ds_session_open(s->e->session, &slot, live != NULL);
+    ds_status status = ds_session_open(s->e->session, &slot, s->n_leaving);
     if (status != DS_OK) {
         char message[DS_MESSAGE_BYTES] = "";
         strncpy(message, ds_last_error(), sizeof message - 1);
@@ -449,6 +450,8 @@ static PyObject *run(step *s, PyObject *arrays)
 
 static PyObject *step_rows(step *s, PyObject *arrays)
 {
+    for (Py_ssize_t r = 0; r < s->n_rows; r++)
+        s->n_leaving += (s->sos[r] || s->eos[r]) && ds_engine_slot(s->e, PyTuple_GET_ITEM(s->ids, r));
     for (; s->n_entered < s->n_rows; s->n_entered++)
         if (enter_row(s, s->n_entered) < 0) {
             roll_back(s);
