@@ -1,7 +1,8 @@
 """The bits of what is streamed, as a hash per model and mode: `python -m ds_laws.bits` prints them as JSON.
 
 Run under different instruction sets, with and without OpenBLAS, with any number of threads, the lines must
-be equal. Sizes are such that kernels run their bodies, their tails and several blocks of a sum.
+be equal. Within a process streams in random batches, on two threads, must get what they get alone and frame by
+frame. Sizes are such that kernels run their bodies, their tails and several blocks of a sum.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from dreamstream import _core
 
-from .case import Case, Input, Rng, normal
+from .case import Array, Case, Input, Rng, normal
 from .drive import driver, run, schedule
 from .models import MODELS
 from .models import case as model_case
@@ -75,17 +76,24 @@ def _large(dtype: str) -> list[Case]:
     ]
 
 
+def _bits(y: Array) -> bytes:
+    return f"{y.dtype} {y.shape}".encode() + np.ascontiguousarray(y).tobytes()
+
+
 def _hash(case: Case, mode: str, rng: Rng) -> str:
     data = {f"s{i}": case.stream(rng) for i in range(3)}
     data["long"] = case.data(
         rng,
         case.lengths(rng, 3 * case.reach) if case.lengths else [3 * case.reach + 9] * len(case.inputs),
     )
-    result = run(driver(mode, case, rng), schedule(case, rng, data), data)
+    threads = {"threads": 2} if mode == "engine" else {}
+    batched = run(driver(mode, case, rng, **threads), schedule(case, rng, data), data)
     text = hashlib.sha256()
     for i in sorted(data):
-        for y in result.frames[i]:
-            text.update(f"{y.dtype} {y.shape}".encode() + np.ascontiguousarray(y).tobytes())
+        alone = run(driver(mode, case, rng), schedule(case, rng, {i: data[i]}, "frames"), {i: data[i]})
+        for y, single in zip(batched.frames[i], alone.frames[i]):
+            assert _bits(y) == _bits(single), f"{mode}: in random batches other bits than alone: {case}"
+            text.update(_bits(y))
     return text.hexdigest()[:16]
 
 
