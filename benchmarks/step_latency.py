@@ -43,7 +43,7 @@ import torch
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
-from dreamstream.cli import SAMPLE_RATE, STEP, WINDOW, DemoNetwork
+from dreamstream.cli.demo import SAMPLE_RATE, STEP, WINDOW, DemoNetwork
 
 TURN = 6  # steps of one variant before the next has its turn
 CHUNKS = (10, 100)  # frames of 10 ms

@@ -89,12 +89,15 @@ def conv_transpose1d(rng: Rng, dtype: str) -> Case:
         maybe(rng, normal(rng, (n_out,), dtype)),
     ]
     span = dilation * (kernel - 1) + 1
+    # The first frame that counts say is open may be one that padding drops, and the next one a structural zero.
+    gaps = min(dilation, stride, kernel) > 1 and a["padding"] > 0
     return make(
         rng,
         "conv_transpose1d",
         [Input((n_in,), dtype)],
         a,
         weights=weights,
+        late="structural zeros between dilated taps" if gaps else "",
         reach=(span + 2 * a["padding"]) // stride + 3,
     )
 
