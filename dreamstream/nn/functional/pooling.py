@@ -293,7 +293,7 @@ def _holds(size: int, window: Any, shared: Attributes) -> bool:
     """Whether an axis of this size has a window at all."""
     kernel, stride, padding, dilation = window
     more = stride - 1 if shared["ceil"] else 0
-    return size + 2 * padding + more >= dilation * (kernel - 1) + 1
+    return size > 0 and size + 2 * padding + more >= dilation * (kernel - 1) + 1
 
 
 # ---------------------------------------------------------------------- what the dimensions are
@@ -309,6 +309,8 @@ def _roles(name: str, x: Tensor, n: int, holds: Any) -> tuple[Any, ...]:
     if not x.is_stream:
         at = -1 if n == 2 and not holds(-1) else -n
         lead: tuple[Any, ...] = ("B", 0) if x.ndim == n + 2 else (0,)
+        if x.shape[x.ndim - n - 1] == 0:  # without channels they are the rows
+            lead = (0, "B")[2 - len(lead) :]
         return lead + tuple("L" if i == at else 0 for i in range(-n, 0))
     roles: tuple[Any, ...] = x.dims  # type: ignore[attr-defined]
     mixed = [d for d in roles[-n:] if isinstance(d, str) and d != "L"]

@@ -96,7 +96,7 @@ def _resized(x: Tensor, axis: int, size: int | None, factor: float | None, by_si
     if isinstance(role, str) and role != "L":
         raise NotStreamableError(f"interpolate along {role} at {user_line()}: it would mix streams")
     every = 0 if factor is None else round(1 / factor)
-    if factor is not None and every > 1 and abs(every * factor - 1) < 1e-9 and role in (None, "L"):
+    if factor is not None and every > 1 and abs(every * factor - 1) < 1e-9:
         whole = slice(0, 1 - every, every)
         return x[(slice(None),) * axis + (whole,)]
     if role == "L":
@@ -107,8 +107,12 @@ def _resized(x: Tensor, axis: int, size: int | None, factor: float | None, by_si
         )
     n = x.shape[axis]
     wanted = int(n * factor) if size is None and factor is not None else size
-    if not wanted or not n:
+    if not n and not x.is_stream:
+        return x
+    if not wanted:
         raise ShapeError(f"interpolate: {n} elements can't become {wanted}")
-    scale = 0.0 if factor is None or by_sizes else factor
-    dims = x.dims if x.is_stream else ("B", *range(x.ndim - 1))  # type: ignore[attr-defined]
-    return apply("nearest", {"axis": dims[axis], "size": wanted, "scale": scale}, (x,), (), dims)[0]
+    attributes = {"axis": 0, "size": wanted, "scale": 0.0 if factor is None or by_sizes else factor}
+    if x.is_stream:
+        dims = x.dims  # type: ignore[attr-defined]
+        return apply("nearest", {**attributes, "axis": dims[axis]}, (x,), (), dims)[0]
+    return apply("nearest", attributes, (x.movedim(axis, -1),), (), (..., 0))[0].movedim(-1, axis)
