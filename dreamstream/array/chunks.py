@@ -139,6 +139,13 @@ class ChunkMethods:
         return fall_back(x, "unfold").unfold(axis, size, step)
 
     @staticmethod
+    def repeat_interleave(x: StreamTensor, axis: int, times: int) -> Any:
+        if isinstance(x.dims[axis], str):
+            what = f"repeat_interleave along {x.dims[axis]}"
+            return fall_back(x, what).repeat_interleave(times, axis)
+        return per_frame(x, axis, lambda t, a: t.repeat_interleave(times, a), True)
+
+    @staticmethod
     def expand(x: StreamTensor, sizes: Sequence[Any]) -> Any:
         x = x.in_order()
         if len(sizes) != len(x.dims):

@@ -130,6 +130,21 @@ class ForwardMethods:
         return framed.with_dims((*dims, 0), (*x.names, None))
 
     @staticmethod
+    def repeat_interleave(x: StreamTensor, axis: int, times: int) -> StreamTensor:
+        x = x.in_order()
+        at = x.dims[axis]
+        if at == "L":
+            return _op(x, "repeat_frames", {"times": times})
+        if isinstance(at, str):
+            _refuse(x, f"repeat_interleave along {at}", "repeat frames or features")
+        before, after = x.features[: at + 1], x.features[at + 1 :]
+        straight = ("B", "L", *range(len(x.features) + 1))
+        spread = reshape_features(x, (*before, 1, *after), straight)
+        spread = _op(spread, "expand", {"shape": [*before, times, *after]}, straight)
+        shape = (*before[:-1], before[-1] * times, *after)
+        return reshape_features(spread, shape, x.dims).with_dims(x.dims, x.names)
+
+    @staticmethod
     def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
         if len(sizes) != len(x.dims):
             _refuse(x, f"expand to {len(sizes)} dimensions", "unsqueeze first")

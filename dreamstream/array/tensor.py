@@ -33,7 +33,7 @@ METHODS: tuple[str, ...] = (
     # sizes and order
     "reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "squeeze", "unsqueeze",
     "expand", "expand_as", "repeat", "transpose", "swapaxes", "permute", "movedim", "t", "T", "mT",
-    "flip", "roll", "contiguous", "clone",
+    "repeat_interleave", "flip", "roll", "contiguous", "clone",
     # parts
     "narrow", "select", "unbind", "split", "chunk", "unfold", "gather", "index_select", "masked_select",
     # reductions

@@ -204,6 +204,27 @@ class Views(Maths):
             raise ShapeError(f"mT: expected at least 2 dimensions, got {self.ndim}")
         return self.transpose(-2, -1)
 
+    def repeat_interleave(
+        self, repeats: Any, dim: int | None = None, *, output_size: int | None = None
+    ) -> Tensor:
+        """Return the tensor with each element along `dim` repeated: as often for all, or by a 1-D tensor.
+
+        Without `dim` the tensor is flattened first.
+        """
+        times = plain_array("repeat_interleave", repeats, dtypes.int64) if isinstance(repeats, Base) else repeats
+        axis = 0 if dim is None else self._axis("repeat_interleave", dim)
+        array = self._array.reshape(-1) if dim is None else self._array
+        if np.min(times, initial=0) < 0 or np.ndim(times) > 1:
+            raise ShapeError(f"repeat_interleave: repeats must be one or more counts, got {repeats}")
+        if np.size(times) not in (1, array.shape[axis] if array.ndim else 1):
+            raise ShapeError(
+                f"repeat_interleave: {np.size(times)} repeats for {array.shape[axis]} elements"
+            )
+        out = np.repeat(array, times, axis)
+        if output_size not in (None, out.shape[axis]):
+            raise ShapeError(f"repeat_interleave: {out.shape[axis]} elements, not {output_size}")
+        return self._plain(out)
+
     def flip(self, *dims: Any) -> Tensor:
         """Return the tensor reversed along `dims`."""
         given = sizes_of(dims)

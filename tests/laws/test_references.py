@@ -8,6 +8,7 @@ from ds_laws import GENERATORS
 from ds_laws.reference import REFERENCES, Refused, operands
 
 torch = pytest.importorskip("torch")
+pooling = pytest.importorskip("torch_references.pooling")
 F = torch.nn.functional
 
 #: What torch has no operator for, or what is nothing but NumPy indexing here as there.
@@ -123,6 +124,7 @@ ELEMENTWISE = [
 ]
 
 TORCH = {
+    **pooling.TORCH,
     "linear": lambda a, w, x: F.linear(x, w[0], w[1]),
     "conv1d": conv1d,
     "conv_transpose1d": conv_transpose1d,

@@ -135,6 +135,7 @@ FEATURES = {
     "view": (lambda x: x.transpose(1, 2).view(3, 7, 1, 4), lambda r: r.transpose(0, 1).reshape(-1, 1, 4)),
     "expand": (lambda x: x.unsqueeze(1).expand(-1, 5, -1, -1), lambda r: r.unsqueeze(0).expand(5, -1, -1)),
     "repeat": (lambda x: x.repeat(1, 2, 1), lambda r: r.repeat(2, 1)),
+    "repeat_interleave": (lambda x: x.repeat_interleave(3, 1), lambda r: r.repeat_interleave(3, 0)),
     "narrow": (lambda x: x.narrow(1, 1, 2), lambda r: r.narrow(0, 1, 2)),
     "select": (lambda x: x.select(1, -1), lambda r: r.select(0, -1)),
     "unbind": (lambda x: x.unbind(1)[2], lambda r: r.unbind(0)[2]),

@@ -179,6 +179,11 @@ REAL = {
         lambda d: d.x.repeat(1, 2, 1),
         lambda d: d.x.repeat((0, 1, 2)),
     ],
+    "repeat_interleave": [
+        lambda d: d.x.repeat_interleave(2),
+        lambda d: d.x.repeat_interleave(3, dim=1),
+        lambda d: d.x.repeat_interleave(0, -1, output_size=0),
+    ],
     "transpose": [lambda d: d.x.transpose(0, 2), lambda d: d.x.transpose(-1, 1)],
     "swapaxes": [lambda d: d.x.swapaxes(0, 1)],
     "permute": [lambda d: d.x.permute(2, 0, 1), lambda d: d.x.permute((1, -1, 0))],

@@ -23,26 +23,53 @@ from .activation import (
     tanh,
 )
 from .convolution import conv1d, conv_transpose1d
+from .frames import cumulative_mean, cumulative_sum, overlap_add, running_mean
 from .loss import l1_loss, mse_loss
 from .normalization import layer_norm
 from .padding import pad
+from .pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    avg_pool1d,
+    avg_pool2d,
+    lp_pool1d,
+    max_pool1d,
+    max_pool2d,
+)
 from .products import linear
+from .upsampling import interpolate
 
 __all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "avg_pool1d",
+    "avg_pool2d",
     "conv1d",
     "conv_transpose1d",
+    "cumulative_mean",
+    "cumulative_sum",
     "dropout",
     "gelu",
     "glu",
     "hardtanh",
+    "interpolate",
     "l1_loss",
     "layer_norm",
     "linear",
     "log_softmax",
     "logsigmoid",
+    "lp_pool1d",
+    "max_pool1d",
+    "max_pool2d",
     "mse_loss",
+    "overlap_add",
     "pad",
     "relu",
+    "running_mean",
     "sigmoid",
     "silu",
     "softmax",

@@ -10,7 +10,7 @@ import numpy as np
 
 import dreamstream as ds
 
-from . import laws_state, models  # noqa: F401  (laws register themselves)
+from . import laws_state, models, models_pooling  # noqa: F401  (laws and models register themselves)
 from .case import Case, Rng
 from .laws import LAWS
 from .operators import GENERATORS
@@ -34,6 +34,10 @@ ALONG = (
     "frame",
     "unstack",
     "lstm",
+    "max_pool",
+    "avg_pool",
+    "repeat_frames",
+    "overlap_add",
 )
 USUAL = {**dict.fromkeys(ALONG, 9), "conv1d": 18, **dict.fromkeys(models.MODELS, 1)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..case import Case, Rng
-from . import frames, pointwise, products
+from . import frames, pointwise, pooling, products, regrouping
 
 __all__ = ["GENERATORS"]
 
@@ -13,4 +13,6 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     **products.GENERATORS,
     **frames.GENERATORS,
     **pointwise.GENERATORS,
+    **pooling.GENERATORS,
+    **regrouping.GENERATORS,
 }
