@@ -4,7 +4,6 @@ from . import functional, init
 from .activation import (
     GELU,
     GLU,
-    Dropout,
     LogSigmoid,
     LogSoftmax,
     ReLU,
@@ -16,10 +15,31 @@ from .activation import (
 )
 from .containers import ModuleDict, ModuleList, ParameterList, Sequential
 from .conv import Conv1d, ConvTranspose1d
+from .dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from .linear import Identity, Linear
 from .module import Module
 from .normalization import LayerNorm
 from .parameter import Parameter
+from .rectifiers import (
+    CELU,
+    ELU,
+    SELU,
+    Hardshrink,
+    Hardsigmoid,
+    Hardswish,
+    Hardtanh,
+    LeakyReLU,
+    Mish,
+    PReLU,
+    ReLU6,
+    RReLU,
+    Softmax2d,
+    Softmin,
+    Softshrink,
+    Softsign,
+    Tanhshrink,
+    Threshold,
+)
 from .recurrent import LSTM
 from .shape import (
     ConstantPad1d,
@@ -32,34 +52,57 @@ from .shape import (
 )
 
 __all__ = [
+    "CELU",
+    "ELU",
     "GELU",
     "GLU",
     "LSTM",
+    "SELU",
+    "AlphaDropout",
     "ConstantPad1d",
     "Conv1d",
     "ConvTranspose1d",
     "Delay",
     "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
+    "FeatureAlphaDropout",
     "Flatten",
+    "Hardshrink",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
     "Identity",
     "LayerNorm",
+    "LeakyReLU",
     "Linear",
     "LogSigmoid",
     "LogSoftmax",
+    "Mish",
     "Module",
     "ModuleDict",
     "ModuleList",
+    "PReLU",
     "Parameter",
     "ParameterList",
+    "RReLU",
     "ReLU",
+    "ReLU6",
     "ReflectionPad1d",
     "ReplicationPad1d",
     "Sequential",
     "SiLU",
     "Sigmoid",
     "Softmax",
+    "Softmax2d",
+    "Softmin",
     "Softplus",
+    "Softshrink",
+    "Softsign",
     "Tanh",
+    "Tanhshrink",
+    "Threshold",
     "Unflatten",
     "ZeroPad1d",
     "functional",

@@ -9,7 +9,6 @@ Source: torch.nn.functional, the function of the same name.
 """
 
 from .activation import (
-    dropout,
     gelu,
     glu,
     hardtanh,
@@ -23,29 +22,76 @@ from .activation import (
     tanh,
 )
 from .convolution import conv1d, conv_transpose1d
+from .dropout import (
+    alpha_dropout,
+    dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    feature_alpha_dropout,
+)
 from .loss import l1_loss, mse_loss
 from .normalization import layer_norm
 from .padding import pad
 from .products import linear
+from .rectifiers import (
+    celu,
+    elu,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    leaky_relu,
+    mish,
+    prelu,
+    relu6,
+    rrelu,
+    selu,
+    softmin,
+    softshrink,
+    softsign,
+    tanhshrink,
+    threshold,
+)
 
 __all__ = [
+    "alpha_dropout",
+    "celu",
     "conv1d",
     "conv_transpose1d",
     "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "elu",
+    "feature_alpha_dropout",
     "gelu",
     "glu",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
     "hardtanh",
     "l1_loss",
     "layer_norm",
+    "leaky_relu",
     "linear",
     "log_softmax",
     "logsigmoid",
+    "mish",
     "mse_loss",
     "pad",
+    "prelu",
     "relu",
+    "relu6",
+    "rrelu",
+    "selu",
     "sigmoid",
     "silu",
     "softmax",
+    "softmin",
     "softplus",
+    "softshrink",
+    "softsign",
     "tanh",
+    "tanhshrink",
+    "threshold",
 ]
