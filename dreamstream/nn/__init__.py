@@ -16,6 +16,7 @@ from .activation import (
 from .containers import ModuleDict, ModuleList, ParameterList, Sequential
 from .conv import Conv1d, ConvTranspose1d
 from .dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
+from .embedding import Embedding
 from .linear import Identity, Linear
 from .module import Module
 from .normalization import LayerNorm
@@ -67,6 +68,7 @@ __all__ = [
     "Dropout1d",
     "Dropout2d",
     "Dropout3d",
+    "Embedding",
     "FeatureAlphaDropout",
     "Flatten",
     "Hardshrink",

@@ -144,6 +144,7 @@ ELEMENTWISE = [
 ]
 
 TORCH = {
+    "embedding": lambda a, w, x: F.embedding(x, w[0]),
     "linear": lambda a, w, x: F.linear(x, w[0], w[1]),
     "conv1d": conv1d,
     "conv_transpose1d": conv_transpose1d,

@@ -30,6 +30,7 @@ from .dropout import (
     dropout3d,
     feature_alpha_dropout,
 )
+from .lookup import embedding, one_hot
 from .loss import l1_loss, mse_loss
 from .normalization import layer_norm
 from .padding import pad
@@ -63,6 +64,7 @@ __all__ = [
     "dropout2d",
     "dropout3d",
     "elu",
+    "embedding",
     "feature_alpha_dropout",
     "gelu",
     "glu",
@@ -78,6 +80,7 @@ __all__ = [
     "logsigmoid",
     "mish",
     "mse_loss",
+    "one_hot",
     "pad",
     "prelu",
     "relu",

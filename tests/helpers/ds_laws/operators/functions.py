@@ -93,6 +93,33 @@ def _binary(name: str, rng: Rng, dtype: str) -> Case:
     return make(rng, name, inputs, a, weights=weights, depends=depends, **more)
 
 
+# ---------------------------------------------------------------- look-ups
+def _embedding(rng: Rng, dtype: str) -> Case:
+    features, n, size = shape(rng, 0, 2), int(rng.integers(2, 8)), int(rng.integers(1, 20))
+    kind = Input(features, "int64", draw=lambda rng, shape, dtype: rng.integers(0, n, shape))
+
+    def depends(x: Array) -> list[Array]:
+        return [np.repeat(x[..., None], size, -1)]
+
+    def wrong(rng: Rng) -> list[Array]:
+        out = rng.integers(0, n, (int(rng.integers(1, 5)), *features))
+        out.flat[int(rng.integers(out.size))] = pick(rng, -1, n, -n, 1 << 40)
+        return [out]
+
+    trailing = rng.random() < 0.5
+    return make(
+        rng,
+        "embedding",
+        [kind],
+        {},
+        weights=[rng.standard_normal((n, size)).astype(dtype)],
+        dims=(...,) if trailing else "layout",
+        depends=depends,
+        wrong=wrong,
+        exact=True,
+    )
+
+
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     **{
         name: partial(_unary, name)
@@ -114,4 +141,5 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
         name: partial(_binary, name)
         for name in ("prelu", "atan2", "hypot", "fmod", "remainder", "floor_divide", "copysign")
     },
+    "embedding": _embedding,
 }

@@ -19,7 +19,7 @@ def _elu(x: Array, alpha: float, scale: float, input_scale: float) -> Array:
 
 
 def embedding(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
-    return [w[0][x]]
+    return [w[0][x.astype(np.int64)]]
 
 
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
