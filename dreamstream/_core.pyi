@@ -62,11 +62,13 @@ class Op:
         states: Sequence[State] | None,
         weights: Sequence[NDArray[Any] | None] = (),
         blas: bool = False,
+        ids: Sequence[str] = (),
     ) -> tuple[list[NDArray[Any]], list[State] | None]:
         """New frames of every output, and the rows' new states (None where the operator keeps none).
 
         ``values``: per value input its new frames ``(frames of all rows, *features)``, C-contiguous.
-        ``states`` None: every row starts here.
+        ``states`` None: every row starts here. StreamIndexError, with the ids of its rows, where new
+        frames hold an index that is out of range.
         """
 
 @final

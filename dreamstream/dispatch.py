@@ -273,15 +273,24 @@ def _streaming(
     else:
         weights = [_weight(w) for w in weights]
     _require_one_float(name, [x.dtype for x in tensors] + [w.dtype for w in weights if w is not None])
+    lead = model.dims[: len(model.dims) - len(dims) + 1] if dims and Ellipsis in dims else ()
     if model.edge is None:
-        return _outside(name, attributes, tensors, weights, model)
+        return tuple(_led(lead, y) for y in _outside(name, attributes, tensors, weights, model))
     if any(x.edge is None or x.edge.entry is not model.edge.entry for x in tensors):
         raise StreamMismatchError(
             f"{name}: tensors of different entries meet at {user_line()}; what one forward returned "
             "can't be combined inside another"
         )
     results = run(name, attributes, [x.edge for x in tensors], [x.value for x in tensors], weights)
-    return tuple(model.made(value, edge) for value, edge in results)
+    return tuple(_led(lead, model.made(value, edge)) for value, edge in results)
+
+
+def _led(lead: Dims, out: StreamTensor) -> StreamTensor:
+    """Return an output with the dimensions that stood before the operator's own in front again."""
+    if out.dims[: len(lead)] == lead:
+        return out
+    n_lead = sum(isinstance(d, int) for d in lead)
+    return out.with_dims((*lead, *range(n_lead, len(out.features))))
 
 
 def run(

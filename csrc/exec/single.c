@@ -161,10 +161,32 @@ static bool fill_targets(work *w, ds_run *run)
     return any;
 }
 
+/* Looks at the new values of all rows; the first fault is reported. */
+static ds_status check_values(const ds_single *s)
+{
+    if (!s->op->def->check_values)
+        return DS_OK;
+    const char *values = s->values[0];
+    ds_status first = DS_OK;
+    char message[DS_MESSAGE_BYTES] = "";
+    for (size_t r = 0; r < s->n_rows; r++) {
+        int64_t n = s->in[0][r].now.known - s->in[0][r].before.known;
+        ds_status status = ds_op_check_values(s->op, values, n);
+        s->bad[r] = status != DS_OK;
+        if (status != DS_OK && first == DS_OK) {
+            first = status;
+            strncpy(message, ds_last_error(), sizeof message - 1);
+        }
+        values = n ? values + (size_t)n * ds_signature_bytes(&s->op->in[0]) : values;
+    }
+    return first == DS_OK ? DS_OK : ds_fail(first, "%s", message);
+}
+
 ds_status ds_single_run(const ds_single *single, ds_arena *arena)
 {
     const ds_op *op = single->op;
     work w = {.s = single};
+    DS_TRY(check_values(single));
     ds_arena_reset(arena);
     DS_TRY(allocate(&w, arena));
     for (size_t r = 0; r < single->n_rows; r++)

@@ -20,19 +20,25 @@
 
 #include "cpu/detect.h"
 
-/* Elementwise functions of one argument; p: up to two parameters. */
+/* Elementwise functions of one argument; p: up to three parameters. */
 typedef enum ds_unary {
     DS_UNARY_RELU, DS_UNARY_GELU /* exact, by erf */, DS_UNARY_GELU_TANH, DS_UNARY_SILU,
     DS_UNARY_SIGMOID, DS_UNARY_TANH, DS_UNARY_EXP, DS_UNARY_LOG, DS_UNARY_SQRT, DS_UNARY_RSQRT,
     DS_UNARY_ABS, DS_UNARY_NEG, DS_UNARY_RECIPROCAL, DS_UNARY_SQUARE, DS_UNARY_CLAMP /* p0..p1 */,
     DS_UNARY_SIN, DS_UNARY_COS, DS_UNARY_LOG1P, DS_UNARY_EXPM1, DS_UNARY_ERF, DS_UNARY_LOG2,
     DS_UNARY_LOG10, DS_UNARY_FLOOR, DS_UNARY_CEIL, DS_UNARY_ROUND /* to even */, DS_UNARY_SIGN,
-    DS_UNARY_SOFTPLUS /* beta p0, threshold p1 */, DS_UNARY_LOGSIGMOID, DS_UNARY_COUNT
+    DS_UNARY_SOFTPLUS /* beta p0, threshold p1 */, DS_UNARY_LOGSIGMOID,
+    DS_UNARY_ELU /* p1 x above zero, p0 expm1(p2 x) below */, DS_UNARY_SINH, DS_UNARY_COSH,
+    DS_UNARY_ASIN, DS_UNARY_ACOS, DS_UNARY_ATAN, DS_UNARY_ASINH, DS_UNARY_ACOSH, DS_UNARY_ATANH,
+    DS_UNARY_TRUNC, DS_UNARY_ERFC, DS_UNARY_COUNT
 } ds_unary;
 
 typedef enum ds_binary {
     DS_BINARY_ADD, DS_BINARY_SUB, DS_BINARY_MUL, DS_BINARY_DIV, DS_BINARY_MINIMUM, /* NaN wins */
-    DS_BINARY_MAXIMUM, DS_BINARY_POW, DS_BINARY_COUNT
+    DS_BINARY_MAXIMUM, DS_BINARY_POW,
+    DS_BINARY_PRELU /* b a where a is not above zero */, DS_BINARY_ATAN2, DS_BINARY_HYPOT,
+    DS_BINARY_FMOD, DS_BINARY_REMAINDER, DS_BINARY_FLOOR_DIVIDE, DS_BINARY_COPYSIGN,
+    DS_BINARY_COUNT
 } ds_binary;
 
 typedef enum ds_compare {

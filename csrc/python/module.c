@@ -199,6 +199,7 @@ static int load_errors(ds_module *m)
         [DS_CAPTURE] = "CaptureError",
         [DS_INTERNAL] = "DreamStreamError",
         [DS_ARGUMENT] = "ShapeError",
+        [DS_INDEX] = "StreamIndexError",
     };
     PyObject *module = PyImport_ImportModule("dreamstream.errors");
     for (int i = 1; module && i < DS_N_STATUS; i++) {

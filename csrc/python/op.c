@@ -253,7 +253,7 @@ static PyMethodDef op_methods[] = {
     {"kept", (PyCFunction)(void (*)(void))op_kept, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
      "kept(inputs, outputs) -> per value input the first frame kept before and now"},
     {"run", (PyCFunction)(void (*)(void))ds_op_object_run, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
-     "run(values, inputs, outputs, ended, states, weights, blas) -> outputs, new states"},
+     "run(values, inputs, outputs, ended, states, weights, blas, ids=()) -> outputs, new states"},
     {"declare", (PyCFunction)(void (*)(void))ds_op_object_declare,
      METH_CLASS | METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
      "declare(inputs, outputs, counts, need): an operator whose integers are data"},

@@ -15,6 +15,7 @@ typedef struct call {
     void *outputs[DS_MAX_OUTPUTS];
     const void **states;  /* [n_rows] */
     void **new_states;    /* [n_rows] */
+    bool *bad;            /* [n_rows] */
     PyObject *flat;       /* list: keeps flattened states alive */
     PyObject *old, *news; /* list of states before (borrowed), of states after (owned) */
     Py_ssize_t n_rows;
@@ -233,9 +234,9 @@ static ds_status run_single(call *c, ds_arena *arena, PyObject *outputs)
     return status == DS_OK ? DS_OK : ds_fail(status, "%s", message);
 }
 
-static PyObject *run_call(call *c, PyObject *args[7], const bool *ended, int blas)
+static PyObject *run_call(call *c, PyObject *const *args, const bool *ended, int blas, PyObject *ids)
 {
-    PyObject *result = NULL, *outputs = NULL;
+    PyObject *result = NULL, *outputs = NULL, *bad_ids = NULL;
     ds_arena *arena = NULL;
     if (parse_values(c, args[0]) < 0 || parse_weights(c, args[5]) < 0)
         return NULL;
@@ -247,9 +248,10 @@ static PyObject *run_call(call *c, PyObject *args[7], const bool *ended, int bla
     size_t n = (size_t)c->n_rows + 1;
     c->states = PyMem_Calloc(n, sizeof *c->states);
     c->new_states = PyMem_Calloc(n, sizeof *c->new_states);
+    c->bad = PyMem_Calloc(n, sizeof *c->bad);
     c->flat = PyList_New(0);
     c->news = PyList_New(c->n_rows);
-    if (!c->states || !c->new_states || !c->flat || !c->news) {
+    if (!c->states || !c->new_states || !c->bad || !c->flat || !c->news) {
         if (!PyErr_Occurred())
             PyErr_NoMemory();
         goto done;
@@ -262,11 +264,19 @@ static PyObject *run_call(call *c, PyObject *args[7], const bool *ended, int bla
                             .kernels = blas && c->m->blas_kernels ? c->m->blas_kernels : c->m->kernels,
                             .ended = ended, .values = c->values, .weights = c->weights,
                             .states = c->states, .outputs = c->outputs,
-                            .new_states = c->new_states};
+                            .new_states = c->new_states, .bad = c->bad};
     ds_status status = run_single(c, arena, outputs);
     ds_give_arena(c->m, arena);
-    result = status == DS_OK ? PyTuple_Pack(2, outputs, c->news) : ds_raise(c->m, status, NULL);
+    if (status == DS_OK) {
+        result = PyTuple_Pack(2, outputs, c->news);
+    } else {
+        bad_ids = ids ? ds_bad_ids(ids, c->bad, c->n_rows) : NULL;
+        if (!PyErr_Occurred())
+            ds_raise(c->m, status, bad_ids);
+    }
 done:
+    Py_XDECREF(bad_ids);
+    PyMem_Free(c->bad);
     PyMem_Free(c->states);
     PyMem_Free(c->new_states);
     Py_XDECREF(c->flat);
@@ -279,9 +289,10 @@ PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *a
                            Py_ssize_t n_args, PyObject *names)
 {
     call c = {.m = ds_module_of(cls), .op = ((ds_op_object *)self)->op, .n_rows = -1};
-    if (n_args != 7 || names || !c.op->def->forward) {
+    if (n_args < 7 || n_args > 8 || names || !c.op->def->forward) {
         PyErr_SetString(PyExc_TypeError, c.op->def->forward
-                                             ? "run(values, inputs, outputs, ended, states, weights, blas)"
+                                             ? "run(values, inputs, outputs, ended, states, weights, blas, "
+                                               "ids=())"
                                              : "a declared operator's values are not computed here");
         return NULL;
     }
@@ -290,7 +301,6 @@ PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *a
         return NULL;
     const bool *ended = ds_parse_ended(c.m, args[3], c.n_rows);
     int blas = PyObject_IsTrue(args[6]);
-    PyObject *copy[7];
-    memcpy(copy, args, sizeof copy);
-    return ended && blas >= 0 ? run_call(&c, copy, ended, blas) : NULL;
+    PyObject *ids = n_args > 7 ? args[7] : NULL;
+    return ended && blas >= 0 ? run_call(&c, args, ended, blas, ids) : NULL;
 }

@@ -413,10 +413,9 @@ static void give_batch(step *s)
     s->batch = NULL;
 }
 
-static int begin(step *s)
+/* Raises the engine's error with the ids of the bad rows; 0 where there is none. */
+static int refuse(step *s, ds_status status)
 {
-    ds_status status = ds_batch_begin(s->batch, s->slots, s->n_frames, s->eos, s->bad,
-                                      (size_t)s->n_rows, s->e->n_threads);
     if (status == DS_OK)
         return 0;
     PyObject *ids = ds_bad_ids(s->ids, s->bad, s->n_rows);
@@ -426,12 +425,18 @@ static int begin(step *s)
     return -1;
 }
 
+static int begin(step *s)
+{
+    return refuse(s, ds_batch_begin(s->batch, s->slots, s->n_frames, s->eos, s->bad,
+                                    (size_t)s->n_rows, s->e->n_threads));
+}
+
 /* Everything between entering the slots and committing. */
 static PyObject *run(step *s, PyObject *arrays)
 {
     PyObject *outputs = NULL, *starts = NULL, *result = NULL;
     if (take_batch(s) == 0 && begin(s) == 0 && make_outputs(s, &outputs, &starts) == 0 &&
-        each_input(s, arrays, copy_input) == 0)
+        each_input(s, arrays, copy_input) == 0 && refuse(s, ds_batch_check(s->batch, s->bad)) == 0)
         result = PyTuple_Pack(2, outputs, starts);
     if (result) {
         Py_BEGIN_ALLOW_THREADS

@@ -15,7 +15,7 @@
 #include "exec/batch.h"
 #include "exec/single.h"
 
-enum { DS_N_STATUS = 15, DS_MAX_ARENAS = 8 };
+enum { DS_N_STATUS = 16, DS_MAX_ARENAS = 8 };
 
 typedef struct ds_module {
     PyObject *errors[DS_N_STATUS]; /* exception class of each status */

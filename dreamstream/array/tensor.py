@@ -28,6 +28,11 @@ METHODS: tuple[str, ...] = (
     "relu", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt",
     "reciprocal", "square", "abs", "neg", "sign", "sin", "cos", "erf", "floor", "ceil", "round",
     "clamp", "clamp_min", "clamp_max", "clip", "isnan", "isinf", "isfinite",
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "erfc", "trunc",
+    "frac", "sinc", "logit", "nan_to_num", "isposinf", "isneginf", "signbit", "deg2rad", "rad2deg",
+    # elementwise, several operands, less often
+    "atan2", "hypot", "fmod", "copysign", "fmax", "fmin", "logaddexp", "xlogy", "heaviside", "lerp",
+    "addcmul", "addcdiv",
     # along a dimension
     "softmax", "log_softmax", "cumsum",
     # sizes and order

@@ -63,7 +63,10 @@ class Capture:
             raise CaptureError(f"{name}: a tensor of another forward")
         if getattr(op, "in_python", False):
             raise CaptureError(f"{name} at {user_line()} is declared in Python, which a graph can't hold")
-        handles = self.graph.node(name, attributes, [e.handle or 0 for e in edges], weights)
+        try:
+            handles = self.graph.node(name, attributes, [e.handle or 0 for e in edges], weights)
+        except CaptureError as error:
+            raise CaptureError(f"{error}, at {user_line()}") from None
         ordinal = len(self.nodes)
         out = []
         for o, (handle, (dtype, features, num, den)) in enumerate(zip(handles, op.outputs)):

@@ -1,21 +1,11 @@
 """Layers with the names, arguments, initial values and state dict keys of torch.nn."""
 
 from . import functional, init
-from .activation import (
-    GELU,
-    GLU,
-    Dropout,
-    LogSigmoid,
-    LogSoftmax,
-    ReLU,
-    Sigmoid,
-    SiLU,
-    Softmax,
-    Softplus,
-    Tanh,
-)
+from .activation import GELU, GLU, LogSigmoid, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh
 from .containers import ModuleDict, ModuleList, ParameterList, Sequential
 from .conv import Conv1d, ConvTranspose1d
+from .dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
+from .embedding import Embedding
 from .frames import CumulativeMean, CumulativeSum, OverlapAdd, RunningMean, Upsample
 from .linear import Identity, Linear
 from .module import Module
@@ -32,25 +22,41 @@ from .pooling import (
     MaxPool1d,
     MaxPool2d,
 )
-from .recurrent import LSTM
-from .shape import (
-    ConstantPad1d,
-    Delay,
-    Flatten,
-    ReflectionPad1d,
-    ReplicationPad1d,
-    Unflatten,
-    ZeroPad1d,
+from .rectifiers import (
+    CELU,
+    ELU,
+    SELU,
+    Hardshrink,
+    Hardsigmoid,
+    Hardswish,
+    Hardtanh,
+    LeakyReLU,
+    Mish,
+    PReLU,
+    ReLU6,
+    RReLU,
+    Softmax2d,
+    Softmin,
+    Softshrink,
+    Softsign,
+    Tanhshrink,
+    Threshold,
 )
+from .recurrent import LSTM
+from .shape import ConstantPad1d, Delay, Flatten, ReflectionPad1d, ReplicationPad1d, Unflatten, ZeroPad1d
 
 __all__ = [
+    "CELU",
+    "ELU",
     "GELU",
     "GLU",
     "LSTM",
+    "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
+    "AlphaDropout",
     "AvgPool1d",
     "AvgPool2d",
     "ConstantPad1d",
@@ -60,22 +66,36 @@ __all__ = [
     "CumulativeSum",
     "Delay",
     "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
+    "Embedding",
+    "FeatureAlphaDropout",
     "Flatten",
+    "Hardshrink",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
     "Identity",
     "LPPool1d",
     "LayerNorm",
+    "LeakyReLU",
     "Linear",
     "LogSigmoid",
     "LogSoftmax",
     "MaxPool1d",
     "MaxPool2d",
+    "Mish",
     "Module",
     "ModuleDict",
     "ModuleList",
     "OverlapAdd",
+    "PReLU",
     "Parameter",
     "ParameterList",
+    "RReLU",
     "ReLU",
+    "ReLU6",
     "ReflectionPad1d",
     "ReplicationPad1d",
     "RunningMean",
@@ -83,8 +103,14 @@ __all__ = [
     "SiLU",
     "Sigmoid",
     "Softmax",
+    "Softmax2d",
+    "Softmin",
     "Softplus",
+    "Softshrink",
+    "Softsign",
     "Tanh",
+    "Tanhshrink",
+    "Threshold",
     "Unflatten",
     "Upsample",
     "ZeroPad1d",

@@ -31,7 +31,9 @@ from dreamstream import _core
 from dreamstream.errors import ShapeError, StreamLimitError
 
 #: Operators that no random model can hold, and why.
-ELSEWHERE: dict[str, str] = {}
+ELSEWHERE: dict[str, str] = {
+    "embedding": "its indices are an input of whole numbers: tests/python/test_nn_embedding.py",
+}
 
 #: Why a frame may be final although its count says no: between the taps of a transposed convolution there are
 #: zeros, whatever comes; and what waits for the end by design may hold frames that don't need it.

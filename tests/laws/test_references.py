@@ -64,6 +64,11 @@ def pad(a, w, x):
     return y[0].T.reshape(-1, *x.shape[1:]).to(x.dtype)
 
 
+def prelu(a, w, *xs):
+    x, slope = tensors(operands(a, [v.numpy() for v in w], [x.numpy() for x in xs]))
+    return F.relu(x) - slope * F.relu(-x)
+
+
 def elementwise(name):
     f = getattr(torch, {"div": "true_divide"}.get(name, name))
     return lambda a, w, *xs: f(*tensors(operands(a, [v.numpy() for v in w], [x.numpy() for x in xs])))
@@ -101,6 +106,16 @@ UNARY = {
             "round",
             "sign",
             "logical_not",
+            "sinh",
+            "cosh",
+            "asin",
+            "acos",
+            "atan",
+            "asinh",
+            "acosh",
+            "atanh",
+            "trunc",
+            "erfc",
         ]
     },
 }
@@ -121,10 +136,17 @@ ELEMENTWISE = [
     "where",
     "logical_and",
     "logical_or",
+    "atan2",
+    "hypot",
+    "fmod",
+    "remainder",
+    "floor_divide",
+    "copysign",
 ]
 
 TORCH = {
     **pooling.TORCH,
+    "embedding": lambda a, w, x: F.embedding(x, w[0]),
     "linear": lambda a, w, x: F.linear(x, w[0], w[1]),
     "conv1d": conv1d,
     "conv_transpose1d": conv_transpose1d,
@@ -138,6 +160,10 @@ TORCH = {
     )(x, 0)[None],
     **{name: elementwise(name) for name in ELEMENTWISE},
     **{name: (lambda a, w, x, f=f: f(x, **a)) for name, f in UNARY.items()},
+    "elu": lambda a, w, x: (
+        a["scale"] * F.relu(x) + F.elu(x.clamp(max=0) * a["input_scale"], a["alpha"])
+    ),
+    "prelu": prelu,
     "cast": lambda a, w, x: x.to(getattr(torch, a["to"])),
     "softmax": lambda a, w, x: x.softmax(-1),
     "log_softmax": lambda a, w, x: x.log_softmax(-1),

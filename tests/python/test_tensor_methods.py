@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pointwise_methods
 import pytest
 
 import dreamstream as ds
@@ -399,6 +400,14 @@ INTEGER = {
         lambda d: d.left[d.arange(3)[1]],
     ],
 }
+
+for ours, more in (
+    (REAL, pointwise_methods.REAL),
+    (FLOAT, pointwise_methods.FLOAT),
+    (INTEGER, pointwise_methods.INTEGER),
+):
+    for name, cases in more.items():
+        ours[name] = ours.get(name, []) + cases
 
 BRACKETS = [
     lambda d: d.x[0],

@@ -9,7 +9,6 @@ Source: torch.nn.functional, the function of the same name.
 """
 
 from .activation import (
-    dropout,
     gelu,
     glu,
     hardtanh,
@@ -23,7 +22,9 @@ from .activation import (
     tanh,
 )
 from .convolution import conv1d, conv_transpose1d
+from .dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from .frames import cumulative_mean, cumulative_sum, overlap_add, running_mean
+from .lookup import embedding, one_hot
 from .loss import l1_loss, mse_loss
 from .normalization import layer_norm
 from .padding import pad
@@ -39,6 +40,24 @@ from .pooling import (
     max_pool2d,
 )
 from .products import linear
+from .rectifiers import (
+    celu,
+    elu,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    leaky_relu,
+    mish,
+    prelu,
+    relu6,
+    rrelu,
+    selu,
+    softmin,
+    softshrink,
+    softsign,
+    tanhshrink,
+    threshold,
+)
 from .upsampling import interpolate
 
 __all__ = [
@@ -46,33 +65,56 @@ __all__ = [
     "adaptive_avg_pool2d",
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
+    "alpha_dropout",
     "avg_pool1d",
     "avg_pool2d",
+    "celu",
     "conv1d",
     "conv_transpose1d",
     "cumulative_mean",
     "cumulative_sum",
     "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "elu",
+    "embedding",
+    "feature_alpha_dropout",
     "gelu",
     "glu",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
     "hardtanh",
     "interpolate",
     "l1_loss",
     "layer_norm",
+    "leaky_relu",
     "linear",
     "log_softmax",
     "logsigmoid",
     "lp_pool1d",
     "max_pool1d",
     "max_pool2d",
+    "mish",
     "mse_loss",
+    "one_hot",
     "overlap_add",
     "pad",
+    "prelu",
     "relu",
+    "relu6",
+    "rrelu",
     "running_mean",
+    "selu",
     "sigmoid",
     "silu",
     "softmax",
+    "softmin",
     "softplus",
+    "softshrink",
+    "softsign",
     "tanh",
+    "tanhshrink",
+    "threshold",
 ]

@@ -111,6 +111,8 @@ class Case:
         Frames of every input of a stream of about n frames that is not refused.
     refused : function (rng) -> list of int, optional
         Frames of every input of a stream that is refused at its end.
+    wrong : function (rng) -> list of arrays, optional
+        Frames of every input that are refused at once for the values that they hold.
     module : function () -> module, optional
         Makes the model, where it is none of a single operator.
     """
@@ -130,6 +132,7 @@ class Case:
     exact: bool = False
     lengths: Callable[[Rng, int], list[int]] | None = None
     refused: Callable[[Rng], list[int]] | None = None
+    wrong: Callable[[Rng], list[Array]] | None = None
     module: Callable[[], nn.Module] | None = None
     given: dict[str, Any] | None = None
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..case import Case, Rng
-from . import frames, pointwise, pooling, products, regrouping
+from . import frames, functions, pointwise, pooling, products, regrouping
 
-__all__ = ["GENERATORS"]
+__all__ = [
+    "GENERATORS",
+]
 
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     **products.GENERATORS,
@@ -15,4 +17,5 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     **pointwise.GENERATORS,
     **pooling.GENERATORS,
     **regrouping.GENERATORS,
+    **functions.GENERATORS,
 }

@@ -12,10 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import frames, pointwise, pooling, products, regrouping
+from . import frames, functions, pointwise, pooling, products, regrouping
 from .base import Array, Refused, length_of, operands
 
-__all__ = ["REFERENCES", "Refused", "length_of", "operands"]
+__all__ = [
+    "REFERENCES",
+    "Refused",
+    "length_of",
+    "operands",
+]
 
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
     **products.REFERENCES,
@@ -23,4 +28,5 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     **pointwise.REFERENCES,
     **pooling.REFERENCES,
     **regrouping.REFERENCES,
+    **functions.REFERENCES,
 }
