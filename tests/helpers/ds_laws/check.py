@@ -34,6 +34,8 @@ ALONG = (
     "frame",
     "unstack",
     "lstm",
+    "gru",
+    "rnn",
 )
 USUAL = {**dict.fromkeys(ALONG, 9), "conv1d": 18, **dict.fromkeys(models.MODELS, 1)}
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import frames, pointwise, products
+from . import frames, pointwise, products, recurrent
 from .base import Array, Refused, length_of, operands
 
 __all__ = ["REFERENCES", "Refused", "length_of", "operands"]
 
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
     **products.REFERENCES,
+    **recurrent.REFERENCES,
     **frames.REFERENCES,
     **pointwise.REFERENCES,
 }
