@@ -20,7 +20,8 @@ from .linear import Identity, Linear
 from .module import Module
 from .normalization import LayerNorm
 from .parameter import Parameter
-from .recurrent import LSTM
+from .recurrent import GRU, LSTM, RNN
+from .recurrent_cell import GRUCell, LSTMCell, RNNCell
 from .shape import (
     ConstantPad1d,
     Delay,
@@ -34,14 +35,18 @@ from .shape import (
 __all__ = [
     "GELU",
     "GLU",
+    "GRU",
     "LSTM",
+    "RNN",
     "ConstantPad1d",
     "Conv1d",
     "ConvTranspose1d",
     "Delay",
     "Dropout",
     "Flatten",
+    "GRUCell",
     "Identity",
+    "LSTMCell",
     "LayerNorm",
     "Linear",
     "LogSigmoid",
@@ -51,6 +56,7 @@ __all__ = [
     "ModuleList",
     "Parameter",
     "ParameterList",
+    "RNNCell",
     "ReLU",
     "ReflectionPad1d",
     "ReplicationPad1d",
