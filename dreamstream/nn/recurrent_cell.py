@@ -31,9 +31,7 @@ class Cell(Module):
     _operator: ClassVar[str]
     _gates: ClassVar[int]
 
-    def __init__(
-        self, input_size: int, hidden_size: int, bias: bool, device: Any, dtype: Any
-    ) -> None:
+    def __init__(self, input_size: int, hidden_size: int, bias: bool, device: Any, dtype: Any) -> None:
         super().__init__()
         if hidden_size < 1 or input_size < 1:
             raise ShapeError(f"{type(self).__name__}: input_size and hidden_size must be at least 1")
@@ -75,6 +73,9 @@ class Cell(Module):
             own = tensor.shape[-1] if tensor.ndim else None
             if own is None or (isinstance(own, int) and own != size):
                 raise ShapeError(f"{name}: expected {what} of shape (*, {size}), got {tensor.shape}")
+        if not x.is_stream and any(h.shape[:-1] != x.shape[:-1] for h in state):
+            expected = (*x.shape[:-1], self.hidden_size)
+            raise ShapeError(f"{name}: expected hx of shape {expected}, got {[h.shape for h in state]}")
         weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         return apply(self._operator, self._attributes(), (x, *state), weights, (..., 0))
 

@@ -24,7 +24,8 @@ def recurrence(name: str) -> Callable[[Rng, str], Case]:
             a["nonlinearity"] = str(pick(rng, "tanh", "relu"))
         if name == "lstm":
             a["projection"] = int(pick(rng, 0, 0, rng.integers(1, 5)))
-        n_in, hidden, directions = int(rng.integers(1, 6)), int(rng.integers(1, 7)), 1 + a["bidirectional"]
+        n_in, hidden = int(rng.integers(1, 6)), int(rng.integers(1, 7))
+        directions = 1 + a["bidirectional"]
         if a.get("projection"):
             hidden += a["projection"]  # torch wants a projection to be smaller
         out, gates = a.get("projection") or hidden, GATES[name] * hidden

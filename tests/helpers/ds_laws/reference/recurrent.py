@@ -45,9 +45,7 @@ def _product(x: Array, weight: Array, bias: Array | None) -> Array:
     return y if bias is None else y + bias
 
 
-def _direction(
-    x: Array, weights: Arrays, bias: bool, state: States, step: Step
-) -> tuple[Array, States]:
+def _direction(x: Array, weights: Arrays, bias: bool, state: States, step: Step) -> tuple[Array, States]:
     """One layer in one direction: its outputs and its last state."""
     w_ih, w_hh, *rest = weights
     b_ih, b_hh = rest[:2] if bias else (None, None)
