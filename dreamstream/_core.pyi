@@ -39,7 +39,7 @@ class Op:
     name: str
     outputs: list[Signature]
     n_values: int  # inputs whose values are read; the rest are only counted
-    same_counts: bool  # the output's counts are the input's, always
+    same_counts: bool  # counts of output 0, and of each of its rate, are the input's, always
     lockstep: bool  # value inputs must progress equally (sync)
     whole: bool  # needs the whole stream: nothing leaves before the end
     carries: bool  # arrays are carried from call to call

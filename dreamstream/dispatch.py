@@ -129,7 +129,8 @@ def _offline(
     constants = [_weight(w) for w in weights]
     arrays = [x.numpy() for x in inputs]
     roles, shape = _roles(name, dims, arrays[0]), arrays[0].shape
-    if any(a.shape != shape for a in arrays[1:]):
+    frame_axes = [i for i, r in enumerate(roles) if not isinstance(r, int)]
+    if any(a.ndim != len(roles) or any(a.shape[i] != shape[i] for i in frame_axes) for a in arrays):
         raise ShapeError(f"{name}: the inputs differ in shape: {[a.shape for a in arrays]}")
     n_features = sum(isinstance(r, int) for r in roles)
     order = [i for i, r in enumerate(roles) if r is Ellipsis]
@@ -141,9 +142,13 @@ def _offline(
         if "L" in roles
         else prod(s for s, r in zip(shape, roles) if r is Ellipsis)
     )
-    features = tuple(shape[roles.index(i)] for i in range(n_features))
     frames = [
-        np.ascontiguousarray(a.transpose(order).reshape(n_rows * n_frames, *features)) for a in arrays
+        np.ascontiguousarray(
+            a.transpose(order).reshape(
+                n_rows * n_frames, *(a.shape[roles.index(i)] for i in range(n_features))
+            )
+        )
+        for a in arrays
     ]
     op = operator(name, attributes, [_signature(f) for f in frames], constants)
     outputs, lengths = _run_whole(op, frames, n_rows, n_frames, constants)
@@ -431,8 +436,8 @@ def _outside(
             f"{name} on a StreamTensor needs what came before: it works inside an online module "
             "(ds.patch_module(model).online())"
         )
-    (out,), _ = _run_whole(op, [x.value for x in tensors], 1, len(model.value), weights)
-    return (model.like(out),)
+    results, _ = _run_whole(op, [x.value for x in tensors], 1, len(model.value), weights)
+    return tuple(model.like(out) for out in results)
 
 
 # ---------------------------------------------------------------- tables

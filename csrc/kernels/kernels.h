@@ -79,6 +79,11 @@ typedef struct ds_real_kernels {
     /* One LSTM cell: gates = from_x + from_h, [4][n] in torch's order i, f, g, o;
      * c = sigmoid(f) c + sigmoid(i) tanh(g); h = sigmoid(o) tanh(c). h and c are updated. */
     void (*lstm_cell)(void *h, void *c, const void *from_x, const void *from_h, size_t n);
+    /* One GRU cell: a = from_x, b = from_h, [3][n] in torch's order r, z, n, each sum of a and b but
+     * n = tanh(a_n + sigmoid(r) b_n); h = n + sigmoid(z) (h - n). h is updated. */
+    void (*gru_cell)(void *h, const void *from_x, const void *from_h, size_t n);
+    /* One plain cell: h = tanh(from_x + from_h), or its positive part where relu is not 0. */
+    void (*rnn_cell)(void *h, const void *from_x, const void *from_h, size_t n, int relu);
 } ds_real_kernels;
 
 typedef struct ds_kernels {

@@ -137,7 +137,8 @@ struct ds_op {
     int64_t reach;    /* input frames within which the start's irregularities end; preset to 0 */
     bool whole;       /* this instance needs the whole stream (bidirectional, circular): nothing leaves
                        * before the end, everything is kept; refused unless buffering is asked for */
-    bool same_counts; /* out pair = in pair, always (set by default where counts and need are NULL) */
+    bool same_counts; /* the pair of output 0, and of each of its rate, is input 0's, always (found out
+                       * where counts say so of all outputs) */
     /* filled by ds_op_create */
     ds_program counts, need, check;
     ds_allocator allocator;

@@ -10,6 +10,7 @@
     /* products and recurrences */ \
     X(linear) X(conv1d) X(conv_transpose1d) X(layer_norm) X(lstm) \
     X(embedding) \
+    X(gru) X(rnn) X(lstm_cell) X(gru_cell) X(rnn_cell) \
     /* along the stream: pads, cuts, alignment, framing */ \
     X(pad) X(slice) X(cut) X(delay) X(sync) X(limit) X(frame) X(unstack) X(table) X(reduce_frames) \
     X(max_pool) X(avg_pool) X(adaptive_pool) X(repeat_frames) X(overlap_add) X(cumulative) \

@@ -16,7 +16,7 @@ from ..errors import CaptureError
 from ..nn.module import OBSERVER, Module
 from ..online.register import forward_of
 from ..stream.edge import Edge
-from ..stream.rules import after, entry
+from ..stream.rules import entry, lineages
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import user_line
 from .spec import InputSpec
@@ -69,9 +69,8 @@ class Capture:
             raise CaptureError(f"{error}, at {user_line()}") from None
         ordinal = len(self.nodes)
         out = []
-        for o, (handle, (dtype, features, num, den)) in enumerate(zip(handles, op.outputs)):
-            cid = after(op.same_counts and o == 0, edges[0].cid, ordinal)
-            cid = cid if o == 0 else (*after(False, (), ordinal), o)
+        cids = lineages(op, edges[0].cid, ordinal)
+        for handle, cid, (dtype, features, num, den) in zip(handles, cids, op.outputs):
             out.append(Edge(self, cid, Fraction(num, den), dtype, features, None, handle))
         self.nodes.append((self.paths[-1] if self.paths else "", name, out[0]))
         return [(None, e) for e in out]

@@ -42,7 +42,8 @@ from .rectifiers import (
     Tanhshrink,
     Threshold,
 )
-from .recurrent import LSTM
+from .recurrent import GRU, LSTM, RNN
+from .recurrent_cell import GRUCell, LSTMCell, RNNCell
 from .shape import ConstantPad1d, Delay, Flatten, ReflectionPad1d, ReplicationPad1d, Unflatten, ZeroPad1d
 
 __all__ = [
@@ -50,7 +51,9 @@ __all__ = [
     "ELU",
     "GELU",
     "GLU",
+    "GRU",
     "LSTM",
+    "RNN",
     "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
@@ -72,12 +75,14 @@ __all__ = [
     "Embedding",
     "FeatureAlphaDropout",
     "Flatten",
+    "GRUCell",
     "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
     "Identity",
     "LPPool1d",
+    "LSTMCell",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
@@ -93,6 +98,7 @@ __all__ = [
     "PReLU",
     "Parameter",
     "ParameterList",
+    "RNNCell",
     "RReLU",
     "ReLU",
     "ReLU6",

@@ -25,7 +25,7 @@ from ..errors import (
 )
 from ..stream.edge import Counts, Edge
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import Cid, after, entry, require_equal_rates
+from ..stream.rules import entry, lineages, require_equal_rates
 from ..stream.where import user_line
 
 __all__ = ["Call", "Session", "StreamState"]
@@ -356,11 +356,10 @@ class Call:
         if ordinal == self.fail_at:
             raise KeyboardInterrupt
         inputs = [e.counts for e in edges]
-        outputs = op.counts(inputs, self.ended, self.ids)
+        counted = op.counts(inputs, self.ended, self.ids)
+        cids = lineages(op, edges[0].cid, ordinal)
         out = []
-        for o, (counts, (dtype, features, num, den)) in enumerate(zip(outputs, op.outputs)):
-            keeps = op.same_counts and o == 0
-            cid: Cid = after(keeps, edges[0].cid, ordinal) if o == 0 else (*after(False, (), ordinal), o)
+        for counts, cid, (dtype, features, num, den) in zip(counted, cids, op.outputs):
             out.append(Edge(self, cid, Fraction(num, den), dtype, features, counts))
         old = [None if s is None else s.states[ordinal] for s in self.old]
         return inputs, out, old

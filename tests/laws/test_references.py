@@ -37,23 +37,45 @@ def conv_transpose1d(a, w, x):
     )[0].T
 
 
-def lstm(a, w, x):
-    cells = a["layers"] * (1 + a["bidirectional"])
-    hidden, per_cell = w[1].shape[1], 4 if a["bias"] else 2
-    rnn = torch.nn.LSTM(
-        x.shape[1],
-        hidden,
-        a["layers"],
-        bool(a["bias"]),
-        bidirectional=bool(a["bidirectional"]),
-        dtype=torch.float64,
-    )
-    for parameter, value in zip([p for group in rnn.all_weights for p in group], w):
-        parameter.data.copy_(value)
-    state = tuple(w[cells * per_cell :]) or None
-    with torch.no_grad():
-        y, (h, c) = rnn(x, state)
-    return y, h[None], c[None]
+def recurrence(kind):
+    def run(a, w, x):
+        cells = a["layers"] * (1 + a["bidirectional"])
+        more = {"nonlinearity": a["nonlinearity"]} if kind == "RNN" else {}
+        if kind == "LSTM":
+            more["proj_size"] = a["projection"]
+        rnn = getattr(torch.nn, kind)(
+            x.shape[1],
+            len(w[0]) // {"LSTM": 4, "GRU": 3, "RNN": 1}[kind],
+            a["layers"],
+            bias=bool(a["bias"]),
+            bidirectional=bool(a["bidirectional"]),
+            dtype=torch.float64,
+            **more,
+        )
+        for parameter, value in zip([p for group in rnn.all_weights for p in group], w):
+            parameter.data.copy_(value)
+        state = tuple(w[cells * len(rnn.all_weights[0]) :]) or (None,)
+        with torch.no_grad():
+            y, ends = rnn(x, (state if state[0] is not None else None) if kind == "LSTM" else state[0])
+        return y, *(h[None] for h in (ends if kind == "LSTM" else (ends,)))
+
+    return run
+
+
+def recurrent_cell(kind):
+    def run(a, w, x, *state):
+        hidden = w[1].shape[1]
+        made = getattr(torch.nn, kind)(x.shape[-1], hidden, dtype=torch.float64, **a)
+        for parameter, value in zip(made.parameters(), w):
+            parameter.data.copy_(torch.zeros_like(parameter) if value is None else value)
+        rows = [s.reshape(-1, s.shape[-1]) for s in state]
+        with torch.no_grad():
+            hx = (tuple(rows) if kind == "LSTMCell" else rows[0]) if rows else None
+            out = made(x.reshape(-1, x.shape[-1]), hx)
+        out = out if kind == "LSTMCell" else (out,)
+        return tuple(y.reshape(*x.shape[:-1], hidden) for y in out)
+
+    return run
 
 
 def pad(a, w, x):
@@ -151,7 +173,12 @@ TORCH = {
     "conv1d": conv1d,
     "conv_transpose1d": conv_transpose1d,
     "layer_norm": lambda a, w, x: F.layer_norm(x, x.shape[-a["axes"] :], w[0], w[1], a["eps"]),
-    "lstm": lstm,
+    "lstm": recurrence("LSTM"),
+    "gru": recurrence("GRU"),
+    "rnn": recurrence("RNN"),
+    "lstm_cell": recurrent_cell("LSTMCell"),
+    "gru_cell": recurrent_cell("GRUCell"),
+    "rnn_cell": recurrent_cell("RNNCell"),
     "pad": pad,
     "slice": lambda a, w, x: x[a["start"] : -a["crop"] or None : a["step"]],
     "frame": lambda a, w, x: frame(a, x),

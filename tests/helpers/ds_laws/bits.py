@@ -50,24 +50,33 @@ def _large(dtype: str) -> list[Case]:
             reach=12,
         )
 
-    lstm = {"layers": 2, "bias": 1, "bidirectional": 0}
-    cells = weights(
-        (4 * 70, 33),
-        (4 * 70, 70),
-        (4 * 70,),
-        (4 * 70,),
-        (4 * 70, 70),
-        (4 * 70, 70),
-        (4 * 70,),
-        (4 * 70,),
-    )
+    def recurrence(name: str, gates: int, **more: Any) -> Case:
+        """Two layers of 70 units."""
+        n, out, shapes = gates * 70, more.get("projection") or 70, list[tuple[int, ...]]()
+        for columns in (33, out):
+            shapes += [(n, columns), (n, out), (n,), (n,)] + [(out, 70)] * (out < 70)
+        a = {"layers": 2, "bias": 1, "bidirectional": 0, **more}
+        return Case(name, [Input((33,), dtype)], a, weights(*shapes), rows)
+
+    def cell(name: str, gates: int, states: int, **more: Any) -> Case:
+        n, state = gates * 70, Input((70,), dtype)
+        shapes = ((n, 300), (n, 70), (n,), (n,))
+        return Case(name, [Input((300,), dtype)] + [state] * states, more, weights(*shapes), rows)
+
     rows = ("B", "L", 0)
     return [
         Case("linear", [Input((700,), dtype)], {}, weights((131, 700), (131,)), rows),
         conv(1, 80, 61, 7, stride=2, left=3, right=3),
         conv(67, 67, 67, 9, left=4, right=4),
         conv(4, 64, 96, 5, dilation=2, left=4, right=4, mode="replicate"),
-        Case("lstm", [Input((33,), dtype)], lstm, cells, rows),
+        recurrence("lstm", 4, projection=0),
+        recurrence("lstm", 4, projection=19),
+        recurrence("gru", 3),
+        recurrence("rnn", 1, nonlinearity="tanh"),
+        recurrence("rnn", 1, nonlinearity="relu"),
+        cell("lstm_cell", 4, 2),
+        cell("gru_cell", 3, 1),
+        cell("rnn_cell", 1, 1, nonlinearity="tanh"),
         Case(
             "layer_norm", [Input((515,), dtype)], {"axes": 1, "eps": 1e-5}, weights((515,), (515,)), rows
         ),

@@ -253,7 +253,7 @@ def _independent(
     constants = [
         None if w is None else w.astype(np.float64) if w.dtype.kind == "f" else w for w in weights
     ]
-    if not all(map(len, wide)) and case.name not in ("lstm",):
+    if not all(map(len, wide)) and case.name not in ("lstm", "gru", "rnn"):
         ones = [np.ones((1, *i.features), w.dtype) for i, w in zip(case.inputs, wide)]
         try:
             return [y[:0] for y in reference(case.attributes, constants, *ones)]

@@ -38,6 +38,8 @@ ALONG = (
     "avg_pool",
     "repeat_frames",
     "overlap_add",
+    "gru",
+    "rnn",
 )
 USUAL = {**dict.fromkeys(ALONG, 9), "conv1d": 18, **dict.fromkeys(models.MODELS, 1)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..case import Case, Rng
-from . import frames, functions, pointwise, pooling, products, regrouping
+from . import frames, functions, pointwise, pooling, products, recurrent, regrouping
 
 __all__ = [
     "GENERATORS",
@@ -18,4 +18,5 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     **pooling.GENERATORS,
     **regrouping.GENERATORS,
     **functions.GENERATORS,
+    **recurrent.GENERATORS,
 }

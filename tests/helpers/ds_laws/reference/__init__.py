@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import frames, functions, pointwise, pooling, products, regrouping
+from . import frames, functions, pointwise, pooling, products, recurrent, regrouping
 from .base import Array, Refused, length_of, operands
 
 __all__ = [
@@ -29,4 +29,5 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     **pooling.REFERENCES,
     **regrouping.REFERENCES,
     **functions.REFERENCES,
+    **recurrent.REFERENCES,
 }
