@@ -11,7 +11,6 @@ import math
 import os
 import sys
 import time
-import wave
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -25,6 +24,7 @@ import dreamstream as ds
 
 from . import nn
 from .config import config, default_threads
+from .data import AudioReader
 from .nn import functional as F
 
 __all__ = ["DemoNetwork", "main"]
@@ -107,8 +107,8 @@ class _Caller:
 def _read_speech() -> Array:
     """Return the recording that comes with the package, int16."""
     path = resources.files("dreamstream") / "assets" / "speech.wav"
-    with path.open("rb") as file, wave.open(file) as recording:
-        return np.frombuffer(recording.readframes(recording.getnframes()), "<i2")
+    with path.open("rb") as file, AudioReader(file, dtype="int16") as recording:
+        return recording.read()
 
 
 def _callers(n_streams: int, seconds: float | None, rng: np.random.Generator) -> list[_Caller]:

@@ -11,6 +11,7 @@
     X(linear) X(conv1d) X(conv_transpose1d) X(layer_norm) X(lstm) \
     /* along the stream: pads, cuts, alignment, framing */ \
     X(pad) X(slice) X(cut) X(delay) X(sync) X(limit) X(frame) X(unstack) X(table) X(reduce_frames) \
+    X(resample) \
     /* elementwise, two or three operands */ \
     X(add) X(sub) X(mul) X(div) X(minimum) X(maximum) X(pow) \
     X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(where) \

@@ -21,6 +21,7 @@ from .module import Module
 from .normalization import LayerNorm
 from .parameter import Parameter
 from .recurrent import LSTM
+from .resampling import Resample
 from .shape import (
     ConstantPad1d,
     Delay,
@@ -54,6 +55,7 @@ __all__ = [
     "ReLU",
     "ReflectionPad1d",
     "ReplicationPad1d",
+    "Resample",
     "Sequential",
     "SiLU",
     "Sigmoid",

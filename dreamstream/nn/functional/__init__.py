@@ -27,6 +27,7 @@ from .loss import l1_loss, mse_loss
 from .normalization import layer_norm
 from .padding import pad
 from .products import linear
+from .resampling import resample
 
 __all__ = [
     "conv1d",
@@ -43,6 +44,7 @@ __all__ = [
     "mse_loss",
     "pad",
     "relu",
+    "resample",
     "sigmoid",
     "silu",
     "softmax",
