@@ -34,6 +34,7 @@ ALONG = (
     "frame",
     "unstack",
     "lstm",
+    "resample",
 )
 USUAL = {**dict.fromkeys(ALONG, 9), "conv1d": 18, **dict.fromkeys(models.MODELS, 1)}
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import frames, pointwise, products
+from . import frames, pointwise, products, resampling
 from .base import Array, Refused, length_of, operands
 
 __all__ = ["REFERENCES", "Refused", "length_of", "operands"]
@@ -21,4 +21,5 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     **products.REFERENCES,
     **frames.REFERENCES,
     **pointwise.REFERENCES,
+    **resampling.REFERENCES,
 }
