@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..array import Tensor
-from ..array.dtypes import as_dtype
+from ..array.dtypes import as_dtype, float32, require_float
 from .functional.arguments import checked
 from .functional.resampling import Resampling
 from .module import Module
@@ -81,9 +79,10 @@ class Resample(Module):
         self._resampling = Resampling(
             orig_freq, new_freq, lowpass_filter_width, rolloff, resampling_method, beta
         )
+        to = float32 if dtype is None else as_dtype(dtype)
+        require_float("Resample", to)
         if not self._resampling.same:
-            kernel = self._resampling.kernel().astype(np.float32 if dtype is None else as_dtype(dtype))
-            self.register_buffer("kernel", Tensor(kernel))
+            self.register_buffer("kernel", Tensor(self._resampling.kernel().astype(to)))
 
     def forward(self, waveform: Tensor) -> Tensor:
         """Return the signal at the rate `new_freq`."""

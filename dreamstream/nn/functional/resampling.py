@@ -17,7 +17,7 @@ from .arguments import checked, frame_dims
 
 __all__ = ["Resampling", "resample"]
 
-LARGEST = 1 << 26  # elements of a kernel
+LARGEST = 1 << 24  # elements of a kernel
 KAISER_BETA = 14.769656459379492  # torchaudio's
 
 
