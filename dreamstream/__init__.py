@@ -4,8 +4,8 @@ Patch a model, feed chunks of many concurrent streams, and get exactly what the 
 said, early, on a C engine.
 """
 
-from . import dispatch as _dispatch  # noqa: F401  (opens the door)
 from . import data, nn
+from . import dispatch as _dispatch  # noqa: F401  (opens the door)
 from ._core import config as _config
 from .array import *  # noqa: F403
 from .array import __all__ as _array_names
