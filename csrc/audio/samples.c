@@ -1,5 +1,5 @@
-/* audio/samples.c: one loop for each kind of sample; bytes are joined by hand, whatever the machine's
- * order. A signed integer is made by moving its bits to the top of 32. */
+/* audio/samples.c: one loop for each kind of sample; bytes are joined by hand, whatever the
+ * machine's order. A signed integer is made by moving its bits to the top of 32. */
 #include "audio/samples.h"
 
 #include <string.h>

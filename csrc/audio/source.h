@@ -1,4 +1,5 @@
-/* audio/source.h: where a reader of recordings gets its bytes from, front to back, never all at once.
+/* audio/source.h: where a reader of recordings gets its bytes from, front to back, never all at
+ * once.
  *
  * Sources that are made here borrow what they read from: it outlives them. */
 #ifndef DS_AUDIO_SOURCE_H

@@ -88,8 +88,8 @@ static ds_status next_chunk(ds_wav *wav, chunk *c)
     size_t n_read = 0;
     c->offset = wav->offset;
     DS_TRY(take(wav, 8, &n_read));
-    DS_CHECK(n_read == 8, DS_FORMAT,
-             "offset %lld: expected a chunk 'data', but the recording ends", (long long)wav->offset);
+    DS_CHECK(n_read == 8, DS_FORMAT, "offset %lld: expected a chunk 'data', but the recording ends",
+             (long long)wav->offset);
     copy_id(c->id, wav->buffer);
     c->n_bytes = u32(wav->buffer + 4);
     return DS_OK;
@@ -131,7 +131,8 @@ static ds_status read_extension(ds_wav *wav, const chunk *c, uint32_t *format)
     DS_CHECK(c->n_bytes >= 40, DS_FORMAT,
              "offset %lld: expected an extensible chunk 'fmt ' of 40 bytes or more, got %lu",
              (long long)c->offset, (unsigned long)c->n_bytes);
-    DS_CHECK(u16(p + 16) >= 22, DS_FORMAT, "offset %lld: expected an extension of 22 bytes, got %lu",
+    DS_CHECK(u16(p + 16) >= 22, DS_FORMAT,
+             "offset %lld: expected an extension of 22 bytes, got %lu",
              (long long)c->offset + 8 + 16, (unsigned long)u16(p + 16));
     DS_CHECK(memcmp(p + 26, guid_tail, sizeof guid_tail) == 0, DS_FORMAT,
              "offset %lld: a sub-format that is no WAVE format", (long long)c->offset + 8 + 24);
@@ -161,11 +162,13 @@ static ds_status read_format(ds_wav *wav, header *h, const chunk *c)
     wav->frame_bytes = u16(p + 12);
     wav->bits = (int)u16(p + 14);
     wav->floating = format == IEEE_FLOAT;
-    DS_CHECK(format == PCM || format == IEEE_FLOAT, DS_FORMAT,
-             "offset %lld: expected integer (0x0001) or floating-point (0x0003) samples, got format "
-             "0x%04lX",
-             at, (unsigned long)format);
-    DS_CHECK(wav->channels > 0, DS_FORMAT, "offset %lld: expected at least 1 channel, got 0", at + 2);
+    DS_CHECK(
+        format == PCM || format == IEEE_FLOAT, DS_FORMAT,
+        "offset %lld: expected integer (0x0001) or floating-point (0x0003) samples, got format "
+        "0x%04lX",
+        at, (unsigned long)format);
+    DS_CHECK(wav->channels > 0, DS_FORMAT, "offset %lld: expected at least 1 channel, got 0",
+             at + 2);
     DS_CHECK(wav->sample_rate > 0, DS_FORMAT, "offset %lld: expected a sample rate, got 0", at + 4);
     const bool known = wav->floating ? wav->bits == 32 || wav->bits == 64
                                      : wav->bits % 8 == 0 && wav->bits >= 8 && wav->bits <= 32;

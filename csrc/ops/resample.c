@@ -1,6 +1,7 @@
 /* ops/resample.c: change of the sample rate by new / orig, with a kernel for every phase.
  *
- * Output m lies at frame m * orig / new of the input. With its phase p = m mod new and q = floor(m / new)
+ * Output m lies at frame m * orig / new of the input. With p = m mod new, its phase, and q =
+ * floor(m / new)
  *
  *     y[m] = sum over taps j of x[q * orig - width + j] * kernel[p][0][j],  ascending in j,
  *
@@ -8,9 +9,9 @@
  *
  *     frame i is used by output m  where  |i * new - m * orig| <= half
  *
- * The others are structural zeros, which a kernel has where it is written down for all phases in equal
- * length; outputs don't wait for them. Frames outside the stream count as zero. Every feature is resampled by
- * itself.
+ * The others are structural zeros, which a kernel has where it is written down for all phases in
+ * equal length; outputs don't wait for them. Frames outside the stream count as zero. Every
+ * feature is resampled by itself.
  *
  * in [f...], kernel [new][1][2 * width + orig], out [f...]; rate * new / orig.
  *
@@ -27,11 +28,18 @@
 enum { ORIG, NEW, WIDTH, HALF };
 enum { ROWS = 32 /* outputs of one phase that are computed together */ };
 
-static const int64_t LIMIT = (int64_t)1 << 20; /* of rates: products with positions stay far below 2^63 */
+/* Of rates: products with positions stay far below 2^63. */
+static const int64_t LIMIT = (int64_t)1 << 20;
 
 static const ds_attr_def attrs[] = {
-    {.name = "orig", .kind = DS_ATTR_INT, .required = true, .doc = "input frames for `new` output frames"},
-    {.name = "new", .kind = DS_ATTR_INT, .required = true, .doc = "output frames for `orig` input frames"},
+    {.name = "orig",
+     .kind = DS_ATTR_INT,
+     .required = true,
+     .doc = "input frames for `new` output frames"},
+    {.name = "new",
+     .kind = DS_ATTR_INT,
+     .required = true,
+     .doc = "output frames for `orig` input frames"},
     {.name = "width", .kind = DS_ATTR_INT, .required = true, .doc = "taps before a phase's block"},
     {.name = "half",
      .kind = DS_ATTR_INT,
@@ -62,7 +70,7 @@ static int64_t floor_div(int64_t a, int64_t b)
     return a / b - (a % b < 0);
 }
 
-/* The frames that phase p uses, relative to its block's first: [first, last]; first > last: none. */
+/* The frames that phase p uses, relative to its block's first: [first, last], or none. */
 static int64_t first_tap(const geometry *g, int64_t p)
 {
     return -floor_div(g->half - p * g->orig, g->new);
@@ -124,8 +132,8 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
     memset(prepared, 0, op->prepared_bytes);
     for (int64_t p = 0; p < g.new; p++) {
         const int64_t first = first_tap(&g, p), last = last_tap(&g, p);
-        const char *from = (const char *)weights[0] +
-                           ((size_t)p * row + (size_t)(first + g.width)) * element;
+        const char *from =
+            (const char *)weights[0] + ((size_t)p * row + (size_t)(first + g.width)) * element;
         char *to = (char *)prepared + (size_t)p * g.taps * g.channels * element;
         for (int64_t i = first; i <= last; i++, from += element) {
             for (size_t c = 0; c < g.channels; c++, to += element) {

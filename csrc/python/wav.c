@@ -1,7 +1,8 @@
 /* _core.WavReader: audio/wav.h over a path, over bytes, or over a Python file object.
  *
- * The interpreter's lock is released while a path or bytes are decoded; a file object needs it. One call
- * at a time: another one, from a second thread or from within the file object, is refused. */
+ * The interpreter's lock is released while a path or bytes are decoded; a file object needs it.
+ * One call at a time: another one, from a second thread or from within the file object, is
+ * refused. */
 #include <errno.h>
 #include <string.h>
 
@@ -13,10 +14,10 @@ typedef struct wav_object {
     ds_wav wav;
     FILE *file; /* of a path */
     ds_memory_source memory;
-    Py_buffer view;   /* of bytes; view.obj NULL without */
-    PyObject *read;   /* of a file object: its method */
-    PyObject *name;   /* for messages: a str */
-    PyObject *path;   /* as it was given, for OSError */
+    Py_buffer view; /* of bytes; view.obj NULL without */
+    PyObject *read; /* of a file object: its method */
+    PyObject *name; /* for messages: a str */
+    PyObject *path; /* as it was given, for OSError */
     bool busy, closed;
 } wav_object;
 
@@ -26,8 +27,10 @@ static int copy_piece(PyObject *piece, char *to, size_t most, size_t *n)
 {
     Py_buffer view;
     if (PyObject_GetBuffer(piece, &view, PyBUF_SIMPLE) < 0) {
-        PyErr_Format(PyExc_TypeError, "read() of a file object must return bytes (open it with \"rb\"), "
-                     "got %.100s", Py_TYPE(piece)->tp_name);
+        PyErr_Format(PyExc_TypeError,
+                     "read() of a file object must return bytes (open it with \"rb\"), "
+                     "got %.100s",
+                     Py_TYPE(piece)->tp_name);
         return -1;
     }
     *n = (size_t)view.len;
@@ -86,7 +89,8 @@ static int make_source(wav_object *self, PyObject *from, ds_source *source)
     } else {
         self->read = PyObject_GetAttrString(from, "read");
         if (!self->read) {
-            PyErr_Format(PyExc_TypeError, "expected a path, bytes or a file object with read(), got %.100s",
+            PyErr_Format(PyExc_TypeError,
+                         "expected a path, bytes or a file object with read(), got %.100s",
                          Py_TYPE(from)->tp_name);
             return -1;
         }
@@ -291,7 +295,8 @@ static PyObject *get_frames(PyObject *self, void *unused)
 static PyGetSetDef wav_getset[] = {
     {"sample_rate", get_sample_rate, NULL, "Frames per second.", NULL},
     {"channels", get_channels, NULL, "Samples of a frame.", NULL},
-    {"frames", get_frames, NULL, "Of the whole recording; None: it lasts until the source ends.", NULL},
+    {"frames", get_frames, NULL, "Of the whole recording; None: it lasts until the source ends.",
+     NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -314,4 +319,5 @@ static PyType_Slot wav_slots[] = {
 };
 
 PyType_Spec ds_wav_spec = {"dreamstream._core.WavReader", sizeof(wav_object), 0,
-                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_GC, wav_slots};
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_GC,
+                           wav_slots};

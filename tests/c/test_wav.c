@@ -190,7 +190,7 @@ static void test_refused(void)
         unsigned char value;
         const char *says;
     } faults[] = {
-        {0, 0x55, "got format 0x0055"},      {2, 0, "expected at least 1 channel, got 0"},
+        {0, 0x55, "got format 0x0055"},       {2, 0, "expected at least 1 channel, got 0"},
         {2, 3, "expected frames of 6 bytes"}, {12, 2, "(2 channels of 16 bits), got 2"},
         {14, 12, "24 or 32 bits, got 12"},    {14, 0, "24 or 32 bits, got 0"},
         {14, 64, "24 or 32 bits, got 64"},    {0, 3, "floating-point bits, got 16"},

@@ -60,7 +60,8 @@ static inline void put_format(bytes *b, const recipe *r)
     put(b, frame_bytes, 2);
     put(b, (uint64_t)r->bits, 2);
     if (r->extensible) {
-        static const unsigned char tail[14] = {0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xAA, 0, 0x38, 0x9B, 0x71};
+        static const unsigned char tail[14] = {0, 0, 0,    0, 0x10, 0,    0x80,
+                                               0, 0, 0xAA, 0, 0x38, 0x9B, 0x71};
         put(b, 22, 2);
         put(b, (uint64_t)r->bits, 2);
         put(b, 0, 4);

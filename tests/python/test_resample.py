@@ -12,7 +12,7 @@ import pytest
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
-from dreamstream import nn
+from dreamstream import _core, nn
 from dreamstream.errors import DTypeError, NotStreamableError, ShapeError
 from dreamstream.nn.functional.resampling import Resampling
 
@@ -236,6 +236,24 @@ def test_refused_inputs():
     x = ds.stream_tensor(np.zeros((1, 5, 2), np.float32), names=("B", "L", None), ids=["a"], sos=True)
     with pytest.raises(NotStreamableError, match="must be the last dimension"):
         online(x)
+
+
+@pytest.mark.parametrize(
+    ("changed", "shape", "says"),
+    [
+        ({"orig": 0}, (2, 1, 7), "attribute 'orig' must be at least 1"),
+        ({"new": 0}, (2, 1, 7), "attribute 'new' must be at least 1"),
+        ({"width": -1}, (2, 1, 7), "attribute 'width' must be at least 0"),
+        ({"half": 5}, (2, 1, 7), "half must be at most width * new, 4, got 5"),
+        ({"orig": 1 << 21}, (2, 1, 7), "must be at most 1048576, got 2097152, 2 and 2"),
+        ({}, (2, 1, 8), "kernel"),
+    ],
+)
+def test_operator_refuses(changed, shape, says):
+    attributes = {"orig": 3, "new": 2, "width": 2, "half": 4, **changed}
+    with pytest.raises(ds.DreamStreamError) as error:
+        _core.Op("resample", attributes, [("float32", (), 1, 1)], [("float32", shape)])
+    assert "resample" in str(error.value) and says in str(error.value)
 
 
 def test_half_is_what_the_kernel_needs():
