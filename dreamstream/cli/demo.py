@@ -6,7 +6,6 @@ import argparse
 import math
 import sys
 import time
-import wave
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -19,6 +18,7 @@ import dreamstream as ds
 
 from .. import nn
 from ..config import config
+from ..data import AudioReader
 from ..nn import functional as F
 from .arguments import Commands, add_threads, at_least
 from .progress import Progress
@@ -103,8 +103,8 @@ class _Caller:
 def _read_speech() -> Array:
     """Return the recording that comes with the package, int16."""
     path = resources.files("dreamstream") / "assets" / "speech.wav"
-    with path.open("rb") as file, wave.open(file) as recording:
-        return np.frombuffer(recording.readframes(recording.getnframes()), "<i2")
+    with path.open("rb") as file, AudioReader(file, dtype="int16") as recording:
+        return recording.read()
 
 
 def _callers(n_streams: int, seconds: float | None, rng: np.random.Generator) -> list[_Caller]:

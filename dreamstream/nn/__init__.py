@@ -44,6 +44,7 @@ from .rectifiers import (
 )
 from .recurrent import GRU, LSTM, RNN
 from .recurrent_cell import GRUCell, LSTMCell, RNNCell
+from .resampling import Resample
 from .shape import ConstantPad1d, Delay, Flatten, ReflectionPad1d, ReplicationPad1d, Unflatten, ZeroPad1d
 
 __all__ = [
@@ -104,6 +105,7 @@ __all__ = [
     "ReLU6",
     "ReflectionPad1d",
     "ReplicationPad1d",
+    "Resample",
     "RunningMean",
     "Sequential",
     "SiLU",

@@ -91,6 +91,16 @@ def prelu(a, w, *xs):
     return F.relu(x) - slope * F.relu(-x)
 
 
+def resample(a, w, x):
+    """As torchaudio does it: a strided convolution gives `new` outputs at a time, all of a kernel's length."""
+    orig, new, width = a["orig"], a["new"], a["width"]
+    place = torch.arange(2 * width + orig) - width
+    near = (place * new - torch.arange(new)[:, None] * orig).abs() <= a["half"]
+    channels = F.pad(x.reshape(len(x), -1).T.unsqueeze(1), (width, width + orig))
+    y = F.conv1d(channels, w[0] * near[:, None], stride=orig).transpose(1, 2).reshape(len(channels), -1)
+    return y[:, : -(-len(x) * new // orig)].T.reshape(-1, *x.shape[1:])
+
+
 def elementwise(name):
     f = getattr(torch, {"div": "true_divide"}.get(name, name))
     return lambda a, w, *xs: f(*tensors(operands(a, [v.numpy() for v in w], [x.numpy() for x in xs])))
@@ -180,6 +190,7 @@ TORCH = {
     "gru_cell": recurrent_cell("GRUCell"),
     "rnn_cell": recurrent_cell("RNNCell"),
     "pad": pad,
+    "resample": resample,
     "slice": lambda a, w, x: x[a["start"] : -a["crop"] or None : a["step"]],
     "frame": lambda a, w, x: frame(a, x),
     "reduce_frames": lambda a, w, x: {"max": torch.amax, "min": torch.amin}.get(

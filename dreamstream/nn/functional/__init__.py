@@ -58,6 +58,7 @@ from .rectifiers import (
     tanhshrink,
     threshold,
 )
+from .resampling import resample
 from .upsampling import interpolate
 
 __all__ = [
@@ -104,6 +105,7 @@ __all__ = [
     "prelu",
     "relu",
     "relu6",
+    "resample",
     "rrelu",
     "running_mean",
     "selu",

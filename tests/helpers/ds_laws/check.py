@@ -40,6 +40,7 @@ ALONG = (
     "overlap_add",
     "gru",
     "rnn",
+    "resample",
 )
 USUAL = {**dict.fromkeys(ALONG, 9), "conv1d": 18, **dict.fromkeys(models.MODELS, 1)}
 

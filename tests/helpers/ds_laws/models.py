@@ -122,6 +122,8 @@ _layer("constant-pad", lambda nn, F: nn.ConstantPad1d((2, 3), -1.5), BCL, 2, rea
 _layer("negative-pad", lambda nn, F: nn.ConstantPad1d((-2, -3), 0.0), BCL, 2, reach=7)
 _layer("reflection-pad", lambda nn, F: nn.ReflectionPad1d((3, 2)), BCL, 2, reach=7)
 _layer("replication-pad", lambda nn, F: nn.ReplicationPad1d((2, 4)), BCL, 2, reach=7)
+_layer("resample-up", lambda nn, F: nn.Resample(2, 3, 2), BCL, 2, reach=8, torch=False)
+_layer("resample-down", lambda nn, F: nn.Resample(5, 2, 1, 0.9), BCL, 2, reach=10, torch=False)
 _layer("delay", lambda nn, F: nn.Delay(3), BCL, 2, reach=5, torch=False)
 
 

@@ -228,6 +228,13 @@ class _Drafter:
         layers = {f"late{name}": f"nn.Delay({self.random.randint(0, 5)}, dim={FRAMES[a.layout]})"}
         return Node(layers, [f"{name} = self.late{name}({a.name})"], a.layout)
 
+    def rate(self, a: Value, name: str) -> Node:
+        """Resampling, up or down."""
+        r = self.random
+        orig, new = r.choice([(1, 2), (2, 1), (2, 3), (3, 2)])
+        layers = {f"rate{name}": f"nn.Resample({orig}, {new}, {r.choice([1, 2])}, {r.choice([0.7, 0.99])})"}
+        return Node(layers, [f"{name} = self.rate{name}({self.at(a, 'BFL')})"], "BFL")
+
     def frames(self, a: Value, name: str) -> Node:
         """Windows by unfold, brought back to one feature axis."""
         r = self.random

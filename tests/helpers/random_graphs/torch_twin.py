@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from dreamstream.nn import Resample
+
 __all__ = ["NAMESPACE"]
 
 
@@ -47,9 +49,24 @@ class _Delay(nn.Module):
         return torch.cat([zeros, x], self.dim).narrow(self.dim, 0, x.size(self.dim))
 
 
+class _Resample(nn.Module):
+    """All outputs of a block of frames at once, by one convolution."""
+
+    def __init__(self, orig: int, new: int, width: int, rolloff: float) -> None:
+        super().__init__()
+        kernel = Resample(orig, new, width, rolloff).kernel.numpy()
+        self.register_buffer("kernel", torch.from_numpy(kernel.copy()))
+        self.orig, self.new, self.before = orig, new, (kernel.shape[2] - orig) // 2
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = F.pad(x.flatten(0, 1).unsqueeze(1), (self.before, self.before + self.orig))
+        y = F.conv1d(rows, self.kernel, stride=self.orig).transpose(1, 2).reshape(*x.shape[:2], -1)
+        return y[..., : -(-x.size(2) * self.new // self.orig)]
+
+
 _layers = {name: getattr(nn, name) for name in dir(nn)}
 NAMESPACE: dict[str, Any] = {
     "ds": torch,
-    "nn": SimpleNamespace(**(_layers | {"Conv1d": _Conv1d, "Delay": _Delay})),
+    "nn": SimpleNamespace(**(_layers | {"Conv1d": _Conv1d, "Delay": _Delay, "Resample": _Resample})),
     "F": F,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..case import Case, Rng
-from . import frames, functions, pointwise, pooling, products, recurrent, regrouping
+from . import frames, functions, pointwise, pooling, products, recurrent, regrouping, resampling
 
 __all__ = [
     "GENERATORS",
@@ -19,4 +19,5 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     **regrouping.GENERATORS,
     **functions.GENERATORS,
     **recurrent.GENERATORS,
+    **resampling.GENERATORS,
 }

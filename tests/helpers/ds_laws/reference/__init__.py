@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import frames, functions, pointwise, pooling, products, recurrent, regrouping
+from . import frames, functions, pointwise, pooling, products, recurrent, regrouping, resampling
 from .base import Array, Refused, length_of, operands
 
 __all__ = [
@@ -30,4 +30,5 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     **regrouping.REFERENCES,
     **functions.REFERENCES,
     **recurrent.REFERENCES,
+    **resampling.REFERENCES,
 }
