@@ -189,10 +189,10 @@ def stream(model, x):
     ds.patch_module(model.eval()).online()
     parts = []
     for a, b in ((0, 1), (1, 1), (1, 5), (5, len(x))):
-        chunk = ds.stream_tensor(
-            x[None, a:b], names=("B", "L", "F"), ids="s", sos=a == 0, eos=b == len(x)
-        )
+        ends = {"sos": a == 0, "eos": b == len(x)}
+        chunk = ds.stream_tensor(x[None, a:b], names=("B", "L", "F"), ids="s", **ends)
         parts.append(model(chunk)["s"].numpy())
+    ds.unpatch_module(model)
     return np.concatenate(parts)
 
 

@@ -20,6 +20,7 @@ import dreamstream.nn.functional as F
 from dreamstream import nn
 from dreamstream.errors import DreamStreamError
 
+from . import recurrent
 from .source import (
     FEATURES,
     FRAMES,
@@ -278,30 +279,11 @@ class _Drafter:
         ]
         return Node(layers, lines, "BLF")
 
-    def lstm(self, a: Value, name: str, bidirectional: bool = False) -> Node:
-        r = self.random
-        layout, hidden, n_layers = r.choice(["BLF", "LBF"]), self.some_size(), r.choice([1, 1, 2])
-        text = f"{a.size}, {hidden}" + (f", num_layers={n_layers}" if n_layers > 1 else "")
-        text += ", batch_first=True" if layout == "BLF" else ""
-        text += ", bidirectional=True" if bidirectional else ""
-        lead = n_layers * (2 if bidirectional else 1)
-        layers = {f"rnn{name}": f"nn.LSTM({text})"}
-        x, batch = self.at(a, layout), f"{a.name}.size({0 if a.layout[0] == 'B' else 1})"
-        start = ""
-        way = r.random()
-        if way < 0.2:
-            zeros = f"ds.zeros({lead}, {batch}, {hidden}, dtype={a.name}.dtype)"
-            start = f", ({zeros}, {zeros})"
-        elif way < 0.5:
-            shape = r.choice([f"expand(-1, {batch}, -1)", f"repeat(1, {batch}, 1)"])
-            for h in "hc":
-                layers[f"{h}{name}"] = f"nn.Parameter(ds.randn({lead}, 1, {hidden}))"
-            start = f", (self.h{name}.{shape}, self.c{name}.{shape})"
-        h_n = self.fresh("h")
-        if r.random() < 0.3:
-            self.extra.append(r.choice([h_n, f"{h_n}[-1]"]))
-            return Node(layers, [f"{name}, ({h_n}, _) = self.rnn{name}({x}{start})"], layout)
-        return Node(layers, [f"{name}, _ = self.rnn{name}({x}{start})"], layout)
+    def recurrence(self, a: Value, name: str) -> Node:
+        return recurrent.layer(self, a, name)
+
+    def cell(self, a: Value, name: str) -> Node:
+        return recurrent.cell(self, a, name)
 
     def table(self, a: Value, name: str) -> Node:
         """A table by position, such as positional encodings."""
@@ -329,7 +311,7 @@ class _Drafter:
     def waits(self, a: Value, name: str) -> Node:
         """A layer that needs the whole stream."""
         if self.random.random() < 0.7:
-            return self.lstm(a, name, bidirectional=True)
+            return recurrent.layer(self, a, name, bidirectional=True)
         kernel = self.random.choice([2, 3])
         text = f"{a.size}, {self.some_size()}, {kernel}, padding={kernel - 1}, padding_mode='circular'"
         return Node(

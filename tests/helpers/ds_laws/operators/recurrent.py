@@ -29,9 +29,8 @@ def recurrence(name: str) -> Callable[[Rng, str], Case]:
         if a.get("projection"):
             hidden += a["projection"]  # torch wants a projection to be smaller
         out, gates = a.get("projection") or hidden, GATES[name] * hidden
-        # Where nothing bounds h, weights must: else a rounding error grows with every frame.
-        unbounded = a.get("nonlinearity") == "relu" or a.get("projection")
-        scale = 0.5 / hidden**0.5 if unbounded else 1.0
+        # Where no gate bounds h, weights must: else a rounding error grows with every frame.
+        scale = 0.5 / hidden**0.5 if name == "rnn" or a.get("projection") else 1.0
         weights: list[Array | None] = []
         for cell in range(a["layers"] * directions):
             columns = n_in if cell < directions else directions * out
