@@ -67,7 +67,7 @@ class Node(NamedTuple):
 
 KINDS = (
     ["conv"] * 6 + ["conv_transpose"] * 2 + ["pad"] * 2 + ["part"] * 3 + ["cut"] * 2 + ["late", "frames", "frames"]
-    + ["stack", "unstack", "lstm", "lstm", "table", "table", "reduce", "unary", "unary", "unary"]
+    + ["stack", "unstack", "lstm", "lstm", "table", "table", "reduce"] + ["unary"] * 5
     + ["scalar", "linear", "flat", "norm", "softmax", "glu", "pick", "shape", "shape", "flags"] + ["join"] * 12
 )  # fmt: skip
 
