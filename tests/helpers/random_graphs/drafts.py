@@ -322,9 +322,12 @@ class _Drafter:
 
     # ---------------------------------------------------------------- within a frame
     def unary(self, a: Value, name: str) -> Node:
-        code, sums = self.random.choice(UNARY)
-        twin = None if sums is None else [f"{name} = {sums.format(x=a.name)}"]
-        return Node({}, [f"{name} = {code.format(x=a.name)}"], a.layout, twin)
+        """Some functions, one of the other."""
+        code = twin = a.name
+        for function, sums in self.random.choices(UNARY, k=self.random.randint(1, 4)):
+            twin = f"({(function if sums is None else sums).format(x=twin)})"
+            code = f"({function.format(x=code)})"
+        return Node({}, [f"{name} = {code}"], a.layout, [f"{name} = {twin}"])
 
     def scalar(self, a: Value, name: str) -> Node:
         r = self.random
