@@ -36,6 +36,51 @@ def conv_transpose1d(a, w, x):
     )[0].T
 
 
+def pads(a, x):
+    """The plane (1, C, rows, positions) with its padding."""
+    left, right, first, last = a["padding"] or [0] * 4
+    names = {"zeros": "constant"}
+    x = F.pad(x, (first, last, 0, 0), mode=names.get(a["inner_mode"], a["inner_mode"]))
+    return F.pad(x, (0, 0, left, right), mode=names.get(a["mode"], a["mode"]))
+
+
+def planes(f):
+    """A function of attributes, a plane (1, C, rows, positions) and a weight of the same axes."""
+
+    def run(a, w, x):
+        weight = w[0].transpose(2, 3) if a["axis"] else w[0]
+        if x.ndim == 3:
+            return f(a, x.permute(2, 0, 1)[None], weight, w[1])[0].permute(1, 2, 0)
+        return torch.stack([f(a, i.permute(2, 0, 1)[None], weight, w[1])[0].permute(1, 2, 0) for i in x])
+
+    return run
+
+
+def conv2d(a, x, weight, bias):
+    return F.conv2d(pads(a, x), weight, bias, a["stride"] or 1, 0, a["dilation"] or 1, a["groups"])
+
+
+def conv_transpose2d(a, x, weight, bias):
+    return F.conv_transpose2d(
+        x,
+        weight,
+        bias,
+        a["stride"] or 1,
+        a["padding"] or 0,
+        a["output_padding"] or 0,
+        a["groups"],
+        a["dilation"] or 1,
+    )
+
+
+def pad_features(a, w, x):
+    x = x.movedim(a["axis"] + 1, -1)
+    flat = x.reshape(1, -1, x.shape[-1]).double()
+    value = a["value"] if a["mode"] == "constant" else None
+    y = F.pad(flat, (a["left"], a["right"]), a["mode"], value).to(x.dtype)
+    return y.reshape(*x.shape[:-1], -1).movedim(-1, a["axis"] + 1)
+
+
 def lstm(a, w, x):
     cells = a["layers"] * (1 + a["bidirectional"])
     hidden, per_cell = w[1].shape[1], 4 if a["bias"] else 2
@@ -126,6 +171,9 @@ TORCH = {
     "linear": lambda a, w, x: F.linear(x, w[0], w[1]),
     "conv1d": conv1d,
     "conv_transpose1d": conv_transpose1d,
+    "conv2d": planes(conv2d),
+    "conv_transpose2d": planes(conv_transpose2d),
+    "pad_features": pad_features,
     "layer_norm": lambda a, w, x: F.layer_norm(x, x.shape[-a["axes"] :], w[0], w[1], a["eps"]),
     "lstm": lstm,
     "pad": pad,

@@ -26,6 +26,8 @@ class Broken(AssertionError):
 ALONG = (
     "conv1d",
     "conv_transpose1d",
+    "conv2d",
+    "conv_transpose2d",
     "pad",
     "slice",
     "cut",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..case import Case, Rng
-from . import frames, pointwise, products
+from . import frames, planes, pointwise, products
 
 __all__ = ["GENERATORS"]
 
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     **products.GENERATORS,
     **frames.GENERATORS,
+    **planes.GENERATORS,
     **pointwise.GENERATORS,
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import frames, pointwise, products
+from . import frames, planes, pointwise, products
 from .base import Array, Refused, length_of, operands
 
 __all__ = ["REFERENCES", "Refused", "length_of", "operands"]
@@ -20,5 +20,6 @@ __all__ = ["REFERENCES", "Refused", "length_of", "operands"]
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
     **products.REFERENCES,
     **frames.REFERENCES,
+    **planes.REFERENCES,
     **pointwise.REFERENCES,
 }
