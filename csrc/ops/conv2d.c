@@ -6,8 +6,8 @@
  *
  * where the primed numbers are those within a frame, and weight[n][c][i][t] stands in its place where
  * `axis` is 1. in [F][C], weight [N][C / groups][kernel 0][kernel 1], bias? [N], out [F'][N]; rate / stride.
- * With a kernel of 1 along the stream, stride 1 and no padding it is a convolution within each frame. in
- * [H][F][C], out [H'][F'][N]: images, each frame convolved by itself (ops/planes.h).
+ * With a kernel of 1 along the stream (or a weight [N][C / groups][kernel]), stride 1 and no padding it is
+ * a convolution within each frame. in [H][F][C], out [H'][F'][N]: images, each frame convolved by itself (ops/planes.h).
  *
  * The padding's modes and the counts along the stream: ops/padding.h; circular padding there needs the
  * whole stream. Within a frame all modes are at hand. The products: ops/window_product.h.
@@ -90,8 +90,8 @@ static ds_status check_channels(const ds_op *op)
              "conv2d: groups must divide %lld input and %lld output channels, got %lld",
              (long long)n_in, (long long)n_out, (long long)groups);
     DS_CHECK(weight->shape[1] == n_in / groups, DS_SHAPE,
-             "conv2d: its weight 'weight' must have shape (%lld, %lld, kernel 0, kernel 1) for %lld "
-             "input channels, got %s",
+             "conv2d: its weight 'weight' must have shape (%lld, %lld, kernel...) for %lld input "
+             "channels, got %s",
              (long long)n_out, (long long)(n_in / groups), (long long)n_in,
              ds_signature_text(weight, text, sizeof text));
     return ds_planes_check_bias(op, n_out);

@@ -112,7 +112,7 @@ static ds_status check_channels(const ds_op *op, int64_t *n_out)
     char text[160];
     DS_CHECK(weight->shape[0] == n_in, DS_SHAPE,
              "conv_transpose2d: its weight 'weight' must have shape (%lld, out_channels / groups, "
-             "kernel 0, kernel 1) for %lld input channels, got %s",
+             "kernel...) for %lld input channels, got %s",
              (long long)n_in, (long long)n_in, ds_signature_text(weight, text, sizeof text));
     DS_CHECK(groups >= 1 && n_in % groups == 0, DS_ARGUMENT,
              "conv_transpose2d: groups must divide %lld input channels, got %lld", (long long)n_in,

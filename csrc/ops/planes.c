@@ -5,12 +5,17 @@
 
 int64_t ds_planes_kernel(const ds_op *op, int i)
 {
-    return op->weight[DS_PLANES_WEIGHT].shape[op->attr[DS_PLANES_AXIS].i == i ? 2 : 3];
+    const ds_signature *weight = &op->weight[DS_PLANES_WEIGHT];
+    if (weight->rank == 3) {
+        return i == 0 ? 1 : weight->shape[2];
+    }
+    return weight->shape[op->attr[DS_PLANES_AXIS].i == i ? 2 : 3];
 }
 
 int64_t ds_planes_tap(const ds_op *op, int i)
 {
-    return op->attr[DS_PLANES_AXIS].i == i ? op->weight[DS_PLANES_WEIGHT].shape[3] : 1;
+    const ds_signature *weight = &op->weight[DS_PLANES_WEIGHT];
+    return weight->rank == 4 && op->attr[DS_PLANES_AXIS].i == i ? weight->shape[3] : 1;
 }
 
 ds_status ds_planes_check(const ds_op *op)
@@ -27,9 +32,9 @@ ds_status ds_planes_check(const ds_op *op)
              "%s: expected an input of shape (positions, channels) or (rows, positions, channels), "
              "got %s",
              name, ds_signature_text(in, text, sizeof text));
-    DS_CHECK(weight->rank == 4 && weight->shape[0] >= 1 && weight->shape[1] >= 1, DS_SHAPE,
+    DS_CHECK(weight->rank == 3 || weight->rank == 4, DS_SHAPE,
              "%s: its weight 'weight' must have four dimensions, of which the last two are the "
-             "kernel's, got %s",
+             "kernel's, or three for windows within a frame, got %s",
              name, ds_signature_text(weight, text, sizeof text));
     const int64_t axis = op->attr[DS_PLANES_AXIS].i;
     DS_CHECK(axis == 0 || axis == 1, DS_ARGUMENT, "%s: axis must be 0 or 1, got %lld", name,

@@ -7,7 +7,7 @@
  * frames, and "along" the plane's first axis means along its rows.
  *
  * The weight is torch's, (out, in, kernel 0, kernel 1); attribute 0, `axis`, says which of the kernel axes
- * runs along the plane's first axis. The attributes with one number for each axis of the plane give that
+ * runs along the plane's first axis. A weight (out, in, kernel) has one tap along that axis. The attributes with one number for each axis of the plane give that
  * of the first axis first; without any they stand for the usual number. */
 #ifndef DS_OPS_PLANES_H
 #define DS_OPS_PLANES_H

@@ -48,7 +48,7 @@ def planes(f):
     """A function of attributes, a plane (1, C, rows, positions) and a weight of the same axes."""
 
     def run(a, w, x):
-        weight = w[0].transpose(2, 3) if a["axis"] else w[0]
+        weight = w[0].unsqueeze(2) if w[0].ndim == 3 else w[0].transpose(2, 3) if a["axis"] else w[0]
         if x.ndim == 3:
             return f(a, x.permute(2, 0, 1)[None], weight, w[1])[0].permute(1, 2, 0)
         return torch.stack([f(a, i.permute(2, 0, 1)[None], weight, w[1])[0].permute(1, 2, 0) for i in x])

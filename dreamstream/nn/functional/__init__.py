@@ -23,6 +23,7 @@ from .activation import (
     tanh,
 )
 from .convolution import conv1d, conv_transpose1d
+from .convolution2d import conv2d, conv_transpose2d
 from .loss import l1_loss, mse_loss
 from .normalization import layer_norm
 from .padding import pad
@@ -30,7 +31,9 @@ from .products import linear
 
 __all__ = [
     "conv1d",
+    "conv2d",
     "conv_transpose1d",
+    "conv_transpose2d",
     "dropout",
     "gelu",
     "glu",

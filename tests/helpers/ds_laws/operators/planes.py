@@ -11,6 +11,8 @@ from .products import channels
 
 __all__ = ["GENERATORS"]
 
+GAPS = "between the taps there are outputs that no later frame reaches, which counts don't see"
+
 
 def plain(rng: Rng, numbers: list[int], usual: int) -> list[int]:
     """The numbers, or none where they are what stands without them."""
@@ -60,7 +62,9 @@ def conv2d(rng: Rng, dtype: str) -> Case:
         "inner_mode": inner_mode,
     }
     whole = mode == "circular" and any(pads) and not images
-    sizes = (inner_kernel, kernel) if axis else (kernel, inner_kernel)
+    sizes: tuple[int, ...] = (inner_kernel, kernel) if axis else (kernel, inner_kernel)
+    if kernel == 1 and rng.random() < 0.5:
+        sizes = (inner_kernel,)
     return make(
         rng,
         "conv2d",
@@ -98,6 +102,9 @@ def conv_transpose2d(rng: Rng, dtype: str) -> Case:
         **{k: plain(rng, v, int(k in ("stride", "dilation"))) for k, v in numbers.items()},
         "groups": groups,
     }
+    sizes = kernels[::-1] if axis else kernels
+    if kernels[0] == 1 and rng.random() < 0.5:
+        sizes = kernels[1:]
     span = numbers["dilation"][0] * (kernels[0] - 1) + 1
     return make(
         rng,
@@ -105,9 +112,10 @@ def conv_transpose2d(rng: Rng, dtype: str) -> Case:
         [Input((rows, positions, n_in) if images else (positions, n_in), dtype)],
         a,
         weights=[
-            normal(rng, (n_in, n_out // groups, *(kernels[::-1] if axis else kernels)), dtype),
+            normal(rng, (n_in, n_out // groups, *sizes), dtype),
             maybe(rng, normal(rng, (n_out,), dtype)),
         ],
+        late=GAPS if not images and numbers["stride"][0] > 1 and numbers["dilation"][0] > 1 else "",
         reach=4 if images else (span + 2 * numbers["padding"][0]) // numbers["stride"][0] + 3,
     )
 

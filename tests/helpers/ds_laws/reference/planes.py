@@ -14,7 +14,9 @@ __all__ = ["REFERENCES"]
 
 
 def along_stream(weight: Array, axis: int) -> Array:
-    """The weight with the kernel axis of the plane's first axis in front of the other."""
+    """The weight with the kernel axis of the plane's first axis in front of the other, which may be alone."""
+    if weight.ndim == 3:
+        return weight[:, :, None]
     return weight.swapaxes(2, 3) if axis else weight
 
 
