@@ -16,28 +16,38 @@ from .activation import (
 )
 from .containers import ModuleDict, ModuleList, ParameterList, Sequential
 from .conv import Conv1d, ConvTranspose1d
+from .conv2d import Conv2d, ConvTranspose2d
 from .linear import Identity, Linear
 from .module import Module
 from .normalization import LayerNorm
+from .padding import (
+    CircularPad1d,
+    CircularPad2d,
+    ConstantPad1d,
+    ConstantPad2d,
+    ReflectionPad1d,
+    ReflectionPad2d,
+    ReplicationPad1d,
+    ReplicationPad2d,
+    ZeroPad1d,
+    ZeroPad2d,
+)
 from .parameter import Parameter
 from .recurrent import LSTM
-from .shape import (
-    ConstantPad1d,
-    Delay,
-    Flatten,
-    ReflectionPad1d,
-    ReplicationPad1d,
-    Unflatten,
-    ZeroPad1d,
-)
+from .shape import Delay, Flatten, Unflatten
 
 __all__ = [
     "GELU",
     "GLU",
     "LSTM",
+    "CircularPad1d",
+    "CircularPad2d",
     "ConstantPad1d",
+    "ConstantPad2d",
     "Conv1d",
+    "Conv2d",
     "ConvTranspose1d",
+    "ConvTranspose2d",
     "Delay",
     "Dropout",
     "Flatten",
@@ -53,7 +63,9 @@ __all__ = [
     "ParameterList",
     "ReLU",
     "ReflectionPad1d",
+    "ReflectionPad2d",
     "ReplicationPad1d",
+    "ReplicationPad2d",
     "Sequential",
     "SiLU",
     "Sigmoid",
@@ -62,6 +74,7 @@ __all__ = [
     "Tanh",
     "Unflatten",
     "ZeroPad1d",
+    "ZeroPad2d",
     "functional",
     "init",
 ]
