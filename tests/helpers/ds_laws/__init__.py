@@ -1,6 +1,5 @@
 """The laws of streaming, and cases to hold them against; see docs/internals/testing.md."""
 
-from . import models_planes  # noqa: F401, I001  (its models register themselves)
 from .check import ALONG, Broken, check, first_broken, made, n_cases
 from .laws import LAWS
 from .models import MODELS
