@@ -44,7 +44,10 @@ static ds_window_shape shape(const ds_op *op)
                              .n_out = (size_t)op->weight[WEIGHT].shape[0],
                              .groups = (size_t)op->attr[GROUPS].i,
                              .n_taps = (size_t)op->weight[WEIGHT].shape[2],
+                             .n_inner = 1,
                              .step = op->attr[DILATION].i,
+                             .inner_step = 1,
+                             .width = 1,
                              .element = ds_op_element(op)};
 }
 
@@ -118,7 +121,7 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                                      .col = (ptrdiff_t)per_out,
                                      .tap = 1,
                                      .channel = (ptrdiff_t)s.n_taps};
-    ds_window_prepare(&s, prepared, weights[WEIGHT], &layout, k);
+    ds_window_prepare(&s, prepared, NULL, weights[WEIGHT], &layout, k);
 }
 
 static void forward(const ds_op *op, const ds_run *run)

@@ -6,22 +6,17 @@
  *     y[m][n] = sum over j with (u - j * dilation) divisible by stride of
  *               x[(u - j * dilation) / stride][c] * weight[c][n][j]  (+ bias[n])
  *
- * so the taps that reach m depend on its phase, u mod stride, only. They are every `tap_step`-th tap
- * (stride / gcd(stride, dilation)), on input frames `frame_step` apart (dilation / gcd). Each phase
- * is a product of its own over a window of the input, in ascending order of frames, that is of
- * descending taps; frames outside the stream count as zero, and a phase without taps is the bias.
+ * Each phase of ops/phases.h is a product of its own over a window of the input, in ascending order
+ * of frames, that is of descending taps; frames outside the stream count as zero, and a phase without
+ * taps is the bias.
  *
- * in [C], weight [C][N / groups][kernel], bias? [N], out [N]; rate * stride. With span = dilation *
- * (kernel - 1) + 1:
- *
- *     known'  = known * stride - padding
- *     total'  = (total - 1) * stride - 2 * padding + span + output_padding
- *     need(m) = ceil((m + padding - span + 1) / stride)
+ * in [C], weight [C][N / groups][kernel], bias? [N], out [N]; rate * stride. Counts: ops/phases.h.
  *
  * Source: torch.nn.ConvTranspose1d. */
 #include <string.h>
 
 #include "ops/packed.h"
+#include "ops/phases.h"
 #include "ops/window_product.h"
 
 enum { STRIDE, PADDING, OUTPUT_PADDING, DILATION, GROUPS };
@@ -36,69 +31,38 @@ static const ds_attr_def attrs[] = {
     {.name = NULL},
 };
 
-typedef struct geometry {
-    int64_t kernel, stride, dilation, padding, output_padding, span;
-    int64_t tap_step, frame_step; /* between the taps of one phase */
-    int64_t n_phases, n_full;     /* with any tap; with the most taps */
-} geometry;
-
-static int64_t gcd(int64_t a, int64_t b)
+static ds_phases geometry_of(const ds_op *op)
 {
-    while (b != 0) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
+    return ds_phases_make(op->weight[WEIGHT].shape[2], op->attr[STRIDE].i, op->attr[DILATION].i,
+                          op->attr[PADDING].i, op->attr[OUTPUT_PADDING].i);
 }
 
-static geometry geometry_of(const ds_op *op)
-{
-    geometry g = {.kernel = op->weight[WEIGHT].shape[2],
-                  .stride = op->attr[STRIDE].i,
-                  .dilation = op->attr[DILATION].i,
-                  .padding = op->attr[PADDING].i,
-                  .output_padding = op->attr[OUTPUT_PADDING].i};
-    const int64_t common = gcd(g.stride, g.dilation);
-    g.span = g.dilation * (g.kernel - 1) + 1;
-    g.tap_step = g.stride / common;
-    g.frame_step = g.dilation / common;
-    g.n_phases = g.kernel < g.tap_step ? g.kernel : g.tap_step;
-    g.n_full = (g.kernel - 1) % g.tap_step + 1;
-    return g;
-}
-
-/* Phases are numbered by their first tap, f: taps f, f + tap_step, ... reach the outputs with
- * (u - f * dilation) divisible by stride. The first n_full of them have one tap more than the rest.
- * Outputs of no phase exist where n_phases < stride. */
-static int64_t n_taps(const geometry *g, int64_t f)
-{
-    return (g->kernel - f + g->tap_step - 1) / g->tap_step;
-}
-
-static ds_window_shape shape(const ds_op *op, const geometry *g, int64_t taps)
+static ds_window_shape shape(const ds_op *op, const ds_phases *g, int64_t taps)
 {
     return (ds_window_shape){.n_in = (size_t)op->in[0].shape[0],
                              .n_out = (size_t)op->out[0].shape[0],
                              .groups = (size_t)op->attr[GROUPS].i,
                              .n_taps = (size_t)taps,
+                             .n_inner = 1,
                              .step = g->frame_step,
+                             .inner_step = 1,
+                             .width = 1,
                              .element = ds_op_element(op)};
 }
 
 /* Room for any phase: taps differ by one at most. */
-static size_t copy_bytes(const ds_op *op, const geometry *g)
+static size_t copy_bytes(const ds_op *op, const ds_phases *g)
 {
-    const ds_window_shape full = shape(op, g, n_taps(g, 0));
-    const ds_window_shape rest = shape(op, g, n_taps(g, g->n_phases - 1));
+    const ds_window_shape full = shape(op, g, ds_phases_taps(g, 0));
+    const ds_window_shape rest = shape(op, g, ds_phases_taps(g, g->n_phases - 1));
     const size_t a = ds_window_copy_bytes(&full, true), b = ds_window_copy_bytes(&rest, true);
     return a > b ? a : b;
 }
 
-static ds_status set_sizes(ds_op *op, const geometry *g)
+static ds_status set_sizes(ds_op *op, const ds_phases *g)
 {
-    const ds_window_shape full = shape(op, g, n_taps(g, 0));
-    const ds_window_shape rest = shape(op, g, n_taps(g, g->n_phases - 1));
+    const ds_window_shape full = shape(op, g, ds_phases_taps(g, 0));
+    const ds_window_shape rest = shape(op, g, ds_phases_taps(g, g->n_phases - 1));
     size_t n_bytes = 0;
     DS_TRY(ds_window_check(&full));
     DS_TRY(ds_size_mul(&op->prepared_bytes, ds_window_prepared_bytes(&full), (size_t)g->n_full));
@@ -107,22 +71,6 @@ static ds_status set_sizes(ds_op *op, const geometry *g)
     DS_TRY(ds_size_add(&op->prepared_bytes, n_bytes));
     op->scratch.per_call = copy_bytes(op, g);
     op->scratch.per_out = 2 * sizeof(void *);
-    return DS_OK;
-}
-
-static ds_status check_numbers(const ds_op *op)
-{
-    const ds_padding numbers = {.kernel = op->weight[WEIGHT].shape[2],
-                                .stride = op->attr[STRIDE].i,
-                                .dilation = op->attr[DILATION].i,
-                                .left = op->attr[PADDING].i,
-                                .right = op->attr[OUTPUT_PADDING].i};
-    DS_TRY(ds_padding_check(op, &numbers));
-    const int64_t most = numbers.stride > numbers.dilation ? numbers.stride : numbers.dilation;
-    DS_CHECK(numbers.right < most, DS_ARGUMENT,
-             "conv_transpose1d: output_padding must be below the larger of stride and dilation "
-             "(%lld), got %lld",
-             (long long)most, (long long)numbers.right);
     return DS_OK;
 }
 
@@ -149,65 +97,59 @@ static ds_status infer(ds_op *op)
     if (ds_op_has_weight(op, BIAS)) {
         DS_TRY(ds_op_require_weight(op, BIAS, "bias", 1, &n_out));
     }
-    DS_TRY(check_numbers(op));
+    DS_TRY(ds_phases_check(op, weight->shape[2], op->attr[STRIDE].i, op->attr[DILATION].i,
+                           op->attr[PADDING].i, op->attr[OUTPUT_PADDING].i));
 
     op->out[0].shape[0] = n_out;
-    const geometry g = geometry_of(op);
+    const ds_phases g = geometry_of(op);
     DS_CHECK(ds_rate_scale(&op->out[0].rate, g.stride, 1), DS_LIMIT,
              "conv_transpose1d: the rate overflows");
     DS_TRY(set_sizes(op, &g));
-    op->reach = (g.span + 2 * g.padding) / g.stride + 2;
-    op->same_counts = g.kernel == 1 && g.stride == 1 && g.padding == 0 && g.output_padding == 0;
+    op->reach = ds_phases_reach(&g);
+    op->same_counts = ds_phases_same_counts(&g);
     return DS_OK;
 }
 
 static void counts(const ds_op *op, ds_program *p)
 {
-    const geometry g = geometry_of(op);
-    ds_root(p, ds_add_k(p, ds_mul_k(p, ds_known(p, 0), g.stride), -g.padding));
-    ds_root(p, ds_add_k(p, ds_mul_k(p, ds_add_k(p, ds_total(p, 0), -1), g.stride),
-                        g.span + g.output_padding - 2 * g.padding));
+    const ds_phases g = geometry_of(op);
+    ds_phases_counts(&g, p);
 }
 
 static void need(const ds_op *op, ds_program *p)
 {
-    const geometry g = geometry_of(op);
-    ds_root(p, ds_ceildiv_k(p, ds_add_k(p, ds_m(p), g.padding - g.span + 1), g.stride));
+    const ds_phases g = geometry_of(op);
+    ds_phases_need(&g, p);
 }
 
 static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k)
 {
-    const geometry g = geometry_of(op);
+    const ds_phases g = geometry_of(op);
     char *to = prepared;
     for (int64_t f = 0; f < g.n_phases; f++) {
-        const ds_window_shape s = shape(op, &g, n_taps(&g, f));
+        const ds_window_shape s = shape(op, &g, ds_phases_taps(&g, f));
         const size_t per_in = s.n_out / s.groups * (size_t)g.kernel;
-        const ds_window_weight layout = {.start = (size_t)(f + (n_taps(&g, f) - 1) * g.tap_step),
+        const ds_window_weight layout = {.start = (size_t)ds_phases_last(&g, f),
                                          .group = s.n_in / s.groups * per_in,
                                          .col = (ptrdiff_t)g.kernel,
                                          .tap = -(ptrdiff_t)g.tap_step,
                                          .channel = (ptrdiff_t)per_in};
-        ds_window_prepare(&s, to, weights[WEIGHT], &layout, k);
+        ds_window_prepare(&s, to, NULL, weights[WEIGHT], &layout, k);
         to += ds_window_prepared_bytes(&s);
     }
 }
 
 /* All outputs of one phase. */
-static void forward_phase(const ds_run *run, const geometry *g, int64_t f,
+static void forward_phase(const ds_run *run, const ds_phases *g, int64_t f,
                           ds_window_product *product, size_t frame_bytes)
 {
-    const int64_t last_tap = f + (n_taps(g, f) - 1) * g->tap_step;
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
         const int64_t total = run->ended[row] ? run->count[row].now.total : DS_PADDING_OPEN;
-        /* the first m >= m0 with (m + padding - f * dilation) divisible by stride */
-        const int64_t rest = (out->m0 + g->padding - f * g->dilation) % g->stride;
-        int64_t m = out->m0 - rest + (rest > 0 ? g->stride : 0);
-        for (; m < out->m1; m += g->stride) {
-            const int64_t first = (m + g->padding - last_tap * g->dilation) / g->stride; /* exact */
-            ds_window_add(product, ds_to(out, m, frame_bytes), &run->in[row], first,
-                          DS_PADDING_ZEROS, total);
+        for (int64_t m = ds_phases_from(g, f, out->m0); m < out->m1; m += g->stride) {
+            ds_window_add(product, ds_to(out, m, frame_bytes), &run->in[row],
+                          ds_phases_first(g, f, m), DS_PADDING_ZEROS, total);
         }
     }
     ds_window_flush(product);
@@ -230,7 +172,7 @@ static void fill(const ds_run *run, const void *bias, size_t frame_bytes)
 
 static void forward(const ds_op *op, const ds_run *run)
 {
-    const geometry g = geometry_of(op);
+    const ds_phases g = geometry_of(op);
     const size_t copies = copy_bytes(op, &g), frame_bytes = ds_signature_bytes(&op->out[0]);
     const void *bias = ds_run_weight(op, run, BIAS);
     const char *prepared = run->prepared;
@@ -238,7 +180,7 @@ static void forward(const ds_op *op, const ds_run *run)
         fill(run, bias, frame_bytes);
     }
     for (int64_t f = 0; f < g.n_phases; f++) {
-        const ds_window_shape s = shape(op, &g, n_taps(&g, f));
+        const ds_window_shape s = shape(op, &g, ds_phases_taps(&g, f));
         ds_window_product product;
         ds_window_begin(&product, &s, run->k, prepared, bias, run->scratch, copies,
                         (size_t)run->frames_out);

@@ -23,6 +23,31 @@ void ds_frames_fill(void *to, size_t n_bytes, const void *pattern, size_t patter
     }
 }
 
+bool ds_frames_encode(ds_dtype dtype, double value, void *element)
+{
+    if (dtype == DS_F32) {
+        memcpy(element, &(float){(float)value}, sizeof(float));
+        return true;
+    }
+    if (dtype == DS_F64) {
+        memcpy(element, &value, sizeof value);
+        return true;
+    }
+    const double limit = dtype == DS_I64 ? 9007199254740992.0 : dtype == DS_I16 ? 32767.0 : 1.0;
+    if (!(value >= (dtype == DS_BOOL ? 0.0 : -limit) && value <= limit) ||
+        (double)(int64_t)value != value) {
+        return false;
+    }
+    if (dtype == DS_I64) {
+        memcpy(element, &(int64_t){(int64_t)value}, sizeof(int64_t));
+    } else if (dtype == DS_I16) {
+        memcpy(element, &(int16_t){(int16_t)value}, sizeof(int16_t));
+    } else {
+        memcpy(element, &(uint8_t){value > 0.0 ? 1 : 0}, 1);
+    }
+    return true;
+}
+
 /* memcpy of a constant size is a move or two. */
 #define GATHER(n_bytes)                                                                         \
     for (int64_t i = 0; i < n; i++) {                                                           \

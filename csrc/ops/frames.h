@@ -11,6 +11,9 @@ void ds_frames_copy(void *to, const void *from, size_t n_bytes);
 /* Fills n_bytes, a multiple of pattern_bytes, with copies of the pattern, which lies elsewhere. */
 void ds_frames_fill(void *to, size_t n_bytes, const void *pattern, size_t pattern_bytes);
 
+/* Writes the value as an element (of 8 bytes at most); false where the type does not hold it. */
+bool ds_frames_encode(ds_dtype dtype, double value, void *element);
+
 /* Copies n frames (or elements) of frame_bytes, step_bytes apart, to contiguous ones. */
 void ds_frames_gather(void *to, const void *from, int64_t n, size_t frame_bytes, size_t step_bytes);
 

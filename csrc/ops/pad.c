@@ -14,8 +14,6 @@
 #include "ops/frames.h"
 #include "ops/registry.h"
 
-#include <string.h>
-
 enum { LEFT, RIGHT, MODE, VALUE };
 enum { CONSTANT, REPLICATE, REFLECT };
 
@@ -26,38 +24,12 @@ static const ds_attr_def attrs[] = {
     {"value", DS_ATTR_REAL, .doc = "of every element, in mode constant"},
     {0}};
 
-/* Writes the value as an element; false where the type does not hold it. */
-static bool encode(ds_dtype dtype, double value, void *element)
-{
-    if (dtype == DS_F32) {
-        memcpy(element, &(float){(float)value}, sizeof(float));
-        return true;
-    }
-    if (dtype == DS_F64) {
-        memcpy(element, &value, sizeof value);
-        return true;
-    }
-    const double limit = dtype == DS_I64 ? 9007199254740992.0 : dtype == DS_I16 ? 32767.0 : 1.0;
-    if (!(value >= (dtype == DS_BOOL ? 0.0 : -limit) && value <= limit) ||
-        (double)(int64_t)value != value) {
-        return false;
-    }
-    if (dtype == DS_I64) {
-        memcpy(element, &(int64_t){(int64_t)value}, sizeof(int64_t));
-    } else if (dtype == DS_I16) {
-        memcpy(element, &(int16_t){(int16_t)value}, sizeof(int16_t));
-    } else {
-        memcpy(element, &(uint8_t){value > 0.0 ? 1 : 0}, 1);
-    }
-    return true;
-}
-
 static ds_status infer(ds_op *op)
 {
     char element[8];
     DS_TRY(ds_op_require_least(op, LEFT, 0));
     DS_TRY(ds_op_require_least(op, RIGHT, 0));
-    DS_CHECK(encode(op->in[0].dtype, op->attr[VALUE].x, element), DS_ARGUMENT,
+    DS_CHECK(ds_frames_encode(op->in[0].dtype, op->attr[VALUE].x, element), DS_ARGUMENT,
              "pad: %s has no value %g", ds_dtype_name(op->in[0].dtype), op->attr[VALUE].x);
     const int64_t mode = op->attr[MODE].i;
     op->reach = 1 + (mode == REFLECT ? op->attr[LEFT].i : 0) + mode * op->attr[RIGHT].i;
@@ -94,7 +66,7 @@ static void write_pad(const ds_op *op, const ds_window *in, char *to, int64_t t,
     const int64_t q = t - op->attr[LEFT].i, mode = op->attr[MODE].i;
     if (mode == CONSTANT) {
         char element[8];
-        encode(op->in[0].dtype, op->attr[VALUE].x, element);
+        ds_frames_encode(op->in[0].dtype, op->attr[VALUE].x, element);
         ds_frames_fill(to, (size_t)n * n_bytes, element, ds_op_element(op));
     } else if (mode == REPLICATE) {
         ds_frames_fill(to, (size_t)n * n_bytes, ds_at(in, q < 0 ? 0 : total - 1, n_bytes), n_bytes);

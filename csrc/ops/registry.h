@@ -11,6 +11,7 @@
     X(linear) X(conv1d) X(conv_transpose1d) X(layer_norm) X(lstm) \
     X(embedding) \
     X(gru) X(rnn) X(lstm_cell) X(gru_cell) X(rnn_cell) \
+    X(conv2d) X(conv_transpose2d) \
     /* along the stream: pads, cuts, alignment, framing */ \
     X(pad) X(slice) X(cut) X(delay) X(sync) X(limit) X(frame) X(unstack) X(table) X(reduce_frames) \
     X(max_pool) X(avg_pool) X(adaptive_pool) X(repeat_frames) X(overlap_add) X(cumulative) \
@@ -28,6 +29,7 @@
     /* within a frame */ \
     X(softmax) X(log_softmax) X(glu) X(cat) X(permute) X(reshape) X(narrow) X(expand) \
     X(nearest)
+    X(pad_features)
 
 #define DS_OP_DECLARE(name) extern const ds_op_def ds_op_##name;
 DS_OP_LIST(DS_OP_DECLARE)

@@ -15,13 +15,29 @@ static bool depthwise(const ds_window_shape *s)
     return s->groups > 1 && s->groups == s->n_in;
 }
 
+static size_t all_taps(const ds_window_shape *s)
+{
+    return s->n_taps * s->n_inner;
+}
+
+/* Positions from each tap to the next, all taps in their order; 0 where that differs. */
+static int64_t distance(const ds_window_shape *s)
+{
+    const int64_t along = s->step * (int64_t)s->width;
+    if (s->n_inner == 1) {
+        return along;
+    }
+    return s->n_taps == 1 || along == s->inner_step * (int64_t)s->n_inner ? s->inner_step : 0;
+}
+
 /* Whether a window that touches no padding is passed by pointer. */
 static bool direct(const ds_window_shape *s)
 {
-    if (depthwise(s)) {
-        return s->n_out == s->n_in;
+    if (all_taps(s) == 1) {
+        return !depthwise(s) || s->n_out == s->n_in;
     }
-    return s->n_taps == 1 || (s->groups == 1 && s->step == 1);
+    return depthwise(s) ? s->n_out == s->n_in && distance(s) > 0
+                        : s->groups == 1 && distance(s) == 1;
 }
 
 /* Elements of a copied tap. */
@@ -32,7 +48,7 @@ static size_t tap_elements(const ds_window_shape *s)
 
 static size_t copy_elements(const ds_window_shape *s)
 {
-    return s->n_taps * tap_elements(s);
+    return all_taps(s) * tap_elements(s);
 }
 
 static size_t max_copies(const ds_window_shape *s)
@@ -44,13 +60,13 @@ static size_t max_copies(const ds_window_shape *s)
 /* Bytes of one group's packed weight. */
 static size_t group_bytes(const ds_window_shape *s)
 {
-    return ds_packed_bytes(s->n_out / s->groups, s->n_taps * (s->n_in / s->groups), s->element);
+    return ds_packed_bytes(s->n_out / s->groups, all_taps(s) * (s->n_in / s->groups), s->element);
 }
 
 size_t ds_window_prepared_bytes(const ds_window_shape *s)
 {
     if (depthwise(s)) {
-        return ds_packed_align(s->n_taps * s->n_out * s->element);
+        return ds_packed_align(all_taps(s) * s->n_out * s->element);
     }
     return s->groups * group_bytes(s);
 }
@@ -65,14 +81,15 @@ size_t ds_window_copy_bytes(const ds_window_shape *s, bool padded)
 
 ds_status ds_window_check(const ds_window_shape *s)
 {
-    size_t n = s->n_in > s->n_out ? s->n_in : s->n_out;
-    DS_TRY(ds_size_mul(&n, n, s->n_taps));
+    size_t n = s->n_in > s->n_out ? s->n_in : s->n_out, n_taps;
+    DS_TRY(ds_size_mul(&n_taps, s->n_taps, s->n_inner));
+    DS_TRY(ds_size_mul(&n, n, n_taps));
     DS_TRY(ds_size_mul(&n, n, s->element * MOST_COPIES));
     size_t filling; /* of the last panel and up to the alignment, in every group */
     DS_TRY(ds_size_mul(&filling, s->groups, DS_PANEL_COLUMNS + DS_PACKED_ALIGNMENT));
     n = s->n_out;
     DS_TRY(ds_size_add(&n, filling));
-    DS_TRY(ds_size_mul(&n, n, s->n_taps));
+    DS_TRY(ds_size_mul(&n, n, n_taps));
     DS_TRY(ds_size_mul(&n, n, s->n_in / s->groups));
     return ds_size_mul(&n, n, s->element);
 }
@@ -86,24 +103,70 @@ static void copy_element(char *to, const char *from, size_t element)
     }
 }
 
-void ds_window_prepare(const ds_window_shape *s, void *prepared, const void *weight,
+/* Packs one group's weight. `pack` knows two strides along the depth; where three are needed the
+ * weight is first brought into the order of the depth. */
+static void pack_group(const ds_window_shape *s, void *to, char *spare, const char *from,
+                       const ds_window_weight *w, const ds_real_kernels *k)
+{
+    const size_t n_out = s->n_out / s->groups, n_in = s->n_in / s->groups, e = s->element;
+    if (s->n_taps == 1 || s->n_inner == 1 || w->tap == w->inner * (ptrdiff_t)s->n_inner) {
+        k->pack(to, from, n_out, all_taps(s), n_in, w->col, s->n_inner == 1 ? w->tap : w->inner,
+                w->channel);
+        return;
+    }
+    char *next = spare;
+    for (size_t n = 0; n < n_out; n++) {
+        for (size_t t = 0; t < s->n_taps; t++) {
+            for (size_t i = 0; i < s->n_inner; i++) {
+                for (size_t c = 0; c < n_in; c++, next += e) {
+                    const ptrdiff_t at = (ptrdiff_t)n * w->col + (ptrdiff_t)t * w->tap +
+                                         (ptrdiff_t)i * w->inner + (ptrdiff_t)c * w->channel;
+                    copy_element(next, from + at * (ptrdiff_t)e, e);
+                }
+            }
+        }
+    }
+    k->pack(to, spare, n_out, all_taps(s), n_in, (ptrdiff_t)(all_taps(s) * n_in), (ptrdiff_t)n_in,
+            1);
+}
+
+/* [taps][N], group after group. */
+static void copy_depthwise(const ds_window_shape *s, char *to, const char *from, size_t group,
+                           const ds_window_weight *w)
+{
+    const size_t n_out = s->n_out / s->groups, e = s->element;
+    for (size_t t = 0; t < s->n_taps; t++) {
+        for (size_t i = 0; i < s->n_inner; i++) {
+            for (size_t n = 0; n < n_out; n++) {
+                const ptrdiff_t at = (ptrdiff_t)n * w->col + (ptrdiff_t)t * w->tap +
+                                     (ptrdiff_t)i * w->inner;
+                const size_t tap = t * s->n_inner + i;
+                copy_element(to + (tap * s->n_out + group * n_out + n) * e,
+                             from + at * (ptrdiff_t)e, e);
+            }
+        }
+    }
+}
+
+size_t ds_window_spare_bytes(const ds_window_shape *s)
+{
+    if (depthwise(s) || s->n_taps == 1 || s->n_inner == 1) {
+        return 0;
+    }
+    const size_t depth = all_taps(s) * (s->n_in / s->groups);
+    return ds_packed_align(s->n_out / s->groups * depth * s->element);
+}
+
+void ds_window_prepare(const ds_window_shape *s, void *prepared, void *spare, const void *weight,
                        const ds_window_weight *layout, const ds_real_kernels *k)
 {
-    const size_t n_out = s->n_out / s->groups, n_in = s->n_in / s->groups;
     const char *from = (const char *)weight + layout->start * s->element;
     char *to = prepared;
     for (size_t g = 0; g < s->groups; g++, from += layout->group * s->element) {
-        if (!depthwise(s)) {
-            k->pack(to + g * group_bytes(s), from, n_out, s->n_taps, n_in, layout->col, layout->tap,
-                    layout->channel);
-            continue;
-        }
-        for (size_t t = 0; t < s->n_taps; t++) {
-            for (size_t n = 0; n < n_out; n++) {
-                const ptrdiff_t at = (ptrdiff_t)n * layout->col + (ptrdiff_t)t * layout->tap;
-                copy_element(to + (t * s->n_out + g * n_out + n) * s->element,
-                             from + at * (ptrdiff_t)s->element, s->element);
-            }
+        if (depthwise(s)) {
+            copy_depthwise(s, to, from, g, layout);
+        } else {
+            pack_group(s, to + g * group_bytes(s), spare, from, layout, k);
         }
     }
 }
@@ -124,80 +187,107 @@ void ds_window_begin(ds_window_product *p, const ds_window_shape *s, const ds_re
                              .max_copies = max_copies(s)};
 }
 
-/* Copies one frame's channels to tap t of a row: [taps][C], [G][taps][C/G], or with repeats. */
-static void copy_tap(const ds_window_shape *s, char *row, size_t t, const char *frame)
+/* Copies one position's channels to a tap of a row: [taps][C], [G][taps][C/G], or with repeats. */
+static void copy_tap(const ds_window_shape *s, char *row, size_t tap, const char *position)
 {
     const size_t e = s->element;
     if (depthwise(s)) {
         const size_t repeats = s->n_out / s->n_in;
-        char *to = row + t * s->n_out * e;
+        char *to = row + tap * s->n_out * e;
         for (size_t c = 0; c < s->n_in; c++) {
             for (size_t i = 0; i < repeats; i++, to += e) {
-                copy_element(to, frame + c * e, e);
+                copy_element(to, position + c * e, e);
             }
         }
         return;
     }
     const size_t n_bytes = s->n_in / s->groups * e;
     for (size_t g = 0; g < s->groups; g++) {
-        memcpy(row + (g * s->n_taps + t) * n_bytes, frame + g * n_bytes, n_bytes);
+        memcpy(row + (g * all_taps(s) + tap) * n_bytes, position + g * n_bytes, n_bytes);
     }
 }
 
-static void zero_tap(const ds_window_shape *s, char *row, size_t t)
+static void zero_tap(const ds_window_shape *s, char *row, size_t tap)
 {
     if (depthwise(s)) {
-        memset(row + t * s->n_out * s->element, 0, s->n_out * s->element);
+        memset(row + tap * s->n_out * s->element, 0, s->n_out * s->element);
         return;
     }
     const size_t n_bytes = s->n_in / s->groups * s->element;
     for (size_t g = 0; g < s->groups; g++) {
-        memset(row + (g * s->n_taps + t) * n_bytes, 0, n_bytes);
+        memset(row + (g * all_taps(s) + tap) * n_bytes, 0, n_bytes);
     }
 }
 
-static const void *copy_window(ds_window_product *p, const ds_window *in, int64_t first,
-                               ds_padding_mode mode, int64_t total)
+/* The inner taps on one frame (NULL: of padding), from tap `tap` of a row on. */
+static void copy_inner(const ds_window_shape *s, char *row, size_t tap, const char *frame,
+                       ds_window_place inner)
+{
+    const size_t n_bytes = s->n_in * s->element;
+    const int64_t last = inner.first + ((int64_t)s->n_inner - 1) * s->inner_step;
+    if (frame && s->groups == 1 && s->inner_step == 1 && inner.first >= 0 && last < inner.total) {
+        memcpy(row + tap * n_bytes, frame + (size_t)inner.first * n_bytes, s->n_inner * n_bytes);
+        return;
+    }
+    for (size_t i = 0; i < s->n_inner; i++) {
+        const int64_t position = inner.first + (int64_t)i * s->inner_step;
+        const int64_t from = ds_padding_source(inner.mode, position, inner.total);
+        if (!frame || from < 0) {
+            zero_tap(s, row, tap + i);
+        } else {
+            copy_tap(s, row, tap + i, frame + (size_t)from * n_bytes);
+        }
+    }
+}
+
+static const void *copy_window(ds_window_product *p, const ds_window *in, ds_window_place along,
+                               ds_window_place inner)
 {
     const ds_window_shape *s = &p->shape;
     char *row = p->copies + p->n_copies++ * copy_elements(s) * s->element;
     for (size_t t = 0; t < s->n_taps; t++) {
-        const int64_t frame = ds_padding_source(mode, first + (int64_t)t * s->step, total);
-        if (frame < 0) {
-            zero_tap(s, row, t);
-        } else {
-            copy_tap(s, row, t, ds_at(in, frame, s->n_in * s->element));
-        }
+        const int64_t position = along.first + (int64_t)t * s->step;
+        const int64_t frame = ds_padding_source(along.mode, position, along.total);
+        copy_inner(s, row, t * s->n_inner,
+                   frame < 0 ? NULL : ds_at(in, frame, s->width * s->n_in * s->element), inner);
     }
     return row;
 }
 
-void ds_window_add(ds_window_product *p, void *y, const ds_window *in, int64_t first,
-                   ds_padding_mode mode, int64_t total)
+/* Whether all of n taps are values, not padding. */
+static bool inside(ds_window_place place, size_t n, int64_t step)
+{
+    return place.first >= 0 && place.first + ((int64_t)n - 1) * step < place.total;
+}
+
+void ds_window_add_at(ds_window_product *p, void *y, const ds_window *in, ds_window_place along,
+                      ds_window_place inner)
 {
     const ds_window_shape *s = &p->shape;
-    const int64_t last = first + ((int64_t)s->n_taps - 1) * s->step;
-    const bool by_pointer = direct(s) && first >= 0 && last < total;
+    const bool by_pointer = direct(s) && inside(along, s->n_taps, s->step) &&
+                            inside(inner, s->n_inner, s->inner_step);
     if (!by_pointer && p->n_copies == p->max_copies) {
         ds_window_flush(p);
     }
     if (depthwise(s)) {
-        const size_t tap_stride = (by_pointer ? (size_t)s->step : 1) * tap_elements(s);
+        const size_t tap_stride = (by_pointer ? (size_t)distance(s) : 1) * tap_elements(s);
         if (p->n > 0 && p->tap_stride != tap_stride) {
             ds_window_flush(p);
         }
         p->tap_stride = tap_stride;
     }
+    const size_t position = s->n_in * s->element;
     p->y[p->n] = y;
-    p->x[p->n++] = by_pointer ? ds_at(in, first, s->n_in * s->element)
-                              : copy_window(p, in, first, mode, total);
+    p->x[p->n++] = by_pointer ? (const char *)ds_at(in, along.first, s->width * position) +
+                                    (size_t)inner.first * position
+                              : copy_window(p, in, along, inner);
 }
 
 /* The products of all groups, each over its own part of every row. */
 static void products(ds_window_product *p)
 {
     const ds_window_shape *s = &p->shape;
-    const size_t n_out = s->n_out / s->groups, depth = s->n_taps * (s->n_in / s->groups);
+    const size_t n_out = s->n_out / s->groups, depth = all_taps(s) * (s->n_in / s->groups);
     for (size_t g = 0; g < s->groups; g++) {
         const char *bias = p->bias;
         p->k->product(p->y, p->x, p->n, (const char *)p->prepared + g * group_bytes(s),
@@ -219,7 +309,8 @@ void ds_window_flush(ds_window_product *p)
         return;
     }
     if (depthwise(s)) {
-        p->k->depthwise(p->y, p->x, p->n, p->tap_stride, p->prepared, p->bias, s->n_taps, s->n_out);
+        p->k->depthwise(p->y, p->x, p->n, p->tap_stride, p->prepared, p->bias, all_taps(s),
+                        s->n_out);
     } else {
         products(p);
     }

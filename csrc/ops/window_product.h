@@ -1,17 +1,22 @@
-/* ops/window_product.h: products of windows over a stream with one weight, the work of conv1d and of
- * each phase of conv_transpose1d.
+/* ops/window_product.h: products of windows over a stream with one weight, the work of convolutions
+ * and of each phase of transposed ones.
  *
- *     y[n] = sum over taps t and channels c of x[first + t * step][c] * w[n][t][c]  (+ bias[n])
+ * A frame is a row of `width` positions of C channels (one position: a stream of vectors). A window has
+ * taps on several frames and, on each, on several positions:
  *
- * The sum runs tap by tap and, within a tap, channel by channel. So with step 1 and one group a
- * window is a contiguous run of the stream's frames and is passed by pointer; where frames have gaps
- * between them, channels are split into groups, or padding is touched, it is copied first, in the
- * same order and with explicit zeros: the bits are equal either way.
+ *     y[n] = sum over taps t, inner taps i and channels c of
+ *            x[first + t * step][inner first + i * inner_step][c] * w[n][t][i][c]  (+ bias[n])
+ *
+ * The sum runs tap by tap, within a tap by inner taps, within these channel by channel. So where all
+ * of that lies in one contiguous run (one group; whole frames with step 1, or positions side by side of
+ * one frame), a window is passed by pointer; where there are gaps, channels are split into groups, or
+ * padding is touched, it is copied first, in the same order and with explicit zeros: the bits are
+ * equal either way.
  *
  * With G groups, C channels in and N out, group g makes outputs [gN/G, (g+1)N/G) of channels
  * [gC/G, (g+1)C/G): G products over one copied row [G][taps][C/G]. Where every group has one channel
  * (depthwise) no product is needed: y[n] = sum over t of x[..][n / (N/C)] * w[t][n], by a kernel that
- * skips the gaps itself; with N > C the copied row repeats each channel N/C times.
+ * skips even gaps itself; with N > C the copied row repeats each channel N/C times.
  *
  * Windows are collected until the room for copies is full or the stream ends; as no row of a product
  * depends on another, that leaves no trace in the results. */
@@ -19,20 +24,30 @@
 #define DS_OPS_WINDOW_PRODUCT_H
 #include "ops/padding.h"
 
-/* Shape of the product. */
+/* Shape of the product; all numbers >= 1. */
 typedef struct ds_window_shape {
     size_t n_in, n_out, groups; /* both divisible by groups */
-    size_t n_taps;              /* all >= 1 */
-    int64_t step;               /* frames between taps, >= 1 */
+    size_t n_taps, n_inner;
+    int64_t step;       /* frames between taps */
+    int64_t inner_step; /* positions between inner taps */
+    size_t width;       /* positions of a frame */
     size_t element;
 } ds_window_shape;
 
-/* Weight (n, t, c) with n < n_out, c < n_in / groups: weight[start + n * col + t * tap + c * channel]
- * for the first group, and `group` elements further for each next one, n counting within the group. */
+/* Weight (n, t, i, c) with n < n_out, c < n_in / groups:
+ * weight[start + n * col + t * tap + i * inner + c * channel] for the first group, and `group` elements
+ * further for each next one, n counting within the group. */
 typedef struct ds_window_weight {
     size_t start, group;
-    ptrdiff_t col, tap, channel;
+    ptrdiff_t col, tap, inner, channel;
 } ds_window_weight;
+
+/* Where a window's taps are along one axis: the first, and what stands below 0 and from total on. */
+typedef struct ds_window_place {
+    int64_t first;
+    ds_padding_mode mode;
+    int64_t total;
+} ds_window_place;
 
 /* Bytes of the prepared weight, a multiple of 64. */
 size_t ds_window_prepared_bytes(const ds_window_shape *s);
@@ -41,7 +56,10 @@ size_t ds_window_prepared_bytes(const ds_window_shape *s);
 size_t ds_window_copy_bytes(const ds_window_shape *s, bool padded);
 /* DS_LIMIT where the sizes above overflow. */
 ds_status ds_window_check(const ds_window_shape *s);
-void ds_window_prepare(const ds_window_shape *s, void *prepared, const void *weight,
+/* Bytes that ds_window_prepare wants besides, a multiple of 64: none unless a window has several taps
+ * and several inner ones. */
+size_t ds_window_spare_bytes(const ds_window_shape *s);
+void ds_window_prepare(const ds_window_shape *s, void *prepared, void *spare, const void *weight,
                        const ds_window_weight *layout, const ds_real_kernels *k);
 
 /* A product being collected. */
@@ -60,9 +78,16 @@ typedef struct ds_window_product {
 void ds_window_begin(ds_window_product *p, const ds_window_shape *s, const ds_real_kernels *k,
                      const void *prepared, const void *bias, void *scratch, size_t copy_bytes,
                      size_t n_windows);
-/* Adds the window whose first tap is at frame `first`; padding as in ops/padding.h. */
-void ds_window_add(ds_window_product *p, void *y, const ds_window *in, int64_t first,
-                   ds_padding_mode mode, int64_t total);
+/* Adds a window of `in`; padding as in ops/padding.h. */
+void ds_window_add_at(ds_window_product *p, void *y, const ds_window *in, ds_window_place along,
+                      ds_window_place inner);
+/* The same where a frame is one position: the window's first tap is at frame `first`. */
+static inline void ds_window_add(ds_window_product *p, void *y, const ds_window *in, int64_t first,
+                                 ds_padding_mode mode, int64_t total)
+{
+    ds_window_add_at(p, y, in, (ds_window_place){first, mode, total},
+                     (ds_window_place){0, DS_PADDING_ZEROS, 1});
+}
 /* Computes what has been collected. */
 void ds_window_flush(ds_window_product *p);
 

@@ -4,12 +4,25 @@ from . import functional, init
 from .activation import GELU, GLU, LogSigmoid, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh
 from .containers import ModuleDict, ModuleList, ParameterList, Sequential
 from .conv import Conv1d, ConvTranspose1d
+from .conv2d import Conv2d, ConvTranspose2d
 from .dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from .embedding import Embedding
 from .frames import CumulativeMean, CumulativeSum, OverlapAdd, RunningMean, Upsample
 from .linear import Identity, Linear
 from .module import Module
 from .normalization import LayerNorm
+from .padding import (
+    CircularPad1d,
+    CircularPad2d,
+    ConstantPad1d,
+    ConstantPad2d,
+    ReflectionPad1d,
+    ReflectionPad2d,
+    ReplicationPad1d,
+    ReplicationPad2d,
+    ZeroPad1d,
+    ZeroPad2d,
+)
 from .parameter import Parameter
 from .pooling import (
     AdaptiveAvgPool1d,
@@ -45,7 +58,7 @@ from .rectifiers import (
 from .recurrent import GRU, LSTM, RNN
 from .recurrent_cell import GRUCell, LSTMCell, RNNCell
 from .resampling import Resample
-from .shape import ConstantPad1d, Delay, Flatten, ReflectionPad1d, ReplicationPad1d, Unflatten, ZeroPad1d
+from .shape import Delay, Flatten, Unflatten
 
 __all__ = [
     "CELU",
@@ -63,9 +76,14 @@ __all__ = [
     "AlphaDropout",
     "AvgPool1d",
     "AvgPool2d",
+    "CircularPad1d",
+    "CircularPad2d",
     "ConstantPad1d",
+    "ConstantPad2d",
     "Conv1d",
+    "Conv2d",
     "ConvTranspose1d",
+    "ConvTranspose2d",
     "CumulativeMean",
     "CumulativeSum",
     "Delay",
@@ -104,7 +122,9 @@ __all__ = [
     "ReLU",
     "ReLU6",
     "ReflectionPad1d",
+    "ReflectionPad2d",
     "ReplicationPad1d",
+    "ReplicationPad2d",
     "Resample",
     "RunningMean",
     "Sequential",
@@ -122,6 +142,7 @@ __all__ = [
     "Unflatten",
     "Upsample",
     "ZeroPad1d",
+    "ZeroPad2d",
     "functional",
     "init",
 ]

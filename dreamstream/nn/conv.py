@@ -1,27 +1,29 @@
-"""Convolutions along the stream."""
+"""Convolutions along the stream, or along one axis within each frame."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ..array import Tensor
 from ..errors import NotStreamableError, ShapeError
 from . import functional as F
 from . import init
-from .functional.arguments import single
+from .functional.arguments import several
 from .functional.convolution import window_padding
 from .linear import new_parameter
 from .module import Module
 
-__all__ = ["Conv1d", "ConvTranspose1d"]
+__all__ = ["Conv1d", "ConvTranspose1d", "Convolution", "Ints", "Transposed"]
 
 Ints = int | Sequence[int]
 
 
-class _Convolution(Module):
-    """What both directions share; sizes are kept as tuples, as in torch."""
+class Convolution(Module):
+    """What all directions share; sizes are kept as tuples, as in torch."""
+
+    n_axes: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -38,18 +40,26 @@ class _Convolution(Module):
             raise ShapeError(
                 f"groups must divide {in_channels} input and {out_channels} output channels, got {groups}"
             )
+        if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
+            raise ShapeError(
+                f"padding_mode is zeros, reflect, replicate or circular, got {padding_mode!r}"
+            )
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = (single(kernel_size, "kernel_size"),)
-        self.stride = (single(stride, "stride"),)
-        self.dilation = (single(dilation, "dilation"),)
-        for name in ("kernel_size", "stride", "dilation"):
-            if getattr(self, name)[0] < 1:
-                raise ShapeError(f"{name} must be at least 1, got {getattr(self, name)[0]}")
-        self.padding: Any = (0,)
-        self.output_padding = (0,)
+        self.kernel_size = self._sizes(kernel_size, "kernel_size", 1)
+        self.stride = self._sizes(stride, "stride", 1)
+        self.dilation = self._sizes(dilation, "dilation", 1)
+        self.padding: Any = (0,) * self.n_axes
+        self.output_padding = (0,) * self.n_axes
         self.groups = groups
         self.padding_mode = padding_mode
+
+    def _sizes(self, value: Ints, name: str, least: int) -> tuple[int, ...]:
+        """Return one size per axis."""
+        sizes = several(value, self.n_axes, name)
+        if min(sizes) < least:
+            raise ShapeError(f"{name} must be at least {least}, got {min(sizes)}")
+        return sizes
 
     def _make_parameters(self, n_rows: int, n_columns: int, bias: bool, device: Any, dtype: Any) -> None:
         self.weight = new_parameter(n_rows, n_columns, *self.kernel_size, device=device, dtype=dtype)
@@ -71,14 +81,48 @@ class _Convolution(Module):
         parts = [
             f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         ]
-        usual = {"padding": (0,), "dilation": (1,), "output_padding": (0,), "groups": 1}
+        none, one = (0,) * self.n_axes, (1,) * self.n_axes
+        usual = {"padding": none, "dilation": one, "output_padding": none, "groups": 1}
         parts += [f"{k}={getattr(self, k)}" for k, v in usual.items() if getattr(self, k) != v]
         parts += ["bias=False"] if self.bias is None else []
         parts += [f"padding_mode={self.padding_mode}"] if self.padding_mode != "zeros" else []
         return ", ".join(parts)
 
 
-class Conv1d(_Convolution):
+class Transposed(Convolution):
+    """What transposed convolutions share."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        if self.padding_mode != "zeros":
+            raise ShapeError(
+                f"{type(self).__name__} takes padding_mode 'zeros' only, got {self.padding_mode!r}"
+            )
+
+    def _set_padding(self, padding: Ints, output_padding: Ints) -> None:
+        self.padding = self._sizes(padding, "padding", 0)
+        self.output_padding = self._sizes(output_padding, "output_padding", 0)
+
+    def _extra(self, input: Tensor, output_size: Ints) -> tuple[int, ...]:
+        """Return the output padding that gives `output_size`."""
+        sizes = input.shape[-self.n_axes :]
+        if input.is_stream and any(isinstance(d, str) for d in input.dims[-self.n_axes :]):  # type: ignore[attr-defined]
+            raise NotStreamableError("a stream's length is not known: output_size can't be asked for")
+        if isinstance(output_size, (tuple, list)):  # which may hold all dimensions
+            output_size = output_size[-self.n_axes :]
+        extra = []
+        for i, (n, wanted) in enumerate(zip(sizes, several(output_size, self.n_axes, "output_size"))):
+            span = self.dilation[i] * (self.kernel_size[i] - 1) + 1
+            least = (n - 1) * self.stride[i] - 2 * self.padding[i] + span
+            if not least <= wanted < least + self.stride[i]:
+                raise ShapeError(
+                    f"output_size must be {least} to {least + self.stride[i] - 1} here, got {wanted}"
+                )
+            extra.append(wanted - least)
+        return tuple(extra)
+
+
+class Conv1d(Convolution):
     """Convolution along the stream.
 
     Parameters
@@ -117,7 +161,8 @@ class Conv1d(_Convolution):
 
     Notes
     -----
-    Input ``(B, in_channels, L)`` or ``(in_channels, L)``, output the same with `out_channels` and L_out
+    Input ``(B, in_channels, L)`` or ``(in_channels, L)``, or frames of a stream that are each convolved by
+    themselves, ``(B_L, in_channels, T)``; output the same with `out_channels` and L_out
     = (L + left + right - dilation * (kernel_size - 1) - 1) // stride + 1 frames, none where the input
     is too short.
 
@@ -143,10 +188,6 @@ class Conv1d(_Convolution):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
-            raise ShapeError(
-                f"padding_mode is zeros, reflect, replicate or circular, got {padding_mode!r}"
-            )
         super().__init__(in_channels, out_channels, kernel_size, stride, dilation, groups, padding_mode)
         left, right = window_padding(padding, self.kernel_size[0], self.dilation[0], self.stride[0])
         if isinstance(padding, str):
@@ -178,7 +219,7 @@ class Conv1d(_Convolution):
         )
 
 
-class ConvTranspose1d(_Convolution):
+class ConvTranspose1d(Transposed):
     """Transposed convolution along the stream: upsampling by the stride.
 
     Parameters
@@ -211,7 +252,7 @@ class ConvTranspose1d(_Convolution):
 
     Notes
     -----
-    Input ``(B, in_channels, L)`` or ``(in_channels, L)``, output the same with `out_channels` and L_out
+    Input as in `Conv1d`, output the same with `out_channels` and L_out
     = (L - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1 frames.
 
     **Streaming.** Delay ⌈padding / stride⌉ input frames; state ⌈dilation * (kernel_size - 1) / stride⌉
@@ -235,13 +276,8 @@ class ConvTranspose1d(_Convolution):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if padding_mode != "zeros":
-            raise ShapeError(f"ConvTranspose1d takes padding_mode 'zeros' only, got {padding_mode!r}")
         super().__init__(in_channels, out_channels, kernel_size, stride, dilation, groups, padding_mode)
-        self.padding = (single(padding, "padding"),)
-        self.output_padding = (single(output_padding, "output_padding"),)
-        if self.padding[0] < 0 or self.output_padding[0] < 0:
-            raise ShapeError("padding and output_padding must not be negative")
+        self._set_padding(padding, output_padding)
         self._make_parameters(in_channels, out_channels // groups, bias, device, dtype)
 
     def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
@@ -254,22 +290,7 @@ class ConvTranspose1d(_Convolution):
         output_size : int or sequence of int, optional
             L_out, in place of `output_padding`; for plain tensors.
         """
-        extra = self.output_padding[0]
-        if output_size is not None:
-            extra = self._extra(input, output_size)
+        extra = self.output_padding if output_size is None else self._extra(input, output_size)
         return F.conv_transpose1d(
             input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
         )
-
-    def _extra(self, input: Tensor, output_size: Ints) -> int:
-        """Return the output padding that gives `output_size` frames."""
-        if input.is_stream:
-            raise NotStreamableError("a stream's length is not known: output_size can't be asked for")
-        wanted = int(output_size[-1] if isinstance(output_size, (tuple, list)) else output_size)  # type: ignore[arg-type]
-        span = self.dilation[0] * (self.kernel_size[0] - 1) + 1
-        least = (input.shape[-1] - 1) * self.stride[0] - 2 * self.padding[0] + span
-        if not least <= wanted < least + self.stride[0]:
-            raise ShapeError(
-                f"output_size must be {least} to {least + self.stride[0] - 1} here, got {wanted}"
-            )
-        return wanted - least

@@ -58,6 +58,22 @@ def recurrence(kind):
         with torch.no_grad():
             y, ends = rnn(x, (state if state[0] is not None else None) if kind == "LSTM" else state[0])
         return y, *(h[None] for h in (ends if kind == "LSTM" else (ends,)))
+def pads(a, x):
+    """The plane (1, C, rows, positions) with its padding."""
+    left, right, first, last = a["padding"] or [0] * 4
+    names = {"zeros": "constant"}
+    x = F.pad(x, (first, last, 0, 0), mode=names.get(a["inner_mode"], a["inner_mode"]))
+    return F.pad(x, (0, 0, left, right), mode=names.get(a["mode"], a["mode"]))
+
+
+def planes(f):
+    """A function of attributes, a plane (1, C, rows, positions) and a weight of the same axes."""
+
+    def run(a, w, x):
+        weight = w[0].unsqueeze(2) if w[0].ndim == 3 else w[0].transpose(2, 3) if a["axis"] else w[0]
+        if x.ndim == 3:
+            return f(a, x.permute(2, 0, 1)[None], weight, w[1])[0].permute(1, 2, 0)
+        return torch.stack([f(a, i.permute(2, 0, 1)[None], weight, w[1])[0].permute(1, 2, 0) for i in x])
 
     return run
 
@@ -76,6 +92,48 @@ def recurrent_cell(kind):
         return tuple(y.reshape(*x.shape[:-1], hidden) for y in out)
 
     return run
+def conv2d(a, x, weight, bias):
+    return F.conv2d(pads(a, x), weight, bias, a["stride"] or 1, 0, a["dilation"] or 1, a["groups"])
+
+
+def conv_transpose2d(a, x, weight, bias):
+    return F.conv_transpose2d(
+        x,
+        weight,
+        bias,
+        a["stride"] or 1,
+        a["padding"] or 0,
+        a["output_padding"] or 0,
+        a["groups"],
+        a["dilation"] or 1,
+    )
+
+
+def pad_features(a, w, x):
+    x = x.movedim(a["axis"] + 1, -1)
+    flat = x.reshape(1, -1, x.shape[-1]).double()
+    value = a["value"] if a["mode"] == "constant" else None
+    y = F.pad(flat, (a["left"], a["right"]), a["mode"], value).to(x.dtype)
+    return y.reshape(*x.shape[:-1], -1).movedim(-1, a["axis"] + 1)
+
+
+def lstm(a, w, x):
+    cells = a["layers"] * (1 + a["bidirectional"])
+    hidden, per_cell = w[1].shape[1], 4 if a["bias"] else 2
+    rnn = torch.nn.LSTM(
+        x.shape[1],
+        hidden,
+        a["layers"],
+        bool(a["bias"]),
+        bidirectional=bool(a["bidirectional"]),
+        dtype=torch.float64,
+    )
+    for parameter, value in zip([p for group in rnn.all_weights for p in group], w):
+        parameter.data.copy_(value)
+    state = tuple(w[cells * per_cell :]) or None
+    with torch.no_grad():
+        y, (h, c) = rnn(x, state)
+    return y, h[None], c[None]
 
 
 def pad(a, w, x):
@@ -182,6 +240,9 @@ TORCH = {
     "linear": lambda a, w, x: F.linear(x, w[0], w[1]),
     "conv1d": conv1d,
     "conv_transpose1d": conv_transpose1d,
+    "conv2d": planes(conv2d),
+    "conv_transpose2d": planes(conv_transpose2d),
+    "pad_features": pad_features,
     "layer_norm": lambda a, w, x: F.layer_norm(x, x.shape[-a["axes"] :], w[0], w[1], a["eps"]),
     "lstm": recurrence("LSTM"),
     "gru": recurrence("GRU"),

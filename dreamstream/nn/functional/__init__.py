@@ -22,6 +22,7 @@ from .activation import (
     tanh,
 )
 from .convolution import conv1d, conv_transpose1d
+from .convolution2d import conv2d, conv_transpose2d
 from .dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from .frames import cumulative_mean, cumulative_sum, overlap_add, running_mean
 from .lookup import embedding, one_hot
@@ -71,7 +72,9 @@ __all__ = [
     "avg_pool2d",
     "celu",
     "conv1d",
+    "conv2d",
     "conv_transpose1d",
+    "conv_transpose2d",
     "cumulative_mean",
     "cumulative_sum",
     "dropout",

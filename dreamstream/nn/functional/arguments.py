@@ -12,7 +12,7 @@ from ...array import Tensor
 from ...array.dtypes import require_same
 from ...errors import DTypeError, NotStreamableError, ShapeError
 
-__all__ = ["Ints", "channels_first", "checked", "frame_dims", "same_types", "single"]
+__all__ = ["Ints", "channels_first", "checked", "frame_dims", "same_types", "several", "single", "within_frames"]
 
 
 Ints = int | Sequence[int]
@@ -41,6 +41,20 @@ def single(value: Ints, what: str) -> int:
             raise ShapeError(f"{what} must be one integer, got {tuple(value)}")
         value = value[0]
     return operator.index(value)  # type: ignore[arg-type]
+
+
+def several(value: Ints, n: int, what: str) -> tuple[int, ...]:
+    """Return n sizes that callers give as an int, or as a sequence of one or of n."""
+    if not isinstance(value, (tuple, list)):
+        return (operator.index(value),) * n  # type: ignore[arg-type]
+    if len(value) not in (1, n):
+        raise ShapeError(f"{what} must be one integer or {n}, got {tuple(value)}")
+    return tuple(map(operator.index, value)) * (n // len(value))
+
+
+def within_frames(x: Tensor) -> bool:
+    """Whether the last two of three dimensions are features of a stream: (B_L, C, T)."""
+    return x.is_stream and x.ndim == 3 and all(isinstance(d, int) for d in x.dims[1:])  # type: ignore[attr-defined]
 
 
 def channels_first(name: str, x: Tensor) -> tuple[Any, ...]:

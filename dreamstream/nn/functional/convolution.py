@@ -1,4 +1,4 @@
-"""Convolutions along the stream."""
+"""Convolutions along the stream, and along one axis within each frame."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from ...array import Tensor
 from ...dispatch import apply
 from ...errors import ShapeError
-from .arguments import Ints, channels_first, checked, same_types, single
+from .arguments import Ints, channels_first, checked, same_types, single, within_frames
 
 __all__ = ["conv1d", "conv_transpose1d", "window_padding"]
 
@@ -66,7 +66,8 @@ def conv1d(
     Parameters
     ----------
     input : Tensor
-        ``(B, C_in, L)`` or ``(C_in, L)``.
+        ``(B, C_in, L)`` or ``(C_in, L)``; of a stream also ``(B_L, C_in, T)``, frames whose last axis is no
+        stream: each is convolved by itself.
     weight : Tensor
         ``(C_out, C_in / groups, kernel_size)``.
     bias : Tensor, optional
@@ -83,6 +84,11 @@ def conv1d(
     Tensor
         ``(B, C_out, L_out)`` or ``(C_out, L_out)``, where L_out = (L + left + right - dilation *
         (kernel_size - 1) - 1) // stride + 1; no frames where the input is too short.
+
+    Raises
+    ------
+    ShapeError
+        For arguments that don't fit, and where no window fits T.
     """
     x = checked("conv1d", input)
     same_types("conv1d", x, weight, bias)
@@ -90,6 +96,15 @@ def conv1d(
         raise ShapeError(f"conv1d: expected a weight (out, in / groups, kernel), got {weight.shape}")
     step, spread = single(stride, "stride"), single(dilation, "dilation")
     left, right = window_padding(padding, weight.shape[2], spread, step)
+    if within_frames(x):
+        attributes: dict[str, Any] = {
+            "stride": [1, step],
+            "dilation": [1, spread],
+            "groups": groups,
+            "padding": [0, 0, left, right],
+            "inner_mode": padding_mode,
+        }
+        return apply("conv2d", attributes, (x,), (weight, bias), (x.dims[0], 1, 0))[0]  # type: ignore[attr-defined]
     attributes = {
         "stride": step,
         "dilation": spread,
@@ -116,7 +131,7 @@ def conv_transpose1d(
     Parameters
     ----------
     input : Tensor
-        ``(B, C_in, L)`` or ``(C_in, L)``.
+        As in `conv1d`.
     weight : Tensor
         ``(C_in, C_out / groups, kernel_size)``.
     bias : Tensor, optional
@@ -132,12 +147,18 @@ def conv_transpose1d(
     """
     x = checked("conv_transpose1d", input)
     same_types("conv_transpose1d", x, weight, bias)
-    attributes = {
+    numbers = {
         "stride": single(stride, "stride"),
         "padding": single(padding, "padding"),
         "output_padding": single(output_padding, "output_padding"),
         "dilation": single(dilation, "dilation"),
-        "groups": groups,
     }
-    dims = channels_first("conv_transpose1d", x)
-    return apply("conv_transpose1d", attributes, (x,), (weight, bias), dims)[0]
+    if within_frames(x):
+        first = {"stride": 1, "padding": 0, "output_padding": 0, "dilation": 1}
+        attributes: dict[str, Any] = {k: [first[k], v] for k, v in numbers.items()}
+        name, dims = "conv_transpose2d", (x.dims[0], 1, 0)  # type: ignore[attr-defined]
+    else:
+        attributes = dict(numbers)
+        name, dims = "conv_transpose1d", channels_first("conv_transpose1d", x)
+    attributes["groups"] = groups
+    return apply(name, attributes, (x,), (weight, bias), dims)[0]

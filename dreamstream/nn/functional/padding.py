@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,21 +22,23 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     Parameters
     ----------
     input : Tensor
-        ``(*, L)``; of a stream only the stream axis can be padded.
+        ``(*, L)``; of a stream the stream axis, which is padded at its start and its end, and axes of
+        features, within each frame.
     pad : sequence of int
         ``(left, right)`` of the last dimension, then of the one before, and so on; negative numbers
         take elements away.
     mode : {"constant", "replicate", "reflect", "circular"}
-        What is added. "circular" is for plain tensors.
+        What is added. "circular" is not for the stream axis.
     value : float, optional
         For "constant"; 0 without it.
 
     Raises
     ------
     ShapeError
-        For pads that don't come in pairs, or more pairs than dimensions.
+        For pads that don't come in pairs, more pairs than dimensions, and features that are too few to
+        be mirrored or repeated that often.
     NotStreamableError
-        Where a stream would be padded along features, or with its own end.
+        Where a stream would be padded with its own end, or with other streams.
     """
     x, pads = checked("pad", input), [operator.index(p) for p in pad]
     if len(pads) % 2 or len(pads) > 2 * x.ndim:
@@ -52,19 +55,54 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
 
 def _pad_axis(x: Tensor, axis: int, left: int, right: int, mode: str, value: float) -> Tensor:
-    at, dims = frame_dims("pad", x, axis)
-    if x.is_stream and (at != axis or mode == "circular"):
-        what = "with its own end" if at == axis else "along features"
-        raise NotStreamableError(f"pad: a stream can't be padded {what}; join constants with ds.cat")
-    if left < 0 or right < 0:
-        crop = {"start": max(-left, 0), "crop": max(-right, 0)}
-        x, left, right = apply("slice", crop, (x,), (), dims)[0], max(left, 0), max(right, 0)
+    role = x.dims[axis] if x.is_stream else "L"  # type: ignore[attr-defined]
+    if not isinstance(role, int) and role != "L":
+        raise NotStreamableError(f"pad: {role} of a stream can't be padded; pad L, or axes of features")
+    if x.is_stream and role == "L" and mode == "circular":
+        raise NotStreamableError(
+            "pad: a stream can't be padded with its own end; use replicate or reflect, or pad with zeros"
+        )
+    if not x.is_stream and not x.numel():
+        return _pad_nothing(x, axis, left, right, mode)
+    more, less = (max(left, 0), max(right, 0)), (max(-left, 0), max(-right, 0))
+    if mode == "circular":  # what is taken away doesn't come back at the other end
+        x = _crop(x, axis, role, *less)
+        return _add(x, axis, role, *more, mode, value)
+    return _crop(_add(x, axis, role, *more, mode, value), axis, role, *less)
+
+
+def _crop(x: Any, axis: int, role: Any, left: int, right: int) -> Tensor:
+    """Take elements away at both ends."""
     if not left and not right:
-        return x
+        return x  # type: ignore[no-any-return]
+    if role == "L":
+        _, dims = frame_dims("pad", x, axis)
+        return apply("slice", {"start": left, "crop": right}, (x,), (), dims)[0]
+    n = x.shape[axis] - left - right
+    if n < 1:
+        raise ShapeError(f"pad: nothing is left of {x.shape[axis]} features without {left} and {right}")
+    return x.narrow(axis, left, n)  # type: ignore[no-any-return]
+
+
+def _add(x: Any, axis: int, role: Any, left: int, right: int, mode: str, value: float) -> Tensor:
+    """Add elements at both ends."""
+    if not left and not right:
+        return x  # type: ignore[no-any-return]
+    attributes = {"left": left, "right": right, "mode": mode, "value": value}
+    if role != "L":
+        return apply("pad_features", {**attributes, "axis": role}, (x,), (), x.dims)[0]
     if mode == "circular":
         return _pad_circular(x, axis, left, right)
-    attributes = {"left": left, "right": right, "mode": mode, "value": value}
+    _, dims = frame_dims("pad", x, axis)
     return apply("pad", attributes, (x,), (), dims)[0]
+
+
+def _pad_nothing(x: Tensor, axis: int, left: int, right: int, mode: str) -> Tensor:
+    """Pad a plain tensor without elements; an axis of none stays without."""
+    n, shape = x.shape[axis], list(x.shape)
+    too_short = n == 0 or (mode == "reflect" and n <= max(left, right))
+    shape[axis] = 0 if too_short else max(n + left + right, 0)
+    return Tensor._plain(np.zeros(shape, x.dtype))
 
 
 def _pad_circular(x: Tensor, axis: int, left: int, right: int) -> Tensor:

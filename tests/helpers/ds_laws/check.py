@@ -11,6 +11,7 @@ import numpy as np
 import dreamstream as ds
 
 from . import laws_state, models, models_pooling  # noqa: F401  (laws and models register themselves)
+from . import laws_state, models, models_planes  # noqa: F401  (laws and models register themselves)
 from .case import Case, Rng
 from .laws import LAWS
 from .operators import GENERATORS
@@ -26,6 +27,8 @@ class Broken(AssertionError):
 ALONG = (
     "conv1d",
     "conv_transpose1d",
+    "conv2d",
+    "conv_transpose2d",
     "pad",
     "slice",
     "cut",

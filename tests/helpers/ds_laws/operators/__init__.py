@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..case import Case, Rng
-from . import frames, functions, pointwise, pooling, products, recurrent, regrouping, resampling
+from . import frames, functions, planes, pointwise, pooling, products, recurrent, regrouping, resampling
 
 __all__ = [
     "GENERATORS",
@@ -20,4 +20,5 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     **functions.GENERATORS,
     **recurrent.GENERATORS,
     **resampling.GENERATORS,
+    **planes.GENERATORS,
 }

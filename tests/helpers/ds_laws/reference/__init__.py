@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import frames, functions, pointwise, pooling, products, recurrent, regrouping, resampling
+from . import frames, functions, planes, pointwise, pooling, products, recurrent, regrouping, resampling
 from .base import Array, Refused, length_of, operands
 
 __all__ = [
@@ -31,4 +31,5 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     **functions.REFERENCES,
     **recurrent.REFERENCES,
     **resampling.REFERENCES,
+    **planes.REFERENCES,
 }

@@ -1,0 +1,143 @@
+"""Random cases of convolutions over planes, and of padding within frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..case import Case, Input, Rng, normal, pick
+from .drawing import WAITS, any_type, make, maybe, shape
+from .products import channels
+
+__all__ = ["GENERATORS"]
+
+GAPS = "between the taps there are outputs that no later frame reaches, which counts don't see"
+
+
+def plain(rng: Rng, numbers: list[int], usual: int) -> list[int]:
+    """The numbers, or none where they are what stands without them."""
+    return [] if all(n == usual for n in numbers) and rng.random() < 0.5 else numbers
+
+
+def inner_pads(rng: Rng, n: int, mode: str) -> list[int]:
+    """Padding that n positions allow."""
+    most = {"reflect": n - 1, "circular": n}.get(mode, 4)
+    return [int(pick(rng, 0, rng.integers(0, most + 1))) for _ in range(2)]
+
+
+def kernel_within(rng: Rng, padded: int, most: int) -> tuple[int, int]:
+    """Kernel and dilation of windows that fit."""
+    dilation = int(pick(rng, 1, 1, 2))
+    return int(rng.integers(1, min(most, (padded - 1) // dilation + 1) + 1)), dilation
+
+
+def conv2d(rng: Rng, dtype: str) -> Case:
+    n_in, n_out, groups = channels(rng)
+    n_out = groups * min(n_out // groups, 6)
+    modes = ["zeros", "replicate", "reflect", "circular"]
+    mode, inner_mode = str(pick(rng, *modes[:3] * 3, "circular")), str(pick(rng, *modes))
+    images = rng.random() < 0.2
+    positions, rows = int(rng.integers(1, 9)), int(rng.integers(1, 6))
+    pads = [int(pick(rng, 0, *rng.integers(0, 5, 2))) for _ in range(2)]
+    pads = inner_pads(rng, rows, mode) if images else pads
+    inner = inner_pads(rng, positions, inner_mode)
+    kernel, dilation = int(rng.integers(1, 5)), int(pick(rng, 1, 1, 2, 3))
+    if images:
+        kernel, dilation = kernel_within(rng, rows + sum(pads), 3)
+    inner_kernel, inner_dilation = kernel_within(rng, positions + sum(inner), 4)
+    kind = rng.random()
+    if kind < 0.15:  # whole frames, which lie side by side
+        inner_kernel, inner_dilation, inner, dilation, groups = positions, 1, [0, 0], 1, 1
+    elif kind < 0.3 and not images:  # within a frame only
+        kernel, pads = 1, [0, 0]
+    stride = [int(pick(rng, 1, 1, 2, 3, 6)), int(pick(rng, 1, 1, 2, 3))]
+    axis = int(rng.integers(2))
+    a: dict[str, Any] = {
+        "axis": axis,
+        "stride": plain(rng, stride, 1),
+        "dilation": plain(rng, [dilation, inner_dilation], 1),
+        "groups": groups,
+        "padding": plain(rng, [*pads, *inner], 0),
+        "mode": mode,
+        "inner_mode": inner_mode,
+    }
+    whole = mode == "circular" and any(pads) and not images
+    sizes: tuple[int, ...] = (inner_kernel, kernel) if axis else (kernel, inner_kernel)
+    if kernel == 1 and rng.random() < 0.5:
+        sizes = (inner_kernel,)
+    return make(
+        rng,
+        "conv2d",
+        [Input((rows, positions, n_in) if images else (positions, n_in), dtype)],
+        a,
+        weights=[
+            normal(rng, (n_out, n_in // groups, *sizes), dtype),
+            maybe(rng, normal(rng, (n_out,), dtype)),
+        ],
+        whole=whole,
+        late=WAITS if whole else "",
+        reach=4 if images else dilation * (kernel - 1) + stride[0] + sum(pads) + 2,
+    )
+
+
+def conv_transpose2d(rng: Rng, dtype: str) -> Case:
+    n_in, n_out, groups = channels(rng)
+    n_out = groups * min(n_out // groups, 5)
+    images = rng.random() < 0.2
+    positions, rows = int(rng.integers(1, 6)), int(rng.integers(1, 4))
+    numbers: dict[str, list[int]] = {"stride": [], "padding": [], "output_padding": [], "dilation": []}
+    kernels = []
+    for size in (rows if images else 0, positions):  # 0: the stream, which has any
+        stride, dilation = int(pick(rng, 1, 2, 3, 5)), int(pick(rng, 1, 1, 2, 3))
+        kernel, more = int(rng.integers(1, 5)), int(pick(rng, 0, rng.integers(0, max(stride, dilation))))
+        whole = (size - 1) * stride + dilation * (kernel - 1) + more + 1
+        most = min((whole - 1) // 2, 3) if size else 3
+        padding = int(pick(rng, 0, rng.integers(0, most + 1)))
+        kernels.append(kernel)
+        for name, n in zip(numbers, (stride, padding, more, dilation)):
+            numbers[name].append(n)
+    axis = int(rng.integers(2))
+    a: dict[str, Any] = {
+        "axis": axis,
+        **{k: plain(rng, v, int(k in ("stride", "dilation"))) for k, v in numbers.items()},
+        "groups": groups,
+    }
+    sizes = kernels[::-1] if axis else kernels
+    if kernels[0] == 1 and rng.random() < 0.5:
+        sizes = kernels[1:]
+    span = numbers["dilation"][0] * (kernels[0] - 1) + 1
+    return make(
+        rng,
+        "conv_transpose2d",
+        [Input((rows, positions, n_in) if images else (positions, n_in), dtype)],
+        a,
+        weights=[
+            normal(rng, (n_in, n_out // groups, *sizes), dtype),
+            maybe(rng, normal(rng, (n_out,), dtype)),
+        ],
+        late=GAPS if not images and numbers["stride"][0] > 1 and numbers["dilation"][0] > 1 else "",
+        reach=4 if images else (span + 2 * numbers["padding"][0]) // numbers["stride"][0] + 3,
+    )
+
+
+def pad_features(rng: Rng, dtype: str) -> Case:
+    kind = any_type(rng, dtype)
+    features = shape(rng, 1)
+    axis = int(rng.integers(len(features)))
+    mode = str(pick(rng, "constant", "replicate", "reflect", "circular"))
+    left, right = inner_pads(rng, features[axis], mode)
+    a = {
+        "axis": axis,
+        "left": left,
+        "right": right,
+        "mode": mode,
+        "value": float(pick(rng, 0, 1, 0 if kind == "bool" else -3)),
+    }
+    return make(rng, "pad_features", [Input(features, kind)], a, exact=True)
+
+
+GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
+    "conv2d": conv2d,
+    "conv_transpose2d": conv_transpose2d,
+    "pad_features": pad_features,
+}
