@@ -28,8 +28,7 @@
     X(elu) X(sinh) X(cosh) X(asin) X(acos) X(atan) X(asinh) X(acosh) X(atanh) X(trunc) X(erfc) \
     /* within a frame */ \
     X(softmax) X(log_softmax) X(glu) X(cat) X(permute) X(reshape) X(narrow) X(expand) \
-    X(nearest)
-    X(pad_features)
+    X(nearest) X(pad_features)
 
 #define DS_OP_DECLARE(name) extern const ds_op_def ds_op_##name;
 DS_OP_LIST(DS_OP_DECLARE)

@@ -43,9 +43,9 @@ def write_outputs(path: str, files: Sequence[AudioFile]) -> None:
     if kind == ".csv":
         _write_csv(path, files)
     elif kind == ".npy":
-        np.save(path, *arrays.values())
+        np.save(path, next(iter(arrays.values())))
     else:
-        np.savez(path, **arrays)
+        np.savez(path, **arrays)  # type: ignore[arg-type]  # names of files are no option's
 
 
 def _write_csv(path: str, files: Sequence[AudioFile]) -> None:

@@ -12,25 +12,25 @@ from ..data import read_audio
 if TYPE_CHECKING:
     from .run import AudioFile
 
-__all__ = ["plot"]
+__all__ = ["plot", "require_matplotlib"]
 
 MOST_FILES = 4
 MOST_LINES = 12  # more values per frame become an image
 
 
-def plot(path: str, files: Sequence[AudioFile], latencies: Sequence[float]) -> None:
-    """Draw the first files and the seconds that each step took.
-
-    Raises
-    ------
-    ImportError
-        Where matplotlib is not installed.
-    """
+def require_matplotlib() -> None:
+    """Raise ImportError where matplotlib is not installed."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        import matplotlib  # noqa: F401
     except ImportError:
         raise ImportError("--plot needs matplotlib; install it with pip install dreamstream[plot]") from None
+
+
+def plot(path: str, files: Sequence[AudioFile], latencies: Sequence[float]) -> None:
+    """Draw the first files and the seconds that each step took."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     shown = files[:MOST_FILES]
     figure = Figure(figsize=(12, 3 + 3.5 * len(shown)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -49,17 +49,21 @@ def _draw_waveform(axes: Any, file: AudioFile) -> None:
     n = len(samples) // step
     columns = samples[: n * step].reshape(n, step) if n else np.zeros((1, 1))
     times = np.arange(len(columns)) * step / rate
-    axes.fill_between(times, columns.min(1), columns.max(1), linewidth=0.4)
+    if step == 1:
+        axes.plot(times, columns, linewidth=0.8)
+    else:
+        axes.fill_between(times, columns.min(1), columns.max(1), linewidth=0.4)
     axes.set(title=file.path, ylabel="samples", xlim=(0, max(len(samples) / rate, 1e-3)))
 
 
 def _draw_outputs(axes: Any, file: AudioFile) -> None:
     info = file.engine.outputs[0]
-    frames = np.moveaxis(file.output(0), file.engine.stream_axis(0), 0).reshape(len(file.output(0)), -1)
+    frames = np.moveaxis(file.output(0), file.engine.stream_axis(0), 0)
+    frames = frames.reshape(len(frames), int(np.prod(frames.shape[1:])))
     seconds = file.samples / file.reader.sample_rate
     rate = float(info.rate) or 1.0
     if frames.shape[1] <= MOST_LINES:
         axes.plot(np.arange(len(frames)) / rate, frames, linewidth=0.8)
     else:
         axes.imshow(frames.T, aspect="auto", origin="lower", extent=(0, len(frames) / rate, 0, frames.shape[1]))
-    axes.set(ylabel=f"output {info.name}" if info.name else "output", xlabel="seconds", xlim=(0, max(seconds, 1e-3)))
+    axes.set(ylabel=info.name or "output", xlabel="seconds", xlim=(0, max(seconds, 1e-3)))

@@ -58,6 +58,10 @@ def recurrence(kind):
         with torch.no_grad():
             y, ends = rnn(x, (state if state[0] is not None else None) if kind == "LSTM" else state[0])
         return y, *(h[None] for h in (ends if kind == "LSTM" else (ends,)))
+
+    return run
+
+
 def pads(a, x):
     """The plane (1, C, rows, positions) with its padding."""
     left, right, first, last = a["padding"] or [0] * 4
@@ -92,6 +96,8 @@ def recurrent_cell(kind):
         return tuple(y.reshape(*x.shape[:-1], hidden) for y in out)
 
     return run
+
+
 def conv2d(a, x, weight, bias):
     return F.conv2d(pads(a, x), weight, bias, a["stride"] or 1, 0, a["dilation"] or 1, a["groups"])
 
@@ -115,25 +121,6 @@ def pad_features(a, w, x):
     value = a["value"] if a["mode"] == "constant" else None
     y = F.pad(flat, (a["left"], a["right"]), a["mode"], value).to(x.dtype)
     return y.reshape(*x.shape[:-1], -1).movedim(-1, a["axis"] + 1)
-
-
-def lstm(a, w, x):
-    cells = a["layers"] * (1 + a["bidirectional"])
-    hidden, per_cell = w[1].shape[1], 4 if a["bias"] else 2
-    rnn = torch.nn.LSTM(
-        x.shape[1],
-        hidden,
-        a["layers"],
-        bool(a["bias"]),
-        bidirectional=bool(a["bidirectional"]),
-        dtype=torch.float64,
-    )
-    for parameter, value in zip([p for group in rnn.all_weights for p in group], w):
-        parameter.data.copy_(value)
-    state = tuple(w[cells * per_cell :]) or None
-    with torch.no_grad():
-        y, (h, c) = rnn(x, state)
-    return y, h[None], c[None]
 
 
 def pad(a, w, x):

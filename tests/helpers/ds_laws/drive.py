@@ -181,7 +181,6 @@ class _Driver:
             frames.append(rows)
             starts.append(list(y.starts))
             dims.append(y._straight())  # features as they are seen, however they are stored
-            dims.append(tuple(d if isinstance(d, str) else "F" for d in y.dims))
         for y in leaves(result):
             spoil(y.value)
         return Result(frames, starts, dims)

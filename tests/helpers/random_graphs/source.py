@@ -68,7 +68,6 @@ class Node(NamedTuple):
 KINDS = (
     ["conv"] * 6 + ["conv_transpose"] * 2 + ["pad"] * 2 + ["part"] * 3 + ["cut"] * 2 + ["late", "frames", "frames"]
     + ["stack", "unstack", "recurrence", "recurrence", "cell", "table", "table", "reduce"] + ["unary"] * 7
-    + ["stack", "unstack", "lstm", "lstm", "table", "table", "reduce"] + ["unary"] * 5
     + ["scalar", "linear", "flat", "norm", "softmax", "glu", "pick", "shape", "shape", "flags"] + ["join"] * 12
     + ["rate"]
 )  # fmt: skip

@@ -66,6 +66,8 @@ class _Resample(nn.Module):
         rows = F.pad(x.flatten(0, 1).unsqueeze(1), (self.before, self.before + self.orig))
         y = F.conv1d(rows, self.kernel, stride=self.orig).transpose(1, 2).reshape(*x.shape[:2], -1)
         return y[..., : -(-x.size(2) * self.new // self.orig)]
+
+
 def _none_of_none(f: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """Return the function, whose result has no frames where its input has none."""
 
@@ -101,12 +103,10 @@ def _kept_empty(cls: type[nn.Module]) -> type[nn.Module]:
 _layers = {name: getattr(nn, name) for name in dir(nn)}
 NAMESPACE: dict[str, Any] = {
     "ds": torch,
-    "nn": SimpleNamespace(**(_layers | {"Conv1d": _Conv1d, "Delay": _Delay, "Resample": _Resample})),
-    "F": F,
     "nn": SimpleNamespace(
         **_layers
         | {name: _kept_empty(_layers[name]) for name in ("ConvTranspose1d", "ConstantPad1d")}
-        | {"Conv1d": _kept_empty(_Conv1d), "Delay": _Delay}
+        | {"Conv1d": _kept_empty(_Conv1d), "Delay": _Delay, "Resample": _Resample}
     ),
     "F": _Functions(),
 }
