@@ -382,7 +382,8 @@ class Module:
         Parameters
         ----------
         state_dict : dict of arrays or tensors, or path of a ``.safetensors`` file
-            By path of parameter, as `state_dict` returns them; of any float type, converted.
+            By path of parameter, as `state_dict` returns them; of any float type, converted. Weights
+            that torch's weight_norm holds as norms and directions are folded.
         strict : bool
             Whether every key must be there, and no other.
 
@@ -395,7 +396,7 @@ class Module:
         ------
         FormatError
             For missing or unexpected keys and shapes that differ, all in one message; nothing is
-            changed. For a file that is no safetensors file.
+            changed. For a file that is no safetensors file, and for weights under spectral_norm.
         ImportError
             For a file, where the package ``safetensors`` is not installed.
         """
