@@ -384,6 +384,8 @@ class Module:
         state_dict : dict of arrays or tensors, or path of a ``.safetensors`` file
             By path of parameter, as `state_dict` returns them; of any float type, converted. Layers may
             take other names too: an `LSTM` those of an `LSTMCell`.
+            By path of parameter, as `state_dict` returns them; of any float type, converted. Weights
+            that torch's weight_norm holds as norms and directions are folded.
         strict : bool
             Whether every key must be there, and no other.
 
@@ -396,7 +398,7 @@ class Module:
         ------
         FormatError
             For missing or unexpected keys and shapes that differ, all in one message; nothing is
-            changed. For a file that is no safetensors file.
+            changed. For a file that is no safetensors file, and for weights under spectral_norm.
         ImportError
             For a file, where the package ``safetensors`` is not installed.
         """
