@@ -20,6 +20,8 @@ import dreamstream.nn.functional as F
 from dreamstream import nn
 from dreamstream.errors import DreamStreamError
 
+from .pools import KINDS as POOLS
+from .pools import Pools
 from .source import (
     FEATURES,
     FRAMES,
@@ -40,7 +42,7 @@ from .totals import Input, Totals
 __all__ = ["Draft", "build", "draft", "grid"]
 
 
-class _Drafter:
+class _Drafter(Pools):
     """A draft in the making: the nodes so far, and their counts."""
 
     def __init__(self, seed: int) -> None:
@@ -109,7 +111,7 @@ class _Drafter:
         if a.rate == 0:
             kinds: list[Any] = ["unary", "scalar", "linear", "join", "flags"]
         else:
-            kinds = list(KINDS) + (["waits"] * 3 if self.draft.buffered else [])
+            kinds = list(KINDS) + POOLS + (["waits"] * 3 if self.draft.buffered else [])
         kind = self.random.choice(kinds)
         if kind == "join":
             self.join(a)

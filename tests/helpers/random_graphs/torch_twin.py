@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from . import torch_pools
+
 __all__ = ["NAMESPACE"]
 
 
@@ -48,6 +50,7 @@ class _Delay(nn.Module):
 
 
 _layers = {name: getattr(nn, name) for name in dir(nn)}
+_layers |= torch_pools.LAYERS
 NAMESPACE: dict[str, Any] = {
     "ds": torch,
     "nn": SimpleNamespace(**(_layers | {"Conv1d": _Conv1d, "Delay": _Delay})),
