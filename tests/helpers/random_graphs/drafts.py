@@ -21,6 +21,8 @@ from dreamstream import nn
 from dreamstream.errors import DreamStreamError
 
 from . import recurrent
+from .pools import KINDS as POOLS
+from .pools import Pools
 from .source import (
     FEATURES,
     FRAMES,
@@ -41,7 +43,7 @@ from .totals import Input, Totals
 __all__ = ["Draft", "build", "draft", "grid"]
 
 
-class _Drafter:
+class _Drafter(Pools):
     """A draft in the making: the nodes so far, and their counts."""
 
     def __init__(self, seed: int) -> None:
@@ -110,7 +112,7 @@ class _Drafter:
         if a.rate == 0:
             kinds: list[Any] = ["unary", "scalar", "linear", "join", "flags"]
         else:
-            kinds = list(KINDS) + (["waits"] * 3 if self.draft.buffered else [])
+            kinds = list(KINDS) + POOLS + (["waits"] * 3 if self.draft.buffered else [])
         kind = self.random.choice(kinds)
         if kind == "join":
             self.join(a)

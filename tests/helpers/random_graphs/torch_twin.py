@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from dreamstream.nn import Resample
+from . import torch_pools
 
 __all__ = ["NAMESPACE"]
 
@@ -101,6 +102,7 @@ def _kept_empty(cls: type[nn.Module]) -> type[nn.Module]:
 
 
 _layers = {name: getattr(nn, name) for name in dir(nn)}
+_layers |= torch_pools.LAYERS
 NAMESPACE: dict[str, Any] = {
     "ds": torch,
     "nn": SimpleNamespace(
