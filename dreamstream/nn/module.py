@@ -382,10 +382,9 @@ class Module:
         Parameters
         ----------
         state_dict : dict of arrays or tensors, or path of a ``.safetensors`` file
-            By path of parameter, as `state_dict` returns them; of any float type, converted. Layers may
-            take other names too: an `LSTM` those of an `LSTMCell`.
             By path of parameter, as `state_dict` returns them; of any float type, converted. Weights
-            that torch's weight_norm holds as norms and directions are folded.
+            that torch's weight_norm holds as norms and directions are folded. Layers may take other names
+            too: an `LSTM` those of an `LSTMCell`.
         strict : bool
             Whether every key must be there, and no other.
 

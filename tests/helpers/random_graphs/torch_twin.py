@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from dreamstream.nn import Resample
+
 from . import torch_pools
 
 __all__ = ["NAMESPACE"]
