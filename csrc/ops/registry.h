@@ -9,6 +9,7 @@
 #define DS_OP_LIST(X) \
     /* products and recurrences */ \
     X(linear) X(conv1d) X(conv_transpose1d) X(layer_norm) X(lstm) \
+    X(rms_norm) X(batch_norm) X(group_norm) X(matmul) \
     /* along the stream: pads, cuts, alignment, framing */ \
     X(pad) X(slice) X(cut) X(delay) X(sync) X(limit) X(frame) X(unstack) X(table) X(reduce_frames) \
     /* elementwise, two or three operands */ \
@@ -20,7 +21,8 @@
     X(reciprocal) X(square) X(clamp) X(sin) X(cos) X(log1p) X(expm1) X(erf) X(log2) X(log10) \
     X(floor) X(ceil) X(round) X(sign) X(softplus) X(logsigmoid) X(cast) \
     /* within a frame */ \
-    X(softmax) X(log_softmax) X(glu) X(cat) X(permute) X(reshape) X(narrow) X(expand)
+    X(softmax) X(log_softmax) X(glu) X(cat) X(permute) X(reshape) X(narrow) X(expand) \
+    X(reduce_features)
 
 #define DS_OP_DECLARE(name) extern const ds_op_def ds_op_##name;
 DS_OP_LIST(DS_OP_DECLARE)

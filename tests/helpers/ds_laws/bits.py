@@ -49,6 +49,7 @@ def _large(dtype: str) -> list[Case]:
             reach=12,
         )
 
+    group = {"groups": 4, "eps": 1e-5, "over": "frame"}
     lstm = {"layers": 2, "bias": 1, "bidirectional": 0}
     cells = weights(
         (4 * 70, 33),
@@ -71,6 +72,8 @@ def _large(dtype: str) -> list[Case]:
             "layer_norm", [Input((515,), dtype)], {"axes": 1, "eps": 1e-5}, weights((515,), (515,)), rows
         ),
         Case("softmax", [Input((515,), dtype)], {}, [], rows),
+        Case("rms_norm", [Input((515,), dtype)], {"axes": 1, "eps": 1e-6}, weights((515,)), rows),
+        Case("group_norm", [Input((33, 20), dtype)], group, weights((20,), (20,)), ("B", "L", 0, 1)),
         Case("reduce_frames", [Input((5,), dtype)], {"kind": "mean"}, [], rows, reach=40),
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..case import Case, Rng
-from . import frames, pointwise, products
+from . import features, frames, norms, pointwise, products
 
 __all__ = ["GENERATORS"]
 
@@ -13,4 +13,6 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     **products.GENERATORS,
     **frames.GENERATORS,
     **pointwise.GENERATORS,
+    **norms.GENERATORS,
+    **features.GENERATORS,
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import frames, pointwise, products
+from . import features, frames, norms, pointwise, products
 from .base import Array, Refused, length_of, operands
 
 __all__ = ["REFERENCES", "Refused", "length_of", "operands"]
@@ -21,4 +21,6 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     **products.REFERENCES,
     **frames.REFERENCES,
     **pointwise.REFERENCES,
+    **norms.REFERENCES,
+    **features.REFERENCES,
 }
