@@ -121,6 +121,16 @@ class Reductions(Views):
             out = np.sum(size**order, axis=axes, keepdims=keepdim) ** (1 / order)
         return self._plain(np.asarray(out).astype(self.dtype))
 
+    def logsumexp(self, dim: Dims, keepdim: Flag = False) -> Tensor:
+        """Return the logarithm of the sum of e ** x; -inf where all of it is -inf."""
+        dtypes.require_float("logsumexp", self.dtype)
+        axes, array = axes_of("logsumexp", dim, self.ndim), self._array.astype(np.float64)
+        top = np.max(array, axes, keepdims=True, initial=-np.inf)
+        top = np.where(np.isfinite(top), top, 0)
+        with np.errstate(divide="ignore", over="ignore"):
+            out = np.log(np.sum(np.exp(array - top), axes, keepdims=True)) + top
+        return self._plain((out if keepdim else out.squeeze(axes)).astype(self.dtype))
+
     def cumsum(self, dim: int, dtype: Any = None) -> Tensor:
         """Return the running sum along `dim`."""
         to = dtypes.as_dtype(dtype) if dtype is not None else _summed(self.dtype)

@@ -14,11 +14,13 @@ from .activation import (
     Softplus,
     Tanh,
 )
+from .batch_norm import BatchNorm1d, BatchNorm2d
 from .containers import ModuleDict, ModuleList, ParameterList, Sequential
 from .conv import Conv1d, ConvTranspose1d
-from .linear import Identity, Linear
+from .group_norm import GroupNorm, InstanceNorm1d, InstanceNorm2d
+from .linear import Bilinear, Identity, Linear
 from .module import Module
-from .normalization import LayerNorm
+from .normalization import LayerNorm, RMSNorm
 from .parameter import Parameter
 from .recurrent import LSTM
 from .shape import (
@@ -35,13 +37,19 @@ __all__ = [
     "GELU",
     "GLU",
     "LSTM",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "Bilinear",
     "ConstantPad1d",
     "Conv1d",
     "ConvTranspose1d",
     "Delay",
     "Dropout",
     "Flatten",
+    "GroupNorm",
     "Identity",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
     "LayerNorm",
     "Linear",
     "LogSigmoid",
@@ -51,6 +59,7 @@ __all__ = [
     "ModuleList",
     "Parameter",
     "ParameterList",
+    "RMSNorm",
     "ReLU",
     "ReflectionPad1d",
     "ReplicationPad1d",

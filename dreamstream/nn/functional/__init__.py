@@ -23,26 +23,35 @@ from .activation import (
     tanh,
 )
 from .convolution import conv1d, conv_transpose1d
+from .distance import cosine_similarity, normalize
 from .loss import l1_loss, mse_loss
-from .normalization import layer_norm
+from .normalization import layer_norm, rms_norm
 from .padding import pad
-from .products import linear
+from .products import bilinear, linear
+from .statistics import batch_norm, group_norm, instance_norm
 
 __all__ = [
+    "batch_norm",
+    "bilinear",
     "conv1d",
     "conv_transpose1d",
+    "cosine_similarity",
     "dropout",
     "gelu",
     "glu",
+    "group_norm",
     "hardtanh",
+    "instance_norm",
     "l1_loss",
     "layer_norm",
     "linear",
     "log_softmax",
     "logsigmoid",
     "mse_loss",
+    "normalize",
     "pad",
     "relu",
+    "rms_norm",
     "sigmoid",
     "silu",
     "softmax",

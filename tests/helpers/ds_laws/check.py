@@ -10,7 +10,7 @@ import numpy as np
 
 import dreamstream as ds
 
-from . import laws_state, models  # noqa: F401  (laws register themselves)
+from . import laws_state, models, models_norms  # noqa: F401  (laws and models register themselves)
 from .case import Case, Rng
 from .laws import LAWS
 from .operators import GENERATORS
