@@ -246,11 +246,11 @@ def reduce(x: StreamTensor, method: Callable[..., Any], axes: Sequence[int], kee
         keeps = per_frame(x, axes[0], lambda t, a: method(t, stored, True), True)
         return keeps if keepdim else keeps.squeeze(tuple(axes))
     features = tuple(x.dims[a] + 1 for a in axes if not isinstance(x.dims[a], str))
-    stored = (0, *features) if features else 0
+    places: Any = (0, *features) if features else 0
     if "L" in roles and "B" in x.dims and "B" not in roles:
-        return _over_frames(x, method, axes, stored, keepdim)
+        return _over_frames(x, method, axes, places, keepdim)
     if "L" in roles or "B_L" in roles:  # all valid frames at once
-        return _kept(method(x._plain(x.value), stored, False), axes if keepdim else ())
+        return _kept(method(x._plain(x.value), places, False), axes if keepdim else ())
     return method(fall_back(x, "this reduction"), tuple(axes) if len(axes) > 1 else axes[0], keepdim)
 
 

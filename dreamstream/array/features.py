@@ -57,9 +57,7 @@ def _attributes(name: str, options: dict[str, Any]) -> dict[str, float]:
     """Return the operator's attributes beyond the axes, from the arguments of torch's method."""
     if name in ("var", "std"):
         correction = options.get("correction")
-        return {
-            "correction": float(options.get("unbiased", True) if correction is None else correction)
-        }
+        return {"correction": float(options.get("unbiased", True) if correction is None else correction)}
     if name == "norm":
         p = options.get("p", "fro")
         return {"p": 2.0 if p == "fro" else float(p)}
@@ -73,11 +71,11 @@ def _reduced(
     attributes = {"kind": kind, "axes": stored, "keepdim": int(keepdim), **more}
     (out,) = hook.apply("reduce_features", attributes, [x], (), x.dims)
     if keepdim:
-        return out.with_dims(x.dims, x.names)  # type: ignore[no-any-return]
+        return out.with_dims(x.dims, x.names)
     left = [i for i in range(len(x.dims)) if i not in axes]
     seen = iter(range(len(left)))
     dims = tuple(x.dims[i] if isinstance(x.dims[i], str) else next(seen) for i in left)
-    return out.with_dims(dims, [x.names[i] for i in left])  # type: ignore[no-any-return]
+    return out.with_dims(dims, [x.names[i] for i in left])
 
 
 # ---------------------------------------------------------------------- matrices
@@ -114,9 +112,9 @@ def matmul(x: StreamTensor, other: Any, reverse: bool) -> StreamTensor:
         matrices = array if reverse else array.swapaxes(-1, -2)
     if not reverse:
         out = _products(x, matrices)
-        return out.squeeze(-1) if array.ndim == 1 else out  # type: ignore[no-any-return]
+        return out.squeeze(-1) if array.ndim == 1 else out
     out = _products(x.transpose(-1, -2), matrices).transpose(-1, -2)
-    return out.squeeze(-2) if array.ndim == 1 else out  # type: ignore[no-any-return]
+    return out.squeeze(-2) if array.ndim == 1 else out
 
 
 def _products(x: StreamTensor, matrices: Any) -> StreamTensor:
@@ -135,7 +133,7 @@ def _products(x: StreamTensor, matrices: Any) -> StreamTensor:
     if all(s == 1 for s in sizes):
         weight = x._plain(np.ascontiguousarray(matrices.reshape(n, k)))
         (out,) = hook.apply("linear", {}, [x], [weight, None], (..., 0))
-        return out  # type: ignore[no-any-return]
+        return out
     wanted = iter(max(s, o) for s, o in zip(sizes, own))
     last = x.dims[-2:]
     shape = [-1 if isinstance(d, str) else next(wanted) for d in x.dims[:-2]]
@@ -143,4 +141,4 @@ def _products(x: StreamTensor, matrices: Any) -> StreamTensor:
     x = x.expand(*shape)
     weight = x._plain(np.ascontiguousarray(matrices.reshape(*sizes, n, k)))
     (out,) = hook.apply("matmul", {}, [x], [weight], (..., 0))
-    return out  # type: ignore[no-any-return]
+    return out

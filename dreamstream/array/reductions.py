@@ -67,7 +67,7 @@ class Reductions(Views):
         x = self if dtype is None else self.to(dtype)
         dtypes.require_float("mean", x.dtype)
         axes = axes_of("mean", dim, self.ndim)
-        total = np.asarray(np.sum(x._array, axes, np.float64, keepdims=keepdim))
+        total = _quietly(np.add.reduce, x._array, axes, np.float64, None, keepdim)
         return self._plain(_quietly(np.divide, total, _count(self.shape, axes)).astype(x.dtype))
 
     def var(
@@ -101,8 +101,9 @@ class Reductions(Views):
             unbiased, dim = dim, None
         axes = axes_of(name, dim, self.ndim)
         array, n = self._array.astype(np.float64), _count(self.shape, axes)
-        mean = _quietly(np.divide, array.sum(axes, keepdims=True), n)
-        total = np.asarray(np.square(array - mean).sum(axes, keepdims=keepdim))
+        mean = _quietly(np.divide, _quietly(np.add.reduce, array, axes, None, None, True), n)
+        with np.errstate(invalid="ignore"):  # inf - inf
+            total = np.asarray(np.square(array - mean).sum(axes, keepdims=keepdim))
         return _quietly(
             np.divide, total, max(n - (int(unbiased) if correction is None else correction), 0)
         )
@@ -274,7 +275,7 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
     return math.prod(shape[a] for a in axes)
 
 
-def _quietly(fn: np.ufunc, *args: Any) -> NDArray[Any]:
+def _quietly(fn: Callable[..., Any], *args: Any) -> NDArray[Any]:
     """Return fn(*args) as an array; 0 / 0 is NaN without a warning, as in torch."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(fn(*args))

@@ -102,9 +102,7 @@ class _BatchNorm(ChannelNorm):
         *,
         bias: bool = True,
     ) -> None:
-        super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
-        )
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why statistics of the batch can't stream, and what would work."""

@@ -91,9 +91,7 @@ class GroupNorm(Module):
         """Return the input, every row's groups of channels normalised."""
         size = input.shape[1] if input.ndim > 1 else None
         if size is None or (isinstance(size, int) and size != self.num_channels):
-            raise ShapeError(
-                f"GroupNorm: expected (B, {self.num_channels}, *), got shape {input.shape}"
-            )
+            raise ShapeError(f"GroupNorm: expected (B, {self.num_channels}, *), got shape {input.shape}")
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -117,9 +115,7 @@ class _InstanceNorm(ChannelNorm):
         *,
         bias: bool = True,
     ) -> None:
-        super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
-        )
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input, every row's channels normalised."""

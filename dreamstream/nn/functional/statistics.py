@@ -166,19 +166,19 @@ def instance_norm(
 
 
 def _by_group(
-    name: str, x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
+    name: str, x: Any, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> Tensor:
     same_types(name, x, weight, bias)
     dims = _channels_last(name, x)
     over = "stream" if "L" in dims[1:] else "frame"
     if x.is_stream:
-        roles = x.dims  # type: ignore[attr-defined]
+        roles = x.dims
         if not isinstance(roles[0], str) or "B" in roles[1:]:
             raise NotStreamableError(
-                f"{name} at {user_line()}: the first dimension of {x.roles} must be B (or B and L joined), "  # type: ignore[attr-defined]
+                f"{name} at {user_line()}: the first dimension of {x.roles} must be B (or B and L joined), "
                 "each row of which has statistics of its own"
             )
-        if over == "stream" and x.edge is not None and not x.edge.entry.buffers:  # type: ignore[attr-defined]
+        if over == "stream" and x.edge is not None and not x.edge.entry.buffers:
             raise NotStreamableError(
                 f"{name} at {user_line()} takes its statistics over the whole stream, which its frames then "
                 "use; use batch_norm with running statistics, layer_norm, or group_norm on independent "
@@ -188,7 +188,7 @@ def _by_group(
     return apply("group_norm", attributes, (x,), (weight, bias), dims)[0]
 
 
-def _channels_last(name: str, x: Tensor) -> tuple[Any, ...]:
+def _channels_last(name: str, x: Any) -> tuple[Any, ...]:
     """Return what each dimension of ``(B, C, *)`` is, the channels stored behind all other features.
 
     The stream axis of a plain tensor is the one behind C; where there is none, its rows are frames.
@@ -196,10 +196,10 @@ def _channels_last(name: str, x: Tensor) -> tuple[Any, ...]:
     if x.ndim < 2:
         raise ShapeError(f"{name}: expected (B, C, *), got shape {x.shape}")
     if x.is_stream:
-        roles = list(x.dims)  # type: ignore[attr-defined]
+        roles = list(x.dims)
         if isinstance(roles[1], str):
             raise NotStreamableError(
-                f"{name} at {user_line()}: dimension 1 of {x.roles} is taken for the channels, which must "  # type: ignore[attr-defined]
+                f"{name} at {user_line()}: dimension 1 of {x.roles} is taken for the channels, which must "
                 "be features; transpose them there"
             )
     else:

@@ -10,9 +10,7 @@ _layer("rms-norm", lambda nn, F: nn.RMSNorm(7), BLC, 7)
 _layer("batch-norm", lambda nn, F: nn.BatchNorm1d(5), BCL, 5)
 _layer("group-norm", lambda nn, F: nn.GroupNorm(2, 6), BCL, 6, whole=True)
 _layer("instance-norm", lambda nn, F: nn.InstanceNorm1d(3, affine=True), BCL, 3, whole=True)
-_layer(
-    "instance-norm-tracked", lambda nn, F: nn.InstanceNorm1d(3, track_running_stats=True), BCL, 3
-)
+_layer("instance-norm-tracked", lambda nn, F: nn.InstanceNorm1d(3, track_running_stats=True), BCL, 3)
 
 
 @_stack(BCL, 4, reach=8)

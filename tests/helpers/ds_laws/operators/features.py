@@ -11,7 +11,20 @@ from .drawing import make, shape
 
 __all__ = ["GENERATORS"]
 
-KINDS = ("sum", "mean", "prod", "amax", "amin", "var", "std", "norm", "logsumexp", "any", "all", "argmax")
+KINDS = (
+    "sum",
+    "mean",
+    "prod",
+    "amax",
+    "amin",
+    "var",
+    "std",
+    "norm",
+    "logsumexp",
+    "any",
+    "all",
+    "argmax",
+)
 KINDS += ("argmin",)
 REAL = {"mean", "var", "std", "norm", "logsumexp"}
 EXACT = {"amax", "amin", "any", "all", "argmax", "argmin"}
