@@ -6,7 +6,7 @@
  *     logsumexp = log(sum of exp(x))
  *
  * in [features], out without the `axes` (or with 1 in their place); frame in, frame out. Reals are taken
- * in double, in order, and rounded once; sums and products of integers and bools are int64; positions are
+ * in double and rounded once; their sums have four lanes, of every fourth element, added in pairs. Sums and products of integers and bools are int64; positions are
  * int64 and count the elements along the axes, the last axis fastest, the first of equals. NaN is the
  * greatest and the least.
  *
@@ -108,23 +108,37 @@ static ds_status infer(ds_op *op)
 
 /* ---------------------------------------------------------------- one result */
 
+/* The sum of f(x[i]) in lanes. */
+#define DEFINE_SUM(name, f)                                        \
+    static double name(const double *x, size_t n, double centre)   \
+    {                                                              \
+        double lane[4] = {0};                                      \
+        size_t i = 0;                                              \
+        for (; i + 4 <= n; i += 4) {                               \
+            for (size_t j = 0; j < 4; j++) {                       \
+                lane[j] += f(x[i + j], centre);                    \
+            }                                                      \
+        }                                                          \
+        for (size_t j = 0; i + j < n; j++) {                       \
+            lane[j] += f(x[i + j], centre);                        \
+        }                                                          \
+        return (lane[0] + lane[1]) + (lane[2] + lane[3]);          \
+    }
+
+#define ITSELF(v, centre) ((void)(centre), v)
+#define SQUARE(v, centre) (((v) - (centre)) * ((v) - (centre)))
+
+DEFINE_SUM(sum_lanes, ITSELF)
+DEFINE_SUM(sum_squares, SQUARE)
+
 static double sum(const double *x, size_t n)
 {
-    double total = 0;
-    for (size_t i = 0; i < n; i++) {
-        total += x[i];
-    }
-    return total;
+    return sum_lanes(x, n, 0);
 }
 
 static double variance(const double *x, size_t n, double correction)
 {
-    const double mean = sum(x, n) / (double)n;
-    double total = 0;
-    for (size_t i = 0; i < n; i++) {
-        total += (x[i] - mean) * (x[i] - mean);
-    }
-    return total / fmax((double)n - correction, 0);
+    return sum_squares(x, n, sum(x, n) / (double)n) / fmax((double)n - correction, 0);
 }
 
 /* Where the greatest (or least) element is: NaN before all, else the first of equals. */
@@ -175,23 +189,21 @@ static void by_kernel(const ds_run *run, ds_unary function, const double *power,
 
 static double norm(const ds_run *run, double *x, size_t n, double p, void *room)
 {
-    double total = 0;
+    if (p == 2) {
+        return sqrt(sum_squares(x, n, 0));
+    }
     for (size_t i = 0; i < n; i++) {
-        x[i] = fabs(x[i]);
-        total += p == 0 ? (double)(x[i] != 0) : p == 2 ? x[i] * x[i] : x[i];
+        x[i] = p == 0 ? (double)(x[i] != 0) : fabs(x[i]);
     }
     if (p == 0 || p == 1) {
-        return total;
-    }
-    if (p == 2) {
-        return sqrt(total);
+        return sum(x, n);
     }
     if (isinf(p)) {
         return x[find(x, n, p > 0)];
     }
     const double root = 1 / p;
     by_kernel(run, DS_UNARY_COUNT, &p, x, n, room);
-    total = sum(x, n);
+    double total = sum(x, n);
     by_kernel(run, DS_UNARY_COUNT, &root, &total, 1, room);
     return total;
 }

@@ -35,7 +35,9 @@ ALONG = (
     "unstack",
     "lstm",
 )
-USUAL = {**dict.fromkeys(ALONG, 9), "conv1d": 18, **dict.fromkeys(models.MODELS, 1)}
+#: And what has many kinds.
+MANY = {"conv1d": 18, "group_norm": 9, "reduce_features": 26}
+USUAL = {**dict.fromkeys(ALONG, 9), **MANY, **dict.fromkeys(models.MODELS, 1)}
 
 
 def n_cases(name: str, usual: int | None = None) -> int:

@@ -39,7 +39,7 @@ def reduce_features(rng: Rng, dtype: str) -> Case:
     features = shape(rng, 1)
     if rng.random() < 0.3:
         features = (*features[:-1], int(rng.integers(5, 40)))
-    kind = str(pick(rng, *KINDS))
+    kind = str(pick(rng, *KINDS, "argmax", "argmin"))
     axes = [int(i) for i in rng.permutation(len(features))[: int(rng.integers(len(features) + 1))]]
     a = {
         "kind": kind,
@@ -57,7 +57,7 @@ def reduce_features(rng: Rng, dtype: str) -> Case:
     return make(
         rng,
         "reduce_features",
-        [Input(features, element, draw=pick(rng, normal, ties))],
+        [Input(features, element, draw=ties if "arg" in kind else pick(rng, normal, ties))],
         a,
         exact=kind in EXACT or element in ("int64", "bool"),
         depends=depends,
