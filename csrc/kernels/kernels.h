@@ -8,7 +8,8 @@
  *   product, depthwise   along k: chains of 256 by fma, each starting from zero; the chains' sums
  *                        added in ascending order; then the bias, if any, added last.
  *   layer_norm, softmax  sixteen lanes: lane j adds elements j, j+16, ... in ascending order; the
- *                        lanes are then folded 8+8, 4+4, 2+2, 1+1.
+ *                        lanes are then folded 8+8, 4+4, 2+2, 1+1; rms_norm likewise.
+ *   column_sums          in double, one chain per column, from the first row on.
  * A row's result never depends on the other rows of the call or on their number.
  * The bits of a NaN (sign, payload) are not part of any definition.
  *
@@ -76,6 +77,14 @@ typedef struct ds_real_kernels {
     /* Mean, its rounding error, then the variance about both; weight and bias may be NULL; y may be x. */
     void (*layer_norm)(void *y, const void *x, size_t n_rows, size_t n, const void *weight,
                        const void *bias, double epsilon);
+    /* y = x / sqrt(mean of x^2 + epsilon) * weight over rows; weight may be NULL; y may be x. */
+    void (*rms_norm)(void *y, const void *x, size_t n_rows, size_t n, const void *weight,
+                     double epsilon);
+    /* Adds to sums[0..n) the rows' elements, or with a centre the squares of what they differ by. */
+    void (*column_sums)(double *sums, const void *x, size_t n_rows, size_t n, const double *centre);
+    /* y[m][i] = ((x[m][i] - mean[i]) - rest[i]) * scale[i] + shift[i]; y may be x. */
+    void (*column_scale)(void *y, const void *x, size_t n_rows, size_t n, const void *mean,
+                         const void *rest, const void *scale, const void *shift);
     /* One LSTM cell: gates = from_x + from_h, [4][n] in torch's order i, f, g, o;
      * c = sigmoid(f) c + sigmoid(i) tanh(g); h = sigmoid(o) tanh(c). h and c are updated. */
     void (*lstm_cell)(void *h, void *c, const void *from_x, const void *from_h, size_t n);

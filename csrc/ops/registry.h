@@ -12,6 +12,7 @@
     X(embedding) \
     X(gru) X(rnn) X(lstm_cell) X(gru_cell) X(rnn_cell) \
     X(conv2d) X(conv_transpose2d) \
+    X(rms_norm) X(batch_norm) X(group_norm) X(matmul) \
     /* along the stream: pads, cuts, alignment, framing */ \
     X(pad) X(slice) X(cut) X(delay) X(sync) X(limit) X(frame) X(unstack) X(table) X(reduce_frames) \
     X(max_pool) X(avg_pool) X(adaptive_pool) X(repeat_frames) X(overlap_add) X(cumulative) \
@@ -28,7 +29,7 @@
     X(elu) X(sinh) X(cosh) X(asin) X(acos) X(atan) X(asinh) X(acosh) X(atanh) X(trunc) X(erfc) \
     /* within a frame */ \
     X(softmax) X(log_softmax) X(glu) X(cat) X(permute) X(reshape) X(narrow) X(expand) \
-    X(nearest) X(pad_features)
+    X(nearest) X(pad_features) X(reduce_features)
 
 #define DS_OP_DECLARE(name) extern const ds_op_def ds_op_##name;
 DS_OP_LIST(DS_OP_DECLARE)

@@ -296,7 +296,7 @@ def _reduction(name: str) -> Callable[..., Any]:
         given = None if dim is None else [self._axis(name, d) for d in sizes_of((dim,))]
         axes = axes_of(name, given, self.ndim)
         if self.edge is not None:
-            return ForwardMethods.reduce(self, name, axes, keepdim)
+            return ForwardMethods.reduce(self, name, axes, keepdim, rest)
         if given is None and name in ("argmax", "argmin"):
             return plain(chunks.fall_back(self, name), **rest)
         if given is None:
@@ -363,6 +363,7 @@ for _name in (
     "var",
     "std",
     "norm",
+    "logsumexp",
     "max",
     "min",
     "amax",

@@ -42,8 +42,8 @@ METHODS: tuple[str, ...] = (
     # parts
     "narrow", "select", "unbind", "split", "chunk", "unfold", "gather", "index_select", "masked_select",
     # reductions
-    "sum", "prod", "mean", "var", "std", "norm", "max", "min", "amax", "amin", "argmax", "argmin",
-    "all", "any", "equal", "allclose",
+    "sum", "prod", "mean", "var", "std", "norm", "logsumexp", "max", "min", "amax", "amin", "argmax",
+    "argmin", "all", "any", "equal", "allclose",
     # matrices
     "matmul", "mm", "bmm", "addmm",
     # what it holds, conversions

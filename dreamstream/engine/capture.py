@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import _core
 from ..array.stream_tensor import StreamTensor
-from ..errors import CaptureError
+from ..errors import CaptureError, NotStreamableError
 from ..nn.module import OBSERVER, Module
 from ..online.register import forward_of
 from ..stream.edge import Edge
@@ -90,6 +90,9 @@ def _observe(model: Module, capture: Capture | None) -> Any:
         capture.paths.append(names.get(id(module), capture.paths[-1] if capture.paths else ""))
         try:
             return forward_of(module)(*args, **kwargs)
+        except NotStreamableError as error:
+            error.locate(capture.paths[-1], type(module).__name__)
+            raise
         finally:
             capture.paths.pop()
 

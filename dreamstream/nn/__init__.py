@@ -2,15 +2,17 @@
 
 from . import functional, init
 from .activation import GELU, GLU, LogSigmoid, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh
+from .batch_norm import BatchNorm1d, BatchNorm2d
 from .containers import ModuleDict, ModuleList, ParameterList, Sequential
 from .conv import Conv1d, ConvTranspose1d
 from .conv2d import Conv2d, ConvTranspose2d
 from .dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from .embedding import Embedding
 from .frames import CumulativeMean, CumulativeSum, OverlapAdd, RunningMean, Upsample
-from .linear import Identity, Linear
+from .group_norm import GroupNorm, InstanceNorm1d, InstanceNorm2d
+from .linear import Bilinear, Identity, Linear
 from .module import Module
-from .normalization import LayerNorm
+from .normalization import LayerNorm, RMSNorm
 from .padding import (
     CircularPad1d,
     CircularPad2d,
@@ -76,6 +78,9 @@ __all__ = [
     "AlphaDropout",
     "AvgPool1d",
     "AvgPool2d",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "Bilinear",
     "CircularPad1d",
     "CircularPad2d",
     "ConstantPad1d",
@@ -95,11 +100,14 @@ __all__ = [
     "FeatureAlphaDropout",
     "Flatten",
     "GRUCell",
+    "GroupNorm",
     "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
     "Identity",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
     "LPPool1d",
     "LSTMCell",
     "LayerNorm",
@@ -117,6 +125,7 @@ __all__ = [
     "PReLU",
     "Parameter",
     "ParameterList",
+    "RMSNorm",
     "RNNCell",
     "RReLU",
     "ReLU",

@@ -123,6 +123,43 @@ def pad_features(a, w, x):
     return y.reshape(*x.shape[:-1], -1).movedim(-1, a["axis"] + 1)
 
 
+def batch_norm(a, w, x):
+    flat = x.reshape(-1, x.shape[-1])
+    return F.batch_norm(flat, w[0], w[1], w[2], w[3], eps=a["eps"]).reshape(x.shape)
+
+
+def group_norm(a, w, x):
+    if a["over"] == "frame":  # of two rows: torch asks one alone for more than one value
+        twice = torch.cat([x, x]).movedim(-1, 1)
+        return F.group_norm(twice, a["groups"], w[0], w[1], a["eps"]).movedim(1, -1)[: len(x)]
+    try:
+        y = F.group_norm(x.movedim(-1, 0)[None], a["groups"], w[0], w[1], a["eps"])
+    except ValueError as error:
+        raise RuntimeError(error) from None
+    return y[0].movedim(0, -1)
+
+
+def reduce_features(a, w, x):
+    over = [i + 1 for i in (sorted(a["axes"]) or range(x.ndim - 1))]
+    flat = x.movedim(over, list(range(-len(over), 0))).flatten(-len(over))
+    f = {
+        "var": lambda t: torch.var(t, -1, correction=a["correction"]),
+        "std": lambda t: torch.std(t, -1, correction=a["correction"]),
+        "norm": lambda t: torch.linalg.vector_norm(t, a["p"], -1),
+        "argmax": lambda t: (t.long() if t.dtype == torch.bool else t).argmax(-1),
+        "argmin": lambda t: (t.long() if t.dtype == torch.bool else t).argmin(-1),
+    }.get(a["kind"], lambda t: getattr(torch, a["kind"])(t, -1))
+    y = f(flat)
+    return y.reshape([1 if i in over else n for i, n in enumerate(x.shape)]) if a["keepdim"] else y
+
+
+def matmul(a, w, x):
+    leading = w[0].ndim - 2
+    rows = x.flatten(1 + leading, -2) if x.ndim - 2 > leading else x.unsqueeze(-2)
+    y = torch.matmul(rows, w[0].transpose(-1, -2))
+    return y.reshape(*x.shape[:-1], w[0].shape[-2])
+
+
 def pad(a, w, x):
     flat = x.reshape(len(x), -1).double()
     y = F.pad(
@@ -237,6 +274,11 @@ TORCH = {
     "lstm_cell": recurrent_cell("LSTMCell"),
     "gru_cell": recurrent_cell("GRUCell"),
     "rnn_cell": recurrent_cell("RNNCell"),
+    "rms_norm": lambda a, w, x: F.rms_norm(x, x.shape[-a["axes"] :], w[0], a["eps"]),
+    "batch_norm": batch_norm,
+    "group_norm": group_norm,
+    "reduce_features": reduce_features,
+    "matmul": matmul,
     "pad": pad,
     "resample": resample,
     "slice": lambda a, w, x: x[a["start"] : -a["crop"] or None : a["step"]],

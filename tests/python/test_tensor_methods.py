@@ -370,6 +370,12 @@ FLOAT = {
         lambda d: d.x.norm(float("inf")),
         lambda d: d.x.norm(0, dim=-1),
     ],
+    "logsumexp": [
+        lambda d: d.x.logsumexp(0),
+        lambda d: d.x.logsumexp((0, 2), keepdim=True),
+        lambda d: d.odd.logsumexp(-1),
+        lambda d: (d.x * 1000).logsumexp(1),
+    ],
     "div_": [lambda d: written(d.x, lambda x: x.div_(d.p))],
     "requires_grad_": [lambda d: d.x.requires_grad_().requires_grad],
 }

@@ -23,11 +23,12 @@ from .activation import (
 )
 from .convolution import conv1d, conv_transpose1d
 from .convolution2d import conv2d, conv_transpose2d
+from .distance import cosine_similarity, normalize
 from .dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from .frames import cumulative_mean, cumulative_sum, overlap_add, running_mean
 from .lookup import embedding, one_hot
 from .loss import l1_loss, mse_loss
-from .normalization import layer_norm
+from .normalization import layer_norm, rms_norm
 from .padding import pad
 from .pooling import (
     adaptive_avg_pool1d,
@@ -40,7 +41,7 @@ from .pooling import (
     max_pool1d,
     max_pool2d,
 )
-from .products import linear
+from .products import bilinear, linear
 from .rectifiers import (
     celu,
     elu,
@@ -60,6 +61,7 @@ from .rectifiers import (
     threshold,
 )
 from .resampling import resample
+from .statistics import batch_norm, group_norm, instance_norm
 from .upsampling import interpolate
 
 __all__ = [
@@ -70,11 +72,14 @@ __all__ = [
     "alpha_dropout",
     "avg_pool1d",
     "avg_pool2d",
+    "batch_norm",
+    "bilinear",
     "celu",
     "conv1d",
     "conv2d",
     "conv_transpose1d",
     "conv_transpose2d",
+    "cosine_similarity",
     "cumulative_mean",
     "cumulative_sum",
     "dropout",
@@ -86,10 +91,12 @@ __all__ = [
     "feature_alpha_dropout",
     "gelu",
     "glu",
+    "group_norm",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "instance_norm",
     "interpolate",
     "l1_loss",
     "layer_norm",
@@ -102,6 +109,7 @@ __all__ = [
     "max_pool2d",
     "mish",
     "mse_loss",
+    "normalize",
     "one_hot",
     "overlap_add",
     "pad",
@@ -109,6 +117,7 @@ __all__ = [
     "relu",
     "relu6",
     "resample",
+    "rms_norm",
     "rrelu",
     "running_mean",
     "selu",

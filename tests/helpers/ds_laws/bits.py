@@ -63,6 +63,7 @@ def _large(dtype: str) -> list[Case]:
         shapes = ((n, 300), (n, 70), (n,), (n,))
         return Case(name, [Input((300,), dtype)] + [state] * states, more, weights(*shapes), rows)
 
+    group = {"groups": 4, "eps": 1e-5, "over": "frame"}
     rows = ("B", "L", 0)
     return [
         Case("linear", [Input((700,), dtype)], {}, weights((131, 700), (131,)), rows),
@@ -81,6 +82,8 @@ def _large(dtype: str) -> list[Case]:
             "layer_norm", [Input((515,), dtype)], {"axes": 1, "eps": 1e-5}, weights((515,), (515,)), rows
         ),
         Case("softmax", [Input((515,), dtype)], {}, [], rows),
+        Case("rms_norm", [Input((515,), dtype)], {"axes": 1, "eps": 1e-6}, weights((515,)), rows),
+        Case("group_norm", [Input((33, 20), dtype)], group, weights((20,), (20,)), ("B", "L", 0, 1)),
         Case("reduce_frames", [Input((5,), dtype)], {"kind": "mean"}, [], rows, reach=40),
     ]
 

@@ -284,6 +284,9 @@ def build(name: str, double: bool = False) -> nn.Module:
     rng = np.random.default_rng(len(name))
     for _, parameter in sorted(model.named_parameters()):
         parameter.numpy()[...] = rng.standard_normal(parameter.shape) * 0.5
+    for _, buffer in sorted(model.named_buffers()):
+        if buffer.is_floating_point():
+            buffer.numpy()[...] = rng.random(buffer.shape) + 0.1
     return model.double() if double else model
 
 

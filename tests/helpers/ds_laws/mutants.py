@@ -100,6 +100,31 @@ MUTANTS = {
         ("lstm", "reduce_frames"),
         ("snapshots", "forks"),
     ),
+    "statistics of a call's frames for those of each": Mutant(
+        "ops/group_norm.c",
+        "const int64_t step = op->whole ? out->m1 - out->m0 : 1;",
+        "const int64_t step = out->m1 - out->m0;",
+        ("group_norm",),
+    ),
+    "a stream of one value normalised": Mutant(
+        "ops/group_norm.c",
+        "ds_add_k(p, total, -1)",
+        "ds_add_k(p, total, 0)",
+        ("group_norm",),
+    ),
+    "the last of equals for the first": Mutant(
+        "ops/reduce_features.c",
+        "x[i] != x[i] || (greatest ? x[i] > x[best]",
+        "x[i] != x[i] || x[i] == x[best] || (greatest ? x[i] > x[best]",
+        ("reduce_features",),
+        ("values", "offline-is-the-same"),
+    ),
+    "matrices counted along the wrong axis": Mutant(
+        "ops/matmul.c",
+        "block % size * step;",
+        "block % size;",
+        ("matmul",),
+    ),
     "too early": Mutant(
         "ops/padding.c",
         "ds_expr known = n_windows(g, p, ds_known(p, 0), g->left);",

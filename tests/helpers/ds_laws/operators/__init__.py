@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..case import Case, Rng
-from . import frames, functions, planes, pointwise, pooling, products, recurrent, regrouping, resampling
+from . import (
+    features,
+    frames,
+    functions,
+    norms,
+    planes,
+    pointwise,
+    pooling,
+    products,
+    recurrent,
+    regrouping,
+    resampling,
+)
 
 __all__ = [
     "GENERATORS",
@@ -21,4 +33,6 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     **recurrent.GENERATORS,
     **resampling.GENERATORS,
     **planes.GENERATORS,
+    **norms.GENERATORS,
+    **features.GENERATORS,
 }

@@ -12,7 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import frames, functions, planes, pointwise, pooling, products, recurrent, regrouping, resampling
+from . import (
+    features,
+    frames,
+    functions,
+    norms,
+    planes,
+    pointwise,
+    pooling,
+    products,
+    recurrent,
+    regrouping,
+    resampling,
+)
 from .base import Array, Refused, length_of, operands
 
 __all__ = [
@@ -32,4 +44,6 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     **recurrent.REFERENCES,
     **resampling.REFERENCES,
     **planes.REFERENCES,
+    **norms.REFERENCES,
+    **features.REFERENCES,
 }
