@@ -21,6 +21,8 @@ from dreamstream import nn
 from dreamstream.errors import DreamStreamError
 
 from . import recurrent
+from .norms import KINDS as NORMS
+from .norms import Norms
 from .pools import KINDS as POOLS
 from .pools import Pools
 from .source import (
@@ -43,7 +45,7 @@ from .totals import Input, Totals
 __all__ = ["Draft", "build", "draft", "grid"]
 
 
-class _Drafter(Pools):
+class _Drafter(Pools, Norms):
     """A draft in the making: the nodes so far, and their counts."""
 
     def __init__(self, seed: int) -> None:
@@ -80,6 +82,7 @@ class _Drafter(Pools):
         try:
             for attribute, expression in node.layers.items():
                 setattr(self.holder, attribute, eval(expression, self.scope))
+            self.holder.eval()
             for line in node.code:
                 exec(line, self.scope)
         except DreamStreamError as error:
@@ -112,7 +115,7 @@ class _Drafter(Pools):
         if a.rate == 0:
             kinds: list[Any] = ["unary", "scalar", "linear", "join", "flags"]
         else:
-            kinds = list(KINDS) + POOLS + (["waits"] * 3 if self.draft.buffered else [])
+            kinds = list(KINDS) + POOLS + NORMS + (["waits"] * 3 if self.draft.buffered else [])
         kind = self.random.choice(kinds)
         if kind == "join":
             self.join(a)

@@ -65,6 +65,10 @@ class Norms:
     def matrix(self, a: Value, name: str) -> Node:
         """A product with a constant, on either side."""
         n = self.some_size()
+        if a.size % 2 == 0 and self.random.random() < 0.3:  # one for each half of the features
+            layers = {f"m{name}": f"nn.Parameter(ds.randn(2, {a.size // 2}, {n}))"}
+            halves = f"{self.at(a, 'BLF')}.unflatten(2, (2, 1, {a.size // 2}))"
+            return Node(layers, [f"{name} = ({halves} @ self.m{name}).flatten(2)"], "BLF")
         if self.random.random() < 0.5:
             layers = {f"m{name}": f"nn.Parameter(ds.randn({a.size}, {n}))"}
             return Node(layers, [f"{name} = {self.at(a, 'BLF')} @ self.m{name}"], "BLF")
