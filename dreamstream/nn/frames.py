@@ -27,8 +27,9 @@ class OverlapAdd(Module):
     ``(B, C, L_out)`` with L_out = (L - 1) * step + size; no samples of no windows. Sums run in float64, in
     order, and are rounded once.
 
-    **Streaming.** A sample leaves when all windows that touch it are there: delay 0 windows, `step` samples
-    per window, and at the end what is left; state ⌈size / step⌉ - 1 windows.
+    **Streaming.** A sample leaves when all windows that touch it are there, a zero between windows with the
+    next one: delay 0 windows (1 where `step` is above their size), `step` samples per window, and at the end
+    what is left; state ⌈size / step⌉ - 1 windows.
     """
 
     def __init__(self, step: int) -> None:

@@ -103,7 +103,10 @@ def test_ceil_mode(rng, k):
         cases = [("AvgPool1d", {"count_include_pad": c}) for c in (True, False)]
         cases += [("MaxPool1d", {"dilation": d}) for d in (1, 2)]
         for name, more in cases:
-            ours, theirs = getattr(nn, name)(**options, **more), getattr(torch.nn, name)(**options, **more)
+            ours, theirs = (
+                getattr(nn, name)(**options, **more),
+                getattr(torch.nn, name)(**options, **more),
+            )
             check(ours, theirs, rng, lengths=range(11), cuts=(2,), engine=False)
 
 
@@ -179,7 +182,10 @@ def test_planes(seed):
         }  # fmt: skip
         ours, theirs = getattr(nn, name)(**options, **more), getattr(torch.nn, name)(**options, **more)
         check(ours, theirs, rng, (2, 9), LENGTHS[1:], cuts=(2,))
-        flipped = {**more, **{k: v[::-1] for k, v in {**options, **more}.items() if isinstance(v, (tuple, list))}}
+        flipped = {
+            **more,
+            **{k: v[::-1] for k, v in {**options, **more}.items() if isinstance(v, (tuple, list))},
+        }
         turned = Turned(getattr(nn, name)(**{**options, **flipped}))
         check(turned, theirs, rng, (2, 9), LENGTHS[1:], cuts=(2,))
 
@@ -223,7 +229,9 @@ def test_layer(rng, name, args, kwargs):
     ours, theirs = getattr(nn, name)(*args, **kwargs), getattr(torch.nn, name)(*args, **kwargs)
     assert repr(ours) == repr(theirs)
     assert list(ours.state_dict()) == []
-    two = "2d" in name or any(isinstance(v, tuple) for v in (kwargs.get("size"), kwargs.get("scale_factor")))
+    two = "2d" in name or any(
+        isinstance(v, tuple) for v in (kwargs.get("size"), kwargs.get("scale_factor"))
+    )
     shapes = [(2, 3, 11, 13), (0, 3, 11, 13)] if two else [(2, 3, 13), (0, 3, 13)]
     shapes += [] if name == "Upsample" else [shapes[0][1:]]
     for shape in shapes:
@@ -265,9 +273,17 @@ class Function(nn.Module):
     [
         (lambda x: F.max_pool1d(x, 2, return_indices=True), NotStreamableError, "return_indices"),
         (lambda x: F.max_pool1d(x.transpose(0, 2), 2), NotStreamableError, "mix B"),
-        (lambda x: F.adaptive_avg_pool1d(x, 2), NotStreamableError, "depends on the stream's length.*buffer"),
+        (
+            lambda x: F.adaptive_avg_pool1d(x, 2),
+            NotStreamableError,
+            "depends on the stream's length.*buffer",
+        ),
         (lambda x: F.adaptive_max_pool1d(x, 2), NotStreamableError, "adaptive_max_pool1d"),
-        (lambda x: F.adaptive_avg_pool2d(x.unsqueeze(1), (None, 2)), NotStreamableError, "fixed kernel_size"),
+        (
+            lambda x: F.adaptive_avg_pool2d(x.unsqueeze(1), (None, 2)),
+            NotStreamableError,
+            "fixed kernel_size",
+        ),
         (lambda x: F.interpolate(x, size=8), NotStreamableError, "size=8"),
         (lambda x: F.interpolate(x, scale_factor=1.5), NotStreamableError, "scale_factor=1.5"),
         (lambda x: F.interpolate(x, scale_factor=2, mode="linear"), ShapeError, "'linear'"),

@@ -138,6 +138,32 @@ MUTANTS = {
         ("conv1d",),
         ("finality",),
     ),
+    "windows that begin beyond the end": Mutant(
+        "ops/pool.c",
+        "p->roots[1] = ds_select(p, hangs, ds_add_k(p, n, 1), n);",
+        "p->roots[1] = ds_add_k(p, n, hangs >= 0);",
+        ("max_pool", "avg_pool"),
+    ),
+    "windows held back until it is known whether one hangs over": Mutant(
+        "ops/pool.c",
+        "p->roots[1] = ds_select(p, hangs, ds_add_k(p, n, 1), n);",
+        "p->roots[1] = ds_select(p, hangs, ds_add_k(p, n, 1), n);"
+        "p->roots[0] = ds_add_k(p, p->roots[0], -1);",
+        ("max_pool",),
+        ("finality",),
+    ),
+    "means that begin anew with each chunk": Mutant(
+        "ops/cumulative.c",
+        "(double)(t + 1)",
+        "(double)(t - out->m0 + 1)",
+        ("cumulative",),
+    ),
+    "windows before the chunk left out of the sum": Mutant(
+        "ops/overlap_add.c",
+        "(u - size) / step + 1, .last = u / step};",
+        "(u - size) / step + 1 + (u % 7 == 6), .last = u / step};",
+        ("overlap_add",),
+    ),
     "allocation in every call": Mutant(
         "python/step.c",
         "if (s->batch && s->e->n_batches < DS_MAX_BATCHES)",
