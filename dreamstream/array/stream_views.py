@@ -290,6 +290,8 @@ def _reduction(name: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(self, *args, **kwargs)
         dim, keepdim = bound.arguments.pop("dim", None), bound.arguments.pop("keepdim", False)
+        if isinstance(dim, bool):  # var(unbiased), std(unbiased)
+            bound.arguments["unbiased"], dim = dim, None
         if isinstance(dim, Tensor):  # max(other), min(other)
             return plain(self, dim)
         rest = {k: v for k, v in bound.arguments.items() if k != "self"}

@@ -227,6 +227,19 @@ def test_over_the_stream_waits_for_the_end():
     held(model, X, delay=np.inf, buffered=True)
 
 
+def test_images_over_the_stream():
+    """Over time and frequency, wherever the two stand."""
+
+    def forward(self, x):
+        image = x.unflatten(1, (2, 2))  # (B, 2, 2, L)
+        y = self.instance(image.transpose(2, 3)).transpose(2, 3) + self.group(image)
+        return y.flatten(1, 2)
+
+    model = net(forward, instance=nn.InstanceNorm2d(2, affine=True), group=nn.GroupNorm(1, 2))
+    draw(model)
+    held(model, X, delay=np.inf, buffered=True)
+
+
 @pytest.mark.parametrize(
     ("make", "name"),
     [(lambda: nn.GroupNorm(2, 4), "group_norm"), (lambda: nn.InstanceNorm1d(4), "instance_norm")],

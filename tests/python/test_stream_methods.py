@@ -232,6 +232,7 @@ TOTAL = {
     "prod": lambda t: t.prod(),
     "var": lambda t: t.var(),
     "std": lambda t: t.std(unbiased=False),
+    "var of all": lambda t: t.var(False),
     "norm": lambda t: t.norm(),
     "max": lambda t: t.max(),
     "min": lambda t: t.min(),
