@@ -212,7 +212,15 @@ class _Bound:
         self.counts = core.counts
 
     def run(
-        self, values: Any, inputs: Any, outputs: Any, ended: Any, states: Any, weights: Any, blas: bool
+        self,
+        values: Any,
+        inputs: Any,
+        outputs: Any,
+        ended: Any,
+        states: Any,
+        weights: Any,
+        blas: bool,
+        ids: Sequence[str] = (),
     ) -> tuple[list[Any], list[Any]]:
         """As `_core.Op.run`: each row's state is the kept frames of each input, one after another."""
         kept = self.core.kept(inputs, outputs)
