@@ -51,6 +51,7 @@ class Op:
     lockstep: bool  # value inputs must progress equally (sync)
     whole: bool  # needs the whole stream: nothing leaves before the end
     carries: bool  # arrays are carried from call to call
+    prepared_bytes: int  # of its weights as kernels want them
     period: int  # input frames after which its integers repeat
 
     def counts(
@@ -71,6 +72,7 @@ class Op:
         weights: Sequence[NDArray[Any] | None] = (),
         blas: bool = False,
         ids: Sequence[str] = (),
+        prepared: Prepared | None = None,
     ) -> tuple[list[NDArray[Any]], list[State] | None]:
         """New frames of every output, and the rows' new states (None where the operator keeps none).
 
@@ -78,6 +80,14 @@ class Op:
         ``states`` None: every row starts here. StreamIndexError, with the ids of its rows, where new
         frames hold an index that is out of range.
         """
+
+@final
+class Prepared:
+    """An operator's weights as its kernels want them, kept from run to run and made anew where they changed."""
+
+    def __new__(cls, op: Op) -> Prepared: ...
+    @property
+    def op(self) -> Op: ...
 
 @final
 class Graph:

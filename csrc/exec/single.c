@@ -32,7 +32,7 @@ typedef struct work {
     int64_t *keep;     /* [n_values][n_rows]: first frame to keep after the call */
     const char **from; /* [n_rows]: what is unread of the row's state before */
     void **carried;    /* [n_rows] */
-    void *prepared, *scratch;
+    void *scratch;
 } work;
 
 static ds_status allocate(work *w, ds_arena *a)
@@ -203,19 +203,22 @@ ds_status ds_single_run(const ds_single *single, ds_arena *arena)
     ds_run run = {0};
     if (fill_targets(&w, &run)) {
         const ds_real_kernels *k = &single->kernels->real[ds_op_real(op) == DS_F64];
-        DS_TRY(ds_arena_push(arena, &w.prepared, op->prepared_bytes));
         DS_TRY(ds_arena_push(arena, &w.scratch, ds_op_scratch_bytes(op, single->n_rows,
                                                                      run.frames_in,
                                                                      run.frames_out)));
-        if (op->prepared_bytes)
-            op->def->prepare(op, w.prepared, single->weights, k);
+        run.prepared = single->prepared;
+        if (op->prepared_bytes && !run.prepared) {
+            void *prepared;
+            DS_TRY(ds_arena_push(arena, &prepared, op->prepared_bytes));
+            op->def->prepare(op, prepared, single->weights, k);
+            run.prepared = prepared;
+        }
         run.n_rows = single->n_rows;
         run.in = w.in;
         run.out = w.out;
         run.count = w.count;
         run.ended = single->ended;
         run.carried = w.carried;
-        run.prepared = op->prepared_bytes ? w.prepared : NULL;
         run.weights = single->weights;
         run.k = k;
         run.scratch = w.scratch;

@@ -17,6 +17,7 @@ typedef struct ds_single {
     const bool *ended;           /* [n_rows] */
     const void *const *values;   /* [n_values]: new frames of all rows, row after row */
     const void *const *weights;  /* [n_weights], raw */
+    const void *prepared;        /* what prepare makes of them; NULL: not made yet */
     /* [n_rows]: state before; NULL where it is empty, a start, or not read because the row keeps its
      * new frames and gives none (then new_states is NULL too, and the caller keeps the frames) */
     const void *const *states;

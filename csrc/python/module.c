@@ -241,6 +241,8 @@ static int module_exec(PyObject *module)
         add_type(module, &ds_gate_spec, &m->gate_type) < 0 ||
         add_type(module, &ds_hold_spec, &m->hold_type) < 0 ||
         add_type(module, &ds_wav_spec, &m->wav_type) < 0)
+        add_type(module, &ds_prepared_spec, &m->prepared_type) < 0 ||
+        add_type(module, &ds_hold_spec, &m->hold_type) < 0)
         return -1;
     return 0;
 }
@@ -254,6 +256,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(m->graph_type);
     Py_VISIT(m->engine_type);
     Py_VISIT(m->gate_type);
+    Py_VISIT(m->prepared_type);
     Py_VISIT(m->hold_type);
     Py_VISIT(m->wav_type);
     return 0;
@@ -268,6 +271,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(m->graph_type);
     Py_CLEAR(m->engine_type);
     Py_CLEAR(m->gate_type);
+    Py_CLEAR(m->prepared_type);
     Py_CLEAR(m->hold_type);
     Py_CLEAR(m->wav_type);
     while (m->n_arenas > 0) {

@@ -16,6 +16,7 @@ typedef struct call {
     const void **states;  /* [n_rows] */
     void **new_states;    /* [n_rows] */
     bool *bad;            /* [n_rows] */
+    PyObject *kept;       /* prepared weights, taken for this run; NULL: none are kept */
     PyObject *flat;       /* list: keeps flattened states alive */
     PyObject *old, *news; /* list of states before (borrowed), of states after (owned) */
     Py_ssize_t n_rows;
@@ -215,6 +216,13 @@ static PyObject *make_outputs(call *c)
 /* Work below which releasing the GIL costs more than it gives. */
 enum { SMALL_WORK_BYTES = 1 << 16 };
 
+static ds_status run_values(call *c, ds_arena *arena)
+{
+    if (c->kept)
+        c->single.prepared = ds_prepared_refresh(c->kept, c->single.kernels, c->weights);
+    return ds_single_run(&c->single, arena);
+}
+
 static ds_status run_single(call *c, ds_arena *arena, PyObject *outputs)
 {
     size_t n_bytes = 0;
@@ -223,11 +231,11 @@ static ds_status run_single(call *c, ds_arena *arena, PyObject *outputs)
     for (int i = 0; i < c->op->n_weights; i++)
         n_bytes += c->op->weight[i].dtype ? ds_signature_bytes(&c->op->weight[i]) : 0;
     if (n_bytes < SMALL_WORK_BYTES)
-        return ds_single_run(&c->single, arena);
+        return run_values(c, arena);
     ds_status status;
     char message[DS_MESSAGE_BYTES] = "";
     Py_BEGIN_ALLOW_THREADS
-    status = ds_single_run(&c->single, arena);
+    status = run_values(c, arena);
     if (status != DS_OK)
         strncpy(message, ds_last_error(), sizeof message - 1);
     Py_END_ALLOW_THREADS
@@ -289,10 +297,10 @@ PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *a
                            Py_ssize_t n_args, PyObject *names)
 {
     call c = {.m = ds_module_of(cls), .op = ((ds_op_object *)self)->op, .n_rows = -1};
-    if (n_args < 7 || n_args > 8 || names || !c.op->def->forward) {
+    if (n_args < 7 || n_args > 9 || names || !c.op->def->forward) {
         PyErr_SetString(PyExc_TypeError, c.op->def->forward
                                              ? "run(values, inputs, outputs, ended, states, weights, blas, "
-                                               "ids=())"
+                                               "ids=(), prepared=None)"
                                              : "a declared operator's values are not computed here");
         return NULL;
     }
@@ -302,5 +310,11 @@ PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *a
     const bool *ended = ds_parse_ended(c.m, args[3], c.n_rows);
     int blas = PyObject_IsTrue(args[6]);
     PyObject *ids = n_args > 7 ? args[7] : NULL;
-    return ended && blas >= 0 ? run_call(&c, args, ended, blas, ids) : NULL;
+    if (!ended || blas < 0)
+        return NULL;
+    c.kept = n_args > 8 && c.op->prepared_bytes && ds_prepared_take(c.m, args[8], self) ? args[8] : NULL;
+    PyObject *result = run_call(&c, args, ended, blas, ids);
+    if (c.kept)
+        ds_prepared_give(c.kept);
+    return result;
 }
