@@ -11,10 +11,10 @@ others, `pip install .[bench]`. What is not installed is left out, with a line t
 One step of n streams, in mid-stream, float32, one thread. Ours is ``engine.step({id: chunk, ...})``: it takes the
 streams' chunks one by one, keeps their states, and gives their outputs one by one. The others run one function
 (x, states) -> (y, states), the same module for all three: torch in eager mode without gradients, the others from
-ONNX as torch exports it, OpenVINO with hint LATENCY. They get all chunks already in one batch, and their states lie in one batch
-from step to step; what a server does to gather and scatter the states of streams that come and go isn't counted.
-Each is also run stream by stream, batch 1, and torch's LSTM also without oneDNN; the faster way counts, by its
-median, and is named. All outputs are compared before anything is timed.
+ONNX as torch exports it, OpenVINO with hint LATENCY. They get all chunks already in one batch, and their states lie
+in one batch from step to step; what a server does to gather and scatter the states of streams that come and go isn't
+counted. Each is also run stream by stream, batch 1, and torch's LSTM also without oneDNN; the faster way counts, by
+its median, and is named. All outputs are compared before anything is timed.
 
 All take turns, some steps each. A figure is the CPU time of the process (--wall: the clock on the wall), as the
 median of the steps, with the 10th and 90th percentile. Streams per core: streams x duration of a step's audio /
@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from machine import machine
+from machine import kernels, machine
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
@@ -260,7 +260,7 @@ def peers(engine: str, twin: Any, x: np.ndarray) -> Iterator[tuple[str, Step]]:
         else:
             run = {"onnxruntime": by_onnxruntime, "openvino": by_openvino}[engine]
             model = exported(twin, x[:size])
-            makers = {way: lambda size=size, model=model: run(model, twin, size)}
+            makers = {way: lambda run=run, size=size, model=model: run(model, twin, size)}
         for name, make in makers.items():
             if size == len(x):
                 yield name, make()
@@ -330,8 +330,8 @@ def text(row: dict[str, Any]) -> Iterator[str]:
     for engine, r in row["engines"].items():
         low, middle, high = r["ms"]
         others = "; ".join(f"{way} {ms:.3f}" for way, ms in r["other_ways_ms"].items())
-        yield (f"| {row['network']} | {row['streams']} | {engine} | {middle:.3f} ({low:.3f}–{high:.3f}) | {r['way']} "
-               f"| {others} | {r['streams_per_core']:.0f} | {middle / mine:.2f} |")
+        yield (f"| {row['network']} | {row['streams']} | {engine} | {middle:.3f} ({low:.3f}–{high:.3f}) "
+               f"| {r['way']} | {others} | {r['streams_per_core']:.0f} | {middle / mine:.2f} |")
 
 
 def main() -> None:
@@ -350,14 +350,14 @@ def main() -> None:
     engines = ["torch"]
     for line in machine(f"python {shlex.join(sys.argv)}", ("numpy", "torch", "onnx", "onnxruntime", "openvino")):
         tell(line)
-    tell(f"kernels   dreamstream {ds.config.config()['kernels']}, torch {torch.backends.cpu.get_cpu_capability()}")
+    tell(kernels())
     tell(f"times     {'clock on the wall' if args.wall else 'CPU time of the process'}; one thread each")
     for engine in ("onnxruntime", "openvino"):
         if importlib.util.find_spec("onnx") and importlib.util.find_spec(engine):
             engines.append(engine)
         else:
             tell(f"missing   {engine}: it needs `pip install onnx {engine}`")
-    if "silero" in args.networks and not hasattr(ds, "models") and not importlib.util.find_spec("dreamstream.models"):
+    if "silero" in args.networks and not importlib.util.find_spec("dreamstream.models"):
         args.networks = [name for name in args.networks if name != "silero"]
         tell("missing   silero: this version has no dreamstream.models")
     tell("\n| network | streams | engine | ms per step | way | other ways, ms | streams per core | ÷ ours |"
