@@ -23,6 +23,15 @@ def machine(command: str, packages: tuple[str, ...] = ("numpy",)) -> Iterator[st
     yield "versions  " + ", ".join(f"{name} {version(name)}" for name in ("dreamstream", *packages))
 
 
+def kernels() -> str:
+    """What dreamstream and torch chose for this processor, as a line."""
+    import torch
+
+    import dreamstream as ds
+
+    return f"kernels   dreamstream {ds.config.config()['kernels']}, torch {torch.backends.cpu.get_cpu_capability()}"
+
+
 def version(package: str) -> str:
     """Of an installed package."""
     try:
