@@ -240,9 +240,8 @@ static int module_exec(PyObject *module)
         add_type(module, &ds_engine_spec, &m->engine_type) < 0 ||
         add_type(module, &ds_gate_spec, &m->gate_type) < 0 ||
         add_type(module, &ds_hold_spec, &m->hold_type) < 0 ||
-        add_type(module, &ds_wav_spec, &m->wav_type) < 0)
         add_type(module, &ds_prepared_spec, &m->prepared_type) < 0 ||
-        add_type(module, &ds_hold_spec, &m->hold_type) < 0)
+        add_type(module, &ds_wav_spec, &m->wav_type) < 0)
         return -1;
     return 0;
 }
