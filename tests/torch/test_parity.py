@@ -337,6 +337,10 @@ MODELS = {
         T(2, 3, 3, stride=2), T(3, 3, 1), L("ReLU"), C(3, 3, 1), C(3, 3, 3, dilation=2), C(3, 3, 2),
         C(3, 2, 1, stride=2),
     ),
+    "zigzag, pooled": chain(
+        T(2, 3, 3, stride=2), T(3, 3, 1), C(3, 3, 1), C(3, 3, 3, dilation=2), C(3, 3, 2), C(3, 2, 1, stride=2),
+        L("AvgPool1d", 3, 2), L("MaxPool1d", 3, 2), L("ReLU"),
+    ),
     "residual, lagging": added(5, 0),
     "residual, centred": added(2, 3),
     "residual, leading": added(0, 5),
