@@ -422,8 +422,6 @@ static void store_kept(ds_batch *b, group *g, size_t e)
 {
     const ds_edge_plan *edge = &b->plan->edges[e];
     size_t n_edges = b->plan->graph->n_edges;
-    if (edge->capacity == 0 && edge->tail < 0)
-        return;
     for (size_t r = 0; r < g->n_rows; r++) {
         size_t i = r * n_edges + e;
         size_t n_bytes = (size_t)(g->now[i].known - g->keep[i]) * edge->frame_bytes;
@@ -436,6 +434,14 @@ static void store_kept(ds_batch *b, group *g, size_t e)
         else if (skip)
             memmove(g->window[i], g->window[i] + skip, n_bytes);
     }
+}
+
+/* Stores what edges keep that nobody reads after node j. */
+static void store_all(ds_batch *b, group *g, size_t j)
+{
+    const ds_plan *p = b->plan;
+    for (int i = p->first_store[j]; i < p->first_store[j + 1]; i++)
+        store_kept(b, g, (size_t)p->stores[i]);
 }
 
 /* Fills the run of one node; returns whether it has anything to do. */
@@ -498,13 +504,9 @@ static void run_group(void *context, size_t index)
             load_kept(b, g, (size_t)(node->first_output + o));
         if (fill_run(b, g, j, &run))
             node->op->def->forward(node->op, &run);
-        for (size_t e = 0; e < graph->n_edges; e++)
-            if (p->edges[e].last_use == (int)j)
-                store_kept(b, g, e);
+        store_all(b, g, j);
     }
-    for (size_t e = 0; e < graph->n_edges; e++)
-        if (p->edges[e].last_use == (int)graph->n_nodes)
-            store_kept(b, g, e);
+    store_all(b, g, graph->n_nodes);
     for (size_t r = 0; r < g->n_rows; r++)
         for (size_t i = 0; i < graph->n_inputs; i++)
             b->slots[g->first + r]->block->frames[i] =

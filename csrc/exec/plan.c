@@ -72,6 +72,25 @@ static void assign_buffers(ds_plan *p, int *free_buffers)
             p->edges[e].last_use = -1; /* nothing to store: it keeps nothing */
 }
 
+/* Lists the edges that keep frames in the order in which their frames may go. */
+static ds_status order_stores(ds_plan *p)
+{
+    const ds_graph *g = p->graph;
+    void *memory;
+    DS_TRY(ds_allocate_zeroed(&p->allocator, &memory, (g->n_nodes + 2 + g->n_edges) * sizeof(int)));
+    p->first_store = memory;
+    p->stores = p->first_store + g->n_nodes + 2;
+    int n = 0;
+    for (int j = 0; j <= (int)g->n_nodes; j++) {
+        p->first_store[j] = n;
+        for (size_t e = 0; e < g->n_edges; e++)
+            if (p->edges[e].last_use == j && (p->edges[e].capacity > 0 || p->edges[e].tail >= 0))
+                p->stores[n++] = (int)e;
+    }
+    p->first_store[g->n_nodes + 1] = n;
+    return DS_OK;
+}
+
 /* Adds `count` items of `item` bytes, aligned, to a block of n_bytes. */
 static ds_status add_part(size_t *n_bytes, size_t count, size_t item)
 {
@@ -183,6 +202,7 @@ static ds_status make(ds_plan *p, int64_t skew)
     DS_TRY(ds_allocate(&p->allocator, &free_buffers, n_bytes));
     assign_buffers(p, free_buffers);
     ds_release(&p->allocator, free_buffers, n_bytes);
+    DS_TRY(order_stores(p));
     ds_graph_fingerprint(p->model, p->fingerprint);
     DS_TRY(list_weights(p));
     return prepare_weights(p);
@@ -220,6 +240,8 @@ void ds_plan_destroy(ds_plan *plan)
         ds_release(&a, plan->nodes[j].weights, (size_t)op->n_weights * sizeof(const void *));
     }
     if (plan->graph) {
+        ds_release(&a, plan->first_store,
+                   (plan->graph->n_nodes + 2 + plan->graph->n_edges) * sizeof(int));
         ds_release(&a, plan->nodes, plan->graph->n_nodes * sizeof *plan->nodes);
         ds_release(&a, plan->edges, plan->graph->n_edges * sizeof *plan->edges);
     }

@@ -38,6 +38,8 @@ typedef struct ds_plan {
     const ds_kernels *kernels;
     ds_edge_plan *edges; /* [graph->n_edges] */
     ds_node_plan *nodes; /* [graph->n_nodes] */
+    int *stores;         /* edges that keep frames, by their last use: after node j those from */
+    int *first_store;    /* first_store[j] to first_store[j + 1] of them; [graph->n_nodes + 2] */
     int n_buffers, n_tails;
     int max_inputs, max_outputs; /* of any node */
     size_t block_bytes;          /* of one stream's fixed state: exact */
