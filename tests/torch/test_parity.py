@@ -353,6 +353,7 @@ MODELS = {
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own
 @pytest.mark.parametrize("name", MODELS)
 def test_model(name):
     theirs, ours = twins(MODELS[name])
