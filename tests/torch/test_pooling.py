@@ -157,6 +157,13 @@ def test_padding_is_no_maximum():
     np.testing.assert_array_equal(got["a"], [[-1, -1, -2, -3, -4, -5, -6]])
 
 
+def test_powers_of_negative_sums(rng):
+    x = rng.standard_normal((2, 9)).astype(np.float32)
+    got, wanted = F.lp_pool1d(ds.tensor(x), 3, 2).numpy(), TF.lp_pool1d(torch.tensor(x), 3, 2).numpy()
+    assert np.isnan(wanted).any()
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
 def test_special_values():
     x = np.array([[0, np.nan, 1, 2, -np.inf, -np.inf, np.inf, 3]], np.float32)
     for name in ("max_pool1d", "avg_pool1d"):

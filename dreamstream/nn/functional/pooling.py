@@ -169,7 +169,7 @@ def lp_pool1d(
     stride: Ints | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """Return (sum x ** p) ** (1 / p) of each window over the last dimension.
+    """Return (sum x ** p) ** (1 / p) of each window over the last dimension; NaN where the sum is negative.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def lp_pool1d(
         return max_pool1d(x.abs() * sign, kernel_size, stride, 0, 1, ceil_mode) * sign
     (size,) = _sizes(kernel_size, 1, "kernel_size")
     mean = avg_pool1d(x.pow(norm_type), kernel_size, stride, 0, ceil_mode)
-    return (mean.relu() * size).pow(1.0 / norm_type)
+    return (mean * size).pow(1.0 / norm_type)
 
 
 def _sizes(value: Any, n: int, what: str) -> list[int]:
