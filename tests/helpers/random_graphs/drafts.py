@@ -317,6 +317,10 @@ class _Drafter(Pools, Norms):
         """A layer that needs the whole stream."""
         if self.random.random() < 0.7:
             return recurrent.layer(self, a, name, bidirectional=True)
+            return self.lstm(a, name, bidirectional=True)
+        if a.size > 1 and self.random.random() < 0.5:
+            layers = {f"norm{name}": f"nn.GroupNorm(1, {a.size}, eps=0.1)"}
+            return Node(layers, [f"{name} = self.norm{name}({self.at(a, 'BFL')})"], "BFL")
         kernel = self.random.choice([2, 3])
         text = f"{a.size}, {self.some_size()}, {kernel}, padding={kernel - 1}, padding_mode='circular'"
         return Node(
@@ -357,8 +361,16 @@ class _Drafter(Pools, Norms):
         r = self.random
         n_out, bias = self.some_size(), r.choice(["", ", bias=False"])
         layers = {f"lin{name}": f"nn.Linear({a.size}, {n_out}{bias})"}
+        if a.layout == "BFL" and r.random() < 0.3:
+            layers = {f"w{name}": f"nn.Parameter(ds.randn({n_out}, {a.size}))"}
+            return Node(layers, [f"{name} = self.w{name} @ {a.name}"], "BFL")
         if a.layout == "BFL":
             return Node(layers, [f"{name} = self.lin{name}({self.at(a, 'BLF')}).transpose(1, 2)"], "BFL")
+        if a.layout != "BF" and a.size % 2 == 0 and r.random() < 0.3:  # a matrix for each half
+            half = a.size // 2
+            layers = {f"w{name}": f"nn.Parameter(ds.randn(2, {half}, {n_out}))"}
+            line = f"{name} = ({a.name}.unflatten(2, (2, 1, {half})) @ self.w{name}).flatten(2)"
+            return Node(layers, [line], a.layout)
         if r.random() < 0.2:
             return Node(
                 {f"w{name}": f"nn.Parameter(ds.randn({a.size}, {n_out}))"},
@@ -389,8 +401,18 @@ class _Drafter(Pools, Norms):
             layers = {f"norm{name}": f"nn.LayerNorm((2, {a.size // 2}), eps=0.1)"}
             x = f"{x}.unflatten(2, (2, {a.size // 2}))"
             return Node(layers, [f"{name} = self.norm{name}({x}).flatten(2)"], "BLF")
+        kind = r.choice(["LayerNorm", "LayerNorm", "RMSNorm", "BatchNorm1d", "GroupNorm"])
+        if kind == "BatchNorm1d":
+            layers = {f"norm{name}": f"nn.BatchNorm1d({a.size}, eps=0.1).eval()"}
+            return Node(layers, [f"{name} = self.norm{name}({self.at(a, 'BFL')})"], "BFL")
+        if kind == "GroupNorm" and a.size > 1:  # of every frame
+            s, layers = self.fresh("s"), {f"norm{name}": f"nn.GroupNorm(1, {a.size}, eps=0.1)"}
+            back = f"reshape({s}.size(0), -1, {a.size})"
+            lines = [f"{s} = {x}", f"{name} = self.norm{name}({s}.flatten(0, 1)).{back}"]
+            return Node(layers, lines, "BLF")
+        kind = "LayerNorm" if kind == "GroupNorm" else kind
         affine = r.choice(["", ", elementwise_affine=False"])
-        layers = {f"norm{name}": f"nn.LayerNorm({a.size}, eps=0.1{affine})"}
+        layers = {f"norm{name}": f"nn.{kind}({a.size}, eps=0.1{affine})"}
         return Node(layers, [f"{name} = self.norm{name}({x})"], "BLF")
 
     def softmax(self, a: Value, name: str) -> Node:
