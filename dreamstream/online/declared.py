@@ -205,7 +205,6 @@ class _Bound:
 
     whole = lockstep = carries = same_counts = False
     in_python = True
-    prepared_bytes = 0
 
     def __init__(self, name: str, core: _core.Op, forward: Callable[..., Any]) -> None:
         self.name, self.core, self.forward = name, core, forward

@@ -172,7 +172,7 @@ class Session:
     # ---------------------------------------------------------------- weights
     def prepared(self, ordinal: int, op: Any) -> _core.Prepared | None:
         """Return what keeps the prepared weights of an operation, None where nothing is kept."""
-        if not op.prepared_bytes:
+        if not isinstance(op, _core.Op) or not op.prepared_bytes:
             return None
         kept = self._prepared.get(ordinal)
         if kept is None or kept.op is not op:

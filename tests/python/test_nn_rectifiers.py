@@ -114,8 +114,6 @@ def test_functions(rng):
         ("softmin", {"dim": 1}),
         ("softmin", {"dim": -1, "dtype": "float64"}),
         ("dropout1d", {"training": False}),
-        ("dropout2d", {"p": 0.0}),
-        ("dropout3d", {"training": False}),
         ("alpha_dropout", {}),
         ("feature_alpha_dropout", {}),
     ):

@@ -45,7 +45,8 @@ ONE = {
         for name in (
             "relu", "sigmoid", "tanh", "exp", "expm1", "abs", "neg", "sign", "sin", "cos", "erf", "floor",
             "ceil", "round", "square", "reciprocal", "isnan", "isinf", "isfinite", "logical_not", "double",
-            "float", "long", "bool", "clone", "detach", "contiguous", "cpu",
+            "float", "long", "bool", "clone", "detach", "contiguous", "cpu", "tan", "atan", "sinh", "cosh",
+            "asinh", "exp2", "erfc", "trunc", "frac", "sinc", "nan_to_num", "isposinf", "isneginf", "signbit",
         )
     },
     **{
@@ -74,6 +75,18 @@ ONE = {
     "where": lambda t: t.where(t > 0, -1.0),
     "masked_fill": lambda t: t.masked_fill(t < 0, 7.0),
     "logical": lambda t: (t > 0).logical_and(t < 1).logical_or(t < -1).logical_xor(t < -2),
+    "atan2": lambda t: t.atan2(t.cos()),
+    "hypot": lambda t: t.hypot(2.0),
+    "fmod": lambda t: t.fmod(1.5),
+    "copysign": lambda t: t.copysign(t - 1),
+    "logaddexp": lambda t: t.logaddexp(t * t),
+    "lerp": lambda t: t.lerp(t * t, 0.75),
+    "addcmul": lambda t: t.addcmul(t, t, value=2),
+    "heaviside": lambda t: t.round().heaviside(0.5),
+    "elu": F.elu,
+    "leaky_relu": F.leaky_relu,
+    "hardswish": F.hardswish,
+    "mish": F.mish,
     "two of them": lambda t: (t + t.exp()) * (t - 1) / (t.abs() + 1),
     "gelu": F.gelu,
     "silu": F.silu,

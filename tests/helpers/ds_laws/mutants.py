@@ -80,6 +80,20 @@ MUTANTS = {
         "any |= false;",
         ("reduce_frames",),
     ),
+    "prepared weights that are never made anew": Mutant(
+        "python/prepared.c",
+        "if (n && memcmp(at, weights[i], n) != 0)",
+        "if (false)",
+        ("linear", "conv1d"),
+        ("edited-weights",),
+    ),
+    "indices that are not looked at": Mutant(
+        "ops/embedding.c",
+        "if (x[i] < 0 || x[i] >= n_rows) {",
+        "if (x[i] < -n_rows) {",
+        ("embedding",),
+        ("failed-call",),
+    ),
     "state published before the end of the call": Mutant(
         "exec/batch.c",
         "frames[i] = have + more;",
