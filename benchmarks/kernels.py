@@ -1,6 +1,6 @@
 """The packed product of our own kernels beside OpenBLAS and the machine's limits.
 
-Usage: python benchmarks/kernels.py [--isa x86_v4 x86_v3] [--rounds N] [--json]; needs a C compiler and the
+Usage: python benchmarks/kernels.py [--isa x86_v4 x86_v3] [--rounds N] [--json]; needs x86, a C compiler and the
 scipy-openblas32 wheel.
 
 y[M][N] = x[M][K] . W^T on one thread, for several shapes and numbers of rows M, with weights `cold` (each call
@@ -28,11 +28,14 @@ from typing import Any
 import numpy as np
 from machine import machine
 
+import dreamstream as ds
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "csrc"))
 import cbuild  # noqa: E402
 
 BUILD = ROOT / "build" / "benchmarks"
+ISAS = ("x86_v4", "x86_v3")
 SHAPES = ("512x512", "2048x512", "512x2048", "768x256", "500x333")
 ROWS = (1, 2, 8, 32, 128)
 CANDIDATES = {"nt": "sgemm [N][K]", "nn": "sgemm [K][N]", "vt": "sgemv [N][K]", "vn": "sgemv [K][N]"}
@@ -126,7 +129,7 @@ def means(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--isa", nargs="+", default=["x86_v4", "x86_v3"], help="instruction sets of ours")
+    parser.add_argument("--isa", nargs="+", choices=ISAS, help="instruction sets of ours: all that run here")
     parser.add_argument("--shapes", nargs="+", default=SHAPES, help="NxK")
     parser.add_argument("--rows", nargs="+", type=int, default=ROWS)
     parser.add_argument("--states", nargs="+", default=["cold", "hot"], choices=["cold", "hot"])
@@ -136,13 +139,16 @@ def main() -> None:
     parser.add_argument("--wall", action="store_true", help="the clock on the wall, not the thread's CPU time")
     parser.add_argument("--json", action="store_true", help="one object per line instead of tables")
     args = parser.parse_args()
+    best = ds.config.config()["kernels"].split("+")[0]
+    if best not in ISAS:
+        sys.exit(f"kernels.py: this processor runs the kernels {best}, which are no packed ones")
     program = build()
     print_text = (lambda *_: None) if args.json else print
     for line in machine(f"python {shlex.join(sys.argv)}"):
         print_text(line)
     print_text(f"times     {'clock on the wall' if args.wall else 'CPU time of the one thread'}")
     cells = [f"{shape}x{m}{state[0]}" for state in args.states for shape in args.shapes for m in args.rows]
-    for isa in args.isa:
+    for isa in args.isa or ISAS[ISAS.index(best) :]:
         rows = []
         for cell, samples in measure(program, isa, cells, args):
             if cell == "openblas":

@@ -29,7 +29,8 @@ def kernels() -> str:
 
     import dreamstream as ds
 
-    return f"kernels   dreamstream {ds.config.config()['kernels']}, torch {torch.backends.cpu.get_cpu_capability()}"
+    own = ds.config.config()["kernels"]
+    return f"kernels   dreamstream {own}, torch {torch.backends.cpu.get_cpu_capability()}"
 
 
 def version(package: str) -> str:

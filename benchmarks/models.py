@@ -4,17 +4,17 @@ Usage: python benchmarks/models.py [--networks conv lstm silero] [--json]; needs
 others, `pip install .[bench]`. What is not installed is left out, with a line that says so.
 
 - conv: 8 causal convolutions (256 channels, kernel 5) with ReLU and residuals on 80 features at 100 Hz, in
-  chunks of 16 frames; 2.6 M weights;
+  chunks of 16 frames; 2.4 M weights;
 - lstm: nn.LSTM(640, 640, num_layers=5), one frame of 40 ms per step; 16.4 M weights;
 - silero: models.SileroVAD, 16 kHz, a window of 512 samples per step, with random weights; 0.3 M.
 
-One step of n streams, in mid-stream, float32, one thread. Ours is ``engine.step({id: chunk, ...})``: it takes the
-streams' chunks one by one, keeps their states, and gives their outputs one by one. The others run one function
-(x, states) -> (y, states), the same module for all three: torch in eager mode without gradients, the others from
-ONNX as torch exports it, OpenVINO with hint LATENCY. They get all chunks already in one batch, and their states lie
-in one batch from step to step; what a server does to gather and scatter the states of streams that come and go isn't
-counted. Each is also run stream by stream, batch 1, and torch's LSTM also without oneDNN; the faster way counts, by
-its median, and is named. All outputs are compared before anything is timed.
+One step of n streams, in mid-stream, float32, one thread. Ours is ``engine.step({id: chunk, ...})``: it takes
+the streams' chunks one by one, keeps their states, and gives their outputs one by one. The others run one
+function (x, states) -> (y, states), the same module for all three: torch in eager mode without gradients, the
+others from ONNX as torch exports it, OpenVINO with hint LATENCY. They get all chunks already in one batch, and
+their states lie in one batch from step to step; what a server does to gather and scatter the states of streams
+that come and go isn't counted. Each is also run stream by stream, batch 1, and torch's LSTM also without oneDNN;
+the faster way counts, by its median, and is named. All outputs are compared before anything is timed.
 
 All take turns, some steps each. A figure is the CPU time of the process (--wall: the clock on the wall), as the
 median of the steps, with the 10th and 90th percentile. Streams per core: streams x duration of a step's audio /

@@ -6,6 +6,8 @@
  *     y[i, j, ...] = x[offset + i s_0 + j s_1 + ...]
  *
  * All counts are those of the input. */
+#include <string.h>
+
 #include "ops/frames.h"
 #include "ops/registry.h"
 #include "ops/walk.h"
@@ -28,6 +30,36 @@ static void visit(const void *context, void *y, const void *const *x, size_t n, 
     ds_frames_gather(y, x[0], (int64_t)n, element, step[0] * element);
 }
 
+/* y[i][j] = x[i s_0 + j s_1], 4 bytes each, the longer loop inside. */
+static void copy_plane(char *y, const char *x, const int64_t *shape, const int64_t *stride)
+{
+    const int in = shape[0] > shape[1] ? 0 : 1; /* the inner loop's dimension */
+    const int64_t y_stride[] = {shape[1], 1};
+    for (int64_t i = 0; i < shape[1 - in]; i++) {
+        char *const to = y + i * y_stride[1 - in] * 4;
+        const char *const from = x + i * stride[1 - in] * 4;
+        for (int64_t j = 0; j < shape[in]; j++) {
+            memcpy(to + j * y_stride[in] * 4, from + j * stride[in] * 4, 4);
+        }
+    }
+}
+
+/* Transposed planes have short runs, and a visit to each takes longer than its copy: this does a walk of
+ * at most three dimensions of 4 bytes, and tells whether it did. */
+static bool copy_planes(const ds_walk *walk, char *y, const char *x, size_t element)
+{
+    const int d = walk->rank - 2; /* the plane's first dimension */
+    if (element != 4 || d < 0 || d > 1) {
+        return false;
+    }
+    const int64_t shape[] = {walk->shape[d], walk->shape[d + 1]};
+    const int64_t stride[] = {walk->stride[d][0], walk->stride[d + 1][0]};
+    for (int64_t i = 0; i < (d == 1 ? walk->shape[0] : 1); i++) {
+        copy_plane(y + i * shape[0] * shape[1] * 4, x + i * walk->stride[0][0] * 4, shape, stride);
+    }
+    return true;
+}
+
 static void run_view(const ds_op *op, const ds_run *run, int64_t offset, const int64_t *stride)
 {
     const size_t element = ds_op_element(op), n_bytes = ds_signature_bytes(&op->in[0]);
@@ -44,7 +76,9 @@ static void run_view(const ds_op *op, const ds_run *run, int64_t offset, const i
         }
         const void *x =
             (const char *)ds_at(&run->in[r], out->m0, n_bytes) + (size_t)offset * element;
-        ds_walk_run(&walk, out->data, element, &x, &element, visit, &element);
+        if (!copy_planes(&walk, out->data, x, element)) {
+            ds_walk_run(&walk, out->data, element, &x, &element, visit, &element);
+        }
     }
 }
 
