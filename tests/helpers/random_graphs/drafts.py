@@ -317,7 +317,6 @@ class _Drafter(Pools, Norms):
         """A layer that needs the whole stream."""
         if self.random.random() < 0.7:
             return recurrent.layer(self, a, name, bidirectional=True)
-            return self.lstm(a, name, bidirectional=True)
         if a.size > 1 and self.random.random() < 0.5:
             layers = {f"norm{name}": f"nn.GroupNorm(1, {a.size}, eps=0.1)"}
             return Node(layers, [f"{name} = self.norm{name}({self.at(a, 'BFL')})"], "BFL")
