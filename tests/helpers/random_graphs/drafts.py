@@ -20,6 +20,7 @@ import dreamstream.nn.functional as F
 from dreamstream import nn
 from dreamstream.errors import DreamStreamError
 
+from .planes import PlaneNodes
 from .source import (
     FEATURES,
     FRAMES,
@@ -40,7 +41,7 @@ from .totals import Input, Totals
 __all__ = ["Draft", "build", "draft", "grid"]
 
 
-class _Drafter:
+class _Drafter(PlaneNodes):
     """A draft in the making: the nodes so far, and their counts."""
 
     def __init__(self, seed: int) -> None:

@@ -69,6 +69,7 @@ KINDS = (
     ["conv"] * 6 + ["conv_transpose"] * 2 + ["pad"] * 2 + ["part"] * 3 + ["cut"] * 2 + ["late", "frames", "frames"]
     + ["stack", "unstack", "lstm", "lstm", "table", "table", "reduce", "unary", "unary", "unary"]
     + ["scalar", "linear", "flat", "norm", "softmax", "glu", "pick", "shape", "shape", "flags"] + ["join"] * 12
+    + ["plane", "plane", "within", "within"]
 )  # fmt: skip
 
 #: Functions of one value {x}, each with its twin.
