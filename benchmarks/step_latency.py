@@ -29,21 +29,21 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", DREAMSTREAM_THREADS="1")
 
 import argparse
-import platform
 import shlex
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from machine import kernels, machine
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
-from dreamstream.cli import SAMPLE_RATE, STEP, WINDOW, DemoNetwork
+from dreamstream.cli.demo import SAMPLE_RATE, STEP, WINDOW, DemoNetwork
 
 TURN = 6  # steps of one variant before the next has its turn
 CHUNKS = (10, 100)  # frames of 10 ms
@@ -308,23 +308,6 @@ def measure(
     return {label: np.array(t) for label, t in times.items()}
 
 
-def machine() -> Iterator[str]:
-    """Yield what the figures depend on."""
-    model = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo") as file:
-            model = next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
-    load = " ".join(f"{x:.1f}" for x in os.getloadavg())
-    yield f"command   python {shlex.join(sys.argv)}"
-    yield f"machine   {model}, {os.cpu_count()} CPUs visible, load {load} before the run"
-    yield f"system    {platform.system()} {platform.release().split('-')[0]}, Python {platform.python_version()}"
-    yield f"versions  dreamstream {ds.__version__}, numpy {np.__version__}, torch {torch.__version__}"
-    yield f"kernels   dreamstream {ds.config.config()['kernels']}, torch {torch.backends.cpu.get_cpu_capability()}"
-    yield f"threads   1 each (torch {torch.get_num_threads()})"
-
-
 def figure(times: np.ndarray) -> str:
     low, middle, high = np.percentile(times, [10, 50, 90])
     return f"{middle:.2f} ({low:.2f}–{high:.2f})"
@@ -342,8 +325,10 @@ def main() -> None:
     warnings.filterwarnings("ignore", message="TF32")
     rng = np.random.default_rng(0)
     with torch.inference_mode():
-        for line in machine():
+        for line in machine(f"python {shlex.join(sys.argv)}", ("numpy", "torch")):
             print(line)
+        print(kernels())
+        print(f"threads   1 each (torch {torch.get_num_threads()})")
         print(f"times     {'clock on the wall' if args.wall else 'CPU time of the one thread'}")
         for name in args.networks:
             n_weights, gap = sum(p.numel() for p in make(name)[0].parameters()), check(name, rng)

@@ -4,8 +4,8 @@ Patch a model, feed chunks of many concurrent streams, and get exactly what the 
 said, early, on a C engine.
 """
 
+from . import data, nn
 from . import dispatch as _dispatch  # noqa: F401  (opens the door)
-from . import nn
 from ._core import config as _config
 from .array import *  # noqa: F403
 from .array import __all__ as _array_names
@@ -31,6 +31,7 @@ __all__ = [
     "as_stream_tensor",
     "audit",
     "compile",
+    "data",
     "nn",
     "on_fallback",
     "patch_module",

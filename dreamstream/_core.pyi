@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, final
+from os import PathLike
+from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,13 @@ Signature = tuple[str, tuple[int, ...], int, int]
 
 Counts = NDArray[np.int64]
 """(rows, 4): known and total before the call, known and total now."""
+
+Buffer = bytes | bytearray | memoryview
+
+class Readable(Protocol):
+    """A file object, opened for bytes."""
+
+    def read(self, n: int, /) -> Buffer: ...
 
 State = bytes | tuple[Any, bytes] | None
 """One row's state in eager mode: bytes, or segments (earlier, bytes) where it only grows."""
@@ -39,10 +47,11 @@ class Op:
     name: str
     outputs: list[Signature]
     n_values: int  # inputs whose values are read; the rest are only counted
-    same_counts: bool  # the output's counts are the input's, always
+    same_counts: bool  # counts of output 0, and of each of its rate, are the input's, always
     lockstep: bool  # value inputs must progress equally (sync)
     whole: bool  # needs the whole stream: nothing leaves before the end
     carries: bool  # arrays are carried from call to call
+    prepared_bytes: int  # of its weights as kernels want them
     period: int  # input frames after which its integers repeat
 
     def counts(
@@ -62,12 +71,23 @@ class Op:
         states: Sequence[State] | None,
         weights: Sequence[NDArray[Any] | None] = (),
         blas: bool = False,
+        ids: Sequence[str] = (),
+        prepared: Prepared | None = None,
     ) -> tuple[list[NDArray[Any]], list[State] | None]:
         """New frames of every output, and the rows' new states (None where the operator keeps none).
 
         ``values``: per value input its new frames ``(frames of all rows, *features)``, C-contiguous.
-        ``states`` None: every row starts here.
+        ``states`` None: every row starts here. StreamIndexError, with the ids of its rows, where new
+        frames hold an index that is out of range.
         """
+
+@final
+class Prepared:
+    """An operator's weights as its kernels want them, kept from run to run and made anew where they changed."""
+
+    def __new__(cls, op: Op) -> Prepared: ...
+    @property
+    def op(self) -> Op: ...
 
 @final
 class Graph:
@@ -137,6 +157,18 @@ class Gate:
     def __new__(cls) -> Gate: ...
     def hold(self, ids: Sequence[str]) -> AbstractContextManager[object]:
         """Return what takes the gate: StreamBusyError, with these ids, where another thread is inside."""
+
+@final
+class WavReader:
+    """Reads a WAV file front to back: of a path, of bytes, or of a file object's `read`."""
+
+    def __new__(cls, source: str | PathLike[str] | Buffer | Readable, /) -> WavReader: ...
+    sample_rate: int
+    channels: int
+    frames: int | None  # of the whole recording; None: it lasts until the source ends
+    def read(self, n_frames: int, dtype: str = "float32") -> NDArray[Any]:
+        """(frames, channels), fewer than asked for at the end only; "int16" where that is exact."""
+    def close(self) -> None: ...
 
 def operators() -> list[dict[str, Any]]:
     """The registry: name, doc, attributes, weights, flags of every operator."""

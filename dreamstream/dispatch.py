@@ -129,7 +129,8 @@ def _offline(
     constants = [_weight(w) for w in weights]
     arrays = [x.numpy() for x in inputs]
     roles, shape = _roles(name, dims, arrays[0]), arrays[0].shape
-    if any(a.shape != shape for a in arrays[1:]):
+    frame_axes = [i for i, r in enumerate(roles) if not isinstance(r, int)]
+    if any(a.ndim != len(roles) or any(a.shape[i] != shape[i] for i in frame_axes) for a in arrays):
         raise ShapeError(f"{name}: the inputs differ in shape: {[a.shape for a in arrays]}")
     n_features = sum(isinstance(r, int) for r in roles)
     order = [i for i, r in enumerate(roles) if r is Ellipsis]
@@ -141,9 +142,13 @@ def _offline(
         if "L" in roles
         else prod(s for s, r in zip(shape, roles) if r is Ellipsis)
     )
-    features = tuple(shape[roles.index(i)] for i in range(n_features))
     frames = [
-        np.ascontiguousarray(a.transpose(order).reshape(n_rows * n_frames, *features)) for a in arrays
+        np.ascontiguousarray(
+            a.transpose(order).reshape(
+                n_rows * n_frames, *(a.shape[roles.index(i)] for i in range(n_features))
+            )
+        )
+        for a in arrays
     ]
     op = operator(name, attributes, [_signature(f) for f in frames], constants)
     outputs, lengths = _run_whole(op, frames, n_rows, n_frames, constants)
@@ -273,15 +278,24 @@ def _streaming(
     else:
         weights = [_weight(w) for w in weights]
     _require_one_float(name, [x.dtype for x in tensors] + [w.dtype for w in weights if w is not None])
+    lead = model.dims[: len(model.dims) - len(dims) + 1] if dims and Ellipsis in dims else ()
     if model.edge is None:
-        return _outside(name, attributes, tensors, weights, model)
+        return tuple(_led(lead, y) for y in _outside(name, attributes, tensors, weights, model))
     if any(x.edge is None or x.edge.entry is not model.edge.entry for x in tensors):
         raise StreamMismatchError(
             f"{name}: tensors of different entries meet at {user_line()}; what one forward returned "
             "can't be combined inside another"
         )
     results = run(name, attributes, [x.edge for x in tensors], [x.value for x in tensors], weights)
-    return tuple(model.made(value, edge) for value, edge in results)
+    return tuple(_led(lead, model.made(value, edge)) for value, edge in results)
+
+
+def _led(lead: Dims, out: StreamTensor) -> StreamTensor:
+    """Return an output with the dimensions that stood before the operator's own in front again."""
+    if out.dims[: len(lead)] == lead:
+        return out
+    n_lead = sum(isinstance(d, int) for d in lead)
+    return out.with_dims((*lead, *range(n_lead, len(out.features))))
 
 
 def run(
@@ -422,8 +436,8 @@ def _outside(
             f"{name} on a StreamTensor needs what came before: it works inside an online module "
             "(ds.patch_module(model).online())"
         )
-    (out,), _ = _run_whole(op, [x.value for x in tensors], 1, len(model.value), weights)
-    return (model.like(out),)
+    results, _ = _run_whole(op, [x.value for x in tensors], 1, len(model.value), weights)
+    return tuple(model.like(out) for out in results)
 
 
 # ---------------------------------------------------------------- tables

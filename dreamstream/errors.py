@@ -112,7 +112,22 @@ class DTypeError(DreamStreamError, TypeError):
 
 
 class NotStreamableError(DreamStreamError, TypeError):
-    """A layer or call that can't be streamed exactly; the message says what would work."""
+    """A layer or call that can't be streamed exactly; the message says what would work.
+
+    Attributes
+    ----------
+    path : str
+        The innermost module whose forward raised it; empty for the outermost one.
+    """
+
+    path: str = ""
+
+    def locate(self, path: str, layer: str) -> None:
+        """Name the module before the message, unless one already is."""
+        if path and not self.path:
+            self.path = path
+            self._message = f"{path} ({layer}): {self._message}"
+            self.args = (_with_ids(self._message, self.ids),)
 
 
 class StreamBusyError(DreamStreamError, RuntimeError):

@@ -2,7 +2,15 @@
  * The process-wide allocator, and allocation through any.
  *
  * A cell of zeros stands for the C library's allocator, so that no initialisation is needed.
+ *
+ * Linux is asked for pages of 2 MiB under large blocks: reading weights takes fewer look-ups of pages
+ * then, and processors fetch ahead within a page only. It may decline.
  */
+#if defined(__linux__)
+#define _DEFAULT_SOURCE /* madvise() */
+#include <sys/mman.h>
+#endif
+
 #include "base/alloc.h"
 
 #include <stdlib.h>
@@ -10,11 +18,28 @@
 
 #include "base/cell.h"
 
+#define LARGE_PAGE ((size_t)2 << 20)
+
+static void *allocate_large(size_t n_bytes)
+{
+    const size_t whole = n_bytes / LARGE_PAGE * LARGE_PAGE; /* the rest would take a page for itself */
+    void *const memory = aligned_alloc(LARGE_PAGE, whole + (n_bytes > whole ? LARGE_PAGE : 0));
+#if defined(__linux__)
+    if (memory != NULL) {
+        (void)madvise(memory, whole, MADV_HUGEPAGE);
+    }
+#endif
+    return memory;
+}
+
 static void *system_allocate(void *context, size_t n_bytes, size_t alignment)
 {
     (void)context;
-    if (n_bytes > SIZE_MAX - (alignment - 1)) {
+    if (n_bytes > PTRDIFF_MAX - alignment) {
         return NULL;
+    }
+    if (n_bytes >= LARGE_PAGE) {
+        return allocate_large(n_bytes);
     }
     /* C11 wants a multiple of the alignment */
     return aligned_alloc(alignment, (n_bytes + alignment - 1) / alignment * alignment);

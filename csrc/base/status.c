@@ -30,6 +30,7 @@ const char *ds_status_name(ds_status status)
     case DS_CAPTURE: return "DS_CAPTURE";
     case DS_INTERNAL: return "DS_INTERNAL";
     case DS_ARGUMENT: return "DS_ARGUMENT";
+    case DS_INDEX: return "DS_INDEX";
     }
     return "DS_UNKNOWN";
 }

@@ -374,6 +374,32 @@ const void *ds_batch_output(const ds_batch *batch, size_t output, size_t row)
     return new_data(batch, g, r, (size_t)batch->plan->graph->outputs[output]);
 }
 
+ds_status ds_batch_check(const ds_batch *batch, bool *bad)
+{
+    const ds_graph *graph = batch->plan->graph;
+    ds_status first = DS_OK;
+    char message[DS_MESSAGE_BYTES] = "";
+    for (size_t j = 0; j < graph->n_nodes; j++) {
+        const ds_node *node = &graph->nodes[j];
+        size_t e = (size_t)node->inputs[0], r;
+        if (!node->op->def->check_values)
+            continue;
+        DS_ASSERT(graph->edges[e].node < 0);
+        for (size_t row = 0; row < batch->n_rows; row++) {
+            const group *g = find_group(batch, row, &r);
+            const size_t i = r * graph->n_edges + e;
+            ds_status status = ds_op_check_values(node->op, new_data(batch, g, r, e),
+                                                  g->now[i].known - g->before[i].known);
+            bad[row] |= status != DS_OK;
+            if (status != DS_OK && first == DS_OK) {
+                first = status;
+                strncpy(message, ds_last_error(), sizeof message - 1);
+            }
+        }
+    }
+    return first == DS_OK ? DS_OK : ds_fail(first, "%s", message);
+}
+
 /* ---------------------------------------------------------------- phase 2: values */
 /* Puts the kept frames of an edge before its new ones. */
 static void load_kept(ds_batch *b, group *g, size_t e)

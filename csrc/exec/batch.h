@@ -1,8 +1,8 @@
 /* exec/batch.h: one call for a ragged batch of streams.
  *
  * Phase 1 (ds_batch_begin): integers, checks, sizes, all allocations; may fail, and then nothing has
- * changed. The caller writes the new input frames (ds_batch_input). Phase 2 (ds_batch_run): values;
- * cannot fail; updates the streams' blocks in place. The caller reads the outputs
+ * changed. The caller writes the new input frames (ds_batch_input) and has them looked at
+ * (ds_batch_check): the last that may fail. Phase 2 (ds_batch_run): values; cannot fail; updates the streams' blocks in place. The caller reads the outputs
  * (ds_batch_output). The rows are split among threads; every row's bits are its own. */
 #ifndef DS_EXEC_BATCH_H
 #define DS_EXEC_BATCH_H
@@ -28,6 +28,9 @@ void *ds_batch_input(const ds_batch *batch, size_t input, size_t row);
 /* The new frames of a graph output of one row: count and absolute position of the first. Known after
  * ds_batch_begin. */
 int64_t ds_batch_output_frames(const ds_batch *batch, size_t output, size_t row, int64_t *start);
+/* Whether the new input frames are what the operators that read them can take; marks bad rows, as
+ * ds_batch_begin does. Errors: DS_INDEX. */
+ds_status ds_batch_check(const ds_batch *batch, bool *bad);
 void ds_batch_run(ds_batch *batch, ds_pool *pool);
 /* Returns view, valid until the next call with this batch. */
 const void *ds_batch_output(const ds_batch *batch, size_t output, size_t row);

@@ -111,7 +111,7 @@ static ds_status lay_out_block(ds_plan *p)
     return DS_OK;
 }
 
-static ds_status prepare_weights(ds_plan *p)
+static ds_status list_weights(ds_plan *p)
 {
     for (size_t j = 0; j < p->graph->n_nodes; j++) {
         const ds_node *node = &p->graph->nodes[j];
@@ -125,11 +125,29 @@ static ds_status prepare_weights(ds_plan *p)
             plan->weights[i] = node->weights[i].data;
             p->weight_bytes += node->weights[i].n_bytes;
         }
+        p->weight_bytes += op->prepared_bytes;
+    }
+    return DS_OK;
+}
+
+/* The prepared weights lie one after the other in one block: large, it lies in large pages. */
+static ds_status prepare_weights(ds_plan *p)
+{
+    for (size_t j = 0; j < p->graph->n_nodes; j++)
+        DS_CHECK(!__builtin_add_overflow(p->prepared_bytes,
+                                         aligned(p->graph->nodes[j].op->prepared_bytes),
+                                         &p->prepared_bytes),
+                 DS_NO_MEMORY, "the weights do not fit into memory");
+    DS_TRY(ds_allocate(&p->allocator, &p->prepared, p->prepared_bytes));
+    size_t offset = 0;
+    for (size_t j = 0; j < p->graph->n_nodes; j++) {
+        const ds_op *op = p->graph->nodes[j].op;
+        ds_node_plan *plan = &p->nodes[j];
         if (!op->prepared_bytes)
             continue;
-        DS_TRY(ds_allocate(&p->allocator, &plan->prepared, op->prepared_bytes));
+        plan->prepared = (char *)p->prepared + offset;
         op->def->prepare(op, plan->prepared, plan->weights, &p->kernels->real[0]);
-        p->weight_bytes += op->prepared_bytes;
+        offset += aligned(op->prepared_bytes);
     }
     return DS_OK;
 }
@@ -166,6 +184,7 @@ static ds_status make(ds_plan *p, int64_t skew)
     assign_buffers(p, free_buffers);
     ds_release(&p->allocator, free_buffers, n_bytes);
     ds_graph_fingerprint(p->model, p->fingerprint);
+    DS_TRY(list_weights(p));
     return prepare_weights(p);
 }
 
@@ -198,13 +217,13 @@ void ds_plan_destroy(ds_plan *plan)
     ds_allocator a = plan->allocator;
     for (size_t j = 0; plan->nodes && j < plan->graph->n_nodes; j++) {
         const ds_op *op = plan->graph->nodes[j].op;
-        ds_release(&a, plan->nodes[j].prepared, op->prepared_bytes);
         ds_release(&a, plan->nodes[j].weights, (size_t)op->n_weights * sizeof(const void *));
     }
     if (plan->graph) {
         ds_release(&a, plan->nodes, plan->graph->n_nodes * sizeof *plan->nodes);
         ds_release(&a, plan->edges, plan->graph->n_edges * sizeof *plan->edges);
     }
+    ds_release(&a, plan->prepared, plan->prepared_bytes);
     ds_analysis_free(&plan->analysis);
     ds_graph_destroy(plan->graph);
     ds_graph_destroy(plan->model);

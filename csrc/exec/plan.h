@@ -17,7 +17,7 @@ typedef struct ds_edge_plan {
 } ds_edge_plan;
 
 typedef struct ds_node_plan {
-    void *prepared; /* owned; NULL where the kernels read raw weights */
+    void *prepared; /* part of the plan's; NULL where the kernels read raw weights */
     size_t carried_offset;
     const void **weights; /* raw, borrowed from the graph; [n_weights] */
 } ds_node_plan;
@@ -42,6 +42,8 @@ typedef struct ds_plan {
     int max_inputs, max_outputs; /* of any node */
     size_t block_bytes;          /* of one stream's fixed state: exact */
     size_t grown_bytes;          /* per `analysis.period` frames of input 0, where state grows */
+    void *prepared;              /* owned: all nodes' */
+    size_t prepared_bytes;
     size_t weight_bytes;         /* raw weights and prepared ones */
     uint64_t fingerprint[2];
 } ds_plan;

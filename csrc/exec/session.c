@@ -86,13 +86,13 @@ static void clear_slot(const ds_plan *plan, ds_slot *slot)
 }
 
 /* Takes a free slot, or NULL; counts the new stream in. */
-static ds_status reserve(ds_session *session, ds_slot **slot, bool replaces)
+static ds_status reserve(ds_session *session, ds_slot **slot, size_t leaving)
 {
     ds_status status = DS_OK;
     pthread_mutex_lock(&session->lock);
-    if (session->max_streams && session->n_open >= session->max_streams && !replaces) {
+    if (session->max_streams && session->n_open >= session->max_streams + leaving) {
         status = ds_fail(DS_LIMIT, "%zu streams are open, which is the limit (max_streams)",
-                         session->n_open);
+                         session->max_streams);
     } else {
         session->n_open++;
         *slot = session->free;
@@ -103,10 +103,10 @@ static ds_status reserve(ds_session *session, ds_slot **slot, bool replaces)
     return status;
 }
 
-ds_status ds_session_open(ds_session *session, ds_slot **slot, bool replaces)
+ds_status ds_session_open(ds_session *session, ds_slot **slot, size_t leaving)
 {
     ds_slot *s = NULL;
-    DS_TRY(reserve(session, &s, replaces));
+    DS_TRY(reserve(session, &s, leaving));
     if (!s) {
         ds_status status = make_slot(session->plan, &session->allocator, &s);
         pthread_mutex_lock(&session->lock);

@@ -30,9 +30,9 @@ typedef struct ds_session ds_session;
 ds_status ds_session_create(ds_session **session, const ds_plan *plan, size_t max_streams);
 void ds_session_destroy(ds_session *session); /* all its slots too */
 const ds_plan *ds_session_plan(const ds_session *session);
-/* replaces: the new stream takes the place of an open one, which is closed after it, so that the limit
- * does not stand in its way. Errors: DS_LIMIT at max_streams, DS_NO_MEMORY. Thread: any. */
-ds_status ds_session_open(ds_session *session, ds_slot **slot, bool replaces);
+/* leaving: the open streams that the caller closes if its call succeeds; those it opens may take their
+ * places. Errors: DS_LIMIT at max_streams, DS_NO_MEMORY. Thread: any. */
+ds_status ds_session_open(ds_session *session, ds_slot **slot, size_t leaving);
 void ds_session_close(ds_session *session, ds_slot *slot);
 size_t ds_session_n_open(ds_session *session);
 /* False where another thread is in the slot. */

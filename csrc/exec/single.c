@@ -32,7 +32,7 @@ typedef struct work {
     int64_t *keep;     /* [n_values][n_rows]: first frame to keep after the call */
     const char **from; /* [n_rows]: what is unread of the row's state before */
     void **carried;    /* [n_rows] */
-    void *prepared, *scratch;
+    void *scratch;
 } work;
 
 static ds_status allocate(work *w, ds_arena *a)
@@ -161,10 +161,32 @@ static bool fill_targets(work *w, ds_run *run)
     return any;
 }
 
+/* Looks at the new values of all rows; the first fault is reported. */
+static ds_status check_values(const ds_single *s)
+{
+    if (!s->op->def->check_values)
+        return DS_OK;
+    const char *values = s->values[0];
+    ds_status first = DS_OK;
+    char message[DS_MESSAGE_BYTES] = "";
+    for (size_t r = 0; r < s->n_rows; r++) {
+        int64_t n = s->in[0][r].now.known - s->in[0][r].before.known;
+        ds_status status = ds_op_check_values(s->op, values, n);
+        s->bad[r] = status != DS_OK;
+        if (status != DS_OK && first == DS_OK) {
+            first = status;
+            strncpy(message, ds_last_error(), sizeof message - 1);
+        }
+        values = n ? values + (size_t)n * ds_signature_bytes(&s->op->in[0]) : values;
+    }
+    return first == DS_OK ? DS_OK : ds_fail(first, "%s", message);
+}
+
 ds_status ds_single_run(const ds_single *single, ds_arena *arena)
 {
     const ds_op *op = single->op;
     work w = {.s = single};
+    DS_TRY(check_values(single));
     ds_arena_reset(arena);
     DS_TRY(allocate(&w, arena));
     for (size_t r = 0; r < single->n_rows; r++)
@@ -181,19 +203,22 @@ ds_status ds_single_run(const ds_single *single, ds_arena *arena)
     ds_run run = {0};
     if (fill_targets(&w, &run)) {
         const ds_real_kernels *k = &single->kernels->real[ds_op_real(op) == DS_F64];
-        DS_TRY(ds_arena_push(arena, &w.prepared, op->prepared_bytes));
         DS_TRY(ds_arena_push(arena, &w.scratch, ds_op_scratch_bytes(op, single->n_rows,
                                                                      run.frames_in,
                                                                      run.frames_out)));
-        if (op->prepared_bytes)
-            op->def->prepare(op, w.prepared, single->weights, k);
+        run.prepared = single->prepared;
+        if (op->prepared_bytes && !run.prepared) {
+            void *prepared;
+            DS_TRY(ds_arena_push(arena, &prepared, op->prepared_bytes));
+            op->def->prepare(op, prepared, single->weights, k);
+            run.prepared = prepared;
+        }
         run.n_rows = single->n_rows;
         run.in = w.in;
         run.out = w.out;
         run.count = w.count;
         run.ended = single->ended;
         run.carried = w.carried;
-        run.prepared = op->prepared_bytes ? w.prepared : NULL;
         run.weights = single->weights;
         run.k = k;
         run.scratch = w.scratch;

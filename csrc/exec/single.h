@@ -17,11 +17,13 @@ typedef struct ds_single {
     const bool *ended;           /* [n_rows] */
     const void *const *values;   /* [n_values]: new frames of all rows, row after row */
     const void *const *weights;  /* [n_weights], raw */
+    const void *prepared;        /* what prepare makes of them; NULL: not made yet */
     /* [n_rows]: state before; NULL where it is empty, a start, or not read because the row keeps its
      * new frames and gives none (then new_states is NULL too, and the caller keeps the frames) */
     const void *const *states;
     void *const *outputs;        /* [n_outputs]: room for the new frames of all rows */
     void *const *new_states;     /* [n_rows]: room for the state after; NULL where not wanted */
+    bool *bad;                   /* [n_rows]: set where an error concerns that row */
 } ds_single;
 
 /* First frame of value input i that is kept when its pair is `in` and output 0's is `out`; in.known
@@ -29,7 +31,7 @@ typedef struct ds_single {
 int64_t ds_single_kept_from(const ds_op *op, int input, ds_pair in, ds_pair out);
 /* Bytes of one row's state for these counts (in: one pair per input). */
 ds_status ds_single_state_bytes(const ds_op *op, const ds_pair *in, ds_pair out, size_t *n_bytes);
-/* Runs; scratch comes from the arena, which is reset first. Errors: DS_NO_MEMORY. */
+/* Runs; scratch comes from the arena, which is reset first. Errors: DS_NO_MEMORY; DS_INDEX. */
 ds_status ds_single_run(const ds_single *single, ds_arena *arena);
 
 #endif

@@ -65,7 +65,8 @@ typedef enum ds_status {
     DS_NO_MEMORY = 11,     /* the allocator gave none */
     DS_CAPTURE = 12,       /* the model does something that can't be compiled */
     DS_INTERNAL = 13,      /* a fault in DreamStream itself: please report it */
-    DS_ARGUMENT = 14       /* an argument that is never valid, such as a NULL pointer */
+    DS_ARGUMENT = 14,      /* an argument that is never valid, such as a NULL pointer */
+    DS_INDEX = 15          /* a stream's values hold an index that is out of range */
 } ds_status;
 
 /*

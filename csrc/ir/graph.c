@@ -128,6 +128,9 @@ ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, con
                  "%s: input %zu is not an edge of the graph", def->name, i);
         signatures[i] = graph->edges[inputs[i]].signature;
     }
+    DS_CHECK(!def->check_values || n_inputs == 0 || graph->edges[inputs[0]].node < 0, DS_CAPTURE,
+             "%s: its input must be one of the graph's own: the values of what is computed can't be "
+             "checked before streams advance", def->name);
     ds_op *op;
     DS_TRY(ds_op_create(&op, &graph->allocator, def, attrs, n_attrs, signatures, n_inputs, weights,
                         n_weights));

@@ -46,6 +46,12 @@ static bool is_removable_sync(const ds_node *node, const ds_analysis *analysis)
     return strcmp(node->op->def->name, "sync") == 0 && analysis->identity[node->id];
 }
 
+/* What may refuse a stream must stay. */
+static bool checks(const ds_op *op)
+{
+    return op->check.n_roots > 0 || op->def->check_values;
+}
+
 void ds_rewrite(ds_graph *graph, const ds_analysis *analysis)
 {
     for (size_t j = graph->n_nodes; j-- > 0;) {
@@ -53,7 +59,7 @@ void ds_rewrite(ds_graph *graph, const ds_analysis *analysis)
         if (is_removable_sync(node, analysis)) {
             replace_edge(graph, node->first_output, node->inputs[0]);
             drop_node(graph, j);
-        } else if (!is_used(graph, node) && node->op->check.n_roots == 0) { /* a check must stay */
+        } else if (!is_used(graph, node) && !checks(node->op)) {
             drop_node(graph, j);
         }
     }

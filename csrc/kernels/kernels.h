@@ -8,7 +8,8 @@
  *   product, depthwise   along k: chains of 256 by fma, each starting from zero; the chains' sums
  *                        added in ascending order; then the bias, if any, added last.
  *   layer_norm, softmax  sixteen lanes: lane j adds elements j, j+16, ... in ascending order; the
- *                        lanes are then folded 8+8, 4+4, 2+2, 1+1.
+ *                        lanes are then folded 8+8, 4+4, 2+2, 1+1; rms_norm likewise.
+ *   column_sums          in double, one chain per column, from the first row on.
  * A row's result never depends on the other rows of the call or on their number.
  * The bits of a NaN (sign, payload) are not part of any definition.
  *
@@ -20,19 +21,25 @@
 
 #include "cpu/detect.h"
 
-/* Elementwise functions of one argument; p: up to two parameters. */
+/* Elementwise functions of one argument; p: up to three parameters. */
 typedef enum ds_unary {
     DS_UNARY_RELU, DS_UNARY_GELU /* exact, by erf */, DS_UNARY_GELU_TANH, DS_UNARY_SILU,
     DS_UNARY_SIGMOID, DS_UNARY_TANH, DS_UNARY_EXP, DS_UNARY_LOG, DS_UNARY_SQRT, DS_UNARY_RSQRT,
     DS_UNARY_ABS, DS_UNARY_NEG, DS_UNARY_RECIPROCAL, DS_UNARY_SQUARE, DS_UNARY_CLAMP /* p0..p1 */,
     DS_UNARY_SIN, DS_UNARY_COS, DS_UNARY_LOG1P, DS_UNARY_EXPM1, DS_UNARY_ERF, DS_UNARY_LOG2,
     DS_UNARY_LOG10, DS_UNARY_FLOOR, DS_UNARY_CEIL, DS_UNARY_ROUND /* to even */, DS_UNARY_SIGN,
-    DS_UNARY_SOFTPLUS /* beta p0, threshold p1 */, DS_UNARY_LOGSIGMOID, DS_UNARY_COUNT
+    DS_UNARY_SOFTPLUS /* beta p0, threshold p1 */, DS_UNARY_LOGSIGMOID,
+    DS_UNARY_ELU /* p1 x above zero, p0 expm1(p2 x) below */, DS_UNARY_SINH, DS_UNARY_COSH,
+    DS_UNARY_ASIN, DS_UNARY_ACOS, DS_UNARY_ATAN, DS_UNARY_ASINH, DS_UNARY_ACOSH, DS_UNARY_ATANH,
+    DS_UNARY_TRUNC, DS_UNARY_ERFC, DS_UNARY_COUNT
 } ds_unary;
 
 typedef enum ds_binary {
     DS_BINARY_ADD, DS_BINARY_SUB, DS_BINARY_MUL, DS_BINARY_DIV, DS_BINARY_MINIMUM, /* NaN wins */
-    DS_BINARY_MAXIMUM, DS_BINARY_POW, DS_BINARY_COUNT
+    DS_BINARY_MAXIMUM, DS_BINARY_POW,
+    DS_BINARY_PRELU /* b a where a is not above zero */, DS_BINARY_ATAN2, DS_BINARY_HYPOT,
+    DS_BINARY_FMOD, DS_BINARY_REMAINDER, DS_BINARY_FLOOR_DIVIDE, DS_BINARY_COPYSIGN,
+    DS_BINARY_COUNT
 } ds_binary;
 
 typedef enum ds_compare {
@@ -70,9 +77,22 @@ typedef struct ds_real_kernels {
     /* Mean, its rounding error, then the variance about both; weight and bias may be NULL; y may be x. */
     void (*layer_norm)(void *y, const void *x, size_t n_rows, size_t n, const void *weight,
                        const void *bias, double epsilon);
+    /* y = x / sqrt(mean of x^2 + epsilon) * weight over rows; weight may be NULL; y may be x. */
+    void (*rms_norm)(void *y, const void *x, size_t n_rows, size_t n, const void *weight,
+                     double epsilon);
+    /* Adds to sums[0..n) the rows' elements, or with a centre the squares of what they differ by. */
+    void (*column_sums)(double *sums, const void *x, size_t n_rows, size_t n, const double *centre);
+    /* y[m][i] = ((x[m][i] - mean[i]) - rest[i]) * scale[i] + shift[i]; y may be x. */
+    void (*column_scale)(void *y, const void *x, size_t n_rows, size_t n, const void *mean,
+                         const void *rest, const void *scale, const void *shift);
     /* One LSTM cell: gates = from_x + from_h, [4][n] in torch's order i, f, g, o;
      * c = sigmoid(f) c + sigmoid(i) tanh(g); h = sigmoid(o) tanh(c). h and c are updated. */
     void (*lstm_cell)(void *h, void *c, const void *from_x, const void *from_h, size_t n);
+    /* One GRU cell: a = from_x, b = from_h, [3][n] in torch's order r, z, n, each sum of a and b but
+     * n = tanh(a_n + sigmoid(r) b_n); h = n + sigmoid(z) (h - n). h is updated. */
+    void (*gru_cell)(void *h, const void *from_x, const void *from_h, size_t n);
+    /* One plain cell: h = tanh(from_x + from_h), or its positive part where relu is not 0. */
+    void (*rnn_cell)(void *h, const void *from_x, const void *from_h, size_t n, int relu);
 } ds_real_kernels;
 
 typedef struct ds_kernels {

@@ -1,5 +1,6 @@
 /* ops/elementwise.c: functions of two or three operands, element by element (torch.add, sub, mul,
- * div, minimum, maximum, pow; eq, ne, lt, le, gt, ge, which give bool; where).
+ * div, minimum, maximum, pow, prelu, atan2, hypot, fmod, remainder, floor_divide, copysign; eq, ne,
+ * lt, le, gt, ge, which give bool; where).
  *
  * Operands are streams or constants and broadcast within a frame (operands.h). All counts are those
  * of input 0; streams progress in lockstep. */
@@ -54,6 +55,13 @@ BINARY(div, DS_BINARY_DIV, "a / b")
 BINARY(minimum, DS_BINARY_MINIMUM, "The lesser of a and b; NaN wins.")
 BINARY(maximum, DS_BINARY_MAXIMUM, "The greater of a and b; NaN wins.")
 BINARY(pow, DS_BINARY_POW, "a to the power of b")
+BINARY(prelu, DS_BINARY_PRELU, "a above zero, else b times a")
+BINARY(atan2, DS_BINARY_ATAN2, "The angle of the point (b, a).")
+BINARY(hypot, DS_BINARY_HYPOT, "sqrt(a a + b b)")
+BINARY(fmod, DS_BINARY_FMOD, "What a division leaves; the sign is that of a.")
+BINARY(remainder, DS_BINARY_REMAINDER, "What a division leaves; the sign is that of b.")
+BINARY(floor_divide, DS_BINARY_FLOOR_DIVIDE, "a / b, rounded down.")
+BINARY(copysign, DS_BINARY_COPYSIGN, "a with the sign of b")
 
 /* ---------------------------------------------------------------- comparison */
 

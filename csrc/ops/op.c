@@ -425,6 +425,15 @@ ds_status ds_op_check(const ds_op *op, const ds_pair *in, bool ended)
     return DS_OK;
 }
 
+ds_status ds_op_check_values(const ds_op *op, const void *values, int64_t n_frames)
+{
+    char text[256];
+    const char *fault = op->def->check_values != NULL && n_frames > 0
+                            ? op->def->check_values(op, values, n_frames, text, sizeof text)
+                            : NULL;
+    return fault == NULL ? DS_OK : ds_fail(DS_INDEX, "%s: %s", op->def->name, fault);
+}
+
 /* ---------------------------------------------------------------- helpers for infer */
 
 static bool is_real(ds_dtype dtype)

@@ -107,6 +107,11 @@ typedef struct ds_op_def {
     void (*check)(const ds_op *op, ds_program *p);
     ds_status check_status; /* of a check that fails; DS_OK stands for DS_SHAPE */
     const char *(*check_message)(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes);
+    /* Looks at n_frames new frames of input 0 of one row: NULL, or what is wrong with their values
+     * (DS_INDEX). Such an input must be a graph's own, since the values are looked at before any state
+     * changes. NULL: any will do. */
+    const char *(*check_values)(const ds_op *op, const void *values, int64_t n_frames, char *text,
+                                size_t n_bytes);
     void (*prepare)(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k);
     void (*forward)(const ds_op *op, const ds_run *run);
@@ -132,7 +137,8 @@ struct ds_op {
     int64_t reach;    /* input frames within which the start's irregularities end; preset to 0 */
     bool whole;       /* this instance needs the whole stream (bidirectional, circular): nothing leaves
                        * before the end, everything is kept; refused unless buffering is asked for */
-    bool same_counts; /* out pair = in pair, always (set by default where counts and need are NULL) */
+    bool same_counts; /* the pair of output 0, and of each of its rate, is input 0's, always (found out
+                       * where counts say so of all outputs) */
     /* filled by ds_op_create */
     ds_program counts, need, check;
     ds_allocator allocator;
@@ -162,6 +168,8 @@ void ds_op_counts(const ds_op *op, const ds_pair *in, bool ended, ds_pair *out);
 void ds_op_need(const ds_op *op, int64_t m, int64_t *first);
 /* DS_SHAPE with a message where a check fails for these counts. */
 ds_status ds_op_check(const ds_op *op, const ds_pair *in, bool ended);
+/* DS_INDEX with a message where new frames of input 0 hold what the operator can't take. */
+ds_status ds_op_check_values(const ds_op *op, const void *values, int64_t n_frames);
 
 /* ---------------------------------------------------------------- helpers for infer */
 /* DS_DTYPE unless input i is float or double (and equal to input 0 and to all weights). */

@@ -8,6 +8,7 @@
  * sums (or the extremes), added frame by frame in order, so that chunks don't matter; the number of
  * frames so far. */
 #include "ops/registry.h"
+#include "ops/sums.h"
 
 enum { KIND };
 enum { SUM, MEAN, MAX, MIN };
@@ -61,19 +62,6 @@ static void need(const ds_op *op, ds_program *p)
 DEFINE_TAKE(take_float, float)
 DEFINE_TAKE(take_double, double)
 
-static void write_result(const ds_op *op, void *y, const double *sum, int64_t n_frames, size_t n)
-{
-    const double divisor = op->attr[KIND].i == MEAN ? (double)n_frames : 1.0;
-    for (size_t i = 0; i < n; i++) {
-        const double v = sum[i] / divisor;
-        if (op->in[0].dtype == DS_F32) {
-            ((float *)y)[i] = (float)v;
-        } else {
-            ((double *)y)[i] = v;
-        }
-    }
-}
-
 static void forward(const ds_op *op, const ds_run *run)
 {
     const size_t n = (size_t)ds_signature_elements(&op->in[0]), n_bytes = n * ds_op_element(op);
@@ -90,7 +78,8 @@ static void forward(const ds_op *op, const ds_run *run)
             }
         }
         if (run->out[r].m0 < run->out[r].m1) {
-            write_result(op, run->out[r].data, sum, *n_frames, n);
+            ds_sums_write(run->out[r].data, sum, n,
+                          op->attr[KIND].i == MEAN ? (double)*n_frames : 1.0, op->in[0].dtype);
         }
     }
 }

@@ -22,6 +22,12 @@ static const ds_attr_def softplus_attrs[] = {
     {"threshold", DS_ATTR_REAL, .x = 20.0, .doc = "x itself where beta x is above it"},
     {0}};
 
+static const ds_attr_def elu_attrs[] = {
+    {"alpha", DS_ATTR_REAL, .x = 1.0, .doc = "alpha expm1(input_scale x) below zero"},
+    {"scale", DS_ATTR_REAL, .x = 1.0, .doc = "scale x above zero"},
+    {"input_scale", DS_ATTR_REAL, .x = 1.0, .doc = "of x, below zero"},
+    {0}};
+
 static ds_status infer(ds_op *op)
 {
     return ds_op_require_real(op);
@@ -32,7 +38,7 @@ static void run_unary(const ds_op *op, const ds_run *run, ds_unary function)
     if (function == DS_UNARY_GELU && op->attr[0].i == 1) {
         function = DS_UNARY_GELU_TANH;
     }
-    const double p[2] = {op->attr[0].x, op->attr[1].x};
+    const double p[3] = {op->attr[0].x, op->attr[1].x, op->attr[2].x};
     const size_t n = (size_t)ds_signature_elements(&op->in[0]);
     for (size_t r = 0; r < run->n_rows; r++) {
         const ds_target *out = &run->out[r];
@@ -85,3 +91,14 @@ UNARY(round, DS_UNARY_ROUND, none, "The nearest integer, halves to even.")
 UNARY(sign, DS_UNARY_SIGN, none, "-1, 0 or 1")
 UNARY(softplus, DS_UNARY_SOFTPLUS, softplus_attrs, "A smooth max(x, 0).")
 UNARY(logsigmoid, DS_UNARY_LOGSIGMOID, none, "log(sigmoid(x))")
+UNARY(elu, DS_UNARY_ELU, elu_attrs, "x above zero, an exponential below, scaled")
+UNARY(sinh, DS_UNARY_SINH, none, "The hyperbolic sine.")
+UNARY(cosh, DS_UNARY_COSH, none, "The hyperbolic cosine.")
+UNARY(asin, DS_UNARY_ASIN, none, "The angle whose sine is x.")
+UNARY(acos, DS_UNARY_ACOS, none, "The angle whose cosine is x.")
+UNARY(atan, DS_UNARY_ATAN, none, "The angle whose tangent is x.")
+UNARY(asinh, DS_UNARY_ASINH, none, "What has x as its hyperbolic sine.")
+UNARY(acosh, DS_UNARY_ACOSH, none, "What has x as its hyperbolic cosine.")
+UNARY(atanh, DS_UNARY_ATANH, none, "What has x as its hyperbolic tangent.")
+UNARY(trunc, DS_UNARY_TRUNC, none, "The next integer towards zero.")
+UNARY(erfc, DS_UNARY_ERFC, none, "1 - erf(x), exact for small ones.")

@@ -199,6 +199,7 @@ static int load_errors(ds_module *m)
         [DS_CAPTURE] = "CaptureError",
         [DS_INTERNAL] = "DreamStreamError",
         [DS_ARGUMENT] = "ShapeError",
+        [DS_INDEX] = "StreamIndexError",
     };
     PyObject *module = PyImport_ImportModule("dreamstream.errors");
     for (int i = 1; module && i < DS_N_STATUS; i++) {
@@ -238,7 +239,9 @@ static int module_exec(PyObject *module)
         add_type(module, &ds_graph_spec, &m->graph_type) < 0 ||
         add_type(module, &ds_engine_spec, &m->engine_type) < 0 ||
         add_type(module, &ds_gate_spec, &m->gate_type) < 0 ||
-        add_type(module, &ds_hold_spec, &m->hold_type) < 0)
+        add_type(module, &ds_hold_spec, &m->hold_type) < 0 ||
+        add_type(module, &ds_prepared_spec, &m->prepared_type) < 0 ||
+        add_type(module, &ds_wav_spec, &m->wav_type) < 0)
         return -1;
     return 0;
 }
@@ -252,7 +255,9 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(m->graph_type);
     Py_VISIT(m->engine_type);
     Py_VISIT(m->gate_type);
+    Py_VISIT(m->prepared_type);
     Py_VISIT(m->hold_type);
+    Py_VISIT(m->wav_type);
     return 0;
 }
 
@@ -265,7 +270,9 @@ static int module_clear(PyObject *module)
     Py_CLEAR(m->graph_type);
     Py_CLEAR(m->engine_type);
     Py_CLEAR(m->gate_type);
+    Py_CLEAR(m->prepared_type);
     Py_CLEAR(m->hold_type);
+    Py_CLEAR(m->wav_type);
     while (m->n_arenas > 0) {
         ds_arena_free(m->arenas[--m->n_arenas]);
         PyMem_RawFree(m->arenas[m->n_arenas]);

@@ -230,6 +230,7 @@ static PyObject *op_get_flag(PyObject *self, void *which)
     case 'w': return PyBool_FromLong(op->whole);
     case 'c': return PyBool_FromLong(op->n_carried > 0);
     case 'p': return PyLong_FromLongLong(op->period);
+    case 'b': return PyLong_FromSize_t(op->prepared_bytes);
     default: return PyLong_FromLong(ds_op_n_values(op));
     }
 }
@@ -243,6 +244,7 @@ static PyGetSetDef op_getset[] = {
     {"whole", op_get_flag, NULL, "Whether it needs the whole stream.", "w"},
     {"carries", op_get_flag, NULL, "Whether it carries arrays from call to call.", "c"},
     {"period", op_get_flag, NULL, "Input frames after which its integers repeat.", "p"},
+    {"prepared_bytes", op_get_flag, NULL, "Bytes of its weights as kernels want them.", "b"},
     {"n_values", op_get_flag, NULL, "Inputs whose values are read.", "n"},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -253,7 +255,7 @@ static PyMethodDef op_methods[] = {
     {"kept", (PyCFunction)(void (*)(void))op_kept, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
      "kept(inputs, outputs) -> per value input the first frame kept before and now"},
     {"run", (PyCFunction)(void (*)(void))ds_op_object_run, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
-     "run(values, inputs, outputs, ended, states, weights, blas) -> outputs, new states"},
+     "run(values, inputs, outputs, ended, states, weights, blas, ids=(), prepared=None) -> outputs, new states"},
     {"declare", (PyCFunction)(void (*)(void))ds_op_object_declare,
      METH_CLASS | METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
      "declare(inputs, outputs, counts, need): an operator whose integers are data"},

@@ -1,5 +1,5 @@
 /* python/op.h: the object behind _core.Op. Its files: op.c (making, counts), run.c (running),
- * declare.c (operators whose integers come from Python). */
+ * declare.c (operators whose integers come from Python), prepared.c (kept weights). */
 #ifndef DS_PYTHON_OP_H
 #define DS_PYTHON_OP_H
 #include "python/support.h"
@@ -14,6 +14,14 @@ int ds_parse_counts(ds_module *m, const ds_op *op, PyObject *sequence, int n,
                     const ds_counts **counts, Py_ssize_t *n_rows);
 /* Borrows a bool array of n_rows; NULL with an exception. */
 const bool *ds_parse_ended(ds_module *m, PyObject *ended, Py_ssize_t n_rows);
+
+/* Kept weights (prepared.c): takes them for one run of `op`; false where they are another's or in use.
+ * `object` may be NULL. */
+bool ds_prepared_take(ds_module *m, PyObject *object, PyObject *op);
+void ds_prepared_give(PyObject *object);
+/* What `prepare` makes of these weights, made anew where they are not those of the last run; NULL where
+ * there is no memory to keep it. Without the GIL. */
+const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels, const void *const *weights);
 
 PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *args,
                            Py_ssize_t n_args, PyObject *names);

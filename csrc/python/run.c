@@ -15,6 +15,8 @@ typedef struct call {
     void *outputs[DS_MAX_OUTPUTS];
     const void **states;  /* [n_rows] */
     void **new_states;    /* [n_rows] */
+    bool *bad;            /* [n_rows] */
+    PyObject *kept;       /* prepared weights, taken for this run; NULL: none are kept */
     PyObject *flat;       /* list: keeps flattened states alive */
     PyObject *old, *news; /* list of states before (borrowed), of states after (owned) */
     Py_ssize_t n_rows;
@@ -214,6 +216,13 @@ static PyObject *make_outputs(call *c)
 /* Work below which releasing the GIL costs more than it gives. */
 enum { SMALL_WORK_BYTES = 1 << 16 };
 
+static ds_status run_values(call *c, ds_arena *arena)
+{
+    if (c->kept)
+        c->single.prepared = ds_prepared_refresh(c->kept, c->single.kernels, c->weights);
+    return ds_single_run(&c->single, arena);
+}
+
 static ds_status run_single(call *c, ds_arena *arena, PyObject *outputs)
 {
     size_t n_bytes = 0;
@@ -222,20 +231,20 @@ static ds_status run_single(call *c, ds_arena *arena, PyObject *outputs)
     for (int i = 0; i < c->op->n_weights; i++)
         n_bytes += c->op->weight[i].dtype ? ds_signature_bytes(&c->op->weight[i]) : 0;
     if (n_bytes < SMALL_WORK_BYTES)
-        return ds_single_run(&c->single, arena);
+        return run_values(c, arena);
     ds_status status;
     char message[DS_MESSAGE_BYTES] = "";
     Py_BEGIN_ALLOW_THREADS
-    status = ds_single_run(&c->single, arena);
+    status = run_values(c, arena);
     if (status != DS_OK)
         strncpy(message, ds_last_error(), sizeof message - 1);
     Py_END_ALLOW_THREADS
     return status == DS_OK ? DS_OK : ds_fail(status, "%s", message);
 }
 
-static PyObject *run_call(call *c, PyObject *args[7], const bool *ended, int blas)
+static PyObject *run_call(call *c, PyObject *const *args, const bool *ended, int blas, PyObject *ids)
 {
-    PyObject *result = NULL, *outputs = NULL;
+    PyObject *result = NULL, *outputs = NULL, *bad_ids = NULL;
     ds_arena *arena = NULL;
     if (parse_values(c, args[0]) < 0 || parse_weights(c, args[5]) < 0)
         return NULL;
@@ -247,9 +256,10 @@ static PyObject *run_call(call *c, PyObject *args[7], const bool *ended, int bla
     size_t n = (size_t)c->n_rows + 1;
     c->states = PyMem_Calloc(n, sizeof *c->states);
     c->new_states = PyMem_Calloc(n, sizeof *c->new_states);
+    c->bad = PyMem_Calloc(n, sizeof *c->bad);
     c->flat = PyList_New(0);
     c->news = PyList_New(c->n_rows);
-    if (!c->states || !c->new_states || !c->flat || !c->news) {
+    if (!c->states || !c->new_states || !c->bad || !c->flat || !c->news) {
         if (!PyErr_Occurred())
             PyErr_NoMemory();
         goto done;
@@ -262,11 +272,19 @@ static PyObject *run_call(call *c, PyObject *args[7], const bool *ended, int bla
                             .kernels = blas && c->m->blas_kernels ? c->m->blas_kernels : c->m->kernels,
                             .ended = ended, .values = c->values, .weights = c->weights,
                             .states = c->states, .outputs = c->outputs,
-                            .new_states = c->new_states};
+                            .new_states = c->new_states, .bad = c->bad};
     ds_status status = run_single(c, arena, outputs);
     ds_give_arena(c->m, arena);
-    result = status == DS_OK ? PyTuple_Pack(2, outputs, c->news) : ds_raise(c->m, status, NULL);
+    if (status == DS_OK) {
+        result = PyTuple_Pack(2, outputs, c->news);
+    } else {
+        bad_ids = ids ? ds_bad_ids(ids, c->bad, c->n_rows) : NULL;
+        if (!PyErr_Occurred())
+            ds_raise(c->m, status, bad_ids);
+    }
 done:
+    Py_XDECREF(bad_ids);
+    PyMem_Free(c->bad);
     PyMem_Free(c->states);
     PyMem_Free(c->new_states);
     Py_XDECREF(c->flat);
@@ -279,9 +297,10 @@ PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *a
                            Py_ssize_t n_args, PyObject *names)
 {
     call c = {.m = ds_module_of(cls), .op = ((ds_op_object *)self)->op, .n_rows = -1};
-    if (n_args != 7 || names || !c.op->def->forward) {
+    if (n_args < 7 || n_args > 9 || names || !c.op->def->forward) {
         PyErr_SetString(PyExc_TypeError, c.op->def->forward
-                                             ? "run(values, inputs, outputs, ended, states, weights, blas)"
+                                             ? "run(values, inputs, outputs, ended, states, weights, blas, "
+                                               "ids=(), prepared=None)"
                                              : "a declared operator's values are not computed here");
         return NULL;
     }
@@ -290,7 +309,12 @@ PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *a
         return NULL;
     const bool *ended = ds_parse_ended(c.m, args[3], c.n_rows);
     int blas = PyObject_IsTrue(args[6]);
-    PyObject *copy[7];
-    memcpy(copy, args, sizeof copy);
-    return ended && blas >= 0 ? run_call(&c, copy, ended, blas) : NULL;
+    PyObject *ids = n_args > 7 ? args[7] : NULL;
+    if (!ended || blas < 0)
+        return NULL;
+    c.kept = n_args > 8 && c.op->prepared_bytes && ds_prepared_take(c.m, args[8], self) ? args[8] : NULL;
+    PyObject *result = run_call(&c, args, ended, blas, ids);
+    if (c.kept)
+        ds_prepared_give(c.kept);
+    return result;
 }

@@ -17,6 +17,7 @@ typedef struct step {
     ds_slot **replaced;    /* [n_rows]: the live stream that a restart replaces, entered; else NULL */
     PyObject **addresses;  /* [n_rows]: of fresh slots, as int */
     Py_ssize_t n_entered;
+    size_t n_leaving; /* live streams that end, or are replaced, if the call succeeds */
     int64_t *n_frames;     /* [n_inputs][n_rows] */
     bool *sos, *eos, *bad; /* [n_rows] */
     ds_batch *batch;
@@ -128,7 +129,7 @@ static int enter_row(step *s, Py_ssize_t r)
         return 0;
     }
     ds_slot *slot;
-    ds_status status = ds_session_open(s->e->session, &slot, live != NULL);
+    ds_status status = ds_session_open(s->e->session, &slot, s->n_leaving);
     if (status != DS_OK) {
         char message[DS_MESSAGE_BYTES] = "";
         strncpy(message, ds_last_error(), sizeof message - 1);
@@ -412,10 +413,9 @@ static void give_batch(step *s)
     s->batch = NULL;
 }
 
-static int begin(step *s)
+/* Raises the engine's error with the ids of the bad rows; 0 where there is none. */
+static int refuse(step *s, ds_status status)
 {
-    ds_status status = ds_batch_begin(s->batch, s->slots, s->n_frames, s->eos, s->bad,
-                                      (size_t)s->n_rows, s->e->n_threads);
     if (status == DS_OK)
         return 0;
     PyObject *ids = ds_bad_ids(s->ids, s->bad, s->n_rows);
@@ -425,12 +425,18 @@ static int begin(step *s)
     return -1;
 }
 
+static int begin(step *s)
+{
+    return refuse(s, ds_batch_begin(s->batch, s->slots, s->n_frames, s->eos, s->bad,
+                                    (size_t)s->n_rows, s->e->n_threads));
+}
+
 /* Everything between entering the slots and committing. */
 static PyObject *run(step *s, PyObject *arrays)
 {
     PyObject *outputs = NULL, *starts = NULL, *result = NULL;
     if (take_batch(s) == 0 && begin(s) == 0 && make_outputs(s, &outputs, &starts) == 0 &&
-        each_input(s, arrays, copy_input) == 0)
+        each_input(s, arrays, copy_input) == 0 && refuse(s, ds_batch_check(s->batch, s->bad)) == 0)
         result = PyTuple_Pack(2, outputs, starts);
     if (result) {
         Py_BEGIN_ALLOW_THREADS
@@ -449,6 +455,8 @@ static PyObject *run(step *s, PyObject *arrays)
 
 static PyObject *step_rows(step *s, PyObject *arrays)
 {
+    for (Py_ssize_t r = 0; r < s->n_rows; r++)
+        s->n_leaving += (s->sos[r] || s->eos[r]) && ds_engine_slot(s->e, PyTuple_GET_ITEM(s->ids, r));
     for (; s->n_entered < s->n_rows; s->n_entered++)
         if (enter_row(s, s->n_entered) < 0) {
             roll_back(s);

@@ -15,11 +15,11 @@
 #include "exec/batch.h"
 #include "exec/single.h"
 
-enum { DS_N_STATUS = 15, DS_MAX_ARENAS = 8 };
+enum { DS_N_STATUS = 16, DS_MAX_ARENAS = 8 };
 
 typedef struct ds_module {
     PyObject *errors[DS_N_STATUS]; /* exception class of each status */
-    PyTypeObject *op_type, *graph_type, *engine_type, *gate_type, *hold_type;
+    PyTypeObject *op_type, *graph_type, *engine_type, *gate_type, *hold_type, *prepared_type, *wav_type;
     const ds_kernels *kernels;      /* chosen at import */
     const ds_kernels *blas_kernels; /* NULL without OpenBLAS, or where it is kept out */
     ds_isa isa;
@@ -33,6 +33,7 @@ ds_module *ds_module_of(PyTypeObject *type); /* of a type made by this module */
 
 /* Types: fill the type object. */
 extern PyType_Spec ds_op_spec, ds_graph_spec, ds_engine_spec, ds_gate_spec, ds_hold_spec;
+extern PyType_Spec ds_prepared_spec, ds_wav_spec;
 
 /* Raises the exception of a status with the thread's last message; ids: a sequence of str, or NULL.
  * Always returns NULL. */

@@ -23,6 +23,7 @@ from ..stream.rules import (
     require_same,
 )
 from ..stream.where import user_line
+from .features import matmul, why_not_matmul
 
 if TYPE_CHECKING:
     from .stream_tensor import StreamTensor
@@ -139,6 +140,13 @@ class ChunkMethods:
         return fall_back(x, "unfold").unfold(axis, size, step)
 
     @staticmethod
+    def repeat_interleave(x: StreamTensor, axis: int, times: int) -> Any:
+        if isinstance(x.dims[axis], str):
+            what = f"repeat_interleave along {x.dims[axis]}"
+            return fall_back(x, what).repeat_interleave(times, axis)
+        return per_frame(x, axis, lambda t, a: t.repeat_interleave(times, a), True)
+
+    @staticmethod
     def expand(x: StreamTensor, sizes: Sequence[Any]) -> Any:
         x = x.in_order()
         if len(sizes) != len(x.dims):
@@ -193,13 +201,12 @@ class ChunkMethods:
 
     @staticmethod
     def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
-        if reverse or getattr(other, "is_stream", False) or isinstance(x.dims[-1], str):
-            plain = fall_back(x, "this matrix product")
-            other = other.tensor() if getattr(other, "is_stream", False) else other
-            return other @ plain if reverse else plain @ other
-        x = x.in_order()
-        value = (x._plain(x.value) @ other).numpy()
-        return x.like(value, x.dims, x.names)
+        reason = why_not_matmul(x, other, reverse)
+        if reason is None:
+            return matmul(x, other, reverse)
+        plain = fall_back(x, f"this matrix product {reason}")
+        other = other.tensor() if getattr(other, "is_stream", False) else other
+        return other @ plain if reverse else plain @ other
 
 
 def _solve(old: Sequence[int], new: Sequence[int]) -> list[int]:
@@ -245,42 +252,55 @@ def reduce(x: StreamTensor, method: Callable[..., Any], axes: Sequence[int], kee
         stored = tuple(x.dims[a] + 1 for a in axes)
         keeps = per_frame(x, axes[0], lambda t, a: method(t, stored, True), True)
         return keeps if keepdim else keeps.squeeze(tuple(axes))
-    if (not keepdim and {"B", "L"} <= set(roles)) or "B_L" in roles:
-        features = tuple(x.dims[a] + 1 for a in axes if not isinstance(x.dims[a], str))
-        return method(x._plain(x.value), (0, *features) if features else 0, False)
-    if roles == ["L"]:
-        return _over_frames(x, method, axes[0], keepdim)
+    features = tuple(x.dims[a] + 1 for a in axes if not isinstance(x.dims[a], str))
+    places: Any = (0, *features) if features else 0
+    if "L" in roles and "B" in x.dims and "B" not in roles:
+        return _over_frames(x, method, axes, places, keepdim)
+    if "L" in roles or "B_L" in roles:  # all valid frames at once
+        return _kept(method(x._plain(x.value), places, False), axes if keepdim else ())
     return method(fall_back(x, "this reduction"), tuple(axes) if len(axes) > 1 else axes[0], keepdim)
 
 
-def _over_frames(x: StreamTensor, method: Callable[..., Any], axis: int, keepdim: bool) -> Any:
+def _kept(out: Any, axes: Sequence[int]) -> Any:
+    """Put dimensions of size 1 where some have gone."""
+    if isinstance(out, tuple):
+        return type(out)(*(_kept(t, axes) for t in out))
+    for axis in sorted(axes):
+        out = out.unsqueeze(axis)
+    return out
+
+
+def _over_frames(
+    x: StreamTensor, method: Callable[..., Any], axes: Sequence[int], stored: Any, keepdim: bool
+) -> Any:
     """Reduce every row by itself; B comes where it stood."""
-    rows = [_reduce_row(x, row, method) for row in x.rows()]
-    order = [0 if isinstance(d, str) else d + 1 for d in x.dims if d != "L"]
+    rows = [_reduce_row(x, row, method, stored) for row in x.rows()]
+    left = [d for i, d in enumerate(x.dims) if i not in axes]
+    features = iter(range(1, len(left)))
+    order = [0 if isinstance(d, str) else next(features) for d in left]
 
     def join(parts: Sequence[Any], like: Any) -> Any:
         stacked = np.stack([p.numpy() for p in parts]) if parts else np.zeros((0, *like.shape), like.dtype)
-        plain = x._plain(stacked).permute(*order)
-        return plain.unsqueeze(axis) if keepdim else plain
+        return _kept(x._plain(stacked).permute(*order), axes if keepdim else ())
 
-    like = rows[0] if rows else _of_nothing(x, method)
+    like = rows[0] if rows else _of_nothing(x, method, stored)
     if isinstance(like, tuple):
         return type(like)(*(join([r[k] for r in rows], t) for k, t in enumerate(like)))
     return join(rows, like)
 
 
-def _reduce_row(x: StreamTensor, row: Any, method: Callable[..., Any]) -> Any:
+def _reduce_row(x: StreamTensor, row: Any, method: Callable[..., Any], stored: Any) -> Any:
     if len(row) or x.value.dtype.kind != "f":
-        return method(x._plain(row), 0, False)
+        return method(x._plain(row), stored, False)
     try:
-        return method(x._plain(row), 0, False)
+        return method(x._plain(row), stored, False)
     except ShapeError:  # an extreme of no frames
-        return _of_nothing(x, method)
+        return _of_nothing(x, method, stored)
 
 
-def _of_nothing(x: StreamTensor, method: Callable[..., Any]) -> Any:
+def _of_nothing(x: StreamTensor, method: Callable[..., Any], stored: Any) -> Any:
     """Return NaN, and -1 for places, in the form of a row's result."""
-    like = method(x._plain(np.zeros((1, *x.features), x.dtype)), 0, False)
+    like = method(x._plain(np.zeros((1, *x.features), x.dtype)), stored, False)
 
     def empty(t: Any) -> Any:
         return x._plain(np.full(t.shape, np.nan if t.dtype.kind == "f" else -1, t.dtype))

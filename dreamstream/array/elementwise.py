@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
+REAL = frozenset(("div", "atan2", "hypot", "copysign", "prelu"))  # of integers too
 
 _INT_UNARY: dict[str, Callable[[Any], Any]] = {
     "abs": np.abs,
@@ -48,6 +49,7 @@ _INT_UNARY: dict[str, Callable[[Any], Any]] = {
     "floor": np.copy,
     "ceil": np.copy,
     "round": np.copy,
+    "trunc": np.copy,
 }
 _INT_BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add,
@@ -66,6 +68,7 @@ _INT_BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "logical_or": np.logical_or,
     "floor_divide": np.floor_divide,
     "remainder": np.remainder,
+    "fmod": np.fmod,
     "trunc_divide": lambda a, b: np.floor_divide(np.abs(a), np.abs(b)) * np.sign(a) * np.sign(b),
     "and": np.bitwise_and,
     "or": np.bitwise_or,
@@ -106,7 +109,7 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
     if operands is None:
         return NotImplemented
     dtype = _common(name, operands)
-    if name == "div" and not dtypes.is_float(dtype):
+    if name in REAL and not dtypes.is_float(dtype):
         dtype = dtypes.float32
     if name in COMPARISONS and not dtypes.is_float(dtype) and _any_stream(operands):
         dtype = dtypes.float64  # the kernels compare real numbers
@@ -136,7 +139,7 @@ def rounded(name: str, a: Any, b: Any) -> Any:
     Parameters
     ----------
     name : {"floor_divide", "trunc_divide", "remainder"}
-        What to compute. For floats it follows from the quotient rounded to the nearest float.
+        What to compute, as torch does.
     """
     operands = _operands((a, b))
     if operands is None:
@@ -146,11 +149,7 @@ def rounded(name: str, a: Any, b: Any) -> Any:
         if _any_stream(operands):
             raise DTypeError(f"{name}: expected streams of float32 or float64, got {dtype}")
         return _integers(name, operands, [dtypes.int64, dtypes.int64])
-    quotient = binary("div", a, b)
-    if name == "trunc_divide":
-        return where(quotient < 0, quotient.ceil(), quotient.floor())
-    down = quotient.floor()
-    return down if name == "floor_divide" else binary("sub", a, binary("mul", down, b))
+    return unary("trunc", binary("div", a, b)) if name == "trunc_divide" else binary(name, a, b)
 
 
 def bits(name: str, a: Any, b: Any) -> Any:
@@ -266,7 +265,7 @@ def _integers(name: str, operands: Sequence[Base | Number], dtype: Sequence[dtyp
     except ValueError:
         shapes = " and ".join(str(a.shape) for a in arrays)
         raise ShapeError(f"{name}: shapes {shapes} don't broadcast") from None
-    if name in ("floor_divide", "trunc_divide", "remainder") and not arrays[1].all():
+    if name in ("floor_divide", "trunc_divide", "remainder", "fmod") and not arrays[1].all():
         raise ZeroDivisionError(f"{name}: integers can't be divided by zero")
     if name == "where":
         return Base._plain(np.where(*arrays))

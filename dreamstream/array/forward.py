@@ -14,6 +14,7 @@ from ..errors import NotStreamableError, ShapeError
 from ..stream.rules import Fallback, is_whole, parse_index, plan_reshape, stream_slice
 from ..stream.where import user_line
 from . import hook
+from .features import matmul, reduce_features, why_not_matmul
 
 if TYPE_CHECKING:
     from .stream_tensor import StreamTensor
@@ -130,6 +131,21 @@ class ForwardMethods:
         return framed.with_dims((*dims, 0), (*x.names, None))
 
     @staticmethod
+    def repeat_interleave(x: StreamTensor, axis: int, times: int) -> StreamTensor:
+        x = x.in_order()
+        at = x.dims[axis]
+        if at == "L":
+            return _op(x, "repeat_frames", {"times": times})
+        if isinstance(at, str):
+            _refuse(x, f"repeat_interleave along {at}", "repeat frames or features")
+        before, after = x.features[: at + 1], x.features[at + 1 :]
+        straight = ("B", "L", *range(len(x.features) + 1))
+        spread = reshape_features(x, (*before, 1, *after), straight)
+        spread = _op(spread, "expand", {"shape": [*before, times, *after]}, straight)
+        shape = (*before[:-1], before[-1] * times, *after)
+        return reshape_features(spread, shape, x.dims).with_dims(x.dims, x.names)
+
+    @staticmethod
     def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
         if len(sizes) != len(x.dims):
             _refuse(x, f"expand to {len(sizes)} dimensions", "unsqueeze first")
@@ -144,7 +160,9 @@ class ForwardMethods:
         return x if tuple(features) == x.features else _op(x, "expand", {"shape": features})
 
     @staticmethod
-    def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool) -> StreamTensor:
+    def reduce(
+        x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]
+    ) -> Any:
         roles = [x.dims[a] for a in axes]
         if "B" in roles or "B_L" in roles:
             _refuse(x, f"{kind} over the batch", "combine streams outside the forward")
@@ -152,15 +170,15 @@ class ForwardMethods:
             kinds = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
             if kind not in kinds:
                 _refuse(x, f"{kind} over the stream", "sum, mean, amax and amin over it are available")
+            if options.get("dtype") is not None:
+                x = x.to(options["dtype"])  # type: ignore[assignment]
             if len(roles) > 1 or keepdim:
                 _refuse(
                     x, f"{kind} over the stream with other axes or keepdim", "reduce one axis at a time"
                 )
             dims = tuple(d for d in x.dims if d != "L")
             return _op(x, "reduce_frames", {"kind": kinds[kind]}, dims)
-        if kind not in ("sum", "mean"):
-            _refuse(x, f"{kind} over features", "sum and mean over features are available")
-        return _sum_features(x, kind, axes, keepdim)
+        return reduce_features(x, kind, axes, keepdim, options)
 
     @staticmethod
     def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
@@ -186,12 +204,12 @@ class ForwardMethods:
 
     @staticmethod
     def matmul(x: StreamTensor, other: Any, reverse: bool) -> StreamTensor:
-        if reverse or getattr(other, "is_stream", False) or other.ndim != 2:
-            _refuse(x, "this matrix product", "x @ W with a constant matrix W of (features, n) works")
-        x = x.in_order()
-        weight = type(other)._plain(np.ascontiguousarray(other.numpy().T))
-        (out,) = hook.apply("linear", {}, [x], [weight, None], (..., 0))
-        return out.with_dims(x.dims)
+        reason = why_not_matmul(x, other, reverse)
+        if reason is not None:
+            _refuse(
+                x, f"this matrix product {reason}", "x @ W and W @ x mix features by a constant matrix W"
+            )
+        return matmul(x, other, reverse)
 
     @staticmethod
     def last_axis(
@@ -242,29 +260,3 @@ def _take(x: StreamTensor, axis: int, array: Any) -> StreamTensor:
         return parts[0]
     (out,) = hook.apply("cat", {"axis": axis}, parts, (), parts[0].dims)
     return out.with_dims(x.dims)
-
-
-def _sum_features(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool) -> StreamTensor:
-    """Sum or mean over feature axes, as a product with ones (one chain of sums over all of them)."""
-    keep = [i for i in range(len(x.dims)) if i not in axes]
-    order = keep + list(axes)
-    moved = x.with_dims(tuple(x.dims[i] for i in order)).in_order()
-    n_axes = len(axes)
-    lead, trail = (
-        moved.features[: len(moved.features) - n_axes],
-        moved.features[len(moved.features) - n_axes :],
-    )
-    n = int(np.prod(trail, dtype=np.int64))
-    dims = tuple(d for d in moved.dims[: len(keep)])
-    flat = reshape_features(moved, (*lead, n), (*dims, len(lead)))
-    weight = np.full((1, n), 1.0 if kind == "sum" else 1.0 / max(n, 1), x.dtype)
-    (out,) = hook.apply("linear", {}, [flat], [x._plain(weight), None], (..., 0))
-    if not keepdim:
-        return reshape_features(out, lead, dims)
-    shape = tuple(1 if i in axes else d for i, d in enumerate(x.dims))
-    seen = iter(range(len(x.dims)))
-    new = tuple(d if isinstance(d, str) else next(seen) for d in shape)
-    sizes = tuple(
-        1 if i in axes else x.features[d] for i, d in enumerate(x.dims) if not isinstance(d, str)
-    )
-    return reshape_features(out, sizes, new)

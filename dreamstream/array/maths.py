@@ -52,8 +52,7 @@ class Maths(Base):
         other : Tensor or number
             The divisor.
         rounding_mode : {None, "floor", "trunc"}
-            Whether and how the quotient is rounded to an integer. For floats the quotient is rounded
-            twice: first to the nearest float.
+            Whether and how the quotient is rounded to an integer.
         """
         if rounding_mode is None:
             return binary("div", self, other)

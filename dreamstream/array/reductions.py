@@ -67,7 +67,7 @@ class Reductions(Views):
         x = self if dtype is None else self.to(dtype)
         dtypes.require_float("mean", x.dtype)
         axes = axes_of("mean", dim, self.ndim)
-        total = np.asarray(np.sum(x._array, axes, np.float64, keepdims=keepdim))
+        total = _quietly(np.add.reduce, x._array, axes, np.float64, None, keepdim)
         return self._plain(_quietly(np.divide, total, _count(self.shape, axes)).astype(x.dtype))
 
     def var(
@@ -101,8 +101,9 @@ class Reductions(Views):
             unbiased, dim = dim, None
         axes = axes_of(name, dim, self.ndim)
         array, n = self._array.astype(np.float64), _count(self.shape, axes)
-        mean = _quietly(np.divide, array.sum(axes, keepdims=True), n)
-        total = np.asarray(np.square(array - mean).sum(axes, keepdims=keepdim))
+        mean = _quietly(np.divide, _quietly(np.add.reduce, array, axes, None, None, True), n)
+        with np.errstate(invalid="ignore"):  # inf - inf
+            total = np.asarray(np.square(array - mean).sum(axes, keepdims=keepdim))
         return _quietly(
             np.divide, total, max(n - (int(unbiased) if correction is None else correction), 0)
         )
@@ -120,6 +121,16 @@ class Reductions(Views):
         else:
             out = np.sum(size**order, axis=axes, keepdims=keepdim) ** (1 / order)
         return self._plain(np.asarray(out).astype(self.dtype))
+
+    def logsumexp(self, dim: Dims, keepdim: Flag = False) -> Tensor:
+        """Return the logarithm of the sum of e ** x; -inf where all of it is -inf."""
+        dtypes.require_float("logsumexp", self.dtype)
+        axes, array = axes_of("logsumexp", dim, self.ndim), self._array.astype(np.float64)
+        top = np.max(array, axes, keepdims=True, initial=-np.inf)
+        top = np.where(np.isfinite(top), top, 0)
+        with np.errstate(divide="ignore", over="ignore"):
+            out = np.log(np.sum(np.exp(array - top), axes, keepdims=True)) + top
+        return self._plain((out if keepdim else out.squeeze(axes)).astype(self.dtype))
 
     def cumsum(self, dim: int, dtype: Any = None) -> Tensor:
         """Return the running sum along `dim`."""
@@ -264,7 +275,7 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
     return math.prod(shape[a] for a in axes)
 
 
-def _quietly(fn: np.ufunc, *args: Any) -> NDArray[Any]:
+def _quietly(fn: Callable[..., Any], *args: Any) -> NDArray[Any]:
     """Return fn(*args) as an array; 0 / 0 is NaN without a warning, as in torch."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(fn(*args))

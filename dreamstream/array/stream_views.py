@@ -27,10 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["StreamViews"]
 
 
+#: What to do in place of a method, where it is not "do it outside the forward".
+REMEDIES = {"cumsum": "nn.CumulativeSum() sums along the stream"}
+
+
 def _refuse(x: StreamTensor, what: str) -> NotStreamableError:
+    remedy = REMEDIES.get(what, "do it outside the forward")
     return NotStreamableError(
         f"{what} on a stream {x.roles} inside a forward, at {user_line()}: it is not among the operations "
-        "that stream; do it outside the forward"
+        f"that stream; {remedy}"
     )
 
 
@@ -145,6 +150,19 @@ class StreamViews(Tensor):
         for axis, n in enumerate(times):
             x = type(x)._cat([x] * n, axis) if n != 1 else x
         return x
+
+    def repeat_interleave(
+        self: Any, repeats: Any, dim: Any = None, *, output_size: int | None = None
+    ) -> Any:
+        if dim is None or not isinstance(repeats, int) or output_size is not None:
+            if self.edge is not None:
+                raise _refuse(self, "repeat_interleave without dim, or by several counts")
+            plain = chunks.fall_back(self, "this repeat_interleave")
+            return plain.repeat_interleave(repeats, dim, output_size=output_size)
+        axis = self._axis("repeat_interleave", dim)
+        if repeats < 1:
+            raise ShapeError(f"repeat_interleave: a stream is repeated at least once, got {repeats}")
+        return self._methods().repeat_interleave(self, axis, repeats)
 
     def _across(self: Any, what: str, axis: int) -> Any:
         """Return the plain tensor for what works along B or L: only outside a forward."""
@@ -272,13 +290,15 @@ def _reduction(name: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(self, *args, **kwargs)
         dim, keepdim = bound.arguments.pop("dim", None), bound.arguments.pop("keepdim", False)
+        if isinstance(dim, bool):  # var(unbiased), std(unbiased)
+            bound.arguments["unbiased"], dim = dim, None
         if isinstance(dim, Tensor):  # max(other), min(other)
             return plain(self, dim)
         rest = {k: v for k, v in bound.arguments.items() if k != "self"}
         given = None if dim is None else [self._axis(name, d) for d in sizes_of((dim,))]
         axes = axes_of(name, given, self.ndim)
         if self.edge is not None:
-            return ForwardMethods.reduce(self, name, axes, keepdim)
+            return ForwardMethods.reduce(self, name, axes, keepdim, rest)
         if given is None and name in ("argmax", "argmin"):
             return plain(chunks.fall_back(self, name), **rest)
         if given is None:
@@ -345,6 +365,7 @@ for _name in (
     "var",
     "std",
     "norm",
+    "logsumexp",
     "max",
     "min",
     "amax",

@@ -28,17 +28,22 @@ METHODS: tuple[str, ...] = (
     "relu", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt",
     "reciprocal", "square", "abs", "neg", "sign", "sin", "cos", "erf", "floor", "ceil", "round",
     "clamp", "clamp_min", "clamp_max", "clip", "isnan", "isinf", "isfinite",
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "erfc", "trunc",
+    "frac", "sinc", "logit", "nan_to_num", "isposinf", "isneginf", "signbit", "deg2rad", "rad2deg",
+    # elementwise, several operands, less often
+    "atan2", "hypot", "fmod", "copysign", "fmax", "fmin", "logaddexp", "xlogy", "heaviside", "lerp",
+    "addcmul", "addcdiv",
     # along a dimension
     "softmax", "log_softmax", "cumsum",
     # sizes and order
     "reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "squeeze", "unsqueeze",
     "expand", "expand_as", "repeat", "transpose", "swapaxes", "permute", "movedim", "t", "T", "mT",
-    "flip", "roll", "contiguous", "clone",
+    "repeat_interleave", "flip", "roll", "contiguous", "clone",
     # parts
     "narrow", "select", "unbind", "split", "chunk", "unfold", "gather", "index_select", "masked_select",
     # reductions
-    "sum", "prod", "mean", "var", "std", "norm", "max", "min", "amax", "amin", "argmax", "argmin",
-    "all", "any", "equal", "allclose",
+    "sum", "prod", "mean", "var", "std", "norm", "logsumexp", "max", "min", "amax", "amin", "argmax",
+    "argmin", "all", "any", "equal", "allclose",
     # matrices
     "matmul", "mm", "bmm", "addmm",
     # what it holds, conversions

@@ -22,7 +22,7 @@ from .axes import axes_of, axis_of, sizes_of, solve_sizes
 from .base import Base
 from .batch_constant import BatchTensor
 from .elementwise import refuse_in_place
-from .maths import Maths
+from .pointwise import Pointwise
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -60,7 +60,7 @@ def plain_array(name: str, value: Any, dtype: dtypes.DType | None = None) -> NDA
     return array
 
 
-class Views(Maths):
+class Views(Pointwise):
     """Methods on dimensions and elements."""
 
     # ------------------------------------------------------------------ sizes
@@ -203,6 +203,27 @@ class Views(Maths):
         if self.ndim < 2:
             raise ShapeError(f"mT: expected at least 2 dimensions, got {self.ndim}")
         return self.transpose(-2, -1)
+
+    def repeat_interleave(
+        self, repeats: Any, dim: int | None = None, *, output_size: int | None = None
+    ) -> Tensor:
+        """Return the tensor with each element along `dim` repeated: as often for all, or by a 1-D tensor.
+
+        Without `dim` the tensor is flattened first.
+        """
+        times = plain_array("repeat_interleave", repeats, dtypes.int64) if isinstance(repeats, Base) else repeats
+        axis = 0 if dim is None else self._axis("repeat_interleave", dim)
+        array = self._array.reshape(-1) if dim is None else self._array
+        if np.min(times, initial=0) < 0 or np.ndim(times) > 1:
+            raise ShapeError(f"repeat_interleave: repeats must be one or more counts, got {repeats}")
+        if np.size(times) not in (1, array.shape[axis] if array.ndim else 1):
+            raise ShapeError(
+                f"repeat_interleave: {np.size(times)} repeats for {array.shape[axis]} elements"
+            )
+        out = np.repeat(array, times, axis)
+        if output_size not in (None, out.shape[axis]):
+            raise ShapeError(f"repeat_interleave: {out.shape[axis]} elements, not {output_size}")
+        return self._plain(out)
 
     def flip(self, *dims: Any) -> Tensor:
         """Return the tensor reversed along `dims`."""

@@ -12,11 +12,11 @@ from typing import Any
 
 from .. import _core
 from ..array.stream_tensor import StreamTensor
-from ..errors import CaptureError
+from ..errors import CaptureError, NotStreamableError
 from ..nn.module import OBSERVER, Module
 from ..online.register import forward_of
 from ..stream.edge import Edge
-from ..stream.rules import after, entry
+from ..stream.rules import entry, lineages
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import user_line
 from .spec import InputSpec
@@ -63,12 +63,14 @@ class Capture:
             raise CaptureError(f"{name}: a tensor of another forward")
         if getattr(op, "in_python", False):
             raise CaptureError(f"{name} at {user_line()} is declared in Python, which a graph can't hold")
-        handles = self.graph.node(name, attributes, [e.handle or 0 for e in edges], weights)
+        try:
+            handles = self.graph.node(name, attributes, [e.handle or 0 for e in edges], weights)
+        except CaptureError as error:
+            raise CaptureError(f"{error}, at {user_line()}") from None
         ordinal = len(self.nodes)
         out = []
-        for o, (handle, (dtype, features, num, den)) in enumerate(zip(handles, op.outputs)):
-            cid = after(op.same_counts and o == 0, edges[0].cid, ordinal)
-            cid = cid if o == 0 else (*after(False, (), ordinal), o)
+        cids = lineages(op, edges[0].cid, ordinal)
+        for handle, cid, (dtype, features, num, den) in zip(handles, cids, op.outputs):
             out.append(Edge(self, cid, Fraction(num, den), dtype, features, None, handle))
         self.nodes.append((self.paths[-1] if self.paths else "", name, out[0]))
         return [(None, e) for e in out]
@@ -88,6 +90,9 @@ def _observe(model: Module, capture: Capture | None) -> Any:
         capture.paths.append(names.get(id(module), capture.paths[-1] if capture.paths else ""))
         try:
             return forward_of(module)(*args, **kwargs)
+        except NotStreamableError as error:
+            error.locate(capture.paths[-1], type(module).__name__)
+            raise
         finally:
             capture.paths.pop()
 

@@ -60,7 +60,7 @@ def compile(
     buffer_limit : int, optional
         The most frames that such a layer may wait for.
     max_streams : int, optional
-        The most streams that may be live.
+        The most streams that may be live after a call; one that ends makes room for one that starts.
     skew : int
         Frames of the slowest input by which the inputs of one stream may be apart.
     verify : bool

@@ -1,4 +1,4 @@
-"""Activations as layers, and dropout.
+"""Activations as layers.
 
 Inputs and outputs have the same shape, ``(*, any) float32 | float64`` (`GLU` halves one dimension).
 **Streaming.** Delay 0, no state; `dim` must be a dimension of features. Source: torch.nn, the class of
@@ -7,15 +7,15 @@ the same name.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ..array import Tensor
-from ..errors import ShapeError
 from . import functional as F
 from .module import Module
 
 __all__ = [
     "GELU",
     "GLU",
-    "Dropout",
     "LogSigmoid",
     "LogSoftmax",
     "ReLU",
@@ -27,19 +27,23 @@ __all__ = [
 ]
 
 
-class _InPlace(Module):
+class InPlace(Module):
     """Activations whose `inplace` is accepted and changes nothing."""
+
+    options: ClassVar[str] = ""
+    """The other arguments of the constructor, as text with the attributes' names in braces."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
         self.inplace = inplace
 
     def extra_repr(self) -> str:
-        """Return ``inplace=True`` where it was asked for."""
-        return "inplace=True" if self.inplace else ""
+        """Return the constructor's arguments; ``inplace=True`` where it was asked for."""
+        own = self.options.format_map(vars(self))
+        return ", ".join(filter(None, (own, "inplace=True" if self.inplace else "")))
 
 
-class ReLU(_InPlace):
+class ReLU(InPlace):
     """max(x, 0)."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -47,7 +51,7 @@ class ReLU(_InPlace):
         return F.relu(input)
 
 
-class SiLU(_InPlace):
+class SiLU(InPlace):
     """x * sigmoid(x)."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -126,7 +130,7 @@ class Softplus(Module):
         return f"beta={self.beta}, threshold={self.threshold}"
 
 
-class _Along(Module):
+class Along(Module):
     """Activations along one dimension.
 
     Parameters
@@ -144,7 +148,7 @@ class _Along(Module):
         return f"dim={self.dim}"
 
 
-class Softmax(_Along):
+class Softmax(Along):
     """e ** x / sum(e ** x) along a dimension of features, `dim`."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -152,7 +156,7 @@ class Softmax(_Along):
         return F.softmax(input, self.dim)
 
 
-class LogSoftmax(_Along):
+class LogSoftmax(Along):
     """log(e ** x / sum(e ** x)) along a dimension of features, `dim`."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -160,7 +164,7 @@ class LogSoftmax(_Along):
         return F.log_softmax(input, self.dim)
 
 
-class GLU(_Along):
+class GLU(Along):
     """The first half of a dimension times the sigmoid of the second.
 
     Parameters
@@ -177,34 +181,3 @@ class GLU(_Along):
     def forward(self, input: Tensor) -> Tensor:
         """Return the first half times the sigmoid of the second."""
         return F.glu(input, self.dim)
-
-
-class Dropout(_InPlace):
-    """The identity in evaluation.
-
-    Parameters
-    ----------
-    p : float
-        Probability with which an element is dropped in training.
-    inplace : bool
-        Changes nothing.
-
-    Raises
-    ------
-    ModeError
-        In training with p > 0, which is not supported.
-    """
-
-    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
-        super().__init__(inplace)
-        if not 0 <= p <= 1:
-            raise ShapeError(f"Dropout: a probability lies in [0, 1], got {p}")
-        self.p = p
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return the input."""
-        return F.dropout(input, self.p, self.training)
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments."""
-        return f"p={self.p}, inplace={self.inplace}"

@@ -9,12 +9,13 @@ import numpy as np
 
 from ..array import Tensor
 from ..array import dtypes as element_types
+from ..errors import ShapeError
 from . import functional as F
 from . import init
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["Identity", "Linear"]
+__all__ = ["Bilinear", "Identity", "Linear"]
 
 
 def new_parameter(*shape: int, dtype: Any = None, device: Any = None) -> Parameter:
@@ -116,4 +117,80 @@ class Linear(Module):
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}"
+        )
+
+
+class Bilinear(Module):
+    """``y[n] = sum of x1[i] * weight[n, i, j] * x2[j] + bias[n]`` on the last dimension.
+
+    Parameters
+    ----------
+    in1_features, in2_features, out_features : int
+        Sizes of the last dimensions.
+    bias : bool
+        Whether there is a bias.
+    device : None or "cpu"
+        For torch's sake.
+    dtype : dtype or str, optional
+        float32 or float64.
+
+    Attributes
+    ----------
+    weight : Parameter
+        ``(out_features, in1_features, in2_features)``.
+    bias : Parameter or None
+        ``(out_features,)``.
+
+    Raises
+    ------
+    ShapeError
+        Where an input's last dimension has another size.
+    DTypeError
+        Where its type is not the weight's.
+
+    Notes
+    -----
+    Inputs ``(*, in1_features)`` and ``(*, in2_features)``, output ``(*, out_features)``. **Streaming.**
+    Delay 0, no state. Source: torch.nn.Bilinear.
+    """
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if in1_features < 1:
+            raise ShapeError(f"Bilinear: in1_features must be at least 1, got {in1_features}")
+        self.in1_features = in1_features
+        self.in2_features = in2_features
+        self.out_features = out_features
+        self.weight = new_parameter(
+            out_features, in1_features, in2_features, device=device, dtype=dtype
+        )
+        self.register_parameter(
+            "bias", new_parameter(out_features, device=device, dtype=dtype) if bias else None
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values: evenly over ± 1 / sqrt(in1_features)."""
+        bound = 1 / math.sqrt(self.in1_features)
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
+        """Return ``(*, out_features)`` for inputs ``(*, in1_features)`` and ``(*, in2_features)``."""
+        return F.bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """Return the constructor's arguments."""
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}"
         )

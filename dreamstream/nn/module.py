@@ -382,7 +382,9 @@ class Module:
         Parameters
         ----------
         state_dict : dict of arrays or tensors, or path of a ``.safetensors`` file
-            By path of parameter, as `state_dict` returns them; of any float type, converted.
+            By path of parameter, as `state_dict` returns them; of any float type, converted. Weights
+            that torch's weight_norm holds as norms and directions are folded. Layers may take other names
+            too: an `LSTM` those of an `LSTMCell`.
         strict : bool
             Whether every key must be there, and no other.
 
@@ -395,7 +397,7 @@ class Module:
         ------
         FormatError
             For missing or unexpected keys and shapes that differ, all in one message; nothing is
-            changed. For a file that is no safetensors file.
+            changed. For a file that is no safetensors file, and for weights under spectral_norm.
         ImportError
             For a file, where the package ``safetensors`` is not installed.
         """
@@ -403,7 +405,13 @@ class Module:
 
         if isinstance(state_dict, (str, os.PathLike)):
             state_dict = read_safetensors(state_dict)
+        for path, module in self.named_modules(remove_duplicate=False):
+            state_dict = module._by_own_names(state_dict, _joined(path, ""))
         return LoadResult(*load(type(self).__name__, self._state(), state_dict, strict))
+
+    def _by_own_names(self, state: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
+        """Return a state dict in which other names that the module takes are its own; layers override it."""
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

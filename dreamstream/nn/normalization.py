@@ -11,7 +11,7 @@ from . import init
 from .linear import new_parameter
 from .module import Module
 
-__all__ = ["LayerNorm"]
+__all__ = ["LayerNorm", "RMSNorm"]
 
 
 class LayerNorm(Module):
@@ -86,4 +86,72 @@ class LayerNorm(Module):
         return (
             f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
             f"bias={self.bias is not None}"
+        )
+
+
+class RMSNorm(Module):
+    """``x / sqrt(mean of x * x + eps) * weight`` over the last dimensions.
+
+    Parameters
+    ----------
+    normalized_shape : int or sequence of int
+        Sizes of the last dimensions.
+    eps : float, optional
+        Added to the mean square; without it the distance from 1 to the next number of the input's type.
+    elementwise_affine : bool
+        Whether there is a weight.
+    device : None or "cpu"
+        For torch's sake.
+    dtype : dtype or str, optional
+        float32 or float64.
+
+    Attributes
+    ----------
+    weight : Parameter or None
+        Of `normalized_shape`.
+
+    Raises
+    ------
+    ShapeError
+        Where an input's last dimensions are not `normalized_shape`.
+    DTypeError
+        Where its type is not the weight's.
+
+    Notes
+    -----
+    Input and output ``(*, *normalized_shape)``. **Streaming.** Delay 0, no state; the last dimensions
+    of a stream must be features. Source: torch.nn.RMSNorm.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape = shape
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        self.register_parameter(
+            "weight", new_parameter(*shape, device=device, dtype=dtype) if elementwise_affine else None
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the weight to ones."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return ``(*, *normalized_shape)`` for an input of that shape."""
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        """Return the constructor's arguments."""
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
         )

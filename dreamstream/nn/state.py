@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..array import Tensor
 from ..errors import FormatError
+from .reparametrize import folded
 
 __all__ = ["load", "read_safetensors"]
 
@@ -34,7 +35,7 @@ def load(
     own : dict of Tensor
         The module's tensors.
     state : dict of arrays or tensors
-        The values.
+        The values; weights under torch's weight_norm are folded into one.
     strict : bool
         Whether missing and unexpected keys are errors.
 
@@ -48,6 +49,7 @@ def load(
     FormatError
         Where keys or shapes don't fit; it names them all.
     """
+    state = folded(own, state, _values)
     missing = [key for key in own if key not in state]
     unexpected = [key for key in state if key not in own]
     faults = []

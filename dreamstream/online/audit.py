@@ -154,6 +154,8 @@ def audit(model: Module, spec: Any, rate: Any = 1, dtype: Any = "float32", skew:
         )
         out_rate = nodes[last][2]
         found = modules[path].unstreamable() if path in modules else None
+        if found is None and any(planned[i]["whole"] for i in indices if i in planned):
+            found = ("it needs the whole stream", 'unstreamable="buffer" waits for its end')
         rows.append(
             AuditRow(
                 path,

@@ -205,6 +205,7 @@ class _Bound:
 
     whole = lockstep = carries = same_counts = False
     in_python = True
+    prepared_bytes = 0
 
     def __init__(self, name: str, core: _core.Op, forward: Callable[..., Any]) -> None:
         self.name, self.core, self.forward = name, core, forward
@@ -212,7 +213,16 @@ class _Bound:
         self.counts = core.counts
 
     def run(
-        self, values: Any, inputs: Any, outputs: Any, ended: Any, states: Any, weights: Any, blas: bool
+        self,
+        values: Any,
+        inputs: Any,
+        outputs: Any,
+        ended: Any,
+        states: Any,
+        weights: Any,
+        blas: bool,
+        ids: Sequence[str] = (),
+        prepared: None = None,
     ) -> tuple[list[Any], list[Any]]:
         """As `_core.Op.run`: each row's state is the kept frames of each input, one after another."""
         kept = self.core.kept(inputs, outputs)

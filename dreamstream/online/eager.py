@@ -26,7 +26,15 @@ class EagerCall(Call):
         """Run one operator for all rows in one C call."""
         inputs, out, old = self.advance(name, attributes, op, edges, weights)
         results, states = op.run(
-            values, inputs, [e.counts for e in out], self.ended, old, weights, False
+            values,
+            inputs,
+            [e.counts for e in out],
+            self.ended,
+            old,
+            weights,
+            False,
+            self.ids,
+            self.session.prepared(self.n_done - 1, op),
         )
         self.record(states)
         return list(zip(results, out))

@@ -38,8 +38,9 @@ class Patch:
     PROPERTIES = ("is_online", "live_ids")
 
     def __init__(
-        self, train_variant: str, unstreamable: str, buffer_limit: int | None, skew: int
+        self, train_variant: str, unstreamable: str, buffer_limit: int | None, skew: int, path: str = ""
     ) -> None:
+        self.path = path
         self.train_variant = train_variant
         self.unstreamable = unstreamable
         self.buffer_limit = buffer_limit
@@ -104,7 +105,11 @@ class Patch:
         if entries:
             if len(tensors) != sum(x.edge is not None for x in tensors):
                 raise StreamMismatchError("a StreamTensor from outside meets streams inside a forward")
-            return forward_of(module)(*args, **kwargs)
+            try:
+                return forward_of(module)(*args, **kwargs)
+            except NotStreamableError as error:
+                error.locate(self.path, type(module).__name__)
+                raise
         name = type(module).__name__
         if not self.online_mode:
             if tensors:
@@ -151,7 +156,9 @@ class Patch:
             return result
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
-        out = Patch(self.train_variant, self.unstreamable, self.buffer_limit, self.skew)
+        out = Patch(
+            self.train_variant, self.unstreamable, self.buffer_limit, self.skew, self.path
+        )
         out.online_mode = self.online_mode
         if self._session is not None:
             out._session = self._session.__deepcopy__(memo)
@@ -235,8 +242,8 @@ def patch_module(
     if unstreamable == "raise":
         refuse_unstreamable(module)
     options = (train_variant, unstreamable, buffer_limit, skew)
-    parts = [m for _, m in module.named_modules()]
-    for part in parts:
+    parts = list(module.named_modules())
+    for _, part in parts:
         patch = part.__dict__.get("_patch")
         if patch is None:
             continue
@@ -245,7 +252,7 @@ def patch_module(
             raise ModeError(
                 "streams are live; reset() before patching with other options", patch.live_ids(part)
             )
-    for part in parts:
+    for path, part in parts:
         patch = part.__dict__.get("_patch")
         same = (
             patch is not None
@@ -253,7 +260,7 @@ def patch_module(
         )
         if not same:
             online = patch is not None and patch.online_mode
-            part.__dict__["_patch"] = Patch(*options)
+            part.__dict__["_patch"] = Patch(*options, path)
             part.__dict__["_patch"].online_mode = online
     return module
 

@@ -25,12 +25,15 @@ from ..errors import (
 )
 from ..stream.edge import Counts, Edge
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import Cid, after, entry, require_equal_rates
+from ..stream.rules import entry, lineages, require_equal_rates
 from ..stream.where import user_line
 
 __all__ = ["Call", "Session", "StreamState"]
 
 C = TypeVar("C", bound="Call")
+
+MOST_PREPARED = 1 << 28
+"""Bytes of prepared weights that a session keeps; operations beyond it prepare theirs in every call."""
 
 Key = tuple[Any, ...]
 """What an operation was: its name, attributes, weights and the lineage of its inputs."""
@@ -101,6 +104,7 @@ class Session:
         self._slots: dict[str, _Slot] = {}
         self._dirty = False  # a commit was cut off before the ended streams were taken out
         self._gate = _core.Gate()
+        self._prepared: dict[int, _core.Prepared] = {}
 
     # ---------------------------------------------------------------- streams
     @property
@@ -164,6 +168,19 @@ class Session:
     def _tidy(self) -> None:
         if self._dirty:
             self._settle(list(self._slots))
+
+    # ---------------------------------------------------------------- weights
+    def prepared(self, ordinal: int, op: Any) -> _core.Prepared | None:
+        """Return what keeps the prepared weights of an operation, None where nothing is kept."""
+        if not op.prepared_bytes:
+            return None
+        kept = self._prepared.get(ordinal)
+        if kept is None or kept.op is not op:
+            self._prepared.pop(ordinal, None)
+            if sum(k.op.prepared_bytes for k in self._prepared.values()) > MOST_PREPARED:
+                return None
+            kept = self._prepared[ordinal] = _core.Prepared(op)
+        return kept
 
     # ---------------------------------------------------------------- calls
     def admit(
@@ -356,11 +373,10 @@ class Call:
         if ordinal == self.fail_at:
             raise KeyboardInterrupt
         inputs = [e.counts for e in edges]
-        outputs = op.counts(inputs, self.ended, self.ids)
+        counted = op.counts(inputs, self.ended, self.ids)
+        cids = lineages(op, edges[0].cid, ordinal)
         out = []
-        for o, (counts, (dtype, features, num, den)) in enumerate(zip(outputs, op.outputs)):
-            keeps = op.same_counts and o == 0
-            cid: Cid = after(keeps, edges[0].cid, ordinal) if o == 0 else (*after(False, (), ordinal), o)
+        for counts, cid, (dtype, features, num, den) in zip(counted, cids, op.outputs):
             out.append(Edge(self, cid, Fraction(num, den), dtype, features, counts))
         old = [None if s is None else s.states[ordinal] for s in self.old]
         return inputs, out, old

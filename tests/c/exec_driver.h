@@ -87,7 +87,7 @@ static inline fed make_fed(const runner *r, int64_t length)
 static inline fed open_fed(const runner *r, int64_t length)
 {
     fed s = make_fed(r, length);
-    CHECK(ds_session_open(r->session, &s.slot, false) == DS_OK);
+    CHECK(ds_session_open(r->session, &s.slot, 0) == DS_OK);
     return s;
 }
 

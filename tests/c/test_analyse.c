@@ -519,7 +519,7 @@ static void test_unequal_ends(void)
     ds_session *session;
     ds_slot *slot;
     ds_batch *batch;
-    CHECK(ds_session_create(&session, plan, 0) == DS_OK && ds_session_open(session, &slot, false) == DS_OK);
+    CHECK(ds_session_create(&session, plan, 0) == DS_OK && ds_session_open(session, &slot, 0) == DS_OK);
     CHECK(ds_batch_create(&batch, plan) == DS_OK);
     const int64_t n = 9;
     bool ended = true, bad = false;

@@ -202,9 +202,9 @@ static void test_state_size(void)
     CHECK(r.plan->n_tails == 0 && r.plan->grown_bytes == 0);
     const size_t before = ds_fault_live_bytes(&fault);
     ds_slot *slots[2];
-    CHECK(ds_session_open(r.session, &slots[0], false) == DS_OK);
+    CHECK(ds_session_open(r.session, &slots[0], 0) == DS_OK);
     const size_t one = ds_fault_live_bytes(&fault) - before;
-    CHECK(ds_session_open(r.session, &slots[1], false) == DS_OK);
+    CHECK(ds_session_open(r.session, &slots[1], 0) == DS_OK);
     CHECK(ds_fault_live_bytes(&fault) - before == 2 * one);
     CHECK(one == r.plan->block_bytes + sizeof(ds_slot));
     ds_session_close(r.session, slots[0]);
@@ -222,22 +222,22 @@ static void test_max_streams(void)
     ds_slot *slots[4] = {NULL};
     for (int round = 0; round < 3; round++) {
         for (size_t k = 0; k < 3; k++) {
-            CHECK(ds_session_open(r.session, &slots[k], false) == DS_OK);
+            CHECK(ds_session_open(r.session, &slots[k], 0) == DS_OK);
         }
-        CHECK(failed(ds_session_open(r.session, &slots[3], false), DS_LIMIT, "3 streams are open"));
+        CHECK(failed(ds_session_open(r.session, &slots[3], 0), DS_LIMIT, "3 streams are open"));
         CHECK(slots[3] == NULL && ds_session_n_open(r.session) == 3);
         /* one that takes another's place */
-        CHECK(ds_session_open(r.session, &slots[3], true) == DS_OK);
+        CHECK(ds_session_open(r.session, &slots[3], 1) == DS_OK);
         ds_session_close(r.session, slots[1]);
         slots[1] = slots[3];
         slots[3] = NULL;
-        CHECK(failed(ds_session_open(r.session, &slots[3], false), DS_LIMIT, "which is the limit"));
+        CHECK(failed(ds_session_open(r.session, &slots[3], 0), DS_LIMIT, "which is the limit"));
         for (size_t k = 0; k < 3; k++) {
             ds_session_close(r.session, slots[k]);
         }
         CHECK(ds_session_n_open(r.session) == 0);
     }
-    CHECK(ds_session_open(r.session, &slots[0], false) == DS_OK); /* open ones go with the session */
+    CHECK(ds_session_open(r.session, &slots[0], 0) == DS_OK); /* open ones go with the session */
     close_runner(&r);
     CHECK(ds_fault_live_blocks(&fault) == 0);
 }
@@ -308,7 +308,7 @@ static void test_too_wide(void)
     add_output(&c, add_input(&c, ((int64_t)1 << 40) - 1, 1, 1));
     runner r = make_runner(&c, best_kernels(), 0, 1, 0);
     ds_slot *slot;
-    CHECK(ds_session_open(r.session, &slot, false) == DS_OK);
+    CHECK(ds_session_open(r.session, &slot, 0) == DS_OK);
     const int64_t n = (int64_t)1 << 40;
     const bool ended = false;
     bool bad;
@@ -353,7 +353,7 @@ static void test_warm(void)
         }
         for (int again = 0; again < 5; again++) { /* nor does opening, where one was closed */
             ds_slot *slot;
-            CHECK(ds_session_open(r.session, &slot, false) == DS_OK);
+            CHECK(ds_session_open(r.session, &slot, 0) == DS_OK);
             ds_session_close(r.session, slot);
         }
         CHECK(ds_fault_calls(&fault) == calls);

@@ -66,7 +66,7 @@ static void test_opening(void)
     for (size_t k = 0; k < 2; k++) {
         for (size_t n = 1; slots[k] == NULL; n++) {
             ds_fault_arm(&fault, n, false);
-            const ds_status status = ds_session_open(session, &slots[k], false);
+            const ds_status status = ds_session_open(session, &slots[k], 0);
             ds_fault_disarm(&fault);
             CHECK(status == (slots[k] == NULL ? DS_NO_MEMORY : DS_OK));
             CHECK(ds_session_n_open(session) == k + (status == DS_OK));
@@ -135,13 +135,13 @@ static void test_copies(void)
     const size_t n_state = copy_state(&r, s.slot, &state);
     bytes = fresh_memory(n_state);
     ds_slot *slot;
-    CHECK(ds_session_open(r.session, &slot, false) == DS_OK);
+    CHECK(ds_session_open(r.session, &slot, 0) == DS_OK);
     ds_session_close(r.session, slot); /* a slot is at hand from here on */
     const size_t live = ds_fault_live_blocks(&fault);
     for (int what = 0; what < 4; what++) {
         for (size_t n = 1;; n++) {
             size_t n_bytes = 77;
-            CHECK(ds_session_open(r.session, &slot, false) == DS_OK);
+            CHECK(ds_session_open(r.session, &slot, 0) == DS_OK);
             ds_fault_arm(&fault, n, false);
             const ds_status status = what == 0   ? ds_slot_snapshot_bytes(r.plan, s.slot, &n_bytes)
                                      : what == 1 ? ds_slot_snapshot(r.plan, s.slot, bytes, n_state)
@@ -189,10 +189,10 @@ static void test_going_on(void)
         char *state;
         const size_t n_state = copy_state(&r, s.slot, &state);
         ds_slot *other, *third;
-        CHECK(ds_session_open(r.session, &other, false) == DS_OK);
+        CHECK(ds_session_open(r.session, &other, 0) == DS_OK);
         CHECK(ds_slot_restore(r.plan, other, state, n_state) == DS_OK);
         check_state(&r, other, state, n_state);
-        CHECK(ds_session_open(r.session, &third, false) == DS_OK);
+        CHECK(ds_session_open(r.session, &third, 0) == DS_OK);
         CHECK(ds_slot_copy(r.plan, third, s.slot) == DS_OK);
         check_state(&r, third, state, n_state);
         /* each of the three to its end, one after another: none moves the others */
@@ -263,7 +263,7 @@ static void use(const runner *r, ds_slot *slot)
 static ds_status try_restore(const runner *r, const char *data, size_t n_bytes)
 {
     ds_slot *slot;
-    CHECK(ds_session_open(r->session, &slot, false) == DS_OK);
+    CHECK(ds_session_open(r->session, &slot, 0) == DS_OK);
     char *exact = fresh_memory(n_bytes); /* so that the sanitizers see a read beyond it */
     if (n_bytes > 0) {
         memcpy(exact, data, n_bytes);
@@ -412,7 +412,7 @@ static void test_far(int64_t by)
     const size_t n = copy_state(&r, s.slot, &state);
     shift_snapshot(r.plan, state, n, by);
     ds_slot *far;
-    CHECK(ds_session_open(r.session, &far, false) == DS_OK);
+    CHECK(ds_session_open(r.session, &far, 0) == DS_OK);
     const ds_status status = ds_slot_restore(r.plan, far, state, n);
     if (status != DS_OK) {
         fprintf(stderr, "%s\n", ds_last_error());
@@ -466,7 +466,7 @@ static void test_end_of_positions(void)
     const size_t n = copy_state(&r, s.slot, &state);
     shift_snapshot(r.plan, state, n, ((int64_t)1 << 60) - 52);
     ds_slot *far;
-    CHECK(ds_session_open(r.session, &far, false) == DS_OK);
+    CHECK(ds_session_open(r.session, &far, 0) == DS_OK);
     CHECK(ds_slot_restore(r.plan, far, state, n) == DS_OK);
     int64_t n_frames = 3, start;
     bool ended = false, bad;

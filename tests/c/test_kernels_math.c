@@ -58,13 +58,17 @@ static real id_logsigmoid(real x)
 {
     return isnan(x) ? x : fminl(x, 0) - log1pl(expl(-fabsl(x)));
 }
+static real id_elu(real x)
+{
+    return x < 0 ? 1.5L * expm1l(0.5L * x) : 3 * x;
+}
 
 /* Bounds in units of the last place of the result; or, where a formula that torch shares cancels, of x. */
 static const struct {
     const char *name;
     ds_unary function;
     real (*ideal)(real);
-    double p[2], ulps_f32, ulps_f64;
+    double p[3], ulps_f32, ulps_f64;
     bool of_x;
 } cases[] = {
     {"relu", DS_UNARY_RELU, id_relu, {0, 0}, 0, 0, false},
@@ -95,6 +99,17 @@ static const struct {
     {"sign", DS_UNARY_SIGN, id_sign, {0, 0}, 0, 0, false},
     {"softplus", DS_UNARY_SOFTPLUS, id_softplus, {2, 10}, 1.5, 1.5, false},
     {"logsigmoid", DS_UNARY_LOGSIGMOID, id_logsigmoid, {0, 0}, 1.5, 1.5, false},
+    {"elu", DS_UNARY_ELU, id_elu, {1.5, 3, 0.5}, 2.5, 2.5, false},
+    {"sinh", DS_UNARY_SINH, sinhl, {0, 0}, 0.51, 2, false},
+    {"cosh", DS_UNARY_COSH, coshl, {0, 0}, 0.51, 2, false},
+    {"asin", DS_UNARY_ASIN, asinl, {0, 0}, 0.51, 1, false},
+    {"acos", DS_UNARY_ACOS, acosl, {0, 0}, 0.51, 1, false},
+    {"atan", DS_UNARY_ATAN, atanl, {0, 0}, 0.51, 1, false},
+    {"asinh", DS_UNARY_ASINH, asinhl, {0, 0}, 0.51, 2, false},
+    {"acosh", DS_UNARY_ACOSH, acoshl, {0, 0}, 0.51, 2, false},
+    {"atanh", DS_UNARY_ATANH, atanhl, {0, 0}, 0.51, 2, false},
+    {"trunc", DS_UNARY_TRUNC, truncl, {0, 0}, 0, 0, false},
+    {"erfc", DS_UNARY_ERFC, erfcl, {0, 0}, 0.51, 5, false},
 };
 enum { N_CASES = sizeof cases / sizeof *cases, BLOCK = 4096 };
 
@@ -191,7 +206,7 @@ static void test_sweep_f64(const ds_kernels *const *variants, size_t n_variants)
 
 static float one(const ds_kernels *kernels, ds_unary function, float x, double p0, double p1)
 {
-    const double p[2] = {p0, p1};
+    const double p[3] = {p0, p1, 1};
     float y = 0;
     kernels->real[0].unary(function, &y, &x, 1, p);
     return y;
@@ -259,6 +274,36 @@ static void test_special(const ds_kernels *kernels)
         {DS_UNARY_SIGN, -INFINITY, -1},
         {DS_UNARY_LOGSIGMOID, -INFINITY, -INFINITY},
         {DS_UNARY_LOGSIGMOID, INFINITY, 0},
+        {DS_UNARY_SINH, -0.0f, -0.0f},
+        {DS_UNARY_SINH, -90, -INFINITY},
+        {DS_UNARY_SINH, -INFINITY, -INFINITY},
+        {DS_UNARY_COSH, 0, 1},
+        {DS_UNARY_COSH, -INFINITY, INFINITY},
+        {DS_UNARY_ASIN, -0.0f, -0.0f},
+        {DS_UNARY_ASIN, 1, 0x1.921fb6p0f},
+        {DS_UNARY_ASIN, 1.5f, NAN},
+        {DS_UNARY_ASIN, -INFINITY, NAN},
+        {DS_UNARY_ACOS, 1, 0},
+        {DS_UNARY_ACOS, -1, 0x1.921fb6p1f},
+        {DS_UNARY_ACOS, -1.5f, NAN},
+        {DS_UNARY_ACOS, INFINITY, NAN},
+        {DS_UNARY_ATAN, -0.0f, -0.0f},
+        {DS_UNARY_ATAN, -INFINITY, -0x1.921fb6p0f},
+        {DS_UNARY_ASINH, -0.0f, -0.0f},
+        {DS_UNARY_ASINH, -INFINITY, -INFINITY},
+        {DS_UNARY_ACOSH, 1, 0},
+        {DS_UNARY_ACOSH, 0.999f, NAN},
+        {DS_UNARY_ACOSH, -1e30f, NAN},
+        {DS_UNARY_ACOSH, INFINITY, INFINITY},
+        {DS_UNARY_ATANH, -0.0f, -0.0f},
+        {DS_UNARY_ATANH, -1, -INFINITY},
+        {DS_UNARY_ATANH, 1.5f, NAN},
+        {DS_UNARY_ATANH, INFINITY, NAN},
+        {DS_UNARY_TRUNC, -0.9f, -0.0f},
+        {DS_UNARY_TRUNC, -INFINITY, -INFINITY},
+        {DS_UNARY_ERFC, -INFINITY, 2},
+        {DS_UNARY_ERFC, INFINITY, 0},
+        {DS_UNARY_ERFC, 0, 1},
     };
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         CHECK(is(one(kernels, values[i].function, values[i].x, 0, 0), values[i].y));

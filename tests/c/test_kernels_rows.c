@@ -1,4 +1,4 @@
-/* softmax, layer_norm and lstm_cell: against long double, special rows, and bits in every variant. */
+/* softmax and layer_norm: against long double, special rows, and bits in every variant. */
 #include "test_kernels.h"
 
 typedef long double real;
@@ -176,46 +176,6 @@ static void test_layer_norm(const ds_kernels *const *variants, size_t n_variants
     }
 }
 
-static real sigmoid(real x)
-{
-    return 1 / (1 + expl(-x));
-}
-
-static void test_lstm(const ds_kernels *const *variants, size_t n_variants, size_t real_at)
-{
-    const size_t e = variants[0]->real[real_at].element;
-    double from_x[4 * 70], from_h[4 * 70], c_before[70];
-    for (size_t n = 0; n <= 70; n++) {
-        fill(from_x, e, 4 * n, -6, 6);
-        fill(from_h, e, 4 * n, -2, 2);
-        fill(c_before, e, n, -3, 3);
-        guarded h = guarded_new(n * e), c = guarded_new(n * e);
-        memcpy(c.data, c_before, n * e);
-        variants[0]->real[real_at].lstm_cell(h.data, c.data, from_x, from_h, n);
-        for (size_t v = 1; v < n_variants; v++) {
-            guarded h2 = guarded_new(n * e), c2 = guarded_new(n * e);
-            memcpy(c2.data, c_before, n * e);
-            variants[v]->real[real_at].lstm_cell(h2.data, c2.data, from_x, from_h, n);
-            CHECK(memcmp(h2.data, h.data, n * e) == 0 && memcmp(c2.data, c.data, n * e) == 0);
-            guarded_free(h2);
-            guarded_free(c2);
-        }
-        for (size_t j = 0; j < n; j++) {
-            real gate[4];
-            for (size_t g = 0; g < 4; g++) {
-                gate[g] = (real)get(from_x, e, g * n + j) + (real)get(from_h, e, g * n + j);
-            }
-            const real cell =
-                sigmoid(gate[1]) * (real)get(c_before, e, j) + sigmoid(gate[0]) * tanhl(gate[2]);
-            const real out = sigmoid(gate[3]) * tanhl(cell);
-            CHECK(fabsl((real)get(c.data, e, j) - cell) <= 40 * unit_of(e));
-            CHECK(fabsl((real)get(h.data, e, j) - out) <= 40 * unit_of(e));
-        }
-        guarded_free(h);
-        guarded_free(c);
-    }
-}
-
 int main(void)
 {
     const ds_kernels *variants[MAX_VARIANTS];
@@ -223,7 +183,6 @@ int main(void)
     for (size_t real_at = 0; real_at < 2; real_at++) {
         test_softmax(variants, n_variants, real_at);
         test_layer_norm(variants, n_variants, real_at);
-        test_lstm(variants, n_variants, real_at);
     }
     return check_report();
 }

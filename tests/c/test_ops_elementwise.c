@@ -163,7 +163,10 @@ static double unary(const char *name, double x, const double *p)
     } known[] = {{"tanh", tanh},   {"exp", exp},   {"log", log},   {"sqrt", sqrt},
                  {"abs", fabs},    {"sin", sin},   {"cos", cos},   {"log1p", log1p},
                  {"expm1", expm1}, {"erf", erf},   {"log2", log2}, {"log10", log10},
-                 {"floor", floor}, {"ceil", ceil}, {"round", rint}};
+                 {"floor", floor}, {"ceil", ceil}, {"round", rint}, {"sinh", sinh},
+                 {"cosh", cosh},   {"asin", asin}, {"acos", acos},  {"atan", atan},
+                 {"asinh", asinh}, {"acosh", acosh}, {"atanh", atanh}, {"trunc", trunc},
+                 {"erfc", erfc}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strcmp(name, known[i].name) == 0) {
             return known[i].f(x);
@@ -185,6 +188,7 @@ static double unary(const char *name, double x, const double *p)
     case 'c' * 256 + 'a': return fmin(fmax(x, p[0]), p[1]);
     case 's' * 256 + 'f': return x * p[0] > p[1] ? x : log1p(exp(x * p[0])) / p[0];
     case 'l' * 256 + 'g': return log(sigmoid);
+    case 'e' * 256 + 'u': return x < 0.0 ? p[0] * expm1(x) : p[1] * x;
     default: CHECK(false); return 0.0;
     }
 }
@@ -248,7 +252,8 @@ static void test_all_unary(ds_dtype real)
     static const char *const plain[] = {
         "relu",  "gelu", "silu",  "sigmoid", "tanh",       "exp",    "log",       "sqrt", "rsqrt",
         "abs",   "neg",  "sin",   "cos",     "log1p",      "expm1",  "erf",       "log2", "log10",
-        "floor", "ceil", "round", "sign",    "reciprocal", "square", "logsigmoid"};
+        "floor", "ceil", "round", "sign",    "reciprocal", "square", "logsigmoid",
+        "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "trunc", "erfc"};
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
         test_unary(plain[i], real, NULL, 0, 0.0, 0.0);
     }
@@ -261,6 +266,9 @@ static void test_all_unary(ds_dtype real)
     const ds_attr bend[] = {attr_real("beta", 2.0), attr_real("threshold", 3.0)};
     test_unary("softplus", real, bend, 2, 2.0, 3.0);
     test_unary("softplus", real, NULL, 0, 1.0, 20.0);
+    const ds_attr below[] = {attr_real("alpha", 1.5), attr_real("scale", 0.75)};
+    test_unary("elu", real, below, 2, 1.5, 0.75);
+    test_unary("elu", real, NULL, 0, 1.0, 1.0);
 }
 
 /* ---------------------------------------------------------------- within a frame */

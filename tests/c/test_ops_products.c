@@ -1,4 +1,4 @@
-/* ops/linear, conv1d, conv_transpose1d, layer_norm, lstm against plain loops in double, offline and
+/* ops/linear, conv1d, conv_transpose1d and layer_norm against plain loops in double, offline and
  * streamed (op_driver.h); and what they refuse. */
 #include "op_driver.h"
 
@@ -228,95 +228,6 @@ static void test_conv_transpose1d(void)
     }
 }
 
-/* ---------------------------------------------------------------- lstm */
-
-static double sigmoid(double x)
-{
-    return 1 / (1 + exp(-x));
-}
-
-/* Weights by torch's order; x [n][n_in] to y [n][dirs * hidden], one cell, and its last h and c. */
-static void lstm_cell_oracle(const problem *p, int64_t cell, const double *x, int64_t n,
-                             result *out, double *y)
-{
-    const int64_t bias = get_int(p, "bias"), dirs = 1 + get_int(p, "bidirectional");
-    const int64_t hidden = p->weight[1].shape[1], cells = dirs * get_int(p, "layers");
-    double *const *w = p->values + cell * (bias ? 4 : 2);
-    const int64_t n_in = p->weight[cell * (bias ? 4 : 2)].shape[1];
-    const double *h0 = p->values[cells * (bias ? 4 : 2)],
-                 *c0 = p->values[cells * (bias ? 4 : 2) + 1];
-    double *h = out[1].y + cell * hidden, *c = out[2].y + cell * hidden, gates[4 * 64];
-    for (int64_t i = 0; i < hidden; i++) {
-        h[i] = h0 != NULL ? h0[cell * hidden + i] : 0;
-        c[i] = c0 != NULL ? c0[cell * hidden + i] : 0;
-    }
-    for (int64_t t = 0; t < n; t++) {
-        const int64_t at = cell % dirs ? n - 1 - t : t;
-        for (int64_t g = 0; g < 4 * hidden; g++) {
-            gates[g] = bias ? w[2][g] + w[3][g] : 0;
-            for (int64_t i = 0; i < n_in; i++) {
-                gates[g] += x[at * n_in + i] * w[0][g * n_in + i];
-            }
-            for (int64_t i = 0; i < hidden; i++) {
-                gates[g] += h[i] * w[1][g * hidden + i];
-            }
-        }
-        for (int64_t i = 0; i < hidden; i++) {
-            c[i] =
-                sigmoid(gates[hidden + i]) * c[i] + sigmoid(gates[i]) * tanh(gates[2 * hidden + i]);
-            h[i] = sigmoid(gates[3 * hidden + i]) * tanh(c[i]);
-            y[at * dirs * hidden + cell % dirs * hidden + i] = h[i];
-        }
-    }
-}
-
-static void lstm_oracle(const problem *p, const double *x, int64_t n, result *out)
-{
-    const int64_t layers = get_int(p, "layers"), dirs = 1 + get_int(p, "bidirectional");
-    const int64_t hidden = p->weight[1].shape[1];
-    double *below = NULL;
-    out[1] = make_result(n > 0 ? 1 : 0, layers * dirs * hidden);
-    out[2] = make_result(n > 0 ? 1 : 0, layers * dirs * hidden);
-    for (int64_t layer = 0; layer < layers; layer++) {
-        out[0] = make_result(n, dirs * hidden);
-        for (int64_t d = 0; d < dirs && n > 0; d++) {
-            lstm_cell_oracle(p, layer * dirs + d, layer ? below : x, n, out, out[0].y);
-        }
-        free(below);
-        below = out[0].y;
-    }
-}
-
-static problem make_lstm(int64_t n_in, int64_t hidden, int64_t layers, bool bias,
-                         bool bidirectional, bool h0, bool c0)
-{
-    problem p = {.def = &ds_op_lstm, .oracle = lstm_oracle};
-    const int64_t dirs = 1 + bidirectional;
-    p.in = (ds_signature){.rank = 1, .shape = {n_in}, .rate = {1, 1}};
-    set_int(&p, "layers", layers);
-    set_int(&p, "bias", bias);
-    set_int(&p, "bidirectional", bidirectional);
-    for (int64_t cell = 0; cell < layers * dirs; cell++) {
-        add_weight(&p, true, 2, (int64_t[]){4 * hidden, cell < dirs ? n_in : dirs * hidden});
-        add_weight(&p, true, 2, (int64_t[]){4 * hidden, hidden});
-        for (int i = 0; i < 2 * bias; i++) {
-            add_weight(&p, true, 1, (int64_t[]){4 * hidden});
-        }
-    }
-    add_weight(&p, h0, 2, (int64_t[]){layers * dirs, hidden});
-    add_weight(&p, c0, 2, (int64_t[]){layers * dirs, hidden});
-    return p;
-}
-
-static void test_lstm(void)
-{
-    for (int i = 0; i < 40; i++) {
-        problem p = make_lstm(random_in(1, 20), random_in(1, i % 8 ? 9 : 40), random_in(1, 3),
-                              i & 1, i & 2, i & 4, random_below(2) == 0);
-        try_problem(&p, 20);
-    }
-}
-
 /* ---------------------------------------------------------------- refusals */
 
 static void refused(problem *p, ds_status status, const char *words)
@@ -342,20 +253,6 @@ static void refused_conv(const ds_op_def *def, const char *attr, int64_t i, cons
 
 static void test_refusals(void)
 {
-    problem p = make_lstm(8, 16, 2, true, false, false, false);
-    p.weight[5].shape[1] = 17;
-    refused(&p, DS_SHAPE, "'weight_hh_l1' must have shape (64, 16), got (64, 17)");
-    p = make_lstm(8, 16, 1, true, true, true, false);
-    p.weight[6].shape[0] = 63;
-    refused(&p, DS_SHAPE, "'bias_ih_l0_reverse' must have shape (64,), got (63,)");
-    p = make_lstm(8, 16, 1, true, true, true, true);
-    p.weight[9].shape[0] = 1;
-    refused(&p, DS_SHAPE, "'c0' must have shape (2, 16), got (1, 16)");
-    p = make_lstm(8, 16, 2, true, false, false, false);
-    free(p.values[p.n_weights - 3]);
-    p.n_weights -= 3;
-    refused(&p, DS_SHAPE, "expected 8 weights");
-
     const int64_t shape[] = {4, 6, 3};
     refused_conv(&ds_op_conv1d, "stride", 0, shape, DS_ARGUMENT, "stride must be 1 to");
     refused_conv(&ds_op_conv1d, "dilation", 1 << 30, shape, DS_ARGUMENT, "dilation must be 1 to");
@@ -375,7 +272,6 @@ int main(void)
     test_layer_norm();
     test_conv1d();
     test_conv_transpose1d();
-    test_lstm();
     test_refusals();
     return check_report();
 }

@@ -38,11 +38,11 @@ static void test_names(void)
     static const char *const names[] = {
         "DS_OK",             "DS_SHAPE", "DS_DTYPE", "DS_FORMAT", "DS_STREAM_ID", "DS_MISMATCH",
         "DS_NOT_STREAMABLE", "DS_BUSY",  "DS_LIMIT", "DS_MODE",   "DS_CLOSED",    "DS_NO_MEMORY",
-        "DS_CAPTURE",        "DS_INTERNAL", "DS_ARGUMENT"};
-    for (int i = 0; i < 15; i++) {
+        "DS_CAPTURE",        "DS_INTERNAL", "DS_ARGUMENT", "DS_INDEX"};
+    for (int i = 0; i < 16; i++) {
         CHECK(strcmp(ds_status_name((ds_status)i), names[i]) == 0);
     }
-    CHECK(strcmp(ds_status_name((ds_status)15), "DS_UNKNOWN") == 0);
+    CHECK(strcmp(ds_status_name((ds_status)16), "DS_UNKNOWN") == 0);
     CHECK(strcmp(ds_version(), DS_VERSION_STRING) == 0);
     char version[32];
     snprintf(version, sizeof version, "%d.%d.%d", DS_VERSION_MAJOR, DS_VERSION_MINOR,

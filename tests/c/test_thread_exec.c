@@ -49,7 +49,7 @@ static void step(worker *w, fed *const *rows, size_t n_rows)
 static void move(worker *w, fed *s)
 {
     ds_slot *other;
-    CHECK(ds_session_open(w->own.session, &other, false) == DS_OK);
+    CHECK(ds_session_open(w->own.session, &other, 0) == DS_OK);
     if (below(w, 2) == 0) {
         CHECK(ds_slot_copy(w->own.plan, other, s->slot) == DS_OK);
     } else {
@@ -76,7 +76,7 @@ static void *work(void *context)
                                                ds_signature_bytes(
                                                    &w->own.plan->model->edges[e].signature));
             }
-            CHECK(ds_session_open(w->own.session, &streams[k].slot, false) == DS_OK);
+            CHECK(ds_session_open(w->own.session, &streams[k].slot, 0) == DS_OK);
             open[n_open++] = &streams[k];
         }
         while (n_open > 0) {
@@ -160,7 +160,7 @@ static void test_contest(void)
     runner r = make_runner(&g, best_kernels(), 0, 1, 0);
     contest c = {0};
     pthread_t threads[N_THREADS];
-    CHECK(ds_session_open(r.session, &c.slot, false) == DS_OK);
+    CHECK(ds_session_open(r.session, &c.slot, 0) == DS_OK);
     for (size_t t = 0; t < N_THREADS; t++) {
         CHECK(pthread_create(&threads[t], NULL, contend, &c) == 0);
     }
@@ -179,7 +179,7 @@ static void *open_many(void *context)
     size_t n = 0;
     for (int i = 0; i < 2000; i++) {
         ds_slot *slot;
-        const ds_status status = ds_session_open(session, &slot, false);
+        const ds_status status = ds_session_open(session, &slot, 0);
         CHECK(status == DS_OK || status == DS_LIMIT);
         CHECK(ds_session_n_open(session) <= 2);
         if (status == DS_OK) {

@@ -27,6 +27,7 @@ def test_many_cases(name):
 
 
 # ---------------------------------------------------------------- the offline answer itself
+@pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own
 @pytest.mark.parametrize("name", [n for n, entry in MODELS.items() if entry.torch])
 def test_offline_is_torch(name):
     torch = pytest.importorskip("torch")

@@ -89,7 +89,7 @@ def aliased_frames(monkeypatch):
     operator, seen = dispatch.operator, {}
 
     class Aliasing(Proxy):
-        def run(self, values, inputs, outputs, ended, states, weights=(), blas=False):
+        def run(self, values, inputs, outputs, ended, states, *more):
             if (
                 states is not None
                 and self.n_values == 1
@@ -104,7 +104,7 @@ def aliased_frames(monkeypatch):
                 if frames and states[0] is not None:
                     states = [np.concatenate(frames)[kept:].tobytes()]
                 frames.append(values[0])
-            return self._op.run(values, inputs, outputs, ended, states, weights, blas)
+            return self._op.run(values, inputs, outputs, ended, states, *more)
 
     monkeypatch.setattr(dispatch, "operator", lambda *args: Aliasing(operator(*args)))
 

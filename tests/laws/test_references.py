@@ -8,6 +8,7 @@ from ds_laws import GENERATORS
 from ds_laws.reference import REFERENCES, Refused, operands
 
 torch = pytest.importorskip("torch")
+pooling = pytest.importorskip("torch_references.pooling")
 F = torch.nn.functional
 
 #: What torch has no operator for, or what is nothing but NumPy indexing here as there.
@@ -36,6 +37,31 @@ def conv_transpose1d(a, w, x):
     )[0].T
 
 
+def recurrence(kind):
+    def run(a, w, x):
+        cells = a["layers"] * (1 + a["bidirectional"])
+        more = {"nonlinearity": a["nonlinearity"]} if kind == "RNN" else {}
+        if kind == "LSTM":
+            more["proj_size"] = a["projection"]
+        rnn = getattr(torch.nn, kind)(
+            x.shape[1],
+            len(w[0]) // {"LSTM": 4, "GRU": 3, "RNN": 1}[kind],
+            a["layers"],
+            bias=bool(a["bias"]),
+            bidirectional=bool(a["bidirectional"]),
+            dtype=torch.float64,
+            **more,
+        )
+        for parameter, value in zip([p for group in rnn.all_weights for p in group], w):
+            parameter.data.copy_(value)
+        state = tuple(w[cells * len(rnn.all_weights[0]) :]) or (None,)
+        with torch.no_grad():
+            y, ends = rnn(x, (state if state[0] is not None else None) if kind == "LSTM" else state[0])
+        return y, *(h[None] for h in (ends if kind == "LSTM" else (ends,)))
+
+    return run
+
+
 def pads(a, x):
     """The plane (1, C, rows, positions) with its padding."""
     left, right, first, last = a["padding"] or [0] * 4
@@ -52,6 +78,22 @@ def planes(f):
         if x.ndim == 3:
             return f(a, x.permute(2, 0, 1)[None], weight, w[1])[0].permute(1, 2, 0)
         return torch.stack([f(a, i.permute(2, 0, 1)[None], weight, w[1])[0].permute(1, 2, 0) for i in x])
+
+    return run
+
+
+def recurrent_cell(kind):
+    def run(a, w, x, *state):
+        hidden = w[1].shape[1]
+        made = getattr(torch.nn, kind)(x.shape[-1], hidden, dtype=torch.float64, **a)
+        for parameter, value in zip(made.parameters(), w):
+            parameter.data.copy_(torch.zeros_like(parameter) if value is None else value)
+        rows = [s.reshape(-1, s.shape[-1]) for s in state]
+        with torch.no_grad():
+            hx = (tuple(rows) if kind == "LSTMCell" else rows[0]) if rows else None
+            out = made(x.reshape(-1, x.shape[-1]), hx)
+        out = out if kind == "LSTMCell" else (out,)
+        return tuple(y.reshape(*x.shape[:-1], hidden) for y in out)
 
     return run
 
@@ -81,23 +123,41 @@ def pad_features(a, w, x):
     return y.reshape(*x.shape[:-1], -1).movedim(-1, a["axis"] + 1)
 
 
-def lstm(a, w, x):
-    cells = a["layers"] * (1 + a["bidirectional"])
-    hidden, per_cell = w[1].shape[1], 4 if a["bias"] else 2
-    rnn = torch.nn.LSTM(
-        x.shape[1],
-        hidden,
-        a["layers"],
-        bool(a["bias"]),
-        bidirectional=bool(a["bidirectional"]),
-        dtype=torch.float64,
-    )
-    for parameter, value in zip([p for group in rnn.all_weights for p in group], w):
-        parameter.data.copy_(value)
-    state = tuple(w[cells * per_cell :]) or None
-    with torch.no_grad():
-        y, (h, c) = rnn(x, state)
-    return y, h[None], c[None]
+def batch_norm(a, w, x):
+    flat = x.reshape(-1, x.shape[-1])
+    return F.batch_norm(flat, w[0], w[1], w[2], w[3], eps=a["eps"]).reshape(x.shape)
+
+
+def group_norm(a, w, x):
+    if a["over"] == "frame":  # of two rows: torch asks one alone for more than one value
+        twice = torch.cat([x, x]).movedim(-1, 1)
+        return F.group_norm(twice, a["groups"], w[0], w[1], a["eps"]).movedim(1, -1)[: len(x)]
+    try:
+        y = F.group_norm(x.movedim(-1, 0)[None], a["groups"], w[0], w[1], a["eps"])
+    except ValueError as error:
+        raise RuntimeError(error) from None
+    return y[0].movedim(0, -1)
+
+
+def reduce_features(a, w, x):
+    over = [i + 1 for i in (sorted(a["axes"]) or range(x.ndim - 1))]
+    flat = x.movedim(over, list(range(-len(over), 0))).flatten(-len(over))
+    f = {
+        "var": lambda t: torch.var(t, -1, correction=a["correction"]),
+        "std": lambda t: torch.std(t, -1, correction=a["correction"]),
+        "norm": lambda t: torch.linalg.vector_norm(t, a["p"], -1),
+        "argmax": lambda t: (t.long() if t.dtype == torch.bool else t).argmax(-1),
+        "argmin": lambda t: (t.long() if t.dtype == torch.bool else t).argmin(-1),
+    }.get(a["kind"], lambda t: getattr(torch, a["kind"])(t, -1))
+    y = f(flat)
+    return y.reshape([1 if i in over else n for i, n in enumerate(x.shape)]) if a["keepdim"] else y
+
+
+def matmul(a, w, x):
+    leading = w[0].ndim - 2
+    rows = x.flatten(1 + leading, -2) if x.ndim - 2 > leading else x.unsqueeze(-2)
+    y = torch.matmul(rows, w[0].transpose(-1, -2))
+    return y.reshape(*x.shape[:-1], w[0].shape[-2])
 
 
 def pad(a, w, x):
@@ -106,6 +166,21 @@ def pad(a, w, x):
         rows(flat), (a["left"], a["right"]), a["mode"], a["value"] if a["mode"] == "constant" else None
     )
     return y[0].T.reshape(-1, *x.shape[1:]).to(x.dtype)
+
+
+def prelu(a, w, *xs):
+    x, slope = tensors(operands(a, [v.numpy() for v in w], [x.numpy() for x in xs]))
+    return F.relu(x) - slope * F.relu(-x)
+
+
+def resample(a, w, x):
+    """As torchaudio does it: a strided convolution gives `new` outputs at a time, all of a kernel's length."""
+    orig, new, width = a["orig"], a["new"], a["width"]
+    place = torch.arange(2 * width + orig) - width
+    near = (place * new - torch.arange(new)[:, None] * orig).abs() <= a["half"]
+    channels = F.pad(x.reshape(len(x), -1).T.unsqueeze(1), (width, width + orig))
+    y = F.conv1d(channels, w[0] * near[:, None], stride=orig).transpose(1, 2).reshape(len(channels), -1)
+    return y[:, : -(-len(x) * new // orig)].T.reshape(-1, *x.shape[1:])
 
 
 def elementwise(name):
@@ -145,6 +220,16 @@ UNARY = {
             "round",
             "sign",
             "logical_not",
+            "sinh",
+            "cosh",
+            "asin",
+            "acos",
+            "atan",
+            "asinh",
+            "acosh",
+            "atanh",
+            "trunc",
+            "erfc",
         ]
     },
 }
@@ -165,9 +250,17 @@ ELEMENTWISE = [
     "where",
     "logical_and",
     "logical_or",
+    "atan2",
+    "hypot",
+    "fmod",
+    "remainder",
+    "floor_divide",
+    "copysign",
 ]
 
 TORCH = {
+    **pooling.TORCH,
+    "embedding": lambda a, w, x: F.embedding(x, w[0]),
     "linear": lambda a, w, x: F.linear(x, w[0], w[1]),
     "conv1d": conv1d,
     "conv_transpose1d": conv_transpose1d,
@@ -175,8 +268,19 @@ TORCH = {
     "conv_transpose2d": planes(conv_transpose2d),
     "pad_features": pad_features,
     "layer_norm": lambda a, w, x: F.layer_norm(x, x.shape[-a["axes"] :], w[0], w[1], a["eps"]),
-    "lstm": lstm,
+    "lstm": recurrence("LSTM"),
+    "gru": recurrence("GRU"),
+    "rnn": recurrence("RNN"),
+    "lstm_cell": recurrent_cell("LSTMCell"),
+    "gru_cell": recurrent_cell("GRUCell"),
+    "rnn_cell": recurrent_cell("RNNCell"),
+    "rms_norm": lambda a, w, x: F.rms_norm(x, x.shape[-a["axes"] :], w[0], a["eps"]),
+    "batch_norm": batch_norm,
+    "group_norm": group_norm,
+    "reduce_features": reduce_features,
+    "matmul": matmul,
     "pad": pad,
+    "resample": resample,
     "slice": lambda a, w, x: x[a["start"] : -a["crop"] or None : a["step"]],
     "frame": lambda a, w, x: frame(a, x),
     "reduce_frames": lambda a, w, x: {"max": torch.amax, "min": torch.amin}.get(
@@ -184,6 +288,10 @@ TORCH = {
     )(x, 0)[None],
     **{name: elementwise(name) for name in ELEMENTWISE},
     **{name: (lambda a, w, x, f=f: f(x, **a)) for name, f in UNARY.items()},
+    "elu": lambda a, w, x: (
+        a["scale"] * F.relu(x) + F.elu(x.clamp(max=0) * a["input_scale"], a["alpha"])
+    ),
+    "prelu": prelu,
     "cast": lambda a, w, x: x.to(getattr(torch, a["to"])),
     "softmax": lambda a, w, x: x.softmax(-1),
     "log_softmax": lambda a, w, x: x.log_softmax(-1),

@@ -312,6 +312,17 @@ def test_a_restart_needs_no_room():
     assert pair.subject.ids == ["a", "b"]
 
 
+def test_a_stream_that_ends_makes_room():
+    """At the limit one call may end streams and start others; never more than the limit go on."""
+    pair = Disturbed(Compiled, max_streams=2)
+    two = {"a": GOOD, "c": GOOD, "d": GOOD}
+    pair.refuses(lambda x: x.feed(two, sos=["c", "d"], eos=["a"]), StreamLimitError, ["d"])
+    pair.refuses(lambda x: x.feed({"c": GOOD}, sos=["c"], eos=["c"]), StreamLimitError, ["c"])
+    got = pair.subject.feed({"c": GOOD, "a": GOOD, "d": GOOD, "b": GOOD}, sos=["c", "d"], eos=["a", "b"])
+    same({i: got[i] for i in "cd"}, {i: Compiled().feed({i: GOOD}, sos=[i])[i] for i in "cd"})
+    assert sorted(pair.subject.ids) == ["c", "d"]
+
+
 # ---------------------------------------------------------------------- samples that are no numbers
 
 

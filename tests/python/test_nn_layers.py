@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
-from dreamstream.errors import DTypeError, ModeError, NotStreamableError, ShapeError
+from dreamstream.errors import DTypeError, ModeError, ShapeError
 
 torch = pytest.importorskip("torch")
 TF = torch.nn.functional
@@ -185,87 +183,6 @@ def test_conv_transpose1d_output_size(rng):
         ours(x, 18)
 
 
-# ---------------------------------------------------------------------- LSTM
-
-
-@pytest.mark.parametrize(
-    ("layers", "bias", "first", "both_ways"),
-    list(itertools.product((1, 3), (True, False), (True, False), (True, False))),
-)
-def test_lstm(rng, layers, bias, first, both_ways):
-    options = {"num_layers": layers, "bias": bias, "batch_first": first, "bidirectional": both_ways}
-    ours = nn.LSTM(5, 4, **options)
-    theirs = twin(ours, torch.nn.LSTM(5, 4, **options))
-    assert repr(ours) == repr(theirs)
-    n = layers * (2 if both_ways else 1)
-    h, th = both(rng, n, 3, 4)
-    c, tc = both(rng, n, 3, 4)
-    x, t = both(rng, *((3, 6, 5) if first else (6, 3, 5)))
-    same, tsame = (h[:, :1].expand(-1, 3, -1), th[:, :1].expand(-1, 3, -1))
-    for mine, torchs in ((None, None), ((h, c), (th, tc)), ((same, same), (tsame, tsame))):
-        y, (hn, cn) = ours(x, mine)
-        ty, (thn, tcn) = theirs(t, torchs)
-        close(y, ty)
-        close(hn, thn)
-        close(cn, tcn)
-    for mine, torchs in ((None, None), ((h[:, 0], c[:, 0]), (th[:, 0], tc[:, 0]))):
-        y, (hn, cn) = ours(x[0], mine)
-        ty, (thn, tcn) = theirs(t[0], torchs)
-        close(y, ty)
-        close(hn, thn)
-        close(cn, tcn)
-
-
-def test_lstm_without_rows():
-    lstm, none = nn.LSTM(5, 4, batch_first=True), ds.zeros(1, 0, 4)
-    for state in (None, (none, none)):
-        y, (h, _) = lstm(ds.zeros(0, 6, 5), state)
-        assert y.shape[::2] == (0, 4)
-        assert h.shape == (1, 0, 4)
-
-
-def test_lstm_refusals():
-    lstm = nn.LSTM(5, 4, num_layers=2, dropout=0.5)
-    assert repr(lstm) == repr(torch.nn.LSTM(5, 4, num_layers=2, dropout=0.5))
-    x = ds.zeros(6, 3, 5)
-    with pytest.raises(ModeError, match="eval"):
-        lstm(x)
-    lstm.eval()
-    assert lstm(x)[0].shape == (6, 3, 4)
-    h = ds.zeros(2, 3, 4)
-    for wrong in (
-        lambda: lstm(ds.zeros(6, 3, 4)),
-        lambda: lstm(x[0, 0]),
-        lambda: lstm(x, (h, h[:1])),
-        lambda: lstm(x, (h[:, :1], h[:, :1])),
-        lambda: lstm(x[:, 0], (h, h)),
-        lambda: nn.LSTM(5, 4, proj_size=2),
-        lambda: nn.LSTM(5, 0),
-    ):
-        with pytest.raises(ShapeError):
-            wrong()
-    for wrong in (lambda: lstm(x.double()), lambda: lstm(x, (h.double(), h.double()))):
-        with pytest.raises(DTypeError, match="convert"):
-            wrong()
-
-
-def test_lstm_state_of_a_stream():
-    lstm = nn.LSTM(5, 4, num_layers=2)
-
-    class Stream(ds.Tensor):
-        is_stream = True
-
-    x = Stream(np.zeros((6, 3, 5), np.float32))
-    shared = ds.array.BatchTensor(ds.ones(2, 1, 4), 1)
-    assert lstm._initial("h_0", shared, x).tolist() == ds.ones(2, 4).tolist()
-    for wrong in (ds.zeros(2, 3, 4), Stream(np.zeros((2, 3, 4), np.float32))):
-        with pytest.raises(NotStreamableError, match="constant"):
-            lstm._initial("h_0", wrong, x)
-    for wrong in (ds.array.BatchTensor(ds.ones(1, 2, 4), 0), ds.array.BatchTensor(ds.ones(3, 1, 4), 1)):
-        with pytest.raises(ShapeError):
-            lstm._initial("h_0", wrong, x)
-
-
 # ---------------------------------------------------------------------- functions
 
 
@@ -396,7 +313,6 @@ def test_dropout_in_training():
         ("Linear", (200, 150)),
         ("Conv1d", (40, 60, 7)),
         ("ConvTranspose1d", (40, 60, 7)),
-        ("LSTM", (60, 50, 2)),
         ("LayerNorm", (100,)),
     ],
 )

@@ -102,7 +102,7 @@ def test_operators_page_is_up_to_date():
 def shape(text):
     """Lines with numbers replaced: what depends on the machine."""
     text = re.sub(r"\bx86_v\d\b|\bref\b", "KERNELS", text)
-    return re.sub(r"\d[\d.,]*(e-\d+)?", "0", text)
+    return re.sub(r"\d[\d.,]*(e[-+]\d+)?", "0", text)
 
 
 def test_demo_prints_what_the_readme_shows(capsys):

@@ -3,6 +3,7 @@
 import itertools
 import json
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from dreamstream.stream.rules import (
     as_cid,
     entry,
     joined,
+    lineages,
     require_equal_rates,
     require_same,
     same_lineage,
@@ -63,6 +65,17 @@ def test_starts_must_agree():
     assert caught.value.ids == ("b",)
     with pytest.raises(StreamMismatchError, match="2 starts for 3"):
         require_same([m, m], [(0, 5), (0, 5)])
+
+
+def test_lineages_of_outputs():
+    """What keeps counts keeps the lineage; an output of another rate has its own, as each has of what does not."""
+    frames, end = ("float32", (3,), 1, 2), ("float32", (3,), 0, 1)
+    for keeps, rates, wanted in [
+        (True, [frames, frames], [entry(1), entry(1)]),
+        (True, [frames, end, end], [entry(1), ("op", 5, 1), ("op", 5, 2)]),
+        (False, [frames, frames], [("op", 5), ("op", 5, 1)]),
+    ]:
+        assert lineages(SimpleNamespace(same_counts=keeps, outputs=rates), entry(1), 5) == wanted
 
 
 def test_lineage():

@@ -83,6 +83,7 @@ ONE = {
 }
 
 COLUMN = ds.tensor([[1.0], [2.0], [3.0], [4.0]])
+MATRICES = ds.tensor([[[1.0, 2.0], [3.0, -4.0], [0.5, 0.0]], [[-1.0, 2.0], [3.0, 4.0], [1.0, 1.0]]])
 
 #: function of the batch (B, 4, L), function of a row (4, L)
 FEATURES = {
@@ -101,6 +102,14 @@ FEATURES = {
         lambda r: F.linear(r.transpose(0, 1), ds.ones(3, 4)),
     ),
     "matmul": (lambda x: x.transpose(1, 2) @ ds.ones(4, 3), lambda r: r.transpose(0, 1) @ ds.ones(4, 3)),
+    "matmul of vectors": (
+        lambda x: x.transpose(1, 2) @ COLUMN[:, 0], lambda r: r.transpose(0, 1) @ COLUMN[:, 0]
+    ),
+    "matmul reversed": (lambda x: COLUMN.mT @ x, lambda r: COLUMN.mT @ r),
+    "matmul reversed, an array": (lambda x: COLUMN.numpy().T @ x, lambda r: COLUMN.mT @ r),
+    "matmul of many": (
+        lambda x: MATRICES @ x.unflatten(1, (2, 2)), lambda r: MATRICES @ r.unflatten(0, (2, 2))
+    ),
     "cumsum": (lambda x: x.cumsum(1), lambda r: r.cumsum(0)),
     "flip": (lambda x: x.flip(1), lambda r: r.flip(0)),
     "roll": (lambda x: x.roll(1, 1), lambda r: r.roll(1, 0)),
@@ -112,6 +121,14 @@ FEATURES = {
     "var": (lambda x: x.var(1), lambda r: r.var(0)),
     "std": (lambda x: x.std(dim=1, unbiased=False), lambda r: r.std(dim=0, unbiased=False)),
     "norm": (lambda x: x.norm(dim=1), lambda r: r.norm(dim=0)),
+    "logsumexp": (lambda x: x.logsumexp(1), lambda r: r.logsumexp(0)),
+    "norm of two": (
+        lambda x: x.unflatten(1, (2, 2)).norm(1, (1, 2)), lambda r: r.unflatten(0, (2, 2)).norm(1, (0, 1))
+    ),
+    "normalize": (lambda x: F.normalize(x, dim=1), lambda r: F.normalize(r, dim=0)),
+    "cosine_similarity": (
+        lambda x: F.cosine_similarity(x, x.exp(), dim=1), lambda r: F.cosine_similarity(r, r.exp(), dim=0)
+    ),
     "amax": (lambda x: x.amax(1), lambda r: r.amax(0)),
     "amin": (lambda x: x.amin(-2), lambda r: r.amin(-2)),
     "max": (lambda x: x.max(1).values, lambda r: r.max(0).values),
@@ -135,6 +152,7 @@ FEATURES = {
     "view": (lambda x: x.transpose(1, 2).view(3, 7, 1, 4), lambda r: r.transpose(0, 1).reshape(-1, 1, 4)),
     "expand": (lambda x: x.unsqueeze(1).expand(-1, 5, -1, -1), lambda r: r.unsqueeze(0).expand(5, -1, -1)),
     "repeat": (lambda x: x.repeat(1, 2, 1), lambda r: r.repeat(2, 1)),
+    "repeat_interleave": (lambda x: x.repeat_interleave(3, 1), lambda r: r.repeat_interleave(3, 0)),
     "narrow": (lambda x: x.narrow(1, 1, 2), lambda r: r.narrow(0, 1, 2)),
     "select": (lambda x: x.select(1, -1), lambda r: r.select(0, -1)),
     "unbind": (lambda x: x.unbind(1)[2], lambda r: r.unbind(0)[2]),
@@ -181,6 +199,7 @@ OVER_L = {
     "var": lambda t, d: t.var(d),
     "std": lambda t, d: t.std(d),
     "norm": lambda t, d: t.norm(dim=d),
+    "logsumexp": lambda t, d: t.logsumexp(d),
     "amax": lambda t, d: t.amax(d),
     "amin": lambda t, d: t.amin(d),
     "max": lambda t, d: t.max(d).values,
@@ -213,6 +232,7 @@ TOTAL = {
     "prod": lambda t: t.prod(),
     "var": lambda t: t.var(),
     "std": lambda t: t.std(unbiased=False),
+    "var of all": lambda t: t.var(False),
     "norm": lambda t: t.norm(),
     "max": lambda t: t.max(),
     "min": lambda t: t.min(),
@@ -237,6 +257,39 @@ def test_reductions_over_all(name):
         y = getattr(x, name)((0, 2))
         np.testing.assert_allclose(np.asarray(y), np.asarray(getattr(together, name)(1)), rtol=1e-5)
         assert getattr(x, name)((0, 1, 2)).shape == ()
+
+
+@pytest.mark.parametrize(
+    "name", ["sum", "mean", "prod", "var", "std", "norm", "logsumexp", "amax", "amin", "all", "any"]
+)
+def test_reductions_over_frames_and_features(name):
+    """Over L and features: one number per row, of valid frames; with B too, one of all."""
+    x = make().unflatten(1, (2, 2))  # (B, 2, 2, L)
+    x = x > 1 if name in ("all", "any") else x
+
+    def reduce(t, **options):
+        return getattr(t, name)(**options)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", StreamFallbackWarning)
+        for dims in ((1, 2, 3), (3, 1), (-1, 2)):
+            y, kept = reduce(x, dim=dims), reduce(x, dim=dims, keepdim=True)
+            assert not isinstance(y, ds.StreamTensor)
+            assert kept.shape == tuple(
+                1 if i in [d % 4 for d in dims] else n for i, n in enumerate((3, 2, 2, 7))
+            )
+            np.testing.assert_array_equal(kept.squeeze([d % 4 for d in dims]).numpy(), y.numpy())
+            for b, plain in enumerate(rows(x)):
+                want = reduce(plain, dim=tuple(d % 4 - 1 for d in dims))
+                np.testing.assert_allclose(y[b].numpy(), want.numpy(), rtol=2e-6, atol=1e-6)
+        together = ds.tensor(np.concatenate([np.asarray(r) for r in rows(x)], 2))
+        for dims in ((0, 3), (0, 1, 3), (0, 1, 2, 3)):
+            kept = reduce(x, dim=dims, keepdim=True)
+            want = reduce(together, dim=[d - 1 for d in dims if d], keepdim=True)
+            assert kept.shape == (1, *want.shape)
+            np.testing.assert_allclose(kept.numpy()[0], want.numpy(), rtol=2e-6, atol=1e-6)
+        turned = reduce(x.permute(3, 1, 0, 2), dim=(0, 3))
+        np.testing.assert_array_equal(turned.numpy(), reduce(x, dim=(3, 2)).numpy().T)
 
 
 def test_reductions_of_no_frames():
@@ -274,12 +327,10 @@ FALLBACKS = {
     "argmax": lambda t: t.argmax(),
     "max B": lambda t: t.max(0).values,
     "mean B and F": lambda t: t.mean((0, 1)),
-    "sum L, kept, of two": lambda t: t.sum((1, 2)),
     "gather": lambda t: t.gather(1, ds.zeros(3, 1, 7, dtype=ds.int64)),
     "index_select": lambda t: t.index_select(1, ds.tensor(np.array([0, 2]))),
     "masked_select": lambda t: t.masked_select(ds.ones(3, 4, 7, dtype=ds.bool)),
     "matmul of L": lambda t: t @ ds.ones(7, 2),
-    "matmul reversed": lambda t: ds.ones(2, 4) @ t,
     "unbind": lambda t: t.unbind(1)[0] if not isinstance(t, ds.StreamTensor) else t.unbind(1)[0].flip(1).flip(1),
     "cat with a plain tensor": lambda t: ds.cat([t, ds.zeros(3, 4, 2)], 2),
 }  # fmt: skip

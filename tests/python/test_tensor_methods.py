@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pointwise_methods
 import pytest
 
 import dreamstream as ds
@@ -178,6 +179,11 @@ REAL = {
         lambda d: d.row.repeat(2, 3),
         lambda d: d.x.repeat(1, 2, 1),
         lambda d: d.x.repeat((0, 1, 2)),
+    ],
+    "repeat_interleave": [
+        lambda d: d.x.repeat_interleave(2),
+        lambda d: d.x.repeat_interleave(3, dim=1),
+        lambda d: d.x.repeat_interleave(0, -1, output_size=0),
     ],
     "transpose": [lambda d: d.x.transpose(0, 2), lambda d: d.x.transpose(-1, 1)],
     "swapaxes": [lambda d: d.x.swapaxes(0, 1)],
@@ -364,6 +370,12 @@ FLOAT = {
         lambda d: d.x.norm(float("inf")),
         lambda d: d.x.norm(0, dim=-1),
     ],
+    "logsumexp": [
+        lambda d: d.x.logsumexp(0),
+        lambda d: d.x.logsumexp((0, 2), keepdim=True),
+        lambda d: d.odd.logsumexp(-1),
+        lambda d: (d.x * 1000).logsumexp(1),
+    ],
     "div_": [lambda d: written(d.x, lambda x: x.div_(d.p))],
     "requires_grad_": [lambda d: d.x.requires_grad_().requires_grad],
 }
@@ -394,6 +406,14 @@ INTEGER = {
         lambda d: d.left[d.arange(3)[1]],
     ],
 }
+
+for ours, more in (
+    (REAL, pointwise_methods.REAL),
+    (FLOAT, pointwise_methods.FLOAT),
+    (INTEGER, pointwise_methods.INTEGER),
+):
+    for name, cases in more.items():
+        ours[name] = ours.get(name, []) + cases
 
 BRACKETS = [
     lambda d: d.x[0],

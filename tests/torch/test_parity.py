@@ -300,22 +300,27 @@ def unet(n):
     return UNet()
 
 
-def recurrent(n):
-    class Recurrent(n.Module):
-        channels = 2
+def recurrent(first, hidden, second, **options):
+    """A recurrence of four layers, a convolution, another recurrence."""
 
-        def __init__(self):
-            super().__init__()
-            self.first = n.LSTM(2, 3, 4, batch_first=True)
-            self.conv = n.Conv1d(3, 2, 3)
-            self.second = n.LSTM(2, 1, 4, batch_first=True)
+    def build(n):
+        class Recurrent(n.Module):
+            channels = 2
 
-        def forward(self, x):
-            y, _ = self.first(x.transpose(1, 2))
-            y, _ = self.second(self.conv(y.transpose(1, 2)).transpose(1, 2))
-            return y.transpose(1, 2)
+            def __init__(self):
+                super().__init__()
+                self.first = getattr(n, first)(2, hidden, 4, batch_first=True, **options)
+                self.conv = n.Conv1d(options.get("proj_size", hidden), 2, 3)
+                self.second = getattr(n, second)(2, 1, 4, batch_first=True)
 
-    return Recurrent()
+            def forward(self, x):
+                y, _ = self.first(x.transpose(1, 2))
+                y, _ = self.second(self.conv(y.transpose(1, 2)).transpose(1, 2))
+                return y.transpose(1, 2)
+
+        return Recurrent()
+
+    return build
 
 
 MODELS = {
@@ -332,12 +337,19 @@ MODELS = {
         T(2, 3, 3, stride=2), T(3, 3, 1), L("ReLU"), C(3, 3, 1), C(3, 3, 3, dilation=2), C(3, 3, 2),
         C(3, 2, 1, stride=2),
     ),
+    "zigzag, pooled": chain(
+        T(2, 3, 3, stride=2), T(3, 3, 1), C(3, 3, 1), C(3, 3, 3, dilation=2), C(3, 3, 2), C(3, 2, 1, stride=2),
+        L("AvgPool1d", 3, 2), L("MaxPool1d", 3, 2), L("ReLU"),
+    ),
     "residual, lagging": added(5, 0),
     "residual, centred": added(2, 3),
     "residual, leading": added(0, 5),
     "residual, padded": padded_residual,
     "u-net": unet,
-    "recurrent": recurrent,
+    "recurrent": recurrent("RNN", 3, "LSTM"),
+    "recurrent, relu": recurrent("RNN", 3, "GRU", nonlinearity="relu"),
+    "recurrent, gated": recurrent("GRU", 3, "RNN"),
+    "recurrent, projected": recurrent("LSTM", 3, "GRU", proj_size=2),
 }  # fmt: skip
 
 
@@ -346,7 +358,7 @@ def test_model(name):
     theirs, ours = twins(MODELS[name])
     for seed in range(4):
         rng = np.random.default_rng([seed, len(name)])
-        compare(theirs, ours, [50, 33, *rng.integers(0, 50, 3)], [seed, len(name)], name)
+        compare(theirs, ours, [50, 33, 10, *rng.integers(0, 50, 3)], [seed, len(name)], name)
 
 
 @pytest.mark.parametrize("n", range(10, 21))

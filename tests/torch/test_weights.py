@@ -12,7 +12,10 @@ from dreamstream.errors import FormatError
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # its threads wait for one another where cores are few
 
-pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same':UserWarning")  # torch's own
+pytestmark = [  # torch's own
+    pytest.mark.filterwarnings("ignore:Using padding='same':UserWarning"),
+    pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning"),
+]
 
 
 def L(name, *args, **kwargs):
@@ -40,6 +43,14 @@ RECURRENT = [  # layers, bias, batch_first, bidirectional, input
     (1, True, False, True, (6, 5)),
     (4, True, False, True, (11, 2, 5)),
 ]
+RECURRENCES = [
+    ("LSTM", {}),
+    ("LSTM", {"proj_size": 2}),
+    ("GRU", {}),
+    ("RNN", {}),
+    ("RNN", {"nonlinearity": "relu"}),
+]
+CELLS = ("LSTMCell", "GRUCell", "RNNCell")
 LAYERS = [
     *(
         (L("Conv1d", 4, 6, k, s, p, d, g, b, padding_mode=mode), (2, 4, 30))
@@ -50,7 +61,13 @@ LAYERS = [
     (L("Conv1d", 4, 6, 3), (4, 11)),
     (L("ConvTranspose1d", 4, 6, 3), (4, 11)),
     *((L("Linear", 7, 5, bias=b), s) for b in (True, False) for s in [(7,), (3, 7), (2, 3, 4, 7), (0, 7)]),
-    *((L("LSTM", 5, 4, n, b, f, bidirectional=two), shape) for n, b, f, two, shape in RECURRENT),
+    *(
+        (L(kind, 5, 4, num_layers=n, bias=b, batch_first=f, bidirectional=two, **more), shape)
+        for kind, more in RECURRENCES
+        for n, b, f, two, shape in RECURRENT
+    ),
+    *((L(kind, 5, 4, bias=b), s) for kind in CELLS for b in (True, False) for s in [(5,), (3, 5), (1, 5)]),
+    (L("RNNCell", 5, 4, nonlinearity="relu"), (3, 5)),
     (L("LayerNorm", 6), (2, 3, 6)),
     (L("LayerNorm", (3, 6), eps=0.1), (2, 3, 6)),
     (L("LayerNorm", 6, elementwise_affine=False), (4, 6)),

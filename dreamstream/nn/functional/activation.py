@@ -7,11 +7,10 @@ from typing import Any
 from ...array import Tensor
 from ...array.dtypes import require_float
 from ...array.elementwise import along, unary
-from ...errors import ModeError, ShapeError
+from ...errors import ShapeError
 from .arguments import checked
 
 __all__ = [
-    "dropout",
     "gelu",
     "glu",
     "hardtanh",
@@ -100,19 +99,3 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     if isinstance(size, int) and size % 2:
         raise ShapeError(f"glu: the size of dimension {dim} must be even, got {size}")
     return along("glu", x, dim)
-
-
-def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Return the input: nothing is dropped in evaluation.
-
-    Raises
-    ------
-    ModeError
-        Where something would be dropped: training with dropout is not supported.
-    """
-    x = checked("dropout", input)
-    if not 0 <= p <= 1:
-        raise ShapeError(f"dropout: a probability lies in [0, 1], got {p}")
-    if training and p > 0:
-        raise ModeError("dropout can't train; call module.eval(), or give training=False or p=0")
-    return x

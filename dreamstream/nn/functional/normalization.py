@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ...array import Tensor
 from ...dispatch import apply
 from ...errors import ShapeError
 from .arguments import Ints, checked, same_types
 
-__all__ = ["layer_norm"]
+__all__ = ["layer_norm", "rms_norm"]
 
 
 def layer_norm(
@@ -37,13 +39,45 @@ def layer_norm(
     """
     x = checked("layer_norm", input)
     same_types("layer_norm", x, weight, bias)
+    n = _last_dims("layer_norm", x, normalized_shape)
+    return apply("layer_norm", {"axes": n, "eps": float(eps)}, (x,), (weight, bias), (..., *range(n)))[0]
+
+
+def rms_norm(
+    input: Tensor, normalized_shape: Ints, weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """Return x / sqrt(mean of x * x + eps) * weight over the last dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(*, *normalized_shape)``.
+    normalized_shape : int or sequence of int
+        Sizes of the last dimensions.
+    weight : Tensor, optional
+        Of that shape.
+    eps : float, optional
+        Added to the mean square; without it the distance from 1 to the next number of the type.
+
+    Returns
+    -------
+    Tensor
+        As `input`.
+    """
+    x = checked("rms_norm", input)
+    same_types("rms_norm", x, weight, None)
+    n = _last_dims("rms_norm", x, normalized_shape)
+    added = float(np.finfo(x.dtype).eps) if eps is None else float(eps)
+    return apply("rms_norm", {"axes": n, "eps": added}, (x,), (weight,), (..., *range(n)))[0]
+
+
+def _last_dims(name: str, x: Tensor, normalized_shape: Ints) -> int:
+    """Return how many last dimensions `normalized_shape` names; they must be of these sizes."""
     shape = (
         tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
     )
     n = len(shape)
     sizes = x.shape[-n:] if 0 < n <= x.ndim else None
     if sizes is None or any(isinstance(own, int) and own != given for own, given in zip(sizes, shape)):
-        raise ShapeError(
-            f"layer_norm: expected an input (*, {', '.join(map(str, shape))}), got {x.shape}"
-        )
-    return apply("layer_norm", {"axes": n, "eps": float(eps)}, (x,), (weight, bias), (..., *range(n)))[0]
+        raise ShapeError(f"{name}: expected an input (*, {', '.join(map(str, shape))}), got {x.shape}")
+    return n

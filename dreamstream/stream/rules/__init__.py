@@ -8,7 +8,17 @@ from .combine import require_same, require_same_streams
 from .frames import cat_length, index_length, kept_lengths, read_length_index, split_length
 from .index import Fallback, IndexParts, IndexPlan, is_whole, parse_index, plan_index
 from .length import BatchLength, BatchSize, Edge, Length
-from .lineage import Cid, after, as_cid, entry, joined, read_rate, require_equal_rates, same_lineage
+from .lineage import (
+    Cid,
+    after,
+    as_cid,
+    entry,
+    joined,
+    lineages,
+    read_rate,
+    require_equal_rates,
+    same_lineage,
+)
 from .names import (
     BATCH,
     LENGTH,
@@ -59,6 +69,7 @@ __all__ = [
     "join",
     "joined",
     "kept_lengths",
+    "lineages",
     "order_of",
     "parse_index",
     "permute",

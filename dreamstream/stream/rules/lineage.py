@@ -15,7 +15,17 @@ from typing import Any
 
 from ...errors import StreamMismatchError
 
-__all__ = ["Cid", "after", "as_cid", "entry", "joined", "read_rate", "require_equal_rates", "same_lineage"]
+__all__ = [
+    "Cid",
+    "after",
+    "as_cid",
+    "entry",
+    "joined",
+    "lineages",
+    "read_rate",
+    "require_equal_rates",
+    "same_lineage",
+]
 
 Cid = tuple[Any, ...]
 
@@ -38,6 +48,19 @@ def after(op_keeps_counts: bool, input_cid: Cid, ordinal: int) -> Cid:
         The operation's number in the forward.
     """
     return input_cid if op_keeps_counts else ("op", ordinal)
+
+
+def lineages(op: Any, input_cid: Cid, ordinal: int) -> list[Cid]:
+    """Return the cids of all outputs of an operator, which says whether it keeps counts (`same_counts`).
+
+    Outputs of another rate than the first have a lineage of their own.
+    """
+    rates = [tuple(signature[2:]) for signature in op.outputs]
+    first = after(op.same_counts, input_cid, ordinal)
+    return [
+        first if o == 0 or (op.same_counts and rate == rates[0]) else ("op", ordinal, o)
+        for o, rate in enumerate(rates)
+    ]
 
 
 def same_lineage(cids: Iterable[Cid]) -> bool:

@@ -1,5 +1,6 @@
 """The laws of streaming, and cases to hold them against; see docs/internals/testing.md."""
 
+from . import models_pointwise  # noqa: F401  (adds to MODELS)
 from .check import ALONG, Broken, check, first_broken, made, n_cases
 from .laws import LAWS
 from .models import MODELS

@@ -1,7 +1,8 @@
 """The bits of what is streamed, as a hash per model and mode: `python -m ds_laws.bits` prints them as JSON.
 
 Run under different instruction sets, with and without OpenBLAS, with any number of threads, the lines must
-be equal. Sizes are such that kernels run their bodies, their tails and several blocks of a sum.
+be equal. Within a process streams in random batches, on two threads, must get what they get alone and frame by
+frame. Sizes are such that kernels run their bodies, their tails and several blocks of a sum.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from dreamstream import _core
 
-from .case import Case, Input, Rng, normal
+from .case import Array, Case, Input, Rng, normal
 from .drive import driver, run, schedule
 from .models import MODELS
 from .models import case as model_case
@@ -49,30 +50,46 @@ def _large(dtype: str) -> list[Case]:
             reach=12,
         )
 
-    lstm = {"layers": 2, "bias": 1, "bidirectional": 0}
-    cells = weights(
-        (4 * 70, 33),
-        (4 * 70, 70),
-        (4 * 70,),
-        (4 * 70,),
-        (4 * 70, 70),
-        (4 * 70, 70),
-        (4 * 70,),
-        (4 * 70,),
-    )
+    def recurrence(name: str, gates: int, **more: Any) -> Case:
+        """Two layers of 70 units."""
+        n, out, shapes = gates * 70, more.get("projection") or 70, list[tuple[int, ...]]()
+        for columns in (33, out):
+            shapes += [(n, columns), (n, out), (n,), (n,)] + [(out, 70)] * (out < 70)
+        a = {"layers": 2, "bias": 1, "bidirectional": 0, **more}
+        return Case(name, [Input((33,), dtype)], a, weights(*shapes), rows)
+
+    def cell(name: str, gates: int, states: int, **more: Any) -> Case:
+        n, state = gates * 70, Input((70,), dtype)
+        shapes = ((n, 300), (n, 70), (n,), (n,))
+        return Case(name, [Input((300,), dtype)] + [state] * states, more, weights(*shapes), rows)
+
+    group = {"groups": 4, "eps": 1e-5, "over": "frame"}
     rows = ("B", "L", 0)
     return [
         Case("linear", [Input((700,), dtype)], {}, weights((131, 700), (131,)), rows),
         conv(1, 80, 61, 7, stride=2, left=3, right=3),
         conv(67, 67, 67, 9, left=4, right=4),
         conv(4, 64, 96, 5, dilation=2, left=4, right=4, mode="replicate"),
-        Case("lstm", [Input((33,), dtype)], lstm, cells, rows),
+        recurrence("lstm", 4, projection=0),
+        recurrence("lstm", 4, projection=19),
+        recurrence("gru", 3),
+        recurrence("rnn", 1, nonlinearity="tanh"),
+        recurrence("rnn", 1, nonlinearity="relu"),
+        cell("lstm_cell", 4, 2),
+        cell("gru_cell", 3, 1),
+        cell("rnn_cell", 1, 1, nonlinearity="tanh"),
         Case(
             "layer_norm", [Input((515,), dtype)], {"axes": 1, "eps": 1e-5}, weights((515,), (515,)), rows
         ),
         Case("softmax", [Input((515,), dtype)], {}, [], rows),
+        Case("rms_norm", [Input((515,), dtype)], {"axes": 1, "eps": 1e-6}, weights((515,)), rows),
+        Case("group_norm", [Input((33, 20), dtype)], group, weights((20,), (20,)), ("B", "L", 0, 1)),
         Case("reduce_frames", [Input((5,), dtype)], {"kind": "mean"}, [], rows, reach=40),
     ]
+
+
+def _bits(y: Array) -> bytes:
+    return f"{y.dtype} {y.shape}".encode() + np.ascontiguousarray(y).tobytes()
 
 
 def _hash(case: Case, mode: str, rng: Rng) -> str:
@@ -81,11 +98,14 @@ def _hash(case: Case, mode: str, rng: Rng) -> str:
         rng,
         case.lengths(rng, 3 * case.reach) if case.lengths else [3 * case.reach + 9] * len(case.inputs),
     )
-    result = run(driver(mode, case, rng), schedule(case, rng, data), data)
+    threads = {"threads": 2} if mode == "engine" else {}
+    batched = run(driver(mode, case, rng, **threads), schedule(case, rng, data), data)
     text = hashlib.sha256()
     for i in sorted(data):
-        for y in result.frames[i]:
-            text.update(f"{y.dtype} {y.shape}".encode() + np.ascontiguousarray(y).tobytes())
+        alone = run(driver(mode, case, rng), schedule(case, rng, {i: data[i]}, "frames"), {i: data[i]})
+        for y, single in zip(batched.frames[i], alone.frames[i]):
+            assert _bits(y) == _bits(single), f"{mode}: in random batches other bits than alone: {case}"
+            text.update(_bits(y))
     return text.hexdigest()[:16]
 
 

@@ -111,6 +111,8 @@ class Case:
         Frames of every input of a stream of about n frames that is not refused.
     refused : function (rng) -> list of int, optional
         Frames of every input of a stream that is refused at its end.
+    wrong : function (rng) -> list of arrays, optional
+        Frames of every input that are refused at once for the values that they hold.
     module : function () -> module, optional
         Makes the model, where it is none of a single operator.
     """
@@ -130,6 +132,7 @@ class Case:
     exact: bool = False
     lengths: Callable[[Rng, int], list[int]] | None = None
     refused: Callable[[Rng], list[int]] | None = None
+    wrong: Callable[[Rng], list[Array]] | None = None
     module: Callable[[], nn.Module] | None = None
     given: dict[str, Any] | None = None
 
@@ -250,7 +253,7 @@ def _independent(
     constants = [
         None if w is None else w.astype(np.float64) if w.dtype.kind == "f" else w for w in weights
     ]
-    if not all(map(len, wide)) and case.name not in ("lstm",):
+    if not all(map(len, wide)) and case.name not in ("lstm", "gru", "rnn"):
         ones = [np.ones((1, *i.features), w.dtype) for i, w in zip(case.inputs, wide)]
         try:
             return [y[:0] for y in reference(case.attributes, constants, *ones)]

@@ -10,7 +10,7 @@ import numpy as np
 
 import dreamstream as ds
 
-from . import laws_state, models, models_planes  # noqa: F401  (laws and models register themselves)
+from . import laws_state, models, models_norms, models_planes, models_pooling  # noqa: F401  (laws and models register themselves)  # noqa: F401
 from .case import Case, Rng
 from .laws import LAWS
 from .operators import GENERATORS
@@ -36,8 +36,17 @@ ALONG = (
     "frame",
     "unstack",
     "lstm",
+    "max_pool",
+    "avg_pool",
+    "repeat_frames",
+    "overlap_add",
+    "gru",
+    "rnn",
+    "resample",
 )
-USUAL = {**dict.fromkeys(ALONG, 9), "conv1d": 18, **dict.fromkeys(models.MODELS, 1)}
+#: And what has many kinds.
+MANY = {"conv1d": 18, "group_norm": 9, "reduce_features": 26}
+USUAL = {**dict.fromkeys(ALONG, 9), **MANY, **dict.fromkeys(models.MODELS, 1)}
 
 
 def n_cases(name: str, usual: int | None = None) -> int:

@@ -180,7 +180,7 @@ class _Driver:
             assert [len(r) for r in rows] == list(y.lengths)
             frames.append(rows)
             starts.append(list(y.starts))
-            dims.append(tuple(d if isinstance(d, str) else "F" for d in y.dims))
+            dims.append(y._straight())  # features as they are seen, however they are stored
         for y in leaves(result):
             spoil(y.value)
         return Result(frames, starts, dims)

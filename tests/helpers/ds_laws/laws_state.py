@@ -154,6 +154,11 @@ def _bad_calls(d: Any, call: Call, data: Data) -> Iterator[tuple[str, Callable[[
         row = Row("apart", True, False, tuple((0, n) for n in far))
         if not together([i.rate for i in d.case.inputs], far, d.case.skew):
             yield refuse((*call, row), ds.StreamMismatchError, ["apart"], "inputs too far apart")
+    if d.case.wrong is not None:
+        more["wrong"] = d.case.wrong(np.random.default_rng(len(call)))
+        row = Row("wrong", True, False, tuple((0, len(a)) for a in more["wrong"]))
+        yield refuse((*call, row), ds.StreamIndexError, ["wrong"], "an index out of range")
+        yield refuse((row, *call), ds.StreamIndexError, ["wrong"], "an index out of range, first")
     live = [i for i in d.ids() if i not in {r.id for r in call}]
     if live:
         yield refuse(

@@ -18,6 +18,7 @@ import dreamstream as ds
 from dreamstream import nn
 from dreamstream.nn import functional as F
 
+from . import recurrent_models
 from .case import Array, Case, Input, Refused
 from .drive import Eager, alone, offline
 
@@ -121,45 +122,13 @@ _layer("constant-pad", lambda nn, F: nn.ConstantPad1d((2, 3), -1.5), BCL, 2, rea
 _layer("negative-pad", lambda nn, F: nn.ConstantPad1d((-2, -3), 0.0), BCL, 2, reach=7)
 _layer("reflection-pad", lambda nn, F: nn.ReflectionPad1d((3, 2)), BCL, 2, reach=7)
 _layer("replication-pad", lambda nn, F: nn.ReplicationPad1d((2, 4)), BCL, 2, reach=7)
+_layer("resample-up", lambda nn, F: nn.Resample(2, 3, 2), BCL, 2, reach=8, torch=False)
+_layer("resample-down", lambda nn, F: nn.Resample(5, 2, 1, 0.9), BCL, 2, reach=10, torch=False)
 _layer("delay", lambda nn, F: nn.Delay(3), BCL, 2, reach=5, torch=False)
 
 
-def _recurrent(layers: int, start: bool, **options: Any) -> Callable[[Any, Any], Any]:
-    def make(nn: Any, F: Any) -> Any:
-        class Recurrent(nn.Module):  # type: ignore[misc]
-            def __init__(self) -> None:
-                super().__init__()
-                self.rnn = nn.LSTM(3, 4, layers, batch_first=True, **options)
-                if start:
-                    n = layers * (2 if options.get("bidirectional") else 1)
-                    self.h0 = nn.Parameter(_pattern(nn, n, 1, 4))
-                    self.c0 = nn.Parameter(_pattern(nn, n, 1, 4))
-
-            def forward(self, x: Any) -> Any:
-                if not start:
-                    y, (h, c) = self.rnn(x)
-                else:
-                    n = x.size(0)
-                    y, (h, c) = self.rnn(x, (self.h0.expand(-1, n, -1), self.c0.expand(-1, n, -1)))
-                return {"y": y, "state": (h, c)}
-
-        return Recurrent()
-
-    return make
-
-
-def _pattern(nn: Any, *shape: int) -> Any:
-    """A parameter's first values, in dreamstream's or torch's own tensor."""
-    return nn.Linear(int(np.prod(shape)), 1).weight.reshape(shape).detach()
-
-
-for _layers in (1, 2, 3):
-    for _start in (False, True):
-        MODELS[f"lstm-{_layers}{'-from-a-state' if _start else ''}"] = Entry(
-            _recurrent(_layers, _start), BLC, _one(3)
-        )
-MODELS["lstm-bidirectional"] = Entry(_recurrent(2, True, bidirectional=True), BLC, _one(3), whole=True)
-MODELS["lstm-without-bias"] = Entry(_recurrent(2, False, bias=False), BLC, _one(3))
+for _name, (_make, _more) in recurrent_models.MAKERS.items():
+    MODELS[_name] = Entry(_make, BLC, _one(3), **_more)
 
 
 # ---------------------------------------------------------------- stacks
@@ -315,6 +284,9 @@ def build(name: str, double: bool = False) -> nn.Module:
     rng = np.random.default_rng(len(name))
     for _, parameter in sorted(model.named_parameters()):
         parameter.numpy()[...] = rng.standard_normal(parameter.shape) * 0.5
+    for _, buffer in sorted(model.named_buffers()):
+        if buffer.is_floating_point():
+            buffer.numpy()[...] = rng.random(buffer.shape) + 0.1
     return model.double() if double else model
 
 

@@ -113,6 +113,31 @@ MUTANTS = {
         ("lstm", "reduce_frames"),
         ("snapshots", "forks"),
     ),
+    "statistics of a call's frames for those of each": Mutant(
+        "ops/group_norm.c",
+        "const int64_t step = op->whole ? out->m1 - out->m0 : 1;",
+        "const int64_t step = out->m1 - out->m0;",
+        ("group_norm",),
+    ),
+    "a stream of one value normalised": Mutant(
+        "ops/group_norm.c",
+        "ds_add_k(p, total, -1)",
+        "ds_add_k(p, total, 0)",
+        ("group_norm",),
+    ),
+    "the last of equals for the first": Mutant(
+        "ops/reduce_features.c",
+        "x[i] != x[i] || (greatest ? x[i] > x[best]",
+        "x[i] != x[i] || x[i] == x[best] || (greatest ? x[i] > x[best]",
+        ("reduce_features",),
+        ("values", "offline-is-the-same"),
+    ),
+    "matrices counted along the wrong axis": Mutant(
+        "ops/matmul.c",
+        "block % size * step;",
+        "block % size;",
+        ("matmul",),
+    ),
     "too early": Mutant(
         "ops/padding.c",
         "ds_expr known = n_windows(g, p, ds_known(p, 0), g->left);",
@@ -125,6 +150,32 @@ MUTANTS = {
         "ds_expr known = n_windows(g, p, ds_known(p, 0), g->left - 1);",
         ("conv1d",),
         ("finality",),
+    ),
+    "windows that begin beyond the end": Mutant(
+        "ops/pool.c",
+        "p->roots[1] = ds_select(p, hangs, ds_add_k(p, n, 1), n);",
+        "p->roots[1] = ds_add_k(p, n, hangs >= 0);",
+        ("max_pool", "avg_pool"),
+    ),
+    "windows held back until it is known whether one hangs over": Mutant(
+        "ops/pool.c",
+        "p->roots[1] = ds_select(p, hangs, ds_add_k(p, n, 1), n);",
+        "p->roots[1] = ds_select(p, hangs, ds_add_k(p, n, 1), n);"
+        "p->roots[0] = ds_add_k(p, p->roots[0], -1);",
+        ("max_pool",),
+        ("finality",),
+    ),
+    "means that begin anew with each chunk": Mutant(
+        "ops/cumulative.c",
+        "(double)(t + 1)",
+        "(double)(t - out->m0 + 1)",
+        ("cumulative",),
+    ),
+    "windows before the chunk left out of the sum": Mutant(
+        "ops/overlap_add.c",
+        "(u - size) / step + 1, .last = u / step};",
+        "(u - size) / step + 1 + (u % 7 == 6), .last = u / step};",
+        ("overlap_add",),
     ),
     "allocation in every call": Mutant(
         "python/step.c",

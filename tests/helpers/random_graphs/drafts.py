@@ -20,7 +20,13 @@ import dreamstream.nn.functional as F
 from dreamstream import nn
 from dreamstream.errors import DreamStreamError
 
+from . import recurrent
+from .norms import KINDS as NORMS
+from .norms import Norms
+from .planes import KINDS as PLANES
 from .planes import PlaneNodes
+from .pools import KINDS as POOLS
+from .pools import Pools
 from .source import (
     FEATURES,
     FRAMES,
@@ -41,7 +47,7 @@ from .totals import Input, Totals
 __all__ = ["Draft", "build", "draft", "grid"]
 
 
-class _Drafter(PlaneNodes):
+class _Drafter(Pools, Norms, PlaneNodes):
     """A draft in the making: the nodes so far, and their counts."""
 
     def __init__(self, seed: int) -> None:
@@ -78,6 +84,7 @@ class _Drafter(PlaneNodes):
         try:
             for attribute, expression in node.layers.items():
                 setattr(self.holder, attribute, eval(expression, self.scope))
+            self.holder.eval()
             for line in node.code:
                 exec(line, self.scope)
         except DreamStreamError as error:
@@ -110,7 +117,7 @@ class _Drafter(PlaneNodes):
         if a.rate == 0:
             kinds: list[Any] = ["unary", "scalar", "linear", "join", "flags"]
         else:
-            kinds = list(KINDS) + (["waits"] * 3 if self.draft.buffered else [])
+            kinds = list(KINDS) + POOLS + NORMS + PLANES + (["waits"] * 3 if self.draft.buffered else [])
         kind = self.random.choice(kinds)
         if kind == "join":
             self.join(a)
@@ -229,6 +236,13 @@ class _Drafter(PlaneNodes):
         layers = {f"late{name}": f"nn.Delay({self.random.randint(0, 5)}, dim={FRAMES[a.layout]})"}
         return Node(layers, [f"{name} = self.late{name}({a.name})"], a.layout)
 
+    def rate(self, a: Value, name: str) -> Node:
+        """Resampling, up or down."""
+        r = self.random
+        orig, new = r.choice([(1, 2), (2, 1), (2, 3), (3, 2)])
+        layers = {f"rate{name}": f"nn.Resample({orig}, {new}, {r.choice([1, 2])}, {r.choice([0.7, 0.99])})"}
+        return Node(layers, [f"{name} = self.rate{name}({self.at(a, 'BFL')})"], "BFL")
+
     def frames(self, a: Value, name: str) -> Node:
         """Windows by unfold, brought back to one feature axis."""
         r = self.random
@@ -272,30 +286,11 @@ class _Drafter(PlaneNodes):
         ]
         return Node(layers, lines, "BLF")
 
-    def lstm(self, a: Value, name: str, bidirectional: bool = False) -> Node:
-        r = self.random
-        layout, hidden, n_layers = r.choice(["BLF", "LBF"]), self.some_size(), r.choice([1, 1, 2])
-        text = f"{a.size}, {hidden}" + (f", num_layers={n_layers}" if n_layers > 1 else "")
-        text += ", batch_first=True" if layout == "BLF" else ""
-        text += ", bidirectional=True" if bidirectional else ""
-        lead = n_layers * (2 if bidirectional else 1)
-        layers = {f"rnn{name}": f"nn.LSTM({text})"}
-        x, batch = self.at(a, layout), f"{a.name}.size({0 if a.layout[0] == 'B' else 1})"
-        start = ""
-        way = r.random()
-        if way < 0.2:
-            zeros = f"ds.zeros({lead}, {batch}, {hidden}, dtype={a.name}.dtype)"
-            start = f", ({zeros}, {zeros})"
-        elif way < 0.5:
-            shape = r.choice([f"expand(-1, {batch}, -1)", f"repeat(1, {batch}, 1)"])
-            for h in "hc":
-                layers[f"{h}{name}"] = f"nn.Parameter(ds.randn({lead}, 1, {hidden}))"
-            start = f", (self.h{name}.{shape}, self.c{name}.{shape})"
-        h_n = self.fresh("h")
-        if r.random() < 0.3:
-            self.extra.append(r.choice([h_n, f"{h_n}[-1]"]))
-            return Node(layers, [f"{name}, ({h_n}, _) = self.rnn{name}({x}{start})"], layout)
-        return Node(layers, [f"{name}, _ = self.rnn{name}({x}{start})"], layout)
+    def recurrence(self, a: Value, name: str) -> Node:
+        return recurrent.layer(self, a, name)
+
+    def cell(self, a: Value, name: str) -> Node:
+        return recurrent.cell(self, a, name)
 
     def table(self, a: Value, name: str) -> Node:
         """A table by position, such as positional encodings."""
@@ -323,7 +318,7 @@ class _Drafter(PlaneNodes):
     def waits(self, a: Value, name: str) -> Node:
         """A layer that needs the whole stream."""
         if self.random.random() < 0.7:
-            return self.lstm(a, name, bidirectional=True)
+            return recurrent.layer(self, a, name, bidirectional=True)
         kernel = self.random.choice([2, 3])
         text = f"{a.size}, {self.some_size()}, {kernel}, padding={kernel - 1}, padding_mode='circular'"
         return Node(
@@ -334,9 +329,12 @@ class _Drafter(PlaneNodes):
 
     # ---------------------------------------------------------------- within a frame
     def unary(self, a: Value, name: str) -> Node:
-        code, sums = self.random.choice(UNARY)
-        twin = None if sums is None else [f"{name} = {sums.format(x=a.name)}"]
-        return Node({}, [f"{name} = {code.format(x=a.name)}"], a.layout, twin)
+        """Some functions, one of the other."""
+        code = twin = a.name
+        for function, sums in self.random.choices(UNARY, k=self.random.randint(1, 4)):
+            twin = f"({(function if sums is None else sums).format(x=twin)})"
+            code = f"({function.format(x=code)})"
+        return Node({}, [f"{name} = {code}"], a.layout, [f"{name} = {twin}"])
 
     def scalar(self, a: Value, name: str) -> Node:
         r = self.random

@@ -7,7 +7,9 @@ from typing import Any
 
 from .source import Node, Value
 
-__all__ = ["PlaneNodes"]
+__all__ = ["KINDS", "PlaneNodes"]
+
+KINDS = ["plane", "plane", "within", "within"]
 
 
 class PlaneNodes:

@@ -67,9 +67,9 @@ class Node(NamedTuple):
 
 KINDS = (
     ["conv"] * 6 + ["conv_transpose"] * 2 + ["pad"] * 2 + ["part"] * 3 + ["cut"] * 2 + ["late", "frames", "frames"]
-    + ["stack", "unstack", "lstm", "lstm", "table", "table", "reduce", "unary", "unary", "unary"]
+    + ["stack", "unstack", "recurrence", "recurrence", "cell", "table", "table", "reduce"] + ["unary"] * 7
     + ["scalar", "linear", "flat", "norm", "softmax", "glu", "pick", "shape", "shape", "flags"] + ["join"] * 12
-    + ["plane", "plane", "within", "within"]
+    + ["rate"]
 )  # fmt: skip
 
 #: Functions of one value {x}, each with its twin.
@@ -107,6 +107,22 @@ UNARY: list[tuple[str, str | None]] = [
     ("F.softplus({x}, beta=2.0, threshold=1.5)", None),
     ("F.logsigmoid({x})", None),
     ("{x}.abs().pow(1.5)", None),
+    ("{x}.tanh().sinh()", None),
+    ("{x}.tanh().cosh()", None),
+    ("({x}.tanh() * 0.9).asin()", None),
+    ("({x}.tanh() * 0.9).acos()", None),
+    ("{x}.atan()", None),
+    ("{x}.asinh()", None),
+    ("({x}.abs() + 1.5).acosh()", None),
+    ("({x}.tanh() * 0.9).atanh()", None),
+    ("({x} * 4).trunc()", None),
+    ("{x}.erfc()", None),
+    ("F.elu({x})", None),
+    ("F.selu({x})", None),
+    ("F.leaky_relu({x}, 0.2)", None),
+    ("F.hardswish({x})", "{x} + {x}"),
+    ("F.mish({x})", None),
+    ("F.softshrink({x})", "{x} + {x}"),
 ]
 
 #: Functions of two values {a} and {b}, each with its twin.
@@ -129,6 +145,14 @@ JOINS: list[tuple[str, str | None]] = [
     ("{a} * ({a}.round() == {b}.round())", "{a} + {b}"),
     ("{a} * ({a}.round() != {b}.round())", "{a} + {b}"),
     ("{a}.masked_fill({b} > 0.5, 0.0)", "{a} + {b}"),
+    ("{a}.atan2({b}.abs() + 0.5)", None),
+    ("{a}.hypot({b})", None),
+    ("{a}.fmod({b}.abs() + 1)", None),
+    ("{a}.remainder({b}.abs() + 1)", None),
+    ("({a} * 4).floor_divide({b}.abs() + 1)", None),
+    ("{a}.copysign({b})", "{a} + {b}"),
+    ("{a}.lerp({b}, 0.3)", None),
+    ("{a}.logaddexp({b})", "{a} + {b}"),
     ("{a}.sigmoid() * {b} + (1 - {a}.sigmoid()) * {b}.tanh()", None),
 ]
 

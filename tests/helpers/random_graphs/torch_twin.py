@@ -1,13 +1,21 @@
-"""What random models mean in PyTorch: their source is torch's, but for a few layers that torch lacks."""
+"""What random models mean in PyTorch: their source is torch's, but for a few layers that torch lacks.
+
+Padding makes frames out of none in torch, never here.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from dreamstream.nn import Resample
+
+from . import torch_pools
 
 __all__ = ["NAMESPACE"]
 
@@ -47,9 +55,61 @@ class _Delay(nn.Module):
         return torch.cat([zeros, x], self.dim).narrow(self.dim, 0, x.size(self.dim))
 
 
+class _Resample(nn.Module):
+    """All outputs of a block of frames at once, by one convolution."""
+
+    def __init__(self, orig: int, new: int, width: int, rolloff: float) -> None:
+        super().__init__()
+        kernel = Resample(orig, new, width, rolloff).kernel.numpy()
+        self.register_buffer("kernel", torch.from_numpy(kernel.copy()))
+        self.orig, self.new, self.before = orig, new, (kernel.shape[2] - orig) // 2
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = F.pad(x.flatten(0, 1).unsqueeze(1), (self.before, self.before + self.orig))
+        y = F.conv1d(rows, self.kernel, stride=self.orig).transpose(1, 2).reshape(*x.shape[:2], -1)
+        return y[..., : -(-x.size(2) * self.new // self.orig)]
+
+
+def _none_of_none(f: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Return the function, whose result has no frames where its input has none."""
+
+    def run(x: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        axis = x.ndim - len(args[0]) // 2 if f is F.pad else 2
+        y = f(x, *args, **options)
+        return y if x.size(axis) else y.narrow(axis, 0, 0)
+
+    return run
+
+
+class _Functions(SimpleNamespace):
+    conv1d = staticmethod(_none_of_none(F.conv1d))
+    conv_transpose1d = staticmethod(_none_of_none(F.conv_transpose1d))
+    pad = staticmethod(_none_of_none(F.pad))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(F, name)
+
+
+class _EmptyStays:
+    """Layers that give no frames for none."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = super().forward(x)  # type: ignore[misc]
+        return y if x.size(2) else y.narrow(2, 0, 0)
+
+
+def _kept_empty(cls: type[nn.Module]) -> type[nn.Module]:
+    return type(cls.__name__, (_EmptyStays, cls), {})
+
+
 _layers = {name: getattr(nn, name) for name in dir(nn)}
+_layers |= torch_pools.LAYERS
 NAMESPACE: dict[str, Any] = {
     "ds": torch,
-    "nn": SimpleNamespace(**(_layers | {"Conv1d": _Conv1d, "Delay": _Delay})),
-    "F": F,
+    "nn": SimpleNamespace(
+        **_layers
+        | {name: _kept_empty(_layers[name]) for name in ("ConvTranspose1d", "ConstantPad1d")}
+        | {"Conv1d": _kept_empty(_Conv1d), "Delay": _Delay, "Resample": _Resample}
+    ),
+    "F": _Functions(),
 }

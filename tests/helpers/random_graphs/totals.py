@@ -17,7 +17,7 @@ import numpy as np
 from dreamstream.array.stream_tensor import StreamTensor
 from dreamstream.errors import DreamStreamError
 from dreamstream.stream.edge import Edge
-from dreamstream.stream.rules import after, entry
+from dreamstream.stream.rules import entry, lineages
 
 __all__ = ["Input", "Totals"]
 
@@ -108,9 +108,8 @@ class Totals:
         self.n_operations += 1
         self.operators.add(name)
         out = []
-        for o, (counts, (dtype, features, num, den)) in enumerate(zip(outputs, op.outputs)):
-            cid = after(op.same_counts and o == 0, edges[0].cid, ordinal)
-            cid = cid if o == 0 else (*cid, o)
+        cids = lineages(op, edges[0].cid, ordinal)
+        for counts, cid, (dtype, features, num, den) in zip(outputs, cids, op.outputs):
             out.append((None, Edge(self, cid, Fraction(num, den), dtype, features, counts)))
         return out
 

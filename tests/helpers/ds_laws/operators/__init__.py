@@ -5,13 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..case import Case, Rng
-from . import frames, planes, pointwise, products
+from . import (
+    features,
+    frames,
+    functions,
+    norms,
+    planes,
+    pointwise,
+    pooling,
+    products,
+    recurrent,
+    regrouping,
+    resampling,
+)
 
-__all__ = ["GENERATORS"]
+__all__ = [
+    "GENERATORS",
+]
 
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     **products.GENERATORS,
     **frames.GENERATORS,
-    **planes.GENERATORS,
     **pointwise.GENERATORS,
+    **pooling.GENERATORS,
+    **regrouping.GENERATORS,
+    **functions.GENERATORS,
+    **recurrent.GENERATORS,
+    **resampling.GENERATORS,
+    **planes.GENERATORS,
+    **norms.GENERATORS,
+    **features.GENERATORS,
 }

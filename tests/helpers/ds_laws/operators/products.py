@@ -1,10 +1,10 @@
-"""Random cases of products and recurrences."""
+"""Random cases of products and norms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..case import Array, Case, Input, Rng, normal, pick, random_layout
+from ..case import Case, Input, Rng, normal, pick, random_layout
 from .drawing import WAITS, make, maybe, shape
 
 __all__ = ["GENERATORS"]
@@ -89,12 +89,15 @@ def conv_transpose1d(rng: Rng, dtype: str) -> Case:
         maybe(rng, normal(rng, (n_out,), dtype)),
     ]
     span = dilation * (kernel - 1) + 1
+    # The first frame that counts say is open may be one that padding drops, and the next one a structural zero.
+    gaps = min(dilation, stride, kernel) > 1 and a["padding"] > 0
     return make(
         rng,
         "conv_transpose1d",
         [Input((n_in,), dtype)],
         a,
         weights=weights,
+        late="structural zeros between dilated taps" if gaps else "",
         reach=(span + 2 * a["padding"]) // stride + 3,
     )
 
@@ -118,37 +121,9 @@ def layer_norm(rng: Rng, dtype: str) -> Case:
     )
 
 
-def lstm(rng: Rng, dtype: str) -> Case:
-    a = {
-        "layers": int(pick(rng, 1, 1, 2, 3)),
-        "bias": int(rng.integers(2)),
-        "bidirectional": int(rng.random() < 0.2),
-    }
-    n_in, hidden, directions = int(rng.integers(1, 6)), int(rng.integers(1, 7)), 1 + a["bidirectional"]
-    weights: list[Array | None] = []
-    for cell in range(a["layers"] * directions):
-        columns = n_in if cell < directions else directions * hidden
-        weights += [normal(rng, (4 * hidden, columns), dtype), normal(rng, (4 * hidden, hidden), dtype)]
-        weights += [normal(rng, (4 * hidden,), dtype) for _ in range(2 * a["bias"])]
-    if rng.random() < 0.5:
-        state = (a["layers"] * directions, hidden)
-        weights += [normal(rng, state, dtype), normal(rng, state, dtype)]
-    whole = bool(a["bidirectional"])
-    return make(
-        rng,
-        "lstm",
-        [Input((n_in,), dtype)],
-        a,
-        weights=weights,
-        whole=whole,
-        late=WAITS if whole else "",
-    )
-
-
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     "linear": linear,
     "conv1d": conv1d,
     "conv_transpose1d": conv_transpose1d,
     "layer_norm": layer_norm,
-    "lstm": lstm,
 }

@@ -12,14 +12,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import frames, planes, pointwise, products
+from . import (
+    features,
+    frames,
+    functions,
+    norms,
+    planes,
+    pointwise,
+    pooling,
+    products,
+    recurrent,
+    regrouping,
+    resampling,
+)
 from .base import Array, Refused, length_of, operands
 
-__all__ = ["REFERENCES", "Refused", "length_of", "operands"]
+__all__ = [
+    "REFERENCES",
+    "Refused",
+    "length_of",
+    "operands",
+]
 
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
     **products.REFERENCES,
     **frames.REFERENCES,
-    **planes.REFERENCES,
     **pointwise.REFERENCES,
+    **pooling.REFERENCES,
+    **regrouping.REFERENCES,
+    **functions.REFERENCES,
+    **recurrent.REFERENCES,
+    **resampling.REFERENCES,
+    **planes.REFERENCES,
+    **norms.REFERENCES,
+    **features.REFERENCES,
 }

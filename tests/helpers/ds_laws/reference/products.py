@@ -1,4 +1,4 @@
-"""Products and recurrences."""
+"""Products and norms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Array, Arrays, no_frames, sigmoid
+from .base import Array, Arrays, no_frames
 
 __all__ = ["REFERENCES"]
 
@@ -85,43 +85,9 @@ def layer_norm(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return [y if w[1] is None else y + w[1]]
 
 
-def _lstm_cell(x: Array, weights: Arrays, h: Array, c: Array) -> tuple[Array, Array, Array]:
-    n = len(h)
-    out = np.zeros((len(x), n))
-    bias = weights[2] + weights[3] if len(weights) == 4 else np.zeros(4 * n)
-    for t in range(len(x)):
-        gates = weights[0] @ x[t] + weights[1] @ h + bias
-        i, f, o = (sigmoid(gates[k * n : (k + 1) * n]) for k in (0, 1, 3))
-        c = f * c + i * np.tanh(gates[2 * n : 3 * n])
-        h = o * np.tanh(c)
-        out[t] = h
-    return out, h, c
-
-
-def lstm(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
-    per_cell, directions = 4 if a["bias"] else 2, 2 if a["bidirectional"] else 1
-    cells = a["layers"] * directions
-    hidden = w[1].shape[1]
-    rest = [*list(w[cells * per_cell :]), None, None]
-    h0, c0 = (np.zeros((cells, hidden)) if s is None else s for s in rest[:2])
-    if not len(x):
-        return [no_frames(directions * hidden), no_frames(cells, hidden), no_frames(cells, hidden)]
-    h_n, c_n = np.zeros((cells, hidden)), np.zeros((cells, hidden))
-    for layer in range(a["layers"]):
-        parts = []
-        for d in range(directions):
-            k = layer * directions + d
-            turned = x[::-1] if d else x
-            y, h_n[k], c_n[k] = _lstm_cell(turned, w[k * per_cell : (k + 1) * per_cell], h0[k], c0[k])
-            parts.append(y[::-1] if d else y)
-        x = np.concatenate(parts, axis=1)
-    return [x, h_n[None], c_n[None]]
-
-
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
     "linear": linear,
     "conv1d": conv1d,
     "conv_transpose1d": conv_transpose1d,
     "layer_norm": layer_norm,
-    "lstm": lstm,
 }

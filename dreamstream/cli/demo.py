@@ -1,33 +1,29 @@
-"""The command line: ``dreamstream demo``.
-
-Exit status 0: all that was asked held; 1: it did not, or failed; 2: the command was not understood;
-130: interrupted. Errors go to stderr in one line.
-"""
+"""``dreamstream demo``: a recording as many concurrent streams, compared with the offline model."""
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 import time
-import wave
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import dreamstream as ds
 
-from . import nn
-from .config import config, default_threads
-from .nn import functional as F
+from .. import nn
+from ..config import config
+from ..data import AudioReader
+from ..nn import functional as F
+from .arguments import Commands, add_threads, at_least
+from .progress import Progress
 
-__all__ = ["DemoNetwork", "main"]
+__all__ = ["SAMPLE_RATE", "STEP", "WINDOW", "DemoNetwork", "add", "demo"]
 
 Array = npt.NDArray[Any]
 
@@ -107,8 +103,8 @@ class _Caller:
 def _read_speech() -> Array:
     """Return the recording that comes with the package, int16."""
     path = resources.files("dreamstream") / "assets" / "speech.wav"
-    with path.open("rb") as file, wave.open(file) as recording:
-        return np.frombuffer(recording.readframes(recording.getnframes()), "<i2")
+    with path.open("rb") as file, AudioReader(file, dtype="int16") as recording:
+        return recording.read()
 
 
 def _callers(n_streams: int, seconds: float | None, rng: np.random.Generator) -> list[_Caller]:
@@ -158,55 +154,6 @@ def _traffic(
             yield chunks, [c.id for c in starting], [c.id for c in ending]
 
 
-# ---------------------------------------------------------------------- what is shown meanwhile
-class _Progress:
-    """A bar on stderr if that is a terminal: tqdm's where it is installed, else a plain line."""
-
-    def __init__(self, seconds: float, quiet: bool) -> None:
-        self.total, self.done, self.shown = seconds, 0.0, 0.0
-        self.bar: Any = None
-        self.active = not quiet and sys.stderr.isatty()
-        if self.active:
-            try:
-                from tqdm import tqdm
-            except ImportError:
-                return
-            form = "{percentage:3.0f} %|{bar}| {n:.0f} of {total:.0f} s [{elapsed}<{remaining}]"
-            self.bar = tqdm(total=seconds, bar_format=form, leave=False, mininterval=0.25)
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.bar is not None:
-            self.bar.close()
-        self._clear()
-
-    def _clear(self) -> None:
-        if self.active and self.shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-
-    def advance(self, seconds: float) -> None:
-        """Count audio that has been streamed."""
-        self.done += seconds
-        if self.bar is not None:
-            self.bar.update(seconds)
-        elif self.active and time.monotonic() - self.shown > 0.25:
-            self.shown = time.monotonic()
-            sys.stderr.write(f"\r\x1b[K  {self.done:.0f} of {self.total:.0f} s")
-            sys.stderr.flush()
-
-    def say(self, line: str) -> None:
-        """Print a line of output."""
-        if self.bar is not None:
-            self.bar.clear()
-        self._clear()
-        print(line, flush=self.active)
-
-
 # ---------------------------------------------------------------------- the demo
 def _stream(
     engine: ds.Engine, callers: Sequence[_Caller], rng: np.random.Generator, quiet: bool
@@ -216,7 +163,7 @@ def _stream(
     total = _seconds(callers)
     latencies: list[float] = []
     to_show = total / 10
-    with _Progress(total, quiet) as progress:
+    with Progress(total, quiet) as progress:
         for chunks, sos, eos in _traffic(callers, rng):
             begin = time.perf_counter()
             outputs = engine.step(chunks, sos=sos, eos=eos)
@@ -248,7 +195,7 @@ def _compare(
         Frames, largest difference to the offline model, and what does not hold.
     """
     frames, worst, wrong = 0, 0.0, []
-    with _Progress(_seconds(callers), quiet) as progress:
+    with Progress(_seconds(callers), quiet) as progress:
         for i, c in enumerate(callers):
             streamed, whole = c.output(), offline(model, c.samples)
             progress.advance(len(c.samples) / SAMPLE_RATE)
@@ -307,65 +254,24 @@ def demo(args: argparse.Namespace) -> int:
     return 0
 
 
-# ---------------------------------------------------------------------- the command
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (try {self.prog} --help)\n")
-
-
-def _at_least(lowest: float, kind: type) -> Any:
-    def read(text: str) -> Any:
-        value = kind(text)
-        if not lowest <= value < math.inf:
-            raise argparse.ArgumentTypeError(f"expected {lowest} or more, got {text}")
-        return value
-
-    read.__name__ = "number"
-    return read
-
-
-def _parser() -> _Parser:
-    parser = _Parser(prog="dreamstream", description="Stream neural models: chunks in, the offline answer out.")
-    parser.add_argument("--version", action="version", version=f"dreamstream {ds.__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+def add(commands: Commands) -> None:
+    """Add the command to the command line's."""
     about = "stream a recording as many concurrent streams and compare with the offline model"
-    one = commands.add_parser("demo", help=about, description=f"{about[0].upper()}{about[1:]}.")
-    one.add_argument("--streams", type=_at_least(1, int), default=24, metavar="N", help="streams (24)")
-    one.add_argument("--seconds", type=_at_least(0, float), metavar="S",
-                     help="the longest excerpt; by default the recording, which is repeated for more")
-    one.add_argument("--seed", type=_at_least(0, int), default=0, metavar="N",
-                     help="of excerpts, chunks, starts and ends (0)")
-    one.add_argument("--threads", type=_at_least(1, int), metavar="N",
-                     help="of the engine; DREAMSTREAM_THREADS or 1 by default")
-    one.add_argument("--quiet", action="store_true", help="print nothing but a mismatch")
-    one.set_defaults(run=demo)
-    return parser
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; return the exit status."""
-    try:
-        parser = _parser()
-        args = parser.parse_args(argv)
-        if args.threads is None:
-            try:
-                args.threads = default_threads()
-            except ValueError as error:
-                parser.error(str(error))
-        status: int = args.run(args)
-        sys.stdout.flush()
-        return status
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (ds.DreamStreamError, OSError, MemoryError) as error:
-        print(f"dreamstream: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    parser = commands.add_parser("demo", help=about, description=f"{about[0].upper()}{about[1:]}.")
+    parser.add_argument("--streams", type=at_least(1, int), default=24, metavar="N", help="streams (24)")
+    parser.add_argument(
+        "--seconds",
+        type=at_least(0, float),
+        metavar="S",
+        help="the longest excerpt; by default the recording, which is repeated for more",
+    )
+    parser.add_argument(
+        "--seed",
+        type=at_least(0, int),
+        default=0,
+        metavar="N",
+        help="of excerpts, chunks, starts and ends (0)",
+    )
+    add_threads(parser)
+    parser.add_argument("--quiet", action="store_true", help="print nothing but a mismatch")
+    parser.set_defaults(run=demo)

@@ -1,0 +1,81 @@
+/* ops/embedding.c: rows of a table by index.
+ *
+ *     y[f][..., d] = weight[x[f][...]][d]
+ *
+ * in int64 [...], weight [N][D], out [..., D] of the weight's type; frame in, frame out. Every index must
+ * be one of 0 .. N - 1: that is checked on the stream's values before anything is computed.
+ *
+ * Source: torch.nn.functional.embedding. */
+#include "ops/frames.h"
+#include "ops/registry.h"
+
+#include <stdio.h>
+
+enum { WEIGHT };
+
+static ds_status infer(ds_op *op)
+{
+    const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
+    DS_CHECK(in->dtype == DS_I64, DS_DTYPE, "embedding: its input must be int64, got %s",
+             ds_dtype_name(in->dtype));
+    char text[160];
+    DS_CHECK(ds_op_has_weight(op, WEIGHT) && weight->rank == 2 && weight->shape[0] >= 1 &&
+                 weight->shape[1] >= 1,
+             DS_SHAPE,
+             "embedding: its weight 'weight' must have shape (num_embeddings, embedding_dim), got %s",
+             ds_signature_text(weight, text, sizeof text));
+    DS_CHECK(weight->dtype == DS_F32 || weight->dtype == DS_F64, DS_DTYPE,
+             "embedding: its weight must be float32 or float64, got %s",
+             ds_dtype_name(weight->dtype));
+    DS_CHECK(in->rank < DS_MAX_RANK, DS_SHAPE,
+             "embedding: an index of %d feature dimensions is one more than it takes", in->rank);
+    op->out[0].dtype = weight->dtype;
+    op->out[0].shape[op->out[0].rank++] = weight->shape[1];
+    return DS_OK;
+}
+
+static const char *check_values(const ds_op *op, const void *values, int64_t n_frames, char *text,
+                                size_t n_bytes)
+{
+    const int64_t n = n_frames * ds_signature_elements(&op->in[0]);
+    const int64_t n_rows = op->weight[WEIGHT].shape[0];
+    const int64_t *x = values;
+    for (int64_t i = 0; i < n; i++) {
+        if (x[i] < 0 || x[i] >= n_rows) {
+            snprintf(text, n_bytes, "index %lld is out of range, expected 0 to %lld",
+                     (long long)x[i], (long long)(n_rows - 1));
+            return text;
+        }
+    }
+    return NULL;
+}
+
+static void forward(const ds_op *op, const ds_run *run)
+{
+    const size_t n = (size_t)ds_signature_elements(&op->in[0]);
+    const size_t row_bytes =
+        (size_t)op->weight[WEIGHT].shape[1] * ds_dtype_bytes(op->weight[WEIGHT].dtype);
+    const char *table = run->weights[WEIGHT];
+    for (size_t r = 0; r < run->n_rows; r++) {
+        const ds_target *out = &run->out[r];
+        if (out->m1 <= out->m0) {
+            continue;
+        }
+        const int64_t *x = ds_at(&run->in[r], out->m0, n * sizeof *x);
+        char *to = out->data;
+        const size_t n_all = (size_t)(out->m1 - out->m0) * n;
+        for (size_t i = 0; i < n_all; i++) {
+            ds_frames_copy(to + i * row_bytes, table + (size_t)x[i] * row_bytes, row_bytes);
+        }
+    }
+}
+
+const ds_op_def ds_op_embedding = {.name = "embedding",
+                                   .doc = "Rows of a table, by index.",
+                                   .n_inputs = 1,
+                                   .n_outputs = 1,
+                                   .n_values = 1,
+                                   .weights = "weight",
+                                   .infer = infer,
+                                   .check_values = check_values,
+                                   .forward = forward};

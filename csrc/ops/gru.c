@@ -1,0 +1,80 @@
+/* ops/gru.c: gated recurrent units, along the stream and as a cell on frames by themselves.
+ *
+ *     a = x W_ih^T + b_ih;   b = h W_hh^T + b_hh         (three times H values each: r, z, n)
+ *     r = sigmoid(a_r + b_r);   z = sigmoid(a_z + b_z);   n = tanh(a_n + r b_n)
+ *     h' = n + z (h - n)
+ *
+ * Weights, outputs and state: recurrence.h and recurrent_cell.h.
+ *
+ * Source: torch.nn.GRU, torch.nn.GRUCell. */
+#include "ops/recurrence.h"
+
+static const ds_attr_def attrs[] = {DS_RECURRENCE_ATTRS, {.name = NULL}};
+
+static void step(const ds_real_kernels *k, void *h, void *c, const void *from_x, const void *from_h,
+                 size_t n)
+{
+    (void)c;
+    k->gru_cell(h, from_x, from_h, n);
+}
+
+static const ds_cell cell = {.gates = 3, .n_states = 1, .step = step};
+
+static ds_status infer(ds_op *op)
+{
+    return ds_recurrence_infer(op, &cell);
+}
+
+static void prepare(const ds_op *op, void *prepared, const void *const *weights,
+                    const ds_real_kernels *k)
+{
+    ds_recurrence_prepare(op, &cell, prepared, weights, k);
+}
+
+static void forward(const ds_op *op, const ds_run *run)
+{
+    ds_recurrence_forward(op, &cell, run);
+}
+
+static ds_status infer_cell(ds_op *op)
+{
+    return ds_cell_infer(op, &cell);
+}
+
+static void prepare_cell(const ds_op *op, void *prepared, const void *const *weights,
+                         const ds_real_kernels *k)
+{
+    ds_cell_prepare(op, &cell, prepared, weights, k);
+}
+
+static void forward_cell(const ds_op *op, const ds_run *run)
+{
+    ds_cell_forward(op, &cell, run);
+}
+
+const ds_op_def ds_op_gru = {
+    .name = "gru",
+    .doc = "gated recurrent units along the stream",
+    .n_inputs = 1,
+    .n_outputs = 2,
+    .n_values = -1,
+    .attrs = attrs,
+    .weights = "weight_ih* weight_hh* bias_ih?* bias_hh?* h0?",
+    .infer = infer,
+    .counts = ds_recurrence_counts,
+    .prepare = prepare,
+    .forward = forward,
+};
+
+const ds_op_def ds_op_gru_cell = {
+    .name = "gru_cell",
+    .doc = "one step of a GRU for every frame by itself, from its own h, or from zeros",
+    .n_inputs = 1,
+    .n_outputs = 1,
+    .n_values = -1,
+    .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC,
+    .weights = "weight_ih weight_hh bias_ih? bias_hh?",
+    .infer = infer_cell,
+    .prepare = prepare_cell,
+    .forward = forward_cell,
+};

@@ -1,0 +1,492 @@
+/* ops/recurrence.c: layers, directions, streams and states; what a cell computes is not known here. */
+#include "ops/recurrence.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/packed.h"
+
+enum { LAYERS = DS_RECURRENCE_LAYERS, WITH_BIAS, BIDIRECTIONAL, PROJECTION };
+enum { WEIGHT_IH, WEIGHT_HH, BIAS_IH, BIAS_HH, WEIGHT_HR }; /* of one layer in one direction */
+enum { Y, H_N };
+
+/* One layer in one direction is a cell; cells are numbered layer * directions + direction. */
+typedef struct sizes {
+    size_t layers, directions, cells;
+    size_t in, hidden, gates; /* gates: of all, hidden of each */
+    size_t projection;        /* 0: none */
+    size_t out;               /* features of h */
+    size_t n_states, element;
+    bool bias;
+} sizes;
+
+static sizes sizes_of(const ds_op *op, const ds_cell *cell)
+{
+    const int64_t *hh = op->weight[WEIGHT_HH].shape;
+    sizes s = {.layers = (size_t)op->attr[LAYERS].i,
+               .directions = op->attr[BIDIRECTIONAL].i ? 2 : 1,
+               .in = (size_t)op->in[0].shape[0],
+               .projection = cell->projects ? (size_t)op->attr[PROJECTION].i : 0,
+               .n_states = (size_t)cell->n_states,
+               .element = ds_op_element(op),
+               .bias = op->attr[WITH_BIAS].i != 0};
+    s.cells = s.layers * s.directions;
+    s.hidden = s.projection ? (size_t)hh[0] / cell->gates : (size_t)hh[1];
+    s.gates = cell->gates * s.hidden;
+    s.out = s.projection ? s.projection : s.hidden;
+    return s;
+}
+
+/* Inputs of a layer's cells. */
+static size_t layer_inputs(const sizes *s, size_t layer)
+{
+    return layer == 0 ? s->in : s->directions * s->out;
+}
+
+/* Elements of one cell's h (0) or c (1). */
+static size_t state_elements(const sizes *s, int state)
+{
+    return state == 0 ? s->out : s->hidden;
+}
+
+/* Weights of one cell. */
+static size_t per_cell(const sizes *s)
+{
+    const size_t biases = s->bias ? 2 : 0, projections = s->projection ? 1 : 0;
+    return 2 + biases + projections;
+}
+
+/* The place of a cell's weight among all; -1 where cells have none of its kind. */
+static int weight_index(const sizes *s, size_t cell, int which)
+{
+    const bool is_bias = which == BIAS_IH || which == BIAS_HH;
+    if ((is_bias && !s->bias) || (which == WEIGHT_HR && !s->projection)) {
+        return -1;
+    }
+    const int place = which == WEIGHT_HR ? (int)per_cell(s) - 1 : which;
+    return (int)(cell * per_cell(s)) + place;
+}
+
+/* ---------------------------------------------------------------- infer */
+
+static ds_status check_attrs(const ds_op *op, const ds_cell *cell)
+{
+    const char *name = op->def->name;
+    DS_CHECK(op->attr[LAYERS].i >= 1 && op->attr[LAYERS].i <= DS_MAX_WEIGHTS, DS_ARGUMENT,
+             "%s: layers must be 1 to %d, got %lld", name, DS_MAX_WEIGHTS,
+             (long long)op->attr[LAYERS].i);
+    for (int i = WITH_BIAS; i <= BIDIRECTIONAL; i++) {
+        DS_CHECK(op->attr[i].i == 0 || op->attr[i].i == 1, DS_ARGUMENT,
+                 "%s: %s must be 0 or 1, got %lld", name, op->def->attrs[i].name,
+                 (long long)op->attr[i].i);
+    }
+    return cell->projects ? ds_op_require_least(op, PROJECTION, 0) : DS_OK;
+}
+
+static ds_status check_cell(const ds_op *op, const sizes *s, size_t cell)
+{
+    static const char *const names[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh",
+                                        "weight_hr"};
+    const size_t layer = cell / s->directions;
+    const char *suffix = cell % s->directions ? "_reverse" : "";
+    const int64_t gates = (int64_t)s->gates, out = (int64_t)s->out;
+    const int64_t shapes[][2] = {[WEIGHT_IH] = {gates, (int64_t)layer_inputs(s, layer)},
+                                 [WEIGHT_HH] = {gates, out},
+                                 [BIAS_IH] = {gates},
+                                 [BIAS_HH] = {gates},
+                                 [WEIGHT_HR] = {out, (int64_t)s->hidden}};
+    for (int which = WEIGHT_IH; which <= WEIGHT_HR; which++) {
+        const int at = weight_index(s, cell, which);
+        if (at >= 0) {
+            const int rank = which == BIAS_IH || which == BIAS_HH ? 1 : 2;
+            char name[48];
+            (void)snprintf(name, sizeof name, "%s_l%zu%s", names[which], layer, suffix);
+            DS_TRY(ds_op_require_weight(op, at, name, rank, shapes[which]));
+        }
+    }
+    return DS_OK;
+}
+
+static ds_status check_weights(const ds_op *op, const sizes *s)
+{
+    const size_t n = s->cells * per_cell(s), most = n + s->n_states;
+    const size_t n_given = (size_t)op->n_weights;
+    DS_CHECK(most <= DS_MAX_WEIGHTS, DS_LIMIT,
+             "%s: %zu weights are needed, at most %d are supported", op->def->name, most,
+             DS_MAX_WEIGHTS);
+    DS_CHECK(n_given >= n && n_given <= most, DS_SHAPE,
+             "%s: expected %zu weights, then perhaps h0%s, got %zu", op->def->name, n,
+             s->n_states == 2 ? " and c0" : "", n_given);
+    for (size_t cell = 0; cell < s->cells; cell++) {
+        DS_TRY(check_cell(op, s, cell));
+    }
+    for (int i = 0; i < (int)s->n_states; i++) {
+        const int64_t state[] = {(int64_t)s->cells, (int64_t)state_elements(s, i)};
+        if (ds_op_has_weight(op, (int)n + i)) {
+            DS_TRY(ds_op_require_weight(op, (int)n + i, i == 0 ? "h0" : "c0", 2, state));
+        }
+    }
+    return DS_OK;
+}
+
+/* Bytes of one cell's packed weights, which lie in this order. */
+static size_t packed_ih_bytes(const sizes *s, size_t layer)
+{
+    return ds_packed_bytes(s->gates, layer_inputs(s, layer), s->element);
+}
+
+static size_t packed_hh_bytes(const sizes *s)
+{
+    return ds_packed_bytes(s->gates, s->out, s->element);
+}
+
+static size_t packed_hr_bytes(const sizes *s)
+{
+    return s->projection ? ds_packed_bytes(s->out, s->hidden, s->element) : 0;
+}
+
+static size_t packed_cell_bytes(const sizes *s, size_t layer)
+{
+    return packed_ih_bytes(s, layer) + packed_hh_bytes(s) + packed_hr_bytes(s);
+}
+
+/* What forward lays out in scratch, in this order. Per frame of the call (f), per row (r):
+ *   pointers    y, x of the input product [f] each, of the recurrent ones [r] each; lanes [r]
+ *   from_x      [directions][f][gates]
+ *   between     [f][directions * P], outputs of a layer below the last
+ *   from_h      [r][gates]
+ *   full        [r][H], what is projected
+ *   state       [r], h and c one after the other, bidirectional only */
+typedef struct lane {
+    void *h, *c;     /* [P] and [H]; c NULL where there is none */
+    size_t first, n; /* its first frame among those of the call, and how many */
+    char *y;         /* where its first frame of the last layer goes */
+} lane;
+
+/* Bytes of one cell's h and c. */
+static size_t state_bytes(const sizes *s)
+{
+    return (s->out + (s->n_states == 2 ? s->hidden : 0)) * s->element;
+}
+
+static ds_status set_sizes(ds_op *op, const sizes *s)
+{
+    size_t n_bytes = 0;
+    for (size_t layer = 0; layer < s->layers; layer++) {
+        DS_TRY(ds_packed_check(s->gates, layer_inputs(s, layer), s->element));
+        DS_TRY(ds_packed_check(s->gates, s->out, s->element));
+        DS_TRY(ds_packed_check(s->out, s->hidden, s->element));
+        DS_TRY(ds_size_mul(&n_bytes, s->directions, packed_cell_bytes(s, layer)));
+        DS_TRY(ds_size_add(&op->prepared_bytes, n_bytes));
+    }
+    const size_t per_frame = 2 * sizeof(void *) + s->directions * s->gates * s->element +
+                             (s->layers > 1 ? s->directions * s->out * s->element : 0);
+    if (s->directions == 2) {
+        op->scratch.per_out = per_frame;
+    } else {
+        op->scratch.per_in = per_frame;
+    }
+    op->scratch.per_row = 2 * sizeof(void *) + sizeof(lane) + s->gates * s->element +
+                          (s->projection ? s->hidden * s->element : 0) +
+                          (s->directions == 2 ? state_bytes(s) : 0);
+    return DS_OK;
+}
+
+ds_status ds_recurrence_infer(ds_op *op, const ds_cell *cell)
+{
+    const ds_signature *hh = &op->weight[WEIGHT_HH];
+    const char *name = op->def->name;
+    char text[160];
+    DS_TRY(check_attrs(op, cell));
+    DS_TRY(ds_op_require_real(op));
+    DS_CHECK(op->in[0].rank == 1, DS_SHAPE, "%s: expected an input of shape (features,), got %s",
+             name, ds_signature_text(&op->in[0], text, sizeof text));
+    DS_CHECK(ds_op_has_weight(op, WEIGHT_HH) && hh->rank == 2 &&
+                 hh->shape[0] >= (int64_t)cell->gates,
+             DS_SHAPE, "%s: its weight 'weight_hh_l0' must have shape (%zu * hidden, %s), got %s",
+             name, cell->gates,
+             cell->projects && op->attr[PROJECTION].i > 0 ? "projection" : "hidden",
+             ds_signature_text(hh, text, sizeof text));
+    const sizes s = sizes_of(op, cell);
+    DS_TRY(check_weights(op, &s));
+    DS_TRY(set_sizes(op, &s));
+
+    op->whole = s.directions == 2;
+    op->same_counts = !op->whole;
+    op->out[Y].shape[0] = (int64_t)(s.directions * s.out);
+    for (int i = 0; i < cell->n_states; i++) {
+        ds_signature state = op->in[0];
+        state.rank = 2;
+        state.shape[0] = (int64_t)s.cells;
+        state.shape[1] = (int64_t)state_elements(&s, i);
+        state.rate = (ds_rate){0, 1};
+        op->out[H_N + i] = state;
+        if (!op->whole) {
+            op->carried[op->n_carried++] =
+                (ds_carried){.name = i == 0 ? "h" : "c", .array = state, .gradient = true};
+        }
+    }
+    return DS_OK;
+}
+
+void ds_recurrence_counts(const ds_op *op, ds_program *p)
+{
+    const ds_expr none = ds_const(p, 0), one = ds_const(p, 1);
+    ds_root(p, op->whole ? none : ds_known(p, 0));
+    ds_root(p, ds_total(p, 0));
+    for (int i = H_N; i < op->n_outputs; i++) {
+        ds_root(p, none);
+        ds_root(p, one);
+    }
+}
+
+/* ---------------------------------------------------------------- prepare */
+
+void ds_recurrence_prepare(const ds_op *op, const ds_cell *kind, void *prepared,
+                           const void *const *weights, const ds_real_kernels *k)
+{
+    const sizes s = sizes_of(op, kind);
+    char *to = prepared;
+    for (size_t cell = 0; cell < s.cells; cell++) {
+        const size_t layer = cell / s.directions, n_in = layer_inputs(&s, layer);
+        k->pack(to, weights[weight_index(&s, cell, WEIGHT_IH)], s.gates, 1, n_in, (ptrdiff_t)n_in,
+                0, 1);
+        to += packed_ih_bytes(&s, layer);
+        k->pack(to, weights[weight_index(&s, cell, WEIGHT_HH)], s.gates, 1, s.out,
+                (ptrdiff_t)s.out, 0, 1);
+        to += packed_hh_bytes(&s);
+        if (s.projection) {
+            k->pack(to, weights[weight_index(&s, cell, WEIGHT_HR)], s.out, 1, s.hidden,
+                    (ptrdiff_t)s.hidden, 0, 1);
+            to += packed_hr_bytes(&s);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- forward */
+
+typedef struct work {
+    const ds_op *op;
+    const ds_run *run;
+    const ds_cell *kind;
+    sizes s;
+    size_t n_frames; /* of the call, over all rows */
+    const char *packed; /* of the cell at hand */
+    void **y_in, **y_step;
+    const void **x_in, **x_step;
+    lane *lanes;
+    char *from_x, *between, *from_h, *full, *state;
+} work;
+
+/* Frames [first, first + n) of a row's input are this call's. */
+static size_t row_frames(const work *w, size_t row, int64_t *first)
+{
+    const ds_counts *count = &w->run->count[row];
+    const bool whole = w->op->whole;
+    *first = whole ? w->run->out[row].m0 : count->before.known;
+    const int64_t end = whole ? w->run->out[row].m1 : count->now.known;
+    return end > *first ? (size_t)(end - *first) : 0;
+}
+
+static void *take(char **scratch, size_t n_bytes)
+{
+    void *const taken = *scratch;
+    *scratch += n_bytes;
+    return taken;
+}
+
+static work begin(const ds_op *op, const ds_cell *kind, const ds_run *run)
+{
+    work w = {.op = op, .run = run, .kind = kind, .s = sizes_of(op, kind)};
+    const size_t rows = run->n_rows, element = w.s.element;
+    w.packed = run->prepared;
+    for (size_t row = 0; row < rows; row++) {
+        int64_t first;
+        w.n_frames += row_frames(&w, row, &first);
+    }
+    char *scratch = run->scratch;
+    w.y_in = take(&scratch, w.n_frames * sizeof(void *));
+    w.x_in = take(&scratch, w.n_frames * sizeof(void *));
+    w.y_step = take(&scratch, rows * sizeof(void *));
+    w.x_step = take(&scratch, rows * sizeof(void *));
+    w.lanes = take(&scratch, rows * sizeof(lane));
+    w.from_x = take(&scratch, w.s.directions * w.n_frames * w.s.gates * element);
+    const size_t between = w.s.layers > 1 ? w.s.directions * w.s.out * element : 0;
+    w.between = take(&scratch, w.n_frames * between);
+    w.from_h = take(&scratch, rows * w.s.gates * element);
+    w.full = take(&scratch, w.s.projection ? rows * w.s.hidden * element : 0);
+    w.state = scratch;
+    return w;
+}
+
+/* A cell's bias, or NULL. */
+static const void *bias_of(const work *w, size_t cell, int which)
+{
+    const int at = weight_index(&w->s, cell, which);
+    return at < 0 ? NULL : w->run->weights[at];
+}
+
+/* x W_ih^T + b_ih for all frames of the call. */
+static void input_product(work *w, size_t cell)
+{
+    const sizes *s = &w->s;
+    const size_t layer = cell / s->directions, n_in = layer_inputs(s, layer);
+    const size_t n_bytes = s->gates * s->element;
+    char *to = w->from_x + cell % s->directions * w->n_frames * n_bytes;
+    size_t n = 0;
+    for (size_t row = 0; row < w->run->n_rows; row++) {
+        int64_t first;
+        const size_t n_frames = row_frames(w, row, &first);
+        for (size_t i = 0; i < n_frames; i++, n++) {
+            w->y_in[n] = to + n * n_bytes;
+            w->x_in[n] = layer > 0 ? w->between + n * n_in * s->element
+                                   : ds_at(&w->run->in[row], first + (int64_t)i, n_in * s->element);
+        }
+    }
+    w->run->k->product(w->y_in, w->x_in, n, w->packed, bias_of(w, cell, BIAS_IH), s->gates, n_in);
+}
+
+/* Where a row's h (0) or c (1) of a cell lies. */
+static void *state_of(const work *w, size_t row, size_t cell, int state)
+{
+    const sizes *s = &w->s;
+    if (w->op->whole) {
+        return w->state + row * state_bytes(s) + (state == 0 ? 0 : s->out * s->element);
+    }
+    return (char *)w->run->carried[row] + w->op->carried[state].offset +
+           cell * state_elements(s, state) * s->element;
+}
+
+/* Sets a cell's state before the stream's first frame: a row of h0 or c0, or zero. */
+static void set_initial(const work *w, size_t cell, int state, void *to)
+{
+    const sizes *s = &w->s;
+    const size_t n_bytes = state_elements(s, state) * s->element;
+    const void *all = ds_run_weight(w->op, w->run, (int)(s->cells * per_cell(s)) + state);
+    if (all != NULL) {
+        memcpy(to, (const char *)all + cell * n_bytes, n_bytes);
+    } else {
+        memset(to, 0, n_bytes);
+    }
+}
+
+/* One lane for every row that has frames; their number. */
+static size_t open_lanes(work *w, size_t cell)
+{
+    const sizes *s = &w->s;
+    size_t n_lanes = 0, n_before = 0;
+    for (size_t row = 0; row < w->run->n_rows; row++) {
+        int64_t first;
+        const size_t n = row_frames(w, row, &first);
+        if (n == 0) {
+            continue;
+        }
+        lane *l = &w->lanes[n_lanes++];
+        *l = (lane){.first = n_before, .n = n};
+        l->y = ds_to(&w->run->out[row], first, s->directions * s->out * s->element);
+        l->h = state_of(w, row, cell, 0);
+        l->c = s->n_states == 2 ? state_of(w, row, cell, 1) : NULL;
+        for (int i = 0; i < (int)s->n_states && first == 0; i++) {
+            set_initial(w, cell, i, i == 0 ? l->h : l->c);
+        }
+        n_before += n;
+    }
+    return n_lanes;
+}
+
+/* h W_hh^T + b_hh of all lanes. */
+static void recurrent_product(work *w, size_t cell, size_t n_lanes)
+{
+    const sizes *s = &w->s;
+    const void *packed = w->packed + packed_ih_bytes(s, cell / s->directions);
+    for (size_t i = 0; i < n_lanes; i++) {
+        w->y_step[i] = w->from_h + i * s->gates * s->element;
+        w->x_step[i] = w->lanes[i].h;
+    }
+    w->run->k->product(w->y_step, w->x_step, n_lanes, packed, bias_of(w, cell, BIAS_HH), s->gates,
+                       s->out);
+}
+
+/* h = full W_hr^T of all lanes. */
+static void projection(work *w, size_t cell, size_t n_lanes)
+{
+    const sizes *s = &w->s;
+    const void *packed =
+        w->packed + packed_ih_bytes(s, cell / s->directions) + packed_hh_bytes(s);
+    for (size_t i = 0; i < n_lanes; i++) {
+        w->y_step[i] = w->lanes[i].h;
+        w->x_step[i] = w->full + i * s->hidden * s->element;
+    }
+    w->run->k->product(w->y_step, w->x_step, n_lanes, packed, NULL, s->out, s->hidden);
+}
+
+/* Runs one cell over the frames of all lanes, those that have ended dropping out. */
+static void recur(work *w, size_t cell, size_t n_lanes)
+{
+    const sizes *s = &w->s;
+    const size_t direction = cell % s->directions, out_bytes = s->out * s->element;
+    const size_t gates_bytes = s->gates * s->element;
+    const char *from_x = w->from_x + direction * w->n_frames * gates_bytes;
+    const bool last = cell / s->directions + 1 == s->layers;
+    for (size_t t = 0; n_lanes > 0; t++) {
+        recurrent_product(w, cell, n_lanes);
+        for (size_t i = 0; i < n_lanes; i++) {
+            const lane *l = &w->lanes[i];
+            const size_t frame = l->first + (direction ? l->n - 1 - t : t);
+            void *h = s->projection ? w->full + i * s->hidden * s->element : l->h;
+            w->kind->step(w->run->k, h, l->c, from_x + frame * gates_bytes, w->y_step[i],
+                          s->hidden);
+        }
+        if (s->projection) {
+            projection(w, cell, n_lanes);
+        }
+        size_t n_left = 0;
+        for (size_t i = 0; i < n_lanes; i++) {
+            const lane l = w->lanes[i];
+            const size_t at = direction ? l.n - 1 - t : t;
+            char *to = last ? l.y + at * s->directions * out_bytes
+                            : w->between + (l.first + at) * s->directions * out_bytes;
+            memcpy(to + direction * out_bytes, l.h, out_bytes);
+            if (l.n > t + 1) {
+                w->lanes[n_left++] = l;
+            }
+        }
+        n_lanes = n_left;
+    }
+}
+
+/* h_n and c_n of the streams that end. */
+static void emit_state(const work *w, size_t cell)
+{
+    const ds_run *run = w->run;
+    for (size_t row = 0; row < run->n_rows; row++) {
+        for (int i = 0; i < (int)w->s.n_states; i++) {
+            const ds_target *out = &run->out[(size_t)(H_N + i) * run->n_rows + row];
+            if (out->m1 > out->m0) {
+                const size_t n_bytes = state_elements(&w->s, i) * w->s.element;
+                memcpy((char *)out->data + cell * n_bytes, state_of(w, row, cell, i), n_bytes);
+            }
+        }
+    }
+}
+
+void ds_recurrence_forward(const ds_op *op, const ds_cell *kind, const ds_run *run)
+{
+    work w = begin(op, kind, run);
+    const sizes *s = &w.s;
+    for (size_t layer = 0; layer < s->layers; layer++) {
+        const size_t cell = layer * s->directions, n_bytes = packed_cell_bytes(s, layer);
+        const char *packed = w.packed;
+        /* All directions read what lies between the layers before one of them overwrites it. */
+        for (size_t d = 0; d < s->directions && w.n_frames > 0; d++) {
+            w.packed = packed + d * n_bytes;
+            input_product(&w, cell + d);
+        }
+        for (size_t d = 0; d < s->directions; d++) {
+            w.packed = packed + d * n_bytes;
+            recur(&w, cell + d, open_lanes(&w, cell + d));
+            emit_state(&w, cell + d);
+        }
+        w.packed = packed + s->directions * n_bytes;
+    }
+}

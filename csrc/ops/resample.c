@@ -1,0 +1,214 @@
+/* ops/resample.c: change of the sample rate by new / orig, with a kernel for every phase.
+ *
+ * Output m lies at frame m * orig / new of the input. With p = m mod new, its phase, and q =
+ * floor(m / new)
+ *
+ *     y[m] = sum over taps j of x[q * orig - width + j] * kernel[p][0][j],  ascending in j,
+ *
+ * over those taps only that lie within `half` of it, counted in frames of rate orig * new:
+ *
+ *     frame i is used by output m  where  |i * new - m * orig| <= half
+ *
+ * The others are structural zeros, which a kernel has where it is written down for all phases in
+ * equal length; outputs don't wait for them. Frames outside the stream count as zero. Every
+ * feature is resampled by itself.
+ *
+ * in [f...], kernel [new][1][2 * width + orig], out [f...]; rate * new / orig.
+ *
+ *     known'  = floor((known * new - half - 1) / orig) + 1
+ *     total'  = ceil(total * new / orig)
+ *     need(m) = ceil((m * orig - half) / new)
+ *
+ * Source: torchaudio.functional.resample (there the kernel is a windowed sinc). */
+#include "ops/packed.h"
+#include "ops/registry.h"
+
+#include <string.h>
+
+enum { ORIG, NEW, WIDTH, HALF };
+enum { ROWS = 32 /* outputs of one phase that are computed together */ };
+
+/* Of rates: products with positions stay far below 2^63. */
+static const int64_t LIMIT = (int64_t)1 << 20;
+
+static const ds_attr_def attrs[] = {
+    {.name = "orig",
+     .kind = DS_ATTR_INT,
+     .required = true,
+     .doc = "input frames for `new` output frames"},
+    {.name = "new",
+     .kind = DS_ATTR_INT,
+     .required = true,
+     .doc = "output frames for `orig` input frames"},
+    {.name = "width", .kind = DS_ATTR_INT, .required = true, .doc = "taps before a phase's block"},
+    {.name = "half",
+     .kind = DS_ATTR_INT,
+     .required = true,
+     .doc = "how far a tap may lie from its output, in frames of rate orig * new"},
+    {.name = NULL},
+};
+
+typedef struct geometry {
+    int64_t orig, new, width, half;
+    size_t taps;     /* of a prepared phase, the most that any has */
+    size_t channels; /* all features */
+} geometry;
+
+static geometry geometry_of(const ds_op *op)
+{
+    geometry g = {.orig = op->attr[ORIG].i,
+                  .new = op->attr[NEW].i,
+                  .width = op->attr[WIDTH].i,
+                  .half = op->attr[HALF].i,
+                  .channels = (size_t)ds_signature_elements(&op->in[0])};
+    g.taps = (size_t)(2 * g.half / g.new + 1);
+    return g;
+}
+
+static int64_t floor_div(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}
+
+/* The frames that phase p uses, relative to its block's first: [first, last], or none. */
+static int64_t first_tap(const geometry *g, int64_t p)
+{
+    return -floor_div(g->half - p * g->orig, g->new);
+}
+
+static int64_t last_tap(const geometry *g, int64_t p)
+{
+    return floor_div(p * g->orig + g->half, g->new);
+}
+
+static ds_status infer(ds_op *op)
+{
+    DS_TRY(ds_op_require_real(op));
+    DS_TRY(ds_op_require_least(op, ORIG, 1));
+    DS_TRY(ds_op_require_least(op, NEW, 1));
+    DS_TRY(ds_op_require_least(op, WIDTH, 0));
+    DS_TRY(ds_op_require_least(op, HALF, 0));
+    const int64_t orig = op->attr[ORIG].i, new = op->attr[NEW].i, width = op->attr[WIDTH].i;
+    DS_CHECK(orig <= LIMIT && new <= LIMIT && width <= LIMIT, DS_LIMIT,
+             "resample: orig, new and width must be at most %lld, got %lld, %lld and %lld",
+             (long long)LIMIT, (long long)orig, (long long)new, (long long)width);
+    DS_CHECK(op->attr[HALF].i <= width * new, DS_ARGUMENT,
+             "resample: half must be at most width * new, %lld, got %lld", (long long)(width * new),
+             (long long)op->attr[HALF].i);
+    DS_TRY(ds_op_require_weight(op, 0, "kernel", 3, (int64_t[]){new, 1, 2 * width + orig}));
+    const geometry g = geometry_of(op);
+    op->prepared_bytes = ds_op_element(op);
+    DS_TRY(ds_size_mul(&op->prepared_bytes, op->prepared_bytes, g.channels));
+    DS_TRY(ds_size_mul(&op->prepared_bytes, op->prepared_bytes, g.taps));
+    DS_TRY(ds_size_mul(&op->prepared_bytes, op->prepared_bytes, (size_t)new));
+    DS_CHECK(ds_rate_scale(&op->out[0].rate, new, orig), DS_LIMIT, "resample: the rate overflows");
+    op->period = orig;
+    op->reach = 2 * g.half / new + 1;
+    return DS_OK;
+}
+
+static void counts(const ds_op *op, ds_program *p)
+{
+    const geometry g = geometry_of(op);
+    const ds_expr known = ds_add_k(p, ds_mul_k(p, ds_known(p, 0), g.new), -g.half - 1);
+    ds_root(p, ds_add_k(p, ds_floordiv_k(p, known, g.orig), 1));
+    ds_root(p, ds_ceildiv_k(p, ds_mul_k(p, ds_total(p, 0), g.new), g.orig));
+}
+
+static void need(const ds_op *op, ds_program *p)
+{
+    const geometry g = geometry_of(op);
+    const ds_expr from = ds_add_k(p, ds_mul_k(p, ds_m(p), g.orig), -g.half);
+    ds_root(p, ds_ceildiv_k(p, from, g.new));
+}
+
+/* Every phase's taps without the structural zeros, once for each channel: [new][taps][channels]. */
+static void prepare(const ds_op *op, void *prepared, const void *const *weights,
+                    const ds_real_kernels *k)
+{
+    const geometry g = geometry_of(op);
+    const size_t element = ds_op_element(op), row = (size_t)(2 * g.width + g.orig);
+    (void)k;
+    memset(prepared, 0, op->prepared_bytes);
+    for (int64_t p = 0; p < g.new; p++) {
+        const int64_t first = first_tap(&g, p), last = last_tap(&g, p);
+        const char *from =
+            (const char *)weights[0] + ((size_t)p * row + (size_t)(first + g.width)) * element;
+        char *to = (char *)prepared + (size_t)p * g.taps * g.channels * element;
+        for (int64_t i = first; i <= last; i++, from += element) {
+            for (size_t c = 0; c < g.channels; c++, to += element) {
+                memcpy(to, from, element);
+            }
+        }
+    }
+}
+
+/* One output whose window reaches beyond an end of the stream: the taps within. */
+static void forward_cut(const ds_run *run, const geometry *g, const ds_window *in, void *y,
+                        int64_t first, int64_t n_taps, int64_t total, const char *taps)
+{
+    const size_t frame_bytes = g->channels * run->k->element;
+    const int64_t begin = first < 0 ? 0 : first;
+    const int64_t end = first + n_taps < total ? first + n_taps : total;
+    const void *x = begin < end ? ds_at(in, begin, frame_bytes) : in->data;
+    run->k->depthwise(&y, &x, 1, g->channels, taps + (size_t)(begin - first) * frame_bytes, NULL,
+                      begin < end ? (size_t)(end - begin) : 0, g->channels);
+}
+
+/* Outputs m, m + new, ... of one row: one phase. */
+static void forward_phase(const ds_run *run, const geometry *g, size_t row, int64_t m)
+{
+    const ds_window *in = &run->in[row];
+    const ds_target *out = &run->out[row];
+    const int64_t total = run->ended[row] ? run->count[row].now.total : INT64_MAX;
+    const size_t frame_bytes = g->channels * run->k->element;
+    const int64_t p = m % g->new, n_taps = last_tap(g, p) - first_tap(g, p) + 1;
+    const char *taps = (const char *)run->prepared + (size_t)p * g->taps * frame_bytes;
+    int64_t first = m / g->new * g->orig + first_tap(g, p);
+    void *y[ROWS];
+    const void *x[ROWS];
+    size_t n = 0;
+    for (; m < out->m1; m += g->new, first += g->orig) {
+        void *to = ds_to(out, m, frame_bytes);
+        if (first < 0 || first + n_taps > total) {
+            forward_cut(run, g, in, to, first, n_taps, total, taps);
+            continue;
+        }
+        y[n] = to;
+        x[n++] = ds_at(in, first, frame_bytes);
+        if (n == ROWS) {
+            run->k->depthwise(y, x, n, g->channels, taps, NULL, (size_t)n_taps, g->channels);
+            n = 0;
+        }
+    }
+    if (n > 0) {
+        run->k->depthwise(y, x, n, g->channels, taps, NULL, (size_t)n_taps, g->channels);
+    }
+}
+
+static void forward(const ds_op *op, const ds_run *run)
+{
+    const geometry g = geometry_of(op);
+    for (size_t row = 0; row < run->n_rows; row++) {
+        const ds_target *out = &run->out[row];
+        const int64_t n = out->m1 - out->m0 < g.new ? out->m1 - out->m0 : g.new;
+        for (int64_t i = 0; i < n; i++) {
+            forward_phase(run, &g, row, out->m0 + i);
+        }
+    }
+}
+
+const ds_op_def ds_op_resample = {
+    .name = "resample",
+    .doc = "changes the stream's rate by a fraction, with a kernel for every phase",
+    .n_inputs = 1,
+    .n_outputs = 1,
+    .n_values = -1,
+    .attrs = attrs,
+    .weights = "kernel",
+    .infer = infer,
+    .counts = counts,
+    .need = need,
+    .prepare = prepare,
+    .forward = forward,
+};

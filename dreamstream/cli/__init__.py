@@ -1,0 +1,51 @@
+"""The command line: ``dreamstream COMMAND``, each command a file of this folder.
+
+Exit status 0: all that was asked held; 1: it did not, or failed; 2: the command was not understood;
+130: interrupted. Errors go to stderr in one line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import dreamstream as ds
+
+from ..config import default_threads
+from . import demo, run
+from .arguments import Parser
+
+__all__ = ["main"]
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="dreamstream", description="Stream neural models: chunks in, the offline answer out.")
+    parser.add_argument("--version", action="version", version=f"dreamstream {ds.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    demo.add(commands)
+    run.add(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; return the exit status."""
+    try:
+        parser = _parser()
+        args = parser.parse_args(argv)
+        if args.threads is None:
+            try:
+                args.threads = default_threads()
+            except ValueError as error:
+                parser.error(str(error))
+        status: int = args.run(args)
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ds.DreamStreamError, ImportError, OSError, MemoryError) as error:
+        print(f"dreamstream: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1

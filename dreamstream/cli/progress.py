@@ -1,0 +1,58 @@
+"""What is shown while audio is streamed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """A bar on stderr if that is a terminal: tqdm's where it is installed, else a plain line."""
+
+    def __init__(self, seconds: float, quiet: bool) -> None:
+        self.total, self.done, self.shown = seconds, 0.0, 0.0
+        self.bar: Any = None
+        self.active = not quiet and sys.stderr.isatty()
+        if self.active:
+            try:
+                from tqdm import tqdm
+            except ImportError:
+                return
+            form = "{percentage:3.0f} %|{bar}| {n:.0f} of {total:.0f} s [{elapsed}<{remaining}]"
+            self.bar = tqdm(total=seconds, bar_format=form, leave=False, mininterval=0.25)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.close()
+        self._clear()
+
+    def _clear(self) -> None:
+        if self.active and self.shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def advance(self, seconds: float) -> None:
+        """Count audio that has been streamed."""
+        self.done += seconds
+        if self.bar is not None:
+            self.bar.update(seconds)
+        elif self.active and time.monotonic() - self.shown > 0.25:
+            self.shown = time.monotonic()
+            sys.stderr.write(f"\r\x1b[K  {self.done:.0f} of {self.total:.0f} s")
+            sys.stderr.flush()
+
+    def say(self, line: str) -> None:
+        """Print a line of output."""
+        if self.bar is not None:
+            self.bar.clear()
+        self._clear()
+        print(line, flush=self.active)

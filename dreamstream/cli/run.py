@@ -1,0 +1,276 @@
+"""``dreamstream run``: audio files through a model, as concurrent streams."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import dreamstream as ds
+
+from .. import models, nn
+from ..data import AudioReader, read_audio
+from ..errors import FormatError
+from ..stream.tree import leaves
+from .arguments import Commands, add_threads, at_least
+from .outputs import write_outputs
+from .plot import plot, require_matplotlib
+
+__all__ = ["AudioFile", "add", "run"]
+
+Array = npt.NDArray[Any]
+
+TOLERANCE = 1e-4  # relative: two float32 computations that sum in different orders
+
+
+@dataclass
+class AudioFile:
+    """A file, its stream, and what came out so far.
+
+    Attributes
+    ----------
+    path : str
+        As it was given; the stream's id.
+    engine : Engine
+        Of the model at the file's own sample rate.
+    model : Module
+    outputs : list of list of array
+        Per output of the model, what each step gave.
+    samples : int
+        Fed so far.
+    """
+
+    path: str
+    reader: AudioReader
+    engine: ds.Engine
+    model: nn.Module
+    outputs: list[list[Array]] = field(default_factory=list)
+    frames: list[int] = field(default_factory=list)
+    samples: int = 0
+    ended: bool = False
+
+    def output(self, k: int) -> Array:
+        """Return all frames of output k, laid end to end."""
+        return np.concatenate(self.outputs[k], axis=self.engine.stream_axis(k))
+
+
+class _Resampled(nn.Module):
+    """A model behind a resampler."""
+
+    def __init__(self, model: nn.Module, orig_freq: int, new_freq: int) -> None:
+        super().__init__()
+        self.resample = nn.Resample(orig_freq, new_freq)
+        self.model = model
+
+    def forward(self, x: Any) -> Any:
+        return self.model(self.resample(x))
+
+
+# ---------------------------------------------------------------------- what is asked for
+def _load(name: str, weights: str | None) -> tuple[Any, str | None]:
+    """Return the model, and what its user should know."""
+    found = {n.lower(): n for n in models.__all__}.get(name.lower())
+    if found is None:
+        raise FormatError(f"there is no model {name!r}; give one of {', '.join(models.__all__)}")
+    model = getattr(models, found)().eval()
+    if weights is None:
+        return model, f"{found} has random weights; give --weights FILE"
+    model.load_state_dict(weights)
+    return model, None
+
+
+def _open(args: argparse.Namespace, model: Any) -> list[AudioFile]:
+    """Open all files; one engine per sample rate."""
+    twice = {p for p in args.audio if args.audio.count(p) > 1}
+    if twice:
+        raise FormatError(f"{sorted(twice)[0]} is given twice")
+    engines: dict[int, tuple[ds.Engine, nn.Module]] = {}
+    files = []
+    for path in args.audio:
+        reader = AudioReader(path)
+        rate = reader.sample_rate
+        if rate not in engines:
+            whole = model if rate == model.sample_rate else _Resampled(model, rate, model.sample_rate).eval()
+            engine = ds.compile(whole, model.spec, rate=rate, threads=args.threads, verify=False)
+            engine.warmup(len(args.audio), max(1, rate * args.chunk_ms // 1000))
+            engines[rate] = engine, whole
+        files.append(AudioFile(path, reader, *engines[rate]))
+        files[-1].outputs = [[] for _ in engines[rate][0].outputs]
+        files[-1].frames = [0] * len(files[-1].outputs)
+    return files
+
+
+# ---------------------------------------------------------------------- streaming
+def _steps(files: list[AudioFile], chunk_ms: int) -> Iterator[tuple[float, list[AudioFile]]]:
+    """Feed a chunk of every file per step; yield the seconds that it took, and whom it fed."""
+    while live := [f for f in files if not f.ended]:
+        for engine in {id(f.engine): f.engine for f in live}.values():
+            fed = [f for f in live if f.engine is engine]
+            size = max(1, fed[0].reader.sample_rate * chunk_ms // 1000)
+            chunks = {f.path: f.reader.read(size) for f in fed}
+            starting = [f.path for f in fed if f.samples == 0]
+            for f in fed:
+                f.samples += len(chunks[f.path])
+                f.ended = len(chunks[f.path]) < size
+            begin = time.perf_counter()
+            out = engine.step(chunks, sos=starting, eos=[f.path for f in fed if f.ended])
+            seconds = time.perf_counter() - begin
+            for f in fed:
+                for k, frames in enumerate(leaves(out[f.path])):
+                    f.outputs[k].append(frames)
+            yield seconds, fed
+
+
+def _new_frames(file: AudioFile) -> Iterator[dict[str, Any]]:
+    """Describe the frames of the file's last step, for JSON."""
+    for k, info in enumerate(file.engine.outputs):
+        frames = np.moveaxis(file.outputs[k][-1], file.engine.stream_axis(k), 0)
+        for frame in frames:
+            start = float(file.frames[k] / info.rate) if info.rate else 0.0
+            line: dict[str, Any] = {"file": file.path, "start": round(start, 9)}
+            if len(file.outputs) > 1:
+                line["output"] = info.name
+            file.frames[k] += 1
+            yield {**line, "values": _numbers(np.atleast_1d(frame))}
+
+
+def _numbers(array: Array) -> Any:
+    """Return nested lists; what is no finite number becomes None, which JSON can hold."""
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return array.tolist()
+    out = array.astype(object)
+    out[~np.isfinite(array)] = None
+    return out.tolist()
+
+
+# ---------------------------------------------------------------------- the whole at once
+def _compare(file: AudioFile) -> tuple[float, str]:
+    """Return the largest difference to the offline model, relative to the larger of 1 and its values.
+
+    The text says what does not hold; it is empty where all does.
+    """
+    samples, _ = read_audio(file.path)
+    whole = leaves(file.model(ds.tensor(samples[None])))
+    worst = 0.0
+    for k, expected in enumerate(np.asarray(w)[0] for w in whole):
+        got = file.output(k)
+        if file.engine.outputs[k].rate == 0:
+            expected = expected[None][: len(got)]
+        if got.shape != expected.shape:
+            return math.inf, f"{file.path} gave {got.shape}, the offline model {expected.shape}"
+        gap = float(np.abs(got - expected).max(initial=0)) / max(1.0, float(np.abs(expected).max(initial=0)))
+        worst = max(worst, gap) if gap == gap else math.inf
+    wrong = "" if worst <= TOLERANCE else f"{file.path} differs from the offline model by {worst:g}"
+    return worst, wrong
+
+
+# ---------------------------------------------------------------------- the command
+def run(args: argparse.Namespace) -> int:
+    """Stream audio files through a model."""
+    if args.plot:
+        require_matplotlib()  # before all the work
+    model, note = _load(args.model, args.weights)
+    files = _open(args, model)
+    if note:
+        print(f"dreamstream run: {note}", file=sys.stderr)
+    latencies = []
+    for seconds, fed in _steps(files, args.chunk_ms):
+        latencies.append(seconds)
+        for file in fed:
+            if args.json:
+                for line in _new_frames(file):
+                    print(json.dumps(line))
+    compared = [_compare(f) for f in files] if args.compare_offline else []
+    difference = max((worst for worst, _ in compared), default=None)
+    if args.output:
+        write_outputs(args.output, files)
+    if args.plot:
+        plot(args.plot, files, latencies)
+    frames = sum(len(f.output(0)) for f in files)
+    delay = max(f.engine.delay for f in files)
+    if args.json:
+        summary = {"frames": frames, "delay": delay if math.isfinite(delay) else None}
+        exact = difference is None or math.isfinite(difference)
+        print(json.dumps({**summary, "max_difference": difference if exact else None}))
+    else:
+        _print_summary(files, latencies, frames, difference)
+    wrong = [text for _, text in compared if text]
+    if wrong:
+        print(f"dreamstream run: MISMATCH: {'; '.join(wrong)}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def _print_summary(
+    files: list[AudioFile], latencies: list[float], frames: int, difference: float | None
+) -> None:
+    for f in files:
+        values = f.output(0)
+        about = f"values {values.min():.4f} to {values.max():.4f}, mean {values.mean():.4f}" if values.size else ""
+        seconds = f.samples / f.reader.sample_rate
+        print(f"{f.path}  {seconds:.2f} s, {len(values)} frames  {about}".rstrip())
+    audio = sum(f.samples / f.reader.sample_rate for f in files)
+    engine = max((f.engine for f in files), key=lambda e: e.delay)
+    rate = float(engine.rate)
+    print(f"frames          {frames}, of {len(files)} file(s), together in {len(latencies)} steps")
+    if difference is not None:
+        print(f"offline model   largest difference {difference:.1e}")
+    print(f"delay           {engine.delay} samples, {engine.delay / rate * 1000:.1f} ms")
+    spent = sum(latencies)
+    factor = f"factor {spent / audio:.5f}: " if audio else ""
+    print(f"real time       {factor}{spent:.3f} s for {audio:.1f} s of audio")
+    p50, p90, p99 = (1000 * float(np.percentile(latencies, q)) for q in (50, 90, 99))
+    print(f"step latency    50 %: {p50:.2f} ms, 90 %: {p90:.2f} ms, 99 %: {p99:.2f} ms")
+    print(f"state           {engine.state_size} bytes per stream; weights {engine.weights_size:,} bytes, shared")
+
+
+def _output_path(text: str) -> str:
+    if os.path.splitext(text)[1] not in (".npy", ".npz", ".csv"):
+        raise argparse.ArgumentTypeError(f"expected a .npy, .npz or .csv file, got {text}")
+    return text
+
+
+def add(commands: Commands) -> None:
+    """Add the command to the command line's."""
+    about = "stream audio files through a model"
+    parser = commands.add_parser(
+        "run",
+        help=about,
+        description=f"{about[0].upper()}{about[1:]}, all of them at the same time. Files of another sample "
+        "rate are resampled, in the stream; of several channels the mean is taken.",
+    )
+    parser.add_argument("model", metavar="MODEL", help=f"one of {', '.join(models.__all__)}")
+    parser.add_argument("audio", metavar="AUDIO", nargs="+", help="WAV files; others with soundfile installed")
+    parser.add_argument("--weights", metavar="FILE", help="a .safetensors file")
+    parser.add_argument(
+        "--chunk-ms", type=at_least(1, int), default=100, metavar="N", help="audio per step (100)"
+    )
+    parser.add_argument(
+        "--compare-offline", action="store_true", help="also run each file as a whole; fail where they differ"
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print a line {file, start (seconds), values} per output frame, as they come; last a summary "
+        "{frames, delay (samples), max_difference}",
+    )
+    parser.add_argument(
+        "--plot", metavar="PNG", help="draw waveform, outputs and the latency of steps (needs matplotlib)"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        type=_output_path,
+        help="write all outputs: .csv, .npz (an array per file), .npy (one file)",
+    )
+    add_threads(parser)
+    parser.set_defaults(run=run)

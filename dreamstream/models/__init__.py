@@ -1,0 +1,8 @@
+"""Models that are ready to load: networks whose trained weights others have published.
+
+Each has its original's argument names and `state_dict` layout; weights are not part of the package.
+"""
+
+from .silero import SileroVAD
+
+__all__ = ["SileroVAD"]

@@ -1,0 +1,196 @@
+"""Normalisation of channels by running statistics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..array import Tensor
+from ..array import dtypes as element_types
+from ..errors import ModeError, ShapeError
+from . import functional as F
+from . import init
+from .linear import new_parameter
+from .module import Module
+
+__all__ = ["BatchNorm1d", "BatchNorm2d", "ChannelNorm"]
+
+
+class ChannelNorm(Module):
+    """What layers with a mean and a variance per channel have: parameters, buffers, text."""
+
+    #: Numbers of dimensions that an input may have.
+    ranks: tuple[int, ...] = ()
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float,
+        momentum: float | None,
+        affine: bool,
+        track_running_stats: bool,
+        device: Any,
+        dtype: Any,
+        bias: bool,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            self.register_parameter(
+                name, new_parameter(num_features, device=device, dtype=dtype) if wanted else None
+            )
+        element = element_types.float32 if dtype is None else element_types.as_dtype(dtype)
+        for name, value in (
+            ("running_mean", np.zeros(num_features, element)),
+            ("running_var", np.ones(num_features, element)),
+            ("num_batches_tracked", np.array(0)),
+        ):
+            self.register_buffer(name, Tensor(value) if track_running_stats else None)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Set the running mean to zeros and the running variance to ones."""
+        if self.track_running_stats:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Set the running statistics to their start, the weight to ones and the bias to zeros."""
+        self.reset_running_stats()
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def _check(self, input: Tensor, channels: int = 1) -> None:
+        """Raise ShapeError unless the input has a possible rank and `num_features` channels."""
+        ndim = input.ndim
+        if ndim not in self.ranks:
+            ranks = " or ".join(map(str, self.ranks))
+            raise ShapeError(f"{type(self).__name__}: expected {ranks} dimensions, got {input.shape}")
+        size = input.shape[channels]
+        if isinstance(size, int) and size != self.num_features:
+            raise ShapeError(
+                f"{type(self).__name__}: expected {self.num_features} channels in dimension {channels}, got "
+                f"shape {input.shape}"
+            )
+
+    def extra_repr(self) -> str:
+        """Return the constructor's arguments."""
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(ChannelNorm):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+    def unstreamable(self) -> tuple[str, str] | None:
+        """Return why statistics of the batch can't stream, and what would work."""
+        if self.track_running_stats:
+            return None
+        return (
+            "its statistics are the batch's, over all streams and frames",
+            "use track_running_stats=True, and bn.eval()",
+        )
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the input, every channel normalised."""
+        self._check(input)
+        if self.training and self.track_running_stats:
+            raise ModeError(
+                f"{type(self).__name__} can't train: it would update its running statistics; call "
+                "bn.eval() on it (or model.eval()), which uses them"
+            )
+        return F.batch_norm(
+            input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            not self.track_running_stats,
+            self.momentum,
+            self.eps,
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """``(x - running_mean) / sqrt(running_var + eps) * weight + bias`` per channel, in evaluation.
+
+    Parameters
+    ----------
+    num_features : int
+        Channels.
+    eps : float
+        Added to the variance.
+    momentum : float or None
+        For torch's sake: running statistics are not updated here.
+    affine : bool
+        Whether there are weight and bias.
+    track_running_stats : bool
+        Whether there are running statistics; without them they are the batch's, of plain tensors only.
+    device : None or "cpu"
+        For torch's sake.
+    dtype : dtype or str, optional
+        float32 or float64.
+    bias : bool
+        Whether there is a bias, if there is a weight.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        ``(C,)``.
+    running_mean, running_var : Tensor or None
+        ``(C,)``.
+    num_batches_tracked : Tensor or None
+        int64, without dimensions.
+
+    Raises
+    ------
+    ModeError
+        In training: call ``bn.eval()``.
+    ShapeError
+        For inputs of other shapes.
+    NotStreamableError
+        For streams without running statistics, and where dimension 1 of a stream is no feature.
+
+    Notes
+    -----
+    Input ``(B, C)`` or ``(B, C, L)``, output alike. **Streaming.** Delay 0, no state. Source:
+    torch.nn.BatchNorm1d.
+    """
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """``(x - running_mean) / sqrt(running_var + eps) * weight + bias`` per channel, in evaluation.
+
+    Input ``(B, C, H, W)``, output alike; of a stream any of B, H and W may be its axes. All else as in
+    `BatchNorm1d`.
+
+    Notes
+    -----
+    **Streaming.** Delay 0, no state. Source: torch.nn.BatchNorm2d.
+    """
+
+    ranks = (4,)

@@ -1,0 +1,64 @@
+"""Dropout in evaluation, where nothing is dropped."""
+
+from __future__ import annotations
+
+from ...array import Tensor
+from ...errors import ModeError, ShapeError
+from .arguments import checked
+
+__all__ = [
+    "alpha_dropout",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "feature_alpha_dropout",
+]
+
+
+def _kept(name: str, input: Tensor, p: float, training: bool) -> Tensor:
+    """Return the input.
+
+    Raises
+    ------
+    ModeError
+        Where something would be dropped: training with dropout is not supported.
+    """
+    x = checked(name, input)
+    if not 0 <= p <= 1:
+        raise ShapeError(f"{name}: a probability lies in [0, 1], got {p}")
+    if training and p > 0:
+        raise ModeError(f"{name} can't train; call module.eval(), or give training=False or p=0")
+    return x
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Return the input; ModeError where elements would be dropped, in training with p > 0."""
+    return _kept("dropout", input, p, training)
+
+
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Return the input; ModeError where channels would be dropped, in training with p > 0."""
+    return _kept("dropout1d", input, p, training)
+
+
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Return the input; ModeError where channels would be dropped, in training with p > 0."""
+    return _kept("dropout2d", input, p, training)
+
+
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Return the input; ModeError where channels would be dropped, in training with p > 0."""
+    return _kept("dropout3d", input, p, training)
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """Return the input; ModeError where elements would be dropped, in training with p > 0."""
+    return _kept("alpha_dropout", input, p, training)
+
+
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Return the input; ModeError where channels would be dropped, in training with p > 0."""
+    return _kept("feature_alpha_dropout", input, p, training)

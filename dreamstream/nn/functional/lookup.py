@@ -1,0 +1,105 @@
+"""Rows of tables by index."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...array import Tensor, int64
+from ...array.dtypes import require_float
+from ...dispatch import apply
+from ...errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamIndexError
+from .arguments import checked
+
+__all__ = ["embedding", "one_hot"]
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Return the rows of `weight` that `input` names.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(*) int64``, from 0 to num_embeddings - 1.
+    weight : Tensor
+        ``(num_embeddings, embedding_dim)``.
+    padding_idx, norm_type, scale_grad_by_freq, sparse
+        For torch's sake: they concern gradients.
+    max_norm : None
+        Rows are not renormalised.
+
+    Returns
+    -------
+    Tensor
+        ``(*, embedding_dim)``.
+
+    Raises
+    ------
+    StreamIndexError
+        For an index out of range; of streams it names those concerned, and nothing has changed.
+    ModeError
+        For `max_norm`, which would write into the weights.
+    CaptureError
+        Where a model is compiled in which indices are computed: they must come in as they are.
+    """
+    x = checked("embedding", input)
+    if x.dtype != int64:
+        raise DTypeError(f"embedding: expected an int64 tensor, got {x.dtype}; convert it with .long()")
+    require_float("embedding", checked("embedding", weight).dtype)
+    if weight.ndim != 2:
+        raise ShapeError(
+            f"embedding: expected a weight (num_embeddings, embedding_dim), got {weight.shape}"
+        )
+    if max_norm is not None:
+        raise ModeError("embedding: max_norm would write into the weights; renormalise them beforehand")
+    if padding_idx is not None:
+        row_of("embedding", padding_idx, weight.shape[0])
+    return apply("embedding", {}, (x,), (weight,), (...,))[0]
+
+
+def row_of(name: str, padding_idx: int, n: int) -> int:
+    """Return the row that an index, counted from the end where negative, stands for."""
+    if not -n <= padding_idx < n:
+        raise StreamIndexError(f"{name}: padding_idx must be within {n} rows, got {padding_idx}")
+    return padding_idx % n
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Return int64 rows that are 1 at the index and 0 elsewhere.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        ``(*) int64``, from 0 to num_classes - 1.
+    num_classes : int
+        The length of the rows; -1 finds it from a plain tensor's largest index.
+
+    Returns
+    -------
+    Tensor
+        ``(*, num_classes) int64``.
+
+    Raises
+    ------
+    StreamIndexError
+        For an index out of range.
+    NotStreamableError
+        For a stream without `num_classes`: its largest index is not known.
+    """
+    x = checked("one_hot", tensor)
+    if num_classes == -1:
+        if x.is_stream:
+            raise NotStreamableError("one_hot of a stream needs num_classes")
+        if not x.numel():
+            raise ShapeError("one_hot: give num_classes, which an empty tensor doesn't tell")
+        num_classes = int(x.numpy().max()) + 1
+    if num_classes < 1:
+        raise ShapeError(f"one_hot: num_classes must be positive, got {num_classes}")
+    return embedding(x, Tensor(np.eye(num_classes, dtype=np.float32))).to(int64)

@@ -1,0 +1,423 @@
+"""Pooling: windows, or parts, reduced to their largest or mean element."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from ...array import Tensor
+from ...dispatch import apply
+from ...errors import NotStreamableError, ShapeError
+from ...stream.where import user_line
+from .arguments import Ints, checked
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "lp_pool1d",
+    "max_pool1d",
+    "max_pool2d",
+]
+
+Attributes = dict[str, Any]
+
+
+# ---------------------------------------------------------------------- windows
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor:
+    """Return the largest element of each window over the last dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(B, C, L)`` or ``(C, L)``; of a stream, the last dimension may also be one of features.
+    kernel_size, stride, padding, dilation : int
+        As in torch; `stride` is `kernel_size` by default, `padding` at most half of it.
+    ceil_mode : bool
+        Whether a last window may hang over the end.
+    return_indices : bool
+        Must be False.
+
+    Returns
+    -------
+    Tensor
+        ``(B, C, L_out)`` or ``(C, L_out)``; NaN where a window has one.
+    """
+    return _max_pool(
+        "max_pool1d", input, 1, kernel_size, stride, padding, dilation, ceil_mode, return_indices
+    )
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor:
+    """Return the largest element of each window over the last two dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(B, C, H, W)`` or ``(C, H, W)``; either of the last two may be the stream axis, or none.
+    kernel_size, stride, padding, dilation : int or (int, int)
+        As in `max_pool1d`, for H and W.
+    ceil_mode, return_indices : bool
+        As in `max_pool1d`.
+
+    Returns
+    -------
+    Tensor
+        ``(B, C, H_out, W_out)`` or ``(C, H_out, W_out)``.
+    """
+    return _max_pool(
+        "max_pool2d", input, 2, kernel_size, stride, padding, dilation, ceil_mode, return_indices
+    )
+
+
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """Return the mean of each window over the last dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(B, C, L)`` or ``(C, L)``; of a stream, the last dimension may also be one of features.
+    kernel_size, stride, padding : int
+        As in torch; `stride` is `kernel_size` by default, `padding` at most half of it.
+    ceil_mode : bool
+        Whether a last window may hang over the end; what hangs over is not counted.
+    count_include_pad : bool
+        Whether padding counts as elements of a window.
+
+    Returns
+    -------
+    Tensor
+        ``(B, C, L_out)`` or ``(C, L_out)``.
+    """
+    return _avg_pool(
+        "avg_pool1d", input, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None
+    )
+
+
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """Return the mean of each window over the last two dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(B, C, H, W)`` or ``(C, H, W)``; either of the last two may be the stream axis, or none.
+    kernel_size, stride, padding : int or (int, int)
+        As in `avg_pool1d`, for H and W.
+    ceil_mode, count_include_pad : bool
+        As in `avg_pool1d`.
+    divisor_override : int, optional
+        What sums are divided by, whatever a window holds.
+
+    Returns
+    -------
+    Tensor
+        ``(B, C, H_out, W_out)`` or ``(C, H_out, W_out)``.
+    """
+    return _avg_pool(
+        "avg_pool2d",
+        input,
+        2,
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+    )
+
+
+def lp_pool1d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Return (sum x ** p) ** (1 / p) of each window over the last dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(B, C, L)`` or ``(C, L)``.
+    norm_type : float
+        The power p; infinity is the largest absolute value.
+    kernel_size, stride : int
+        As in `avg_pool1d`.
+    ceil_mode : bool
+        As in torch, where a window that hangs over the end counts as a full one.
+
+    Returns
+    -------
+    Tensor
+        ``(B, C, L_out)`` or ``(C, L_out)``.
+    """
+    x = checked("lp_pool1d", input)
+    if math.isinf(norm_type):
+        sign = math.copysign(1.0, norm_type)
+        return max_pool1d(x.abs() * sign, kernel_size, stride, 0, 1, ceil_mode) * sign
+    (size,) = _sizes(kernel_size, 1, "kernel_size")
+    mean = avg_pool1d(x.pow(norm_type), kernel_size, stride, 0, ceil_mode)
+    return (mean.relu() * size).pow(1.0 / norm_type)
+
+
+def _sizes(value: Any, n: int, what: str) -> list[int]:
+    """Return n sizes, given one by one or as one for all."""
+    given = list(value) if isinstance(value, (tuple, list)) else [value]
+    if len(given) not in (1, n):
+        raise ShapeError(
+            f"{what} must be {'one integer' if n == 1 else f'1 or {n} integers'}, got {value}"
+        )
+    return [operator.index(v) for v in given] * (n // len(given))
+
+
+def _windows(
+    name: str, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any
+) -> list[tuple[int, int, int, int]]:
+    """Return kernel, stride, padding and dilation for each of n dimensions, checked."""
+    sizes = _sizes(kernel, n, "kernel_size")
+    steps = sizes if stride is None or stride in ((), []) else _sizes(stride, n, "stride")
+    out = list(zip(sizes, steps, _sizes(padding, n, "padding"), _sizes(dilation, n, "dilation")))
+    for size, step, pad, spread in out:
+        for what, v in (("kernel_size", size), ("stride", step), ("dilation", spread)):
+            if v < 1:
+                raise ShapeError(f"{name}: {what} must be at least 1, got {v}")
+        if not 0 <= pad <= size // 2:
+            raise ShapeError(f"{name}: padding must be 0 to half of kernel_size {size}, got {pad}")
+    return out
+
+
+def _max_pool(
+    name: str,
+    input: Any,
+    n: int,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil: bool,
+    indices: bool,
+) -> Tensor:
+    if indices:
+        raise NotStreamableError(
+            f"{name}: return_indices=True is not supported: positions in a stream have no end; leave it out"
+        )
+    windows = _windows(name, n, kernel, stride, padding, dilation)
+    return _pool(name, "max_pool", checked(name, input), windows, {"ceil": int(ceil)})
+
+
+def _avg_pool(
+    name: str,
+    input: Any,
+    n: int,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    ceil: bool,
+    include: bool,
+    divisor: int | None,
+) -> Tensor:
+    if divisor is not None and (not isinstance(divisor, int) or divisor == 0):
+        raise ShapeError(f"{name}: divisor_override must be an integer that is not 0, got {divisor!r}")
+    windows = _windows(name, n, kernel, stride, padding, 1)
+    shared = {"ceil": int(ceil), "count_include_pad": int(include), "divisor": divisor or 0}
+    return _pool(name, "avg_pool", checked(name, input), windows, shared)
+
+
+def _along_stream(op: str, window: tuple[int, int, int, int]) -> Attributes:
+    kernel, stride, padding, dilation = window
+    out = {"kernel": kernel, "stride": stride, "left": padding, "right": padding}
+    return out | {"dilation": dilation} if op == "max_pool" else out
+
+
+def _along_features(op: str, window: tuple[int, int, int, int]) -> Attributes:
+    kernel, stride, padding, dilation = window
+    out = {"inner_kernel": kernel, "inner_stride": stride, "inner_padding": padding}
+    return out | {"inner_dilation": dilation} if op == "max_pool" else out
+
+
+def _pool(name: str, op: str, x: Tensor, windows: Sequence[Any], shared: Attributes) -> Tensor:
+    """Run a pooling operator over the last dimensions, one window for each."""
+    roles = _roles(name, x, len(windows), lambda axis: _holds(x.shape[axis], windows[axis], shared))
+    at = roles.index("L") - x.ndim if "L" in roles[-len(windows) :] else None
+    inner = [i for i in range(-len(windows), 0) if i != at]
+    if at is not None:
+        attributes = {**shared, **_along_stream(op, windows[at])}
+        for axis in inner:
+            attributes |= _along_features(op, windows[axis])
+        return apply(op, attributes, (x,), (), _inner_first(roles, inner[0] if inner else None))[0]
+    for count, axis in enumerate(inner, 1):
+        attributes = {**shared, **_along_features(op, windows[axis])}
+        if shared.get("divisor") and count < len(inner):
+            attributes["divisor"] = 1
+        x = apply(op, attributes, (x,), (), _inner_first(roles, axis))[0]
+    return x
+
+
+def _holds(size: int, window: Any, shared: Attributes) -> bool:
+    """Whether an axis of this size has a window at all."""
+    kernel, stride, padding, dilation = window
+    more = stride - 1 if shared["ceil"] else 0
+    return size > 0 and size + 2 * padding + more >= dilation * (kernel - 1) + 1
+
+
+# ---------------------------------------------------------------------- what the dimensions are
+def _roles(name: str, x: Tensor, n: int, holds: Any) -> tuple[Any, ...]:
+    """Return "B", "L" or a feature for every dimension; of the last n none is B.
+
+    In a plain tensor the stream axis is the first of the last n, unless only the last one is too short:
+    a stream that is too short has no frames, which is no error.
+    """
+    if x.ndim not in (n + 1, n + 2):
+        names = "C, L" if n == 1 else "C, H, W"
+        raise ShapeError(f"{name}: expected (B, {names}) or ({names}), got {x.ndim} dimensions")
+    if not x.is_stream:
+        at = -1 if n == 2 and not holds(-1) else -n
+        lead: tuple[Any, ...] = ("B", 0) if x.ndim == n + 2 else (0,)
+        if x.shape[x.ndim - n - 1] == 0:  # without channels they are the rows
+            lead = (0, "B")[2 - len(lead) :]
+        return lead + tuple("L" if i == at else 0 for i in range(-n, 0))
+    roles: tuple[Any, ...] = x.dims  # type: ignore[attr-defined]
+    mixed = [d for d in roles[-n:] if isinstance(d, str) and d != "L"]
+    if mixed:
+        raise NotStreamableError(
+            f"{name} at {user_line()} pools the last {'dimension' if n == 1 else f'{n} dimensions'} of "
+            f"{roles} and would mix {mixed[0]}; transpose what is to be pooled to the end"
+        )
+    return roles
+
+
+def _inner_first(roles: tuple[Any, ...], axis: int | None) -> tuple[Any, ...]:
+    """Return the dims that store the feature at `axis` first, all others in their order."""
+    others = iter(range(0 if axis is None else 1, len(roles)))
+    at = None if axis is None else axis + len(roles)
+    return tuple(
+        r if isinstance(r, str) else 0 if i == at else next(others) for i, r in enumerate(roles)
+    )
+
+
+# ---------------------------------------------------------------------- parts
+def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
+    """Return the means of `output_size` parts of the last dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(B, C, L)`` or ``(C, L)``.
+    output_size : int
+        The number of parts.
+
+    Returns
+    -------
+    Tensor
+        ``(B, C, output_size)`` or ``(C, output_size)``.
+
+    Raises
+    ------
+    NotStreamableError
+        Along a stream, unless it may be buffered: every part depends on the length.
+    """
+    return _adaptive("adaptive_avg_pool1d", "avg", input, output_size, 1)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """Return the means of parts of the last two dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(B, C, H, W)`` or ``(C, H, W)``.
+    output_size : int or (int, int)
+        The number of parts of H and W; None keeps a dimension as it is.
+
+    Returns
+    -------
+    Tensor
+        ``(B, C, *output_size)`` or ``(C, *output_size)``.
+
+    Raises
+    ------
+    NotStreamableError
+        As in `adaptive_avg_pool1d`.
+    """
+    return _adaptive("adaptive_avg_pool2d", "avg", input, output_size, 2)
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Tensor:
+    """Return the largest elements of `output_size` parts of the last dimension; see `adaptive_avg_pool1d`."""
+    return _adaptive("adaptive_max_pool1d", "max", input, output_size, 1, return_indices)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
+    """Return the largest elements of parts of the last two dimensions; see `adaptive_avg_pool2d`."""
+    return _adaptive("adaptive_max_pool2d", "max", input, output_size, 2, return_indices)
+
+
+def _adaptive(name: str, kind: str, input: Any, size: Any, n: int, indices: bool = False) -> Tensor:
+    if indices:
+        raise NotStreamableError(f"{name}: return_indices=True is not supported; leave it out")
+    given = list(size) if isinstance(size, (tuple, list)) else [size] * n
+    if len(given) != n:
+        raise ShapeError(f"{name}: output_size must be {n} numbers, got {size}")
+    parts = [0 if v is None else operator.index(v) for v in given]
+    if any(v is not None and p < 1 for v, p in zip(given, parts)) or (n == 1 and size is None):
+        raise ShapeError(f"{name}: output_size must be at least 1, got {size}")
+    x = checked(name, input)
+    roles = _roles(name, x, n, lambda axis: x.shape[axis] > 0)
+    at = roles.index("L") - x.ndim if "L" in roles[-n:] else None
+    if at is not None and parts[at]:
+        _require_buffer(name, x)
+    inner = [i for i in range(-n, 0) if i != at and parts[i]]
+    attributes: Attributes = {"kind": kind, "frames": 0 if at is None else parts[at]}
+    if not inner:
+        return apply("adaptive_pool", attributes, (x,), (), _inner_first(roles, None))[0]
+    for axis in inner:
+        bins = {**attributes, "inner": parts[axis]}
+        x = apply("adaptive_pool", bins, (x,), (), _inner_first(roles, axis))[0]
+    return x
+
+
+def _require_buffer(name: str, x: Tensor) -> None:
+    """Refuse parts of a stream that goes on."""
+    edge = x.edge if x.is_stream else None  # type: ignore[attr-defined]
+    if edge is not None and not edge.entry.buffers:
+        raise NotStreamableError(
+            f"{name} at {user_line()} can't stream: each of its parts depends on the stream's length; pool "
+            "with a fixed kernel_size, take x.mean(dim) for one vector per stream, or patch or compile with "
+            'unstreamable="buffer" to wait for the end of each stream'
+        )

@@ -1,0 +1,184 @@
+"""Activations that bend or cut the line y = x, and their smooth relatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...array import Tensor, where
+from ...array.dtypes import require_float, require_same
+from ...array.elementwise import binary, unary
+from ...errors import ModeError, NotStreamableError, ShapeError
+from .activation import softmax
+from .arguments import checked
+
+__all__ = [
+    "celu",
+    "elu",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "leaky_relu",
+    "mish",
+    "prelu",
+    "relu6",
+    "rrelu",
+    "selu",
+    "softmin",
+    "softshrink",
+    "softsign",
+    "tanhshrink",
+    "threshold",
+]
+
+SELU_ALPHA = 1.6732632423543772848170429916717
+SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def _real(name: str, input: Any) -> Tensor:
+    x = checked(name, input)
+    require_float(name, x.dtype)
+    return x
+
+
+# ---------------------------------------------------------------------- exponentials below zero
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Return x above zero, alpha * (e ** x - 1) below; `inplace` changes nothing."""
+    return unary("elu", _real("elu", input), {"alpha": float(alpha)})
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Return elu with the fixed alpha 1.673…, times 1.0507…; `inplace` changes nothing."""
+    attributes = {"alpha": SELU_ALPHA * SELU_SCALE, "scale": SELU_SCALE}
+    return unary("elu", _real("selu", input), attributes)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Return x above zero, alpha * (e ** (x / alpha) - 1) below; `inplace` changes nothing."""
+    x = _real("celu", input)
+    if alpha == 0:
+        raise ShapeError("celu: alpha must not be 0")
+    return unary("elu", x, {"alpha": float(alpha), "input_scale": 1 / alpha})
+
+
+# ---------------------------------------------------------------------- straight lines
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """Return x above zero, negative_slope * x below; `inplace` changes nothing."""
+    return binary("prelu", _real("leaky_relu", input), float(negative_slope))
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """Return x above zero, weight * x below.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(B, C, *)``; with a single weight of any shape.
+    weight : Tensor
+        ``(C,)``, one per channel, or ``(1,)``.
+
+    Raises
+    ------
+    ShapeError
+        Where dimension 1 has another size.
+    NotStreamableError
+        Where dimension 1 of a stream is not one of features.
+    """
+    x = _real("prelu", input)
+    require_same("prelu", input=x.dtype, weight=checked("prelu", weight).dtype)
+    if weight.ndim > 1:
+        raise ShapeError(f"prelu: expected a weight of one dimension, got shape {weight.shape}")
+    n = weight.numel()
+    if n != 1:
+        size = x.shape[1] if x.ndim > 1 else 1
+        if not isinstance(size, int) or (x.is_stream and isinstance(x.dims[1], str)):  # type: ignore[attr-defined]
+            raise NotStreamableError("prelu: dimension 1 holds the channels, but is the stream's B or L")
+        if size != n:
+            raise ShapeError(f"prelu: {n} weights, but dimension 1 of the input has size {size}")
+        return binary("prelu", x, weight.reshape(n, *(1,) * (x.ndim - 2)))
+    return binary("prelu", x, weight.reshape(()))
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """Return x above zero and x times the mean of `lower` and `upper` below.
+
+    Raises
+    ------
+    ModeError
+        In training: random slopes are not supported.
+    """
+    x = _real("rrelu", input)
+    if training:
+        raise ModeError("rrelu can't train; call module.eval(), or give training=False")
+    return leaky_relu(x, (lower + upper) / 2)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """Return x moved into [0, 6]; `inplace` changes nothing."""
+    return checked("relu6", input).clamp(0, 6)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """Return x + 3 moved into [0, 6], / 6; `inplace` changes nothing."""
+    return (_real("hardsigmoid", input) + 3).clamp(0, 6) / 6
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """Return x * hardsigmoid(x); `inplace` changes nothing."""
+    x = _real("hardswish", input)
+    return x * (x + 3).clamp(0, 6) / 6
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """Return x above `threshold`, `value` elsewhere; `inplace` changes nothing."""
+    x = checked("threshold", input)
+    return where(x <= threshold, value, x)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """Return x, but 0 where its size is at most `lambd`."""
+    x = _real("hardshrink", input)
+    return where(x.abs() <= lambd, 0.0, x)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """Return x, `lambd` nearer to 0; 0 where its size is at most that."""
+    x = _real("softshrink", input)
+    if not lambd >= 0:
+        raise ShapeError(f"softshrink: lambd must be at least 0, got {lambd}")
+    return x - x.clamp(-lambd, lambd)
+
+
+# ---------------------------------------------------------------------- smooth
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """Return x * tanh(softplus(x)); `inplace` changes nothing."""
+    x = _real("mish", input)
+    return x * unary("softplus", x).tanh()
+
+
+def softsign(input: Tensor) -> Tensor:
+    """Return x / (1 + |x|)."""
+    x = _real("softsign", input)
+    return x / (1 + x.abs())
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """Return x - tanh(x)."""
+    x = _real("tanhshrink", input)
+    return x - x.tanh()
+
+
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """Return softmax(-x) along `dim`, which must be given."""
+    return softmax(-_real("softmin", input), dim, dtype=dtype)

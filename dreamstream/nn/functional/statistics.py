@@ -1,0 +1,211 @@
+"""Normalisation of channels by statistics: known ones, or those of groups of channels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...array import Tensor
+from ...array.dtypes import require_same
+from ...dispatch import apply
+from ...errors import ModeError, NotStreamableError, ShapeError
+from ...stream.where import user_line
+from .arguments import checked, same_types
+
+__all__ = ["batch_norm", "group_norm", "instance_norm"]
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float | None = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Return (x - running_mean) / sqrt(running_var + eps) * weight + bias per channel.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(B, C, *)``: the second dimension must be features, all others may be anything.
+    running_mean, running_var : Tensor
+        ``(C,)``. None for both, with `training`: the statistics of the batch itself, plain tensors only.
+    weight, bias : Tensor, optional
+        ``(C,)``.
+    training : bool
+        Whether the statistics are the batch's.
+    momentum : float, optional
+        For torch's sake.
+    eps : float
+        Added to the variance.
+
+    Returns
+    -------
+    Tensor
+        As `input`.
+
+    Raises
+    ------
+    ModeError
+        Where training would change the running statistics.
+    NotStreamableError
+        Where streams would be normalised by the statistics of their batch.
+    """
+    x = checked("batch_norm", input)
+    stats = {"running_mean": running_mean, "running_var": running_var}
+    tensors = {"input": x, **stats, "weight": weight, "bias": bias}
+    require_same("batch_norm", **{k: None if t is None else t.dtype for k, t in tensors.items()})
+    if training and (running_mean is not None or running_var is not None):
+        raise ModeError(
+            "batch_norm can't train: it would update the running statistics; call bn.eval() (or "
+            "model.eval()), which uses them"
+        )
+    dims = _channels_last("batch_norm", x)
+    if training:
+        return _by_batch(x, weight, bias, eps)
+    if running_mean is None or running_var is None:
+        raise ShapeError("batch_norm: running_mean and running_var must be given unless training=True")
+    constants = (running_mean, running_var, weight, bias)
+    return apply("batch_norm", {"eps": float(eps)}, (x,), constants, dims)[0]
+
+
+def _by_batch(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    if x.is_stream:
+        raise NotStreamableError(
+            f"batch_norm at {user_line()} takes its statistics from the batch, over streams and frames; "
+            "give it running statistics (track_running_stats=True) and call bn.eval()"
+        )
+    axes = [i for i in range(x.ndim) if i != 1]
+    shape = [-1 if i == 1 else 1 for i in range(x.ndim)]
+    mean = x.mean(axes, keepdim=True)
+    y = (x - mean) * (x.var(axes, correction=0, keepdim=True) + eps).rsqrt()
+    y = y if weight is None else y * weight.reshape(shape)
+    return y if bias is None else y + bias.reshape(shape)
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Return (x - mean) / sqrt(variance + eps) * weight + bias, by the statistics of groups of channels.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(B, C, *)``. The statistics of each row's groups are over all dimensions behind C. Where the
+        stream axis is among them they need the whole stream; rows of ``(B_L, C, *)`` are frames, which
+        stream.
+    num_groups : int
+        Groups of neighbouring channels; it divides C.
+    weight, bias : Tensor, optional
+        ``(C,)``.
+    eps : float
+        Added to the variance.
+
+    Returns
+    -------
+    Tensor
+        As `input`; no frames where a group has one value, of which there is no statistic.
+
+    Raises
+    ------
+    NotStreamableError
+        Where statistics over the stream would be needed and nothing waits for its end.
+    """
+    return _by_group("group_norm", checked("group_norm", input), num_groups, weight, bias, eps)
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Return `group_norm` with one channel per group, or by running statistics `batch_norm`.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(B, C, *)``, with one dimension or more behind C.
+    running_mean, running_var, weight, bias : Tensor, optional
+        ``(C,)``; the running statistics are used if `use_input_stats` is False.
+    use_input_stats : bool
+        Whether statistics are the input's.
+    momentum : float
+        For torch's sake.
+    eps : float
+        Added to the variance.
+
+    Raises
+    ------
+    ModeError
+        Where running statistics would be updated.
+    NotStreamableError
+        As `group_norm`.
+    """
+    x = checked("instance_norm", input)
+    if not use_input_stats:
+        return batch_norm(x, running_mean, running_var, weight, bias, eps=eps)
+    if running_mean is not None or running_var is not None:
+        raise ModeError(
+            "instance_norm can't train: it would update the running statistics; call eval() on the "
+            "module, which uses them"
+        )
+    if x.ndim < 3:
+        raise ShapeError(f"instance_norm: expected (B, C, *) of 3 dimensions or more, got {x.ndim}")
+    return _by_group("instance_norm", x, x.shape[1], weight, bias, eps)
+
+
+def _by_group(
+    name: str, x: Any, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:
+    same_types(name, x, weight, bias)
+    dims = _channels_last(name, x)
+    over = "stream" if "L" in dims[1:] else "frame"
+    if x.is_stream:
+        roles = x.dims
+        if not isinstance(roles[0], str) or "B" in roles[1:]:
+            raise NotStreamableError(
+                f"{name} at {user_line()}: the first dimension of {x.roles} must be B (or B and L joined), "
+                "each row of which has statistics of its own"
+            )
+        if over == "stream" and x.edge is not None and not x.edge.entry.buffers:
+            raise NotStreamableError(
+                f"{name} at {user_line()} takes its statistics over the whole stream, which its frames then "
+                "use; use batch_norm with running statistics, layer_norm, or group_norm on independent "
+                'frames (B and L joined), or unstreamable="buffer" to wait for the end'
+            )
+    attributes = {"groups": groups, "eps": float(eps), "over": over}
+    return apply("group_norm", attributes, (x,), (weight, bias), dims)[0]
+
+
+def _channels_last(name: str, x: Any) -> tuple[Any, ...]:
+    """Return what each dimension of ``(B, C, *)`` is, the channels stored behind all other features.
+
+    The stream axis of a plain tensor is the one behind C; where there is none, its rows are frames.
+    """
+    if x.ndim < 2:
+        raise ShapeError(f"{name}: expected (B, C, *), got shape {x.shape}")
+    if x.is_stream:
+        roles = list(x.dims)
+        if isinstance(roles[1], str):
+            raise NotStreamableError(
+                f"{name} at {user_line()}: dimension 1 of {x.roles} is taken for the channels, which must "
+                "be features; transpose them there"
+            )
+    else:
+        roles = ["B", 0, "L", *range(x.ndim - 3)] if x.ndim > 2 else ["L", 0]
+    others = iter(range(x.ndim))
+    last = sum(not isinstance(r, str) for r in roles) - 1
+    return tuple(
+        r if isinstance(r, str) else last if i == 1 else next(others) for i, r in enumerate(roles)
+    )

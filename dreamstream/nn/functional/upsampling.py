@@ -1,0 +1,118 @@
+"""Dimensions brought to another size by repeating and leaving out elements."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from ...array import Tensor
+from ...dispatch import apply
+from ...errors import NotStreamableError, ShapeError
+from ...stream.where import user_line
+from .arguments import checked
+
+__all__ = ["interpolate", "scales"]
+
+
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """Return the last dimensions in another size, each element the nearest one below its place.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(B, C, L)`` or ``(B, C, H, W)``; any of the dimensions but the first two may be the stream axis.
+    size : int or (int, int), optional
+        The new sizes; of features and plain tensors only.
+    scale_factor : float or (float, float), optional
+        New elements per old one. Along a stream a whole number, or one divided by a whole number k: every
+        k-th frame, as ``x[..., ::k]``, as far as there are k.
+    mode : {"nearest"}
+        How elements are found.
+    align_corners, recompute_scale_factor, antialias
+        As in torch; of no consequence for "nearest", but that the places are found by the sizes where
+        `recompute_scale_factor` is True.
+
+    Returns
+    -------
+    Tensor
+        ``(B, C, L_out)`` or ``(B, C, H_out, W_out)``. Whole factors repeat elements exactly (torch's
+        positions in single precision slip for some of them, 41, 47, 49 …).
+
+    Raises
+    ------
+    NotStreamableError
+        For other factors, and sizes, along a stream.
+    ShapeError
+        For other modes, and arguments that don't fit.
+    """
+    x = checked("interpolate", input)
+    if mode != "nearest" or antialias:
+        asked = "antialias=True" if mode == "nearest" else repr(mode)
+        raise ShapeError(f"interpolate: mode 'nearest' is supported, got {asked}")
+    if align_corners is not None:
+        raise ShapeError("interpolate: align_corners has no meaning for mode 'nearest'")
+    n = x.ndim - 2
+    if n not in (1, 2):
+        raise ShapeError(f"interpolate: expected (B, C, L) or (B, C, H, W), got {x.ndim} dimensions")
+    sizes, factors = scales("interpolate", size, scale_factor, n)
+    for axis, wanted, factor in zip(range(-n, 0), sizes, factors):
+        x = _resized(x, axis + x.ndim, wanted, factor, bool(recompute_scale_factor))
+    return x
+
+
+def scales(name: str, size: Any, factor: Any, n: int) -> tuple[list[Any], list[Any]]:
+    """Return a size or a factor, the other None, for each of n dimensions.
+
+    Raises
+    ------
+    ShapeError
+        Where not exactly one is given, in that number, above 0.
+    """
+    if (size is None) == (factor is None):
+        raise ShapeError(f"{name}: give either size or scale_factor")
+    given = size if factor is None else factor
+    values = list(given) if isinstance(given, (tuple, list)) else [given] * n
+    if len(values) != n:
+        raise ShapeError(f"{name}: expected {n} sizes or factors, got {given}")
+    values = [operator.index(v) if factor is None else float(v) for v in values]
+    if any(v <= 0 for v in values):
+        raise ShapeError(f"{name}: sizes and factors must be above 0, got {given}")
+    none = [None] * n
+    return (values, none) if factor is None else (none, values)
+
+
+def _resized(x: Tensor, axis: int, size: int | None, factor: float | None, by_sizes: bool) -> Tensor:
+    if factor is not None and factor.is_integer():
+        return x.repeat_interleave(int(factor), axis)
+    role = x.dims[axis] if x.is_stream else None  # type: ignore[attr-defined]
+    if isinstance(role, str) and role != "L":
+        raise NotStreamableError(f"interpolate along {role} at {user_line()}: it would mix streams")
+    every = 0 if factor is None else round(1 / factor)
+    if factor is not None and every > 1 and abs(every * factor - 1) < 1e-9:
+        whole = slice(0, 1 - every, every)
+        return x[(slice(None),) * axis + (whole,)]
+    if role == "L":
+        asked = f"scale_factor={factor}" if size is None else f"size={size}"
+        raise NotStreamableError(
+            f"interpolate({asked}) along the stream at {user_line()}: its frames would not come at a fixed "
+            "whole rate, or depend on the length; use a whole scale_factor, 1 / k, or nn.Resample"
+        )
+    n = x.shape[axis]
+    wanted = int(n * factor) if size is None and factor is not None else size
+    if not n and not x.is_stream:
+        return x
+    if not wanted:
+        raise ShapeError(f"interpolate: {n} elements can't become {wanted}")
+    attributes = {"axis": 0, "size": wanted, "scale": 0.0 if factor is None or by_sizes else factor}
+    if x.is_stream:
+        dims = x.dims  # type: ignore[attr-defined]
+        return apply("nearest", {**attributes, "axis": dims[axis]}, (x,), (), dims)[0]
+    return apply("nearest", attributes, (x.movedim(axis, -1),), (), (..., 0))[0].movedim(-1, axis)

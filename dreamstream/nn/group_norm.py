@@ -1,0 +1,198 @@
+"""Normalisation of channels by statistics of the input itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..array import Tensor
+from ..errors import ModeError, ShapeError
+from . import functional as F
+from . import init
+from .batch_norm import ChannelNorm
+from .linear import new_parameter
+from .module import Module
+
+__all__ = ["GroupNorm", "InstanceNorm1d", "InstanceNorm2d"]
+
+
+class GroupNorm(Module):
+    """``(x - mean) / sqrt(variance + eps) * weight + bias``, by the statistics of groups of channels.
+
+    Parameters
+    ----------
+    num_groups : int
+        Groups of neighbouring channels; it divides `num_channels`.
+    num_channels : int
+        Channels.
+    eps : float
+        Added to the variance.
+    affine : bool
+        Whether there are weight and bias.
+    device : None or "cpu"
+        For torch's sake.
+    dtype : dtype or str, optional
+        float32 or float64.
+    bias : bool
+        Whether there is a bias, if there is a weight.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        ``(C,)``.
+
+    Raises
+    ------
+    ShapeError
+        Where the groups don't divide the channels, or an input has others.
+    NotStreamableError
+        Where the statistics would be over the stream.
+
+    Notes
+    -----
+    Input ``(B, C, *)``, output alike. **Streaming.** Of independent frames, ``(B_L, C, *)`` or ``(B, C)``:
+    delay 0, no state. Over the stream, ``(B, C, L)``, only with ``unstreamable="buffer"``: delay infinite,
+    all frames are kept until the end. Source: torch.nn.GroupNorm.
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_groups < 1 or num_channels % num_groups:
+            raise ShapeError(
+                f"GroupNorm: {num_groups} groups don't divide {num_channels} channels evenly"
+            )
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            self.register_parameter(
+                name, new_parameter(num_channels, device=device, dtype=dtype) if wanted else None
+            )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the weight to ones and the bias to zeros."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the input, every row's groups of channels normalised."""
+        size = input.shape[1] if input.ndim > 1 else None
+        if size is None or (isinstance(size, int) and size != self.num_channels):
+            raise ShapeError(f"GroupNorm: expected (B, {self.num_channels}, *), got shape {input.shape}")
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """Return the constructor's arguments."""
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class _InstanceNorm(ChannelNorm):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the input, every row's channels normalised."""
+        alone = input.ndim == self.ranks[0] and not input.is_stream  # torch takes a row without B
+        self._check(input, 0 if alone else 1)
+        if alone:
+            return self._normalised(input.unsqueeze(0)).squeeze(0)
+        return self._normalised(input)
+
+    def _normalised(self, x: Tensor) -> Tensor:
+        if self.training and self.track_running_stats:
+            raise ModeError(
+                f"{type(self).__name__} can't train: it would update its running statistics; call "
+                "eval() on it (or on the model), which uses them"
+            )
+        tracked = self.track_running_stats
+        mean, variance = self.running_mean, self.running_var
+        return F.instance_norm(x, mean, variance, self.weight, self.bias, not tracked, eps=self.eps)
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` per row and channel.
+
+    Parameters
+    ----------
+    num_features : int
+        Channels.
+    eps : float
+        Added to the variance.
+    momentum : float
+        For torch's sake: running statistics are not updated here.
+    affine : bool
+        Whether there are weight and bias.
+    track_running_stats : bool
+        Whether there are running statistics, which then take the place of the input's own.
+    device : None or "cpu"
+        For torch's sake.
+    dtype : dtype or str, optional
+        float32 or float64.
+    bias : bool
+        Whether there is a bias, if there is a weight.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        ``(C,)``.
+    running_mean, running_var, num_batches_tracked : Tensor or None
+        As in `BatchNorm1d`.
+
+    Raises
+    ------
+    ModeError
+        In training with running statistics.
+    ShapeError
+        For inputs of other shapes.
+    NotStreamableError
+        Where the statistics would be over the stream.
+
+    Notes
+    -----
+    Input ``(B, C, L)`` or, plain, ``(C, L)``; output alike, without frames where L is 1. **Streaming.** Of
+    independent frames, ``(B_L, C, T)``, or with running statistics: delay 0, no state. Over the stream only
+    with ``unstreamable="buffer"``: delay infinite, all frames are kept until the end. Source:
+    torch.nn.InstanceNorm1d.
+    """
+
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` per row and channel.
+
+    Input ``(B, C, H, W)`` or, plain, ``(C, H, W)``; output alike. All else as in `InstanceNorm1d`.
+
+    Notes
+    -----
+    **Streaming.** As `InstanceNorm1d`. Source: torch.nn.InstanceNorm2d.
+    """
+
+    ranks = (3, 4)

@@ -1,0 +1,278 @@
+"""Recurrent cells: one step, for every frame by itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ..array import Tensor
+from ..array.dtypes import require_same
+from ..dispatch import apply
+from ..errors import NotStreamableError, ShapeError
+from . import init
+from .functional.arguments import checked
+from .linear import new_parameter
+from .module import Module
+
+__all__ = ["GRUCell", "LSTMCell", "RNNCell"]
+
+State = tuple[Any, Any]
+
+
+class Cell(Module):
+    """What `LSTMCell`, `GRUCell` and `RNNCell` share.
+
+    Notes
+    -----
+    **Streaming.** Delay 0, no state. Source: torch.nn.RNNCellBase.
+    """
+
+    _operator: ClassVar[str]
+    _gates: ClassVar[int]
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool, device: Any, dtype: Any) -> None:
+        super().__init__()
+        if hidden_size < 1 or input_size < 1:
+            raise ShapeError(f"{type(self).__name__}: input_size and hidden_size must be at least 1")
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
+        gates = self._gates * hidden_size
+        self.weight_ih = new_parameter(gates, input_size, device=device, dtype=dtype)
+        self.weight_hh = new_parameter(gates, hidden_size, device=device, dtype=dtype)
+        for name in ("bias_ih", "bias_hh"):
+            given = new_parameter(gates, device=device, dtype=dtype) if bias else None
+            self.register_parameter(name, given)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values: evenly over ± 1 / sqrt(hidden_size)."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def _attributes(self) -> dict[str, Any]:
+        """Return the operator's attributes."""
+        return {}
+
+    def _step(self, input: Any, state: Sequence[Any]) -> tuple[Tensor, ...]:
+        """Return the next state; `state` holds h, and c if there is one, or nothing for zeros."""
+        name = type(self).__name__
+        x = checked(name, input)
+        if x.is_stream and not all(getattr(h, "is_stream", False) for h in state):
+            raise NotStreamableError(
+                f"{name}: the state of a stream's frames is one per frame, a stream like them, or None for "
+                f"zeros; what goes on from frame to frame is a layer's: nn.{name.removesuffix('Cell')}"
+            )
+        state = [checked(name, h) for h in state]
+        types = {f"hx[{i}]": h.dtype for i, h in enumerate(state)}
+        require_same(name, input=x.dtype, weight=self.weight_ih.dtype, **types)
+        wanted = [("input", x, self.input_size), *(("hx", h, self.hidden_size) for h in state)]
+        for what, tensor, size in wanted:
+            own = tensor.shape[-1] if tensor.ndim else None
+            if own is None or (isinstance(own, int) and own != size):
+                raise ShapeError(f"{name}: expected {what} of shape (*, {size}), got {tensor.shape}")
+        if not x.is_stream and any(h.shape[:-1] != x.shape[:-1] for h in state):
+            expected = (*x.shape[:-1], self.hidden_size)
+            raise ShapeError(f"{name}: expected hx of shape {expected}, got {[h.shape for h in state]}")
+        weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        return apply(self._operator, self._attributes(), (x, *state), weights, (..., 0))
+
+    def extra_repr(self) -> str:
+        """Return the constructor's arguments that are not the usual ones."""
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+
+
+class LSTMCell(Cell):
+    """One step of an LSTM, for every frame by itself.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of the input, and of h and c.
+    bias : bool
+        Whether there are biases.
+    device : None or "cpu"
+        For torch's sake.
+    dtype : dtype or str, optional
+        float32 or float64.
+
+    Attributes
+    ----------
+    weight_ih, weight_hh : Parameter
+        ``(4 * hidden_size, input_size)`` and ``(4 * hidden_size, hidden_size)``, gates in the order
+        input, forget, cell, output.
+    bias_ih, bias_hh : Parameter or None
+        ``(4 * hidden_size,)``.
+
+    Raises
+    ------
+    ShapeError
+        For arguments, an input or a state that don't fit.
+    DTypeError
+        Where types differ.
+    NotStreamableError
+        For a stream with a state that is none.
+
+    Notes
+    -----
+    Input ``(*, input_size)``; `hx` is ``(h, c)``, each ``(*, hidden_size)``, zeros without it. Returns
+    ``(h, c)`` of that shape.
+
+    **Streaming.** Delay 0, no state: frames know nothing of each other, h and c of a stream's frames are
+    streams. Along the stream an `LSTM` recurs; it loads a cell's weights.
+
+    Source: torch.nn.LSTMCell.
+    """
+
+    _operator = "lstm_cell"
+    _gates = 4
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+
+    def forward(self, input: Tensor, hx: State | None = None) -> tuple[Tensor, Tensor]:
+        """Return the next ``(h, c)``."""
+        if hx is not None and (not isinstance(hx, (tuple, list)) or len(hx) != 2):
+            raise ShapeError(f"LSTMCell: expected hx as (h, c), got {type(hx).__name__}")
+        h, c = self._step(input, hx or ())
+        return h, c
+
+
+class GRUCell(Cell):
+    """One step of a GRU, for every frame by itself.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of the input, and of h.
+    bias : bool
+        Whether there are biases.
+    device : None or "cpu"
+        For torch's sake.
+    dtype : dtype or str, optional
+        float32 or float64.
+
+    Attributes
+    ----------
+    weight_ih, weight_hh : Parameter
+        ``(3 * hidden_size, input_size)`` and ``(3 * hidden_size, hidden_size)``, gates in the order
+        reset, update, new.
+    bias_ih, bias_hh : Parameter or None
+        ``(3 * hidden_size,)``.
+
+    Raises
+    ------
+    ShapeError
+        For arguments, an input or a state that don't fit.
+    DTypeError
+        Where types differ.
+    NotStreamableError
+        For a stream with a state that is none.
+
+    Notes
+    -----
+    Input ``(*, input_size)``; `hx` ``(*, hidden_size)``, zeros without it. Returns h of that shape.
+
+    **Streaming.** Delay 0, no state: frames know nothing of each other, h of a stream's frames is a
+    stream. Along the stream a `GRU` recurs; it loads a cell's weights.
+
+    Source: torch.nn.GRUCell.
+    """
+
+    _operator = "gru_cell"
+    _gates = 3
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+
+    def forward(self, input: Tensor, hx: Any = None) -> Tensor:
+        """Return the next h."""
+        return self._step(input, () if hx is None else (hx,))[0]
+
+
+class RNNCell(Cell):
+    """One step of a plain RNN, for every frame by itself.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of the input, and of h.
+    bias : bool
+        Whether there are biases.
+    nonlinearity : str
+        "tanh" or "relu".
+    device : None or "cpu"
+        For torch's sake.
+    dtype : dtype or str, optional
+        float32 or float64.
+
+    Attributes
+    ----------
+    weight_ih, weight_hh : Parameter
+        ``(hidden_size, input_size)`` and ``(hidden_size, hidden_size)``.
+    bias_ih, bias_hh : Parameter or None
+        ``(hidden_size,)``.
+
+    Raises
+    ------
+    ShapeError
+        For arguments, an input or a state that don't fit.
+    DTypeError
+        Where types differ.
+    NotStreamableError
+        For a stream with a state that is none.
+
+    Notes
+    -----
+    Input ``(*, input_size)``; `hx` ``(*, hidden_size)``, zeros without it. Returns h of that shape.
+
+    **Streaming.** Delay 0, no state: frames know nothing of each other, h of a stream's frames is a
+    stream. Along the stream an `RNN` recurs; it loads a cell's weights.
+
+    Source: torch.nn.RNNCell.
+    """
+
+    _operator = "rnn_cell"
+    _gates = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ShapeError(f"RNNCell: nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def _attributes(self) -> dict[str, Any]:
+        return {"nonlinearity": self.nonlinearity}
+
+    def forward(self, input: Tensor, hx: Any = None) -> Tensor:
+        """Return the next h."""
+        return self._step(input, () if hx is None else (hx,))[0]
+
+    def extra_repr(self) -> str:
+        """Return the constructor's arguments that are not the usual ones."""
+        more = "" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}"
+        return super().extra_repr() + more

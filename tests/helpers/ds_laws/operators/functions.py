@@ -1,0 +1,145 @@
+"""Random cases of hyperbolic and inverse functions, rectifiers, quotients rounded down; look-ups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..case import Array, Case, Input, Rng, normal, pick
+from ..reference import operands
+from .drawing import make, shape
+
+__all__ = ["GENERATORS"]
+
+
+# ---------------------------------------------------------------- data that has something to show
+def inside(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
+    """Within [-1, 1], by and large."""
+    out = rng.uniform(-1, 1, shape)
+    return np.where(rng.random(shape) < 0.05, 2 * out, out).astype(dtype)
+
+
+def above(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
+    """From 1 on, by and large."""
+    return (0.95 + np.exp(rng.standard_normal(shape) * 2)).astype(dtype)
+
+
+def wide(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
+    """Small and large, up to 20."""
+    return np.clip(rng.standard_normal(shape) * np.exp(rng.standard_normal(shape)), -20, 20).astype(dtype)
+
+
+def quarters(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
+    """Multiples of 1/4, never zero, whose quotients are exact."""
+    return ((rng.integers(0, 40, shape) + 1) / 4 * rng.choice([-1, 1], shape)).astype(dtype)
+
+
+DRAWS: dict[str, Callable[[Rng, Sequence[int], str], Array]] = {
+    **dict.fromkeys(("asin", "acos", "atanh"), inside),
+    "acosh": above,
+    **dict.fromkeys(("fmod", "remainder", "floor_divide"), quarters),
+}
+EXACT = {"trunc", "fmod", "remainder", "floor_divide", "copysign"}
+
+
+def _sum(*arrays: Array) -> list[Array]:
+    """NaN wherever an operand is: for functions that hide it."""
+    return [sum(arrays[1:], arrays[0])]
+
+
+def _long(rng: Rng) -> tuple[int, ...]:
+    sizes = list(shape(rng))
+    if sizes and rng.random() < 0.3:
+        sizes[-1] = int(rng.integers(5, 40))  # bodies and tails of vectors
+    return tuple(sizes)
+
+
+# ---------------------------------------------------------------- one operand
+def _unary(name: str, rng: Rng, dtype: str) -> Case:
+    a: dict[str, Any] = {}
+    if name == "elu":
+        a = {k: float(pick(rng, 1, 0.5, 1.75)) for k in ("alpha", "scale", "input_scale")}
+    kind = Input(_long(rng), dtype, draw=DRAWS.get(name, wide))
+    return make(rng, name, [kind], a, depends=_sum, dims=pick(rng, "layout", None), exact=name in EXACT)
+
+
+# ---------------------------------------------------------------- two operands
+def _binary(name: str, rng: Rng, dtype: str) -> Case:
+    """Streams and constants that broadcast against each other."""
+    draw, full = DRAWS.get(name, normal), _long(rng)
+    order = [int(rng.random() < 0.35) for _ in range(2)]
+    if all(order):
+        order[int(rng.integers(2))] = 0
+    inputs: list[Input] = []
+    weights: list[Array | None] = []
+    for constant in order:
+        own = tuple(1 if rng.random() < 0.2 else n for n in full)
+        if constant:
+            weights.append(np.asarray(draw(rng, own[int(rng.integers(len(own) + 1)) :], dtype)))
+        else:
+            inputs.append(Input(own, dtype, draw=draw))
+    a: dict[str, Any] = {"order": order} if weights or rng.random() < 0.5 else {}
+
+    def depends(*arrays: Array) -> list[Array]:
+        return _sum(*operands(a, [w.astype(float) for w in weights if w is not None], arrays))
+
+    skew = int(rng.integers(0, 4))
+    more: dict[str, Any] = {"skew": skew, "reach": skew + 3, "exact": name in EXACT, "dims": None}
+    if skew and len(inputs) > 1:
+        more["refused"] = lambda rng: [2, 3]
+    return make(rng, name, inputs, a, weights=weights, depends=depends, **more)
+
+
+# ---------------------------------------------------------------- look-ups
+def _embedding(rng: Rng, dtype: str) -> Case:
+    features, n, size = shape(rng, 0, 2), int(rng.integers(2, 8)), int(rng.integers(1, 20))
+    kind = Input(features, "int64", draw=lambda rng, shape, dtype: rng.integers(0, n, shape))
+
+    def depends(x: Array) -> list[Array]:
+        return [np.repeat(x[..., None], size, -1)]
+
+    def wrong(rng: Rng) -> list[Array]:
+        out = rng.integers(0, n, (int(rng.integers(1, 5)), *features))
+        out.flat[int(rng.integers(out.size))] = pick(rng, -1, n, -n, 1 << 40)
+        return [out]
+
+    trailing = rng.random() < 0.5
+    return make(
+        rng,
+        "embedding",
+        [kind],
+        {},
+        weights=[rng.standard_normal((n, size)).astype(dtype)],
+        dims=(...,) if trailing else "layout",
+        depends=depends,
+        wrong=wrong,
+        exact=True,
+    )
+
+
+GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
+    **{
+        name: partial(_unary, name)
+        for name in (
+            "elu",
+            "sinh",
+            "cosh",
+            "asin",
+            "acos",
+            "atan",
+            "asinh",
+            "acosh",
+            "atanh",
+            "trunc",
+            "erfc",
+        )
+    },
+    **{
+        name: partial(_binary, name)
+        for name in ("prelu", "atan2", "hypot", "fmod", "remainder", "floor_divide", "copysign")
+    },
+    "embedding": _embedding,
+}

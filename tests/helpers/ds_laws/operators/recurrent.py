@@ -1,0 +1,92 @@
+"""Random cases of recurrent layers, and of their cells on frames by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..case import Array, Case, Input, Rng, normal, pick, random_layout
+from .drawing import WAITS, make, maybe, shape
+
+__all__ = ["GENERATORS"]
+
+GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+
+
+def recurrence(name: str) -> Callable[[Rng, str], Case]:
+    def draw(rng: Rng, dtype: str) -> Case:
+        a: dict[str, Any] = {
+            "layers": int(pick(rng, 1, 1, 2, 3)),
+            "bias": int(rng.integers(2)),
+            "bidirectional": int(rng.random() < 0.2),
+        }
+        if name == "rnn":
+            a["nonlinearity"] = str(pick(rng, "tanh", "relu"))
+        if name == "lstm":
+            a["projection"] = int(pick(rng, 0, 0, rng.integers(1, 5)))
+        n_in, hidden = int(rng.integers(1, 6)), int(rng.integers(1, 7))
+        directions = 1 + a["bidirectional"]
+        if a.get("projection"):
+            hidden += a["projection"]  # torch wants a projection to be smaller
+        out, gates = a.get("projection") or hidden, GATES[name] * hidden
+        # Where no gate bounds h, weights must: else a rounding error grows with every frame.
+        scale = 0.5 / hidden**0.5 if name == "rnn" or a.get("projection") else 1.0
+        weights: list[Array | None] = []
+        for cell in range(a["layers"] * directions):
+            columns = n_in if cell < directions else directions * out
+            weights += [normal(rng, (gates, columns), dtype), normal(rng, (gates, out), dtype)]
+            weights += [normal(rng, (gates,), dtype) for _ in range(2 * a["bias"])]
+            weights += [normal(rng, (out, hidden), dtype)] if a.get("projection") else []
+        weights = [w if w is None else (w * scale).astype(dtype) for w in weights]
+        if rng.random() < 0.5:
+            cells = a["layers"] * directions
+            weights += [normal(rng, (cells, out), dtype)]
+            weights += [normal(rng, (cells, hidden), dtype)] if name == "lstm" else []
+        whole = bool(a["bidirectional"])
+        return make(
+            rng,
+            name,
+            [Input((n_in,), dtype)],
+            a,
+            weights=weights,
+            whole=whole,
+            late=WAITS if whole else "",
+        )
+
+    return draw
+
+
+def cell(name: str, states: int) -> Callable[[Rng, str], Case]:
+    def draw(rng: Rng, dtype: str) -> Case:
+        features = shape(rng, 1)
+        hidden = int(rng.integers(1, 7))
+        gates = GATES[name.removesuffix("_cell")] * hidden
+        state = Input((*features[:-1], hidden), dtype)
+        weights = [
+            normal(rng, (gates, features[-1]), dtype),
+            normal(rng, (gates, hidden), dtype),
+            maybe(rng, normal(rng, (gates,), dtype)),
+            maybe(rng, normal(rng, (gates,), dtype)),
+        ]
+        a = {"nonlinearity": str(pick(rng, "tanh", "relu"))} if name == "rnn_cell" else {}
+        trailing = rng.random() < 0.5
+        layout = ("B", "L", *range(len(features))) if trailing else random_layout(rng, len(features))
+        return make(
+            rng,
+            name,
+            [Input(features, dtype)] + ([state] * states if rng.random() < 0.7 else []),
+            a,
+            weights=weights,
+            layout=layout,
+            dims=(..., 0) if trailing else "layout",
+        )
+
+    return draw
+
+
+GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
+    **{name: recurrence(name) for name in GATES},
+    "lstm_cell": cell("lstm_cell", 2),
+    "gru_cell": cell("gru_cell", 1),
+    "rnn_cell": cell("rnn_cell", 1),
+}

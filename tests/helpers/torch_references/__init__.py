@@ -1,0 +1,1 @@
+"""torch's own operators, called as the plain references are: (attributes, weights, *inputs of one stream)."""

@@ -1,0 +1,177 @@
+"""`dreamstream run`: recordings through a model, from the command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import wave
+
+import numpy as np
+import pytest
+
+import dreamstream as ds
+from dreamstream import cli
+from dreamstream.models import SileroVAD
+
+pytest.importorskip("safetensors")
+
+
+def weights_of(model):
+    return {k: np.array(v.numpy()) for k, v in model.state_dict().items()}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Recordings of several rates, and weights."""
+    from safetensors.numpy import save_file
+
+    path = tmp_path_factory.mktemp("run")
+    rng = np.random.default_rng(4)
+    model = SileroVAD()
+    for p in model.parameters():
+        p.numpy()[...] = rng.standard_normal(p.shape) / np.sqrt(max(1, np.prod(p.shape[1:])))
+    save_file(weights_of(model), path / "vad.safetensors")
+    for name, rate, n, channels in (
+        ("a", 16000, 20000, 1),
+        ("b", 16000, 700, 2),
+        ("slow", 8000, 9000, 1),
+        ("none", 16000, 0, 1),
+        ("short", 16000, 100, 1),
+    ):
+        with wave.open(str(path / f"{name}.wav"), "wb") as file:
+            file.setparams((channels, 2, rate, 0, "NONE", ""))
+            file.writeframes(rng.integers(-9000, 9000, n * channels).astype("<i2").tobytes())
+    return path
+
+
+@pytest.fixture
+def run(folder, capsys):
+    def call(*args, weights=True):
+        given = [str(folder / a) if str(a).endswith((".wav", ".txt")) else str(a) for a in args]
+        more = ["--weights", str(folder / "vad.safetensors")] if weights else []
+        try:
+            status = cli.main(["run", "SileroVAD", *given, *more])
+        except SystemExit as stop:
+            status = stop.code
+        return status, *capsys.readouterr()
+
+    return call
+
+
+def offline(folder, name):
+    model = SileroVAD().eval()
+    model.load_state_dict(folder / "vad.safetensors")
+    samples, _ = ds.data.read_audio(folder / name, 16000)
+    return np.asarray(model(ds.tensor(samples[None])))[0]
+
+
+def test_what_it_says(run):
+    status, out, err = run("a.wav", "b.wav", "--compare-offline")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].endswith(tuple("0123456789")) and "a.wav  1.25 s, 39 frames  values " in lines[0]
+    assert "b.wav  0.02 s, 0 frames" in lines[1] or "b.wav  0.04 s, 1 frames" in lines[1]
+    for start in ("frames ", "offline model ", "delay ", "real time ", "step latency ", "state "):
+        assert sum(line.startswith(start) for line in lines) == 1, start
+
+
+@pytest.mark.parametrize("chunk", [1, 37, 5000])
+def test_json(run, folder, chunk):
+    files = "a.wav", "slow.wav", "none.wav", "short.wav"
+    status, out, err = run(*files, "--json", "--compare-offline", "--chunk-ms", chunk)
+    assert (status, err) == (0, "")
+    *lines, summary = map(json.loads, out.splitlines())
+    assert summary["max_difference"] < 1e-5 and summary["delay"] >= 511 and summary["frames"] == len(lines)
+    for name in files:
+        own = [line for line in lines if line["file"].endswith(f"/{name}")]
+        values = np.array([line["values"] for line in own]).reshape(-1)
+        np.testing.assert_allclose(values, offline(folder, name), atol=1e-5)
+        np.testing.assert_allclose([line["start"] for line in own], np.arange(len(own)) * 0.032)
+
+
+def test_values_that_are_no_numbers(run, folder):
+    samples = np.zeros(1024, "<f4")
+    samples[600] = np.nan
+    header = b"RIFF" + (36 + 4096).to_bytes(4, "little") + b"WAVEfmt " + (16).to_bytes(4, "little")
+    header += np.array([3, 1], "<u2").tobytes() + np.array([16000, 64000], "<u4").tobytes()
+    header += np.array([4, 32], "<u2").tobytes() + b"data" + (4096).to_bytes(4, "little")
+    (folder / "nan.wav").write_bytes(header + samples.tobytes())
+    status, out, _ = run("nan.wav", "--json")
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in out.splitlines()]
+    assert status == 0 and lines[1]["values"] == [None] and lines[0]["values"] != [None]
+
+
+def test_without_weights(run):
+    status, _, err = run("a.wav", weights=False)
+    assert status == 0 and "random weights; give --weights FILE" in err
+
+
+def test_written_outputs(run, folder, tmp_path):
+    for name in ("out.npz", "out.csv"):
+        assert run("a.wav", "slow.wav", "-o", tmp_path / name)[0] == 0
+    assert run("a.wav", "-o", tmp_path / "out.npy")[0] == 0
+    want = {str(folder / n): offline(folder, n) for n in ("a.wav", "slow.wav")}
+    with np.load(tmp_path / "out.npz") as arrays:
+        assert set(arrays) == set(want)
+        for name, values in want.items():
+            np.testing.assert_allclose(arrays[name], values, atol=1e-5)
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), want[str(folder / "a.wav")], atol=1e-5)
+    with open(tmp_path / "out.csv", newline="") as file:
+        rows = list(csv.reader(file))
+    assert len(rows) == sum(map(len, want.values())) and rows[1][:2] == [str(folder / "a.wav"), "0.032000"]
+    status, _, err = run("a.wav", "slow.wav", "-o", tmp_path / "out.npy")
+    assert status == 1 and "can hold one array, not 2" in err
+
+
+def test_plot(run, tmp_path):
+    pytest.importorskip("matplotlib")
+    assert run("a.wav", "none.wav", "short.wav", "--plot", tmp_path / "plot.png")[0] == 0
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_plot_without_matplotlib(run, tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    status, out, err = run("a.wav", "--plot", tmp_path / "plot.png")
+    assert (status, out) == (1, "") and "pip install dreamstream[plot]" in err and err.count("\n") == 1
+
+
+def test_a_mismatch_fails(run, monkeypatch):
+    from dreamstream.cli import run as command
+
+    read = command.read_audio
+    monkeypatch.setattr(command, "read_audio", lambda path: (read(path)[0] * 0.5, 16000))
+    status, _, err = run("a.wav", "--compare-offline")
+    assert status == 1 and "MISMATCH" in err and "a.wav" in err and err.count("\n") == 1
+    monkeypatch.setattr(command, "read_audio", lambda path: (read(path)[0][:-600], 16000))
+    status, out, err = run("a.wav", "--compare-offline", "--json")
+    assert status == 1 and "gave (39,), the offline model (37,)" in err
+    assert json.loads(out.splitlines()[-1])["max_difference"] is None
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "says"),
+    [
+        (("gone.wav",), 1, "No such file"),
+        (("a.wav", "a.wav"), 1, "given twice"),
+        (("a.wav", "--chunk-ms", "0"), 2, "expected 1 or more"),
+        (("a.wav", "-o", "out.txt.doc"), 2, "expected a .npy, .npz or .csv file"),
+        ((), 2, "AUDIO"),
+    ],
+)
+def test_refusals(run, args, status, says):
+    got, out, err = run(*args)
+    assert (got, out) == (status, "") and says in err and err.count("\n") == 1
+
+
+def test_an_unknown_model_and_weights_that_do_not_fit(folder, capsys, tmp_path):
+    from safetensors.numpy import save_file
+
+    assert cli.main(["run", "Whisper", str(folder / "a.wav")]) == 1
+    assert "no model 'Whisper'; give one of SileroVAD" in capsys.readouterr().err
+    save_file({"conv1.weight": np.zeros((2, 2), np.float32)}, tmp_path / "other.safetensors")
+    call = ["run", "SileroVAD", str(folder / "a.wav"), "--weights", str(tmp_path / "other.safetensors")]
+    assert cli.main(call) == 1
+    err = capsys.readouterr().err
+    assert "does not fit SileroVAD" in err and "conv1.weight" in err and err.count("\n") == 1

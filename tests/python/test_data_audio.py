@@ -1,0 +1,383 @@
+"""Reading recordings: WAV of every kind against what was written, other formats by soundfile."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import struct
+import sys
+import threading
+import wave
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from dreamstream import _core
+from dreamstream.data import AudioReader, audio, read_audio
+from dreamstream.errors import ClosedError, DTypeError, FormatError, ShapeError, StreamBusyError
+
+PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
+KINDS = [(PCM, 8), (PCM, 16), (PCM, 24), (PCM, 32), (FLOAT, 32), (FLOAT, 64)]
+TAIL = bytes.fromhex("000000001000800000aa00389b71")
+
+
+def encode(samples, form, bits):
+    """Samples (integers of these bits, or floats) as a WAV file holds them."""
+    if form == FLOAT:
+        return samples.astype(f"<f{bits // 8}").tobytes()
+    if bits == 8:
+        return (samples + 128).astype(np.uint8).tobytes()
+    wide = np.ascontiguousarray(samples.astype("<i4")).view(np.uint8).reshape(*samples.shape, 4)
+    return wide[..., : bits // 8].tobytes()
+
+
+def wav(samples, form=PCM, bits=16, rate=16000, extensible=False, size=None, riff=None, extra=b"", tag=None):
+    """A WAV file of ``(frames, channels)``."""
+    data = encode(samples, form, bits)
+    channels = samples.shape[1]
+    block = channels * bits // 8
+    tag = form if tag is None else tag
+    fmt = struct.pack(
+        "<HHIIHH", EXTENSIBLE if extensible else tag, channels, rate, rate * block, block, bits
+    )
+    if extensible:
+        fmt += struct.pack("<HHIH", 22, bits, 0, tag) + TAIL
+    body = b"WAVE" + extra + b"fmt " + struct.pack("<I", len(fmt)) + fmt
+    body += b"data" + struct.pack("<I", len(data) if size is None else size)
+    return b"RIFF" + struct.pack("<I", len(body) + len(data) if riff is None else riff) + body + data
+
+
+def draw(rng, form, bits, shape):
+    if form == FLOAT:
+        return rng.standard_normal(shape).astype(f"f{bits // 8}")
+    samples = rng.integers(-(2 ** (bits - 1)), 2 ** (bits - 1), shape)
+    samples[:2, 0] = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    return samples
+
+
+def as_float(samples, form, bits):
+    return samples.astype(np.float32) if form == FLOAT else (samples / 2 ** (bits - 1)).astype(np.float32)
+
+
+# ---------------------------------------------------------------- WAV
+@pytest.mark.parametrize(("form", "bits"), KINDS)
+@pytest.mark.parametrize("channels", [1, 2, 5])
+@pytest.mark.parametrize("extensible", [False, True])
+def test_every_kind(rng, form, bits, channels, extensible, tmp_path):
+    samples = draw(rng, form, bits, (1000, channels))
+    expected = as_float(samples, form, bits)
+    content = wav(samples, form, bits, extensible=extensible, extra=b"LIST\3\0\0\0abc\0")
+    path = tmp_path / "a recording.wav"
+    path.write_bytes(content)
+    for source in (path, str(path), content, bytearray(content), memoryview(content), io.BytesIO(content)):
+        with AudioReader(source, mono=False) as reader:
+            assert (reader.sample_rate, reader.channels, reader.frames) == (16000, channels, 1000)
+            got = reader.read()
+            assert got.dtype == np.float32
+            np.testing.assert_array_equal(got, expected)
+            assert reader.read().shape == (0, channels)
+    with AudioReader(content) as reader:
+        mono = expected.mean(1, dtype=np.float64).astype(np.float32)
+        np.testing.assert_array_equal(reader.read(), mono)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_chunks_are_the_whole(rng, channels):
+    content = wav(draw(rng, PCM, 16, (1003, channels)))
+    whole = AudioReader(content).read()
+    for n in (1, 7, 256, 1003, 5000):
+        pieces = list(AudioReader(content).chunks(n))
+        assert [len(p) for p in pieces[:-1]] == [n] * (len(pieces) - 1) and 0 < len(pieces[-1]) <= n
+        assert np.concatenate(pieces).tobytes() == whole.tobytes()
+    reader = AudioReader(content)
+    parts = [reader.read(0), reader.read(10), *reader.chunks(100), reader.read(5)]
+    assert np.concatenate(parts).tobytes() == whole.tobytes()
+
+
+def test_int16_is_exact(rng):
+    samples = draw(rng, PCM, 16, (500, 2)).astype(np.int16)
+    got = AudioReader(wav(samples), mono=False, dtype="int16").read()
+    assert got.dtype == np.int16
+    np.testing.assert_array_equal(got, samples)
+    with pytest.raises(DTypeError, match="mean of 2 channels is no int16"):
+        AudioReader(wav(samples), dtype="int16")
+    with pytest.raises(DTypeError, match="float32 or int16, got 'float64'"):
+        AudioReader(wav(samples), dtype="float64")
+    with pytest.raises(DTypeError, match="these have 24; read float32"):
+        AudioReader(wav(samples[:, :1], bits=24), dtype="int16").read()
+
+
+def test_what_wave_writes(rng, tmp_path):
+    """The standard library as a writer, and as a second reader."""
+    path = tmp_path / "w.wav"
+    for width in (1, 2, 3, 4):
+        for channels in (1, 2):
+            raw = rng.bytes(300 * width * channels)
+            with wave.open(str(path), "wb") as file:
+                file.setnchannels(channels)
+                file.setsampwidth(width)
+                file.setframerate(8000)
+                file.writeframes(raw)
+            with wave.open(str(path)) as file:
+                again = file.readframes(1000)
+            assert again == raw
+            got = AudioReader(path, mono=False).read()
+            back = np.round(got * 2.0 ** (8 * width - 1)).astype(np.int64)
+            if width < 4:  # 32 bits do not fit into a float
+                assert encode(back, PCM, 8 * width) == raw
+
+
+def test_a_stream_that_is_still_recorded(rng):
+    """Sizes unknown, through a pipe that gives little at a time."""
+    samples = draw(rng, PCM, 16, (3000, 2))
+    for size, riff in ((0xFFFFFFFF, 0xFFFFFFFF), (0, 0), (0, 36), (0, 0xFFFFFFFF)):
+        content = wav(samples, size=size, riff=riff)
+        read_end, write_end = os.pipe()
+
+        def write(content=content, write_end=write_end):
+            with open(write_end, "wb", buffering=0) as out:
+                for at in range(0, len(content), 777):
+                    out.write(content[at : at + 777])
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        with open(read_end, "rb", buffering=0) as pipe, AudioReader(pipe, mono=False) as reader:
+            assert reader.frames is None
+            got = np.concatenate(list(reader.chunks(100)))
+        writer.join()
+        np.testing.assert_array_equal(got, as_float(samples, PCM, 16))
+
+
+def test_a_fifo_by_path(rng, tmp_path):
+    samples = draw(rng, PCM, 16, (3000, 1))
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(wav(samples, size=0xFFFFFFFF),))
+    writer.start()
+    got = AudioReader(path).read()
+    writer.join()
+    np.testing.assert_array_equal(got, as_float(samples, PCM, 16)[:, 0])
+
+
+def test_sizes_are_not_believed(rng):
+    """2 GiB are announced; no such memory is asked for, and the fault is told where it is found."""
+    content = wav(draw(rng, PCM, 16, (100, 1)), size=0x7FFFFFFE)
+    reader = AudioReader(content)
+    assert reader.frames == 0x3FFFFFFF
+    assert len(reader.read(64)) == 64
+    assert len(reader.read(64)) == 36
+    with pytest.raises(FormatError, match=r"recording: offset 244: expected \d+ more frames"):
+        reader.read(64)
+    with pytest.raises(FormatError, match="the recording ends"):
+        AudioReader(content).read()
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (wav(np.zeros((4, 2)))[:30], "offset 30: expected 6 more bytes of the chunk 'fmt '"),
+        (wav(np.zeros((4, 0)), size=8), "offset 22: expected at least 1 channel, got 0"),
+        (wav(np.zeros((4, 2)), rate=0), "offset 24: expected a sample rate, got 0"),
+        (wav(np.zeros((4, 2)))[:36], "offset 36: expected a chunk 'data', but the recording ends"),
+    ],
+)
+def test_broken_files_are_named(content, says, tmp_path):
+    path = tmp_path / "broken.wav"
+    path.write_bytes(content)
+    with pytest.raises(FormatError) as error:
+        AudioReader(path)
+    assert str(error.value).startswith(f"{path}: ") and says in str(error.value)
+    with open(path, "rb") as file, pytest.raises(FormatError) as error:
+        AudioReader(file)
+    assert str(error.value).startswith(f"{path}: ") and says in str(error.value)
+
+
+def test_bad_sources(tmp_path):
+    with pytest.raises(FileNotFoundError) as error:
+        AudioReader(tmp_path / "none.wav")
+    assert error.value.filename == tmp_path / "none.wav"
+    with pytest.raises(IsADirectoryError):
+        AudioReader(tmp_path)
+    with pytest.raises(TypeError, match="expected a path, bytes or a file object with read\\(\\), got int"):
+        AudioReader(3)
+    with pytest.raises(TypeError, match='open it with "rb"'):
+        _core.WavReader(io.StringIO("RIFF"))
+    with pytest.raises(ValueError, match="returned 13 bytes"):
+        _core.WavReader(SimpleNamespace(read=lambda n: b"RIFF" + bytes(9)))
+    with pytest.raises(TypeError, match="got NoneType"):
+        _core.WavReader(SimpleNamespace(read=lambda n: None))
+    with pytest.raises(ZeroDivisionError):
+        _core.WavReader(SimpleNamespace(read=lambda n: 1 // 0))
+    with pytest.raises(TypeError):
+        _core.WavReader(b"", mono=True)
+
+
+def test_bad_calls(rng):
+    reader = AudioReader(wav(draw(rng, PCM, 16, (9, 1))))
+    with pytest.raises(ShapeError, match="got -1"):
+        reader.read(-1)
+    with pytest.raises(ShapeError, match="at least 1 frame, got 0"):
+        reader.chunks(0)
+    with pytest.raises(DTypeError):
+        reader._decoder.read(3, "float16")
+    with pytest.raises(DTypeError):
+        reader._decoder.read(3, dtype="float64")
+    reader.close()
+    reader.close()
+    with pytest.raises(ClosedError, match="recording: the reader was closed"):
+        reader.read(1)
+
+
+def test_one_call_at_a_time(rng):
+    """A file object that reads from its own reader is refused, and so is closing meanwhile."""
+    content, seen = wav(draw(rng, PCM, 16, (9, 1))), []
+    file = io.BytesIO(content)
+
+    def read(n):
+        for call in calls:
+            with pytest.raises(StreamBusyError):
+                call()
+            seen.append(call)
+        return file.read(n)
+
+    calls = []
+    reader = _core.WavReader(SimpleNamespace(read=read))
+    calls = [lambda: reader.read(1), reader.close]
+    assert reader.read(100).shape == (9, 1) and len(seen) >= 2
+
+
+def test_bytes_are_held_and_released(rng):
+    content = bytearray(wav(draw(rng, PCM, 16, (9, 1))))
+    reader = AudioReader(content)
+    with pytest.raises(BufferError):
+        content.append(0)
+    reader.close()
+    content.append(0)
+    held = SimpleNamespace(read=io.BytesIO(content).read)
+    held.reader = _core.WavReader(held)
+    del held
+    gc.collect()
+
+
+def test_threads(rng, tmp_path):
+    """Readers of their own, and one that all of them share: frames come once, or the call is refused."""
+    path = tmp_path / "long.wav"
+    samples = draw(rng, PCM, 16, (200_000, 1))
+    path.write_bytes(wav(samples))
+    whole = as_float(samples, PCM, 16)[:, 0]
+    shared, taken, errors = AudioReader(path), [], []
+
+    def work():
+        try:
+            np.testing.assert_array_equal(AudioReader(path).read(), whole)
+            while True:
+                try:
+                    piece = shared.read(1000)
+                except StreamBusyError:
+                    continue
+                if not len(piece):
+                    return
+                taken.append(len(piece))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors and sum(taken) == len(whole)
+
+
+# ---------------------------------------------------------------- all else
+def test_without_soundfile(monkeypatch, rng, tmp_path):
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    flac, law = tmp_path / "a.flac", tmp_path / "law.wav"
+    flac.write_bytes(b"fLaC" + bytes(40))
+    law.write_bytes(wav(np.zeros((4, 1)), bits=8, tag=7))
+    for source in (flac, law, b"OggS" + bytes(40), io.BytesIO(law.read_bytes())):
+        with pytest.raises(FormatError, match=r"pip install dreamstream\[audio\]"):
+            AudioReader(source)
+    with pytest.raises(FormatError, match=r"flac: .*pip install"):
+        AudioReader(flac)
+
+
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"])
+@pytest.mark.parametrize("form", ["WAV", "WAVEX", "RF64"])
+def test_soundfile_agrees(rng, subtype, form, tmp_path):
+    soundfile = pytest.importorskip("soundfile")
+    path = tmp_path / "s.wav"
+    soundfile.write(path, rng.uniform(-1, 1, (500, 3)), 22050, subtype, format=form)
+    expected, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    reader = AudioReader(path, mono=False)
+    assert isinstance(reader._decoder, _core.WavReader)
+    assert (reader.sample_rate, reader.frames) == (rate, 500)
+    np.testing.assert_array_equal(reader.read(), expected)
+
+
+@pytest.mark.parametrize(("form", "subtype"), [("FLAC", "PCM_16"), ("WAV", "ULAW"), ("AU", "PCM_16")])
+def test_other_formats(rng, form, subtype, tmp_path):
+    soundfile = pytest.importorskip("soundfile")
+    path = tmp_path / "s.audio"
+    soundfile.write(path, rng.uniform(-1, 1, (500, 2)), 8000, subtype, format=form)
+    expected, _ = soundfile.read(path, dtype="float32", always_2d=True)
+    content = path.read_bytes()
+    for source in (path, content, io.BytesIO(content)):
+        with AudioReader(source, mono=False) as reader:
+            assert isinstance(reader._decoder, audio._SoundFile)
+            assert (reader.sample_rate, reader.channels, reader.frames) == (8000, 2, 500)
+            np.testing.assert_array_equal(np.concatenate(list(reader.chunks(99))), expected)
+    if subtype == "PCM_16":
+        exact = AudioReader(path, mono=False, dtype="int16").read()
+        np.testing.assert_array_equal(exact / 32768, expected)
+    else:
+        with pytest.raises(DTypeError, match="ULAW is no int16"):
+            AudioReader(path, mono=False, dtype="int16").read()
+    with pytest.raises(ShapeError):
+        AudioReader(path).read(-1)
+
+
+def test_soundfile_refuses(tmp_path):
+    pytest.importorskip("soundfile")
+    path = tmp_path / "nonsense"
+    path.write_bytes(b"nonsense" * 9)
+    with pytest.raises(FormatError, match="nonsense: "):
+        AudioReader(path)
+    with pytest.raises(FormatError):
+        AudioReader(b"nonsense" * 9)
+
+
+# ---------------------------------------------------------------- whole recordings
+def test_read_audio(rng):
+    content = wav(draw(rng, PCM, 16, (800, 2)))
+    samples, rate = read_audio(content)
+    assert rate == 16000 and samples.shape == (800,)
+    both, rate = read_audio(content, mono=False)
+    assert rate == 16000 and both.shape == (800, 2)
+    same, rate = read_audio(content, 16000)
+    assert same.tobytes() == samples.tobytes()
+
+
+@pytest.mark.parametrize("rate", [8000, 44100])
+def test_read_audio_at_another_rate(rng, rate):
+    content = wav(draw(rng, PCM, 16, (800, 2)))
+    mono, got = read_audio(content, rate)
+    assert got == rate and mono.shape == (800 * rate // 16000,) and mono.dtype == np.float32
+    both, _ = read_audio(content, rate, mono=False)
+    np.testing.assert_allclose(both.mean(1), mono, atol=1e-5)
+
+
+def test_real_recordings(data_folder):
+    names = sorted(data_folder.glob("*.wav")) + sorted(data_folder.glob("fsdd/*_0.wav"))[:20]
+    assert names
+    for path in names:
+        with wave.open(str(path)) as file:
+            raw = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+            rate = file.getframerate()
+        exact = AudioReader(path, dtype="int16")
+        assert exact.sample_rate == rate and exact.frames == len(raw)
+        np.testing.assert_array_equal(exact.read(), raw)
+        pieces = list(AudioReader(path).chunks(1600))
+        assert np.concatenate(pieces).tobytes() == (raw / 32768).astype(np.float32).tobytes()

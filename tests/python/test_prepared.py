@@ -1,0 +1,114 @@
+"""Weights that eager calls keep prepared: never those of yesterday, of another layer, or of another thread."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import dreamstream as ds
+from dreamstream import _core, dispatch, nn
+from dreamstream.online import session
+
+FEATURES = 5
+
+
+class Twins(nn.Module):
+    """Two layers of equal shapes, so of one operator; the first runs twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(FEATURES, FEATURES)
+        self.b = nn.Linear(FEATURES, FEATURES)
+        self.rnn = nn.LSTM(FEATURES, FEATURES, batch_first=True)
+
+    def forward(self, x):
+        return self.a(self.b(self.a(x))) + self.rnn(x)[0]
+
+
+def frames(rng, n):
+    return rng.standard_normal((n, FEATURES), dtype=np.float32)
+
+
+def step(model, x, sos):
+    return model(ds.stream_tensor([x], names=("B", "L", None), ids=["s"], sos=sos))["s"].numpy()
+
+
+@pytest.mark.parametrize("most", [1 << 28, 0])
+def test_edits_are_seen_at_once(rng, monkeypatch, most):
+    """Whichever element of whichever weight is written to, and back; with memory to keep it or without."""
+    monkeypatch.setattr(session, "MOST_PREPARED", most)
+    model = ds.patch_module(Twins().eval()).online()
+    x = frames(rng, 3)
+    first = step(model, x, True)
+    for p in model.parameters():
+        for at in {0, p.numel() - 1, int(rng.integers(p.numel()))}:
+            old = p.numpy().flat[at]
+            p.numpy().flat[at] = old + 1
+            fresh = Twins().eval()
+            fresh.load_state_dict(model.state_dict())
+            model.reset()
+            changed = step(model, x, True)
+            np.testing.assert_array_equal(changed, step(ds.patch_module(fresh).online(), x, True))
+            assert (changed != first).any()
+            p.numpy().flat[at] = old
+            model.reset()
+            np.testing.assert_array_equal(step(model, x, True), first)
+
+
+def test_nan_is_not_taken_for_equal(rng):
+    model = ds.patch_module(nn.Linear(FEATURES, 2).eval()).online()
+    x = frames(rng, 2)
+    first = step(model, x, True)
+    model.weight.numpy()[1, 3] = np.nan
+    for _ in range(2):
+        assert np.isnan(step(model, x, False)[:, 1]).all()
+    model.weight.numpy()[1, 3] = 0
+    assert np.isfinite(step(model, x, False)).all() and np.isfinite(first).all()
+
+
+def test_only_for_its_own_operator(rng):
+    x, w, v = frames(rng, 1), frames(rng, FEATURES), frames(rng, FEATURES)
+    op, other = (
+        dispatch.operator("linear", {}, [("float32", (n,), 1, 1)], [w[:, :n], None]) for n in (FEATURES, 2)
+    )
+    counts = [np.array([[0, 0, 1, 1]])]
+
+    def run(weight, *more):
+        return op.run([x], counts, counts, np.ones(1, bool), None, [weight, None], False, (), *more)[0][0]
+
+    kept = _core.Prepared(op)
+    assert kept.op is op
+    for weight in (w, w, v, v, w):
+        np.testing.assert_array_equal(run(weight, kept), run(weight))
+    for wrong in (_core.Prepared(other), None, "kept"):
+        np.testing.assert_array_equal(run(w, wrong), run(w))
+    for wrong in ((), (1,), (op, op)):
+        with pytest.raises(TypeError):
+            _core.Prepared(*wrong)
+
+
+def test_threads_that_share_it(rng):
+    """One of them has it, the others prepare their own: all get what belongs to their weights."""
+    n = 300
+    x = rng.standard_normal((4, n), dtype=np.float32)
+    weights = [rng.standard_normal((n, n), dtype=np.float32) for _ in range(4)]
+    op = dispatch.operator("linear", {}, [("float32", (n,), 1, 1)], [weights[0], None])
+    counts, ended = [np.array([[0, 0, 4, 4]])], np.ones(1, bool)
+    kept = _core.Prepared(op)
+    wanted = [op.run([x], counts, counts, ended, None, [w, None], False)[0][0] for w in weights]
+    wrong: list[int] = []
+
+    def work(k):
+        for _ in range(50):
+            y = op.run([x], counts, counts, ended, None, [weights[k], None], False, (), kept)[0][0]
+            if not np.array_equal(y, wanted[k]):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong

@@ -1,0 +1,177 @@
+"""The voice activity detector: its shapes, its twin in torch, and real speech however it is cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dreamstream as ds
+from dreamstream.data import read_audio
+from dreamstream.models import SileroVAD
+
+
+def random_model(sample_rate=16000, seed=3):
+    model = SileroVAD(sample_rate).eval()
+    rng = np.random.default_rng(seed)
+    for p in model.parameters():
+        p.numpy()[...] = rng.standard_normal(p.shape) / np.sqrt(max(1, np.prod(p.shape[1:])))
+    return model
+
+
+def noise(n, seed=0):
+    return (np.random.default_rng(seed).standard_normal(n) * 0.3).astype(np.float32)
+
+
+def in_torch(model, samples):
+    """The same network in plain torch, float64: windows of one recording as a batch."""
+    torch = pytest.importorskip("torch")
+    weights = {k: torch.tensor(np.asarray(v.numpy(), np.float64)) for k, v in model.state_dict().items()}
+    context, window = model.context, model.window
+    x = torch.cat([torch.zeros(context, dtype=torch.float64), torch.tensor(samples, dtype=torch.float64)])
+    n = len(samples) // window
+    if n == 0:
+        return np.zeros(0)
+    x = torch.stack([x[i * window : i * window + context + window] for i in range(n)])[:, None]
+    F = torch.nn.functional
+    x = F.conv1d(F.pad(x, (0, context), mode="reflect"), weights["stft_conv.weight"], stride=window // 4)
+    re, im = x.chunk(2, 1)
+    x = torch.sqrt(re**2 + im**2)
+    for i, stride in enumerate((1, 2, 2, 1), 1):
+        x = F.relu(F.conv1d(x, weights[f"conv{i}.weight"], weights[f"conv{i}.bias"], stride, 1))
+    lstm = torch.nn.LSTM(128, 128, batch_first=True, dtype=torch.float64)
+    lstm.load_state_dict({k.removeprefix("lstm_cell."): v for k, v in weights.items() if "lstm" in k})
+    with torch.no_grad():
+        x = F.relu(lstm(x.reshape(1, n, 128))[0])
+        x = x @ weights["final_conv.weight"][0] + weights["final_conv.bias"]
+        return torch.sigmoid(x)[0, :, 0].numpy()
+
+
+def chunks_of(samples, rng, most):
+    at = 0
+    while at < len(samples):
+        n = int(rng.integers(0, most + 1))
+        yield samples[at : at + n]
+        at += n
+
+
+class Engine:
+    def __init__(self, model, **options):
+        self.engine = ds.compile(model, ("B", "L"), rate=16000, verify=False, **options)
+
+    def feed(self, chunks, sos, eos):
+        return self.engine.step(chunks, sos=sos, eos=eos)
+
+
+class Eager:
+    def __init__(self, model):
+        self.model = ds.patch_module(model).online()
+
+    def feed(self, chunks, sos, eos):
+        x = ds.stream_tensor(
+            [np.asarray(c) for c in chunks.values()],
+            ids=list(chunks),
+            names=("B", "L"),
+            sos=[i in sos for i in chunks],
+            eos=[i in eos for i in chunks],
+        )
+        y = self.model(x)
+        return {i: np.array(y[i]) for i in chunks}
+
+
+def stream(runner, streams, most, seed):
+    """All streams to their ends, in random batches of random chunks; the outputs by id."""
+    rng = np.random.default_rng(seed)
+    rest = {i: chunks_of(s, rng, most) for i, s in streams.items()}
+    started, out = set(), {i: [] for i in streams}
+    while rest:
+        batch = [i for i in rest if rng.random() < 0.8] or list(rest)[:1]
+        chunks, eos = {}, []
+        for i in batch:
+            chunk = next(rest[i], None)
+            if chunk is None:
+                eos.append(i)
+                chunk = streams[i][:0]
+                del rest[i]
+            chunks[i] = chunk
+        sos = [i for i in batch if i not in started]
+        started.update(batch)
+        for i, frames in runner.feed(chunks, sos, eos).items():
+            out[i].append(frames)
+    return {i: np.concatenate(o) for i, o in out.items()}
+
+
+@pytest.mark.parametrize("sample_rate", [16000, 8000])
+@pytest.mark.parametrize("n", [0, 1, 255, 511, 512, 513, 3000])
+def test_offline_as_in_torch(sample_rate, n):
+    model, samples = random_model(sample_rate), noise(n)
+    got = model(ds.tensor(samples[None])).numpy()[0]
+    want = in_torch(model, samples)
+    assert got.shape == want.shape == (n // model.window,)
+    np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [Engine, Eager])
+@pytest.mark.parametrize("sample_rate", [16000, 8000])
+def test_any_chunks_give_the_same_bits(kind, sample_rate):
+    streams = {f"s{i}": noise(n, i) for i, n in enumerate((0, 100, 511, 512, 2500, 5000))}
+    batched = stream(kind(random_model(sample_rate)), streams, 900, 1)
+    for i, samples in streams.items():
+        alone = kind(random_model(sample_rate)).feed({i: samples}, [i], [i])[i]
+        assert alone.tobytes() == batched[i].tobytes()
+        offline = random_model(sample_rate)(ds.tensor(samples[None])).numpy()[0]
+        assert len(offline) == len(alone)
+        np.testing.assert_allclose(alone, offline, atol=1e-5)
+
+
+def test_sample_by_sample():
+    samples = noise(1300)
+    engine = Engine(random_model())
+    out = [engine.feed({"a": s[None]}, ["a"] if i == 0 else [], [])["a"] for i, s in enumerate(samples)]
+    assert [i for i, o in enumerate(out) if len(o)] == [511, 1023]
+    whole = Engine(random_model()).feed({"a": samples}, ["a"], [])["a"]
+    assert np.concatenate(out).tobytes() == whole.tobytes()
+
+
+def test_what_an_engine_says():
+    engine = Engine(random_model()).engine
+    assert (engine.delay, engine.outputs[0].rate, engine.outputs[0].dimensions) == (511, 31.25, ("B", "L"))
+
+
+def test_a_sample_rate_that_has_no_network():
+    with pytest.raises(ds.ShapeError, match="8000 or 16000, got 44100"):
+        SileroVAD(44100)
+
+
+# ---------------------------------------------------------------------- the trained network
+def trained(folder):
+    model = SileroVAD().eval()
+    model.load_state_dict(folder / "silero_vad_16k.safetensors")
+    return model
+
+
+def speech(folder):
+    samples, rate = read_audio(folder / "speech_60s_16k.wav")
+    assert rate == 16000
+    return samples, np.load(folder / "silero_reference.npy")
+
+
+def test_real_speech_offline(data_folder):
+    samples, reference = speech(data_folder)
+    got = trained(data_folder)(ds.tensor(samples[None])).numpy()[0]
+    assert got.shape == reference.shape
+    np.testing.assert_allclose(got, reference, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [Engine, Eager])
+def test_real_speech_however_it_is_cut(kind, data_folder):
+    """In one piece, in random samples, and among 50 others: the reference, and the same bits."""
+    samples, reference = speech(data_folder)
+    alone = kind(trained(data_folder)).feed({"speech": samples}, ["speech"], ["speech"])["speech"]
+    assert alone.shape == reference.shape
+    np.testing.assert_allclose(alone, reference, atol=1e-4)
+    for most, seed in ((2000, 0), (100000, 1)):
+        cut = stream(kind(trained(data_folder)), {"speech": samples}, most, seed)["speech"]
+        assert cut.tobytes() == alone.tobytes()
+    crowd = {f"other {i}": samples[i * 1000 : i * 1000 + 7 * i * i] for i in range(50)}
+    among = stream(kind(trained(data_folder)), {"speech": samples, **crowd}, 8000, 2)
+    assert among["speech"].tobytes() == alone.tobytes()
