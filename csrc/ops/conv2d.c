@@ -4,13 +4,15 @@
  *                  x[m * stride - left + t * dilation][j * stride' - left' + i * dilation'][c]
  *                  * weight[n][c][t][i]  (+ bias[n])
  *
- * where the primed numbers are those within a frame, and weight[n][c][i][t] stands in its place where
- * `axis` is 1. in [F][C], weight [N][C / groups][kernel 0][kernel 1], bias? [N], out [F'][N]; rate / stride.
- * With a kernel of 1 along the stream (or a weight [N][C / groups][kernel]), stride 1 and no padding it is
- * a convolution within each frame. in [H][F][C], out [H'][F'][N]: images, each frame convolved by itself (ops/planes.h).
+ * The primed numbers are those within a frame; weight[n][c][i][t] stands there where `axis` is 1.
  *
- * The padding's modes and the counts along the stream: ops/padding.h; circular padding there needs the
- * whole stream. Within a frame all modes are at hand. The products: ops/window_product.h.
+ * in [F][C], weight [N][C / groups][kernel 0][kernel 1], bias? [N], out [F'][N]; rate / stride.
+ * With a kernel of 1 along the stream (or a weight [N][C / groups][kernel]), stride 1 and no
+ * padding it is a convolution within each frame. in [H][F][C], out [H'][F'][N]: images, each frame
+ * convolved by itself (ops/planes.h).
+ *
+ * The padding's modes and the counts along the stream: ops/padding.h; circular padding there needs
+ * the whole stream. Within a frame all modes are at hand. The products: ops/window_product.h.
  *
  * Source: torch.nn.Conv2d; torch.nn.Conv1d along an axis that is not the stream. */
 #include "ops/packed.h"
@@ -21,7 +23,9 @@ enum { AXIS, STRIDE, DILATION, GROUPS, PADDING, MODE, INNER_MODE };
 enum { WEIGHT, BIAS };
 
 static const ds_attr_def attrs[] = {
-    {.name = "axis", .kind = DS_ATTR_INT, .doc = "the kernel axis that runs along the stream, 0 or 1"},
+    {.name = "axis",
+     .kind = DS_ATTR_INT,
+     .doc = "the kernel axis that runs along the stream, 0 or 1"},
     {.name = "stride",
      .kind = DS_ATTR_INTS,
      .doc = "input per output along the stream and within a frame; without: 1 and 1"},
@@ -98,7 +102,7 @@ static ds_status check_channels(const ds_op *op)
 }
 
 /* Outputs of an axis of n positions within a frame. */
-static ds_status inner_size(const ds_op *op, const ds_padding *g, int64_t n, int64_t *n_outputs)
+static ds_status inner_size(const ds_padding *g, int64_t n, int64_t *n_outputs)
 {
     const int64_t widest = g->left > g->right ? g->left : g->right;
     const int64_t most = g->mode == DS_PADDING_REFLECT    ? n - 1
@@ -109,8 +113,12 @@ static ds_status inner_size(const ds_op *op, const ds_padding *g, int64_t n, int
              "got %lld",
              (long long)n, (long long)most, (long long)widest);
     const int64_t room = n + g->left + g->right - ds_padding_span(g);
-    *n_outputs = room < 0 ? 0 : room / g->stride + 1;
-    return ds_planes_check_size(op, n, *n_outputs);
+    DS_CHECK(room >= 0, DS_SHAPE,
+             "conv2d: a window of %lld positions doesn't fit the %lld within a frame, padded by "
+             "%lld and %lld",
+             (long long)ds_padding_span(g), (long long)n, (long long)g->left, (long long)g->right);
+    *n_outputs = room / g->stride + 1;
+    return DS_OK;
 }
 
 static ds_status infer(ds_op *op)
@@ -128,11 +136,11 @@ static ds_status infer(ds_op *op)
     const ds_window_shape s = shape(op);
     DS_TRY(ds_window_check(&s));
 
-    DS_TRY(inner_size(op, &inner, op->in[0].shape[rank - 2], &out->shape[rank - 2]));
+    DS_TRY(inner_size(&inner, op->in[0].shape[rank - 2], &out->shape[rank - 2]));
     out->shape[rank - 1] = op->weight[WEIGHT].shape[0];
     size_t n_windows = (size_t)out->shape[rank - 2];
     if (ds_planes_images(op)) {
-        DS_TRY(inner_size(op, &along, op->in[0].shape[0], &out->shape[0]));
+        DS_TRY(inner_size(&along, op->in[0].shape[0], &out->shape[0]));
         DS_TRY(ds_size_mul(&n_windows, n_windows, (size_t)out->shape[0]));
         op->same_counts = true;
     } else {
@@ -203,9 +211,9 @@ static void forward(const ds_op *op, const ds_run *run)
             char *y = ds_to(&plane.out, m, n_outputs * position_bytes);
             const ds_window_place at = {m * along.stride - along.left, along.mode, plane.total};
             for (size_t j = 0; j < n_outputs; j++, y += position_bytes) {
-                ds_window_add_at(&product, y, &plane.in, at,
-                                 (ds_window_place){(int64_t)j * inner.stride - inner.left,
-                                                   inner.mode, width});
+                ds_window_add_at(
+                    &product, y, &plane.in, at,
+                    (ds_window_place){(int64_t)j * inner.stride - inner.left, inner.mode, width});
             }
         }
     }

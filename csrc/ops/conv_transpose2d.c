@@ -1,18 +1,20 @@
 /* ops/conv_transpose2d.c: transposed convolution over planes, one axis of which is the stream.
  *
- * Position (i, p) of the plane adds x[i][p][c] * weight[c][n][t][u] to the output (i * stride + t *
- * dilation - padding, p * stride' + u * dilation' - padding'), for all taps; then the bias. The primed
- * numbers are those within a frame, and weight[c][n][u][t] stands in its place where `axis` is 1.
+ * Position (i, p) of the plane adds x[i][p][c] * weight[c][n][t][u] to the output (i * stride + t
+ * * dilation - padding, p * stride' + u * dilation' - padding'), for all taps; then the bias. The
+ * primed numbers are those within a frame, and weight[c][n][u][t] stands in its place where
+ * `axis` is 1.
  *
- * Seen from an output, only the taps of its phases matter (ops/phases.h), of one along the stream and of one
- * within a frame. Each pair of phases is a product of its own over windows of the input, in ascending order
- * of positions, that is of descending taps; positions outside count as zero, and an output of no phase is
- * the bias.
+ * Seen from an output, only the taps of its phases matter (ops/phases.h), of one along the stream
+ * and of one within a frame. Each pair of phases is a product of its own over windows of the
+ * input, in ascending order of positions, that is of descending taps; positions outside count as
+ * zero, and an output of no phase is the bias.
  *
- * in [F][C], weight [C][N / groups][kernel 0][kernel 1], bias? [N], out [F'][N]; rate * stride. in
- * [H][F][C], out [H'][F'][N]: images, each frame by itself (ops/planes.h).
+ * in [F][C], weight [C][N / groups][kernel 0][kernel 1], bias? [N], out [F'][N]; rate * stride.
+ * in [H][F][C], out [H'][F'][N]: images, each frame by itself (ops/planes.h).
  *
- * Source: torch.nn.ConvTranspose2d; torch.nn.ConvTranspose1d along an axis that is not the stream. */
+ * Source: torch.nn.ConvTranspose2d; torch.nn.ConvTranspose1d along an axis that is not the
+ * stream. */
 #include <string.h>
 
 #include "ops/packed.h"
@@ -24,7 +26,9 @@ enum { AXIS, STRIDE, PADDING, OUTPUT_PADDING, DILATION, GROUPS };
 enum { WEIGHT, BIAS };
 
 static const ds_attr_def attrs[] = {
-    {.name = "axis", .kind = DS_ATTR_INT, .doc = "the kernel axis that runs along the stream, 0 or 1"},
+    {.name = "axis",
+     .kind = DS_ATTR_INT,
+     .doc = "the kernel axis that runs along the stream, 0 or 1"},
     {.name = "stride",
      .kind = DS_ATTR_INTS,
      .doc = "output per input along the stream and within a frame; without: 1 and 1"},
@@ -50,10 +54,10 @@ static geometry geometry_of(const ds_op *op)
 {
     geometry g;
     for (int i = 0; i < 2; i++) {
-        g.axis[i] = ds_phases_make(
-            ds_planes_kernel(op, i), ds_planes_number(op, STRIDE, i, 1),
-            ds_planes_number(op, DILATION, i, 1), ds_planes_number(op, PADDING, i, 0),
-            ds_planes_number(op, OUTPUT_PADDING, i, 0));
+        g.axis[i] = ds_phases_make(ds_planes_kernel(op, i), ds_planes_number(op, STRIDE, i, 1),
+                                   ds_planes_number(op, DILATION, i, 1),
+                                   ds_planes_number(op, PADDING, i, 0),
+                                   ds_planes_number(op, OUTPUT_PADDING, i, 0));
     }
     return g;
 }
@@ -137,6 +141,18 @@ static ds_status check_numbers(const ds_op *op)
     return DS_OK;
 }
 
+/* Outputs of an axis of n positions within a frame. */
+static ds_status inner_size(const ds_phases *g, int64_t n, int64_t *n_outputs)
+{
+    *n_outputs = ds_phases_size(g, n);
+    DS_CHECK(
+        *n_outputs >= 1, DS_SHAPE,
+        "conv_transpose2d: padding %lld drops all of the %lld positions that the %lld within a "
+        "frame give",
+        (long long)g->padding, (long long)(*n_outputs + 2 * g->padding), (long long)n);
+    return DS_OK;
+}
+
 static ds_status infer(ds_op *op)
 {
     const ds_signature *in = &op->in[0];
@@ -147,12 +163,10 @@ static ds_status infer(ds_op *op)
     DS_TRY(check_numbers(op));
     const geometry g = geometry_of(op);
     const ds_phases *along = &g.axis[0];
-    out->shape[rank - 2] = ds_phases_size(&g.axis[1], in->shape[rank - 2]);
-    DS_TRY(ds_planes_check_size(op, in->shape[rank - 2], out->shape[rank - 2]));
+    DS_TRY(inner_size(&g.axis[1], in->shape[rank - 2], &out->shape[rank - 2]));
     size_t n_windows = (size_t)out->shape[rank - 2];
     if (ds_planes_images(op)) {
-        out->shape[0] = ds_phases_size(along, in->shape[0]);
-        DS_TRY(ds_planes_check_size(op, in->shape[0], out->shape[0]));
+        DS_TRY(inner_size(along, in->shape[0], &out->shape[0]));
         DS_TRY(ds_size_mul(&n_windows, n_windows, (size_t)out->shape[0]));
         op->same_counts = true;
     } else {
@@ -265,8 +279,7 @@ static void forward(const ds_op *op, const ds_run *run)
     const ds_phases *a = &g.axis[0], *b = &g.axis[1];
     const void *bias = ds_run_weight(op, run, BIAS);
     const char *prepared = run->prepared;
-    const size_t n_windows =
-        (size_t)run->frames_out * (op->scratch.per_out / (2 * sizeof(void *)));
+    const size_t n_windows = (size_t)run->frames_out * (op->scratch.per_out / (2 * sizeof(void *)));
     if (a->n_phases < a->stride || b->n_phases < b->stride) {
         fill(op, run, bias);
     }

@@ -1,5 +1,5 @@
-/* ops/pad_features.c: elements added at both ends of a feature axis (torch.nn.functional.pad along an
- * axis that is not the stream).
+/* ops/pad_features.c: elements added at both ends of a feature axis (torch.nn.functional.pad
+ * along an axis that is not the stream).
  *
  *     y[.., j, ..] = x[.., j - left, ..]                  where that is one of the n elements, else
  *                    value                                constant
@@ -44,8 +44,7 @@ static ds_status infer(ds_op *op)
              "got %lld",
              (long long)n, (long long)most, (long long)widest);
     DS_CHECK(ds_frames_encode(op->in[0].dtype, op->attr[VALUE].x, element), DS_ARGUMENT,
-             "pad_features: %s has no value %g", ds_dtype_name(op->in[0].dtype),
-             op->attr[VALUE].x);
+             "pad_features: %s has no value %g", ds_dtype_name(op->in[0].dtype), op->attr[VALUE].x);
     out->shape[axis] = n + left + right;
     return DS_OK;
 }
@@ -94,12 +93,11 @@ static void forward(const ds_op *op, const ds_run *run)
     }
 }
 
-const ds_op_def ds_op_pad_features = {
-    .name = "pad_features",
-    .doc = "Adds elements at both ends of a feature dimension.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
-    .attrs = attrs,
-    .infer = infer,
-    .forward = forward};
+const ds_op_def ds_op_pad_features = {.name = "pad_features",
+                                      .doc = "Adds elements at both ends of a feature dimension.",
+                                      .n_inputs = 1,
+                                      .n_outputs = 1,
+                                      .n_values = 1,
+                                      .attrs = attrs,
+                                      .infer = infer,
+                                      .forward = forward};

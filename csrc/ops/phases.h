@@ -1,13 +1,16 @@
-/* ops/phases.h: transposed windows along one axis, what conv_transpose1d and conv_transpose2d share.
+/* ops/phases.h: transposed windows along one axis, what conv_transpose1d and conv_transpose2d
+ * share.
  *
- * Input i adds to the outputs i * stride + j * dilation - padding, for every tap j = 0 .. kernel - 1. Seen
- * from output m, with u = m + padding: tap j reaches it from input (u - j * dilation) / stride, where that
- * is an integer. So the taps that reach m depend on its phase, u mod stride, only. They are every
- * `tap_step`-th tap (stride / gcd(stride, dilation)), on inputs `frame_step` apart (dilation / gcd).
+ * Input i adds to the outputs i * stride + j * dilation - padding, for every tap j = 0 .. kernel
+ * - 1. Seen from output m, with u = m + padding: tap j reaches it from input (u - j * dilation) /
+ * stride, where that is an integer. So the taps that reach m depend on its phase, u mod stride,
+ * only. They are every `tap_step`-th tap (stride / gcd(stride, dilation)), on inputs `frame_step`
+ * apart (dilation / gcd).
  *
- * Phases are numbered by their first tap, f: taps f, f + tap_step, ... reach the outputs with
- * (u - f * dilation) divisible by stride. The first n_full of them have one tap more than the rest. Outputs
- * of no phase exist where n_phases < stride. Seen in ascending order of inputs, the taps of a phase descend.
+ * Phases are numbered by their first tap, f: taps f, f + tap_step, ... reach the outputs with (u
+ * - f * dilation) divisible by stride. The first n_full of them have one tap more than the rest.
+ * Outputs of no phase exist where n_phases < stride. Seen in ascending order of inputs, the taps
+ * of a phase descend.
  *
  * With span = dilation * (kernel - 1) + 1 and the axis being the stream:
  *
@@ -59,7 +62,7 @@ static inline int64_t ds_phases_from(const ds_phases *g, int64_t f, int64_t m0)
     return m0 - rest + (rest > 0 ? g->stride : 0);
 }
 
-/* The input at the last tap of phase f, the first that output m of that phase reads (may be < 0). */
+/* The input at the last tap of phase f: the first that output m of that phase reads; may be < 0. */
 static inline int64_t ds_phases_first(const ds_phases *g, int64_t f, int64_t m)
 {
     return (m + g->padding - ds_phases_last(g, f) * g->dilation) / g->stride; /* exact */

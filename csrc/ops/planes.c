@@ -57,14 +57,6 @@ ds_status ds_planes_check_numbers(const ds_op *op, int attr, int n)
     return DS_OK;
 }
 
-ds_status ds_planes_check_size(const ds_op *op, int64_t n, int64_t n_outputs)
-{
-    DS_CHECK(n_outputs >= 1, DS_SHAPE,
-             "%s: no window fits the %lld positions within a frame, padding included",
-             op->def->name, (long long)n);
-    return DS_OK;
-}
-
 bool ds_planes_next(ds_planes *planes, ds_plane *plane)
 {
     const ds_op *op = planes->op;

@@ -1,14 +1,15 @@
 /* ops/planes.h: frames that are rows of positions, what conv2d and conv_transpose2d share.
  *
- * in [F][C]: every frame is a row of F positions with C channels. A window spans frames along the stream
- * and positions within them, so that the plane is (stream, F).
+ * in [F][C]: every frame is a row of F positions with C channels. A window spans frames along the
+ * stream and positions within them, so that the plane is (stream, F).
  *
- * in [H][F][C]: every frame is an image of its own, of H rows; its plane is (H, F), nothing is kept between
- * frames, and "along" the plane's first axis means along its rows.
+ * in [H][F][C]: every frame is an image of its own, of H rows; its plane is (H, F), nothing is
+ * kept between frames, and "along" the plane's first axis means along its rows.
  *
- * The weight is torch's, (out, in, kernel 0, kernel 1); attribute 0, `axis`, says which of the kernel axes
- * runs along the plane's first axis. A weight (out, in, kernel) has one tap along that axis. The attributes with one number for each axis of the plane give that
- * of the first axis first; without any they stand for the usual number. */
+ * The weight is torch's, (out, in, kernel 0, kernel 1); attribute 0, `axis`, says which of the
+ * kernel axes runs along the plane's first axis. A weight (out, in, kernel) has one tap along
+ * that axis. The attributes with one number for each axis of the plane give that of the first
+ * axis first; without any they stand for the usual number. */
 #ifndef DS_OPS_PLANES_H
 #define DS_OPS_PLANES_H
 #include "ops/op.h"
@@ -36,8 +37,6 @@ ds_status ds_planes_check(const ds_op *op);
 ds_status ds_planes_check_bias(const ds_op *op, int64_t n_out);
 /* DS_ARGUMENT unless the attribute has no numbers or n. */
 ds_status ds_planes_check_numbers(const ds_op *op, int attr, int n);
-/* DS_SHAPE unless an axis within a frame has any output. */
-ds_status ds_planes_check_size(const ds_op *op, int64_t n, int64_t n_outputs);
 
 /* Goes through the planes of a run: `in` are the rows at hand, `out` those to compute, `total` the
  * plane's number of rows (DS_PADDING_OPEN while its stream goes on). */

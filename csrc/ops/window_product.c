@@ -138,8 +138,8 @@ static void copy_depthwise(const ds_window_shape *s, char *to, const char *from,
     for (size_t t = 0; t < s->n_taps; t++) {
         for (size_t i = 0; i < s->n_inner; i++) {
             for (size_t n = 0; n < n_out; n++) {
-                const ptrdiff_t at = (ptrdiff_t)n * w->col + (ptrdiff_t)t * w->tap +
-                                     (ptrdiff_t)i * w->inner;
+                const ptrdiff_t at =
+                    (ptrdiff_t)n * w->col + (ptrdiff_t)t * w->tap + (ptrdiff_t)i * w->inner;
                 const size_t tap = t * s->n_inner + i;
                 copy_element(to + (tap * s->n_out + group * n_out + n) * e,
                              from + at * (ptrdiff_t)e, e);
@@ -264,8 +264,8 @@ void ds_window_add_at(ds_window_product *p, void *y, const ds_window *in, ds_win
                       ds_window_place inner)
 {
     const ds_window_shape *s = &p->shape;
-    const bool by_pointer = direct(s) && inside(along, s->n_taps, s->step) &&
-                            inside(inner, s->n_inner, s->inner_step);
+    const bool by_pointer =
+        direct(s) && inside(along, s->n_taps, s->step) && inside(inner, s->n_inner, s->inner_step);
     if (!by_pointer && p->n_copies == p->max_copies) {
         ds_window_flush(p);
     }

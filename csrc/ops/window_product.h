@@ -1,25 +1,25 @@
-/* ops/window_product.h: products of windows over a stream with one weight, the work of convolutions
- * and of each phase of transposed ones.
+/* ops/window_product.h: products of windows over a stream with one weight, the work of
+ * convolutions and of each phase of transposed ones.
  *
- * A frame is a row of `width` positions of C channels (one position: a stream of vectors). A window has
- * taps on several frames and, on each, on several positions:
+ * A frame is a row of `width` positions of C channels (one position: a stream of vectors). A
+ * window has taps on several frames and, on each, on several positions:
  *
  *     y[n] = sum over taps t, inner taps i and channels c of
  *            x[first + t * step][inner first + i * inner_step][c] * w[n][t][i][c]  (+ bias[n])
  *
- * The sum runs tap by tap, within a tap by inner taps, within these channel by channel. So where all
- * of that lies in one contiguous run (one group; whole frames with step 1, or positions side by side of
- * one frame), a window is passed by pointer; where there are gaps, channels are split into groups, or
- * padding is touched, it is copied first, in the same order and with explicit zeros: the bits are
- * equal either way.
+ * The sum runs tap by tap, within a tap by inner taps, within these channel by channel. So where
+ * all of that lies in one contiguous run (one group; whole frames with step 1, or positions side
+ * by side of one frame), a window is passed by pointer; where there are gaps, channels are split
+ * into groups, or padding is touched, it is copied first, in the same order and with explicit
+ * zeros: the bits are equal either way.
  *
  * With G groups, C channels in and N out, group g makes outputs [gN/G, (g+1)N/G) of channels
- * [gC/G, (g+1)C/G): G products over one copied row [G][taps][C/G]. Where every group has one channel
- * (depthwise) no product is needed: y[n] = sum over t of x[..][n / (N/C)] * w[t][n], by a kernel that
- * skips even gaps itself; with N > C the copied row repeats each channel N/C times.
+ * [gC/G, (g+1)C/G): G products over one copied row [G][taps][C/G]. Where every group has one
+ * channel (depthwise) no product is needed: y[n] = sum over t of x[..][n / (N/C)] * w[t][n], by a
+ * kernel that skips even gaps itself; with N > C the copied row repeats each channel N/C times.
  *
- * Windows are collected until the room for copies is full or the stream ends; as no row of a product
- * depends on another, that leaves no trace in the results. */
+ * Windows are collected until the room for copies is full or the stream ends; as no row of a
+ * product depends on another, that leaves no trace in the results. */
 #ifndef DS_OPS_WINDOW_PRODUCT_H
 #define DS_OPS_WINDOW_PRODUCT_H
 #include "ops/padding.h"
@@ -34,15 +34,15 @@ typedef struct ds_window_shape {
     size_t element;
 } ds_window_shape;
 
-/* Weight (n, t, i, c) with n < n_out, c < n_in / groups:
- * weight[start + n * col + t * tap + i * inner + c * channel] for the first group, and `group` elements
- * further for each next one, n counting within the group. */
+/* Weight (n, t, i, c) with n < n_out, c < n_in / groups: weight[start + n * col + t * tap + i *
+ * inner + c * channel] for the first group, and `group` elements further for each next one, n
+ * counting within the group. */
 typedef struct ds_window_weight {
     size_t start, group;
     ptrdiff_t col, tap, inner, channel;
 } ds_window_weight;
 
-/* Where a window's taps are along one axis: the first, and what stands below 0 and from total on. */
+/* Where taps are along one axis: the first, and what stands below 0 and from total on. */
 typedef struct ds_window_place {
     int64_t first;
     ds_padding_mode mode;
@@ -56,8 +56,8 @@ size_t ds_window_prepared_bytes(const ds_window_shape *s);
 size_t ds_window_copy_bytes(const ds_window_shape *s, bool padded);
 /* DS_LIMIT where the sizes above overflow. */
 ds_status ds_window_check(const ds_window_shape *s);
-/* Bytes that ds_window_prepare wants besides, a multiple of 64: none unless a window has several taps
- * and several inner ones. */
+/* Bytes that ds_window_prepare wants besides, a multiple of 64: none unless a window has several
+ * taps and several inner ones. */
 size_t ds_window_spare_bytes(const ds_window_shape *s);
 void ds_window_prepare(const ds_window_shape *s, void *prepared, void *spare, const void *weight,
                        const ds_window_weight *layout, const ds_real_kernels *k);

@@ -28,7 +28,7 @@ static void set_text(problem *p, const char *name, const char *text)
     p->attrs[p->n_attrs++] = (ds_attr){.name = name, .kind = DS_ATTR_CHOICE, .text = text};
 }
 
-/* What stands at `position` of n padded elements; -1: nothing. Too few to be padded: see `sizes`. */
+/* What stands at `position` of n padded elements; -1: nothing. There are enough to be padded. */
 static int64_t source(int mode, int64_t position, int64_t n)
 {
     while (mode == 1 && (position < 0 || position >= n)) {
@@ -74,8 +74,8 @@ static void convolve(const problem *p, const double *x, int64_t n, double *y)
         const int64_t m = e / now.n_out / n_positions;
         for (int64_t t = 0; t < now.kernel[0] * now.kernel[1]; t++) {
             const int64_t a = t / now.kernel[1], b = t % now.kernel[1];
-            const int64_t row = source(
-                now.mode, m * now.stride[0] + a * now.dilation[0] - now.pads[0], n);
+            const int64_t row =
+                source(now.mode, m * now.stride[0] + a * now.dilation[0] - now.pads[0], n);
             const int64_t at = source(
                 now.inner_mode, j * now.stride[1] + b * now.dilation[1] - now.pads[2], now.width);
             for (int64_t c = 0; c < depth && row >= 0 && at >= 0; c++) {
@@ -106,8 +106,7 @@ static void set_input(problem *p)
 {
     p->in = (ds_signature){.rank = 2, .shape = {now.width, now.n_in}, .rate = {1, 1}};
     if (now.rows > 0) {
-        p->in = (ds_signature){
-            .rank = 3, .shape = {now.rows, now.width, now.n_in}, .rate = {1, 1}};
+        p->in = (ds_signature){.rank = 3, .shape = {now.rows, now.width, now.n_in}, .rate = {1, 1}};
     }
     set_int(p, "axis", now.axis);
     set_int(p, "groups", now.groups);
@@ -189,7 +188,8 @@ static void scatter(const problem *p, const double *x, int64_t n, double *y)
     const int64_t n_rows = upsampled(0, n), width = upsampled(1, now.width);
     const int64_t per_in = now.n_in / now.groups, per_out = now.n_out / now.groups;
     for (int64_t e = 0; e < n * now.width * now.n_in; e++) {
-        const int64_t c = e % now.n_in, at = e / now.n_in % now.width, row = e / now.n_in / now.width;
+        const int64_t c = e % now.n_in, at = e / now.n_in % now.width,
+                      row = e / now.n_in / now.width;
         for (int64_t t = 0; t < now.kernel[0] * now.kernel[1]; t++) {
             const int64_t a = t / now.kernel[1], b = t % now.kernel[1];
             const int64_t m = row * now.stride[0] + a * now.dilation[0] - now.pads[0];
@@ -268,8 +268,7 @@ static void pad_oracle(const problem *p, const double *x, int64_t n, result *out
     out[0] = make_result(n, runs * all * inner);
     for (int64_t e = 0; e < n * out[0].width; e++) {
         const int64_t at = source(now.mode, e / inner % all - left, size);
-        out[0].y[e] =
-            at < 0 ? -3 : x[(e / inner / all * size + at) * inner + e % inner];
+        out[0].y[e] = at < 0 ? -3 : x[(e / inner / all * size + at) * inner + e % inner];
     }
 }
 
@@ -331,10 +330,13 @@ static void test_refusals(void)
     const ds_op_def *conv = &ds_op_conv2d, *up = &ds_op_conv_transpose2d;
     refused_ints(conv, "stride", (int64_t[]){1}, 1, DS_ARGUMENT, "stride must be 2 numbers, got 1");
     refused_ints(conv, "stride", (int64_t[]){1, 0}, 2, DS_ARGUMENT, "stride must be 1 to");
-    refused_ints(conv, "padding", (int64_t[]){0, 0, 0, -1}, 4, DS_ARGUMENT, "right padding must be");
-    refused_ints(conv, "dilation", (int64_t[]){1, 2}, 2, DS_SHAPE, "no window fits the 4 positions");
+    refused_ints(conv, "padding", (int64_t[]){0, 0, 0, -1}, 4, DS_ARGUMENT,
+                 "right padding must be");
+    refused_ints(conv, "dilation", (int64_t[]){1, 2}, 2, DS_SHAPE,
+                 "of 5 positions doesn't fit the 4");
     refused_ints(up, "output_padding", (int64_t[]){1, 0}, 2, DS_ARGUMENT, "output_padding must be");
-    refused_ints(up, "padding", (int64_t[]){0, 3}, 2, DS_SHAPE, "no window fits the 4 positions");
+    refused_ints(up, "padding", (int64_t[]){0, 3}, 2, DS_SHAPE,
+                 "padding 3 drops all of the 6 positions");
     problem p = usual(conv);
     p.in.rank = 1;
     refused(&p, DS_SHAPE, "expected an input of shape (positions, channels)");
@@ -349,7 +351,8 @@ static void test_refusals(void)
     refused(&p, DS_ARGUMENT, "groups must divide 6 input and 6 output channels, got 4");
     p = usual(conv);
     set_int(&p, "groups", 2);
-    refused(&p, DS_SHAPE, "must have shape (6, 3, kernel...) for 6 input channels, got (6, 6, 2, 3)");
+    refused(&p, DS_SHAPE,
+            "must have shape (6, 3, kernel...) for 6 input channels, got (6, 6, 2, 3)");
     p = usual(up);
     p.in.shape[1] = 5;
     refused(&p, DS_SHAPE, "must have shape (5, out_channels / groups, kernel...)");

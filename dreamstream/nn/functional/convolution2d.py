@@ -19,7 +19,9 @@ __all__ = ["conv2d", "conv_transpose2d", "plane_padding"]
 Pads = tuple[tuple[int, int], tuple[int, int]]
 
 
-def plane_padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int], stride: Sequence[int]) -> Pads:
+def plane_padding(
+    padding: Any, kernel: Sequence[int], dilation: Sequence[int], stride: Sequence[int]
+) -> Pads:
     """Return the padding before and after, for each of two axes.
 
     Parameters
@@ -46,7 +48,9 @@ def plane_padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int], 
     return first, second
 
 
-def _plane(name: str, x: Tensor, outputs: Callable[[int, int], int]) -> tuple[int, tuple[Any, ...]] | None:
+def _plane(
+    name: str, x: Tensor, outputs: Callable[[int, int], int]
+) -> tuple[int, tuple[Any, ...]] | None:
     """Return which of the last two axes is the plane's first, and what the dimensions are.
 
     Of a stream that is the stream axis; where there is none among them, each frame is an image of its own.

@@ -43,6 +43,19 @@ MUTANTS = {
         "m * g.stride - g.left), g.mode, total);",
         ("conv1d",),
     ),
+    "phase lost at stride > span, over planes": Mutant(
+        "ops/conv2d.c",
+        "at = {m * along.stride - along.left, along.mode, plane.total};",
+        "at = {plane.out.m0 > 0 && along.stride > ds_padding_span(&along) ? plane.in.at + (m - plane.out.m0) * "
+        "along.stride : m * along.stride - along.left, along.mode, plane.total};",
+        ("conv2d",),
+    ),
+    "padding within a frame read from its neighbours": Mutant(
+        "ops/window_product.c",
+        "inside(inner, s->n_inner, s->inner_step);",
+        "(inside(inner, s->n_inner, s->inner_step) || in->n > 3);",
+        ("conv2d",),
+    ),
     "padding applied again with each chunk": Mutant(
         "ops/pad.c",
         "const int64_t first = m0 > left ? m0 : left < m1 ? left : m1;",

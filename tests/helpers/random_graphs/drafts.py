@@ -23,6 +23,8 @@ from dreamstream.errors import DreamStreamError
 from . import recurrent
 from .norms import KINDS as NORMS
 from .norms import Norms
+from .planes import KINDS as PLANES
+from .planes import PlaneNodes
 from .pools import KINDS as POOLS
 from .pools import Pools
 from .source import (
@@ -45,7 +47,7 @@ from .totals import Input, Totals
 __all__ = ["Draft", "build", "draft", "grid"]
 
 
-class _Drafter(Pools, Norms):
+class _Drafter(Pools, Norms, PlaneNodes):
     """A draft in the making: the nodes so far, and their counts."""
 
     def __init__(self, seed: int) -> None:
@@ -115,7 +117,7 @@ class _Drafter(Pools, Norms):
         if a.rate == 0:
             kinds: list[Any] = ["unary", "scalar", "linear", "join", "flags"]
         else:
-            kinds = list(KINDS) + POOLS + NORMS + (["waits"] * 3 if self.draft.buffered else [])
+            kinds = list(KINDS) + POOLS + NORMS + PLANES + (["waits"] * 3 if self.draft.buffered else [])
         kind = self.random.choice(kinds)
         if kind == "join":
             self.join(a)

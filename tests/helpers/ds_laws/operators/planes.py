@@ -11,7 +11,9 @@ from .products import channels
 
 __all__ = ["GENERATORS"]
 
-GAPS = "between the taps there are outputs that no later frame reaches, which counts don't see"
+GAPS = (
+    "there are outputs between the taps that no frame reaches, or no later one, which counts don't see"
+)
 
 
 def plain(rng: Rng, numbers: list[int], usual: int) -> list[int]:
@@ -23,6 +25,14 @@ def inner_pads(rng: Rng, n: int, mode: str) -> list[int]:
     """Padding that n positions allow."""
     most = {"reflect": n - 1, "circular": n}.get(mode, 4)
     return [int(pick(rng, 0, rng.integers(0, most + 1))) for _ in range(2)]
+
+
+def touched(n_in: int, n_out: int, spread: list[int], shift: int) -> bool:
+    """Whether windows at i * stride - shift, i < n_in, meet any of n_out positions."""
+    stride, kernel, dilation = spread
+    return any(
+        0 <= i * stride + t * dilation - shift < n_out for i in range(n_in) for t in range(kernel)
+    )
 
 
 def kernel_within(rng: Rng, padded: int, most: int) -> tuple[int, int]:
@@ -62,6 +72,10 @@ def conv2d(rng: Rng, dtype: str) -> Case:
         "inner_mode": inner_mode,
     }
     whole = mode == "circular" and any(pads) and not images
+    size = (positions + sum(inner) - inner_dilation * (inner_kernel - 1) - 1) // stride[1] + 1
+    blind = inner_mode == "zeros" and not touched(
+        size, positions, [stride[1], inner_kernel, inner_dilation], inner[0]
+    )
     sizes: tuple[int, ...] = (inner_kernel, kernel) if axis else (kernel, inner_kernel)
     if kernel == 1 and rng.random() < 0.5:
         sizes = (inner_kernel,)
@@ -75,7 +89,7 @@ def conv2d(rng: Rng, dtype: str) -> Case:
             maybe(rng, normal(rng, (n_out,), dtype)),
         ],
         whole=whole,
-        late=WAITS if whole else "",
+        late=WAITS if whole else GAPS if blind else "",
         reach=4 if images else dilation * (kernel - 1) + stride[0] + sum(pads) + 2,
     )
 
@@ -106,6 +120,10 @@ def conv_transpose2d(rng: Rng, dtype: str) -> Case:
     if kernels[0] == 1 and rng.random() < 0.5:
         sizes = kernels[1:]
     span = numbers["dilation"][0] * (kernels[0] - 1) + 1
+    stride, padding, more, dilation = (n[1] for n in numbers.values())
+    size = (positions - 1) * stride - 2 * padding + dilation * (kernels[1] - 1) + more + 1
+    gaps = not touched(positions, size, [stride, kernels[1], dilation], padding)
+    gaps |= numbers["stride"][0] > 1 and numbers["dilation"][0] > 1
     return make(
         rng,
         "conv_transpose2d",
@@ -115,7 +133,7 @@ def conv_transpose2d(rng: Rng, dtype: str) -> Case:
             normal(rng, (n_in, n_out // groups, *sizes), dtype),
             maybe(rng, normal(rng, (n_out,), dtype)),
         ],
-        late=GAPS if not images and numbers["stride"][0] > 1 and numbers["dilation"][0] > 1 else "",
+        late=GAPS if gaps and not images else "",
         reach=4 if images else (span + 2 * numbers["padding"][0]) // numbers["stride"][0] + 3,
     )
 

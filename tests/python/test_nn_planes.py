@@ -1,0 +1,190 @@
+"""Layers and functions over two axes against torch, on plain tensors: values, keys, text, initial values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dreamstream as ds
+import dreamstream.nn.functional as F
+from dreamstream import nn
+from dreamstream.errors import DTypeError, ShapeError
+
+torch = pytest.importorskip("torch")
+TF = torch.nn.functional
+
+CONVOLUTIONS = [
+    {"kernel_size": 3},
+    {"kernel_size": (3, 2), "padding": (2, 1)},
+    {"kernel_size": (4, 3), "padding": "same", "dilation": (1, 2)},
+    {"kernel_size": 3, "padding": "valid", "stride": 2},
+    {"kernel_size": 1, "stride": (2, 3)},
+    {"kernel_size": 2, "stride": 5, "dilation": (2, 1)},
+    {"kernel_size": 3, "groups": 2, "bias": False},
+    {"kernel_size": 3, "groups": 4, "padding": 1},
+    {"kernel_size": 3, "padding": (2, 1), "padding_mode": "reflect"},
+    {"kernel_size": 4, "padding": "same", "padding_mode": "replicate"},
+    {"kernel_size": 3, "padding": 1, "padding_mode": "circular"},
+]
+
+TRANSPOSED = [
+    {"kernel_size": 3},
+    {"kernel_size": (4, 3), "stride": 2, "padding": 1},
+    {"kernel_size": 3, "stride": (2, 3), "padding": (0, 1), "output_padding": (1, 2)},
+    {"kernel_size": 2, "stride": 3, "bias": False},
+    {"kernel_size": (3, 2), "stride": 2, "dilation": (3, 1), "groups": 2},
+]
+
+PADS = [
+    ("ConstantPad2d", (2, 1.5)),
+    ("ConstantPad2d", ((-1, 3, 2, -2), 0.5)),
+    ("ZeroPad2d", ((0, 3, 1, 0),)),
+    ("ReplicationPad2d", ((1, 3, 0, 2),)),
+    ("ReflectionPad2d", ((3, 2, 1, 4),)),
+    ("CircularPad2d", ((3, 2, 1, 4),)),
+]
+
+
+def close(ours, theirs):
+    """Compare with torch: shape, element type, and max|a - b| <= 1e-5 * max(1, max|b|)."""
+    expected = theirs.detach().numpy()
+    assert ours.shape == expected.shape
+    assert ours.numpy().dtype == expected.dtype
+    bound = 1e-5 * max(1.0, float(np.abs(expected).max(initial=0)))
+    np.testing.assert_allclose(ours.numpy(), expected, rtol=0, atol=bound)
+
+
+def twins(name, *args, **kwargs):
+    """Return a layer of ours and torch's with its parameters; keys, shapes and text must be equal."""
+    ours, theirs = getattr(nn, name)(*args, **kwargs), getattr(torch.nn, name)(*args, **kwargs)
+    state = {k: torch.tensor(v.numpy()) for k, v in ours.state_dict().items()}
+    assert [(k, v.shape) for k, v in state.items()] == [
+        (k, v.shape) for k, v in theirs.state_dict().items()
+    ]
+    assert repr(ours) == repr(theirs)
+    theirs.load_state_dict(state)
+    return ours, theirs
+
+
+def both(rng, *shape):
+    array = rng.standard_normal(shape).astype(np.float32)
+    return ds.tensor(array), torch.tensor(array)
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
+@pytest.mark.parametrize("kwargs", CONVOLUTIONS, ids=str)
+def test_conv2d(rng, kwargs):
+    ours, theirs = twins("Conv2d", 4, 8, **kwargs)
+    for shape in ((2, 4, 9, 7), (4, 6, 8), (0, 4, 9, 7)):
+        x, t = both(rng, *shape)
+        close(ours(x), theirs(t))
+    if "padding_mode" not in kwargs:
+        x, t = both(rng, 2, 4, 9, 7)
+        options = {k: v for k, v in kwargs.items() if k in ("stride", "padding", "dilation", "groups")}
+        close(
+            F.conv2d(x, ours.weight, ours.bias, **options),
+            TF.conv2d(t, theirs.weight, theirs.bias, **options),
+        )
+
+
+@pytest.mark.parametrize("kwargs", TRANSPOSED, ids=str)
+def test_conv_transpose2d(rng, kwargs):
+    ours, theirs = twins("ConvTranspose2d", 4, 6, **kwargs)
+    for shape in ((2, 4, 5, 4), (4, 1, 3)):
+        x, t = both(rng, *shape)
+        close(ours(x), theirs(t))
+
+
+@pytest.mark.parametrize(("name", "args"), PADS, ids=str)
+def test_pads(rng, name, args):
+    ours, theirs = twins(name, *args)
+    for shape in ((2, 3, 6, 5), (3, 6, 5)):
+        x, t = both(rng, *shape)
+        close(ours(x), theirs(t))
+    with pytest.raises(ShapeError, match=r"dimensions|pairs"):
+        ours(ds.zeros(3))
+
+
+def test_circular_pad_of_one_dimension(rng):
+    ours, theirs = twins("CircularPad1d", (3, 2))
+    for shape in ((2, 3, 5), (3, 5)):
+        x, t = both(rng, *shape)
+        close(ours(x), theirs(t))
+
+
+def test_pads_of_each_end(rng):
+    """Beyond torch: a pair of numbers or a word for each axis."""
+    x, t = both(rng, 2, 4, 9, 7)
+    ours = nn.Conv2d(4, 3, 3, padding=((3, 1), (0, 2)), dilation=(2, 1))
+    weight, bias = (torch.tensor(p.numpy()) for p in (ours.weight, ours.bias))
+    close(ours(x), TF.conv2d(TF.pad(t, (0, 2, 3, 1)), weight, bias, dilation=(2, 1)))
+    assert "padding=((3, 1), (0, 2))" in repr(ours)
+    causal = nn.Conv2d(4, 3, 3, padding=("causal", 1))
+    weight, bias = (torch.tensor(p.numpy()) for p in (causal.weight, causal.bias))
+    close(causal(x), TF.conv2d(TF.pad(t, (1, 1, 2, 0)), weight, bias))
+
+
+def test_conv_transpose2d_output_size(rng):
+    ours, theirs = twins("ConvTranspose2d", 4, 6, 3, stride=(3, 2))
+    x, t = both(rng, 2, 4, 5, 3)
+    for size in ([15, 7], (17, 8), (2, 6, 16, 7)):
+        close(ours(x, size), theirs(t, list(size)))
+    with pytest.raises(ShapeError, match="15 to 17"):
+        ours(x, (18, 7))
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 2, 7), (2, 4, 7, 2), (2, 4, 2, 2), (2, 4, 0, 7), (2, 4, 7, 0)])
+def test_too_short_is_empty(shape):
+    """Either axis may be the stream: what is too short gives nothing."""
+    x = ds.zeros(*shape)
+    out = tuple(max(0, n - 2) for n in shape[2:])
+    assert nn.Conv2d(4, 3, 3)(x).shape == (2, 3, *out)
+    up = tuple(n and n + 1 for n in shape[2:])
+    assert nn.ConvTranspose2d(4, 3, 2)(x).shape == (2, 3, *up)
+    assert nn.ZeroPad2d(1)(x).shape == (2, 4, *(n and n + 2 for n in shape[2:]))
+
+
+@pytest.mark.parametrize("name", ["Conv2d", "ConvTranspose2d"])
+def test_initial_values(name):
+    """Evenly over ± 1 / sqrt(weights of one output), as in torch."""
+    ours, theirs = getattr(nn, name)(16, 32, (3, 5)), getattr(torch.nn, name)(16, 32, (3, 5))
+    for key, value in ours.state_dict().items():
+        a, b = value.numpy(), theirs.state_dict()[key].numpy()
+        assert abs(np.abs(a).max() - np.abs(b).max()) <= 0.1 * np.abs(b).max()
+        assert abs(a.std() - b.std()) <= 0.2 * b.std()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x: nn.Conv2d(3, 2, 1)(x),
+        lambda x: nn.Conv2d(4, 2, 1)(x[0, 0]),
+        lambda x: nn.Conv2d(4, 2, 3, stride=2, padding="same"),
+        lambda x: nn.Conv2d(4, 2, 3, padding="lots"),
+        lambda x: nn.Conv2d(4, 2, 3, padding="causal"),
+        lambda x: nn.Conv2d(4, 2, 3, padding=(1, 2, 3)),
+        lambda x: nn.Conv2d(4, 2, 3, padding=(1, (1, 2, 3))),
+        lambda x: nn.Conv2d(4, 2, 3, padding=(0, -1)),
+        lambda x: nn.Conv2d(4, 2, 3, groups=3),
+        lambda x: nn.Conv2d(4, 2, (3, 0)),
+        lambda x: nn.Conv2d(4, 2, (1, 2, 3)),
+        lambda x: nn.Conv2d(4, 2, 3, padding_mode="mirror"),
+        lambda x: nn.ConvTranspose2d(4, 2, 3, padding_mode="reflect"),
+        lambda x: nn.ConvTranspose2d(4, 2, 3, padding=(0, -1)),
+        lambda x: nn.ConvTranspose2d(4, 2, 3, output_padding=1)(x),
+        lambda x: F.conv2d(x, ds.zeros(2, 4, 3)),
+        lambda x: F.conv_transpose2d(x, ds.zeros(4, 2, 3)),
+        lambda x: nn.ZeroPad2d((1, 2)),
+        lambda x: nn.CircularPad2d(9)(x),
+    ],
+)
+def test_shape_errors(wrong):
+    with pytest.raises(ShapeError):
+        wrong(ds.zeros(2, 4, 5, 6))
+
+
+def test_types():
+    x = ds.zeros(1, 2, 3, 4)
+    with pytest.raises(DTypeError):
+        nn.Conv2d(2, 2, 1)(x.double())
+    assert nn.Conv2d(2, 2, 1, dtype="float64")(x.double()).dtype == ds.float64
