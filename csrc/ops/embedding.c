@@ -56,6 +56,7 @@ static void forward(const ds_op *op, const ds_run *run)
     const size_t row_bytes =
         (size_t)op->weight[WEIGHT].shape[1] * ds_dtype_bytes(op->weight[WEIGHT].dtype);
     const char *table = run->weights[WEIGHT];
+    const int64_t n_table = op->weight[WEIGHT].shape[0];
     for (size_t r = 0; r < run->n_rows; r++) {
         const ds_target *out = &run->out[r];
         if (out->m1 <= out->m0) {
@@ -65,7 +66,10 @@ static void forward(const ds_op *op, const ds_run *run)
         char *to = out->data;
         const size_t n_all = (size_t)(out->m1 - out->m0) * n;
         for (size_t i = 0; i < n_all; i++) {
-            ds_frames_copy(to + i * row_bytes, table + (size_t)x[i] * row_bytes, row_bytes);
+            /* Values were checked; whoever writes to them since reads a wrong row, not other memory. */
+            const int64_t row = x[i];
+            ds_frames_copy(to + i * row_bytes,
+                           table + (row >= 0 && row < n_table ? (size_t)row : 0) * row_bytes, row_bytes);
         }
     }
 }

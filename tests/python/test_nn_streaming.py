@@ -138,7 +138,7 @@ def test_online_is_offline(rng, name):
         (lambda: nn.ZeroPad1d((2, 1)), 0),
         (lambda: nn.ZeroPad1d((0, -2)), 2),
         (lambda: nn.ZeroPad1d((-2, -1)), 3),
-        (lambda: nn.ZeroPad1d((2, -1)), 1),
+        (lambda: nn.ZeroPad1d((2, -1)), 0),
         (lambda: nn.ReplicationPad1d(2), 0),
         (lambda: nn.ReflectionPad1d((2, 1)), 2),
         (lambda: nn.Tanh(), 0),
@@ -152,7 +152,7 @@ def test_delays_are_as_documented(layer, delay):
     ("function", "error"),
     [
         (lambda x: x + ds.tensor(np.ones((CHANNELS, 1))), DTypeError),
-        (lambda x: F.pad(x, (0, 0, 1, 0)), NotStreamableError),
+        (lambda x: F.pad(x, (0, 0, 0, 0, 1, 0)), NotStreamableError),
         (lambda x: F.pad(x, (1, 1), mode="circular"), NotStreamableError),
         (lambda x: F.softmax(x, dim=-1), (NotStreamableError, ShapeError)),
         (lambda x: x + ds.zeros(2, CHANNELS, 1), (NotStreamableError, ShapeError)),
