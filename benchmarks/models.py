@@ -16,9 +16,9 @@ their states lie in one batch from step to step; what a server does to gather an
 that come and go isn't counted. Each is also run stream by stream, batch 1, and torch's LSTM also without oneDNN;
 the faster way counts, by its median, and is named. All outputs are compared before anything is timed.
 
-All take turns, some steps each. A figure is the CPU time of the process (--wall: the clock on the wall), as the
-median of the steps, with the 10th and 90th percentile. Streams per core: streams x duration of a step's audio /
-median, which is also audio seconds per CPU second.
+All take turns, of 20 ms or three steps. A figure is the CPU time of the process (--wall: the clock on the wall),
+as the median of the steps, with the 10th and 90th percentile. Streams per core: streams x duration of a step's
+audio / median, which is also audio seconds per CPU second.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from dreamstream import nn
 LAYERS, CHANNELS, KERNEL, FEATURES = 8, 256, 5, 80
 HIDDEN, DEPTH = 640, 5
 WINDOW, CONTEXT = 512, 64
-TURN = 5  # steps of one variant before the next has its turn
+TURN = 0.02  # seconds of one variant before the next has its turn; three steps at least
 
 
 # ---------------------------------------------------------------------- networks
@@ -300,13 +300,17 @@ def measure(name: str, n: int, engines: list[str], args: argparse.Namespace) -> 
     x = np.random.default_rng(1).standard_normal((n, *NETWORKS[name].chunk), dtype=np.float32)
     times: dict[tuple[str, str], list[float]] = {variant: [] for variant in steps}
     stop = time.perf_counter() + args.seconds
-    while time.perf_counter() < stop or len(times["dreamstream", "all at once"]) < 3 * TURN:
+    rounds = 0
+    while time.perf_counter() < stop or rounds < 3:
+        rounds += 1
         for variant, step in steps.items():
             step(x)  # what others left in the caches is not its own
-            for _ in range(TURN):
+            turn, end = 0, time.perf_counter() + TURN
+            while turn < 3 or time.perf_counter() < end:
                 begin = clock()
                 step(x)
                 times[variant].append(1000 * (clock() - begin))
+                turn += 1
     return {variant: np.array(t) for variant, t in times.items()}
 
 

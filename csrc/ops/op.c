@@ -385,6 +385,10 @@ void ds_op_counts(const ds_op *op, const ds_pair *in, bool ended, ds_pair *out)
         }
         return;
     }
+    if (op->same_counts && op->n_outputs == 1) { /* most operators: no program needed */
+        out[0] = (ds_pair){ended ? in[0].total : in[0].known, in[0].total};
+        return;
+    }
     int64_t results[DS_PROGRAM_ROOTS];
     ds_program_eval(&op->counts, in, 0, results);
     for (int i = 0; i < op->n_outputs; i++) {
@@ -398,9 +402,13 @@ void ds_op_need(const ds_op *op, int64_t m, int64_t *first)
 {
     static const ds_pair none[DS_MAX_INPUTS];
     int64_t results[DS_PROGRAM_ROOTS];
-    ds_program_eval(&op->need, none, m, results);
+    const bool same = op->need.n_nodes == 1 && op->need.nodes[0].code == DS_EXPR_M;
+    if (!same) {
+        ds_program_eval(&op->need, none, m, results);
+    }
     for (int i = 0; i < op->n_inputs; i++) {
-        first[i] = i >= op->need.n_roots ? DS_NEVER : results[i] > 0 ? results[i] : 0;
+        const int64_t need = same || i >= op->need.n_roots ? m : results[i];
+        first[i] = i >= op->need.n_roots ? DS_NEVER : need > 0 ? need : 0;
     }
 }
 
