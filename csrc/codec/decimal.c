@@ -267,7 +267,7 @@ static int print_digits(char *digits, int n, double value)
     return minus ? -exponent : exponent;
 }
 
-/* Puts together the digits (the last is not a zero, but if it is the only one); returns the bytes. */
+/* Fills `text` with the number digits[0].digits[1]... * 10^exponent; returns the bytes. */
 static size_t put_together(char *text, bool negative, const char *digits, int n, int exponent)
 {
     size_t used = 0;
@@ -291,8 +291,8 @@ static size_t put_together(char *text, bool negative, const char *digits, int n,
         text[used++] = (char)('0' + size / 10 % 10);
         text[used++] = (char)('0' + size % 10);
     } else {
-        const int last =
-            n - 1 > exponent + 1 ? n - 1 : exponent + 1; /* at least one behind the point */
+        /* digit i stands for 10^(exponent - i); one at least stands behind the point */
+        const int last = n - 1 > exponent + 1 ? n - 1 : exponent + 1;
         for (int i = exponent < 0 ? exponent : 0; i <= last; i++) {
             text[used++] = i >= 0 && i < n ? digits[i] : '0';
             if (i == exponent) {

@@ -3,7 +3,7 @@
  *
  *     ds_json *json = NULL;
  *     DS_TRY(ds_json_parse(&json, &allocator, text, n_bytes, 0));
- *     ds_json_value nodes, node;
+ *     ds_json_value nodes, node, value;
  *     ds_json_cursor at;
  *     DS_TRY(ds_json_member(&nodes, ds_json_root(json), "nodes"));   // released on failure, as ever
  *     DS_TRY(ds_json_enter_array(&at, nodes));

@@ -58,7 +58,7 @@ static bool next_is_digit(const parser *p)
     return p->at < p->n_bytes && p->text[p->at] >= '0' && p->text[p->at] <= '9';
 }
 
-/* Fewer than the text has bytes. */
+/* So far; no more than the text has bytes. */
 static size_t n_nodes(const parser *p)
 {
     return p->json->nodes.n_bytes / sizeof(ds_json_node);

@@ -14,7 +14,7 @@
  *
  * No space is written. Members stand in the order of the calls; that keys differ is the caller's
  * concern. Strings are UTF-8 and written as they are, but for ", \ and control characters. Doubles have
- * the fewest digits that read back as the same double, whatever the locale. What is written can be read
+ * as few correctly rounded digits as read back as the same double, whatever the locale. What is written can be read
  * by ds_json_parse: values where values belong, at most its depth.
  *
  * A writer belongs to one thread at a time.
