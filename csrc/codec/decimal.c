@@ -11,10 +11,12 @@
  * more, a 1, stands for all of these. That rounds alike: only the sides of doubles and of the middles
  * between two matter, and none of those has as many digits (768 at most).
  *
- * Writing: printf's digits, more and more of them until they read back.
+ * Writing: printf's digits, as many as it takes until they read back.
  */
 #include "codec/decimal.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -313,10 +315,15 @@ size_t ds_decimal_write(char text[DS_DECIMAL_BYTES], double value)
     if (pattern << 1 == 0) {
         return put_together(text, negative, digits, 1, 0);
     }
+    /* Numbers of up to 15 digits survive the way through a normal double: zeros behind them show. */
     size_t used = 0;
-    for (int n = 1; n <= 17; n++) {
+    for (int n = fabs(value) >= DBL_MIN ? 15 : 1; n <= 17; n++) {
         const int exponent = print_digits(digits, n, value);
-        used = put_together(text, negative, digits, n, exponent);
+        int n_kept = n;
+        while (n_kept > 1 && digits[n_kept - 1] == '0') {
+            n_kept--;
+        }
+        used = put_together(text, negative, digits, n_kept, exponent);
         double again = 0;
         uint64_t read = 0;
         if (ds_decimal_read(&again, text, used)) {

@@ -27,6 +27,8 @@ static void test_random_numbers(void)
         uint64_t pattern = next_random(&state);
         if (i % 8 == 0) { /* a power of 2: doubles are nearer to it below than above */
             pattern &= UINT64_C(0xFFF) << 52;
+        } else if (i % 8 == 1) { /* subnormal */
+            pattern &= ~(UINT64_C(0x7FF) << 52);
         }
         double value = 0, again = 0;
         memcpy(&value, &pattern, sizeof value);

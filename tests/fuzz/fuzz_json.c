@@ -2,9 +2,15 @@
 #include "fuzz.h"
 #include "json_copy.h"
 
-/* Every way of reading every value: each gives it, or a message. */
-static void look(ds_json_value value)
+/*
+ * Every way of reading a value: each gives it, or a message. For the first of them only: a path is found
+ * by a walk from the root.
+ */
+static void look(ds_json_value value, int *n_left)
 {
+    if ((*n_left)-- <= 0) {
+        return;
+    }
     bool boolean = false;
     int64_t integer = 0;
     double number = 0;
@@ -23,16 +29,14 @@ static void look(ds_json_value value)
     if (ds_json_enter_array(&at, value) == DS_OK) {
         FUZZ_CHECK(kind == DS_JSON_ARRAY);
         for (; ds_json_next(&at, &part); n_parts++) {
-            look(part);
+            look(part, n_left);
         }
     } else if (ds_json_enter_object(&at, value) == DS_OK) {
         FUZZ_CHECK(kind == DS_JSON_OBJECT);
         for (; ds_json_next_member(&at, &key, &part); n_parts++) {
-            look(part);
-            if (ds_json_string(&text, NULL, key) == DS_OK) {
+            look(part, n_left);
+            if (*n_left > 0 && ds_json_string(&text, NULL, key) == DS_OK) {
                 FUZZ_CHECK(ds_json_find(&key, value, text) && key.node == part.node);
-            } else {
-                fuzz_check_refusal(DS_FORMAT);
             }
         }
     } else {
@@ -52,7 +56,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     ds_buffer first, second;
     ds_buffer_init(&first, NULL);
     ds_buffer_init(&second, NULL);
-    look(ds_json_root(json));
+    int n_left = 100;
+    look(ds_json_root(json), &n_left);
     FUZZ_CHECK(json_to_text(&first, json) == DS_OK);
     ds_json_free(json);
     FUZZ_CHECK(ds_json_parse(&json, NULL, (const char *)first.bytes, first.n_bytes, 0) == DS_OK);

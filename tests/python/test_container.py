@@ -53,7 +53,7 @@ def random_number(rand):
     value = math.inf
     while not math.isfinite(value):
         value = struct.unpack("<d", rand.randbytes(8))[0]
-    return value
+    return value if kind == 2 else value * 2.0**-1022 / max(1, abs(value))  # the latter subnormal
 
 
 def random_json(rand, depth=0):
