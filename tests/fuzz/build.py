@@ -23,7 +23,7 @@ import cbuild
 
 BUILD = ROOT / "build" / "fuzz"
 SANITIZERS = "address,undefined"
-LIMITS = ["-max_len=4096", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"]
+LIMITS = ["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"]
 ENVIRONMENT = {"ASAN_OPTIONS": "allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
 
 
@@ -75,10 +75,12 @@ def main() -> int:
     parser.add_argument("target", choices=targets())
     parser.add_argument("--runs", type=int, default=-1, help="inputs; without end by default")
     parser.add_argument("--seconds", type=int, default=0, help="of time; without end by default")
+    parser.add_argument("--longest", type=int, default=4096, help="bytes of an input")
     parser.add_argument("--keep", action="store_true", help="add what is new to the corpus afterwards")
     args = parser.parse_args()
     program = build(args.target)
-    status = run(args.target, program, [f"-runs={args.runs}", f"-max_total_time={args.seconds}"])
+    options = [f"-runs={args.runs}", f"-max_total_time={args.seconds}", f"-max_len={args.longest}"]
+    status = run(args.target, program, options)
     if args.keep and status == 0:
         keep(args.target, program)
     return status
