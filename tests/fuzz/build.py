@@ -5,7 +5,7 @@ and the address and undefined-behaviour sanitizers, and begins with the inputs i
 it finds out on the way is kept under `build/fuzz/<target>`, so that the next run goes on from there.
 
     python tests/fuzz/build.py json --runs 10000000
-    python tests/fuzz/build.py safetensors --seconds 600 --keep    # adds what is new to the corpus
+    python tests/fuzz/build.py safetensors --seconds 600
 """
 
 from __future__ import annotations
@@ -30,11 +30,6 @@ ENVIRONMENT = {"ASAN_OPTIONS": "allocator_may_return_null=1", "UBSAN_OPTIONS": "
 def targets() -> dict[str, Path]:
     """The sources of the targets, by name."""
     return {path.stem.removeprefix("fuzz_"): path for path in sorted(HERE.glob("fuzz_*.c"))}
-
-
-def seeds(name: str) -> list[Path]:
-    """The inputs that are kept with the sources."""
-    return sorted((HERE / "corpus" / name).iterdir())
 
 
 def build(name: str) -> Path:
@@ -63,27 +58,16 @@ def run(name: str, program: Path, options: list[str]) -> int:
     return subprocess.run(command, env={**ENVIRONMENT, **os.environ}).returncode
 
 
-def keep(name: str, program: Path) -> None:
-    """Add to the corpus with the sources what reaches code that it doesn't; nothing above 300 bytes."""
-    more = [str(BUILD / name / "corpus"), "-max_len=300"]
-    command = [str(program), "-merge=1", str(HERE / "corpus" / name), *more]
-    subprocess.run(command, check=True, env={**ENVIRONMENT, **os.environ})
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target", choices=targets())
     parser.add_argument("--runs", type=int, default=-1, help="inputs; without end by default")
     parser.add_argument("--seconds", type=int, default=0, help="of time; without end by default")
     parser.add_argument("--longest", type=int, default=4096, help="bytes of an input")
-    parser.add_argument("--keep", action="store_true", help="add what is new to the corpus afterwards")
     args = parser.parse_args()
     program = build(args.target)
     options = [f"-runs={args.runs}", f"-max_total_time={args.seconds}", f"-max_len={args.longest}"]
-    status = run(args.target, program, options)
-    if args.keep and status == 0:
-        keep(args.target, program)
-    return status
+    return run(args.target, program, options)
 
 
 if __name__ == "__main__":
