@@ -144,8 +144,8 @@ static void test_sort(void)
 {
     uint64_t state = 17;
     for (size_t n = 0; n < 200; n++) {
-        int numbers[200];
-        uint32_t order[200];
+        int numbers[200] = {0};
+        uint32_t order[200] = {0};
         for (size_t i = 0; i < n; i++) {
             numbers[i] = (int)(next_random(&state) % (n < 100 ? 10 : 1000));
             order[i] = (uint32_t)(n - 1 - i);
