@@ -102,9 +102,9 @@ def build_alone(source: Path, program: Path, variant: str) -> None:
     _link([*cc(), *cflags, str(source), "-o", str(program)])
 
 
-def run(program: Path, timeout: float = 600) -> subprocess.CompletedProcess[str]:
+def run(program: Path, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
     """Run a program; its output (both streams) is in `.stdout`."""
-    command = [str(program)]
+    command = [str(program), *arguments]
     randomised = Path("/proc/sys/vm/mmap_rnd_bits")
     if "tsan" in program.parts and randomised.exists() and int(randomised.read_text()) > 28:
         command = ["setarch", "-R", *command]  # gcc's thread sanitizer can't cope with more

@@ -1,0 +1,136 @@
+/*
+ * JSON (RFC 8259), read strictly into a tree that is built and freed at once.
+ *
+ *     ds_json *json = NULL;
+ *     DS_TRY(ds_json_parse(&json, &allocator, text, n_bytes, 0));
+ *     ds_json_value nodes, node, value;
+ *     ds_json_cursor at;
+ *     DS_TRY(ds_json_member(&nodes, ds_json_root(json), "nodes"));   // released on failure, as ever
+ *     DS_TRY(ds_json_enter_array(&at, nodes));
+ *     while (ds_json_next(&at, &node)) {
+ *         int64_t stride;
+ *         DS_TRY(ds_json_member(&value, node, "stride"));
+ *         DS_TRY(ds_json_integer(&stride, value, 1, 1000));
+ *     }
+ *     ds_json_free(json);
+ *
+ * What strangers wrote is distrusted: invalid UTF-8, keys given twice, lone surrogates, numbers that
+ * would be infinite, anything beside the grammar, depth and size above the limits below are refused. No
+ * recursion; the memory is at most a fixed multiple of the text's bytes.
+ *
+ * A number without point and exponent that fits int64_t is an integer, exactly ("-0" is 0); every other
+ * one is the nearest double.
+ *
+ * Messages name the byte, and for a value that is not what it should be also the path of keys to it:
+ * "$.nodes[3].stride: expected an integer from 1 to 1000, got a string (byte 217)".
+ *
+ * A tree is immutable and may be read by several threads at a time. A value belongs to its tree, and is
+ * valid as long as that; it is handed around by value.
+ */
+#ifndef DS_CODEC_JSON_H
+#define DS_CODEC_JSON_H
+
+#include <stdbool.h>
+
+#include "base/alloc.h"
+
+#define DS_JSON_MAX_DEPTH 64         /* arrays and objects within each other */
+#define DS_JSON_MAX_BYTES 100000000u /* of the text */
+
+typedef enum ds_json_kind {
+    DS_JSON_NULL,
+    DS_JSON_BOOLEAN,
+    DS_JSON_INTEGER, /* a number that is an int64_t */
+    DS_JSON_DOUBLE,  /* any other number */
+    DS_JSON_STRING,
+    DS_JSON_ARRAY,
+    DS_JSON_OBJECT
+} ds_json_kind;
+
+typedef struct ds_json ds_json;
+
+typedef struct ds_json_value {
+    const ds_json *json;
+    uint32_t node;
+} ds_json_value;
+
+/* Where a walk through an array or object stands. */
+typedef struct ds_json_cursor {
+    const ds_json *json;
+    uint32_t node, end;
+} ds_json_cursor;
+
+/*
+ * Fills `*json` (returns owned) with what `text` (borrowed) says. `first_byte`, the text's place in its
+ * file, is added to the bytes that messages name. `allocator` is copied, NULL is the C library's.
+ * Errors: DS_FORMAT, DS_NO_MEMORY. Thread: any.
+ */
+ds_status ds_json_parse(ds_json **json, const ds_allocator *allocator, const char *text,
+                        size_t n_bytes, size_t first_byte);
+
+/* Releases the tree; NULL is allowed. */
+void ds_json_free(ds_json *json);
+
+/* Returns the outermost value. */
+ds_json_value ds_json_root(const ds_json *json);
+
+/* Returns what `value` is. */
+ds_json_kind ds_json_kind_of(ds_json_value value);
+
+/* ---- values: errors are DS_FORMAT, upon which outputs are as they were ----------------------- */
+
+ds_status ds_json_boolean(bool *out, ds_json_value value);
+
+/* An integer from `low` to `high`. */
+ds_status ds_json_integer(int64_t *out, ds_json_value value, int64_t low, int64_t high);
+
+/* Any number; an integer becomes the nearest double. */
+ds_status ds_json_double(double *out, ds_json_value value);
+
+/*
+ * Fills `*text` (returns view, valid as long as the tree) with a string in UTF-8, with a zero behind it,
+ * and `*n_bytes` with its bytes. Zeros may stand within it too; if `n_bytes` is NULL they are refused.
+ */
+ds_status ds_json_string(const char **text, size_t *n_bytes, ds_json_value value);
+
+/* ---- arrays and objects --------------------------------------------------------------------- */
+
+/* Returns the elements of an array, or the members of an object; 0 for any other kind. */
+size_t ds_json_count(ds_json_value value);
+
+/* Begins a walk through an array. Errors: DS_FORMAT if it is none. */
+ds_status ds_json_enter_array(ds_json_cursor *cursor, ds_json_value array);
+
+/* Fills `*element` with the next one and returns true, or returns false at the end. */
+bool ds_json_next(ds_json_cursor *cursor, ds_json_value *element);
+
+/* Begins a walk through an object, in the order of the text. Errors: DS_FORMAT if it is none. */
+ds_status ds_json_enter_object(ds_json_cursor *cursor, ds_json_value object);
+
+/* The same for members; the key is a string. */
+bool ds_json_next_member(ds_json_cursor *cursor, ds_json_value *key, ds_json_value *value);
+
+/*
+ * Fills `*value` with the member `key` of `object` and returns true; returns false if there is none, or
+ * `object` is none. Takes time proportional to the number of members.
+ */
+bool ds_json_find(ds_json_value *value, ds_json_value object, const char *key);
+
+/* The same for a member that has to be there. Errors: DS_FORMAT. */
+ds_status ds_json_member(ds_json_value *value, ds_json_value object, const char *key);
+
+/*
+ * Checks that `object` is an object and has no other keys than the `n_keys` named.
+ * Errors: DS_FORMAT, naming the key.
+ */
+ds_status ds_json_only(ds_json_value object, const char *const *keys, size_t n_keys);
+
+/* ---- errors of those who read the tree -------------------------------------------------------- */
+
+/*
+ * Writes the thread's message, "<path>: <your words> (byte <n>)", and returns DS_FORMAT. `words` says
+ * what was expected and what came.
+ */
+ds_status ds_json_refuse(ds_json_value value, const char *words, ...) DS_PRINTF(2, 3);
+
+#endif /* DS_CODEC_JSON_H */

@@ -1,0 +1,195 @@
+/* Shared bytes: mapped, read or copied. */
+#define _POSIX_C_SOURCE 200809L
+#define _FILE_OFFSET_BITS 64
+
+#include "codec/mapped.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct ds_mapped {
+    ds_allocator allocator;
+    atomic_size_t n_users;
+    void *bytes; /* NULL if there are none */
+    size_t n_bytes;
+    bool is_mapping;
+};
+
+/* Fails with what the system says. */
+static ds_status fail(int error, const char *path, const char *what)
+{
+    const ds_status status = error == ENOMEM                      ? DS_NO_MEMORY
+                             : error == EMFILE || error == ENFILE ? DS_LIMIT
+                                                                  : DS_FORMAT;
+    char reason[128];
+    if (strerror_r(error, reason, sizeof reason) != 0) {
+        reason[0] = '\0';
+    }
+    return ds_fail(status, "%s: can't %s: %s (error %d)", path, what, reason, error);
+}
+
+static ds_status make(ds_mapped **mapped, const ds_allocator *allocator)
+{
+    const ds_allocator hooks = allocator != NULL ? *allocator : *ds_default_allocator();
+    void *memory = NULL;
+    DS_TRY(ds_allocate_zeroed(&hooks, &memory, sizeof(ds_mapped)));
+    *mapped = memory;
+    (*mapped)->allocator = hooks;
+    atomic_init(&(*mapped)->n_users, 1);
+    return DS_OK;
+}
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+/* Opens a regular file; fills `*n_bytes` with its size. */
+static ds_status open_file(int *file, size_t *n_bytes, const char *path)
+{
+    int opened = -1;
+    do { /* O_NONBLOCK: a pipe must not make us wait; files don't mind */
+        opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    } while (opened < 0 && errno == EINTR);
+    if (opened < 0) {
+        return fail(errno, path, "open it");
+    }
+    struct stat about;
+    ds_status status = DS_OK;
+    if (fstat(opened, &about) != 0) {
+        status = fail(errno, path, "ask for its size");
+    } else if (!S_ISREG(about.st_mode)) {
+        status = ds_fail(DS_FORMAT, "%s: expected a regular file, got %s", path,
+                         S_ISDIR(about.st_mode) ? "a folder" : "something else");
+    } else if (about.st_size < 0 || (uintmax_t)about.st_size > PTRDIFF_MAX) {
+        status = ds_fail(DS_NO_MEMORY, "%s: expected a file that fits into memory, got %lld bytes",
+                         path, (long long)about.st_size);
+    }
+    if (status != DS_OK) {
+        (void)close(opened);
+        return status;
+    }
+    *file = opened;
+    *n_bytes = (size_t)about.st_size;
+    return DS_OK;
+}
+
+static ds_status map_file(ds_mapped *mapped, int file, size_t n_bytes, const char *path)
+{
+    if (n_bytes > 0) { /* nothing can't be mapped */
+        void *bytes = mmap(NULL, n_bytes, PROT_READ, MAP_PRIVATE, file, 0);
+        if (bytes == MAP_FAILED) {
+            return fail(errno, path, "map it");
+        }
+        mapped->bytes = bytes;
+        mapped->n_bytes = n_bytes;
+        mapped->is_mapping = true;
+    }
+    return DS_OK;
+}
+
+static ds_status read_file(ds_mapped *mapped, int file, size_t n_bytes, const char *path)
+{
+    DS_TRY(ds_allocate(&mapped->allocator, &mapped->bytes, n_bytes));
+    mapped->n_bytes = n_bytes;
+    for (size_t done = 0; done < n_bytes;) {
+        const ssize_t n = read(file, (char *)mapped->bytes + done, n_bytes - done);
+        if (n > 0) {
+            done += (size_t)n;
+        } else if (n == 0) {
+            return ds_fail(DS_FORMAT, "%s: expected %zu bytes, got %zu: it was cut meanwhile", path,
+                           n_bytes, done);
+        } else if (errno != EINTR) {
+            return fail(errno, path, "read it");
+        }
+    }
+    return DS_OK;
+}
+
+/* Opens `path` and lets `take` take its bytes over. */
+static ds_status from_file(ds_mapped **mapped, const ds_allocator *allocator, const char *path,
+                           ds_status (*take)(ds_mapped *, int, size_t, const char *))
+{
+    ds_mapped *made = NULL;
+    DS_TRY(make(&made, allocator));
+    int file = -1;
+    size_t n_bytes = 0;
+    ds_status status = open_file(&file, &n_bytes, path);
+    if (status == DS_OK) {
+        status = take(made, file, n_bytes, path);
+        (void)close(file); /* a mapping stays */
+    }
+    if (status != DS_OK) {
+        ds_mapped_release(made);
+        return status;
+    }
+    *mapped = made;
+    return DS_OK;
+}
+
+ds_status ds_mapped_open(ds_mapped **mapped, const ds_allocator *allocator, const char *path)
+{
+    return from_file(mapped, allocator, path, map_file);
+}
+
+ds_status ds_mapped_read(ds_mapped **mapped, const ds_allocator *allocator, const char *path)
+{
+    return from_file(mapped, allocator, path, read_file);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+ds_status ds_mapped_copy(ds_mapped **mapped, const ds_allocator *allocator, const void *bytes,
+                         size_t n_bytes)
+{
+    ds_mapped *made = NULL;
+    DS_TRY(make(&made, allocator));
+    const ds_status status = ds_allocate(&made->allocator, &made->bytes, n_bytes);
+    if (status != DS_OK) {
+        ds_mapped_release(made);
+        return status;
+    }
+    if (n_bytes > 0) {
+        memcpy(made->bytes, bytes, n_bytes);
+    }
+    made->n_bytes = n_bytes;
+    *mapped = made;
+    return DS_OK;
+}
+
+/* ---- users ---------------------------------------------------------------------------------- */
+
+ds_mapped *ds_mapped_share(ds_mapped *mapped)
+{
+    (void)atomic_fetch_add_explicit(&mapped->n_users, 1, memory_order_relaxed);
+    return mapped;
+}
+
+void ds_mapped_release(ds_mapped *mapped)
+{
+    if (mapped == NULL ||
+        atomic_fetch_sub_explicit(&mapped->n_users, 1, memory_order_acq_rel) > 1) {
+        return;
+    }
+    if (mapped->is_mapping) {
+        (void)munmap(mapped->bytes, mapped->n_bytes);
+    } else {
+        ds_release(&mapped->allocator, mapped->bytes, mapped->n_bytes);
+    }
+    const ds_allocator hooks = mapped->allocator;
+    ds_release(&hooks, mapped, sizeof *mapped);
+}
+
+const void *ds_mapped_bytes(const ds_mapped *mapped)
+{
+    static const _Alignas(DS_ALIGNMENT) unsigned char none[1];
+    return mapped->bytes != NULL ? mapped->bytes : none;
+}
+
+size_t ds_mapped_size(const ds_mapped *mapped)
+{
+    return mapped->n_bytes;
+}

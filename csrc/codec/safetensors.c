@@ -1,0 +1,380 @@
+/*
+ * The safetensors container: reading.
+ *
+ * Memory grows with the header's own bytes: an entry of the list of arrays for each member that was
+ * read, a number for each that stands in a shape.
+ */
+#include "codec/safetensors.h"
+
+#include <string.h>
+
+#include "codec/buffer.h"
+#include "codec/sort.h"
+#include "codec/utf8.h"
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "model files hold numbers low byte first, and are used as they lie in memory"
+#endif
+
+#define LENGTH_BYTES 8 /* of the header's length */
+
+struct ds_safetensors {
+    ds_allocator allocator;
+    ds_json *header;
+    ds_json_value metadata; /* its `json` is NULL if there are none */
+    size_t n_tensors;
+    ds_tensor_view *tensors; /* [n_tensors] in the order of the data */
+    uint32_t *by_name;       /* [n_tensors] */
+    ds_buffer shapes;        /* int64_t, of all arrays */
+};
+
+/* ---- element types -------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    size_t n_bytes;
+} types[DS_TENSOR_N_TYPES] = {
+    [DS_TENSOR_F64] = {"F64", 8},   [DS_TENSOR_F32] = {"F32", 4}, [DS_TENSOR_F16] = {"F16", 2},
+    [DS_TENSOR_BF16] = {"BF16", 2}, [DS_TENSOR_I64] = {"I64", 8}, [DS_TENSOR_I32] = {"I32", 4},
+    [DS_TENSOR_I16] = {"I16", 2},   [DS_TENSOR_I8] = {"I8", 1},   [DS_TENSOR_U64] = {"U64", 8},
+    [DS_TENSOR_U32] = {"U32", 4},   [DS_TENSOR_U16] = {"U16", 2}, [DS_TENSOR_U8] = {"U8", 1},
+    [DS_TENSOR_BOOL] = {"BOOL", 1},
+};
+
+const char *ds_tensor_type_name(ds_tensor_type type)
+{
+    return (unsigned)type < DS_TENSOR_N_TYPES ? types[type].name : "?";
+}
+
+size_t ds_tensor_type_bytes(ds_tensor_type type)
+{
+    return (unsigned)type < DS_TENSOR_N_TYPES ? types[type].n_bytes : 0;
+}
+
+bool ds_tensor_type_find(ds_tensor_type *type, const char *name)
+{
+    for (unsigned i = 0; i < DS_TENSOR_N_TYPES; i++) {
+        if (strcmp(types[i].name, name) == 0) {
+            *type = (ds_tensor_type)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ds_tensor_is_filler(const ds_tensor_view *tensor)
+{
+    return tensor->type == DS_TENSOR_U8 &&
+           strncmp(tensor->name, DS_SAFETENSORS_FILLER, strlen(DS_SAFETENSORS_FILLER)) == 0;
+}
+
+/* ---- one array ------------------------------------------------------------------------------ */
+
+static ds_status read_type(ds_tensor_view *tensor, ds_json_value entry)
+{
+    ds_json_value value = entry;
+    DS_TRY(ds_json_member(&value, entry, "dtype"));
+    const char *name = NULL;
+    DS_TRY(ds_json_string(&name, NULL, value));
+    if (!ds_tensor_type_find(&tensor->type, name)) {
+        char shown[DS_UTF8_SHOWN_BYTES];
+        return ds_json_refuse(
+            value, "expected one of F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL, got %s",
+            ds_utf8_show(shown, name, strlen(name)));
+    }
+    return DS_OK;
+}
+
+/* Reads rank and extents; the extents go to the end of `shapes`. */
+static ds_status read_shape(ds_tensor_view *tensor, ds_buffer *shapes, ds_json_value entry)
+{
+    ds_json_value shape = entry, extent = entry;
+    DS_TRY(ds_json_member(&shape, entry, "shape"));
+    ds_json_cursor at = {0};
+    DS_TRY(ds_json_enter_array(&at, shape));
+    tensor->rank = ds_json_count(shape);
+    size_t n_items = 1;
+    while (ds_json_next(&at, &extent)) {
+        int64_t n = 0;
+        DS_TRY(ds_json_integer(&n, extent, 0, INT64_MAX));
+        if ((uint64_t)n > SIZE_MAX || (n_items > 0 && (size_t)n > SIZE_MAX / n_items)) {
+            return ds_json_refuse(
+                shape, "expected a shape whose product can be counted, got a larger one");
+        }
+        n_items *= (size_t)n;
+        DS_TRY(ds_buffer_append(shapes, &n, sizeof n));
+    }
+    if (n_items > SIZE_MAX / ds_tensor_type_bytes(tensor->type)) {
+        return ds_json_refuse(shape,
+                              "expected a shape whose bytes can be counted, got a larger one");
+    }
+    tensor->n_items = n_items;
+    tensor->n_bytes = n_items * ds_tensor_type_bytes(tensor->type);
+    return DS_OK;
+}
+
+static ds_status read_offsets(ds_tensor_view *tensor, const char *data, size_t n_data,
+                              ds_json_value entry)
+{
+    ds_json_value offsets = entry, value = entry;
+    DS_TRY(ds_json_member(&offsets, entry, "data_offsets"));
+    ds_json_cursor at = {0};
+    DS_TRY(ds_json_enter_array(&at, offsets));
+    if (ds_json_count(offsets) != 2) {
+        return ds_json_refuse(offsets, "expected [begin, end], got %zu elements",
+                              ds_json_count(offsets));
+    }
+    int64_t ends[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        (void)ds_json_next(&at, &value);
+        const int64_t most = n_data < INT64_MAX ? (int64_t)n_data : INT64_MAX;
+        DS_TRY(ds_json_integer(&ends[i], value, 0, most));
+    }
+    if (ends[0] > ends[1] || (size_t)(ends[1] - ends[0]) != tensor->n_bytes) {
+        return ds_json_refuse(offsets,
+                              "expected %zu bytes, as the shape and %s say, got from %lld to %lld",
+                              tensor->n_bytes, ds_tensor_type_name(tensor->type),
+                              (long long)ends[0], (long long)ends[1]);
+    }
+    tensor->offset = (size_t)ends[0]; /* within the data, for the time being */
+    tensor->data = data + ends[0];
+    return DS_OK;
+}
+
+static ds_status read_tensor(ds_tensor_view *tensor, ds_safetensors *file, ds_json_value name,
+                             ds_json_value entry, const char *data, size_t n_data)
+{
+    static const char *const keys[] = {"dtype", "shape", "data_offsets"};
+    DS_TRY(ds_json_only(entry, keys, sizeof keys / sizeof keys[0]));
+    DS_TRY(ds_json_string(&tensor->name, NULL, name));
+    DS_TRY(read_type(tensor, entry));
+    DS_TRY(read_shape(tensor, &file->shapes, entry));
+    return read_offsets(tensor, data, n_data, entry);
+}
+
+static ds_status check_metadata(ds_json_value metadata)
+{
+    ds_json_cursor at = {0};
+    ds_json_value key = metadata, value = metadata;
+    DS_TRY(ds_json_enter_object(&at, metadata));
+    while (ds_json_next_member(&at, &key, &value)) {
+        const char *text = NULL;
+        size_t n_bytes = 0;
+        DS_TRY(ds_json_string(&text, &n_bytes, value));
+    }
+    return DS_OK;
+}
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
+static int compare_places(const void *context, uint32_t a, uint32_t b)
+{
+    const ds_tensor_view *one = (const ds_tensor_view *)context + a;
+    const ds_tensor_view *other = (const ds_tensor_view *)context + b;
+    if (one->offset != other->offset) {
+        return one->offset < other->offset ? -1 : 1;
+    }
+    return (one->n_bytes > other->n_bytes) - (one->n_bytes < other->n_bytes);
+}
+
+static int compare_names(const void *context, uint32_t a, uint32_t b)
+{
+    const ds_tensor_view *tensors = context;
+    return strcmp(tensors[a].name, tensors[b].name);
+}
+
+/* Checks that the arrays, in the order of the data, cover it without hole and overlap. */
+static ds_status check_cover(const ds_tensor_view *tensors, size_t n, size_t first_byte,
+                             size_t n_data)
+{
+    size_t end = 0;
+    char shown[DS_UTF8_SHOWN_BYTES];
+    for (size_t i = 0; i < n; i++) {
+        if (tensors[i].offset != end) {
+            const char *what = tensors[i].offset < end ? "they overlap" : "there is a hole";
+            return ds_fail(
+                DS_FORMAT,
+                "safetensors, byte %zu: expected the next array, got \"%s\" at byte %zu: %s",
+                first_byte + end, ds_utf8_show(shown, tensors[i].name, strlen(tensors[i].name)),
+                first_byte + tensors[i].offset, what);
+        }
+        end += tensors[i].n_bytes; /* it lies within the data */
+    }
+    DS_CHECK(end == n_data, DS_FORMAT,
+             "safetensors, byte %zu: expected the end of the file behind the last array, got %zu "
+             "more bytes",
+             first_byte + end, n_data - end);
+    return DS_OK;
+}
+
+/* Appends the arrays to `tensors` in the order of the header, each when it has been checked. */
+static ds_status read_header(ds_safetensors *file, ds_buffer *tensors, const char *data,
+                             size_t n_data)
+{
+    ds_json_cursor at = {0};
+    const ds_json_value root = ds_json_root(file->header);
+    ds_json_value name = root, entry = root;
+    DS_TRY(ds_json_enter_object(&at, root));
+    while (ds_json_next_member(&at, &name, &entry)) {
+        const char *text = NULL;
+        DS_TRY(ds_json_string(&text, NULL, name));
+        if (strcmp(text, DS_SAFETENSORS_METADATA) == 0) {
+            DS_TRY(check_metadata(entry));
+            file->metadata = entry;
+        } else {
+            ds_tensor_view tensor = {0};
+            DS_TRY(read_tensor(&tensor, file, name, entry, data, n_data));
+            DS_TRY(ds_buffer_append(tensors, &tensor, sizeof tensor));
+        }
+    }
+    return DS_OK;
+}
+
+/* Points each array to its extents: they stand in the order of the header and no longer move. */
+static void place_shapes(const ds_safetensors *file, ds_tensor_view *tensors, size_t n)
+{
+    static const int64_t none;
+    const int64_t *shapes = (const int64_t *)(const void *)file->shapes.bytes;
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        tensors[i].shape = tensors[i].rank > 0 ? shapes + at : &none;
+        at += tensors[i].rank;
+    }
+}
+
+/* Makes the file's list, in the order of the data, and its index from what was read; checks the cover. */
+static ds_status arrange(ds_safetensors *file, const ds_buffer *read, size_t first_byte,
+                         size_t n_data)
+{
+    ds_tensor_view *tensors = (ds_tensor_view *)(void *)read->bytes;
+    const size_t n = read->n_bytes / sizeof *tensors;
+    place_shapes(file, tensors, n);
+    DS_TRY(ds_allocate_array(&file->allocator, (void **)&file->tensors, n, sizeof *tensors));
+    file->n_tensors = n;
+    DS_TRY(ds_allocate_array(&file->allocator, (void **)&file->by_name, n, sizeof *file->by_name));
+    uint32_t *order = file->by_name; /* of the data first, of the names at the end */
+    for (size_t i = 0; i < n; i++) {
+        order[i] = (uint32_t)i;
+    }
+    ds_sort_indices(order, n, compare_places, tensors);
+    for (size_t i = 0; i < n; i++) {
+        file->tensors[i] = tensors[order[i]];
+    }
+    DS_TRY(check_cover(file->tensors, n, first_byte, n_data));
+    for (size_t i = 0; i < n; i++) {
+        file->tensors[i].offset += first_byte;
+        order[i] = (uint32_t)i;
+    }
+    ds_sort_indices(order, n, compare_names, file->tensors);
+    return DS_OK;
+}
+
+static ds_status fill(ds_safetensors *file, const char *bytes, size_t n_bytes)
+{
+    DS_CHECK(n_bytes >= LENGTH_BYTES, DS_FORMAT,
+             "safetensors: expected at least %d bytes, the header's length, got %zu", LENGTH_BYTES,
+             n_bytes);
+    uint64_t n_header = 0;
+    memcpy(&n_header, bytes, LENGTH_BYTES);
+    DS_CHECK(n_header <= DS_SAFETENSORS_MAX_HEADER, DS_FORMAT,
+             "safetensors, byte 0: expected a header of at most %u bytes, got a length of %llu",
+             DS_SAFETENSORS_MAX_HEADER, (unsigned long long)n_header);
+    DS_CHECK(
+        n_header <= n_bytes - LENGTH_BYTES, DS_FORMAT,
+        "safetensors, byte 0: expected a header within the file's %zu bytes, got a length of %llu",
+        n_bytes, (unsigned long long)n_header);
+    const size_t first_byte = LENGTH_BYTES + (size_t)n_header;
+    DS_CHECK(n_header > 0 && bytes[LENGTH_BYTES] == '{', DS_FORMAT,
+             "safetensors, byte %d: expected a header that begins with '{'", LENGTH_BYTES);
+    DS_TRY(ds_json_parse(&file->header, &file->allocator, bytes + LENGTH_BYTES, (size_t)n_header,
+                         LENGTH_BYTES));
+    ds_buffer tensors;
+    ds_buffer_init(&tensors, &file->allocator);
+    const size_t n_data = n_bytes - first_byte;
+    ds_status status = read_header(file, &tensors, bytes + first_byte, n_data);
+    if (status == DS_OK) {
+        status = arrange(file, &tensors, first_byte, n_data);
+    }
+    ds_buffer_free(&tensors);
+    return status;
+}
+
+ds_status ds_safetensors_open(ds_safetensors **file, const ds_allocator *allocator,
+                              const void *bytes, size_t n_bytes)
+{
+    const ds_allocator hooks = allocator != NULL ? *allocator : *ds_default_allocator();
+    void *memory = NULL;
+    DS_TRY(ds_allocate(&hooks, &memory, sizeof(ds_safetensors)));
+    ds_safetensors *made = memory;
+    *made = (ds_safetensors){.allocator = hooks};
+    ds_buffer_init(&made->shapes, &hooks);
+    const ds_status status = fill(made, bytes, n_bytes);
+    if (status != DS_OK) {
+        ds_safetensors_close(made);
+        return status;
+    }
+    *file = made;
+    return DS_OK;
+}
+
+void ds_safetensors_close(ds_safetensors *file)
+{
+    if (file == NULL) {
+        return;
+    }
+    const ds_allocator hooks = file->allocator;
+    ds_release(&hooks, file->tensors, file->n_tensors * sizeof *file->tensors);
+    ds_release(&hooks, file->by_name, file->n_tensors * sizeof *file->by_name);
+    ds_buffer_free(&file->shapes);
+    ds_json_free(file->header);
+    ds_release(&hooks, file, sizeof *file);
+}
+
+/* ---- look-up -------------------------------------------------------------------------------- */
+
+size_t ds_safetensors_count(const ds_safetensors *file)
+{
+    return file->n_tensors;
+}
+
+const ds_tensor_view *ds_safetensors_at(const ds_safetensors *file, size_t index)
+{
+    return &file->tensors[index];
+}
+
+const ds_tensor_view *ds_safetensors_find(const ds_safetensors *file, const char *name)
+{
+    size_t low = 0, high = file->n_tensors;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const ds_tensor_view *tensor = &file->tensors[file->by_name[middle]];
+        const int order = strcmp(tensor->name, name);
+        if (order == 0) {
+            return tensor;
+        }
+        if (order < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return NULL;
+}
+
+bool ds_safetensors_metadata(ds_json_value *metadata, const ds_safetensors *file)
+{
+    if (file->metadata.json == NULL) {
+        return false;
+    }
+    *metadata = file->metadata;
+    return true;
+}
+
+const char *ds_safetensors_text(const ds_safetensors *file, const char *key, size_t *n_bytes)
+{
+    ds_json_value value = {0};
+    const char *text = NULL;
+    const bool found = file->metadata.json != NULL && ds_json_find(&value, file->metadata, key) &&
+                       ds_json_string(&text, n_bytes, value) == DS_OK;
+    return found ? text : NULL;
+}
