@@ -6,7 +6,7 @@ Only what is listed here runs; everything else that would touch B or L raises `N
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
@@ -74,11 +74,18 @@ class ForwardMethods:
             _refuse(x, f"this index ({parts.reason})", "index one axis at a time with slices")
         if not is_whole(parts.batch):
             _refuse(x, "an index on the batch", "pick streams outside the forward")
-        x = x.in_order()
+        only_slices = parts.take is None and all(isinstance(i, slice) for i in parts.features)
+        if not only_slices:
+            x = x.in_order()
         if not is_whole(parts.length):
             if "B_L" in x.dims:
                 _refuse(x, "an index on B and L joined", "index before the reshape")
             x = slice_stream(x, parts.length)
+        if only_slices:  # each on its axis, wherever that is stored
+            stored = [d for d in x.dims if isinstance(d, int)]
+            for place, item in zip(stored, parts.features):
+                x = _narrow(x, place, cast("slice", item))
+            return x
         features: list[int] = []
         axis = 0
         for item in parts.features:
@@ -109,7 +116,7 @@ class ForwardMethods:
         joined = [d if isinstance(d, str) else n for d, n in zip(plan.dims, names)]
         for step in plan.steps:
             if step[0] == "permute":
-                x = _op(x, "permute", {"order": list(step[1])}, x._straight())
+                x = x.stored_anew(step[1])
             elif step[0] == "features":
                 x = reshape_features(x, step[1], ("B", "L", *range(len(step[1]))))
             elif step[0] == "stack":

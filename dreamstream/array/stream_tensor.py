@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -309,10 +309,17 @@ class StreamTensor(StreamViews):
         order = [own[places.index(i)] for i in range(len(own))]
         seen = iter(places)
         dims = tuple(d if isinstance(d, str) else next(seen) for d in self.dims)
-        (out,) = hook.apply(
-            "permute", {"order": order}, [self.with_dims(self._straight())], (), self._straight()
-        )
-        return out.with_dims(dims, self._names)
+        return self.stored_anew(order).with_dims(dims, self._names)
+
+    def stored_anew(self, order: Sequence[int]) -> StreamTensor:
+        """Return the tensor with its feature axes stored in another order, and seen in that."""
+        moved = [i for i in order if self.features[i] != 1]
+        straight = self._straight()
+        x = [self.with_dims(straight)]
+        if moved == sorted(moved):  # nothing moves but axes of one element
+            shape = [self.features[i] for i in order]
+            return cast("StreamTensor", hook.apply("reshape", {"shape": shape}, x, (), straight)[0])
+        return cast("StreamTensor", hook.apply("permute", {"order": list(order)}, x, (), straight)[0])
 
     def _straight(self) -> Dims:
         """The dimensions with the feature axes in stored order, for operators on stored values."""
