@@ -1,5 +1,6 @@
 """The command line: what it prints, and its exit status."""
 
+import functools
 import os
 import re
 import signal
@@ -299,7 +300,9 @@ def test_interrupt(monkeypatch, capsys):
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_interrupt_by_signal():
     command = [sys.executable, "-um", "dreamstream", "demo", "--streams", "5000"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # shells mute background jobs
+    with subprocess.Popen(command, **pipes, preexec_fn=heard) as process:
         assert "5000 streams" in process.stdout.readline()
         time.sleep(0.1)
         process.send_signal(signal.SIGINT)
