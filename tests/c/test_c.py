@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("c")  # one process compiles
-
 NAMES = sorted(path.stem for path in Path(__file__).parent.glob("test_*.c"))
 CASES = [(variant, name) for variant in ("plain", "asan") for name in NAMES]
 CASES += [("tsan", name) for name in NAMES if "thread" in name]
