@@ -19,13 +19,6 @@ else:
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dreamstream"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one process run all that compiles, where pytest-xdist starts several."""
-    for item in items:
-        if "c_build" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("c"))
-
-
 @pytest.fixture
 def rng() -> np.random.Generator:
     """Random numbers, the same in every run."""

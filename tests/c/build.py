@@ -88,7 +88,9 @@ def build(variant: str, chosen: Sequence[Path] | None = None) -> Built:
                 everything = source is empty
                 engine = ["-Wl,--whole-archive", str(archive), "-Wl,--no-whole-archive"]
                 inputs = [str(main), *(engine if everything else [str(archive)])]
-                _link([*cc(), "-o", str(program), *inputs, *after])
+                fresh = program.with_suffix(".new")  # the old one may be running
+                _link([*cc(), "-o", str(fresh), *inputs, *after])
+                fresh.replace(program)
                 built.programs[source.stem] = program
             except cbuild.CompileError as error:
                 message = built.errors.get(source.stem, "")
