@@ -24,10 +24,11 @@ ROOT = Path(__file__).resolve().parent.parent
 SANITIZERS = {"address": "address,undefined", "thread": "thread"}
 LIBRARIES = {"address": "libasan.so", "thread": "libtsan.so"}
 PROGRAMS = {"address": ("asan", ()), "thread": ("tsan", ("test_thread_exec", "test_thread_pool"))}
+PEERS = ["--ignore=tests/python/test_benchmarks.py"]  # libraries of others, which sanitizers end
 TESTS = {
     "address": [
         ["tests/laws", "-m", "quick"],
-        ["tests/threads", "tests/python", "--ignore=tests/python/test_memory.py"],
+        ["tests/threads", "tests/python", "--ignore=tests/python/test_memory.py", *PEERS],
     ],
     "thread": [["tests/threads"]],
 }
