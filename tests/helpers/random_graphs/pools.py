@@ -85,7 +85,9 @@ class Pools:
         size, step, again = r.randint(1, 4), r.choice([1, 2, 2, 3]), r.choice([1, 2, 2, 3])
         framed = f"{self.at(a, 'BFL')}.unfold(2, {size}, {step})"
         layers = {f"add{name}": f"nn.OverlapAdd({again})"}
-        return Node(layers, [f"{name} = self.add{name}({framed})"], "BFL")
+        # A window is known when all of it is, though its first elements may be final before.
+        sums = [f"{name} = self.add{name}(tie({framed}, 3))"]
+        return Node(layers, [f"{name} = self.add{name}({framed})"], "BFL", sums)
 
     def running(self, a: Value, name: str) -> Node:
         """Sums and means of the frames so far."""
