@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ import dreamstream as ds
 
 from .. import models, nn
 from ..data import AudioReader, read_audio
+from ..engine.verify import TOLERANCE, difference
 from ..errors import FormatError
 from ..stream.tree import leaves
 from .arguments import Commands, add_threads, at_least
@@ -28,8 +30,6 @@ from .plot import plot, require_matplotlib
 __all__ = ["AudioFile", "add", "run"]
 
 Array = npt.NDArray[Any]
-
-TOLERANCE = 1e-4  # relative: two float32 computations that sum in different orders
 
 
 @dataclass
@@ -59,8 +59,9 @@ class AudioFile:
     ended: bool = False
 
     def output(self, k: int) -> Array:
-        """Return all frames of output k, laid end to end."""
-        return np.concatenate(self.outputs[k], axis=self.engine.stream_axis(k))
+        """Return all frames of output k, laid end to end, once the stream has ended."""
+        self.outputs[k] = [np.concatenate(self.outputs[k], axis=self.engine.stream_axis(k))]
+        return self.outputs[k][0]
 
 
 class _Resampled(nn.Module):
@@ -88,15 +89,15 @@ def _load(name: str, weights: str | None) -> tuple[Any, str | None]:
     return model, None
 
 
-def _open(args: argparse.Namespace, model: Any) -> list[AudioFile]:
-    """Open all files; one engine per sample rate."""
+def _open(args: argparse.Namespace, model: Any, stack: ExitStack) -> list[AudioFile]:
+    """Open all files, until the stack closes them; one engine per sample rate."""
     twice = {p for p in args.audio if args.audio.count(p) > 1}
     if twice:
         raise FormatError(f"{sorted(twice)[0]} is given twice")
     engines: dict[int, tuple[ds.Engine, nn.Module]] = {}
     files = []
     for path in args.audio:
-        reader = AudioReader(path)
+        reader = stack.enter_context(AudioReader(path))
         rate = reader.sample_rate
         if rate not in engines:
             whole = model if rate == model.sample_rate else _Resampled(model, rate, model.sample_rate).eval()
@@ -167,8 +168,7 @@ def _compare(file: AudioFile) -> tuple[float, str]:
             expected = expected[None][: len(got)]
         if got.shape != expected.shape:
             return math.inf, f"{file.path} gave {got.shape}, the offline model {expected.shape}"
-        gap = float(np.abs(got - expected).max(initial=0)) / max(1.0, float(np.abs(expected).max(initial=0)))
-        worst = max(worst, gap) if gap == gap else math.inf
+        worst = max(worst, difference(got, expected, file.engine.stream_axis(k))[1])
     wrong = "" if worst <= TOLERANCE else f"{file.path} differs from the offline model by {worst:g}"
     return worst, wrong
 
@@ -179,18 +179,18 @@ def run(args: argparse.Namespace) -> int:
     if args.plot:
         require_matplotlib()  # before all the work
     model, note = _load(args.model, args.weights)
-    files = _open(args, model)
-    if note:
-        print(f"dreamstream run: {note}", file=sys.stderr)
     latencies = []
-    for seconds, fed in _steps(files, args.chunk_ms):
-        latencies.append(seconds)
-        for file in fed:
+    with ExitStack() as stack:
+        files = _open(args, model, stack)
+        if note:
+            print(f"dreamstream run: {note}", file=sys.stderr)
+        for seconds, fed in _steps(files, args.chunk_ms):
+            latencies.append(seconds)
             if args.json:
-                for line in _new_frames(file):
-                    print(json.dumps(line))
+                for line in (line for file in fed for line in _new_frames(file)):
+                    print(json.dumps(line), flush=True)
     compared = [_compare(f) for f in files] if args.compare_offline else []
-    difference = max((worst for worst, _ in compared), default=None)
+    worst = max((gap for gap, _ in compared), default=None)
     if args.output:
         write_outputs(args.output, files)
     if args.plot:
@@ -199,10 +199,10 @@ def run(args: argparse.Namespace) -> int:
     delay = max(f.engine.delay for f in files)
     if args.json:
         summary = {"frames": frames, "delay": delay if math.isfinite(delay) else None}
-        exact = difference is None or math.isfinite(difference)
-        print(json.dumps({**summary, "max_difference": difference if exact else None}))
+        exact = worst is None or math.isfinite(worst)
+        print(json.dumps({**summary, "max_difference": worst if exact else None}))
     else:
-        _print_summary(files, latencies, frames, difference)
+        _print_summary(files, latencies, frames, worst)
     wrong = [text for _, text in compared if text]
     if wrong:
         print(f"dreamstream run: MISMATCH: {'; '.join(wrong)}", file=sys.stderr)
@@ -210,7 +210,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_summary(
-    files: list[AudioFile], latencies: list[float], frames: int, difference: float | None
+    files: list[AudioFile], latencies: list[float], frames: int, worst: float | None
 ) -> None:
     for f in files:
         values = f.output(0)
@@ -221,8 +221,8 @@ def _print_summary(
     engine = max((f.engine for f in files), key=lambda e: e.delay)
     rate = float(engine.rate)
     print(f"frames          {frames}, of {len(files)} file(s), together in {len(latencies)} steps")
-    if difference is not None:
-        print(f"offline model   largest difference {difference:.1e}")
+    if worst is not None:
+        print(f"offline model   largest difference {worst:.1e}")
     print(f"delay           {engine.delay} samples, {engine.delay / rate * 1000:.1f} ms")
     spent = sum(latencies)
     factor = f"factor {spent / audio:.5f}: " if audio else ""

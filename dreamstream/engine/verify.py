@@ -16,7 +16,7 @@ from .capture import untouched
 from .engine import Engine
 from .spec import InputSpec
 
-__all__ = ["Report", "verify"]
+__all__ = ["TOLERANCE", "Report", "difference", "verify"]
 
 TOLERANCE = 1e-4
 """Two orders of summation, the engine's and OpenBLAS's, through many layers."""
@@ -80,8 +80,8 @@ def verify(
         for k, whole_output in enumerate(expected[name]):
             if engine.outputs[k].rate == 0 and len(got[name][k]) == 0:
                 continue  # a vector over no frames: none leaves, whatever is made of it offline
-            n, difference = _difference(got[name][k], whole_output, engine.stream_axis(k))
-            frames, worst = frames + n, max(worst, difference)
+            n, gap = difference(got[name][k], whole_output, engine.stream_axis(k))
+            frames, worst = frames + n, max(worst, gap)
     return Report(len(got), frames, worst, worst <= TOLERANCE)
 
 
@@ -175,12 +175,15 @@ def _cut(engine: Engine, spec: InputSpec, array: Any, at: int, stop: int, total:
     return array[(slice(None),) * axis + (slice(int(at * ratio), high),)]
 
 
-def _difference(got: Any, whole: Any, axis: int) -> tuple[int, float]:
-    """Return the number of frames and the largest relative difference; infinite for other shapes."""
+def difference(got: Any, whole: Any, axis: int) -> tuple[int, float]:
+    """Return the number of frames and the largest difference, relative to the larger of 1 and the values.
+
+    NaN equals NaN, an infinity itself; for other shapes the difference is infinite.
+    """
     if got.shape != whole.shape:
         return 0, math.inf
     same = (got == whole) | (np.isnan(got) & np.isnan(whole))
     gaps = np.where(same, 0.0, np.abs(got.astype(np.float64) - whole))
     gaps = np.where(np.isnan(gaps), math.inf, gaps)
-    scale = max([1.0, *np.abs(whole[np.isfinite(whole)]).ravel().tolist()])
+    scale = float(np.abs(whole[np.isfinite(whole)]).max(initial=1.0))
     return got.shape[axis], float(gaps.max(initial=0.0)) / scale

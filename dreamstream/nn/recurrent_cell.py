@@ -31,7 +31,9 @@ class Cell(Module):
     _operator: ClassVar[str]
     _gates: ClassVar[int]
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool, device: Any, dtype: Any) -> None:
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
         super().__init__()
         if hidden_size < 1 or input_size < 1:
             raise ShapeError(f"{type(self).__name__}: input_size and hidden_size must be at least 1")
@@ -129,16 +131,6 @@ class LSTMCell(Cell):
     _operator = "lstm_cell"
     _gates = 4
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, device, dtype)
-
     def forward(self, input: Tensor, hx: State | None = None) -> tuple[Tensor, Tensor]:
         """Return the next ``(h, c)``."""
         if hx is not None and (not isinstance(hx, (tuple, list)) or len(hx) != 2):
@@ -190,16 +182,6 @@ class GRUCell(Cell):
 
     _operator = "gru_cell"
     _gates = 3
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, device, dtype)
 
     def forward(self, input: Tensor, hx: Any = None) -> Tensor:
         """Return the next h."""

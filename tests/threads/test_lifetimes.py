@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from together import in_threads
 
 import dreamstream as ds
 from dreamstream import nn
@@ -45,26 +46,6 @@ def eager_switching():
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(interval)
-
-
-def in_threads(*tasks):
-    """Run functions at the same time; raise what any of them raises."""
-    gate, errors = threading.Barrier(len(tasks)), []
-
-    def run(task):
-        try:
-            gate.wait()
-            task()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(t,)) for t in tasks]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    if errors:
-        raise errors[0]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

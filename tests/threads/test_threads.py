@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from together import in_threads
 
 import dreamstream as ds
 from dreamstream import nn
@@ -27,26 +28,6 @@ class Model(nn.Module):
 def make():
     ds.manual_seed(3)
     return Model().eval()
-
-
-def in_threads(*tasks):
-    """Run functions at the same time; raise what any of them raises."""
-    gate, errors = threading.Barrier(len(tasks)), []
-
-    def run(task):
-        try:
-            gate.wait()
-            task()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(t,)) for t in tasks]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    if errors:
-        raise errors[0]
 
 
 def work(engine, name, collect):
