@@ -3,7 +3,7 @@
  * The packed weight is [n_cols][depth]. Rows come by pointer, so runs of rows at equal distances in x
  * and in y become one gemm each. BLAS wants rows at least `depth` apart: where windows overlap (a
  * distance of s < depth), the run is taken as q = ceil(depth / s) interleaved runs, i, i + q, i + 2q,
- * ..., whose rows are q s apart: q calls, no copy. A row alone is a gemv. The bias is added afterwards.
+ * ..., whose rows are q s apart: q calls, no copy. One row or two are gemvs. The bias is added afterwards.
  *
  * Sums are in OpenBLAS's order, which depends on the number of rows. Sizes are below 2^31. */
 #include "kernels/kernels.h"
@@ -44,18 +44,19 @@ typedef struct run {
     size_t n_rows, x_step, y_step;
 } run;
 
-/* The longest run at the start of n_rows > 0 rows that gemm can take. */
+/* The longest run at the start of n_rows > 0 rows that gemm can take. Two rows are always at equal
+ * distances, even where they lie in separate blocks of memory: only of three and more is it no accident.
+ * So the order of sums, which the length of a run decides, is the same wherever the blocks lie. */
 static run first_run(void *const *y, const void *const *x, size_t n_rows, size_t n_bytes,
                      size_t n_cols)
 {
-    run found = {1, 0, 0};
-    if (n_rows == 1) {
-        return found;
+    const run single = {1, 0, 0};
+    if (n_rows < 3) {
+        return single;
     }
-    found.x_step = distance(x[0], x[1], n_bytes);
-    found.y_step = distance(y[0], y[1], n_bytes);
+    run found = {0, distance(x[0], x[1], n_bytes), distance(y[0], y[1], n_bytes)};
     if (found.x_step == 0 || found.y_step < n_cols) {
-        return (run){1, 0, 0};
+        return single;
     }
     size_t n = 2;
     while (n < n_rows && n < INT_MAX && distance(x[n - 1], x[n], n_bytes) == found.x_step &&
@@ -63,7 +64,7 @@ static run first_run(void *const *y, const void *const *x, size_t n_rows, size_t
         n++;
     }
     found.n_rows = n;
-    return found;
+    return n < 3 ? single : found;
 }
 
 size_t dsk_packed_elements__openblas(size_t n_cols, size_t depth)

@@ -166,6 +166,17 @@ def test_offline_calls(faults):
     assert np.array_equal(results[0].numpy(), wanted)
 
 
+def test_bits_do_not_depend_on_where_memory_lies():
+    model, blocks, rng = make(), [], np.random.default_rng(0)
+    x = chunk(rng, 50)[None]
+    wanted = model(ds.tensor(x)).numpy()
+    for _ in range(200):
+        blocks.append(np.empty(rng.integers(1, 400), np.float32))
+        if len(blocks) > 50:
+            blocks.pop(rng.integers(50))
+        assert np.array_equal(model(ds.tensor(x)).numpy(), wanted)
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_compiling(faults, threads):
     model, engines, failures = make(), [], 0
