@@ -1,0 +1,63 @@
+/* model/model.h: a model as a file holds it: the graph, and how callers see its inputs and outputs.
+ *
+ * A model file is a safetensors container (codec/safetensors.h). Its metadata hold one text of this
+ * project's, under the key "dreamstream": a JSON object with
+ *
+ *     "version"    1
+ *     "graph"      {"inputs": [...], "nodes": [...], "outputs": [edge, ...]}
+ *     "interface"  {"name": ..., "inputs": [...], "outputs": [...], "structure": ..., ...}
+ *
+ * docs/file_format.md specifies every member. The reader distrusts all of it: whatever it takes is a
+ * graph that ir/ has checked, whose weights are the container's arrays, used where they lie. The same
+ * graph and interface give the same bytes. */
+#ifndef DS_MODEL_MODEL_H
+#define DS_MODEL_MODEL_H
+#include "codec/json.h"
+#include "codec/json_write.h"
+#include "codec/mapped.h"
+#include "ir/graph.h"
+
+#define DS_MODEL_KEY "dreamstream"
+#define DS_MODEL_VERSION 1
+
+/* A dimension of a caller's array: one of these, or the number of a frame's axis (0, 1, ...). */
+enum { DS_DIM_B = -1 /* streams */, DS_DIM_L = -2 /* frames */, DS_DIM_B_L = -3 /* both, joined */ };
+
+/* How callers see one input or output. */
+typedef struct ds_port {
+    char *name; /* of forward's argument, or the place in what forward returns; UTF-8 */
+    int rank;
+    int dims[DS_MAX_RANK + 2]; /* a frame's axes are each named once; "B" at most once, ... */
+} ds_port;
+
+typedef struct ds_interface {
+    ds_allocator allocator;
+    char *name; /* of the model: its class */
+    size_t n_inputs, n_outputs;
+    ds_port *inputs, *outputs;
+    char *structure; /* JSON: what forward returns, with numbers of outputs for tensors */
+    bool by_name;    /* whether callers give the inputs by name (else there is one) */
+    bool blas;       /* products by OpenBLAS where it is there */
+    int64_t skew;    /* frames of the slowest input by which inputs may be apart */
+} ds_interface;
+
+/* Reads an interface and checks it against the graph: as many inputs and outputs, each of their axes
+ * named once, a "structure" that names every output once. Errors: DS_FORMAT, DS_NO_MEMORY. */
+ds_status ds_interface_read(ds_interface **interface, const ds_allocator *allocator,
+                            ds_json_value value, const ds_graph *graph);
+/* The same from the text of the JSON object. */
+ds_status ds_interface_parse(ds_interface **interface, const ds_allocator *allocator,
+                             const char *text, size_t n_bytes, const ds_graph *graph);
+/* Writes the object; what ds_interface_read takes. */
+void ds_interface_put(ds_json_writer *writer, const ds_interface *interface);
+void ds_interface_free(ds_interface *interface);
+
+/* Fills a graph and its interface (both returned owned) with what a model file holds. The graph shares
+ * `file`, whose bytes are its weights. Errors: DS_FORMAT, naming the byte; DS_NO_MEMORY. */
+ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
+                        ds_mapped *file);
+/* Writes a model file. Errors: DS_ARGUMENT where names are not what a file can hold; DS_NO_MEMORY; what
+ * the sink returns. */
+ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_interface *interface);
+
+#endif
