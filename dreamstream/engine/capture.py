@@ -72,7 +72,7 @@ class Capture:
         if getattr(op, "in_python", False):
             raise CaptureError(f"{name} at {user_line()} is declared in Python, which a graph can't hold")
         try:
-            names = [self.names.get(_place(w)) for w in weights]
+            names = tuple(self.names.get(_place(w)) for w in weights)
             path = self.paths[-1] if self.paths else ""
             handles = self.graph.node(name, attributes, [e.handle or 0 for e in edges], weights, path, names)
         except CaptureError as error:
