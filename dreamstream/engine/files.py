@@ -114,7 +114,7 @@ def _replacing(path: str) -> Iterator[Any]:
 
 def read_all(file: Any) -> bytes:
     """Return all bytes that a file object gives, in pieces of any size."""
-    pieces = []
+    pieces: list[bytes] = []
     while True:
         piece = file.read(1 << 20)
         if not isinstance(piece, (bytes, bytearray, memoryview)):

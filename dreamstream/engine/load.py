@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import mmap
 import os
 import stat
 from typing import Any
@@ -138,6 +140,11 @@ def container_of(source: Any) -> Any:
     """Return the bytes of a model file as a container, mapped where they can be, whatever form it is in."""
     if is_path(source):
         with open(source, "rb") as file:
+            seen = os.fstat(file.fileno())
+            if stat.S_ISREG(seen.st_mode) and not _reads_as_text(file.read(HEAD), seen.st_size):
+                with contextlib.suppress(ValueError):  # of a file of no bytes
+                    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            file.seek(0)
             source = file.read()
     content = _content(source)
     return from_text(content) if _reads_as_text(content[:HEAD], len(content)) else content
