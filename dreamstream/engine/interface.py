@@ -86,16 +86,8 @@ class Interface:
         """Return what a text says that the file's reader has checked; signatures are the graph's.
 
         Delays are unknown until there is a plan: `with_delays`.
-
-        Raises
-        ------
-        FormatError
-            For what callers in Python could not use.
         """
         given = json.loads(text)
-        for port in given["inputs"]:
-            if sorted(d for d in port["dimensions"] if isinstance(d, str)) != ["B", "L"]:
-                raise FormatError(f'input {port["name"]}: expected the dimensions "B" and "L"')
         specs = [
             InputSpec(port["name"], _sizes(port["dimensions"], shape), dtype, Fraction(num, den))
             for port, (dtype, shape, num, den) in zip(given["inputs"], inputs)
@@ -171,17 +163,10 @@ def _encoded(structure: Any) -> Any:
 
 
 def _decoded(value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
     if isinstance(value, list):
         return tuple(_decoded(item) for item in value)
-    if isinstance(value, dict) and len(value) == 1:
-        ((kind, inner),) = value.items()
-        if kind == "list" and isinstance(inner, list):
-            return [_decoded(item) for item in inner]
-        if kind == "dict" and isinstance(inner, dict):
-            return {key: _decoded(item) for key, item in inner.items()}
-    raise FormatError(
-        'the structure of a model\'s outputs: expected the number of an output, an array, {"list": [...]} or '
-        f'{{"dict": {{...}}}}, got {json.dumps(value)[:100]}'
-    )
+    if not isinstance(value, dict):
+        return value
+    if "list" in value:
+        return [_decoded(item) for item in value["list"]]
+    return {key: _decoded(item) for key, item in value["dict"].items()}
