@@ -179,11 +179,22 @@ static inline void attr_in(ds_attr *attr, const ds_op_def *def, ds_json_value ke
     }
 }
 
-/* A graph of that one operator, all its outputs the graph's; weights are called "w0", "w1", ... */
+/* Writes a weight's name, "F32_8x4_w0"; returns it. */
+static inline const char *name_by_shape(char *name, const ds_signature *s, size_t i)
+{
+    int n = sprintf(name, "F32");
+    for (int d = 0; d < s->rank; d++) {
+        n += sprintf(name + n, "%c%d", d == 0 ? '_' : 'x', (int)s->shape[d]);
+    }
+    (void)sprintf(name + n, "_w%d", (int)i);
+    return name;
+}
+
+/* A graph of that one operator, all its outputs the graph's. */
 static inline graph_case case_of_op(const char *text, const char **op_name)
 {
-    static const char *const names[] = {"w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7"};
-    char line[256];
+    const char *names[EVERY_OP_WEIGHTS] = {NULL};
+    char line[256], name_texts[EVERY_OP_WEIGHTS][64];
     graph_case c = new_case();
     ds_json *json = NULL;
     ds_json_value root, list, value, part, key;
@@ -235,6 +246,8 @@ static inline graph_case case_of_op(const char *text, const char **op_name)
                 const size_t n = (size_t)ds_signature_elements(&weights[n_weights]);
                 data[n_weights] = fresh_memory(n * sizeof(float));
                 fill_random(data[n_weights], n);
+                names[n_weights] =
+                    name_by_shape(name_texts[n_weights], &weights[n_weights], n_weights);
             }
         }
     }
