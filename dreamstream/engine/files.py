@@ -50,7 +50,7 @@ def write_file(target: Any, form: str, produce: Callable[[Write], None]) -> None
         Calls what it is given with the file's bytes, piece by piece.
     """
     if is_path(target):
-        with _replacing(os.path.realpath(os.fsdecode(target))) as file:
+        with _replacing(os.fsdecode(target)) as file:
             _put(_all_of(file), form, produce)
     elif hasattr(target, "write"):
         _put(_all_of(target), form, produce)
@@ -93,6 +93,7 @@ def _replacing(path: str) -> Iterator[Any]:
         with open(path, "wb") as file:
             yield file
         return
+    path = os.path.realpath(path)  # a link stays one
     part = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.part")
     try:
         number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
