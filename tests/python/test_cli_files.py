@@ -143,7 +143,7 @@ def test_info(call, folder):
     assert "delay 2 frames, 20 ms" in [" ".join(line) for line in lines]
     assert "receptive field without bound" in [" ".join(line) for line in lines]
     assert ["conv", "conv1d", "(4,)", "100", "256", "0"] in lines
-    assert any(line[:2] == ["rnn", "lstm"] and line[-1] == "16" for line in lines)
+    assert any(line[:2] == ["rnn", "lstm"] and int(line[-1]) >= 16 for line in lines)
     call("convert", "a.dsm", "a.xml")
     assert call("info", "a.xml")[1].replace("a.xml", "a.dsm") == out
 
@@ -179,7 +179,7 @@ def test_info_of_weights_that_are_no_numbers(call, folder):
 
 def test_info_refuses(call, folder):
     (folder / "none.dsm").write_bytes(b"\0" * 100)
-    for name in "missing.dsm", "none.dsm", "net.py", ".":
+    for name in "missing.dsm", "none.dsm", "net.py", str(folder):
         status, out, err = call("info", name)
         assert (status, out) == (1, "") and name in err and err.count("\n") == 1
     assert call("info")[0] == 2

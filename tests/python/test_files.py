@@ -206,7 +206,10 @@ def test_skew_and_openblas_are_kept():
     engine = two(blas=True)
     assert ds.load(content(engine))._core.blas and content(ds.load(content(engine))) == content(engine)
     env = {**os.environ, "DREAMSTREAM_BLAS": "none"}  # where there is none, own kernels do it
-    script = "import sys, dreamstream as ds; e = ds.load(sys.stdin.buffer); print(e._core.blas); e.save('/dev/stderr')"
+    script = (
+        "import sys, dreamstream as ds; e = ds.load(sys.stdin.buffer); print(e._core.blas); "
+        "e.save('/dev/stderr')"
+    )
     done = subprocess.run([sys.executable, "-c", script], input=content(engine), capture_output=True, env=env)
     assert done.stdout == b"False\n" and done.stderr == content(engine)
 
