@@ -17,6 +17,7 @@ typedef struct ds_node {
     int first_output;          /* its outputs are edges first_output, first_output + 1, ... */
     ds_weight *weights;        /* [op->n_weights] */
     int id;                    /* position before any rewrite; names state in snapshots */
+    bool silent;               /* no output's value depends on it: counted, never run (ir/rewrite.h) */
 } ds_node;
 
 typedef struct ds_edge {
@@ -55,7 +56,7 @@ ds_status ds_graph_share(ds_graph **copy, const ds_graph *graph);
  * caller. */
 void ds_graph_counts(const ds_graph *graph, bool ended, ds_pair *pairs);
 /* First frame of every edge that is still needed: the least need of its consumers at their known
- * counts; DS_NEVER where nothing is. */
+ * counts, those left out that are silent; DS_NEVER where nothing is. */
 void ds_graph_needs(const ds_graph *graph, const ds_pair *pairs, int64_t *first);
 /* 128 bits over structure, attributes and weights; independent of the machine. */
 void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2]);
