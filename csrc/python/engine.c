@@ -92,12 +92,9 @@ static void close_engine(ds_engine_object *e)
 {
     if (e->slots)
         PyDict_Clear(e->slots);
-    while (e->n_batches > 0)
-        ds_batch_destroy(e->batches[--e->n_batches]);
-    ds_session_destroy(e->session);
+    if (e->engine)
+        ds_engine_close(e->engine);
     e->session = NULL;
-    ds_pool_destroy(e->pool);
-    e->pool = NULL;
 }
 
 static void engine_dealloc(PyObject *self)
@@ -105,25 +102,15 @@ static void engine_dealloc(PyObject *self)
     ds_engine_object *e = (ds_engine_object *)self;
     PyTypeObject *type = Py_TYPE(self);
     close_engine(e);
-    if (e->plan) {
-        ds_allocator a = e->plan->allocator;
-        ds_release(&a, e->inputs, e->plan->graph->n_inputs * sizeof *e->inputs);
-        ds_release(&a, e->outputs, e->plan->graph->n_outputs * sizeof *e->outputs);
-        ds_plan_destroy(e->plan);
+    if (e->engine) {
+        const ds_allocator *a = &e->plan->allocator;
+        ds_release(a, e->inputs, e->plan->graph->n_inputs * sizeof *e->inputs);
+        ds_release(a, e->outputs, e->plan->graph->n_outputs * sizeof *e->outputs);
+        ds_engine_destroy(e->engine);
     }
     Py_XDECREF(e->slots);
     type->tp_free(self);
     Py_DECREF(type);
-}
-
-/* Plan, session, pool: everything from C. */
-static ds_status make_engine(ds_module *m, ds_engine_object *e, ds_graph *graph, long long max_streams,
-                             long long skew)
-{
-    const ds_kernels *kernels = e->blas ? m->blas_kernels : m->kernels;
-    DS_TRY(ds_plan_create(&e->plan, graph, kernels, skew));
-    DS_TRY(ds_session_create(&e->session, e->plan, (size_t)max_streams));
-    return e->n_threads > 1 ? ds_pool_create(&e->pool, &e->plan->allocator, e->n_threads) : DS_OK;
 }
 
 static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -154,7 +141,6 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     ds_engine_object *e = (ds_engine_object *)type->tp_alloc(type, 0);
     if (!e)
         return NULL;
-    e->n_threads = (size_t)threads;
     e->blas = blas != 0;
     e->slots = PyDict_New();
     if (!e->slots) {
@@ -163,11 +149,15 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     }
     ds_graph *taken = source->graph;
     source->graph = NULL;
-    ds_status status = make_engine(m, e, taken, max_streams, skew);
+    const ds_engine_options options = {blas ? m->blas_kernels : m->kernels, (size_t)threads,
+                                       (size_t)max_streams, skew};
+    ds_status status = ds_engine_create(&e->engine, taken, &options);
     if (status != DS_OK) {
         Py_DECREF(e);
         return ds_raise(m, status, NULL);
     }
+    e->plan = ds_engine_plan(e->engine);
+    e->session = ds_engine_session(e->engine);
     const ds_graph *g = e->plan->graph;
     if (parse_axes(m, input_axes, g->inputs, g->n_inputs, g, &e->inputs) < 0 ||
         parse_axes(m, output_axes, g->outputs, g->n_outputs, g, &e->outputs) < 0) {

@@ -49,7 +49,7 @@ static PyObject *get_number(PyObject *self, void *which)
     case 'g': return PyFloat_FromDouble((double)e->plan->grown_bytes /
                                         (double)e->plan->analysis.period);
     case 'w': return PyLong_FromSize_t(e->plan->weight_bytes);
-    case 't': return PyLong_FromSize_t(e->n_threads);
+    case 't': return PyLong_FromSize_t(ds_engine_threads(e->engine));
     case 'b': return PyBool_FromLong(e->blas);
     default: return PyBool_FromLong(e->session == NULL);
     }
