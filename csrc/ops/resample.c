@@ -97,10 +97,10 @@ static ds_status infer(ds_op *op)
              (long long)op->attr[HALF].i);
     DS_TRY(ds_op_require_weight(op, 0, "kernel", 3, (int64_t[]){new, 1, 2 * width + orig}));
     const geometry g = geometry_of(op);
-    op->prepared_bytes = ds_op_element(op);
-    DS_TRY(ds_size_mul(&op->prepared_bytes, op->prepared_bytes, g.channels));
-    DS_TRY(ds_size_mul(&op->prepared_bytes, op->prepared_bytes, g.taps));
-    DS_TRY(ds_size_mul(&op->prepared_bytes, op->prepared_bytes, (size_t)new));
+    size_t n_bytes;
+    DS_TRY(ds_size_mul(&n_bytes, ds_op_element(op), g.channels));
+    DS_TRY(ds_size_mul(&n_bytes, n_bytes, g.taps));
+    DS_TRY(ds_size_mul(&n_bytes, n_bytes, (size_t)new));
     DS_CHECK(ds_rate_scale(&op->out[0].rate, new, orig), DS_LIMIT, "resample: the rate overflows");
     op->period = orig;
     op->reach = 2 * g.half / new + 1;
@@ -131,14 +131,19 @@ static void need(const ds_op *op, ds_program *p)
     ds_root(p, scaled(p, ds_m(p), g.orig, -g.half, g.new, true));
 }
 
+static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    const geometry g = geometry_of(op);
+    return (size_t)g.new * g.taps * g.channels * k->element;
+}
+
 /* Every phase's taps without the structural zeros, once for each channel: [new][taps][channels]. */
 static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k)
 {
     const geometry g = geometry_of(op);
     const size_t element = ds_op_element(op), row = (size_t)(2 * g.width + g.orig);
-    (void)k;
-    memset(prepared, 0, op->prepared_bytes);
+    memset(prepared, 0, prepared_bytes(op, k));
     for (int64_t p = 0; p < g.new; p++) {
         const int64_t first = first_tap(&g, p), last = last_tap(&g, p);
         const char *from =
@@ -218,6 +223,7 @@ const ds_op_def ds_op_resample = {
     .infer = infer,
     .counts = counts,
     .need = need,
+    .prepared_bytes = prepared_bytes,
     .prepare = prepare,
     .forward = forward,
 };
