@@ -45,7 +45,13 @@ def small() -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
             "blas": False,
             "inputs": [{"name": "x", "dimensions": ["B", 0, "L"]}],
             "outputs": [
-                {"name": "y", "dimensions": ["B", "L", 0], "dtype": "float32", "shape": [3], "rate": [100, 1]}
+                {
+                    "name": "y",
+                    "dimensions": ["B", "L", 0],
+                    "dtype": "float32",
+                    "shape": [3],
+                    "rate": [100, 1],
+                }
             ],
             "structure": 0,
         },
@@ -94,7 +100,11 @@ def of_containers() -> Iterator[Attack]:
     yield "length_zero", struct.pack("<Q", 0) + file[8:], "begins with '{'"
     yield "header_no_json", file[:8] + b"<" + file[9:], "begins with '{'"
     yield "header_bad_utf8", file.replace(b"conv.bias", b"conv.b\xc3(s"), "UTF-8"
-    yield "header_deep", pack('{"a":' + "[" * 100 + "]" * 100 + "}", b""), "at most 64 arrays and objects"
+    yield (
+        "header_deep",
+        pack('{"a":' + "[" * 100 + "]" * 100 + "}", b""),
+        "at most 64 arrays and objects",
+    )
     yield "header_key_twice", pack('{"__metadata__":{},"__metadata__":{}}', b""), "keys that differ"
     yield "no_metadata", container(small()[1], None), 'a text "dreamstream"'
     yield "other_metadata", container(small()[1], {"format": "pt"}), 'a text "dreamstream"'
@@ -171,7 +181,11 @@ def of_tensors() -> Iterator[Attack]:
     yield "tensor_is_filler", container(arrays, text_of(filled)), "the name of a tensor"
     logical = copy.deepcopy(model)
     logical["graph"]["nodes"][1] = node("where", [0, 1], weights=["conv.bias"], order=[1, 0, 0])
-    of_two = {"conv.weight": pattern(3, 3, 3), "conv.bias": pattern(3), "mask": np.array([0, 2, 1], "uint8").view("bool")}
+    of_two = {
+        "conv.weight": pattern(3, 3, 3),
+        "conv.bias": pattern(3),
+        "mask": np.array([0, 2, 1], "uint8").view("bool"),
+    }
     logical["graph"]["nodes"][1]["weights"] = ["mask"]
     yield "tensor_bool_of_two", container(of_two, text_of(logical)), "expected 0 or 1"
 
@@ -228,7 +242,11 @@ def of_texts() -> Iterator[Attack]:
     yield "attribute_left_huge", put(*attributes, "left")(2**39), "node 0 (conv1d, conv)"
     yield "attribute_too_big_for_64", put(*attributes, "stride")(2**64), "expected an integer"
     yield "attribute_choice", put(*attributes, "mode")("mirror"), "zeros|replicate|reflect|circular"
-    yield "attribute_of_another", put("graph", "nodes", 2, "attributes")({"axis": 1}), "no key but known ones"
+    yield (
+        "attribute_of_another",
+        put("graph", "nodes", 2, "attributes")({"axis": 1}),
+        "no key but known ones",
+    )
     yield "attribute_nan", put(*attributes, "stride")("nan"), "expected an integer"
     yield "cycle_itself", put(*node0, "inputs")([1]), "expected an integer from 0 to 0"
     yield "cycle_later", put(*node0, "inputs")([2]), "expected an integer from 0 to 0"
