@@ -502,7 +502,7 @@ static void run_group(void *context, size_t index)
         ds_run run;
         for (int o = 0; o < node->op->n_outputs; o++)
             load_kept(b, g, (size_t)(node->first_output + o));
-        if (fill_run(b, g, j, &run))
+        if (!node->silent && fill_run(b, g, j, &run))
             node->op->def->forward(node->op, &run);
         store_all(b, g, j);
     }

@@ -120,7 +120,7 @@ static void measure_kept(walk *w, int64_t *most)
     const ds_graph *g = w->graph;
     for (size_t j = 0; j < g->n_nodes; j++) {
         const ds_node *node = &g->nodes[j];
-        for (int i = 0; i < ds_op_n_values(node->op); i++) {
+        for (int i = 0; i < ds_op_n_values(node->op) && !node->silent; i++) {
             int e = node->inputs[i];
             int64_t need = w->need[j * DS_MAX_INPUTS + (size_t)i];
             if (need >= w->pairs[e].known)
