@@ -10,8 +10,8 @@ static struct {
     ds_handle *top[4];
 } known = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The place of the object at an address: where it hangs, or NULL if it would. Both halves of the hash
- * differ where addresses do. */
+/* The place where the object at an address hangs, or would. No two addresses have one hash (the factor is
+ * odd), so 32 levels tell any two apart. */
 static ds_handle **place_of(const void *object)
 {
     uint64_t hash = (uint64_t)(uintptr_t)object * UINT64_C(0x9E3779B97F4A7C15);
