@@ -27,8 +27,8 @@ static inline ds_port port_of(const ds_graph *g, int edge, char *name)
     return port;
 }
 
-/* Writes a graph, which it takes. Inputs are called i0, i1, ..., outputs o0, o1, ... */
-static inline ds_buffer file_of(graph_case *c, int64_t skew)
+/* Writes a graph. Inputs are called i0, i1, ..., outputs o0, o1, ... */
+static inline ds_buffer write_file(const graph_case *c, int64_t skew)
 {
     static char names[2][MAX_GRAPH_OUTPUTS][4];
     ds_port ports[2][MAX_GRAPH_OUTPUTS];
@@ -58,6 +58,13 @@ static inline ds_buffer file_of(graph_case *c, int64_t skew)
         fprintf(stderr, "%s\n", ds_last_error());
     }
     CHECK(status == DS_OK);
+    return file;
+}
+
+/* The same; takes the graph. */
+static inline ds_buffer file_of(graph_case *c, int64_t skew)
+{
+    const ds_buffer file = write_file(c, skew);
     ds_graph_destroy(c->graph);
     return file;
 }
