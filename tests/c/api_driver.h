@@ -30,7 +30,7 @@ static inline ds_port port_of(const ds_graph *g, int edge, char *name)
 /* Writes a graph. Inputs are called i0, i1, ..., outputs o0, o1, ... */
 static inline ds_buffer write_file(const graph_case *c, int64_t skew)
 {
-    static char names[2][MAX_GRAPH_OUTPUTS][4];
+    static char names[2][MAX_GRAPH_OUTPUTS][24];
     ds_port ports[2][MAX_GRAPH_OUTPUTS];
     char structure[64] = "[";
     const ds_graph *g = c->graph;
