@@ -6,8 +6,9 @@ import math
 from fractions import Fraction
 from typing import Any
 
-import dreamstream as ds
 from snapshot_bytes import parse, shift
+
+import dreamstream as ds
 
 from .case import Case, Rng
 from .drive import Row, driver, same, schedule
