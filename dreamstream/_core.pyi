@@ -173,6 +173,8 @@ class WavReader:
 def operators() -> list[dict[str, Any]]:
     """The registry: name, doc, attributes, weights, flags of every operator."""
 
+version: str
+
 def config() -> dict[str, Any]:
     """What was chosen: kernels, instruction sets, OpenBLAS, threads."""
 
