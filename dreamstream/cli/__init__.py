@@ -14,7 +14,7 @@ import dreamstream as ds
 
 from .. import _core
 from ..config import default_threads
-from . import demo, run
+from . import convert, demo, info, run
 from .arguments import Parser
 
 __all__ = ["main"]
@@ -26,6 +26,8 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     demo.add(commands)
     run.add(commands)
+    info.add(commands)
+    convert.add(commands)
     return parser
 
 

@@ -123,3 +123,20 @@ for ask in asks:
 """
     ran = python(code, DREAMSTREAM_ISA="fast")
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_weight_of_two_nodes_counts_once():
+    """A module that is called twice: its weight is held once, and prepared for each node."""
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(IN, IN, bias=False)
+
+        def forward(self, x):
+            return self.layer(self.layer(x))
+
+    once = ds.compile(nn.Sequential(nn.Linear(IN, IN, bias=False)).eval(), ("B", "L", IN))
+    twice = ds.compile(Twice().eval(), ("B", "L", IN))
+    raw = np.zeros((IN, IN), np.float32).nbytes
+    assert twice.weights_size - raw == 2 * (once.weights_size - raw)
