@@ -134,7 +134,7 @@ static inline int add_node(graph_case *c, const ds_op_def *def, const ds_attr *a
         fill_random(data[i], n);
     }
     c->status = ds_graph_node(c->graph, outputs, def, attrs, n_attrs, inputs, n_inputs, weights,
-                              (const void *const *)data, n_weights);
+                              (const void *const *)data, n_weights, NULL);
     for (size_t i = 0; i < n_weights; i++) {
         free(data[i]);
     }
