@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "python/files.h"
 #include "python/support.h"
 
 /* ---------------------------------------------------------------- what there is */
@@ -173,6 +174,8 @@ static PyMethodDef methods[] = {
     {"operators", operators, METH_NOARGS, "The registry of operators."},
     {"config", config, METH_NOARGS, "What was chosen at import."},
     {"together", together, METH_VARARGS, "together(rates, frames, skew) -> bool per row"},
+    {"read_container", ds_read_container, METH_VARARGS, "The parts of a safetensors file."},
+    {"write_container", ds_write_container, METH_VARARGS, "A safetensors file, to a callable."},
     {"set_blas_threads", set_blas_threads, METH_O, "Hold OpenBLAS to n threads."},
     {"fault_install", fault_install, METH_NOARGS, "For tests: count allocations from now on."},
     {"fault_uninstall", fault_uninstall, METH_NOARGS, "For tests: back to the usual allocator."},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from types import TracebackType
 from typing import Any
@@ -20,35 +19,11 @@ from ..errors import DTypeError, ModeError, ShapeError, StreamIdError
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import require_same_streams
 from ..stream.tree import map_leaves
-from .spec import InputSpec
+from .interface import Interface
 
-__all__ = ["Engine", "OutputInfo", "Stream"]
+__all__ = ["Engine", "Stream"]
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class OutputInfo:
-    """One output of an engine.
-
-    Attributes
-    ----------
-    name : str
-        Its place in what forward returns.
-    dimensions : tuple
-        ``"B"``, ``"L"`` or a size.
-    dtype : str
-    rate : Fraction
-        0 without a stream axis: one frame, at the end.
-    delay : int or float
-        Frames of the first input; infinite where it waits for the end.
-    """
-
-    name: str
-    dimensions: tuple[str | int, ...]
-    dtype: str
-    rate: Fraction
-    delay: float
 
 
 class Engine:
@@ -57,23 +32,16 @@ class Engine:
     One engine may be stepped by several threads at the same time, on different streams.
     """
 
-    def __init__(
-        self,
-        core: _core.Engine,
-        inputs: Sequence[InputSpec],
-        by_name: bool,
-        outputs: Sequence[OutputInfo],
-        structure: Any,
-        dims: Sequence[tuple[Any, ...]],
-        name: str,
-    ) -> None:
+    def __init__(self, core: _core.Engine, interface: Interface, max_streams: int = 0) -> None:
         self._core = core
-        self.inputs = list(inputs)
-        self.by_name = by_name  # whether the forward takes its inputs by name
-        self.outputs = list(outputs)
-        self._structure = structure  # what forward returned, with output numbers for tensors
-        self._dims = list(dims)
-        self._name = name
+        self._interface = interface
+        self._max_streams = max_streams  # 0: no limit
+        self.inputs = list(interface.inputs)
+        self.by_name = interface.by_name  # whether the forward takes its inputs by name
+        self.outputs = list(interface.outputs)
+        self._structure = interface.structure  # what forward returned, with output numbers for tensors
+        self._dims = list(interface.dims)
+        self._name = interface.name
 
     # ---------------------------------------------------------------- stepping
     def step(
