@@ -112,9 +112,9 @@ def compile(
             tuple(d if isinstance(d, str) else x.features[d] for d in x.dims),
             x.dtype.name,
             x.rate,
-            math.inf if delay is None else delay,
+            math.nan,
         )
-        for k, (x, delay) in enumerate(zip(tensors, core.delays))
+        for k, x in enumerate(tensors)
     ]
     interface = Interface(
         name=type(model).__name__,
@@ -126,7 +126,7 @@ def compile(
         dims=tuple(x.dims for x in tensors),
         structure=structure,
     )
-    engine = Engine(core, interface, most_streams)
+    engine = Engine(core, interface.with_delays(core.delays), most_streams)
     if verify:
         _verify_or_raise(model, engine)
     return engine

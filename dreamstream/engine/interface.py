@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -82,11 +82,20 @@ class Interface:
         return json.dumps(members, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
-    def read(
-        cls, text: str, inputs: Sequence[Signature], outputs: Sequence[Signature], delays: Sequence[int | None]
-    ) -> Interface:
-        """Return what a text says that the file's reader has checked; signatures and delays are the graph's."""
+    def read(cls, text: str, inputs: Sequence[Signature], outputs: Sequence[Signature]) -> Interface:
+        """Return what a text says that the file's reader has checked; signatures are the graph's.
+
+        Delays are unknown until there is a plan: `with_delays`.
+
+        Raises
+        ------
+        FormatError
+            For what callers in Python could not use.
+        """
         given = json.loads(text)
+        for port in given["inputs"]:
+            if sorted(d for d in port["dimensions"] if isinstance(d, str)) != ["B", "L"]:
+                raise FormatError(f'input {port["name"]}: expected the dimensions "B" and "L"')
         specs = [
             InputSpec(port["name"], _sizes(port["dimensions"], shape), dtype, Fraction(num, den))
             for port, (dtype, shape, num, den) in zip(given["inputs"], inputs)
@@ -97,9 +106,9 @@ class Interface:
                 _sizes(port["dimensions"], shape),
                 dtype,
                 Fraction(num, den),
-                math.inf if delay is None else delay,
+                math.nan,
             )
-            for port, (dtype, shape, num, den), delay in zip(given["outputs"], outputs, delays)
+            for port, (dtype, shape, num, den) in zip(given["outputs"], outputs)
         ]
         return cls(
             name=given["name"],
@@ -111,6 +120,14 @@ class Interface:
             dims=tuple(tuple(port["dimensions"]) for port in given["outputs"]),
             structure=_decoded(given["structure"]),
         )
+
+    def with_delays(self, delays: Sequence[int | None]) -> Interface:
+        """Return the same with the delays of a plan, None where infinite."""
+        return replace(self, outputs=tuple(map(_with_delay, self.outputs, delays)))
+
+
+def _with_delay(info: OutputInfo, delay: int | None) -> OutputInfo:
+    return replace(info, delay=math.inf if delay is None else delay)
 
 
 def axes_of(dims: Sequence[Any]) -> list[int]:
