@@ -128,8 +128,10 @@ def words_and_calls(node: ast.AST) -> tuple[set[str], set[str]]:
             words.add(part.value)
         elif isinstance(part, ast.Dict):  # keys, what is compared and defaults name other things
             others.update(filter(None, part.keys))
-        elif isinstance(part, (ast.Compare, ast.Subscript)):
+        elif isinstance(part, ast.Compare):
             others.update(ast.walk(part))
+        elif isinstance(part, ast.Subscript):
+            others.update(ast.walk(part.slice))
         elif isinstance(part, ast.arguments):
             others.update(part.defaults)
         elif isinstance(part, ast.Call):
