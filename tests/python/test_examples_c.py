@@ -508,7 +508,7 @@ def test_valgrind(program, two_rates, features, listener, recording, rng, tmp_pa
 
 def test_the_guide_shows_the_examples():
     """Every piece of C and C++ in the guide stands in an example, line by line."""
-    guide = (ROOT / "docs" / "howto" / "deploy_c.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / "howto" / "deploy.md").read_text(encoding="utf-8")
     sources = [p.read_text(encoding="utf-8") for p in EXAMPLES.iterdir() if p.suffix in (".c", ".cpp")]
     lines = [[line.strip() for line in text.splitlines()] for text in sources]
     pieces = re.findall(r"^```(?:c|cpp)\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
