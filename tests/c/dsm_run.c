@@ -169,7 +169,7 @@ static ds_status read_chunks(const named *s, char *counts, ds_input *inputs)
 {
     char *rest = counts;
     for (size_t j = 0; j < run.n_inputs; j++) {
-        char suffix[8];
+        char suffix[24];
         int64_t at;
         (void)snprintf(suffix, sizeof suffix, "%zu", j);
         const size_t n = strtoul(rest, &rest, 10);
@@ -191,7 +191,7 @@ static void write_outputs(const named *s, const ds_output *outputs)
 {
     FILE *counts = open_port(run.out, s->name, "counts", "ab");
     for (size_t k = 0; k < run.n_outputs; k++) {
-        char suffix[8];
+        char suffix[24];
         (void)snprintf(suffix, sizeof suffix, "%zu", k);
         FILE *file = open_port(run.out, s->name, suffix, "ab");
         const size_t n = outputs[k].n_frames;

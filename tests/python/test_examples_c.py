@@ -15,7 +15,7 @@ import pytest
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
-from dreamstream import config, nn
+from dreamstream import nn
 from dreamstream.cli.demo import DemoNetwork
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -24,6 +24,7 @@ STRICT = ["-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 LIBRARY = Path(ds.__file__).parent / "lib" / "libdreamstream.so"
 SPEECH = Path(ds.__file__).parent / "assets" / "speech.wav"
 VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--trace-children=yes"]
+SANITIZED = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 pytestmark = [
     pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the tests are away from the sources"),
@@ -35,30 +36,36 @@ pytestmark = [
 
 
 # ---------------------------------------------------------------------- programs and models
+def flags():
+    """What the package says of itself."""
+    command = [sys.executable, "-m", "dreamstream.config", "--cflags", "--libs"]
+    return shlex.split(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def build(cc, source, program, *more):
+    command = [*cc, *STRICT, str(source), "-o", str(program), "-pthread", *more]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="session")
 def program(c_build, tmp_path_factory):
-    """name of a source -> the program, compiled as the guide says."""
+    """(name of a source, flags) -> the program, compiled as the guide says."""
     folder, made = tmp_path_factory.mktemp("programs"), {}
-    flags = subprocess.run(
-        [sys.executable, "-m", "dreamstream.config", "--cflags", "--libs"],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
 
-    def build(name):
-        if name not in made:
+    def make(name, *more):
+        if (name, more) not in made:
             source = ROOT / "tests" / "c" / name if name == "dsm_run.c" else EXAMPLES / name
-            cc, standard = c_build.cc(), "-std=c11"
+            cc = [*c_build.cc(), "-std=c11"]
             if name.endswith(".cpp"):
-                cc, standard = [os.environ.get("CXX", "c++")], "-std=c++17"
+                cc = [os.environ.get("CXX", "c++"), "-std=c++17"]
                 if not shutil.which(cc[0]):
                     pytest.skip("no C++ compiler")
-            made[name] = folder / Path(name).stem
-            command = [*cc, standard, *STRICT, str(source), "-o", str(made[name]), "-pthread", *shlex.split(flags)]
-            done = subprocess.run(command, capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr
-        return made[name]
+            made[name, more] = folder / f"{Path(name).stem}-{len(made)}"
+            build(cc, source, made[name, more], *flags(), *more)
+        return made[name, more]
 
-    return build
+    return make
 
 
 def run(*command, given=None, status=0, text=True, before=(), **environment):
@@ -359,6 +366,7 @@ def test_any_calls(program, two_rates, rng, tmp_path, threads):
     script.check(got)
     for name, n in LENGTHS.items():
         assert script.at[name] == [2 * n, n]
+        assert [len(got[name, k][0]) for k in range(4)] == [n * 28, 2 * n * 12, 28 * (n > 0), n * 12]
         whole = engine.step({name: {"x": script.x[name], "y": script.y[name]}}, sos=name, eos=name)[name]
         for k, array in enumerate(flat(whole)):
             assert frames(engine, k, array).tobytes() == got[name, k][0], (name, k)
@@ -484,26 +492,29 @@ def test_inspect_model(program, two_rates):
     assert "DS_ARGUMENT" in run(tool, path, "none", status=1)
 
 
-@pytest.mark.skipif(not shutil.which("valgrind"), reason="valgrind is not installed")
+@pytest.mark.parametrize("how", ["valgrind", "sanitizers"])
 @pytest.mark.parametrize("name", ["stream_wav.c", "many_streams.c", "inspect_model.c", "dsm_run.c"])
-def test_valgrind(program, two_rates, features, listener, recording, rng, tmp_path, name):
-    """No byte is read that was not written, none is lost."""
-    tool = program(name)
+def test_memory(program, two_rates, features, listener, recording, rng, tmp_path, name, how):
+    """No byte is touched that is not the program's, none is read before it was written, none is lost."""
+    if how == "valgrind" and not shutil.which("valgrind"):
+        pytest.skip("valgrind is not installed")
+    before, more = (VALGRIND, ()) if how == "valgrind" else ((), SANITIZED)
+    tool, plain = program(name, *more), program(name)
     if name == "dsm_run.c":
         script = Script(rng, tmp_path, {"a": 20, "b": 7})
         snapshot, saved = tmp_path / "snapshot", tmp_path / "saved"
         lines = ["open a", "open b", script.line({"a": (0, 20, 10), "b": (2, 14, 7)}), f"snapshot a {snapshot}",
                  "fork a c", "fails DS_STREAM_ID step b 0 0,0", f"restore b {snapshot}", "close a",
                  f"save {saved}", f"reload {saved}", "open b", "finish b"]  # fmt: skip
-        script.run(tool, two_rates[1], lines, 2, before=VALGRIND)
+        script.run(tool, two_rates[1], lines, 2, before=before)
     elif name == "stream_wav.c":
         wav = write_wav(tmp_path / "short.wav", recording[0][:3000])
-        assert run(tool, listener[1], wav, 40, before=VALGRIND) == run(tool, listener[1], wav)
+        assert run(tool, listener[1], wav, 40, before=before) == run(plain, listener[1], wav)
     elif name == "many_streams.c":
-        text = run(tool, features[1], tmp_path / "snapshots", 1, before=VALGRIND)
-        assert text == run(tool, features[1], tmp_path / "snapshots", 2)
+        text = run(tool, features[1], tmp_path / "snapshots", 1, before=before)
+        assert text == run(plain, features[1], tmp_path / "snapshots", 2)
     else:
-        run(tool, two_rates[1], before=VALGRIND)
+        run(tool, two_rates[1], before=before)
 
 
 def test_the_guide_shows_the_examples():
@@ -521,5 +532,16 @@ def test_the_guide_shows_the_examples():
             ), part
 
 
-def test_flags_name_the_installed_package():
-    assert config.flags.prefix() == Path(ds.__file__).resolve().parent
+def test_shipped_elsewhere(c_build, features, tmp_path):
+    """A program with the library's folders beside it, without the package, as the guide says."""
+    for folder in ("lib", "_openblas"):
+        if (LIBRARY.parent.parent / folder).is_dir():
+            shutil.copytree(LIBRARY.parent.parent / folder, tmp_path / folder)
+    tool = tmp_path / "inspect_model"
+    cflags = [f for f in flags() if f.startswith("-I")]
+    build([*c_build.cc(), "-std=c11"], EXAMPLES / "inspect_model.c", tool, *cflags, f"-L{tmp_path / 'lib'}",
+          "-Wl,-rpath,$ORIGIN/lib", "-ldreamstream")  # fmt: skip
+    assert "model Features on " in run(tool, features[1])
+    mapped = subprocess.run(["ldd", str(tool)], capture_output=True, text=True).stdout
+    assert str(tmp_path / "lib" / "libdreamstream.so") in mapped
+    assert str(LIBRARY.parent.parent) not in mapped
