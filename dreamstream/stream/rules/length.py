@@ -186,7 +186,7 @@ class Length(_Token):
         return rate
 
     def steps(self) -> list[int]:
-        """Return the function as pairs of integers: 0 for +, 1 for *, 2 for //, then the operand."""
+        """Return the function as pairs of integers: 0 for `+`, 1 for `*`, 2 for `//`, then the operand."""
         return [n for op, c in self.fn for n in (_CODES[op], c)]
 
     def apply(self, n_frames: int) -> int:
