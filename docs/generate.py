@@ -93,7 +93,8 @@ def opening(path: Path) -> str:
     if match is None:
         raise ValueError(f"{path} does not begin with a comment")
     lines = [re.sub(r"^ ?\* ?", "", line).rstrip() for line in match[1].splitlines()]
-    return re.sub(r"^ *ops/[\w.]+: ", "", "\n".join(lines)).strip()
+    text = re.sub(r"^ *ops/[\w.]+: ", "", "\n".join(lines)).strip()
+    return text[0].upper() + text[1:]
 
 
 def file_of(name: str) -> Path:
@@ -259,6 +260,7 @@ def autodoc(names: list[str], no_index: bool = False) -> str:
             text += f".. autofunction:: {name}\n"
         else:  # an element type
             text += f".. py:data:: {name}\n   :type: numpy.dtype\n"
+            options = ["no-index"]  # "bool" and "float32" in other places are not these
         text += "".join(f"   :{option}{'' if ':' in option else ':'}\n" for option in options) + "\n"
     return text + "```\n\n"
 
@@ -276,12 +278,18 @@ def part_of(name: str) -> str:
     return PARTS[module]
 
 
+def kind(name: str) -> int:
+    """Functions first, then classes, then element types."""
+    obj = resolve(name)
+    return 0 if inspect.isroutine(obj) else 1 if inspect.isclass(obj) else 2
+
+
 def package_parts() -> dict[str, str]:
     names = defaultdict(list)
     for name in dreamstream.__all__:
         if not isinstance(getattr(dreamstream, name), ModuleType):
             names[part_of(name)].append(f"dreamstream.{name}")
-    out = {part: autodoc(found) for part, found in names.items()}
+    out = {part: autodoc(sorted(found, key=kind)) for part, found in names.items()}
     out["data"] = autodoc([f"dreamstream.data.{n}" for n in data.__all__])
     out["models"] = autodoc([f"dreamstream.models.{n}" for n in models.__all__])
     return out
@@ -292,9 +300,8 @@ def by_module(package: ModuleType) -> str:
     text = ""
     public = set(package.__all__)
     inside = re.compile(re.escape(package.__name__) + r"\.\w+")
-    for module in [m for name, m in sys.modules.items() if inside.fullmatch(name)]:  # as imported
-        if "__path__" in vars(module):
-            continue
+    modules = [m for name, m in sys.modules.items() if inside.fullmatch(name)]  # in the order of imports
+    for module in sorted((m for m in modules if "__path__" not in vars(m)), key=lambda m: m is nn.init):
         names = [n for n in getattr(module, "__all__", ()) if n in public or module is nn.init]
         prefix = module.__name__ if module is nn.init else package.__name__
         if names:

@@ -179,7 +179,7 @@ class Length(_Token):
 
     @property
     def rate(self) -> Fraction:
-        """Rate of an edge of this length: the edge's own, carried through ``*`` and ``//``."""
+        """Rate of an edge of this length, which is the edge's own, carried through ``*`` and ``//``."""
         rate = Fraction(self.edge.rate)
         for op, c in self.fn:
             rate = rate * c if op == "*" else rate / c if op == "//" else rate
