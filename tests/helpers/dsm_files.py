@@ -1,6 +1,6 @@
-"""Model files made by hand: a writer of docs/file_format.md in a few lines, which shares nothing with the engine's.
+"""Model files made by hand: a writer of docs/file_format.md in a few lines that shares nothing with the engine's.
 
-`container` puts arrays and texts into bytes, `text_of` spells a model, `small_model` is one with several operators.
+`container` puts arrays and texts into bytes, `text_of` spells a model, `small_model` has several operators.
 """
 
 from __future__ import annotations
