@@ -145,7 +145,7 @@ def small_model() -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
                     "rate": [0, 1],
                 },
             ],
-            "structure": {"tags": 0, "mean": 1},
+            "structure": {"dict": {"tags": 0, "mean": 1}},
         },
     }
     arrays = {
