@@ -13,7 +13,7 @@ from .array.chunks import on_fallback
 from .array.stream_creation import as_stream_tensor, stream_tensor
 from .array.stream_tensor import StreamTensor
 from .config import show_config
-from .engine import Engine, compile, verify
+from .engine import Engine, compile, load, verify
 from .errors import *  # noqa: F403
 from .errors import __all__ as _error_names
 from .online import Op, StreamModule, audit, patch_module, register, unpatch_module
@@ -32,6 +32,7 @@ __all__ = [
     "audit",
     "compile",
     "data",
+    "load",
     "nn",
     "on_fallback",
     "patch_module",

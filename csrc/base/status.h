@@ -37,15 +37,6 @@ ds_status ds_fail(ds_status status, const char *format, ...) DS_PRINTF(2, 3);
 /* Returns DS_INTERNAL; what DS_ASSERT calls, kept out of line. Thread: any. */
 ds_status ds_fail_assertion(const char *condition, const char *file, int line);
 
-/* Returns the status of `call` if it is not DS_OK. */
-#define DS_TRY(call)                             \
-    do {                                         \
-        const ds_status ds_try_status_ = (call); \
-        if (ds_try_status_ != DS_OK) {           \
-            return ds_try_status_;               \
-        }                                        \
-    } while (0)
-
 /* Returns `status` unless `condition` holds; the message (printf's arguments) follows. */
 #define DS_CHECK(condition, status, ...)            \
     do {                                            \

@@ -5,3 +5,8 @@ const char *ds_version(void)
 {
     return DS_VERSION_STRING;
 }
+
+uint32_t ds_abi_version(void)
+{
+    return DS_ABI_VERSION;
+}

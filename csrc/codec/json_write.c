@@ -152,10 +152,10 @@ void ds_json_put_string(ds_json_writer *writer, const char *text)
     ds_json_put_string_bytes(writer, text, strlen(text));
 }
 
-static void put_word(ds_json_writer *writer, const char *word)
+void ds_json_put_written(ds_json_writer *writer, const char *text)
 {
     if (begin(writer, false)) {
-        put(writer, word, strlen(word));
+        put(writer, text, strlen(text));
     }
 }
 
@@ -163,7 +163,7 @@ void ds_json_put_integer(ds_json_writer *writer, int64_t value)
 {
     char text[32];
     (void)snprintf(text, sizeof text, "%" PRId64, value);
-    put_word(writer, text);
+    ds_json_put_written(writer, text);
 }
 
 void ds_json_put_double(ds_json_writer *writer, double value)
@@ -174,17 +174,17 @@ void ds_json_put_double(ds_json_writer *writer, double value)
     }
     char text[DS_DECIMAL_BYTES];
     (void)ds_decimal_write(text, value);
-    put_word(writer, text);
+    ds_json_put_written(writer, text);
 }
 
 void ds_json_put_boolean(ds_json_writer *writer, bool value)
 {
-    put_word(writer, value ? "true" : "false");
+    ds_json_put_written(writer, value ? "true" : "false");
 }
 
 void ds_json_put_null(ds_json_writer *writer)
 {
-    put_word(writer, "null");
+    ds_json_put_written(writer, "null");
 }
 
 ds_status ds_json_writer_finish(ds_json_writer *writer)

@@ -64,4 +64,7 @@ void ds_json_put_double(ds_json_writer *writer, double value);
 void ds_json_put_boolean(ds_json_writer *writer, bool value);
 void ds_json_put_null(ds_json_writer *writer);
 
+/* A whole value, as a writer wrote it before; taken as it is. */
+void ds_json_put_written(ds_json_writer *writer, const char *text);
+
 #endif /* DS_CODEC_JSON_WRITE_H */

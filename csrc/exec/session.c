@@ -76,13 +76,20 @@ static ds_status make_slot(const ds_plan *plan, const ds_allocator *a, ds_slot *
     return DS_OK;
 }
 
-static void clear_slot(const ds_plan *plan, ds_slot *slot)
+static void release_tails(ds_session *session, ds_slot *slot)
+{
+    for (int t = 0; t < session->plan->n_tails; t++) {
+        ds_release(&session->allocator, slot->tails[t].data, slot->tails[t].n_bytes);
+        slot->tails[t] = (ds_tail){0};
+    }
+}
+
+static void clear_block(const ds_plan *plan, ds_slot *slot)
 {
     memset(slot->block, 0, plan->block_bytes);
     memcpy(slot->block->fingerprint, plan->fingerprint, sizeof plan->fingerprint);
     slot->block->version = 1;
     slot->block->n_inputs = (uint32_t)plan->graph->n_inputs;
-    slot->last_used = 0;
 }
 
 /* Takes a free slot, or NULL; counts the new stream in. */
@@ -119,7 +126,8 @@ ds_status ds_session_open(ds_session *session, ds_slot **slot, size_t leaving)
         pthread_mutex_unlock(&session->lock);
         DS_TRY(status);
     }
-    clear_slot(session->plan, s);
+    clear_block(session->plan, s);
+    s->last_used = 0;
     *slot = s;
     return DS_OK;
 }
@@ -127,15 +135,18 @@ ds_status ds_session_open(ds_session *session, ds_slot **slot, size_t leaving)
 void ds_session_close(ds_session *session, ds_slot *slot)
 {
     /* What grew with the stream goes back at once; the fixed block waits for the next stream. */
-    for (int t = 0; t < session->plan->n_tails; t++) {
-        ds_release(&session->allocator, slot->tails[t].data, slot->tails[t].n_bytes);
-        slot->tails[t] = (ds_tail){0};
-    }
+    release_tails(session, slot);
     pthread_mutex_lock(&session->lock);
     slot->next_free = session->free;
     session->free = slot;
     session->n_open--;
     pthread_mutex_unlock(&session->lock);
+}
+
+void ds_session_clear(ds_session *session, ds_slot *slot)
+{
+    release_tails(session, slot);
+    clear_block(session->plan, slot);
 }
 
 size_t ds_session_n_open(ds_session *session)

@@ -34,6 +34,8 @@ const ds_plan *ds_session_plan(const ds_session *session);
  * places. Errors: DS_LIMIT at max_streams, DS_NO_MEMORY. Thread: any. */
 ds_status ds_session_open(ds_session *session, ds_slot **slot, size_t leaving);
 void ds_session_close(ds_session *session, ds_slot *slot);
+/* Puts an open stream at its beginning; what grew with it is released. */
+void ds_session_clear(ds_session *session, ds_slot *slot);
 size_t ds_session_n_open(ds_session *session);
 /* False where another thread is in the slot. */
 bool ds_slot_enter(ds_slot *slot);

@@ -29,10 +29,19 @@ ds_status ds_graph_create(ds_graph **graph, const ds_allocator *allocator)
     return DS_OK;
 }
 
+static void release_text(const ds_allocator *a, char *text)
+{
+    if (text)
+        ds_release(a, text, strlen(text) + 1);
+}
+
 static void release_weights(const ds_allocator *a, ds_weight *weights, int n)
 {
-    for (int i = 0; weights && i < n; i++)
-        ds_release(a, weights[i].data, weights[i].n_bytes);
+    for (int i = 0; weights && i < n; i++) {
+        if (!weights[i].borrowed)
+            ds_release(a, weights[i].data, weights[i].n_bytes);
+        release_text(a, weights[i].name);
+    }
     ds_release(a, weights, (size_t)n * sizeof *weights);
 }
 
@@ -44,12 +53,19 @@ void ds_graph_destroy(ds_graph *graph)
     for (size_t i = 0; i < graph->n_nodes && !graph->shared; i++) {
         ds_node *node = &graph->nodes[i];
         release_weights(&a, node->weights, node->op->n_weights);
+        release_text(&a, node->path);
         ds_op_destroy(node->op);
     }
     ds_release(&a, graph->nodes, graph->nodes_capacity * sizeof *graph->nodes);
     ds_release(&a, graph->edges, graph->edges_capacity * sizeof *graph->edges);
     ds_release(&a, graph->outputs, graph->outputs_capacity * sizeof *graph->outputs);
+    ds_mapped_release(graph->file);
     ds_release(&a, graph, sizeof *graph);
+}
+
+void ds_graph_borrow(ds_graph *graph, ds_mapped *file)
+{
+    graph->file = ds_mapped_share(file);
 }
 
 static ds_status add_edge(ds_graph *graph, const ds_signature *signature, int node, int output)
@@ -93,32 +109,120 @@ ds_status ds_graph_input(ds_graph *graph, int *edge, const ds_signature *signatu
     return DS_OK;
 }
 
-static ds_status copy_weights(ds_graph *graph, ds_weight **weights, const ds_signature *signatures,
-                              const void *const *data, size_t n)
+static ds_status copy_text(const ds_allocator *a, char **copy, const char *text)
+{
+    void *p;
+    size_t n_bytes = strlen(text) + 1;
+    DS_TRY(ds_allocate(a, &p, n_bytes));
+    *copy = memcpy(p, text, n_bytes);
+    return DS_OK;
+}
+
+/* Whether the graph's file holds the bytes: compared as numbers, since they may lie anywhere. */
+static bool in_file(const ds_graph *graph, const void *data, size_t n_bytes)
+{
+    if (!graph->file)
+        return false;
+    uintptr_t first = (uintptr_t)ds_mapped_bytes(graph->file), at = (uintptr_t)data;
+    size_t size = ds_mapped_size(graph->file);
+    return at >= first && at - first <= size && n_bytes <= size - (at - first);
+}
+
+static bool same_weight(const ds_weight *w, const ds_signature *has, const ds_signature *wanted,
+                        const char *name, const void *data)
+{
+    return w->name && strcmp(w->name, name) == 0 && has->dtype == wanted->dtype &&
+           ds_signature_same_shape(has, wanted) && memcmp(w->data, data, w->n_bytes) == 0;
+}
+
+/* The weight of that name, type, shape and bytes; NULL where there is none. */
+static void *find_weight(const ds_graph *graph, const ds_signature *signature, const char *name,
+                         const void *data)
+{
+    for (size_t j = 0; name && j < graph->n_nodes; j++) {
+        const ds_node *node = &graph->nodes[j];
+        for (int i = 0; i < node->op->n_weights; i++)
+            if (same_weight(&node->weights[i], &node->op->weight[i], signature, name, data))
+                return node->weights[i].data;
+    }
+    return NULL;
+}
+
+static ds_status add_weight(const ds_graph *graph, ds_weight *weight, const ds_signature *signature,
+                            const void *data, const char *name)
+{
+    const ds_allocator *a = &graph->allocator;
+    size_t n_bytes = ds_signature_bytes(signature);
+    if (name)
+        DS_TRY(copy_text(a, &weight->name, name));
+    void *found = in_file(graph, data, n_bytes) ? (void *)(uintptr_t)data
+                                                : find_weight(graph, signature, name, data);
+    weight->borrowed = found != NULL;
+    weight->data = found;
+    if (!found) {
+        DS_TRY(ds_allocate(a, &weight->data, n_bytes));
+        memcpy(weight->data, data, n_bytes);
+    }
+    weight->n_bytes = n_bytes;
+    return DS_OK;
+}
+
+static ds_status copy_weights(const ds_graph *graph, ds_weight **weights,
+                              const ds_signature *signatures, const void *const *data, size_t n,
+                              const char *const *names)
 {
     const ds_allocator *a = &graph->allocator;
     void *p;
     DS_TRY(ds_allocate_zeroed(a, &p, n * sizeof(ds_weight)));
-    *weights = p;
+    ds_weight *made = p;
     for (size_t i = 0; i < n; i++) {
         if (!data[i])
             continue;
-        size_t n_bytes = ds_signature_bytes(&signatures[i]);
-        ds_status status = ds_allocate(a, &(*weights)[i].data, n_bytes);
+        ds_status status =
+            add_weight(graph, &made[i], &signatures[i], data[i], names ? names[i] : NULL);
         if (status != DS_OK) {
-            release_weights(a, *weights, (int)n);
+            release_weights(a, made, (int)n);
             return status;
         }
-        (*weights)[i].n_bytes = n_bytes;
-        if (n_bytes)
-            memcpy((*weights)[i].data, data[i], n_bytes);
+    }
+    *weights = made;
+    return DS_OK;
+}
+
+/* What a node owns besides its operator. */
+static ds_status fill_node(ds_node *node, const ds_graph *graph, const ds_signature *weights,
+                           const void *const *data, size_t n_weights, const ds_node_names *names)
+{
+    DS_TRY(copy_weights(graph, &node->weights, weights, data, n_weights,
+                        names ? names->weights : NULL));
+    ds_status status = copy_text(&graph->allocator, &node->path, names ? names->path : "");
+    if (status != DS_OK)
+        release_weights(&graph->allocator, node->weights, (int)n_weights);
+    return status;
+}
+
+/* Room in the graph for the node and its edges; the edges are added. */
+static ds_status make_room(ds_graph *graph, const ds_op *op)
+{
+    void *nodes = graph->nodes;
+    size_t n_edges = graph->n_edges;
+    DS_TRY(grow(&graph->allocator, &nodes, graph->n_nodes, &graph->nodes_capacity,
+                sizeof *graph->nodes));
+    graph->nodes = nodes;
+    for (int o = 0; o < op->n_outputs; o++) {
+        ds_status status = add_edge(graph, &op->out[o], (int)graph->n_nodes, o);
+        if (status != DS_OK) {
+            graph->n_edges = n_edges;
+            return status;
+        }
     }
     return DS_OK;
 }
 
 ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, const ds_attr *attrs,
                         size_t n_attrs, const int *inputs, size_t n_inputs,
-                        const ds_signature *weights, const void *const *data, size_t n_weights)
+                        const ds_signature *weights, const void *const *data, size_t n_weights,
+                        const ds_node_names *names)
 {
     DS_CHECK(n_inputs <= DS_MAX_INPUTS, DS_ARGUMENT, "%s: at most %d inputs", def->name,
              DS_MAX_INPUTS);
@@ -134,31 +238,20 @@ ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, con
     ds_op *op;
     DS_TRY(ds_op_create(&op, &graph->allocator, def, attrs, n_attrs, signatures, n_inputs, weights,
                         n_weights));
-    ds_weight *copies = NULL;
-    size_t n_edges = graph->n_edges;
-    void *nodes = graph->nodes;
-    ds_status status = copy_weights(graph, &copies, weights, data, n_weights);
-    if (status != DS_OK)
-        goto no_weights;
-    status = grow(&graph->allocator, &nodes, graph->n_nodes, &graph->nodes_capacity,
-                  sizeof *graph->nodes);
-    graph->nodes = nodes;
-    for (int o = 0; status == DS_OK && o < op->n_outputs; o++)
-        status = add_edge(graph, &op->out[o], (int)graph->n_nodes, o);
-    if (status != DS_OK)
-        goto no_node;
-    ds_node *node = &graph->nodes[graph->n_nodes];
-    *node = (ds_node){.op = op, .first_output = (int)n_edges, .weights = copies,
-                      .id = (int)graph->n_nodes};
-    memcpy(node->inputs, inputs, n_inputs * sizeof *inputs);
-    for (int o = 0; o < op->n_outputs; o++)
-        outputs[o] = node->first_output + o;
-    graph->n_nodes++;
-    return DS_OK;
-no_node:
-    graph->n_edges = n_edges;
-    release_weights(&graph->allocator, copies, (int)n_weights);
-no_weights:
+    ds_node node = {.op = op, .first_output = (int)graph->n_edges, .id = (int)graph->n_nodes};
+    memcpy(node.inputs, inputs, n_inputs * sizeof *inputs);
+    ds_status status = fill_node(&node, graph, weights, data, n_weights, names);
+    if (status == DS_OK) {
+        status = make_room(graph, op);
+        if (status == DS_OK) {
+            graph->nodes[graph->n_nodes++] = node;
+            for (int o = 0; o < op->n_outputs; o++)
+                outputs[o] = node.first_output + o;
+            return DS_OK;
+        }
+        release_weights(&graph->allocator, node.weights, op->n_weights);
+        release_text(&graph->allocator, node.path);
+    }
     ds_op_destroy(op);
     return status;
 }
@@ -234,79 +327,11 @@ void ds_graph_needs(const ds_graph *graph, const ds_pair *pairs, int64_t *first)
     for (size_t j = 0; j < graph->n_nodes; j++) {
         const ds_node *node = &graph->nodes[j];
         int64_t need[DS_MAX_INPUTS];
+        if (node->silent)
+            continue;
         ds_op_need(node->op, pairs[node->first_output].known, need);
         for (int i = 0; i < ds_op_n_values(node->op); i++)
             if (need[i] < first[node->inputs[i]])
                 first[node->inputs[i]] = need[i];
     }
-}
-
-/* ---------------------------------------------------------------- fingerprint */
-static void mix(uint64_t h[2], uint64_t word)
-{
-    h[0] = (h[0] ^ word) * 0x9E3779B97F4A7C15u;
-    h[0] ^= h[0] >> 29;
-    h[1] = (h[1] + word) * 0xC2B2AE3D27D4EB4Fu;
-    h[1] ^= (h[1] >> 31) ^ h[0];
-}
-
-static void mix_bytes(uint64_t h[2], const void *data, size_t n_bytes)
-{
-    const unsigned char *p = data;
-    mix(h, n_bytes);
-    while (n_bytes) {
-        uint64_t word = 0;
-        for (unsigned i = 0; i < 8 && n_bytes; i++, n_bytes--)
-            word |= (uint64_t)*p++ << (8 * i);
-        mix(h, word);
-    }
-}
-
-static void mix_real(uint64_t h[2], double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    mix(h, bits);
-}
-
-static void mix_signature(uint64_t h[2], const ds_signature *s)
-{
-    mix(h, (uint64_t)s->dtype);
-    mix(h, (uint64_t)s->rank);
-    for (int i = 0; i < s->rank; i++)
-        mix(h, (uint64_t)s->shape[i]);
-    mix(h, (uint64_t)s->rate.num);
-    mix(h, (uint64_t)s->rate.den);
-}
-
-static void mix_node(uint64_t h[2], const ds_node *node)
-{
-    const ds_op *op = node->op;
-    mix_bytes(h, op->def->name, strlen(op->def->name));
-    for (int i = 0; op->def->attrs && op->def->attrs[i].name; i++) {
-        const ds_attr_value *v = &op->attr[i];
-        mix(h, (uint64_t)v->i);
-        mix_real(h, v->x);
-        mix(h, (uint64_t)v->n_ints);
-        for (int k = 0; k < v->n_ints; k++)
-            mix(h, (uint64_t)v->ints[k]);
-    }
-    for (int i = 0; i < op->n_inputs; i++)
-        mix(h, (uint64_t)node->inputs[i]);
-    for (int i = 0; i < op->n_weights; i++) {
-        mix_signature(h, &op->weight[i]);
-        mix_bytes(h, node->weights[i].data, node->weights[i].n_bytes);
-    }
-}
-
-void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2])
-{
-    fingerprint[0] = 0x6473666770u;
-    fingerprint[1] = 1;
-    for (size_t i = 0; i < graph->n_inputs; i++)
-        mix_signature(fingerprint, &graph->edges[graph->inputs[i]].signature);
-    for (size_t j = 0; j < graph->n_nodes; j++)
-        mix_node(fingerprint, &graph->nodes[j]);
-    for (size_t i = 0; i < graph->n_outputs; i++)
-        mix(fingerprint, (uint64_t)graph->outputs[i]);
 }

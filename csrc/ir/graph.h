@@ -1,15 +1,24 @@
 /* ir/graph.h: a model as data: nodes in topological order, edges with signatures, inputs, outputs.
  *
  * Built front to back: a node's inputs exist before it, so a graph has no cycles by construction.
- * Weights are copied in, once. */
+ * Weights are copied in, once; those that lie in a file that the graph borrows from are used there. */
 #ifndef DS_IR_GRAPH_H
 #define DS_IR_GRAPH_H
+#include "codec/mapped.h"
 #include "ops/op.h"
 
 typedef struct ds_weight {
-    void *data; /* owned; NULL where absent */
+    void *data; /* NULL where absent; never written to */
     size_t n_bytes;
+    char *name;    /* owned; NULL where it has none */
+    bool borrowed; /* the data are the file's, or an earlier weight's */
 } ds_weight;
+
+/* What a node and its weights are called. */
+typedef struct ds_node_names {
+    const char *path;           /* of its module, "encoder.conv"; "" for the outermost */
+    const char *const *weights; /* one per weight, NULL where it has none; or NULL */
+} ds_node_names;
 
 typedef struct ds_node {
     ds_op *op;                 /* owned */
@@ -17,6 +26,8 @@ typedef struct ds_node {
     int first_output;          /* its outputs are edges first_output, first_output + 1, ... */
     ds_weight *weights;        /* [op->n_weights] */
     int id;                    /* position before any rewrite; names state in snapshots */
+    char *path;                /* owned; of its module */
+    bool silent;               /* no output's value depends on it: counted, never run (ir/rewrite.h) */
 } ds_node;
 
 typedef struct ds_edge {
@@ -35,18 +46,24 @@ typedef struct ds_graph {
     size_t n_inputs;
     int *outputs;
     size_t n_outputs, outputs_capacity;
-    bool shared; /* operators and weights are borrowed from another graph */
+    bool shared; /* operators, weights and names are borrowed from another graph */
+    ds_mapped *file; /* that weights are borrowed from, or NULL */
 } ds_graph;
 
 ds_status ds_graph_create(ds_graph **graph, const ds_allocator *allocator);
 void ds_graph_destroy(ds_graph *graph);
 /* Adds an input; fills its edge. */
 ds_status ds_graph_input(ds_graph *graph, int *edge, const ds_signature *signature);
+/* Lets the graph share `file` until it is destroyed: weights whose data lie within its bytes are used
+ * where they lie. Called before the first node, once. */
+void ds_graph_borrow(ds_graph *graph, ds_mapped *file);
 /* Adds a node: makes the operator, infers its outputs, copies its weights (data[i] NULL where
- * absent). Fills op->n_outputs edges. On failure the graph is unchanged. */
+ * absent) and names (NULL: none). A weight that has the name, type, shape and bytes of an earlier one is
+ * that one. Fills op->n_outputs edges. On failure the graph is unchanged. */
 ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, const ds_attr *attrs,
                         size_t n_attrs, const int *inputs, size_t n_inputs,
-                        const ds_signature *weights, const void *const *data, size_t n_weights);
+                        const ds_signature *weights, const void *const *data, size_t n_weights,
+                        const ds_node_names *names);
 ds_status ds_graph_output(ds_graph *graph, int edge);
 /* Makes a graph of the same nodes, to be rewritten: keeps the operators and weights of the original. */
 ds_status ds_graph_share(ds_graph **copy, const ds_graph *graph);
@@ -55,9 +72,9 @@ ds_status ds_graph_share(ds_graph **copy, const ds_graph *graph);
  * caller. */
 void ds_graph_counts(const ds_graph *graph, bool ended, ds_pair *pairs);
 /* First frame of every edge that is still needed: the least need of its consumers at their known
- * counts; DS_NEVER where nothing is. */
+ * counts, those left out that are silent; DS_NEVER where nothing is. */
 void ds_graph_needs(const ds_graph *graph, const ds_pair *pairs, int64_t *first);
-/* 128 bits over structure, attributes and weights; independent of the machine. */
+/* 128 bits over structure, attributes and weights, not names; independent of the machine. */
 void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2]);
 
 #endif

@@ -19,6 +19,8 @@
 
 #define DS_MODEL_KEY "dreamstream"
 #define DS_MODEL_VERSION 1
+#define DS_MODEL_MAX_NODES 32768 /* and outputs: what takes the reader's time grows with their square */
+#define DS_MODEL_MAX_DEPTH 32    /* of the structure */
 
 /* A dimension of a caller's array: one of these, or the number of a frame's axis (0, 1, ...). */
 enum { DS_DIM_B = -1 /* streams */, DS_DIM_L = -2 /* frames */, DS_DIM_B_L = -3 /* both, joined */ };
@@ -27,7 +29,9 @@ enum { DS_DIM_B = -1 /* streams */, DS_DIM_L = -2 /* frames */, DS_DIM_B_L = -3 
 typedef struct ds_port {
     char *name; /* of forward's argument, or the place in what forward returns; UTF-8 */
     int rank;
-    int dims[DS_MAX_RANK + 2]; /* a frame's axes are each named once; "B" at most once, ... */
+    int dims[DS_MAX_RANK + 2]; /* the axes of a frame, "B" and, with a stream axis, "L", each once; or
+                                * the axes and "B_L" */
+    ds_signature signature;    /* of the graph's edge */
 } ds_port;
 
 typedef struct ds_interface {
@@ -35,29 +39,34 @@ typedef struct ds_interface {
     char *name; /* of the model: its class */
     size_t n_inputs, n_outputs;
     ds_port *inputs, *outputs;
-    char *structure; /* JSON: what forward returns, with numbers of outputs for tensors */
+    char *structure; /* JSON without spaces: what forward returns, numbers of outputs for tensors */
     bool by_name;    /* whether callers give the inputs by name (else there is one) */
     bool blas;       /* products by OpenBLAS where it is there */
     int64_t skew;    /* frames of the slowest input by which inputs may be apart */
 } ds_interface;
 
-/* Reads an interface and checks it against the graph: as many inputs and outputs, each of their axes
- * named once, a "structure" that names every output once. Errors: DS_FORMAT, DS_NO_MEMORY. */
+/* Reads an interface (returned owned) and checks it against the graph: as many inputs and outputs, with
+ * its signatures, each of their axes named once, a "structure" that names every output once.
+ * Errors: DS_FORMAT, DS_NO_MEMORY. */
 ds_status ds_interface_read(ds_interface **interface, const ds_allocator *allocator,
                             ds_json_value value, const ds_graph *graph);
 /* The same from the text of the JSON object. */
 ds_status ds_interface_parse(ds_interface **interface, const ds_allocator *allocator,
                              const char *text, size_t n_bytes, const ds_graph *graph);
-/* Writes the object; what ds_interface_read takes. */
+/* Writes the object; what ds_interface_read takes, if the interface is right (ds_model_write checks). */
 void ds_interface_put(ds_json_writer *writer, const ds_interface *interface);
 void ds_interface_free(ds_interface *interface);
 
 /* Fills a graph and its interface (both returned owned) with what a model file holds. The graph shares
- * `file`, whose bytes are its weights. Errors: DS_FORMAT, naming the byte; DS_NO_MEMORY. */
+ * `file`, whose bytes are its weights. On failure both are as they were. Errors: DS_FORMAT, naming the
+ * byte, of the file or of the text under DS_MODEL_KEY; DS_NO_MEMORY. Thread: any. */
 ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
                         ds_mapped *file);
-/* Writes a model file. Errors: DS_ARGUMENT where names are not what a file can hold; DS_NO_MEMORY; what
- * the sink returns. */
+/* Writes a model file, which ds_model_read takes. Weights keep their names where these differ and are
+ * not reserved; others are called "<path>.<operator>.<number of the weight>". The graph is one that was
+ * not rewritten and whose inputs were added first. Errors, before anything is written: DS_ARGUMENT where
+ * graph or interface are not what a file can hold; DS_NO_MEMORY. Else what the sink returns.
+ * Thread: any. */
 ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_interface *interface);
 
 #endif

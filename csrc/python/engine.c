@@ -92,12 +92,9 @@ static void close_engine(ds_engine_object *e)
 {
     if (e->slots)
         PyDict_Clear(e->slots);
-    while (e->n_batches > 0)
-        ds_batch_destroy(e->batches[--e->n_batches]);
-    ds_session_destroy(e->session);
+    if (e->engine)
+        ds_engine_close(e->engine);
     e->session = NULL;
-    ds_pool_destroy(e->pool);
-    e->pool = NULL;
 }
 
 static void engine_dealloc(PyObject *self)
@@ -105,25 +102,16 @@ static void engine_dealloc(PyObject *self)
     ds_engine_object *e = (ds_engine_object *)self;
     PyTypeObject *type = Py_TYPE(self);
     close_engine(e);
-    if (e->plan) {
-        ds_allocator a = e->plan->allocator;
-        ds_release(&a, e->inputs, e->plan->graph->n_inputs * sizeof *e->inputs);
-        ds_release(&a, e->outputs, e->plan->graph->n_outputs * sizeof *e->outputs);
-        ds_plan_destroy(e->plan);
+    if (e->engine) {
+        const ds_allocator *a = &e->plan->allocator;
+        ds_release(a, e->inputs, e->plan->graph->n_inputs * sizeof *e->inputs);
+        ds_release(a, e->outputs, e->plan->graph->n_outputs * sizeof *e->outputs);
+        ds_engine_destroy(e->engine);
     }
+    Py_XDECREF(e->original);
     Py_XDECREF(e->slots);
     type->tp_free(self);
     Py_DECREF(type);
-}
-
-/* Plan, session, pool: everything from C. */
-static ds_status make_engine(ds_module *m, ds_engine_object *e, ds_graph *graph, long long max_streams,
-                             long long skew)
-{
-    const ds_kernels *kernels = e->blas ? m->blas_kernels : m->kernels;
-    DS_TRY(ds_plan_create(&e->plan, graph, kernels, skew));
-    DS_TRY(ds_session_create(&e->session, e->plan, (size_t)max_streams));
-    return e->n_threads > 1 ? ds_pool_create(&e->pool, &e->plan->allocator, e->n_threads) : DS_OK;
 }
 
 static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -154,7 +142,6 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     ds_engine_object *e = (ds_engine_object *)type->tp_alloc(type, 0);
     if (!e)
         return NULL;
-    e->n_threads = (size_t)threads;
     e->blas = blas != 0;
     e->slots = PyDict_New();
     if (!e->slots) {
@@ -163,14 +150,71 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     }
     ds_graph *taken = source->graph;
     source->graph = NULL;
-    ds_status status = make_engine(m, e, taken, max_streams, skew);
+    const ds_engine_options options = {blas ? m->blas_kernels : m->kernels, (size_t)threads,
+                                       (size_t)max_streams, skew};
+    ds_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = ds_engine_create(&e->engine, taken, &options);
+    Py_END_ALLOW_THREADS
     if (status != DS_OK) {
         Py_DECREF(e);
         return ds_raise(m, status, NULL);
     }
+    e->plan = ds_engine_plan(e->engine);
+    e->session = ds_engine_session(e->engine);
     const ds_graph *g = e->plan->graph;
     if (parse_axes(m, input_axes, g->inputs, g->n_inputs, g, &e->inputs) < 0 ||
         parse_axes(m, output_axes, g->outputs, g->n_outputs, g, &e->outputs) < 0) {
+        Py_DECREF(e);
+        return NULL;
+    }
+    return (PyObject *)e;
+}
+
+static int copy_axes(ds_module *m, const ds_allocator *a, ds_axes **copy, const ds_axes *axes, size_t n)
+{
+    void *memory;
+    ds_status status = ds_allocate_array(a, &memory, n, sizeof *axes);
+    if (status != DS_OK) {
+        ds_raise(m, status, NULL);
+        return -1;
+    }
+    *copy = memcpy(memory, axes, n * sizeof *axes);
+    return 0;
+}
+
+static PyObject *engine_copy(PyObject *self, PyTypeObject *cls, PyObject *const *args,
+                             Py_ssize_t n_args, PyObject *names)
+{
+    ds_module *m = ds_module_of(cls);
+    ds_engine_object *from = (ds_engine_object *)self;
+    (void)names;
+    Py_ssize_t max_streams = n_args == 1 ? PyLong_AsSsize_t(args[0]) : -1;
+    if (max_streams < 0) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "copy(max_streams)");
+        return NULL;
+    }
+    if (ds_engine_check_open(m, from) < 0)
+        return NULL;
+    ds_engine_object *e = (ds_engine_object *)cls->tp_alloc(cls, 0);
+    if (!e)
+        return NULL;
+    e->blas = from->blas;
+    e->slots = PyDict_New();
+    e->original = Py_NewRef(from->original ? from->original : self);
+    const ds_engine_options options = {.n_threads = ds_engine_threads(from->engine),
+                                       .max_streams = (size_t)max_streams};
+    ds_status status = e->slots ? ds_engine_copy(&e->engine, from->engine, &options) : DS_OK;
+    if (!e->slots || status != DS_OK) {
+        Py_DECREF(e);
+        return status == DS_OK ? NULL : ds_raise(m, status, NULL);
+    }
+    e->plan = ds_engine_plan(e->engine);
+    e->session = ds_engine_session(e->engine);
+    const ds_graph *g = e->plan->graph;
+    if (copy_axes(m, &e->plan->allocator, &e->inputs, from->inputs, g->n_inputs) < 0 ||
+        copy_axes(m, &e->plan->allocator, &e->outputs, from->outputs, g->n_outputs) < 0) {
         Py_DECREF(e);
         return NULL;
     }
@@ -397,12 +441,25 @@ static PyObject *engine_idle(PyObject *self, PyTypeObject *cls, PyObject *const 
     double seconds = PyFloat_AsDouble(args[0]), now = ds_engine_now();
     if (PyErr_Occurred())
         return NULL;
+    if (!(seconds >= 0))
+        return PyErr_Format(PyExc_ValueError, "idle: expected 0 or more seconds, got %R", args[0]);
     PyObject *list = PyList_New(0), *id, *address;
     Py_ssize_t at = 0;
     while (list && PyDict_Next(e->slots, &at, &id, &address)) {
         const ds_slot *slot = PyLong_AsVoidPtr(address);
-        if (now - slot->last_used >= seconds && PyList_Append(list, id) < 0)
+        if (now - slot->last_used < seconds)
+            continue;
+        PyObject *item = Py_BuildValue("(dnO)", slot->last_used, at, id);
+        if (!item || PyList_Append(list, item) < 0)
             Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    if (!list || PyList_Sort(list) < 0)
+        Py_CLEAR(list);
+    for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); i++) {
+        PyObject *item = PyList_GET_ITEM(list, i);
+        PyList_SET_ITEM(list, i, Py_NewRef(PyTuple_GET_ITEM(item, 2)));
+        Py_DECREF(item);
     }
     return list;
 }
@@ -419,7 +476,8 @@ static PyMethodDef engine_methods[] = {
     METHOD("snapshot", engine_snapshot, "snapshot(id) -> bytes"),
     METHOD("restore", engine_restore, "restore(data, id)"),
     METHOD("fork", engine_fork, "fork(id, new_id)"),
-    METHOD("idle", engine_idle, "idle(seconds) -> ids not stepped for that long"),
+    METHOD("idle", engine_idle, "idle(seconds) -> ids not stepped for that long, the longest first"),
+    METHOD("copy", engine_copy, "copy(max_streams): an engine of the same plan, without streams"),
     METHOD("close", engine_close, "close(): release all streams"),
     {NULL, NULL, 0, NULL},
 };

@@ -2,9 +2,8 @@
  * step.c (one call), engine_info.c (what the plan says). */
 #ifndef DS_PYTHON_ENGINE_H
 #define DS_PYTHON_ENGINE_H
+#include "exec/engine.h"
 #include "python/support.h"
-
-enum { DS_MAX_BATCHES = 16 };
 
 /* How a caller's array of one input or output relates to [L][features...]. */
 typedef struct ds_axes {
@@ -14,14 +13,12 @@ typedef struct ds_axes {
 
 typedef struct ds_engine_object {
     PyObject_HEAD
-    ds_plan *plan;
-    ds_session *session; /* NULL once closed */
-    ds_pool *pool;
-    PyObject *slots; /* dict: id -> the slot's address, as int */
-    ds_batch *batches[DS_MAX_BATCHES]; /* idle scratch; guarded by the GIL */
-    int n_batches;
+    ds_engine *engine;
+    PyObject *original; /* whose plan this engine uses; NULL where it is its own */
+    const ds_plan *plan; /* the engine's */
+    ds_session *session; /* the engine's; NULL once closed */
+    PyObject *slots;     /* dict: id -> the slot's address, as int */
     Py_ssize_t n_running; /* calls under way (Python code may run in them): the engine stays open */
-    size_t n_threads;
     bool blas;
     ds_axes *inputs, *outputs;
 } ds_engine_object;

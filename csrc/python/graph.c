@@ -64,20 +64,38 @@ static int parse_edges(PyObject *sequence, int *edges, size_t *n)
     return PyErr_Occurred() ? -1 : 0;
 }
 
+/* Names of weights, str or None; views into the sequence. */
+static int parse_names(PyObject *sequence, const char **names, size_t n)
+{
+    PyObject *fast = PySequence_Fast(sequence, "names of weights must be a sequence");
+    if (!fast)
+        return -1;
+    if ((size_t)PySequence_Fast_GET_SIZE(fast) != n)
+        PyErr_Format(PyExc_ValueError, "expected %zu names of weights", n);
+    for (size_t i = 0; i < n && !PyErr_Occurred(); i++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(fast, (Py_ssize_t)i);
+        names[i] = item == Py_None ? NULL : PyUnicode_AsUTF8(item);
+    }
+    Py_DECREF(fast); /* the sequence keeps its items */
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 static PyObject *graph_node(PyObject *self, PyTypeObject *cls, PyObject *const *args,
                             Py_ssize_t n_args, PyObject *names)
 {
     ds_module *m = ds_module_of(cls);
     ds_graph *graph = graph_of(m, self);
     (void)names;
-    if (!graph || n_args != 4) {
+    if (!graph || n_args < 4 || n_args > 6 || (n_args == 6 && !PyTuple_Check(args[5]))) {
         if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "node(name, attributes, inputs, weights)");
+            PyErr_SetString(PyExc_TypeError, "node(name, attributes, inputs, weights, path, "
+                                             "weight_names), the last a tuple");
         return NULL;
     }
     ds_attr attrs[DS_MAX_ATTRS + 1];
     ds_signature weights[DS_MAX_WEIGHTS];
     const void *data[DS_MAX_WEIGHTS];
+    const char *weight_names[DS_MAX_WEIGHTS];
     int inputs[DS_MAX_INPUTS], outputs[DS_MAX_OUTPUTS];
     size_t n_attrs, n_inputs, n_weights;
     const ds_op_def *def = ds_parse_def(m, args[0]);
@@ -85,8 +103,12 @@ static PyObject *graph_node(PyObject *self, PyTypeObject *cls, PyObject *const *
         parse_edges(args[2], inputs, &n_inputs) < 0 ||
         ds_parse_weights(m, def, args[3], weights, data, &n_weights) < 0)
         return NULL;
+    const ds_node_names called = {n_args > 4 ? PyUnicode_AsUTF8(args[4]) : "",
+                                  n_args > 5 ? weight_names : NULL};
+    if (!called.path || (n_args > 5 && parse_names(args[5], weight_names, n_weights) < 0))
+        return NULL;
     ds_status status = ds_graph_node(graph, outputs, def, attrs, n_attrs, inputs, n_inputs, weights,
-                                     data, n_weights);
+                                     data, n_weights, &called);
     if (status != DS_OK)
         return ds_raise(m, status, NULL);
     int n = graph->nodes[graph->n_nodes - 1].op->n_outputs;
@@ -125,7 +147,7 @@ static PyMethodDef graph_methods[] = {
     {"input", (PyCFunction)(void (*)(void))graph_input, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
      "input(signature) -> edge"},
     {"node", (PyCFunction)(void (*)(void))graph_node, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
-     "node(name, attributes, inputs, weights) -> edges of its outputs"},
+     "node(name, attributes, inputs, weights, path='', weight_names=None) -> edges of its outputs"},
     {"output", (PyCFunction)(void (*)(void))graph_output,
      METH_METHOD | METH_FASTCALL | METH_KEYWORDS, "output(edge)"},
     {NULL, NULL, 0, NULL},

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "python/files.h"
 #include "python/support.h"
 
 /* ---------------------------------------------------------------- what there is */
@@ -47,25 +48,33 @@ static PyObject *operators(PyObject *self, PyObject *unused)
     return list;
 }
 
+static PyObject *list_backends(void)
+{
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && i < ds_backends(); i++) {
+        const ds_kernels *kernels = ds_backend(i);
+        PyObject *item = Py_BuildValue(
+            "{s:s,s:O,s:O}", "name", kernels->name, "usable",
+            ds_backend_usable(kernels) ? Py_True : Py_False, "bitwise",
+            ds_backend_bitwise(kernels) ? Py_True : Py_False);
+        if (!item || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
 static PyObject *config(PyObject *self, PyObject *unused)
 {
     (void)unused;
     const ds_module *m = PyModule_GetState(self);
-    const ds_kernels *all[16];
-    size_t n = ds_kernels_list(all, 16);
-    PyObject *names = PyList_New(0);
-    for (size_t i = 0; names && i < n; i++) {
-        PyObject *name = PyUnicode_FromString(all[i]->name);
-        if (!name || PyList_Append(names, name) < 0)
-            Py_CLEAR(names);
-        Py_XDECREF(name);
-    }
-    if (!names)
+    PyObject *backends = list_backends();
+    if (!backends)
         return NULL;
-    return Py_BuildValue("{s:s,s:s,s:s,s:s,s:N,s:z,s:O}", "version", ds_version(), "isa",
-                         ds_isa_name(m->isa), "best_isa", ds_isa_name(ds_cpu_best()), "kernels",
-                         m->kernels->name, "variants", names, "openblas", ds_blas_description(),
-                         "blas", m->blas_kernels ? Py_True : Py_False);
+    return Py_BuildValue("{s:s,s:s,s:s,s:N,s:z,s:O}", "version", ds_version(), "best_isa",
+                         ds_isa_name(ds_cpu_best()), "kernels", m->kernels->name, "backends",
+                         backends, "openblas", ds_blas_description(), "blas",
+                         m->blas_kernels ? Py_True : Py_False);
 }
 
 static PyObject *set_blas_threads(PyObject *self, PyObject *n)
@@ -173,6 +182,10 @@ static PyMethodDef methods[] = {
     {"operators", operators, METH_NOARGS, "The registry of operators."},
     {"config", config, METH_NOARGS, "What was chosen at import."},
     {"together", together, METH_VARARGS, "together(rates, frames, skew) -> bool per row"},
+    {"read_container", ds_read_container, METH_VARARGS, "The parts of a safetensors file."},
+    {"read_model", ds_read_model, METH_VARARGS, "A model file: graph, interface, signatures."},
+    {"write_model", ds_write_model, METH_VARARGS, "A model file, to a callable."},
+    {"write_container", ds_write_container, METH_VARARGS, "A safetensors file, to a callable."},
     {"set_blas_threads", set_blas_threads, METH_O, "Hold OpenBLAS to n threads."},
     {"fault_install", fault_install, METH_NOARGS, "For tests: count allocations from now on."},
     {"fault_uninstall", fault_uninstall, METH_NOARGS, "For tests: back to the usual allocator."},
@@ -213,14 +226,13 @@ static int load_errors(ds_module *m)
 
 static int choose_kernels(ds_module *m)
 {
-    const char *cap = getenv("DREAMSTREAM_ISA"), *blas = getenv("DREAMSTREAM_BLAS");
-    if (ds_cpu_choose(&m->isa, cap) != DS_OK) {
-        PyErr_Format(PyExc_ValueError, "DREAMSTREAM_ISA: %s", ds_last_error());
+    const ds_kernels *with_blas;
+    if (ds_backend_choose(&m->kernels, NULL, false) != DS_OK ||
+        ds_backend_choose(&with_blas, NULL, true) != DS_OK) {
+        PyErr_SetString(PyExc_ValueError, ds_last_error());
         return -1;
     }
-    m->kernels = ds_kernels_for(m->isa);
-    m->blas_kernels = blas && strcmp(blas, "none") == 0 ? NULL : ds_kernels_blas(m->isa);
-    ds_blas_set_threads(1);
+    m->blas_kernels = ds_backend_bitwise(with_blas) ? NULL : with_blas;
     return 0;
 }
 

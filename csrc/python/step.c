@@ -392,25 +392,11 @@ static void copy_output(const step *s, size_t o, Py_ssize_t r, PyArrayObject *ar
 /* ---------------------------------------------------------------- the call */
 static int take_batch(step *s)
 {
-    ds_engine_object *e = s->e;
-    if (e->n_batches > 0) {
-        s->batch = e->batches[--e->n_batches];
-        return 0;
-    }
-    ds_status status = ds_batch_create(&s->batch, e->plan);
+    ds_status status = ds_engine_take_batch(s->e->engine, &s->batch);
     if (status == DS_OK)
         return 0;
     ds_raise(s->m, status, NULL);
     return -1;
-}
-
-static void give_batch(step *s)
-{
-    if (s->batch && s->e->n_batches < DS_MAX_BATCHES)
-        s->e->batches[s->e->n_batches++] = s->batch;
-    else
-        ds_batch_destroy(s->batch);
-    s->batch = NULL;
 }
 
 /* Raises the engine's error with the ids of the bad rows; 0 where there is none. */
@@ -428,7 +414,7 @@ static int refuse(step *s, ds_status status)
 static int begin(step *s)
 {
     return refuse(s, ds_batch_begin(s->batch, s->slots, s->n_frames, s->eos, s->bad,
-                                    (size_t)s->n_rows, s->e->n_threads));
+                                    (size_t)s->n_rows, ds_engine_threads(s->e->engine)));
 }
 
 /* Everything between entering the slots and committing. */
@@ -440,14 +426,14 @@ static PyObject *run(step *s, PyObject *arrays)
         result = PyTuple_Pack(2, outputs, starts);
     if (result) {
         Py_BEGIN_ALLOW_THREADS
-        ds_batch_run(s->batch, s->e->pool);
+        ds_engine_run(s->e->engine, s->batch);
         Py_END_ALLOW_THREADS
         for (Py_ssize_t o = 0; o < PyList_GET_SIZE(outputs); o++)
             for (Py_ssize_t r = 0; r < s->n_rows; r++)
                 copy_output(s, (size_t)o, r,
                             (PyArrayObject *)PyList_GET_ITEM(PyList_GET_ITEM(outputs, o), r));
     }
-    give_batch(s);
+    ds_engine_give_batch(s->e->engine, s->batch);
     Py_XDECREF(outputs);
     Py_XDECREF(starts);
     return result;

@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/fault.h"
+#include "exec/backend.h"
 #include "exec/batch.h"
 #include "exec/single.h"
 
@@ -22,7 +23,6 @@ typedef struct ds_module {
     PyTypeObject *op_type, *graph_type, *engine_type, *gate_type, *hold_type, *prepared_type, *wav_type;
     const ds_kernels *kernels;      /* chosen at import */
     const ds_kernels *blas_kernels; /* NULL without OpenBLAS, or where it is kept out */
-    ds_isa isa;
     ds_arena *arenas[DS_MAX_ARENAS]; /* idle scratch of eager calls; guarded by the GIL */
     int n_arenas;
     ds_fault_allocator *fault; /* for tests: where installed */

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import dreamstream as ds
 
 from ..config import default_threads
-from . import demo, run
+from . import convert, demo, info, run
 from .arguments import Parser
 
 __all__ = ["main"]
@@ -25,6 +25,8 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     demo.add(commands)
     run.add(commands)
+    info.add(commands)
+    convert.add(commands)
     return parser
 
 

@@ -134,7 +134,7 @@ static inline int add_node(graph_case *c, const ds_op_def *def, const ds_attr *a
         fill_random(data[i], n);
     }
     c->status = ds_graph_node(c->graph, outputs, def, attrs, n_attrs, inputs, n_inputs, weights,
-                              (const void *const *)data, n_weights);
+                              (const void *const *)data, n_weights, NULL);
     for (size_t i = 0; i < n_weights; i++) {
         free(data[i]);
     }
@@ -427,9 +427,10 @@ static inline void compute_node(const ds_node *node, whole_stream *w, const ds_k
     run.frames_out = w->counts[node->first_output].total;
     const size_t n_scratch = ds_op_scratch_bytes(op, 1, run.frames_in, run.frames_out);
     CHECK(ds_allocate_zeroed(NULL, &carried, op->carried_bytes) == DS_OK);
-    CHECK(ds_allocate(NULL, &prepared, op->prepared_bytes) == DS_OK);
+    const size_t n_prepared = ds_op_prepared_bytes(op, run.k);
+    CHECK(ds_allocate(NULL, &prepared, n_prepared) == DS_OK);
     CHECK(ds_allocate(NULL, &scratch, n_scratch) == DS_OK);
-    if (op->prepared_bytes > 0) {
+    if (n_prepared > 0) {
         op->def->prepare(op, prepared, weights, run.k);
     }
     run.carried = &carried;
@@ -439,7 +440,7 @@ static inline void compute_node(const ds_node *node, whole_stream *w, const ds_k
         op->def->forward(op, &run);
     }
     ds_release(NULL, carried, op->carried_bytes);
-    ds_release(NULL, prepared, op->prepared_bytes);
+    ds_release(NULL, prepared, n_prepared);
     ds_release(NULL, scratch, n_scratch);
 }
 

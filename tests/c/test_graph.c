@@ -53,20 +53,20 @@ static void test_bad_edges(void)
     const int far[] = {-1, 2, 1000000, -1000000, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < sizeof far / sizeof far[0]; i++) {
         const int inputs[] = {x, far[i]};
-        CHECK(failed(ds_graph_node(c.graph, out, &ds_op_sync, NULL, 0, inputs, 2, NULL, NULL, 0),
+        CHECK(failed(ds_graph_node(c.graph, out, &ds_op_sync, NULL, 0, inputs, 2, NULL, NULL, 0, NULL),
                      DS_ARGUMENT, "input 1 is not an edge"));
         CHECK(failed(ds_graph_output(c.graph, far[i]), DS_ARGUMENT, "not an edge"));
     }
     int many[DS_MAX_INPUTS + 1] = {0};
     CHECK(failed(ds_graph_node(c.graph, out, &ds_op_sync, NULL, 0, many, DS_MAX_INPUTS + 1, NULL,
-                               NULL, 0),
+                               NULL, 0, NULL),
                  DS_ARGUMENT, "at most 16 inputs"));
-    CHECK(failed(ds_graph_node(c.graph, out, &ds_op_sync, NULL, 0, many, 1, NULL, NULL, 0),
+    CHECK(failed(ds_graph_node(c.graph, out, &ds_op_sync, NULL, 0, many, 1, NULL, NULL, 0, NULL),
                  DS_ARGUMENT, "at least 2"));
     const int two[] = {x, y};
-    CHECK(failed(ds_graph_node(c.graph, out, &ds_op_tanh, NULL, 0, two, 2, NULL, NULL, 0), DS_ARGUMENT,
+    CHECK(failed(ds_graph_node(c.graph, out, &ds_op_tanh, NULL, 0, two, 2, NULL, NULL, 0, NULL), DS_ARGUMENT,
                  "expected 1 input"));
-    CHECK(failed(ds_graph_node(c.graph, out, &ds_op_linear, NULL, 0, &x, 1, NULL, NULL, 0), DS_SHAPE,
+    CHECK(failed(ds_graph_node(c.graph, out, &ds_op_linear, NULL, 0, &x, 1, NULL, NULL, 0, NULL), DS_SHAPE,
                  "weight"));
     CHECK(c.graph->n_nodes == 1 && c.graph->n_edges == 2 && c.graph->n_outputs == 0);
     CHECK(out[0] == 77);

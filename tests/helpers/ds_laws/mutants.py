@@ -122,8 +122,8 @@ MUTANTS = {
     ),
     "snapshots without carried state": Mutant(
         "exec/snapshot.c",
-        "memcpy(e->data, r->data + r->at, n_bytes);",
-        "if ((int64_t)array >= 0) memcpy(e->data, r->data + r->at, n_bytes);",
+        "memcpy(e->data, r->data + r->at, e->n_bytes);",
+        "if (e->array >= 0) memcpy(e->data, r->data + r->at, e->n_bytes);",
         ("lstm", "reduce_frames"),
         ("snapshots", "forks"),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from . import _core
+from .. import _core
 
 __all__ = ["config", "default_threads", "show_config"]
 
@@ -23,7 +23,7 @@ def default_threads() -> int:
 
 
 def config() -> dict[str, Any]:
-    """Return version, instruction sets, kernels, OpenBLAS and threads as a dict."""
+    """Return version, kernels, the backends that were built, OpenBLAS and threads as a dict."""
     return {**_core.config(), "threads": default_threads()}
 
 
@@ -35,7 +35,8 @@ def show_config() -> None:
         blas += " (kept out by DREAMSTREAM_BLAS=none)"
     for name, value in (
         ("version", c["version"]),
-        ("kernels", f"{c['kernels']} (this machine: {c['best_isa']}; built: {', '.join(c['variants'])})"),
+        ("kernels", f"{c['kernels']} (this machine: {c['best_isa']})"),
+        ("backends", ", ".join(b["name"] for b in c["backends"] if b["usable"])),
         ("OpenBLAS", blas),
         ("threads", c["threads"]),
     ):

@@ -1,0 +1,209 @@
+/* Models: loading, saving, closing. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/object.h"
+#include "exec/backend.h"
+
+/* ---------------------------------------------------------------- structs that grow */
+ds_status ds_check_struct(const void *caller, size_t least, const char *name)
+{
+    DS_CHECK(caller, DS_ARGUMENT, "the %s is NULL", name);
+    size_t struct_size;
+    memcpy(&struct_size, caller, sizeof struct_size);
+    DS_CHECK(struct_size >= least && struct_size <= 4096, DS_ARGUMENT,
+             "%s: struct_size is %zu, expected sizeof(%s)", name, struct_size, name);
+    return DS_OK;
+}
+
+void ds_give_struct(void *caller, const void *filled, size_t n_bytes)
+{
+    size_t struct_size;
+    memcpy(&struct_size, caller, sizeof struct_size);
+    const size_t head = sizeof struct_size;
+    const size_t known = struct_size < n_bytes ? struct_size : n_bytes;
+    memcpy((char *)caller + head, (const char *)filled + head, known - head);
+}
+
+/* Options as this library knows them; what a newer caller has beyond must be zero. */
+static ds_status read_options(ds_model_options *options, const ds_model_options *caller)
+{
+    *options = (ds_model_options)DS_MODEL_OPTIONS_INIT;
+    if (!caller)
+        return DS_OK;
+    DS_TRY(ds_check_struct(caller, sizeof *options, "ds_model_options"));
+    const char *beyond = (const char *)caller + sizeof *options;
+    for (size_t i = sizeof *options; i < caller->struct_size; i++, beyond++)
+        DS_CHECK(*beyond == 0, DS_ARGUMENT,
+                 "ds_model_options: byte %zu is set, which this version of the library does not know", i);
+    *options = *caller;
+    DS_CHECK(options->threads <= DS_POOL_MAX_THREADS, DS_ARGUMENT,
+             "ds_model_options: threads is %u, at most %d are supported", options->threads,
+             DS_POOL_MAX_THREADS);
+    DS_CHECK(options->copy == 0 || options->copy == 1, DS_ARGUMENT,
+             "ds_model_options: copy is %d, expected 0 or 1", (int)options->copy);
+    const ds_allocator *a = options->allocator;
+    DS_CHECK(!a || (a->allocate && a->release), DS_ARGUMENT,
+             "ds_model_options: the allocator has no functions");
+    return DS_OK;
+}
+
+/* The environment's number of threads where the options name none. */
+static ds_status count_threads(size_t *n_threads, uint32_t wanted)
+{
+    const char *text = getenv("DREAMSTREAM_THREADS");
+    *n_threads = wanted ? wanted : 1;
+    if (wanted || !text || !*text)
+        return DS_OK;
+    char *end;
+    errno = 0;
+    const long n = strtol(text, &end, 10);
+    DS_CHECK(errno == 0 && *end == 0 && n >= 1 && n <= DS_POOL_MAX_THREADS, DS_ARGUMENT,
+             "DREAMSTREAM_THREADS is \"%s\", expected a number from 1 to %d", text,
+             DS_POOL_MAX_THREADS);
+    *n_threads = (size_t)n;
+    return DS_OK;
+}
+
+/* ---------------------------------------------------------------- loading */
+static ds_status new_model(ds_model **model, const ds_allocator *chosen)
+{
+    const ds_allocator inner = chosen ? *chosen : ds_allocator_current();
+    void *memory;
+    DS_TRY(ds_allocate_zeroed(&inner, &memory, sizeof(ds_model)));
+    ds_model *m = memory;
+    ds_counted_init(&m->counted, &inner);
+    m->allocator = ds_counted_hooks(&m->counted);
+    m->handle.kind = DS_HANDLE_MODEL;
+    if (pthread_mutex_init(&m->lock, NULL) != 0) {
+        ds_release(&inner, m, sizeof *m);
+        return ds_fail(DS_NO_MEMORY, "no lock could be made");
+    }
+    *model = m;
+    return DS_OK;
+}
+
+/* Everything but the table of handles. */
+static void release_model(ds_model *m)
+{
+    for (ds_stream *s = m->oldest, *newer; s; s = newer) {
+        newer = s->newer;
+        ds_stream_release(s);
+    }
+    for (ds_call *call = m->resting, *next; call; call = next) {
+        next = call->next;
+        ds_arena_free(&call->arena);
+        ds_release(&m->allocator, call, sizeof *call);
+    }
+    ds_engine_destroy(m->engine);
+    ds_interface_free(m->interface);
+    pthread_mutex_destroy(&m->lock);
+    const ds_allocator inner = m->counted.inner;
+    ds_release(&inner, m, sizeof *m);
+}
+
+static ds_status fill_model(ds_model *m, ds_mapped *file, const ds_model_options *options)
+{
+    ds_graph *graph = NULL;
+    ds_engine_options engine = {.max_streams = options->max_streams};
+    DS_TRY(count_threads(&engine.n_threads, options->threads));
+    DS_TRY(ds_model_read(&graph, &m->interface, &m->allocator, file));
+    const ds_status status =
+        ds_backend_choose(&engine.kernels, options->backend, m->interface->blas);
+    if (status != DS_OK) {
+        ds_graph_destroy(graph);
+        return status;
+    }
+    engine.skew = m->interface->skew;
+    m->max_streams = options->max_streams;
+    return ds_engine_create(&m->engine, graph, &engine);
+}
+
+/* Where a model's bytes come from. */
+typedef struct source {
+    const char *path; /* or NULL */
+    const void *bytes;
+    size_t n_bytes;
+} source;
+
+static ds_status open_file(ds_model *m, ds_mapped **file, const source *from, bool copy)
+{
+    if (!from->path)
+        return ds_mapped_copy(file, &m->allocator, from->bytes, from->n_bytes);
+    if (copy)
+        return ds_mapped_read(file, &m->allocator, from->path);
+    DS_TRY(ds_mapped_open(file, &m->allocator, from->path));
+    m->mapped_bytes = ds_mapped_size(*file);
+    return DS_OK;
+}
+
+static ds_status load(ds_model **model, const source *from, const ds_model_options *caller)
+{
+    ds_model_options options;
+    DS_TRY(read_options(&options, caller));
+    ds_model *m = NULL;
+    ds_mapped *file = NULL;
+    DS_TRY(new_model(&m, options.allocator));
+    ds_status status = open_file(m, &file, from, options.copy == 1);
+    if (status == DS_OK)
+        status = fill_model(m, file, &options);
+    ds_mapped_release(file); /* the graph shares it */
+    if (status == DS_OK)
+        status = ds_handle_add(&m->handle);
+    if (status != DS_OK) {
+        release_model(m);
+        return status;
+    }
+    *model = m;
+    return DS_OK;
+}
+
+ds_status ds_model_load(ds_model **model, const char *path, const ds_model_options *options)
+{
+    DS_CHECK(model && path, DS_ARGUMENT, "ds_model_load: model or path is NULL");
+    const source from = {.path = path};
+    return load(model, &from, options);
+}
+
+ds_status ds_model_load_memory(ds_model **model, const void *bytes, size_t n_bytes,
+                               const ds_model_options *options)
+{
+    DS_CHECK(model && bytes, DS_ARGUMENT, "ds_model_load_memory: model or bytes is NULL");
+    const source from = {.bytes = bytes, .n_bytes = n_bytes};
+    return load(model, &from, options);
+}
+
+/* ---------------------------------------------------------------- saving, closing */
+typedef struct target {
+    ds_write_callback write;
+    void *context;
+} target;
+
+static ds_status write_to(void *context, const void *bytes, size_t n_bytes)
+{
+    const target *to = context;
+    DS_CHECK(to->write(to->context, bytes, n_bytes) == 0, DS_LIMIT,
+             "the model's bytes could not be written: the callback gave up");
+    return DS_OK;
+}
+
+ds_status ds_model_save(ds_model *model, ds_write_callback write, void *context)
+{
+    DS_CHECK(write, DS_ARGUMENT, "ds_model_save: the callback is NULL");
+    DS_TRY(ds_handle_enter_model(model));
+    target to = {write, context};
+    const ds_sink sink = {&to, write_to};
+    const ds_status status = ds_model_write(&sink, ds_model_plan(model)->model, model->interface);
+    ds_handle_leave_model(&model->handle);
+    return status;
+}
+
+ds_status ds_model_close(ds_model *model)
+{
+    DS_TRY(ds_handle_close_model(model));
+    for (ds_stream *s = model->oldest; s; s = s->newer)
+        ds_handle_drop(&s->handle);
+    release_model(model);
+    return DS_OK;
+}

@@ -1,0 +1,63 @@
+/* api/object.h: what stands behind ds_model and ds_stream. */
+#ifndef DS_API_OBJECT_H
+#define DS_API_OBJECT_H
+#include <pthread.h>
+
+#include "api/handles.h"
+#include "base/arena.h"
+#include "base/counted.h"
+#include "exec/engine.h"
+#include "model/model.h"
+
+/* Scratch of one call beside its batch. */
+typedef struct ds_call {
+    struct ds_call *next;
+    ds_arena arena;
+} ds_call;
+
+struct ds_model {
+    ds_handle handle;
+    ds_counted counted; /* its allocator is that of everything below */
+    ds_allocator allocator;
+    size_t mapped_bytes;
+    ds_interface *interface;
+    ds_engine *engine;
+    size_t max_streams;
+    pthread_mutex_t lock;       /* guards what follows */
+    ds_stream *oldest, *newest; /* all open streams, the longest idle first */
+    ds_call *resting;
+};
+
+/* The latest frames of one output. */
+typedef struct ds_kept_output {
+    void *data; /* room for n_bytes */
+    size_t n_bytes;
+} ds_kept_output;
+
+struct ds_stream {
+    ds_handle handle;
+    ds_model *model;
+    ds_slot *slot;
+    ds_stream *older, *newer;
+    bool begun, ended, refused;
+    ds_kept_output outputs[]; /* [n_outputs] */
+};
+
+static inline const ds_plan *ds_model_plan(const ds_model *model)
+{
+    return ds_engine_plan(model->engine);
+}
+
+double ds_api_now(void); /* seconds, monotonic */
+
+/* Notes that streams of the model, which are in its list, were used just now. */
+void ds_model_touch(ds_model *model, ds_stream *const *streams, size_t n);
+/* Releases a stream that is in no table any more. */
+void ds_stream_release(ds_stream *stream);
+/* Whether a struct of the caller's, which begins with its size, has at least what it had in the first
+ * version. Errors: DS_ARGUMENT. */
+ds_status ds_check_struct(const void *caller, size_t least, const char *name);
+/* Copies a struct that was filled, but for its size, to a caller that may have less of it, or more. */
+void ds_give_struct(void *caller, const void *filled, size_t n_bytes);
+
+#endif

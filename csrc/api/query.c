@@ -1,0 +1,202 @@
+/* What models, streams and backends say of themselves. */
+#include <string.h>
+
+#include "api/object.h"
+#include "exec/backend.h"
+
+ds_status ds_backend_at(ds_backend_info *info, size_t index)
+{
+    DS_TRY(ds_check_struct(info, sizeof *info, "ds_backend_info"));
+    DS_CHECK(index < ds_backends(), DS_ARGUMENT, "there is no backend %zu, but %zu", index,
+             ds_backends());
+    const ds_kernels *kernels = ds_backend(index);
+    const ds_backend_info filled = {0, kernels->name, ds_backend_usable(kernels),
+                                    ds_backend_bitwise(kernels)};
+    ds_give_struct(info, &filled, sizeof filled);
+    return DS_OK;
+}
+
+size_t ds_backend_count(void)
+{
+    return ds_backends();
+}
+
+/* ---------------------------------------------------------------- models */
+/* Frames, or -1 for infinite. */
+static int64_t bound(int64_t frames)
+{
+    return frames == DS_NEVER ? -1 : frames;
+}
+
+static int64_t largest(const int64_t *frames, size_t n)
+{
+    int64_t most = 0;
+    for (size_t i = 0; i < n; i++)
+        most = frames[i] > most ? frames[i] : most; /* DS_NEVER is above all */
+    return bound(most);
+}
+
+static size_t raw_bytes(const ds_graph *graph)
+{
+    size_t n_bytes = 0;
+    for (size_t j = 0; j < graph->n_nodes; j++)
+        for (int i = 0; i < graph->nodes[j].op->n_weights; i++)
+            n_bytes += graph->nodes[j].weights[i].n_bytes;
+    return n_bytes;
+}
+
+static void describe(const ds_model *m, ds_model_info *info)
+{
+    const ds_plan *p = ds_model_plan(m);
+    *info = (ds_model_info){
+        .name = m->interface->name,
+        .backend = p->kernels->name,
+        .bitwise = ds_backend_bitwise(p->kernels),
+        .threads = (uint32_t)ds_engine_threads(m->engine),
+        .n_inputs = p->graph->n_inputs,
+        .n_outputs = p->graph->n_outputs,
+        .delay = largest(p->analysis.delay, p->analysis.n_outputs),
+        .receptive_field = largest(p->analysis.field, p->analysis.n_outputs),
+        .state_size = p->block_bytes,
+        .state_bytes_per_frame = (double)p->grown_bytes / (double)p->analysis.period,
+        .n_layers = p->model->n_nodes,
+        .weights_size = raw_bytes(p->model),
+        .prepared_size = p->prepared_bytes,
+        .max_streams = m->max_streams,
+        .n_streams = ds_session_n_open(ds_engine_session(m->engine)),
+        .fingerprint = {p->fingerprint[0], p->fingerprint[1]},
+    };
+}
+
+ds_status ds_model_query(ds_model *model, ds_model_info *info)
+{
+    DS_TRY(ds_check_struct(info, sizeof *info, "ds_model_info"));
+    DS_TRY(ds_handle_enter_model(model));
+    ds_model_info filled;
+    describe(model, &filled);
+    ds_handle_leave_model(&model->handle);
+    ds_give_struct(info, &filled, sizeof filled);
+    return DS_OK;
+}
+
+static ds_port_info port_info(const ds_port *port, const ds_signature *signature, int64_t delay)
+{
+    return (ds_port_info){
+        .name = port->name,
+        .dtype = signature->dtype,
+        .rank = (uint32_t)signature->rank,
+        .shape = signature->shape,
+        .frame_bytes = ds_signature_bytes(signature),
+        .rate_num = signature->rate.num,
+        .rate_den = signature->rate.den,
+        .delay = delay,
+    };
+}
+
+static ds_status find_port(const ds_model *m, bool is_input, size_t index, ds_port_info *info)
+{
+    const ds_plan *p = ds_model_plan(m);
+    const ds_graph *g = p->graph;
+    const size_t n = is_input ? g->n_inputs : g->n_outputs;
+    DS_CHECK(index < n, DS_ARGUMENT, "%s %zu: the model has %zu", is_input ? "input" : "output",
+             index, n);
+    *info = is_input ? port_info(&m->interface->inputs[index],
+                                 &g->edges[g->inputs[index]].signature, 0)
+                     : port_info(&m->interface->outputs[index],
+                                 &g->edges[g->outputs[index]].signature,
+                                 bound(p->analysis.delay[index]));
+    return DS_OK;
+}
+
+static ds_status query_port(ds_model *model, bool is_input, size_t index, ds_port_info *info)
+{
+    DS_TRY(ds_check_struct(info, sizeof *info, "ds_port_info"));
+    DS_TRY(ds_handle_enter_model(model));
+    ds_port_info filled;
+    const ds_status status = find_port(model, is_input, index, &filled);
+    ds_handle_leave_model(&model->handle);
+    DS_TRY(status);
+    ds_give_struct(info, &filled, sizeof filled);
+    return DS_OK;
+}
+
+ds_status ds_model_input(ds_model *model, size_t index, ds_port_info *info)
+{
+    return query_port(model, true, index, info);
+}
+
+ds_status ds_model_output(ds_model *model, size_t index, ds_port_info *info)
+{
+    return query_port(model, false, index, info);
+}
+
+ds_status ds_model_memory(ds_model *model, ds_memory_info *info)
+{
+    DS_TRY(ds_check_struct(info, sizeof *info, "ds_memory_info"));
+    DS_TRY(ds_handle_enter_model(model));
+    ds_counted *c = &model->counted;
+    const size_t own = sizeof *model; /* allocated before there was anything to count with */
+    const ds_memory_info filled = {
+        .bytes = atomic_load(&c->bytes) + own,
+        .peak_bytes = atomic_load(&c->peak_bytes) + own,
+        .blocks = atomic_load(&c->blocks) + 1,
+        .n_allocations = atomic_load(&c->n_allocations) + 1,
+        .mapped_bytes = model->mapped_bytes,
+    };
+    ds_handle_leave_model(&model->handle);
+    ds_give_struct(info, &filled, sizeof filled);
+    return DS_OK;
+}
+
+/* ---------------------------------------------------------------- streams */
+ds_status ds_stream_query(ds_stream *stream, ds_stream_info *info)
+{
+    DS_TRY(ds_check_struct(info, sizeof *info, "ds_stream_info"));
+    const void *one = stream;
+    DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
+    const ds_stream_info filled = {
+        .model = stream->model,
+        .begun = stream->begun,
+        .ended = stream->ended,
+        .refused = stream->refused,
+        .idle_seconds = ds_api_now() - stream->slot->last_used,
+    };
+    ds_handle_leave_streams(&one, 1);
+    ds_give_struct(info, &filled, sizeof filled);
+    return DS_OK;
+}
+
+ds_status ds_stream_frames(ds_stream *stream, size_t index, int64_t *n_frames)
+{
+    DS_CHECK(n_frames, DS_ARGUMENT, "ds_stream_frames: n_frames is NULL");
+    const void *one = stream;
+    DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
+    const size_t n = ds_model_plan(stream->model)->graph->n_inputs;
+    const int64_t frames = index < n ? stream->slot->block->frames[index] : 0;
+    ds_handle_leave_streams(&one, 1);
+    DS_CHECK(index < n, DS_ARGUMENT, "input %zu: the model has %zu", index, n);
+    *n_frames = frames;
+    return DS_OK;
+}
+
+ds_status ds_model_idle(ds_model *model, double seconds, ds_stream **streams, size_t n_room,
+                        size_t *n)
+{
+    DS_CHECK(n && (streams || n_room == 0), DS_ARGUMENT, "ds_model_idle: streams or n is NULL");
+    DS_CHECK(seconds >= 0, DS_ARGUMENT, "ds_model_idle: seconds is %g, expected a time", seconds);
+    DS_TRY(ds_handle_enter_model(model));
+    size_t found = 0;
+    const double now = ds_api_now();
+    pthread_mutex_lock(&model->lock);
+    for (ds_stream *s = model->oldest; s; s = s->newer) {
+        if (ds_handle_in_use(&s->handle) || now - s->slot->last_used < seconds)
+            continue;
+        if (found < n_room)
+            streams[found] = s;
+        found++;
+    }
+    pthread_mutex_unlock(&model->lock);
+    ds_handle_leave_model(&model->handle);
+    *n = found;
+    return DS_OK;
+}

@@ -1,0 +1,197 @@
+/* Streams: opening, closing, forking, snapshots. */
+#include <string.h>
+#include <time.h>
+
+#include "api/object.h"
+
+double ds_api_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---------------------------------------------------------------- the model's list */
+static void unlink_stream(ds_model *m, ds_stream *s)
+{
+    *(s->older ? &s->older->newer : &m->oldest) = s->newer;
+    *(s->newer ? &s->newer->older : &m->newest) = s->older;
+    s->older = s->newer = NULL;
+}
+
+static void append_stream(ds_model *m, ds_stream *s)
+{
+    s->older = m->newest;
+    *(m->newest ? &m->newest->newer : &m->oldest) = s;
+    m->newest = s;
+}
+
+void ds_model_touch(ds_model *model, ds_stream *const *streams, size_t n)
+{
+    const double now = ds_api_now();
+    pthread_mutex_lock(&model->lock);
+    for (size_t i = 0; i < n; i++) {
+        unlink_stream(model, streams[i]);
+        append_stream(model, streams[i]);
+        streams[i]->slot->last_used = now;
+    }
+    pthread_mutex_unlock(&model->lock);
+}
+
+/* ---------------------------------------------------------------- opening and closing */
+static size_t stream_bytes(const ds_model *m)
+{
+    return sizeof(ds_stream) + ds_model_plan(m)->graph->n_outputs * sizeof(ds_kept_output);
+}
+
+void ds_stream_release(ds_stream *stream)
+{
+    ds_model *m = stream->model;
+    for (size_t o = 0; o < ds_model_plan(m)->graph->n_outputs; o++)
+        ds_release(&m->allocator, stream->outputs[o].data, stream->outputs[o].n_bytes);
+    if (stream->slot)
+        ds_session_close(ds_engine_session(m->engine), stream->slot);
+    ds_release(&m->allocator, stream, stream_bytes(m));
+}
+
+/* Opens a stream in the state of `source`, or at its beginning where that is NULL. */
+static ds_status open_stream(ds_stream **stream, ds_model *m, const ds_stream *source)
+{
+    void *memory;
+    DS_TRY(ds_allocate_zeroed(&m->allocator, &memory, stream_bytes(m)));
+    ds_stream *s = memory;
+    s->handle = (ds_handle){.kind = DS_HANDLE_STREAM, .parent = &m->handle};
+    s->model = m;
+    ds_status status = ds_session_open(ds_engine_session(m->engine), &s->slot, 0);
+    if (status == DS_OK && source) {
+        status = ds_slot_copy(ds_model_plan(m), s->slot, source->slot);
+        s->begun = source->begun;
+        s->ended = source->ended;
+    }
+    if (status == DS_OK)
+        status = ds_handle_add(&s->handle);
+    if (status != DS_OK) {
+        ds_stream_release(s);
+        return status;
+    }
+    s->slot->last_used = ds_api_now();
+    pthread_mutex_lock(&m->lock);
+    append_stream(m, s);
+    pthread_mutex_unlock(&m->lock);
+    *stream = s;
+    return DS_OK;
+}
+
+ds_status ds_stream_open(ds_stream **stream, ds_model *model)
+{
+    DS_CHECK(stream, DS_ARGUMENT, "ds_stream_open: stream is NULL");
+    DS_TRY(ds_handle_enter_model(model));
+    const ds_status status = open_stream(stream, model, NULL);
+    ds_handle_leave_model(&model->handle);
+    return status;
+}
+
+ds_status ds_stream_fork(ds_stream **fork, ds_stream *stream)
+{
+    DS_CHECK(fork, DS_ARGUMENT, "ds_stream_fork: fork is NULL");
+    const void *one = stream;
+    DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
+    const ds_status status = open_stream(fork, stream->model, stream);
+    ds_handle_leave_streams(&one, 1);
+    return status;
+}
+
+ds_status ds_stream_close(ds_stream *stream)
+{
+    const void *one = stream;
+    DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
+    ds_model *m = stream->model;
+    pthread_mutex_lock(&m->lock);
+    unlink_stream(m, stream);
+    pthread_mutex_unlock(&m->lock);
+    ds_handle_drop(&stream->handle); /* leaves the stream, not yet the model: it stays until the end */
+    ds_stream_release(stream);
+    ds_handle_leave_model(&m->handle);
+    return DS_OK;
+}
+
+ds_status ds_stream_reset(ds_stream *stream)
+{
+    const void *one = stream;
+    DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
+    ds_session_clear(ds_engine_session(stream->model->engine), stream->slot);
+    stream->begun = stream->ended = stream->refused = false;
+    ds_handle_leave_streams(&one, 1);
+    return DS_OK;
+}
+
+/* ---------------------------------------------------------------- snapshots */
+/* Enters a stream that has a state to be written. */
+static ds_status enter_unended(ds_stream *stream)
+{
+    const void *one = stream;
+    DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
+    if (!stream->ended)
+        return DS_OK;
+    ds_handle_leave_streams(&one, 1);
+    return ds_fail(DS_STREAM_ID, "the stream has ended: there is nothing left to take a snapshot of");
+}
+
+ds_status ds_stream_snapshot_size(ds_stream *stream, size_t *n_bytes)
+{
+    DS_CHECK(n_bytes, DS_ARGUMENT, "ds_stream_snapshot_size: n_bytes is NULL");
+    const void *one = stream;
+    DS_TRY(enter_unended(stream));
+    const ds_status status =
+        ds_slot_snapshot_bytes(ds_model_plan(stream->model), stream->slot, n_bytes);
+    ds_handle_leave_streams(&one, 1);
+    return status;
+}
+
+ds_status ds_stream_snapshot(ds_stream *stream, void *bytes, size_t n_bytes)
+{
+    DS_CHECK(bytes, DS_ARGUMENT, "ds_stream_snapshot: bytes is NULL");
+    const void *one = stream;
+    DS_TRY(enter_unended(stream));
+    const ds_plan *plan = ds_model_plan(stream->model);
+    size_t expected;
+    ds_status status = ds_slot_snapshot_bytes(plan, stream->slot, &expected);
+    if (status == DS_OK && expected != n_bytes)
+        status = ds_fail(DS_ARGUMENT, "a snapshot of this stream takes %zu bytes, got room for %zu",
+                         expected, n_bytes);
+    if (status == DS_OK)
+        status = ds_slot_snapshot(plan, stream->slot, bytes, n_bytes);
+    ds_handle_leave_streams(&one, 1);
+    return status;
+}
+
+/* Restores into another slot, which then takes the place of the stream's. */
+static ds_status restore(ds_stream *s, const void *bytes, size_t n_bytes)
+{
+    ds_session *session = ds_engine_session(s->model->engine);
+    const ds_plan *plan = ds_model_plan(s->model);
+    ds_slot *slot;
+    DS_TRY(ds_session_open(session, &slot, 1));
+    const ds_status status = ds_slot_restore(plan, slot, bytes, n_bytes);
+    if (status != DS_OK) {
+        ds_session_close(session, slot);
+        return status;
+    }
+    slot->last_used = s->slot->last_used;
+    ds_session_close(session, s->slot);
+    s->slot = slot;
+    s->begun = s->ended = s->refused = false;
+    for (size_t i = 0; i < plan->graph->n_inputs; i++)
+        s->begun |= slot->block->frames[i] > 0;
+    return DS_OK;
+}
+
+ds_status ds_stream_restore(ds_stream *stream, const void *bytes, size_t n_bytes)
+{
+    DS_CHECK(bytes, DS_ARGUMENT, "ds_stream_restore: bytes is NULL");
+    const void *one = stream;
+    DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
+    const ds_status status = restore(stream, bytes, n_bytes);
+    ds_handle_leave_streams(&one, 1);
+    return status;
+}

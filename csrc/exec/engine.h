@@ -1,0 +1,41 @@
+/* exec/engine.h: a plan with all that running it takes: its streams, its threads, its scratch.
+ *
+ * One engine serves any number of threads at a time, each with streams of its own (exec/session.h). */
+#ifndef DS_EXEC_ENGINE_H
+#define DS_EXEC_ENGINE_H
+#include "exec/batch.h"
+
+typedef struct ds_engine ds_engine;
+
+typedef struct ds_engine_options {
+    const ds_kernels *kernels;
+    size_t n_threads;   /* of one call; at least 1 */
+    size_t max_streams; /* 0: no limit */
+    int64_t skew;       /* frames by which the inputs of one stream may be apart */
+} ds_engine_options;
+
+/* Plans the graph, which it takes also on failure. Errors: those of ds_plan_create, ds_pool_create. */
+ds_status ds_engine_create(ds_engine **engine, ds_graph *takes_graph,
+                           const ds_engine_options *options);
+/* Makes another engine of the same plan, with streams of its own. The plan stays the original's, which
+ * must outlive this one. The options' kernels and skew are not looked at. Errors: those of
+ * ds_engine_create. */
+ds_status ds_engine_copy(ds_engine **engine, const ds_engine *original,
+                         const ds_engine_options *options);
+/* Ends all streams and threads; the plan stays. Thread: one, while no call is under way. */
+void ds_engine_close(ds_engine *engine);
+/* The same, and releases it; NULL is allowed. */
+void ds_engine_destroy(ds_engine *engine);
+
+const ds_plan *ds_engine_plan(const ds_engine *engine);
+ds_session *ds_engine_session(const ds_engine *engine); /* NULL once closed */
+size_t ds_engine_threads(const ds_engine *engine);
+
+/* Takes a batch that is at rest, or makes one. Thread: any. Errors: DS_NO_MEMORY. */
+ds_status ds_engine_take_batch(ds_engine *engine, ds_batch **batch);
+/* Puts it to rest; NULL is allowed. Thread: any. */
+void ds_engine_give_batch(ds_engine *engine, ds_batch *batch);
+/* ds_batch_run on the engine's threads. */
+void ds_engine_run(ds_engine *engine, ds_batch *batch);
+
+#endif

@@ -1,0 +1,399 @@
+/* model/read.c: from a model file to a graph and its interface.
+ *
+ * The container first (codec/safetensors.h checks all of it), then the text in its metadata, front to
+ * back: each node is added to the graph as it is read, so that the graph checks what refers to what, and
+ * each operator its own attributes and weights. At last, that the file holds nothing else. */
+#include <math.h>
+#include <string.h>
+
+#include "codec/utf8.h"
+#include "model/members.h"
+
+/* What is being read. */
+typedef struct reader {
+    ds_allocator allocator;
+    ds_mapped *file;
+    ds_safetensors *container;
+    ds_json *json;
+    bool *used; /* [tensors of the container] by a node */
+    ds_graph *graph;
+    ds_interface *interface;
+} reader;
+
+/* ---------------------------------------------------------------- attributes */
+
+static ds_status read_real(double *x, ds_json_value value)
+{
+    const char *text = NULL;
+    if (ds_json_kind_of(value) != DS_JSON_STRING) {
+        return ds_json_double(x, value);
+    }
+    DS_TRY(ds_json_string(&text, NULL, value));
+    if (strcmp(text, "inf") == 0) {
+        *x = INFINITY;
+    } else if (strcmp(text, "-inf") == 0) {
+        *x = -INFINITY;
+    } else if (strcmp(text, "nan") == 0) {
+        *x = NAN;
+    } else {
+        return ds_json_refuse(value, "expected a number, \"inf\", \"-inf\" or \"nan\"");
+    }
+    return DS_OK;
+}
+
+static ds_status read_ints(ds_attr_value *v, ds_json_value value)
+{
+    ds_json_cursor at;
+    ds_json_value item;
+    DS_TRY(ds_json_enter_array(&at, value));
+    if (ds_json_count(value) > DS_MAX_INTS) {
+        return ds_json_refuse(value, "expected at most %d integers, got %zu", DS_MAX_INTS,
+                              ds_json_count(value));
+    }
+    while (ds_json_next(&at, &item)) {
+        DS_TRY(ds_json_integer(&v->ints[v->n_ints++], item, INT64_MIN, INT64_MAX));
+    }
+    return DS_OK;
+}
+
+static ds_status read_attr(ds_attr *attr, const ds_attr_def *def, ds_json_value value)
+{
+    *attr = (ds_attr){.name = def->name, .kind = def->kind};
+    switch (def->kind) {
+    case DS_ATTR_INT: return ds_json_integer(&attr->value.i, value, INT64_MIN, INT64_MAX);
+    case DS_ATTR_REAL: return read_real(&attr->value.x, value);
+    case DS_ATTR_INTS: return read_ints(&attr->value, value);
+    case DS_ATTR_CHOICE: return ds_json_string(&attr->text, NULL, value);
+    }
+    return DS_OK;
+}
+
+/* All attributes of the operator and no others. */
+static ds_status read_attrs(ds_attr *attrs, size_t *n, const ds_op_def *def, ds_json_value node)
+{
+    ds_json_value object, value;
+    const char *names[DS_MAX_ATTRS];
+    DS_TRY(ds_json_member(&object, node, "attributes"));
+    *n = 0;
+    for (const ds_attr_def *d = def->attrs; d != NULL && d->name != NULL; d++) {
+        names[(*n)++] = d->name;
+    }
+    DS_TRY(ds_json_only(object, names, *n));
+    for (size_t i = 0; i < *n; i++) {
+        DS_TRY(ds_json_member(&value, object, names[i]));
+        DS_TRY(read_attr(&attrs[i], &def->attrs[i], value));
+    }
+    return DS_OK;
+}
+
+/* ---------------------------------------------------------------- inputs and weights */
+
+static ds_status read_edge(int *edge, ds_json_value value, const ds_graph *graph)
+{
+    int64_t e = 0;
+    DS_TRY(ds_json_integer(&e, value, 0, (int64_t)graph->n_edges - 1));
+    *edge = (int)e;
+    return DS_OK;
+}
+
+static ds_status read_inputs(int *inputs, size_t *n, ds_json_value node, const ds_graph *graph)
+{
+    ds_json_value list, value;
+    ds_json_cursor at;
+    DS_TRY(ds_json_member(&list, node, "inputs"));
+    DS_TRY(ds_json_enter_array(&at, list));
+    if (ds_json_count(list) > DS_MAX_INPUTS) {
+        return ds_json_refuse(list, "expected at most %d inputs, got %zu", DS_MAX_INPUTS,
+                              ds_json_count(list));
+    }
+    for (*n = 0; ds_json_next(&at, &value); ++*n) {
+        DS_TRY(read_edge(&inputs[*n], value, graph));
+    }
+    return DS_OK;
+}
+
+/* What the operators may rely on: where it lies, and that bytes of type BOOL are 0 or 1. */
+static ds_status check_tensor(const ds_tensor_view *t, ds_json_value value)
+{
+    if (t->offset % DS_ALIGNMENT != 0) {
+        return ds_json_refuse(value, "expected a tensor at a multiple of %d bytes, got byte %zu of the file",
+                              DS_ALIGNMENT, t->offset);
+    }
+    const unsigned char *bytes = t->data;
+    for (size_t i = 0; t->type == DS_TENSOR_BOOL && i < t->n_bytes; i++) {
+        if (bytes[i] > 1) {
+            return ds_json_refuse(value, "expected 0 or 1, got %d at byte %zu of the file", bytes[i],
+                                  t->offset + i);
+        }
+    }
+    return DS_OK;
+}
+
+static ds_status read_weight(reader *r, ds_signature *signature, const void **data, const char **name,
+                             ds_json_value value)
+{
+    *signature = (ds_signature){.rate = {0, 1}};
+    *data = NULL;
+    *name = NULL;
+    if (ds_json_kind_of(value) == DS_JSON_NULL) {
+        return DS_OK;
+    }
+    DS_TRY(ds_json_string(name, NULL, value));
+    const ds_tensor_view *t = ds_safetensors_find(r->container, *name);
+    if (t == NULL || ds_tensor_is_filler(t)) {
+        char shown[DS_UTF8_SHOWN_BYTES];
+        return ds_json_refuse(value, "expected the name of a tensor in the file, got \"%s\"",
+                              ds_utf8_show(shown, *name, strlen(*name)));
+    }
+    if (!ds_dtype_of_tensor(&signature->dtype, t->type) || t->rank > DS_MAX_RANK) {
+        return ds_json_refuse(value, "expected a tensor of F32, F64, I64, I16 or BOOL of rank %d at most, "
+                              "got %s of rank %zu", DS_MAX_RANK, ds_tensor_type_name(t->type), t->rank);
+    }
+    const size_t index = (size_t)(t - ds_safetensors_at(r->container, 0));
+    if (!r->used[index]) {
+        DS_TRY(check_tensor(t, value));
+        r->used[index] = true;
+    }
+    signature->rank = (int)t->rank;
+    memcpy(signature->shape, t->shape, t->rank * sizeof t->shape[0]);
+    *data = t->data;
+    return DS_OK;
+}
+
+/* ---------------------------------------------------------------- nodes */
+
+/* What one node says; what it points to is the tree's, and the file's. */
+typedef struct node_text {
+    const ds_op_def *def;
+    ds_attr attrs[DS_MAX_ATTRS];
+    int inputs[DS_MAX_INPUTS];
+    ds_signature weights[DS_MAX_WEIGHTS];
+    const void *data[DS_MAX_WEIGHTS];
+    const char *names[DS_MAX_WEIGHTS];
+    const char *path;
+    size_t n_attrs, n_inputs, n_weights;
+} node_text;
+
+static ds_status read_def(const ds_op_def **def, ds_json_value node)
+{
+    ds_json_value value;
+    const char *name = NULL;
+    DS_TRY(ds_json_member(&value, node, "op"));
+    DS_TRY(ds_json_string(&name, NULL, value));
+    *def = ds_op_find(name);
+    if (*def == NULL) {
+        char shown[DS_UTF8_SHOWN_BYTES];
+        return ds_json_refuse(value, "expected the name of an operator, got \"%s\"",
+                              ds_utf8_show(shown, name, strlen(name)));
+    }
+    return DS_OK;
+}
+
+static ds_status read_weights(reader *r, node_text *n, ds_json_value node)
+{
+    ds_json_value list, value;
+    ds_json_cursor at;
+    DS_TRY(ds_json_member(&list, node, "weights"));
+    DS_TRY(ds_json_enter_array(&at, list));
+    if (ds_json_count(list) > DS_MAX_WEIGHTS) {
+        return ds_json_refuse(list, "expected at most %d weights, got %zu", DS_MAX_WEIGHTS,
+                              ds_json_count(list));
+    }
+    for (n->n_weights = 0; ds_json_next(&at, &value); n->n_weights++) {
+        const size_t i = n->n_weights;
+        DS_TRY(read_weight(r, &n->weights[i], &n->data[i], &n->names[i], value));
+    }
+    return DS_OK;
+}
+
+static ds_status parse_node(reader *r, node_text *n, ds_json_value node)
+{
+    static const char *const keys[] = {"op", "path", "attributes", "inputs", "weights", "outputs"};
+    ds_json_value value;
+    DS_TRY(ds_json_only(node, keys, sizeof keys / sizeof keys[0]));
+    DS_TRY(read_def(&n->def, node));
+    DS_TRY(ds_json_member(&value, node, "path"));
+    DS_TRY(ds_json_string(&n->path, NULL, value));
+    DS_TRY(read_attrs(n->attrs, &n->n_attrs, n->def, node));
+    DS_TRY(read_inputs(n->inputs, &n->n_inputs, node, r->graph));
+    DS_TRY(read_weights(r, n, node));
+    DS_TRY(ds_json_member(&value, node, "outputs"));
+    int64_t n_outputs = 0;
+    return ds_json_integer(&n_outputs, value, n->def->n_outputs, n->def->n_outputs);
+}
+
+/* What the graph or the operator refuses is the file's fault. */
+static ds_status blame_file(ds_status status, ds_json_value node, size_t number, const node_text *n)
+{
+    if (status == DS_OK || status == DS_NO_MEMORY || status == DS_INTERNAL) {
+        return status;
+    }
+    char shown[DS_UTF8_SHOWN_BYTES];
+    return ds_json_refuse(node, "node %zu (%s, %s): %s", number, n->def->name,
+                          ds_utf8_show(shown, n->path, strlen(n->path)), ds_last_error());
+}
+
+static ds_status read_node(reader *r, node_text *n, ds_json_value value)
+{
+    int outputs[DS_MAX_OUTPUTS];
+    DS_TRY(parse_node(r, n, value));
+    const size_t number = r->graph->n_nodes;
+    const ds_node_names names = {n->path, n->names};
+    const ds_status status =
+        ds_graph_node(r->graph, outputs, n->def, n->attrs, n->n_attrs, n->inputs, n->n_inputs,
+                      n->weights, n->data, n->n_weights, &names);
+    return blame_file(status, value, number, n);
+}
+
+/* ---------------------------------------------------------------- the graph */
+
+/* Enters the array `key` of `object`, of 1 to `most` elements. */
+static ds_status enter_list(ds_json_cursor *at, ds_json_value object, const char *key, size_t least,
+                            size_t most)
+{
+    ds_json_value list;
+    DS_TRY(ds_json_member(&list, object, key));
+    DS_TRY(ds_json_enter_array(at, list));
+    const size_t n = ds_json_count(list);
+    return n >= least && n <= most
+               ? DS_OK
+               : ds_json_refuse(list, "expected %zu to %zu elements, got %zu", least, most, n);
+}
+
+static ds_status read_graph_input(ds_graph *graph, ds_json_value value)
+{
+    static const char *const keys[] = {"dtype", "shape", "rate"};
+    ds_signature signature;
+    int edge;
+    DS_TRY(ds_json_only(value, keys, sizeof keys / sizeof keys[0]));
+    DS_TRY(ds_signature_read(&signature, value));
+    const ds_status status = ds_graph_input(graph, &edge, &signature);
+    return status == DS_OK || status == DS_NO_MEMORY ? status
+                                                     : ds_json_refuse(value, "%s", ds_last_error());
+}
+
+static ds_status read_graph(reader *r, ds_json_value object)
+{
+    static const char *const keys[] = {"inputs", "nodes", "outputs"};
+    ds_json_cursor at;
+    ds_json_value value;
+    DS_TRY(ds_json_only(object, keys, sizeof keys / sizeof keys[0]));
+    DS_TRY(enter_list(&at, object, "inputs", 1, DS_MAX_INPUTS));
+    while (ds_json_next(&at, &value)) {
+        DS_TRY(read_graph_input(r->graph, value));
+    }
+    DS_TRY(enter_list(&at, object, "nodes", 0, DS_MODEL_MAX_NODES));
+    void *memory = NULL;
+    DS_TRY(ds_allocate_zeroed(&r->allocator, &memory, sizeof(node_text))); /* large for a stack */
+    ds_status status = DS_OK;
+    while (status == DS_OK && ds_json_next(&at, &value)) {
+        status = read_node(r, memory, value);
+    }
+    ds_release(&r->allocator, memory, sizeof(node_text));
+    DS_TRY(status);
+    DS_TRY(enter_list(&at, object, "outputs", 1, DS_MODEL_MAX_NODES));
+    while (ds_json_next(&at, &value)) {
+        int edge = 0;
+        DS_TRY(read_edge(&edge, value, r->graph));
+        DS_TRY(ds_graph_output(r->graph, edge));
+    }
+    return DS_OK;
+}
+
+/* ---------------------------------------------------------------- the file */
+
+static ds_status check_version(ds_json_value root)
+{
+    ds_json_value value;
+    DS_TRY(ds_json_member(&value, root, "version"));
+    int64_t version = 0;
+    DS_TRY(ds_json_integer(&version, value, 1, INT64_MAX));
+    return version == DS_MODEL_VERSION
+               ? DS_OK
+               : ds_json_refuse(value, "expected version %d, got %lld: a newer DreamStream wrote it",
+                                DS_MODEL_VERSION, (long long)version);
+}
+
+static ds_status read_text(reader *r, ds_json_value root)
+{
+    static const char *const keys[] = {"version", "graph", "interface"};
+    ds_json_value value;
+    DS_TRY(check_version(root)); /* first: of a newer one nothing else is known */
+    DS_TRY(ds_json_only(root, keys, sizeof keys / sizeof keys[0]));
+    DS_TRY(ds_json_member(&value, root, "graph"));
+    DS_TRY(read_graph(r, value));
+    DS_TRY(ds_json_member(&value, root, "interface"));
+    return ds_interface_read(&r->interface, &r->allocator, value, r->graph);
+}
+
+/* Every tensor is a weight, or a gap that is no longer than it has to be and holds zeros. */
+static ds_status check_nothing_else(const reader *r)
+{
+    char shown[DS_UTF8_SHOWN_BYTES];
+    for (size_t i = 0; i < ds_safetensors_count(r->container); i++) {
+        const ds_tensor_view *t = ds_safetensors_at(r->container, i);
+        (void)ds_utf8_show(shown, t->name, strlen(t->name));
+        if (r->used[i]) {
+            continue;
+        }
+        DS_CHECK(ds_tensor_is_filler(t), DS_FORMAT,
+                 "model, byte %zu: expected tensors that nodes use, got \"%s\"", t->offset, shown);
+        const unsigned char *bytes = t->data;
+        DS_CHECK(t->n_bytes < DS_ALIGNMENT, DS_FORMAT,
+                 "model, byte %zu: expected less than %d bytes of \"%s\", got %zu", t->offset,
+                 DS_ALIGNMENT, shown, t->n_bytes);
+        for (size_t k = 0; k < t->n_bytes; k++) {
+            DS_CHECK(bytes[k] == 0, DS_FORMAT, "model, byte %zu: expected zeros in \"%s\", got %d",
+                     t->offset + k, shown, bytes[k]);
+        }
+    }
+    return DS_OK;
+}
+
+static ds_status parse_text(reader *r)
+{
+    size_t n_bytes = 0;
+    const char *text = ds_safetensors_text(r->container, DS_MODEL_KEY, &n_bytes);
+    DS_CHECK(text != NULL, DS_FORMAT,
+             "model: expected a text \"" DS_MODEL_KEY "\" in the metadata, got none: no model file");
+    ds_status status = ds_json_parse(&r->json, &r->allocator, text, n_bytes, 0);
+    if (status == DS_OK) {
+        status = read_text(r, ds_json_root(r->json));
+    }
+    return status != DS_FORMAT
+               ? status
+               : ds_fail(DS_FORMAT, "model, text \"" DS_MODEL_KEY "\": %s", ds_last_error());
+}
+
+static ds_status fill(reader *r)
+{
+    const ds_allocator *a = &r->allocator;
+    DS_TRY(ds_safetensors_open(&r->container, a, ds_mapped_bytes(r->file), ds_mapped_size(r->file)));
+    void *used = NULL;
+    DS_TRY(ds_allocate_zeroed(a, &used, ds_safetensors_count(r->container) * sizeof(bool)));
+    r->used = used;
+    DS_TRY(ds_graph_create(&r->graph, a));
+    ds_graph_borrow(r->graph, r->file);
+    DS_TRY(parse_text(r));
+    return check_nothing_else(r);
+}
+
+ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
+                        ds_mapped *file)
+{
+    reader r = {.allocator = allocator != NULL ? *allocator : *ds_default_allocator(), .file = file};
+    const ds_status status = fill(&r);
+    if (r.used != NULL) {
+        ds_release(&r.allocator, r.used, ds_safetensors_count(r.container) * sizeof(bool));
+    }
+    ds_json_free(r.json);
+    ds_safetensors_close(r.container);
+    if (status != DS_OK) {
+        ds_interface_free(r.interface);
+        ds_graph_destroy(r.graph);
+        return status;
+    }
+    *graph = r.graph;
+    *interface = r.interface;
+    return DS_OK;
+}

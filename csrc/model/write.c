@@ -1,0 +1,344 @@
+/* model/write.c: from a graph and its interface to a model file.
+ *
+ * Weights become tensors in the order of their first use. Two weights are one tensor where their bytes
+ * lie at one place; a name that another tensor has, or that is reserved, is replaced. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "codec/safetensors_write.h"
+#include "model/members.h"
+
+typedef struct writer {
+    ds_allocator allocator;
+    const ds_graph *graph;
+    ds_tensor_source *tensors; /* [n_tensors of n_weights] */
+    const char **names;        /* [n_weights] of each weight of each node in turn; NULL where absent */
+    size_t n_tensors, n_weights;
+    uint32_t *by_data, *by_name; /* [n_slots] hashed; 0: none, n + 1: tensor n; at most half are taken */
+    size_t n_slots;              /* a power of two */
+    char *made_up;               /* [most_made_up] names, each with a zero behind it */
+    size_t n_made_up, most_made_up;
+    ds_buffer text;
+} writer;
+
+/* ---------------------------------------------------------------- finding tensors */
+
+static uint64_t hash_bytes(const void *data, size_t n_bytes)
+{
+    const unsigned char *p = data;
+    uint64_t h = UINT64_C(0xCBF29CE484222325);
+    for (size_t i = 0; i < n_bytes; i++) {
+        h = (h ^ p[i]) * UINT64_C(0x100000001B3);
+    }
+    return h ^ h >> 32;
+}
+
+static bool same_array(const ds_tensor_source *t, const ds_signature *s, const void *data)
+{
+    ds_tensor_type type;
+    return t->data == data && ds_tensor_of_dtype(&type, s->dtype) && type == t->type &&
+           t->rank == (size_t)s->rank && memcmp(t->shape, s->shape, t->rank * sizeof t->shape[0]) == 0;
+}
+
+/* The slot of the tensor with these bytes, or where it would stand. */
+static uint32_t *slot_of_data(const writer *w, const ds_signature *s, const void *data)
+{
+    size_t at = hash_bytes(&data, sizeof data) & (w->n_slots - 1);
+    for (;; at = (at + 1) & (w->n_slots - 1)) {
+        uint32_t *slot = &w->by_data[at];
+        if (*slot == 0 || same_array(&w->tensors[*slot - 1], s, data)) {
+            return slot;
+        }
+    }
+}
+
+static uint32_t *slot_of_name(const writer *w, const char *name)
+{
+    size_t at = hash_bytes(name, strlen(name)) & (w->n_slots - 1);
+    for (;; at = (at + 1) & (w->n_slots - 1)) {
+        uint32_t *slot = &w->by_name[at];
+        if (*slot == 0 || strcmp(w->tensors[*slot - 1].name, name) == 0) {
+            return slot;
+        }
+    }
+}
+
+static bool is_reserved(const char *name)
+{
+    return strcmp(name, DS_SAFETENSORS_METADATA) == 0 ||
+           strncmp(name, DS_SAFETENSORS_FILLER, strlen(DS_SAFETENSORS_FILLER)) == 0;
+}
+
+/* ---------------------------------------------------------------- naming tensors */
+
+/* Room that a made-up name may take. */
+static size_t made_up_bytes(const ds_node *node)
+{
+    return strlen(node->path) + strlen(node->op->def->name) + 64;
+}
+
+/* "<path>.<operator>.<k>"; where that is taken too, with a number behind it. */
+static const char *make_up(writer *w, const ds_node *node, int k)
+{
+    char *name = w->made_up + w->n_made_up;
+    const size_t room = w->most_made_up - w->n_made_up;
+    const char *dot = node->path[0] != 0 ? "." : "", *op = node->op->def->name;
+    const char *first = node->path[0] == '.' || node->path[0] == '_' ? "model" : ""; /* not reserved */
+    int n = snprintf(name, room, "%s%s%s%s.%d", first, node->path, dot, op, k);
+    for (size_t more = w->n_tensors; *slot_of_name(w, name) != 0; more++) {
+        n = snprintf(name, room, "%s%s%s%s.%d.%zu", first, node->path, dot, op, k, more);
+    }
+    w->n_made_up += (size_t)n + 1;
+    return name;
+}
+
+static void add_tensor(writer *w, const ds_node *node, int k, uint32_t *slot)
+{
+    const ds_signature *s = &node->op->weight[k];
+    const char *name = node->weights[k].name;
+    if (name == NULL || is_reserved(name) || *slot_of_name(w, name) != 0) {
+        name = make_up(w, node, k);
+    }
+    *slot_of_name(w, name) = *slot = (uint32_t)w->n_tensors + 1;
+    ds_tensor_source *t = &w->tensors[w->n_tensors++];
+    *t = (ds_tensor_source){
+        .name = name, .rank = (size_t)s->rank, .shape = s->shape, .data = node->weights[k].data};
+    (void)ds_tensor_of_dtype(&t->type, s->dtype);
+}
+
+static void list_tensors(writer *w)
+{
+    size_t at = 0;
+    for (size_t j = 0; j < w->graph->n_nodes; j++) {
+        const ds_node *node = &w->graph->nodes[j];
+        for (int k = 0; k < node->op->n_weights; k++, at++) {
+            const void *data = node->weights[k].data;
+            w->names[at] = NULL;
+            if (data == NULL) {
+                continue;
+            }
+            uint32_t *slot = slot_of_data(w, &node->op->weight[k], data);
+            if (*slot == 0) {
+                add_tensor(w, node, k, slot);
+            }
+            w->names[at] = w->tensors[*slot - 1].name;
+        }
+    }
+}
+
+static ds_status make_room(writer *w)
+{
+    const ds_allocator *a = &w->allocator;
+    size_t n_weights = 0, n_made_up = 0, n_slots = 16;
+    for (size_t j = 0; j < w->graph->n_nodes; j++) {
+        const ds_node *node = &w->graph->nodes[j];
+        n_weights += (size_t)node->op->n_weights;
+        n_made_up += (size_t)node->op->n_weights * made_up_bytes(node);
+    }
+    while (n_slots < 2 * n_weights) {
+        n_slots *= 2;
+    }
+    w->n_weights = n_weights;
+    DS_TRY(ds_allocate_array(a, (void **)&w->tensors, n_weights, sizeof *w->tensors));
+    DS_TRY(ds_allocate_array(a, (void **)&w->names, n_weights, sizeof *w->names));
+    w->n_slots = n_slots;
+    DS_TRY(ds_allocate_zeroed(a, (void **)&w->by_data, n_slots * sizeof *w->by_data));
+    DS_TRY(ds_allocate_zeroed(a, (void **)&w->by_name, n_slots * sizeof *w->by_name));
+    w->most_made_up = n_made_up;
+    return ds_allocate(a, (void **)&w->made_up, n_made_up);
+}
+
+/* ---------------------------------------------------------------- the text */
+
+static void put_real(ds_json_writer *j, double x)
+{
+    if (isfinite(x)) {
+        ds_json_put_double(j, x);
+    } else {
+        ds_json_put_string(j, isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
+    }
+}
+
+static void put_choice(ds_json_writer *j, const char *choices, int64_t index)
+{
+    for (; index > 0; index--) {
+        choices += strcspn(choices, "|") + 1;
+    }
+    ds_json_put_string_bytes(j, choices, strcspn(choices, "|"));
+}
+
+static void put_attr(ds_json_writer *j, const ds_attr_def *def, const ds_attr_value *v)
+{
+    ds_json_put_key(j, def->name);
+    switch (def->kind) {
+    case DS_ATTR_INT: ds_json_put_integer(j, v->i); break;
+    case DS_ATTR_REAL: put_real(j, v->x); break;
+    case DS_ATTR_CHOICE: put_choice(j, def->choices, v->i); break;
+    case DS_ATTR_INTS:
+        ds_json_put_open_array(j);
+        for (int i = 0; i < v->n_ints; i++) {
+            ds_json_put_integer(j, v->ints[i]);
+        }
+        ds_json_put_close(j);
+        break;
+    }
+}
+
+static void put_edges(ds_json_writer *j, const char *key, const int *edges, size_t n)
+{
+    ds_json_put_key(j, key);
+    ds_json_put_open_array(j);
+    for (size_t i = 0; i < n; i++) {
+        ds_json_put_integer(j, edges[i]);
+    }
+    ds_json_put_close(j);
+}
+
+/* first: number of its first weight among those of the graph. */
+static void put_node(ds_json_writer *j, const ds_node *node, const writer *w, size_t first)
+{
+    const ds_op *op = node->op;
+    ds_json_put_open_object(j);
+    ds_json_put_key(j, "op");
+    ds_json_put_string(j, op->def->name);
+    ds_json_put_key(j, "path");
+    ds_json_put_string(j, node->path);
+    ds_json_put_key(j, "attributes");
+    ds_json_put_open_object(j);
+    for (int i = 0; op->def->attrs != NULL && op->def->attrs[i].name != NULL; i++) {
+        put_attr(j, &op->def->attrs[i], &op->attr[i]);
+    }
+    ds_json_put_close(j);
+    put_edges(j, "inputs", node->inputs, (size_t)op->n_inputs);
+    ds_json_put_key(j, "weights");
+    ds_json_put_open_array(j);
+    for (int k = 0; k < op->n_weights; k++) {
+        const char *name = w->names[first + (size_t)k];
+        if (name != NULL) {
+            ds_json_put_string(j, name);
+        } else {
+            ds_json_put_null(j);
+        }
+    }
+    ds_json_put_close(j);
+    ds_json_put_key(j, "outputs");
+    ds_json_put_integer(j, op->n_outputs);
+    ds_json_put_close(j);
+}
+
+static void put_graph(ds_json_writer *j, const writer *w)
+{
+    const ds_graph *g = w->graph;
+    ds_json_put_open_object(j);
+    ds_json_put_key(j, "inputs");
+    ds_json_put_open_array(j);
+    for (size_t i = 0; i < g->n_inputs; i++) {
+        ds_json_put_open_object(j);
+        ds_signature_put(j, &g->edges[i].signature);
+        ds_json_put_close(j);
+    }
+    ds_json_put_close(j);
+    ds_json_put_key(j, "nodes");
+    ds_json_put_open_array(j);
+    size_t at = 0;
+    for (size_t k = 0; k < g->n_nodes; k++) {
+        put_node(j, &g->nodes[k], w, at);
+        at += (size_t)g->nodes[k].op->n_weights;
+    }
+    ds_json_put_close(j);
+    put_edges(j, "outputs", g->outputs, g->n_outputs);
+    ds_json_put_close(j);
+}
+
+static ds_status make_text(writer *w, const ds_interface *interface)
+{
+    const ds_sink sink = ds_buffer_sink(&w->text);
+    ds_json_writer j;
+    ds_json_writer_init(&j, &sink);
+    ds_json_put_open_object(&j);
+    ds_json_put_key(&j, "version");
+    ds_json_put_integer(&j, DS_MODEL_VERSION);
+    ds_json_put_key(&j, "graph");
+    put_graph(&j, w);
+    ds_json_put_key(&j, "interface");
+    ds_interface_put(&j, interface);
+    ds_json_put_close(&j);
+    return ds_json_writer_finish(&j);
+}
+
+/* ---------------------------------------------------------------- checks */
+
+static ds_status check_graph(const ds_graph *g)
+{
+    DS_CHECK(g->n_inputs > 0 && g->n_outputs > 0, DS_ARGUMENT,
+             "model: a file's graph needs an input and an output");
+    DS_CHECK(g->n_nodes <= DS_MODEL_MAX_NODES && g->n_outputs <= DS_MODEL_MAX_NODES, DS_ARGUMENT,
+             "model: a file holds at most %d nodes and outputs, got %zu and %zu", DS_MODEL_MAX_NODES,
+             g->n_nodes, g->n_outputs);
+    size_t edge = g->n_inputs;
+    bool in_order = true;
+    for (size_t i = 0; i < g->n_inputs; i++) {
+        in_order = in_order && g->inputs[i] == (int)i;
+    }
+    for (size_t k = 0; k < g->n_nodes; k++) {
+        in_order = in_order && g->nodes[k].first_output == (int)edge;
+        edge += (size_t)g->nodes[k].op->n_outputs;
+    }
+    DS_CHECK(in_order && edge == g->n_edges, DS_ARGUMENT,
+             "model: a file's graph has its inputs first and was not rewritten");
+    for (size_t k = 0; k < g->n_nodes; k++) {
+        const char *name = g->nodes[k].op->def->name;
+        DS_CHECK(ds_op_find(name) == g->nodes[k].op->def, DS_ARGUMENT,
+                 "model: node %zu, %s, is no operator that a file can name", k, name);
+    }
+    return DS_OK;
+}
+
+/* Whether what is written of the interface will be read. */
+static ds_status check_interface(const writer *w, const ds_interface *interface)
+{
+    ds_buffer text;
+    ds_buffer_init(&text, &w->allocator);
+    const ds_sink sink = ds_buffer_sink(&text);
+    ds_json_writer j;
+    ds_json_writer_init(&j, &sink);
+    ds_interface_put(&j, interface);
+    ds_status status = ds_json_writer_finish(&j);
+    ds_interface *copy = NULL;
+    if (status == DS_OK) {
+        status = ds_interface_parse(&copy, &w->allocator, (const char *)text.bytes, text.n_bytes, w->graph);
+    }
+    ds_interface_free(copy);
+    ds_buffer_free(&text);
+    return status != DS_FORMAT ? status
+                               : ds_fail(DS_ARGUMENT, "model, interface: %s", ds_last_error());
+}
+
+/* ---------------------------------------------------------------- the file */
+
+static ds_status write_all(writer *w, const ds_sink *sink, const ds_interface *interface)
+{
+    DS_TRY(check_graph(w->graph));
+    DS_TRY(check_interface(w, interface));
+    DS_TRY(make_room(w));
+    list_tensors(w);
+    DS_TRY(make_text(w, interface));
+    const ds_metadata_source text = {DS_MODEL_KEY, (const char *)w->text.bytes, w->text.n_bytes};
+    return ds_safetensors_write(sink, &w->allocator, w->tensors, w->n_tensors, &text, 1);
+}
+
+ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_interface *interface)
+{
+    writer w = {.allocator = graph->allocator, .graph = graph};
+    ds_buffer_init(&w.text, &w.allocator);
+    const ds_status status = write_all(&w, sink, interface);
+    const ds_allocator *a = &w.allocator;
+    ds_release(a, w.tensors, w.n_weights * sizeof *w.tensors);
+    ds_release(a, w.names, w.n_weights * sizeof *w.names);
+    ds_release(a, w.by_data, w.n_slots * sizeof *w.by_data);
+    ds_release(a, w.by_name, w.n_slots * sizeof *w.by_name);
+    ds_release(a, w.made_up, w.most_made_up);
+    ds_buffer_free(&w.text);
+    return status;
+}
