@@ -177,6 +177,8 @@ class WavReader:
 def operators() -> list[dict[str, Any]]:
     """The registry: name, doc, attributes, weights, flags of every operator."""
 
+version: str
+
 def read_container(
     content: Buffer,
 ) -> tuple[list[tuple[str, str, tuple[int, ...], int, int]], dict[str, str]]:

@@ -46,7 +46,7 @@ typedef struct ds_plan {
     size_t grown_bytes;          /* per `analysis.period` frames of input 0, where state grows */
     void *prepared;              /* owned: all nodes' */
     size_t prepared_bytes;
-    size_t weight_bytes;         /* raw weights and prepared ones */
+    size_t weight_bytes;         /* raw weights, each once, and prepared ones */
     uint64_t fingerprint[2];
 } ds_plan;
 

@@ -135,6 +135,8 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                         "threads must be 1 to 1024, max_streams and skew not negative");
         return NULL;
     }
+    if (!ds_have_kernels(m))
+        return NULL;
     if (blas && !m->blas_kernels) {
         PyErr_SetString(m->errors[DS_MODE], "blas=True, but OpenBLAS is not built in or kept out");
         return NULL;

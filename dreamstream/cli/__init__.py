@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import dreamstream as ds
 
+from .. import _core
 from ..config import default_threads
 from . import convert, demo, info, run
 from .arguments import Parser
@@ -35,11 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         parser = _parser()
         args = parser.parse_args(argv)
-        if args.threads is None:
-            try:
+        try:  # what the environment asks for
+            _core.config()
+            if args.threads is None:
                 args.threads = default_threads()
-            except ValueError as error:
-                parser.error(str(error))
+        except ValueError as error:
+            parser.error(str(error))
         status: int = args.run(args)
         sys.stdout.flush()
         return status

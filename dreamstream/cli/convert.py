@@ -35,33 +35,36 @@ def convert(args: argparse.Namespace) -> int:
 
 
 def _compiled(source: re.Match[str], weights: str | None) -> ds.Engine:
-    model, spec, rate = _described(source["file"], source["function"])
-    if weights is not None:
-        model.load_state_dict(weights)
-    return ds.compile(model, spec, rate=rate)
+    path, before = source["file"], sys.path[:]
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"there is no file {path}")
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # for its imports, as `python FILE` would
+    try:
+        model, spec, rate = _described(path, source["function"])
+        if weights is not None:
+            model.load_state_dict(weights)
+        return ds.compile(model, spec, rate=rate)
+    except (ds.DreamStreamError, OSError, ImportError, MemoryError):
+        raise
+    except Exception as error:  # the user's own
+        raise FormatError(f"{path}: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path[:] = before
 
 
 def _described(path: str, function: str) -> tuple[Module, Any, Any]:
     """Return what a function of a user's file returns: model, spec, rate."""
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"there is no file {path}")
     name = os.path.splitext(os.path.basename(path))[0]
     found = importlib.util.spec_from_file_location(name, path)
     assert found is not None and found.loader is not None
     module = importlib.util.module_from_spec(found)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # what it imports, as `python FILE` would
     sys.modules.setdefault(name, module)
     try:
         found.loader.exec_module(module)
         if not callable(getattr(module, function, None)):
             raise FormatError(f"{path} has no function {function}")
         result = getattr(module, function)()
-    except ds.DreamStreamError:
-        raise
-    except Exception as error:  # the user's own
-        raise FormatError(f"{path}: {type(error).__name__}: {error}") from error
     finally:
-        sys.path.pop(0)
         if sys.modules.get(name) is module:
             del sys.modules[name]
     if not isinstance(result, tuple) or len(result) != 3 or not isinstance(result[0], Module):

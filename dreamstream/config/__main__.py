@@ -11,7 +11,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import config, show_config
+from .. import _core
+from . import show_config
 from .flags import cflags, libs, prefix
 
 __all__ = ["main"]
@@ -26,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "prefix": ("the package's folder", str(folder)),
         "includedir": ("the folder of dreamstream.h", str(folder / "include")),
         "libdir": ("the folder of libdreamstream.so", str(folder / "lib")),
-        "version": ("the version", config()["version"]),
+        "version": ("the version", _core.version),
     }
     parser = argparse.ArgumentParser(
         prog="python -m dreamstream.config",
@@ -35,10 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, (about, text) in answers.items():
         parser.add_argument(f"--{name}", dest="wanted", action="append_const", const=text, help=about)
     wanted = parser.parse_args(argv).wanted
-    if wanted is None:
-        show_config()
-    else:
+    if wanted is not None:
         print(" ".join(wanted))
+        return 0
+    try:
+        show_config()
+    except ValueError as error:  # the environment asks for what there is not
+        parser.error(str(error))
     return 0
 
 

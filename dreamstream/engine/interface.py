@@ -55,7 +55,7 @@ class Interface:
         Raises
         ------
         FormatError
-            Where forward returns dicts with keys that are no str.
+            Where forward returns dicts with keys that are no str, or no valid one.
         """
         inputs = [{"name": s.name, "dimensions": s.dims} for s in self.inputs]
         outputs = []
@@ -79,7 +79,12 @@ class Interface:
             "outputs": outputs,
             "structure": _encoded(self.structure),
         }
-        return json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise FormatError(f"a model file can't hold this model's names: {error}") from None
+        return text
 
     @classmethod
     def read(cls, text: str, inputs: Sequence[Signature], outputs: Sequence[Signature]) -> Interface:

@@ -73,24 +73,24 @@ def load(
     graph, interface, origin = _read(source)
     if blas is not None:
         interface = dataclasses.replace(interface, blas=bool(blas))
-    return _engine(graph, interface, n_threads, most_streams, interface.blas if blas is None else None, origin)
+    use = interface.blas and (blas is True or _has_blas())  # asked for where there is none: an error
+    return _engine(graph, interface, n_threads, most_streams, use, origin)
+
+
+def _has_blas() -> bool:
+    return bool(_core.config()["blas"])
 
 
 def _engine(
-    graph: _core.Graph,
-    interface: Interface,
-    threads: int,
-    max_streams: int,
-    hoped_for: bool | None,
-    origin: Any,
+    graph: _core.Graph, interface: Interface, threads: int, max_streams: int, blas: bool, origin: Any
 ) -> Engine:
-    """Plan a graph; `hoped_for` is whether OpenBLAS is wanted where it is there (None: wherever)."""
+    """Plan a graph."""
     core = _core.Engine(
         graph,
         [s.axes for s in interface.inputs],
         [axes_of(dims) for dims in interface.dims],
         threads=threads,
-        blas=interface.blas and (hoped_for is None or bool(_core.config()["blas"])),
+        blas=blas,
         max_streams=max_streams,
         skew=interface.skew,
     )
@@ -159,7 +159,8 @@ def state_of(file: os.stat_result) -> tuple[int, ...]:
 def unpickled(source: Any, fingerprint: str, threads: int, max_streams: int, blas: bool) -> Engine:
     """Make the engine that was pickled: of the same file, or of its bytes."""
     graph, interface, origin = _read(source)
-    engine = _engine(graph, dataclasses.replace(interface, blas=blas), threads, max_streams, blas, origin)
+    interface = dataclasses.replace(interface, blas=blas)
+    engine = _engine(graph, interface, threads, max_streams, blas and _has_blas(), origin)
     if engine.fingerprint != fingerprint:
         name = source if is_path(source) else "the pickle's file"
         raise FormatError(

@@ -52,6 +52,13 @@ def fails():
     raise KeyError("no weights\\nhere")
 
 
+def wrong():
+    class Wrong(nn.Module):
+        def forward(self, x):
+            return self.nowhere(x)
+    return Wrong(), ("B", "L"), 100
+
+
 number = 3
 '''
 
@@ -119,6 +126,7 @@ def _parameters(call, folder):
         (("net.py:number", "x.dsm"), "net.py has no function number"),
         (("net.py:nothing", "x.dsm"), "must return (model, spec, rate)"),
         (("net.py:fails", "x.dsm"), "net.py: KeyError: "),
+        (("net.py:wrong", "x.dsm"), "net.py: AttributeError: "),
         (("none.py:model", "x.dsm"), "there is no file none.py"),
         (("none.dsm", "x.dsm"), "none.dsm"),
         (("net.py", "x.dsm"), "net.py"),

@@ -3,15 +3,10 @@
 import importlib
 import importlib.util
 import inspect
-import os
 import re
-import shlex
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import dreamstream as ds
@@ -109,30 +104,6 @@ def test_figure_is_up_to_date():
     script = DOCS / "figures" / "make_chunks.py"
     made = load(script)
     assert made.PICTURE.read_text(encoding="utf-8") == made.picture(), f"run {sys.executable} {script}"
-
-
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-@pytest.mark.skipif(
-    "DREAMSTREAM_SANITIZE" in os.environ or "LD_PRELOAD" in os.environ, reason="the library needs the sanitizer's"
-)
-def test_the_program_in_c_gives_the_same_bits(tmp_path, monkeypatch):
-    """The page on C: its Python block makes the model, its C block streams it."""
-    monkeypatch.chdir(tmp_path)
-    page = (DOCS / "howto" / "deploy.md").read_text(encoding="utf-8")
-    scope = {}
-    exec(re.search(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1], scope)
-    Path("program.c").write_text(re.search(r"^```c\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1])
-    ask = [sys.executable, "-m", "dreamstream.config", "--cflags", "--libs"]
-    flags = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
-    warnings = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    subprocess.run(["cc", "program.c", *warnings, *shlex.split(flags), "-o", "program"], check=True)
-    frames = np.random.default_rng(0).standard_normal((50, 3), dtype=np.float32)
-    done = subprocess.run(["./program", "model.dsm"], input=frames.tobytes(), capture_output=True)
-    assert done.returncode == 0, done.stderr
-    with scope["engine"].stream("anna") as stream:
-        assert done.stdout == stream.finish(frames.T).T.tobytes()
-    done = subprocess.run(["./program", "missing.dsm"], input="", capture_output=True, text=True)
-    assert done.returncode == 1 and done.stderr.startswith("DS_FORMAT: ") and "missing.dsm" in done.stderr
 
 
 def test_what_pages_name_exists():

@@ -183,6 +183,21 @@ def test_keys_that_are_no_str():
         engine.save(io.BytesIO())
 
 
+def test_keys_that_are_no_text():
+    class Odd(nn.Module):
+        def __init__(self, key):
+            super().__init__()
+            self.key = key
+
+        def forward(self, x):
+            return {self.key: x + 1}
+
+    for key in "\ud800", "a\0b":
+        engine = ds.compile(Odd(key), ("B", "L"))
+        with pytest.raises(FormatError):
+            engine.save(io.BytesIO())
+
+
 def test_options(whole):
     engine = ds.load(whole, threads=3, max_streams=2, blas=False)
     assert engine.threads == 3 and not engine._core.blas
@@ -240,6 +255,9 @@ def test_a_file_is_replaced_while_it_is_mapped(tmp_path):
     assert (tmp_path / "link").is_symlink() and path.stat().st_mode & 0o777 == 0o640
     assert answers(loaded) == answers(first) and answers(ds.load(path)) == answers(second)
     assert content(loaded) == content(first)
+    loaded.save(path)
+    loaded.save(path)  # onto the file that it was mapped from
+    assert answers(ds.load(path)) == answers(first)
     path.unlink()
     assert answers(loaded) == answers(first)
     assert sorted(os.listdir(tmp_path)) == ["link"]
