@@ -63,7 +63,7 @@ def unlink(app: Any, doctree: Any) -> None:
 
 def setup(app: Any) -> None:
     """Add what Sphinx lacks."""
-    for name in ("c-rooms", "python-rooms"):  # lists that layers.md holds for its checker
+    for name in ("c-rooms", "python-rooms", "header", "hex"):  # what pages hold for tests to read
         app.add_lexer(name, TextLexer)
     app.connect("autodoc-process-signature", hide_signature)
     app.connect("doctree-read", unlink)

@@ -1,5 +1,6 @@
 """What docs/generate.py makes of the sources, and what pages say that the sources say too."""
 
+import importlib
 import importlib.util
 import inspect
 import re
@@ -103,3 +104,11 @@ def test_figure_is_up_to_date():
     script = DOCS / "figures" / "make_chunks.py"
     made = load(script)
     assert made.PICTURE.read_text(encoding="utf-8") == made.picture(), f"run {sys.executable} {script}"
+
+
+def test_what_pages_name_exists():
+    """Objects that pages document by hand, beside what is generated."""
+    for page in (DOCS / "reference").glob("*.md"):
+        for name in re.findall(r"^\.\. auto\w+:: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            module, _, last = name.rpartition(".")
+            assert hasattr(importlib.import_module(module), last), f"{page}: {name}"
