@@ -215,7 +215,9 @@ static double sample(const cell *c, const candidate *which, const float *hot, ri
 static void prepare(const cell *c, const float *weight, float **layouts)
 {
     layouts[ANY] = layouts[ROWS_N];
-    c->kernels->pack(layouts[PACKED], weight, c->n, 1, c->k, (ptrdiff_t)c->k, 0, 1);
+    const ds_weight_layout rows = {.n_taps = 1, .n_inner = 1, .n_channels = c->k,
+                                   .col = (ptrdiff_t)c->k, .channel = 1};
+    c->kernels->pack(layouts[PACKED], weight, c->n, &rows);
     for (size_t n = 0; n < c->n; n++) {
         for (size_t k = 0; k < c->k; k++) {
             layouts[ROWS_N][n * c->k + k] = weight[n * c->k + k];
@@ -245,7 +247,7 @@ static void prepare(const cell *c, const float *weight, float **layouts)
 static void measure(cell *c, const char *label, size_t n_rounds, double nanoseconds, ring *r)
 {
     static double times[N_CANDIDATES][MAX_ROUNDS];
-    const size_t packed_bytes = c->kernels->packed_elements(c->n, c->k) * sizeof(float);
+    const size_t packed_bytes = c->kernels->packed_bytes(c->n, c->k);
     c->weight_bytes = (packed_bytes + 4095) / 4096 * 4096;
     c->x = memory(c->m * c->k * sizeof(float));
     c->y = memory(c->m * c->n * sizeof(float));

@@ -23,8 +23,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SANITIZERS = {"address": "address,undefined", "thread": "thread"}
 LIBRARIES = {"address": "libasan.so", "thread": "libtsan.so"}
-THREADED = ("test_thread_api", "test_thread_exec", "test_thread_pool")
-PROGRAMS = {"address": ("asan", ()), "thread": ("tsan", THREADED)}
+PROGRAMS = {
+    "address": ("asan", ()),
+    "thread": ("tsan", ("test_thread_api", "test_thread_exec", "test_thread_snapshots", "test_thread_pool")),
+}
 PEERS = ["--ignore=tests/python/test_benchmarks.py"]  # libraries of others, which sanitizers end
 TESTS = {
     "address": [

@@ -144,7 +144,6 @@ static ds_status list_weights(ds_plan *p)
             plan->weights[i] = node->weights[i].data;
             p->weight_bytes += node->weights[i].n_bytes;
         }
-        p->weight_bytes += op->prepared_bytes;
     }
     return DS_OK;
 }
@@ -152,9 +151,10 @@ static ds_status list_weights(ds_plan *p)
 /* The prepared weights lie one after the other in one block: large, it lies in large pages. */
 static ds_status prepare_weights(ds_plan *p)
 {
+    const ds_real_kernels *const k = &p->kernels->real[0];
     for (size_t j = 0; j < p->graph->n_nodes; j++)
         DS_CHECK(!__builtin_add_overflow(p->prepared_bytes,
-                                         aligned(p->graph->nodes[j].op->prepared_bytes),
+                                         aligned(ds_op_prepared_bytes(p->graph->nodes[j].op, k)),
                                          &p->prepared_bytes),
                  DS_NO_MEMORY, "the weights do not fit into memory");
     DS_TRY(ds_allocate(&p->allocator, &p->prepared, p->prepared_bytes));
@@ -162,12 +162,14 @@ static ds_status prepare_weights(ds_plan *p)
     for (size_t j = 0; j < p->graph->n_nodes; j++) {
         const ds_op *op = p->graph->nodes[j].op;
         ds_node_plan *plan = &p->nodes[j];
-        if (!op->prepared_bytes)
+        const size_t n_bytes = ds_op_prepared_bytes(op, k);
+        if (!n_bytes)
             continue;
         plan->prepared = (char *)p->prepared + offset;
-        op->def->prepare(op, plan->prepared, plan->weights, &p->kernels->real[0]);
-        offset += aligned(op->prepared_bytes);
+        op->def->prepare(op, plan->prepared, plan->weights, k);
+        offset += aligned(n_bytes);
     }
+    p->weight_bytes += p->prepared_bytes;
     return DS_OK;
 }
 

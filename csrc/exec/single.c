@@ -207,9 +207,10 @@ ds_status ds_single_run(const ds_single *single, ds_arena *arena)
                                                                      run.frames_in,
                                                                      run.frames_out)));
         run.prepared = single->prepared;
-        if (op->prepared_bytes && !run.prepared) {
+        const size_t n_prepared = run.prepared ? 0 : ds_op_prepared_bytes(op, k);
+        if (n_prepared) {
             void *prepared;
-            DS_TRY(ds_arena_push(arena, &prepared, op->prepared_bytes));
+            DS_TRY(ds_arena_push(arena, &prepared, n_prepared));
             op->def->prepare(op, prepared, single->weights, k);
             run.prepared = prepared;
         }

@@ -327,6 +327,9 @@ static ds_status check_counts(const ds_plan *p, const state_counts *c)
     for (size_t e = 0; e < g->n_edges; e++) {
         const int64_t kept = kept_frames(&c->run, e);
         size_t n_bytes;
+        DS_CHECK(c->run.pairs[e].total <= (int64_t)1 << 61, DS_FORMAT,
+                 "the snapshot's position is impossible: edge %zu would hold more frames than are expected of "
+                 "any stream, 2^61", e);
         DS_CHECK(p->edges[e].tail >= 0 ? !__builtin_mul_overflow((size_t)kept, p->edges[e].frame_bytes, &n_bytes)
                                        : kept <= p->edges[e].capacity,
                  DS_FORMAT, "the snapshot's position is impossible: edge %zu would keep %lld frames, expected "

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 
 enum { MAX_PERIOD = 1 << 24, MAX_STEPS = 1 << 26, MAX_COMBINATIONS = 1 << 24, MAX_FIELDS = 4096 };
+static const int64_t MAX_WORK = (int64_t)1 << 33; /* looks at a node or an edge: a minute */
 
 __extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
 
@@ -23,6 +24,7 @@ typedef struct walk {
     bool *changed;       /* [n_edges] since the previous point */
     int64_t frames[DS_MAX_INPUTS];
     int64_t n_steps;
+    int64_t work;
     bool fresh; /* no point visited yet */
 } walk;
 
@@ -80,10 +82,20 @@ static ds_status find_period(walk *w)
     return DS_OK;
 }
 
+/* Counts one pass over the graph. */
+static ds_status spend(walk *w)
+{
+    w->work += (int64_t)(w->graph->n_nodes + w->graph->n_edges);
+    DS_CHECK(w->work <= MAX_WORK, DS_LIMIT,
+             "the model is too large, for how long its period and field are, to analyse");
+    return DS_OK;
+}
+
 /* Evaluates the nodes whose inputs changed; keeps `need` up to date. */
-static void visit(walk *w)
+static ds_status visit(walk *w)
 {
     const ds_graph *g = w->graph;
+    DS_TRY(spend(w));
     for (size_t i = 0; i < g->n_inputs; i++) {
         ds_pair now = {w->frames[i], w->frames[i]};
         ds_pair *pair = &w->pairs[g->inputs[i]];
@@ -113,6 +125,7 @@ static void visit(walk *w)
         }
     }
     w->fresh = false;
+    return DS_OK;
 }
 
 static void measure_kept(walk *w, int64_t *most)
@@ -135,9 +148,10 @@ static void measure_kept(walk *w, int64_t *most)
 }
 
 /* First frame of input 0 that output frame m of edge e depends on. */
-static int64_t first_read(walk *w, int e, int64_t m)
+static ds_status first_read(walk *w, int e, int64_t m, int64_t *frame)
 {
     const ds_graph *g = w->graph;
+    DS_TRY(spend(w));
     for (size_t i = 0; i < g->n_edges; i++)
         w->first[i] = DS_NEVER;
     w->first[e] = m;
@@ -154,12 +168,13 @@ static int64_t first_read(walk *w, int e, int64_t m)
             if (need[i] < w->first[node->inputs[i]])
                 w->first[node->inputs[i]] = need[i];
     }
-    return w->first[g->inputs[0]];
+    *frame = w->first[g->inputs[0]];
+    return DS_OK;
 }
 
 /* On the diagonal (all inputs as far as whole frames of input 0's time allow): delay and field of the
  * output frames that have just become known. */
-static void measure_delay(walk *w, bool steady)
+static ds_status measure_delay(walk *w, bool steady)
 {
     const ds_graph *g = w->graph;
     int64_t n = w->frames[0];
@@ -178,13 +193,15 @@ static void measure_delay(walk *w, bool steady)
             w->a->delay[o] = delay;
         if (steady && w->n_fields[o] < MAX_FIELDS) {
             w->n_fields[o]++;
-            int64_t read = first_read(w, e, m);
+            int64_t read;
+            DS_TRY(first_read(w, e, m, &read));
             int64_t field = read >= n ? 0 : n - read;
             if (w->a->field[o] == DS_NEVER || field > w->a->field[o])
                 w->a->field[o] = field;
         }
         w->seen_known[o] = known;
     }
+    return DS_OK;
 }
 
 static ds_status check_laws(walk *w)
@@ -221,7 +238,7 @@ static ds_status visit_combinations(walk *w, size_t input, int64_t *most)
         DS_TRY(count_step(w));
         if (!ds_clock_together(c, w->frames))
             return DS_OK;
-        visit(w);
+        DS_TRY(visit(w));
         measure_kept(w, most);
         return DS_OK;
     }
@@ -247,10 +264,10 @@ static ds_status enumerate(walk *w)
             DS_TRY(visit_combinations(w, 1, most));
         for (size_t i = 1; i < g->n_inputs; i++)
             w->frames[i] = clamped((wide)n * w->clock->tick[0] / w->clock->tick[i]);
-        visit(w);
+        DS_TRY(visit(w));
         measure_kept(w, most);
         DS_TRY(check_laws(w));
-        measure_delay(w, n > steady + a->period);
+        DS_TRY(measure_delay(w, n > steady + a->period));
     }
     for (size_t e = 0; e < g->n_edges; e++) {
         a->edges[e].unbounded = w->late[e] > w->early[e];

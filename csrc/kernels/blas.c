@@ -67,23 +67,25 @@ static run first_run(void *const *y, const void *const *x, size_t n_rows, size_t
     return n < 3 ? single : found;
 }
 
-size_t dsk_packed_elements__openblas(size_t n_cols, size_t depth)
-{
-    return n_cols * depth;
-}
-
 #define DEFINE_PRODUCT(bits, REAL, letter)                                                      \
+    size_t dsk_f##bits##_packed_bytes__openblas(size_t n_cols, size_t depth)                    \
+    {                                                                                           \
+        return dsk_aligned(n_cols * depth * sizeof(REAL));                                      \
+    }                                                                                           \
+                                                                                                \
     void dsk_f##bits##_pack__openblas(void *packed, const void *weight, size_t n_cols,          \
-                                      size_t n_taps, size_t n_channels, ptrdiff_t col_stride,   \
-                                      ptrdiff_t tap_stride, ptrdiff_t channel_stride)           \
+                                      const ds_weight_layout *layout)                           \
     {                                                                                           \
         REAL *to = packed;                                                                      \
-        const REAL *const from = weight;                                                        \
+        const ds_weight_layout l = *layout;                                                     \
         for (size_t n = 0; n < n_cols; n++) {                                                   \
-            for (size_t t = 0; t < n_taps; t++) {                                               \
-                for (size_t c = 0; c < n_channels; c++) {                                       \
-                    *to++ = from[(ptrdiff_t)n * col_stride + (ptrdiff_t)t * tap_stride +        \
-                                 (ptrdiff_t)c * channel_stride];                                \
+            const REAL *const from = (const REAL *)weight + (ptrdiff_t)n * l.col;               \
+            for (size_t t = 0; t < l.n_taps; t++) {                                             \
+                for (size_t i = 0; i < l.n_inner; i++) {                                        \
+                    for (size_t c = 0; c < l.n_channels; c++) {                                 \
+                        *to++ = from[(ptrdiff_t)t * l.tap + (ptrdiff_t)i * l.inner +            \
+                                     (ptrdiff_t)c * l.channel];                                 \
+                    }                                                                           \
                 }                                                                               \
             }                                                                                   \
         }                                                                                       \

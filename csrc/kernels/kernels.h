@@ -16,6 +16,7 @@
  * Rows are passed by pointer, so that overlapping windows of many streams form one product. */
 #ifndef DS_KERNELS_H
 #define DS_KERNELS_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -47,15 +48,22 @@ typedef enum ds_compare {
     DS_COMPARE_COUNT
 } ds_compare;
 
+/* Where a product's weight lies: column n at depth (t * n_inner + i) * n_channels + c is
+ * weight[n * col + t * tap + i * inner + c * channel]; the depth is n_taps * n_inner * n_channels. */
+typedef struct ds_weight_layout {
+    size_t n_taps, n_inner, n_channels;
+    ptrdiff_t col, tap, inner, channel;
+} ds_weight_layout;
+
 /* The kernels of one real type (element = sizeof of it). All arrays are of that type unless typed. */
 typedef struct ds_real_kernels {
     size_t element;
-    /* Elements that `pack` writes for a weight of n_cols columns and a depth of k. */
-    size_t (*packed_elements)(size_t n_cols, size_t depth);
-    /* Prepares a weight for `product`. Column n at depth t * n_channels + c is
-     * weight[n * col_stride + t * tap_stride + c * channel_stride]; depth = n_taps * n_channels. */
-    void (*pack)(void *packed, const void *weight, size_t n_cols, size_t n_taps, size_t n_channels,
-                 ptrdiff_t col_stride, ptrdiff_t tap_stride, ptrdiff_t channel_stride);
+    /* Whether packed weights point at the raw ones, which then must outlive them unchanged. */
+    bool borrows;
+    /* Bytes that `pack` writes for a weight of n_cols columns and this depth: exact, a multiple of 64. */
+    size_t (*packed_bytes)(size_t n_cols, size_t depth);
+    /* Prepares a weight for `product`; packed: 64-byte aligned. */
+    void (*pack)(void *packed, const void *weight, size_t n_cols, const ds_weight_layout *layout);
     /* y[m][0..n_cols) = x[m][0..depth) . packed + bias; bias may be NULL; y and x do not overlap. */
     void (*product)(void *const *y, const void *const *x, size_t n_rows, const void *packed,
                     const void *bias, size_t n_cols, size_t depth);

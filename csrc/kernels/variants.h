@@ -25,15 +25,26 @@
 #include "kernels/kernels.def"
 #undef DSK_VARIANT
 
+/* Rounded up to what prepared weights are aligned to. */
+static inline size_t dsk_aligned(size_t n_bytes)
+{
+    return (n_bytes + 63) / 64 * 64;
+}
+
+/* What the reference's pack writes: where the weight lies. */
+typedef struct dsk_borrowed {
+    const void *weight;
+    ds_weight_layout layout;
+} dsk_borrowed;
+
 #if DSK_OPENBLAS
 /* Products by OpenBLAS; see kernels.h for their arguments. The packed weight is [n_cols][depth]. */
-size_t dsk_packed_elements__openblas(size_t n_cols, size_t depth);
-void dsk_f32_pack__openblas(void *packed, const void *weight, size_t n_cols, size_t n_taps,
-                            size_t n_channels, ptrdiff_t col_stride, ptrdiff_t tap_stride,
-                            ptrdiff_t channel_stride);
-void dsk_f64_pack__openblas(void *packed, const void *weight, size_t n_cols, size_t n_taps,
-                            size_t n_channels, ptrdiff_t col_stride, ptrdiff_t tap_stride,
-                            ptrdiff_t channel_stride);
+size_t dsk_f32_packed_bytes__openblas(size_t n_cols, size_t depth);
+size_t dsk_f64_packed_bytes__openblas(size_t n_cols, size_t depth);
+void dsk_f32_pack__openblas(void *packed, const void *weight, size_t n_cols,
+                            const ds_weight_layout *layout);
+void dsk_f64_pack__openblas(void *packed, const void *weight, size_t n_cols,
+                            const ds_weight_layout *layout);
 void dsk_f32_product__openblas(void *const *y, const void *const *x, size_t n_rows,
                                const void *packed, const void *bias, size_t n_cols, size_t depth);
 void dsk_f64_product__openblas(void *const *y, const void *const *x, size_t n_rows,

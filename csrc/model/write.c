@@ -195,8 +195,8 @@ static void put_edges(ds_json_writer *j, const char *key, const int *edges, size
     ds_json_put_close(j);
 }
 
-/* names: of its weights. */
-static void put_node(ds_json_writer *j, const ds_node *node, const char *const *names)
+/* first: number of its first weight among those of the graph. */
+static void put_node(ds_json_writer *j, const ds_node *node, const writer *w, size_t first)
 {
     const ds_op *op = node->op;
     ds_json_put_open_object(j);
@@ -214,8 +214,9 @@ static void put_node(ds_json_writer *j, const ds_node *node, const char *const *
     ds_json_put_key(j, "weights");
     ds_json_put_open_array(j);
     for (int k = 0; k < op->n_weights; k++) {
-        if (names[k] != NULL) {
-            ds_json_put_string(j, names[k]);
+        const char *name = w->names[first + (size_t)k];
+        if (name != NULL) {
+            ds_json_put_string(j, name);
         } else {
             ds_json_put_null(j);
         }
@@ -240,10 +241,10 @@ static void put_graph(ds_json_writer *j, const writer *w)
     ds_json_put_close(j);
     ds_json_put_key(j, "nodes");
     ds_json_put_open_array(j);
-    const char *const *names = w->names;
+    size_t at = 0;
     for (size_t k = 0; k < g->n_nodes; k++) {
-        put_node(j, &g->nodes[k], names);
-        names += g->nodes[k].op->n_weights;
+        put_node(j, &g->nodes[k], w, at);
+        at += (size_t)g->nodes[k].op->n_weights;
     }
     ds_json_put_close(j);
     put_edges(j, "outputs", g->outputs, g->n_outputs);

@@ -37,7 +37,13 @@ static ds_status infer(ds_op *op)
             DS_TRY(ds_op_require_weight(op, i, names[i], 1, &in->shape[in->rank - 1]));
         }
     }
-    return ds_size_mul(&op->prepared_bytes, channels(op), DS_NORM_COLUMNS * ds_op_element(op));
+    size_t n_bytes;
+    return ds_size_mul(&n_bytes, channels(op), DS_NORM_COLUMNS * ds_op_element(op));
+}
+
+static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    return channels(op) * DS_NORM_COLUMNS * k->element;
 }
 
 static void prepare(const ds_op *op, void *prepared, const void *const *weights,
@@ -77,6 +83,7 @@ const ds_op_def ds_op_batch_norm = {
     .attrs = attrs,
     .weights = "running_mean running_var weight? bias?",
     .infer = infer,
+    .prepared_bytes = prepared_bytes,
     .prepare = prepare,
     .forward = forward,
 };

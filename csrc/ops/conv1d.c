@@ -86,10 +86,10 @@ static ds_status infer(ds_op *op)
     const ds_padding g = windows(op);
     DS_TRY(ds_padding_check(op, &g));
     const ds_window_shape s = shape(op);
-    DS_TRY(ds_window_check(&s));
+    size_t most;
+    DS_TRY(ds_window_check(&s, &most));
     op->out[0].shape[0] = n_out;
     DS_CHECK(ds_rate_scale(&op->out[0].rate, 1, g.stride), DS_LIMIT, "conv1d: the rate overflows");
-    op->prepared_bytes = ds_window_prepared_bytes(&s);
     op->scratch.per_call = copy_bytes(op);
     op->scratch.per_out = 2 * sizeof(void *);
     op->period = g.stride;
@@ -111,6 +111,12 @@ static void need(const ds_op *op, ds_program *p)
     ds_padding_need(&g, p);
 }
 
+static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    const ds_window_shape s = shape(op);
+    return ds_window_prepared_bytes(&s, k);
+}
+
 static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k)
 {
@@ -121,7 +127,7 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                                      .col = (ptrdiff_t)per_out,
                                      .tap = 1,
                                      .channel = (ptrdiff_t)s.n_taps};
-    ds_window_prepare(&s, prepared, NULL, weights[WEIGHT], &layout, k);
+    ds_window_prepare(&s, prepared, weights[WEIGHT], &layout, k);
 }
 
 static void forward(const ds_op *op, const ds_run *run)
@@ -153,6 +159,7 @@ const ds_op_def ds_op_conv1d = {
     .infer = infer,
     .counts = counts,
     .need = need,
+    .prepared_bytes = prepared_bytes,
     .prepare = prepare,
     .forward = forward,
 };

@@ -134,7 +134,8 @@ static ds_status infer(ds_op *op)
     DS_TRY(ds_padding_check(op, &along));
     DS_TRY(ds_padding_check(op, &inner));
     const ds_window_shape s = shape(op);
-    DS_TRY(ds_window_check(&s));
+    size_t most;
+    DS_TRY(ds_window_check(&s, &most));
 
     DS_TRY(inner_size(&inner, op->in[0].shape[rank - 2], &out->shape[rank - 2]));
     out->shape[rank - 1] = op->weight[WEIGHT].shape[0];
@@ -151,8 +152,6 @@ static ds_status infer(ds_op *op)
         op->whole = ds_padding_whole(&along);
         op->same_counts = ds_padding_same_counts(&along);
     }
-    op->prepared_bytes = ds_window_prepared_bytes(&s);
-    DS_TRY(ds_size_add(&op->prepared_bytes, ds_window_spare_bytes(&s)));
     op->scratch.per_call = copy_bytes(op);
     return ds_size_mul(&op->scratch.per_out, n_windows, 2 * sizeof(void *));
 }
@@ -178,6 +177,12 @@ static void need(const ds_op *op, ds_program *p)
     }
 }
 
+static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    const ds_window_shape s = shape(op);
+    return ds_window_prepared_bytes(&s, k);
+}
+
 static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k)
 {
@@ -188,8 +193,7 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                                      .tap = (ptrdiff_t)ds_planes_tap(op, 0),
                                      .inner = (ptrdiff_t)ds_planes_tap(op, 1),
                                      .channel = (ptrdiff_t)taps};
-    char *const spare = (char *)prepared + ds_window_prepared_bytes(&s);
-    ds_window_prepare(&s, prepared, spare, weights[WEIGHT], &layout, k);
+    ds_window_prepare(&s, prepared, weights[WEIGHT], &layout, k);
 }
 
 static void forward(const ds_op *op, const ds_run *run)
@@ -231,6 +235,7 @@ const ds_op_def ds_op_conv2d = {
     .infer = infer,
     .counts = counts,
     .need = need,
+    .prepared_bytes = prepared_bytes,
     .prepare = prepare,
     .forward = forward,
 };

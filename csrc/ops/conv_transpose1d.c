@@ -62,13 +62,9 @@ static size_t copy_bytes(const ds_op *op, const ds_phases *g)
 static ds_status set_sizes(ds_op *op, const ds_phases *g)
 {
     const ds_window_shape full = shape(op, g, ds_phases_taps(g, 0));
-    const ds_window_shape rest = shape(op, g, ds_phases_taps(g, g->n_phases - 1));
-    size_t n_bytes = 0;
-    DS_TRY(ds_window_check(&full));
-    DS_TRY(ds_size_mul(&op->prepared_bytes, ds_window_prepared_bytes(&full), (size_t)g->n_full));
-    DS_TRY(
-        ds_size_mul(&n_bytes, ds_window_prepared_bytes(&rest), (size_t)(g->n_phases - g->n_full)));
-    DS_TRY(ds_size_add(&op->prepared_bytes, n_bytes));
+    size_t most;
+    DS_TRY(ds_window_check(&full, &most)); /* the rest take less */
+    DS_TRY(ds_size_mul(&most, most, (size_t)g->n_phases));
     op->scratch.per_call = copy_bytes(op, g);
     op->scratch.per_out = 2 * sizeof(void *);
     return DS_OK;
@@ -122,6 +118,15 @@ static void need(const ds_op *op, ds_program *p)
     ds_phases_need(&g, p);
 }
 
+static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    const ds_phases g = geometry_of(op);
+    const ds_window_shape full = shape(op, &g, ds_phases_taps(&g, 0));
+    const ds_window_shape rest = shape(op, &g, ds_phases_taps(&g, g.n_phases - 1));
+    return ds_window_prepared_bytes(&full, k) * (size_t)g.n_full +
+           ds_window_prepared_bytes(&rest, k) * (size_t)(g.n_phases - g.n_full);
+}
+
 static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k)
 {
@@ -135,8 +140,8 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                                          .col = (ptrdiff_t)g.kernel,
                                          .tap = -(ptrdiff_t)g.tap_step,
                                          .channel = (ptrdiff_t)per_in};
-        ds_window_prepare(&s, to, NULL, weights[WEIGHT], &layout, k);
-        to += ds_window_prepared_bytes(&s);
+        ds_window_prepare(&s, to, weights[WEIGHT], &layout, k);
+        to += ds_window_prepared_bytes(&s, k);
     }
 }
 
@@ -185,7 +190,7 @@ static void forward(const ds_op *op, const ds_run *run)
         ds_window_begin(&product, &s, run->k, prepared, bias, run->scratch, copies,
                         (size_t)run->frames_out);
         forward_phase(run, &g, f, &product, frame_bytes);
-        prepared += ds_window_prepared_bytes(&s);
+        prepared += ds_window_prepared_bytes(&s, run->k);
     }
 }
 
@@ -200,6 +205,7 @@ const ds_op_def ds_op_conv_transpose1d = {
     .infer = infer,
     .counts = counts,
     .need = need,
+    .prepared_bytes = prepared_bytes,
     .prepare = prepare,
     .forward = forward,
 };

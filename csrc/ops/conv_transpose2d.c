@@ -77,15 +77,12 @@ static ds_window_shape shape(const ds_op *op, const geometry *g, int64_t f, int6
                              .element = ds_op_element(op)};
 }
 
-/* Sums and maxima over all pairs of phases: along each axis there are those with most taps and the
- * rest, which have one less. */
-typedef struct sizes {
-    size_t prepared, copies, spare;
-} sizes;
-
-static ds_status sizes_of(const ds_op *op, const geometry *g, sizes *total)
+/* Room for the copies of any pair of phases, and a check that the prepared weights of all fit into memory.
+ * Along each axis there are phases with most taps and the rest, which have one less. */
+static ds_status copy_bytes(const ds_op *op, const geometry *g, size_t *copies)
 {
-    *total = (sizes){0};
+    size_t most = 0;
+    *copies = 0;
     for (int pair = 0; pair < 4; pair++) {
         int64_t phase[2];
         size_t n = 1, n_bytes;
@@ -93,18 +90,17 @@ static ds_status sizes_of(const ds_op *op, const geometry *g, sizes *total)
             const ds_phases *a = &g->axis[i];
             const bool rest = (pair >> i & 1) != 0;
             phase[i] = rest ? a->n_phases - 1 : 0;
-            n *= (size_t)(rest ? a->n_phases - a->n_full : a->n_full);
+            DS_TRY(ds_size_mul(&n, n, (size_t)(rest ? a->n_phases - a->n_full : a->n_full)));
         }
         if (n == 0) {
             continue;
         }
         const ds_window_shape s = shape(op, g, phase[0], phase[1]);
-        DS_TRY(ds_window_check(&s));
-        DS_TRY(ds_size_mul(&n_bytes, ds_window_prepared_bytes(&s), n));
-        DS_TRY(ds_size_add(&total->prepared, n_bytes));
-        const size_t copies = ds_window_copy_bytes(&s, true), spare = ds_window_spare_bytes(&s);
-        total->copies = copies > total->copies ? copies : total->copies;
-        total->spare = spare > total->spare ? spare : total->spare;
+        DS_TRY(ds_window_check(&s, &n_bytes));
+        DS_TRY(ds_size_mul(&n_bytes, n_bytes, n));
+        DS_TRY(ds_size_add(&most, n_bytes));
+        const size_t copied = ds_window_copy_bytes(&s, true);
+        *copies = copied > *copies ? copied : *copies;
     }
     return DS_OK;
 }
@@ -175,11 +171,7 @@ static ds_status infer(ds_op *op)
         op->reach = ds_phases_reach(along);
         op->same_counts = ds_phases_same_counts(along);
     }
-    sizes total;
-    DS_TRY(sizes_of(op, &g, &total));
-    op->prepared_bytes = total.prepared;
-    DS_TRY(ds_size_add(&op->prepared_bytes, total.spare));
-    op->scratch.per_call = total.copies;
+    DS_TRY(copy_bytes(op, &g, &op->scratch.per_call));
     return ds_size_mul(&op->scratch.per_out, n_windows, 2 * sizeof(void *));
 }
 
@@ -204,6 +196,19 @@ static void need(const ds_op *op, ds_program *p)
     }
 }
 
+static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    const geometry g = geometry_of(op);
+    size_t n_bytes = 0;
+    for (int64_t f = 0; f < g.axis[0].n_phases; f++) {
+        for (int64_t e = 0; e < g.axis[1].n_phases; e++) {
+            const ds_window_shape s = shape(op, &g, f, e);
+            n_bytes += ds_window_prepared_bytes(&s, k);
+        }
+    }
+    return n_bytes;
+}
+
 static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k)
 {
@@ -211,9 +216,7 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
     const ds_phases *a = &g.axis[0], *b = &g.axis[1];
     const int64_t tap = ds_planes_tap(op, 0), inner = ds_planes_tap(op, 1);
     const size_t taps = (size_t)(a->kernel * b->kernel);
-    sizes total;
-    (void)sizes_of(op, &g, &total); /* as in infer */
-    char *to = prepared, *const spare = to + total.prepared;
+    char *to = prepared;
     for (int64_t f = 0; f < a->n_phases; f++) {
         for (int64_t e = 0; e < b->n_phases; e++) {
             const ds_window_shape s = shape(op, &g, f, e);
@@ -225,8 +228,8 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                 .tap = -(ptrdiff_t)(a->tap_step * tap),
                 .inner = -(ptrdiff_t)(b->tap_step * inner),
                 .channel = (ptrdiff_t)per_in};
-            ds_window_prepare(&s, to, spare, weights[WEIGHT], &layout, k);
-            to += ds_window_prepared_bytes(&s);
+            ds_window_prepare(&s, to, weights[WEIGHT], &layout, k);
+            to += ds_window_prepared_bytes(&s, k);
         }
     }
 }
@@ -290,7 +293,7 @@ static void forward(const ds_op *op, const ds_run *run)
             ds_window_begin(&product, &s, run->k, prepared, bias, run->scratch,
                             op->scratch.per_call, n_windows);
             forward_phases(op, run, &g, f, e, &product);
-            prepared += ds_window_prepared_bytes(&s);
+            prepared += ds_window_prepared_bytes(&s, run->k);
         }
     }
 }
@@ -306,6 +309,7 @@ const ds_op_def ds_op_conv_transpose2d = {
     .infer = infer,
     .counts = counts,
     .need = need,
+    .prepared_bytes = prepared_bytes,
     .prepare = prepare,
     .forward = forward,
 };

@@ -38,10 +38,8 @@ static ds_status infer(ds_op *op)
         DS_TRY(ds_op_require_weight(op, BIAS, "bias", 1, &n_out));
     }
 
-    const size_t element = ds_op_element(op);
-    DS_TRY(ds_packed_check((size_t)n_out, (size_t)n_in, element));
-    op->prepared_bytes = ds_packed_bytes((size_t)n_out, (size_t)n_in, element);
-    size_t room = 1;
+    size_t most = 0, room = 1;
+    DS_TRY(ds_packed_check(&most, (size_t)n_out, (size_t)n_in, ds_op_element(op)));
     for (int i = 0; i + 1 < in->rank; i++) {
         DS_TRY(ds_size_mul(&room, room, (size_t)in->shape[i]));
     }
@@ -50,12 +48,17 @@ static ds_status infer(ds_op *op)
     return DS_OK;
 }
 
+static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    const int64_t *shape = op->weight[WEIGHT].shape;
+    return k->packed_bytes((size_t)shape[0], (size_t)shape[1]);
+}
+
 static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k)
 {
-    const size_t n_out = (size_t)op->weight[WEIGHT].shape[0];
-    const size_t n_in = (size_t)op->weight[WEIGHT].shape[1];
-    k->pack(prepared, weights[WEIGHT], n_out, 1, n_in, (ptrdiff_t)n_in, 0, 1);
+    const int64_t *shape = op->weight[WEIGHT].shape;
+    ds_packed_rows(k, prepared, weights[WEIGHT], (size_t)shape[0], (size_t)shape[1]);
 }
 
 static void forward(const ds_op *op, const ds_run *run)
@@ -93,6 +96,7 @@ const ds_op_def ds_op_linear = {
     .n_values = -1,
     .weights = "weight bias?",
     .infer = infer,
+    .prepared_bytes = prepared_bytes,
     .prepare = prepare,
     .forward = forward,
 };

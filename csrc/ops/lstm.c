@@ -30,6 +30,11 @@ static ds_status infer(ds_op *op)
     return ds_recurrence_infer(op, &cell);
 }
 
+static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    return ds_recurrence_prepared_bytes(op, &cell, k);
+}
+
 static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k)
 {
@@ -44,6 +49,11 @@ static void forward(const ds_op *op, const ds_run *run)
 static ds_status infer_cell(ds_op *op)
 {
     return ds_cell_infer(op, &cell);
+}
+
+static size_t cell_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    return ds_cell_prepared_bytes(op, &cell, k);
 }
 
 static void prepare_cell(const ds_op *op, void *prepared, const void *const *weights,
@@ -67,6 +77,7 @@ const ds_op_def ds_op_lstm = {
     .weights = "weight_ih* weight_hh* bias_ih?* bias_hh?* weight_hr?* h0? c0?",
     .infer = infer,
     .counts = ds_recurrence_counts,
+    .prepared_bytes = prepared_bytes,
     .prepare = prepare,
     .forward = forward,
 };
@@ -80,6 +91,7 @@ const ds_op_def ds_op_lstm_cell = {
     .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC,
     .weights = "weight_ih weight_hh bias_ih? bias_hh?",
     .infer = infer_cell,
+    .prepared_bytes = cell_bytes,
     .prepare = prepare_cell,
     .forward = forward_cell,
 };

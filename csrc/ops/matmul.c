@@ -63,22 +63,28 @@ static ds_status infer(ds_op *op)
     DS_TRY(ds_op_require_real(op));
     DS_TRY(check_shapes(op));
     const sizes s = sizes_of(op);
-    DS_TRY(ds_packed_check(s.n_out, s.n_in, s.element));
-    DS_TRY(ds_size_mul(&op->prepared_bytes, s.matrices, ds_packed_bytes(s.n_out, s.n_in, s.element)));
+    size_t most = 0;
+    DS_TRY(ds_packed_check(&most, s.n_out, s.n_in, s.element));
+    DS_TRY(ds_size_mul(&most, most, s.matrices));
     DS_TRY(ds_size_mul(&op->scratch.per_out, s.blocks * s.vectors, 2 * sizeof(void *)));
     op->out[0].shape[op->in[0].rank - 1] = (int64_t)s.n_out;
     return DS_OK;
+}
+
+static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    const sizes s = sizes_of(op);
+    return s.matrices * k->packed_bytes(s.n_out, s.n_in);
 }
 
 static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k)
 {
     const sizes s = sizes_of(op);
-    const size_t packed = ds_packed_bytes(s.n_out, s.n_in, s.element);
+    const size_t packed = k->packed_bytes(s.n_out, s.n_in), raw = s.n_out * s.n_in * s.element;
     for (size_t i = 0; i < s.matrices; i++) {
-        k->pack((char *)prepared + i * packed,
-                (const char *)weights[WEIGHT] + i * s.n_out * s.n_in * s.element, s.n_out, 1, s.n_in,
-                (ptrdiff_t)s.n_in, 0, 1);
+        ds_packed_rows(k, (char *)prepared + i * packed, (const char *)weights[WEIGHT] + i * raw,
+                       s.n_out, s.n_in);
     }
 }
 
@@ -118,7 +124,7 @@ static size_t gather(const ds_run *run, const sizes *s, size_t block, void **y, 
 static void forward(const ds_op *op, const ds_run *run)
 {
     const sizes s = sizes_of(op);
-    const size_t packed = ds_packed_bytes(s.n_out, s.n_in, s.element);
+    const size_t packed = run->k->packed_bytes(s.n_out, s.n_in);
     const size_t per_frame = s.blocks * s.vectors;
     void **y = run->scratch, *const behind_y = y + (size_t)run->frames_out * per_frame;
     const void **x = behind_y;
@@ -144,6 +150,7 @@ const ds_op_def ds_op_matmul = {
     .n_values = -1,
     .weights = "weight",
     .infer = infer,
+    .prepared_bytes = prepared_bytes,
     .prepare = prepare,
     .forward = forward,
 };

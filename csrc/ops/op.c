@@ -360,6 +360,11 @@ size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, in
     return saturating_sum(n, saturating_product(op->scratch.per_out, (size_t)frames_out));
 }
 
+size_t ds_op_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    return op->def->prepared_bytes ? op->def->prepared_bytes(op, k) : 0;
+}
+
 int ds_op_n_values(const ds_op *op)
 {
     return op->def->n_values < 0 ? op->n_inputs : op->def->n_values;

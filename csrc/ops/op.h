@@ -79,7 +79,7 @@ typedef struct ds_run {
     const ds_counts *count; /* [n_inputs][n_rows] */
     const bool *ended;      /* [n_rows]; now.total of an ended row is its final length */
     void *const *carried;   /* [n_rows], updated in place; NULL where the operator carries nothing */
-    const void *prepared;   /* what prepare wrote; NULL where prepared_bytes is 0 */
+    const void *prepared;   /* what prepare wrote; NULL where ds_op_prepared_bytes is 0 */
     const void *const *weights; /* raw, torch's layout; NULL for an absent one */
     const ds_real_kernels *k;   /* kernels of the operator's real type */
     void *scratch;              /* 64-byte aligned, op->scratch's bytes */
@@ -95,8 +95,7 @@ typedef struct ds_op_def {
     unsigned flags;
     const ds_attr_def *attrs; /* ended by a NULL name */
     const char *weights;      /* "weight bias?" for messages and docs; ? optional; * repeated */
-    /* Reads attr, in, weight; checks them; fills out, carried, scratch, period, reach, same_counts,
-     * prepared_bytes. */
+    /* Reads attr, in, weight; checks them; fills out, carried, scratch, period, reach, same_counts. */
     ds_status (*infer)(ds_op *op);
     /* Roots: known and total of each output, in turn. NULL: every output has input 0's pair. */
     void (*counts)(const ds_op *op, ds_program *p);
@@ -112,6 +111,9 @@ typedef struct ds_op_def {
      * changes. NULL: any will do. */
     const char *(*check_values)(const ds_op *op, const void *values, int64_t n_frames, char *text,
                                 size_t n_bytes);
+    /* Bytes of the weights as these kernels want them, exact; NULL: none, the raw ones are read. */
+    size_t (*prepared_bytes)(const ds_op *op, const ds_real_kernels *k);
+    /* Writes them. Where k->borrows they may point at the raw ones, which must outlive them. */
     void (*prepare)(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k);
     void (*forward)(const ds_op *op, const ds_run *run);
@@ -132,7 +134,6 @@ struct ds_op {
     struct {
         size_t per_call, per_row, per_in, per_out;
     } scratch;
-    size_t prepared_bytes;
     int64_t period;   /* input frames after which the integers repeat: stride or block; preset to 1 */
     int64_t reach;    /* input frames within which the start's irregularities end; preset to 0 */
     bool whole;       /* this instance needs the whole stream (bidirectional, circular): nothing leaves
@@ -157,6 +158,8 @@ ds_status ds_op_create(ds_op **op, const ds_allocator *allocator, const ds_op_de
                        size_t n_inputs, const ds_signature *weights, size_t n_weights);
 void ds_op_destroy(ds_op *op);
 size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, int64_t frames_out);
+/* Bytes that prepare writes for these kernels; 0: it needs not be called. */
+size_t ds_op_prepared_bytes(const ds_op *op, const ds_real_kernels *k);
 /* Number of inputs whose values are read. */
 int ds_op_n_values(const ds_op *op);
 

@@ -19,10 +19,12 @@ ds_status ds_size_mul(size_t *product, size_t a, size_t b)
     return DS_OK;
 }
 
-ds_status ds_packed_check(size_t n_cols, size_t depth, size_t element)
+ds_status ds_packed_check(size_t *most, size_t n_cols, size_t depth, size_t element)
 {
     size_t n = n_cols;
-    DS_TRY(ds_size_add(&n, DS_PANEL_COLUMNS));
+    DS_TRY(ds_size_add(&n, DS_PANEL_COLUMNS)); /* the last panel is filled up */
     DS_TRY(ds_size_mul(&n, n, depth));
-    return ds_size_mul(&n, n, element);
+    DS_TRY(ds_size_mul(&n, n, element));
+    DS_TRY(ds_size_add(&n, DS_PACKED_ALIGNMENT));
+    return ds_size_add(most, n);
 }

@@ -1,12 +1,12 @@
-/* ops/packed.h: room for weights that pass once through `pack`, known before the kernels are.
+/* ops/packed.h: room for weights that pass once through `pack`.
  *
- * infer states prepared_bytes without knowing which variant of the kernels will run, so it takes the
- * largest layout that any variant may write: panels of up to 32 columns, the last one filled up. */
+ * How much a packed weight takes is the kernels' answer (packed_bytes). infer, which comes before the
+ * kernels are known, makes sure that no variant's answer overflows. */
 #ifndef DS_OPS_PACKED_H
 #define DS_OPS_PACKED_H
 #include "ops/op.h"
 
-enum { DS_PANEL_COLUMNS = 32, DS_PACKED_ALIGNMENT = 64 };
+enum { DS_PANEL_COLUMNS = 32 /* the widest */, DS_PACKED_ALIGNMENT = 64 };
 
 /* n rounded up to the alignment; n must not be within 64 of SIZE_MAX (sizes that passed
  * ds_size_add and ds_size_mul are not). */
@@ -15,17 +15,22 @@ static inline size_t ds_packed_align(size_t n)
     return (n + (DS_PACKED_ALIGNMENT - 1)) / DS_PACKED_ALIGNMENT * DS_PACKED_ALIGNMENT;
 }
 
-/* Bytes of one packed weight, a multiple of 64; ds_packed_check must have accepted it. */
-static inline size_t ds_packed_bytes(size_t n_cols, size_t depth, size_t element)
+/* Packs a weight [n_cols][depth]. */
+static inline void ds_packed_rows(const ds_real_kernels *k, void *packed, const void *weight,
+                                  size_t n_cols, size_t depth)
 {
-    const size_t panels = (n_cols + (DS_PANEL_COLUMNS - 1)) / DS_PANEL_COLUMNS;
-    return ds_packed_align(panels * DS_PANEL_COLUMNS * depth * element);
+    const ds_weight_layout rows = {.n_taps = 1,
+                                   .n_inner = 1,
+                                   .n_channels = depth,
+                                   .col = (ptrdiff_t)depth,
+                                   .channel = 1};
+    k->pack(packed, weight, n_cols, &rows);
 }
 
 /* Sizes in infer: *total += a, and *product = a * b. DS_LIMIT beyond SIZE_MAX / 4. */
 ds_status ds_size_add(size_t *total, size_t a);
 ds_status ds_size_mul(size_t *product, size_t a, size_t b);
-/* DS_LIMIT where ds_packed_bytes would overflow. */
-ds_status ds_packed_check(size_t n_cols, size_t depth, size_t element);
+/* Adds to *most the most bytes that any variant packs a weight into; DS_LIMIT beyond SIZE_MAX / 4. */
+ds_status ds_packed_check(size_t *most, size_t n_cols, size_t depth, size_t element);
 
 #endif

@@ -129,27 +129,6 @@ static ds_status check_weights(const ds_op *op, const sizes *s)
     return DS_OK;
 }
 
-/* Bytes of one cell's packed weights, which lie in this order. */
-static size_t packed_ih_bytes(const sizes *s, size_t layer)
-{
-    return ds_packed_bytes(s->gates, layer_inputs(s, layer), s->element);
-}
-
-static size_t packed_hh_bytes(const sizes *s)
-{
-    return ds_packed_bytes(s->gates, s->out, s->element);
-}
-
-static size_t packed_hr_bytes(const sizes *s)
-{
-    return s->projection ? ds_packed_bytes(s->out, s->hidden, s->element) : 0;
-}
-
-static size_t packed_cell_bytes(const sizes *s, size_t layer)
-{
-    return packed_ih_bytes(s, layer) + packed_hh_bytes(s) + packed_hr_bytes(s);
-}
-
 /* What forward lays out in scratch, in this order. Per frame of the call (f), per row (r):
  *   pointers    y, x of the input product [f] each, of the recurrent ones [r] each; lanes [r]
  *   from_x      [directions][f][gates]
@@ -171,13 +150,11 @@ static size_t state_bytes(const sizes *s)
 
 static ds_status set_sizes(ds_op *op, const sizes *s)
 {
-    size_t n_bytes = 0;
-    for (size_t layer = 0; layer < s->layers; layer++) {
-        DS_TRY(ds_packed_check(s->gates, layer_inputs(s, layer), s->element));
-        DS_TRY(ds_packed_check(s->gates, s->out, s->element));
-        DS_TRY(ds_packed_check(s->out, s->hidden, s->element));
-        DS_TRY(ds_size_mul(&n_bytes, s->directions, packed_cell_bytes(s, layer)));
-        DS_TRY(ds_size_add(&op->prepared_bytes, n_bytes));
+    size_t most = 0;
+    for (size_t cell = 0; cell < s->cells; cell++) {
+        DS_TRY(ds_packed_check(&most, s->gates, layer_inputs(s, cell / s->directions), s->element));
+        DS_TRY(ds_packed_check(&most, s->gates, s->out, s->element));
+        DS_TRY(ds_packed_check(&most, s->out, s->hidden, s->element));
     }
     const size_t per_frame = 2 * sizeof(void *) + s->directions * s->gates * s->element +
                              (s->layers > 1 ? s->directions * s->out * s->element : 0);
@@ -242,24 +219,46 @@ void ds_recurrence_counts(const ds_op *op, ds_program *p)
 
 /* ---------------------------------------------------------------- prepare */
 
+/* Bytes of one cell's packed weights, which lie in this order. */
+typedef struct packed_bytes {
+    size_t ih, hh, hr, all;
+} packed_bytes;
+
+static packed_bytes packed_bytes_of(const sizes *s, size_t layer, const ds_real_kernels *k)
+{
+    packed_bytes n = {.ih = k->packed_bytes(s->gates, layer_inputs(s, layer)),
+                      .hh = k->packed_bytes(s->gates, s->out),
+                      .hr = s->projection ? k->packed_bytes(s->out, s->hidden) : 0};
+    n.all = n.ih + n.hh + n.hr;
+    return n;
+}
+
+size_t ds_recurrence_prepared_bytes(const ds_op *op, const ds_cell *kind, const ds_real_kernels *k)
+{
+    const sizes s = sizes_of(op, kind);
+    size_t n_bytes = 0;
+    for (size_t layer = 0; layer < s.layers; layer++) {
+        n_bytes += s.directions * packed_bytes_of(&s, layer, k).all;
+    }
+    return n_bytes;
+}
+
 void ds_recurrence_prepare(const ds_op *op, const ds_cell *kind, void *prepared,
                            const void *const *weights, const ds_real_kernels *k)
 {
     const sizes s = sizes_of(op, kind);
     char *to = prepared;
     for (size_t cell = 0; cell < s.cells; cell++) {
-        const size_t layer = cell / s.directions, n_in = layer_inputs(&s, layer);
-        k->pack(to, weights[weight_index(&s, cell, WEIGHT_IH)], s.gates, 1, n_in, (ptrdiff_t)n_in,
-                0, 1);
-        to += packed_ih_bytes(&s, layer);
-        k->pack(to, weights[weight_index(&s, cell, WEIGHT_HH)], s.gates, 1, s.out,
-                (ptrdiff_t)s.out, 0, 1);
-        to += packed_hh_bytes(&s);
+        const size_t layer = cell / s.directions;
+        const packed_bytes n = packed_bytes_of(&s, layer, k);
+        ds_packed_rows(k, to, weights[weight_index(&s, cell, WEIGHT_IH)], s.gates,
+                       layer_inputs(&s, layer));
+        ds_packed_rows(k, to + n.ih, weights[weight_index(&s, cell, WEIGHT_HH)], s.gates, s.out);
         if (s.projection) {
-            k->pack(to, weights[weight_index(&s, cell, WEIGHT_HR)], s.out, 1, s.hidden,
-                    (ptrdiff_t)s.hidden, 0, 1);
-            to += packed_hr_bytes(&s);
+            ds_packed_rows(k, to + n.ih + n.hh, weights[weight_index(&s, cell, WEIGHT_HR)], s.out,
+                           s.hidden);
         }
+        to += n.all;
     }
 }
 
@@ -272,6 +271,7 @@ typedef struct work {
     sizes s;
     size_t n_frames; /* of the call, over all rows */
     const char *packed; /* of the cell at hand */
+    packed_bytes n_packed;
     void **y_in, **y_step;
     const void **x_in, **x_step;
     lane *lanes;
@@ -398,7 +398,7 @@ static size_t open_lanes(work *w, size_t cell)
 static void recurrent_product(work *w, size_t cell, size_t n_lanes)
 {
     const sizes *s = &w->s;
-    const void *packed = w->packed + packed_ih_bytes(s, cell / s->directions);
+    const void *packed = w->packed + w->n_packed.ih;
     for (size_t i = 0; i < n_lanes; i++) {
         w->y_step[i] = w->from_h + i * s->gates * s->element;
         w->x_step[i] = w->lanes[i].h;
@@ -408,11 +408,10 @@ static void recurrent_product(work *w, size_t cell, size_t n_lanes)
 }
 
 /* h = full W_hr^T of all lanes. */
-static void projection(work *w, size_t cell, size_t n_lanes)
+static void projection(work *w, size_t n_lanes)
 {
     const sizes *s = &w->s;
-    const void *packed =
-        w->packed + packed_ih_bytes(s, cell / s->directions) + packed_hh_bytes(s);
+    const void *packed = w->packed + w->n_packed.ih + w->n_packed.hh;
     for (size_t i = 0; i < n_lanes; i++) {
         w->y_step[i] = w->lanes[i].h;
         w->x_step[i] = w->full + i * s->hidden * s->element;
@@ -438,7 +437,7 @@ static void recur(work *w, size_t cell, size_t n_lanes)
                           s->hidden);
         }
         if (s->projection) {
-            projection(w, cell, n_lanes);
+            projection(w, n_lanes);
         }
         size_t n_left = 0;
         for (size_t i = 0; i < n_lanes; i++) {
@@ -475,18 +474,19 @@ void ds_recurrence_forward(const ds_op *op, const ds_cell *kind, const ds_run *r
     work w = begin(op, kind, run);
     const sizes *s = &w.s;
     for (size_t layer = 0; layer < s->layers; layer++) {
-        const size_t cell = layer * s->directions, n_bytes = packed_cell_bytes(s, layer);
+        const size_t cell = layer * s->directions;
         const char *packed = w.packed;
+        w.n_packed = packed_bytes_of(s, layer, run->k);
         /* All directions read what lies between the layers before one of them overwrites it. */
         for (size_t d = 0; d < s->directions && w.n_frames > 0; d++) {
-            w.packed = packed + d * n_bytes;
+            w.packed = packed + d * w.n_packed.all;
             input_product(&w, cell + d);
         }
         for (size_t d = 0; d < s->directions; d++) {
-            w.packed = packed + d * n_bytes;
+            w.packed = packed + d * w.n_packed.all;
             recur(&w, cell + d, open_lanes(&w, cell + d));
             emit_state(&w, cell + d);
         }
-        w.packed = packed + s->directions * n_bytes;
+        w.packed = packed + s->directions * w.n_packed.all;
     }
 }

@@ -36,6 +36,8 @@ enum {
 
 ds_status ds_recurrence_infer(ds_op *op, const ds_cell *cell);
 void ds_recurrence_counts(const ds_op *op, ds_program *p);
+size_t ds_recurrence_prepared_bytes(const ds_op *op, const ds_cell *cell,
+                                    const ds_real_kernels *k);
 void ds_recurrence_prepare(const ds_op *op, const ds_cell *cell, void *prepared,
                            const void *const *weights, const ds_real_kernels *k);
 void ds_recurrence_forward(const ds_op *op, const ds_cell *cell, const ds_run *run);

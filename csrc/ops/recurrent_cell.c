@@ -48,10 +48,9 @@ static ds_status check_weights(const ds_op *op, const sizes *s)
 static ds_status set_sizes(ds_op *op, const sizes *s)
 {
     const size_t vector = s->hidden * s->element;
-    DS_TRY(ds_packed_check(s->gates, s->in, s->element));
-    DS_TRY(ds_packed_check(s->gates, s->hidden, s->element));
-    DS_TRY(ds_size_add(&op->prepared_bytes, ds_packed_bytes(s->gates, s->in, s->element)));
-    DS_TRY(ds_size_add(&op->prepared_bytes, ds_packed_bytes(s->gates, s->hidden, s->element)));
+    size_t most = 0;
+    DS_TRY(ds_packed_check(&most, s->gates, s->in, s->element));
+    DS_TRY(ds_packed_check(&most, s->gates, s->hidden, s->element));
     op->scratch.per_call = vector;
     return ds_size_mul(&op->scratch.per_out, s->vectors,
                        2 * sizeof(void *) + 2 * s->gates * s->element);
@@ -88,13 +87,19 @@ ds_status ds_cell_infer(ds_op *op, const ds_cell *cell)
     return DS_OK;
 }
 
+size_t ds_cell_prepared_bytes(const ds_op *op, const ds_cell *cell, const ds_real_kernels *k)
+{
+    const sizes s = sizes_of(op, cell);
+    return k->packed_bytes(s.gates, s.in) + k->packed_bytes(s.gates, s.hidden);
+}
+
 void ds_cell_prepare(const ds_op *op, const ds_cell *cell, void *prepared,
                      const void *const *weights, const ds_real_kernels *k)
 {
     const sizes s = sizes_of(op, cell);
-    k->pack(prepared, weights[WEIGHT_IH], s.gates, 1, s.in, (ptrdiff_t)s.in, 0, 1);
-    k->pack((char *)prepared + ds_packed_bytes(s.gates, s.in, s.element), weights[WEIGHT_HH],
-            s.gates, 1, s.hidden, (ptrdiff_t)s.hidden, 0, 1);
+    ds_packed_rows(k, prepared, weights[WEIGHT_IH], s.gates, s.in);
+    ds_packed_rows(k, (char *)prepared + k->packed_bytes(s.gates, s.in), weights[WEIGHT_HH],
+                   s.gates, s.hidden);
 }
 
 /* ---------------------------------------------------------------- forward */
@@ -156,7 +161,7 @@ void ds_cell_forward(const ds_op *op, const ds_cell *cell, const ds_run *run)
         }
         point(op, run, &s, input, zeros, x);
         const char *packed = run->prepared;
-        packed += input == X ? 0 : ds_packed_bytes(s.gates, s.in, s.element);
+        packed += input == X ? 0 : run->k->packed_bytes(s.gates, s.in);
         run->k->product(y, x, n, packed,
                         ds_run_weight(op, run, input == X ? BIAS_IH : BIAS_HH), s.gates,
                         input == X ? s.in : s.hidden);

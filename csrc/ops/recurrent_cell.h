@@ -22,6 +22,7 @@ typedef struct ds_cell {
 } ds_cell;
 
 ds_status ds_cell_infer(ds_op *op, const ds_cell *cell);
+size_t ds_cell_prepared_bytes(const ds_op *op, const ds_cell *cell, const ds_real_kernels *k);
 void ds_cell_prepare(const ds_op *op, const ds_cell *cell, void *prepared,
                      const void *const *weights, const ds_real_kernels *k);
 void ds_cell_forward(const ds_op *op, const ds_cell *cell, const ds_run *run);

@@ -97,29 +97,44 @@ static ds_status infer(ds_op *op)
              (long long)op->attr[HALF].i);
     DS_TRY(ds_op_require_weight(op, 0, "kernel", 3, (int64_t[]){new, 1, 2 * width + orig}));
     const geometry g = geometry_of(op);
-    op->prepared_bytes = ds_op_element(op);
-    DS_TRY(ds_size_mul(&op->prepared_bytes, op->prepared_bytes, g.channels));
-    DS_TRY(ds_size_mul(&op->prepared_bytes, op->prepared_bytes, g.taps));
-    DS_TRY(ds_size_mul(&op->prepared_bytes, op->prepared_bytes, (size_t)new));
+    size_t n_bytes;
+    DS_TRY(ds_size_mul(&n_bytes, ds_op_element(op), g.channels));
+    DS_TRY(ds_size_mul(&n_bytes, n_bytes, g.taps));
+    DS_TRY(ds_size_mul(&n_bytes, n_bytes, (size_t)new));
     DS_CHECK(ds_rate_scale(&op->out[0].rate, new, orig), DS_LIMIT, "resample: the rate overflows");
     op->period = orig;
     op->reach = 2 * g.half / new + 1;
     return DS_OK;
 }
 
+/* floor((n * times + more) / by), or its ceiling, without a product that overflows: whole blocks of `by`
+ * frames apart from the rest. */
+static ds_expr scaled(ds_program *p, ds_expr n, int64_t times, int64_t more, int64_t by, bool up)
+{
+    const ds_expr blocks = ds_floordiv_k(p, n, by);
+    const ds_expr rest = ds_sub(p, n, ds_mul_k(p, blocks, by));
+    const ds_expr part = ds_add_k(p, ds_mul_k(p, rest, times), more);
+    return ds_add(p, ds_mul_k(p, blocks, times),
+                  up ? ds_ceildiv_k(p, part, by) : ds_floordiv_k(p, part, by));
+}
+
 static void counts(const ds_op *op, ds_program *p)
 {
     const geometry g = geometry_of(op);
-    const ds_expr known = ds_add_k(p, ds_mul_k(p, ds_known(p, 0), g.new), -g.half - 1);
-    ds_root(p, ds_add_k(p, ds_floordiv_k(p, known, g.orig), 1));
-    ds_root(p, ds_ceildiv_k(p, ds_mul_k(p, ds_total(p, 0), g.new), g.orig));
+    ds_root(p, ds_add_k(p, scaled(p, ds_known(p, 0), g.new, -g.half - 1, g.orig, false), 1));
+    ds_root(p, scaled(p, ds_total(p, 0), g.new, 0, g.orig, true));
 }
 
 static void need(const ds_op *op, ds_program *p)
 {
     const geometry g = geometry_of(op);
-    const ds_expr from = ds_add_k(p, ds_mul_k(p, ds_m(p), g.orig), -g.half);
-    ds_root(p, ds_ceildiv_k(p, from, g.new));
+    ds_root(p, scaled(p, ds_m(p), g.orig, -g.half, g.new, true));
+}
+
+static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    const geometry g = geometry_of(op);
+    return (size_t)g.new * g.taps * g.channels * k->element;
 }
 
 /* Every phase's taps without the structural zeros, once for each channel: [new][taps][channels]. */
@@ -128,8 +143,7 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
 {
     const geometry g = geometry_of(op);
     const size_t element = ds_op_element(op), row = (size_t)(2 * g.width + g.orig);
-    (void)k;
-    memset(prepared, 0, op->prepared_bytes);
+    memset(prepared, 0, prepared_bytes(op, k));
     for (int64_t p = 0; p < g.new; p++) {
         const int64_t first = first_tap(&g, p), last = last_tap(&g, p);
         const char *from =
@@ -209,6 +223,7 @@ const ds_op_def ds_op_resample = {
     .infer = infer,
     .counts = counts,
     .need = need,
+    .prepared_bytes = prepared_bytes,
     .prepare = prepare,
     .forward = forward,
 };

@@ -41,6 +41,11 @@ static ds_status infer(ds_op *op)
     return ds_recurrence_infer(op, &cells[op->attr[DS_RECURRENCE_OWN].i]);
 }
 
+static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    return ds_recurrence_prepared_bytes(op, &cells[op->attr[DS_RECURRENCE_OWN].i], k);
+}
+
 static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k)
 {
@@ -55,6 +60,11 @@ static void forward(const ds_op *op, const ds_run *run)
 static ds_status infer_cell(ds_op *op)
 {
     return ds_cell_infer(op, &cells[op->attr[0].i]);
+}
+
+static size_t cell_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    return ds_cell_prepared_bytes(op, &cells[op->attr[0].i], k);
 }
 
 static void prepare_cell(const ds_op *op, void *prepared, const void *const *weights,
@@ -78,6 +88,7 @@ const ds_op_def ds_op_rnn = {
     .weights = "weight_ih* weight_hh* bias_ih?* bias_hh?* h0?",
     .infer = infer,
     .counts = ds_recurrence_counts,
+    .prepared_bytes = prepared_bytes,
     .prepare = prepare,
     .forward = forward,
 };
@@ -92,6 +103,7 @@ const ds_op_def ds_op_rnn_cell = {
     .attrs = cell_attrs,
     .weights = "weight_ih weight_hh bias_ih? bias_hh?",
     .infer = infer_cell,
+    .prepared_bytes = cell_bytes,
     .prepare = prepare_cell,
     .forward = forward_cell,
 };

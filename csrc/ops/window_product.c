@@ -58,17 +58,17 @@ static size_t max_copies(const ds_window_shape *s)
 }
 
 /* Bytes of one group's packed weight. */
-static size_t group_bytes(const ds_window_shape *s)
+static size_t group_bytes(const ds_window_shape *s, const ds_real_kernels *k)
 {
-    return ds_packed_bytes(s->n_out / s->groups, all_taps(s) * (s->n_in / s->groups), s->element);
+    return k->packed_bytes(s->n_out / s->groups, all_taps(s) * (s->n_in / s->groups));
 }
 
-size_t ds_window_prepared_bytes(const ds_window_shape *s)
+size_t ds_window_prepared_bytes(const ds_window_shape *s, const ds_real_kernels *k)
 {
     if (depthwise(s)) {
         return ds_packed_align(all_taps(s) * s->n_out * s->element);
     }
-    return s->groups * group_bytes(s);
+    return s->groups * group_bytes(s, k);
 }
 
 size_t ds_window_copy_bytes(const ds_window_shape *s, bool padded)
@@ -79,19 +79,16 @@ size_t ds_window_copy_bytes(const ds_window_shape *s, bool padded)
     return ds_packed_align(max_copies(s) * copy_elements(s) * s->element);
 }
 
-ds_status ds_window_check(const ds_window_shape *s)
+ds_status ds_window_check(const ds_window_shape *s, size_t *most)
 {
     size_t n = s->n_in > s->n_out ? s->n_in : s->n_out, n_taps;
     DS_TRY(ds_size_mul(&n_taps, s->n_taps, s->n_inner));
     DS_TRY(ds_size_mul(&n, n, n_taps));
     DS_TRY(ds_size_mul(&n, n, s->element * MOST_COPIES));
-    size_t filling; /* of the last panel and up to the alignment, in every group */
-    DS_TRY(ds_size_mul(&filling, s->groups, DS_PANEL_COLUMNS + DS_PACKED_ALIGNMENT));
-    n = s->n_out;
-    DS_TRY(ds_size_add(&n, filling));
-    DS_TRY(ds_size_mul(&n, n, n_taps));
-    DS_TRY(ds_size_mul(&n, n, s->n_in / s->groups));
-    return ds_size_mul(&n, n, s->element);
+    *most = 0;
+    DS_TRY(ds_size_mul(&n, n_taps, s->n_in / s->groups));
+    DS_TRY(ds_packed_check(most, s->n_out / s->groups, n, s->element));
+    return ds_size_mul(most, *most, s->groups); /* more than depthwise windows take, too */
 }
 
 static void copy_element(char *to, const char *from, size_t element)
@@ -101,33 +98,6 @@ static void copy_element(char *to, const char *from, size_t element)
     } else {
         memcpy(to, from, sizeof(double));
     }
-}
-
-/* Packs one group's weight. `pack` knows two strides along the depth; where three are needed the
- * weight is first brought into the order of the depth. */
-static void pack_group(const ds_window_shape *s, void *to, char *spare, const char *from,
-                       const ds_window_weight *w, const ds_real_kernels *k)
-{
-    const size_t n_out = s->n_out / s->groups, n_in = s->n_in / s->groups, e = s->element;
-    if (s->n_taps == 1 || s->n_inner == 1 || w->tap == w->inner * (ptrdiff_t)s->n_inner) {
-        k->pack(to, from, n_out, all_taps(s), n_in, w->col, s->n_inner == 1 ? w->tap : w->inner,
-                w->channel);
-        return;
-    }
-    char *next = spare;
-    for (size_t n = 0; n < n_out; n++) {
-        for (size_t t = 0; t < s->n_taps; t++) {
-            for (size_t i = 0; i < s->n_inner; i++) {
-                for (size_t c = 0; c < n_in; c++, next += e) {
-                    const ptrdiff_t at = (ptrdiff_t)n * w->col + (ptrdiff_t)t * w->tap +
-                                         (ptrdiff_t)i * w->inner + (ptrdiff_t)c * w->channel;
-                    copy_element(next, from + at * (ptrdiff_t)e, e);
-                }
-            }
-        }
-    }
-    k->pack(to, spare, n_out, all_taps(s), n_in, (ptrdiff_t)(all_taps(s) * n_in), (ptrdiff_t)n_in,
-            1);
 }
 
 /* [taps][N], group after group. */
@@ -148,25 +118,23 @@ static void copy_depthwise(const ds_window_shape *s, char *to, const char *from,
     }
 }
 
-size_t ds_window_spare_bytes(const ds_window_shape *s)
+void ds_window_prepare(const ds_window_shape *s, void *prepared, const void *weight,
+                       const ds_window_weight *w, const ds_real_kernels *k)
 {
-    if (depthwise(s) || s->n_taps == 1 || s->n_inner == 1) {
-        return 0;
-    }
-    const size_t depth = all_taps(s) * (s->n_in / s->groups);
-    return ds_packed_align(s->n_out / s->groups * depth * s->element);
-}
-
-void ds_window_prepare(const ds_window_shape *s, void *prepared, void *spare, const void *weight,
-                       const ds_window_weight *layout, const ds_real_kernels *k)
-{
-    const char *from = (const char *)weight + layout->start * s->element;
+    const ds_weight_layout layout = {.n_taps = s->n_taps,
+                                     .n_inner = s->n_inner,
+                                     .n_channels = s->n_in / s->groups,
+                                     .col = w->col,
+                                     .tap = w->tap,
+                                     .inner = w->inner,
+                                     .channel = w->channel};
+    const char *from = (const char *)weight + w->start * s->element;
     char *to = prepared;
-    for (size_t g = 0; g < s->groups; g++, from += layout->group * s->element) {
+    for (size_t g = 0; g < s->groups; g++, from += w->group * s->element) {
         if (depthwise(s)) {
-            copy_depthwise(s, to, from, g, layout);
+            copy_depthwise(s, to, from, g, w);
         } else {
-            pack_group(s, to + g * group_bytes(s), spare, from, layout, k);
+            k->pack(to + g * group_bytes(s, k), from, s->n_out / s->groups, &layout);
         }
     }
 }
@@ -290,7 +258,7 @@ static void products(ds_window_product *p)
     const size_t n_out = s->n_out / s->groups, depth = all_taps(s) * (s->n_in / s->groups);
     for (size_t g = 0; g < s->groups; g++) {
         const char *bias = p->bias;
-        p->k->product(p->y, p->x, p->n, (const char *)p->prepared + g * group_bytes(s),
+        p->k->product(p->y, p->x, p->n, (const char *)p->prepared + g * group_bytes(s, p->k),
                       bias ? bias + g * n_out * s->element : NULL, n_out, depth);
         if (g + 1 == s->groups) {
             break;

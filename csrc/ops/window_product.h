@@ -50,16 +50,13 @@ typedef struct ds_window_place {
 } ds_window_place;
 
 /* Bytes of the prepared weight, a multiple of 64. */
-size_t ds_window_prepared_bytes(const ds_window_shape *s);
+size_t ds_window_prepared_bytes(const ds_window_shape *s, const ds_real_kernels *k);
 /* Bytes for the copies of windows, a multiple of 64; none where nothing is padded and nothing is
  * copied otherwise. */
 size_t ds_window_copy_bytes(const ds_window_shape *s, bool padded);
-/* DS_LIMIT where the sizes above overflow. */
-ds_status ds_window_check(const ds_window_shape *s);
-/* Bytes that ds_window_prepare wants besides, a multiple of 64: none unless a window has several
- * taps and several inner ones. */
-size_t ds_window_spare_bytes(const ds_window_shape *s);
-void ds_window_prepare(const ds_window_shape *s, void *prepared, void *spare, const void *weight,
+/* DS_LIMIT where the sizes above overflow with any kernels; fills the most that a prepared weight takes. */
+ds_status ds_window_check(const ds_window_shape *s, size_t *most);
+void ds_window_prepare(const ds_window_shape *s, void *prepared, const void *weight,
                        const ds_window_weight *layout, const ds_real_kernels *k);
 
 /* A product being collected. */

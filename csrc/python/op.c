@@ -221,6 +221,13 @@ static PyObject *op_get_outputs(PyObject *self, void *unused)
     return list;
 }
 
+/* Those of calls without OpenBLAS, for its real type. */
+static const ds_real_kernels *own_kernels(PyObject *self)
+{
+    const ds_op *op = ((ds_op_object *)self)->op;
+    return &ds_module_of(Py_TYPE(self))->kernels->real[ds_op_real(op) == DS_F64];
+}
+
 static PyObject *op_get_flag(PyObject *self, void *which)
 {
     const ds_op *op = ((ds_op_object *)self)->op;
@@ -230,7 +237,7 @@ static PyObject *op_get_flag(PyObject *self, void *which)
     case 'w': return PyBool_FromLong(op->whole);
     case 'c': return PyBool_FromLong(op->n_carried > 0);
     case 'p': return PyLong_FromLongLong(op->period);
-    case 'b': return PyLong_FromSize_t(op->prepared_bytes);
+    case 'b': return PyLong_FromSize_t(ds_op_prepared_bytes(op, own_kernels(self)));
     default: return PyLong_FromLong(ds_op_n_values(op));
     }
 }

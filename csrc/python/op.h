@@ -20,7 +20,7 @@ const bool *ds_parse_ended(ds_module *m, PyObject *ended, Py_ssize_t n_rows);
 bool ds_prepared_take(ds_module *m, PyObject *object, PyObject *op);
 void ds_prepared_give(PyObject *object);
 /* What `prepare` makes of these weights, made anew where they are not those of the last run; NULL where
- * there is no memory to keep it. Without the GIL. */
+ * these kernels read weights where they lie, or there is no memory to keep it. Without the GIL. */
 const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels, const void *const *weights);
 
 PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *args,

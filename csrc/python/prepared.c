@@ -4,7 +4,8 @@
  *     op.run(..., prepared=kept)
  *
  * Weights are the caller's own memory and may change at any time, so every run compares them with a copy
- * of what was prepared, byte by byte: that reads memory in one line, and costs a third of preparing. */
+ * of what was prepared, byte by byte: that reads memory in one line, and costs a third of preparing. Kernels
+ * that read weights where they lie keep nothing here. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -39,7 +40,6 @@ static PyObject *prepared_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->op = Py_NewRef(op);
     self->allocator = ds_module_allocator(m);
     const ds_op *made = ((ds_op_object *)op)->op;
-    self->data_bytes = made->prepared_bytes;
     for (int i = 0; i < made->n_weights; i++)
         self->raw_bytes += weight_bytes(made, i);
     return (PyObject *)self;
@@ -89,15 +89,24 @@ const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels, con
     const ds_op *op = ((ds_op_object *)self->op)->op;
     if (self->kernels == kernels && same_weights(self, op, weights))
         return self->data;
+    const ds_real_kernels *const k = &kernels->real[ds_op_real(op) == DS_F64];
+    if (k->borrows)
+        return NULL;
+    const size_t n_bytes = ds_op_prepared_bytes(op, k);
+    if (self->data && n_bytes != self->data_bytes) {
+        ds_release(&self->allocator, self->data, self->data_bytes);
+        self->data = NULL;
+    }
     self->kernels = NULL;
     void *p = self->raw;
     if (!p && ds_allocate(&self->allocator, &p, self->raw_bytes) != DS_OK)
         return NULL;
     self->raw = p;
     p = self->data;
-    if (!p && ds_allocate(&self->allocator, &p, self->data_bytes) != DS_OK)
+    if (!p && ds_allocate(&self->allocator, &p, n_bytes) != DS_OK)
         return NULL;
     self->data = p;
+    self->data_bytes = n_bytes;
     const void *copies[DS_MAX_WEIGHTS] = {NULL};
     char *at = self->raw;
     for (int i = 0; i < op->n_weights; i++) {
@@ -106,7 +115,7 @@ const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels, con
             copies[i] = memcpy(at, weights[i], n);
         at += n;
     }
-    op->def->prepare(op, self->data, copies, &kernels->real[ds_op_real(op) == DS_F64]);
+    op->def->prepare(op, self->data, copies, k);
     self->kernels = kernels;
     return self->data;
 }

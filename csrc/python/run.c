@@ -312,7 +312,7 @@ PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *a
     PyObject *ids = n_args > 7 ? args[7] : NULL;
     if (!ended || blas < 0)
         return NULL;
-    c.kept = n_args > 8 && c.op->prepared_bytes && ds_prepared_take(c.m, args[8], self) ? args[8] : NULL;
+    c.kept = n_args > 8 && c.op->def->prepare && ds_prepared_take(c.m, args[8], self) ? args[8] : NULL;
     PyObject *result = run_call(&c, args, ended, blas, ids);
     if (c.kept)
         ds_prepared_give(c.kept);

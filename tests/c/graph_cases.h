@@ -427,9 +427,10 @@ static inline void compute_node(const ds_node *node, whole_stream *w, const ds_k
     run.frames_out = w->counts[node->first_output].total;
     const size_t n_scratch = ds_op_scratch_bytes(op, 1, run.frames_in, run.frames_out);
     CHECK(ds_allocate_zeroed(NULL, &carried, op->carried_bytes) == DS_OK);
-    CHECK(ds_allocate(NULL, &prepared, op->prepared_bytes) == DS_OK);
+    const size_t n_prepared = ds_op_prepared_bytes(op, run.k);
+    CHECK(ds_allocate(NULL, &prepared, n_prepared) == DS_OK);
     CHECK(ds_allocate(NULL, &scratch, n_scratch) == DS_OK);
-    if (op->prepared_bytes > 0) {
+    if (n_prepared > 0) {
         op->def->prepare(op, prepared, weights, run.k);
     }
     run.carried = &carried;
@@ -439,7 +440,7 @@ static inline void compute_node(const ds_node *node, whole_stream *w, const ds_k
         op->def->forward(op, &run);
     }
     ds_release(NULL, carried, op->carried_bytes);
-    ds_release(NULL, prepared, op->prepared_bytes);
+    ds_release(NULL, prepared, n_prepared);
     ds_release(NULL, scratch, n_scratch);
 }
 

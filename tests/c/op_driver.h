@@ -143,7 +143,7 @@ typedef struct model {
     const ds_real_kernels *k;
     void *weights[DS_MAX_WEIGHTS];
     void *prepared;
-    size_t element, in_bytes;
+    size_t element, in_bytes, prepared_bytes;
 } model;
 
 static inline void *convert(const double *from, int64_t n, size_t element)
@@ -189,8 +189,9 @@ static inline model make_model(const problem *p, ds_dtype dtype, const ds_kernel
             m.weights[i] = convert(p->values[i], ds_signature_elements(&p->weight[i]), m.element);
         }
     }
-    m.prepared = aligned_room(m.op->prepared_bytes);
-    if (m.op->prepared_bytes > 0) {
+    m.prepared_bytes = ds_op_prepared_bytes(m.op, m.k);
+    m.prepared = aligned_room(m.prepared_bytes);
+    if (m.prepared_bytes > 0) {
         m.op->def->prepare(m.op, m.prepared, (const void *const *)m.weights, m.k);
     }
     return m;
@@ -201,7 +202,7 @@ static inline void free_model(model *m)
     for (size_t i = 0; i < m->p->n_weights; i++) {
         free(m->weights[i]);
     }
-    ds_release(NULL, m->prepared, m->op->prepared_bytes);
+    ds_release(NULL, m->prepared, m->prepared_bytes);
     ds_op_destroy(m->op);
 }
 

@@ -265,22 +265,22 @@ static void test_query(void)
 {
     ds_model *model = load(&file, NULL);
     const ds_model_info info = info_of(model);
-    CHECK(strcmp(info.name, "Tagger") == 0 && info.bitwise == 1 && info.threads == 1);
+    CHECK(strcmp(info.name, "Tëst") == 0 && info.bitwise == 1 && info.threads == 1);
     CHECK(info.n_inputs == 1 && info.n_outputs == 3 && info.delay == -1 && info.receptive_field == -1);
     CHECK(info.state_size > 0 && info.state_bytes_per_frame == 0.0 && info.n_layers >= 5);
     CHECK(info.weights_size > 0 && info.weights_size < file.n_bytes);
     CHECK(info.max_streams == 0 && info.n_streams == 0 && (info.fingerprint[0] | info.fingerprint[1]) != 0);
     ds_port_info input = {.struct_size = sizeof input};
     CHECK(ds_model_input(model, 0, &input) == DS_OK);
-    check_port(&input, "i0", 1, 1, 1, 0);
+    check_port(&input, "x0", 1, 1, 1, 0);
     const ds_port_info first = output_of(model, 0), second = output_of(model, 1), mean = output_of(model, 2);
-    check_port(&first, "o0", 1, 1, 2, 4); /* 2 of the residual, 2 of its window */
-    check_port(&second, "o1", 1, 1, 1, 2);
-    check_port(&mean, "o2", 1, 0, 1, -1);
+    check_port(&first, "y0", 1, 1, 2, 4); /* 2 of the residual, 2 of its window */
+    check_port(&second, "y1", 1, 1, 1, 2);
+    check_port(&mean, "y2", 1, 0, 1, -1);
     CHECK(failed(ds_model_input(model, 1, &input), DS_ARGUMENT, "input 1: the model has 1"));
     CHECK(failed(ds_model_output(model, 3, &input), DS_ARGUMENT, "output 3: the model has 3"));
     CHECK(failed(ds_model_output(model, SIZE_MAX, &input), DS_ARGUMENT, "the model has 3"));
-    check_port(&input, "i0", 1, 1, 1, 0);
+    check_port(&input, "x0", 1, 1, 1, 0);
     ds_stream *a = open_stream(model), *b = open_stream(model);
     CHECK(info_of(model).n_streams == 2 && ds_stream_close(a) == DS_OK && info_of(model).n_streams == 1);
     CHECK(ds_stream_close(b) == DS_OK && ds_model_close(model) == DS_OK);

@@ -437,7 +437,7 @@ int main(void)
     ds_buffer samples = samples_file();
     graph_case c = new_case(); /* waits for the end: its state grows */
     add_output(&c, add_padded_conv(&c, add_input(&c, 2, 1, 1), 2, 3, 1, 1, 1, 1, "circular"));
-    ds_buffer grows = file_of(&c, 0);
+    ds_buffer grows = take_graph(&c, 0);
     test_reset();
     test_fork();
     test_moving(&file, 3, LENGTH);

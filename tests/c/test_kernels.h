@@ -86,6 +86,13 @@ static inline void guarded_free(guarded array)
     free(array.block);
 }
 
+/* A weight [n_cols][depth]. */
+static inline ds_weight_layout rows_of(size_t depth)
+{
+    return (ds_weight_layout){.n_taps = 1, .n_inner = 1, .n_channels = depth, .col = (ptrdiff_t)depth,
+                              .channel = 1};
+}
+
 /* Equal bits, or both NaN, whose bits nobody promises. */
 static inline bool same(const void *a, const void *b, size_t element, size_t n)
 {

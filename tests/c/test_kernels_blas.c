@@ -38,10 +38,11 @@ static void test_rows(const ds_real_kernels *blas, const ds_real_kernels *ref, s
                       size_t depth, bool with_bias)
 {
     const size_t e = ref->element;
-    CHECK(blas->packed_elements(n_cols, depth) == n_cols * depth);
+    CHECK(!blas->borrows);
+    CHECK(blas->packed_bytes(n_cols, depth) == (n_cols * depth * e + 63) / 64 * 64);
     guarded x = guarded_new(n_x * e), weight = guarded_new(n_cols * depth * e);
-    guarded bias = guarded_new(n_cols * e), panels = guarded_new(n_cols * depth * e);
-    guarded plain = guarded_new(ref->packed_elements(n_cols, depth) * e);
+    guarded bias = guarded_new(n_cols * e), panels = guarded_new(blas->packed_bytes(n_cols, depth));
+    guarded plain = guarded_new(ref->packed_bytes(n_cols, depth));
     guarded y = guarded_new(n_y * e), expected = guarded_new(n_y * e);
     fill(x.data, e, n_x, -1, 1);
     fill(weight.data, e, n_cols * depth, -1, 1);
@@ -50,8 +51,9 @@ static void test_rows(const ds_real_kernels *blas, const ds_real_kernels *ref, s
         put(y.data, e, i, (double)NAN);
         put(expected.data, e, i, (double)NAN);
     }
-    blas->pack(panels.data, weight.data, n_cols, 1, depth, (ptrdiff_t)depth, 0, 1);
-    ref->pack(plain.data, weight.data, n_cols, 1, depth, (ptrdiff_t)depth, 0, 1);
+    const ds_weight_layout rows = rows_of(depth);
+    blas->pack(panels.data, weight.data, n_cols, &rows);
+    ref->pack(plain.data, weight.data, n_cols, &rows);
     void *out[64], *expected_out[64];
     const void *in[64];
     for (size_t m = 0; m < n_rows; m++) {

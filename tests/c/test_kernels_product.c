@@ -69,8 +69,9 @@ static void problem_free(problem *p)
 /* Runs it: all of y, gaps included. */
 static guarded run(const problem *p, const ds_real_kernels *kernels)
 {
-    guarded packed = guarded_new(kernels->packed_elements(p->n_cols, p->depth) * p->element);
-    kernels->pack(packed.data, p->weight, p->n_cols, 1, p->depth, (ptrdiff_t)p->depth, 0, 1);
+    const ds_weight_layout rows_packed = rows_of(p->depth);
+    guarded packed = guarded_new(kernels->packed_bytes(p->n_cols, p->depth));
+    kernels->pack(packed.data, p->weight, p->n_cols, &rows_packed);
     guarded y = guarded_new(p->y_elements * p->element);
     void *rows[MAX_ROWS];
     for (size_t m = 0; m < p->n_rows; m++) {
@@ -159,27 +160,70 @@ static void test_variants(const ds_kernels *const *variants, size_t n_variants, 
     }
 }
 
-/* A convolution's weight [n][channel][tap] is packed tap by tap; columns beyond the last are zero. */
-static void test_pack(const ds_kernels *kernels, size_t real)
+/* Sizes are exact, and say what pack writes: panels, or where the weight lies. */
+static void test_sizes(const ds_real_kernels *k, bool is_reference)
 {
-    const ds_real_kernels *const k = &kernels->real[real];
-    enum { COLS = 37, TAPS = 3, CHANNELS = 5, DEPTH = TAPS * CHANNELS };
-    double weight_f64[COLS * DEPTH];
-    float weight_f32[COLS * DEPTH];
-    void *const weight = k->element == sizeof(float) ? (void *)weight_f32 : (void *)weight_f64;
-    fill(weight, k->element, COLS * DEPTH, 1, 2);
-    const size_t n = k->packed_elements(COLS, DEPTH);
-    CHECK(n == 64 * DEPTH);
-    guarded packed = guarded_new(n * k->element);
-    k->pack(packed.data, weight, COLS, TAPS, CHANNELS, DEPTH, 1, TAPS);
-    for (size_t i = 0; i < n; i++) {
-        const size_t col = i / (32 * DEPTH) * 32 + i % 32;
-        const size_t depth = i / 32 % DEPTH;
-        const size_t from = col * DEPTH + depth % CHANNELS * TAPS + depth / CHANNELS;
-        const double got = get(packed.data, k->element, i);
-        CHECK(col < COLS ? got == get(weight, k->element, from) : got == 0 && !signbit(got));
+    CHECK(k->borrows == is_reference);
+    for (size_t n_cols = 0; n_cols < 100; n_cols += 11) {
+        for (size_t depth = 0; depth < 9; depth++) {
+            const size_t panels = (n_cols + 31) / 32 * 32 * depth * k->element;
+            CHECK(k->packed_bytes(n_cols, depth) == (is_reference ? 64 : (panels + 63) / 64 * 64));
+        }
     }
-    guarded_free(packed);
+}
+
+/* Weights in any order of their axes, backwards too, give what the same weight as rows gives. */
+static void test_layouts(const ds_real_kernels *k)
+{
+    for (int round = 0; round < 200; round++) {
+        const size_t n[4] = {random_size(1, 70), random_size(1, 5), random_size(1, 4),
+                             random_size(1, round % 10 == 0 ? 300 : 40)};
+        const size_t depth = n[1] * n[2] * n[3];
+        problem p = problem_new(k->element, round % 3 == 0 ? 1 : random_size(0, 5), n[0], depth);
+        guarded expected = run(&p, k);
+
+        size_t order[4] = {0, 1, 2, 3}, total = 1, first = 0;
+        ptrdiff_t step[4];
+        for (size_t i = 3; i > 0; i--) {
+            const size_t j = random_size(0, i), kept = order[i];
+            order[i] = order[j];
+            order[j] = kept;
+        }
+        for (size_t i = 0; i < 4; i++) {
+            const size_t axis = order[i];
+            const bool backwards = random_size(0, 3) == 0;
+            step[axis] = backwards ? -(ptrdiff_t)total : (ptrdiff_t)total;
+            first += backwards ? (n[axis] - 1) * total : 0;
+            total *= n[axis];
+        }
+        void *const weight = malloc(total * k->element);
+        CHECK(weight != NULL);
+        for (size_t i = 0; i < total; i++) {
+            const size_t index[4] = {i / depth, i / (n[2] * n[3]) % n[1], i / n[3] % n[2], i % n[3]};
+            ptrdiff_t to = (ptrdiff_t)first;
+            for (size_t axis = 0; axis < 4; axis++) {
+                to += (ptrdiff_t)index[axis] * step[axis];
+            }
+            put(weight, k->element, (size_t)to, get(p.weight, k->element, i));
+        }
+        const ds_weight_layout layout = {.n_taps = n[1], .n_inner = n[2], .n_channels = n[3],
+                                         .col = step[0], .tap = step[1], .inner = step[2],
+                                         .channel = step[3]};
+        guarded packed = guarded_new(k->packed_bytes(n[0], depth));
+        k->pack(packed.data, at(weight, k->element, first), n[0], &layout);
+        guarded y = guarded_new(expected.n_bytes);
+        void *rows[MAX_ROWS];
+        for (size_t m = 0; m < p.n_rows; m++) {
+            rows[m] = (char *)y.data + p.y_at[m] * p.element;
+        }
+        k->product(rows, p.rows, p.n_rows, packed.data, p.bias, p.n_cols, p.depth);
+        CHECK(memcmp(y.data, expected.data, y.n_bytes) == 0);
+        guarded_free(packed);
+        guarded_free(y);
+        guarded_free(expected);
+        free(weight);
+        problem_free(&p);
+    }
 }
 
 /* What one row holds touches no other. */
@@ -258,7 +302,8 @@ int main(void)
         const size_t element = real == 0 ? sizeof(float) : sizeof(double);
         for (size_t v = 0; v < n_variants; v++) {
             CHECK(variants[v]->real[real].element == element);
-            test_pack(variants[v], real);
+            test_sizes(&variants[v]->real[real], v == 0);
+            test_layouts(&variants[v]->real[real]);
             test_nan_stays_in_its_row(variants[v], real);
         }
         test_reference(element, &variants[0]->real[real]);

@@ -1,0 +1,271 @@
+/*
+ * An instance of every operator of the registry, as text: for tests that must leave none out.
+ *
+ * Each line is a JSON object: "op"; "in": per input [dtype, shape of a frame] (float32 [4] where left out);
+ * "attrs", of which those left out take their defaults; "weights": shapes, null where absent.
+ */
+#ifndef EVERY_OP_H
+#define EVERY_OP_H
+
+#include <math.h>
+
+#include "codec/json.h"
+#include "graph_cases.h"
+
+static const char *const every_op[] = {
+    "{'op':'linear','weights':[[3,4],[3]]}",
+    "{'op':'conv1d','attrs':{'stride':2,'left':1,'mode':'reflect'},'weights':[[3,4,3],null]}",
+    "{'op':'conv1d','attrs':{'groups':2,'right':2,'mode':'circular'},'weights':[[6,2,3],[6]]}",
+    "{'op':'conv_transpose1d','attrs':{'stride':2},'weights':[[4,3,3]]}",
+    "{'op':'layer_norm','weights':[[4],[4]]}",
+    "{'op':'layer_norm','attrs':{'eps':0}}",
+    "{'op':'lstm','weights':[[8,4],[8,2],[8],[8]]}",
+    "{'op':'lstm','attrs':{'bias':0,'bidirectional':1},'weights':[[8,4],[8,2],[8,4],[8,2]]}",
+    "{'op':'embedding','in':[['int64',[]]],'weights':[[10,3]]}",
+    "{'op':'gru','weights':[[6,4],[6,2],[6],[6]]}",
+    "{'op':'rnn','weights':[[2,4],[2,2],[2],[2]]}",
+    "{'op':'lstm_cell','in':[['float32',[4]],['float32',[2]],['float32',[2]]],"
+    "'weights':[[8,4],[8,2],[8],[8]]}",
+    "{'op':'gru_cell','in':[['float32',[4]],['float32',[2]]],'weights':[[6,4],[6,2],[6],[6]]}",
+    "{'op':'rnn_cell','in':[['float32',[4]],['float32',[2]]],'weights':[[2,4],[2,2],[2],[2]]}",
+    "{'op':'conv2d','in':[['float32',[5,4]]],'attrs':{'stride':[2,1],'padding':[1,0,1,1]},"
+    "'weights':[[3,4,3,2],[3]]}",
+    "{'op':'conv_transpose2d','in':[['float32',[5,4]]],'attrs':{'stride':[2,2]},'weights':[[4,3,3,2]]}",
+    "{'op':'rms_norm','attrs':{'eps':1e-6},'weights':[[4]]}",
+    "{'op':'batch_norm','weights':[[4],[4],[4],null]}",
+    "{'op':'group_norm','attrs':{'groups':2},'weights':[[4],[4]]}",
+    "{'op':'matmul','weights':[[3,4]]}",
+    "{'op':'pad','attrs':{'left':2,'right':1,'value':-0.0}}",
+    "{'op':'slice','attrs':{'start':1,'crop':2,'step':3}}",
+    "{'op':'cut','in':[['float32',[4]],['float32',[4]]],'attrs':{'length':[0,2,1,1]}}",
+    "{'op':'delay','attrs':{'frames':2}}",
+    "{'op':'sync','in':[['float32',[4]],['float32',[3]]]}",
+    "{'op':'limit','attrs':{'frames':1000}}",
+    "{'op':'frame','attrs':{'size':4,'step':2}}",
+    "{'op':'unstack','in':[['float32',[3,4]]]}",
+    "{'op':'table','attrs':{'length':[2,2]},'weights':[[100,3]]}",
+    "{'op':'reduce_frames','attrs':{'kind':'mean'}}",
+    "{'op':'max_pool','attrs':{'kernel':3,'stride':2,'ceil':1}}",
+    "{'op':'avg_pool','attrs':{'kernel':2,'divisor':3}}",
+    "{'op':'adaptive_pool','attrs':{'kind':'avg','inner':2},'in':[['float32',[5,4]]]}",
+    "{'op':'repeat_frames','attrs':{'times':3}}",
+    "{'op':'overlap_add','in':[['float32',[6]]],'attrs':{'step':2}}",
+    "{'op':'cumulative','attrs':{'kind':'mean'}}",
+    "{'op':'resample','attrs':{'orig':3,'new':2,'width':4,'half':8},'weights':[[2,1,11]]}",
+    "{'op':'sub','attrs':{'order':[1,0]},'weights':[[4]]}",
+    "{'op':'add','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'mul','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'div','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'minimum','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'maximum','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'pow','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'prelu','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'atan2','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'hypot','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'fmod','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'remainder','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'floor_divide','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'copysign','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'eq','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'ne','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'lt','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'le','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'gt','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'ge','in':[['float32',[4]],['float32',[4]]]}",
+    "{'op':'where','in':[['bool',[4]],['float32',[4]]],'attrs':{'order':[0,0,1]},'weights':[[4]]}",
+    "{'op':'logical_not','in':[['bool',[4]]]}",
+    "{'op':'logical_and','in':[['bool',[4]],['bool',[4]]]}",
+    "{'op':'logical_or','in':[['bool',[4]],['bool',[4]]]}",
+    "{'op':'relu'}",
+    "{'op':'silu'}",
+    "{'op':'sigmoid'}",
+    "{'op':'tanh'}",
+    "{'op':'exp'}",
+    "{'op':'log'}",
+    "{'op':'sqrt'}",
+    "{'op':'rsqrt'}",
+    "{'op':'abs'}",
+    "{'op':'neg'}",
+    "{'op':'reciprocal'}",
+    "{'op':'square'}",
+    "{'op':'sin'}",
+    "{'op':'cos'}",
+    "{'op':'log1p'}",
+    "{'op':'expm1'}",
+    "{'op':'erf'}",
+    "{'op':'log2'}",
+    "{'op':'log10'}",
+    "{'op':'floor'}",
+    "{'op':'ceil'}",
+    "{'op':'round'}",
+    "{'op':'sign'}",
+    "{'op':'logsigmoid'}",
+    "{'op':'sinh'}",
+    "{'op':'cosh'}",
+    "{'op':'asin'}",
+    "{'op':'acos'}",
+    "{'op':'atan'}",
+    "{'op':'asinh'}",
+    "{'op':'acosh'}",
+    "{'op':'atanh'}",
+    "{'op':'trunc'}",
+    "{'op':'erfc'}",
+    "{'op':'gelu','attrs':{'approximate':'tanh'}}",
+    "{'op':'clamp','attrs':{'min':-1.5}}",
+    "{'op':'clamp'}",
+    "{'op':'clamp','attrs':{'max':'nan'}}",
+    "{'op':'softplus','attrs':{'beta':0.1}}",
+    "{'op':'elu','attrs':{'alpha':1e-300}}",
+    "{'op':'cast','attrs':{'to':'int64'}}",
+    "{'op':'softmax'}",
+    "{'op':'log_softmax'}",
+    "{'op':'glu'}",
+    "{'op':'cat','in':[['float32',[4]],['float32',[2]]],'attrs':{'axis':0}}",
+    "{'op':'permute','in':[['float32',[4,3]]],'attrs':{'order':[1,0]}}",
+    "{'op':'reshape','in':[['float32',[4,3]]],'attrs':{'shape':[12]}}",
+    "{'op':'narrow','attrs':{'axis':0,'start':1,'length':2}}",
+    "{'op':'expand','in':[['float32',[1]]],'attrs':{'shape':[3]}}",
+    "{'op':'nearest','attrs':{'axis':0,'size':7,'scale':1.75}}",
+    "{'op':'pad_features','attrs':{'axis':0,'left':2,'mode':'reflect'}}",
+    "{'op':'reduce_features','attrs':{'kind':'var','axes':[0]}}",
+};
+
+enum { N_EVERY_OP = sizeof every_op / sizeof every_op[0], EVERY_OP_WEIGHTS = 8 };
+
+static inline ds_dtype dtype_named(const char *name)
+{
+    for (int d = DS_F32; d <= DS_I16; d++) {
+        if (strcmp(ds_dtype_name((ds_dtype)d), name) == 0) {
+            return (ds_dtype)d;
+        }
+    }
+    CHECK(!"a type of that name");
+    return DS_F32;
+}
+
+static inline void shape_in(ds_signature *s, ds_json_value list)
+{
+    ds_json_cursor at;
+    ds_json_value value;
+    CHECK(ds_json_enter_array(&at, list) == DS_OK);
+    while (ds_json_next(&at, &value)) {
+        CHECK(ds_json_integer(&s->shape[s->rank++], value, 1, 1000) == DS_OK);
+    }
+}
+
+static inline void attr_in(ds_attr *attr, const ds_op_def *def, ds_json_value key, ds_json_value value)
+{
+    ds_json_cursor at;
+    ds_json_value item;
+    *attr = (ds_attr){.kind = DS_ATTR_INT};
+    CHECK(ds_json_string(&attr->name, NULL, key) == DS_OK);
+    for (const ds_attr_def *d = def->attrs; d != NULL && d->name != NULL; d++) {
+        attr->kind = strcmp(d->name, attr->name) == 0 ? d->kind : attr->kind;
+    }
+    switch (attr->kind) {
+    case DS_ATTR_INT: CHECK(ds_json_integer(&attr->value.i, value, -1000, 1000) == DS_OK); break;
+    case DS_ATTR_CHOICE: CHECK(ds_json_string(&attr->text, NULL, value) == DS_OK); break;
+    case DS_ATTR_REAL:
+        if (ds_json_double(&attr->value.x, value) != DS_OK) {
+            attr->value.x = NAN;
+        }
+        break;
+    case DS_ATTR_INTS:
+        CHECK(ds_json_enter_array(&at, value) == DS_OK);
+        while (ds_json_next(&at, &item)) {
+            CHECK(ds_json_integer(&attr->value.ints[attr->value.n_ints++], item, -1000, 1000) == DS_OK);
+        }
+        break;
+    }
+}
+
+/* Writes a weight's name, "F32_8x4_w0"; returns it. */
+static inline const char *name_by_shape(char *name, const ds_signature *s, size_t i)
+{
+    int n = sprintf(name, "F32");
+    for (int d = 0; d < s->rank; d++) {
+        n += sprintf(name + n, "%c%d", d == 0 ? '_' : 'x', (int)s->shape[d]);
+    }
+    (void)sprintf(name + n, "_w%d", (int)i);
+    return name;
+}
+
+/* A graph of that one operator, all its outputs the graph's. */
+static inline graph_case case_of_op(const char *text, const char **op_name)
+{
+    const char *names[EVERY_OP_WEIGHTS] = {NULL};
+    char line[256], name_texts[EVERY_OP_WEIGHTS][64];
+    graph_case c = new_case();
+    ds_json *json = NULL;
+    ds_json_value root, list, value, part, key;
+    ds_json_cursor at, inner;
+    CHECK(c.status == DS_OK && strlen(text) < sizeof line);
+    for (size_t i = 0; i <= strlen(text); i++) {
+        line[i] = text[i];
+        if (text[i] == '\'') {
+            line[i] = '"';
+        }
+    }
+    CHECK(ds_json_parse(&json, NULL, line, strlen(line), 0) == DS_OK);
+    root = ds_json_root(json);
+    const char *name;
+    CHECK(ds_json_member(&value, root, "op") == DS_OK && ds_json_string(&name, NULL, value) == DS_OK);
+    const ds_op_def *def = ds_op_find(name);
+    CHECK(def != NULL);
+    *op_name = def->name;
+    int inputs[DS_MAX_INPUTS], outputs[DS_MAX_OUTPUTS];
+    size_t n_inputs = 0, n_attrs = 0, n_weights = 0;
+    if (ds_json_find(&list, root, "in")) {
+        CHECK(ds_json_enter_array(&at, list) == DS_OK);
+        while (ds_json_next(&at, &value)) {
+            ds_signature s = {.rate = {100, 1}};
+            CHECK(ds_json_enter_array(&inner, value) == DS_OK && ds_json_next(&inner, &part));
+            CHECK(ds_json_string(&name, NULL, part) == DS_OK && ds_json_next(&inner, &part));
+            s.dtype = dtype_named(name);
+            shape_in(&s, part);
+            CHECK(ds_graph_input(c.graph, &inputs[n_inputs++], &s) == DS_OK);
+        }
+    } else {
+        inputs[n_inputs++] = add_input(&c, 4, 100, 1);
+    }
+    ds_attr attrs[DS_MAX_ATTRS];
+    if (ds_json_find(&list, root, "attrs")) {
+        CHECK(ds_json_enter_object(&at, list) == DS_OK);
+        while (ds_json_next_member(&at, &key, &value)) {
+            attr_in(&attrs[n_attrs++], def, key, value);
+        }
+    }
+    ds_signature weights[EVERY_OP_WEIGHTS] = {{0}};
+    void *data[EVERY_OP_WEIGHTS] = {NULL};
+    if (ds_json_find(&list, root, "weights")) {
+        CHECK(ds_json_enter_array(&at, list) == DS_OK);
+        for (; ds_json_next(&at, &value); n_weights++) {
+            if (ds_json_kind_of(value) == DS_JSON_ARRAY) {
+                weights[n_weights].dtype = DS_F32;
+                shape_in(&weights[n_weights], value);
+                const size_t n = (size_t)ds_signature_elements(&weights[n_weights]);
+                data[n_weights] = fresh_memory(n * sizeof(float));
+                fill_random(data[n_weights], n);
+                names[n_weights] =
+                    name_by_shape(name_texts[n_weights], &weights[n_weights], n_weights);
+            }
+        }
+    }
+    const ds_node_names called = {"net.layer", names};
+    c.status = ds_graph_node(c.graph, outputs, def, attrs, n_attrs, inputs, n_inputs, weights,
+                             (const void *const *)data, n_weights, &called);
+    if (c.status != DS_OK) {
+        fprintf(stderr, "%s: %s\n", text, ds_last_error());
+    }
+    CHECK(c.status == DS_OK);
+    for (int o = 0; o < def->n_outputs; o++) {
+        add_output(&c, outputs[o]);
+    }
+    for (size_t i = 0; i < n_weights; i++) {
+        free(data[i]);
+    }
+    ds_json_free(json);
+    return c;
+}
+
+#endif

@@ -1,0 +1,239 @@
+/*
+ * Model files: what is read can be planned or is refused with a reason, streams can be stepped, and it can be
+ * written and read again as the same bytes.
+ *
+ * An input is a file; or, where it begins with '{', the text of one: its tensors are made up from their names,
+ * which begin with type and shape ("F32_4x3", "I64_2_other"), and hold small numbers. Memory is limited, so
+ * that what asks for absurdly much gets DS_NO_MEMORY.
+ */
+#include "codec/safetensors_write.h"
+#include "exec/batch.h"
+#include "fuzz.h"
+#include "model/model.h"
+
+enum { MOST_BYTES = 1 << 22, MOST_TENSORS = 32, MOST_ELEMENTS = 512, MOST_WORK = 50000 };
+
+/* ---------------------------------------------------------------- limited memory */
+
+static size_t n_taken;
+
+static void *take(void *context, size_t n_bytes, size_t alignment)
+{
+    void *p = NULL;
+    (void)context;
+    if (n_bytes > MOST_BYTES || n_taken + n_bytes > 16 * (size_t)MOST_BYTES ||
+        posix_memalign(&p, alignment, n_bytes) != 0) {
+        return NULL;
+    }
+    memset(p, 0xa5, n_bytes);
+    n_taken += n_bytes;
+    return p;
+}
+
+static void give(void *context, void *p, size_t n_bytes)
+{
+    (void)context;
+    n_taken -= n_bytes;
+    free(p);
+}
+
+static const ds_allocator hooks = {NULL, take, give};
+
+/* ---------------------------------------------------------------- tensors by name */
+
+typedef struct made_up {
+    char name[64];
+    ds_tensor_source source;
+    int64_t shape[8];
+} made_up;
+
+/* Whether the name says what the tensor is: type, '_', extents with 'x' between, then the end or '_'. */
+static int make_up(made_up *t, const char *name, size_t n_bytes)
+{
+    *t = (made_up){{0}};
+    if (n_bytes >= sizeof t->name) {
+        return 0;
+    }
+    memcpy(t->name, name, n_bytes);
+    char type[8] = {0}, *at = strchr(t->name, '_');
+    if (at == NULL || at - t->name > 6) {
+        return 0;
+    }
+    memcpy(type, t->name, (size_t)(at - t->name));
+    if (!ds_tensor_type_find(&t->source.type, type)) {
+        return 0;
+    }
+    size_t n = 1;
+    while (t->source.rank < 8 && (*at == '_' || *at == 'x') && at[1] >= '0' && at[1] <= '9') {
+        const long extent = strtol(at + 1, &at, 10);
+        if (extent < 0 || extent > MOST_ELEMENTS || (n *= (size_t)extent) > MOST_ELEMENTS) {
+            return 0;
+        }
+        t->shape[t->source.rank++] = extent;
+        if (*at != 'x') {
+            break;
+        }
+    }
+    return *at == 0 || *at == '_';
+}
+
+/* The file of a text; false where it is none. */
+static int file_of_text(ds_buffer *file, const char *text, size_t n_bytes)
+{
+    static const float data[2 * MOST_ELEMENTS];
+    made_up tensors[MOST_TENSORS];
+    ds_tensor_source sources[MOST_TENSORS];
+    size_t n = 0;
+    for (size_t i = 0; i < n_bytes && n < MOST_TENSORS; i++) {
+        const char *end = text[i] == '"' ? memchr(text + i + 1, '"', n_bytes - i - 1) : NULL;
+        if (end == NULL || !make_up(&tensors[n], text + i + 1, (size_t)(end - text) - i - 1)) {
+            continue;
+        }
+        int twice = 0;
+        for (size_t k = 0; k < n; k++) {
+            twice |= strcmp(tensors[k].name, tensors[n].name) == 0;
+        }
+        n += twice ? 0 : 1;
+    }
+    for (size_t k = 0; k < n; k++) {
+        sources[k] = tensors[k].source;
+        sources[k].name = tensors[k].name;
+        sources[k].shape = tensors[k].shape;
+        sources[k].data = data;
+    }
+    const ds_metadata_source source = {DS_MODEL_KEY, text, n_bytes};
+    const ds_sink sink = ds_buffer_sink(file);
+    return ds_safetensors_write(&sink, NULL, sources, n, &source, 1) == DS_OK;
+}
+
+/* ---------------------------------------------------------------- models */
+
+/* Whether the model's integers repeat soon enough to plan thousands of such models per second. */
+static int is_small(const ds_graph *g)
+{
+    int64_t period = 1, reach = 1, features = 1;
+    const ds_rate first = g->edges[g->inputs[0]].signature.rate;
+    for (size_t i = 0; i < g->n_inputs; i++) {
+        const ds_rate rate = g->edges[g->inputs[i]].signature.rate;
+        if (ds_rate_equal(rate, first)) {
+            period *= i > 0 ? 3 : 1; /* they may be apart */
+        } else if (rate.num > 100 || rate.den > 100 || first.num > 100 || first.den > 100 ||
+                   (period *= rate.num * rate.den * first.num * first.den) > MOST_WORK) {
+            return 0;
+        }
+    }
+    for (size_t j = 0; j < g->n_nodes; j++) {
+        const ds_op *op = g->nodes[j].op;
+        const ds_rate rate = g->edges[g->nodes[j].first_output].signature.rate;
+        if (op->period > MOST_WORK || (period *= op->period) > MOST_WORK || op->reach > MOST_WORK ||
+            (reach += op->reach) > MOST_WORK || rate.num > 1000 * MOST_WORK || rate.den > MOST_WORK) {
+            return 0;
+        }
+        features += ds_signature_elements(&op->out[0]);
+    }
+    return period * reach <= MOST_WORK && features < 1 << 16;
+}
+
+/* Steps one stream: a start, a middle, an end; what can't be (lengths, memory) is refused. */
+static void step(const ds_plan *plan)
+{
+    static const int64_t frames[] = {1, 5, 0};
+    ds_session *session = NULL;
+    ds_batch *batch = NULL;
+    ds_slot *slot = NULL;
+    int fits = ds_session_create(&session, plan, 1) == DS_OK && ds_batch_create(&batch, plan) == DS_OK &&
+               ds_session_open(session, &slot, 0) == DS_OK;
+    for (int call = 0; call < 3 && fits; call++) {
+        int64_t n_frames[DS_MAX_INPUTS];
+        bool bad = false;
+        const bool ended = call == 2;
+        for (size_t i = 0; i < plan->graph->n_inputs; i++) {
+            n_frames[i] = frames[call];
+        }
+        fits = ds_batch_begin(batch, &slot, n_frames, &ended, &bad, 1, 1) == DS_OK;
+        for (size_t i = 0; fits && i < plan->graph->n_inputs; i++) {
+            const size_t n_bytes =
+                ds_signature_bytes(&plan->graph->edges[plan->graph->inputs[i]].signature);
+            if (n_frames[i] > 0) {
+                memset(ds_batch_input(batch, i, 0), 0, n_bytes * (size_t)n_frames[i]);
+            }
+        }
+        if (fits && (fits = ds_batch_check(batch, &bad) == DS_OK)) {
+            ds_batch_run(batch, NULL);
+        }
+    }
+    ds_batch_destroy(batch);
+    ds_session_destroy(session);
+}
+
+static void check_written(const ds_graph *graph, const ds_interface *interface)
+{
+    ds_buffer first, second;
+    ds_mapped *file = NULL;
+    ds_graph *again = NULL;
+    ds_interface *read = NULL;
+    ds_buffer_init(&first, NULL);
+    ds_buffer_init(&second, NULL);
+    const ds_sink to_first = ds_buffer_sink(&first), to_second = ds_buffer_sink(&second);
+    FUZZ_CHECK(ds_model_write(&to_first, graph, interface) == DS_OK);
+    FUZZ_CHECK(ds_mapped_copy(&file, NULL, first.bytes, first.n_bytes) == DS_OK);
+    FUZZ_CHECK(ds_model_read(&again, &read, NULL, file) == DS_OK);
+    FUZZ_CHECK(ds_model_write(&to_second, again, read) == DS_OK);
+    FUZZ_CHECK(first.n_bytes == second.n_bytes);
+    FUZZ_CHECK(memcmp(first.bytes, second.bytes, first.n_bytes) == 0);
+    uint64_t a[2], b[2];
+    ds_graph_fingerprint(graph, a);
+    ds_graph_fingerprint(again, b);
+    FUZZ_CHECK(memcmp(a, b, sizeof a) == 0);
+    ds_interface_free(read);
+    ds_graph_destroy(again);
+    ds_mapped_release(file);
+    ds_buffer_free(&first);
+    ds_buffer_free(&second);
+}
+
+static void run(const void *bytes, size_t n_bytes)
+{
+    ds_mapped *file = NULL;
+    ds_graph *graph = NULL;
+    ds_interface *interface = NULL;
+    FUZZ_CHECK(ds_mapped_copy(&file, NULL, bytes, n_bytes) == DS_OK);
+    const ds_status status = ds_model_read(&graph, &interface, &hooks, file);
+    ds_mapped_release(file);
+    if (status != DS_OK) {
+        FUZZ_CHECK(status == DS_FORMAT || status == DS_NO_MEMORY);
+        FUZZ_CHECK(ds_last_error()[0] != 0 && strpbrk(ds_last_error(), "\n\r") == NULL);
+    } else {
+        check_written(graph, interface);
+        ds_plan *plan = NULL;
+        if (!is_small(graph)) {
+            ds_graph_destroy(graph);
+        } else {
+            const ds_status planned =
+                ds_plan_create(&plan, graph, ds_kernels_for(ds_cpu_best()), interface->skew % 8);
+            if (planned == DS_OK) {
+                step(plan);
+                ds_plan_destroy(plan);
+            } else if (planned == DS_INTERNAL) {
+                fprintf(stderr, "%s\n", ds_last_error());
+                FUZZ_CHECK(planned != DS_INTERNAL);
+            }
+        }
+    }
+    ds_interface_free(interface);
+    FUZZ_CHECK(n_taken == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
+{
+    run(data, n_bytes);
+    if (n_bytes > 0 && data[0] == '{') {
+        ds_buffer file;
+        ds_buffer_init(&file, NULL);
+        if (file_of_text(&file, (const char *)data, n_bytes)) {
+            run(file.bytes, file.n_bytes);
+        }
+        ds_buffer_free(&file);
+    }
+    return 0;
+}
