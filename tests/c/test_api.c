@@ -324,6 +324,14 @@ static void test_backends(void)
 
 /* ---------------------------------------------------------------- memory */
 
+static int drop_bytes(void *context, const void *bytes, size_t n_bytes)
+{
+    (void)context;
+    (void)bytes;
+    (void)n_bytes;
+    return 0;
+}
+
 /* All of it is the allocator's; statistics say what the allocator says; streams give theirs back. */
 static void test_memory(void)
 {
@@ -355,6 +363,33 @@ static void test_memory(void)
     }
     CHECK(ds_model_close(model) == DS_OK);
     CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_live_bytes(&fault) == 0);
+}
+
+/* Nothing of a model with an allocator of its own comes from elsewhere. */
+static void test_own_allocator(void)
+{
+    static ds_fault_allocator elsewhere;
+    ds_fault_init(&elsewhere);
+    const ds_allocator through = ds_fault_hooks(&elsewhere);
+    CHECK(ds_set_allocator(&through) == DS_OK);
+    ds_model_options options = DS_MODEL_OPTIONS_INIT;
+    options.allocator = &hooks;
+    options.threads = 2;
+    ds_model *model = load(&file, &options);
+    ds_stream *both[] = {open_stream(model), NULL};
+    CHECK(ds_stream_fork(&both[1], both[0]) == DS_OK);
+    float x[30];
+    fill_random(x, 30);
+    const ds_input in[] = {{x, 10, 0}, {x, 7, 0}};
+    ds_output out[6];
+    CHECK(ds_model_step(model, both, out, in, NULL, 2) == DS_OK);
+    size_t n = 0;
+    char *state = snapshot_of(both[0], &n);
+    CHECK(ds_stream_restore(both[1], state, n) == DS_OK);
+    free(state);
+    CHECK(ds_model_save(model, drop_bytes, NULL) == DS_OK && ds_model_close(model) == DS_OK);
+    CHECK(ds_fault_calls(&elsewhere) == 0 && ds_fault_live_blocks(&fault) == 0);
+    CHECK(ds_set_allocator(NULL) == DS_OK);
 }
 
 /* Each object remembers the allocator that it was made with, and outlives none. */
@@ -531,6 +566,7 @@ int main(void)
     test_query();
     test_backends();
     test_memory();
+    test_own_allocator();
     test_set_allocator();
     test_save();
     test_closed();
