@@ -49,8 +49,6 @@ static inline const ds_plan *ds_model_plan(const ds_model *model)
     return ds_engine_plan(model->engine);
 }
 
-double ds_api_now(void); /* seconds, monotonic */
-
 /* Notes that streams of the model, which are in its list and entered, were used just now. */
 void ds_model_touch(ds_model *model, ds_stream *const *streams, size_t n);
 /* Releases a stream that is in no table any more. */

@@ -1,7 +1,7 @@
 /* What models, streams and backends say of themselves. */
-#include <string.h>
 
 #include "api/object.h"
+#include "base/now.h"
 #include "exec/backend.h"
 
 ds_status ds_backend_at(ds_backend_info *info, size_t index)
@@ -159,7 +159,7 @@ ds_status ds_stream_query(ds_stream *stream, ds_stream_info *info)
         .begun = stream->begun,
         .ended = stream->ended,
         .refused = stream->refused,
-        .idle_seconds = ds_api_now() - stream->last_used,
+        .idle_seconds = ds_now() - stream->last_used,
     };
     ds_handle_leave_streams(&one, 1);
     ds_give_struct(info, &filled, sizeof filled);
@@ -187,7 +187,7 @@ ds_status ds_model_idle(ds_model *model, double seconds, ds_stream **streams, si
     DS_TRY(ds_handle_enter_model(model));
     size_t found = 0;
     pthread_mutex_lock(&model->lock);
-    const double now = ds_api_now();
+    const double now = ds_now();
     for (ds_stream *s = model->oldest; s; s = s->newer) {
         if (ds_handle_in_use(&s->handle) || now - s->last_used < seconds)
             continue;

@@ -1,15 +1,6 @@
 /* Streams: opening, closing, forking, snapshots. */
-#include <string.h>
-#include <time.h>
-
 #include "api/object.h"
-
-double ds_api_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "base/now.h"
 
 /* ---------------------------------------------------------------- the model's list */
 static void unlink_stream(ds_model *m, ds_stream *s)
@@ -29,7 +20,7 @@ static void append_stream(ds_model *m, ds_stream *s)
 void ds_model_touch(ds_model *model, ds_stream *const *streams, size_t n)
 {
     pthread_mutex_lock(&model->lock);
-    const double now = ds_api_now(); /* under the lock: the list is in its order */
+    const double now = ds_now(); /* under the lock: the list is in its order */
     for (size_t i = 0; i < n; i++) {
         unlink_stream(model, streams[i]);
         append_stream(model, streams[i]);
@@ -74,7 +65,7 @@ static ds_status open_stream(ds_stream **stream, ds_model *m, const ds_stream *s
     }
     ds_handle_add(&s->handle);
     pthread_mutex_lock(&m->lock);
-    s->last_used = ds_api_now();
+    s->last_used = ds_now();
     append_stream(m, s);
     pthread_mutex_unlock(&m->lock);
     *stream = s;

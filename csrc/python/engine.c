@@ -2,17 +2,10 @@
 #include "python/engine.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/now.h"
 #include "python/graph.h"
-
-double ds_engine_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 PyObject *ds_engine_error(ds_module *m, ds_status status, const char *text, PyObject *id)
 {
@@ -277,7 +270,7 @@ static ds_slot *open_as(ds_module *m, ds_engine_object *e, PyObject *id)
         return NULL;
     }
     Py_DECREF(address);
-    slot->last_used = ds_engine_now();
+    slot->last_used = ds_now();
     return slot;
 }
 
@@ -440,7 +433,7 @@ static PyObject *engine_idle(PyObject *self, PyTypeObject *cls, PyObject *const 
     (void)names;
     if (check_args("idle(seconds)", n_args, 1) < 0 || ds_engine_check_open(m, e) < 0)
         return NULL;
-    double seconds = PyFloat_AsDouble(args[0]), now = ds_engine_now();
+    double seconds = PyFloat_AsDouble(args[0]), now = ds_now();
     if (PyErr_Occurred())
         return NULL;
     if (!(seconds >= 0))

@@ -32,7 +32,6 @@ PyObject *ds_plain_id(ds_module *m, PyObject *id);
 int ds_engine_check_open(ds_module *m, const ds_engine_object *e);
 /* Raises an error about one stream. Always NULL. */
 PyObject *ds_engine_error(ds_module *m, ds_status status, const char *text, PyObject *id);
-double ds_engine_now(void); /* seconds, monotonic */
 
 PyObject *ds_engine_step(PyObject *self, PyTypeObject *cls, PyObject *const *args,
                          Py_ssize_t n_args, PyObject *names);

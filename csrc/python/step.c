@@ -2,6 +2,7 @@
  *
  * Ids, slots, integers, outputs and inputs come first and may fail: then everything is put back. The
  * values are computed without the GIL. What follows them (the copies out, the ids) cannot fail. */
+#include "base/now.h"
 #include "python/engine.h"
 
 #include <stdio.h>
@@ -173,7 +174,7 @@ static void roll_back(step *s)
 /* Ends ended streams, and what restarts replace; the ids' table is right afterwards. */
 static void commit(step *s)
 {
-    double now = ds_engine_now();
+    double now = ds_now();
     for (Py_ssize_t r = 0; r < s->n_rows; r++) {
         PyObject *id = PyTuple_GET_ITEM(s->ids, r);
         s->slots[r]->last_used = now;

@@ -1,5 +1,5 @@
 /*
- * Models for tests of the public C API: graphs of tests/c/graph_cases.h written as model files into memory,
+ * Models for tests of the public C API: graphs written as model files into memory (tests/c/model_cases.h),
  * and what streams of them give, laid end to end. Include it in one file per program.
  *
  *     ds_buffer file = tagger_file();
@@ -9,62 +9,25 @@
 #ifndef API_DRIVER_H
 #define API_DRIVER_H
 
-#include "graph_cases.h"
-#include "model/model.h"
+#include "model_cases.h"
 
 /* ---------------------------------------------------------------- files */
 
-static inline ds_port port_of(const ds_graph *g, int edge, char *name)
+/* The file of a graph whose inputs may be `skew` frames apart. */
+static inline ds_buffer write_graph(const graph_case *c, int64_t skew)
 {
-    ds_port port = {.name = name, .signature = g->edges[edge].signature};
-    port.dims[port.rank++] = DS_DIM_B;
-    if (port.signature.rate.num > 0) {
-        port.dims[port.rank++] = DS_DIM_L;
-    }
-    for (int axis = 0; axis < port.signature.rank; axis++) {
-        port.dims[port.rank++] = axis;
-    }
-    return port;
-}
-
-/* Writes a graph. Inputs are called i0, i1, ..., outputs o0, o1, ... */
-static inline ds_buffer write_file(const graph_case *c, int64_t skew)
-{
-    static char names[2][MAX_GRAPH_OUTPUTS][24];
-    ds_port ports[2][MAX_GRAPH_OUTPUTS];
-    char structure[64] = "[";
-    const ds_graph *g = c->graph;
-    CHECK(c->status == DS_OK && g->n_outputs <= MAX_GRAPH_OUTPUTS);
-    for (size_t i = 0; i < g->n_inputs; i++) {
-        snprintf(names[0][i], sizeof names[0][i], "i%zu", i);
-        ports[0][i] = port_of(g, g->inputs[i], names[0][i]);
-    }
-    for (size_t o = 0; o < g->n_outputs; o++) {
-        snprintf(names[1][o], sizeof names[1][o], "o%zu", o);
-        ports[1][o] = port_of(g, g->outputs[o], names[1][o]);
-        const size_t at = strlen(structure);
-        snprintf(structure + at, sizeof structure - at, "%s%zu", o > 0 ? "," : "", o);
-    }
-    strncat(structure, "]", sizeof structure - strlen(structure) - 1);
-    char name[] = "Tagger";
-    const ds_interface interface = {.name = name, .n_inputs = g->n_inputs, .n_outputs = g->n_outputs,
-                                    .inputs = ports[0], .outputs = ports[1], .structure = structure,
-                                    .by_name = g->n_inputs > 1, .skew = skew};
-    ds_buffer file;
-    ds_buffer_init(&file, NULL);
-    const ds_sink sink = ds_buffer_sink(&file);
-    const ds_status status = ds_model_write(&sink, g, &interface);
-    if (status != DS_OK) {
-        fprintf(stderr, "%s\n", ds_last_error());
-    }
-    CHECK(status == DS_OK);
+    CHECK(c->status == DS_OK);
+    ds_interface *interface = interface_for(c->graph);
+    interface->skew = skew;
+    const ds_buffer file = file_of(c->graph, interface);
+    ds_interface_free(interface);
     return file;
 }
 
 /* The same; takes the graph. */
-static inline ds_buffer file_of(graph_case *c, int64_t skew)
+static inline ds_buffer take_graph(graph_case *c, int64_t skew)
 {
-    const ds_buffer file = write_file(c, skew);
+    const ds_buffer file = write_graph(c, skew);
     ds_graph_destroy(c->graph);
     return file;
 }
@@ -86,7 +49,7 @@ static inline graph_case tagger_case(void)
 static inline ds_buffer tagger_file(void)
 {
     graph_case c = tagger_case();
-    return file_of(&c, 0);
+    return take_graph(&c, 0);
 }
 
 /* Adds an input of any signature. */
@@ -107,7 +70,7 @@ static inline ds_buffer samples_file(void)
     graph_case c = new_case();
     const int x = add_port(&c, DS_F32, 0, 0);
     add_output(&c, add_linear(&c, add_shift(&c, "frame", x, "size", 4, "step", 2), 2));
-    return file_of(&c, 0);
+    return take_graph(&c, 0);
 }
 
 /* Two inputs, of 2 floats at rate 2 and of 3 floats at rate 1, meet at rate 1. */
@@ -117,7 +80,7 @@ static inline ds_buffer pair_file(int64_t skew)
     graph_case c = new_case();
     const int x = add_input(&c, 2, 2, 1), y = add_input(&c, 3, 1, 1);
     add_output(&c, add_combined(&c, "add", add_conv(&c, x, 3, 2, 2), y));
-    return file_of(&c, skew);
+    return take_graph(&c, skew);
 }
 
 /* Numbers of rows of a table of 4, 3 floats each. */
@@ -128,7 +91,7 @@ static inline ds_buffer index_file(void)
     const int x = add_port(&c, DS_I64, 0, 0);
     const ds_signature weight = {.dtype = DS_F32, .rank = 2, .shape = {4, 3}, .rate = {0, 1}};
     add_output(&c, add_node(&c, ds_op_find("embedding"), NULL, 0, &x, 1, &weight, 1));
-    return file_of(&c, 0);
+    return take_graph(&c, 0);
 }
 
 /* Waits for the end of streams of up to 10 frames. */
@@ -138,7 +101,7 @@ static inline ds_buffer waiting_file(void)
     graph_case c = new_case();
     const int x = add_shift(&c, "limit", add_input(&c, 2, 1, 1), "frames", 10, NULL, 0);
     add_output(&c, add_padded_conv(&c, x, 2, 3, 1, 1, 1, 1, "circular"));
-    return file_of(&c, 0);
+    return take_graph(&c, 0);
 }
 
 /* Takes streams whose lengths are multiples of 4. */
@@ -148,14 +111,14 @@ static inline ds_buffer fours_file(void)
     const ds_attr attrs[] = {int_attr("size", 4), int_attr("step", 4), int_attr("exact", 1)};
     const int x = add_input(&c, 2, 1, 1);
     add_output(&c, add_node(&c, ds_op_find("frame"), attrs, 3, &x, 1, NULL, 0));
-    return file_of(&c, 0);
+    return take_graph(&c, 0);
 }
 
 static inline ds_buffer bool_file(void)
 {
     graph_case c = new_case();
     add_output(&c, add_unary(&c, "logical_not", add_port(&c, DS_BOOL, 1, 2)));
-    return file_of(&c, 0);
+    return take_graph(&c, 0);
 }
 
 /* ---------------------------------------------------------------- models */

@@ -32,8 +32,7 @@ import cbuild
 
 SANITIZERS = {"plain": "", "noblas": "", "asan": "address,undefined", "tsan": "thread"}
 BUILD = ROOT / "build" / "c"
-VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--show-leak-kinds=all"]
-VALGRIND += ["--errors-for-leak-kinds=definite,indirect,possible"]
+VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full"]
 RUN_ENVIRONMENT = {
     "ASAN_OPTIONS": "allocator_may_return_null=1:detect_stack_use_after_return=1:strict_string_checks=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",

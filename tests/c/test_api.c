@@ -265,22 +265,22 @@ static void test_query(void)
 {
     ds_model *model = load(&file, NULL);
     const ds_model_info info = info_of(model);
-    CHECK(strcmp(info.name, "Tagger") == 0 && info.bitwise == 1 && info.threads == 1);
+    CHECK(strcmp(info.name, "Tëst") == 0 && info.bitwise == 1 && info.threads == 1);
     CHECK(info.n_inputs == 1 && info.n_outputs == 3 && info.delay == -1 && info.receptive_field == -1);
     CHECK(info.state_size > 0 && info.state_bytes_per_frame == 0.0 && info.n_layers >= 5);
     CHECK(info.weights_size > 0 && info.weights_size < file.n_bytes);
     CHECK(info.max_streams == 0 && info.n_streams == 0 && (info.fingerprint[0] | info.fingerprint[1]) != 0);
     ds_port_info input = {.struct_size = sizeof input};
     CHECK(ds_model_input(model, 0, &input) == DS_OK);
-    check_port(&input, "i0", 1, 1, 1, 0);
+    check_port(&input, "x0", 1, 1, 1, 0);
     const ds_port_info first = output_of(model, 0), second = output_of(model, 1), mean = output_of(model, 2);
-    check_port(&first, "o0", 1, 1, 2, 4); /* 2 of the residual, 2 of its window */
-    check_port(&second, "o1", 1, 1, 1, 2);
-    check_port(&mean, "o2", 1, 0, 1, -1);
+    check_port(&first, "y0", 1, 1, 2, 4); /* 2 of the residual, 2 of its window */
+    check_port(&second, "y1", 1, 1, 1, 2);
+    check_port(&mean, "y2", 1, 0, 1, -1);
     CHECK(failed(ds_model_input(model, 1, &input), DS_ARGUMENT, "input 1: the model has 1"));
     CHECK(failed(ds_model_output(model, 3, &input), DS_ARGUMENT, "output 3: the model has 3"));
     CHECK(failed(ds_model_output(model, SIZE_MAX, &input), DS_ARGUMENT, "the model has 3"));
-    check_port(&input, "i0", 1, 1, 1, 0);
+    check_port(&input, "x0", 1, 1, 1, 0);
     ds_stream *a = open_stream(model), *b = open_stream(model);
     CHECK(info_of(model).n_streams == 2 && ds_stream_close(a) == DS_OK && info_of(model).n_streams == 1);
     CHECK(ds_stream_close(b) == DS_OK && ds_model_close(model) == DS_OK);
@@ -324,6 +324,14 @@ static void test_backends(void)
 
 /* ---------------------------------------------------------------- memory */
 
+static int drop_bytes(void *context, const void *bytes, size_t n_bytes)
+{
+    (void)context;
+    (void)bytes;
+    (void)n_bytes;
+    return 0;
+}
+
 /* All of it is the allocator's; statistics say what the allocator says; streams give theirs back. */
 static void test_memory(void)
 {
@@ -355,6 +363,33 @@ static void test_memory(void)
     }
     CHECK(ds_model_close(model) == DS_OK);
     CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_live_bytes(&fault) == 0);
+}
+
+/* Nothing of a model with an allocator of its own comes from elsewhere. */
+static void test_own_allocator(void)
+{
+    static ds_fault_allocator elsewhere;
+    ds_fault_init(&elsewhere);
+    const ds_allocator through = ds_fault_hooks(&elsewhere);
+    CHECK(ds_set_allocator(&through) == DS_OK);
+    ds_model_options options = DS_MODEL_OPTIONS_INIT;
+    options.allocator = &hooks;
+    options.threads = 2;
+    ds_model *model = load(&file, &options);
+    ds_stream *both[] = {open_stream(model), NULL};
+    CHECK(ds_stream_fork(&both[1], both[0]) == DS_OK);
+    float x[30];
+    fill_random(x, 30);
+    const ds_input in[] = {{x, 10, 0}, {x, 7, 0}};
+    ds_output out[6];
+    CHECK(ds_model_step(model, both, out, in, NULL, 2) == DS_OK);
+    size_t n = 0;
+    char *state = snapshot_of(both[0], &n);
+    CHECK(ds_stream_restore(both[1], state, n) == DS_OK);
+    free(state);
+    CHECK(ds_model_save(model, drop_bytes, NULL) == DS_OK && ds_model_close(model) == DS_OK);
+    CHECK(ds_fault_calls(&elsewhere) == 0 && ds_fault_live_blocks(&fault) == 0);
+    CHECK(ds_set_allocator(NULL) == DS_OK);
 }
 
 /* Each object remembers the allocator that it was made with, and outlives none. */
@@ -531,6 +566,7 @@ int main(void)
     test_query();
     test_backends();
     test_memory();
+    test_own_allocator();
     test_set_allocator();
     test_save();
     test_closed();

@@ -244,11 +244,14 @@ static void test_idle(void)
     const struct timespec while_ago = {0, 30 * 1000 * 1000};
     CHECK(nanosleep(&while_ago, NULL) == 0);
     CHECK(stream_info_of(s[2]).idle_seconds >= 0.03);
-    CHECK(step_floats(s[2], out, x, 3, 0, 2, 0) == DS_OK && stream_info_of(s[2]).idle_seconds < 0.02);
-    CHECK(failed(step_floats(s[1], out, x, 3, 0, 2, 8), DS_ARGUMENT, "")); /* was no step */
-    CHECK(ds_model_idle(model, 0.03, found, 6, &n) == DS_OK && n == 3 && found[0] == s[1]);
+    do { /* until nothing held us up */
+        CHECK(step_floats(s[2], out, x, 3, 0, 2, 0) == DS_OK);
+        CHECK(failed(step_floats(s[1], out, x, 3, 0, 2, 8), DS_ARGUMENT, "")); /* was no step */
+        CHECK(ds_model_idle(model, 0.03, found, 6, &n) == DS_OK);
+    } while (stream_info_of(s[2]).idle_seconds >= 0.03);
+    CHECK(n == 3 && found[0] == s[1]);
     CHECK(ds_stream_close(s[1]) == DS_OK);
-    CHECK(ds_model_idle(model, 0.03, found, 6, &n) == DS_OK && n == 2 && found[0] == s[3]);
+    CHECK(ds_model_idle(model, 0.03, found, 6, &n) == DS_OK && n >= 2 && found[0] == s[3] && found[1] == s[0]);
     CHECK(ds_model_close(model) == DS_OK);
 }
 
@@ -437,7 +440,7 @@ int main(void)
     ds_buffer samples = samples_file();
     graph_case c = new_case(); /* waits for the end: its state grows */
     add_output(&c, add_padded_conv(&c, add_input(&c, 2, 1, 1), 2, 3, 1, 1, 1, 1, "circular"));
-    ds_buffer grows = file_of(&c, 0);
+    ds_buffer grows = take_graph(&c, 0);
     test_reset();
     test_fork();
     test_moving(&file, 3, LENGTH);

@@ -87,7 +87,7 @@ static void test_values(uint64_t seed)
 {
     random_state = seed;
     graph_case c = random_case(8, true);
-    ds_buffer file = write_file(&c, 0);
+    ds_buffer file = write_graph(&c, 0);
     for (size_t b = 0; b < ds_backend_count(); b++) {
         ds_backend_info info = {.struct_size = sizeof info};
         CHECK(ds_backend_at(&info, b) == DS_OK);

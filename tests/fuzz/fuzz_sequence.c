@@ -61,7 +61,7 @@ static void make_models(void)
     add_output(&c, y);
     add_output(&c, add_lstm(&c, add_conv(&c, y, 2, 3, 2), 3, false));
     add_output(&c, add_padded_conv(&c, y, 2, 3, 1, 1, 1, 1, "circular"));
-    ds_buffer file = file_of(&c, 0);
+    ds_buffer file = take_graph(&c, 0);
     models[0] = load_with(&file, "ref", 1);
     models[1] = load_with(&file, NULL, 2);
     ds_buffer_free(&file);
