@@ -41,3 +41,13 @@ def test_models():
     assert (row["network"], row["streams"]) == ("conv", 2)
     assert {"dreamstream", "torch"} <= row["engines"].keys()
     assert all(engine["ms"][1] > 0 for engine in row["engines"].values())
+
+
+def test_loading():
+    """All processes, with the reference kernels and with those chosen here, give the same bits."""
+    if not Path("/proc/self/smaps_rollup").exists():
+        pytest.skip("this system doesn't tell who shares what")
+    rows = run("loading.py", "--mb", "16", "--streams", "150")
+    assert [r["kernels"] for r in rows] == ["reference", "chosen"]
+    assert len({r[which]["bits"] for r in rows for which in ("first", "second")}) == 1
+    assert all(r["streams"]["streams"] == 150 for r in rows)
