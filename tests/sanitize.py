@@ -23,7 +23,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SANITIZERS = {"address": "address,undefined", "thread": "thread"}
 LIBRARIES = {"address": "libasan.so", "thread": "libtsan.so"}
-PROGRAMS = {"address": ("asan", ()), "thread": ("tsan", ("test_thread_exec", "test_thread_pool"))}
+THREADED = tuple(sorted(path.stem for path in (ROOT / "tests" / "c").glob("test_thread_*.c")))
+PROGRAMS = {"address": ("asan", ()), "thread": ("tsan", THREADED)}
 PEERS = ["--ignore=tests/python/test_benchmarks.py"]  # libraries of others, which sanitizers end
 TESTS = {
     "address": [

@@ -1,82 +1,63 @@
-/* A set of addresses by open addressing, at most half full. It has its memory from the allocator that was
- * set when it was made, and goes when the last object does. */
+/* The tree: two bits of an address's hash per level say where to go on, and what hangs below a place is
+ * what comes that way. Its links lie in the objects themselves, so that it takes no memory of its own. */
 #include "api/handles.h"
 
 #include <pthread.h>
 #include <stdint.h>
 
-#include "base/alloc.h"
-
 static struct {
     pthread_mutex_t lock;
-    ds_allocator allocator;
-    ds_handle **cells; /* [n_cells], NULL where free; n_cells is a power of two */
-    size_t n_cells, n_used;
-} table = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    ds_handle *top[4];
+} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The cell where an address lies, or would. */
-static size_t cell_of(ds_handle *const *cells, size_t n_cells, const void *object)
+/* The place where the object at an address hangs, or would. No two addresses have one hash (the factor is
+ * odd), so 32 levels tell any two apart. */
+static ds_handle **place_of(const void *object)
 {
-    size_t at = (size_t)(((uint64_t)(uintptr_t)object * 0x9E3779B97F4A7C15u) >> 20);
-    for (at &= n_cells - 1; cells[at] && (const void *)cells[at] != object;)
-        at = (at + 1) & (n_cells - 1);
-    return at;
+    uint64_t hash = (uint64_t)(uintptr_t)object * UINT64_C(0x9E3779B97F4A7C15);
+    ds_handle **place = &known.top[hash >> 62];
+    for (; *place && (const void *)*place != object; hash <<= 2)
+        place = &(*place)->below[hash >> 60 & 3];
+    return place;
 }
 
 static ds_handle *find(const void *object, ds_handle_kind kind)
 {
-    if (!table.cells)
-        return NULL;
-    ds_handle *found = table.cells[cell_of(table.cells, table.n_cells, object)];
+    ds_handle *found = *place_of(object);
     return found && found->kind == kind ? found : NULL;
 }
 
-static ds_status grow(void)
+void ds_handle_add(ds_handle *handle)
 {
-    if (table.cells && 2 * (table.n_used + 1) <= table.n_cells)
-        return DS_OK;
-    if (!table.cells)
-        table.allocator = ds_allocator_current();
-    const size_t n_cells = table.cells ? 2 * table.n_cells : 64;
-    ds_handle **cells = NULL;
-    DS_TRY(ds_allocate_zeroed(&table.allocator, (void **)&cells, n_cells * sizeof(ds_handle *)));
-    for (size_t i = 0; i < table.n_cells; i++)
-        if (table.cells[i])
-            cells[cell_of(cells, n_cells, table.cells[i])] = table.cells[i];
-    ds_release(&table.allocator, table.cells, table.n_cells * sizeof(ds_handle *));
-    table.cells = cells;
-    table.n_cells = n_cells;
-    return DS_OK;
+    pthread_mutex_lock(&known.lock);
+    *place_of(handle) = handle;
+    pthread_mutex_unlock(&known.lock);
 }
 
-ds_status ds_handle_add(ds_handle *handle)
+/* A handle that hangs at the end of a branch; its place becomes free. */
+static ds_handle *take_last(ds_handle **branch)
 {
-    pthread_mutex_lock(&table.lock);
-    const ds_status status = grow();
-    if (status == DS_OK) {
-        table.cells[cell_of(table.cells, table.n_cells, handle)] = handle;
-        table.n_used++;
-    }
-    pthread_mutex_unlock(&table.lock);
-    return status;
+    for (int i = 0; i < 4;)
+        if ((*branch)->below[i]) {
+            branch = &(*branch)->below[i];
+            i = 0;
+        } else {
+            i++;
+        }
+    ds_handle *last = *branch;
+    *branch = NULL;
+    return last;
 }
 
-/* Frees a cell; those that follow it in its run move up. */
+/* Whatever hangs below a place may hang there itself. */
 static void take_out(const ds_handle *handle)
 {
-    size_t free = cell_of(table.cells, table.n_cells, handle);
-    table.cells[free] = NULL;
-    for (size_t at = (free + 1) & (table.n_cells - 1); table.cells[at];
-         at = (at + 1) & (table.n_cells - 1)) {
-        ds_handle *moved = table.cells[at];
-        table.cells[at] = NULL;
-        table.cells[cell_of(table.cells, table.n_cells, moved)] = moved;
-    }
-    if (--table.n_used == 0) {
-        ds_release(&table.allocator, table.cells, table.n_cells * sizeof(ds_handle *));
-        table.cells = NULL;
-        table.n_cells = 0;
-    }
+    ds_handle **place = place_of(handle), *last = take_last(place);
+    if (last == handle)
+        return;
+    for (int i = 0; i < 4; i++)
+        last->below[i] = handle->below[i];
+    *place = last;
 }
 
 static ds_status closed(const char *what)
@@ -87,11 +68,11 @@ static ds_status closed(const char *what)
 ds_status ds_handle_enter_model(const void *model)
 {
     DS_CHECK(model, DS_ARGUMENT, "the model is NULL");
-    pthread_mutex_lock(&table.lock);
+    pthread_mutex_lock(&known.lock);
     ds_handle *found = find(model, DS_HANDLE_MODEL);
     if (found)
         found->n_users++;
-    pthread_mutex_unlock(&table.lock);
+    pthread_mutex_unlock(&known.lock);
     return found ? DS_OK : closed("model");
 }
 
@@ -121,55 +102,55 @@ static void leave_stream(const void *stream)
 ds_status ds_handle_enter_streams(const void *model, const void *const *streams, size_t n)
 {
     ds_status status = DS_OK;
-    pthread_mutex_lock(&table.lock);
+    pthread_mutex_lock(&known.lock);
     for (size_t i = 0; status == DS_OK && i < n; i++) {
         status = enter_stream(model, streams, i);
         for (size_t k = 0; status != DS_OK && k < i; k++)
             leave_stream(streams[k]);
     }
-    pthread_mutex_unlock(&table.lock);
+    pthread_mutex_unlock(&known.lock);
     return status;
 }
 
 void ds_handle_leave_model(ds_handle *model)
 {
-    pthread_mutex_lock(&table.lock);
+    pthread_mutex_lock(&known.lock);
     model->n_users--;
-    pthread_mutex_unlock(&table.lock);
+    pthread_mutex_unlock(&known.lock);
 }
 
 void ds_handle_leave_streams(const void *const *streams, size_t n)
 {
-    pthread_mutex_lock(&table.lock);
+    pthread_mutex_lock(&known.lock);
     for (size_t i = 0; i < n; i++)
         leave_stream(streams[i]);
-    pthread_mutex_unlock(&table.lock);
+    pthread_mutex_unlock(&known.lock);
 }
 
 ds_status ds_handle_close_model(const void *model)
 {
     DS_CHECK(model, DS_ARGUMENT, "the model is NULL");
-    pthread_mutex_lock(&table.lock);
+    pthread_mutex_lock(&known.lock);
     const ds_handle *found = find(model, DS_HANDLE_MODEL);
     const bool busy = found && found->n_users > 0;
     if (found && !busy)
         take_out(found);
-    pthread_mutex_unlock(&table.lock);
+    pthread_mutex_unlock(&known.lock);
     DS_CHECK(!busy, DS_BUSY, "a call with the model is under way");
     return found ? DS_OK : closed("model");
 }
 
 void ds_handle_drop(ds_handle *handle)
 {
-    pthread_mutex_lock(&table.lock);
+    pthread_mutex_lock(&known.lock);
     take_out(handle);
-    pthread_mutex_unlock(&table.lock);
+    pthread_mutex_unlock(&known.lock);
 }
 
 bool ds_handle_in_use(const ds_handle *handle)
 {
-    pthread_mutex_lock(&table.lock);
+    pthread_mutex_lock(&known.lock);
     const bool used = handle->n_users > 0;
-    pthread_mutex_unlock(&table.lock);
+    pthread_mutex_unlock(&known.lock);
     return used;
 }

@@ -1,8 +1,8 @@
 /* api/handles.h: which models and streams exist, and who is in them.
  *
- * Callers hold plain pointers, and may come with one that was closed. So every object has its address in
- * one table of the process, and a call enters it there, by address, before anything of it is read. One
- * lock guards the table and all the counts; it is held for look-ups only. */
+ * Callers hold plain pointers, and may come with one that was closed. So every object hangs in one tree of
+ * the process, and a call enters it there, by address, before anything of it is read. One lock guards the
+ * tree and all the counts; it is held for look-ups only. */
 #ifndef DS_API_HANDLES_H
 #define DS_API_HANDLES_H
 #include <stdbool.h>
@@ -16,10 +16,11 @@ typedef struct ds_handle {
     ds_handle_kind kind;
     size_t n_users;           /* calls that are in it now */
     struct ds_handle *parent; /* a stream's model; is entered with it */
+    struct ds_handle *below[4]; /* in the tree */
 } ds_handle;
 
-/* Makes an object known. Errors: DS_NO_MEMORY. */
-ds_status ds_handle_add(ds_handle *handle);
+/* Makes an object known. */
+void ds_handle_add(ds_handle *handle);
 /* Enters a model, beside others. Errors: DS_ARGUMENT (NULL), DS_CLOSED. */
 ds_status ds_handle_enter_model(const void *model);
 /* Enters streams (distinct), each alone, and their model: `model`, or with NULL that of the only one.

@@ -149,12 +149,11 @@ static ds_status load(ds_model **model, const source *from, const ds_model_optio
     if (status == DS_OK)
         status = fill_model(m, file, &options);
     ds_mapped_release(file); /* the graph shares it */
-    if (status == DS_OK)
-        status = ds_handle_add(&m->handle);
     if (status != DS_OK) {
         release_model(m);
         return status;
     }
+    ds_handle_add(&m->handle);
     *model = m;
     return DS_OK;
 }

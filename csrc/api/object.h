@@ -40,6 +40,7 @@ struct ds_stream {
     ds_slot *slot;
     ds_stream *older, *newer;
     bool begun, ended, refused;
+    double last_used; /* its last step, or when it was opened; the model's lock guards it */
     ds_kept_output outputs[]; /* [n_outputs] */
 };
 
@@ -50,7 +51,7 @@ static inline const ds_plan *ds_model_plan(const ds_model *model)
 
 double ds_api_now(void); /* seconds, monotonic */
 
-/* Notes that streams of the model, which are in its list, were used just now. */
+/* Notes that streams of the model, which are in its list and entered, were used just now. */
 void ds_model_touch(ds_model *model, ds_stream *const *streams, size_t n);
 /* Releases a stream that is in no table any more. */
 void ds_stream_release(ds_stream *stream);

@@ -159,7 +159,7 @@ ds_status ds_stream_query(ds_stream *stream, ds_stream_info *info)
         .begun = stream->begun,
         .ended = stream->ended,
         .refused = stream->refused,
-        .idle_seconds = ds_api_now() - stream->slot->last_used,
+        .idle_seconds = ds_api_now() - stream->last_used,
     };
     ds_handle_leave_streams(&one, 1);
     ds_give_struct(info, &filled, sizeof filled);
@@ -186,10 +186,10 @@ ds_status ds_model_idle(ds_model *model, double seconds, ds_stream **streams, si
     DS_CHECK(seconds >= 0, DS_ARGUMENT, "ds_model_idle: seconds is %g, expected a time", seconds);
     DS_TRY(ds_handle_enter_model(model));
     size_t found = 0;
-    const double now = ds_api_now();
     pthread_mutex_lock(&model->lock);
+    const double now = ds_api_now();
     for (ds_stream *s = model->oldest; s; s = s->newer) {
-        if (ds_handle_in_use(&s->handle) || now - s->slot->last_used < seconds)
+        if (ds_handle_in_use(&s->handle) || now - s->last_used < seconds)
             continue;
         if (found < n_room)
             streams[found] = s;

@@ -141,6 +141,8 @@ static void copy_input(const step *s, size_t i, size_t j)
     void *to = ds_batch_input(s->batch, j, i);
     if (in->dtype == 0 || in->dtype == (int32_t)signature->dtype) {
         memcpy(to, in->data, n_bytes);
+        for (size_t k = 0; signature->dtype == DS_BOOL && k < n_bytes; k++)
+            ((unsigned char *)to)[k] = ((unsigned char *)to)[k] != 0;
         return;
     }
     float *reals = to;
@@ -233,7 +235,6 @@ static void finish(const step *s)
             copy_output(s, i, k);
         s->streams[i]->begun = true;
         s->streams[i]->ended = s->ended[i];
-        s->streams[i]->refused = false;
     }
     ds_model_touch(s->model, s->streams, s->n);
     for (size_t i = 0; i < s->n; i++)
@@ -262,6 +263,8 @@ static ds_status step_entered(step *s)
     const ds_graph *g = ds_model_plan(s->model)->graph;
     s->n_inputs = g->n_inputs;
     s->n_outputs = g->n_outputs;
+    for (size_t i = 0; i < s->n; i++)
+        s->streams[i]->refused = false;
     ds_call *call;
     DS_TRY(take_call(s->model, &call));
     const ds_status status = run(s, &call->arena);
@@ -308,6 +311,7 @@ ds_status ds_stream_step(ds_stream *stream, ds_output *outputs, const ds_input *
 
 ds_status ds_stream_finish(ds_stream *stream, ds_output *outputs)
 {
+    DS_CHECK(stream && outputs, DS_ARGUMENT, "ds_stream_finish: stream or outputs is NULL");
     const ds_input none[DS_MAX_INPUTS] = {{0}};
     return ds_stream_step(stream, outputs, none, DS_END);
 }

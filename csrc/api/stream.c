@@ -28,12 +28,12 @@ static void append_stream(ds_model *m, ds_stream *s)
 
 void ds_model_touch(ds_model *model, ds_stream *const *streams, size_t n)
 {
-    const double now = ds_api_now();
     pthread_mutex_lock(&model->lock);
+    const double now = ds_api_now(); /* under the lock: the list is in its order */
     for (size_t i = 0; i < n; i++) {
         unlink_stream(model, streams[i]);
         append_stream(model, streams[i]);
-        streams[i]->slot->last_used = now;
+        streams[i]->last_used = now;
     }
     pthread_mutex_unlock(&model->lock);
 }
@@ -68,14 +68,13 @@ static ds_status open_stream(ds_stream **stream, ds_model *m, const ds_stream *s
         s->begun = source->begun;
         s->ended = source->ended;
     }
-    if (status == DS_OK)
-        status = ds_handle_add(&s->handle);
     if (status != DS_OK) {
         ds_stream_release(s);
         return status;
     }
-    s->slot->last_used = ds_api_now();
+    ds_handle_add(&s->handle);
     pthread_mutex_lock(&m->lock);
+    s->last_used = ds_api_now();
     append_stream(m, s);
     pthread_mutex_unlock(&m->lock);
     *stream = s;
@@ -165,24 +164,13 @@ ds_status ds_stream_snapshot(ds_stream *stream, void *bytes, size_t n_bytes)
     return status;
 }
 
-/* Restores into another slot, which then takes the place of the stream's. */
 static ds_status restore(ds_stream *s, const void *bytes, size_t n_bytes)
 {
-    ds_session *session = ds_engine_session(s->model->engine);
     const ds_plan *plan = ds_model_plan(s->model);
-    ds_slot *slot;
-    DS_TRY(ds_session_open(session, &slot, 1));
-    const ds_status status = ds_slot_restore(plan, slot, bytes, n_bytes);
-    if (status != DS_OK) {
-        ds_session_close(session, slot);
-        return status;
-    }
-    slot->last_used = s->slot->last_used;
-    ds_session_close(session, s->slot);
-    s->slot = slot;
+    DS_TRY(ds_slot_restore(plan, s->slot, bytes, n_bytes));
     s->begun = s->ended = s->refused = false;
     for (size_t i = 0; i < plan->graph->n_inputs; i++)
-        s->begun |= slot->block->frames[i] > 0;
+        s->begun |= s->slot->block->frames[i] > 0;
     return DS_OK;
 }
 

@@ -135,7 +135,7 @@ static ds_status read_extension(ds_wav *wav, const chunk *c, uint32_t *format)
              "offset %lld: expected an extension of 22 bytes, got %lu",
              (long long)c->offset + 8 + 16, (unsigned long)u16(p + 16));
     DS_CHECK(memcmp(p + 26, guid_tail, sizeof guid_tail) == 0, DS_FORMAT,
-             "offset %lld: a sub-format that is no WAVE format", (long long)c->offset + 8 + 24);
+             "offset %lld: expected a sub-format of WAVE's, got another", (long long)c->offset + 8 + 24);
     DS_CHECK(u16(p + 18) <= u16(p + 14), DS_FORMAT,
              "offset %lld: expected at most %lu valid bits in a sample, got %lu",
              (long long)c->offset + 8 + 18, (unsigned long)u16(p + 14), (unsigned long)u16(p + 18));
@@ -147,7 +147,8 @@ static ds_status read_format(ds_wav *wav, header *h, const chunk *c)
 {
     const unsigned char *p = wav->buffer;
     const long long at = (long long)c->offset + 8;
-    DS_CHECK(!h->has_format, DS_FORMAT, "offset %lld: a second chunk 'fmt '", (long long)c->offset);
+    DS_CHECK(!h->has_format, DS_FORMAT, "offset %lld: expected one chunk 'fmt ', got a second",
+             (long long)c->offset);
     DS_CHECK(c->n_bytes >= 16, DS_FORMAT,
              "offset %lld: expected a chunk 'fmt ' of 16 bytes or more, got %lu",
              (long long)c->offset, (unsigned long)c->n_bytes);
@@ -193,7 +194,7 @@ static ds_status begin_data(ds_wav *wav, const header *h, const chunk *c)
                          h->riff_bytes > (uint64_t)wav->offset - 8;
     const bool is_open = n_bytes == (from_ds64 ? OPEN_64 : OPEN_32) || (n_bytes == 0 && !goes_on);
     DS_CHECK(is_open || n_bytes <= INT64_MAX / 2, DS_FORMAT,
-             "offset %lld: a chunk 'data' cannot have %llu bytes", (long long)c->offset,
+             "offset %lld: expected a chunk 'data' of at most 2^62 bytes, got %llu", (long long)c->offset,
              (unsigned long long)n_bytes);
     wav->frames = is_open ? -1 : (int64_t)n_bytes / wav->frame_bytes;
     return DS_OK;

@@ -168,6 +168,9 @@ static ds_status count_row(ds_batch *b, group *g, size_t r, const int64_t *n_fra
         at[k] = at[k] < before[k].known ? at[k] : before[k].known;
         keep[k] = !b->ended[row] && keep[k] < now[k].known ? keep[k] : now[k].known;
         const ds_edge_plan *edge = &p->edges[k];
+        DS_CHECK(now[k].total <= (int64_t)1 << 61, DS_ARGUMENT,
+                 "%lld frames of input 0 are more than this model can count: edge %zu would hold more than 2^61",
+                 (long long)frames[0], k);
         DS_ASSERT(edge->tail >= 0 || (before[k].known - at[k] <= edge->capacity &&
                                       now[k].known - keep[k] <= edge->capacity));
         DS_ASSERT(now[k].known >= before[k].known && keep[k] >= at[k]);
@@ -502,7 +505,7 @@ static void run_group(void *context, size_t index)
         ds_run run;
         for (int o = 0; o < node->op->n_outputs; o++)
             load_kept(b, g, (size_t)(node->first_output + o));
-        if (fill_run(b, g, j, &run))
+        if (!node->silent && fill_run(b, g, j, &run))
             node->op->def->forward(node->op, &run);
         store_all(b, g, j);
     }

@@ -120,7 +120,7 @@ static ds_status lay_out_block(ds_plan *p)
     }
     for (size_t j = 0; j < g->n_nodes; j++) {
         p->nodes[j].carried_offset = n_bytes;
-        DS_TRY(add_part(&n_bytes, 1, g->nodes[j].op->carried_bytes));
+        DS_TRY(add_part(&n_bytes, 1, g->nodes[j].silent ? 0 : g->nodes[j].op->carried_bytes));
         if (g->nodes[j].op->n_inputs > p->max_inputs)
             p->max_inputs = g->nodes[j].op->n_inputs;
         if (g->nodes[j].op->n_outputs > p->max_outputs)
@@ -193,6 +193,7 @@ static ds_status rewrite(ds_plan *p, int64_t skew)
     for (size_t i = 0; i < p->model->n_inputs; i++)
         rates[i] = p->model->edges[p->model->inputs[i]].signature.rate;
     DS_TRY(ds_clock_init(&p->clock, rates, p->model->n_inputs, skew));
+    ds_find_silent(p->model);
     DS_TRY(ds_analyse(&p->analysis, p->model, &p->clock));
     DS_TRY(ds_graph_share(&p->graph, p->model));
     ds_rewrite(p->graph, &p->analysis);

@@ -133,7 +133,7 @@ typedef enum ds_dtype {
     DS_F32 = 1,  /* float, IEEE 754 binary32 */
     DS_F64 = 2,  /* double, IEEE 754 binary64 */
     DS_I64 = 3,  /* int64_t */
-    DS_BOOL = 4, /* one byte, 0 or 1 */
+    DS_BOOL = 4, /* one byte, 0 or 1; as an input whatever is not 0 is 1 */
     DS_I16 = 5   /* int16_t: audio samples */
 } ds_dtype;
 
@@ -245,7 +245,8 @@ typedef struct ds_model_options {
 DS_API ds_status ds_model_load(ds_model **model, const char *path, const ds_model_options *options);
 
 /*
- * The same from the `n_bytes` of a model file at `bytes` (copied). Thread: any.
+ * Loads the model file that lies in the `n_bytes` at `bytes` (copied), and fills `*model` (returns owned).
+ * Errors: those of ds_model_load. Thread: any.
  */
 DS_API ds_status ds_model_load_memory(ds_model **model, const void *bytes, size_t n_bytes,
                                       const ds_model_options *options);
@@ -314,7 +315,7 @@ typedef struct ds_port_info {
 /* Fills `*info` with input `index`. Errors: DS_ARGUMENT (also: no such index), DS_CLOSED. Thread: any. */
 DS_API ds_status ds_model_input(ds_model *model, size_t index, ds_port_info *info);
 
-/* The same for output `index`. Thread: any. */
+/* Fills `*info` with output `index`. Errors: those of ds_model_input. Thread: any. */
 DS_API ds_status ds_model_output(ds_model *model, size_t index, ds_port_info *info);
 
 /* What a model has from its allocator: itself, its prepared weights, all of its streams and scratch. */
@@ -363,7 +364,8 @@ DS_API ds_status ds_stream_fork(ds_stream **fork, ds_stream *stream);
 typedef struct ds_stream_info {
     size_t struct_size; /* set by the caller */
     ds_model *model;    /* view */
-    int32_t begun;      /* 1 if it has been stepped since it was opened, reset or ended */
+    int32_t begun;      /* 1 if it has been stepped since it was opened or reset; after
+                           ds_stream_restore: if it has taken frames */
     int32_t ended;      /* 1 after a step with DS_END */
     int32_t refused;    /* 1 if the last step that it was in failed because of this stream */
     double idle_seconds; /* since its last step, or since it was opened */
@@ -373,7 +375,8 @@ typedef struct ds_stream_info {
 DS_API ds_status ds_stream_query(ds_stream *stream, ds_stream_info *info);
 
 /*
- * Fills `*n_frames` with the frames of input `index` that the stream has taken since its beginning.
+ * Fills `*n_frames` with the frames of input `index` that the stream has taken since its beginning; 0 once
+ * it has ended.
  * Errors: DS_ARGUMENT (also: no such index), DS_CLOSED, DS_BUSY. Thread: one per stream.
  */
 DS_API ds_status ds_stream_frames(ds_stream *stream, size_t index, int64_t *n_frames);
@@ -382,7 +385,7 @@ DS_API ds_status ds_stream_frames(ds_stream *stream, size_t index, int64_t *n_fr
  * Fills `streams` (views, at most `n_room`, the longest idle first) with the open streams that were not
  * stepped for `seconds`, and `*n` with how many there are in all; `streams` may be NULL if `n_room` is 0.
  * Streams that a call is using are left out.
- * Errors: DS_ARGUMENT (NULL), DS_CLOSED. Thread: any.
+ * Errors: DS_ARGUMENT (NULL, `seconds` negative), DS_CLOSED. Thread: any.
  */
 DS_API ds_status ds_model_idle(ds_model *model, double seconds, ds_stream **streams, size_t n_room,
                                size_t *n);
@@ -422,19 +425,25 @@ typedef struct ds_output {
  * The inputs of a stream advance together: their times may differ by less than one frame of the slowest
  * (more, if the model was compiled with a skew).
  * All or nothing: on failure no stream has advanced, and ds_stream_query tells those to blame.
- * Errors: DS_ARGUMENT (NULL, a stream given twice or of another model, unknown flags), DS_CLOSED, DS_BUSY,
- * DS_STREAM_ID (DS_START in mid-stream, a chunk after the end), DS_DTYPE, DS_MISMATCH (inputs too far
- * apart), DS_SHAPE (lengths that the model can't take, known at the end), DS_INDEX (values that
- * index a table), DS_LIMIT (a buffer's), DS_NO_MEMORY. Thread: one per stream.
+ * Errors: DS_ARGUMENT (NULL, a stream given twice or of another model, unknown flags, a number of frames
+ * that can't be), DS_CLOSED, DS_BUSY, DS_STREAM_ID (DS_START in mid-stream, a chunk after the end),
+ * DS_DTYPE, DS_MISMATCH (inputs too far apart), DS_SHAPE (lengths that the model can't take, known at the
+ * end), DS_INDEX (values that index a table), DS_LIMIT (a buffer's), DS_NO_MEMORY. Thread: one per stream.
  */
 DS_API ds_status ds_model_step(ds_model *model, ds_stream *const *streams, ds_output *outputs,
                                const ds_input *inputs, const uint32_t *flags, size_t n_streams);
 
-/* The same for one stream. Thread: one per stream. */
+/*
+ * Advances one stream as ds_model_step does; fills `outputs[k]` with output k.
+ * Errors: those of ds_model_step. Thread: one per stream.
+ */
 DS_API ds_status ds_stream_step(ds_stream *stream, ds_output *outputs, const ds_input *inputs,
                                 uint32_t flags);
 
-/* Ends the stream, without another chunk: ds_stream_step with DS_END. Thread: one per stream. */
+/*
+ * Ends the stream without another chunk, as ds_stream_step with DS_END; fills `outputs[k]` with output k.
+ * Errors: those of ds_model_step. Thread: one per stream.
+ */
 DS_API ds_status ds_stream_finish(ds_stream *stream, ds_output *outputs);
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
@@ -447,9 +456,9 @@ DS_API ds_status ds_stream_finish(ds_stream *stream, ds_output *outputs);
 DS_API ds_status ds_stream_snapshot_size(ds_stream *stream, size_t *n_bytes);
 
 /*
- * Writes all that the stream remembers to `bytes`, which has room for exactly the snapshot's size. It can
- * be restored by any process, machine, instruction set and number of threads that has the same model.
- * Errors: as above; DS_ARGUMENT for another size. Thread: one per stream.
+ * Fills the `n_bytes` at `bytes`, exactly the snapshot's size, with all that the stream remembers. It can be
+ * restored by any process, machine, instruction set and number of threads that has the same model.
+ * Errors: those of ds_stream_snapshot_size; DS_ARGUMENT for another size. Thread: one per stream.
  */
 DS_API ds_status ds_stream_snapshot(ds_stream *stream, void *bytes, size_t n_bytes);
 

@@ -327,6 +327,8 @@ void ds_graph_needs(const ds_graph *graph, const ds_pair *pairs, int64_t *first)
     for (size_t j = 0; j < graph->n_nodes; j++) {
         const ds_node *node = &graph->nodes[j];
         int64_t need[DS_MAX_INPUTS];
+        if (node->silent)
+            continue;
         ds_op_need(node->op, pairs[node->first_output].known, need);
         for (int i = 0; i < ds_op_n_values(node->op); i++)
             if (need[i] < first[node->inputs[i]])

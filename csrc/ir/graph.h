@@ -27,6 +27,7 @@ typedef struct ds_node {
     ds_weight *weights;        /* [op->n_weights] */
     int id;                    /* position before any rewrite; names state in snapshots */
     char *path;                /* owned; of its module */
+    bool silent;               /* no output's value depends on it: counted, never run (ir/rewrite.h) */
 } ds_node;
 
 typedef struct ds_edge {
@@ -71,7 +72,7 @@ ds_status ds_graph_share(ds_graph **copy, const ds_graph *graph);
  * caller. */
 void ds_graph_counts(const ds_graph *graph, bool ended, ds_pair *pairs);
 /* First frame of every edge that is still needed: the least need of its consumers at their known
- * counts; DS_NEVER where nothing is. */
+ * counts, those left out that are silent; DS_NEVER where nothing is. */
 void ds_graph_needs(const ds_graph *graph, const ds_pair *pairs, int64_t *first);
 /* 128 bits over structure, attributes and weights, not names; independent of the machine. */
 void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2]);

@@ -4,6 +4,10 @@
 #define DS_IR_REWRITE_H
 #include "ir/analyse.h"
 
+/* Marks the nodes on whose values no output depends (only their lengths count, if anything does): they are
+ * counted and may refuse a stream, but nothing is kept for them, and they never run. To be called before
+ * the graph is analysed or shared: what a stream remembers must follow from the original alone. */
+void ds_find_silent(ds_graph *graph);
 /* Rewrites a shared copy (ds_graph_share), given the original's analysis. */
 void ds_rewrite(ds_graph *graph, const ds_analysis *analysis);
 

@@ -5,14 +5,12 @@
  *     known  0      total  1      need  never: each call reads its new frames only
  *
  * Rate 0: the vector leaves when the stream ends; a stream of no frames has none. Carried: double
- * sums (or the extremes), added frame by frame in order, so that chunks don't matter; the number of
- * frames so far. */
+ * sums (or the extremes), added frame by frame in order, so that chunks don't matter. */
 #include "ops/registry.h"
 #include "ops/sums.h"
 
 enum { KIND };
 enum { SUM, MEAN, MAX, MIN };
-enum { ACCUMULATOR, COUNT };
 
 static const ds_attr_def attrs[] = {{"kind", DS_ATTR_CHOICE, .required = true,
                                      .choices = "sum|mean|max|min", .doc = "what is computed"},
@@ -22,10 +20,9 @@ static ds_status infer(ds_op *op)
 {
     DS_TRY(ds_op_require_real(op));
     op->out[0].rate = (ds_rate){0, 1};
-    op->n_carried = 2;
-    op->carried[ACCUMULATOR] = (ds_carried){"accumulator", op->in[0], true, 0};
-    op->carried[ACCUMULATOR].array.dtype = DS_F64;
-    op->carried[COUNT] = (ds_carried){"count", {.dtype = DS_I64, .rate = {0, 1}}, false, 0};
+    op->n_carried = 1;
+    op->carried[0] = (ds_carried){"accumulator", op->in[0], true, 0};
+    op->carried[0].array.dtype = DS_F64;
     op->reach = 1;
     return DS_OK;
 }
@@ -43,7 +40,7 @@ static void need(const ds_op *op, ds_program *p)
     ds_root(p, ds_const(p, DS_NEVER));
 }
 
-/* Adds one frame; `first` frames replace what is there. */
+/* Adds one frame; the stream's first replaces what is there. */
 #define DEFINE_TAKE(name, real)                                                      \
     static void name(int64_t kind, bool first, double *sum, const real *x, size_t n) \
     {                                                                                \
@@ -66,20 +63,19 @@ static void forward(const ds_op *op, const ds_run *run)
 {
     const size_t n = (size_t)ds_signature_elements(&op->in[0]), n_bytes = n * ds_op_element(op);
     for (size_t r = 0; r < run->n_rows; r++) {
-        double *sum = (double *)((char *)run->carried[r] + op->carried[ACCUMULATOR].offset);
-        int64_t *n_frames = (int64_t *)((char *)run->carried[r] + op->carried[COUNT].offset);
+        double *sum = (double *)((char *)run->carried[r] + op->carried[0].offset);
         const ds_counts *count = &run->count[r];
-        for (int64_t t = count->before.known; t < count->now.known; t++, ++*n_frames) {
+        for (int64_t t = count->before.known; t < count->now.known; t++) {
             const void *x = ds_at(&run->in[r], t, n_bytes);
             if (op->in[0].dtype == DS_F32) {
-                take_float(op->attr[KIND].i, *n_frames == 0, sum, x, n);
+                take_float(op->attr[KIND].i, t == 0, sum, x, n);
             } else {
-                take_double(op->attr[KIND].i, *n_frames == 0, sum, x, n);
+                take_double(op->attr[KIND].i, t == 0, sum, x, n);
             }
         }
         if (run->out[r].m0 < run->out[r].m1) {
             ds_sums_write(run->out[r].data, sum, n,
-                          op->attr[KIND].i == MEAN ? (double)*n_frames : 1.0, op->in[0].dtype);
+                          op->attr[KIND].i == MEAN ? (double)count->now.known : 1.0, op->in[0].dtype);
         }
     }
 }

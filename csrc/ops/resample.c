@@ -107,19 +107,28 @@ static ds_status infer(ds_op *op)
     return DS_OK;
 }
 
+/* floor((n * times + more) / by), or its ceiling, without a product that overflows: whole blocks of `by`
+ * frames apart from the rest. */
+static ds_expr scaled(ds_program *p, ds_expr n, int64_t times, int64_t more, int64_t by, bool up)
+{
+    const ds_expr blocks = ds_floordiv_k(p, n, by);
+    const ds_expr rest = ds_sub(p, n, ds_mul_k(p, blocks, by));
+    const ds_expr part = ds_add_k(p, ds_mul_k(p, rest, times), more);
+    return ds_add(p, ds_mul_k(p, blocks, times),
+                  up ? ds_ceildiv_k(p, part, by) : ds_floordiv_k(p, part, by));
+}
+
 static void counts(const ds_op *op, ds_program *p)
 {
     const geometry g = geometry_of(op);
-    const ds_expr known = ds_add_k(p, ds_mul_k(p, ds_known(p, 0), g.new), -g.half - 1);
-    ds_root(p, ds_add_k(p, ds_floordiv_k(p, known, g.orig), 1));
-    ds_root(p, ds_ceildiv_k(p, ds_mul_k(p, ds_total(p, 0), g.new), g.orig));
+    ds_root(p, ds_add_k(p, scaled(p, ds_known(p, 0), g.new, -g.half - 1, g.orig, false), 1));
+    ds_root(p, scaled(p, ds_total(p, 0), g.new, 0, g.orig, true));
 }
 
 static void need(const ds_op *op, ds_program *p)
 {
     const geometry g = geometry_of(op);
-    const ds_expr from = ds_add_k(p, ds_mul_k(p, ds_m(p), g.orig), -g.half);
-    ds_root(p, ds_ceildiv_k(p, from, g.new));
+    ds_root(p, scaled(p, ds_m(p), g.orig, -g.half, g.new, true));
 }
 
 static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)

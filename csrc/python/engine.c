@@ -443,12 +443,25 @@ static PyObject *engine_idle(PyObject *self, PyTypeObject *cls, PyObject *const 
     double seconds = PyFloat_AsDouble(args[0]), now = ds_engine_now();
     if (PyErr_Occurred())
         return NULL;
+    if (!(seconds >= 0))
+        return PyErr_Format(PyExc_ValueError, "idle: expected 0 or more seconds, got %R", args[0]);
     PyObject *list = PyList_New(0), *id, *address;
     Py_ssize_t at = 0;
     while (list && PyDict_Next(e->slots, &at, &id, &address)) {
         const ds_slot *slot = PyLong_AsVoidPtr(address);
-        if (now - slot->last_used >= seconds && PyList_Append(list, id) < 0)
+        if (now - slot->last_used < seconds)
+            continue;
+        PyObject *item = Py_BuildValue("(dnO)", slot->last_used, at, id);
+        if (!item || PyList_Append(list, item) < 0)
             Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    if (!list || PyList_Sort(list) < 0)
+        Py_CLEAR(list);
+    for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); i++) {
+        PyObject *item = PyList_GET_ITEM(list, i);
+        PyList_SET_ITEM(list, i, Py_NewRef(PyTuple_GET_ITEM(item, 2)));
+        Py_DECREF(item);
     }
     return list;
 }
@@ -465,7 +478,7 @@ static PyMethodDef engine_methods[] = {
     METHOD("snapshot", engine_snapshot, "snapshot(id) -> bytes"),
     METHOD("restore", engine_restore, "restore(data, id)"),
     METHOD("fork", engine_fork, "fork(id, new_id)"),
-    METHOD("idle", engine_idle, "idle(seconds) -> ids not stepped for that long"),
+    METHOD("idle", engine_idle, "idle(seconds) -> ids not stepped for that long, the longest first"),
     METHOD("copy", engine_copy, "copy(max_streams): an engine of the same plan, without streams"),
     METHOD("close", engine_close, "close(): release all streams"),
     {NULL, NULL, 0, NULL},

@@ -182,7 +182,10 @@ class Engine:
         self._core.drop(self.ids if ids is None else list(dict.fromkeys(_as_ids(ids))))
 
     def snapshot(self, stream_id: str) -> bytes:
-        """Return what a stream remembers, to be restored in any engine of the same model."""
+        """Return what a stream remembers, to be restored in any engine of the same model.
+
+        On whatever machine, with any kernels and number of threads; the format is in docs/snapshot_format.md.
+        """
         return self._core.snapshot(stream_id)
 
     def restore(self, data: bytes, stream_id: str | None = None) -> str:
@@ -191,9 +194,11 @@ class Engine:
         Raises
         ------
         FormatError
-            For damaged bytes, or another model's.
+            For bytes that are no snapshot, damaged, of another version or of another model's streams.
         StreamIdError
             Where the id is live.
+        StreamLimitError
+            Where `max_streams` are live; all three leave every stream as it was.
         """
         if stream_id is None:
             live = set(self.ids)
@@ -208,7 +213,27 @@ class Engine:
         self._core.fork(stream_id, new_id)
 
     def idle(self, seconds: float) -> list[str]:
-        """Return the streams that nobody has stepped for so long."""
+        """Return the streams that nobody has stepped for so long, the longest silent first.
+
+        A server that has room for some streams only puts them away, and brings them back when their callers
+        speak again:
+
+        >>> import dreamstream as ds
+        >>> engine = ds.compile(ds.nn.Conv1d(1, 1, 3), ("B", 1, "L"), max_streams=1)
+        >>> _ = engine.step({"anna": np.zeros((1, 2), np.float32)}, sos="anna")
+        >>> shelf = {i: engine.snapshot(i) for i in engine.idle(0)}
+        >>> engine.reset(list(shelf))
+        >>> _ = engine.step({"bob": np.zeros((1, 2), np.float32)}, sos="bob", eos="bob")
+        >>> engine.restore(shelf.pop("anna"), "anna")
+        'anna'
+        >>> engine.step({"anna": np.zeros((1, 2), np.float32)})["anna"].shape
+        (1, 2)
+
+        Parameters
+        ----------
+        seconds : float
+            0 or more; restoring and forking wake a stream, taking a snapshot doesn't.
+        """
         return self._core.idle(float(seconds))
 
     def warmup(self, n_streams: int, n_frames: int) -> None:

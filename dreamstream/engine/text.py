@@ -1,7 +1,7 @@
 """Model files as text: JSON and XML that hold the whole model, to and from the bytes of a ``.dsm``.
 
 Both are made of what the container holds: the JSON object that describes the model, and the tensors, their
-bytes in base64. docs/files.md specifies them. Neither form can say anything that a ``.dsm`` could not:
+bytes in base64. docs/howto/files.md describes them. Neither form can say anything that a ``.dsm`` could not:
 what is read becomes a container again, whose reader judges the rest.
 """
 

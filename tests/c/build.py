@@ -8,6 +8,7 @@ asan     address and undefined-behaviour sanitizers, without OpenBLAS
 tsan     thread sanitizer, without OpenBLAS
 
     python tests/c/build.py --variant asan --run [name ...]
+    python tests/c/build.py --variant noblas --valgrind [name ...]     # slow
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ import cbuild
 
 SANITIZERS = {"plain": "", "noblas": "", "asan": "address,undefined", "tsan": "thread"}
 BUILD = ROOT / "build" / "c"
+VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--show-leak-kinds=all"]
+VALGRIND += ["--errors-for-leak-kinds=definite,indirect,possible"]
 RUN_ENVIRONMENT = {
     "ASAN_OPTIONS": "allocator_may_return_null=1:detect_stack_use_after_return=1:strict_string_checks=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
@@ -104,9 +107,11 @@ def build_alone(source: Path, program: Path, variant: str) -> None:
     _link([*cc(), *cflags, str(source), "-o", str(program)])
 
 
-def run(program: Path, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
-    """Run a program; its output (both streams) is in `.stdout`."""
-    command = [str(program), *arguments]
+def run(
+    program: Path, *arguments: str, timeout: float = 600, under: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run a program, `under` another one (VALGRIND); its output (both streams) is in `.stdout`."""
+    command = [*under, str(program), *arguments]
     randomised = Path("/proc/sys/vm/mmap_rnd_bits")
     if "tsan" in program.parts and randomised.exists() and int(randomised.read_text()) > 28:
         command = ["setarch", "-R", *command]  # gcc's thread sanitizer can't cope with more
@@ -162,6 +167,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--variant", choices=SANITIZERS, default="plain")
     parser.add_argument("--run", action="store_true", help="run them too")
+    parser.add_argument("--valgrind", action="store_true", help="run them under valgrind")
     parser.add_argument("names", nargs="*", help="test_*.c without the suffix; all by default")
     args = parser.parse_args()
     chosen = [path for path in programs() if path.stem in args.names]
@@ -172,10 +178,10 @@ def main() -> int:
     for name, message in built.errors.items():
         print(f"{name}: does not build\n{message}")
     for name, program in built.programs.items():
-        if not args.run:
+        if not (args.run or args.valgrind):
             print(program)
         else:
-            done = run(program)
+            done = run(program, timeout=3600, under=VALGRIND) if args.valgrind else run(program)
             failed += done.returncode != 0
             print(f"{name}: {'ok' if done.returncode == 0 else f'FAILED ({done.returncode})'}")
             print(done.stdout, end="")

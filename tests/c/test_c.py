@@ -1,6 +1,7 @@
 """Runs every C test program, one test each: plain and under the sanitizers."""
 
 import functools
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,18 @@ def test_program(c_build, built, variant, name):
     errors = built(variant).errors
     assert name not in errors, errors[name]
     done = c_build.run(built(variant).programs[name])
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if "api" in name])
+def test_program_under_valgrind(c_build, built, name):
+    """No error, no leak: seen by another tool than the compiler's."""
+    if shutil.which("valgrind") is None:
+        pytest.skip("no valgrind")
+    errors = built("noblas").errors
+    assert name not in errors, errors[name]
+    done = c_build.run(built("noblas").programs[name], timeout=3600, under=c_build.VALGRIND)
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}"
 
 

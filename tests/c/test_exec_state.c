@@ -1,5 +1,6 @@
 /* exec: all or nothing at every failing allocation; snapshots: cut, flipped, of others, doctored. */
 #include "exec_driver.h"
+#include "snapshot_tools.h"
 
 /* Two inputs, a residual, a stride, an LSTM, a part that waits for the end. */
 static graph_case example(bool waits)
@@ -217,32 +218,6 @@ static void test_going_on(void)
 
 /* ---------------------------------------------------------------- snapshots of other kinds */
 
-static uint64_t word_at(const char *data, size_t at)
-{
-    uint64_t word = 0;
-    for (unsigned i = 0; i < 8; i++) {
-        word |= (uint64_t)(unsigned char)data[at + i] << (8 * i);
-    }
-    return word;
-}
-
-static void set_word(char *data, size_t at, uint64_t word)
-{
-    for (unsigned i = 0; i < 8; i++) {
-        data[at + i] = (char)(word >> (8 * i));
-    }
-}
-
-/* The checksum again, as the format states it (64-bit FNV-1a). */
-static void seal(char *data, size_t n_bytes)
-{
-    uint64_t h = UINT64_C(0xCBF29CE484222325);
-    for (size_t i = 0; i < n_bytes - 8; i++) {
-        h = (h ^ (unsigned char)data[i]) * UINT64_C(0x100000001B3);
-    }
-    set_word(data, n_bytes - 8, h);
-}
-
 /* What was taken must be harmless, whatever it holds. */
 static void use(const runner *r, ds_slot *slot)
 {
@@ -289,28 +264,32 @@ static void test_damage(void)
     char *bad = fresh_memory(n + 8);
     memcpy(bad, state, n);
     memset(bad + n, 0, 8);
-    for (size_t k = 0; k < n; k++) { /* cut anywhere, with a checksum that fits or without */
-        CHECK(try_restore(&r, state, k) == DS_FORMAT);
-        if (k >= 8) {
+    for (size_t k = 0; k < n; k++) { /* cut anywhere, with a length and a checksum that fit or without */
+        CHECK(failed(try_restore(&r, state, k), DS_FORMAT, k == 0 ? "DSSTATE" : "cut short"));
+        if (k >= 40 && k % 8 == 0) {
             memcpy(bad, state, n);
-            seal(bad, k);
+            seal_snapshot(bad, k);
             CHECK(try_restore(&r, bad, k) == DS_FORMAT);
         }
     }
     memcpy(bad, state, n);
-    CHECK(failed(try_restore(&r, bad, n + 8), DS_FORMAT, "checksum"));
-    seal(bad, n + 8);
-    CHECK(try_restore(&r, bad, n + 8) == DS_FORMAT);
+    CHECK(failed(try_restore(&r, bad, n + 8), DS_FORMAT, "too many"));
+    seal_snapshot(bad, n + 8);
+    CHECK(failed(try_restore(&r, bad, n + 8), DS_FORMAT, "expected its end, got 8 bytes more"));
     size_t n_taken = 0;
     for (size_t k = 0; k < n; k++) {
         for (int bit = 0; bit < 8; bit++) {
             memcpy(bad, state, n);
             bad[k] = (char)(bad[k] ^ (1 << bit));
-            CHECK(try_restore(&r, bad, n) == DS_FORMAT);
-            if (k < n - 8) { /* with a checksum that fits, only values may differ */
-                seal(bad, n);
+            CHECK(failed(try_restore(&r, bad, n), DS_FORMAT,
+                         k < 7    ? "DSSTATE"
+                         : k == 7 ? "version"
+                         : k < 16 ? "expected"
+                                  : "damaged"));
+            if (k >= 16 && k < n - 8) { /* with a checksum that fits, only values may differ */
+                seal_snapshot(bad, n);
                 const ds_status status = try_restore(&r, bad, n);
-                CHECK(status == DS_OK || status == DS_FORMAT);
+                CHECK(status == DS_OK || failed(status, DS_FORMAT, "expected"));
                 n_taken += status == DS_OK;
             }
         }
@@ -323,7 +302,7 @@ static void test_damage(void)
         for (size_t k = 0; k < sizeof extremes / sizeof extremes[0]; k++) {
             memcpy(bad, state, n);
             set_word(bad, at, extremes[k]);
-            seal(bad, n);
+            seal_snapshot(bad, n);
             const ds_status status = try_restore(&r, bad, n);
             CHECK(status == DS_OK || status == DS_FORMAT);
         }
@@ -366,33 +345,6 @@ static void test_other_models(void)
 
 /* ---------------------------------------------------------------- far positions */
 
-/* Moves a snapshot `by` frames of each input (and what that is on every edge) into the future. */
-static void shift_snapshot(const ds_plan *p, char *data, size_t n_bytes, int64_t by)
-{
-    const ds_graph *g = p->graph;
-    size_t at = 32;
-    for (size_t i = 0; i < g->n_inputs; i++, at += 8) {
-        set_word(data, at, word_at(data, at) + (uint64_t)by);
-    }
-    const uint64_t n_entries = word_at(data, at);
-    at += 8;
-    for (uint64_t k = 0; k < n_entries; k++) {
-        const int64_t node = (int64_t)word_at(data, at), array = (int64_t)word_at(data, at + 8);
-        int e = node < 0 ? g->inputs[-1 - node] : -1;
-        for (size_t j = 0; j < g->n_nodes && array >= 0; j++) {
-            e = g->nodes[j].id == (int)node && node >= 0 ? g->nodes[j].first_output + (int)array : e;
-        }
-        if (array >= 0) {
-            const ds_rate rate = g->edges[e].signature.rate;
-            CHECK(e >= 0 && by % rate.den == 0);
-            set_word(data, at + 16, word_at(data, at + 16) + (uint64_t)(by / rate.den * rate.num));
-        }
-        at += 32 + (size_t)word_at(data, at + 24);
-    }
-    CHECK(at == n_bytes - 8);
-    seal(data, n_bytes);
-}
-
 static void test_far(int64_t by)
 {
     random_state = 31;
@@ -410,7 +362,7 @@ static void test_far(int64_t by)
     CHECK(advance(&r, &row, 1, 83) == DS_OK);
     char *state;
     const size_t n = copy_state(&r, s.slot, &state);
-    shift_snapshot(r.plan, state, n, by);
+    CHECK(shift_snapshot(r.plan, state, n, by));
     ds_slot *far;
     CHECK(ds_session_open(r.session, &far, 0) == DS_OK);
     const ds_status status = ds_slot_restore(r.plan, far, state, n);
@@ -464,7 +416,7 @@ static void test_end_of_positions(void)
     CHECK(advance(&r, &row, 1, 50) == DS_OK);
     char *state;
     const size_t n = copy_state(&r, s.slot, &state);
-    shift_snapshot(r.plan, state, n, ((int64_t)1 << 60) - 52);
+    CHECK(shift_snapshot(r.plan, state, n, ((int64_t)1 << 60) - 52));
     ds_slot *far;
     CHECK(ds_session_open(r.session, &far, 0) == DS_OK);
     CHECK(ds_slot_restore(r.plan, far, state, n) == DS_OK);
@@ -476,7 +428,7 @@ static void test_end_of_positions(void)
     n_frames = 2;
     CHECK(ds_batch_begin(r.batch, &far, &n_frames, &ended, &bad, 1, 1) == DS_OK);
     CHECK(ds_batch_output_frames(r.batch, 0, 0, &start) == 2 && start == ((int64_t)1 << 60) - 4);
-    shift_snapshot(r.plan, state, n, 3);
+    CHECK(shift_snapshot(r.plan, state, n, 3));
     CHECK(try_restore(&r, state, n) == DS_FORMAT);
     free(state);
     ds_session_close(r.session, far);

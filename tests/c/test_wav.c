@@ -152,7 +152,7 @@ static void test_lengths(void)
     memcpy(b.data + 12 + 8 + 8, "\377\377\377\377\377\377\377\377", 8);
     CHECK(open_bytes(&b, b.n) == DS_OK && wav.frames == -1);
     memcpy(b.data + 12 + 8 + 8, "\377\377\377\377\377\377\377\376", 8);
-    refused(&b, b.n, "a chunk 'data' cannot have 18374686479671623679 bytes");
+    refused(&b, b.n, "at most 2^62 bytes, got 18374686479671623679");
 }
 
 static void test_large_frames(void)
@@ -223,7 +223,7 @@ static void test_refused(void)
     } extended[] = {{16, 21, "an extension of 22 bytes, got 21"},
                     {18, 17, "at most 16 valid bits in a sample, got 17"},
                     {24, 6, "got format 0x0006"},
-                    {31, 7, "no WAVE format"}};
+                    {31, 7, "a sub-format of WAVE's"}};
     for (size_t i = 0; i < 4; i++) {
         b = make(&r);
         b.data[format + extended[i].at] = extended[i].value;
@@ -247,7 +247,7 @@ static void test_refused(void)
     r = plain(1, 1, 16, 0);
     put_format(&b, &r);
     put_format(&b, &r);
-    refused(&b, b.n, "a second chunk 'fmt '");
+    refused(&b, b.n, "one chunk 'fmt ', got a second");
 }
 
 /* ---------------------------------------------------------------- anything at all */

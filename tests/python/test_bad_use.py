@@ -9,6 +9,7 @@ import zlib
 
 import numpy as np
 import pytest
+from snapshot_bytes import seal
 
 import dreamstream as ds
 from dreamstream import nn
@@ -75,10 +76,7 @@ class EngineStates:
     @staticmethod
     def signed(data):
         """The same bytes with the checksum that fits them."""
-        h = 0xCBF29CE484222325
-        for byte in data[:-8]:
-            h = (h ^ byte) * 0x100000001B3 % 2**64
-        return data[:-8] + struct.pack("<Q", h)
+        return seal(data)
 
 
 class EagerStates:

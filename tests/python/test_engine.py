@@ -323,8 +323,8 @@ def test_state_size_is_exact():
     for n in range(40):  # snapshots hold these arrays, with 32 bytes before each
         engine.step({"a": frames(1, n)}, sos="a" if n == 0 else ())
         most = max(most, len(engine.snapshot("a")))
-    assert most == 56 + 4 * 32 + 4 * 3 * 4 + 2 * 8 * 4 + 2 * 8 * 4
-    assert most <= engine.state_size + 56 + 4 * 32
+    assert most == 64 + 4 * 32 + 4 * 3 * 4 + 2 * 8 * 4 + 2 * 8 * 4
+    assert most <= engine.state_size + 64 + 4 * 32
 
 
 # ---------------------------------------------------------------------- facts

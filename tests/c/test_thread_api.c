@@ -1,0 +1,308 @@
+/* The public API from several threads: models that come and go; streams of one model opened, stepped, saved,
+ * restored, forked, closed side by side; two threads that want one stream; closing what is in use. */
+#define _POSIX_C_SOURCE 200809L
+#include "api_driver.h"
+
+#include <pthread.h>
+#include <time.h>
+
+enum { N_THREADS = 4, LENGTH = 60 };
+
+static ds_buffer file;
+static float x[LENGTH * 3];
+
+static void in_parallel(void *(*work)(void *), void *const *contexts)
+{
+    pthread_t threads[N_THREADS];
+    for (int t = 0; t < N_THREADS; t++) {
+        CHECK(pthread_create(&threads[t], NULL, work, contexts[t]) == 0);
+    }
+    for (int t = 0; t < N_THREADS; t++) {
+        CHECK(pthread_join(threads[t], NULL) == 0);
+    }
+}
+
+static int64_t below(uint64_t *seed, int64_t n)
+{
+    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (int64_t)(*seed >> 33) % n;
+}
+
+/* ---------------------------------------------------------------- models that come and go */
+
+typedef struct visitor {
+    uint64_t seed;
+    ds_model *model; /* shared */
+    const taken *want;
+} visitor;
+
+static void *come_and_go(void *context)
+{
+    visitor *v = context;
+    for (int round = 0; round < 6; round++) {
+        ds_model *model = load_with(&file, round % 2 == 0 ? "ref" : NULL, (uint32_t)(1 + below(&v->seed, 2)));
+        taken got = whole_of(model, x, 3, LENGTH);
+        CHECK(same_taken(model, &got, v->want));
+        free_taken(&got);
+        (void)open_stream(model); /* is closed with the model */
+        CHECK(ds_model_close(model) == DS_OK);
+    }
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- streams of one model */
+
+/* One stream from its beginning to its end, by detours. */
+static void walk(visitor *v)
+{
+    ds_stream *s = open_stream(v->model), *fork = NULL;
+    taken got = {{NULL}, {0}};
+    ds_output out[MAX_GRAPH_OUTPUTS], lost[MAX_GRAPH_OUTPUTS];
+    for (size_t at = 0; at < LENGTH;) {
+        size_t n = (size_t)below(&v->seed, 9), n_state = 0, n_idle = 0;
+        n = n < LENGTH - at ? n : LENGTH - at;
+        char *state = snapshot_of(s, &n_state);
+        if (below(&v->seed, 3) == 0) { /* ahead, and back again */
+            CHECK(step_floats(s, lost, x, 3, 0, 5, below(&v->seed, 2) == 0 ? DS_END : 0) == DS_OK);
+            CHECK(ds_stream_restore(s, state, n_state) == DS_OK);
+        }
+        free(state);
+        if (below(&v->seed, 3) == 0) { /* on with a copy */
+            CHECK(ds_stream_fork(&fork, s) == DS_OK && ds_stream_close(s) == DS_OK);
+            s = fork;
+        }
+        CHECK(step_floats(s, out, x, 3, at, n, 0) == DS_OK);
+        take(&got, v->model, out);
+        at += n;
+        CHECK(ds_model_idle(v->model, 0, NULL, 0, &n_idle) == DS_OK);
+        CHECK(info_of(v->model).n_streams >= 1 && memory_of(v->model).bytes > 0);
+        CHECK(stream_info_of(s).idle_seconds >= 0 && stream_info_of(s).begun == 1);
+    }
+    CHECK(ds_stream_finish(s, out) == DS_OK);
+    take(&got, v->model, out);
+    CHECK(same_taken(v->model, &got, v->want));
+    free_taken(&got);
+    CHECK(ds_stream_reset(s) == DS_OK && ds_stream_close(s) == DS_OK);
+}
+
+static void *walk_along(void *context)
+{
+    for (int round = 0; round < 8; round++) {
+        walk(context);
+    }
+    return NULL;
+}
+
+static void test_side_by_side(void)
+{
+    visitor visitors[N_THREADS];
+    void *contexts[N_THREADS];
+    ds_model *ref = load_with(&file, "ref", 1);
+    taken want = whole_of(ref, x, 3, LENGTH);
+    for (uint32_t threads = 1; threads <= 2; threads++) {
+        ds_model *model = load_with(&file, NULL, threads);
+        for (int t = 0; t < N_THREADS; t++) {
+            visitors[t] = (visitor){(uint64_t)t + 1, model, &want};
+            contexts[t] = &visitors[t];
+        }
+        in_parallel(walk_along, contexts);
+        CHECK(info_of(model).n_streams == 0 && ds_model_close(model) == DS_OK);
+    }
+    in_parallel(come_and_go, contexts);
+    free_taken(&want);
+    CHECK(ds_model_close(ref) == DS_OK);
+}
+
+/* ---------------------------------------------------------------- one stream, many threads */
+
+typedef struct fight {
+    ds_model *model;
+    ds_stream *stream, *second;
+    atomic_size_t n_done, n_refused;
+    atomic_bool over;
+} fight;
+
+static void count(fight *f, ds_status status)
+{
+    CHECK(status == DS_OK || failed(status, DS_BUSY, "using"));
+    atomic_fetch_add(status == DS_OK ? &f->n_done : &f->n_refused, 1);
+}
+
+/* Whoever comes first is served, the others are told so. */
+static void *fight_for_it(void *context)
+{
+    fight *f = context;
+    ds_output out[MAX_GRAPH_OUTPUTS * 2];
+    static _Thread_local char state[1 << 16];
+    uint64_t seed = (uintptr_t)&out;
+    size_t n = 0;
+    for (int i = 0; i < 400; i++) {
+        const ds_input in[] = {{x, 4, 0}, {x, 4, 0}};
+        ds_stream *both[] = {f->stream, f->second}, *found[2], *fork = NULL;
+        ds_stream_info info = {.struct_size = sizeof info};
+        switch (below(&seed, 8)) {
+        case 0: count(f, ds_stream_step(f->stream, out, in, 0)); break;
+        case 1: count(f, ds_model_step(f->model, both, out, in, NULL, 2)); break;
+        case 2: count(f, ds_stream_query(f->stream, &info)); break;
+        case 3: count(f, ds_stream_reset(f->second)); break;
+        case 4: {
+            ds_status status = ds_stream_snapshot_size(f->second, &n);
+            count(f, status);
+            if (status == DS_OK) { /* by now it may be another size */
+                CHECK(n <= sizeof state);
+                status = ds_stream_snapshot(f->second, state, n);
+                CHECK(status == DS_OK || status == DS_BUSY || status == DS_ARGUMENT);
+                if (status == DS_OK) {
+                    count(f, ds_stream_restore(f->stream, state, n));
+                }
+            }
+            break;
+        }
+        case 5: {
+            const ds_status status = ds_stream_fork(&fork, f->stream);
+            count(f, status);
+            CHECK(status != DS_OK || ds_stream_close(fork) == DS_OK);
+            break;
+        }
+        case 6: count(f, ds_model_idle(f->model, 0, found, 2, &n)); break;
+        default: count(f, ds_stream_query(f->second, &info)); break;
+        }
+    }
+    return NULL;
+}
+
+static void test_fight(void)
+{
+    fight f = {.model = load_with(&file, NULL, 2)};
+    void *contexts[N_THREADS] = {&f, &f, &f, &f};
+    f.stream = open_stream(f.model);
+    f.second = open_stream(f.model);
+    in_parallel(fight_for_it, contexts);
+    CHECK(atomic_load(&f.n_done) > 0);
+    CHECK(info_of(f.model).n_streams == 2 && ds_model_close(f.model) == DS_OK);
+}
+
+/* ---------------------------------------------------------------- closing what is in use */
+
+static void *close_it(void *context)
+{
+    fight *f = context;
+    ds_status status;
+    while ((status = ds_stream_close(f->stream)) == DS_BUSY) {
+        atomic_fetch_add(&f->n_refused, 1);
+    }
+    CHECK(status == DS_OK || status == DS_CLOSED);
+    atomic_fetch_add(&f->n_done, status == DS_OK);
+    return NULL;
+}
+
+static void *use_it(void *context)
+{
+    fight *f = context;
+    ds_output out[MAX_GRAPH_OUTPUTS];
+    for (int i = 0; i < 200; i++) {
+        const ds_input in = {x, LENGTH, 0};
+        const ds_status status = ds_stream_step(f->stream, out, &in, 0);
+        CHECK(status == DS_OK || status == DS_BUSY || status == DS_CLOSED);
+        if (status == DS_CLOSED) {
+            break;
+        }
+    }
+    return NULL;
+}
+
+static void *close_model(void *context)
+{
+    fight *f = context;
+    ds_status status;
+    while ((status = ds_model_close(f->model)) == DS_BUSY) {
+        const struct timespec moment = {0, 1000};
+        CHECK(nanosleep(&moment, NULL) == 0);
+    }
+    CHECK(status == DS_OK || status == DS_CLOSED);
+    atomic_fetch_add(&f->n_done, status == DS_OK);
+    return NULL;
+}
+
+static void *use_model(void *context)
+{
+    fight *f = context;
+    for (int i = 0; i < 200; i++) {
+        ds_stream *s = NULL;
+        ds_output out[MAX_GRAPH_OUTPUTS];
+        ds_model_info info = {.struct_size = sizeof info};
+        const ds_input in = {x, 4, 0};
+        const ds_status asked = ds_model_query(f->model, &info), opened = ds_stream_open(&s, f->model);
+        CHECK(asked == DS_OK || asked == DS_CLOSED);
+        CHECK(opened == DS_OK || opened == DS_CLOSED);
+        if (opened != DS_OK) {
+            return NULL;
+        }
+        const ds_status stepped = ds_stream_step(s, out, &in, 0);
+        CHECK(stepped == DS_OK || stepped == DS_CLOSED); /* its model may be gone by now */
+    }
+    return NULL;
+}
+
+static void test_closing(void)
+{
+    ds_model *model = load(&file, NULL);
+    for (int round = 0; round < 40; round++) {
+        fight f = {.model = model, .stream = open_stream(model)};
+        pthread_t threads[N_THREADS];
+        void *(*const work[N_THREADS])(void *) = {use_it, close_it, use_it, close_it};
+        for (int t = 0; t < N_THREADS; t++) {
+            CHECK(pthread_create(&threads[t], NULL, work[t], &f) == 0);
+        }
+        for (int t = 0; t < N_THREADS; t++) {
+            CHECK(pthread_join(threads[t], NULL) == 0);
+        }
+        CHECK(atomic_load(&f.n_done) == 1);
+    }
+    CHECK(info_of(model).n_streams == 0 && ds_model_close(model) == DS_OK);
+    for (int round = 0; round < 40; round++) {
+        fight f = {.model = load(&file, NULL)};
+        pthread_t threads[N_THREADS];
+        void *(*const work[N_THREADS])(void *) = {use_model, close_model, use_model, close_model};
+        for (int t = 0; t < N_THREADS; t++) {
+            CHECK(pthread_create(&threads[t], NULL, work[t], &f) == 0);
+        }
+        for (int t = 0; t < N_THREADS; t++) {
+            CHECK(pthread_join(threads[t], NULL) == 0);
+        }
+        CHECK(atomic_load(&f.n_done) == 1);
+    }
+}
+
+/* A model is not closed, nor a stream, from within a call that is in it. */
+static int close_within(void *context, const void *bytes, size_t n_bytes)
+{
+    fight *f = context;
+    (void)bytes;
+    (void)n_bytes;
+    CHECK(failed(ds_model_close(f->model), DS_BUSY, "under way"));
+    CHECK(ds_stream_close(f->stream) == DS_OK || ds_stream_close(f->stream) == DS_CLOSED); /* that may */
+    return 0;
+}
+
+static void test_within(void)
+{
+    fight f = {.model = load(&file, NULL)};
+    f.stream = open_stream(f.model);
+    CHECK(ds_model_save(f.model, close_within, &f) == DS_OK);
+    CHECK(ds_model_close(f.model) == DS_OK);
+}
+
+int main(void)
+{
+    ds_fault_init(&fault);
+    hooks = ds_fault_hooks(&fault);
+    file = tagger_file();
+    fill_random(x, LENGTH * 3);
+    test_side_by_side();
+    test_fight();
+    test_closing();
+    test_within();
+    ds_buffer_free(&file);
+    return api_report();
+}

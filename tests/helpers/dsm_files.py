@@ -1,0 +1,163 @@
+"""Model files made by hand: a writer of docs/file_format.md in a few lines that shares nothing with the engine's.
+
+`container` puts arrays and texts into bytes, `text_of` spells a model, `small_model` has several operators.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+NAMES = {
+    "float32": "F32",
+    "float64": "F64",
+    "int64": "I64",
+    "int16": "I16",
+    "bool": "BOOL",
+    "uint8": "U8",
+}
+Arrays = Mapping[str, "np.ndarray[Any, Any]"]
+
+
+def compact(value: Any) -> str:
+    """JSON as the format spells it: no spaces, UTF-8."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def text_of(model: Mapping[str, Any]) -> dict[str, str]:
+    """The metadata of a model file."""
+    return {"dreamstream": compact(model)}
+
+
+def header_of(arrays: Arrays, metadata: Mapping[str, str] | None) -> tuple[dict[str, Any], bytes]:
+    """The header of a container and its data: arrays at multiples of 64, fillers between them."""
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
+    data, fillers = b"", 0
+    for name, array in arrays.items():
+        gap = -len(data) % 64
+        if gap:
+            header[f".pad.{fillers}"] = {
+                "dtype": "U8",
+                "shape": [gap],
+                "data_offsets": [len(data), len(data) + gap],
+            }
+            data, fillers = data + bytes(gap), fillers + 1
+        begin, data = len(data), data + array.tobytes()
+        header[name] = {
+            "dtype": NAMES[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [begin, len(data)],
+        }
+    return header, data
+
+
+def pack(header: str | bytes, data: bytes) -> bytes:
+    """Length, header and data; the header ends in spaces so that the data begin at a multiple of 64."""
+    raw = header.encode() if isinstance(header, str) else header
+    raw += b" " * (-(8 + len(raw)) % 64)
+    return struct.pack("<Q", len(raw)) + raw + data
+
+
+def container(arrays: Arrays, metadata: Mapping[str, str] | None) -> bytes:
+    """A container."""
+    header, data = header_of(arrays, metadata)
+    return pack(compact(header), data)
+
+
+def pattern(*shape: int, step: int = 37) -> np.ndarray[Any, Any]:
+    """Numbers that float32 holds exactly, neither monotone nor periodic within a row."""
+    n = int(np.prod(shape))
+    return ((np.arange(n) * step + 11) % 101 - 50).astype("float32").reshape(shape) / np.float32(64)
+
+
+def node(
+    op: str,
+    inputs: Sequence[int],
+    path: str = "",
+    weights: Sequence[str | None] = (),
+    outputs: int = 1,
+    **attributes: Any,
+) -> dict[str, Any]:
+    """One node; its attributes in the operator's order."""
+    return {
+        "op": op,
+        "path": path,
+        "attributes": attributes,
+        "inputs": list(inputs),
+        "weights": list(weights),
+        "outputs": outputs,
+    }
+
+
+def small_model() -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    """A model of two outputs: a convolution with padding, a residual, a recurrence, a classifier, a mean."""
+    conv = {"stride": 2, "dilation": 1, "groups": 1, "left": 1, "right": 1, "mode": "replicate"}
+    crop = {"min": "-inf", "max": 1.5}
+    lstm = ["lstm.weight_ih_l0", "lstm.weight_hh_l0", "lstm.bias_ih_l0", "lstm.bias_hh_l0"]
+    nodes = [
+        node("conv1d", [0], "front.conv", ["front.conv.weight", "front.conv.bias"], **conv),  # 1
+        node("layer_norm", [1], "front.norm", ["front.norm.weight", None], axes=1, eps=1e-5),  # 2
+        node("silu", [2], "front.act"),  # 3
+        node("linear", [3], "mix", ["tied.weight", None]),  # 4
+        node("linear", [4], "mix", ["tied.weight", None]),  # 5: called twice
+        node("sync", [3, 5]),  # 6
+        node("sync", [5, 3]),  # 7
+        node("add", [6, 7], order=[]),  # 8
+        node("clamp", [8], **crop),  # 9
+        node(
+            "lstm", [9], "lstm", lstm, 3, layers=1, bias=1, bidirectional=0, projection=0
+        ),  # 10, 11, 12
+        node("linear", [10], "head", ["head.weight", "head.bias"]),  # 13
+        node("log_softmax", [13], "head.out"),  # 14
+        node("reduce_frames", [10], "pool", kind="mean"),  # 15
+    ]
+    model = {
+        "version": 1,
+        "graph": {
+            "inputs": [{"dtype": "float32", "shape": [4], "rate": [100, 1]}],
+            "nodes": nodes,
+            "outputs": [14, 15],
+        },
+        "interface": {
+            "name": "Tagger",
+            "by_name": False,
+            "skew": 0,
+            "blas": False,
+            "inputs": [{"name": "x", "dimensions": ["B", 0, "L"]}],
+            "outputs": [
+                {
+                    "name": "tags",
+                    "dimensions": ["B", "L", 0],
+                    "dtype": "float32",
+                    "shape": [5],
+                    "rate": [50, 1],
+                },
+                {
+                    "name": "mean",
+                    "dimensions": ["B", 0],
+                    "dtype": "float32",
+                    "shape": [3],
+                    "rate": [0, 1],
+                },
+            ],
+            "structure": {"tags": 0, "mean": 1},
+        },
+    }
+    arrays = {
+        "front.conv.weight": pattern(6, 4, 3),
+        "front.conv.bias": pattern(6, step=29),
+        "front.norm.weight": pattern(6, step=23) + np.float32(1),
+        "tied.weight": pattern(6, 6, step=41),
+        "lstm.weight_ih_l0": pattern(12, 6, step=43),
+        "lstm.weight_hh_l0": pattern(12, 3, step=47),
+        "lstm.bias_ih_l0": pattern(12, step=31),
+        "lstm.bias_hh_l0": pattern(12, step=17),
+        "head.weight": pattern(5, 3, step=53),
+        "head.bias": pattern(5, step=19),
+    }
+    return copy.deepcopy(model), arrays

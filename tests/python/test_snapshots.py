@@ -1,0 +1,348 @@
+"""Snapshots that strangers can rely on: moved to other settings, damaged, of other models, kept for years."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import golden_snapshot
+import numpy as np
+import pytest
+from snapshot_bytes import build, parse, seal
+
+import dreamstream as ds
+from dreamstream import _core, nn
+from dreamstream.errors import FormatError, StreamBusyError, StreamIdError, StreamLimitError
+
+HELPERS = Path(__file__).resolve().parent.parent / "helpers"
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+SPEC = ("B", 3, "L")
+SETTINGS = {
+    **{name: {"DREAMSTREAM_ISA": name} for name in _core.config()["variants"]},
+    "three threads": {"DREAMSTREAM_THREADS": "3"},
+    "no OpenBLAS": {"DREAMSTREAM_BLAS": "none"},
+}
+
+
+class Model(nn.Module):
+    """A stride, a residual, an LSTM, a running mean: five arrays."""
+
+    def __init__(self, seed=1, hidden=4):
+        super().__init__()
+        ds.manual_seed(seed)
+        self.conv = nn.Conv1d(3, hidden, 5, stride=2, padding=2)
+        self.near = nn.Conv1d(hidden, hidden, 3, padding=1)
+        self.rnn = nn.LSTM(hidden, hidden, batch_first=True)
+        self.mean = nn.CumulativeMean()
+
+    def forward(self, x):
+        y = self.conv(x)
+        y, _ = self.rnn((y + self.near(y)).transpose(1, 2))
+        return self.mean(y.transpose(1, 2))
+
+
+def compiled(**options):
+    return ds.compile(Model().eval(), SPEC, verify=False, **options)
+
+
+def frames(n, seed=0):
+    return np.random.default_rng([n, seed]).standard_normal((3, n), dtype=np.float32)
+
+
+# ---------------------------------------------------------------------- other settings, other processes
+def moved(what, file, setting):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("DREAMSTREAM_")}
+    command = [sys.executable, "-m", "ds_laws.moved", what, str(file)]
+    environment = {**clean, **SETTINGS[setting]}
+    done = subprocess.run(command, cwd=HELPERS, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+def test_moved_to_other_settings(tmp_path):
+    """Taken under the best kernels and under the reference, restored everywhere: the same bits, all models."""
+    best = _core.config()["variants"][-1]
+    files = {name: tmp_path / f"{name}.json" for name in {best, "ref"}}
+    taken = {name: moved("take", file, name) for name, file in files.items()}
+    assert taken["ref"]["kernels"] == "ref" and taken["ref"]["hashes"] == taken[best]["hashes"]
+    assert files["ref"].read_text() == files[best].read_text(), "other bytes"
+    assert len(taken["ref"]["hashes"]) > 30
+    for setting in SETTINGS:
+        gone = moved("go", files[best], setting)
+        if setting in _core.config()["variants"]:
+            assert gone["kernels"] == setting
+        assert gone["hashes"] == taken[best]["hashes"], setting
+
+
+# ---------------------------------------------------------------------- damage
+def test_damaged_everywhere():
+    """Every byte changed and every truncation: a FormatError, and the engine goes on."""
+    engine, twin = compiled(), compiled()
+    for e in (engine, twin):
+        e.step({"a": frames(9)}, sos="a")
+    data = engine.snapshot("a")
+    assert len(data) < 600
+    for n in range(len(data)):
+        with pytest.raises(FormatError, match="expected"):
+            engine.restore(data[:n], "bad")
+        for flip in (1, 0x80, 0xFF):
+            bad = bytearray(data)
+            bad[n] ^= flip
+            with pytest.raises(FormatError, match="expected"):
+                engine.restore(bad, "bad")
+    for more in (1, 7, 8, 64, 1000):
+        with pytest.raises(FormatError, match="too many"):
+            engine.restore(data + bytes(more), "bad")
+    assert engine.ids == ["a"] and engine.snapshot("a") == data
+    want = twin.step({"a": frames(7, 1)}, eos="a")["a"]
+    np.testing.assert_array_equal(engine.step({"a": frames(7, 1)}, eos="a")["a"], want)
+
+
+def test_messages():
+    """Each fault by its name."""
+    engine = compiled()
+    engine.step({"a": frames(9)}, sos="a")
+    data = engine.snapshot("a")
+    other = ds.compile(Model(seed=2).eval(), SPEC, verify=False)
+    theirs, ours = other._core.fingerprint, engine._core.fingerprint
+    s = parse(data)
+    assert "".join(f"{f:016x}" for f in s.fingerprint) == ours != theirs
+    faults = [
+        (b"", "begins with DSSTATE, got 0 other bytes"),
+        (b"\x93NUMPY" + bytes(100), "begins with DSSTATE, got 106 other bytes"),
+        (b"DSSTATE2" + data[8:], r"a snapshot of version 1, got one of version '\\x32'"),
+        (data[:-1], f"cut short: expected {len(data)} bytes, got {len(data) - 1}"),
+        (data[:20], "cut short: expected at least 40 bytes, got 20"),
+        (data[:-30] + b"\xa5" + data[-29:], "damaged: expected the checksum [0-9a-f]{16}, got [0-9a-f]{16}"),
+        (build(s.__class__(s.fingerprint, (-5,), s.arrays)), "position -5 of input 0 is impossible"),
+        (build(s.__class__(s.fingerprint, s.frames, s.arrays[1:])), "holds 4 arrays, expected 5"),
+    ]
+    for bad, message in faults:
+        with pytest.raises(FormatError, match=message):
+            engine.restore(bad, "b")
+    with pytest.raises(FormatError, match=f"another model: expected the fingerprint {theirs}, got {ours}"):
+        other.restore(data)
+    wider = ds.compile(Model(hidden=5).eval(), SPEC, verify=False)
+    with pytest.raises(FormatError, match="another model"):
+        wider.restore(data)
+
+
+def test_any_values_are_harmless(rng):
+    """Whatever carried arrays and kept frames hold, streams step and end."""
+    engine = compiled()
+    engine.step({"a": frames(9)}, sos="a")
+    s = parse(engine.snapshot("a"))
+    for k in range(50):
+        words = rng.integers(0, 1 << 63, 64, dtype=np.int64).tobytes() if k % 2 else b"\xff\x80\x7f" * 200
+        arrays = tuple(a.__class__(a.node, a.array, a.at, words[: len(a.data)]) for a in s.arrays)
+        data = build(s.__class__(s.fingerprint, s.frames, arrays))
+        engine.restore(data, "odd")
+        assert engine.snapshot("odd") == data
+        engine.step({"odd": frames(11)})
+        assert engine.step(eos="odd")["odd"].shape == (4, 2)
+
+
+def test_data_of_any_kind():
+    engine = compiled()
+    engine.step({"a": frames(9)}, sos="a")
+    data = engine.snapshot("a")
+    apart = bytearray(2 * len(data))
+    apart[::2] = data
+    for k, given in enumerate([bytearray(data), memoryview(data), np.frombuffer(data, np.uint8)]):
+        assert engine.restore(given, str(k)) == str(k)
+    odd = memoryview(b"x" + data)[1:]  # at an odd address
+    engine.restore(odd, "odd")
+    assert engine.snapshot("odd") == data
+    for bad in ("text", 5, None, memoryview(apart)[::2]):
+        with pytest.raises((TypeError, BufferError, FormatError)):
+            engine.restore(bad, "bad")
+    assert "bad" not in engine.ids
+
+
+# ---------------------------------------------------------------------- ids and limits
+def test_ids_and_limits():
+    engine = compiled(max_streams=2)
+    engine.step({"a": frames(9)}, sos="a")
+    data = engine.snapshot("a")
+    with pytest.raises(StreamIdError, match="live already") as refused:
+        engine.restore(data, "a")
+    assert refused.value.ids == ("a",) and engine.snapshot("a") == data
+    engine.restore(data, "b")
+    attempts = [
+        lambda: engine.restore(data, "c"),
+        lambda: engine.fork("a", "c"),
+        lambda: engine.step({"c": frames(3)}, sos="c"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(StreamLimitError, match="2 streams are open") as full:
+            attempt()
+        assert full.value.ids == ("c",)
+    with pytest.raises(StreamLimitError) as full:
+        engine.step({"a": frames(3), "c": frames(1)}, sos="c")
+    assert full.value.ids == ("c",) and engine.snapshot("a") == data
+    assert sorted(engine.ids) == ["a", "b"]
+    engine.step({"a": frames(3), "c": frames(1)}, sos="c", eos="a")  # the one goes, the other comes
+    with pytest.raises(StreamIdError):
+        engine.snapshot("a")
+    assert sorted(engine.ids) == ["b", "c"]
+    assert issubclass(StreamBusyError, RuntimeError) and issubclass(FormatError, ValueError)
+
+
+# ---------------------------------------------------------------------- idle streams
+def test_idle_streams_are_put_away_and_come_back():
+    """As the documentation of `idle` shows it: two places for ten callers, none of whom notices."""
+    engine, whole = compiled(max_streams=2), compiled()
+    shelf, ids = {}, [f"caller {k}" for k in range(10)]
+    for turn in range(4):
+        for k, i in enumerate(ids):
+            if len(engine.ids) == 2 and i not in engine.ids:
+                time.sleep(0.002)
+                longest = engine.idle(0.002)[0]
+                shelf[longest] = engine.snapshot(longest)
+                engine.reset(longest)
+            if i in shelf:
+                engine.restore(shelf.pop(i), i)
+            flags = {"sos": i if turn == 0 else (), "eos": i if turn == 3 else ()}
+            x = frames(5 + k % 3, turn)
+            np.testing.assert_array_equal(
+                engine.step({i: x}, **flags)[i], whole.step({i: x}, **flags)[i], err_msg=f"{i}, {turn}"
+            )
+    assert engine.ids == [] and shelf == {} and whole.ids == []
+
+
+def test_idle_is_a_number_of_seconds():
+    engine = compiled()
+    engine.step({"a": frames(1)}, sos="a")
+    data = engine.snapshot("a")
+    assert engine.idle(0) == ["a"] and engine.idle(3600) == [] and engine.idle(float("inf")) == []
+    for bad in (-1, float("nan"), -float("inf")):
+        with pytest.raises(ValueError, match="expected 0 or more"):
+            engine.idle(bad)
+    time.sleep(0.01)
+    engine.restore(data, "b")
+    assert engine.idle(0.01) == ["a"]  # a restored stream is a fresh one
+    assert engine.snapshot("a") == data and engine.idle(0.01) == ["a"]  # looking does not wake
+
+
+# ---------------------------------------------------------------------- memory
+LEAKS = """
+    import gc, json, os
+    import numpy as np
+    import dreamstream as ds
+    from dreamstream import _core, nn
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv1d(4, 8, 5, stride=2, padding=2)
+            self.rnn = nn.LSTM(8, 8, batch_first=True)
+            self.all = nn.GRU(4, 2, batch_first=True, bidirectional=True)
+
+        def forward(self, x):
+            return self.rnn(self.conv(x).transpose(1, 2))[0], self.all(x.transpose(1, 2))[0]
+
+    engine = ds.compile(Model().eval(), ("B", 4, "L"), unstreamable="buffer", verify=False, max_streams=6)
+    x = np.ones((4, 30), np.float32)
+    engine.step({"a": x}, sos="a")
+
+    def act(k):
+        data = engine.snapshot("a")
+        engine.restore(data, "b")
+        engine.fork("b", "c")
+        engine.step({"b": x, "c": x[:, :7], "d": x}, sos="d", eos="c")
+        for bad in (data[:-8], data[:60] + b"?" + data[61:], b"", data[:-16] + bytes(16)):
+            try:
+                engine.restore(bad, "bad")
+            except ds.FormatError:
+                pass
+        for stream in ("a", "b"):
+            try:
+                engine.restore(data, stream)
+            except ds.StreamIdError:
+                pass
+        engine.reset(["b", "d"])
+
+    def resident():
+        gc.collect()
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+
+    for k in range(1000):
+        act(k)
+    before = resident()
+    for k in range(10_000):
+        act(k)
+    print(json.dumps([before, resident(), engine.ids]))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+def test_nothing_leaks():
+    """Ten thousand streams saved, restored, forked, stepped, dropped, and forty thousand refusals."""
+    script = [sys.executable, "-c", textwrap.dedent(LEAKS)]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    before, after, ids = json.loads(done.stdout)
+    assert ids == ["a"] and after - before < 1024, f"{after - before} KiB more"
+
+
+MANY = """
+    import gc, json, os
+    import numpy as np
+    import dreamstream as ds
+    from dreamstream import nn
+
+    def resident():
+        gc.collect()
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    model = nn.Sequential(nn.Conv1d(100, 700, 9), nn.Conv1d(700, 100, 3)).eval()
+    engine = ds.compile(model, ("B", 100, "L"), verify=False)
+    x, ids = np.ones((100, 1), np.float32), [f"stream {k}" for k in range(10_000)]
+    engine.step({i: x for i in ids[:9]}, sos=ids[:9])
+    data = engine.snapshot(ids[0])
+    engine.reset()
+    engine.step({i: x for i in ids[:10]}, sos=ids[:10])
+    before = resident()
+    for i in ids[10:9000]:
+        engine.step({i: x}, sos=i)
+    for i in ids[9000:]:
+        engine.restore(data, i)
+    print(json.dumps([before, resident(), len(engine.ids), engine.state_size, engine.weights_size]))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+def test_ten_thousand_streams_cost_their_state():
+    """state_size bytes each, a few hundred for the tables, and no copy of the weights."""
+    script = [sys.executable, "-c", textwrap.dedent(MANY)]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    before, after, n, state_size, weights_size = json.loads(done.stdout)
+    assert n == 10_000 and weights_size > 3_000_000 and state_size > 5000
+    assert after - before < 9990 * (state_size + 600) + (1 << 20)
+
+
+# ---------------------------------------------------------------------- kept for years
+@pytest.mark.parametrize("version", [1])
+def test_golden(version):
+    """A snapshot written by the version that this format came with reads as ever, and goes on as ever."""
+    kept = (GOLDEN / f"snapshot_{version}.bin").read_bytes()
+    assert seal(kept) == kept and build(parse(kept)) == kept
+    engine = golden_snapshot.stopped_engine()
+    engine.restore(kept, "b")
+    assert engine.snapshot("b") == kept
+    own = parse(engine.snapshot("a"))
+    assert own.fingerprint == parse(kept).fingerprint and own.frames == (golden_snapshot.STOP, 19)
+    rest = [rows * 2 for rows in golden_snapshot.frames_between(golden_snapshot.STOP, golden_snapshot.END)]
+    outputs, starts = engine.step(["a", "b"], [False] * 2, [True] * 2, rest, False)
+    assert [s[1] for s in starts] == [18, 0, 19, 0]
+    for now, then in outputs:
+        np.testing.assert_allclose(now, then, rtol=0, atol=1e-6)
+    assert [len(then) for _, then in outputs] == [27, 1, 26, 90]
