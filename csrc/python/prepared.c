@@ -4,7 +4,7 @@
  *     op.run(..., prepared=kept)
  *
  * Weights are the caller's own memory and may change at any time, so every run compares them with a copy
- * of what was prepared, byte by byte: that reads memory in one line, and costs a third of preparing. Kernels
+ * of what was prepared, byte by byte: that reads memory in one line, and costs less than preparing. Kernels
  * that read weights where they lie keep nothing here. */
 #include <string.h>
 

@@ -5,9 +5,11 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from dreamstream import _core
+import dreamstream as ds
+from dreamstream import _core, nn
 
 USABLE = [b["name"] for b in _core.config()["backends"] if b["usable"]]
 OWN = [name for name in USABLE if "+" not in name]

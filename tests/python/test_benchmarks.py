@@ -49,3 +49,13 @@ def test_capi():
     rows = run("capi.py", "--networks", "bare", "silero", "--streams", "2", "--seconds", "0")
     assert [(r["network"], r["streams"]) for r in rows] == [("bare", 2), ("silero", 2)]
     assert all(r["us"][way][1] > 0 for r in rows for way in ("C", "Python"))
+
+
+def test_loading():
+    """All processes, with the reference kernels and with those chosen here, give the same bits."""
+    if not Path("/proc/self/smaps_rollup").exists():
+        pytest.skip("this system doesn't tell who shares what")
+    rows = run("loading.py", "--mb", "16", "--streams", "150")
+    assert [r["kernels"] for r in rows] == ["reference", "chosen"]
+    assert len({r[which]["bits"] for r in rows for which in ("first", "second")}) == 1
+    assert all(r["streams"]["streams"] == 150 for r in rows)
