@@ -103,6 +103,18 @@ static void release_model(ds_model *m)
     ds_release(&inner, m, sizeof *m);
 }
 
+/* What is wrong with a graph that was read is wrong with its file. */
+static ds_status of_a_file(ds_status status)
+{
+    switch (status) {
+    case DS_OK:
+    case DS_NO_MEMORY:
+    case DS_LIMIT:
+    case DS_INTERNAL: return status;
+    default: return ds_fail(DS_FORMAT, "the model can't be planned: %s", ds_last_error());
+    }
+}
+
 static ds_status fill_model(ds_model *m, ds_mapped *file, const ds_model_options *options)
 {
     ds_graph *graph = NULL;
@@ -117,7 +129,7 @@ static ds_status fill_model(ds_model *m, ds_mapped *file, const ds_model_options
     }
     engine.skew = m->interface->skew;
     m->max_streams = options->max_streams;
-    return ds_engine_create(&m->engine, graph, &engine);
+    return of_a_file(ds_engine_create(&m->engine, graph, &engine));
 }
 
 /* Where a model's bytes come from. */

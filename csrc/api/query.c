@@ -36,15 +36,6 @@ static int64_t largest(const int64_t *frames, size_t n)
     return bound(most);
 }
 
-static size_t raw_bytes(const ds_graph *graph)
-{
-    size_t n_bytes = 0;
-    for (size_t j = 0; j < graph->n_nodes; j++)
-        for (int i = 0; i < graph->nodes[j].op->n_weights; i++)
-            n_bytes += graph->nodes[j].weights[i].n_bytes;
-    return n_bytes;
-}
-
 static void describe(const ds_model *m, ds_model_info *info)
 {
     const ds_plan *p = ds_model_plan(m);
@@ -60,7 +51,7 @@ static void describe(const ds_model *m, ds_model_info *info)
         .state_size = p->block_bytes,
         .state_bytes_per_frame = (double)p->grown_bytes / (double)p->analysis.period,
         .n_layers = p->model->n_nodes,
-        .weights_size = raw_bytes(p->model),
+        .weights_size = p->weight_bytes - p->prepared_bytes,
         .prepared_size = p->prepared_bytes,
         .max_streams = m->max_streams,
         .n_streams = ds_session_n_open(ds_engine_session(m->engine)),
