@@ -27,6 +27,7 @@ exclude_patterns = ["_build"]
 myst_heading_anchors = 3
 
 default_role = "literal"  # `x` in a docstring is code
+highlight_language = "text"  # where a block doesn't say
 add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
