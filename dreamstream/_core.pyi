@@ -120,6 +120,7 @@ class Engine:
         blas: bool = False,
         max_streams: int = 0,
         skew: int = 0,
+        backend: str | None = None,
     ) -> Engine:
         """``input_axes[i]``: canonical axis (L, features...) -> the caller's axis of input i;
         ``output_axes[o]``: the caller's axis -> canonical axis."""

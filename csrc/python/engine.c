@@ -107,16 +107,39 @@ static void engine_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
+/* The backend of that name, or the module's own choice; NULL with an exception. */
+static const ds_kernels *choose_kernels(ds_module *m, const char *backend, bool blas)
+{
+    const ds_kernels *named = NULL;
+    if (backend) {
+        const ds_status status = ds_backend_choose(&named, backend, blas);
+        if (status == DS_ARGUMENT)
+            PyErr_SetString(PyExc_ValueError, ds_last_error());
+        else if (status != DS_OK)
+            ds_raise(m, status, NULL);
+        return status == DS_OK ? named : NULL;
+    }
+    if (!ds_have_kernels(m))
+        return NULL;
+    if (blas && !m->blas_kernels) {
+        PyErr_SetString(m->errors[DS_MODE], "blas=True, but OpenBLAS is not built in or kept out");
+        return NULL;
+    }
+    return blas ? m->blas_kernels : m->kernels;
+}
+
 static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"graph", "input_axes", "output_axes", "threads",
-                            "blas",  "max_streams", "skew",       NULL};
+    static char *names[] = {"graph", "input_axes", "output_axes", "threads", "blas",
+                            "max_streams", "skew", "backend", NULL};
     ds_module *m = ds_module_of(type);
     PyObject *graph, *input_axes, *output_axes;
     long long threads = 1, max_streams = 0, skew = 0;
     int blas = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO|LpLL:Engine", names, m->graph_type, &graph,
-                                     &input_axes, &output_axes, &threads, &blas, &max_streams, &skew))
+    const char *backend = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO|LpLLz:Engine", names, m->graph_type, &graph,
+                                     &input_axes, &output_axes, &threads, &blas, &max_streams, &skew,
+                                     &backend))
         return NULL;
     ds_graph_object *source = (ds_graph_object *)graph;
     if (!source->graph) {
@@ -128,16 +151,13 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                         "threads must be 1 to 1024, max_streams and skew not negative");
         return NULL;
     }
-    if (!ds_have_kernels(m))
+    const ds_kernels *kernels = choose_kernels(m, backend, blas != 0);
+    if (!kernels)
         return NULL;
-    if (blas && !m->blas_kernels) {
-        PyErr_SetString(m->errors[DS_MODE], "blas=True, but OpenBLAS is not built in or kept out");
-        return NULL;
-    }
     ds_engine_object *e = (ds_engine_object *)type->tp_alloc(type, 0);
     if (!e)
         return NULL;
-    e->blas = blas != 0;
+    e->blas = !ds_backend_bitwise(kernels);
     e->slots = PyDict_New();
     if (!e->slots) {
         Py_DECREF(e);
@@ -145,8 +165,7 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     }
     ds_graph *taken = source->graph;
     source->graph = NULL;
-    const ds_engine_options options = {blas ? m->blas_kernels : m->kernels, (size_t)threads,
-                                       (size_t)max_streams, skew};
+    const ds_engine_options options = {kernels, (size_t)threads, (size_t)max_streams, skew};
     ds_status status;
     Py_BEGIN_ALLOW_THREADS
     status = ds_engine_create(&e->engine, taken, &options);

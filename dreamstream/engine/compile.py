@@ -35,6 +35,7 @@ def compile(
     max_streams: int | None = None,
     skew: int = 0,
     verify: bool = True,
+    backend: str | None = None,
 ) -> Engine:
     """Compile a model into an engine: no Python per layer, batching over streams.
 
@@ -66,6 +67,9 @@ def compile(
         Frames of the slowest input by which the inputs of one stream may be apart.
     verify : bool
         Stream random chunks through the engine and compare with the model.
+    backend : str, optional
+        The kernels to use whatever the environment says, a name of ``ds.config()["backends"]`` such as
+        ``"ref"`` or ``"x86_v3"``; then ``blas`` is not asked.
 
     Returns
     -------
@@ -102,6 +106,7 @@ def compile(
         blas=bool(blas),
         max_streams=most_streams,
         skew=skew,
+        backend=backend,
     )
     number = iter(range(len(tensors)))
     structure = map_leaves(result, lambda _: next(number))

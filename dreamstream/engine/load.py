@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import _core
 from ..config import default_threads
-from ..errors import FormatError
+from ..errors import CaptureError, DTypeError, FormatError, ShapeError, StreamMismatchError
 from .engine import Engine
 from .files import is_path, read_all
 from .interface import Interface, axes_of
@@ -26,7 +26,11 @@ Model = tuple[_core.Graph, Interface]
 
 
 def load(
-    source: Any, threads: int | None = None, max_streams: int | None = None, blas: bool | None = None
+    source: Any,
+    threads: int | None = None,
+    max_streams: int | None = None,
+    blas: bool | None = None,
+    backend: str | None = None,
 ) -> Engine:
     """Make an engine of a model file: what `Engine.save` wrote, in any of its forms.
 
@@ -46,6 +50,8 @@ def load(
         The most streams that may be live after a call.
     blas : bool, optional
         Whether products go to OpenBLAS; None: as the model was compiled, where OpenBLAS is there.
+    backend : str, optional
+        The kernels to use whatever the environment says, as in :func:`compile`.
 
     Returns
     -------
@@ -74,7 +80,7 @@ def load(
     if blas is not None:
         interface = dataclasses.replace(interface, blas=bool(blas))
     use = interface.blas and (blas is True or _has_blas())  # asked for where there is none: an error
-    return _engine(graph, interface, n_threads, most_streams, use, origin)
+    return _engine(graph, interface, n_threads, most_streams, use, origin, backend)
 
 
 def _has_blas() -> bool:
@@ -82,18 +88,28 @@ def _has_blas() -> bool:
 
 
 def _engine(
-    graph: _core.Graph, interface: Interface, threads: int, max_streams: int, blas: bool, origin: Any
+    graph: _core.Graph,
+    interface: Interface,
+    threads: int,
+    max_streams: int,
+    blas: bool,
+    origin: Any,
+    backend: str | None = None,
 ) -> Engine:
-    """Plan a graph."""
-    core = _core.Engine(
-        graph,
-        [s.axes for s in interface.inputs],
-        [axes_of(dims) for dims in interface.dims],
-        threads=threads,
-        blas=blas,
-        max_streams=max_streams,
-        skew=interface.skew,
-    )
+    """Plan a graph; what is wrong with it is wrong with its file."""
+    try:
+        core = _core.Engine(
+            graph,
+            [s.axes for s in interface.inputs],
+            [axes_of(dims) for dims in interface.dims],
+            threads=threads,
+            blas=blas,
+            max_streams=max_streams,
+            skew=interface.skew,
+            backend=backend,
+        )
+    except (CaptureError, DTypeError, ShapeError, StreamMismatchError) as error:
+        raise FormatError(f"the model can't be planned: {error}") from None
     return Engine(core, interface.with_delays(core.delays), max_streams, origin)
 
 

@@ -1,5 +1,6 @@
 """Which kernels run, as the environment and `blas` ask, and what their weights take."""
 
+import io
 import json
 import os
 import subprocess
@@ -142,3 +143,38 @@ def test_a_weight_of_two_nodes_counts_once():
     twice = ds.compile(Twice().eval(), ("B", "L", IN))
     raw = np.zeros((IN, IN), np.float32).nbytes
     assert twice.weights_size - raw == 2 * (once.weights_size - raw)
+
+
+# ---------------------------------------------------------------- forced
+def steps(engine):
+    x = np.random.default_rng(0).standard_normal((IN, 40), dtype=np.float32)
+    return engine.step({"a": x}, sos="a", eos="a")["a"]
+
+
+@pytest.mark.parametrize("backend", USABLE)
+def test_a_backend_can_be_forced(backend):
+    ds.manual_seed(1)
+    model = nn.Sequential(nn.Conv1d(IN, OUT, KERNEL), nn.ReLU(), nn.Conv1d(OUT, 5, 4)).eval()
+    compiled = ds.compile(model, ("B", IN, "L"), backend=backend)
+    file = io.BytesIO()
+    compiled.save(file)
+    loaded = ds.load(file.getvalue(), backend=backend)
+    assert compiled._core.kernels == loaded._core.kernels == backend
+    assert np.array_equal(steps(compiled), steps(loaded))
+    if backend in OWN:
+        assert np.array_equal(steps(compiled), steps(ds.load(file.getvalue(), backend="ref")))
+    assert ("OpenBLAS" in compiled.summary()) == (backend not in OWN)
+
+
+def test_a_backend_that_is_not_there():
+    model = nn.Conv1d(3, 4, 3).eval()
+    with pytest.raises(ValueError, match='"z80" is not built in'):
+        ds.compile(model, ("B", 3, "L"), backend="z80")
+
+
+def test_backends_are_listed(capsys):
+    backends = {b["name"]: b for b in ds.config.config()["backends"]}
+    assert backends["ref"] == {"name": "ref", "usable": True, "bitwise": True}
+    assert all(b["bitwise"] == ("+" not in name) for name, b in backends.items())
+    ds.show_config()
+    assert "ref" in capsys.readouterr().out
