@@ -7,7 +7,8 @@ import pointwise_methods
 import pytest
 
 import dreamstream as ds
-from dreamstream.array import METHODS, Tensor
+from dreamstream.array import Tensor
+from dreamstream.array.tensor import METHODS
 
 torch = pytest.importorskip("torch")
 
