@@ -41,7 +41,9 @@ def describe(path: str) -> dict[str, Any]:
             "file": path,
             "version": model["version"],
             "name": model["interface"]["name"],
-            "inputs": [_port(x, ()) for x in engine.inputs],
+            "inputs": [
+                {**_port(x, ()), "state_bytes": n} for x, n in zip(engine.inputs, engine._core.input_bytes)
+            ],
             "outputs": [_port(x, ("delay",)) for x in engine.outputs],
             "rate": _number(engine.rate),
             "delay": _finite(engine.delay),
@@ -139,7 +141,8 @@ def _lines(about: dict[str, Any]) -> Iterator[str]:
         for port in about[f"{kind}s"]:
             dimensions = ", ".join(map(str, port["dimensions"]))
             rate = f"rate {port['rate']:g}" if port["rate"] else "once, at the end"
-            yield f"  {kind:16}{port['name']}: ({dimensions}) {port['dtype']}, {rate}"
+            kept = f", {port['state_bytes']:,} bytes kept" if port.get("state_bytes") else ""
+            yield f"  {kind:16}{port['name']}: ({dimensions}) {port['dtype']}, {rate}{kept}"
     delay = "until the end" if about["delay"] is None else f"{about['delay']} frames"
     time = "" if about["delay_ms"] is None else f", {about['delay_ms']:g} ms"
     yield f"  delay           {delay}{time}"

@@ -147,7 +147,7 @@ def test_info(call, folder):
     status, out, err = call("info", "a.dsm")
     lines = [line.split() for line in out.splitlines()]
     assert (status, err) == (0, "") and lines[0][0] == "Net,"
-    assert "input x: (B, 3, L) float32, rate 100" in [" ".join(line) for line in lines]
+    assert "input x: (B, 3, L) float32, rate 100, 48 bytes kept" in [" ".join(line) for line in lines]
     assert "delay 2 frames, 20 ms" in [" ".join(line) for line in lines]
     assert "receptive field without bound" in [" ".join(line) for line in lines]
     assert ["conv", "conv1d", "(4,)", "100", "256", "0"] in lines
