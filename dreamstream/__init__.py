@@ -6,20 +6,20 @@ said, early, on a C engine.
 
 from . import data, nn
 from . import dispatch as _dispatch  # noqa: F401  (opens the door)
-from ._core import config as _config
+from ._core import version as _version
 from .array import *  # noqa: F403
 from .array import __all__ as _array_names
 from .array.chunks import on_fallback
 from .array.stream_creation import as_stream_tensor, stream_tensor
 from .array.stream_tensor import StreamTensor
 from .config import show_config
-from .engine import Engine, compile, verify
+from .engine import Engine, compile, load, verify
 from .errors import *  # noqa: F403
 from .errors import __all__ as _error_names
 from .online import Op, StreamModule, audit, patch_module, register, unpatch_module
 from .stream import OutputCollector, StreamMetadata
 
-__version__ = _config()["version"]
+__version__ = _version
 
 __all__ = [
     "Engine",
@@ -32,6 +32,7 @@ __all__ = [
     "audit",
     "compile",
     "data",
+    "load",
     "nn",
     "on_fallback",
     "patch_module",

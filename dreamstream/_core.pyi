@@ -1,6 +1,6 @@
 """The C engine as Python sees it. Private: names and shapes here may change with any version."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
 from typing import Any, Protocol, final
@@ -101,6 +101,8 @@ class Graph:
         attributes: Mapping[str, Any],
         inputs: Sequence[int],
         weights: Sequence[NDArray[Any] | None] = (),
+        path: str = "",
+        weight_names: tuple[str | None, ...] | None = None,
     ) -> list[int]: ...
     def output(self, edge: int) -> None: ...
     n_nodes: int
@@ -136,6 +138,8 @@ class Engine:
     def restore(self, data: bytes, id: str) -> None: ...
     def fork(self, id: str, new_id: str) -> None: ...
     def idle(self, seconds: float) -> list[str]: ...
+    def copy(self, max_streams: int) -> Engine:
+        """Another engine of the same plan, without streams."""
     def close(self) -> None: ...
     closed: bool
     threads: int
@@ -172,6 +176,28 @@ class WavReader:
 
 def operators() -> list[dict[str, Any]]:
     """The registry: name, doc, attributes, weights, flags of every operator."""
+
+version: str
+
+def read_container(
+    content: Buffer,
+) -> tuple[list[tuple[str, str, tuple[int, ...], int, int]], dict[str, str]]:
+    """Tensors (name, type, shape, offset, bytes) and texts of a safetensors file; fillers are left out."""
+
+def write_container(
+    write: Callable[[bytes], Any],
+    tensors: list[tuple[Any, ...]],
+    texts: dict[str, str],
+) -> None:
+    """Write a safetensors file of tensors (name, type, shape, bytes), piece by piece."""
+
+def read_model(
+    source: Buffer | str, is_path: bool
+) -> tuple[Graph, str, list[Signature], list[Signature]]:
+    """A model file's graph, its interface as JSON, signatures of inputs and outputs; a path is mapped."""
+
+def write_model(engine: Engine, interface: str, write: Callable[[bytes], Any]) -> None:
+    """Write the file of an engine's graph as it was captured, piece by piece."""
 
 def config() -> dict[str, Any]:
     """What was chosen: kernels, instruction sets, OpenBLAS, threads."""

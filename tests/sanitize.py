@@ -23,15 +23,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SANITIZERS = {"address": "address,undefined", "thread": "thread"}
 LIBRARIES = {"address": "libasan.so", "thread": "libtsan.so"}
-PROGRAMS = {
-    "address": ("asan", ()),
-    "thread": ("tsan", ("test_thread_api", "test_thread_exec", "test_thread_snapshots", "test_thread_pool")),
-}
+THREADED = tuple(sorted(path.stem for path in (ROOT / "tests" / "c").glob("test_thread_*.c")))
+PROGRAMS = {"address": ("asan", ()), "thread": ("tsan", THREADED)}
+MEMORY = [f"--ignore=tests/python/test_memory{name}.py" for name in ("", "_files")]  # of the sanitizers, too
 PEERS = ["--ignore=tests/python/test_benchmarks.py"]  # libraries of others, which sanitizers end
 TESTS = {
     "address": [
         ["tests/laws", "-m", "quick"],
-        ["tests/threads", "tests/python", "--ignore=tests/python/test_memory.py", *PEERS],
+        ["tests/threads", "tests/python", *MEMORY, *PEERS],
     ],
     "thread": [["tests/threads"]],
 }

@@ -1,5 +1,6 @@
 /* Shared bytes: mapped, read or copied. */
 #define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE /* madvise() */
 #define _FILE_OFFSET_BITS 64
 
 #include "codec/mapped.h"
@@ -187,6 +188,18 @@ const void *ds_mapped_bytes(const ds_mapped *mapped)
 {
     static const _Alignas(DS_ALIGNMENT) unsigned char none[1];
     return mapped->bytes != NULL ? mapped->bytes : none;
+}
+
+void ds_mapped_forget(const ds_mapped *mapped)
+{
+#if defined(MADV_DONTNEED)
+    /* Memory of our own would be lost by this; a mapping that nobody writes to is read anew. */
+    if (mapped->is_mapping) {
+        (void)madvise(mapped->bytes, mapped->n_bytes, MADV_DONTNEED);
+    }
+#else
+    (void)mapped;
+#endif
 }
 
 size_t ds_mapped_size(const ds_mapped *mapped)

@@ -43,6 +43,13 @@ void ds_mapped_release(ds_mapped *mapped);
 /* Returns view of the bytes, at a multiple of DS_ALIGNMENT; not NULL, even if there are none. */
 const void *ds_mapped_bytes(const ds_mapped *mapped);
 
+/*
+ * Says that the bytes won't be read soon: of a mapping, the pages that were read no longer count as this
+ * process's memory. They are there all the same, mapped anew when somebody reads them. Nothing happens
+ * where bytes were read or copied. Thread: any, also while others read.
+ */
+void ds_mapped_forget(const ds_mapped *mapped);
+
 /* Returns how many bytes there are. */
 size_t ds_mapped_size(const ds_mapped *mapped);
 

@@ -150,7 +150,7 @@ static ds_status count_row(ds_batch *b, group *g, size_t r, const int64_t *n_fra
     memset(now, 0, e * sizeof *now);
     for (size_t i = 0; i < graph->n_inputs; i++) {
         int64_t more = n_frames[i * b->n_rows + row], have = block->frames[i];
-        DS_CHECK(have <= ((int64_t)1 << 60) - more, DS_ARGUMENT,
+        DS_CHECK(have <= DS_MOST_FRAMES - more, DS_ARGUMENT,
                  "%lld new frames after %lld: a stream holds 2^60 at most", (long long)more,
                  (long long)have);
         frames[i] = have + more;
@@ -168,7 +168,7 @@ static ds_status count_row(ds_batch *b, group *g, size_t r, const int64_t *n_fra
         at[k] = at[k] < before[k].known ? at[k] : before[k].known;
         keep[k] = !b->ended[row] && keep[k] < now[k].known ? keep[k] : now[k].known;
         const ds_edge_plan *edge = &p->edges[k];
-        DS_CHECK(now[k].total <= (int64_t)1 << 61, DS_ARGUMENT,
+        DS_CHECK(now[k].total <= 2 * DS_MOST_FRAMES, DS_ARGUMENT,
                  "%lld frames of input 0 are more than this model can count: edge %zu would hold more than 2^61",
                  (long long)frames[0], k);
         DS_ASSERT(edge->tail >= 0 || (before[k].known - at[k] <= edge->capacity &&

@@ -9,7 +9,8 @@ enum { MAX_RESTING = 16 };
 
 struct ds_engine {
     ds_allocator allocator;
-    ds_plan *plan;
+    const ds_plan *plan;
+    ds_plan *owned; /* the plan, or NULL where another engine owns it */
     ds_session *session;
     ds_pool *pool; /* NULL with one thread */
     size_t n_threads;
@@ -18,35 +19,62 @@ struct ds_engine {
     size_t n_resting;
 };
 
-ds_status ds_engine_create(ds_engine **engine, ds_graph *takes_graph,
-                           const ds_engine_options *options)
+/* An engine without plan, streams and threads. */
+static ds_status make(ds_engine **engine, const ds_allocator *a, size_t n_threads)
 {
-    const ds_allocator a = takes_graph->allocator;
     void *memory;
-    ds_status status = ds_allocate_zeroed(&a, &memory, sizeof(ds_engine));
-    if (status != DS_OK) {
-        ds_graph_destroy(takes_graph);
-        return status;
-    }
+    DS_TRY(ds_allocate_zeroed(a, &memory, sizeof(ds_engine)));
     ds_engine *e = memory;
-    e->allocator = a;
-    e->n_threads = options->n_threads;
+    e->allocator = *a;
+    e->n_threads = n_threads;
     if (pthread_mutex_init(&e->lock, NULL) != 0) {
-        ds_graph_destroy(takes_graph);
-        ds_release(&a, e, sizeof *e);
+        ds_release(a, e, sizeof *e);
         return ds_fail(DS_NO_MEMORY, "no lock could be made");
     }
-    status = ds_plan_create(&e->plan, takes_graph, options->kernels, options->skew);
-    if (status == DS_OK)
-        status = ds_session_create(&e->session, e->plan, options->max_streams);
+    *engine = e;
+    return DS_OK;
+}
+
+/* Gives the engine streams and threads; destroys it on failure. */
+static ds_status start(ds_engine **engine, ds_engine *e, size_t max_streams)
+{
+    ds_status status = ds_session_create(&e->session, e->plan, max_streams);
     if (status == DS_OK && e->n_threads > 1)
-        status = ds_pool_create(&e->pool, &a, e->n_threads);
+        status = ds_pool_create(&e->pool, &e->allocator, e->n_threads);
     if (status != DS_OK) {
         ds_engine_destroy(e);
         return status;
     }
     *engine = e;
     return DS_OK;
+}
+
+ds_status ds_engine_create(ds_engine **engine, ds_graph *takes_graph,
+                           const ds_engine_options *options)
+{
+    const ds_allocator a = takes_graph->allocator;
+    ds_engine *e = NULL;
+    ds_status status = make(&e, &a, options->n_threads);
+    if (status != DS_OK) {
+        ds_graph_destroy(takes_graph);
+        return status;
+    }
+    status = ds_plan_create(&e->owned, takes_graph, options->kernels, options->skew);
+    if (status != DS_OK) {
+        ds_engine_destroy(e);
+        return status;
+    }
+    e->plan = e->owned;
+    return start(engine, e, options->max_streams);
+}
+
+ds_status ds_engine_copy(ds_engine **engine, const ds_engine *original,
+                         const ds_engine_options *options)
+{
+    ds_engine *e = NULL;
+    DS_TRY(make(&e, &original->allocator, options->n_threads));
+    e->plan = original->plan;
+    return start(engine, e, options->max_streams);
 }
 
 void ds_engine_close(ds_engine *engine)
@@ -64,7 +92,7 @@ void ds_engine_destroy(ds_engine *engine)
     if (!engine)
         return;
     ds_engine_close(engine);
-    ds_plan_destroy(engine->plan);
+    ds_plan_destroy(engine->owned);
     pthread_mutex_destroy(&engine->lock);
     const ds_allocator a = engine->allocator;
     ds_release(&a, engine, sizeof *engine);

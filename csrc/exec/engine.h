@@ -17,6 +17,11 @@ typedef struct ds_engine_options {
 /* Plans the graph, which it takes also on failure. Errors: those of ds_plan_create, ds_pool_create. */
 ds_status ds_engine_create(ds_engine **engine, ds_graph *takes_graph,
                            const ds_engine_options *options);
+/* Makes another engine of the same plan, with streams of its own. The plan stays the original's, which
+ * must outlive this one. The options' kernels and skew are not looked at. Errors: those of
+ * ds_engine_create. */
+ds_status ds_engine_copy(ds_engine **engine, const ds_engine *original,
+                         const ds_engine_options *options);
 /* Ends all streams and threads; the plan stays. Thread: one, while no call is under way. */
 void ds_engine_close(ds_engine *engine);
 /* The same, and releases it; NULL is allowed. */

@@ -130,6 +130,16 @@ static ds_status lay_out_block(ds_plan *p)
     return DS_OK;
 }
 
+/* Whether a node before this one has the same weight, as where a module is called twice. */
+static bool counted(const ds_graph *g, size_t j, const ds_weight *weight)
+{
+    for (size_t k = 0; weight->borrowed && k < j; k++)
+        for (int i = 0; i < g->nodes[k].op->n_weights; i++)
+            if (g->nodes[k].weights[i].data == weight->data)
+                return true;
+    return false;
+}
+
 static ds_status list_weights(ds_plan *p)
 {
     for (size_t j = 0; j < p->graph->n_nodes; j++) {
@@ -142,7 +152,8 @@ static ds_status list_weights(ds_plan *p)
         plan->weights = weights;
         for (int i = 0; i < op->n_weights; i++) {
             plan->weights[i] = node->weights[i].data;
-            p->weight_bytes += node->weights[i].n_bytes;
+            if (!counted(p->graph, j, &node->weights[i]))
+                p->weight_bytes += node->weights[i].n_bytes;
         }
     }
     return DS_OK;
@@ -170,6 +181,8 @@ static ds_status prepare_weights(ds_plan *p)
         offset += aligned(n_bytes);
     }
     p->weight_bytes += p->prepared_bytes;
+    if (p->model->file && !k->borrows)
+        ds_mapped_forget(p->model->file); /* what is left to be read there is little */
     return DS_OK;
 }
 

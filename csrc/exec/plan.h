@@ -7,6 +7,9 @@
 #define DS_EXEC_PLAN_H
 #include "ir/rewrite.h"
 
+/* Of an input of one stream; an edge may have twice as many. Counts are far from where they saturate. */
+#define DS_MOST_FRAMES ((int64_t)1 << 60)
+
 typedef struct ds_edge_plan {
     size_t frame_bytes;
     int64_t capacity;    /* frames kept in the block at most; 0 where none or unbounded */
@@ -46,7 +49,7 @@ typedef struct ds_plan {
     size_t grown_bytes;          /* per `analysis.period` frames of input 0, where state grows */
     void *prepared;              /* owned: all nodes' */
     size_t prepared_bytes;
-    size_t weight_bytes;         /* raw weights and prepared ones */
+    size_t weight_bytes;         /* raw weights, each once, and prepared ones */
     uint64_t fingerprint[2];
 } ds_plan;
 

@@ -47,10 +47,11 @@ ds_status ds_tail_reserve(const ds_allocator *allocator, ds_tail *tail, size_t n
 /* ---------------------------------------------------------------- snapshots (exec/snapshot.c) */
 /* Bytes of a slot's snapshot. */
 ds_status ds_slot_snapshot_bytes(const ds_plan *plan, const ds_slot *slot, size_t *n_bytes);
-/* Fills `data` with named canonical arrays keyed by the graph before rewrites. */
+/* Fills `data` with named canonical arrays keyed by the graph before rewrites (docs/snapshot_format.md). */
 ds_status ds_slot_snapshot(const ds_plan *plan, const ds_slot *slot, void *data, size_t n_bytes);
-/* Puts an open slot where the snapshot was taken; on failure it is as it was. Errors: DS_FORMAT for a
- * damaged snapshot or one of another model, DS_NO_MEMORY. */
+/* Replaces the state of an open slot, new or not; where it fails, that is as it was. `data` may lie anywhere.
+ * Errors: DS_FORMAT for what is no snapshot, damaged, of another version or model, or of no stream that there
+ * can be; DS_NO_MEMORY. */
 ds_status ds_slot_restore(const ds_plan *plan, ds_slot *slot, const void *data, size_t n_bytes);
 /* Fills a freshly opened slot with another's state. */
 ds_status ds_slot_copy(const ds_plan *plan, ds_slot *slot, const ds_slot *source);

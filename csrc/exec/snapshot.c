@@ -22,7 +22,6 @@
 static const char magic[8] = {'D', 'S', 'S', 'T', 'A', 'T', 'E', '1'};
 
 enum { VERSION_AT = 7, WORD = 8 };
-#define DS_MOST_FRAMES ((int64_t)1 << 60) /* of an input */
 
 /* One array of a stream's state. */
 typedef struct entry {
@@ -325,16 +324,19 @@ static ds_status check_counts(const ds_plan *p, const state_counts *c)
 {
     const ds_graph *g = p->graph;
     for (size_t e = 0; e < g->n_edges; e++) {
+        const ds_edge_plan *edge = &p->edges[e];
         const int64_t kept = kept_frames(&c->run, e);
-        size_t n_bytes;
-        DS_CHECK(c->run.pairs[e].total <= (int64_t)1 << 61, DS_FORMAT,
-                 "the snapshot's position is impossible: edge %zu would hold more frames than are expected of "
-                 "any stream, 2^61", e);
-        DS_CHECK(p->edges[e].tail >= 0 ? !__builtin_mul_overflow((size_t)kept, p->edges[e].frame_bytes, &n_bytes)
-                                       : kept <= p->edges[e].capacity,
-                 DS_FORMAT, "the snapshot's position is impossible: edge %zu would keep %lld frames, expected "
-                 "at most %lld", e, (long long)kept, (long long)p->edges[e].capacity);
         const int place = c->place[e];
+        size_t n_bytes;
+        const bool fits = edge->tail >= 0
+                              ? !__builtin_mul_overflow((size_t)kept, edge->frame_bytes, &n_bytes)
+                              : kept <= edge->capacity;
+        DS_CHECK(c->run.pairs[e].total <= 2 * DS_MOST_FRAMES, DS_FORMAT,
+                 "the snapshot's position is impossible: edge %zu would hold %lld frames, expected at most 2^61",
+                 e, (long long)c->run.pairs[e].total);
+        DS_CHECK(fits, DS_FORMAT,
+                 "the snapshot's position is impossible: edge %zu would keep %lld frames, expected at most %lld",
+                 e, (long long)kept, (long long)edge->capacity);
         DS_ASSERT(place < 0 || kept_frames(&c->model, e) <= kept_frames(&c->run, (size_t)place));
     }
     for (size_t j = 0; j < g->n_nodes; j++) {

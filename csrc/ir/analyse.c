@@ -91,6 +91,18 @@ static ds_status spend(walk *w)
     return DS_OK;
 }
 
+/* What is combined frame by frame must have the same frames: with its syncs a graph ensures that, and a
+ * graph that came from elsewhere may lack them. Here all counts are seen that there can be. */
+static ds_status check_lockstep(const walk *w, const ds_op *op, const ds_pair *in)
+{
+    int n = op->def->flags & DS_OP_LOCKSTEP ? ds_op_n_values(op) : 1;
+    for (int i = 1; i < n; i++)
+        DS_CHECK(in[i].known == in[0].known && in[i].total == in[0].total, DS_MISMATCH,
+                 "%s: its inputs differ at %lld frames of the first: expected a sync between them",
+                 op->def->name, (long long)w->frames[0]);
+    return DS_OK;
+}
+
 /* Evaluates the nodes whose inputs changed; keeps `need` up to date. */
 static ds_status visit(walk *w)
 {
@@ -111,6 +123,7 @@ static ds_status visit(walk *w)
             any |= w->changed[node->inputs[i]];
         }
         if (any) {
+            DS_TRY(check_lockstep(w, node->op, in));
             ds_op_counts(node->op, in, false, out);
             w->a->identity[j] &= out[0].known == in[0].known && out[0].total == in[0].total;
             ds_op_need(node->op, out[0].known, &w->need[j * DS_MAX_INPUTS]);

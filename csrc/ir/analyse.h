@@ -27,7 +27,8 @@ typedef struct ds_analysis {
     int64_t *field;       /* [n_outputs], frames of input 0; DS_NEVER: infinite */
 } ds_analysis;
 
-/* Errors: DS_LIMIT where the period is beyond enumeration, DS_INTERNAL naming the operator whose
+/* Errors: DS_LIMIT where the period is beyond enumeration, DS_MISMATCH where operators combine edges that
+ * progress differently, DS_INTERNAL naming the operator whose
  * counts break the laws (monotone, 0 <= known <= total), DS_NO_MEMORY. */
 ds_status ds_analyse(ds_analysis *analysis, const ds_graph *graph, const ds_clock *clock);
 void ds_analysis_free(ds_analysis *analysis);

@@ -61,8 +61,9 @@ static ds_status read_dimension(int *dim, ds_json_value value, int rank)
     return DS_OK;
 }
 
-/* Every axis once, and "B" with "L" (where there are frames to count), or "B_L" alone. */
-static ds_status read_dimensions(ds_port *port, ds_json_value object)
+/* Every axis once, and "B" with "L" (where there are frames to count), or for an output "B_L" alone.
+ * An output that is the same for every stream, of a table, may lack "B". */
+static ds_status read_dimensions(ds_port *port, ds_json_value object, bool is_output)
 {
     ds_json_value list, value;
     ds_json_cursor at;
@@ -86,11 +87,13 @@ static ds_status read_dimensions(ds_port *port, ds_json_value object)
         port->dims[port->rank++] = dim;
     }
     const unsigned axes = ((1u << rank) - 1) << 3, b = 1u << (3 + DS_DIM_B), l = 1u << (3 + DS_DIM_L);
-    const unsigned joined = 1u << (3 + DS_DIM_B_L);
-    const bool right = streams ? seen == (axes | b | l) || seen == (axes | joined) : seen == (axes | b);
+    const unsigned joined = axes | 1u << (3 + DS_DIM_B_L), wanted = axes | b | (streams ? l : 0);
+    const bool right = is_output ? (seen | b) == wanted || (streams && seen == joined) : seen == wanted;
     return right ? DS_OK
                  : ds_json_refuse(list, "expected each of the %d axes of a frame, and %s", rank,
-                                  streams ? "\"B\" and \"L\", or \"B_L\"" : "\"B\"");
+                                  !streams    ? "\"B\""
+                                  : is_output ? "\"B\" and \"L\", or \"B_L\""
+                                              : "\"B\" and \"L\"");
 }
 
 /* ---------------------------------------------------------------- ports */
@@ -116,7 +119,7 @@ static ds_status read_port(ds_port *port, const ds_allocator *a, ds_json_value o
     static const char *const keys[] = {"name", "dimensions", "dtype", "shape", "rate"};
     DS_TRY(ds_json_only(object, keys, is_output ? 5 : 2));
     DS_TRY(read_text(&port->name, a, object, "name"));
-    DS_TRY(read_dimensions(port, object));
+    DS_TRY(read_dimensions(port, object, is_output));
     return is_output ? read_signature(port, object) : DS_OK;
 }
 
@@ -152,15 +155,30 @@ static ds_status read_ports(ds_port **ports, size_t *n_ports, const ds_allocator
 
 /* ---------------------------------------------------------------- structure */
 
-/* Copies arrays, objects and numbers of outputs, each of which is to come once. */
+/* {"list": [...]} or {"dict": {...}}. Fills `dict` with which it is. */
+static ds_status check_wrapper(bool *dict, ds_json_value object)
+{
+    ds_json_value inner;
+    const bool list = ds_json_find(&inner, object, "list") && ds_json_kind_of(inner) == DS_JSON_ARRAY;
+    *dict = ds_json_find(&inner, object, "dict") && ds_json_kind_of(inner) == DS_JSON_OBJECT;
+    if (ds_json_count(object) != 1 || (!list && !*dict)) {
+        return ds_json_refuse(object, "expected the number of an output, an array (a tuple), "
+                                      "{\"list\": [...]} or {\"dict\": {...}}");
+    }
+    return DS_OK;
+}
+
+/* Copies a tree of numbers of outputs, each of which is to come once. A tuple is an array, a list
+ * {"list": [...]}, a dict {"dict": {...}}, whose inner object is `within_dict`. */
 static ds_status copy_structure(ds_json_writer *w, ds_json_value value, bool *seen, size_t n_outputs,
-                                int depth)
+                                int depth, bool within_dict)
 {
     ds_json_cursor at;
     ds_json_value key, part;
     int64_t output = 0;
     const char *text = NULL;
     size_t n_bytes = 0;
+    bool dict = false;
     if (depth > DS_MODEL_MAX_DEPTH) {
         return ds_json_refuse(value, "expected at most %d levels", DS_MODEL_MAX_DEPTH);
     }
@@ -169,17 +187,20 @@ static ds_status copy_structure(ds_json_writer *w, ds_json_value value, bool *se
         ds_json_put_open_array(w);
         DS_TRY(ds_json_enter_array(&at, value));
         while (ds_json_next(&at, &part)) {
-            DS_TRY(copy_structure(w, part, seen, n_outputs, depth + 1));
+            DS_TRY(copy_structure(w, part, seen, n_outputs, depth + 1, false));
         }
         ds_json_put_close(w);
         return DS_OK;
     case DS_JSON_OBJECT:
+        if (!within_dict) {
+            DS_TRY(check_wrapper(&dict, value));
+        }
         ds_json_put_open_object(w);
         DS_TRY(ds_json_enter_object(&at, value));
         while (ds_json_next_member(&at, &key, &part)) {
             DS_TRY(ds_json_string(&text, &n_bytes, key));
             ds_json_put_key_bytes(w, text, n_bytes);
-            DS_TRY(copy_structure(w, part, seen, n_outputs, depth + 1));
+            DS_TRY(copy_structure(w, part, seen, n_outputs, depth + 1, dict));
         }
         ds_json_put_close(w);
         return DS_OK;
@@ -210,7 +231,7 @@ static ds_status put_structure(ds_buffer *text, ds_json_value value, bool *seen,
     const ds_sink sink = ds_buffer_sink(text);
     ds_json_writer w;
     ds_json_writer_init(&w, &sink);
-    DS_TRY(copy_structure(&w, value, seen, n_outputs, 0));
+    DS_TRY(copy_structure(&w, value, seen, n_outputs, 0, false));
     DS_TRY(ds_json_writer_finish(&w));
     DS_TRY(check_all_seen(value, seen, n_outputs));
     return ds_buffer_append(text, "", 1);

@@ -101,6 +101,7 @@ static void engine_dealloc(PyObject *self)
         ds_release(a, e->outputs, e->plan->graph->n_outputs * sizeof *e->outputs);
         ds_engine_destroy(e->engine);
     }
+    Py_XDECREF(e->original);
     Py_XDECREF(e->slots);
     type->tp_free(self);
     Py_DECREF(type);
@@ -127,6 +128,8 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                         "threads must be 1 to 1024, max_streams and skew not negative");
         return NULL;
     }
+    if (!ds_have_kernels(m))
+        return NULL;
     if (blas && !m->blas_kernels) {
         PyErr_SetString(m->errors[DS_MODE], "blas=True, but OpenBLAS is not built in or kept out");
         return NULL;
@@ -144,7 +147,10 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     source->graph = NULL;
     const ds_engine_options options = {blas ? m->blas_kernels : m->kernels, (size_t)threads,
                                        (size_t)max_streams, skew};
-    ds_status status = ds_engine_create(&e->engine, taken, &options);
+    ds_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = ds_engine_create(&e->engine, taken, &options);
+    Py_END_ALLOW_THREADS
     if (status != DS_OK) {
         Py_DECREF(e);
         return ds_raise(m, status, NULL);
@@ -154,6 +160,56 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     const ds_graph *g = e->plan->graph;
     if (parse_axes(m, input_axes, g->inputs, g->n_inputs, g, &e->inputs) < 0 ||
         parse_axes(m, output_axes, g->outputs, g->n_outputs, g, &e->outputs) < 0) {
+        Py_DECREF(e);
+        return NULL;
+    }
+    return (PyObject *)e;
+}
+
+static int copy_axes(ds_module *m, const ds_allocator *a, ds_axes **copy, const ds_axes *axes, size_t n)
+{
+    void *memory;
+    ds_status status = ds_allocate_array(a, &memory, n, sizeof *axes);
+    if (status != DS_OK) {
+        ds_raise(m, status, NULL);
+        return -1;
+    }
+    *copy = memcpy(memory, axes, n * sizeof *axes);
+    return 0;
+}
+
+static PyObject *engine_copy(PyObject *self, PyTypeObject *cls, PyObject *const *args,
+                             Py_ssize_t n_args, PyObject *names)
+{
+    ds_module *m = ds_module_of(cls);
+    ds_engine_object *from = (ds_engine_object *)self;
+    (void)names;
+    Py_ssize_t max_streams = n_args == 1 ? PyLong_AsSsize_t(args[0]) : -1;
+    if (max_streams < 0) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "copy(max_streams)");
+        return NULL;
+    }
+    if (ds_engine_check_open(m, from) < 0)
+        return NULL;
+    ds_engine_object *e = (ds_engine_object *)cls->tp_alloc(cls, 0);
+    if (!e)
+        return NULL;
+    e->blas = from->blas;
+    e->slots = PyDict_New();
+    e->original = Py_NewRef(from->original ? from->original : self);
+    const ds_engine_options options = {.n_threads = ds_engine_threads(from->engine),
+                                       .max_streams = (size_t)max_streams};
+    ds_status status = e->slots ? ds_engine_copy(&e->engine, from->engine, &options) : DS_OK;
+    if (!e->slots || status != DS_OK) {
+        Py_DECREF(e);
+        return status == DS_OK ? NULL : ds_raise(m, status, NULL);
+    }
+    e->plan = ds_engine_plan(e->engine);
+    e->session = ds_engine_session(e->engine);
+    const ds_graph *g = e->plan->graph;
+    if (copy_axes(m, &e->plan->allocator, &e->inputs, from->inputs, g->n_inputs) < 0 ||
+        copy_axes(m, &e->plan->allocator, &e->outputs, from->outputs, g->n_outputs) < 0) {
         Py_DECREF(e);
         return NULL;
     }
@@ -416,6 +472,7 @@ static PyMethodDef engine_methods[] = {
     METHOD("restore", engine_restore, "restore(data, id)"),
     METHOD("fork", engine_fork, "fork(id, new_id)"),
     METHOD("idle", engine_idle, "idle(seconds) -> ids not stepped for that long, the longest first"),
+    METHOD("copy", engine_copy, "copy(max_streams): an engine of the same plan, without streams"),
     METHOD("close", engine_close, "close(): release all streams"),
     {NULL, NULL, 0, NULL},
 };

@@ -14,6 +14,7 @@ typedef struct ds_axes {
 typedef struct ds_engine_object {
     PyObject_HEAD
     ds_engine *engine;
+    PyObject *original; /* whose plan this engine uses; NULL where it is its own */
     const ds_plan *plan; /* the engine's */
     ds_session *session; /* the engine's; NULL once closed */
     PyObject *slots;     /* dict: id -> the slot's address, as int */

@@ -88,7 +88,8 @@ static PyObject *build_node(const ds_plan *p, size_t j)
     }
     if (!outputs)
         return NULL;
-    return Py_BuildValue("{s:i,s:s,s:N,s:n,s:n,s:O,s:O}", "id", node->id, "name", op->def->name,
+    return Py_BuildValue("{s:i,s:s,s:s,s:N,s:n,s:n,s:O,s:O}", "id", node->id, "name", op->def->name,
+                         "path", node->path ? node->path : "",
                          "outputs", outputs, "kept_bytes", (Py_ssize_t)kept, "carried_bytes",
                          (Py_ssize_t)(node->silent ? 0 : op->carried_bytes), "grows",
                          grows ? Py_True : Py_False, "whole", op->whole ? Py_True : Py_False);

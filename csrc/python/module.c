@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "python/files.h"
 #include "python/support.h"
 
 /* ---------------------------------------------------------------- what there is */
@@ -67,7 +68,7 @@ static PyObject *config(PyObject *self, PyObject *unused)
 {
     (void)unused;
     const ds_module *m = PyModule_GetState(self);
-    PyObject *backends = list_backends();
+    PyObject *backends = ds_have_kernels(m) ? list_backends() : NULL;
     if (!backends)
         return NULL;
     return Py_BuildValue("{s:s,s:s,s:s,s:N,s:z,s:O}", "version", ds_version(), "best_isa",
@@ -181,6 +182,10 @@ static PyMethodDef methods[] = {
     {"operators", operators, METH_NOARGS, "The registry of operators."},
     {"config", config, METH_NOARGS, "What was chosen at import."},
     {"together", together, METH_VARARGS, "together(rates, frames, skew) -> bool per row"},
+    {"read_container", ds_read_container, METH_VARARGS, "The parts of a safetensors file."},
+    {"read_model", ds_read_model, METH_VARARGS, "A model file: graph, interface, signatures."},
+    {"write_model", ds_write_model, METH_VARARGS, "A model file, to a callable."},
+    {"write_container", ds_write_container, METH_VARARGS, "A safetensors file, to a callable."},
     {"set_blas_threads", set_blas_threads, METH_O, "Hold OpenBLAS to n threads."},
     {"fault_install", fault_install, METH_NOARGS, "For tests: count allocations from now on."},
     {"fault_uninstall", fault_uninstall, METH_NOARGS, "For tests: back to the usual allocator."},
@@ -219,16 +224,16 @@ static int load_errors(ds_module *m)
     return module ? 0 : -1;
 }
 
-static int choose_kernels(ds_module *m)
+static void choose_kernels(ds_module *m)
 {
     const ds_kernels *with_blas;
     if (ds_backend_choose(&m->kernels, NULL, false) != DS_OK ||
         ds_backend_choose(&with_blas, NULL, true) != DS_OK) {
-        PyErr_SetString(PyExc_ValueError, ds_last_error());
-        return -1;
+        m->kernels = NULL;
+        (void)snprintf(m->no_kernels, sizeof m->no_kernels, "%s", ds_last_error());
+        return;
     }
     m->blas_kernels = ds_backend_bitwise(with_blas) ? NULL : with_blas;
-    return 0;
 }
 
 static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type)
@@ -241,7 +246,8 @@ static int module_exec(PyObject *module)
 {
     ds_module *m = PyModule_GetState(module);
     import_array1(-1);
-    if (load_errors(m) < 0 || choose_kernels(m) < 0 ||
+    choose_kernels(m);
+    if (load_errors(m) < 0 || PyModule_AddStringConstant(module, "version", ds_version()) < 0 ||
         add_type(module, &ds_op_spec, &m->op_type) < 0 ||
         add_type(module, &ds_graph_spec, &m->graph_type) < 0 ||
         add_type(module, &ds_engine_spec, &m->engine_type) < 0 ||

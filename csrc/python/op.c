@@ -221,11 +221,15 @@ static PyObject *op_get_outputs(PyObject *self, void *unused)
     return list;
 }
 
-/* Those of calls without OpenBLAS, for its real type. */
-static const ds_real_kernels *own_kernels(PyObject *self)
+/* For the kernels of calls without OpenBLAS. */
+static PyObject *op_get_prepared_bytes(PyObject *self, void *unused)
 {
+    (void)unused;
     const ds_op *op = ((ds_op_object *)self)->op;
-    return &ds_module_of(Py_TYPE(self))->kernels->real[ds_op_real(op) == DS_F64];
+    const ds_module *m = ds_module_of(Py_TYPE(self));
+    if (!ds_have_kernels(m))
+        return NULL;
+    return PyLong_FromSize_t(ds_op_prepared_bytes(op, &m->kernels->real[ds_op_real(op) == DS_F64]));
 }
 
 static PyObject *op_get_flag(PyObject *self, void *which)
@@ -237,7 +241,6 @@ static PyObject *op_get_flag(PyObject *self, void *which)
     case 'w': return PyBool_FromLong(op->whole);
     case 'c': return PyBool_FromLong(op->n_carried > 0);
     case 'p': return PyLong_FromLongLong(op->period);
-    case 'b': return PyLong_FromSize_t(ds_op_prepared_bytes(op, own_kernels(self)));
     default: return PyLong_FromLong(ds_op_n_values(op));
     }
 }
@@ -251,7 +254,7 @@ static PyGetSetDef op_getset[] = {
     {"whole", op_get_flag, NULL, "Whether it needs the whole stream.", "w"},
     {"carries", op_get_flag, NULL, "Whether it carries arrays from call to call.", "c"},
     {"period", op_get_flag, NULL, "Input frames after which its integers repeat.", "p"},
-    {"prepared_bytes", op_get_flag, NULL, "Bytes of its weights as kernels want them.", "b"},
+    {"prepared_bytes", op_get_prepared_bytes, NULL, "Bytes of its weights as kernels want them.", NULL},
     {"n_values", op_get_flag, NULL, "Inputs whose values are read.", "n"},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -310,7 +310,7 @@ PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *a
     const bool *ended = ds_parse_ended(c.m, args[3], c.n_rows);
     int blas = PyObject_IsTrue(args[6]);
     PyObject *ids = n_args > 7 ? args[7] : NULL;
-    if (!ended || blas < 0)
+    if (!ended || blas < 0 || !ds_have_kernels(c.m))
         return NULL;
     c.kept = n_args > 8 && c.op->def->prepare && ds_prepared_take(c.m, args[8], self) ? args[8] : NULL;
     PyObject *result = run_call(&c, args, ended, blas, ids);

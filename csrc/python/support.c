@@ -25,6 +25,13 @@ PyObject *ds_raise(ds_module *m, ds_status status, PyObject *ids)
     return NULL;
 }
 
+bool ds_have_kernels(const ds_module *m)
+{
+    if (!m->kernels)
+        PyErr_SetString(PyExc_ValueError, m->no_kernels);
+    return m->kernels != NULL;
+}
+
 PyObject *ds_bad_ids(PyObject *ids, const bool *bad, Py_ssize_t n_rows)
 {
     PyObject *list = PyList_New(0);

@@ -21,7 +21,8 @@ enum { DS_N_STATUS = 16, DS_MAX_ARENAS = 8 };
 typedef struct ds_module {
     PyObject *errors[DS_N_STATUS]; /* exception class of each status */
     PyTypeObject *op_type, *graph_type, *engine_type, *gate_type, *hold_type, *prepared_type, *wav_type;
-    const ds_kernels *kernels;      /* chosen at import */
+    const ds_kernels *kernels;      /* chosen at import; NULL where the environment asks for none there is */
+    char no_kernels[DS_MESSAGE_BYTES]; /* why */
     const ds_kernels *blas_kernels; /* NULL without OpenBLAS, or where it is kept out */
     ds_arena *arenas[DS_MAX_ARENAS]; /* idle scratch of eager calls; guarded by the GIL */
     int n_arenas;
@@ -38,6 +39,9 @@ extern PyType_Spec ds_prepared_spec, ds_wav_spec;
 /* Raises the exception of a status with the thread's last message; ids: a sequence of str, or NULL.
  * Always returns NULL. */
 PyObject *ds_raise(ds_module *m, ds_status status, PyObject *ids);
+/* Whether there are kernels to compute with; false with a ValueError. An import alone doesn't ask, so that
+ * the command line can say in one line what is wrong. */
+bool ds_have_kernels(const ds_module *m);
 /* The ids of the rows that are marked bad; new reference. */
 PyObject *ds_bad_ids(PyObject *ids, const bool *bad, Py_ssize_t n_rows);
 

@@ -21,10 +21,9 @@ from .creation import (
     zeros_like,
 )
 from .dtypes import bool, float32, float64, int64
-from .tensor import METHODS, Tensor, set_apply, set_table
+from .tensor import Tensor
 
 __all__ = [
-    "METHODS",
     "BatchTensor",
     "Tensor",
     "arange",
@@ -43,8 +42,6 @@ __all__ = [
     "ones_like",
     "rand",
     "randn",
-    "set_apply",
-    "set_table",
     "stack",
     "tensor",
     "where",

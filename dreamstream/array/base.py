@@ -43,7 +43,7 @@ class Base:
 
     _array: NDArray[Any]
     requires_grad: Flag
-    #: Filled by the tape: the gradient, and the node that made this tensor. No tape, no gradient.
+    #: The tape fills these, the gradient and the node that made this tensor. No tape, no gradient.
     grad: Tensor | None
     grad_fn: Any
 
@@ -71,7 +71,7 @@ class Base:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Element type: `ds.float32`, `ds.float64`, `ds.int64` or `ds.bool`."""
+        """The element type, `ds.float32`, `ds.float64`, `ds.int64` or `ds.bool`."""
         return self._array.dtype
 
     @property

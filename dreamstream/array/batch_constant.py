@@ -53,7 +53,7 @@ class BatchTensor:
 
     @property
     def constant(self) -> Tensor:
-        """The value of one stream: without the batch dimension."""
+        """The value of one stream, without the batch dimension."""
         return self.value.select(self.batch_axis, 0)
 
     @property

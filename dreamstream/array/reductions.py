@@ -215,7 +215,7 @@ class Reductions(Views):
     def allclose(
         self, other: Base, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: Flag = False
     ) -> Flag:
-        """Return whether |self - other| <= atol + rtol * |other| everywhere."""
+        """Return whether `|self - other| <= atol + rtol * |other|` everywhere."""
         theirs = plain_array("allclose", other)
         dtypes.common("allclose", [self.dtype, theirs.dtype])
         return bool(np.allclose(self._array, theirs, rtol, atol, equal_nan))

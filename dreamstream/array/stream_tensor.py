@@ -137,7 +137,7 @@ class StreamTensor(StreamViews):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The dimensions for messages: B, L, and sizes of features."""
+        """The dimensions as messages show them, B, L, and sizes of features."""
         return tuple(d if isinstance(d, str) else str(self.features[d]) for d in self.dims)
 
     @property
@@ -199,7 +199,7 @@ class StreamTensor(StreamViews):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Sizes: of the padded tensor; inside a forward B and L are tokens."""
+        """Sizes of the padded tensor; inside a forward B and L are tokens."""
         if self.edge is not None:
             return tuple(self._token(d) for d in self.dims)
         width = self.meta.max_length

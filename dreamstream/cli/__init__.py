@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 import dreamstream as ds
 
+from .. import _core
 from ..config import default_threads
-from . import demo, run
+from . import convert, demo, info, run
 from .arguments import Parser
 
 __all__ = ["main"]
@@ -25,6 +26,8 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     demo.add(commands)
     run.add(commands)
+    info.add(commands)
+    convert.add(commands)
     return parser
 
 
@@ -33,11 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         parser = _parser()
         args = parser.parse_args(argv)
-        if args.threads is None:
-            try:
+        try:  # what the environment asks for
+            _core.config()
+            if args.threads is None:
                 args.threads = default_threads()
-            except ValueError as error:
-                parser.error(str(error))
+        except ValueError as error:
+            parser.error(str(error))
         status: int = args.run(args)
         sys.stdout.flush()
         return status

@@ -41,8 +41,11 @@ class AudioFile:
     path : str
         As it was given; the stream's id.
     engine : Engine
-        Of the model at the file's own sample rate.
-    model : Module
+        Of a model at the file's own sample rate, or of a model file.
+    model : Module or None
+        None where the model came as a file.
+    front : Engine or None
+        Resamples for the engine of a model file.
     outputs : list of list of array
         Per output of the model, what each step gave.
     samples : int
@@ -52,7 +55,8 @@ class AudioFile:
     path: str
     reader: AudioReader
     engine: ds.Engine
-    model: nn.Module
+    model: nn.Module | None
+    front: ds.Engine | None
     outputs: list[list[Array]] = field(default_factory=list)
     frames: list[int] = field(default_factory=list)
     samples: int = 0
@@ -62,6 +66,14 @@ class AudioFile:
         """Return all frames of output k, laid end to end, once the stream has ended."""
         self.outputs[k] = [np.concatenate(self.outputs[k], axis=self.engine.stream_axis(k))]
         return self.outputs[k][0]
+
+    @property
+    def delay(self) -> float:
+        """Samples of the file that an output frame waits for at most."""
+        if self.front is None:
+            return self.engine.delay
+        behind = self.engine.delay * self.front.rate / self.engine.rate
+        return self.front.delay + (math.ceil(behind) if math.isfinite(behind) else math.inf)
 
 
 class _Resampled(nn.Module):
@@ -77,11 +89,16 @@ class _Resampled(nn.Module):
 
 
 # ---------------------------------------------------------------------- what is asked for
-def _load(name: str, weights: str | None) -> tuple[Any, str | None]:
-    """Return the model, and what its user should know."""
+def _load(args: argparse.Namespace) -> tuple[Any, str | None]:
+    """Return the model, or the engine of a model file, and what its user should know."""
+    name, weights = args.model, args.weights
+    if os.path.splitext(name)[1].lower() in (".dsm", ".json", ".xml"):
+        if weights is not None:
+            raise FormatError(f"--weights goes with a model's name; {name} has its weights")
+        return _checked(name, ds.load(name, threads=args.threads)), None
     found = {n.lower(): n for n in models.__all__}.get(name.lower())
     if found is None:
-        raise FormatError(f"there is no model {name!r}; give one of {', '.join(models.__all__)}")
+        raise FormatError(f"there is no model {name!r}; give a .dsm file or one of {', '.join(models.__all__)}")
     model = getattr(models, found)().eval()
     if weights is None:
         return model, f"{found} has random weights; give --weights FILE"
@@ -89,21 +106,46 @@ def _load(name: str, weights: str | None) -> tuple[Any, str | None]:
     return model, None
 
 
+def _checked(name: str, engine: ds.Engine) -> ds.Engine:
+    """Return an engine that takes samples at a rate that recordings can have."""
+    first = engine.inputs[0]
+    if len(engine.inputs) > 1 or first.features or first.dtype != "float32":
+        said = ", ".join(f"{x.name}: {x.dimensions} {x.dtype}" for x in engine.inputs)
+        raise FormatError(f'{name} takes {said}; run feeds samples, ("B", "L") float32')
+    if first.rate == 1 or first.rate.denominator != 1:
+        raise FormatError(
+            f"{name} was compiled with the rate {first.rate}, which is no sample rate: ds.compile(…, rate=16000)"
+        )
+    return engine
+
+
+def _engine_at(rate: int, model: Any, args: argparse.Namespace) -> tuple[Any, Any, Any]:
+    """Return engine, model and front for recordings of a sample rate."""
+    if isinstance(model, nn.Module):
+        own = rate == model.sample_rate
+        whole = model if own else _Resampled(model, rate, model.sample_rate).eval()
+        return ds.compile(whole, model.spec, rate=rate, threads=args.threads, verify=False), whole, None
+    front = None
+    if rate != model.rate:
+        resample = nn.Resample(rate, int(model.rate)).eval()
+        front = ds.compile(resample, ("B", "L"), rate=rate, threads=args.threads, verify=False)
+    return model, None, front
+
+
 def _open(args: argparse.Namespace, model: Any, stack: ExitStack) -> list[AudioFile]:
-    """Open all files, until the stack closes them; one engine per sample rate."""
+    """Open all files, until the stack closes them; one engine per sample rate, or that of a model file."""
     twice = {p for p in args.audio if args.audio.count(p) > 1}
     if twice:
         raise FormatError(f"{sorted(twice)[0]} is given twice")
-    engines: dict[int, tuple[ds.Engine, nn.Module]] = {}
+    engines: dict[int, tuple[Any, Any, Any]] = {}
     files = []
     for path in args.audio:
         reader = stack.enter_context(AudioReader(path))
         rate = reader.sample_rate
         if rate not in engines:
-            whole = model if rate == model.sample_rate else _Resampled(model, rate, model.sample_rate).eval()
-            engine = ds.compile(whole, model.spec, rate=rate, threads=args.threads, verify=False)
-            engine.warmup(len(args.audio), max(1, rate * args.chunk_ms // 1000))
-            engines[rate] = engine, whole
+            engine, _, front = engines[rate] = _engine_at(rate, model, args)
+            for each in (engine, front) if front else (engine,):
+                each.warmup(len(args.audio), max(1, int(each.rate) * args.chunk_ms // 1000))
         files.append(AudioFile(path, reader, *engines[rate]))
         files[-1].outputs = [[] for _ in engines[rate][0].outputs]
         files[-1].frames = [0] * len(files[-1].outputs)
@@ -116,19 +158,34 @@ def _steps(files: list[AudioFile], chunk_ms: int) -> Iterator[tuple[float, list[
     while live := [f for f in files if not f.ended]:
         for engine in {id(f.engine): f.engine for f in live}.values():
             fed = [f for f in live if f.engine is engine]
-            size = max(1, fed[0].reader.sample_rate * chunk_ms // 1000)
-            chunks = {f.path: f.reader.read(size) for f in fed}
-            starting = [f.path for f in fed if f.samples == 0]
+            chunks, starting = {}, [f.path for f in fed if f.samples == 0]
             for f in fed:
+                size = max(1, f.reader.sample_rate * chunk_ms // 1000)
+                chunks[f.path] = f.reader.read(size)
                 f.samples += len(chunks[f.path])
                 f.ended = len(chunks[f.path]) < size
             begin = time.perf_counter()
-            out = engine.step(chunks, sos=starting, eos=[f.path for f in fed if f.ended])
+            for front in {id(f.front): f.front for f in fed if f.front}.values():
+                mine = [f for f in fed if f.front is front]
+                chunks |= _step(front, mine, chunks, starting)
+            out = _step(engine, fed, chunks, starting)
             seconds = time.perf_counter() - begin
             for f in fed:
                 for k, frames in enumerate(leaves(out[f.path])):
                     f.outputs[k].append(frames)
             yield seconds, fed
+
+
+def _step(
+    engine: ds.Engine, fed: list[AudioFile], chunks: dict[str, Any], starting: list[str]
+) -> dict[str, Any]:
+    """Advance the streams of some files."""
+    paths = [f.path for f in fed]
+    return engine.step(
+        {p: chunks[p] for p in paths},
+        sos=[p for p in starting if p in paths],
+        eos=[f.path for f in fed if f.ended],
+    )
 
 
 def _new_frames(file: AudioFile) -> Iterator[dict[str, Any]]:
@@ -154,18 +211,32 @@ def _numbers(array: Array) -> Any:
 
 
 # ---------------------------------------------------------------------- the whole at once
+def _whole(file: AudioFile) -> list[Array]:
+    """Return what the offline model says of the whole file: an engine alone says it in one step."""
+    samples, _ = read_audio(file.path)
+    if file.model is not None:
+        whole = leaves(file.model(ds.tensor(samples[None])))
+        return [
+            np.asarray(w) if info.rate == 0 else np.asarray(w)[0]
+            for w, info in zip(whole, file.engine.outputs)
+        ]
+    chunk = {"whole": samples}
+    for engine in (file.front, file.engine):
+        if engine is not None:
+            chunk = engine.step(chunk, sos="whole", eos="whole")
+    return leaves(chunk["whole"])
+
+
 def _compare(file: AudioFile) -> tuple[float, str]:
     """Return the largest difference to the offline model, relative to the larger of 1 and its values.
 
     The text says what does not hold; it is empty where all does.
     """
-    samples, _ = read_audio(file.path)
-    whole = leaves(file.model(ds.tensor(samples[None])))
     worst = 0.0
-    for k, expected in enumerate(np.asarray(w)[0] for w in whole):
+    for k, expected in enumerate(_whole(file)):
         got = file.output(k)
         if file.engine.outputs[k].rate == 0:
-            expected = expected[None][: len(got)]
+            expected = expected[: len(got)]
         if got.shape != expected.shape:
             return math.inf, f"{file.path} gave {got.shape}, the offline model {expected.shape}"
         worst = max(worst, difference(got, expected, file.engine.stream_axis(k))[1])
@@ -178,7 +249,7 @@ def run(args: argparse.Namespace) -> int:
     """Stream audio files through a model."""
     if args.plot:
         require_matplotlib()  # before all the work
-    model, note = _load(args.model, args.weights)
+    model, note = _load(args)
     latencies = []
     with ExitStack() as stack:
         files = _open(args, model, stack)
@@ -196,7 +267,7 @@ def run(args: argparse.Namespace) -> int:
     if args.plot:
         plot(args.plot, files, latencies)
     frames = sum(len(f.output(0)) for f in files)
-    delay = max(f.engine.delay for f in files)
+    delay = max(f.delay for f in files)
     if args.json:
         summary = {"frames": frames, "delay": delay if math.isfinite(delay) else None}
         exact = worst is None or math.isfinite(worst)
@@ -218,12 +289,12 @@ def _print_summary(
         seconds = f.samples / f.reader.sample_rate
         print(f"{f.path}  {seconds:.2f} s, {len(values)} frames  {about}".rstrip())
     audio = sum(f.samples / f.reader.sample_rate for f in files)
-    engine = max((f.engine for f in files), key=lambda e: e.delay)
-    rate = float(engine.rate)
+    slowest = max(files, key=lambda f: f.delay)
+    engine, rate = slowest.engine, slowest.reader.sample_rate
     print(f"frames          {frames}, of {len(files)} file(s), together in {len(latencies)} steps")
     if worst is not None:
         print(f"offline model   largest difference {worst:.1e}")
-    print(f"delay           {engine.delay} samples, {engine.delay / rate * 1000:.1f} ms")
+    print(f"delay           {slowest.delay} samples, {slowest.delay / rate * 1000:.1f} ms")
     spent = sum(latencies)
     factor = f"factor {spent / audio:.5f}: " if audio else ""
     print(f"real time       {factor}{spent:.3f} s for {audio:.1f} s of audio")
@@ -247,7 +318,7 @@ def add(commands: Commands) -> None:
         description=f"{about[0].upper()}{about[1:]}, all of them at the same time. Files of another sample "
         "rate are resampled, in the stream; of several channels the mean is taken.",
     )
-    parser.add_argument("model", metavar="MODEL", help=f"one of {', '.join(models.__all__)}")
+    parser.add_argument("model", metavar="MODEL", help=f"a .dsm file, or one of {', '.join(models.__all__)}")
     parser.add_argument("audio", metavar="AUDIO", nargs="+", help="WAV files; others with soundfile installed")
     parser.add_argument("--weights", metavar="FILE", help="a .safetensors file")
     parser.add_argument(

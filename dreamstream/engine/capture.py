@@ -36,8 +36,16 @@ class Capture:
 
     meta = None
 
-    def __init__(self, specs: Sequence[InputSpec], buffers: bool, buffer_limit: int | None) -> None:
+    def __init__(
+        self, model: Module, specs: Sequence[InputSpec], buffers: bool, buffer_limit: int | None
+    ) -> None:
         self.graph = _core.Graph()
+        #: Keys of the state dict, by where in memory their values lie: an array there with their shape is one.
+        self.held = {key: tensor.numpy() for key, tensor in model.state_dict().items()}
+        self.names: dict[Any, str] = {}
+        for key, array in self.held.items():
+            if array.size:
+                self.names.setdefault(_place(array), key)
         self.buffers = buffers
         self.buffer_limit = buffer_limit
         self.nodes: list[tuple[str, str, Edge]] = []
@@ -64,7 +72,9 @@ class Capture:
         if getattr(op, "in_python", False):
             raise CaptureError(f"{name} at {user_line()} is declared in Python, which a graph can't hold")
         try:
-            handles = self.graph.node(name, attributes, [e.handle or 0 for e in edges], weights)
+            names = tuple(self.names.get(_place(w)) for w in weights)
+            path = self.paths[-1] if self.paths else ""
+            handles = self.graph.node(name, attributes, [e.handle or 0 for e in edges], weights, path, names)
         except CaptureError as error:
             raise CaptureError(f"{error}, at {user_line()}") from None
         ordinal = len(self.nodes)
@@ -72,12 +82,17 @@ class Capture:
         cids = lineages(op, edges[0].cid, ordinal)
         for handle, cid, (dtype, features, num, den) in zip(handles, cids, op.outputs):
             out.append(Edge(self, cid, Fraction(num, den), dtype, features, None, handle))
-        self.nodes.append((self.paths[-1] if self.paths else "", name, out[0]))
+        self.nodes.append((path, name, out[0]))
         return [(None, e) for e in out]
 
     def misuse(self, message: str) -> Exception:
         """Return the exception for what can't be captured."""
         return CaptureError(message)
+
+
+def _place(array: Any) -> Any:
+    """Return what arrays of the same values at the same place in memory have in common."""
+    return None if array is None else (array.ctypes.data, array.shape, array.strides, array.dtype.str)
 
 
 def _observe(model: Module, capture: Capture | None) -> Any:
@@ -122,7 +137,7 @@ def captured(
     model: Module, specs: Sequence[InputSpec], by_name: bool, buffers: bool, buffer_limit: int | None
 ) -> tuple[Capture, Any]:
     """Run the model's forward on symbolic streams; return the capture and what the forward returned."""
-    capture = Capture(specs, buffers, buffer_limit)
+    capture = Capture(model, specs, buffers, buffer_limit)
     with untouched(model, capture):
         if by_name:
             result = model(**{s.name: x for s, x in zip(specs, capture.inputs)})

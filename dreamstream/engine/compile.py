@@ -14,8 +14,9 @@ from ..online.audit import set_capture
 from ..online.patch import check_policy, refuse_unstreamable
 from ..stream.tree import leaves, map_leaves
 from .capture import captured
-from .engine import Engine, OutputInfo
-from .spec import read_specs
+from .engine import Engine
+from .interface import Interface, axes_of, names_of
+from .spec import OutputInfo, number_of, read_specs
 from .verify import verify as verify_engine
 
 __all__ = ["compile"]
@@ -82,8 +83,8 @@ def compile(
     if weights != "fp32":
         raise ValueError(f'weights: "fp32" is available, got {weights!r}')
     check_policy(unstreamable, buffer_limit, skew)
-    n_threads = _number("threads", threads, default_threads(), 1024)
-    most_streams = _number("max_streams", max_streams, 0, 2**31)
+    n_threads = number_of("threads", threads, default_threads(), 1024)
+    most_streams = number_of("max_streams", max_streams, 0, 2**31)
     if unstreamable == "raise":
         refuse_unstreamable(model)
     specs = read_specs(model, spec, rate, dtype)
@@ -96,7 +97,7 @@ def compile(
     core = _core.Engine(
         capture.graph,
         [s.axes for s in specs],
-        [_output_axes(x.dims) for x in tensors],
+        [axes_of(x.dims) for x in tensors],
         threads=n_threads,
         blas=bool(blas),
         max_streams=most_streams,
@@ -104,38 +105,31 @@ def compile(
     )
     number = iter(range(len(tensors)))
     structure = map_leaves(result, lambda _: next(number))
-    names = _names_of(structure)
+    names = names_of(structure)
     outputs = [
         OutputInfo(
             names[k],
             tuple(d if isinstance(d, str) else x.features[d] for d in x.dims),
             x.dtype.name,
             x.rate,
-            math.inf if delay is None else delay,
+            math.nan,
         )
-        for k, (x, delay) in enumerate(zip(tensors, core.delays))
+        for k, x in enumerate(tensors)
     ]
-    engine = Engine(
-        core,
-        specs,
-        isinstance(spec, Mapping),
-        outputs,
-        structure,
-        [x.dims for x in tensors],
-        type(model).__name__,
+    interface = Interface(
+        name=type(model).__name__,
+        by_name=isinstance(spec, Mapping),
+        skew=skew,
+        blas=bool(blas),
+        inputs=tuple(specs),
+        outputs=tuple(outputs),
+        dims=tuple(x.dims for x in tensors),
+        structure=structure,
     )
+    engine = Engine(core, interface.with_delays(core.delays), most_streams)
     if verify:
         _verify_or_raise(model, engine)
     return engine
-
-
-def _number(name: str, value: int | None, default: int, most: int) -> int:
-    """Return an option that is a number of 1 or more, or its default."""
-    if value is None:
-        return default
-    if not isinstance(value, int) or not 1 <= value <= most:
-        raise ValueError(f"{name} is a number from 1 to {most}, got {value!r}")
-    return value
 
 
 def _verify_or_raise(model: Module, engine: Engine) -> None:
@@ -148,23 +142,6 @@ def _verify_or_raise(model: Module, engine: Engine) -> None:
             f"the engine and {type(model).__name__} differ by {report.max_difference:g} on random chunks: "
             "the forward's course or its values depend on data in a way that a graph can't hold"
         )
-
-
-def _output_axes(dims: tuple[Any, ...]) -> list[int]:
-    kept = [d for d in dims if d != "B"]
-    if "L" not in kept and "B_L" not in kept:
-        kept.insert(0, "L")
-    return [0 if isinstance(d, str) else d + 1 for d in kept]
-
-
-def _names_of(structure: Any, prefix: str = "") -> dict[int, str]:
-    if isinstance(structure, int):
-        return {structure: prefix or "output"}
-    items = structure.items() if isinstance(structure, dict) else enumerate(structure)
-    out: dict[int, str] = {}
-    for k, v in items:
-        out.update(_names_of(v, f"{prefix}.{k}" if prefix else str(k)))
-    return out
 
 
 def _plan_for_audit(

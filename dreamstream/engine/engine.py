@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import math
+import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
 from types import TracebackType
 from typing import Any
@@ -20,60 +23,42 @@ from ..errors import DTypeError, ModeError, ShapeError, StreamIdError
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import require_same_streams
 from ..stream.tree import map_leaves
-from .spec import InputSpec
+from .files import Write, check_format, write_file
+from .interface import Interface
 
-__all__ = ["Engine", "OutputInfo", "Stream"]
+__all__ = ["Engine", "Stream"]
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class OutputInfo:
-    """One output of an engine.
-
-    Attributes
-    ----------
-    name : str
-        Its place in what forward returns.
-    dimensions : tuple
-        ``"B"``, ``"L"`` or a size.
-    dtype : str
-    rate : Fraction
-        0 without a stream axis: one frame, at the end.
-    delay : int or float
-        Frames of the first input; infinite where it waits for the end.
-    """
-
-    name: str
-    dimensions: tuple[str | int, ...]
-    dtype: str
-    rate: Fraction
-    delay: float
 
 
 class Engine:
     """A compiled model with its streams; see :func:`dreamstream.compile`.
 
     One engine may be stepped by several threads at the same time, on different streams.
+
+    `save` writes the model to a file, of which :func:`dreamstream.load` makes an engine again, with the same
+    bits. ``copy.copy`` and ``copy.deepcopy`` give an engine of the same plan and weights, which are not copied;
+    a pickle holds the path of the file that the engine was loaded from, as long as that is unchanged, or the
+    file's bytes. None of them takes live streams along: `snapshot` and `restore` do.
     """
 
     def __init__(
         self,
         core: _core.Engine,
-        inputs: Sequence[InputSpec],
-        by_name: bool,
-        outputs: Sequence[OutputInfo],
-        structure: Any,
-        dims: Sequence[tuple[Any, ...]],
-        name: str,
+        interface: Interface,
+        max_streams: int = 0,
+        origin: tuple[str, tuple[int, ...]] | None = None,
     ) -> None:
         self._core = core
-        self.inputs = list(inputs)
-        self.by_name = by_name  # whether the forward takes its inputs by name
-        self.outputs = list(outputs)
-        self._structure = structure  # what forward returned, with output numbers for tensors
-        self._dims = list(dims)
-        self._name = name
+        self._interface = interface
+        self._max_streams = max_streams  # 0: no limit
+        self._origin = origin  # the path that it was loaded from, and that file's state
+        self.inputs = list(interface.inputs)
+        self.by_name = interface.by_name  # whether the forward takes its inputs by name
+        self.outputs = list(interface.outputs)
+        self._structure = interface.structure  # what forward returned, with output numbers for tensors
+        self._dims = list(interface.dims)
+        self._name = interface.name
 
     # ---------------------------------------------------------------- stepping
     def step(
@@ -269,6 +254,60 @@ class Engine:
 
     def __enter__(self) -> Engine:
         return self
+
+    # ---------------------------------------------------------------- files
+    def save(self, file: Any, format: str | None = None) -> None:
+        """Write the model to a file, without streams; the same model gives the same bytes.
+
+        Parameters
+        ----------
+        file : str, path or file object
+            A path, which is written beside its place and then renamed over it: a failure leaves what was
+            there. Or an object with ``write(bytes)``.
+        format : {"dsm", "json", "xml"}, optional
+            "dsm" is a safetensors container, which is mapped when it is loaded; the others are text that holds
+            the whole model, weights in base64. By default what the path's suffix says, else "dsm".
+
+        Raises
+        ------
+        FormatError
+            Where forward returns dicts with keys that are no str, or names are not what a file can hold.
+        OSError
+            Where the file can't be written.
+        ClosedError
+        """
+        write_file(file, check_format(file, format), self._write)
+
+    def _write(self, write: Write) -> None:
+        _core.write_model(self._core, self._interface.text(), write)
+
+    @property
+    def fingerprint(self) -> str:
+        """What models have in common that give the same bits: of graph, weights and interface."""
+        text = replace(self._interface, blas=False).text()
+        return f"{self._core.fingerprint}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    def __copy__(self) -> Engine:
+        core = self._core.copy(self._max_streams)
+        return Engine(core, self._interface, self._max_streams, self._origin)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from .load import state_of, unpickled
+
+        source: Any = None
+        if self._origin is not None:
+            path, state = self._origin
+            with contextlib.suppress(OSError):
+                source = path if state_of(os.stat(path)) == state else None
+        if source is None:
+            pieces: list[bytes] = []
+            self._write(pieces.append)
+            source = b"".join(pieces)
+        options = (self.fingerprint, self.threads, self._max_streams, self._interface.blas)
+        return unpickled, (source, *options)
 
     def __exit__(self, *_: Any) -> None:
         self.close()

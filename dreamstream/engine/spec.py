@@ -14,7 +14,7 @@ from ..array import dtypes
 from ..errors import DTypeError, ShapeError
 from ..stream.rules import read_rate
 
-__all__ = ["InputSpec", "read_specs"]
+__all__ = ["InputSpec", "OutputInfo", "number_of", "read_specs"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,30 @@ class InputSpec:
         """The caller's axis (without B) of each canonical one: L, then features."""
         kept = [d for d in self.dims if d != "B"]
         return [kept.index("L"), *(kept.index(i) for i in range(len(self.features)))]
+
+
+@dataclass(frozen=True)
+class OutputInfo:
+    """One output of an engine.
+
+    Attributes
+    ----------
+    name : str
+        Its place in what forward returns.
+    dimensions : tuple
+        ``"B"``, ``"L"`` or a size.
+    dtype : str
+    rate : Fraction
+        0 without a stream axis: one frame, at the end.
+    delay : int or float
+        Frames of the first input; infinite where it waits for the end.
+    """
+
+    name: str
+    dimensions: tuple[str | int, ...]
+    dtype: str
+    rate: Fraction
+    delay: float
 
 
 def _read_dimensions(name: str, spec: Any) -> tuple[str | int, ...]:
@@ -137,3 +161,12 @@ def read_specs(model: Any, spec: Any, rate: Any, dtype: Any) -> list[InputSpec]:
             )
         )
     return out
+
+
+def number_of(name: str, value: int | None, default: int, most: int) -> int:
+    """Return an option that is a number of 1 or more, or its default."""
+    if value is None:
+        return default
+    if not isinstance(value, int) or not 1 <= value <= most:
+        raise ValueError(f"{name} is a number from 1 to {most}, got {value!r}")
+    return value

@@ -300,10 +300,10 @@ class Softshrink(Hardshrink):
 
 
 class Softsign(Module):
-    """x / (1 + |x|)."""
+    """`x / (1 + |x|)`."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return x / (1 + |x|)."""
+        """Return `x / (1 + |x|)`."""
         return F.softsign(input)
 
 

@@ -44,7 +44,7 @@ class _Program:
 
 
 class Integer:
-    """An integer that counts or need are made of: +, -, *, // (rounded down), `min` and `max`."""
+    """An integer that counts or need are made of: `+`, `-`, `*`, `//` (rounded down), `min` and `max`."""
 
     def __init__(self, program: _Program, index: int) -> None:
         self._program, self._index = program, index
@@ -97,7 +97,7 @@ class Window(NamedTuple):
 
     Attributes
     ----------
-    frames : (n, *features) array
+    frames : array of shape `(n, *features)`
         Frames ``at .. at + n``; read-only.
     at : int
         Absolute position of the first.

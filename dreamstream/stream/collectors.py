@@ -106,12 +106,12 @@ class OutputCollector:
         self._finished: dict[str, None] = {}
 
     def update(self, y: Any) -> None:
-        """Append one call's output.
+        """Append one call's output. All rows are checked first: an update that raises changes nothing.
 
         Parameters
         ----------
         y : StreamTensor
-            Or any object described at the top of this module.
+            Or any object with `meta`, `starts`, `stream_axis` and ``y[id]`` of the same meaning.
 
         Raises
         ------
@@ -123,8 +123,6 @@ class OutputCollector:
             A chunk has another shape per frame than the earlier ones.
         DTypeError
             `y` is no stream tensor.
-
-        All rows are checked first: an update that raises changes nothing.
         """
         meta = getattr(y, "meta", None)
         if meta is None or not hasattr(y, "stream_axis"):

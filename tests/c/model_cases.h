@@ -74,7 +74,7 @@ static inline ds_buffer interface_text(const ds_graph *g)
     ds_json_put_close(&w);
     ds_json_put_key(&w, "structure");
     ds_json_put_open_object(&w);
-    ds_json_put_key(&w, "all");
+    ds_json_put_key(&w, "list");
     ds_json_put_open_array(&w);
     for (size_t o = g->n_outputs; o-- > 0;) {
         ds_json_put_integer(&w, (int64_t)o);

@@ -102,6 +102,21 @@ static void test_unfinished(void)
     CHECK(failed(plan_of(c, 0), DS_DTYPE, "float32"));
 }
 
+/* What combines frames without a sync before it would read beyond the shorter input. */
+static void test_sync_missing(void)
+{
+    for (int kind = 0; kind < 3; kind++) {
+        graph_case c = new_case();
+        const int x = add_input(&c, 3, 1, 1), other = add_input(&c, 3, 1, 1);
+        const int late = add_padded_conv(&c, x, 3, 3, 1, 1, 0, 2, "zeros"); /* as long, but later */
+        const int shorter = add_conv(&c, x, 3, 3, 1);
+        const int pairs[3][2] = {{x, late}, {x, shorter}, {x, other}};
+        add_output(&c, add_node(&c, &ds_op_add, NULL, 0, pairs[kind], 2, NULL, 0));
+        CHECK(c.status == DS_OK);
+        CHECK(failed(plan_of(c, 1), DS_MISMATCH, "add: its inputs differ"));
+    }
+}
+
 /* ---------------------------------------------------------------- failing allocations */
 
 static graph_case build_example(void)
@@ -325,6 +340,7 @@ int main(void)
     test_inputs();
     test_bad_edges();
     test_unfinished();
+    test_sync_missing();
     test_every_allocation();
     test_node_is_all_or_nothing();
     test_share();

@@ -57,6 +57,48 @@ static void test_files(void)
     ds_mapped_release(NULL);
 }
 
+/* Pages of files that count as this process's memory; 0 where the system doesn't say. */
+static size_t file_pages(void)
+{
+    unsigned long size, resident, shared = 0;
+    FILE *about = fopen("/proc/self/statm", "r");
+    if (about != NULL) {
+        CHECK(fscanf(about, "%lu %lu %lu", &size, &resident, &shared) == 3);
+        CHECK(fclose(about) == 0);
+    }
+    return shared;
+}
+
+/* What was forgotten is there when it is read again, and takes no memory until then. */
+static void test_forget(void)
+{
+    static const size_t sizes[] = {0, 1, 5000, 2 << 20};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        write_file(sizes[i]);
+        for (size_t k = 0; k < 3; k++) {
+            ds_mapped *file = NULL, *mapped = NULL;
+            CHECK(openers[k % 2](&file, NULL, path) == DS_OK);
+            if (k == 2) {
+                CHECK(ds_mapped_copy(&mapped, NULL, ds_mapped_bytes(file), sizes[i]) == DS_OK);
+            } else {
+                mapped = ds_mapped_share(file);
+            }
+            for (int round = 0; round < 3; round++) {
+                check_bytes(mapped, sizes[i]);
+                const size_t before = file_pages();
+                ds_mapped_forget(mapped);
+                if (k == 0 && sizes[i] > 1 << 20 && before > 0) {
+                    CHECK(file_pages() + 256 < before);
+                }
+            }
+            check_bytes(mapped, sizes[i]);
+            ds_mapped_release(mapped);
+            ds_mapped_release(file);
+        }
+        CHECK(unlink(path) == 0);
+    }
+}
+
 static void check_refused(ds_status status, const char *message)
 {
     for (size_t k = 0; k < 2; k++) {
@@ -153,6 +195,7 @@ int main(void)
     CHECK(mkdtemp(folder) != NULL);
     (void)snprintf(path, sizeof path, "%s/file", folder);
     test_files();
+    test_forget();
     test_refused();
     test_descriptors();
     test_copy();

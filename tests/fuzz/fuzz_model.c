@@ -6,6 +6,7 @@
  * which begin with type and shape ("F32_4x3", "I64_2_other"), and hold small numbers. Memory is limited, so
  * that what asks for absurdly much gets DS_NO_MEMORY.
  */
+#define _POSIX_C_SOURCE 200809L
 #include "codec/safetensors_write.h"
 #include "exec/batch.h"
 #include "fuzz.h"
@@ -50,7 +51,7 @@ typedef struct made_up {
 /* Whether the name says what the tensor is: type, '_', extents with 'x' between, then the end or '_'. */
 static int make_up(made_up *t, const char *name, size_t n_bytes)
 {
-    *t = (made_up){{0}};
+    *t = (made_up){.name = {0}};
     if (n_bytes >= sizeof t->name) {
         return 0;
     }

@@ -11,7 +11,7 @@ import dreamstream as ds
 
 HERE = Path(__file__).resolve().parent
 TOOL = HERE.parent / "c" / "model_tool.c"
-DIGESTS = {"version_1.dsm": "8fd38bc3ff7de5eb6583818803334433a2d78cc81939d66f2294201b6acaa06a"}
+DIGESTS = {"version_1.dsm": "0cc6aada5e272393c659ba3e532fbd76f621fa7f3378c4f4686ef918be376daf"}
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
-"""Model files made by hand: a writer of docs/file_format.md in a few lines, which shares nothing with the engine's.
+"""Model files made by hand: a writer of docs/file_format.md in a few lines that shares nothing with the engine's.
 
-`container` puts arrays and texts into bytes, `text_of` spells a model, `small_model` is one with several operators.
+`container` puts arrays and texts into bytes, `text_of` spells a model, `small_model` has several operators.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-NAMES = {"float32": "F32", "float64": "F64", "int64": "I64", "int16": "I16", "bool": "BOOL", "uint8": "U8"}
+NAMES = {
+    "float32": "F32",
+    "float64": "F64",
+    "int64": "I64",
+    "int16": "I16",
+    "bool": "BOOL",
+    "uint8": "U8",
+}
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 
 
@@ -34,7 +41,11 @@ def header_of(arrays: Arrays, metadata: Mapping[str, str] | None) -> tuple[dict[
     for name, array in arrays.items():
         gap = -len(data) % 64
         if gap:
-            header[f".pad.{fillers}"] = {"dtype": "U8", "shape": [gap], "data_offsets": [len(data), len(data) + gap]}
+            header[f".pad.{fillers}"] = {
+                "dtype": "U8",
+                "shape": [gap],
+                "data_offsets": [len(data), len(data) + gap],
+            }
             data, fillers = data + bytes(gap), fillers + 1
         begin, data = len(data), data + array.tobytes()
         header[name] = {
@@ -64,7 +75,14 @@ def pattern(*shape: int, step: int = 37) -> np.ndarray[Any, Any]:
     return ((np.arange(n) * step + 11) % 101 - 50).astype("float32").reshape(shape) / np.float32(64)
 
 
-def node(op: str, inputs: Sequence[int], path: str = "", weights: Sequence[str | None] = (), outputs: int = 1, **attributes: Any) -> dict[str, Any]:
+def node(
+    op: str,
+    inputs: Sequence[int],
+    path: str = "",
+    weights: Sequence[str | None] = (),
+    outputs: int = 1,
+    **attributes: Any,
+) -> dict[str, Any]:
     """One node; its attributes in the operator's order."""
     return {
         "op": op,
@@ -91,7 +109,9 @@ def small_model() -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
         node("sync", [5, 3]),  # 7
         node("add", [6, 7], order=[]),  # 8
         node("clamp", [8], **crop),  # 9
-        node("lstm", [9], "lstm", lstm, 3, layers=1, bias=1, bidirectional=0, projection=0),  # 10, 11, 12
+        node(
+            "lstm", [9], "lstm", lstm, 3, layers=1, bias=1, bidirectional=0, projection=0
+        ),  # 10, 11, 12
         node("linear", [10], "head", ["head.weight", "head.bias"]),  # 13
         node("log_softmax", [13], "head.out"),  # 14
         node("reduce_frames", [10], "pool", kind="mean"),  # 15
@@ -110,10 +130,22 @@ def small_model() -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
             "blas": False,
             "inputs": [{"name": "x", "dimensions": ["B", 0, "L"]}],
             "outputs": [
-                {"name": "tags", "dimensions": ["B", "L", 0], "dtype": "float32", "shape": [5], "rate": [50, 1]},
-                {"name": "mean", "dimensions": ["B", 0], "dtype": "float32", "shape": [3], "rate": [0, 1]},
+                {
+                    "name": "tags",
+                    "dimensions": ["B", "L", 0],
+                    "dtype": "float32",
+                    "shape": [5],
+                    "rate": [50, 1],
+                },
+                {
+                    "name": "mean",
+                    "dimensions": ["B", 0],
+                    "dtype": "float32",
+                    "shape": [3],
+                    "rate": [0, 1],
+                },
             ],
-            "structure": {"tags": 0, "mean": 1},
+            "structure": {"dict": {"tags": 0, "mean": 1}},
         },
     }
     arrays = {

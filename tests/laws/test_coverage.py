@@ -171,4 +171,5 @@ def test_laws_are_all_there():
         "forks",
         "empty-rows",
         "edited-weights",
+        "far",
     }

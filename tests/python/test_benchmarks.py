@@ -41,3 +41,11 @@ def test_models():
     assert (row["network"], row["streams"]) == ("conv", 2)
     assert {"dreamstream", "torch"} <= row["engines"].keys()
     assert all(engine["ms"][1] > 0 for engine in row["engines"].values())
+
+
+def test_capi():
+    """C's outputs are compared with Python's."""
+    pytest.importorskip("dreamstream")
+    rows = run("capi.py", "--networks", "bare", "silero", "--streams", "2", "--seconds", "0")
+    assert [(r["network"], r["streams"]) for r in rows] == [("bare", 2), ("silero", 2)]
+    assert all(r["us"][way][1] > 0 for r in rows for way in ("C", "Python"))

@@ -35,6 +35,16 @@ def run(*argv, **kwargs):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, **kwargs)
 
 
+@pytest.mark.parametrize("variable", ["DREAMSTREAM_ISA", "DREAMSTREAM_THREADS"])
+def test_an_environment_that_asks_for_what_there_is_not(variable):
+    """One line that names the variable and what it may be, from a process that starts with it."""
+    environment = {**os.environ, variable: "fast"}
+    ran = run("demo", env=environment)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert re.fullmatch(rf"dreamstream[a-z ]*: {variable}.*'fast'.*\n", ran.stderr)
+    assert run("--version", env=environment).returncode == 0
+
+
 # ---------------------------------------------------------------- the demo
 def test_demo_prints_outputs_then_what_holds(capsys):
     assert status(["demo"]) == 0

@@ -291,6 +291,44 @@ def test_nothing_leaks():
     assert ids == ["a"] and after - before < 1024, f"{after - before} KiB more"
 
 
+MANY = """
+    import gc, json, os
+    import numpy as np
+    import dreamstream as ds
+    from dreamstream import nn
+
+    def resident():
+        gc.collect()
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    model = nn.Sequential(nn.Conv1d(100, 700, 9), nn.Conv1d(700, 100, 3)).eval()
+    engine = ds.compile(model, ("B", 100, "L"), verify=False)
+    x, ids = np.ones((100, 1), np.float32), [f"stream {k}" for k in range(10_000)]
+    engine.step({i: x for i in ids[:9]}, sos=ids[:9])
+    data = engine.snapshot(ids[0])
+    engine.reset()
+    engine.step({i: x for i in ids[:10]}, sos=ids[:10])
+    before = resident()
+    for i in ids[10:9000]:
+        engine.step({i: x}, sos=i)
+    for i in ids[9000:]:
+        engine.restore(data, i)
+    print(json.dumps([before, resident(), len(engine.ids), engine.state_size, engine.weights_size]))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+def test_ten_thousand_streams_cost_their_state():
+    """state_size bytes each, a few hundred for the tables, and no copy of the weights."""
+    script = [sys.executable, "-c", textwrap.dedent(MANY)]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    before, after, n, state_size, weights_size = json.loads(done.stdout)
+    assert n == 10_000 and weights_size > 3_000_000 and state_size > 5000
+    assert after - before < 9990 * (state_size + 600) + (1 << 20)
+
+
 # ---------------------------------------------------------------------- kept for years
 @pytest.mark.parametrize("version", [1])
 def test_golden(version):

@@ -168,7 +168,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def softsign(input: Tensor) -> Tensor:
-    """Return x / (1 + |x|)."""
+    """Return `x / (1 + |x|)`."""
     x = _real("softsign", input)
     return x / (1 + x.abs())
 

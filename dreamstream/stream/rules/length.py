@@ -179,14 +179,14 @@ class Length(_Token):
 
     @property
     def rate(self) -> Fraction:
-        """Rate of an edge of this length: the edge's own, carried through ``*`` and ``//``."""
+        """Rate of an edge of this length, which is the edge's own, carried through ``*`` and ``//``."""
         rate = Fraction(self.edge.rate)
         for op, c in self.fn:
             rate = rate * c if op == "*" else rate / c if op == "//" else rate
         return rate
 
     def steps(self) -> list[int]:
-        """Return the function as pairs of integers: 0 for +, 1 for *, 2 for //, then the operand."""
+        """Return the function as pairs of integers: 0 for `+`, 1 for `*`, 2 for `//`, then the operand."""
         return [n for op, c in self.fn for n in (_CODES[op], c)]
 
     def apply(self, n_frames: int) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 import dreamstream as ds
 
-from . import laws_state, models, models_norms, models_planes, models_pooling  # noqa: F401  (laws and models register themselves)  # noqa: F401
+from . import laws_far, laws_state, models, models_norms, models_planes, models_pooling  # noqa: F401  (they register themselves)
 from .case import Case, Rng
 from .laws import LAWS
 from .operators import GENERATORS

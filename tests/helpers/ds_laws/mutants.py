@@ -120,6 +120,13 @@ MUTANTS = {
         "if (s->eos[r] || (s->sos[r] && !s->n_frames[r])) {\n            if (PyDict_DelItem",
         ("relu",),
     ),
+    "frames counted in 32 bits": Mutant(
+        "ops/expr.c",
+        "case DS_EXPR_KNOWN: value[i] = saturate(pairs[n->a].known); break;",
+        "case DS_EXPR_KNOWN: value[i] = (int32_t)saturate(pairs[n->a].known); break;",
+        ("conv1d", "frame"),
+        ("far",),
+    ),
     "snapshots without carried state": Mutant(
         "exec/snapshot.c",
         "memcpy(e->data, r->data + r->at, e->n_bytes);",

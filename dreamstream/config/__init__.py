@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from . import _core
+from .. import _core
 
 __all__ = ["config", "default_threads", "show_config"]
 

@@ -1,0 +1,128 @@
+"""Files as bytes: of a path, or of any object with ``read()`` or ``write()``.
+
+A path is written beside its place and then renamed over it: who reads sees the old file or the new one,
+whole, whatever happens on the way, and a mapping of the old one stays as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .text import to_json, to_xml
+
+__all__ = ["Write", "check_format", "is_path", "read_all", "write_file"]
+
+Write = Callable[[bytes], Any]
+
+SUFFIXES = {".json": "json", ".xml": "xml"}
+FORMATS = ("dsm", *SUFFIXES.values())
+
+
+def is_path(place: Any) -> bool:
+    """Whether it names a file, rather than being one."""
+    return isinstance(place, (str, os.PathLike))
+
+
+def check_format(target: Any, name: str | None) -> str:
+    """Return the form that a file is written in: the one named, or what the path's suffix says."""
+    if name is None:
+        suffix = os.path.splitext(os.fsdecode(target))[1].lower() if is_path(target) else ""
+        return SUFFIXES.get(suffix, "dsm")
+    if name not in FORMATS:
+        raise ValueError(f"format is one of {', '.join(FORMATS)}, got {name!r}")
+    return name
+
+
+def write_file(target: Any, form: str, produce: Callable[[Write], None]) -> None:
+    """Write what `produce` makes, the bytes of a model file, in a form.
+
+    Parameters
+    ----------
+    target : str, path or file object
+    form : {"dsm", "json", "xml"}
+    produce : callable
+        Calls what it is given with the file's bytes, piece by piece.
+    """
+    if is_path(target):
+        with _replacing(os.fsdecode(target)) as file:
+            _put(_all_of(file), form, produce)
+    elif hasattr(target, "write"):
+        _put(_all_of(target), form, produce)
+    else:
+        raise TypeError(f"expected a path or a file object with write(), got {type(target).__name__}")
+
+
+def _put(write: Write, form: str, produce: Callable[[Write], None]) -> None:
+    if form == "dsm":
+        produce(write)
+        return
+    pieces: list[bytes] = []
+    produce(pieces.append)
+    for piece in (to_json if form == "json" else to_xml)(b"".join(pieces)):
+        write(piece)
+
+
+def _all_of(file: Any) -> Write:
+    """Return a write() that goes on until all is written."""
+
+    def write(piece: bytes) -> None:
+        while piece:
+            n = file.write(piece)
+            if n is None and not isinstance(file, io.RawIOBase):
+                return  # an object that doesn't count takes all
+            if not isinstance(n, int) or not 0 < n <= len(piece):
+                raise OSError(f"write() of a file object took {n} of {len(piece)} bytes")
+            piece = piece[n:]
+
+    return write
+
+
+@contextlib.contextmanager
+def _replacing(path: str) -> Iterator[Any]:
+    """Open a new file that takes the path's place in the end; where that fails, nothing has changed."""
+    mode = None
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.stat(path).st_mode
+    if mode is not None and not stat.S_ISREG(mode):  # a device, a pipe; a folder, which is refused
+        with open(path, "wb") as file:
+            yield file
+        return
+    path = os.path.realpath(path)  # a link stays one
+    part = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.part")
+    try:
+        number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
+    except OSError as error:  # about the folder: the file's name is the one that says so
+        raise OSError(error.errno, error.strerror, path) from None
+    try:
+        with open(number, "wb") as file:
+            yield file
+            file.flush()
+            if mode is not None:
+                os.fchmod(number, stat.S_IMODE(mode))
+            os.fsync(number)
+        os.replace(part, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        raise
+
+
+def read_all(file: Any) -> bytes:
+    """Return all bytes that a file object gives, in pieces of any size."""
+    pieces: list[bytes] = []
+    while True:
+        piece = file.read(1 << 20)
+        if not isinstance(piece, (bytes, bytearray, memoryview)):
+            raise TypeError(
+                'read() of a file object must return bytes (open it with "rb"), got '
+                f"{type(piece).__name__}"
+            )
+        if not len(piece):
+            return b"".join(pieces)
+        pieces.append(bytes(piece))

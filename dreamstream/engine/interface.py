@@ -1,0 +1,177 @@
+"""How callers see an engine's inputs and outputs, and its text in model files (docs/file_format.md)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from ..errors import FormatError
+from .spec import InputSpec, OutputInfo
+
+if TYPE_CHECKING:
+    from .._core import Signature
+
+__all__ = ["Interface", "axes_of", "names_of"]
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What an engine knows of its model beside the graph.
+
+    Attributes
+    ----------
+    name : str
+        The model's class.
+    by_name : bool
+        Whether forward takes its inputs by name.
+    skew : int
+        Frames of the slowest input by which inputs may be apart.
+    blas : bool
+        Whether products go to OpenBLAS where it is there.
+    inputs : tuple of InputSpec
+    outputs : tuple of OutputInfo
+    dims : tuple of tuple
+        Per output its dimensions in the caller's order: "B", "L", or the number of a frame's axis.
+    structure
+        What forward returns, with the numbers of outputs in the places of tensors.
+    """
+
+    name: str
+    by_name: bool
+    skew: int
+    blas: bool
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[OutputInfo, ...]
+    dims: tuple[tuple[Any, ...], ...]
+    structure: Any
+
+    def text(self) -> str:
+        """Return the JSON object that a model file holds.
+
+        Raises
+        ------
+        FormatError
+            Where forward returns dicts with keys that are no str, or no valid one.
+        """
+        inputs = [{"name": s.name, "dimensions": s.dims} for s in self.inputs]
+        outputs = []
+        for info, dims in zip(self.outputs, self.dims):
+            features = {axis: info.dimensions[at] for at, axis in enumerate(dims)}
+            outputs.append(
+                {
+                    "name": info.name,
+                    "dimensions": dims,
+                    "dtype": info.dtype,
+                    "shape": [features[i] for i in range(len(dims)) if i in features],
+                    "rate": [info.rate.numerator, info.rate.denominator],
+                }
+            )
+        members = {
+            "name": self.name,
+            "by_name": self.by_name,
+            "skew": self.skew,
+            "blas": self.blas,
+            "inputs": inputs,
+            "outputs": outputs,
+            "structure": _encoded(self.structure),
+        }
+        text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise FormatError(f"a model file can't hold this model's names: {error}") from None
+        return text
+
+    @classmethod
+    def read(cls, text: str, inputs: Sequence[Signature], outputs: Sequence[Signature]) -> Interface:
+        """Return what a text says that the file's reader has checked; signatures are the graph's.
+
+        Delays are unknown until there is a plan: `with_delays`.
+        """
+        given = json.loads(text)
+        specs = [
+            InputSpec(port["name"], _sizes(port["dimensions"], shape), dtype, Fraction(num, den))
+            for port, (dtype, shape, num, den) in zip(given["inputs"], inputs)
+        ]
+        infos = [
+            OutputInfo(
+                port["name"],
+                _sizes(port["dimensions"], shape),
+                dtype,
+                Fraction(num, den),
+                math.nan,
+            )
+            for port, (dtype, shape, num, den) in zip(given["outputs"], outputs)
+        ]
+        return cls(
+            name=given["name"],
+            by_name=given["by_name"],
+            skew=given["skew"],
+            blas=given["blas"],
+            inputs=tuple(specs),
+            outputs=tuple(infos),
+            dims=tuple(tuple(port["dimensions"]) for port in given["outputs"]),
+            structure=_decoded(given["structure"]),
+        )
+
+    def with_delays(self, delays: Sequence[int | None]) -> Interface:
+        """Return the same with the delays of a plan, None where infinite."""
+        return replace(self, outputs=tuple(map(_with_delay, self.outputs, delays)))
+
+
+def _with_delay(info: OutputInfo, delay: int | None) -> OutputInfo:
+    return replace(info, delay=math.inf if delay is None else delay)
+
+
+def axes_of(dims: Sequence[Any]) -> list[int]:
+    """Return per dimension of an output's arrays (without B) the canonical one: L, then features."""
+    kept = [d for d in dims if d != "B"]
+    if "L" not in kept and "B_L" not in kept:
+        kept.insert(0, "L")
+    return [0 if isinstance(d, str) else d + 1 for d in kept]
+
+
+def names_of(structure: Any, prefix: str = "") -> dict[int, str]:
+    """Return the name of each output: its place in what forward returns."""
+    if isinstance(structure, int):
+        return {structure: prefix or "output"}
+    items = structure.items() if isinstance(structure, dict) else enumerate(structure)
+    out: dict[int, str] = {}
+    for k, v in items:
+        out.update(names_of(v, f"{prefix}.{k}" if prefix else str(k)))
+    return out
+
+
+def _sizes(dims: Sequence[Any], shape: Sequence[int]) -> tuple[str | int, ...]:
+    return tuple(d if isinstance(d, str) else shape[d] for d in dims)
+
+
+# ---------------------------------------------------------------- what forward returns, as JSON
+# An array is a tuple; {"list": [...]} and {"dict": {...}} are the others.
+def _encoded(structure: Any) -> Any:
+    if isinstance(structure, int):
+        return structure
+    if isinstance(structure, tuple):
+        return [_encoded(item) for item in structure]
+    if isinstance(structure, list):
+        return {"list": [_encoded(item) for item in structure]}
+    for key in structure:
+        if not isinstance(key, str):
+            raise FormatError(
+                f"forward returns a dict with the key {key!r}; a model file holds dicts whose keys are str"
+            )
+    return {"dict": {key: _encoded(item) for key, item in structure.items()}}
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_decoded(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    if "list" in value:
+        return [_decoded(item) for item in value["list"]]
+    return {key: _decoded(item) for key, item in value["dict"].items()}

@@ -1,0 +1,170 @@
+"""load: from a model file to an engine."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import mmap
+import os
+import stat
+from typing import Any
+
+from .. import _core
+from ..config import default_threads
+from ..errors import FormatError
+from .engine import Engine
+from .files import is_path, read_all
+from .interface import Interface, axes_of
+from .spec import number_of
+from .text import from_text, is_text
+
+__all__ = ["container_of", "load"]
+
+HEAD = 4096  # bytes of a file that say what it is
+
+Model = tuple[_core.Graph, Interface]
+
+
+def load(
+    source: Any, threads: int | None = None, max_streams: int | None = None, blas: bool | None = None
+) -> Engine:
+    """Make an engine of a model file: what `Engine.save` wrote, in any of its forms.
+
+    What a file holds is checked before it is used, and nothing in it is executed. The file of a path is
+    mapped where it is a ``.dsm``: its weights take no memory of the process where kernels read them as they
+    are, and processes share them. It may be replaced meanwhile (a new file renamed over it, as `Engine.save`
+    does), not written to.
+
+    Parameters
+    ----------
+    source : str, path, file object or bytes
+        A path; an object with ``read(n)`` that gives bytes; or the content itself. Which form it is in, its
+        content says.
+    threads : int, optional
+        Threads per step; ``DREAMSTREAM_THREADS`` or 1 by default.
+    max_streams : int, optional
+        The most streams that may be live after a call.
+    blas : bool, optional
+        Whether products go to OpenBLAS; None: as the model was compiled, where OpenBLAS is there.
+
+    Returns
+    -------
+    Engine
+        Which gives the same bits as the one that was saved.
+
+    Raises
+    ------
+    FormatError
+        For what is no model file, or a damaged one; the message says where.
+    OSError
+        Where the file can't be read.
+
+    Examples
+    --------
+    >>> import io, dreamstream as ds
+    >>> from dreamstream import nn
+    >>> file = io.BytesIO()
+    >>> ds.compile(nn.Conv1d(3, 4, 5).eval(), ("B", 3, "L")).save(file)
+    >>> ds.load(file.getvalue()).outputs[0].dimensions
+    ('B', 4, 'L')
+    """
+    n_threads = number_of("threads", threads, default_threads(), 1024)
+    most_streams = number_of("max_streams", max_streams, 0, 2**31)
+    graph, interface, origin = _read(source)
+    if blas is not None:
+        interface = dataclasses.replace(interface, blas=bool(blas))
+    use = interface.blas and (blas is True or _has_blas())  # asked for where there is none: an error
+    return _engine(graph, interface, n_threads, most_streams, use, origin)
+
+
+def _has_blas() -> bool:
+    return bool(_core.config()["blas"])
+
+
+def _engine(
+    graph: _core.Graph, interface: Interface, threads: int, max_streams: int, blas: bool, origin: Any
+) -> Engine:
+    """Plan a graph."""
+    core = _core.Engine(
+        graph,
+        [s.axes for s in interface.inputs],
+        [axes_of(dims) for dims in interface.dims],
+        threads=threads,
+        blas=blas,
+        max_streams=max_streams,
+        skew=interface.skew,
+    )
+    return Engine(core, interface.with_delays(core.delays), max_streams, origin)
+
+
+# ---------------------------------------------------------------- what is there to read
+def _read(source: Any) -> tuple[_core.Graph, Interface, Any]:
+    """Return graph and interface, and of a path where and what it was."""
+    if not is_path(source):
+        return *_model(_content(source)), None
+    path = os.path.abspath(os.fsdecode(source))
+    with open(path, "rb") as file:
+        seen = os.fstat(file.fileno())
+        head = file.read(HEAD)
+        mapped = stat.S_ISREG(seen.st_mode) and not _reads_as_text(head, seen.st_size)
+        content = b"" if mapped else head + file.read()
+    try:
+        model = _model(path, True) if mapped else _model(content)
+    except FormatError as error:
+        raise FormatError(str(error) if path in str(error) else f"{path}: {error}") from None
+    return *model, (path, state_of(seen))
+
+
+def _content(source: Any) -> bytes:
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source)
+    if hasattr(source, "read"):
+        return read_all(source)
+    raise TypeError(f"expected a path, a file object with read() or bytes, got {type(source).__name__}")
+
+
+def _reads_as_text(head: bytes, size: int) -> bool:
+    """A container begins with a length that lies within it, and the brace behind; it is never text."""
+    container = head[8:9] == b"{" and int.from_bytes(head[:8], "little") <= size - 8
+    return not container and is_text(head)
+
+
+def _model(source: Any, mapped: bool = False) -> Model:
+    if not mapped and _reads_as_text(source[:HEAD], len(source)):
+        source = from_text(source)
+    graph, text, inputs, outputs = _core.read_model(source, mapped)
+    return graph, Interface.read(text, inputs, outputs)
+
+
+def container_of(source: Any) -> Any:
+    """Return the bytes of a model file as a container, mapped where they can be, whatever form it is in."""
+    if is_path(source):
+        with open(source, "rb") as file:
+            seen = os.fstat(file.fileno())
+            if stat.S_ISREG(seen.st_mode) and not _reads_as_text(file.read(HEAD), seen.st_size):
+                with contextlib.suppress(ValueError):  # of a file of no bytes
+                    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            file.seek(0)
+            source = file.read()
+    content = _content(source)
+    return from_text(content) if _reads_as_text(content[:HEAD], len(content)) else content
+
+
+# ---------------------------------------------------------------- pickles
+def state_of(file: os.stat_result) -> tuple[int, ...]:
+    """Return what changes when a file does."""
+    return file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns
+
+
+def unpickled(source: Any, fingerprint: str, threads: int, max_streams: int, blas: bool) -> Engine:
+    """Make the engine that was pickled: of the same file, or of its bytes."""
+    graph, interface, origin = _read(source)
+    interface = dataclasses.replace(interface, blas=blas)
+    engine = _engine(graph, interface, threads, max_streams, blas and _has_blas(), origin)
+    if engine.fingerprint != fingerprint:
+        name = source if is_path(source) else "the pickle's file"
+        raise FormatError(
+            f"{name} holds another model than the one that was pickled: {engine.fingerprint} instead of "
+            f"{fingerprint}"
+        )
+    return engine

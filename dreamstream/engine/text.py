@@ -1,0 +1,312 @@
+"""Model files as text: JSON and XML that hold the whole model, to and from the bytes of a ``.dsm``.
+
+Both are made of what the container holds: the JSON object that describes the model, and the tensors, their
+bytes in base64. docs/howto/files.md describes them. Neither form can say anything that a ``.dsm`` could not:
+what is read becomes a container again, whose reader judges the rest.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, NoReturn
+from xml.parsers import expat
+
+from .. import _core
+from ..errors import FormatError
+
+__all__ = ["KEY", "TensorPart", "from_text", "is_text", "parts_of", "to_json", "to_xml"]
+
+KEY = "dreamstream"
+"""Of the model's description, in the container's metadata and in the text forms."""
+
+MOST_LEVELS = 80  # of XML elements within each other: JSON's 64, and what stands around them
+
+
+class TensorPart(NamedTuple):
+    """A tensor of a container."""
+
+    name: str
+    dtype: str  # as the container calls it: "F32"
+    shape: tuple[int, ...]
+    data: Any  # its bytes
+
+
+def parts_of(container: Any) -> tuple[dict[str, Any], list[TensorPart]]:
+    """Return a container's description of the model, and its tensors as views of it."""
+    view = memoryview(container)
+    tensors, texts = _core.read_container(view)
+    if KEY not in texts:
+        raise FormatError(f'a safetensors file without "{KEY}" in its metadata is no model')
+    model = _json(texts[KEY])
+    return model, [
+        TensorPart(name, dtype, shape, view[offset : offset + n])
+        for name, dtype, shape, offset, n in tensors
+    ]
+
+
+def is_text(head: bytes) -> bool:
+    """Whether a file that begins so is one of the text forms."""
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"<")
+
+
+def from_text(content: bytes) -> bytes:
+    """Return the container that a text form stands for.
+
+    Raises
+    ------
+    FormatError
+        For what is neither of the forms, with the place.
+    """
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    try:
+        read = _read_xml if content.lstrip()[:1] == b"<" else _read_json
+        model, tensors = read(content)
+        text = json.dumps(model, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        pieces: list[bytes] = []
+        _core.write_container(pieces.append, [tuple(t) for t in tensors], {KEY: text})
+    except FormatError:
+        raise
+    except RecursionError:
+        raise FormatError("the text of a model: too deep") from None
+    except ValueError as error:  # of json, unicode and base64 too
+        raise FormatError(f"the text of a model: {error}") from None
+    return b"".join(pieces)
+
+
+def _refuse(where: str, expected: str, got: Any) -> NoReturn:
+    said = repr(got)
+    raise FormatError(f"the text of a model: {where}: expected {expected}, got {said[:60]}")
+
+
+def _base64(where: str, text: Any) -> bytes:
+    if not isinstance(text, str):
+        _refuse(where, "base64", text)
+    try:
+        return base64.b64decode(text.strip(), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise FormatError(f"the text of a model: {where}: no base64: {error}") from None
+
+
+# ---------------------------------------------------------------- JSON
+def to_json(container: Any) -> Iterator[bytes]:
+    """Yield the JSON text of a container, in pieces."""
+    model, tensors = parts_of(container)
+    yield f'{{"{KEY}":\n{_dumped(model, indent=1)},\n"tensors": {{'.encode()
+    for i, t in enumerate(tensors):
+        head = f'{_dumped(t.name)}: {{"dtype": "{t.dtype}", "shape": {_dumped(t.shape)}, "data": "'
+        yield (",\n" if i else "\n").encode() + head.encode()
+        yield from _encoded(t.data)
+        yield b'"}'
+    yield b"\n}}\n"
+
+
+def _dumped(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _encoded(data: Any) -> Iterator[bytes]:
+    step = 3 << 18
+    for at in range(0, len(data), step):
+        yield base64.b64encode(data[at : at + step])
+
+
+def _json(text: str) -> Any:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        out = dict(pairs)
+        if len(out) != len(pairs):
+            keys = [k for k, _ in pairs]
+            _refuse("an object", "keys that differ", next(k for k in keys if keys.count(k) > 1))
+        return out
+
+    def number(text: str) -> NoReturn:
+        _refuse("a value", "a finite number", text)
+
+    return json.loads(text, object_pairs_hook=once, parse_constant=number)
+
+
+def _read_json(content: bytes) -> tuple[Any, list[TensorPart]]:
+    given = _json(content.decode())
+    _require_keys("the outermost object", given, {KEY, "tensors"})
+    tensors = []
+    if not isinstance(given["tensors"], dict):
+        _refuse("tensors", "an object", given["tensors"])
+    for name, t in given["tensors"].items():
+        where = f"tensor {name}"
+        _require_keys(where, t, {"dtype", "shape", "data"})
+        shape = t["shape"]
+        if not isinstance(shape, list) or any(type(n) is not int for n in shape):
+            _refuse(f"{where}, shape", "an array of integers", shape)
+        if not isinstance(t["dtype"], str):
+            _refuse(f"{where}, dtype", "a string", t["dtype"])
+        tensors.append(TensorPart(name, t["dtype"], tuple(shape), _base64(where, t["data"])))
+    return given[KEY], tensors
+
+
+def _require_keys(where: str, value: Any, keys: set[str]) -> None:
+    if not isinstance(value, dict) or set(value) != keys:
+        got = sorted(value) if isinstance(value, dict) else value
+        _refuse(where, f"an object of {', '.join(sorted(keys))}", got)
+
+
+# ---------------------------------------------------------------- XML
+# Values are elements named after their kind, members of objects have their keys as attributes; strings and
+# keys are written with the escapes of JSON, so that any of them can stand in XML.
+def to_xml(container: Any) -> Iterator[bytes]:
+    """Yield the XML text of a container, in pieces."""
+    model, tensors = parts_of(container)
+    yield f'<?xml version="1.0" encoding="UTF-8"?>\n<{KEY}>\n<model>\n'.encode()
+    yield "".join(_elements(model, 1)).encode()
+    yield b"</model>\n<tensors>\n"
+    for t in tensors:
+        shape = " ".join(map(str, t.shape))
+        yield f'<tensor name="{_quoted(t.name)}" dtype="{t.dtype}" shape="{shape}">'.encode()
+        yield from _encoded(t.data)
+        yield b"</tensor>\n"
+    yield f"</tensors>\n</{KEY}>\n".encode()
+
+
+def _quoted(text: str) -> str:
+    text = json.dumps(text, ensure_ascii=False)[1:-1]
+    text = re.sub("[\x7f-\x9f\ufffe\uffff]", lambda c: f"\\u{ord(c[0]):04x}", text)
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+
+
+def _elements(value: Any, level: int, key: str | None = None) -> Iterator[str]:
+    named = "" if key is None else f' key="{_quoted(key)}"'
+    space = " " * level
+    if isinstance(value, (dict, list)):
+        kind = "object" if isinstance(value, dict) else "array"
+        items = value.items() if isinstance(value, dict) else ((None, item) for item in value)
+        yield f"{space}<{kind}{named}>\n"
+        for inner, item in items:
+            yield from _elements(item, level + 1, inner)
+        yield f"{space}</{kind}>\n"
+    elif isinstance(value, str):
+        yield f"{space}<string{named}>{_quoted(value)}</string>\n"
+    elif value is None or isinstance(value, bool):
+        yield f"{space}<{json.dumps(value)}{named}/>\n"
+    else:
+        kind = "integer" if isinstance(value, int) else "real"
+        yield f"{space}<{kind}{named}>{json.dumps(value)}</{kind}>\n"
+
+
+def _unquoted(text: str) -> str:
+    try:
+        return str(json.loads(f'"{text}"', strict=False))
+    except ValueError:
+        _refuse("a string", "the escapes of JSON", text)
+
+
+_SCALARS: dict[str, Callable[[str], Any]] = {
+    "string": _unquoted,
+    "integer": lambda text: _number(text, r"-?[0-9]{1,19}", int),
+    "real": lambda text: _number(text, r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][-+]?[0-9]{1,4})?", float),
+    "true": lambda text: _nothing(text, True),
+    "false": lambda text: _nothing(text, False),
+    "null": lambda text: _nothing(text, None),
+}
+
+
+def _number(text: str, form: str, kind: Callable[[str], Any]) -> Any:
+    if not re.fullmatch(form, text.strip()):
+        _refuse("a value", "a number", text)
+    return kind(text.strip())
+
+
+def _nothing(text: str, value: Any) -> Any:
+    if text.strip():
+        _refuse("an element", "no text", text)
+    return value
+
+
+class _Element:
+    """An element that is open: what it will be, and what it holds so far."""
+
+    def __init__(self, name: str, attributes: dict[str, str]) -> None:
+        self.name, self.attributes = name, attributes
+        self.text: list[str] = []
+        self.items: list[Any] = []
+        self.members: dict[str, Any] = {}
+
+
+def _read_xml(content: bytes) -> tuple[Any, list[TensorPart]]:
+    """Parse without DTD: nothing is expanded, nothing is fetched."""
+    models: list[Any] = []
+    sections: list[str] = []
+    tensors: list[TensorPart] = []
+    document = _Element("", {})
+    open_elements = [document]
+
+    def doctype(*_: Any) -> NoReturn:
+        raise FormatError("the text of a model: a DOCTYPE, and with it entities, is refused")
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        if len(open_elements) > MOST_LEVELS:
+            raise FormatError("the text of a model: too deep")
+        inside = open_elements[-1].name
+        allowed = _PLACES.get(inside, ())
+        if name not in allowed:
+            _refuse(f"in <{inside}>" if inside else "outermost", " or ".join(allowed) or "text", f"<{name}>")
+        wanted = {"key"} if inside == "object" else {"name", "dtype", "shape"} if name == "tensor" else set()
+        if set(attributes) != wanted:
+            _refuse(f"<{name}> in <{inside}>", f"the attributes {sorted(wanted)}", sorted(attributes))
+        open_elements.append(_Element(name, attributes))
+
+    def end(name: str) -> None:
+        done, outer = open_elements.pop(), open_elements[-1]
+        text = "".join(done.text)
+        if name == "tensor":
+            tensors.append(_tensor(done.attributes, text))
+            return
+        if name not in _SCALARS and text.strip():
+            _refuse(f"<{name}>", "elements", text.strip())
+        if name in (KEY, "model", "tensors"):
+            sections.extend([name] if name != KEY else [])
+            models.extend(done.items if name == "model" else [])
+            return
+        value: Any
+        if name in _SCALARS:
+            value = _SCALARS[name](text)
+        else:
+            value = done.members if name == "object" else done.items
+        if outer.name != "object":
+            outer.items.append(value)
+        elif (key := _unquoted(done.attributes["key"])) in outer.members:
+            _refuse("an object", "keys that differ", key)
+        else:
+            outer.members[key] = value
+
+    parser = expat.ParserCreate("UTF-8")
+    parser.buffer_text = True
+    parser.StartDoctypeDeclHandler = doctype
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = lambda text: open_elements[-1].text.append(text)
+    try:
+        parser.Parse(content, True)
+    except expat.ExpatError as error:
+        raise FormatError(f"the text of a model: {error}") from None
+    if sections != ["model", "tensors"] or len(models) != 1:
+        _refuse(f"<{KEY}>", "<model> with one value, then <tensors>", sections)
+    return models[0], tensors
+
+
+_VALUES = ("object", "array", *_SCALARS)
+_PLACES: dict[str, tuple[str, ...]] = {
+    "": (KEY,),
+    KEY: ("model", "tensors"),
+    "model": _VALUES,
+    "tensors": ("tensor",),
+    "object": _VALUES,
+    "array": _VALUES,
+}
+
+
+def _tensor(attributes: dict[str, str], text: str) -> TensorPart:
+    name = _unquoted(attributes["name"])
+    shape = [_number(n, r"[0-9]{1,19}", int) for n in attributes["shape"].split()]
+    return TensorPart(name, attributes["dtype"], tuple(shape), _base64(f"tensor {name}", text))

@@ -1,0 +1,318 @@
+"""Make the hostile model files of this folder, and attacks.json: what the error of each must say.
+
+    python tests/attacks/make.py
+
+Each is a small right model (`small`) with one thing wrong.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "helpers"))
+from dsm_files import compact, container, header_of, node, pack, pattern, text_of
+
+Attack = tuple[str, bytes, str]  # name, file, words of the error
+
+
+def small() -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    """A convolution, a residual, a softmax: 4 nodes, 2 weights."""
+    conv = {"stride": 1, "dilation": 1, "groups": 1, "left": 2, "right": 0, "mode": "zeros"}
+    model = {
+        "version": 1,
+        "graph": {
+            "inputs": [{"dtype": "float32", "shape": [3], "rate": [100, 1]}],
+            "nodes": [
+                node("conv1d", [0], "conv", ["conv.weight", "conv.bias"], **conv),
+                node("add", [0, 1], order=[]),
+                node("softmax", [2], "out"),
+            ],
+            "outputs": [3],
+        },
+        "interface": {
+            "name": "Small",
+            "by_name": False,
+            "skew": 0,
+            "blas": False,
+            "inputs": [{"name": "x", "dimensions": ["B", 0, "L"]}],
+            "outputs": [
+                {
+                    "name": "y",
+                    "dimensions": ["B", "L", 0],
+                    "dtype": "float32",
+                    "shape": [3],
+                    "rate": [100, 1],
+                }
+            ],
+            "structure": 0,
+        },
+    }
+    return model, {"conv.weight": pattern(3, 3, 3), "conv.bias": pattern(3)}
+
+
+def right() -> bytes:
+    """The file in which nothing is wrong."""
+    model, arrays = small()
+    return container(arrays, text_of(model))
+
+
+def with_text(text: str) -> bytes:
+    """The weights beside another text."""
+    return container(small()[1], {"dreamstream": text})
+
+
+def with_change(change: Callable[[dict[str, Any]], Any]) -> bytes:
+    """The model with something changed in place."""
+    model = copy.deepcopy(small()[0])
+    change(model)
+    return with_text(compact(model))
+
+
+def with_header(change: Callable[[dict[str, Any]], Any], more: bytes = b"") -> bytes:
+    """The container with something changed in its header, and data behind the end."""
+    model, arrays = small()
+    header, data = header_of(arrays, text_of(model))
+    change(header)
+    return pack(compact(header), data + more)
+
+
+def of_containers() -> Iterator[Attack]:
+    """Wrong as containers."""
+    file = right()
+    n = struct.unpack("<Q", file[:8])[0]
+    yield "empty", b"", "expected at least 8 bytes"
+    yield "truncated_length", file[:5], "expected at least 8 bytes"
+    yield "truncated_header", file[: 8 + n // 2], "expected a header within"
+    yield "truncated_data", file[:-3], "expected an integer from 0 to"
+    yield "longer", file + b"\0", "expected the end of the file"
+    yield "length_oversized", struct.pack("<Q", 2**63) + file[8:], "expected a header of at most"
+    yield "length_all_ones", struct.pack("<Q", 2**64 - 1) + file[8:], "expected a header of at most"
+    yield "length_big_endian", struct.pack(">Q", n) + file[8:], "expected a header of at most"
+    yield "length_zero", struct.pack("<Q", 0) + file[8:], "begins with '{'"
+    yield "header_no_json", file[:8] + b"<" + file[9:], "begins with '{'"
+    yield "header_bad_utf8", file.replace(b"conv.bias", b"conv.b\xc3(s"), "UTF-8"
+    yield (
+        "header_deep",
+        pack('{"a":' + "[" * 100 + "]" * 100 + "}", b""),
+        "at most 64 arrays and objects",
+    )
+    yield "header_key_twice", pack('{"__metadata__":{},"__metadata__":{}}', b""), "keys that differ"
+    yield "no_metadata", container(small()[1], None), 'a text "dreamstream"'
+    yield "other_metadata", container(small()[1], {"format": "pt"}), 'a text "dreamstream"'
+    yield "not_a_model", container({"w": pattern(3)}, None), 'a text "dreamstream"'
+
+    def overlap(h: dict[str, Any]) -> None:
+        h["conv.bias"]["data_offsets"] = [64, 76]
+
+    yield "tensors_overlap", with_header(overlap), "they overlap"
+
+    def hole(h: dict[str, Any]) -> None:
+        del h[".pad.0"]
+
+    yield "hole", with_header(hole), "there is a hole"
+
+    def beyond(h: dict[str, Any]) -> None:
+        h["conv.bias"]["data_offsets"] = [2**62, 2**62 + 12]
+
+    yield "offsets_beyond", with_header(beyond), "expected an integer from 0 to"
+
+    def negative(h: dict[str, Any]) -> None:
+        h["conv.bias"]["shape"] = [-3]
+
+    yield "shape_negative", with_header(negative), "expected an integer from 0"
+
+    def huge(h: dict[str, Any]) -> None:
+        h["conv.bias"]["shape"] = [2**32, 2**32, 2**32]
+
+    yield "shape_huge", with_header(huge), "product can be counted"
+
+    def type_unknown(h: dict[str, Any]) -> None:
+        h["conv.bias"]["dtype"] = "PICKLE"
+
+    yield "type_unknown", with_header(type_unknown), "expected one of F64"
+
+
+def of_tensors() -> Iterator[Attack]:
+    """Right as containers; tensors that are not what a model file may hold."""
+    model, arrays = small()
+
+    def hidden(h: dict[str, Any]) -> None:
+        end = h["conv.bias"]["data_offsets"][1]
+        h["hidden"] = {"dtype": "U8", "shape": [5], "data_offsets": [end, end + 5]}
+
+    yield "tensor_hidden", with_header(hidden, b"12345"), "tensors that nodes use"
+
+    def large_filler(h: dict[str, Any]) -> None:
+        end = h["conv.bias"]["data_offsets"][1]
+        h[".pad.1"] = {"dtype": "U8", "shape": [64], "data_offsets": [end, end + 64]}
+
+    yield "filler_large", with_header(large_filler, bytes(64)), "less than 64 bytes"
+
+    def message(h: dict[str, Any]) -> None:
+        end = h["conv.bias"]["data_offsets"][1]
+        h[".pad.1"] = {"dtype": "U8", "shape": [5], "data_offsets": [end, end + 5]}
+
+    yield "filler_not_zero", with_header(message, b"12345"), "expected zeros"
+    header, data = header_of(arrays, text_of(model))
+    raw = compact(header).encode()
+    raw += b" " * (-(8 + len(raw)) % 64 + 4)
+    yield "tensor_unaligned", struct.pack("<Q", len(raw)) + raw + data, "multiple of 64"
+    without = {k: v for k, v in arrays.items() if k != "conv.bias"}
+    yield "tensor_missing", container(without, text_of(model)), "the name of a tensor"
+    for name, bias, words in [
+        ("tensor_wrong_shape", pattern(4), "node 0 (conv1d, conv)"),
+        ("tensor_wrong_type", pattern(3).astype("float64"), "node 0 (conv1d, conv)"),
+        ("tensor_bytes", np.zeros(3, "uint8"), "expected a tensor of F32"),
+        ("tensor_empty", np.zeros(0, "float32"), "node 0 (conv1d, conv)"),
+        ("tensor_rank", pattern(3).reshape(3, 1, 1, 1, 1, 1, 1), "of rank 6 at most"),
+    ]:
+        yield name, container({**arrays, "conv.bias": bias}, text_of(model)), words
+    filled = copy.deepcopy(model)
+    filled["graph"]["nodes"][0]["weights"][1] = ".pad.0"
+    yield "tensor_is_filler", container(arrays, text_of(filled)), "the name of a tensor"
+    logical = copy.deepcopy(model)
+    logical["graph"]["nodes"][1] = node("where", [0, 1], weights=["conv.bias"], order=[1, 0, 0])
+    of_two = {
+        "conv.weight": pattern(3, 3, 3),
+        "conv.bias": pattern(3),
+        "mask": np.array([0, 2, 1], "uint8").view("bool"),
+    }
+    logical["graph"]["nodes"][1]["weights"] = ["mask"]
+    yield "tensor_bool_of_two", container(of_two, text_of(logical)), "expected 0 or 1"
+
+
+def of_texts() -> Iterator[Attack]:
+    """Texts that are no model."""
+    model = compact(small()[0])
+    yield "text_empty", with_text(""), "byte 0"
+    yield "text_truncated", with_text(model[:-1]), "expected"
+    yield "text_array", with_text("[]"), "expected an object"
+    yield "text_deep", with_text("[" * 100 + "]" * 100), "at most 64 arrays and objects"
+    yield "text_key_twice", with_text(model.replace('"skew":0', '"skew":0,"skew":0')), "keys that differ"
+    yield "text_surrogate", with_text(model.replace('"Small"', '"\\ud800"')), "surrogate"
+    yield "text_infinite", with_text(model.replace('"skew":0', '"skew":1e999')), "that a double can hold"
+
+    def put(*path: Any) -> Callable[[Any], bytes]:
+        def change(value: Any) -> bytes:
+            def apply(m: Any) -> None:
+                for key in path[:-1]:
+                    m = m[key]
+                m[path[-1]] = value
+
+            return with_change(apply)
+
+        return change
+
+    def drop(*path: Any) -> bytes:
+        def apply(m: Any) -> None:
+            for key in path[:-1]:
+                m = m[key]
+            del m[path[-1]]
+
+        return with_change(apply)
+
+    yield "version_2", put("version")(2), "expected version 1, got 2"
+    yield "version_0", put("version")(0), "expected an integer from 1"
+    yield "version_text", put("version")("1"), "expected an integer"
+    yield "version_missing", drop("version"), '"version"'
+    yield "key_unknown", put("pickle")("cos\nsystem"), "no key but known ones"
+    yield "graph_missing", drop("graph"), '"graph"'
+    yield "interface_missing", drop("interface"), '"interface"'
+    node0 = ("graph", "nodes", 0)
+    attributes = (*node0, "attributes")
+    yield "operator_unknown", put(*node0, "op")("exec"), "the name of an operator"
+    yield "operator_declared", put(*node0, "op")("declared"), "the name of an operator"
+    yield "node_key_unknown", put(*node0, "code")("import os"), "no key but known ones"
+    yield "attribute_unknown", put(*attributes, "padding")(1), "no key but known ones"
+    yield "attribute_missing", drop(*attributes, "stride"), '"stride"'
+    yield "attribute_text", put(*attributes, "stride")("2"), "expected an integer"
+    yield "attribute_real", put(*attributes, "stride")(2.5), "expected an integer"
+    yield "attribute_zero", put(*attributes, "stride")(0), "node 0 (conv1d, conv)"
+    yield "attribute_huge", put(*attributes, "stride")(2**63 - 1), "node 0 (conv1d, conv)"
+    yield "attribute_dilation_huge", put(*attributes, "dilation")(2**40 - 1), "node 0 (conv1d, conv)"
+    yield "attribute_left_huge", put(*attributes, "left")(2**39), "node 0 (conv1d, conv)"
+    yield "attribute_too_big_for_64", put(*attributes, "stride")(2**64), "expected an integer"
+    yield "attribute_choice", put(*attributes, "mode")("mirror"), "zeros|replicate|reflect|circular"
+    yield (
+        "attribute_of_another",
+        put("graph", "nodes", 2, "attributes")({"axis": 1}),
+        "no key but known ones",
+    )
+    yield "attribute_nan", put(*attributes, "stride")("nan"), "expected an integer"
+    yield "cycle_itself", put(*node0, "inputs")([1]), "expected an integer from 0 to 0"
+    yield "cycle_later", put(*node0, "inputs")([2]), "expected an integer from 0 to 0"
+    yield "edge_negative", put(*node0, "inputs")([-1]), "expected an integer from 0 to 0"
+    yield "edge_huge", put("graph", "outputs")([2**31]), "expected an integer from 0 to 3"
+    yield "inputs_missing", put(*node0, "inputs")([]), "node 0 (conv1d, conv)"
+    yield "inputs_many", put(*node0, "inputs")([0] * 100), "at most 16 inputs"
+    yield "weights_many", put(*node0, "weights")([None] * 1000), "at most 128 weights"
+    yield "weight_null", put(*node0, "weights")([None, None]), "node 0 (conv1d, conv)"
+    yield "weight_number", put(*node0, "weights")([0, 1]), "expected a string"
+    yield "outputs_of_node", put(*node0, "outputs")(2), "expected an integer from 1 to 1"
+    yield "path_with_zero", put(*node0, "path")("a\0b"), "zero"
+    yield "graph_without_inputs", put("graph", "inputs")([]), "expected 1 to 16"
+    yield "graph_without_outputs", put("graph", "outputs")([]), "expected 1 to"
+    yield "input_rate_zero", put("graph", "inputs", 0, "rate")([0, 1]), "rate must be positive"
+    yield "input_rate_not_lowest", put("graph", "inputs", 0, "rate")([200, 2]), "lowest terms"
+    yield "input_rate_by_zero", put("graph", "inputs", 0, "rate")([1, 0]), "rate"
+    yield "input_shape_huge", put("graph", "inputs", 0, "shape")([2**40, 2**40]), "2^40"
+    yield "input_rank", put("graph", "inputs", 0, "shape")([1] * 7), "expected 0 to 6"
+    yield "input_shape_zero", put("graph", "inputs", 0, "shape")([0]), "expected an integer from 1"
+    yield "input_type", put("graph", "inputs", 0, "dtype")("float16"), "expected float32"
+    yield "input_shape_wrong", put("graph", "inputs", 0, "shape")([5]), "node 0 (conv1d, conv)"
+    interface = ("interface",)
+    yield "skew_negative", put(*interface, "skew")(-1), "expected an integer from 0"
+    yield "skew_huge", put(*interface, "skew")(2**31), "expected an integer from 0"
+    yield "by_name_number", put(*interface, "by_name")(1), "true or false"
+    yield "name_null", put(*interface, "name")(None), "expected a string"
+    yield "ports_missing", put(*interface, "inputs")([]), "as many as the graph has"
+    yield "port_key_unknown", put(*interface, "inputs", 0, "dtype")("float32"), "no key but known ones"
+    dims = (*interface, "inputs", 0, "dimensions")
+    yield "dimension_missing", put(*dims)(["B", "L"]), "each of the 1 axes"
+    yield "dimension_twice", put(*dims)(["B", 0, 0, "L"]), "twice"
+    yield "dimension_unknown", put(*dims)(["B", 0, "T"]), 'expected "B", "L"'
+    yield "dimension_far", put(*dims)(["B", 1, "L"]), "expected an integer from 0 to 0"
+    yield "dimension_joined", put(*dims)(["B", 0, "B_L"]), "each of the 1 axes"
+    yield "dimensions_many", put(*dims)(["B", "L", "B_L"] + [0] * 100), "at most 8 dimensions"
+    output = (*interface, "outputs", 0)
+    yield "output_shape", put(*output, "shape")([4]), "the signature that the graph gives"
+    yield "output_rate", put(*output, "rate")([50, 1]), "the signature that the graph gives"
+    yield "output_type", put(*output, "dtype")("float64"), "the signature that the graph gives"
+    yield "structure_twice", put(*interface, "structure")([0, 0]), "twice"
+    yield "structure_nowhere", put(*interface, "structure")([]), "nowhere"
+    yield "structure_far", put(*interface, "structure")(1), "expected an integer from 0 to 0"
+    yield "structure_text", put(*interface, "structure")("0"), "expected an integer"
+    deep: Any = 0
+    for _ in range(40):
+        deep = [deep]
+    yield "structure_deep", put(*interface, "structure")(deep), "levels"
+
+
+def attacks() -> list[Attack]:
+    """All of them."""
+    return [*of_containers(), *of_tensors(), *of_texts()]
+
+
+def main() -> None:
+    """Write the files and the table."""
+    for old in HERE.glob("*.dsm"):
+        old.unlink()
+    table = {}
+    for name, file, words in attacks():
+        assert name not in table, name
+        (HERE / f"{name}.dsm").write_bytes(file)
+        table[name] = words
+    (HERE / "attacks.json").write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

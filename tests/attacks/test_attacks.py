@@ -1,0 +1,68 @@
+"""Hostile model files: each is refused, with words that say why, by the C reader and by Python."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+import dreamstream as ds
+
+HERE = Path(__file__).resolve().parent
+TOOL = HERE.parent / "c" / "model_tool.c"
+TABLE = json.loads((HERE / "attacks.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def make():
+    spec = importlib.util.spec_from_file_location("dreamstream_tests_attacks_make", HERE / "make.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def copy(c_build, tmp_path_factory):
+    """path -> (exit status, what was said, bytes written), under the sanitizers."""
+    built = c_build.build("asan", [TOOL])
+    assert not built.errors, built.errors
+    out = tmp_path_factory.mktemp("attacks") / "out"
+
+    def run(path):
+        out.unlink(missing_ok=True)
+        done = c_build.run(built.programs[TOOL.stem], "copy", str(path), str(out))
+        return done.returncode, done.stdout, out.read_bytes() if out.exists() else None
+
+    return run
+
+
+def test_the_script_makes_them(make):
+    made = {name: (file, words) for name, file, words in make.attacks()}
+    assert set(made) == set(TABLE) == {path.stem for path in HERE.glob("*.dsm")}
+    for name, (file, words) in made.items():
+        assert file == (HERE / f"{name}.dsm").read_bytes(), name
+        assert words == TABLE[name], name
+
+
+def test_what_is_right_is_taken(make, copy, tmp_path):
+    path = tmp_path / "right.dsm"
+    path.write_bytes(make.right())
+    assert copy(path) == (0, "", make.right())
+
+
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_attack(copy, name):
+    status, said, written = copy(HERE / f"{name}.dsm")
+    assert status == 1 and written is None, said
+    assert said.startswith("DS_FORMAT: ") and TABLE[name] in said, said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.skipif(not hasattr(ds, "load"), reason="this build has no ds.load")
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_attack_from_python(name):
+    path = HERE / f"{name}.dsm"
+    for source in (path, path.read_bytes()):
+        with pytest.raises(ds.FormatError) as caught:
+            ds.load(source)
+        assert TABLE[name] in str(caught.value)

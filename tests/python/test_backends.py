@@ -1,0 +1,142 @@
+"""Which kernels run, as the environment and `blas` ask, and what their weights take."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dreamstream import _core
+
+USABLE = [b["name"] for b in _core.config()["backends"] if b["usable"]]
+OWN = [name for name in USABLE if "+" not in name]
+HAS_BLAS = _core.config()["openblas"] is not None
+
+OUT, IN, KERNEL = 33, 7, 3
+
+ASK = f"IN, OUT, KERNEL = {IN}, {OUT}, {KERNEL}" + """
+import json
+import numpy as np
+import dreamstream as ds
+from dreamstream import _core, dispatch, nn
+
+def compiled(blas, *layers):
+    return ds.compile(nn.Sequential(*layers).eval(), ("B", IN, "L"), blas=blas)
+
+ds.manual_seed(1)
+layers = nn.Conv1d(IN, OUT, KERNEL), nn.Conv1d(OUT, OUT, 5, groups=OUT)
+x = np.random.default_rng(0).standard_normal((1, IN, 40), dtype=np.float32)
+answers = {}
+for blas in (None, False, True):
+    try:
+        engine = compiled(blas, *layers)
+    except ds.ModeError as error:
+        answers[str(blas)] = str(error)
+        continue
+    y = engine.step({"a": x[0]}, sos=["a"], eos=["a"])["a"]
+    whole = nn.Sequential(*layers).eval()(ds.tensor(x)).numpy()[0]
+    assert np.abs(y - whole).max() < 1e-5
+    answers[str(blas)] = {
+        "kernels": engine.summary().split("kernels ")[1].split(",")[0],
+        "bitwise": "the same bits: yes" in engine.summary(),
+        "extra": compiled(blas, layers[0]).weights_size - sum(p.numpy().nbytes for p in layers[0].parameters()),
+    }
+op = dispatch.operator("linear", {}, [("float32", (IN,), 1, 1)], [np.zeros((OUT, IN), "f"), None])
+print(json.dumps({"answers": answers, "op": op.prepared_bytes, **_core.config()}))
+"""
+
+
+def python(code, **environment):
+    kept = {k: v for k, v in os.environ.items() if k not in ("DREAMSTREAM_ISA", "DREAMSTREAM_BLAS")}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env={**kept, **environment}, capture_output=True, text=True, timeout=300)
+
+
+def ask(**environment):
+    ran = python(ASK, **environment)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def aligned(n):
+    return (n + 63) // 64 * 64
+
+
+def prepared(name, columns, depth):
+    """Bytes of one packed weight: where it lies; rows; panels of 32 columns."""
+    if name == "ref":
+        return 64
+    return aligned((columns if "+" in name else (columns + 31) // 32 * 32) * depth * 4)
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("without", [False, True], ids=["as built", "DREAMSTREAM_BLAS=none"])
+def test_what_was_asked_for_runs_and_takes_what_it_must(name, without):
+    told = ask(DREAMSTREAM_ISA=name, **({"DREAMSTREAM_BLAS": "none"} if without else {}))
+    assert told["kernels"] == name
+    assert told["blas"] is (HAS_BLAS and not without)
+    assert (told["openblas"] is not None) is HAS_BLAS
+    assert told["op"] == prepared(name, OUT, IN)
+    own = {"kernels": name, "bitwise": True, "extra": prepared(name, OUT, IN * KERNEL)}
+    assert told["answers"]["None"] == told["answers"]["False"] == own
+    if told["blas"]:
+        theirs = f"{name}+openblas"
+        extra = prepared(theirs, OUT, IN * KERNEL)
+        assert told["answers"]["True"] == {"kernels": theirs, "bitwise": False, "extra": extra}
+    else:
+        assert "OpenBLAS is not built in or kept out" in told["answers"]["True"]
+
+
+def test_backends_are_listed():
+    """Every variant, plainest first, then each with OpenBLAS where that is built in."""
+    names = [b["name"] for b in _core.config()["backends"]]
+    n = len(names) // 2 if HAS_BLAS else len(names)
+    assert names[0] == "ref" and names[n:] == ([f"{name}+openblas" for name in names[:n]] if HAS_BLAS else [])
+    assert [b["bitwise"] for b in _core.config()["backends"]] == ["+" not in name for name in names]
+
+
+def test_show_config_says_what_was_kept_out():
+    code = "import dreamstream as ds; ds.show_config()"
+    ran = python(code, DREAMSTREAM_BLAS="none", DREAMSTREAM_ISA="ref")
+    assert ("kept out by DREAMSTREAM_BLAS=none" in ran.stdout) is HAS_BLAS
+    assert ("not built in" in ran.stdout) is not HAS_BLAS
+    assert "kernels   ref" in ran.stdout
+
+
+def test_unknown_instruction_set():
+    """An import alone computes nothing and raises nothing; whatever computes says what is wrong."""
+    code = """
+import dreamstream as ds
+from dreamstream import nn
+layer = nn.Linear(2, 3)
+patched = ds.patch_module(nn.Linear(2, 3)).online()
+asks = (ds.show_config, lambda: layer(ds.tensor([[1.0, 2.0]])), lambda: ds.compile(layer, ("B", "L", 2)),
+        lambda: patched(ds.stream_tensor([[[1.0, 2.0]]], names=("B", "L", None), ids=["a"], sos=True)))
+for ask in asks:
+    try:
+        ask()
+    except ValueError as error:
+        assert str(error).startswith("DREAMSTREAM_ISA: unknown instruction set 'fast'"), error
+    else:
+        raise SystemExit("no error")
+"""
+    ran = python(code, DREAMSTREAM_ISA="fast")
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_weight_of_two_nodes_counts_once():
+    """A module that is called twice: its weight is held once, and prepared for each node."""
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(IN, IN, bias=False)
+
+        def forward(self, x):
+            return self.layer(self.layer(x))
+
+    once = ds.compile(nn.Sequential(nn.Linear(IN, IN, bias=False)).eval(), ("B", "L", IN))
+    twice = ds.compile(Twice().eval(), ("B", "L", IN))
+    raw = np.zeros((IN, IN), np.float32).nbytes
+    assert twice.weights_size - raw == 2 * (once.weights_size - raw)

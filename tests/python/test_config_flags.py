@@ -1,0 +1,82 @@
+"""`python -m dreamstream.config`: a C program compiled with what it prints runs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dreamstream as ds
+from dreamstream.config import __main__ as command
+from dreamstream.config import flags
+
+PROGRAM = """
+#include <stdio.h>
+#include <string.h>
+#include <dreamstream.h>
+
+int main(void)
+{
+    puts(ds_version());
+    return strcmp(ds_version(), DS_VERSION_STRING) != 0;
+}
+"""
+
+PACKAGE = Path(ds.__file__).parent
+SANITIZED = "DREAMSTREAM_SANITIZE" in os.environ or "LD_PRELOAD" in os.environ
+
+
+def printed(*options, capsys):
+    assert command.main(list(options)) == 0
+    return capsys.readouterr().out
+
+
+def test_what_it_prints(capsys):
+    assert printed("--version", capsys=capsys) == f"{ds.__version__}\n"
+    assert printed("--prefix", capsys=capsys) == f"{PACKAGE}\n"
+    assert printed("--libdir", "--includedir", capsys=capsys) == f"{PACKAGE}/lib {PACKAGE}/include\n"
+    assert (Path(printed("--includedir", capsys=capsys).strip()) / "dreamstream.h").is_file()
+    assert printed(capsys=capsys).startswith("version ")
+    with pytest.raises(SystemExit) as stop:
+        command.main(["--flags"])
+    assert stop.value.code == 2 and "--flags" in capsys.readouterr().err
+
+
+def test_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "dreamstream.config", "--cflags", "--libs"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert shlex.split(done.stdout) == [*shlex.split(flags.cflags()), *shlex.split(flags.libs())]
+
+
+def build_and_run(folder, command_line):
+    (folder / "version.c").write_text(PROGRAM)
+    subprocess.run(command_line, shell=True, cwd=folder, check=True)
+    env = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
+    done = subprocess.run(["./version"], cwd=folder, capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stdout) == (0, f"{ds.__version__}\n"), done.stderr
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.skipif(SANITIZED, reason="the library needs the sanitizer's")
+def test_a_program(tmp_path):
+    asked = f"{shlex.quote(sys.executable)} -m dreamstream.config --cflags --libs"
+    build_and_run(tmp_path, f"cc -Wall -Wextra -Wpedantic -Werror version.c $({asked}) -o version")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.skipif(SANITIZED, reason="the library needs the sanitizer's")
+def test_a_path_with_spaces(tmp_path, monkeypatch):
+    """As it would be installed elsewhere: the library finds OpenBLAS beside itself."""
+    installed = tmp_path / "a folder's" / "dreamstream"
+    for name in "include", "lib", "_openblas":
+        if (PACKAGE / name).is_dir():
+            shutil.copytree(PACKAGE / name, installed / name)
+    monkeypatch.setattr(flags, "prefix", lambda: installed)
+    build_and_run(tmp_path, f"cc version.c {flags.cflags()} {flags.libs()} -o version")

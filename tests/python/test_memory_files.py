@@ -1,0 +1,137 @@
+"""Memory and files: loading leaks nothing, weights stay where the file is mapped, streams cost their state.
+
+Each script runs in a process of its own and prints, as JSON, what it measured in KiB.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HEAD = """
+    import copy, gc, io, json, os, pickle, sys
+    import numpy as np
+    import dreamstream as ds
+    from dreamstream import _core, nn
+
+    PAGE = os.sysconf("SC_PAGE_SIZE") // 1024
+    path = sys.argv[1]
+
+    def resident(kind=1):
+        gc.collect()
+        with open("/proc/self/statm") as file:
+            numbers = file.read().split()
+        return int(numbers[kind]) * PAGE
+
+    def own():  # what no file holds
+        return resident(1) - resident(2)
+
+    def made(size):
+        return nn.Sequential(nn.Conv1d(4, size, 5, padding=2), nn.Conv1d(size, 4, 1)).eval()
+"""
+
+LOADS = """
+    _core.fault_install()
+    ds.compile(made(64), ("B", 4, "L"), verify=False).save(path)
+    content = open(path, "rb").read()
+    text = io.BytesIO()
+    ds.load(path).save(text, "xml")
+    broken = [content[:-1], content.replace(b"conv1d", b"conv9d"), text.getvalue()[:-9]]
+
+    def step(k):
+        engine = ds.load((path, content, text.getvalue())[k % 3], threads=1 + k % 2)
+        engine.step({"a": np.ones((4, 7), np.float32)}, sos="a")
+        other = (copy.copy, lambda e: pickle.loads(pickle.dumps(e)))[k % 2](engine)
+        if k % 5:
+            engine.close()
+        other.step({}, sos="b")
+        del engine
+        other.save(io.BytesIO())
+        try:
+            ds.load(broken[k % 3])
+        except ds.FormatError:
+            pass
+        else:
+            raise AssertionError
+
+    for k in range(200):
+        step(k)
+    before, blocks = resident(), _core.fault_stats()["live_blocks"]
+    for k in range(1000):
+        step(k)
+    stats = _core.fault_stats()
+    print(json.dumps({"grown": resident() - before, "blocks": stats["live_blocks"] - blocks,
+                      "bad": stats["bad_releases"]}))
+"""
+
+STREAMS = """
+    ds.compile(made(20_000), ("B", 4, "L"), verify=False).save(path)
+    engine = ds.load(path)
+    chunk = np.ones((4, 3), np.float32)
+    engine.step({"first": chunk}, sos=["first"])
+    before = resident()
+    for k in range(10_000):
+        engine.step({str(k): chunk[:, :1]}, sos=[str(k)])
+    assert len(engine.ids) == 10_001
+    print(json.dumps({"grown": resident() - before, "states": 10_000 * engine.state_size // 1024,
+                      "weights": os.path.getsize(path) // 1024}))
+"""
+
+MAPPED = """
+    if not os.path.exists(path):
+        weight = nn.Linear(2048, 8192)
+        weight.weight.numpy()[...] = 0.5
+        ds.compile(nn.Sequential(weight).eval(), ("B", "L", 2048), verify=False).save(path)
+        sys.exit()
+    before = own()
+    engine = ds.load(path)
+    loaded = own()
+    y = engine.step({"a": np.ones((1, 2048), np.float32)}, "a")["a"]
+    assert abs(y[0, 0] - 1024) < 1
+    print(json.dumps({"own": own() - before, "file": os.path.getsize(path) // 1024,
+                      "weights": engine.weights_size // 1024}))
+"""
+
+
+def run(body, path, **env):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(HEAD) + textwrap.dedent(body), str(path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env={**os.environ, **env},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout) if done.stdout else None
+
+
+def test_a_thousand_loads(tmp_path):
+    seen = run(LOADS, tmp_path / "m.dsm")
+    assert seen["grown"] < 1024 and (seen["blocks"], seen["bad"]) == (0, 0), seen
+
+
+def test_ten_thousand_streams(tmp_path):
+    """Their states, the table of ids, and no copy of weights."""
+    seen = run(STREAMS, tmp_path / "m.dsm")
+    per_stream = 1  # KiB besides the state: id, slot
+    assert seen["grown"] < 1.3 * seen["states"] + 10_000 * per_stream, seen
+
+
+def test_weights_stay_in_the_file(tmp_path):
+    """Where kernels read weights as they are, a loaded engine's memory is the file's pages."""
+    path, plain = tmp_path / "m.dsm", {"DREAMSTREAM_ISA": "ref", "DREAMSTREAM_BLAS": "none"}
+    run(MAPPED, path)
+    seen = run(MAPPED, path, **plain)
+    assert seen["file"] > 60_000
+    if seen["weights"] > 1.5 * seen["file"]:
+        pytest.skip("these kernels prepare weights of their own")
+    assert seen["own"] < 4096, seen
