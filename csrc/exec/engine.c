@@ -1,11 +1,9 @@
 #include "exec/engine.h"
 
 #include <pthread.h>
+#include <string.h>
 
 #include "base/alloc.h"
-
-/* More calls at a time than this make batches anew. */
-enum { MAX_RESTING = 16 };
 
 struct ds_engine {
     ds_allocator allocator;
@@ -15,8 +13,8 @@ struct ds_engine {
     ds_pool *pool; /* NULL with one thread */
     size_t n_threads;
     pthread_mutex_t lock; /* guards what follows */
-    ds_batch *resting[MAX_RESTING];
-    size_t n_resting;
+    ds_batch **resting; /* room for all there are */
+    size_t n_resting, n_batches, n_room;
 };
 
 /* An engine without plan, streams and threads. */
@@ -81,6 +79,9 @@ void ds_engine_close(ds_engine *engine)
 {
     while (engine->n_resting > 0)
         ds_batch_destroy(engine->resting[--engine->n_resting]);
+    ds_release(&engine->allocator, engine->resting, engine->n_room * sizeof(ds_batch *));
+    engine->resting = NULL;
+    engine->n_batches = engine->n_room = 0;
     ds_session_destroy(engine->session);
     engine->session = NULL;
     ds_pool_destroy(engine->pool);
@@ -113,26 +114,50 @@ size_t ds_engine_threads(const ds_engine *engine)
     return engine->n_threads;
 }
 
+/* Counts one more batch, which has its place at rest. The lock is held. */
+static ds_status make_room(ds_engine *e)
+{
+    if (e->n_batches == e->n_room) {
+        const size_t n_room = e->n_room ? 2 * e->n_room : 4;
+        void *larger = NULL;
+        DS_TRY(ds_allocate_array(&e->allocator, &larger, n_room, sizeof(ds_batch *)));
+        if (e->n_resting)
+            memcpy(larger, e->resting, e->n_resting * sizeof(ds_batch *));
+        ds_release(&e->allocator, e->resting, e->n_room * sizeof(ds_batch *));
+        e->resting = larger;
+        e->n_room = n_room;
+    }
+    e->n_batches++;
+    return DS_OK;
+}
+
 ds_status ds_engine_take_batch(ds_engine *engine, ds_batch **batch)
 {
     pthread_mutex_lock(&engine->lock);
     ds_batch *rested = engine->n_resting > 0 ? engine->resting[--engine->n_resting] : NULL;
+    ds_status status = rested ? DS_OK : make_room(engine);
     pthread_mutex_unlock(&engine->lock);
-    if (!rested)
-        return ds_batch_create(batch, engine->plan);
+    DS_TRY(status);
+    if (!rested) {
+        status = ds_batch_create(&rested, engine->plan);
+        if (status != DS_OK) {
+            pthread_mutex_lock(&engine->lock);
+            engine->n_batches--;
+            pthread_mutex_unlock(&engine->lock);
+            return status;
+        }
+    }
     *batch = rested;
     return DS_OK;
 }
 
 void ds_engine_give_batch(ds_engine *engine, ds_batch *batch)
 {
+    if (!batch)
+        return;
     pthread_mutex_lock(&engine->lock);
-    const bool room = engine->n_resting < MAX_RESTING;
-    if (room && batch)
-        engine->resting[engine->n_resting++] = batch;
+    engine->resting[engine->n_resting++] = batch;
     pthread_mutex_unlock(&engine->lock);
-    if (!room)
-        ds_batch_destroy(batch);
 }
 
 void ds_engine_run(ds_engine *engine, ds_batch *batch)

@@ -50,27 +50,27 @@ static void copy_taken(ds_model *model, taken *to, const taken *from)
     }
 }
 
-static void test_fork(void)
+static void test_fork(const ds_buffer *of, size_t width)
 {
-    ds_model *model = load_counted(&file);
+    ds_model *model = load_counted(of);
     float y[LENGTH * 3];
     memcpy(y, x, sizeof y);
-    for (size_t i = MIDDLE * 3; i < LENGTH * 3; i++) {
+    for (size_t i = MIDDLE * width; i < LENGTH * width; i++) {
         y[i] = -x[i];
     }
-    taken want_x = whole_of(model, x, 3, LENGTH), want_y = whole_of(model, y, 3, LENGTH);
+    taken want_x = whole_of(model, x, width, LENGTH), want_y = whole_of(model, y, width, LENGTH);
     taken got_x = {{NULL}, {0}}, got_y;
     ds_stream *s = open_stream(model), *fork = NULL, *never = NULL;
-    feed(model, s, &got_x, x, 3, 0, MIDDLE, 0);
+    feed(model, s, &got_x, x, width, 0, MIDDLE, 0);
     CHECK(failed(ds_stream_fork(NULL, s), DS_ARGUMENT, "NULL"));
     CHECK(ds_stream_fork(&fork, s) == DS_OK && stream_info_of(fork).begun == 1);
     CHECK(stream_info_of(fork).model == model);
     copy_taken(model, &got_y, &got_x);
-    feed(model, s, &got_x, x, 3, MIDDLE, LENGTH, DS_END); /* the one ends before the other goes on */
-    feed(model, fork, &got_y, y, 3, MIDDLE, LENGTH, DS_END);
+    feed(model, s, &got_x, x, width, MIDDLE, LENGTH, DS_END); /* the one ends before the other goes on */
+    feed(model, fork, &got_y, y, width, MIDDLE, LENGTH, DS_END);
     CHECK(same_taken(model, &got_x, &want_x) && same_taken(model, &got_y, &want_y));
     CHECK(ds_stream_fork(&never, s) == DS_OK && stream_info_of(never).ended == 1);
-    ds_output out[3];
+    ds_output out[MAX_GRAPH_OUTPUTS];
     CHECK(failed(ds_stream_finish(never, out), DS_STREAM_ID, "has ended"));
     free_taken(&want_x);
     free_taken(&want_y);
@@ -442,7 +442,8 @@ int main(void)
     add_output(&c, add_padded_conv(&c, add_input(&c, 2, 1, 1), 2, 3, 1, 1, 1, 1, "circular"));
     ds_buffer grows = take_graph(&c, 0);
     test_reset();
-    test_fork();
+    test_fork(&file, 3);
+    test_fork(&grows, 2);
     test_moving(&file, 3, LENGTH);
     test_moving(&samples, 1, LENGTH);
     test_moving(&grows, 2, LENGTH);

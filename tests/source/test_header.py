@@ -123,7 +123,7 @@ def test_cpp_program_runs(package, tmp_path):
     done = subprocess.run([str(program)], text=True, capture_output=True)
     assert done.returncode == 0
     assert "/no/such.dsm" in done.stdout
-    for model in sorted((header.ROOT / "tests" / "golden").glob("version_*.dsm")):
+    for model in sorted((header.ROOT / "tests" / "golden").glob("*.dsm")):
         environment = {**os.environ, "DREAMSTREAM_THREADS": "1"}
         done = subprocess.run([str(program), str(model)], text=True, capture_output=True, env=environment)
         assert (done.returncode, done.stdout) == (0, f"{model.stat().st_size} bytes\n")
