@@ -92,16 +92,16 @@ static void clear_block(const ds_plan *plan, ds_slot *slot)
     slot->block->n_inputs = (uint32_t)plan->graph->n_inputs;
 }
 
-/* Takes a free slot, or NULL; counts the new stream in. */
-static ds_status reserve(ds_session *session, ds_slot **slot, size_t leaving)
+/* Takes a free slot, or NULL; counts the new stream in unless it is spare. */
+static ds_status reserve(ds_session *session, ds_slot **slot, bool spare)
 {
     ds_status status = DS_OK;
     pthread_mutex_lock(&session->lock);
-    if (session->max_streams && session->n_open >= session->max_streams + leaving) {
+    if (!spare && session->max_streams && session->n_open >= session->max_streams) {
         status = ds_fail(DS_LIMIT, "%zu streams are open, which is the limit (max_streams)",
                          session->max_streams);
     } else {
-        session->n_open++;
+        session->n_open += !spare;
         *slot = session->free;
         if (*slot)
             session->free = (*slot)->next_free;
@@ -110,10 +110,10 @@ static ds_status reserve(ds_session *session, ds_slot **slot, size_t leaving)
     return status;
 }
 
-ds_status ds_session_open(ds_session *session, ds_slot **slot, size_t leaving)
+ds_status ds_session_open(ds_session *session, ds_slot **slot, bool spare)
 {
     ds_slot *s = NULL;
-    DS_TRY(reserve(session, &s, leaving));
+    DS_TRY(reserve(session, &s, spare));
     if (!s) {
         ds_status status = make_slot(session->plan, &session->allocator, &s);
         pthread_mutex_lock(&session->lock);
@@ -121,15 +121,24 @@ ds_status ds_session_open(ds_session *session, ds_slot **slot, size_t leaving)
             s->next = session->all;
             session->all = s;
         } else {
-            session->n_open--;
+            session->n_open -= !spare;
         }
         pthread_mutex_unlock(&session->lock);
         DS_TRY(status);
     }
     clear_block(session->plan, s);
     s->last_used = 0;
+    s->spare = spare;
     *slot = s;
     return DS_OK;
+}
+
+void ds_session_count(ds_session *session, ds_slot *slot)
+{
+    pthread_mutex_lock(&session->lock);
+    session->n_open += slot->spare;
+    slot->spare = false;
+    pthread_mutex_unlock(&session->lock);
 }
 
 void ds_session_close(ds_session *session, ds_slot *slot)
@@ -139,7 +148,7 @@ void ds_session_close(ds_session *session, ds_slot *slot)
     pthread_mutex_lock(&session->lock);
     slot->next_free = session->free;
     session->free = slot;
-    session->n_open--;
+    session->n_open -= !slot->spare;
     pthread_mutex_unlock(&session->lock);
 }
 

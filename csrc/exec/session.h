@@ -17,6 +17,7 @@ typedef struct ds_tail {
 
 typedef struct ds_slot {
     atomic_bool busy;
+    bool spare; /* not counted among the open streams */
     struct ds_slot *next; /* in the free list, or of all slots */
     struct ds_slot *next_free;
     ds_block *block;
@@ -30,9 +31,11 @@ typedef struct ds_session ds_session;
 ds_status ds_session_create(ds_session **session, const ds_plan *plan, size_t max_streams);
 void ds_session_destroy(ds_session *session); /* all its slots too */
 const ds_plan *ds_session_plan(const ds_session *session);
-/* leaving: the open streams that the caller closes if its call succeeds; those it opens may take their
- * places. Errors: DS_LIMIT at max_streams, DS_NO_MEMORY. Thread: any. */
-ds_status ds_session_open(ds_session *session, ds_slot **slot, size_t leaving);
+/* spare: not counted among the open streams yet, since it takes the place of one that the caller closes
+ * if its call succeeds. Errors: DS_LIMIT at max_streams (not where spare), DS_NO_MEMORY. Thread: any. */
+ds_status ds_session_open(ds_session *session, ds_slot **slot, bool spare);
+/* Counts a spare one in. */
+void ds_session_count(ds_session *session, ds_slot *slot);
 void ds_session_close(ds_session *session, ds_slot *slot);
 /* Puts an open stream at its beginning; what grew with it is released. */
 void ds_session_clear(ds_session *session, ds_slot *slot);

@@ -18,7 +18,7 @@ typedef struct step {
     ds_slot **replaced;    /* [n_rows]: the live stream that a restart replaces, entered; else NULL */
     PyObject **addresses;  /* [n_rows]: of fresh slots, as int */
     Py_ssize_t n_entered;
-    size_t n_leaving; /* live streams that end, or are replaced, if the call succeeds */
+    size_t n_leaving; /* live streams that end, or are replaced, if the call succeeds: free places */
     int64_t *n_frames;     /* [n_inputs][n_rows] */
     bool *sos, *eos, *bad; /* [n_rows] */
     ds_batch *batch;
@@ -130,7 +130,9 @@ static int enter_row(step *s, Py_ssize_t r)
         return 0;
     }
     ds_slot *slot;
-    ds_status status = ds_session_open(s->e->session, &slot, s->n_leaving);
+    const bool takes_place = s->n_leaving > 0;
+    ds_status status = ds_session_open(s->e->session, &slot, takes_place);
+    s->n_leaving -= takes_place;
     if (status != DS_OK) {
         char message[DS_MESSAGE_BYTES] = "";
         strncpy(message, ds_last_error(), sizeof message - 1);
@@ -181,8 +183,10 @@ static void commit(step *s)
         if (s->eos[r]) {
             if (PyDict_DelItem(s->e->slots, id) < 0)
                 PyErr_Clear();
-        } else if (s->replaced[r] && PyDict_SetItem(s->e->slots, id, s->addresses[r]) < 0) {
-            PyErr_Clear(); /* cannot be: the key is there */
+        } else {
+            ds_session_count(s->e->session, s->slots[r]);
+            if (s->replaced[r] && PyDict_SetItem(s->e->slots, id, s->addresses[r]) < 0)
+                PyErr_Clear(); /* cannot be: the key is there */
         }
         ds_slot_leave(s->slots[r]);
         if (s->eos[r])

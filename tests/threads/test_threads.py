@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 
 import numpy as np
@@ -158,3 +159,22 @@ def test_eager_module_from_two_threads():
     for _ in range(len(done)):
         last = twin(x)["a"].numpy()
     assert any(np.array_equal(last, y) for y in done)
+
+
+def test_restarts_at_the_limit_do_not_hinder_each_other():
+    """Every stream that starts takes the place of one that ends in the same call, in whichever thread."""
+    engine = ds.compile(make(), ("B", 5, "L"), max_streams=N_THREADS)
+    chunk = np.zeros((5, 200), np.float32)
+
+    def restart(name):
+        for step in range(N_STEPS):
+            engine.step({name: chunk}, sos=[name], restart=True)
+            if step % 3 == 0:
+                engine.step({name: chunk, f"{name} {step}": chunk}, sos=[f"{name} {step}"], eos=[name])
+                engine.step({name: chunk, f"{name} {step}": chunk}, sos=[name], eos=[f"{name} {step}"])
+
+    names = [f"stream {k}" for k in range(N_THREADS)]
+    in_threads(*(functools.partial(restart, name) for name in names))
+    assert sorted(engine.ids) == names
+    with pytest.raises(ds.StreamLimitError):
+        engine.step({"one more": chunk}, sos=["one more"])
