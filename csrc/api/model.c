@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/object.h"
+#include "base/log.h"
 #include "exec/backend.h"
 
 /* ---------------------------------------------------------------- structs that grow */
@@ -129,7 +130,15 @@ static ds_status fill_model(ds_model *m, ds_mapped *file, const ds_model_options
     }
     engine.skew = m->interface->skew;
     m->max_streams = options->max_streams;
-    return of_a_file(ds_engine_create(&m->engine, graph, &engine));
+    DS_TRY(of_a_file(ds_engine_create(&m->engine, graph, &engine)));
+    if (m->interface->blas && !options->backend && ds_backend_bitwise(engine.kernels))
+        ds_log(DS_LOG_WARNING, "model %s was compiled for products by OpenBLAS, which is not here",
+               m->interface->name);
+    const ds_plan *plan = ds_model_plan(m);
+    ds_log(DS_LOG_INFO, "model %s: %zu operators, kernels %s, %zu threads, %zu bytes per stream",
+           m->interface->name, plan->graph->n_nodes, plan->kernels->name, engine.n_threads,
+           plan->block_bytes);
+    return DS_OK;
 }
 
 /* Where a model's bytes come from. */

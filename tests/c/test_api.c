@@ -287,6 +287,28 @@ static void test_query(void)
 }
 
 /* Every usable backend, forced, gives the bits of "ref", unless it says that it doesn't. */
+static void remember(void *context, int level, const char *message)
+{
+    char *log = context;
+    const size_t n = strlen(log);
+    snprintf(log + n, 1000 - n, "%d %s\n", level, message);
+}
+
+static void test_log(void)
+{
+    char log[1000] = "";
+    ds_buffer file = tagger_file();
+    CHECK(ds_set_log(remember, log) == DS_OK);
+    ds_model_options options = DS_MODEL_OPTIONS_INIT;
+    options.backend = "ref";
+    options.threads = 2;
+    CHECK(ds_model_close(load(&file, &options)) == DS_OK);
+    CHECK(strncmp(log, "2 model ", 8) == 0 && strstr(log, "kernels ref, 2 threads") != NULL);
+    CHECK(strchr(log, '\n') == log + strlen(log) - 1); /* one message */
+    CHECK(ds_set_log(NULL, NULL) == DS_OK);
+    ds_buffer_free(&file);
+}
+
 static void test_backends(void)
 {
     float x[40 * 3];
@@ -564,6 +586,7 @@ int main(void)
     test_load_errors();
     test_ways_to_load();
     test_query();
+    test_log();
     test_backends();
     test_memory();
     test_own_allocator();
