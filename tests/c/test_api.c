@@ -297,7 +297,6 @@ static void remember(void *context, int level, const char *message)
 static void test_log(void)
 {
     char log[1000] = "";
-    ds_buffer file = tagger_file();
     CHECK(ds_set_log(remember, log) == DS_OK);
     ds_model_options options = DS_MODEL_OPTIONS_INIT;
     options.backend = "ref";
@@ -306,7 +305,6 @@ static void test_log(void)
     CHECK(strncmp(log, "2 model ", 8) == 0 && strstr(log, "kernels ref, 2 threads") != NULL);
     CHECK(strchr(log, '\n') == log + strlen(log) - 1); /* one message */
     CHECK(ds_set_log(NULL, NULL) == DS_OK);
-    ds_buffer_free(&file);
 }
 
 static void test_backends(void)
