@@ -227,7 +227,9 @@ static void test_max_streams(void)
         CHECK(failed(ds_session_open(r.session, &slots[3], 0), DS_LIMIT, "3 streams are open"));
         CHECK(slots[3] == NULL && ds_session_n_open(r.session) == 3);
         /* one that takes another's place */
-        CHECK(ds_session_open(r.session, &slots[3], 1) == DS_OK);
+        CHECK(ds_session_open(r.session, &slots[3], true) == DS_OK);
+        CHECK(ds_session_n_open(r.session) == 3);
+        ds_session_count(r.session, slots[3]);
         ds_session_close(r.session, slots[1]);
         slots[1] = slots[3];
         slots[3] = NULL;
@@ -235,6 +237,10 @@ static void test_max_streams(void)
         for (size_t k = 0; k < 3; k++) {
             ds_session_close(r.session, slots[k]);
         }
+        CHECK(ds_session_n_open(r.session) == 0);
+        /* one that never came to count */
+        CHECK(ds_session_open(r.session, &slots[0], true) == DS_OK);
+        ds_session_close(r.session, slots[0]);
         CHECK(ds_session_n_open(r.session) == 0);
     }
     CHECK(ds_session_open(r.session, &slots[0], 0) == DS_OK); /* open ones go with the session */

@@ -8,6 +8,8 @@ final. The runs are those of a model's `sums`, in float64.
 
 from __future__ import annotations
 
+import io
+import json
 import math
 import struct
 from collections import Counter
@@ -28,6 +30,7 @@ __all__ = ["delays_and_fields", "emissions", "finality", "most_kept"]
 
 Array = Any
 Frames = tuple[int, ...]
+Key = tuple[int, int]  # node (below 0: an input) and array of it (below 0: carried; else frames kept)
 
 
 def emissions(
@@ -185,12 +188,9 @@ def delays_and_fields(
 
 
 # ---------------------------------------------------------------- what is kept
-def kept(snapshot: bytes) -> dict[tuple[int, int], int]:
-    """Return the bytes of every array that an engine's snapshot holds, by node and array.
-
-    Nodes below 0 are inputs; arrays below 0 are carried, the others are frames kept.
-    """
-    at = 24
+def arrays(snapshot: bytes) -> dict[Key, int]:
+    """Return the bytes of every array that a snapshot holds (docs/snapshot_format.md)."""
+    at = 32
     (n_inputs,) = struct.unpack_from("<Q", snapshot, at)
     at += 8 + 8 * n_inputs
     (n_entries,) = struct.unpack_from("<Q", snapshot, at)
@@ -199,21 +199,47 @@ def kept(snapshot: bytes) -> dict[tuple[int, int], int]:
     for _ in range(n_entries):
         node, array, _, n_bytes = struct.unpack_from("<qqqQ", snapshot, at)
         sizes[node, array] = n_bytes
-        at += 32 + n_bytes
+        at += 32 + -(-n_bytes // 8) * 8
     assert at == len(snapshot) - 8, "the snapshot's layout is another one"
+    return sizes
+
+
+def homes(engine: ds.Engine) -> dict[Key, Key]:
+    """Return for every edge of the model as captured where the engine keeps its frames.
+
+    A node that the engine has removed gave what its first input is: that one's home is its own.
+    """
+    file = io.BytesIO()
+    engine.save(file, format="json")
+    graph = json.loads(file.getvalue())["dreamstream"]["graph"]
+    here = {node["id"] for node in engine._core.nodes}
+    edges = [(-1 - i, 0) for i in range(len(graph["inputs"]))]
+    found = {edge: edge for edge in edges}
+    for j, node in enumerate(graph["nodes"]):
+        for k in range(node["outputs"]):
+            edges.append((j, k))
+            found[j, k] = (j, k) if j in here else found[edges[node["inputs"][0]]]
+    return found
+
+
+def kept(snapshot: bytes, home: dict[Key, Key]) -> dict[Key, int]:
+    """Return the bytes of every array that the engine keeps for what is in a snapshot."""
+    sizes: Counter[Key] = Counter()
+    for key, n_bytes in arrays(snapshot).items():
+        sizes[home.get(key, key)] = max(sizes[home.get(key, key)], n_bytes)
     return sizes
 
 
 def most_kept(
     subject: Subject, engine: ds.Engine, n_frames: int, rng: np.random.Generator
-) -> dict[tuple[int, int], int]:
+) -> dict[Key, int]:
     """Return the most bytes of every array that streams hold between any two calls.
 
     One stream goes far; the first frames come one by one. With several inputs more streams start, to see
     how far apart they may be.
     """
-    driver = InEngine(engine, subject.inputs, rng)
-    most: Counter[tuple[int, int]] = Counter()
+    driver, home = InEngine(engine, subject.inputs, rng), homes(engine)
+    most: Counter[Key] = Counter()
     for walk in range(1 if len(subject.inputs) == 1 else 8):
         at, sos = [0] * len(subject.inputs), True
         while at[0] < (n_frames if walk == 0 else 40):
@@ -228,7 +254,7 @@ def most_kept(
                     ["a"], [sos], [False], batch_rows(subject, [[p.astype(np.float32) for p in parts]])
                 )
                 sos, at = False, to
-                for key, n_bytes in kept(driver.snapshot("a")).items():
+                for key, n_bytes in kept(driver.snapshot("a"), home).items():
                     most[key] = max(most[key], n_bytes)
         driver.drop(["a"])
     return most
