@@ -5,6 +5,9 @@
 
 #include "base/alloc.h"
 
+/* A slot and its block lie in one piece, the block 64-byte aligned. */
+enum { HEAD_BYTES = (sizeof(ds_slot) + DS_ALIGNMENT - 1) / DS_ALIGNMENT * DS_ALIGNMENT };
+
 struct ds_session {
     ds_allocator allocator;
     const ds_plan *plan;
@@ -34,8 +37,7 @@ static void destroy_slot(const ds_plan *plan, const ds_allocator *a, ds_slot *sl
     for (int t = 0; slot->tails && t < plan->n_tails; t++)
         ds_release(a, slot->tails[t].data, slot->tails[t].n_bytes);
     ds_release(a, slot->tails, (size_t)plan->n_tails * sizeof *slot->tails);
-    ds_release(a, slot->block, plan->block_bytes);
-    ds_release(a, slot, sizeof *slot);
+    ds_release(a, slot, HEAD_BYTES + plan->block_bytes);
 }
 
 void ds_session_destroy(ds_session *session)
@@ -58,20 +60,19 @@ const ds_plan *ds_session_plan(const ds_session *session)
 
 static ds_status make_slot(const ds_plan *plan, const ds_allocator *a, ds_slot **slot)
 {
-    void *memory, *part;
-    DS_TRY(ds_allocate_zeroed(a, &memory, sizeof(ds_slot)));
+    void *memory, *tails;
+    DS_TRY(ds_allocate(a, &memory, HEAD_BYTES + plan->block_bytes));
     ds_slot *s = memory;
+    memset(s, 0, sizeof *s);
     atomic_init(&s->busy, false);
-    ds_status status = ds_allocate_zeroed(a, &part, (size_t)plan->n_tails * sizeof *s->tails);
-    if (status == DS_OK) {
-        s->tails = part;
-        status = ds_allocate(a, &part, plan->block_bytes);
-    }
+    s->block = (ds_block *)(void *)((char *)memory + HEAD_BYTES);
+    const ds_status status =
+        ds_allocate_zeroed(a, &tails, (size_t)plan->n_tails * sizeof *s->tails);
     if (status != DS_OK) {
         destroy_slot(plan, a, s);
         return status;
     }
-    s->block = part;
+    s->tails = tails;
     *slot = s;
     return DS_OK;
 }

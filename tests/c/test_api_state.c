@@ -419,8 +419,8 @@ static void test_failures(const ds_buffer *of, size_t width, size_t least_of_fin
 {
     check_nth(of, width, do_load, 20);
     check_nth(of, width, do_load_globally, 20);
-    check_nth(of, width, do_open, 3);
-    check_nth(of, width, do_fork, 3);
+    check_nth(of, width, do_open, 2);
+    check_nth(of, width, do_fork, 2);
     check_nth(of, width, do_step, 1);
     check_nth(of, width, do_batch, 1);
     check_nth(of, width, do_finish, least_of_finish);

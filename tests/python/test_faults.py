@@ -220,7 +220,7 @@ def test_steps(faults, restart):
         chunks.update({i: chunk(rng, 2000 * (failures + 1)) for i in "abcd"})  # larger: it allocates again
         if failures > 12:
             break
-    assert failures > 3
+    assert failures >= 3, "two new streams, and room for the call"
     wanted = twin.step(chunks, **options)
     got = outputs[0] if outputs else engine.step(chunks, **options)
     assert all(np.array_equal(got[i], wanted[i]) for i in chunks)
