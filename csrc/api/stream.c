@@ -53,7 +53,7 @@ static ds_status open_stream(ds_stream **stream, ds_model *m, const ds_stream *s
     ds_stream *s = memory;
     s->handle = (ds_handle){.kind = DS_HANDLE_STREAM, .parent = &m->handle};
     s->model = m;
-    ds_status status = ds_session_open(ds_engine_session(m->engine), &s->slot, 0);
+    ds_status status = ds_session_open(ds_engine_session(m->engine), &s->slot, false);
     if (status == DS_OK && source) {
         status = ds_slot_copy(ds_model_plan(m), s->slot, source->slot);
         s->begun = source->begun;

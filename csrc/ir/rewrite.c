@@ -2,25 +2,22 @@
 
 #include <string.h>
 
-/* Whether an output's value depends on one of this node's, by what later nodes say. */
-static bool is_heard(const ds_graph *graph, size_t j)
+static void hear(ds_graph *graph, int edge)
 {
-    const ds_node *node = &graph->nodes[j];
-    const int low = node->first_output, high = low + node->op->n_outputs;
-    for (size_t o = 0; o < graph->n_outputs; o++)
-        if (graph->outputs[o] >= low && graph->outputs[o] < high)
-            return true;
-    for (size_t k = j + 1; k < graph->n_nodes; k++)
-        for (int i = 0; i < ds_op_n_values(graph->nodes[k].op) && !graph->nodes[k].silent; i++)
-            if (graph->nodes[k].inputs[i] >= low && graph->nodes[k].inputs[i] < high)
-                return true;
-    return false;
+    const int node = graph->edges[edge].node;
+    if (node >= 0)
+        graph->nodes[node].silent = false;
 }
 
 void ds_find_silent(ds_graph *graph)
 {
-    for (size_t j = graph->n_nodes; j-- > 0;)
-        graph->nodes[j].silent = !is_heard(graph, j);
+    for (size_t j = 0; j < graph->n_nodes; j++)
+        graph->nodes[j].silent = true;
+    for (size_t o = 0; o < graph->n_outputs; o++)
+        hear(graph, graph->outputs[o]);
+    for (size_t j = graph->n_nodes; j-- > 0;) /* whoever reads a node stands behind it */
+        for (int i = 0; i < ds_op_n_values(graph->nodes[j].op) && !graph->nodes[j].silent; i++)
+            hear(graph, graph->nodes[j].inputs[i]);
 }
 
 static void replace_edge(ds_graph *graph, int old, int new)

@@ -274,7 +274,7 @@ static ds_slot *open_as(ds_module *m, ds_engine_object *e, PyObject *id)
     if (ds_engine_slot(e, id))
         return (void *)ds_engine_error(m, DS_STREAM_ID, "the stream is live already", id);
     ds_slot *slot;
-    ds_status status = ds_session_open(e->session, &slot, 0);
+    ds_status status = ds_session_open(e->session, &slot, false);
     if (status != DS_OK) {
         char message[DS_MESSAGE_BYTES] = "";
         strncpy(message, ds_last_error(), sizeof message - 1);

@@ -58,7 +58,6 @@ def test_attack(copy, name):
     assert said.count("\n") == 1
 
 
-@pytest.mark.skipif(not hasattr(ds, "load"), reason="this build has no ds.load")
 @pytest.mark.parametrize("name", sorted(TABLE))
 def test_attack_from_python(name):
     path = HERE / f"{name}.dsm"
