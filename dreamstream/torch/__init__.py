@@ -1,0 +1,1 @@
+"""The bridge to PyTorch: torch modules stream, train online, and compile to the engine."""
