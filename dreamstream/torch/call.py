@@ -129,7 +129,9 @@ class TorchCall(Call):
             tuple(e.features for e in out),
             training=self.keeps_tape,
         )
-        if kernel.framewise:
+        if kernel.framewise and not len(like) and values:
+            results: Any = [_nothing(e.features, e, like, constants) for e in out]
+        elif kernel.framewise:
             results = kernel.run(step, *values[:n], *constants)
             results = results if isinstance(results, tuple) else (results,)
         else:
