@@ -26,8 +26,8 @@ class PlainWindow:
     def take(self, positions, fill=0.0):
         out = []
         for row, at, wanted in zip(self.rows, self.at, positions.tolist()):
-            nothing = torch.full_like(row[:1].sum(0, dtype=row.dtype), fill)
-            out.append(torch.stack([row[p - at] if at <= p < at + len(row) else nothing for p in wanted]))
+            frames = [row[p - at] if at <= p < at + len(row) else row.new_full(row.shape[1:], fill) for p in wanted]
+            out.append(torch.stack(frames) if frames else row[:0])
         return torch.stack(out)
 
     def run(self, first, n, fill=0.0):

