@@ -113,9 +113,7 @@ class TorchCall(Call):
         """Run one operator for all rows."""
         inputs, out = self.advance(name, attributes, op, edges, weights)
         ordinal = self.n_done - 1
-        kernel = KERNELS.get(name)
-        if kernel is None:
-            raise ModeError(f"{name}: torch has no kernel for it")
+        kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[name]
         like = next((v for v in values if v is not None), None)
         like = torch.empty(0, device=self.device) if like is None else like
         constants = [
@@ -162,6 +160,7 @@ class TorchCall(Call):
         outputs: Sequence[Tensor | None] = [None] * len(out)
         if kernel.carries is not None or any(step.n):
             step.first = [torch.from_numpy(c[:, 0]) for c in after]
+            step.last = [torch.from_numpy(c[:, 2]) for c in after]
             step.inputs = [torch.from_numpy(c) for c in inputs]
             step.ended = torch.from_numpy(self.ended.copy())
             outputs, state = kernel.run(

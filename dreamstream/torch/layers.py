@@ -14,7 +14,7 @@ from ..online.register import forward_of, is_registered
 from .constants import Constant
 from .inside import Forward, current
 
-__all__ = ["streaming_forward", "unstreamable"]
+__all__ = ["streaming_forward", "unstreamable", "waits"]
 
 Reason = tuple[str, str]
 
@@ -116,6 +116,11 @@ _ATTENTION = (
     torch.nn.TransformerDecoderLayer,
     torch.nn.TransformerEncoderLayer,
 )
+
+
+def waits(module: torch.nn.Module) -> bool:
+    """Whether a layer has to be run on whole streams, there being no operator that does it."""
+    return isinstance(module, _ATTENTION)
 
 
 def unstreamable(module: torch.nn.Module) -> Reason | None:

@@ -7,6 +7,7 @@ forward is the class's own, so that `torch.jit.script` and `torch.export` see no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,8 +19,9 @@ from ..online.patch import Patch
 from ..stream.rules import require_same_streams
 from .call import TorchCall, TorchSession
 from .constants import nominal
+from .declared import buffered
 from .inside import Forward, current
-from .layers import streaming_forward, unstreamable
+from .layers import streaming_forward, unstreamable, waits
 from .spectra import Complex
 from .tensor import StreamTensor
 
@@ -120,6 +122,8 @@ class TorchPatch(Patch):
 def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run what streams in place of a module's forward, or the forward."""
     other = streaming_forward(module)
+    if other is None and current().entry.buffers and waits(module):
+        return buffered(module, partial(Module.__call__, module), args, kwargs)
     if other is None:
         return _plain_call(module, args, kwargs)
     if not module._forward_hooks and not module._forward_pre_hooks:
