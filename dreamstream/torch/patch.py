@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.nn.utils import parametrize
 from torch.utils import _pytree as pytree
 
 from ..array.stream_tensor import StreamTensor as Native
@@ -102,7 +103,7 @@ class TorchPatch(Patch):
             inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
             with forward:
                 result = self._inside(module, inside_args, inside_kwargs)
-            result = pytree.tree_map(lambda x: _leave(x, call), result)
+            result = pytree.tree_map(lambda x: _leave(x, forward), result)
             session.commit(call)
             return result
 
@@ -155,13 +156,13 @@ def _device(module: Any, tensors: Sequence[Any]) -> torch.device:
     return tensors[0].device if own is None else own
 
 
-def _leave(x: Any, call: TorchCall) -> Any:
+def _leave(x: Any, forward: Forward) -> Any:
     """Return an output as the caller sees it: this call's frames."""
     if not isinstance(x, StreamTensor):
         return x
-    inner = x._inner
+    inner = forward.unwrap(x)
     first = inner.real if isinstance(inner, Complex) else inner
-    if first is None or first.edge is None or first.edge.entry is not call:
+    if first.edge is None or first.edge.entry is not forward.entry:
         raise StreamMismatchError("the forward returned a tensor of another call")
     if isinstance(inner, Complex):
         real, imag = (_seen(part) for part in (inner.real, inner.imag))
@@ -228,6 +229,16 @@ class _Front:
     """The torch front end."""
 
     patch = TorchPatch
+
+    def parts(self, module: Any) -> list[tuple[str, Any]]:
+        """Return a module and all below it, but for what computes parametrized weights."""
+        inner = {
+            id(m)
+            for p in module.modules()
+            if isinstance(p, parametrize.ParametrizationList)
+            for m in p.modules()
+        }
+        return [(path, m) for path, m in module.named_modules() if id(m) not in inner]
 
     def attach(self, module: Any, patch: TorchPatch) -> None:
         module.__dict__["_patch"] = patch
