@@ -73,7 +73,7 @@ KEEP = {
     "rdiv": lambda t: 2 / t,
     "pow": lambda t: t**2,
     "rpow": lambda t: 2**t,
-    "floordiv": lambda t: t // 2,
+    "floordiv": lambda t: t.detach() // 2,
     "mod": lambda t: t % 2,
     "alpha": lambda t: t.add(t, alpha=2),
     "kwargs": lambda t: torch.clamp(input=t, min=-1, max=1),
@@ -231,7 +231,7 @@ OVER_L = {
         name: (lambda t, name=name: getattr(t, name)(-1))
         for name in (
             "sum", "mean", "prod", "amax", "amin", "max", "min", "argmax", "argmin", "std", "var", "logsumexp", "median",
-            "nansum", "nanmean", "mode", "aminmax" if False else "count_nonzero",
+            "nansum", "nanmean", "mode", "count_nonzero",
         )
     },
     "norm": lambda t: t.norm(dim=2),
@@ -265,7 +265,7 @@ def test_reductions_over_frames(name):
 def test_reductions_over_streams_and_frames(name):
     x = make(3)
     frames = torch.cat([r[0] for r in rows(x)], 1)
-    if name != "argmax":
+    if name not in ("argmax", "logsumexp"):
         assert close(silent(getattr(x, name)), getattr(frames, name)())
     if name not in ("prod", "max", "median", "argmax"):
         kw = {"dim": ("B", "L")}
@@ -277,7 +277,7 @@ def test_reductions_over_streams_and_frames(name):
         want = getattr(column, name)(dim=0)
         own, want = tensors(over)[0], tensors(want)[0]
         if name == "argmax":  # places are among all rows
-            own = torch.stack([torch.as_tensor(x)[own[f, at], f, at] for f in range(4)])
+            own = torch.stack([x.tensor()[own[f, at], f, at] for f in range(4)])
             want = column.amax(0)
             assert close(own, want)
         else:
@@ -305,7 +305,7 @@ LOSSES = {
         t, t.sin().abs(), pos_weight=torch.arange(1.0, 5, dtype=t.dtype)[:, None], **k
     ),
     "kl": lambda t, **k: F.kl_div(t.log_softmax(1), t.sin().softmax(1), **k),
-    "soft_margin": lambda t, **k: F.soft_margin_loss(t, t.sign(), **k),
+    "soft_margin": lambda t, **k: F.soft_margin_loss(t, t.detach().sign(), **k),
     "gaussian": lambda t, **k: F.gaussian_nll_loss(t, t.sin(), t.abs() + 0.1, **k),
     "cross_entropy": lambda t, **k: F.cross_entropy(
         t, t.sin().argmax(1), weight=torch.arange(1.0, 5, dtype=t.dtype), ignore_index=2, **k
@@ -386,7 +386,7 @@ FALLS_BACK = {
 @pytest.mark.parametrize("name", FALLS_BACK)
 def test_fallbacks_are_plain_and_said(name):
     x, fn = make(8), FALLS_BACK[name]
-    zeros = torch.as_tensor(x).nan_to_num(0.0)
+    zeros = x.tensor().nan_to_num(0.0)
     with pytest.warns(StreamFallbackWarning, match="test_stream_tensor_operations"):
         got = fn(x)
     for a, b in zip(tensors(got), tensors(fn(zeros))):
@@ -402,15 +402,15 @@ def test_fallbacks_are_plain_and_said(name):
 def test_operands_must_be_of_the_same_streams():
     x = make()
     with pytest.raises(StreamIdError, match="'d', 'e'"):
-        x + ds.as_stream_tensor(torch.as_tensor(x), ids=["a", "b", "c", "e"], sos=True, lengths=LENGTHS)
+        x + ds.as_stream_tensor(x.tensor(), ids=["a", "b", "c", "e"], sos=True, lengths=LENGTHS)
     for field, other in (("lengths", make(lengths=(7, 3, 5, 2))), ("rate", make(rate=2))):
         with pytest.raises(StreamMismatchError, match=field):
             torch.where(x > 0, x, other)
         with pytest.raises(StreamMismatchError, match=field):
             x.clone().add_(other)
     with pytest.raises(StreamMismatchError, match="starts"):
-        ds.torch.StreamTensor.outside(torch.as_tensor(x), x.names, x.meta, (0,) * 4) + ds.torch.StreamTensor.outside(
-            torch.as_tensor(x), x.names, x.meta, (1,) * 4
+        ds.torch.StreamTensor.outside(x.tensor(), x.names, x.meta, (0,) * 4) + ds.torch.StreamTensor.outside(
+            x.tensor(), x.names, x.meta, (1,) * 4
         )
     with pytest.raises(ds.ShapeError, match="line up"):
         x + x.permute(0, 2, 1)
@@ -424,8 +424,8 @@ def test_out():
     x = make()
     plain, stream = torch.empty(0, dtype=x.dtype), torch.empty_like(x)
     assert torch.add(x, 1, out=plain) is plain and type(plain) is torch.Tensor and plain.shape == x.shape
-    other = ds.as_stream_tensor(torch.empty_like(torch.as_tensor(x)), ids=list("wxyz"))
+    other = ds.as_stream_tensor(torch.empty_like(x.tensor()), ids=list("wxyz"))
     assert torch.mul(x, 2, out=other) is other and other.meta == x.meta
     assert torch.equal(torch.add(x, x, out=stream), x * 2)
     with pytest.raises(StreamMismatchError, match="out="), ds.torch.on_fallback("ignore"):
-        torch.flip(x, (0,), out=stream)
+        torch.cumsum(x, 2, out=stream)
