@@ -249,7 +249,7 @@ class StreamTensor(torch.Tensor):
     def stream_axis(self) -> int:
         """The stream axis of ``y[id]``."""
         kept = [d for d in self.dims if d != BATCH]
-        return kept.index(LENGTH) if LENGTH in kept else 0
+        return next((i for i, d in enumerate(kept) if d in (LENGTH, JOINED)), 0)
 
     @property
     def batch_dim(self) -> int | None:
