@@ -1,8 +1,12 @@
-"""The bridge to PyTorch: torch modules stream, train online, and compile to the engine."""
+"""The bridge to PyTorch: torch modules stream, train online, and compile to the engine.
+
+It is loaded when a torch object is handed in; ``import dreamstream`` does not need torch.
+"""
 
 from ..array.chunks import on_fallback
-from . import outside as _outside  # noqa: F401  (what operations do outside forwards)
+from . import conversions, einsum, outside, spectra  # noqa: F401  (they enter what torch's functions do)
 from .creation import as_stream_tensor, stream_tensor
+from .patch import FRONT
 from .tensor import StreamTensor
 
-__all__ = ["StreamTensor", "as_stream_tensor", "on_fallback", "stream_tensor"]
+__all__ = ["FRONT", "StreamTensor", "as_stream_tensor", "on_fallback", "stream_tensor"]

@@ -28,6 +28,10 @@ Call = Callable[[Any, Any, Any, Any], Any]
 _PLAIN = torch._C.DisableTorchFunctionSubclass
 
 
+#: What a shell is made of: nothing ever looks at its values.
+_STAND_IN = torch.empty(0)
+
+
 def _unfilled(*_: Any) -> Any:
     raise RuntimeError("dreamstream.torch is not loaded; import it")
 
@@ -85,6 +89,9 @@ class StreamTensor(torch.Tensor):
 
     _inner: Any = None
     _info: Info
+    #: Inside a forward: how often what shares this tensor's memory was changed in place, and when this one was made.
+    _alias: list[int]
+    _seen: int
 
     def __new__(
         cls, data: Any, meta: StreamMetadata, names: Sequence[str | None] | None = None
@@ -171,10 +178,10 @@ class StreamTensor(torch.Tensor):
     @classmethod
     def shell(cls, inner: Any) -> StreamTensor:
         """Return a tensor of a running forward around a native stream tensor."""
-        data = inner.value if isinstance(inner.value, torch.Tensor) else torch.empty(0)
         with _PLAIN():
-            out = data.as_subclass(cls)
+            out = _STAND_IN.as_subclass(cls)
         out._inner = inner
+        out._alias, out._seen = [0], 0
         return out
 
     @classmethod
