@@ -89,7 +89,7 @@ class StreamTensor(torch.Tensor):
 
     _inner: Any = None
     _info: Info
-    #: Inside a forward: how often what shares this tensor's memory was changed in place, and when this one was made.
+    #: Inside a forward: how often what shares this tensor's memory was changed in place, and when it was made.
     _alias: list[int]
     _seen: int
 

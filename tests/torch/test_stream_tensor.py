@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 
 import dreamstream as ds
-from dreamstream.errors import DTypeError, ShapeError, StreamIdError, StreamIndexError, StreamMismatchError
+from dreamstream.errors import (
+    DTypeError,
+    ShapeError,
+    StreamIdError,
+    StreamIndexError,
+    StreamMismatchError,
+)
 
 torch = pytest.importorskip("torch")
 Stream = ds.stream_tensor(torch.zeros(1, 1), ids="a").__class__
@@ -41,7 +47,9 @@ def test_a_list_becomes_a_padded_tensor():
     x = make(rate=50, restart=True)
     assert isinstance(x, torch.Tensor) and type(x) is ds.torch.StreamTensor is Stream
     assert x.shape == (3, 4, 5) and x.dtype == torch.float32 and x.is_leaf and not x.requires_grad
-    assert x.names == ("B", "F", "L") and x.dims == ("B", 0, "L") and x.rate == Fraction(50) and x.restart
+    assert (
+        x.names == ("B", "F", "L") and x.dims == ("B", 0, "L") and x.rate == Fraction(50) and x.restart
+    )
     assert x.ids == ["a", "b", "c"] and x.lengths.tolist() == [5, 0, 3] and x.sos.tolist() == META["sos"]
     assert x.starts is None and x.stream_axis == 1 and x.batch_size() == 3 and x.max_length() == 5
     assert (x.batch_dim, x.length_dim, x.has_batch_dim(), x.is_length_dim(-1)) == (0, 2, True, True)
@@ -56,7 +64,9 @@ def test_a_list_becomes_a_padded_tensor():
 def test_padding_of_the_caller_is_neither_taken_nor_touched():
     data = torch.full((2, 3, 4), torch.nan)
     data[0], data[1, :, :2] = 1, 2
-    x = ds.stream_tensor(data, ids=["a", "b"], lengths=torch.tensor([4, 2]), sos=torch.tensor([True, False]))
+    x = ds.stream_tensor(
+        data, ids=["a", "b"], lengths=torch.tensor([4, 2]), sos=torch.tensor([True, False])
+    )
     assert not x.tensor().isnan().any() and data.isnan().sum() == 6
     x.add_(1)
     assert data[0, 0, 0] == 1
@@ -78,7 +88,10 @@ def test_bad_data_are_refused():
         (ShapeError, lambda: ds.stream_tensor(data, ids=["a", "b"], names=("B_F", "B", "L"))),
         (ShapeError, lambda: ds.stream_tensor([torch.zeros(2, 3), torch.zeros(3, 3)], ids=["a", "b"])),
         (ShapeError, lambda: ds.stream_tensor([torch.zeros(2, 3), torch.zeros(3)], ids=["a", "b"])),
-        (DTypeError, lambda: ds.stream_tensor([torch.zeros(3), torch.zeros(3).double()], ids=["a", "b"])),
+        (
+            DTypeError,
+            lambda: ds.stream_tensor([torch.zeros(3), torch.zeros(3).double()], ids=["a", "b"]),
+        ),
         (DTypeError, lambda: ds.stream_tensor([torch.zeros(3), [1.0]], ids=["a", "b"])),
         (ShapeError, lambda: Stream.outside(data, ("B", "F", "L"), make().meta)),
     ):
@@ -153,21 +166,45 @@ def test_workers_return_stream_tensors():
 def test_names():
     x = make()
     assert x.size("L") == 5 and x.size(1) == 4 and x.size() == (3, 4, 5) and x.size("B") == 3
-    assert x.align_to("L", ..., "F").names == ("L", "B", "F") and x.align_to("B", "C", "F", "L").shape == (3, 1, 4, 5)
+    assert x.align_to("L", ..., "F").names == ("L", "B", "F") and x.align_to(
+        "B", "C", "F", "L"
+    ).shape == (3, 1, 4, 5)
     assert x.align_as(x.transpose(0, 2)).names == ("L", "F", "B")
-    assert x.rename(F="freq").names == ("B", "freq", "L") and x.rename("B", None, "L").names == ("B", None, "L")
+    assert x.rename(F="freq").names == ("B", "freq", "L") and x.rename("B", None, "L").names == (
+        "B",
+        None,
+        "L",
+    )
     assert x.rename("B", None, "L").refine_names("B", "F", "L").names == x.names
     assert x.transpose("B", "L").names == ("L", "F", "B") and x.sum("F").names == ("B", "L")
     assert x.permute("L", "B", "F").names == ("L", "B", "F") and x.softmax("F").names == x.names
-    for wrong in (lambda: x.rename(L="T"), lambda: x.size("T"), lambda: x.align_to("B", "L"), lambda: x.rename("B", "L")):
+    for wrong in (
+        lambda: x.rename(L="T"),
+        lambda: x.size("T"),
+        lambda: x.align_to("B", "L"),
+        lambda: x.rename("B", "L"),
+    ):
         with pytest.raises(ShapeError):
             wrong()
     plain, meta, names = x.decouple()
     assert type(plain) is torch.Tensor and meta is x.meta and names == x.names
 
 
-LAYOUTS = [("B", 0, "L"), ("B", "L", 0), ("L", "B", 0), (0, "L", "B"), ("B", "L"), ("L", "B"), ("B", 0, "L", 1),
-           (1, "B", 0, "L"), ("B_L", 0), (0, "B_L"), ("B", 0), (0, "B"), ("B", 1, 0)]
+LAYOUTS = [
+    ("B", 0, "L"),
+    ("B", "L", 0),
+    ("L", "B", 0),
+    (0, "L", "B"),
+    ("B", "L"),
+    ("L", "B"),
+    ("B", 0, "L", 1),
+    (1, "B", 0, "L"),
+    ("B_L", 0),
+    (0, "B_L"),
+    ("B", 0),
+    (0, "B"),
+    ("B", 1, 0),
+]
 
 
 @pytest.mark.parametrize("dims", LAYOUTS, ids=str)
@@ -194,10 +231,15 @@ def test_between_frames_and_padding(dims, lengths):
     if "L" in dims:
         assert not x.tensor().isnan().any()
     elif "B" in dims:
-        assert x.tensor().isnan().sum() == (len(lengths) - sum(lengths)) * 2 * (3 if n_features == 2 else 1)
+        assert x.tensor().isnan().sum() == (len(lengths) - sum(lengths)) * 2 * (
+            3 if n_features == 2 else 1
+        )
     double = torch.ones(2, 1, dtype=torch.float64, requires_grad=True)
     if n_features == 1 and sum(lengths):
-        torch.autograd.gradgradcheck(lambda v: Stream.from_frames(v * double[:, 0], dims, meta).frames(), value.detach().requires_grad_())
+        torch.autograd.gradgradcheck(
+            lambda v: Stream.from_frames(v * double[:, 0], dims, meta).frames(),
+            value.detach().requires_grad_(),
+        )
 
 
 def _renumbered(dims):
@@ -217,11 +259,20 @@ def test_full_rows_are_views():
 def test_indices_follow_the_rules():
     x = Stream.outside(make().tensor(), ("B", "F", "L"), make().meta, (10, 20, 30))
     y = x[..., 2:4]
-    assert y.lengths.tolist() == [2, 0, 1] and y.starts == (12, 20, 32) and not y.sos.all() and y.eos.tolist() == [0, 0, 1]
+    assert (
+        y.lengths.tolist() == [2, 0, 1]
+        and y.starts == (12, 20, 32)
+        and not y.sos.all()
+        and y.eos.tolist() == [0, 0, 1]
+    )
     assert x[[2, 0]].ids == ["c", "a"] and x[1].names == ("F", "L") and x[1].ids == ["b"]
     assert x[..., -1].lengths.tolist() == [1, 0, 0] and x[..., 0].names == ("B", "F")
     assert x[..., torch.tensor([0, 2])].lengths.tolist() == [2, 0, 2] and x[..., ::2].starts is None
-    assert x.index_select(0, torch.tensor([1, 0])).ids == ["b", "a"] and x.narrow("L", 1, 2).starts == (11, 20, 31)
+    assert x.index_select(0, torch.tensor([1, 0])).ids == ["b", "a"] and x.narrow("L", 1, 2).starts == (
+        11,
+        20,
+        31,
+    )
     a, b = x.split(3, "L")
     assert isinstance(x.split(3, 2), list) and a.sos.tolist() == META["sos"] and b.starts == (13, 20, 33)
     same(torch.cat([a, b], 2), x)
@@ -248,7 +299,10 @@ def test_indices_follow_the_rules():
 
 
 def test_ragged_chunks_are_laid_end_to_end():
-    first, second = make(), ds.stream_tensor([r.flip(-1) for r in ROWS[::-1]], ids=["a", "b", "c"], eos=[True, True, False])
+    first, second = (
+        make(),
+        ds.stream_tensor([r.flip(-1) for r in ROWS[::-1]], ids=["a", "b", "c"], eos=[True, True, False]),
+    )
     first = Stream.outside(first.tensor(), first.names, first.meta.replace(eos=[False] * 3), (0, 0, 0))
     whole = torch.cat([first, second], -1)
     assert whole.lengths.tolist() == [8, 0, 8] and whole.starts is None
@@ -268,9 +322,15 @@ def test_collectors_take_torch_tensors():
     collector.update(Stream.outside(x.tensor()[:2], x.names, last, (5, 0)))
     assert type(collector["a"]) is torch.Tensor and torch.equal(collector["a"][:, :5], ROWS[0])
     assert collector["a"].shape == (4, 6) and collector.finished == ["c", "b"]
-    pooled = Stream.from_frames(torch.ones(1, 2), ("B", 0), ds.StreamMetadata(["p", "q"], True, [True, False], [1, 0]))
+    pooled = Stream.from_frames(
+        torch.ones(1, 2), ("B", 0), ds.StreamMetadata(["p", "q"], True, [True, False], [1, 0])
+    )
     collector.update(pooled)
-    assert collector["p"].shape == (1, 2) and collector["q"].shape == (0, 2) and pooled.tensor()[1].isnan().all()
+    assert (
+        collector["p"].shape == (1, 2)
+        and collector["q"].shape == (0, 2)
+        and pooled.tensor()[1].isnan().all()
+    )
     with pytest.raises(StreamMismatchError):
         bad = make(ids=["x", "y", "z"], sos=True)
         collector.update(Stream.outside(bad.tensor(), bad.names, bad.meta, (1, 0, 0)))

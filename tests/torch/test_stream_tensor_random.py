@@ -1,4 +1,4 @@
-"""Random operations on random torch stream tensors: what the result says of its streams is true, or it is plain."""
+"""Random operations on random torch stream tensors: what a result says of its streams is true, or it is plain."""
 
 from __future__ import annotations
 
@@ -17,11 +17,21 @@ def random_tensor(rng):
     """Return a batch of any layout whose padding is NaN, and its layout."""
     n = int(rng.integers(1, 4))
     lengths = rng.integers(0, 5, n)
-    sizes = {"B": n, "L": int(max(lengths, default=0) + rng.integers(0, 2)), "F": int(rng.integers(1, 4)), "G": 2}
+    sizes = {
+        "B": n,
+        "L": int(max(lengths, default=0) + rng.integers(0, 2)),
+        "F": int(rng.integers(1, 4)),
+        "G": 2,
+    }
     names = list(rng.permutation(["B", "L", "F", "G"][: int(rng.integers(2, 5))]))
     data = torch.from_numpy(rng.standard_normal([sizes[k] for k in names]))
     x = ds.as_stream_tensor(
-        data, names=names, ids=[f"s{i}" for i in range(n)], lengths=lengths, sos=rng.random(n) < 0.5, eos=rng.random(n) < 0.5
+        data,
+        names=names,
+        ids=[f"s{i}" for i in range(n)],
+        lengths=lengths,
+        sos=rng.random(n) < 0.5,
+        eos=rng.random(n) < 0.5,
     )
     b, at = names.index("B"), names.index("L")
     for row in range(n):
@@ -40,23 +50,62 @@ def random_operation(rng, x):
     shape = [int(s) for s in rng.permutation(list(x.shape))]
     weight = torch.from_numpy(rng.standard_normal((x.shape[-1], 2)))
     operations = [
-        lambda t: t.sin() * 2, lambda t: t.exp(), lambda t: 1 / t, lambda t: t > 0, lambda t: t + t, lambda t: t.clone().add_(1),
-        lambda t: t.permute(order), lambda t: t.transpose(dim, other), lambda t: t.unsqueeze(dim), lambda t: t.squeeze(dim),
-        lambda t: t.squeeze(), lambda t: t.flatten(min(dim, other), max(dim, other)), lambda t: t.reshape(shape),
-        lambda t: t.reshape(-1, t.shape[-1]), lambda t: t.reshape(t.shape[0], -1), lambda t: t.movedim(dim, other),
-        lambda t: t.reshape(*t.shape[:dim], 1, *t.shape[dim:]), lambda t: t.reshape(1, *t.shape),
-        lambda t: t.softmax(dim), lambda t: t.cumsum(dim), lambda t: t.sort(dim)[0], lambda t: t.flip(dim), lambda t: t.roll(1, dim),
-        lambda t: t.topk(min(1, size), dim)[0], lambda t: t.sum(dim), lambda t: t.mean(dim, keepdim=True), lambda t: t.sum(),
-        lambda t: t.max(dim)[0] if size else t, lambda t: t.std((dim, other) if dim != other else dim), lambda t: t.logsumexp(dim),
-        lambda t: t.narrow(dim, min(1, size), size - min(1, size)), lambda t: t.select(dim, 0) if size else t,
-        lambda t: t[..., None, :k], lambda t: t[:k], lambda t: t[..., 0] if t.shape[-1] else t,
-        lambda t: t.index_select(dim, torch.tensor([0])) if size else t, lambda t: torch.cat([t, t], dim),
-        lambda t: torch.stack([t, t], dim), lambda t: t.split(2, dim)[0], lambda t: t.chunk(2, dim)[0], lambda t: t.unbind(dim)[0] if size else t,
-        lambda t: t @ weight, lambda t: t @ t.transpose(-1, -2), lambda t: F.linear(t, weight.T), lambda t: t.expand(2, *t.shape),
-        lambda t: F.layer_norm(t, t.shape[-1:]), lambda t: F.pad(t, (0, k)), lambda t: t.repeat(2, *[1] * (t.dim() - 1)),
-        lambda t: torch.einsum("...i,...i->...", t, t), lambda t: t.tril() if t.dim() > 1 else t, lambda t: torch.fft.fft(t, dim=dim).real,
-        lambda t: t.diff(dim=dim), lambda t: F.mse_loss(t, t.sin(), reduction="none"), lambda t: t.unfold(dim, 1, 1),
-        lambda t: t.repeat_interleave(2, dim), lambda t: t.gather(dim, torch.zeros([1] * t.dim(), dtype=torch.long)) if t.numel() else t,
+        lambda t: t.sin() * 2,
+        lambda t: t.exp(),
+        lambda t: 1 / t,
+        lambda t: t > 0,
+        lambda t: t + t,
+        lambda t: t.clone().add_(1),
+        lambda t: t.permute(order),
+        lambda t: t.transpose(dim, other),
+        lambda t: t.unsqueeze(dim),
+        lambda t: t.squeeze(dim),
+        lambda t: t.squeeze(),
+        lambda t: t.flatten(min(dim, other), max(dim, other)),
+        lambda t: t.reshape(shape),
+        lambda t: t.reshape(-1, t.shape[-1]),
+        lambda t: t.reshape(t.shape[0], -1),
+        lambda t: t.movedim(dim, other),
+        lambda t: t.reshape(*t.shape[:dim], 1, *t.shape[dim:]),
+        lambda t: t.reshape(1, *t.shape),
+        lambda t: t.softmax(dim),
+        lambda t: t.cumsum(dim),
+        lambda t: t.sort(dim)[0],
+        lambda t: t.flip(dim),
+        lambda t: t.roll(1, dim),
+        lambda t: t.topk(min(1, size), dim)[0],
+        lambda t: t.sum(dim),
+        lambda t: t.mean(dim, keepdim=True),
+        lambda t: t.sum(),
+        lambda t: t.max(dim)[0] if size else t,
+        lambda t: t.std((dim, other) if dim != other else dim),
+        lambda t: t.logsumexp(dim),
+        lambda t: t.narrow(dim, min(1, size), size - min(1, size)),
+        lambda t: t.select(dim, 0) if size else t,
+        lambda t: t[..., None, :k],
+        lambda t: t[:k],
+        lambda t: t[..., 0] if t.shape[-1] else t,
+        lambda t: t.index_select(dim, torch.tensor([0])) if size else t,
+        lambda t: torch.cat([t, t], dim),
+        lambda t: torch.stack([t, t], dim),
+        lambda t: t.split(2, dim)[0],
+        lambda t: t.chunk(2, dim)[0],
+        lambda t: t.unbind(dim)[0] if size else t,
+        lambda t: t @ weight,
+        lambda t: t @ t.transpose(-1, -2),
+        lambda t: F.linear(t, weight.T),
+        lambda t: t.expand(2, *t.shape),
+        lambda t: F.layer_norm(t, t.shape[-1:]),
+        lambda t: F.pad(t, (0, k)),
+        lambda t: t.repeat(2, *[1] * (t.dim() - 1)),
+        lambda t: torch.einsum("...i,...i->...", t, t),
+        lambda t: t.tril() if t.dim() > 1 else t,
+        lambda t: torch.fft.fft(t, dim=dim).real,
+        lambda t: t.diff(dim=dim),
+        lambda t: F.mse_loss(t, t.sin(), reduction="none"),
+        lambda t: t.unfold(dim, 1, 1),
+        lambda t: t.repeat_interleave(2, dim),
+        lambda t: t.gather(dim, torch.zeros([1] * t.dim(), dtype=torch.long)) if t.numel() else t,
     ]
     return operations[int(rng.integers(len(operations)))]
 
@@ -92,7 +141,13 @@ def test_metadata_are_never_false(seed):
             after = rng.bit_generator.state
             assert len(y.names) == y.dim() and set(y.ids) <= set(x.ids)
             assert y.lengths.max(initial=0) <= (y.shape[y.names.index("L")] if "L" in y.names else 1)
-            if "B" in x.names and "B" in y.names and y.ids == x.ids and "L" in y.names and "L" in x.names:
+            if (
+                "B" in x.names
+                and "B" in y.names
+                and y.ids == x.ids
+                and "L" in y.names
+                and "L" in x.names
+            ):
                 _check_rows(rng, state, x, y)
             rng.bit_generator.state = after
             x = y
@@ -142,7 +197,9 @@ def pieces_by(form, rng, x, axis, edges):
     return [x.index_select(axis, torch.tensor(p, dtype=torch.long)) for p in lists]
 
 
-@pytest.mark.parametrize("form", ["slices", "narrow", "split", "tensor_split", "chunk", "masks", "lists", "index_select"])
+@pytest.mark.parametrize(
+    "form", ["slices", "narrow", "split", "tensor_split", "chunk", "masks", "lists", "index_select"]
+)
 @pytest.mark.parametrize("seed", range(40))
 def test_any_partition_has_one_start_and_one_end(form, seed):
     rng = np.random.default_rng(seed)
