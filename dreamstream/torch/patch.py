@@ -18,6 +18,7 @@ from ..array.stream_tensor import StreamTensor as Native
 from ..errors import ModeError, NotStreamableError, StreamMismatchError
 from ..online.patch import Patch
 from ..stream.rules import require_same_streams
+from . import earlier
 from .call import TorchCall, TorchSession
 from .constants import nominal
 from .declared import buffered
@@ -221,6 +222,10 @@ def patched_class(cls: type) -> type:
             "__doc__": cls.__doc__,
             "_unpatched": cls,
         }
+        if issubclass(cls, torch.nn.Conv1d):
+            members |= earlier.PROPERTIES
+        properties = [n for n, m in members.items() if isinstance(m, property)]
+        members["__jit_unused_properties__"] = [*getattr(cls, "__jit_unused_properties__", ()), *properties]
         _PATCHED[cls] = type(cls.__name__, (cls,), members)
     return _PATCHED[cls]
 
