@@ -8,7 +8,7 @@ gradients. What the native front end does not know does not stream, and says so 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -22,7 +22,7 @@ from ..errors import ModeError, NotStreamableError, StreamMismatchError
 from ..nn import functional as native_functional
 from ..stream.rules import BatchLength, BatchSize, Length
 from ..stream.where import user_line
-from .constants import Constant, nominal
+from .constants import Arrays, Constant, nominal
 from .tensor import StreamTensor, set_inside
 
 __all__ = ["Forward", "attribute", "current", "function"]
@@ -48,6 +48,9 @@ VIEWS = frozenset((
     "unbind", "expand", "expand_as", "flatten", "unflatten", "T", "mT", "t", "detach", "contiguous", "view_as", "reshape_as",
     "movedim", "real", "imag", "data", "to", "unfold", "dropout",
 ))  # fmt: skip
+
+#: Arguments that change nothing about a stream inside a forward.
+IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "generator")
 
 _HANDLERS: dict[str, Handler] = {}
 _ATTRIBUTES: dict[str, Callable[[Forward, Any], Any]] = {}
@@ -90,15 +93,24 @@ class Forward(TorchFunctionMode):
         The call or the capture.
     device : torch.device
         Where the module's values are.
-    captures : bool
-        Whether weights become arrays.
+    arrays : Arrays, optional
+        In a capture: the arrays that weights become.
+    paths : dict of int to str
+        In a capture: the modules' paths by identity.
     """
 
-    def __init__(self, entry: Any, device: torch.device, captures: bool = False) -> None:
+    def __init__(
+        self,
+        entry: Any,
+        device: torch.device,
+        arrays: Arrays | None = None,
+        paths: Mapping[int, str] | None = None,
+    ) -> None:
         super().__init__()
         self.entry = entry
         self.device = device
-        self.captures = captures
+        self.arrays = arrays
+        self.paths = paths or {}
         self._stand_in = torch.empty(0, device=device)
 
     def __torch_function__(
@@ -138,8 +150,10 @@ class Forward(TorchFunctionMode):
             raise NotStreamableError(f"{name}: out= of a stream inside a forward, at {user_line()}")
         target = args[0] if args else kwargs.get("input")
         given = tuple(self.unwrap(a) for a in args)
-        named = {k: self.unwrap(v) for k, v in kwargs.items() if k not in ("inplace", "out")}
-        stripped = ALIASES.get(stripped, stripped)
+        named = {
+            k: self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED
+        }
+        stripped = "where_function" if func is torch.where else ALIASES.get(stripped, stripped)
         result = self._run(func, stripped, given, named)
         if in_place and isinstance(target, StreamTensor):
             return self._written(target, result, name)
@@ -153,6 +167,8 @@ class Forward(TorchFunctionMode):
             args = (kwargs.pop("input"),)
         args = tuple(nominal(a) if isinstance(a, torch.dtype) else a for a in args)
         kwargs = {k: nominal(v) if isinstance(v, torch.dtype) else v for k, v in kwargs.items()}
+        if args and not isinstance(args[0], NativeTensor) and hasattr(args[0], "is_stream") and hasattr(args[0], name):
+            return getattr(args[0], name)(*args[1:], **kwargs)  # a complex stream, or a constant of the batch
         first = getattr(native_functional, name, None)
         of_functional = getattr(func, "__module__", None) == "torch.nn.functional"
         if first is not None and (of_functional or not hasattr(NativeTensor, name)):
@@ -160,7 +176,7 @@ class Forward(TorchFunctionMode):
         if hasattr(NativeTensor, name) and args:
             owner = args[0]
             if isinstance(owner, (int, float)):  # as in torch.sub(1, x)
-                owner = Constant(torch.as_tensor(owner), self.captures)
+                owner = Constant(torch.as_tensor(owner), self.arrays)
             return getattr(owner, name)(*args[1:], **kwargs)
         made = getattr(native_array, name, None)
         if made is not None:
@@ -182,7 +198,7 @@ class Forward(TorchFunctionMode):
             return self._wrapped(handler(self, inner), args[0] if what in VIEWS else None)
         if what.startswith("is_") or what in ("layout", "itemsize", "nbytes", "output_nr", "_version"):
             return getattr(self._stand_in, what)
-        if hasattr(type(inner), what):
+        if hasattr(inner, what):
             return self._wrapped(getattr(inner, what), args[0] if what in VIEWS else None)
         raise NotStreamableError(f"{what} of a stream inside a forward, at {user_line()}")
 
@@ -192,7 +208,7 @@ class Forward(TorchFunctionMode):
         if isinstance(x, StreamTensor):
             return self._inner(x)
         if isinstance(x, torch.Tensor):
-            return Constant(x, self.captures)
+            return Constant(x, self.arrays)
         if isinstance(x, (list, tuple)):
             return [self.unwrap(i) for i in x] if isinstance(x, list) else tuple(map(self.unwrap, x))
         if isinstance(x, dict):
