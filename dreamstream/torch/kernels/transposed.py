@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .convolution import plane_weight
+from .convolution import as_images, plane_weight
 from .frames import run_from
 from .registry import Step, Window, windowed
 
@@ -23,9 +23,12 @@ def conv_transpose1d(step: Step, windows: Sequence[Window], weights: Sequence[An
     frames, offset, more = _reaching(
         step, x, a["stride"], a["padding"], reach, a["output_padding"]
     )
-    y = F.conv_transpose1d(
-        frames.transpose(1, 2), weight, bias, a["stride"], 0, more, a["groups"], a["dilation"]
-    )
+    columns, stride, dilation, groups = frames.transpose(1, 2), a["stride"], a["dilation"], a["groups"]
+    if as_images(step, frames, weight):
+        images, kernel, room = columns.unsqueeze(2), weight.unsqueeze(2), (0, more)
+        y = F.conv_transpose2d(images, kernel, bias, (1, stride), 0, room, groups, (1, dilation)).squeeze(2)
+    else:
+        y = F.conv_transpose1d(columns, weight, bias, stride, 0, more, groups, dilation)
     return (_from(y.transpose(1, 2), offset, step.n[0]),), state
 
 
