@@ -82,7 +82,9 @@ def compare(driver, case, op, rng, style, bound, spoilt=0.0):
         frames = [np.concatenate(p) for p in parts]
         wanted, new = op.run(frames, counts, outputs, ended, old, weights, False)
         states.update(zip(ids, new or [None] * len(ids)))
-        for y, w in zip(streams.call(rows, [tensors(p) for p in parts], counts, ended), wanted, strict=True):
+        for y, w in zip(
+            streams.call(rows, [tensors(p) for p in parts], counts, ended), wanted, strict=True
+        ):
             if y is None:
                 assert not len(w)
             else:
@@ -122,7 +124,10 @@ def outputs_of(driver, case, op, rng, style, streams, weights):
     plain = {i: [a.detach().numpy() for a in arrays] for i, arrays in streams.items()}
     driven = driver(case, op, weights)
     for rows, counts, ended in calls_of(case, rng, plain, style):
-        parts, outputs = parts_of(case, op, streams, rows), op.counts(counts, ended, [r.id for r in rows])
+        parts, outputs = (
+            parts_of(case, op, streams, rows),
+            op.counts(counts, ended, [r.id for r in rows]),
+        )
         for k, y in enumerate(driven.call(rows, parts, counts, ended)):
             lengths = (outputs[k][:, 2] - outputs[k][:, 0]).tolist()
             if y is not None:

@@ -51,7 +51,8 @@ def group_norm(step: Step, windows: Sequence[Window], weights: Sequence[Any], st
     *positions, channels = step.features[0]
     columns = frames.reshape(-1, prod(positions), channels).transpose(1, 2)
     own = None if weight is None else bias  # torch can't differentiate a bias without a weight
-    y = torch.group_norm(columns, a["groups"], weight, own, a["eps"]).transpose(1, 2).reshape(frames.shape)
+    y = torch.group_norm(columns, a["groups"], weight, own, a["eps"])
+    y = y.transpose(1, 2).reshape(frames.shape)
     return (y if own is bias else y + bias,), state
 
 

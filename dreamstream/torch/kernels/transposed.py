@@ -20,13 +20,12 @@ def conv_transpose1d(step: Step, windows: Sequence[Window], weights: Sequence[An
     """Return the sums of all inputs that reach the new frames."""
     a, (x,), (weight, bias) = step.attributes, windows, weights
     reach = a["dilation"] * (weight.shape[2] - 1)
-    frames, offset, more = _reaching(
-        step, x, a["stride"], a["padding"], reach, a["output_padding"]
-    )
+    frames, offset, more = _reaching(step, x, a["stride"], a["padding"], reach, a["output_padding"])
     columns, stride, dilation, groups = frames.transpose(1, 2), a["stride"], a["dilation"], a["groups"]
     if as_images(step, frames, weight):
-        images, kernel, room = columns.unsqueeze(2), weight.unsqueeze(2), (0, more)
-        y = F.conv_transpose2d(images, kernel, bias, (1, stride), 0, room, groups, (1, dilation)).squeeze(2)
+        images, kernel, added = columns.unsqueeze(2), weight.unsqueeze(2), (0, more)
+        y = F.conv_transpose2d(images, kernel, bias, (1, stride), 0, added, groups, (1, dilation))
+        y = y.squeeze(2)
     else:
         y = F.conv_transpose1d(columns, weight, bias, stride, 0, more, groups, dilation)
     return (_from(y.transpose(1, 2), offset, step.n[0]),), state
