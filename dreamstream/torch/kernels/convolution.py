@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .frames import padded_run, traced
+from .frames import extent, padded_run, traced
 from .registry import Step, Window, windowed
 from .shape import pad_axis
 
@@ -21,7 +21,7 @@ Tensor = torch.Tensor
 def conv1d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the windows' products; the frames stand where the first output's window begins."""
     a, (x,), (weight, bias) = step.attributes, windows, weights
-    span = a["dilation"] * (weight.shape[2] - 1) + 1
+    span = a["dilation"] * (extent(weight, 2) - 1) + 1
     first = step.first[0] * a["stride"] - a["left"]
     n = (step.n[0] - 1) * a["stride"] + span
     frames = padded_run(x, first, n, a["mode"])
@@ -55,7 +55,7 @@ def conv2d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state:
         images = x.run(step.first[0], step.n[0])
         plane = pad_axis(images.flatten(0, 1), -3, before, behind, a["mode"])
     else:
-        span = dilation[0] * (weight.shape[2] - 1) + 1
+        span = dilation[0] * (extent(weight, 2) - 1) + 1
         first = step.first[0] * stride[0] - before
         plane = padded_run(x, first, (step.n[0] - 1) * stride[0] + span, a["mode"])
     plane = pad_axis(plane, -2, left, right, a["inner_mode"]).permute(0, 3, 1, 2)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from .convolution import as_images, plane_weight
-from .frames import run_from
+from .frames import extent, run_from
 from .registry import Step, Window, windowed
 
 Tensor = torch.Tensor
@@ -19,7 +19,7 @@ Tensor = torch.Tensor
 def conv_transpose1d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the sums of all inputs that reach the new frames."""
     a, (x,), (weight, bias) = step.attributes, windows, weights
-    reach = a["dilation"] * (weight.shape[2] - 1)
+    reach = a["dilation"] * (extent(weight, 2) - 1)
     frames, offset, more = _reaching(step, x, a["stride"], a["padding"], reach, a["output_padding"])
     columns, stride, dilation, groups = frames.transpose(1, 2), a["stride"], a["dilation"], a["groups"]
     if as_images(step, frames, weight):
@@ -49,7 +49,7 @@ def conv_transpose2d(step: Step, windows: Sequence[Window], weights: Sequence[An
         images = x.run(step.first[0], step.n[0])
         y = transposed(images.flatten(0, 1), padding, added)
         return (y.unflatten(0, images.shape[:2]),), state
-    reach = dilation[0] * (weight.shape[2] - 1)
+    reach = dilation[0] * (extent(weight, 2) - 1)
     frames, offset, more = _reaching(step, x, stride[0], padding[0], reach, added[0])
     y = transposed(frames, (0, padding[1]), (more, added[1]))
     return (_from(y, offset, step.n[0]),), state
