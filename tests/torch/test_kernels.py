@@ -117,6 +117,24 @@ def test_nan_reaches_what_reads_it(name):
             raise AssertionError(f"case {seed}: {case}\n{error!r}") from error
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_number_is_read_from_the_device(name):
+    """On the device without values everything but values comes out, in chunks that differ."""
+    for _, case, op, rng in cases(name, "float32", 1):
+        data = {f"s{i}": case.stream(rng) for i in range(3)}
+        weights = [None if w is None else w.to("meta") for w in tensors(case.weights)]
+        for driver in (Plain, Online):
+            streams = driver(case, op, weights)
+            streams.device = "meta"
+            with torch.no_grad():
+                for rows, counts, ended in calls_of(case, rng, data, "random"):
+                    parts = [[x.to("meta") for x in tensors(p)] for p in parts_of(case, op, data, rows)]
+                    outputs = op.counts(counts, ended, [r.id for r in rows])
+                    for y, c, o in zip(streams.call(rows, parts, counts, ended), outputs, op.outputs):
+                        assert y is None or y.is_meta
+                        assert y is None or y.shape == ((c[:, 2] - c[:, 0]).sum(), *o[1])
+
+
 # ---------------------------------------------------------------------- gradients
 def outputs_of(driver, case, op, rng, style, streams, weights):
     """Each stream's outputs end to end."""
