@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -16,9 +16,11 @@ import torch
 import dreamstream as ds
 
 from .case import Case, leaves, theirs, twin, without_l
-from .streaming import Row, Run, Schedule
+from .streaming import Row, Run, Schedule, schedule
 
-__all__ = ["DEVICE", "FRONT_ENDS", "FrontEnd", "baseline", "collected", "tensors_of"]
+__all__ = ["DEVICE", "FRONT_ENDS", "FrontEnd", "baseline"]
+
+Data = Mapping[str, Sequence[Any]]
 
 DEVICE = os.environ.get("DREAMSTREAM_TORCH_DEVICE", "cpu")
 if DEVICE != "cpu":
@@ -41,16 +43,19 @@ class FrontEnd(Protocol):
     def applies(self, case: Case) -> bool:
         """Whether it can run the case."""
 
-    def run(self, case: Case, schedule: Schedule) -> Run:
-        """Make the schedule's calls."""
+    def run(self, case: Case, plan: Schedule) -> Run:
+        """Make the plan's calls."""
+
+    def refused(self, case: Case, data: Data) -> set[str]:
+        """Return the streams that can't be."""
 
 
 # ---------------------------------------------------------------- tensors of streams
-def tensors_of(case: Case, call: Sequence[Row], schedule: Schedule, plain: bool) -> list[Any]:
+def tensors_of(case: Case, call: Sequence[Row], data: Data, plain: bool) -> list[Any]:
     """Return a call's inputs as tensors of streams, of torch or not."""
     out = []
     for k, x in enumerate(case.inputs):
-        rows: Any = [x.arranged(schedule.data[r.id][k][slice(*r.cuts[k])]) for r in call]
+        rows: Any = [x.arranged(data[r.id][k][slice(*r.cuts[k])]) for r in call]
         names = [d if isinstance(d, str) else None for d in x.dims]
         if not rows:  # nor does a list of none say what frames are like
             rows = np.zeros([d if isinstance(d, int) else 0 for d in x.dims], x.dtype)
@@ -102,11 +107,25 @@ class _Stepped:
         """Check that no stream is left."""
         assert list(stream.live_ids if hasattr(stream, "live_ids") else stream.ids) == []
 
-    def run(self, case: Case, schedule: Schedule) -> Run:
+    def refused(self, case: Case, data: Data) -> set[str]:
+        """Return the streams that can't be, each in one chunk and alone; the errors name them and nothing is left."""
+        stream, refused = self.open(case), set()
+        for i, arrays in data.items():
+            row = Row(i, True, True, tuple((0, len(a)) for a in arrays))
+            try:
+                with torch.no_grad():
+                    stream(*tensors_of(case, (row,), data, self.plain))
+            except ds.DreamStreamError as error:
+                assert error.ids == (i,), f"{self.name}: {error}"
+                refused.add(i)
+            self.close(stream)
+        return refused
+
+    def run(self, case: Case, plan: Schedule) -> Run:
         run, stream = Run(), self.open(case)
         with torch.no_grad():
-            for call in schedule.calls:
-                collected(run, call, stream(*tensors_of(case, call, schedule, self.plain)))
+            for call in plan.calls:
+                collected(run, call, stream(*tensors_of(case, call, plan.data, self.plain)))
         self.close(stream)
         return run
 
@@ -117,7 +136,7 @@ class Native(_Stepped):
     name = "native"
 
     def open(self, case: Case) -> Any:
-        return ds.patch_module(twin(case), skew=case.skew, **case.options).online()
+        return ds.patch_module(twin(case), **case.options).online()
 
 
 class NativeCompiled(_Stepped):
@@ -139,7 +158,7 @@ class TorchPatched(_Stepped):
         return True
 
     def open(self, case: Case) -> Any:
-        return ds.patch_module(theirs(case).to(DEVICE), skew=case.skew, **case.options).online()
+        return ds.patch_module(theirs(case).to(DEVICE), **case.options).online()
 
 
 class TorchCompiled(_Stepped):
@@ -156,7 +175,7 @@ class TorchCompiled(_Stepped):
 
 def _compiled(case: Case, model: Any) -> ds.Engine:
     spec, more = case.spec()
-    engine = ds.compile(model, spec, skew=case.skew, verify=False, **more, **case.options)
+    engine = ds.compile(model, spec, verify=False, **more, **case.options)
     if case.delay is not None:
         assert engine.delay == case.delay, f"delay {engine.delay}, not {case.delay}"
     return engine
@@ -168,7 +187,7 @@ FRONT_ENDS: dict[str, FrontEnd] = {
 
 
 @lru_cache(maxsize=256)
-def baseline(case: Case, schedule: Any) -> tuple[str, Run]:
-    """Return a run whose counts all others must have, and the name of its front end."""
+def baseline(case: Case) -> tuple[str, Run]:
+    """Return a run of the case's schedule whose counts all others must have, and the name of its front end."""
     name = "native-compiled" if case.native else "torch-compiled"
     return name, FRONT_ENDS[name].run(case, schedule(case))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -14,7 +14,7 @@ from ds_laws.drive import Row
 
 from .case import Case
 
-__all__ = ["STYLES", "Row", "Run", "Schedule", "schedule"]
+__all__ = ["STYLES", "Row", "Run", "Schedule", "planned", "schedule", "streams"]
 
 Array = Any
 
@@ -79,14 +79,23 @@ def _lengths(case: Case, rng: np.random.Generator) -> list[list[int]]:
     return [[int(n * x.rate) + e for x, e in zip(case.inputs, more)] for n, more in zip(some, extra)]
 
 
-@lru_cache(maxsize=256)
-def schedule(case: Case) -> Schedule:
-    """Return the case's streams in all styles, one style after the other."""
-    rng = np.random.default_rng(zlib.crc32(case.name.encode()))
-    streams = [[x.frames(rng, n) for x, n in zip(case.inputs, full)] for full in _lengths(case, rng)]
+def streams(case: Case, rng: np.random.Generator) -> list[list[Array]]:
+    """Return random streams: the frames ``[frames][features...]`` of every input."""
+    return [[x.frames(rng, n) for x, n in zip(case.inputs, full)] for full in _lengths(case, rng)]
+
+
+def planned(case: Case, rng: np.random.Generator, whole: Mapping[str, list[Array]]) -> Schedule:
+    """Return a schedule that brings the streams to their ends in all styles, one style after the other."""
     data, calls = {}, []
     for style in STYLES:
-        mine = {f"{style} {i}": arrays for i, arrays in enumerate(streams)}
+        mine = {f"{i} {style}": arrays for i, arrays in whole.items()}
         calls += drive.schedule(case, rng, mine, style.split()[0])  # type: ignore[arg-type]
         data |= mine
     return Schedule(data, calls)
+
+
+@lru_cache(maxsize=256)
+def schedule(case: Case) -> Schedule:
+    """Return the case's schedule."""
+    rng = np.random.default_rng(zlib.crc32(case.name.encode()))
+    return planned(case, rng, {str(k): arrays for k, arrays in enumerate(streams(case, rng))})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from random_graphs.idioms import net_of
+
 from .case import Case, Given, Make
 
 __all__ = ["BCL", "BLC", "CASES", "case", "module", "net"]
@@ -41,12 +43,4 @@ def module(inputs: tuple[Given, ...], **more: Any) -> Callable[[Make], Make]:
 
 def net(nn: Any, forward: Callable[..., Any], **parts: Any) -> Any:
     """Return a module of either library with this forward and these layers, parameters and other attributes."""
-
-    class Net(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            for name, part in parts.items():
-                setattr(self, name, part)
-
-    Net.forward = forward
-    return Net()
+    return net_of(nn)(forward, **parts)
