@@ -17,7 +17,17 @@ import dreamstream as ds
 from dreamstream import nn
 from dreamstream.nn import functional as F
 
-__all__ = ["Case", "Given", "expected", "leaves", "require_close", "theirs", "twin", "without_l"]
+__all__ = [
+    "Case",
+    "Given",
+    "expected",
+    "leaves",
+    "offline",
+    "require_close",
+    "theirs",
+    "twin",
+    "without_l",
+]
 
 Array = Any
 Make = Callable[[Any, Any, Any], Any]
@@ -164,20 +174,20 @@ def _models(case: Case) -> tuple[torch.nn.Module, torch.nn.Module]:
     return theirs(case, case.offline), theirs(case, case.offline).double()
 
 
-def said(
-    model: torch.nn.Module, inputs: Sequence[Given], arrays: Sequence[Array], dtype: torch.dtype
-) -> Any:
-    """Return a module's outputs on one whole stream ``[frames][features]``, None where torch raises."""
-    rows = [
-        torch.from_numpy(np.expand_dims(x.arranged(a), x.dims.index("B")))
-        for x, a in zip(inputs, arrays)
-    ]
-    rows = [r.to(dtype) if r.is_floating_point() else r for r in rows]
-    try:
-        with torch.no_grad():
-            return leaves(model(*rows))
-    except (RuntimeError, ValueError, IndexError):
-        return None
+def offline(case: Case, arrays: Sequence[Array]) -> tuple[list[Any], list[Any]] | None:
+    """Return torch's outputs on one whole stream, in float32 and in float64; None where it raises."""
+    said = []
+    for model, dtype in zip(_models(case), (torch.float32, torch.float64)):
+        rows = [
+            torch.from_numpy(np.expand_dims(x.arranged(a), x.dims.index("B")))
+            for x, a in zip(case.inputs, arrays)
+        ]
+        try:
+            with torch.no_grad():
+                said.append(leaves(model(*(r.to(dtype) if r.is_floating_point() else r for r in rows))))
+        except (RuntimeError, ValueError, IndexError):
+            return None
+    return said[0], said[1]
 
 
 def canonical(y: torch.Tensor, names: Sequence[Any]) -> Array:
@@ -204,18 +214,15 @@ def expected(
     shapes : list of tuple of int
         Shape of their frames, for where there are none.
     """
-    single, double = _models(case)
-    fine = said(double, case.inputs, arrays, torch.float64)
+    both = offline(case, arrays)
     one_of_one = len(names) == len(arrays) == 1 and case.offline is None
-    if not any(len(a) for a in arrays) or (fine is None and one_of_one):
+    if not any(len(a) for a in arrays) or (both is None and one_of_one):
         nothing = [np.zeros((0, *s), np.float32) for s in shapes]
         return nothing, nothing
-    if fine is None or not all(len(a) for a in arrays):
+    if both is None or not all(len(a) for a in arrays):
         return None
-    plain = said(single, case.inputs, arrays, torch.float32)
-    return [canonical(y, n) for y, n in zip(plain, names)], [
-        canonical(y, n) for y, n in zip(fine, names)
-    ]
+    single, double = ([canonical(y, n) for y, n in zip(said, names, strict=True)] for said in both)
+    return single, double
 
 
 def require_close(case: Case, got: Array, single: Array, double: Array, what: str) -> None:

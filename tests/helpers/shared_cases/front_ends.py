@@ -108,7 +108,7 @@ class _Stepped:
         assert list(stream.live_ids if hasattr(stream, "live_ids") else stream.ids) == []
 
     def refused(self, case: Case, data: Data) -> set[str]:
-        """Return the streams that can't be, each in one chunk and alone; the errors name them and nothing is left."""
+        """Return the streams that can't be, each in one chunk, alone: errors name them, nothing is left."""
         stream, refused = self.open(case), set()
         for i, arrays in data.items():
             row = Row(i, True, True, tuple((0, len(a)) for a in arrays))

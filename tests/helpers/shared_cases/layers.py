@@ -135,7 +135,8 @@ case("linear-on-two-axes", (Given(("B", 2, "L", 3)),), lambda nn, F, ds: nn.Line
 for _layer, _options in [
     ("CELU", {"alpha": 0.5}), ("ELU", {}), ("GELU", {}), ("Hardshrink", {}), ("Hardsigmoid", {}),
     ("Hardswish", {}), ("Hardtanh", {}), ("LeakyReLU", {}), ("LogSigmoid", {}), ("Mish", {}),
-    ("ReLU", {"inplace": True}), ("ReLU6", {}), ("SELU", {}), ("SiLU", {}), ("Sigmoid", {}), ("Softplus", {"beta": 2.0}), ("Softshrink", {}), ("Softsign", {}),
+    ("ReLU", {"inplace": True}), ("ReLU6", {}), ("SELU", {}), ("SiLU", {}), ("Sigmoid", {}),
+    ("Softplus", {"beta": 2.0}), ("Softshrink", {}), ("Softsign", {}),
     ("Tanh", {}), ("Tanhshrink", {}), ("Threshold", {"threshold": 0.1, "value": -2.0}),
 ]:  # fmt: skip
     case(
