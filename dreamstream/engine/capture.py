@@ -16,7 +16,7 @@ from ..errors import CaptureError, NotStreamableError
 from ..nn.module import OBSERVER, Module
 from ..online.register import forward_of
 from ..stream.edge import Edge
-from ..stream.rules import entry, lineages
+from ..stream.rules import Sizes, entry, lineages
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import user_line
 from .spec import InputSpec
@@ -35,6 +35,7 @@ class Capture:
     """
 
     meta = None
+    sizes = Sizes()
 
     def __init__(
         self, model: Module, specs: Sequence[InputSpec], buffers: bool, buffer_limit: int | None

@@ -1,0 +1,126 @@
+"""Plain torch tensors as the native front end sees them inside a forward: constants that keep their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..array import Tensor
+from ..array.axes import sizes_of
+from ..array.tensor import METHODS
+from ..stream.rules import BatchSize
+
+__all__ = ["Constant", "dtype_of", "nominal"]
+
+_NOMINAL = {
+    torch.float64: np.dtype(np.float64),
+    torch.bool: np.dtype(bool),
+}
+_REAL = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
+
+
+def nominal(dtype: torch.dtype) -> np.dtype[Any]:
+    """Return the element type under which an operator knows a torch one: float32 for all narrower floats."""
+    known = _NOMINAL.get(dtype)
+    if known is not None:
+        return known
+    return np.dtype(np.float32 if dtype.is_floating_point else np.int64)
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """Return the torch type of an operator's element type."""
+    return _REAL[name]
+
+
+class Constant(Tensor):
+    """A native tensor whose values are a torch tensor's; its methods are torch's.
+
+    Parameters
+    ----------
+    tensor : torch.Tensor
+    as_array : bool
+        Whether operators take it as an array: in a capture, which copies weights once.
+    """
+
+    def __init__(self, tensor: torch.Tensor, as_array: bool = False) -> None:
+        self.torch = tensor
+        self.as_array = as_array
+        self.grad = None
+        self.grad_fn = None
+        self.requires_grad = False
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return nominal(self.torch.dtype)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return tuple(self.torch.shape)
+
+    def numpy(self) -> Any:
+        """Return the values as an array on the host, for indices and the like: no gradient flows through it."""
+        found = self.torch.detach().cpu()
+        wanted = dtype_of(self.dtype.name)
+        return (found if found.dtype == wanted else found.to(wanted)).numpy()
+
+    def constant(self) -> Any:
+        if self.as_array:
+            return np.asarray(self.numpy(), order="C")
+        return self.torch.contiguous()
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        dtype, _ = self._to_arguments(args, kwargs)
+        return self if dtype in (None, self.dtype) else self._like(self.torch.to(dtype_of(dtype.name)))
+
+    def _like(self, tensor: torch.Tensor) -> Constant:
+        return Constant(tensor, self.as_array)
+
+    def expand(self, *size: Any) -> Any:
+        sizes = sizes_of(size)
+        if any(isinstance(s, BatchSize) for s in sizes):
+            return super().expand(*sizes)
+        return self._like(self.torch.expand(*sizes))
+
+    def repeat(self, *repeats: Any) -> Any:
+        times = sizes_of(repeats)
+        if any(isinstance(n, BatchSize) for n in times):
+            return super().repeat(*times)
+        return self._like(self.torch.repeat(*times))
+
+    def detach(self) -> Any:
+        return self._like(self.torch.detach())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._like(self.torch[index])
+
+
+def _forward(name: str) -> Callable[..., Any]:
+    native = getattr(Tensor, name)
+    theirs = getattr(torch.Tensor, name, None)
+
+    def method(self: Constant, *args: Any, **kwargs: Any) -> Any:
+        if theirs is None or any(getattr(a, "is_stream", False) for a in args):
+            return native(self, *args, **kwargs)
+        given = [a.torch if isinstance(a, Constant) else a for a in args]
+        out = theirs(self.torch, *given, **kwargs)
+        return self._like(out) if isinstance(out, torch.Tensor) else out
+
+    method.__name__ = name
+    return method
+
+
+_OWN = frozenset((
+    "to", "numpy", "size", "dim", "detach", "expand", "repeat", "cpu", "T", "mT", "item", "tolist", "bool", "float", "double",
+    "long", "requires_grad_",
+))  # fmt: skip
+_DUNDERS = (
+    "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "pow", "rpow", "neg", "abs", "eq", "ne", "lt",
+    "le", "gt", "ge", "matmul", "floordiv", "mod",
+)  # fmt: skip
+for _name in (*METHODS, *(f"__{n}__" for n in _DUNDERS)):
+    if _name not in _OWN and callable(getattr(Tensor, _name, None)):
+        setattr(Constant, _name, _forward(_name))
+Constant.__hash__ = Tensor.__hash__  # type: ignore[method-assign]
