@@ -13,7 +13,7 @@ from ..array.axes import sizes_of
 from ..array.tensor import METHODS
 from ..stream.rules import BatchSize
 
-__all__ = ["Constant", "dtype_of", "nominal"]
+__all__ = ["Arrays", "Constant", "as_array", "dtype_of", "nominal"]
 
 _NOMINAL = {
     torch.float64: np.dtype(np.float64),
@@ -35,19 +35,38 @@ def dtype_of(name: str) -> torch.dtype:
     return _REAL[name]
 
 
+def as_array(tensor: torch.Tensor) -> Any:
+    """Return a tensor's values on the host, under the element type that operators know."""
+    return tensor.detach().to("cpu", dtype_of(nominal(tensor.dtype).name)).numpy()
+
+
+class Arrays:
+    """Weights as arrays, each made once: what shares memory on the device shares it here."""
+
+    def __init__(self) -> None:
+        self._made: dict[Any, tuple[torch.Tensor, Any]] = {}
+
+    def of(self, tensor: torch.Tensor) -> Any:
+        """Return a tensor's values in C order."""
+        key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        if key not in self._made or not tensor.numel():
+            self._made[key] = (tensor, np.asarray(as_array(tensor), order="C"))
+        return self._made[key][1]
+
+
 class Constant(Tensor):
     """A native tensor whose values are a torch tensor's; its methods are torch's.
 
     Parameters
     ----------
     tensor : torch.Tensor
-    as_array : bool
-        Whether operators take it as an array: in a capture, which copies weights once.
+    arrays : Arrays, optional
+        In a capture: what makes the arrays that operators take.
     """
 
-    def __init__(self, tensor: torch.Tensor, as_array: bool = False) -> None:
+    def __init__(self, tensor: torch.Tensor, arrays: Arrays | None = None) -> None:
         self.torch = tensor
-        self.as_array = as_array
+        self.arrays = arrays
         self.grad = None
         self.grad_fn = None
         self.requires_grad = False
@@ -62,21 +81,17 @@ class Constant(Tensor):
 
     def numpy(self) -> Any:
         """Return the values as an array on the host, for indices and the like: no gradient flows through it."""
-        found = self.torch.detach().cpu()
-        wanted = dtype_of(self.dtype.name)
-        return (found if found.dtype == wanted else found.to(wanted)).numpy()
+        return as_array(self.torch)
 
     def constant(self) -> Any:
-        if self.as_array:
-            return np.asarray(self.numpy(), order="C")
-        return self.torch.contiguous()
+        return self.torch.contiguous() if self.arrays is None else self.arrays.of(self.torch)
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         dtype, _ = self._to_arguments(args, kwargs)
         return self if dtype in (None, self.dtype) else self._like(self.torch.to(dtype_of(dtype.name)))
 
     def _like(self, tensor: torch.Tensor) -> Constant:
-        return Constant(tensor, self.as_array)
+        return Constant(tensor, self.arrays)
 
     def expand(self, *size: Any) -> Any:
         sizes = sizes_of(size)

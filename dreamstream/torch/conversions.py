@@ -118,7 +118,7 @@ def to(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
         elif hasattr(a, "is_stream"):
             dtype = _dtype(a)
     if isinstance(inner, Constant):  # constant.to(stream)
-        return Constant(inner.torch.to(dtype=dtype, device=forward.device), inner.as_array)
+        return Constant(inner.torch.to(dtype=dtype, device=forward.device), inner.arrays)
     return _converted(forward, inner, dtype, place)
 
 
@@ -148,7 +148,7 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[[Forward, Args, Kwa
         if strange is not None:
             strange._misuse("the size of a new tensor")
         kwargs.setdefault("device", forward.device)
-        value = Constant(make(shape, *rest, **kwargs), forward.captures)
+        value = Constant(make(shape, *rest, **kwargs), forward.arrays)
         return BatchTensor(value, batch)
 
     return made
@@ -167,7 +167,7 @@ def _new(name: str, make: Callable[..., torch.Tensor]) -> None:
         flat = size[0] if isinstance(size[0], (list, tuple)) else size
         if any(isinstance(s, BatchSize) for s in flat):
             return _of_batch(make)(forward, size, kwargs)
-        return Constant(make(*size, **kwargs), forward.captures)
+        return Constant(make(*size, **kwargs), forward.arrays)
 
 
 _new("new_zeros", torch.zeros)

@@ -8,7 +8,7 @@ gradients. What the native front end does not know does not stream, and says so 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -22,7 +22,7 @@ from ..errors import ModeError, NotStreamableError, StreamMismatchError
 from ..nn import functional as native_functional
 from ..stream.rules import BatchLength, BatchSize, Length
 from ..stream.where import user_line
-from .constants import Constant, nominal
+from .constants import Arrays, Constant, nominal
 from .tensor import StreamTensor, set_inside
 
 __all__ = ["Forward", "attribute", "current", "function"]
@@ -90,15 +90,24 @@ class Forward(TorchFunctionMode):
         The call or the capture.
     device : torch.device
         Where the module's values are.
-    captures : bool
-        Whether weights become arrays.
+    arrays : Arrays, optional
+        In a capture: the arrays that weights become.
+    paths : dict of int to str
+        In a capture: the modules' paths by identity.
     """
 
-    def __init__(self, entry: Any, device: torch.device, captures: bool = False) -> None:
+    def __init__(
+        self,
+        entry: Any,
+        device: torch.device,
+        arrays: Arrays | None = None,
+        paths: Mapping[int, str] | None = None,
+    ) -> None:
         super().__init__()
         self.entry = entry
         self.device = device
-        self.captures = captures
+        self.arrays = arrays
+        self.paths = paths or {}
         self._stand_in = torch.empty(0, device=device)
 
     def __torch_function__(
@@ -160,7 +169,7 @@ class Forward(TorchFunctionMode):
         if hasattr(NativeTensor, name) and args:
             owner = args[0]
             if isinstance(owner, (int, float)):  # as in torch.sub(1, x)
-                owner = Constant(torch.as_tensor(owner), self.captures)
+                owner = Constant(torch.as_tensor(owner), self.arrays)
             return getattr(owner, name)(*args[1:], **kwargs)
         made = getattr(native_array, name, None)
         if made is not None:
@@ -192,7 +201,7 @@ class Forward(TorchFunctionMode):
         if isinstance(x, StreamTensor):
             return self._inner(x)
         if isinstance(x, torch.Tensor):
-            return Constant(x, self.captures)
+            return Constant(x, self.arrays)
         if isinstance(x, (list, tuple)):
             return [self.unwrap(i) for i in x] if isinstance(x, list) else tuple(map(self.unwrap, x))
         if isinstance(x, dict):

@@ -56,7 +56,7 @@ def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int |
     if not isinstance(module, torch.nn.RNNBase):
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
             value = getattr(module, name)
-            out._parameters[name] = None if value is None else Constant(value, forward.captures)
+            out._parameters[name] = None if value is None else Constant(value, forward.arrays)
         return out
     names = module._all_weights
     if layer is not None:
@@ -65,7 +65,7 @@ def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int |
         out.__dict__["num_layers"] = 1
     out.__dict__["_names"] = names
     for name in (n for group in names for n in group):
-        out._parameters[name] = Constant(getattr(module, name), forward.captures)
+        out._parameters[name] = Constant(getattr(module, name), forward.arrays)
     return out
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from ..errors import ModeError, NotStreamableError, StreamMismatchError
 from ..array.stream_tensor import StreamTensor as Native
+from ..errors import ModeError, NotStreamableError, StreamMismatchError
 from ..online.patch import Patch
 from ..stream.rules import require_same_streams
 from .call import TorchCall, TorchSession
 from .constants import nominal
-from .inside import Forward
+from .inside import Forward, current
 from .layers import streaming_forward, unstreamable
 from .layout import to_padded
 from .spectra import Complex
@@ -60,20 +60,12 @@ class TorchPatch(Patch):
 
     def _inside(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module on streams that are inside a forward already."""
+        capture = current().entry
+        if hasattr(capture, "within"):
+            with capture.within(current().paths.get(id(module)), module):
+                return _run(module, args, kwargs)
         try:
-            other = streaming_forward(module)
-            if other is None:
-                return _plain_call(module, args, kwargs)
-            if not module._forward_hooks and not module._forward_pre_hooks:
-                return other(*args, **kwargs)
-            own = module.__dict__.get("forward")
-            module.__dict__["forward"] = other  # so that torch's call runs the hooks around it
-            try:
-                return _plain_call(module, args, kwargs)
-            finally:
-                del module.__dict__["forward"]
-                if own is not None:
-                    module.__dict__["forward"] = own
+            return _run(module, args, kwargs)
         except NotStreamableError as error:
             error.locate(self.path, type(module).__name__)
             raise
@@ -124,6 +116,23 @@ class TorchPatch(Patch):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_names": None, "_named": []}
+
+
+def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run what streams in place of a module's forward, or the forward."""
+    other = streaming_forward(module)
+    if other is None:
+        return _plain_call(module, args, kwargs)
+    if not module._forward_hooks and not module._forward_pre_hooks:
+        return other(*args, **kwargs)
+    own = module.__dict__.get("forward")
+    module.__dict__["forward"] = other  # so that torch's call runs the hooks around it
+    try:
+        return _plain_call(module, args, kwargs)
+    finally:
+        del module.__dict__["forward"]
+        if own is not None:
+            module.__dict__["forward"] = own
 
 
 def _within_forward() -> bool:
@@ -224,6 +233,11 @@ class _Front:
 
     def unstreamable(self, module: Any) -> tuple[str, str] | None:
         return unstreamable(module)
+
+    def source(self, model: Any) -> Any:
+        from .source import TorchSource
+
+        return TorchSource(model, self)
 
 
 FRONT = _Front()

@@ -190,4 +190,4 @@ def _basis(n: int, width: int, window: Any, normalized: bool, x: Tensor, forward
     angle = turns.to(**double) * (2 * math.pi / n)  # type: ignore[call-overload]
     waves = torch.cat([angle.cos(), -angle.sin()]) * taps
     dtype = torch.float64 if x.dtype == np.float64 else torch.float32
-    return Constant(waves.unsqueeze(1).to(dtype), forward.captures)
+    return Constant(waves.unsqueeze(1).to(dtype), forward.arrays)
