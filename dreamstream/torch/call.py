@@ -14,11 +14,12 @@ import numpy as np
 import torch
 
 from ..errors import ModeError
-from ..online.session import Call, Session
+from ..online.session import Call, Session, StreamState
 from ..stream.edge import Counts, Edge
 from .kernels import KERNELS, Kernel, Step
 from .sizes import SIZES
-from .store import Gathered, Place, Record, Table
+from .pieces import from_pieces, to_pieces
+from .store import Gathered, Place, Record, Table, place_of, row_of
 from .windows import EagerWindow, flat
 
 __all__ = ["TorchCall", "TorchSession"]
@@ -46,6 +47,25 @@ class TorchSession(Session):
                 self.constants[id(array)] = (array, tensor)
             return tensor
         return known[1]
+
+
+    def to_parts(self, states: Any) -> list[bytes | None]:
+        return to_pieces(row_of(states), len(self.script))
+
+    def from_parts(self, parts: Sequence[bytes | None]) -> Any:
+        return place_of(from_pieces(parts))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TorchSession:
+        out = TorchSession(self.skew, self.buffers, self.buffer_limit)
+        with self.hold():
+            out.script, out.rates = list(self.script), self.rates
+            live = {i: self.state_of(i) for i in self.live_ids}
+            copied = {i: StreamState(s.frames, place_of(row_of(s.states))) for i, s in live.items() if s}
+            out.publish(copied)
+        return out
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (TorchSession, (self.skew, self.buffers, self.buffer_limit))
 
 
 class TorchCall(Call):

@@ -162,6 +162,8 @@ class Forward(TorchFunctionMode):
             args = (kwargs.pop("input"),)
         args = tuple(nominal(a) if isinstance(a, torch.dtype) else a for a in args)
         kwargs = {k: nominal(v) if isinstance(v, torch.dtype) else v for k, v in kwargs.items()}
+        if args and not isinstance(args[0], NativeTensor) and hasattr(args[0], "is_stream") and hasattr(args[0], name):
+            return getattr(args[0], name)(*args[1:], **kwargs)  # a complex stream, or a constant of the batch
         first = getattr(native_functional, name, None)
         of_functional = getattr(func, "__module__", None) == "torch.nn.functional"
         if first is not None and (of_functional or not hasattr(NativeTensor, name)):
@@ -191,7 +193,7 @@ class Forward(TorchFunctionMode):
             return self._wrapped(handler(self, inner), args[0] if what in VIEWS else None)
         if what.startswith("is_") or what in ("layout", "itemsize", "nbytes", "output_nr", "_version"):
             return getattr(self._stand_in, what)
-        if hasattr(type(inner), what):
+        if hasattr(inner, what):
             return self._wrapped(getattr(inner, what), args[0] if what in VIEWS else None)
         raise NotStreamableError(f"{what} of a stream inside a forward, at {user_line()}")
 

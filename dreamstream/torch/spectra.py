@@ -140,6 +140,12 @@ def view_as_complex(forward: Forward, args: Any, kwargs: Any) -> Any:
     return Complex(args[0].select(-1, 0), args[0].select(-1, 1))
 
 
+@function("angle")
+def angle(forward: Forward, args: Any, kwargs: Any) -> Any:
+    (x,) = args
+    return x.angle() if isinstance(x, Complex) else (x * 0).atan2(x)
+
+
 @function("complex")
 def from_parts(forward: Forward, args: Any, kwargs: Any) -> Any:
     return Complex(*args)

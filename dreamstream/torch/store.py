@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["Gathered", "Place", "Record", "Table"]
+__all__ = ["Gathered", "Place", "Record", "Table", "place_of", "row_of"]
 
 Tensor = torch.Tensor
 
@@ -86,6 +86,19 @@ def _grown(own: Tensor | None, rows: Tensor, n: int) -> Tensor:
     out = rows.new_zeros(shape)
     out[tuple(slice(0, size) for size in own.shape)] = own
     return out
+
+
+def row_of(place: Place) -> dict[Hashable, Tensor]:
+    """Return one stream's state as tensors ``(1, ...)`` of its own."""
+    row = place.row
+    return {k: t[row : row + 1].detach().clone() for k, t in place.store.tensors.items()}
+
+
+def place_of(tensors: dict[Hashable, Tensor]) -> Place:
+    """Return the place of a state given as `row_of` gives it."""
+    record = Record(detach=True)
+    record.tensors = tensors
+    return Place(record, 0, 0)
 
 
 class Record:
