@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -21,5 +23,6 @@ def matmul(step: Step, x: Tensor, weight: Tensor) -> Tensor:
     """Return the products with a matrix ``(n, k)`` for each place along the leading feature axes."""
     lead = x.shape[: x.dim() - step.ranks[0]]
     places = step.features[0][: weight.dim() - 2]
-    vectors = x.reshape(*lead, *places, -1, x.shape[-1])
+    n = math.prod(x.shape[len(lead) + len(places) : -1])  # said, as no frames don't tell
+    vectors = x.reshape(*lead, *places, n, x.shape[-1])
     return (vectors @ weight.transpose(-1, -2)).reshape(*lead, *step.features[0])
