@@ -20,7 +20,6 @@ from .call import TorchCall, TorchSession
 from .constants import nominal
 from .inside import Forward, current
 from .layers import streaming_forward, unstreamable
-from .layout import to_padded
 from .spectra import Complex
 from .tensor import StreamTensor
 
@@ -94,7 +93,7 @@ class TorchPatch(Patch):
             def enter(x: Any) -> Any:
                 if not isinstance(x, StreamTensor):
                     return x
-                value = x.frames()
+                value: Any = x.frames()
                 edge = call.input_edge(next(number), nominal(value.dtype).name, tuple(value.shape[1:]))
                 return forward.shell(Native.inside(value, x.dims, edge, x.names))
 
@@ -161,9 +160,14 @@ def _leave(x: Any, call: TorchCall) -> Any:
     if first is None or first.edge is None or first.edge.entry is not call:
         raise StreamMismatchError("the forward returned a tensor of another call")
     if isinstance(inner, Complex):
-        parts = [to_padded(p.value, p.dims, p.lengths) for p in (inner.real, inner.imag)]
-        return StreamTensor.outside(torch.complex(*parts), inner.real.names, inner.real.meta, inner.real.starts, inner.real.rate)
-    return StreamTensor.from_frames(inner.value, inner.dims, inner.names, inner.meta, inner.starts, inner.rate)
+        real, imag = (_seen(part) for part in (inner.real, inner.imag))
+        return StreamTensor.of(torch.complex(real.tensor(), imag.tensor()), real._info)
+    return _seen(inner)
+
+
+def _seen(inner: Native) -> StreamTensor:
+    value: Any = inner.value
+    return StreamTensor.from_frames(value, inner.dims, inner.meta, inner.starts, inner.rate, inner.names)
 
 
 # ---------------------------------------------------------------------- classes
