@@ -53,13 +53,8 @@ class Table:
         self._n_slots = 0
 
     def places(self, old: Sequence[Place | None]) -> list[Place]:
-        """Return where the states after a call go: the other halves, or new slots, for which there is room."""
-        found = [self._next(p) for p in old]
-        n = 2 * self._n_slots
-        for key, own in self.tensors.items():
-            if len(own) < n:  # what a stream has nothing of is gathered with what others have
-                self.tensors[key] = _grown(own, own[:0], n)
-        return found
+        """Return where the states after a call go: the other halves, or new slots."""
+        return [self._next(p) for p in old]
 
     def _next(self, old: Place | None) -> Place:
         if old is not None and old.store is self:
@@ -81,8 +76,9 @@ class Table:
         """Put the rows ``(B, ...)`` where `index` says; kept frames may be wider than before."""
         rows = rows.detach()
         own = self.tensors.get(key)
-        if own is None or (rows.ndim > 1 and own.ndim > 1 and own.shape[1] < rows.shape[1]):
-            own = self.tensors[key] = _grown(own, rows, 2 * self._n_slots)
+        n = 2 * self._n_slots
+        if own is None or len(own) < n or (rows.ndim > 1 and own.ndim > 1 and own.shape[1] < rows.shape[1]):
+            own = self.tensors[key] = _grown(own, rows, n)
         own[index] = _widened(rows, own.shape[1]) if rows.ndim > 1 else rows
 
 
