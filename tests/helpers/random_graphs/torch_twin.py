@@ -46,6 +46,12 @@ class _Conv1d(nn.Conv1d):
         return super().forward(x)
 
 
+def _conv1d(*args: Any, padding: Any = 0, **options: Any) -> nn.Conv1d:
+    """Return torch's own layer where it has this padding."""
+    kind = _Conv1d if _Conv1d._is_ours(padding) else nn.Conv1d
+    return kind(*args, padding=padding, **options)
+
+
 class _Delay(nn.Module):
     def __init__(self, n: int, dim: int) -> None:
         super().__init__()
@@ -107,4 +113,5 @@ _layers = {name: getattr(nn, name) for name in dir(nn)}
 _layers |= torch_pools.LAYERS | {"Conv1d": _Conv1d, "Delay": _Delay, "Resample": _Resample}
 _kept = {name: _kept_empty(_layers[name]) for name in ("Conv1d", "ConvTranspose1d", "ConstantPad1d")}
 PLAIN: dict[str, Any] = {"ds": torch, "nn": SimpleNamespace(**_layers), "F": F}
+PLAIN["nn"].Conv1d = _conv1d
 NAMESPACE: dict[str, Any] = {"ds": torch, "nn": SimpleNamespace(**_layers | _kept), "F": _Functions()}

@@ -84,10 +84,15 @@ def streams(case: Case, rng: np.random.Generator) -> list[list[Array]]:
     return [[x.frames(rng, n) for x, n in zip(case.inputs, full)] for full in _lengths(case, rng)]
 
 
-def planned(case: Case, rng: np.random.Generator, whole: Mapping[str, list[Array]]) -> Schedule:
-    """Return a schedule that brings the streams to their ends in all styles, one style after the other."""
+def planned(
+    case: Case,
+    rng: np.random.Generator,
+    whole: Mapping[str, list[Array]],
+    styles: Sequence[str] = STYLES,
+) -> Schedule:
+    """Return a schedule that brings the streams to their ends in these styles, one after the other."""
     data, calls = {}, []
-    for style in STYLES:
+    for style in styles:
         mine = {f"{i} {style}": arrays for i, arrays in whole.items()}
         calls += drive.schedule(case, rng, mine, style.split()[0])  # type: ignore[arg-type]
         data |= mine
