@@ -27,7 +27,7 @@ def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
     if is_registered(module):
         return forward_of(module)
     for cls in type(module).__mro__:
-        if cls in _STREAMING:
+        if cls in _STREAMING and type(module).forward is cls.forward:
             return partial(_STREAMING[cls], module)
     return None
 
@@ -118,6 +118,25 @@ def _part(forward: Forward, hx: Any, rows: slice) -> Any:
 
 for _name in ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"):
     _recurrent(getattr(torch.nn, _name), getattr(native, _name))
+
+
+# ---------------------------------------------------------------------- padding
+def _padded(kind: type[torch.nn.Module], convolve: Callable[..., Any]) -> None:
+    """Let circular padding be part of the convolution, which can wait for the end; a stream by itself can't."""
+
+    def stream(module: Any, input: Any) -> Any:
+        if module.padding_mode != "circular":
+            return kind.forward(module, input)
+        forward = current()
+        given = [forward.unwrap(x) for x in (input, module.weight, module.bias)]
+        options = (module.stride, module.padding, module.dilation, module.groups)
+        return forward._wrapped(convolve(*given, *options, padding_mode=module.padding_mode))
+
+    _STREAMING[kind] = stream
+
+
+_padded(torch.nn.Conv1d, native.functional.conv1d)
+_padded(torch.nn.Conv2d, native.functional.conv2d)
 
 
 # ---------------------------------------------------------------------- what can't stream
