@@ -16,8 +16,8 @@ import torch
 from ..online.session import Call, Session, StreamState
 from ..stream.edge import Counts, Edge
 from .kernels import KERNELS, Kernel, Step
-from .sizes import SIZES
 from .pieces import from_pieces, to_pieces
+from .sizes import SIZES
 from .store import Gathered, Place, Record, Table, place_of, row_of
 from .windows import EagerWindow, flat
 
@@ -110,7 +110,8 @@ class TorchCall(Call):
         weights: Sequence[Any],
     ) -> list[tuple[Any, Edge]]:
         """Run one operator for all rows."""
-        inputs, out = self.advance(name, attributes, op, edges, weights)
+        counted, out = self.advance(name, attributes, op, edges, weights)
+        inputs: list[Counts] = counted  # type: ignore[assignment]
         with torch._C.DisableTorchFunction():  # kernels see plain tensors only
             results = self._computed(op, inputs, out, values[: op.n_values], weights)
         return list(zip(results, out))

@@ -151,7 +151,8 @@ def _device(module: Any, tensors: Sequence[Any]) -> torch.device:
     for x in tensors:
         if own is not None and x.device != own:
             raise StreamMismatchError(
-                f"{type(module).__name__} is on {own}, but a StreamTensor is on {x.device}; move one of them with .to()",
+                f"{type(module).__name__} is on {own}, but a StreamTensor is on {x.device}; move one of them with "
+                ".to()",
                 x.ids,
             )
     return tensors[0].device if own is None else own
@@ -193,7 +194,8 @@ def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _reduce(self: Any, protocol: int) -> Any:
-    return _restored, (type(self)._unpatched,), self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
+    state = self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
+    return _restored, (type(self)._unpatched,), state
 
 
 def _restored(cls: type) -> Any:
