@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, resolve_name
 
 from .. import array as native_array
 from ..array import BatchTensor
@@ -185,8 +185,8 @@ class Forward(TorchFunctionMode):
         if made is not None:
             return made(*args, **kwargs)
         raise NotStreamableError(
-            f"{getattr(func, '__qualname__', name)} on a stream inside a forward, at {user_line()}: it is not "
-            "among the operations that stream; do it outside the forward, or say how it streams with @ds.register"
+            f"{resolve_name(func) or name} on a stream inside a forward, at {user_line()}: it is not among the "
+            "operations that stream; do it outside the forward, or say how it streams with @ds.register"
         )
 
     def _attribute(self, func: Any, name: str, args: tuple[Any, ...]) -> Any:
