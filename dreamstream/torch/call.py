@@ -87,8 +87,8 @@ class TorchCall(Call):
         """Say where and how this call computes, and find the rows' states."""
         self.device = device
         self.keeps_tape, self.detach = keeps_tape, detach
-        if self.fresh:
-            self.session.table = Table()
+        if self.fresh or self.session.table.device != device:  # the module may have been moved
+            self.session.table = Table(device)
         old: list[Place | None] = [None if s is None else s.states for s in self.old]
         self.gathered = Gathered(old, device)
         self.store: Table | Record = Record(detach) if keeps_tape else self.session.table

@@ -58,8 +58,8 @@ class TorchPatch(Patch):
             return _plain_call(module, args, kwargs)
         if any(isinstance(x, Native) for x in pytree.tree_leaves((args, kwargs))):
             raise ModeError(
-                f"{name} is a torch module and got a StreamTensor of NumPy arrays; make it of torch tensors, as in "
-                "ds.stream_tensor([torch.from_numpy(a)], ids=...)"
+                f"{name} is a torch module and got a StreamTensor of NumPy arrays; make it of torch tensors, as "
+                "in ds.stream_tensor([torch.from_numpy(a)], ids=...)"
             )
         raise ModeError(
             f"{name} is online and got no StreamTensor; wrap its input with ds.stream_tensor, or call "

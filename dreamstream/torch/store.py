@@ -47,9 +47,10 @@ class Place:
 
 
 class Table:
-    """States of many streams that are overwritten call by call."""
+    """States of many streams, on one device, that are overwritten call by call."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device | None = None) -> None:
+        self.device = device
         self.tensors: dict[Hashable, Tensor] = {}
         self._free: list[int] = []
         self._n_slots = 0
@@ -147,7 +148,7 @@ class Gathered:
     def rows(self, key: Hashable) -> Tensor | None:
         """Return ``(B, ...)`` of a key; what new streams have there is anything. None: nobody has it."""
         found = [(store.get(key), rows, own) for store, rows, own in self._stores]
-        parts = [(tensor, rows, own) for tensor, rows, own in found if tensor is not None]
+        parts = [(tensor.to(self._device), rows, own) for tensor, rows, own in found if tensor is not None]
         if not parts:
             return None
         if len(parts) == 1:

@@ -26,6 +26,7 @@ from dreamstream.errors import (
     StreamIdError,
     StreamMismatchError,
 )
+from dreamstream.torch.store import Gathered
 
 
 class Net(nn.Module):
@@ -254,6 +255,20 @@ def test_states_as_bytes_copies_and_pickles(net, xs):
     other(ds.stream_tensor([xs[0]], ids=["z"], sos=True))
     with pytest.raises(ModeError):
         other.set_state(states)
+
+
+def test_states_follow_a_module_to_its_device(net, xs):
+    ds.patch_module(net).online()
+    step(net, xs, 0, 5)
+    elsewhere = torch.device("meta")
+    session = net._patch.session
+    for places in (
+        [session.state_of(i).states for i in ("a", "b")],
+        [session.from_parts(session.to_parts(session.state_of(i).states)) for i in ("a", "b")],
+    ):
+        gathered = Gathered(places, elsewhere)
+        keys = places[0].store.tensors
+        assert keys and all(gathered.rows(k).device == elsewhere for k in keys)
 
 
 def test_streams_join_and_leave(net, xs):
