@@ -111,6 +111,6 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--weights",
         metavar="FILE",
-        help="for FILE.py:FUNCTION, a .safetensors file; for a torch model also a state dict that torch.save wrote",
+        help="for FILE.py:FUNCTION, a .safetensors file; for a torch model also a state dict of torch.save",
     )
     parser.set_defaults(run=convert, threads=1)
