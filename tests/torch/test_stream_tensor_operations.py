@@ -509,3 +509,53 @@ def test_out():
     assert torch.equal(torch.add(x, x, out=stream), x * 2)
     with pytest.raises(StreamMismatchError, match="out="), ds.torch.on_fallback("ignore"):
         torch.cumsum(x, 2, out=stream)
+
+
+def test_shapes_in_place():
+    x = make()
+    y = x.clone()
+    assert y.transpose_(1, 2) is y and y.names == ("B", "L", "F") and torch.equal(y, x.transpose(1, 2))
+    assert (
+        y.unsqueeze_(0) is y
+        and y.names == (None, "B", "L", "F")
+        and y.squeeze_(0).names == ("B", "L", "F")
+    )
+    assert (
+        x.sum(axis=1, keepdims=True).names == ("B", None, "L")
+        and torch.cat(tensors=[x, x], axis=1).shape[1] == 8
+    )
+
+
+def test_modules_that_need_no_frames_but_one():
+    x = make(dtype=torch.float32).transpose(1, 2)
+    head = torch.nn.Sequential(
+        torch.nn.Linear(4, 6), torch.nn.GELU(), torch.nn.LayerNorm(6), torch.nn.Dropout(0.5)
+    )
+    assert silent(head, x).meta == x.meta
+    norm = torch.nn.BatchNorm1d(4)
+    with pytest.raises(ModeError):
+        norm(x.transpose(1, 2))
+    assert silent(norm.eval(), x.transpose(1, 2)).meta == x.meta
+    tokens = make(dtype=torch.int64)[:, 0]  # 77 in padding, which is no token
+    assert silent(torch.nn.Embedding(50, 3), tokens.abs()).names == ("B", "L", None)
+
+
+def test_rows_that_have_not_ended_stay_nan():
+    meta = ds.StreamMetadata(IDS, True, [True, False, True, False], [1, 0, 1, 0])
+    value = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    y = ds.torch.StreamTensor.from_frames(value, ("B", 0), meta, (0,) * 4)
+    gain = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    for z in (
+        y,
+        y * gain,
+        y @ torch.eye(3, dtype=y.dtype),
+        y.exp(),
+        y.sum(-1, keepdim=True),
+        y.detach() * 2,
+    ):
+        assert z.tensor()[[1, 3]].isnan().all() and not z.frames().isnan().any() and z["b"].shape[0] == 0
+    assert F.mse_loss(y, y * 0, reduction="none").tensor()[1].isnan().all()
+    loss = F.mse_loss(y * gain, torch.zeros(4, 3, dtype=y.dtype)) + (y * gain).mean()
+    loss.backward()
+    assert torch.allclose(gain.grad, 2 * value.detach().square().sum(0) / 6 + value.detach().sum(0) / 6)
+    assert torch.allclose(y.mean(0), value.mean(0)) and torch.allclose(y.amax(0), value.amax(0))
