@@ -39,7 +39,7 @@ ALIASES = {
     "unsafe_split": "split", "split_with_sizes": "split", "bitwise_and": "__and__", "bitwise_or": "__or__",
     "bitwise_xor": "__xor__", "bitwise_not": "__invert__", "positive": "__pos__", "special_expit": "sigmoid",
     "view_copy": "view", "linalg_vector_norm": "norm", "dropout_": "dropout", "clamp_": "clamp",
-    "_max_pool1d": "max_pool1d", "_max_pool2d": "max_pool2d",
+    "_threshold": "threshold", "log_sigmoid": "logsigmoid", "_max_pool1d": "max_pool1d", "_max_pool2d": "max_pool2d",
 }  # fmt: skip
 
 #: Functions whose result shares memory with their input: what is written into one is seen in the other.
@@ -278,3 +278,29 @@ def _call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
 
 
 set_inside(_call)
+
+
+# ---------------------------------------------------------------------- operators
+#: Of these torch makes NotImplemented whatever TypeError comes, and would lose what it says.
+_OPERATORS = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "eq", "ne", "lt", "le", "gt",
+    "ge",
+)  # fmt: skip
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    theirs = getattr(torch.Tensor, name)
+
+    def operator(self: StreamTensor, other: Any) -> Any:
+        if self._inner is None:
+            return theirs(self, other)
+        return _call(theirs, (), (self, other), {})
+
+    operator.__name__ = name
+    return operator
+
+
+for _name in (f"__{kind}{n}__" for n in _OPERATORS for kind in ("", "r", "i")):
+    if hasattr(torch.Tensor, _name):
+        setattr(StreamTensor, _name, _operator(_name))
+StreamTensor.__hash__ = torch.Tensor.__hash__  # type: ignore[method-assign]

@@ -487,3 +487,26 @@ def _rebuild(
     out = StreamTensor.outside(padded.detach(), names, meta, starts, rate, restart)
     with _PLAIN():
         return out.requires_grad_(requires_grad)
+
+
+def _operator(name: str) -> Any:
+    """A Python operator: torch's own makes NotImplemented of a TypeError, and the reason would be lost."""
+    theirs = getattr(torch.Tensor, name)
+
+    def operator(self: StreamTensor, *other: Any) -> Any:
+        if self._inner is None:
+            return theirs(self, *other)
+        return _inside(theirs, (type(self),), (self, *other), {})
+
+    operator.__name__ = name
+    return operator
+
+
+for _name in (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+    "radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rmatmul", "rand", "ror", "rxor",
+    "iadd", "isub", "imul", "itruediv", "ipow", "eq", "ne", "lt", "le", "gt", "ge",
+):  # fmt: skip
+    if hasattr(torch.Tensor, f"__{_name}__"):
+        setattr(StreamTensor, f"__{_name}__", _operator(f"__{_name}__"))
+StreamTensor.__hash__ = torch.Tensor.__hash__  # type: ignore[method-assign]
