@@ -445,7 +445,7 @@ def test_streams_whose_frames_were_joined_with_b():
     model = ds.patch_module(Joined()).online()
     a, b = np.arange(6.0).reshape(2, 3), np.arange(2.0).reshape(2, 1)
     y = model(ds.stream_tensor([a, b], ids=["a", "b"], sos=True))
-    assert y.names == ("B_L", None) and y.stream_axis == 0
+    assert y.names == ("B_L", "F") and y.stream_axis == 0
     assert np.array_equal(y["a"], a.T) and np.array_equal(y["b"], b.T)
     collector = ds.OutputCollector()
     collector.update(y)
