@@ -559,3 +559,44 @@ def test_rows_that_have_not_ended_stay_nan():
     loss.backward()
     assert torch.allclose(gain.grad, 2 * value.detach().square().sum(0) / 6 + value.detach().sum(0) / 6)
     assert torch.allclose(y.mean(0), value.mean(0)) and torch.allclose(y.amax(0), value.amax(0))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_gradients_through_several_operations(seed):
+    """Whatever the padding becomes on the way (infinite, NaN, a zero under a root), weights don't see it."""
+    generator = torch.Generator().manual_seed(seed)
+    steps = [
+        lambda t, w: t * w[:, None],
+        lambda t, w: (t.transpose(1, 2) @ torch.outer(w, w)).transpose(1, 2),
+        lambda t, w: t.square().sqrt(),
+        lambda t, w: t.clone().mul_(2).abs_().add_(1e-3).log_(),
+        lambda t, w: 1 / t,
+        lambda t, w: torch.cat([t, t * w[:, None]], 1)[:, 1:5],
+        lambda t, w: F.layer_norm(t.transpose(1, 2), (4,), w).transpose(1, 2),
+        lambda t, w: torch.where(t > 0, t, t.exp()) + w[:, None],
+        lambda t, w: t / t.norm(dim=1, keepdim=True),
+        lambda t, w: torch.einsum("bfl,f->bfl", t, w),
+        lambda t, w: F.linear(t.transpose(1, 2), torch.outer(w, w), w).transpose(1, 2),
+    ]
+    losses = [
+        lambda t: F.mse_loss(t, t.detach().sin(), reduction="sum"),
+        lambda t: t.amax(-1).sum() + t.mean(-1).square().sum(),
+        lambda t: F.cross_entropy(t, t.detach().argmax(1), reduction="sum"),
+    ]
+    chosen = [steps[int(i)] for i in torch.randint(len(steps), (4,), generator=generator)]
+    loss = losses[seed % 3]
+    x = make(seed)
+
+    def gradient(batches):
+        w = torch.linspace(0.5, 1.5, 4, dtype=torch.float64, requires_grad=True)
+        total = torch.zeros((), dtype=torch.float64)
+        for t in batches:
+            t = t * w[:, None]
+            for step in chosen:
+                t = step(t, w)
+            total = total + loss(t)
+        (found,) = torch.autograd.grad(total, w)
+        return found
+
+    want = gradient(rows(x))
+    assert torch.allclose(silent(gradient, [x]), want, rtol=1e-10, atol=1e-10)
