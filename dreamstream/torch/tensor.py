@@ -170,10 +170,8 @@ class StreamTensor(torch.Tensor):
         seen = [d for d in dims if isinstance(d, int)]
         if seen != sorted(seen):
             value = value.permute(0, *(1 + d for d in seen))
-        pooled = LENGTH not in dims and JOINED not in dims
-        fill = np.nan if pooled and value.is_floating_point() else 0
         info = Info(roles, meta, None if starts is None else tuple(starts), rate)
-        return cls.of(pad(value, info, fill=fill), info)
+        return cls.of(pad(value, info), info)
 
     @classmethod
     def shell(cls, inner: Any) -> StreamTensor:
@@ -319,9 +317,7 @@ class StreamTensor(torch.Tensor):
     def padded(self) -> torch.Tensor:
         """Return the padded plain tensor with zeros behind each row's frames (where there is no L: as it is)."""
         info = self._require_outside("the values")
-        if info.axis(LENGTH) is None and info.axis(JOINED) is None:
-            return self._plain()
-        return cleaned(self._plain(), info)
+        return cleaned(self._plain(), info) if info.has_frames else self._plain()
 
     def frames(self) -> torch.Tensor:
         """Return the frames of all rows, ``(frames, *features)``, features as they are seen; differentiable."""
