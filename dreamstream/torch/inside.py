@@ -278,29 +278,3 @@ def _call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
 
 
 set_inside(_call)
-
-
-# ---------------------------------------------------------------------- operators
-#: Of these torch makes NotImplemented whatever TypeError comes, and would lose what it says.
-_OPERATORS = (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "eq", "ne", "lt", "le", "gt",
-    "ge",
-)  # fmt: skip
-
-
-def _operator(name: str) -> Callable[..., Any]:
-    theirs = getattr(torch.Tensor, name)
-
-    def operator(self: StreamTensor, other: Any) -> Any:
-        if self._inner is None:
-            return theirs(self, other)
-        return _call(theirs, (), (self, other), {})
-
-    operator.__name__ = name
-    return operator
-
-
-for _name in (f"__{kind}{n}__" for n in _OPERATORS for kind in ("", "r", "i")):
-    if hasattr(torch.Tensor, _name):
-        setattr(StreamTensor, _name, _operator(_name))
-StreamTensor.__hash__ = torch.Tensor.__hash__  # type: ignore[method-assign]
