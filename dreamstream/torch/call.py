@@ -14,12 +14,13 @@ import numpy as np
 import torch
 
 from ..errors import ModeError
-from ..online.session import Call, Session, StreamState
+from ..online.session import Call, Session, Slot, StreamState
 from ..stream.edge import Counts, Edge
 from .kernels import KERNELS, Kernel, Step
 from .sizes import SIZES
 from .pieces import from_pieces, to_pieces
 from .store import Gathered, Place, Record, Table, place_of, row_of
+from .training import Groups, Guard
 from .windows import EagerWindow, flat
 
 __all__ = ["TorchCall", "TorchSession"]
@@ -34,6 +35,21 @@ class TorchSession(Session):
         super().__init__(skew, buffers, buffer_limit)
         self.table = Table()
         self.constants: dict[int, tuple[Any, Tensor]] = {}
+        self.joined = Slot(Groups())
+        self.guard = Guard(self)
+
+    @property
+    def groups(self) -> Groups:
+        """The streams whose graphs are joined."""
+        groups: Groups = self.joined.current()
+        return groups
+
+    @property
+    def known_ids(self) -> list[str]:
+        return list(dict.fromkeys((*self.live_ids, *sorted(self.groups.waiting))))
+
+    def forgetting(self, ids: Sequence[str]) -> Sequence[tuple[Slot, Any]]:
+        return ((self.joined, self.groups.without(ids)),)
 
     def constant(self, array: Any, like: Tensor) -> Tensor:
         """Return an array that serves as a weight as a tensor on the device, converted once."""

@@ -232,6 +232,10 @@ def batch_norm(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
     x = x.in_order()
     at = [d for d in x.dims if not isinstance(d, str)].index(x.dims[1]) + 1
     plain = [None if given[n] is None else given[n].torch for n in ("running_mean", "running_var", "weight", "bias")]
+    if not len(x.value):
+        return x
+    if forward.buffers is not None:
+        forward.buffers.writes(plain[:2])
 
     def run(value: torch.Tensor) -> torch.Tensor:
         moved = value.movedim(at, 1)

@@ -24,6 +24,7 @@ from ..stream.rules import BatchLength, BatchSize, Length
 from ..stream.where import user_line
 from .constants import Arrays, Constant, nominal
 from .tensor import StreamTensor, set_inside
+from .training import Buffers
 
 __all__ = ["Forward", "attribute", "current", "function"]
 
@@ -111,6 +112,7 @@ class Forward(TorchFunctionMode):
         self.device = device
         self.arrays = arrays
         self.paths = paths or {}
+        self.buffers: Buffers | None = None
         self._stand_in = torch.empty(0, device=device)
 
     def __torch_function__(
@@ -118,6 +120,8 @@ class Forward(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if not _concerned(args) and not _concerned(kwargs):
+            if self.buffers is not None and _writes(func.__name__, kwargs):
+                self.buffers.writes((*args, *kwargs.values()))
             return func(*args, **kwargs)
         return self.call(func, args, kwargs)
 
@@ -252,6 +256,16 @@ class Forward(TorchFunctionMode):
         target._alias[0] += 1
         target._seen = target._alias[0]
         return target
+
+
+def _writes(name: str, kwargs: Mapping[str, Any]) -> bool:
+    """Whether a function of torch writes into its arguments."""
+    if name.startswith("__"):
+        return name in ("__setitem__", "__set__") or name[:3] == "__i" and name not in _READING
+    return name.endswith("_") or name in ("batch_norm", "instance_norm") or kwargs.get("out") is not None
+
+
+_READING = ("__int__", "__index__", "__invert__", "__iter__")
 
 
 def _concerned(tree: Any) -> bool:

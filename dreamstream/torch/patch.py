@@ -20,9 +20,9 @@ from .call import TorchCall, TorchSession
 from .constants import nominal
 from .inside import Forward, current
 from .layers import streaming_forward, unstreamable
-from .layout import to_padded
-from .spectra import Complex
+from .leaving import Leaving
 from .tensor import StreamTensor
+from .training import Buffers
 
 __all__ = ["FRONT", "TorchPatch"]
 
@@ -86,9 +86,11 @@ class TorchPatch(Patch):
                 self._tensor_names(module, fresh),
                 TorchCall,
             )
-            training = module.training and torch.is_grad_enabled()
-            call.begin(device, training, self.train_variant == "chunk-wise-aligned")
+            taped = module.training and torch.is_grad_enabled()
+            call.begin(device, taped, self.train_variant == "chunk-wise-aligned")
+            leaving = Leaving(call, self.train_variant, module.training, taped)
             forward = Forward(call, device)
+            forward.buffers = Buffers(module, module.training)
             number = iter(range(len(tensors)))
 
             def enter(x: Any) -> Any:
@@ -98,11 +100,17 @@ class TorchPatch(Patch):
                 edge = call.input_edge(next(number), nominal(value.dtype).name, tuple(value.shape[1:]))
                 return forward.shell(Native.inside(value, x.dims, edge, x.names))
 
-            inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
-            with forward:
-                result = self._inside(module, inside_args, inside_kwargs)
-            result = pytree.tree_map(lambda x: _leave(x, call), result)
-            session.commit(call)
+            try:
+                inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
+                with forward:
+                    result = self._inside(module, inside_args, inside_kwargs)
+                found, structure = pytree.tree_flatten(result)
+                result = pytree.tree_unflatten(leaving.outputs(found), structure)
+                session.commit(call)
+            except BaseException:
+                if not call.committed:
+                    forward.buffers.restore()
+                raise
             return result
 
     def _tensor_names(self, module: Any, fresh: bool) -> dict[int, str]:
@@ -150,20 +158,6 @@ def _device(module: Any, tensors: Sequence[Any]) -> torch.device:
                 x.ids,
             )
     return tensors[0].device if own is None else own
-
-
-def _leave(x: Any, call: TorchCall) -> Any:
-    """Return an output as the caller sees it: this call's frames."""
-    if not isinstance(x, StreamTensor):
-        return x
-    inner = x._inner
-    first = inner.real if isinstance(inner, Complex) else inner
-    if first is None or first.edge is None or first.edge.entry is not call:
-        raise StreamMismatchError("the forward returned a tensor of another call")
-    if isinstance(inner, Complex):
-        parts = [to_padded(p.value, p.dims, p.lengths) for p in (inner.real, inner.imag)]
-        return StreamTensor.outside(torch.complex(*parts), inner.real.names, inner.real.meta, inner.real.starts, inner.real.rate)
-    return StreamTensor.from_frames(inner.value, inner.dims, inner.names, inner.meta, inner.starts, inner.rate)
 
 
 # ---------------------------------------------------------------------- classes

@@ -113,8 +113,8 @@ class Record:
         return [Place(self, row, 0) for row in range(len(old))]
 
     def write(self, key: Hashable, rows: Tensor, index: Tensor | None) -> None:
-        """Keep the rows ``(B, ...)``."""
-        self.tensors[key] = rows.detach() if self.detach else rows
+        """Keep the rows ``(B, ...)``, in memory that neither inputs nor outputs share."""
+        self.tensors[key] = (rows.detach() if self.detach else rows).clone()
 
 
 class Gathered:
