@@ -10,7 +10,6 @@ import torch
 from ..errors import ModeError, StreamMismatchError
 from ..stream.metadata import StreamMetadata
 from .call import TorchCall
-from .layout import to_padded
 from .spectra import Complex
 from .tensor import StreamTensor
 from .training import Groups, Held, Part, delivered, guarded, nothing
@@ -129,9 +128,10 @@ def _checked(x: StreamTensor, call: TorchCall) -> Any:
 def _outside(inner: Any, values: Sequence[Tensor], meta: StreamMetadata, starts: Any) -> StreamTensor:
     """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""
     first = _parts(inner)[0]
-    if len(values) == 1:
-        return StreamTensor.from_frames(
-            value=values[0], dims=first.dims, names=first.names, meta=meta, starts=starts, rate=first.rate
-        )
-    real, imag = (to_padded(v, first.dims, meta.lengths) for v in values)
-    return StreamTensor.outside(torch.complex(real, imag), first.names, meta, starts, first.rate)
+    seen = [
+        StreamTensor.from_frames(v, first.dims, meta, starts, first.rate, first.names) for v in values
+    ]
+    if len(seen) == 1:
+        return seen[0]
+    real, imag = seen
+    return StreamTensor.of(torch.complex(real.tensor(), imag.tensor()), real._info)

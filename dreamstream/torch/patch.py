@@ -96,7 +96,7 @@ class TorchPatch(Patch):
             def enter(x: Any) -> Any:
                 if not isinstance(x, StreamTensor):
                     return x
-                value = x.frames()
+                value: Any = x.frames()
                 edge = call.input_edge(next(number), nominal(value.dtype).name, tuple(value.shape[1:]))
                 return forward.shell(Native.inside(value, x.dims, edge, x.names))
 
