@@ -146,7 +146,7 @@ class TorchCall(Call):
             training=self.keeps_tape,
         )
         if kernel.framewise and not len(like) and values:
-            results: Any = [_nothing(e.features, e, like, constants) for e in out]
+            results: Any = [_nothing(e.features, e, like, (*values[:n], *constants)) for e in out]
         elif kernel.framewise:
             results = kernel.run(step, *values[:n], *constants)
             results = results if isinstance(results, tuple) else (results,)

@@ -1,8 +1,8 @@
 """What training needs beyond states on the tape: groups of streams whose graphs are joined, and buffers.
 
-A call joins the graphs of its rows. Streams that shared a call, or shared one with streams that did, are a *group*:
-under the full-file variants its gradients are whole when all of its streams have ended. Until then a backward
-through what the module returned raises (`guarded`), or the outputs are held back (`Held`).
+A call joins the graphs of its rows. Streams that shared a call, or shared one with streams that did, are a
+*group*: under the full-file variants its gradients are whole when all of its streams have ended. Until then a
+backward through what the module returned raises (`guarded`), or the outputs are held back (`Held`).
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ class Groups:
 class _Owner(Protocol):
     """The session whose groups guard its outputs."""
 
-    groups: Groups
+    @property
+    def groups(self) -> Groups: ...
 
 
 class Guard:
@@ -192,7 +193,7 @@ class _Exit(torch.autograd.Function):
         return frames.clone()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         ctx.guard.check()
         return grad, None, None
 
@@ -240,8 +241,8 @@ def nothing(frames: Tensor) -> Tensor:
 class Buffers:
     """A module's buffers during one call: as they were before it, unless it succeeds.
 
-    Those that are assigned anew are known at once; of those that are written into, `writes` keeps a copy when it is
-    told of it.
+    Those that are assigned anew are known at once; of those that are written into, `writes` keeps a copy when
+    it is told of it.
     """
 
     def __init__(self, module: torch.nn.Module, training: bool) -> None:
@@ -266,9 +267,9 @@ class Buffers:
         with torch.no_grad():
             for buffer, before in self._before:
                 buffer.copy_(before)
-        for home, before in self._homes:
+        for home, held in self._homes:
             home.clear()
-            home.update(before)
+            home.update(held)
 
 
 def _memory(tensor: Tensor) -> int:

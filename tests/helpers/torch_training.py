@@ -74,14 +74,14 @@ def made(name, seed=0):
     return (MODELS[name] if isinstance(name, str) else name)().double()
 
 
-def streams(chunks, sos=(), eos=()):
+def streams(chunks, sos=(), eos=(), restart=False):
     """Return the StreamTensor of chunks ``(channels, frames)`` by id; it is differentiable."""
     ids = list(chunks)
     lengths = [c.shape[-1] for c in chunks.values()]
     width = max(lengths, default=0)
     padded = torch.stack([F.pad(c, (0, width - c.shape[-1])) for c in chunks.values()])
     meta = StreamMetadata(ids, np.isin(ids, list(sos)), np.isin(ids, list(eos)), lengths)
-    return StreamTensor.outside(padded, ("B", "F", "L"), meta, None, Fraction(1))
+    return StreamTensor.outside(padded, ("B", "F", "L"), meta, None, Fraction(1), restart)
 
 
 def sequences(rng, lengths, requires_grad=False):
@@ -101,7 +101,7 @@ def cuts(rng, n, most=6):
 
 
 def calls(xs, sizes, late=()):
-    """Yield the calls in which streams go on by these sizes: StreamTensors; those that are `late` begin one later."""
+    """Yield the calls in which streams go on by these sizes: those that are `late` begin one later."""
     first = {i: int(i in late) for i in xs}
     at = dict.fromkeys(xs, 0)
     for k in range(max(first[i] + len(sizes[i]) for i in xs)):

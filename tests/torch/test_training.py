@@ -316,9 +316,7 @@ def test_a_stream_that_starts_anew_leaves_its_old_group():
     _, model = online("conv", VARIANTS[1])
     x = torch.randn(3, 12, dtype=torch.float64, requires_grad=True)
     y = model(streams({"a": x}, ["a"]))
-    again = streams({"a": x}, ["a"])
-    again.restart = True
-    z = model(again)
+    z = model(streams({"a": x}, ["a"], restart=True))
     y.tensor().sum().backward()
     assert x.grad is not None
     with pytest.raises(ModeError, match="mid-file"):
