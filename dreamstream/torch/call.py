@@ -55,9 +55,11 @@ class TorchSession(Session):
         """Return an array that serves as a weight as a tensor on the device, converted once."""
         known = self.constants.get(id(array))
         if known is None or known[1].device != like.device:
-            tensor = torch.from_numpy(np.array(array))
-            if array.ndim:  # a number stays on the host: it meets tensors of any device
-                tensor = tensor.to(like.device)
+            with torch.inference_mode(False):  # it may serve in training later
+                tensor = torch.from_numpy(np.array(array))
+                if array.ndim:  # a number stays on the host: it meets tensors of any device
+                    tensor = tensor.to(like.device)
+            if array.ndim:
                 if len(self.constants) > 64:
                     self.constants.clear()
                 self.constants[id(array)] = (array, tensor)
