@@ -23,6 +23,7 @@ from ..nn import functional as native_functional
 from ..stream.rules import BatchLength, BatchSize, Length
 from ..stream.where import user_line
 from .constants import Arrays, Constant, nominal
+from .memory import passed_on
 from .tensor import StreamTensor, set_inside
 from .training import Buffers
 
@@ -159,6 +160,7 @@ class Forward(TorchFunctionMode):
         }
         stripped = "where_function" if func is torch.where else ALIASES.get(stripped, stripped)
         result = self._run(func, stripped, given, named)
+        passed_on(stripped, given, result)
         if in_place and isinstance(target, StreamTensor):
             return self._written(target, result, name)
         return self._wrapped(result, target if stripped in VIEWS else None)
@@ -197,6 +199,7 @@ class Forward(TorchFunctionMode):
                 return None
             raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
         inner = self.unwrap(args[0])
+        passed_on(what, (inner,), inner)
         handler = _ATTRIBUTES.get(what)
         if handler is not None:
             return self._wrapped(handler(self, inner), args[0] if what in VIEWS else None)

@@ -275,3 +275,12 @@ class Buffers:
 def _memory(tensor: Tensor) -> int:
     with torch._C.DisableTorchFunctionSubclass(), torch._C.DisableTorchFunction():
         return tensor.untyped_storage().data_ptr()
+
+
+# ---------------------------------------------------------------------- targets
+def targets_like(y: Any, rows: Sequence[Any], dims: Sequence[Any]) -> Any:
+    """Return frames ``(L, ...)``, one array per row of `y`, as a stream tensor with its rows and positions."""
+    device = y.tensor().device
+    frames = [(r if isinstance(r, Tensor) else torch.as_tensor(np.asarray(r))).to(device) for r in rows]
+    value = torch.cat(frames) if frames else torch.zeros(0, device=device)
+    return type(y).from_frames(value, dims, y.meta, y.starts, y.rate)

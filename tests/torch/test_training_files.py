@@ -225,7 +225,8 @@ class Dropping(torch.nn.Module):
         self.head = torch.nn.Linear(4, 2)
 
     def forward(self, x):
-        y, _ = self.rnn(F.dropout(self.conv(self.channels(x)), 0.2, self.training).transpose(1, 2))
+        x = F.dropout(self.conv(self.channels(x)), 0.2, self.training).transpose(1, 2)
+        y, _ = self.rnn(F.dropout(torch.tanh(x), 0.1, self.training))
         return F.dropout(self.head(F.dropout(y, 0.3, self.training)), 0.25, self.training)
 
 
