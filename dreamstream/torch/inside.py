@@ -41,7 +41,7 @@ ALIASES = {
     "unsafe_split": "split", "split_with_sizes": "split", "bitwise_and": "__and__", "bitwise_or": "__or__",
     "bitwise_xor": "__xor__", "bitwise_not": "__invert__", "positive": "__pos__", "special_expit": "sigmoid",
     "view_copy": "view", "linalg_vector_norm": "norm", "dropout_": "dropout", "clamp_": "clamp",
-    "_max_pool1d": "max_pool1d", "_max_pool2d": "max_pool2d",
+    "_threshold": "threshold", "log_sigmoid": "logsigmoid", "_max_pool1d": "max_pool1d", "_max_pool2d": "max_pool2d",
 }  # fmt: skip
 
 #: Functions whose result shares memory with their input: what is written into one is seen in the other.

@@ -10,6 +10,7 @@ import torch
 from ..errors import ModeError, StreamMismatchError
 from ..stream.metadata import StreamMetadata
 from .call import TorchCall
+from .inside import Forward
 from .spectra import Complex
 from .tensor import StreamTensor
 from .training import Groups, Held, Part, delivered, guarded, nothing
@@ -51,9 +52,9 @@ class Leaving:
         else:
             self._groups = groups.without(call.ids)
 
-    def outputs(self, found: Sequence[Any]) -> list[Any]:
+    def outputs(self, found: Sequence[Any], forward: Forward) -> list[Any]:
         """Return what a forward returned as its caller sees it; the call then publishes the groups."""
-        inner = [_checked(x, self._call) if isinstance(x, StreamTensor) else None for x in found]
+        inner = [_checked(x, forward) if isinstance(x, StreamTensor) else None for x in found]
         after = self._groups
         if self._holds:
             after, seen = self._whole([i for i in inner if i is not None])
@@ -116,11 +117,11 @@ def _parts(inner: Any) -> tuple[Any, ...]:
     return (inner.real, inner.imag) if isinstance(inner, Complex) else (inner,)
 
 
-def _checked(x: StreamTensor, call: TorchCall) -> Any:
-    """Return the native tensor of an output, which must be of this call."""
-    inner = x._inner
-    edge = None if inner is None else _parts(inner)[0].edge
-    if edge is None or edge.entry is not call:
+def _checked(x: StreamTensor, forward: Forward) -> Any:
+    """Return the native tensor of an output, which must be of this forward."""
+    inner = forward.unwrap(x)
+    edge = _parts(inner)[0].edge
+    if edge is None or edge.entry is not forward.entry:
         raise StreamMismatchError("the forward returned a tensor of another call")
     return inner
 

@@ -7,19 +7,23 @@ forward is the class's own, so that `torch.jit.script` and `torch.export` see no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
+from torch.nn.utils import parametrize
 from torch.utils import _pytree as pytree
 
 from ..array.stream_tensor import StreamTensor as Native
 from ..errors import ModeError, NotStreamableError, StreamMismatchError
 from ..online.patch import Patch
 from ..stream.rules import require_same_streams
+from . import earlier
 from .call import TorchCall, TorchSession
 from .constants import nominal
+from .declared import buffered
 from .inside import Forward, current
-from .layers import streaming_forward, unstreamable
+from .layers import streaming_forward, unstreamable, waits
 from .leaving import Leaving
 from .tensor import StreamTensor
 from .training import Buffers
@@ -105,7 +109,7 @@ class TorchPatch(Patch):
                 with forward:
                     result = self._inside(module, inside_args, inside_kwargs)
                 found, structure = pytree.tree_flatten(result)
-                result = pytree.tree_unflatten(leaving.outputs(found), structure)
+                result = pytree.tree_unflatten(leaving.outputs(found, forward), structure)
                 session.commit(call)
             except BaseException:
                 if not call.committed:
@@ -129,6 +133,8 @@ class TorchPatch(Patch):
 def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run what streams in place of a module's forward, or the forward."""
     other = streaming_forward(module)
+    if other is None and current().entry.buffers and waits(module):
+        return buffered(module, partial(Module.__call__, module), args, kwargs)
     if other is None:
         return _plain_call(module, args, kwargs)
     if not module._forward_hooks and not module._forward_pre_hooks:
@@ -206,6 +212,10 @@ def patched_class(cls: type) -> type:
             "__doc__": cls.__doc__,
             "_unpatched": cls,
         }
+        if issubclass(cls, torch.nn.Conv1d):
+            members |= earlier.PROPERTIES
+        properties = [n for n, m in members.items() if isinstance(m, property)]
+        members["__jit_unused_properties__"] = [*getattr(cls, "__jit_unused_properties__", ()), *properties]
         _PATCHED[cls] = type(cls.__name__, (cls,), members)
     return _PATCHED[cls]
 
@@ -214,6 +224,16 @@ class _Front:
     """The torch front end."""
 
     patch = TorchPatch
+
+    def parts(self, module: Any) -> list[tuple[str, Any]]:
+        """Return a module and all below it, but for what computes parametrized weights."""
+        inner = {
+            id(m)
+            for p in module.modules()
+            if isinstance(p, parametrize.ParametrizationList)
+            for m in p.modules()
+        }
+        return [(path, m) for path, m in module.named_modules() if id(m) not in inner]
 
     def attach(self, module: Any, patch: TorchPatch) -> None:
         module.__dict__["_patch"] = patch

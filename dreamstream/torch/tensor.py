@@ -89,11 +89,13 @@ class StreamTensor(torch.Tensor):
 
     _inner: Any = None
     _info: Info
-    #: Inside a forward: how often what shares this tensor's memory was changed in place, and when this one was made.
+    #: Inside a forward: how often what shares this tensor's memory was changed in place, and when it was made.
     _alias: list[int]
     _seen: int
 
-    def __new__(cls, data: Any, meta: StreamMetadata, names: Sequence[str | None] | None = None) -> StreamTensor:
+    def __new__(
+        cls, data: Any, meta: StreamMetadata, names: Sequence[str | None] | None = None
+    ) -> StreamTensor:
         """Return a stream tensor that shares the storage of a padded tensor."""
         from .creation import as_stream_tensor
 
@@ -254,7 +256,7 @@ class StreamTensor(torch.Tensor):
     def stream_axis(self) -> int:
         """The stream axis of ``y[id]``."""
         kept = [d for d in self.dims if d != BATCH]
-        return kept.index(LENGTH) if LENGTH in kept else 0
+        return next((i for i, d in enumerate(kept) if d in (LENGTH, JOINED)), 0)
 
     @property
     def batch_dim(self) -> int | None:
@@ -370,20 +372,23 @@ class StreamTensor(torch.Tensor):
 
         An Ellipsis stands for all that are not named.
         """
-        wanted = list(names[0]) if len(names) == 1 and isinstance(names[0], (list, tuple)) else list(names)
+        wanted = (
+            list(names[0]) if len(names) == 1 and isinstance(names[0], (list, tuple)) else list(names)
+        )
         if Ellipsis in wanted:
             at = wanted.index(Ellipsis)
             wanted[at : at + 1] = [n for n in self.names if n not in wanted]
         missing = [n for n in self.names if n not in wanted]
         if missing:
-            raise ShapeError(f"align_to{tuple(wanted)}: {missing[0]!r} of {self.names} is not among them")
-        x = self
+            raise ShapeError(
+                f"align_to{tuple(wanted)}: {missing[0]!r} of {self.names} is not among them"
+            )
+        x: StreamTensor = self
         for name in wanted:
             if name not in x.names:
-                x = x.unsqueeze(0)
-                x = x.with_names((name, *x.names[1:]))
-        out: StreamTensor = x.permute(*order_of(x.names, wanted))
-        return out
+                x = self.of(x._plain().unsqueeze(0), x._info.with_names((name, *x.names)))
+        order = order_of(x.names, wanted)
+        return self.of(x._plain().permute(order), x._info.with_names(wanted))
 
     def align_as(self, other: StreamTensor) -> StreamTensor:
         """Return the tensor with its dimensions in the order of another's."""
@@ -399,8 +404,10 @@ class StreamTensor(torch.Tensor):
         """
         info = self._require_outside("renaming")
         found = check_names(names, len(info.names))
-        if any((a in (BATCH, LENGTH, JOINED) or b in (BATCH, LENGTH, JOINED)) and a != b
-               for a, b in zip(info.names, found)):
+        if any(
+            (a in (BATCH, LENGTH, JOINED) or b in (BATCH, LENGTH, JOINED)) and a != b
+            for a, b in zip(info.names, found)
+        ):
             raise ShapeError(
                 f"{info.names} can't be renamed to {found}: B and L are what the dimensions are, not only "
                 "names; x.tensor() is the plain tensor"
@@ -414,7 +421,9 @@ class StreamTensor(torch.Tensor):
             if unknown or names:
                 raise ShapeError(f"rename: there is no dimension {unknown or names} in {self.names}")
             return self.with_names([renamed.get(n, n) if n is not None else None for n in self.names])
-        return self.with_names(names[0] if len(names) == 1 and isinstance(names[0], (list, tuple)) else names)
+        return self.with_names(
+            names[0] if len(names) == 1 and isinstance(names[0], (list, tuple)) else names
+        )
 
     def rename_(self, *names: Any, **renamed: str | None) -> StreamTensor:
         """Rename in place; see `rename`."""
@@ -446,7 +455,9 @@ class StreamTensor(torch.Tensor):
         info = self._require_outside("a deep copy")
         with _PLAIN():
             if not self.is_leaf:
-                raise RuntimeError("only stream tensors without a graph can be copied deeply; detach() it")
+                raise RuntimeError(
+                    "only stream tensors without a graph can be copied deeply; detach() it"
+                )
             out = self.of(self.detach().clone(), info)
             out.requires_grad_(self.requires_grad)
             out.grad = copy.deepcopy(self.grad, memo)
@@ -459,7 +470,7 @@ class StreamTensor(torch.Tensor):
             plain = self.detach().as_subclass(torch.Tensor).requires_grad_(self.requires_grad)
         return _rebuild, (plain, info.names, info.meta, info.starts, info.rate, info.restart)
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents=None):
         if self._inner is not None:
             return repr(self._inner)
         with _PLAIN():
@@ -473,9 +484,33 @@ class StreamTensor(torch.Tensor):
     __hash__ = torch.Tensor.__hash__
 
 
-def _rebuild(padded: torch.Tensor, names: Names, meta: StreamMetadata, starts: Any, rate: Fraction, restart: bool) -> Any:
+def _rebuild(
+    padded: torch.Tensor, names: Names, meta: StreamMetadata, starts: Any, rate: Fraction, restart: bool
+) -> Any:
     requires_grad = padded.requires_grad
     out = StreamTensor.outside(padded.detach(), names, meta, starts, rate, restart)
     with _PLAIN():
         return out.requires_grad_(requires_grad)
 
+
+def _operator(name: str) -> Any:
+    """A Python operator: torch's own makes NotImplemented of a TypeError, and the reason would be lost."""
+    theirs = getattr(torch.Tensor, name)
+
+    def operator(self: StreamTensor, *other: Any) -> Any:
+        if self._inner is None:
+            return theirs(self, *other)
+        return _inside(theirs, (type(self),), (self, *other), {})
+
+    operator.__name__ = name
+    return operator
+
+
+for _name in (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+    "radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rmatmul", "rand", "ror", "rxor",
+    "iadd", "isub", "imul", "itruediv", "ipow", "eq", "ne", "lt", "le", "gt", "ge",
+):  # fmt: skip
+    if hasattr(torch.Tensor, f"__{_name}__"):
+        setattr(StreamTensor, f"__{_name}__", _operator(f"__{_name}__"))
+StreamTensor.__hash__ = torch.Tensor.__hash__  # type: ignore[method-assign]

@@ -27,7 +27,7 @@ from ...stream.tree import map_leaves
 from ..frames import pad, to_device, unpad
 from ..info import JOINED, Info, Starts
 from ..tensor import StreamTensor
-from .common import agree, axis_of, fall_back, inputs, keep, name_of, plain, run, unknown
+from .common import agree, axis_of, fall_back, inputs, keep, name_of, named, plain, run, unknown
 
 __all__ = ["PARTS"]
 
@@ -49,7 +49,8 @@ def _plan(x: StreamTensor, index: Any) -> Any:
 
 def _for_torch(plan: Any, device: torch.device) -> tuple[Any, ...]:
     return tuple(
-        to_device(np.ascontiguousarray(i), device) if isinstance(i, np.ndarray) else i for i in plan.plain
+        to_device(np.ascontiguousarray(i), device) if isinstance(i, np.ndarray) else i
+        for i in plan.plain
     )
 
 
@@ -80,7 +81,9 @@ def setitem(func: Any, x: Any, index: Any, value: Any) -> None:
         return
     if isinstance(value, StreamTensor):
         part = _picked(x, plan)
-        agree([StreamTensor.of(plain(x)[_for_torch(plan, plain(x).device)], part), value], "an assignment")
+        agree(
+            [StreamTensor.of(plain(x)[_for_torch(plan, plain(x).device)], part), value], "an assignment"
+        )
     run(func, (x, _for_torch(plan, plain(x).device), plain(value)), {})
 
 
@@ -183,7 +186,9 @@ def _frame_infos(info: Info, metas: Sequence[StreamMetadata], sizes: Sequence[in
 
 
 def _shifted(starts: Starts | None, by: Any) -> Starts | None:
-    return None if starts is None else tuple(None if s is None else s + int(n) for s, n in zip(starts, by))
+    return (
+        None if starts is None else tuple(None if s is None else s + int(n) for s, n in zip(starts, by))
+    )
 
 
 def unbind(func: Any, x: Any, dim: Any = 0) -> Any:
@@ -235,7 +240,11 @@ def cat(func: Any, tensors: Any, dim: Any = 0) -> Any:
 
 def _cut(parts: Sequence[Any]) -> list[Any]:
     """Cut padding off tensors whose padded widths differ."""
-    lengths = [t._info.names.index(LENGTH) if LENGTH in t.names else None for t in parts if isinstance(t, StreamTensor)]
+    lengths = [
+        t._info.names.index(LENGTH) if LENGTH in t.names else None
+        for t in parts
+        if isinstance(t, StreamTensor)
+    ]
     if not lengths or lengths[0] is None:
         return list(parts)
     axis = lengths[0]
@@ -302,7 +311,9 @@ def stack(func: Any, tensors: Any, dim: Any = 0) -> Any:
     first = streams[0]
     at = dim % (len(first.names) + 1)
     ids = [i for t in streams for i in t.ids]
-    rows = len(streams) == len(parts) and all(BATCH not in t.names and JOINED not in t.names for t in streams)
+    rows = len(streams) == len(parts) and all(
+        BATCH not in t.names and JOINED not in t.names for t in streams
+    )
     if rows and len(set(ids)) == len(ids) and len({t.names for t in streams}) == 1:
         require_equal_rates([t.rate for t in streams], "stack")
         names = [*first.names[:at], BATCH, *first.names[at:]]
@@ -321,7 +332,9 @@ def stacked(func: Any, tensors: Any) -> Any:
     """hstack, vstack, dstack and column_stack, where they are concatenations."""
     name = name_of(func)
     ranks = {plain(t).dim() for t in tensors}
-    axis = {"vstack": 0, "row_stack": 0, "dstack": 2}.get(name, 0 if ranks == {1} and name == "hstack" else 1)
+    axis = {"vstack": 0, "row_stack": 0, "dstack": 2}.get(
+        name, 0 if ranks == {1} and name == "hstack" else 1
+    )
     least = {"hstack": 1, "dstack": 3}.get(name, 2)
     return cat(torch.cat, tensors, axis) if min(ranks) >= least else unknown(func, tensors)
 
@@ -336,11 +349,11 @@ PARTS: dict[str, Callable[..., Any]] = {
     "index_select": index_select,
     "gather": gather,
     "take_along_dim": take_along_dim,
-    **dict.fromkeys(
-        "split split_with_sizes chunk tensor_split hsplit vsplit dsplit unsafe_split unsafe_chunk".split(), split
+    **named(
+        "split split_with_sizes chunk tensor_split hsplit vsplit dsplit unsafe_split unsafe_chunk", split
     ),
     "unbind": unbind,
-    **dict.fromkeys("cat concat concatenate".split(), cat),
+    **named("cat concat concatenate", cat),
     "stack": stack,
-    **dict.fromkeys("hstack vstack dstack row_stack column_stack".split(), stacked),
+    **named("hstack vstack dstack row_stack column_stack", stacked),
 }
