@@ -16,8 +16,8 @@ import torch
 from ..online.session import Call, Session, Slot, StreamState
 from ..stream.edge import Counts, Edge
 from .kernels import KERNELS, Kernel, Step
-from .sizes import SIZES
 from .pieces import from_pieces, to_pieces
+from .sizes import SIZES
 from .store import Gathered, Place, Record, Table, place_of, row_of
 from .training import Groups, Guard
 from .windows import EagerWindow, flat

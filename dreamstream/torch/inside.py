@@ -116,6 +116,7 @@ class Forward(TorchFunctionMode):
         self.arrays = arrays
         self.paths = paths or {}
         self.buffers: Buffers | None = None
+        self.noting = False  # where torch would lay things out in memory, for random numbers in training
         self._stand_in = torch.empty(0, device=device)
 
     def __torch_function__(
@@ -160,7 +161,8 @@ class Forward(TorchFunctionMode):
         }
         stripped = "where_function" if func is torch.where else ALIASES.get(stripped, stripped)
         result = self._run(func, stripped, given, named)
-        passed_on(stripped, given, result)
+        if self.noting:
+            passed_on(stripped, given, result)
         if in_place and isinstance(target, StreamTensor):
             return self._written(target, result, name)
         return self._wrapped(result, target if stripped in VIEWS else None)
@@ -199,7 +201,8 @@ class Forward(TorchFunctionMode):
                 return None
             raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
         inner = self.unwrap(args[0])
-        passed_on(what, (inner,), inner)
+        if self.noting:
+            passed_on(what, (inner,), inner)
         handler = _ATTRIBUTES.get(what)
         if handler is not None:
             return self._wrapped(handler(self, inner), args[0] if what in VIEWS else None)

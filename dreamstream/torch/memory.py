@@ -16,10 +16,10 @@ __all__ = ["note", "order_of", "passed_on"]
 
 MOVING = frozenset(("transpose", "permute", "movedim", "t", "T", "mT", "adjoint", "mH", "H"))
 ELEMENTWISE = frozenset((
-    "relu", "relu6", "leaky_relu", "elu", "selu", "celu", "gelu", "silu", "mish", "hardtanh", "hardswish", "hardsigmoid",
-    "softplus", "softsign", "tanhshrink", "logsigmoid", "sigmoid", "tanh", "exp", "log", "log1p", "expm1", "abs", "neg",
-    "square", "sqrt", "rsqrt", "sin", "cos", "clamp", "mul", "add", "sub", "div", "pow", "__mul__", "__rmul__",
-    "__add__", "__radd__", "__sub__", "__rsub__", "__truediv__", "__neg__", "__pow__",
+    "relu", "relu6", "leaky_relu", "elu", "selu", "celu", "gelu", "silu", "mish", "hardtanh", "hardswish",
+    "hardsigmoid", "softplus", "softsign", "tanhshrink", "logsigmoid", "sigmoid", "tanh", "exp", "log", "log1p",
+    "expm1", "abs", "neg", "square", "sqrt", "rsqrt", "sin", "cos", "clamp", "mul", "add", "sub", "div", "pow",
+    "__mul__", "__rmul__", "__add__", "__radd__", "__sub__", "__rsub__", "__truediv__", "__neg__", "__pow__",
 ))  # fmt: skip
 
 

@@ -94,7 +94,7 @@ class TorchPatch(Patch):
             call.begin(device, taped, self.train_variant == "chunk-wise-aligned")
             leaving = Leaving(call, self.train_variant, module.training, taped)
             forward = Forward(call, device)
-            forward.buffers = Buffers(module, module.training)
+            forward.buffers, forward.noting = Buffers(module, module.training), module.training
             number = iter(range(len(tensors)))
 
             def enter(x: Any) -> Any:

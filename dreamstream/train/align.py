@@ -85,8 +85,8 @@ def align(y: Any, targets: Mapping[str, Any]) -> Any:
     shapes = {tuple(c.shape[1:]) for c in cut}
     if len(shapes) > 1:
         raise ShapeError(f"align: the targets differ in more than their length: {sorted(shapes)}")
-    dims = ("B", "L") if "L" in y.dims else ("B",)
-    dims += tuple(range(len(*shapes or [()])))
+    streams = ("B", "L") if "L" in y.dims else ("B",)
+    dims = (*streams, *range(len(*shapes or [()])))
     if not isinstance(y, StreamTensor):
         bridge = importlib.import_module(__package__.partition(".")[0] + ".torch.training")
         return bridge.targets_like(y, cut, dims)

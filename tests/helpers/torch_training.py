@@ -65,7 +65,21 @@ class Residual(nn.Module):
         return torch.cat([x, self.side(x)], 1)
 
 
-MODELS = {"conv": Conv, "lstm": Lstm, "gru": Gru, "residual": Residual}
+class Start(nn.Module):
+    """A recurrent layer whose first state is learnt, behind a layer whose padding repeats the ends."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(CHANNELS, 4, 3, padding=1, padding_mode="replicate")
+        self.start = nn.Parameter(torch.randn(1, 1, 4))
+        self.rnn = nn.GRU(4, 4, batch_first=True)
+
+    def forward(self, x):
+        y, _ = self.rnn(self.conv(x).transpose(1, 2), self.start.expand(1, x.size(0), 4).contiguous())
+        return y.transpose(1, 2)
+
+
+MODELS = {"conv": Conv, "lstm": Lstm, "gru": Gru, "residual": Residual, "start": Start}
 
 
 def made(name, seed=0):

@@ -84,7 +84,7 @@ def test_what_does_not_fit_is_refused_with_its_ids():
     with pytest.raises(StreamIdError) as caught:
         ds.train.align(y, {"b": np.zeros(6)})
     assert caught.value.ids == ("a",)
-    with pytest.raises(StreamMismatchError, match="5 frames.*reached 6") as caught:
+    with pytest.raises(StreamMismatchError, match=r"5 frames.*reached 6") as caught:
         ds.train.align(y, {"a": np.zeros(5)})
     assert caught.value.ids == ("a",)
     for bad in ("text", np.float64(1.0), None):
@@ -93,7 +93,7 @@ def test_what_does_not_fit_is_refused_with_its_ids():
     model.reset()
     y = outputs(model, eos=["a"])
     assert ds.train.align(y, {"a": np.zeros(6)}).lengths.tolist() == [6]
-    with pytest.raises(StreamMismatchError, match="7 frames.*ended after 6"):
+    with pytest.raises(StreamMismatchError, match=r"7 frames.*ended after 6"):
         ds.train.align(y, {"a": np.zeros(7)})
     with pytest.raises(StreamMismatchError, match="which frames"):
         ds.train.align(streams({"a": torch.zeros(3, 4)}, "a"), {"a": np.zeros(4)})

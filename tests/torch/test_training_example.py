@@ -27,7 +27,7 @@ def example():
 
 @pytest.fixture
 def folder(tmp_path):
-    """The speech that the package ships, cut into recordings of different lengths; one is too short for a frame."""
+    """The speech that the package ships, cut into recordings; the last is too short for a frame."""
     with wave.open(str(resources.files("dreamstream") / "assets" / "speech.wav")) as speech:
         for k, seconds in enumerate((2.0, 0.7, 3.1, 0.01)):
             with wave.open(str(tmp_path / f"part{k}.wav"), "wb") as part:

@@ -61,7 +61,8 @@ def test_a_group_is_given_out_once_when_it_has_ended_with_offline_gradients(name
         assert_close(last[i], offline(plain, x), i)
     loss = sum((last[i].square() * noise(*last[i].shape, seed=7)).sum() for i in sorted(xs))
     loss.backward()
-    sum((y.square() * noise(*y.shape, seed=7)).sum() for y in (offline(plain, xs[i]) for i in sorted(xs))).backward()
+    wanted = [offline(plain, xs[i]) for i in sorted(xs)]
+    sum((y.square() * noise(*y.shape, seed=7)).sum() for y in wanted).backward()
     assert_same_gradients(model, plain)
     for i in xs:
         assert_close(own[i].grad, xs[i].grad, i)
@@ -124,7 +125,7 @@ def test_whole_files_come_in_whatever_structure_the_forward_returns():
 def test_two_groups_are_given_out_each_in_its_own_call():
     rng = np.random.default_rng(4)
     plain, model = online("residual")
-    xs = sequences(rng, {i: 12 for i in "abcd"})
+    xs = sequences(rng, dict.fromkeys("abcd", 12))
 
     def call(ids, half, sos="", eos=""):
         return model(streams({i: xs[i][:, 6 * half : 6 * half + 6] for i in ids}, list(sos), list(eos)))

@@ -64,7 +64,7 @@ def test_a_call_that_raises_leaves_buffers_and_streams_as_they_were(variant, err
     _, model = online(Buffered, variant)
     twin = ds.patch_module(made(Buffered), variant).online().train()
     x = noise(3, 8)
-    for step in range(3):
+    for _ in range(3):
         before = {k: v.clone() for k, v in model.state_dict().items()}
         model.fail = error()
         with pytest.raises(error):
