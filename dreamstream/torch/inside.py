@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode
 
 from .. import array as native_array
 from ..array import BatchTensor
@@ -115,6 +115,7 @@ class Forward(TorchFunctionMode):
         self.device = device
         self.arrays = arrays
         self.paths = paths or {}
+        self._outer: Forward | None = None
         self.buffers: Buffers | None = None
         self.noting = False  # where torch would lay things out in memory, for random numbers in training
         self._stand_in = torch.empty(0, device=device)
@@ -130,13 +131,20 @@ class Forward(TorchFunctionMode):
         return self.call(func, args, kwargs)
 
     def __enter__(self) -> Forward:
-        self._token = _CURRENT.set(self)
+        self._outer = _CURRENT.get()
+        _CURRENT.set(self)
         super().__enter__()
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        super().__exit__(*exception)
-        _CURRENT.reset(self._token)
+        self.leave()
+
+    def leave(self) -> None:
+        """Be active no more, however far a with statement that was interrupted had come."""
+        while self in _get_current_function_mode_stack():
+            _pop_mode()
+        if _CURRENT.get() is self:
+            _CURRENT.set(self._outer)
 
     def shell(self, inner: Any) -> StreamTensor:
         """Return what stands for a stream."""

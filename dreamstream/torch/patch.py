@@ -112,6 +112,7 @@ class TorchPatch(Patch):
                 result = pytree.tree_unflatten(leaving.outputs(found, forward), structure)
                 session.commit(call)
             except BaseException:
+                forward.leave()
                 if not call.committed:
                     forward.buffers.restore()
                 raise

@@ -113,6 +113,71 @@ def test_a_call_interrupted_at_any_operation_is_as_none(name, variant, monkeypat
     assert model.live_ids == []
 
 
+def interrupted(function, at):
+    """Call a function; raise KeyboardInterrupt at the at-th line that the bridge or the session runs."""
+    lines = [0]
+
+    def trace(frame, event, arg):
+        if event == "line":
+            lines[0] += 1
+            if lines[0] == at:
+                raise KeyboardInterrupt
+        return trace
+
+    def enter(frame, event, arg):
+        name = frame.f_code.co_filename
+        return trace if name.endswith(("session.py", "leaving.py", "training.py", "torch/patch.py", "inside.py")) else None
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    try:
+        function()
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_call_interrupted_at_any_line_has_happened_as_a_whole_or_not_at_all(variant):
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = torch.nn.Conv1d(3, 3, 3, padding=1)
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x):
+            self.count += 1
+            return self.conv(x)
+
+    def seen():
+        session = model._patch.session
+        groups = session.groups
+        rows = {i: session.state_of(i).frames for i in sorted(session.live_ids)}
+        return rows, groups.live, groups.waiting, [len(g.held) for g in groups.groups], float(model.count)
+
+    x = noise(3, 4)
+    happened, total = 0, 0
+    for at in range(1, 100_000):
+        _, model = online(Counting, variant)
+        model(streams({"a": x, "b": x}, "ab"))
+        before = seen()
+        try:
+            interrupted(lambda: model(streams({"a": x, "b": x, "c": x}, "c", "a")), at)
+        except KeyboardInterrupt:
+            after = seen()
+            if after == before:
+                model(streams({"a": x, "b": x, "c": x}, "c", "a"))
+            else:
+                happened += 1
+            total += 1
+            assert set(model.live_ids) == {"b", "c"} and float(model.count) == 2, at
+            done = seen()
+            assert done[0] == {"b": (8,), "c": (4,)} and done[3] == ([2] if variant == VARIANTS[2] else done[3]), at
+            assert done[1] == (frozenset("bc") if variant != VARIANTS[0] else frozenset()), at
+        else:
+            break
+    assert total > 100 and 0 < happened < total / 2
+
+
 class FramesFirst(torch.nn.Module):
     """Takes and gives frames as they are stored, so that nothing has to be copied; and what the layer carries."""
 
