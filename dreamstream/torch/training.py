@@ -132,7 +132,9 @@ class Groups:
         waiting = self.waiting
         early = [i for i, sos in zip(meta.ids, meta.sos) if sos and i in waiting]
         if early:
-            live = sorted(frozenset().union(*(g.live for g in self.groups if not g.ended.isdisjoint(early))))
+            live = sorted(
+                frozenset().union(*(g.live for g in self.groups if not g.ended.isdisjoint(early)))
+            )
             raise StreamIdError(
                 "these streams have ended, but their outputs wait for the end of streams that shared calls with "
                 f"them ({', '.join(live) or 'none is left; the next call gives them out'}): use other ids until "
@@ -157,7 +159,9 @@ class Guard:
     """
 
     def __init__(self, owner: _Owner) -> None:
-        self._owner = ref(owner)  # the graph keeps the guard, and must not keep the session that keeps the graph
+        self._owner = ref(
+            owner
+        )  # the graph keeps the guard, and must not keep the session that keeps the graph
         self.exits: WeakSet[Any] = WeakSet()
         self._checked = -1
 
@@ -247,7 +251,9 @@ class Buffers:
 
     def __init__(self, module: torch.nn.Module, training: bool) -> None:
         self._module = module
-        self._homes = [(m._buffers, dict(m._buffers)) for m in module.modules() if m._buffers] if training else []
+        self._homes = (
+            [(m._buffers, dict(m._buffers)) for m in module.modules() if m._buffers] if training else []
+        )
         self._own: dict[int, list[Tensor]] | None = None
         self._before: list[tuple[Tensor, Tensor]] = []
 

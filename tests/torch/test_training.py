@@ -120,8 +120,6 @@ def test_states_are_cut_off_from_the_tape_after_every_chunk(name):
     assert states(model) and all(t.grad_fn is None for t in states(model))
 
 
-
-
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_chunks_gradient_is_that_of_its_own_frames_and_constant_states(ends):
     """Convolutions and an LSTM by hand: activations before the chunk are constants."""
@@ -269,6 +267,19 @@ def test_a_backward_in_mid_file_raises_before_any_gradient_and_a_whole_one_works
     loss_of(gathered(ys)).backward()  # of a retained graph, once more
     for n, p in model.named_parameters():
         assert_close(p.grad, 2 * first[n], n)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_gradients_of_gradients_are_the_offline_ones(variant):
+    plain, model = online("conv", variant)
+    x = sequences(np.random.default_rng(17), {"a": 14}, requires_grad=True)
+    own = {"a": x["a"].detach().clone().requires_grad_()}
+    y = model(streams(own, "a", "a"))["a"]
+    for loss, given in ((y.square().sum(), own), (offline(plain, x["a"]).square().sum(), x)):
+        (slope,) = torch.autograd.grad(loss, given["a"], create_graph=True)
+        slope.square().sum().backward()
+    assert_same_gradients(model, plain)
+    assert_close(own["a"].grad, x["a"].grad)
 
 
 def test_the_error_names_the_live_streams_of_the_whole_connected_group():

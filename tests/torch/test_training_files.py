@@ -48,7 +48,9 @@ def test_a_group_is_given_out_once_when_it_has_ended_with_offline_gradients(name
     plain, model = online(name)
     xs = sequences(rng, LENGTHS, requires_grad=True)
     own = {i: x.detach().clone().requires_grad_() for i, x in xs.items()}
-    *early, last = [model(x) for x in calls(own, {i: cuts(rng, n) for i, n in LENGTHS.items()}, late="b")]
+    *early, last = [
+        model(x) for x in calls(own, {i: cuts(rng, n) for i, n in LENGTHS.items()}, late="b")
+    ]
     assert len(early) > 3
     for y in early:
         assert y.ids == [] and y.tensor().shape[0] == 0 and y.names == last.names
@@ -161,6 +163,10 @@ def test_what_reset_leaves_of_a_group_comes_with_the_next_call():
     model(streams({"a": x, "b": x}, "ab", ["a"]))
     model.reset("b")
     assert model.live_ids == []
+    for lose in (lambda: ds.patch_module(model, VARIANTS[0]), lambda: ds.unpatch_module(model)):
+        with pytest.raises(ModeError) as caught:
+            lose()
+        assert caught.value.ids == ("a",)
     y = model(streams({"c": z}, ["c"]))
     assert y.ids == ["a"]
     assert_close(y["a"], offline(plain, x))
