@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode
 
 from .. import array as native_array
 from ..array import BatchTensor
@@ -23,7 +23,9 @@ from ..nn import functional as native_functional
 from ..stream.rules import BatchLength, BatchSize, Length
 from ..stream.where import user_line
 from .constants import Arrays, Constant, nominal
+from .memory import passed_on
 from .tensor import StreamTensor, set_inside
+from .training import Buffers
 
 __all__ = ["Forward", "attribute", "current", "function"]
 
@@ -113,6 +115,9 @@ class Forward(TorchFunctionMode):
         self.device = device
         self.arrays = arrays
         self.paths = paths or {}
+        self._outer: Forward | None = None
+        self.buffers: Buffers | None = None
+        self.noting = False  # where torch would lay things out in memory, for random numbers in training
         self._stand_in = torch.empty(0, device=device)
 
     def __torch_function__(
@@ -120,17 +125,26 @@ class Forward(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if not _concerned(args) and not _concerned(kwargs):
+            if self.buffers is not None and _writes(func.__name__, kwargs):
+                self.buffers.writes((*args, *kwargs.values()))
             return func(*args, **kwargs)
         return self.call(func, args, kwargs)
 
     def __enter__(self) -> Forward:
-        self._token = _CURRENT.set(self)
+        self._outer = _CURRENT.get()
+        _CURRENT.set(self)
         super().__enter__()
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        super().__exit__(*exception)
-        _CURRENT.reset(self._token)
+        self.leave()
+
+    def leave(self) -> None:
+        """Be active no more, however far a with statement that was interrupted had come."""
+        while self in _get_current_function_mode_stack():
+            _pop_mode()
+        if _CURRENT.get() is self:
+            _CURRENT.set(self._outer)
 
     def shell(self, inner: Any) -> StreamTensor:
         """Return what stands for a stream."""
@@ -155,6 +169,8 @@ class Forward(TorchFunctionMode):
         }
         stripped = "where_function" if func is torch.where else ALIASES.get(stripped, stripped)
         result = self._run(func, stripped, given, named)
+        if self.noting:
+            passed_on(stripped, given, result)
         if in_place and isinstance(target, StreamTensor):
             return self._written(target, result, name)
         return self._wrapped(result, target if stripped in VIEWS else None)
@@ -193,6 +209,8 @@ class Forward(TorchFunctionMode):
                 return None
             raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
         inner = self.unwrap(args[0])
+        if self.noting:
+            passed_on(what, (inner,), inner)
         handler = _ATTRIBUTES.get(what)
         if handler is not None:
             return self._wrapped(handler(self, inner), args[0] if what in VIEWS else None)
@@ -252,6 +270,16 @@ class Forward(TorchFunctionMode):
         target._alias[0] += 1
         target._seen = target._alias[0]
         return target
+
+
+def _writes(name: str, kwargs: Mapping[str, Any]) -> bool:
+    """Whether a function of torch writes into its arguments."""
+    if name.startswith("__"):
+        return name in ("__setitem__", "__set__") or name[:3] == "__i" and name not in _READING
+    return name.endswith("_") or name in ("batch_norm", "instance_norm") or kwargs.get("out") is not None
+
+
+_READING = ("__int__", "__index__", "__invert__", "__iter__")
 
 
 def _concerned(tree: Any) -> bool:
