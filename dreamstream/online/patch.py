@@ -123,6 +123,11 @@ class Patch:
                 raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
             return module.forward(*args, **kwargs)
         if not tensors:
+            if any(type(x).__name__ == "StreamTensor" for x in leaves((args, kwargs))):
+                raise ModeError(
+                    f"{name} computes with NumPy and got a StreamTensor of torch; make it of arrays, as in "
+                    "ds.stream_tensor([t.numpy()], ids=...)"
+                )
             raise ModeError(
                 f"{name} is online and got no StreamTensor; wrap its input with ds.stream_tensor, or call "
                 ".offline() first"

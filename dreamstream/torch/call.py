@@ -105,8 +105,8 @@ class TorchCall(Call):
         """Say where and how this call computes, and find the rows' states."""
         self.device = device
         self.keeps_tape, self.detach = keeps_tape, detach
-        if self.fresh:
-            self.session.table = Table()
+        if self.fresh or self.session.table.device != device:  # the module may have been moved
+            self.session.table = Table(device)
         old: list[Place | None] = [None if s is None else s.states for s in self.old]
         self.gathered = Gathered(old, device)
         self.store: Table | Record = Record(detach) if keeps_tape else self.session.table
@@ -128,7 +128,8 @@ class TorchCall(Call):
         weights: Sequence[Any],
     ) -> list[tuple[Any, Edge]]:
         """Run one operator for all rows."""
-        inputs, out = self.advance(name, attributes, op, edges, weights)
+        counted, out = self.advance(name, attributes, op, edges, weights)
+        inputs: list[Counts] = counted  # type: ignore[assignment]
         with torch._C.DisableTorchFunction():  # kernels see plain tensors only
             results = self._computed(op, inputs, out, values[: op.n_values], weights)
         return list(zip(results, out))

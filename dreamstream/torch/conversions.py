@@ -1,7 +1,7 @@
 """What of torch has no counterpart in the native front end: devices, element types, gradients, dropout, sizes.
 
-They change values and leave frames alone, so that they need no operator; in a capture, which has no values, they are
-what they are in evaluation.
+They change values and leave frames alone, so that they need no operator; in a capture, which has no values, they
+are what they are in evaluation.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ for _name in ("alpha_dropout", "feature_alpha_dropout"):
 @function("batch_norm")
 def batch_norm(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
     names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
-    given = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
+    given: dict[str, Any] = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
     given.update(zip(names, args))
     given.update({k: v for k, v in kwargs.items() if k != "cudnn_enabled"})
     x = given["input"]
@@ -232,13 +232,14 @@ def batch_norm(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
     meta = forward.entry.meta
     if not meta.all_starting_and_ending:
         raise ModeError(
-            f"batch_norm at {user_line()} is in training: its statistics are those of whole streams, but these go on; "
-            "call bn.eval() on the layer",
+            f"batch_norm at {user_line()} is in training: its statistics are those of whole streams, but these go "
+            "on; call bn.eval() on the layer",
             [i for i, a, b in zip(meta.ids, meta.sos, meta.eos) if not (a and b)],
         )
     x = x.in_order()
     at = [d for d in x.dims if not isinstance(d, str)].index(x.dims[1]) + 1
-    plain = [None if given[n] is None else given[n].torch for n in ("running_mean", "running_var", "weight", "bias")]
+    operands = [given[n] for n in ("running_mean", "running_var", "weight", "bias")]
+    plain = [None if w is None else w.torch for w in operands]
     if not len(x.value):
         return x
     if forward.buffers is not None:
@@ -246,6 +247,8 @@ def batch_norm(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
 
     def run(value: torch.Tensor) -> torch.Tensor:
         moved = value.movedim(at, 1)
-        return F.batch_norm(moved, *plain, True, given["momentum"], given["eps"]).movedim(1, at)
+        mean, var, weight, bias = plain
+        out = F.batch_norm(moved, mean, var, weight, bias, True, given["momentum"], given["eps"])
+        return out.movedim(1, at)
 
     return with_value(x, run)

@@ -13,7 +13,12 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode
+from torch.overrides import (
+    TorchFunctionMode,
+    _get_current_function_mode_stack,
+    _pop_mode,
+    resolve_name,
+)
 
 from .. import array as native_array
 from ..array import BatchTensor
@@ -33,22 +38,24 @@ Handler = Callable[["Forward", tuple[Any, ...], dict[str, Any]], Any]
 
 #: What torch calls otherwise than the native front end.
 ALIASES = {
-    "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "absolute": "abs", "negative": "neg",
-    "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "arctan2": "atan2",
-    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
-    "concat": "cat", "concatenate": "cat", "moveaxis": "movedim", "swapdims": "transpose", "swapaxes": "transpose",
-    "fix": "trunc", "rsub": "__rsub__", "__div__": "__truediv__", "__rdiv__": "__rtruediv__", "unsafe_chunk": "chunk",
-    "unsafe_split": "split", "split_with_sizes": "split", "bitwise_and": "__and__", "bitwise_or": "__or__",
-    "bitwise_xor": "__xor__", "bitwise_not": "__invert__", "positive": "__pos__", "special_expit": "sigmoid",
-    "view_copy": "view", "linalg_vector_norm": "norm", "dropout_": "dropout", "clamp_": "clamp",
-    "_threshold": "threshold", "log_sigmoid": "logsigmoid", "_max_pool1d": "max_pool1d", "_max_pool2d": "max_pool2d",
+    "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "absolute": "abs",
+    "negative": "neg", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le",
+    "not_equal": "ne", "arctan2": "atan2", "arcsin": "asin", "arccos": "acos", "arctan": "atan",
+    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "concat": "cat", "concatenate": "cat",
+    "moveaxis": "movedim", "swapdims": "transpose", "swapaxes": "transpose", "fix": "trunc",
+    "rsub": "__rsub__", "__div__": "__truediv__", "__rdiv__": "__rtruediv__", "unsafe_chunk": "chunk",
+    "unsafe_split": "split", "split_with_sizes": "split", "bitwise_and": "__and__",
+    "bitwise_or": "__or__", "bitwise_xor": "__xor__", "bitwise_not": "__invert__", "positive": "__pos__",
+    "special_expit": "sigmoid", "view_copy": "view", "linalg_vector_norm": "norm", "dropout_": "dropout",
+    "clamp_": "clamp", "_threshold": "threshold", "log_sigmoid": "logsigmoid",
+    "_max_pool1d": "max_pool1d", "_max_pool2d": "max_pool2d",
 }  # fmt: skip
 
 #: Functions whose result shares memory with their input: what is written into one is seen in the other.
 VIEWS = frozenset((
-    "transpose", "permute", "view", "reshape", "unsqueeze", "squeeze", "__getitem__", "narrow", "select", "split", "chunk",
-    "unbind", "expand", "expand_as", "flatten", "unflatten", "T", "mT", "t", "detach", "contiguous", "view_as", "reshape_as",
-    "movedim", "real", "imag", "data", "to", "unfold", "dropout",
+    "transpose", "permute", "view", "reshape", "unsqueeze", "squeeze", "__getitem__", "narrow", "select",
+    "split", "chunk", "unbind", "expand", "expand_as", "flatten", "unflatten", "T", "mT", "t", "detach",
+    "contiguous", "view_as", "reshape_as", "movedim", "real", "imag", "data", "to", "unfold", "dropout",
 ))  # fmt: skip
 
 #: Arguments that change nothing about a stream inside a forward.
@@ -183,8 +190,9 @@ class Forward(TorchFunctionMode):
             args = (kwargs.pop("input"),)
         args = tuple(nominal(a) if isinstance(a, torch.dtype) else a for a in args)
         kwargs = {k: nominal(v) if isinstance(v, torch.dtype) else v for k, v in kwargs.items()}
-        if args and not isinstance(args[0], NativeTensor) and hasattr(args[0], "is_stream") and hasattr(args[0], name):
-            return getattr(args[0], name)(*args[1:], **kwargs)  # a complex stream, or a constant of the batch
+        head = args[0] if args else None
+        if not isinstance(head, NativeTensor) and hasattr(head, "is_stream") and hasattr(head, name):
+            return getattr(head, name)(*args[1:], **kwargs)  # a complex stream, or a constant of the batch
         first = getattr(native_functional, name, None)
         of_functional = getattr(func, "__module__", None) == "torch.nn.functional"
         if first is not None and (of_functional or not hasattr(NativeTensor, name)):
@@ -198,7 +206,7 @@ class Forward(TorchFunctionMode):
         if made is not None:
             return made(*args, **kwargs)
         raise NotStreamableError(
-            f"{getattr(func, '__qualname__', name)} on a stream inside a forward, at {user_line()}: it is not among the "
+            f"{resolve_name(func) or name} on a stream inside a forward, at {user_line()}: it is not among the "
             "operations that stream; do it outside the forward, or say how it streams with @ds.register"
         )
 

@@ -1,4 +1,4 @@
-"""Layers of torch whose forwards do not stream as they are written: what runs in their place, and what can't stream."""
+"""Layers of torch whose own forwards do not stream: what runs in their place, and what can't stream."""
 
 from __future__ import annotations
 

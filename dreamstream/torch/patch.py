@@ -57,6 +57,11 @@ class TorchPatch(Patch):
             return self._outermost(module, args, kwargs, tensors)
         if _within_forward():  # a layer of constants
             return _plain_call(module, args, kwargs)
+        if any(isinstance(x, Native) for x in pytree.tree_leaves((args, kwargs))):
+            raise ModeError(
+                f"{name} is a torch module and got a StreamTensor of NumPy arrays; make it of torch tensors, as "
+                "in ds.stream_tensor([torch.from_numpy(a)], ids=...)"
+            )
         raise ModeError(
             f"{name} is online and got no StreamTensor; wrap its input with ds.stream_tensor, or call "
             ".offline() first"
@@ -161,7 +166,8 @@ def _device(module: Any, tensors: Sequence[Any]) -> torch.device:
     for x in tensors:
         if own is not None and x.device != own:
             raise StreamMismatchError(
-                f"{type(module).__name__} is on {own}, but a StreamTensor is on {x.device}; move one of them with .to()",
+                f"{type(module).__name__} is on {own}, but a StreamTensor is on {x.device}; move one of them with "
+                ".to()",
                 x.ids,
             )
     return tensors[0].device if own is None else own
@@ -184,7 +190,8 @@ def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _reduce(self: Any, protocol: int) -> Any:
-    return _restored, (type(self)._unpatched,), self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
+    state = self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
+    return _restored, (type(self)._unpatched,), state
 
 
 def _restored(cls: type) -> Any:

@@ -10,7 +10,7 @@ import torch
 
 from ..errors import CaptureError, ShapeError
 from ..stream.tree import leaves, map_leaves
-from .constants import Arrays, as_array, dtype_of
+from .constants import Arrays, as_array
 from .inside import Forward
 from .sizes import SIZES
 from .spectra import Complex
@@ -101,6 +101,8 @@ def _tree(result: Any) -> Any:
         return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
     if isinstance(result, StreamTensor) and result._inner is not None:
         if isinstance(result._inner, Complex):
-            raise CaptureError("the forward returned a complex stream; return its .real and .imag, or torch.view_as_real of it")
+            raise CaptureError(
+                "the forward returned a complex stream; return its .real and .imag, or torch.view_as_real of it"
+            )
         return result._inner
     return result

@@ -509,4 +509,4 @@ for _name in (
 ):  # fmt: skip
     if hasattr(torch.Tensor, f"__{_name}__"):
         setattr(StreamTensor, f"__{_name}__", _operator(f"__{_name}__"))
-StreamTensor.__hash__ = torch.Tensor.__hash__  # type: ignore[method-assign]
+StreamTensor.__hash__ = torch.Tensor.__hash__  # type: ignore[method-assign, assignment]
