@@ -49,6 +49,9 @@ VIEWS = frozenset((
     "movedim", "real", "imag", "data", "to", "unfold", "dropout",
 ))  # fmt: skip
 
+#: Arguments that change nothing about a stream inside a forward.
+IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "generator")
+
 _HANDLERS: dict[str, Handler] = {}
 _ATTRIBUTES: dict[str, Callable[[Forward, Any], Any]] = {}
 
@@ -147,8 +150,10 @@ class Forward(TorchFunctionMode):
             raise NotStreamableError(f"{name}: out= of a stream inside a forward, at {user_line()}")
         target = args[0] if args else kwargs.get("input")
         given = tuple(self.unwrap(a) for a in args)
-        named = {k: self.unwrap(v) for k, v in kwargs.items() if k not in ("inplace", "out")}
-        stripped = ALIASES.get(stripped, stripped)
+        named = {
+            k: self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED
+        }
+        stripped = "where_function" if func is torch.where else ALIASES.get(stripped, stripped)
         result = self._run(func, stripped, given, named)
         if in_place and isinstance(target, StreamTensor):
             return self._written(target, result, name)
@@ -162,6 +167,8 @@ class Forward(TorchFunctionMode):
             args = (kwargs.pop("input"),)
         args = tuple(nominal(a) if isinstance(a, torch.dtype) else a for a in args)
         kwargs = {k: nominal(v) if isinstance(v, torch.dtype) else v for k, v in kwargs.items()}
+        if args and not isinstance(args[0], NativeTensor) and hasattr(args[0], "is_stream") and hasattr(args[0], name):
+            return getattr(args[0], name)(*args[1:], **kwargs)  # a complex stream, or a constant of the batch
         first = getattr(native_functional, name, None)
         of_functional = getattr(func, "__module__", None) == "torch.nn.functional"
         if first is not None and (of_functional or not hasattr(NativeTensor, name)):
@@ -191,7 +198,7 @@ class Forward(TorchFunctionMode):
             return self._wrapped(handler(self, inner), args[0] if what in VIEWS else None)
         if what.startswith("is_") or what in ("layout", "itemsize", "nbytes", "output_nr", "_version"):
             return getattr(self._stand_in, what)
-        if hasattr(type(inner), what):
+        if hasattr(inner, what):
             return self._wrapped(getattr(inner, what), args[0] if what in VIEWS else None)
         raise NotStreamableError(f"{what} of a stream inside a forward, at {user_line()}")
 

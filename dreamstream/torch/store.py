@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["Gathered", "Place", "Record", "Table"]
+__all__ = ["Gathered", "Place", "Record", "Table", "place_of", "row_of"]
 
 Tensor = torch.Tensor
 
@@ -65,6 +65,13 @@ class Table:
             index, self._n_slots = self._n_slots, self._n_slots + 1
         return Place(self, _Slot(index, self._free), 0)
 
+    def get(self, key: Hashable) -> Tensor | None:
+        """Return the tensor of a key, with a row for every slot: a new slot may not have been written yet."""
+        own = self.tensors.get(key)
+        if own is not None and len(own) < 2 * self._n_slots:
+            own = self.tensors[key] = _grown(own, own, 2 * self._n_slots)
+        return own
+
     def write(self, key: Hashable, rows: Tensor, index: Tensor) -> None:
         """Put the rows ``(B, ...)`` where `index` says; kept frames may be wider than before."""
         rows = rows.detach()
@@ -88,6 +95,19 @@ def _grown(own: Tensor | None, rows: Tensor, n: int) -> Tensor:
     return out
 
 
+def row_of(place: Place) -> dict[Hashable, Tensor]:
+    """Return one stream's state as tensors ``(1, ...)`` of its own."""
+    row = place.row
+    return {k: t[row : row + 1].detach().clone() for k, t in place.store.tensors.items()}
+
+
+def place_of(tensors: dict[Hashable, Tensor]) -> Place:
+    """Return the place of a state given as `row_of` gives it."""
+    record = Record(detach=True)
+    record.tensors = tensors
+    return Place(record, 0, 0)
+
+
 class Record:
     """States of the rows of one call, which stay on the tape or are cut off from it."""
 
@@ -98,6 +118,10 @@ class Record:
     def places(self, old: Sequence[Place | None]) -> list[Place]:
         """Return one place per row."""
         return [Place(self, row, 0) for row in range(len(old))]
+
+    def get(self, key: Hashable) -> Tensor | None:
+        """Return the tensor of a key."""
+        return self.tensors.get(key)
 
     def write(self, key: Hashable, rows: Tensor, index: Tensor | None) -> None:
         """Keep the rows ``(B, ...)``."""
@@ -120,7 +144,8 @@ class Gathered:
 
     def rows(self, key: Hashable) -> Tensor | None:
         """Return ``(B, ...)`` of a key; what new streams have there is anything. None: nobody has it."""
-        parts = [(s.tensors[key], rows, own) for s, rows, own in self._stores if key in s.tensors]
+        found = [(store.get(key), rows, own) for store, rows, own in self._stores]
+        parts = [(tensor, rows, own) for tensor, rows, own in found if tensor is not None]
         if not parts:
             return None
         if len(parts) == 1:
