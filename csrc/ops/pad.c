@@ -13,14 +13,14 @@
  *
  * The conditions on known hold where left > 0; need's extra is what the right pad reads back.
  *
- * In pad_to_multiple right grows by up to multiple - 1 frames, to right' = right + (-T mod multiple), and total
- * is left + right + multiple ceil(total / multiple); need counts on the longest right'. A reflection needs
+ * In pad_to_multiple right grows to right' = right + T' - T, where T' = max(least, multiple ceil(T / multiple)),
+ * and total is left + T' + right; need counts on the longest right'. A reflection needs
  * max(left, right') + 1 frames: a stream that has fewer is continued with `value` up to there, mirrored, and
  * what lies more than right' frames behind its end is left out (the padding of SEANet's convolutions). */
 #include "ops/frames.h"
 #include "ops/registry.h"
 
-enum { LEFT, RIGHT, MODE, VALUE, MULTIPLE };
+enum { LEFT, RIGHT, MODE, VALUE, MULTIPLE, LEAST };
 enum { CONSTANT, REPLICATE, REFLECT };
 
 #define PAD_ATTRS \
@@ -35,20 +35,28 @@ static const ds_attr_def attrs[] = {PAD_ATTRS, {0}};
 static const ds_attr_def multiple_attrs[] = {
     PAD_ATTRS,
     {"multiple", DS_ATTR_INT, .i = 1, .doc = "frames to whose next multiple more are added behind the last"},
+    {"least", DS_ATTR_INT, .doc = "frames up to which more are added behind the last in any case"},
     {0}};
 
 static bool rounds(const ds_op *op) { return op->def == &ds_op_pad_to_multiple; }
 
 static int64_t multiple_of(const ds_op *op) { return rounds(op) ? op->attr[MULTIPLE].i : 1; }
 
-/* The most frames that may stand behind the last one. */
-static int64_t longest_right(const ds_op *op) { return op->attr[RIGHT].i + multiple_of(op) - 1; }
+static int64_t least_of(const ds_op *op) { return rounds(op) ? op->attr[LEAST].i : 0; }
+
+/* The most frames that may stand behind the last one, of a stream that has one. */
+static int64_t longest_right(const ds_op *op)
+{
+    const int64_t whole = multiple_of(op) > least_of(op) ? multiple_of(op) : least_of(op);
+    return op->attr[RIGHT].i + whole - 1;
+}
 
 /* The frames behind the last one of a stream that has `total`. */
 static int64_t right_of(const ds_op *op, int64_t total)
 {
     const int64_t over = total % multiple_of(op);
-    return op->attr[RIGHT].i + (over > 0 ? multiple_of(op) - over : 0);
+    const int64_t whole = total + (over > 0 ? multiple_of(op) - over : 0);
+    return op->attr[RIGHT].i + (whole > least_of(op) ? whole : least_of(op)) - total;
 }
 
 static ds_status infer(ds_op *op)
@@ -58,13 +66,14 @@ static ds_status infer(ds_op *op)
     DS_TRY(ds_op_require_least(op, RIGHT, 0));
     if (rounds(op)) {
         DS_TRY(ds_op_require_least(op, MULTIPLE, 1));
+        DS_TRY(ds_op_require_least(op, LEAST, 0));
     }
     DS_CHECK(ds_frames_encode(op->in[0].dtype, op->attr[VALUE].x, element), DS_ARGUMENT,
              "%s: %s has no value %g", op->def->name, ds_dtype_name(op->in[0].dtype),
              op->attr[VALUE].x);
     const int64_t mode = op->attr[MODE].i;
     op->period = multiple_of(op);
-    op->reach = 1 + (mode == REFLECT ? op->attr[LEFT].i : 0) + mode * longest_right(op);
+    op->reach = 1 + (mode == REFLECT ? op->attr[LEFT].i : 0) + mode * longest_right(op) + least_of(op);
     return DS_OK;
 }
 
@@ -75,6 +84,7 @@ static void counts(const ds_op *op, ds_program *p)
     ds_expr whole = ds_total(p, 0);
     if (rounds(op)) {
         whole = ds_mul_k(p, ds_ceildiv_k(p, whole, multiple_of(op)), multiple_of(op));
+        whole = ds_max(p, whole, ds_const(p, least_of(op)));
     }
     ds_expr total = ds_add_k(p, whole, left + right);
     if (mode != CONSTANT && left > 0) {

@@ -52,6 +52,8 @@ class StreamTensor(torch.Tensor):
     @property
     def lengths(self): return self.meta.lengths
     @property
+    def names(self): return self.names_
+    @property
     def ids(self): return self.meta.ids
 
     def tensor(self):

@@ -24,7 +24,7 @@ def pad_to_multiple(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     n = len(x)
     if not n:
         return [x]
-    right = a["right"] + -n % a["multiple"]
+    right = a["right"] + max(n + -n % a["multiple"], a["least"]) - n
     missing = max(max(a["left"], right) + 1 - n, 0) if a["mode"] == "reflect" else 0
     longer = np.concatenate([x, np.full((missing, *x.shape[1:]), a["value"], x.dtype)])
     y = padded(longer, a["left"], right, a["mode"], a["value"])
