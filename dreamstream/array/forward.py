@@ -196,7 +196,10 @@ class ForwardMethods:
                 x = x.to(options["dtype"])  # type: ignore[assignment]
             if len(roles) > 1 or keepdim:
                 _refuse(
-                    x, f"{kind} over the stream with other axes or keepdim", "reduce one axis at a time"
+                    x,
+                    f"{kind} over the stream with other axes or keepdim",
+                    "it would be known at the stream's end, when its frames have left: use a statistic of each "
+                    "frame or of the frames so far; as an output, reduce the stream alone",
                 )
             dims = tuple(d for d in x.dims if d != "L")
             return _op(x, "reduce_frames", {"kind": kinds[kind]}, dims)
