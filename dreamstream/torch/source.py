@@ -48,7 +48,7 @@ class TorchSource:
 
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
         like = next((p for p in self.model.parameters() if p.is_floating_point()), torch.empty(0))
-        tensors = {k: torch.from_numpy(a).to(like.device) for k, a in inputs.items()}
+        tensors = {k: torch.tensor(a, device=like.device) for k, a in inputs.items()}  # copies: forwards may write
         with self._evaluating(), self._unpatched(), torch.no_grad():
             try:
                 result = self.model(**tensors) if by_name else self.model(*tensors.values())
@@ -70,7 +70,7 @@ class TorchSource:
 
     @contextmanager
     def _patched(self) -> Iterator[None]:
-        new = [(p, m) for p, m in self.model.named_modules() if "_patch" not in m.__dict__]
+        new = [(p, m) for p, m in self.front.parts(self.model) if "_patch" not in m.__dict__]
         for path, m in new:
             self.front.attach(m, self.front.patch("chunk-wise-aligned", "raise", None, 0, path))
         try:

@@ -6,7 +6,7 @@ import torch
 
 from .registry import Window
 
-__all__ = ["padded_run", "run_from", "strided_run", "there", "traced"]
+__all__ = ["extent", "padded_run", "run_from", "strided_run", "there", "traced"]
 
 Tensor = torch.Tensor
 
@@ -19,6 +19,11 @@ def there(tensor: Tensor, like: Tensor) -> Tensor:
 def traced() -> bool:
     """Return whether a graph is being made, so that nothing may depend on the numbers at hand."""
     return torch.compiler.is_compiling() or bool(torch._C._get_tracing_state())
+
+
+def extent(tensor: Tensor, axis: int) -> int:
+    """Return a size as a number, which it is not while torch.jit traces."""
+    return int(tensor.shape[axis])
 
 
 def padded_run(
