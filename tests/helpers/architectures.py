@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ import torch
 import dreamstream as ds
 from dreamstream.stream import StreamMetadata
 from dreamstream.stream.tree import leaves
-from dreamstream.torch import StreamTensor
 
 torch.set_num_threads(1)
 
@@ -165,7 +163,7 @@ def check(
 
     def patched(padded: torch.Tensor, meta: StreamMetadata) -> Any:
         with torch.no_grad():
-            return ours(StreamTensor.outside(padded, names, meta, None, Fraction(1)))
+            return ours(ds.stream_tensor(padded, meta, names))
 
     def compiled(padded: torch.Tensor, meta: StreamMetadata) -> Any:
         return engine(ds.stream_tensor(padded.numpy(), meta, names))
