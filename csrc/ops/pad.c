@@ -23,26 +23,33 @@
 enum { LEFT, RIGHT, MODE, VALUE, MULTIPLE, LEAST };
 enum { CONSTANT, REPLICATE, REFLECT };
 
-#define PAD_ATTRS \
+#define PADS \
     {"left", DS_ATTR_INT, .doc = "frames before the first"}, \
-        {"right", DS_ATTR_INT, .doc = "frames behind the last"}, \
-        {"mode", DS_ATTR_CHOICE, .choices = "constant|replicate|reflect", .doc = "what they hold"}, \
-    { \
-        "value", DS_ATTR_REAL, .doc = "of every element, in mode constant" \
-    }
+    {"right", DS_ATTR_INT, .doc = "frames behind the last"}, \
+    {"mode", DS_ATTR_CHOICE, .choices = "constant|replicate|reflect", .doc = "what they hold"}, \
+    {"value", DS_ATTR_REAL, .doc = "of every element, in mode constant"}
 
-static const ds_attr_def attrs[] = {PAD_ATTRS, {0}};
+static const ds_attr_def attrs[] = {PADS, {0}};
 static const ds_attr_def multiple_attrs[] = {
-    PAD_ATTRS,
-    {"multiple", DS_ATTR_INT, .i = 1, .doc = "frames to whose next multiple more are added behind the last"},
+    PADS,
+    {"multiple", DS_ATTR_INT, .i = 1, .doc = "of which the frames are made a multiple, behind the last"},
     {"least", DS_ATTR_INT, .doc = "frames up to which more are added behind the last in any case"},
     {0}};
 
-static bool rounds(const ds_op *op) { return op->def == &ds_op_pad_to_multiple; }
+static bool rounds(const ds_op *op)
+{
+    return op->def == &ds_op_pad_to_multiple;
+}
 
-static int64_t multiple_of(const ds_op *op) { return rounds(op) ? op->attr[MULTIPLE].i : 1; }
+static int64_t multiple_of(const ds_op *op)
+{
+    return rounds(op) ? op->attr[MULTIPLE].i : 1;
+}
 
-static int64_t least_of(const ds_op *op) { return rounds(op) ? op->attr[LEAST].i : 0; }
+static int64_t least_of(const ds_op *op)
+{
+    return rounds(op) ? op->attr[LEAST].i : 0;
+}
 
 /* The most frames that may stand behind the last one, of a stream that has one. */
 static int64_t longest_right(const ds_op *op)

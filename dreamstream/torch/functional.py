@@ -16,23 +16,23 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from ..errors import ModeError
 from ..nn import functional as native
-from ..stream.where import user_line
 from .inside import current
 
-__all__ = ["cumulative_mean", "cumulative_sum", "overlap_add", "pad_to_multiple", "resample", "running_mean"]
+__all__ = [
+    "cumulative_mean",
+    "cumulative_sum",
+    "overlap_add",
+    "pad_to_multiple",
+    "resample",
+    "running_mean",
+]
 
 
 def _of_streams(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        try:
-            forward = current()
-        except LookupError:
-            raise ModeError(
-                f"{function.__name__} at {user_line()}: torch tensors are streams inside an online forward only"
-            ) from None
+        forward = current()
         given = [forward.unwrap(a) for a in args]
         return forward._wrapped(function(*given, **{k: forward.unwrap(v) for k, v in kwargs.items()}))
 

@@ -80,9 +80,16 @@ _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default
 
 
 def current() -> Forward:
-    """Return the forward that is running."""
+    """Return the forward that is running.
+
+    Raises
+    ------
+    ModeError
+        Where none is.
+    """
     forward = _CURRENT.get()
-    assert forward is not None
+    if forward is None:
+        raise ModeError(f"torch tensors are streams inside an online forward only, at {user_line()}")
     return forward
 
 

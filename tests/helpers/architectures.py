@@ -29,7 +29,7 @@ def sequences(rng: Rng, features: Sequence[int], lengths: Sequence[int]) -> list
 
 
 def schedule(rng: Rng, lengths: Sequence[int], most: int) -> list[Call]:
-    """Cut ragged sequences anywhere into chunks of up to `most` frames, and put some of the streams into each call."""
+    """Cut ragged sequences anywhere into chunks of up to `most` frames; some of the streams are in each call."""
     at, begun, live = [0] * len(lengths), set(), set(range(len(lengths)))
     calls: list[Call] = []
     while live:
@@ -77,13 +77,15 @@ def run(
         given = leaves(step(*chunks(xs, call, axis)))
         for row, *_ in call:
             parts = [torch.as_tensor(np.asarray(y[f"s{row}"])) for y in given]
-            out[row] = [[p] for p in parts] if out[row] is None else [o + [p] for o, p in zip(out[row], parts)]
+            out[row] = [[*o, p] for o, p in zip(out[row] or [[]] * len(parts), parts)]
             shapes.append([tuple(p.shape) for p in parts])
     return [[torch.cat(o, a) for o, a in zip(stream, at)] for stream in out], shapes
 
 
 #: What torch says only because a sequence is too short; no frames come out then.
-TOO_SHORT = re.compile("Kernel size can't be greater|Output size is too small|should be at least|non-zero size")
+TOO_SHORT = re.compile(
+    "Kernel size can't be greater|Output size is too small|should be at least|non-zero size"
+)
 
 
 def offline(model: torch.nn.Module, xs: Sequence[torch.Tensor]) -> list[Any]:
@@ -171,10 +173,14 @@ def check(
     for size in (most, 3 * most):
         calls = schedule(rng, lengths, size)
         results = [run(step, xs, calls, axis, places) for step in (patched, compiled)]
-        assert results[0][1] == results[1][1], "patched and compiled, calls gave different numbers of frames"
+        assert results[0][1] == results[1][1], (
+            "patched and compiled, calls gave different numbers of frames"
+        )
         for name, (outputs, _) in zip(("patched", "compiled"), results):
             for n, got, w, e in zip(lengths, outputs, wanted, exact, strict=True):
                 ratio = errors(got, w, e)
-                assert ratio <= 1, f"{name}: a stream of {n} frames is off by {ratio:.2f} times what is allowed"
+                assert ratio <= 1, (
+                    f"{name}: a stream of {n} frames is off by {ratio:.2f} times what is allowed"
+                )
     assert not ours.live_ids
     return [o.delay for o in engine.outputs]

@@ -39,7 +39,14 @@ def model(**options):
     ],
 )
 def test_encoder(options, delay):
-    lengths = (500, 61, 25, 24, 7, 1)  # frames of 24 samples; the short ones are shorter than what is mirrored
+    lengths = (
+        500,
+        61,
+        25,
+        24,
+        7,
+        1,
+    )  # frames of 24 samples; the short ones are shorter than what is mirrored
     assert check(model(**options).encoder, ("B", 1, "L"), lengths, 50) == [delay]
 
 
@@ -66,5 +73,7 @@ def test_without_a_word_from_its_user_the_length_is_asked_for():
 
     torch.manual_seed(0)
     layer = Unregistered(EncodecConfig(norm_type="weight_norm"), 1, 2, 7)
-    with pytest.raises(ds.CaptureError, match=r"the length of a stream .* _get_extra_padding_for_conv1d"):
+    with pytest.raises(
+        ds.CaptureError, match=r"the length of a stream .* _get_extra_padding_for_conv1d"
+    ):
         ds.compile(layer, ("B", 1, "L"))

@@ -1,4 +1,4 @@
-"""The causal Demucs of denoiser: a U-net with an LSTM, whose input is padded until no layer leaves a sample over."""
+"""The causal Demucs of denoiser: a U-net with an LSTM, whose input is padded until no layer leaves any over."""
 
 import pytest
 
@@ -20,7 +20,8 @@ def stream(model, mix):
     assert not model.normalize and model.resample == 1
     step, shortest = model.stride**model.depth, model.valid_length(1)
     offset = -shortest % step
-    x = pad_to_multiple(F.pad(mix.unsqueeze(1), (0, offset)), step, least=shortest + offset)[..., : -offset or None]
+    x = pad_to_multiple(F.pad(mix.unsqueeze(1), (0, offset)), step, least=shortest + offset)
+    x = F.pad(x, (0, -offset))
     skips = []
     for encode in model.encoder:
         x = encode(x)
@@ -31,7 +32,9 @@ def stream(model, mix):
     return x[..., : mix.size(-1)]
 
 
-@pytest.mark.parametrize("depth, lengths, delay", [(2, (300, 150, 36, 20, 5, 1), 35), (3, (300, 150, 149, 148, 85, 3), 147)])
+@pytest.mark.parametrize(
+    "depth, lengths, delay", [(2, (300, 150, 36, 20, 5, 1), 35), (3, (300, 150, 149, 148, 85, 3), 147)]
+)
 def test_demucs(depth, lengths, delay):
     torch.manual_seed(0)
     model = demucs.Demucs(hidden=4, depth=depth, normalize=False, resample=1)

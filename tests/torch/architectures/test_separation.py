@@ -1,4 +1,4 @@
-"""Separation with asteroid: the network of Conv-TasNet with each of its norms, Conv-TasNet and LSTM-TasNet whole."""
+"""Separation with asteroid: Conv-TasNet's network with each norm, Conv-TasNet and LSTM-TasNet whole."""
 
 import pytest
 
@@ -62,7 +62,9 @@ def test_a_statistic_over_the_stream_is_refused():
     class AsWritten(norms.FeatsGlobLN):
         pass
 
-    with pytest.raises(NotStreamableError, match=r"mean over the stream .*`mean = x\.mean\(.*at the stream's end"):
+    with pytest.raises(
+        NotStreamableError, match=r"mean over the stream .*`mean = x\.mean\(.*at the stream's end"
+    ):
         ds.compile(AsWritten(4), ("B", 4, "L"))
 
 
@@ -74,12 +76,16 @@ def test_conv_tasnet():
 
 def test_lstm_tasnet():
     torch.manual_seed(0)
-    model = asteroid.LSTMTasNet(2, rnn_type="LSTM", hid_size=8, n_layers=2, bidirectional=False, dropout=0, **SMALL)
+    model = asteroid.LSTMTasNet(
+        2, rnn_type="LSTM", hid_size=8, n_layers=2, bidirectional=False, dropout=0, **SMALL
+    )
     assert check(model, ("B", 1, "L"), (200, 64, 33), 40) == [7]
 
 
 def test_a_bidirectional_layer_is_refused():
     """Rightly: it reads from the end."""
-    model = asteroid.LSTMTasNet(2, rnn_type="LSTM", hid_size=8, n_layers=1, bidirectional=True, dropout=0, **SMALL)
+    model = asteroid.LSTMTasNet(
+        2, rnn_type="LSTM", hid_size=8, n_layers=1, bidirectional=True, dropout=0, **SMALL
+    )
     with pytest.raises(NotStreamableError, match=r"masker\.0\.rnn \(LSTM\).*bidirectional|backward"):
         ds.patch_module(model)

@@ -1,4 +1,4 @@
-"""Front ends and convolution modules of speech encoders of Hugging Face transformers, as they are written there."""
+"""Front ends and convolutions of speech encoders of Hugging Face transformers, as they are written there."""
 
 import pytest
 
@@ -23,7 +23,9 @@ def wav2vec2(norm):
     from transformers.models.wav2vec2.modeling_wav2vec2 import Wav2Vec2FeatureEncoder
 
     sizes = {"conv_dim": (8,) * 4, "conv_stride": (5, 2, 2, 2), "conv_kernel": (10, 3, 3, 2)}
-    config = transformers.Wav2Vec2Config(feat_extract_norm=norm, num_feat_extract_layers=4, conv_bias=True, **sizes)
+    config = transformers.Wav2Vec2Config(
+        feat_extract_norm=norm, num_feat_extract_layers=4, conv_bias=True, **sizes
+    )
     return Wav2Vec2FeatureEncoder(config)
 
 
@@ -34,7 +36,9 @@ def test_wav2vec2():
 def test_wav2vec2_with_group_norm_is_refused():
     """Rightly: each channel is normalised over the whole recording; it can wait for the end."""
     model = wav2vec2("group")
-    with pytest.raises(NotStreamableError, match=r"conv_layers\.0\.layer_norm \(GroupNorm\).*over the whole stream"):
+    with pytest.raises(
+        NotStreamableError, match=r"conv_layers\.0\.layer_norm \(GroupNorm\).*over the whole stream"
+    ):
         ds.compile(model, ("B", "L"))
     assert check(model, ("B", "L"), (700, 120, 90), 200, policy="buffer") == [float("inf")]
 
@@ -49,7 +53,11 @@ def test_whisper():
             super().__init__()
             sizes = {"num_mel_bins": 6, "d_model": 8, "encoder_attention_heads": 2, "encoder_ffn_dim": 8}
             encoder = WhisperEncoder(transformers.WhisperConfig(encoder_layers=1, **sizes))
-            self.conv1, self.conv2, self.positions = encoder.conv1, encoder.conv2, encoder.embed_positions
+            self.conv1, self.conv2, self.positions = (
+                encoder.conv1,
+                encoder.conv2,
+                encoder.embed_positions,
+            )
 
         def forward(self, x):
             x = F.gelu(self.conv2(F.gelu(self.conv1(x)))).permute(0, 2, 1)
@@ -99,6 +107,11 @@ def test_conformer():
 def test_parakeet():
     from transformers.models.parakeet.modeling_parakeet import ParakeetEncoderSubsamplingConv2D
 
-    sizes = {"hidden_size": 8, "num_mel_bins": 16, "subsampling_conv_channels": 4, "subsampling_factor": 8}
+    sizes = {
+        "hidden_size": 8,
+        "num_mel_bins": 16,
+        "subsampling_conv_channels": 4,
+        "subsampling_factor": 8,
+    }
     model = ParakeetEncoderSubsamplingConv2D(transformers.ParakeetEncoderConfig(**sizes))
     assert check(model, ("B", "L", 16), (100, 33, 5), 19) == [7]

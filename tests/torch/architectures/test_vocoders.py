@@ -1,4 +1,4 @@
-"""Vocoders of Hugging Face transformers as they are written there: HiFi-GAN three times, WaveNet, UnivNet's kernels."""
+"""Vocoders of Hugging Face transformers as they are written there: HiFi-GANs, WaveNet, UnivNet's kernels."""
 
 import pytest
 
@@ -42,7 +42,9 @@ def test_wavenet_of_vits():
         def __init__(self):
             super().__init__()
             sizes = {"hidden_size": 8, "wavenet_kernel_size": 5, "wavenet_dilation_rate": 2}
-            self.net = VitsWaveNet(transformers.VitsConfig(speaker_embedding_size=0, **sizes), num_layers=4)
+            self.net = VitsWaveNet(
+                transformers.VitsConfig(speaker_embedding_size=0, **sizes), num_layers=4
+            )
 
         def forward(self, x):
             return self.net(x, torch.ones(1, 1, 1, dtype=x.dtype))
@@ -52,7 +54,11 @@ def test_wavenet_of_vits():
 
 def test_kernel_predictor_of_univnet():
     sizes = {"model_in_channels": 4, "model_hidden_channels": 4, "num_mel_bins": 6}
-    blocks = {"resblock_kernel_sizes": [3], "resblock_stride_sizes": [2], "resblock_dilation_sizes": [[1, 3]]}
+    blocks = {
+        "resblock_kernel_sizes": [3],
+        "resblock_stride_sizes": [2],
+        "resblock_dilation_sizes": [[1, 3]],
+    }
     more = {"kernel_predictor_hidden_channels": 4, "kernel_predictor_num_blocks": 1}
     model = transformers.UnivNetModel(transformers.UnivNetConfig(**sizes, **blocks, **more))
     assert check(model.resblocks[0].kernel_predictor, ("B", 6, "L"), (30, 11, 5), 9) == [5, 5]
