@@ -23,7 +23,7 @@ from ..nn import functional as native_functional
 from ..stream.rules import BatchLength, BatchSize, Length
 from ..stream.where import user_line
 from .constants import Arrays, Constant, nominal
-from .tensor import StreamTensor, set_inside
+from .tensor import StreamTensor, set_beneath, set_inside
 
 __all__ = ["Forward", "attribute", "current", "function"]
 
@@ -51,6 +51,11 @@ VIEWS = frozenset((
 
 #: Arguments that change nothing about a stream inside a forward.
 IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "generator")
+
+COMPILED = (
+    "a stream can't pass through compiled code, such as a function of torch.jit.script; call a plain function, or say "
+    "how the module streams with @ds.register"
+)
 
 _HANDLERS: dict[str, Handler] = {}
 _ATTRIBUTES: dict[str, Callable[[Forward, Any], Any]] = {}
@@ -121,6 +126,7 @@ class Forward(TorchFunctionMode):
         self.arrays = arrays
         self.paths = paths or {}
         self._stand_in = torch.empty(0, device=device)
+        self._beneath: NotStreamableError | None = None
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -138,6 +144,13 @@ class Forward(TorchFunctionMode):
     def __exit__(self, *exception: Any) -> None:
         super().__exit__(*exception)
         _CURRENT.reset(self._token)
+
+    def refusal(self, error: RuntimeError) -> NotStreamableError | None:
+        """Return what torch's error means for streams if it comes from compiled code, where ours are lost."""
+        found, self._beneath = self._beneath, None
+        if found is None and "TorchScript interpreter" in str(error):
+            found = NotStreamableError(f"{COMPILED}. It failed: {str(error).strip().splitlines()[-1]}")
+        return found
 
     def shell(self, inner: Any) -> StreamTensor:
         """Return what stands for a stream."""
@@ -284,4 +297,14 @@ def _call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     raise ModeError(f"{func.__name__} at {user_line()}: a stream of a forward that has returned")
 
 
+def _call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """Refuse what torch's functions are not asked about."""
+    error = NotStreamableError(f"{func} on a stream inside a forward, at {user_line()}: {COMPILED}")
+    forward = _CURRENT.get()
+    if forward is not None:
+        forward._beneath = error
+    raise error
+
+
 set_inside(_call)
+set_beneath(_call_beneath)
