@@ -240,7 +240,7 @@ def _nothing(
     if dtype.is_floating_point:
         reals = [t for t in operands if t is not None and t.is_floating_point()]
         for tensor in reals:
-            if tensor.requires_grad:
+            if tensor.requires_grad and torch.is_grad_enabled():
                 return tensor.reshape(-1)[:0].reshape(0, *features)
         dtype = reals[0].dtype if reals else dtype
     return like.new_empty(0, *features, dtype=dtype)

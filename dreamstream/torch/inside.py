@@ -29,7 +29,7 @@ from ..stream.rules import BatchLength, BatchSize, Length
 from ..stream.where import user_line
 from .constants import Arrays, Constant, nominal
 from .memory import passed_on
-from .tensor import StreamTensor, set_inside
+from .tensor import StreamTensor, set_beneath, set_inside
 from .training import Buffers
 
 __all__ = ["Forward", "attribute", "current", "function"]
@@ -61,6 +61,11 @@ VIEWS = frozenset((
 #: Arguments that change nothing about a stream inside a forward.
 IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "generator")
 
+COMPILED = (
+    "a stream can't pass through compiled code, such as a function of torch.jit.script; call a plain function, or say "
+    "how the module streams with @ds.register"
+)
+
 _HANDLERS: dict[str, Handler] = {}
 _ATTRIBUTES: dict[str, Callable[[Forward, Any], Any]] = {}
 
@@ -89,9 +94,16 @@ _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default
 
 
 def current() -> Forward:
-    """Return the forward that is running."""
+    """Return the forward that is running.
+
+    Raises
+    ------
+    ModeError
+        Where none is.
+    """
     forward = _CURRENT.get()
-    assert forward is not None
+    if forward is None:
+        raise ModeError(f"torch tensors are streams inside an online forward only, at {user_line()}")
     return forward
 
 
@@ -126,6 +138,7 @@ class Forward(TorchFunctionMode):
         self.buffers: Buffers | None = None
         self.noting = False  # where torch would lay things out in memory, for random numbers in training
         self._stand_in = torch.empty(0, device=device)
+        self._beneath: NotStreamableError | None = None
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -152,6 +165,13 @@ class Forward(TorchFunctionMode):
             _pop_mode()
         if _CURRENT.get() is self:
             _CURRENT.set(self._outer)
+
+    def refusal(self, error: RuntimeError) -> NotStreamableError | None:
+        """Return what torch's error means for streams if it comes from compiled code, where ours are lost."""
+        found, self._beneath = self._beneath, None
+        if found is None and "TorchScript interpreter" in str(error):
+            found = NotStreamableError(f"{COMPILED}. It failed: {str(error).strip().splitlines()[-1]}")
+        return found
 
     def shell(self, inner: Any) -> StreamTensor:
         """Return what stands for a stream."""
@@ -313,4 +333,14 @@ def _call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     raise ModeError(f"{func.__name__} at {user_line()}: a stream of a forward that has returned")
 
 
+def _call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """Refuse what torch's functions are not asked about."""
+    error = NotStreamableError(f"{func} on a stream inside a forward, at {user_line()}: {COMPILED}")
+    forward = _CURRENT.get()
+    if forward is not None:
+        forward._beneath = error
+    raise error
+
+
 set_inside(_call)
+set_beneath(_call_beneath)

@@ -138,6 +138,16 @@ class TorchPatch(Patch):
 
 def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run what streams in place of a module's forward, or the forward."""
+    try:
+        return _run_as_it_streams(module, args, kwargs)
+    except RuntimeError as error:
+        refusal = current().refusal(error)
+        if refusal is None:
+            raise
+        raise refusal from error
+
+
+def _run_as_it_streams(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     other = streaming_forward(module)
     if other is None and current().entry.buffers and waits(module):
         return buffered(module, partial(Module.__call__, module), args, kwargs)

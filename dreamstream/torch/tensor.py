@@ -21,7 +21,7 @@ from ..stream.rules import BATCH, LENGTH, Names, check_names, order_of, resolve
 from .frames import cleaned, pad, unpad
 from .info import JOINED, Info, Starts, check
 
-__all__ = ["StreamTensor", "set_inside", "set_outside"]
+__all__ = ["StreamTensor", "set_beneath", "set_inside", "set_outside"]
 
 Call = Callable[[Any, Any, Any, Any], Any]
 
@@ -38,6 +38,7 @@ def _unfilled(*_: Any) -> Any:
 
 _inside: Call = _unfilled
 _outside: Call = _unfilled
+_beneath: Call = _unfilled
 
 
 def set_inside(fn: Call) -> None:
@@ -50,6 +51,12 @@ def set_outside(fn: Call) -> None:
     """Set the function that takes all other calls on stream tensors."""
     global _outside
     _outside = fn
+
+
+def set_beneath(fn: Call) -> None:
+    """Set the function that is told of calls on the data of tensors of a running forward, which have none."""
+    global _beneath
+    _beneath = fn
 
 
 def _any_inside(items: Any) -> bool:
@@ -177,7 +184,7 @@ class StreamTensor(torch.Tensor):
     def shell(cls, inner: Any) -> StreamTensor:
         """Return a tensor of a running forward around a native stream tensor."""
         with _PLAIN():
-            out = _STAND_IN.as_subclass(cls)
+            out = _STAND_IN.as_subclass(_Shell)
         out._inner = inner
         out._alias, out._seen = [0], 0
         return out
@@ -478,6 +485,16 @@ class StreamTensor(torch.Tensor):
         return f"StreamTensor({', '.join(map(str, roles))}; {rows}{more}; dtype={dtype}{where})"
 
     __hash__ = torch.Tensor.__hash__
+
+
+class _Shell(StreamTensor):
+    """A stream tensor of a running forward: what comes past torch's functions to its data finds none there."""
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return _beneath(func, types, args, kwargs or {})
 
 
 def _rebuild(
