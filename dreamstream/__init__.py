@@ -4,7 +4,7 @@ Patch a model, feed chunks of many concurrent streams, and get exactly what the 
 said, early, on a C engine.
 """
 
-from . import data, nn
+from . import data, nn, train
 from . import dispatch as _dispatch  # noqa: F401  (opens the door)
 from ._core import version as _version
 from .array import *  # noqa: F403
@@ -42,6 +42,7 @@ __all__ = [
     "register",
     "show_config",
     "stream_tensor",
+    "train",
     "unpatch_module",
     "verify",
     *_array_names,

@@ -156,13 +156,20 @@ _MODULES: dict[str, dict[str, Callable[[], Any]]] = {
 }
 
 
+_TAKEN = (f"{__package__}.tensor", f"{__package__}.nn.utils")
+
+
 def _enter() -> None:
-    """Enter the modules, and let packages have them as attributes where the name is free."""
+    """Enter the modules, and let packages have them as attributes.
+
+    Where the name is taken it keeps its meaning: `dreamstream.tensor` is a function, and `dreamstream.nn` has
+    torch's names alone.
+    """
     for path, names in _MODULES.items():
         name = f"{__package__}.{path}"
         module = sys.modules.setdefault(name, _Module(name, names))
         parent, _, last = name.rpartition(".")
-        if last not in vars(sys.modules[parent]):
+        if name not in _TAKEN:
             setattr(sys.modules[parent], last, module)
 
 

@@ -21,6 +21,7 @@ from ..stream.rules import BatchSize
 from ..stream.where import user_line
 from .constants import Constant, dtype_of, nominal
 from .inside import Forward, attribute, function
+from .memory import note, order_of
 from .tensor import StreamTensor
 
 __all__ = ["visible", "with_value"]
@@ -186,13 +187,17 @@ _new("new_empty", torch.zeros)
 # ---------------------------------------------------------------------- random numbers
 def visible(forward: Forward, inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native:
     """Apply a function of the padded tensor that a caller would see, and take its valid frames."""
-    x = inner.in_order()
+    x, order = inner.in_order(), order_of(inner)
+    back = [order.index(i) for i in range(len(order))]
 
     def run(value: torch.Tensor) -> torch.Tensor:
         seen = StreamTensor.from_frames(value, x.dims, x.meta, x.starts, x.rate, x.names)
-        return StreamTensor.of(fn(seen.tensor()), seen._info).frames()
+        laid = seen.tensor().permute(order).contiguous().permute(back)
+        return StreamTensor.of(fn(laid), seen._info).frames()
 
-    return with_value(x, run)
+    out = with_value(x, run)
+    note(out, [x.dims[i] for i in order])
+    return out
 
 
 def _random(name: str, training: bool) -> None:
@@ -235,6 +240,10 @@ def batch_norm(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
     at = [d for d in x.dims if not isinstance(d, str)].index(x.dims[1]) + 1
     operands = [given[n] for n in ("running_mean", "running_var", "weight", "bias")]
     plain = [None if w is None else w.torch for w in operands]
+    if not len(x.value):
+        return x
+    if forward.buffers is not None:
+        forward.buffers.writes(plain[:2])
 
     def run(value: torch.Tensor) -> torch.Tensor:
         moved = value.movedim(at, 1)

@@ -62,6 +62,11 @@ class Info:
         return self.names[axis] in (BATCH, LENGTH, JOINED)
 
     @property
+    def has_frames(self) -> bool:
+        """Return whether there is a dimension L, alone or with B."""
+        return LENGTH in self.names or JOINED in self.names
+
+    @property
     def features(self) -> list[int]:
         """The dimensions that are neither B nor L."""
         return [i for i in range(len(self.names)) if not self.is_stream(i)]

@@ -13,6 +13,7 @@ from ..array import BatchTensor
 from ..online.register import forward_of, is_registered
 from .constants import Constant
 from .inside import Forward, current
+from .memory import note
 
 __all__ = ["streaming_forward", "unstreamable", "waits"]
 
@@ -81,7 +82,10 @@ def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int |
 
 
 def _run(layer: Any, forward: Forward, input: Any, hx: Any) -> Any:
-    return forward._wrapped(layer.forward(forward.unwrap(input), _state(forward, hx)))
+    result = layer.forward(forward.unwrap(input), _state(forward, hx))
+    if isinstance(result, tuple) and getattr(layer, "batch_first", False):
+        note(result[0], [d for d in ("L", "B") if d in result[0].dims] + list(range(len(result[0].features))))
+    return forward._wrapped(result)
 
 
 def _state(forward: Forward, hx: Any) -> Any:

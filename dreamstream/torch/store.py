@@ -86,7 +86,15 @@ class Table:
 
 
 def _grown(own: Tensor | None, rows: Tensor, n: int) -> Tensor:
-    """Return a table's tensor with room for n rows, and for rows of this width."""
+    """Return a table's tensor with room for n rows, and for rows of this width.
+
+    It is an ordinary one in inference mode too, so that calls outside it can write there.
+    """
+    with torch.inference_mode(False):
+        return _made(own, rows, n)
+
+
+def _made(own: Tensor | None, rows: Tensor, n: int) -> Tensor:
     if own is None:
         return rows.new_zeros(n, *rows.shape[1:])
     shape = list(own.shape)
@@ -127,8 +135,8 @@ class Record:
         return self.tensors.get(key)
 
     def write(self, key: Hashable, rows: Tensor, index: Tensor | None) -> None:
-        """Keep the rows ``(B, ...)``."""
-        self.tensors[key] = rows.detach() if self.detach else rows
+        """Keep the rows ``(B, ...)``, in memory that neither inputs nor outputs share."""
+        self.tensors[key] = (rows.detach() if self.detach else rows).clone()
 
 
 class Gathered:

@@ -21,7 +21,7 @@ from ..stream.rules import BATCH, LENGTH, Names, check_names, order_of, resolve
 from .frames import cleaned, pad, unpad
 from .info import JOINED, Info, Starts, check
 
-__all__ = ["StreamTensor", "set_inside", "set_outside"]
+__all__ = ["StreamTensor", "set_beneath", "set_inside", "set_outside"]
 
 Call = Callable[[Any, Any, Any, Any], Any]
 
@@ -38,6 +38,7 @@ def _unfilled(*_: Any) -> Any:
 
 _inside: Call = _unfilled
 _outside: Call = _unfilled
+_beneath: Call = _unfilled
 
 
 def set_inside(fn: Call) -> None:
@@ -50,6 +51,12 @@ def set_outside(fn: Call) -> None:
     """Set the function that takes all other calls on stream tensors."""
     global _outside
     _outside = fn
+
+
+def set_beneath(fn: Call) -> None:
+    """Set the function that is told of calls on the data of tensors of a running forward, which have none."""
+    global _beneath
+    _beneath = fn
 
 
 def _any_inside(items: Any) -> bool:
@@ -170,16 +177,14 @@ class StreamTensor(torch.Tensor):
         seen = [d for d in dims if isinstance(d, int)]
         if seen != sorted(seen):
             value = value.permute(0, *(1 + d for d in seen))
-        pooled = LENGTH not in dims and JOINED not in dims
-        fill = np.nan if pooled and value.is_floating_point() else 0
         info = Info(roles, meta, None if starts is None else tuple(starts), rate)
-        return cls.of(pad(value, info, fill=fill), info)
+        return cls.of(pad(value, info), info)
 
     @classmethod
     def shell(cls, inner: Any) -> StreamTensor:
         """Return a tensor of a running forward around a native stream tensor."""
         with _PLAIN():
-            out = _STAND_IN.as_subclass(cls)
+            out = _STAND_IN.as_subclass(_Shell)
         out._inner = inner
         out._alias, out._seen = [0], 0
         return out
@@ -319,9 +324,7 @@ class StreamTensor(torch.Tensor):
     def padded(self) -> torch.Tensor:
         """Return the padded plain tensor with zeros behind each row's frames (where there is no L: as it is)."""
         info = self._require_outside("the values")
-        if info.axis(LENGTH) is None and info.axis(JOINED) is None:
-            return self._plain()
-        return cleaned(self._plain(), info)
+        return cleaned(self._plain(), info) if info.has_frames else self._plain()
 
     def frames(self) -> torch.Tensor:
         """Return the frames of all rows, ``(frames, *features)``, features as they are seen; differentiable."""
@@ -482,6 +485,16 @@ class StreamTensor(torch.Tensor):
         return f"StreamTensor({', '.join(map(str, roles))}; {rows}{more}; dtype={dtype}{where})"
 
     __hash__ = torch.Tensor.__hash__
+
+
+class _Shell(StreamTensor):
+    """A stream tensor of a running forward: what comes past torch's functions to its data finds none there."""
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return _beneath(func, types, args, kwargs or {})
 
 
 def _rebuild(

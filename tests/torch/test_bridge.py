@@ -305,6 +305,36 @@ def test_hooks_run_and_parametrizations_hold(xs):
     assert seen == ["pre", "post"] and close(y["a"], 2 * F.conv1d(xs[0][None], model[0].weight, model[0].bias)[0])
 
 
+def test_scripted_functions_are_refused():
+    """Their operations come past torch's functions, to a stream's data, of which there are none."""
+
+    @torch.jit.script
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    class Scripted(nn.Module):
+        def forward(self, x):
+            return doubled(x) + 1
+
+    @torch.jit.script
+    def flattened(x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(x.shape[0], x.shape[1], -1)
+
+    class Shaped(nn.Module):
+        def forward(self, x):
+            return flattened(x)
+
+    words = r"aten\.mul.* at test_bridge\.py:\d+ in forward: `return doubled\(x\) \+ 1`.*ds\.register"
+    with pytest.raises(NotStreamableError, match=words):
+        ds.compile(Scripted(), ("B", 3, "L"))
+    model = ds.patch_module(Scripted()).online()
+    with pytest.raises(NotStreamableError, match=words):
+        model(ds.stream_tensor(torch.zeros(1, 3, 5), ids=["a"], sos=True))
+    assert not model.live_ids
+    with pytest.raises(NotStreamableError, match=r"0 \(Shaped\).*compiled code.*It failed: .*index out of range"):
+        ds.compile(nn.Sequential(Shaped()), ("B", 3, "L"))
+
+
 def test_in_place_is_seen_by_names_and_refused_through_views():
     def by_name(m, x):
         y = x * 2

@@ -1,6 +1,9 @@
 """One table of cases through every front end: all say what torch says offline, at the same calls.
 
 Cases stand in tests/helpers/shared_cases; ``-k NAME`` picks one, ``-k FRONT_END`` a way in.
+All of them in all formats of exports::
+
+    pytest -m "slow or not slow" tests/torch/test_shared_cases.py
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import dreamstream as ds
 
 torch = pytest.importorskip("torch")
 
-from shared_cases import CASES, FRONT_ENDS, baseline, leaves, schedule, theirs
+from shared_cases import CASES, EXPORTS, FRONT_ENDS, baseline, leaves, schedule, theirs
 from shared_cases.checks import require_offline
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own
@@ -23,15 +26,36 @@ torch.set_num_threads(1)
 @pytest.mark.parametrize("way", FRONT_ENDS)
 def test_case(way, name):
     """Outputs laid end to end are torch's offline; counts and starts are those of the other front ends."""
-    case, front_end = CASES[name], FRONT_ENDS[way]
+    run = said(FRONT_ENDS[way], CASES[name])
+    other, same = baseline(CASES[name])
+    assert run.counts == same.counts, f"{way} and {other} differ in counts"
+
+
+#: Every case in one format; the slow tier has all.
+TURNS = {name: list(EXPORTS)[k % len(EXPORTS)] for k, name in enumerate(CASES)}
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        pytest.param(name, way, marks=[pytest.mark.slow] * (TURNS[name] != way))
+        for name in CASES
+        for way in EXPORTS
+    ],
+)
+def test_exported_case(name, way):
+    """An exported model's outputs laid end to end are torch's offline."""
+    said(EXPORTS[way], CASES[name])
+
+
+def said(front_end, case):
+    """Run a case, and compare with torch offline."""
     if not front_end.applies(case):
-        pytest.skip(f"{way} has no {name}")
+        pytest.skip(f"{front_end.name} has no {case}")
     plan = schedule(case)
     run = front_end.run(case, plan)
-    assert require_offline(case, plan, run, way), "nothing came out"
-    if front_end.counts:
-        other, same = baseline(case)
-        assert run.counts == same.counts, f"{way} and {other} differ in counts"
+    assert require_offline(case, plan, run, front_end.name), "nothing came out"
+    return run
 
 
 @pytest.mark.parametrize("name", CASES)

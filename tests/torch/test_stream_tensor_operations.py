@@ -7,7 +7,6 @@ row. Behind the rows' frames stands NaN, in all of them.
 from __future__ import annotations
 
 import warnings
-from functools import partial
 
 import pytest
 
@@ -15,51 +14,12 @@ import dreamstream as ds
 from dreamstream.errors import ModeError, StreamFallbackWarning, StreamIdError, StreamMismatchError
 
 torch = pytest.importorskip("torch")
+from torch_batches import IDS, LENGTHS, close, make, rows, silent, tensors
+
 F = torch.nn.functional
 
-LENGTHS = (7, 3, 5, 1)
-IDS = tuple("abcd")
 WEIGHT = torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 WHERE = torch.tensor([2, 0, 3])
-
-
-def make(
-    seed=0,
-    names=("B", "F", "L"),
-    lengths=LENGTHS,
-    extra=2,
-    positive=False,
-    dtype=torch.float64,
-    **options,
-):
-    """Return a batch with 4 features whose padding is NaN (a wrong number, where there is no NaN)."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(len(lengths), 4, max(lengths) + extra, generator=generator, dtype=torch.float64)
-    x = x.abs() + 0.1 if positive else x * 3
-    for row, n in zip(x, lengths):
-        row[:, n:] = torch.nan
-    if not dtype.is_floating_point:
-        x = x.nan_to_num(77.0)
-    x = x.permute(["BFL".index(n) for n in names]).contiguous().to(dtype)
-    ids = IDS[: len(lengths)]
-    return ds.as_stream_tensor(x, names=names, ids=ids, sos=True, lengths=lengths, **options)
-
-
-def rows(x):
-    """Return each row as a batch of one, without padding, and without what makes it a stream."""
-    axis = x.names.index("B") if "B" in x.names else None
-    return [r if axis is None else r.unsqueeze(axis) for r in x.unpad_sequence()]
-
-
-def close(a, b):
-    return a.shape == b.shape and torch.allclose(a, b, rtol=1e-12, atol=1e-12, equal_nan=True)
-
-
-def silent(fn, *args):
-    """Run with every fallback an error."""
-    with ds.torch.on_fallback("raise"):
-        return fn(*args)
-
 
 #: functions of a batch (B, F, L) that keep its streams
 KEEP = {
@@ -230,10 +190,6 @@ KEEP = {
 }
 
 
-def tensors(tree):
-    return [t for part in tree for t in tensors(part)] if isinstance(tree, (tuple, list)) else [tree]
-
-
 @pytest.mark.parametrize("name", KEEP)
 def test_streams_are_kept(name):
     x, fn = make(), KEEP[name]
@@ -363,78 +319,6 @@ def test_nothing_to_reduce():
     assert silent(empty.amax, -1).isnan().all() and silent(empty.sum).item() == 0
 
 
-LOSSES = {
-    "mse": lambda t, **k: F.mse_loss(t, t.sin(), **k),
-    "l1": lambda t, **k: F.l1_loss(t, t.cos(), **k),
-    "smooth_l1": lambda t, **k: F.smooth_l1_loss(t, t.sin(), beta=0.5, **k),
-    "huber": lambda t, **k: F.huber_loss(t, t.sin(), delta=0.5, **k),
-    "bce": lambda t, **k: F.binary_cross_entropy(t.sigmoid(), t.sin().abs(), **k),
-    "bce logits": lambda t, **k: F.binary_cross_entropy_with_logits(
-        t, t.sin().abs(), pos_weight=torch.arange(1.0, 5, dtype=t.dtype)[:, None], **k
-    ),
-    "kl": lambda t, **k: F.kl_div(t.log_softmax(1), t.sin().softmax(1), **k),
-    "soft_margin": lambda t, **k: F.soft_margin_loss(t, t.detach().sign(), **k),
-    "gaussian": lambda t, **k: F.gaussian_nll_loss(t, t.sin(), t.abs() + 0.1, **k),
-    "cross_entropy": lambda t, **k: F.cross_entropy(
-        t, t.sin().argmax(1), weight=torch.arange(1.0, 5, dtype=t.dtype), ignore_index=2, **k
-    ),
-    "cross_entropy of probabilities": lambda t, **k: F.cross_entropy(
-        t, t.sin().softmax(1), label_smoothing=0.1, **k
-    ),
-    "nll": lambda t, **k: F.nll_loss(t.log_softmax(1), t.sin().argmax(1), **k),
-}
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_losses_see_valid_frames_only(name):
-    x, fn = make(5), LOSSES[name]
-    whole = torch.cat(rows(x), 2)  # one long row
-    for reduction in ("sum", "mean"):
-        a, b = x.clone().requires_grad_(), whole.clone().requires_grad_()
-        got, want = silent(partial(fn, a, reduction=reduction)), fn(b, reduction=reduction)
-        assert type(got) is torch.Tensor and torch.allclose(got, want, rtol=1e-12)
-        got.backward()
-        want.backward()
-        gradient = torch.as_tensor(a.grad)
-        pieces = torch.cat([g[:, :n] for g, n in zip(gradient, LENGTHS)], 1)
-        assert torch.allclose(pieces, b.grad[0], rtol=1e-10, atol=1e-12)
-        assert not gradient.isnan().any()
-    assert silent(lambda: fn(x, reduction="none")).meta == x.meta
-
-
-def test_losses_with_plain_targets():
-    x = make(6)
-    target = torch.zeros(x.shape, dtype=x.dtype)
-    assert silent(F.mse_loss, x, target) == silent(F.mse_loss, x, x * 0)
-    classes = torch.zeros(x.shape[0], x.shape[2], dtype=torch.long)
-    assert silent(F.cross_entropy, x, classes) == silent(F.cross_entropy, x, x.argmax(1) * 0)
-    batch = silent(lambda: F.kl_div(x.log_softmax(1), x.softmax(1), reduction="batchmean"))
-    assert torch.allclose(
-        batch, silent(lambda: F.kl_div(x.log_softmax(1), x.softmax(1), reduction="sum")) / 4
-    )
-    with pytest.raises(StreamMismatchError, match="lengths"):
-        F.mse_loss(x, make(6, lengths=(7, 3, 4, 1)))
-    with pytest.raises(ds.ShapeError, match="classes"):
-        F.cross_entropy(x.transpose(1, 2), classes)
-
-
-def test_ctc_loss_takes_the_streams_lengths():
-    x = make(7, lengths=(9, 6, 8)).permute(2, 0, 1).log_softmax(-1)
-    targets, sizes = torch.tensor([[1, 2], [3, 1], [2, 2]]), torch.tensor([2, 2, 2])
-    want = torch.stack(
-        [
-            F.ctc_loss(r[:, 0], t, torch.tensor(len(r)), torch.tensor(2), reduction="sum")
-            for r, t in zip(rows(x), targets)
-        ]
-    )
-    got = silent(lambda: F.ctc_loss(x, targets, torch.tensor([9, 6, 8]), sizes, reduction="none"))
-    assert torch.allclose(got, want) and torch.allclose(
-        F.ctc_loss(x, targets, None, sizes, reduction="none"), want
-    )
-    with pytest.raises(StreamMismatchError, match="'b'"):
-        F.ctc_loss(x, targets, torch.tensor([9, 7, 8]), sizes)
-
-
 FALLS_BACK = {
     "sort along L": lambda t: t.sort(-1),
     "flip of rows": lambda t: t.flip(0),
@@ -509,3 +393,94 @@ def test_out():
     assert torch.equal(torch.add(x, x, out=stream), x * 2)
     with pytest.raises(StreamMismatchError, match="out="), ds.torch.on_fallback("ignore"):
         torch.cumsum(x, 2, out=stream)
+
+
+def test_shapes_in_place():
+    x = make()
+    y = x.clone()
+    assert y.transpose_(1, 2) is y and y.names == ("B", "L", "F") and torch.equal(y, x.transpose(1, 2))
+    assert (
+        y.unsqueeze_(0) is y
+        and y.names == (None, "B", "L", "F")
+        and y.squeeze_(0).names == ("B", "L", "F")
+    )
+    assert (
+        x.sum(axis=1, keepdims=True).names == ("B", None, "L")
+        and torch.cat(tensors=[x, x], axis=1).shape[1] == 8
+    )
+
+
+def test_modules_that_need_no_frames_but_one():
+    x = make(dtype=torch.float32).transpose(1, 2)
+    head = torch.nn.Sequential(
+        torch.nn.Linear(4, 6), torch.nn.GELU(), torch.nn.LayerNorm(6), torch.nn.Dropout(0.5)
+    )
+    assert silent(head, x).meta == x.meta
+    norm = torch.nn.BatchNorm1d(4)
+    with pytest.raises(ModeError):
+        norm(x.transpose(1, 2))
+    assert silent(norm.eval(), x.transpose(1, 2)).meta == x.meta
+    tokens = make(dtype=torch.int64)[:, 0]  # 77 in padding, which is no token
+    assert silent(torch.nn.Embedding(50, 3), tokens.abs()).names == ("B", "L", None)
+
+
+def test_rows_that_have_not_ended_stay_nan():
+    meta = ds.StreamMetadata(IDS, True, [True, False, True, False], [1, 0, 1, 0])
+    value = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    y = ds.torch.StreamTensor.from_frames(value, ("B", 0), meta, (0,) * 4)
+    gain = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    for z in (
+        y,
+        y * gain,
+        y @ torch.eye(3, dtype=y.dtype),
+        y.exp(),
+        y.sum(-1, keepdim=True),
+        y.detach() * 2,
+    ):
+        assert z.tensor()[[1, 3]].isnan().all() and not z.frames().isnan().any() and z["b"].shape[0] == 0
+    assert F.mse_loss(y, y * 0, reduction="none").tensor()[1].isnan().all()
+    loss = F.mse_loss(y * gain, torch.zeros(4, 3, dtype=y.dtype)) + (y * gain).mean()
+    loss.backward()
+    assert torch.allclose(gain.grad, 2 * value.detach().square().sum(0) / 6 + value.detach().sum(0) / 6)
+    assert torch.allclose(y.mean(0), value.mean(0)) and torch.allclose(y.amax(0), value.amax(0))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_gradients_through_several_operations(seed):
+    """Whatever the padding becomes on the way (infinite, NaN, a zero under a root), weights don't see it."""
+    generator = torch.Generator().manual_seed(seed)
+    steps = [
+        lambda t, w: t * w[:, None],
+        lambda t, w: (t.transpose(1, 2) @ torch.outer(w, w)).transpose(1, 2),
+        lambda t, w: t.square().sqrt(),
+        lambda t, w: t.clone().mul_(2).abs_().add_(1e-3).log_(),
+        lambda t, w: 1 / t,
+        lambda t, w: torch.cat([t, t * w[:, None]], 1)[:, 1:5],
+        lambda t, w: F.layer_norm(t.transpose(1, 2), (4,), w).transpose(1, 2),
+        lambda t, w: torch.where(t > 0, t, t.exp()) + w[:, None],
+        lambda t, w: t / t.norm(dim=1, keepdim=True),
+        lambda t, w: torch.einsum("bfl,f->bfl", t, w),
+        lambda t, w: F.linear(t.transpose(1, 2), torch.outer(w, w), w).transpose(1, 2),
+    ]
+    losses = [
+        lambda t: F.mse_loss(t, t.detach().sin(), reduction="sum"),
+        lambda t: t.amax(-1).sum() + t.mean(-1).square().sum(),
+        lambda t: F.cross_entropy(t, t.detach().argmax(1), reduction="sum"),
+    ]
+    chosen = [steps[int(i)] for i in torch.randint(len(steps), (4,), generator=generator)]
+    loss = losses[seed % 3]
+    x = make(seed)
+
+    def gradient(batches):
+        w = torch.linspace(0.5, 1.5, 4, dtype=torch.float64, requires_grad=True)
+        total = torch.zeros((), dtype=torch.float64)
+        for t in batches:
+            t = t * w[:, None]
+            for step in chosen:
+                t = step(t, w)
+            total = total + loss(t)
+        (found,) = torch.autograd.grad(total, w)
+        return found
+
+    want = gradient(rows(x))
+    assert torch.allclose(silent(gradient, [x]), want, rtol=1e-10, atol=1e-10)

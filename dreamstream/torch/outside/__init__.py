@@ -92,11 +92,11 @@ def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     entry = LOSSES.get(func) or _ENTRIES.get(name)
     if entry is None:
         entry = _ENTRIES[name] = _entry(name)
+    if func in LOSSES:
+        return entry(func, *args, **kwargs)
     if kwargs:
-        args, kwargs = _with_first(args, kwargs) if func not in LOSSES else (args, kwargs)
-    if not args and func not in LOSSES:
-        return unknown(func, **kwargs)
-    if entry not in _ANY_FIRST and not _is_first(args[0]) and func not in LOSSES:
+        args, kwargs = _usual(args, kwargs)
+    if entry not in _ANY_FIRST and not (args and _is_first(args[0])):
         return unknown(func, *args, **kwargs)
     return entry(func, *args, **kwargs)
 
@@ -117,15 +117,18 @@ def _is_first(x: Any) -> bool:
     return isinstance(x, StreamTensor) or (isinstance(x, (list, tuple)) and bool(streams_in(x)))
 
 
-def _with_first(args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """Put a first argument that was given by keyword in its place."""
-    if args:
-        return args, kwargs
-    for key in ("input", "self", "tensors", "tensor"):
-        if key in kwargs:
-            rest = dict(kwargs)
-            return (rest.pop(key),), rest
-    return args, kwargs
+#: Names that torch takes for an argument besides its own.
+_OTHER_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+_FIRST_NAMES = ("input", "self", "tensors", "tensor", "x", "a", "x1")
+
+
+def _usual(args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return arguments under their usual names, the first in its place."""
+    rest = {_OTHER_NAMES.get(k, k): v for k, v in kwargs.items()}
+    if not args:
+        first = next((k for k in _FIRST_NAMES if k in rest), None)
+        args = () if first is None else (rest.pop(first),)
+    return args, rest
 
 
 def _assign(func: Any, args: Any) -> Any:
@@ -146,23 +149,17 @@ def _into(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     out = kwargs.pop("out")
     result = call(func, (), args, kwargs) if streams_in(args, kwargs) else run(func, args, kwargs)
     for target, value in zip(leaves(out), leaves(result)):
+        own, new = plain(target), plain(value)
         if isinstance(target, StreamTensor):
-            fits = plain(target).shape == plain(value).shape
-            if not fits or not (
-                isinstance(value, StreamTensor) or target._info.fits(plain(value).shape) is None
-            ):
-                raise StreamMismatchError(f"{name_of(func)}: out= is a stream tensor of another shape")
-            run(torch.Tensor.copy_, (plain(target), plain(value)), {})
-            if isinstance(value, StreamTensor):
-                target._info = value._info
-            else:
+            if not isinstance(value, StreamTensor) or own.shape != new.shape:
                 raise StreamMismatchError(
-                    f"{name_of(func)}: out= is a stream tensor, but the result is plain"
+                    f"{name_of(func)}: out= is a stream tensor of shape {tuple(own.shape)}, but the result is "
+                    f"{'one' if isinstance(value, StreamTensor) else 'a plain tensor'} of {tuple(new.shape)}"
                 )
-        else:
-            if target.shape != plain(value).shape:
-                target.resize_(plain(value).shape)
-            target.copy_(plain(value))
+            target._info = value._info
+        elif own.shape != new.shape:
+            own.resize_(new.shape)
+        own.copy_(new)
     return out
 
 

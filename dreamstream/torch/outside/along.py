@@ -9,7 +9,6 @@ import torch
 
 from ...errors import ModeError
 from ...stream.rules import require_same
-from ...stream.tree import map_leaves
 from ...stream.where import user_line
 from ..tensor import StreamTensor
 from .common import (
@@ -134,12 +133,8 @@ def new_last(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(x, StreamTensor):
         return unknown(func, x, *args, **kwargs)
     rest, options = inputs(args, kwargs)
-    index = plain(x)
-    if name_of(func) == "one_hot":  # padding is no class
-        index = x.padded()
-    return keep(
-        run(func, (index, *map_leaves(rest, plain)), options), x._info.with_names((*x.names, None))
-    )
+    index = x.padded()  # what stands in padding need not be in range
+    return keep(run(func, (index, *rest), options), x._info.with_names((*x.names, None)))
 
 
 def of_features(func: Any, x1: Any, x2: Any, dim: Any = 1, eps: float = 1e-8) -> Any:

@@ -10,10 +10,10 @@ import torch
 
 from ...array.chunks import report_fallback
 from ...errors import ShapeError
-from ...stream.rules import LENGTH, require_equal_rates, require_same, resolve
+from ...stream.rules import require_equal_rates, require_same, resolve
 from ...stream.tree import leaves, map_leaves
 from ..frames import cleaned, mask_of
-from ..info import JOINED, Info
+from ..info import Info
 from ..tensor import StreamTensor
 
 __all__ = [
@@ -98,10 +98,6 @@ def needs_gradient(*trees: Any) -> bool:
     )
 
 
-def _has_frames(info: Info) -> bool:
-    return info.axis(LENGTH) is not None or info.axis(JOINED) is not None
-
-
 def inputs(args: Any, kwargs: Any) -> tuple[Any, Any]:
     """Return arguments as torch sees them.
 
@@ -129,7 +125,7 @@ def keep(result: Any, info: Info) -> Any:
             return map_leaves(result, lambda t: keep(t, info))
         return result
     if (
-        not _has_frames(info)
+        not info.has_frames
         and not info.is_full(1)
         and result.is_floating_point()
         and result.requires_grad

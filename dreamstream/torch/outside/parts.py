@@ -27,7 +27,7 @@ from ...stream.tree import map_leaves
 from ..frames import pad, to_device, unpad
 from ..info import JOINED, Info, Starts
 from ..tensor import StreamTensor
-from .common import agree, axis_of, fall_back, inputs, keep, name_of, named, plain, run, unknown
+from .common import agree, axis_of, fall_back, inputs, keep, name_of, named, padded, plain, run, unknown
 
 __all__ = ["PARTS"]
 
@@ -114,31 +114,37 @@ def index_select(func: Any, x: Any, dim: Any, index: Any) -> Any:
     return keep(run(func, (x_plain, axis, plain(index)), {}), x._info)
 
 
-def gather(func: Any, x: Any, dim: Any, index: Any, **kwargs: Any) -> Any:
-    """Pick features by an index per element; where it is shorter along B or L, so is the result."""
-    if not isinstance(x, StreamTensor):
-        return unknown(func, x, dim, index, **kwargs)
-    axis = axis_of(x, dim)
+def _of_features(x: StreamTensor, axis: int, index: Any, what: str) -> None:
+    """Refuse to pick among streams or frames element by element."""
     if x._info.is_stream(axis):
         raise StreamIndexError(
-            f"{name_of(func)} along {x._info.names[axis]} would mix streams or frames; index with one "
-            "dimension (x[rows], x[..., frames]), or take x.tensor()"
+            f"{what} along {x._info.names[axis]} would mix streams or frames; index with one dimension "
+            "(x[rows], x[..., frames]), or take x.tensor()"
         )
     if isinstance(index, StreamTensor):
-        agree([x, index], name_of(func))
+        agree([x, index], what)
+
+
+def gather(func: Any, x: Any, dim: Any, index: Any, **kwargs: Any) -> Any:
+    """Pick features by an index per element; where it is shorter along B or L, so is the result."""
+    axis = axis_of(x, dim)
+    _of_features(x, axis, index, "gather")
     shape = plain(index).shape
     for i in range(min(len(shape), len(x._info.names))):
-        if x._info.is_stream(i) and shape[i] < plain(x).shape[i] and name_of(func) == "gather":
+        if x._info.is_stream(i) and shape[i] < plain(x).shape[i]:
             x = _part(x, i, slice(0, shape[i]))
-    (x_plain,), _ = inputs((x,), {})
-    return keep(run(func, (x_plain, axis, plain(index)), kwargs), x._info)
+    (own,), _ = inputs((x,), {})
+    return keep(run(func, (own, axis, padded(index)), kwargs), x._info)
 
 
 def take_along_dim(func: Any, x: Any, indices: Any, dim: Any = None) -> Any:
     """Pick features by an index per element, broadcast."""
-    if dim is None or not isinstance(x, StreamTensor):
-        return unknown(func, x, indices, dim)
-    return gather(lambda t, d, i: torch.take_along_dim(t, i, d), x, dim, indices)
+    if dim is None:
+        return unknown(func, x, indices)
+    axis = axis_of(x, dim)
+    _of_features(x, axis, indices, "take_along_dim")
+    (own,), _ = inputs((x,), {})
+    return keep(run(func, (own, padded(indices), axis), {}), x._info)
 
 
 # ---------------------------------------------------------------- parts

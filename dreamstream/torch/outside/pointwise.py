@@ -21,7 +21,8 @@ __all__ = ["is_pointwise", "pointwise", "same"]
 COMPOSED = frozenset(
     words("""
     absolute alpha_dropout arccos arccosh arcsin arcsinh arctan arctan2 arctanh bernoulli bucketize clip complex
-    conj conj_physical copy dequantize divide dropout feature_alpha_dropout fix gelu greater greater_equal
+    conj conj_physical copy dequantize divide
+    dropout dropout1d dropout2d dropout3d feature_dropout feature_alpha_dropout fix gelu greater greater_equal
     hardsigmoid hardswish isclose isreal less less_equal logsigmoid log_sigmoid multiply negative not_equal poisson
     polar prelu real imag softshrink softsign subtract tanhshrink true_divide floor_divide
     """)

@@ -59,11 +59,7 @@ def _bound(name: str, args: Any, kwargs: Any) -> dict[str, Any]:
     names = _ARGUMENTS[name]
     if name in ("var", "std", "var_mean", "std_mean") and args and isinstance(args[0], bool):
         names = names[1:]
-    options = {**dict(zip(names, args)), **kwargs}
-    for other, own in (("axis", "dim"), ("keepdims", "keepdim")):
-        if other in options:
-            options[own] = options.pop(other)
-    return options
+    return {**dict(zip(names, args)), **kwargs}
 
 
 def reduction(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:

@@ -215,6 +215,9 @@ class _Drafter(Pools, Norms, PlaneNodes):
             layers = {f"pad{name}": f"nn.{word}Pad1d(({left}, {right}){value})"}
             return Node(layers, [f"{name} = self.pad{name}({x})"], "BFL")
         text = f", mode={mode!r}" if mode != "constant" else r.choice(["", ", value=0.5"])
+        if way > 0.85:
+            whole = f"{r.randint(2, 4)}, ({left}, {right}){text}, least={r.choice([0, 0, 5])}"
+            return Node({}, [f"{name} = F.pad_to_multiple({x}, {whole})"], "BFL")
         return Node({}, [f"{name} = F.pad({x}, ({left}, {right}){text})"], "BFL")
 
     def part(self, a: Value, name: str) -> Node:

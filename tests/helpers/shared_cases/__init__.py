@@ -7,12 +7,14 @@ from ds_laws import MODELS
 
 from . import forwards, layers  # noqa: F401  (each enters its cases)
 from .case import Case, Given, expected, leaves, require_close, theirs, twin
+from .exports import EXPORTS
 from .front_ends import FRONT_ENDS, FrontEnd, baseline
 from .streaming import Run, Schedule, schedule
 from .tables import CASES, case
 
 __all__ = [
     "CASES",
+    "EXPORTS",
     "FRONT_ENDS",
     "Case",
     "FrontEnd",
@@ -43,4 +45,5 @@ for _name, _entry in MODELS.items():
             multiple=_entry.multiple,
             whole=_entry.whole,
             exports=not _entry.whole,
+            onnx="projected" not in _name,
         )

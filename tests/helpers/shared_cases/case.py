@@ -92,8 +92,8 @@ class Case:
         What an engine must say.
     whole : bool
         Whether it needs whole streams, and therefore waits for them.
-    exports : bool
-        Whether an exported graph can hold it.
+    exports, onnx : bool
+        Whether an exported graph can hold it, and whether ONNX has a form of it.
     buffer_limit, skew : int, optional
         What `patch_module` and `compile` are told besides.
     offline : function, optional
@@ -109,6 +109,7 @@ class Case:
     delay: int | None = None
     whole: bool = False
     exports: bool = True
+    onnx: bool = True
     buffer_limit: int | None = None
     skew: int = 0
     offline: Make | None = None

@@ -267,8 +267,7 @@ def _shared_weights(nn: Any, F: Any, ds: Any) -> Any:
 @module(BCL(4), reach=10, delay=2)
 def _weights_normalised(nn: Any, F: Any, ds: Any) -> Any:
     """torch's parametrization; dreamstream folds it when weights are loaded."""
-    utils = getattr(nn, "utils", None)
-    norm = utils.parametrizations.weight_norm if utils else lambda m: m
+    norm = nn.utils.parametrizations.weight_norm if ds.__name__ == "torch" else lambda m: m
     return nn.Sequential(
         norm(nn.Conv1d(4, 4, 3, padding=1)), nn.ELU(), norm(nn.Conv1d(4, 2, 3, padding=1))
     )

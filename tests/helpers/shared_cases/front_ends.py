@@ -28,17 +28,9 @@ if DEVICE != "cpu":
 
 
 class FrontEnd(Protocol):
-    """One way in.
-
-    Attributes
-    ----------
-    name : str
-    counts : bool
-        Whether it says for each call how many frames came and where they start.
-    """
+    """One way in."""
 
     name: str
-    counts: bool
 
     def applies(self, case: Case) -> bool:
         """Whether it can run the case."""
@@ -93,7 +85,6 @@ class _Stepped:
     """Calls with tensors of streams, as a module or an engine takes them."""
 
     name = ""
-    counts = True
     plain = True  # NumPy's arrays go in
 
     def applies(self, case: Case) -> bool:

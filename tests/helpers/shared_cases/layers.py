@@ -59,6 +59,8 @@ for _name, _arguments, _options in [
         lambda nn, F, ds, a=_arguments, o=_options: nn.ConvTranspose1d(*a, **o),
     )
 ROWS, COLUMNS = (Given(("B", 2, "L", 5)),), (Given(("B", 2, 5, "L")),)
+ONE = (Given(("B", 1, "L", 2)),)  # of which a window and a stride make one position
+case("conv2d-of-one-channel", ONE, lambda nn, F, ds: nn.Conv2d(1, 1, (2, 3), (1, 2), (0, 1)), delay=1)
 case("conv2d-same-rows", ROWS, lambda nn, F, ds: nn.Conv2d(2, 3, (3, 2), padding="same"), delay=1)
 case("conv2d-of-one-column", COLUMNS, lambda nn, F, ds: nn.Conv2d(2, 3, (5, 1)), delay=0)
 case("conv2d-strided-columns", COLUMNS, lambda nn, F, ds: nn.Conv2d(2, 3, 3, (1, 4), (1, 2)), reach=9)
@@ -113,7 +115,7 @@ for _kind in ("LSTM", "GRU", "RNN"):
     )
 case("gru-without-bias", BLC(3), _first("GRU", 3, 4, bias=False, batch_first=True), delay=0)
 case("rnn-relu", BLC(3), _first("RNN", 3, 4, nonlinearity="relu", batch_first=True), delay=0)
-case("lstm-projected-frames-first", LBC, _first("LSTM", 3, 4, 2, proj_size=2), delay=0)
+case("lstm-projected-frames-first", LBC, _first("LSTM", 3, 4, 2, proj_size=2), delay=0, onnx=False)
 
 # ---------------------------------------------------------------- products, norms, tables, shapes
 case("layer-norm-of-two", (Given(("B", "L", 2, 3)),), lambda nn, F, ds: nn.LayerNorm((2, 3)), delay=0)
