@@ -21,7 +21,9 @@ from types import ModuleType
 from typing import Any
 
 import dreamstream
+import dreamstream.torch.functional
 from dreamstream import _core, cli, data, errors, models, nn, train
+from dreamstream import torch as bridge
 from dreamstream.array import Tensor
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -285,6 +287,12 @@ def kind(name: str) -> int:
     return 0 if inspect.isroutine(obj) else 1 if inspect.isclass(obj) else 2
 
 
+def bridge_names() -> list[str]:
+    """The public names of the bridge to PyTorch that the package itself does not have."""
+    own = [n for n in bridge.__all__ if getattr(bridge, n) is not getattr(dreamstream, n, None)]
+    return sorted((f"dreamstream.torch.{n}" for n in own if n != "FRONT"), key=kind)
+
+
 def package_parts() -> dict[str, str]:
     names = defaultdict(list)
     for name in dreamstream.__all__:
@@ -294,6 +302,8 @@ def package_parts() -> dict[str, str]:
     out["data"] = autodoc([f"dreamstream.data.{n}" for n in data.__all__])
     out["train"] = autodoc([f"dreamstream.train.{n}" for n in train.__all__])
     out["models"] = autodoc([f"dreamstream.models.{n}" for n in models.__all__])
+    out["torch"] = autodoc(bridge_names())
+    out["torch_functional"] = autodoc([f"dreamstream.torch.functional.{n}" for n in bridge.functional.__all__])
     return out
 
 

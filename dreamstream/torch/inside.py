@@ -62,8 +62,8 @@ VIEWS = frozenset((
 IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "generator")
 
 COMPILED = (
-    "a stream can't pass through compiled code, such as a function of torch.jit.script; call a plain function, or say "
-    "how the module streams with @ds.register"
+    "a stream can't pass through compiled code, such as a function of torch.jit.script; call a plain function, or "
+    "say how the module streams with @ds.register"
 )
 
 _HANDLERS: dict[str, Handler] = {}
@@ -303,7 +303,7 @@ class Forward(TorchFunctionMode):
 def _writes(name: str, kwargs: Mapping[str, Any]) -> bool:
     """Whether a function of torch writes into its arguments."""
     if name.startswith("__"):
-        return name in ("__setitem__", "__set__") or name[:3] == "__i" and name not in _READING
+        return name in ("__setitem__", "__set__") or (name[:3] == "__i" and name not in _READING)
     return name.endswith("_") or name in ("batch_norm", "instance_norm") or kwargs.get("out") is not None
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("torch")  # its bridge has a page
+
 import dreamstream as ds
 from dreamstream import _core, models
 
@@ -61,6 +63,12 @@ def test_every_public_name_has_a_place(package, files):
     named = set(re.findall(r"^\.\. [\w:]+:: (\S+)$", text, re.MULTILINE))
     public = [n for n in package.__all__ if not inspect.ismodule(getattr(package, n))]
     assert not [n for n in public if f"{package.__name__}.{n}" not in named]
+
+
+def test_every_name_of_the_bridge_has_a_place(generate, files):
+    names = generate.bridge_names()
+    assert {"dreamstream.torch.StreamTensor", "dreamstream.torch.StreamModule"} <= set(names)
+    assert not [n for n in names if f":: {n}\n" not in files["torch.inc"]]
 
 
 def test_every_generated_part_is_on_a_page(files):

@@ -42,6 +42,8 @@ WITH_CODE = [p for p in PAGES if p.exists() and any(language == "python" for _, 
 @pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
 def test_examples(page, tmp_path, monkeypatch):
     """Python blocks run in one namespace, in order; a text block right behind one is what it prints."""
+    if re.search(r"^(?:import|from) torch\b", page.read_text(encoding="utf-8"), re.MULTILINE):
+        pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     scope, printed, last = {"__name__": "example"}, "", ""
     for line, language, text, adjacent in blocks(page):
