@@ -1,13 +1,17 @@
-"""Which kernel an exported operator runs."""
+"""Which kernel an exported operator runs: the operator's, but for those that look at lengths."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...errors import NotStreamableError
-from ..kernels import KERNELS
-from ..kernels.registry import Kernel
+from ..kernels import KERNELS, Kernel
 from .graph import FunctionalNode
+from .recurrent import recurrent
 
 __all__ = ["kernel_of"]
+
+FORMS = {"lstm": recurrent, "gru": recurrent, "rnn": recurrent}
 
 
 def kernel_of(node: FunctionalNode) -> Kernel:
@@ -21,4 +25,5 @@ def kernel_of(node: FunctionalNode) -> Kernel:
     kernel = KERNELS.get(node.name)
     if kernel is None:
         raise NotStreamableError(f"{node.path or 'the forward'}: {node.name} has no form that can be exported")
-    return kernel
+    form = FORMS.get(node.name)
+    return kernel if form is None else replace(kernel, run=form)

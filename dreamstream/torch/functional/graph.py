@@ -60,12 +60,19 @@ class FunctionalNode:
 
 @dataclass
 class Graph:
-    """The whole."""
+    """The whole.
+
+    Attributes
+    ----------
+    period : int
+        Frames of the first input after which its integers repeat.
+    """
 
     nodes: list[FunctionalNode]
     edges: list[FunctionalEdge]
     inputs: list[int]
     outputs: list[int]
+    period: int
 
     def pairs(self, counter: Counter, frames: Sequence[torch.Tensor]) -> list[Pair]:
         """Return the counts of every edge from the frames so far of every input."""
@@ -100,7 +107,7 @@ def read_graph(engine: Engine) -> Graph:
                 f"{node.path or 'the forward'}: {node.name} keeps what it has seen until the stream ends; an "
                 "exported model's state has a fixed size, so it must stream without unstreamable=\"buffer\""
             )
-    graph = Graph(nodes, edges, list(data["inputs"]), list(data["outputs"]))
+    graph = Graph(nodes, edges, list(data["inputs"]), list(data["outputs"]), int(data["period"]))
     last = data["transient"] + 2 * data["period"]
     _bound(graph, _moments(engine, int(last)))
     return graph

@@ -9,8 +9,7 @@ import torch
 
 from ...engine import Engine
 from ...errors import NotStreamableError
-from ..kernels import Step
-from ..kernels.registry import Kernel
+from ..kernels import Kernel, Step
 from .forms import kernel_of
 from .graph import FunctionalEdge, FunctionalNode, Graph
 from .integers import Counter, Pair
