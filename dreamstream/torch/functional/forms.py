@@ -1,4 +1,4 @@
-"""Which kernel an exported operator runs: the operator's, but for those that look at lengths."""
+"""Which kernel an exported operator runs: the operator's, but for what exporters don't follow."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from ...errors import NotStreamableError
 from ..kernels import KERNELS, Kernel
+from .framing import frame, overlap_add
 from .graph import FunctionalNode
 from .recurrent import recurrent
 
 __all__ = ["kernel_of"]
 
-FORMS = {"lstm": recurrent, "gru": recurrent, "rnn": recurrent}
+FORMS = {"lstm": recurrent, "gru": recurrent, "rnn": recurrent, "frame": frame, "overlap_add": overlap_add}
 
 
 def kernel_of(node: FunctionalNode) -> Kernel:

@@ -75,7 +75,7 @@ class Graph:
     period: int
 
     def pairs(self, counter: Counter, frames: Sequence[torch.Tensor]) -> list[Pair]:
-        """Return the counts of every edge from the frames so far of every input."""
+        """Return the counts of every edge from the frames so far of every input; None for what nothing makes."""
         pairs: list[Any] = [None] * len(self.edges)
         for e, n in zip(self.inputs, frames):
             pairs[e] = (n, n)
@@ -160,6 +160,8 @@ def _bound(graph: Graph, moments: torch.Tensor) -> None:
     ended = graph.pairs(Counter(torch.ones(len(moments), dtype=torch.bool)), frames)
     rate = graph.edges[graph.inputs[0]].rate
     for e, edge in enumerate(graph.edges):
+        if known[e] is None:  # of a sync that the plan has removed
+            continue
         ratio = edge.rate / rate
         p, q = ratio.numerator, ratio.denominator
         ahead = int((ended[e][0] * q - frames[0] * p).max())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -39,7 +40,7 @@ def make_manifest(engine: Engine, states: Sequence[State]) -> dict[str, Any]:
     ]
     outputs = [
         {
-            "name": unique(o.name, used),
+            "name": unique(_identifier(o.name), used),
             "dims": list(o.dimensions),
             "dtype": o.dtype,
             "rate": _ratio(o.rate),
@@ -87,6 +88,12 @@ def unique(name: str, used: set[str]) -> str:
         candidate, n = f"{name}_{n}", n + 1
     used.add(candidate)
     return candidate
+
+
+def _identifier(name: str) -> str:
+    """Return an output's name, which may be its place in a tuple, as a name that every format takes."""
+    word = re.sub(r"\W", "_", name)
+    return word if word[:1].isalpha() else f"output_{word}"
 
 
 def _ratio(rate: Fraction) -> list[int]:

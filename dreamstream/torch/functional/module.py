@@ -241,7 +241,7 @@ class _Call:
                 old = [self._started(getattr(module, name), next(given)) for name in names]
                 carried += self.run(j, node, old)
         tails = [self.window(e).tail(self.graph.edges[e].kept) for e in module._kept]
-        self.states = (torch.stack(now, 1), *tails, *carried)
+        self.states = (torch.stack(now, 1).masked_fill(eos[:, None], 0), *tails, *carried)
 
     def _started(self, initial: Tensor, old: Tensor) -> Tensor:
         """Return carried tensors, those of rows that start as streams start."""
