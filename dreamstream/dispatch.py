@@ -92,13 +92,13 @@ def operator(
     return _make(name, attrs, tuple(inputs), shapes)
 
 
-def _weight(tensor: Any) -> Array | None:
-    """Return a constant tensor's values as the engine wants them."""
+def _weight(tensor: Any) -> Any:
+    """Return a constant tensor's values as the entry wants them."""
     if tensor is None:
         return None
     if tensor.is_stream:
         raise NotStreamableError(f"a stream can't serve as a weight, at {user_line()}")
-    return np.asarray(tensor.numpy(), order="C")
+    return tensor.constant()
 
 
 # ---------------------------------------------------------------- plain tensors
@@ -274,10 +274,11 @@ def _streaming(
         model = max(tensors, key=lambda x: len(x.dims))
         for x in tensors:
             _require_aligned(name, x, model)
+    _require_one_float(name, [x.dtype for x in tensors] + [w.dtype for w in weights if w is not None])
+    if dims is None:
         weights = [_constant(name, w, model) for w in weights]
     else:
         weights = [_weight(w) for w in weights]
-    _require_one_float(name, [x.dtype for x in tensors] + [w.dtype for w in weights if w is not None])
     lead = model.dims[: len(model.dims) - len(dims) + 1] if dims and Ellipsis in dims else ()
     if model.edge is None:
         return tuple(_led(lead, y) for y in _outside(name, attributes, tensors, weights, model))
@@ -397,26 +398,25 @@ def _require_aligned(name: str, x: StreamTensor, model: StreamTensor) -> None:
         )
 
 
-def _constant(name: str, weight: Any, model: StreamTensor) -> Array:
+def _constant(name: str, weight: Any, model: StreamTensor) -> Any:
     """Return a constant operand with the features' shape: its extent along B and L must be 1."""
-    array = _weight(weight)
-    assert array is not None
-    if array.ndim > len(model.dims):
-        raise ShapeError(
-            f"{name} at {user_line()}: a constant of shape {array.shape} meets {model.roles}"
-        )
-    full = array.reshape((1,) * (len(model.dims) - array.ndim) + array.shape)
-    sizes: list[int] = list(full.shape)
+    if weight.is_stream:
+        raise NotStreamableError(f"a stream can't serve as a weight, at {user_line()}")
+    shape = tuple(weight.shape)
+    if len(shape) > len(model.dims):
+        raise ShapeError(f"{name} at {user_line()}: a constant of shape {shape} meets {model.roles}")
+    sizes = (1,) * (len(model.dims) - len(shape)) + shape
     for size, role in zip(sizes, model.dims):
         if isinstance(role, str) and size != 1:
             raise NotStreamableError(
-                f"{name} at {user_line()}: a constant of shape {array.shape} has extent {size} where the "
+                f"{name} at {user_line()}: a constant of shape {shape} has extent {size} where the "
                 f"stream has {role}; it must be 1 there (x.size(L) indexes a table by position)"
             )
     features = [s for s, role in zip(sizes, model.dims) if not isinstance(role, str)]
     stored = [role for role in model.dims if isinstance(role, int)]
     order = [stored.index(i) for i in range(len(stored))]
-    return np.asarray(full.reshape(features).transpose(order), order="C")  # without features a number
+    laid = weight if tuple(features) == shape else weight.reshape(features)  # without features a number
+    return (laid if order == sorted(order) else laid.permute(order)).constant()
 
 
 def _outside(
@@ -456,18 +456,16 @@ def table(tensor: Tensor, index: Any) -> StreamTensor:
     length: Length = part.stop
     if part.start not in (None, 0) or part.step not in (None, 1):
         raise NotStreamableError(f"a table is read from its first row on, at {user_line()}")
-    rest = (*parts[:axis], slice(None), *parts[axis + 1 :])
-    array = tensor.numpy()[rest]
+    array = tensor[(*parts[:axis], slice(None), *parts[axis + 1 :])]
     # In a table made for broadcasting, an axis of extent 1 stands for B: the first, or the one behind L.
     first = 0 if axis else 1
     batch = first if array.ndim > 2 and array.shape[first] == 1 else None
-    rows = np.moveaxis(array, axis, 0)
+    rows = array.movedim(axis, 0)
     if batch is not None:
         rows = rows.squeeze(batch + 1 if batch < axis else batch)
-    rows = np.ascontiguousarray(rows)
     edge = length.edge
     assert isinstance(edge, Edge)
-    ((value, out),) = run("table", {"length": length.steps()}, [edge], [], [rows])
+    ((value, out),) = run("table", {"length": length.steps()}, [edge], [], [_weight(rows)])
     features = iter(range(array.ndim))
     dims = tuple("L" if i == axis else "B" if i == batch else next(features) for i in range(array.ndim))
     return StreamTensor.inside(value, dims, out)

@@ -122,6 +122,10 @@ class Base:
         """Return the values as an array that shares the tensor's memory."""
         return self._array
 
+    def constant(self) -> Any:
+        """Return the values as operators take their weights: an array in C order."""
+        return np.asarray(self.numpy(), order="C")
+
     def __array__(self, dtype: Any = None, copy: Flag | None = None) -> NDArray[Any]:
         array = self.numpy()
         if dtype is not None and np.dtype(dtype) != array.dtype:

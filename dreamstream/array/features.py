@@ -103,13 +103,13 @@ def matmul(x: StreamTensor, other: Any, reverse: bool) -> StreamTensor:
     ShapeError
         Where the shapes don't fit.
     """
-    array: Any = other if isinstance(other, np.ndarray) else other.numpy()
+    array: Any = x._plain(other) if isinstance(other, np.ndarray) else other
     if array.ndim == 0 or array.ndim > max(len(x.dims), 2):
         raise ShapeError(f"matmul: a constant of shape {array.shape} and a stream {x.roles} don't fit")
     if array.ndim == 1:
-        matrices = array[None]
+        matrices = array.unsqueeze(0)
     else:
-        matrices = array if reverse else array.swapaxes(-1, -2)
+        matrices = array if reverse else array.transpose(-1, -2)
     if not reverse:
         out = _products(x, matrices)
         return out.squeeze(-1) if array.ndim == 1 else out
@@ -131,14 +131,12 @@ def _products(x: StreamTensor, matrices: Any) -> StreamTensor:
             f"matmul: {matrices.shape[:-2]} matrices don't broadcast with a stream {x.roles}"
         )
     if all(s == 1 for s in sizes):
-        weight = x._plain(np.ascontiguousarray(matrices.reshape(n, k)))
-        (out,) = hook.apply("linear", {}, [x], [weight, None], (..., 0))
+        (out,) = hook.apply("linear", {}, [x], [matrices.reshape(n, k), None], (..., 0))
         return out
     wanted = iter(max(s, o) for s, o in zip(sizes, own))
     last = x.dims[-2:]
     shape = [-1 if isinstance(d, str) else next(wanted) for d in x.dims[:-2]]
     shape += [-1 if isinstance(d, str) else x.features[d] for d in last]
     x = x.expand(*shape)
-    weight = x._plain(np.ascontiguousarray(matrices.reshape(*sizes, n, k)))
-    (out,) = hook.apply("matmul", {}, [x], [weight], (..., 0))
+    (out,) = hook.apply("matmul", {}, [x], [matrices.reshape(*sizes, n, k)], (..., 0))
     return out

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from ..errors import NotStreamableError, ShapeError
 from ..stream.edge import Edge
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import BatchLength, BatchSize, Length, holds
+from ..stream.rules import holds
 from ..stream.where import user_line
 from . import hook
 from .stream_views import StreamViews
@@ -210,9 +210,11 @@ class StreamTensor(StreamViews):
         assert self.edge is not None
         if not isinstance(dim, str):
             return self.features[dim]
+        sizes = self.edge.entry.sizes
         if dim == "B":
-            return BatchSize(self.edge)
-        return Length(self.edge) if dim == "L" else BatchLength(Length(self.edge))
+            return sizes.batch(self.edge)
+        length = sizes.length(self.edge)
+        return length if dim == "L" else sizes.joined(length)
 
     def _axis(self, name: str, dim: Any) -> int:
         if isinstance(dim, str):

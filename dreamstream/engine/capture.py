@@ -6,26 +6,33 @@ written. What depends on data has no value here, and raises `CaptureError` with 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
 from .. import _core
 from ..array.stream_tensor import StreamTensor
 from ..errors import CaptureError, NotStreamableError
-from ..nn.module import OBSERVER, Module
-from ..online.register import forward_of
 from ..stream.edge import Edge
-from ..stream.rules import entry, lineages
+from ..stream.rules import Sizes, entry, lineages
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import user_line
+from .source import source_of
 from .spec import InputSpec
 
-__all__ = ["Capture", "captured", "untouched"]
+__all__ = ["Capture", "captured"]
 
 
 class Capture:
     """One capture: the entry that its tensors belong to.
+
+    Parameters
+    ----------
+    held : dict of str to ndarray
+        The model's parameters and buffers.
+    specs, buffers, buffer_limit
+        The inputs, and whether layers may wait for a stream's end, for how many frames at most.
 
     Attributes
     ----------
@@ -35,13 +42,18 @@ class Capture:
     """
 
     meta = None
+    sizes = Sizes()
 
     def __init__(
-        self, model: Module, specs: Sequence[InputSpec], buffers: bool, buffer_limit: int | None
+        self,
+        held: Mapping[str, Any],
+        specs: Sequence[InputSpec],
+        buffers: bool,
+        buffer_limit: int | None,
     ) -> None:
         self.graph = _core.Graph()
         #: Keys of the state dict, by where in memory their values lie: an array there with their shape is one.
-        self.held = {key: tensor.numpy() for key, tensor in model.state_dict().items()}
+        self.held = held
         self.names: dict[Any, str] = {}
         for key, array in self.held.items():
             if array.size:
@@ -85,6 +97,18 @@ class Capture:
         self.nodes.append((path, name, out[0]))
         return [(None, e) for e in out]
 
+    @contextmanager
+    def within(self, path: str | None, module: Any) -> Iterator[None]:
+        """Note that what follows belongs to a module; None: to the one that runs already."""
+        self.paths.append(self.paths[-1] if path is None and self.paths else path or "")
+        try:
+            yield
+        except NotStreamableError as error:
+            error.locate(self.paths[-1], type(module).__name__)
+            raise
+        finally:
+            self.paths.pop()
+
     def misuse(self, message: str) -> Exception:
         """Return the exception for what can't be captured."""
         return CaptureError(message)
@@ -95,54 +119,14 @@ def _place(array: Any) -> Any:
     return None if array is None else (array.ctypes.data, array.shape, array.strides, array.dtype.str)
 
 
-def _observe(model: Module, capture: Capture | None) -> Any:
-    """Return what runs modules: their forwards, patched or not, their paths noted."""
-    names = {id(m): n for n, m in model.named_modules()}
-
-    def call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if capture is None:
-            return module.forward(*args, **kwargs)
-        capture.paths.append(names.get(id(module), capture.paths[-1] if capture.paths else ""))
-        try:
-            return forward_of(module)(*args, **kwargs)
-        except NotStreamableError as error:
-            error.locate(capture.paths[-1], type(module).__name__)
-            raise
-        finally:
-            capture.paths.pop()
-
-    return call
-
-
-class untouched:
-    """Within it, calls of the model run its forwards in eval mode, whatever is patched or live."""
-
-    def __init__(self, model: Module, capture: Capture | None = None) -> None:
-        self.model, self.capture = model, capture
-
-    def __enter__(self) -> Module:
-        self.modes = [(m, m.training) for m in self.model.modules()]
-        for m, _ in self.modes:
-            m.training = False
-        self.token = OBSERVER.set(_observe(self.model, self.capture))
-        return self.model
-
-    def __exit__(self, *_: Any) -> None:
-        OBSERVER.reset(self.token)
-        for m, mode in self.modes:
-            m.training = mode
-
-
 def captured(
-    model: Module, specs: Sequence[InputSpec], by_name: bool, buffers: bool, buffer_limit: int | None
+    model: Any, specs: Sequence[InputSpec], by_name: bool, buffers: bool, buffer_limit: int | None
 ) -> tuple[Capture, Any]:
     """Run the model's forward on symbolic streams; return the capture and what the forward returned."""
-    capture = Capture(model, specs, buffers, buffer_limit)
-    with untouched(model, capture):
-        if by_name:
-            result = model(**{s.name: x for s, x in zip(specs, capture.inputs)})
-        else:
-            result = model(capture.inputs[0])
+    source = source_of(model)
+    capture = Capture(source.arrays(), specs, buffers, buffer_limit)
+    named = {s.name: x for s, x in zip(specs, capture.inputs)}
+    result = source.streamed(capture, () if by_name else (capture.inputs[0],), named if by_name else {})
 
     def check(x: Any) -> Any:
         if not isinstance(x, StreamTensor) or x.edge is None or x.edge.entry is not capture:

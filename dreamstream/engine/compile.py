@@ -9,9 +9,8 @@ from typing import Any
 from .. import _core
 from ..config import default_threads
 from ..errors import CaptureError, StreamLimitError
-from ..nn.module import Module
 from ..online.audit import set_capture
-from ..online.patch import check_policy, refuse_unstreamable
+from ..online.patch import check_policy, front_of, refuse_unstreamable
 from ..stream.tree import leaves, map_leaves
 from .capture import captured
 from .engine import Engine
@@ -23,7 +22,7 @@ __all__ = ["compile"]
 
 
 def compile(
-    model: Module,
+    model: Any,
     spec: Any,
     rate: Any = 1,
     dtype: Any = "float32",
@@ -43,7 +42,7 @@ def compile(
 
     Parameters
     ----------
-    model : Module
+    model : dreamstream.nn.Module or torch.nn.Module
     spec : tuple or dict
         Dimensions of the input, such as ``("B", 80, "L")``, or of each input by forward's names.
     rate : number, Fraction or dict
@@ -82,10 +81,9 @@ def compile(
     NotStreamableError
         For what can't stream, with its path, the reason and what would work.
     """
-    if not isinstance(model, Module):
-        raise TypeError(f"compile takes a dreamstream.nn.Module, got {type(model).__name__}")
     if weights != "fp32":
         raise ValueError(f'weights: "fp32" is available, got {weights!r}')
+    front_of(model, "compile")
     check_policy(unstreamable, buffer_limit, skew)
     n_threads = number_of("threads", threads, default_threads(), 1024)
     most_streams = number_of("max_streams", max_streams, 0, 2**31)
@@ -137,7 +135,7 @@ def compile(
     return engine
 
 
-def _verify_or_raise(model: Module, engine: Engine) -> None:
+def _verify_or_raise(model: Any, engine: Engine) -> None:
     try:
         report = verify_engine(model, engine)
     except StreamLimitError:  # a buffer_limit for which every stream is too long
@@ -150,7 +148,7 @@ def _verify_or_raise(model: Module, engine: Engine) -> None:
 
 
 def _plan_for_audit(
-    model: Module, spec: Any, rate: Any, dtype: Any, skew: int
+    model: Any, spec: Any, rate: Any, dtype: Any, skew: int
 ) -> tuple[_core.Engine, list[tuple[str, str, Any, Any]], int]:
     """Plan a model with every node as an output after its own; return also the nodes."""
     specs = read_specs(model, spec, rate, dtype)

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..array.tensor import Tensor
 from ..errors import ShapeError, StreamLimitError
-from ..nn.module import Module
 from ..stream.tree import leaves
-from .capture import untouched
 from .engine import Engine
+from .source import source_of
 from .spec import InputSpec
 
 __all__ = ["TOLERANCE", "Report", "difference", "verify"]
@@ -46,7 +44,7 @@ class Report:
 
 
 def verify(
-    model: Module, engine: Engine, n_streams: int = 3, n_frames: int | None = None, seed: int = 0
+    model: Any, engine: Engine, n_streams: int = 3, n_frames: int | None = None, seed: int = 0
 ) -> Report:
     """Stream random chunks through the engine and compare with the model's offline output.
 
@@ -101,22 +99,19 @@ def _random(rng: np.random.Generator, spec: InputSpec, n: int) -> Any:
     return rng.integers(0, 2, shape).astype(spec.dtype)
 
 
-def _offline(model: Module, engine: Engine, inputs: dict[str, Any]) -> list[Any] | None:
+def _offline(model: Any, engine: Engine, inputs: dict[str, Any]) -> list[Any] | None:
     """Return the outputs for whole sequences, without B, or None where the model refuses their length."""
-    tensors = {
-        s.name: Tensor(np.expand_dims(inputs[s.name], s.dimensions.index("B"))) for s in engine.inputs
-    }
-    with untouched(model):
-        try:
-            result = model(**tensors) if engine.by_name else model(*tensors.values())
-        except ShapeError:
-            return None
-    outputs = zip(leaves(result), engine.outputs)
+    whole = {s.name: np.expand_dims(inputs[s.name], s.dimensions.index("B")) for s in engine.inputs}
+    try:
+        result = source_of(model).offline(whole, engine.by_name)
+    except ShapeError:
+        return None
+    outputs = zip(result, engine.outputs)
     # An output without L keeps its B as the axis of one frame, in front.
     return [
-        np.moveaxis(np.asarray(t), o.dimensions.index("B"), 0)
+        np.moveaxis(t, o.dimensions.index("B"), 0)
         if "L" not in o.dimensions
-        else np.asarray(t).squeeze(o.dimensions.index("B"))
+        else t.squeeze(o.dimensions.index("B"))
         for t, o in outputs
     ]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from ..nn.module import Module
+from .patch import front_of
 
 __all__ = ["Audit", "AuditRow", "audit", "set_capture"]
 
@@ -118,12 +118,12 @@ def set_capture(plan: Callable[..., Any]) -> None:
     _plan = plan
 
 
-def audit(model: Module, spec: Any, rate: Any = 1, dtype: Any = "float32", skew: int = 0) -> Audit:
+def audit(model: Any, spec: Any, rate: Any = 1, dtype: Any = "float32", skew: int = 0) -> Audit:
     """Say what streaming a model takes: delay, receptive field, stride and state, per layer and in total.
 
     Parameters
     ----------
-    model : Module
+    model : dreamstream.nn.Module or torch.nn.Module
     spec, rate, dtype, skew
         As for :func:`dreamstream.compile`.
 
@@ -135,6 +135,7 @@ def audit(model: Module, spec: Any, rate: Any = 1, dtype: Any = "float32", skew:
     """
     if _plan is None:
         raise RuntimeError("the engine is not loaded; import dreamstream")
+    front = front_of(model, "audit")
     core, nodes, n_outputs = _plan(model, spec, rate, dtype, skew)
     planned = {n["id"]: n for n in core.nodes}
     modules = dict(model.named_modules())
@@ -153,7 +154,7 @@ def audit(model: Module, spec: Any, rate: Any = 1, dtype: Any = "float32", skew:
             planned[i]["kept_bytes"] + planned[i]["carried_bytes"] for i in indices if i in planned
         )
         out_rate = nodes[last][2]
-        found = modules[path].unstreamable() if path in modules else None
+        found = front.unstreamable(modules[path]) if path in modules else None
         if found is None and any(planned[i]["whole"] for i in indices if i in planned):
             found = ("it needs the whole stream", 'unstreamable="buffer" waits for its end')
         rows.append(

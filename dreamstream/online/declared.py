@@ -18,7 +18,7 @@ from ..array.tensor import Tensor
 from ..errors import DTypeError, ModeError, ShapeError
 from ..stream.edge import Edge
 from ..stream.rules import read_rate
-from .states import flatten
+from .session import flatten
 
 __all__ = ["Integer", "Op", "Window"]
 

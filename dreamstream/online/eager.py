@@ -24,13 +24,13 @@ class EagerCall(Call):
         weights: Sequence[Any],
     ) -> list[tuple[Any, Edge]]:
         """Run one operator for all rows in one C call."""
-        inputs, out, old = self.advance(name, attributes, op, edges, weights)
+        inputs, out = self.advance(name, attributes, op, edges, weights)
         results, states = op.run(
             values,
             inputs,
             [e.counts for e in out],
             self.ended,
-            old,
+            self.before(),
             weights,
             False,
             self.ids,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ..array.stream_tensor import StreamTensor
 from ..errors import ModeError, NotStreamableError, StreamIdError, StreamMismatchError
@@ -17,12 +17,13 @@ from ..stream.rules import require_same_streams
 from ..stream.tree import leaves, map_leaves
 from . import states
 from .eager import EagerCall
+from .front import Front, foreign_front
 from .register import forward_of, is_registered
 from .session import Session
 
 __all__ = ["Patch", "StreamModule", "patch_module", "refuse_unstreamable", "unpatch_module"]
 
-M = TypeVar("M", bound=Module)
+M = TypeVar("M")
 
 _MAKING = threading.Lock()
 
@@ -36,6 +37,8 @@ class Patch:
     #: What a patched module offers besides its own methods.
     METHODS = ("online", "offline", "reset", "get_state", "set_state")
     PROPERTIES = ("is_online", "live_ids")
+
+    _kind: type[Session] = Session
 
     def __init__(
         self, train_variant: str, unstreamable: str, buffer_limit: int | None, skew: int, path: str = ""
@@ -52,7 +55,7 @@ class Patch:
     def session(self) -> Session:
         """The session, made when it is first needed."""
         if self._session is None:
-            made = Session(self.skew, self.unstreamable == "buffer", self.buffer_limit)
+            made = self._kind(self.skew, self.unstreamable == "buffer", self.buffer_limit)
             with _MAKING:  # two threads may come here at once
                 self._session = self._session or made
         return self._session
@@ -62,7 +65,7 @@ class Patch:
         """Stream from now on (or, with False, be the untouched model), here and below."""
         if not isinstance(mode, bool):
             raise ValueError(f"online: mode must be a bool, got {mode!r}")
-        for part in module.modules():
+        for part in cast(Any, module).modules():
             patch = part.__dict__.get("_patch")
             if patch is not None:
                 patch.online_mode = mode
@@ -72,31 +75,31 @@ class Patch:
         """Be the untouched model; live streams stay as they are."""
         return self.online(module, False)
 
-    def is_online(self, module: Module) -> bool:
+    def is_online(self, module: Any) -> bool:
         """Whether the module streams."""
         return self.online_mode
 
-    def live_ids(self, module: Module) -> list[str]:
+    def live_ids(self, module: Any) -> list[str]:
         """Streams that have started and not ended."""
         return [] if self._session is None else self._session.live_ids
 
-    def reset(self, module: Module, ids: Iterable[str] | None = None) -> None:
+    def reset(self, module: Any, ids: Iterable[str] | None = None) -> None:
         """Forget streams, or all."""
         if self._session is not None:
             self._session.reset(ids)
         elif ids is not None:
             raise StreamIdError("no such streams are live", [ids] if isinstance(ids, str) else list(ids))
 
-    def get_state(self, module: Module, ids: Sequence[str] | str | None = None) -> dict[str, bytes]:
+    def get_state(self, module: Any, ids: Sequence[str] | str | None = None) -> dict[str, bytes]:
         """Return what streams remember, as bytes per id."""
         return states.dump(self.session, ids)
 
-    def set_state(self, module: Module, given: Mapping[str, bytes]) -> None:
+    def set_state(self, module: Any, given: Mapping[str, bytes]) -> None:
         """Add streams with the states that `get_state` gave, here or in another process."""
         states.load(self.session, given)
 
     # ---------------------------------------------------------------- calls
-    def call(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module's forward as its mode says."""
         tensors = [x for x in leaves((args, kwargs)) if isinstance(x, StreamTensor)]
         entries = {id(x.edge.entry): x.edge.entry for x in tensors if x.edge is not None}
@@ -124,7 +127,7 @@ class Patch:
 
     def _outermost(
         self,
-        module: Module,
+        module: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         tensors: Sequence[StreamTensor],
@@ -156,7 +159,7 @@ class Patch:
             return result
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
-        out = Patch(
+        out = type(self)(
             self.train_variant, self.unstreamable, self.buffer_limit, self.skew, self.path
         )
         out.online_mode = self.online_mode
@@ -166,6 +169,39 @@ class Patch:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_session": None}  # live streams travel by get_state
+
+
+class _Native:
+    """The native front end."""
+
+    patch = Patch
+
+    def attach(self, module: Any, patch: Patch) -> None:
+        module.__dict__["_patch"] = patch
+
+    def detach(self, module: Any) -> None:
+        module.__dict__.pop("_patch", None)
+
+    def unstreamable(self, module: Any) -> tuple[str, str] | None:
+        found: tuple[str, str] | None = None if is_registered(module) else module.unstreamable()
+        return found
+
+
+_NATIVE = _Native()
+
+
+def front_of(module: Any, what: str) -> Front:
+    """Return the front end that a module belongs to.
+
+    Raises
+    ------
+    TypeError
+        Where it is of none.
+    """
+    front: Front | None = _NATIVE if isinstance(module, Module) else foreign_front(type(module))
+    if front is None:
+        raise TypeError(f"{what} takes a module of dreamstream.nn or torch.nn, got {type(module).__name__}")
+    return front
 
 
 def _leave(x: Any, call: EagerCall) -> Any:
@@ -188,10 +224,11 @@ def check_policy(unstreamable: str, buffer_limit: int | None, skew: int) -> None
         raise ValueError(f"skew is a number of frames, got {skew!r}")
 
 
-def refuse_unstreamable(module: Module) -> None:
+def refuse_unstreamable(module: Any) -> None:
     """Raise NotStreamableError for the first layer that needs the future without bound."""
+    front = front_of(module, "streaming")
     for path, part in module.named_modules():
-        found = None if is_registered(part) else part.unstreamable()
+        found = front.unstreamable(part)
         if found is not None:
             reason, remedy = found
             raise NotStreamableError(
@@ -211,8 +248,8 @@ def patch_module(
 
     Parameters
     ----------
-    module : Module
-        Any model of `dreamstream.nn` layers.
+    module : dreamstream.nn.Module or torch.nn.Module
+        Any model of such layers.
     train_variant : str
         How states and gradients go from chunk to chunk in training.
     unstreamable : {"raise", "buffer"}
@@ -234,15 +271,14 @@ def patch_module(
     ModeError
         Where streams are live and the options differ from those of the earlier patch.
     """
-    if not isinstance(module, Module):
-        raise TypeError(f"patch_module takes a dreamstream.nn.Module, got {type(module).__name__}")
+    front, whole = front_of(module, "patch_module"), cast(Any, module)
     if train_variant not in VARIANTS:
         raise ValueError(f"train_variant is one of {', '.join(VARIANTS)}, got {train_variant!r}")
     check_policy(unstreamable, buffer_limit, skew)
     if unstreamable == "raise":
         refuse_unstreamable(module)
     options = (train_variant, unstreamable, buffer_limit, skew)
-    parts = list(module.named_modules())
+    parts = list(whole.named_modules())
     for _, part in parts:
         patch = part.__dict__.get("_patch")
         if patch is None:
@@ -260,8 +296,9 @@ def patch_module(
         )
         if not same:
             online = patch is not None and patch.online_mode
-            part.__dict__["_patch"] = Patch(*options, path)
-            part.__dict__["_patch"].online_mode = online
+            made = front.patch(*options, path)
+            made.online_mode = online
+            front.attach(part, made)
     return module
 
 
@@ -273,12 +310,13 @@ def unpatch_module(module: M) -> M:
     ModeError
         While streams are live.
     """
-    parts = [m for _, m in module.named_modules()]
+    front = front_of(module, "unpatch_module")
+    parts = [m for _, m in cast(Any, module).named_modules()]
     live = [i for m in parts if "_patch" in m.__dict__ for i in m.__dict__["_patch"].live_ids(m)]
     if live:
         raise ModeError("streams are live; end them or reset() before unpatching", live)
     for part in parts:
-        part.__dict__.pop("_patch", None)
+        front.detach(part)
     return module
 
 

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from ..nn.module import Module
+from .front import is_module_class
 
 __all__ = ["forward_of", "is_registered", "register"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_STREAMING: dict[type[Module], Callable[..., Any]] = {}
+_STREAMING: dict[type, Callable[..., Any]] = {}
 
 
-def register(cls: type[Module]) -> Callable[[F], F]:
+def register(cls: type) -> Callable[[F], F]:
     """Say how modules of a class stream: decorate a function ``(module, *inputs)``.
 
     It is called instead of the module's forward in online calls and captures, and must give what the
@@ -29,7 +29,7 @@ def register(cls: type[Module]) -> Callable[[F], F]:
         def stream(module, x):
             return F.conv1d(F.pad(x, (module.left, 0)), module.weight)
     """
-    if not (isinstance(cls, type) and issubclass(cls, Module)):
+    if not is_module_class(cls):
         raise TypeError(f"register takes a class of modules, got {cls!r}")
 
     def keep(function: F) -> F:
@@ -39,14 +39,15 @@ def register(cls: type[Module]) -> Callable[[F], F]:
     return keep
 
 
-def is_registered(module: Module) -> bool:
+def is_registered(module: Any) -> bool:
     """Whether the module's class, or one that it derives from, is registered."""
     return any(c in _STREAMING for c in type(module).__mro__)
 
 
-def forward_of(module: Module) -> Callable[..., Any]:
+def forward_of(module: Any) -> Callable[..., Any]:
     """Return what a streaming call of the module runs."""
     for cls in type(module).__mro__:
         if cls in _STREAMING:
             return partial(_STREAMING[cls], module)
-    return module.forward
+    forward: Callable[..., Any] = module.forward
+    return forward

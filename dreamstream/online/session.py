@@ -25,10 +25,10 @@ from ..errors import (
 )
 from ..stream.edge import Counts, Edge
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import entry, lineages, require_equal_rates
+from ..stream.rules import Sizes, entry, lineages, require_equal_rates
 from ..stream.where import user_line
 
-__all__ = ["Call", "Session", "StreamState"]
+__all__ = ["Call", "Session", "StreamState", "flatten"]
 
 C = TypeVar("C", bound="Call")
 
@@ -44,7 +44,7 @@ class StreamState:
 
     __slots__ = ("frames", "states")
 
-    def __init__(self, frames: tuple[int, ...], states: tuple[Any, ...]) -> None:
+    def __init__(self, frames: tuple[int, ...], states: Any) -> None:
         self.frames = frames
         self.states = states
 
@@ -237,7 +237,7 @@ class Session:
                 "streams were live; its course must not depend on data"
             )
         call.over = True
-        states = list(zip(*call.new)) if call.new else [()] * len(call.ids)
+        states = call.states()
         new: dict[str, StreamState | None] = {}
         for row, stream_id in enumerate(call.ids):
             frames = tuple(int(n) for n in call.frames_now[row])
@@ -245,7 +245,15 @@ class Session:
         self.script, self.rates = call.script, call.rates  # they count only while streams are live
         self.publish(new)
 
-    # ---------------------------------------------------------------- copies
+    # ---------------------------------------------------------------- bytes and copies
+    def to_parts(self, states: Any) -> list[bytes | None]:
+        """Return a stream's states as bytes, one piece per operation that has any."""
+        return [flatten(s) for s in states]
+
+    def from_parts(self, parts: Sequence[bytes | None]) -> Any:
+        """Return a stream's states, given as `to_parts` gives them."""
+        return tuple(parts)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Session:
         out = Session(self.skew, self.buffers, self.buffer_limit)
         with self.hold():
@@ -257,12 +265,27 @@ class Session:
         return (Session, (self.skew, self.buffers, self.buffer_limit))
 
 
+def flatten(state: Any) -> bytes | None:
+    """Return an operation's state as one piece: growing ones are kept in segments."""
+    if state is None or isinstance(state, bytes):
+        return state
+    segments = []
+    while isinstance(state, tuple):
+        state, segment = state
+        segments.append(segment)
+    if state:
+        segments.append(state)
+    return b"".join(reversed(segments))
+
+
 class Call:
     """One call of an online module: the entry that its tensors belong to.
 
     Holds the streams' states before (never written to), the new ones as they come, and how far the
     script has been followed. Arithmetic on values is the subclass's or the caller's (`advance`).
     """
+
+    sizes = Sizes()
 
     def __init__(
         self,
@@ -359,10 +382,11 @@ class Call:
         op: Any,
         edges: Sequence[Edge],
         weights: Sequence[Any],
-    ) -> tuple[list[Counts | None], list[Edge], list[Any]]:
-        """Begin one operation: its input counts, its output edges, and the rows' states before.
+    ) -> tuple[list[Counts | None], list[Edge]]:
+        """Begin one operation: its input counts and its output edges.
 
-        The caller computes the values and hands the states after to `record`.
+        The caller computes the values, from the rows' states `before` it, and hands those after it to
+        `record`.
         """
         for e in edges:
             if e.entry is not self:
@@ -378,8 +402,15 @@ class Call:
         out = []
         for counts, cid, (dtype, features, num, den) in zip(counted, cids, op.outputs):
             out.append(Edge(self, cid, Fraction(num, den), dtype, features, counts))
-        old = [None if s is None else s.states[ordinal] for s in self.old]
-        return inputs, out, old
+        return inputs, out
+
+    def before(self) -> list[Any]:
+        """Return the rows' states before the operation that `advance` began."""
+        return [None if s is None else s.states[self.n_done - 1] for s in self.old]
+
+    def states(self) -> Sequence[Any]:
+        """Return what each row remembers after all operations."""
+        return list(zip(*self.new)) if self.new else [()] * len(self.ids)
 
     def record(self, states: Sequence[Any] | None) -> None:
         """Add the rows' states after the operation that `advance` began."""

@@ -18,23 +18,10 @@ from ..errors import FormatError, ModeError, StreamIdError
 from ..stream.rules import as_cid
 from .session import Session, StreamState
 
-__all__ = ["dump", "flatten", "load"]
+__all__ = ["dump", "load"]
 
 MAGIC = b"DSEAGER1"
 MOST_FRAMES = 1 << 60
-
-
-def flatten(state: Any) -> bytes | None:
-    """Return an operation's state as one piece: growing ones are kept in segments."""
-    if state is None or isinstance(state, bytes):
-        return state
-    segments = []
-    while isinstance(state, tuple):
-        state, segment = state
-        segments.append(segment)
-    if state:
-        segments.append(state)
-    return b"".join(reversed(segments))
 
 
 def _script_to_json(script: Sequence[Any]) -> Any:
@@ -54,7 +41,7 @@ def dump(session: Session, ids: Sequence[str] | str | None) -> dict[str, bytes]:
 def _dump_one(session: Session, stream_id: str) -> bytes:
     state = session.state_of(stream_id)
     assert state is not None
-    parts = [flatten(s) for s in state.states]
+    parts = session.to_parts(state.states)
     header = {
         "script": session.script,
         "rates": [[r.numerator, r.denominator] for r in session.rates],
@@ -90,7 +77,7 @@ def _read(data: bytes) -> tuple[list[Any], tuple[Fraction, ...], StreamState]:
         raise FormatError("the state's header is damaged: no operations of a forward")
     if not all(0 <= f <= MOST_FRAMES for f in frames):
         raise FormatError(f"the state's position {frames} is impossible")
-    return list(script), rates, StreamState(frames, tuple(parts))
+    return list(script), rates, StreamState(frames, parts)
 
 
 def _is_key(key: Any) -> bool:
@@ -122,4 +109,6 @@ def load(session: Session, given: Mapping[str, bytes]) -> None:
                 own, fresh = tuple(script), False
             elif tuple(script) != tuple(own) or rates != session.rates:
                 raise ModeError("the state was taken from another model, or another forward", (i,))
-        session.publish({i: state for i, (_, _, state) in read.items()})
+        session.publish(
+            {i: StreamState(s.frames, session.from_parts(s.states)) for i, (_, _, s) in read.items()}
+        )

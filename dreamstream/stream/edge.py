@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from .rules.length import Sizes
 from .rules.lineage import Cid
 
 __all__ = ["Counts", "Edge", "Entry"]
@@ -24,6 +25,8 @@ class Entry(Protocol):
     buffers: bool
     #: The most frames that they may wait for, or None.
     buffer_limit: int | None
+    #: What sizes of B and L are.
+    sizes: Sizes
 
     def run(
         self,

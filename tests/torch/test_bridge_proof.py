@@ -65,7 +65,8 @@ class TorchCall(Call):
     detach = False
 
     def run(self, name, attributes, op, edges, values, weights):
-        inputs, out, old = self.advance(name, attributes, op, edges, weights)
+        inputs, out = self.advance(name, attributes, op, edges, weights)
+        old = self.before()
         counts = out[0].counts
         kept = op.kept(inputs, [counts])
         parts = [v.split((c[:, 2] - c[:, 0]).tolist()) for v, c in zip(values, inputs)]

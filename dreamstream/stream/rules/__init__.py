@@ -7,7 +7,7 @@ and never compute them.
 from .combine import require_same, require_same_streams
 from .frames import cat_length, index_length, kept_lengths, read_length_index, split_length
 from .index import Fallback, IndexParts, IndexPlan, is_whole, parse_index, plan_index
-from .length import BatchLength, BatchSize, Edge, Length
+from .length import BatchLength, BatchSize, Edge, Length, Sizes
 from .lineage import (
     Cid,
     after,
@@ -52,6 +52,7 @@ __all__ = [
     "Length",
     "Names",
     "ReshapePlan",
+    "Sizes",
     "StreamSlice",
     "after",
     "as_cid",

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from fractions import Fraction
-from typing import Any, NoReturn, Protocol
+from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 
 from ...errors import DTypeError
 from ..where import user_line
 from ._ints import as_int
 
-__all__ = ["BatchLength", "BatchSize", "Edge", "Length", "Step"]
+__all__ = ["BatchLength", "BatchSize", "Edge", "Length", "Sizes", "Step"]
 
 #: One step of a Length's function: ("+", c), ("*", c) or ("//", c).
 Step = tuple[str, int]
@@ -117,6 +117,7 @@ class Length(_Token):
 
     __slots__ = ("fn",)
     fn: tuple[Step, ...]
+    _joined: ClassVar[type[BatchLength]]  # its product with the number of streams
 
     _what = "the length of a stream"
     _serves = (
@@ -145,7 +146,7 @@ class Length(_Token):
             c = as_int(value, "the other operand")
         except DTypeError:
             self._misuse(f"combined by {op} with {type(value).__name__} (only with integers)")
-        return Length(self.edge, (*self.fn, (op, sign * c)))
+        return type(self)(self.edge, (*self.fn, (op, sign * c)))
 
     def __add__(self, other: object) -> Length:
         return self._with("+", other)
@@ -157,7 +158,7 @@ class Length(_Token):
 
     def __mul__(self, other: object) -> Length | BatchLength:
         if isinstance(other, BatchSize):
-            return BatchLength(self)
+            return self._joined(self)
         return self._with("*", other)
 
     __rmul__ = __mul__
@@ -216,7 +217,7 @@ class BatchSize(_Token):
     def __mul__(self, other: object) -> BatchLength:
         if not isinstance(other, Length):
             self._misuse(f"multiplied by {type(other).__name__}")
-        return BatchLength(other)
+        return other._joined(other)
 
     __rmul__ = __mul__
 
@@ -265,3 +266,14 @@ class BatchLength(_Token):
 
     def __repr__(self) -> str:
         return f"<number of streams * {self.length!r}>"
+
+
+Length._joined = BatchLength
+
+
+class Sizes(NamedTuple):
+    """The classes of the sizes that an entry hands out: those of B, of L, and of both joined."""
+
+    batch: type[BatchSize] = BatchSize
+    length: type[Length] = Length
+    joined: type[BatchLength] = BatchLength

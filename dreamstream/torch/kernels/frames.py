@@ -1,4 +1,4 @@
-"""Frames beyond a stream's ends, as the modes of padding see them."""
+"""Frames beyond a stream's ends, as the modes of padding see them, and runs that begin anywhere."""
 
 from __future__ import annotations
 
@@ -6,9 +6,19 @@ import torch
 
 from .registry import Window
 
-__all__ = ["padded_run"]
+__all__ = ["padded_run", "run_from", "strided_run", "there", "traced"]
 
 Tensor = torch.Tensor
+
+
+def there(tensor: Tensor, like: Tensor) -> Tensor:
+    """Return integers of the host where `like` is."""
+    return tensor.to(like.device, non_blocking=True)
+
+
+def traced() -> bool:
+    """Return whether a graph is being made, so that nothing may depend on the numbers at hand."""
+    return torch.compiler.is_compiling() or bool(torch._C._get_tracing_state())
 
 
 def padded_run(x: Window, first: Tensor, n: int, mode: str = "constant", value: float = 0.0) -> Tensor:
@@ -16,14 +26,34 @@ def padded_run(x: Window, first: Tensor, n: int, mode: str = "constant", value: 
 
     Parameters
     ----------
-    mode : {"zeros", "constant", "replicate", "reflect"}
+    mode : {"zeros", "constant", "replicate", "reflect", "circular"}
         What stands before 0 and from total on.
     """
-    if mode in ("zeros", "constant"):
+    if mode in ("zeros", "constant") or _inside(x, first, n):
         return x.run(first, n, value)
-    positions = first[:, None] + torch.arange(n)
-    last = x.total[:, None] - 1
+    positions = first[:, None] + torch.arange(n, device=first.device)
+    length = x.total[:, None]
     if mode == "replicate":
-        return x.take(positions.clamp(min=0).minimum(last))
+        return x.take(positions.clamp(min=0).minimum(length - 1))
+    if mode == "circular":
+        return x.take(positions.remainder(length.clamp(min=1)))
     positions = positions.abs()
-    return x.take(torch.where(positions > last, 2 * last - positions, positions))
+    return x.take(torch.where(positions < length, positions, 2 * (length - 1) - positions))
+
+
+def _inside(x: Window, first: Tensor, n: int) -> bool:
+    """Whether it is certain that no row reaches beyond an end."""
+    return not traced() and bool(((first >= 0) & (first + n <= x.total)).all())
+
+
+def strided_run(x: Window, first: Tensor, n: int, step: int) -> Tensor:
+    """Return n frames from absolute position `first` on, `step` apart."""
+    frames = x.run(first, (n - 1) * step + 1)
+    return frames[:, ::step] if step > 1 else frames
+
+
+def run_from(frames: Tensor, offset: Tensor, n: int) -> Tensor:
+    """Return n of the frames ``(B, more, *features)`` of every row, from its own ``offset (B,)`` on."""
+    at = there(offset[:, None] + torch.arange(n, device=offset.device), frames)
+    rows = torch.arange(frames.shape[0], device=frames.device)
+    return frames[rows[:, None], at]

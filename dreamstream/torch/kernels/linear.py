@@ -14,3 +14,12 @@ Tensor = torch.Tensor
 def linear(step: Step, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return ``x W^T + b`` over the last feature axis."""
     return F.linear(x, weight, bias)
+
+
+@framewise("matmul")
+def matmul(step: Step, x: Tensor, weight: Tensor) -> Tensor:
+    """Return the products with a matrix ``(n, k)`` for each place along the leading feature axes."""
+    lead = x.shape[: x.dim() - step.ranks[0]]
+    places = step.features[0][: weight.dim() - 2]
+    vectors = x.reshape(*lead, *places, -1, x.shape[-1])
+    return (vectors @ weight.transpose(-1, -2)).reshape(*lead, *step.features[0])

@@ -41,7 +41,8 @@ class Window(Protocol):
     def run(self, first: Tensor, n: int, fill: float = 0.0) -> Tensor:
         """Return n consecutive frames ``(B, n, *features)`` from the absolute position ``first (B,)`` on.
 
-        Positions before 0 and from known on hold `fill`.
+        Positions of which the row has no frame hold `fill`: before 0, before the first that is kept, and
+        from known on.
         """
 
     def take(self, positions: Tensor, fill: float = 0.0) -> Tensor:
@@ -102,7 +103,8 @@ class Kernel:
         See the module.
     framewise : bool
     carries : callable or None
-        ``fn(step, weights, like) -> tuple of (1, ...)`` tensors, of `like`'s device and dtype where they hold values.
+        ``fn(step, weights, like) -> tuple of (1, ...)`` tensors on `like`'s device; those that hold frames'
+        values have its dtype.
     """
 
     run: Callable[..., Any]

@@ -17,7 +17,7 @@ import numpy as np
 from dreamstream.array.stream_tensor import StreamTensor
 from dreamstream.errors import DreamStreamError
 from dreamstream.stream.edge import Edge
-from dreamstream.stream.rules import entry, lineages
+from dreamstream.stream.rules import Sizes, entry, lineages
 
 __all__ = ["Input", "Totals"]
 
@@ -57,6 +57,7 @@ class Totals:
     """
 
     meta = None
+    sizes = Sizes()
     buffers = True
 
     def __init__(

@@ -1,0 +1,95 @@
+"""Models as the engine sees them: their weights, their forward on symbolic streams and on whole sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..array.tensor import Tensor
+from ..nn.module import OBSERVER, Module
+from ..online.front import foreign_front
+from ..online.register import forward_of
+from ..stream.tree import leaves
+
+__all__ = ["Source", "source_of"]
+
+
+class Source(Protocol):
+    """A model of some front end. Whatever it does leaves the model's mode and live streams as they are."""
+
+    def arrays(self) -> dict[str, Any]:
+        """Return parameters and buffers by path, as arrays that share their memory where that can be."""
+
+    def streamed(self, capture: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the forward, in evaluation, on the capture's streams: a tree of native stream tensors."""
+
+    def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
+        """Run the untouched model, in evaluation, on whole arrays; return its outputs as arrays, in order."""
+
+
+def source_of(model: Any) -> Source:
+    """Return a model as a source.
+
+    Raises
+    ------
+    TypeError
+        Where it is no module of ours or of another front end.
+    """
+    if isinstance(model, Module):
+        return _Native(model)
+    front = foreign_front(type(model))
+    if front is None:
+        raise TypeError(f"expected a module of dreamstream.nn or torch.nn, got {type(model).__name__}")
+    found: Source = front.source(model)
+    return found
+
+
+class _Native:
+    def __init__(self, model: Module) -> None:
+        self.model = model
+
+    def arrays(self) -> dict[str, Any]:
+        return {key: tensor.numpy() for key, tensor in self.model.state_dict().items()}
+
+    def streamed(self, capture: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with _Untouched(self.model, capture):
+            return self.model(*args, **kwargs)
+
+    def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
+        tensors = {name: Tensor(array) for name, array in inputs.items()}
+        with _Untouched(self.model):
+            result = self.model(**tensors) if by_name else self.model(*tensors.values())
+        return [np.asarray(t) for t in leaves(result)]
+
+
+def _observe(model: Module, capture: Any) -> Any:
+    """Return what runs modules: their forwards, patched or not, their paths noted."""
+    names = {id(m): n for n, m in model.named_modules()}
+
+    def call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if capture is None:
+            return module.forward(*args, **kwargs)
+        with capture.within(names.get(id(module)), module):
+            return forward_of(module)(*args, **kwargs)
+
+    return call
+
+
+class _Untouched:
+    """Within it, calls of the model run its forwards in eval mode, whatever is patched or live."""
+
+    def __init__(self, model: Module, capture: Any = None) -> None:
+        self.model, self.capture = model, capture
+
+    def __enter__(self) -> None:
+        self.modes = [(m, m.training) for m in self.model.modules()]
+        for m, _ in self.modes:
+            m.training = False
+        self.token = OBSERVER.set(_observe(self.model, self.capture))
+
+    def __exit__(self, *_: Any) -> None:
+        OBSERVER.reset(self.token)
+        for m, mode in self.modes:
+            m.training = mode

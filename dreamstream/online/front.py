@@ -1,0 +1,38 @@
+"""Front ends other than the native one, whose modules can be patched too: loaded when one is handed in."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Protocol
+
+from ..nn.module import Module
+
+__all__ = ["Front", "foreign_front", "is_module_class"]
+
+
+class Front(Protocol):
+    """What patching and capturing must know of a kind of modules."""
+
+    #: Makes the handle of a module from the options of `patch_module` and the module's path.
+    patch: Any
+
+    def attach(self, module: Any, patch: Any) -> None:
+        """Let the handle stand between the module's call and its forward."""
+
+    def detach(self, module: Any) -> None:
+        """Undo `attach`."""
+
+    def unstreamable(self, module: Any) -> tuple[str, str] | None:
+        """Return why a layer can't stream, and what would work; None if it can."""
+
+
+def foreign_front(cls: type) -> Any:
+    """Return the front end of a class of modules that is not ours; None where it is of none."""
+    if any(c.__name__ == "Module" and c.__module__.startswith("torch.nn.") for c in cls.__mro__):
+        return importlib.import_module(__package__.partition(".")[0] + ".torch").FRONT
+    return None
+
+
+def is_module_class(cls: Any) -> bool:
+    """Whether this is a class of modules, ours or another front end's."""
+    return isinstance(cls, type) and (issubclass(cls, Module) or foreign_front(cls) is not None)

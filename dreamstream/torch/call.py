@@ -1,0 +1,219 @@
+"""Eager online mode of torch modules: a session's call whose values torch computes.
+
+Which frames there are, which are kept and which leave come from the operators' C integers; values and states
+are torch tensors on the module's device. Nothing here loops over streams, and no number is read back from the
+device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..errors import ModeError
+from ..online.session import Call, Session, StreamState
+from ..stream.edge import Counts, Edge
+from .kernels import KERNELS, Kernel, Step
+from .sizes import SIZES
+from .pieces import from_pieces, to_pieces
+from .store import Gathered, Place, Record, Table, place_of, row_of
+from .windows import EagerWindow, flat
+
+__all__ = ["TorchCall", "TorchSession"]
+
+Tensor = torch.Tensor
+
+
+class TorchSession(Session):
+    """A session whose streams' states are places in tables or records of torch tensors."""
+
+    def __init__(self, skew: int = 0, buffers: bool = False, buffer_limit: int | None = None) -> None:
+        super().__init__(skew, buffers, buffer_limit)
+        self.table = Table()
+        self.constants: dict[int, tuple[Any, Tensor]] = {}
+
+    def constant(self, array: Any, like: Tensor) -> Tensor:
+        """Return an array that serves as a weight as a tensor on the device, converted once."""
+        known = self.constants.get(id(array))
+        if known is None or known[1].device != like.device:
+            tensor = torch.from_numpy(np.array(array))
+            if array.ndim:  # a number stays on the host: it meets tensors of any device
+                tensor = tensor.to(like.device)
+                if len(self.constants) > 64:
+                    self.constants.clear()
+                self.constants[id(array)] = (array, tensor)
+            return tensor
+        return known[1]
+
+
+    def to_parts(self, states: Any) -> list[bytes | None]:
+        return to_pieces(row_of(states), len(self.script))
+
+    def from_parts(self, parts: Sequence[bytes | None]) -> Any:
+        return place_of(from_pieces(parts))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TorchSession:
+        out = TorchSession(self.skew, self.buffers, self.buffer_limit)
+        with self.hold():
+            out.script, out.rates = list(self.script), self.rates
+            live = {i: self.state_of(i) for i in self.live_ids}
+            copied = {i: StreamState(s.frames, place_of(row_of(s.states))) for i, s in live.items() if s}
+            out.publish(copied)
+        return out
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (TorchSession, (self.skew, self.buffers, self.buffer_limit))
+
+
+class TorchCall(Call):
+    """A call that computes torch tensors ``[frames of all rows][features...]``.
+
+    Attributes
+    ----------
+    keeps_tape : bool
+        Whether states go into records, for training.
+    detach : bool
+        Whether they are cut off from the tape there.
+    """
+
+    session: TorchSession
+    sizes = SIZES
+    keeps_tape = False
+    detach = True
+
+    def begin(self, device: torch.device, keeps_tape: bool, detach: bool) -> None:
+        """Say where and how this call computes, and find the rows' states."""
+        self.device = device
+        self.keeps_tape, self.detach = keeps_tape, detach
+        if self.fresh:
+            self.session.table = Table()
+        old: list[Place | None] = [None if s is None else s.states for s in self.old]
+        self.gathered = Gathered(old, device)
+        self.store: Table | Record = Record(detach) if keeps_tape else self.session.table
+        self.places = self.store.places(old)
+        rows = np.array([p.row for p in self.places], np.int64)
+        self.index = torch.from_numpy(rows).to(device, non_blocking=True)
+
+    def states(self) -> Sequence[Any]:
+        """Return where each row's state is after the call."""
+        return self.places
+
+    def run(
+        self,
+        name: str,
+        attributes: dict[str, Any],
+        op: Any,
+        edges: Sequence[Edge],
+        values: Sequence[Any],
+        weights: Sequence[Any],
+    ) -> list[tuple[Any, Edge]]:
+        """Run one operator for all rows."""
+        inputs, out = self.advance(name, attributes, op, edges, weights)
+        ordinal = self.n_done - 1
+        kernel = KERNELS.get(name)
+        if kernel is None:
+            raise ModeError(f"{name}: torch has no kernel for it")
+        like = next((v for v in values if v is not None), None)
+        like = torch.empty(0, device=self.device) if like is None else like
+        constants = [
+            self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights
+        ]
+        n = op.n_values
+        step = Step(
+            name,
+            op.attributes,
+            tuple(len(e.features) for e in edges[:n]),
+            tuple(e.features for e in out),
+            training=self.keeps_tape,
+        )
+        if kernel.framewise:
+            results = kernel.run(step, *values[:n], *constants)
+            results = results if isinstance(results, tuple) else (results,)
+        else:
+            results = self._windowed(ordinal, kernel, step, op, inputs, out, values[:n], constants, like)
+        return list(zip(results, out))
+
+    def _windowed(
+        self,
+        ordinal: int,
+        kernel: Kernel,
+        step: Step,
+        op: Any,
+        inputs: Sequence[Counts],
+        out: Sequence[Edge],
+        values: Sequence[Tensor],
+        constants: Sequence[Tensor | None],
+        like: Tensor,
+    ) -> list[Tensor]:
+        after: list[Counts] = [e.counts for e in out]  # type: ignore[misc]
+        lengths = [c[:, 2] - c[:, 0] for c in after]
+        kept = op.kept(inputs, after)
+        windows = []
+        for i, value in enumerate(values):
+            held = inputs[i][:, 0] - kept[i][:, 0]
+            old = self.gathered.rows((ordinal, i)) if held.any() else None
+            windows.append(EagerWindow(old, value, kept[i][:, 0], inputs[i]))
+        step.n = [int(m.max(initial=0)) for m in lengths]
+        outputs: Sequence[Tensor | None] = [None] * len(out)
+        if kernel.carries is not None or any(step.n):
+            step.first = [torch.from_numpy(c[:, 0]) for c in after]
+            step.inputs = [torch.from_numpy(c) for c in inputs]
+            step.ended = torch.from_numpy(self.ended.copy())
+            outputs, state = kernel.run(
+                step, windows, constants, self._carried(ordinal, kernel, step, constants, like)
+            )
+            for k, part in enumerate(state or ()):
+                self.store.write((ordinal, "carried", k), part, self.index)
+        for i, window in enumerate(windows):
+            tail = inputs[i][:, 2] - kept[i][:, 1]
+            tail[self.ended] = 0
+            if tail.any():
+                rows = window.run(torch.from_numpy(inputs[i][:, 2] - tail), int(tail.max()))
+                self.store.write((ordinal, i), rows, self.index)
+        return [
+            flat(y, m) if y is not None and m.any() else _nothing(step.features[o], e, like, constants)
+            for o, (y, m, e) in enumerate(zip(outputs, lengths, out))
+        ]
+
+    def _carried(
+        self,
+        ordinal: int,
+        kernel: Kernel,
+        step: Step,
+        constants: Sequence[Tensor | None],
+        like: Tensor,
+    ) -> tuple[Tensor, ...] | None:
+        """Return the carried tensors of all rows: those of new streams are made, the others found."""
+        if kernel.carries is None:
+            return None
+        made = kernel.carries(step, constants, like)
+        rows = len(self.ids)
+        found = [self.gathered.rows((ordinal, "carried", k)) for k in range(len(made))]
+        if self.gathered.fresh.all():
+            return tuple(m.expand(rows, *m.shape[1:]) for m in made)
+        if not self.gathered.fresh.any():
+            return tuple(f for f in found if f is not None)
+        fresh = torch.from_numpy(self.gathered.fresh).to(self.device, non_blocking=True)
+        return tuple(
+            torch.where(fresh.reshape(-1, *(1,) * (m.ndim - 1)), m, f)  # type: ignore[arg-type]
+            for m, f in zip(made, found)
+        )
+
+
+_DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
+
+
+def _nothing(
+    features: tuple[int, ...], edge: Edge, like: Tensor, weights: Sequence[Tensor | None]
+) -> Tensor:
+    """Return no frames; on the tape where frames would be, so that a loss over none can be differentiated."""
+    if edge.dtype.startswith("float"):
+        for tensor in (like, *weights):
+            if tensor is not None and tensor.requires_grad and tensor.is_floating_point():
+                return tensor.reshape(-1)[:0].reshape(0, *features)
+        dtype = like.dtype if like.is_floating_point() else _DTYPES[edge.dtype]
+        return like.new_empty(0, *features, dtype=dtype)
+    return like.new_empty(0, *features, dtype=_DTYPES[edge.dtype])

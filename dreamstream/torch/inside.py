@@ -1,0 +1,272 @@
+"""torch's functions inside an online forward: each becomes the native front end's function of the same name.
+
+A `Forward` is the mode that is active while a patched module runs. It sees every call of torch, so that plain
+tensors that meet streams are seen too, and sizes that are tokens reach ``torch.zeros``. What a stream is there, a
+`StreamTensor` with an inner native stream tensor, is unwrapped; plain tensors become constants that keep their
+gradients. What the native front end does not know does not stream, and says so with the user's line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from .. import array as native_array
+from ..array import BatchTensor
+from ..array.tensor import Tensor as NativeTensor
+from ..errors import ModeError, NotStreamableError, StreamMismatchError
+from ..nn import functional as native_functional
+from ..stream.rules import BatchLength, BatchSize, Length
+from ..stream.where import user_line
+from .constants import Arrays, Constant, nominal
+from .tensor import StreamTensor, set_inside
+
+__all__ = ["Forward", "attribute", "current", "function"]
+
+Handler = Callable[["Forward", tuple[Any, ...], dict[str, Any]], Any]
+
+#: What torch calls otherwise than the native front end.
+ALIASES = {
+    "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "absolute": "abs", "negative": "neg",
+    "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "arctan2": "atan2",
+    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
+    "concat": "cat", "concatenate": "cat", "moveaxis": "movedim", "swapdims": "transpose", "swapaxes": "transpose",
+    "fix": "trunc", "rsub": "__rsub__", "__div__": "__truediv__", "__rdiv__": "__rtruediv__", "unsafe_chunk": "chunk",
+    "unsafe_split": "split", "split_with_sizes": "split", "bitwise_and": "__and__", "bitwise_or": "__or__",
+    "bitwise_xor": "__xor__", "bitwise_not": "__invert__", "positive": "__pos__", "special_expit": "sigmoid",
+    "view_copy": "view", "linalg_vector_norm": "norm", "dropout_": "dropout", "clamp_": "clamp",
+    "_max_pool1d": "max_pool1d", "_max_pool2d": "max_pool2d",
+}  # fmt: skip
+
+#: Functions whose result shares memory with their input: what is written into one is seen in the other.
+VIEWS = frozenset((
+    "transpose", "permute", "view", "reshape", "unsqueeze", "squeeze", "__getitem__", "narrow", "select", "split", "chunk",
+    "unbind", "expand", "expand_as", "flatten", "unflatten", "T", "mT", "t", "detach", "contiguous", "view_as", "reshape_as",
+    "movedim", "real", "imag", "data", "to", "unfold", "dropout",
+))  # fmt: skip
+
+_HANDLERS: dict[str, Handler] = {}
+_ATTRIBUTES: dict[str, Callable[[Forward, Any], Any]] = {}
+
+
+def function(*names: str) -> Callable[[Handler], Handler]:
+    """Enter what runs torch functions and methods of these names: ``fn(forward, args, kwargs)``, unwrapped."""
+
+    def keep(fn: Handler) -> Handler:
+        _HANDLERS.update(dict.fromkeys(names, fn))
+        return fn
+
+    return keep
+
+
+def attribute(*names: str) -> Callable[..., Any]:
+    """Enter what an attribute of a stream is: ``fn(forward, inner)``."""
+
+    def keep(fn: Callable[[Forward, Any], Any]) -> Callable[[Forward, Any], Any]:
+        _ATTRIBUTES.update(dict.fromkeys(names, fn))
+        return fn
+
+    return keep
+
+
+_CURRENT: ContextVar[Forward] = ContextVar("dreamstream_forward")
+
+
+def current() -> Forward:
+    """Return the forward that is running."""
+    return _CURRENT.get()
+
+
+class Forward(TorchFunctionMode):
+    """The mode of one online forward.
+
+    Parameters
+    ----------
+    entry : Entry
+        The call or the capture.
+    device : torch.device
+        Where the module's values are.
+    arrays : Arrays, optional
+        In a capture: the arrays that weights become.
+    paths : dict of int to str
+        In a capture: the modules' paths by identity.
+    """
+
+    def __init__(
+        self,
+        entry: Any,
+        device: torch.device,
+        arrays: Arrays | None = None,
+        paths: Mapping[int, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.entry = entry
+        self.device = device
+        self.arrays = arrays
+        self.paths = paths or {}
+        self._stand_in = torch.empty(0, device=device)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not _concerned(args) and not _concerned(kwargs):
+            return func(*args, **kwargs)
+        return self.call(func, args, kwargs)
+
+    def __enter__(self) -> Forward:
+        self._token = _CURRENT.set(self)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)
+        _CURRENT.reset(self._token)
+
+    def shell(self, inner: Any) -> StreamTensor:
+        """Return what stands for a stream."""
+        out = StreamTensor.shell(inner, self._stand_in)
+        out._alias, out._seen = [0], 0
+        return out
+
+    # ---------------------------------------------------------------- one call
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a torch function on streams."""
+        name = func.__name__
+        if name in ("__get__", "__set__"):
+            return self._attribute(func, name, args)
+        stripped = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+        if name.startswith("__i") and name.endswith("__") and hasattr(NativeTensor, f"__{name[3:]}"):
+            stripped = f"__{name[3:]}"
+        in_place = stripped != name or kwargs.get("inplace") is True
+        if kwargs.get("out") is not None:
+            raise NotStreamableError(f"{name}: out= of a stream inside a forward, at {user_line()}")
+        target = args[0] if args else kwargs.get("input")
+        given = tuple(self.unwrap(a) for a in args)
+        named = {k: self.unwrap(v) for k, v in kwargs.items() if k not in ("inplace", "out")}
+        stripped = ALIASES.get(stripped, stripped)
+        result = self._run(func, stripped, given, named)
+        if in_place and isinstance(target, StreamTensor):
+            return self._written(target, result, name)
+        return self._wrapped(result, target if stripped in VIEWS else None)
+
+    def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        handler = _HANDLERS.get(name)
+        if handler is not None:
+            return handler(self, args, kwargs)
+        if "input" in kwargs and not args:
+            args = (kwargs.pop("input"),)
+        args = tuple(nominal(a) if isinstance(a, torch.dtype) else a for a in args)
+        kwargs = {k: nominal(v) if isinstance(v, torch.dtype) else v for k, v in kwargs.items()}
+        if args and not isinstance(args[0], NativeTensor) and hasattr(args[0], "is_stream") and hasattr(args[0], name):
+            return getattr(args[0], name)(*args[1:], **kwargs)  # a complex stream, or a constant of the batch
+        first = getattr(native_functional, name, None)
+        of_functional = getattr(func, "__module__", None) == "torch.nn.functional"
+        if first is not None and (of_functional or not hasattr(NativeTensor, name)):
+            return first(*args, **kwargs)
+        if hasattr(NativeTensor, name) and args:
+            owner = args[0]
+            if isinstance(owner, (int, float)):  # as in torch.sub(1, x)
+                owner = Constant(torch.as_tensor(owner), self.arrays)
+            return getattr(owner, name)(*args[1:], **kwargs)
+        made = getattr(native_array, name, None)
+        if made is not None:
+            return made(*args, **kwargs)
+        raise NotStreamableError(
+            f"{getattr(func, '__qualname__', name)} on a stream inside a forward, at {user_line()}: it is not among the "
+            "operations that stream; do it outside the forward, or say how it streams with @ds.register"
+        )
+
+    def _attribute(self, func: Any, name: str, args: tuple[Any, ...]) -> Any:
+        what = func.__self__.__name__
+        if name == "__set__":
+            if what == "requires_grad":
+                return None
+            raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
+        inner = self.unwrap(args[0])
+        handler = _ATTRIBUTES.get(what)
+        if handler is not None:
+            return self._wrapped(handler(self, inner), args[0] if what in VIEWS else None)
+        if what.startswith("is_") or what in ("layout", "itemsize", "nbytes", "output_nr", "_version"):
+            return getattr(self._stand_in, what)
+        if hasattr(inner, what):
+            return self._wrapped(getattr(inner, what), args[0] if what in VIEWS else None)
+        raise NotStreamableError(f"{what} of a stream inside a forward, at {user_line()}")
+
+    # ---------------------------------------------------------------- in and out
+    def unwrap(self, x: Any) -> Any:
+        """Return what the native front end computes with."""
+        if isinstance(x, StreamTensor):
+            return self._inner(x)
+        if isinstance(x, torch.Tensor):
+            return Constant(x, self.arrays)
+        if isinstance(x, (list, tuple)):
+            return [self.unwrap(i) for i in x] if isinstance(x, list) else tuple(map(self.unwrap, x))
+        if isinstance(x, dict):
+            return {k: self.unwrap(v) for k, v in x.items()}
+        return x
+
+    def _inner(self, x: StreamTensor) -> Any:
+        inner = x._inner
+        if inner is None:
+            raise StreamMismatchError(
+                f"a StreamTensor from outside meets streams inside a forward, at {user_line()}"
+            )
+        if x._alias[0] != x._seen:
+            raise NotStreamableError(
+                f"a stream is used at {user_line()} after what shares its memory was changed in place; inside a "
+                "forward a stream that others share can't be written into: compute a new tensor instead"
+            )
+        return inner
+
+    def _wrapped(self, result: Any, shares: Any = None) -> Any:
+        if isinstance(result, Constant):
+            return result.torch
+        if isinstance(result, NativeTensor) and not result.is_stream:
+            return torch.from_numpy(result.numpy())
+        if getattr(result, "is_stream", False):
+            out = self.shell(result)
+            if isinstance(shares, StreamTensor) and shares._inner is not None:
+                out._alias, out._seen = shares._alias, shares._seen
+            return out
+        if isinstance(result, (list, tuple)) and not isinstance(result, torch.Size):
+            items = [self._wrapped(r, shares) for r in result]
+            return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+        return result
+
+    def _written(self, target: StreamTensor, result: Any, name: str) -> StreamTensor:
+        """Let a stream be the result of an operation in place."""
+        before = target._inner
+        if getattr(result, "dims", None) != before.dims:
+            raise NotStreamableError(f"{name} at {user_line()} changes a stream's dimensions in place")
+        target._inner = result
+        target._alias[0] += 1
+        target._seen = target._alias[0]
+        return target
+
+
+def _concerned(tree: Any) -> bool:
+    """Whether a stream or a size that is a token is among arguments."""
+    if isinstance(tree, torch.Tensor):
+        return isinstance(tree, StreamTensor)
+    if isinstance(tree, (list, tuple)):
+        return any(map(_concerned, tree))
+    if isinstance(tree, dict):
+        return any(map(_concerned, tree.values()))
+    if isinstance(tree, slice):
+        return _concerned((tree.start, tree.stop, tree.step))
+    return isinstance(tree, (Length, BatchSize, BatchLength, BatchTensor))
+
+
+def _after(func: Any, args: Any, kwargs: Any) -> Any:
+    """What a stream of a forward that has returned, or that runs elsewhere, meets."""
+    if func.__name__ == "__get__":
+        return getattr(torch.empty(0), func.__self__.__name__, None)
+    raise ModeError(f"{func.__name__} at {user_line()}: a stream of a forward that has returned")
+
+
+set_inside(_after)

@@ -1,0 +1,35 @@
+"""Frames added, dropped or held back: what only moves them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .frames import padded_run, strided_run
+from .registry import Step, Window, windowed
+
+
+@windowed("pad")
+def pad(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the stream with frames before and behind it."""
+    a, (x,) = step.attributes, windows
+    return (padded_run(x, step.first[0] - a["left"], step.n[0], a["mode"], a["value"]),), state
+
+
+@windowed("slice", "cut")
+def part(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return every step-th frame from a start on; where they end the counts say."""
+    a, x = step.attributes, windows[0]
+    return (strided_run(x, a["start"] + step.first[0] * a["step"], step.n[0], a["step"]),), state
+
+
+@windowed("delay")
+def delay(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the stream some frames late."""
+    return (windows[0].run(step.first[0] - step.attributes["frames"], step.n[0]),), state
+
+
+@windowed("sync")
+def sync(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the stream as far as the others have come."""
+    return (windows[0].run(step.first[0], step.n[0]),), state

@@ -1,0 +1,89 @@
+"""The elements of a frame in another order, selection or number."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from .registry import Step, framewise
+
+__all__ = ["pad_axis"]
+
+Tensor = torch.Tensor
+
+
+@framewise("permute")
+def permute(step: Step, x: Tensor) -> Tensor:
+    """Return the feature axes in another order."""
+    lead = x.dim() - step.ranks[0]
+    return x.permute(*range(lead), *(lead + axis for axis in step.attributes["order"]))
+
+
+@framewise("reshape")
+def reshape(step: Step, x: Tensor) -> Tensor:
+    """Return the same elements in another feature shape."""
+    return x.reshape(*x.shape[: x.dim() - step.ranks[0]], *step.features[0])
+
+
+@framewise("narrow")
+def narrow(step: Step, x: Tensor) -> Tensor:
+    """Return part of a feature axis, or every step-th element of it."""
+    a = step.attributes
+    behind = (slice(None),) * (step.ranks[0] - a["axis"] - 1)
+    kept = (..., slice(a["start"], a["start"] + a["length"], a["step"]), *behind)
+    return x[kept]
+
+
+@framewise("expand")
+def expand(step: Step, x: Tensor) -> Tensor:
+    """Return feature axes of size 1 repeated."""
+    lead, shape = x.dim() - step.ranks[0], step.features[0]
+    ones = (1,) * (len(shape) - step.ranks[0])
+    return x.reshape(*x.shape[:lead], *ones, *x.shape[lead:]).expand(*x.shape[:lead], *shape)
+
+
+@framewise("cat")
+def cat(step: Step, *xs: Tensor) -> Tensor:
+    """Return streams joined along a feature axis."""
+    return torch.cat(xs, step.attributes["axis"] - step.ranks[0])
+
+
+@framewise("nearest")
+def nearest(step: Step, x: Tensor) -> Tensor:
+    """Return a feature axis of another size, each element the nearest one below it."""
+    a = step.attributes
+    axis = a["axis"] - step.ranks[0]
+    n, size = x.shape[axis], a["size"]
+    places = torch.arange(size, device=x.device)
+    if size in (n, 2 * n):
+        return x.index_select(axis, places // (size // n))
+    step_size = torch.tensor(1 / a["scale"] if a["scale"] > 0 else n, dtype=torch.float32)
+    if not a["scale"]:
+        step_size = step_size / size
+    # in single precision, as torch rounds the places
+    places = (places.float() * step_size.to(x.device)).floor().long().clamp(max=n - 1)
+    return x.index_select(axis, places)
+
+
+@framewise("pad_features")
+def pad_features(step: Step, x: Tensor) -> Tensor:
+    """Return elements added at both ends of a feature axis."""
+    a = step.attributes
+    return pad_axis(x, a["axis"] - step.ranks[0], a["left"], a["right"], a["mode"], a["value"])
+
+
+def pad_axis(x: Tensor, axis: int, left: int, right: int, mode: str, value: float = 0.0) -> Tensor:
+    """Return x with elements added at both ends of an axis, which counts from the end (-1 is the last)."""
+    if not left and not right:
+        return x
+    if mode in ("zeros", "constant"):
+        return F.pad(x, (0, 0) * (-axis - 1) + (left, right), value=value)
+    n = x.shape[axis]
+    places = torch.arange(-left, n + right, device=x.device)
+    if mode == "replicate":
+        places = places.clamp(0, n - 1)
+    elif mode == "circular":
+        places = places.remainder(n)
+    else:
+        places = (n - 1) - ((n - 1) - places.abs()).abs()
+    return x.index_select(axis, places)

@@ -1,0 +1,134 @@
+"""Layers of torch whose forwards do not stream as they are written: what runs in their place, and what can't stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from .. import nn as native
+from ..array import BatchTensor
+from ..online.register import forward_of, is_registered
+from .constants import Constant
+from .inside import Forward, current
+
+__all__ = ["streaming_forward", "unstreamable"]
+
+Reason = tuple[str, str]
+
+
+_STREAMING: dict[type[torch.nn.Module], Callable[..., Any]] = {}
+
+
+def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
+    """Return what runs in a streaming call in place of the module's own forward, if anything does."""
+    if is_registered(module):
+        return forward_of(module)
+    for cls in type(module).__mro__:
+        if cls in _STREAMING:
+            return partial(_STREAMING[cls], module)
+    return None
+
+
+# ---------------------------------------------------------------------- recurrence
+def _recurrent(kind: type[torch.nn.Module], twin: type[native.Module]) -> None:
+    """Let a recurrent layer or cell stream as the native one with its weights."""
+
+    def stream(module: Any, input: Any, hx: Any = None) -> Any:
+        forward = current()
+        if getattr(module, "num_layers", 1) > 1 and getattr(module, "dropout", 0) > 0:
+            return _layer_by_layer(module, twin, forward, input, hx)
+        return _run(_twin(module, twin, forward), forward, input, hx)
+
+    _STREAMING[kind] = stream
+
+
+def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int | None = None) -> Any:
+    """Return a native layer with a module's options and weights, all or those of one of its layers."""
+    out: Any = object.__new__(kind)
+    native.Module.__init__(out)
+    for name, value in vars(module).items():
+        if not name.startswith("_") and name not in ("training", "mode"):
+            out.__dict__[name] = value
+    out.training = False  # dropout is ours
+    if not isinstance(module, torch.nn.RNNBase):
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            value = getattr(module, name)
+            out._parameters[name] = None if value is None else Constant(value, forward.arrays)
+        return out
+    names = module._all_weights
+    if layer is not None:
+        per = 2 if module.bidirectional else 1
+        names = names[layer * per : (layer + 1) * per]
+        out.__dict__["num_layers"] = 1
+    out.__dict__["_names"] = names
+    for name in (n for group in names for n in group):
+        out._parameters[name] = Constant(getattr(module, name), forward.arrays)
+    return out
+
+
+def _run(layer: Any, forward: Forward, input: Any, hx: Any) -> Any:
+    return forward._wrapped(layer.forward(forward.unwrap(input), _state(forward, hx)))
+
+
+def _state(forward: Forward, hx: Any) -> Any:
+    return None if hx is None else forward.unwrap(hx)
+
+
+def _layer_by_layer(module: Any, kind: Any, forward: Forward, input: Any, hx: Any) -> Any:
+    """Run stacked layers one by one, with dropout between them in training, as torch does."""
+    directions = 2 if module.bidirectional else 1
+    pair = isinstance(hx, (tuple, list))
+    ends: list[Any] = []
+    for layer in range(module.num_layers):
+        part = _part(forward, hx, slice(layer * directions, (layer + 1) * directions))
+        input, end = _run(_twin(module, kind, forward, layer), forward, input, part)
+        ends.append(end)
+        if layer + 1 < module.num_layers:
+            input = torch.nn.functional.dropout(input, module.dropout, module.training)
+    if isinstance(module, torch.nn.LSTM):
+        return input, tuple(torch.cat(parts, 0) for parts in zip(*ends))
+    assert not pair
+    return input, torch.cat(ends, 0)
+
+
+def _part(forward: Forward, hx: Any, rows: slice) -> Any:
+    """Return the initial states of one layer."""
+    if hx is None:
+        return None
+    if isinstance(hx, (tuple, list)):
+        return tuple(_part(forward, h, rows) for h in hx)
+    if isinstance(hx, BatchTensor):
+        return BatchTensor(hx.value[rows], hx.batch_axis)
+    return hx[rows]
+
+
+for _name in ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"):
+    _recurrent(getattr(torch.nn, _name), getattr(native, _name))
+
+
+# ---------------------------------------------------------------------- what can't stream
+_ATTENTION = (
+    torch.nn.MultiheadAttention,
+    torch.nn.Transformer,
+    torch.nn.TransformerDecoderLayer,
+    torch.nn.TransformerEncoderLayer,
+)
+
+
+def unstreamable(module: torch.nn.Module) -> Reason | None:
+    """Return why a layer can't stream, and what would work; None if it can."""
+    if is_registered(module):
+        return None
+    if isinstance(module, _ATTENTION):
+        return "every frame attends to the whole stream", "attention over a bounded past would stream"
+    if isinstance(module, torch.nn.Conv2d):
+        return None  # its padding says at the first call which axis is the stream's
+    for cls in type(module).__mro__:
+        twin = getattr(native, cls.__name__, None)
+        if cls.__module__.startswith("torch.nn.") and isinstance(twin, type) and hasattr(twin, "unstreamable"):
+            found: Reason | None = twin.unstreamable(module)
+            return found
+    return None

@@ -1,0 +1,243 @@
+"""Patching torch modules: the handle of each, and the class that calls it.
+
+A patched module is of a class made from its own, of the same name, whose call goes to the handle first. The
+forward is the class's own, so that `torch.jit.script` and `torch.export` see nothing new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ..array.stream_tensor import StreamTensor as Native
+from ..errors import ModeError, NotStreamableError, StreamMismatchError
+from ..online.patch import Patch
+from ..stream.rules import require_same_streams
+from .call import TorchCall, TorchSession
+from .constants import nominal
+from .inside import Forward, current
+from .layers import streaming_forward, unstreamable
+from .layout import to_padded
+from .spectra import Complex
+from .tensor import StreamTensor
+
+__all__ = ["FRONT", "TorchPatch"]
+
+Module = torch.nn.Module
+
+
+class TorchPatch(Patch):
+    """The handle of one patched torch module."""
+
+    _kind = TorchSession
+    _names: dict[int, str] | None = None
+    _named: list[torch.Tensor]
+
+    def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the module's forward as its mode says."""
+        tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, StreamTensor)]
+        inside = [x for x in tensors if x._inner is not None]
+        if inside:
+            if len(inside) < len(tensors):
+                raise StreamMismatchError("a StreamTensor from outside meets streams inside a forward")
+            return self._inside(module, args, kwargs)
+        name = type(module).__name__
+        if not self.online_mode:
+            if tensors:
+                raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
+            return _plain_call(module, args, kwargs)
+        if tensors:
+            return self._outermost(module, args, kwargs, tensors)
+        if _within_forward():  # a layer of constants
+            return _plain_call(module, args, kwargs)
+        raise ModeError(
+            f"{name} is online and got no StreamTensor; wrap its input with ds.stream_tensor, or call "
+            ".offline() first"
+        )
+
+    def _inside(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the module on streams that are inside a forward already."""
+        capture = current().entry
+        if hasattr(capture, "within"):
+            with capture.within(current().paths.get(id(module)), module):
+                return _run(module, args, kwargs)
+        try:
+            return _run(module, args, kwargs)
+        except NotStreamableError as error:
+            error.locate(self.path, type(module).__name__)
+            raise
+
+    def _outermost(
+        self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Any]
+    ) -> Any:
+        meta = require_same_streams([x.meta for x in tensors], "this call")
+        session = self.session
+        device = _device(module, tensors)
+        with session.hold(meta.ids):
+            fresh = self._names is None or not session.live_ids
+            call = session.admit(
+                meta,
+                [x.rate for x in tensors],
+                [x.lengths for x in tensors],
+                any(x.restart for x in tensors),
+                self._tensor_names(module, fresh),
+                TorchCall,
+            )
+            training = module.training and torch.is_grad_enabled()
+            call.begin(device, training, self.train_variant == "chunk-wise-aligned")
+            forward = Forward(call, device)
+            number = iter(range(len(tensors)))
+
+            def enter(x: Any) -> Any:
+                if not isinstance(x, StreamTensor):
+                    return x
+                value = x.frames()
+                edge = call.input_edge(next(number), nominal(value.dtype).name, tuple(value.shape[1:]))
+                return forward.shell(Native.inside(value, x.dims, edge, x.names))
+
+            inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
+            with forward:
+                result = self._inside(module, inside_args, inside_kwargs)
+            result = pytree.tree_map(lambda x: _leave(x, call), result)
+            session.commit(call)
+            return result
+
+    def _tensor_names(self, module: Any, fresh: bool) -> dict[int, str]:
+        """Return the names of parameters and buffers by identity; they are read anew where no stream is live."""
+        if fresh:
+            named = [*module.named_parameters(), *module.named_buffers()]
+            self._names = {id(t): n for n, t in named}
+            self._named = [t for _, t in named]  # so that no other tensor takes their place in memory
+        assert self._names is not None
+        return self._names
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_names": None, "_named": []}
+
+
+def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run what streams in place of a module's forward, or the forward."""
+    other = streaming_forward(module)
+    if other is None:
+        return _plain_call(module, args, kwargs)
+    if not module._forward_hooks and not module._forward_pre_hooks:
+        return other(*args, **kwargs)
+    own = module.__dict__.get("forward")
+    module.__dict__["forward"] = other  # so that torch's call runs the hooks around it
+    try:
+        return _plain_call(module, args, kwargs)
+    finally:
+        del module.__dict__["forward"]
+        if own is not None:
+            module.__dict__["forward"] = own
+
+
+def _within_forward() -> bool:
+    return any(isinstance(m, Forward) for m in torch.overrides._get_current_function_mode_stack())
+
+
+def _device(module: Any, tensors: Sequence[Any]) -> torch.device:
+    """Return the module's device, which must be the streams'."""
+    own = next((t.device for t in module.parameters()), None)
+    own = next((t.device for t in module.buffers()), None) if own is None else own
+    for x in tensors:
+        if own is not None and x.device != own:
+            raise StreamMismatchError(
+                f"{type(module).__name__} is on {own}, but a StreamTensor is on {x.device}; move one of them with .to()",
+                x.ids,
+            )
+    return tensors[0].device if own is None else own
+
+
+def _leave(x: Any, call: TorchCall) -> Any:
+    """Return an output as the caller sees it: this call's frames."""
+    if not isinstance(x, StreamTensor):
+        return x
+    inner = x._inner
+    first = inner.real if isinstance(inner, Complex) else inner
+    if first is None or first.edge is None or first.edge.entry is not call:
+        raise StreamMismatchError("the forward returned a tensor of another call")
+    if isinstance(inner, Complex):
+        parts = [to_padded(p.value, p.dims, p.lengths) for p in (inner.real, inner.imag)]
+        return StreamTensor.outside(torch.complex(*parts), inner.real.names, inner.real.meta, inner.real.starts, inner.real.rate)
+    return StreamTensor.from_frames(inner.value, inner.dims, inner.names, inner.meta, inner.starts, inner.rate)
+
+
+# ---------------------------------------------------------------------- classes
+_PATCHED: dict[type, type] = {}
+
+
+def _plain_call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a module as torch does."""
+    return Module.__call__(module, *args, **kwargs)
+
+
+def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    patch = self.__dict__.get("_patch")
+    if patch is None or torch.compiler.is_compiling():
+        return _plain_call(self, args, kwargs)
+    return patch.call(self, args, kwargs)
+
+
+def _reduce(self: Any, protocol: int) -> Any:
+    return _restored, (type(self)._unpatched,), self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
+
+
+def _restored(cls: type) -> Any:
+    return object.__new__(patched_class(cls))
+
+
+def _method(name: str) -> Any:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.__dict__["_patch"], name)(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = getattr(Patch, name).__doc__
+    return method
+
+
+def patched_class(cls: type) -> type:
+    """Return the class of patched modules of a class."""
+    if cls not in _PATCHED:
+        members: dict[str, Any] = {name: _method(name) for name in Patch.METHODS}
+        members.update({name: property(_method(name)) for name in Patch.PROPERTIES})
+        members |= {
+            "__call__": _call,
+            "__reduce_ex__": _reduce,
+            "__module__": cls.__module__,
+            "__qualname__": cls.__qualname__,
+            "__doc__": cls.__doc__,
+            "_unpatched": cls,
+        }
+        _PATCHED[cls] = type(cls.__name__, (cls,), members)
+    return _PATCHED[cls]
+
+
+class _Front:
+    """The torch front end."""
+
+    patch = TorchPatch
+
+    def attach(self, module: Any, patch: TorchPatch) -> None:
+        module.__dict__["_patch"] = patch
+        if "_unpatched" not in type(module).__dict__:
+            module.__class__ = patched_class(type(module))
+
+    def detach(self, module: Any) -> None:
+        module.__dict__.pop("_patch", None)
+        if "_unpatched" in type(module).__dict__:
+            module.__class__ = type(module)._unpatched
+
+    def unstreamable(self, module: Any) -> tuple[str, str] | None:
+        return unstreamable(module)
+
+    def source(self, model: Any) -> Any:
+        from .source import TorchSource
+
+        return TorchSource(model, self)
+
+
+FRONT = _Front()

@@ -1,0 +1,104 @@
+"""Torch models as the engine sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ..errors import CaptureError, ShapeError
+from ..stream.tree import leaves, map_leaves
+from .constants import Arrays, as_array, dtype_of
+from .inside import Forward
+from .spectra import Complex
+from .tensor import StreamTensor
+
+__all__ = ["TorchSource"]
+
+
+class TorchSource:
+    """A torch model whose forward is captured and run offline.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+    front
+        What patches its modules while they are captured, where they are not patched already.
+    """
+
+    def __init__(self, model: Any, front: Any) -> None:
+        self.model, self.front = model, front
+        self._arrays = Arrays()
+
+    def arrays(self) -> dict[str, Any]:
+        state = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
+        return {name: self._arrays.of(tensor) for name, tensor in state.items()}
+
+    def streamed(self, capture: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
+        paths = {id(m): n for n, m in self.model.named_modules()}
+        forward = Forward(capture, device, self._arrays, paths)
+        args, kwargs = map_leaves((args, kwargs), forward.shell)
+        with self._evaluating(), self._patched(), torch.no_grad(), forward:
+            return _tree(self.model(*args, **kwargs))
+
+    def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
+        like = next((p for p in self.model.parameters() if p.is_floating_point()), torch.empty(0))
+        tensors = {k: torch.from_numpy(a).to(like.device) for k, a in inputs.items()}
+        with self._evaluating(), self._unpatched(), torch.no_grad():
+            try:
+                result = self.model(**tensors) if by_name else self.model(*tensors.values())
+            except RuntimeError as error:  # torch refuses sequences that are too short
+                raise ShapeError(str(error)) from None
+        return [as_array(t) for t in leaves(_tree(result))]
+
+    # ---------------------------------------------------------------- the model's modes, left as they were
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        modes = [(m, m.training) for m in self.model.modules()]
+        for m, _ in modes:
+            m.training = False
+        try:
+            yield
+        finally:
+            for m, mode in modes:
+                m.training = mode
+
+    @contextmanager
+    def _patched(self) -> Iterator[None]:
+        new = [(p, m) for p, m in self.model.named_modules() if "_patch" not in m.__dict__]
+        for path, m in new:
+            self.front.attach(m, self.front.patch("chunk-wise-aligned", "raise", None, 0, path))
+        try:
+            yield
+        finally:
+            for _, m in new:
+                self.front.detach(m)
+
+    @contextmanager
+    def _unpatched(self) -> Iterator[None]:
+        patches = [m.__dict__["_patch"] for m in self.model.modules() if "_patch" in m.__dict__]
+        modes = [p.online_mode for p in patches]
+        for p in patches:
+            p.online_mode = False
+        try:
+            yield
+        finally:
+            for p, mode in zip(patches, modes):
+                p.online_mode = mode
+
+
+def _tree(result: Any) -> Any:
+    """Return what a forward returned as plain tuples, lists and dicts of native streams or plain tensors."""
+    if isinstance(result, Mapping):
+        return {k: _tree(v) for k, v in result.items()}
+    if isinstance(result, (list, tuple)):
+        items = [_tree(v) for v in result]
+        return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+    if isinstance(result, StreamTensor) and result._inner is not None:
+        if isinstance(result._inner, Complex):
+            raise CaptureError("the forward returned a complex stream; return its .real and .imag, or torch.view_as_real of it")
+        return result._inner
+    return result

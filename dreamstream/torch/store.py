@@ -1,0 +1,168 @@
+"""Where streams' states live: tables indexed by slot in evaluation, records on the tape in training.
+
+Both hold, by key, tensors with one row per state. A stream's state is a place: a store and a row in it. A
+table's slot has two rows; a call reads one and writes the other, so that the state before it stays whole until the
+session publishes the place of the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+__all__ = ["Gathered", "Place", "Record", "Table", "place_of", "row_of"]
+
+Tensor = torch.Tensor
+
+
+class _Slot:
+    """A slot of a table, given back when nothing refers to it."""
+
+    __slots__ = ("_free", "index")
+
+    def __init__(self, index: int, free: list[int]) -> None:
+        self.index, self._free = index, free
+
+    def __del__(self) -> None:
+        self._free.append(self.index)
+
+
+class Place:
+    """Where one stream's state is."""
+
+    __slots__ = ("half", "owner", "store")
+
+    def __init__(self, store: Any, owner: Any, half: int) -> None:
+        self.store, self.owner, self.half = store, owner, half
+
+    @property
+    def row(self) -> int:
+        """The row in the store's tensors."""
+        return 2 * self.owner.index + self.half if isinstance(self.owner, _Slot) else self.owner
+
+
+class Table:
+    """States of many streams that are overwritten call by call."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[Hashable, Tensor] = {}
+        self._free: list[int] = []
+        self._n_slots = 0
+
+    def places(self, old: Sequence[Place | None]) -> list[Place]:
+        """Return where the states after a call go: the other halves, or new slots."""
+        return [self._next(p) for p in old]
+
+    def _next(self, old: Place | None) -> Place:
+        if old is not None and old.store is self:
+            return Place(self, old.owner, 1 - old.half)
+        try:
+            index = self._free.pop()
+        except IndexError:
+            index, self._n_slots = self._n_slots, self._n_slots + 1
+        return Place(self, _Slot(index, self._free), 0)
+
+    def write(self, key: Hashable, rows: Tensor, index: Tensor) -> None:
+        """Put the rows ``(B, ...)`` where `index` says; kept frames may be wider than before."""
+        rows = rows.detach()
+        own = self.tensors.get(key)
+        n = 2 * self._n_slots
+        if own is None or len(own) < n or (rows.ndim > 1 and own.ndim > 1 and own.shape[1] < rows.shape[1]):
+            own = self.tensors[key] = _grown(own, rows, n)
+        own[index] = _widened(rows, own.shape[1]) if rows.ndim > 1 else rows
+
+
+def _grown(own: Tensor | None, rows: Tensor, n: int) -> Tensor:
+    """Return a table's tensor with room for n rows, and for rows of this width."""
+    if own is None:
+        return rows.new_zeros(n, *rows.shape[1:])
+    shape = list(own.shape)
+    shape[0] = max(n, 2 * len(own)) if n > len(own) else len(own)
+    if rows.ndim > 1:
+        shape[1] = max(own.shape[1], rows.shape[1])
+    out = rows.new_zeros(shape)
+    out[tuple(slice(0, size) for size in own.shape)] = own
+    return out
+
+
+def row_of(place: Place) -> dict[Hashable, Tensor]:
+    """Return one stream's state as tensors ``(1, ...)`` of its own."""
+    row = place.row
+    return {k: t[row : row + 1].detach().clone() for k, t in place.store.tensors.items()}
+
+
+def place_of(tensors: dict[Hashable, Tensor]) -> Place:
+    """Return the place of a state given as `row_of` gives it."""
+    record = Record(detach=True)
+    record.tensors = tensors
+    return Place(record, 0, 0)
+
+
+class Record:
+    """States of the rows of one call, which stay on the tape or are cut off from it."""
+
+    def __init__(self, detach: bool) -> None:
+        self.tensors: dict[Hashable, Tensor] = {}
+        self.detach = detach
+
+    def places(self, old: Sequence[Place | None]) -> list[Place]:
+        """Return one place per row."""
+        return [Place(self, row, 0) for row in range(len(old))]
+
+    def write(self, key: Hashable, rows: Tensor, index: Tensor | None) -> None:
+        """Keep the rows ``(B, ...)``."""
+        self.tensors[key] = rows.detach() if self.detach else rows
+
+
+class Gathered:
+    """The states before a call, row by row of its batch."""
+
+    def __init__(self, places: Sequence[Place | None], device: torch.device) -> None:
+        self.n_rows = len(places)
+        self._stores: list[tuple[Any, Tensor | None, np.ndarray]] = []
+        self.fresh = np.array([p is None for p in places], bool)
+        for store in {id(p.store): p.store for p in places if p is not None}.values():
+            own = np.array([i for i, p in enumerate(places) if p is not None and p.store is store])
+            rows = np.array([places[i].row for i in own])  # type: ignore[union-attr]
+            self._stores.append((store, rows, own))
+        self._device = device
+        self._indices: dict[int, Any] = {}
+
+    def rows(self, key: Hashable) -> Tensor | None:
+        """Return ``(B, ...)`` of a key; what new streams have there is anything. None: nobody has it."""
+        parts = [(s.tensors[key], rows, own) for s, rows, own in self._stores if key in s.tensors]
+        if not parts:
+            return None
+        if len(parts) == 1:
+            tensor, rows, own = parts[0]
+            whole = len(own) == self.n_rows
+            if whole and len(tensor) == self.n_rows and bool((rows == np.arange(self.n_rows)).all()):
+                return tensor
+            return tensor.index_select(0, self._index(id(rows), rows, own))
+        width = max(t.shape[1] if t.ndim > 1 else 0 for t, _, _ in parts)
+        picked = [_widened(t.index_select(0, self._index(id(r), r, None)), width) for t, r, _ in parts]
+        order = np.zeros(self.n_rows, np.int64)
+        order[np.concatenate([own for _, _, own in parts])] = np.arange(sum(len(o) for _, _, o in parts))
+        return torch.cat(picked).index_select(0, torch.from_numpy(order).to(self._device))
+
+    def _index(self, key: int, rows: np.ndarray, own: np.ndarray | None) -> Tensor:
+        """Return the rows of the store on the device, one per row of the batch if `own` says which have one."""
+        found = self._indices.get((key, own is None))  # type: ignore[arg-type]
+        if found is None:
+            index = rows
+            if own is not None:
+                index = np.zeros(self.n_rows, np.int64)
+                index[own] = rows
+            found = torch.from_numpy(np.ascontiguousarray(index)).to(self._device, non_blocking=True)
+            self._indices[key, own is None] = found  # type: ignore[index]
+        return found
+
+
+def _widened(rows: Tensor, width: int) -> Tensor:
+    if rows.ndim < 2 or rows.shape[1] == width:
+        return rows
+    out = rows.new_zeros(len(rows), width - rows.shape[1], *rows.shape[2:])
+    return torch.cat([rows, out], 1)

@@ -1,0 +1,143 @@
+"""The frames that an operation may read in eager mode: what was kept of them, and the new ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+
+__all__ = ["EagerWindow", "as_rows", "flat", "same"]
+
+Tensor = torch.Tensor
+Ints = npt.NDArray[np.int64]
+
+
+def same(numbers: Ints) -> bool:
+    """Whether all numbers are equal."""
+    return len(numbers) < 2 or bool((numbers == numbers[0]).all())
+
+
+def places(lengths: Ints, width: int) -> Ints:
+    """Return where in rows of `width` the frames of ragged rows stand, row after row."""
+    ends = np.cumsum(lengths)
+    within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+    return np.repeat(np.arange(len(lengths)) * width, lengths) + within
+
+
+def flat(padded: Tensor, lengths: Ints) -> Tensor:
+    """Return the valid frames ``(frames of all rows, *features)`` of ``(B, n, *features)``."""
+    rows, n = padded.shape[:2]
+    together = padded.reshape(rows * n, *padded.shape[2:])
+    if same(lengths) and (not rows or lengths[0] == n):
+        return together
+    index = torch.from_numpy(places(lengths, n)).to(padded.device, non_blocking=True)
+    return together.index_select(0, index)
+
+
+def as_rows(frames: Tensor, lengths: Ints) -> Tensor:
+    """Return ragged frames as ``(B, longest, *features)``, zeros behind each row's."""
+    rows, features = len(lengths), frames.shape[1:]
+    n = int(lengths.max(initial=0))
+    if same(lengths):
+        return frames.reshape(rows, n, *features)
+    index = torch.from_numpy(places(lengths, n)).to(frames.device, non_blocking=True)
+    out = frames.new_zeros(rows * n, *features)
+    return out.index_copy(0, index, frames).reshape(rows, n, *features)
+
+
+class EagerWindow:
+    """One input of one operation; see `dreamstream.torch.kernels.Window`.
+
+    Parameters
+    ----------
+    kept : Tensor or None
+        ``(B, width, *features)``: what was kept, each row from its first column on; None: nothing.
+    new : Tensor
+        ``(frames of all rows, *features)``.
+    first : ndarray
+        ``(B,)``: absolute position of the first frame that was kept.
+    counts : ndarray
+        ``(B, 4)``: of the input.
+    """
+
+    def __init__(self, kept: Tensor | None, new: Tensor, first: Ints, counts: Ints) -> None:
+        self._kept, self._new = kept, new
+        self._first, self._counts = first, counts
+        self._lengths = counts[:, 2] - counts[:, 0]
+        self.even = same(self._lengths)
+        self._grid: Tensor | None = None
+        held = counts[:, 0] - first
+        if self.even and same(held) and len(first):
+            self._grid = self._new.reshape(len(first), int(self._lengths[0]), *new.shape[1:])
+            if held[0]:
+                assert kept is not None
+                self._grid = torch.cat([kept[:, : int(held[0])], self._grid], 1)
+        self._pieces: tuple[Tensor, Ints, Ints] | None = None
+
+    @property
+    def known(self) -> Tensor:
+        return torch.from_numpy(self._counts[:, 2])
+
+    @property
+    def total(self) -> Tensor:
+        return torch.from_numpy(self._counts[:, 3])
+
+    @property
+    def before(self) -> Tensor:
+        return torch.from_numpy(self._counts[:, 0])
+
+    def new(self) -> tuple[Tensor, Tensor]:
+        return as_rows(self._new, self._lengths), torch.from_numpy(self._lengths)
+
+    def run(self, first: Tensor, n: int, fill: float = 0.0) -> Tensor:
+        if self._grid is not None:
+            offsets = first.numpy() - self._first
+            if same(offsets):
+                return _columns(self._grid, int(offsets[0]), n, fill)
+        return self.take(first[:, None] + torch.arange(n), fill)
+
+    def take(self, positions: Tensor, fill: float = 0.0) -> Tensor:
+        at = positions.numpy()
+        source, kept_base, new_base = self._source()
+        shape = (*at.shape, *source.shape[1:])
+        if not len(source):
+            return source.new_full(shape, fill)
+        first, counts = self._first[:, None], self._counts
+        index = at + np.where(at < counts[:, :1], kept_base[:, None], new_base[:, None])
+        valid = (at >= first) & (at < counts[:, 2:3])
+        index = torch.from_numpy(np.where(valid, index, 0).ravel()).to(source.device, non_blocking=True)
+        frames = source.index_select(0, index).reshape(shape)
+        if valid.all():
+            return frames
+        mask = torch.from_numpy(valid.reshape(*at.shape, *(1,) * (source.ndim - 1)))
+        return frames.masked_fill(~mask.to(source.device, non_blocking=True), fill)
+
+    def _source(self) -> tuple[Tensor, Ints, Ints]:
+        """Return all frames in one piece, and for every row what to add to a position, kept or new."""
+        if self._pieces is None:
+            starts = np.cumsum(self._lengths) - self._lengths
+            if self._kept is None:
+                self._pieces = self._new, starts, starts - self._counts[:, 0]
+            else:
+                rows, width = self._kept.shape[:2]
+                kept = self._kept.reshape(rows * width, *self._kept.shape[2:])
+                self._pieces = (
+                    torch.cat([kept, self._new]),
+                    np.arange(rows) * width - self._first,
+                    rows * width + starts - self._counts[:, 0],
+                )
+        return self._pieces
+
+
+def _columns(grid: Tensor, begin: int, n: int, fill: float) -> Tensor:
+    """Return columns begin .. begin + n of ``(B, width, *features)``, `fill` where there are none."""
+    width = grid.shape[1]
+    low, high = max(begin, 0), min(begin + n, width)
+    if low >= high:
+        return grid.new_full((grid.shape[0], n, *grid.shape[2:]), fill)
+    part = grid if (low, high) == (0, width) else grid[:, low:high]
+    left, right = low - begin, begin + n - high
+    if not left and not right:
+        return part
+    return F.pad(part, (0, 0) * (grid.ndim - 2) + (left, right), value=fill)
