@@ -41,7 +41,7 @@ def make_manifest(engine: Engine, states: Sequence[State]) -> dict[str, Any]:
     outputs = [
         {
             "name": unique(_identifier(o.name), used),
-            "dims": list(o.dimensions),
+            "dims": list(o.dimensions) if "B" in o.dimensions else ["B", *o.dimensions],
             "dtype": o.dtype,
             "rate": _ratio(o.rate),
             "delay": None if math.isinf(o.delay) else int(o.delay),

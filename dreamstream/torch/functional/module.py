@@ -9,13 +9,13 @@ import torch
 
 from ...engine import Engine
 from ...errors import NotStreamableError
-from ..kernels import Kernel, Step
+from ..kernels import KERNELS, Kernel, Step
 from .forms import kernel_of
 from .graph import FunctionalEdge, FunctionalNode, Graph
 from .integers import Counter, Pair
 from .manifest import make_manifest, unique
 from .scripted import scriptable
-from .window import PaddedWindow, zero_behind
+from .window import PaddedWindow, fit, zero_behind
 
 __all__ = ["FunctionalModule", "Port"]
 
@@ -27,7 +27,7 @@ class Port:
 
     def __init__(self, name: str, dims: Sequence[Any]) -> None:
         self.name = name
-        self.dims = tuple(dims)
+        self.dims = tuple(dims) if "B" in dims else ("B", *dims)  # a table has one for all
         stored = [d for d in ("B", "L") if d in dims]
         stored += range(sum(isinstance(d, int) for d in dims))
         self.inward = [self.dims.index(d) for d in stored]
@@ -73,6 +73,7 @@ class FunctionalModule(torch.nn.Module):
         self._weights: dict[int, list[str | None]] = {}
         self._kernels: dict[int, Kernel] = {}
         self._add_weights(parameters)
+        self._widths = _widths(graph)
         #: Edges that keep frames, nodes that carry tensors with the names of these: the order of states.
         self._kept = [e for e, edge in enumerate(graph.edges) if edge.kept > 0]
         self._carried: dict[int, list[str]] = {}
@@ -208,6 +209,21 @@ class FunctionalModule(torch.nn.Module):
         return scriptable(self)
 
 
+def _widths(graph: Graph) -> dict[int, Any]:
+    """Return per edge what its padded extent depends on: edges with equal ones are equally wide."""
+    widths: dict[int, Any] = {e: ("input", e) for e in graph.inputs}
+    widths[graph.inputs[0]] = graph.edges[graph.inputs[0]].gain
+    for j, node in enumerate(graph.nodes):
+        if KERNELS[node.name].framewise:
+            shared = {widths[e] for e in node.inputs[: node.op.n_values]}
+            made = shared.pop() if len(shared) == 1 else graph.edges[node.outputs[0]].gain
+            widths.update(dict.fromkeys(node.outputs, made))
+        else:  # as wide as they can become, but for what repeats or splits the frames that it is given
+            own = node.name in ("repeat_frames", "unstack")
+            widths.update({e: ("node", j) if own else graph.edges[e].gain for e in node.outputs})
+    return widths
+
+
 class _Call:
     """One call: values of edges as they come, and the states after it."""
 
@@ -271,7 +287,10 @@ class _Call:
             ended=self.eos,
         )
         if kernel.framewise:
-            out = kernel.run(step, *(self.fresh[e] for e in values), *weights)
+            given = [self.fresh[e] for e in values]
+            if len({self.module._widths[e] for e in values}) > 1:
+                given = [fit(x, step.n[0]) for x in given]
+            out = kernel.run(step, *given, *weights)
             outputs = out if isinstance(out, tuple) else (out,)
         else:
             outputs, carried = kernel.run(step, [self.window(e) for e in values], weights, tuple(carried))

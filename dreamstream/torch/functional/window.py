@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["PaddedWindow", "rows_of", "zero_behind"]
+__all__ = ["PaddedWindow", "fit", "rows_of", "zero_behind"]
 
 Tensor = torch.Tensor
 
@@ -70,3 +70,9 @@ def zero_behind(frames: Tensor, lengths: Tensor) -> Tensor:
     """Return ``(B, n, *features)`` with zeros behind the first ``lengths (B,)`` frames of each row."""
     valid = torch.arange(frames.shape[1], device=frames.device) < lengths[:, None]
     return frames.masked_fill(~valid.reshape(valid.shape + (1,) * (frames.dim() - 2)), 0)
+
+
+def fit(frames: Tensor, n: int) -> Tensor:
+    """Return ``(B, n, *features)``: the first frames, zeros behind them where there are fewer."""
+    more = frames.new_zeros((frames.shape[0], n, *frames.shape[2:]))
+    return torch.cat([frames, more], 1)[:, :n]
