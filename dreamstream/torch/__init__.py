@@ -3,7 +3,7 @@
 It is loaded when a torch object is handed in; ``import dreamstream`` does not need torch.
 """
 
-from . import conversions, spectra  # noqa: F401  (they enter functions)
+from . import conversions, einsum, spectra  # noqa: F401  (they enter functions)
 from .patch import FRONT
 from .tensor import StreamTensor
 

@@ -129,7 +129,9 @@ class TorchCall(Call):
             tuple(e.features for e in out),
             training=self.keeps_tape,
         )
-        if kernel.framewise:
+        if kernel.framewise and not len(like) and values:
+            results: Any = [_nothing(e.features, e, like, constants) for e in out]
+        elif kernel.framewise:
             results = kernel.run(step, *values[:n], *constants)
             results = results if isinstance(results, tuple) else (results,)
         else:
@@ -174,7 +176,7 @@ class TorchCall(Call):
                 rows = window.run(torch.from_numpy(inputs[i][:, 2] - tail), int(tail.max()))
                 self.store.write((ordinal, i), rows, self.index)
         return [
-            flat(y, m) if y is not None and m.any() else _nothing(step.features[o], e, like, constants)
+            flat(y, m) if y is not None and m.any() else _nothing(step.features[o], e, like, (*values, *constants))
             for o, (y, m, e) in enumerate(zip(outputs, lengths, out))
         ]
 
@@ -207,13 +209,14 @@ _DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.in
 
 
 def _nothing(
-    features: tuple[int, ...], edge: Edge, like: Tensor, weights: Sequence[Tensor | None]
+    features: tuple[int, ...], edge: Edge, like: Tensor, operands: Sequence[Tensor | None]
 ) -> Tensor:
     """Return no frames; on the tape where frames would be, so that a loss over none can be differentiated."""
-    if edge.dtype.startswith("float"):
-        for tensor in (like, *weights):
-            if tensor is not None and tensor.requires_grad and tensor.is_floating_point():
+    dtype = _DTYPES[edge.dtype]
+    if dtype.is_floating_point:
+        reals = [t for t in operands if t is not None and t.is_floating_point()]
+        for tensor in reals:
+            if tensor.requires_grad:
                 return tensor.reshape(-1)[:0].reshape(0, *features)
-        dtype = like.dtype if like.is_floating_point() else _DTYPES[edge.dtype]
-        return like.new_empty(0, *features, dtype=dtype)
-    return like.new_empty(0, *features, dtype=_DTYPES[edge.dtype])
+        dtype = reals[0].dtype if reals else dtype
+    return like.new_empty(0, *features, dtype=dtype)

@@ -11,7 +11,7 @@ import torch
 from ..array import Tensor
 from ..array.axes import sizes_of
 from ..array.tensor import METHODS
-from ..stream.rules import BatchSize
+from ..stream.rules import BatchSize, Length
 
 __all__ = ["Arrays", "Constant", "as_array", "dtype_of", "nominal"]
 
@@ -109,6 +109,9 @@ class Constant(Tensor):
         return self._like(self.torch.detach())
 
     def __getitem__(self, index: Any) -> Any:
+        parts = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(p, slice) and isinstance(p.stop, Length) for p in parts):
+            return super().__getitem__(index)  # a table
         return self._like(self.torch[index])
 
 

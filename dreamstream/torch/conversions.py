@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from ..array import BatchTensor
+from ..array import where as native_where
 from ..array.stream_tensor import StreamTensor as Native
 from ..errors import ModeError, NotStreamableError
 from ..nn import functional as native_functional
@@ -135,6 +136,11 @@ _cast("bfloat16", torch.bfloat16)
 _cast("long", torch.int64)
 _cast("int", torch.int32)
 _cast("bool", torch.bool)
+
+
+@function("where_function")
+def where(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
+    return native_where(*args, **kwargs)
 
 
 # ---------------------------------------------------------------------- sizes

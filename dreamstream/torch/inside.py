@@ -49,6 +49,9 @@ VIEWS = frozenset((
     "movedim", "real", "imag", "data", "to", "unfold", "dropout",
 ))  # fmt: skip
 
+#: Arguments that change nothing about a stream inside a forward.
+IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "generator")
+
 _HANDLERS: dict[str, Handler] = {}
 _ATTRIBUTES: dict[str, Callable[[Forward, Any], Any]] = {}
 
@@ -147,8 +150,10 @@ class Forward(TorchFunctionMode):
             raise NotStreamableError(f"{name}: out= of a stream inside a forward, at {user_line()}")
         target = args[0] if args else kwargs.get("input")
         given = tuple(self.unwrap(a) for a in args)
-        named = {k: self.unwrap(v) for k, v in kwargs.items() if k not in ("inplace", "out")}
-        stripped = ALIASES.get(stripped, stripped)
+        named = {
+            k: self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED
+        }
+        stripped = "where_function" if func is torch.where else ALIASES.get(stripped, stripped)
         result = self._run(func, stripped, given, named)
         if in_place and isinstance(target, StreamTensor):
             return self._written(target, result, name)

@@ -12,6 +12,7 @@ from ..errors import CaptureError, ShapeError
 from ..stream.tree import leaves, map_leaves
 from .constants import Arrays, as_array, dtype_of
 from .inside import Forward
+from .sizes import SIZES
 from .spectra import Complex
 from .tensor import StreamTensor
 
@@ -39,6 +40,7 @@ class TorchSource:
     def streamed(self, capture: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
         paths = {id(m): n for n, m in self.model.named_modules()}
+        capture.sizes = SIZES
         forward = Forward(capture, device, self._arrays, paths)
         args, kwargs = map_leaves((args, kwargs), forward.shell)
         with self._evaluating(), self._patched(), torch.no_grad(), forward:

@@ -18,7 +18,7 @@ from ..errors import NotStreamableError, ShapeError
 from ..nn import functional as F
 from ..stream.where import user_line
 from .constants import Constant
-from .inside import Forward, function
+from .inside import Forward, current, function
 
 __all__ = ["Complex"]
 
@@ -175,17 +175,20 @@ def stft(forward: Forward, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     else:
         x = x.unsqueeze(1)
     step = given["hop_length"] or n // 4
-    basis = _basis(n, given["win_length"] or n, given["window"], bool(given["normalized"]), x, forward)
-    both = F.conv1d(x, basis, stride=step)  # (B, 2 bins, frames)
+    basis = _basis(n, given["win_length"] or n, given["window"], bool(given["normalized"]), x)
     bins = n // 2 + 1
+    zeros = basis.new_zeros(2 * bins)  # what is nothing is +0, never -0, of which atan2 would make half a turn
+    weights = [Constant(t, forward.arrays) for t in (basis, zeros)]
+    both = F.conv1d(x, *weights, stride=step)  # (B, 2 bins, frames)
     out = Complex(both.narrow(1, 0, bins), both.narrow(1, bins, bins))
     return out if given["return_complex"] else out.view_as_real()
 
 
-def _basis(n: int, width: int, window: Any, normalized: bool, x: Tensor, forward: Forward) -> Any:
-    """Return the windowed cosines and negative sines as weights ``(2 * bins, 1, n)``, of the window's gradient."""
-    double = {"dtype": torch.float64, "device": forward.device}
-    taps = torch.ones(width, **double) if window is None else window.torch.to(torch.float64)  # type: ignore[arg-type]
+def _basis(n: int, width: int, window: Any, normalized: bool, x: Tensor) -> torch.Tensor:
+    """Return the windowed cosines and negative sines ``(2 * bins, 1, n)``; a gradient flows to the window."""
+    device = current().device
+    taps = torch.ones(width, device=device) if window is None else window.torch
+    taps = taps.to(torch.float64)
     if len(taps) != width or width > n:
         raise ShapeError(f"stft: the window has {len(taps)} elements, win_length is {width}, n_fft {n}")
     left = (n - width) // 2
@@ -193,7 +196,7 @@ def _basis(n: int, width: int, window: Any, normalized: bool, x: Tensor, forward
     if normalized:
         taps = taps / math.sqrt(n)
     turns = torch.outer(torch.arange(n // 2 + 1), torch.arange(n)).remainder(n)  # exact, before it becomes an angle
-    angle = turns.to(**double) * (2 * math.pi / n)  # type: ignore[call-overload]
-    waves = torch.cat([angle.cos(), -angle.sin()]) * taps
-    dtype = torch.float64 if x.dtype == np.float64 else torch.float32
-    return Constant(waves.unsqueeze(1).to(dtype), forward.arrays)
+    angle = turns.to(torch.float64) * (2 * math.pi / n)
+    sines = angle.sin().masked_fill(turns * 2 % n == 0, 0.0)
+    waves = torch.cat([angle.cos(), -sines]).to(device) * taps
+    return waves.unsqueeze(1).to(torch.float64 if x.dtype == np.float64 else torch.float32)

@@ -65,6 +65,13 @@ class Table:
             index, self._n_slots = self._n_slots, self._n_slots + 1
         return Place(self, _Slot(index, self._free), 0)
 
+    def get(self, key: Hashable) -> Tensor | None:
+        """Return the tensor of a key, with a row for every slot: a new slot may not have been written yet."""
+        own = self.tensors.get(key)
+        if own is not None and len(own) < 2 * self._n_slots:
+            own = self.tensors[key] = _grown(own, own, 2 * self._n_slots)
+        return own
+
     def write(self, key: Hashable, rows: Tensor, index: Tensor) -> None:
         """Put the rows ``(B, ...)`` where `index` says; kept frames may be wider than before."""
         rows = rows.detach()
@@ -112,6 +119,10 @@ class Record:
         """Return one place per row."""
         return [Place(self, row, 0) for row in range(len(old))]
 
+    def get(self, key: Hashable) -> Tensor | None:
+        """Return the tensor of a key."""
+        return self.tensors.get(key)
+
     def write(self, key: Hashable, rows: Tensor, index: Tensor | None) -> None:
         """Keep the rows ``(B, ...)``."""
         self.tensors[key] = rows.detach() if self.detach else rows
@@ -133,7 +144,8 @@ class Gathered:
 
     def rows(self, key: Hashable) -> Tensor | None:
         """Return ``(B, ...)`` of a key; what new streams have there is anything. None: nobody has it."""
-        parts = [(s.tensors[key], rows, own) for s, rows, own in self._stores if key in s.tensors]
+        found = [(store.get(key), rows, own) for store, rows, own in self._stores]
+        parts = [(tensor, rows, own) for tensor, rows, own in found if tensor is not None]
         if not parts:
             return None
         if len(parts) == 1:

@@ -1,7 +1,7 @@
-"""Streaming one operator by its torch kernel: every frame of every row by itself, nothing clever.
+"""Streaming one operator by its torch kernel, as the bridge does, and with nothing clever.
 
-`PlainWindow` is what a kernel may ask for, at its plainest; what may not be read is NaN in it. `Streams` keeps
-each stream's frames and carried tensors; which frames there are and which are kept the C operator says.
+`Plain` keeps every frame of every row by itself; `PlainWindow` is what a kernel may ask for, at its plainest.
+`Online` is the bridge's own call. Both have `call`, and counts from the C operator.
 """
 
 from __future__ import annotations
@@ -9,25 +9,33 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from dreamstream.stream import StreamMetadata
+from dreamstream.torch.call import TorchCall, TorchSession
 from dreamstream.torch.kernels import KERNELS, Step
 
-__all__ = ["PlainWindow", "Streams"]
+__all__ = ["Online", "Plain", "PlainWindow", "tensors"]
+
+
+def tensors(arrays):
+    """Copies of arrays, None where there is none."""
+    return [None if a is None else torch.from_numpy(np.array(a, order="C")) for a in arrays]
 
 
 class PlainWindow:
     """Frames of rows ``(frames, *features)``, the first at absolute position ``at`` of its stream."""
 
     def __init__(self, rows, at, counts):
-        self.rows, self.at, self.counts = rows, at, counts
+        self.rows, self.at = rows, at
         self.known, self.total, self.before = counts[:, 2], counts[:, 3], counts[:, 0]
-        lengths = counts[:, 2] - counts[:, 0]
+        lengths = self.known - self.before
         self.even = bool((lengths == lengths[0]).all())
 
     def take(self, positions, fill=0.0):
         out = []
         for row, at, wanted in zip(self.rows, self.at, positions.tolist()):
-            nothing = torch.full_like(row[:1].sum(0, dtype=row.dtype), fill)
-            out.append(torch.stack([row[p - at] if at <= p < at + len(row) else nothing for p in wanted]))
+            nothing = row.new_full(row.shape[1:], fill)
+            frames = [row[p - at] if at <= p < at + len(row) else nothing for p in wanted]
+            out.append(torch.stack(frames) if frames else row[:0])
         return torch.stack(out)
 
     def run(self, first, n, fill=0.0):
@@ -35,76 +43,79 @@ class PlainWindow:
 
     def new(self):
         n = self.known - self.before
-        frames = self.take(self.before[:, None] + torch.arange(int(n.max())))
-        return frames, n
+        return self.take(self.before[:, None] + torch.arange(int(n.max()))), n
 
 
-class Streams:
-    """One operator on many streams: values by its kernel, counts by C."""
+class Plain:
+    """One operator on many streams: values by its kernel, counts by C, states in a dict."""
 
-    def __init__(self, op, weights, ranks, detach=False):
-        self.op, self.weights, self.ranks, self.detach = op, weights, ranks, detach
+    def __init__(self, case, op, weights):
+        self.op, self.weights = op, weights
+        self.ranks = tuple(len(i.features) for i in case.inputs)
         self.kernel = KERNELS[op.name]
         self.kept, self.carried = {}, {}
 
-    def step(self, counts, outputs, ended):
-        first = [torch.from_numpy(c[:, 0].copy()) for c in outputs]
-        n = [int((c[:, 2] - c[:, 0]).max()) for c in outputs]
-        return Step(
-            self.op.name,
-            dict(self.op.attributes),
-            self.ranks,
-            tuple(features for _, features, _, _ in self.op.outputs),
-            first,
-            n,
-            [torch.from_numpy(c) for c in counts],
-            torch.from_numpy(ended),
-            torch.is_grad_enabled(),
-        )
-
-    def call(self, ids, values, counts, ended):
-        """Advance streams; ``values[input][row]`` are new frames. Returns ``[output][row]`` new frames."""
+    def call(self, rows, values, counts, ended):
+        """Advance streams by ``values[input][row]``; return the new frames of all rows, output by output."""
         outputs = self.op.counts(counts, ended)
-        step = self.step(counts, outputs, ended)
+        step = Step(self.op.name, self.op.attributes, self.ranks, tuple(o[1] for o in self.op.outputs))
+        step.training = torch.is_grad_enabled()
         if self.kernel.framewise:
             y = self.kernel.run(step, *[torch.cat(v) for v in values], *self.weights)
-            lengths = (counts[0][:, 2] - counts[0][:, 0]).tolist()
-            return [t.split(lengths) for t in (y if isinstance(y, tuple) else (y,))]
+            return y if isinstance(y, tuple) else (y,)
+        step.first = [torch.from_numpy(c[:, 0].copy()) for c in outputs]
+        step.n = [int((c[:, 2] - c[:, 0]).max()) for c in outputs]
+        step.inputs = [torch.from_numpy(c) for c in counts]
+        step.ended = torch.from_numpy(ended)
+        windows = self._windows(rows, values, counts, outputs)
+        if not self.kernel.carries and not any(step.n):
+            return [None] * len(outputs)
+        results, state = self.kernel.run(step, windows, self.weights, self._state(rows, step, values))
+        for r, row in enumerate(rows):
+            self.carried[row.id] = tuple(s[r : r + 1] for s in state or ())
+        for y, n, shape in zip(results, step.n, step.features, strict=True):
+            assert y.shape == (len(rows), n, *shape)
+        lengths = [(c[:, 2] - c[:, 0]).tolist() for c in outputs]
+        return [torch.cat([row[:n] for row, n in zip(y, m)]) for y, m in zip(results, lengths)]
+
+    def _windows(self, rows, values, counts, outputs):
         kept = self.op.kept(counts, outputs)
         windows = []
         for i, new in enumerate(values):
-            rows = []
-            for r, name in enumerate(ids):
-                old = self.kept.get((name, i))
-                rows.append(new[r] if counts[i][r, 1] == 0 and old is None else torch.cat([old, new[r]]))
-                self.kept[name, i] = rows[r][len(rows[r]) - int(counts[i][r, 2] - kept[i][r, 1]) :]
-                assert len(rows[r]) == counts[i][r, 2] - kept[i][r, 0]
-            at = [int(k) for k in kept[i][:, 0]]
-            windows.append(PlainWindow(rows, at, torch.from_numpy(counts[i])))
-        if not self.kernel.carries and not any(step.n):
-            return [[None] * len(ids)] * len(outputs)
-        state = ()
-        if self.kernel.carries:
-            like = values[0][0]
-            fresh = self.kernel.carries(step, self.weights, like)
-            rows = [self.carried.get(name, fresh) for name in ids]
-            state = tuple(torch.cat(parts) for parts in zip(*rows))
-        results, state = self.kernel.run(step, windows, self.weights, state)
-        for r, name in enumerate(ids):
-            self.carried[name] = tuple(s[r : r + 1] for s in state)
-        out = []
-        for y, c, (_, features, _, _) in zip(results, outputs, self.op.outputs, strict=True):
-            lengths = (c[:, 2] - c[:, 0]).tolist()
-            assert y.shape == (len(ids), max(lengths), *features), (y.shape, max(lengths), features)
-            out.append([row[:n] for row, n in zip(y, lengths)])
-        return out
+            frames = []
+            for r, row in enumerate(rows):
+                frames.append(new[r] if row.sos else torch.cat([self.kept[row.id, i], new[r]]))
+                begin, end = kept[i][r, 1], counts[i][r, 2]
+                self.kept[row.id, i] = frames[r][len(frames[r]) - int(end - begin) :]
+                assert len(frames[r]) == end - kept[i][r, 0]
+            windows.append(PlainWindow(frames, kept[i][:, 0].tolist(), torch.from_numpy(counts[i])))
+        return windows
 
-    def forget(self, name):
-        self.carried.pop(name, None)
-        for key in [k for k in self.kept if k[0] == name]:
-            del self.kept[key]
+    def _state(self, rows, step, values):
+        if not self.kernel.carries:
+            return None
+        fresh = self.kernel.carries(step, self.weights, values[0][0])
+        found = [fresh if row.sos else self.carried[row.id] for row in rows]
+        return tuple(torch.cat(parts) for parts in zip(*found))
 
 
-def counts_of(before, now, ended):
-    """Counts of an input: known is total."""
-    return np.array([[a, a, b, b] for a, b in zip(before, now)], np.int64).reshape(-1, 4)
+class Online:
+    """The same by a session of the bridge."""
+
+    def __init__(self, case, op, weights):
+        self.case, self.op, self.weights = case, op, weights
+        self.session = TorchSession(case.skew, buffers=True)
+
+    def call(self, rows, values, counts, ended):
+        """Advance streams by ``values[input][row]``; return the new frames of all rows, output by output."""
+        case, ids = self.case, [row.id for row in rows]
+        lengths = [c[:, 2] - c[:, 0] for c in counts]
+        meta = StreamMetadata(ids, np.array([row.sos for row in rows]), ended, lengths[0])
+        with self.session.hold(ids):
+            call = self.session.admit(meta, [i.rate for i in case.inputs], lengths, False, {}, TorchCall)
+            call.begin(torch.device("cpu"), torch.is_grad_enabled(), False)
+            edges = [call.input_edge(k, i.dtype, i.features) for k, i in enumerate(case.inputs)]
+            frames = [torch.cat(v) for v in values]
+            results = call.run(self.op.name, self.op.attributes, self.op, edges, frames, self.weights)
+            self.session.commit(call)
+        return [y for y, _ in results]

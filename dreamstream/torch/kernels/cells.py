@@ -26,9 +26,10 @@ def cell(step: Step, *given: Tensor | None) -> Tensor | tuple[Tensor, ...]:
     rows = x.reshape(-1, x.shape[-1])
     hidden = step.features[0][-1]
     before = [s.reshape(-1, hidden) for s in states] or [rows.new_zeros(rows.shape[0], hidden)] * 2
-    biases = [b for b in given[n_values + 2 :] if b is not None]
-    if len(biases) == 1:  # torch's fused cells want both or none
-        biases.append(torch.zeros_like(biases[0]))
+    biases = list(given[n_values + 2 :])
+    present = [b for b in biases if b is not None]
+    if len(present) == 1:  # torch's fused cells want both or none
+        biases = [torch.zeros_like(present[0]) if b is None else b for b in biases]
     if step.name == "lstm_cell":
         h, c = torch.lstm_cell(rows, before, w_ih, w_hh, *biases)
         return h.reshape(*lead, hidden), c.reshape(*lead, hidden)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import torch
 import torch.nn.functional as F
 
@@ -20,6 +22,7 @@ def linear(step: Step, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor
 def matmul(step: Step, x: Tensor, weight: Tensor) -> Tensor:
     """Return the products with a matrix ``(n, k)`` for each place along the leading feature axes."""
     lead = x.shape[: x.dim() - step.ranks[0]]
-    places = step.features[0][: weight.dim() - 2]
-    vectors = x.reshape(*lead, *places, -1, x.shape[-1])
+    n_places = weight.dim() - 2
+    *axes, _ = step.features[0]
+    vectors = x.reshape(*lead, *axes[:n_places], prod(axes[n_places:]), x.shape[-1])
     return (vectors @ weight.transpose(-1, -2)).reshape(*lead, *step.features[0])

@@ -47,7 +47,7 @@ def group_norm(step: Step, windows: Sequence[Window], weights: Sequence[Any], st
     if a["over"] == "frame":
         *positions, channels = step.features[0]
         columns = frames.reshape(-1, prod(positions), channels).transpose(1, 2)
-        y = F.group_norm(columns, a["groups"], weight, bias, a["eps"]).transpose(1, 2)
+        y = torch.group_norm(columns, a["groups"], weight, bias, a["eps"]).transpose(1, 2)
         return (y.reshape(frames.shape),), state
     y = _over_stream(frames, x.total, a["groups"], a["eps"])
     y = y if weight is None else y * weight
@@ -55,17 +55,17 @@ def group_norm(step: Step, windows: Sequence[Window], weights: Sequence[Any], st
 
 
 def _over_stream(frames: Tensor, total: Tensor, groups: int, eps: float) -> Tensor:
-    """Return frames ``(B, n, ..., C)`` without their mean and deviation over each row's first `total`."""
+    """Return frames ``(B, n, ..., C)`` normalised in double over each row's first `total`."""
     n_rows, n = frames.shape[:2]
     # (B, n, positions, groups, channels of a group)
-    x = frames.reshape(n_rows, n, -1, groups, frames.shape[-1] // groups)
+    x = frames.double().reshape(n_rows, n, -1, groups, frames.shape[-1] // groups)
     total = there(total, frames)[:, None, None, None, None]
     valid = torch.arange(n, device=frames.device)[:, None, None, None] < total
     size = total.clamp(min=1) * (x.shape[2] * x.shape[4])
 
     def mean(values: Tensor) -> Tensor:
-        return values.sum((1, 2, 4), keepdim=True, dtype=torch.float64) / size
+        return values.sum((1, 2, 4), keepdim=True) / size
 
-    centred = torch.where(valid, x - mean(torch.where(valid, x, 0)).to(x.dtype), 0)
-    deviation = (mean(centred.square()) + eps).sqrt().to(x.dtype)
-    return torch.where(valid, centred / deviation, 0).reshape(frames.shape)
+    centred = torch.where(valid, x - mean(torch.where(valid, x, 0)), 0)
+    deviation = (mean(centred.square()) + eps).sqrt()
+    return torch.where(valid, centred / deviation, 0).reshape(frames.shape).to(frames.dtype)

@@ -29,6 +29,8 @@ def reduce_features(step: Step, x: Tensor) -> Tensor:
 def _of_one_axis(kind: str, x: Tensor, axes: list[int], kept: bool) -> Tensor:
     """Return what torch reduces along one axis only: the axes are joined, the last runs fastest."""
     others = [axis for axis in range(-x.dim(), 0) if axis not in axes]
+    if x.dtype == torch.bool and kind != "prod":
+        x = x.to(torch.uint8)
     joined = x.permute(*others, *axes).flatten(len(others))
     y = getattr(torch, kind)(joined, -1)
     if kept:
