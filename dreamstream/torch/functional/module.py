@@ -28,7 +28,7 @@ class Port:
     def __init__(self, name: str, dims: Sequence[Any]) -> None:
         self.name = name
         self.dims = tuple(dims) if "B" in dims else ("B", *dims)  # a table has one for all
-        stored = [d for d in ("B", "L") if d in dims]
+        stored = [d for d in ("B", "L") if d in self.dims]
         stored += range(sum(isinstance(d, int) for d in dims))
         self.inward = [self.dims.index(d) for d in stored]
         self.outward = [stored.index(d) for d in self.dims]
