@@ -9,10 +9,12 @@ import os
 import warnings
 from typing import IO, Any
 
+import numpy as np
 import torch
 
 from ..torch.functional import FunctionalModule, functionalize
 from ..torch.functional.manifest import with_chunk
+from .symbolics import symbolics
 
 __all__ = ["onnx"]
 
@@ -75,7 +77,7 @@ def onnx(
     manifest = module.manifest if dynamic_axes else with_chunk(module.manifest, rows, chunk)
     inputs, outputs = _names(manifest)
     buffer = io.BytesIO()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), symbolics(OPSET):
         warnings.simplefilter("ignore")  # of torch, about its own code
         torch.onnx.export(
             module,
@@ -86,12 +88,28 @@ def onnx(
             dynamic_axes={**_axes(inputs), **_axes(outputs)} if dynamic_axes else None,
             opset_version=OPSET,
             dynamo=False,
+            verbose=False,
         )
     exported = package.load_model_from_string(buffer.getvalue())
+    _complete(package, exported, module, inputs)
     entry = exported.metadata_props.add()
     entry.key, entry.value = "dreamstream", json.dumps(manifest)
     package.save_model(exported, path)
     return manifest
+
+
+def _complete(package: Any, exported: Any, module: FunctionalModule, inputs: dict[str, list[Any]]) -> None:
+    """Add inputs that nothing in the graph reads, such as one of which only the length counts."""
+    there = {i.name: i for i in exported.graph.input}
+    del exported.graph.input[:]
+    types = {p["name"]: p["dtype"] for p in (*module.manifest["inputs"], *module.manifest["states"])}
+    for name, dims in inputs.items():
+        if name not in there:
+            dtype = types.get(name, "bool" if name in ("sos", "eos") else "int64")
+            kind = package.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+            shape = [f"{name}_{d}" if d == "L" else d for d in dims]
+            there[name] = package.helper.make_tensor_value_info(name, kind, shape)
+        exported.graph.input.append(there[name])
 
 
 def _chunk(module: FunctionalModule, frames: int | None) -> list[int]:

@@ -25,6 +25,7 @@ def functionalize(
     ----------
     model : torch.nn.Module, Module or Engine
         A torch model's parameters are the returned module's own; other weights are copied. An engine has its spec.
+        A functional module is returned as it is.
     spec, rate, dtype, skew
         As for :func:`dreamstream.compile`.
 
@@ -37,6 +38,8 @@ def functionalize(
     CaptureError, NotStreamableError
         As for :func:`dreamstream.compile`; where a layer keeps more the longer a stream lasts.
     """
+    if isinstance(model, FunctionalModule):
+        return model
     engine = model if isinstance(model, Engine) else compile(
         model, spec, rate, dtype, skew=skew, verify=False
     )

@@ -72,4 +72,5 @@ def _reaching(
 
 
 def _from(y: Tensor, offset: int | Tensor, n: int) -> Tensor:
-    return y[:, offset : offset + n] if isinstance(offset, int) else run_from(y, offset, n)
+    each = isinstance(offset, Tensor) and offset.dim() > 0  # a trace has tensors for sizes
+    return run_from(y, offset, n) if each else y[:, offset : offset + n]
