@@ -5,6 +5,7 @@ They are in force while a model is exported, and not after.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -126,3 +127,31 @@ def _rms_norm(g: Any, x: Any, shape: Any, weight: Any, eps: Any) -> Any:
     least = torch.finfo(torch.float32).eps if helper._is_none(eps) else helper._get_const(eps, "f", "eps")
     y = g.op("Div", x, g.op("Sqrt", g.op("Add", mean, _number(g, least, x))))
     return y if helper._is_none(weight) else g.op("Mul", y, weight)
+
+
+@_form("avg_pool2d")
+def _avg_pool2d(
+    g: Any, x: Any, kernel: Any, stride: Any, padding: Any, ceil: Any, include: Any, divisor: Any
+) -> Any:
+    """Mean of windows, or their sum by a divisor of one's own, which torch's form leaves out."""
+    sizes = helper._get_const(kernel, "is", "kernel_size")
+    y = g.op(
+        "AveragePool",
+        x,
+        kernel_shape_i=sizes,
+        strides_i=helper._get_const(stride, "is", "stride") or sizes,
+        pads_i=tuple(helper._get_const(padding, "is", "padding")) * 2,
+        ceil_mode_i=helper._get_const(ceil, "i", "ceil_mode"),
+        count_include_pad_i=helper._get_const(include, "i", "count_include_pad"),
+    )
+    if helper._is_none(divisor):
+        return y
+    scale = math.prod(sizes) / helper._get_const(divisor, "i", "divisor_override")
+    return g.op("Mul", y, _number(g, scale, y))
+
+
+@_form("permute")
+def _permute(g: Any, x: Any, dims: Any) -> Any:
+    """Axes counted from the end too, of which torch's form makes no sense where the rank is not known."""
+    order = helper._get_const(dims, "is", "dims")
+    return g.op("Transpose", x, perm_i=[d % len(order) for d in order])
