@@ -176,6 +176,9 @@ class _Native:
 
     patch = Patch
 
+    def parts(self, module: Any) -> list[tuple[str, Any]]:
+        return list(module.named_modules())
+
     def attach(self, module: Any, patch: Patch) -> None:
         module.__dict__["_patch"] = patch
 
@@ -227,7 +230,7 @@ def check_policy(unstreamable: str, buffer_limit: int | None, skew: int) -> None
 def refuse_unstreamable(module: Any) -> None:
     """Raise NotStreamableError for the first layer that needs the future without bound."""
     front = front_of(module, "streaming")
-    for path, part in module.named_modules():
+    for path, part in front.parts(module):
         found = front.unstreamable(part)
         if found is not None:
             reason, remedy = found
@@ -271,14 +274,14 @@ def patch_module(
     ModeError
         Where streams are live and the options differ from those of the earlier patch.
     """
-    front, whole = front_of(module, "patch_module"), cast(Any, module)
+    front = front_of(module, "patch_module")
     if train_variant not in VARIANTS:
         raise ValueError(f"train_variant is one of {', '.join(VARIANTS)}, got {train_variant!r}")
     check_policy(unstreamable, buffer_limit, skew)
     if unstreamable == "raise":
         refuse_unstreamable(module)
     options = (train_variant, unstreamable, buffer_limit, skew)
-    parts = list(whole.named_modules())
+    parts = front.parts(module)
     for _, part in parts:
         patch = part.__dict__.get("_patch")
         if patch is None:
@@ -311,7 +314,7 @@ def unpatch_module(module: M) -> M:
         While streams are live.
     """
     front = front_of(module, "unpatch_module")
-    parts = [m for _, m in cast(Any, module).named_modules()]
+    parts = [m for _, m in front.parts(module)]
     live = [i for m in parts if "_patch" in m.__dict__ for i in m.__dict__["_patch"].live_ids(m)]
     if live:
         raise ModeError("streams are live; end them or reset() before unpatching", live)

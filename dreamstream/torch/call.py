@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import ModeError
 from ..online.session import Call, Session, StreamState
 from ..stream.edge import Counts, Edge
 from .kernels import KERNELS, Kernel, Step
@@ -112,35 +111,39 @@ class TorchCall(Call):
     ) -> list[tuple[Any, Edge]]:
         """Run one operator for all rows."""
         inputs, out = self.advance(name, attributes, op, edges, weights)
-        ordinal = self.n_done - 1
-        kernel = KERNELS.get(name)
-        if kernel is None:
-            raise ModeError(f"{name}: torch has no kernel for it")
-        like = next((v for v in values if v is not None), None)
-        like = torch.empty(0, device=self.device) if like is None else like
+        with torch._C.DisableTorchFunction():  # kernels see plain tensors only
+            results = self._computed(op, inputs, out, values[: op.n_values], weights)
+        return list(zip(results, out))
+
+    def _computed(
+        self,
+        op: Any,
+        inputs: Sequence[Counts],
+        out: Sequence[Edge],
+        values: Sequence[Tensor],
+        weights: Sequence[Any],
+    ) -> Sequence[Tensor]:
+        kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[op.name]
+        like = values[0] if values else torch.empty(0, device=self.device)
         constants = [
             self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights
         ]
-        n = op.n_values
         step = Step(
-            name,
+            op.name,
             op.attributes,
-            tuple(len(e.features) for e in edges[:n]),
+            tuple(v.ndim - 1 for v in values),
             tuple(e.features for e in out),
             training=self.keeps_tape,
         )
-        if kernel.framewise and not len(like) and values:
-            results: Any = [_nothing(e.features, e, like, constants) for e in out]
-        elif kernel.framewise:
-            results = kernel.run(step, *values[:n], *constants)
-            results = results if isinstance(results, tuple) else (results,)
-        else:
-            results = self._windowed(ordinal, kernel, step, op, inputs, out, values[:n], constants, like)
-        return list(zip(results, out))
+        if not kernel.framewise:
+            return self._windowed(kernel, step, op, inputs, out, values, constants, like)
+        if values and not len(like):
+            return [_nothing(e.features, e, like, constants) for e in out]
+        results = kernel.run(step, *values, *constants)
+        return results if isinstance(results, tuple) else (results,)
 
     def _windowed(
         self,
-        ordinal: int,
         kernel: Kernel,
         step: Step,
         op: Any,
@@ -150,6 +153,7 @@ class TorchCall(Call):
         constants: Sequence[Tensor | None],
         like: Tensor,
     ) -> list[Tensor]:
+        ordinal = self.n_done - 1
         after: list[Counts] = [e.counts for e in out]  # type: ignore[misc]
         lengths = [c[:, 2] - c[:, 0] for c in after]
         kept = op.kept(inputs, after)
@@ -162,6 +166,7 @@ class TorchCall(Call):
         outputs: Sequence[Tensor | None] = [None] * len(out)
         if kernel.carries is not None or any(step.n):
             step.first = [torch.from_numpy(c[:, 0]) for c in after]
+            step.last = [torch.from_numpy(c[:, 2]) for c in after]
             step.inputs = [torch.from_numpy(c) for c in inputs]
             step.ended = torch.from_numpy(self.ended.copy())
             outputs, state = kernel.run(

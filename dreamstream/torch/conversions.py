@@ -21,6 +21,7 @@ from ..stream.rules import BatchSize
 from ..stream.where import user_line
 from .constants import Constant, dtype_of, nominal
 from .inside import Forward, attribute, function
+from .tensor import StreamTensor
 
 __all__ = ["visible", "with_value"]
 
@@ -185,12 +186,13 @@ _new("new_empty", torch.zeros)
 # ---------------------------------------------------------------------- random numbers
 def visible(forward: Forward, inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native:
     """Apply a function of the padded tensor that a caller would see, and take its valid frames."""
-    from .layout import from_padded, to_padded
+    x = inner.in_order()
 
-    if inner.value is None:
-        return inner
-    lengths = inner.meta.lengths
-    return with_value(inner, lambda value: from_padded(fn(to_padded(value, inner.dims, lengths)), inner.dims, lengths))
+    def run(value: torch.Tensor) -> torch.Tensor:
+        seen = StreamTensor.from_frames(value, x.dims, x.meta, x.starts, x.rate, x.names)
+        return StreamTensor.of(fn(seen.tensor()), seen._info).frames()
+
+    return with_value(x, run)
 
 
 def _random(name: str, training: bool) -> None:

@@ -76,12 +76,14 @@ def attribute(*names: str) -> Callable[..., Any]:
     return keep
 
 
-_CURRENT: ContextVar[Forward] = ContextVar("dreamstream_forward")
+_CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 
 
 def current() -> Forward:
     """Return the forward that is running."""
-    return _CURRENT.get()
+    forward = _CURRENT.get()
+    assert forward is not None
+    return forward
 
 
 class Forward(TorchFunctionMode):
@@ -132,9 +134,7 @@ class Forward(TorchFunctionMode):
 
     def shell(self, inner: Any) -> StreamTensor:
         """Return what stands for a stream."""
-        out = StreamTensor.shell(inner, self._stand_in)
-        out._alias, out._seen = [0], 0
-        return out
+        return StreamTensor.shell(inner)
 
     # ---------------------------------------------------------------- one call
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -267,11 +267,14 @@ def _concerned(tree: Any) -> bool:
     return isinstance(tree, (Length, BatchSize, BatchLength, BatchTensor))
 
 
-def _after(func: Any, args: Any, kwargs: Any) -> Any:
-    """What a stream of a forward that has returned, or that runs elsewhere, meets."""
-    if func.__name__ == "__get__":
+def _call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """What a stream calls by itself: the forward that is running, if one is."""
+    forward = _CURRENT.get(None)
+    if forward is not None:
+        return forward.call(func, args, kwargs)
+    if func.__name__ == "__get__":  # a debugger that looks at it
         return getattr(torch.empty(0), func.__self__.__name__, None)
     raise ModeError(f"{func.__name__} at {user_line()}: a stream of a forward that has returned")
 
 
-set_inside(_after)
+set_inside(_call)

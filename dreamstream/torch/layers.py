@@ -14,7 +14,7 @@ from ..online.register import forward_of, is_registered
 from .constants import Constant
 from .inside import Forward, current
 
-__all__ = ["streaming_forward", "unstreamable"]
+__all__ = ["streaming_forward", "unstreamable", "waits"]
 
 Reason = tuple[str, str]
 
@@ -45,13 +45,24 @@ def _recurrent(kind: type[torch.nn.Module], twin: type[native.Module]) -> None:
     _STREAMING[kind] = stream
 
 
+_OPTIONS = (
+    "input_size",
+    "hidden_size",
+    "num_layers",
+    "bias",
+    "batch_first",
+    "dropout",
+    "bidirectional",
+    "proj_size",
+    "nonlinearity",
+)
+
+
 def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int | None = None) -> Any:
     """Return a native layer with a module's options and weights, all or those of one of its layers."""
     out: Any = object.__new__(kind)
     native.Module.__init__(out)
-    for name, value in vars(module).items():
-        if not name.startswith("_") and name not in ("training", "mode"):
-            out.__dict__[name] = value
+    out.__dict__.update({name: getattr(module, name) for name in _OPTIONS if hasattr(module, name)})
     out.training = False  # dropout is ours
     if not isinstance(module, torch.nn.RNNBase):
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
@@ -116,6 +127,11 @@ _ATTENTION = (
     torch.nn.TransformerDecoderLayer,
     torch.nn.TransformerEncoderLayer,
 )
+
+
+def waits(module: torch.nn.Module) -> bool:
+    """Whether a layer has to be run on whole streams, there being no operator that does it."""
+    return isinstance(module, _ATTENTION)
 
 
 def unstreamable(module: torch.nn.Module) -> Reason | None:

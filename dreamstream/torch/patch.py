@@ -7,9 +7,11 @@ forward is the class's own, so that `torch.jit.script` and `torch.export` see no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
+from torch.nn.utils import parametrize
 from torch.utils import _pytree as pytree
 
 from ..array.stream_tensor import StreamTensor as Native
@@ -18,9 +20,9 @@ from ..online.patch import Patch
 from ..stream.rules import require_same_streams
 from .call import TorchCall, TorchSession
 from .constants import nominal
+from .declared import buffered
 from .inside import Forward, current
-from .layers import streaming_forward, unstreamable
-from .layout import to_padded
+from .layers import streaming_forward, unstreamable, waits
 from .spectra import Complex
 from .tensor import StreamTensor
 
@@ -94,14 +96,14 @@ class TorchPatch(Patch):
             def enter(x: Any) -> Any:
                 if not isinstance(x, StreamTensor):
                     return x
-                value = x.frames()
+                value: Any = x.frames()
                 edge = call.input_edge(next(number), nominal(value.dtype).name, tuple(value.shape[1:]))
                 return forward.shell(Native.inside(value, x.dims, edge, x.names))
 
             inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
             with forward:
                 result = self._inside(module, inside_args, inside_kwargs)
-            result = pytree.tree_map(lambda x: _leave(x, call), result)
+            result = pytree.tree_map(lambda x: _leave(x, forward), result)
             session.commit(call)
             return result
 
@@ -121,6 +123,8 @@ class TorchPatch(Patch):
 def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run what streams in place of a module's forward, or the forward."""
     other = streaming_forward(module)
+    if other is None and current().entry.buffers and waits(module):
+        return buffered(module, partial(Module.__call__, module), args, kwargs)
     if other is None:
         return _plain_call(module, args, kwargs)
     if not module._forward_hooks and not module._forward_pre_hooks:
@@ -152,18 +156,23 @@ def _device(module: Any, tensors: Sequence[Any]) -> torch.device:
     return tensors[0].device if own is None else own
 
 
-def _leave(x: Any, call: TorchCall) -> Any:
+def _leave(x: Any, forward: Forward) -> Any:
     """Return an output as the caller sees it: this call's frames."""
     if not isinstance(x, StreamTensor):
         return x
-    inner = x._inner
+    inner = forward.unwrap(x)
     first = inner.real if isinstance(inner, Complex) else inner
-    if first is None or first.edge is None or first.edge.entry is not call:
+    if first.edge is None or first.edge.entry is not forward.entry:
         raise StreamMismatchError("the forward returned a tensor of another call")
     if isinstance(inner, Complex):
-        parts = [to_padded(p.value, p.dims, p.lengths) for p in (inner.real, inner.imag)]
-        return StreamTensor.outside(torch.complex(*parts), inner.real.names, inner.real.meta, inner.real.starts, inner.real.rate)
-    return StreamTensor.from_frames(inner.value, inner.dims, inner.names, inner.meta, inner.starts, inner.rate)
+        real, imag = (_seen(part) for part in (inner.real, inner.imag))
+        return StreamTensor.of(torch.complex(real.tensor(), imag.tensor()), real._info)
+    return _seen(inner)
+
+
+def _seen(inner: Native) -> StreamTensor:
+    value: Any = inner.value
+    return StreamTensor.from_frames(value, inner.dims, inner.meta, inner.starts, inner.rate, inner.names)
 
 
 # ---------------------------------------------------------------------- classes
@@ -220,6 +229,16 @@ class _Front:
     """The torch front end."""
 
     patch = TorchPatch
+
+    def parts(self, module: Any) -> list[tuple[str, Any]]:
+        """Return a module and all below it, but for what computes parametrized weights."""
+        inner = {
+            id(m)
+            for p in module.modules()
+            if isinstance(p, parametrize.ParametrizationList)
+            for m in p.modules()
+        }
+        return [(path, m) for path, m in module.named_modules() if id(m) not in inner]
 
     def attach(self, module: Any, patch: TorchPatch) -> None:
         module.__dict__["_patch"] = patch

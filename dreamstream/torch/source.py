@@ -70,7 +70,7 @@ class TorchSource:
 
     @contextmanager
     def _patched(self) -> Iterator[None]:
-        new = [(p, m) for p, m in self.model.named_modules() if "_patch" not in m.__dict__]
+        new = [(p, m) for p, m in self.front.parts(self.model) if "_patch" not in m.__dict__]
         for path, m in new:
             self.front.attach(m, self.front.patch("chunk-wise-aligned", "raise", None, 0, path))
         try:

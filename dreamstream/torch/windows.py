@@ -113,6 +113,16 @@ class EagerWindow:
         mask = torch.from_numpy(valid.reshape(*at.shape, *(1,) * (source.ndim - 1)))
         return frames.masked_fill(~mask.to(source.device, non_blocking=True), fill)
 
+    def row(self, r: int, ended: bool) -> tuple[Tensor, int, int | None]:
+        """Return one row's frames, the position of the first of them, and its total if it has ended."""
+        first, (before, _, now, total) = int(self._first[r]), self._counts[r].tolist()
+        begin = int(self._lengths[:r].sum())
+        frames = self._new[begin : begin + now - before]
+        if before > first:
+            assert self._kept is not None
+            frames = torch.cat([self._kept[r, : before - first], frames])
+        return frames, first, total if ended else None
+
     def _source(self) -> tuple[Tensor, Ints, Ints]:
         """Return all frames in one piece, and for every row what to add to a position, kept or new."""
         if self._pieces is None:
