@@ -4,6 +4,9 @@ Patch a model, feed chunks of many concurrent streams, and get exactly what the 
 said, early, on a C engine.
 """
 
+import importlib as _importlib
+from typing import Any as _Any
+
 from . import data, nn, train
 from . import dispatch as _dispatch  # noqa: F401  (opens the door)
 from ._core import version as _version
@@ -48,3 +51,10 @@ __all__ = [
     *_array_names,
     *_error_names,
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    """Load what needs PyTorch when it is first asked for."""
+    if name in ("export", "torch"):
+        return _importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -60,7 +60,7 @@ def conv2d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state:
         plane = padded_run(x, first, (step.n[0] - 1) * stride[0] + span, a["mode"])
     plane = _channels_first(pad_axis(plane, -2, left, right, a["inner_mode"]))
     y = F.conv2d(plane, weight, bias, stride, 0, dilation, a["groups"]).permute(0, 2, 3, 1)
-    return (y.unflatten(0, images.shape[:2]) if step.ranks[0] == 3 else y,), state
+    return (y.reshape(*images.shape[:2], *y.shape[1:]) if step.ranks[0] == 3 else y,), state
 
 
 def _channels_first(plane: Tensor) -> Tensor:
