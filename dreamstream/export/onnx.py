@@ -12,8 +12,8 @@ from typing import IO, Any
 import numpy as np
 import torch
 
-from ..torch.functional import FunctionalModule, functionalize
-from ..torch.functional.manifest import with_chunk
+from ..torch.functionalized import FunctionalModule, functionalize
+from ..torch.functionalized.manifest import with_chunk
 from .symbolics import symbolics
 
 __all__ = ["onnx"]

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import torch
 
-from ..torch.functional import functionalize
+from ..torch.functionalized import functionalize
 
 __all__ = ["torchscript"]
 
