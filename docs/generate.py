@@ -241,6 +241,12 @@ def resolve(name: str) -> Any:
     return obj
 
 
+def own_members(cls: type) -> list[str]:
+    """What a class writes itself and users call, where it also wraps all that its base has."""
+    named = {n: getattr(m, "fget", m) for n, m in vars(cls).items() if not n.startswith("_")}
+    return [n for n, f in named.items() if getattr(f, "__qualname__", "") == f"{cls.__name__}.{n}"]
+
+
 def autodoc(names: list[str], no_index: bool = False) -> str:
     """Directives for objects of any kind."""
     text = "```{eval-rst}\n"
@@ -250,7 +256,9 @@ def autodoc(names: list[str], no_index: bool = False) -> str:
         if inspect.isclass(obj):
             layer = issubclass(obj, nn.Module) and obj is not nn.Module and name.startswith("dreamstream.nn.")
             text += f".. {'autoexception' if issubclass(obj, BaseException) else 'autoclass'}:: {name}\n"
-            if not layer:
+            if obj is bridge.StreamTensor:
+                options += [f"members: {', '.join(own_members(obj))}"]
+            elif not layer:
                 options += [] if no_index else ["members"]
                 options += ["inherited-members"] if obj is Tensor else []
             elif obj.forward is not nn.Module.forward:

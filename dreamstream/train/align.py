@@ -19,7 +19,7 @@ def align(y: Any, targets: Mapping[str, Any]) -> Any:
 
     Parameters
     ----------
-    y : StreamTensor
+    y : dreamstream.StreamTensor or dreamstream.torch.StreamTensor
         What an online module returned, of either front end.
     targets : dict of str to array
         By id the target of the whole stream, ``(L, ...)``, with one entry per frame of the model's output: arrays,
@@ -28,7 +28,7 @@ def align(y: Any, targets: Mapping[str, Any]) -> Any:
 
     Returns
     -------
-    StreamTensor
+    dreamstream.StreamTensor or dreamstream.torch.StreamTensor
         ``(B, L, ...)`` with the rows, frames and positions of `y`, so that both meet in a loss; ``(B, ...)`` where
         `y` has no L. It is torch's where `y` is, on its device; types of elements are the targets' own.
 
