@@ -1,19 +1,20 @@
 """What streaming costs a torch model: patched against bare, and compiled against torch eager and torch.compile.
 
-Usage: python benchmarks/torch_bridge.py [--seconds S] [--streams 32] [--frames 10 32 100] [--no-compile]; needs torch.
+Usage: python benchmarks/torch_bridge.py [--seconds S] [--streams 32] [--frames 10 32 100] [--no-compile]
 
-Two models of 5 million weights, `conv` (six convolutions, residuals, look-ahead) and `lstm` (three layers of 512), get
-chunks of all streams in every step, in mid-stream, on one thread:
+It needs torch. Two models of 5 million weights, `conv` (six convolutions, residuals, look-ahead) and `lstm` (three
+layers of 512), get chunks of all streams in every step, in mid-stream, on one thread:
 
-- bare: the untouched module on the padded chunk ``(B, 80, T)``. It does less than it should: it knows nothing of the
-  frames before the chunk, so that its answer at the edges is wrong; it is the floor of what torch can do;
+- bare: the untouched module on the padded chunk ``(B, 80, T)``. It does less than it should: it knows nothing of
+  the frames before the chunk, so that its answer at the edges is wrong; it is the floor of what torch can do;
 - patched: ``ds.patch_module(model).online()`` on a StreamTensor of the same padded chunk, made beforehand;
 - torch.compile: the bare module, compiled for exactly this shape;
 - engine: ``ds.compile(model, ...)``, fed with arrays of this chunk, its answers taken as arrays.
 
-"ragged" are rows of random lengths up to T: bare computes the padding too. Outputs of patched and engine are compared
-with the module offline before anything is timed. Variants take turns; what is taken is CPU time of the one thread. A
-figure is the median of the steps in milliseconds, with the 10th and 90th percentile; "overhead" is patched ÷ bare.
+"ragged" are rows of random lengths up to T: bare computes the padding too. Outputs of patched and engine are
+compared with the module offline before anything is timed. Variants take turns; what is taken is CPU time of the one
+thread. A figure is the median of the steps in milliseconds, with the 10th and 90th percentile; "overhead" is
+patched ÷ bare.
 """
 
 from __future__ import annotations
@@ -169,7 +170,8 @@ def main() -> None:
             size = sum(p.numel() for p in MODELS[name]().parameters())
             print(f"model     {name}: {size:,} weights; outputs within {check(name):.1e} of offline")
         print()
-        print("| model | rows | frames | bare, ms | patched, ms | overhead | torch.compile, ms | engine, ms | bare ÷ engine |")
+        columns = ("bare, ms", "patched, ms", "overhead", "torch.compile, ms", "engine, ms", "bare ÷ engine")
+        print(f"| model | rows | frames | {' | '.join(columns)} |")
         print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
         for name in args.models:
             for n_frames in args.frames:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..errors import CaptureError, ShapeError
+from ..errors import CaptureError, DTypeError, ShapeError
 from ..stream.tree import leaves, map_leaves
 from .constants import Arrays, as_array
 from .inside import Forward
@@ -44,7 +44,20 @@ class TorchSource:
         forward = Forward(capture, device, self._arrays, paths)
         args, kwargs = map_leaves((args, kwargs), forward.shell)
         with self._evaluating(), self._patched(), torch.no_grad(), forward:
-            return _tree(self.model(*args, **kwargs))
+            try:
+                return _tree(self.model(*args, **kwargs))
+            except DTypeError as error:
+                raise self._explained(error) from None
+
+    def _explained(self, error: DTypeError) -> DTypeError:
+        """Say why types don't fit, where the model is of float64."""
+        name = next((n for n, p in self.model.named_parameters() if p.dtype == torch.float64), None)
+        if name is None:
+            return error
+        return DTypeError(
+            f"{name} is float64, but an engine computes in float32; compile a copy of the model, as in "
+            "copy.deepcopy(model).float()"
+        )
 
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
         like = next((p for p in self.model.parameters() if p.is_floating_point()), torch.empty(0))
