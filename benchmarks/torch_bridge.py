@@ -12,7 +12,7 @@ layers of 512), get chunks of all streams in every step, in mid-stream, on one t
 - engine: ``ds.compile(model, ...)``, fed with arrays of this chunk, its answers taken as arrays.
 
 "ragged" are rows of random lengths up to T: bare computes the padding too. Outputs of patched and engine are
-compared with the module offline before anything is timed. Variants take turns; what is taken is CPU time of the one
+compared with the module offline before anything is timed. Variants take turns; what is taken is CPU time of one
 thread. A figure is the median of the steps in milliseconds, with the 10th and 90th percentile; "overhead" is
 patched ÷ bare.
 """
