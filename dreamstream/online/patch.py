@@ -83,6 +83,10 @@ class Patch:
         """Streams that have started and not ended."""
         return [] if self._session is None else self._session.live_ids
 
+    def known_ids(self) -> list[str]:
+        """Streams that would be lost with the session."""
+        return [] if self._session is None else self._session.known_ids
+
     def reset(self, module: Any, ids: Iterable[str] | None = None) -> None:
         """Forget streams, or all."""
         if self._session is not None:
@@ -119,6 +123,11 @@ class Patch:
                 raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
             return module.forward(*args, **kwargs)
         if not tensors:
+            if any(type(x).__name__ == "StreamTensor" for x in leaves((args, kwargs))):
+                raise ModeError(
+                    f"{name} computes with NumPy and got a StreamTensor of torch; make it of arrays, as in "
+                    "ds.stream_tensor([t.numpy()], ids=...)"
+                )
             raise ModeError(
                 f"{name} is online and got no StreamTensor; wrap its input with ds.stream_tensor, or call "
                 ".offline() first"
@@ -253,8 +262,9 @@ def patch_module(
     ----------
     module : dreamstream.nn.Module or torch.nn.Module
         Any model of such layers.
-    train_variant : str
-        How states and gradients go from chunk to chunk in training.
+    train_variant : {"chunk-wise-aligned", "full-file-aligned", "full-file-unaligned"}
+        In training: gradients of each chunk by itself; of whole streams, outputs call by call; of whole streams,
+        outputs at their end.
     unstreamable : {"raise", "buffer"}
         What to do with layers that need the whole stream: refuse them, or let them wait for its end.
     buffer_limit : int, optional
@@ -287,10 +297,8 @@ def patch_module(
         if patch is None:
             continue
         same = (patch.train_variant, patch.unstreamable, patch.buffer_limit, patch.skew) == options
-        if not same and patch.live_ids(part):
-            raise ModeError(
-                "streams are live; reset() before patching with other options", patch.live_ids(part)
-            )
+        if not same and patch.known_ids():
+            raise ModeError("streams are live; reset() before patching with other options", patch.known_ids())
     for path, part in parts:
         patch = part.__dict__.get("_patch")
         same = (
@@ -315,7 +323,7 @@ def unpatch_module(module: M) -> M:
     """
     front = front_of(module, "unpatch_module")
     parts = [m for _, m in front.parts(module)]
-    live = [i for m in parts if "_patch" in m.__dict__ for i in m.__dict__["_patch"].live_ids(m)]
+    live = [i for m in parts if "_patch" in m.__dict__ for i in m.__dict__["_patch"].known_ids()]
     if live:
         raise ModeError("streams are live; end them or reset() before unpatching", live)
     for part in parts:

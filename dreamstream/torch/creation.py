@@ -55,10 +55,11 @@ def stream_tensor(
     ShapeError, DTypeError, StreamIdError, StreamMismatchError
         For data that do not fit together; the message says what was expected.
     """
-    out = _build(data, meta, names, ids, sos, eos, lengths, rate, restart, True, dtype, device)
+    out: Any = _build(data, meta, names, ids, sos, eos, lengths, rate, restart, True, dtype, device)
     if pin_memory:
         out = out.pin_memory()
-    return out.requires_grad_() if requires_grad else out
+    made: StreamTensor = out.requires_grad_() if requires_grad else out
+    return made
 
 
 def as_stream_tensor(
@@ -79,7 +80,7 @@ def as_stream_tensor(
     What stands behind each row's frames is left there. A list of tensors has to be copied.
     """
     if isinstance(data, StreamTensor) and meta is None and ids is None:
-        out = data if names is None else data.refine_names(*names)
+        out: Any = data if names is None else data.refine_names(*names)
         converted: StreamTensor = out.to(device=device, dtype=dtype)
         return converted
     return _build(data, meta, names, ids, sos, eos, lengths, rate, False, False, dtype, device)
@@ -115,7 +116,13 @@ def _build(
         batch, length = found.index(BATCH), found.index(LENGTH)
         widths = [data.shape[length]] * data.shape[batch]
     own_meta = meta_of(meta, ids, _on_host(sos), _on_host(eos), _on_host(lengths), widths)
-    info = Info(check(found, padded.dim()), own_meta, None, Fraction(1) if rate is None else read_rate(rate), restart)
+    info = Info(
+        check(found, padded.dim()),
+        own_meta,
+        None,
+        Fraction(1) if rate is None else read_rate(rate),
+        restart,
+    )
     if known is not None and own_meta == known.meta:
         info = replace(info, starts=known.starts, rate=known.rate if rate is None else info.rate)
     padded = padded.to(device=device, dtype=dtype)

@@ -93,7 +93,7 @@ def _offline(op: Op, inputs: Sequence[Tensor]) -> Tensor:
     (out,) = core.counts(counts, np.ones(1, bool))
     n = int(out[0, 2])
     rows = [
-        op.forward(*(Window(x[r], 0, x.shape[1]) for x in frames), 0, n)  # type: ignore[arg-type]
+        op.forward(*(Window(x[r], 0, x.shape[1]) for x in frames), 0, n)
         for r in range(len(frames[0]))
     ]
     return torch.stack(rows).movedim(1, -1) if n else inputs[0].new_zeros(len(rows), *core.outputs[0][1], 0)
@@ -119,10 +119,11 @@ def buffered(module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kw
     shells = [x for x in leaves if isinstance(x, StreamTensor)]
     natives = {id(x._inner): mode.unwrap(x).in_order() for x in shells}
     first = next(iter(natives.values()))
-    if not same_lineage(x.edge.cid for x in natives.values()) or any(x.dims != first.dims for x in natives.values()):
+    alike = all(x.dims == first.dims for x in natives.values())
+    if not alike or not same_lineage(x.edge.cid for x in natives.values()):
         raise NotStreamableError(
-            f"{type(module).__name__} at {user_line()} waits for streams that progress differently; give it streams of "
-            "one length and one order of dimensions"
+            f"{type(module).__name__} at {user_line()} waits for streams that progress differently; give it "
+            "streams of one length and one order of dimensions"
         )
     limit = mode.entry.buffer_limit
     waiting = [_limited(x, limit) for x in natives.values()]
@@ -146,7 +147,9 @@ def buffered(module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kw
         finally:
             module.training = training
     if len(probe) != 3:
-        raise NotStreamableError(f"{type(module).__name__} can't wait for the end: it gives {len(probe)} frames for 3")
+        raise NotStreamableError(
+            f"{type(module).__name__} can't wait for the end: it gives {len(probe)} frames for 3"
+        )
     op = Op(
         type(module).__name__,
         counts=lambda *xs: (0, xs[0].total),

@@ -69,13 +69,15 @@ def unpad(padded: Tensor, info: Info) -> Tensor:
     return _gather(grid, info.meta)
 
 
-def pad(value: Tensor, info: Info, width: int | None = None, fill: float = 0.0) -> Tensor:
+def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:
     """Return the padded tensor of frames ``[frames][features...]``, features as they are seen; differentiable.
 
-    `fill` stands behind each row's frames.
+    Zeros stand behind each row's frames. Where there is no L, rows without a frame are NaN (0 for integers).
     """
+    framed = info.has_frames
     if width is None:
-        width = info.meta.max_length if info.axis(LENGTH) is not None or info.axis(JOINED) is not None else 1
+        width = info.meta.max_length if framed else 1
+    fill = 0.0 if framed or not value.is_floating_point() else torch.nan
     n = len(info.meta)
     if info.is_full(width):
         grid = value.reshape(n, width, *value.shape[1:])
@@ -107,12 +109,12 @@ class _Unpad(torch.autograd.Function):
     """Frames of a padded tensor; its gradient is padded with zeros."""
 
     @staticmethod
-    def forward(ctx: Any, grid: Tensor, meta: StreamMetadata) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, grid: Tensor, meta: StreamMetadata) -> Tensor:
         ctx.meta, ctx.width = meta, grid.shape[1]
         return _gather(grid, meta)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         return _Pad.apply(gradient, ctx.meta, ctx.width, 0.0), None
 
 
@@ -120,14 +122,12 @@ class _Pad(torch.autograd.Function):
     """The padded tensor of frames; its gradient is that of the frames alone."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, value: Tensor, meta: StreamMetadata, width: int, fill: float
-    ) -> Tensor:
+    def forward(ctx: Any, value: Tensor, meta: StreamMetadata, width: int, fill: float) -> Tensor:
         ctx.meta = meta
         return _spread(value, meta, width, fill)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         return _Unpad.apply(gradient, ctx.meta), None, None, None
 
 
@@ -151,4 +151,4 @@ def cleaned(padded: Tensor, info: Info, fill: Any = 0) -> Tensor:
     if info.is_full(info.width_of(padded.shape)):
         return padded
     mask = mask_of(info, padded.shape, padded.device)
-    return torch.where(mask, padded, torch.as_tensor(fill, dtype=padded.dtype, device=padded.device))
+    return torch.where(mask, padded, bool(fill) if padded.dtype is torch.bool else fill)

@@ -62,6 +62,11 @@ class Info:
         return self.names[axis] in (BATCH, LENGTH, JOINED)
 
     @property
+    def has_frames(self) -> bool:
+        """Return whether there is a dimension L, alone or with B."""
+        return LENGTH in self.names or JOINED in self.names
+
+    @property
     def features(self) -> list[int]:
         """The dimensions that are neither B nor L."""
         return [i for i in range(len(self.names)) if not self.is_stream(i)]
@@ -97,7 +102,9 @@ class Info:
         if joined is not None and n and shape[joined] % n:
             return f"{shape[joined]} rows and frames for {n} ids"
         if self.meta.max_length > self.width_of(shape):
-            return f"lengths go up to {self.meta.max_length}, but there are {self.width_of(shape)} frames"
+            return (
+                f"lengths go up to {self.meta.max_length}, but there are {self.width_of(shape)} frames"
+            )
         return None
 
 
@@ -110,7 +117,9 @@ def check(names: Sequence[str | None], rank: int) -> Names:
         Another number of names, or B or L merged with something else.
     """
     found = check_names(names, rank)
-    bad = [n for n in found if n not in (BATCH, LENGTH, JOINED) and (holds(n, BATCH) or holds(n, LENGTH))]
+    bad = [
+        n for n in found if n not in (BATCH, LENGTH, JOINED) and (holds(n, BATCH) or holds(n, LENGTH))
+    ]
     if bad:
         raise ShapeError(f"names {found}: {bad[0]!r} merges B or L with other dimensions")
     return found

@@ -1,4 +1,4 @@
-"""Layers of torch whose forwards do not stream as they are written: what runs in their place, and what can't stream."""
+"""Layers of torch whose own forwards do not stream: what runs in their place, and what can't stream."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..array import BatchTensor
 from ..online.register import forward_of, is_registered
 from .constants import Constant
 from .inside import Forward, current
+from .memory import note
 
 __all__ = ["streaming_forward", "unstreamable", "waits"]
 
@@ -27,7 +28,7 @@ def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
     if is_registered(module):
         return forward_of(module)
     for cls in type(module).__mro__:
-        if cls in _STREAMING:
+        if cls in _STREAMING and type(module).forward is cls.forward:
             return partial(_STREAMING[cls], module)
     return None
 
@@ -81,7 +82,10 @@ def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int |
 
 
 def _run(layer: Any, forward: Forward, input: Any, hx: Any) -> Any:
-    return forward._wrapped(layer.forward(forward.unwrap(input), _state(forward, hx)))
+    result = layer.forward(forward.unwrap(input), _state(forward, hx))
+    if isinstance(result, tuple) and getattr(layer, "batch_first", False):
+        note(result[0], [d for d in ("L", "B") if d in result[0].dims] + list(range(len(result[0].features))))
+    return forward._wrapped(result)
 
 
 def _state(forward: Forward, hx: Any) -> Any:
@@ -118,6 +122,25 @@ def _part(forward: Forward, hx: Any, rows: slice) -> Any:
 
 for _name in ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"):
     _recurrent(getattr(torch.nn, _name), getattr(native, _name))
+
+
+# ---------------------------------------------------------------------- padding
+def _padded(kind: type[torch.nn.Module], convolve: Callable[..., Any]) -> None:
+    """Let circular padding be part of the convolution, which can wait for the end; a stream by itself can't."""
+
+    def stream(module: Any, input: Any) -> Any:
+        if module.padding_mode != "circular":
+            return kind.forward(module, input)
+        forward = current()
+        given = [forward.unwrap(x) for x in (input, module.weight, module.bias)]
+        options = (module.stride, module.padding, module.dilation, module.groups)
+        return forward._wrapped(convolve(*given, *options, padding_mode=module.padding_mode))
+
+    _STREAMING[kind] = stream
+
+
+_padded(torch.nn.Conv1d, native.functional.conv1d)
+_padded(torch.nn.Conv2d, native.functional.conv2d)
 
 
 # ---------------------------------------------------------------------- what can't stream

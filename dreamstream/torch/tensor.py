@@ -21,7 +21,7 @@ from ..stream.rules import BATCH, LENGTH, Names, check_names, order_of, resolve
 from .frames import cleaned, pad, unpad
 from .info import JOINED, Info, Starts, check
 
-__all__ = ["StreamTensor", "set_inside", "set_outside"]
+__all__ = ["StreamTensor", "set_beneath", "set_inside", "set_outside"]
 
 Call = Callable[[Any, Any, Any, Any], Any]
 
@@ -38,6 +38,7 @@ def _unfilled(*_: Any) -> Any:
 
 _inside: Call = _unfilled
 _outside: Call = _unfilled
+_beneath: Call = _unfilled
 
 
 def set_inside(fn: Call) -> None:
@@ -50,6 +51,12 @@ def set_outside(fn: Call) -> None:
     """Set the function that takes all other calls on stream tensors."""
     global _outside
     _outside = fn
+
+
+def set_beneath(fn: Call) -> None:
+    """Set the function that is told of calls on the data of tensors of a running forward, which have none."""
+    global _beneath
+    _beneath = fn
 
 
 def _any_inside(items: Any) -> bool:
@@ -89,11 +96,13 @@ class StreamTensor(torch.Tensor):
 
     _inner: Any = None
     _info: Info
-    #: Inside a forward: how often what shares this tensor's memory was changed in place, and when this one was made.
+    #: Inside a forward: how often what shares this tensor's memory was changed in place, and when it was made.
     _alias: list[int]
     _seen: int
 
-    def __new__(cls, data: Any, meta: StreamMetadata, names: Sequence[str | None] | None = None) -> StreamTensor:
+    def __new__(
+        cls, data: Any, meta: StreamMetadata, names: Sequence[str | None] | None = None
+    ) -> StreamTensor:
         """Return a stream tensor that shares the storage of a padded tensor."""
         from .creation import as_stream_tensor
 
@@ -168,16 +177,14 @@ class StreamTensor(torch.Tensor):
         seen = [d for d in dims if isinstance(d, int)]
         if seen != sorted(seen):
             value = value.permute(0, *(1 + d for d in seen))
-        pooled = LENGTH not in dims and JOINED not in dims
-        fill = np.nan if pooled and value.is_floating_point() else 0
         info = Info(roles, meta, None if starts is None else tuple(starts), rate)
-        return cls.of(pad(value, info, fill=fill), info)
+        return cls.of(pad(value, info), info)
 
     @classmethod
     def shell(cls, inner: Any) -> StreamTensor:
         """Return a tensor of a running forward around a native stream tensor."""
         with _PLAIN():
-            out = _STAND_IN.as_subclass(cls)
+            out = _STAND_IN.as_subclass(_Shell)
         out._inner = inner
         out._alias, out._seen = [0], 0
         return out
@@ -254,7 +261,7 @@ class StreamTensor(torch.Tensor):
     def stream_axis(self) -> int:
         """The stream axis of ``y[id]``."""
         kept = [d for d in self.dims if d != BATCH]
-        return kept.index(LENGTH) if LENGTH in kept else 0
+        return next((i for i, d in enumerate(kept) if d in (LENGTH, JOINED)), 0)
 
     @property
     def batch_dim(self) -> int | None:
@@ -317,9 +324,7 @@ class StreamTensor(torch.Tensor):
     def padded(self) -> torch.Tensor:
         """Return the padded plain tensor with zeros behind each row's frames (where there is no L: as it is)."""
         info = self._require_outside("the values")
-        if info.axis(LENGTH) is None and info.axis(JOINED) is None:
-            return self._plain()
-        return cleaned(self._plain(), info)
+        return cleaned(self._plain(), info) if info.has_frames else self._plain()
 
     def frames(self) -> torch.Tensor:
         """Return the frames of all rows, ``(frames, *features)``, features as they are seen; differentiable."""
@@ -370,20 +375,23 @@ class StreamTensor(torch.Tensor):
 
         An Ellipsis stands for all that are not named.
         """
-        wanted = list(names[0]) if len(names) == 1 and isinstance(names[0], (list, tuple)) else list(names)
+        wanted = (
+            list(names[0]) if len(names) == 1 and isinstance(names[0], (list, tuple)) else list(names)
+        )
         if Ellipsis in wanted:
             at = wanted.index(Ellipsis)
             wanted[at : at + 1] = [n for n in self.names if n not in wanted]
         missing = [n for n in self.names if n not in wanted]
         if missing:
-            raise ShapeError(f"align_to{tuple(wanted)}: {missing[0]!r} of {self.names} is not among them")
-        x = self
+            raise ShapeError(
+                f"align_to{tuple(wanted)}: {missing[0]!r} of {self.names} is not among them"
+            )
+        x: StreamTensor = self
         for name in wanted:
             if name not in x.names:
-                x = x.unsqueeze(0)
-                x = x.with_names((name, *x.names[1:]))
-        out: StreamTensor = x.permute(*order_of(x.names, wanted))
-        return out
+                x = self.of(x._plain().unsqueeze(0), x._info.with_names((name, *x.names)))
+        order = order_of(x.names, wanted)
+        return self.of(x._plain().permute(order), x._info.with_names(wanted))
 
     def align_as(self, other: StreamTensor) -> StreamTensor:
         """Return the tensor with its dimensions in the order of another's."""
@@ -399,8 +407,10 @@ class StreamTensor(torch.Tensor):
         """
         info = self._require_outside("renaming")
         found = check_names(names, len(info.names))
-        if any((a in (BATCH, LENGTH, JOINED) or b in (BATCH, LENGTH, JOINED)) and a != b
-               for a, b in zip(info.names, found)):
+        if any(
+            (a in (BATCH, LENGTH, JOINED) or b in (BATCH, LENGTH, JOINED)) and a != b
+            for a, b in zip(info.names, found)
+        ):
             raise ShapeError(
                 f"{info.names} can't be renamed to {found}: B and L are what the dimensions are, not only "
                 "names; x.tensor() is the plain tensor"
@@ -414,7 +424,9 @@ class StreamTensor(torch.Tensor):
             if unknown or names:
                 raise ShapeError(f"rename: there is no dimension {unknown or names} in {self.names}")
             return self.with_names([renamed.get(n, n) if n is not None else None for n in self.names])
-        return self.with_names(names[0] if len(names) == 1 and isinstance(names[0], (list, tuple)) else names)
+        return self.with_names(
+            names[0] if len(names) == 1 and isinstance(names[0], (list, tuple)) else names
+        )
 
     def rename_(self, *names: Any, **renamed: str | None) -> StreamTensor:
         """Rename in place; see `rename`."""
@@ -446,7 +458,9 @@ class StreamTensor(torch.Tensor):
         info = self._require_outside("a deep copy")
         with _PLAIN():
             if not self.is_leaf:
-                raise RuntimeError("only stream tensors without a graph can be copied deeply; detach() it")
+                raise RuntimeError(
+                    "only stream tensors without a graph can be copied deeply; detach() it"
+                )
             out = self.of(self.detach().clone(), info)
             out.requires_grad_(self.requires_grad)
             out.grad = copy.deepcopy(self.grad, memo)
@@ -459,7 +473,7 @@ class StreamTensor(torch.Tensor):
             plain = self.detach().as_subclass(torch.Tensor).requires_grad_(self.requires_grad)
         return _rebuild, (plain, info.names, info.meta, info.starts, info.rate, info.restart)
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents=None):
         if self._inner is not None:
             return repr(self._inner)
         with _PLAIN():
@@ -473,12 +487,23 @@ class StreamTensor(torch.Tensor):
     __hash__ = torch.Tensor.__hash__
 
 
-def _rebuild(padded: torch.Tensor, names: Names, meta: StreamMetadata, starts: Any, rate: Fraction, restart: bool) -> Any:
+class _Shell(StreamTensor):
+    """A stream tensor of a running forward: what comes past torch's functions to its data finds none there."""
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return _beneath(func, types, args, kwargs or {})
+
+
+def _rebuild(
+    padded: torch.Tensor, names: Names, meta: StreamMetadata, starts: Any, rate: Fraction, restart: bool
+) -> Any:
     requires_grad = padded.requires_grad
     out = StreamTensor.outside(padded.detach(), names, meta, starts, rate, restart)
     with _PLAIN():
         return out.requires_grad_(requires_grad)
-
 
 
 def _operator(name: str) -> Any:
@@ -501,4 +526,4 @@ for _name in (
 ):  # fmt: skip
     if hasattr(torch.Tensor, f"__{_name}__"):
         setattr(StreamTensor, f"__{_name}__", _operator(f"__{_name}__"))
-StreamTensor.__hash__ = torch.Tensor.__hash__  # type: ignore[method-assign]
+StreamTensor.__hash__ = torch.Tensor.__hash__  # type: ignore[method-assign, assignment]

@@ -106,8 +106,8 @@ class EagerWindow:
         first, counts = self._first[:, None], self._counts
         index = at + np.where(at < counts[:, :1], kept_base[:, None], new_base[:, None])
         valid = (at >= first) & (at < counts[:, 2:3])
-        index = torch.from_numpy(np.where(valid, index, 0).ravel()).to(source.device, non_blocking=True)
-        frames = source.index_select(0, index).reshape(shape)
+        there = torch.from_numpy(np.where(valid, index, 0).ravel()).to(source.device, non_blocking=True)
+        frames = source.index_select(0, there).reshape(shape)
         if valid.all():
             return frames
         mask = torch.from_numpy(valid.reshape(*at.shape, *(1,) * (source.ndim - 1)))

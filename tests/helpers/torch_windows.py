@@ -102,6 +102,8 @@ class Plain:
 class Online:
     """The same by a session of the bridge."""
 
+    device = "cpu"
+
     def __init__(self, case, op, weights):
         self.case, self.op, self.weights = case, op, weights
         self.session = TorchSession(case.skew, buffers=True)
@@ -113,7 +115,7 @@ class Online:
         meta = StreamMetadata(ids, np.array([row.sos for row in rows]), ended, lengths[0])
         with self.session.hold(ids):
             call = self.session.admit(meta, [i.rate for i in case.inputs], lengths, False, {}, TorchCall)
-            call.begin(torch.device("cpu"), torch.is_grad_enabled(), False)
+            call.begin(torch.device(self.device), torch.is_grad_enabled(), False)
             edges = [call.input_edge(k, i.dtype, i.features) for k, i in enumerate(case.inputs)]
             frames = [torch.cat(v) for v in values]
             results = call.run(self.op.name, self.op.attributes, self.op, edges, frames, self.weights)

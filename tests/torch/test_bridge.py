@@ -1,4 +1,4 @@
-"""Patched torch modules: modes, errors, states, hooks, what shares memory, and that nothing waits for the device."""
+"""Patched torch modules: modes, errors, states, hooks, shared memory, and that nothing waits for the device."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch import nn
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
-import dreamstream as ds  # noqa: E402
-from dreamstream.errors import (  # noqa: E402
+import dreamstream as ds
+from dreamstream.errors import (
     CaptureError,
     FormatError,
     ModeError,
@@ -25,6 +26,7 @@ from dreamstream.errors import (  # noqa: E402
     StreamIdError,
     StreamMismatchError,
 )
+from dreamstream.torch.store import Gathered
 
 
 class Net(nn.Module):
@@ -66,7 +68,8 @@ def close(a, b):
 
 # ---------------------------------------------------------------------- modes
 def test_importing_dreamstream_does_not_import_torch():
-    code = "import sys, dreamstream as ds; ds.patch_module(ds.nn.Linear(2, 2)).online(); assert 'torch' not in sys.modules"
+    code = "import sys, dreamstream as ds; ds.patch_module(ds.nn.Linear(2, 2)).online()"
+    code += "; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -98,6 +101,17 @@ def test_wrong_modes_raise_at_the_top_and_at_every_leaf(net, xs):
     assert net.is_online
 
 
+def test_streams_of_the_other_kind_are_told_apart(net):
+    a = np.zeros((1, 3, 4), np.float32)
+    with pytest.raises(ModeError, match="torch module and got a StreamTensor of NumPy"):
+        ds.patch_module(net).online()(ds.stream_tensor(a, ids=["a"], sos=True))
+    torchs = ds.stream_tensor(torch.from_numpy(a), ids=["a"], sos=True)
+    with pytest.raises(ModeError, match="computes with NumPy and got a StreamTensor of torch"):
+        ds.patch_module(ds.nn.Conv1d(3, 4, 1)).online()(torchs)
+    with pytest.raises(ModeError, match="input x: an engine takes StreamTensors of NumPy"):
+        ds.compile(net, ("B", 3, "L"))(torchs)
+
+
 def test_offline_keeps_streams_to_validate_in_between(net, xs):
     want = net(xs[0][None])
     ds.patch_module(net).online()
@@ -123,7 +137,7 @@ def test_refusals_name_path_reason_and_remedy(net):
     net.rnn = nn.GroupNorm(2, 4)
     net.forward = lambda x: net.rnn(net.conv(x))
     ds.patch_module(net).online()
-    with pytest.raises(NotStreamableError, match="rnn.*whole stream"):
+    with pytest.raises(NotStreamableError, match=r"rnn.*whole stream"):
         net(ds.stream_tensor([torch.zeros(3, 5)], ids=["a"], sos=True))
 
 
@@ -156,7 +170,7 @@ def forward_of(fn, **parts):
         (lambda m, x: x + torch.zeros(1, 3, 7), "extent 7 where the stream has L"),
         (lambda m, x: x if x.sum() > 0 else -x, "."),
         (lambda m, x: x if float(x[:, 0].amax(-1)) > 0 else -x, "."),
-        (lambda m, x: torch.fft.rfft(x), "fft_rfft"),
+        (lambda m, x: torch.fft.rfft(x), r"torch\.fft\.rfft on a stream"),
         (lambda m, x: x.to("meta"), "moved to meta"),
         (lambda m, x: torch.add(x, x, out=torch.empty(0)), "out="),
         (lambda m, x: torch.linalg.norm(x @ x.transpose(1, 2)), "matrix product of two streams"),
@@ -243,6 +257,20 @@ def test_states_as_bytes_copies_and_pickles(net, xs):
         other.set_state(states)
 
 
+def test_states_follow_a_module_to_its_device(net, xs):
+    ds.patch_module(net).online()
+    step(net, xs, 0, 5)
+    elsewhere = torch.device("meta")
+    session = net._patch.session
+    for places in (
+        [session.state_of(i).states for i in ("a", "b")],
+        [session.from_parts(session.to_parts(session.state_of(i).states)) for i in ("a", "b")],
+    ):
+        gathered = Gathered(places, elsewhere)
+        keys = places[0].store.tensors
+        assert keys and all(gathered.rows(k).device == elsewhere for k in keys)
+
+
 def test_streams_join_and_leave(net, xs):
     """Slots are used again; who shares a batch changes nothing."""
     want = [net(x[None])["y"][0] for x in xs]
@@ -275,6 +303,36 @@ def test_hooks_run_and_parametrizations_hold(xs):
     model[0].register_forward_hook(lambda m, args, out: seen.append("post") or out * 2)
     y = model(ds.stream_tensor([xs[0]], ids=["a"], sos=True, eos=True))
     assert seen == ["pre", "post"] and close(y["a"], 2 * F.conv1d(xs[0][None], model[0].weight, model[0].bias)[0])
+
+
+def test_scripted_functions_are_refused():
+    """Their operations come past torch's functions, to a stream's data, of which there are none."""
+
+    @torch.jit.script
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    class Scripted(nn.Module):
+        def forward(self, x):
+            return doubled(x) + 1
+
+    @torch.jit.script
+    def flattened(x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(x.shape[0], x.shape[1], -1)
+
+    class Shaped(nn.Module):
+        def forward(self, x):
+            return flattened(x)
+
+    words = r"aten\.mul.* at test_bridge\.py:\d+ in forward: `return doubled\(x\) \+ 1`.*ds\.register"
+    with pytest.raises(NotStreamableError, match=words):
+        ds.compile(Scripted(), ("B", 3, "L"))
+    model = ds.patch_module(Scripted()).online()
+    with pytest.raises(NotStreamableError, match=words):
+        model(ds.stream_tensor(torch.zeros(1, 3, 5), ids=["a"], sos=True))
+    assert not model.live_ids
+    with pytest.raises(NotStreamableError, match=r"0 \(Shaped\).*compiled code.*It failed: .*index out of range"):
+        ds.compile(nn.Sequential(Shaped()), ("B", 3, "L"))
 
 
 def test_in_place_is_seen_by_names_and_refused_through_views():
@@ -361,7 +419,8 @@ class NoWaiting(TorchDispatchMode):
         values = any(t.is_floating_point() for t in tensors)
         assert not (values and name.startswith(WAITS)), f"{name} waits for the device"
         masks = any(t.dtype == torch.bool for t in tensors)
-        assert not (values and masks and name.startswith(("index.", "index_put"))), f"{name} by a mask waits for the device"
+        by_mask = values and masks and name.startswith(("index.", "index_put"))
+        assert not by_mask, f"{name} by a mask waits for the device"
         return func(*args, **(kwargs or {}))
 
 
@@ -369,9 +428,9 @@ class NoWaiting(TorchDispatchMode):
 def test_nothing_waits_for_the_device(net, xs, training):
     ds.patch_module(net).online().train(training)
     step(net, xs, 0, 5)
-    chunks = [ds.stream_tensor([x[:, 5:n], y[:, 5:m]], ids=["a", "b"]) for x, y, n, m in [(*xs, 9, 9), (*xs, 11, 6)]]
+    chunk = ds.stream_tensor([x[:, 5:9] for x in xs], ids=["a", "b"])
     with NoWaiting():
-        net(chunks[0])
+        net(chunk)
     with NoWaiting():
         net(ds.stream_tensor([xs[0][:, 9:11], xs[1][:, 9:10]], ids=["a", "b"]))
     net.reset()

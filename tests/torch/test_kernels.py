@@ -70,8 +70,10 @@ def near(got, wanted, bound):
 
 
 # ---------------------------------------------------------------------- values
-def compare(driver, case, op, rng, style, bound):
+def compare(driver, case, op, rng, style, bound, spoilt=0.0):
     data = {f"s{i}": case.stream(rng) for i in range(int(rng.integers(1, 6)))}
+    for array in (a for arrays in data.values() for a in arrays if a.dtype.kind == "f"):
+        array[rng.random(len(array)) < spoilt] = np.nan
     weights = [None if w is None else np.asarray(w, order="C") for w in case.weights]
     streams, states = driver(case, op, tensors(case.weights)), {}
     for rows, counts, ended in calls_of(case, rng, data, style):
@@ -80,7 +82,9 @@ def compare(driver, case, op, rng, style, bound):
         frames = [np.concatenate(p) for p in parts]
         wanted, new = op.run(frames, counts, outputs, ended, old, weights, False)
         states.update(zip(ids, new or [None] * len(ids)))
-        for y, w in zip(streams.call(rows, [tensors(p) for p in parts], counts, ended), wanted, strict=True):
+        for y, w in zip(
+            streams.call(rows, [tensors(p) for p in parts], counts, ended), wanted, strict=True
+        ):
             if y is None:
                 assert not len(w)
             else:
@@ -99,3 +103,95 @@ def test_as_the_c_operator(name, dtype, bound):
                 compare((Plain, Online)[seed // 2 % 2], case, op, rng, style, bound)
         except Exception as error:
             raise AssertionError(f"case {seed}, {style}: {case}\n{error!r}") from error
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+@pytest.mark.parametrize("name", [n for n in WINDOWED if n != "group_norm"])
+def test_nan_reaches_what_reads_it(name):
+    """Frames that hold NaN show where C shows them, and nowhere else."""
+    for seed, case, op, rng in cases(name, "float64"):
+        try:
+            with torch.no_grad():
+                compare((Plain, Online)[seed % 2], case, op, rng, "random", 1e-10, spoilt=0.15)
+        except Exception as error:
+            raise AssertionError(f"case {seed}: {case}\n{error!r}") from error
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_number_is_read_from_the_device(name):
+    """On the device without values everything but values comes out, in chunks that differ."""
+    for _, case, op, rng in cases(name, "float32", 1):
+        data = {f"s{i}": case.stream(rng) for i in range(3)}
+        weights = [None if w is None else w.to("meta") for w in tensors(case.weights)]
+        for driver in (Plain, Online):
+            streams = driver(case, op, weights)
+            streams.device = "meta"
+            with torch.no_grad():
+                for rows, counts, ended in calls_of(case, rng, data, "random"):
+                    parts = [[x.to("meta") for x in tensors(p)] for p in parts_of(case, op, data, rows)]
+                    outputs = op.counts(counts, ended, [r.id for r in rows])
+                    for y, c, o in zip(streams.call(rows, parts, counts, ended), outputs, op.outputs):
+                        assert y is None or y.is_meta
+                        assert y is None or y.shape == ((c[:, 2] - c[:, 0]).sum(), *o[1])
+
+
+# ---------------------------------------------------------------------- gradients
+def outputs_of(driver, case, op, rng, style, streams, weights):
+    """Each stream's outputs end to end."""
+    out: dict[str, list] = {i: [[] for _ in op.outputs] for i in streams}
+    plain = {i: [a.detach().numpy() for a in arrays] for i, arrays in streams.items()}
+    driven = driver(case, op, weights)
+    for rows, counts, ended in calls_of(case, rng, plain, style):
+        parts, outputs = (
+            parts_of(case, op, streams, rows),
+            op.counts(counts, ended, [r.id for r in rows]),
+        )
+        for k, y in enumerate(driven.call(rows, parts, counts, ended)):
+            lengths = (outputs[k][:, 2] - outputs[k][:, 0]).tolist()
+            if y is not None:
+                for r, frames in zip(rows, y.split(lengths)):
+                    out[r.id][k].append(frames)
+    return {(i, k): torch.cat(parts) for i, all_ in out.items() for k, parts in enumerate(all_) if parts}
+
+
+def gradients(outputs, probes, leaves):
+    total = sum((outputs[key] * probe).sum() for key, probe in probes.items())
+    found = torch.autograd.grad(total, leaves, allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found)]
+
+
+#: What torch takes for constants.
+STATISTICS = {"batch_norm": 2}
+
+
+def differentiable(name):
+    _, op, _ = case_of(name, "float64", 0)
+    return op.outputs[0][0].startswith("float")
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections", "ignore:.*degrees of freedom")
+@pytest.mark.parametrize("name", [n for n in NAMES if differentiable(n)])
+def test_gradients_of_chunks_are_those_of_whole_streams(name):
+    """States on the tape: gradients into inputs, weights and starts, however the streams are cut."""
+    for _, case, op, rng in cases(name, "float64", 1):
+        if not op.outputs[0][0].startswith("float"):
+            continue
+        streams = {f"s{i}": tensors(case.stream(rng)) for i in range(int(rng.integers(1, 4)))}
+        weights = tensors(case.weights)
+        leaves = [x for arrays in streams.values() for x in arrays] + weights[STATISTICS.get(name, 0) :]
+        leaves = [x for x in leaves if x is not None and x.is_floating_point()]
+        for x in leaves:
+            x += torch.from_numpy(rng.standard_normal(x.shape)) / 1000  # no two are equal
+            x.requires_grad_()
+        whole = outputs_of(Plain, case, op, rng, "whole", streams, weights)
+        probes = {
+            key: torch.from_numpy(rng.standard_normal(y.shape))
+            for key, y in whole.items()
+            if y.requires_grad and y.numel()
+        }
+        if probes:
+            wanted = gradients(whole, probes, leaves)
+            for driver in (Plain, Online):
+                got = outputs_of(driver, case, op, rng, "random", streams, weights)
+                for a, b in zip(gradients(got, probes, leaves), wanted, strict=True):
+                    near(a.numpy(), b.numpy(), 1e-10)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.nn.functional as F
 
-from .frames import run_from
+from .frames import extent, run_from
 from .registry import Step, Window, windowed
 
 
@@ -38,7 +38,7 @@ def repeat_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any],
 def overlap_add(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return windows laid over each other and added, in double."""
     (x,), hop = windows, step.attributes["step"]
-    size = x.new()[0].shape[2]
+    size = extent(x.new()[0], 2)
     reach = max(size, hop) - 1
     first = -((reach - step.first[0]) // hop)  # the first window that reaches the new frames
     n = (step.n[0] - 1 + reach) // hop + 1

@@ -44,14 +44,16 @@ def group_norm(step: Step, windows: Sequence[Window], weights: Sequence[Any], st
     """Return frames normalised over their positions and the channels of each group, or over the stream."""
     a, (x,), (weight, bias) = step.attributes, windows, weights
     frames = x.run(step.first[0], step.n[0])
-    if a["over"] == "frame":
-        *positions, channels = step.features[0]
-        columns = frames.reshape(-1, prod(positions), channels).transpose(1, 2)
-        y = torch.group_norm(columns, a["groups"], weight, bias, a["eps"]).transpose(1, 2)
-        return (y.reshape(frames.shape),), state
-    y = _over_stream(frames, x.total, a["groups"], a["eps"])
-    y = y if weight is None else y * weight
-    return (y if bias is None else y + bias,), state
+    if a["over"] == "stream":
+        y = _over_stream(frames, x.total, a["groups"], a["eps"])
+        y = y if weight is None else y * weight
+        return (y if bias is None else y + bias,), state
+    *positions, channels = step.features[0]
+    columns = frames.reshape(-1, prod(positions), channels).transpose(1, 2)
+    own = None if weight is None else bias  # torch can't differentiate a bias without a weight
+    y = torch.group_norm(columns, a["groups"], weight, own, a["eps"])
+    y = y.transpose(1, 2).reshape(frames.shape)
+    return (y if own is bias else y + bias,), state
 
 
 def _over_stream(frames: Tensor, total: Tensor, groups: int, eps: float) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -17,11 +18,12 @@ def _prelu(a: Tensor, b: Tensor) -> Tensor:
 
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "prelu": _prelu,
+    "floor_divide": partial(torch.div, rounding_mode="floor"),
     **{
         name: getattr(torch, name)
         for name in (
             *("add", "sub", "mul", "div", "minimum", "maximum", "pow", "atan2", "hypot"),
-            *("fmod", "remainder", "floor_divide", "copysign"),
+            *("fmod", "remainder", "copysign"),
             *("eq", "ne", "lt", "le", "gt", "ge", "where", "logical_and", "logical_or"),
         )
     },

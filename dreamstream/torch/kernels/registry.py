@@ -9,7 +9,8 @@ leading dimensions and then its features, and gives a value (or a tuple) with th
 A *windowed* kernel sees the frames that each row may read: ``fn(step, windows, weights, state)``, and gives
 ``(outputs, state)``: per output new frames ``(B, n, *features)``, of which each row's first
 ``counts`` are valid, and the carried tensors ``(B, ...)`` after them. What it carries from call to call is a
-tuple of tensors; `carries` makes it, for one row that starts.
+tuple of tensors; `carries` makes it, for one row that starts. Where no row has new frames of any output, only
+kernels that carry something are called.
 
 Kernels use torch's functions alone, no Python loop over rows and no number read from a tensor, so that they run
 on any device, under autograd and in an exported graph. Positions are int64 tensors on the host in eager mode.

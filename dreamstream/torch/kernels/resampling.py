@@ -21,7 +21,7 @@ def resample(step: Step, windows: Sequence[Window], weights: Sequence[Any], stat
     a, (x,), (kernel,) = step.attributes, windows, weights
     orig, new, half, width = a["orig"], a["new"], a["half"], a["width"]
     centres = torch.arange(new) * orig
-    begin = -((half - centres) // new)  # of each phase's taps, from where its block of `orig` frames begins
+    begin = -((half - centres) // new)  # of a phase's taps, from where its block of `orig` frames begins
     taps = begin[:, None] + torch.arange(2 * half // new + 1)
     used = taps <= ((centres + half) // new)[:, None]
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .convolution import plane_weight
-from .frames import run_from
+from .convolution import as_images, plane_weight
+from .frames import extent, run_from
 from .registry import Step, Window, windowed
 
 Tensor = torch.Tensor
@@ -19,13 +19,15 @@ Tensor = torch.Tensor
 def conv_transpose1d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the sums of all inputs that reach the new frames."""
     a, (x,), (weight, bias) = step.attributes, windows, weights
-    reach = a["dilation"] * (weight.shape[2] - 1)
-    frames, offset, more = _reaching(
-        step, x, a["stride"], a["padding"], reach, a["output_padding"]
-    )
-    y = F.conv_transpose1d(
-        frames.transpose(1, 2), weight, bias, a["stride"], 0, more, a["groups"], a["dilation"]
-    )
+    reach = a["dilation"] * (extent(weight, 2) - 1)
+    frames, offset, more = _reaching(step, x, a["stride"], a["padding"], reach, a["output_padding"])
+    columns, stride, dilation, groups = frames.transpose(1, 2), a["stride"], a["dilation"], a["groups"]
+    if as_images(step, frames, weight):
+        images, kernel, added = columns.unsqueeze(2), weight.unsqueeze(2), (0, more)
+        y = F.conv_transpose2d(images, kernel, bias, (1, stride), 0, added, groups, (1, dilation))
+        y = y.squeeze(2)
+    else:
+        y = F.conv_transpose1d(columns, weight, bias, stride, 0, more, groups, dilation)
     return (_from(y.transpose(1, 2), offset, step.n[0]),), state
 
 
@@ -47,7 +49,7 @@ def conv_transpose2d(step: Step, windows: Sequence[Window], weights: Sequence[An
         images = x.run(step.first[0], step.n[0])
         y = transposed(images.flatten(0, 1), padding, added)
         return (y.reshape(*images.shape[:2], *y.shape[1:]),), state
-    reach = dilation[0] * (weight.shape[2] - 1)
+    reach = dilation[0] * (extent(weight, 2) - 1)
     frames, offset, more = _reaching(step, x, stride[0], padding[0], reach, added[0])
     y = transposed(frames, (0, padding[1]), (more, added[1]))
     return (_from(y, offset, step.n[0]),), state

@@ -17,7 +17,7 @@ from ...errors import ShapeError, StreamMismatchError
 from ...stream.tree import leaves, map_leaves
 from ..tensor import StreamTensor, set_outside
 from .along import ALONG
-from .common import name_of, plain, run, streams_in, unknown
+from .common import name_of, plain, run, streams_in, unknown, words
 from .comparing import COMPARING
 from .losses import LOSSES
 from .parts import PARTS
@@ -40,7 +40,7 @@ _BY_NAME: dict[str, Callable[..., Any]] = {
 
 #: Questions, and what torch does with a tensor as a whole: no result of theirs is a stream.
 _AS_IT_IS = frozenset(
-    """
+    words("""
     __len__ __bool__ __int__ __float__ __complex__ __index__ __contains__ __format__ __hash__ __array__ __dlpack__
     __dlpack_device__ __cuda_array_interface__ __array_wrap__ __dir__ __setstate__ _backward_hooks _base
     _cdata _grad _grad_fn _version _is_view backward data_ptr dense_dim device dim dim_order dtype element_size
@@ -51,24 +51,25 @@ _AS_IT_IS = frozenset(
     register_hook register_post_accumulate_grad_hook requires_grad result_type retain_grad shape size storage
     storage_offset storage_type stride tolist type_check untyped_storage _typed_storage volatile can_cast
     is_distributed is_ipu is_maia is_mtia is_vulkan is_hpu is_ort name __reduce__ __cuda_array_interface__
-    """.split()
+    """)
 )
 
-_RESIZING = frozenset("resize_ resize_as_ set_ sparse_resize_ squeeze_out swap_tensors".split())
-_OPERATORS = {"__rdiv__": "div", "__idiv__": "div", "__div__": "div", "__invert__": "bitwise_not", "__rpow__": "pow"}
+_RESIZING = frozenset(words("resize_ resize_as_ set_ sparse_resize_ squeeze_out swap_tensors"))
+_OPERATORS = frozenset(
+    f"__{kind}{name}__"
+    for name in words(
+        "add sub mul div truediv floordiv mod pow and or xor lshift rshift eq ne lt le gt ge neg pos abs invert"
+    )
+    for kind in ("", "r", "i")
+)
 
 
 def _entry(name: str) -> Callable[..., Any]:
     found = _BY_NAME.get(name)
     if found is not None:
         return found
-    if is_pointwise(name):
+    if name in _OPERATORS or is_pointwise(name):
         return pointwise
-    if name in _OPERATORS:
-        return pointwise
-    if name.startswith("__") and name.endswith("__"):
-        bare = name.strip("_")
-        return pointwise if is_pointwise(bare) or is_pointwise(bare[1:]) else unknown
     return _entry(name[:-1]) if name.endswith("_") and not name.startswith("_") else unknown
 
 
@@ -91,31 +92,43 @@ def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     entry = LOSSES.get(func) or _ENTRIES.get(name)
     if entry is None:
         entry = _ENTRIES[name] = _entry(name)
+    if func in LOSSES:
+        return entry(func, *args, **kwargs)
     if kwargs:
-        args, kwargs = _with_first(args, kwargs) if func not in LOSSES else (args, kwargs)
-    if not args and func not in LOSSES:
-        return unknown(func, **kwargs)
-    if entry not in _ANY_FIRST and not _is_first(args[0]) and func not in LOSSES:
+        args, kwargs = _usual(args, kwargs)
+    if entry not in _ANY_FIRST and not (args and _is_first(args[0])):
         return unknown(func, *args, **kwargs)
     return entry(func, *args, **kwargs)
 
 
-_ANY_FIRST = (pointwise, unknown, PRODUCTS["matmul"], PRODUCTS["einsum"], ALONG["conv1d"], ALONG["cosine_similarity"], PARTS["__setitem__"], *COMPARING.values())
+_ANY_FIRST = (
+    pointwise,
+    unknown,
+    PRODUCTS["matmul"],
+    PRODUCTS["einsum"],
+    ALONG["conv1d"],
+    ALONG["cosine_similarity"],
+    PARTS["__setitem__"],
+    *COMPARING.values(),
+)
 
 
 def _is_first(x: Any) -> bool:
     return isinstance(x, StreamTensor) or (isinstance(x, (list, tuple)) and bool(streams_in(x)))
 
 
-def _with_first(args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """Put a first argument that was given by keyword in its place."""
-    if args:
-        return args, kwargs
-    for key in ("input", "self", "tensors", "tensor"):
-        if key in kwargs:
-            rest = dict(kwargs)
-            return (rest.pop(key),), rest
-    return args, kwargs
+#: Names that torch takes for an argument besides its own.
+_OTHER_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+_FIRST_NAMES = ("input", "self", "tensors", "tensor", "x", "a", "x1")
+
+
+def _usual(args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return arguments under their usual names, the first in its place."""
+    rest = {_OTHER_NAMES.get(k, k): v for k, v in kwargs.items()}
+    if not args:
+        first = next((k for k in _FIRST_NAMES if k in rest), None)
+        args = () if first is None else (rest.pop(first),)
+    return args, rest
 
 
 def _assign(func: Any, args: Any) -> Any:
@@ -123,7 +136,9 @@ def _assign(func: Any, args: Any) -> Any:
     x = args[0]
     if func.__self__.__name__ == "data" and isinstance(x, StreamTensor) and len(args) > 1:
         if plain(args[1]).shape != plain(x).shape:
-            raise ShapeError(f"data of shape {tuple(plain(args[1]).shape)} for streams {tuple(plain(x).shape)}")
+            raise ShapeError(
+                f"data of shape {tuple(plain(args[1]).shape)} for streams {tuple(plain(x).shape)}"
+            )
         if isinstance(args[1], StreamTensor) and args[1].meta != x.meta:
             raise StreamMismatchError("data of other streams")
     return run(func, args, {})
@@ -134,19 +149,17 @@ def _into(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     out = kwargs.pop("out")
     result = call(func, (), args, kwargs) if streams_in(args, kwargs) else run(func, args, kwargs)
     for target, value in zip(leaves(out), leaves(result)):
+        own, new = plain(target), plain(value)
         if isinstance(target, StreamTensor):
-            fits = plain(target).shape == plain(value).shape
-            if not fits or not (isinstance(value, StreamTensor) or target._info.fits(plain(value).shape) is None):
-                raise StreamMismatchError(f"{name_of(func)}: out= is a stream tensor of another shape")
-            run(torch.Tensor.copy_, (plain(target), plain(value)), {})
-            if isinstance(value, StreamTensor):
-                target._info = value._info
-            else:
-                raise StreamMismatchError(f"{name_of(func)}: out= is a stream tensor, but the result is plain")
-        else:
-            if target.shape != plain(value).shape:
-                target.resize_(plain(value).shape)
-            target.copy_(plain(value))
+            if not isinstance(value, StreamTensor) or own.shape != new.shape:
+                raise StreamMismatchError(
+                    f"{name_of(func)}: out= is a stream tensor of shape {tuple(own.shape)}, but the result is "
+                    f"{'one' if isinstance(value, StreamTensor) else 'a plain tensor'} of {tuple(new.shape)}"
+                )
+            target._info = value._info
+        elif own.shape != new.shape:
+            own.resize_(new.shape)
+        own.copy_(new)
     return out
 
 

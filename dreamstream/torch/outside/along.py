@@ -9,7 +9,6 @@ import torch
 
 from ...errors import ModeError
 from ...stream.rules import require_same
-from ...stream.tree import map_leaves
 from ...stream.where import user_line
 from ..tensor import StreamTensor
 from .common import (
@@ -21,6 +20,7 @@ from .common import (
     inputs,
     keep,
     name_of,
+    named,
     plain,
     run,
     same_sizes,
@@ -32,8 +32,8 @@ __all__ = ["ALONG"]
 
 #: Position of the dimension among the arguments, its name, and what it is where it is not given.
 _WHERE: dict[str, tuple[int, str, Any]] = {
-    **dict.fromkeys("softmax log_softmax softmin cumsum cumprod logcumsumexp cummax cummin".split(), (1, "dim", None)),
-    **dict.fromkeys("sort argsort msort glu".split(), (1, "dim", -1)),
+    **named("softmax log_softmax softmin cumsum cumprod logcumsumexp cummax cummin", (1, "dim", None)),
+    **named("sort argsort msort glu", (1, "dim", -1)),
     "flip": (1, "dims", None),
     "fliplr": (9, "dim", 1),
     "flipud": (9, "dim", 0),
@@ -46,9 +46,10 @@ _WHERE: dict[str, tuple[int, str, Any]] = {
     "repeat_interleave": (2, "dim", None),
     "select_scatter": (2, "dim", None),
     "slice_scatter": (2, "dim", 0),
-    **dict.fromkeys("fft_fft fft_ifft fft_rfft fft_irfft fft_hfft fft_ihfft".split(), (2, "dim", -1)),
-    **dict.fromkeys(
-        "scatter scatter_add scatter_reduce index_add index_copy index_fill index_reduce".split(), (1, "dim", None)
+    **named("fft_fft fft_ifft fft_rfft fft_irfft fft_hfft fft_ihfft", (2, "dim", -1)),
+    **named(
+        "scatter scatter_add scatter_reduce index_add index_copy index_fill index_reduce",
+        (1, "dim", None),
     ),
 }
 
@@ -132,10 +133,8 @@ def new_last(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(x, StreamTensor):
         return unknown(func, x, *args, **kwargs)
     rest, options = inputs(args, kwargs)
-    index = plain(x)
-    if name_of(func) == "one_hot":  # padding is no class
-        index = x.padded()
-    return keep(run(func, (index, *map_leaves(rest, plain)), options), x._info.with_names((*x.names, None)))
+    index = x.padded()  # what stands in padding need not be in range
+    return keep(run(func, (index, *rest), options), x._info.with_names((*x.names, None)))
 
 
 def of_features(func: Any, x1: Any, x2: Any, dim: Any = 1, eps: float = 1e-8) -> Any:
@@ -143,7 +142,11 @@ def of_features(func: Any, x1: Any, x2: Any, dim: Any = 1, eps: float = 1e-8) ->
     tensors = streams_in((x1, x2))
     model = tensors[0]
     axis = axis_of(model, dim)
-    alike = isinstance(x1, torch.Tensor) and isinstance(x2, torch.Tensor) and plain(x1).shape == plain(x2).shape
+    alike = (
+        isinstance(x1, torch.Tensor)
+        and isinstance(x2, torch.Tensor)
+        and plain(x1).shape == plain(x2).shape
+    )
     if model._info.is_stream(axis) or not alike or any(t.dims != model.dims for t in tensors):
         return fall_back(func, (x1, x2, axis, eps), {}, "cosine_similarity of these")
     require_same([t.meta for t in tensors], [t.starts for t in tensors], "cosine_similarity")
@@ -167,5 +170,5 @@ ALONG: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("embedding", "one_hot"), new_last),
     "cosine_similarity": of_features,
     "batch_norm": of_running_statistics,
-    **dict.fromkeys(_WHOLE.split(), of_whole_streams),
+    **named(_WHOLE, of_whole_streams),
 }

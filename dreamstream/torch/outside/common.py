@@ -10,10 +10,10 @@ import torch
 
 from ...array.chunks import report_fallback
 from ...errors import ShapeError
-from ...stream.rules import LENGTH, require_equal_rates, require_same, resolve
+from ...stream.rules import require_equal_rates, require_same, resolve
 from ...stream.tree import leaves, map_leaves
 from ..frames import cleaned, mask_of
-from ..info import JOINED, Info
+from ..info import Info
 from ..tensor import StreamTensor
 
 __all__ = [
@@ -30,6 +30,16 @@ __all__ = [
 ]
 
 _PLAIN = torch._C.DisableTorchFunctionSubclass
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text: names of functions."""
+    return text.split()
+
+
+def named(text: str, value: Any) -> dict[str, Any]:
+    """Return a table that gives the same value for each name."""
+    return dict.fromkeys(words(text), value)
 
 
 def run(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -55,8 +65,7 @@ def in_place(func: Any) -> bool:
 
 
 _ASSIGNMENTS = frozenset(
-    f"__i{name}__"
-    for name in "add sub mul div truediv floordiv mod pow and or xor lshift rshift".split()
+    f"__i{name}__" for name in words("add sub mul div truediv floordiv mod pow and or xor lshift rshift")
 )
 
 
@@ -89,10 +98,6 @@ def needs_gradient(*trees: Any) -> bool:
     )
 
 
-def _has_frames(info: Info) -> bool:
-    return info.axis(LENGTH) is not None or info.axis(JOINED) is not None
-
-
 def inputs(args: Any, kwargs: Any) -> tuple[Any, Any]:
     """Return arguments as torch sees them.
 
@@ -119,7 +124,12 @@ def keep(result: Any, info: Info) -> Any:
         if isinstance(result, (list, tuple)):
             return map_leaves(result, lambda t: keep(t, info))
         return result
-    if not _has_frames(info) and not info.is_full(1) and result.is_floating_point() and result.requires_grad:
+    if (
+        not info.has_frames
+        and not info.is_full(1)
+        and result.is_floating_point()
+        and result.requires_grad
+    ):
         mask = mask_of(info, result.shape, result.device)
         result = torch.where(mask, result, torch.full_like(result, torch.nan))
     return StreamTensor.of(result, info)
@@ -132,7 +142,9 @@ def fall_back(func: Callable[..., Any], args: Any, kwargs: Any, what: str) -> An
     """
     report_fallback(what)
     if in_place(func):
-        return plain(run(func, (plain(args[0]), *map_leaves(args[1:], padded)), map_leaves(kwargs, padded)))
+        return plain(
+            run(func, (plain(args[0]), *map_leaves(args[1:], padded)), map_leaves(kwargs, padded))
+        )
     return run(func, map_leaves(args, padded), map_leaves(kwargs, padded))
 
 

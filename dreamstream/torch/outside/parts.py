@@ -27,7 +27,7 @@ from ...stream.tree import map_leaves
 from ..frames import pad, to_device, unpad
 from ..info import JOINED, Info, Starts
 from ..tensor import StreamTensor
-from .common import agree, axis_of, fall_back, inputs, keep, name_of, plain, run, unknown
+from .common import agree, axis_of, fall_back, inputs, keep, name_of, named, padded, plain, run, unknown
 
 __all__ = ["PARTS"]
 
@@ -49,7 +49,8 @@ def _plan(x: StreamTensor, index: Any) -> Any:
 
 def _for_torch(plan: Any, device: torch.device) -> tuple[Any, ...]:
     return tuple(
-        to_device(np.ascontiguousarray(i), device) if isinstance(i, np.ndarray) else i for i in plan.plain
+        to_device(np.ascontiguousarray(i), device) if isinstance(i, np.ndarray) else i
+        for i in plan.plain
     )
 
 
@@ -80,7 +81,9 @@ def setitem(func: Any, x: Any, index: Any, value: Any) -> None:
         return
     if isinstance(value, StreamTensor):
         part = _picked(x, plan)
-        agree([StreamTensor.of(plain(x)[_for_torch(plan, plain(x).device)], part), value], "an assignment")
+        agree(
+            [StreamTensor.of(plain(x)[_for_torch(plan, plain(x).device)], part), value], "an assignment"
+        )
     run(func, (x, _for_torch(plan, plain(x).device), plain(value)), {})
 
 
@@ -111,31 +114,37 @@ def index_select(func: Any, x: Any, dim: Any, index: Any) -> Any:
     return keep(run(func, (x_plain, axis, plain(index)), {}), x._info)
 
 
-def gather(func: Any, x: Any, dim: Any, index: Any, **kwargs: Any) -> Any:
-    """Pick features by an index per element; where it is shorter along B or L, so is the result."""
-    if not isinstance(x, StreamTensor):
-        return unknown(func, x, dim, index, **kwargs)
-    axis = axis_of(x, dim)
+def _of_features(x: StreamTensor, axis: int, index: Any, what: str) -> None:
+    """Refuse to pick among streams or frames element by element."""
     if x._info.is_stream(axis):
         raise StreamIndexError(
-            f"{name_of(func)} along {x._info.names[axis]} would mix streams or frames; index with one "
-            "dimension (x[rows], x[..., frames]), or take x.tensor()"
+            f"{what} along {x._info.names[axis]} would mix streams or frames; index with one dimension "
+            "(x[rows], x[..., frames]), or take x.tensor()"
         )
     if isinstance(index, StreamTensor):
-        agree([x, index], name_of(func))
+        agree([x, index], what)
+
+
+def gather(func: Any, x: Any, dim: Any, index: Any, **kwargs: Any) -> Any:
+    """Pick features by an index per element; where it is shorter along B or L, so is the result."""
+    axis = axis_of(x, dim)
+    _of_features(x, axis, index, "gather")
     shape = plain(index).shape
     for i in range(min(len(shape), len(x._info.names))):
-        if x._info.is_stream(i) and shape[i] < plain(x).shape[i] and name_of(func) == "gather":
+        if x._info.is_stream(i) and shape[i] < plain(x).shape[i]:
             x = _part(x, i, slice(0, shape[i]))
-    (x_plain,), _ = inputs((x,), {})
-    return keep(run(func, (x_plain, axis, plain(index)), kwargs), x._info)
+    (own,), _ = inputs((x,), {})
+    return keep(run(func, (own, axis, padded(index)), kwargs), x._info)
 
 
 def take_along_dim(func: Any, x: Any, indices: Any, dim: Any = None) -> Any:
     """Pick features by an index per element, broadcast."""
-    if dim is None or not isinstance(x, StreamTensor):
-        return unknown(func, x, indices, dim)
-    return gather(lambda t, d, i: torch.take_along_dim(t, i, d), x, dim, indices)
+    if dim is None:
+        return unknown(func, x, indices)
+    axis = axis_of(x, dim)
+    _of_features(x, axis, indices, "take_along_dim")
+    (own,), _ = inputs((x,), {})
+    return keep(run(func, (own, padded(indices), axis), {}), x._info)
 
 
 # ---------------------------------------------------------------- parts
@@ -183,7 +192,9 @@ def _frame_infos(info: Info, metas: Sequence[StreamMetadata], sizes: Sequence[in
 
 
 def _shifted(starts: Starts | None, by: Any) -> Starts | None:
-    return None if starts is None else tuple(None if s is None else s + int(n) for s, n in zip(starts, by))
+    return (
+        None if starts is None else tuple(None if s is None else s + int(n) for s, n in zip(starts, by))
+    )
 
 
 def unbind(func: Any, x: Any, dim: Any = 0) -> Any:
@@ -235,7 +246,11 @@ def cat(func: Any, tensors: Any, dim: Any = 0) -> Any:
 
 def _cut(parts: Sequence[Any]) -> list[Any]:
     """Cut padding off tensors whose padded widths differ."""
-    lengths = [t._info.names.index(LENGTH) if LENGTH in t.names else None for t in parts if isinstance(t, StreamTensor)]
+    lengths = [
+        t._info.names.index(LENGTH) if LENGTH in t.names else None
+        for t in parts
+        if isinstance(t, StreamTensor)
+    ]
     if not lengths or lengths[0] is None:
         return list(parts)
     axis = lengths[0]
@@ -302,7 +317,9 @@ def stack(func: Any, tensors: Any, dim: Any = 0) -> Any:
     first = streams[0]
     at = dim % (len(first.names) + 1)
     ids = [i for t in streams for i in t.ids]
-    rows = len(streams) == len(parts) and all(BATCH not in t.names and JOINED not in t.names for t in streams)
+    rows = len(streams) == len(parts) and all(
+        BATCH not in t.names and JOINED not in t.names for t in streams
+    )
     if rows and len(set(ids)) == len(ids) and len({t.names for t in streams}) == 1:
         require_equal_rates([t.rate for t in streams], "stack")
         names = [*first.names[:at], BATCH, *first.names[at:]]
@@ -321,7 +338,9 @@ def stacked(func: Any, tensors: Any) -> Any:
     """hstack, vstack, dstack and column_stack, where they are concatenations."""
     name = name_of(func)
     ranks = {plain(t).dim() for t in tensors}
-    axis = {"vstack": 0, "row_stack": 0, "dstack": 2}.get(name, 0 if ranks == {1} and name == "hstack" else 1)
+    axis = {"vstack": 0, "row_stack": 0, "dstack": 2}.get(
+        name, 0 if ranks == {1} and name == "hstack" else 1
+    )
     least = {"hstack": 1, "dstack": 3}.get(name, 2)
     return cat(torch.cat, tensors, axis) if min(ranks) >= least else unknown(func, tensors)
 
@@ -336,11 +355,11 @@ PARTS: dict[str, Callable[..., Any]] = {
     "index_select": index_select,
     "gather": gather,
     "take_along_dim": take_along_dim,
-    **dict.fromkeys(
-        "split split_with_sizes chunk tensor_split hsplit vsplit dsplit unsafe_split unsafe_chunk".split(), split
+    **named(
+        "split split_with_sizes chunk tensor_split hsplit vsplit dsplit unsafe_split unsafe_chunk", split
     ),
     "unbind": unbind,
-    **dict.fromkeys("cat concat concatenate".split(), cat),
+    **named("cat concat concatenate", cat),
     "stack": stack,
-    **dict.fromkeys("hstack vstack dstack row_stack column_stack".split(), stacked),
+    **named("hstack vstack dstack row_stack column_stack", stacked),
 }

@@ -13,28 +13,29 @@ from ...stream.tree import leaves, map_leaves
 from ..frames import mask_of
 from ..info import Info
 from ..tensor import StreamTensor
-from .common import agree, fall_back, in_place, inputs, keep, name_of, plain, run, streams_in
+from .common import agree, fall_back, in_place, inputs, keep, name_of, plain, run, streams_in, words
 
 __all__ = ["is_pointwise", "pointwise", "same"]
 
 #: Those that torch has under several names, or composes of others, and that its tags therefore miss.
 COMPOSED = frozenset(
-    """
+    words("""
     absolute alpha_dropout arccos arccosh arcsin arcsinh arctan arctan2 arctanh bernoulli bucketize clip complex
-    conj conj_physical copy dequantize divide dropout feature_alpha_dropout fix gelu greater greater_equal hardsigmoid
-    hardswish isclose isreal less less_equal logsigmoid log_sigmoid multiply negative not_equal poisson
+    conj conj_physical copy dequantize divide
+    dropout dropout1d dropout2d dropout3d feature_dropout feature_alpha_dropout fix gelu greater greater_equal
+    hardsigmoid hardswish isclose isreal less less_equal logsigmoid log_sigmoid multiply negative not_equal poisson
     polar prelu real imag softshrink softsign subtract tanhshrink true_divide floor_divide
-    """.split()
+    """)
 )
 
 #: Same shape, and nothing of the values that were there (or no values at all).
 SAME = frozenset(
-    """
+    words("""
     alias bfloat16 bool byte char clone contiguous cpu cuda data detach double empty_like float full_like half
     int long ones_like pin_memory rand_like randint_like randn_like requires_grad_ resolve_conj resolve_neg
     share_memory short to type type_as zeros_like cdouble cfloat chalf xpu ipu retains_grad positive
     fill zero normal uniform random exponential geometric log_normal cauchy
-    """.split()
+    """)
 )
 
 

@@ -7,10 +7,8 @@ from typing import Any
 
 import torch
 
-from ...stream.rules import BATCH, LENGTH
-from ..info import JOINED
 from ..tensor import StreamTensor
-from .common import agree, fall_back, inputs, keep, name_of, plain, run, streams_in, unknown
+from .common import agree, fall_back, inputs, keep, name_of, named, plain, run, streams_in, unknown
 
 __all__ = ["PRODUCTS"]
 
@@ -119,7 +117,7 @@ def einsum(func: Any, *args: Any) -> Any:
 
 
 PRODUCTS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys("matmul __matmul__ __rmatmul__ mm bmm mv linalg_matmul".split(), matmul),
+    **named("matmul __matmul__ __rmatmul__ mm bmm mv linalg_matmul", matmul),
     "linear": linear,
     "einsum": einsum,
 }

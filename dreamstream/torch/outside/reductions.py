@@ -17,9 +17,8 @@ from ...array.chunks import report_fallback
 from ...stream.rules import BATCH, LENGTH
 from ...stream.tree import map_leaves
 from ..frames import cleaned, to_device, unpad
-from ..info import JOINED
 from ..tensor import StreamTensor
-from .common import along, axis_of, inputs, keep, name_of, plain, run
+from .common import along, axis_of, inputs, keep, name_of, named, plain, run
 from .pointwise import pointwise
 
 __all__ = ["REDUCTIONS"]
@@ -28,35 +27,39 @@ Tensor = torch.Tensor
 
 #: Arguments behind the tensor, in their order.
 _ARGUMENTS = {
-    **dict.fromkeys("sum nansum mean nanmean".split(), ("dim", "keepdim", "dtype")),
-    **dict.fromkeys(
-        "prod amax amin max min argmax argmin all any logsumexp median nanmedian mode".split(),
+    **named("sum nansum mean nanmean", ("dim", "keepdim", "dtype")),
+    **named(
+        "prod amax amin max min argmax argmin all any logsumexp median nanmedian mode",
         ("dim", "keepdim"),
     ),
     "count_nonzero": ("dim",),
     "aminmax": (),
     "norm": ("p", "dim", "keepdim", "dtype"),
     "linalg_vector_norm": ("ord", "dim", "keepdim"),
-    **dict.fromkeys("var std var_mean std_mean".split(), ("dim", "unbiased", "keepdim")),
-    **dict.fromkeys("quantile nanquantile".split(), ("q", "dim", "keepdim")),
+    **named("var std var_mean std_mean", ("dim", "unbiased", "keepdim")),
+    **named("quantile nanquantile", ("q", "dim", "keepdim")),
     "kthvalue": ("k", "dim", "keepdim"),
 }
 _LAST = ("mode", "kthvalue")  # along the last dimension by default
 _LOWEST = ("amax", "max", "argmax")
 _HIGHEST = ("amin", "min", "argmin")
 _EXTREMES = (*_LOWEST, *_HIGHEST, "aminmax")
-_FILLS = {"sum": 0, "nansum": 0, "count_nonzero": 0, "prod": 1, "all": True, "any": False, "nanmean": np.nan}
+_FILLS = {
+    "sum": 0,
+    "nansum": 0,
+    "count_nonzero": 0,
+    "prod": 1,
+    "all": True,
+    "any": False,
+    "nanmean": np.nan,
+}
 
 
 def _bound(name: str, args: Any, kwargs: Any) -> dict[str, Any]:
     names = _ARGUMENTS[name]
     if name in ("var", "std", "var_mean", "std_mean") and args and isinstance(args[0], bool):
         names = names[1:]
-    options = {**dict(zip(names, args)), **kwargs}
-    for other, own in (("axis", "dim"), ("keepdims", "keepdim")):
-        if other in options:
-            options[own] = options.pop(other)
-    return options
+    return {**dict(zip(names, args)), **kwargs}
 
 
 def reduction(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -76,8 +79,16 @@ def reduction(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     if not any(info.is_stream(a) for a in axes):
         (own,), _ = inputs((x,), {})
         result = run(func, (own,), _given(name, tuple(axes) if several else axes[0], keepdim, options))
-        names = [None if keepdim and i in axes else n for i, n in enumerate(info.names) if keepdim or i not in axes]
-        if name in ("quantile", "nanquantile") and getattr(options["q"], "ndim", 0):
+        names = [
+            None if keepdim and i in axes else n
+            for i, n in enumerate(info.names)
+            if keepdim or i not in axes
+        ]
+        if (
+            name in ("quantile", "nanquantile")
+            and isinstance(options["q"], Tensor)
+            and options["q"].dim()
+        ):
             names.insert(0, None)
         return keep(result, info.with_names(names))
     left = [i for i in range(len(shape)) if info.is_stream(i) and i not in axes]
@@ -86,7 +97,9 @@ def reduction(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     if info.names[left[0]] != BATCH:
         report_fallback(f"{name} over {along(x, axes)}")
     elif info.is_full(info.width_of(shape)) and (shape[axes[0]] or name not in _EXTREMES):
-        return run(func, (plain(x),), _given(name, tuple(axes) if several else axes[0], keepdim, options))
+        return run(
+            func, (plain(x),), _given(name, tuple(axes) if several else axes[0], keepdim, options)
+        )
     return _masked(func, name, x, axes, several, options, keepdim)
 
 
@@ -153,7 +166,13 @@ def _filled(name: str, x: StreamTensor, options: dict[str, Any]) -> Tensor:
 
 
 def _masked(
-    func: Any, name: str, x: StreamTensor, axes: list[int], several: bool, options: dict[str, Any], keepdim: bool
+    func: Any,
+    name: str,
+    x: StreamTensor,
+    axes: list[int],
+    several: bool,
+    options: dict[str, Any],
+    keepdim: bool,
 ) -> Any:
     """Reduce over one of B and L, with what changes nothing in the place of padding."""
     if name in ("mean", "var", "std", "var_mean", "std_mean"):
@@ -230,7 +249,13 @@ def _squeezed(x: Tensor, axes: Sequence[int]) -> Tensor:
 
 
 def _one_by_one(
-    func: Any, name: str, x: StreamTensor, axes: list[int], several: bool, options: dict[str, Any], keepdim: bool
+    func: Any,
+    name: str,
+    x: StreamTensor,
+    axes: list[int],
+    several: bool,
+    options: dict[str, Any],
+    keepdim: bool,
 ) -> Any:
     """Reduce row by row what has no neutral element (over B: frame by frame)."""
     info, own = x._info, plain(x)

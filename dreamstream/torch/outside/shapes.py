@@ -11,7 +11,7 @@ from ...stream.rules import BATCH, LENGTH, resolve
 from ...stream.tree import map_leaves
 from ..info import JOINED
 from ..tensor import StreamTensor
-from .common import axis_of, fall_back, in_place, inputs, keep, name_of, plain, run, unknown
+from .common import axis_of, fall_back, in_place, inputs, keep, name_of, named, plain, run, unknown
 
 __all__ = ["SHAPES"]
 
@@ -138,7 +138,9 @@ def unfolded(func: Any, x: Any, dimension: Any, size: int, step: int) -> Any:
     return keep(run(func, (plain(x), axis, size, step), {}), x._info.with_names((*x._info.names, None)))
 
 
-def padded_features(func: Any, x: Any, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Any:
+def padded_features(
+    func: Any, x: Any, pad: Sequence[int], mode: str = "constant", value: Any = None
+) -> Any:
     """Pad features, the last dimensions first."""
     info = x._info
     axes = [len(info.names) - 1 - i // 2 for i, n in enumerate(pad) if n]
@@ -162,14 +164,12 @@ def as_real(func: Any, x: Any) -> Any:
 
 
 SHAPES: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(
-        "permute transpose swapaxes swapdims movedim moveaxis t T mT H mH adjoint".split(), permuted
-    ),
+    **named("permute transpose swapaxes swapdims movedim moveaxis t T mT H mH adjoint", permuted),
     "unsqueeze": unsqueeze,
     "squeeze": squeeze,
-    **dict.fromkeys("reshape view flatten unflatten view_as reshape_as ravel".split(), reshaped),
-    **dict.fromkeys("expand expand_as broadcast_to".split(), expanded),
-    **dict.fromkeys("repeat tile".split(), repeated),
+    **named("reshape view flatten unflatten view_as reshape_as ravel", reshaped),
+    **named("expand expand_as broadcast_to", expanded),
+    **named("repeat tile", repeated),
     "unfold": unfolded,
     "pad": padded_features,
     "view_as_complex": as_complex,
