@@ -49,7 +49,16 @@ for _name in ("sinh", "cosh", "asinh", "acosh", "atanh"):
 
 def _number(g: Any, value: float, like: Any) -> Any:
     """Return a constant of the type of `like`."""
-    return g.op("CastLike", g.op("Constant", value_t=torch.tensor(value)), like)
+    return _as(g, g.op("Constant", value_t=torch.tensor(value)), like)
+
+
+def _as(g: Any, value: Any, like: Any) -> Any:
+    """Return a value in the type of another."""
+    types = helper._type_utils.JitScalarType
+    kind = types.from_value(like, types.UNDEFINED)
+    if kind == types.UNDEFINED:
+        return g.op("CastLike", value, like)
+    return g.op("Cast", value, to_i=kind.onnx_type())
 
 
 @_form("floor_divide")
@@ -61,13 +70,13 @@ def _floor_divide(g: Any, a: Any, b: Any) -> Any:
         left = g.op("Sub", a, g.op("Mul", quotient, b))
         zero = _number(g, 0, quotient)
         less = g.op("Less", g.op("Mul", g.op("Sign", left), g.op("Sign", b)), zero)
-        return g.op("Sub", quotient, g.op("CastLike", less, quotient))
+        return g.op("Sub", quotient, _as(g, less, quotient))
     return g.op("Floor", g.op("Div", a, b))
 
 
 @_form("masked_fill")
 def _masked_fill(g: Any, x: Any, mask: Any, value: Any) -> Any:
-    value = g.op("CastLike", helper._maybe_get_scalar(value), x)
+    value = _as(g, helper._maybe_get_scalar(value), x)
     return _choose(g, mask, value, x)
 
 
@@ -86,9 +95,9 @@ def _choose(g: Any, condition: Any, a: Any, b: Any) -> Any:
 
 @_form("softplus")
 def _softplus(g: Any, x: Any, beta: Any, threshold: Any) -> Any:
-    scaled = g.op("Mul", x, g.op("CastLike", beta, x))
-    smooth = g.op("Div", g.op("Softplus", scaled), g.op("CastLike", beta, x))
-    return g.op("Where", g.op("Greater", scaled, g.op("CastLike", threshold, x)), x, smooth)
+    scaled = g.op("Mul", x, _as(g, beta, x))
+    smooth = g.op("Div", g.op("Softplus", scaled), _as(g, beta, x))
+    return g.op("Where", g.op("Greater", scaled, _as(g, threshold, x)), x, smooth)
 
 
 @_form("expm1")
@@ -155,3 +164,21 @@ def _permute(g: Any, x: Any, dims: Any) -> Any:
     """Axes counted from the end too, of which torch's form makes no sense where the rank is not known."""
     order = helper._get_const(dims, "is", "dims")
     return g.op("Transpose", x, perm_i=[d % len(order) for d in order])
+
+
+def _extreme(onnx_name: str) -> Callable[..., Any]:
+    """Return the form of an extreme over axes; of truth values by way of numbers, which is all that ONNX takes."""
+
+    def form(g: Any, x: Any, dims: Any, keepdim: Any) -> Any:
+        axes = g.op("Constant", value_t=torch.tensor(helper._get_const(dims, "is", "dim")))
+        kept = helper._get_const(keepdim, "i", "keepdim")
+        if not helper._is_bool(x):
+            return g.op(onnx_name, x, axes, keepdims_i=kept)
+        numbers = g.op("Cast", x, to_i=torch.onnx.TensorProtoDataType.INT32)
+        extreme = g.op(onnx_name, numbers, axes, keepdims_i=kept)
+        return g.op("Cast", extreme, to_i=torch.onnx.TensorProtoDataType.BOOL)
+
+    return form
+
+
+FORMS["aten::amin"], FORMS["aten::amax"] = _extreme("ReduceMin"), _extreme("ReduceMax")

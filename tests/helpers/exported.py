@@ -97,7 +97,7 @@ class Exported:
             xs[0] if one else tuple(xs), lengths[0] if one else tuple(lengths), *flags, tuple(states)
         )
         for row, i in enumerate(ids):
-            self.states[i] = [np.array(a[row].detach()) for a in after]
+            self.states[i] = [a[row].detach().numpy().copy() for a in after]
         for i in (*eos, ""):
             self.states.pop(i, None)
         found: dict[str, list[Array]] = {i: [] for i in ids if i}

@@ -26,6 +26,11 @@ class Port:
     """An input or output: its name, and where "B", "L" and features stand in the caller's tensor."""
 
     def __init__(self, name: str, dims: Sequence[Any]) -> None:
+        if "B_L" in dims:
+            raise NotStreamableError(
+                f"output {name} joins B and L in one dimension, which rows of different lengths can't share in an "
+                "exported model; return it with B and L apart"
+            )
         self.name = name
         self.dims = tuple(dims) if "B" in dims else ("B", *dims)  # a table has one for all
         stored = [d for d in ("B", "L") if d in self.dims]
@@ -63,12 +68,6 @@ class FunctionalModule(torch.nn.Module):
         self.graph = graph
         inputs = [Port(s.name, s.dims) for s in engine.inputs]
         outputs = [Port(o.name, d) for o, d in zip(engine.outputs, engine._dims)]
-        for port in outputs:
-            if "B_L" in port.dims:
-                raise NotStreamableError(
-                    f"output {port.name} joins B and L in one dimension, which rows of different lengths can't "
-                    "share in an exported model; return it with B and L apart"
-                )
         self.inputs, self.outputs = inputs, outputs
         self._weights: dict[int, list[str | None]] = {}
         self._kernels: dict[int, Kernel] = {}

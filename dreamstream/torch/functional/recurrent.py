@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from ...errors import NotStreamableError
 from ..kernels import Step, Window
 from .window import rows_of
 
@@ -75,10 +74,6 @@ def _in_onnx(
 ) -> tuple[Tensor, ...]:
     """Return the same of ONNX's own layers."""
     a = step.attributes
-    if a.get("projection"):
-        raise NotStreamableError(
-            "lstm with a projection (proj_size) has no form in ONNX; torchscript and torch.export take it"
-        )
     hidden = weights[1].shape[1]
     parts = [w.unflatten(0, (-1, hidden)) for w in weights]
     w_ih, w_hh, *biases = ([p[i] for i in ORDERS[step.name]] for p in parts)
