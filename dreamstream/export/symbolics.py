@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch.onnx import symbolic_helper as helper
+from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType
 
 __all__ = ["symbolics"]
 
@@ -22,12 +23,12 @@ FORMS: dict[str, Callable[..., Any]] = {}
 def symbolics(opset: int) -> Iterator[None]:
     """Put the forms in force."""
     for name, form in FORMS.items():
-        torch.onnx.register_custom_op_symbolic(name, form, opset)
+        torch.onnx.register_custom_op_symbolic(name, form, opset)  # type: ignore[attr-defined]
     try:
         yield
     finally:
         for name in FORMS:
-            torch.onnx.unregister_custom_op_symbolic(name, opset)
+            torch.onnx.unregister_custom_op_symbolic(name, opset)  # type: ignore[attr-defined]
 
 
 def _form(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -54,9 +55,8 @@ def _number(g: Any, value: float, like: Any) -> Any:
 
 def _as(g: Any, value: Any, like: Any) -> Any:
     """Return a value in the type of another."""
-    types = helper._type_utils.JitScalarType
-    kind = types.from_value(like, types.UNDEFINED)
-    if kind == types.UNDEFINED:
+    kind = JitScalarType.from_value(like, JitScalarType.UNDEFINED)
+    if kind == JitScalarType.UNDEFINED:
         return g.op("CastLike", value, like)
     return g.op("Cast", value, to_i=kind.onnx_type())
 
@@ -133,7 +133,9 @@ def _rms_norm(g: Any, x: Any, shape: Any, weight: Any, eps: Any) -> Any:
     n = len(helper._get_const(shape, "is", "normalized_shape"))
     axes = g.op("Constant", value_t=torch.arange(-n, 0))
     mean = g.op("ReduceMean", g.op("Mul", x, x), axes, keepdims_i=1)
-    least = torch.finfo(torch.float32).eps if helper._is_none(eps) else helper._get_const(eps, "f", "eps")
+    least = (
+        torch.finfo(torch.float32).eps if helper._is_none(eps) else helper._get_const(eps, "f", "eps")
+    )
     y = g.op("Div", x, g.op("Sqrt", g.op("Add", mean, _number(g, least, x))))
     return y if helper._is_none(weight) else g.op("Mul", y, weight)
 

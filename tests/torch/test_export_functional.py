@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-from ds_laws import GENERATORS, made as made_case
+from ds_laws import GENERATORS
+from ds_laws import made as made_case
 from ds_laws.drive import schedule
 from exported import Exported, compare, scaled
 from exported_models import MODELS, made
@@ -31,7 +32,9 @@ def recorded(module):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("form", [lambda m: m, recorded, torch.jit.script], ids=["called", "traced", "scripted"])
+@pytest.mark.parametrize(
+    "form", [lambda m: m, recorded, torch.jit.script], ids=["called", "traced", "scripted"]
+)
 def test_models(name, form):
     model, spec, dtype = made(name)
     module = ds.torch.functionalize(model, spec, dtype=dtype)
@@ -94,7 +97,8 @@ def test_operators(name):
         worst = 0.0
         for call in filter(None, schedule(case, rng, data)):
             chunks = {
-                r.id: [a[slice(*cut)].transpose(order) for a, cut in zip(data[r.id], r.cuts)] for r in call
+                r.id: [a[slice(*cut)].transpose(order) for a, cut in zip(data[r.id], r.cuts)]
+                for r in call
             }
             sos, eos = [r.id for r in call if r.sos], [r.id for r in call if r.eos]
             one = len(case.inputs) == 1
@@ -196,7 +200,9 @@ def test_refusals():
     with pytest.raises(NotStreamableError, match="both"):
         ds.torch.functionalize(Waits(), spec)
     engine = ds.compile(Waits(), spec, unstreamable="buffer", verify=False)
-    with pytest.raises(NotStreamableError, match="both: gru keeps what it has seen until the stream ends"):
+    with pytest.raises(
+        NotStreamableError, match="both: gru keeps what it has seen until the stream ends"
+    ):
         ds.torch.functionalize(engine)
 
     class Joined(torch.nn.Module):

@@ -32,7 +32,9 @@ def test_counts_are_the_operators(name):
         wanted = []
         for r in range(60):
             try:
-                wanted.append([c[0, 2:] for c in op.counts([p[r : r + 1] for p in pairs], ended[r : r + 1])])
+                wanted.append(
+                    [c[0, 2:] for c in op.counts([p[r : r + 1] for p in pairs], ended[r : r + 1])]
+                )
             except DreamStreamError:  # a length that is refused
                 wanted.append(None)
         counter = Counter(torch.from_numpy(ended))
@@ -65,4 +67,7 @@ def test_equal_expressions_are_computed_once():
     op = dispatch.operator("slice", {"start": 2, "step": 3}, [("float32", (), 1, 1)], [])
     n = torch.arange(10)
     counter = Counter()
-    assert counter.step(op.integers()[0], [(n, n)], False)[0][0] is counter.step(op.integers()[0], [(n, n)], False)[0][0]
+    assert (
+        counter.step(op.integers()[0], [(n, n)], False)[0][0]
+        is counter.step(op.integers()[0], [(n, n)], False)[0][0]
+    )

@@ -1,10 +1,8 @@
 """ONNX files in onnxruntime: what leaves is what the engine gives; the runner of the docs needs nothing else."""
 
-import importlib.util
 import io
 import json
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
-from ds_laws import GENERATORS, made as made_case
+from ds_laws import GENERATORS
+from ds_laws import made as made_case
 from exported import Exported, compare, in_onnxruntime, scaled
 from exported_models import MODELS, made
 
@@ -22,7 +21,6 @@ from dreamstream.stream.tree import leaves
 
 torch.set_num_threads(1)
 TOLERANCE = 1e-5
-RUNNER = Path(__file__).resolve().parent.parent.parent / "docs" / "examples" / "run_onnx.py"
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -41,8 +39,28 @@ def test_models(name, dynamic, tmp_path):
 
 #: Operators that torch's exporter lacks or gets wrong, and some whose sizes are hard on it.
 HARD = [
-    *("floor_divide", "softplus", "expm1", "trunc", "erfc", "hypot", "copysign", "sinh", "asinh", "acosh"),
-    *("atanh", "cosh", "rms_norm", "avg_pool", "conv_transpose1d", "conv_transpose2d", "overlap_add", "cut"),
+    *(
+        "floor_divide",
+        "softplus",
+        "expm1",
+        "trunc",
+        "erfc",
+        "hypot",
+        "copysign",
+        "sinh",
+        "asinh",
+        "acosh",
+    ),
+    *(
+        "atanh",
+        "cosh",
+        "rms_norm",
+        "avg_pool",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "overlap_add",
+        "cut",
+    ),
     *("conv2d", "where", "logical_not", "lstm_cell", "reduce_features", "resample", "embedding", "sync"),
 ]
 
@@ -80,27 +98,23 @@ def test_shapes_and_names(tmp_path):
         for state in manifest["states"]:
             wanted = ["B" if dynamic else 2, *state["dims"][1:]]
             assert sizes[state["name"]] == sizes[state["next"]] == wanted
-        assert manifest["chunk"] == ({"rows": None, "frames": None} if dynamic else {"rows": 2, "frames": {"x": 20}})
+        fixed = {"rows": 2, "frames": {"x": 20}}
+        assert manifest["chunk"] == ({"rows": None, "frames": None} if dynamic else fixed)
         assert {n.domain for n in graph.node} == {""}
 
 
 class TwoSensors(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.fast, self.slow = torch.nn.Conv1d(2, 3, 4, stride=2, padding=1), torch.nn.Conv1d(1, 3, 3, padding=1)
+        self.fast, self.slow = (
+            torch.nn.Conv1d(2, 3, 4, stride=2, padding=1),
+            torch.nn.Conv1d(1, 3, 3, padding=1),
+        )
 
     def forward(self, fast, slow):
         return {"sum": self.fast(fast) + self.slow(slow), "held": slow}
 
 
-def runner(path):
-    given = importlib.util.spec_from_file_location("run_onnx", RUNNER)
-    module = importlib.util.module_from_spec(given)
-    given.loader.exec_module(module)
-    return module.Runner(str(path)), module
-
-
-@pytest.mark.skipif(not RUNNER.exists(), reason="the tests are away from the sources")
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "dynamic"])
 def test_the_runner_of_the_docs(dynamic, tmp_path, capsys):
     """Chunks of any lengths, several inputs of different rates, more streams than rows; starts of all outputs."""
@@ -110,14 +124,13 @@ def test_the_runner_of_the_docs(dynamic, tmp_path, capsys):
     manifest = ds.export.onnx(model, spec, path, dynamic, rate=rate, rows=2, skew=2)
     engine = ds.compile(model, spec, rate=rate, skew=2)
     assert [Fraction(*p["rate"]) for p in manifest["inputs"]] == [100, 50]
-    steps, module = runner(path)
+    run_onnx = pytest.importorskip("run_onnx")  # of docs/examples
+    steps = run_onnx.Runner(str(path))
     rng, ids = np.random.default_rng(3), ["a", "b", "c"]
     so_far = {i: [0, 0] for i in ids}
     for k, n in enumerate([3, 40, 0, 17, 1]):
-        chunks = {
-            i: {"fast": rng.standard_normal((2, 2 * n), np.float32), "slow": rng.standard_normal((1, n), np.float32)}
-            for i in ids
-        }
+        sizes = {"fast": (2, 2 * n), "slow": (1, n)}
+        chunks = {i: {k: rng.standard_normal(s, np.float32) for k, s in sizes.items()} for i in ids}
         last = ids if k == 4 else []
         wanted = engine.step(chunks, ids if k == 0 else [], last)
         found = steps.step(chunks, last)
@@ -128,7 +141,7 @@ def test_the_runner_of_the_docs(dynamic, tmp_path, capsys):
                 assert scaled(frames, wanted[i][name]) <= TOLERANCE
                 so_far[i][o] += frames.shape[1]
     assert not steps.states
-    module.main(str(path), 60)
+    run_onnx.main(str(path), 60)
     assert "a: held from frame 12, shape (1, 12)" in capsys.readouterr().out
 
 
@@ -157,6 +170,8 @@ def test_bad_requests(tmp_path):
         def forward(self, x):
             return self.rnn(x.transpose(1, 2))[0]
 
-    with pytest.raises(CaptureError, match=r"rnn: lstm with a projection \(proj_size\) has no form in ONNX"):
+    with pytest.raises(
+        CaptureError, match=r"rnn: lstm with a projection \(proj_size\) has no form in ONNX"
+    ):
         ds.export.onnx(Projected(), ("B", 3, "L"), path)
     assert not path.exists()
