@@ -50,6 +50,7 @@ class Op:
     def integers(self) -> tuple[Program, Program]:
         """Its counts and its need, as `declare` takes them."""
     name: str
+    attributes: dict[str, Any]  # defaults included
     outputs: list[Signature]
     n_values: int  # inputs whose values are read; the rest are only counted
     same_counts: bool  # counts of output 0, and of each of its rate, are the input's, always

@@ -12,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 import torch
 
+from ..errors import CaptureError
 from ..torch.functionalized import FunctionalModule, functionalize
 from ..torch.functionalized.manifest import with_chunk
 from .symbolics import symbolics
@@ -62,7 +63,7 @@ def onnx(
     Raises
     ------
     CaptureError, NotStreamableError
-        As for :func:`dreamstream.torch.functionalize`; for what ONNX has no form of.
+        As for :func:`dreamstream.torch.functionalize`; CaptureError also for what ONNX has no form of.
     ImportError
         Where the package `onnx` is not installed.
     """
@@ -76,20 +77,25 @@ def onnx(
         raise ValueError(f"rows is a number from 1 on, got {rows}")
     manifest = module.manifest if dynamic_axes else with_chunk(module.manifest, rows, chunk)
     inputs, outputs = _names(manifest)
+    _check(module)
     buffer = io.BytesIO()
     with warnings.catch_warnings(), symbolics(OPSET):
         warnings.simplefilter("ignore")  # of torch, about its own code
-        torch.onnx.export(
-            module,
-            module.example(max(rows, 2) if dynamic_axes else rows, chunk[0]),
-            buffer,  # type: ignore[arg-type]
-            input_names=list(inputs),
-            output_names=list(outputs),
-            dynamic_axes={**_axes(inputs), **_axes(outputs)} if dynamic_axes else None,
-            opset_version=OPSET,
-            dynamo=False,
-            verbose=False,
-        )
+        try:
+            torch.onnx.export(
+                module,
+                module.example(max(rows, 2) if dynamic_axes else rows, chunk[0]),
+                buffer,  # type: ignore[arg-type]
+                input_names=list(inputs),
+                output_names=list(outputs),
+                dynamic_axes={**_axes(inputs), **_axes(outputs)} if dynamic_axes else None,
+                opset_version=OPSET,
+                dynamo=False,
+                verbose=False,
+            )
+        except torch.onnx.errors.OnnxExporterError as error:
+            reason = str(error).splitlines()[0]
+            raise CaptureError(f"{module.manifest['name']} has no form in ONNX: {reason}") from error
     exported = package.load_model_from_string(buffer.getvalue())
     _complete(package, exported, module, inputs)
     entry = exported.metadata_props.add()
@@ -98,7 +104,18 @@ def onnx(
     return manifest
 
 
-def _complete(package: Any, exported: Any, module: FunctionalModule, inputs: dict[str, list[Any]]) -> None:
+def _check(module: FunctionalModule) -> None:
+    for node in module.graph.nodes:
+        if node.op.attributes.get("projection"):
+            raise CaptureError(
+                f"{node.path or 'the forward'}: {node.name} with a projection (proj_size) has no form in ONNX; "
+                "TorchScript and torch.export take it"
+            )
+
+
+def _complete(
+    package: Any, exported: Any, module: FunctionalModule, inputs: dict[str, list[Any]]
+) -> None:
     """Add inputs that nothing in the graph reads, such as one of which only the length counts."""
     there = {i.name: i for i in exported.graph.input}
     del exported.graph.input[:]
@@ -119,7 +136,9 @@ def _chunk(module: FunctionalModule, frames: int | None) -> list[int]:
     even = math.lcm(graph.period, *(r.denominator for r in rates))
     n = even * math.ceil(LEAST_FRAMES / even) if frames is None else frames
     if n < 1 or any((n * r).denominator != 1 for r in rates):
-        raise ValueError(f"frames is a number from 1 on that gives every input whole frames, got {frames}")
+        raise ValueError(
+            f"frames is a number from 1 on that gives every input whole frames, got {frames}"
+        )
     return [int(n * r) for r in rates]
 
 

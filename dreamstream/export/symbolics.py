@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch.onnx import symbolic_helper as helper
+from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType
 
 __all__ = ["symbolics"]
 
@@ -22,12 +23,12 @@ FORMS: dict[str, Callable[..., Any]] = {}
 def symbolics(opset: int) -> Iterator[None]:
     """Put the forms in force."""
     for name, form in FORMS.items():
-        torch.onnx.register_custom_op_symbolic(name, form, opset)
+        torch.onnx.register_custom_op_symbolic(name, form, opset)  # type: ignore[attr-defined]
     try:
         yield
     finally:
         for name in FORMS:
-            torch.onnx.unregister_custom_op_symbolic(name, opset)
+            torch.onnx.unregister_custom_op_symbolic(name, opset)  # type: ignore[attr-defined]
 
 
 def _form(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -49,7 +50,15 @@ for _name in ("sinh", "cosh", "asinh", "acosh", "atanh"):
 
 def _number(g: Any, value: float, like: Any) -> Any:
     """Return a constant of the type of `like`."""
-    return g.op("CastLike", g.op("Constant", value_t=torch.tensor(value)), like)
+    return _as(g, g.op("Constant", value_t=torch.tensor(value)), like)
+
+
+def _as(g: Any, value: Any, like: Any) -> Any:
+    """Return a value in the type of another."""
+    kind = JitScalarType.from_value(like, JitScalarType.UNDEFINED)
+    if kind == JitScalarType.UNDEFINED:
+        return g.op("CastLike", value, like)
+    return g.op("Cast", value, to_i=kind.onnx_type())
 
 
 @_form("floor_divide")
@@ -61,13 +70,13 @@ def _floor_divide(g: Any, a: Any, b: Any) -> Any:
         left = g.op("Sub", a, g.op("Mul", quotient, b))
         zero = _number(g, 0, quotient)
         less = g.op("Less", g.op("Mul", g.op("Sign", left), g.op("Sign", b)), zero)
-        return g.op("Sub", quotient, g.op("CastLike", less, quotient))
+        return g.op("Sub", quotient, _as(g, less, quotient))
     return g.op("Floor", g.op("Div", a, b))
 
 
 @_form("masked_fill")
 def _masked_fill(g: Any, x: Any, mask: Any, value: Any) -> Any:
-    value = g.op("CastLike", helper._maybe_get_scalar(value), x)
+    value = _as(g, helper._maybe_get_scalar(value), x)
     return _choose(g, mask, value, x)
 
 
@@ -86,9 +95,9 @@ def _choose(g: Any, condition: Any, a: Any, b: Any) -> Any:
 
 @_form("softplus")
 def _softplus(g: Any, x: Any, beta: Any, threshold: Any) -> Any:
-    scaled = g.op("Mul", x, g.op("CastLike", beta, x))
-    smooth = g.op("Div", g.op("Softplus", scaled), g.op("CastLike", beta, x))
-    return g.op("Where", g.op("Greater", scaled, g.op("CastLike", threshold, x)), x, smooth)
+    scaled = g.op("Mul", x, _as(g, beta, x))
+    smooth = g.op("Div", g.op("Softplus", scaled), _as(g, beta, x))
+    return g.op("Where", g.op("Greater", scaled, _as(g, threshold, x)), x, smooth)
 
 
 @_form("expm1")
@@ -124,7 +133,9 @@ def _rms_norm(g: Any, x: Any, shape: Any, weight: Any, eps: Any) -> Any:
     n = len(helper._get_const(shape, "is", "normalized_shape"))
     axes = g.op("Constant", value_t=torch.arange(-n, 0))
     mean = g.op("ReduceMean", g.op("Mul", x, x), axes, keepdims_i=1)
-    least = torch.finfo(torch.float32).eps if helper._is_none(eps) else helper._get_const(eps, "f", "eps")
+    least = (
+        torch.finfo(torch.float32).eps if helper._is_none(eps) else helper._get_const(eps, "f", "eps")
+    )
     y = g.op("Div", x, g.op("Sqrt", g.op("Add", mean, _number(g, least, x))))
     return y if helper._is_none(weight) else g.op("Mul", y, weight)
 
@@ -155,3 +166,21 @@ def _permute(g: Any, x: Any, dims: Any) -> Any:
     """Axes counted from the end too, of which torch's form makes no sense where the rank is not known."""
     order = helper._get_const(dims, "is", "dims")
     return g.op("Transpose", x, perm_i=[d % len(order) for d in order])
+
+
+def _extreme(onnx_name: str) -> Callable[..., Any]:
+    """Return the form of an extreme over axes; of truth values by way of numbers, which is all that ONNX takes."""
+
+    def form(g: Any, x: Any, dims: Any, keepdim: Any) -> Any:
+        axes = g.op("Constant", value_t=torch.tensor(helper._get_const(dims, "is", "dim")))
+        kept = helper._get_const(keepdim, "i", "keepdim")
+        if not helper._is_bool(x):
+            return g.op(onnx_name, x, axes, keepdims_i=kept)
+        numbers = g.op("Cast", x, to_i=torch.onnx.TensorProtoDataType.INT32)
+        extreme = g.op(onnx_name, numbers, axes, keepdims_i=kept)
+        return g.op("Cast", extreme, to_i=torch.onnx.TensorProtoDataType.BOOL)
+
+    return form
+
+
+FORMS["aten::amin"], FORMS["aten::amax"] = _extreme("ReduceMin"), _extreme("ReduceMax")

@@ -57,7 +57,9 @@ class Exported:
         For the order of rows, and how far they are padded.
     """
 
-    def __init__(self, call: Callable[..., Any], manifest: Mapping[str, Any], rng: np.random.Generator) -> None:
+    def __init__(
+        self, call: Callable[..., Any], manifest: Mapping[str, Any], rng: np.random.Generator
+    ) -> None:
         self._call, self.manifest, self.rng = call, manifest, rng
         self.states: dict[str, list[Array]] = {}
 
@@ -74,7 +76,11 @@ class Exported:
             dims = [d for d in port["dims"] if d != "B"]
             at = dims.index("L")
             ns = [chunks[i][k].shape[at] if i else 0 for i in ids]
-            width = fixed["frames"][port["name"]] if fixed["frames"] else max(1, *ns) + int(self.rng.integers(3))
+            width = (
+                fixed["frames"][port["name"]]
+                if fixed["frames"]
+                else max(1, *ns) + int(self.rng.integers(3))
+            )
             x = np.full(
                 (rows, width, *(d for d in dims if d != "L")), GARBAGE[port["dtype"]], port["dtype"]
             )
@@ -97,7 +103,7 @@ class Exported:
             xs[0] if one else tuple(xs), lengths[0] if one else tuple(lengths), *flags, tuple(states)
         )
         for row, i in enumerate(ids):
-            self.states[i] = [np.array(a[row].detach()) for a in after]
+            self.states[i] = [a[row].detach().numpy().copy() for a in after]
         for i in (*eos, ""):
             self.states.pop(i, None)
         found: dict[str, list[Array]] = {i: [] for i in ids if i}
@@ -120,14 +126,21 @@ def scaled(got: Array, wanted: Array) -> float:
     assert got.dtype == wanted.dtype, (got.dtype, wanted.dtype)
     if not got.size:
         return 0.0
-    same = (got == wanted) | (np.isnan(got) & np.isnan(wanted)) if got.dtype.kind == "f" else got == wanted
+    same = (
+        (got == wanted) | (np.isnan(got) & np.isnan(wanted)) if got.dtype.kind == "f" else got == wanted
+    )
     gap = np.where(same, 0.0, np.abs(got.astype(np.float64) - wanted.astype(np.float64)))
     finite = np.abs(wanted[np.isfinite(wanted)])
     return float(np.nan_to_num(gap, nan=np.inf).max()) / max(1.0, float(finite.max(initial=0)))
 
 
 def compare(
-    exported: Exported, engine: Any, rng: np.random.Generator, calls: int = 25, rows: int = 3, most: int = 12
+    exported: Exported,
+    engine: Any,
+    rng: np.random.Generator,
+    calls: int = 25,
+    rows: int = 3,
+    most: int = 12,
 ) -> tuple[int, float]:
     """Stream the same random chunks through both, some rows starting and ending in each call.
 

@@ -42,7 +42,9 @@ def _transposed() -> nn.Module:
 
 def _residual() -> nn.Module:
     return _Written(
-        lambda m, x: x + m.b(F.gelu(m.a(x))), a=nn.Conv1d(3, 5, 7, padding=3), b=nn.Conv1d(5, 3, 3, padding=1)
+        lambda m, x: x + m.b(F.gelu(m.a(x))),
+        a=nn.Conv1d(3, 5, 7, padding=3),
+        b=nn.Conv1d(5, 3, 3, padding=1),
     )
 
 
@@ -108,22 +110,32 @@ def _spectrum() -> nn.Module:
 
 
 def _normed() -> nn.Module:
-    layers = {"conv": nn.Conv1d(3, 4, 3, padding=1), "layer": nn.LayerNorm(4), "batch": nn.BatchNorm1d(4)}
+    layers = {
+        "conv": nn.Conv1d(3, 4, 3, padding=1),
+        "layer": nn.LayerNorm(4),
+        "batch": nn.BatchNorm1d(4),
+    }
     layers["batch"].running_mean.normal_()
     layers["batch"].running_var.uniform_(0.5, 2)
     return _Written(lambda m, x: m.layer(m.batch(m.conv(x)).transpose(1, 2)), **layers)
 
 
 def _pools() -> nn.Module:
-    return nn.Sequential(nn.MaxPool1d(3, 2, 1), nn.Conv1d(3, 4, 3), nn.AvgPool1d(3, 2, 1), nn.Upsample(scale_factor=2))
+    return nn.Sequential(
+        nn.MaxPool1d(3, 2, 1), nn.Conv1d(3, 4, 3), nn.AvgPool1d(3, 2, 1), nn.Upsample(scale_factor=2)
+    )
 
 
 def _positions() -> nn.Module:
-    return _Written(lambda m, x: x.transpose(1, 2) + m.table.weight[: x.size(2)], table=nn.Embedding(500, 3))
+    return _Written(
+        lambda m, x: x.transpose(1, 2) + m.table.weight[: x.size(2)], table=nn.Embedding(500, 3)
+    )
 
 
 def _gated() -> nn.Module:
-    return nn.Sequential(nn.Conv1d(3, 6, 3, padding=1, groups=3), nn.GLU(1), nn.PReLU(3), nn.Softplus(2.0, 1.0))
+    return nn.Sequential(
+        nn.Conv1d(3, 6, 3, padding=1, groups=3), nn.GLU(1), nn.PReLU(3), nn.Softplus(2.0, 1.0)
+    )
 
 
 FEATURES, SAMPLES = ("B", 3, "L"), ("B", "L")

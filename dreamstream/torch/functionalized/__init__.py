@@ -40,11 +40,15 @@ def functionalize(
     """
     if isinstance(model, FunctionalModule):
         return model
-    engine = model if isinstance(model, Engine) else compile(
-        model, spec, rate, dtype, skew=skew, verify=False
+    engine = (
+        model
+        if isinstance(model, Engine)
+        else compile(model, spec, rate, dtype, skew=skew, verify=False)
     )
     own: dict[str, torch.Tensor] = {}
     if isinstance(model, torch.nn.Module):
-        own = {**dict(model.named_buffers(remove_duplicate=False)),
-               **dict(model.named_parameters(remove_duplicate=False))}
+        own = {
+            **dict(model.named_buffers(remove_duplicate=False)),
+            **dict(model.named_parameters(remove_duplicate=False)),
+        }
     return FunctionalModule(engine, read_graph(engine), own)

@@ -12,7 +12,13 @@ from .recurrent import recurrent
 
 __all__ = ["kernel_of"]
 
-FORMS = {"lstm": recurrent, "gru": recurrent, "rnn": recurrent, "frame": frame, "overlap_add": overlap_add}
+FORMS = {
+    "lstm": recurrent,
+    "gru": recurrent,
+    "rnn": recurrent,
+    "frame": frame,
+    "overlap_add": overlap_add,
+}
 
 
 def kernel_of(node: FunctionalNode) -> Kernel:
@@ -25,6 +31,8 @@ def kernel_of(node: FunctionalNode) -> Kernel:
     """
     kernel = KERNELS.get(node.name)
     if kernel is None:
-        raise NotStreamableError(f"{node.path or 'the forward'}: {node.name} has no form that can be exported")
+        raise NotStreamableError(
+            f"{node.path or 'the forward'}: {node.name} has no form that can be exported"
+        )
     form = FORMS.get(node.name)
     return kernel if form is None else replace(kernel, run=form)

@@ -21,7 +21,7 @@ def frame(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: 
     starts = _positions(step) * a["step"]
     inner = torch.arange(a["size"], device=starts.device) * a["dilation"]
     frames = windows[0].take((starts[:, :, None] + inner).flatten(1))
-    return (frames.reshape(starts.shape + (a["size"],) + frames.shape[2:]),), state
+    return (frames.reshape((*starts.shape, a["size"], *frames.shape[2:])),), state
 
 
 def overlap_add(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:

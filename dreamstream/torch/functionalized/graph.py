@@ -1,4 +1,4 @@
-"""A planned graph as the functional module runs it: operators, edges, and how many frames they can gain at once."""
+"""A planned graph as the functional module runs it: operators, edges, and how much these can gain at once."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def read_graph(engine: Engine) -> Graph:
         if any(edges[e].kept < 0 for e in node.inputs[: node.op.n_values]):
             raise NotStreamableError(
                 f"{node.path or 'the forward'}: {node.name} keeps what it has seen until the stream ends; an "
-                "exported model's state has a fixed size, so it must stream without unstreamable=\"buffer\""
+                'exported model\'s state has a fixed size, so it must stream without unstreamable="buffer"'
             )
     graph = Graph(nodes, edges, list(data["inputs"]), list(data["outputs"]), int(data["period"]))
     last = data["transient"] + 2 * data["period"]
@@ -143,9 +143,9 @@ def _moments(engine: Engine, last: int) -> torch.Tensor:
         about = torch.div(rows[:, :1] * ratio.numerator, ratio.denominator, rounding_mode="floor")
         reach = math.ceil((skew + 1) * rate / min(rates)) + 1
         near = (about + torch.arange(-reach, reach + 1)).clamp(min=0)
-        rows = torch.cat(
-            [rows[:, None].expand(-1, near.shape[1], -1), near[:, :, None]], 2
-        ).reshape(-1, rows.shape[1] + 1)
+        rows = torch.cat([rows[:, None].expand(-1, near.shape[1], -1), near[:, :, None]], 2).reshape(
+            -1, rows.shape[1] + 1
+        )
     if len(rates) > 1:
         clock = tuple((r.numerator, r.denominator) for r in rates)
         fits = _core.together(clock, np.ascontiguousarray(rows.numpy()), skew)

@@ -73,7 +73,9 @@ class Counter:
         """Return a constant for every stream."""
         if isinstance(value, torch.Tensor):
             return value
-        return self._once(("full", value, id(like)), (like,), lambda: torch.full_like(like, value, dtype=torch.int64))
+        return self._once(
+            ("full", value, id(like)), (like,), lambda: torch.full_like(like, value, dtype=torch.int64)
+        )
 
     def _choose(self, condition: Tensor, then: Any, otherwise: Any) -> Any:
         if then is otherwise:

@@ -29,7 +29,7 @@ def make_manifest(engine: Engine, states: Sequence[State]) -> dict[str, Any]:
         Name, shape without B, dtype, and what a stream starts with: None for zeros.
     """
     used: set[str] = {"sos", "eos"}
-    inputs = [
+    inputs: list[dict[str, Any]] = [
         {
             "name": unique(s.name, used),
             "dims": list(s.dimensions),
@@ -38,7 +38,7 @@ def make_manifest(engine: Engine, states: Sequence[State]) -> dict[str, Any]:
         }
         for s in engine.inputs
     ]
-    outputs = [
+    outputs: list[dict[str, Any]] = [
         {
             "name": unique(_identifier(o.name), used),
             "dims": list(o.dimensions) if "B" in o.dimensions else ["B", *o.dimensions],
@@ -98,5 +98,3 @@ def _identifier(name: str) -> str:
 
 def _ratio(rate: Fraction) -> list[int]:
     return [rate.numerator, rate.denominator]
-
-

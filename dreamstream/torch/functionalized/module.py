@@ -12,7 +12,7 @@ from ...errors import NotStreamableError
 from ..kernels import KERNELS, Kernel, Step
 from .forms import kernel_of
 from .graph import FunctionalEdge, FunctionalNode, Graph
-from .integers import Counter, Pair
+from .integers import Counter
 from .manifest import make_manifest, unique
 from .scripted import scriptable
 from .window import PaddedWindow, fit, zero_behind
@@ -26,9 +26,14 @@ class Port:
     """An input or output: its name, and where "B", "L" and features stand in the caller's tensor."""
 
     def __init__(self, name: str, dims: Sequence[Any]) -> None:
+        if "B_L" in dims:
+            raise NotStreamableError(
+                f"output {name} joins B and L in one dimension, which rows of different lengths can't share in an "
+                "exported model; return it with B and L apart"
+            )
         self.name = name
         self.dims = tuple(dims) if "B" in dims else ("B", *dims)  # a table has one for all
-        stored = [d for d in ("B", "L") if d in self.dims]
+        stored: list[Any] = [d for d in ("B", "L") if d in self.dims]
         stored += range(sum(isinstance(d, int) for d in dims))
         self.inward = [self.dims.index(d) for d in stored]
         self.outward = [stored.index(d) for d in self.dims]
@@ -37,9 +42,9 @@ class Port:
 class FunctionalModule(torch.nn.Module):
     """What `dreamstream.torch.functionalize` returns.
 
-    ``module(x, lengths, sos, eos, states) -> (y, lengths, states)``: one call for the rows of a batch, each row the
-    next chunk of some stream. Rows don't see one another: which stream is in which row may change from call to
-    call, as long as its states move along.
+    ``module(x, lengths, sos, eos, states) -> (y, lengths, states)``: one call for the rows of a batch, each row
+    the next chunk of some stream. Rows don't see one another: which stream is in which row may change from call
+    to call, as long as its states move along.
 
     - ``x``: padded as the spec says, ``(B, 80, L)``; what stands in the padding does not matter, NaN included.
       L is at least 1.
@@ -63,12 +68,6 @@ class FunctionalModule(torch.nn.Module):
         self.graph = graph
         inputs = [Port(s.name, s.dims) for s in engine.inputs]
         outputs = [Port(o.name, d) for o, d in zip(engine.outputs, engine._dims)]
-        for port in outputs:
-            if "B_L" in port.dims:
-                raise NotStreamableError(
-                    f"output {port.name} joins B and L in one dimension, which rows of different lengths can't "
-                    "share in an exported model; return it with B and L apart"
-                )
         self.inputs, self.outputs = inputs, outputs
         self._weights: dict[int, list[str | None]] = {}
         self._kernels: dict[int, Kernel] = {}
@@ -168,7 +167,9 @@ class FunctionalModule(torch.nn.Module):
         for e in self._kept:
             edge = self.graph.edges[e]
             dtype = getattr(torch, edge.dtype)
-            out.append(torch.zeros((n_rows, edge.kept, *edge.features), dtype=dtype, device=weight.device))
+            out.append(
+                torch.zeros((n_rows, edge.kept, *edge.features), dtype=dtype, device=weight.device)
+            )
         for names in self._carried.values():
             out.extend(getattr(self, name).repeat_interleave(n_rows, 0) for name in names)
         return tuple(out)
@@ -250,7 +251,7 @@ class _Call:
         self.kept = dict(zip(module._kept, given))
         for port, e, x, n in zip(module.inputs, self.graph.inputs, xs, lengths):
             self.fresh[e] = zero_behind(x.permute(port.inward), n)
-        carried = []
+        carried: list[Tensor] = []
         for j, node in enumerate(self.graph.nodes):
             if not node.silent:
                 names = module._carried.get(j, [])
@@ -278,7 +279,11 @@ class _Call:
 
     def run(self, j: int, node: FunctionalNode, carried: Sequence[Tensor]) -> Sequence[Tensor]:
         """Run an operator; return what it carries on."""
-        values, weights, kernel = node.inputs[: node.op.n_values], self.module._given(j), self.module._kernels[j]
+        values, weights, kernel = (
+            node.inputs[: node.op.n_values],
+            self.module._given(j),
+            self.module._kernels[j],
+        )
         step = self.module._step(
             node,
             first=[self.before[e][0] for e in node.outputs],
@@ -293,7 +298,9 @@ class _Call:
             out = kernel.run(step, *given, *weights)
             outputs = out if isinstance(out, tuple) else (out,)
         else:
-            outputs, carried = kernel.run(step, [self.window(e) for e in values], weights, tuple(carried))
+            outputs, carried = kernel.run(
+                step, [self.window(e) for e in values], weights, tuple(carried)
+            )
         self.fresh.update(zip(node.outputs, outputs))
         return carried or ()
 

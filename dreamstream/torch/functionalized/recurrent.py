@@ -1,8 +1,8 @@
 """Recurrent layers over padded rows of any lengths, without looking at the lengths.
 
-Frames behind a row's last don't reach those before, so only what a row carries on is in question. Its h is that of
-its last frame. An LSTM's c is held still behind it: one more input, 0 at frames and 1 behind them, with weights that
-shut the input gate and open the forget gate all the way, so that c becomes ``1 * c + 0 * g``, exactly.
+Frames behind a row's last don't reach those before, so only what a row carries on is in question. Its h is
+that of its last frame. An LSTM's c is held still behind it: one more input, 0 at frames and 1 behind them, with
+weights that shut the input gate and open the forget gate all the way: c becomes ``1 * c + 0 * g``, exactly.
 
 ONNX has layers that take lengths; in its graph they stand instead.
 """
@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from ...errors import NotStreamableError
 from ..kernels import Step, Window
 from .window import rows_of
 
@@ -75,10 +74,6 @@ def _in_onnx(
 ) -> tuple[Tensor, ...]:
     """Return the same of ONNX's own layers."""
     a = step.attributes
-    if a.get("projection"):
-        raise NotStreamableError(
-            "lstm with a projection (proj_size) has no form in ONNX; torchscript and torch.export take it"
-        )
     hidden = weights[1].shape[1]
     parts = [w.unflatten(0, (-1, hidden)) for w in weights]
     w_ih, w_hh, *biases = ([p[i] for i in ORDERS[step.name]] for p in parts)
@@ -103,7 +98,14 @@ class _OnnxLayer(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, w: Tensor, r: Tensor, b: Tensor, lengths: Tensor, layer: Layer, *before: Tensor
+        ctx: Any,
+        x: Tensor,
+        w: Tensor,
+        r: Tensor,
+        b: Tensor,
+        lengths: Tensor,
+        layer: Layer,
+        *before: Tensor,
     ) -> tuple[Tensor, ...]:
         y = x.new_zeros(x.shape[0], 1, x.shape[1], r.shape[2])
         return y, *(s.clone() for s in before)

@@ -29,7 +29,7 @@ def scriptable(module: Any) -> torch.nn.Module:
     ]
     graph.output(graph.call_module("recorded", tuple(given)))
     out = torch.fx.GraphModule({"recorded": recorded(module)}, graph, type(module).__name__)
-    out.manifest = json.dumps(module.manifest)
+    out.manifest = json.dumps(module.manifest)  # type: ignore[assignment]
     return out.eval()
 
 
