@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import dreamstream
+import dreamstream.export
 import dreamstream.torch.functional
 from dreamstream import _core, cli, data, errors, models, nn, train
 from dreamstream import torch as bridge
@@ -310,6 +311,7 @@ def package_parts() -> dict[str, str]:
     out["data"] = autodoc([f"dreamstream.data.{n}" for n in data.__all__])
     out["train"] = autodoc([f"dreamstream.train.{n}" for n in train.__all__])
     out["models"] = autodoc([f"dreamstream.models.{n}" for n in models.__all__])
+    out["export"] = autodoc([f"dreamstream.export.{n}" for n in dreamstream.export.__all__])
     out["torch"] = autodoc(bridge_names())
     out["torch_functional"] = autodoc([f"dreamstream.torch.functional.{n}" for n in bridge.functional.__all__])
     return out
