@@ -48,5 +48,5 @@ def torchscript(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch, about its own code
         scripted = torch.jit.script(module)
-    torch.jit.save(scripted, path, _extra_files={"manifest.json": json.dumps(module.manifest)})
+        torch.jit.save(scripted, path, _extra_files={"manifest.json": json.dumps(module.manifest)})
     return module.manifest
