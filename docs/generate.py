@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import dreamstream
-from dreamstream import _core, cli, data, errors, models, nn
+from dreamstream import _core, cli, data, errors, models, nn, train
 from dreamstream.array import Tensor
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -220,6 +220,7 @@ def operator_page(op: dict[str, Any], users: list[str]) -> str:
 PARTS = {
     "engine": "engine",
     "online": "streaming",
+    "compat": "streaming",
     "stream": "streaming",
     "array.stream_tensor": "streaming",
     "array.stream_creation": "streaming",
@@ -291,6 +292,7 @@ def package_parts() -> dict[str, str]:
             names[part_of(name)].append(f"dreamstream.{name}")
     out = {part: autodoc(sorted(found, key=kind)) for part, found in names.items()}
     out["data"] = autodoc([f"dreamstream.data.{n}" for n in data.__all__])
+    out["train"] = autodoc([f"dreamstream.train.{n}" for n in train.__all__])
     out["models"] = autodoc([f"dreamstream.models.{n}" for n in models.__all__])
     return out
 

@@ -4,7 +4,10 @@ Patch a model, feed chunks of many concurrent streams, and get exactly what the 
 said, early, on a C engine.
 """
 
-from . import data, nn
+import importlib as _importlib
+from typing import Any as _Any
+
+from . import data, nn, train
 from . import dispatch as _dispatch  # noqa: F401  (opens the door)
 from ._core import version as _version
 from .array import *  # noqa: F403
@@ -12,6 +15,7 @@ from .array import __all__ as _array_names
 from .array.chunks import on_fallback
 from .array.stream_creation import as_stream_tensor, stream_tensor
 from .array.stream_tensor import StreamTensor
+from .compat import add_streaming_modes, patch
 from .config import show_config
 from .engine import Engine, compile, load, verify
 from .errors import *  # noqa: F403
@@ -28,6 +32,7 @@ __all__ = [
     "StreamMetadata",
     "StreamModule",
     "StreamTensor",
+    "add_streaming_modes",
     "as_stream_tensor",
     "audit",
     "compile",
@@ -35,12 +40,21 @@ __all__ = [
     "load",
     "nn",
     "on_fallback",
+    "patch",
     "patch_module",
     "register",
     "show_config",
     "stream_tensor",
+    "train",
     "unpatch_module",
     "verify",
     *_array_names,
     *_error_names,
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    """Load what needs PyTorch when it is first asked for."""
+    if name in ("export", "torch"):
+        return _importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

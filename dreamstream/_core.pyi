@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 Signature = tuple[str, tuple[int, ...], int, int]
 """dtype ("float32", "float64", "int64", "bool"), features of one frame, rate as num, den (0, 1: no L)."""
 
+Program = tuple[list[tuple[int, int, int, int, int]], list[int]]
+"""Integer expressions: (code, a, b, c, k) per node, and the roots (csrc/ops/expr.h)."""
+
 Counts = NDArray[np.int64]
 """(rows, 4): known and total before the call, known and total now."""
 
@@ -40,10 +43,12 @@ class Op:
         cls,
         inputs: Sequence[Signature],
         outputs: Sequence[Signature],
-        counts: tuple[list[tuple[int, int, int, int, int]], list[int]],
-        need: tuple[list[tuple[int, int, int, int, int]], list[int]],
+        counts: Program,
+        need: Program,
     ) -> Op:
         """An operator whose integers are data (code, a, b, c, k per node; roots) and that can't run."""
+    def integers(self) -> tuple[Program, Program]:
+        """Its counts and its need, as `declare` takes them."""
     name: str
     outputs: list[Signature]
     n_values: int  # inputs whose values are read; the rest are only counted
@@ -139,6 +144,10 @@ class Engine:
     def restore(self, data: bytes, id: str) -> None: ...
     def fork(self, id: str, new_id: str) -> None: ...
     def idle(self, seconds: float) -> list[str]: ...
+    def graph(self) -> dict[str, Any]:
+        """The planned graph: "nodes" (name, path, attributes, inputs, first_output, weights as (name, array),
+        silent), "edges" (signature, most frames kept; None: it grows), "inputs" and "outputs" (edges),
+        "period" and "transient" (frames of input 0)."""
     def copy(self, max_streams: int) -> Engine:
         """Another engine of the same plan, without streams."""
     def close(self) -> None: ...

@@ -456,7 +456,8 @@ def table(tensor: Tensor, index: Any) -> StreamTensor:
     length: Length = part.stop
     if part.start not in (None, 0) or part.step not in (None, 1):
         raise NotStreamableError(f"a table is read from its first row on, at {user_line()}")
-    array = tensor[(*parts[:axis], slice(None), *parts[axis + 1 :])]
+    whole = (*parts[:axis], slice(None), *parts[axis + 1 :])
+    array = tensor[whole]
     # In a table made for broadcasting, an axis of extent 1 stands for B: the first, or the one behind L.
     first = 0 if axis else 1
     batch = first if array.ndim > 2 and array.shape[first] == 1 else None

@@ -1,4 +1,5 @@
-/* ops/pad.c: frames added before and behind the stream (torch.nn.functional.pad along L).
+/* ops/pad.c: frames added before and behind the stream (pad: torch.nn.functional.pad along L), and as many
+ * more behind it as make it a whole number of blocks (pad_to_multiple).
  *
  *     y[t] = x[t - left]                      where that frame exists, else
  *            value                            constant
@@ -10,29 +11,76 @@
  *     replicate the same, 0 until known >= 1   the same              m - left - right
  *     reflect   the same, 0 until known > left 0 while total <= max(left, right) m - left - 2 right
  *
- * The conditions on known hold where left > 0; need's extra is what the right pad reads back. */
+ * The conditions on known hold where left > 0; need's extra is what the right pad reads back.
+ *
+ * In pad_to_multiple right grows to right' = right + T' - T, where T' = max(least, multiple ceil(T / multiple)),
+ * and total is left + T' + right; need counts on the longest right'. A reflection needs
+ * max(left, right') + 1 frames: a stream that has fewer is continued with `value` up to there, mirrored, and
+ * what lies more than right' frames behind its end is left out (the padding of SEANet's convolutions). */
 #include "ops/frames.h"
 #include "ops/registry.h"
 
-enum { LEFT, RIGHT, MODE, VALUE };
+enum { LEFT, RIGHT, MODE, VALUE, MULTIPLE, LEAST };
 enum { CONSTANT, REPLICATE, REFLECT };
 
-static const ds_attr_def attrs[] = {
-    {"left", DS_ATTR_INT, .doc = "frames before the first"},
-    {"right", DS_ATTR_INT, .doc = "frames behind the last"},
-    {"mode", DS_ATTR_CHOICE, .choices = "constant|replicate|reflect", .doc = "what they hold"},
-    {"value", DS_ATTR_REAL, .doc = "of every element, in mode constant"},
+#define PADS \
+    {"left", DS_ATTR_INT, .doc = "frames before the first"}, \
+    {"right", DS_ATTR_INT, .doc = "frames behind the last"}, \
+    {"mode", DS_ATTR_CHOICE, .choices = "constant|replicate|reflect", .doc = "what they hold"}, \
+    {"value", DS_ATTR_REAL, .doc = "of every element, in mode constant"}
+
+static const ds_attr_def attrs[] = {PADS, {0}};
+static const ds_attr_def multiple_attrs[] = {
+    PADS,
+    {"multiple", DS_ATTR_INT, .i = 1, .doc = "of which the frames are made a multiple, behind the last"},
+    {"least", DS_ATTR_INT, .doc = "frames up to which more are added behind the last in any case"},
     {0}};
+
+static bool rounds(const ds_op *op)
+{
+    return op->def == &ds_op_pad_to_multiple;
+}
+
+static int64_t multiple_of(const ds_op *op)
+{
+    return rounds(op) ? op->attr[MULTIPLE].i : 1;
+}
+
+static int64_t least_of(const ds_op *op)
+{
+    return rounds(op) ? op->attr[LEAST].i : 0;
+}
+
+/* The most frames that may stand behind the last one, of a stream that has one. */
+static int64_t longest_right(const ds_op *op)
+{
+    const int64_t whole = multiple_of(op) > least_of(op) ? multiple_of(op) : least_of(op);
+    return op->attr[RIGHT].i + whole - 1;
+}
+
+/* The frames behind the last one of a stream that has `total`. */
+static int64_t right_of(const ds_op *op, int64_t total)
+{
+    const int64_t over = total % multiple_of(op);
+    const int64_t whole = total + (over > 0 ? multiple_of(op) - over : 0);
+    return op->attr[RIGHT].i + (whole > least_of(op) ? whole : least_of(op)) - total;
+}
 
 static ds_status infer(ds_op *op)
 {
     char element[8];
     DS_TRY(ds_op_require_least(op, LEFT, 0));
     DS_TRY(ds_op_require_least(op, RIGHT, 0));
+    if (rounds(op)) {
+        DS_TRY(ds_op_require_least(op, MULTIPLE, 1));
+        DS_TRY(ds_op_require_least(op, LEAST, 0));
+    }
     DS_CHECK(ds_frames_encode(op->in[0].dtype, op->attr[VALUE].x, element), DS_ARGUMENT,
-             "pad: %s has no value %g", ds_dtype_name(op->in[0].dtype), op->attr[VALUE].x);
+             "%s: %s has no value %g", op->def->name, ds_dtype_name(op->in[0].dtype),
+             op->attr[VALUE].x);
     const int64_t mode = op->attr[MODE].i;
-    op->reach = 1 + (mode == REFLECT ? op->attr[LEFT].i : 0) + mode * op->attr[RIGHT].i;
+    op->period = multiple_of(op);
+    op->reach = 1 + (mode == REFLECT ? op->attr[LEFT].i : 0) + mode * longest_right(op) + least_of(op);
     return DS_OK;
 }
 
@@ -40,12 +88,17 @@ static void counts(const ds_op *op, ds_program *p)
 {
     const int64_t left = op->attr[LEFT].i, right = op->attr[RIGHT].i, mode = op->attr[MODE].i;
     ds_expr known = ds_add_k(p, ds_known(p, 0), left);
-    ds_expr total = ds_add_k(p, ds_total(p, 0), left + right);
+    ds_expr whole = ds_total(p, 0);
+    if (rounds(op)) {
+        whole = ds_mul_k(p, ds_ceildiv_k(p, whole, multiple_of(op)), multiple_of(op));
+        whole = ds_max(p, whole, ds_const(p, least_of(op)));
+    }
+    ds_expr total = ds_add_k(p, whole, left + right);
     if (mode != CONSTANT && left > 0) {
         const int64_t start = mode == REFLECT ? left : 0;
         known = ds_select(p, ds_add_k(p, ds_known(p, 0), -start), known, ds_const(p, 0));
     }
-    if (mode == REFLECT && (left > 0 || right > 0)) {
+    if (!rounds(op) && mode == REFLECT && (left > 0 || right > 0)) {
         const int64_t longest = left > right ? left : right;
         total = ds_select(p, ds_add_k(p, ds_total(p, 0), -longest), total, ds_const(p, 0));
     }
@@ -55,7 +108,7 @@ static void counts(const ds_op *op, ds_program *p)
 
 static void need(const ds_op *op, ds_program *p)
 {
-    const int64_t back = op->attr[MODE].i * op->attr[RIGHT].i; /* 0, right, 2 right */
+    const int64_t back = op->attr[MODE].i * longest_right(op); /* 0, right, 2 right */
     ds_root(p, ds_add_k(p, ds_m(p), -op->attr[LEFT].i - back));
 }
 
@@ -63,17 +116,25 @@ static void need(const ds_op *op, ds_program *p)
 static void write_pad(const ds_op *op, const ds_window *in, char *to, int64_t t, int64_t n,
                       int64_t total, size_t n_bytes)
 {
-    const int64_t q = t - op->attr[LEFT].i, mode = op->attr[MODE].i;
+    const int64_t left = op->attr[LEFT].i, q = t - left, mode = op->attr[MODE].i;
+    char element[8];
+    ds_frames_encode(op->in[0].dtype, op->attr[VALUE].x, element);
     if (mode == CONSTANT) {
-        char element[8];
-        ds_frames_encode(op->in[0].dtype, op->attr[VALUE].x, element);
         ds_frames_fill(to, (size_t)n * n_bytes, element, ds_op_element(op));
     } else if (mode == REPLICATE) {
         ds_frames_fill(to, (size_t)n * n_bytes, ds_at(in, q < 0 ? 0 : total - 1, n_bytes), n_bytes);
     } else {
-        const int64_t source = q < 0 ? -q : 2 * (total - 1) - q;
+        /* A stream of fewer frames than are mirrored goes on with the value up to there. */
+        const int64_t right = right_of(op, total), longest = left > right ? left : right;
+        const int64_t end = total > longest ? total : longest + 1;
         for (int64_t i = 0; i < n; i++) {
-            ds_frames_copy(to + (size_t)i * n_bytes, ds_at(in, source - i, n_bytes), n_bytes);
+            const int64_t at = q + i, source = at < 0 ? -at : at < end ? at : 2 * (end - 1) - at;
+            char *frame = to + (size_t)i * n_bytes;
+            if (source < total) {
+                ds_frames_copy(frame, ds_at(in, source, n_bytes), n_bytes);
+            } else {
+                ds_frames_fill(frame, n_bytes, element, ds_op_element(op));
+            }
         }
     }
 }
@@ -114,3 +175,15 @@ const ds_op_def ds_op_pad = {.name = "pad",
                              .counts = counts,
                              .need = need,
                              .forward = forward};
+
+const ds_op_def ds_op_pad_to_multiple = {
+    .name = "pad_to_multiple",
+    .doc = "Adds frames at the start and at the end of the stream, there up to a whole number of blocks.",
+    .n_inputs = 1,
+    .n_outputs = 1,
+    .n_values = 1,
+    .attrs = multiple_attrs,
+    .infer = infer,
+    .counts = counts,
+    .need = need,
+    .forward = forward};

@@ -16,7 +16,7 @@
     /* along the stream: pads, cuts, alignment, framing */ \
     X(pad) X(slice) X(cut) X(delay) X(sync) X(limit) X(frame) X(unstack) X(table) X(reduce_frames) \
     X(max_pool) X(avg_pool) X(adaptive_pool) X(repeat_frames) X(overlap_add) X(cumulative) \
-    X(resample) \
+    X(resample) X(pad_to_multiple) \
     /* elementwise, two or three operands */ \
     X(add) X(sub) X(mul) X(div) X(minimum) X(maximum) X(pow) \
     X(prelu) X(atan2) X(hypot) X(fmod) X(remainder) X(floor_divide) X(copysign) \

@@ -1,4 +1,4 @@
-/* _core.Op.declare: an operator whose integers come from Python, as data. */
+/* An operator's integers as Python's data: _core.Op.declare takes them, _core.Op.integers gives them. */
 #include "ops/declared.h"
 
 #include "python/op.h"
@@ -61,4 +61,48 @@ PyObject *ds_op_object_declare(PyObject *self, PyTypeObject *cls, PyObject *cons
         return ds_raise(m, status, NULL);
     }
     return (PyObject *)object;
+}
+
+/* ([(code, a, b, c, k), ...], [root, ...]) */
+static PyObject *build_program(const ds_program *p)
+{
+    PyObject *nodes = PyList_New(p->n_nodes), *roots = PyList_New(p->n_roots);
+    for (int i = 0; nodes && roots && i < p->n_nodes; i++) {
+        const ds_expr_node *n = &p->nodes[i];
+        PyObject *item = Py_BuildValue("iiiiL", (int)n->code, n->a, n->b, n->c, (long long)n->k);
+        if (!item)
+            Py_CLEAR(nodes);
+        else
+            PyList_SET_ITEM(nodes, i, item);
+    }
+    for (int r = 0; nodes && roots && r < p->n_roots; r++) {
+        PyObject *root = PyLong_FromLong(p->roots[r]);
+        if (!root)
+            Py_CLEAR(roots);
+        else
+            PyList_SET_ITEM(roots, r, root);
+    }
+    if (nodes && roots)
+        return Py_BuildValue("NN", nodes, roots);
+    Py_XDECREF(nodes);
+    Py_XDECREF(roots);
+    return NULL;
+}
+
+PyObject *ds_op_object_integers(PyObject *self, PyTypeObject *cls, PyObject *const *args,
+                                Py_ssize_t n_args, PyObject *names)
+{
+    const ds_op *op = ((ds_op_object *)self)->op;
+    (void)cls;
+    (void)args;
+    if (n_args || names) {
+        PyErr_SetString(PyExc_TypeError, "integers()");
+        return NULL;
+    }
+    PyObject *counts = build_program(&op->counts), *need = counts ? build_program(&op->need) : NULL;
+    if (!need) {
+        Py_XDECREF(counts);
+        return NULL;
+    }
+    return Py_BuildValue("NN", counts, need);
 }

@@ -491,6 +491,7 @@ static PyMethodDef engine_methods[] = {
     METHOD("restore", engine_restore, "restore(data, id)"),
     METHOD("fork", engine_fork, "fork(id, new_id)"),
     METHOD("idle", engine_idle, "idle(seconds) -> ids not stepped for that long, the longest first"),
+    METHOD("graph", ds_engine_graph, "graph() -> the planned graph, weights included"),
     METHOD("copy", engine_copy, "copy(max_streams): an engine of the same plan, without streams"),
     METHOD("close", engine_close, "close(): release all streams"),
     {NULL, NULL, 0, NULL},

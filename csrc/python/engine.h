@@ -1,5 +1,5 @@
 /* python/engine.h: the object behind _core.Engine. Its files: engine.c (making, streams by id),
- * step.c (one call), engine_info.c (what the plan says). */
+ * step.c (one call), engine_info.c (what the plan says), engine_graph.c (the plan's graph as data). */
 #ifndef DS_PYTHON_ENGINE_H
 #define DS_PYTHON_ENGINE_H
 #include "exec/engine.h"
@@ -35,6 +35,8 @@ PyObject *ds_engine_error(ds_module *m, ds_status status, const char *text, PyOb
 
 PyObject *ds_engine_step(PyObject *self, PyTypeObject *cls, PyObject *const *args,
                          Py_ssize_t n_args, PyObject *names);
+PyObject *ds_engine_graph(PyObject *self, PyTypeObject *cls, PyObject *const *args,
+                          Py_ssize_t n_args, PyObject *names);
 extern PyGetSetDef ds_engine_getset[];
 
 #endif

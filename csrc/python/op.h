@@ -1,5 +1,5 @@
 /* python/op.h: the object behind _core.Op. Its files: op.c (making, counts), run.c (running),
- * declare.c (operators whose integers come from Python), prepared.c (kept weights). */
+ * declare.c (integers to and from Python), prepared.c (kept weights). */
 #ifndef DS_PYTHON_OP_H
 #define DS_PYTHON_OP_H
 #include "python/support.h"
@@ -27,5 +27,7 @@ PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *a
                            Py_ssize_t n_args, PyObject *names);
 PyObject *ds_op_object_declare(PyObject *self, PyTypeObject *cls, PyObject *const *args,
                                Py_ssize_t n_args, PyObject *names);
+PyObject *ds_op_object_integers(PyObject *self, PyTypeObject *cls, PyObject *const *args,
+                                Py_ssize_t n_args, PyObject *names);
 
 #endif

@@ -28,7 +28,7 @@ from .features import matmul, why_not_matmul
 if TYPE_CHECKING:
     from .stream_tensor import StreamTensor
 
-__all__ = ["ChunkMethods", "fall_back", "on_fallback"]
+__all__ = ["ChunkMethods", "fall_back", "on_fallback", "report_fallback"]
 
 _POLICY: ContextVar[str] = ContextVar("dreamstream_fallback", default="warn")
 
@@ -51,14 +51,19 @@ def on_fallback(policy: str) -> Iterator[None]:
         _POLICY.reset(token)
 
 
-def fall_back(x: StreamTensor, what: str) -> Any:
-    """Return the plain padded tensor, with a warning."""
+def report_fallback(what: str) -> None:
+    """Do what `on_fallback` chose about a result that can't keep the metadata."""
     message = f"{what} at {user_line()} can't keep ids and lengths: the result is a plain tensor"
     policy = _POLICY.get()
     if policy == "raise":
         raise StreamMismatchError(message)
     if policy == "warn":
-        warnings.warn(message, StreamFallbackWarning, stacklevel=4)
+        warnings.warn(message, StreamFallbackWarning, stacklevel=5)
+
+
+def fall_back(x: StreamTensor, what: str) -> Any:
+    """Return the plain padded tensor, with a warning."""
+    report_fallback(what)
     return x.tensor()
 
 

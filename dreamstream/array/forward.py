@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
-from ..stream.rules import Fallback, is_whole, parse_index, plan_reshape, stream_slice
+from ..stream.rules import Fallback, is_whole, joined, parse_index, plan_reshape, stream_slice
 from ..stream.where import user_line
 from . import hook
 from .features import matmul, reduce_features, why_not_matmul
@@ -44,6 +44,19 @@ def reshape_features(x: StreamTensor, shape: Sequence[int], dims: Any) -> Stream
     if tuple(shape) == x.features:
         return x.with_dims(dims)
     return _op(x, "reshape", {"shape": list(shape)}, dims)
+
+
+def _as_long_as(x: StreamTensor, length: Any) -> StreamTensor:
+    """Return a stream that was said to be as long as another: brought together, and compared at the end."""
+    if length.fn or length.rate != x.rate:
+        _refuse(x, f"a reshape to {length!r}, another tensor's length,", "use this tensor's own size, or -1")
+    assert x.edge is not None
+    cid = joined((x.edge.cid, length.edge.cid))
+    if cid == x.edge.cid:
+        return x
+    ((value, edge),) = hook.run("sync", {}, [x.edge, length.edge], [x.value])
+    edge.cid = cid
+    return type(x).inside(value, x.dims, edge, x.names)
 
 
 def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
@@ -111,9 +124,9 @@ class ForwardMethods:
 
     @staticmethod
     def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
-        plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
+        plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape, allow_claims=True)
         names = [None if o is None else x.names[o] for o in plan.origin]
-        joined = [d if isinstance(d, str) else n for d, n in zip(plan.dims, names)]
+        named = [d if isinstance(d, str) else n for d, n in zip(plan.dims, names)]
         for step in plan.steps:
             if step[0] == "permute":
                 x = x.stored_anew(step[1])
@@ -126,7 +139,10 @@ class ForwardMethods:
                 )
             elif step[0] == "unstack":
                 x = _op(x, "unstack", {}, ("B", "L", *range(len(x.features) - 1)))
-        return x.with_dims(plan.dims, joined)
+        x = x.with_dims(plan.dims, named)
+        for length in plan.claims:
+            x = _as_long_as(x, length)
+        return x
 
     @staticmethod
     def unfold(x: StreamTensor, axis: int, size: int, step: int) -> StreamTensor:
@@ -181,7 +197,10 @@ class ForwardMethods:
                 x = x.to(options["dtype"])  # type: ignore[assignment]
             if len(roles) > 1 or keepdim:
                 _refuse(
-                    x, f"{kind} over the stream with other axes or keepdim", "reduce one axis at a time"
+                    x,
+                    f"{kind} over the stream with other axes or keepdim",
+                    "it would be known at the stream's end, when its frames have left: use a statistic of each "
+                    "frame or of the frames so far; as an output, reduce the stream alone",
                 )
             dims = tuple(d for d in x.dims if d != "L")
             return _op(x, "reduce_frames", {"kind": kinds[kind]}, dims)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -17,7 +19,7 @@ from .creation import as_tensor
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
-__all__ = ["as_stream_tensor", "stream_tensor"]
+__all__ = ["as_stream_tensor", "meta_of", "names_of", "stream_tensor"]
 
 Array = npt.NDArray[Any]
 
@@ -34,6 +36,7 @@ def stream_tensor(
     rate: Any = None,
     restart: bool = False,
     dtype: Any = None,
+    device: Any = None,
     requires_grad: bool = False,
 ) -> StreamTensor:
     """Make a tensor of streams; the data are copied.
@@ -41,7 +44,8 @@ def stream_tensor(
     Parameters
     ----------
     data : array_like or list of array_like
-        A padded array with a dimension per name, or a list of arrays without B of different lengths.
+        A padded array with a dimension per name, or a list of arrays without B of different lengths. Torch's
+        tensors give a `dreamstream.torch.StreamTensor`.
     meta : StreamMetadata, optional
         Instead of `ids`, `sos`, `eos` and `lengths`.
     names : sequence of (str or None), optional
@@ -59,6 +63,8 @@ def stream_tensor(
         Let ``sos`` on a live stream start it anew.
     dtype : dtype, optional
         Element type; arrays keep theirs, lists become float32.
+    device : device, optional
+        Of torch's tensors; arrays live on the host.
     requires_grad : bool
         Whether a gradient is wanted.
 
@@ -78,6 +84,14 @@ def stream_tensor(
     >>> x
     StreamTensor(B, 80, L; anna: 40, bob: 7)
     """
+    own = {"ids": ids, "sos": sos, "eos": eos, "lengths": lengths, "rate": rate, "dtype": dtype, "device": device}
+    torch = _torch_creation(data)
+    if torch is not None:
+        made: StreamTensor = torch.stream_tensor(
+            data, meta, names, restart=restart, requires_grad=requires_grad, **own
+        )
+        return made
+    dtypes.check_device(device)
     out = _build(data, meta, names, ids, sos, eos, lengths, rate, dtype, copy=True)
     out.restart = bool(restart)
     if requires_grad:
@@ -96,14 +110,30 @@ def as_stream_tensor(
     lengths: Any = None,
     rate: Any = None,
     dtype: Any = None,
+    device: Any = None,
 ) -> StreamTensor:
     """Make a tensor of streams without a copy where the layout allows it; see `stream_tensor`.
 
     That is for one row whose frames lie one after another, and for a StreamTensor.
     """
+    own = {"ids": ids, "sos": sos, "eos": eos, "lengths": lengths, "rate": rate, "dtype": dtype, "device": device}
+    torch = _torch_creation(data)
+    if torch is not None:
+        made: StreamTensor = torch.as_stream_tensor(data, meta, names, **own)
+        return made
+    dtypes.check_device(device)
     if isinstance(data, StreamTensor) and meta is None and ids is None and dtype is None:
         return data if names is None else data.with_dims(data.dims, check_names(names, data.ndim))
     return _build(data, meta, names, ids, sos, eos, lengths, rate, dtype, copy=False)
+
+
+def _torch_creation(data: Any) -> Any:
+    """Return the bridge's module that makes tensors of torch's data, None for all other data."""
+    torch = sys.modules.get("torch")
+    first = data[0] if isinstance(data, (list, tuple)) and len(data) else data
+    if torch is None or not isinstance(first, getattr(torch, "Tensor", ())):
+        return None
+    return importlib.import_module("dreamstream.torch.creation")
 
 
 def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any) -> tuple[list[Array], Names, Array]:
@@ -117,14 +147,15 @@ def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any) -> tuple[list[Arra
             raise ShapeError(f"the rows differ in their number of dimensions: {sorted(ranks)}")
         rank = ranks.pop() + 1
         unknown = np.zeros((0,) + (1,) * (rank - 2), dtypes.as_dtype(dtype or "float32"))
-        return rows, _names_of(names, rank), unknown
+        return rows, names_of(names, rank), unknown
     padded = as_tensor(data, dtype).numpy()
-    found = _names_of(names, padded.ndim)
+    found = names_of(names, padded.ndim)
     features = [size for size, name in zip(padded.shape, found) if name not in ("B", "L")]
     return list(np.moveaxis(padded, found.index("B"), 0)), found, np.zeros((0, *features), padded.dtype)
 
 
-def _names_of(names: Any, rank: int) -> Names:
+def names_of(names: Any, rank: int) -> Names:
+    """Return the names of all dimensions, among them B and L."""
     found = default_names(rank) if names is None else check_names(names, rank)
     for needed in ("B", "L"):
         if needed not in found:
@@ -138,9 +169,10 @@ def _frames(array: Array, names: Names) -> Array:
     return np.moveaxis(array, axes.index("L"), 0)
 
 
-def _meta_of(
+def meta_of(
     meta: Any, ids: Any, sos: Any, eos: Any, lengths: Any, widths: Sequence[int]
 ) -> StreamMetadata:
+    """Return the metadata of rows of these widths, as given or made of its fields."""
     if meta is not None and (ids is not None or lengths is not None):
         raise StreamMismatchError("give meta, or ids and lengths, not both")
     if meta is None:
@@ -180,7 +212,7 @@ def _build(
     frames = [_frames(r, names) for r in rows]
     if len({f.shape[1:] for f in frames}) > 1:
         raise ShapeError(f"the rows differ in features: {sorted({f.shape[1:] for f in frames})}")
-    meta = _meta_of(meta, ids, sos, eos, lengths, [len(f) for f in frames])
+    meta = meta_of(meta, ids, sos, eos, lengths, [len(f) for f in frames])
     kept = [f[:n] for f, n in zip(frames, meta.lengths)]
     if len(kept) == 1:
         value = np.array(kept[0], order="C", copy=True) if copy else np.asarray(kept[0], order="C")

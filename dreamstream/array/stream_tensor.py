@@ -190,7 +190,7 @@ class StreamTensor(StreamViews):
     def stream_axis(self) -> int:
         """The stream axis of ``y[id]``."""
         kept = [d for d in self.dims if d != "B"]
-        return kept.index("L") if "L" in kept else 0
+        return next((i for i, d in enumerate(kept) if d in ("L", "B_L")), 0)
 
     @property
     def offsets(self) -> Array:
@@ -287,7 +287,7 @@ class StreamTensor(StreamViews):
         row = self.meta.row_of(stream_id)
         frames = self.value[self.offsets[row] : self.offsets[row + 1]]
         kept = [d for d in self.dims if d != "B"]
-        if "L" not in kept:
+        if not any(d in ("L", "B_L") for d in kept):
             kept.insert(0, "L")
         order = [0 if isinstance(d, str) else d + 1 for d in kept]
         return Tensor._plain(frames.transpose(order))

@@ -13,6 +13,7 @@ import dreamstream as ds
 
 from ..errors import FormatError
 from ..nn import Module
+from ..online.front import is_module_class
 from .arguments import Commands
 
 __all__ = ["add", "convert"]
@@ -42,7 +43,7 @@ def _compiled(source: re.Match[str], weights: str | None) -> ds.Engine:
     try:
         model, spec, rate = _described(path, source["function"])
         if weights is not None:
-            model.load_state_dict(weights)
+            _load_weights(model, weights)
         return ds.compile(model, spec, rate=rate)
     except (ds.DreamStreamError, OSError, ImportError, MemoryError):
         raise
@@ -52,7 +53,21 @@ def _compiled(source: re.Match[str], weights: str | None) -> ds.Engine:
         sys.path[:] = before
 
 
-def _described(path: str, function: str) -> tuple[Module, Any, Any]:
+def _load_weights(model: Any, path: str) -> None:
+    """Give a model the weights of a file: safetensors; for a torch model also what ``torch.save`` wrote."""
+    if isinstance(model, Module):
+        model.load_state_dict(path)
+    elif path.endswith(".safetensors"):
+        from safetensors.torch import load_file
+
+        model.load_state_dict(load_file(path))
+    else:
+        import torch  # the model is torch's
+
+        model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+
+
+def _described(path: str, function: str) -> tuple[Any, Any, Any]:
     """Return what a function of a user's file returns: model, spec, rate."""
     name = os.path.splitext(os.path.basename(path))[0]
     found = importlib.util.spec_from_file_location(name, path)
@@ -67,12 +82,13 @@ def _described(path: str, function: str) -> tuple[Module, Any, Any]:
     finally:
         if sys.modules.get(name) is module:
             del sys.modules[name]
-    if not isinstance(result, tuple) or len(result) != 3 or not isinstance(result[0], Module):
+    if not isinstance(result, tuple) or len(result) != 3 or not is_module_class(type(result[0])):
         got = type(result).__name__
         if isinstance(result, tuple):
             got = f"({', '.join(type(item).__name__ for item in result)})"
         raise FormatError(
-            f"{path}: {function} must return (model, spec, rate), the model a dreamstream.nn.Module; got {got}"
+            f"{path}: {function} must return (model, spec, rate), the model a module of dreamstream.nn or "
+            f"torch.nn; got {got}"
         )
     return result
 
@@ -92,5 +108,9 @@ def add(commands: Commands) -> None:
         "(model, spec, rate), as ds.compile takes them; the file is executed",
     )
     parser.add_argument("output", metavar="OUT", help="a .dsm, .json or .xml file")
-    parser.add_argument("--weights", metavar="FILE", help="a .safetensors file, for FILE.py:FUNCTION")
+    parser.add_argument(
+        "--weights",
+        metavar="FILE",
+        help="for FILE.py:FUNCTION, a .safetensors file; for a torch model also a state dict that torch.save wrote",
+    )
     parser.set_defaults(run=convert, threads=1)

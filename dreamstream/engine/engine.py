@@ -131,7 +131,10 @@ class Engine:
         xs = [given[s.name] for s in self.inputs]
         for s, x in zip(self.inputs, xs):
             if not isinstance(x, StreamTensor):
-                raise ModeError(f"input {s.name}: an engine takes StreamTensors, or arrays by step()")
+                raise ModeError(
+                    f"input {s.name}: an engine takes StreamTensors of NumPy arrays, or arrays by step(); "
+                    "t.numpy() is the array of a torch tensor"
+                )
             if tuple(d if isinstance(d, str) else "F" for d in x.dims) != tuple(
                 d if isinstance(d, str) else "F" for d in s.dims
             ):

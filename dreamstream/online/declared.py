@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import _core
 from ..array.stream_tensor import StreamTensor
@@ -20,7 +19,7 @@ from ..stream.edge import Edge
 from ..stream.rules import read_rate
 from .session import flatten
 
-__all__ = ["Integer", "Op", "Window"]
+__all__ = ["Integer", "Op", "Window", "set_foreign"]
 
 _CODES = {"const": 0, "known": 1, "total": 2, "m": 3, "+": 4, "-": 5, "*": 6, "//": 7, "min": 9, "max": 10}
 
@@ -97,7 +96,7 @@ class Window(NamedTuple):
 
     Attributes
     ----------
-    frames : array of shape `(n, *features)`
+    frames : array or torch.Tensor of shape `(n, *features)`
         Frames ``at .. at + n``; read-only.
     at : int
         Absolute position of the first.
@@ -105,9 +104,17 @@ class Window(NamedTuple):
         The stream's final length, once it has ended.
     """
 
-    frames: npt.NDArray[Any]
+    frames: Any
     at: int
     total: int | None
+
+
+_FOREIGN: dict[type, Callable[[Op, Sequence[Any]], Any]] = {}
+
+
+def set_foreign(kind: type, apply: Callable[[Op, Sequence[Any]], Any]) -> None:
+    """Set what applies declared operators to another front end's tensors."""
+    _FOREIGN[kind] = apply
 
 
 class Op:
@@ -156,9 +163,10 @@ class Op:
         self.name = name
         self.features = None if features is None else tuple(int(f) for f in features)
         self.rate: Fraction = read_rate(rate, f"{name}: rate")
-        self._counts, self._need, self._forward = counts, need, forward
+        self._counts, self._need, self.forward = counts, need, forward
 
-    def _bind(self, inputs: Sequence[_core.Signature]) -> _Bound:
+    def core(self, inputs: Sequence[_core.Signature]) -> _core.Op:
+        """Return the operator's integers for inputs of these signatures."""
         program = _Program()
         pairs = [Pair(program.node("known", i), program.node("total", i)) for i in range(len(inputs))]
         roots = [program.lift(v)._index for v in self._counts(*pairs)]
@@ -168,11 +176,16 @@ class Op:
         dtype, shape, num, den = inputs[0]
         rate = Fraction(num, den) * self.rate
         output = (dtype, shape if self.features is None else self.features, rate.numerator, rate.denominator)
-        core = _core.Op.declare(inputs, [output], (program.nodes, roots), (backward.nodes, needs))
-        return _Bound(self.name, core, self._forward)
+        return _core.Op.declare(inputs, [output], (program.nodes, roots), (backward.nodes, needs))
+
+    def _bind(self, inputs: Sequence[_core.Signature]) -> _Bound:
+        return _Bound(self.name, self.core(inputs), self.forward)
 
     def __call__(self, *inputs: Tensor) -> Any:
         """Apply the operator to tensors ``(B, F, L)`` (offline), or to streams inside a forward."""
+        for kind, apply in _FOREIGN.items():
+            if any(isinstance(x, kind) for x in inputs):
+                return apply(self, inputs)
         if not any(x.is_stream for x in inputs):
             return self._offline(inputs)
         streams = [x.in_order() for x in inputs if isinstance(x, StreamTensor)]

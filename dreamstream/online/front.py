@@ -16,6 +16,9 @@ class Front(Protocol):
     #: Makes the handle of a module from the options of `patch_module` and the module's path.
     patch: Any
 
+    def parts(self, module: Any) -> list[tuple[str, Any]]:
+        """Return a module and those below it that stream, by path."""
+
     def attach(self, module: Any, patch: Any) -> None:
         """Let the handle stand between the module's call and its forward."""
 

@@ -83,6 +83,10 @@ class Patch:
         """Streams that have started and not ended."""
         return [] if self._session is None else self._session.live_ids
 
+    def known_ids(self) -> list[str]:
+        """Streams that would be lost with the session."""
+        return [] if self._session is None else self._session.known_ids
+
     def reset(self, module: Any, ids: Iterable[str] | None = None) -> None:
         """Forget streams, or all."""
         if self._session is not None:
@@ -119,6 +123,11 @@ class Patch:
                 raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
             return module.forward(*args, **kwargs)
         if not tensors:
+            if any(type(x).__name__ == "StreamTensor" for x in leaves((args, kwargs))):
+                raise ModeError(
+                    f"{name} computes with NumPy and got a StreamTensor of torch; make it of arrays, as in "
+                    "ds.stream_tensor([t.numpy()], ids=...)"
+                )
             raise ModeError(
                 f"{name} is online and got no StreamTensor; wrap its input with ds.stream_tensor, or call "
                 ".offline() first"
@@ -176,6 +185,9 @@ class _Native:
 
     patch = Patch
 
+    def parts(self, module: Any) -> list[tuple[str, Any]]:
+        return list(module.named_modules())
+
     def attach(self, module: Any, patch: Patch) -> None:
         module.__dict__["_patch"] = patch
 
@@ -227,7 +239,7 @@ def check_policy(unstreamable: str, buffer_limit: int | None, skew: int) -> None
 def refuse_unstreamable(module: Any) -> None:
     """Raise NotStreamableError for the first layer that needs the future without bound."""
     front = front_of(module, "streaming")
-    for path, part in module.named_modules():
+    for path, part in front.parts(module):
         found = front.unstreamable(part)
         if found is not None:
             reason, remedy = found
@@ -250,8 +262,9 @@ def patch_module(
     ----------
     module : dreamstream.nn.Module or torch.nn.Module
         Any model of such layers.
-    train_variant : str
-        How states and gradients go from chunk to chunk in training.
+    train_variant : {"chunk-wise-aligned", "full-file-aligned", "full-file-unaligned"}
+        In training: gradients of each chunk by itself; of whole streams, outputs call by call; of whole streams,
+        outputs at their end.
     unstreamable : {"raise", "buffer"}
         What to do with layers that need the whole stream: refuse them, or let them wait for its end.
     buffer_limit : int, optional
@@ -271,23 +284,21 @@ def patch_module(
     ModeError
         Where streams are live and the options differ from those of the earlier patch.
     """
-    front, whole = front_of(module, "patch_module"), cast(Any, module)
+    front = front_of(module, "patch_module")
     if train_variant not in VARIANTS:
         raise ValueError(f"train_variant is one of {', '.join(VARIANTS)}, got {train_variant!r}")
     check_policy(unstreamable, buffer_limit, skew)
     if unstreamable == "raise":
         refuse_unstreamable(module)
     options = (train_variant, unstreamable, buffer_limit, skew)
-    parts = list(whole.named_modules())
+    parts = front.parts(module)
     for _, part in parts:
         patch = part.__dict__.get("_patch")
         if patch is None:
             continue
         same = (patch.train_variant, patch.unstreamable, patch.buffer_limit, patch.skew) == options
-        if not same and patch.live_ids(part):
-            raise ModeError(
-                "streams are live; reset() before patching with other options", patch.live_ids(part)
-            )
+        if not same and patch.known_ids():
+            raise ModeError("streams are live; reset() before patching with other options", patch.known_ids())
     for path, part in parts:
         patch = part.__dict__.get("_patch")
         same = (
@@ -311,8 +322,8 @@ def unpatch_module(module: M) -> M:
         While streams are live.
     """
     front = front_of(module, "unpatch_module")
-    parts = [m for _, m in cast(Any, module).named_modules()]
-    live = [i for m in parts if "_patch" in m.__dict__ for i in m.__dict__["_patch"].live_ids(m)]
+    parts = [m for _, m in front.parts(module)]
+    live = [i for m in parts if "_patch" in m.__dict__ for i in m.__dict__["_patch"].known_ids()]
     if live:
         raise ModeError("streams are live; end them or reset() before unpatching", live)
     for part in parts:

@@ -28,7 +28,7 @@ from ..stream.metadata import StreamMetadata
 from ..stream.rules import Sizes, entry, lineages, require_equal_rates
 from ..stream.where import user_line
 
-__all__ = ["Call", "Session", "StreamState", "flatten"]
+__all__ = ["Call", "Session", "Slot", "StreamState", "flatten"]
 
 C = TypeVar("C", bound="Call")
 
@@ -58,27 +58,23 @@ class _Transaction:
         self.committed = False
 
 
-class _Slot:
-    """A stream's state before a call and after it; which of the two holds, the transaction says."""
+class Slot:
+    """What is known before a call and after it, of a stream or of all; which holds, the transaction says."""
 
     __slots__ = ("content",)
 
-    def __init__(self) -> None:
-        self.content: tuple[_Transaction | None, StreamState | None, StreamState | None] = (
-            None,
-            None,
-            None,
-        )
+    def __init__(self, first: Any = None) -> None:
+        self.content: tuple[_Transaction | None, Any, Any] = (None, None, first)
 
-    def current(self) -> StreamState | None:
+    def current(self) -> Any:
         transaction, new, old = self.content
         return new if transaction is not None and transaction.committed else old
 
-    def prepare(self, transaction: _Transaction, new: StreamState | None) -> None:
+    def prepare(self, transaction: _Transaction, new: Any) -> None:
         self.content = (transaction, new, self.current())
 
     def settle(self) -> bool:
-        """Let go of the state that no longer holds; return whether the stream is live."""
+        """Let go of what no longer holds; return whether anything does."""
         state = self.current()
         self.content = (None, None, state)
         return state is not None
@@ -101,7 +97,7 @@ class Session:
         self.buffer_limit = buffer_limit
         self.script: list[Key] = []
         self.rates: tuple[Fraction, ...] = ()
-        self._slots: dict[str, _Slot] = {}
+        self._slots: dict[str, Slot] = {}
         self._dirty = False  # a commit was cut off before the ended streams were taken out
         self._gate = _core.Gate()
         self._prepared: dict[int, _core.Prepared] = {}
@@ -125,23 +121,33 @@ class Session:
         """Forget streams, or all."""
         with self.hold():
             self._tidy()
-            gone = self.live_ids if ids is None else [ids] if isinstance(ids, str) else list(ids)
-            self._require_live(gone)
-            self.publish(dict.fromkeys(gone))
+            known = self.known_ids
+            gone = known if ids is None else [ids] if isinstance(ids, str) else list(ids)
+            unknown = [i for i in gone if i not in known]
+            if unknown:
+                raise StreamIdError("no such streams are live", unknown)
+            self.publish(dict.fromkeys(gone), self.forgetting(gone))
 
-    def _require_live(self, ids: Sequence[str]) -> None:
-        unknown = [i for i in ids if self.state_of(i) is None]
-        if unknown:
-            raise StreamIdError("no such streams are live", unknown)
+    @property
+    def known_ids(self) -> list[str]:
+        """Streams that can be forgotten."""
+        return self.live_ids
+
+    def forgetting(self, ids: Sequence[str]) -> Sequence[tuple[Slot, Any]]:
+        """Return what else changes when streams are forgotten, as `publish` takes it."""
+        return ()
 
     def state_of(self, stream_id: str) -> StreamState | None:
         """Return a stream's state, or None."""
         slot = self._slots.get(stream_id)
         return None if slot is None else slot.current()
 
-    def publish(self, states: Mapping[str, StreamState | None]) -> None:
+    def publish(
+        self, states: Mapping[str, StreamState | None], also: Sequence[tuple[Slot, Any]] = ()
+    ) -> None:
         """Let all of these states hold from now on (None: the stream has ended), or none of them.
 
+        `also` holds slots of other things, with what they hold from now on.
         One assignment does it. What is interrupted before it leaves no trace but dead entries, and what
         is interrupted after it, entries of ended streams; the next call takes them out.
         """
@@ -151,12 +157,16 @@ class Session:
         for stream_id, new in states.items():
             slot = self._slots.get(stream_id)
             if slot is None:
-                slot = _Slot()
+                slot = Slot()
                 slot.prepare(transaction, new)
                 self._slots[stream_id] = slot
             else:
                 slot.prepare(transaction, new)
+        for slot, new in also:
+            slot.prepare(transaction, new)
         transaction.committed = True
+        for slot, _ in also:
+            slot.settle()
         self._settle(states)
 
     def _settle(self, ids: Iterable[str]) -> None:
@@ -243,7 +253,7 @@ class Session:
             frames = tuple(int(n) for n in call.frames_now[row])
             new[stream_id] = None if call.meta.eos[row] else StreamState(frames, states[row])
         self.script, self.rates = call.script, call.rates  # they count only while streams are live
-        self.publish(new)
+        self.publish(new, (*call.also, (call.done, True)))
 
     # ---------------------------------------------------------------- bytes and copies
     def to_parts(self, states: Any) -> list[bytes | None]:
@@ -314,6 +324,8 @@ class Call:
         self.new: list[Sequence[Any]] = []
         self.n_done = 0
         self.over = False  # the forward has returned
+        self.done = Slot(False)
+        self.also: Sequence[tuple[Slot, Any]] = ()  # what else its commit publishes
         self.fail_at: int | None = None
 
     def input_edge(self, index: int, dtype: str, features: tuple[int, ...]) -> Edge:
@@ -322,6 +334,11 @@ class Call:
         counts[:, :2] = self.frames_before[:, index : index + 1]
         counts[:, 2:] = self.frames_now[:, index : index + 1]
         return Edge(self, entry(index), self.rates[index], dtype, features, counts)
+
+    @property
+    def committed(self) -> bool:
+        """Whether its states hold."""
+        return bool(self.done.current())
 
     def misuse(self, message: str) -> Exception:
         """Return the exception for a use that streams can't have."""

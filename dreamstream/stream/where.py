@@ -11,6 +11,7 @@ __all__ = ["user_line"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PLUMBING = frozenset({"torch", "numpy", "functools", "contextlib", "runpy", "importlib"})
+_TORCH_CALLS = ("torch.overrides", "torch.nn.functional")  # between a layer of torch and the mode that sees it
 
 
 def user_line() -> str:
@@ -24,11 +25,12 @@ def user_line() -> str:
     found: FrameType | None = None
     while frame is not None:
         if not os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
-            found = found or frame
-            module = frame.f_globals.get("__name__") or ""
-            if str(module).partition(".")[0] not in _PLUMBING:
+            module = str(frame.f_globals.get("__name__") or "")
+            if module.partition(".")[0] not in _PLUMBING:
                 found = frame
                 break
+            if module not in _TORCH_CALLS:
+                found = found or frame
         frame = frame.f_back
     if found is None:
         return "unknown line"

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import ModeError
-from ..online.session import Call, Session, StreamState
+from ..online.session import Call, Session, Slot, StreamState
 from ..stream.edge import Counts, Edge
 from .kernels import KERNELS, Kernel, Step
-from .sizes import SIZES
 from .pieces import from_pieces, to_pieces
+from .sizes import SIZES
 from .store import Gathered, Place, Record, Table, place_of, row_of
+from .training import Groups, Guard
 from .windows import EagerWindow, flat
 
 __all__ = ["TorchCall", "TorchSession"]
@@ -34,14 +34,31 @@ class TorchSession(Session):
         super().__init__(skew, buffers, buffer_limit)
         self.table = Table()
         self.constants: dict[int, tuple[Any, Tensor]] = {}
+        self.joined = Slot(Groups())
+        self.guard = Guard(self)
+
+    @property
+    def groups(self) -> Groups:
+        """The streams whose graphs are joined."""
+        groups: Groups = self.joined.current()
+        return groups
+
+    @property
+    def known_ids(self) -> list[str]:
+        return list(dict.fromkeys((*self.live_ids, *sorted(self.groups.waiting))))
+
+    def forgetting(self, ids: Sequence[str]) -> Sequence[tuple[Slot, Any]]:
+        return ((self.joined, self.groups.without(ids)),)
 
     def constant(self, array: Any, like: Tensor) -> Tensor:
         """Return an array that serves as a weight as a tensor on the device, converted once."""
         known = self.constants.get(id(array))
         if known is None or known[1].device != like.device:
-            tensor = torch.from_numpy(np.array(array))
-            if array.ndim:  # a number stays on the host: it meets tensors of any device
-                tensor = tensor.to(like.device)
+            with torch.inference_mode(False):  # it may serve in training later
+                tensor = torch.from_numpy(np.array(array))
+                if array.ndim:  # a number stays on the host: it meets tensors of any device
+                    tensor = tensor.to(like.device)
+            if array.ndim:
                 if len(self.constants) > 64:
                     self.constants.clear()
                 self.constants[id(array)] = (array, tensor)
@@ -88,8 +105,8 @@ class TorchCall(Call):
         """Say where and how this call computes, and find the rows' states."""
         self.device = device
         self.keeps_tape, self.detach = keeps_tape, detach
-        if self.fresh:
-            self.session.table = Table()
+        if self.fresh or self.session.table.device != device:  # the module may have been moved
+            self.session.table = Table(device)
         old: list[Place | None] = [None if s is None else s.states for s in self.old]
         self.gathered = Gathered(old, device)
         self.store: Table | Record = Record(detach) if keeps_tape else self.session.table
@@ -111,36 +128,41 @@ class TorchCall(Call):
         weights: Sequence[Any],
     ) -> list[tuple[Any, Edge]]:
         """Run one operator for all rows."""
-        inputs, out = self.advance(name, attributes, op, edges, weights)
-        ordinal = self.n_done - 1
-        kernel = KERNELS.get(name)
-        if kernel is None:
-            raise ModeError(f"{name}: torch has no kernel for it")
-        like = next((v for v in values if v is not None), None)
-        like = torch.empty(0, device=self.device) if like is None else like
+        counted, out = self.advance(name, attributes, op, edges, weights)
+        inputs: list[Counts] = counted  # type: ignore[assignment]
+        with torch._C.DisableTorchFunction():  # kernels see plain tensors only
+            results = self._computed(op, inputs, out, values[: op.n_values], weights)
+        return list(zip(results, out))
+
+    def _computed(
+        self,
+        op: Any,
+        inputs: Sequence[Counts],
+        out: Sequence[Edge],
+        values: Sequence[Tensor],
+        weights: Sequence[Any],
+    ) -> Sequence[Tensor]:
+        kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[op.name]
+        like = values[0] if values else torch.empty(0, device=self.device)
         constants = [
             self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights
         ]
-        n = op.n_values
         step = Step(
-            name,
+            op.name,
             op.attributes,
-            tuple(len(e.features) for e in edges[:n]),
+            tuple(v.ndim - 1 for v in values),
             tuple(e.features for e in out),
             training=self.keeps_tape,
         )
-        if kernel.framewise and not len(like) and values:
-            results: Any = [_nothing(e.features, e, like, constants) for e in out]
-        elif kernel.framewise:
-            results = kernel.run(step, *values[:n], *constants)
-            results = results if isinstance(results, tuple) else (results,)
-        else:
-            results = self._windowed(ordinal, kernel, step, op, inputs, out, values[:n], constants, like)
-        return list(zip(results, out))
+        if not kernel.framewise:
+            return self._windowed(kernel, step, op, inputs, out, values, constants, like)
+        if values and not len(like):
+            return [_nothing(e.features, e, like, (*values, *constants)) for e in out]
+        results = kernel.run(step, *values, *constants)
+        return results if isinstance(results, tuple) else (results,)
 
     def _windowed(
         self,
-        ordinal: int,
         kernel: Kernel,
         step: Step,
         op: Any,
@@ -150,6 +172,7 @@ class TorchCall(Call):
         constants: Sequence[Tensor | None],
         like: Tensor,
     ) -> list[Tensor]:
+        ordinal = self.n_done - 1
         after: list[Counts] = [e.counts for e in out]  # type: ignore[misc]
         lengths = [c[:, 2] - c[:, 0] for c in after]
         kept = op.kept(inputs, after)
@@ -162,6 +185,7 @@ class TorchCall(Call):
         outputs: Sequence[Tensor | None] = [None] * len(out)
         if kernel.carries is not None or any(step.n):
             step.first = [torch.from_numpy(c[:, 0]) for c in after]
+            step.last = [torch.from_numpy(c[:, 2]) for c in after]
             step.inputs = [torch.from_numpy(c) for c in inputs]
             step.ended = torch.from_numpy(self.ended.copy())
             outputs, state = kernel.run(
@@ -216,7 +240,7 @@ def _nothing(
     if dtype.is_floating_point:
         reals = [t for t in operands if t is not None and t.is_floating_point()]
         for tensor in reals:
-            if tensor.requires_grad:
+            if tensor.requires_grad and torch.is_grad_enabled():
                 return tensor.reshape(-1)[:0].reshape(0, *features)
         dtype = reals[0].dtype if reals else dtype
     return like.new_empty(0, *features, dtype=dtype)

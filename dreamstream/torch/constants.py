@@ -131,12 +131,12 @@ def _forward(name: str) -> Callable[..., Any]:
 
 
 _OWN = frozenset((
-    "to", "numpy", "size", "dim", "detach", "expand", "repeat", "cpu", "T", "mT", "item", "tolist", "bool", "float", "double",
-    "long", "requires_grad_",
+    "to", "numpy", "size", "dim", "detach", "expand", "repeat", "cpu", "T", "mT", "item", "tolist", "bool",
+    "float", "double", "long", "requires_grad_",
 ))  # fmt: skip
 _DUNDERS = (
-    "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "pow", "rpow", "neg", "abs", "eq", "ne", "lt",
-    "le", "gt", "ge", "matmul", "floordiv", "mod",
+    "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "pow", "rpow", "neg", "abs", "eq", "ne",
+    "lt", "le", "gt", "ge", "matmul", "floordiv", "mod",
 )  # fmt: skip
 for _name in (*METHODS, *(f"__{n}__" for n in _DUNDERS)):
     if _name not in _OWN and callable(getattr(Tensor, _name, None)):

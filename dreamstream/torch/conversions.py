@@ -1,7 +1,7 @@
 """What of torch has no counterpart in the native front end: devices, element types, gradients, dropout, sizes.
 
-They change values and leave frames alone, so that they need no operator; in a capture, which has no values, they are
-what they are in evaluation.
+They change values and leave frames alone, so that they need no operator; in a capture, which has no values, they
+are what they are in evaluation.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from ..stream.rules import BatchSize
 from ..stream.where import user_line
 from .constants import Constant, dtype_of, nominal
 from .inside import Forward, attribute, function
+from .memory import note, order_of
+from .tensor import StreamTensor
 
 __all__ = ["visible", "with_value"]
 
@@ -185,12 +187,17 @@ _new("new_empty", torch.zeros)
 # ---------------------------------------------------------------------- random numbers
 def visible(forward: Forward, inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native:
     """Apply a function of the padded tensor that a caller would see, and take its valid frames."""
-    from .layout import from_padded, to_padded
+    x, order = inner.in_order(), order_of(inner)
+    back = [order.index(i) for i in range(len(order))]
 
-    if inner.value is None:
-        return inner
-    lengths = inner.meta.lengths
-    return with_value(inner, lambda value: from_padded(fn(to_padded(value, inner.dims, lengths)), inner.dims, lengths))
+    def run(value: torch.Tensor) -> torch.Tensor:
+        seen = StreamTensor.from_frames(value, x.dims, x.meta, x.starts, x.rate, x.names)
+        laid = seen.tensor().permute(order).contiguous().permute(back)
+        return StreamTensor.of(fn(laid), seen._info).frames()
+
+    out = with_value(x, run)
+    note(out, [x.dims[i] for i in order])
+    return out
 
 
 def _random(name: str, training: bool) -> None:
@@ -216,7 +223,7 @@ for _name in ("alpha_dropout", "feature_alpha_dropout"):
 @function("batch_norm")
 def batch_norm(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
     names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
-    given = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
+    given: dict[str, Any] = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
     given.update(zip(names, args))
     given.update({k: v for k, v in kwargs.items() if k != "cudnn_enabled"})
     x = given["input"]
@@ -225,16 +232,23 @@ def batch_norm(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
     meta = forward.entry.meta
     if not meta.all_starting_and_ending:
         raise ModeError(
-            f"batch_norm at {user_line()} is in training: its statistics are those of whole streams, but these go on; "
-            "call bn.eval() on the layer",
+            f"batch_norm at {user_line()} is in training: its statistics are those of whole streams, but these go "
+            "on; call bn.eval() on the layer",
             [i for i, a, b in zip(meta.ids, meta.sos, meta.eos) if not (a and b)],
         )
     x = x.in_order()
     at = [d for d in x.dims if not isinstance(d, str)].index(x.dims[1]) + 1
-    plain = [None if given[n] is None else given[n].torch for n in ("running_mean", "running_var", "weight", "bias")]
+    operands = [given[n] for n in ("running_mean", "running_var", "weight", "bias")]
+    plain = [None if w is None else w.torch for w in operands]
+    if not len(x.value):
+        return x
+    if forward.buffers is not None:
+        forward.buffers.writes(plain[:2])
 
     def run(value: torch.Tensor) -> torch.Tensor:
         moved = value.movedim(at, 1)
-        return F.batch_norm(moved, *plain, True, given["momentum"], given["eps"]).movedim(1, at)
+        mean, var, weight, bias = plain
+        out = F.batch_norm(moved, mean, var, weight, bias, True, given["momentum"], given["eps"])
+        return out.movedim(1, at)
 
     return with_value(x, run)

@@ -21,11 +21,13 @@ def einsum(forward: Forward, args: Any, kwargs: Any) -> Any:
     if not isinstance(equation, str) or len(operands) not in (1, 2):
         raise NotStreamableError(f"einsum at {user_line()}: one or two operands and an equation stream")
     terms, out = _letters(equation, operands)
-    roles = {c: d for t, x in zip(terms, operands) if x.is_stream for c, d in zip(t, x.dims) if isinstance(d, str)}
+    axes = [pair for t, x in zip(terms, operands) if x.is_stream for pair in zip(t, x.dims)]
+    roles = {c: d for c, d in axes if isinstance(d, str)}
     lost = [d for c, d in roles.items() if c not in out]
     if lost:
         raise NotStreamableError(
-            f"einsum {equation!r} at {user_line()} sums over {lost[0]} of a stream, which never ends; keep its letter"
+            f"einsum {equation!r} at {user_line()} sums over {lost[0]} of a stream, which never ends; keep its "
+            "letter"
         )
     if len(operands) == 1:
         return _summed(operands[0], terms[0], out)
@@ -87,4 +89,5 @@ def _product(x: Any, letters: str, w: Any, others: str, out: str) -> Any:
         y = y.unsqueeze(-1)
     y = y.matmul(w.reshape(-1, y.shape[-1]).transpose(0, 1))
     y = y.unflatten(-1, sizes) if len(free) != 1 else y
-    return y.permute([[*kept, *free].index(c) for c in out]) if free else y.squeeze(-1).permute([kept.index(c) for c in out])
+    y = y if free else y.squeeze(-1)
+    return y.permute([[*kept, *free].index(c) for c in out])

@@ -13,7 +13,12 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import (
+    TorchFunctionMode,
+    _get_current_function_mode_stack,
+    _pop_mode,
+    resolve_name,
+)
 
 from .. import array as native_array
 from ..array import BatchTensor
@@ -23,7 +28,9 @@ from ..nn import functional as native_functional
 from ..stream.rules import BatchLength, BatchSize, Length
 from ..stream.where import user_line
 from .constants import Arrays, Constant, nominal
-from .tensor import StreamTensor, set_inside
+from .memory import passed_on
+from .tensor import StreamTensor, set_beneath, set_inside
+from .training import Buffers
 
 __all__ = ["Forward", "attribute", "current", "function"]
 
@@ -31,26 +38,33 @@ Handler = Callable[["Forward", tuple[Any, ...], dict[str, Any]], Any]
 
 #: What torch calls otherwise than the native front end.
 ALIASES = {
-    "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "absolute": "abs", "negative": "neg",
-    "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "arctan2": "atan2",
-    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
-    "concat": "cat", "concatenate": "cat", "moveaxis": "movedim", "swapdims": "transpose", "swapaxes": "transpose",
-    "fix": "trunc", "rsub": "__rsub__", "__div__": "__truediv__", "__rdiv__": "__rtruediv__", "unsafe_chunk": "chunk",
-    "unsafe_split": "split", "split_with_sizes": "split", "bitwise_and": "__and__", "bitwise_or": "__or__",
-    "bitwise_xor": "__xor__", "bitwise_not": "__invert__", "positive": "__pos__", "special_expit": "sigmoid",
-    "view_copy": "view", "linalg_vector_norm": "norm", "dropout_": "dropout", "clamp_": "clamp",
+    "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "absolute": "abs",
+    "negative": "neg", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le",
+    "not_equal": "ne", "arctan2": "atan2", "arcsin": "asin", "arccos": "acos", "arctan": "atan",
+    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "concat": "cat", "concatenate": "cat",
+    "moveaxis": "movedim", "swapdims": "transpose", "swapaxes": "transpose", "fix": "trunc",
+    "rsub": "__rsub__", "__div__": "__truediv__", "__rdiv__": "__rtruediv__", "unsafe_chunk": "chunk",
+    "unsafe_split": "split", "split_with_sizes": "split", "bitwise_and": "__and__",
+    "bitwise_or": "__or__", "bitwise_xor": "__xor__", "bitwise_not": "__invert__", "positive": "__pos__",
+    "special_expit": "sigmoid", "view_copy": "view", "linalg_vector_norm": "norm", "dropout_": "dropout",
+    "clamp_": "clamp", "_threshold": "threshold", "log_sigmoid": "logsigmoid",
     "_max_pool1d": "max_pool1d", "_max_pool2d": "max_pool2d",
 }  # fmt: skip
 
 #: Functions whose result shares memory with their input: what is written into one is seen in the other.
 VIEWS = frozenset((
-    "transpose", "permute", "view", "reshape", "unsqueeze", "squeeze", "__getitem__", "narrow", "select", "split", "chunk",
-    "unbind", "expand", "expand_as", "flatten", "unflatten", "T", "mT", "t", "detach", "contiguous", "view_as", "reshape_as",
-    "movedim", "real", "imag", "data", "to", "unfold", "dropout",
+    "transpose", "permute", "view", "reshape", "unsqueeze", "squeeze", "__getitem__", "narrow", "select",
+    "split", "chunk", "unbind", "expand", "expand_as", "flatten", "unflatten", "T", "mT", "t", "detach",
+    "contiguous", "view_as", "reshape_as", "movedim", "real", "imag", "data", "to", "unfold", "dropout",
 ))  # fmt: skip
 
 #: Arguments that change nothing about a stream inside a forward.
 IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "generator")
+
+COMPILED = (
+    "a stream can't pass through compiled code, such as a function of torch.jit.script; call a plain function, or say "
+    "how the module streams with @ds.register"
+)
 
 _HANDLERS: dict[str, Handler] = {}
 _ATTRIBUTES: dict[str, Callable[[Forward, Any], Any]] = {}
@@ -76,12 +90,21 @@ def attribute(*names: str) -> Callable[..., Any]:
     return keep
 
 
-_CURRENT: ContextVar[Forward] = ContextVar("dreamstream_forward")
+_CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 
 
 def current() -> Forward:
-    """Return the forward that is running."""
-    return _CURRENT.get()
+    """Return the forward that is running.
+
+    Raises
+    ------
+    ModeError
+        Where none is.
+    """
+    forward = _CURRENT.get()
+    if forward is None:
+        raise ModeError(f"torch tensors are streams inside an online forward only, at {user_line()}")
+    return forward
 
 
 class Forward(TorchFunctionMode):
@@ -111,30 +134,48 @@ class Forward(TorchFunctionMode):
         self.device = device
         self.arrays = arrays
         self.paths = paths or {}
+        self._outer: Forward | None = None
+        self.buffers: Buffers | None = None
+        self.noting = False  # where torch would lay things out in memory, for random numbers in training
         self._stand_in = torch.empty(0, device=device)
+        self._beneath: NotStreamableError | None = None
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         if not _concerned(args) and not _concerned(kwargs):
+            if self.buffers is not None and _writes(func.__name__, kwargs):
+                self.buffers.writes((*args, *kwargs.values()))
             return func(*args, **kwargs)
         return self.call(func, args, kwargs)
 
     def __enter__(self) -> Forward:
-        self._token = _CURRENT.set(self)
+        self._outer = _CURRENT.get()
+        _CURRENT.set(self)
         super().__enter__()
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        super().__exit__(*exception)
-        _CURRENT.reset(self._token)
+        self.leave()
+
+    def leave(self) -> None:
+        """Be active no more, however far a with statement that was interrupted had come."""
+        while self in _get_current_function_mode_stack():
+            _pop_mode()
+        if _CURRENT.get() is self:
+            _CURRENT.set(self._outer)
+
+    def refusal(self, error: RuntimeError) -> NotStreamableError | None:
+        """Return what torch's error means for streams if it comes from compiled code, where ours are lost."""
+        found, self._beneath = self._beneath, None
+        if found is None and "TorchScript interpreter" in str(error):
+            found = NotStreamableError(f"{COMPILED}. It failed: {str(error).strip().splitlines()[-1]}")
+        return found
 
     def shell(self, inner: Any) -> StreamTensor:
         """Return what stands for a stream."""
-        out = StreamTensor.shell(inner, self._stand_in)
-        out._alias, out._seen = [0], 0
-        return out
+        return StreamTensor.shell(inner)
 
     # ---------------------------------------------------------------- one call
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -155,6 +196,8 @@ class Forward(TorchFunctionMode):
         }
         stripped = "where_function" if func is torch.where else ALIASES.get(stripped, stripped)
         result = self._run(func, stripped, given, named)
+        if self.noting:
+            passed_on(stripped, given, result)
         if in_place and isinstance(target, StreamTensor):
             return self._written(target, result, name)
         return self._wrapped(result, target if stripped in VIEWS else None)
@@ -167,8 +210,9 @@ class Forward(TorchFunctionMode):
             args = (kwargs.pop("input"),)
         args = tuple(nominal(a) if isinstance(a, torch.dtype) else a for a in args)
         kwargs = {k: nominal(v) if isinstance(v, torch.dtype) else v for k, v in kwargs.items()}
-        if args and not isinstance(args[0], NativeTensor) and hasattr(args[0], "is_stream") and hasattr(args[0], name):
-            return getattr(args[0], name)(*args[1:], **kwargs)  # a complex stream, or a constant of the batch
+        head = args[0] if args else None
+        if not isinstance(head, NativeTensor) and hasattr(head, "is_stream") and hasattr(head, name):
+            return getattr(head, name)(*args[1:], **kwargs)  # a complex stream, or a constant of the batch
         first = getattr(native_functional, name, None)
         of_functional = getattr(func, "__module__", None) == "torch.nn.functional"
         if first is not None and (of_functional or not hasattr(NativeTensor, name)):
@@ -182,7 +226,7 @@ class Forward(TorchFunctionMode):
         if made is not None:
             return made(*args, **kwargs)
         raise NotStreamableError(
-            f"{getattr(func, '__qualname__', name)} on a stream inside a forward, at {user_line()}: it is not among the "
+            f"{resolve_name(func) or name} on a stream inside a forward, at {user_line()}: it is not among the "
             "operations that stream; do it outside the forward, or say how it streams with @ds.register"
         )
 
@@ -193,6 +237,8 @@ class Forward(TorchFunctionMode):
                 return None
             raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
         inner = self.unwrap(args[0])
+        if self.noting:
+            passed_on(what, (inner,), inner)
         handler = _ATTRIBUTES.get(what)
         if handler is not None:
             return self._wrapped(handler(self, inner), args[0] if what in VIEWS else None)
@@ -254,6 +300,16 @@ class Forward(TorchFunctionMode):
         return target
 
 
+def _writes(name: str, kwargs: Mapping[str, Any]) -> bool:
+    """Whether a function of torch writes into its arguments."""
+    if name.startswith("__"):
+        return name in ("__setitem__", "__set__") or name[:3] == "__i" and name not in _READING
+    return name.endswith("_") or name in ("batch_norm", "instance_norm") or kwargs.get("out") is not None
+
+
+_READING = ("__int__", "__index__", "__invert__", "__iter__")
+
+
 def _concerned(tree: Any) -> bool:
     """Whether a stream or a size that is a token is among arguments."""
     if isinstance(tree, torch.Tensor):
@@ -267,11 +323,24 @@ def _concerned(tree: Any) -> bool:
     return isinstance(tree, (Length, BatchSize, BatchLength, BatchTensor))
 
 
-def _after(func: Any, args: Any, kwargs: Any) -> Any:
-    """What a stream of a forward that has returned, or that runs elsewhere, meets."""
-    if func.__name__ == "__get__":
+def _call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """What a stream calls by itself: the forward that is running, if one is."""
+    forward = _CURRENT.get(None)
+    if forward is not None:
+        return forward.call(func, args, kwargs)
+    if func.__name__ == "__get__":  # a debugger that looks at it
         return getattr(torch.empty(0), func.__self__.__name__, None)
     raise ModeError(f"{func.__name__} at {user_line()}: a stream of a forward that has returned")
 
 
-set_inside(_after)
+def _call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """Refuse what torch's functions are not asked about."""
+    error = NotStreamableError(f"{func} on a stream inside a forward, at {user_line()}: {COMPILED}")
+    forward = _CURRENT.get()
+    if forward is not None:
+        forward._beneath = error
+    raise error
+
+
+set_inside(_call)
+set_beneath(_call_beneath)

@@ -1,4 +1,4 @@
-"""Layers of torch whose forwards do not stream as they are written: what runs in their place, and what can't stream."""
+"""Layers of torch whose own forwards do not stream: what runs in their place, and what can't stream."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from ..array import BatchTensor
 from ..online.register import forward_of, is_registered
 from .constants import Constant
 from .inside import Forward, current
+from .memory import note
 
-__all__ = ["streaming_forward", "unstreamable"]
+__all__ = ["streaming_forward", "unstreamable", "waits"]
 
 Reason = tuple[str, str]
 
@@ -27,7 +28,7 @@ def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
     if is_registered(module):
         return forward_of(module)
     for cls in type(module).__mro__:
-        if cls in _STREAMING:
+        if cls in _STREAMING and type(module).forward is cls.forward:
             return partial(_STREAMING[cls], module)
     return None
 
@@ -45,13 +46,24 @@ def _recurrent(kind: type[torch.nn.Module], twin: type[native.Module]) -> None:
     _STREAMING[kind] = stream
 
 
+_OPTIONS = (
+    "input_size",
+    "hidden_size",
+    "num_layers",
+    "bias",
+    "batch_first",
+    "dropout",
+    "bidirectional",
+    "proj_size",
+    "nonlinearity",
+)
+
+
 def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int | None = None) -> Any:
     """Return a native layer with a module's options and weights, all or those of one of its layers."""
     out: Any = object.__new__(kind)
     native.Module.__init__(out)
-    for name, value in vars(module).items():
-        if not name.startswith("_") and name not in ("training", "mode"):
-            out.__dict__[name] = value
+    out.__dict__.update({name: getattr(module, name) for name in _OPTIONS if hasattr(module, name)})
     out.training = False  # dropout is ours
     if not isinstance(module, torch.nn.RNNBase):
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
@@ -70,7 +82,10 @@ def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int |
 
 
 def _run(layer: Any, forward: Forward, input: Any, hx: Any) -> Any:
-    return forward._wrapped(layer.forward(forward.unwrap(input), _state(forward, hx)))
+    result = layer.forward(forward.unwrap(input), _state(forward, hx))
+    if isinstance(result, tuple) and getattr(layer, "batch_first", False):
+        note(result[0], [d for d in ("L", "B") if d in result[0].dims] + list(range(len(result[0].features))))
+    return forward._wrapped(result)
 
 
 def _state(forward: Forward, hx: Any) -> Any:
@@ -109,6 +124,25 @@ for _name in ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"):
     _recurrent(getattr(torch.nn, _name), getattr(native, _name))
 
 
+# ---------------------------------------------------------------------- padding
+def _padded(kind: type[torch.nn.Module], convolve: Callable[..., Any]) -> None:
+    """Let circular padding be part of the convolution, which can wait for the end; a stream by itself can't."""
+
+    def stream(module: Any, input: Any) -> Any:
+        if module.padding_mode != "circular":
+            return kind.forward(module, input)
+        forward = current()
+        given = [forward.unwrap(x) for x in (input, module.weight, module.bias)]
+        options = (module.stride, module.padding, module.dilation, module.groups)
+        return forward._wrapped(convolve(*given, *options, padding_mode=module.padding_mode))
+
+    _STREAMING[kind] = stream
+
+
+_padded(torch.nn.Conv1d, native.functional.conv1d)
+_padded(torch.nn.Conv2d, native.functional.conv2d)
+
+
 # ---------------------------------------------------------------------- what can't stream
 _ATTENTION = (
     torch.nn.MultiheadAttention,
@@ -116,6 +150,11 @@ _ATTENTION = (
     torch.nn.TransformerDecoderLayer,
     torch.nn.TransformerEncoderLayer,
 )
+
+
+def waits(module: torch.nn.Module) -> bool:
+    """Whether a layer has to be run on whole streams, there being no operator that does it."""
+    return isinstance(module, _ATTENTION)
 
 
 def unstreamable(module: torch.nn.Module) -> Reason | None:

@@ -7,22 +7,26 @@ forward is the class's own, so that `torch.jit.script` and `torch.export` see no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
+from torch.nn.utils import parametrize
 from torch.utils import _pytree as pytree
 
 from ..array.stream_tensor import StreamTensor as Native
 from ..errors import ModeError, NotStreamableError, StreamMismatchError
 from ..online.patch import Patch
 from ..stream.rules import require_same_streams
+from . import earlier
 from .call import TorchCall, TorchSession
 from .constants import nominal
+from .declared import buffered
 from .inside import Forward, current
-from .layers import streaming_forward, unstreamable
-from .layout import to_padded
-from .spectra import Complex
+from .layers import streaming_forward, unstreamable, waits
+from .leaving import Leaving
 from .tensor import StreamTensor
+from .training import Buffers
 
 __all__ = ["FRONT", "TorchPatch"]
 
@@ -53,6 +57,11 @@ class TorchPatch(Patch):
             return self._outermost(module, args, kwargs, tensors)
         if _within_forward():  # a layer of constants
             return _plain_call(module, args, kwargs)
+        if any(isinstance(x, Native) for x in pytree.tree_leaves((args, kwargs))):
+            raise ModeError(
+                f"{name} is a torch module and got a StreamTensor of NumPy arrays; make it of torch tensors, as "
+                "in ds.stream_tensor([torch.from_numpy(a)], ids=...)"
+            )
         raise ModeError(
             f"{name} is online and got no StreamTensor; wrap its input with ds.stream_tensor, or call "
             ".offline() first"
@@ -86,23 +95,32 @@ class TorchPatch(Patch):
                 self._tensor_names(module, fresh),
                 TorchCall,
             )
-            training = module.training and torch.is_grad_enabled()
-            call.begin(device, training, self.train_variant == "chunk-wise-aligned")
+            taped = module.training and torch.is_grad_enabled()
+            call.begin(device, taped, self.train_variant == "chunk-wise-aligned")
+            leaving = Leaving(call, self.train_variant, module.training, taped)
             forward = Forward(call, device)
+            forward.buffers, forward.noting = Buffers(module, module.training), module.training
             number = iter(range(len(tensors)))
 
             def enter(x: Any) -> Any:
                 if not isinstance(x, StreamTensor):
                     return x
-                value = x.frames()
+                value: Any = x.frames()
                 edge = call.input_edge(next(number), nominal(value.dtype).name, tuple(value.shape[1:]))
                 return forward.shell(Native.inside(value, x.dims, edge, x.names))
 
-            inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
-            with forward:
-                result = self._inside(module, inside_args, inside_kwargs)
-            result = pytree.tree_map(lambda x: _leave(x, call), result)
-            session.commit(call)
+            try:
+                inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
+                with forward:
+                    result = self._inside(module, inside_args, inside_kwargs)
+                found, structure = pytree.tree_flatten(result)
+                result = pytree.tree_unflatten(leaving.outputs(found, forward), structure)
+                session.commit(call)
+            except BaseException:
+                forward.leave()
+                if not call.committed:
+                    forward.buffers.restore()
+                raise
             return result
 
     def _tensor_names(self, module: Any, fresh: bool) -> dict[int, str]:
@@ -120,7 +138,19 @@ class TorchPatch(Patch):
 
 def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run what streams in place of a module's forward, or the forward."""
+    try:
+        return _run_as_it_streams(module, args, kwargs)
+    except RuntimeError as error:
+        refusal = current().refusal(error)
+        if refusal is None:
+            raise
+        raise refusal from error
+
+
+def _run_as_it_streams(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     other = streaming_forward(module)
+    if other is None and current().entry.buffers and waits(module):
+        return buffered(module, partial(Module.__call__, module), args, kwargs)
     if other is None:
         return _plain_call(module, args, kwargs)
     if not module._forward_hooks and not module._forward_pre_hooks:
@@ -146,24 +176,11 @@ def _device(module: Any, tensors: Sequence[Any]) -> torch.device:
     for x in tensors:
         if own is not None and x.device != own:
             raise StreamMismatchError(
-                f"{type(module).__name__} is on {own}, but a StreamTensor is on {x.device}; move one of them with .to()",
+                f"{type(module).__name__} is on {own}, but a StreamTensor is on {x.device}; move one of them with "
+                ".to()",
                 x.ids,
             )
     return tensors[0].device if own is None else own
-
-
-def _leave(x: Any, call: TorchCall) -> Any:
-    """Return an output as the caller sees it: this call's frames."""
-    if not isinstance(x, StreamTensor):
-        return x
-    inner = x._inner
-    first = inner.real if isinstance(inner, Complex) else inner
-    if first is None or first.edge is None or first.edge.entry is not call:
-        raise StreamMismatchError("the forward returned a tensor of another call")
-    if isinstance(inner, Complex):
-        parts = [to_padded(p.value, p.dims, p.lengths) for p in (inner.real, inner.imag)]
-        return StreamTensor.outside(torch.complex(*parts), inner.real.names, inner.real.meta, inner.real.starts, inner.real.rate)
-    return StreamTensor.from_frames(inner.value, inner.dims, inner.names, inner.meta, inner.starts, inner.rate)
 
 
 # ---------------------------------------------------------------------- classes
@@ -183,7 +200,8 @@ def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _reduce(self: Any, protocol: int) -> Any:
-    return _restored, (type(self)._unpatched,), self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
+    state = self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
+    return _restored, (type(self)._unpatched,), state
 
 
 def _restored(cls: type) -> Any:
@@ -212,6 +230,10 @@ def patched_class(cls: type) -> type:
             "__doc__": cls.__doc__,
             "_unpatched": cls,
         }
+        if issubclass(cls, torch.nn.Conv1d):
+            members |= earlier.PROPERTIES
+        properties = [n for n, m in members.items() if isinstance(m, property)]
+        members["__jit_unused_properties__"] = [*getattr(cls, "__jit_unused_properties__", ()), *properties]
         _PATCHED[cls] = type(cls.__name__, (cls,), members)
     return _PATCHED[cls]
 
@@ -220,6 +242,16 @@ class _Front:
     """The torch front end."""
 
     patch = TorchPatch
+
+    def parts(self, module: Any) -> list[tuple[str, Any]]:
+        """Return a module and all below it, but for what computes parametrized weights."""
+        inner = {
+            id(m)
+            for p in module.modules()
+            if isinstance(p, parametrize.ParametrizationList)
+            for m in p.modules()
+        }
+        return [(path, m) for path, m in module.named_modules() if id(m) not in inner]
 
     def attach(self, module: Any, patch: TorchPatch) -> None:
         module.__dict__["_patch"] = patch

@@ -24,9 +24,9 @@ def to_pieces(tensors: Mapping[Hashable, torch.Tensor], n: int) -> list[bytes | 
     Keys are tuples that begin with the operation's number.
     """
     of: dict[int, list[tuple[Any, torch.Tensor]]] = {}
+    key: Any
     for key, tensor in tensors.items():
-        ordinal, *rest = key  # type: ignore[misc]
-        of.setdefault(ordinal, []).append((rest, tensor))
+        of.setdefault(key[0], []).append((key[1:], tensor))
     return [_piece(of[i]) if i in of else None for i in range(n)]
 
 
@@ -59,7 +59,8 @@ def from_pieces(pieces: Sequence[bytes | None], device: Any = None) -> dict[Hash
                 if len(piece) - at < size or not all(isinstance(r, (int, str)) for r in rest):
                     raise ValueError("sizes that do not add up")
                 raw = torch.from_numpy(np.frombuffer(piece, np.uint8, size, at).copy())
-                out[ordinal, *rest] = raw.view(getattr(torch, name)).reshape(shape).to(device)
+                key = (ordinal, *rest)
+                out[key] = raw.view(getattr(torch, name)).reshape(shape).to(device)
                 at += size
             if at != len(piece):
                 raise ValueError("bytes left over")

@@ -13,11 +13,11 @@ from ..stream.rules import BatchLength, BatchSize, Length, Sizes
 __all__ = ["SIZES"]
 
 
-class TorchBatch(BatchSize, torch.SymInt):
+class TorchBatch(BatchSize, torch.SymInt):  # type: ignore[misc]
     """``x.size(B)``."""
 
 
-class TorchLength(Length, torch.SymInt):
+class TorchLength(Length, torch.SymInt):  # type: ignore[misc]
     """``x.size(L)``."""
 
 

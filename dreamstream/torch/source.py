@@ -10,7 +10,7 @@ import torch
 
 from ..errors import CaptureError, ShapeError
 from ..stream.tree import leaves, map_leaves
-from .constants import Arrays, as_array, dtype_of
+from .constants import Arrays, as_array
 from .inside import Forward
 from .sizes import SIZES
 from .spectra import Complex
@@ -48,7 +48,7 @@ class TorchSource:
 
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
         like = next((p for p in self.model.parameters() if p.is_floating_point()), torch.empty(0))
-        tensors = {k: torch.from_numpy(a).to(like.device) for k, a in inputs.items()}
+        tensors = {k: torch.tensor(a, device=like.device) for k, a in inputs.items()}  # copies: forwards may write
         with self._evaluating(), self._unpatched(), torch.no_grad():
             try:
                 result = self.model(**tensors) if by_name else self.model(*tensors.values())
@@ -70,7 +70,7 @@ class TorchSource:
 
     @contextmanager
     def _patched(self) -> Iterator[None]:
-        new = [(p, m) for p, m in self.model.named_modules() if "_patch" not in m.__dict__]
+        new = [(p, m) for p, m in self.front.parts(self.model) if "_patch" not in m.__dict__]
         for path, m in new:
             self.front.attach(m, self.front.patch("chunk-wise-aligned", "raise", None, 0, path))
         try:
@@ -101,6 +101,8 @@ def _tree(result: Any) -> Any:
         return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
     if isinstance(result, StreamTensor) and result._inner is not None:
         if isinstance(result._inner, Complex):
-            raise CaptureError("the forward returned a complex stream; return its .real and .imag, or torch.view_as_real of it")
+            raise CaptureError(
+                "the forward returned a complex stream; return its .real and .imag, or torch.view_as_real of it"
+            )
         return result._inner
     return result

@@ -124,8 +124,8 @@ def _on_both(name: str) -> Callable[..., Any]:
 
 
 for _name in (
-    "transpose", "permute", "unsqueeze", "squeeze", "reshape", "view", "flatten", "unflatten", "narrow", "select", "chunk",
-    "split", "unbind", "movedim", "__getitem__", "sum", "mean",
+    "transpose", "permute", "unsqueeze", "squeeze", "reshape", "view", "flatten", "unflatten", "narrow", "select",
+    "chunk", "split", "unbind", "movedim", "__getitem__", "sum", "mean",
 ):  # fmt: skip
     setattr(Complex, _name, _on_both(_name))
 
@@ -163,13 +163,15 @@ def stft(forward: Forward, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         "input", "n_fft", "hop_length", "win_length", "window", "center", "pad_mode", "normalized", "onesided",
         "return_complex", "align_to_window",
     )  # fmt: skip
-    given = dict.fromkeys(names) | {"center": True, "pad_mode": "reflect", "normalized": False}
+    given: dict[str, Any] = dict.fromkeys(names) | {"center": True, "pad_mode": "reflect", "normalized": False}
     given |= dict(zip(names, args)) | kwargs
     x, n = given["input"], given["n_fft"]
     if x.ndim != 2 or sorted(map(str, x.dims)) != ["B", "L"]:
         raise ShapeError(f"stft at {user_line()}: expected a stream (B, L), got {x.roles}")
     if given["onesided"] is False:
-        raise NotStreamableError(f"stft at {user_line()}: onesided=False is not available; the other half is its mirror image")
+        raise NotStreamableError(
+            f"stft at {user_line()}: onesided=False is not available; the other half is its mirror image"
+        )
     if given["center"]:
         x = F.pad(x.unsqueeze(1), (n // 2, n // 2), mode=given["pad_mode"])
     else:
@@ -178,8 +180,8 @@ def stft(forward: Forward, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     basis = _basis(n, given["win_length"] or n, given["window"], bool(given["normalized"]), x)
     bins = n // 2 + 1
     zeros = basis.new_zeros(2 * bins)  # what is nothing is +0, never -0, of which atan2 would make half a turn
-    weights = [Constant(t, forward.arrays) for t in (basis, zeros)]
-    both = F.conv1d(x, *weights, stride=step)  # (B, 2 bins, frames)
+    taps, bias = (Constant(t, forward.arrays) for t in (basis, zeros))
+    both = F.conv1d(x, taps, bias, stride=step)  # (B, 2 bins, frames)
     out = Complex(both.narrow(1, 0, bins), both.narrow(1, bins, bins))
     return out if given["return_complex"] else out.view_as_real()
 
@@ -195,7 +197,7 @@ def _basis(n: int, width: int, window: Any, normalized: bool, x: Tensor) -> torc
     taps = torch.nn.functional.pad(taps, (left, n - width - left))
     if normalized:
         taps = taps / math.sqrt(n)
-    turns = torch.outer(torch.arange(n // 2 + 1), torch.arange(n)).remainder(n)  # exact, before it becomes an angle
+    turns = torch.outer(torch.arange(n // 2 + 1), torch.arange(n)).remainder(n)  # exact, before it is an angle
     angle = turns.to(torch.float64) * (2 * math.pi / n)
     sines = angle.sin().masked_fill(turns * 2 % n == 0, 0.0)
     waves = torch.cat([angle.cos(), -sines]).to(device) * taps

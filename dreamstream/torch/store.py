@@ -11,11 +11,13 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 __all__ = ["Gathered", "Place", "Record", "Table", "place_of", "row_of"]
 
 Tensor = torch.Tensor
+Ints = npt.NDArray[np.int64]
 
 
 class _Slot:
@@ -45,9 +47,10 @@ class Place:
 
 
 class Table:
-    """States of many streams that are overwritten call by call."""
+    """States of many streams, on one device, that are overwritten call by call."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device | None = None) -> None:
+        self.device = device
         self.tensors: dict[Hashable, Tensor] = {}
         self._free: list[int] = []
         self._n_slots = 0
@@ -83,7 +86,15 @@ class Table:
 
 
 def _grown(own: Tensor | None, rows: Tensor, n: int) -> Tensor:
-    """Return a table's tensor with room for n rows, and for rows of this width."""
+    """Return a table's tensor with room for n rows, and for rows of this width.
+
+    It is an ordinary one in inference mode too, so that calls outside it can write there.
+    """
+    with torch.inference_mode(False):
+        return _made(own, rows, n)
+
+
+def _made(own: Tensor | None, rows: Tensor, n: int) -> Tensor:
     if own is None:
         return rows.new_zeros(n, *rows.shape[1:])
     shape = list(own.shape)
@@ -124,8 +135,8 @@ class Record:
         return self.tensors.get(key)
 
     def write(self, key: Hashable, rows: Tensor, index: Tensor | None) -> None:
-        """Keep the rows ``(B, ...)``."""
-        self.tensors[key] = rows.detach() if self.detach else rows
+        """Keep the rows ``(B, ...)``, in memory that neither inputs nor outputs share."""
+        self.tensors[key] = (rows.detach() if self.detach else rows).clone()
 
 
 class Gathered:
@@ -133,19 +144,19 @@ class Gathered:
 
     def __init__(self, places: Sequence[Place | None], device: torch.device) -> None:
         self.n_rows = len(places)
-        self._stores: list[tuple[Any, Tensor | None, np.ndarray]] = []
+        self._stores: list[tuple[Any, Ints, Ints]] = []
         self.fresh = np.array([p is None for p in places], bool)
         for store in {id(p.store): p.store for p in places if p is not None}.values():
-            own = np.array([i for i, p in enumerate(places) if p is not None and p.store is store])
-            rows = np.array([places[i].row for i in own])  # type: ignore[union-attr]
+            found = [(i, p.row) for i, p in enumerate(places) if p is not None and p.store is store]
+            own, rows = np.array(found, np.int64).T
             self._stores.append((store, rows, own))
         self._device = device
-        self._indices: dict[int, Any] = {}
+        self._indices: dict[tuple[int, bool], Tensor] = {}
 
     def rows(self, key: Hashable) -> Tensor | None:
         """Return ``(B, ...)`` of a key; what new streams have there is anything. None: nobody has it."""
         found = [(store.get(key), rows, own) for store, rows, own in self._stores]
-        parts = [(tensor, rows, own) for tensor, rows, own in found if tensor is not None]
+        parts = [(tensor.to(self._device), rows, own) for tensor, rows, own in found if tensor is not None]
         if not parts:
             return None
         if len(parts) == 1:
@@ -160,16 +171,16 @@ class Gathered:
         order[np.concatenate([own for _, _, own in parts])] = np.arange(sum(len(o) for _, _, o in parts))
         return torch.cat(picked).index_select(0, torch.from_numpy(order).to(self._device))
 
-    def _index(self, key: int, rows: np.ndarray, own: np.ndarray | None) -> Tensor:
+    def _index(self, key: int, rows: Ints, own: Ints | None) -> Tensor:
         """Return the rows of the store on the device, one per row of the batch if `own` says which have one."""
-        found = self._indices.get((key, own is None))  # type: ignore[arg-type]
+        found = self._indices.get((key, own is None))
         if found is None:
             index = rows
             if own is not None:
                 index = np.zeros(self.n_rows, np.int64)
                 index[own] = rows
             found = torch.from_numpy(np.ascontiguousarray(index)).to(self._device, non_blocking=True)
-            self._indices[key, own is None] = found  # type: ignore[index]
+            self._indices[key, own is None] = found
         return found
 
 

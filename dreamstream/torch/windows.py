@@ -106,12 +106,22 @@ class EagerWindow:
         first, counts = self._first[:, None], self._counts
         index = at + np.where(at < counts[:, :1], kept_base[:, None], new_base[:, None])
         valid = (at >= first) & (at < counts[:, 2:3])
-        index = torch.from_numpy(np.where(valid, index, 0).ravel()).to(source.device, non_blocking=True)
-        frames = source.index_select(0, index).reshape(shape)
+        there = torch.from_numpy(np.where(valid, index, 0).ravel()).to(source.device, non_blocking=True)
+        frames = source.index_select(0, there).reshape(shape)
         if valid.all():
             return frames
         mask = torch.from_numpy(valid.reshape(*at.shape, *(1,) * (source.ndim - 1)))
         return frames.masked_fill(~mask.to(source.device, non_blocking=True), fill)
+
+    def row(self, r: int, ended: bool) -> tuple[Tensor, int, int | None]:
+        """Return one row's frames, the position of the first of them, and its total if it has ended."""
+        first, (before, _, now, total) = int(self._first[r]), self._counts[r].tolist()
+        begin = int(self._lengths[:r].sum())
+        frames = self._new[begin : begin + now - before]
+        if before > first:
+            assert self._kept is not None
+            frames = torch.cat([self._kept[r, : before - first], frames])
+        return frames, first, total if ended else None
 
     def _source(self) -> tuple[Tensor, Ints, Ints]:
         """Return all frames in one piece, and for every row what to add to a position, kept or new."""

@@ -45,6 +45,9 @@ def test_padding_by_hand_is_causal():
 
     held(net(forward, conv=nn.Conv1d(4, 3, 5)), X, delay=0)
     held(nn.Sequential(nn.ZeroPad1d((4, 0)), nn.Conv1d(4, 3, 5)).eval(), _first(X), delay=0)
+
+
+def test_padding_by_name_is_causal():
     held(nn.Conv1d(4, 3, 5, padding="causal").eval(), _first(X), delay=0)
 
 
@@ -317,7 +320,7 @@ def test_frame_stacking_by_view():
     model = net(forward, lin=nn.Linear(8, 3))
     held(model, T, delay=1, refuses=True)
     x = ds.randn(1, 11, 4)
-    with pytest.raises(ShapeError):
+    with pytest.raises((ShapeError, RuntimeError)):
         model(x)
     online = ds.patch_module(model).online()
     engine = ds.compile(model, T.spec)
@@ -339,14 +342,28 @@ def test_frame_stacking_of_what_divides():
     held(net(forward, lin=nn.Linear(12, 6)), T, delay=2)
 
 
-def test_reshape_to_the_length_of_another_is_refused():
-    """It might differ from stream to stream."""
+def test_reshape_to_the_length_of_another():
+    def forward(self, x):
+        y = self.conv(x.transpose(1, 2))  # two frames behind, and as long
+        return y.view(x.size(0), 2, 2, x.size(1))
+
+    held(net(forward, conv=nn.Conv1d(4, 4, 5, padding=2)), T, delay=2)
+
+
+def test_reshape_to_the_length_of_another_that_differs():
+    """What torch refuses at once is known at the stream's end."""
 
     def forward(self, x):
-        y = x.reshape(x.size(0), -1, 8)
-        return y.reshape(x.size(0), x.size(1), 4)
+        return x[:, 1:].reshape(x.size(0), x.size(1), 2, 2)
 
-    refused(net(forward), T, "another tensor's length")
+    module = ds.patch_module(net(forward)).online()
+    frames = np.ones((1, 5, 4), np.float32)
+    chunk = {"names": ("B", "L", "F"), "ids": ["s"]}
+    module(ds.stream_tensor(frames, sos=True, **chunk))
+    with pytest.raises(ShapeError, match="lengths 9 and 10 differ at the end") as raised:
+        module(ds.stream_tensor(frames, eos=True, **chunk))
+    assert raised.value.ids == ("s",)
+    refused(net(lambda self, x: x[:, ::2].reshape(x.size(0), x.size(1) // 2, 4)), T, "another tensor's length")
 
 
 def test_windows_by_unfold():

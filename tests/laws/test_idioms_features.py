@@ -115,6 +115,9 @@ def test_reductions_that_cannot_be():
     refused(net(lambda self, x: x.var(2)), X, "var over the stream")
     refused(net(lambda self, x: x.norm()), X, "norm over the batch")
     refused(net(lambda self, x: x.logsumexp((1, 2))), X, "over the stream")
+
+
+def test_the_largest_of_several_axes():
     both = net(lambda self, x: x.unflatten(1, (2, 2)).max((1, 2)))
     with pytest.raises(ShapeError, match="one dimension"):
         ds.compile(both, X.spec)

@@ -163,6 +163,9 @@ def test_writing_into_a_stream_is_refused():
         return x
 
     refused(net(assign), X, "assigned")
+
+
+def test_methods_in_place_are_refused():
     refused(net(lambda self, x: x.add_(1)), X, "written into", ModeError, line=None)
     refused(net(lambda self, x: x.mul_(x)), X, "written into", ModeError, line=None)
 

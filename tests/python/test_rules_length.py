@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dreamstream.errors import DTypeError, ModeError, NotStreamableError
+from dreamstream.errors import CaptureError, DTypeError, ModeError, NotStreamableError
 from dreamstream.stream import user_line
 from dreamstream.stream.rules import BatchLength, BatchSize, Length, stream_slice
 
@@ -105,6 +105,27 @@ NUMBER_USES = {
 def test_refuses_to_be_a_number(token, use):
     with pytest.raises(ModeError, match=r"can't be .* at test_rules_length.py:\d+ in "):
         NUMBER_USES[use](token)
+
+
+def test_unhashable_in_a_capture_as_elsewhere():
+    """Callers go on where a size can't be hashed, which Python says by a TypeError."""
+
+    class Captured(Edge):
+        def misuse(self, message):
+            return CaptureError(message)
+
+    for token in (Length(Captured()), BatchSize(Captured())):
+        with pytest.raises(TypeError, match="can't be hashed") as raised:
+            hash(token)
+        assert isinstance(raised.value, CaptureError)
+
+
+def test_the_number_of_frames_of_all_streams_over_that_of_streams():
+    batch, frames = BatchSize(Edge()), length(("*", 2))
+    assert batch * 1 is batch and 1 * batch is batch
+    assert (1 * batch * frames) // batch is frames
+    with pytest.raises(ModeError, match="can't be divided by int"):
+        batch * frames // 2
 
 
 def test_refused_arithmetic():

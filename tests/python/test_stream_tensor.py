@@ -435,3 +435,18 @@ def test_fallback_policy(x):
         x.flip(2)
     with pytest.raises(ValueError, match="on_fallback"), ds.on_fallback("panic"):
         pass
+
+
+def test_streams_whose_frames_were_joined_with_b():
+    class Joined(nn.Module):
+        def forward(self, x):
+            return x.transpose(1, 2).reshape(-1, 2)
+
+    model = ds.patch_module(Joined()).online()
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(2.0).reshape(2, 1)
+    y = model(ds.stream_tensor([a, b], ids=["a", "b"], sos=True))
+    assert y.names == ("B_L", "F") and y.stream_axis == 0
+    assert np.array_equal(y["a"], a.T) and np.array_equal(y["b"], b.T)
+    collector = ds.OutputCollector()
+    collector.update(y)
+    assert np.array_equal(collector["a"], a.T)

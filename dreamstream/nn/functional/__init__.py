@@ -29,7 +29,7 @@ from .frames import cumulative_mean, cumulative_sum, overlap_add, running_mean
 from .lookup import embedding, one_hot
 from .loss import l1_loss, mse_loss
 from .normalization import layer_norm, rms_norm
-from .padding import pad
+from .padding import pad, pad_to_multiple
 from .pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -113,6 +113,7 @@ __all__ = [
     "one_hot",
     "overlap_add",
     "pad",
+    "pad_to_multiple",
     "prelu",
     "relu",
     "relu6",

@@ -13,7 +13,7 @@ from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from .arguments import checked, frame_dims
 
-__all__ = ["pad"]
+__all__ = ["pad", "pad_to_multiple"]
 
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
@@ -52,6 +52,64 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         if left or right:
             x = _pad_axis(x, axis, left, right, mode, 0.0 if value is None else float(value))
     return x
+
+
+def pad_to_multiple(
+    input: Tensor,
+    multiple: int,
+    padding: Sequence[int] = (0, 0),
+    mode: str = "constant",
+    value: float = 0.0,
+    least: int = 0,
+) -> Tensor:
+    """Return the stream with frames at both ends, at its end as many more as make it whole blocks.
+
+    What convolutions do that pad their input to a whole number of strides: ``left`` frames stand before
+    the T frames of the stream and ``right + (-T % multiple)`` behind them, more if T is below `least`.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(*, L)``, or a stream, which knows its axis.
+    multiple : int
+        The size of a block.
+    padding : (left, right)
+        Frames that are added in any case.
+    mode : {"constant", "replicate", "reflect"}
+        What is added. A stream that is too short to be mirrored is continued with `value` until it is long
+        enough, and cut again afterwards.
+    value : float
+        What the frames hold in mode "constant".
+    least : int
+        Shorter streams are padded up to so many frames; then come those of `padding`.
+
+    Returns
+    -------
+    Tensor
+        ``left + max(least, T rounded up to the multiple) + right`` frames; none where T is 0.
+
+    Raises
+    ------
+    ShapeError
+        For a multiple below 1, a negative padding or least and an unknown mode.
+
+    Notes
+    -----
+    **Streaming.** Delay 0, but `left` frames at the start for "reflect"; state none for "constant", as many
+    frames as may stand behind the last for "replicate", twice as many for "reflect".
+    """
+    x, (left, right) = checked("pad_to_multiple", input), [operator.index(p) for p in padding]
+    if operator.index(multiple) < 1 or min(left, right, operator.index(least)) < 0:
+        raise ShapeError(
+            "pad_to_multiple: expected a multiple of 1 or more, padding and least of 0 or more, got "
+            f"{multiple}, {(left, right)} and {least}"
+        )
+    if mode not in ("constant", "replicate", "reflect"):
+        raise ShapeError(f"pad_to_multiple: mode is constant, replicate or reflect, got {mode!r}")
+    sizes = {"left": left, "right": right, "multiple": operator.index(multiple), "least": operator.index(least)}
+    attributes = {**sizes, "mode": mode, "value": float(value)}
+    _, dims = frame_dims("pad_to_multiple", x, -1)
+    return apply("pad_to_multiple", attributes, (x,), (), dims)[0]
 
 
 def _pad_axis(x: Tensor, axis: int, left: int, right: int, mode: str, value: float) -> Tensor:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 
-from ...errors import DTypeError
+from ...errors import CaptureError, DTypeError
 from ..where import user_line
 from ._ints import as_int
 
@@ -40,6 +40,10 @@ class Edge(Protocol):
 
     def misuse(self, message: str) -> Exception:
         """Return the exception to raise for a wrong use."""
+
+
+class _Unhashable(CaptureError, TypeError):
+    """What a capture says of a size that is hashed: a TypeError, as of everything that can't be hashed."""
 
 
 def _refuse(use: str) -> Callable[..., Any]:
@@ -70,6 +74,13 @@ class _Token:
             f"{user_line()}. {self._serves}"
         )
 
+    def __hash__(self) -> int:
+        """Raise the token's own error, which is a TypeError too."""
+        try:
+            self._misuse("hashed (put into a set or dict)")
+        except CaptureError as error:
+            raise _Unhashable(str(error)) from None
+
     def __format__(self, spec: str) -> str:
         if spec:
             self._misuse(f"formatted with {spec!r}")
@@ -78,7 +89,6 @@ class _Token:
     __lt__ = __le__ = __gt__ = __ge__ = _refuse("compared")
     __eq__ = _refuse("compared")
     __ne__ = _refuse("compared")
-    __hash__ = _refuse("hashed (put into a set or dict)")
     __bool__ = _refuse("tested for truth")
     __int__ = __float__ = __complex__ = _refuse("converted to a number")
     __trunc__ = __floor__ = __ceil__ = __round__ = _refuse("converted to a number")
@@ -214,7 +224,9 @@ class BatchSize(_Token):
     _what = "the number of streams"
     _serves = "It serves in reshape, expand and zeros; its product with a length serves in reshape."
 
-    def __mul__(self, other: object) -> BatchLength:
+    def __mul__(self, other: object) -> BatchLength | BatchSize:
+        if type(other) is int and other == 1:
+            return self
         if not isinstance(other, Length):
             self._misuse(f"multiplied by {type(other).__name__}")
         return other._joined(other)
@@ -248,11 +260,16 @@ class BatchLength(_Token):
     length: Length
 
     _what = "the number of frames of all streams"
-    _serves = "It serves in reshape."
+    _serves = "It serves in reshape; divided by the number of streams it is a length."
 
     def __init__(self, length: Length) -> None:
         super().__init__(length.edge)
         self.length = length
+
+    def __floordiv__(self, other: object) -> Length:
+        if not isinstance(other, BatchSize):
+            self._misuse(f"divided by {type(other).__name__}")
+        return self.length
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BatchLength):

@@ -58,9 +58,17 @@ def conv2d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state:
         span = dilation[0] * (extent(weight, 2) - 1) + 1
         first = step.first[0] * stride[0] - before
         plane = padded_run(x, first, (step.n[0] - 1) * stride[0] + span, a["mode"])
-    plane = pad_axis(plane, -2, left, right, a["inner_mode"]).permute(0, 3, 1, 2)
+    plane = _channels_first(pad_axis(plane, -2, left, right, a["inner_mode"]))
     y = F.conv2d(plane, weight, bias, stride, 0, dilation, a["groups"]).permute(0, 2, 3, 1)
-    return (y.unflatten(0, images.shape[:2]) if step.ranks[0] == 3 else y,), state
+    return (y.reshape(*images.shape[:2], *y.shape[1:]) if step.ranks[0] == 3 else y,), state
+
+
+def _channels_first(plane: Tensor) -> Tensor:
+    """Return ``(B, n, F, C)`` as ``(B, C, n, F)``.
+
+    A single channel is put in front anew: where its stride is 1, F.conv2d of torch 2.13 on a CPU gives wrong sums.
+    """
+    return plane.squeeze(3).unsqueeze(1) if plane.shape[3] == 1 else plane.permute(0, 3, 1, 2)
 
 
 def plane_weight(weight: Tensor, axis: int) -> Tensor:

@@ -16,6 +16,16 @@ def pad(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: An
     return (padded_run(x, step.first[0] - a["left"], step.n[0], a["mode"], a["value"]),), state
 
 
+@windowed("pad_to_multiple")
+def pad_to_multiple(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the stream with frames before it, and behind it up to a whole number of blocks."""
+    a, (x,) = step.attributes, windows
+    more = (-x.total).remainder(a["multiple"]).maximum(a["least"] - x.total)
+    right = a["right"] + more
+    end = x.total.maximum(right.clamp(min=a["left"]) + 1)  # of too short a stream that is mirrored
+    return (padded_run(x, step.first[0] - a["left"], step.n[0], a["mode"], a["value"], end),), state
+
+
 @windowed("slice", "cut")
 def part(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return every step-th frame from a start on; where they end the counts say."""

@@ -26,13 +26,22 @@ def extent(tensor: Tensor, axis: int) -> int:
     return int(tensor.shape[axis])
 
 
-def padded_run(x: Window, first: Tensor, n: int, mode: str = "constant", value: float = 0.0) -> Tensor:
+def padded_run(
+    x: Window,
+    first: Tensor,
+    n: int,
+    mode: str = "constant",
+    value: float = 0.0,
+    end: Tensor | None = None,
+) -> Tensor:
     """Return n frames from absolute position `first` on, where the stream is padded at both ends.
 
     Parameters
     ----------
     mode : {"zeros", "constant", "replicate", "reflect", "circular"}
         What stands before 0 and from total on.
+    end : Tensor, optional
+        (B,): where a reflection turns, in place of total; from there back to total it sees `value`.
     """
     if mode in ("zeros", "constant") or _inside(x, first, n):
         return x.run(first, n, value)
@@ -42,8 +51,8 @@ def padded_run(x: Window, first: Tensor, n: int, mode: str = "constant", value: 
         return x.take(positions.clamp(min=0).minimum(length - 1))
     if mode == "circular":
         return x.take(positions.remainder(length.clamp(min=1)))
-    positions = positions.abs()
-    return x.take(torch.where(positions < length, positions, 2 * (length - 1) - positions))
+    positions, turn = positions.abs(), length if end is None else end[:, None]
+    return x.take(torch.where(positions < turn, positions, 2 * (turn - 1) - positions), value)
 
 
 def _inside(x: Window, first: Tensor, n: int) -> bool:

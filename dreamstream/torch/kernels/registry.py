@@ -69,6 +69,8 @@ class Step:
         Shape of one frame of each output.
     first : list of Tensor
         ``(B,)`` int64 per output: absolute position of its first new frame.
+    last : list of Tensor
+        ``(B,)`` int64 per output: where its new frames end.
     n : list of int
         Per output: the most new frames of any row.
     inputs : list of Tensor
@@ -85,6 +87,7 @@ class Step:
     ranks: tuple[int, ...]
     features: tuple[tuple[int, ...], ...]
     first: list[Tensor] = field(default_factory=list)
+    last: list[Tensor] = field(default_factory=list)
     n: list[int] = field(default_factory=list)
     inputs: list[Tensor] = field(default_factory=list)
     ended: Tensor | None = None

@@ -48,7 +48,7 @@ def conv_transpose2d(step: Step, windows: Sequence[Window], weights: Sequence[An
     if step.ranks[0] == 3:
         images = x.run(step.first[0], step.n[0])
         y = transposed(images.flatten(0, 1), padding, added)
-        return (y.unflatten(0, images.shape[:2]),), state
+        return (y.reshape(*images.shape[:2], *y.shape[1:]),), state
     reach = dilation[0] * (extent(weight, 2) - 1)
     frames, offset, more = _reaching(step, x, stride[0], padding[0], reach, added[0])
     y = transposed(frames, (0, padding[1]), (more, added[1]))
@@ -74,4 +74,5 @@ def _reaching(
 
 
 def _from(y: Tensor, offset: int | Tensor, n: int) -> Tensor:
-    return y[:, offset : offset + n] if isinstance(offset, int) else run_from(y, offset, n)
+    each = isinstance(offset, Tensor) and offset.dim() > 0  # a trace has tensors for sizes
+    return run_from(y, offset, n) if each else y[:, offset : offset + n]

@@ -29,6 +29,7 @@ ALONG = (
     "conv2d",
     "conv_transpose2d",
     "pad",
+    "pad_to_multiple",
     "slice",
     "cut",
     "delay",

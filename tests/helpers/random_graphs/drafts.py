@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Collection
 from fractions import Fraction
 from typing import Any
 
@@ -50,7 +51,8 @@ __all__ = ["Draft", "build", "draft", "grid"]
 class _Drafter(Pools, Norms, PlaneNodes):
     """A draft in the making: the nodes so far, and their counts."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, without: Collection[str] = ()) -> None:
+        self.without = without
         self.random = r = random.Random(seed)
         two = r.random() < 0.3
         rates = [Fraction(1), Fraction(1, 2)] if two else [Fraction(1)]
@@ -118,6 +120,7 @@ class _Drafter(Pools, Norms, PlaneNodes):
             kinds: list[Any] = ["unary", "scalar", "linear", "join", "flags"]
         else:
             kinds = list(KINDS) + POOLS + NORMS + PLANES + (["waits"] * 3 if self.draft.buffered else [])
+            kinds = [k for k in kinds if k not in self.without]
         kind = self.random.choice(kinds)
         if kind == "join":
             self.join(a)
@@ -212,6 +215,9 @@ class _Drafter(Pools, Norms, PlaneNodes):
             layers = {f"pad{name}": f"nn.{word}Pad1d(({left}, {right}){value})"}
             return Node(layers, [f"{name} = self.pad{name}({x})"], "BFL")
         text = f", mode={mode!r}" if mode != "constant" else r.choice(["", ", value=0.5"])
+        if way > 0.85:
+            whole = f"{r.randint(2, 4)}, ({left}, {right}){text}, least={r.choice([0, 0, 5])}"
+            return Node({}, [f"{name} = F.pad_to_multiple({x}, {whole})"], "BFL")
         return Node({}, [f"{name} = F.pad({x}, ({left}, {right}){text})"], "BFL")
 
     def part(self, a: Value, name: str) -> Node:
@@ -564,10 +570,18 @@ class _Drafter(Pools, Norms, PlaneNodes):
         return d
 
 
-def draft(seed: int) -> Draft:
-    """Return the random model of a seed, with 2 to 8 nodes (repairs and syncs not counted)."""
-    making = _Drafter(seed)
-    wanted = making.random.randint(2, 8)
+def draft(seed: int, least: int = 2, most: int = 8, without: Collection[str] = ()) -> Draft:
+    """Return the random model of a seed, with 2 to 8 nodes (repairs and syncs not counted).
+
+    Parameters
+    ----------
+    least, most : int
+        Other bounds.
+    without : collection of str
+        Kinds of nodes that it must not have.
+    """
+    making = _Drafter(seed, without)
+    wanted = making.random.randint(least, most)
     for _ in range(60):
         if sum(k != "repair" for k in making.draft.kinds) >= wanted:
             break

@@ -6,6 +6,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,23 +22,29 @@ from .drafts import Draft
 from .totals import Input
 from .trial import Subject, Trial
 
-__all__ = ["T", "X", "held", "net", "refused"]
+__all__ = ["T", "X", "held", "net", "net_of", "refused", "refused_of"]
 
 X = Input("x", Fraction(1), 4, "BFL")  # (B, 4, L), as convolutions take it
 T = Input("x", Fraction(1), 4, "BLF")  # (B, L, 4), as LSTM and Linear take it
 
 
-def net(forward: Callable[..., Any], **parts: Any) -> nn.Module:
-    """Return a module with this forward and these layers, parameters and other attributes."""
+def net_of(nn: Any) -> Callable[..., Any]:
+    """Return what makes a module of a library from a forward, layers, parameters and other attributes."""
 
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            for name, part in parts.items():
-                setattr(self, name, part)
+    def net(forward: Callable[..., Any], **parts: Any) -> Any:
+        class Net(nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                for name, part in parts.items():
+                    setattr(self, name, part)
 
-    Net.forward = forward  # type: ignore[method-assign]
-    return Net().eval()
+        Net.forward = forward
+        return Net().eval()
+
+    return net
+
+
+net = net_of(nn)
 
 
 def held(
@@ -76,7 +83,8 @@ def held(
     return engine
 
 
-def refused(
+def _refused(
+    ds: Any,
     model: nn.Module,
     x: Input,
     match: str,
@@ -101,3 +109,11 @@ def refused(
         online(ds.stream_tensor(array, names=names, ids=["a"], sos=True, eos=True))
     assert line is None or line in str(raised.value)
     assert online.live_ids == []
+
+
+def refused_of(ds: Any) -> Callable[..., None]:
+    """Return what holds that a library refuses a model; see `_refused`."""
+    return partial(_refused, ds)
+
+
+refused = refused_of(ds)

@@ -1,6 +1,7 @@
 """What random models mean in PyTorch: their source is torch's, but for a few layers that torch lacks.
 
-Padding makes frames out of none in torch, never here.
+`PLAIN` is torch with these layers. Padding makes frames out of none in torch, never here: `NAMESPACE` says what a
+whole sequence must give.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from dreamstream.nn import Resample
+from dreamstream.torch import StreamTensor, functional
 
 from . import torch_pools
 
-__all__ = ["NAMESPACE"]
+__all__ = ["NAMESPACE", "PLAIN"]
 
 
 class _Conv1d(nn.Conv1d):
@@ -45,14 +47,20 @@ class _Conv1d(nn.Conv1d):
         return super().forward(x)
 
 
+def _conv1d(*args: Any, padding: Any = 0, **options: Any) -> nn.Conv1d:
+    """Return torch's own layer where it has this padding."""
+    kind = _Conv1d if _Conv1d._is_ours(padding) else nn.Conv1d
+    return kind(*args, padding=padding, **options)
+
+
 class _Delay(nn.Module):
     def __init__(self, n: int, dim: int) -> None:
         super().__init__()
         self.n, self.dim = n, dim
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        zeros = x.narrow(self.dim, 0, min(self.n, x.size(self.dim))) * 0
-        return torch.cat([zeros, x], self.dim).narrow(self.dim, 0, x.size(self.dim))
+        pairs = (0, 0) * (x.ndim - 1 - self.dim) + (self.n, 0)
+        return F.pad(x, pairs).narrow(self.dim, 0, x.size(self.dim))
 
 
 class _Resample(nn.Module):
@@ -81,13 +89,39 @@ def _none_of_none(f: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]
     return run
 
 
-class _Functions(SimpleNamespace):
-    conv1d = staticmethod(_none_of_none(F.conv1d))
-    conv_transpose1d = staticmethod(_none_of_none(F.conv_transpose1d))
-    pad = staticmethod(_none_of_none(F.pad))
+def _pad_to_multiple(
+    x: torch.Tensor,
+    multiple: int,
+    padding: tuple[int, int],
+    mode: str = "constant",
+    value: float = 0.0,
+    least: int = 0,
+) -> torch.Tensor:
+    if isinstance(x, StreamTensor):
+        y: torch.Tensor = functional.pad_to_multiple(x, multiple, padding, mode, value, least)
+        return y
+    n, (left, right) = x.size(2), padding
+    if not n:
+        return x
+    right += max(n + -n % multiple, least) - n
+    if mode != "reflect":
+        return F.pad(x, (left, right), mode, value if mode == "constant" else None)
+    missing = max(left + 1 - n, right + 1 - n, 0)
+    y = F.pad(F.pad(x, (0, missing), value=value), (left, right), mode)
+    return y[..., : y.size(2) - missing]
+
+
+class _Plain(SimpleNamespace):
+    pad_to_multiple = staticmethod(_pad_to_multiple)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(F, name)
+
+
+class _Functions(_Plain):
+    conv1d = staticmethod(_none_of_none(F.conv1d))
+    conv_transpose1d = staticmethod(_none_of_none(F.conv_transpose1d))
+    pad = staticmethod(_none_of_none(F.pad))
 
 
 class _EmptyStays:
@@ -103,13 +137,8 @@ def _kept_empty(cls: type[nn.Module]) -> type[nn.Module]:
 
 
 _layers = {name: getattr(nn, name) for name in dir(nn)}
-_layers |= torch_pools.LAYERS
-NAMESPACE: dict[str, Any] = {
-    "ds": torch,
-    "nn": SimpleNamespace(
-        **_layers
-        | {name: _kept_empty(_layers[name]) for name in ("ConvTranspose1d", "ConstantPad1d")}
-        | {"Conv1d": _kept_empty(_Conv1d), "Delay": _Delay, "Resample": _Resample}
-    ),
-    "F": _Functions(),
-}
+_layers |= torch_pools.LAYERS | {"Conv1d": _Conv1d, "Delay": _Delay, "Resample": _Resample}
+_kept = {name: _kept_empty(_layers[name]) for name in ("Conv1d", "ConvTranspose1d", "ConstantPad1d")}
+PLAIN: dict[str, Any] = {"ds": torch, "nn": SimpleNamespace(**_layers), "F": _Plain()}
+PLAIN["nn"].Conv1d = _conv1d
+NAMESPACE: dict[str, Any] = {"ds": torch, "nn": SimpleNamespace(**_layers | _kept), "F": _Functions()}

@@ -15,16 +15,27 @@ from .drawing import any_type, make, shape
 __all__ = ["GENERATORS"]
 
 
-def pad(rng: Rng, dtype: str) -> Case:
-    kind = any_type(rng, dtype)
-    mode = str(pick(rng, "constant", "replicate", "reflect"))
-    a = {
+def pads(rng: Rng, kind: str) -> dict[str, Any]:
+    """Random attributes of a pad of streams of a type."""
+    return {
         "left": int(rng.integers(0, 6)),
         "right": int(rng.integers(0, 6)),
-        "mode": mode,
+        "mode": str(pick(rng, "constant", "replicate", "reflect")),
         "value": float(pick(rng, 0, 1, 0 if kind == "bool" else -3)),
     }
+
+
+def pad(rng: Rng, dtype: str) -> Case:
+    kind = any_type(rng, dtype)
+    a = pads(rng, kind)
     return make(rng, "pad", [Input(shape(rng), kind)], a, exact=True, reach=a["left"] + a["right"] + 2)
+
+
+def pad_to_multiple(rng: Rng, dtype: str) -> Case:
+    kind = any_type(rng, dtype)
+    a = {**pads(rng, kind), "multiple": int(pick(rng, 1, 2, 3, 5)), "least": int(pick(rng, 0, 0, 1, 4, 7))}
+    reach = a["left"] + a["right"] + a["multiple"] + a["least"] + 2
+    return make(rng, "pad_to_multiple", [Input(shape(rng), kind)], a, exact=True, reach=reach)
 
 
 def slice_(rng: Rng, dtype: str) -> Case:
@@ -237,6 +248,7 @@ def reduce_frames(rng: Rng, dtype: str) -> Case:
 
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     "pad": pad,
+    "pad_to_multiple": pad_to_multiple,
     "slice": slice_,
     "cut": cut,
     "delay": delay,

@@ -20,6 +20,18 @@ def pad(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return [x[:0] if y is None else y]
 
 
+def pad_to_multiple(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    n = len(x)
+    if not n:
+        return [x]
+    right = a["right"] + max(n + -n % a["multiple"], a["least"]) - n
+    missing = max(max(a["left"], right) + 1 - n, 0) if a["mode"] == "reflect" else 0
+    longer = np.concatenate([x, np.full((missing, *x.shape[1:]), a["value"], x.dtype)])
+    y = padded(longer, a["left"], right, a["mode"], a["value"])
+    assert y is not None
+    return [y[: len(y) - missing]]
+
+
 def slice_(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return [x[a["start"] : max(len(x) - a["crop"], 0) : a["step"]]]
 
@@ -76,6 +88,7 @@ def reduce_frames(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
     "pad": pad,
+    "pad_to_multiple": pad_to_multiple,
     "slice": slice_,
     "cut": cut,
     "delay": delay,

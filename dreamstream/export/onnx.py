@@ -1,0 +1,143 @@
+"""onnx: a streaming model as a file that any ONNX runtime steps."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import warnings
+from typing import IO, Any
+
+import numpy as np
+import torch
+
+from ..torch.functional import FunctionalModule, functionalize
+from ..torch.functional.manifest import with_chunk
+from .symbolics import symbolics
+
+__all__ = ["onnx"]
+
+OPSET = 18
+
+LEAST_FRAMES = 16
+"""Of a fixed chunk, where the caller names none."""
+
+
+def onnx(
+    model: Any,
+    spec: Any,
+    path: str | os.PathLike[str] | IO[bytes],
+    dynamic_axes: bool = False,
+    rate: Any = 1,
+    dtype: Any = "float32",
+    skew: int = 0,
+    rows: int = 1,
+    frames: int | None = None,
+) -> dict[str, Any]:
+    """Save a model as ONNX, its states as named inputs and outputs.
+
+    The manifest, which says all that a caller needs to stream with it, is in the file's metadata under
+    ``"dreamstream"``, as JSON.
+
+    Parameters
+    ----------
+    model, spec, rate, dtype, skew
+        As for :func:`dreamstream.torch.functionalize`.
+    path : path or file object
+    dynamic_axes : bool
+        True: any number of rows and of frames in a call. False: exactly `rows` and `frames`, which is the fastest;
+        rows may still have fewer frames than that, padded.
+    rows : int
+        Streams of a call, where it is fixed.
+    frames : int, optional
+        Frames of the first input in a call, where it is fixed; the others have as many as their rates say. By
+        default the least number from 16 on with which the model's strides come out even.
+
+    Returns
+    -------
+    dict
+        The manifest.
+
+    Raises
+    ------
+    CaptureError, NotStreamableError
+        As for :func:`dreamstream.torch.functionalize`; for what ONNX has no form of.
+    ImportError
+        Where the package `onnx` is not installed.
+    """
+    try:
+        import onnx as package
+    except ImportError:
+        raise ImportError('exporting takes the package "onnx": pip install onnx') from None
+    module = functionalize(model, spec, rate, dtype, skew)
+    chunk = _chunk(module, frames)
+    if rows < 1:
+        raise ValueError(f"rows is a number from 1 on, got {rows}")
+    manifest = module.manifest if dynamic_axes else with_chunk(module.manifest, rows, chunk)
+    inputs, outputs = _names(manifest)
+    buffer = io.BytesIO()
+    with warnings.catch_warnings(), symbolics(OPSET):
+        warnings.simplefilter("ignore")  # of torch, about its own code
+        torch.onnx.export(
+            module,
+            module.example(max(rows, 2) if dynamic_axes else rows, chunk[0]),
+            buffer,  # type: ignore[arg-type]
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_axes={**_axes(inputs), **_axes(outputs)} if dynamic_axes else None,
+            opset_version=OPSET,
+            dynamo=False,
+            verbose=False,
+        )
+    exported = package.load_model_from_string(buffer.getvalue())
+    _complete(package, exported, module, inputs)
+    entry = exported.metadata_props.add()
+    entry.key, entry.value = "dreamstream", json.dumps(manifest)
+    package.save_model(exported, path)
+    return manifest
+
+
+def _complete(package: Any, exported: Any, module: FunctionalModule, inputs: dict[str, list[Any]]) -> None:
+    """Add inputs that nothing in the graph reads, such as one of which only the length counts."""
+    there = {i.name: i for i in exported.graph.input}
+    del exported.graph.input[:]
+    types = {p["name"]: p["dtype"] for p in (*module.manifest["inputs"], *module.manifest["states"])}
+    for name, dims in inputs.items():
+        if name not in there:
+            dtype = types.get(name, "bool" if name in ("sos", "eos") else "int64")
+            kind = package.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+            shape = [f"{name}_{d}" if d == "L" else d for d in dims]
+            there[name] = package.helper.make_tensor_value_info(name, kind, shape)
+        exported.graph.input.append(there[name])
+
+
+def _chunk(module: FunctionalModule, frames: int | None) -> list[int]:
+    """Return the frames of every input in a call of a fixed chunk."""
+    graph = module.graph
+    rates = [graph.edges[e].rate / graph.edges[graph.inputs[0]].rate for e in graph.inputs]
+    even = math.lcm(graph.period, *(r.denominator for r in rates))
+    n = even * math.ceil(LEAST_FRAMES / even) if frames is None else frames
+    if n < 1 or any((n * r).denominator != 1 for r in rates):
+        raise ValueError(f"frames is a number from 1 on that gives every input whole frames, got {frames}")
+    return [int(n * r) for r in rates]
+
+
+def _names(manifest: dict[str, Any]) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+    """Return names and dimensions of the graph's inputs and outputs, in order."""
+    ports_in, ports_out = manifest["inputs"], manifest["outputs"]
+    inputs = {p["name"]: p["dims"] for p in ports_in}
+    inputs.update({name: ["B"] for name in (*(p["lengths"] for p in ports_in), "sos", "eos")})
+    inputs.update({s["name"]: s["dims"] for s in manifest["states"]})
+    outputs = {p["name"]: p["dims"] for p in ports_out}
+    outputs.update({p["lengths"]: ["B"] for p in ports_out})
+    outputs.update({s["next"]: s["dims"] for s in manifest["states"]})
+    return inputs, outputs
+
+
+def _axes(named: dict[str, list[Any]]) -> dict[str, dict[int, str]]:
+    """Return which dimensions have any size, and what they are called."""
+    return {
+        name: {i: d if d == "B" else f"{name}_{d}" for i, d in enumerate(dims) if isinstance(d, str)}
+        for name, dims in named.items()
+    }

@@ -1,0 +1,157 @@
+"""ONNX forms of torch's functions that its exporter lacks, or has with other results.
+
+They are in force while a model is exported, and not after.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.onnx import symbolic_helper as helper
+
+__all__ = ["symbolics"]
+
+FORMS: dict[str, Callable[..., Any]] = {}
+
+
+@contextmanager
+def symbolics(opset: int) -> Iterator[None]:
+    """Put the forms in force."""
+    for name, form in FORMS.items():
+        torch.onnx.register_custom_op_symbolic(name, form, opset)
+    try:
+        yield
+    finally:
+        for name in FORMS:
+            torch.onnx.unregister_custom_op_symbolic(name, opset)
+
+
+def _form(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def keep(form: Callable[..., Any]) -> Callable[..., Any]:
+        FORMS[f"aten::{name}"] = form
+        return form
+
+    return keep
+
+
+def _own(onnx_name: str) -> Callable[..., Any]:
+    """Return the form of a function that ONNX has."""
+    return lambda g, x: g.op(onnx_name, x)
+
+
+for _name in ("sinh", "cosh", "asinh", "acosh", "atanh"):
+    FORMS[f"aten::{_name}"] = _own(_name.capitalize())
+
+
+def _number(g: Any, value: float, like: Any) -> Any:
+    """Return a constant of the type of `like`."""
+    return g.op("CastLike", g.op("Constant", value_t=torch.tensor(value)), like)
+
+
+@_form("floor_divide")
+def _floor_divide(g: Any, a: Any, b: Any) -> Any:
+    """Round down; torch's own form rounds towards zero."""
+    if not (helper._is_fp(a) or helper._is_fp(b)):
+        quotient = g.op("Div", a, b)
+        # Div rounds towards zero: one less where the signs differ and something is left over
+        left = g.op("Sub", a, g.op("Mul", quotient, b))
+        zero = _number(g, 0, quotient)
+        less = g.op("Less", g.op("Mul", g.op("Sign", left), g.op("Sign", b)), zero)
+        return g.op("Sub", quotient, g.op("CastLike", less, quotient))
+    return g.op("Floor", g.op("Div", a, b))
+
+
+@_form("masked_fill")
+def _masked_fill(g: Any, x: Any, mask: Any, value: Any) -> Any:
+    value = g.op("CastLike", helper._maybe_get_scalar(value), x)
+    return _choose(g, mask, value, x)
+
+
+@_form("where")
+def _where(g: Any, condition: Any, a: Any, b: Any) -> Any:
+    return _choose(g, condition, a, b)
+
+
+def _choose(g: Any, condition: Any, a: Any, b: Any) -> Any:
+    """Choose; of truth values by logic, for which runtimes have more operators."""
+    if helper._is_bool(a) or helper._is_bool(b):
+        first = g.op("And", condition, a)
+        return g.op("Or", first, g.op("And", g.op("Not", condition), b))
+    return g.op("Where", condition, a, b)
+
+
+@_form("softplus")
+def _softplus(g: Any, x: Any, beta: Any, threshold: Any) -> Any:
+    scaled = g.op("Mul", x, g.op("CastLike", beta, x))
+    smooth = g.op("Div", g.op("Softplus", scaled), g.op("CastLike", beta, x))
+    return g.op("Where", g.op("Greater", scaled, g.op("CastLike", threshold, x)), x, smooth)
+
+
+@_form("expm1")
+def _expm1(g: Any, x: Any) -> Any:
+    """``2 sinh(x / 2) exp(x / 2)``, which loses nothing near zero."""
+    half = g.op("Mul", x, _number(g, 0.5, x))
+    return g.op("Mul", g.op("Mul", g.op("Sinh", half), _number(g, 2.0, x)), g.op("Exp", half))
+
+
+@_form("trunc")
+def _trunc(g: Any, x: Any) -> Any:
+    return g.op("Mul", g.op("Sign", x), g.op("Floor", g.op("Abs", x)))
+
+
+@_form("erfc")
+def _erfc(g: Any, x: Any) -> Any:
+    return g.op("Sub", _number(g, 1.0, x), g.op("Erf", x))
+
+
+@_form("hypot")
+def _hypot(g: Any, a: Any, b: Any) -> Any:
+    return g.op("Sqrt", g.op("Add", g.op("Mul", a, a), g.op("Mul", b, b)))
+
+
+@_form("copysign")
+def _copysign(g: Any, a: Any, b: Any) -> Any:
+    size = g.op("Abs", a)
+    return g.op("Where", g.op("Less", b, _number(g, 0.0, b)), g.op("Neg", size), size)
+
+
+@_form("rms_norm")
+def _rms_norm(g: Any, x: Any, shape: Any, weight: Any, eps: Any) -> Any:
+    n = len(helper._get_const(shape, "is", "normalized_shape"))
+    axes = g.op("Constant", value_t=torch.arange(-n, 0))
+    mean = g.op("ReduceMean", g.op("Mul", x, x), axes, keepdims_i=1)
+    least = torch.finfo(torch.float32).eps if helper._is_none(eps) else helper._get_const(eps, "f", "eps")
+    y = g.op("Div", x, g.op("Sqrt", g.op("Add", mean, _number(g, least, x))))
+    return y if helper._is_none(weight) else g.op("Mul", y, weight)
+
+
+@_form("avg_pool2d")
+def _avg_pool2d(
+    g: Any, x: Any, kernel: Any, stride: Any, padding: Any, ceil: Any, include: Any, divisor: Any
+) -> Any:
+    """Mean of windows, or their sum by a divisor of one's own, which torch's form leaves out."""
+    sizes = helper._get_const(kernel, "is", "kernel_size")
+    y = g.op(
+        "AveragePool",
+        x,
+        kernel_shape_i=sizes,
+        strides_i=helper._get_const(stride, "is", "stride") or sizes,
+        pads_i=tuple(helper._get_const(padding, "is", "padding")) * 2,
+        ceil_mode_i=helper._get_const(ceil, "i", "ceil_mode"),
+        count_include_pad_i=helper._get_const(include, "i", "count_include_pad"),
+    )
+    if helper._is_none(divisor):
+        return y
+    scale = math.prod(sizes) / helper._get_const(divisor, "i", "divisor_override")
+    return g.op("Mul", y, _number(g, scale, y))
+
+
+@_form("permute")
+def _permute(g: Any, x: Any, dims: Any) -> Any:
+    """Axes counted from the end too, of which torch's form makes no sense where the rank is not known."""
+    order = helper._get_const(dims, "is", "dims")
+    return g.op("Transpose", x, perm_i=[d % len(order) for d in order])

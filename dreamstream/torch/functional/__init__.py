@@ -1,0 +1,50 @@
+"""Models as plain modules, whose states are arguments and results: what exporters take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...engine import Engine, compile
+from .graph import read_graph
+from .module import FunctionalModule
+
+__all__ = ["FunctionalModule", "functionalize"]
+
+
+def functionalize(
+    model: Any, spec: Any = None, rate: Any = 1, dtype: Any = "float32", skew: int = 0
+) -> FunctionalModule:
+    """Return a streaming model as a plain module, ``(x, lengths, sos, eos, states) -> (y, lengths, states)``.
+
+    `torch.jit.trace`, `torch.jit.script` and `torch.export` take it. It gives the frames that the engine gives, in
+    the same calls.
+
+    Parameters
+    ----------
+    model : torch.nn.Module, Module or Engine
+        A torch model's parameters are the returned module's own; other weights are copied. An engine has its spec.
+        A functional module is returned as it is.
+    spec, rate, dtype, skew
+        As for :func:`dreamstream.compile`.
+
+    Returns
+    -------
+    FunctionalModule
+
+    Raises
+    ------
+    CaptureError, NotStreamableError
+        As for :func:`dreamstream.compile`; where a layer keeps more the longer a stream lasts.
+    """
+    if isinstance(model, FunctionalModule):
+        return model
+    engine = model if isinstance(model, Engine) else compile(
+        model, spec, rate, dtype, skew=skew, verify=False
+    )
+    own: dict[str, torch.Tensor] = {}
+    if isinstance(model, torch.nn.Module):
+        own = {**dict(model.named_buffers(remove_duplicate=False)),
+               **dict(model.named_parameters(remove_duplicate=False))}
+    return FunctionalModule(engine, read_graph(engine), own)

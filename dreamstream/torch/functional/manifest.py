@@ -1,0 +1,102 @@
+"""What a caller of an exported model needs to know, as data of JSON's types."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import torch
+
+from ...engine import Engine
+
+__all__ = ["make_manifest", "unique", "with_chunk"]
+
+FORMAT = 1
+"""Of the manifest: what reads it refuses other numbers."""
+
+State = tuple[str, tuple[int, ...], str, torch.Tensor | None]
+
+
+def make_manifest(engine: Engine, states: Sequence[State]) -> dict[str, Any]:
+    """Return the manifest of a model.
+
+    Parameters
+    ----------
+    states : list of (str, tuple, str, Tensor or None)
+        Name, shape without B, dtype, and what a stream starts with: None for zeros.
+    """
+    used: set[str] = {"sos", "eos"}
+    inputs = [
+        {
+            "name": unique(s.name, used),
+            "dims": list(s.dimensions),
+            "dtype": s.dtype,
+            "rate": _ratio(s.rate),
+        }
+        for s in engine.inputs
+    ]
+    outputs = [
+        {
+            "name": unique(_identifier(o.name), used),
+            "dims": list(o.dimensions) if "B" in o.dimensions else ["B", *o.dimensions],
+            "dtype": o.dtype,
+            "rate": _ratio(o.rate),
+            "delay": None if math.isinf(o.delay) else int(o.delay),
+        }
+        for o in engine.outputs
+    ]
+    for port in (*inputs, *outputs):
+        port["lengths"] = unique(f"{port['name']}_lengths", used)
+    return {
+        "format": FORMAT,
+        "name": engine._interface.name,
+        "inputs": inputs,
+        "outputs": outputs,
+        "states": [
+            {
+                "name": unique(name, used),
+                "next": unique(f"next.{name}", used),
+                "dims": ["B", *shape],
+                "dtype": dtype,
+                "initial": 0 if first is None else first.tolist(),
+            }
+            for name, shape, dtype, first in states
+        ],
+        "skew": engine._interface.skew,
+        "frames": "frames",
+        "chunk": {"rows": None, "frames": None},
+        "flush": (
+            "set eos for a row in the call with its last frames, or in one more with length 0; all frames "
+            "that are left come out of that call"
+        ),
+    }
+
+
+def with_chunk(manifest: dict[str, Any], n_rows: int, n_frames: Sequence[int]) -> dict[str, Any]:
+    """Return the manifest of a model whose calls have exactly so many rows, and frames of each input."""
+    frames = {port["name"]: n for port, n in zip(manifest["inputs"], n_frames)}
+    return {**manifest, "chunk": {"rows": n_rows, "frames": frames}}
+
+
+def unique(name: str, used: set[str]) -> str:
+    """Return a name that is not used yet, and note it."""
+    candidate, n = name, 2
+    while candidate in used:
+        candidate, n = f"{name}_{n}", n + 1
+    used.add(candidate)
+    return candidate
+
+
+def _identifier(name: str) -> str:
+    """Return an output's name, which may be its place in a tuple, as a name that every format takes."""
+    word = re.sub(r"\W", "_", name)
+    return word if word[:1].isalpha() else f"output_{word}"
+
+
+def _ratio(rate: Fraction) -> list[int]:
+    return [rate.numerator, rate.denominator]
+
+

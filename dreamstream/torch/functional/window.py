@@ -1,0 +1,78 @@
+"""Frames of all rows in padded tensors, by absolute position."""
+
+from __future__ import annotations
+
+import torch
+
+__all__ = ["PaddedWindow", "fit", "rows_of", "zero_behind"]
+
+Tensor = torch.Tensor
+
+
+class PaddedWindow:
+    """What an operator may read of one edge: ``[last frames kept | new frames]`` of every row.
+
+    Parameters
+    ----------
+    kept : Tensor or None
+        ``(B, kept, *features)``: the last frames before the call.
+    fresh : Tensor
+        ``(B, n, *features)``: new frames, of which each row's first ``known - before`` are valid.
+    before, known, total : Tensor
+        ``(B,)`` int64: frames known before the call; known and total now.
+    """
+
+    even = False
+
+    def __init__(
+        self, kept: Tensor | None, fresh: Tensor, before: Tensor, known: Tensor, total: Tensor
+    ) -> None:
+        self.known, self.total, self.before = known, total, before
+        self._fresh = fresh
+        self._frames = fresh if kept is None else torch.cat([kept, fresh], 1)
+        self._at = before if kept is None else before - kept.shape[1]
+        self._least = self._at.clamp(min=0)  # what is older is asked for in the places of frames that nobody sees
+
+    def run(self, first: Tensor, n: int, fill: float = 0.0) -> Tensor:
+        """Return n consecutive frames ``(B, n, *features)`` from the absolute position ``first (B,)`` on.
+
+        Positions before 0 and from known on hold `fill`.
+        """
+        return self.take(first[:, None] + torch.arange(n, device=first.device), fill)
+
+    def take(self, positions: Tensor, fill: float = 0.0) -> Tensor:
+        """Return the frames at absolute ``positions (B, n)``, likewise."""
+        there = (positions >= self._least[:, None]) & (positions < self.known[:, None])
+        index = torch.where(there, positions - self._at[:, None], 0)
+        frames = rows_of(self._frames, index)
+        hidden = ~there.reshape(there.shape + (1,) * (frames.dim() - 2))
+        return frames.masked_fill(hidden, fill)
+
+    def new(self) -> tuple[Tensor, Tensor]:
+        """Return this call's frames ``(B, most, *features)``, zeros behind each row's, and how many ``(B,)``."""
+        lengths = self.known - self.before
+        return zero_behind(self._fresh, lengths), lengths
+
+    def tail(self, n: int) -> Tensor:
+        """Return the last n known frames, which are the state after the call."""
+        first = (self.known - n - self._at)[:, None]
+        return rows_of(self._frames, first + torch.arange(n, device=first.device))
+
+
+def rows_of(frames: Tensor, index: Tensor) -> Tensor:
+    """Return ``frames[b, index[b, i]]`` of ``(B, n, *features)`` for all b and i."""
+    base = torch.arange(frames.shape[0], device=frames.device)[:, None] * frames.shape[1]
+    flat = frames.flatten(0, 1).index_select(0, (base + index).flatten())
+    return flat.reshape(index.shape + frames.shape[2:])
+
+
+def zero_behind(frames: Tensor, lengths: Tensor) -> Tensor:
+    """Return ``(B, n, *features)`` with zeros behind the first ``lengths (B,)`` frames of each row."""
+    valid = torch.arange(frames.shape[1], device=frames.device) < lengths[:, None]
+    return frames.masked_fill(~valid.reshape(valid.shape + (1,) * (frames.dim() - 2)), 0)
+
+
+def fit(frames: Tensor, n: int) -> Tensor:
+    """Return ``(B, n, *features)``: the first frames, zeros behind them where there are fewer."""
+    more = frames.new_zeros((frames.shape[0], n, *frames.shape[2:]))
+    return torch.cat([frames, more], 1)[:, :n]

@@ -1,0 +1,188 @@
+"""What operations do to torch stream tensors outside a forward.
+
+Each function of torch is looked up here by its name, so that functions, methods and their twins in place are
+one entry. The metadata of a result are never false: what isn't known to keep them gives a plain tensor, with a
+`StreamFallbackWarning` (see `dreamstream.on_fallback`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+
+from ...errors import ShapeError, StreamMismatchError
+from ...stream.tree import leaves, map_leaves
+from ..tensor import StreamTensor, set_outside
+from .along import ALONG
+from .common import name_of, plain, run, streams_in, unknown, words
+from .comparing import COMPARING
+from .losses import LOSSES
+from .parts import PARTS
+from .pointwise import SAME, is_pointwise, pointwise, same
+from .products import PRODUCTS
+from .reductions import REDUCTIONS
+from .shapes import SHAPES
+
+__all__ = ["call"]
+
+_BY_NAME: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(SAME, same),
+    **SHAPES,
+    **PARTS,
+    **REDUCTIONS,
+    **ALONG,
+    **PRODUCTS,
+    **COMPARING,
+}
+
+#: Questions, and what torch does with a tensor as a whole: no result of theirs is a stream.
+_AS_IT_IS = frozenset(
+    words("""
+    __len__ __bool__ __int__ __float__ __complex__ __index__ __contains__ __format__ __hash__ __array__ __dlpack__
+    __dlpack_device__ __cuda_array_interface__ __array_wrap__ __dir__ __setstate__ _backward_hooks _base
+    _cdata _grad _grad_fn _version _is_view backward data_ptr dense_dim device dim dim_order dtype element_size
+    get_device grad grad_dtype grad_fn has_names is_complex is_conj is_contiguous is_cpu is_cuda is_floating_point
+    is_inference is_leaf is_meta is_mkldnn is_mps is_neg is_nested is_nonzero is_pinned is_quantized is_same_size
+    is_set_to is_shared is_signed is_sparse is_sparse_csr is_xla is_xpu item itemsize layout nbytes ndim ndimension
+    nelement new new_empty new_empty_strided new_full new_ones new_tensor new_zeros numel numpy output_nr
+    register_hook register_post_accumulate_grad_hook requires_grad result_type retain_grad shape size storage
+    storage_offset storage_type stride tolist type_check untyped_storage _typed_storage volatile can_cast
+    is_distributed is_ipu is_maia is_mtia is_vulkan is_hpu is_ort name __reduce__ __cuda_array_interface__
+    """)
+)
+
+_RESIZING = frozenset(words("resize_ resize_as_ set_ sparse_resize_ squeeze_out swap_tensors"))
+_OPERATORS = frozenset(
+    f"__{kind}{name}__"
+    for name in words(
+        "add sub mul div truediv floordiv mod pow and or xor lshift rshift eq ne lt le gt ge neg pos abs invert"
+    )
+    for kind in ("", "r", "i")
+)
+
+
+def _entry(name: str) -> Callable[..., Any]:
+    found = _BY_NAME.get(name)
+    if found is not None:
+        return found
+    if name in _OPERATORS or is_pointwise(name):
+        return pointwise
+    return _entry(name[:-1]) if name.endswith("_") and not name.startswith("_") else unknown
+
+
+_ENTRIES: dict[str, Callable[..., Any]] = {}
+
+
+def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """Run a torch function on arguments of which some are stream tensors, none of them inside a forward."""
+    name = func.__name__
+    if name == "__get__":
+        name = func.__self__.__name__
+    elif name in ("__set__", "__delete__"):
+        return _assign(func, args)
+    if name in _AS_IT_IS or func in (torch.autograd.grad, torch.autograd.backward):
+        return run(func, args, kwargs)
+    if name in _RESIZING and isinstance(args[0], StreamTensor):
+        raise ShapeError(f"{name} of a stream tensor: its shape is that of its streams; use x.tensor()")
+    if kwargs.get("out") is not None:
+        return _into(func, args, dict(kwargs))
+    entry = LOSSES.get(func) or _ENTRIES.get(name)
+    if entry is None:
+        entry = _ENTRIES[name] = _entry(name)
+    if func in LOSSES:
+        return entry(func, *args, **kwargs)
+    if kwargs:
+        args, kwargs = _usual(args, kwargs)
+    if entry not in _ANY_FIRST and not (args and _is_first(args[0])):
+        return unknown(func, *args, **kwargs)
+    return entry(func, *args, **kwargs)
+
+
+_ANY_FIRST = (
+    pointwise,
+    unknown,
+    PRODUCTS["matmul"],
+    PRODUCTS["einsum"],
+    ALONG["conv1d"],
+    ALONG["cosine_similarity"],
+    PARTS["__setitem__"],
+    *COMPARING.values(),
+)
+
+
+def _is_first(x: Any) -> bool:
+    return isinstance(x, StreamTensor) or (isinstance(x, (list, tuple)) and bool(streams_in(x)))
+
+
+#: Names that torch takes for an argument besides its own.
+_OTHER_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+_FIRST_NAMES = ("input", "self", "tensors", "tensor", "x", "a", "x1")
+
+
+def _usual(args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return arguments under their usual names, the first in its place."""
+    rest = {_OTHER_NAMES.get(k, k): v for k, v in kwargs.items()}
+    if not args:
+        first = next((k for k in _FIRST_NAMES if k in rest), None)
+        args = () if first is None else (rest.pop(first),)
+    return args, rest
+
+
+def _assign(func: Any, args: Any) -> Any:
+    """Set an attribute of a tensor; its data only if they have its shape."""
+    x = args[0]
+    if func.__self__.__name__ == "data" and isinstance(x, StreamTensor) and len(args) > 1:
+        if plain(args[1]).shape != plain(x).shape:
+            raise ShapeError(
+                f"data of shape {tuple(plain(args[1]).shape)} for streams {tuple(plain(x).shape)}"
+            )
+        if isinstance(args[1], StreamTensor) and args[1].meta != x.meta:
+            raise StreamMismatchError("data of other streams")
+    return run(func, args, {})
+
+
+def _into(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Run a function and write its result to ``out=``."""
+    out = kwargs.pop("out")
+    result = call(func, (), args, kwargs) if streams_in(args, kwargs) else run(func, args, kwargs)
+    for target, value in zip(leaves(out), leaves(result)):
+        own, new = plain(target), plain(value)
+        if isinstance(target, StreamTensor):
+            if not isinstance(value, StreamTensor) or own.shape != new.shape:
+                raise StreamMismatchError(
+                    f"{name_of(func)}: out= is a stream tensor of shape {tuple(own.shape)}, but the result is "
+                    f"{'one' if isinstance(value, StreamTensor) else 'a plain tensor'} of {tuple(new.shape)}"
+                )
+            target._info = value._info
+        elif own.shape != new.shape:
+            own.resize_(new.shape)
+        own.copy_(new)
+    return out
+
+
+def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of tensors that takes dimensions by name, too."""
+
+    @wraps(method)
+    def named(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(a, (str, list, tuple)) for a in (*args, *kwargs.values())):
+            names = self.names
+
+            def number(a: Any) -> Any:
+                return names.index(a) if isinstance(a, str) and a in names else a
+
+            args, kwargs = map_leaves(args, number), map_leaves(kwargs, number)
+        return method(self, *args, **kwargs)
+
+    return named
+
+
+for _name in (*SHAPES, *PARTS, *REDUCTIONS, *ALONG):
+    for _twin in (_name, _name + "_"):
+        if callable(getattr(torch.Tensor, _twin, None)) and not _name.startswith("__"):
+            setattr(StreamTensor, _twin, _by_name(getattr(torch.Tensor, _twin)))
+
+set_outside(call)

@@ -1,0 +1,174 @@
+"""Operations along one dimension, or on the last ones: features keep the metadata, B and L can't."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...errors import ModeError
+from ...stream.rules import require_same
+from ...stream.where import user_line
+from ..tensor import StreamTensor
+from .common import (
+    along,
+    axis_of,
+    each,
+    fall_back,
+    in_place,
+    inputs,
+    keep,
+    name_of,
+    named,
+    plain,
+    run,
+    same_sizes,
+    streams_in,
+    unknown,
+)
+
+__all__ = ["ALONG"]
+
+#: Position of the dimension among the arguments, its name, and what it is where it is not given.
+_WHERE: dict[str, tuple[int, str, Any]] = {
+    **named("softmax log_softmax softmin cumsum cumprod logcumsumexp cummax cummin", (1, "dim", None)),
+    **named("sort argsort msort glu", (1, "dim", -1)),
+    "flip": (1, "dims", None),
+    "fliplr": (9, "dim", 1),
+    "flipud": (9, "dim", 0),
+    "roll": (2, "dims", None),
+    "topk": (2, "dim", -1),
+    "normalize": (2, "dim", 1),
+    "renorm": (2, "dim", None),
+    "diff": (2, "dim", -1),
+    "gumbel_softmax": (4, "dim", -1),
+    "repeat_interleave": (2, "dim", None),
+    "select_scatter": (2, "dim", None),
+    "slice_scatter": (2, "dim", 0),
+    **named("fft_fft fft_ifft fft_rfft fft_irfft fft_hfft fft_ihfft", (2, "dim", -1)),
+    **named(
+        "scatter scatter_add scatter_reduce index_add index_copy index_fill index_reduce",
+        (1, "dim", None),
+    ),
+}
+
+
+def one_dimension(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run what works along one dimension, or several."""
+    if not isinstance(x, StreamTensor):
+        return unknown(func, x, *args, **kwargs)
+    name = name_of(func).rstrip("_")
+    position, key, default = _WHERE[name]
+    if name == "flip" and len(args) > 1:
+        args = (args,)
+    if name in ("sort", "argsort") and args and isinstance(args[0], bool):
+        position = 9  # descending alone
+    rest = list(args)
+    given = rest[position - 1] if len(rest) >= position else kwargs.get(key, default)
+    if given is None:
+        return fall_back(func, (x, *args), kwargs, f"{name} of no given dimension")
+    several = isinstance(given, (list, tuple))
+    axes = [axis_of(x, d) for d in (given if several else [given])]
+    number = axes if several else axes[0]
+    if len(rest) >= position:
+        rest[position - 1] = number
+    elif key in kwargs:
+        kwargs = {**kwargs, key: number}
+    if name == "msort":
+        axes = [0]
+    if any(x._info.is_stream(a) for a in axes):
+        return fall_back(func, (x, *rest), kwargs, f"{name} along {along(x, axes)}")
+    others = streams_in(rest, kwargs)
+    if others:
+        require_same([x.meta, *(t.meta for t in others)], [x.starts, *(t.starts for t in others)], name)
+    return _kept(func, x, rest, kwargs, name)
+
+
+def _kept(func: Any, x: StreamTensor, rest: Any, kwargs: Any, name: str) -> Any:
+    if in_place(func):
+        (others, options) = inputs(tuple(rest), kwargs)
+        run(func, (x, *others), options)
+        return x
+    own, options = inputs((x, *rest), kwargs)
+    result = run(func, own, options)
+    if not all(same_sizes(x, t) for t in each(result)):
+        return fall_back(func, (x, *rest), kwargs, name)
+    return keep(result, x._info)
+
+
+def last_dimensions(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run layer_norm or rms_norm, which see the last dimensions."""
+    shape = args[0] if args else kwargs["normalized_shape"]
+    if not isinstance(x, StreamTensor):
+        return unknown(func, x, *args, **kwargs)
+    n = len(x.names)
+    axes = range(n - len(tuple(shape)), n)
+    if any(x._info.is_stream(a) for a in axes):
+        return fall_back(func, (x, *args), kwargs, f"{name_of(func)} along {along(x, axes)}")
+    return _kept(func, x, args, kwargs, name_of(func))
+
+
+def of_running_statistics(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run batch_norm in eval mode: every frame is seen by itself."""
+    mean = args[0] if args else kwargs.get("running_mean")
+    training = args[4] if len(args) > 4 else kwargs.get("training", False)
+    if not isinstance(x, StreamTensor) or training or mean is None or x._info.is_stream(1):
+        return of_whole_streams(func, x, *args, **kwargs)
+    return _kept(func, x, args, kwargs, "batch_norm")
+
+
+def of_whole_streams(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Refuse what needs the frames before this chunk, or behind it."""
+    if not streams_in(args, kwargs):
+        return run(func, args, kwargs)
+    raise ModeError(
+        f"{name_of(func)} on a StreamTensor, at {user_line()}, needs what came before: it works inside an online "
+        "module (ds.patch_module(model).online()); x.tensor() is the plain padded tensor"
+    )
+
+
+def new_last(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run what gives a vector per element: embedding, one_hot."""
+    if not isinstance(x, StreamTensor):
+        return unknown(func, x, *args, **kwargs)
+    rest, options = inputs(args, kwargs)
+    index = x.padded()  # what stands in padding need not be in range
+    return keep(run(func, (index, *rest), options), x._info.with_names((*x.names, None)))
+
+
+def of_features(func: Any, x1: Any, x2: Any, dim: Any = 1, eps: float = 1e-8) -> Any:
+    """Run cosine_similarity, which reduces a dimension."""
+    tensors = streams_in((x1, x2))
+    model = tensors[0]
+    axis = axis_of(model, dim)
+    alike = (
+        isinstance(x1, torch.Tensor)
+        and isinstance(x2, torch.Tensor)
+        and plain(x1).shape == plain(x2).shape
+    )
+    if model._info.is_stream(axis) or not alike or any(t.dims != model.dims for t in tensors):
+        return fall_back(func, (x1, x2, axis, eps), {}, "cosine_similarity of these")
+    require_same([t.meta for t in tensors], [t.starts for t in tensors], "cosine_similarity")
+    own, _ = inputs((x1, x2), {})
+    names = [n for i, n in enumerate(model.names) if i != axis]
+    return keep(run(func, (*own, axis, eps), {}), model._info.with_names(names))
+
+
+_WHOLE = """
+    conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc conv1d convolution
+    avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d lp_pool1d lp_pool2d lp_pool3d
+    max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices fractional_max_pool2d
+    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d
+    lstm gru rnn_tanh rnn_relu stft istft interpolate upsample grid_sample fold instance_norm group_norm
+    multi_head_attention_forward scaled_dot_product_attention pixel_shuffle
+"""
+
+ALONG: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(_WHERE, one_dimension),
+    **dict.fromkeys(("layer_norm", "rms_norm"), last_dimensions),
+    **dict.fromkeys(("embedding", "one_hot"), new_last),
+    "cosine_similarity": of_features,
+    "batch_norm": of_running_statistics,
+    **named(_WHOLE, of_whole_streams),
+}

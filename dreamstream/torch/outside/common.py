@@ -1,0 +1,196 @@
+"""What all operations outside a forward share: running torch, what operands have in common, falling back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ...array.chunks import report_fallback
+from ...errors import ShapeError
+from ...stream.rules import require_equal_rates, require_same, resolve
+from ...stream.tree import leaves, map_leaves
+from ..frames import cleaned, mask_of
+from ..info import Info
+from ..tensor import StreamTensor
+
+__all__ = [
+    "agree",
+    "axis_of",
+    "fall_back",
+    "in_place",
+    "inputs",
+    "keep",
+    "plain",
+    "run",
+    "streams_in",
+    "unknown",
+]
+
+_PLAIN = torch._C.DisableTorchFunctionSubclass
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text: names of functions."""
+    return text.split()
+
+
+def named(text: str, value: Any) -> dict[str, Any]:
+    """Return a table that gives the same value for each name."""
+    return dict.fromkeys(words(text), value)
+
+
+def run(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call a torch function on tensors as they are."""
+    with _PLAIN():
+        return func(*args, **kwargs)
+
+
+def plain(x: Any) -> Any:
+    """Return a stream tensor as torch's tensor; everything else as it is."""
+    return x._plain() if isinstance(x, StreamTensor) else x
+
+
+def streams_in(*trees: Any) -> list[StreamTensor]:
+    """Return the stream tensors among arguments."""
+    return [t for t in leaves(trees) if isinstance(t, StreamTensor)]
+
+
+def in_place(func: Any) -> bool:
+    """Return whether a function writes to its first argument."""
+    name = func.__name__
+    return (name.endswith("_") and not name.startswith("__")) or name in _ASSIGNMENTS
+
+
+_ASSIGNMENTS = frozenset(
+    f"__i{name}__" for name in words("add sub mul div truediv floordiv mod pow and or xor lshift rshift")
+)
+
+
+def axis_of(x: StreamTensor, dim: Any) -> int:
+    """Return the number of a dimension given by number or name."""
+    return resolve(x._info.names, dim)
+
+
+def agree(tensors: Sequence[StreamTensor], what: str) -> Info:
+    """Return what is known of tensors that meet: the info of the one with most dimensions.
+
+    Raises
+    ------
+    StreamIdError, StreamMismatchError
+        ids, sos, eos, lengths, starts or rate differ.
+    """
+    first = max(tensors, key=lambda t: len(t._info.names))._info
+    if len(tensors) > 1:
+        infos = [t._info for t in tensors]
+        meta, starts = require_same([i.meta for i in infos], [i.starts for i in infos], what)
+        require_equal_rates([i.rate for i in infos], what)
+        first = replace(first, meta=meta, starts=starts)
+    return first
+
+
+def needs_gradient(*trees: Any) -> bool:
+    """Return whether a gradient may be wanted of something that is made of these."""
+    return torch.is_grad_enabled() and any(
+        t.requires_grad for t in leaves(trees) if isinstance(t, torch.Tensor)
+    )
+
+
+def inputs(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Return arguments as torch sees them.
+
+    Where gradients are wanted, zeros stand for padding, so that no gradient comes out of it.
+    """
+    if not run(needs_gradient, (args, kwargs), {}):
+        return map_leaves(args, plain), map_leaves(kwargs, plain)
+    return map_leaves(args, _without_padding), map_leaves(kwargs, _without_padding)
+
+
+def _without_padding(x: Any) -> Any:
+    return cleaned(x._plain(), x._info) if isinstance(x, StreamTensor) else x
+
+
+def keep(result: Any, info: Info) -> Any:
+    """Return results with these streams; what `info` says of them must be true.
+
+    A result that is a stream tensor already (operations in place) takes it over.
+    """
+    if isinstance(result, StreamTensor):
+        result._info = info
+        return result
+    if not isinstance(result, torch.Tensor):
+        if isinstance(result, (list, tuple)):
+            return map_leaves(result, lambda t: keep(t, info))
+        return result
+    if (
+        not info.has_frames
+        and not info.is_full(1)
+        and result.is_floating_point()
+        and result.requires_grad
+    ):
+        mask = mask_of(info, result.shape, result.device)
+        result = torch.where(mask, result, torch.full_like(result, torch.nan))
+    return StreamTensor.of(result, info)
+
+
+def fall_back(func: Callable[..., Any], args: Any, kwargs: Any, what: str) -> Any:
+    """Run a function on the plain padded tensors, zeros behind each row's frames, with a warning.
+
+    In place it writes to the tensor, and returns it as a plain one.
+    """
+    report_fallback(what)
+    if in_place(func):
+        return plain(
+            run(func, (plain(args[0]), *map_leaves(args[1:], padded)), map_leaves(kwargs, padded))
+        )
+    return run(func, map_leaves(args, padded), map_leaves(kwargs, padded))
+
+
+def padded(x: Any) -> Any:
+    """Return a stream tensor as a plain one with zeros for padding; everything else as it is."""
+    return x.padded() if isinstance(x, StreamTensor) else x
+
+
+def unknown(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Run a function of which nothing is known: tensors that it returns are plain."""
+    name = name_of(func)
+    if in_place(func):
+        return fall_back(func, args, kwargs, f"{name} in place")
+    result = run(func, map_leaves(args, padded), map_leaves(kwargs, padded))
+    if any(isinstance(t, torch.Tensor) for t in leaves(result)):
+        report_fallback(name)
+    return result
+
+
+def name_of(func: Any) -> str:
+    """Return a torch function's name; an attribute's own name where it is one that is read."""
+    name: str = func.__name__
+    return func.__self__.__name__ if name == "__get__" else name
+
+
+def same_sizes(x: StreamTensor, result: torch.Tensor) -> bool:
+    """Return whether a result has x's dimensions, B and L among them in their places and sizes."""
+    info = x._info
+    shape = x._plain().shape
+    return result.dim() == len(shape) and all(
+        a == b or not info.is_stream(i) for i, (a, b) in enumerate(zip(shape, result.shape))
+    )
+
+
+def along(x: StreamTensor, axes: Sequence[int]) -> str:
+    """Return the names of dimensions, for messages."""
+    return " and ".join(str(x._info.names[a]) for a in axes if x._info.is_stream(a))
+
+
+def in_range(size: int, index: int, what: str) -> int:
+    """Return an index from the start on."""
+    if not -size <= index < size:
+        raise ShapeError(f"{what}: {index} is out of range for {size}")
+    return index % size
+
+
+def each(tree: Any) -> Iterator[torch.Tensor]:
+    """Return the tensors among results."""
+    return (t for t in leaves(tree) if isinstance(t, torch.Tensor))

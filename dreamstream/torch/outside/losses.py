@@ -1,0 +1,151 @@
+"""Losses see valid frames only; with ``reduction="none"`` they keep the metadata."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from ...errors import ShapeError, StreamMismatchError
+from ...stream.rules import BATCH, LENGTH
+from ...stream.tree import map_leaves
+from ..frames import pad, unpad
+from ..info import Info
+from ..tensor import StreamTensor
+from .common import agree, inputs, keep, name_of, plain, run, streams_in, unknown
+
+__all__ = ["LOSSES"]
+
+Tensor = torch.Tensor
+
+
+@lru_cache(maxsize=64)
+def _signature(func: Any) -> inspect.Signature:
+    return inspect.signature(func)
+
+
+def _bound(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    bound = _signature(func).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _frames(x: Any, info: Info, shape: Any, what: str) -> Tensor:
+    """Return an operand's frames; a plain one is padded as the streams are, or broadcasts."""
+    own = plain(x)
+    if isinstance(x, StreamTensor):
+        return unpad(own, x._info)
+    try:
+        return unpad(own.expand(shape), info)
+    except RuntimeError:
+        raise ShapeError(
+            f"{what}: a tensor of shape {tuple(own.shape)} meets streams {tuple(shape)}"
+        ) from None
+
+
+def _returned(result: Tensor, info: Info, width: int) -> Any:
+    """Return a loss: a number, or one per element of each frame."""
+    return result if result.dim() == 0 else keep(pad(result, info, width), info)
+
+
+def elementwise(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run a loss of elements on the frames of its operands."""
+    name = name_of(func)
+    options = _bound(func, args, kwargs)
+    operands = {k: v for k, v in options.items() if isinstance(v, Tensor)}
+    model = max(streams_in(operands), key=lambda t: len(t.names))
+    info, shape = agree(streams_in(operands), name), plain(model).shape
+    if any(isinstance(v, StreamTensor) and v.dims != model.dims for v in operands.values()):
+        raise ShapeError(f"{name}: dimensions {[v.names for v in streams_in(operands)]} don't line up")
+    frames = {k: _frames(v, info, shape, name) for k, v in operands.items()}
+    if name == "kl_div" and options["reduction"] == "batchmean":
+        total = run(func, (), {**options, **frames, "reduction": "sum"})
+        return total / shape[0]
+    return _returned(run(func, (), {**options, **frames}), info, info.width_of(shape))
+
+
+def of_classes(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run cross_entropy or nll_loss on frames: classes are dimension 1, as torch has them."""
+    name = name_of(func)
+    options = _bound(func, args, kwargs)
+    x, target = options["input"], options["target"]
+    if not isinstance(x, StreamTensor):
+        return unknown(func, *args, **kwargs)
+    info, shape = x._info, plain(x).shape
+    axis = 1 if len(shape) > 1 else 0
+    if info.is_stream(axis):
+        raise ShapeError(
+            f"{name}: classes are dimension {axis}, which is {info.names[axis]} of {info.names}; "
+            "transpose them there"
+        )
+    others = [n for i, n in enumerate(info.names) if i != axis]
+    rest = info.with_names(others)
+    of_rest = shape[:axis] + shape[axis + 1 :]
+    by_index = not target.is_floating_point()
+    if isinstance(target, StreamTensor):
+        agree([x, target], name)
+        wanted = rest if by_index else info
+        if target._info.dims != wanted.dims:
+            raise ShapeError(
+                f"{name}: a target with {target.names} for {info.names}; expected {wanted.names}"
+            )
+    at = 1 + info.features.index(axis)
+    frames = unpad(plain(x), info).movedim(at, 1)
+    if by_index:
+        goal = _frames(target, rest, of_rest, name)
+    else:
+        goal = _frames(target, info, shape, name).movedim(at, 1)
+    result = run(
+        func, (), {**options, "input": frames, "target": goal, "weight": plain(options["weight"])}
+    )
+    return _returned(result, rest, info.width_of(shape))
+
+
+def ctc(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run ctc_loss, whose lengths are those of the streams; they may be given, and be None."""
+    options = _bound(func, args, kwargs)
+    x, given = options["log_probs"], options["input_lengths"]
+    if not isinstance(x, StreamTensor) or LENGTH not in x.names:
+        return unknown(func, *args, **kwargs)
+    if x.names[0] != LENGTH or (len(x.names) > 2 and x.names[1] != BATCH):
+        raise ShapeError(f"ctc_loss: log_probs must be (L, B, classes), got {x.names}")
+    if given is None:
+        given = torch.from_numpy(np.array(x.lengths))
+    elif not isinstance(given, Tensor) or given.device.type == "cpu":
+        bad = np.flatnonzero(np.asarray(given).reshape(-1) > x.lengths)
+        if bad.size:
+            raise StreamMismatchError(
+                f"ctc_loss: input_lengths {np.asarray(given).tolist()} go beyond the frames that there are",
+                [x.ids[r] for r in bad],
+            )
+    (own,), _ = inputs((x,), {})
+    options.update(log_probs=own, input_lengths=given)
+    return run(func, (), map_leaves(options, plain))
+
+
+ELEMENTWISE = (
+    F.mse_loss,
+    F.l1_loss,
+    F.smooth_l1_loss,
+    F.huber_loss,
+    F.binary_cross_entropy,
+    F.binary_cross_entropy_with_logits,
+    F.kl_div,
+    F.poisson_nll_loss,
+    F.gaussian_nll_loss,
+    F.soft_margin_loss,
+    F.hinge_embedding_loss,
+    F.margin_ranking_loss,
+)
+
+LOSSES: dict[Any, Callable[..., Any]] = {
+    **dict.fromkeys(ELEMENTWISE, elementwise),
+    F.cross_entropy: of_classes,
+    F.nll_loss: of_classes,
+    F.ctc_loss: ctc,
+}

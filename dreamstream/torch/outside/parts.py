@@ -1,0 +1,365 @@
+"""Taking parts, and putting parts together: the streams' metadata follow by the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...errors import ShapeError, StreamIndexError
+from ...stream.metadata import StreamMetadata
+from ...stream.rules import (
+    BATCH,
+    LENGTH,
+    Fallback,
+    cat_batch,
+    cat_length,
+    plan_index,
+    require_equal_rates,
+    split_batch,
+    split_length,
+    unbind_batch,
+)
+from ...stream.tree import map_leaves
+from ..frames import pad, to_device, unpad
+from ..info import JOINED, Info, Starts
+from ..tensor import StreamTensor
+from .common import agree, axis_of, fall_back, inputs, keep, name_of, named, padded, plain, run, unknown
+
+__all__ = ["PARTS"]
+
+
+# ---------------------------------------------------------------- index
+def _on_host(item: Any) -> Any:
+    if isinstance(item, StreamTensor):
+        return item  # the rules say why not
+    return item.detach().cpu().numpy() if isinstance(item, torch.Tensor) else item
+
+
+def _plan(x: StreamTensor, index: Any) -> Any:
+    info = x._info
+    if info.axis(JOINED) is not None:
+        return Fallback("B and L are joined")
+    host = tuple(map(_on_host, index)) if isinstance(index, tuple) else _on_host(index)
+    return plan_index(host, info.names, info.meta, info.width_of(plain(x).shape))
+
+
+def _for_torch(plan: Any, device: torch.device) -> tuple[Any, ...]:
+    return tuple(
+        to_device(np.ascontiguousarray(i), device) if isinstance(i, np.ndarray) else i
+        for i in plan.plain
+    )
+
+
+def _picked(x: StreamTensor, plan: Any) -> Info:
+    info = x._info
+    return replace(
+        info, names=plan.names, meta=plan.meta, starts=plan.starts_of(info.starts, info.meta.lengths)
+    )
+
+
+def getitem(func: Any, x: Any, index: Any) -> Any:
+    """Index: B picks rows, L frames of the chunk."""
+    plan = _plan(x, index)
+    if isinstance(plan, Fallback):
+        return fall_back(func, (x, index), {}, f"this index ({plan.reason})")
+    x_plain = plain(x)
+    return keep(run(func, (x_plain, _for_torch(plan, x_plain.device)), {}), _picked(x, plan))
+
+
+def setitem(func: Any, x: Any, index: Any, value: Any) -> None:
+    """Write to parts of a tensor, which keeps its streams."""
+    if not isinstance(x, StreamTensor):
+        run(func, (x, map_leaves(index, plain), plain(value)), {})
+        return
+    plan = _plan(x, index)
+    if isinstance(plan, Fallback):
+        run(func, (x, map_leaves(index, plain), plain(value)), {})
+        return
+    if isinstance(value, StreamTensor):
+        part = _picked(x, plan)
+        agree(
+            [StreamTensor.of(plain(x)[_for_torch(plan, plain(x).device)], part), value], "an assignment"
+        )
+    run(func, (x, _for_torch(plan, plain(x).device), plain(value)), {})
+
+
+def _part(x: StreamTensor, axis: int, item: Any) -> Any:
+    return getitem(torch.Tensor.__getitem__, x, (slice(None),) * axis + (item,))
+
+
+def narrow(func: Any, x: Any, dim: Any, start: Any, length: Any) -> Any:
+    """Return a run of rows, frames or features."""
+    axis, first = axis_of(x, dim), int(start)
+    size = plain(x).shape[axis]
+    run(func, (plain(x), axis, first, length), {})  # what torch refuses
+    first += size if first < 0 else 0
+    return _part(x, axis, slice(first, first + length))
+
+
+def select(func: Any, x: Any, dim: Any, index: int) -> Any:
+    """Return one row, frame or feature."""
+    return _part(x, axis_of(x, dim), int(index))
+
+
+def index_select(func: Any, x: Any, dim: Any, index: Any) -> Any:
+    """Return rows in any order, frames in theirs, or features."""
+    axis = axis_of(x, dim)
+    if x._info.is_stream(axis):
+        return _part(x, axis, plain(index))
+    (x_plain,), _ = inputs((x,), {})
+    return keep(run(func, (x_plain, axis, plain(index)), {}), x._info)
+
+
+def _of_features(x: StreamTensor, axis: int, index: Any, what: str) -> None:
+    """Refuse to pick among streams or frames element by element."""
+    if x._info.is_stream(axis):
+        raise StreamIndexError(
+            f"{what} along {x._info.names[axis]} would mix streams or frames; index with one dimension "
+            "(x[rows], x[..., frames]), or take x.tensor()"
+        )
+    if isinstance(index, StreamTensor):
+        agree([x, index], what)
+
+
+def gather(func: Any, x: Any, dim: Any, index: Any, **kwargs: Any) -> Any:
+    """Pick features by an index per element; where it is shorter along B or L, so is the result."""
+    axis = axis_of(x, dim)
+    _of_features(x, axis, index, "gather")
+    shape = plain(index).shape
+    for i in range(min(len(shape), len(x._info.names))):
+        if x._info.is_stream(i) and shape[i] < plain(x).shape[i]:
+            x = _part(x, i, slice(0, shape[i]))
+    (own,), _ = inputs((x,), {})
+    return keep(run(func, (own, axis, padded(index)), kwargs), x._info)
+
+
+def take_along_dim(func: Any, x: Any, indices: Any, dim: Any = None) -> Any:
+    """Pick features by an index per element, broadcast."""
+    if dim is None:
+        return unknown(func, x, indices)
+    axis = axis_of(x, dim)
+    _of_features(x, axis, indices, "take_along_dim")
+    (own,), _ = inputs((x,), {})
+    return keep(run(func, (own, padded(indices), axis), {}), x._info)
+
+
+# ---------------------------------------------------------------- parts
+_FIXED = {"hsplit": 1, "vsplit": 0, "dsplit": 2}
+
+
+def split(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Cut into pieces along a dimension; split gives a list of them, the others a tuple."""
+    name, rest = name_of(func), list(args)
+    if name in _FIXED:
+        axis = min(_FIXED[name], len(x._info.names) - 1)
+    elif len(rest) > 1:
+        axis = rest[1] = axis_of(x, rest[1])
+    else:
+        axis = kwargs["dim"] = axis_of(x, kwargs.get("dim", 0))
+    pieces = run(func, (plain(x), *map_leaves(rest, plain)), kwargs)
+    sizes = [p.shape[axis] for p in pieces]
+    info, role = x._info, x._info.names[axis]
+    if not x._info.is_stream(axis):
+        infos = [info] * len(sizes)
+    elif sum(sizes) != plain(x).shape[axis] or role == JOINED:
+        return fall_back(func, (x, *rest), kwargs, f"{name} along {role}")
+    elif role == BATCH:
+        infos = _row_infos(info, split_batch(info.meta, sizes))
+    else:
+        infos = _frame_infos(info, split_length(info.meta, sizes, plain(x).shape[axis]), sizes)
+    kept = [keep(p, i) for p, i in zip(pieces, infos)]
+    return kept if name in ("split", "split_with_sizes") else tuple(kept)
+
+
+def _row_infos(info: Info, metas: Sequence[StreamMetadata]) -> list[Info]:
+    ends = np.cumsum([0, *(len(m) for m in metas)]).tolist()
+    return [
+        info.with_rows(m, None if info.starts is None else info.starts[a:b])
+        for m, a, b in zip(metas, ends, ends[1:])
+    ]
+
+
+def _frame_infos(info: Info, metas: Sequence[StreamMetadata], sizes: Sequence[int]) -> list[Info]:
+    infos, at = [], np.zeros(len(info.meta), np.int64)
+    for meta in metas:
+        infos.append(info.with_rows(meta, _shifted(info.starts, at)))
+        at = at + meta.lengths
+    return infos
+
+
+def _shifted(starts: Starts | None, by: Any) -> Starts | None:
+    return (
+        None if starts is None else tuple(None if s is None else s + int(n) for s, n in zip(starts, by))
+    )
+
+
+def unbind(func: Any, x: Any, dim: Any = 0) -> Any:
+    """Return the rows, each with its stream, or the features."""
+    axis = axis_of(x, dim)
+    info, role = x._info, x._info.names[axis]
+    if role == LENGTH:
+        raise ShapeError(
+            "unbind along L: single frames are no chunks of their streams; split(1, dim) keeps L, and "
+            "x.tensor().unbind() gives plain frames"
+        )
+    if role == JOINED:
+        return fall_back(func, (x, axis), {}, "unbind of B_L")
+    pieces = run(func, (plain(x), axis), {})
+    names = [n for i, n in enumerate(info.names) if i != axis]
+    rest = info.with_names(names)
+    infos = _row_infos(rest, unbind_batch(info.meta)) if role == BATCH else [rest] * len(pieces)
+    return tuple(keep(p, i) for p, i in zip(pieces, infos))
+
+
+# ---------------------------------------------------------------- together
+def cat(func: Any, tensors: Any, dim: Any = 0) -> Any:
+    """Put tensors one behind the other: batches of different streams, chunks of the same, or features."""
+    parts = list(tensors)
+    first = next(t for t in parts if isinstance(t, StreamTensor))
+    axis = axis_of(first, dim)
+    if first._info.is_stream(axis) and not all(isinstance(t, StreamTensor) for t in parts):
+        return fall_back(torch.cat, (parts, axis), {}, "cat of streams and a plain tensor")
+    streams = [t for t in parts if isinstance(t, StreamTensor)]
+    if any(
+        len(t._info.names) != len(first._info.names)
+        or [t._info.is_stream(i) and n for i, n in enumerate(t.names)]
+        != [first._info.is_stream(i) and n for i, n in enumerate(first.names)]
+        for t in streams
+    ):
+        raise ShapeError(f"cat: dimensions {[t.names for t in streams]} don't line up")
+    require_equal_rates([t.rate for t in streams], "cat")
+    role = first._info.names[axis]
+    if role == BATCH:
+        return _cat_rows(streams, axis)
+    if role == LENGTH:
+        return _cat_frames(streams, axis)
+    if role == JOINED:
+        return fall_back(torch.cat, (parts, axis), {}, "cat along B_L")
+    info = agree(streams, "cat")
+    (own,), _ = inputs((_cut(parts),), {})
+    return keep(run(torch.cat, (own, axis), {}), info)
+
+
+def _cut(parts: Sequence[Any]) -> list[Any]:
+    """Cut padding off tensors whose padded widths differ."""
+    lengths = [
+        t._info.names.index(LENGTH) if LENGTH in t.names else None
+        for t in parts
+        if isinstance(t, StreamTensor)
+    ]
+    if not lengths or lengths[0] is None:
+        return list(parts)
+    axis = lengths[0]
+    width = min(plain(t).shape[axis] for t in parts if isinstance(t, StreamTensor))
+    return [
+        StreamTensor.of(plain(t).narrow(axis, 0, width), t._info) if isinstance(t, StreamTensor) else t
+        for t in parts
+    ]
+
+
+def _cat_rows(parts: Sequence[StreamTensor], axis: int) -> Any:
+    info = parts[0]._info
+    meta = cat_batch([p.meta for p in parts])
+    starts: Starts | None = None
+    if any(p.starts is not None for p in parts):
+        starts = tuple(s for p in parts for s in (p.starts or (None,) * len(p.meta)))
+    length = info.axis(LENGTH)
+    values = [plain(p) for p in parts]
+    if length is not None:
+        width = max(v.shape[length] for v in values)
+        values = [_widened(v, length, width - v.shape[length]) for v in values]
+    return keep(torch.cat(values, axis), info.with_rows(meta, starts))
+
+
+def _widened(x: torch.Tensor, axis: int, by: int) -> torch.Tensor:
+    if not by:
+        return x
+    shape = [by if i == axis else n for i, n in enumerate(x.shape)]
+    return torch.cat([x, x.new_zeros(shape)], axis)
+
+
+def _cat_frames(parts: Sequence[StreamTensor], axis: int) -> Any:
+    info = parts[0]._info
+    meta = cat_length([p.meta for p in parts])
+    info = info.with_rows(meta, _joined_starts(parts))
+    if all(p._info.is_full(plain(p).shape[axis]) for p in parts[:-1]):
+        return keep(torch.cat([plain(p) for p in parts], axis), info)
+    frames = torch.cat([unpad(plain(p), p._info) for p in parts])
+    lengths = np.stack([p.lengths for p in parts], 1)  # (B, parts); stored part by part
+    ends = np.cumsum(lengths.T.ravel()).reshape(lengths.T.shape).T
+    begins = (ends - lengths).ravel()
+    counts = lengths.ravel()
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    order = to_device(np.repeat(begins, counts) + within, frames.device)
+    return keep(pad(frames.index_select(0, order), info), info)
+
+
+def _joined_starts(parts: Sequence[StreamTensor]) -> Starts | None:
+    """Return the starts of chunks laid end to end; None for rows in which frames are missing between them."""
+    if any(p.starts is None for p in parts):
+        return None
+    joined: list[int | None] = []
+    for row in range(len(parts[0].meta)):
+        known = [(p.starts or ())[row] for p in parts]
+        ends = [None if s is None else s + int(p.lengths[row]) for s, p in zip(known, parts)]
+        joined.append(known[0] if all(a == b for a, b in zip(ends, known[1:])) else None)
+    return tuple(joined)
+
+
+def stack(func: Any, tensors: Any, dim: Any = 0) -> Any:
+    """Stack features of the same streams; or single rows of different streams to a batch."""
+    parts = list(tensors)
+    streams = [t for t in parts if isinstance(t, StreamTensor)]
+    first = streams[0]
+    at = dim % (len(first.names) + 1)
+    ids = [i for t in streams for i in t.ids]
+    rows = len(streams) == len(parts) and all(
+        BATCH not in t.names and JOINED not in t.names for t in streams
+    )
+    if rows and len(set(ids)) == len(ids) and len({t.names for t in streams}) == 1:
+        require_equal_rates([t.rate for t in streams], "stack")
+        names = [*first.names[:at], BATCH, *first.names[at:]]
+        return _cat_rows(
+            [StreamTensor.of(plain(t).unsqueeze(at), t._info.with_names(names)) for t in streams], at
+        )
+    info = agree(streams, "stack")
+    if any(t.names != first.names for t in streams):
+        raise ShapeError(f"stack: dimensions {[t.names for t in streams]} don't line up")
+    (own,), _ = inputs((_cut(parts),), {})
+    new = (*info.names[:at], None, *info.names[at:])
+    return keep(run(torch.stack, (own, at), {}), info.with_names(new))
+
+
+def stacked(func: Any, tensors: Any) -> Any:
+    """hstack, vstack, dstack and column_stack, where they are concatenations."""
+    name = name_of(func)
+    ranks = {plain(t).dim() for t in tensors}
+    axis = {"vstack": 0, "row_stack": 0, "dstack": 2}.get(
+        name, 0 if ranks == {1} and name == "hstack" else 1
+    )
+    least = {"hstack": 1, "dstack": 3}.get(name, 2)
+    return cat(torch.cat, tensors, axis) if min(ranks) >= least else unknown(func, tensors)
+
+
+PARTS: dict[str, Callable[..., Any]] = {
+    "__getitem__": getitem,
+    "__setitem__": setitem,
+    "narrow": narrow,
+    "narrow_copy": narrow,
+    "select": select,
+    "select_copy": select,
+    "index_select": index_select,
+    "gather": gather,
+    "take_along_dim": take_along_dim,
+    **named(
+        "split split_with_sizes chunk tensor_split hsplit vsplit dsplit unsafe_split unsafe_chunk", split
+    ),
+    "unbind": unbind,
+    **named("cat concat concatenate", cat),
+    "stack": stack,
+    **named("hstack vstack dstack row_stack column_stack", stacked),
+}

@@ -1,0 +1,137 @@
+"""Operations that see every element by itself, and operands where they broadcast."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from ...errors import ShapeError
+from ...stream.rules import LENGTH
+from ...stream.tree import leaves, map_leaves
+from ..frames import mask_of
+from ..info import Info
+from ..tensor import StreamTensor
+from .common import agree, fall_back, in_place, inputs, keep, name_of, plain, run, streams_in, words
+
+__all__ = ["is_pointwise", "pointwise", "same"]
+
+#: Those that torch has under several names, or composes of others, and that its tags therefore miss.
+COMPOSED = frozenset(
+    words("""
+    absolute alpha_dropout arccos arccosh arcsin arcsinh arctan arctan2 arctanh bernoulli bucketize clip complex
+    conj conj_physical copy dequantize divide
+    dropout dropout1d dropout2d dropout3d feature_dropout feature_alpha_dropout fix gelu greater greater_equal
+    hardsigmoid hardswish isclose isreal less less_equal logsigmoid log_sigmoid multiply negative not_equal poisson
+    polar prelu real imag softshrink softsign subtract tanhshrink true_divide floor_divide
+    """)
+)
+
+#: Same shape, and nothing of the values that were there (or no values at all).
+SAME = frozenset(
+    words("""
+    alias bfloat16 bool byte char clone contiguous cpu cuda data detach double empty_like float full_like half
+    int long ones_like pin_memory rand_like randint_like randn_like requires_grad_ resolve_conj resolve_neg
+    share_memory short to type type_as zeros_like cdouble cfloat chalf xpu ipu retains_grad positive
+    fill zero normal uniform random exponential geometric log_normal cauchy
+    """)
+)
+
+
+@lru_cache(maxsize=1024)
+def is_pointwise(name: str) -> bool:
+    """Return whether an operation sees every element by itself, as torch tags its operators."""
+    if name in COMPOSED:
+        return True
+    packet = getattr(torch.ops.aten, name.removeprefix("special_"), None)
+    if packet is None:
+        return False
+    return any(torch.Tag.pointwise in getattr(packet, o).tags for o in packet.overloads())
+
+
+def same(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run what gives the same shape: conversions, copies, and tensors that are filled anew."""
+    x = args[0]
+    first = x if in_place(func) else plain(x)
+    result = run(func, (first, *map_leaves(args[1:], plain)), kwargs)
+    if result is first or not isinstance(x, StreamTensor):  # what needed no conversion is x itself
+        return x if result is first else result
+    return keep(result, x._info)
+
+
+def _line_up(tensors: list[StreamTensor], what: str) -> Info:
+    """Return the info of tensors that meet, whose dimensions broadcast from the right."""
+    info = agree(tensors, what)
+    for x in tensors:
+        own = x._info
+        lead = len(info.names) - len(own.names)
+        for i in range(len(info.names)):
+            a = own.names[i - lead] if i >= lead and own.is_stream(i - lead) else None
+            b = info.names[i] if info.is_stream(i) else None
+            if a != b and not (i < lead and b == "B"):
+                raise ShapeError(
+                    f"{what}: dimensions {own.names} don't line up with {info.names}; B and L must stand in "
+                    "the same places"
+                )
+    return info
+
+
+def _narrowed(args: Any, kwargs: Any, tensors: list[StreamTensor], writes: bool) -> tuple[Any, Any]:
+    """Cut padding off tensors whose padded widths differ."""
+    widths = [t._info.width_of(t._plain().shape) for t in tensors if LENGTH in t._info.names]
+    if len(set(widths)) < 2:
+        return args, kwargs
+    width = widths[0] if writes and args[0] is tensors[0] else min(widths)
+
+    def cut(t: Any) -> Any:
+        if not isinstance(t, StreamTensor) or LENGTH not in t._info.names:
+            return t
+        axis = t._info.names.index(LENGTH)
+        x = t._plain()
+        return t if x.shape[axis] <= width else StreamTensor.of(x.narrow(axis, 0, width), t._info)
+
+    return map_leaves(args, cut), map_leaves(kwargs, cut)
+
+
+def pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run an operation on elements; the result keeps the metadata that all operands have."""
+    name = name_of(func)
+    tensors = streams_in(args, kwargs)
+    info = _line_up(tensors, name)
+    writes = in_place(func)
+    if writes and not isinstance(args[0], StreamTensor):
+        return run(func, map_leaves(args, plain), map_leaves(kwargs, plain))
+    if len(tensors) > 1:
+        args, kwargs = _narrowed(args, kwargs, tensors, writes)
+        tensors = streams_in(args, kwargs)
+    target = args[0] if writes else None
+    rest, options = inputs(args[1:] if writes else args, kwargs)
+    if writes:
+        _write_zeros(args)
+        run(func, (target, *rest), options)
+        assert target is not None
+        target._info = target._info.with_rows(info.meta, info.starts)
+        return target
+    result = run(func, rest, options)
+    model = max(tensors, key=lambda t: len(t._info.names))
+    shape = model._plain().shape
+    for t in leaves(result):
+        if not isinstance(t, torch.Tensor):
+            return result
+        lead = t.dim() - len(shape)
+        if lead < 0 or any(
+            info.is_stream(i) and t.shape[lead + i] != size for i, size in enumerate(shape)
+        ):
+            return fall_back(func, args, kwargs, f"{name} that repeats B or L")
+    n_new = next(leaf.dim() for leaf in leaves(result)) - len(shape)
+    return keep(result, info.with_names((None,) * n_new + info.names))
+
+
+def _write_zeros(args: Any) -> None:
+    """Before a tensor is written to: let no gradient come out of its padding."""
+    x = args[0]
+    with torch._C.DisableTorchFunctionSubclass():
+        wanted = torch.is_grad_enabled() and x.requires_grad and not x.is_leaf
+        if wanted and not x._info.is_full(x._info.width_of(x.shape)) and x.is_floating_point():
+            x.masked_fill_(~mask_of(x._info, x.shape, x.device), 0)

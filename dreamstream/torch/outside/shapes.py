@@ -1,0 +1,177 @@
+"""Operations on the order and the sizes of dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...stream.rules import BATCH, LENGTH, resolve
+from ...stream.tree import map_leaves
+from ..info import JOINED
+from ..tensor import StreamTensor
+from .common import axis_of, fall_back, in_place, inputs, keep, name_of, named, plain, run, unknown
+
+__all__ = ["SHAPES"]
+
+Names = Sequence[str | None]
+
+
+def permuted(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Exchange dimensions: a probe whose sizes are all different tells how."""
+    x, rest = args[0], args[1:]
+    names = x._info.names
+    probe = torch.empty(tuple(range(2, 2 + len(names))), device="meta")
+    order = [int(n) - 2 for n in run(func, (probe, *rest), kwargs).shape]
+    result = run(func, (x if in_place(func) else plain(x), *rest), kwargs)
+    return keep(result, x._info.with_names([names[i] for i in order]))
+
+
+def unsqueeze(func: Any, x: Any, dim: Any) -> Any:
+    """Insert a dimension of size 1."""
+    names = list(x._info.names)
+    at = dim % (len(names) + 1) if -len(names) - 1 <= dim <= len(names) else len(names)
+    result = run(func, (x if in_place(func) else plain(x), dim), {})
+    return keep(result, x._info.with_names([*names[:at], None, *names[at:]]))
+
+
+def squeeze(func: Any, x: Any, dim: Any = None) -> Any:
+    """Remove dimensions of size 1, B of one stream and L of one frame included."""
+    info, shape = x._info, plain(x).shape
+    dims = range(len(shape)) if dim is None else dim if isinstance(dim, (list, tuple)) else [dim]
+    axes = [resolve(info.names, d) for d in dims]
+    gone = [a for a in axes if shape[a] == 1]
+    names = [n for i, n in enumerate(info.names) if i not in gone]
+    if any(info.names[a] == JOINED for a in gone):
+        return fall_back(func, (x,) if dim is None else (x, tuple(axes)), {}, "squeeze of B_L")
+    extra = () if dim is None else (tuple(axes),)
+    result = run(func, (x if in_place(func) else plain(x), *extra), {})
+    return keep(result, info.with_names(names))
+
+
+def _same_runs(names: Names, old: Sequence[int], new: Sequence[int]) -> list[str | None] | None:
+    """Return the names after a reshape, None where B or L would be merged or split.
+
+    Both shapes are cut into the shortest runs of equal product; a dimension that is a run by itself on both
+    sides stays what it is.
+    """
+    lead = 0
+    while lead < min(len(old), len(new)) and old[lead] == new[lead]:
+        lead += 1
+    trail = 0
+    while trail < min(len(old), len(new)) - lead and old[-1 - trail] == new[-1 - trail]:
+        trail += 1
+    i, j = lead, lead
+    out = list(names[:lead])
+    while i < len(old) - trail or j < len(new) - trail:
+        a, b, begin, first = 1, 1, i, j
+        if i < len(old) - trail:
+            a, i = old[i], i + 1
+        if j < len(new) - trail and (a == new[j] or begin == i or a != 1):
+            b, j = new[j], j + 1
+        while a != b:
+            if (a < b and i < len(old) - trail) or j >= len(new) - trail:
+                if i >= len(old) - trail:
+                    return None
+                a, i = a * old[i], i + 1
+            else:
+                b, j = b * new[j], j + 1
+        run_of = names[begin:i]
+        if len(run_of) == 1 and j - first == 1:
+            out.append(run_of[0])
+            continue
+        if any(n in (BATCH, LENGTH, JOINED) for n in run_of):
+            return None
+        out += [None] * (j - first)
+    return out + list(names[len(names) - trail :])
+
+
+def _drops(names: Names, kept: Names) -> bool:
+    return any(n in (BATCH, LENGTH, JOINED) and n not in kept for n in names)
+
+
+def reshaped(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Reshape features; B and L stay dimensions of their own, or the result is plain."""
+    x, what = args[0], name_of(func)
+    if what == "view" and len(args) > 1 and isinstance(args[1], torch.dtype):
+        return _seen_as(func, x, args[1])
+    result = run(func, (plain(x), *map_leaves(args[1:], plain)), map_leaves(kwargs, plain))
+    names = _same_runs(x._info.names, plain(x).shape, result.shape)
+    if names is None or _drops(x._info.names, names):
+        return fall_back(func, args, kwargs, f"this {what}")
+    return keep(result, x._info.with_names(names))
+
+
+def _seen_as(func: Any, x: StreamTensor, dtype: torch.dtype) -> Any:
+    result = run(func, (plain(x), dtype), {})
+    if result.shape != plain(x).shape and x._info.is_stream(len(x._info.names) - 1):
+        return fall_back(func, (x, dtype), {}, "a view of L in another element size")
+    return keep(result, x._info)
+
+
+def expanded(func: Any, x: Any, *sizes: Any, **kwargs: Any) -> Any:
+    """Repeat features of size 1, and insert dimensions before the first."""
+    result = run(func, (plain(x), *map_leaves(sizes, plain)), map_leaves(kwargs, plain))
+    info, shape = x._info, plain(x).shape
+    lead = result.dim() - len(shape)
+    if any(info.is_stream(i) and result.shape[lead + i] != size for i, size in enumerate(shape)):
+        return fall_back(func, (x, *sizes), kwargs, "expand along B or L")
+    return keep(result, info.with_names((None,) * lead + info.names))
+
+
+def repeated(func: Any, x: Any, *repeats: Any, **kwargs: Any) -> Any:
+    """Repeat features."""
+    result = run(func, (plain(x), *map_leaves(repeats, plain)), kwargs)
+    info, shape = x._info, plain(x).shape
+    lead = result.dim() - len(shape)
+    if any(info.is_stream(i) and result.shape[lead + i] != size for i, size in enumerate(shape)):
+        return fall_back(func, (x, *repeats), kwargs, "a repeat along B or L")
+    return keep(result, info.with_names((None,) * lead + info.names))
+
+
+def unfolded(func: Any, x: Any, dimension: Any, size: int, step: int) -> Any:
+    """Return windows over features."""
+    axis = axis_of(x, dimension)
+    if x._info.is_stream(axis):
+        return fall_back(func, (x, axis, size, step), {}, f"unfold along {x._info.names[axis]}")
+    return keep(run(func, (plain(x), axis, size, step), {}), x._info.with_names((*x._info.names, None)))
+
+
+def padded_features(
+    func: Any, x: Any, pad: Sequence[int], mode: str = "constant", value: Any = None
+) -> Any:
+    """Pad features, the last dimensions first."""
+    info = x._info
+    axes = [len(info.names) - 1 - i // 2 for i, n in enumerate(pad) if n]
+    if any(a < 0 or info.is_stream(a) for a in axes) or mode != "constant":
+        return fall_back(func, (x, pad, mode, value), {}, "this pad")
+    (x_plain,), _ = inputs((x,), {})
+    return keep(run(func, (x_plain, pad, mode, value), {}), info)
+
+
+def as_complex(func: Any, x: Any) -> Any:
+    """Join the last dimension, of two elements, to complex numbers."""
+    names = x._info.names
+    if x._info.is_stream(len(names) - 1):
+        return unknown(func, x)
+    return keep(run(func, (plain(x),), {}), x._info.with_names(names[:-1]))
+
+
+def as_real(func: Any, x: Any) -> Any:
+    """Return real and imaginary parts in a new last dimension."""
+    return keep(run(func, (plain(x),), {}), x._info.with_names((*x._info.names, None)))
+
+
+SHAPES: dict[str, Callable[..., Any]] = {
+    **named("permute transpose swapaxes swapdims movedim moveaxis t T mT H mH adjoint", permuted),
+    "unsqueeze": unsqueeze,
+    "squeeze": squeeze,
+    **named("reshape view flatten unflatten view_as reshape_as ravel", reshaped),
+    **named("expand expand_as broadcast_to", expanded),
+    **named("repeat tile", repeated),
+    "unfold": unfolded,
+    "pad": padded_features,
+    "view_as_complex": as_complex,
+    "view_as_real": as_real,
+}

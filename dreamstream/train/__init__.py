@@ -1,0 +1,5 @@
+"""Training on chunks of streams."""
+
+from .align import align
+
+__all__ = ["align"]

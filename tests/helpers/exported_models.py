@@ -1,0 +1,156 @@
+"""Small torch models of all kinds, for exporting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+__all__ = ["MODELS", "made"]
+
+
+class _Written(nn.Module):
+    """A forward with its layers."""
+
+    def __init__(self, run: Callable[..., Any], **layers: nn.Module) -> None:
+        super().__init__()
+        self.run = run
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+
+    def forward(self, x: Any) -> Any:
+        return self.run(self, x)
+
+
+def _convolutions() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv1d(3, 4, 5, stride=2, padding=2),
+        nn.ReLU(),
+        nn.Conv1d(4, 4, 3, padding=2, padding_mode="reflect", dilation=2),
+        nn.Conv1d(4, 4, 3, padding=1, padding_mode="replicate", groups=2),
+        nn.Conv1d(4, 2, 2, stride=3),
+    )
+
+
+def _transposed() -> nn.Module:
+    down, up = nn.Conv1d(3, 4, 4, stride=2, padding=1), nn.ConvTranspose1d(4, 3, 4, stride=2, padding=1)
+    return nn.Sequential(down, nn.ELU(), up, nn.Tanh())
+
+
+def _residual() -> nn.Module:
+    return _Written(
+        lambda m, x: x + m.b(F.gelu(m.a(x))), a=nn.Conv1d(3, 5, 7, padding=3), b=nn.Conv1d(5, 3, 3, padding=1)
+    )
+
+
+def _cropped() -> nn.Module:
+    return _Written(
+        lambda m, x: m.a(x)[..., :-4] + m.b(x)[:, :, : x.size(2)],
+        a=nn.Conv1d(3, 3, 5, padding=4),
+        b=nn.Conv1d(3, 3, 2, padding=1),
+    )
+
+
+def _lstm() -> nn.Module:
+    return _Written(
+        lambda m, x: F.log_softmax(m.head(m.rnn(F.relu(m.conv(x)).transpose(1, 2))[0]), -1),
+        conv=nn.Conv1d(3, 6, 3, stride=2, padding=1),
+        rnn=nn.LSTM(6, 5, 2, batch_first=True),
+        head=nn.Linear(5, 4),
+    )
+
+
+def _gru() -> nn.Module:
+    return _Written(lambda m, x: m.rnn(x.transpose(1, 2)), rnn=nn.GRU(3, 5, batch_first=True))
+
+
+def _rnn() -> nn.Module:
+    return _Written(lambda m, x: m.rnn(x.transpose(1, 2))[0], rnn=nn.RNN(3, 5, 2, batch_first=True))
+
+
+def _pooled() -> nn.Module:
+    def run(m: Any, x: Any) -> dict[str, Any]:
+        y = m.conv(x)
+        return {"word": m.head(y.mean(2)).log_softmax(-1), "loudest": y.amax(2), "frames": y}
+
+    return _Written(run, conv=nn.Conv1d(3, 4, 3, padding=1), head=nn.Linear(4, 5))
+
+
+def _embedding() -> nn.Module:
+    return _Written(
+        lambda m, x: m.conv(m.table(x).transpose(1, 2)),
+        table=nn.Embedding(7, 4),
+        conv=nn.Conv1d(4, 3, 3, padding=2),
+    )
+
+
+def _images() -> nn.Module:
+    def run(m: Any, x: Any) -> Any:
+        y = F.relu(m.conv(x.unsqueeze(1)))  # (B, 2, 4, L)
+        return m.head(y.permute(0, 3, 1, 2).flatten(2))
+
+    return _Written(run, conv=nn.Conv2d(1, 2, 3, stride=2, padding=1), head=nn.Linear(8, 3))
+
+
+def _framed() -> nn.Module:
+    return _Written(lambda m, x: m.head(x.unfold(1, 10, 4)).abs(), head=nn.Linear(10, 3, bias=False))
+
+
+def _spectrum() -> nn.Module:
+    def run(m: Any, x: Any) -> Any:
+        bins = torch.stft(x, 16, 4, window=torch.hann_window(16), center=False, return_complex=True)
+        return m.head(bins.abs().clamp(min=1e-3).log().transpose(1, 2))
+
+    return _Written(run, head=nn.Linear(9, 3))
+
+
+def _normed() -> nn.Module:
+    layers = {"conv": nn.Conv1d(3, 4, 3, padding=1), "layer": nn.LayerNorm(4), "batch": nn.BatchNorm1d(4)}
+    layers["batch"].running_mean.normal_()
+    layers["batch"].running_var.uniform_(0.5, 2)
+    return _Written(lambda m, x: m.layer(m.batch(m.conv(x)).transpose(1, 2)), **layers)
+
+
+def _pools() -> nn.Module:
+    return nn.Sequential(nn.MaxPool1d(3, 2, 1), nn.Conv1d(3, 4, 3), nn.AvgPool1d(3, 2, 1), nn.Upsample(scale_factor=2))
+
+
+def _positions() -> nn.Module:
+    return _Written(lambda m, x: x.transpose(1, 2) + m.table.weight[: x.size(2)], table=nn.Embedding(500, 3))
+
+
+def _gated() -> nn.Module:
+    return nn.Sequential(nn.Conv1d(3, 6, 3, padding=1, groups=3), nn.GLU(1), nn.PReLU(3), nn.Softplus(2.0, 1.0))
+
+
+FEATURES, SAMPLES = ("B", 3, "L"), ("B", "L")
+
+#: Makes a model; its input's dimensions and type.
+MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Any, ...], str]] = {
+    "convolutions": (_convolutions, FEATURES, "float32"),
+    "transposed": (_transposed, FEATURES, "float32"),
+    "residual": (_residual, FEATURES, "float32"),
+    "cropped": (_cropped, FEATURES, "float32"),
+    "lstm": (_lstm, FEATURES, "float32"),
+    "gru": (_gru, FEATURES, "float32"),
+    "rnn": (_rnn, FEATURES, "float32"),
+    "pooled": (_pooled, FEATURES, "float32"),
+    "embedding": (_embedding, SAMPLES, "int64"),
+    "images": (_images, ("B", 8, "L"), "float32"),
+    "framed": (_framed, SAMPLES, "float32"),
+    "spectrum": (_spectrum, SAMPLES, "float32"),
+    "normed": (_normed, FEATURES, "float32"),
+    "pools": (_pools, FEATURES, "float32"),
+    "positions": (_positions, FEATURES, "float32"),
+    "gated": (_gated, FEATURES, "float32"),
+}
+
+
+def made(name: str, seed: int = 0) -> tuple[nn.Module, tuple[Any, ...], str]:
+    """Return a model in eval mode, its spec and its type."""
+    make, spec, dtype = MODELS[name]
+    torch.manual_seed(seed)
+    return make().eval(), spec, dtype

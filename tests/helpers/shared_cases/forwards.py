@@ -1,0 +1,404 @@
+"""Forwards as users write them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from .case import Given
+from .tables import BCL, BLC, case, module, net
+
+SAMPLES = (Given(("B", "L")),)
+
+
+# ---------------------------------------------------------------- residuals, branches, crops
+@module(BCL(4), reach=16, delay=0)
+def _temporal_network(nn: Any, F: Any, ds: Any) -> Any:
+    """Padding on both sides, the right one cropped: causal."""
+
+    def forward(self: Any, x: Any) -> Any:
+        for conv in self.convs:
+            x = F.relu(conv(x)[..., : -conv.padding[0]]) + x
+        return x
+
+    return net(
+        nn,
+        forward,
+        convs=nn.ModuleList(nn.Conv1d(4, 4, 3, padding=2 * d, dilation=d) for d in (1, 2, 4)),
+    )
+
+
+@module(BCL(4), reach=16)
+def _gated_dilated_stack(nn: Any, F: Any, ds: Any) -> Any:
+    """A WaveNet: gates, residuals, and the sum of all skips."""
+
+    def forward(self: Any, x: Any) -> Any:
+        skips = 0
+        for k, layer in enumerate(self.layers):
+            a, b = layer["gate"](F.pad(x, (2**k, 0))).chunk(2, dim=1)
+            y = a.tanh() * b.sigmoid()
+            x = x + layer["back"](y)
+            skips = layer["skip"](y) + skips
+        return F.elu(skips)
+
+    layers = [
+        {
+            "gate": nn.Conv1d(4, 8, 2, dilation=2**k),
+            "back": nn.Conv1d(4, 4, 1),
+            "skip": nn.Conv1d(4, 3, 1),
+        }
+        for k in range(3)
+    ]
+    return net(nn, forward, layers=nn.ModuleList(nn.ModuleDict(layer) for layer in layers))
+
+
+@module(BCL(4), reach=10, delay=3)
+def _branches_of_different_delay(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        near, far = self.near(x), self.far(x)
+        return ds.cat([near, far, x], dim=1) * ds.cat([far, x, near], dim=1)
+
+    return net(nn, forward, near=nn.Conv1d(4, 2, 3, padding=1), far=nn.Conv1d(4, 3, 7, padding=3))
+
+
+@module(BCL(4), reach=10)
+def _down_up_and_a_skip(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        y = self.up(F.relu(self.down(x)))
+        return ds.cat([x[..., : y.size(-1)], y], dim=1)
+
+    return net(nn, forward, down=nn.Conv1d(4, 6, 2, stride=2), up=nn.ConvTranspose1d(6, 4, 2, stride=2))
+
+
+@module(BCL(2), reach=24)
+def _two_levels_down_and_up(nn: Any, F: Any, ds: Any) -> Any:
+    """A U-Net whose levels are cut to what comes back up."""
+
+    def forward(self: Any, x: Any) -> Any:
+        kept = []
+        for down in self.downs:
+            kept.append(x)
+            x = F.leaky_relu(down(x), 0.1)
+        for up in self.ups:
+            x = up(x)
+            x = x + kept.pop()[..., : x.size(2)]
+        return x
+
+    downs = nn.ModuleList([nn.Conv1d(2, 4, 4, stride=2), nn.Conv1d(4, 6, 4, stride=2)])
+    ups = nn.ModuleList([nn.ConvTranspose1d(6, 4, 2, stride=2), nn.ConvTranspose1d(4, 2, 2, stride=2)])
+    return net(nn, forward, downs=downs, ups=ups)
+
+
+for _name, _crop, _delay in [
+    ("crop-at-the-start", lambda x: x[..., 2:], 2),
+    ("crop-at-the-end", lambda x: x[:, :, :-3], 3),
+    ("every-third", lambda x: x[..., ::3], 0),
+    ("every-second-from-one", lambda x: x[..., 1::2], None),
+    ("strided-and-cropped", lambda x: x[:, :, 1:-2:3], None),
+    ("neighbours", lambda x: x[..., 1:-1] - x[..., :-2] * x[..., 2:], 2),
+]:
+    case(_name, BCL(3), lambda nn, F, ds, c=_crop: net(nn, lambda self, x: c(x)), delay=_delay)
+
+
+# ---------------------------------------------------------------- positions and lengths
+@module(BLC(4), delay=0)
+def _table_of_positions(nn: Any, F: Any, ds: Any) -> Any:
+    forward = lambda self, x: x * 2 + self.pe[:, : x.size(1)]  # noqa: E731
+    return net(nn, forward, pe=nn.Parameter(ds.randn(1, 300, 4)))
+
+
+@module(BLC(4), reach=8)
+def _positions_at_half_rate(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        y = self.down(x.transpose(1, 2)).transpose(1, 2)
+        return y + self.pe[:, : x.size(1) // 2]
+
+    return net(nn, forward, down=nn.Conv1d(4, 4, 2, stride=2), pe=nn.Parameter(ds.randn(1, 300, 4)))
+
+
+@module(BLC(4), delay=2)
+def _frames_stacked_and_taken_apart(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        x = x[:, : x.size(1) // 3 * 3]
+        y = self.lin(x.reshape(x.size(0), -1, 3 * 4))
+        return y.reshape(x.size(0), -1, 2), y.view(y.size(0), y.size(1) * 2, 3) * 2
+
+    return net(nn, forward, lin=nn.Linear(12, 6))
+
+
+@module(BCL(4), delay=4)
+def _windows_by_unfold(nn: Any, F: Any, ds: Any) -> Any:
+    forward = lambda self, x: self.lin(x.unfold(-1, 5, 2).transpose(1, 2).flatten(2))  # noqa: E731
+    return net(nn, forward, lin=nn.Linear(20, 3))
+
+
+@module(SAMPLES, reach=12)
+def _framed_samples(nn: Any, F: Any, ds: Any) -> Any:
+    """Frames of a waveform, their energies, and a small network on every one."""
+
+    def forward(self: Any, x: Any) -> Any:
+        frames = F.pad(x, (2, 2)).unfold(1, 8, 3)
+        return self.lin(frames).relu(), frames.square().mean(-1, keepdim=True).add(1e-3).log()
+
+    return net(nn, forward, lin=nn.Linear(8, 4))
+
+
+@module(BLC(4), delay=0)
+def _network_per_frame(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        b, n, f = x.size()
+        return F.relu(self.norm(self.lin(x.reshape(b * n, f)))).view(b, n, 6)
+
+    return net(nn, forward, lin=nn.Linear(4, 6), norm=nn.GroupNorm(2, 6))
+
+
+@module(BCL(4), delay=0)
+def _rearranged_features(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        b, c, n = x.shape
+        shuffled = x.view(b, 2, c // 2, n).permute(0, 2, 1, 3).reshape(b, c, n)
+        heads = x.transpose(1, 2).unflatten(-1, (2, 2)).softmax(-1)
+        return shuffled + heads.flatten(2).transpose(1, 2)
+
+    return net(nn, forward)
+
+
+# ---------------------------------------------------------------- functions in the forward
+@module(BCL(4), reach=12)
+def _functions_only(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        y = F.conv1d(x, self.w, self.b, stride=2, padding=1)
+        y = F.avg_pool1d(F.pad(y, (1, 1), mode="replicate"), 3, 1)
+        y = F.conv_transpose1d(F.layer_norm(y.transpose(1, 2), (5,)).transpose(1, 2), self.v, stride=2)
+        return F.interpolate(F.max_pool1d(y, 2), scale_factor=2)
+
+    shapes = {"w": (5, 4, 3), "b": (5,), "v": (5, 3, 2)}
+    return net(nn, forward, **{k: nn.Parameter(ds.randn(*s)) for k, s in shapes.items()})
+
+
+@module(BLC(5), delay=0)
+def _products_and_gates(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        y = F.glu(F.linear(x, self.w, self.b), dim=-1)
+        p, q, r = y.split([1, 2, 3], dim=-1)
+        return ds.cat([r @ self.square, q, p], -1), F.softmax(y, -1) * F.log_softmax(y, -1)
+
+    shapes = {"w": (12, 5), "b": (12,), "square": (3, 3)}
+    return net(nn, forward, **{k: nn.Parameter(ds.randn(*s)) for k, s in shapes.items()})
+
+
+@module(BCL(3), delay=0)
+def _masks(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        keep = (x > -0.5) & (x < 1) | (x == 0)
+        y = x * keep + ds.where(x > 0.3, x, ds.zeros(1, dtype=x.dtype)) - x.masked_fill(~keep, 0.0)
+        return y + (x.abs() > 1).to(x.dtype) * ds.where(keep, x, 2.0)
+
+    return net(nn, forward)
+
+
+@module(BCL(3), delay=0)
+def _arithmetic(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        y = 2 * x - x / 3 + (-x) ** 2 + abs(x) ** 0.5 - 1
+        y += x
+        y *= 0.5
+        return y.clamp(-1, 1) + F.relu(y) + x // 0.5 - x % 0.3 + 0.1**x
+
+    return net(nn, forward)
+
+
+@module(BCL(4), delay=0)
+def _dimensions_come_and_go(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        y = x.unsqueeze(1).expand(-1, 3, -1, -1).sum(1)
+        z = x[:, None].squeeze(1).permute(2, 0, 1).unsqueeze(-1).flatten(2).permute(1, 2, 0)
+        return y - ds.stack([x, z], dim=-1).mean(-1), x.mT, x.select(1, 2)
+
+    return net(nn, forward)
+
+
+# ---------------------------------------------------------------- states
+@module(BLC(3), delay=0)
+def _state_of_zeros(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        h = ds.zeros(2, x.size(0), 4, dtype=x.dtype)
+        return self.gru(self.lstm(x, (h, h))[0], h)[0]
+
+    lstm = nn.LSTM(3, 4, num_layers=2, batch_first=True)
+    return net(nn, forward, lstm=lstm, gru=nn.GRU(4, 4, num_layers=2, batch_first=True))
+
+
+@module(BLC(3))
+def _last_states(nn: Any, F: Any, ds: Any) -> Any:
+    """What is left at the end: states, and means over all frames."""
+
+    def forward(self: Any, x: Any) -> Any:
+        y, (h, c) = self.rnn(x)
+        return {"y": y, "state": (h, c), "head": self.head(h[-1]), "mean": x.mean(1), "most": y.amax(1)}
+
+    return net(nn, forward, rnn=nn.LSTM(3, 4, batch_first=True), head=nn.Linear(4, 2))
+
+
+@module(BCL(4), reach=8)
+def _pooled_classifier(nn: Any, F: Any, ds: Any) -> Any:
+    forward = lambda self, x: self.head(F.relu(self.conv(x)).mean(2)).softmax(-1)  # noqa: E731
+    return net(nn, forward, conv=nn.Conv1d(4, 5, 3), head=nn.Linear(5, 3))
+
+
+@module(BLC(4), delay=4)
+def _one_module_twice(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        y, _ = self.rnn(x)
+        z, _ = self.rnn(y)
+        return self.conv(self.conv(z.transpose(1, 2)))
+
+    return net(nn, forward, rnn=nn.LSTM(4, 4, batch_first=True), conv=nn.Conv1d(4, 4, 3))
+
+
+@module(BCL(4), reach=10, delay=5)
+def _shared_weights(nn: Any, F: Any, ds: Any) -> Any:
+    model = net(nn, lambda self, x: F.conv1d(self.b(self.a(x)), self.a.weight))
+    model.a, model.b = nn.Conv1d(4, 4, 3, padding=1), nn.Conv1d(4, 4, 3, padding=2, dilation=2)
+    model.b.weight = model.a.weight
+    return model
+
+
+@module(BCL(4), reach=10, delay=2)
+def _weights_normalised(nn: Any, F: Any, ds: Any) -> Any:
+    """torch's parametrization; dreamstream folds it when weights are loaded."""
+    norm = nn.utils.parametrizations.weight_norm if ds.__name__ == "torch" else lambda m: m
+    return nn.Sequential(
+        norm(nn.Conv1d(4, 4, 3, padding=1)), nn.ELU(), norm(nn.Conv1d(4, 2, 3, padding=1))
+    )
+
+
+# ---------------------------------------------------------------- containers, inputs, results
+@module(BCL(4), reach=10, delay=3)
+def _containers(nn: Any, F: Any, ds: Any) -> Any:
+    def block(self: Any, x: Any) -> Any:
+        y = self.net(x)
+        for scale in self.scales:
+            y = y + x * scale
+        return {name: head(y) for name, head in self.heads.items()}
+
+    def made(n: int) -> Any:
+        inner = nn.Sequential(nn.Conv1d(4, 8, 3, padding=1), nn.Sequential(nn.GLU(dim=1), nn.Tanh()))
+        scales = nn.ParameterList([nn.Parameter(ds.rand(4, 1)) for _ in range(n)])
+        heads = nn.ModuleDict({"a": nn.Conv1d(4, 2, 1), "b": nn.Identity()})
+        return net(nn, block, net=inner, scales=scales, heads=heads)
+
+    def forward(self: Any, x: Any) -> Any:
+        for part in self.blocks:
+            x = part(x)["b"]
+        return self.last(x)
+
+    return net(nn, forward, blocks=nn.ModuleList([made(1), made(2)]), last=nn.Conv1d(4, 4, 3, padding=1))
+
+
+@module((Given(("B", 4, "L"), Fraction(2)), Given(("B", "L", 3))), reach=8)
+def _audio_and_video(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, audio: Any, video: Any) -> Any:
+        fine = self.up(video.transpose(1, 2))
+        both = ds.cat([audio[..., : fine.size(2)], fine[..., : audio.size(2)]], dim=1)
+        return {"both": self.head(both), "audio": self.down(audio)}
+
+    up, head = nn.ConvTranspose1d(3, 4, 2, stride=2), nn.Conv1d(8, 2, 3, padding=1)
+    return net(nn, forward, up=up, head=head, down=nn.Conv1d(4, 2, 2, stride=2))
+
+
+@module((Given(("B", "L"), below=9),), reach=10, delay=2)
+def _tokens(nn: Any, F: Any, ds: Any) -> Any:
+    forward = lambda self, x: self.conv(self.table(x).transpose(1, 2)) + 1  # noqa: E731
+    return net(nn, forward, table=nn.Embedding(9, 4), conv=nn.Conv1d(4, 3, 5, padding=2))
+
+
+@module(BCL(4), reach=8)
+def _nested_results(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        y, z = self.conv(x), x[..., 2:]
+        return {"a": [y, (z, x)], "b": z}
+
+    return net(nn, forward, conv=nn.Conv1d(4, 2, 3, padding=1))
+
+
+# ---------------------------------------------------------------- small architectures
+@module((Given(("B", 1, 8, "L")),), reach=12)
+def _convolutions_and_a_gru(nn: Any, F: Any, ds: Any) -> Any:
+    """Planes of frequency and time, then a recurrence: a sound event detector."""
+
+    def forward(self: Any, x: Any) -> Any:
+        x = F.relu(self.bn(self.first(x)))
+        x = F.max_pool2d(self.second(x), (2, 1))
+        b, c, f, n = x.shape
+        y, _ = self.rnn(x.permute(0, 3, 1, 2).reshape(b, n, c * f))
+        return self.head(y).sigmoid()
+
+    parts = {"first": nn.Conv2d(1, 3, 3, padding=1), "bn": nn.BatchNorm2d(3)}
+    parts |= {"second": nn.Conv2d(3, 4, 3, stride=(2, 1), padding=1)}
+    return net(nn, forward, **parts, rnn=nn.GRU(8, 5, batch_first=True), head=nn.Linear(5, 2))
+
+
+@module((Given(("B", 1, "L")),), reach=24)
+def _encoder_mask_decoder(nn: Any, F: Any, ds: Any) -> Any:
+    """A filter bank, a mask by a small separable network, and the filter bank back: a Conv-TasNet."""
+
+    def forward(self: Any, x: Any) -> Any:
+        y = F.relu(self.encoder(x))
+        m = y
+        for depth, point, norm in zip(self.depths, self.points, self.norms):
+            z = norm(F.pad(depth(F.pad(m, (2, 2))), (0, 0)).transpose(1, 2)).transpose(1, 2)
+            m = m + point(F.prelu(z, self.slope))
+        return self.decoder(y * m.sigmoid())
+
+    depths = nn.ModuleList(nn.Conv1d(6, 6, 3, dilation=2, groups=6) for _ in range(2))
+    parts = {"points": nn.ModuleList(nn.Conv1d(6, 6, 1) for _ in range(2))}
+    parts |= {
+        "norms": nn.ModuleList(nn.LayerNorm(6) for _ in range(2)),
+        "slope": nn.Parameter(ds.rand(1)),
+    }
+    encoder, decoder = (
+        nn.Conv1d(1, 6, 4, stride=2, bias=False),
+        nn.ConvTranspose1d(6, 1, 4, stride=2, bias=False),
+    )
+    return net(nn, forward, encoder=encoder, decoder=decoder, depths=depths, **parts)
+
+
+@module((Given(("B", 1, "L")),), reach=30)
+def _feature_encoder(nn: Any, F: Any, ds: Any) -> Any:
+    """Strided convolutions over a waveform with layer norms, as speech encoders begin."""
+
+    def forward(self: Any, x: Any) -> Any:
+        for conv, norm in zip(self.convs, self.norms):
+            x = F.gelu(norm(conv(x).transpose(1, 2)).transpose(1, 2))
+        return x
+
+    convs = [
+        nn.Conv1d(1, 4, 10, stride=5, bias=False),
+        nn.Conv1d(4, 4, 3, stride=2),
+        nn.Conv1d(4, 5, 2, stride=2),
+    ]
+    norms = [nn.LayerNorm(4), nn.LayerNorm(4), nn.LayerNorm(5)]
+    return net(nn, forward, convs=nn.ModuleList(convs), norms=nn.ModuleList(norms))
+
+
+# ---------------------------------------------------------------- of torch alone
+def _stft(part: Any, **options: Any) -> Any:
+    def make(nn: Any, F: Any, ds: Any) -> Any:
+        def forward(self: Any, x: Any) -> Any:
+            return part(ds.stft(x, 12, 5, window=self.window, return_complex=True, **options))
+
+        return net(nn, forward, window=nn.Parameter(ds.rand(12), requires_grad=False))
+
+    return make
+
+
+for _name, _part in {
+    "real": lambda z: z.real,
+    "imag": lambda z: z.imag,
+    "abs": lambda z: z.abs(),
+    "power": lambda z: z.abs().square().add(1e-3).log(),
+    "angle": lambda z: z[:, 1:-1].angle(),  # of the first and the last, signs of zeros decide
+}.items():
+    case(f"stft-{_name}", SAMPLES, _stft(_part, center=False), native=False, reach=20)
+case("stft-centred", SAMPLES, _stft(lambda z: z.abs(), center=True), native=False, reach=20)

@@ -1,0 +1,92 @@
+"""Encoders and decoders of neural codecs: DAC of Hugging Face transformers, SNAC."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from architectures import check
+
+import dreamstream as ds
+from dreamstream.errors import NotStreamableError
+
+
+class TestDac:
+    """Its residual units compare two lengths, which are always equal."""
+
+    @pytest.fixture
+    def dac(self):
+        dac = pytest.importorskip("transformers.models.dac.modeling_dac")
+
+        @ds.register(dac.DacResidualUnit)
+        def stream(module, x):
+            return x + module.conv2(module.snake2(module.conv1(module.snake1(x))))
+
+        torch.manual_seed(0)
+        return dac
+
+    @staticmethod
+    def config(dac, **options):
+        return dac.DacConfig(hidden_size=8, **options)
+
+    def test_encoder(self, dac):
+        encoder = dac.DacEncoder(self.config(dac, encoder_hidden_size=4, downsampling_ratios=[2, 4]))
+        assert check(encoder, ("B", 1, "L"), (200, 64, 8), 40) == [140]
+
+    def test_decoder(self, dac):
+        decoder = dac.DacDecoder(self.config(dac, decoder_hidden_size=16, upsampling_ratios=[4, 2]))
+        assert check(decoder, ("B", 8, "L"), (30, 11, 1), 9) == [19]
+
+    def test_a_comparison_of_lengths_is_refused(self, dac):
+        """Rightly in general: which branch is taken could differ from stream to stream."""
+
+        class AsWritten(dac.DacResidualUnit):
+            pass
+
+        ds.register(AsWritten)(lambda module, x: module.forward(x))
+        with pytest.raises(
+            ds.CaptureError, match=r"length of a stream .*: `padding = \(hidden_state\.shape"
+        ):
+            ds.compile(AsWritten(4), ("B", 4, "L"))
+
+
+class TestSnac:
+    """Its activation is a scripted function, whose operations nobody sees; some configurations have attention."""
+
+    @pytest.fixture
+    def layers(self):
+        layers = pytest.importorskip("snac.layers")
+
+        @ds.register(layers.Snake1d)
+        def snake(module, x):
+            return x + (module.alpha + 1e-9).reciprocal() * torch.sin(module.alpha * x).pow(2)
+
+        @ds.register(layers.ResidualUnit)
+        def unit(module, x):
+            return x + module.block(x)
+
+        torch.manual_seed(0)
+        return layers
+
+    def test_encoder(self, layers):
+        encoder = layers.Encoder(4, [2, 3], depthwise=True, attn_window_size=None)
+        assert check(encoder, ("B", 1, "L"), (200, 64, 8), 40) == [146]
+
+    def test_decoder(self, layers):
+        decoder = layers.Decoder(8, 16, [3, 2], noise=False, depthwise=True, attn_window_size=None)
+        assert check(decoder, ("B", 8, "L"), (30, 11, 1), 9) == [24]
+
+    def test_its_activation_is_refused(self, layers):
+        class AsWritten(layers.Snake1d):
+            pass
+
+        ds.register(AsWritten)(lambda module, x: module.forward(x))
+        with pytest.raises(NotStreamableError, match=r"compiled code.*torch\.jit\.script.*ds\.register"):
+            ds.compile(AsWritten(4), ("B", 4, "L"))
+
+    def test_attention_is_refused(self, layers):
+        """Its windows are as many as fit into the whole stream."""
+        encoder = layers.Encoder(32, [2], depthwise=True, attn_window_size=4)
+        with pytest.raises(
+            (NotStreamableError, ds.CaptureError), match=r"length of a stream .* at einops\.py"
+        ):
+            ds.compile(encoder, ("B", 1, "L"))

@@ -1,0 +1,79 @@
+"""EnCodec's SEANet of Hugging Face transformers: convolutions that pad to whole frames, and an LSTM."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+encodec = pytest.importorskip("transformers.models.encodec.modeling_encodec")
+
+from architectures import check
+from transformers import EncodecConfig
+
+import dreamstream as ds
+from dreamstream.errors import NotStreamableError
+from dreamstream.torch.functional import pad_to_multiple
+
+
+@ds.register(encodec.EncodecConv1d)
+def stream(module, x):
+    total, stride = int(module.padding_total), module.conv.stride[0]
+    right = 0 if module.causal else total // 2
+    x = module.conv(pad_to_multiple(x, stride, (total - right, right), module.pad_mode))
+    return module.norm(x) if module.norm_type == "time_group_norm" else x
+
+
+def model(**options):
+    torch.manual_seed(0)
+    sizes = {"num_filters": 4, "hidden_size": 16, "upsampling_ratios": [4, 2, 3], "codebook_size": 8}
+    return encodec.EncodecModel(EncodecConfig(**{"norm_type": "weight_norm", **sizes, **options}))
+
+
+# Reflection at the start needs the frames that it mirrors, in each layer: hence the causal model's delay.
+@pytest.mark.parametrize(
+    "options, delay",
+    [
+        ({"use_causal_conv": True}, 167),
+        ({"use_causal_conv": True, "pad_mode": "constant"}, 23),
+        ({"use_causal_conv": True, "pad_mode": "replicate"}, 23),
+        ({"use_causal_conv": False}, 124),
+        ({"use_causal_conv": False, "pad_mode": "constant"}, 124),
+    ],
+)
+def test_encoder(options, delay):
+    lengths = (
+        500,
+        61,
+        25,
+        24,
+        7,
+        1,
+    )  # frames of 24 samples; the short ones are shorter than what is mirrored
+    assert check(model(**options).encoder, ("B", 1, "L"), lengths, 50) == [delay]
+
+
+@pytest.mark.parametrize("causal, delay", [(True, 6), (False, 5)])
+def test_decoder(causal, delay):
+    assert check(model(use_causal_conv=causal).decoder, ("B", 16, "L"), (40, 9, 1), 7) == [delay]
+
+
+def test_normalisation_over_the_recording_is_refused():
+    """Rightly: the mean of the whole recording stands in its first frame."""
+    encoder = model(use_causal_conv=False, norm_type="time_group_norm").encoder
+    with pytest.raises(NotStreamableError, match=r"layers\.0\.norm.*over the whole stream.*buffer"):
+        ds.compile(encoder, ("B", 1, "L"))
+    assert check(encoder, ("B", 1, "L"), (200, 61, 24), 50, policy="buffer") == [float("inf")]
+
+
+def test_without_a_word_from_its_user_the_length_is_asked_for():
+    class Unregistered(encodec.EncodecConv1d):
+        pass
+
+    @ds.register(Unregistered)
+    def as_written(module, x):
+        return module.forward(x)
+
+    torch.manual_seed(0)
+    layer = Unregistered(EncodecConfig(norm_type="weight_norm"), 1, 2, 7)
+    with pytest.raises(
+        ds.CaptureError, match=r"the length of a stream .* _get_extra_padding_for_conv1d"
+    ):
+        ds.compile(layer, ("B", 1, "L"))

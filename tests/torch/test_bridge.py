@@ -1,0 +1,450 @@
+"""Patched torch modules: modes, errors, states, hooks, shared memory, and that nothing waits for the device."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
+
+from torch import nn
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import dreamstream as ds
+from dreamstream.errors import (
+    CaptureError,
+    FormatError,
+    ModeError,
+    NotStreamableError,
+    StreamIdError,
+    StreamMismatchError,
+)
+from dreamstream.torch.store import Gathered
+
+
+class Net(nn.Module):
+    """Look-ahead, a residual, a recurrent layer, a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(3, 4, 5, padding=2)
+        self.rnn = nn.LSTM(4, 6, 2, batch_first=True)
+        self.head = nn.Linear(6, 2)
+
+    def forward(self, x):
+        y = F.relu(self.conv(x) + F.pad(x, (0, 0, 0, 1)))
+        y, (h, _) = self.rnn(y.transpose(1, 2))
+        return {"y": self.head(y).transpose(1, 2), "h": h}
+
+
+@pytest.fixture
+def net():
+    torch.manual_seed(0)
+    return Net().eval()
+
+
+@pytest.fixture
+def xs():
+    torch.manual_seed(1)
+    return [torch.randn(3, 23), torch.randn(3, 14)]
+
+
+def step(model, xs, begin, end, ids=("a", "b")):
+    chunks = [x[:, begin:end] for x in xs]
+    eos = [end >= x.shape[1] for x in xs]
+    return model(ds.stream_tensor(chunks, ids=list(ids), sos=begin == 0, eos=eos))
+
+
+def close(a, b):
+    return a.shape == b.shape and bool(((a - b).abs() <= 1e-6).all())
+
+
+# ---------------------------------------------------------------------- modes
+def test_importing_dreamstream_does_not_import_torch():
+    code = "import sys, dreamstream as ds; ds.patch_module(ds.nn.Linear(2, 2)).online()"
+    code += "; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_offline_is_bitwise_the_unpatched_module(net, xs):
+    x = xs[0][None]
+    before = net(x)
+    ds.patch_module(net)
+    assert ds.patch_module(net) is net
+    after = net(x)
+    assert all(torch.equal(before[k], after[k]) for k in before)
+    kinds = {type(m) for m in net.modules()}
+    ds.unpatch_module(net)
+    assert type(net) is Net and type(net.conv) is nn.Conv1d and not kinds & {type(m) for m in net.modules()}
+    assert all(torch.equal(before[k], v) for k, v in net(x).items()) and not hasattr(net, "online")
+
+
+def test_wrong_modes_raise_at_the_top_and_at_every_leaf(net, xs):
+    ds.patch_module(net)
+    x = ds.stream_tensor([xs[0]], ids=["a"], sos=True)
+    for module, plain in ((net, xs[0][None]), (net.conv, xs[0][None]), (net.rnn, torch.zeros(1, 5, 4))):
+        with pytest.raises(ModeError, match="offline and got a StreamTensor"):
+            module.offline()(x)
+        with pytest.raises(ModeError, match="online and got no StreamTensor"):
+            module.online()(plain)
+        net.offline()
+    net.train().online()
+    assert net.is_online and net.conv.is_online and net.training
+    net.eval()
+    assert net.is_online
+
+
+def test_streams_of_the_other_kind_are_told_apart(net):
+    a = np.zeros((1, 3, 4), np.float32)
+    with pytest.raises(ModeError, match="torch module and got a StreamTensor of NumPy"):
+        ds.patch_module(net).online()(ds.stream_tensor(a, ids=["a"], sos=True))
+    torchs = ds.stream_tensor(torch.from_numpy(a), ids=["a"], sos=True)
+    with pytest.raises(ModeError, match="computes with NumPy and got a StreamTensor of torch"):
+        ds.patch_module(ds.nn.Conv1d(3, 4, 1)).online()(torchs)
+    with pytest.raises(ModeError, match="input x: an engine takes StreamTensors of NumPy"):
+        ds.compile(net, ("B", 3, "L"))(torchs)
+
+
+def test_offline_keeps_streams_to_validate_in_between(net, xs):
+    want = net(xs[0][None])
+    ds.patch_module(net).online()
+    first = step(net, xs[:1], 0, 9, "a")
+    assert close(net.offline()(xs[0][None])["y"], want["y"])
+    rest = step(net.online(), xs[:1], 9, 99, "a")
+    assert close(torch.cat([first["y"]["a"], rest["y"]["a"]], 1), want["y"][0])
+    with pytest.raises(ModeError, match="live"):
+        step(net, xs[:1], 0, 9, "a")
+        ds.unpatch_module(net)
+    net.reset()
+    ds.unpatch_module(net)
+
+
+# ---------------------------------------------------------------------- what can't be
+def test_refusals_name_path_reason_and_remedy(net):
+    net.rnn = nn.LSTM(4, 6, batch_first=True, bidirectional=True)
+    with pytest.raises(NotStreamableError, match=r"rnn \(LSTM\).*backward direction.*bidirectional=False"):
+        ds.patch_module(net)
+    net.rnn = nn.MultiheadAttention(4, 2)
+    with pytest.raises(NotStreamableError, match=r"rnn \(MultiheadAttention\).*attends to the whole stream"):
+        ds.compile(net, ("B", 3, "L"))
+    net.rnn = nn.GroupNorm(2, 4)
+    net.forward = lambda x: net.rnn(net.conv(x))
+    ds.patch_module(net).online()
+    with pytest.raises(NotStreamableError, match=r"rnn.*whole stream"):
+        net(ds.stream_tensor([torch.zeros(3, 5)], ids=["a"], sos=True))
+
+
+def forward_of(fn, **parts):
+    """A module whose forward is a function."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            for name, part in parts.items():
+                setattr(self, name, part)
+
+        def forward(self, x):
+            return fn(self, x)
+
+    return Model().eval()
+
+
+@pytest.mark.parametrize(
+    ("forward", "words"),
+    [
+        (lambda m, x: x.flip(-1), "flip"),
+        (lambda m, x: torch.sort(x, -1)[0], "sort"),
+        (lambda m, x: x.softmax(-1), "softmax|function over L"),
+        (lambda m, x: torch.cat([x, x], -1), "cat along L"),
+        (lambda m, x: x[..., :9], "constant position 9"),
+        (lambda m, x: x[..., -1], "."),
+        (lambda m, x: x if x.size(-1) > 3 else -x, "compared"),
+        (lambda m, x: x + torch.zeros(x.shape[-1]), "length of a stream"),
+        (lambda m, x: x + torch.zeros(1, 3, 7), "extent 7 where the stream has L"),
+        (lambda m, x: x if x.sum() > 0 else -x, "."),
+        (lambda m, x: x if float(x[:, 0].amax(-1)) > 0 else -x, "."),
+        (lambda m, x: torch.fft.rfft(x), r"torch\.fft\.rfft on a stream"),
+        (lambda m, x: x.to("meta"), "moved to meta"),
+        (lambda m, x: torch.add(x, x, out=torch.empty(0)), "out="),
+        (lambda m, x: torch.linalg.norm(x @ x.transpose(1, 2)), "matrix product of two streams"),
+    ],
+)
+def test_what_does_not_stream_is_refused_with_the_line(forward, words):
+    model = ds.patch_module(forward_of(forward)).online()
+    for call in (
+        lambda: model(ds.stream_tensor([torch.ones(3, 5)], ids=["a"], sos=True)),
+        lambda: ds.compile(model, ("B", 3, "L")),
+    ):
+        with pytest.raises((NotStreamableError, CaptureError), match=words) as error:
+            call()
+        assert "test_bridge.py" in str(error.value)
+    assert model.live_ids == []
+
+
+def test_streams_that_do_not_fit(net, xs):
+    ds.patch_module(net).online()
+    step(net, xs, 0, 5)
+    with pytest.raises(StreamIdError, match="live already"):
+        step(net, xs, 0, 5)
+    with pytest.raises(StreamIdError, match="no such streams"):
+        step(net, xs, 5, 9, ("a", "c"))
+    with pytest.raises(StreamMismatchError, match="from outside"):
+        inner = ds.stream_tensor([xs[0]], ids=["a"], sos=True)
+        bad = ds.patch_module(forward_of(lambda m, x: x + inner)).online()
+        bad(ds.stream_tensor([xs[0]], ids=["a"], sos=True))
+    assert sorted(net.live_ids) == ["a", "b"]
+    swapped = ds.patch_module(forward_of(lambda m, x: leak.append(x) or x)).online()
+    leak: list = []
+    swapped(ds.stream_tensor([xs[0]], ids=["a"], sos=True))
+    with pytest.raises(ModeError, match="returned"):
+        leak[0] + 1
+
+
+def test_a_course_that_depends_on_the_past_raises():
+    model = forward_of(lambda m, x: m.conv(x) if next(m.turn) else x * 2, conv=nn.Conv1d(3, 3, 1))
+    model.turn = iter([True, False, True])
+    ds.patch_module(model).online()
+    model(ds.stream_tensor([torch.ones(3, 5)], ids=["a"], sos=True))
+    with pytest.raises(ModeError, match="course must not depend on data"):
+        model(ds.stream_tensor([torch.ones(3, 5)], ids=["a"]))
+    model(ds.stream_tensor([torch.ones(3, 5)], ids=["a"], eos=True))  # the failed call left no trace
+
+
+def test_failing_anywhere_changes_nothing(net, xs):
+    want = net(xs[0][None])["y"][0]
+    ds.patch_module(net).online()
+    first = step(net, xs[:1], 0, 9, "a")
+    for at in ("conv", "rnn", "head"):
+
+        def hook(*_):
+            raise KeyboardInterrupt
+
+        handle = getattr(net, at).register_forward_hook(hook)
+        with pytest.raises(KeyboardInterrupt):
+            step(net, xs[:1], 9, 15, "a")
+        handle.remove()
+    rest = step(net, xs[:1], 9, 99, "a")
+    assert close(torch.cat([first["y"]["a"], rest["y"]["a"]], 1), want)
+
+
+# ---------------------------------------------------------------------- states
+def test_states_as_bytes_copies_and_pickles(net, xs):
+    want = [net(x[None])["y"][0] for x in xs]
+    ds.patch_module(net).online()
+    first = step(net, xs, 0, 8)
+    states = net.get_state()
+    there = pickle.loads(pickle.dumps(net))
+    assert type(there).__name__ == "Net" and there.is_online and there.live_ids == []
+    there.set_state(states)
+    copied = copy.deepcopy(net)
+    for model in (net, there, copied):
+        rest = step(model, xs, 8, 99)
+        for i, whole in zip("ab", want):
+            assert close(torch.cat([first["y"][i], rest["y"][i]], 1), whole)
+        assert model.live_ids == []
+    with pytest.raises(FormatError):
+        there.set_state({"a": states["a"][:-9] + b"\0" * 9})
+    other = ds.patch_module(forward_of(lambda m, x: m.conv(x), conv=nn.Conv1d(3, 3, 2))).online()
+    other(ds.stream_tensor([xs[0]], ids=["z"], sos=True))
+    with pytest.raises(ModeError):
+        other.set_state(states)
+
+
+def test_states_follow_a_module_to_its_device(net, xs):
+    ds.patch_module(net).online()
+    step(net, xs, 0, 5)
+    elsewhere = torch.device("meta")
+    session = net._patch.session
+    for places in (
+        [session.state_of(i).states for i in ("a", "b")],
+        [session.from_parts(session.to_parts(session.state_of(i).states)) for i in ("a", "b")],
+    ):
+        gathered = Gathered(places, elsewhere)
+        keys = places[0].store.tensors
+        assert keys and all(gathered.rows(k).device == elsewhere for k in keys)
+
+
+def test_streams_join_and_leave(net, xs):
+    """Slots are used again; who shares a batch changes nothing."""
+    want = [net(x[None])["y"][0] for x in xs]
+    ds.patch_module(net).online()
+    for turn in range(5):
+        a, b = f"a{turn}", f"b{turn}"
+        parts = {a: [], b: []}
+
+        def take(out, parts=parts):
+            for i in out["y"].ids:
+                parts[i].append(out["y"][i])
+
+        take(step(net, xs[:1], 0, 5, [a]))
+        take(net(ds.stream_tensor([xs[1][:, :3], xs[0][:, 5:11]], ids=[b, a], sos=[True, False])))
+        take(net(ds.stream_tensor([xs[0][:, 11:], xs[1][:, 3:6]], ids=[a, b], eos=[True, False])))
+        take(net(ds.stream_tensor([xs[1][:, 6:]], ids=[b], eos=True)))
+        for i, whole in zip((a, b), want):
+            assert close(torch.cat(parts[i], 1), whole)
+    session = net._patch.session
+    assert all(len(t) <= 8 for t in session.table.tensors.values())
+
+
+# ---------------------------------------------------------------------- torch's own ways
+def test_hooks_run_and_parametrizations_hold(xs):
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Conv1d(3, 4, 3)), nn.LSTM(4, 5)).eval()
+    model.forward = lambda x: nn.Sequential.forward(model[:1], x)
+    seen = []
+    ds.patch_module(model).online()
+    model[0].register_forward_pre_hook(lambda m, args: seen.append("pre"))
+    model[0].register_forward_hook(lambda m, args, out: seen.append("post") or out * 2)
+    y = model(ds.stream_tensor([xs[0]], ids=["a"], sos=True, eos=True))
+    assert seen == ["pre", "post"] and close(y["a"], 2 * F.conv1d(xs[0][None], model[0].weight, model[0].bias)[0])
+
+
+def test_scripted_functions_are_refused():
+    """Their operations come past torch's functions, to a stream's data, of which there are none."""
+
+    @torch.jit.script
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    class Scripted(nn.Module):
+        def forward(self, x):
+            return doubled(x) + 1
+
+    @torch.jit.script
+    def flattened(x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(x.shape[0], x.shape[1], -1)
+
+    class Shaped(nn.Module):
+        def forward(self, x):
+            return flattened(x)
+
+    words = r"aten\.mul.* at test_bridge\.py:\d+ in forward: `return doubled\(x\) \+ 1`.*ds\.register"
+    with pytest.raises(NotStreamableError, match=words):
+        ds.compile(Scripted(), ("B", 3, "L"))
+    model = ds.patch_module(Scripted()).online()
+    with pytest.raises(NotStreamableError, match=words):
+        model(ds.stream_tensor(torch.zeros(1, 3, 5), ids=["a"], sos=True))
+    assert not model.live_ids
+    with pytest.raises(NotStreamableError, match=r"0 \(Shaped\).*compiled code.*It failed: .*index out of range"):
+        ds.compile(nn.Sequential(Shaped()), ("B", 3, "L"))
+
+
+def test_in_place_is_seen_by_names_and_refused_through_views():
+    def by_name(m, x):
+        y = x * 2
+        z = y
+        y += 1
+        F.relu(z, inplace=True)
+        return y - 3
+
+    x = torch.randn(3, 8)
+    model = ds.patch_module(forward_of(by_name)).online()
+    y = model(ds.stream_tensor([x], ids=["a"], sos=True, eos=True))
+    assert close(y["a"], (x * 2 + 1).relu() - 3)
+
+    def through_a_view(m, x):
+        y = x * 2
+        y.transpose(1, 2).add_(1)
+        return y
+
+    model = ds.patch_module(forward_of(through_a_view)).online()
+    with pytest.raises(NotStreamableError, match="changed in place"):
+        model(ds.stream_tensor([x], ids=["a"], sos=True))
+
+
+def test_register_says_how_a_class_streams():
+    class Backwards(nn.Module):
+        def forward(self, x):
+            return F.pad(x, (x.shape[-1] % 2 + 1, 0))[..., : x.shape[-1]]  # asks for the length
+
+    class Shift(Backwards):
+        pass
+
+    @ds.register(Shift)
+    def shift(module, x):
+        return F.pad(x, (1, 0))[..., :-1]
+
+    x = torch.randn(3, 8)
+    model = ds.patch_module(nn.Sequential(Shift())).online()
+    y = model(ds.stream_tensor([x], ids=["a"], sos=True, eos=True))
+    assert close(y["a"], model.offline()(x[None])[0])
+    with pytest.raises(NotStreamableError):
+        ds.patch_module(Backwards()).online()(ds.stream_tensor([x], ids=["a"], sos=True))
+
+
+def test_a_module_that_patches_itself(xs):
+    class Model(ds.torch.StreamModule):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv1d(3, 2, 3, padding=1)
+
+        def forward(self, x):
+            return self.conv(x)
+
+    model = Model().online()
+    y = model(ds.stream_tensor(xs, ids=["a", "b"], sos=True, eos=True))
+    assert close(y["b"], model.offline()(xs[1][None])[0])
+
+
+def test_layers_that_wait_for_the_end(xs):
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    model = forward_of(lambda m, x: m.t(m.c(x).transpose(1, 2)), c=nn.Conv1d(3, 4, 3), t=layer)
+    want = [model(x[None])[0] for x in xs]
+    ds.patch_module(model, unstreamable="buffer", buffer_limit=30).online()
+    first, rest = step(model, xs, 0, 10), step(model, xs, 10, 99)
+    assert first["a"].shape == (0, 4)
+    assert all(close(rest[i], w) for i, w in zip("ab", want))
+    with pytest.raises(ds.StreamLimitError):
+        step(model, [torch.randn(3, 50)], 0, 40, "z")
+    with pytest.raises(CaptureError, match="declared in Python"):
+        ds.compile(model, ("B", 3, "L"), unstreamable="buffer")
+
+
+# ---------------------------------------------------------------------- devices
+WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "unique")
+
+
+class NoWaiting(TorchDispatchMode):
+    """Refuses what makes the host wait for a device: numbers read from values (positions live on the host)."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.name().removeprefix("aten::")
+        tensors = [a for a in torch.utils._pytree.tree_leaves(args) if isinstance(a, torch.Tensor)]
+        values = any(t.is_floating_point() for t in tensors)
+        assert not (values and name.startswith(WAITS)), f"{name} waits for the device"
+        masks = any(t.dtype == torch.bool for t in tensors)
+        by_mask = values and masks and name.startswith(("index.", "index_put"))
+        assert not by_mask, f"{name} by a mask waits for the device"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_nothing_waits_for_the_device(net, xs, training):
+    ds.patch_module(net).online().train(training)
+    step(net, xs, 0, 5)
+    chunk = ds.stream_tensor([x[:, 5:9] for x in xs], ids=["a", "b"])
+    with NoWaiting():
+        net(chunk)
+    with NoWaiting():
+        net(ds.stream_tensor([xs[0][:, 9:11], xs[1][:, 9:10]], ids=["a", "b"]))
+    net.reset()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_on_cuda(net, xs):
+    want = [net(x[None])["y"][0] for x in xs]
+    net.cuda()
+    ds.patch_module(net).online()
+    with pytest.raises(StreamMismatchError, match="is on cuda"):
+        step(net, xs, 0, 5)
+    xs = [x.cuda() for x in xs]
+    first, rest = step(net, xs, 0, 8), step(net, xs, 8, 99)
+    for i, whole in zip("ab", want):
+        got = torch.cat([first["y"][i], rest["y"][i]], 1)
+        assert got.is_cuda and (got.cpu() - whole).abs().max() < 1e-4

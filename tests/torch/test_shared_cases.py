@@ -1,0 +1,91 @@
+"""One table of cases through every front end: all say what torch says offline, at the same calls.
+
+Cases stand in tests/helpers/shared_cases; ``-k NAME`` picks one, ``-k FRONT_END`` a way in.
+All of them in all formats of exports::
+
+    pytest -m "slow or not slow" tests/torch/test_shared_cases.py
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dreamstream as ds
+
+torch = pytest.importorskip("torch")
+
+from shared_cases import CASES, EXPORTS, FRONT_ENDS, baseline, leaves, schedule, theirs
+from shared_cases.checks import require_offline
+
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own
+torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("way", FRONT_ENDS)
+def test_case(way, name):
+    """Outputs laid end to end are torch's offline; counts and starts are those of the other front ends."""
+    run = said(FRONT_ENDS[way], CASES[name])
+    other, same = baseline(CASES[name])
+    assert run.counts == same.counts, f"{way} and {other} differ in counts"
+
+
+#: Every case in one format; the slow tier has all.
+TURNS = {name: list(EXPORTS)[k % len(EXPORTS)] for k, name in enumerate(CASES)}
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        pytest.param(name, way, marks=[pytest.mark.slow] * (TURNS[name] != way))
+        for name in CASES
+        for way in EXPORTS
+    ],
+)
+def test_exported_case(name, way):
+    """An exported model's outputs laid end to end are torch's offline."""
+    said(EXPORTS[way], CASES[name])
+
+
+def said(front_end, case):
+    """Run a case, and compare with torch offline."""
+    if not front_end.applies(case):
+        pytest.skip(f"{front_end.name} has no {case}")
+    plan = schedule(case)
+    run = front_end.run(case, plan)
+    assert require_offline(case, plan, run, front_end.name), "nothing came out"
+    return run
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_offline_is_untouched(name):
+    """A patched module offline is the module, to the bit; twice is once; unpatched it is as it was."""
+    case = CASES[name]
+    model = theirs(case)
+    before = outputs_of(model, case)
+    kinds = [type(m) for m in model.modules()]
+    keys = list(model.state_dict())
+    assert ds.patch_module(ds.patch_module(model, **case.options), **case.options) is model
+    assert same(outputs_of(model, case), before)
+    assert same(outputs_of(model.online().offline(), case), before)
+    assert list(model.state_dict()) == keys
+    assert ds.unpatch_module(model) is model
+    assert [type(m) for m in model.modules()] == kinds and not hasattr(model, "online")
+    assert same(outputs_of(model, case), before)
+
+
+def outputs_of(model, case):
+    """What the module says of two sequences of equal length."""
+    rng = np.random.default_rng(1)
+    n = (2 * case.reach + 6) // case.multiple * case.multiple
+    rows = []
+    for x in case.inputs:
+        pair = [x.arranged(x.frames(rng, int(n * x.rate))) for _ in range(2)]
+        rows.append(torch.from_numpy(np.stack(pair, x.dims.index("B"))))
+    with torch.no_grad():
+        return leaves(model(*rows))
+
+
+def same(a, b):
+    return len(a) == len(b) and all(torch.equal(x, y) for x, y in zip(a, b))

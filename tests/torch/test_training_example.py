@@ -1,0 +1,60 @@
+"""The example that trains on a folder of WAV files, run small."""
+
+from __future__ import annotations
+
+import importlib.util
+import wave
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "train_wav.py"
+
+pytestmark = pytest.mark.skipif(not EXAMPLE.is_file(), reason="the tests are away from the sources")
+
+
+@pytest.fixture
+def example():
+    spec = importlib.util.spec_from_file_location("train_wav", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The speech that the package ships, cut into recordings; the last is too short for a frame."""
+    with wave.open(str(resources.files("dreamstream") / "assets" / "speech.wav")) as speech:
+        for k, seconds in enumerate((2.0, 0.7, 3.1, 0.01)):
+            with wave.open(str(tmp_path / f"part{k}.wav"), "wb") as part:
+                part.setparams(speech.getparams())
+                part.writeframes(speech.readframes(int(seconds * speech.getframerate())))
+    return tmp_path
+
+
+def test_the_loss_falls_below_that_of_nothing_changing(example, folder, capsys):
+    errors = example.main([str(folder), "--epochs", "4", "--lanes", "2", "--chunk", "40"])
+    still = float(capsys.readouterr().out.splitlines()[0].rpartition(" ")[2])
+    assert len(errors) == 4 and errors[-1] < errors[0] and errors[-1] < 0.9 * still
+
+
+def test_every_frame_of_every_file_is_trained_on_once(example, folder):
+    files = {p.name: example.energies(p) for p in sorted(folder.glob("*.wav"))}
+    files = {i: e for i, e in files.items() if e.shape[1]}
+    assert len(files) == 3
+    seen = {i: [] for i in files}
+    for x in example.batches(files, 2, 33):
+        assert len(x.ids) <= 2
+        for i in x.ids:
+            seen[i].append(x[i])
+    for i, parts in seen.items():
+        assert torch.equal(torch.cat(parts, 1), files[i])
+
+
+def test_a_folder_without_recordings_is_told(example, tmp_path):
+    with pytest.raises(SystemExit, match="no WAV files"):
+        example.main([str(tmp_path)])
