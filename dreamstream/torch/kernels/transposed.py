@@ -74,5 +74,6 @@ def _reaching(
 
 
 def _from(y: Tensor, offset: int | Tensor, n: int) -> Tensor:
-    each = isinstance(offset, Tensor) and offset.dim() > 0  # a trace has tensors for sizes
-    return run_from(y, offset, n) if each else y[:, offset : offset + n]
+    if isinstance(offset, Tensor) and offset.dim() > 0:  # a trace has tensors for sizes
+        return run_from(y, offset, n)
+    return y[:, offset : offset + n]
