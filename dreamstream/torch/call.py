@@ -239,8 +239,9 @@ def _nothing(
     dtype = _DTYPES[edge.dtype]
     if dtype.is_floating_point:
         reals = [t for t in operands if t is not None and t.is_floating_point()]
+        wide = dtype == torch.float64
+        dtype = next((t.dtype for t in reals if (t.dtype == torch.float64) == wide), dtype)  # narrower ones stay
         for tensor in reals:
             if tensor.requires_grad and torch.is_grad_enabled():
-                return tensor.reshape(-1)[:0].reshape(0, *features)
-        dtype = reals[0].dtype if reals else dtype
+                return tensor.reshape(-1)[:0].reshape(0, *features).to(dtype)
     return like.new_empty(0, *features, dtype=dtype)

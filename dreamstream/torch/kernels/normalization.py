@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .frames import there
+from .frames import there, traced
 from .registry import Step, Window, framewise, windowed
 
 Tensor = torch.Tensor
@@ -34,9 +34,13 @@ def batch_norm(
     step: Step, x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor:
     """Return every channel moved and scaled by statistics that are constants."""
+    eps = step.attributes["eps"]
+    if traced():  # exporters want to know how many channels there are, which the frames don't always say
+        y = (x - mean) * (variance + eps).rsqrt()
+        y = y if weight is None else y * weight
+        return y if bias is None else y + bias
     rows = x.reshape(-1, x.shape[-1])
-    y = F.batch_norm(rows, mean, variance, weight, bias, False, 0.0, step.attributes["eps"])
-    return y.reshape(x.shape)
+    return F.batch_norm(rows, mean, variance, weight, bias, False, 0.0, eps).reshape(x.shape)
 
 
 @windowed("group_norm")
