@@ -23,7 +23,7 @@ from torch.overrides import (
 from .. import array as native_array
 from ..array import BatchTensor
 from ..array.tensor import Tensor as NativeTensor
-from ..errors import ModeError, NotStreamableError, StreamMismatchError
+from ..errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from ..nn import functional as native_functional
 from ..stream.rules import BatchLength, BatchSize, Length
 from ..stream.where import user_line
@@ -46,9 +46,8 @@ ALIASES = {
     "rsub": "__rsub__", "__div__": "__truediv__", "__rdiv__": "__rtruediv__", "unsafe_chunk": "chunk",
     "unsafe_split": "split", "split_with_sizes": "split", "bitwise_and": "__and__",
     "bitwise_or": "__or__", "bitwise_xor": "__xor__", "bitwise_not": "__invert__", "positive": "__pos__",
-    "special_expit": "sigmoid", "view_copy": "view", "linalg_vector_norm": "norm", "dropout_": "dropout",
-    "clamp_": "clamp", "_threshold": "threshold", "log_sigmoid": "logsigmoid",
-    "_max_pool1d": "max_pool1d", "_max_pool2d": "max_pool2d",
+    "special_expit": "sigmoid", "view_copy": "view", "linalg_vector_norm": "norm",
+    "_threshold": "threshold", "log_sigmoid": "logsigmoid",
 }  # fmt: skip
 
 #: Functions whose result shares memory with their input: what is written into one is seen in the other.
@@ -294,6 +293,10 @@ class Forward(TorchFunctionMode):
         before = target._inner
         if getattr(result, "dims", None) != before.dims:
             raise NotStreamableError(f"{name} at {user_line()} changes a stream's dimensions in place")
+        if result.features != before.features:
+            raise ShapeError(
+                f"{name} at {user_line()}: a stream {before.roles} can't take values of the shape {result.roles}"
+            )
         target._inner = result
         target._alias[0] += 1
         target._seen = target._alias[0]

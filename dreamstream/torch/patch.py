@@ -39,6 +39,7 @@ class TorchPatch(Patch):
     _kind = TorchSession
     _names: dict[int, str] | None = None
     _named: list[torch.Tensor]
+    _types: list[torch.dtype]
 
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module's forward as its mode says."""
@@ -86,13 +87,13 @@ class TorchPatch(Patch):
         session = self.session
         device = _device(module, tensors)
         with session.hold(meta.ids):
-            fresh = self._names is None or not session.live_ids
+            names = self._tensor_names(module, tensors)
             call = session.admit(
                 meta,
                 [x.rate for x in tensors],
                 [x.lengths for x in tensors],
                 any(x.restart for x in tensors),
-                self._tensor_names(module, fresh),
+                names,
                 TorchCall,
             )
             taped = module.training and torch.is_grad_enabled()
@@ -123,17 +124,33 @@ class TorchPatch(Patch):
                 raise
             return result
 
-    def _tensor_names(self, module: Any, fresh: bool) -> dict[int, str]:
-        """Return the names of parameters and buffers by identity; they are read anew where no stream is live."""
-        if fresh:
+    def _tensor_names(self, module: Any, inputs: Sequence[Any]) -> dict[int, str]:
+        """Return the names of parameters and buffers by identity; they are read anew where no stream is live.
+
+        Raises
+        ------
+        ModeError
+            Where element types have changed while streams are live.
+        """
+        live = self.session.live_ids
+        if self._names is None or not live:
             named = [*module.named_parameters(), *module.named_buffers()]
             self._names = {id(t): n for n, t in named}
             self._named = [t for _, t in named]  # so that no other tensor takes their place in memory
-        assert self._names is not None
+            self._types = [t.dtype for t in (*self._named, *inputs)]
+        now = [t.dtype for t in (*self._named, *inputs)]
+        changed = [(a, b) for a, b in zip(self._types, now) if a != b]
+        if changed:
+            before, after = changed[0]
+            raise ModeError(
+                f"{type(module).__name__} or its input was {before} and is {after}, but streams are live; end them or "
+                "reset() first",
+                live,
+            )
         return self._names
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_names": None, "_named": []}
+        return {**super().__getstate__(), "_names": None, "_named": [], "_types": []}
 
 
 def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -364,6 +364,23 @@ def test_in_place_is_seen_by_names_and_refused_through_views():
         model(ds.stream_tensor([x], ids=["a"], sos=True))
 
 
+def test_in_place_keeps_the_shape():
+    model = ds.patch_module(forward_of(lambda m, x: x[:, :1].add_(x))).online()
+    with pytest.raises(ds.ShapeError, match="can't take values"):
+        model(ds.stream_tensor([torch.ones(3, 4)], ids=["a"], sos=True))
+
+
+def test_element_types_stay_while_streams_live(net, xs):
+    ds.patch_module(net).online()
+    step(net, xs, 0, 5)
+    net.double()
+    with pytest.raises(ModeError, match=r"float32 and is torch.float64, but streams are live") as error:
+        step(net, [x.double() for x in xs], 5, 9)
+    assert sorted(error.value.ids) == ["a", "b"]
+    step(net.float(), xs, 5, 99)
+    step(net.double(), [x.double() for x in xs], 0, 99)
+
+
 def test_register_says_how_a_class_streams():
     class Backwards(nn.Module):
         def forward(self, x):
