@@ -143,8 +143,8 @@ class TorchPatch(Patch):
         if changed:
             before, after = changed[0]
             raise ModeError(
-                f"{type(module).__name__} or its input was {before} and is {after}, but streams are live; end them or "
-                "reset() first",
+                f"{type(module).__name__} or its input was {before} and is {after}, but streams are live; end "
+                "them or reset() first",
                 live,
             )
         return self._names

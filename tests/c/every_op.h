@@ -36,6 +36,7 @@ static const char *const every_op[] = {
     "{'op':'group_norm','attrs':{'groups':2},'weights':[[4],[4]]}",
     "{'op':'matmul','weights':[[3,4]]}",
     "{'op':'pad','attrs':{'left':2,'right':1,'value':-0.0}}",
+    "{'op':'pad_to_multiple','attrs':{'left':2,'right':1,'multiple':4,'mode':'reflect'}}",
     "{'op':'slice','attrs':{'start':1,'crop':2,'step':3}}",
     "{'op':'cut','in':[['float32',[4]],['float32',[4]]],'attrs':{'length':[0,2,1,1]}}",
     "{'op':'delay','attrs':{'frames':2}}",

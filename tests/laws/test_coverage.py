@@ -22,7 +22,7 @@ MODES = {"offline": None, "eager": EagerCall, "captured": Capture}
 
 #: What computes nothing by itself, and modes that other tests cover, with their place.
 ABSTRACT = {"Entry", "Call"}
-ELSEWHERE: dict[str, str] = {}
+ELSEWHERE = {"TorchCall": "tests/torch/test_kernels.py, which enumerates the registry too"}
 
 #: Plain tensors do without these: they are indexed and joined by NumPy. `test_whole_sequences` runs them.
 NUMPY_DOES = {"cut", "table", "cat"}
