@@ -381,6 +381,20 @@ def test_element_types_stay_while_streams_live(net, xs):
     step(net.double(), [x.double() for x in xs], 0, 99)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_element_types(xs, dtype):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv1d(3, 4, 3), nn.ELU(), nn.BatchNorm1d(4), nn.Conv1d(4, 2, 3)).to(dtype).eval()
+    xs = [x.to(dtype) for x in xs]
+    want = [model(x[None])[0] for x in xs]
+    ds.patch_module(model).online()
+    first, rest = step(model, xs, 0, 8), step(model, xs, 8, 99)
+    for i, whole in zip("ab", want):
+        got = torch.cat([first[i], rest[i]], 1)
+        assert got.dtype == dtype and got.shape == whole.shape
+        assert ((got - whole).abs() <= 4 * torch.finfo(dtype).eps).all()
+
+
 def test_register_says_how_a_class_streams():
     class Backwards(nn.Module):
         def forward(self, x):
