@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from . import _core
 from .array import hook
+from .array.dtypes import nominal
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
 from .errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
@@ -79,16 +80,6 @@ def _make(name: str, attributes: Any, inputs: Any, weights: Any) -> _core.Op:
     return _core.Op(name, dict(attributes), inputs, weights)
 
 
-#: Types that a library may compute with, by those under which the operators know them.
-_NARROW = {"float16": "float32", "bfloat16": "float32", "int32": "int64", "int16": "int64", "int8": "int64"}
-
-
-def _element(dtype: Any) -> str:
-    """Return "float32" of NumPy's float32, and of any library that puts its own name before it."""
-    name = str(dtype).rpartition(".")[2]
-    return _NARROW.get(name, name)
-
-
 def operator(
     name: str,
     attributes: Mapping[str, Any],
@@ -97,7 +88,7 @@ def operator(
 ) -> _core.Op:
     """Return the operator for these attributes, signatures and weights (made once)."""
     attrs = tuple(sorted((k, _freeze(v)) for k, v in attributes.items()))
-    shapes = tuple(None if w is None else (_element(w.dtype), tuple(w.shape)) for w in weights)
+    shapes = tuple(None if w is None else (nominal(w.dtype).name, tuple(w.shape)) for w in weights)
     return _make(name, attrs, tuple(inputs), shapes)
 
 

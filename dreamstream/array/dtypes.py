@@ -25,6 +25,7 @@ __all__ = [
     "int64",
     "is_float",
     "is_name",
+    "nominal",
     "require_float",
     "require_same",
 ]
@@ -47,6 +48,16 @@ _NAMES = {
     "int64": int64,
     "long": int64,
     "bool": bool,
+}
+
+
+_NARROW = {
+    "float16": float32,
+    "bfloat16": float32,
+    "int32": int64,
+    "int16": int64,
+    "int8": int64,
+    "uint8": int64,
 }
 
 
@@ -77,16 +88,22 @@ def as_dtype(dtype: Any) -> DType:
 
 def is_name(text: str) -> Flag:
     """Whether `text` names an element type (or one that is refused), rather than a device."""
-    return text in _NAMES or text in (
-        "float16",
-        "half",
-        "bfloat16",
-        "int32",
-        "int",
-        "int16",
-        "int8",
-        "uint8",
-    )
+    return text in _NAMES or text in _NARROW or text in ("half", "int")
+
+
+def nominal(dtype: Any) -> DType:
+    """Return the type under which operators know values of a library's own type: its next wider one of ours.
+
+    Raises
+    ------
+    DTypeError
+        Where there is none, as for complex numbers.
+    """
+    name = str(dtype).rpartition(".")[2]  # libraries put their own names before it
+    found = _NAMES.get(name) or _NARROW.get(name)
+    if found is None:
+        raise DTypeError(f"an operator takes float32, float64, int64, bool or narrower types, not {name}")
+    return found
 
 
 def is_float(dtype: DType) -> Flag:

@@ -109,6 +109,11 @@ class Session:
         # as a list first: another thread may be adding streams
         return [i for i, slot in list(self._slots.items()) if slot.current() is not None]
 
+    @property
+    def is_live(self) -> bool:
+        """Whether some stream is."""
+        return any(slot.current() is not None for slot in list(self._slots.values()))
+
     def hold(self, ids: Iterable[str] = ()) -> AbstractContextManager[object]:
         """Return what keeps the session for one thread: ``with session.hold(ids): ...``.
 
@@ -216,7 +221,7 @@ class Session:
             raise StreamIdError(
                 "sos, but these streams are live already (restart=True starts them anew)", live
             )
-        fresh = all(slot.current() is None for slot in self._slots.values())
+        fresh = not self.is_live
         if not fresh and tuple(rates) != self.rates:
             raise StreamMismatchError(
                 f"the inputs' number or rates changed while streams are live: {self.rates} before, "

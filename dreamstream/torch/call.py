@@ -15,6 +15,7 @@ import torch
 
 from ..online.session import Call, Session, Slot, StreamState
 from ..stream.edge import Counts, Edge
+from .constants import dtype_of
 from .kernels import KERNELS, Kernel, Step
 from .pieces import from_pieces, to_pieces
 from .sizes import SIZES
@@ -65,7 +66,6 @@ class TorchSession(Session):
             return tensor
         return known[1]
 
-
     def to_parts(self, states: Any) -> list[bytes | None]:
         return to_pieces(row_of(states), len(self.script))
 
@@ -92,19 +92,19 @@ class TorchCall(Call):
     ----------
     keeps_tape : bool
         Whether states go into records, for training.
-    detach : bool
-        Whether they are cut off from the tape there.
     """
 
     session: TorchSession
     sizes = SIZES
     keeps_tape = False
-    detach = True
 
     def begin(self, device: torch.device, keeps_tape: bool, detach: bool) -> None:
-        """Say where and how this call computes, and find the rows' states."""
+        """Say where and how this call computes, and find the rows' states.
+
+        With `keeps_tape`, `detach` says whether the states are cut off from the tape.
+        """
         self.device = device
-        self.keeps_tape, self.detach = keeps_tape, detach
+        self.keeps_tape = keeps_tape
         if self.fresh or self.session.table.device != device:  # the module may have been moved
             self.session.table = Table(device)
         old: list[Place | None] = [None if s is None else s.states for s in self.old]
@@ -229,14 +229,11 @@ class TorchCall(Call):
         )
 
 
-_DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
-
-
 def _nothing(
     features: tuple[int, ...], edge: Edge, like: Tensor, operands: Sequence[Tensor | None]
 ) -> Tensor:
     """Return no frames; on the tape where frames would be, so that a loss over none can be differentiated."""
-    dtype = _DTYPES[edge.dtype]
+    dtype = dtype_of(edge.dtype)
     if dtype.is_floating_point:
         reals = [t for t in operands if t is not None and t.is_floating_point()]
         wide = dtype == torch.float64

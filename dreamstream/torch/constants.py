@@ -10,24 +10,18 @@ import torch
 
 from ..array import Tensor
 from ..array.axes import sizes_of
+from ..array.dtypes import nominal
 from ..array.tensor import METHODS
 from ..stream.rules import BatchSize, Length
 
-__all__ = ["Arrays", "Constant", "as_array", "dtype_of", "nominal"]
+__all__ = ["Arrays", "Constant", "as_array", "device_of", "dtype_of", "nominal"]
 
-_NOMINAL = {
-    torch.float64: np.dtype(np.float64),
-    torch.bool: np.dtype(bool),
-}
 _REAL = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 
 
-def nominal(dtype: torch.dtype) -> np.dtype[Any]:
-    """Return the element type under which an operator knows a torch one: float32 for all narrower floats."""
-    known = _NOMINAL.get(dtype)
-    if known is not None:
-        return known
-    return np.dtype(np.float32 if dtype.is_floating_point else np.int64)
+def device_of(module: torch.nn.Module) -> torch.device | None:
+    """Return where a module's values are; None where it has none."""
+    return next((t.device for t in (*module.parameters(), *module.buffers())), None)
 
 
 def dtype_of(name: str) -> torch.dtype:

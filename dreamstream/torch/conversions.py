@@ -41,8 +41,9 @@ def _dtype(x: Any) -> torch.dtype:
     """Return the torch type of what was unwrapped."""
     if isinstance(x, Constant):
         return x.torch.dtype
-    value = getattr(x, "value", None)
-    return value.dtype if isinstance(value, torch.Tensor) else dtype_of(x.dtype.name)
+    value = getattr(x, "value", x)  # a complex stream has a torch type of its own
+    own: Any = x.dtype if value is None else value.dtype
+    return own if isinstance(own, torch.dtype) else dtype_of(own.name)
 
 
 # ---------------------------------------------------------------------- attributes

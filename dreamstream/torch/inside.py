@@ -202,6 +202,8 @@ class Forward(TorchFunctionMode):
         return self._wrapped(result, target if stripped in VIEWS else None)
 
     def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args and _has_own(args[0], name):
+            return getattr(args[0], name)(*args[1:], **kwargs)
         handler = _HANDLERS.get(name)
         if handler is not None:
             return handler(self, args, kwargs)
@@ -211,7 +213,7 @@ class Forward(TorchFunctionMode):
         kwargs = {k: nominal(v) if isinstance(v, torch.dtype) else v for k, v in kwargs.items()}
         head = args[0] if args else None
         if not isinstance(head, NativeTensor) and hasattr(head, "is_stream") and hasattr(head, name):
-            return getattr(head, name)(*args[1:], **kwargs)  # a complex stream, or a constant of the batch
+            return getattr(head, name)(*args[1:], **kwargs)  # a constant of the batch
         first = getattr(native_functional, name, None)
         of_functional = getattr(func, "__module__", None) == "torch.nn.functional"
         if first is not None and (of_functional or not hasattr(NativeTensor, name)):
@@ -238,7 +240,7 @@ class Forward(TorchFunctionMode):
         inner = self.unwrap(args[0])
         if self.noting:
             passed_on(what, (inner,), inner)
-        handler = _ATTRIBUTES.get(what)
+        handler = None if _has_own(inner, what) else _ATTRIBUTES.get(what)
         if handler is not None:
             return self._wrapped(handler(self, inner), args[0] if what in VIEWS else None)
         if what.startswith("is_") or what in ("layout", "itemsize", "nbytes", "output_nr", "_version"):
@@ -301,6 +303,11 @@ class Forward(TorchFunctionMode):
         target._alias[0] += 1
         target._seen = target._alias[0]
         return target
+
+
+def _has_own(x: Any, name: str) -> bool:
+    """Whether this is a stream that is no native tensor, a complex one, and says itself what a name means."""
+    return getattr(x, "is_stream", False) and not isinstance(x, NativeTensor) and hasattr(x, name)
 
 
 def _writes(name: str, kwargs: Mapping[str, Any]) -> bool:

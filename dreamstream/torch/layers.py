@@ -82,20 +82,15 @@ def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int |
 
 
 def _run(layer: Any, forward: Forward, input: Any, hx: Any) -> Any:
-    result = layer.forward(forward.unwrap(input), _state(forward, hx))
+    result = layer.forward(forward.unwrap(input), forward.unwrap(hx))
     if isinstance(result, tuple) and getattr(layer, "batch_first", False):
         note(result[0], [d for d in ("L", "B") if d in result[0].dims] + list(range(len(result[0].features))))
     return forward._wrapped(result)
 
 
-def _state(forward: Forward, hx: Any) -> Any:
-    return None if hx is None else forward.unwrap(hx)
-
-
 def _layer_by_layer(module: Any, kind: Any, forward: Forward, input: Any, hx: Any) -> Any:
     """Run stacked layers one by one, with dropout between them in training, as torch does."""
     directions = 2 if module.bidirectional else 1
-    pair = isinstance(hx, (tuple, list))
     ends: list[Any] = []
     for layer in range(module.num_layers):
         part = _part(forward, hx, slice(layer * directions, (layer + 1) * directions))
@@ -105,7 +100,6 @@ def _layer_by_layer(module: Any, kind: Any, forward: Forward, input: Any, hx: An
             input = torch.nn.functional.dropout(input, module.dropout, module.training)
     if isinstance(module, torch.nn.LSTM):
         return input, tuple(torch.cat(parts, 0) for parts in zip(*ends))
-    assert not pair
     return input, torch.cat(ends, 0)
 
 

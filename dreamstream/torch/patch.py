@@ -20,7 +20,7 @@ from ..online.patch import Patch
 from ..stream.rules import require_same_streams
 from . import earlier
 from .call import TorchCall, TorchSession
-from .constants import nominal
+from .constants import device_of, nominal
 from .declared import buffered
 from .inside import Forward, current
 from .layers import streaming_forward, unstreamable, waits
@@ -132,8 +132,7 @@ class TorchPatch(Patch):
         ModeError
             Where element types have changed while streams are live.
         """
-        live = self.session.live_ids
-        if self._names is None or not live:
+        if self._names is None or not self.session.is_live:
             named = [*module.named_parameters(), *module.named_buffers()]
             self._names = {id(t): n for n, t in named}
             self._named = [t for _, t in named]  # so that no other tensor takes their place in memory
@@ -145,7 +144,7 @@ class TorchPatch(Patch):
             raise ModeError(
                 f"{type(module).__name__} or its input was {before} and is {after}, but streams are live; end "
                 "them or reset() first",
-                live,
+                self.session.live_ids,
             )
         return self._names
 
@@ -188,8 +187,7 @@ def _within_forward() -> bool:
 
 def _device(module: Any, tensors: Sequence[Any]) -> torch.device:
     """Return the module's device, which must be the streams'."""
-    own = next((t.device for t in module.parameters()), None)
-    own = next((t.device for t in module.buffers()), None) if own is None else own
+    own = device_of(module)
     for x in tensors:
         if own is not None and x.device != own:
             raise StreamMismatchError(

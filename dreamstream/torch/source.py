@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from ..errors import CaptureError, DTypeError, ShapeError
+from ..errors import CaptureError, DreamStreamError, DTypeError, ShapeError
 from ..stream.tree import leaves, map_leaves
-from .constants import Arrays, as_array
+from .constants import Arrays, as_array, device_of
 from .inside import Forward
 from .sizes import SIZES
 from .spectra import Complex
@@ -38,7 +38,7 @@ class TorchSource:
         return {name: self._arrays.of(tensor) for name, tensor in state.items()}
 
     def streamed(self, capture: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
+        device = device_of(self.model) or torch.device("cpu")
         paths = {id(m): n for n, m in self.model.named_modules()}
         capture.sizes = SIZES
         forward = Forward(capture, device, self._arrays, paths)
@@ -60,11 +60,13 @@ class TorchSource:
         )
 
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
-        like = next((p for p in self.model.parameters() if p.is_floating_point()), torch.empty(0))
-        tensors = {k: torch.tensor(a, device=like.device) for k, a in inputs.items()}  # copies: forwards may write
+        device = device_of(self.model)
+        tensors = {k: torch.tensor(a, device=device) for k, a in inputs.items()}  # copies: forwards may write
         with self._evaluating(), self._unpatched(), torch.no_grad():
             try:
                 result = self.model(**tensors) if by_name else self.model(*tensors.values())
+            except DreamStreamError:
+                raise
             except RuntimeError as error:  # torch refuses sequences that are too short
                 raise ShapeError(str(error)) from None
         return [as_array(t) for t in leaves(_tree(result))]

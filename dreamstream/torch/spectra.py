@@ -18,6 +18,7 @@ from ..errors import NotStreamableError, ShapeError
 from ..nn import functional as F
 from ..stream.where import user_line
 from .constants import Constant
+from .conversions import with_value
 from .inside import Forward, current, function
 
 __all__ = ["Complex"]
@@ -50,7 +51,7 @@ class Complex:
         return int(self.real.ndim)
 
     @property
-    def torch_dtype(self) -> torch.dtype:
+    def dtype(self) -> torch.dtype:
         return torch.complex128 if self.real.dtype == np.float64 else torch.complex64
 
     def dim(self) -> int:
@@ -61,6 +62,17 @@ class Complex:
 
     def is_complex(self) -> bool:
         return True
+
+    @property
+    def requires_grad(self) -> bool:
+        return any(p.value is not None and p.value.requires_grad for p in (self.real, self.imag))
+
+    def detach(self) -> Complex:
+        return Complex(*(with_value(p, torch.Tensor.detach) for p in (self.real, self.imag)))
+
+    @property
+    def data(self) -> Complex:
+        return self.detach()
 
     # its parts
     def abs(self) -> Any:

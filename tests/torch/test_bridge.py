@@ -395,6 +395,26 @@ def test_other_element_types(xs, dtype):
         assert ((got - whole).abs() <= 4 * torch.finfo(dtype).eps).all()
 
 
+def test_complex_streams_are_what_they_are_offline():
+    window = torch.hann_window(16)
+
+    def forward(m, x):
+        z = torch.stft(x, 16, 4, window=window, return_complex=True)
+        assert z.dtype == torch.complex64 and torch.is_complex(z) and z.is_complex() and not z.requires_grad
+        z = z.detach().to(x.device).to(torch.complex64) * (0.5 + 2j)
+        return (z * torch.tensor(1j)).real - z.data.imag
+
+    x = torch.randn(100)
+    model = forward_of(forward)
+    want = model(x[None])[0]
+    y = ds.patch_module(model).online()(ds.stream_tensor([x], ids=["a"], sos=True, eos=True))
+    assert y["a"].shape == want.shape and (y["a"] - want).abs().max() <= 1e-5 * want.abs().max()
+
+    for fn, given in ((lambda m, x: x * torch.tensor(1j), x), (lambda m, x: x * 2, x + 1j)):
+        with pytest.raises(ds.DTypeError, match="complex64"):
+            ds.patch_module(forward_of(fn)).online()(ds.stream_tensor([given], ids=["a"], sos=True))
+
+
 def test_register_says_how_a_class_streams():
     class Backwards(nn.Module):
         def forward(self, x):
