@@ -22,6 +22,7 @@ struct ds_batch {
     const ds_plan *plan;
     ds_slot *const *slots;
     const bool *ended;
+    ds_pool *pool; /* within rows, where they are fewer than threads */
     size_t n_rows;
     ds_arena arena;
     size_t *row_bytes; /* [n_buffers + 1][n_rows]: of the shared buffers, and scratch */
@@ -488,6 +489,7 @@ static bool fill_run(ds_batch *b, group *g, size_t j, ds_run *run)
     run->prepared = p->nodes[j].prepared;
     run->weights = p->nodes[j].weights;
     run->k = &p->kernels->real[0];
+    run->pool = b->pool;
     run->scratch = g->scratch;
     return any;
 }
@@ -518,6 +520,7 @@ static void run_group(void *context, size_t index)
 
 void ds_batch_run(ds_batch *batch, ds_pool *pool)
 {
+    batch->pool = batch->n_groups < ds_pool_threads(pool) ? pool : NULL;
     if (batch->n_groups == 1 || !pool) {
         for (size_t g = 0; g < batch->n_groups; g++)
             run_group(batch, g);
