@@ -490,6 +490,7 @@ static bool fill_run(ds_batch *b, group *g, size_t j, ds_run *run)
     run->weights = p->nodes[j].weights;
     run->k = &p->kernels->real[0];
     run->pool = b->pool;
+    run->finish = NULL;
     run->scratch = g->scratch;
     return any;
 }

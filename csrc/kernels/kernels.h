@@ -94,7 +94,8 @@ typedef struct ds_packed {
 typedef enum ds_step_kind {
     DS_STEP_UNARY,  /* function(y) */
     DS_STEP_BINARY, /* function(y, operand), or function(operand, y) where `swapped` */
-    DS_STEP_COLUMNS /* column_scale by operand [4][n]: mean, rest, scale, shift */
+    DS_STEP_COLUMNS, /* column_scale by operand [4][n]: mean, rest, scale, shift */
+    DS_STEP_GLU      /* no step of its own: ds_epilogue.glu */
 } ds_step_kind;
 
 typedef struct ds_step {
