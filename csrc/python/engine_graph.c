@@ -80,7 +80,7 @@ PyObject *ds_engine_graph(PyObject *self, PyTypeObject *cls, PyObject *const *ar
                           PyObject *names)
 {
     const ds_plan *p = ((ds_engine_object *)self)->plan;
-    const ds_graph *g = p->graph;
+    const ds_graph *g = p->plain;
     (void)cls;
     (void)args;
     if (n_args || names) {
