@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "exec/weights.h"
 
 static size_t aligned(size_t n_bytes)
 {
@@ -130,62 +131,6 @@ static ds_status lay_out_block(ds_plan *p)
     return DS_OK;
 }
 
-/* Whether a node before this one has the same weight, as where a module is called twice. */
-static bool counted(const ds_graph *g, size_t j, const ds_weight *weight)
-{
-    for (size_t k = 0; weight->borrowed && k < j; k++)
-        for (int i = 0; i < g->nodes[k].op->n_weights; i++)
-            if (g->nodes[k].weights[i].data == weight->data)
-                return true;
-    return false;
-}
-
-static ds_status list_weights(ds_plan *p)
-{
-    for (size_t j = 0; j < p->graph->n_nodes; j++) {
-        const ds_node *node = &p->graph->nodes[j];
-        const ds_op *op = node->op;
-        ds_node_plan *plan = &p->nodes[j];
-        void *weights;
-        DS_TRY(ds_allocate_array(&p->allocator, &weights, (size_t)op->n_weights,
-                                 sizeof(const void *)));
-        plan->weights = weights;
-        for (int i = 0; i < op->n_weights; i++) {
-            plan->weights[i] = node->weights[i].data;
-            if (!counted(p->graph, j, &node->weights[i]))
-                p->weight_bytes += node->weights[i].n_bytes;
-        }
-    }
-    return DS_OK;
-}
-
-/* The prepared weights lie one after the other in one block: large, it lies in large pages. */
-static ds_status prepare_weights(ds_plan *p)
-{
-    const ds_real_kernels *const k = &p->kernels->real[0];
-    for (size_t j = 0; j < p->graph->n_nodes; j++)
-        DS_CHECK(!__builtin_add_overflow(p->prepared_bytes,
-                                         aligned(ds_op_prepared_bytes(p->graph->nodes[j].op, k)),
-                                         &p->prepared_bytes),
-                 DS_NO_MEMORY, "the weights do not fit into memory");
-    DS_TRY(ds_allocate(&p->allocator, &p->prepared, p->prepared_bytes));
-    size_t offset = 0;
-    for (size_t j = 0; j < p->graph->n_nodes; j++) {
-        const ds_op *op = p->graph->nodes[j].op;
-        ds_node_plan *plan = &p->nodes[j];
-        const size_t n_bytes = ds_op_prepared_bytes(op, k);
-        if (!n_bytes)
-            continue;
-        plan->prepared = (char *)p->prepared + offset;
-        op->def->prepare(op, plan->prepared, plan->weights, k);
-        offset += aligned(n_bytes);
-    }
-    p->weight_bytes += p->prepared_bytes;
-    if (p->model->file && k->format != DS_FORMAT_RAW)
-        ds_mapped_forget(p->model->file); /* what is left to be read there is little */
-    return DS_OK;
-}
-
 /* Analyses the model, rewrites a copy of it and analyses that. */
 static ds_status rewrite(ds_plan *p, int64_t skew)
 {
@@ -223,8 +168,7 @@ static ds_status make(ds_plan *p, int64_t skew)
     ds_release(&p->allocator, free_buffers, n_bytes);
     DS_TRY(order_stores(p));
     ds_graph_fingerprint(p->model, p->fingerprint);
-    DS_TRY(list_weights(p));
-    return prepare_weights(p);
+    return ds_weights_prepare(p);
 }
 
 ds_status ds_plan_create(ds_plan **plan, ds_graph *takes_graph, const ds_kernels *kernels,
@@ -254,17 +198,13 @@ void ds_plan_destroy(ds_plan *plan)
     if (!plan)
         return;
     ds_allocator a = plan->allocator;
-    for (size_t j = 0; plan->nodes && j < plan->graph->n_nodes; j++) {
-        const ds_op *op = plan->graph->nodes[j].op;
-        ds_release(&a, plan->nodes[j].weights, (size_t)op->n_weights * sizeof(const void *));
-    }
+    ds_weights_release(plan);
     if (plan->graph) {
         ds_release(&a, plan->first_store,
                    (plan->graph->n_nodes + 2 + plan->graph->n_edges) * sizeof(int));
         ds_release(&a, plan->nodes, plan->graph->n_nodes * sizeof *plan->nodes);
         ds_release(&a, plan->edges, plan->graph->n_edges * sizeof *plan->edges);
     }
-    ds_release(&a, plan->prepared, plan->prepared_bytes);
     ds_analysis_free(&plan->analysis);
     ds_graph_destroy(plan->graph);
     ds_graph_destroy(plan->plain);

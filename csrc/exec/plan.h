@@ -26,6 +26,14 @@ typedef struct ds_node_plan {
     const void **weights; /* raw, borrowed from the graph; [n_weights] */
 } ds_node_plan;
 
+/* A raw weight that packed ones have replaced: those of the first operator that has it. */
+typedef struct ds_replaced {
+    const void *was;
+    size_t n_bytes;
+    const ds_packed *packed;
+    size_t packed_bytes;
+} ds_replaced;
+
 /* The head of a stream's block; the kept frames and carried arrays follow, 64-byte aligned. */
 typedef struct ds_block {
     uint64_t fingerprint[2];
@@ -51,7 +59,10 @@ typedef struct ds_plan {
     size_t grown_bytes;          /* per `analysis.period` frames of input 0, where state grows */
     void *prepared;              /* owned: all nodes' */
     size_t prepared_bytes;
-    size_t weight_bytes;         /* raw weights, each once, and prepared ones */
+    ds_replaced *replaced; /* raw weights that were given back, ascending by where they were */
+    size_t n_replaced, most_replaced;
+    size_t raw_bytes;    /* of all raw weights as captured, each once */
+    size_t weight_bytes; /* held: raw weights that are left, each once, and prepared ones */
     uint64_t fingerprint[2];
 } ds_plan;
 

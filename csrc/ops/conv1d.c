@@ -156,6 +156,7 @@ const ds_op_def ds_op_conv1d = {
     .n_inputs = 1,
     .n_outputs = 1,
     .n_values = -1,
+    .flags = DS_OP_PACKS,
     .attrs = attrs,
     .weights = "weight bias?",
     .infer = infer,

@@ -272,6 +272,7 @@ const ds_op_def ds_op_conv_transpose1d = {
     .n_inputs = 1,
     .n_outputs = 1,
     .n_values = -1,
+    .flags = DS_OP_PACKS,
     .attrs = attrs,
     .weights = "weight bias?",
     .infer = infer,

@@ -208,6 +208,11 @@ ds_status ds_fused_create(ds_fused **fused, const ds_op *main, const ds_fused_st
     return DS_OK;
 }
 
+const ds_op *ds_fused_main(const ds_op *op)
+{
+    return op->def->forward == fused_forward ? ((const ds_fused *)(const void *)op)->main : op;
+}
+
 void ds_fused_destroy(ds_fused *fused)
 {
     const ds_allocator allocator = fused->op.allocator;

@@ -98,6 +98,7 @@ const ds_op_def ds_op_linear = {
     .n_inputs = 1,
     .n_outputs = 1,
     .n_values = -1,
+    .flags = DS_OP_PACKS,
     .weights = "weight bias?",
     .infer = infer,
     .prepared_bytes = prepared_bytes,

@@ -148,6 +148,7 @@ const ds_op_def ds_op_matmul = {
     .n_inputs = 1,
     .n_outputs = 1,
     .n_values = -1,
+    .flags = DS_OP_PACKS,
     .weights = "weight",
     .infer = infer,
     .prepared_bytes = prepared_bytes,
