@@ -101,8 +101,8 @@ static const ds_packed *next_packed(const ds_packed *packed)
 static bool holds(const ds_packed *packed, size_t packed_bytes, const ds_weight *weight)
 {
     size_t found = 0;
-    for (const ds_packed *p = packed; (size_t)((const char *)p - (const char *)packed) < packed_bytes;
-         p = next_packed(p))
+    for (const ds_packed *p = packed;
+         (size_t)((const char *)p - (const char *)packed) < packed_bytes; p = next_packed(p))
         if (came_from(p, weight->data, weight->n_bytes))
             found += p->n_cols * p->depth * (p->element == DS_F32 ? sizeof(float) : sizeof(double));
     return found == weight->n_bytes;
