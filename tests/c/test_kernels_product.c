@@ -238,6 +238,81 @@ static void test_layouts(const ds_real_kernels *k)
     }
 }
 
+/* Parts of the columns by several threads, and every epilogue, against the product and the kernels one by one. */
+static void test_parts(const ds_real_kernels *k, ds_pool *pool)
+{
+    for (int round = 0; round < 24; round++) {
+        const bool glu = round % 3 == 0;
+        const size_t e = k->element, depth = random_size(300, 700);
+        const size_t n_cols = 2 * (round % 2 == 0 ? 32 * random_size(2, 6) : random_size(40, 200));
+        const size_t n_rows = random_size(1, 2) == 1 ? random_size(1, 5) : random_size(60, 80);
+        const size_t n_out = glu ? n_cols / 2 : n_cols;
+        const ds_weight_layout layout = rows_of(depth);
+        guarded weight = guarded_new(n_cols * depth * e), bias = guarded_new(n_cols * e);
+        guarded x = guarded_new(n_rows * depth * e), other = guarded_new(n_rows * n_out * e);
+        guarded constants = guarded_new(4 * n_out * e), packed = guarded_new(k->packed_bytes(n_cols, depth));
+        guarded workspace = guarded_new(ds_product_workspace(n_cols, glu, e));
+        guarded sums = guarded_new(n_rows * n_cols * e), y = guarded_new(n_rows * n_out * e);
+        guarded *const filled[] = {&weight, &bias, &x, &other, &constants};
+        for (size_t i = 0; i < sizeof filled / sizeof *filled; i++) {
+            fill(filled[i]->data, e, filled[i]->n_bytes / e, -1, 1);
+        }
+        k->pack(packed.data, weight.data, n_cols, &layout, bias.data);
+        void *to[80], *plain[80];
+        const void *from[80], *rows[80];
+        for (size_t m = 0; m < n_rows; m++) {
+            from[m] = at(x.data, e, m * depth);
+            rows[m] = at(other.data, e, m * n_out);
+            to[m] = (char *)y.data + m * n_out * e;
+            plain[m] = (char *)sums.data + m * n_cols * e;
+        }
+        ds_product product = {.weight = packed.data, .y = plain, .x = from, .n_rows = n_rows};
+        k->product(&product, 0, n_cols);
+
+        /* y = batch norm of (constant - silu(.)), then times the other rows, then plus one number */
+        const ds_step steps[] = {
+            {.kind = DS_STEP_UNARY, .function = DS_UNARY_SILU},
+            {.kind = DS_STEP_BINARY, .function = DS_BINARY_SUB, .operand = constants.data, .swapped = true},
+            {.kind = DS_STEP_COLUMNS, .operand = constants.data, .n = n_out},
+            {.kind = DS_STEP_BINARY, .function = DS_BINARY_MUL, .rows = rows},
+            {.kind = DS_STEP_BINARY, .function = DS_BINARY_ADD, .operand = constants.data, .one = true}};
+        const ds_epilogue epilogue = {.glu = glu, .steps = steps, .n_steps = (size_t)round % 6};
+        product.y = to;
+        product.epilogue = &epilogue;
+        product.workspace = workspace.data;
+        ds_product_run(k, &product, round % 4 == 0 ? NULL : pool);
+
+        for (size_t m = 0; m < n_rows; m++) { /* in place, row by row */
+            char *const z = plain[m], *const c = constants.data;
+            if (glu) {
+                char gate[500 * sizeof(double)];
+                k->unary(DS_UNARY_SIGMOID, gate, z + n_out * e, n_out, NULL);
+                k->binary(DS_BINARY_MUL, z, z, gate, n_out, 1, 1);
+            }
+            if (epilogue.n_steps > 0) {
+                k->unary(DS_UNARY_SILU, z, z, n_out, NULL);
+            }
+            if (epilogue.n_steps > 1) {
+                k->binary(DS_BINARY_SUB, z, c, z, n_out, 1, 1);
+            }
+            if (epilogue.n_steps > 2) {
+                k->column_scale(z, z, 1, n_out, c, c + n_out * e, c + 2 * n_out * e, c + 3 * n_out * e);
+            }
+            if (epilogue.n_steps > 3) {
+                k->binary(DS_BINARY_MUL, z, z, rows[m], n_out, 1, 1);
+            }
+            if (epilogue.n_steps > 4) {
+                k->binary(DS_BINARY_ADD, z, z, c, n_out, 1, 0);
+            }
+            CHECK(memcmp(z, to[m], n_out * e) == 0);
+        }
+        guarded *const all[] = {&weight, &bias, &x, &other, &constants, &packed, &workspace, &sums, &y};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            guarded_free(*all[i]);
+        }
+    }
+}
+
 /* What one row holds touches no other. */
 static void test_nan_stays_in_its_row(const ds_kernels *kernels, size_t real)
 {
@@ -310,6 +385,8 @@ static void test_depthwise(const ds_kernels *const *variants, size_t n_variants,
 
 int main(void)
 {
+    ds_pool *pool = NULL;
+    CHECK(ds_pool_create(&pool, NULL, 3) == DS_OK);
     const ds_kernels *variants[MAX_VARIANTS];
     const size_t n_variants = runnable(variants);
     for (size_t real = 0; real < 2; real++) {
@@ -318,11 +395,13 @@ int main(void)
             CHECK(variants[v]->real[real].element == element);
             test_sizes(&variants[v]->real[real], v == 0);
             test_layouts(&variants[v]->real[real]);
+            test_parts(&variants[v]->real[real], pool);
             test_nan_stays_in_its_row(variants[v], real);
         }
         test_reference(element, &variants[0]->real[real]);
         test_variants(variants, n_variants, real);
         test_depthwise(variants, n_variants, real);
     }
+    ds_pool_destroy(pool);
     return check_report();
 }
