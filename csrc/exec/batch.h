@@ -32,6 +32,8 @@ int64_t ds_batch_output_frames(const ds_batch *batch, size_t output, size_t row,
  * ds_batch_begin does. Errors: DS_INDEX. */
 ds_status ds_batch_check(const ds_batch *batch, bool *bad);
 void ds_batch_run(ds_batch *batch, ds_pool *pool);
+/* Bytes of kept frames that the last run copied to where they were needed. */
+size_t ds_batch_moved(const ds_batch *batch);
 /* Returns view, valid until the next call with this batch. */
 const void *ds_batch_output(const ds_batch *batch, size_t output, size_t row);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "exec/positions.h"
 
 static size_t aligned(size_t n_bytes)
 {
@@ -102,31 +103,118 @@ static ds_status add_part(size_t *n_bytes, size_t count, size_t item)
     return DS_OK;
 }
 
+/* Slack for 9 frames in 32, where that is a frame or more: a step of one frame then copies less than four
+ * of those that stay. */
+static void make_room(ds_edge_plan *edge)
+{
+    const size_t kept = (size_t)edge->capacity * edge->frame_bytes;
+    const size_t roomy = (kept + kept / 32 * 9) / DS_ALIGNMENT * DS_ALIGNMENT;
+    const size_t room = roomy > aligned(kept) ? roomy : aligned(kept);
+    edge->room = edge->frame_bytes ? (int64_t)(room / edge->frame_bytes) : edge->capacity;
+    edge->mark = -1;
+}
+
+static ds_status mark_edges(ds_plan *p)
+{
+    void *memory;
+    DS_TRY(ds_allocate_zeroed(&p->allocator, &memory, p->graph->n_edges * sizeof *p->marked));
+    p->marked = memory;
+    for (size_t e = 0; e < p->graph->n_edges; e++) {
+        ds_edge_plan *edge = &p->edges[e];
+        if (edge->capacity > 0 && edge->room > edge->capacity) {
+            edge->mark = (int)p->n_marked;
+            p->marked[p->n_marked++] = (int)e;
+        }
+    }
+    return DS_OK;
+}
+
 static ds_status lay_out_block(ds_plan *p)
 {
     const ds_graph *g = p->graph;
-    size_t n_bytes = aligned(sizeof(ds_block) + g->n_inputs * sizeof(int64_t)), grown;
+    size_t grown;
     for (size_t e = 0; e < g->n_edges; e++) {
         ds_edge_plan *edge = &p->edges[e];
         const ds_edge_facts *facts = &p->analysis.edges[e];
         edge->frame_bytes = ds_signature_bytes(&g->edges[e].signature);
         edge->tail = facts->unbounded ? p->n_tails++ : -1;
         edge->capacity = facts->unbounded ? 0 : facts->capacity;
-        edge->state_offset = n_bytes;
+        size_t n_bytes = 0;
         DS_TRY(add_part(&n_bytes, (size_t)edge->capacity, edge->frame_bytes));
+        make_room(edge);
         DS_CHECK(!__builtin_mul_overflow((size_t)facts->growth, edge->frame_bytes, &grown) &&
                      !__builtin_add_overflow(p->grown_bytes, grown, &p->grown_bytes),
                  DS_NO_MEMORY, "a stream's state does not fit into memory");
     }
+    DS_TRY(mark_edges(p));
+    size_t n_bytes = aligned(sizeof(ds_block) + (g->n_inputs + p->n_marked) * sizeof(int64_t));
+    p->kept_bytes = aligned(sizeof(ds_block) + g->n_inputs * sizeof(int64_t));
+    for (size_t e = 0; e < g->n_edges; e++) {
+        ds_edge_plan *edge = &p->edges[e];
+        edge->state_offset = n_bytes;
+        DS_TRY(add_part(&n_bytes, (size_t)edge->room, edge->frame_bytes));
+        DS_TRY(add_part(&p->kept_bytes, (size_t)edge->capacity, edge->frame_bytes));
+    }
     for (size_t j = 0; j < g->n_nodes; j++) {
+        const size_t carried = g->nodes[j].silent ? 0 : g->nodes[j].op->carried_bytes;
         p->nodes[j].carried_offset = n_bytes;
-        DS_TRY(add_part(&n_bytes, 1, g->nodes[j].silent ? 0 : g->nodes[j].op->carried_bytes));
-        if (g->nodes[j].op->n_inputs > p->max_inputs)
-            p->max_inputs = g->nodes[j].op->n_inputs;
-        if (g->nodes[j].op->n_outputs > p->max_outputs)
-            p->max_outputs = g->nodes[j].op->n_outputs;
+        DS_TRY(add_part(&n_bytes, 1, carried));
+        DS_TRY(add_part(&p->kept_bytes, 1, carried));
     }
     p->block_bytes = n_bytes;
+    return DS_OK;
+}
+
+/* Whether the operator's output frames depend on the input frames of their position alone. */
+static bool is_framewise(const ds_op *op)
+{
+    return !op->def->counts && !op->def->need && !op->whole && op->n_carried == 0 &&
+           ds_op_n_values(op) == op->n_inputs;
+}
+
+/* Work of a node for one frame of its output: multiplications with weights, elements read and written. */
+static double work_of(const ds_op *op)
+{
+    double work = 0;
+    for (int i = 0; i < op->n_weights; i++)
+        work += ds_op_has_weight(op, i) ? (double)ds_signature_elements(&op->weight[i]) : 0;
+    for (int o = 0; o < op->n_outputs; o++)
+        work += 4.0 * (double)ds_signature_elements(&op->out[o]);
+    return work;
+}
+
+/* What running a node takes, found once. */
+static ds_status study_nodes(ds_plan *p)
+{
+    const ds_graph *g = p->graph;
+    const ds_rate base = g->edges[g->inputs[0]].signature.rate;
+    void *memory;
+    DS_TRY(ds_allocate_zeroed(&p->allocator, &memory, g->n_nodes * sizeof *p->checked));
+    p->checked = memory;
+    p->max_inputs = p->max_outputs = 1;
+    for (size_t j = 0; j < g->n_nodes; j++) {
+        const ds_op *op = g->nodes[j].op;
+        ds_node_plan *node = &p->nodes[j];
+        p->max_inputs = op->n_inputs > p->max_inputs ? op->n_inputs : p->max_inputs;
+        p->max_outputs = op->n_outputs > p->max_outputs ? op->n_outputs : p->max_outputs;
+        p->checks_values |= op->def->check_values != NULL;
+        node->framewise = is_framewise(op);
+        node->row_scratch = op->scratch.per_row || op->scratch.per_in || op->scratch.per_out;
+        if (op->scratch.per_call > p->call_scratch)
+            p->call_scratch = op->scratch.per_call;
+        if (op->check.n_roots > 0) {
+            bool always = false;
+            for (int k = 0; k < op->check.n_roots; k += 2) {
+                const ds_expr_node *when = &op->check.nodes[op->check.roots[k]];
+                always |= when->code != DS_EXPR_CONST || when->k == 0;
+            }
+            p->checked[p->n_checked++] = (ds_checked){(int)j, always};
+        }
+        const ds_rate rate = op->out[0].rate;
+        if (!g->nodes[j].silent && rate.num > 0)
+            p->frame_work += work_of(op) * (double)rate.num / (double)rate.den /
+                             ((double)base.num / (double)base.den);
+    }
     return DS_OK;
 }
 
@@ -219,6 +307,8 @@ static ds_status make(ds_plan *p, int64_t skew)
     assign_buffers(p, free_buffers);
     ds_release(&p->allocator, free_buffers, n_bytes);
     DS_TRY(order_stores(p));
+    DS_TRY(study_nodes(p));
+    DS_TRY(ds_positions_plan(p));
     ds_graph_fingerprint(p->model, p->fingerprint);
     DS_TRY(list_weights(p));
     return prepare_weights(p);
@@ -258,6 +348,8 @@ void ds_plan_destroy(ds_plan *plan)
     if (plan->graph) {
         ds_release(&a, plan->first_store,
                    (plan->graph->n_nodes + 2 + plan->graph->n_edges) * sizeof(int));
+        ds_release(&a, plan->checked, plan->graph->n_nodes * sizeof *plan->checked);
+        ds_release(&a, plan->marked, plan->graph->n_edges * sizeof *plan->marked);
         ds_release(&a, plan->nodes, plan->graph->n_nodes * sizeof *plan->nodes);
         ds_release(&a, plan->edges, plan->graph->n_edges * sizeof *plan->edges);
     }
