@@ -82,10 +82,28 @@ MUTANTS = {
         ("pad",),
     ),
     "carried state skipped when nothing leaves, in the engine": Mutant(
-        "exec/batch.c",
-        "any |= op->n_carried > 0 && g->now[k].known > g->before[k].known;",
+        "exec/run.c",
+        "any |= g->frames[node->inputs[i]] > 0;",
         "any |= false;",
         ("reduce_frames",),
+    ),
+    "kept frames left behind when their room ends": Mutant(
+        "exec/run.c",
+        "memmove(room, room + (size_t)*mark * edge->frame_bytes, n_bytes);",
+        "",
+        ("conv1d", "delay"),
+    ),
+    "a room's first kept frame one too late": Mutant(
+        "exec/run.c",
+        "*mark = stays ? *mark + dropped : 0;",
+        "*mark = stays && dropped > 1 ? *mark + dropped + (left > 1) : stays ? *mark + dropped : 0;",
+        ("conv1d", "delay"),
+    ),
+    "integers of another period": Mutant(
+        "exec/positions.c",
+        "*place = (ds_place){edges, periods, ended};\n            return",
+        "*place = (ds_place){edges, periods - (periods > 1), ended};\n            return",
+        ("conv1d",),
     ),
     "carried state skipped when nothing leaves, in eager mode": Mutant(
         "exec/single.c",
@@ -109,8 +127,8 @@ MUTANTS = {
     ),
     "state published before the end of the call": Mutant(
         "exec/batch.c",
-        "frames[i] = have + more;",
-        "frames[i] = b->slots[row]->block->frames[i] = have + more;",
+        "frames[i] = have[i] + more;",
+        "frames[i] = g->slots[r]->block->frames[i] = have[i] + more;",
         ("delay", "conv1d"),
         ("failed-call", "failed-allocation"),
     ),
