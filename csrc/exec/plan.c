@@ -269,7 +269,7 @@ static ds_status prepare_weights(ds_plan *p)
         offset += aligned(n_bytes);
     }
     p->weight_bytes += p->prepared_bytes;
-    if (p->model->file && !k->borrows)
+    if (p->model->file && k->format != DS_FORMAT_RAW)
         ds_mapped_forget(p->model->file); /* what is left to be read there is little */
     return DS_OK;
 }

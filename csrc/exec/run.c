@@ -181,7 +181,7 @@ static bool has_work(const ds_plan *p, const ds_group *g, size_t j)
     return any && !node->silent;
 }
 
-static void run_node(const ds_plan *p, ds_group *g, size_t j)
+static void run_node(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool)
 {
     const ds_node *node = &p->graph->nodes[j];
     ds_run run = {.in = g->in,
@@ -191,6 +191,7 @@ static void run_node(const ds_plan *p, ds_group *g, size_t j)
                   .prepared = p->nodes[j].prepared,
                   .weights = p->nodes[j].weights,
                   .k = &p->kernels->real[0],
+                  .pool = pool,
                   .scratch = g->scratch,
                   .frames_in = g->frames[node->inputs[0]],
                   .frames_out = g->frames[node->first_output]};
@@ -246,7 +247,6 @@ void ds_group_run(ds_batch *b, ds_group *g, ds_pool *pool)
 {
     const ds_plan *p = b->plan;
     const ds_graph *graph = p->graph;
-    (void)pool;
     for (size_t i = 0; i < graph->n_inputs; i++)
         load_kept(p, g, (size_t)graph->inputs[i]);
     for (size_t j = 0; j < graph->n_nodes; j++) {
@@ -256,7 +256,7 @@ void ds_group_run(ds_batch *b, ds_group *g, ds_pool *pool)
             load_kept(p, g, (size_t)(node->first_output + o));
         }
         if (has_work(p, g, j))
-            run_node(p, g, j);
+            run_node(p, g, j, pool);
         store_all(p, g, j);
     }
     store_all(p, g, graph->n_nodes);

@@ -70,16 +70,19 @@ static run first_run(void *const *y, const void *const *x, size_t n_rows, size_t
 #define DEFINE_PRODUCT(bits, REAL, letter)                                                      \
     size_t dsk_f##bits##_packed_bytes__openblas(size_t n_cols, size_t depth)                    \
     {                                                                                           \
-        return dsk_aligned(n_cols * depth * sizeof(REAL));                                      \
+        return DSK_PACKED_HEAD + dsk_aligned(n_cols * depth * sizeof(REAL));                    \
     }                                                                                           \
                                                                                                 \
-    void dsk_f##bits##_pack__openblas(void *packed, const void *weight, size_t n_cols,          \
-                                      const ds_weight_layout *layout)                           \
+    void dsk_f##bits##_pack__openblas(ds_packed *packed, const void *weight, size_t n_cols,     \
+                                      const ds_weight_layout *layout, const void *bias)         \
     {                                                                                           \
-        REAL *to = packed;                                                                      \
         const ds_weight_layout l = *layout;                                                     \
+        const size_t depth = l.n_taps * l.n_inner * l.n_channels;                               \
+        REAL *to = dsk_packed_begin(packed, DS_FORMAT_ROWS, sizeof(REAL),                       \
+                                    dsk_f##bits##_packed_bytes__openblas(n_cols, depth),        \
+                                    weight, n_cols, layout, bias);                              \
         for (size_t n = 0; n < n_cols; n++) {                                                   \
-            const REAL *const from = (const REAL *)weight + (ptrdiff_t)n * l.col;               \
+            const REAL *const from = (const REAL *)weight + ds_weight_column(&l, n);            \
             for (size_t t = 0; t < l.n_taps; t++) {                                             \
                 for (size_t i = 0; i < l.n_inner; i++) {                                        \
                     for (size_t c = 0; c < l.n_channels; c++) {                                 \
@@ -108,11 +111,15 @@ static run first_run(void *const *y, const void *const *x, size_t n_rows, size_t
         }                                                                                       \
     }                                                                                           \
                                                                                                 \
-    void dsk_f##bits##_product__openblas(void *const *y, const void *const *x, size_t n_rows,   \
-                                         const void *packed, const void *bias, size_t n_cols,   \
-                                         size_t depth)                                          \
+    void dsk_f##bits##_product__openblas(const ds_product *p, size_t begin, size_t end)         \
     {                                                                                           \
-        const REAL *const b = bias;                                                             \
+        const REAL *const b = p->weight->bias;                                                  \
+        const void *const packed = p->weight->data;                                             \
+        const size_t n_rows = p->n_rows, n_cols = p->weight->n_cols, depth = p->weight->depth;  \
+        void *const *const y = p->y;                                                            \
+        const void *const *const x = p->x;                                                      \
+        (void)begin;                                                                            \
+        (void)end;                                                                              \
         for (size_t m = 0; m < n_rows && n_cols > 0 && depth > 0;) {                            \
             run rows = first_run(y + m, x + m, n_rows - m, sizeof(REAL), n_cols);               \
             size_t step = rows.n_rows == 1 ? 1 : (depth + rows.x_step - 1) / rows.x_step;       \

@@ -6,14 +6,17 @@
  *
  * Orders of summation, part of the definition:
  *   product, depthwise   along k: chains of 256 by fma, each starting from zero; the chains' sums
- *                        added in ascending order; then the bias, if any, added last.
+ *                        added in ascending order; then the bias, if any, added last. What an
+ *                        epilogue does then is what its kernels (unary, binary, ...) do by themselves.
  *   layer_norm, softmax  sixteen lanes: lane j adds elements j, j+16, ... in ascending order; the
  *                        lanes are then folded 8+8, 4+4, 2+2, 1+1; rms_norm likewise.
  *   column_sums          in double, one chain per column, from the first row on.
  * A row's result never depends on the other rows of the call or on their number.
  * The bits of a NaN (sign, payload) are not part of any definition.
  *
- * Rows are passed by pointer, so that overlapping windows of many streams form one product. */
+ * Rows are passed by pointer, so that overlapping windows of many streams form one product. A product knows
+ * its weight as an object (ds_packed) that says its own format and element type: what operators compute
+ * in and what their weights are stored in are two things. */
 #ifndef DS_KERNELS_H
 #define DS_KERNELS_H
 #include <stdbool.h>
@@ -21,6 +24,8 @@
 #include <stdint.h>
 
 #include "cpu/detect.h"
+#include "cpu/threads.h"
+#include "dreamstream.h"
 
 /* Elementwise functions of one argument; p: up to three parameters. */
 typedef enum ds_unary {
@@ -48,28 +53,94 @@ typedef enum ds_compare {
     DS_COMPARE_COUNT
 } ds_compare;
 
-/* Where a product's weight lies: column n at depth (t * n_inner + i) * n_channels + c is
- * weight[n * col + t * tap + i * inner + c * channel]; the depth is n_taps * n_inner * n_channels. */
+/* Where a raw weight lies: column n at depth (t * n_inner + i) * n_channels + c is
+ * weight[column(n) + t * tap + i * inner + c * channel], column(n) = n * col, or where n_sub is not 0
+ * n / n_sub * col + n % n_sub * sub; the depth is n_taps * n_inner * n_channels. */
 typedef struct ds_weight_layout {
     size_t n_taps, n_inner, n_channels;
     ptrdiff_t col, tap, inner, channel;
+    size_t n_sub;
+    ptrdiff_t sub;
 } ds_weight_layout;
+
+static inline ptrdiff_t ds_weight_column(const ds_weight_layout *l, size_t n)
+{
+    return l->n_sub == 0 ? (ptrdiff_t)n * l->col
+                         : (ptrdiff_t)(n / l->n_sub) * l->col + (ptrdiff_t)(n % l->n_sub) * l->sub;
+}
+
+/* How the elements of a packed weight lie. */
+typedef enum ds_format {
+    DS_FORMAT_RAW,    /* where their owner has them, who keeps them there, unchanged */
+    DS_FORMAT_ROWS,   /* [n_cols][depth] */
+    DS_FORMAT_PANELS, /* [n_cols / 32][depth][32], the last panel filled up with zero columns */
+    DS_FORMAT_TAPS    /* [depth][n_cols], for depthwise */
+} ds_format;
+
+/* A weight that passed once through `pack`: it begins its block of memory, the elements follow, 64-byte
+ * aligned. The weights of one operator lie one behind the other. */
+typedef struct ds_packed {
+    ds_format format;
+    ds_dtype element; /* of what is stored, whatever is computed in */
+    size_t n_cols, depth, n_bytes; /* n_bytes: of the whole block */
+    const void *data;
+    const void *scales; /* a factor for each column; NULL: none, as floats have */
+    const void *bias;   /* [n_cols], raw, in the type computed in; NULL: none */
+    const void *raw; /* where the weight came from: to be read in DS_FORMAT_RAW only */
+    ds_weight_layout layout;
+} ds_packed;
+
+/* One step of an epilogue, on elements y of a row; columns count within the row. */
+typedef enum ds_step_kind {
+    DS_STEP_UNARY,  /* function(y) */
+    DS_STEP_BINARY, /* function(y, operand), or function(operand, y) where `swapped` */
+    DS_STEP_COLUMNS /* column_scale by operand [4][n]: mean, rest, scale, shift */
+} ds_step_kind;
+
+typedef struct ds_step {
+    ds_step_kind kind;
+    int function;        /* ds_unary, ds_binary */
+    double p[3];         /* of ds_unary */
+    const void *operand; /* constants: one for each column, or one for all where `one` */
+    bool one, swapped;
+    const void *const *rows; /* instead of the operand: a row for each row of y */
+    size_t n;                /* columns of a row, for DS_STEP_COLUMNS */
+} ds_step;
+
+/* What is done to each block of a product, once, while it is in the nearest cache: after the bias first
+ * the gated linear unit, then the steps. */
+typedef struct ds_epilogue {
+    bool glu; /* y[c] = z[c] sigmoid(z[n_cols / 2 + c]) of the product z: rows of n_cols / 2 */
+    const ds_step *steps;
+    size_t n_steps;
+} ds_epilogue;
+
+/* y[m] = epilogue of (x[m][0..depth) . weight + its bias); y and x do not overlap. */
+typedef struct ds_product {
+    const ds_packed *weight;
+    void *const *y;
+    const void *const *x;
+    size_t n_rows;
+    const ds_epilogue *epilogue; /* NULL: none */
+    void *workspace;             /* ds_product_workspace bytes, 64-byte aligned */
+} ds_product;
 
 /* The kernels of one real type (element = sizeof of it). All arrays are of that type unless typed. */
 typedef struct ds_real_kernels {
     size_t element;
-    /* Whether packed weights point at the raw ones, which then must outlive them unchanged. */
-    bool borrows;
+    /* What `pack` makes. In DS_FORMAT_ROWS sums are a library's: no epilogues, no parts. */
+    ds_format format;
     /* Bytes that `pack` writes for a weight of n_cols columns and this depth: exact, a multiple of 64. */
     size_t (*packed_bytes)(size_t n_cols, size_t depth);
-    /* Prepares a weight for `product`; packed: 64-byte aligned. */
-    void (*pack)(void *packed, const void *weight, size_t n_cols, const ds_weight_layout *layout);
-    /* y[m][0..n_cols) = x[m][0..depth) . packed + bias; bias may be NULL; y and x do not overlap. */
-    void (*product)(void *const *y, const void *const *x, size_t n_rows, const void *packed,
-                    const void *bias, size_t n_cols, size_t depth);
-    /* y[m][c] = sum over taps of x[m][tap * tap_stride + c] * weight[tap * n_channels + c], + bias. */
-    void (*depthwise)(void *const *y, const void *const *x, size_t n_rows, size_t tap_stride,
-                      const void *weight, const void *bias, size_t n_taps, size_t n_channels);
+    /* Prepares a weight for `product`; packed: 64-byte aligned; the bias, which may be NULL, stays. */
+    void (*pack)(ds_packed *packed, const void *weight, size_t n_cols,
+                 const ds_weight_layout *layout, const void *bias);
+    /* Columns [begin, end) of y, begin a multiple of DS_PANEL_COLUMNS; of a gated product so is half of
+     * n_cols, or all is asked for. Called by ds_product_run. */
+    void (*product)(const ds_product *p, size_t begin, size_t end);
+    /* Each column by its own taps, the weight in DS_FORMAT_TAPS: y[m][c] = sum over taps of
+     * x[m][tap * tap_stride + c] * weight[tap][c], + bias; steps, but no glu. */
+    void (*depthwise)(const ds_product *p, size_t tap_stride);
     /* Elementwise; y may be x. */
     void (*unary)(ds_unary function, void *y, const void *x, size_t n, const double *p);
     /* y[i] = f(a[i * a_step], b[i * b_step]), steps 0 or 1; y may be a or b where their step is 1. */
@@ -108,6 +179,20 @@ typedef struct ds_kernels {
     ds_isa isa;
     ds_real_kernels real[2]; /* float, double */
 } ds_kernels;
+
+enum { DS_PANEL_COLUMNS = 32, DS_PRODUCT_SLAB = 64 /* rows of a gated product at a time */ };
+
+/* Bytes that a product of n_cols columns wants as its workspace. */
+size_t ds_product_workspace(size_t n_cols, bool glu, size_t element);
+/* Computes a product; by all threads of the pool (NULL: by this one), a part of the columns each, where it
+ * is large enough. The bits are the same. */
+void ds_product_run(const ds_real_kernels *k, const ds_product *p, ds_pool *pool);
+/* A weight for `depthwise`, as packed_bytes and pack; elements of `element` bytes. */
+size_t ds_taps_bytes(size_t n_cols, size_t depth, size_t element);
+void ds_taps_pack(ds_packed *packed, const void *weight, size_t element, size_t n_cols,
+                  const ds_weight_layout *layout, const void *bias);
+/* The inverse of any packing: writes the weight's elements where its layout has them, counted from raw. */
+void ds_unpack(const ds_packed *packed, void *raw);
 
 /* The kernels for an instruction set: the best variant not above it. Returns view (static). */
 const ds_kernels *ds_kernels_for(ds_isa isa);

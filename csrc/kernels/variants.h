@@ -31,24 +31,24 @@ static inline size_t dsk_aligned(size_t n_bytes)
     return (n_bytes + 63) / 64 * 64;
 }
 
-/* What the reference's pack writes: where the weight lies. */
-typedef struct dsk_borrowed {
-    const void *weight;
-    ds_weight_layout layout;
-} dsk_borrowed;
+/* Bytes of a packed weight before its elements. */
+#define DSK_PACKED_HEAD dsk_aligned(sizeof(ds_packed))
+
+/* Begins a packed weight whose elements follow it; returns where. */
+void *dsk_packed_begin(ds_packed *packed, ds_format format, size_t element, size_t n_bytes,
+                       const void *weight, size_t n_cols, const ds_weight_layout *layout,
+                       const void *bias);
 
 #if DSK_OPENBLAS
-/* Products by OpenBLAS; see kernels.h for their arguments. The packed weight is [n_cols][depth]. */
+/* Products by OpenBLAS; see kernels.h for their arguments. Always of all columns. */
 size_t dsk_f32_packed_bytes__openblas(size_t n_cols, size_t depth);
 size_t dsk_f64_packed_bytes__openblas(size_t n_cols, size_t depth);
-void dsk_f32_pack__openblas(void *packed, const void *weight, size_t n_cols,
-                            const ds_weight_layout *layout);
-void dsk_f64_pack__openblas(void *packed, const void *weight, size_t n_cols,
-                            const ds_weight_layout *layout);
-void dsk_f32_product__openblas(void *const *y, const void *const *x, size_t n_rows,
-                               const void *packed, const void *bias, size_t n_cols, size_t depth);
-void dsk_f64_product__openblas(void *const *y, const void *const *x, size_t n_rows,
-                               const void *packed, const void *bias, size_t n_cols, size_t depth);
+void dsk_f32_pack__openblas(ds_packed *packed, const void *weight, size_t n_cols,
+                            const ds_weight_layout *layout, const void *bias);
+void dsk_f64_pack__openblas(ds_packed *packed, const void *weight, size_t n_cols,
+                            const ds_weight_layout *layout, const void *bias);
+void dsk_f32_product__openblas(const ds_product *p, size_t begin, size_t end);
+void dsk_f64_product__openblas(const ds_product *p, size_t begin, size_t end);
 #endif
 
 #endif

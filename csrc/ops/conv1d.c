@@ -127,7 +127,8 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                                      .col = (ptrdiff_t)per_out,
                                      .tap = 1,
                                      .channel = (ptrdiff_t)s.n_taps};
-    ds_window_prepare(&s, prepared, weights[WEIGHT], &layout, k);
+    ds_window_prepare(&s, prepared, weights[WEIGHT], &layout,
+                      ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL, k);
 }
 
 static void forward(const ds_op *op, const ds_run *run)
@@ -135,8 +136,8 @@ static void forward(const ds_op *op, const ds_run *run)
     const ds_padding g = windows(op);
     const ds_window_shape s = shape(op);
     ds_window_product product;
-    ds_window_begin(&product, &s, run->k, run->prepared, ds_run_weight(op, run, BIAS), run->scratch,
-                    copy_bytes(op), (size_t)run->frames_out);
+    ds_window_begin(&product, &s, run, run->prepared, run->scratch, copy_bytes(op),
+                    (size_t)run->frames_out);
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
         const int64_t total = run->ended[row] ? run->count[row].now.total : DS_PADDING_OPEN;

@@ -193,7 +193,8 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                                      .tap = (ptrdiff_t)ds_planes_tap(op, 0),
                                      .inner = (ptrdiff_t)ds_planes_tap(op, 1),
                                      .channel = (ptrdiff_t)taps};
-    ds_window_prepare(&s, prepared, weights[WEIGHT], &layout, k);
+    ds_window_prepare(&s, prepared, weights[WEIGHT], &layout,
+                      ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL, k);
 }
 
 static void forward(const ds_op *op, const ds_run *run)
@@ -205,8 +206,7 @@ static void forward(const ds_op *op, const ds_run *run)
     const size_t n_outputs = (size_t)out->shape[out->rank - 2];
     const size_t position_bytes = s.n_out * s.element;
     ds_window_product product;
-    ds_window_begin(&product, &s, run->k, run->prepared, ds_run_weight(op, run, BIAS), run->scratch,
-                    copy_bytes(op),
+    ds_window_begin(&product, &s, run, run->prepared, run->scratch, copy_bytes(op),
                     (size_t)run->frames_out * (op->scratch.per_out / (2 * sizeof(void *))));
     ds_planes planes = {.op = op, .run = run};
     ds_plane plane;

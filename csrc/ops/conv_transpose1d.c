@@ -131,7 +131,7 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k)
 {
     const ds_phases g = geometry_of(op);
-    char *to = prepared;
+    const void *bias = ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL;
     for (int64_t f = 0; f < g.n_phases; f++) {
         const ds_window_shape s = shape(op, &g, ds_phases_taps(&g, f));
         const size_t per_in = s.n_out / s.groups * (size_t)g.kernel;
@@ -140,8 +140,7 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                                          .col = (ptrdiff_t)g.kernel,
                                          .tap = -(ptrdiff_t)g.tap_step,
                                          .channel = (ptrdiff_t)per_in};
-        ds_window_prepare(&s, to, weights[WEIGHT], &layout, k);
-        to += ds_window_prepared_bytes(&s, k);
+        prepared = ds_window_prepare(&s, prepared, weights[WEIGHT], &layout, bias, k);
     }
 }
 
@@ -187,7 +186,7 @@ static void forward(const ds_op *op, const ds_run *run)
     for (int64_t f = 0; f < g.n_phases; f++) {
         const ds_window_shape s = shape(op, &g, ds_phases_taps(&g, f));
         ds_window_product product;
-        ds_window_begin(&product, &s, run->k, prepared, bias, run->scratch, copies,
+        ds_window_begin(&product, &s, run, prepared, run->scratch, copies,
                         (size_t)run->frames_out);
         forward_phase(run, &g, f, &product, frame_bytes);
         prepared += ds_window_prepared_bytes(&s, run->k);

@@ -216,7 +216,7 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
     const ds_phases *a = &g.axis[0], *b = &g.axis[1];
     const int64_t tap = ds_planes_tap(op, 0), inner = ds_planes_tap(op, 1);
     const size_t taps = (size_t)(a->kernel * b->kernel);
-    char *to = prepared;
+    const void *bias = ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL;
     for (int64_t f = 0; f < a->n_phases; f++) {
         for (int64_t e = 0; e < b->n_phases; e++) {
             const ds_window_shape s = shape(op, &g, f, e);
@@ -228,9 +228,8 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                 .tap = -(ptrdiff_t)(a->tap_step * tap),
                 .inner = -(ptrdiff_t)(b->tap_step * inner),
                 .channel = (ptrdiff_t)per_in};
-            ds_window_prepare(&s, to, weights[WEIGHT], &layout, k);
-            to += ds_window_prepared_bytes(&s, k);
-        }
+            prepared = ds_window_prepare(&s, prepared, weights[WEIGHT], &layout, bias, k);
+            }
     }
 }
 
@@ -290,7 +289,7 @@ static void forward(const ds_op *op, const ds_run *run)
         for (int64_t e = 0; e < b->n_phases; e++) {
             const ds_window_shape s = shape(op, &g, f, e);
             ds_window_product product;
-            ds_window_begin(&product, &s, run->k, prepared, bias, run->scratch,
+            ds_window_begin(&product, &s, run, prepared, run->scratch,
                             op->scratch.per_call, n_windows);
             forward_phases(op, run, &g, f, e, &product);
             prepared += ds_window_prepared_bytes(&s, run->k);

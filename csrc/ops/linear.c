@@ -58,7 +58,8 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k)
 {
     const int64_t *shape = op->weight[WEIGHT].shape;
-    ds_packed_rows(k, prepared, weights[WEIGHT], (size_t)shape[0], (size_t)shape[1]);
+    ds_packed_rows(k, prepared, weights[WEIGHT], (size_t)shape[0], (size_t)shape[1],
+                   ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL);
 }
 
 static void forward(const ds_op *op, const ds_run *run)
@@ -84,7 +85,8 @@ static void forward(const ds_op *op, const ds_run *run)
         }
     }
     if (n > 0) {
-        run->k->product(y, x, n, run->prepared, ds_run_weight(op, run, BIAS), n_out, n_in);
+        const ds_product p = {.weight = run->prepared, .y = y, .x = x, .n_rows = n};
+        ds_product_run(run->k, &p, run->pool);
     }
 }
 

@@ -81,10 +81,10 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k)
 {
     const sizes s = sizes_of(op);
-    const size_t packed = k->packed_bytes(s.n_out, s.n_in), raw = s.n_out * s.n_in * s.element;
+    const size_t raw = s.n_out * s.n_in * s.element;
     for (size_t i = 0; i < s.matrices; i++) {
-        ds_packed_rows(k, (char *)prepared + i * packed, (const char *)weights[WEIGHT] + i * raw,
-                       s.n_out, s.n_in);
+        prepared = ds_packed_rows(k, prepared, (const char *)weights[WEIGHT] + i * raw, s.n_out,
+                                  s.n_in, NULL);
     }
 }
 
@@ -124,11 +124,11 @@ static size_t gather(const ds_run *run, const sizes *s, size_t block, void **y, 
 static void forward(const ds_op *op, const ds_run *run)
 {
     const sizes s = sizes_of(op);
-    const size_t packed = run->k->packed_bytes(s.n_out, s.n_in);
+    const void *packed = run->prepared;
     const size_t per_frame = s.blocks * s.vectors;
     void **y = run->scratch, *const behind_y = y + (size_t)run->frames_out * per_frame;
     const void **x = behind_y;
-    for (size_t matrix = 0; matrix < s.matrices; matrix++) {
+    for (size_t matrix = 0; matrix < s.matrices; matrix++, packed = ds_packed_next(packed)) {
         size_t n = 0;
         for (size_t block = 0; block < s.blocks; block++) {
             if (matrix_of(op, &s, block) == matrix) {
@@ -136,8 +136,8 @@ static void forward(const ds_op *op, const ds_run *run)
             }
         }
         if (n > 0) {
-            run->k->product(y, x, n, (const char *)run->prepared + matrix * packed, NULL, s.n_out,
-                            s.n_in);
+            const ds_product p = {.weight = packed, .y = y, .x = x, .n_rows = n};
+            ds_product_run(run->k, &p, run->pool);
         }
     }
 }

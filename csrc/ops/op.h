@@ -82,6 +82,7 @@ typedef struct ds_run {
     const void *prepared;   /* what prepare wrote; NULL where ds_op_prepared_bytes is 0 */
     const void *const *weights; /* raw, torch's layout; NULL for an absent one */
     const ds_real_kernels *k;   /* kernels of the operator's real type */
+    ds_pool *pool;              /* for products where rows are few; NULL: none */
     void *scratch;              /* 64-byte aligned, op->scratch's bytes */
     int64_t frames_in, frames_out; /* over all rows: new frames of input 0, frames of output 0 */
 } ds_run;

@@ -6,7 +6,7 @@
 #define DS_OPS_PACKED_H
 #include "ops/op.h"
 
-enum { DS_PANEL_COLUMNS = 32 /* the widest */, DS_PACKED_ALIGNMENT = 64 };
+enum { DS_PACKED_ALIGNMENT = 64 };
 
 /* n rounded up to the alignment; n must not be within 64 of SIZE_MAX (sizes that passed
  * ds_size_add and ds_size_mul are not). */
@@ -15,16 +15,23 @@ static inline size_t ds_packed_align(size_t n)
     return (n + (DS_PACKED_ALIGNMENT - 1)) / DS_PACKED_ALIGNMENT * DS_PACKED_ALIGNMENT;
 }
 
-/* Packs a weight [n_cols][depth]. */
-static inline void ds_packed_rows(const ds_real_kernels *k, void *packed, const void *weight,
-                                  size_t n_cols, size_t depth)
+/* The weight that lies behind this one. */
+static inline void *ds_packed_next(const void *packed)
+{
+    return (char *)(uintptr_t)packed + ((const ds_packed *)packed)->n_bytes;
+}
+
+/* Packs a weight [n_cols][depth] and its bias, NULL for none; returns where the next one goes. */
+static inline void *ds_packed_rows(const ds_real_kernels *k, void *packed, const void *weight,
+                                   size_t n_cols, size_t depth, const void *bias)
 {
     const ds_weight_layout rows = {.n_taps = 1,
                                    .n_inner = 1,
                                    .n_channels = depth,
                                    .col = (ptrdiff_t)depth,
                                    .channel = 1};
-    k->pack(packed, weight, n_cols, &rows);
+    k->pack(packed, weight, n_cols, &rows, bias);
+    return ds_packed_next(packed);
 }
 
 /* Sizes in infer: *total += a, and *product = a * b. DS_LIMIT beyond SIZE_MAX / 4. */

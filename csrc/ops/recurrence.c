@@ -219,46 +219,39 @@ void ds_recurrence_counts(const ds_op *op, ds_program *p)
 
 /* ---------------------------------------------------------------- prepare */
 
-/* Bytes of one cell's packed weights, which lie in this order. */
-typedef struct packed_bytes {
-    size_t ih, hh, hr, all;
-} packed_bytes;
-
-static packed_bytes packed_bytes_of(const sizes *s, size_t layer, const ds_real_kernels *k)
-{
-    packed_bytes n = {.ih = k->packed_bytes(s->gates, layer_inputs(s, layer)),
-                      .hh = k->packed_bytes(s->gates, s->out),
-                      .hr = s->projection ? k->packed_bytes(s->out, s->hidden) : 0};
-    n.all = n.ih + n.hh + n.hr;
-    return n;
-}
-
 size_t ds_recurrence_prepared_bytes(const ds_op *op, const ds_cell *kind, const ds_real_kernels *k)
 {
     const sizes s = sizes_of(op, kind);
     size_t n_bytes = 0;
     for (size_t layer = 0; layer < s.layers; layer++) {
-        n_bytes += s.directions * packed_bytes_of(&s, layer, k).all;
+        n_bytes += s.directions * (k->packed_bytes(s.gates, layer_inputs(&s, layer)) +
+                                   k->packed_bytes(s.gates, s.out) +
+                                   (s.projection ? k->packed_bytes(s.out, s.hidden) : 0));
     }
     return n_bytes;
+}
+
+/* A cell's weight of a kind, NULL where it has none. */
+static const void *weight_of(const sizes *s, const void *const *weights, size_t cell, int which)
+{
+    const int at = weight_index(s, cell, which);
+    return at < 0 ? NULL : weights[at];
 }
 
 void ds_recurrence_prepare(const ds_op *op, const ds_cell *kind, void *prepared,
                            const void *const *weights, const ds_real_kernels *k)
 {
     const sizes s = sizes_of(op, kind);
-    char *to = prepared;
     for (size_t cell = 0; cell < s.cells; cell++) {
-        const size_t layer = cell / s.directions;
-        const packed_bytes n = packed_bytes_of(&s, layer, k);
-        ds_packed_rows(k, to, weights[weight_index(&s, cell, WEIGHT_IH)], s.gates,
-                       layer_inputs(&s, layer));
-        ds_packed_rows(k, to + n.ih, weights[weight_index(&s, cell, WEIGHT_HH)], s.gates, s.out);
+        prepared = ds_packed_rows(k, prepared, weight_of(&s, weights, cell, WEIGHT_IH), s.gates,
+                                  layer_inputs(&s, cell / s.directions),
+                                  weight_of(&s, weights, cell, BIAS_IH));
+        prepared = ds_packed_rows(k, prepared, weight_of(&s, weights, cell, WEIGHT_HH), s.gates,
+                                  s.out, weight_of(&s, weights, cell, BIAS_HH));
         if (s.projection) {
-            ds_packed_rows(k, to + n.ih + n.hh, weights[weight_index(&s, cell, WEIGHT_HR)], s.out,
-                           s.hidden);
+            prepared = ds_packed_rows(k, prepared, weight_of(&s, weights, cell, WEIGHT_HR), s.out,
+                                      s.hidden, NULL);
         }
-        to += n.all;
     }
 }
 
@@ -270,8 +263,7 @@ typedef struct work {
     const ds_cell *kind;
     sizes s;
     size_t n_frames; /* of the call, over all rows */
-    const char *packed; /* of the cell at hand */
-    packed_bytes n_packed;
+    const ds_packed *ih, *hh, *hr; /* of the cell at hand */
     void **y_in, **y_step;
     const void **x_in, **x_step;
     lane *lanes;
@@ -299,7 +291,6 @@ static work begin(const ds_op *op, const ds_cell *kind, const ds_run *run)
 {
     work w = {.op = op, .run = run, .kind = kind, .s = sizes_of(op, kind)};
     const size_t rows = run->n_rows, element = w.s.element;
-    w.packed = run->prepared;
     for (size_t row = 0; row < rows; row++) {
         int64_t first;
         w.n_frames += row_frames(&w, row, &first);
@@ -319,11 +310,13 @@ static work begin(const ds_op *op, const ds_cell *kind, const ds_run *run)
     return w;
 }
 
-/* A cell's bias, or NULL. */
-static const void *bias_of(const work *w, size_t cell, int which)
+/* Takes the packed weights of one cell; returns where the next cell's lie. */
+static const void *take_cell(work *w, const void *packed)
 {
-    const int at = weight_index(&w->s, cell, which);
-    return at < 0 ? NULL : w->run->weights[at];
+    w->ih = packed;
+    w->hh = ds_packed_next(w->ih);
+    w->hr = ds_packed_next(w->hh);
+    return w->s.projection ? ds_packed_next(w->hr) : w->hr;
 }
 
 /* x W_ih^T + b_ih for all frames of the call. */
@@ -343,7 +336,8 @@ static void input_product(work *w, size_t cell)
                                    : ds_at(&w->run->in[row], first + (int64_t)i, n_in * s->element);
         }
     }
-    w->run->k->product(w->y_in, w->x_in, n, w->packed, bias_of(w, cell, BIAS_IH), s->gates, n_in);
+    const ds_product p = {.weight = w->ih, .y = w->y_in, .x = w->x_in, .n_rows = n};
+    ds_product_run(w->run->k, &p, w->run->pool);
 }
 
 /* Where a row's h (0) or c (1) of a cell lies. */
@@ -395,28 +389,27 @@ static size_t open_lanes(work *w, size_t cell)
 }
 
 /* h W_hh^T + b_hh of all lanes. */
-static void recurrent_product(work *w, size_t cell, size_t n_lanes)
+static void recurrent_product(work *w, size_t n_lanes)
 {
     const sizes *s = &w->s;
-    const void *packed = w->packed + w->n_packed.ih;
     for (size_t i = 0; i < n_lanes; i++) {
         w->y_step[i] = w->from_h + i * s->gates * s->element;
         w->x_step[i] = w->lanes[i].h;
     }
-    w->run->k->product(w->y_step, w->x_step, n_lanes, packed, bias_of(w, cell, BIAS_HH), s->gates,
-                       s->out);
+    const ds_product p = {.weight = w->hh, .y = w->y_step, .x = w->x_step, .n_rows = n_lanes};
+    ds_product_run(w->run->k, &p, w->run->pool);
 }
 
 /* h = full W_hr^T of all lanes. */
 static void projection(work *w, size_t n_lanes)
 {
     const sizes *s = &w->s;
-    const void *packed = w->packed + w->n_packed.ih + w->n_packed.hh;
     for (size_t i = 0; i < n_lanes; i++) {
         w->y_step[i] = w->lanes[i].h;
         w->x_step[i] = w->full + i * s->hidden * s->element;
     }
-    w->run->k->product(w->y_step, w->x_step, n_lanes, packed, NULL, s->out, s->hidden);
+    const ds_product p = {.weight = w->hr, .y = w->y_step, .x = w->x_step, .n_rows = n_lanes};
+    ds_product_run(w->run->k, &p, w->run->pool);
 }
 
 /* Runs one cell over the frames of all lanes, those that have ended dropping out. */
@@ -428,7 +421,7 @@ static void recur(work *w, size_t cell, size_t n_lanes)
     const char *from_x = w->from_x + direction * w->n_frames * gates_bytes;
     const bool last = cell / s->directions + 1 == s->layers;
     for (size_t t = 0; n_lanes > 0; t++) {
-        recurrent_product(w, cell, n_lanes);
+        recurrent_product(w, n_lanes);
         for (size_t i = 0; i < n_lanes; i++) {
             const lane *l = &w->lanes[i];
             const size_t frame = l->first + (direction ? l->n - 1 - t : t);
@@ -473,20 +466,21 @@ void ds_recurrence_forward(const ds_op *op, const ds_cell *kind, const ds_run *r
 {
     work w = begin(op, kind, run);
     const sizes *s = &w.s;
+    const void *layer_packed = run->prepared;
     for (size_t layer = 0; layer < s->layers; layer++) {
         const size_t cell = layer * s->directions;
-        const char *packed = w.packed;
-        w.n_packed = packed_bytes_of(s, layer, run->k);
+        const void *packed = layer_packed;
         /* All directions read what lies between the layers before one of them overwrites it. */
         for (size_t d = 0; d < s->directions && w.n_frames > 0; d++) {
-            w.packed = packed + d * w.n_packed.all;
+            packed = take_cell(&w, packed);
             input_product(&w, cell + d);
         }
+        packed = layer_packed;
         for (size_t d = 0; d < s->directions; d++) {
-            w.packed = packed + d * w.n_packed.all;
+            packed = take_cell(&w, packed);
             recur(&w, cell + d, open_lanes(&w, cell + d));
             emit_state(&w, cell + d);
         }
-        w.packed = packed + s->directions * w.n_packed.all;
+        layer_packed = packed;
     }
 }

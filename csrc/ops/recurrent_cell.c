@@ -97,9 +97,10 @@ void ds_cell_prepare(const ds_op *op, const ds_cell *cell, void *prepared,
                      const void *const *weights, const ds_real_kernels *k)
 {
     const sizes s = sizes_of(op, cell);
-    ds_packed_rows(k, prepared, weights[WEIGHT_IH], s.gates, s.in);
-    ds_packed_rows(k, (char *)prepared + k->packed_bytes(s.gates, s.in), weights[WEIGHT_HH],
-                   s.gates, s.hidden);
+    prepared = ds_packed_rows(k, prepared, weights[WEIGHT_IH], s.gates, s.in,
+                              ds_op_has_weight(op, BIAS_IH) ? weights[BIAS_IH] : NULL);
+    ds_packed_rows(k, prepared, weights[WEIGHT_HH], s.gates, s.hidden,
+                   ds_op_has_weight(op, BIAS_HH) ? weights[BIAS_HH] : NULL);
 }
 
 /* ---------------------------------------------------------------- forward */
@@ -160,11 +161,9 @@ void ds_cell_forward(const ds_op *op, const ds_cell *cell, const ds_run *run)
             y[i] = to + i * n_bytes;
         }
         point(op, run, &s, input, zeros, x);
-        const char *packed = run->prepared;
-        packed += input == X ? 0 : run->k->packed_bytes(s.gates, s.in);
-        run->k->product(y, x, n, packed,
-                        ds_run_weight(op, run, input == X ? BIAS_IH : BIAS_HH), s.gates,
-                        input == X ? s.in : s.hidden);
+        const ds_product p = {.weight = input == X ? run->prepared : ds_packed_next(run->prepared),
+                              .y = y, .x = x, .n_rows = n};
+        ds_product_run(run->k, &p, run->pool);
     }
 
     size_t at = 0;

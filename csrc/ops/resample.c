@@ -157,6 +157,18 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
     }
 }
 
+/* y = products of windows with n_taps taps, each channel by its own. */
+static void resample_rows(const ds_run *run, const geometry *g, void *const *y, const void *const *x,
+                          size_t n, const char *taps, size_t n_taps)
+{
+    const ds_packed weight = {.format = DS_FORMAT_TAPS,
+                              .n_cols = g->channels,
+                              .depth = n_taps,
+                              .data = taps};
+    const ds_product p = {.weight = &weight, .y = y, .x = x, .n_rows = n};
+    run->k->depthwise(&p, g->channels);
+}
+
 /* One output whose window reaches beyond an end of the stream: the taps within. */
 static void forward_cut(const ds_run *run, const geometry *g, const ds_window *in, void *y,
                         int64_t first, int64_t n_taps, int64_t total, const char *taps)
@@ -165,8 +177,8 @@ static void forward_cut(const ds_run *run, const geometry *g, const ds_window *i
     const int64_t begin = first < 0 ? 0 : first;
     const int64_t end = first + n_taps < total ? first + n_taps : total;
     const void *x = begin < end ? ds_at(in, begin, frame_bytes) : in->data;
-    run->k->depthwise(&y, &x, 1, g->channels, taps + (size_t)(begin - first) * frame_bytes, NULL,
-                      begin < end ? (size_t)(end - begin) : 0, g->channels);
+    resample_rows(run, g, &y, &x, 1, taps + (size_t)(begin - first) * frame_bytes,
+                  begin < end ? (size_t)(end - begin) : 0);
 }
 
 /* Outputs m, m + new, ... of one row: one phase. */
@@ -191,12 +203,12 @@ static void forward_phase(const ds_run *run, const geometry *g, size_t row, int6
         y[n] = to;
         x[n++] = ds_at(in, first, frame_bytes);
         if (n == ROWS) {
-            run->k->depthwise(y, x, n, g->channels, taps, NULL, (size_t)n_taps, g->channels);
+            resample_rows(run, g, y, x, n, taps, (size_t)n_taps);
             n = 0;
         }
     }
     if (n > 0) {
-        run->k->depthwise(y, x, n, g->channels, taps, NULL, (size_t)n_taps, g->channels);
+        resample_rows(run, g, y, x, n, taps, (size_t)n_taps);
     }
 }
 

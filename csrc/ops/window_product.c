@@ -57,18 +57,12 @@ static size_t max_copies(const ds_window_shape *s)
     return n < LEAST_COPIES ? LEAST_COPIES : n > MOST_COPIES ? MOST_COPIES : n;
 }
 
-/* Bytes of one group's packed weight. */
-static size_t group_bytes(const ds_window_shape *s, const ds_real_kernels *k)
-{
-    return k->packed_bytes(s->n_out / s->groups, all_taps(s) * (s->n_in / s->groups));
-}
-
 size_t ds_window_prepared_bytes(const ds_window_shape *s, const ds_real_kernels *k)
 {
     if (depthwise(s)) {
-        return ds_packed_align(all_taps(s) * s->n_out * s->element);
+        return ds_taps_bytes(s->n_out, all_taps(s), s->element);
     }
-    return s->groups * group_bytes(s, k);
+    return s->groups * k->packed_bytes(s->n_out / s->groups, all_taps(s) * (s->n_in / s->groups));
 }
 
 size_t ds_window_copy_bytes(const ds_window_shape *s, bool padded)
@@ -91,6 +85,47 @@ ds_status ds_window_check(const ds_window_shape *s, size_t *most)
     return ds_size_mul(most, *most, s->groups); /* more than depthwise windows take, too */
 }
 
+void *ds_window_prepare(const ds_window_shape *s, void *prepared, const void *weight,
+                        const ds_window_weight *w, const void *bias, const ds_real_kernels *k)
+{
+    const size_t n_out = s->n_out / s->groups;
+    ds_weight_layout layout = {.n_taps = s->n_taps,
+                               .n_inner = s->n_inner,
+                               .n_channels = s->n_in / s->groups,
+                               .col = w->col,
+                               .tap = w->tap,
+                               .inner = w->inner,
+                               .channel = w->channel};
+    const char *from = (const char *)weight + w->start * s->element;
+    if (depthwise(s)) {
+        layout.n_sub = n_out;
+        layout.sub = w->col;
+        layout.col = (ptrdiff_t)w->group;
+        ds_taps_pack(prepared, from, s->element, s->n_out, &layout, bias);
+        return ds_packed_next(prepared);
+    }
+    for (size_t g = 0; g < s->groups; g++, from += w->group * s->element) {
+        k->pack(prepared, from, n_out, &layout,
+                bias ? (const char *)bias + g * n_out * s->element : NULL);
+        prepared = ds_packed_next(prepared);
+    }
+    return prepared;
+}
+
+void ds_window_begin(ds_window_product *p, const ds_window_shape *s, const ds_run *run,
+                     const void *prepared, void *scratch, size_t copy_bytes, size_t n_windows)
+{
+    void *const y = (char *)scratch + copy_bytes;
+    void *const x = (char *)y + n_windows * sizeof(void *);
+    *p = (ds_window_product){.shape = *s,
+                             .run = run,
+                             .prepared = prepared,
+                             .y = y,
+                             .x = x,
+                             .copies = scratch,
+                             .max_copies = max_copies(s)};
+}
+
 static void copy_element(char *to, const char *from, size_t element)
 {
     if (element == sizeof(float)) {
@@ -98,61 +133,6 @@ static void copy_element(char *to, const char *from, size_t element)
     } else {
         memcpy(to, from, sizeof(double));
     }
-}
-
-/* [taps][N], group after group. */
-static void copy_depthwise(const ds_window_shape *s, char *to, const char *from, size_t group,
-                           const ds_window_weight *w)
-{
-    const size_t n_out = s->n_out / s->groups, e = s->element;
-    for (size_t t = 0; t < s->n_taps; t++) {
-        for (size_t i = 0; i < s->n_inner; i++) {
-            for (size_t n = 0; n < n_out; n++) {
-                const ptrdiff_t at =
-                    (ptrdiff_t)n * w->col + (ptrdiff_t)t * w->tap + (ptrdiff_t)i * w->inner;
-                const size_t tap = t * s->n_inner + i;
-                copy_element(to + (tap * s->n_out + group * n_out + n) * e,
-                             from + at * (ptrdiff_t)e, e);
-            }
-        }
-    }
-}
-
-void ds_window_prepare(const ds_window_shape *s, void *prepared, const void *weight,
-                       const ds_window_weight *w, const ds_real_kernels *k)
-{
-    const ds_weight_layout layout = {.n_taps = s->n_taps,
-                                     .n_inner = s->n_inner,
-                                     .n_channels = s->n_in / s->groups,
-                                     .col = w->col,
-                                     .tap = w->tap,
-                                     .inner = w->inner,
-                                     .channel = w->channel};
-    const char *from = (const char *)weight + w->start * s->element;
-    char *to = prepared;
-    for (size_t g = 0; g < s->groups; g++, from += w->group * s->element) {
-        if (depthwise(s)) {
-            copy_depthwise(s, to, from, g, w);
-        } else {
-            k->pack(to + g * group_bytes(s, k), from, s->n_out / s->groups, &layout);
-        }
-    }
-}
-
-void ds_window_begin(ds_window_product *p, const ds_window_shape *s, const ds_real_kernels *k,
-                     const void *prepared, const void *bias, void *scratch, size_t copy_bytes,
-                     size_t n_windows)
-{
-    void *const y = (char *)scratch + copy_bytes;
-    void *const x = (char *)y + n_windows * sizeof(void *);
-    *p = (ds_window_product){.shape = *s,
-                             .k = k,
-                             .prepared = prepared,
-                             .bias = bias,
-                             .y = y,
-                             .x = x,
-                             .copies = scratch,
-                             .max_copies = max_copies(s)};
 }
 
 /* Copies one position's channels to a tap of a row: [taps][C], [G][taps][C/G], or with repeats. */
@@ -252,35 +232,25 @@ void ds_window_add_at(ds_window_product *p, void *y, const ds_window *in, ds_win
 }
 
 /* The products of all groups, each over its own part of every row. */
-static void products(ds_window_product *p)
+static void products(ds_window_product *p, ds_product *product)
 {
     const ds_window_shape *s = &p->shape;
-    const size_t n_out = s->n_out / s->groups, depth = all_taps(s) * (s->n_in / s->groups);
-    for (size_t g = 0; g < s->groups; g++) {
-        const char *bias = p->bias;
-        p->k->product(p->y, p->x, p->n, (const char *)p->prepared + g * group_bytes(s, p->k),
-                      bias ? bias + g * n_out * s->element : NULL, n_out, depth);
-        if (g + 1 == s->groups) {
-            break;
-        }
-        for (size_t i = 0; i < p->n; i++) {
-            p->y[i] = (char *)p->y[i] + n_out * s->element;
-            p->x[i] = (const char *)p->x[i] + depth * s->element;
+    for (size_t g = 0; g < s->groups; g++, product->weight = ds_packed_next(product->weight)) {
+        ds_product_run(p->run->k, product, p->run->pool);
+        for (size_t i = 0; i < p->n && g + 1 < s->groups; i++) {
+            p->y[i] = (char *)p->y[i] + product->weight->n_cols * s->element;
+            p->x[i] = (const char *)p->x[i] + product->weight->depth * s->element;
         }
     }
 }
 
 void ds_window_flush(ds_window_product *p)
 {
-    const ds_window_shape *s = &p->shape;
-    if (p->n == 0) {
-        return;
-    }
-    if (depthwise(s)) {
-        p->k->depthwise(p->y, p->x, p->n, p->tap_stride, p->prepared, p->bias, all_taps(s),
-                        s->n_out);
-    } else {
-        products(p);
+    ds_product product = {.weight = p->prepared, .y = p->y, .x = p->x, .n_rows = p->n};
+    if (p->n > 0 && depthwise(&p->shape)) {
+        p->run->k->depthwise(&product, p->tap_stride);
+    } else if (p->n > 0) {
+        products(p, &product);
     }
     p->n = 0;
     p->n_copies = 0;

@@ -56,14 +56,16 @@ size_t ds_window_prepared_bytes(const ds_window_shape *s, const ds_real_kernels 
 size_t ds_window_copy_bytes(const ds_window_shape *s, bool padded);
 /* DS_LIMIT where the sizes above overflow with any kernels; fills the most that a prepared weight takes. */
 ds_status ds_window_check(const ds_window_shape *s, size_t *most);
-void ds_window_prepare(const ds_window_shape *s, void *prepared, const void *weight,
-                       const ds_window_weight *layout, const ds_real_kernels *k);
+/* Writes the packed weights, one for each group or one for all where windows are depthwise; bias [N], or
+ * NULL. Returns where the next may go. */
+void *ds_window_prepare(const ds_window_shape *s, void *prepared, const void *weight,
+                        const ds_window_weight *layout, const void *bias, const ds_real_kernels *k);
 
 /* A product being collected. */
 typedef struct ds_window_product {
     ds_window_shape shape;
-    const ds_real_kernels *k;
-    const void *prepared, *bias;
+    const ds_run *run;
+    const void *prepared;
     void **y; /* [n windows of the call] */
     const void **x;
     char *copies;
@@ -72,9 +74,8 @@ typedef struct ds_window_product {
 } ds_window_product;
 
 /* scratch holds copies (copy_bytes of it), then 2 * n_windows pointers. */
-void ds_window_begin(ds_window_product *p, const ds_window_shape *s, const ds_real_kernels *k,
-                     const void *prepared, const void *bias, void *scratch, size_t copy_bytes,
-                     size_t n_windows);
+void ds_window_begin(ds_window_product *p, const ds_window_shape *s, const ds_run *run,
+                     const void *prepared, void *scratch, size_t copy_bytes, size_t n_windows);
 /* Adds a window of `in`; padding as in ops/padding.h. */
 void ds_window_add_at(ds_window_product *p, void *y, const ds_window *in, ds_window_place along,
                       ds_window_place inner);

@@ -90,7 +90,7 @@ const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels, con
     if (self->kernels == kernels && same_weights(self, op, weights))
         return self->data;
     const ds_real_kernels *const k = &kernels->real[ds_op_real(op) == DS_F64];
-    if (k->borrows)
+    if (k->format == DS_FORMAT_RAW)
         return NULL;
     const size_t n_bytes = ds_op_prepared_bytes(op, k);
     if (self->data && n_bytes != self->data_bytes) {

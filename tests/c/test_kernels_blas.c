@@ -38,8 +38,9 @@ static void test_rows(const ds_real_kernels *blas, const ds_real_kernels *ref, s
                       size_t depth, bool with_bias)
 {
     const size_t e = ref->element;
-    CHECK(!blas->borrows);
-    CHECK(blas->packed_bytes(n_cols, depth) == (n_cols * depth * e + 63) / 64 * 64);
+    CHECK(blas->format == DS_FORMAT_ROWS);
+    CHECK(blas->packed_bytes(n_cols, depth) ==
+          (sizeof(ds_packed) + 63) / 64 * 64 + (n_cols * depth * e + 63) / 64 * 64);
     guarded x = guarded_new(n_x * e), weight = guarded_new(n_cols * depth * e);
     guarded bias = guarded_new(n_cols * e), panels = guarded_new(blas->packed_bytes(n_cols, depth));
     guarded plain = guarded_new(ref->packed_bytes(n_cols, depth));
@@ -52,8 +53,9 @@ static void test_rows(const ds_real_kernels *blas, const ds_real_kernels *ref, s
         put(expected.data, e, i, (double)NAN);
     }
     const ds_weight_layout rows = rows_of(depth);
-    blas->pack(panels.data, weight.data, n_cols, &rows);
-    ref->pack(plain.data, weight.data, n_cols, &rows);
+    const void *const b = with_bias ? bias.data : NULL;
+    blas->pack(panels.data, weight.data, n_cols, &rows, b);
+    ref->pack(plain.data, weight.data, n_cols, &rows, b);
     void *out[64], *expected_out[64];
     const void *in[64];
     for (size_t m = 0; m < n_rows; m++) {
@@ -61,9 +63,11 @@ static void test_rows(const ds_real_kernels *blas, const ds_real_kernels *ref, s
         out[m] = (char *)y.data + y_at[m] * e;
         expected_out[m] = (char *)expected.data + y_at[m] * e;
     }
-    const void *const b = with_bias ? bias.data : NULL;
-    blas->product(out, in, n_rows, panels.data, b, n_cols, depth);
-    ref->product(expected_out, in, n_rows, plain.data, b, n_cols, depth);
+    ds_product product = {.weight = panels.data, .y = out, .x = in, .n_rows = n_rows};
+    ds_product_run(blas, &product, NULL);
+    product.weight = plain.data;
+    product.y = expected_out;
+    ds_product_run(ref, &product, NULL);
     const double unit = e == sizeof(float) ? 0x1p-24 : 0x1p-53;
     for (size_t i = 0; i < n_y; i++) {
         const double got = get(y.data, e, i), want = get(expected.data, e, i);

@@ -71,13 +71,14 @@ static guarded run(const problem *p, const ds_real_kernels *kernels)
 {
     const ds_weight_layout rows_packed = rows_of(p->depth);
     guarded packed = guarded_new(kernels->packed_bytes(p->n_cols, p->depth));
-    kernels->pack(packed.data, p->weight, p->n_cols, &rows_packed);
+    kernels->pack(packed.data, p->weight, p->n_cols, &rows_packed, p->bias);
     guarded y = guarded_new(p->y_elements * p->element);
     void *rows[MAX_ROWS];
     for (size_t m = 0; m < p->n_rows; m++) {
         rows[m] = (char *)y.data + p->y_at[m] * p->element;
     }
-    kernels->product(rows, p->rows, p->n_rows, packed.data, p->bias, p->n_cols, p->depth);
+    const ds_product product = {.weight = packed.data, .y = rows, .x = p->rows, .n_rows = p->n_rows};
+    ds_product_run(kernels, &product, NULL);
     guarded_free(packed);
     return y;
 }
@@ -163,11 +164,13 @@ static void test_variants(const ds_kernels *const *variants, size_t n_variants, 
 /* Sizes are exact, and say what pack writes: panels, or where the weight lies. */
 static void test_sizes(const ds_real_kernels *k, bool is_reference)
 {
-    CHECK(k->borrows == is_reference);
+    const size_t head = (sizeof(ds_packed) + 63) / 64 * 64;
+    CHECK(k->format == (is_reference ? DS_FORMAT_RAW : DS_FORMAT_PANELS));
     for (size_t n_cols = 0; n_cols < 100; n_cols += 11) {
         for (size_t depth = 0; depth < 9; depth++) {
             const size_t panels = (n_cols + 31) / 32 * 32 * depth * k->element;
-            CHECK(k->packed_bytes(n_cols, depth) == (is_reference ? 64 : (panels + 63) / 64 * 64));
+            CHECK(k->packed_bytes(n_cols, depth) ==
+                  head + (is_reference ? 0 : (panels + 63) / 64 * 64));
         }
     }
 }
@@ -210,14 +213,23 @@ static void test_layouts(const ds_real_kernels *k)
                                          .col = step[0], .tap = step[1], .inner = step[2],
                                          .channel = step[3]};
         guarded packed = guarded_new(k->packed_bytes(n[0], depth));
-        k->pack(packed.data, at(weight, k->element, first), n[0], &layout);
+        k->pack(packed.data, at(weight, k->element, first), n[0], &layout, p.bias);
         guarded y = guarded_new(expected.n_bytes);
         void *rows[MAX_ROWS];
         for (size_t m = 0; m < p.n_rows; m++) {
             rows[m] = (char *)y.data + p.y_at[m] * p.element;
         }
-        k->product(rows, p.rows, p.n_rows, packed.data, p.bias, p.n_cols, p.depth);
+        const ds_product product = {.weight = packed.data, .y = rows, .x = p.rows,
+                                    .n_rows = p.n_rows};
+        ds_product_run(k, &product, NULL);
         CHECK(memcmp(y.data, expected.data, y.n_bytes) == 0);
+        if (k->format != DS_FORMAT_RAW) { /* and back, every bit */
+            void *const again = calloc(total, k->element);
+            CHECK(again != NULL);
+            ds_unpack(packed.data, (char *)again + first * k->element);
+            CHECK(memcmp(again, weight, total * k->element) == 0);
+            free(again);
+        }
         guarded_free(packed);
         guarded_free(y);
         guarded_free(expected);
@@ -270,8 +282,10 @@ static void test_depthwise(const ds_kernels *const *variants, size_t n_variants,
                 out[m] = (char *)y.data + m * (n_channels + 1) * element;
                 in[m] = at(x, element, m * step);
             }
-            variants[v]->real[real].depthwise(out, in, n_rows, tap_stride, weight, bias, n_taps,
-                                              n_channels);
+            const ds_packed taps = {.format = DS_FORMAT_TAPS, .n_cols = n_channels, .depth = n_taps,
+                                    .data = weight, .bias = bias};
+            const ds_product product = {.weight = &taps, .y = out, .x = in, .n_rows = n_rows};
+            variants[v]->real[real].depthwise(&product, tap_stride);
             if (v == 0) {
                 memcpy(expected.data, y.data, y.n_bytes);
             }

@@ -66,11 +66,14 @@ def aligned(n):
     return (n + 63) // 64 * 64
 
 
+HEAD = 192  # sizeof(ds_packed), aligned
+
+
 def prepared(name, columns, depth):
-    """Bytes of one packed weight: where it lies; rows; panels of 32 columns."""
+    """Bytes of one packed weight: what it says of itself, then nothing, rows, or panels of 32 columns."""
     if name == "ref":
-        return 64
-    return aligned((columns if "+" in name else (columns + 31) // 32 * 32) * depth * 4)
+        return HEAD
+    return HEAD + aligned((columns if "+" in name else (columns + 31) // 32 * 32) * depth * 4)
 
 
 @pytest.mark.parametrize("name", OWN)
