@@ -259,30 +259,49 @@ static size_t aligned(size_t n_bytes)
 }
 
 /* Room behind what the tails of a stretch's rows keep. */
-static ds_status make_tails(const ds_batch *b, const ds_group *g, const ds_stretch *s, size_t e)
+static ds_status make_tails(const ds_plan *p, const ds_group *g, const ds_stretch *s, size_t e)
 {
-    const ds_plan *p = b->plan;
     const ds_edge_plan *edge = &p->edges[e];
     for (size_t r = s->first; r < s->first + s->n; r++) {
         const int64_t kept = ds_row_kept(p, &g->rows[r], e);
         const int64_t fresh =
             ds_known_at(p, &g->rows[r].now, e) - ds_known_at(p, &g->rows[r].before, e);
-        DS_TRY(ds_tail_reserve(&b->allocator, &g->slots[r]->tails[edge->tail], kept, fresh,
+        DS_TRY(ds_tail_reserve(&p->allocator, &g->slots[r]->tails[edge->tail], kept, fresh,
                                edge->frame_bytes));
     }
     return DS_OK;
 }
 
-/* Lays one stretch's windows into the buffers. The most that a row needs of each buffer (and, last, of
- * scratch) is summed row by row: so what a batch takes does not depend on how its rows were split, and a
- * smaller one takes no more. next: [n_edges], where the edges' windows go on; most: [n_buffers + 1]. */
-static ds_status place_stretch(ds_batch *b, ds_group *g, const ds_stretch *s, size_t *next,
-                               size_t *most)
+void ds_group_clear(const ds_plan *p, ds_group *g)
 {
-    const ds_plan *p = b->plan;
-    const ds_graph *graph = p->graph;
-    memset(most, 0, ((size_t)p->n_buffers + 1) * sizeof *most);
-    for (size_t e = 0; e < graph->n_edges; e++) {
+    const size_t n_edges = p->graph->n_edges;
+    memset(g->bytes, 0, n_edges * sizeof *g->bytes);
+    memset(g->frames, 0, n_edges * sizeof *g->frames);
+    memset(g->flat, true, n_edges * sizeof *g->flat);
+}
+
+/* The scratch that a row takes, the most of any node. */
+static size_t row_scratch(const ds_plan *p, const ds_stretch *s)
+{
+    size_t most = 0;
+    for (size_t j = 0; j < p->graph->n_nodes; j++) {
+        const ds_node *node = &p->graph->nodes[j];
+        if (!p->nodes[j].row_scratch)
+            continue;
+        const size_t n_bytes =
+            ds_op_scratch_bytes(node->op, 1, ds_span_of(p, s, (size_t)node->inputs[0]).fresh,
+                                ds_span_of(p, s, (size_t)node->first_output).fresh) -
+            node->op->scratch.per_call;
+        most = n_bytes > most ? n_bytes : most;
+    }
+    return most;
+}
+
+ds_status ds_group_place(const ds_plan *p, ds_group *g, const ds_stretch *s, size_t *most)
+{
+    if (most)
+        memset(most, 0, ((size_t)p->n_buffers + 1) * sizeof *most);
+    for (size_t e = 0; e < p->graph->n_edges; e++) {
         const ds_span span = ds_span_of(p, s, e);
         size_t n_bytes;
         DS_ASSERT(span.fresh >= 0 && span.kept >= 0);
@@ -292,53 +311,44 @@ static ds_status place_stretch(ds_batch *b, ds_group *g, const ds_stretch *s, si
         g->frames[e] += span.fresh * (int64_t)s->n;
         g->flat[e] &= span.where == DS_IN_BUFFER && span.kept == 0;
         if (span.where == DS_IN_TAIL)
-            DS_TRY(make_tails(b, g, s, e));
+            DS_TRY(make_tails(p, g, s, e));
         if (span.where != DS_IN_BUFFER)
             continue;
-        size_t *known = &most[p->edges[e].buffer];
-        *known = n_bytes > *known ? n_bytes : *known;
-        s->offset[e] = next[e];
-        next[e] = saturated_sum(next[e], saturated_product(n_bytes, s->n));
+        s->offset[e] = g->bytes[e];
+        g->bytes[e] = saturated_sum(g->bytes[e], saturated_product(n_bytes, s->n));
+        if (most) {
+            size_t *known = &most[p->edges[e].buffer];
+            *known = n_bytes > *known ? n_bytes : *known;
+        }
     }
-    size_t *scratch = &most[p->n_buffers];
-    for (size_t j = 0; j < graph->n_nodes; j++) {
-        const ds_node *node = &graph->nodes[j];
-        if (!p->nodes[j].row_scratch)
-            continue;
-        const size_t n_bytes =
-            ds_op_scratch_bytes(node->op, 1, ds_span_of(p, s, (size_t)node->inputs[0]).fresh,
-                                ds_span_of(p, s, (size_t)node->first_output).fresh) -
-            node->op->scratch.per_call;
-        *scratch = n_bytes > *scratch ? n_bytes : *scratch;
-    }
+    if (most)
+        most[p->n_buffers] = row_scratch(p, s);
     return DS_OK;
 }
 
+/* The most that a row needs of each buffer (and, last, of scratch) is summed row by row: so what a batch takes
+ * does not depend on how its rows were split, and a smaller one takes no more. */
 static ds_status allocate_values(ds_batch *b, ds_group *g)
 {
     const ds_plan *p = b->plan;
-    const size_t n_edges = p->graph->n_edges, n_buffers = (size_t)p->n_buffers;
-    size_t *next = g->bytes, *most = g->bytes + n_edges, scratch = aligned(p->call_scratch);
-    size_t *sums;
-    PUSH(sums, n_buffers);
-    memset(next, 0, n_edges * sizeof *next);
-    memset(g->frames, 0, n_edges * sizeof *g->frames);
-    memset(g->flat, true, n_edges * sizeof *g->flat);
-    if (n_buffers)
-        memset(sums, 0, n_buffers * sizeof *sums);
+    const size_t n_buffers = (size_t)p->n_buffers;
+    size_t *most = g->bytes + p->graph->n_edges, *sums;
+    PUSH(sums, n_buffers + 1);
+    memset(sums, 0, (n_buffers + 1) * sizeof *sums);
+    sums[n_buffers] = aligned(p->call_scratch);
+    ds_group_clear(p, g);
     for (size_t i = 0; i < g->n_stretches; i++) {
         const ds_stretch *s = &g->stretches[i];
-        DS_TRY(place_stretch(b, g, s, next, most));
-        for (size_t k = 0; k < n_buffers; k++)
+        DS_TRY(ds_group_place(p, g, s, most));
+        for (size_t k = 0; k <= n_buffers; k++)
             sums[k] = saturated_sum(sums[k], saturated_product(aligned(most[k]), s->n));
-        scratch = saturated_sum(scratch, saturated_product(aligned(most[n_buffers]), s->n));
     }
     for (size_t k = 0; k < n_buffers; k++) {
         void *memory;
         DS_TRY(ds_arena_push(&b->arena, &memory, sums[k]));
         g->buffers[k] = memory;
     }
-    return ds_arena_push(&b->arena, &g->scratch, scratch);
+    return ds_arena_push(&b->arena, &g->scratch, sums[n_buffers]);
 }
 
 ds_status ds_batch_begin(ds_batch *batch, ds_slot *const *slots, const int64_t *n_frames,

@@ -165,8 +165,7 @@ static ds_status lay_out_block(ds_plan *p)
     return DS_OK;
 }
 
-/* Whether the operator's output frames depend on the input frames of their position alone. */
-static bool is_framewise(const ds_op *op)
+bool ds_op_framewise(const ds_op *op)
 {
     return !op->def->counts && !op->def->need && !op->whole && op->n_carried == 0 &&
            ds_op_n_values(op) == op->n_inputs;
@@ -198,7 +197,7 @@ static ds_status study_nodes(ds_plan *p)
         p->max_inputs = op->n_inputs > p->max_inputs ? op->n_inputs : p->max_inputs;
         p->max_outputs = op->n_outputs > p->max_outputs ? op->n_outputs : p->max_outputs;
         p->checks_values |= op->def->check_values != NULL;
-        node->framewise = is_framewise(op);
+        node->framewise = ds_op_framewise(op);
         node->row_scratch = op->scratch.per_row || op->scratch.per_in || op->scratch.per_out;
         if (op->scratch.per_call > p->call_scratch)
             p->call_scratch = op->scratch.per_call;

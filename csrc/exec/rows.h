@@ -31,7 +31,7 @@ typedef enum ds_where { DS_NOWHERE, DS_IN_BUFFER, DS_IN_ROOM, DS_IN_TAIL } ds_wh
 typedef struct ds_group {
     size_t first, n_rows;
     ds_row *rows;
-    ds_slot *const *slots;
+    ds_slot *const *slots; /* NULL where nothing lies in streams' blocks */
     const bool *ended;
     ds_stretch *stretches;
     size_t n_stretches;
@@ -84,7 +84,6 @@ static inline char *ds_window_data(const ds_plan *p, const ds_group *g, const ds
                                    const ds_span *span, size_t e, size_t row)
 {
     const ds_edge_plan *edge = &p->edges[e];
-    ds_slot *slot = g->slots[s->first + row];
     switch (span->where) {
     case DS_IN_BUFFER: {
         char *buffer = g->buffers[edge->buffer];
@@ -92,11 +91,12 @@ static inline char *ds_window_data(const ds_plan *p, const ds_group *g, const ds
         return buffer ? buffer + s->offset[e] + row * bytes : NULL;
     }
     case DS_IN_ROOM: {
-        const int64_t mark = ds_block_marks(p, slot->block)[edge->mark];
-        return (char *)slot->block + edge->state_offset + (size_t)mark * span->frame_bytes;
+        ds_block *block = g->slots[s->first + row]->block;
+        const int64_t mark = ds_block_marks(p, block)[edge->mark];
+        return (char *)block + edge->state_offset + (size_t)mark * span->frame_bytes;
     }
     case DS_IN_TAIL: {
-        const ds_tail *tail = &slot->tails[edge->tail];
+        const ds_tail *tail = &g->slots[s->first + row]->tails[edge->tail];
         return tail->data ? (char *)tail->data + (size_t)tail->first * span->frame_bytes : NULL;
     }
     default: return NULL;
@@ -109,9 +109,18 @@ static inline int64_t ds_row_kept(const ds_plan *p, const ds_row *row, size_t e)
     return ds_known_at(p, &row->before, e) - ds_kept_from(p, &row->before, e);
 }
 
+/* Forgets what was placed. */
+void ds_group_clear(const ds_plan *p, ds_group *g);
+/* Places one stretch's windows behind those of earlier ones (offset, frames, flat; bytes: of each edge so far).
+ * Fills most, unless NULL: [n_buffers + 1], the bytes that a row needs of each buffer, and of scratch. */
+ds_status ds_group_place(const ds_plan *p, ds_group *g, const ds_stretch *s, size_t *most);
 /* Moves kept frames to the front of rooms whose end the new ones would pass. */
 void ds_group_make_way(const ds_plan *p, ds_group *g, size_t e);
-/* Phase 2 of one group; pool: for what a node splits within itself, or NULL. */
+/* Whether node j has new frames to give, or, where it carries something, to take. */
+bool ds_group_has_work(const ds_plan *p, const ds_group *g, size_t j);
+/* Runs node j. What it carries is in g->carried. pool: for what it splits within itself, or NULL. */
+void ds_group_forward(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool);
+/* Phase 2 of one group. */
 void ds_group_run(ds_batch *b, ds_group *g, ds_pool *pool);
 
 #endif

@@ -112,7 +112,6 @@ static void fill_flat(const ds_plan *p, ds_group *g, size_t j, ds_run *run)
         const int e = node->first_output + o;
         g->out[o] = (ds_target){g->buffers[p->edges[e].buffer], 0, g->frames[e]};
     }
-    g->carried[0] = NULL;
     run->n_rows = 1;
     run->ended = &not_ended;
 }
@@ -162,15 +161,11 @@ static void fill_rows(const ds_plan *p, ds_group *g, size_t j, ds_run *run)
                    g->count + (size_t)i * n);
     for (int o = 0; o < op->n_outputs; o++)
         fill_output(p, g, (size_t)(node->first_output + o), g->out + (size_t)o * n);
-    for (size_t r = 0; r < n; r++)
-        g->carried[r] =
-            op->n_carried ? (char *)g->slots[r]->block + p->nodes[j].carried_offset : NULL;
     run->n_rows = n;
     run->ended = g->ended;
 }
 
-/* Whether node j has new frames to give, or, where it carries something, to take. */
-static bool has_work(const ds_plan *p, const ds_group *g, size_t j)
+bool ds_group_has_work(const ds_plan *p, const ds_group *g, size_t j)
 {
     const ds_node *node = &p->graph->nodes[j];
     bool any = false;
@@ -181,7 +176,7 @@ static bool has_work(const ds_plan *p, const ds_group *g, size_t j)
     return any && !node->silent;
 }
 
-static void run_node(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool)
+void ds_group_forward(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool)
 {
     const ds_node *node = &p->graph->nodes[j];
     ds_run run = {.in = g->in,
@@ -190,7 +185,7 @@ static void run_node(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool)
                   .carried = g->carried,
                   .prepared = p->nodes[j].prepared,
                   .weights = p->nodes[j].weights,
-                  .k = &p->kernels->real[0],
+                  .k = &p->kernels->real[ds_op_real(node->op) == DS_F64],
                   .pool = pool,
                   .scratch = g->scratch,
                   .frames_in = g->frames[node->inputs[0]],
@@ -243,6 +238,12 @@ static void advance(const ds_plan *p, ds_group *g)
                 ds_known_at(p, &g->rows[r].now, (size_t)p->graph->inputs[i]);
 }
 
+static void find_carried(const ds_plan *p, ds_group *g, size_t j)
+{
+    for (size_t r = 0; p->graph->nodes[j].op->n_carried > 0 && r < g->n_rows; r++)
+        g->carried[r] = (char *)g->slots[r]->block + p->nodes[j].carried_offset;
+}
+
 void ds_group_run(ds_batch *b, ds_group *g, ds_pool *pool)
 {
     const ds_plan *p = b->plan;
@@ -255,8 +256,10 @@ void ds_group_run(ds_batch *b, ds_group *g, ds_pool *pool)
             ds_group_make_way(p, g, (size_t)(node->first_output + o));
             load_kept(p, g, (size_t)(node->first_output + o));
         }
-        if (has_work(p, g, j))
-            run_node(p, g, j, pool);
+        if (ds_group_has_work(p, g, j)) {
+            find_carried(p, g, j);
+            ds_group_forward(p, g, j, pool);
+        }
         store_all(p, g, j);
     }
     store_all(p, g, graph->n_nodes);

@@ -186,8 +186,8 @@ static PyObject *op_kept(PyObject *self, PyTypeObject *cls, PyObject *const *arg
         PyList_SET_ITEM(list, i, array);
         int64_t *data = PyArray_DATA((PyArrayObject *)array);
         for (Py_ssize_t r = 0; r < n_rows; r++) {
-            data[2 * r] = ds_single_kept_from(op, i, in[i][r].before, out[0][r].before);
-            data[2 * r + 1] = ds_single_kept_from(op, i, in[i][r].now, out[0][r].now);
+            data[2 * r] = ds_eager_kept_from(op, i, in[i][r].before, out[0][r].before);
+            data[2 * r + 1] = ds_eager_kept_from(op, i, in[i][r].now, out[0][r].now);
         }
     }
     return list;

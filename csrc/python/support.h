@@ -14,7 +14,7 @@
 #include "base/fault.h"
 #include "exec/backend.h"
 #include "exec/batch.h"
-#include "exec/single.h"
+#include "exec/eager.h"
 
 enum { DS_N_STATUS = 16, DS_MAX_ARENAS = 8 };
 

@@ -81,11 +81,29 @@ MUTANTS = {
         "ds_add_k(p, ds_m(p), -op->attr[LEFT].i - back + (back > 0))",
         ("pad",),
     ),
-    "carried state skipped when nothing leaves, in the engine": Mutant(
+    "carried state skipped when nothing leaves": Mutant(
         "exec/run.c",
         "any |= g->frames[node->inputs[i]] > 0;",
         "any |= false;",
         ("reduce_frames",),
+    ),
+    "kept frames left behind when their room ends": Mutant(
+        "exec/run.c",
+        "memmove(room, room + (size_t)*mark * edge->frame_bytes, n_bytes);",
+        "",
+        ("conv1d", "delay"),
+    ),
+    "a room's first kept frame one too late": Mutant(
+        "exec/run.c",
+        "*mark = stays ? *mark + dropped : 0;",
+        "*mark = stays && dropped > 1 ? *mark + dropped + (left > 1) : stays ? *mark + dropped : 0;",
+        ("conv1d", "delay"),
+    ),
+    "integers of another period": Mutant(
+        "exec/positions.c",
+        "*place = (ds_place){edges, periods, ended};\n            return",
+        "*place = (ds_place){edges, periods - (periods > 1), ended};\n            return",
+        ("conv1d",),
     ),
     "kept frames left behind when their room ends": Mutant(
         "exec/run.c",

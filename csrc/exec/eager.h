@@ -1,14 +1,14 @@
-/* exec/single.h: one operator for a ragged batch, outside a graph: what eager mode runs.
+/* exec/eager.h: one operator for a ragged batch, outside a graph: what eager mode runs.
  *
- * The same windows and the same forward as in exec/batch.h, for a graph of one node whose state is
- * kept by the caller: per row the kept frames of each value input, one after another, then the carried
- * arrays. The state's size follows from the counts; new states are written aside. */
-#ifndef DS_EXEC_SINGLE_H
-#define DS_EXEC_SINGLE_H
+ * A graph of one node, run as in a batch, but its counts and its state are the caller's: per row the kept
+ * frames of each value input, one after another, then the carried arrays. The state's size follows from the
+ * counts; new states are written aside. */
+#ifndef DS_EXEC_EAGER_H
+#define DS_EXEC_EAGER_H
 #include "base/arena.h"
 #include "ops/op.h"
 
-typedef struct ds_single {
+typedef struct ds_eager {
     const ds_op *op;
     const ds_kernels *kernels;
     size_t n_rows;
@@ -24,14 +24,14 @@ typedef struct ds_single {
     void *const *outputs;        /* [n_outputs]: room for the new frames of all rows */
     void *const *new_states;     /* [n_rows]: room for the state after; NULL where not wanted */
     bool *bad;                   /* [n_rows]: set where an error concerns that row */
-} ds_single;
+} ds_eager;
 
 /* First frame of value input i that is kept when its pair is `in` and output 0's is `out`; in.known
  * where nothing is kept. */
-int64_t ds_single_kept_from(const ds_op *op, int input, ds_pair in, ds_pair out);
+int64_t ds_eager_kept_from(const ds_op *op, int input, ds_pair in, ds_pair out);
 /* Bytes of one row's state for these counts (in: one pair per input). */
-ds_status ds_single_state_bytes(const ds_op *op, const ds_pair *in, ds_pair out, size_t *n_bytes);
+ds_status ds_eager_state_bytes(const ds_op *op, const ds_pair *in, ds_pair out, size_t *n_bytes);
 /* Runs; scratch comes from the arena, which is reset first. Errors: DS_NO_MEMORY; DS_INDEX. */
-ds_status ds_single_run(const ds_single *single, ds_arena *arena);
+ds_status ds_eager_run(const ds_eager *eager, ds_arena *arena);
 
 #endif
