@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "cpu/float_env.h"
+
 int64_t ds_single_kept_from(const ds_op *op, int input, ds_pair in, ds_pair out)
 {
     int64_t first[DS_MAX_INPUTS];
@@ -182,7 +184,7 @@ static ds_status check_values(const ds_single *s)
     return first == DS_OK ? DS_OK : ds_fail(first, "%s", message);
 }
 
-ds_status ds_single_run(const ds_single *single, ds_arena *arena)
+static ds_status single_run(const ds_single *single, ds_arena *arena)
 {
     const ds_op *op = single->op;
     work w = {.s = single};
@@ -227,4 +229,13 @@ ds_status ds_single_run(const ds_single *single, ds_arena *arena)
     }
     store_states(&w);
     return DS_OK;
+}
+
+ds_status ds_single_run(const ds_single *single, ds_arena *arena)
+{
+    ds_float_env callers;
+    ds_float_env_enter(&callers);
+    const ds_status status = single_run(single, arena);
+    ds_float_env_leave(&callers);
+    return status;
 }

@@ -324,8 +324,13 @@ static ds_status write_all(writer *w, const ds_sink *sink, const ds_interface *i
     DS_TRY(make_room(w));
     list_tensors(w);
     DS_TRY(make_text(w, interface));
-    const ds_metadata_source text = {DS_MODEL_KEY, (const char *)w->text.bytes, w->text.n_bytes};
-    return ds_safetensors_write(sink, &w->allocator, w->tensors, w->n_tensors, &text, 1);
+    ds_model_mark mark;
+    DS_TRY(ds_model_fingerprint(&mark, w->graph, interface));
+    const ds_metadata_source texts[] = {
+        {DS_MODEL_KEY, (const char *)w->text.bytes, w->text.n_bytes},
+        {DS_MODEL_FINGERPRINT_KEY, mark.text, strlen(mark.text)},
+    };
+    return ds_safetensors_write(sink, &w->allocator, w->tensors, w->n_tensors, texts, 2);
 }
 
 ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_interface *interface)

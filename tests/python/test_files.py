@@ -401,7 +401,7 @@ def test_a_truncated_file_and_flipped_bytes(tmp_path):
 
 def test_structures_of_others(whole):
     """Only lists, tuples and dicts, in the one way that they are written."""
-    model, tensors = parts_of(whole)
+    model, _, tensors = parts_of(whole)
     for wrong in (
         {"list": [0, 1], "dict": {"a": 2}},
         {"set": [0, 1, 2]},
