@@ -146,9 +146,10 @@ def _json(text: str) -> Any:
 
 def _read_json(content: bytes) -> ModelParts:
     given = _json(content.decode())
-    fingerprint = given.pop(FINGERPRINT, None) if isinstance(given, dict) else None
+    has_fingerprint = isinstance(given, dict) and FINGERPRINT in given
+    fingerprint = given.pop(FINGERPRINT) if has_fingerprint else None
     _require_keys("the outermost object", given, {KEY, "tensors"})
-    if fingerprint is not None and not isinstance(fingerprint, str):
+    if has_fingerprint and not isinstance(fingerprint, str):
         _refuse(FINGERPRINT, "a string", fingerprint)
     tensors = []
     if not isinstance(given["tensors"], dict):
