@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "codec/utf8.h"
+#include "cpu/float_env.h"
 #include "model/members.h"
 
 /* What is being read. */
@@ -400,9 +401,12 @@ static ds_status read_model(ds_graph **graph, ds_interface **interface, const ds
                             ds_mapped *file, bool may_be_changed)
 {
     reader r = {.allocator = allocator != NULL ? *allocator : *ds_default_allocator(), .file = file};
+    ds_float_env callers;
+    ds_float_env_enter(&callers); /* numbers are rounded */
     ds_status status = fill(&r);
     if (status == DS_OK && !may_be_changed)
         status = check_fingerprint(&r);
+    ds_float_env_leave(&callers);
     if (r.used != NULL) {
         ds_release(&r.allocator, r.used, ds_safetensors_count(r.container) * sizeof(bool));
     }

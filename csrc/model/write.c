@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "codec/safetensors_write.h"
+#include "cpu/float_env.h"
 #include "model/members.h"
 
 typedef struct writer {
@@ -337,7 +338,10 @@ ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_in
 {
     writer w = {.allocator = graph->allocator, .graph = graph};
     ds_buffer_init(&w.text, &w.allocator);
+    ds_float_env callers;
+    ds_float_env_enter(&callers); /* numbers are spelled */
     const ds_status status = write_all(&w, sink, interface);
+    ds_float_env_leave(&callers);
     const ds_allocator *a = &w.allocator;
     ds_release(a, w.tensors, w.n_weights * sizeof *w.tensors);
     ds_release(a, w.names, w.n_weights * sizeof *w.names);
