@@ -203,9 +203,12 @@ def write_container(
     """Write a safetensors file of tensors (name, type, shape, bytes), piece by piece."""
 
 def read_model(
-    source: Buffer | str, is_path: bool
+    source: Buffer | str, is_path: bool, changed: bool = False
 ) -> tuple[Graph, str, list[Signature], list[Signature]]:
-    """A model file's graph, its interface as JSON, signatures of inputs and outputs; a path is mapped."""
+    """A model file's graph, its interface as JSON, signatures of inputs and outputs; a path is mapped.
+
+    `changed`: the file was, on purpose; its fingerprint is not looked at.
+    """
 
 def write_model(engine: Engine, interface: str, write: Callable[[bytes], Any]) -> None:
     """Write the file of an engine's graph as it was captured, piece by piece."""

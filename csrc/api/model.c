@@ -8,12 +8,12 @@
 #include "exec/backend.h"
 
 /* ---------------------------------------------------------------- structs that grow */
-ds_status ds_check_struct(const void *caller, size_t least, const char *name)
+ds_status ds_check_struct(const void *caller, size_t size_1, const char *name)
 {
     DS_CHECK(caller, DS_ARGUMENT, "the %s is NULL", name);
     size_t struct_size;
     memcpy(&struct_size, caller, sizeof struct_size);
-    DS_CHECK(struct_size >= least && struct_size <= 4096, DS_ARGUMENT,
+    DS_CHECK(struct_size >= size_1 && struct_size <= 4096, DS_ARGUMENT,
              "%s: struct_size is %zu, expected sizeof(%s)", name, struct_size, name);
     return DS_OK;
 }
@@ -27,18 +27,19 @@ void ds_give_struct(void *caller, const void *filled, size_t n_bytes)
     memcpy((char *)caller + head, (const char *)filled + head, known - head);
 }
 
-/* Options as this library knows them; what a newer caller has beyond must be zero. */
+/* Options as this library knows them: what an older caller does not have is zero, the default; what a newer
+ * one has beyond must be zero. */
 static ds_status read_options(ds_model_options *options, const ds_model_options *caller)
 {
     *options = (ds_model_options)DS_MODEL_OPTIONS_INIT;
     if (!caller)
         return DS_OK;
-    DS_TRY(ds_check_struct(caller, sizeof *options, "ds_model_options"));
-    const char *beyond = (const char *)caller + sizeof *options;
-    for (size_t i = sizeof *options; i < caller->struct_size; i++, beyond++)
-        DS_CHECK(*beyond == 0, DS_ARGUMENT,
+    DS_TRY(ds_check_struct(caller, DS_MODEL_OPTIONS_1, "ds_model_options"));
+    const size_t n_bytes = caller->struct_size;
+    for (size_t i = sizeof *options; i < n_bytes; i++)
+        DS_CHECK(((const char *)caller)[i] == 0, DS_ARGUMENT,
                  "ds_model_options: byte %zu is set, which this version of the library does not know", i);
-    *options = *caller;
+    memcpy(options, caller, n_bytes < sizeof *options ? n_bytes : sizeof *options);
     DS_CHECK(options->threads <= DS_POOL_MAX_THREADS, DS_ARGUMENT,
              "ds_model_options: threads is %u, at most %d are supported", options->threads,
              DS_POOL_MAX_THREADS);

@@ -24,6 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cpu/float_env.h"
+
 #define SPIN_NANOSECONDS 40000
 #define PAUSES_PER_LOOK 64 /* pauses between two looks at the clock */
 
@@ -139,6 +141,8 @@ static void help(ds_pool *pool, job *work)
 static void *worker_main(void *argument)
 {
     ds_pool *pool = argument;
+    ds_float_env makers; /* was inherited */
+    ds_float_env_enter(&makers);
     pthread_mutex_lock(&pool->mutex);
     while (!pool->stopping) {
         job *work = find_work(pool);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "cpu/float_env.h"
 #include "exec/rows.h"
 
 int64_t ds_eager_kept_from(const ds_op *op, int input, ds_pair in, ds_pair out)
@@ -242,7 +243,7 @@ static ds_status prepare(work *w, ds_arena *arena)
     return DS_OK;
 }
 
-ds_status ds_eager_run(const ds_eager *eager, ds_arena *arena)
+static ds_status run(const ds_eager *eager, ds_arena *arena)
 {
     const ds_op *op = eager->op;
     work w = {.call = eager};
@@ -260,4 +261,13 @@ ds_status ds_eager_run(const ds_eager *eager, ds_arena *arena)
     }
     store_states(&w);
     return DS_OK;
+}
+
+ds_status ds_eager_run(const ds_eager *eager, ds_arena *arena)
+{
+    ds_float_env callers;
+    ds_float_env_enter(&callers);
+    const ds_status status = run(eager, arena);
+    ds_float_env_leave(&callers);
+    return status;
 }

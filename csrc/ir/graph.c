@@ -70,6 +70,7 @@ void ds_graph_borrow(ds_graph *graph, ds_mapped *file)
 
 static ds_status add_edge(ds_graph *graph, const ds_signature *signature, int node, int output)
 {
+    graph->has_fingerprint = false;
     void *edges = graph->edges;
     DS_TRY(grow(&graph->allocator, &edges, graph->n_edges, &graph->edges_capacity,
                 sizeof *graph->edges));
@@ -265,6 +266,7 @@ ds_status ds_graph_output(ds_graph *graph, int edge)
                 sizeof *graph->outputs));
     graph->outputs = outputs;
     graph->outputs[graph->n_outputs++] = edge;
+    graph->has_fingerprint = false;
     return DS_OK;
 }
 

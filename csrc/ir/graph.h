@@ -48,6 +48,8 @@ typedef struct ds_graph {
     size_t n_outputs, outputs_capacity;
     bool shared; /* operators, weights and names are borrowed from another graph */
     ds_mapped *file; /* that weights are borrowed from, or NULL */
+    uint64_t fingerprint[2];
+    bool has_fingerprint; /* remembered, of the graph as it is */
 } ds_graph;
 
 ds_status ds_graph_create(ds_graph **graph, const ds_allocator *allocator);
@@ -76,5 +78,9 @@ void ds_graph_counts(const ds_graph *graph, bool ended, ds_pair *pairs);
 void ds_graph_needs(const ds_graph *graph, const ds_pair *pairs, int64_t *first);
 /* 128 bits over structure, attributes and weights, not names; independent of the machine. */
 void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2]);
+/* Computes it once, for as long as nothing is added: it reads all weights. */
+void ds_graph_remember_fingerprint(ds_graph *graph);
+/* Mixes more bytes into a fingerprint. */
+void ds_fingerprint_bytes(uint64_t fingerprint[2], const void *data, size_t n_bytes);
 
 #endif
