@@ -143,30 +143,40 @@ static ds_status nearest_infer(ds_op *op)
     return DS_OK;
 }
 
-/* The position whose element stands at position i. */
+/* The position whose element stands at position i, where the sizes decide nothing. */
 static int64_t nearest_source(const ds_op *op, int64_t i)
 {
     const int64_t n = op->in[0].shape[op->attr[NEAREST_AXIS].i];
     const int64_t size = op->attr[NEAREST_SIZE].i;
     const double scale = op->attr[NEAREST_SCALE].x;
-    if (size == n || size == 2 * n) {
-        return i / (size / n);
-    }
     const float step = scale > 0 ? (float)(1.0 / scale) : (float)n / (float)size;
     const float place = floorf((float)i * step);
     return place < (float)n && (int64_t)place < n ? (int64_t)place : n - 1;
 }
 
-/* Positions whose sources stand equally far apart are one piece. */
+/* A whole number of positions for each, or pieces whose sources stand equally far apart. */
 static void nearest_pieces(const ds_op *op, const ds_move *move)
 {
     const int axis = (int)op->attr[NEAREST_AXIS].i;
-    const int64_t size = op->attr[NEAREST_SIZE].i;
+    const int64_t size = op->attr[NEAREST_SIZE].i, n_in = op->in[0].shape[axis];
+    if (size == n_in || size == 2 * n_in) {
+        ds_piece p = ds_piece_along(op, axis, 0, n_in, 0, 0, 1);
+        p.axis[3] = p.axis[2];
+        p.axis[2].size = size / n_in;
+        p.axis[2].to = p.axis[1].to;
+        p.axis[2].from = 0;
+        p.axis[1].to *= size / n_in;
+        p.rank = 4;
+        ds_move_piece(move, &p);
+        return;
+    }
+    int64_t next = nearest_source(op, 0);
     for (int64_t i = 0, n; i < size; i += n) {
-        const int64_t first = nearest_source(op, i);
-        const int64_t step = i + 1 < size ? nearest_source(op, i + 1) - first : 0;
-        for (n = 1; i + n < size && nearest_source(op, i + n) == first + n * step; n++)
-            ;
+        const int64_t first = next;
+        next = nearest_source(op, i + 1);
+        const int64_t step = i + 1 < size ? next - first : 0;
+        for (n = 1; i + n < size && next == first + n * step; n++)
+            next = nearest_source(op, i + n + 1);
         const ds_piece p = ds_piece_along(op, axis, i, n, 0, first, step);
         ds_move_piece(move, &p);
     }

@@ -5,8 +5,11 @@
 #include "ops/move.h"
 
 #include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
-enum { BLOCK_BYTES = 16384 /* of frames with several pieces: what stays in the nearest cache */ };
+enum { BLOCK_BYTES = 131072 /* of frames with several pieces: what stays in the nearest cache */ };
 
 /* Bytes between positions; y is never read, x never written. */
 typedef struct extent {
@@ -21,26 +24,28 @@ typedef struct box {
 
 /* ---------------------------------------------------------------- copying */
 
+/* Two moves of a constant size that overlap: each reads before either writes. */
+#define COPY_ENDS(bytes)                       \
+    do {                                       \
+        char head[bytes], tail[bytes];         \
+        memcpy(head, x, bytes);                \
+        memcpy(tail, x + n - (bytes), bytes);  \
+        memcpy(y, head, bytes);                \
+        memcpy(y + n - (bytes), tail, bytes);  \
+    } while (0)
+
 /* A run of any length; y may be x. */
 static inline void copy_run(char *y, const char *x, size_t n)
 {
-    if (n > 32) {
+    if (n > 64) {
         if (y != x)
             memmove(y, x, n);
-        return;
-    }
-    if (n >= 16) { /* two moves that overlap; each reads before either writes */
-        char head[16], tail[16];
-        memcpy(head, x, 16);
-        memcpy(tail, x + n - 16, 16);
-        memcpy(y, head, 16);
-        memcpy(y + n - 16, tail, 16);
+    } else if (n >= 32) {
+        COPY_ENDS(32);
+    } else if (n >= 16) {
+        COPY_ENDS(16);
     } else if (n >= 8) {
-        char head[8], tail[8];
-        memcpy(head, x, 8);
-        memcpy(tail, x + n - 8, 8);
-        memcpy(y, head, 8);
-        memcpy(y + n - 8, tail, 8);
+        COPY_ENDS(8);
     } else {
         for (size_t i = 0; i < n; i++)
             y[i] = x[i];
@@ -73,6 +78,37 @@ static inline void copy_run(char *y, const char *x, size_t n)
         }                                                                                       \
     }
 
+/* y[j][i] = x[i][j], 4 bytes each; rows are contiguous, x_row and y_row bytes apart. */
+static void transpose(char *y, const char *x, int64_t n_i, int64_t n_j, int64_t x_row, int64_t y_row)
+{
+    int64_t i = 0;
+#if defined(__SSE2__)
+    for (; i + 4 <= n_i; i += 4) {
+        const char *const from = x + i * x_row;
+        char *const to = y + i * 4;
+        int64_t j = 0;
+        for (; j + 4 <= n_j; j += 4) {
+            const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)(from + j * 4));
+            const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(from + x_row + j * 4));
+            const __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * x_row + j * 4));
+            const __m128i d = _mm_loadu_si128((const __m128i *)(const void *)(from + 3 * x_row + j * 4));
+            const __m128i ab = _mm_unpacklo_epi32(a, b), cd = _mm_unpacklo_epi32(c, d);
+            const __m128i AB = _mm_unpackhi_epi32(a, b), CD = _mm_unpackhi_epi32(c, d);
+            _mm_storeu_si128((__m128i *)(void *)(to + j * y_row), _mm_unpacklo_epi64(ab, cd));
+            _mm_storeu_si128((__m128i *)(void *)(to + (j + 1) * y_row), _mm_unpackhi_epi64(ab, cd));
+            _mm_storeu_si128((__m128i *)(void *)(to + (j + 2) * y_row), _mm_unpacklo_epi64(AB, CD));
+            _mm_storeu_si128((__m128i *)(void *)(to + (j + 3) * y_row), _mm_unpackhi_epi64(AB, CD));
+        }
+        for (; j < n_j; j++)
+            for (int k = 0; k < 4; k++)
+                memcpy(to + j * y_row + k * 4, from + k * x_row + j * 4, 4);
+    }
+#endif
+    for (; i < n_i; i++)
+        for (int64_t j = 0; j < n_j; j++)
+            memcpy(y + j * y_row + i * 4, x + i * x_row + j * 4, 4);
+}
+
 static void copy_plane(char *y, const char *x, extent a, extent b, size_t element)
 {
     if (b.to == (int64_t)element && b.from == (int64_t)element) {
@@ -80,6 +116,16 @@ static void copy_plane(char *y, const char *x, extent a, extent b, size_t elemen
         for (int64_t i = 0; i < a.size; i++)
             copy_run(y + i * a.to, x + i * a.from, n);
         return;
+    }
+    if (element == 4 && a.size >= 4 && b.size >= 4) {
+        if (a.to == 4 && b.from == 4 && a.from != 0) {
+            transpose(y, x, a.size, b.size, a.from, b.to);
+            return;
+        }
+        if (b.to == 4 && a.from == 4 && b.from != 0) {
+            transpose(y, x, b.size, a.size, b.from, a.to);
+            return;
+        }
     }
     if (a.size > b.size && b.size < 8) { /* the longer loop inside */
         const extent outer = b;
@@ -127,14 +173,20 @@ static void add_axis(box *b, extent a)
         b->axis[b->rank++] = a;
 }
 
-/* A run of elements at the end becomes one element, unless it is all there is. */
-static void widen(box *b)
+/* A short run of elements at the end becomes one wider element, and so does 16 bytes' worth of a constant, which
+ * is there that often. */
+static void widen(box *b, bool constant)
 {
-    const extent last = b->rank > 1 ? b->axis[b->rank - 1] : (extent){0, 0, 0};
-    const int64_t element = (int64_t)b->element, n = last.size * element;
-    if (last.to == element && last.from == element && (n == 2 || n == 4 || n == 8 || n == 16)) {
+    extent *const last = b->rank > 0 ? &b->axis[b->rank - 1] : NULL;
+    const int64_t element = (int64_t)b->element, n = last != NULL ? last->size * element : 0;
+    if (last == NULL || last->to != element || last->from != (constant ? 0 : element))
+        return;
+    if (n == 2 || n == 4 || n == 8 || n == 16) {
         b->element = (size_t)n;
         b->rank--;
+    } else if (constant && n % 16 == 0) {
+        b->element = 16;
+        *last = (extent){n / 16, 16, 0};
     }
 }
 
@@ -146,83 +198,108 @@ static int64_t advance(int64_t a, int64_t n, int64_t b)
     return (int64_t)((uint64_t)a + (uint64_t)n * (uint64_t)b);
 }
 
-/* Frames [m0, m0 + n) of one row: each of n / hold groups shows one place of the source. */
-static void move_frames(const ds_piece *p, char *y, const char *x, int64_t n, int64_t hold, size_t element,
+/* n frames of one row, in groups of `hold` that show one place of the source, `step` bytes apart. */
+static void move_frames(const box *within, char *y, const char *x, int64_t n, int64_t hold, int64_t step,
                         int64_t frame)
 {
-    const int64_t e = (int64_t)element, step = hold > 1 || p->hold == 1 ? p->step : 0;
-    box b = {.element = element};
-    add_axis(&b, (extent){n / hold, frame * hold * e, step * e});
-    add_axis(&b, (extent){hold, frame * e, 0});
-    for (int d = 0; d < p->rank; d++)
-        add_axis(&b, (extent){p->axis[d].size, p->axis[d].to * e,
-                            p->input == DS_MOVE_FILL ? 0 : p->axis[d].from * e});
-    widen(&b);
+    box b;
+    b.rank = 0;
+    b.element = within->element;
+    if (hold == 1) {
+        add_axis(&b, (extent){n, frame, step});
+    } else {
+        add_axis(&b, (extent){n / hold, frame * hold, step});
+        add_axis(&b, (extent){hold, frame, 0});
+    }
+    for (int d = 0; d < within->rank; d++)
+        add_axis(&b, within->axis[d]);
     copy_box(&b, 0, y, x);
 }
 
-/* Frames [m0, m1) of one row, the source's elements being those from x on, of which the first is number `at`. */
-static void move_row(const ds_move *move, const ds_piece *p, const ds_target *out, int64_t m0, int64_t m1,
-                     const char *x, int64_t at)
+/* Frames [m0, m1) of one row; x is where frame 0 of the output would begin in the source. */
+static void move_row(const box *within, char *y, const char *x, int64_t m0, int64_t m1, int64_t hold,
+                     int64_t step, int64_t frame)
 {
-    const size_t element = ds_dtype_bytes(move->op->out[0].dtype);
-    const int64_t frame = ds_signature_elements(&move->op->out[0]);
-    while (m0 < m1) {
-        int64_t n = m1 - m0, hold = 1;
-        if (p->hold > 1) { /* what is left of a group, whole groups, the beginning of one */
-            const int64_t in_group = m0 % p->hold;
-            if (in_group != 0 || n < p->hold)
-                n = n < p->hold - in_group ? n : p->hold - in_group;
-            else
-                hold = p->hold, n -= n % p->hold;
+    if (hold == 1 && m1 - m0 == 1) {
+        copy_box(within, 0, y, x + advance(0, m0, step));
+        return;
+    }
+    if (hold == 1) {
+        move_frames(within, y, x + advance(0, m0, step), m1 - m0, 1, step, frame);
+        return;
+    }
+    for (int64_t n; m0 < m1; m0 += n, y += n * frame) {
+        const char *const from = x + advance(0, m0 / hold, step);
+        const int64_t done = m0 % hold;
+        n = m1 - m0;
+        if (done != 0 || n < hold) { /* what is left of a group, or its beginning */
+            n = n < hold - done ? n : hold - done;
+            move_frames(within, y, from, n, 1, 0, frame);
+        } else {
+            n -= n % hold;
+            move_frames(within, y, from, n, hold, step, frame);
         }
-        char *y = (char *)out->data + ((m0 - out->m0) * frame + p->to) * (int64_t)element;
-        const int64_t first = advance(advance(p->from, m0 / p->hold, p->step), -1, at);
-        move_frames(p, y, p->input == DS_MOVE_FILL ? x : x + first * (int64_t)element, n, hold, element,
-                    frame);
-        m0 += n;
     }
 }
 
-void ds_move_piece(const ds_move *move, const ds_piece *piece)
+void ds_move_piece(const ds_move *move, const ds_piece *p)
 {
     const ds_op *op = move->op;
     const ds_run *run = move->run;
-    char value[8];
-    ds_piece p = *piece;
-    if (p.input == DS_MOVE_FILL) {
-        ds_move_encode(op->out[0].dtype, p.value, value);
-        p.step = 0;
+    const bool constant = p->input == DS_MOVE_FILL;
+    const int64_t e = move->element, step = constant ? 0 : p->step * e, frame = move->n_out * e;
+    const int64_t in_frame = (p->input > 0 ? ds_signature_elements(&op->in[p->input]) : move->n_in) * e;
+    char value[16];
+    if (constant) {
+        ds_move_encode(op->out[0].dtype, p->value, value);
+        for (size_t n = (size_t)e; n < sizeof value; n += (size_t)e)
+            memcpy(value + n, value, (size_t)e);
     }
-    const int64_t frame = p.input >= 0 ? ds_signature_elements(&op->in[p.input]) : 0;
+    box within;
+    within.rank = 0;
+    within.element = (size_t)e;
+    for (int d = 0; d < p->rank; d++)
+        add_axis(&within, (extent){p->axis[d].size, p->axis[d].to * e, constant ? 0 : p->axis[d].from * e});
+    widen(&within, constant);
+    const bool solid = p->hold == 1 && step == frame && p->rank == 1 && p->axis[0].size == move->n_out &&
+                       p->axis[0].from == 1;
     for (size_t r = move->row; r < move->row + move->n_rows; r++) {
         const ds_target *out = &run->out[r];
         int64_t m0 = out->m0 > move->m0 ? out->m0 : move->m0, m1 = out->m1 < move->m1 ? out->m1 : move->m1;
-        m0 = m0 > p.m0 ? m0 : p.m0;
-        m1 = m1 < p.m1 ? m1 : p.m1;
+        m0 = m0 > p->m0 ? m0 : p->m0;
+        m1 = m1 < p->m1 ? m1 : p->m1;
         if (m0 >= m1)
             continue;
-        const ds_window *in = p.input >= 0 ? &run->in[(size_t)p.input * run->n_rows + r] : NULL;
-        const char *x = in != NULL                  ? in->data
-                        : p.input == DS_MOVE_WEIGHT ? run->weights[0]
-                                                    : value;
-        move_row(move, &p, out, m0, m1, x, in != NULL ? advance(0, in->at, frame) : 0);
+        const char *x = value;
+        if (p->input >= 0) {
+            const ds_window *in = &run->in[(size_t)p->input * run->n_rows + r];
+            x = (const char *)in->data + advance(p->from * e, -in->at, in_frame);
+        } else if (!constant) {
+            x = (const char *)run->weights[0] + p->from * e;
+        }
+        char *const y = (char *)out->data + (m0 - out->m0) * frame + p->to * e;
+        if (solid)
+            copy_run(y, x + advance(0, m0, step), (size_t)((m1 - m0) * frame));
+        else
+            move_row(&within, y, x, m0, m1, p->hold, step, frame);
     }
 }
 
 void ds_move_frames(const ds_move *move, int64_t m0, int64_t m1, int64_t from, int64_t step)
 {
-    const int64_t n = ds_signature_elements(&move->op->in[0]);
+    const int64_t n = move->n_in;
     const ds_piece p = {.m0 = m0, .m1 = m1, .from = advance(0, from, n), .step = step * n, .hold = 1,
                         .rank = 1, .axis = {{n, 1, 1}}};
-    ds_move_piece(move, &p);
+    if (m0 < move->m1 && m1 > move->m0)
+        ds_move_piece(move, &p);
 }
 
 void ds_move_fill(const ds_move *move, int64_t m0, int64_t m1, double value)
 {
     const ds_piece p = {.input = DS_MOVE_FILL, .value = value, .m0 = m0, .m1 = m1, .hold = 1, .rank = 1,
-                        .axis = {{ds_signature_elements(&move->op->out[0]), 1, 0}}};
-    ds_move_piece(move, &p);
+                        .axis = {{move->n_out, 1, 0}}};
+    if (m0 < m1 && m0 < move->m1 && m1 > move->m0)
+        ds_move_piece(move, &p);
 }
 
 ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int input, int64_t from, int64_t step)
@@ -238,10 +315,11 @@ ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int in
 
 void ds_move_forward(const ds_op *op, const ds_run *run, ds_move_list list, unsigned flags)
 {
-    ds_move move = {op, run, 0, run->n_rows, 0, DS_NEVER, DS_NEVER};
+    ds_move move = {op, run, 0, run->n_rows, 0, DS_NEVER, DS_NEVER, (int64_t)ds_dtype_bytes(op->out[0].dtype),
+                    ds_signature_elements(&op->in[0]), ds_signature_elements(&op->out[0])};
     int64_t most = DS_NEVER, longest = 0;
     if (flags & DS_MOVE_WITHIN) {
-        most = BLOCK_BYTES / (int64_t)ds_signature_bytes(&op->out[0]);
+        most = BLOCK_BYTES / (move.n_out * move.element);
         most = most < 1 ? 1 : most;
     }
     for (size_t r = 0; r < run->n_rows; r++) {
@@ -252,10 +330,18 @@ void ds_move_forward(const ds_op *op, const ds_run *run, ds_move_list list, unsi
         list(op, &move);
         return;
     }
-    move.n_rows = 1;
-    for (; move.row < run->n_rows; move.row++) {
+    for (; move.row < run->n_rows; move.row += move.n_rows) {
         const ds_target *out = &run->out[move.row];
+        move.n_rows = 1;
         move.total = run->ended[move.row] ? run->count[move.row].now.total : DS_NEVER;
+        if (longest <= most && !run->ended[move.row]) { /* rows that go on are alike */
+            while (move.row + move.n_rows < run->n_rows && !run->ended[move.row + move.n_rows])
+                move.n_rows++;
+            move.m0 = 0;
+            move.m1 = DS_NEVER;
+            list(op, &move);
+            continue;
+        }
         for (move.m0 = out->m0; move.m0 < out->m1; move.m0 = move.m1) {
             move.m1 = out->m1 - move.m0 > most ? move.m0 + most : out->m1;
             list(op, &move);

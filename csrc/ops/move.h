@@ -33,6 +33,7 @@ typedef struct ds_move {
     size_t row, n_rows; /* of the run */
     int64_t m0, m1;     /* what is wanted of them, at most */
     int64_t total;      /* DS_MOVE_ENDS: the stream's length, DS_NEVER while it goes on */
+    int64_t element, n_in, n_out; /* bytes; elements of a frame of input 0 and of the output */
 } ds_move;
 
 typedef void (*ds_move_list)(const ds_op *op, const ds_move *move);
