@@ -27,29 +27,24 @@
 #include "cpu/threads.h"
 #include "dreamstream.h"
 
-/* Elementwise functions of one argument; p: up to three parameters. */
+/* Functions of single elements, by kernels/pointwise.def. */
 typedef enum ds_unary {
-    DS_UNARY_RELU, DS_UNARY_GELU /* exact, by erf */, DS_UNARY_GELU_TANH, DS_UNARY_SILU,
-    DS_UNARY_SIGMOID, DS_UNARY_TANH, DS_UNARY_EXP, DS_UNARY_LOG, DS_UNARY_SQRT, DS_UNARY_RSQRT,
-    DS_UNARY_ABS, DS_UNARY_NEG, DS_UNARY_RECIPROCAL, DS_UNARY_SQUARE, DS_UNARY_CLAMP /* p0..p1 */,
-    DS_UNARY_SIN, DS_UNARY_COS, DS_UNARY_LOG1P, DS_UNARY_EXPM1, DS_UNARY_ERF, DS_UNARY_LOG2,
-    DS_UNARY_LOG10, DS_UNARY_FLOOR, DS_UNARY_CEIL, DS_UNARY_ROUND /* to even */, DS_UNARY_SIGN,
-    DS_UNARY_SOFTPLUS /* beta p0, threshold p1 */, DS_UNARY_LOGSIGMOID,
-    DS_UNARY_ELU /* p1 x above zero, p0 expm1(p2 x) below */, DS_UNARY_SINH, DS_UNARY_COSH,
-    DS_UNARY_ASIN, DS_UNARY_ACOS, DS_UNARY_ATAN, DS_UNARY_ASINH, DS_UNARY_ACOSH, DS_UNARY_ATANH,
-    DS_UNARY_TRUNC, DS_UNARY_ERFC, DS_UNARY_COUNT
+#define UNARY(name, ID, ...) DS_UNARY_##ID,
+#define WHOLE UNARY
+#define FORM(ID, ...) DS_UNARY_##ID,
+#include "kernels/pointwise.def"
+    DS_UNARY_COUNT
 } ds_unary;
 
 typedef enum ds_binary {
-    DS_BINARY_ADD, DS_BINARY_SUB, DS_BINARY_MUL, DS_BINARY_DIV, DS_BINARY_MINIMUM, /* NaN wins */
-    DS_BINARY_MAXIMUM, DS_BINARY_POW,
-    DS_BINARY_PRELU /* b a where a is not above zero */, DS_BINARY_ATAN2, DS_BINARY_HYPOT,
-    DS_BINARY_FMOD, DS_BINARY_REMAINDER, DS_BINARY_FLOOR_DIVIDE, DS_BINARY_COPYSIGN,
+#define BINARY(name, ID, ...) DS_BINARY_##ID,
+#include "kernels/pointwise.def"
     DS_BINARY_COUNT
 } ds_binary;
 
 typedef enum ds_compare {
-    DS_COMPARE_EQ, DS_COMPARE_NE, DS_COMPARE_LT, DS_COMPARE_LE, DS_COMPARE_GT, DS_COMPARE_GE,
+#define COMPARE(name, ID, ...) DS_COMPARE_##ID,
+#include "kernels/pointwise.def"
     DS_COMPARE_COUNT
 } ds_compare;
 
@@ -141,7 +136,7 @@ typedef struct ds_real_kernels {
     /* Each column by its own taps, the weight in DS_FORMAT_TAPS: y[m][c] = sum over taps of
      * x[m][tap * tap_stride + c] * weight[tap][c], + bias; steps, but no glu. */
     void (*depthwise)(const ds_product *p, size_t tap_stride);
-    /* Elementwise; y may be x. */
+    /* Elementwise; y may be x. p: the function's three parameters; NULL where it has none. */
     void (*unary)(ds_unary function, void *y, const void *x, size_t n, const double *p);
     /* y[i] = f(a[i * a_step], b[i * b_step]), steps 0 or 1; y may be a or b where their step is 1. */
     void (*binary)(ds_binary function, void *y, const void *a, const void *b, size_t n,

@@ -2,7 +2,6 @@
  *
  * Real numbers become integers by dropping their fraction; NaN and what no int64 holds become the
  * least int64, as on x86. All but 0 becomes true. All counts are those of the input. */
-#include "ops/frames.h"
 #include "ops/registry.h"
 
 enum { TO };

@@ -6,10 +6,10 @@
  * be one of 0 .. N - 1: that is checked on the stream's values before anything is computed.
  *
  * Source: torch.nn.functional.embedding. */
-#include "ops/frames.h"
 #include "ops/registry.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { WEIGHT };
 
@@ -68,7 +68,7 @@ static void forward(const ds_op *op, const ds_run *run)
         for (size_t i = 0; i < n_all; i++) {
             /* Values were checked; whoever writes to them since reads a wrong row, not other memory. */
             const int64_t row = x[i];
-            ds_frames_copy(to + i * row_bytes,
+            memcpy(to + i * row_bytes,
                            table + (row >= 0 && row < n_table ? (size_t)row : 0) * row_bytes, row_bytes);
         }
     }

@@ -17,7 +17,7 @@
  * and total is left + T' + right; need counts on the longest right'. A reflection needs
  * max(left, right') + 1 frames: a stream that has fewer is continued with `value` up to there, mirrored, and
  * what lies more than right' frames behind its end is left out (the padding of SEANet's convolutions). */
-#include "ops/frames.h"
+#include "ops/move.h"
 #include "ops/registry.h"
 
 enum { LEFT, RIGHT, MODE, VALUE, MULTIPLE, LEAST };
@@ -29,7 +29,7 @@ enum { CONSTANT, REPLICATE, REFLECT };
     {"mode", DS_ATTR_CHOICE, .choices = "constant|replicate|reflect", .doc = "what they hold"}, \
     {"value", DS_ATTR_REAL, .doc = "of every element, in mode constant"}
 
-static const ds_attr_def attrs[] = {PADS, {0}};
+static const ds_attr_def pad_attrs[] = {PADS, {0}};
 static const ds_attr_def multiple_attrs[] = {
     PADS,
     {"multiple", DS_ATTR_INT, .i = 1, .doc = "of which the frames are made a multiple, behind the last"},
@@ -66,7 +66,7 @@ static int64_t right_of(const ds_op *op, int64_t total)
     return op->attr[RIGHT].i + (whole > least_of(op) ? whole : least_of(op)) - total;
 }
 
-static ds_status infer(ds_op *op)
+static ds_status pad_infer(ds_op *op)
 {
     char element[8];
     DS_TRY(ds_op_require_least(op, LEFT, 0));
@@ -75,7 +75,7 @@ static ds_status infer(ds_op *op)
         DS_TRY(ds_op_require_least(op, MULTIPLE, 1));
         DS_TRY(ds_op_require_least(op, LEAST, 0));
     }
-    DS_CHECK(ds_frames_encode(op->in[0].dtype, op->attr[VALUE].x, element), DS_ARGUMENT,
+    DS_CHECK(ds_move_encode(op->in[0].dtype, op->attr[VALUE].x, element), DS_ARGUMENT,
              "%s: %s has no value %g", op->def->name, ds_dtype_name(op->in[0].dtype),
              op->attr[VALUE].x);
     const int64_t mode = op->attr[MODE].i;
@@ -84,7 +84,7 @@ static ds_status infer(ds_op *op)
     return DS_OK;
 }
 
-static void counts(const ds_op *op, ds_program *p)
+static void pad_counts(const ds_op *op, ds_program *p)
 {
     const int64_t left = op->attr[LEFT].i, right = op->attr[RIGHT].i, mode = op->attr[MODE].i;
     ds_expr known = ds_add_k(p, ds_known(p, 0), left);
@@ -106,75 +106,52 @@ static void counts(const ds_op *op, ds_program *p)
     ds_root(p, total);
 }
 
-static void need(const ds_op *op, ds_program *p)
+static void pad_need(const ds_op *op, ds_program *p)
 {
     const int64_t back = op->attr[MODE].i * longest_right(op); /* 0, right, 2 right */
     ds_root(p, ds_add_k(p, ds_m(p), -op->attr[LEFT].i - back));
 }
 
-/* Output t of the pad itself: t is below left, or at least left + total. */
-static void write_pad(const ds_op *op, const ds_window *in, char *to, int64_t t, int64_t n,
-                      int64_t total, size_t n_bytes)
+static void pad_pieces(const ds_op *op, const ds_move *move)
 {
-    const int64_t left = op->attr[LEFT].i, q = t - left, mode = op->attr[MODE].i;
-    char element[8];
-    ds_frames_encode(op->in[0].dtype, op->attr[VALUE].x, element);
+    const int64_t left = op->attr[LEFT].i, mode = op->attr[MODE].i, total = move->total;
+    const double value = op->attr[VALUE].x;
+    /* Until the end, nothing behind the last frame is asked for. */
+    const int64_t behind = total < DS_NEVER ? left + total : DS_NEVER;
+    ds_move_frames(move, left, behind, -left, 1);
     if (mode == CONSTANT) {
-        ds_frames_fill(to, (size_t)n * n_bytes, element, ds_op_element(op));
+        ds_move_fill(move, 0, left, value);
+        ds_move_fill(move, behind, DS_NEVER, value);
     } else if (mode == REPLICATE) {
-        ds_frames_fill(to, (size_t)n * n_bytes, ds_at(in, q < 0 ? 0 : total - 1, n_bytes), n_bytes);
+        ds_move_frames(move, 0, left, 0, 0);
+        ds_move_frames(move, behind, DS_NEVER, total - 1, 0);
     } else {
-        /* A stream of fewer frames than are mirrored goes on with the value up to there. */
-        const int64_t right = right_of(op, total), longest = left > right ? left : right;
-        const int64_t end = total > longest ? total : longest + 1;
-        for (int64_t i = 0; i < n; i++) {
-            const int64_t at = q + i, source = at < 0 ? -at : at < end ? at : 2 * (end - 1) - at;
-            char *frame = to + (size_t)i * n_bytes;
-            if (source < total) {
-                ds_frames_copy(frame, ds_at(in, source, n_bytes), n_bytes);
-            } else {
-                ds_frames_fill(frame, n_bytes, element, ds_op_element(op));
-            }
+        /* A stream of fewer frames than are mirrored goes on with the value up to there: about frame `end`,
+         * where it would end; what the mirror shows of its own frames begins at `mirrored`. */
+        const int64_t start = total <= left ? left - total + 1 : 0;
+        ds_move_fill(move, 0, start, value);
+        ds_move_frames(move, start, left, left, -1);
+        if (total < DS_NEVER) {
+            const int64_t right = right_of(op, total), longest = left > right ? left : right;
+            const int64_t end = total > longest ? total : longest + 1;
+            const int64_t mirrored = left + 2 * (end - 1) - total + 1;
+            ds_move_fill(move, behind, mirrored, value);
+            ds_move_frames(move, mirrored > behind ? mirrored : behind, DS_NEVER, left + 2 * (end - 1), -1);
         }
     }
 }
-
-static void forward(const ds_op *op, const ds_run *run)
-{
-    const size_t n_bytes = ds_signature_bytes(&op->in[0]);
-    const int64_t left = op->attr[LEFT].i;
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const ds_window *in = &run->in[r];
-        const ds_target *out = &run->out[r];
-        /* Until the end, nothing behind the last frame is asked for. */
-        const int64_t total = run->ended[r] ? run->count[r].now.total : DS_NEVER;
-        const int64_t m0 = out->m0, m1 = out->m1;
-        const int64_t first = m0 > left ? m0 : left < m1 ? left : m1;
-        const int64_t last = m1 < left + total ? m1 : left + total;
-        if (m0 < first) {
-            write_pad(op, in, out->data, m0, first - m0, total, n_bytes);
-        }
-        if (first < last) {
-            ds_frames_copy(ds_to(out, first, n_bytes), ds_at(in, first - left, n_bytes),
-                           (size_t)(last - first) * n_bytes);
-        }
-        const int64_t behind = first > last ? first : last;
-        if (behind < m1) {
-            write_pad(op, in, ds_to(out, behind, n_bytes), behind, m1 - behind, total, n_bytes);
-        }
-    }
-}
+DS_MOVE_FORWARD(pad, pad_pieces, DS_MOVE_ENDS)
 
 const ds_op_def ds_op_pad = {.name = "pad",
                              .doc = "Adds frames at the start and at the end of the stream.",
                              .n_inputs = 1,
                              .n_outputs = 1,
                              .n_values = 1,
-                             .attrs = attrs,
-                             .infer = infer,
-                             .counts = counts,
-                             .need = need,
-                             .forward = forward};
+                             .attrs = pad_attrs,
+                             .infer = pad_infer,
+                             .counts = pad_counts,
+                             .need = pad_need,
+                             .forward = pad_forward};
 
 const ds_op_def ds_op_pad_to_multiple = {
     .name = "pad_to_multiple",
@@ -183,7 +160,7 @@ const ds_op_def ds_op_pad_to_multiple = {
     .n_outputs = 1,
     .n_values = 1,
     .attrs = multiple_attrs,
-    .infer = infer,
-    .counts = counts,
-    .need = need,
-    .forward = forward};
+    .infer = pad_infer,
+    .counts = pad_counts,
+    .need = pad_need,
+    .forward = pad_forward};

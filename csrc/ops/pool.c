@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/frames.h"
+#include "ops/move.h"
 #include "ops/sums.h"
 
 static bool trivial(const ds_padding *g)
@@ -125,7 +125,7 @@ void ds_pool_max(const ds_op *op, const ds_run *run, const ds_window *x, ds_taps
         const float none = -INFINITY;
         const double none_double = -INFINITY;
         const bool is_float = op->in[0].dtype == DS_F32;
-        ds_frames_fill(y, stride, is_float ? (const void *)&none : &none_double, ds_op_element(op));
+        ds_move_repeat(y, stride, is_float ? (const void *)&none : &none_double, ds_op_element(op));
     }
 }
 
