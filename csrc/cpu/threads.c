@@ -244,6 +244,19 @@ void ds_pool_run(ds_pool *pool, ds_pool_task task, void *context, size_t n_tasks
     withdraw(pool, &work);
 }
 
+void ds_pool_wake(ds_pool *pool)
+{
+    if (ds_pool_threads(pool) == 1) {
+        return;
+    }
+    pthread_mutex_lock(&pool->mutex);
+    if (pool->n_sleeping > 0) { /* they find no job, and look again for a while */
+        atomic_fetch_add_explicit(&pool->n_posted, 1, memory_order_release);
+        pthread_cond_broadcast(&pool->posted);
+    }
+    pthread_mutex_unlock(&pool->mutex);
+}
+
 /* Starts the workers, with all signals blocked; `pool->n_workers` counts those that are running. */
 static bool start_workers(ds_pool *pool, size_t n_workers)
 {

@@ -83,16 +83,31 @@ static ds_status check_frames(const ds_batch *b, const int64_t *n_frames, bool *
     return DS_OK;
 }
 
-/* Into how many parts the work is worth splitting. */
+void ds_batch_expect(ds_batch *batch, ds_pool *pool)
+{
+    batch->pool = pool;
+}
+
+/* Into how many parts the rows are split; workers are woken where they will have something to do. Where weights
+ * don't stay in the cache, a part must have rows enough for each of them to be worth reading: else all rows
+ * stay together, and nodes split themselves. */
 static size_t count_groups(const ds_batch *b, const int64_t *n_frames, size_t n_threads)
 {
+    const ds_plan *p = b->plan;
     double frames = 0;
-    if (n_threads < 2 || b->n_rows < n_threads)
-        return 1; /* nodes split themselves */
+    if (n_threads < 2 || b->n_rows == 0)
+        return 1;
     for (size_t r = 0; r < b->n_rows; r++)
         frames += (double)n_frames[r];
-    const double parts = frames * b->plan->frame_work / DS_LEAST_WORK;
-    return parts < 2 ? 1 : parts < (double)n_threads ? (size_t)parts : n_threads;
+    const double parts = frames * p->frame_work / DS_LEAST_WORK;
+    if (parts < 2)
+        return 1;
+    ds_pool_wake(b->pool);
+    size_t n_groups = parts < (double)n_threads ? (size_t)parts : n_threads;
+    n_groups = b->n_rows < n_groups ? b->n_rows : n_groups;
+    const double together = p->recurrent ? (double)b->n_rows : frames;
+    const bool worth = p->read_bytes <= DS_CACHED_BYTES || together >= DS_LEAST_ROWS * (double)n_groups;
+    return worth && n_groups == n_threads ? n_groups : 1;
 }
 
 /* Splits the rows into runs of about equal numbers of new frames. */

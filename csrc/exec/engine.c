@@ -151,6 +151,7 @@ ds_status ds_engine_take_batch(ds_engine *engine, ds_batch **batch)
             return status;
         }
     }
+    ds_batch_expect(rested, engine->pool);
     *batch = rested;
     return DS_OK;
 }

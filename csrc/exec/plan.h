@@ -49,8 +49,11 @@ typedef struct ds_block {
     int64_t frames[]; /* per graph input: frames so far */
 } ds_block;
 
-/* A call is split among threads into parts of at least so much work (ds_plan.frame_work). */
+/* A call is split among threads into parts of at least so much work (ds_plan.frame_work), and of so many rows
+ * where the weights are more than a cache holds. */
 #define DS_LEAST_WORK 1e6
+#define DS_LEAST_ROWS 16
+#define DS_CACHED_BYTES ((size_t)1 << 19)
 
 typedef struct ds_plan {
     ds_allocator allocator;
@@ -72,6 +75,8 @@ typedef struct ds_plan {
     int max_inputs, max_outputs; /* of any node, at least 1 */
     size_t call_scratch;         /* the most that any node needs whatever the rows */
     double frame_work;           /* per frame of input 0: multiplications and elements, about */
+    size_t read_bytes;           /* of weights, in a call */
+    bool recurrent;              /* whether weights are read frame by frame */
     int64_t start[DS_MAX_INPUTS], period[DS_MAX_INPUTS]; /* of the integers, in frames of each input */
     int64_t most_periods;        /* beyond the start, before counts come near their limit */
     bool uneven;                 /* whether an edge gets frames at the end that don't follow from its phase */

@@ -51,6 +51,7 @@ struct ds_batch {
     ds_allocator allocator;
     const ds_plan *plan;
     ds_positions *positions;
+    ds_pool *pool; /* that begins to look for work when a call does; or NULL */
     ds_slot *const *slots;
     const bool *ended;
     size_t n_rows;
