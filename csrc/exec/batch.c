@@ -95,7 +95,7 @@ static size_t count_groups(const ds_batch *b, const int64_t *n_frames, size_t n_
 {
     const ds_plan *p = b->plan;
     double frames = 0;
-    if (n_threads < 2 || b->n_rows == 0)
+    if (n_threads < 2)
         return 1;
     for (size_t r = 0; r < b->n_rows; r++)
         frames += (double)n_frames[r];
@@ -103,11 +103,10 @@ static size_t count_groups(const ds_batch *b, const int64_t *n_frames, size_t n_
     if (parts < 2)
         return 1;
     ds_pool_wake(b->pool);
-    size_t n_groups = parts < (double)n_threads ? (size_t)parts : n_threads;
-    n_groups = b->n_rows < n_groups ? b->n_rows : n_groups;
+    const size_t n_groups = parts < (double)n_threads ? (size_t)parts : n_threads;
     const double together = p->recurrent ? (double)b->n_rows : frames;
     const bool worth = p->read_bytes <= DS_CACHED_BYTES || together >= DS_LEAST_ROWS * (double)n_groups;
-    return worth && n_groups == n_threads ? n_groups : 1;
+    return worth && b->n_rows >= n_threads ? n_groups : 1;
 }
 
 /* Splits the rows into runs of about equal numbers of new frames. */
