@@ -396,7 +396,7 @@ def test_a_truncated_file(tmp_path):
 
 
 def test_every_flipped_bit_is_found():
-    """But those in the name of the fingerprint's own key, without which there is none to compare, and of fillers."""
+    """But those in the name of the fingerprint's key, without which there is none to compare, and of fillers."""
     whole, loaded = content(small()), set()
     names = [whole.index(name) + i for name in (b"dreamstream.fingerprint", b".pad.0") for i in range(len(name))]
     for at in range(8 * len(whole)):
