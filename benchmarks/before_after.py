@@ -10,10 +10,14 @@ timed. Then they take turns, of some steps each, with every number of threads, i
 each round. A frame is one of the network: 10 ms of samples for networks on raw audio, a window for silero.
 
 A figure is the median of the steps with the 10th and 90th percentile, "least" the shortest of all; CPU time is
-that of the process, all its threads, per step: the median of the turns. A row is called slower, in the last column, only where both the median on
-the wall and the least are by more than 3 % (--noise). The second table tells for each network what does not
-depend on the number of streams: state, weights, the time of `ds.compile` without verification (least of three),
-and, by overhead.py, what a step costs when no operator computes anything, and how many bytes it moves.
+that of the process, all its threads, per step: the median of the turns. A row is called slower, in the last
+column, only where both the median on the wall and the least are by more than 3 % (--noise): than before, or with
+several threads than with one.
+
+The second table tells for each network what does not depend on the number of streams: state, weights, the time of
+`ds.compile` without verification (least of three: capture, planning, and the weights' panels), the same by the
+reference kernels, which make no panels, and, by overhead.py, what a step costs when no operator computes
+anything, and how many bytes it moves.
 """
 
 from __future__ import annotations
@@ -38,21 +42,43 @@ from networks import NETWORKS
 ROOT = Path(__file__).resolve().parent.parent
 REVISION = "01f5232"
 MORE_STREAMS = {"silero": [100]}  # beside --streams
-TURN = 0.03  # seconds of one variant before the next has its turn; three steps at least
+TURN = 0.03  # seconds of one variant before the next has its turn; some steps at least
+STEP_HEAD = (
+    "| network | streams | frames | threads | before, ms | after, ms | before ÷ after | by the least "
+    "| CPU before, ms | CPU after, ms | one thread ÷ these | |\n"
+    "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|"
+)
+ONCE_HEAD = (
+    "\n| network | state, bytes per stream | of these kept | weights, MB | compile, ms | … by reference kernels "
+    "| streams | all but forwards, % | … ns per operator and stream | bytes moved per stream and frame |\n"
+    "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+)
+REFERENCE = {"DREAMSTREAM_ISA": "ref", "DREAMSTREAM_BLAS": "none"}
 
 
 def tree_of(revision: str) -> Path:
     """The source tree of a revision, built."""
-    name = subprocess.run(["git", "-C", str(ROOT), "rev-parse", f"{revision}^{{commit}}"], check=True, text=True,
-                          capture_output=True).stdout.strip()  # fmt: skip
+    name = subprocess.run(
+        ["git", "-C", str(ROOT), "rev-parse", f"{revision}^{{commit}}"],
+        check=True,
+        text=True,
+        capture_output=True,
+    ).stdout.strip()
     tree = ROOT / "build" / "before" / name[:12]
     if not (tree / "built").exists():
         tree.mkdir(parents=True, exist_ok=True)
-        archive = subprocess.run(["git", "-C", str(ROOT), "archive", name], check=True, capture_output=True).stdout
+        archive = subprocess.run(
+            ["git", "-C", str(ROOT), "archive", name], check=True, capture_output=True
+        ).stdout
         subprocess.run(["tar", "-x", "-C", str(tree)], input=archive, check=True)
         with open(tree / "build.log", "w") as log:
-            subprocess.run([sys.executable, "setup.py", "build_ext", "--inplace"], cwd=tree, check=True, stdout=log,
-                           stderr=log)  # fmt: skip
+            subprocess.run(
+                [sys.executable, "setup.py", "build_ext", "--inplace"],
+                cwd=tree,
+                check=True,
+                stdout=log,
+                stderr=log,
+            )
         (tree / "built").touch()
     return tree
 
@@ -62,8 +88,13 @@ class Worker:
 
     def __init__(self, tree: Path, **environment: str) -> None:
         command = [sys.executable, str(ROOT / "benchmarks" / "stepping.py")]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env={**os.environ, "PYTHONPATH": str(tree), **environment})  # fmt: skip
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(tree), **environment},
+        )
         used = self("tree")
         assert Path(used).is_relative_to(tree), f"{used} is not of {tree}"
 
@@ -76,22 +107,31 @@ class Worker:
         return json.loads(answer)
 
 
-def measure(workers: dict[str, Worker], name: str, n: int, frames: int, args: argparse.Namespace) -> dict[str, Any]:
+def measure(
+    workers: dict[str, Worker], name: str, n: int, frames: int, args: argparse.Namespace
+) -> dict[str, Any]:
     """One network at one number of streams and frames, by both trees, with all numbers of threads."""
     facts, times, cpu = {}, {}, {}
     for tree, worker in workers.items():
         for threads in args.threads:
-            facts[tree, threads] = worker("open", slot=str(threads), name=name, n_streams=n, n_frames=frames,
-                                          threads=threads)  # fmt: skip
+            facts[tree, threads] = worker(
+                "open", slot=str(threads), name=name, n_streams=n, n_frames=frames, threads=threads
+            )
             times[tree, threads], cpu[tree, threads] = [], []
     (_, one), *others = facts.items()
     for variant, other in others:
         gap = abs(other["size"] - one["size"])
-        assert other["frames"] == one["frames"] and gap <= 1e-4 * max(1.0, one["size"]), (name, variant, other, one)
+        assert other["frames"] == one["frames"] and gap <= 1e-4 * max(1.0, one["size"]), (
+            name,
+            variant,
+            other,
+            one,
+        )
     spent, order = 0.0, list(times)
     while spent < args.seconds * len(order) or not times[order[0]]:
         for tree, threads in order:
-            steps, each = workers[tree]("turn", slot=str(threads), seconds=min(TURN, args.seconds), least=args.least)
+            length = min(TURN, args.seconds)
+            steps, each = workers[tree]("turn", slot=str(threads), seconds=length, least=args.least)
             times[tree, threads] += steps
             cpu[tree, threads].append(each)
             spent += sum(steps) / 1000
@@ -102,10 +142,14 @@ def measure(workers: dict[str, Worker], name: str, n: int, frames: int, args: ar
     row: dict[str, Any] = {"network": name, "streams": n, "frames": frames, "same_bits": same, "threads": {}}
     for threads in args.threads:
         row["threads"][threads] = {
-            tree: {"wall": spread(times[tree, threads]), "cpu": spread(cpu[tree, threads]),
-                   "least": round(min(times[tree, threads]), 5), "steps": len(times[tree, threads])}
+            tree: {
+                "wall": spread(times[tree, threads]),
+                "cpu": spread(cpu[tree, threads]),
+                "least": round(min(times[tree, threads]), 5),
+                "steps": len(times[tree, threads]),
+            }
             for tree in workers
-        }  # fmt: skip
+        }
     row["state"] = {tree: facts[tree, args.threads[0]] for tree in workers}
     return row
 
@@ -131,35 +175,63 @@ def lines(row: dict[str, Any], noise: float) -> Iterator[str]:
     for threads, trees in row["threads"].items():
         before, after = trees["before"], trees["after"]
         one = row["threads"].get(1, trees)["after"]["wall"][1] / after["wall"][1]
-        cells = [row["network"], row["streams"], row["frames"], threads, figure(before["wall"]), figure(after["wall"]),
-                 f"{before['wall'][1] / after['wall'][1]:.2f}", f"{before['least'] / after['least']:.2f}",
-                 f"{before['cpu'][1]:.3f}", f"{after['cpu'][1]:.3f}", f"{one:.2f}", remarks(row, threads, noise)]  # fmt: skip
+        cells = [
+            row["network"],
+            row["streams"],
+            row["frames"],
+            threads,
+            figure(before["wall"]),
+            figure(after["wall"]),
+            f"{before['wall'][1] / after['wall'][1]:.2f}",
+            f"{before['least'] / after['least']:.2f}",
+            f"{before['cpu'][1]:.3f}",
+            f"{after['cpu'][1]:.3f}",
+            f"{one:.2f}",
+            remarks(row, threads, noise),
+        ]
         yield f"| {' | '.join(map(str, cells))} |"
 
 
 def overheads(tree: Path, name: str, n: int, args: argparse.Namespace) -> dict[str, Any]:
     """What overhead.py says about one frame per step."""
-    command = [sys.executable, str(ROOT / "benchmarks" / "overhead.py"), "--tree", str(tree), "--json", "--networks", name,
-               "--streams", str(n), "--seconds", str(args.seconds / 2)]  # fmt: skip
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "overhead.py"),
+        "--tree",
+        str(tree),
+        "--json",
+        "--networks",
+        name,
+        "--streams",
+        str(n),
+        "--seconds",
+        str(args.seconds / 2),
+    ]
     done = subprocess.run(command, text=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(tree)})
     if done.returncode:
         sys.exit(f"before_after.py: {shlex.join(command)}\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def once(trees: dict[str, Path], workers: dict[str, Worker], name: str, row: dict[str, Any],
-         args: argparse.Namespace) -> dict[str, Any]:  # fmt: skip
-    """What a network costs whatever the number of streams, in both trees."""
+def once(
+    trees: dict[str, Path], workers: dict[str, Worker], name: str, row: dict[str, Any], args: argparse.Namespace
+) -> dict[str, Any]:
+    """What a network costs whatever the number of streams, in both trees; workers: also by reference kernels."""
     n = max(args.streams)
-    seconds: dict[str, list[float]] = {tree: [] for tree in trees}
+    seconds: dict[str, list[float]] = {which: [] for which in workers}
     for _ in range(3):
-        for tree, worker in workers.items():
-            seconds[tree].append(worker("compile", name=name))
-    return {"network": name, "streams": n, **{
-        tree: {**row["state"][tree], "compile_seconds": round(min(seconds[tree]), 4),
-               "overhead": overheads(trees[tree], name, n, args)}
-        for tree in trees
-    }}  # fmt: skip
+        for which, worker in workers.items():
+            if sum(seconds[which]) < 5:
+                seconds[which].append(worker("compile", name=name))
+    result: dict[str, Any] = {"network": name, "streams": n}
+    for tree in trees:
+        compiled = {"": min(seconds[tree]), "_reference": min(seconds[f"{tree}, reference"])}
+        result[tree] = {
+            **row["state"][tree],
+            **{f"compile_seconds{which}": round(s, 5) for which, s in compiled.items()},
+            "overhead": overheads(trees[tree], name, n, args),
+        }
+    return result
 
 
 def once_line(row: dict[str, Any]) -> str:
@@ -167,9 +239,13 @@ def once_line(row: dict[str, Any]) -> str:
         return " → ".join(show(row[tree]) for tree in ("before", "after"))
 
     cells = [
-        row["network"], row["streams"], both(lambda r: f"{r['state_size']:,}"),
+        row["network"],
+        both(lambda r: f"{r['state_size']:,}"),
         both(lambda r: "–" if r["kept_bytes"] is None else f"{r['kept_bytes']:,}"),
-        both(lambda r: f"{r['weights_size'] / 1e6:.1f}"), both(lambda r: f"{1000 * r['compile_seconds']:.1f}"),
+        both(lambda r: f"{r['weights_size'] / 1e6:.1f}"),
+        both(lambda r: f"{1000 * r['compile_seconds']:.1f}"),
+        both(lambda r: f"{1000 * r['compile_seconds_reference']:.1f}"),
+        row["streams"],
         both(lambda r: f"{100 * r['overhead']['share']:.0f}"),
         both(lambda r: f"{r['overhead']['ns_per_operator_and_stream']:.0f}"),
         both(lambda r: f"{r['overhead']['moved_bytes_per_stream']:,.0f}"),
@@ -181,12 +257,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--revision", default=REVISION, help=f"the earlier version, for git ({REVISION})")
     parser.add_argument("--old", type=Path, help="a source tree instead, built in place")
-    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=[n for n in NETWORKS if n != "bare"])
+    parser.add_argument(
+        "--networks", nargs="+", choices=list(NETWORKS), default=[n for n in NETWORKS if n != "bare"]
+    )
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 32, 1000])
     parser.add_argument("--frames", type=int, nargs="+", default=[1, 10])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seconds", type=float, default=1.0, help="per variant and row (1)")
-    parser.add_argument("--least", type=int, default=3, help="steps in a turn (3)")
+    parser.add_argument("--least", type=int, default=2, help="steps in a turn (2)")
     parser.add_argument("--noise", type=float, default=0.03, help="what is not called slower (0.03)")
     parser.add_argument("--json", type=Path, help="write all figures there too")
     args = parser.parse_args()
@@ -194,10 +272,9 @@ def main() -> None:
     for line in machine(f"python {shlex.join(sys.argv)}"):
         print(line)
     print(f"before    {args.old or args.revision}; after: this tree")
-    print(f"times     ms per step: median (10th–90th percentile) of turns of {TURN} s; the wall's clock, and CPU time\n")
+    print("times     ms per step: median (10th–90th percentile), by the clock on the wall unless CPU is said\n")
     workers = {name: Worker(tree) for name, tree in trees.items()}
-    print("| network | streams | frames | threads | before, ms | after, ms | before ÷ after | by the least | CPU before, ms "
-          "| CPU after, ms | one thread ÷ these | |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|")  # fmt: skip
+    print(STEP_HEAD)
     rows, last = [], {}
     for name in args.networks:
         for n in sorted({*args.streams, *MORE_STREAMS.get(name, [])}):
@@ -205,17 +282,23 @@ def main() -> None:
                 last[name] = measure(workers, name, n, frames, args)
                 rows.append(last[name])
                 print("\n".join(lines(last[name], args.noise)), flush=True)
-    print("\n| network | streams | state, bytes per stream | of these kept | weights, MB | compile, ms | all but forwards, % "
-          "| … ns per operator and stream | bytes moved per stream and frame |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|")  # fmt: skip
+    print(ONCE_HEAD)
     constant = []
+    workers |= {f"{name}, reference": Worker(tree, **REFERENCE) for name, tree in trees.items()}
     for name in args.networks:
         constant.append(once(trees, workers, name, last[name], args))
         print(once_line(constant[-1]), flush=True)
     if args.json:
-        args.json.write_text(json.dumps({"machine": list(machine(shlex.join(sys.argv))), "steps": rows, "once": constant}))
-    faster = [np.log(t["before"]["wall"][1] / t["after"]["wall"][1]) for r in rows for t in r["threads"].values()]
+        args.json.write_text(
+            json.dumps({"machine": list(machine(shlex.join(sys.argv))), "steps": rows, "once": constant})
+        )
+    faster = [
+        np.log(t["before"]["wall"][1] / t["after"]["wall"][1]) for r in rows for t in r["threads"].values()
+    ]
     slow = sum(bool(remarks(r, t, args.noise)) for r in rows for t in r["threads"])
-    print(f"\nbefore ÷ after, geometric mean of all rows: {np.exp(np.mean(faster)):.2f}; rows with a remark: {slow}")
+    print(
+        f"\nbefore ÷ after, geometric mean of all rows: {np.exp(np.mean(faster)):.2f}; rows with a remark: {slow}"
+    )
 
 
 if __name__ == "__main__":

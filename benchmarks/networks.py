@@ -215,4 +215,6 @@ def chunks(name: str, n_streams: int, n_frames: int) -> dict[str, np.ndarray]:
     """Random ones for every stream, the same in every process."""
     rng = np.random.default_rng(0)
     shape = NETWORKS[name].chunk(n_frames)
-    return {f"stream-{i}": rng.standard_normal(shape, dtype=np.float32) * np.float32(0.1) for i in range(n_streams)}
+    return {
+        f"stream-{i}": rng.standard_normal(shape, dtype=np.float32) * np.float32(0.1) for i in range(n_streams)
+    }

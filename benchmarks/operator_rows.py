@@ -109,8 +109,8 @@ def conv1d(label: str, a: int, b: int, kernel: int, groups: int = 1) -> Row:
 def conv_transpose1d(a: int, b: int, kernel: int, stride: int) -> Row:
     layer = nn.ConvTranspose1d(a, b, kernel, stride=stride)
     other = twin(layer, torch.nn.ConvTranspose1d, a, b, kernel, stride=stride)
-    return Row("conv_transpose1d", f"{a} → {b}, kernel {kernel}, stride {stride}", Channels(layer), {CHANNELS: other},
-               ((a,),))  # fmt: skip
+    label = f"{a} → {b}, kernel {kernel}, stride {stride}"
+    return Row("conv_transpose1d", label, Channels(layer), {CHANNELS: other}, ((a,),))
 
 
 def planes(operator: str, ours: type[nn.Module], theirs: type[torch.nn.Module], *args: Any, **kwargs: Any) -> Row:
@@ -118,8 +118,9 @@ def planes(operator: str, ours: type[nn.Module], theirs: type[torch.nn.Module], 
     layer = ours(*args, **kwargs)
     other = twin(layer, theirs, *args, **kwargs)
     last = twin(layer, theirs, *args, **kwargs).to(memory_format=torch.channels_last)
-    return Row(operator, f"{args[0]} → {args[1]} on 40 rows, kernel {args[2]}", Channels(layer),
-               {CHANNELS: other, "channels last": last}, ((args[0], 40),), past=2 if operator == "conv2d" else 0)  # fmt: skip
+    label = f"{args[0]} → {args[1]} on 40 rows, kernel {args[2]}"
+    return Row(operator, label, Channels(layer), {CHANNELS: other, "channels last": last}, ((args[0], 40),),
+               past=2 if operator == "conv2d" else 0)  # fmt: skip
 
 
 def recurrent(operator: str, ours: type[nn.Module], theirs: type[torch.nn.Module], c: int = 256) -> Row:
@@ -130,7 +131,8 @@ def recurrent(operator: str, ours: type[nn.Module], theirs: type[torch.nn.Module
         with torch.backends.mkldnn.flags(enabled=False):
             return other(x)[0]
 
-    return Row(operator, f"{c}, one layer", First(layer), {FRAMES: lambda x: other(x)[0], "no oneDNN": plain}, ((c,),))
+    ways = {FRAMES: lambda x: other(x)[0], "no oneDNN": plain}
+    return Row(operator, f"{c}, one layer", First(layer), ways, ((c,),))
 
 
 def cell(operator: str, ours: type[nn.Module], theirs: type[torch.nn.Module], c: int = 128) -> Row:
@@ -164,6 +166,11 @@ def channel_norm(x: Any) -> Any:
     return centred / (centred.square().mean(1, keepdim=True) + 1e-5).sqrt()
 
 
+def channel_norm_last(x: Any) -> Any:
+    """The same on (B, L, C)."""
+    return channel_norm(x.transpose(1, 2)).transpose(1, 2)
+
+
 def embedding() -> Row:
     layer = nn.Embedding(1000, 256)
     other = twin(layer, torch.nn.Embedding, 1000, 256)
@@ -175,7 +182,8 @@ def matmul() -> Row:
     a, b = ds.tensor(w), torch.from_numpy(w)
     return Row("matmul", "8 matrices of 32 × 32", lambda x: (x[..., None, :] @ a)[..., 0, :],
                {FRAMES: lambda x: (x[..., None, :] @ b)[..., 0, :],
-                "heads": lambda x: torch.bmm(x[0].transpose(0, 1), b).transpose(0, 1)[None]}, ((8, 32),))  # fmt: skip
+                "heads": lambda x: torch.bmm(x[0].transpose(0, 1), b).transpose(0, 1)[None]},
+               ((8, 32),))  # fmt: skip
 
 
 def resample() -> Row:
@@ -194,20 +202,21 @@ def prelu(frames_first: bool) -> Row:
     layer = nn.PReLU(64)
     other = twin(layer, torch.nn.PReLU, 64)
     label = "64 channels" if frames_first else "64 channels, arrays (64, L) in and out"
-    return Row("prelu", label, Channels(layer) if frames_first else layer, {CHANNELS: other}, ((64,),), frames_first=frames_first)
+    ours = Channels(layer) if frames_first else layer
+    return Row("prelu", label, ours, {CHANNELS: other}, ((64,),), frames_first=frames_first)
 
 
 # ---------------------------------------------------------------------- functions that both have
-UNARY = {
-    "relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "exp": "exp", "abs": "abs", "neg": "neg",
-    "square": "square", "sin": "sin", "cos": "cos", "expm1": "expm1", "erf": "erf", "erfc": "erfc", "floor": "floor",
-    "ceil": "ceil", "round": "round", "sign": "sign", "trunc": "trunc", "sinh": "sinh", "cosh": "cosh", "atan": "atan",
-    "asinh": "asinh",
-}  # fmt: skip
+UNARY = [
+    "relu", "sigmoid", "tanh", "exp", "abs", "neg", "square", "sin", "cos", "expm1", "erf", "erfc", "floor",
+    "ceil", "round", "sign", "trunc", "sinh", "cosh", "atan", "asinh",
+]  # fmt: skip
 UNARY_POSITIVE = ["log", "sqrt", "rsqrt", "reciprocal", "log1p", "log2", "log10"]
 UNARY_UNIT = ["asin", "acos", "atanh"]
-BINARY = ["add", "sub", "mul", "div", "minimum", "maximum", "atan2", "hypot", "copysign", "eq", "ne", "lt", "le", "gt",
-          "ge"]  # fmt: skip
+BINARY = [
+    "add", "sub", "mul", "div", "minimum", "maximum", "atan2", "hypot", "copysign", "eq", "ne", "lt", "le", "gt", 
+    "ge",
+]  # fmt: skip
 BINARY_POSITIVE = ["pow", "fmod", "remainder", "floor_divide"]
 
 
@@ -223,7 +232,7 @@ def function(name: str, *args: Any, **kwargs: Any) -> Row:
     return Row(name, "128", lambda x: ours(x, *args, **kwargs), {FRAMES: lambda x: theirs(x, *args, **kwargs)})
 
 
-def same(operator: str, label: str, call: Function, features: tuple[tuple[int, ...], ...] = ((128,),), **more: Any) -> Row:
+def same(operator: str, label: str, call: Function, features: Any = ((128,),), **more: Any) -> Row:
     """One expression for both."""
     return Row(operator, label, call, {FRAMES: call}, features, **more)
 
@@ -246,8 +255,8 @@ def rows() -> list[Row]:
         norm("rms_norm", nn.RMSNorm(256), torch.nn.RMSNorm(256), FRAMES),
         norm("batch_norm", nn.BatchNorm1d(256).eval(), torch.nn.BatchNorm1d(256), CHANNELS),
         groups(),
-        Row("reduce_features", "channel norm by hand, 128", lambda x: channel_norm(x.transpose(1, 2)).transpose(1, 2),
-            {CHANNELS: channel_norm, FRAMES: lambda x: channel_norm(x.transpose(1, 2)).transpose(1, 2)}),
+        Row("reduce_features", "channel norm by hand, 128", channel_norm_last,
+            {CHANNELS: channel_norm, FRAMES: channel_norm_last}),
         recurrent("lstm", nn.LSTM, torch.nn.LSTM),
         recurrent("gru", nn.GRU, torch.nn.GRU),
         recurrent("rnn", nn.RNN, torch.nn.RNN),
@@ -258,10 +267,13 @@ def rows() -> list[Row]:
         matmul(),
         resample(),
         # frames
-        Row("pad", "4 before, 128", lambda x: F.pad(x, (0, 0, 4, 0)), {FRAMES: lambda x: T.pad(x, (0, 0, 4, 0))}),
+        Row("pad", "4 before, 128", lambda x: F.pad(x, (0, 0, 4, 0)),
+            {FRAMES: lambda x: T.pad(x, (0, 0, 4, 0))}),
         same("slice", "every second frame, 128", lambda x: x[:, ::2].clone(), unit=2),
-        Row("delay", "4 frames, 128", nn.Delay(4, dim=1), {FRAMES: lambda x: T.pad(x, (0, 0, 4, 0))[:, : x.shape[1]]}),
-        same("frame", "400 samples, 160 apart", lambda x: x.unfold(1, 400, 160).clone(), ((),), past=240, unit=160),
+        Row("delay", "4 frames, 128", nn.Delay(4, dim=1),
+            {FRAMES: lambda x: T.pad(x, (0, 0, 4, 0))[:, : x.shape[1]]}),
+        same("frame", "400 samples, 160 apart", lambda x: x.unfold(1, 400, 160).clone(), ((),), past=240,
+             unit=160),
         Row("max_pool", "2, 128", Channels(pool[0]), {CHANNELS: torch.nn.MaxPool1d(2)}, unit=2),
         Row("avg_pool", "2, 128", Channels(pool[1]), {CHANNELS: torch.nn.AvgPool1d(2)}, unit=2),
         same("repeat_frames", "twice, 128", lambda x: x.repeat_interleave(2, 1)),
@@ -274,7 +286,7 @@ def rows() -> list[Row]:
         *[method(name) for name in UNARY],
         *[method(name, "positive") for name in UNARY_POSITIVE],
         *[method(name, "unit") for name in UNARY_UNIT],
-        Row("acosh", "128", lambda x: (x + 1.0).acosh(), {FRAMES: lambda x: (x + 1.0).acosh()}, kind="positive",),
+        Row("acosh", "128", lambda x: (x + 1.0).acosh(), {FRAMES: lambda x: (x + 1.0).acosh()}, kind="positive"),
         *[method(name, n_inputs=2) for name in BINARY],
         *[method(name, "positive", 2) for name in BINARY_POSITIVE],
         prelu(True),
@@ -293,9 +305,11 @@ def rows() -> list[Row]:
         same("reshape", "8 × 32 to 256", lambda x: x.reshape(x.shape[0], -1, 256), ((8, 32),)),
         same("narrow", "128, 32 of them", lambda x: x.narrow(2, 16, 32).clone()),
         same("expand", "128 × 1 to 128 × 4", lambda x: x.expand(-1, -1, -1, 4).clone(), ((128, 1),)),
-        Row("nearest", "16 × 40 to 16 × 60", lambda x: F.interpolate(x.movedim(1, -1), scale_factor=(1.5, 1)).movedim(-1, 1),
+        Row("nearest", "16 × 40 to 16 × 60",
+            lambda x: F.interpolate(x.movedim(1, -1), scale_factor=(1.5, 1)).movedim(-1, 1),
             {"rows": lambda x: T.interpolate(x[0], scale_factor=1.5)[None]}, ((16, 40),)),
-        Row("pad_features", "128 and 4 on each side", lambda x: F.pad(x, (4, 4)), {FRAMES: lambda x: T.pad(x, (4, 4))}),
+        Row("pad_features", "128 and 4 on each side", lambda x: F.pad(x, (4, 4)),
+            {FRAMES: lambda x: T.pad(x, (4, 4))}),
         same("reduce_features", "mean of 128", lambda x: x.mean(-1)),
         same("reduce_features", "largest of 128", lambda x: x.amax(-1)),
         same("reduce_features", "variance of 128", lambda x: x.var(-1)),

@@ -13,8 +13,8 @@ is an error. Four things are timed, in turns, after the outputs of ours and torc
 
 The quotients are the engine ÷ torch, and (engine - empty) ÷ torch: the operator without the call. A row is marked
 where the latter is above 1.3 (--mark), with the reason that operator_rows.py gives, or "?". At one frame torch's
-figure is mostly that of its call, and ours that of Python's: 2 to 5 microseconds each. Samples are as many calls as
-fill a millisecond, a figure is the median of the samples of CPU time.
+figure is mostly that of its call, and ours that of Python's, some microseconds each; "eager" is Python at every
+operation. Samples are as many calls as fill a millisecond, a figure is the median of the samples of CPU time.
 """
 
 from __future__ import annotations
@@ -58,15 +58,19 @@ def numbers(row: Row, n: int) -> list[np.ndarray]:
     if row.kind == "bool":
         return [rng.random(shape) < 0.5 for shape in shapes]
     if row.kind in ("positive", "unit"):
-        return [rng.uniform(0.01, 0.99 if row.kind == "unit" else 3.0, shape).astype(np.float32) for shape in shapes]
+        return [
+            rng.uniform(0.01, 0.99 if row.kind == "unit" else 3.0, shape).astype(np.float32) for shape in shapes
+        ]
     return [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
 
 
 def engine_of(row: Row, function: Any) -> tuple[Any, tuple[str, ...]]:
     """The row's operator compiled, or a function on the same inputs; and the inputs' names."""
     names = ("x", "y")[: len(row.features)]
-    specs: Any = {name: ("B", "L", *features) if row.frames_first else ("B", *features, "L")
-                  for name, features in zip(names, row.features)}  # fmt: skip
+    specs: Any = {
+        name: ("B", "L", *features) if row.frames_first else ("B", *features, "L")
+        for name, features in zip(names, row.features)
+    }
     dtype = {"index": "int64", "bool": "bool"}.get(row.kind, "float32")
     model = (Apply1, Apply2)[len(names) - 1](function).eval()
     if len(names) == 1:
@@ -146,17 +150,38 @@ def measure(row: Row, n: int, seconds: float) -> dict[str, Any]:
     middle = {name: float(np.median(t)) for name, t in times.items()}
     layout = min((name for name in middle if name.startswith("torch")), key=lambda name: middle[name])
     own = max(0.0, middle["engine"] - middle["empty"])
-    return {"operator": row.operator, "label": row.label, "frames": n, "torch": middle[layout],
-            "layout": layout.removeprefix("torch, "), "eager": middle["eager"], "engine": middle["engine"],
-            "empty": middle["empty"], "engine_ratio": middle["engine"] / middle[layout], "ratio": own / middle[layout],
-            "eager_ratio": middle["eager"] / middle[layout], "reason": REASONS.get((row.operator, row.label), "")}  # fmt: skip
+    return {
+        "operator": row.operator,
+        "label": row.label,
+        "frames": n,
+        "torch": middle[layout],
+        "layout": layout.removeprefix("torch, "),
+        "eager": middle["eager"],
+        "engine": middle["engine"],
+        "empty": middle["empty"],
+        "engine_ratio": middle["engine"] / middle[layout],
+        "ratio": own / middle[layout],
+        "eager_ratio": middle["eager"] / middle[layout],
+        "reason": REASONS.get((row.operator, row.label), ""),
+    }
 
 
 def text(r: dict[str, Any], mark: float) -> str:
     slow = r["ratio"] > mark
-    cells = [f"`{r['operator']}`", r["label"], r["frames"], f"{r['torch']:.4g}", r["layout"], f"{r['eager']:.4g}",
-             f"{r['engine']:.4g}", f"{r['empty']:.4g}", f"{r['eager_ratio']:.2f}", f"{r['engine_ratio']:.2f}",
-             f"**{r['ratio']:.2f}**" if slow else f"{r['ratio']:.2f}", (r["reason"] or "?") if slow else ""]  # fmt: skip
+    cells = [
+        f"`{r['operator']}`",
+        r["label"],
+        r["frames"],
+        f"{r['torch']:.4g}",
+        r["layout"],
+        f"{r['eager']:.4g}",
+        f"{r['engine']:.4g}",
+        f"{r['empty']:.4g}",
+        f"{r['eager_ratio']:.2f}",
+        f"{r['engine_ratio']:.2f}",
+        f"**{r['ratio']:.2f}**" if slow else f"{r['ratio']:.2f}",
+        (r["reason"] or "?") if slow else "",
+    ]
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -183,8 +208,10 @@ def main() -> None:
         tell(line)
     tell(kernels())
     tell("times     microseconds of CPU time of the one thread; medians\n")
-    tell("| operator | size | frames | torch | its layout | eager | engine | empty | eager ÷ torch | engine ÷ torch "
-         "| (engine - empty) ÷ torch | why |\n|---|---|--:|--:|---|--:|--:|--:|--:|--:|--:|---|")
+    tell(
+        "| operator | size | frames | torch | its layout | eager | engine | empty | eager ÷ torch "
+        "| engine ÷ torch | (engine - empty) ÷ torch | why |\n|---|---|--:|--:|---|--:|--:|--:|--:|--:|--:|---|"
+    )
     slow = []
     with torch.inference_mode():
         for row in table:

@@ -63,22 +63,43 @@ def measure(program: Path, name: str, n: int, n_frames: int, seconds: float, mod
     operators, moved, given, made, *samples = done.stdout.splitlines()
     step, rest = ([float(t) / 1e6 for t in line.split()] for line in samples)
     more = float(moved) - float(given) - float(made)
-    return {"network": name, "streams": n, "frames": n_frames, "operators": float(operators), "step": spread(step),
-            "rest": spread(rest), "share": round(float(np.median(rest) / np.median(step)), 4),
-            "ns_per_operator_and_stream": round(float(np.median(rest)) * 1e6 / float(operators) / n, 2),
-            "moved_bytes_per_stream": more / n, "chunk_bytes": float(given) / n, "output_bytes": float(made) / n}  # fmt: skip
+    return {
+        "network": name,
+        "streams": n,
+        "frames": n_frames,
+        "operators": float(operators),
+        "step": spread(step),
+        "rest": spread(rest),
+        "share": round(float(np.median(rest) / np.median(step)), 4),
+        "ns_per_operator_and_stream": round(float(np.median(rest)) * 1e6 / float(operators) / n, 2),
+        "moved_bytes_per_stream": more / n,
+        "chunk_bytes": float(given) / n,
+        "output_bytes": float(made) / n,
+    }
 
 
 def text(r: dict[str, Any]) -> str:
-    cells = [r["network"], r["streams"], r["frames"], f"{r['operators']:g}", figure(r["step"]), figure(r["rest"]),
-             f"{100 * r['share']:.0f}", f"{r['ns_per_operator_and_stream']:.0f}", f"{r['moved_bytes_per_stream']:,.0f}",
-             f"{r['chunk_bytes']:,.0f}", f"{r['output_bytes']:,.0f}"]  # fmt: skip
+    cells = [
+        r["network"],
+        r["streams"],
+        r["frames"],
+        f"{r['operators']:g}",
+        figure(r["step"]),
+        figure(r["rest"]),
+        f"{100 * r['share']:.0f}",
+        f"{r['ns_per_operator_and_stream']:.0f}",
+        f"{r['moved_bytes_per_stream']:,.0f}",
+        f"{r['chunk_bytes']:,.0f}",
+        f"{r['output_bytes']:,.0f}",
+    ]
     return f"| {' | '.join(map(str, cells))} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=["stack-64", "stack-256", "memory-31"])
+    parser.add_argument(
+        "--networks", nargs="+", choices=list(NETWORKS), default=["stack-64", "stack-256", "memory-31"]
+    )
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 32, 100, 1000])
     parser.add_argument("--frames", type=int, nargs="+", default=[1])
     parser.add_argument("--seconds", type=float, default=3.0, help="per row (3)")
@@ -86,14 +107,18 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one object per row instead of the table")
     args = parser.parse_args()
     tree = args.tree.resolve()
-    assert Path(ds.__file__).is_relative_to(tree) or tree == ROOT, f"PYTHONPATH must be {tree}, not {ds.__file__}"
+    assert Path(ds.__file__).is_relative_to(tree) or tree == ROOT, (
+        f"PYTHONPATH must be {tree}, not {ds.__file__}"
+    )
     tell = (lambda *_: None) if args.json else print
     for line in machine(f"python {shlex.join(sys.argv)}"):
         tell(line)
     tell(f"kernels   {ds.config.config()['kernels']}")
     tell("times     CPU time of the one thread, by the C API\n")
-    tell("| network | streams | frames | operators | step, ms | all but forwards, ms | % | ns per operator and stream "
-         "| bytes moved per stream | of a chunk | of an output |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+    tell(
+        "| network | streams | frames | operators | step, ms | all but forwards, ms | % "
+        "| ns per operator and stream | bytes moved per stream | of a chunk | of an output |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    )
     program = build(tree)
     with tempfile.TemporaryDirectory() as folder:
         for name in args.networks:

@@ -23,7 +23,9 @@ class Streams:
 
     def __init__(self, name: str, n_streams: int, n_frames: int, threads: int) -> None:
         network = NETWORKS[name]
-        self.engine = ds.compile(network.model(), network.spec, rate=network.rate, threads=threads, verify=False)
+        self.engine = ds.compile(
+            network.model(), network.spec, rate=network.rate, threads=threads, verify=False
+        )
         self.chunks = chunks(name, n_streams, n_frames)
         self.first = [self.engine.step(self.chunks, sos=list(self.chunks)), self.engine.step(self.chunks)]
 
@@ -31,10 +33,14 @@ class Streams:
         """What does not depend on the clock; `bits` are those of two steps' outputs, `size` tells them roughly."""
         arrays = [y for out in self.first for y in out.values()]
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(y).tobytes() for y in arrays))
-        return {"bits": digest.hexdigest()[:16], "frames": sum(y.size for y in arrays),
-                "size": float(sum(np.abs(y, dtype=np.float64).sum() for y in arrays)),
-                "state_size": self.engine.state_size, "kept_bytes": getattr(self.engine, "kept_bytes", None),
-                "weights_size": self.engine.weights_size}  # fmt: skip
+        return {
+            "bits": digest.hexdigest()[:16],
+            "frames": sum(y.size for y in arrays),
+            "size": float(sum(np.abs(y, dtype=np.float64).sum() for y in arrays)),
+            "state_size": self.engine.state_size,
+            "kept_bytes": getattr(self.engine, "kept_bytes", None),
+            "weights_size": self.engine.weights_size,
+        }
 
     def turn(self, seconds: float, least: int) -> tuple[list[float], float]:
         """Steps for that long, and at least so many: milliseconds each, and the process's CPU time per step.
