@@ -37,7 +37,9 @@ static ds_element of_dtype(int32_t dtype)
 /* What the caller's elements are; 0 where the input does not take them. */
 static ds_element element_of(const ds_signature *signature, int32_t dtype)
 {
-    const ds_element element = dtype == 0 ? of_dtype((int32_t)signature->dtype) : of_dtype(dtype);
+    if (dtype == 0 || dtype == (int32_t)signature->dtype)
+        return of_dtype((int32_t)signature->dtype);
+    const ds_element element = of_dtype(dtype);
     const bool widened = signature->dtype == DS_I64 && element != DS_ELEMENT_I64;
     return element && !widened && ds_layout_fits(signature, element) ? element : 0;
 }
@@ -133,13 +135,10 @@ static void copy_output(const call *s, size_t i, size_t k)
     }
     ds_output *out = &s->outputs[i * s->n_outputs + k];
     const int64_t frames = ds_step_frames(s->step, k, i, &out->start);
-    const ds_signature *signature = ds_step_output(ds_model_plan(s->model), k);
-    const bool any = frames > 0 && ds_signature_elements(signature) > 0;
-    ptrdiff_t strides[DS_MAX_RANK + 1];
-    ds_layout_contiguous(strides, signature);
-    if (any)
-        ds_step_get(s->step, k, i, kept->data, strides);
-    out->data = any ? kept->data : nothing;
+    const size_t n_bytes = (size_t)frames * ds_signature_bytes(ds_step_output(ds_model_plan(s->model), k));
+    if (n_bytes)
+        ds_step_get(s->step, k, i, kept->data, NULL);
+    out->data = n_bytes ? kept->data : nothing;
     out->n_frames = (size_t)frames;
 }
 

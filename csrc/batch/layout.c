@@ -194,7 +194,7 @@ static void copy_floats(char *to, const char *from, axis a, axis b)
         }                                                                                  \
     }
 
-CONVERT(convert_f64, float, double, (float)x)
+CONVERT(round_f64, float, double, (float)x)
 CONVERT(convert_samples, float, int16_t, (float)x * (1.0f / 32768.0f))
 CONVERT(convert_bool, unsigned char, unsigned char, x != 0)
 CONVERT(convert_i8, int64_t, int8_t, x)
@@ -203,6 +203,32 @@ CONVERT(convert_i32, int64_t, int32_t, x)
 CONVERT(convert_u8, int64_t, uint8_t, x)
 CONVERT(convert_u16, int64_t, uint16_t, x)
 CONVERT(convert_u32, int64_t, uint32_t, x)
+
+#if defined(__SSE2__)
+/* Where the two sides lie across each other, a tile is rounded first and turned then. */
+static void convert_f64(char *to, const char *from, axis a, axis b)
+{
+    const bool across = b.to == 4 && a.from == 8;
+    const int64_t whole_a = across ? a.n / TILE * TILE : 0, whole_b = across ? b.n / TILE * TILE : 0;
+    float tile[TILE * TILE];
+    const axis tile_a = {TILE, a.to, 4}, tile_b = {TILE, 4, TILE * 4};
+    for (int64_t i = 0; i < whole_a; i += TILE)
+        for (int64_t j = 0; j < whole_b; j += TILE) {
+            for (int k = 0; k < TILE; k++)
+                for (int l = 0; l < TILE; l++)
+                    round_f64_one((char *)&tile[k * TILE + l], from + (i + l) * 8 + (j + k) * b.from);
+            turn_tile(to + i * a.to + 4 * j, (const char *)tile, tile_a, tile_b);
+        }
+    const axis rest_a = {a.n - whole_a, a.to, a.from}, rest_b = {b.n - whole_b, b.to, b.from};
+    round_f64(to + whole_b * b.to, from + whole_b * b.from, (axis){whole_a, a.to, a.from}, rest_b);
+    round_f64(to + whole_a * a.to, from + whole_a * a.from, rest_a, b);
+}
+#else
+static void convert_f64(char *to, const char *from, axis a, axis b)
+{
+    round_f64(to, from, a, b);
+}
+#endif
 
 /* ---------------------------------------------------------------- what an input takes */
 static plane_copy find_reader(const ds_signature *s, ds_element element)
@@ -248,6 +274,7 @@ bool ds_layout_fits(const ds_signature *signature, ds_element element)
 }
 
 /* ---------------------------------------------------------------- copies */
+/* The strides of contiguous frames of elements of so many bytes. */
 static void fill_contiguous(ptrdiff_t *strides, const ds_signature *s, size_t n_bytes)
 {
     for (int d = s->rank; d >= 0; d--) {
@@ -256,31 +283,49 @@ static void fill_contiguous(ptrdiff_t *strides, const ds_signature *s, size_t n_
     }
 }
 
-void ds_layout_contiguous(ptrdiff_t *strides, const ds_signature *signature)
+/* Whether n frames lie end to end. */
+static bool is_contiguous(const ptrdiff_t *strides, const ds_signature *s, int64_t n)
 {
-    fill_contiguous(strides, signature, ds_dtype_bytes(signature->dtype));
+    if (!strides)
+        return true;
+    size_t n_bytes = ds_dtype_bytes(s->dtype);
+    for (int d = s->rank; d >= 0; d--) {
+        const int64_t size = d > 0 ? s->shape[d - 1] : n;
+        if (size != 1 && strides[d] != (ptrdiff_t)n_bytes)
+            return false;
+        n_bytes *= (size_t)size;
+    }
+    return true;
 }
 
 void ds_layout_read(void *to, const void *from, const ptrdiff_t *strides, ds_element element,
                     const ds_signature *signature, int64_t n)
 {
+    const plane_copy copy = find_reader(signature, element);
+    if ((copy == copy_floats || copy == copy_words) && is_contiguous(strides, signature, n)) {
+        memcpy(to, from, (size_t)n * ds_signature_bytes(signature));
+        return;
+    }
     ptrdiff_t dense[MAX_AXES], close[MAX_AXES];
     axis axes[MAX_AXES];
-    ds_layout_contiguous(dense, signature);
-    if (!strides)
-        fill_contiguous(close, signature, element_bytes(element));
+    fill_contiguous(dense, signature, ds_dtype_bytes(signature->dtype));
+    fill_contiguous(close, signature, element_bytes(element));
     for (int d = 0; d <= signature->rank; d++)
         axes[d] = (axis){d ? signature->shape[d - 1] : n, dense[d], strides ? strides[d] : close[d]};
-    copy_all(to, from, axes, signature->rank + 1, find_reader(signature, element));
+    copy_all(to, from, axes, signature->rank + 1, copy);
 }
 
 void ds_layout_write(void *to, const ptrdiff_t *strides, const void *from,
                      const ds_signature *signature, int64_t n)
 {
+    if (is_contiguous(strides, signature, n)) {
+        memcpy(to, from, (size_t)n * ds_signature_bytes(signature));
+        return;
+    }
     const size_t n_bytes = ds_dtype_bytes(signature->dtype);
     ptrdiff_t dense[MAX_AXES];
     axis axes[MAX_AXES];
-    ds_layout_contiguous(dense, signature);
+    fill_contiguous(dense, signature, ds_dtype_bytes(signature->dtype));
     for (int d = 0; d <= signature->rank; d++)
         axes[d] = (axis){d ? signature->shape[d - 1] : n, strides[d], dense[d]};
     copy_all(to, from, axes, signature->rank + 1,

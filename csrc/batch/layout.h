@@ -26,12 +26,10 @@ typedef enum ds_element {
 /* Whether an input takes such elements: DS_F32 also float64 and, as fractions of 32768 where a frame is one
  * sample, int16; integers any integers; bools bools. */
 bool ds_layout_fits(const ds_signature *signature, ds_element element);
-/* The strides of contiguous frames. */
-void ds_layout_contiguous(ptrdiff_t *strides, const ds_signature *signature);
-/* Fills `to`, contiguous, with n frames, converted. strides NULL: `from` is contiguous. */
+/* Fills `to`, contiguous, with n frames, converted. strides NULL: `from` is contiguous, too. */
 void ds_layout_read(void *to, const void *from, const ptrdiff_t *strides, ds_element element,
                     const ds_signature *signature, int64_t n);
-/* Copies n contiguous frames to `to`. */
+/* Copies n contiguous frames. strides NULL: `to` is contiguous, too. */
 void ds_layout_write(void *to, const ptrdiff_t *strides, const void *from,
                      const ds_signature *signature, int64_t n);
 
