@@ -4,16 +4,9 @@
 #include <pthread.h>
 
 #include "api/handles.h"
-#include "base/arena.h"
 #include "base/counted.h"
-#include "exec/engine.h"
+#include "exec/step.h"
 #include "model/model.h"
-
-/* Scratch of one call beside its batch. */
-typedef struct ds_call {
-    struct ds_call *next;
-    ds_arena arena;
-} ds_call;
 
 struct ds_model {
     ds_handle handle;
@@ -22,10 +15,10 @@ struct ds_model {
     size_t mapped_bytes;
     ds_interface *interface;
     ds_engine *engine;
+    ds_steps steps;
     size_t max_streams;
     pthread_mutex_t lock;       /* guards what follows */
     ds_stream *oldest, *newest; /* all open streams, the longest idle first */
-    ds_call *resting;
 };
 
 /* The latest frames of one output. */

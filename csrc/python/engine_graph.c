@@ -76,8 +76,7 @@ static PyObject *build_node(const ds_node *node)
                          node->silent ? Py_True : Py_False);
 }
 
-PyObject *ds_engine_graph(PyObject *self, PyTypeObject *cls, PyObject *const *args, Py_ssize_t n_args,
-                          PyObject *names)
+PyObject *ds_engine_graph(DS_METHOD_ARGUMENTS)
 {
     const ds_plan *p = ((ds_engine_object *)self)->plan;
     const ds_graph *g = p->graph;
