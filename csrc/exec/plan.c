@@ -287,6 +287,8 @@ static ds_status rewrite(ds_plan *p, int64_t skew)
     DS_TRY(ds_analyse(&p->analysis, p->model, &p->clock));
     DS_TRY(ds_graph_share(&p->graph, p->model));
     ds_rewrite(p->graph, &p->analysis);
+    if (p->kernels->real[0].format != DS_FORMAT_ROWS)
+        DS_TRY(ds_fuse(p->graph));
     ds_analysis_free(&p->analysis);
     return ds_analyse(&p->analysis, p->graph, &p->clock);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "ir/fuse.h"
 
 /* Makes room for one more item of a growing array. */
 static ds_status grow(const ds_allocator *a, void **items, size_t n, size_t *capacity, size_t item)
@@ -50,6 +51,9 @@ void ds_graph_destroy(ds_graph *graph)
     if (!graph)
         return;
     ds_allocator a = graph->allocator;
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        if (graph->nodes[i].made)
+            ds_fuse_release(&a, &graph->nodes[i]);
     for (size_t i = 0; i < graph->n_nodes && !graph->shared; i++) {
         ds_node *node = &graph->nodes[i];
         release_weights(&a, node->weights, node->op->n_weights);

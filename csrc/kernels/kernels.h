@@ -89,10 +89,11 @@ typedef struct ds_packed {
 typedef enum ds_step_kind {
     DS_STEP_UNARY,  /* function(y) */
     DS_STEP_BINARY, /* function(y, operand), or function(operand, y) where `swapped` */
-    DS_STEP_COLUMNS /* column_scale by operand [4][n]: mean, rest, scale, shift */
+    DS_STEP_COLUMNS, /* column_scale by operand [4][n]: mean, rest, scale, shift */
+    DS_STEP_GLU      /* no step of its own: ds_epilogue.glu */
 } ds_step_kind;
 
-typedef struct ds_step {
+typedef struct ds_epilogue_step {
     ds_step_kind kind;
     int function;        /* ds_unary, ds_binary */
     double p[3];         /* of ds_unary */
@@ -100,13 +101,13 @@ typedef struct ds_step {
     bool one, swapped;
     const void *const *rows; /* instead of the operand: a row for each row of y */
     size_t n;                /* columns of a row, for DS_STEP_COLUMNS */
-} ds_step;
+} ds_epilogue_step;
 
 /* What is done to each block of a product, once, while it is in the nearest cache: after the bias first
  * the gated linear unit, then the steps. */
 typedef struct ds_epilogue {
     bool glu; /* y[c] = z[c] sigmoid(z[n_cols / 2 + c]) of the product z: rows of n_cols / 2 */
-    const ds_step *steps;
+    const ds_epilogue_step *steps;
     size_t n_steps;
 } ds_epilogue;
 

@@ -92,6 +92,7 @@ static ds_status infer(ds_op *op)
     DS_CHECK(ds_rate_scale(&op->out[0].rate, 1, g.stride), DS_LIMIT, "conv1d: the rate overflows");
     op->scratch.per_call = copy_bytes(op);
     op->scratch.per_out = 2 * sizeof(void *);
+    op->finishes = ds_window_finishes(&s);
     op->period = g.stride;
     op->reach = ds_padding_reach(&g);
     op->whole = ds_padding_whole(&g);
@@ -142,7 +143,7 @@ static void forward(const ds_op *op, const ds_run *run)
         const ds_target *out = &run->out[row];
         const int64_t total = run->ended[row] ? run->count[row].now.total : DS_PADDING_OPEN;
         for (int64_t m = out->m0; m < out->m1; m++) {
-            ds_window_add(&product, ds_to(out, m, s.n_out * s.element), &run->in[row],
+            ds_window_add(&product, ds_to(out, m, ds_signature_bytes(&op->out[0])), &run->in[row],
                           m * g.stride - g.left, g.mode, total);
         }
     }

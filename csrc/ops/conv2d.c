@@ -84,6 +84,13 @@ static size_t copy_bytes(const ds_op *op)
     return ds_window_copy_bytes(&s, padded);
 }
 
+/* Windows of a frame: one of a stream of vectors' for each position of the output. */
+static size_t frame_windows(const ds_op *op)
+{
+    const ds_signature *out = &op->out[0];
+    return (size_t)(out->shape[out->rank - 2] * (out->rank > 2 ? out->shape[0] : 1));
+}
+
 static ds_status check_channels(const ds_op *op)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
@@ -153,6 +160,7 @@ static ds_status infer(ds_op *op)
         op->same_counts = ds_padding_same_counts(&along);
     }
     op->scratch.per_call = copy_bytes(op);
+    op->finishes = ds_window_finishes(&s);
     return ds_size_mul(&op->scratch.per_out, n_windows, 2 * sizeof(void *));
 }
 
@@ -204,10 +212,10 @@ static void forward(const ds_op *op, const ds_run *run)
     const ds_signature *out = &op->out[0];
     const int64_t width = op->in[0].shape[op->in[0].rank - 2];
     const size_t n_outputs = (size_t)out->shape[out->rank - 2];
-    const size_t position_bytes = s.n_out * s.element;
+    const size_t position_bytes = (size_t)out->shape[out->rank - 1] * s.element;
     ds_window_product product;
     ds_window_begin(&product, &s, run, run->prepared, run->scratch, copy_bytes(op),
-                    (size_t)run->frames_out * (op->scratch.per_out / (2 * sizeof(void *))));
+                    (size_t)run->frames_out * frame_windows(op));
     ds_planes planes = {.op = op, .run = run};
     ds_plane plane;
     while (ds_planes_next(&planes, &plane)) {

@@ -6,6 +6,7 @@
  * frames of all streams, each vector of K elements being one row by pointer.
  *
  * Source: torch.nn.functional.linear. */
+#include "ops/fused.h"
 #include "ops/packed.h"
 
 enum { WEIGHT, BIAS };
@@ -45,6 +46,7 @@ static ds_status infer(ds_op *op)
     }
     DS_TRY(ds_size_mul(&op->scratch.per_out, room, 2 * sizeof(void *)));
     op->out[0].shape[in->rank - 1] = n_out;
+    op->finishes = DS_FINISHES_STEPS | DS_FINISHES_GLU;
     return DS_OK;
 }
 
@@ -65,7 +67,7 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
 static void forward(const ds_op *op, const ds_run *run)
 {
     const size_t element = ds_op_element(op);
-    const size_t n_out = (size_t)op->weight[WEIGHT].shape[0];
+    const size_t n_out = (size_t)op->out[0].shape[op->out[0].rank - 1];
     const size_t n_in = (size_t)op->weight[WEIGHT].shape[1];
     const size_t per_frame = vectors(op);
     void **y = run->scratch, *const behind_y = y + (size_t)run->frames_out * per_frame;
@@ -85,8 +87,8 @@ static void forward(const ds_op *op, const ds_run *run)
         }
     }
     if (n > 0) {
-        const ds_product p = {.weight = run->prepared, .y = y, .x = x, .n_rows = n};
-        ds_product_run(run->k, &p, run->pool);
+        ds_product p = {.weight = run->prepared, .y = y, .x = x, .n_rows = n};
+        ds_run_product(run, &p, 0);
     }
 }
 

@@ -69,6 +69,8 @@ enum {
     DS_OP_VARIADIC = 4  /* any number of inputs from n_inputs up */
 };
 
+enum { DS_FINISHES_STEPS = 1, DS_FINISHES_GLU = 2 };
+
 typedef struct ds_op ds_op;
 
 /* One execution for a ragged batch. Arrays over inputs and rows are [input][row]. */
@@ -83,6 +85,7 @@ typedef struct ds_run {
     const void *const *weights; /* raw, torch's layout; NULL for an absent one */
     const ds_real_kernels *k;   /* kernels of the operator's real type */
     ds_pool *pool;              /* for products where rows are few; NULL: none */
+    const struct ds_finish *finish; /* what follows the products (ops/fused.h); NULL: nothing */
     void *scratch;              /* 64-byte aligned, op->scratch's bytes */
     int64_t frames_in, frames_out; /* over all rows: new frames of input 0, frames of output 0 */
 } ds_run;
@@ -141,6 +144,8 @@ struct ds_op {
                        * before the end, everything is kept; refused unless buffering is asked for */
     bool same_counts; /* the pair of output 0, and of each of its rate, is input 0's, always (found out
                        * where counts say so of all outputs) */
+    unsigned finishes; /* DS_FINISHES_STEPS, DS_FINISHES_GLU: what may be fused to this instance's products,
+                        * all of which go through ds_run_product; preset to none */
     /* filled by ds_op_create */
     ds_program counts, need, check;
     ds_allocator allocator;

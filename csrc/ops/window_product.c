@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "ops/fused.h"
 #include "ops/packed.h"
 
 /* Room for copies: as many windows as these bytes hold, within bounds. */
@@ -71,6 +72,11 @@ size_t ds_window_copy_bytes(const ds_window_shape *s, bool padded)
         return 0;
     }
     return ds_packed_align(max_copies(s) * copy_elements(s) * s->element);
+}
+
+unsigned ds_window_finishes(const ds_window_shape *s)
+{
+    return depthwise(s) ? DS_FINISHES_STEPS : s->groups == 1 ? DS_FINISHES_STEPS | DS_FINISHES_GLU : 0;
 }
 
 ds_status ds_window_check(const ds_window_shape *s, size_t *most)
@@ -236,7 +242,7 @@ static void products(ds_window_product *p, ds_product *product)
 {
     const ds_window_shape *s = &p->shape;
     for (size_t g = 0; g < s->groups; g++, product->weight = ds_packed_next(product->weight)) {
-        ds_product_run(p->run->k, product, p->run->pool);
+        ds_run_product(p->run, product, 0);
         for (size_t i = 0; i < p->n && g + 1 < s->groups; i++) {
             p->y[i] = (char *)p->y[i] + product->weight->n_cols * s->element;
             p->x[i] = (const char *)p->x[i] + product->weight->depth * s->element;
@@ -248,7 +254,7 @@ void ds_window_flush(ds_window_product *p)
 {
     ds_product product = {.weight = p->prepared, .y = p->y, .x = p->x, .n_rows = p->n};
     if (p->n > 0 && depthwise(&p->shape)) {
-        p->run->k->depthwise(&product, p->tap_stride);
+        ds_run_product(p->run, &product, p->tap_stride);
     } else if (p->n > 0) {
         products(p, &product);
     }

@@ -54,6 +54,8 @@ size_t ds_window_prepared_bytes(const ds_window_shape *s, const ds_real_kernels 
 /* Bytes for the copies of windows, a multiple of 64; none where nothing is padded and nothing is
  * copied otherwise. */
 size_t ds_window_copy_bytes(const ds_window_shape *s, bool padded);
+/* What such a product may end with (op->finishes). */
+unsigned ds_window_finishes(const ds_window_shape *s);
 /* DS_LIMIT where the sizes above overflow with any kernels; fills the most that a prepared weight takes. */
 ds_status ds_window_check(const ds_window_shape *s, size_t *most);
 /* Writes the packed weights, one for each group or one for all where windows are depthwise; bias [N], or

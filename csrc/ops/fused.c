@@ -1,0 +1,249 @@
+/* ops/fused.c: which operators can be steps of an epilogue, and the operator that a product with its steps is.
+ *
+ * A step computes what its operator computes, by the same kernel, element by element, so that fusing leaves
+ * every bit. */
+#include "ops/fused.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "ops/operands.h"
+#include "ops/packed.h"
+#include "ops/registry.h"
+
+static const struct {
+    const ds_op_def *def;
+    ds_step_kind kind;
+    int function;
+} fused_kinds[] = {
+#define UNARY(name, ID) {&ds_op_##name, DS_STEP_UNARY, DS_UNARY_##ID},
+#define BINARY(name, ID) {&ds_op_##name, DS_STEP_BINARY, DS_BINARY_##ID},
+    /* clang-format off */
+    UNARY(relu, RELU) UNARY(gelu, GELU) UNARY(silu, SILU) UNARY(sigmoid, SIGMOID) UNARY(tanh, TANH)
+    UNARY(exp, EXP) UNARY(log, LOG) UNARY(sqrt, SQRT) UNARY(rsqrt, RSQRT) UNARY(abs, ABS)
+    UNARY(neg, NEG) UNARY(reciprocal, RECIPROCAL) UNARY(square, SQUARE) UNARY(clamp, CLAMP)
+    UNARY(sin, SIN) UNARY(cos, COS) UNARY(log1p, LOG1P) UNARY(expm1, EXPM1) UNARY(erf, ERF)
+    UNARY(log2, LOG2) UNARY(log10, LOG10) UNARY(floor, FLOOR) UNARY(ceil, CEIL) UNARY(round, ROUND)
+    UNARY(sign, SIGN) UNARY(softplus, SOFTPLUS) UNARY(logsigmoid, LOGSIGMOID) UNARY(elu, ELU)
+    UNARY(sinh, SINH) UNARY(cosh, COSH) UNARY(asin, ASIN) UNARY(acos, ACOS) UNARY(atan, ATAN)
+    UNARY(asinh, ASINH) UNARY(acosh, ACOSH) UNARY(atanh, ATANH) UNARY(trunc, TRUNC)
+    UNARY(erfc, ERFC)
+    BINARY(add, ADD) BINARY(sub, SUB) BINARY(mul, MUL) BINARY(div, DIV) BINARY(minimum, MINIMUM)
+    BINARY(maximum, MAXIMUM) BINARY(pow, POW) BINARY(prelu, PRELU) BINARY(atan2, ATAN2)
+    BINARY(hypot, HYPOT) BINARY(fmod, FMOD) BINARY(remainder, REMAINDER)
+    BINARY(floor_divide, FLOOR_DIVIDE) BINARY(copysign, COPYSIGN)
+    /* clang-format on */
+    {&ds_op_batch_norm, DS_STEP_COLUMNS, 0},
+    {&ds_op_glu, DS_STEP_GLU, 0},
+};
+
+/* Whether a constant serves each row of `out` alike: one element, or one for each column. */
+static bool fused_constant(const ds_signature *constant, const ds_signature *out, bool *one)
+{
+    const int64_t n = ds_signature_elements(constant);
+    *one = n == 1;
+    return n == 1 || (constant->rank > 0 && constant->shape[constant->rank - 1] == n &&
+                      n == out->shape[out->rank - 1]);
+}
+
+/* The operand of a function of two that is not the product. */
+static bool fused_operand(const ds_op *op, int input, const ds_signature *out, ds_fused_step *step,
+                          int *operand)
+{
+    const ds_attr_value *order = &op->attr[0];
+    if (op->n_inputs == 2) {
+        *operand = 1 - input;
+        step->swapped = input == 1;
+        step->stream = true;
+        return ds_signature_same_shape(&op->in[*operand], out);
+    }
+    step->swapped = order->n_ints > 0 && order->ints[0] == 1;
+    return op->n_weights == 1 && fused_constant(&op->weight[0], out, &step->one);
+}
+
+bool ds_fused_step_of(const ds_op *main, const ds_fused_step *steps, int n_steps, const ds_op *op,
+                      int input, ds_fused_step *step, int *operand)
+{
+    const ds_signature *in = &op->in[input], *out = &op->out[0];
+    const size_t n_kinds = sizeof fused_kinds / sizeof *fused_kinds;
+    size_t i = 0;
+    *operand = -1;
+    while (i < n_kinds && fused_kinds[i].def != op->def)
+        i++;
+    if (i == n_kinds || n_steps == DS_FUSED_STEPS || in->rank < 1 || in->dtype != out->dtype ||
+        main->n_weights > DS_FUSED_WEIGHTS || op->n_weights > DS_FUSED_WEIGHTS)
+        return false;
+    const int before = n_steps > 0 ? steps[n_steps - 1].weight + steps[n_steps - 1].op->n_weights
+                                   : DS_FUSED_WEIGHTS;
+    *step = (ds_fused_step){.op = op, .kind = fused_kinds[i].kind,
+                            .function = fused_kinds[i].function, .weight = before};
+    if (step->kind == DS_STEP_GLU)
+        return n_steps == 0 && (main->finishes & DS_FINISHES_GLU) != 0;
+    if (!(main->finishes & DS_FINISHES_STEPS) || !ds_signature_same_shape(in, out))
+        return false;
+    if (step->kind == DS_STEP_UNARY && step->function == DS_UNARY_GELU && op->attr[0].i == 1)
+        step->function = DS_UNARY_GELU_TANH;
+    bool streams = false;
+    for (int k = 0; k < n_steps; k++)
+        streams |= steps[k].stream;
+    return step->kind != DS_STEP_BINARY ||
+           (fused_operand(op, input, out, step, operand) && !(streams && step->stream));
+}
+
+/* ---------------------------------------------------------------- the operator */
+
+static size_t fused_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    const ds_fused *f = (const ds_fused *)(const void *)op;
+    size_t n_bytes = ds_op_prepared_bytes(f->main, k);
+    for (int i = 0; i < f->n_steps; i++)
+        n_bytes += ds_packed_align(ds_op_prepared_bytes(f->steps[i].op, k));
+    return n_bytes;
+}
+
+static void fused_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                          const ds_real_kernels *k)
+{
+    const ds_fused *f = (const ds_fused *)(const void *)op;
+    f->main->def->prepare(f->main, prepared, weights, k);
+    char *to = (char *)prepared + ds_op_prepared_bytes(f->main, k);
+    for (int i = 0; i < f->n_steps; i++) {
+        const ds_op *step = f->steps[i].op;
+        const size_t n_bytes = ds_op_prepared_bytes(step, k);
+        if (n_bytes > 0)
+            step->def->prepare(step, to, weights + f->steps[i].weight, k);
+        to += ds_packed_align(n_bytes);
+    }
+}
+
+static void fused_steps(const ds_fused *f, const ds_run *run, ds_finish *finish)
+{
+    const char *prepared = (const char *)run->prepared + ds_op_prepared_bytes(f->main, run->k);
+    for (int i = 0; i < f->n_steps; i++) {
+        const ds_fused_step *from = &f->steps[i];
+        const ds_op *op = from->op;
+        if (from->kind == DS_STEP_GLU)
+            continue;
+        ds_epilogue_step *step = &finish->steps[finish->epilogue.n_steps++];
+        *step = (ds_epilogue_step){.kind = from->kind,
+                          .function = from->function,
+                          .one = from->one,
+                          .swapped = from->swapped,
+                          .p = {op->attr[0].x, op->attr[1].x, op->attr[2].x},
+                          .n = (size_t)op->out[0].shape[op->out[0].rank - 1]};
+        if (from->kind == DS_STEP_COLUMNS)
+            step->operand = prepared;
+        else if (from->stream)
+            step->rows = finish->rows;
+        else if (from->kind == DS_STEP_BINARY)
+            step->operand = run->weights[from->weight];
+        prepared += ds_packed_align(ds_op_prepared_bytes(op, run->k));
+    }
+}
+
+/* Rows of products per output frame: products keep two pointers for each. */
+static size_t fused_rows(const ds_op *main)
+{
+    return main->scratch.per_out / (2 * sizeof(void *));
+}
+
+/* Scratch: the workspace, the operand's rows, then what the product wants. */
+static void fused_forward(const ds_op *op, const ds_run *run)
+{
+    const ds_fused *f = (const ds_fused *)(const void *)op;
+    const ds_signature *sums = &f->main->out[0];
+    const size_t n_rows = (size_t)run->frames_out * fused_rows(f->main);
+    char *scratch = run->scratch;
+    ds_finish finish = {.frame_bytes = ds_signature_bytes(&op->out[0]), .workspace = scratch};
+    scratch += ds_packed_align(ds_product_workspace((size_t)sums->shape[sums->rank - 1], f->glu,
+                                                    run->k->element));
+    if (f->stream >= 0) {
+        finish.stream = run->in + (size_t)f->stream * run->n_rows;
+        finish.rows = (const void **)(void *)scratch;
+        scratch += ds_packed_align(n_rows * sizeof(void *));
+    }
+    finish.epilogue = (ds_epilogue){.glu = f->glu, .steps = finish.steps};
+    fused_steps(f, run, &finish);
+    ds_run finished = *run;
+    finished.scratch = scratch;
+    finished.finish = &finish;
+    f->main->def->forward(op, &finished);
+}
+
+ds_status ds_fused_create(ds_fused **fused, const ds_op *main, const ds_fused_step *steps,
+                          int n_steps, const ds_signature *stream)
+{
+    void *memory;
+    DS_TRY(ds_allocate_zeroed(&main->allocator, &memory, sizeof(ds_fused)));
+    ds_fused *f = memory;
+    f->op = *main;
+    f->def = *main->def;
+    f->main = main;
+    f->n_steps = n_steps;
+    f->stream = -1;
+    memcpy(f->steps, steps, (size_t)n_steps * sizeof *steps);
+    f->def.prepared_bytes = fused_prepared_bytes;
+    f->def.prepare = fused_prepare;
+    f->def.forward = fused_forward;
+    ds_op *op = &f->op;
+    op->def = &f->def;
+    op->out[0] = steps[n_steps - 1].op->out[0];
+    for (int i = 0; i < n_steps; i++) {
+        f->glu |= steps[i].kind == DS_STEP_GLU;
+        for (int w = 0; w < steps[i].op->n_weights; w++)
+            op->weight[steps[i].weight + w] = steps[i].op->weight[w];
+        op->n_weights = steps[i].weight + steps[i].op->n_weights;
+    }
+    const ds_signature *sums = &main->out[0];
+    op->scratch.per_call += 2 * (size_t)DS_PACKED_ALIGNMENT +
+                            ds_product_workspace((size_t)sums->shape[sums->rank - 1], f->glu,
+                                                 ds_op_element(main));
+    if (stream != NULL) {
+        f->stream = op->n_inputs;
+        op->in[op->n_inputs++] = *stream;
+        ds_root(&op->need, ds_m(&op->need));
+        op->scratch.per_out += fused_rows(main) * sizeof(void *);
+    }
+    *fused = f;
+    return DS_OK;
+}
+
+void ds_fused_destroy(ds_fused *fused)
+{
+    const ds_allocator allocator = fused->op.allocator;
+    ds_release(&allocator, fused, sizeof *fused);
+}
+
+/* ---------------------------------------------------------------- runs */
+
+/* Points at what the stream has where each row of the product goes. */
+static void fused_fill_rows(const ds_finish *f, const ds_run *run, const ds_product *product)
+{
+    size_t r = 0;
+    for (size_t i = 0; i < product->n_rows; i++) {
+        const char *y = product->y[i];
+        for (;; r = r + 1 < run->n_rows ? r + 1 : 0) {
+            const ds_target *out = &run->out[r];
+            const uintptr_t from = (uintptr_t)out->data, at = (uintptr_t)y;
+            const size_t n_bytes = out->m1 > out->m0 ? (size_t)(out->m1 - out->m0) * f->frame_bytes : 0;
+            if (at >= from && at - from < n_bytes)
+                break;
+        }
+        f->rows[i] = (const char *)ds_at(&f->stream[r], run->out[r].m0, f->frame_bytes) +
+                     (y - (const char *)run->out[r].data);
+    }
+}
+
+void ds_run_product(const ds_run *run, ds_product *product, size_t tap_stride)
+{
+    if (run->finish != NULL) {
+        product->epilogue = &run->finish->epilogue;
+        product->workspace = run->finish->workspace;
+        if (run->finish->stream != NULL)
+            fused_fill_rows(run->finish, run, product);
+    }
+    if (tap_stride > 0)
+        run->k->depthwise(product, tap_stride);
+    else
+        ds_product_run(run->k, product, run->pool);
+}

@@ -1,0 +1,215 @@
+/* Products with epilogues: each graph that fuses, against its operators one by one, to the bit; in pieces, in
+ * ragged batches, with threads, on all instruction sets. And graphs that must not fuse. */
+#include <math.h>
+
+#include "exec_driver.h"
+
+static size_t count_made(const ds_plan *plan)
+{
+    size_t n = 0;
+    for (size_t j = 0; j < plan->graph->n_nodes; j++) {
+        n += plan->graph->nodes[j].made ? 1 : 0;
+    }
+    return n;
+}
+
+/* A product of n_out columns: linear, or a convolution of `groups` groups that keeps counts. */
+static int add_product(graph_case *c, int x, int64_t n_out, int kind)
+{
+    const int64_t n_in = width_of(c, x);
+    if (kind == 0) {
+        return add_linear(c, x, n_out);
+    }
+    const bool alone = kind == 2;
+    const ds_attr attrs[] = {int_attr("left", 2), int_attr("right", 0),
+                             int_attr("groups", alone ? n_in : 1), int_attr("dilation", 1)};
+    const ds_signature weights[] = {
+        {.dtype = DS_F32, .rank = 3, .shape = {n_out, alone ? 1 : n_in, 3}, .rate = {0, 1}},
+        {.dtype = DS_F32, .rank = 1, .shape = {n_out}, .rate = {0, 1}}};
+    return add_node(c, &ds_op_conv1d, attrs, 4, &x, 1, weights, random_below(2) == 0 ? 1 : 2);
+}
+
+/* A function of e and of a constant, for each column or one for all, on either side. */
+static int add_constant(graph_case *c, const char *name, int e)
+{
+    const bool swapped = random_below(2) == 0;
+    const ds_attr order = {.name = "order", .kind = DS_ATTR_INTS,
+                           .value = {.ints = {swapped ? 1 : 0, swapped ? 0 : 1}, .n_ints = 2}};
+    const ds_signature constant = {.dtype = DS_F32, .rank = (int)random_below(2), .rate = {0, 1},
+                                   .shape = {random_below(3) == 0 ? 1 : width_of(c, e)}};
+    return add_node(c, ds_op_find(name), &order, 1, &e, 1, &constant, 1);
+}
+
+static int add_batch_norm(graph_case *c, int e)
+{
+    const size_t n = (size_t)width_of(c, e);
+    const ds_signature channel = {.dtype = DS_F32, .rank = 1, .shape = {(int64_t)n}, .rate = {0, 1}};
+    const ds_signature weights[] = {channel, channel, channel, channel};
+    float *const values = fresh_memory(4 * n * sizeof(float));
+    const void *data[4];
+    int y = -1;
+    fill_random(values, 4 * n);
+    for (size_t i = 0; i < 4; i++) {
+        data[i] = values + i * n;
+    }
+    for (size_t i = 0; i < n; i++) {
+        values[n + i] = fabsf(values[n + i]) + 0.25f;
+    }
+    CHECK(ds_graph_node(c->graph, &y, ds_op_find("batch_norm"), NULL, 0, &e, 1, weights, data, 4,
+                        NULL) == DS_OK);
+    free(values);
+    return y;
+}
+
+/* One step after e; stream: another edge of the same frames, taken at most once. */
+static int add_step(graph_case *c, int e, int stream, bool *taken)
+{
+    static const char *const unary[] = {"relu", "gelu", "silu", "sigmoid", "tanh", "neg", "abs",
+                                        "square", "elu", "softplus", "sin", "floor"};
+    static const char *const binary[] = {"add", "sub", "mul", "minimum", "maximum", "prelu"};
+    const char *name = binary[random_below(6)];
+    switch (random_below(4)) {
+    case 0: return add_batch_norm(c, e);
+    case 1: return add_constant(c, name, e);
+    case 2:
+        if (!*taken) {
+            *taken = true;
+            return random_below(2) == 0 ? add_combined(c, name, e, stream)
+                                        : add_combined(c, name, stream, e);
+        }
+        /* fall through */
+    default: return add_unary(c, unary[random_below(12)], e);
+    }
+}
+
+static void run_case(graph_case *c, const ds_kernels *kernels, size_t n_threads, size_t n_made)
+{
+    runner r = make_runner(c, kernels, 0, n_threads, 0);
+    CHECK(count_made(r.plan) == n_made);
+    fed streams[3];
+    const size_t n = 1 + (size_t)random_below(3);
+    for (size_t k = 0; k < n; k++) {
+        streams[k] = open_fed(&r, random_in(0, 40));
+    }
+    feed_all(&r, streams, n);
+    for (size_t k = 0; k < n; k++) {
+        free_fed(&r, &streams[k]);
+    }
+    close_runner(&r);
+}
+
+static void test_chains(const ds_kernels *kernels)
+{
+    for (int round = 0; round < 150; round++) {
+        const uint64_t seed = random_state;
+        for (size_t n_threads = 1; n_threads <= 2; n_threads++) {
+            random_state = seed;
+            graph_case c = new_case();
+            const int kind = (int)random_below(3);
+            const int64_t n_in = random_in(1, 40);
+            int64_t n_out = kind == 2 ? n_in * random_in(1, 2) : random_in(1, 75);
+            const int x = add_input(&c, n_in, 1, 1);
+            const bool glu = kind != 2 && random_below(3) == 0;
+            int e = add_product(&c, x, glu ? 2 * n_out : n_out, kind);
+            e = glu ? add_unary(&c, "glu", e) : e;
+            const int stream = add_unary(&c, "relu", add_linear(&c, x, n_out));
+            const int64_t n_steps = random_in(glu ? 0 : 1, 4);
+            bool taken = false;
+            for (int64_t i = 0; i < n_steps; i++) {
+                e = add_step(&c, e, stream, &taken);
+            }
+            add_output(&c, e);
+            add_output(&c, stream);
+            run_case(&c, kernels, n_threads, 2);
+        }
+    }
+}
+
+/* Planes and images: every position of a frame is a row of the product. */
+static void test_planes(const ds_kernels *kernels)
+{
+    for (int round = 0; round < 40; round++) {
+        graph_case c = new_case();
+        const int64_t channels = random_in(1, 5), n_out = random_in(1, 40);
+        const bool images = random_below(2) == 0;
+        const ds_signature in = {.dtype = DS_F32, .rate = {1, 1}, .rank = images ? 3 : 2,
+                                 .shape = {images ? 4 : 6, images ? 6 : channels, channels}};
+        const ds_signature weights[] = {
+            {.dtype = DS_F32, .rank = 4, .shape = {2 * n_out, channels, 3, 3}, .rate = {0, 1}},
+            {.dtype = DS_F32, .rank = 1, .shape = {2 * n_out}, .rate = {0, 1}}};
+        const ds_attr padding = {.name = "padding", .kind = DS_ATTR_INTS,
+                                 .value = {.ints = {images ? 1 : 2, images ? 1 : 0, 1, 1}, .n_ints = 4}};
+        int x = 0;
+        CHECK(ds_graph_input(c.graph, &x, &in) == DS_OK);
+        int e = add_node(&c, &ds_op_conv2d, &padding, 1, &x, 1, weights, 2);
+        const int other = add_node(&c, &ds_op_conv2d, &padding, 1, &x, 1, weights, 2);
+        e = add_unary(&c, "glu", e);
+        add_output(&c, add_combined(&c, "add", add_unary(&c, "silu", e), add_unary(&c, "glu", other)));
+        run_case(&c, kernels, 1, 2);
+    }
+}
+
+/* What is read twice, is an output, keeps frames or broadcasts stays by itself. */
+static void test_refusals(const ds_kernels *kernels)
+{
+    graph_case c = new_case();
+    int x = add_input(&c, 3, 1, 1), e = add_linear(&c, x, 4);
+    add_output(&c, add_unary(&c, "relu", e));
+    add_output(&c, add_unary(&c, "neg", e));
+    run_case(&c, kernels, 1, 0);
+
+    c = new_case();
+    x = add_input(&c, 3, 1, 1);
+    e = add_linear(&c, x, 4);
+    add_output(&c, e);
+    add_output(&c, add_unary(&c, "relu", e));
+    run_case(&c, kernels, 1, 0);
+
+    c = new_case();
+    x = add_input(&c, 3, 1, 1);
+    e = add_linear(&c, x, 4);
+    add_output(&c, add_combined(&c, "mul", e, e));
+    run_case(&c, kernels, 1, 0);
+
+    c = new_case(); /* the branch waits: its sync stays between */
+    x = add_input(&c, 3, 1, 1);
+    e = add_linear(&c, x, 3);
+    add_output(&c, add_combined(&c, "add", e, add_padded_conv(&c, x, 3, 3, 1, 1, 1, 1, "zeros")));
+    run_case(&c, kernels, 1, 0);
+
+    c = new_case(); /* the operand has one feature for all */
+    x = add_input(&c, 3, 1, 1);
+    add_output(&c, add_combined(&c, "add", add_linear(&c, x, 4), add_unary(&c, "neg", add_input(&c, 1, 1, 1))));
+    run_case(&c, kernels, 1, 0);
+
+    c = new_case();
+    x = add_input(&c, 3, 1, 1);
+    add_output(&c, add_unary(&c, "softmax", add_linear(&c, x, 4)));
+    run_case(&c, kernels, 1, 0);
+}
+
+/* Two products, each other's operands: one takes the other's. */
+static void test_pairs(const ds_kernels *kernels)
+{
+    graph_case c = new_case();
+    const int x = add_input(&c, 3, 1, 1);
+    const int sum = add_combined(&c, "add", add_linear(&c, x, 33), add_linear(&c, x, 33));
+    add_output(&c, add_unary(&c, "tanh", sum));
+    run_case(&c, kernels, 1, 1);
+}
+
+int main(void)
+{
+    ds_fault_init(&fault);
+    hooks = ds_fault_hooks(&fault);
+    const ds_kernels *all[8];
+    const size_t n = ds_kernels_list(all, 8);
+    for (size_t i = 0; i < n && all[i]->isa <= ds_cpu_best(); i++) {
+        test_chains(all[i]);
+        test_planes(all[i]);
+        test_refusals(all[i]);
+        test_pairs(all[i]);
+    }
+    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
+    return check_report();
+}
