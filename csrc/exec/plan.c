@@ -287,6 +287,7 @@ static ds_status rewrite(ds_plan *p, int64_t skew)
     DS_TRY(ds_analyse(&p->analysis, p->model, &p->clock));
     DS_TRY(ds_graph_share(&p->graph, p->model));
     ds_rewrite(p->graph, &p->analysis);
+    DS_TRY(ds_graph_share(&p->plain, p->graph));
     if (p->kernels->real[0].format != DS_FORMAT_ROWS)
         DS_TRY(ds_fuse(p->graph));
     ds_analysis_free(&p->analysis);
@@ -360,6 +361,7 @@ void ds_plan_destroy(ds_plan *plan)
     ds_release(&a, plan->prepared, plan->prepared_bytes);
     ds_analysis_free(&plan->analysis);
     ds_graph_destroy(plan->graph);
+    ds_graph_destroy(plan->plain);
     ds_graph_destroy(plan->model);
     ds_release(&a, plan, sizeof *plan);
 }

@@ -59,7 +59,8 @@ typedef struct ds_block {
 typedef struct ds_plan {
     ds_allocator allocator;
     ds_graph *model; /* as captured; owned */
-    ds_graph *graph; /* rewritten; owned */
+    ds_graph *plain; /* rewritten, each operator by itself, for exports; owned */
+    ds_graph *graph; /* rewritten and fused; owned. All number their edges alike */
     ds_clock clock;
     ds_analysis analysis; /* of the rewritten graph */
     const ds_kernels *kernels;

@@ -79,7 +79,7 @@ static PyObject *build_node(const ds_node *node)
 PyObject *ds_engine_graph(DS_METHOD_ARGUMENTS)
 {
     const ds_plan *p = ((ds_engine_object *)self)->plan;
-    const ds_graph *g = p->graph;
+    const ds_graph *g = p->plain;
     (void)cls;
     (void)args;
     if (n_args || names) {
