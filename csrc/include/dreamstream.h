@@ -246,7 +246,8 @@ typedef struct ds_model_options {
  * no memory of this process where the backend reads them as they are, and processes share them. It
  * must not be changed in place meanwhile (replacing it by a rename is fine). Nothing in it runs.
  * `options` may be NULL: all defaults.
- * Errors: DS_FORMAT if it can't be read or is no model file, naming the place; DS_ARGUMENT (NULL,
+ * Errors: DS_FORMAT if it can't be read or is no model file, naming the place, or is not what was
+ * written (its fingerprint is another; files of old writers have none); DS_ARGUMENT (NULL,
  * struct_size, unknown backend, too many threads); DS_MODE if this machine can't run the backend;
  * DS_LIMIT, DS_NO_MEMORY. Thread: any.
  */

@@ -8,7 +8,8 @@
 #include "codec/buffer.h"
 #include "model/members.h"
 
-ds_status ds_model_fingerprint(ds_model_mark *mark, const ds_graph *graph, const ds_interface *interface)
+ds_status ds_model_fingerprint(ds_model_mark *mark, const ds_graph *graph,
+                               const ds_interface *interface)
 {
     uint64_t h[2];
     ds_graph_fingerprint(graph, h);

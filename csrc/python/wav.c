@@ -9,7 +9,7 @@
 #include "audio/wav.h"
 #include "python/support.h"
 
-enum { FIRST_SAMPLES = 1 << 22 }; /* that room is made for before any has come; above 65535 channels */
+enum { FIRST_SAMPLES = 1 << 22 }; /* that room is made for before any came; above 65535 channels */
 
 typedef struct wav_object {
     PyObject_HEAD

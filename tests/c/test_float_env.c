@@ -57,7 +57,8 @@ static ds_buffer make_file(void)
 }
 
 /* What all streams give, in chunks of 99 frames, of a model that is loaded and used under the host. */
-static void run(const ds_buffer *file, const char *backend, uint32_t n_threads, host h, ds_buffer *all)
+static void run(const ds_buffer *file, const char *backend, uint32_t n_threads, host h,
+                ds_buffer *all)
 {
     ds_stream *streams[N];
     ds_input in[N];
@@ -76,7 +77,8 @@ static void run(const ds_buffer *file, const char *backend, uint32_t n_threads, 
         CHECK(get_host() == h);
         for (size_t i = 0; i < 3 * N; i++)
             if (out[i].n_frames > 0)
-                CHECK(ds_buffer_append(all, out[i].data, out[i].n_frames * WIDTH * sizeof(float)) == DS_OK);
+                CHECK(ds_buffer_append(all, out[i].data, out[i].n_frames * WIDTH * sizeof(float)) ==
+                      DS_OK);
     }
     CHECK(ds_model_close(model) == DS_OK);
     CHECK(get_host() == h);
@@ -125,7 +127,8 @@ static void test_pairs(void)
         volatile float large = 1.0f, small = 0x1p-30f, least = 0x1p-126f;
         set_host(hosts[h]);
         ds_float_env_enter(&outer);
-        CHECK(large + small == 1.0f && least / 2 > 0); /* inexact: flags go up, none of the host's */
+        CHECK(large + small == 1.0f &&
+              least / 2 > 0); /* inexact: flags go up, none of the host's */
         ds_float_env_enter(&inner);
         CHECK(large - small == 1.0f);
         ds_float_env_leave(&inner);

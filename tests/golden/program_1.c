@@ -78,7 +78,8 @@ static ds_status describe(ds_model *model)
     ds_memory_info memory = {.struct_size = sizeof memory};
     DS_TRY(ds_model_query(model, &info));
     n_outputs = info.n_outputs;
-    printf("%s: %d threads, delay %lld, field %lld, %zu layers, %zu bytes of weights, limit %zu, %zu open, %s\n",
+    printf("%s: %d threads, delay %lld, field %lld, %zu layers, %zu bytes of weights, limit %zu, "
+           "%zu open, %s\n",
            info.name, (int)info.threads, (long long)info.delay, (long long)info.receptive_field,
            info.n_layers, info.weights_size, info.max_streams, info.n_streams,
            info.state_size > 0 && info.state_bytes_per_frame == 0 && info.bitwise == 1 &&
@@ -86,7 +87,8 @@ static ds_status describe(ds_model *model)
                ? "right"
                : "wrong");
     DS_TRY(ds_model_input(model, 0, &port));
-    printf("input %s: type %d, rank %u, %zu bytes\n", port.name, (int)port.dtype, port.rank, port.frame_bytes);
+    printf("input %s: type %d, rank %u, %zu bytes\n", port.name, (int)port.dtype, port.rank,
+           port.frame_bytes);
     for (size_t k = 0; k < n_outputs && k < MOST_OUTPUTS; k++) {
         DS_TRY(ds_model_output(model, k, &port));
         printf("output %s: type %d, rank %u of %lld, %zu bytes, %lld/%lld, delay %lld\n", port.name,
@@ -95,8 +97,9 @@ static ds_status describe(ds_model *model)
         frame_bytes[k] = port.frame_bytes;
     }
     DS_TRY(ds_model_memory(model, &memory));
-    printf("memory: %s\n", memory.bytes > 0 && memory.peak_bytes >= memory.bytes && memory.blocks > 0 &&
-                                   memory.n_allocations >= memory.blocks && memory.mapped_bytes > 0
+    printf("memory: %s\n", memory.bytes > 0 && memory.peak_bytes >= memory.bytes &&
+                                   memory.blocks > 0 && memory.n_allocations >= memory.blocks &&
+                                   memory.mapped_bytes > 0
                                ? "right"
                                : "wrong");
     return DS_OK;
@@ -108,13 +111,15 @@ static ds_status list_backends(void)
         ds_backend_info info = {.struct_size = sizeof info};
         DS_TRY(ds_backend_at(&info, i));
         if (i == 0)
-            printf("backend %s: usable %d, bitwise %d\n", info.name, (int)info.usable, (int)info.bitwise);
+            printf("backend %s: usable %d, bitwise %d\n", info.name, (int)info.usable,
+                   (int)info.bitwise);
     }
     return DS_OK;
 }
 
 /* The stream in chunks: a fork goes on beside it, a snapshot is taken and restored, both give the same. */
-static ds_status stream(ds_model *model, const char *frames, size_t n_frames, size_t n_bytes, sum *sums)
+static ds_status stream(ds_model *model, const char *frames, size_t n_frames, size_t n_bytes,
+                        sum *sums)
 {
     static sum forks[MOST_OUTPUTS];
     ds_stream *streams[2] = {NULL, NULL}, *idle[2];
@@ -127,7 +132,8 @@ static ds_status stream(ds_model *model, const char *frames, size_t n_frames, si
         const ds_input in[2] = {{frames + at * n_bytes, n, 0}, {frames + at * n_bytes, n, DS_F32}};
         const uint32_t flags[2] = {at == 0 ? DS_START : 0, 0};
         DS_TRY(ds_model_step(model, streams, out, in, flags, streams[1] != NULL ? 2 : 1));
-        if (take_step(sums, out) != 0 || (streams[1] != NULL && take_step(forks, out + n_outputs) != 0))
+        if (take_step(sums, out) != 0 ||
+            (streams[1] != NULL && take_step(forks, out + n_outputs) != 0))
             return DS_INTERNAL;
         if (at == 0) {
             DS_TRY(ds_stream_fork(&streams[1], streams[0]));
@@ -152,11 +158,12 @@ static ds_status stream(ds_model *model, const char *frames, size_t n_frames, si
     if (take_step(forks, out) != 0)
         return DS_INTERNAL;
     for (size_t k = 0; k < n_outputs; k++)
-        if (forks[k].n_bytes != sums[k].n_bytes || memcmp(forks[k].bytes, sums[k].bytes, sums[k].n_bytes) != 0)
+        if (forks[k].n_bytes != sums[k].n_bytes ||
+            memcmp(forks[k].bytes, sums[k].bytes, sums[k].n_bytes) != 0)
             return DS_INTERNAL;
     DS_TRY(ds_stream_query(streams[0], &info));
-    printf("stream: %lld frames, %zu idle, begun %d, ended %d, refused %d, %s\n", (long long)taken, n_idle,
-           (int)info.begun, (int)info.ended, (int)info.refused,
+    printf("stream: %lld frames, %zu idle, begun %d, ended %d, refused %d, %s\n", (long long)taken,
+           n_idle, (int)info.begun, (int)info.ended, (int)info.refused,
            info.model == model && info.idle_seconds >= 0 ? "right" : "wrong");
     DS_TRY(ds_stream_close(streams[1]));
     printf("closed: %s\n", ds_status_name(ds_stream_reset(streams[1])));
@@ -215,7 +222,8 @@ int main(int argc, char **argv)
 {
     static char frames[MOST_BYTES];
     static sum sums[MOST_OUTPUTS];
-    FILE *in = argc == 4 ? fopen(argv[2], "rb") : NULL, *out = argc == 4 ? fopen(argv[3], "wb") : NULL;
+    FILE *in = argc == 4 ? fopen(argv[2], "rb") : NULL,
+         *out = argc == 4 ? fopen(argv[3], "wb") : NULL;
     if (in == NULL || out == NULL)
         return 2;
     const size_t n_bytes = fread(frames, 1, sizeof frames, in);

@@ -17,7 +17,7 @@ KEPT, TODAYS = HERE / "dreamstream_1.h", CSRC / "include" / "dreamstream.h"
 PROGRAM = HERE / "program_1.c"
 DIGESTS = {
     "dreamstream_1.h": "0a51a4442f433d33eda9b0ddbd8373f622aab6cd64658b2329fe9f2a313f081e",
-    "program_1.c": "b11afd07cd5c7caef722668fef58f563cecc05c14f7409bd21d1cf1a63c73c6b",
+    "program_1.c": "63753865b139aa63d96c6089cb8c4e35e18b16ff9b79be0dc1b5a0e97346c946",
     "program_1.txt": "806c1588739713506e2a18bbde214551a17088253108fc97e55137206d06eb5d",
 }
 STRUCT = re.compile(r"typedef struct (\w+) \{\n(.*?)\n\} \1;", re.S)
