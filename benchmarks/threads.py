@@ -3,11 +3,11 @@
 Usage: python benchmarks/threads.py [--threads 2] [--networks ...] [--streams 1 32 1000] [--frames 1 10]
 [--seconds S] [--json].
 
-Two engines of the same network (networks.py), one with a thread, one with more, are given the same chunks of all
+Two engines of the same network (networks.py), one with a thread, one with more, get the same chunks of all
 streams in mid-stream, in turns; their outputs have the same bits, which is checked. A figure is the median of the
-steps on the wall's clock, with the 10th and 90th percentile. A row is marked where more threads are slower, by more
-than 3 % (--noise) in the median and in the shortest step. CPU time is that of the process per step: what waiting
-threads burn is in it.
+steps on the wall's clock, with the 10th and 90th percentile. A row is marked where more threads are slower, by
+more than 3 % (--noise) in the median and in the shortest step. CPU time is that of the process per step: what
+waiting threads burn is in it.
 """
 
 from __future__ import annotations
