@@ -29,6 +29,7 @@ from stepping import Streams
 import dreamstream as ds
 
 TURN = 0.03  # seconds of one before the other has its turn
+ROUNDS = 4  # at least
 
 
 def measure(name: str, n: int, n_frames: int, args: argparse.Namespace) -> dict[str, Any]:
@@ -37,8 +38,9 @@ def measure(name: str, n: int, n_frames: int, args: argparse.Namespace) -> dict[
     assert len({s.facts()["bits"] for s in streams.values()}) == 1, f"{name}: other bits with more threads"
     times: dict[int, list[float]] = {threads: [] for threads in streams}
     cpu: dict[int, list[float]] = {threads: [] for threads in streams}
-    spent = 0.0
-    while spent < 2000 * args.seconds or not spent:
+    spent, rounds = 0.0, 0
+    while spent < 2000 * args.seconds or rounds < ROUNDS:
+        rounds += 1
         for threads, s in streams.items():
             steps, each = s.turn(min(TURN, args.seconds), 2)
             times[threads] += steps

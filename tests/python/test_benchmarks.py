@@ -86,6 +86,12 @@ def test_threads():
     assert all(r["one"][1] > 0 and r["more"][1] > 0 for r in rows)
 
 
+def test_planning():
+    rows = run("planning.py", "--sizes", "2", "3")
+    assert [(r["model"], r["size"]) for r in rows] == [("stack-raw", 2), ("stack-raw", 3), ("relu", 2), ("relu", 3)]
+    assert all(r["compile"] > 0 and r["load"] > 0 for r in rows)
+
+
 def test_operators():
     """Every operator has a row, or a reason why not; outputs are compared with torch's."""
     pytest.importorskip("torch")
