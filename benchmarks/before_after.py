@@ -43,6 +43,7 @@ ROOT = Path(__file__).resolve().parent.parent
 REVISION = "01f5232"
 MORE_STREAMS = {"silero": [100]}  # beside --streams
 TURN = 0.03  # seconds of one variant before the next has its turn; some steps at least
+ROUNDS = 4  # at least
 STEP_HEAD = (
     "| network | streams | frames | threads | before, ms | after, ms | before ÷ after | by the least "
     "| CPU before, ms | CPU after, ms | one thread ÷ these | |\n"
@@ -127,8 +128,9 @@ def measure(
             other,
             one,
         )
-    spent, order = 0.0, list(times)
-    while spent < args.seconds * len(order) or not times[order[0]]:
+    spent, rounds, order = 0.0, 0, list(times)
+    while spent < args.seconds * len(order) or rounds < ROUNDS:
+        rounds += 1
         for tree, threads in order:
             length = min(TURN, args.seconds)
             steps, each = workers[tree]("turn", slot=str(threads), seconds=length, least=args.least)

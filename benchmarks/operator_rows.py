@@ -214,7 +214,7 @@ UNARY = [
 UNARY_POSITIVE = ["log", "sqrt", "rsqrt", "reciprocal", "log1p", "log2", "log10"]
 UNARY_UNIT = ["asin", "acos", "atanh"]
 BINARY = [
-    "add", "sub", "mul", "div", "minimum", "maximum", "atan2", "hypot", "copysign", "eq", "ne", "lt", "le", "gt", 
+    "add", "sub", "mul", "div", "minimum", "maximum", "atan2", "hypot", "copysign", "eq", "ne", "lt", "le", "gt",
     "ge",
 ]  # fmt: skip
 BINARY_POSITIVE = ["pow", "fmod", "remainder", "floor_divide"]

@@ -8,8 +8,9 @@ is an error. Four things are timed, in turns, after the outputs of ours and torc
 - torch: its function, on tensors in the layout that suits it best (the row's fastest), without gradients;
 - eager: ours on a plain `dreamstream.Tensor`, offline;
 - engine: `engine.step({id: frames})` in mid-stream, which copies frames in and out, and remembers what it must;
-- empty: the same call where the model gives its input back: what Python and the copies cost by themselves. Outputs
-  of other sizes than the input cost more or less than that.
+- empty: the same call where the model gives its first input back: what Python and the copies cost by themselves.
+  Where the output is of another size, half of the difference between calls that give it, and the input, back is
+  added.
 
 The quotients are the engine ÷ torch, and (engine - empty) ÷ torch: the operator without the call. A row is marked
 where the latter is above 1.3 (--mark), with the reason that operator_rows.py gives, or "?". At one frame torch's
@@ -78,15 +79,24 @@ def engine_of(row: Row, function: Any) -> tuple[Any, tuple[str, ...]]:
     return ds.compile(model, specs, dtype=dict.fromkeys(names, dtype), threads=1, verify=False), names
 
 
-def stepper(row: Row, function: Any, n: int) -> tuple[Call, str]:
-    """Steps of n frames in mid-stream, and the plan's text."""
+def stepper(row: Row, function: Any, n: int) -> tuple[Call, Any]:
+    """Steps of n frames in mid-stream, and the engine."""
     engine, names = engine_of(row, function)
     arrays = [turned(row, x) for x in numbers(row, n)]
     past = [turned(row, x) for x in numbers(row, row.past)]
     single = len(names) == 1
     chunk = {"stream": arrays[0] if single else dict(zip(names, arrays))}
     engine.step({"stream": past[0] if single else dict(zip(names, past))}, sos="stream")
-    return lambda: engine.step(chunk), engine.summary()
+    return lambda: engine.step(chunk)["stream"], engine
+
+
+def passing(port: Any, array: np.ndarray) -> Call:
+    """Steps that give these frames of an input or output back."""
+    model = Apply1(lambda x: x).eval()
+    engine = ds.compile(model, port.dimensions, dtype=array.dtype.name, threads=1, verify=False)
+    engine.step({}, sos="stream")
+    chunk = {"stream": array}
+    return lambda: engine.step(chunk)
 
 
 def laid(row: Row, layout: str, x: np.ndarray) -> torch.Tensor:
@@ -122,10 +132,19 @@ def calls_of(row: Row, n: int) -> dict[str, Call]:
         tensors = [laid(row, layout, x) for x in whole]
         compare(row, layout, mine, function(*tensors))
         calls[f"torch, {layout}"] = lambda function=function, tensors=tensors: function(*tensors)
-    calls["engine"], plan = stepper(row, row.ours, n_frames)
+    calls["engine"], engine = stepper(row, row.ours, n_frames)
+    plan = engine.summary()
     assert f" {row.operator} " in plan, f"{row.operator}, {row.label} is another operator:\n{plan}"
     calls["empty"], _ = stepper(row, lambda x, *_: x, n_frames)
+    x, y = turned(row, numbers(row, n_frames)[0]), calls["engine"]()
+    if y.nbytes != x.nbytes and "L" in engine.outputs[0].dimensions:
+        calls["input"], calls["output"] = passing(engine.inputs[0], x), passing(engine.outputs[0], y)
     return calls
+
+
+def cost_of_empty(middle: dict[str, float]) -> float:
+    """Of a call that copies what the operator's does; a way in, or out, is half of what giving back costs."""
+    return middle["empty"] + (middle["output"] - middle["input"] if "output" in middle else 0.0) / 2
 
 
 def measure(row: Row, n: int, seconds: float) -> dict[str, Any]:
@@ -149,7 +168,8 @@ def measure(row: Row, n: int, seconds: float) -> dict[str, Any]:
             times[name].append(1e6 * (time.thread_time() - begin) / repeats[name])
     middle = {name: float(np.median(t)) for name, t in times.items()}
     layout = min((name for name in middle if name.startswith("torch")), key=lambda name: middle[name])
-    own = max(0.0, middle["engine"] - middle["empty"])
+    empty = cost_of_empty(middle)
+    own = max(0.0, middle["engine"] - empty)
     return {
         "operator": row.operator,
         "label": row.label,
@@ -158,7 +178,7 @@ def measure(row: Row, n: int, seconds: float) -> dict[str, Any]:
         "layout": layout.removeprefix("torch, "),
         "eager": middle["eager"],
         "engine": middle["engine"],
-        "empty": middle["empty"],
+        "empty": empty,
         "engine_ratio": middle["engine"] / middle[layout],
         "ratio": own / middle[layout],
         "eager_ratio": middle["eager"] / middle[layout],

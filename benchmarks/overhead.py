@@ -38,18 +38,20 @@ WRAP = [f"-Wl,--wrap={name}" for name in ("memcpy", "memmove")]
 
 
 def build(tree: Path) -> Path:
-    """Link overhead.c with all of the tree's engine, compiled by the tree's own flags."""
-    sys.path.insert(0, str(tree / "csrc"))
+    """Link overhead.c with all of the tree's engine: the objects of its C tests, compiled by its own flags."""
+    sys.path[:0] = [str(tree / "csrc"), str(tree / "tests" / "c")]
     import cbuild
 
-    assert Path(cbuild.__file__).is_relative_to(tree), cbuild.__file__
-    folder = tree / "build" / "benchmarks"
-    cc = os.environ.get("CC", "cc").split()
-    cflags = cbuild.flags(openblas=False)
-    objects = cbuild.compile_all(cc, cbuild.sources(python=False), folder, cflags)
+    import build as tests
+
+    assert Path(tests.__file__).is_relative_to(tree), tests.__file__
+    if errors := tests.build("plain", []).errors:
+        sys.exit(f"overhead.py: {errors}")
+    folder, blas = tests.BUILD / "plain", tests.openblas()
     program = folder / "overhead"
-    main = [*cflags, str(ROOT / "benchmarks" / "overhead.c")]
-    subprocess.run([*cc, "-o", str(program), *main, *map(str, objects), *WRAP, "-lm", "-pthread"], check=True)
+    command = [*tests.cc(), *cbuild.flags(openblas=blas is not None), str(ROOT / "benchmarks" / "overhead.c")]
+    command += [str(folder / "engine.a"), *WRAP, "-lm", "-pthread", "-o", str(program)]
+    subprocess.run(command + ([str(blas), f"-Wl,-rpath,{blas.parent}"] if blas else []), check=True)
     return program
 
 
@@ -117,7 +119,8 @@ def main() -> None:
     tell("times     CPU time of the one thread, by the C API\n")
     tell(
         "| network | streams | frames | operators | step, ms | all but forwards, ms | % "
-        "| ns per operator and stream | bytes moved per stream | of a chunk | of an output |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+        "| ns per operator and stream | bytes moved per stream | of a chunk | of an output |\n"
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     )
     program = build(tree)
     with tempfile.TemporaryDirectory() as folder:

@@ -3,11 +3,11 @@
 Usage: python benchmarks/threads.py [--threads 2] [--networks ...] [--streams 1 32 1000] [--frames 1 10]
 [--seconds S] [--json].
 
-Two engines of the same network (networks.py), one with a thread, one with more, are given the same chunks of all
+Two engines of the same network (networks.py), one with a thread, one with more, get the same chunks of all
 streams in mid-stream, in turns; their outputs have the same bits, which is checked. A figure is the median of the
-steps on the wall's clock, with the 10th and 90th percentile. A row is marked where more threads are slower, by more
-than 3 % (--noise) in the median and in the shortest step. CPU time is that of the process per step: what waiting
-threads burn is in it.
+steps on the wall's clock, with the 10th and 90th percentile. A row is marked where more threads are slower, by
+more than 3 % (--noise) in the median and in the shortest step. CPU time is that of the process per step: what
+waiting threads burn is in it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from stepping import Streams
 import dreamstream as ds
 
 TURN = 0.03  # seconds of one before the other has its turn
+ROUNDS = 4  # at least
 
 
 def measure(name: str, n: int, n_frames: int, args: argparse.Namespace) -> dict[str, Any]:
@@ -37,8 +38,9 @@ def measure(name: str, n: int, n_frames: int, args: argparse.Namespace) -> dict[
     assert len({s.facts()["bits"] for s in streams.values()}) == 1, f"{name}: other bits with more threads"
     times: dict[int, list[float]] = {threads: [] for threads in streams}
     cpu: dict[int, list[float]] = {threads: [] for threads in streams}
-    spent = 0.0
-    while spent < 2000 * args.seconds or not spent:
+    spent, rounds = 0.0, 0
+    while spent < 2000 * args.seconds or rounds < ROUNDS:
+        rounds += 1
         for threads, s in streams.items():
             steps, each = s.turn(min(TURN, args.seconds), 2)
             times[threads] += steps
