@@ -11,6 +11,7 @@
  *   layer_norm, softmax  sixteen lanes: lane j adds elements j, j+16, ... in ascending order; the
  *                        lanes are then folded 8+8, 4+4, 2+2, 1+1; rms_norm likewise.
  *   column_sums          in double, one chain per column, from the first row on.
+ *   reduce               in double, four lanes: lane j adds elements j, j + 4, ...; (0 + 1) + (2 + 3).
  * A row's result never depends on the other rows of the call or on their number.
  * The bits of a NaN (sign, payload) are not part of any definition.
  *
@@ -47,6 +48,11 @@ typedef enum ds_compare {
 #include "kernels/pointwise.def"
     DS_COMPARE_COUNT
 } ds_compare;
+
+typedef enum ds_reduction {
+    DS_REDUCE_SUM, DS_REDUCE_SQUARES, /* of what the elements differ from a centre by */
+    DS_REDUCE_GREATEST, DS_REDUCE_LEAST /* NaN before all, else the first of equals */
+} ds_reduction;
 
 /* Where a raw weight lies: column n at depth (t * n_inner + i) * n_channels + c is
  * weight[column(n) + t * tap + i * inner + c * channel], column(n) = n * col, or where n_sub is not 0
@@ -157,6 +163,10 @@ typedef struct ds_real_kernels {
                      double epsilon);
     /* Adds to sums[0..n) the rows' elements, or with a centre the squares of what they differ by. */
     void (*column_sums)(double *sums, const void *x, size_t n_rows, size_t n, const double *centre);
+    /* y[r] = the reduction of x[r * stride + k * step], k < n, n >= 1; stride or step is 1. centre: of each result,
+     * for squares; NULL stands for 0. */
+    void (*reduce)(ds_reduction kind, double *y, const void *x, size_t n_results, size_t stride, size_t n,
+                   size_t step, const double *centre);
     /* y[m][i] = ((x[m][i] - mean[i]) - rest[i]) * scale[i] + shift[i]; y may be x. */
     void (*column_scale)(void *y, const void *x, size_t n_rows, size_t n, const void *mean,
                          const void *rest, const void *scale, const void *shift);
