@@ -243,6 +243,9 @@ class WavReader:
         """(frames, channels), fewer than asked for at the end only; "int16" where that is exact."""
     def close(self) -> None: ...
 
+def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:
+    """A new array of these end to end along their first axis, in C order."""
+
 def operators() -> list[dict[str, Any]]:
     """The registry: name, doc, attributes, weights, flags of every operator."""
 
