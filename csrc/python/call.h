@@ -47,4 +47,13 @@ ds_element ds_element_of(const PyArrayObject *array);
 /* Raises what an exec function reported, about the rows that are bad. Always -1. */
 int ds_call_refuse(ds_call *c, ds_status status);
 
+/* Rows as callers name them (rows.c); these may run Python code. */
+/* The plain ids as a tuple (new reference), and in `known` what stood behind them, where it is remembered. */
+PyObject *ds_rows_ids(ds_module *m, const ds_engine_object *e, PyObject *given, PyObject **known);
+void ds_rows_name(ds_call *c, PyObject *ids);
+/* Whether rows start or end: of a bool, a bool per row, or ids; NULL and None: none does. */
+int ds_rows_flags(const ds_call *c, const char *name, PyObject *given, bool *flags);
+/* Reads the new frames of each row; -1 where none are given, INT64_MAX where there are less than none. */
+int ds_rows_lengths(const ds_call *c, size_t input, PyObject *given);
+
 #endif

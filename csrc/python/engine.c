@@ -23,14 +23,14 @@ static int parse_axes(ds_module *m, PyObject *sequence, const int *edges, size_t
     }
     for (size_t i = 0; i < n; i++) {
         PyObject *item = PySequence_GetItem(sequence, (Py_ssize_t)i);
-        PyObject *fast = item ? PySequence_Fast(item, "axes must be sequences of int") : NULL;
+        PyObject *fast = item ? PySequence_Tuple(item) : NULL;
         Py_XDECREF(item);
         if (!fast)
             return -1;
         int rank = graph->edges[edges[i]].signature.rank + 1;
         unsigned seen = 0;
-        for (int k = 0; k < rank && PySequence_Fast_GET_SIZE(fast) == rank; k++) {
-            long axis = PyLong_AsLong(PySequence_Fast_GET_ITEM(fast, k));
+        for (int k = 0; k < rank && PyTuple_GET_SIZE(fast) == rank; k++) {
+            long axis = PyLong_AsLong(PyTuple_GET_ITEM(fast, k));
             if (axis >= 0 && axis < rank)
                 seen |= 1u << axis;
             (*axes)[i].axis[k] = (int)axis;

@@ -182,6 +182,7 @@ static PyMethodDef methods[] = {
     {"operators", operators, METH_NOARGS, "The registry of operators."},
     {"config", config, METH_NOARGS, "What was chosen at import."},
     {"together", together, METH_VARARGS, "together(rates, frames, skew) -> bool per row"},
+    {"joined", ds_joined, METH_O, "joined(arrays): a new array of them end to end, in C order."},
     {"read_container", ds_read_container, METH_VARARGS, "The parts of a safetensors file."},
     {"read_model", ds_read_model, METH_VARARGS, "A model file: graph, interface, signatures."},
     {"write_model", ds_write_model, METH_VARARGS, "A model file, to a callable."},

@@ -89,8 +89,10 @@ static int parse_weights(call *c, PyObject *weights)
 {
     ds_signature signatures[DS_MAX_WEIGHTS];
     size_t n;
-    if (ds_parse_weights(c->m, c->op->def, weights, signatures, c->weights, &n) < 0)
+    PyObject *kept = ds_parse_weights(c->m, c->op->def, weights, signatures, c->weights, &n);
+    if (!kept)
         return -1;
+    Py_DECREF(kept); /* it is the caller's tuple */
     bool same = (int)n == c->op->n_weights;
     for (size_t i = 0; same && i < n; i++) {
         const ds_signature *w = &c->op->weight[i];
@@ -313,7 +315,12 @@ PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *a
     if (!ended || blas < 0 || !ds_have_kernels(c.m))
         return NULL;
     c.kept = n_args > 8 && c.op->def->prepare && ds_prepared_take(c.m, args[8], self) ? args[8] : NULL;
-    PyObject *result = run_call(&c, args, ended, blas, ids);
+    /* Values and weights stay while they are used, whatever becomes of the caller's sequences. */
+    PyObject *values = PySequence_Tuple(args[0]), *weights = values ? PySequence_Tuple(args[5]) : NULL;
+    PyObject *const held[] = {values, args[1], args[2], args[3], args[4], weights};
+    PyObject *result = weights ? run_call(&c, held, ended, blas, ids) : NULL;
+    Py_XDECREF(values);
+    Py_XDECREF(weights);
     if (c.kept)
         ds_prepared_give(c.kept);
     return result;

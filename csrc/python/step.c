@@ -345,10 +345,10 @@ typedef struct stream_object {
 
 static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *words[] = {"engine", "id", NULL};
+    static char *keywords[] = {"engine", "id", NULL};
     ds_module *m = ds_module_of(type);
     PyObject *engine, *id;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O:Stream", words, m->stepper_type, &engine, &id))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O:Stream", keywords, m->stepper_type, &engine, &id))
         return NULL;
     stream_object *s = (stream_object *)type->tp_alloc(type, 0);
     if (!s)

@@ -1,104 +1,10 @@
-/* Engine.step_batch: rows of padded arrays. _core.Engine.step: rows of frames that lie end to end.
+/* Engine.step_batch: rows of padded arrays.
  *
  * The ids of a server's batch are mostly those of the batch before, the same objects: then what stands behind
  * them is remembered, and taken where it is still live. */
 #include <string.h>
 
 #include "python/stepper.h"
-
-/* ---------------------------------------------------------------- flags and lengths */
-/* Marks the rows that ids name. */
-static int mark_ids(const ds_call *c, PyObject *ids, bool *flags)
-{
-    PyObject *rows = PyDict_New();
-    for (Py_ssize_t r = 0; rows && r < c->n; r++) {
-        PyObject *row = PyLong_FromSsize_t(r);
-        if (!row || PyDict_SetItem(rows, c->ids[r], row) < 0)
-            Py_CLEAR(rows);
-        Py_XDECREF(row);
-    }
-    int status = rows ? 0 : -1;
-    for (Py_ssize_t i = 0; status == 0 && i < PyTuple_GET_SIZE(ids); i++) {
-        PyObject *id = ds_plain_id(c->m, PyTuple_GET_ITEM(ids, i));
-        PyObject *row = id ? PyDict_GetItemWithError(rows, id) : NULL;
-        if (row)
-            flags[PyLong_AsSsize_t(row)] = true;
-        else if (id)
-            ds_engine_error(c->m, DS_STREAM_ID, "sos or eos names no row of the batch", id);
-        status = row ? 0 : -1;
-        Py_XDECREF(id);
-    }
-    Py_XDECREF(rows);
-    return status;
-}
-
-/* Whether rows start or end: of a bool, a bool per row, or ids. */
-static int parse_flags(const ds_call *c, const char *name, PyObject *given, bool *flags)
-{
-    if (!given || given == Py_None)
-        return 0;
-    if (PyBool_Check(given)) {
-        memset(flags, given == Py_True, (size_t)c->n);
-        return 0;
-    }
-    PyArrayObject *a = (PyArrayObject *)given;
-    if (PyArray_Check(given) && PyArray_TYPE(a) == NPY_BOOL && PyArray_NDIM(a) == 1 &&
-        PyArray_DIM(a, 0) == c->n) {
-        for (Py_ssize_t r = 0; r < c->n; r++)
-            flags[r] = PyArray_BYTES(a)[r * PyArray_STRIDE(a, 0)] != 0;
-        return 0;
-    }
-    PyObject *items = PyUnicode_Check(given) ? PyTuple_Pack(1, given) : PySequence_Tuple(given);
-    if (!items)
-        return -1;
-    const Py_ssize_t n = PyTuple_GET_SIZE(items);
-    Py_ssize_t n_bools = 0;
-    for (Py_ssize_t i = 0; i < n; i++)
-        n_bools += PyBool_Check(PyTuple_GET_ITEM(items, i)) ||
-                   PyArray_IsScalar(PyTuple_GET_ITEM(items, i), Bool);
-    int status = 0;
-    if (n && n_bools == n && n == c->n) {
-        for (Py_ssize_t r = 0; r < n; r++)
-            flags[r] = PyObject_IsTrue(PyTuple_GET_ITEM(items, r)) > 0;
-    } else if (n_bools) {
-        PyErr_Format(c->m->errors[n_bools == n ? DS_SHAPE : DS_DTYPE],
-                     "%s: expected a bool, a bool for each of %zd rows, or ids", name, c->n);
-        status = -1;
-    }
-    if (status == 0 && !n_bools && n)
-        status = mark_ids(c, items, flags);
-    Py_DECREF(items);
-    return status;
-}
-
-/* Reads the frames of each row of an input; -1 where none are given. */
-static int read_lengths(const ds_call *c, size_t input, PyObject *given)
-{
-    int64_t *n_frames = c->step->n_frames + input * (size_t)c->n;
-    if (!given || given == Py_None) {
-        for (Py_ssize_t r = 0; r < c->n; r++)
-            n_frames[r] = -1;
-        return 0;
-    }
-    PyObject *array = PyArray_FromAny(given, NULL, 0, 0, 0, NULL), *integers = NULL;
-    if (!array)
-        return -1;
-    PyArrayObject *a = (PyArrayObject *)array;
-    if (!PyTypeNum_ISINTEGER(PyArray_TYPE(a)) && PyArray_SIZE(a) > 0)
-        PyErr_SetString(c->m->errors[DS_DTYPE], "lengths must be integers");
-    else if (PyArray_NDIM(a) != 1 || PyArray_DIM(a, 0) != c->n)
-        PyErr_Format(c->m->errors[DS_SHAPE], "expected one length for each of %zd rows", c->n);
-    else
-        integers = PyArray_FROM_OTF(array, NPY_INT64, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST);
-    Py_DECREF(array);
-    if (!integers)
-        return -1;
-    const int64_t *lengths = PyArray_DATA((PyArrayObject *)integers);
-    for (Py_ssize_t r = 0; r < c->n; r++)
-        n_frames[r] = lengths[r] < 0 ? INT64_MAX : lengths[r];
-    Py_DECREF(integers);
-    return 0;
-}
 
 /* Fills in lengths that were not given; refuses the rows whose length is not within the array's. */
 static int check_lengths(ds_call *c, size_t input, int64_t most)
@@ -132,44 +38,6 @@ static PyObject *of_input(const ds_stepper *s, PyObject *given, Py_ssize_t k, si
 }
 
 /* ---------------------------------------------------------------- ids */
-/* The plain ids as a tuple (new reference), and in `known` what stood behind them, where it is remembered. */
-static PyObject *read_ids(ds_module *m, const ds_engine_object *e, PyObject *given, PyObject **known)
-{
-    PyObject *ids = PyUnicode_Check(given) ? PyTuple_Pack(1, given) : PySequence_Tuple(given);
-    if (!ids)
-        return NULL;
-    const Py_ssize_t n = PyTuple_GET_SIZE(ids);
-    Py_ssize_t same = 0;
-    if (e->last_ids && PyTuple_GET_SIZE(e->last_ids) == n)
-        while (same < n && PyTuple_GET_ITEM(ids, same) == PyTuple_GET_ITEM(e->last_ids, same))
-            same++;
-    if (e->last_ids && same == n && PyTuple_GET_SIZE(e->last_ids) == n) {
-        Py_DECREF(ids);
-        *known = Py_NewRef(e->last_live);
-        return Py_NewRef(e->last_ids);
-    }
-    PyObject *plain = PyTuple_New(n), *seen = plain ? PySet_New(NULL) : NULL;
-    PyObject *twice = seen ? PyList_New(0) : NULL;
-    for (Py_ssize_t r = 0; twice && r < n; r++) {
-        PyObject *id = ds_plain_id(m, PyTuple_GET_ITEM(ids, r));
-        if (id)
-            PyTuple_SET_ITEM(plain, r, id);
-        const int again = id ? PySet_Contains(seen, id) : -1;
-        if (again < 0 || (again ? PyList_Append(twice, id) : PySet_Add(seen, id)) < 0)
-            Py_CLEAR(twice);
-    }
-    if (twice && PyList_GET_SIZE(twice) > 0) {
-        ds_raise(m, ds_fail(DS_STREAM_ID, "ids must be unique within a batch"), twice);
-        Py_CLEAR(twice);
-    }
-    if (!twice)
-        Py_CLEAR(plain);
-    Py_XDECREF(twice);
-    Py_XDECREF(seen);
-    Py_DECREF(ids);
-    return plain;
-}
-
 /* Remembers what stands behind the ids of a step that was made; forgets everything where memory is short. */
 static void remember(const ds_call *c, PyObject *ids, PyObject *known)
 {
@@ -188,12 +56,6 @@ static void remember(const ds_call *c, PyObject *ids, PyObject *known)
         PyErr_Clear();
     Py_XSETREF(e->last_ids, live ? Py_NewRef(ids) : NULL);
     Py_XSETREF(e->last_live, live);
-}
-
-static void set_ids(ds_call *c, PyObject *ids)
-{
-    for (Py_ssize_t r = 0; r < c->n; r++)
-        c->ids[r] = PyTuple_GET_ITEM(ids, r);
 }
 
 /* ---------------------------------------------------------------- padded arrays */
@@ -258,7 +120,7 @@ static int read_all_lengths(const batch_step *b, PyObject *lengths)
 {
     for (size_t k = 0; k < b->call.n_inputs; k++) {
         PyObject *of = of_input(b->stepper, lengths, (Py_ssize_t)k, b->call.n_inputs);
-        const int status = PyErr_Occurred() ? -1 : read_lengths(&b->call, k, of);
+        const int status = PyErr_Occurred() ? -1 : ds_rows_lengths(&b->call, k, of);
         Py_XDECREF(of);
         if (status < 0)
             return -1;
@@ -466,10 +328,10 @@ static void get_batch(const ds_call *c, void *context)
 static PyObject *run_batch(batch_step *b, PyObject *ids, PyObject *known, PyObject *const *options)
 {
     ds_call *c = &b->call;
-    set_ids(c, ids);
+    ds_rows_name(c, ids);
     b->outputs = ds_call_room(c, c->n_outputs, sizeof *b->outputs);
-    if (!b->outputs || parse_flags(c, "sos", options[1], c->sos) < 0 ||
-        parse_flags(c, "eos", options[2], c->step->ended) < 0 || read_all_lengths(b, options[0]) < 0 ||
+    if (!b->outputs || ds_rows_flags(c, "sos", options[1], c->sos) < 0 ||
+        ds_rows_flags(c, "eos", options[2], c->step->ended) < 0 || read_all_lengths(b, options[0]) < 0 ||
         ds_call_find(c, known) < 0 || measure_arrays(b) < 0 || ds_call_enter(c) < 0)
         return NULL;
     put_arrays(b);
@@ -495,7 +357,7 @@ PyObject *ds_stepper_step_batch(DS_METHOD_ARGUMENTS)
     if (n_args == 0)
         return PyErr_Format(PyExc_TypeError, "step_batch() needs ids");
     b.arrays = read_arrays(b.stepper, m, e->plan->graph->n_inputs, args + 1, n_args - 1);
-    PyObject *ids = b.arrays ? read_ids(m, e, args[0], &known) : NULL;
+    PyObject *ids = b.arrays ? ds_rows_ids(m, e, args[0], &known) : NULL;
     if (ids && ds_call_open(&b.call, m, e, PyTuple_GET_SIZE(ids)) == 0)
         result = run_batch(&b, ids, known, options);
     for (size_t o = 0; b.outputs && o < b.call.n_outputs; o++)
@@ -504,164 +366,5 @@ PyObject *ds_stepper_step_batch(DS_METHOD_ARGUMENTS)
     Py_XDECREF(known);
     Py_XDECREF(ids);
     Py_XDECREF(b.arrays);
-    return result;
-}
-
-/* ---------------------------------------------------------------- frames end to end */
-static const ds_axes in_order = {DS_MAX_RANK + 1, {0, 1, 2, 3, 4, 5, 6}};
-
-typedef struct frames_step {
-    ds_call call;
-    PyObject *values;   /* tuple: per input [frames of all rows][features...] */
-    PyObject **outputs; /* [output] owned, likewise */
-} frames_step;
-
-static int measure_values(frames_step *f)
-{
-    ds_call *c = &f->call;
-    for (size_t k = 0; k < c->n_inputs; k++) {
-        PyArrayObject *value = (PyArrayObject *)PyTuple_GET_ITEM(f->values, (Py_ssize_t)k);
-        const int64_t *n_frames = c->step->n_frames + k * (size_t)c->n;
-        ds_axes axes = in_order;
-        axes.rank = ds_step_input(c->e->plan, k)->rank + 1;
-        const int64_t frames = ds_call_measure(c, k, &axes, value, c->n ? c->ids[0] : NULL);
-        int64_t sum = 0;
-        bool fits = PyArray_ISNOTSWAPPED(value);
-        if (frames < 0)
-            return -1;
-        for (Py_ssize_t r = 0; r < c->n; r++)
-            fits = fits && n_frames[r] >= 0 && !__builtin_add_overflow(sum, n_frames[r], &sum);
-        if (!fits || sum != frames) {
-            PyErr_Format(c->m->errors[DS_SHAPE], "input %zu: the frames are not those of the rows", k);
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* Reads values and lengths; may run Python code. */
-static int read_values(frames_step *f, PyObject *values, PyObject *lengths)
-{
-    f->values = PySequence_Tuple(values);
-    PyObject *counts = f->values ? PySequence_Tuple(lengths) : NULL;
-    const Py_ssize_t n = (Py_ssize_t)f->call.n_inputs;
-    int status = counts ? 0 : -1;
-    if (counts && (PyTuple_GET_SIZE(f->values) != n || PyTuple_GET_SIZE(counts) != n)) {
-        PyErr_Format(PyExc_ValueError, "expected values and lengths of %zd inputs", n);
-        status = -1;
-    }
-    for (Py_ssize_t k = 0; status == 0 && k < n; k++) {
-        status = read_lengths(&f->call, (size_t)k, PyTuple_GET_ITEM(counts, k));
-        if (status == 0 && !PyArray_Check(PyTuple_GET_ITEM(f->values, k))) {
-            PyErr_Format(PyExc_TypeError, "input %zd: expected an array", k);
-            status = -1;
-        }
-    }
-    Py_XDECREF(counts);
-    return status;
-}
-
-static void put_values(const frames_step *f)
-{
-    const ds_call *c = &f->call;
-    for (size_t k = 0; k < c->n_inputs; k++) {
-        PyArrayObject *a = (PyArrayObject *)PyTuple_GET_ITEM(f->values, (Py_ssize_t)k);
-        const char *row = PyArray_BYTES(a);
-        for (Py_ssize_t r = 0; r < c->n; r++) {
-            ds_step_put(c->step, k, (size_t)r, row, PyArray_STRIDES(a), ds_element_of(a));
-            row += c->step->n_frames[k * (size_t)c->n + (size_t)r] * PyArray_STRIDE(a, 0);
-        }
-    }
-}
-
-/* (values, lengths, starts), per output. */
-static PyObject *make_values(frames_step *f)
-{
-    const ds_call *c = &f->call;
-    const Py_ssize_t n_outputs = (Py_ssize_t)c->n_outputs;
-    PyObject *values = PyList_New(n_outputs), *lengths = PyList_New(n_outputs), *starts = PyList_New(n_outputs);
-    bool made = values && lengths && starts;
-    for (Py_ssize_t o = 0; made && o < n_outputs; o++) {
-        const ds_signature *signature = ds_step_output(c->e->plan, (size_t)o);
-        npy_intp shape[DS_MAX_RANK + 1] = {0};
-        PyObject *counts = PyList_New(c->n), *firsts = PyList_New(c->n);
-        made = counts && firsts;
-        for (Py_ssize_t r = 0; made && r < c->n; r++) {
-            int64_t start;
-            const int64_t frames = ds_step_frames(c->step, (size_t)o, (size_t)r, &start);
-            shape[0] += frames;
-            PyObject *count = PyLong_FromLongLong(frames), *first = PyLong_FromLongLong(start);
-            made = count && first;
-            PyList_SET_ITEM(counts, r, count);
-            PyList_SET_ITEM(firsts, r, first);
-        }
-        for (int d = 0; d < signature->rank; d++)
-            shape[d + 1] = signature->shape[d];
-        f->outputs[o] = made ? ds_new_array(signature, signature->rank + 1, shape, false) : NULL;
-        made = f->outputs[o] != NULL;
-        PyList_SET_ITEM(values, o, Py_XNewRef(f->outputs[o]));
-        PyList_SET_ITEM(lengths, o, counts);
-        PyList_SET_ITEM(starts, o, firsts);
-    }
-    PyObject *result = made ? PyTuple_Pack(3, values, lengths, starts) : NULL;
-    Py_XDECREF(values);
-    Py_XDECREF(lengths);
-    Py_XDECREF(starts);
-    return result;
-}
-
-static void get_values(const ds_call *c, void *context)
-{
-    const frames_step *f = context;
-    for (size_t o = 0; o < c->n_outputs; o++) {
-        PyArrayObject *a = (PyArrayObject *)f->outputs[o];
-        char *row = PyArray_BYTES(a);
-        for (Py_ssize_t r = 0; r < c->n; r++) {
-            int64_t start;
-            ds_step_get(c->step, o, (size_t)r, row, PyArray_STRIDES(a));
-            row += ds_step_frames(c->step, o, (size_t)r, &start) * PyArray_STRIDE(a, 0);
-        }
-    }
-}
-
-static PyObject *run_values(frames_step *f, PyObject *ids, PyObject *const *args)
-{
-    ds_call *c = &f->call;
-    PyObject *result = NULL;
-    set_ids(c, ids);
-    f->outputs = ds_call_room(c, c->n_outputs, sizeof *f->outputs);
-    if (f->outputs && parse_flags(c, "sos", args[1], c->sos) == 0 &&
-        parse_flags(c, "eos", args[2], c->step->ended) == 0 && read_values(f, args[3], args[4]) == 0 &&
-        ds_call_find(c, NULL) == 0 && measure_values(f) == 0 && ds_call_enter(c) == 0) {
-        put_values(f);
-        result = make_values(f);
-    }
-    if (result && ds_call_ready(c) < 0)
-        Py_CLEAR(result);
-    if (result)
-        ds_call_run(c, get_values, f);
-    return result;
-}
-
-PyObject *ds_engine_step(DS_METHOD_ARGUMENTS)
-{
-    ds_module *m = ds_module_of(cls);
-    ds_engine_object *e = (ds_engine_object *)self;
-    if (n_args != 6 || names)
-        return PyErr_Format(PyExc_TypeError, "step(ids, sos, eos, values, lengths, restart)");
-    const int restart = PyObject_IsTrue(args[5]);
-    frames_step f = {0};
-    PyObject *known = NULL, *result = NULL;
-    PyObject *ids = restart < 0 ? NULL : read_ids(m, e, args[0], &known);
-    if (ids && ds_call_open(&f.call, m, e, PyTuple_GET_SIZE(ids)) == 0) {
-        f.call.restart = restart > 0;
-        result = run_values(&f, ids, args);
-    }
-    for (size_t o = 0; f.outputs && o < f.call.n_outputs; o++)
-        Py_XDECREF(f.outputs[o]);
-    ds_call_close(&f.call);
-    Py_XDECREF(f.values);
-    Py_XDECREF(known);
-    Py_XDECREF(ids);
     return result;
 }

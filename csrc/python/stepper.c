@@ -179,13 +179,13 @@ static void stepper_dealloc(PyObject *self)
 
 static int stepper_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *words[] = {"core", "names", "structure", "inputs", "outputs", NULL};
+    static char *keywords[] = {"core", "names", "structure", "inputs", "outputs", NULL};
     ds_stepper *s = (ds_stepper *)self;
     PyObject *core, *names, *structure, *inputs, *outputs;
     PyTypeObject *own = Py_TYPE(self);
     while (own->tp_dealloc != stepper_dealloc)
         own = own->tp_base;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!OOO:Stepper", words, &core, &PyTuple_Type, &names,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!OOO:Stepper", keywords, &core, &PyTuple_Type, &names,
                                      &structure, &inputs, &outputs))
         return -1;
     if (s->core || Py_TYPE(core) != ds_module_of(own)->engine_type) {

@@ -62,9 +62,9 @@ int ds_parse_attrs(ds_module *m, const ds_op_def *def, PyObject *mapping, ds_att
 PyObject *ds_build_attributes(const ds_op *op);
 const ds_op_def *ds_parse_def(ds_module *m, PyObject *name);
 /* Weights given as arrays (or None): signatures and data pointers, after checking that each is a
- * C-contiguous aligned array. */
-int ds_parse_weights(ds_module *m, const ds_op_def *def, PyObject *sequence,
-                     ds_signature *signatures, const void **data, size_t *n);
+ * C-contiguous aligned array. Returns what keeps them alive (new reference), NULL with an exception. */
+PyObject *ds_parse_weights(ds_module *m, const ds_op_def *def, PyObject *sequence,
+                           ds_signature *signatures, const void **data, size_t *n);
 
 ds_arena *ds_take_arena(ds_module *m); /* NULL with an exception set */
 void ds_give_arena(ds_module *m, ds_arena *arena);
