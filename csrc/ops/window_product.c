@@ -101,7 +101,9 @@ void *ds_window_prepare(const ds_window_shape *s, void *prepared, const void *we
                                .col = w->col,
                                .tap = w->tap,
                                .inner = w->inner,
-                               .channel = w->channel};
+                               .channel = w->channel,
+                               .n_sub = w->n_sub,
+                               .sub = w->sub};
     const char *from = (const char *)weight + w->start * s->element;
     if (depthwise(s)) {
         layout.n_sub = n_out;

@@ -40,6 +40,8 @@ typedef struct ds_window_shape {
 typedef struct ds_window_weight {
     size_t start, group;
     ptrdiff_t col, tap, inner, channel;
+    size_t n_sub; /* as in ds_weight_layout; 0: columns are `col` apart */
+    ptrdiff_t sub;
 } ds_window_weight;
 
 /* Where taps are along one axis: the first, and what stands below 0 and from total on. */
