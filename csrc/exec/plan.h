@@ -16,6 +16,7 @@ typedef struct ds_edge_plan {
     size_t state_offset; /* of the kept frames in the block */
     int tail;            /* unbounded: index of its tail in the slot; else -1 */
     int buffer;          /* scratch buffer; -1 for unbounded edges and edges that nothing produces */
+    bool freed;          /* its buffer has gone to another edge */
     int last_use;        /* node after which the frames may go; n_nodes: when the call is over */
 } ds_edge_plan;
 
@@ -37,7 +38,7 @@ typedef struct ds_plan {
     ds_graph *model; /* as captured; owned */
     ds_graph *graph; /* rewritten; owned */
     ds_clock clock;
-    ds_analysis analysis; /* of the rewritten graph */
+    ds_analysis analysis; /* its edges: of the rewritten graph */
     const ds_kernels *kernels;
     ds_edge_plan *edges; /* [graph->n_edges] */
     ds_node_plan *nodes; /* [graph->n_nodes] */
