@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "codec/sort.h"
 #include "exec/positions.h"
 
 static size_t aligned(size_t n_bytes)
@@ -41,6 +42,16 @@ static bool can_overwrite(const ds_plan *p, size_t j)
            out->tail < 0 && in->buffer >= 0 && in->frame_bytes == out->frame_bytes;
 }
 
+/* Gives the buffer of edge e back where node j was the last that looked at it. */
+static void free_buffer(ds_plan *p, int e, int j, int *free_buffers, int *n_free)
+{
+    ds_edge_plan *edge = &p->edges[e];
+    if (edge->last_use != j || edge->buffer < 0 || edge->freed)
+        return;
+    free_buffers[(*n_free)++] = edge->buffer;
+    edge->freed = true; /* a node may read an edge twice */
+}
+
 /* Gives every edge that is produced a buffer that nothing alive lies in. free_buffers: [n_edges]. */
 static void assign_buffers(ds_plan *p, int *free_buffers)
 {
@@ -59,18 +70,21 @@ static void assign_buffers(ds_plan *p, int *free_buffers)
                 continue;
             if (o == 0 && can_overwrite(p, j)) {
                 out->buffer = p->edges[node->inputs[0]].buffer;
-                p->edges[node->inputs[0]].last_use = -2; /* its buffer lives on as the output's */
+                p->edges[node->inputs[0]].last_use = -1; /* its buffer lives on as the output's */
             } else {
                 out->buffer = n_free ? free_buffers[--n_free] : p->n_buffers++;
             }
         }
-        for (size_t e = 0; e < g->n_edges; e++)
-            if (p->edges[e].last_use == (int)j && p->edges[e].buffer >= 0)
-                free_buffers[n_free++] = p->edges[e].buffer;
+        for (int i = 0; i < ds_op_n_values(node->op); i++)
+            free_buffer(p, node->inputs[i], (int)j, free_buffers, &n_free);
+        for (int o = 0; o < node->op->n_outputs; o++) /* those that nobody reads */
+            free_buffer(p, node->first_output + o, (int)j, free_buffers, &n_free);
     }
-    for (size_t e = 0; e < g->n_edges; e++)
-        if (p->edges[e].last_use == -2)
-            p->edges[e].last_use = -1; /* nothing to store: it keeps nothing */
+}
+
+static bool is_stored(const ds_edge_plan *edge)
+{
+    return edge->last_use >= 0 && (edge->capacity > 0 || edge->tail >= 0);
 }
 
 /* Lists the edges that keep frames in the order in which their frames may go. */
@@ -81,14 +95,17 @@ static ds_status order_stores(ds_plan *p)
     DS_TRY(ds_allocate_zeroed(&p->allocator, &memory, (g->n_nodes + 2 + g->n_edges) * sizeof(int)));
     p->first_store = memory;
     p->stores = p->first_store + g->n_nodes + 2;
-    int n = 0;
-    for (int j = 0; j <= (int)g->n_nodes; j++) {
-        p->first_store[j] = n;
-        for (size_t e = 0; e < g->n_edges; e++)
-            if (p->edges[e].last_use == j && (p->edges[e].capacity > 0 || p->edges[e].tail >= 0))
-                p->stores[n++] = (int)e;
-    }
-    p->first_store[g->n_nodes + 1] = n;
+    for (size_t e = 0; e < g->n_edges; e++)
+        if (is_stored(&p->edges[e]))
+            p->first_store[p->edges[e].last_use + 1]++;
+    for (size_t j = 0; j <= g->n_nodes; j++)
+        p->first_store[j + 1] += p->first_store[j];
+    for (size_t e = 0; e < g->n_edges; e++)
+        if (is_stored(&p->edges[e]))
+            p->stores[p->first_store[p->edges[e].last_use]++] = (int)e;
+    for (size_t j = g->n_nodes + 1; j > 0; j--) /* each stands at its end: where the next begins */
+        p->first_store[j] = p->first_store[j - 1];
+    p->first_store[0] = 0;
     return DS_OK;
 }
 
@@ -220,32 +237,46 @@ static ds_status study_nodes(ds_plan *p)
     return DS_OK;
 }
 
-/* Whether a node before this one has the same weight, as where a module is called twice. */
-static bool counted(const ds_graph *g, size_t j, const ds_weight *weight)
+static int compare_weights(const void *context, uint32_t a, uint32_t b)
 {
-    for (size_t k = 0; weight->borrowed && k < j; k++)
-        for (int i = 0; i < g->nodes[k].op->n_weights; i++)
-            if (g->nodes[k].weights[i].data == weight->data)
-                return true;
-    return false;
+    const ds_weight *const *weights = context;
+    const uintptr_t x = (uintptr_t)weights[a]->data, y = (uintptr_t)weights[b]->data;
+    return x < y ? -1 : x > y;
+}
+
+/* Adds up the weights, each once: nodes share them where a module is called twice. items: [n]. */
+static void sum_weights(ds_plan *p, const ds_weight **items, uint32_t *order)
+{
+    size_t n = 0;
+    for (size_t j = 0; j < p->graph->n_nodes; j++)
+        for (int i = 0; i < p->graph->nodes[j].op->n_weights; i++, n++) {
+            items[n] = &p->graph->nodes[j].weights[i];
+            order[n] = (uint32_t)n;
+        }
+    ds_sort_indices(order, n, compare_weights, items);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || items[order[i]]->data != items[order[i - 1]]->data)
+            p->weight_bytes += items[order[i]]->n_bytes;
 }
 
 static ds_status list_weights(ds_plan *p)
 {
+    size_t n = 0;
     for (size_t j = 0; j < p->graph->n_nodes; j++) {
         const ds_node *node = &p->graph->nodes[j];
         const ds_op *op = node->op;
-        ds_node_plan *plan = &p->nodes[j];
         void *weights;
         DS_TRY(ds_allocate_array(&p->allocator, &weights, (size_t)op->n_weights,
                                  sizeof(const void *)));
-        plan->weights = weights;
-        for (int i = 0; i < op->n_weights; i++) {
-            plan->weights[i] = node->weights[i].data;
-            if (!counted(p->graph, j, &node->weights[i]))
-                p->weight_bytes += node->weights[i].n_bytes;
-        }
+        p->nodes[j].weights = weights;
+        for (int i = 0; i < op->n_weights; i++, n++)
+            p->nodes[j].weights[i] = node->weights[i].data;
     }
+    void *items;
+    const size_t n_bytes = n * (sizeof(ds_weight *) + sizeof(uint32_t));
+    DS_TRY(ds_allocate(&p->allocator, &items, n_bytes));
+    sum_weights(p, items, (uint32_t *)((const ds_weight **)items + n));
+    ds_release(&p->allocator, items, n_bytes);
     return DS_OK;
 }
 
@@ -276,7 +307,7 @@ static ds_status prepare_weights(ds_plan *p)
     return DS_OK;
 }
 
-/* Analyses the model, rewrites a copy of it and analyses that. */
+/* Analyses the model and rewrites a copy of it. */
 static ds_status rewrite(ds_plan *p, int64_t skew)
 {
     ds_rate rates[DS_MAX_INPUTS];
@@ -286,12 +317,11 @@ static ds_status rewrite(ds_plan *p, int64_t skew)
     ds_find_silent(p->model);
     DS_TRY(ds_analyse(&p->analysis, p->model, &p->clock));
     DS_TRY(ds_graph_share(&p->graph, p->model));
-    ds_rewrite(p->graph, &p->analysis);
+    DS_TRY(ds_rewrite(p->graph, &p->analysis));
     DS_TRY(ds_graph_share(&p->plain, p->graph));
     if (p->kernels->real[0].format != DS_FORMAT_ROWS)
         DS_TRY(ds_fuse(p->graph));
-    ds_analysis_free(&p->analysis);
-    return ds_analyse(&p->analysis, p->graph, &p->clock);
+    return DS_OK;
 }
 
 static ds_status make(ds_plan *p, int64_t skew)

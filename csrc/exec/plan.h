@@ -24,6 +24,7 @@ typedef struct ds_edge_plan {
     int mark;            /* index in the block's marks; -1: no slack, kept frames go through buffers */
     int tail;            /* unbounded: index of its tail in the slot; else -1 */
     int buffer;          /* scratch buffer; -1 for unbounded edges and edges that nothing produces */
+    bool freed;          /* its buffer has gone to another edge */
     int last_use;        /* node after which the frames may go; n_nodes: when the call is over */
     ds_growth growth;
 } ds_edge_plan;
@@ -62,7 +63,7 @@ typedef struct ds_plan {
     ds_graph *plain; /* rewritten, each operator by itself, for exports; owned */
     ds_graph *graph; /* rewritten and fused; owned. All number their edges alike */
     ds_clock clock;
-    ds_analysis analysis; /* of the rewritten graph */
+    ds_analysis analysis; /* its edges: of the rewritten graph */
     const ds_kernels *kernels;
     ds_edge_plan *edges; /* [graph->n_edges] */
     ds_node_plan *nodes; /* [graph->n_nodes] */

@@ -37,6 +37,11 @@ typedef struct ds_edge {
     int output; /* which output of it, or which graph input */
 } ds_edge;
 
+typedef struct ds_named_weight {
+    const ds_weight *weight;
+    const ds_signature *signature;
+} ds_named_weight;
+
 typedef struct ds_graph {
     ds_allocator allocator;
     ds_node *nodes;
@@ -47,6 +52,8 @@ typedef struct ds_graph {
     size_t n_inputs;
     int *outputs;
     size_t n_outputs, outputs_capacity;
+    ds_named_weight *named; /* open addressing by a hash of the name; weight NULL: a free place */
+    size_t n_named, named_capacity;
     bool shared; /* operators, weights and names are borrowed from another graph */
     ds_mapped *file; /* that weights are borrowed from, or NULL */
     uint64_t fingerprint[2];
