@@ -92,10 +92,7 @@ static ds_status infer(ds_op *op)
     DS_CHECK(ds_rate_scale(&op->out[0].rate, 1, g.stride), DS_LIMIT, "conv1d: the rate overflows");
     op->scratch.per_call = copy_bytes(op);
     op->scratch.per_out = 2 * sizeof(void *);
-    op->period = g.stride;
-    op->reach = ds_padding_reach(&g);
     op->whole = ds_padding_whole(&g);
-    op->same_counts = ds_padding_same_counts(&g);
     return DS_OK;
 }
 

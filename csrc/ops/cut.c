@@ -21,17 +21,6 @@ static const ds_attr_def attrs[] = {
      .doc = "the function, in pairs: 0 c adds, 1 c multiplies, 2 c divides"},
     {0}};
 
-static int64_t common_multiple(int64_t a, int64_t b)
-{
-    int64_t x = a, y = b;
-    while (y != 0) {
-        const int64_t rest = x % y;
-        x = y;
-        y = rest;
-    }
-    return a / x > DS_NEVER / b ? DS_NEVER : a / x * b;
-}
-
 static ds_status infer(ds_op *op)
 {
     ds_length length;
@@ -46,11 +35,6 @@ static ds_status infer(ds_op *op)
              (long long)rate.den);
     DS_CHECK(ds_rate_scale(&op->out[0].rate, 1, op->attr[STEP].i), DS_ARGUMENT,
              "cut: its rate overflows");
-    /* In frames of x: f repeats after div frames of y, which are mul frames of x. */
-    op->period = common_multiple(op->attr[STEP].i, length.mul);
-    op->reach = op->attr[START].i + op->attr[STEP].i;
-    op->reach +=
-        length.reach > DS_NEVER / length.mul / 2 ? DS_NEVER / 2 : length.reach * length.mul;
     return DS_OK;
 }
 

@@ -18,7 +18,6 @@ static const ds_attr_def attrs[] = {
 
 static ds_status infer(ds_op *op)
 {
-    op->reach = op->attr[FRAMES].i;
     return ds_op_require_least(op, FRAMES, 0);
 }
 

@@ -49,8 +49,6 @@ static ds_status infer(ds_op *op)
         out->shape[d] = op->in[0].shape[d - 1];
     }
     DS_CHECK(ds_rate_scale(&out->rate, 1, step), DS_ARGUMENT, "frame: its rate overflows");
-    op->period = step;
-    op->reach = span(op);
     return DS_OK;
 }
 

@@ -22,7 +22,6 @@ static ds_status infer(ds_op *op)
              (long long)op->attr[TIMES].i);
     DS_CHECK(ds_rate_scale(&op->out[0].rate, op->attr[TIMES].i, 1), DS_LIMIT,
              "repeat_frames: the rate overflows");
-    op->same_counts = op->attr[TIMES].i == 1;
     return DS_OK;
 }
 

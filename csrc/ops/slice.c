@@ -23,8 +23,6 @@ static ds_status infer(ds_op *op)
     DS_TRY(ds_op_require_least(op, STEP, 1));
     DS_CHECK(ds_rate_scale(&op->out[0].rate, 1, op->attr[STEP].i), DS_ARGUMENT,
              "slice: its rate overflows");
-    op->period = op->attr[STEP].i;
-    op->reach = op->attr[START].i + op->attr[CROP].i + op->attr[STEP].i;
     return DS_OK;
 }
 
