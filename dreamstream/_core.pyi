@@ -59,7 +59,6 @@ class Op:
     whole: bool  # needs the whole stream: nothing leaves before the end
     carries: bool  # arrays are carried from call to call
     prepared_bytes: int  # of its weights as kernels want them
-    period: int  # input frames after which its integers repeat
 
     def counts(
         self, inputs: Sequence[Counts], ended: NDArray[np.bool_], ids: Sequence[str] = ()

@@ -56,8 +56,6 @@ static ds_status frame_infer(ds_op *op)
         out->shape[d] = op->in[0].shape[d - 1];
     }
     DS_CHECK(ds_rate_scale(&out->rate, 1, step), DS_ARGUMENT, "frame: its rate overflows");
-    op->period = step;
-    op->reach = frame_span(op);
     return DS_OK;
 }
 
@@ -173,7 +171,6 @@ static ds_status repeat_frames_infer(ds_op *op)
              (long long)op->attr[TIMES].i);
     DS_CHECK(ds_rate_scale(&op->out[0].rate, op->attr[TIMES].i, 1), DS_LIMIT,
              "repeat_frames: the rate overflows");
-    op->same_counts = op->attr[TIMES].i == 1;
     return DS_OK;
 }
 

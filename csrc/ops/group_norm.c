@@ -70,7 +70,6 @@ static ds_status infer(ds_op *op)
         DS_TRY(ds_op_require_weight(op, BIAS, "bias", 1, &n));
     }
     op->whole = op->attr[OVER].i == STREAM;
-    op->reach = op->whole && single(op) ? 2 : 0;
     const size_t per_channel = 2 * sizeof(double) + DS_NORM_COLUMNS * ds_op_element(op);
     return ds_size_mul(&op->scratch.per_call, (size_t)n, per_channel);
 }

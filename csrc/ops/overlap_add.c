@@ -39,7 +39,6 @@ static ds_status infer(ds_op *op)
         out->shape[d] = in->shape[d + 1];
     }
     DS_CHECK(ds_rate_scale(&out->rate, step, 1), DS_LIMIT, "overlap_add: the rate overflows");
-    op->reach = in->shape[0] / step + 2;
     size_t n_bytes = (size_t)ds_signature_elements(out);
     DS_TRY(ds_size_mul(&n_bytes, n_bytes, RUN * sizeof(double)));
     op->scratch.per_call = n_bytes;

@@ -78,9 +78,6 @@ static ds_status pad_infer(ds_op *op)
     DS_CHECK(ds_move_encode(op->in[0].dtype, op->attr[VALUE].x, element), DS_ARGUMENT,
              "%s: %s has no value %g", op->def->name, ds_dtype_name(op->in[0].dtype),
              op->attr[VALUE].x);
-    const int64_t mode = op->attr[MODE].i;
-    op->period = multiple_of(op);
-    op->reach = 1 + (mode == REFLECT ? op->attr[LEFT].i : 0) + mode * longest_right(op) + least_of(op);
     return DS_OK;
 }
 

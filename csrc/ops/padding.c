@@ -24,16 +24,6 @@ bool ds_padding_whole(const ds_padding *g)
     return g->mode == DS_PADDING_CIRCULAR && (g->left > 0 || g->right > 0);
 }
 
-bool ds_padding_same_counts(const ds_padding *g)
-{
-    return g->kernel == 1 && g->stride == 1 && g->left == 0 && g->right == 0;
-}
-
-int64_t ds_padding_reach(const ds_padding *g)
-{
-    return ds_padding_span(g) + g->left + 2 * g->right;
-}
-
 /* floor((frames + padding - span) / stride) + 1 */
 static ds_expr n_windows(const ds_padding *g, ds_program *p, ds_expr frames, int64_t padding)
 {

@@ -70,10 +70,6 @@ ds_status ds_pool_infer(ds_op *op, const ds_pool *pool)
     }
     DS_CHECK(ds_rate_scale(&out->rate, 1, frames->stride), DS_LIMIT, "%s: the rate overflows",
              op->def->name);
-    op->period = frames->stride;
-    op->reach = ds_padding_reach(frames) + frames->stride;
-    op->same_counts =
-        frames->stride == 1 && frames->left == ds_padding_span(frames) - 1 && frames->right == 0;
     return DS_OK;
 }
 

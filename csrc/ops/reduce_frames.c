@@ -23,7 +23,6 @@ static ds_status infer(ds_op *op)
     op->n_carried = 1;
     op->carried[0] = (ds_carried){"accumulator", op->in[0], true, 0};
     op->carried[0].array.dtype = DS_F64;
-    op->reach = 1;
     return DS_OK;
 }
 

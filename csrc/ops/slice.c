@@ -34,8 +34,6 @@ static ds_status slice_infer(ds_op *op)
     DS_TRY(ds_op_require_least(op, SLICE_STEP, 1));
     DS_CHECK(ds_rate_scale(&op->out[0].rate, 1, op->attr[SLICE_STEP].i), DS_ARGUMENT,
              "slice: its rate overflows");
-    op->period = op->attr[SLICE_STEP].i;
-    op->reach = op->attr[SLICE_START].i + op->attr[SLICE_CROP].i + op->attr[SLICE_STEP].i;
     return DS_OK;
 }
 
@@ -80,17 +78,6 @@ static const ds_attr_def cut_attrs[] = {
      .doc = "the function, in pairs: 0 c adds, 1 c multiplies, 2 c divides"},
     {0}};
 
-static int64_t common_multiple(int64_t a, int64_t b)
-{
-    int64_t x = a, y = b;
-    while (y != 0) {
-        const int64_t rest = x % y;
-        x = y;
-        y = rest;
-    }
-    return a / x > DS_NEVER / b ? DS_NEVER : a / x * b;
-}
-
 static ds_status cut_infer(ds_op *op)
 {
     ds_length length;
@@ -105,11 +92,6 @@ static ds_status cut_infer(ds_op *op)
              (long long)rate.den);
     DS_CHECK(ds_rate_scale(&op->out[0].rate, 1, op->attr[CUT_STEP].i), DS_ARGUMENT,
              "cut: its rate overflows");
-    /* In frames of x: f repeats after div frames of y, which are mul frames of x. */
-    op->period = common_multiple(op->attr[CUT_STEP].i, length.mul);
-    op->reach = op->attr[CUT_START].i + op->attr[CUT_STEP].i;
-    op->reach +=
-        length.reach > DS_NEVER / length.mul / 2 ? DS_NEVER / 2 : length.reach * length.mul;
     return DS_OK;
 }
 
@@ -154,7 +136,6 @@ static const ds_attr_def delay_attrs[] = {
 
 static ds_status delay_infer(ds_op *op)
 {
-    op->reach = op->attr[DELAY_FRAMES].i;
     return ds_op_require_least(op, DELAY_FRAMES, 0);
 }
 

@@ -32,8 +32,6 @@ static ds_status table_infer(ds_op *op)
         out->shape[d] = op->weight[0].shape[d + 1];
     }
     DS_TRY(ds_length_rate(op, &length, &out->rate));
-    op->period = length.div;
-    op->reach = length.reach;
     return DS_OK;
 }
 

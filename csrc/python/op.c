@@ -240,7 +240,6 @@ static PyObject *op_get_flag(PyObject *self, void *which)
     case 'l': return PyBool_FromLong((op->def->flags & DS_OP_LOCKSTEP) != 0);
     case 'w': return PyBool_FromLong(op->whole);
     case 'c': return PyBool_FromLong(op->n_carried > 0);
-    case 'p': return PyLong_FromLongLong(op->period);
     default: return PyLong_FromLong(ds_op_n_values(op));
     }
 }
@@ -253,7 +252,6 @@ static PyGetSetDef op_getset[] = {
     {"lockstep", op_get_flag, NULL, "Whether value inputs must progress equally.", "l"},
     {"whole", op_get_flag, NULL, "Whether it needs the whole stream.", "w"},
     {"carries", op_get_flag, NULL, "Whether it carries arrays from call to call.", "c"},
-    {"period", op_get_flag, NULL, "Input frames after which its integers repeat.", "p"},
     {"prepared_bytes", op_get_prepared_bytes, NULL, "Bytes of its weights as kernels want them.", NULL},
     {"n_values", op_get_flag, NULL, "Inputs whose values are read.", "n"},
     {NULL, NULL, NULL, NULL, NULL},
