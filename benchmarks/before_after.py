@@ -299,7 +299,8 @@ def main() -> None:
     slow = sum(bool(remarks(r, t, args.noise)) for r in rows for t in r["threads"])
     both = [(t["again"]["wall"][1], t["after"]["wall"][1]) for r in rows for t in r["threads"].values()]
     low, middle, high = 100 * np.expm1(np.percentile([abs(np.log(a / b)) for a, b in both], [10, 50, 90]))
-    print(f"\nbefore ÷ after, geometric mean: {np.exp(np.mean(faster)):.2f}; rows with a remark: {slow} of {len(both)}")
+    ratio = np.exp(np.mean(faster))
+    print(f"\nbefore ÷ after, geometric mean: {ratio:.2f}; rows with a remark: {slow} of {len(both)}")
     print(f"noise: this tree beside itself differs by {middle:.1f} % ({low:.1f}–{high:.1f} %) in a row's median")
 
 
