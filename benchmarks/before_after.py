@@ -12,7 +12,8 @@ each round. A frame is one of the network: 10 ms of samples for networks on raw 
 A figure is the median of the steps with the 10th and 90th percentile, "least" the shortest of all; CPU time is
 that of the process, all its threads, per step: the median of the turns. A row is called slower, in the last
 column, only where both the median on the wall and the least are by more than 3 % (--noise): than before, or with
-several threads than with one.
+several threads than with one. A third process runs this tree again: a row is called slower where both are, and
+their difference, told at the end, is the noise of the run.
 
 The second table tells for each network what does not depend on the number of streams: state, weights, the time of
 `ds.compile` without verification (least of three: capture, planning, and the weights' panels), the same by the
@@ -122,12 +123,8 @@ def measure(
     (_, one), *others = facts.items()
     for variant, other in others:
         gap = abs(other["size"] - one["size"])
-        assert other["frames"] == one["frames"] and gap <= 1e-4 * max(1.0, one["size"]), (
-            name,
-            variant,
-            other,
-            one,
-        )
+        agree = other["frames"] == one["frames"] and gap <= 1e-4 * max(1.0, one["size"])
+        assert agree, f"{name}: {variant} gives {other}, not {one}"
     spent, rounds, order = 0.0, 0, list(times)
     while spent < args.seconds * len(order) or rounds < ROUNDS:
         rounds += 1
@@ -164,9 +161,10 @@ def remarks(row: dict[str, Any], threads: int, noise: float) -> str:
     def slower(a: dict[str, Any], b: dict[str, Any]) -> bool:
         return a["wall"][1] > (1 + noise) * b["wall"][1] and a["least"] > (1 + noise) * b["least"]
 
-    if slower(variants[threads]["after"], variants[threads]["before"]):
+    if all(slower(variants[threads][tree], variants[threads]["before"]) for tree in ("after", "again")):
         said.append("slower than before")
-    if threads > 1 and 1 in variants and slower(variants[threads]["after"], variants[1]["after"]):
+    single = variants.get(1, variants[threads])
+    if all(slower(variants[threads][tree], single[tree]) for tree in ("after", "again")):
         said.append("slower than one thread")
     if not row["same_bits"]:
         said.append("other bits")
@@ -275,7 +273,7 @@ def main() -> None:
         print(line)
     print(f"before    {args.old or args.revision}; after: this tree")
     print("times     ms per step: median (10th–90th percentile), by the clock on the wall unless CPU is said\n")
-    workers = {name: Worker(tree) for name, tree in trees.items()}
+    workers = {name: Worker(tree) for name, tree in [*trees.items(), ("again", ROOT)]}
     print(STEP_HEAD)
     rows, last = [], {}
     for name in args.networks:
@@ -286,6 +284,7 @@ def main() -> None:
                 print("\n".join(lines(last[name], args.noise)), flush=True)
     print(ONCE_HEAD)
     constant = []
+    workers.pop("again")
     workers |= {f"{name}, reference": Worker(tree, **REFERENCE) for name, tree in trees.items()}
     for name in args.networks:
         constant.append(once(trees, workers, name, last[name], args))
@@ -298,9 +297,11 @@ def main() -> None:
         np.log(t["before"]["wall"][1] / t["after"]["wall"][1]) for r in rows for t in r["threads"].values()
     ]
     slow = sum(bool(remarks(r, t, args.noise)) for r in rows for t in r["threads"])
-    print(
-        f"\nbefore ÷ after, geometric mean of all rows: {np.exp(np.mean(faster)):.2f}; rows with a remark: {slow}"
-    )
+    both = [(t["again"]["wall"][1], t["after"]["wall"][1]) for r in rows for t in r["threads"].values()]
+    low, middle, high = 100 * np.expm1(np.percentile([abs(np.log(a / b)) for a, b in both], [10, 50, 90]))
+    ratio = np.exp(np.mean(faster))
+    print(f"\nbefore ÷ after, geometric mean: {ratio:.2f}; rows with a remark: {slow} of {len(both)}")
+    print(f"noise: this tree beside itself differs by {middle:.1f} % ({low:.1f}–{high:.1f} %) in a row's median")
 
 
 if __name__ == "__main__":

@@ -133,7 +133,8 @@ int main(int argc, char **argv)
     check(ds_model_input(asked, 0, &port));
     if (info.n_inputs != 1 || n == 0)
         die("expected a model with one input, and a stream");
-    const side sides[2] = {open_side(argv[1], n, info.n_outputs), open_side(argv[1], n, info.n_outputs)};
+    const side sides[2] = {open_side(argv[1], n, info.n_outputs),
+                           open_side(argv[1], n, info.n_outputs)};
     skip_forwards(sides[1].model);
 
     ds_input *const inputs = zeros(n, sizeof *inputs);
@@ -141,7 +142,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < n; i++)
         inputs[i] = (ds_input){chunk, n_frames, 0};
     const double begin = now();
-    for (int i = 0; i < 300 && now() - begin < 4e9; i++) /* until all that is kept is there, all room is made */
+    for (int i = 0; i < 300 && now() - begin < 4e9;
+         i++) /* until all that is kept is there, all room is made */
         (void)step(&sides[1], inputs, n);
     for (int i = 0; i < TURN; i++)
         (void)step(&sides[0], inputs, n);

@@ -94,9 +94,6 @@ def serve() -> None:
             slots.clear()
         elif do == "compile":
             answer = compile_seconds(**ask)
-        elif do == "save":
-            network = NETWORKS[ask["name"]]
-            ds.compile(network.model(), network.spec, rate=network.rate, verify=False).save(ask["path"])
         print(json.dumps(answer), flush=True)
 
 

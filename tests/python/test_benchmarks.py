@@ -64,6 +64,7 @@ def test_before_after(tmp_path):
     assert row["same_bits"] and list(row["threads"]) == ["1", "2"]
     for tree in ("before", "after"):
         assert all(threads[tree]["wall"][1] > 0 for threads in row["threads"].values())
+        assert all(threads["again"]["steps"] > 0 for threads in row["threads"].values())
         assert constant[tree]["state_size"] > 0 and constant[tree]["compile_seconds"] > 0
         overhead = constant[tree]["overhead"]
         assert overhead["operators"] >= 5 and overhead["rest"][1] > 0
