@@ -16,6 +16,7 @@
  * Source: torch's functions of these names. */
 #include <math.h>
 
+#include "ops/framewise.h"
 #include "ops/packed.h"
 
 enum { KIND, AXES, KEEPDIM, CORRECTION, P };
@@ -66,7 +67,7 @@ static ds_status reduce_features_axes(const ds_op *op)
     const ds_attr_value *axes = &op->attr[AXES];
     const int rank = op->in[0].rank;
     char text[128];
-    DS_CHECK(rank >= 1, DS_SHAPE, "reduce_features: its input needs a feature dimension");
+    DS_TRY(ds_require_features(op));
     for (int i = 0; i < axes->n_ints; i++) {
         DS_CHECK(axes->ints[i] >= 0 && axes->ints[i] < rank, DS_ARGUMENT,
                  "reduce_features: axes must be below the rank of the features %s, got %lld",
@@ -384,9 +385,7 @@ static void reduce_features_forward(const ds_op *op, const ds_run *run)
 const ds_op_def ds_op_reduce_features = {
     .name = "reduce_features",
     .doc = "Sum, mean, extreme, norm, ... along feature axes.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
+    DS_ONE_TO_ONE,
     .attrs = reduce_features_attrs,
     .infer = reduce_features_infer,
     .forward = reduce_features_forward,

@@ -1,4 +1,11 @@
+/* ops/sums.c: sums of frames in double. */
 #include "ops/sums.h"
+
+void ds_sums_set(double *sum, const void *x, size_t n, ds_dtype dtype)
+{
+    for (size_t i = 0; i < n; i++)
+        sum[i] = dtype == DS_F32 ? (double)((const float *)x)[i] : ((const double *)x)[i];
+}
 
 void ds_sums_add(double *sum, const void *x, size_t n, ds_dtype dtype)
 {

@@ -90,9 +90,7 @@ static const ds_attr_def limit_attrs[] = {
 
 static ds_status limit_infer(ds_op *op)
 {
-    DS_CHECK(op->attr[LIMIT_FRAMES].i >= 0, DS_ARGUMENT, "limit: frames must not be negative, got %lld",
-             (long long)op->attr[LIMIT_FRAMES].i);
-    return DS_OK;
+    return ds_op_require_least(op, LIMIT_FRAMES, 0);
 }
 
 static void limit_check(const ds_op *op, ds_program *p)
