@@ -68,9 +68,8 @@ static void adaptive_pool_need(const ds_op *op, ds_program *p)
 /* Part i of n of an axis; with n = 0 the element itself. */
 static ds_taps adaptive_pool_part(int64_t i, int64_t n, int64_t size)
 {
-    if (n == 0) {
+    if (n == 0)
         return (ds_taps){i, 1, 1};
-    }
     const int64_t first = i * size / n, end = ((i + 1) * size + n - 1) / n;
     return (ds_taps){first, 1, end - first};
 }

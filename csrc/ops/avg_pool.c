@@ -57,9 +57,8 @@ static void avg_pool_need(const ds_op *op, ds_program *p)
 static int64_t size_of(const ds_op *op, const ds_padding *window, int64_t m, int64_t size,
                        ds_taps taps)
 {
-    if (op->attr[COUNT_INCLUDE_PAD].i == 0) {
+    if (op->attr[COUNT_INCLUDE_PAD].i == 0)
         return taps.n;
-    }
     const int64_t first = m * window->stride - window->left;
     const int64_t room = size + window->right - first;
     return room < window->kernel ? room : window->kernel;

@@ -85,9 +85,8 @@ static ds_status cat_infer(ds_op *op)
         DS_CHECK(op->in[i].dtype == out->dtype, DS_DTYPE, "cat: input 0 is %s but input %d is %s",
                  ds_dtype_name(out->dtype), i, ds_dtype_name(op->in[i].dtype));
         ds_signature expected = op->in[0];
-        if (op->in[i].rank == expected.rank) {
+        if (op->in[i].rank == expected.rank)
             expected.shape[axis] = op->in[i].shape[axis];
-        }
         if (!ds_signature_same_shape(&expected, &op->in[i])) {
             char first[160], second[160];
             return ds_fail(DS_SHAPE, "cat: shapes %s and %s differ in more than dimension %lld",

@@ -52,9 +52,8 @@ static ds_status frame_infer(ds_op *op)
              "frame: its input has %d feature dimensions, one more is not supported", out->rank);
     out->rank++;
     out->shape[0] = size;
-    for (int d = 1; d < out->rank; d++) {
+    for (int d = 1; d < out->rank; d++)
         out->shape[d] = op->in[0].shape[d - 1];
-    }
     DS_TRY(ds_scale_rate(op, 1, step));
     op->period = step;
     op->reach = frame_span(op);

@@ -66,12 +66,10 @@ static stretch overlap_add_stretch_at(int64_t u, int64_t end, int64_t step, int6
 {
     stretch s = {.first = u < size ? 0 : (u - size) / step + 1, .last = u / step};
     s.end = (s.last + 1) * step;
-    if (s.last >= n_windows) {
+    if (s.last >= n_windows)
         s.last = n_windows - 1;
-    }
-    if (s.first <= s.last && s.first * step + size < s.end) {
+    if (s.first <= s.last && s.first * step + size < s.end)
         s.end = s.first * step + size;
-    }
     s.end = s.end < end ? s.end : end;
     s.end = s.end < u + RUN ? s.end : u + RUN;
     return s;

@@ -17,9 +17,8 @@ static int64_t n_windows(const ds_padding *g, int64_t size, bool ceil)
 {
     const int64_t room = size + g->left + g->right - ds_padding_span(g);
     const int64_t rest = ceil ? g->stride - 1 : 0;
-    if (room + rest < 0) {
+    if (room + rest < 0)
         return 0;
-    }
     const int64_t n = (room + rest) / g->stride;
     return ceil && n * g->stride >= size + g->left ? n : n + 1;
 }

@@ -47,18 +47,16 @@ static bool reduced(const ds_op *op, int axis)
 {
     const ds_attr_value *axes = &op->attr[AXES];
     bool found = axes->n_ints == 0;
-    for (int i = 0; i < axes->n_ints; i++) {
+    for (int i = 0; i < axes->n_ints; i++)
         found = found || axes->ints[i] == axis;
-    }
     return found;
 }
 
 static size_t reduced_elements(const ds_op *op)
 {
     size_t n = 1;
-    for (int i = 0; i < op->in[0].rank; i++) {
+    for (int i = 0; i < op->in[0].rank; i++)
         n *= reduced(op, i) ? (size_t)op->in[0].shape[i] : 1;
-    }
     return n;
 }
 
@@ -87,9 +85,8 @@ static ds_status reduce_features_infer(ds_op *op)
     DS_TRY(reduce_features_axes(op));
     DS_CHECK(op->attr[KEEPDIM].i == 0 || op->attr[KEEPDIM].i == 1, DS_ARGUMENT,
              "reduce_features: keepdim must be 0 or 1, got %lld", (long long)op->attr[KEEPDIM].i);
-    if (kind == MEAN || (kind >= VAR && kind <= LOGSUMEXP)) {
+    if (kind == MEAN || (kind >= VAR && kind <= LOGSUMEXP))
         DS_TRY(ds_op_require_real(op));
-    }
     ds_signature *out = &op->out[0];
     out->rank = 0;
     for (int i = 0; i < in->rank; i++) {

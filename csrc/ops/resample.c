@@ -151,9 +151,8 @@ static void resample_prepare(const ds_op *op, void *prepared, const void *const 
             (const char *)weights[0] + ((size_t)p * row + (size_t)(first + g.width)) * element;
         char *to = (char *)prepared + (size_t)p * g.taps * g.channels * element;
         for (int64_t i = first; i <= last; i++, from += element) {
-            for (size_t c = 0; c < g.channels; c++, to += element) {
+            for (size_t c = 0; c < g.channels; c++, to += element)
                 memcpy(to, from, element);
-            }
         }
     }
 }
@@ -196,9 +195,8 @@ static void resample_forward_phase(const ds_run *run, const geometry *g, size_t 
             n = 0;
         }
     }
-    if (n > 0) {
+    if (n > 0)
         run->k->depthwise(y, x, n, g->channels, taps, NULL, (size_t)n_taps, g->channels);
-    }
 }
 
 static void resample_forward(const ds_op *op, const ds_run *run)
@@ -207,9 +205,8 @@ static void resample_forward(const ds_op *op, const ds_run *run)
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
         const int64_t n = out->m1 - out->m0 < g.new ? out->m1 - out->m0 : g.new;
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n; i++)
             resample_forward_phase(run, &g, row, out->m0 + i);
-        }
     }
 }
 

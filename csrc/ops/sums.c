@@ -11,14 +11,12 @@ void ds_sums_add(double *sum, const void *x, size_t n, ds_dtype dtype)
 {
     if (dtype == DS_F32) {
         const float *const from = x;
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             sum[i] += (double)from[i];
-        }
     } else {
         const double *const from = x;
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             sum[i] += from[i];
-        }
     }
 }
 
@@ -26,13 +24,11 @@ void ds_sums_write(void *y, const double *sum, size_t n, double divisor, ds_dtyp
 {
     if (dtype == DS_F32) {
         float *const to = y;
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             to[i] = (float)(sum[i] / divisor);
-        }
     } else {
         double *const to = y;
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             to[i] = sum[i] / divisor;
-        }
     }
 }

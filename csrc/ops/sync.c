@@ -51,9 +51,8 @@ static void sync_check(const ds_op *op, ds_program *p)
 static const char *sync_check_message(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes)
 {
     int64_t other = in[0].total;
-    for (int i = 1; i < op->n_inputs && other == in[0].total; i++) {
+    for (int i = 1; i < op->n_inputs && other == in[0].total; i++)
         other = in[i].total;
-    }
     snprintf(text, n_bytes, "lengths %lld and %lld differ at the end of the stream",
              (long long)in[0].total, (long long)other);
     return text;

@@ -48,9 +48,8 @@ static ds_status permute_infer(ds_op *op)
 static void permute_pieces(const ds_op *op, const ds_move *move)
 {
     int64_t stride[DS_MAX_RANK];
-    for (int d = 0; d < op->out[0].rank; d++) {
+    for (int d = 0; d < op->out[0].rank; d++)
         stride[d] = ds_signature_stride(&op->in[0], (int)op->attr[0].ints[d]);
-    }
     view_frames(op, move, stride);
 }
 DS_MOVE_FORWARD(permute, permute_pieces, 0)
@@ -98,9 +97,8 @@ static ds_status expand_infer(ds_op *op)
     DS_TRY(shape_take(op));
     const int more = out->rank - in->rank;
     bool fits = more >= 0;
-    for (int d = 0; fits && d < in->rank; d++) {
+    for (int d = 0; fits && d < in->rank; d++)
         fits = in->shape[d] == 1 || in->shape[d] == out->shape[d + more];
-    }
     return fits ? DS_OK : shape_fail(op, "expand to");
 }
 
@@ -128,9 +126,8 @@ const ds_op_def ds_op_expand = {.name = "expand",
 static ds_status reshape_infer(ds_op *op)
 {
     DS_TRY(shape_take(op));
-    if (ds_signature_elements(&op->in[0]) != ds_signature_elements(&op->out[0])) {
+    if (ds_signature_elements(&op->in[0]) != ds_signature_elements(&op->out[0]))
         return shape_fail(op, "have as many elements as");
-    }
     return DS_OK;
 }
 
