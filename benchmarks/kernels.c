@@ -45,6 +45,7 @@ typedef struct cell {
     const void **x_rows;
     void **y_rows;
     const ds_real_kernels *kernels;
+    ds_packed packed; /* of the hot weight; cold ones have data of their own */
     bool wide; /* 512-bit registers */
     size_t weight_bytes;
 } cell;
@@ -84,7 +85,10 @@ static void fill(float *to, size_t n)
 
 static void run_ours(const cell *c, const float *w)
 {
-    c->kernels->product(c->y_rows, c->x_rows, c->m, w, NULL, c->n, c->k);
+    ds_packed weight = c->packed;
+    weight.data = w;
+    const ds_product p = {.weight = &weight, .y = c->y_rows, .x = c->x_rows, .n_rows = c->m};
+    ds_product_run(c->kernels, &p, NULL);
 }
 
 static void run_nt(const cell *c, const float *w)
@@ -212,12 +216,14 @@ static double sample(const cell *c, const candidate *which, const float *hot, ri
 }
 
 /* Weights of every layout, and a check that all candidates give the same. */
-static void prepare(const cell *c, const float *weight, float **layouts)
+static void prepare(cell *c, const float *weight, float **layouts, void *block)
 {
     layouts[ANY] = layouts[ROWS_N];
     const ds_weight_layout rows = {.n_taps = 1, .n_inner = 1, .n_channels = c->k,
                                    .col = (ptrdiff_t)c->k, .channel = 1};
-    c->kernels->pack(layouts[PACKED], weight, c->n, &rows);
+    c->kernels->pack(block, weight, c->n, &rows, NULL);
+    c->packed = *(const ds_packed *)block;
+    layouts[PACKED] = (float *)((char *)block + ((const char *)c->packed.data - (char *)block));
     for (size_t n = 0; n < c->n; n++) {
         for (size_t k = 0; k < c->k; k++) {
             layouts[ROWS_N][n * c->k + k] = weight[n * c->k + k];
@@ -258,11 +264,11 @@ static void measure(cell *c, const char *label, size_t n_rounds, double nanoseco
         c->y_rows[m] = c->y + m * c->n;
     }
     float *const weight = memory(c->n * c->k * sizeof(float));
-    float *layouts[] = {NULL, memory(packed_bytes), memory(c->weight_bytes),
-                        memory(c->weight_bytes)};
+    void *const block = memory(packed_bytes);
+    float *layouts[] = {NULL, NULL, memory(c->weight_bytes), memory(c->weight_bytes)};
     fill(c->x, c->m * c->k);
     fill(weight, c->n * c->k);
-    prepare(c, weight, layouts);
+    prepare(c, weight, layouts, block);
 
     size_t n_calls[N_CANDIDATES];
     for (size_t round = 0; round <= n_rounds; round++) {
@@ -297,7 +303,7 @@ static void measure(cell *c, const char *label, size_t n_rounds, double nanoseco
     free((void *)c->x_rows);
     free((void *)c->y_rows);
     free(weight);
-    free(layouts[PACKED]);
+    free(block);
     free(layouts[ROWS_N]);
     free(layouts[ROWS_K]);
 }

@@ -64,9 +64,7 @@ DS_MOVE_FORWARD(narrow, narrow_pieces, 0)
 
 const ds_op_def ds_op_narrow = {.name = "narrow",
                                 .doc = "Part of a feature dimension, or every step-th of it.",
-                                .n_inputs = 1,
-                                .n_outputs = 1,
-                                .n_values = 1,
+                                DS_ONE_TO_ONE,
                                 .attrs = narrow_attrs,
                                 .infer = narrow_infer,
                                 .forward = narrow_forward};
@@ -87,9 +85,8 @@ static ds_status cat_infer(ds_op *op)
         DS_CHECK(op->in[i].dtype == out->dtype, DS_DTYPE, "cat: input 0 is %s but input %d is %s",
                  ds_dtype_name(out->dtype), i, ds_dtype_name(op->in[i].dtype));
         ds_signature expected = op->in[0];
-        if (op->in[i].rank == expected.rank) {
+        if (op->in[i].rank == expected.rank)
             expected.shape[axis] = op->in[i].shape[axis];
-        }
         if (!ds_signature_same_shape(&expected, &op->in[i])) {
             char first[160], second[160];
             return ds_fail(DS_SHAPE, "cat: shapes %s and %s differ in more than dimension %lld",
@@ -186,9 +183,7 @@ DS_MOVE_FORWARD(nearest, nearest_pieces, DS_MOVE_WITHIN)
 const ds_op_def ds_op_nearest = {
     .name = "nearest",
     .doc = "A feature dimension of another size, by the nearest elements.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
+    DS_ONE_TO_ONE,
     .attrs = nearest_attrs,
     .infer = nearest_infer,
     .forward = nearest_forward};
@@ -256,9 +251,7 @@ DS_MOVE_FORWARD(pad_features, pad_features_pieces, DS_MOVE_WITHIN)
 
 const ds_op_def ds_op_pad_features = {.name = "pad_features",
                                       .doc = "Adds elements at both ends of a feature dimension.",
-                                      .n_inputs = 1,
-                                      .n_outputs = 1,
-                                      .n_values = 1,
+                                      DS_ONE_TO_ONE,
                                       .attrs = pad_features_attrs,
                                       .infer = pad_features_infer,
                                       .forward = pad_features_forward};

@@ -52,10 +52,16 @@ static ds_status frame_infer(ds_op *op)
              "frame: its input has %d feature dimensions, one more is not supported", out->rank);
     out->rank++;
     out->shape[0] = size;
-    for (int d = 1; d < out->rank; d++) {
+    for (int d = 1; d < out->rank; d++)
         out->shape[d] = op->in[0].shape[d - 1];
+<<<<<<< HEAD
     }
     DS_CHECK(ds_rate_scale(&out->rate, 1, step), DS_ARGUMENT, "frame: its rate overflows");
+=======
+    DS_TRY(ds_scale_rate(op, 1, step));
+    op->period = step;
+    op->reach = frame_span(op);
+>>>>>>> once
     return DS_OK;
 }
 
@@ -101,9 +107,7 @@ DS_MOVE_FORWARD(frame, frame_pieces, 0)
 const ds_op_def ds_op_frame = {
     .name = "frame",
     .doc = "Windows of successive frames, each a frame with one more feature dimension.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
+    DS_ONE_TO_ONE,
     .attrs = frame_attrs,
     .infer = frame_infer,
     .counts = frame_counts,
@@ -116,14 +120,9 @@ const ds_op_def ds_op_frame = {
 
 static ds_status unstack_infer(ds_op *op)
 {
-    ds_signature *out = &op->out[0];
-    DS_CHECK(out->rank >= 1, DS_SHAPE, "unstack: its input needs a feature dimension");
-    out->rank--;
-    for (int d = 0; d < out->rank; d++) {
-        out->shape[d] = op->in[0].shape[d + 1];
-    }
-    DS_CHECK(ds_rate_scale(&out->rate, op->in[0].shape[0], 1), DS_ARGUMENT,
-             "unstack: its rate overflows");
+    DS_TRY(ds_require_features(op));
+    ds_drop_first(op, &op->in[0]);
+    DS_TRY(ds_scale_rate(op, op->in[0].shape[0], 1));
     return DS_OK;
 }
 
@@ -148,9 +147,7 @@ DS_MOVE_FORWARD(unstack, unstack_pieces, 0)
 const ds_op_def ds_op_unstack = {
     .name = "unstack",
     .doc = "Lays the first feature dimension out along the stream: k frames for each.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
+    DS_ONE_TO_ONE,
     .infer = unstack_infer,
     .counts = unstack_counts,
     .need = unstack_need,
@@ -169,8 +166,13 @@ static ds_status repeat_frames_infer(ds_op *op)
     DS_CHECK(op->attr[TIMES].i <= DS_PADDING_LIMIT, DS_ARGUMENT,
              "repeat_frames: times must be at most %lld, got %lld", (long long)DS_PADDING_LIMIT,
              (long long)op->attr[TIMES].i);
+<<<<<<< HEAD
     DS_CHECK(ds_rate_scale(&op->out[0].rate, op->attr[TIMES].i, 1), DS_LIMIT,
              "repeat_frames: the rate overflows");
+=======
+    DS_TRY(ds_scale_rate(op, op->attr[TIMES].i, 1));
+    op->same_counts = op->attr[TIMES].i == 1;
+>>>>>>> once
     return DS_OK;
 }
 
@@ -196,9 +198,7 @@ DS_MOVE_FORWARD(repeat_frames, repeat_frames_pieces, 0)
 const ds_op_def ds_op_repeat_frames = {
     .name = "repeat_frames",
     .doc = "Every frame several times.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
+    DS_ONE_TO_ONE,
     .attrs = repeat_frames_attrs,
     .infer = repeat_frames_infer,
     .counts = repeat_frames_counts,

@@ -305,7 +305,7 @@ void ds_move_fill(const ds_move *move, int64_t m0, int64_t m1, double value)
 ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int input, int64_t from, int64_t step)
 {
     const ds_signature *out = &op->out[0], *in = input >= 0 ? &op->in[input] : out;
-    const int64_t inner = ds_move_stride(out, axis), outer = ds_signature_elements(out) / inner / out->shape[axis];
+    const int64_t inner = ds_signature_stride(out, axis), outer = ds_signature_elements(out) / inner / out->shape[axis];
     return (ds_piece){.input = input, .m1 = DS_NEVER, .to = to * inner, .from = from * inner,
                       .step = ds_signature_elements(in), .hold = 1, .rank = 3,
                       .axis = {{outer, out->shape[axis] * inner, in->shape[axis] * inner},

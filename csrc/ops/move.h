@@ -11,7 +11,7 @@
  * gradient. */
 #ifndef DS_OPS_MOVE_H
 #define DS_OPS_MOVE_H
-#include "ops/op.h"
+#include "ops/framewise.h"
 
 enum { DS_MOVE_FILL = -1 /* piece.value */, DS_MOVE_WEIGHT = -2 /* weight 0, whose frames are its rows */ };
 
@@ -61,15 +61,6 @@ ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int in
 bool ds_move_encode(ds_dtype dtype, double value, void *element);
 /* Fills n_bytes, a multiple of pattern_bytes, with copies of the pattern, which lies elsewhere. */
 void ds_move_repeat(void *to, size_t n_bytes, const void *pattern, size_t pattern_bytes);
-
-/* Elements from one index of feature dimension d to the next. */
-static inline int64_t ds_move_stride(const ds_signature *signature, int d)
-{
-    int64_t stride = 1;
-    for (int e = d + 1; e < signature->rank; e++)
-        stride *= signature->shape[e];
-    return stride;
-}
 
 #define DS_MOVE_FORWARD(name, list, flags)                            \
     static void name##_forward(const ds_op *op, const ds_run *run)    \

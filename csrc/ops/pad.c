@@ -6,7 +6,7 @@
  *            x[0], x[T - 1]                   replicate
  *            x[left - t], x[2(T - 1) - (t - left)]   reflect
  *
- *               known                          total                 need(m)
+ *               known                          total                 pad_need(m)
  *     constant  known + left                   total + left + right  m - left
  *     replicate the same, 0 until known >= 1   the same              m - left - right
  *     reflect   the same, 0 until known > left 0 while total <= max(left, right) m - left - 2 right
@@ -36,34 +36,34 @@ static const ds_attr_def multiple_attrs[] = {
     {"least", DS_ATTR_INT, .doc = "frames up to which more are added behind the last in any case"},
     {0}};
 
-static bool rounds(const ds_op *op)
+static bool pad_rounds(const ds_op *op)
 {
     return op->def == &ds_op_pad_to_multiple;
 }
 
-static int64_t multiple_of(const ds_op *op)
+static int64_t pad_multiple_of(const ds_op *op)
 {
-    return rounds(op) ? op->attr[MULTIPLE].i : 1;
+    return pad_rounds(op) ? op->attr[MULTIPLE].i : 1;
 }
 
-static int64_t least_of(const ds_op *op)
+static int64_t pad_least_of(const ds_op *op)
 {
-    return rounds(op) ? op->attr[LEAST].i : 0;
+    return pad_rounds(op) ? op->attr[LEAST].i : 0;
 }
 
 /* The most frames that may stand behind the last one, of a stream that has one. */
-static int64_t longest_right(const ds_op *op)
+static int64_t pad_longest_right(const ds_op *op)
 {
-    const int64_t whole = multiple_of(op) > least_of(op) ? multiple_of(op) : least_of(op);
+    const int64_t whole = pad_multiple_of(op) > pad_least_of(op) ? pad_multiple_of(op) : pad_least_of(op);
     return op->attr[RIGHT].i + whole - 1;
 }
 
 /* The frames behind the last one of a stream that has `total`. */
-static int64_t right_of(const ds_op *op, int64_t total)
+static int64_t pad_right_of(const ds_op *op, int64_t total)
 {
-    const int64_t over = total % multiple_of(op);
-    const int64_t whole = total + (over > 0 ? multiple_of(op) - over : 0);
-    return op->attr[RIGHT].i + (whole > least_of(op) ? whole : least_of(op)) - total;
+    const int64_t over = total % pad_multiple_of(op);
+    const int64_t whole = total + (over > 0 ? pad_multiple_of(op) - over : 0);
+    return op->attr[RIGHT].i + (whole > pad_least_of(op) ? whole : pad_least_of(op)) - total;
 }
 
 static ds_status pad_infer(ds_op *op)
@@ -71,13 +71,19 @@ static ds_status pad_infer(ds_op *op)
     char element[8];
     DS_TRY(ds_op_require_least(op, LEFT, 0));
     DS_TRY(ds_op_require_least(op, RIGHT, 0));
-    if (rounds(op)) {
+    if (pad_rounds(op)) {
         DS_TRY(ds_op_require_least(op, MULTIPLE, 1));
         DS_TRY(ds_op_require_least(op, LEAST, 0));
     }
     DS_CHECK(ds_move_encode(op->in[0].dtype, op->attr[VALUE].x, element), DS_ARGUMENT,
              "%s: %s has no value %g", op->def->name, ds_dtype_name(op->in[0].dtype),
              op->attr[VALUE].x);
+<<<<<<< HEAD
+=======
+    const int64_t mode = op->attr[MODE].i;
+    op->period = pad_multiple_of(op);
+    op->reach = 1 + (mode == REFLECT ? op->attr[LEFT].i : 0) + mode * pad_longest_right(op) + pad_least_of(op);
+>>>>>>> once
     return DS_OK;
 }
 
@@ -86,16 +92,16 @@ static void pad_counts(const ds_op *op, ds_program *p)
     const int64_t left = op->attr[LEFT].i, right = op->attr[RIGHT].i, mode = op->attr[MODE].i;
     ds_expr known = ds_add_k(p, ds_known(p, 0), left);
     ds_expr whole = ds_total(p, 0);
-    if (rounds(op)) {
-        whole = ds_mul_k(p, ds_ceildiv_k(p, whole, multiple_of(op)), multiple_of(op));
-        whole = ds_max(p, whole, ds_const(p, least_of(op)));
+    if (pad_rounds(op)) {
+        whole = ds_mul_k(p, ds_ceildiv_k(p, whole, pad_multiple_of(op)), pad_multiple_of(op));
+        whole = ds_max(p, whole, ds_const(p, pad_least_of(op)));
     }
     ds_expr total = ds_add_k(p, whole, left + right);
     if (mode != CONSTANT && left > 0) {
         const int64_t start = mode == REFLECT ? left : 0;
         known = ds_select(p, ds_add_k(p, ds_known(p, 0), -start), known, ds_const(p, 0));
     }
-    if (!rounds(op) && mode == REFLECT && (left > 0 || right > 0)) {
+    if (!pad_rounds(op) && mode == REFLECT && (left > 0 || right > 0)) {
         const int64_t longest = left > right ? left : right;
         total = ds_select(p, ds_add_k(p, ds_total(p, 0), -longest), total, ds_const(p, 0));
     }
@@ -105,7 +111,7 @@ static void pad_counts(const ds_op *op, ds_program *p)
 
 static void pad_need(const ds_op *op, ds_program *p)
 {
-    const int64_t back = op->attr[MODE].i * longest_right(op); /* 0, right, 2 right */
+    const int64_t back = op->attr[MODE].i * pad_longest_right(op); /* 0, right, 2 right */
     ds_root(p, ds_add_k(p, ds_m(p), -op->attr[LEFT].i - back));
 }
 
@@ -129,7 +135,7 @@ static void pad_pieces(const ds_op *op, const ds_move *move)
         ds_move_fill(move, 0, start, value);
         ds_move_frames(move, start, left, left, -1);
         if (total < DS_NEVER) {
-            const int64_t right = right_of(op, total), longest = left > right ? left : right;
+            const int64_t right = pad_right_of(op, total), longest = left > right ? left : right;
             const int64_t end = total > longest ? total : longest + 1;
             const int64_t mirrored = left + 2 * (end - 1) - total + 1;
             ds_move_fill(move, behind, mirrored, value);
@@ -141,9 +147,7 @@ DS_MOVE_FORWARD(pad, pad_pieces, DS_MOVE_ENDS)
 
 const ds_op_def ds_op_pad = {.name = "pad",
                              .doc = "Adds frames at the start and at the end of the stream.",
-                             .n_inputs = 1,
-                             .n_outputs = 1,
-                             .n_values = 1,
+                             DS_ONE_TO_ONE,
                              .attrs = pad_attrs,
                              .infer = pad_infer,
                              .counts = pad_counts,
@@ -153,9 +157,7 @@ const ds_op_def ds_op_pad = {.name = "pad",
 const ds_op_def ds_op_pad_to_multiple = {
     .name = "pad_to_multiple",
     .doc = "Adds frames at the start and at the end of the stream, there up to a whole number of blocks.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
+    DS_ONE_TO_ONE,
     .attrs = multiple_attrs,
     .infer = pad_infer,
     .counts = pad_counts,

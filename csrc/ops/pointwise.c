@@ -5,6 +5,7 @@
  * streams progress in lockstep. All counts are those of input 0. */
 #include <math.h>
 
+#include "ops/framewise.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -52,23 +53,18 @@ static ds_status logical_not_infer(ds_op *op)
     return DS_OK;
 }
 
-static void logical_not_forward(const ds_op *op, const ds_run *run)
+static void logical_not_frames(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames)
 {
-    const size_t n_bytes = ds_signature_bytes(&op->in[0]);
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const ds_target *out = &run->out[r];
-        const uint8_t *x = out->m0 < out->m1 ? ds_at(&run->in[r], out->m0, n_bytes) : NULL;
-        uint8_t *y = out->data;
-        for (size_t i = 0; x != NULL && i < (size_t)(out->m1 - out->m0) * n_bytes; i++)
-            y[i] = x[i] == 0;
-    }
+    const size_t n = n_frames * (size_t)ds_signature_elements(&op->in[0]);
+    (void)run;
+    for (size_t i = 0; i < n; i++)
+        ((uint8_t *)y)[i] = ((const uint8_t *)x)[i] == 0;
 }
+DS_FRAMEWISE_FORWARD(logical_not)
 
 const ds_op_def ds_op_logical_not = {.name = "logical_not",
                                      .doc = "True where the input is false.",
-                                     .n_inputs = 1,
-                                     .n_outputs = 1,
-                                     .n_values = 1,
+                                     DS_ONE_TO_ONE,
                                      .flags = DS_OP_INPLACE,
                                      .infer = logical_not_infer,
                                      .forward = logical_not_forward};

@@ -17,9 +17,8 @@ static int64_t n_windows(const ds_padding *g, int64_t size, bool ceil)
 {
     const int64_t room = size + g->left + g->right - ds_padding_span(g);
     const int64_t rest = ceil ? g->stride - 1 : 0;
-    if (room + rest < 0) {
+    if (room + rest < 0)
         return 0;
-    }
     const int64_t n = (room + rest) / g->stride;
     return ceil && n * g->stride >= size + g->left ? n : n + 1;
 }
@@ -68,8 +67,16 @@ ds_status ds_pool_infer(ds_op *op, const ds_pool *pool)
                  "%s: the inner axis of %lld elements is shorter than a window of %lld",
                  op->def->name, (long long)pool->n_in, (long long)ds_padding_span(inner));
     }
+<<<<<<< HEAD
     DS_CHECK(ds_rate_scale(&out->rate, 1, frames->stride), DS_LIMIT, "%s: the rate overflows",
              op->def->name);
+=======
+    DS_TRY(ds_scale_rate(op, 1, frames->stride));
+    op->period = frames->stride;
+    op->reach = ds_padding_reach(frames) + frames->stride;
+    op->same_counts =
+        frames->stride == 1 && frames->left == ds_padding_span(frames) - 1 && frames->right == 0;
+>>>>>>> once
     return DS_OK;
 }
 

@@ -16,6 +16,7 @@
  * Source: torch's functions of these names. */
 #include <math.h>
 
+#include "ops/framewise.h"
 #include "ops/packed.h"
 
 enum { KIND, AXES, KEEPDIM, CORRECTION, P };
@@ -46,18 +47,16 @@ static bool reduced(const ds_op *op, int axis)
 {
     const ds_attr_value *axes = &op->attr[AXES];
     bool found = axes->n_ints == 0;
-    for (int i = 0; i < axes->n_ints; i++) {
+    for (int i = 0; i < axes->n_ints; i++)
         found = found || axes->ints[i] == axis;
-    }
     return found;
 }
 
 static size_t reduced_elements(const ds_op *op)
 {
     size_t n = 1;
-    for (int i = 0; i < op->in[0].rank; i++) {
+    for (int i = 0; i < op->in[0].rank; i++)
         n *= reduced(op, i) ? (size_t)op->in[0].shape[i] : 1;
-    }
     return n;
 }
 
@@ -66,7 +65,7 @@ static ds_status reduce_features_axes(const ds_op *op)
     const ds_attr_value *axes = &op->attr[AXES];
     const int rank = op->in[0].rank;
     char text[128];
-    DS_CHECK(rank >= 1, DS_SHAPE, "reduce_features: its input needs a feature dimension");
+    DS_TRY(ds_require_features(op));
     for (int i = 0; i < axes->n_ints; i++) {
         DS_CHECK(axes->ints[i] >= 0 && axes->ints[i] < rank, DS_ARGUMENT,
                  "reduce_features: axes must be below the rank of the features %s, got %lld",
@@ -86,9 +85,8 @@ static ds_status reduce_features_infer(ds_op *op)
     DS_TRY(reduce_features_axes(op));
     DS_CHECK(op->attr[KEEPDIM].i == 0 || op->attr[KEEPDIM].i == 1, DS_ARGUMENT,
              "reduce_features: keepdim must be 0 or 1, got %lld", (long long)op->attr[KEEPDIM].i);
-    if (kind == MEAN || (kind >= VAR && kind <= LOGSUMEXP)) {
+    if (kind == MEAN || (kind >= VAR && kind <= LOGSUMEXP))
         DS_TRY(ds_op_require_real(op));
-    }
     ds_signature *out = &op->out[0];
     out->rank = 0;
     for (int i = 0; i < in->rank; i++) {
@@ -384,9 +382,7 @@ static void reduce_features_forward(const ds_op *op, const ds_run *run)
 const ds_op_def ds_op_reduce_features = {
     .name = "reduce_features",
     .doc = "Sum, mean, extreme, norm, ... along feature axes.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
+    DS_ONE_TO_ONE,
     .attrs = reduce_features_attrs,
     .infer = reduce_features_infer,
     .forward = reduce_features_forward,

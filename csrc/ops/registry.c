@@ -4,7 +4,7 @@
 #include <string.h>
 
 static const ds_op_def *const defs[] = {
-#define OPERATOR(name) &ds_op_##name,
+#define OPERATOR(name, example) &ds_op_##name,
 #include "ops/operators.def"
 };
 

@@ -3,7 +3,7 @@
 #define DS_OPS_REGISTRY_H
 #include "ops/op.h"
 
-#define OPERATOR(name) extern const ds_op_def ds_op_##name;
+#define OPERATOR(name, example) extern const ds_op_def ds_op_##name;
 #include "ops/operators.def"
 
 #endif

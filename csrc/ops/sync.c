@@ -51,9 +51,8 @@ static void sync_check(const ds_op *op, ds_program *p)
 static const char *sync_check_message(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes)
 {
     int64_t other = in[0].total;
-    for (int i = 1; i < op->n_inputs && other == in[0].total; i++) {
+    for (int i = 1; i < op->n_inputs && other == in[0].total; i++)
         other = in[i].total;
-    }
     snprintf(text, n_bytes, "lengths %lld and %lld differ at the end of the stream",
              (long long)in[0].total, (long long)other);
     return text;
@@ -90,9 +89,7 @@ static const ds_attr_def limit_attrs[] = {
 
 static ds_status limit_infer(ds_op *op)
 {
-    DS_CHECK(op->attr[LIMIT_FRAMES].i >= 0, DS_ARGUMENT, "limit: frames must not be negative, got %lld",
-             (long long)op->attr[LIMIT_FRAMES].i);
-    return DS_OK;
+    return ds_op_require_least(op, LIMIT_FRAMES, 0);
 }
 
 static void limit_check(const ds_op *op, ds_program *p)

@@ -27,10 +27,7 @@ static ds_status table_infer(ds_op *op)
     DS_CHECK(op->weight[0].rank >= 1, DS_SHAPE,
              "table: its weight needs a dimension for positions");
     out->dtype = op->weight[0].dtype;
-    out->rank = op->weight[0].rank - 1;
-    for (int d = 0; d < out->rank; d++) {
-        out->shape[d] = op->weight[0].shape[d + 1];
-    }
+    ds_drop_first(op, &op->weight[0]);
     DS_TRY(ds_length_rate(op, &length, &out->rate));
     return DS_OK;
 }

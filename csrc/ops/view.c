@@ -15,7 +15,7 @@ static void view_frames(const ds_op *op, const ds_move *move, const int64_t *str
     ds_piece p = {.m1 = DS_NEVER, .step = ds_signature_elements(&op->in[0]), .hold = 1, .rank = out->rank};
     for (int d = 0; d < out->rank; d++) {
         p.axis[d].size = out->shape[d];
-        p.axis[d].to = ds_move_stride(out, d);
+        p.axis[d].to = ds_signature_stride(out, d);
         p.axis[d].from = stride[d];
     }
     ds_move_piece(move, &p);
@@ -48,18 +48,15 @@ static ds_status permute_infer(ds_op *op)
 static void permute_pieces(const ds_op *op, const ds_move *move)
 {
     int64_t stride[DS_MAX_RANK];
-    for (int d = 0; d < op->out[0].rank; d++) {
-        stride[d] = ds_move_stride(&op->in[0], (int)op->attr[0].ints[d]);
-    }
+    for (int d = 0; d < op->out[0].rank; d++)
+        stride[d] = ds_signature_stride(&op->in[0], (int)op->attr[0].ints[d]);
     view_frames(op, move, stride);
 }
 DS_MOVE_FORWARD(permute, permute_pieces, 0)
 
 const ds_op_def ds_op_permute = {.name = "permute",
                                  .doc = "Puts the feature dimensions into another order.",
-                                 .n_inputs = 1,
-                                 .n_outputs = 1,
-                                 .n_values = 1,
+                                 DS_ONE_TO_ONE,
                                  .attrs = permute_attrs,
                                  .infer = permute_infer,
                                  .forward = permute_forward};
@@ -100,9 +97,8 @@ static ds_status expand_infer(ds_op *op)
     DS_TRY(shape_take(op));
     const int more = out->rank - in->rank;
     bool fits = more >= 0;
-    for (int d = 0; fits && d < in->rank; d++) {
+    for (int d = 0; fits && d < in->rank; d++)
         fits = in->shape[d] == 1 || in->shape[d] == out->shape[d + more];
-    }
     return fits ? DS_OK : shape_fail(op, "expand to");
 }
 
@@ -112,7 +108,7 @@ static void expand_pieces(const ds_op *op, const ds_move *move)
     int64_t stride[DS_MAX_RANK];
     for (int d = 0; d < out->rank; d++) {
         const int own = d - (out->rank - in->rank);
-        stride[d] = own < 0 || in->shape[own] == 1 ? 0 : ds_move_stride(in, own);
+        stride[d] = own < 0 || in->shape[own] == 1 ? 0 : ds_signature_stride(in, own);
     }
     view_frames(op, move, stride);
 }
@@ -120,9 +116,7 @@ DS_MOVE_FORWARD(expand, expand_pieces, 0)
 
 const ds_op_def ds_op_expand = {.name = "expand",
                                 .doc = "Repeats feature dimensions of size 1.",
-                                .n_inputs = 1,
-                                .n_outputs = 1,
-                                .n_values = 1,
+                                DS_ONE_TO_ONE,
                                 .attrs = shape_attrs,
                                 .infer = expand_infer,
                                 .forward = expand_forward};
@@ -132,9 +126,8 @@ const ds_op_def ds_op_expand = {.name = "expand",
 static ds_status reshape_infer(ds_op *op)
 {
     DS_TRY(shape_take(op));
-    if (ds_signature_elements(&op->in[0]) != ds_signature_elements(&op->out[0])) {
+    if (ds_signature_elements(&op->in[0]) != ds_signature_elements(&op->out[0]))
         return shape_fail(op, "have as many elements as");
-    }
     return DS_OK;
 }
 
@@ -147,9 +140,7 @@ DS_MOVE_FORWARD(reshape, reshape_pieces, 0)
 
 const ds_op_def ds_op_reshape = {.name = "reshape",
                                  .doc = "The same elements in a feature shape of another form.",
-                                 .n_inputs = 1,
-                                 .n_outputs = 1,
-                                 .n_values = 1,
+                                 DS_ONE_TO_ONE,
                                  .flags = DS_OP_INPLACE,
                                  .attrs = shape_attrs,
                                  .infer = reshape_infer,

@@ -11,18 +11,15 @@ enum { SHORT = 64, BLOCK = 512 /* elements */ };
 
 void ds_walk_add(ds_walk *walk, int64_t size, const int64_t *stride)
 {
-    if (size == 1) {
+    if (size == 1)
         return;
-    }
     bool joined = walk->rank > 0;
-    for (int i = 0; joined && i < walk->n_operands; i++) {
+    for (int i = 0; joined && i < walk->n_operands; i++)
         joined = walk->stride[walk->rank - 1][i] == stride[i] * size;
-    }
     const int d = joined ? walk->rank - 1 : walk->rank++;
     walk->shape[d] = joined ? walk->shape[d] * size : size;
-    for (int i = 0; i < walk->n_operands; i++) {
+    for (int i = 0; i < walk->n_operands; i++)
         walk->stride[d][i] = stride[i];
-    }
 }
 
 /* Where a walk stands: at the start of dimension `d`, all dimensions before it having an index. */

@@ -1,8 +1,7 @@
 /*
  * An instance of every operator of the registry, as text: for tests that must leave none out.
  *
- * Each line is a JSON object: "op"; "in": per input [dtype, shape of a frame] (float32 [4] where left out);
- * "attrs", of which those left out take their defaults; "weights": shapes, null where absent.
+ * They are the examples of csrc/ops/operators.def, which says how they are written, and some more.
  */
 #ifndef EVERY_OP_H
 #define EVERY_OP_H
@@ -13,72 +12,18 @@
 #include "graph_cases.h"
 
 static const char *const every_op[] = {
-    "{'op':'linear','weights':[[3,4],[3]]}",
-    "{'op':'conv1d','attrs':{'stride':2,'left':1,'mode':'reflect'},'weights':[[3,4,3],null]}",
+#define OPERATOR(name, example) "{'op':'" #name "'" example "}",
+#include "ops/operators.def"
+    /* and others of some */
     "{'op':'conv1d','attrs':{'groups':2,'right':2,'mode':'circular'},'weights':[[6,2,3],[6]]}",
-    "{'op':'conv_transpose1d','attrs':{'stride':2},'weights':[[4,3,3]]}",
-    "{'op':'layer_norm','weights':[[4],[4]]}",
     "{'op':'layer_norm','attrs':{'eps':0}}",
-    "{'op':'lstm','weights':[[8,4],[8,2],[8],[8]]}",
     "{'op':'lstm','attrs':{'bias':0,'bidirectional':1},'weights':[[8,4],[8,2],[8,4],[8,2]]}",
-    "{'op':'embedding','in':[['int64',[]]],'weights':[[10,3]]}",
-    "{'op':'gru','weights':[[6,4],[6,2],[6],[6]]}",
-    "{'op':'rnn','weights':[[2,4],[2,2],[2],[2]]}",
-    "{'op':'lstm_cell','in':[['float32',[4]],['float32',[2]],['float32',[2]]],"
-    "'weights':[[8,4],[8,2],[8],[8]]}",
-    "{'op':'gru_cell','in':[['float32',[4]],['float32',[2]]],'weights':[[6,4],[6,2],[6],[6]]}",
-    "{'op':'rnn_cell','in':[['float32',[4]],['float32',[2]]],'weights':[[2,4],[2,2],[2],[2]]}",
-    "{'op':'conv2d','in':[['float32',[5,4]]],'attrs':{'stride':[2,1],'padding':[1,0,1,1]},"
-    "'weights':[[3,4,3,2],[3]]}",
-    "{'op':'conv_transpose2d','in':[['float32',[5,4]]],'attrs':{'stride':[2,2]},'weights':[[4,3,3,2]]}",
-    "{'op':'rms_norm','attrs':{'eps':1e-6},'weights':[[4]]}",
-    "{'op':'batch_norm','weights':[[4],[4],[4],null]}",
-    "{'op':'group_norm','attrs':{'groups':2},'weights':[[4],[4]]}",
-    "{'op':'matmul','weights':[[3,4]]}",
-    "{'op':'pad','attrs':{'left':2,'right':1,'value':-0.0}}",
-    "{'op':'pad_to_multiple','attrs':{'left':2,'right':1,'multiple':4,'mode':'reflect'}}",
-    "{'op':'slice','attrs':{'start':1,'crop':2,'step':3}}",
-    "{'op':'cut','in':[['float32',[4]],['float32',[4]]],'attrs':{'length':[0,2,1,1]}}",
-    "{'op':'delay','attrs':{'frames':2}}",
-    "{'op':'sync','in':[['float32',[4]],['float32',[3]]]}",
-    "{'op':'limit','attrs':{'frames':1000}}",
-    "{'op':'frame','attrs':{'size':4,'step':2}}",
-    "{'op':'unstack','in':[['float32',[3,4]]]}",
-    "{'op':'table','attrs':{'length':[2,2]},'weights':[[100,3]]}",
-    "{'op':'reduce_frames','attrs':{'kind':'mean'}}",
-    "{'op':'max_pool','attrs':{'kernel':3,'stride':2,'ceil':1}}",
-    "{'op':'avg_pool','attrs':{'kernel':2,'divisor':3}}",
-    "{'op':'adaptive_pool','attrs':{'kind':'avg','inner':2},'in':[['float32',[5,4]]]}",
-    "{'op':'repeat_frames','attrs':{'times':3}}",
-    "{'op':'overlap_add','in':[['float32',[6]]],'attrs':{'step':2}}",
-    "{'op':'cumulative','attrs':{'kind':'mean'}}",
-    "{'op':'resample','attrs':{'orig':3,'new':2,'width':4,'half':8},'weights':[[2,1,11]]}",
     "{'op':'sub','attrs':{'order':[1,0]},'weights':[[4]]}",
-#define UNARY(name, ...) "{'op':'" #name "'}",
-#define WHOLE(name, ...) "{'op':'" #name "'}",
-#define BINARY(name, ...) "{'op':'" #name "','in':[['float32',[4]],['float32',[4]]]}",
-#define COMPARE(name, ...) "{'op':'" #name "','in':[['float32',[4]],['float32',[4]]]}",
-#define LOGICAL(name, ...) "{'op':'" #name "','in':[['bool',[4]],['bool',[4]]]}",
-#include "kernels/pointwise.def"
-    "{'op':'where','in':[['bool',[4]],['float32',[4]]],'attrs':{'order':[0,0,1]},'weights':[[4]]}",
-    "{'op':'logical_not','in':[['bool',[4]]]}",
     "{'op':'gelu','attrs':{'approximate':'tanh'}}",
     "{'op':'clamp','attrs':{'min':-1.5}}",
     "{'op':'clamp','attrs':{'max':'nan'}}",
     "{'op':'softplus','attrs':{'beta':0.1}}",
     "{'op':'elu','attrs':{'alpha':1e-300}}",
-    "{'op':'cast','attrs':{'to':'int64'}}",
-    "{'op':'softmax'}",
-    "{'op':'log_softmax'}",
-    "{'op':'glu'}",
-    "{'op':'cat','in':[['float32',[4]],['float32',[2]]],'attrs':{'axis':0}}",
-    "{'op':'permute','in':[['float32',[4,3]]],'attrs':{'order':[1,0]}}",
-    "{'op':'reshape','in':[['float32',[4,3]]],'attrs':{'shape':[12]}}",
-    "{'op':'narrow','attrs':{'axis':0,'start':1,'length':2}}",
-    "{'op':'expand','in':[['float32',[1]]],'attrs':{'shape':[3]}}",
-    "{'op':'nearest','attrs':{'axis':0,'size':7,'scale':1.75}}",
-    "{'op':'pad_features','attrs':{'axis':0,'left':2,'mode':'reflect'}}",
-    "{'op':'reduce_features','attrs':{'kind':'var','axes':[0]}}",
 };
 
 enum { N_EVERY_OP = sizeof every_op / sizeof every_op[0], EVERY_OP_WEIGHTS = 8 };

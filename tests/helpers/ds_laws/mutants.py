@@ -58,9 +58,8 @@ MUTANTS = {
     ),
     "padding applied again with each chunk": Mutant(
         "ops/pad.c",
-        "const int64_t first = m0 > left ? m0 : left < m1 ? left : m1;",
-        "const int64_t start = op->attr[MODE].i == CONSTANT ? m0 + left : left;"
-        "const int64_t first = m0 > start ? m0 : start < m1 ? start : m1;",
+        "ds_move_fill(move, 0, left, value);",
+        "ds_move_fill(move, 0, left, value); ds_move_fill(move, move->m0, move->m0 + left, value);",
         ("pad",),
     ),
     "reflect state one frame short": Mutant(
@@ -171,13 +170,13 @@ MUTANTS = {
         ("snapshots", "forks"),
     ),
     "statistics of a call's frames for those of each": Mutant(
-        "ops/group_norm.c",
+        "ops/channel_norm.c",
         "const int64_t step = op->whole ? out->m1 - out->m0 : 1;",
         "const int64_t step = out->m1 - out->m0;",
         ("group_norm",),
     ),
     "a stream of one value normalised": Mutant(
-        "ops/group_norm.c",
+        "ops/channel_norm.c",
         "ds_add_k(p, total, -1)",
         "ds_add_k(p, total, 0)",
         ("group_norm",),
