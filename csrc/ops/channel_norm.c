@@ -166,7 +166,6 @@ static ds_status group_norm_infer(ds_op *op)
     DS_TRY(ds_require_optional(op, GROUP_WEIGHT, "weight", 1, &n));
     DS_TRY(ds_require_optional(op, GROUP_BIAS, "bias", 1, &n));
     op->whole = op->attr[GROUP_OVER].i == STREAM;
-    op->reach = op->whole && group_norm_single(op) ? 2 : 0;
     return ds_size_mul(&op->scratch.per_call, (size_t)n, 2 * sizeof(double) + COLUMNS * ds_op_element(op));
 }
 

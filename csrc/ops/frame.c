@@ -54,14 +54,7 @@ static ds_status frame_infer(ds_op *op)
     out->shape[0] = size;
     for (int d = 1; d < out->rank; d++)
         out->shape[d] = op->in[0].shape[d - 1];
-<<<<<<< HEAD
-    }
-    DS_CHECK(ds_rate_scale(&out->rate, 1, step), DS_ARGUMENT, "frame: its rate overflows");
-=======
     DS_TRY(ds_scale_rate(op, 1, step));
-    op->period = step;
-    op->reach = frame_span(op);
->>>>>>> once
     return DS_OK;
 }
 
@@ -166,13 +159,7 @@ static ds_status repeat_frames_infer(ds_op *op)
     DS_CHECK(op->attr[TIMES].i <= DS_PADDING_LIMIT, DS_ARGUMENT,
              "repeat_frames: times must be at most %lld, got %lld", (long long)DS_PADDING_LIMIT,
              (long long)op->attr[TIMES].i);
-<<<<<<< HEAD
-    DS_CHECK(ds_rate_scale(&op->out[0].rate, op->attr[TIMES].i, 1), DS_LIMIT,
-             "repeat_frames: the rate overflows");
-=======
     DS_TRY(ds_scale_rate(op, op->attr[TIMES].i, 1));
-    op->same_counts = op->attr[TIMES].i == 1;
->>>>>>> once
     return DS_OK;
 }
 

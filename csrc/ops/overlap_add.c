@@ -35,17 +35,8 @@ static ds_status overlap_add_infer(ds_op *op)
              (long long)DS_PADDING_LIMIT, (long long)step);
     DS_CHECK(in->rank >= 1, DS_SHAPE,
              "overlap_add: expected windows (size, ...) as features, its input has no features");
-<<<<<<< HEAD
-    out->rank = in->rank - 1;
-    for (int d = 0; d < out->rank; d++) {
-        out->shape[d] = in->shape[d + 1];
-    }
-    DS_CHECK(ds_rate_scale(&out->rate, step, 1), DS_LIMIT, "overlap_add: the rate overflows");
-=======
     ds_drop_first(op, in);
     DS_TRY(ds_scale_rate(op, step, 1));
-    op->reach = in->shape[0] / step + 2;
->>>>>>> once
     size_t n_bytes = (size_t)ds_signature_elements(out);
     DS_TRY(ds_size_mul(&n_bytes, n_bytes, RUN * sizeof(double)));
     op->scratch.per_call = n_bytes;

@@ -78,12 +78,6 @@ static ds_status pad_infer(ds_op *op)
     DS_CHECK(ds_move_encode(op->in[0].dtype, op->attr[VALUE].x, element), DS_ARGUMENT,
              "%s: %s has no value %g", op->def->name, ds_dtype_name(op->in[0].dtype),
              op->attr[VALUE].x);
-<<<<<<< HEAD
-=======
-    const int64_t mode = op->attr[MODE].i;
-    op->period = pad_multiple_of(op);
-    op->reach = 1 + (mode == REFLECT ? op->attr[LEFT].i : 0) + mode * pad_longest_right(op) + pad_least_of(op);
->>>>>>> once
     return DS_OK;
 }
 

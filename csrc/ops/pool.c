@@ -67,16 +67,7 @@ ds_status ds_pool_infer(ds_op *op, const ds_pool *pool)
                  "%s: the inner axis of %lld elements is shorter than a window of %lld",
                  op->def->name, (long long)pool->n_in, (long long)ds_padding_span(inner));
     }
-<<<<<<< HEAD
-    DS_CHECK(ds_rate_scale(&out->rate, 1, frames->stride), DS_LIMIT, "%s: the rate overflows",
-             op->def->name);
-=======
     DS_TRY(ds_scale_rate(op, 1, frames->stride));
-    op->period = frames->stride;
-    op->reach = ds_padding_reach(frames) + frames->stride;
-    op->same_counts =
-        frames->stride == 1 && frames->left == ds_padding_span(frames) - 1 && frames->right == 0;
->>>>>>> once
     return DS_OK;
 }
 

@@ -17,10 +17,9 @@
  *
  *     known'  = floor((known * new - half - 1) / orig) + 1
  *     total'  = ceil(total * new / orig)
- *     resample_need(m) = ceil((m * orig - half) / new)
+ *     need(m) = ceil((m * orig - half) / new)
  *
  * Source: torchaudio.functional.resample (there the kernel is a windowed sinc). */
-#include "ops/framewise.h"
 #include "ops/packed.h"
 #include "ops/registry.h"
 
@@ -32,7 +31,7 @@ enum { ROWS = 32 /* outputs of one phase that are computed together */ };
 /* Of rates: products with positions stay far below 2^63. */
 static const int64_t LIMIT = (int64_t)1 << 20;
 
-static const ds_attr_def resample_attrs[] = {
+static const ds_attr_def attrs[] = {
     {.name = "orig",
      .kind = DS_ATTR_INT,
      .required = true,
@@ -55,7 +54,7 @@ typedef struct geometry {
     size_t channels; /* all features */
 } geometry;
 
-static geometry resample_geometry_of(const ds_op *op)
+static geometry geometry_of(const ds_op *op)
 {
     geometry g = {.orig = op->attr[ORIG].i,
                   .new = op->attr[NEW].i,
@@ -66,23 +65,23 @@ static geometry resample_geometry_of(const ds_op *op)
     return g;
 }
 
-static int64_t resample_floor_div(int64_t a, int64_t b)
+static int64_t floor_div(int64_t a, int64_t b)
 {
     return a / b - (a % b < 0);
 }
 
 /* The frames that phase p uses, relative to its block's first: [first, last], or none. */
-static int64_t resample_first_tap(const geometry *g, int64_t p)
+static int64_t first_tap(const geometry *g, int64_t p)
 {
-    return -resample_floor_div(g->half - p * g->orig, g->new);
+    return -floor_div(g->half - p * g->orig, g->new);
 }
 
-static int64_t resample_last_tap(const geometry *g, int64_t p)
+static int64_t last_tap(const geometry *g, int64_t p)
 {
-    return resample_floor_div(p * g->orig + g->half, g->new);
+    return floor_div(p * g->orig + g->half, g->new);
 }
 
-static ds_status resample_infer(ds_op *op)
+static ds_status infer(ds_op *op)
 {
     DS_TRY(ds_op_require_real(op));
     DS_TRY(ds_op_require_least(op, ORIG, 1));
@@ -97,24 +96,18 @@ static ds_status resample_infer(ds_op *op)
              "resample: half must be at most width * new, %lld, got %lld", (long long)(width * new),
              (long long)op->attr[HALF].i);
     DS_TRY(ds_op_require_weight(op, 0, "kernel", 3, (int64_t[]){new, 1, 2 * width + orig}));
-    const geometry g = resample_geometry_of(op);
+    const geometry g = geometry_of(op);
     size_t n_bytes;
     DS_TRY(ds_size_mul(&n_bytes, ds_op_element(op), g.channels));
     DS_TRY(ds_size_mul(&n_bytes, n_bytes, g.taps));
     DS_TRY(ds_size_mul(&n_bytes, n_bytes, (size_t)new));
-<<<<<<< HEAD
     DS_CHECK(ds_rate_scale(&op->out[0].rate, new, orig), DS_LIMIT, "resample: the rate overflows");
-=======
-    DS_TRY(ds_scale_rate(op, new, orig));
-    op->period = orig;
-    op->reach = 2 * g.half / new + 1;
->>>>>>> once
     return DS_OK;
 }
 
 /* floor((n * times + more) / by), or its ceiling, without a product that overflows: whole blocks of `by`
  * frames apart from the rest. */
-static ds_expr resample_scaled(ds_program *p, ds_expr n, int64_t times, int64_t more, int64_t by, bool up)
+static ds_expr scaled(ds_program *p, ds_expr n, int64_t times, int64_t more, int64_t by, bool up)
 {
     const ds_expr blocks = ds_floordiv_k(p, n, by);
     const ds_expr rest = ds_sub(p, n, ds_mul_k(p, blocks, by));
@@ -123,40 +116,41 @@ static ds_expr resample_scaled(ds_program *p, ds_expr n, int64_t times, int64_t 
                   up ? ds_ceildiv_k(p, part, by) : ds_floordiv_k(p, part, by));
 }
 
-static void resample_counts(const ds_op *op, ds_program *p)
+static void counts(const ds_op *op, ds_program *p)
 {
-    const geometry g = resample_geometry_of(op);
-    ds_root(p, ds_add_k(p, resample_scaled(p, ds_known(p, 0), g.new, -g.half - 1, g.orig, false), 1));
-    ds_root(p, resample_scaled(p, ds_total(p, 0), g.new, 0, g.orig, true));
+    const geometry g = geometry_of(op);
+    ds_root(p, ds_add_k(p, scaled(p, ds_known(p, 0), g.new, -g.half - 1, g.orig, false), 1));
+    ds_root(p, scaled(p, ds_total(p, 0), g.new, 0, g.orig, true));
 }
 
-static void resample_need(const ds_op *op, ds_program *p)
+static void need(const ds_op *op, ds_program *p)
 {
-    const geometry g = resample_geometry_of(op);
-    ds_root(p, resample_scaled(p, ds_m(p), g.orig, -g.half, g.new, true));
+    const geometry g = geometry_of(op);
+    ds_root(p, scaled(p, ds_m(p), g.orig, -g.half, g.new, true));
 }
 
-static size_t resample_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
-    const geometry g = resample_geometry_of(op);
+    const geometry g = geometry_of(op);
     return (size_t)g.new * g.taps * g.channels * k->element;
 }
 
 /* Every phase's taps without the structural zeros, once for each channel: [new][taps][channels]. */
-static void resample_prepare(const ds_op *op, void *prepared, const void *const *weights,
+static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k)
 {
-    const geometry g = resample_geometry_of(op);
+    const geometry g = geometry_of(op);
     const size_t element = ds_op_element(op), row = (size_t)(2 * g.width + g.orig);
-    memset(prepared, 0, resample_prepared_bytes(op, k));
+    memset(prepared, 0, prepared_bytes(op, k));
     for (int64_t p = 0; p < g.new; p++) {
-        const int64_t first = resample_first_tap(&g, p), last = resample_last_tap(&g, p);
+        const int64_t first = first_tap(&g, p), last = last_tap(&g, p);
         const char *from =
             (const char *)weights[0] + ((size_t)p * row + (size_t)(first + g.width)) * element;
         char *to = (char *)prepared + (size_t)p * g.taps * g.channels * element;
         for (int64_t i = first; i <= last; i++, from += element) {
-            for (size_t c = 0; c < g.channels; c++, to += element)
+            for (size_t c = 0; c < g.channels; c++, to += element) {
                 memcpy(to, from, element);
+            }
         }
     }
 }
@@ -174,7 +168,7 @@ static void resample_rows(const ds_run *run, const geometry *g, void *const *y, 
 }
 
 /* One output whose window reaches beyond an end of the stream: the taps within. */
-static void resample_forward_cut(const ds_run *run, const geometry *g, const ds_window *in, void *y,
+static void forward_cut(const ds_run *run, const geometry *g, const ds_window *in, void *y,
                         int64_t first, int64_t n_taps, int64_t total, const char *taps)
 {
     const size_t frame_bytes = g->channels * run->k->element;
@@ -186,22 +180,22 @@ static void resample_forward_cut(const ds_run *run, const geometry *g, const ds_
 }
 
 /* Outputs m, m + new, ... of one row: one phase. */
-static void resample_forward_phase(const ds_run *run, const geometry *g, size_t row, int64_t m)
+static void forward_phase(const ds_run *run, const geometry *g, size_t row, int64_t m)
 {
     const ds_window *in = &run->in[row];
     const ds_target *out = &run->out[row];
     const int64_t total = run->ended[row] ? run->count[row].now.total : INT64_MAX;
     const size_t frame_bytes = g->channels * run->k->element;
-    const int64_t p = m % g->new, n_taps = resample_last_tap(g, p) - resample_first_tap(g, p) + 1;
+    const int64_t p = m % g->new, n_taps = last_tap(g, p) - first_tap(g, p) + 1;
     const char *taps = (const char *)run->prepared + (size_t)p * g->taps * frame_bytes;
-    int64_t first = m / g->new * g->orig + resample_first_tap(g, p);
+    int64_t first = m / g->new * g->orig + first_tap(g, p);
     void *y[ROWS];
     const void *x[ROWS];
     size_t n = 0;
     for (; m < out->m1; m += g->new, first += g->orig) {
         void *to = ds_to(out, m, frame_bytes);
         if (first < 0 || first + n_taps > total) {
-            resample_forward_cut(run, g, in, to, first, n_taps, total, taps);
+            forward_cut(run, g, in, to, first, n_taps, total, taps);
             continue;
         }
         y[n] = to;
@@ -211,24 +205,20 @@ static void resample_forward_phase(const ds_run *run, const geometry *g, size_t 
             n = 0;
         }
     }
-<<<<<<< HEAD
     if (n > 0) {
         resample_rows(run, g, y, x, n, taps, (size_t)n_taps);
     }
-=======
-    if (n > 0)
-        run->k->depthwise(y, x, n, g->channels, taps, NULL, (size_t)n_taps, g->channels);
->>>>>>> once
 }
 
-static void resample_forward(const ds_op *op, const ds_run *run)
+static void forward(const ds_op *op, const ds_run *run)
 {
-    const geometry g = resample_geometry_of(op);
+    const geometry g = geometry_of(op);
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
         const int64_t n = out->m1 - out->m0 < g.new ? out->m1 - out->m0 : g.new;
-        for (int64_t i = 0; i < n; i++)
-            resample_forward_phase(run, &g, row, out->m0 + i);
+        for (int64_t i = 0; i < n; i++) {
+            forward_phase(run, &g, row, out->m0 + i);
+        }
     }
 }
 
@@ -238,12 +228,12 @@ const ds_op_def ds_op_resample = {
     .n_inputs = 1,
     .n_outputs = 1,
     .n_values = -1,
-    .attrs = resample_attrs,
+    .attrs = attrs,
     .weights = "kernel",
-    .infer = resample_infer,
-    .counts = resample_counts,
-    .need = resample_need,
-    .prepared_bytes = resample_prepared_bytes,
-    .prepare = resample_prepare,
-    .forward = resample_forward,
+    .infer = infer,
+    .counts = counts,
+    .need = need,
+    .prepared_bytes = prepared_bytes,
+    .prepare = prepare,
+    .forward = forward,
 };

@@ -32,14 +32,7 @@ static ds_status slice_infer(ds_op *op)
     DS_TRY(ds_op_require_least(op, SLICE_START, 0));
     DS_TRY(ds_op_require_least(op, SLICE_CROP, 0));
     DS_TRY(ds_op_require_least(op, SLICE_STEP, 1));
-<<<<<<< HEAD
-    DS_CHECK(ds_rate_scale(&op->out[0].rate, 1, op->attr[SLICE_STEP].i), DS_ARGUMENT,
-             "slice: its rate overflows");
-=======
     DS_TRY(ds_scale_rate(op, 1, op->attr[SLICE_STEP].i));
-    op->period = op->attr[SLICE_STEP].i;
-    op->reach = op->attr[SLICE_START].i + op->attr[SLICE_CROP].i + op->attr[SLICE_STEP].i;
->>>>>>> once
     return DS_OK;
 }
 
@@ -94,17 +87,7 @@ static ds_status cut_infer(ds_op *op)
              "cut: input 0 has rate %lld/%lld, but the length that it is cut to has rate %lld/%lld",
              (long long)op->in[0].rate.num, (long long)op->in[0].rate.den, (long long)rate.num,
              (long long)rate.den);
-<<<<<<< HEAD
-    DS_CHECK(ds_rate_scale(&op->out[0].rate, 1, op->attr[CUT_STEP].i), DS_ARGUMENT,
-             "cut: its rate overflows");
-=======
     DS_TRY(ds_scale_rate(op, 1, op->attr[CUT_STEP].i));
-    /* In frames of x: f repeats after div frames of y, which are mul frames of x. */
-    op->period = common_multiple(op->attr[CUT_STEP].i, length.mul);
-    op->reach = op->attr[CUT_START].i + op->attr[CUT_STEP].i;
-    op->reach +=
-        length.reach > DS_NEVER / length.mul / 2 ? DS_NEVER / 2 : length.reach * length.mul;
->>>>>>> once
     return DS_OK;
 }
 
