@@ -25,12 +25,18 @@ static const _Alignas(DS_ALIGNMENT) char nothing[DS_ALIGNMENT];
 static ds_element of_dtype(int32_t dtype)
 {
     switch (dtype) {
-    case DS_F32: return DS_ELEMENT_F32;
-    case DS_F64: return DS_ELEMENT_F64;
-    case DS_I64: return DS_ELEMENT_I64;
-    case DS_BOOL: return DS_ELEMENT_BOOL;
-    case DS_I16: return DS_ELEMENT_I16;
-    default: return 0;
+    case DS_F32:
+        return DS_ELEMENT_F32;
+    case DS_F64:
+        return DS_ELEMENT_F64;
+    case DS_I64:
+        return DS_ELEMENT_I64;
+    case DS_BOOL:
+        return DS_ELEMENT_BOOL;
+    case DS_I16:
+        return DS_ELEMENT_I16;
+    default:
+        return 0;
     }
 }
 
@@ -106,9 +112,10 @@ static ds_status make_room(call *s)
             size_t n_bytes;
             const int64_t frames = ds_step_frames(s->step, k, i, &start);
             const ds_signature *signature = ds_step_output(ds_model_plan(s->model), k);
-            DS_CHECK(!__builtin_mul_overflow((size_t)frames, ds_signature_bytes(signature), &n_bytes),
-                     DS_NO_MEMORY, "output %zu: %lld frames do not fit into memory", k,
-                     (long long)frames);
+            DS_CHECK(
+                !__builtin_mul_overflow((size_t)frames, ds_signature_bytes(signature), &n_bytes),
+                DS_NO_MEMORY, "output %zu: %lld frames do not fit into memory", k,
+                (long long)frames);
             if (n_bytes <= kept->n_bytes)
                 continue;
             const size_t twice = kept->n_bytes <= SIZE_MAX / 2 ? 2 * kept->n_bytes : n_bytes;
@@ -135,7 +142,8 @@ static void copy_output(const call *s, size_t i, size_t k)
     }
     ds_output *out = &s->outputs[i * s->n_outputs + k];
     const int64_t frames = ds_step_frames(s->step, k, i, &out->start);
-    const size_t n_bytes = (size_t)frames * ds_signature_bytes(ds_step_output(ds_model_plan(s->model), k));
+    const size_t n_bytes =
+        (size_t)frames * ds_signature_bytes(ds_step_output(ds_model_plan(s->model), k));
     if (n_bytes)
         ds_step_get(s->step, k, i, kept->data, NULL);
     out->data = n_bytes ? kept->data : nothing;
@@ -214,12 +222,17 @@ ds_status ds_model_step(ds_model *model, ds_stream *const *streams, ds_output *o
     }
     DS_CHECK(model && streams && outputs && inputs, DS_ARGUMENT,
              "ds_model_step: model, streams, outputs or inputs is NULL");
-    DS_TRY(ds_handle_enter_model(model)); /* a closed model is said to be, whatever its streams are */
+    DS_TRY(
+        ds_handle_enter_model(model)); /* a closed model is said to be, whatever its streams are */
     const void *const *addresses = (const void *const *)(const void *)streams;
     ds_status status = ds_handle_enter_streams(model, addresses, n_streams);
     if (status == DS_OK) {
-        call s = {.model = model, .streams = streams, .outputs = outputs, .inputs = inputs,
-                  .flags = flags, .n = n_streams};
+        call s = {.model = model,
+                  .streams = streams,
+                  .outputs = outputs,
+                  .inputs = inputs,
+                  .flags = flags,
+                  .n = n_streams};
         status = step_entered(&s);
         ds_handle_leave_streams(addresses, n_streams);
     }
@@ -234,8 +247,12 @@ ds_status ds_stream_step(ds_stream *stream, ds_output *outputs, const ds_input *
              "ds_stream_step: stream, outputs or inputs is NULL");
     const void *one = stream;
     DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
-    call s = {.model = stream->model, .streams = &stream, .outputs = outputs, .inputs = inputs,
-              .flags = &flags, .n = 1};
+    call s = {.model = stream->model,
+              .streams = &stream,
+              .outputs = outputs,
+              .inputs = inputs,
+              .flags = &flags,
+              .n = 1};
     const ds_status status = step_entered(&s);
     ds_handle_leave_streams(&one, 1);
     return status;

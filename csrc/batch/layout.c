@@ -81,14 +81,14 @@ static void copy_all(char *to, const char *from, axis *axes, int n, plane_copy c
 
 /* ---------------------------------------------------------------- planes */
 /* Element by element, in tiles. */
-#define TILED(statement)                                                      \
-    for (int64_t i0 = 0; i0 < a.n; i0 += TILE)                                \
-        for (int64_t j0 = 0; j0 < b.n; j0 += TILE)                            \
-            for (int64_t i = i0; i < a.n && i < i0 + TILE; i++)               \
-                for (int64_t j = j0; j < b.n && j < j0 + TILE; j++) {         \
-                    char *const t = to + i * a.to + j * b.to;                 \
-                    const char *const f = from + i * a.from + j * b.from;     \
-                    statement                                                 \
+#define TILED(statement)                                                  \
+    for (int64_t i0 = 0; i0 < a.n; i0 += TILE)                            \
+        for (int64_t j0 = 0; j0 < b.n; j0 += TILE)                        \
+            for (int64_t i = i0; i < a.n && i < i0 + TILE; i++)           \
+                for (int64_t j = j0; j < b.n && j < j0 + TILE; j++) {     \
+                    char *const t = to + i * a.to + j * b.to;             \
+                    const char *const f = from + i * a.from + j * b.from; \
+                    statement                                             \
                 }
 
 static void copy_rows(char *to, const char *from, axis a, size_t n_bytes)
@@ -175,23 +175,23 @@ static void copy_floats(char *to, const char *from, axis a, axis b)
 }
 
 /* Converters: `expression` of the source's element x. */
-#define CONVERT(name, target, source, expression)                                          \
-    static inline void name##_one(char *t, const char *f)                                  \
-    {                                                                                      \
-        source x;                                                                          \
-        memcpy(&x, f, sizeof x);                                                           \
-        const target y = (expression);                                                     \
-        memcpy(t, &y, sizeof y);                                                           \
-    }                                                                                      \
-    static void name(char *to, const char *from, axis a, axis b)                           \
-    {                                                                                      \
-        if (b.to == sizeof(target) && b.from == sizeof(source)) {                          \
-            for (int64_t i = 0; i < a.n; i++, to += a.to, from += a.from)                  \
-                for (int64_t j = 0; j < b.n; j++)                                          \
+#define CONVERT(name, target, source, expression)                                             \
+    static inline void name##_one(char *t, const char *f)                                     \
+    {                                                                                         \
+        source x;                                                                             \
+        memcpy(&x, f, sizeof x);                                                              \
+        const target y = (expression);                                                        \
+        memcpy(t, &y, sizeof y);                                                              \
+    }                                                                                         \
+    static void name(char *to, const char *from, axis a, axis b)                              \
+    {                                                                                         \
+        if (b.to == sizeof(target) && b.from == sizeof(source)) {                             \
+            for (int64_t i = 0; i < a.n; i++, to += a.to, from += a.from)                     \
+                for (int64_t j = 0; j < b.n; j++)                                             \
                     name##_one(to + j * (int)sizeof(target), from + j * (int)sizeof(source)); \
-        } else {                                                                           \
-            TILED(name##_one(t, f);)                                                       \
-        }                                                                                  \
+        } else {                                                                              \
+            TILED(name##_one(t, f);)                                                          \
+        }                                                                                     \
     }
 
 CONVERT(round_f64, float, double, (float)x)
@@ -209,14 +209,16 @@ CONVERT(convert_u32, int64_t, uint32_t, x)
 static void convert_f64(char *to, const char *from, axis a, axis b)
 {
     const bool across = b.to == 4 && a.from == 8;
-    const int64_t whole_a = across ? a.n / TILE * TILE : 0, whole_b = across ? b.n / TILE * TILE : 0;
+    const int64_t whole_a = across ? a.n / TILE * TILE : 0,
+                  whole_b = across ? b.n / TILE * TILE : 0;
     float tile[TILE * TILE];
     const axis tile_a = {TILE, a.to, 4}, tile_b = {TILE, 4, TILE * 4};
     for (int64_t i = 0; i < whole_a; i += TILE)
         for (int64_t j = 0; j < whole_b; j += TILE) {
             for (int k = 0; k < TILE; k++)
                 for (int l = 0; l < TILE; l++)
-                    round_f64_one((char *)&tile[k * TILE + l], from + (i + l) * 8 + (j + k) * b.from);
+                    round_f64_one((char *)&tile[k * TILE + l],
+                                  from + (i + l) * 8 + (j + k) * b.from);
             turn_tile(to + i * a.to + 4 * j, (const char *)tile, tile_a, tile_b);
         }
     const axis rest_a = {a.n - whole_a, a.to, a.from}, rest_b = {b.n - whole_b, b.to, b.from};
@@ -241,15 +243,23 @@ static plane_copy find_reader(const ds_signature *s, ds_element element)
     if (s->dtype == DS_BOOL)
         return element == DS_ELEMENT_BOOL ? convert_bool : NULL;
     switch (element) {
-    case DS_ELEMENT_I8: return convert_i8;
-    case DS_ELEMENT_I16: return convert_i16;
-    case DS_ELEMENT_I32: return convert_i32;
-    case DS_ELEMENT_U8: return convert_u8;
-    case DS_ELEMENT_U16: return convert_u16;
-    case DS_ELEMENT_U32: return convert_u32;
+    case DS_ELEMENT_I8:
+        return convert_i8;
+    case DS_ELEMENT_I16:
+        return convert_i16;
+    case DS_ELEMENT_I32:
+        return convert_i32;
+    case DS_ELEMENT_U8:
+        return convert_u8;
+    case DS_ELEMENT_U16:
+        return convert_u16;
+    case DS_ELEMENT_U32:
+        return convert_u32;
     case DS_ELEMENT_I64:
-    case DS_ELEMENT_U64: return copy_words; /* modulo 2^64 */
-    default: return NULL;
+    case DS_ELEMENT_U64:
+        return copy_words; /* modulo 2^64 */
+    default:
+        return NULL;
     }
 }
 
@@ -258,13 +268,17 @@ static size_t element_bytes(ds_element element)
     switch (element) {
     case DS_ELEMENT_F64:
     case DS_ELEMENT_I64:
-    case DS_ELEMENT_U64: return 8;
+    case DS_ELEMENT_U64:
+        return 8;
     case DS_ELEMENT_F32:
     case DS_ELEMENT_I32:
-    case DS_ELEMENT_U32: return 4;
+    case DS_ELEMENT_U32:
+        return 4;
     case DS_ELEMENT_I16:
-    case DS_ELEMENT_U16: return 2;
-    default: return 1;
+    case DS_ELEMENT_U16:
+        return 2;
+    default:
+        return 1;
     }
 }
 
@@ -311,7 +325,8 @@ void ds_layout_read(void *to, const void *from, const ptrdiff_t *strides, ds_ele
     fill_contiguous(dense, signature, ds_dtype_bytes(signature->dtype));
     fill_contiguous(close, signature, element_bytes(element));
     for (int d = 0; d <= signature->rank; d++)
-        axes[d] = (axis){d ? signature->shape[d - 1] : n, dense[d], strides ? strides[d] : close[d]};
+        axes[d] =
+            (axis){d ? signature->shape[d - 1] : n, dense[d], strides ? strides[d] : close[d]};
     copy_all(to, from, axes, signature->rank + 1, copy);
 }
 
@@ -329,5 +344,7 @@ void ds_layout_write(void *to, const ptrdiff_t *strides, const void *from,
     for (int d = 0; d <= signature->rank; d++)
         axes[d] = (axis){d ? signature->shape[d - 1] : n, strides[d], dense[d]};
     copy_all(to, from, axes, signature->rank + 1,
-             n_bytes == 4 ? copy_floats : n_bytes == 8 ? copy_words : copy_bytes);
+             n_bytes == 4   ? copy_floats
+             : n_bytes == 8 ? copy_words
+                            : copy_bytes);
 }

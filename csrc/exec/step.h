@@ -24,7 +24,8 @@ typedef struct ds_step {
     size_t n_rows;
     ds_slot **slots;   /* [n_rows] */
     int64_t *n_frames; /* [n_inputs][n_rows] new frames; 0 at first */
-    bool *ended, *bad; /* [n_rows]; false at first. bad: after an error, the rows that it concerns */
+    bool *ended,
+        *bad; /* [n_rows]; false at first. bad: after an error, the rows that it concerns */
 } ds_step;
 
 /* The steps of one engine that are at rest; fields are private. */
