@@ -131,39 +131,37 @@ static bool check_structure(PyObject *structure, size_t n, bool *seen)
 }
 
 /* ---------------------------------------------------------------- the type */
-/* Reads (batch, frames, features...) per input or output. */
-static int parse_padded(ds_padded **out, PyObject *given, size_t n, const ds_axes *axes)
+/* Where the axes of arrays with B are, of those without, and of where B is; false where it can't be there. */
+static bool place_axes(ds_padded *p, const ds_axes *axes, bool has_frames, long batch)
 {
-    PyObject *ports = PySequence_Tuple(given);
+    p->rank = axes->rank + has_frames;
+    p->batch = (int)batch;
+    if (batch < -1 || batch >= p->rank || (!has_frames && axes->axis[0] != 0))
+        return false;
+    for (int d = 0; d < axes->rank; d++) {
+        const int axis = axes->axis[d] - !has_frames; /* an output without L has an axis of 0 or 1 first */
+        p->axis[d] = axis < 0 ? -1 : axis + (axis >= batch);
+    }
+    return true;
+}
+
+static ds_padded *parse_padded(PyObject *given, const ds_graph *g, const int *edges, size_t n,
+                               const ds_axes *axes)
+{
+    PyObject *batch = PySequence_Tuple(given);
     ds_padded *padded = PyMem_Calloc(n + 1, sizeof *padded);
-    bool right = ports && padded && (size_t)PyTuple_GET_SIZE(ports) == n;
-    for (size_t i = 0; right && i < n; i++) {
-        PyObject *port = PySequence_Tuple(PyTuple_GET_ITEM(ports, (Py_ssize_t)i));
-        unsigned seen = 0;
-        right = port && PyTuple_GET_SIZE(port) == axes[i].rank + 1;
-        for (int d = 0; right && d <= axes[i].rank; d++) {
-            const long axis = PyLong_AsLong(PyTuple_GET_ITEM(port, d));
-            right = axis >= (d < 2 ? -1 : 0) && axis <= axes[i].rank &&
-                    !(axis >= 0 && seen & 1u << axis);
-            if (axis >= 0 && right) {
-                seen |= 1u << axis;
-                padded[i].rank++;
-            }
-            *(d ? &padded[i].axis[d - 1] : &padded[i].batch) = (int)axis;
-        }
-        right = right && seen == (1u << padded[i].rank) - 1;
-        Py_XDECREF(port);
-    }
-    Py_XDECREF(ports);
-    if (right) {
-        *out = padded;
-        return 0;
-    }
+    bool right = batch && padded && (size_t)PyTuple_GET_SIZE(batch) == n;
+    for (size_t i = 0; right && i < n; i++)
+        right = place_axes(&padded[i], &axes[i], g->edges[edges[i]].signature.rate.num != 0,
+                           PyLong_AsLong(PyTuple_GET_ITEM(batch, (Py_ssize_t)i))) &&
+                !PyErr_Occurred();
+    Py_XDECREF(batch);
+    if (right)
+        return padded;
     PyMem_Free(padded);
     if (!PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError,
-                        "inputs and outputs: the axes of padded arrays don't fit");
-    return -1;
+        PyErr_SetString(PyExc_ValueError, "inputs and outputs: B is no axis of the arrays");
+    return NULL;
 }
 
 static void stepper_dealloc(PyObject *self)
@@ -212,9 +210,9 @@ static int stepper_init(PyObject *self, PyObject *args, PyObject *kwargs)
             PyErr_SetString(PyExc_ValueError, "names or structure don't fit the engine");
         return -1;
     }
-    if (parse_padded(&s->inputs, inputs, g->n_inputs, e->inputs) < 0)
-        return -1;
-    if (parse_padded(&s->outputs, outputs, g->n_outputs, e->outputs) < 0) {
+    s->inputs = parse_padded(inputs, g, g->inputs, g->n_inputs, e->inputs);
+    s->outputs = s->inputs ? parse_padded(outputs, g, g->outputs, g->n_outputs, e->outputs) : NULL;
+    if (!s->outputs) {
         PyMem_Free(s->inputs);
         s->inputs = NULL;
         return -1;
