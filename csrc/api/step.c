@@ -67,7 +67,7 @@ static ds_status check_chunks(call *s, size_t i)
 {
     for (size_t j = 0; j < s->n_inputs; j++) {
         const ds_input *in = &s->inputs[i * s->n_inputs + j];
-        const ds_signature *signature = ds_step_input(ds_model_plan(s->model), j);
+        const ds_signature *signature = ds_step_input(s->step->plan, j);
         DS_CHECK(in->data || in->n_frames == 0, DS_ARGUMENT,
                  "stream %zu, input %zu: %zu frames, but data is NULL", i, j, in->n_frames);
         DS_CHECK(element_of(signature, in->dtype), DS_DTYPE,
@@ -111,7 +111,7 @@ static ds_status make_room(call *s)
             int64_t start;
             size_t n_bytes;
             const int64_t frames = ds_step_frames(s->step, k, i, &start);
-            const ds_signature *signature = ds_step_output(ds_model_plan(s->model), k);
+            const ds_signature *signature = ds_step_output(s->step->plan, k);
             DS_CHECK(
                 !__builtin_mul_overflow((size_t)frames, ds_signature_bytes(signature), &n_bytes),
                 DS_NO_MEMORY, "output %zu: %lld frames do not fit into memory", k,
@@ -143,9 +143,9 @@ static void copy_output(const call *s, size_t i, size_t k)
     ds_output *out = &s->outputs[i * s->n_outputs + k];
     const int64_t frames = ds_step_frames(s->step, k, i, &out->start);
     const size_t n_bytes =
-        (size_t)frames * ds_signature_bytes(ds_step_output(ds_model_plan(s->model), k));
+        (size_t)frames * ds_signature_bytes(ds_step_output(s->step->plan, k));
     if (n_bytes)
-        ds_step_get(s->step, k, i, kept->data, NULL);
+        ds_step_get(s->step, k, i, frames, kept->data, NULL);
     out->data = n_bytes ? kept->data : nothing;
     out->n_frames = (size_t)frames;
 }
@@ -161,7 +161,7 @@ static ds_status prepare(call *s)
         for (size_t j = 0; j < s->n_inputs; j++) {
             const ds_input *in = &s->inputs[i * s->n_inputs + j];
             ds_step_put(s->step, j, i, in->data, NULL,
-                        element_of(ds_step_input(ds_model_plan(s->model), j), in->dtype));
+                        element_of(ds_step_input(s->step->plan, j), in->dtype));
         }
     return ds_step_check(s->step);
 }

@@ -266,7 +266,9 @@ static void get_rows(const ds_call *c, void *context)
             ptrdiff_t strides[DS_MAX_RANK + 1];
             for (int a = 0; a < axes->rank; a++)
                 strides[a] = PyArray_STRIDE(array, axes->axis[a]);
-            ds_step_get(c->step, o, (size_t)r, PyArray_DATA(array), strides);
+            int64_t start;
+            const int64_t n = ds_step_frames(c->step, o, (size_t)r, &start);
+            ds_step_get(c->step, o, (size_t)r, n, PyArray_DATA(array), strides);
         }
     }
 }

@@ -326,9 +326,12 @@ static void get_batch(const ds_call *c, void *context)
         const ds_padded *p = &b->stepper->outputs[o];
         ptrdiff_t strides[DS_MAX_RANK + 1];
         strides_of(strides, a, p, ds_step_output(c->e->plan, o)->rank);
-        for (Py_ssize_t r = 0; r < c->n; r++)
-            ds_step_get(c->step, o, (size_t)r, PyArray_BYTES(a) + r * PyArray_STRIDE(a, p->batch),
+        for (Py_ssize_t r = 0; r < c->n; r++) {
+            int64_t start;
+            const int64_t n = ds_step_frames(c->step, o, (size_t)r, &start);
+            ds_step_get(c->step, o, (size_t)r, n, PyArray_BYTES(a) + r * PyArray_STRIDE(a, p->batch),
                         strides);
+        }
     }
 }
 

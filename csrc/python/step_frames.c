@@ -114,8 +114,9 @@ static void get_values(const ds_call *c, void *context)
         char *row = PyArray_BYTES(a);
         for (Py_ssize_t r = 0; r < c->n; r++) {
             int64_t start;
-            ds_step_get(c->step, o, (size_t)r, row, PyArray_STRIDES(a));
-            row += ds_step_frames(c->step, o, (size_t)r, &start) * PyArray_STRIDE(a, 0);
+            const int64_t n = ds_step_frames(c->step, o, (size_t)r, &start);
+            ds_step_get(c->step, o, (size_t)r, n, row, PyArray_STRIDES(a));
+            row += n * PyArray_STRIDE(a, 0);
         }
     }
 }
