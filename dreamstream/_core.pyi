@@ -172,9 +172,8 @@ class Engine:
 class Stepper:
     """The base of dreamstream.Engine: steps from Python to Python without Python code in between.
 
-    ``structure``: what forward returns, with the numbers of outputs; ``inputs`` and ``outputs``: per array with
-    B where B, L and each feature axis are, -1 for one that is not there. What is no array goes to `_arrays_of`
-    and `_array_of`.
+    ``structure``: what forward returns, with the numbers of outputs; ``inputs`` and ``outputs``: which axis of
+    an array is B, -1 where none is. What is no array goes to `_arrays_of` and `_array_of`.
     """
 
     def __init__(
@@ -182,8 +181,8 @@ class Stepper:
         core: Engine,
         names: tuple[str, ...],
         structure: Any,
-        inputs: Sequence[Sequence[int]],
-        outputs: Sequence[Sequence[int]],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
     ) -> None: ...
     @property
     def _core(self) -> Engine: ...

@@ -25,12 +25,18 @@ static const _Alignas(DS_ALIGNMENT) char nothing[DS_ALIGNMENT];
 static ds_element of_dtype(int32_t dtype)
 {
     switch (dtype) {
-    case DS_F32: return DS_ELEMENT_F32;
-    case DS_F64: return DS_ELEMENT_F64;
-    case DS_I64: return DS_ELEMENT_I64;
-    case DS_BOOL: return DS_ELEMENT_BOOL;
-    case DS_I16: return DS_ELEMENT_I16;
-    default: return 0;
+    case DS_F32:
+        return DS_ELEMENT_F32;
+    case DS_F64:
+        return DS_ELEMENT_F64;
+    case DS_I64:
+        return DS_ELEMENT_I64;
+    case DS_BOOL:
+        return DS_ELEMENT_BOOL;
+    case DS_I16:
+        return DS_ELEMENT_I16;
+    default:
+        return 0;
     }
 }
 
@@ -61,7 +67,7 @@ static ds_status check_chunks(call *s, size_t i)
 {
     for (size_t j = 0; j < s->n_inputs; j++) {
         const ds_input *in = &s->inputs[i * s->n_inputs + j];
-        const ds_signature *signature = ds_step_input(ds_model_plan(s->model), j);
+        const ds_signature *signature = ds_step_input(s->step->plan, j);
         DS_CHECK(in->data || in->n_frames == 0, DS_ARGUMENT,
                  "stream %zu, input %zu: %zu frames, but data is NULL", i, j, in->n_frames);
         DS_CHECK(element_of(signature, in->dtype), DS_DTYPE,
@@ -105,10 +111,11 @@ static ds_status make_room(call *s)
             int64_t start;
             size_t n_bytes;
             const int64_t frames = ds_step_frames(s->step, k, i, &start);
-            const ds_signature *signature = ds_step_output(ds_model_plan(s->model), k);
-            DS_CHECK(!__builtin_mul_overflow((size_t)frames, ds_signature_bytes(signature), &n_bytes),
-                     DS_NO_MEMORY, "output %zu: %lld frames do not fit into memory", k,
-                     (long long)frames);
+            const ds_signature *signature = ds_step_output(s->step->plan, k);
+            DS_CHECK(
+                !__builtin_mul_overflow((size_t)frames, ds_signature_bytes(signature), &n_bytes),
+                DS_NO_MEMORY, "output %zu: %lld frames do not fit into memory", k,
+                (long long)frames);
             if (n_bytes <= kept->n_bytes)
                 continue;
             const size_t twice = kept->n_bytes <= SIZE_MAX / 2 ? 2 * kept->n_bytes : n_bytes;
@@ -135,9 +142,10 @@ static void copy_output(const call *s, size_t i, size_t k)
     }
     ds_output *out = &s->outputs[i * s->n_outputs + k];
     const int64_t frames = ds_step_frames(s->step, k, i, &out->start);
-    const size_t n_bytes = (size_t)frames * ds_signature_bytes(ds_step_output(ds_model_plan(s->model), k));
+    const size_t n_bytes =
+        (size_t)frames * ds_signature_bytes(ds_step_output(s->step->plan, k));
     if (n_bytes)
-        ds_step_get(s->step, k, i, kept->data, NULL);
+        ds_step_get(s->step, k, i, frames, kept->data, NULL);
     out->data = n_bytes ? kept->data : nothing;
     out->n_frames = (size_t)frames;
 }
@@ -153,7 +161,7 @@ static ds_status prepare(call *s)
         for (size_t j = 0; j < s->n_inputs; j++) {
             const ds_input *in = &s->inputs[i * s->n_inputs + j];
             ds_step_put(s->step, j, i, in->data, NULL,
-                        element_of(ds_step_input(ds_model_plan(s->model), j), in->dtype));
+                        element_of(ds_step_input(s->step->plan, j), in->dtype));
         }
     return ds_step_check(s->step);
 }
@@ -214,12 +222,17 @@ ds_status ds_model_step(ds_model *model, ds_stream *const *streams, ds_output *o
     }
     DS_CHECK(model && streams && outputs && inputs, DS_ARGUMENT,
              "ds_model_step: model, streams, outputs or inputs is NULL");
-    DS_TRY(ds_handle_enter_model(model)); /* a closed model is said to be, whatever its streams are */
+    DS_TRY(
+        ds_handle_enter_model(model)); /* a closed model is said to be, whatever its streams are */
     const void *const *addresses = (const void *const *)(const void *)streams;
     ds_status status = ds_handle_enter_streams(model, addresses, n_streams);
     if (status == DS_OK) {
-        call s = {.model = model, .streams = streams, .outputs = outputs, .inputs = inputs,
-                  .flags = flags, .n = n_streams};
+        call s = {.model = model,
+                  .streams = streams,
+                  .outputs = outputs,
+                  .inputs = inputs,
+                  .flags = flags,
+                  .n = n_streams};
         status = step_entered(&s);
         ds_handle_leave_streams(addresses, n_streams);
     }
@@ -234,8 +247,12 @@ ds_status ds_stream_step(ds_stream *stream, ds_output *outputs, const ds_input *
              "ds_stream_step: stream, outputs or inputs is NULL");
     const void *one = stream;
     DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
-    call s = {.model = stream->model, .streams = &stream, .outputs = outputs, .inputs = inputs,
-              .flags = &flags, .n = 1};
+    call s = {.model = stream->model,
+              .streams = &stream,
+              .outputs = outputs,
+              .inputs = inputs,
+              .flags = &flags,
+              .n = 1};
     const ds_status status = step_entered(&s);
     ds_handle_leave_streams(&one, 1);
     return status;

@@ -81,42 +81,39 @@ static void copy_all(char *to, const char *from, axis *axes, int n, plane_copy c
 
 /* ---------------------------------------------------------------- planes */
 /* Element by element, in tiles. */
-#define TILED(statement)                                                      \
-    for (int64_t i0 = 0; i0 < a.n; i0 += TILE)                                \
-        for (int64_t j0 = 0; j0 < b.n; j0 += TILE)                            \
-            for (int64_t i = i0; i < a.n && i < i0 + TILE; i++)               \
-                for (int64_t j = j0; j < b.n && j < j0 + TILE; j++) {         \
-                    char *const t = to + i * a.to + j * b.to;                 \
-                    const char *const f = from + i * a.from + j * b.from;     \
-                    statement                                                 \
+#define TILED(statement)                                                  \
+    for (int64_t i0 = 0; i0 < a.n; i0 += TILE)                            \
+        for (int64_t j0 = 0; j0 < b.n; j0 += TILE)                        \
+            for (int64_t i = i0; i < a.n && i < i0 + TILE; i++)           \
+                for (int64_t j = j0; j < b.n && j < j0 + TILE; j++) {     \
+                    char *const t = to + i * a.to + j * b.to;             \
+                    const char *const f = from + i * a.from + j * b.from; \
+                    statement                                             \
                 }
 
-static void copy_rows(char *to, const char *from, axis a, size_t n_bytes)
-{
-    for (int64_t i = 0; i < a.n; i++)
-        memcpy(to + i * a.to, from + i * a.from, n_bytes);
-}
+/* Copies that make `expression` of the source's element x. */
+#define COPY(name, target, source, expression)                                             \
+    static inline void name##_one(char *t, const char *f)                                     \
+    {                                                                                         \
+        source x;                                                                             \
+        memcpy(&x, f, sizeof x);                                                              \
+        const target y = (expression);                                                        \
+        memcpy(t, &y, sizeof y);                                                              \
+    }                                                                                         \
+    static void name(char *to, const char *from, axis a, axis b)                              \
+    {                                                                                         \
+        if (b.to == sizeof(target) && b.from == sizeof(source)) {                             \
+            for (int64_t i = 0; i < a.n; i++, to += a.to, from += a.from)                     \
+                for (int64_t j = 0; j < b.n; j++)                                             \
+                    name##_one(to + j * (int)sizeof(target), from + j * (int)sizeof(source)); \
+        } else {                                                                              \
+            TILED(name##_one(t, f);)                                                          \
+        }                                                                                     \
+    }
 
-static void copy_bytes(char *to, const char *from, axis a, axis b)
-{
-    if (b.to == 1 && b.from == 1)
-        copy_rows(to, from, a, (size_t)b.n);
-    else
-        TILED(*t = *f;)
-}
-
-static void copy_words(char *to, const char *from, axis a, axis b)
-{
-    if (b.to == 8 && b.from == 8)
-        copy_rows(to, from, a, 8 * (size_t)b.n);
-    else
-        TILED(memcpy(t, f, 8);)
-}
-
-static void copy_elements(char *to, const char *from, axis a, axis b)
-{
-    TILED(memcpy(t, f, 4);)
-}
+COPY(copy_bytes, unsigned char, unsigned char, x)
+COPY(copy_singles, uint32_t, uint32_t, x)
+COPY(copy_doubles, uint64_t, uint64_t, x)
 
 #if defined(__SSE2__)
 /* Four by four elements of four bytes: they lie side by side along b in `to`, along a in `from`. */
@@ -154,69 +151,46 @@ static void turn(char *to, const char *from, axis a, axis b)
         for (int64_t j = 0; j < whole_b; j += TILE)
             turn_tile(to + i * a.to + 4 * j, from + 4 * i + j * b.from, a, b);
     const axis rest_a = {a.n - whole_a, a.to, a.from}, rest_b = {b.n - whole_b, b.to, b.from};
-    copy_elements(to + 4 * whole_b, from + whole_b * b.from, (axis){whole_a, a.to, a.from}, rest_b);
-    copy_elements(to + whole_a * a.to, from + 4 * whole_a, rest_a, b);
+    copy_singles(to + 4 * whole_b, from + whole_b * b.from, (axis){whole_a, a.to, a.from}, rest_b);
+    copy_singles(to + whole_a * a.to, from + 4 * whole_a, rest_a, b);
 }
 #else
 static void turn(char *to, const char *from, axis a, axis b)
 {
-    copy_elements(to, from, a, b);
+    copy_singles(to, from, a, b);
 }
 #endif
 
 static void copy_floats(char *to, const char *from, axis a, axis b)
 {
-    if (b.to == 4 && b.from == 4)
-        copy_rows(to, from, a, 4 * (size_t)b.n);
-    else if (b.to == 4 && a.from == 4)
-        turn(to, from, a, b);
-    else
-        copy_elements(to, from, a, b);
+    (b.to == 4 && a.from == 4 && b.from != 4 ? turn : copy_singles)(to, from, a, b);
 }
 
-/* Converters: `expression` of the source's element x. */
-#define CONVERT(name, target, source, expression)                                          \
-    static inline void name##_one(char *t, const char *f)                                  \
-    {                                                                                      \
-        source x;                                                                          \
-        memcpy(&x, f, sizeof x);                                                           \
-        const target y = (expression);                                                     \
-        memcpy(t, &y, sizeof y);                                                           \
-    }                                                                                      \
-    static void name(char *to, const char *from, axis a, axis b)                           \
-    {                                                                                      \
-        if (b.to == sizeof(target) && b.from == sizeof(source)) {                          \
-            for (int64_t i = 0; i < a.n; i++, to += a.to, from += a.from)                  \
-                for (int64_t j = 0; j < b.n; j++)                                          \
-                    name##_one(to + j * (int)sizeof(target), from + j * (int)sizeof(source)); \
-        } else {                                                                           \
-            TILED(name##_one(t, f);)                                                       \
-        }                                                                                  \
-    }
-
-CONVERT(round_f64, float, double, (float)x)
-CONVERT(convert_samples, float, int16_t, (float)x * (1.0f / 32768.0f))
-CONVERT(convert_bool, unsigned char, unsigned char, x != 0)
-CONVERT(convert_i8, int64_t, int8_t, x)
-CONVERT(convert_i16, int64_t, int16_t, x)
-CONVERT(convert_i32, int64_t, int32_t, x)
-CONVERT(convert_u8, int64_t, uint8_t, x)
-CONVERT(convert_u16, int64_t, uint16_t, x)
-CONVERT(convert_u32, int64_t, uint32_t, x)
+COPY(round_f64, float, double, (float)x)
+COPY(convert_samples, float, int16_t, (float)x * (1.0f / 32768.0f))
+COPY(convert_bool, unsigned char, unsigned char, x != 0)
+COPY(convert_i8, int64_t, int8_t, x)
+COPY(convert_i16, int64_t, int16_t, x)
+COPY(convert_i32, int64_t, int32_t, x)
+COPY(convert_u8, int64_t, uint8_t, x)
+COPY(convert_u16, int64_t, uint16_t, x)
+COPY(convert_u32, int64_t, uint32_t, x)
 
 #if defined(__SSE2__)
 /* Where the two sides lie across each other, a tile is rounded first and turned then. */
 static void convert_f64(char *to, const char *from, axis a, axis b)
 {
     const bool across = b.to == 4 && a.from == 8;
-    const int64_t whole_a = across ? a.n / TILE * TILE : 0, whole_b = across ? b.n / TILE * TILE : 0;
+    const int64_t whole_a = across ? a.n / TILE * TILE : 0,
+                  whole_b = across ? b.n / TILE * TILE : 0;
     float tile[TILE * TILE];
     const axis tile_a = {TILE, a.to, 4}, tile_b = {TILE, 4, TILE * 4};
     for (int64_t i = 0; i < whole_a; i += TILE)
         for (int64_t j = 0; j < whole_b; j += TILE) {
             for (int k = 0; k < TILE; k++)
                 for (int l = 0; l < TILE; l++)
-                    round_f64_one((char *)&tile[k * TILE + l], from + (i + l) * 8 + (j + k) * b.from);
+                    round_f64_one((char *)&tile[k * TILE + l],
+                                  from + (i + l) * 8 + (j + k) * b.from);
             turn_tile(to + i * a.to + 4 * j, (const char *)tile, tile_a, tile_b);
         }
     const axis rest_a = {a.n - whole_a, a.to, a.from}, rest_b = {b.n - whole_b, b.to, b.from};
@@ -241,15 +215,23 @@ static plane_copy find_reader(const ds_signature *s, ds_element element)
     if (s->dtype == DS_BOOL)
         return element == DS_ELEMENT_BOOL ? convert_bool : NULL;
     switch (element) {
-    case DS_ELEMENT_I8: return convert_i8;
-    case DS_ELEMENT_I16: return convert_i16;
-    case DS_ELEMENT_I32: return convert_i32;
-    case DS_ELEMENT_U8: return convert_u8;
-    case DS_ELEMENT_U16: return convert_u16;
-    case DS_ELEMENT_U32: return convert_u32;
+    case DS_ELEMENT_I8:
+        return convert_i8;
+    case DS_ELEMENT_I16:
+        return convert_i16;
+    case DS_ELEMENT_I32:
+        return convert_i32;
+    case DS_ELEMENT_U8:
+        return convert_u8;
+    case DS_ELEMENT_U16:
+        return convert_u16;
+    case DS_ELEMENT_U32:
+        return convert_u32;
     case DS_ELEMENT_I64:
-    case DS_ELEMENT_U64: return copy_words; /* modulo 2^64 */
-    default: return NULL;
+    case DS_ELEMENT_U64:
+        return copy_doubles; /* modulo 2^64 */
+    default:
+        return NULL;
     }
 }
 
@@ -258,13 +240,17 @@ static size_t element_bytes(ds_element element)
     switch (element) {
     case DS_ELEMENT_F64:
     case DS_ELEMENT_I64:
-    case DS_ELEMENT_U64: return 8;
+    case DS_ELEMENT_U64:
+        return 8;
     case DS_ELEMENT_F32:
     case DS_ELEMENT_I32:
-    case DS_ELEMENT_U32: return 4;
+    case DS_ELEMENT_U32:
+        return 4;
     case DS_ELEMENT_I16:
-    case DS_ELEMENT_U16: return 2;
-    default: return 1;
+    case DS_ELEMENT_U16:
+        return 2;
+    default:
+        return 1;
     }
 }
 
@@ -302,7 +288,7 @@ void ds_layout_read(void *to, const void *from, const ptrdiff_t *strides, ds_ele
                     const ds_signature *signature, int64_t n)
 {
     const plane_copy copy = find_reader(signature, element);
-    if ((copy == copy_floats || copy == copy_words) && is_contiguous(strides, signature, n)) {
+    if ((copy == copy_floats || copy == copy_doubles) && is_contiguous(strides, signature, n)) {
         memcpy(to, from, (size_t)n * ds_signature_bytes(signature));
         return;
     }
@@ -311,7 +297,8 @@ void ds_layout_read(void *to, const void *from, const ptrdiff_t *strides, ds_ele
     fill_contiguous(dense, signature, ds_dtype_bytes(signature->dtype));
     fill_contiguous(close, signature, element_bytes(element));
     for (int d = 0; d <= signature->rank; d++)
-        axes[d] = (axis){d ? signature->shape[d - 1] : n, dense[d], strides ? strides[d] : close[d]};
+        axes[d] =
+            (axis){d ? signature->shape[d - 1] : n, dense[d], strides ? strides[d] : close[d]};
     copy_all(to, from, axes, signature->rank + 1, copy);
 }
 
@@ -329,5 +316,7 @@ void ds_layout_write(void *to, const ptrdiff_t *strides, const void *from,
     for (int d = 0; d <= signature->rank; d++)
         axes[d] = (axis){d ? signature->shape[d - 1] : n, strides[d], dense[d]};
     copy_all(to, from, axes, signature->rank + 1,
-             n_bytes == 4 ? copy_floats : n_bytes == 8 ? copy_words : copy_bytes);
+             n_bytes == 4   ? copy_floats
+             : n_bytes == 8 ? copy_doubles
+                            : copy_bytes);
 }

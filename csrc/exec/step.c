@@ -49,6 +49,7 @@ static ds_status make_step(ds_steps *steps, ds_step **step)
         DS_TRY(ds_allocate_zeroed(&steps->allocator, &memory, sizeof *rested));
         rested = memory;
         rested->engine = steps->engine;
+        rested->plan = ds_engine_plan(steps->engine);
         ds_arena_init(&rested->arena, &steps->allocator);
     }
     ds_arena_reset(&rested->arena);
@@ -78,7 +79,7 @@ ds_status ds_step_take(ds_steps *steps, ds_step **step, size_t n_rows)
     ds_step *s = NULL;
     DS_TRY(make_step(steps, &s));
     s->n_rows = n_rows;
-    ds_status status = make_room(s, ds_engine_plan(s->engine)->graph->n_inputs);
+    ds_status status = make_room(s, s->plan->graph->n_inputs);
     if (status == DS_OK)
         status = ds_engine_take_batch(s->engine, &s->batch);
     if (status == DS_OK)
@@ -100,7 +101,7 @@ void ds_step_put(const ds_step *step, size_t input, size_t row, const void *fram
     const int64_t n = step->n_frames[input * step->n_rows + row];
     if (n)
         ds_layout_read(ds_batch_input(step->batch, input, row), frames, strides, element,
-                       ds_step_input(ds_engine_plan(step->engine), input), n);
+                       ds_step_input(step->plan, input), n);
 }
 
 ds_status ds_step_check(ds_step *step)
@@ -118,12 +119,10 @@ int64_t ds_step_frames(const ds_step *step, size_t output, size_t row, int64_t *
     return ds_batch_output_frames(step->batch, output, row, start);
 }
 
-void ds_step_get(const ds_step *step, size_t output, size_t row, void *frames,
+void ds_step_get(const ds_step *step, size_t output, size_t row, int64_t n, void *frames,
                  const ptrdiff_t *strides)
 {
-    int64_t start;
-    const int64_t n = ds_batch_output_frames(step->batch, output, row, &start);
     if (n)
         ds_layout_write(frames, strides, ds_batch_output(step->batch, output, row),
-                        ds_step_output(ds_engine_plan(step->engine), output), n);
+                        ds_step_output(step->plan, output), n);
 }

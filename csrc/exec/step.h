@@ -19,12 +19,14 @@
 typedef struct ds_step {
     struct ds_step *next; /* at rest */
     ds_engine *engine;
+    const ds_plan *plan; /* the engine's */
     ds_arena arena; /* the caller may push what it needs for this step */
     ds_batch *batch;
     size_t n_rows;
     ds_slot **slots;   /* [n_rows] */
     int64_t *n_frames; /* [n_inputs][n_rows] new frames; 0 at first */
-    bool *ended, *bad; /* [n_rows]; false at first. bad: after an error, the rows that it concerns */
+    bool *ended,
+        *bad; /* [n_rows]; false at first. bad: after an error, the rows that it concerns */
 } ds_step;
 
 /* The steps of one engine that are at rest; fields are private. */
@@ -53,7 +55,8 @@ ds_status ds_step_check(ds_step *step);
 void ds_step_run(ds_step *step);
 /* New frames of an output, and the absolute position of the first. */
 int64_t ds_step_frames(const ds_step *step, size_t output, size_t row, int64_t *start);
-void ds_step_get(const ds_step *step, size_t output, size_t row, void *frames,
+/* Copies the n frames that there are of them. */
+void ds_step_get(const ds_step *step, size_t output, size_t row, int64_t n, void *frames,
                  const ptrdiff_t *strides);
 
 /* Signatures of inputs and outputs. */

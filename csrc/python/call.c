@@ -78,10 +78,12 @@ int ds_call_find(ds_call *c, PyObject *known)
     for (Py_ssize_t r = 0; r < c->n; r++)
         c->step->bad[r] = unknown ? !c->live[r] && !c->sos[r] : c->live[r] && c->sos[r];
     return ds_call_refuse(
-        c, unknown ? ds_fail(DS_STREAM_ID,
-                             "no such streams are live, and these chunks do not start one (sos)")
-                   : ds_fail(DS_STREAM_ID,
-                             "sos, but these streams are live already (restart=True starts them anew)"));
+        c,
+        unknown
+            ? ds_fail(DS_STREAM_ID,
+                      "no such streams are live, and these chunks do not start one (sos)")
+            : ds_fail(DS_STREAM_ID,
+                      "sos, but these streams are live already (restart=True starts them anew)"));
 }
 
 /* ---------------------------------------------------------------- slots */
@@ -194,11 +196,9 @@ static void finish_row(ds_call *c, Py_ssize_t r)
 
 void ds_call_run(ds_call *c, void (*get)(const ds_call *c, void *context), void *context)
 {
-    Py_BEGIN_ALLOW_THREADS
-    ds_step_run(c->step);
+    Py_BEGIN_ALLOW_THREADS ds_step_run(c->step);
     get(c, context);
-    Py_END_ALLOW_THREADS
-    c->ran = true;
+    Py_END_ALLOW_THREADS c->ran = true;
     const double now = ds_now();
     for (Py_ssize_t r = 0; r < c->n; r++) {
         ds_slot *slot = c->step->slots[r];
@@ -231,20 +231,34 @@ void ds_call_close(ds_call *c)
 ds_element ds_element_of(const PyArrayObject *array)
 {
     switch (PyArray_TYPE(array)) {
-    case NPY_FLOAT32: return DS_ELEMENT_F32;
-    case NPY_FLOAT64: return DS_ELEMENT_F64;
-    case NPY_BOOL: return DS_ELEMENT_BOOL;
-    case NPY_BYTE: return DS_ELEMENT_I8;
-    case NPY_SHORT: return DS_ELEMENT_I16;
-    case NPY_INT: return DS_ELEMENT_I32;
-    case NPY_LONG: return sizeof(long) == 8 ? DS_ELEMENT_I64 : DS_ELEMENT_I32;
-    case NPY_LONGLONG: return DS_ELEMENT_I64;
-    case NPY_UBYTE: return DS_ELEMENT_U8;
-    case NPY_USHORT: return DS_ELEMENT_U16;
-    case NPY_UINT: return DS_ELEMENT_U32;
-    case NPY_ULONG: return sizeof(long) == 8 ? DS_ELEMENT_U64 : DS_ELEMENT_U32;
-    case NPY_ULONGLONG: return DS_ELEMENT_U64;
-    default: return 0;
+    case NPY_FLOAT32:
+        return DS_ELEMENT_F32;
+    case NPY_FLOAT64:
+        return DS_ELEMENT_F64;
+    case NPY_BOOL:
+        return DS_ELEMENT_BOOL;
+    case NPY_BYTE:
+        return DS_ELEMENT_I8;
+    case NPY_SHORT:
+        return DS_ELEMENT_I16;
+    case NPY_INT:
+        return DS_ELEMENT_I32;
+    case NPY_LONG:
+        return sizeof(long) == 8 ? DS_ELEMENT_I64 : DS_ELEMENT_I32;
+    case NPY_LONGLONG:
+        return DS_ELEMENT_I64;
+    case NPY_UBYTE:
+        return DS_ELEMENT_U8;
+    case NPY_USHORT:
+        return DS_ELEMENT_U16;
+    case NPY_UINT:
+        return DS_ELEMENT_U32;
+    case NPY_ULONG:
+        return sizeof(long) == 8 ? DS_ELEMENT_U64 : DS_ELEMENT_U32;
+    case NPY_ULONGLONG:
+        return DS_ELEMENT_U64;
+    default:
+        return 0;
     }
 }
 
@@ -254,9 +268,10 @@ static int64_t refuse_array(const ds_call *c, ds_status status, size_t input, Py
     const ds_signature *signature = ds_step_input(c->e->plan, input);
     char shape[128], text[DS_MESSAGE_BYTES];
     ds_signature_text(signature, shape, sizeof shape);
-    size_t n = (size_t)snprintf(text, sizeof text, "input %zu: expected %s frames with features %s "
-                                "along the given axes, got an array of shape (", input,
-                                ds_dtype_name(signature->dtype), shape);
+    size_t n = (size_t)snprintf(text, sizeof text,
+                                "input %zu: expected %s frames with features %s "
+                                "along the given axes, got an array of shape (",
+                                input, ds_dtype_name(signature->dtype), shape);
     for (int d = 0; d < PyArray_NDIM(a) && n < sizeof text; d++)
         n += (size_t)snprintf(text + n, sizeof text - n, "%s%lld", d ? ", " : "",
                               (long long)PyArray_DIM(a, d));

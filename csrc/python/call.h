@@ -19,14 +19,15 @@ typedef struct ds_call {
     ds_step *step; /* NULL: not open */
     Py_ssize_t n;
     size_t n_inputs, n_outputs;
-    PyObject **ids; /* [n] plain str, kept by the caller until the call is closed */
-    ds_live **live; /* [n] borrowed; NULL where the id is not live */
+    PyObject **ids;  /* [n] plain str, kept by the caller until the call is closed */
+    ds_live **live;  /* [n] borrowed; NULL where the id is not live */
     ds_live **fresh; /* [n] owned; of rows that start */
-    bool *sos;      /* [n] */
-    bool restart;   /* sos may start a live stream anew */
+    bool *sos;       /* [n] */
+    bool restart;    /* sos may start a live stream anew */
     bool any_sos, any_eos, ran;
     Py_ssize_t n_entered;
-    size_t n_leaving; /* live streams that end, or are replaced, if the call succeeds: free places */
+    size_t
+        n_leaving; /* live streams that end, or are replaced, if the call succeeds: free places */
 } ds_call;
 
 int ds_call_open(ds_call *c, ds_module *m, ds_engine_object *e, Py_ssize_t n);

@@ -13,21 +13,20 @@ typedef struct ds_axes {
 
 /* What stands behind a live id, until the stream is over; never seen by Python code. */
 typedef struct ds_live {
-    PyObject_HEAD
-    ds_slot *slot; /* NULL: it is over */
+    PyObject_HEAD ds_slot *slot; /* NULL: it is over */
 } ds_live;
 
 typedef struct ds_engine_object {
-    PyObject_HEAD
-    ds_engine *engine;
+    PyObject_HEAD ds_engine *engine;
     ds_steps steps;
-    PyObject *original; /* whose plan this engine uses; NULL where it is its own */
+    PyObject *original;  /* whose plan this engine uses; NULL where it is its own */
     const ds_plan *plan; /* the engine's */
     ds_session *session; /* the engine's; NULL once closed */
     PyObject *table;     /* dict: id -> ds_live */
-    PyObject *last_ids;  /* of the last step_batch: a tuple of plain ids, and what stood behind them */
+    PyObject
+        *last_ids; /* of the last step_batch: a tuple of plain ids, and what stood behind them */
     PyObject *last_live;
-    Py_ssize_t n_running;  /* calls under way (Python code may run in them): the engine stays open */
+    Py_ssize_t n_running; /* calls under way (Python code may run in them): the engine stays open */
     long long n_restored; /* streams that were given a name */
     bool blas;
     ds_axes *inputs, *outputs;
@@ -47,15 +46,12 @@ int ds_engine_check_open(ds_module *m, const ds_engine_object *e);
 /* Raises an error about one stream. Always NULL. */
 PyObject *ds_engine_error(ds_module *m, ds_status status, const char *text, PyObject *id);
 
-#define DS_METHOD(name, function, doc)                                                     \
-    {                                                                                      \
-        name, (PyCFunction)(void (*)(void))function,                                       \
-            METH_METHOD | METH_FASTCALL | METH_KEYWORDS, doc                               \
-    }
-#define DS_METHOD_ARGUMENTS                                                                \
+#define DS_METHOD(name, function, doc) \
+    {name, (PyCFunction)(void (*)(void))function, METH_METHOD | METH_FASTCALL | METH_KEYWORDS, doc}
+#define DS_METHOD_ARGUMENTS \
     PyObject *self, PyTypeObject *cls, PyObject *const *args, Py_ssize_t n_args, PyObject *names
 
-extern PyMethodDef ds_stream_methods[]; /* streams.c */
+extern PyMethodDef ds_stream_methods[];        /* streams.c */
 PyObject *ds_engine_step(DS_METHOD_ARGUMENTS); /* step_batch.c */
 PyObject *ds_engine_object_copy(DS_METHOD_ARGUMENTS);
 PyObject *ds_engine_object_close(DS_METHOD_ARGUMENTS);

@@ -8,10 +8,13 @@ static ds_element element_of(PyArrayObject *array)
     if (!PyArray_ISNOTSWAPPED(array) || PyArray_NDIM(array) > DS_MAX_RANK + 1)
         return 0;
     switch (PyArray_TYPE(array)) {
-    case NPY_FLOAT32: return DS_ELEMENT_F32;
+    case NPY_FLOAT32:
+        return DS_ELEMENT_F32;
     case NPY_FLOAT64:
-    case NPY_INT64: return DS_ELEMENT_I64;
-    default: return 0;
+    case NPY_INT64:
+        return DS_ELEMENT_I64;
+    default:
+        return 0;
     }
 }
 
@@ -57,7 +60,8 @@ PyObject *ds_joined(PyObject *self, PyObject *sequence)
         char *to = out ? PyArray_DATA((PyArrayObject *)out) : NULL;
         for (Py_ssize_t i = 0; out && i < n; i++) {
             PyArrayObject *a = (PyArrayObject *)PyTuple_GET_ITEM(arrays, i);
-            ds_layout_read(to, PyArray_DATA(a), PyArray_STRIDES(a), element, &frame, PyArray_DIM(a, 0));
+            ds_layout_read(to, PyArray_DATA(a), PyArray_STRIDES(a), element, &frame,
+                           PyArray_DIM(a, 0));
             to += (size_t)PyArray_DIM(a, 0) * ds_signature_bytes(&frame);
         }
     } else {

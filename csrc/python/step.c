@@ -102,14 +102,15 @@ static PyObject *add_ids(ds_module *m, PyObject *rows, PyObject *given)
 typedef struct dict_step {
     ds_call call;
     ds_stepper *stepper;
-    PyObject **arrays; /* [row][input] borrowed: arrays, or None */
-    PyObject *kept;    /* list: what was made of other things than arrays */
+    PyObject **arrays;  /* [row][input] borrowed: arrays, or None */
+    PyObject *kept;     /* list: what was made of other things than arrays */
     PyObject **outputs; /* [output][row] owned */
 } dict_step;
 
 static bool is_chunk(PyObject *given)
 {
-    return given == Py_None || (PyArray_Check(given) && PyArray_ISNOTSWAPPED((PyArrayObject *)given));
+    return given == Py_None ||
+           (PyArray_Check(given) && PyArray_ISNOTSWAPPED((PyArrayObject *)given));
 }
 
 /* Takes the row's arrays where they are ready: an array alone, or a plain dict of them by name. */
@@ -265,7 +266,9 @@ static void get_rows(const ds_call *c, void *context)
             ptrdiff_t strides[DS_MAX_RANK + 1];
             for (int a = 0; a < axes->rank; a++)
                 strides[a] = PyArray_STRIDE(array, axes->axis[a]);
-            ds_step_get(c->step, o, (size_t)r, PyArray_DATA(array), strides);
+            int64_t start;
+            const int64_t n = ds_step_frames(c->step, o, (size_t)r, &start);
+            ds_step_get(c->step, o, (size_t)r, n, PyArray_DATA(array), strides);
         }
     }
 }
@@ -337,8 +340,7 @@ PyObject *ds_stepper_step(DS_METHOD_ARGUMENTS)
 
 /* ---------------------------------------------------------------- one stream by hand */
 typedef struct stream_object {
-    PyObject_HEAD
-    PyObject *engine, *id;
+    PyObject_HEAD PyObject *engine, *id;
     ds_live *live; /* what its first step began; NULL before */
     bool finished;
 } stream_object;
@@ -348,7 +350,8 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     static char *keywords[] = {"engine", "id", NULL};
     ds_module *m = ds_module_of(type);
     PyObject *engine, *id;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O:Stream", keywords, m->stepper_type, &engine, &id))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O:Stream", keywords, m->stepper_type, &engine,
+                                     &id))
         return NULL;
     stream_object *s = (stream_object *)type->tp_alloc(type, 0);
     if (!s)
@@ -404,7 +407,8 @@ static PyObject *stream_step(DS_METHOD_ARGUMENTS)
     if (ds_parse_arguments("step", known, &chunk, args, n_args, names) < 0)
         return NULL;
     if (!chunk)
-        return PyErr_Format(PyExc_TypeError, "step() missing 1 required positional argument: 'chunk'");
+        return PyErr_Format(PyExc_TypeError,
+                            "step() missing 1 required positional argument: 'chunk'");
     return advance(ds_module_of(cls), (stream_object *)self, chunk, false);
 }
 
@@ -450,7 +454,8 @@ static PyMethodDef stream_methods[] = {
     DS_METHOD("step", stream_step,
               "step($self, chunk)\n--\n\nAdvance by a chunk and return this call's output frames."),
     DS_METHOD("finish", stream_finish,
-              "finish($self, chunk=None)\n--\n\nEnd the stream, with a last chunk or without, and return its "
+              "finish($self, chunk=None)\n--\n\nEnd the stream, with a last chunk or without, and "
+              "return its "
               "last output frames."),
     {"__enter__", stream_enter, METH_NOARGS, "Return the stream."},
     DS_METHOD("__exit__", stream_exit, "Drop the stream where it was left unfinished."),
@@ -464,10 +469,13 @@ static PyMemberDef stream_members[] = {
 };
 
 static PyType_Slot stream_slots[] = {
-    {Py_tp_new, stream_new},           {Py_tp_dealloc, stream_dealloc},
-    {Py_tp_traverse, stream_traverse}, {Py_tp_methods, stream_methods},
+    {Py_tp_new, stream_new},
+    {Py_tp_dealloc, stream_dealloc},
+    {Py_tp_traverse, stream_traverse},
+    {Py_tp_methods, stream_methods},
     {Py_tp_members, stream_members},
-    {Py_tp_doc, "One stream of an engine, stepped by hand; leaving the context unfinished drops it."},
+    {Py_tp_doc,
+     "One stream of an engine, stepped by hand; leaving the context unfinished drops it."},
     {0, NULL},
 };
 

@@ -33,7 +33,8 @@ static PyObject *of_input(const ds_stepper *s, PyObject *given, Py_ssize_t k, si
         return Py_XNewRef(PyDict_GetItemWithError(given, PyTuple_GET_ITEM(s->names, k)));
     if ((PyTuple_Check(given) || PyList_Check(given)) && (size_t)PySequence_Size(given) == n_inputs)
         return PySequence_GetItem(given, k);
-    PyErr_SetString(PyExc_TypeError, "lengths: expected one sequence per input, or a dict of them by name");
+    PyErr_SetString(PyExc_TypeError,
+                    "lengths: expected one sequence per input, or a dict of them by name");
     return NULL;
 }
 
@@ -72,8 +73,8 @@ static PyObject *read_arrays(ds_stepper *s, ds_module *m, size_t n_inputs, PyObj
 {
     PyObject *arrays = (size_t)n_args == n_inputs ? PyTuple_New(n_args) : NULL;
     if (!arrays && !PyErr_Occurred())
-        PyErr_Format(m->errors[DS_SHAPE], "step_batch: expected %zu arrays, in the order of the inputs",
-                     n_inputs);
+        PyErr_Format(m->errors[DS_SHAPE],
+                     "step_batch: expected %zu arrays, in the order of the inputs", n_inputs);
     for (Py_ssize_t k = 0; arrays && k < n_args; k++) {
         PyObject *item = args[k] == Py_None || PyArray_Check(args[k])
                              ? Py_NewRef(args[k])
@@ -82,8 +83,8 @@ static PyObject *read_arrays(ds_stepper *s, ds_module *m, size_t n_inputs, PyObj
             PyErr_SetString(m->errors[DS_DTYPE], "step_batch: expected arrays");
             Py_CLEAR(item);
         }
-        PyObject *native = !item || item == Py_None ? Py_XNewRef(item)
-                                                    : ds_native_array((PyArrayObject *)item);
+        PyObject *native =
+            !item || item == Py_None ? Py_XNewRef(item) : ds_native_array((PyArrayObject *)item);
         Py_XDECREF(item);
         if (native)
             PyTuple_SET_ITEM(arrays, k, native);
@@ -109,8 +110,9 @@ static int refuse_padded(const ds_call *c, ds_status status, const char *what, s
 {
     PyObject *shape = PyObject_GetAttrString((PyObject *)a, "shape");
     if (shape)
-        PyErr_Format(c->m->errors[status], "%s %zu: an array of shape %R and type %R does not fit %zd rows",
-                     what, k, shape, PyArray_DESCR(a), c->n);
+        PyErr_Format(c->m->errors[status],
+                     "%s %zu: an array of shape %R and type %R does not fit %zd rows", what, k,
+                     shape, PyArray_DESCR(a), c->n);
     Py_XDECREF(shape);
     return -1;
 }
@@ -181,7 +183,9 @@ static int find_out(PyObject *structure, PyObject *out, PyObject **outputs)
         return 0;
     }
     PyObject *keys = PyDict_Check(structure) ? PySequence_List(structure) : NULL;
-    const Py_ssize_t n = keys ? PyList_GET_SIZE(keys) : PyErr_Occurred() ? -1 : PySequence_Size(structure);
+    const Py_ssize_t n = keys               ? PyList_GET_SIZE(keys)
+                         : PyErr_Occurred() ? -1
+                                            : PySequence_Size(structure);
     const Py_ssize_t n_out = n < 0 ? -1 : PyObject_Size(out);
     int status = n < 0 || n_out < 0 ? -1 : 0;
     if (status == 0 && n != n_out) {
@@ -209,7 +213,8 @@ static int check_out(const ds_call *c, size_t o, const ds_padded *p, PyObject *g
 {
     const ds_signature *signature = ds_step_output(c->e->plan, o);
     if (!PyArray_Check(given)) {
-        PyErr_Format(c->m->errors[DS_DTYPE], "out: expected an array, got %.100s", Py_TYPE(given)->tp_name);
+        PyErr_Format(c->m->errors[DS_DTYPE], "out: expected an array, got %.100s",
+                     Py_TYPE(given)->tp_name);
         return -1;
     }
     PyArrayObject *a = (PyArrayObject *)given;
@@ -223,8 +228,8 @@ static int check_out(const ds_call *c, size_t o, const ds_padded *p, PyObject *g
     if (!fits_padded(a, p, signature, c->n, &frames))
         return refuse_padded(c, DS_SHAPE, "out: output", o, a);
     if (frames < most) {
-        PyErr_Format(c->m->errors[DS_SHAPE], "out: output %zu needs room for %lld frames, got %lld", o,
-                     (long long)most, (long long)frames);
+        PyErr_Format(c->m->errors[DS_SHAPE], "out: output %zu needs room for %lld frames, got %lld",
+                     o, (long long)most, (long long)frames);
         return -1;
     }
     return 0;
@@ -241,7 +246,8 @@ static PyObject *make_output(batch_step *b, size_t o, bool given)
     if (!lengths)
         return NULL;
     if (p->batch < 0) {
-        PyErr_Format(c->m->errors[DS_SHAPE], "step_batch: output %zu has no dimension B of its own", o);
+        PyErr_Format(c->m->errors[DS_SHAPE], "step_batch: output %zu has no dimension B of its own",
+                     o);
         Py_CLEAR(lengths);
         return NULL;
     }
@@ -320,8 +326,12 @@ static void get_batch(const ds_call *c, void *context)
         const ds_padded *p = &b->stepper->outputs[o];
         ptrdiff_t strides[DS_MAX_RANK + 1];
         strides_of(strides, a, p, ds_step_output(c->e->plan, o)->rank);
-        for (Py_ssize_t r = 0; r < c->n; r++)
-            ds_step_get(c->step, o, (size_t)r, PyArray_BYTES(a) + r * PyArray_STRIDE(a, p->batch), strides);
+        for (Py_ssize_t r = 0; r < c->n; r++) {
+            int64_t start;
+            const int64_t n = ds_step_frames(c->step, o, (size_t)r, &start);
+            ds_step_get(c->step, o, (size_t)r, n, PyArray_BYTES(a) + r * PyArray_STRIDE(a, p->batch),
+                        strides);
+        }
     }
 }
 
@@ -331,8 +341,9 @@ static PyObject *run_batch(batch_step *b, PyObject *ids, PyObject *known, PyObje
     ds_rows_name(c, ids);
     b->outputs = ds_call_room(c, c->n_outputs, sizeof *b->outputs);
     if (!b->outputs || ds_rows_flags(c, "sos", options[1], c->sos) < 0 ||
-        ds_rows_flags(c, "eos", options[2], c->step->ended) < 0 || read_all_lengths(b, options[0]) < 0 ||
-        ds_call_find(c, known) < 0 || measure_arrays(b) < 0 || ds_call_enter(c) < 0)
+        ds_rows_flags(c, "eos", options[2], c->step->ended) < 0 ||
+        read_all_lengths(b, options[0]) < 0 || ds_call_find(c, known) < 0 ||
+        measure_arrays(b) < 0 || ds_call_enter(c) < 0)
         return NULL;
     put_arrays(b);
     PyObject *result = make_result(b, options[3]);

@@ -26,7 +26,8 @@ static int measure_values(frames_step *f)
         for (Py_ssize_t r = 0; r < c->n; r++)
             fits = fits && n_frames[r] >= 0 && !__builtin_add_overflow(sum, n_frames[r], &sum);
         if (!fits || sum != frames) {
-            PyErr_Format(c->m->errors[DS_SHAPE], "input %zu: the frames are not those of the rows", k);
+            PyErr_Format(c->m->errors[DS_SHAPE], "input %zu: the frames are not those of the rows",
+                         k);
             return -1;
         }
     }
@@ -73,7 +74,8 @@ static PyObject *make_values(frames_step *f)
 {
     const ds_call *c = &f->call;
     const Py_ssize_t n_outputs = (Py_ssize_t)c->n_outputs;
-    PyObject *values = PyList_New(n_outputs), *lengths = PyList_New(n_outputs), *starts = PyList_New(n_outputs);
+    PyObject *values = PyList_New(n_outputs), *lengths = PyList_New(n_outputs),
+             *starts = PyList_New(n_outputs);
     bool made = values && lengths && starts;
     for (Py_ssize_t o = 0; made && o < n_outputs; o++) {
         const ds_signature *signature = ds_step_output(c->e->plan, (size_t)o);
@@ -112,8 +114,9 @@ static void get_values(const ds_call *c, void *context)
         char *row = PyArray_BYTES(a);
         for (Py_ssize_t r = 0; r < c->n; r++) {
             int64_t start;
-            ds_step_get(c->step, o, (size_t)r, row, PyArray_STRIDES(a));
-            row += ds_step_frames(c->step, o, (size_t)r, &start) * PyArray_STRIDE(a, 0);
+            const int64_t n = ds_step_frames(c->step, o, (size_t)r, &start);
+            ds_step_get(c->step, o, (size_t)r, n, row, PyArray_STRIDES(a));
+            row += n * PyArray_STRIDE(a, 0);
         }
     }
 }
@@ -125,8 +128,9 @@ static PyObject *run_values(frames_step *f, PyObject *ids, PyObject *const *args
     ds_rows_name(c, ids);
     f->outputs = ds_call_room(c, c->n_outputs, sizeof *f->outputs);
     if (f->outputs && ds_rows_flags(c, "sos", args[1], c->sos) == 0 &&
-        ds_rows_flags(c, "eos", args[2], c->step->ended) == 0 && read_values(f, args[3], args[4]) == 0 &&
-        ds_call_find(c, NULL) == 0 && measure_values(f) == 0 && ds_call_enter(c) == 0) {
+        ds_rows_flags(c, "eos", args[2], c->step->ended) == 0 &&
+        read_values(f, args[3], args[4]) == 0 && ds_call_find(c, NULL) == 0 &&
+        measure_values(f) == 0 && ds_call_enter(c) == 0) {
         put_values(f);
         result = make_values(f);
     }

@@ -22,8 +22,8 @@ int ds_parse_arguments(const char *function, const char *const *known, PyObject 
     for (; known[n_known]; n_known++)
         values[n_known] = n_known < n_args ? args[n_known] : NULL;
     if (n_args > n_known) {
-        PyErr_Format(PyExc_TypeError, "%s() takes at most %zd arguments (%zd given)", function, n_known,
-                     n_args);
+        PyErr_Format(PyExc_TypeError, "%s() takes at most %zd arguments (%zd given)", function,
+                     n_known, n_args);
         return -1;
     }
     for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++) {
@@ -67,8 +67,9 @@ static PyObject *build_items(PyObject *structure, PyObject *const *items, Py_ssi
     const Py_ssize_t n = is_list ? PyList_GET_SIZE(structure) : PyTuple_GET_SIZE(structure);
     PyObject *out = is_list ? PyList_New(n) : PyTuple_New(n);
     for (Py_ssize_t i = 0; out && i < n; i++) {
-        PyObject *item = ds_stepper_build(
-            is_list ? PyList_GET_ITEM(structure, i) : PyTuple_GET_ITEM(structure, i), items, stride);
+        PyObject *item = ds_stepper_build(is_list ? PyList_GET_ITEM(structure, i)
+                                                  : PyTuple_GET_ITEM(structure, i),
+                                          items, stride);
         if (!item)
             Py_CLEAR(out);
         else if (is_list)
@@ -130,37 +131,37 @@ static bool check_structure(PyObject *structure, size_t n, bool *seen)
 }
 
 /* ---------------------------------------------------------------- the type */
-/* Reads (batch, frames, features...) per input or output. */
-static int parse_padded(ds_padded **out, PyObject *given, size_t n, const ds_axes *axes)
+/* Where the axes of arrays with B are, of those without, and of where B is; false where it can't be there. */
+static bool place_axes(ds_padded *p, const ds_axes *axes, bool has_frames, long batch)
 {
-    PyObject *ports = PySequence_Tuple(given);
+    p->rank = axes->rank + has_frames;
+    p->batch = (int)batch;
+    if (batch < -1 || batch >= p->rank || (!has_frames && axes->axis[0] != 0))
+        return false;
+    for (int d = 0; d < axes->rank; d++) {
+        const int axis = axes->axis[d] - !has_frames; /* an output without L has an axis of 0 or 1 first */
+        p->axis[d] = axis < 0 ? -1 : axis + (axis >= batch);
+    }
+    return true;
+}
+
+static ds_padded *parse_padded(PyObject *given, const ds_graph *g, const int *edges, size_t n,
+                               const ds_axes *axes)
+{
+    PyObject *batch = PySequence_Tuple(given);
     ds_padded *padded = PyMem_Calloc(n + 1, sizeof *padded);
-    bool right = ports && padded && (size_t)PyTuple_GET_SIZE(ports) == n;
-    for (size_t i = 0; right && i < n; i++) {
-        PyObject *port = PySequence_Tuple(PyTuple_GET_ITEM(ports, (Py_ssize_t)i));
-        unsigned seen = 0;
-        right = port && PyTuple_GET_SIZE(port) == axes[i].rank + 1;
-        for (int d = 0; right && d <= axes[i].rank; d++) {
-            const long axis = PyLong_AsLong(PyTuple_GET_ITEM(port, d));
-            right = axis >= (d < 2 ? -1 : 0) && axis <= axes[i].rank && !(axis >= 0 && seen & 1u << axis);
-            if (axis >= 0 && right) {
-                seen |= 1u << axis;
-                padded[i].rank++;
-            }
-            *(d ? &padded[i].axis[d - 1] : &padded[i].batch) = (int)axis;
-        }
-        right = right && seen == (1u << padded[i].rank) - 1;
-        Py_XDECREF(port);
-    }
-    Py_XDECREF(ports);
-    if (right) {
-        *out = padded;
-        return 0;
-    }
+    bool right = batch && padded && (size_t)PyTuple_GET_SIZE(batch) == n;
+    for (size_t i = 0; right && i < n; i++)
+        right = place_axes(&padded[i], &axes[i], g->edges[edges[i]].signature.rate.num != 0,
+                           PyLong_AsLong(PyTuple_GET_ITEM(batch, (Py_ssize_t)i))) &&
+                !PyErr_Occurred();
+    Py_XDECREF(batch);
+    if (right)
+        return padded;
     PyMem_Free(padded);
     if (!PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "inputs and outputs: the axes of padded arrays don't fit");
-    return -1;
+        PyErr_SetString(PyExc_ValueError, "inputs and outputs: B is no axis of the arrays");
+    return NULL;
 }
 
 static void stepper_dealloc(PyObject *self)
@@ -185,8 +186,8 @@ static int stepper_init(PyObject *self, PyObject *args, PyObject *kwargs)
     PyTypeObject *own = Py_TYPE(self);
     while (own->tp_dealloc != stepper_dealloc)
         own = own->tp_base;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!OOO:Stepper", keywords, &core, &PyTuple_Type, &names,
-                                     &structure, &inputs, &outputs))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!OOO:Stepper", keywords, &core, &PyTuple_Type,
+                                     &names, &structure, &inputs, &outputs))
         return -1;
     if (s->core || Py_TYPE(core) != ds_module_of(own)->engine_type) {
         PyErr_SetString(PyExc_TypeError, s->core ? "it has its engine" : "expected a _core.Engine");
@@ -209,9 +210,9 @@ static int stepper_init(PyObject *self, PyObject *args, PyObject *kwargs)
             PyErr_SetString(PyExc_ValueError, "names or structure don't fit the engine");
         return -1;
     }
-    if (parse_padded(&s->inputs, inputs, g->n_inputs, e->inputs) < 0)
-        return -1;
-    if (parse_padded(&s->outputs, outputs, g->n_outputs, e->outputs) < 0) {
+    s->inputs = parse_padded(inputs, g, g->inputs, g->n_inputs, e->inputs);
+    s->outputs = s->inputs ? parse_padded(outputs, g, g->outputs, g->n_outputs, e->outputs) : NULL;
+    if (!s->outputs) {
         PyMem_Free(s->inputs);
         s->inputs = NULL;
         return -1;
@@ -238,43 +239,54 @@ static const char step_doc[] =
     "Advance streams by their chunks.\n\n"
     "Parameters\n----------\n"
     "chunks : dict of str to array\n"
-    "    Per id an array with the spec's dimensions without ``\"B\"`` (several inputs: a dict of them by\n"
+    "    Per id an array with the spec's dimensions without ``\"B\"`` (several inputs: a dict of "
+    "them by\n"
     "    name). float64 is converted; int16 samples are divided by 32768.\n"
     "sos, eos : collection of str\n"
-    "    Streams that start, and that end, with this call; an id only here counts as an empty chunk.\n"
+    "    Streams that start, and that end, with this call; an id only here counts as an empty "
+    "chunk.\n"
     "restart : bool\n"
     "    Let ``sos`` on a live stream start it anew.\n\n"
     "Returns\n-------\n"
     "dict of str to array\n"
-    "    Per id this call's output frames, owned arrays; tuples or dicts of them as forward returns.\n\n"
+    "    Per id this call's output frames, owned arrays; tuples or dicts of them as forward "
+    "returns.\n\n"
     "Raises\n------\n"
     "StreamIdError, StreamBusyError, StreamMismatchError, ShapeError, DTypeError\n"
     "    With the streams concerned as ``.ids``; then every stream is as it was.\n\n"
     "Notes\n-----\n"
-    "Signals that wait are handled before the streams advance: an exception from a handler leaves them as\n"
-    "they were. One that comes later, while values are computed, is handled by Python after the step: then\n"
+    "Signals that wait are handled before the streams advance: an exception from a handler leaves "
+    "them as\n"
+    "they were. One that comes later, while values are computed, is handled by Python after the "
+    "step: then\n"
     "its outputs are lost, and `position` tells that the streams have advanced.";
 
 static const char step_batch_doc[] =
     "step_batch($self, ids, *arrays, lengths=None, sos=None, eos=None, out=None)\n--\n\n"
-    "Advance streams by the rows of padded arrays: the cheapest way for a steady set of streams.\n\n"
+    "Advance streams by the rows of padded arrays: the cheapest way for a steady set of "
+    "streams.\n\n"
     "Parameters\n----------\n"
     "ids : sequence of str\n"
     "    One per row. Where they are the same objects as in the call before, none is looked up.\n"
     "*arrays : array\n"
     "    Per input one with the spec's dimensions, ``\"B\"`` included; None: no new frames.\n"
     "lengths : sequence of int, optional\n"
-    "    Frames of each row; all of the array's by default. Several inputs: a tuple or list of them (or of\n"
+    "    Frames of each row; all of the array's by default. Several inputs: a tuple or list of "
+    "them (or of\n"
     "    None), or a dict by name.\n"
     "sos, eos : bool, sequence of bool or collection of str, optional\n"
     "    Whether all rows, or which rows, or which ids start, and end, with this call.\n"
     "out : array, optional\n"
-    "    Where the outputs go: of the output's type and dimensions, with room for the longest row's frames\n"
-    "    or more. What lies behind a row's frames is left as it is. Several outputs: as forward returns them.\n\n"
+    "    Where the outputs go: of the output's type and dimensions, with room for the longest "
+    "row's frames\n"
+    "    or more. What lies behind a row's frames is left as it is. Several outputs: as forward "
+    "returns them.\n\n"
     "Returns\n-------\n"
     "outputs : array\n"
-    "    `out`, or a new array with zeros behind each row's frames; tuples or dicts of them as forward\n"
-    "    returns. An output without ``\"L\"`` has forward's dimensions; its rows are zero until they end.\n"
+    "    `out`, or a new array with zeros behind each row's frames; tuples or dicts of them as "
+    "forward\n"
+    "    returns. An output without ``\"L\"`` has forward's dimensions; its rows are zero until "
+    "they end.\n"
     "lengths : array of int64\n"
     "    Frames of each row, in the same structure; 0 or 1 of an output without ``\"L\"``.\n\n"
     "Raises\n------\n"
@@ -284,7 +296,8 @@ static const char step_batch_doc[] =
     ">>> import numpy as np, dreamstream as ds\n"
     ">>> engine = ds.compile(ds.nn.Conv1d(1, 2, 3), (\"B\", 1, \"L\"))\n"
     ">>> x, out = np.ones((2, 1, 5), np.float32), np.zeros((2, 2, 8), np.float32)\n"
-    ">>> y, lengths = engine.step_batch([\"anna\", \"bob\"], x, lengths=[5, 4], sos=True, out=out)\n"
+    ">>> y, lengths = engine.step_batch([\"anna\", \"bob\"], x, lengths=[5, 4], sos=True, "
+    "out=out)\n"
     ">>> y is out, lengths.tolist()\n"
     "(True, [3, 2])\n"
     ">>> [engine.position(i) for i in (\"anna\", \"bob\")]\n"
@@ -302,9 +315,12 @@ static PyMemberDef stepper_members[] = {
 };
 
 static PyType_Slot stepper_slots[] = {
-    {Py_tp_init, stepper_init},         {Py_tp_dealloc, stepper_dealloc},
-    {Py_tp_traverse, stepper_traverse}, {Py_tp_methods, stepper_methods},
-    {Py_tp_members, stepper_members},   {Py_tp_new, PyType_GenericNew},
+    {Py_tp_init, stepper_init},
+    {Py_tp_dealloc, stepper_dealloc},
+    {Py_tp_traverse, stepper_traverse},
+    {Py_tp_methods, stepper_methods},
+    {Py_tp_members, stepper_members},
+    {Py_tp_new, PyType_GenericNew},
     {Py_tp_doc, "Steps from Python to Python; the base of dreamstream.Engine."},
     {0, NULL},
 };

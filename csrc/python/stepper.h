@@ -12,12 +12,11 @@ typedef struct ds_padded {
 } ds_padded;
 
 typedef struct ds_stepper {
-    PyObject_HEAD
-    PyObject *core;      /* _core.Engine; NULL before __init__ */
-    PyObject *names;     /* tuple of str: the inputs */
-    PyObject *structure; /* what forward returns, with the numbers of outputs */
+    PyObject_HEAD PyObject *core; /* _core.Engine; NULL before __init__ */
+    PyObject *names;              /* tuple of str: the inputs */
+    PyObject *structure;          /* what forward returns, with the numbers of outputs */
     ds_padded *inputs, *outputs;
-    bool single;         /* forward returns one tensor */
+    bool single; /* forward returns one tensor */
 } ds_stepper;
 
 /* The engine, or NULL with an exception where __init__ was not called. */

@@ -53,10 +53,9 @@ static void live_dealloc(PyObject *self)
 
 static PyType_Slot live_slots[] = {{Py_tp_dealloc, live_dealloc}, {0, NULL}};
 
-PyType_Spec ds_live_spec = {"dreamstream._core.Live", sizeof(ds_live), 0,
-                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE |
-                                Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                            live_slots};
+PyType_Spec ds_live_spec = {
+    "dreamstream._core.Live", sizeof(ds_live), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, live_slots};
 
 void ds_engine_forget(ds_engine_object *e, PyObject *id, ds_live *live)
 {
@@ -79,8 +78,9 @@ static ds_live *enter(ds_module *m, ds_engine_object *e, PyObject *id)
         return NULL;
     ds_live *live = ds_engine_find(e, id);
     if (!live)
-        return PyErr_Occurred() ? NULL
-                                : (void *)ds_engine_error(m, DS_STREAM_ID, "no such stream is live", id);
+        return PyErr_Occurred()
+                   ? NULL
+                   : (void *)ds_engine_error(m, DS_STREAM_ID, "no such stream is live", id);
     if (!ds_slot_enter(live->slot))
         return (void *)ds_engine_error(m, DS_BUSY, "another thread is using the stream", id);
     return live;
@@ -252,7 +252,8 @@ static PyObject *engine_restore(DS_METHOD_ARGUMENTS)
     }
     e->n_running++;
     ds_live *live = open_as(m, e, id);
-    ds_status status = live ? ds_slot_restore(e->plan, live->slot, data.buf, (size_t)data.len) : DS_OK;
+    ds_status status =
+        live ? ds_slot_restore(e->plan, live->slot, data.buf, (size_t)data.len) : DS_OK;
     PyObject *result = finish_opening(m, e, id, live, status);
     e->n_restored += result && args[1] == Py_None;
     e->n_running--;
@@ -324,9 +325,11 @@ PyMethodDef ds_stream_methods[] = {
     DS_METHOD("snapshot", engine_snapshot, "snapshot(id) -> bytes"),
     DS_METHOD("restore", engine_restore, "restore(data, id) -> id, made up where it was None"),
     DS_METHOD("fork", engine_fork, "fork(id, new_id)"),
-    DS_METHOD("idle", engine_idle, "idle(seconds) -> ids not stepped for that long, the longest first"),
+    DS_METHOD("idle", engine_idle,
+              "idle(seconds) -> ids not stepped for that long, the longest first"),
     DS_METHOD("graph", ds_engine_graph, "graph() -> the planned graph, weights included"),
-    DS_METHOD("copy", ds_engine_object_copy, "copy(max_streams): an engine of the same plan, without streams"),
+    DS_METHOD("copy", ds_engine_object_copy,
+              "copy(max_streams): an engine of the same plan, without streams"),
     DS_METHOD("close", ds_engine_object_close, "close(): release all streams"),
     {NULL, NULL, 0, NULL},
 };

@@ -49,8 +49,8 @@ class Engine(_core.Stepper):
             core,
             tuple(s.name for s in interface.inputs),
             interface.structure,
-            [_padded_axes(s.dims) for s in interface.inputs],
-            [_padded_axes(dims) for dims in interface.dims],
+            [s.dims.index("B") for s in interface.inputs],
+            [dims.index("B") if "B" in dims else -1 for dims in interface.dims],
         )
         self._interface = interface
         self._max_streams = max_streams  # 0: no limit
@@ -352,13 +352,6 @@ def _node_line(node: Mapping[str, Any]) -> str:
 
 def _as_ids(ids: Any) -> list[str]:
     return [ids] if isinstance(ids, str) else list(ids)
-
-
-def _padded_axes(dims: Sequence[Any]) -> list[int]:
-    """Return where B, L and the features are among the axes of a padded array; -1 where one is not."""
-    kept = [d for d in dims if d != "B_L"]
-    features = sorted(d for d in kept if not isinstance(d, str))
-    return [kept.index(d) if d in kept else -1 for d in ("B", "L", *features)]
 
 
 def _as_array(ids: tuple[str, ...], value: Any, dtype: str) -> Any:

@@ -76,32 +76,43 @@ static void fill_random(void)
 }
 
 /* Whether element i was read as it is to be: the place holds `element`, `got` is of the signature's type. */
-#define READ_AS(type, target, expression)            \
-    do {                                             \
-        type x;                                      \
-        memcpy(&x, place, sizeof x);                 \
-        const target wanted = (target)(expression);  \
+#define READ_AS(type, target, expression)                \
+    do {                                                 \
+        type x;                                          \
+        memcpy(&x, place, sizeof x);                     \
+        const target wanted = (target)(expression);      \
         return memcmp(got, &wanted, sizeof wanted) == 0; \
     } while (0)
 
 static bool is_read(const void *got, const unsigned char *place, ds_element element, ds_dtype dtype)
 {
     switch (element) {
-    case DS_ELEMENT_F32: READ_AS(uint32_t, uint32_t, x);
-    case DS_ELEMENT_F64: READ_AS(double, float, x);
-    case DS_ELEMENT_BOOL: READ_AS(unsigned char, unsigned char, x != 0);
+    case DS_ELEMENT_F32:
+        READ_AS(uint32_t, uint32_t, x);
+    case DS_ELEMENT_F64:
+        READ_AS(double, float, x);
+    case DS_ELEMENT_BOOL:
+        READ_AS(unsigned char, unsigned char, x != 0);
     case DS_ELEMENT_I16:
         if (dtype == DS_F32)
             READ_AS(int16_t, float, x / 32768.0);
         READ_AS(int16_t, int64_t, x);
-    case DS_ELEMENT_I8: READ_AS(int8_t, int64_t, x);
-    case DS_ELEMENT_I32: READ_AS(int32_t, int64_t, x);
-    case DS_ELEMENT_I64: READ_AS(int64_t, int64_t, x);
-    case DS_ELEMENT_U8: READ_AS(uint8_t, int64_t, x);
-    case DS_ELEMENT_U16: READ_AS(uint16_t, int64_t, x);
-    case DS_ELEMENT_U32: READ_AS(uint32_t, int64_t, x);
-    case DS_ELEMENT_U64: READ_AS(uint64_t, int64_t, x);
-    default: return false;
+    case DS_ELEMENT_I8:
+        READ_AS(int8_t, int64_t, x);
+    case DS_ELEMENT_I32:
+        READ_AS(int32_t, int64_t, x);
+    case DS_ELEMENT_I64:
+        READ_AS(int64_t, int64_t, x);
+    case DS_ELEMENT_U8:
+        READ_AS(uint8_t, int64_t, x);
+    case DS_ELEMENT_U16:
+        READ_AS(uint16_t, int64_t, x);
+    case DS_ELEMENT_U32:
+        READ_AS(uint32_t, int64_t, x);
+    case DS_ELEMENT_U64:
+        READ_AS(uint64_t, int64_t, x);
+    default:
+        return false;
     }
 }
 
@@ -141,8 +152,8 @@ static void test_read(ds_dtype dtype, ds_element element, int rank, size_t most)
         return;
     ds_layout_read(whole, caller + close.start, NULL, element, &x.signature, x.n);
     for (size_t i = 0; i < elements_of(&x); i++)
-        right &= is_read(got + i * n_bytes, caller + close.start + i * element_bytes[element], element,
-                         dtype);
+        right &= is_read(got + i * n_bytes, caller + close.start + i * element_bytes[element],
+                         element, dtype);
     CHECK(right);
 }
 

@@ -282,16 +282,16 @@ def test_an_engine_that_was_not_made():
         _core.Stepper(None, (), 0, [], [])
     core = compiled()._core
     for bad in (
-        (core, ("x", "y"), 0, [(0, 1)], [(0, 1)]),
-        (core, ("x",), 1, [(0, 1)], [(0, 1)]),
-        (core, ("x",), "y", [(0, 1)], [(0, 1)]),
-        (core, ("x",), 0, [(0, 2)], [(0, 1)]),
-        (core, ("x",), 0, [(0, 1)], [(1, 1)]),
-        (core, ("x",), 0, [(0, 1)], []),
+        (core, ("x", "y"), 0, [0], [0]),
+        (core, ("x",), 1, [0], [0]),
+        (core, ("x",), "y", [0], [0]),
+        (core, ("x",), 0, [2], [0]),
+        (core, ("x",), 0, [0], [-2]),
+        (core, ("x",), 0, [0], []),
     ):
         with pytest.raises(ValueError):
             _core.Stepper(*bad)
-    stepper = _core.Stepper(core, ("x",), 0, [(0, 1)], [(0, 1)])
+    stepper = _core.Stepper(core, ("x",), 0, [0], [0])
     assert stepper.step({"a": frames(2)}, sos="a")["a"].shape == (2,)
     with pytest.raises(TypeError):
-        stepper.__init__(core, ("x",), 0, [(0, 1)], [(0, 1)])
+        stepper.__init__(core, ("x",), 0, [0], [0])
