@@ -6,6 +6,7 @@
 #include "api/object.h"
 #include "base/log.h"
 #include "exec/backend.h"
+#include "exec/weights.h"
 
 /* ---------------------------------------------------------------- structs that grow */
 ds_status ds_check_struct(const void *caller, size_t size_1, const char *name)
@@ -212,7 +213,13 @@ ds_status ds_model_save(ds_model *model, ds_write_callback write, void *context)
     DS_TRY(ds_handle_enter_model(model));
     target to = {write, context};
     const ds_sink sink = {&to, write_to};
-    const ds_status status = ds_model_write(&sink, ds_model_plan(model)->model, model->interface);
+    const ds_plan *plan = ds_model_plan(model);
+    ds_restored whole;
+    ds_status status = ds_weights_restore(&whole, plan, plan->model);
+    if (status == DS_OK) {
+        status = ds_model_write(&sink, whole.graph, model->interface);
+        ds_weights_free(&whole);
+    }
     ds_handle_leave_model(&model->handle);
     return status;
 }

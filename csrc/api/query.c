@@ -51,7 +51,7 @@ static void describe(const ds_model *m, ds_model_info *info)
         .state_size = p->block_bytes,
         .state_bytes_per_frame = (double)p->grown_bytes / (double)p->analysis.period,
         .n_layers = p->model->n_nodes,
-        .weights_size = p->weight_bytes - p->prepared_bytes,
+        .weights_size = p->raw_bytes,
         .prepared_size = p->prepared_bytes,
         .max_streams = m->max_streams,
         .n_streams = ds_session_n_open(ds_engine_session(m->engine)),

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "codec/sort.h"
 #include "exec/positions.h"
+#include "exec/weights.h"
 
 static size_t aligned(size_t n_bytes)
 {
@@ -237,76 +237,6 @@ static ds_status study_nodes(ds_plan *p)
     return DS_OK;
 }
 
-static int compare_weights(const void *context, uint32_t a, uint32_t b)
-{
-    const ds_weight *const *weights = context;
-    const uintptr_t x = (uintptr_t)weights[a]->data, y = (uintptr_t)weights[b]->data;
-    return x < y ? -1 : x > y;
-}
-
-/* Adds up the weights, each once: nodes share them where a module is called twice. items: [n]. */
-static void sum_weights(ds_plan *p, const ds_weight **items, uint32_t *order)
-{
-    size_t n = 0;
-    for (size_t j = 0; j < p->graph->n_nodes; j++)
-        for (int i = 0; i < p->graph->nodes[j].op->n_weights; i++, n++) {
-            items[n] = &p->graph->nodes[j].weights[i];
-            order[n] = (uint32_t)n;
-        }
-    ds_sort_indices(order, n, compare_weights, items);
-    for (size_t i = 0; i < n; i++)
-        if (i == 0 || items[order[i]]->data != items[order[i - 1]]->data)
-            p->weight_bytes += items[order[i]]->n_bytes;
-}
-
-static ds_status list_weights(ds_plan *p)
-{
-    size_t n = 0;
-    for (size_t j = 0; j < p->graph->n_nodes; j++) {
-        const ds_node *node = &p->graph->nodes[j];
-        const ds_op *op = node->op;
-        void *weights;
-        DS_TRY(ds_allocate_array(&p->allocator, &weights, (size_t)op->n_weights,
-                                 sizeof(const void *)));
-        p->nodes[j].weights = weights;
-        for (int i = 0; i < op->n_weights; i++, n++)
-            p->nodes[j].weights[i] = node->weights[i].data;
-    }
-    void *items;
-    const size_t n_bytes = n * (sizeof(ds_weight *) + sizeof(uint32_t));
-    DS_TRY(ds_allocate(&p->allocator, &items, n_bytes));
-    sum_weights(p, items, (uint32_t *)((const ds_weight **)items + n));
-    ds_release(&p->allocator, items, n_bytes);
-    return DS_OK;
-}
-
-/* The prepared weights lie one after the other in one block: large, it lies in large pages. */
-static ds_status prepare_weights(ds_plan *p)
-{
-    const ds_real_kernels *const k = &p->kernels->real[0];
-    for (size_t j = 0; j < p->graph->n_nodes; j++)
-        DS_CHECK(!__builtin_add_overflow(p->prepared_bytes,
-                                         aligned(ds_op_prepared_bytes(p->graph->nodes[j].op, k)),
-                                         &p->prepared_bytes),
-                 DS_NO_MEMORY, "the weights do not fit into memory");
-    DS_TRY(ds_allocate(&p->allocator, &p->prepared, p->prepared_bytes));
-    size_t offset = 0;
-    for (size_t j = 0; j < p->graph->n_nodes; j++) {
-        const ds_op *op = p->graph->nodes[j].op;
-        ds_node_plan *plan = &p->nodes[j];
-        const size_t n_bytes = ds_op_prepared_bytes(op, k);
-        if (!n_bytes)
-            continue;
-        plan->prepared = (char *)p->prepared + offset;
-        op->def->prepare(op, plan->prepared, plan->weights, k);
-        offset += aligned(n_bytes);
-    }
-    p->weight_bytes += p->prepared_bytes;
-    if (p->model->file && k->format != DS_FORMAT_RAW)
-        ds_mapped_forget(p->model->file); /* what is left to be read there is little */
-    return DS_OK;
-}
-
 /* Analyses the model and rewrites a copy of it. */
 static ds_status rewrite(ds_plan *p, int64_t skew)
 {
@@ -345,8 +275,7 @@ static ds_status make(ds_plan *p, int64_t skew)
     DS_TRY(study_nodes(p));
     DS_TRY(ds_positions_plan(p));
     ds_graph_fingerprint(p->model, p->fingerprint);
-    DS_TRY(list_weights(p));
-    return prepare_weights(p);
+    return ds_weights_prepare(p);
 }
 
 ds_status ds_plan_create(ds_plan **plan, ds_graph *takes_graph, const ds_kernels *kernels,
@@ -376,10 +305,7 @@ void ds_plan_destroy(ds_plan *plan)
     if (!plan)
         return;
     ds_allocator a = plan->allocator;
-    for (size_t j = 0; plan->nodes && j < plan->graph->n_nodes; j++) {
-        const ds_op *op = plan->graph->nodes[j].op;
-        ds_release(&a, plan->nodes[j].weights, (size_t)op->n_weights * sizeof(const void *));
-    }
+    ds_weights_release(plan);
     if (plan->graph) {
         ds_release(&a, plan->first_store,
                    (plan->graph->n_nodes + 2 + plan->graph->n_edges) * sizeof(int));
@@ -388,7 +314,6 @@ void ds_plan_destroy(ds_plan *plan)
         ds_release(&a, plan->nodes, plan->graph->n_nodes * sizeof *plan->nodes);
         ds_release(&a, plan->edges, plan->graph->n_edges * sizeof *plan->edges);
     }
-    ds_release(&a, plan->prepared, plan->prepared_bytes);
     ds_analysis_free(&plan->analysis);
     ds_graph_destroy(plan->graph);
     ds_graph_destroy(plan->plain);

@@ -43,6 +43,14 @@ typedef struct ds_checked {
     bool always;
 } ds_checked;
 
+/* A raw weight that packed ones have replaced: those of the first operator that has it. */
+typedef struct ds_replaced {
+    const void *was;
+    size_t n_bytes;
+    const ds_packed *packed;
+    size_t packed_bytes;
+} ds_replaced;
+
 /* The head of a stream's block. What follows: per edge with slack, the place of the first kept frame in
  * its room (a mark); then, 64-byte aligned, the edges' rooms and the carried arrays. */
 typedef struct ds_block {
@@ -88,7 +96,10 @@ typedef struct ds_plan {
     size_t grown_bytes;          /* per `analysis.period` frames of input 0, where state grows */
     void *prepared;              /* owned: all nodes' */
     size_t prepared_bytes;
-    size_t weight_bytes;         /* raw weights, each once, and prepared ones */
+    ds_replaced *replaced; /* raw weights that were given back, ascending by where they were */
+    size_t n_replaced, most_replaced;
+    size_t raw_bytes;    /* of all raw weights as captured, each once */
+    size_t weight_bytes; /* held: raw weights that are left, each once, and prepared ones */
     uint64_t fingerprint[2];
 } ds_plan;
 

@@ -36,8 +36,8 @@ static void find_chain(const ds_graph *g, const reader *readers, size_t j, chain
     while (readers[edge].n == 1) {
         const reader *r = &readers[edge];
         const ds_node *next = &g->nodes[r->node];
-        if (!next->op || next->silent || !ds_fused_step_of(main, c->steps, c->n, next->op, r->input,
-                                              &c->steps[c->n], &operand))
+        if (!next->op || next->silent ||
+            !ds_fused_step_of(main, c->steps, c->n, next->op, r->input, &c->steps[c->n], &operand))
             return;
         if (operand >= 0)
             c->stream = next->inputs[operand];

@@ -9,6 +9,7 @@
 
 typedef struct ds_weight {
     void *data; /* NULL where absent; never written to */
+    const void *was; /* where data was that a plan has packed and given back (exec/weights.h), or NULL */
     size_t n_bytes;
     char *name;    /* owned; NULL where it has none */
     bool borrowed; /* the data are the file's, or an earlier weight's */

@@ -186,7 +186,7 @@ typedef struct ds_kernels {
     ds_real_kernels real[2]; /* float, double */
 } ds_kernels;
 
-enum { DS_PANEL_COLUMNS = 32, DS_PRODUCT_SLAB = 64 /* rows of a gated product at a time */ };
+enum { DS_PANEL_COLUMNS = 32, DS_PRODUCT_SLAB = 64 /* rows of a gated product at a time, of others with an epilogue at least */ };
 
 /* Bytes that a product of n_cols columns wants as its workspace. */
 size_t ds_product_workspace(size_t n_cols, bool glu, size_t element);

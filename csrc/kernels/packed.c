@@ -45,8 +45,9 @@ void ds_taps_pack(ds_packed *packed, const void *weight, size_t element, size_t 
                   const ds_weight_layout *layout, const void *bias)
 {
     const size_t depth = layout->n_taps * layout->n_inner * layout->n_channels;
-    char *to = dsk_packed_begin(packed, DS_FORMAT_TAPS, element,
-                                ds_taps_bytes(n_cols, depth, element), weight, n_cols, layout, bias);
+    char *to =
+        dsk_packed_begin(packed, DS_FORMAT_TAPS, element, ds_taps_bytes(n_cols, depth, element),
+                         weight, n_cols, layout, bias);
     for (size_t k = 0; k < depth; k++)
         for (size_t n = 0; n < n_cols; n++, to += element)
             packed_copy(to, (const char *)weight + packed_source(layout, n, k) * (ptrdiff_t)element,

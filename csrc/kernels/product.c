@@ -34,7 +34,9 @@ size_t ds_product_workspace(size_t n_cols, bool glu, size_t element)
 void ds_product_run(const ds_real_kernels *k, const ds_product *p, ds_pool *pool)
 {
     const bool glu = p->epilogue != NULL && p->epilogue->glu;
-    product_split s = {.k = k, .p = p, .n_cols = glu ? p->weight->n_cols / 2 : p->weight->n_cols,
+    product_split s = {.k = k,
+                       .p = p,
+                       .n_cols = glu ? p->weight->n_cols / 2 : p->weight->n_cols,
                        .n_parts = ds_pool_threads(pool)};
     const size_t n_panels = s.n_cols / DS_PANEL_COLUMNS;
     const bool whole = k->format == DS_FORMAT_ROWS || (glu && s.n_cols % DS_PANEL_COLUMNS != 0);

@@ -28,7 +28,7 @@ static const ds_attr_def attrs[] = {
     {.name = NULL},
 };
 
-static ds_padding windows(const ds_op *op)
+static ds_padding conv1d_windows(const ds_op *op)
 {
     return (ds_padding){.kernel = op->weight[WEIGHT].shape[2],
                         .stride = op->attr[STRIDE].i,
@@ -38,7 +38,7 @@ static ds_padding windows(const ds_op *op)
                         .mode = (ds_padding_mode)op->attr[MODE].i};
 }
 
-static ds_window_shape shape(const ds_op *op)
+static ds_window_shape conv1d_shape(const ds_op *op)
 {
     return (ds_window_shape){.n_in = (size_t)op->in[0].shape[0],
                              .n_out = (size_t)op->weight[WEIGHT].shape[0],
@@ -51,13 +51,13 @@ static ds_window_shape shape(const ds_op *op)
                              .element = ds_op_element(op)};
 }
 
-static size_t copy_bytes(const ds_op *op)
+static size_t conv1d_copy_bytes(const ds_op *op)
 {
-    const ds_window_shape s = shape(op);
+    const ds_window_shape s = conv1d_shape(op);
     return ds_window_copy_bytes(&s, op->attr[LEFT].i > 0 || op->attr[RIGHT].i > 0);
 }
 
-static ds_status infer(ds_op *op)
+static ds_status conv1d_infer(ds_op *op)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
     const int64_t groups = op->attr[GROUPS].i;
@@ -79,46 +79,45 @@ static ds_status infer(ds_op *op)
              "channels, got %s",
              (long long)n_out, (long long)(n_in / groups), (long long)n_in,
              ds_signature_text(weight, text, sizeof text));
-    if (ds_op_has_weight(op, BIAS)) {
+    if (ds_op_has_weight(op, BIAS))
         DS_TRY(ds_op_require_weight(op, BIAS, "bias", 1, &n_out));
-    }
 
-    const ds_padding g = windows(op);
+    const ds_padding g = conv1d_windows(op);
     DS_TRY(ds_padding_check(op, &g));
-    const ds_window_shape s = shape(op);
+    const ds_window_shape s = conv1d_shape(op);
     size_t most;
     DS_TRY(ds_window_check(&s, &most));
     op->out[0].shape[0] = n_out;
     DS_CHECK(ds_rate_scale(&op->out[0].rate, 1, g.stride), DS_LIMIT, "conv1d: the rate overflows");
-    op->scratch.per_call = copy_bytes(op);
+    op->scratch.per_call = conv1d_copy_bytes(op);
     op->scratch.per_out = 2 * sizeof(void *);
     op->finishes = ds_window_finishes(&s);
     op->whole = ds_padding_whole(&g);
     return DS_OK;
 }
 
-static void counts(const ds_op *op, ds_program *p)
+static void conv1d_counts(const ds_op *op, ds_program *p)
 {
-    const ds_padding g = windows(op);
+    const ds_padding g = conv1d_windows(op);
     ds_padding_counts(&g, p);
 }
 
-static void need(const ds_op *op, ds_program *p)
+static void conv1d_need(const ds_op *op, ds_program *p)
 {
-    const ds_padding g = windows(op);
+    const ds_padding g = conv1d_windows(op);
     ds_padding_need(&g, p);
 }
 
-static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+static size_t conv1d_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
-    const ds_window_shape s = shape(op);
+    const ds_window_shape s = conv1d_shape(op);
     return ds_window_prepared_bytes(&s, k);
 }
 
-static void prepare(const ds_op *op, void *prepared, const void *const *weights,
-                    const ds_real_kernels *k)
+static void conv1d_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                           const ds_real_kernels *k)
 {
-    const ds_window_shape s = shape(op);
+    const ds_window_shape s = conv1d_shape(op);
     const size_t per_out = s.n_in / s.groups * s.n_taps;
     const ds_window_weight layout = {.start = 0,
                                      .group = s.n_out / s.groups * per_out,
@@ -129,12 +128,12 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                       ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL, k);
 }
 
-static void forward(const ds_op *op, const ds_run *run)
+static void conv1d_forward(const ds_op *op, const ds_run *run)
 {
-    const ds_padding g = windows(op);
-    const ds_window_shape s = shape(op);
+    const ds_padding g = conv1d_windows(op);
+    const ds_window_shape s = conv1d_shape(op);
     ds_window_product product;
-    ds_window_begin(&product, &s, run, run->prepared, run->scratch, copy_bytes(op),
+    ds_window_begin(&product, &s, run, run->prepared, run->scratch, conv1d_copy_bytes(op),
                     (size_t)run->frames_out);
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
@@ -153,12 +152,13 @@ const ds_op_def ds_op_conv1d = {
     .n_inputs = 1,
     .n_outputs = 1,
     .n_values = -1,
+    .flags = DS_OP_PACKS,
     .attrs = attrs,
     .weights = "weight bias?",
-    .infer = infer,
-    .counts = counts,
-    .need = need,
-    .prepared_bytes = prepared_bytes,
-    .prepare = prepare,
-    .forward = forward,
+    .infer = conv1d_infer,
+    .counts = conv1d_counts,
+    .need = conv1d_need,
+    .prepared_bytes = conv1d_prepared_bytes,
+    .prepare = conv1d_prepare,
+    .forward = conv1d_forward,
 };

@@ -50,7 +50,7 @@ static const ds_attr_def attrs[] = {
 };
 
 /* Along axis i of the plane: 0 the stream (or an image's rows), 1 within a row. */
-static ds_padding windows(const ds_op *op, int i)
+static ds_padding conv2d_windows(const ds_op *op, int i)
 {
     return (ds_padding){.kernel = ds_planes_kernel(op, i),
                         .stride = ds_planes_number(op, STRIDE, i, 1),
@@ -60,7 +60,7 @@ static ds_padding windows(const ds_op *op, int i)
                         .mode = (ds_padding_mode)op->attr[i == 0 ? MODE : INNER_MODE].i};
 }
 
-static ds_window_shape shape(const ds_op *op)
+static ds_window_shape conv2d_shape(const ds_op *op)
 {
     const ds_signature *in = &op->in[0];
     return (ds_window_shape){.n_in = (size_t)in->shape[in->rank - 1],
@@ -74,24 +74,23 @@ static ds_window_shape shape(const ds_op *op)
                              .element = ds_op_element(op)};
 }
 
-static size_t copy_bytes(const ds_op *op)
+static size_t conv2d_copy_bytes(const ds_op *op)
 {
-    const ds_window_shape s = shape(op);
+    const ds_window_shape s = conv2d_shape(op);
     bool padded = false;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         padded |= ds_planes_number(op, PADDING, i, 0) > 0;
-    }
     return ds_window_copy_bytes(&s, padded);
 }
 
 /* Windows of a frame: one of a stream of vectors' for each position of the output. */
-static size_t frame_windows(const ds_op *op)
+static size_t conv2d_frame_windows(const ds_op *op)
 {
     const ds_signature *out = &op->out[0];
     return (size_t)(out->shape[out->rank - 2] * (out->rank > 2 ? out->shape[0] : 1));
 }
 
-static ds_status check_channels(const ds_op *op)
+static ds_status conv2d_check_channels(const ds_op *op)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
     const int64_t groups = op->attr[GROUPS].i, n_in = in->shape[in->rank - 1];
@@ -109,7 +108,7 @@ static ds_status check_channels(const ds_op *op)
 }
 
 /* Outputs of an axis of n positions within a frame. */
-static ds_status inner_size(const ds_padding *g, int64_t n, int64_t *n_outputs)
+static ds_status conv2d_inner_size(const ds_padding *g, int64_t n, int64_t *n_outputs)
 {
     const int64_t widest = g->left > g->right ? g->left : g->right;
     const int64_t most = g->mode == DS_PADDING_REFLECT    ? n - 1
@@ -128,7 +127,7 @@ static ds_status inner_size(const ds_padding *g, int64_t n, int64_t *n_outputs)
     return DS_OK;
 }
 
-static ds_status infer(ds_op *op)
+static ds_status conv2d_infer(ds_op *op)
 {
     ds_signature *out = &op->out[0];
     const int rank = op->in[0].rank;
@@ -136,33 +135,33 @@ static ds_status infer(ds_op *op)
     DS_TRY(ds_planes_check_numbers(op, STRIDE, 2));
     DS_TRY(ds_planes_check_numbers(op, DILATION, 2));
     DS_TRY(ds_planes_check_numbers(op, PADDING, 4));
-    DS_TRY(check_channels(op));
-    const ds_padding along = windows(op, 0), inner = windows(op, 1);
+    DS_TRY(conv2d_check_channels(op));
+    const ds_padding along = conv2d_windows(op, 0), inner = conv2d_windows(op, 1);
     DS_TRY(ds_padding_check(op, &along));
     DS_TRY(ds_padding_check(op, &inner));
-    const ds_window_shape s = shape(op);
+    const ds_window_shape s = conv2d_shape(op);
     size_t most;
     DS_TRY(ds_window_check(&s, &most));
 
-    DS_TRY(inner_size(&inner, op->in[0].shape[rank - 2], &out->shape[rank - 2]));
+    DS_TRY(conv2d_inner_size(&inner, op->in[0].shape[rank - 2], &out->shape[rank - 2]));
     out->shape[rank - 1] = op->weight[WEIGHT].shape[0];
     size_t n_windows = (size_t)out->shape[rank - 2];
     if (ds_planes_images(op)) {
-        DS_TRY(inner_size(&along, op->in[0].shape[0], &out->shape[0]));
+        DS_TRY(conv2d_inner_size(&along, op->in[0].shape[0], &out->shape[0]));
         DS_TRY(ds_size_mul(&n_windows, n_windows, (size_t)out->shape[0]));
     } else {
         DS_CHECK(ds_rate_scale(&out->rate, 1, along.stride), DS_LIMIT,
                  "conv2d: the rate overflows");
         op->whole = ds_padding_whole(&along);
     }
-    op->scratch.per_call = copy_bytes(op);
+    op->scratch.per_call = conv2d_copy_bytes(op);
     op->finishes = ds_window_finishes(&s);
     return ds_size_mul(&op->scratch.per_out, n_windows, 2 * sizeof(void *));
 }
 
-static void counts(const ds_op *op, ds_program *p)
+static void conv2d_counts(const ds_op *op, ds_program *p)
 {
-    const ds_padding along = windows(op, 0);
+    const ds_padding along = conv2d_windows(op, 0);
     if (ds_planes_images(op)) {
         ds_root(p, ds_known(p, 0));
         ds_root(p, ds_total(p, 0));
@@ -171,26 +170,25 @@ static void counts(const ds_op *op, ds_program *p)
     }
 }
 
-static void need(const ds_op *op, ds_program *p)
+static void conv2d_need(const ds_op *op, ds_program *p)
 {
-    const ds_padding along = windows(op, 0);
-    if (ds_planes_images(op)) {
+    const ds_padding along = conv2d_windows(op, 0);
+    if (ds_planes_images(op))
         ds_root(p, ds_m(p));
-    } else {
+    else
         ds_padding_need(&along, p);
-    }
 }
 
-static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+static size_t conv2d_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
-    const ds_window_shape s = shape(op);
+    const ds_window_shape s = conv2d_shape(op);
     return ds_window_prepared_bytes(&s, k);
 }
 
-static void prepare(const ds_op *op, void *prepared, const void *const *weights,
-                    const ds_real_kernels *k)
+static void conv2d_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                           const ds_real_kernels *k)
 {
-    const ds_window_shape s = shape(op);
+    const ds_window_shape s = conv2d_shape(op);
     const size_t taps = s.n_taps * s.n_inner, per_out = s.n_in / s.groups * taps;
     const ds_window_weight layout = {.group = s.n_out / s.groups * per_out,
                                      .col = (ptrdiff_t)per_out,
@@ -201,17 +199,17 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                       ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL, k);
 }
 
-static void forward(const ds_op *op, const ds_run *run)
+static void conv2d_forward(const ds_op *op, const ds_run *run)
 {
-    const ds_padding along = windows(op, 0), inner = windows(op, 1);
-    const ds_window_shape s = shape(op);
+    const ds_padding along = conv2d_windows(op, 0), inner = conv2d_windows(op, 1);
+    const ds_window_shape s = conv2d_shape(op);
     const ds_signature *out = &op->out[0];
     const int64_t width = op->in[0].shape[op->in[0].rank - 2];
     const size_t n_outputs = (size_t)out->shape[out->rank - 2];
     const size_t position_bytes = (size_t)out->shape[out->rank - 1] * s.element;
     ds_window_product product;
-    ds_window_begin(&product, &s, run, run->prepared, run->scratch, copy_bytes(op),
-                    (size_t)run->frames_out * frame_windows(op));
+    ds_window_begin(&product, &s, run, run->prepared, run->scratch, conv2d_copy_bytes(op),
+                    (size_t)run->frames_out * conv2d_frame_windows(op));
     ds_planes planes = {.op = op, .run = run};
     ds_plane plane;
     while (ds_planes_next(&planes, &plane)) {
@@ -234,12 +232,13 @@ const ds_op_def ds_op_conv2d = {
     .n_inputs = 1,
     .n_outputs = 1,
     .n_values = -1,
+    .flags = DS_OP_PACKS,
     .attrs = attrs,
     .weights = "weight bias?",
-    .infer = infer,
-    .counts = counts,
-    .need = need,
-    .prepared_bytes = prepared_bytes,
-    .prepare = prepare,
-    .forward = forward,
+    .infer = conv2d_infer,
+    .counts = conv2d_counts,
+    .need = conv2d_need,
+    .prepared_bytes = conv2d_prepared_bytes,
+    .prepare = conv2d_prepare,
+    .forward = conv2d_forward,
 };

@@ -50,7 +50,7 @@ typedef struct geometry {
     ds_phases axis[2];
 } geometry;
 
-static geometry geometry_of(const ds_op *op)
+static geometry conv_transpose2d_geometry(const ds_op *op)
 {
     geometry g;
     for (int i = 0; i < 2; i++) {
@@ -63,7 +63,8 @@ static geometry geometry_of(const ds_op *op)
 }
 
 /* Of phases f along the plane's first axis and e along its second. */
-static ds_window_shape shape(const ds_op *op, const geometry *g, int64_t f, int64_t e)
+static ds_window_shape conv_transpose2d_shape(const ds_op *op, const geometry *g, int64_t f,
+                                              int64_t e)
 {
     const ds_signature *in = &op->in[0];
     return (ds_window_shape){.n_in = (size_t)in->shape[in->rank - 1],
@@ -79,7 +80,7 @@ static ds_window_shape shape(const ds_op *op, const geometry *g, int64_t f, int6
 
 /* Room for the copies of any pair of phases, and a check that the prepared weights of all fit into memory.
  * Along each axis there are phases with most taps and the rest, which have one less. */
-static ds_status copy_bytes(const ds_op *op, const geometry *g, size_t *copies)
+static ds_status conv_transpose2d_copy_bytes(const ds_op *op, const geometry *g, size_t *copies)
 {
     size_t most = 0;
     *copies = 0;
@@ -92,10 +93,9 @@ static ds_status copy_bytes(const ds_op *op, const geometry *g, size_t *copies)
             phase[i] = rest ? a->n_phases - 1 : 0;
             DS_TRY(ds_size_mul(&n, n, (size_t)(rest ? a->n_phases - a->n_full : a->n_full)));
         }
-        if (n == 0) {
+        if (n == 0)
             continue;
-        }
-        const ds_window_shape s = shape(op, g, phase[0], phase[1]);
+        const ds_window_shape s = conv_transpose2d_shape(op, g, phase[0], phase[1]);
         DS_TRY(ds_window_check(&s, &n_bytes));
         DS_TRY(ds_size_mul(&n_bytes, n_bytes, n));
         DS_TRY(ds_size_add(&most, n_bytes));
@@ -105,7 +105,7 @@ static ds_status copy_bytes(const ds_op *op, const geometry *g, size_t *copies)
     return DS_OK;
 }
 
-static ds_status check_channels(const ds_op *op, int64_t *n_out)
+static ds_status conv_transpose2d_check_channels(const ds_op *op, int64_t *n_out)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
     const int64_t groups = op->attr[GROUPS].i, n_in = in->shape[in->rank - 1];
@@ -123,11 +123,10 @@ static ds_status check_channels(const ds_op *op, int64_t *n_out)
     return ds_planes_check_bias(op, *n_out);
 }
 
-static ds_status check_numbers(const ds_op *op)
+static ds_status conv_transpose2d_check_numbers(const ds_op *op)
 {
-    for (int attr = STRIDE; attr <= DILATION; attr++) {
+    for (int attr = STRIDE; attr <= DILATION; attr++)
         DS_TRY(ds_planes_check_numbers(op, attr, 2));
-    }
     for (int i = 0; i < 2; i++) {
         DS_TRY(ds_phases_check(op, ds_planes_kernel(op, i), ds_planes_number(op, STRIDE, i, 1),
                                ds_planes_number(op, DILATION, i, 1),
@@ -138,7 +137,7 @@ static ds_status check_numbers(const ds_op *op)
 }
 
 /* Outputs of an axis of n positions within a frame. */
-static ds_status inner_size(const ds_phases *g, int64_t n, int64_t *n_outputs)
+static ds_status conv_transpose2d_inner_size(const ds_phases *g, int64_t n, int64_t *n_outputs)
 {
     *n_outputs = ds_phases_size(g, n);
     DS_CHECK(
@@ -149,32 +148,32 @@ static ds_status inner_size(const ds_phases *g, int64_t n, int64_t *n_outputs)
     return DS_OK;
 }
 
-static ds_status infer(ds_op *op)
+static ds_status conv_transpose2d_infer(ds_op *op)
 {
     const ds_signature *in = &op->in[0];
     ds_signature *out = &op->out[0];
     const int rank = in->rank;
     DS_TRY(ds_planes_check(op));
-    DS_TRY(check_channels(op, &out->shape[rank - 1]));
-    DS_TRY(check_numbers(op));
-    const geometry g = geometry_of(op);
+    DS_TRY(conv_transpose2d_check_channels(op, &out->shape[rank - 1]));
+    DS_TRY(conv_transpose2d_check_numbers(op));
+    const geometry g = conv_transpose2d_geometry(op);
     const ds_phases *along = &g.axis[0];
-    DS_TRY(inner_size(&g.axis[1], in->shape[rank - 2], &out->shape[rank - 2]));
+    DS_TRY(conv_transpose2d_inner_size(&g.axis[1], in->shape[rank - 2], &out->shape[rank - 2]));
     size_t n_windows = (size_t)out->shape[rank - 2];
     if (ds_planes_images(op)) {
-        DS_TRY(inner_size(along, in->shape[0], &out->shape[0]));
+        DS_TRY(conv_transpose2d_inner_size(along, in->shape[0], &out->shape[0]));
         DS_TRY(ds_size_mul(&n_windows, n_windows, (size_t)out->shape[0]));
     } else {
         DS_CHECK(ds_rate_scale(&out->rate, along->stride, 1), DS_LIMIT,
                  "conv_transpose2d: the rate overflows");
     }
-    DS_TRY(copy_bytes(op, &g, &op->scratch.per_call));
+    DS_TRY(conv_transpose2d_copy_bytes(op, &g, &op->scratch.per_call));
     return ds_size_mul(&op->scratch.per_out, n_windows, 2 * sizeof(void *));
 }
 
-static void counts(const ds_op *op, ds_program *p)
+static void conv_transpose2d_counts(const ds_op *op, ds_program *p)
 {
-    const geometry g = geometry_of(op);
+    const geometry g = conv_transpose2d_geometry(op);
     if (ds_planes_images(op)) {
         ds_root(p, ds_known(p, 0));
         ds_root(p, ds_total(p, 0));
@@ -183,40 +182,39 @@ static void counts(const ds_op *op, ds_program *p)
     }
 }
 
-static void need(const ds_op *op, ds_program *p)
+static void conv_transpose2d_need(const ds_op *op, ds_program *p)
 {
-    const geometry g = geometry_of(op);
-    if (ds_planes_images(op)) {
+    const geometry g = conv_transpose2d_geometry(op);
+    if (ds_planes_images(op))
         ds_root(p, ds_m(p));
-    } else {
+    else
         ds_phases_need(&g.axis[0], p);
-    }
 }
 
-static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+static size_t conv_transpose2d_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
-    const geometry g = geometry_of(op);
+    const geometry g = conv_transpose2d_geometry(op);
     size_t n_bytes = 0;
     for (int64_t f = 0; f < g.axis[0].n_phases; f++) {
         for (int64_t e = 0; e < g.axis[1].n_phases; e++) {
-            const ds_window_shape s = shape(op, &g, f, e);
+            const ds_window_shape s = conv_transpose2d_shape(op, &g, f, e);
             n_bytes += ds_window_prepared_bytes(&s, k);
         }
     }
     return n_bytes;
 }
 
-static void prepare(const ds_op *op, void *prepared, const void *const *weights,
-                    const ds_real_kernels *k)
+static void conv_transpose2d_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                                     const ds_real_kernels *k)
 {
-    const geometry g = geometry_of(op);
+    const geometry g = conv_transpose2d_geometry(op);
     const ds_phases *a = &g.axis[0], *b = &g.axis[1];
     const int64_t tap = ds_planes_tap(op, 0), inner = ds_planes_tap(op, 1);
     const size_t taps = (size_t)(a->kernel * b->kernel);
     const void *bias = ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL;
     for (int64_t f = 0; f < a->n_phases; f++) {
         for (int64_t e = 0; e < b->n_phases; e++) {
-            const ds_window_shape s = shape(op, &g, f, e);
+            const ds_window_shape s = conv_transpose2d_shape(op, &g, f, e);
             const size_t per_in = s.n_out / s.groups * taps;
             const ds_window_weight layout = {
                 .start = (size_t)(ds_phases_last(a, f) * tap + ds_phases_last(b, e) * inner),
@@ -226,13 +224,13 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
                 .inner = -(ptrdiff_t)(b->tap_step * inner),
                 .channel = (ptrdiff_t)per_in};
             prepared = ds_window_prepare(&s, prepared, weights[WEIGHT], &layout, bias, k);
-            }
+        }
     }
 }
 
 /* All outputs of one pair of phases. */
-static void forward_phases(const ds_op *op, const ds_run *run, const geometry *g, int64_t f,
-                           int64_t e, ds_window_product *product)
+static void conv_transpose2d_forward_phases(const ds_op *op, const ds_run *run, const geometry *g,
+                                            int64_t f, int64_t e, ds_window_product *product)
 {
     const ds_phases *a = &g->axis[0], *b = &g->axis[1];
     const ds_signature *out = &op->out[0];
@@ -255,40 +253,37 @@ static void forward_phases(const ds_op *op, const ds_run *run, const geometry *g
 }
 
 /* The bias in every output, to begin with. */
-static void fill(const ds_op *op, const ds_run *run, const void *bias)
+static void conv_transpose2d_fill(const ds_op *op, const ds_run *run, const void *bias)
 {
     const ds_signature *out = &op->out[0];
     const size_t n_bytes = (size_t)out->shape[out->rank - 1] * ds_op_element(op);
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *to = &run->out[row];
         const size_t all = (size_t)(to->m1 - to->m0) * ds_signature_bytes(out);
-        for (size_t done = 0; done < all; done += n_bytes) {
-            if (bias) {
+        for (size_t done = 0; done < all; done += n_bytes)
+            if (bias)
                 memcpy((char *)to->data + done, bias, n_bytes);
-            } else {
+            else
                 memset((char *)to->data + done, 0, n_bytes);
-            }
-        }
     }
 }
 
-static void forward(const ds_op *op, const ds_run *run)
+static void conv_transpose2d_forward(const ds_op *op, const ds_run *run)
 {
-    const geometry g = geometry_of(op);
+    const geometry g = conv_transpose2d_geometry(op);
     const ds_phases *a = &g.axis[0], *b = &g.axis[1];
     const void *bias = ds_run_weight(op, run, BIAS);
     const char *prepared = run->prepared;
     const size_t n_windows = (size_t)run->frames_out * (op->scratch.per_out / (2 * sizeof(void *)));
-    if (a->n_phases < a->stride || b->n_phases < b->stride) {
-        fill(op, run, bias);
-    }
+    if (a->n_phases < a->stride || b->n_phases < b->stride)
+        conv_transpose2d_fill(op, run, bias);
     for (int64_t f = 0; f < a->n_phases; f++) {
         for (int64_t e = 0; e < b->n_phases; e++) {
-            const ds_window_shape s = shape(op, &g, f, e);
+            const ds_window_shape s = conv_transpose2d_shape(op, &g, f, e);
             ds_window_product product;
-            ds_window_begin(&product, &s, run, prepared, run->scratch,
-                            op->scratch.per_call, n_windows);
-            forward_phases(op, run, &g, f, e, &product);
+            ds_window_begin(&product, &s, run, prepared, run->scratch, op->scratch.per_call,
+                            n_windows);
+            conv_transpose2d_forward_phases(op, run, &g, f, e, &product);
             prepared += ds_window_prepared_bytes(&s, run->k);
         }
     }
@@ -300,12 +295,13 @@ const ds_op_def ds_op_conv_transpose2d = {
     .n_inputs = 1,
     .n_outputs = 1,
     .n_values = -1,
+    .flags = DS_OP_PACKS,
     .attrs = attrs,
     .weights = "weight bias?",
-    .infer = infer,
-    .counts = counts,
-    .need = need,
-    .prepared_bytes = prepared_bytes,
-    .prepare = prepare,
-    .forward = forward,
+    .infer = conv_transpose2d_infer,
+    .counts = conv_transpose2d_counts,
+    .need = conv_transpose2d_need,
+    .prepared_bytes = conv_transpose2d_prepared_bytes,
+    .prepare = conv_transpose2d_prepare,
+    .forward = conv_transpose2d_forward,
 };

@@ -75,8 +75,10 @@ bool ds_fused_step_of(const ds_op *main, const ds_fused_step *steps, int n_steps
         return false;
     const int before = n_steps > 0 ? steps[n_steps - 1].weight + steps[n_steps - 1].op->n_weights
                                    : DS_FUSED_WEIGHTS;
-    *step = (ds_fused_step){.op = op, .kind = fused_kinds[i].kind,
-                            .function = fused_kinds[i].function, .weight = before};
+    *step = (ds_fused_step){.op = op,
+                            .kind = fused_kinds[i].kind,
+                            .function = fused_kinds[i].function,
+                            .weight = before};
     if (step->kind == DS_STEP_GLU)
         return n_steps == 0 && (main->finishes & DS_FINISHES_GLU) != 0;
     if (!(main->finishes & DS_FINISHES_STEPS) || !ds_signature_same_shape(in, out))
@@ -155,8 +157,8 @@ static void fused_forward(const ds_op *op, const ds_run *run)
     const size_t n_rows = (size_t)run->frames_out * fused_rows(f->main);
     char *scratch = run->scratch;
     ds_finish finish = {.frame_bytes = ds_signature_bytes(&op->out[0]), .workspace = scratch};
-    scratch += ds_packed_align(ds_product_workspace((size_t)sums->shape[sums->rank - 1], f->glu,
-                                                    run->k->element));
+    scratch += ds_packed_align(
+        ds_product_workspace((size_t)sums->shape[sums->rank - 1], f->glu, run->k->element));
     if (f->stream >= 0) {
         finish.stream = run->in + (size_t)f->stream * run->n_rows;
         finish.rows = (const void **)(void *)scratch;
@@ -195,9 +197,9 @@ ds_status ds_fused_create(ds_fused **fused, const ds_op *main, const ds_fused_st
         op->n_weights = steps[i].weight + steps[i].op->n_weights;
     }
     const ds_signature *sums = &main->out[0];
-    op->scratch.per_call += 2 * (size_t)DS_PACKED_ALIGNMENT +
-                            ds_product_workspace((size_t)sums->shape[sums->rank - 1], f->glu,
-                                                 ds_op_element(main));
+    op->scratch.per_call +=
+        2 * (size_t)DS_PACKED_ALIGNMENT +
+        ds_product_workspace((size_t)sums->shape[sums->rank - 1], f->glu, ds_op_element(main));
     if (stream != NULL) {
         f->stream = op->n_inputs;
         op->in[op->n_inputs++] = *stream;
@@ -206,6 +208,11 @@ ds_status ds_fused_create(ds_fused **fused, const ds_op *main, const ds_fused_st
     }
     *fused = f;
     return DS_OK;
+}
+
+const ds_op *ds_fused_main(const ds_op *op)
+{
+    return op->def->forward == fused_forward ? ((const ds_fused *)(const void *)op)->main : op;
 }
 
 void ds_fused_destroy(ds_fused *fused)
@@ -225,7 +232,8 @@ static void fused_fill_rows(const ds_finish *f, const ds_run *run, const ds_prod
         for (;; r = r + 1 < run->n_rows ? r + 1 : 0) {
             const ds_target *out = &run->out[r];
             const uintptr_t from = (uintptr_t)out->data, at = (uintptr_t)y;
-            const size_t n_bytes = out->m1 > out->m0 ? (size_t)(out->m1 - out->m0) * f->frame_bytes : 0;
+            const size_t n_bytes =
+                out->m1 > out->m0 ? (size_t)(out->m1 - out->m0) * f->frame_bytes : 0;
             if (at >= from && at - from < n_bytes)
                 break;
         }

@@ -35,6 +35,8 @@ bool ds_fused_step_of(const ds_op *main, const ds_fused_step *steps, int n_steps
 ds_status ds_fused_create(ds_fused **fused, const ds_op *main, const ds_fused_step *steps,
                           int n_steps, const ds_signature *stream);
 void ds_fused_destroy(ds_fused *fused);
+/* The product of a fused operator, whose prepared weights come first; any other is its own. */
+const ds_op *ds_fused_main(const ds_op *op);
 
 /* What a run's products end with. */
 typedef struct ds_finish {

@@ -12,16 +12,15 @@
 enum { WEIGHT, BIAS };
 
 /* Vectors of K elements in one frame. */
-static size_t vectors(const ds_op *op)
+static size_t linear_vectors(const ds_op *op)
 {
     size_t n = 1;
-    for (int i = 0; i + 1 < op->in[0].rank; i++) {
+    for (int i = 0; i + 1 < op->in[0].rank; i++)
         n *= (size_t)op->in[0].shape[i];
-    }
     return n;
 }
 
-static ds_status infer(ds_op *op)
+static ds_status linear_infer(ds_op *op)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
     char text[128];
@@ -35,49 +34,46 @@ static ds_status infer(ds_op *op)
     DS_CHECK(in->shape[in->rank - 1] == n_in, DS_SHAPE,
              "linear: expected an input of shape (..., %lld), got %s", (long long)n_in,
              ds_signature_text(in, text, sizeof text));
-    if (ds_op_has_weight(op, BIAS)) {
+    if (ds_op_has_weight(op, BIAS))
         DS_TRY(ds_op_require_weight(op, BIAS, "bias", 1, &n_out));
-    }
 
     size_t most = 0, room = 1;
     DS_TRY(ds_packed_check(&most, (size_t)n_out, (size_t)n_in, ds_op_element(op)));
-    for (int i = 0; i + 1 < in->rank; i++) {
+    for (int i = 0; i + 1 < in->rank; i++)
         DS_TRY(ds_size_mul(&room, room, (size_t)in->shape[i]));
-    }
     DS_TRY(ds_size_mul(&op->scratch.per_out, room, 2 * sizeof(void *)));
     op->out[0].shape[in->rank - 1] = n_out;
     op->finishes = DS_FINISHES_STEPS | DS_FINISHES_GLU;
     return DS_OK;
 }
 
-static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+static size_t linear_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
     const int64_t *shape = op->weight[WEIGHT].shape;
     return k->packed_bytes((size_t)shape[0], (size_t)shape[1]);
 }
 
-static void prepare(const ds_op *op, void *prepared, const void *const *weights,
-                    const ds_real_kernels *k)
+static void linear_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                           const ds_real_kernels *k)
 {
     const int64_t *shape = op->weight[WEIGHT].shape;
     ds_packed_rows(k, prepared, weights[WEIGHT], (size_t)shape[0], (size_t)shape[1],
                    ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL);
 }
 
-static void forward(const ds_op *op, const ds_run *run)
+static void linear_forward(const ds_op *op, const ds_run *run)
 {
     const size_t element = ds_op_element(op);
     const size_t n_out = (size_t)op->out[0].shape[op->out[0].rank - 1];
     const size_t n_in = (size_t)op->weight[WEIGHT].shape[1];
-    const size_t per_frame = vectors(op);
+    const size_t per_frame = linear_vectors(op);
     void **y = run->scratch, *const behind_y = y + (size_t)run->frames_out * per_frame;
     const void **x = behind_y;
     size_t n = 0;
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
-        if (out->m1 <= out->m0) {
+        if (out->m1 <= out->m0)
             continue;
-        }
         const char *from = ds_at(&run->in[row], out->m0, per_frame * n_in * element);
         char *to = out->data;
         const size_t n_vectors = (size_t)(out->m1 - out->m0) * per_frame;
@@ -98,9 +94,10 @@ const ds_op_def ds_op_linear = {
     .n_inputs = 1,
     .n_outputs = 1,
     .n_values = -1,
+    .flags = DS_OP_PACKS,
     .weights = "weight bias?",
-    .infer = infer,
-    .prepared_bytes = prepared_bytes,
-    .prepare = prepare,
-    .forward = forward,
+    .infer = linear_infer,
+    .prepared_bytes = linear_prepared_bytes,
+    .prepare = linear_prepare,
+    .forward = linear_forward,
 };

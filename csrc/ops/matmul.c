@@ -19,7 +19,7 @@ typedef struct sizes {
     int leading;     /* axes B... */
 } sizes;
 
-static sizes sizes_of(const ds_op *op)
+static sizes matmul_sizes_of(const ds_op *op)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
     sizes s = {.n_in = (size_t)weight->shape[weight->rank - 1],
@@ -33,36 +33,35 @@ static sizes sizes_of(const ds_op *op)
         s.matrices *= (size_t)weight->shape[i];
         s.blocks *= (size_t)in->shape[i];
     }
-    for (int i = s.leading; i + 1 < in->rank; i++) {
+    for (int i = s.leading; i + 1 < in->rank; i++)
         s.vectors *= (size_t)in->shape[i];
-    }
     return s;
 }
 
-static ds_status check_shapes(const ds_op *op)
+static ds_status matmul_check_shapes(const ds_op *op)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
     char given[128], wanted[128];
     ds_signature_text(in, wanted, sizeof wanted);
     ds_signature_text(weight, given, sizeof given);
-    DS_CHECK(weight->rank >= 2 && in->rank >= weight->rank - 1, DS_SHAPE,
-             "matmul: its weight 'weight' must have shape (..., n, k) with at most one axis more than "
-             "the input %s, got %s",
-             wanted, given);
+    DS_CHECK(
+        weight->rank >= 2 && in->rank >= weight->rank - 1, DS_SHAPE,
+        "matmul: its weight 'weight' must have shape (..., n, k) with at most one axis more than "
+        "the input %s, got %s",
+        wanted, given);
     bool fits = weight->shape[weight->rank - 1] == in->shape[in->rank - 1];
-    for (int i = 0; i + 2 < weight->rank; i++) {
+    for (int i = 0; i + 2 < weight->rank; i++)
         fits = fits && (weight->shape[i] == 1 || weight->shape[i] == in->shape[i]);
-    }
     DS_CHECK(fits, DS_SHAPE, "matmul: matrices of shape %s don't fit an input of shape %s", given,
              wanted);
     return DS_OK;
 }
 
-static ds_status infer(ds_op *op)
+static ds_status matmul_infer(ds_op *op)
 {
     DS_TRY(ds_op_require_real(op));
-    DS_TRY(check_shapes(op));
-    const sizes s = sizes_of(op);
+    DS_TRY(matmul_check_shapes(op));
+    const sizes s = matmul_sizes_of(op);
     size_t most = 0;
     DS_TRY(ds_packed_check(&most, s.n_out, s.n_in, s.element));
     DS_TRY(ds_size_mul(&most, most, s.matrices));
@@ -71,16 +70,16 @@ static ds_status infer(ds_op *op)
     return DS_OK;
 }
 
-static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+static size_t matmul_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
-    const sizes s = sizes_of(op);
+    const sizes s = matmul_sizes_of(op);
     return s.matrices * k->packed_bytes(s.n_out, s.n_in);
 }
 
-static void prepare(const ds_op *op, void *prepared, const void *const *weights,
-                    const ds_real_kernels *k)
+static void matmul_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                           const ds_real_kernels *k)
 {
-    const sizes s = sizes_of(op);
+    const sizes s = matmul_sizes_of(op);
     const size_t raw = s.n_out * s.n_in * s.element;
     for (size_t i = 0; i < s.matrices; i++) {
         prepared = ds_packed_rows(k, prepared, (const char *)weights[WEIGHT] + i * raw, s.n_out,
@@ -89,7 +88,7 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
 }
 
 /* The matrix that serves a block. */
-static size_t matrix_of(const ds_op *op, const sizes *s, size_t block)
+static size_t matmul_matrix_of(const ds_op *op, const sizes *s, size_t block)
 {
     size_t matrix = 0, step = 1;
     for (int i = s->leading - 1; i >= 0; i--) {
@@ -102,8 +101,8 @@ static size_t matrix_of(const ds_op *op, const sizes *s, size_t block)
 }
 
 /* Adds pointers to the vectors of one block, over all frames of all rows; returns how many there are. */
-static size_t gather(const ds_run *run, const sizes *s, size_t block, void **y, const void **x,
-                     size_t n)
+static size_t matmul_gather(const ds_run *run, const sizes *s, size_t block, void **y,
+                            const void **x, size_t n)
 {
     const size_t in_vector = s->n_in * s->element, out_vector = s->n_out * s->element;
     const size_t per_frame = s->blocks * s->vectors;
@@ -121,20 +120,18 @@ static size_t gather(const ds_run *run, const sizes *s, size_t block, void **y, 
     return n;
 }
 
-static void forward(const ds_op *op, const ds_run *run)
+static void matmul_forward(const ds_op *op, const ds_run *run)
 {
-    const sizes s = sizes_of(op);
+    const sizes s = matmul_sizes_of(op);
     const void *packed = run->prepared;
     const size_t per_frame = s.blocks * s.vectors;
     void **y = run->scratch, *const behind_y = y + (size_t)run->frames_out * per_frame;
     const void **x = behind_y;
     for (size_t matrix = 0; matrix < s.matrices; matrix++, packed = ds_packed_next(packed)) {
         size_t n = 0;
-        for (size_t block = 0; block < s.blocks; block++) {
-            if (matrix_of(op, &s, block) == matrix) {
-                n = gather(run, &s, block, y, x, n);
-            }
-        }
+        for (size_t block = 0; block < s.blocks; block++)
+            if (matmul_matrix_of(op, &s, block) == matrix)
+                n = matmul_gather(run, &s, block, y, x, n);
         if (n > 0) {
             const ds_product p = {.weight = packed, .y = y, .x = x, .n_rows = n};
             ds_product_run(run->k, &p, run->pool);
@@ -148,9 +145,10 @@ const ds_op_def ds_op_matmul = {
     .n_inputs = 1,
     .n_outputs = 1,
     .n_values = -1,
+    .flags = DS_OP_PACKS,
     .weights = "weight",
-    .infer = infer,
-    .prepared_bytes = prepared_bytes,
-    .prepare = prepare,
-    .forward = forward,
+    .infer = matmul_infer,
+    .prepared_bytes = matmul_prepared_bytes,
+    .prepare = matmul_prepare,
+    .forward = matmul_forward,
 };

@@ -66,7 +66,8 @@ typedef struct ds_carried {
 enum {
     DS_OP_LOCKSTEP = 1, /* combines its value inputs frame by frame: they must progress equally (sync) */
     DS_OP_INPLACE = 2,  /* output 0 may overwrite input 0 where both have equal frames and bytes */
-    DS_OP_VARIADIC = 4  /* any number of inputs from n_inputs up */
+    DS_OP_VARIADIC = 4, /* any number of inputs from n_inputs up */
+    DS_OP_PACKS = 8     /* prepare writes ds_packed objects alone; what they hold whole is not read raw */
 };
 
 enum { DS_FINISHES_STEPS = 1, DS_FINISHES_GLU = 2 };

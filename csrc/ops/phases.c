@@ -1,7 +1,7 @@
 /* ops/phases.c: the numbers of transposed windows, and their counts as programs. */
 #include "ops/phases.h"
 
-static int64_t gcd(int64_t a, int64_t b)
+static int64_t phases_gcd(int64_t a, int64_t b)
 {
     while (b != 0) {
         const int64_t rest = a % b;
@@ -35,7 +35,7 @@ ds_phases ds_phases_make(int64_t kernel, int64_t stride, int64_t dilation, int64
                    .dilation = dilation,
                    .padding = padding,
                    .output_padding = output_padding};
-    const int64_t common = gcd(stride, dilation);
+    const int64_t common = phases_gcd(stride, dilation);
     g.span = dilation * (kernel - 1) + 1;
     g.tap_step = stride / common;
     g.frame_step = dilation / common;

@@ -20,7 +20,7 @@ typedef struct sizes {
     bool bias;
 } sizes;
 
-static sizes sizes_of(const ds_op *op, const ds_cell *cell)
+static sizes recurrence_sizes_of(const ds_op *op, const ds_cell *cell)
 {
     const int64_t *hh = op->weight[WEIGHT_HH].shape;
     sizes s = {.layers = (size_t)op->attr[LAYERS].i,
@@ -38,38 +38,37 @@ static sizes sizes_of(const ds_op *op, const ds_cell *cell)
 }
 
 /* Inputs of a layer's cells. */
-static size_t layer_inputs(const sizes *s, size_t layer)
+static size_t recurrence_layer_inputs(const sizes *s, size_t layer)
 {
     return layer == 0 ? s->in : s->directions * s->out;
 }
 
 /* Elements of one cell's h (0) or c (1). */
-static size_t state_elements(const sizes *s, int state)
+static size_t recurrence_state_elements(const sizes *s, int state)
 {
     return state == 0 ? s->out : s->hidden;
 }
 
 /* Weights of one cell. */
-static size_t per_cell(const sizes *s)
+static size_t recurrence_per_cell(const sizes *s)
 {
     const size_t biases = s->bias ? 2 : 0, projections = s->projection ? 1 : 0;
     return 2 + biases + projections;
 }
 
 /* The place of a cell's weight among all; -1 where cells have none of its kind. */
-static int weight_index(const sizes *s, size_t cell, int which)
+static int recurrence_weight_index(const sizes *s, size_t cell, int which)
 {
     const bool is_bias = which == BIAS_IH || which == BIAS_HH;
-    if ((is_bias && !s->bias) || (which == WEIGHT_HR && !s->projection)) {
+    if ((is_bias && !s->bias) || (which == WEIGHT_HR && !s->projection))
         return -1;
-    }
-    const int place = which == WEIGHT_HR ? (int)per_cell(s) - 1 : which;
-    return (int)(cell * per_cell(s)) + place;
+    const int place = which == WEIGHT_HR ? (int)recurrence_per_cell(s) - 1 : which;
+    return (int)(cell * recurrence_per_cell(s)) + place;
 }
 
 /* ---------------------------------------------------------------- infer */
 
-static ds_status check_attrs(const ds_op *op, const ds_cell *cell)
+static ds_status recurrence_check_attrs(const ds_op *op, const ds_cell *cell)
 {
     const char *name = op->def->name;
     DS_CHECK(op->attr[LAYERS].i >= 1 && op->attr[LAYERS].i <= DS_MAX_WEIGHTS, DS_ARGUMENT,
@@ -83,20 +82,20 @@ static ds_status check_attrs(const ds_op *op, const ds_cell *cell)
     return cell->projects ? ds_op_require_least(op, PROJECTION, 0) : DS_OK;
 }
 
-static ds_status check_cell(const ds_op *op, const sizes *s, size_t cell)
+static ds_status recurrence_check_cell(const ds_op *op, const sizes *s, size_t cell)
 {
     static const char *const names[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh",
                                         "weight_hr"};
     const size_t layer = cell / s->directions;
     const char *suffix = cell % s->directions ? "_reverse" : "";
     const int64_t gates = (int64_t)s->gates, out = (int64_t)s->out;
-    const int64_t shapes[][2] = {[WEIGHT_IH] = {gates, (int64_t)layer_inputs(s, layer)},
+    const int64_t shapes[][2] = {[WEIGHT_IH] = {gates, (int64_t)recurrence_layer_inputs(s, layer)},
                                  [WEIGHT_HH] = {gates, out},
                                  [BIAS_IH] = {gates},
                                  [BIAS_HH] = {gates},
                                  [WEIGHT_HR] = {out, (int64_t)s->hidden}};
     for (int which = WEIGHT_IH; which <= WEIGHT_HR; which++) {
-        const int at = weight_index(s, cell, which);
+        const int at = recurrence_weight_index(s, cell, which);
         if (at >= 0) {
             const int rank = which == BIAS_IH || which == BIAS_HH ? 1 : 2;
             char name[48];
@@ -107,9 +106,9 @@ static ds_status check_cell(const ds_op *op, const sizes *s, size_t cell)
     return DS_OK;
 }
 
-static ds_status check_weights(const ds_op *op, const sizes *s)
+static ds_status recurrence_check_weights(const ds_op *op, const sizes *s)
 {
-    const size_t n = s->cells * per_cell(s), most = n + s->n_states;
+    const size_t n = s->cells * recurrence_per_cell(s), most = n + s->n_states;
     const size_t n_given = (size_t)op->n_weights;
     DS_CHECK(most <= DS_MAX_WEIGHTS, DS_LIMIT,
              "%s: %zu weights are needed, at most %d are supported", op->def->name, most,
@@ -117,14 +116,12 @@ static ds_status check_weights(const ds_op *op, const sizes *s)
     DS_CHECK(n_given >= n && n_given <= most, DS_SHAPE,
              "%s: expected %zu weights, then perhaps h0%s, got %zu", op->def->name, n,
              s->n_states == 2 ? " and c0" : "", n_given);
-    for (size_t cell = 0; cell < s->cells; cell++) {
-        DS_TRY(check_cell(op, s, cell));
-    }
+    for (size_t cell = 0; cell < s->cells; cell++)
+        DS_TRY(recurrence_check_cell(op, s, cell));
     for (int i = 0; i < (int)s->n_states; i++) {
-        const int64_t state[] = {(int64_t)s->cells, (int64_t)state_elements(s, i)};
-        if (ds_op_has_weight(op, (int)n + i)) {
+        const int64_t state[] = {(int64_t)s->cells, (int64_t)recurrence_state_elements(s, i)};
+        if (ds_op_has_weight(op, (int)n + i))
             DS_TRY(ds_op_require_weight(op, (int)n + i, i == 0 ? "h0" : "c0", 2, state));
-        }
     }
     return DS_OK;
 }
@@ -143,29 +140,29 @@ typedef struct lane {
 } lane;
 
 /* Bytes of one cell's h and c. */
-static size_t state_bytes(const sizes *s)
+static size_t recurrence_state_bytes(const sizes *s)
 {
     return (s->out + (s->n_states == 2 ? s->hidden : 0)) * s->element;
 }
 
-static ds_status set_sizes(ds_op *op, const sizes *s)
+static ds_status recurrence_set_sizes(ds_op *op, const sizes *s)
 {
     size_t most = 0;
     for (size_t cell = 0; cell < s->cells; cell++) {
-        DS_TRY(ds_packed_check(&most, s->gates, layer_inputs(s, cell / s->directions), s->element));
+        DS_TRY(ds_packed_check(&most, s->gates, recurrence_layer_inputs(s, cell / s->directions),
+                               s->element));
         DS_TRY(ds_packed_check(&most, s->gates, s->out, s->element));
         DS_TRY(ds_packed_check(&most, s->out, s->hidden, s->element));
     }
     const size_t per_frame = 2 * sizeof(void *) + s->directions * s->gates * s->element +
                              (s->layers > 1 ? s->directions * s->out * s->element : 0);
-    if (s->directions == 2) {
+    if (s->directions == 2)
         op->scratch.per_out = per_frame;
-    } else {
+    else
         op->scratch.per_in = per_frame;
-    }
     op->scratch.per_row = 2 * sizeof(void *) + sizeof(lane) + s->gates * s->element +
                           (s->projection ? s->hidden * s->element : 0) +
-                          (s->directions == 2 ? state_bytes(s) : 0);
+                          (s->directions == 2 ? recurrence_state_bytes(s) : 0);
     return DS_OK;
 }
 
@@ -174,19 +171,18 @@ ds_status ds_recurrence_infer(ds_op *op, const ds_cell *cell)
     const ds_signature *hh = &op->weight[WEIGHT_HH];
     const char *name = op->def->name;
     char text[160];
-    DS_TRY(check_attrs(op, cell));
+    DS_TRY(recurrence_check_attrs(op, cell));
     DS_TRY(ds_op_require_real(op));
     DS_CHECK(op->in[0].rank == 1, DS_SHAPE, "%s: expected an input of shape (features,), got %s",
              name, ds_signature_text(&op->in[0], text, sizeof text));
-    DS_CHECK(ds_op_has_weight(op, WEIGHT_HH) && hh->rank == 2 &&
-                 hh->shape[0] >= (int64_t)cell->gates,
-             DS_SHAPE, "%s: its weight 'weight_hh_l0' must have shape (%zu * hidden, %s), got %s",
-             name, cell->gates,
-             cell->projects && op->attr[PROJECTION].i > 0 ? "projection" : "hidden",
-             ds_signature_text(hh, text, sizeof text));
-    const sizes s = sizes_of(op, cell);
-    DS_TRY(check_weights(op, &s));
-    DS_TRY(set_sizes(op, &s));
+    DS_CHECK(
+        ds_op_has_weight(op, WEIGHT_HH) && hh->rank == 2 && hh->shape[0] >= (int64_t)cell->gates,
+        DS_SHAPE, "%s: its weight 'weight_hh_l0' must have shape (%zu * hidden, %s), got %s", name,
+        cell->gates, cell->projects && op->attr[PROJECTION].i > 0 ? "projection" : "hidden",
+        ds_signature_text(hh, text, sizeof text));
+    const sizes s = recurrence_sizes_of(op, cell);
+    DS_TRY(recurrence_check_weights(op, &s));
+    DS_TRY(recurrence_set_sizes(op, &s));
 
     op->whole = s.directions == 2;
     op->out[Y].shape[0] = (int64_t)(s.directions * s.out);
@@ -194,7 +190,7 @@ ds_status ds_recurrence_infer(ds_op *op, const ds_cell *cell)
         ds_signature state = op->in[0];
         state.rank = 2;
         state.shape[0] = (int64_t)s.cells;
-        state.shape[1] = (int64_t)state_elements(&s, i);
+        state.shape[1] = (int64_t)recurrence_state_elements(&s, i);
         state.rate = (ds_rate){0, 1};
         op->out[H_N + i] = state;
         if (!op->whole) {
@@ -220,10 +216,10 @@ void ds_recurrence_counts(const ds_op *op, ds_program *p)
 
 size_t ds_recurrence_prepared_bytes(const ds_op *op, const ds_cell *kind, const ds_real_kernels *k)
 {
-    const sizes s = sizes_of(op, kind);
+    const sizes s = recurrence_sizes_of(op, kind);
     size_t n_bytes = 0;
     for (size_t layer = 0; layer < s.layers; layer++) {
-        n_bytes += s.directions * (k->packed_bytes(s.gates, layer_inputs(&s, layer)) +
+        n_bytes += s.directions * (k->packed_bytes(s.gates, recurrence_layer_inputs(&s, layer)) +
                                    k->packed_bytes(s.gates, s.out) +
                                    (s.projection ? k->packed_bytes(s.out, s.hidden) : 0));
     }
@@ -231,25 +227,27 @@ size_t ds_recurrence_prepared_bytes(const ds_op *op, const ds_cell *kind, const 
 }
 
 /* A cell's weight of a kind, NULL where it has none. */
-static const void *weight_of(const sizes *s, const void *const *weights, size_t cell, int which)
+static const void *recurrence_weight_of(const sizes *s, const void *const *weights, size_t cell,
+                                        int which)
 {
-    const int at = weight_index(s, cell, which);
+    const int at = recurrence_weight_index(s, cell, which);
     return at < 0 ? NULL : weights[at];
 }
 
 void ds_recurrence_prepare(const ds_op *op, const ds_cell *kind, void *prepared,
                            const void *const *weights, const ds_real_kernels *k)
 {
-    const sizes s = sizes_of(op, kind);
+    const sizes s = recurrence_sizes_of(op, kind);
     for (size_t cell = 0; cell < s.cells; cell++) {
-        prepared = ds_packed_rows(k, prepared, weight_of(&s, weights, cell, WEIGHT_IH), s.gates,
-                                  layer_inputs(&s, cell / s.directions),
-                                  weight_of(&s, weights, cell, BIAS_IH));
-        prepared = ds_packed_rows(k, prepared, weight_of(&s, weights, cell, WEIGHT_HH), s.gates,
-                                  s.out, weight_of(&s, weights, cell, BIAS_HH));
+        prepared = ds_packed_rows(k, prepared, recurrence_weight_of(&s, weights, cell, WEIGHT_IH),
+                                  s.gates, recurrence_layer_inputs(&s, cell / s.directions),
+                                  recurrence_weight_of(&s, weights, cell, BIAS_IH));
+        prepared = ds_packed_rows(k, prepared, recurrence_weight_of(&s, weights, cell, WEIGHT_HH),
+                                  s.gates, s.out, recurrence_weight_of(&s, weights, cell, BIAS_HH));
         if (s.projection) {
-            prepared = ds_packed_rows(k, prepared, weight_of(&s, weights, cell, WEIGHT_HR), s.out,
-                                      s.hidden, NULL);
+            prepared =
+                ds_packed_rows(k, prepared, recurrence_weight_of(&s, weights, cell, WEIGHT_HR),
+                               s.out, s.hidden, NULL);
         }
     }
 }
@@ -261,7 +259,7 @@ typedef struct work {
     const ds_run *run;
     const ds_cell *kind;
     sizes s;
-    size_t n_frames; /* of the call, over all rows */
+    size_t n_frames;               /* of the call, over all rows */
     const ds_packed *ih, *hh, *hr; /* of the cell at hand */
     void **y_in, **y_step;
     const void **x_in, **x_step;
@@ -270,7 +268,7 @@ typedef struct work {
 } work;
 
 /* Frames [first, first + n) of a row's input are this call's. */
-static size_t row_frames(const work *w, size_t row, int64_t *first)
+static size_t recurrence_row_frames(const work *w, size_t row, int64_t *first)
 {
     const ds_counts *count = &w->run->count[row];
     const bool whole = w->op->whole;
@@ -279,38 +277,38 @@ static size_t row_frames(const work *w, size_t row, int64_t *first)
     return end > *first ? (size_t)(end - *first) : 0;
 }
 
-static void *take(char **scratch, size_t n_bytes)
+static void *recurrence_take(char **scratch, size_t n_bytes)
 {
     void *const taken = *scratch;
     *scratch += n_bytes;
     return taken;
 }
 
-static work begin(const ds_op *op, const ds_cell *kind, const ds_run *run)
+static work recurrence_begin(const ds_op *op, const ds_cell *kind, const ds_run *run)
 {
-    work w = {.op = op, .run = run, .kind = kind, .s = sizes_of(op, kind)};
+    work w = {.op = op, .run = run, .kind = kind, .s = recurrence_sizes_of(op, kind)};
     const size_t rows = run->n_rows, element = w.s.element;
     for (size_t row = 0; row < rows; row++) {
         int64_t first;
-        w.n_frames += row_frames(&w, row, &first);
+        w.n_frames += recurrence_row_frames(&w, row, &first);
     }
     char *scratch = run->scratch;
-    w.y_in = take(&scratch, w.n_frames * sizeof(void *));
-    w.x_in = take(&scratch, w.n_frames * sizeof(void *));
-    w.y_step = take(&scratch, rows * sizeof(void *));
-    w.x_step = take(&scratch, rows * sizeof(void *));
-    w.lanes = take(&scratch, rows * sizeof(lane));
-    w.from_x = take(&scratch, w.s.directions * w.n_frames * w.s.gates * element);
+    w.y_in = recurrence_take(&scratch, w.n_frames * sizeof(void *));
+    w.x_in = recurrence_take(&scratch, w.n_frames * sizeof(void *));
+    w.y_step = recurrence_take(&scratch, rows * sizeof(void *));
+    w.x_step = recurrence_take(&scratch, rows * sizeof(void *));
+    w.lanes = recurrence_take(&scratch, rows * sizeof(lane));
+    w.from_x = recurrence_take(&scratch, w.s.directions * w.n_frames * w.s.gates * element);
     const size_t between = w.s.layers > 1 ? w.s.directions * w.s.out * element : 0;
-    w.between = take(&scratch, w.n_frames * between);
-    w.from_h = take(&scratch, rows * w.s.gates * element);
-    w.full = take(&scratch, w.s.projection ? rows * w.s.hidden * element : 0);
+    w.between = recurrence_take(&scratch, w.n_frames * between);
+    w.from_h = recurrence_take(&scratch, rows * w.s.gates * element);
+    w.full = recurrence_take(&scratch, w.s.projection ? rows * w.s.hidden * element : 0);
     w.state = scratch;
     return w;
 }
 
 /* Takes the packed weights of one cell; returns where the next cell's lie. */
-static const void *take_cell(work *w, const void *packed)
+static const void *recurrence_take_cell(work *w, const void *packed)
 {
     w->ih = packed;
     w->hh = ds_packed_next(w->ih);
@@ -319,16 +317,16 @@ static const void *take_cell(work *w, const void *packed)
 }
 
 /* x W_ih^T + b_ih for all frames of the call. */
-static void input_product(work *w, size_t cell)
+static void recurrence_input_product(work *w, size_t cell)
 {
     const sizes *s = &w->s;
-    const size_t layer = cell / s->directions, n_in = layer_inputs(s, layer);
+    const size_t layer = cell / s->directions, n_in = recurrence_layer_inputs(s, layer);
     const size_t n_bytes = s->gates * s->element;
     char *to = w->from_x + cell % s->directions * w->n_frames * n_bytes;
     size_t n = 0;
     for (size_t row = 0; row < w->run->n_rows; row++) {
         int64_t first;
-        const size_t n_frames = row_frames(w, row, &first);
+        const size_t n_frames = recurrence_row_frames(w, row, &first);
         for (size_t i = 0; i < n_frames; i++, n++) {
             w->y_in[n] = to + n * n_bytes;
             w->x_in[n] = layer > 0 ? w->between + n * n_in * s->element
@@ -340,55 +338,52 @@ static void input_product(work *w, size_t cell)
 }
 
 /* Where a row's h (0) or c (1) of a cell lies. */
-static void *state_of(const work *w, size_t row, size_t cell, int state)
+static void *recurrence_state_of(const work *w, size_t row, size_t cell, int state)
 {
     const sizes *s = &w->s;
-    if (w->op->whole) {
-        return w->state + row * state_bytes(s) + (state == 0 ? 0 : s->out * s->element);
-    }
+    if (w->op->whole)
+        return w->state + row * recurrence_state_bytes(s) + (state == 0 ? 0 : s->out * s->element);
     return (char *)w->run->carried[row] + w->op->carried[state].offset +
-           cell * state_elements(s, state) * s->element;
+           cell * recurrence_state_elements(s, state) * s->element;
 }
 
 /* Sets a cell's state before the stream's first frame: a row of h0 or c0, or zero. */
-static void set_initial(const work *w, size_t cell, int state, void *to)
+static void recurrence_set_initial(const work *w, size_t cell, int state, void *to)
 {
     const sizes *s = &w->s;
-    const size_t n_bytes = state_elements(s, state) * s->element;
-    const void *all = ds_run_weight(w->op, w->run, (int)(s->cells * per_cell(s)) + state);
-    if (all != NULL) {
+    const size_t n_bytes = recurrence_state_elements(s, state) * s->element;
+    const void *all =
+        ds_run_weight(w->op, w->run, (int)(s->cells * recurrence_per_cell(s)) + state);
+    if (all != NULL)
         memcpy(to, (const char *)all + cell * n_bytes, n_bytes);
-    } else {
+    else
         memset(to, 0, n_bytes);
-    }
 }
 
 /* One lane for every row that has frames; their number. */
-static size_t open_lanes(work *w, size_t cell)
+static size_t recurrence_open_lanes(work *w, size_t cell)
 {
     const sizes *s = &w->s;
     size_t n_lanes = 0, n_before = 0;
     for (size_t row = 0; row < w->run->n_rows; row++) {
         int64_t first;
-        const size_t n = row_frames(w, row, &first);
-        if (n == 0) {
+        const size_t n = recurrence_row_frames(w, row, &first);
+        if (n == 0)
             continue;
-        }
         lane *l = &w->lanes[n_lanes++];
         *l = (lane){.first = n_before, .n = n};
         l->y = ds_to(&w->run->out[row], first, s->directions * s->out * s->element);
-        l->h = state_of(w, row, cell, 0);
-        l->c = s->n_states == 2 ? state_of(w, row, cell, 1) : NULL;
-        for (int i = 0; i < (int)s->n_states && first == 0; i++) {
-            set_initial(w, cell, i, i == 0 ? l->h : l->c);
-        }
+        l->h = recurrence_state_of(w, row, cell, 0);
+        l->c = s->n_states == 2 ? recurrence_state_of(w, row, cell, 1) : NULL;
+        for (int i = 0; i < (int)s->n_states && first == 0; i++)
+            recurrence_set_initial(w, cell, i, i == 0 ? l->h : l->c);
         n_before += n;
     }
     return n_lanes;
 }
 
 /* h W_hh^T + b_hh of all lanes. */
-static void recurrent_product(work *w, size_t n_lanes)
+static void recurrence_recurrent_product(work *w, size_t n_lanes)
 {
     const sizes *s = &w->s;
     for (size_t i = 0; i < n_lanes; i++) {
@@ -400,7 +395,7 @@ static void recurrent_product(work *w, size_t n_lanes)
 }
 
 /* h = full W_hr^T of all lanes. */
-static void projection(work *w, size_t n_lanes)
+static void recurrence_projection(work *w, size_t n_lanes)
 {
     const sizes *s = &w->s;
     for (size_t i = 0; i < n_lanes; i++) {
@@ -412,7 +407,7 @@ static void projection(work *w, size_t n_lanes)
 }
 
 /* Runs one cell over the frames of all lanes, those that have ended dropping out. */
-static void recur(work *w, size_t cell, size_t n_lanes)
+static void recurrence_recur(work *w, size_t cell, size_t n_lanes)
 {
     const sizes *s = &w->s;
     const size_t direction = cell % s->directions, out_bytes = s->out * s->element;
@@ -420,7 +415,7 @@ static void recur(work *w, size_t cell, size_t n_lanes)
     const char *from_x = w->from_x + direction * w->n_frames * gates_bytes;
     const bool last = cell / s->directions + 1 == s->layers;
     for (size_t t = 0; n_lanes > 0; t++) {
-        recurrent_product(w, n_lanes);
+        recurrence_recurrent_product(w, n_lanes);
         for (size_t i = 0; i < n_lanes; i++) {
             const lane *l = &w->lanes[i];
             const size_t frame = l->first + (direction ? l->n - 1 - t : t);
@@ -428,9 +423,8 @@ static void recur(work *w, size_t cell, size_t n_lanes)
             w->kind->step(w->run->k, h, l->c, from_x + frame * gates_bytes, w->y_step[i],
                           s->hidden);
         }
-        if (s->projection) {
-            projection(w, n_lanes);
-        }
+        if (s->projection)
+            recurrence_projection(w, n_lanes);
         size_t n_left = 0;
         for (size_t i = 0; i < n_lanes; i++) {
             const lane l = w->lanes[i];
@@ -438,24 +432,24 @@ static void recur(work *w, size_t cell, size_t n_lanes)
             char *to = last ? l.y + at * s->directions * out_bytes
                             : w->between + (l.first + at) * s->directions * out_bytes;
             memcpy(to + direction * out_bytes, l.h, out_bytes);
-            if (l.n > t + 1) {
+            if (l.n > t + 1)
                 w->lanes[n_left++] = l;
-            }
         }
         n_lanes = n_left;
     }
 }
 
 /* h_n and c_n of the streams that end. */
-static void emit_state(const work *w, size_t cell)
+static void recurrence_emit_state(const work *w, size_t cell)
 {
     const ds_run *run = w->run;
     for (size_t row = 0; row < run->n_rows; row++) {
         for (int i = 0; i < (int)w->s.n_states; i++) {
             const ds_target *out = &run->out[(size_t)(H_N + i) * run->n_rows + row];
             if (out->m1 > out->m0) {
-                const size_t n_bytes = state_elements(&w->s, i) * w->s.element;
-                memcpy((char *)out->data + cell * n_bytes, state_of(w, row, cell, i), n_bytes);
+                const size_t n_bytes = recurrence_state_elements(&w->s, i) * w->s.element;
+                memcpy((char *)out->data + cell * n_bytes, recurrence_state_of(w, row, cell, i),
+                       n_bytes);
             }
         }
     }
@@ -463,7 +457,7 @@ static void emit_state(const work *w, size_t cell)
 
 void ds_recurrence_forward(const ds_op *op, const ds_cell *kind, const ds_run *run)
 {
-    work w = begin(op, kind, run);
+    work w = recurrence_begin(op, kind, run);
     const sizes *s = &w.s;
     const void *layer_packed = run->prepared;
     for (size_t layer = 0; layer < s->layers; layer++) {
@@ -471,14 +465,14 @@ void ds_recurrence_forward(const ds_op *op, const ds_cell *kind, const ds_run *r
         const void *packed = layer_packed;
         /* All directions read what lies between the layers before one of them overwrites it. */
         for (size_t d = 0; d < s->directions && w.n_frames > 0; d++) {
-            packed = take_cell(&w, packed);
-            input_product(&w, cell + d);
+            packed = recurrence_take_cell(&w, packed);
+            recurrence_input_product(&w, cell + d);
         }
         packed = layer_packed;
         for (size_t d = 0; d < s->directions; d++) {
-            packed = take_cell(&w, packed);
-            recur(&w, cell + d, open_lanes(&w, cell + d));
-            emit_state(&w, cell + d);
+            packed = recurrence_take_cell(&w, packed);
+            recurrence_recur(&w, cell + d, recurrence_open_lanes(&w, cell + d));
+            recurrence_emit_state(&w, cell + d);
         }
         layer_packed = packed;
     }

@@ -16,7 +16,7 @@ typedef struct sizes {
     size_t in, hidden, gates, element;
 } sizes;
 
-static sizes sizes_of(const ds_op *op, const ds_cell *cell)
+static sizes cell_sizes_of(const ds_op *op, const ds_cell *cell)
 {
     const ds_signature *x = &op->in[X];
     sizes s = {.vectors = 1,
@@ -24,15 +24,14 @@ static sizes sizes_of(const ds_op *op, const ds_cell *cell)
                .hidden = (size_t)op->weight[WEIGHT_HH].shape[1],
                .element = ds_op_element(op)};
     s.gates = cell->gates * s.hidden;
-    for (int i = 0; i + 1 < x->rank; i++) {
+    for (int i = 0; i + 1 < x->rank; i++)
         s.vectors *= (size_t)x->shape[i];
-    }
     return s;
 }
 
 /* ---------------------------------------------------------------- infer */
 
-static ds_status check_weights(const ds_op *op, const sizes *s)
+static ds_status cell_check_weights(const ds_op *op, const sizes *s)
 {
     static const char *const names[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
     const int64_t gates = (int64_t)s->gates;
@@ -45,7 +44,7 @@ static ds_status check_weights(const ds_op *op, const sizes *s)
     return DS_OK;
 }
 
-static ds_status set_sizes(ds_op *op, const sizes *s)
+static ds_status cell_set_sizes(ds_op *op, const sizes *s)
 {
     const size_t vector = s->hidden * s->element;
     size_t most = 0;
@@ -69,9 +68,9 @@ ds_status ds_cell_infer(ds_op *op, const ds_cell *cell)
     DS_CHECK(ds_op_has_weight(op, WEIGHT_HH) && weight->rank == 2, DS_SHAPE,
              "%s: its weight 'weight_hh' must have shape (%zu * hidden, hidden), got %s", name,
              cell->gates, ds_signature_text(weight, text, sizeof text));
-    const sizes s = sizes_of(op, cell);
-    DS_TRY(check_weights(op, &s));
-    DS_TRY(set_sizes(op, &s));
+    const sizes s = cell_sizes_of(op, cell);
+    DS_TRY(cell_check_weights(op, &s));
+    DS_TRY(cell_set_sizes(op, &s));
 
     ds_signature state = *x;
     state.shape[x->rank - 1] = (int64_t)s.hidden;
@@ -81,22 +80,21 @@ ds_status ds_cell_infer(ds_op *op, const ds_cell *cell)
                  ds_signature_text(&state, want, sizeof want),
                  ds_signature_text(&op->in[i], text, sizeof text));
     }
-    for (int i = 0; i < op->n_outputs; i++) {
+    for (int i = 0; i < op->n_outputs; i++)
         op->out[i] = state;
-    }
     return DS_OK;
 }
 
 size_t ds_cell_prepared_bytes(const ds_op *op, const ds_cell *cell, const ds_real_kernels *k)
 {
-    const sizes s = sizes_of(op, cell);
+    const sizes s = cell_sizes_of(op, cell);
     return k->packed_bytes(s.gates, s.in) + k->packed_bytes(s.gates, s.hidden);
 }
 
 void ds_cell_prepare(const ds_op *op, const ds_cell *cell, void *prepared,
                      const void *const *weights, const ds_real_kernels *k)
 {
-    const sizes s = sizes_of(op, cell);
+    const sizes s = cell_sizes_of(op, cell);
     prepared = ds_packed_rows(k, prepared, weights[WEIGHT_IH], s.gates, s.in,
                               ds_op_has_weight(op, BIAS_IH) ? weights[BIAS_IH] : NULL);
     ds_packed_rows(k, prepared, weights[WEIGHT_HH], s.gates, s.hidden,
@@ -106,29 +104,28 @@ void ds_cell_prepare(const ds_op *op, const ds_cell *cell, void *prepared,
 /* ---------------------------------------------------------------- forward */
 
 /* Points at all vectors of an input, or at one row of zeros for each where it is absent. */
-static void point(const ds_op *op, const ds_run *run, const sizes *s, int input, const void *zeros,
-                  const void **to)
+static void cell_point(const ds_op *op, const ds_run *run, const sizes *s, int input,
+                       const void *zeros, const void **to)
 {
     const size_t n_bytes = (input == X ? s->in : s->hidden) * s->element;
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
-        if (out->m1 <= out->m0) {
+        if (out->m1 <= out->m0)
             continue;
-        }
         const size_t n = (size_t)(out->m1 - out->m0) * s->vectors;
         const char *from = zeros;
         if (input < op->n_inputs) {
             const ds_window *window = &run->in[(size_t)input * run->n_rows + row];
             from = ds_at(window, out->m0, s->vectors * n_bytes);
         }
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             *to++ = input < op->n_inputs ? from + i * n_bytes : from;
-        }
     }
 }
 
 /* Sets an output to the state before, as the cell wants it. */
-static void copy_state(const ds_op *op, const ds_run *run, const sizes *s, size_t row, int state)
+static void cell_copy_state(const ds_op *op, const ds_run *run, const sizes *s, size_t row,
+                            int state)
 {
     const ds_target *out = &run->out[(size_t)state * run->n_rows + row];
     const size_t frame = s->vectors * s->hidden * s->element;
@@ -143,11 +140,10 @@ static void copy_state(const ds_op *op, const ds_run *run, const sizes *s, size_
 
 void ds_cell_forward(const ds_op *op, const ds_cell *cell, const ds_run *run)
 {
-    const sizes s = sizes_of(op, cell);
+    const sizes s = cell_sizes_of(op, cell);
     const size_t n = (size_t)run->frames_out * s.vectors, n_bytes = s.gates * s.element;
-    if (n == 0) {
+    if (n == 0)
         return;
-    }
     char *scratch = run->scratch;
     void **y = (void *)scratch;
     const void **x = (void *)(scratch + n * sizeof(void *));
@@ -157,24 +153,23 @@ void ds_cell_forward(const ds_op *op, const ds_cell *cell, const ds_run *run)
 
     for (int input = X; input <= H; input++) {
         char *to = input == X ? from_x : from_h;
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             y[i] = to + i * n_bytes;
-        }
-        point(op, run, &s, input, zeros, x);
+        cell_point(op, run, &s, input, zeros, x);
         const ds_product p = {.weight = input == X ? run->prepared : ds_packed_next(run->prepared),
-                              .y = y, .x = x, .n_rows = n};
+                              .y = y,
+                              .x = x,
+                              .n_rows = n};
         ds_product_run(run->k, &p, run->pool);
     }
 
     size_t at = 0;
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
-        if (out->m1 <= out->m0) {
+        if (out->m1 <= out->m0)
             continue;
-        }
-        for (int state = 0; state < cell->n_states; state++) {
-            copy_state(op, run, &s, row, state);
-        }
+        for (int state = 0; state < cell->n_states; state++)
+            cell_copy_state(op, run, &s, row, state);
         char *h = out->data;
         char *c = cell->n_states == 2 ? run->out[run->n_rows + row].data : NULL;
         const size_t n_vectors = (size_t)(out->m1 - out->m0) * s.vectors;

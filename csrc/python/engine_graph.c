@@ -1,6 +1,7 @@
 /* _core.Engine.graph: the planned graph as data, for those who run it by other means. */
 #include <string.h>
 
+#include "exec/weights.h"
 #include "python/engine.h"
 
 static PyObject *build_ints(const int *values, size_t n)
@@ -76,16 +77,8 @@ static PyObject *build_node(const ds_node *node)
                          node->silent ? Py_True : Py_False);
 }
 
-PyObject *ds_engine_graph(DS_METHOD_ARGUMENTS)
+static PyObject *build_graph(const ds_plan *p, const ds_graph *g)
 {
-    const ds_plan *p = ((ds_engine_object *)self)->plan;
-    const ds_graph *g = p->plain;
-    (void)cls;
-    (void)args;
-    if (n_args || names) {
-        PyErr_SetString(PyExc_TypeError, "graph()");
-        return NULL;
-    }
     PyObject *nodes = PyList_New((Py_ssize_t)g->n_nodes);
     for (size_t j = 0; nodes && j < g->n_nodes; j++) {
         PyObject *node = build_node(&g->nodes[j]);
@@ -106,4 +99,21 @@ PyObject *ds_engine_graph(DS_METHOD_ARGUMENTS)
     return Py_BuildValue("{s:N,s:N,s:N,s:N,s:L,s:L}", "nodes", nodes, "edges", edges, "inputs", inputs,
                          "outputs", outputs, "period", (long long)p->analysis.period, "transient",
                          (long long)p->analysis.transient);
+}
+
+PyObject *ds_engine_graph(DS_METHOD_ARGUMENTS)
+{
+    const ds_plan *p = ((ds_engine_object *)self)->plan;
+    (void)args;
+    if (n_args || names) {
+        PyErr_SetString(PyExc_TypeError, "graph()");
+        return NULL;
+    }
+    ds_restored whole;
+    const ds_status status = ds_weights_restore(&whole, p, p->plain);
+    if (status != DS_OK)
+        return ds_raise(PyType_GetModuleState(cls), status, NULL);
+    PyObject *graph = build_graph(p, whole.graph);
+    ds_weights_free(&whole);
+    return graph;
 }

@@ -1,4 +1,5 @@
 /* Model files (model/model.h) from Python: a graph and its interface's text, and back. */
+#include "exec/weights.h"
 #include "model/model.h"
 
 #include "python/engine.h"
@@ -114,7 +115,8 @@ PyObject *ds_write_model(PyObject *module, PyObject *args)
         return NULL;
     if (ds_engine_check_open(m, (ds_engine_object *)engine) < 0)
         return NULL;
-    const ds_graph *graph = ((ds_engine_object *)engine)->plan->model;
+    const ds_plan *plan = ((ds_engine_object *)engine)->plan;
+    const ds_graph *graph = plan->model;
     const ds_allocator a = ds_module_allocator(m);
     ds_interface *interface = NULL;
     ds_status status = ds_interface_parse(&interface, &a, text, (size_t)n_bytes, graph);
@@ -124,7 +126,13 @@ PyObject *ds_write_model(PyObject *module, PyObject *args)
     ds_python_sink sink;
     if (ds_python_sink_begin(&sink, write) == 0) {
         const ds_sink to = ds_python_sink_of(&sink);
-        result = ds_python_sink_end(m, &sink, ds_model_write(&to, graph, interface));
+        ds_restored whole;
+        status = ds_weights_restore(&whole, plan, graph);
+        if (status == DS_OK) {
+            status = ds_model_write(&to, whole.graph, interface);
+            ds_weights_free(&whole);
+        }
+        result = ds_python_sink_end(m, &sink, status);
     }
     ds_interface_free(interface);
     return result;

@@ -9,6 +9,7 @@
 #ifndef EXEC_DRIVER_H
 #define EXEC_DRIVER_H
 
+#include "exec/weights.h"
 #include "graph_cases.h"
 
 enum { MAX_FED = 8 };
@@ -75,7 +76,10 @@ static inline fed make_fed(const runner *r, int64_t length)
         s.x[i] = fresh_memory(n * sizeof(float));
         fill_random(s.x[i], n);
     }
-    s.want = compute_whole(g, (const float *const *)s.x, length, ds_kernels_for(DS_ISA_REF));
+    ds_restored whole;
+    CHECK(ds_weights_restore(&whole, r->plan, g) == DS_OK);
+    s.want = compute_whole(whole.graph, (const float *const *)s.x, length, ds_kernels_for(DS_ISA_REF));
+    ds_weights_free(&whole);
     for (size_t o = 0; o < g->n_outputs; o++) {
         const int e = g->outputs[o];
         s.y[o] = fresh_memory((size_t)s.want.counts[e].total *

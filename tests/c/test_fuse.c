@@ -1,4 +1,4 @@
-/* Products with epilogues: each graph that fuses, against its operators one by one, to the bit; in pieces, in
+/* Products with epilogues, and weights that are given back. Epilogues: each graph that fuses, against its operators one by one, to the bit; in pieces, in
  * ragged batches, with threads, on all instruction sets. And graphs that must not fuse. */
 #include <math.h>
 
@@ -198,6 +198,96 @@ static void test_pairs(const ds_kernels *kernels)
     run_case(&c, kernels, 1, 1);
 }
 
+/* ---------------------------------------------------------------- weights that were given back */
+
+/* Plans a graph; all its weights must come back as they were. Returns how many had been given back. */
+static size_t weights_return(graph_case *c, const ds_kernels *kernels)
+{
+    enum { MOST = 64 };
+    char *was[MOST];
+    size_t n = 0, raw_bytes = 0;
+    for (size_t j = 0; j < c->graph->n_nodes; j++) {
+        for (int i = 0; i < c->graph->nodes[j].op->n_weights; i++, n++) {
+            const ds_weight *weight = &c->graph->nodes[j].weights[i];
+            CHECK(n < MOST);
+            was[n] = fresh_memory(weight->n_bytes);
+            memcpy(was[n], weight->data, weight->n_bytes);
+            raw_bytes += weight->borrowed ? 0 : weight->n_bytes;
+        }
+    }
+    ds_plan *plan = plan_case(c, kernels, 0);
+    ds_restored whole;
+    CHECK(plan->raw_bytes == raw_bytes);
+    CHECK(ds_weights_restore(&whole, plan, plan->model) == DS_OK);
+    n = 0;
+    size_t left = 0;
+    for (size_t j = 0; j < whole.graph->n_nodes; j++) {
+        for (int i = 0; i < whole.graph->nodes[j].op->n_weights; i++, n++) {
+            const ds_weight *weight = &whole.graph->nodes[j].weights[i];
+            const ds_weight *held = &plan->model->nodes[j].weights[i];
+            CHECK(memcmp(weight->data, was[n], weight->n_bytes) == 0);
+            left += held->data == NULL || held->borrowed ? 0 : held->n_bytes;
+            free(was[n]);
+        }
+    }
+    CHECK(plan->weight_bytes == left + plan->prepared_bytes);
+    const size_t n_replaced = plan->n_replaced;
+    ds_weights_free(&whole);
+    ds_plan_destroy(plan);
+    return n_replaced;
+}
+
+/* A linear layer [4][4] by a name, or that weight as a constant. */
+static int add_named(graph_case *c, const char *op, int x, const float *data)
+{
+    const ds_signature weight = {.dtype = DS_F32, .rank = 2, .shape = {4, 4}, .rate = {0, 1}};
+    const void *const values = data;
+    const char *const name = "tied";
+    const ds_node_names names = {.path = "", .weights = &name};
+    int y = -1;
+    const ds_attr order = {.name = "order", .kind = DS_ATTR_INTS, .value = {.ints = {0, 1}, .n_ints = 2}};
+    CHECK(ds_graph_node(c->graph, &y, ds_op_find(op), &order, strcmp(op, "add") == 0 ? 1 : 0, &x, 1,
+                        &weight, &values, 1, &names) == DS_OK);
+    return y;
+}
+
+static void test_weights(const ds_kernels *kernels)
+{
+    const bool packs = kernels->real[0].format != DS_FORMAT_RAW;
+    float data[16];
+    fill_random(data, 16);
+    graph_case c = new_case(); /* one weight of two products */
+    int x = add_input(&c, 4, 1, 1);
+    add_output(&c, add_named(&c, "linear", add_named(&c, "linear", x, data), data));
+    CHECK(weights_return(&c, kernels) == (packs ? 1 : 0));
+
+    c = new_case(); /* the other user reads it as it is */
+    const ds_signature square = {.dtype = DS_F32, .rank = 2, .shape = {4, 4}, .rate = {1, 1}};
+    CHECK(ds_graph_input(c.graph, &x, &square) == DS_OK);
+    add_output(&c, add_named(&c, "add", add_named(&c, "linear", x, data), data));
+    CHECK(weights_return(&c, kernels) == 0);
+
+    for (int64_t kernel = 1; kernel < 8; kernel++) { /* in phases, in groups, in gates */
+        c = new_case();
+        x = add_input(&c, 6, 1, 1);
+        const int64_t stride = random_in(1, 8);
+        add_output(&c, add_transposed(&c, x, random_in(1, 40), kernel, stride));
+        add_output(&c, add_product(&c, x, 12, 2));
+        add_output(&c, add_lstm(&c, x, 5, kernel % 2 == 0));
+        for (int64_t groups = 1; groups <= 3; groups++) {
+            const ds_attr attrs[] = {int_attr("groups", groups), int_attr("stride", stride),
+                                     int_attr("dilation", 2)};
+            const ds_signature weights[] = {
+                {.dtype = DS_F32, .rank = 3, .shape = {6, 6 / groups, kernel}, .rate = {0, 1}},
+                {.dtype = DS_F32, .rank = 3, .shape = {6, 4, kernel}, .rate = {0, 1}}};
+            add_output(&c, add_node(&c, &ds_op_conv1d, attrs, 3, &x, 1, weights, 1));
+            add_output(&c, add_node(&c, &ds_op_conv_transpose1d, attrs, 3, &x, 1, weights + 1, 1));
+        }
+        /* without panels: the depthwise taps alone */
+        CHECK(weights_return(&c, kernels) == (packs ? (kernel % 2 == 0 ? 12 : 10) : 1));
+    }
+}
+
 int main(void)
 {
     ds_fault_init(&fault);
@@ -209,6 +299,10 @@ int main(void)
         test_planes(all[i]);
         test_refusals(all[i]);
         test_pairs(all[i]);
+        test_weights(all[i]);
+    }
+    if (ds_kernels_blas(DS_ISA_REF) != NULL) {
+        test_weights(ds_kernels_blas(DS_ISA_REF));
     }
     CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
     return check_report();

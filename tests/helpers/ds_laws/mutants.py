@@ -52,8 +52,8 @@ MUTANTS = {
     ),
     "padding within a frame read from its neighbours": Mutant(
         "ops/window_product.c",
-        "inside(inner, s->n_inner, s->inner_step);",
-        "(inside(inner, s->n_inner, s->inner_step) || in->n > 3);",
+        "window_inside(inner, s->n_inner, s->inner_step);",
+        "(window_inside(inner, s->n_inner, s->inner_step) || in->n > 3);",
         ("conv2d",),
     ),
     "padding applied again with each chunk": Mutant(

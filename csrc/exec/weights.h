@@ -1,0 +1,28 @@
+/* exec/weights.h: the weights of a plan: packed as its kernels want them, and raw where nothing replaces them.
+ *
+ * A raw weight that is the plan's own, and of which all users have a packed one, is given back once it has been
+ * packed. What must see weights as they were captured (files, exports) gets them unpacked, for a while. */
+#ifndef DS_EXEC_WEIGHTS_H
+#define DS_EXEC_WEIGHTS_H
+#include "exec/plan.h"
+
+/* Lists every node's raw weights, packs them, and gives back what has been replaced. After the fingerprint has been
+ * computed. Errors: DS_NO_MEMORY. */
+ds_status ds_weights_prepare(ds_plan *plan);
+/* Releases what that has allocated. */
+void ds_weights_release(ds_plan *plan);
+
+/* A graph of the plan's whose weights are all there. */
+typedef struct ds_restored {
+    ds_graph *graph;
+    ds_weight *weights; /* [n_weights], of all nodes */
+    void **data;        /* [plan->n_replaced] */
+    size_t n_weights;
+    const ds_plan *plan;
+} ds_restored;
+
+/* graph: plan->model or plan->plain, which it shares operators and names with. Errors: DS_NO_MEMORY. */
+ds_status ds_weights_restore(ds_restored *restored, const ds_plan *plan, const ds_graph *graph);
+void ds_weights_free(ds_restored *restored);
+
+#endif
