@@ -58,6 +58,8 @@ def copy(source: Path, target: Path) -> None:
 class BuildCore(build_ext):
     """Compiles in parallel and only what changed; puts beside _core what it needs and C programs want."""
 
+    strip = [] if SANITIZE or not sys.platform.startswith("linux") else ["-Wl,--strip-debug"]  # names stay
+
     def build_extension(self, ext):
         self.openblas = openblas_libraries()
         cflags = cbuild.flags(openblas=bool(self.openblas), sanitize=SANITIZE)
@@ -85,7 +87,7 @@ class BuildCore(build_ext):
             libraries=["scipy_openblas", "m"] if self.openblas else ["m"],
             library_dirs=[str(path.parent) for path in self.openblas[:1]],
             runtime_library_dirs=[rpath] if self.openblas else [],
-            extra_postargs=["-pthread", *cbuild.sanitizer_flags(SANITIZE), *more],
+            extra_postargs=["-pthread", *self.strip, *cbuild.sanitizer_flags(SANITIZE), *more],
             build_temp=self.build_temp,
         )
 

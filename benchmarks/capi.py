@@ -1,13 +1,15 @@
-"""What a call costs: steps of the same models by the C API and by Python's engine.step.
+"""What a call costs: steps of the same models by the C API and by Python.
 
-Usage: python benchmarks/capi.py [--seconds S] [--streams 1 32] [--networks bare silero audio] [--wall] [--json];
-needs a C compiler.
+Usage: python benchmarks/capi.py [--seconds S] [--streams 1 32 100 1000] [--networks bare small silero audio]
+[--wall] [--json]; needs a C compiler.
 
-A model is compiled, saved, and stepped by capi.c (built against the installed package) and by
-``engine.step({id: array, ...})``, on one thread, in equal chunks of all streams, in mid-stream. `bare` is one
-linear layer of 8 units on one frame: nearly all of its time is the call. `silero` gets windows of 32 ms, `audio`
-(the network of `dreamstream demo`) chunks of 100 ms. The first step's outputs are compared, to the bit, before
-anything is timed; then both take turns. A figure is the median of the steps, with the 10th and 90th percentile.
+A model (networks.py) is compiled, saved, and stepped by capi.c (built against the installed package), by
+``engine.step({id: array, ...})`` and, where there is one, by ``engine.step_batch(ids, array)``, on one thread, in
+equal chunks of all streams, in mid-stream: one frame each (`bare`, a linear layer of 8 units: nearly all of its
+time is the call; `small`), a window of 32 ms (`silero`), 100 ms (`audio`). The first step's outputs are compared,
+to the bit, before anything is timed; then all take turns. A figure is the median of the steps, with the 10th and
+90th percentile. What Python takes more is told per step, and, beyond what one stream costs, for each more stream
+of its batch.
 """
 
 from __future__ import annotations
@@ -17,40 +19,25 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", DREAMSTREAM_THREADS="1")
 
 import argparse
+import copy
 import json
 import shlex
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from machine import machine
+from machine import figure, machine, spread
+from networks import NETWORKS, chunks
 
 import dreamstream as ds
-from dreamstream import nn
-from dreamstream.cli.demo import DemoNetwork
 from dreamstream.config.flags import cflags, libs
-from dreamstream.models import SileroVAD
 
 TURN = 20  # steps of one before the other has its turn
-
-
-class Network(NamedTuple):
-    make: Callable[[], Any]
-    spec: tuple[Any, ...]
-    rate: int
-    chunk: tuple[int, ...]  # one stream's: frames first
-
-
-NETWORKS = {
-    "bare": Network(lambda: nn.Linear(8, 8), ("B", "L", 8), 100, (1, 8)),
-    "silero": Network(SileroVAD, ("B", "L"), 16000, (512,)),
-    "audio": Network(DemoNetwork, ("B", "L"), 16000, (1600,)),
-}
+FRAMES = {"bare": 1, "small": 1, "silero": 1, "audio": 10}  # of each network's chunks
 
 
 def build(folder: Path) -> Path:
@@ -66,17 +53,25 @@ def measure(name: str, n: int, folder: Path, args: argparse.Namespace) -> dict[s
     """Microseconds of every step, by C and by Python."""
     network = NETWORKS[name]
     clock = time.perf_counter_ns if args.wall else time.thread_time_ns
-    ds.manual_seed(0)
-    engine = ds.compile(network.make().eval(), network.spec, rate=network.rate, threads=1)
+    engine = ds.compile(network.model(), network.spec, rate=network.rate, threads=1)
     given, made = folder / "in", folder / "out"
     engine.save(folder / "model.dsm")
-    x = np.random.default_rng(0).standard_normal((n, *network.chunk), dtype=np.float32) * np.float32(0.1)
-    x.tofile(given)
-    chunks = {f"stream-{i}": x[i] for i in range(n)}
-    outputs = engine.step(chunks, sos=list(chunks))
-    command = [str(args.program), str(folder / "model.dsm"), str(given), str(made), str(n), str(network.chunk[0]),
-               str(int(args.wall))]
-    times: dict[str, list[int]] = {"C": [], "Python": []}
+    arrays = chunks(name, n, FRAMES[name])
+    batch = np.stack(list(arrays.values()))
+    frames_first = np.moveaxis(batch, network.spec.index("L"), 1)
+    np.ascontiguousarray(frames_first).tofile(given)
+    outputs = engine.step(arrays, sos=list(arrays))
+    ways = {"step": lambda: engine.step(arrays)}
+    if hasattr(engine, "step_batch"):
+        other, ids = copy.copy(engine), list(arrays)
+        padded, _ = other.step_batch(ids, batch, sos=np.ones(n, bool))
+        assert all(np.array_equal(a, b) for a, b in zip(padded, outputs.values())), "step and step_batch differ"
+        room, _ = other.step_batch(ids, batch)
+        ways["step_batch"] = lambda: other.step_batch(ids, batch)
+        ways["step_batch, out"] = lambda: other.step_batch(ids, batch, out=room)
+    command = [str(args.program), str(folder / "model.dsm"), str(given), str(made), str(n),
+               str(FRAMES[name] * network.unit), str(int(args.wall))]
+    times: dict[str, list[int]] = {"C": [], **{way: [] for way in ways}}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
 
@@ -85,42 +80,46 @@ def measure(name: str, n: int, folder: Path, args: argparse.Namespace) -> dict[s
             process.stdin.flush()
             return [int(t) for t in process.stdout.readline().split()]
 
-        def by_python(steps: int) -> list[int]:
-            taken = []
-            for _ in range(steps):
-                begin = clock()
-                engine.step(chunks)
-                taken.append(clock() - begin)
-            return taken
-
         by_c(1)
         assert made.read_bytes() == b"".join(y.tobytes() for y in outputs.values()), "C and Python differ"
-        by_python(1)
         stop = time.perf_counter() + args.seconds
         while time.perf_counter() < stop or not times["C"]:
-            times["C"] += by_c(TURN)
-            times["Python"] += by_python(TURN)
+            times["C"] += by_c(TURN + 1)[1:]
+            for way, step in ways.items():
+                step()
+                for _ in range(TURN):
+                    begin = clock()
+                    step()
+                    times[way].append(clock() - begin)
         process.stdin.close()
     return {way: np.array(t) / 1000 for way, t in times.items()}
 
 
-def summary(name: str, n: int, times: dict[str, np.ndarray]) -> dict[str, Any]:
-    """One row of the table."""
-    spread = {way: [round(float(p), 2) for p in np.percentile(t, [10, 50, 90])] for way, t in times.items()}
-    more = spread["Python"][1] - spread["C"][1]
-    return {"network": name, "streams": n, "us": spread, "python_more_us": round(more, 2)}
+def summary(name: str, n: int, times: dict[str, np.ndarray], one: dict[str, float]) -> dict[str, Any]:
+    """One row of the table; `one`: what each way of Python takes more with one stream, where that is known."""
+    us = {way: spread(t) for way, t in times.items()}
+    more = {way: round(us[way][1] - us["C"][1], 2) for way in us if way != "C"}
+    if n == 1:
+        one.update(more)
+    each = {way: round((m - one[way]) / (n - 1), 3) for way, m in more.items() if n > 1 and way in one}
+    return {"network": name, "streams": n, "us": us, "more_us": more, "more_us_per_further_stream": each}
 
 
 def text(r: dict[str, Any]) -> str:
-    cells = [f"{middle:.1f} ({low:.1f}–{high:.1f})" for low, middle, high in (r["us"]["C"], r["us"]["Python"])]
-    c, more, n = r["us"]["C"][1], r["python_more_us"], r["streams"]
-    return f"| {r['network']} | {n} | {cells[0]} | {cells[1]} | {c / n:.2f} | {more:.1f} | {more / n:.2f} |"
+    """A line per way of Python."""
+    lines = []
+    for way, more in r["more_us"].items():
+        each = r["more_us_per_further_stream"].get(way)
+        cells = [r["network"], r["streams"], way, figure(r["us"]["C"]), figure(r["us"][way]),
+                 f"{r['us']['C'][1] / r['streams']:.2f}", f"{more:.1f}", "" if each is None else f"{each:.2f}"]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
-    parser.add_argument("--streams", type=int, nargs="+", default=[1, 32])
+    parser.add_argument("--networks", nargs="+", choices=list(FRAMES), default=list(FRAMES))
+    parser.add_argument("--streams", type=int, nargs="+", default=[1, 32, 100, 1000])
     parser.add_argument("--seconds", type=float, default=4.0, help="per network and number of streams (4)")
     parser.add_argument("--wall", action="store_true", help="the clock on the wall, not the thread's CPU time")
     parser.add_argument("--json", action="store_true", help="one object per row instead of the table")
@@ -130,14 +129,15 @@ def main() -> None:
         tell(line)
     tell(f"kernels   {ds.config.config()['kernels']}")
     tell(f"times     {'clock on the wall' if args.wall else 'CPU time of the one thread'}")
-    tell("\n| network | streams | C, µs per step | Python, µs per step | C, µs per stream "
-         "| Python more, µs per step | … per stream |\n|---|--:|--:|--:|--:|--:|--:|")
+    tell("\n| network | streams | by | C, µs per step | Python, µs per step | C, µs per stream "
+         "| Python more, µs per step | … per further stream |\n|---|--:|---|--:|--:|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         args.program = build(folder)
         for name in args.networks:
+            one: dict[str, float] = {}
             for n in args.streams:
-                row = summary(name, n, measure(name, n, folder, args))
+                row = summary(name, n, measure(name, n, folder, args), one)
                 print(json.dumps(row) if args.json else text(row), flush=True)
 
 

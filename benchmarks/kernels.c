@@ -45,7 +45,7 @@ typedef struct cell {
     const void **x_rows;
     void **y_rows;
     const ds_real_kernels *kernels;
-    ds_packed packed; /* what it says of itself */
+    ds_packed packed; /* of the hot weight; cold ones have data of their own */
     bool wide; /* 512-bit registers */
     size_t weight_bytes;
 } cell;
@@ -85,7 +85,7 @@ static void fill(float *to, size_t n)
 
 static void run_ours(const cell *c, const float *w)
 {
-    ds_packed weight = c->packed; /* whose elements lie in the ring */
+    ds_packed weight = c->packed;
     weight.data = w;
     const ds_product p = {.weight = &weight, .y = c->y_rows, .x = c->x_rows, .n_rows = c->m};
     ds_product_run(c->kernels, &p, NULL);
@@ -216,14 +216,14 @@ static double sample(const cell *c, const candidate *which, const float *hot, ri
 }
 
 /* Weights of every layout, and a check that all candidates give the same. */
-static void prepare(cell *c, const float *weight, void *packed, float **layouts)
+static void prepare(cell *c, const float *weight, float **layouts, void *block)
 {
     layouts[ANY] = layouts[ROWS_N];
     const ds_weight_layout rows = {.n_taps = 1, .n_inner = 1, .n_channels = c->k,
                                    .col = (ptrdiff_t)c->k, .channel = 1};
-    c->kernels->pack(packed, weight, c->n, &rows, NULL);
-    c->packed = *(ds_packed *)packed;
-    layouts[PACKED] = (float *)(uintptr_t)c->packed.data;
+    c->kernels->pack(block, weight, c->n, &rows, NULL);
+    c->packed = *(const ds_packed *)block;
+    layouts[PACKED] = (float *)((char *)block + ((const char *)c->packed.data - (char *)block));
     for (size_t n = 0; n < c->n; n++) {
         for (size_t k = 0; k < c->k; k++) {
             layouts[ROWS_N][n * c->k + k] = weight[n * c->k + k];
@@ -264,11 +264,11 @@ static void measure(cell *c, const char *label, size_t n_rounds, double nanoseco
         c->y_rows[m] = c->y + m * c->n;
     }
     float *const weight = memory(c->n * c->k * sizeof(float));
-    void *const packed = memory(packed_bytes);
+    void *const block = memory(packed_bytes);
     float *layouts[] = {NULL, NULL, memory(c->weight_bytes), memory(c->weight_bytes)};
     fill(c->x, c->m * c->k);
     fill(weight, c->n * c->k);
-    prepare(c, weight, packed, layouts);
+    prepare(c, weight, layouts, block);
 
     size_t n_calls[N_CANDIDATES];
     for (size_t round = 0; round <= n_rounds; round++) {
@@ -303,7 +303,7 @@ static void measure(cell *c, const char *label, size_t n_rounds, double nanoseco
     free((void *)c->x_rows);
     free((void *)c->y_rows);
     free(weight);
-    free(packed);
+    free(block);
     free(layouts[ROWS_N]);
     free(layouts[ROWS_K]);
 }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
+
+import numpy as np
 
 
 def machine(command: str, packages: tuple[str, ...] = ("numpy",)) -> Iterator[str]:
@@ -39,3 +41,15 @@ def version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
+
+
+def spread(times: Sequence[float]) -> list[float]:
+    """10th percentile, median, 90th percentile."""
+    return [round(float(t), 5) for t in np.percentile(times, [10, 50, 90])]
+
+
+def figure(times: Sequence[float]) -> str:
+    """The three as a cell of a table."""
+    low, middle, high = times
+    digits = 2 if middle >= 10 else 3 if middle >= 0.1 else 4
+    return f"{middle:.{digits}f} ({low:.{digits}f}–{high:.{digits}f})"

@@ -39,34 +39,16 @@ from typing import Any
 import numpy as np
 import torch
 from machine import kernels, machine
+from networks import NETWORKS
 
 import dreamstream as ds
-import dreamstream.nn.functional as F
-from dreamstream import nn
-from dreamstream.cli.demo import SAMPLE_RATE, STEP, WINDOW, DemoNetwork
+from dreamstream.cli.demo import STEP, WINDOW
 
 TURN = 6  # steps of one variant before the next has its turn
 CHUNKS = (10, 100)  # frames of 10 ms
 
 
-# ---------------------------------------------------------------------- networks
-class Tagger(nn.Module):
-    """80 features at 100 Hz in, 50 frames of 128 scores per second out."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv1d(80, 512, 5, stride=2, padding=2)
-        self.block = nn.Conv1d(512, 512, 3, padding=1)
-        self.rnn = nn.LSTM(512, 512, num_layers=2, batch_first=True)
-        self.head = nn.Linear(512, 128)
-
-    def forward(self, x: Any) -> Any:
-        x = F.relu(self.conv(x))
-        x = x + F.relu(self.block(x))
-        x, _ = self.rnn(x.transpose(1, 2))
-        return F.log_softmax(self.head(x), dim=-1)
-
-
+# ---------------------------------------------------------------------- the same in torch
 class Kept:
     """Frames of a tensor that later calls need."""
 
@@ -137,7 +119,7 @@ class TorchNetwork(torch.nn.Module):
 
 
 class TorchTagger(TorchNetwork):
-    """Tagger in torch."""
+    """networks.Tagger."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,7 +145,7 @@ class TorchTagger(TorchNetwork):
 
 
 class TorchAudio(TorchNetwork):
-    """DemoNetwork in torch."""
+    """dreamstream.cli.demo.DemoNetwork."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -204,18 +186,12 @@ class TorchAudio(TorchNetwork):
         return step
 
 
-NETWORKS: dict[str, tuple[Any, Any, tuple[Any, ...], int, int]] = {
-    # model, twin, spec, rate, input frames per 10 ms
-    "audio": (DemoNetwork, TorchAudio, ("B", "L"), SAMPLE_RATE, STEP),
-    "tagger": (Tagger, TorchTagger, ("B", 80, "L"), 100, 1),
-}
+TWINS = {"audio": TorchAudio, "tagger": TorchTagger}
 
 
 def make(name: str) -> tuple[Any, Any]:
     """Return a network and its twin with the same weights."""
-    ds.manual_seed(0)
-    kind, twin_kind, *_ = NETWORKS[name]
-    model, twin = kind().eval(), twin_kind().eval()
+    model, twin = NETWORKS[name].model(), TWINS[name]().eval()
     twin.load_state_dict({k: torch.from_numpy(v.numpy().copy()) for k, v in model.state_dict().items()})
     return model, twin
 
@@ -226,7 +202,7 @@ Step = Callable[[Sequence[np.ndarray], bool], list[np.ndarray]]
 
 def variants(name: str, model: Any, twin: Any, n_streams: int) -> dict[str, Step]:
     """Return functions of the streams' next chunks, each with fresh state, and of whether they end."""
-    _, _, spec, rate, _ = NETWORKS[name]
+    spec, rate = NETWORKS[name].spec, NETWORKS[name].rate
     ids = [f"stream-{i}" for i in range(n_streams)]
     engine = ds.compile(model, spec, rate=rate, threads=1)
     ds.patch_module(model).online()
@@ -264,7 +240,7 @@ def variants(name: str, model: Any, twin: Any, n_streams: int) -> dict[str, Step
 def check(name: str, rng: np.random.Generator) -> float:
     """Run all variants on three streams in uneven chunks; return their largest difference to offline."""
     model, twin = make(name)
-    _, _, spec, _, unit = NETWORKS[name]
+    spec, unit = NETWORKS[name].spec, NETWORKS[name].unit
     shape = [3 if d == "B" else 233 * unit + unit // 2 if d == "L" else d for d in spec]
     whole = (0.1 * rng.standard_normal(shape)).astype(np.float32)
     expected = twin(torch.from_numpy(whole)).numpy()
@@ -290,8 +266,7 @@ def measure(
 ) -> dict[str, np.ndarray]:
     """Return each variant's step times in milliseconds."""
     rng = np.random.default_rng(0)
-    _, _, spec, _, unit = NETWORKS[name]
-    shape = [n_frames * unit if d == "L" else d for d in spec if d != "B"]
+    shape = NETWORKS[name].chunk(n_frames)
     chunks = [(0.1 * rng.standard_normal(shape)).astype(np.float32) for _ in range(n_streams)]
     steps = variants(name, *make(name), n_streams)
     times: dict[str, list[float]] = {label: [] for label in steps}
@@ -317,7 +292,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=2.0, help="per row of the table (2)")
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
+    parser.add_argument("--networks", nargs="+", choices=list(TWINS), default=list(TWINS))
     parser.add_argument("--wall", action="store_true", help="take the clock on the wall, not CPU time")
     args = parser.parse_args()
     clock = time.perf_counter if args.wall else time.thread_time

@@ -261,7 +261,7 @@ def autodoc(names: list[str], no_index: bool = False) -> str:
                 options += [f"members: {', '.join(own_members(obj))}"]
             elif not layer:
                 options += [] if no_index else ["members"]
-                options += ["inherited-members"] if obj is Tensor else []
+                options += ["inherited-members"] if obj in (Tensor, dreamstream.Engine) else []
             elif obj.forward is not nn.Module.forward:
                 options += ["members: forward", "inherited-members: Module"]
             elif not no_index:

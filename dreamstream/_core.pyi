@@ -1,8 +1,9 @@
 """The C engine as Python sees it. Private: names and shapes here may change with any version."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
+from types import TracebackType
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -58,7 +59,6 @@ class Op:
     whole: bool  # needs the whole stream: nothing leaves before the end
     carries: bool  # arrays are carried from call to call
     prepared_bytes: int  # of its weights as kernels want them
-    period: int  # input frames after which its integers repeat
 
     def counts(
         self, inputs: Sequence[Counts], ended: NDArray[np.bool_], ids: Sequence[str] = ()
@@ -133,16 +133,20 @@ class Engine:
     def step(
         self,
         ids: Sequence[str],
-        sos: Sequence[bool],
-        eos: Sequence[bool],
-        arrays: Sequence[Sequence[NDArray[Any] | None]],
+        sos: Sequence[bool] | NDArray[np.bool_],
+        eos: Sequence[bool] | NDArray[np.bool_],
+        values: Sequence[NDArray[Any]],
+        lengths: Sequence[Sequence[int] | NDArray[np.int64]],
         restart: bool = False,
-    ) -> tuple[list[list[NDArray[Any]]], list[list[int]]]:
-        """``arrays[input][row]`` → per output and row the new frames, and their absolute start."""
+    ) -> tuple[list[NDArray[Any]], list[list[int]], list[list[int]]]:
+        """Per input the rows' frames end to end, and each row's → per output the same, and each row's start."""
     ids: list[str]
     def drop(self, ids: Sequence[str]) -> None: ...
     def snapshot(self, id: str) -> bytes: ...
-    def restore(self, data: bytes, id: str) -> None: ...
+    def position(self, id: str) -> tuple[int, ...]:
+        """Frames so far, per input."""
+    def restore(self, data: bytes, id: str | None) -> str:
+        """Return the id, made up where it is None."""
     def fork(self, id: str, new_id: str) -> None: ...
     def idle(self, seconds: float) -> list[str]: ...
     def graph(self) -> dict[str, Any]:
@@ -165,6 +169,58 @@ class Engine:
     nodes: list[dict[str, Any]]  # the plan, node by node, for summaries
     fingerprint: str
 
+class Stepper:
+    """The base of dreamstream.Engine: steps from Python to Python without Python code in between.
+
+    ``structure``: what forward returns, with the numbers of outputs; ``inputs`` and ``outputs``: which axis of
+    an array is B, -1 where none is. What is no array goes to `_arrays_of` and `_array_of`.
+    """
+
+    def __init__(
+        self,
+        core: Engine,
+        names: tuple[str, ...],
+        structure: Any,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+    ) -> None: ...
+    @property
+    def _core(self) -> Engine: ...
+    def step(
+        self,
+        chunks: Mapping[str, Any] | None = None,
+        sos: Collection[str] | str = (),
+        eos: Collection[str] | str = (),
+        restart: bool = False,
+    ) -> dict[str, Any]: ...
+    def step_batch(
+        self,
+        ids: Sequence[str] | str,
+        *arrays: Any,
+        lengths: Any = None,
+        sos: Any = None,
+        eos: Any = None,
+        out: Any = None,
+    ) -> tuple[Any, Any]: ...
+
+@final
+class Stream:
+    """One stream of an engine, stepped by hand; leaving the context unfinished drops it."""
+
+    def __new__(cls, engine: Stepper, id: str) -> Stream: ...
+    @property
+    def engine(self) -> Any: ...
+    @property
+    def id(self) -> str: ...
+    def step(self, chunk: Any) -> Any:
+        """Advance by a chunk and return this call's output frames."""
+    def finish(self, chunk: Any = None) -> Any:
+        """End the stream, with a last chunk or without, and return its last output frames."""
+    def __enter__(self) -> Stream: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
 @final
 class Gate:
     """Lets one thread at a time in; taking it and giving it back can't be cut in two by KeyboardInterrupt."""
@@ -185,6 +241,9 @@ class WavReader:
         """(frames, channels), fewer than asked for at the end only; "int16" where that is exact."""
     def close(self) -> None: ...
 
+def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:
+    """A new array of these end to end along their first axis, in C order."""
+
 def operators() -> list[dict[str, Any]]:
     """The registry: name, doc, attributes, weights, flags of every operator."""
 
@@ -203,9 +262,12 @@ def write_container(
     """Write a safetensors file of tensors (name, type, shape, bytes), piece by piece."""
 
 def read_model(
-    source: Buffer | str, is_path: bool
+    source: Buffer | str, is_path: bool, changed: bool = False
 ) -> tuple[Graph, str, list[Signature], list[Signature]]:
-    """A model file's graph, its interface as JSON, signatures of inputs and outputs; a path is mapped."""
+    """A model file's graph, its interface as JSON, signatures of inputs and outputs; a path is mapped.
+
+    `changed`: the file was, on purpose; its fingerprint is not looked at.
+    """
 
 def write_model(engine: Engine, interface: str, write: Callable[[bytes], Any]) -> None:
     """Write the file of an engine's graph as it was captured, piece by piece."""

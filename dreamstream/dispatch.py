@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from . import _core
 from .array import hook
+from .array.axes import in_c_order
 from .array.dtypes import nominal
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
@@ -143,10 +144,8 @@ def _offline(
         else prod(s for s, r in zip(shape, roles) if r is Ellipsis)
     )
     frames = [
-        np.ascontiguousarray(
-            a.transpose(order).reshape(
-                n_rows * n_frames, *(a.shape[roles.index(i)] for i in range(n_features))
-            )
+        in_c_order(a.transpose(order)).reshape(
+            n_rows * n_frames, *(a.shape[roles.index(i)] for i in range(n_features))
         )
         for a in arrays
     ]
@@ -184,7 +183,7 @@ def _unfold(
             return stored
         lead = len(roles) - n_before
         places = [i if r is Ellipsis else lead + r for i, r in enumerate(roles)]
-        return np.ascontiguousarray(stored.transpose(places))
+        return in_c_order(stored.transpose(places))
     if pooled and not n_frames:  # of no frames: there is nothing to pool
         out = np.full((n_rows, *features), np.nan, out.dtype)
     streams = [r for r in ("B", "L") if r in roles and not (pooled and r == "L")]
@@ -194,7 +193,7 @@ def _unfold(
     kept = [r for r in roles if r in axes]
     if len(features) != n_before:
         kept = [r for r in roles if isinstance(r, str) and r in axes] + list(range(len(features)))
-    return np.ascontiguousarray(stored.transpose([axes.index(r) for r in kept]))
+    return in_c_order(stored.transpose([axes.index(r) for r in kept]))
 
 
 def _operands(

@@ -29,14 +29,20 @@ __all__ = [
     "StreamWarning",
 ]
 
-_MAX_NAMED = 8
+_MAX_NAMED, _MAX_ID = 8, 60
+
+
+def _named(stream_id: str) -> str:
+    """Return an id as it stands in a message: in one line, its middle left out where it is long."""
+    text = repr(stream_id)
+    return text if len(text) <= _MAX_ID else f"{text[: _MAX_ID - 13]}...{text[-10:]}"
 
 
 def _with_ids(message: str, ids: tuple[str, ...]) -> str:
     """Append the ids to a message, naming the first eight only."""
     if not ids:
         return message
-    named = ", ".join(repr(i) for i in ids[:_MAX_NAMED])
+    named = ", ".join(map(_named, ids[:_MAX_NAMED]))
     more = f" and {len(ids) - _MAX_NAMED} more" if len(ids) > _MAX_NAMED else ""
     return f"{message} ({'stream' if len(ids) == 1 else 'streams'}: {named}{more})"
 
@@ -55,7 +61,7 @@ class DreamStreamError(Exception):
         What went wrong and what to do next.
     ids : iterable of str or str, optional
         The streams that the error concerns. They are named at the end of the message (at most eight,
-        then their number).
+        then their number; the middle of a long one is left out).
 
     Attributes
     ----------

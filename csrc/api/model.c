@@ -9,12 +9,12 @@
 #include "exec/weights.h"
 
 /* ---------------------------------------------------------------- structs that grow */
-ds_status ds_check_struct(const void *caller, size_t least, const char *name)
+ds_status ds_check_struct(const void *caller, size_t size_1, const char *name)
 {
     DS_CHECK(caller, DS_ARGUMENT, "the %s is NULL", name);
     size_t struct_size;
     memcpy(&struct_size, caller, sizeof struct_size);
-    DS_CHECK(struct_size >= least && struct_size <= 4096, DS_ARGUMENT,
+    DS_CHECK(struct_size >= size_1 && struct_size <= 4096, DS_ARGUMENT,
              "%s: struct_size is %zu, expected sizeof(%s)", name, struct_size, name);
     return DS_OK;
 }
@@ -28,18 +28,19 @@ void ds_give_struct(void *caller, const void *filled, size_t n_bytes)
     memcpy((char *)caller + head, (const char *)filled + head, known - head);
 }
 
-/* Options as this library knows them; what a newer caller has beyond must be zero. */
+/* Options as this library knows them: what an older caller does not have is zero, the default; what a newer
+ * one has beyond must be zero. */
 static ds_status read_options(ds_model_options *options, const ds_model_options *caller)
 {
     *options = (ds_model_options)DS_MODEL_OPTIONS_INIT;
     if (!caller)
         return DS_OK;
-    DS_TRY(ds_check_struct(caller, sizeof *options, "ds_model_options"));
-    const char *beyond = (const char *)caller + sizeof *options;
-    for (size_t i = sizeof *options; i < caller->struct_size; i++, beyond++)
-        DS_CHECK(*beyond == 0, DS_ARGUMENT,
+    DS_TRY(ds_check_struct(caller, DS_MODEL_OPTIONS_1, "ds_model_options"));
+    const size_t n_bytes = caller->struct_size;
+    for (size_t i = sizeof *options; i < n_bytes; i++)
+        DS_CHECK(((const char *)caller)[i] == 0, DS_ARGUMENT,
                  "ds_model_options: byte %zu is set, which this version of the library does not know", i);
-    *options = *caller;
+    memcpy(options, caller, n_bytes < sizeof *options ? n_bytes : sizeof *options);
     DS_CHECK(options->threads <= DS_POOL_MAX_THREADS, DS_ARGUMENT,
              "ds_model_options: threads is %u, at most %d are supported", options->threads,
              DS_POOL_MAX_THREADS);
@@ -93,11 +94,7 @@ static void release_model(ds_model *m)
         newer = s->newer;
         ds_stream_release(s);
     }
-    for (ds_call *call = m->resting, *next; call; call = next) {
-        next = call->next;
-        ds_arena_free(&call->arena);
-        ds_release(&m->allocator, call, sizeof *call);
-    }
+    ds_steps_free(&m->steps);
     ds_engine_destroy(m->engine);
     ds_interface_free(m->interface);
     pthread_mutex_destroy(&m->lock);
@@ -132,6 +129,7 @@ static ds_status fill_model(ds_model *m, ds_mapped *file, const ds_model_options
     engine.skew = m->interface->skew;
     m->max_streams = options->max_streams;
     DS_TRY(of_a_file(ds_engine_create(&m->engine, graph, &engine)));
+    DS_TRY(ds_steps_init(&m->steps, m->engine));
     if (m->interface->blas && !options->backend && ds_backend_bitwise(engine.kernels))
         ds_log(DS_LOG_WARNING, "model %s was compiled for products by OpenBLAS, which is not here",
                m->interface->name);

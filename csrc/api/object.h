@@ -4,16 +4,9 @@
 #include <pthread.h>
 
 #include "api/handles.h"
-#include "base/arena.h"
 #include "base/counted.h"
-#include "exec/engine.h"
+#include "exec/step.h"
 #include "model/model.h"
-
-/* Scratch of one call beside its batch. */
-typedef struct ds_call {
-    struct ds_call *next;
-    ds_arena arena;
-} ds_call;
 
 struct ds_model {
     ds_handle handle;
@@ -22,10 +15,10 @@ struct ds_model {
     size_t mapped_bytes;
     ds_interface *interface;
     ds_engine *engine;
+    ds_steps steps;
     size_t max_streams;
     pthread_mutex_t lock;       /* guards what follows */
     ds_stream *oldest, *newest; /* all open streams, the longest idle first */
-    ds_call *resting;
 };
 
 /* The latest frames of one output. */
@@ -53,9 +46,21 @@ static inline const ds_plan *ds_model_plan(const ds_model *model)
 void ds_model_touch(ds_model *model, ds_stream *const *streams, size_t n);
 /* Releases a stream that is in no table any more. */
 void ds_stream_release(ds_stream *stream);
-/* Whether a struct of the caller's, which begins with its size, has at least what it had in the first
- * version. Errors: DS_ARGUMENT. */
-ds_status ds_check_struct(const void *caller, size_t least, const char *name);
+/* What the structs that begin with their size had in version 1 of the binary interface, on machines with
+ * pointers of 64 bits. Callers have at least that, for ever: these numbers don't change, and fields that
+ * are added begin where they end (not in padding: what old callers have there is anything). */
+enum {
+    DS_BACKEND_INFO_1 = 24,
+    DS_MODEL_OPTIONS_1 = 40,
+    DS_MODEL_INFO_1 = 136,
+    DS_PORT_INFO_1 = 64,
+    DS_MEMORY_INFO_1 = 48,
+    DS_STREAM_INFO_1 = 40
+};
+
+/* Whether a struct of the caller's, which begins with its size, has at least that of version 1.
+ * Errors: DS_ARGUMENT. */
+ds_status ds_check_struct(const void *caller, size_t size_1, const char *name);
 /* Copies a struct that was filled, but for its size, to a caller that may have less of it, or more. */
 void ds_give_struct(void *caller, const void *filled, size_t n_bytes);
 

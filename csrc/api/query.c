@@ -6,7 +6,7 @@
 
 ds_status ds_backend_at(ds_backend_info *info, size_t index)
 {
-    DS_TRY(ds_check_struct(info, sizeof *info, "ds_backend_info"));
+    DS_TRY(ds_check_struct(info, DS_BACKEND_INFO_1, "ds_backend_info"));
     DS_CHECK(index < ds_backends(), DS_ARGUMENT, "there is no backend %zu, but %zu", index,
              ds_backends());
     const ds_kernels *kernels = ds_backend(index);
@@ -61,7 +61,7 @@ static void describe(const ds_model *m, ds_model_info *info)
 
 ds_status ds_model_query(ds_model *model, ds_model_info *info)
 {
-    DS_TRY(ds_check_struct(info, sizeof *info, "ds_model_info"));
+    DS_TRY(ds_check_struct(info, DS_MODEL_INFO_1, "ds_model_info"));
     DS_TRY(ds_handle_enter_model(model));
     ds_model_info filled;
     describe(model, &filled);
@@ -101,7 +101,7 @@ static ds_status find_port(const ds_model *m, bool is_input, size_t index, ds_po
 
 static ds_status query_port(ds_model *model, bool is_input, size_t index, ds_port_info *info)
 {
-    DS_TRY(ds_check_struct(info, sizeof *info, "ds_port_info"));
+    DS_TRY(ds_check_struct(info, DS_PORT_INFO_1, "ds_port_info"));
     DS_TRY(ds_handle_enter_model(model));
     ds_port_info filled;
     const ds_status status = find_port(model, is_input, index, &filled);
@@ -123,7 +123,7 @@ ds_status ds_model_output(ds_model *model, size_t index, ds_port_info *info)
 
 ds_status ds_model_memory(ds_model *model, ds_memory_info *info)
 {
-    DS_TRY(ds_check_struct(info, sizeof *info, "ds_memory_info"));
+    DS_TRY(ds_check_struct(info, DS_MEMORY_INFO_1, "ds_memory_info"));
     DS_TRY(ds_handle_enter_model(model));
     ds_counted *c = &model->counted;
     const size_t own = sizeof *model; /* allocated before there was anything to count with */
@@ -142,7 +142,7 @@ ds_status ds_model_memory(ds_model *model, ds_memory_info *info)
 /* ---------------------------------------------------------------- streams */
 ds_status ds_stream_query(ds_stream *stream, ds_stream_info *info)
 {
-    DS_TRY(ds_check_struct(info, sizeof *info, "ds_stream_info"));
+    DS_TRY(ds_check_struct(info, DS_STREAM_INFO_1, "ds_stream_info"));
     const void *one = stream;
     DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
     const ds_stream_info filled = {

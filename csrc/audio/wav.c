@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "audio/samples.h"
+#include "cpu/float_env.h"
 
 enum { PCM = 1, IEEE_FLOAT = 3, EXTENSIBLE = 0xFFFE };
 
@@ -249,11 +250,13 @@ ds_status ds_wav_read(ds_wav *wav, ds_dtype dtype, void *samples, int64_t n_fram
                  (long long)wav->offset, (long long)(wav->frames - wav->position),
                  (long long)wav->frames);
         const size_t n = (size_t)(got * wav->channels);
-        if (dtype == DS_F32) {
+        ds_float_env callers;
+        ds_float_env_enter(&callers); /* some are rounded */
+        if (dtype == DS_F32)
             ds_samples_to_float((float *)(void *)to, wav->buffer, n, wav->bits, wav->floating);
-        } else {
+        else
             ds_samples_to_int16((int16_t *)(void *)to, wav->buffer, n, wav->bits);
-        }
+        ds_float_env_leave(&callers);
         to += n * sample_bytes;
         *n_read += got;
         wav->position += got;

@@ -56,3 +56,22 @@ ds_status ds_fail_assertion(const char *condition, const char *file, int line)
     return ds_fail(DS_INTERNAL, "%s:%d: a fault in DreamStream, please report it: not (%s)", file,
                    line, condition);
 }
+
+bool ds_first_fault_note(ds_first_fault *first, ds_status status, bool *bad)
+{
+    const bool failed = status != DS_OK;
+    if (bad != NULL)
+        *bad |= failed;
+    if (failed && first->status == DS_OK) {
+        first->status = status;
+        memcpy(first->message, last_message, sizeof first->message);
+    }
+    return failed;
+}
+
+ds_status ds_first_fault_end(const ds_first_fault *first)
+{
+    if (first->status != DS_OK)
+        memcpy(last_message, first->message, sizeof last_message);
+    return first->status;
+}

@@ -16,6 +16,8 @@
 #ifndef DS_BASE_STATUS_H
 #define DS_BASE_STATUS_H
 
+#include <stdbool.h>
+
 #include "dreamstream.h"
 
 /* Longest message, its ending zero included; longer ones are cut between two characters. */
@@ -36,6 +38,21 @@ ds_status ds_fail(ds_status status, const char *format, ...) DS_PRINTF(2, 3);
 
 /* Returns DS_INTERNAL; what DS_ASSERT calls, kept out of line. Thread: any. */
 ds_status ds_fail_assertion(const char *condition, const char *file, int line);
+
+/* What a walk over rows remembers while it marks the bad ones: the first failure, with its message. */
+typedef struct ds_first_fault {
+    ds_status status; /* DS_OK to begin with */
+    char message[DS_MESSAGE_BYTES];
+} ds_first_fault;
+
+/*
+ * Says how one row went: marks it where that failed (`bad` may be NULL), and keeps the first failure, whose
+ * message is the thread's. Returns whether this one failed.
+ */
+bool ds_first_fault_note(ds_first_fault *first, ds_status status, bool *bad);
+
+/* The first failure, its message the thread's again; DS_OK where there was none. */
+ds_status ds_first_fault_end(const ds_first_fault *first);
 
 /* Returns `status` unless `condition` holds; the message (printf's arguments) follows. */
 #define DS_CHECK(condition, status, ...)            \

@@ -24,6 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cpu/float_env.h"
+
 #define SPIN_NANOSECONDS 40000
 #define PAUSES_PER_LOOK 64 /* pauses between two looks at the clock */
 
@@ -139,6 +141,8 @@ static void help(ds_pool *pool, job *work)
 static void *worker_main(void *argument)
 {
     ds_pool *pool = argument;
+    ds_float_env makers; /* was inherited */
+    ds_float_env_enter(&makers);
     pthread_mutex_lock(&pool->mutex);
     while (!pool->stopping) {
         job *work = find_work(pool);
@@ -238,6 +242,19 @@ void ds_pool_run(ds_pool *pool, ds_pool_task task, void *context, size_t n_tasks
     post(pool, &work);
     work_on(&work);
     withdraw(pool, &work);
+}
+
+void ds_pool_wake(ds_pool *pool)
+{
+    if (ds_pool_threads(pool) == 1) {
+        return;
+    }
+    pthread_mutex_lock(&pool->mutex);
+    if (pool->n_sleeping > 0) { /* they find no job, and look again for a while */
+        atomic_fetch_add_explicit(&pool->n_posted, 1, memory_order_release);
+        pthread_cond_broadcast(&pool->posted);
+    }
+    pthread_mutex_unlock(&pool->mutex);
 }
 
 /* Starts the workers, with all signals blocked; `pool->n_workers` counts those that are running. */

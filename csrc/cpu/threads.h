@@ -48,6 +48,9 @@ ds_status ds_pool_create(ds_pool **pool, const ds_allocator *allocator, size_t n
  */
 void ds_pool_run(ds_pool *pool, ds_pool_task task, void *context, size_t n_tasks);
 
+/* Lets sleeping workers look for tasks: for a caller that is going to run some in a moment. Thread: any. */
+void ds_pool_wake(ds_pool *pool);
+
 /* Returns the number of threads that a run can use here: 1 for NULL and in a forked child. */
 size_t ds_pool_threads(const ds_pool *pool);
 

@@ -1,43 +1,24 @@
+/* exec/batch.c: phase 1 of a call: integers, checks, sizes, memory. Phase 2 is exec/run.c. */
 #include "exec/batch.h"
 
 #include <string.h>
 
-/* Rows [first, first + n_rows) of a batch: what one thread runs. Its arrays are parts of those of the
- * whole batch, [row][edge]. */
-typedef struct group {
-    size_t first, n_rows;
-    ds_pair *before, *now; /* counts */
-    int64_t *at;           /* absolute position of the window's first frame */
-    int64_t *keep;         /* first frame to keep for the next call */
-    char **window;         /* [kept | new] */
-    ds_window *in;         /* scratch of one node's run */
-    ds_target *out;
-    ds_counts *count;
-    void **carried;
-    void *scratch;
-} group;
-
-struct ds_batch {
-    ds_allocator allocator;
-    const ds_plan *plan;
-    ds_slot *const *slots;
-    const bool *ended;
-    ds_pool *pool; /* within rows, where they are fewer than threads */
-    size_t n_rows;
-    ds_arena arena;
-    size_t *row_bytes; /* [n_buffers + 1][n_rows]: of the shared buffers, and scratch */
-    group *groups;
-    size_t n_groups, groups_capacity;
-};
+#include "exec/rows.h"
 
 ds_status ds_batch_create(ds_batch **batch, const ds_plan *plan)
 {
     void *memory;
     DS_TRY(ds_allocate_zeroed(&plan->allocator, &memory, sizeof(ds_batch)));
-    *batch = memory;
-    (*batch)->allocator = plan->allocator;
-    (*batch)->plan = plan;
-    ds_arena_init(&(*batch)->arena, &plan->allocator);
+    ds_batch *b = memory;
+    b->allocator = plan->allocator;
+    b->plan = plan;
+    ds_arena_init(&b->arena, &plan->allocator);
+    const ds_status status = ds_positions_create(&b->positions, plan);
+    if (status != DS_OK) {
+        ds_batch_destroy(b);
+        return status;
+    }
+    *batch = b;
     return DS_OK;
 }
 
@@ -46,12 +27,33 @@ void ds_batch_destroy(ds_batch *batch)
     if (!batch)
         return;
     ds_arena_free(&batch->arena);
+    ds_positions_destroy(batch->positions);
     ds_release(&batch->allocator, batch->groups, batch->groups_capacity * sizeof *batch->groups);
     ds_allocator a = batch->allocator;
     ds_release(&a, batch, sizeof *batch);
 }
 
-/* ---------------------------------------------------------------- phase 1: integers */
+/* The first fault of several is told; it and its message. */
+typedef struct faults {
+    ds_status status;
+    char message[DS_MESSAGE_BYTES];
+} faults;
+
+static bool note_fault(faults *f, ds_status status)
+{
+    if (status != DS_OK && f->status == DS_OK) {
+        f->status = status;
+        strncpy(f->message, ds_last_error(), sizeof f->message - 1);
+    }
+    return status != DS_OK;
+}
+
+static ds_status tell_fault(const faults *f)
+{
+    return f->status == DS_OK ? DS_OK : ds_fail(f->status, "%s", f->message);
+}
+
+/* ---------------------------------------------------------------- rows into groups */
 static ds_status make_groups(ds_batch *b, size_t n)
 {
     if (n > b->groups_capacity) {
@@ -81,6 +83,32 @@ static ds_status check_frames(const ds_batch *b, const int64_t *n_frames, bool *
     return DS_OK;
 }
 
+void ds_batch_expect(ds_batch *batch, ds_pool *pool)
+{
+    batch->pool = pool;
+}
+
+/* Into how many parts the rows are split; workers are woken where they will have something to do. Where weights
+ * don't stay in the cache, a part must have rows enough for each of them to be worth reading: else all rows
+ * stay together, and nodes split themselves. */
+static size_t count_groups(const ds_batch *b, const int64_t *n_frames, size_t n_threads)
+{
+    const ds_plan *p = b->plan;
+    double frames = 0;
+    if (n_threads < 2)
+        return 1;
+    for (size_t r = 0; r < b->n_rows; r++)
+        frames += (double)n_frames[r];
+    const double parts = frames * p->frame_work / DS_LEAST_WORK;
+    if (parts < 2)
+        return 1;
+    ds_pool_wake(b->pool);
+    const size_t n_groups = parts < (double)n_threads ? (size_t)parts : n_threads;
+    const double together = p->recurrent ? (double)b->n_rows : frames;
+    const bool worth = p->read_bytes <= DS_CACHED_BYTES || together >= DS_LEAST_ROWS * (double)n_groups;
+    return worth && b->n_rows >= n_threads ? n_groups : 1;
+}
+
 /* Splits the rows into runs of about equal numbers of new frames. */
 static void split_rows(ds_batch *b, const int64_t *n_frames)
 {
@@ -97,39 +125,45 @@ static void split_rows(ds_batch *b, const int64_t *n_frames)
     }
 }
 
-/* Pushes an array of `per_row` items for each row. */
-#define PUSH(target, per_row)                                                                     \
-    do {                                                                                          \
-        void *memory_;                                                                            \
-        DS_TRY(ds_arena_push_array(&b->arena, &memory_, b->n_rows *(per_row), sizeof *(target))); \
-        (target) = memory_;                                                                       \
+/* Pushes an array of n items. */
+#define PUSH(target, n)                                                               \
+    do {                                                                              \
+        void *memory_;                                                                \
+        DS_TRY(ds_arena_push_array(&b->arena, &memory_, (n), sizeof *(target)));      \
+        (target) = memory_;                                                           \
     } while (0)
 
 /* Everything whose size follows from the number of rows; each group gets its part. */
 static ds_status allocate_integers(ds_batch *b)
 {
     const ds_plan *p = b->plan;
-    size_t e = p->graph->n_edges, n_in = (size_t)p->max_inputs, n_out = (size_t)p->max_outputs;
-    group all;
+    const size_t e = p->graph->n_edges, n_in = (size_t)p->max_inputs, n_out = (size_t)p->max_outputs;
+    const size_t n_buffers = (size_t)p->n_buffers, n = b->n_rows;
+    ds_group all;
+    size_t *offsets;
     ds_arena_reset(&b->arena);
-    PUSH(all.before, e);
-    PUSH(all.now, e);
-    PUSH(all.at, e);
-    PUSH(all.keep, e);
-    PUSH(all.window, e);
-    PUSH(all.in, n_in);
-    PUSH(all.count, n_in);
-    PUSH(all.out, n_out);
-    PUSH(all.carried, 1);
-    PUSH(b->row_bytes, (size_t)p->n_buffers + 1);
-    for (group *g = b->groups; g < b->groups + b->n_groups; g++) {
+    PUSH(all.rows, n);
+    PUSH(all.stretches, n);
+    PUSH(offsets, n * e);
+    PUSH(all.in, n * n_in);
+    PUSH(all.count, n * n_in);
+    PUSH(all.out, n * n_out);
+    PUSH(all.carried, n);
+    PUSH(b->outputs, n * p->graph->n_outputs);
+    for (ds_group *g = b->groups; g < b->groups + b->n_groups; g++) {
+        PUSH(g->buffers, n_buffers);
+        PUSH(g->frames, e);
+        PUSH(g->flat, e);
+        PUSH(g->bytes, e + n_buffers + 1);
+        g->slots = b->slots + g->first;
+        g->ended = b->ended + g->first;
+        g->n_moved = g->n_stretches = 0;
         if (g->n_rows == 0)
             continue;
-        g->before = all.before + g->first * e;
-        g->now = all.now + g->first * e;
-        g->at = all.at + g->first * e;
-        g->keep = all.keep + g->first * e;
-        g->window = all.window + g->first * e;
+        g->rows = all.rows + g->first;
+        g->stretches = all.stretches + g->first;
+        for (size_t r = 0; r < g->n_rows; r++)
+            g->stretches[r].offset = offsets + (g->first + r) * e;
         g->in = n_in ? all.in + g->first * n_in : NULL;
         g->count = n_in ? all.count + g->first * n_in : NULL;
         g->out = n_out ? all.out + g->first * n_out : NULL;
@@ -138,104 +172,98 @@ static ds_status allocate_integers(ds_batch *b)
     return DS_OK;
 }
 
-/* Counts before and now of every edge for one row, and the frames to keep. */
-static ds_status count_row(ds_batch *b, group *g, size_t r, const int64_t *n_frames)
+/* ---------------------------------------------------------------- integers */
+/* What operators have to say about a row's lengths. */
+static ds_status check_row(const ds_plan *p, const ds_place *now)
+{
+    for (size_t k = 0; k < p->n_checked; k++) {
+        const ds_checked *checked = &p->checked[k];
+        const ds_node *node = &p->graph->nodes[checked->node];
+        if (!now->ended && !checked->always)
+            continue;
+        ds_pair in[DS_MAX_INPUTS];
+        for (int i = 0; i < node->op->n_inputs; i++)
+            in[i] = ds_pair_at(p, now, (size_t)node->inputs[i]);
+        DS_TRY(ds_op_check(node->op, in, now->ended));
+    }
+    return DS_OK;
+}
+
+/* Where one row stands before and after the call. */
+static ds_status count_row(ds_batch *b, ds_group *g, size_t r, const int64_t *n_frames)
 {
     const ds_plan *p = b->plan;
-    const ds_graph *graph = p->graph;
-    size_t row = g->first + r, e = graph->n_edges;
-    const ds_block *block = b->slots[row]->block;
-    ds_pair *before = &g->before[r * e], *now = &g->now[r * e];
-    int64_t *at = &g->at[r * e], *keep = &g->keep[r * e], frames[DS_MAX_INPUTS];
-    memset(before, 0, e * sizeof *before); /* edges whose producer a rewrite dropped stay empty */
-    memset(now, 0, e * sizeof *now);
-    for (size_t i = 0; i < graph->n_inputs; i++) {
-        int64_t more = n_frames[i * b->n_rows + row], have = block->frames[i];
-        DS_CHECK(have <= DS_MOST_FRAMES - more, DS_ARGUMENT,
+    const size_t n_inputs = p->graph->n_inputs, row = g->first + r;
+    const int64_t *have = g->slots[r]->block->frames;
+    int64_t frames[DS_MAX_INPUTS];
+    for (size_t i = 0; i < n_inputs; i++) {
+        const int64_t more = n_frames[i * b->n_rows + row];
+        DS_CHECK(have[i] <= DS_MOST_FRAMES - more, DS_ARGUMENT,
                  "%lld new frames after %lld: a stream holds 2^60 at most", (long long)more,
-                 (long long)have);
-        frames[i] = have + more;
-        before[graph->inputs[i]] = (ds_pair){have, have};
-        now[graph->inputs[i]] = (ds_pair){frames[i], frames[i]};
+                 (long long)have[i]);
+        frames[i] = have[i] + more;
     }
     DS_CHECK(ds_clock_together(&p->clock, frames), DS_MISMATCH,
              "the inputs are further apart than the skew allows (%lld and %lld frames)",
-             (long long)frames[0], (long long)frames[graph->n_inputs - 1]);
-    ds_graph_counts(graph, false, before);
-    ds_graph_counts(graph, b->ended[row], now);
-    ds_graph_needs(graph, before, at);
-    ds_graph_needs(graph, now, keep);
-    for (size_t k = 0; k < e; k++) {
-        at[k] = at[k] < before[k].known ? at[k] : before[k].known;
-        keep[k] = !b->ended[row] && keep[k] < now[k].known ? keep[k] : now[k].known;
-        const ds_edge_plan *edge = &p->edges[k];
-        DS_CHECK(now[k].total <= 2 * DS_MOST_FRAMES, DS_ARGUMENT,
-                 "%lld frames of input 0 are more than this model can count: edge %zu would hold more than 2^61",
-                 (long long)frames[0], k);
-        DS_ASSERT(edge->tail >= 0 || (before[k].known - at[k] <= edge->capacity &&
-                                      now[k].known - keep[k] <= edge->capacity));
-        DS_ASSERT(now[k].known >= before[k].known && keep[k] >= at[k]);
+             (long long)frames[0], (long long)frames[n_inputs - 1]);
+    if (r > 0 && g->ended[r] == g->ended[r - 1] && g->rows[r - 1].now.edges) {
+        /* as most often: the neighbour has come from where this one comes from, and gets as far */
+        const int64_t *others = g->slots[r - 1]->block->frames;
+        bool alike = true;
+        for (size_t i = 0; i < n_inputs; i++)
+            alike &= have[i] == others[i] && n_frames[i * b->n_rows + row] ==
+                                                 n_frames[i * b->n_rows + row - 1];
+        if (alike) {
+            g->rows[r] = g->rows[r - 1];
+            return DS_OK;
+        }
     }
-    for (size_t j = 0; j < graph->n_nodes; j++) {
-        ds_pair in[DS_MAX_INPUTS];
-        const ds_node *node = &graph->nodes[j];
-        if (!node->op->check.n_roots)
+    g->rows[r].now.edges = NULL;
+    DS_TRY(ds_positions_find(b->positions, have, false, &g->rows[r].before));
+    ds_place now;
+    DS_TRY(ds_positions_find(b->positions, frames, g->ended[r], &now));
+    DS_TRY(check_row(p, &now));
+    g->rows[r].now = now;
+    return DS_OK;
+}
+
+/* Whether two rows have equally many frames of every edge. */
+static bool stand_alike(const ds_plan *p, const ds_row *a, const ds_row *b)
+{
+    return a->before.edges == b->before.edges && a->now.edges == b->now.edges &&
+           a->now.periods - a->before.periods == b->now.periods - b->before.periods &&
+           (!a->now.ended || !p->uneven || a->now.periods == b->now.periods);
+}
+
+/* Counts all rows; every row that is at fault is marked. */
+static void count_rows(ds_batch *b, ds_group *g, const int64_t *n_frames, bool *bad, faults *f)
+{
+    for (size_t r = 0; r < g->n_rows; r++) {
+        bad[g->first + r] = note_fault(f, count_row(b, g, r, n_frames));
+        if (bad[g->first + r])
             continue;
-        for (int i = 0; i < node->op->n_inputs; i++)
-            in[i] = now[node->inputs[i]];
-        DS_TRY(ds_op_check(node->op, in, b->ended[row]));
-    }
-    return DS_OK;
-}
-
-/* Counts all rows; the first error is reported, every row that it holds for is marked. */
-static ds_status count_rows(ds_batch *b, group *g, const int64_t *n_frames, bool *bad)
-{
-    ds_status first = DS_OK;
-    char message[DS_MESSAGE_BYTES] = "";
-    for (size_t r = 0; r < g->n_rows; r++) {
-        ds_status status = count_row(b, g, r, n_frames);
-        bad[g->first + r] = status != DS_OK;
-        if (status != DS_OK && first == DS_OK) {
-            first = status;
-            strncpy(message, ds_last_error(), sizeof message - 1);
+        ds_stretch *s = &g->stretches[g->n_stretches];
+        if (r > 0 && g->n_stretches > 0 && stand_alike(b->plan, s[-1].row, &g->rows[r])) {
+            s[-1].n++;
+            continue;
         }
+        s->first = r;
+        s->n = 1;
+        s->row = &g->rows[r];
+        g->n_stretches++;
     }
-    return first == DS_OK ? DS_OK : ds_fail(first, "%s", message);
 }
 
-/* ---------------------------------------------------------------- phase 1: memory */
-static ds_status bytes_of(int64_t frames, size_t frame_bytes, size_t *n_bytes)
-{
-    DS_CHECK(!__builtin_mul_overflow((size_t)frames, frame_bytes, n_bytes), DS_NO_MEMORY,
-             "%lld frames of %zu bytes do not fit into memory", (long long)frames, frame_bytes);
-    return DS_OK;
-}
-
-/* Lays the rows' windows of one edge into its buffer, or into the streams' tails. */
-static ds_status place_windows(ds_batch *b, group *g, size_t e, char *buffer)
-{
-    const ds_edge_plan *edge = &b->plan->edges[e];
-    size_t n_edges = b->plan->graph->n_edges, offset = 0, n_bytes;
-    for (size_t r = 0; r < g->n_rows; r++) {
-        size_t i = r * n_edges + e;
-        DS_TRY(bytes_of(g->now[i].known - g->at[i], edge->frame_bytes, &n_bytes));
-        if (edge->tail >= 0) {
-            ds_tail *tail = &b->slots[g->first + r]->tails[edge->tail];
-            size_t used = (size_t)(g->before[i].known - g->at[i]) * edge->frame_bytes;
-            DS_TRY(ds_tail_reserve(&b->allocator, tail, used, n_bytes));
-            g->window[i] = tail->data;
-        } else {
-            g->window[i] = buffer ? buffer + offset : NULL;
-            offset += n_bytes;
-        }
-    }
-    return DS_OK;
-}
-
+/* ---------------------------------------------------------------- memory */
 static size_t saturated_sum(size_t a, size_t b)
 {
     return a > SIZE_MAX - b ? SIZE_MAX : a + b; /* more than any allocation gives */
+}
+
+static size_t saturated_product(size_t a, size_t b)
+{
+    size_t product;
+    return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
 }
 
 /* Rounded up, so that sums of these are aligned too. */
@@ -244,288 +272,220 @@ static size_t aligned(size_t n_bytes)
     return saturated_sum(n_bytes, DS_ALIGNMENT - 1) / DS_ALIGNMENT * DS_ALIGNMENT;
 }
 
-/* The most that each row needs of every shared buffer and, last, of scratch. It is summed row by row:
- * so what a batch takes does not depend on how its rows were split, and a smaller one takes no more. */
-static ds_status measure_rows(ds_batch *b, const group *g)
+/* Room behind what the tails of a stretch's rows keep. */
+static ds_status make_tails(const ds_plan *p, const ds_group *g, const ds_stretch *s, size_t e)
 {
-    const ds_plan *p = b->plan;
-    const ds_graph *graph = p->graph;
-    size_t n_edges = graph->n_edges, n_bytes;
-    for (size_t r = 0; r < g->n_rows; r++) {
-        const ds_pair *before = &g->before[r * n_edges], *now = &g->now[r * n_edges];
-        size_t *most = &b->row_bytes[g->first + r]; /* steps of n_rows */
-        for (int k = 0; k <= p->n_buffers; k++)
-            most[(size_t)k * b->n_rows] = 0;
-        for (size_t e = 0; e < n_edges; e++) {
-            if (p->edges[e].buffer < 0)
-                continue;
-            DS_TRY(bytes_of(now[e].known - g->at[r * n_edges + e], p->edges[e].frame_bytes, &n_bytes));
-            size_t *known = &most[(size_t)p->edges[e].buffer * b->n_rows];
-            *known = n_bytes > *known ? n_bytes : *known;
-        }
-        size_t *scratch = &most[(size_t)p->n_buffers * b->n_rows];
-        for (size_t j = 0; j < graph->n_nodes; j++) {
-            const ds_node *node = &graph->nodes[j];
-            int in = node->inputs[0], out = node->first_output;
-            n_bytes = ds_op_scratch_bytes(node->op, 1, now[in].known - before[in].known,
-                                          now[out].known - before[out].known) -
-                      node->op->scratch.per_call;
-            *scratch = n_bytes > *scratch ? n_bytes : *scratch;
-        }
+    const ds_edge_plan *edge = &p->edges[e];
+    for (size_t r = s->first; r < s->first + s->n; r++) {
+        const int64_t kept = ds_row_kept(p, &g->rows[r], e);
+        const int64_t fresh =
+            ds_known_at(p, &g->rows[r].now, e) - ds_known_at(p, &g->rows[r].before, e);
+        DS_TRY(ds_tail_reserve(&p->allocator, &g->slots[r]->tails[edge->tail], kept, fresh,
+                               edge->frame_bytes));
     }
     return DS_OK;
 }
 
-static size_t sum_rows(const ds_batch *b, const group *g, int k)
+void ds_group_clear(const ds_plan *p, ds_group *g)
 {
-    size_t n_bytes = 0;
-    for (size_t r = 0; r < g->n_rows; r++) {
-        size_t row = b->row_bytes[(size_t)k * b->n_rows + g->first + r];
-        n_bytes = saturated_sum(n_bytes, aligned(row));
-    }
-    return n_bytes;
+    const size_t n_edges = p->graph->n_edges;
+    memset(g->bytes, 0, n_edges * sizeof *g->bytes);
+    memset(g->frames, 0, n_edges * sizeof *g->frames);
+    memset(g->flat, true, n_edges * sizeof *g->flat);
 }
 
-static ds_status allocate_values(ds_batch *b, group *g)
+/* The scratch that a row takes, the most of any node. */
+static size_t row_scratch(const ds_plan *p, const ds_stretch *s)
+{
+    size_t most = 0;
+    for (size_t j = 0; j < p->graph->n_nodes; j++) {
+        const ds_node *node = &p->graph->nodes[j];
+        if (!p->nodes[j].row_scratch)
+            continue;
+        const size_t n_bytes =
+            ds_op_scratch_bytes(node->op, 1, ds_span_of(p, s, (size_t)node->inputs[0]).fresh,
+                                ds_span_of(p, s, (size_t)node->first_output).fresh) -
+            node->op->scratch.per_call;
+        most = n_bytes > most ? n_bytes : most;
+    }
+    return most;
+}
+
+ds_status ds_group_place(const ds_plan *p, ds_group *g, const ds_stretch *s, size_t *most)
+{
+    if (most)
+        memset(most, 0, ((size_t)p->n_buffers + 1) * sizeof *most);
+    for (size_t e = 0; e < p->graph->n_edges; e++) {
+        const ds_span span = ds_span_of(p, s, e);
+        size_t n_bytes;
+        DS_ASSERT(span.fresh >= 0 && span.kept >= 0);
+        DS_CHECK(!__builtin_mul_overflow((size_t)(span.kept + span.fresh), span.frame_bytes, &n_bytes),
+                 DS_NO_MEMORY, "%lld frames of %zu bytes do not fit into memory",
+                 (long long)(span.kept + span.fresh), span.frame_bytes);
+        g->frames[e] += span.fresh * (int64_t)s->n;
+        g->flat[e] &= span.where == DS_IN_BUFFER && span.kept == 0;
+        if (span.where == DS_IN_TAIL)
+            DS_TRY(make_tails(p, g, s, e));
+        if (span.where != DS_IN_BUFFER)
+            continue;
+        s->offset[e] = g->bytes[e];
+        g->bytes[e] = saturated_sum(g->bytes[e], saturated_product(n_bytes, s->n));
+        if (most) {
+            size_t *known = &most[p->edges[e].buffer];
+            *known = n_bytes > *known ? n_bytes : *known;
+        }
+    }
+    if (most)
+        most[p->n_buffers] = row_scratch(p, s);
+    return DS_OK;
+}
+
+/* The most that a row needs of each buffer (and, last, of scratch) is summed row by row: so what a batch takes
+ * does not depend on how its rows were split, and a smaller one takes no more. */
+static ds_status allocate_values(ds_batch *b, ds_group *g)
 {
     const ds_plan *p = b->plan;
-    size_t n_edges = p->graph->n_edges, per_call = 0;
-    DS_TRY(measure_rows(b, g));
-    for (size_t e = 0; e < n_edges; e++)
-        if (p->edges[e].buffer < 0)
-            DS_TRY(place_windows(b, g, e, NULL));
-    for (int buffer = 0; buffer < p->n_buffers; buffer++) {
-        void *memory;
-        DS_TRY(ds_arena_push(&b->arena, &memory, sum_rows(b, g, buffer)));
-        for (size_t e = 0; e < n_edges; e++)
-            if (p->edges[e].buffer == buffer)
-                DS_TRY(place_windows(b, g, e, memory));
+    const size_t n_buffers = (size_t)p->n_buffers;
+    size_t *most = g->bytes + p->graph->n_edges, *sums;
+    PUSH(sums, n_buffers + 1);
+    memset(sums, 0, (n_buffers + 1) * sizeof *sums);
+    sums[n_buffers] = aligned(p->call_scratch);
+    ds_group_clear(p, g);
+    for (size_t i = 0; i < g->n_stretches; i++) {
+        const ds_stretch *s = &g->stretches[i];
+        DS_TRY(ds_group_place(p, g, s, most));
+        for (size_t k = 0; k <= n_buffers; k++)
+            sums[k] = saturated_sum(sums[k], saturated_product(aligned(most[k]), s->n));
     }
-    for (size_t j = 0; j < p->graph->n_nodes; j++)
-        if (p->graph->nodes[j].op->scratch.per_call > per_call)
-            per_call = p->graph->nodes[j].op->scratch.per_call;
-    size_t scratch = saturated_sum(aligned(per_call), sum_rows(b, g, p->n_buffers));
-    return ds_arena_push(&b->arena, &g->scratch, scratch);
+    for (size_t k = 0; k < n_buffers; k++) {
+        void *memory;
+        DS_TRY(ds_arena_push(&b->arena, &memory, sums[k]));
+        g->buffers[k] = memory;
+    }
+    return ds_arena_push(&b->arena, &g->scratch, sums[n_buffers]);
 }
 
 ds_status ds_batch_begin(ds_batch *batch, ds_slot *const *slots, const int64_t *n_frames,
                          const bool *ended, bool *bad, size_t n_rows, size_t n_threads)
 {
+    const ds_plan *p = batch->plan;
     batch->slots = slots;
     batch->ended = ended;
     batch->n_rows = n_rows;
     if (n_rows)
         memset(bad, 0, n_rows * sizeof *bad);
     DS_TRY(check_frames(batch, n_frames, bad));
-    size_t n_groups = n_rows < n_threads ? n_rows : n_threads;
-    DS_TRY(make_groups(batch, n_groups < 1 ? 1 : n_groups));
+    DS_TRY(make_groups(batch, count_groups(batch, n_frames, n_threads)));
     split_rows(batch, n_frames);
     DS_TRY(allocate_integers(batch));
-    ds_status first = DS_OK;
-    char message[DS_MESSAGE_BYTES] = "";
-    for (size_t g = 0; g < batch->n_groups; g++) {
-        ds_status status = count_rows(batch, &batch->groups[g], n_frames, bad);
-        if (status != DS_OK && first == DS_OK) {
-            first = status;
-            strncpy(message, ds_last_error(), sizeof message - 1);
-        }
-    }
-    if (first != DS_OK)
-        return ds_fail(first, "%s", message);
+    DS_TRY(ds_positions_begin(batch->positions, n_rows));
+    faults f = {DS_OK, ""};
+    for (size_t g = 0; g < batch->n_groups; g++)
+        count_rows(batch, &batch->groups[g], n_frames, bad, &f);
+    DS_TRY(tell_fault(&f));
     for (size_t g = 0; g < batch->n_groups; g++)
         DS_TRY(allocate_values(batch, &batch->groups[g]));
+    for (size_t g = 0; g < batch->n_groups; g++) /* the caller writes to the inputs next */
+        for (size_t i = 0; i < p->graph->n_inputs; i++)
+            ds_group_make_way(p, &batch->groups[g], (size_t)p->graph->inputs[i]);
     return DS_OK;
 }
 
 /* ---------------------------------------------------------------- the caller's view */
-static const group *find_group(const ds_batch *b, size_t row, size_t *r)
+/* A row's group and stretch. */
+typedef struct found {
+    const ds_group *group;
+    const ds_stretch *stretch;
+    size_t row; /* of the group */
+} found;
+
+static found find_row(const ds_batch *b, size_t row)
 {
-    const group *g = b->groups;
+    const ds_group *g = b->groups;
     while (row >= g->first + g->n_rows)
         g++;
-    *r = row - g->first;
-    return g;
+    row -= g->first;
+    size_t low = 0, high = g->n_stretches; /* the last stretch that begins at the row or before */
+    while (high - low > 1) {
+        const size_t middle = (low + high) / 2;
+        if (g->stretches[middle].first <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (found){g, &g->stretches[low], row};
 }
 
-/* Where the new frames of an edge lie for one row. */
-static char *new_data(const ds_batch *b, const group *g, size_t r, size_t e)
+/* Where the new frames of an edge lie for one row, and how many there are. */
+static char *new_frames(const ds_batch *b, size_t e, size_t row, int64_t *n)
 {
-    size_t i = r * b->plan->graph->n_edges + e;
-    size_t kept = (size_t)(g->before[i].known - g->at[i]) * b->plan->edges[e].frame_bytes;
-    return kept ? g->window[i] + kept : g->window[i];
+    const found at = find_row(b, row);
+    const ds_span span = ds_span_of(b->plan, at.stretch, e);
+    char *data = ds_window_data(b->plan, at.group, at.stretch, &span, e, at.row - at.stretch->first);
+    const ds_row *r = &at.group->rows[at.row];
+    *n = ds_known_at(b->plan, &r->now, e) - ds_known_at(b->plan, &r->before, e);
+    const size_t kept = (size_t)ds_row_kept(b->plan, r, e) * span.frame_bytes;
+    return kept ? data + kept : data;
 }
 
 void *ds_batch_input(const ds_batch *batch, size_t input, size_t row)
 {
-    size_t r;
-    const group *g = find_group(batch, row, &r);
-    return new_data(batch, g, r, (size_t)batch->plan->graph->inputs[input]);
+    int64_t n;
+    return new_frames(batch, (size_t)batch->plan->graph->inputs[input], row, &n);
 }
 
 int64_t ds_batch_output_frames(const ds_batch *batch, size_t output, size_t row, int64_t *start)
 {
-    size_t r;
-    const group *g = find_group(batch, row, &r);
-    size_t i = r * batch->plan->graph->n_edges + (size_t)batch->plan->graph->outputs[output];
-    *start = g->before[i].known;
-    return g->now[i].known - g->before[i].known;
+    const found at = find_row(batch, row);
+    const size_t e = (size_t)batch->plan->graph->outputs[output];
+    const ds_row *r = &at.group->rows[at.row];
+    *start = ds_known_at(batch->plan, &r->before, e);
+    return ds_known_at(batch->plan, &r->now, e) - *start;
 }
 
 const void *ds_batch_output(const ds_batch *batch, size_t output, size_t row)
 {
-    size_t r;
-    const group *g = find_group(batch, row, &r);
-    return new_data(batch, g, r, (size_t)batch->plan->graph->outputs[output]);
+    return batch->outputs[output * batch->n_rows + row];
 }
 
 ds_status ds_batch_check(const ds_batch *batch, bool *bad)
 {
     const ds_graph *graph = batch->plan->graph;
-    ds_status first = DS_OK;
-    char message[DS_MESSAGE_BYTES] = "";
-    for (size_t j = 0; j < graph->n_nodes; j++) {
+    faults f = {DS_OK, ""};
+    for (size_t j = 0; j < graph->n_nodes && batch->plan->checks_values; j++) {
         const ds_node *node = &graph->nodes[j];
-        size_t e = (size_t)node->inputs[0], r;
+        const size_t e = (size_t)node->inputs[0];
         if (!node->op->def->check_values)
             continue;
         DS_ASSERT(graph->edges[e].node < 0);
         for (size_t row = 0; row < batch->n_rows; row++) {
-            const group *g = find_group(batch, row, &r);
-            const size_t i = r * graph->n_edges + e;
-            ds_status status = ds_op_check_values(node->op, new_data(batch, g, r, e),
-                                                  g->now[i].known - g->before[i].known);
-            bad[row] |= status != DS_OK;
-            if (status != DS_OK && first == DS_OK) {
-                first = status;
-                strncpy(message, ds_last_error(), sizeof message - 1);
-            }
+            int64_t n;
+            const char *values = new_frames(batch, e, row, &n);
+            bad[row] |= note_fault(&f, ds_op_check_values(node->op, values, n));
         }
     }
-    return first == DS_OK ? DS_OK : ds_fail(first, "%s", message);
+    return tell_fault(&f);
 }
 
-/* ---------------------------------------------------------------- phase 2: values */
-/* Puts the kept frames of an edge before its new ones. */
-static void load_kept(ds_batch *b, group *g, size_t e)
+size_t ds_batch_moved(const ds_batch *batch)
 {
-    const ds_edge_plan *edge = &b->plan->edges[e];
-    size_t n_edges = b->plan->graph->n_edges;
-    if (edge->capacity == 0)
-        return;
-    for (size_t r = 0; r < g->n_rows; r++) {
-        size_t i = r * n_edges + e;
-        size_t n_bytes = (size_t)(g->before[i].known - g->at[i]) * edge->frame_bytes;
-        if (n_bytes)
-            memcpy(g->window[i], (const char *)b->slots[g->first + r]->block + edge->state_offset,
-                   n_bytes);
-    }
+    size_t n_bytes = 0;
+    for (size_t g = 0; g < batch->n_groups; g++)
+        n_bytes += batch->groups[g].n_moved;
+    return n_bytes;
 }
 
-/* Saves what the next call needs of an edge. */
-static void store_kept(ds_batch *b, group *g, size_t e)
-{
-    const ds_edge_plan *edge = &b->plan->edges[e];
-    size_t n_edges = b->plan->graph->n_edges;
-    for (size_t r = 0; r < g->n_rows; r++) {
-        size_t i = r * n_edges + e;
-        size_t n_bytes = (size_t)(g->now[i].known - g->keep[i]) * edge->frame_bytes;
-        size_t skip = (size_t)(g->keep[i] - g->at[i]) * edge->frame_bytes;
-        if (!n_bytes)
-            continue;
-        if (edge->tail < 0)
-            memcpy((char *)b->slots[g->first + r]->block + edge->state_offset, g->window[i] + skip,
-                   n_bytes);
-        else if (skip)
-            memmove(g->window[i], g->window[i] + skip, n_bytes);
-    }
-}
-
-/* Stores what edges keep that nobody reads after node j. */
-static void store_all(ds_batch *b, group *g, size_t j)
-{
-    const ds_plan *p = b->plan;
-    for (int i = p->first_store[j]; i < p->first_store[j + 1]; i++)
-        store_kept(b, g, (size_t)p->stores[i]);
-}
-
-/* Fills the run of one node; returns whether it has anything to do. */
-static bool fill_run(ds_batch *b, group *g, size_t j, ds_run *run)
-{
-    const ds_plan *p = b->plan;
-    const ds_node *node = &p->graph->nodes[j];
-    const ds_op *op = node->op;
-    size_t n_edges = p->graph->n_edges, n = g->n_rows;
-    int n_values = ds_op_n_values(op);
-    bool any = false;
-    run->frames_in = run->frames_out = 0;
-    for (size_t r = 0; r < n; r++) {
-        for (int i = 0; i < op->n_inputs; i++) {
-            size_t k = r * n_edges + (size_t)node->inputs[i], slot = (size_t)i * n + r;
-            int64_t at = g->at[k];
-            g->count[slot] = (ds_counts){g->before[k], g->now[k]};
-            g->in[slot] = (ds_window){i < n_values ? g->window[k] : NULL, at, g->now[k].known - at};
-            any |= op->n_carried > 0 && g->now[k].known > g->before[k].known;
-            if (i == 0)
-                run->frames_in += g->now[k].known - g->before[k].known;
-        }
-        for (int o = 0; o < op->n_outputs; o++) {
-            size_t e = (size_t)(node->first_output + o), k = r * n_edges + e;
-            g->out[(size_t)o * n + r] =
-                (ds_target){new_data(b, g, r, e), g->before[k].known, g->now[k].known};
-            any |= g->now[k].known > g->before[k].known;
-            if (o == 0)
-                run->frames_out += g->now[k].known - g->before[k].known;
-        }
-        g->carried[r] = op->n_carried
-                            ? (char *)b->slots[g->first + r]->block + p->nodes[j].carried_offset
-                            : NULL;
-    }
-    run->n_rows = n;
-    run->in = g->in;
-    run->out = g->out;
-    run->count = g->count;
-    run->ended = b->ended + g->first;
-    run->carried = g->carried;
-    run->prepared = p->nodes[j].prepared;
-    run->weights = p->nodes[j].weights;
-    run->k = &p->kernels->real[0];
-    run->pool = b->pool;
-    run->finish = NULL;
-    run->scratch = g->scratch;
-    return any;
-}
-
+/* ---------------------------------------------------------------- phase 2 */
 static void run_group(void *context, size_t index)
 {
     ds_batch *b = context;
-    group *g = &b->groups[index];
-    const ds_plan *p = b->plan;
-    const ds_graph *graph = p->graph;
-    for (size_t i = 0; i < graph->n_inputs; i++)
-        load_kept(b, g, (size_t)graph->inputs[i]);
-    for (size_t j = 0; j < graph->n_nodes; j++) {
-        const ds_node *node = &graph->nodes[j];
-        ds_run run;
-        for (int o = 0; o < node->op->n_outputs; o++)
-            load_kept(b, g, (size_t)(node->first_output + o));
-        if (!node->silent && fill_run(b, g, j, &run))
-            node->op->def->forward(node->op, &run);
-        store_all(b, g, j);
-    }
-    store_all(b, g, graph->n_nodes);
-    for (size_t r = 0; r < g->n_rows; r++)
-        for (size_t i = 0; i < graph->n_inputs; i++)
-            b->slots[g->first + r]->block->frames[i] =
-                g->now[r * graph->n_edges + (size_t)graph->inputs[i]].known;
+    ds_group_run(b, &b->groups[index], NULL);
 }
 
 void ds_batch_run(ds_batch *batch, ds_pool *pool)
 {
-    batch->pool = batch->n_groups < ds_pool_threads(pool) ? pool : NULL;
-    if (batch->n_groups == 1 || !pool) {
-        for (size_t g = 0; g < batch->n_groups; g++)
-            run_group(batch, g);
-    } else {
+    if (batch->n_groups == 1)
+        ds_group_run(batch, &batch->groups[0], pool);
+    else
         ds_pool_run(pool, run_group, batch, batch->n_groups);
-    }
 }

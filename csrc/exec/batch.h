@@ -16,6 +16,8 @@ typedef struct ds_batch ds_batch;
  * allocated nothing. Keeps the plan. */
 ds_status ds_batch_create(ds_batch **batch, const ds_plan *plan);
 void ds_batch_destroy(ds_batch *batch);
+/* The pool on which calls will run: its workers are awake by then, where there is work for them. Keeps it. */
+void ds_batch_expect(ds_batch *batch, ds_pool *pool);
 
 /* slots: distinct, entered by the caller. n_frames: [n_inputs][n_rows] new frames. ended: [n_rows].
  * bad: [n_rows], set where the error concerns that row (borrows all until ds_batch_run is over).
@@ -32,6 +34,8 @@ int64_t ds_batch_output_frames(const ds_batch *batch, size_t output, size_t row,
  * ds_batch_begin does. Errors: DS_INDEX. */
 ds_status ds_batch_check(const ds_batch *batch, bool *bad);
 void ds_batch_run(ds_batch *batch, ds_pool *pool);
+/* Bytes of kept frames that the last run copied to where they were needed. */
+size_t ds_batch_moved(const ds_batch *batch);
 /* Returns view, valid until the next call with this batch. */
 const void *ds_batch_output(const ds_batch *batch, size_t output, size_t row);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cpu/float_env.h"
 
 struct ds_engine {
     ds_allocator allocator;
@@ -57,7 +58,10 @@ ds_status ds_engine_create(ds_engine **engine, ds_graph *takes_graph,
         ds_graph_destroy(takes_graph);
         return status;
     }
+    ds_float_env callers;
+    ds_float_env_enter(&callers); /* weights are prepared */
     status = ds_plan_create(&e->owned, takes_graph, options->kernels, options->skew);
+    ds_float_env_leave(&callers);
     if (status != DS_OK) {
         ds_engine_destroy(e);
         return status;
@@ -147,6 +151,7 @@ ds_status ds_engine_take_batch(ds_engine *engine, ds_batch **batch)
             return status;
         }
     }
+    ds_batch_expect(rested, engine->pool);
     *batch = rested;
     return DS_OK;
 }
@@ -162,5 +167,8 @@ void ds_engine_give_batch(ds_engine *engine, ds_batch *batch)
 
 void ds_engine_run(ds_engine *engine, ds_batch *batch)
 {
+    ds_float_env callers;
+    ds_float_env_enter(&callers);
     ds_batch_run(batch, engine->pool);
+    ds_float_env_leave(&callers);
 }

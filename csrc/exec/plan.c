@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "exec/positions.h"
 #include "exec/weights.h"
 
 static size_t aligned(size_t n_bytes)
@@ -41,6 +42,16 @@ static bool can_overwrite(const ds_plan *p, size_t j)
            out->tail < 0 && in->buffer >= 0 && in->frame_bytes == out->frame_bytes;
 }
 
+/* Gives the buffer of edge e back where node j was the last that looked at it. */
+static void free_buffer(ds_plan *p, int e, int j, int *free_buffers, int *n_free)
+{
+    ds_edge_plan *edge = &p->edges[e];
+    if (edge->last_use != j || edge->buffer < 0 || edge->freed)
+        return;
+    free_buffers[(*n_free)++] = edge->buffer;
+    edge->freed = true; /* a node may read an edge twice */
+}
+
 /* Gives every edge that is produced a buffer that nothing alive lies in. free_buffers: [n_edges]. */
 static void assign_buffers(ds_plan *p, int *free_buffers)
 {
@@ -59,18 +70,21 @@ static void assign_buffers(ds_plan *p, int *free_buffers)
                 continue;
             if (o == 0 && can_overwrite(p, j)) {
                 out->buffer = p->edges[node->inputs[0]].buffer;
-                p->edges[node->inputs[0]].last_use = -2; /* its buffer lives on as the output's */
+                p->edges[node->inputs[0]].last_use = -1; /* its buffer lives on as the output's */
             } else {
                 out->buffer = n_free ? free_buffers[--n_free] : p->n_buffers++;
             }
         }
-        for (size_t e = 0; e < g->n_edges; e++)
-            if (p->edges[e].last_use == (int)j && p->edges[e].buffer >= 0)
-                free_buffers[n_free++] = p->edges[e].buffer;
+        for (int i = 0; i < ds_op_n_values(node->op); i++)
+            free_buffer(p, node->inputs[i], (int)j, free_buffers, &n_free);
+        for (int o = 0; o < node->op->n_outputs; o++) /* those that nobody reads */
+            free_buffer(p, node->first_output + o, (int)j, free_buffers, &n_free);
     }
-    for (size_t e = 0; e < g->n_edges; e++)
-        if (p->edges[e].last_use == -2)
-            p->edges[e].last_use = -1; /* nothing to store: it keeps nothing */
+}
+
+static bool is_stored(const ds_edge_plan *edge)
+{
+    return edge->last_use >= 0 && (edge->capacity > 0 || edge->tail >= 0);
 }
 
 /* Lists the edges that keep frames in the order in which their frames may go. */
@@ -81,14 +95,17 @@ static ds_status order_stores(ds_plan *p)
     DS_TRY(ds_allocate_zeroed(&p->allocator, &memory, (g->n_nodes + 2 + g->n_edges) * sizeof(int)));
     p->first_store = memory;
     p->stores = p->first_store + g->n_nodes + 2;
-    int n = 0;
-    for (int j = 0; j <= (int)g->n_nodes; j++) {
-        p->first_store[j] = n;
-        for (size_t e = 0; e < g->n_edges; e++)
-            if (p->edges[e].last_use == j && (p->edges[e].capacity > 0 || p->edges[e].tail >= 0))
-                p->stores[n++] = (int)e;
-    }
-    p->first_store[g->n_nodes + 1] = n;
+    for (size_t e = 0; e < g->n_edges; e++)
+        if (is_stored(&p->edges[e]))
+            p->first_store[p->edges[e].last_use + 1]++;
+    for (size_t j = 0; j <= g->n_nodes; j++)
+        p->first_store[j + 1] += p->first_store[j];
+    for (size_t e = 0; e < g->n_edges; e++)
+        if (is_stored(&p->edges[e]))
+            p->stores[p->first_store[p->edges[e].last_use]++] = (int)e;
+    for (size_t j = g->n_nodes + 1; j > 0; j--) /* each stands at its end: where the next begins */
+        p->first_store[j] = p->first_store[j - 1];
+    p->first_store[0] = 0;
     return DS_OK;
 }
 
@@ -103,35 +120,124 @@ static ds_status add_part(size_t *n_bytes, size_t count, size_t item)
     return DS_OK;
 }
 
+/* Slack for 9 frames in 32, where that is a frame or more: a step of one frame then copies less than four
+ * of those that stay. */
+static void make_room(ds_edge_plan *edge)
+{
+    const size_t kept = (size_t)edge->capacity * edge->frame_bytes;
+    const size_t roomy = (kept + kept / 32 * 9) / DS_ALIGNMENT * DS_ALIGNMENT;
+    const size_t room = roomy > aligned(kept) ? roomy : aligned(kept);
+    edge->room = edge->frame_bytes ? (int64_t)(room / edge->frame_bytes) : edge->capacity;
+    edge->mark = -1;
+}
+
+static ds_status mark_edges(ds_plan *p)
+{
+    void *memory;
+    DS_TRY(ds_allocate_zeroed(&p->allocator, &memory, p->graph->n_edges * sizeof *p->marked));
+    p->marked = memory;
+    for (size_t e = 0; e < p->graph->n_edges; e++) {
+        ds_edge_plan *edge = &p->edges[e];
+        if (edge->capacity > 0 && edge->room > edge->capacity) {
+            edge->mark = (int)p->n_marked;
+            p->marked[p->n_marked++] = (int)e;
+        }
+    }
+    return DS_OK;
+}
+
 static ds_status lay_out_block(ds_plan *p)
 {
     const ds_graph *g = p->graph;
-    size_t n_bytes = aligned(sizeof(ds_block) + g->n_inputs * sizeof(int64_t)), grown;
+    size_t grown;
     for (size_t e = 0; e < g->n_edges; e++) {
         ds_edge_plan *edge = &p->edges[e];
         const ds_edge_facts *facts = &p->analysis.edges[e];
         edge->frame_bytes = ds_signature_bytes(&g->edges[e].signature);
         edge->tail = facts->unbounded ? p->n_tails++ : -1;
         edge->capacity = facts->unbounded ? 0 : facts->capacity;
-        edge->state_offset = n_bytes;
+        size_t n_bytes = 0;
         DS_TRY(add_part(&n_bytes, (size_t)edge->capacity, edge->frame_bytes));
+        make_room(edge);
         DS_CHECK(!__builtin_mul_overflow((size_t)facts->growth, edge->frame_bytes, &grown) &&
                      !__builtin_add_overflow(p->grown_bytes, grown, &p->grown_bytes),
                  DS_NO_MEMORY, "a stream's state does not fit into memory");
     }
+    DS_TRY(mark_edges(p));
+    size_t n_bytes = aligned(sizeof(ds_block) + (g->n_inputs + p->n_marked) * sizeof(int64_t));
+    p->kept_bytes = aligned(sizeof(ds_block) + g->n_inputs * sizeof(int64_t));
+    for (size_t e = 0; e < g->n_edges; e++) {
+        ds_edge_plan *edge = &p->edges[e];
+        edge->state_offset = n_bytes;
+        DS_TRY(add_part(&n_bytes, (size_t)edge->room, edge->frame_bytes));
+        DS_TRY(add_part(&p->kept_bytes, (size_t)edge->capacity, edge->frame_bytes));
+    }
     for (size_t j = 0; j < g->n_nodes; j++) {
+        const size_t carried = g->nodes[j].silent ? 0 : g->nodes[j].op->carried_bytes;
         p->nodes[j].carried_offset = n_bytes;
-        DS_TRY(add_part(&n_bytes, 1, g->nodes[j].silent ? 0 : g->nodes[j].op->carried_bytes));
-        if (g->nodes[j].op->n_inputs > p->max_inputs)
-            p->max_inputs = g->nodes[j].op->n_inputs;
-        if (g->nodes[j].op->n_outputs > p->max_outputs)
-            p->max_outputs = g->nodes[j].op->n_outputs;
+        DS_TRY(add_part(&n_bytes, 1, carried));
+        DS_TRY(add_part(&p->kept_bytes, 1, carried));
     }
     p->block_bytes = n_bytes;
     return DS_OK;
 }
 
-/* Analyses the model, rewrites a copy of it and analyses that. */
+bool ds_op_framewise(const ds_op *op)
+{
+    return !op->def->counts && !op->def->need && !op->whole && op->n_carried == 0 &&
+           ds_op_n_values(op) == op->n_inputs;
+}
+
+/* Work of a node for one frame of its output: multiplications with weights, elements read and written. */
+static double work_of(const ds_op *op)
+{
+    double work = 0;
+    for (int i = 0; i < op->n_weights; i++)
+        work += ds_op_has_weight(op, i) ? (double)ds_signature_elements(&op->weight[i]) : 0;
+    for (int o = 0; o < op->n_outputs; o++)
+        work += 4.0 * (double)ds_signature_elements(&op->out[o]);
+    return work;
+}
+
+/* What running a node takes, found once. */
+static ds_status study_nodes(ds_plan *p)
+{
+    const ds_graph *g = p->graph;
+    const ds_rate base = g->edges[g->inputs[0]].signature.rate;
+    void *memory;
+    DS_TRY(ds_allocate_zeroed(&p->allocator, &memory, g->n_nodes * sizeof *p->checked));
+    p->checked = memory;
+    p->max_inputs = p->max_outputs = 1;
+    for (size_t j = 0; j < g->n_nodes; j++) {
+        const ds_op *op = g->nodes[j].op;
+        ds_node_plan *node = &p->nodes[j];
+        p->max_inputs = op->n_inputs > p->max_inputs ? op->n_inputs : p->max_inputs;
+        p->max_outputs = op->n_outputs > p->max_outputs ? op->n_outputs : p->max_outputs;
+        p->checks_values |= op->def->check_values != NULL;
+        node->framewise = ds_op_framewise(op);
+        node->row_scratch = op->scratch.per_row || op->scratch.per_in || op->scratch.per_out;
+        if (op->scratch.per_call > p->call_scratch)
+            p->call_scratch = op->scratch.per_call;
+        if (op->check.n_roots > 0) {
+            bool always = false;
+            for (int k = 0; k < op->check.n_roots; k += 2) {
+                const ds_expr_node *when = &op->check.nodes[op->check.roots[k]];
+                always |= when->code != DS_EXPR_CONST || when->k == 0;
+            }
+            p->checked[p->n_checked++] = (ds_checked){(int)j, always};
+        }
+        for (int i = 0; i < op->n_weights && !g->nodes[j].silent; i++)
+            p->read_bytes += ds_op_has_weight(op, i) ? ds_signature_bytes(&op->weight[i]) : 0;
+        p->recurrent |= op->n_carried > 0 && op->n_weights > 0;
+        const ds_rate rate = op->out[0].rate;
+        if (!g->nodes[j].silent && rate.num > 0)
+            p->frame_work += work_of(op) * (double)rate.num / (double)rate.den /
+                             ((double)base.num / (double)base.den);
+    }
+    return DS_OK;
+}
+
+/* Analyses the model and rewrites a copy of it. */
 static ds_status rewrite(ds_plan *p, int64_t skew)
 {
     ds_rate rates[DS_MAX_INPUTS];
@@ -141,12 +247,11 @@ static ds_status rewrite(ds_plan *p, int64_t skew)
     ds_find_silent(p->model);
     DS_TRY(ds_analyse(&p->analysis, p->model, &p->clock));
     DS_TRY(ds_graph_share(&p->graph, p->model));
-    ds_rewrite(p->graph, &p->analysis);
+    DS_TRY(ds_rewrite(p->graph, &p->analysis));
     DS_TRY(ds_graph_share(&p->plain, p->graph));
     if (p->kernels->real[0].format != DS_FORMAT_ROWS)
         DS_TRY(ds_fuse(p->graph));
-    ds_analysis_free(&p->analysis);
-    return ds_analyse(&p->analysis, p->graph, &p->clock);
+    return DS_OK;
 }
 
 static ds_status make(ds_plan *p, int64_t skew)
@@ -167,6 +272,8 @@ static ds_status make(ds_plan *p, int64_t skew)
     assign_buffers(p, free_buffers);
     ds_release(&p->allocator, free_buffers, n_bytes);
     DS_TRY(order_stores(p));
+    DS_TRY(study_nodes(p));
+    DS_TRY(ds_positions_plan(p));
     ds_graph_fingerprint(p->model, p->fingerprint);
     return ds_weights_prepare(p);
 }
@@ -202,6 +309,8 @@ void ds_plan_destroy(ds_plan *plan)
     if (plan->graph) {
         ds_release(&a, plan->first_store,
                    (plan->graph->n_nodes + 2 + plan->graph->n_edges) * sizeof(int));
+        ds_release(&a, plan->checked, plan->graph->n_nodes * sizeof *plan->checked);
+        ds_release(&a, plan->marked, plan->graph->n_edges * sizeof *plan->marked);
         ds_release(&a, plan->nodes, plan->graph->n_nodes * sizeof *plan->nodes);
         ds_release(&a, plan->edges, plan->graph->n_edges * sizeof *plan->edges);
     }

@@ -11,20 +11,37 @@
 /* Of an input of one stream; an edge may have twice as many. Counts are far from where they saturate. */
 #define DS_MOST_FRAMES ((int64_t)1 << 60)
 
+/* Whole periods further on, by how much an edge's integers have grown for each (exec/positions.h). */
+typedef struct ds_growth {
+    int64_t known, total, from, end; /* end: known, where the stream has ended */
+} ds_growth;
+
 typedef struct ds_edge_plan {
     size_t frame_bytes;
     int64_t capacity;    /* frames kept in the block at most; 0 where none or unbounded */
-    size_t state_offset; /* of the kept frames in the block */
+    int64_t room;        /* frames that have room in the block: slack lets kept ones stay in place */
+    size_t state_offset; /* of the room in the block */
+    int mark;            /* index in the block's marks; -1: no slack, kept frames go through buffers */
     int tail;            /* unbounded: index of its tail in the slot; else -1 */
     int buffer;          /* scratch buffer; -1 for unbounded edges and edges that nothing produces */
+    bool freed;          /* its buffer has gone to another edge */
     int last_use;        /* node after which the frames may go; n_nodes: when the call is over */
+    ds_growth growth;
 } ds_edge_plan;
 
 typedef struct ds_node_plan {
     void *prepared; /* part of the plan's; NULL where the kernels read raw weights */
     size_t carried_offset;
     const void **weights; /* raw, borrowed from the graph; [n_weights] */
+    bool row_scratch;     /* whether scratch grows with rows or frames */
+    bool framewise;       /* ds_op_framewise */
 } ds_node_plan;
+
+/* A node whose operator looks at lengths; always: not at the end only. */
+typedef struct ds_checked {
+    int node;
+    bool always;
+} ds_checked;
 
 /* A raw weight that packed ones have replaced: those of the first operator that has it. */
 typedef struct ds_replaced {
@@ -34,12 +51,19 @@ typedef struct ds_replaced {
     size_t packed_bytes;
 } ds_replaced;
 
-/* The head of a stream's block; the kept frames and carried arrays follow, 64-byte aligned. */
+/* The head of a stream's block. What follows: per edge with slack, the place of the first kept frame in
+ * its room (a mark); then, 64-byte aligned, the edges' rooms and the carried arrays. */
 typedef struct ds_block {
     uint64_t fingerprint[2];
     uint32_t version, n_inputs;
     int64_t frames[]; /* per graph input: frames so far */
 } ds_block;
+
+/* A call is split among threads into parts of at least so much work (ds_plan.frame_work), and of so many rows
+ * where the weights are more than a cache holds. */
+#define DS_LEAST_WORK 1e6
+#define DS_LEAST_ROWS 16
+#define DS_CACHED_BYTES ((size_t)1 << 19)
 
 typedef struct ds_plan {
     ds_allocator allocator;
@@ -47,15 +71,28 @@ typedef struct ds_plan {
     ds_graph *plain; /* rewritten, each operator by itself, for exports; owned */
     ds_graph *graph; /* rewritten and fused; owned. All number their edges alike */
     ds_clock clock;
-    ds_analysis analysis; /* of the rewritten graph */
+    ds_analysis analysis; /* its edges: of the rewritten graph */
     const ds_kernels *kernels;
     ds_edge_plan *edges; /* [graph->n_edges] */
     ds_node_plan *nodes; /* [graph->n_nodes] */
     int *stores;         /* edges that keep frames, by their last use: after node j those from */
     int *first_store;    /* first_store[j] to first_store[j + 1] of them; [graph->n_nodes + 2] */
     int n_buffers, n_tails;
-    int max_inputs, max_outputs; /* of any node */
+    int *marked;                 /* [n_marked]: edges with a mark, in its order */
+    size_t n_marked;
+    ds_checked *checked;         /* [n_checked] */
+    size_t n_checked;
+    bool checks_values;          /* whether any operator looks at the values of an input */
+    int max_inputs, max_outputs; /* of any node, at least 1 */
+    size_t call_scratch;         /* the most that any node needs whatever the rows */
+    double frame_work;           /* per frame of input 0: multiplications and elements, about */
+    size_t read_bytes;           /* of weights, in a call */
+    bool recurrent;              /* whether weights are read frame by frame */
+    int64_t start[DS_MAX_INPUTS], period[DS_MAX_INPUTS]; /* of the integers, in frames of each input */
+    int64_t most_periods;        /* beyond the start, before counts come near their limit */
+    bool uneven;                 /* whether an edge gets frames at the end that don't follow from its phase */
     size_t block_bytes;          /* of one stream's fixed state: exact */
+    size_t kept_bytes;           /* what of it must be kept: without slack */
     size_t grown_bytes;          /* per `analysis.period` frames of input 0, where state grows */
     void *prepared;              /* owned: all nodes' */
     size_t prepared_bytes;
@@ -66,6 +103,13 @@ typedef struct ds_plan {
     uint64_t fingerprint[2];
 } ds_plan;
 
+static inline int64_t *ds_block_marks(const ds_plan *plan, ds_block *block)
+{
+    return block->frames + plan->graph->n_inputs;
+}
+
+/* Whether an operator's output frames depend on the input frames of their position, and on nothing else. */
+bool ds_op_framewise(const ds_op *op);
 /* Plans a graph; takes it also on failure. skew: frames by which inputs may be apart.
  * Errors: those of ds_analyse, DS_DTYPE for float64 (the engine computes in float32). */
 ds_status ds_plan_create(ds_plan **plan, ds_graph *takes_graph, const ds_kernels *kernels,

@@ -177,11 +177,10 @@ void ds_slot_leave(ds_slot *slot)
     atomic_store_explicit(&slot->busy, false, memory_order_release);
 }
 
-ds_status ds_tail_reserve(const ds_allocator *allocator, ds_tail *tail, size_t n_used,
-                          size_t n_bytes)
+/* Makes the room n_bytes or more; `n_used` bytes from `from` on come to its front. */
+static ds_status grow_tail(const ds_allocator *allocator, ds_tail *tail, size_t from, size_t n_used,
+                           size_t n_bytes)
 {
-    if (n_bytes <= tail->n_bytes)
-        return DS_OK;
     size_t room = tail->n_bytes ? tail->n_bytes : 4096;
     while (room < n_bytes && room <= SIZE_MAX / 2)
         room *= 2;
@@ -190,8 +189,34 @@ ds_status ds_tail_reserve(const ds_allocator *allocator, ds_tail *tail, size_t n
     void *larger;
     DS_TRY(ds_allocate(allocator, &larger, room));
     if (n_used)
-        memcpy(larger, tail->data, n_used);
+        memcpy(larger, (const char *)tail->data + from, n_used);
     ds_release(allocator, tail->data, tail->n_bytes);
-    *tail = (ds_tail){larger, room};
+    tail->data = larger;
+    tail->n_bytes = room;
     return DS_OK;
+}
+
+ds_status ds_tail_reserve(const ds_allocator *allocator, ds_tail *tail, int64_t kept, int64_t fresh,
+                          size_t frame_bytes)
+{
+    const size_t from = (size_t)tail->first * frame_bytes, n_kept = (size_t)kept * frame_bytes;
+    size_t n_bytes;
+    DS_CHECK(!__builtin_mul_overflow((size_t)(kept + fresh), frame_bytes, &n_bytes) &&
+                 n_bytes <= SIZE_MAX / 2,
+             DS_NO_MEMORY, "%lld frames of %zu bytes do not fit into memory",
+             (long long)(kept + fresh), frame_bytes);
+    if (from + n_bytes <= tail->n_bytes)
+        return DS_OK;
+    if (n_bytes <= tail->n_bytes / 2) /* half of the room has been passed since the last move */
+        memmove(tail->data, (const char *)tail->data + from, n_kept);
+    else
+        DS_TRY(grow_tail(allocator, tail, from, n_kept, n_bytes));
+    tail->first = 0;
+    return DS_OK;
+}
+
+ds_status ds_tail_grow(const ds_allocator *allocator, ds_tail *tail, size_t n_bytes)
+{
+    return n_bytes <= tail->n_bytes ? DS_OK
+                                    : grow_tail(allocator, tail, 0, tail->n_bytes, n_bytes);
 }

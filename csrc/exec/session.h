@@ -9,10 +9,11 @@
 
 #include "exec/plan.h"
 
-/* Kept frames of an unbounded edge, from its first kept frame on; grows by doubling. */
+/* Kept frames of an unbounded edge; grows by doubling. */
 typedef struct ds_tail {
     void *data;
     size_t n_bytes; /* room */
+    int64_t first;  /* frames in front of the first kept one */
 } ds_tail;
 
 typedef struct ds_slot {
@@ -43,9 +44,11 @@ size_t ds_session_n_open(ds_session *session);
 /* False where another thread is in the slot. */
 bool ds_slot_enter(ds_slot *slot);
 void ds_slot_leave(ds_slot *slot);
-/* Makes room for n_bytes in a tail, keeping the first n_used. */
-ds_status ds_tail_reserve(const ds_allocator *allocator, ds_tail *tail, size_t n_used,
-                          size_t n_bytes);
+/* Makes room for `fresh` frames behind the `kept` ones, which may move. */
+ds_status ds_tail_reserve(const ds_allocator *allocator, ds_tail *tail, int64_t kept, int64_t fresh,
+                          size_t frame_bytes);
+/* Makes the room of a tail at least n_bytes; what it holds stays. */
+ds_status ds_tail_grow(const ds_allocator *allocator, ds_tail *tail, size_t n_bytes);
 
 /* ---------------------------------------------------------------- snapshots (exec/snapshot.c) */
 /* Bytes of a slot's snapshot. */

@@ -101,13 +101,17 @@ static bool kept_entry(const ds_plan *p, const ds_slot *slot, const state_counts
         return false;
     const ds_edge_plan *edge = &p->edges[place];
     const size_t skip = (size_t)(c->model.first[e] - c->run.first[place]) * edge->frame_bytes;
+    const size_t first = edge->frame_bytes *
+                         (size_t)(edge->tail >= 0   ? slot->tails[edge->tail].first
+                                  : edge->mark >= 0 ? ds_block_marks(p, slot->block)[edge->mark]
+                                                    : 0);
     char *from = edge->tail >= 0 ? slot->tails[edge->tail].data
                                  : (char *)slot->block + edge->state_offset;
     *out = (entry){.node = node < 0 ? -1 - output : node,
                    .array = node < 0 ? 0 : output,
                    .at = c->model.first[e],
                    .n_bytes = (size_t)kept * edge->frame_bytes,
-                   .data = from ? from + skip : NULL, /* NULL: a tail that has no room yet */
+                   .data = from ? from + first + skip : NULL, /* NULL: a tail that has no room yet */
                    .edge = (int)e};
     return true;
 }
@@ -422,9 +426,18 @@ static ds_status reserve_tails(const ds_plan *p, ds_slot *slot, const state_coun
             continue;
         ds_tail *tail = &slot->tails[p->edges[e].tail];
         const size_t n_bytes = (size_t)kept_frames(&c->run, e) * p->edges[e].frame_bytes;
-        DS_TRY(ds_tail_reserve(&p->allocator, tail, tail->n_bytes, n_bytes));
+        DS_TRY(ds_tail_grow(&p->allocator, tail, n_bytes));
     }
     return DS_OK;
+}
+
+/* Kept frames are going to stand at the front of their rooms and tails. */
+static void clear_marks(const ds_plan *p, ds_slot *slot)
+{
+    for (size_t k = 0; k < p->n_marked; k++)
+        ds_block_marks(p, slot->block)[k] = 0;
+    for (int t = 0; t < p->n_tails; t++)
+        slot->tails[t].first = 0;
 }
 
 static ds_status read_state(ds_slot *slot, const state_counts *c, reader *r)
@@ -441,6 +454,7 @@ static ds_status read_state(ds_slot *slot, const state_counts *c, reader *r)
     DS_CHECK(r->at == r->n, DS_FORMAT, "the snapshot at byte %zu: expected its end, got %zu bytes more", r->at,
              r->n - r->at);
     DS_TRY(reserve_tails(p, slot, c));
+    clear_marks(p, slot);
     return each_entry(p, slot, c, take_entry, &again);
 }
 
@@ -465,9 +479,10 @@ ds_status ds_slot_copy(const ds_plan *plan, ds_slot *slot, const ds_slot *source
 {
     for (int t = 0; t < plan->n_tails; t++) {
         size_t n_bytes = source->tails[t].n_bytes;
-        DS_TRY(ds_tail_reserve(&plan->allocator, &slot->tails[t], 0, n_bytes));
+        DS_TRY(ds_tail_grow(&plan->allocator, &slot->tails[t], n_bytes));
         if (n_bytes)
             memcpy(slot->tails[t].data, source->tails[t].data, n_bytes);
+        slot->tails[t].first = source->tails[t].first;
     }
     memcpy(slot->block, source->block, plan->block_bytes);
     return DS_OK;

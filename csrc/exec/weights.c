@@ -11,32 +11,46 @@ static size_t aligned(size_t n_bytes)
     return (n_bytes + DS_ALIGNMENT - 1) / DS_ALIGNMENT * DS_ALIGNMENT;
 }
 
-/* Whether a node before this one has the same weight, as where a module is called twice. */
-static bool counted(const ds_graph *g, size_t j, const ds_weight *weight)
+static int compare_weights(const void *context, uint32_t a, uint32_t b)
 {
-    for (size_t k = 0; weight->borrowed && k < j; k++)
-        for (int i = 0; i < g->nodes[k].op->n_weights; i++)
-            if (g->nodes[k].weights[i].data == weight->data)
-                return true;
-    return false;
+    const ds_weight *const *weights = context;
+    const uintptr_t x = (uintptr_t)weights[a]->data, y = (uintptr_t)weights[b]->data;
+    return x < y ? -1 : x > y;
+}
+
+/* Adds up the weights, each once: nodes share them where a module is called twice. items: [n]. */
+static void sum_weights(ds_plan *p, const ds_weight **items, uint32_t *order)
+{
+    size_t n = 0;
+    for (size_t j = 0; j < p->graph->n_nodes; j++)
+        for (int i = 0; i < p->graph->nodes[j].op->n_weights; i++, n++) {
+            items[n] = &p->graph->nodes[j].weights[i];
+            order[n] = (uint32_t)n;
+        }
+    ds_sort_indices(order, n, compare_weights, items);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || items[order[i]]->data != items[order[i - 1]]->data)
+            p->raw_bytes += items[order[i]]->n_bytes;
 }
 
 static ds_status list_weights(ds_plan *p)
 {
+    size_t n = 0;
     for (size_t j = 0; j < p->graph->n_nodes; j++) {
         const ds_node *node = &p->graph->nodes[j];
         const ds_op *op = node->op;
-        ds_node_plan *plan = &p->nodes[j];
         void *weights;
         DS_TRY(ds_allocate_array(&p->allocator, &weights, (size_t)op->n_weights,
                                  sizeof(const void *)));
-        plan->weights = weights;
-        for (int i = 0; i < op->n_weights; i++) {
-            plan->weights[i] = node->weights[i].data;
-            if (!counted(p->graph, j, &node->weights[i]))
-                p->raw_bytes += node->weights[i].n_bytes;
-        }
+        p->nodes[j].weights = weights;
+        for (int i = 0; i < op->n_weights; i++, n++)
+            p->nodes[j].weights[i] = node->weights[i].data;
     }
+    void *items;
+    const size_t n_bytes = n * (sizeof(ds_weight *) + sizeof(uint32_t));
+    DS_TRY(ds_allocate(&p->allocator, &items, n_bytes));
+    sum_weights(p, items, (uint32_t *)((const ds_weight **)items + n));
+    ds_release(&p->allocator, items, n_bytes);
     p->weight_bytes = p->raw_bytes;
     return DS_OK;
 }

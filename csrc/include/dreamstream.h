@@ -37,8 +37,16 @@
  *   another thread is in a call with it is refused with DS_BUSY.
  *
  * Structs that begin with `struct_size` may grow at their end: set it to sizeof of the struct, and the
- *   rest to zero (DS_MODEL_OPTIONS_INIT). The library reads and fills as much as the caller has;
- *   what a newer caller has beyond what the library knows must be zero.
+ *   rest to zero (DS_MODEL_OPTIONS_INIT). The library reads and fills as much as the caller has, so a
+ *   program that was compiled with an older header runs unchanged: options that it does not have are
+ *   zero, the default. A newer program than the library: options beyond what the library knows must be
+ *   zero, else the call fails with DS_ARGUMENT; what it does not know of an info it leaves as it is.
+ *   A struct_size below that of the first version, or above 4096, is refused with DS_ARGUMENT.
+ *
+ * Floating point. The library computes with round to nearest and denormal numbers, in every thread,
+ *   whatever the host has set, and leaves the host's setting as it was. Where the same bits are
+ *   promised, that is so for all numbers and infinities; a NaN stays a NaN, but its sign and payload
+ *   may differ between instruction sets.
  */
 #ifndef DREAMSTREAM_H
 #define DREAMSTREAM_H
@@ -238,7 +246,8 @@ typedef struct ds_model_options {
  * no memory of this process where the backend reads them as they are, and processes share them. It
  * must not be changed in place meanwhile (replacing it by a rename is fine). Nothing in it runs.
  * `options` may be NULL: all defaults.
- * Errors: DS_FORMAT if it can't be read or is no model file, naming the place; DS_ARGUMENT (NULL,
+ * Errors: DS_FORMAT if it can't be read or is no model file, naming the place, or is not what was
+ * written (its fingerprint is another; files of old writers have none); DS_ARGUMENT (NULL,
  * struct_size, unknown backend, too many threads); DS_MODE if this machine can't run the backend;
  * DS_LIMIT, DS_NO_MEMORY. Thread: any.
  */

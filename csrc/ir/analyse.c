@@ -1,292 +1,556 @@
+/* ir/analyse.c: what the integers of a graph amount to.
+ *
+ * Known and total of every edge are functions of the frames of input 0 that repeat sooner or later
+ * (ir/steps.h). They are made edge by edge, by each operator's own programs: an operator that leaves counts as
+ * they are hands its input's functions on, so a graph is analysed in time by its number of nodes, and a stretch
+ * in which nothing changes costs nothing, however long. What an edge keeps is the difference of two such
+ * functions, and its most a maximum over their steps: exact, for all n.
+ *
+ * Where inputs may be apart, one walk is made for each way in which they can be: input i at floor(n * its
+ * frames per frame of input 0) + its offset. Positions that the clock does not admit are masked. */
 #include "ir/analyse.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
+#include "ir/steps.h"
 
-enum { MAX_PERIOD = 1 << 24, MAX_STEPS = 1 << 26, MAX_COMBINATIONS = 1 << 24, MAX_FIELDS = 4096 };
-static const int64_t MAX_WORK = (int64_t)1 << 33; /* looks at a node or an edge: a minute */
+enum { MAX_COMBINATIONS = 1 << 20, MAX_FIELDS = 4096 };
+static const int64_t MAX_WORK = (int64_t)1 << 30; /* looks at a step or a node: half a minute */
 
 __extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
 
-/* What the enumeration holds while it walks. */
 typedef struct walk {
     const ds_graph *graph;
     const ds_clock *clock;
     ds_analysis *a;
-    ds_pair *pairs;      /* [n_edges] at the current point */
-    ds_pair *before;     /* [n_edges] at the previous point of the diagonal */
-    int64_t *first;      /* [n_edges] scratch of the field's backward pass */
-    int64_t *need;       /* [n_nodes][DS_MAX_INPUTS] at the current point */
-    int64_t *seen_known; /* [n_outputs] output frames whose delay is settled */
-    int64_t *n_fields;   /* [n_outputs] output frames whose field was looked at */
-    int64_t *early, *late; /* [n_edges] most kept in the first and in the second period */
-    bool *changed;       /* [n_edges] since the previous point */
-    int64_t frames[DS_MAX_INPUTS];
-    int64_t n_steps;
-    int64_t work;
-    bool fresh; /* no point visited yet */
+    ds_steps_maker maker;
+    ds_steps **known, **total; /* [n_edges] */
+    int64_t *first;            /* [n_edges] scratch of the field's backward pass */
+    int64_t *growth_period;    /* [n_edges]: frames of input 0 in which an edge grows by its growth, so far */
+    bool *dead;                /* [n_nodes]: no output follows from it, no stream is refused by it */
+    int64_t offsets[DS_MAX_INPUTS];
+    ds_steps *mask; /* 1 where the clock admits the walk's positions, else 0; NULL: everywhere */
+    bool diagonal;  /* all inputs as far as whole frames of input 0's time allow */
 } walk;
 
-static int64_t gcd(int64_t a, int64_t b)
+/* ---------------------------------------------------------------- functions */
+
+static ds_status apply(walk *w, ds_steps **f, ds_expr_code code, const ds_steps *a, const ds_steps *b)
 {
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a;
+    return ds_steps_apply(&w->maker, f, code, a, b, NULL);
 }
 
-/* Multiplies the period so that `frames` frames at rate r are a whole number of frames of input 0. */
-static ds_status extend_period(ds_analysis *a, ds_rate base, ds_rate r, int64_t frames)
+/* f becomes code(f, b). */
+static ds_status change(walk *w, ds_steps **f, ds_expr_code code, const ds_steps *b)
 {
-    if (r.num == 0)
+    ds_steps *made;
+    DS_TRY(apply(w, &made, code, *f, b));
+    ds_steps_release(&w->maker, *f);
+    *f = made;
+    return DS_OK;
+}
+
+/* f becomes code(f, k). */
+static ds_status change_k(walk *w, ds_steps **f, ds_expr_code code, int64_t k)
+{
+    ds_steps *constant;
+    DS_TRY(ds_steps_constant(&w->maker, &constant, k));
+    const ds_status status = change(w, f, code, constant);
+    ds_steps_release(&w->maker, constant);
+    return status;
+}
+
+/* f becomes 0 where `condition` is not positive. */
+static ds_status change_where(walk *w, ds_steps **f, const ds_steps *condition)
+{
+    ds_steps *zero, *made;
+    DS_TRY(ds_steps_constant(&w->maker, &zero, 0));
+    const ds_status status = ds_steps_apply(&w->maker, &made, DS_EXPR_SELECT, condition, *f, zero);
+    ds_steps_release(&w->maker, zero);
+    DS_TRY(status);
+    ds_steps_release(&w->maker, *f);
+    *f = made;
+    return DS_OK;
+}
+
+/* Evaluates an operator's program on functions. inputs: edges; m may be NULL. Fills roots, all or none. */
+static ds_status evaluate(walk *w, const ds_program *p, const int *inputs, ds_steps *m, ds_steps **roots)
+{
+    ds_steps *value[DS_PROGRAM_NODES];
+    ds_status status = DS_OK;
+    int n = 0;
+    for (; n < p->n_nodes && status == DS_OK; n += status == DS_OK) {
+        const ds_expr_node *node = &p->nodes[n];
+        switch (node->code) {
+        case DS_EXPR_CONST: status = ds_steps_constant(&w->maker, &value[n], node->k); break;
+        case DS_EXPR_KNOWN: value[n] = ds_steps_share(w->known[inputs[node->a]]); break;
+        case DS_EXPR_TOTAL: value[n] = ds_steps_share(w->total[inputs[node->a]]); break;
+        case DS_EXPR_M: value[n] = ds_steps_share(m); break;
+        default:
+            status = ds_steps_apply(&w->maker, &value[n], node->code, value[node->a], value[node->b],
+                                    node->code == DS_EXPR_SELECT ? value[node->c] : NULL);
+        }
+    }
+    for (int i = 0; i < p->n_roots && status == DS_OK; i++)
+        roots[i] = ds_steps_share(value[p->roots[i]]);
+    while (n-- > 0)
+        ds_steps_release(&w->maker, value[n]);
+    return status;
+}
+
+/* Period and transient cover the function. */
+static ds_status include(walk *w, const ds_steps *f)
+{
+    const ds_stretch *last = ds_steps_last(f);
+    if (last->start > w->a->transient)
+        w->a->transient = last->start;
+    return ds_extend_period(&w->a->period, last->period);
+}
+
+/* The first n that the clock admits at which f and g differ; -1: none. */
+static ds_status find_difference(walk *w, const ds_steps *f, const ds_steps *g, int64_t *n)
+{
+    *n = -1;
+    if (f == g)
         return DS_OK;
-    ds_rate q = {base.num, base.den};
-    DS_CHECK(ds_rate_scale(&q, frames, 1) && ds_rate_scale(&q, r.den, r.num), DS_LIMIT,
-             "the model's period is too long to analyse");
-    int64_t factor = q.num / gcd(q.num, a->period);
-    DS_CHECK(factor <= MAX_PERIOD / a->period, DS_LIMIT,
-             "the model's period is longer than %d input frames", MAX_PERIOD);
-    a->period *= factor;
-    return DS_OK;
+    ds_steps *d;
+    DS_TRY(apply(w, &d, DS_EXPR_SUB, f, g));
+    ds_status status = w->mask ? change_where(w, &d, w->mask) : DS_OK;
+    if (status == DS_OK)
+        status = ds_steps_nonzero(&w->maker, d, n);
+    ds_steps_release(&w->maker, d);
+    return status;
 }
 
-static ds_status find_period(walk *w)
+/* ---------------------------------------------------------------- inputs */
+
+/* The functions of input i at its offset, and where its position is one. */
+static ds_status start_input(walk *w, size_t i, ds_steps **lead)
 {
-    const ds_graph *g = w->graph;
-    ds_analysis *a = w->a;
-    ds_rate base = g->edges[g->inputs[0]].signature.rate;
-    a->period = 1;
-    int64_t reach = 0;
-    for (size_t i = 1; i < g->n_inputs; i++)
-        DS_TRY(extend_period(a, base, g->edges[g->inputs[i]].signature.rate, 1));
-    for (size_t j = 0; j < g->n_nodes; j++) {
-        const ds_op *op = g->nodes[j].op;
-        ds_rate r = g->edges[g->nodes[j].inputs[0]].signature.rate;
-        if (r.num == 0)
-            continue;
-        DS_TRY(extend_period(a, base, r, op->period));
-        ds_rate q = {base.num, base.den};
-        DS_CHECK(ds_rate_scale(&q, r.den, r.num) && op->reach < (int64_t)1 << 40, DS_LIMIT,
-                 "%s: its field is too wide to analyse", op->def->name);
-        wide frames = ((wide)op->reach * q.num + q.den - 1) / q.den;
-        DS_CHECK(frames < MAX_STEPS, DS_LIMIT, "%s: its field is too wide to analyse",
-                 op->def->name);
-        reach += (int64_t)frames + 1;
+    const ds_clock *c = w->clock;
+    const int e = w->graph->inputs[i];
+    const int64_t common = ds_greatest_divisor(c->tick[0], c->tick[i]);
+    const int64_t gain = c->tick[0] / common, period = c->tick[i] / common;
+    DS_TRY(ds_steps_line(&w->maker, &w->known[e], period, gain, w->offsets[i]));
+    if (w->graph->n_inputs > 1) { /* how far it is before input 0, in ticks; nowhere below 0 */
+        DS_TRY(ds_steps_rest(&w->maker, lead, gain, period, -common));
+        DS_TRY(change_k(w, lead, DS_EXPR_ADD, w->offsets[i] * c->tick[i]));
+        ds_steps *there = ds_steps_share(w->known[e]);
+        ds_status status = change_k(w, &there, DS_EXPR_ADD, 1);
+        if (status == DS_OK)
+            status = change_where(w, &w->mask, there);
+        ds_steps_release(&w->maker, there);
+        DS_TRY(status);
+        DS_TRY(change_k(w, &w->known[e], DS_EXPR_MAX, 0));
     }
-    reach += w->clock->limit / w->clock->tick[0] + 2;
-    DS_CHECK(reach < MAX_STEPS, DS_LIMIT, "the model's field is too wide to analyse");
-    a->transient = reach;
-    return DS_OK;
+    w->total[e] = ds_steps_share(w->known[e]);
+    return include(w, w->known[e]);
 }
 
-/* Counts one pass over the graph. */
-static ds_status spend(walk *w)
+/* Starts a walk: the inputs' functions and the mask. */
+static ds_status start(walk *w)
 {
-    w->work += (int64_t)(w->graph->n_nodes + w->graph->n_edges);
-    DS_CHECK(w->work <= MAX_WORK, DS_LIMIT,
-             "the model is too large, for how long its period and field are, to analyse");
-    return DS_OK;
+    ds_steps *leads[DS_MAX_INPUTS] = {NULL}, *last = NULL, *spread = NULL;
+    const size_t n = w->graph->n_inputs;
+    ds_status status = n > 1 ? ds_steps_constant(&w->maker, &w->mask, 1) : DS_OK;
+    for (size_t i = 0; i < n && status == DS_OK; i++)
+        status = start_input(w, i, &leads[i]);
+    if (status == DS_OK && n > 1) {
+        last = ds_steps_share(leads[0]);
+        spread = ds_steps_share(leads[0]);
+        for (size_t i = 1; i < n && status == DS_OK; i++) {
+            status = change(w, &last, DS_EXPR_MIN, leads[i]);
+            if (status == DS_OK)
+                status = change(w, &spread, DS_EXPR_MAX, leads[i]);
+        }
+        /* limit - (first - last) > 0 */
+        if (status == DS_OK)
+            status = change(w, &spread, DS_EXPR_SUB, last);
+        if (status == DS_OK)
+            status = change_k(w, &spread, DS_EXPR_MUL, -1);
+        if (status == DS_OK)
+            status = change_k(w, &spread, DS_EXPR_ADD, w->clock->limit);
+        if (status == DS_OK)
+            status = change_where(w, &w->mask, spread);
+    }
+    ds_steps_release(&w->maker, last);
+    ds_steps_release(&w->maker, spread);
+    for (size_t i = 0; i < n; i++)
+        ds_steps_release(&w->maker, leads[i]);
+    return status;
 }
+
+/* ---------------------------------------------------------------- nodes */
 
 /* What is combined frame by frame must have the same frames: with its syncs a graph ensures that, and a
- * graph that came from elsewhere may lack them. Here all counts are seen that there can be. */
-static ds_status check_lockstep(const walk *w, const ds_op *op, const ds_pair *in)
+ * graph that came from elsewhere may lack them. */
+static ds_status check_lockstep(walk *w, const ds_node *node)
 {
+    const ds_op *op = node->op;
     int n = op->def->flags & DS_OP_LOCKSTEP ? ds_op_n_values(op) : 1;
-    for (int i = 1; i < n; i++)
-        DS_CHECK(in[i].known == in[0].known && in[i].total == in[0].total, DS_MISMATCH,
+    for (int i = 1; i < n; i++) {
+        int64_t at, at_end;
+        DS_TRY(find_difference(w, w->known[node->inputs[i]], w->known[node->inputs[0]], &at));
+        DS_TRY(find_difference(w, w->total[node->inputs[i]], w->total[node->inputs[0]], &at_end));
+        DS_CHECK(at < 0 && at_end < 0, DS_MISMATCH,
                  "%s: its inputs differ at %lld frames of the first: expected a sync between them",
-                 op->def->name, (long long)w->frames[0]);
+                 op->def->name, (long long)(at < 0 ? at_end : at));
+    }
     return DS_OK;
 }
 
-/* Evaluates the nodes whose inputs changed; keeps `need` up to date. */
-static ds_status visit(walk *w)
+/* `before` at n must not be above `then` at n + 1. */
+static ds_status check_grows(walk *w, const ds_op *op, const ds_steps *before, const ds_steps *then)
 {
-    const ds_graph *g = w->graph;
-    DS_TRY(spend(w));
-    for (size_t i = 0; i < g->n_inputs; i++) {
-        ds_pair now = {w->frames[i], w->frames[i]};
-        ds_pair *pair = &w->pairs[g->inputs[i]];
-        w->changed[g->inputs[i]] = w->fresh || pair->known != now.known;
-        *pair = now;
-    }
-    for (size_t j = 0; j < g->n_nodes; j++) {
-        const ds_node *node = &g->nodes[j];
-        bool any = w->fresh;
-        ds_pair in[DS_MAX_INPUTS], out[DS_MAX_OUTPUTS];
-        for (int i = 0; i < node->op->n_inputs; i++) {
-            in[i] = w->pairs[node->inputs[i]];
-            any |= w->changed[node->inputs[i]];
-        }
-        if (any) {
-            DS_TRY(check_lockstep(w, node->op, in));
-            ds_op_counts(node->op, in, false, out);
-            w->a->identity[j] &= out[0].known == in[0].known && out[0].total == in[0].total;
-            ds_op_need(node->op, out[0].known, &w->need[j * DS_MAX_INPUTS]);
-        }
-        for (int o = 0; o < node->op->n_outputs; o++) {
-            ds_pair *pair = &w->pairs[node->first_output + o];
-            bool differs = any && (w->fresh || pair->known != out[o].known ||
-                                   pair->total != out[o].total);
-            w->changed[node->first_output + o] = differs;
-            if (differs)
-                *pair = out[o];
-        }
-    }
-    w->fresh = false;
+    ds_steps *f;
+    int64_t most, n;
+    DS_TRY(ds_steps_next(&w->maker, &f, then));
+    ds_status status = change_k(w, &f, DS_EXPR_MUL, -1);
+    if (status == DS_OK)
+        status = change(w, &f, DS_EXPR_ADD, before);
+    if (status == DS_OK)
+        status = ds_steps_most(&w->maker, f, &most, &n);
+    const bool breaks = status == DS_OK && (n >= 0 || ds_steps_last(f)->gain > 0);
+    ds_steps_release(&w->maker, f);
+    DS_TRY(status);
+    DS_CHECK(!breaks, DS_INTERNAL, "%s: its counts break the laws at %lld input frames",
+             op->def->name, (long long)n + 1);
     return DS_OK;
 }
 
-static void measure_kept(walk *w, int64_t *most)
+/* The driver's rules (ds_op_counts) on what an operator's program says of output o. */
+static ds_status clamp_counts(walk *w, const ds_node *node, ds_steps **known, ds_steps **total)
 {
-    const ds_graph *g = w->graph;
-    for (size_t j = 0; j < g->n_nodes; j++) {
-        const ds_node *node = &g->nodes[j];
-        for (int i = 0; i < ds_op_n_values(node->op) && !node->silent; i++) {
-            int e = node->inputs[i];
-            int64_t need = w->need[j * DS_MAX_INPUTS + (size_t)i];
-            if (need >= w->pairs[e].known)
-                continue;
-            int64_t kept = w->pairs[e].known - need;
-            if (kept > w->a->edges[e].capacity)
-                w->a->edges[e].capacity = kept;
-            if (most && kept > most[e])
-                most[e] = kept;
-        }
+    DS_TRY(change_k(w, total, DS_EXPR_MAX, 0));
+    for (int i = 0; i < node->op->n_inputs; i++)
+        if (*total != w->total[node->inputs[i]])
+            DS_TRY(change_where(w, total, w->total[node->inputs[i]]));
+    DS_TRY(change_k(w, known, DS_EXPR_MAX, 0));
+    return change(w, known, DS_EXPR_MIN, *total);
+}
+
+/* One function where there are two that are the same. */
+static void unite(walk *w, ds_steps **f, ds_steps *same)
+{
+    if (*f == same || !ds_steps_same(*f, same))
+        return;
+    ds_steps_release(&w->maker, *f);
+    *f = ds_steps_share(same);
+}
+
+static ds_status count(walk *w, const ds_node *node)
+{
+    const ds_op *op = node->op;
+    const int e = node->first_output, in = node->inputs[0];
+    if (op->same_counts && op->n_outputs == 1) { /* most operators: no program needed */
+        w->known[e] = ds_steps_share(w->known[in]);
+        w->total[e] = ds_steps_share(w->total[in]);
+        return DS_OK;
     }
+    ds_steps *roots[DS_PROGRAM_ROOTS];
+    DS_TRY(evaluate(w, &op->counts, node->inputs, NULL, roots));
+    for (int o = 0; o < op->n_outputs; o++) {
+        w->known[e + o] = roots[2 * o];
+        w->total[e + o] = roots[2 * o + 1];
+    }
+    for (int o = e; o < e + op->n_outputs; o++) {
+        DS_TRY(clamp_counts(w, node, &w->known[o], &w->total[o]));
+        if (w->diagonal) {
+            DS_TRY(check_grows(w, op, w->known[o], w->known[o]));
+            DS_TRY(check_grows(w, op, w->known[o], w->total[o]));
+        }
+        unite(w, &w->known[o], w->known[in]);
+        unite(w, &w->total[o], w->total[in]);
+    }
+    return DS_OK;
+}
+
+/* Edge e keeps what is known from `need` on. */
+static ds_status measure_kept(walk *w, int e, const ds_steps *need)
+{
+    ds_edge_facts *facts = &w->a->edges[e];
+    ds_steps *kept;
+    int64_t most, n;
+    if (need == w->known[e])
+        return DS_OK;
+    DS_TRY(apply(w, &kept, DS_EXPR_SUB, w->known[e], need));
+    ds_status status = w->mask ? change_where(w, &kept, w->mask) : DS_OK;
+    if (status == DS_OK)
+        status = ds_steps_most(&w->maker, kept, &most, &n);
+    const ds_stretch last = *ds_steps_last(kept);
+    ds_steps_release(&w->maker, kept);
+    DS_TRY(status);
+    facts->capacity = most > facts->capacity ? most : facts->capacity;
+    if (last.gain <= 0)
+        return DS_OK;
+    facts->unbounded = true;
+    if ((wide)last.gain * w->growth_period[e] > (wide)facts->growth * last.period) {
+        facts->growth = last.gain;
+        w->growth_period[e] = last.period;
+    }
+    return DS_OK;
+}
+
+static bool never(const ds_steps *f)
+{
+    return f->n_steps == 1 && f->steps[0].value >= DS_NEVER;
+}
+
+static ds_status need(walk *w, const ds_node *node)
+{
+    ds_steps *roots[DS_PROGRAM_ROOTS];
+    if (node->silent)
+        return DS_OK;
+    DS_TRY(evaluate(w, &node->op->need, NULL, w->known[node->first_output], roots));
+    ds_status status = DS_OK;
+    for (int i = 0; i < node->op->need.n_roots; i++) {
+        if (status == DS_OK && !never(roots[i])) {
+            if (roots[i] != w->known[node->first_output])
+                status = change_k(w, &roots[i], DS_EXPR_MAX, 0);
+            if (status == DS_OK)
+                status = include(w, roots[i]);
+            if (status == DS_OK)
+                status = measure_kept(w, node->inputs[i], roots[i]);
+        }
+        ds_steps_release(&w->maker, roots[i]);
+    }
+    return status;
+}
+
+static ds_status visit(walk *w, size_t j)
+{
+    const ds_node *node = &w->graph->nodes[j];
+    const int out = node->first_output, in = node->inputs[0];
+    DS_TRY(ds_steps_spend(&w->maker, 1));
+    DS_TRY(check_lockstep(w, node));
+    DS_TRY(count(w, node));
+    for (int o = out; o < out + node->op->n_outputs && !w->dead[j]; o++) {
+        DS_TRY(include(w, w->known[o]));
+        DS_TRY(include(w, w->total[o]));
+    }
+    if (w->a->identity[j]) {
+        int64_t known, total;
+        DS_TRY(find_difference(w, w->known[out], w->known[in], &known));
+        DS_TRY(find_difference(w, w->total[out], w->total[in], &total));
+        w->a->identity[j] = known < 0 && total < 0;
+    }
+    return need(w, node);
+}
+
+/* ---------------------------------------------------------------- delay and field */
+
+/* Frames of input 0 per frame of edge e; false where it has no rate. */
+static bool frames_per(const walk *w, int e, ds_rate *per)
+{
+    const ds_rate rate = w->graph->edges[e].signature.rate;
+    *per = w->graph->edges[w->graph->inputs[0]].signature.rate;
+    return rate.num != 0 && ds_rate_scale(per, rate.den, rate.num);
+}
+
+/* The longest that a frame of output o waits for one of those from n = from to before `to`. */
+static ds_status wait_between(walk *w, size_t o, ds_rate per, int64_t from, int64_t to)
+{
+    const ds_steps *known = w->known[w->graph->outputs[o]];
+    for (int64_t n = from; n < to; n = ds_steps_after(known, n)) {
+        DS_TRY(ds_steps_spend(&w->maker, 1));
+        const int64_t m = n > 0 ? ds_steps_at(known, n - 1) : 0;
+        if (ds_steps_at(known, n) <= m)
+            continue;
+        /* The earliest of the new frames waited longest. */
+        const int64_t delay = n - 1 - (int64_t)((wide)m * per.num / per.den);
+        if (w->a->delay[o] == DS_NEVER || delay > w->a->delay[o])
+            w->a->delay[o] = delay;
+    }
+    return DS_OK;
+}
+
+/* In a stretch, the wait changes from period to period by a constant, where frames gained are whole ones of
+ * input 0: so the first and the last period hold the longest. */
+static ds_status measure_delay(walk *w, size_t o)
+{
+    const ds_steps *known = w->known[w->graph->outputs[o]];
+    ds_rate per;
+    if (!frames_per(w, w->graph->outputs[o], &per))
+        return DS_OK;
+    for (size_t i = 0; i < known->n_stretches; i++) {
+        const ds_stretch *s = &known->stretches[i];
+        const bool last = i + 1 == known->n_stretches;
+        const int64_t end = last ? DS_NEVER : s[1].start;
+        const int64_t part = (int64_t)((wide)s->gain * per.num % per.den);
+        const int64_t times = per.den / ds_greatest_divisor(part, per.den);
+        const int64_t period = times > DS_MOST_PERIOD / s->period ? DS_MOST_PERIOD : s->period * times;
+        const bool once = end - s->start <= period + 1;
+        DS_TRY(wait_between(w, o, per, s->start, once ? end : s->start + period + 1));
+        if (!once && !last)
+            DS_TRY(wait_between(w, o, per, end - period, end));
+    }
+    return DS_OK;
 }
 
 /* First frame of input 0 that output frame m of edge e depends on. */
 static ds_status first_read(walk *w, int e, int64_t m, int64_t *frame)
 {
     const ds_graph *g = w->graph;
-    DS_TRY(spend(w));
-    for (size_t i = 0; i < g->n_edges; i++)
+    const int producer = g->edges[e].node;
+    DS_TRY(ds_steps_spend(&w->maker, producer + 1));
+    for (int i = 0; i <= e; i++)
         w->first[i] = DS_NEVER;
     w->first[e] = m;
-    for (size_t j = g->n_nodes; j-- > 0;) {
+    for (int j = producer; j >= 0; j--) {
         const ds_node *node = &g->nodes[j];
-        int64_t need[DS_MAX_INPUTS], least = DS_NEVER;
-        for (int o = 0; o < node->op->n_outputs; o++)
-            if (w->first[node->first_output + o] < least)
-                least = w->first[node->first_output + o];
+        int64_t first[DS_MAX_INPUTS], least = DS_NEVER;
+        for (int o = node->first_output; o < node->first_output + node->op->n_outputs && o <= e; o++)
+            if (w->first[o] < least)
+                least = w->first[o];
         if (least == DS_NEVER)
             continue;
-        ds_op_need(node->op, least, need);
+        ds_op_need(node->op, least, first);
         for (int i = 0; i < ds_op_n_values(node->op); i++)
-            if (need[i] < w->first[node->inputs[i]])
-                w->first[node->inputs[i]] = need[i];
+            if (first[i] < w->first[node->inputs[i]])
+                w->first[node->inputs[i]] = first[i];
     }
-    *frame = w->first[g->inputs[0]];
+    *frame = g->inputs[0] <= e ? w->first[g->inputs[0]] : DS_NEVER;
     return DS_OK;
 }
 
-/* On the diagonal (all inputs as far as whole frames of input 0's time allow): delay and field of the
- * output frames that have just become known. */
-static ds_status measure_delay(walk *w, bool steady)
+/* A whole number of periods, after which no field reaches the start and no position is near saturation. */
+static int64_t far_away(const walk *w)
 {
-    const ds_graph *g = w->graph;
-    int64_t n = w->frames[0];
-    for (size_t o = 0; o < g->n_outputs; o++) {
-        int e = g->outputs[o];
-        ds_rate rate = g->edges[e].signature.rate, base = g->edges[g->inputs[0]].signature.rate;
-        int64_t known = w->pairs[e].known, m = w->seen_known[o];
-        if (rate.num == 0 || known <= m)
+    int64_t steepest = 1;
+    for (size_t e = 0; e < w->graph->n_edges; e++) {
+        const ds_stretch *last = ds_steps_last(w->known[e]);
+        const int64_t slope = last->gain / last->period + 1;
+        steepest = slope > steepest ? slope : steepest;
+    }
+    return ((int64_t)1 << 54) / steepest / w->a->period * w->a->period;
+}
+
+/* What the output frames of one period read, far from the start. */
+static ds_status measure_field(walk *w, size_t o, int64_t far)
+{
+    const int e = w->graph->outputs[o];
+    const ds_steps *known = w->known[e];
+    const int64_t start = w->a->transient + w->a->period;
+    ds_rate per;
+    if (!frames_per(w, e, &per))
+        return DS_OK;
+    int n_fields = 0;
+    for (int64_t n = start; n <= start + w->a->period && n_fields < MAX_FIELDS;
+         n = ds_steps_after(known, n)) {
+        const int64_t m = ds_steps_at(known, n + far - 1);
+        int64_t read;
+        if (n == start || ds_steps_at(known, n + far) <= m)
             continue;
-        ds_rate q = {base.num, base.den};
-        if (!ds_rate_scale(&q, rate.den, rate.num))
-            continue;
-        /* The earliest of the new frames waited longest. */
-        int64_t delay = n - 1 - (int64_t)((wide)m * q.num / q.den);
-        if (w->a->delay[o] == DS_NEVER || delay > w->a->delay[o])
-            w->a->delay[o] = delay;
-        if (steady && w->n_fields[o] < MAX_FIELDS) {
-            w->n_fields[o]++;
-            int64_t read;
-            DS_TRY(first_read(w, e, m, &read));
-            int64_t field = read >= n ? 0 : n - read;
-            if (w->a->field[o] == DS_NEVER || field > w->a->field[o])
-                w->a->field[o] = field;
+        n_fields++;
+        DS_TRY(first_read(w, e, m, &read));
+        if (read == 0) { /* even from here it reaches the start: it is infinite */
+            w->a->field[o] = DS_NEVER;
+            return DS_OK;
         }
-        w->seen_known[o] = known;
+        const int64_t field = read >= n + far ? 0 : n + far - read;
+        if (w->a->field[o] == DS_NEVER || field > w->a->field[o])
+            w->a->field[o] = field;
     }
     return DS_OK;
 }
 
-static ds_status check_laws(walk *w)
+/* ---------------------------------------------------------------- walks */
+
+static void forget(walk *w)
 {
-    const ds_graph *g = w->graph;
-    for (size_t e = 0; e < g->n_edges; e++) {
-        const ds_pair *b = &w->before[e], *p = &w->pairs[e];
-        const char *name = g->edges[e].node < 0 ? "input" : g->nodes[g->edges[e].node].op->def->name;
-        DS_CHECK(p->known >= b->known && p->total >= b->known && p->known <= p->total, DS_INTERNAL,
-                 "%s: its counts break the laws at %lld input frames", name,
-                 (long long)w->frames[0]);
-        w->before[e] = *p;
+    for (size_t e = 0; e < w->graph->n_edges; e++) {
+        ds_steps_release(&w->maker, w->known[e]);
+        ds_steps_release(&w->maker, w->total[e]);
+        w->known[e] = w->total[e] = NULL;
     }
-    return DS_OK;
+    ds_steps_release(&w->maker, w->mask);
+    w->mask = NULL;
 }
 
-static int64_t clamped(wide frames)
+static ds_status walk_once(walk *w)
 {
-    return frames > DS_NEVER ? DS_NEVER : (int64_t)frames;
+    int64_t admitted = 1, n;
+    w->diagonal = true;
+    for (size_t i = 0; i < w->graph->n_inputs; i++)
+        w->diagonal &= w->offsets[i] == 0;
+    ds_status status = start(w);
+    if (status == DS_OK && w->mask)
+        status = ds_steps_most(&w->maker, w->mask, &admitted, &n);
+    for (size_t j = 0; j < w->graph->n_nodes && status == DS_OK && admitted > 0; j++)
+        status = visit(w, j);
+    for (size_t o = 0; o < w->graph->n_outputs && status == DS_OK && w->diagonal; o++)
+        status = measure_delay(w, o);
+    return status;
 }
 
-static ds_status count_step(walk *w)
+/* The offsets of input i that the clock can admit. */
+static int64_t most_behind(const ds_clock *c, size_t i)
 {
-    DS_CHECK(++w->n_steps <= MAX_COMBINATIONS, DS_LIMIT,
-             "the inputs' skew and rates allow too many combinations to analyse");
-    return DS_OK;
+    return (c->limit - 1) / c->tick[i];
 }
 
-/* All combinations of the inputs after the first that the clock admits. */
-static ds_status visit_combinations(walk *w, size_t input, int64_t *most)
+static int64_t most_before(const ds_clock *c, size_t i)
+{
+    const int64_t late = c->tick[i] - ds_greatest_divisor(c->tick[0], c->tick[i]);
+    return (c->limit + late - 1) / c->tick[i];
+}
+
+/* All ways in which the inputs after the first can be apart from it; the one without any comes last. */
+static ds_status walk_all(walk *w, size_t input)
 {
     const ds_clock *c = w->clock;
     if (input == c->n_inputs) {
-        DS_TRY(count_step(w));
-        if (!ds_clock_together(c, w->frames))
-            return DS_OK;
-        DS_TRY(visit(w));
-        measure_kept(w, most);
+        for (size_t i = 1; i < c->n_inputs; i++)
+            if (w->offsets[i] != 0) {
+                const ds_status status = walk_once(w);
+                forget(w);
+                return status;
+            }
         return DS_OK;
     }
-    wide time = (wide)w->frames[0] * c->tick[0];
-    int64_t low = time < c->limit ? 0 : clamped((time - c->limit) / c->tick[input]);
-    int64_t high = clamped((time + c->limit) / c->tick[input] + 1);
-    for (int64_t n = low; n <= high; n++) {
-        w->frames[input] = n;
-        DS_TRY(visit_combinations(w, input + 1, most));
+    for (int64_t d = -most_behind(c, input); d <= most_before(c, input); d++) {
+        w->offsets[input] = d;
+        DS_TRY(walk_all(w, input + 1));
     }
+    w->offsets[input] = 0;
     return DS_OK;
 }
 
-static ds_status enumerate(walk *w)
+static ds_status analyse(walk *w)
 {
-    const ds_graph *g = w->graph;
     ds_analysis *a = w->a;
-    int64_t steady = a->transient, end = steady + 2 * a->period;
-    for (int64_t n = 0; n <= end; n++) {
-        int64_t *most = n <= steady ? NULL : n <= steady + a->period ? w->early : w->late;
-        w->frames[0] = n;
-        if (g->n_inputs > 1)
-            DS_TRY(visit_combinations(w, 1, most));
-        for (size_t i = 1; i < g->n_inputs; i++)
-            w->frames[i] = clamped((wide)n * w->clock->tick[0] / w->clock->tick[i]);
-        DS_TRY(visit(w));
-        measure_kept(w, most);
-        DS_TRY(check_laws(w));
-        DS_TRY(measure_delay(w, n > steady + a->period));
+    int64_t n = 1;
+    for (size_t i = 1; i < w->clock->n_inputs; i++) {
+        const int64_t own = most_behind(w->clock, i) + most_before(w->clock, i) + 1;
+        DS_CHECK(own <= MAX_COMBINATIONS / n, DS_LIMIT,
+                 "the inputs' skew and rates allow too many combinations to analyse");
+        n *= own;
     }
-    for (size_t e = 0; e < g->n_edges; e++) {
-        a->edges[e].unbounded = w->late[e] > w->early[e];
-        a->edges[e].growth = a->edges[e].unbounded ? w->late[e] - w->early[e] : 0;
-    }
+    DS_TRY(walk_all(w, 1));
+    DS_TRY(walk_once(w));
+    const int64_t far = far_away(w);
+    for (size_t o = 0; o < w->graph->n_outputs; o++)
+        DS_TRY(measure_field(w, o, far));
+    for (size_t e = 0; e < w->graph->n_edges; e++)
+        a->edges[e].growth *= a->period / w->growth_period[e];
     return DS_OK;
+}
+
+/* ---------------------------------------------------------------- along the graph */
+
+/* What no output follows from, by value or by count: it is taken out (ir/rewrite.h), and decides on nothing. */
+static void find_dead(bool *dead, const ds_graph *g)
+{
+    for (size_t j = 0; j < g->n_nodes; j++)
+        dead[j] = g->nodes[j].op->check.n_roots == 0 && !g->nodes[j].op->def->check_values;
+    for (size_t o = 0; o < g->n_outputs; o++)
+        if (g->edges[g->outputs[o]].node >= 0)
+            dead[g->edges[g->outputs[o]].node] = false;
+    for (size_t j = g->n_nodes; j-- > 0;)
+        for (int i = 0; i < g->nodes[j].op->n_inputs && !dead[j]; i++)
+            if (g->edges[g->nodes[j].inputs[i]].node >= 0)
+                dead[g->edges[g->nodes[j].inputs[i]].node] = false;
 }
 
 /* Whether what is known of the outputs depends on what is known of this input, not on its length alone. */
@@ -324,65 +588,54 @@ static void propagate(ds_analysis *a, const ds_graph *g)
     }
 }
 
-static ds_status take(const ds_allocator *a, void **p, size_t count, size_t item)
+/* Arrays over edges, nodes and outputs that the analysis hands out. */
+static ds_status take_results(ds_analysis *a, const ds_graph *g)
 {
-    return ds_allocate_zeroed(a, p, count * item);
-}
-
-/* Fills the walk's arrays from one block; see the sizes in ds_analyse. */
-static void carve(walk *w, char *block)
-{
-    size_t e = w->graph->n_edges, j = w->graph->n_nodes, o = w->graph->n_outputs;
-    w->pairs = (ds_pair *)(void *)block;
-    w->before = w->pairs + e;
-    w->first = (int64_t *)(void *)(w->before + e);
-    w->early = w->first + e;
-    w->late = w->early + e;
-    w->need = w->late + e;
-    w->seen_known = w->need + j * DS_MAX_INPUTS;
-    w->n_fields = w->seen_known + o;
-    w->changed = (bool *)(void *)(w->n_fields + o);
+    void *edges, *identity, *delay, *field;
+    DS_TRY(ds_allocate_zeroed(&a->allocator, &edges, g->n_edges * sizeof *a->edges));
+    a->edges = edges;
+    DS_TRY(ds_allocate_zeroed(&a->allocator, &identity, g->n_nodes * sizeof *a->identity));
+    a->identity = identity;
+    DS_TRY(ds_allocate_zeroed(&a->allocator, &delay, g->n_outputs * sizeof *a->delay));
+    a->delay = delay;
+    DS_TRY(ds_allocate_zeroed(&a->allocator, &field, g->n_outputs * sizeof *a->field));
+    a->field = field;
+    for (size_t j = 0; j < g->n_nodes; j++)
+        a->identity[j] = true;
+    for (size_t o = 0; o < g->n_outputs; o++)
+        a->delay[o] = a->field[o] = DS_NEVER;
+    return DS_OK;
 }
 
 ds_status ds_analyse(ds_analysis *analysis, const ds_graph *graph, const ds_clock *clock)
 {
-    memset(analysis, 0, sizeof *analysis);
-    const ds_allocator *a = &graph->allocator;
-    analysis->allocator = *a;
-    analysis->n_nodes = graph->n_nodes;
-    analysis->n_edges = graph->n_edges;
-    analysis->n_outputs = graph->n_outputs;
-    void *edges = NULL, *identity = NULL, *delay = NULL, *field = NULL, *block = NULL;
-    size_t e = graph->n_edges, n_bytes = e * (2 * sizeof(ds_pair) + 3 * sizeof(int64_t)) +
-                                         (graph->n_nodes * DS_MAX_INPUTS + 2 * graph->n_outputs) *
-                                             sizeof(int64_t) + e * sizeof(bool);
-    ds_status status = take(a, &edges, e, sizeof(ds_edge_facts));
+    *analysis = (ds_analysis){.allocator = graph->allocator,
+                              .n_nodes = graph->n_nodes,
+                              .n_edges = graph->n_edges,
+                              .n_outputs = graph->n_outputs,
+                              .period = 1};
+    const size_t n_edges = graph->n_edges;
+    const size_t n_bytes = n_edges * 2 * (sizeof(ds_steps *) + sizeof(int64_t)) + graph->n_nodes;
+    void *block = NULL;
+    ds_status status = take_results(analysis, graph);
     if (status == DS_OK)
-        status = take(a, &identity, graph->n_nodes, sizeof(bool));
-    if (status == DS_OK)
-        status = take(a, &delay, graph->n_outputs, sizeof(int64_t));
-    if (status == DS_OK)
-        status = take(a, &field, graph->n_outputs, sizeof(int64_t));
-    if (status == DS_OK)
-        status = take(a, &block, n_bytes, 1);
-    analysis->edges = edges;
-    analysis->identity = identity;
-    analysis->delay = delay;
-    analysis->field = field;
+        status = ds_allocate_zeroed(&graph->allocator, &block, n_bytes);
     if (status == DS_OK) {
-        for (size_t j = 0; j < graph->n_nodes; j++)
-            analysis->identity[j] = true;
-        for (size_t o = 0; o < graph->n_outputs; o++)
-            analysis->delay[o] = analysis->field[o] = DS_NEVER;
-        walk w = {.graph = graph, .clock = clock, .a = analysis, .fresh = true};
-        carve(&w, block);
-        status = find_period(&w);
-        if (status == DS_OK)
-            status = enumerate(&w);
-        if (status == DS_OK)
-            propagate(analysis, graph);
+        walk w = {.graph = graph, .clock = clock, .a = analysis, .maker = {graph->allocator, MAX_WORK}};
+        w.known = block;
+        w.total = w.known + n_edges;
+        w.first = (int64_t *)(void *)(w.total + n_edges);
+        w.growth_period = w.first + n_edges;
+        w.dead = (bool *)(w.growth_period + n_edges);
+        for (size_t e = 0; e < n_edges; e++)
+            w.growth_period[e] = 1;
+        find_dead(w.dead, graph);
+        status = analyse(&w);
+        forget(&w);
     }
-    ds_release(a, block, n_bytes);
+    if (status == DS_OK)
+        propagate(analysis, graph);
+    ds_release(&graph->allocator, block, n_bytes);
     if (status != DS_OK)
         ds_analysis_free(analysis);
     return status;

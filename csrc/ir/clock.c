@@ -1,3 +1,4 @@
+/* ir/clock.c: the ticks of several rates, and whether positions are within the skew. */
 #include "ir/clock.h"
 
 static int64_t gcd(int64_t a, int64_t b)

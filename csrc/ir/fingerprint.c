@@ -28,7 +28,7 @@ static uint64_t word_at(const unsigned char *p, size_t n_bytes)
     return word;
 }
 
-static void mix_bytes(uint64_t h[2], const void *data, size_t n_bytes)
+void ds_fingerprint_bytes(uint64_t h[2], const void *data, size_t n_bytes)
 {
     const unsigned char *p = data;
     uint64_t lane[LANES] = {1, 2, 3, 4};
@@ -73,7 +73,7 @@ static void mix_input(uint64_t h[2], const ds_signature *s)
 static void mix_node(uint64_t h[2], const ds_node *node)
 {
     const ds_op *op = node->op;
-    mix_bytes(h, op->def->name, strlen(op->def->name));
+    ds_fingerprint_bytes(h, op->def->name, strlen(op->def->name));
     for (int i = 0; op->def->attrs && op->def->attrs[i].name; i++) {
         const ds_attr_value *v = &op->attr[i];
         mix(h, (uint64_t)v->i);
@@ -86,12 +86,16 @@ static void mix_node(uint64_t h[2], const ds_node *node)
         mix(h, (uint64_t)node->inputs[i]);
     for (int i = 0; i < op->n_weights; i++) {
         mix_array(h, &op->weight[i]);
-        mix_bytes(h, node->weights[i].data, node->weights[i].n_bytes);
+        ds_fingerprint_bytes(h, node->weights[i].data, node->weights[i].n_bytes);
     }
 }
 
 void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2])
 {
+    if (graph->has_fingerprint) {
+        memcpy(fingerprint, graph->fingerprint, sizeof graph->fingerprint);
+        return;
+    }
     fingerprint[0] = 0x6473666770u;
     fingerprint[1] = 1;
     for (size_t i = 0; i < graph->n_inputs; i++)
@@ -100,4 +104,10 @@ void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2])
         mix_node(fingerprint, &graph->nodes[j]);
     for (size_t i = 0; i < graph->n_outputs; i++)
         mix(fingerprint, (uint64_t)graph->outputs[i]);
+}
+
+void ds_graph_remember_fingerprint(ds_graph *graph)
+{
+    ds_graph_fingerprint(graph, graph->fingerprint);
+    graph->has_fingerprint = true;
 }

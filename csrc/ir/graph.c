@@ -1,3 +1,5 @@
+/* ir/graph.c: builds graphs, node by node, and owns what they hold; finds weights that are there already by a
+ * table of names; counts and needs of all edges by one walk. */
 #include "ir/graph.h"
 
 #include <string.h>
@@ -63,6 +65,7 @@ void ds_graph_destroy(ds_graph *graph)
     ds_release(&a, graph->nodes, graph->nodes_capacity * sizeof *graph->nodes);
     ds_release(&a, graph->edges, graph->edges_capacity * sizeof *graph->edges);
     ds_release(&a, graph->outputs, graph->outputs_capacity * sizeof *graph->outputs);
+    ds_release(&a, graph->named, graph->named_capacity * sizeof *graph->named);
     ds_mapped_release(graph->file);
     ds_release(&a, graph, sizeof *graph);
 }
@@ -74,6 +77,7 @@ void ds_graph_borrow(ds_graph *graph, ds_mapped *file)
 
 static ds_status add_edge(ds_graph *graph, const ds_signature *signature, int node, int output)
 {
+    graph->has_fingerprint = false;
     void *edges = graph->edges;
     DS_TRY(grow(&graph->allocator, &edges, graph->n_edges, &graph->edges_capacity,
                 sizeof *graph->edges));
@@ -139,17 +143,63 @@ static bool same_weight(const ds_weight *w, const ds_signature *has, const ds_si
            ds_signature_same_shape(has, wanted) && memcmp(w->data, data, w->n_bytes) == 0;
 }
 
+static size_t hash_name(const char *name)
+{
+    uint64_t h = 14695981039346656037u;
+    for (; *name; name++)
+        h = (h ^ (unsigned char)*name) * 1099511628211u;
+    return (size_t)(h ^ h >> 32);
+}
+
 /* The weight of that name, type, shape and bytes; NULL where there is none. */
 static void *find_weight(const ds_graph *graph, const ds_signature *signature, const char *name,
                          const void *data)
 {
-    for (size_t j = 0; name && j < graph->n_nodes; j++) {
-        const ds_node *node = &graph->nodes[j];
-        for (int i = 0; i < node->op->n_weights; i++)
-            if (same_weight(&node->weights[i], &node->op->weight[i], signature, name, data))
-                return node->weights[i].data;
+    if (!name || !graph->named)
+        return NULL;
+    const size_t mask = graph->named_capacity - 1;
+    for (size_t i = hash_name(name) & mask; graph->named[i].weight; i = (i + 1) & mask) {
+        const ds_weight *w = graph->named[i].weight;
+        if (same_weight(w, graph->named[i].signature, signature, name, data))
+            return w->data;
     }
     return NULL;
+}
+
+static void place_name(ds_named_weight *named, size_t capacity, ds_named_weight item)
+{
+    size_t i = hash_name(item.weight->name) & (capacity - 1);
+    while (named[i].weight)
+        i = (i + 1) & (capacity - 1);
+    named[i] = item;
+}
+
+/* Room for the names of one more node: at most half of the places are taken. */
+static ds_status make_room_for_names(ds_graph *graph)
+{
+    if (2 * (graph->n_named + DS_MAX_WEIGHTS) <= graph->named_capacity)
+        return DS_OK;
+    void *larger;
+    const size_t capacity = graph->named_capacity ? 2 * graph->named_capacity : 4 * DS_MAX_WEIGHTS;
+    DS_TRY(ds_allocate_zeroed(&graph->allocator, &larger, capacity * sizeof *graph->named));
+    for (size_t i = 0; i < graph->named_capacity; i++)
+        if (graph->named[i].weight)
+            place_name(larger, capacity, graph->named[i]);
+    ds_release(&graph->allocator, graph->named, graph->named_capacity * sizeof *graph->named);
+    graph->named = larger;
+    graph->named_capacity = capacity;
+    return DS_OK;
+}
+
+/* So that later nodes find the node's own weights: not those that they share already. */
+static void add_names(ds_graph *graph, const ds_node *node)
+{
+    for (int i = 0; i < node->op->n_weights; i++)
+        if (node->weights[i].name && !node->weights[i].borrowed) {
+            place_name(graph->named, graph->named_capacity,
+                       (ds_named_weight){&node->weights[i], &node->op->weight[i]});
+            graph->n_named++;
+        }
 }
 
 static ds_status add_weight(const ds_graph *graph, ds_weight *weight, const ds_signature *signature,
@@ -213,14 +263,14 @@ static ds_status make_room(ds_graph *graph, const ds_op *op)
     DS_TRY(grow(&graph->allocator, &nodes, graph->n_nodes, &graph->nodes_capacity,
                 sizeof *graph->nodes));
     graph->nodes = nodes;
-    for (int o = 0; o < op->n_outputs; o++) {
-        ds_status status = add_edge(graph, &op->out[o], (int)graph->n_nodes, o);
-        if (status != DS_OK) {
-            graph->n_edges = n_edges;
-            return status;
-        }
-    }
-    return DS_OK;
+    ds_status status = DS_OK;
+    for (int o = 0; o < op->n_outputs && status == DS_OK; o++)
+        status = add_edge(graph, &op->out[o], (int)graph->n_nodes, o);
+    if (status == DS_OK && op->n_weights)
+        status = make_room_for_names(graph);
+    if (status != DS_OK)
+        graph->n_edges = n_edges;
+    return status;
 }
 
 ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, const ds_attr *attrs,
@@ -249,6 +299,7 @@ ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, con
         status = make_room(graph, op);
         if (status == DS_OK) {
             graph->nodes[graph->n_nodes++] = node;
+            add_names(graph, &node);
             for (int o = 0; o < op->n_outputs; o++)
                 outputs[o] = node.first_output + o;
             return DS_OK;
@@ -269,6 +320,7 @@ ds_status ds_graph_output(ds_graph *graph, int edge)
                 sizeof *graph->outputs));
     graph->outputs = outputs;
     graph->outputs[graph->n_outputs++] = edge;
+    graph->has_fingerprint = false;
     return DS_OK;
 }
 

@@ -38,6 +38,11 @@ typedef struct ds_edge {
     int output; /* which output of it, or which graph input */
 } ds_edge;
 
+typedef struct ds_named_weight {
+    const ds_weight *weight;
+    const ds_signature *signature;
+} ds_named_weight;
+
 typedef struct ds_graph {
     ds_allocator allocator;
     ds_node *nodes;
@@ -48,8 +53,12 @@ typedef struct ds_graph {
     size_t n_inputs;
     int *outputs;
     size_t n_outputs, outputs_capacity;
+    ds_named_weight *named; /* open addressing by a hash of the name; weight NULL: a free place */
+    size_t n_named, named_capacity;
     bool shared; /* operators, weights and names are borrowed from another graph */
     ds_mapped *file; /* that weights are borrowed from, or NULL */
+    uint64_t fingerprint[2];
+    bool has_fingerprint; /* remembered, of the graph as it is */
 } ds_graph;
 
 ds_status ds_graph_create(ds_graph **graph, const ds_allocator *allocator);
@@ -78,5 +87,9 @@ void ds_graph_counts(const ds_graph *graph, bool ended, ds_pair *pairs);
 void ds_graph_needs(const ds_graph *graph, const ds_pair *pairs, int64_t *first);
 /* 128 bits over structure, attributes and weights, not names; independent of the machine. */
 void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2]);
+/* Computes it once, for as long as nothing is added: it reads all weights. */
+void ds_graph_remember_fingerprint(ds_graph *graph);
+/* Mixes more bytes into a fingerprint. */
+void ds_fingerprint_bytes(uint64_t fingerprint[2], const void *data, size_t n_bytes);
 
 #endif

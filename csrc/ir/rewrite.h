@@ -8,7 +8,8 @@
  * counted and may refuse a stream, but nothing is kept for them, and they never run. To be called before
  * the graph is analysed or shared: what a stream remembers must follow from the original alone. */
 void ds_find_silent(ds_graph *graph);
-/* Rewrites a shared copy (ds_graph_share), given the original's analysis. */
-void ds_rewrite(ds_graph *graph, const ds_analysis *analysis);
+/* Rewrites a shared copy (ds_graph_share), given the original's analysis, which becomes the copy's: its
+ * edges' facts. DS_NO_MEMORY, upon which both are as before. */
+ds_status ds_rewrite(ds_graph *graph, ds_analysis *analysis);
 
 #endif

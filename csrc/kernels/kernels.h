@@ -11,6 +11,7 @@
  *   layer_norm, softmax  sixteen lanes: lane j adds elements j, j+16, ... in ascending order; the
  *                        lanes are then folded 8+8, 4+4, 2+2, 1+1; rms_norm likewise.
  *   column_sums          in double, one chain per column, from the first row on.
+ *   reduce               in double, four lanes: lane j adds elements j, j + 4, ...; (0 + 1) + (2 + 3).
  * A row's result never depends on the other rows of the call or on their number.
  * The bits of a NaN (sign, payload) are not part of any definition.
  *
@@ -27,31 +28,31 @@
 #include "cpu/threads.h"
 #include "dreamstream.h"
 
-/* Elementwise functions of one argument; p: up to three parameters. */
+/* Functions of single elements, by kernels/pointwise.def. */
 typedef enum ds_unary {
-    DS_UNARY_RELU, DS_UNARY_GELU /* exact, by erf */, DS_UNARY_GELU_TANH, DS_UNARY_SILU,
-    DS_UNARY_SIGMOID, DS_UNARY_TANH, DS_UNARY_EXP, DS_UNARY_LOG, DS_UNARY_SQRT, DS_UNARY_RSQRT,
-    DS_UNARY_ABS, DS_UNARY_NEG, DS_UNARY_RECIPROCAL, DS_UNARY_SQUARE, DS_UNARY_CLAMP /* p0..p1 */,
-    DS_UNARY_SIN, DS_UNARY_COS, DS_UNARY_LOG1P, DS_UNARY_EXPM1, DS_UNARY_ERF, DS_UNARY_LOG2,
-    DS_UNARY_LOG10, DS_UNARY_FLOOR, DS_UNARY_CEIL, DS_UNARY_ROUND /* to even */, DS_UNARY_SIGN,
-    DS_UNARY_SOFTPLUS /* beta p0, threshold p1 */, DS_UNARY_LOGSIGMOID,
-    DS_UNARY_ELU /* p1 x above zero, p0 expm1(p2 x) below */, DS_UNARY_SINH, DS_UNARY_COSH,
-    DS_UNARY_ASIN, DS_UNARY_ACOS, DS_UNARY_ATAN, DS_UNARY_ASINH, DS_UNARY_ACOSH, DS_UNARY_ATANH,
-    DS_UNARY_TRUNC, DS_UNARY_ERFC, DS_UNARY_COUNT
+#define UNARY(name, ID, ...) DS_UNARY_##ID,
+#define WHOLE UNARY
+#define FORM(ID, ...) DS_UNARY_##ID,
+#include "kernels/pointwise.def"
+    DS_UNARY_COUNT
 } ds_unary;
 
 typedef enum ds_binary {
-    DS_BINARY_ADD, DS_BINARY_SUB, DS_BINARY_MUL, DS_BINARY_DIV, DS_BINARY_MINIMUM, /* NaN wins */
-    DS_BINARY_MAXIMUM, DS_BINARY_POW,
-    DS_BINARY_PRELU /* b a where a is not above zero */, DS_BINARY_ATAN2, DS_BINARY_HYPOT,
-    DS_BINARY_FMOD, DS_BINARY_REMAINDER, DS_BINARY_FLOOR_DIVIDE, DS_BINARY_COPYSIGN,
+#define BINARY(name, ID, ...) DS_BINARY_##ID,
+#include "kernels/pointwise.def"
     DS_BINARY_COUNT
 } ds_binary;
 
 typedef enum ds_compare {
-    DS_COMPARE_EQ, DS_COMPARE_NE, DS_COMPARE_LT, DS_COMPARE_LE, DS_COMPARE_GT, DS_COMPARE_GE,
+#define COMPARE(name, ID, ...) DS_COMPARE_##ID,
+#include "kernels/pointwise.def"
     DS_COMPARE_COUNT
 } ds_compare;
+
+typedef enum ds_reduction {
+    DS_REDUCE_SUM, DS_REDUCE_SQUARES, /* of what the elements differ from a centre by */
+    DS_REDUCE_GREATEST, DS_REDUCE_LEAST /* NaN before all, else the first of equals */
+} ds_reduction;
 
 /* Where a raw weight lies: column n at depth (t * n_inner + i) * n_channels + c is
  * weight[column(n) + t * tap + i * inner + c * channel], column(n) = n * col, or where n_sub is not 0
@@ -98,7 +99,7 @@ typedef enum ds_step_kind {
     DS_STEP_GLU      /* no step of its own: ds_epilogue.glu */
 } ds_step_kind;
 
-typedef struct ds_step {
+typedef struct ds_epilogue_step {
     ds_step_kind kind;
     int function;        /* ds_unary, ds_binary */
     double p[3];         /* of ds_unary */
@@ -106,13 +107,13 @@ typedef struct ds_step {
     bool one, swapped;
     const void *const *rows; /* instead of the operand: a row for each row of y */
     size_t n;                /* columns of a row, for DS_STEP_COLUMNS */
-} ds_step;
+} ds_epilogue_step;
 
 /* What is done to each block of a product, once, while it is in the nearest cache: after the bias first
  * the gated linear unit, then the steps. */
 typedef struct ds_epilogue {
     bool glu; /* y[c] = z[c] sigmoid(z[n_cols / 2 + c]) of the product z: rows of n_cols / 2 */
-    const ds_step *steps;
+    const ds_epilogue_step *steps;
     size_t n_steps;
 } ds_epilogue;
 
@@ -142,7 +143,7 @@ typedef struct ds_real_kernels {
     /* Each column by its own taps, the weight in DS_FORMAT_TAPS: y[m][c] = sum over taps of
      * x[m][tap * tap_stride + c] * weight[tap][c], + bias; steps, but no glu. */
     void (*depthwise)(const ds_product *p, size_t tap_stride);
-    /* Elementwise; y may be x. */
+    /* Elementwise; y may be x. p: the function's three parameters; NULL where it has none. */
     void (*unary)(ds_unary function, void *y, const void *x, size_t n, const double *p);
     /* y[i] = f(a[i * a_step], b[i * b_step]), steps 0 or 1; y may be a or b where their step is 1. */
     void (*binary)(ds_binary function, void *y, const void *a, const void *b, size_t n,
@@ -162,6 +163,10 @@ typedef struct ds_real_kernels {
                      double epsilon);
     /* Adds to sums[0..n) the rows' elements, or with a centre the squares of what they differ by. */
     void (*column_sums)(double *sums, const void *x, size_t n_rows, size_t n, const double *centre);
+    /* y[r] = the reduction of x[r * stride + k * step], k < n, n >= 1; stride or step is 1. centre: of each result,
+     * for squares; NULL stands for 0. */
+    void (*reduce)(ds_reduction kind, double *y, const void *x, size_t n_results, size_t stride, size_t n,
+                   size_t step, const double *centre);
     /* y[m][i] = ((x[m][i] - mean[i]) - rest[i]) * scale[i] + shift[i]; y may be x. */
     void (*column_scale)(void *y, const void *x, size_t n_rows, size_t n, const void *mean,
                          const void *rest, const void *scale, const void *shift);

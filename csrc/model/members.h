@@ -22,4 +22,11 @@ void ds_signature_put(ds_json_writer *writer, const ds_signature *signature);
 bool ds_dtype_of_tensor(ds_dtype *dtype, ds_tensor_type type);
 bool ds_tensor_of_dtype(ds_tensor_type *type, ds_dtype dtype);
 
+/* The fingerprint of a model as files spell it: 32 hexadecimal digits. */
+typedef struct ds_model_mark {
+    char text[33];
+} ds_model_mark;
+/* Fills the mark of a graph and its interface. Errors: DS_NO_MEMORY. */
+ds_status ds_model_fingerprint(ds_model_mark *mark, const ds_graph *graph, const ds_interface *interface);
+
 #endif

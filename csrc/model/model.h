@@ -7,6 +7,7 @@
  *     "graph"      {"inputs": [...], "nodes": [...], "outputs": [edge, ...]}
  *     "interface"  {"name": ..., "inputs": [...], "outputs": [...], "structure": ..., ...}
  *
+ * and, under the key "dreamstream.fingerprint", what tells whether the file is as it was written.
  * docs/file_format.md specifies every member. The reader distrusts all of it: whatever it takes is a
  * graph that ir/ has checked, whose weights are the container's arrays, used where they lie. The same
  * graph and interface give the same bytes. */
@@ -18,6 +19,7 @@
 #include "ir/graph.h"
 
 #define DS_MODEL_KEY "dreamstream"
+#define DS_MODEL_FINGERPRINT_KEY "dreamstream.fingerprint"
 #define DS_MODEL_VERSION 1
 #define DS_MODEL_MAX_NODES 32768 /* and outputs: what takes the reader's time grows with their square */
 #define DS_MODEL_MAX_DEPTH 32    /* of the structure */
@@ -59,9 +61,13 @@ void ds_interface_free(ds_interface *interface);
 
 /* Fills a graph and its interface (both returned owned) with what a model file holds. The graph shares
  * `file`, whose bytes are its weights. On failure both are as they were. Errors: DS_FORMAT, naming the
- * byte, of the file or of the text under DS_MODEL_KEY; DS_NO_MEMORY. Thread: any. */
+ * byte, of the file or of the text under DS_MODEL_KEY; last of all, where the file has a fingerprint and it
+ * is another than that of what was read; DS_NO_MEMORY. Thread: any. */
 ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
                         ds_mapped *file);
+/* The same of a file that was changed on purpose: its fingerprint is not looked at. */
+ds_status ds_model_read_changed(ds_graph **graph, ds_interface **interface,
+                                const ds_allocator *allocator, ds_mapped *file);
 /* Writes a model file, which ds_model_read takes. Weights keep their names where these differ and are
  * not reserved; others are called "<path>.<operator>.<number of the weight>". The graph is one that was
  * not rewritten and whose inputs were added first. Errors, before anything is written: DS_ARGUMENT where

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "codec/safetensors_write.h"
+#include "cpu/float_env.h"
 #include "model/members.h"
 
 typedef struct writer {
@@ -324,15 +325,23 @@ static ds_status write_all(writer *w, const ds_sink *sink, const ds_interface *i
     DS_TRY(make_room(w));
     list_tensors(w);
     DS_TRY(make_text(w, interface));
-    const ds_metadata_source text = {DS_MODEL_KEY, (const char *)w->text.bytes, w->text.n_bytes};
-    return ds_safetensors_write(sink, &w->allocator, w->tensors, w->n_tensors, &text, 1);
+    ds_model_mark mark;
+    DS_TRY(ds_model_fingerprint(&mark, w->graph, interface));
+    const ds_metadata_source texts[] = {
+        {DS_MODEL_KEY, (const char *)w->text.bytes, w->text.n_bytes},
+        {DS_MODEL_FINGERPRINT_KEY, mark.text, strlen(mark.text)},
+    };
+    return ds_safetensors_write(sink, &w->allocator, w->tensors, w->n_tensors, texts, 2);
 }
 
 ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_interface *interface)
 {
     writer w = {.allocator = graph->allocator, .graph = graph};
     ds_buffer_init(&w.text, &w.allocator);
+    ds_float_env callers;
+    ds_float_env_enter(&callers); /* numbers are spelled */
     const ds_status status = write_all(&w, sink, interface);
+    ds_float_env_leave(&callers);
     const ds_allocator *a = &w.allocator;
     ds_release(a, w.tensors, w.n_weights * sizeof *w.tensors);
     ds_release(a, w.names, w.n_weights * sizeof *w.names);

@@ -9,12 +9,13 @@
  *     known  0      total  frames      need  0      where frames > 0, else those of the input
  *
  * Source: torch.nn.functional.adaptive_avg_pool2d, adaptive_max_pool2d. */
+#include "ops/framewise.h"
 #include "ops/pool.h"
 
 enum { KIND, FRAMES, INNER };
 enum { AVG, MAX };
 
-static const ds_attr_def attrs[] = {
+static const ds_attr_def adaptive_pool_attrs[] = {
     {.name = "kind",
      .kind = DS_ATTR_CHOICE,
      .required = true,
@@ -27,13 +28,13 @@ static const ds_attr_def attrs[] = {
     {.name = NULL},
 };
 
-static size_t n_channels(const ds_op *op)
+static size_t adaptive_pool_n_channels(const ds_op *op)
 {
     const int64_t n = ds_signature_elements(&op->in[0]);
     return (size_t)(op->attr[INNER].i > 0 ? n / op->in[0].shape[0] : n);
 }
 
-static ds_status infer(ds_op *op)
+static ds_status adaptive_pool_infer(ds_op *op)
 {
     DS_TRY(ds_op_require_real(op));
     for (int i = FRAMES; i <= INNER; i++) {
@@ -47,46 +48,45 @@ static ds_status infer(ds_op *op)
                  "adaptive_pool: inner parts need a feature axis, its input has none");
         op->out[0].shape[0] = op->attr[INNER].i;
     }
-    op->scratch.per_call = n_channels(op) * sizeof(double);
+    op->scratch.per_call = adaptive_pool_n_channels(op) * sizeof(double);
     op->whole = op->attr[FRAMES].i > 0;
     return DS_OK;
 }
 
-static void counts(const ds_op *op, ds_program *p)
+static void adaptive_pool_counts(const ds_op *op, ds_program *p)
 {
     ds_root(p, ds_known(p, 0));
     ds_root(p, op->whole ? ds_const(p, op->attr[FRAMES].i) : ds_total(p, 0));
 }
 
-static void need(const ds_op *op, ds_program *p)
+static void adaptive_pool_need(const ds_op *op, ds_program *p)
 {
     (void)op;
     ds_root(p, ds_m(p));
 }
 
 /* Part i of n of an axis; with n = 0 the element itself. */
-static ds_taps part(int64_t i, int64_t n, int64_t size)
+static ds_taps adaptive_pool_part(int64_t i, int64_t n, int64_t size)
 {
-    if (n == 0) {
+    if (n == 0)
         return (ds_taps){i, 1, 1};
-    }
     const int64_t first = i * size / n, end = ((i + 1) * size + n - 1) / n;
     return (ds_taps){first, 1, end - first};
 }
 
-static void forward(const ds_op *op, const ds_run *run)
+static void adaptive_pool_forward(const ds_op *op, const ds_run *run)
 {
-    const size_t n_bytes = ds_signature_bytes(&op->out[0]), channels = n_channels(op);
+    const size_t n_bytes = ds_signature_bytes(&op->out[0]), channels = adaptive_pool_n_channels(op);
     const int64_t n_inner = op->attr[INNER].i;
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
         const int64_t length = run->count[row].now.total;
         for (int64_t m = out->m0; m < out->m1; m++) {
-            const ds_taps frames = part(m, op->attr[FRAMES].i, length);
+            const ds_taps frames = adaptive_pool_part(m, op->attr[FRAMES].i, length);
             char *y = ds_to(out, m, n_bytes);
             for (int64_t g = 0; g < (n_inner > 0 ? n_inner : 1); g++) {
                 const ds_taps inner =
-                    n_inner > 0 ? part(g, n_inner, op->in[0].shape[0]) : (ds_taps){0, 1, 1};
+                    n_inner > 0 ? adaptive_pool_part(g, n_inner, op->in[0].shape[0]) : (ds_taps){0, 1, 1};
                 if (op->attr[KIND].i == MAX) {
                     ds_pool_max(op, run, &run->in[row], frames, inner, channels, y);
                 } else {
@@ -102,12 +102,10 @@ static void forward(const ds_op *op, const ds_run *run)
 const ds_op_def ds_op_adaptive_pool = {
     .name = "adaptive_pool",
     .doc = "the mean or the largest element of a given number of parts",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
-    .attrs = attrs,
-    .infer = infer,
-    .counts = counts,
-    .need = need,
-    .forward = forward,
+    DS_ONE_TO_ONE,
+    .attrs = adaptive_pool_attrs,
+    .infer = adaptive_pool_infer,
+    .counts = adaptive_pool_counts,
+    .need = adaptive_pool_need,
+    .forward = adaptive_pool_forward,
 };

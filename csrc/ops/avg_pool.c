@@ -10,11 +10,12 @@
  * A window in which nothing lies is 0. Windows and counts: ops/pool.h.
  *
  * Source: torch.nn.functional.avg_pool1d, avg_pool2d. */
+#include "ops/framewise.h"
 #include "ops/pool.h"
 
 enum { COUNT_INCLUDE_PAD = DS_POOL_OWN, DIVISOR };
 
-static const ds_attr_def attrs[] = {
+static const ds_attr_def avg_pool_attrs[] = {
     DS_POOL_ATTRS,
     {.name = "count_include_pad",
      .kind = DS_ATTR_INT,
@@ -29,7 +30,7 @@ static ds_pool windows(const ds_op *op)
     return ds_pool_of(op, 1, 1);
 }
 
-static ds_status infer(ds_op *op)
+static ds_status avg_pool_infer(ds_op *op)
 {
     const ds_pool pool = windows(op);
     DS_TRY(ds_pool_infer(op, &pool));
@@ -40,13 +41,13 @@ static ds_status infer(ds_op *op)
     return DS_OK;
 }
 
-static void counts(const ds_op *op, ds_program *p)
+static void avg_pool_counts(const ds_op *op, ds_program *p)
 {
     const ds_pool pool = windows(op);
     ds_pool_counts(&pool, p);
 }
 
-static void need(const ds_op *op, ds_program *p)
+static void avg_pool_need(const ds_op *op, ds_program *p)
 {
     const ds_pool pool = windows(op);
     ds_pool_need(&pool, p);
@@ -56,15 +57,14 @@ static void need(const ds_op *op, ds_program *p)
 static int64_t size_of(const ds_op *op, const ds_padding *window, int64_t m, int64_t size,
                        ds_taps taps)
 {
-    if (op->attr[COUNT_INCLUDE_PAD].i == 0) {
+    if (op->attr[COUNT_INCLUDE_PAD].i == 0)
         return taps.n;
-    }
     const int64_t first = m * window->stride - window->left;
     const int64_t room = size + window->right - first;
     return room < window->kernel ? room : window->kernel;
 }
 
-static void forward(const ds_op *op, const ds_run *run)
+static void avg_pool_forward(const ds_op *op, const ds_run *run)
 {
     const ds_pool pool = windows(op);
     const size_t n_bytes = ds_signature_bytes(&op->out[0]);
@@ -90,12 +90,10 @@ static void forward(const ds_op *op, const ds_run *run)
 const ds_op_def ds_op_avg_pool = {
     .name = "avg_pool",
     .doc = "the mean of windows along the stream and the first feature axis",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
-    .attrs = attrs,
-    .infer = infer,
-    .counts = counts,
-    .need = need,
-    .forward = forward,
+    DS_ONE_TO_ONE,
+    .attrs = avg_pool_attrs,
+    .infer = avg_pool_infer,
+    .counts = avg_pool_counts,
+    .need = avg_pool_need,
+    .forward = avg_pool_forward,
 };

@@ -92,10 +92,7 @@ static ds_status conv1d_infer(ds_op *op)
     op->scratch.per_call = conv1d_copy_bytes(op);
     op->scratch.per_out = 2 * sizeof(void *);
     op->finishes = ds_window_finishes(&s);
-    op->period = g.stride;
-    op->reach = ds_padding_reach(&g);
     op->whole = ds_padding_whole(&g);
-    op->same_counts = ds_padding_same_counts(&g);
     return DS_OK;
 }
 

@@ -149,14 +149,10 @@ static ds_status conv2d_infer(ds_op *op)
     if (ds_planes_images(op)) {
         DS_TRY(conv2d_inner_size(&along, op->in[0].shape[0], &out->shape[0]));
         DS_TRY(ds_size_mul(&n_windows, n_windows, (size_t)out->shape[0]));
-        op->same_counts = true;
     } else {
         DS_CHECK(ds_rate_scale(&out->rate, 1, along.stride), DS_LIMIT,
                  "conv2d: the rate overflows");
-        op->period = along.stride;
-        op->reach = ds_padding_reach(&along);
         op->whole = ds_padding_whole(&along);
-        op->same_counts = ds_padding_same_counts(&along);
     }
     op->scratch.per_call = conv2d_copy_bytes(op);
     op->finishes = ds_window_finishes(&s);

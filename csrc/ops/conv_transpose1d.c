@@ -130,8 +130,6 @@ static ds_status conv_transpose1d_infer(ds_op *op)
     DS_CHECK(ds_rate_scale(&op->out[0].rate, g.stride, 1), DS_LIMIT,
              "conv_transpose1d: the rate overflows");
     DS_TRY(conv_transpose1d_set_sizes(op, &g));
-    op->reach = ds_phases_reach(&g);
-    op->same_counts = ds_phases_same_counts(&g);
     return DS_OK;
 }
 

@@ -163,12 +163,9 @@ static ds_status conv_transpose2d_infer(ds_op *op)
     if (ds_planes_images(op)) {
         DS_TRY(conv_transpose2d_inner_size(along, in->shape[0], &out->shape[0]));
         DS_TRY(ds_size_mul(&n_windows, n_windows, (size_t)out->shape[0]));
-        op->same_counts = true;
     } else {
         DS_CHECK(ds_rate_scale(&out->rate, along->stride, 1), DS_LIMIT,
                  "conv_transpose2d: the rate overflows");
-        op->reach = ds_phases_reach(along);
-        op->same_counts = ds_phases_same_counts(along);
     }
     DS_TRY(conv_transpose2d_copy_bytes(op, &g, &op->scratch.per_call));
     return ds_size_mul(&op->scratch.per_out, n_windows, 2 * sizeof(void *));

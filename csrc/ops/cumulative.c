@@ -6,17 +6,18 @@
  * chunks don't matter.
  *
  * Source: torch.cumsum. */
+#include "ops/framewise.h"
 #include "ops/registry.h"
 #include "ops/sums.h"
 
 enum { KIND };
 enum { SUM, MEAN };
 
-static const ds_attr_def attrs[] = {
+static const ds_attr_def cumulative_attrs[] = {
     {"kind", DS_ATTR_CHOICE, .required = true, .choices = "sum|mean", .doc = "what is computed"},
     {0}};
 
-static ds_status infer(ds_op *op)
+static ds_status cumulative_infer(ds_op *op)
 {
     DS_TRY(ds_op_require_real(op));
     op->n_carried = 1;
@@ -25,7 +26,7 @@ static ds_status infer(ds_op *op)
     return DS_OK;
 }
 
-static void forward(const ds_op *op, const ds_run *run)
+static void cumulative_forward(const ds_op *op, const ds_run *run)
 {
     const size_t n = (size_t)ds_signature_elements(&op->in[0]), n_bytes = n * ds_op_element(op);
     for (size_t r = 0; r < run->n_rows; r++) {
@@ -42,10 +43,8 @@ static void forward(const ds_op *op, const ds_run *run)
 const ds_op_def ds_op_cumulative = {
     .name = "cumulative",
     .doc = "Sum or mean of all frames so far.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
+    DS_ONE_TO_ONE,
     .flags = DS_OP_INPLACE,
-    .attrs = attrs,
-    .infer = infer,
-    .forward = forward};
+    .attrs = cumulative_attrs,
+    .infer = cumulative_infer,
+    .forward = cumulative_forward};

@@ -73,7 +73,6 @@ ds_status ds_op_declare(ds_op **op, const ds_allocator *allocator, const ds_sign
     memcpy(o->out, outputs, n_outputs * sizeof *outputs);
     o->counts = *counts;
     o->need = *need;
-    o->period = 1;
     o->allocator = *allocator;
     *op = o;
     return DS_OK;

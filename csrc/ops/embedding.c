@@ -6,14 +6,15 @@
  * be one of 0 .. N - 1: that is checked on the stream's values before anything is computed.
  *
  * Source: torch.nn.functional.embedding. */
-#include "ops/frames.h"
+#include "ops/framewise.h"
 #include "ops/registry.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { WEIGHT };
 
-static ds_status infer(ds_op *op)
+static ds_status embedding_infer(ds_op *op)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
     DS_CHECK(in->dtype == DS_I64, DS_DTYPE, "embedding: its input must be int64, got %s",
@@ -34,7 +35,7 @@ static ds_status infer(ds_op *op)
     return DS_OK;
 }
 
-static const char *check_values(const ds_op *op, const void *values, int64_t n_frames, char *text,
+static const char *embedding_check_values(const ds_op *op, const void *values, int64_t n_frames, char *text,
                                 size_t n_bytes)
 {
     const int64_t n = n_frames * ds_signature_elements(&op->in[0]);
@@ -50,36 +51,26 @@ static const char *check_values(const ds_op *op, const void *values, int64_t n_f
     return NULL;
 }
 
-static void forward(const ds_op *op, const ds_run *run)
+static void embedding_frames(const ds_op *op, const ds_run *run, void *y, const void *given, size_t n_frames)
 {
-    const size_t n = (size_t)ds_signature_elements(&op->in[0]);
-    const size_t row_bytes =
-        (size_t)op->weight[WEIGHT].shape[1] * ds_dtype_bytes(op->weight[WEIGHT].dtype);
-    const char *table = run->weights[WEIGHT];
-    const int64_t n_table = op->weight[WEIGHT].shape[0];
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const ds_target *out = &run->out[r];
-        if (out->m1 <= out->m0) {
-            continue;
-        }
-        const int64_t *x = ds_at(&run->in[r], out->m0, n * sizeof *x);
-        char *to = out->data;
-        const size_t n_all = (size_t)(out->m1 - out->m0) * n;
-        for (size_t i = 0; i < n_all; i++) {
-            /* Values were checked; whoever writes to them since reads a wrong row, not other memory. */
-            const int64_t row = x[i];
-            ds_frames_copy(to + i * row_bytes,
-                           table + (row >= 0 && row < n_table ? (size_t)row : 0) * row_bytes, row_bytes);
-        }
+    const ds_signature *weight = &op->weight[WEIGHT];
+    const size_t row_bytes = (size_t)weight->shape[1] * ds_dtype_bytes(weight->dtype);
+    const size_t n = n_frames * (size_t)ds_signature_elements(&op->in[0]);
+    const char *const table = run->weights[WEIGHT];
+    const int64_t *const x = given;
+    for (size_t i = 0; i < n; i++) {
+        /* Values were checked; whoever writes to them since reads a wrong row, not other memory. */
+        const int64_t row = x[i];
+        memcpy((char *)y + i * row_bytes,
+               table + (row >= 0 && row < weight->shape[0] ? (size_t)row : 0) * row_bytes, row_bytes);
     }
 }
+DS_FRAMEWISE_FORWARD(embedding)
 
 const ds_op_def ds_op_embedding = {.name = "embedding",
                                    .doc = "Rows of a table, by index.",
-                                   .n_inputs = 1,
-                                   .n_outputs = 1,
-                                   .n_values = 1,
+                                   DS_ONE_TO_ONE,
                                    .weights = "weight",
-                                   .infer = infer,
-                                   .check_values = check_values,
-                                   .forward = forward};
+                                   .infer = embedding_infer,
+                                   .check_values = embedding_check_values,
+                                   .forward = embedding_forward};

@@ -43,7 +43,7 @@ static int64_t floordiv(int64_t a, int64_t b)
     return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }
 
-static int64_t apply(ds_expr_code code, int64_t a, int64_t b, int64_t c)
+int64_t ds_expr_apply(ds_expr_code code, int64_t a, int64_t b, int64_t c)
 {
     switch (code) {
     case DS_EXPR_ADD: return add(a, b);
@@ -82,7 +82,7 @@ static bool is_const(const ds_program *p, ds_expr e)
 static ds_expr binary(ds_program *p, ds_expr_code code, ds_expr a, ds_expr b)
 {
     if (is_const(p, a) && is_const(p, b)) {
-        return ds_const(p, apply(code, p->nodes[a].k, p->nodes[b].k, 0));
+        return ds_const(p, ds_expr_apply(code, p->nodes[a].k, p->nodes[b].k, 0));
     }
     return node(p, code, a, b, 0, 0);
 }
@@ -222,7 +222,7 @@ void ds_program_eval(const ds_program *p, const ds_pair *pairs, int64_t m, int64
         case DS_EXPR_KNOWN: value[i] = saturate(pairs[n->a].known); break;
         case DS_EXPR_TOTAL: value[i] = saturate(pairs[n->a].total); break;
         case DS_EXPR_M: value[i] = saturate(m); break;
-        default: value[i] = apply(n->code, value[n->a], value[n->b], value[n->c]); break;
+        default: value[i] = ds_expr_apply(n->code, value[n->a], value[n->b], value[n->c]); break;
         }
     }
     for (int i = 0; i < p->n_roots; i++) {

@@ -63,6 +63,8 @@ ds_expr ds_length_function(ds_program *p, ds_expr a, const int64_t *codes, int n
 /* The next root. */
 void ds_root(ds_program *p, ds_expr e);
 
+/* One operation, saturating; those of two operands ignore c. */
+int64_t ds_expr_apply(ds_expr_code code, int64_t a, int64_t b, int64_t c);
 /* Evaluates all nodes; results[i] is root i. pairs: one per input. */
 void ds_program_eval(const ds_program *p, const ds_pair *pairs, int64_t m, int64_t *results);
 

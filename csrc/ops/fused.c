@@ -126,8 +126,8 @@ static void fused_steps(const ds_fused *f, const ds_run *run, ds_finish *finish)
         const ds_op *op = from->op;
         if (from->kind == DS_STEP_GLU)
             continue;
-        ds_step *step = &finish->steps[finish->epilogue.n_steps++];
-        *step = (ds_step){.kind = from->kind,
+        ds_epilogue_step *step = &finish->steps[finish->epilogue.n_steps++];
+        *step = (ds_epilogue_step){.kind = from->kind,
                           .function = from->function,
                           .one = from->one,
                           .swapped = from->swapped,

@@ -41,7 +41,7 @@ const ds_op *ds_fused_main(const ds_op *op);
 /* What a run's products end with. */
 typedef struct ds_finish {
     ds_epilogue epilogue;
-    ds_step steps[DS_FUSED_STEPS];
+    ds_epilogue_step steps[DS_FUSED_STEPS];
     void *workspace;
     const ds_window *stream; /* [n_rows], or NULL */
     const void **rows;       /* the stream's for each row of a product */

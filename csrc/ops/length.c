@@ -14,7 +14,7 @@ ds_status ds_length_read(const ds_op *op, int attr, ds_length *length)
     DS_CHECK(codes->n_ints % 2 == 0, DS_ARGUMENT,
              "%s: attribute '%s' must hold pairs of a code and a constant, got %d integers", name,
              op->def->attrs[attr].name, codes->n_ints);
-    *length = (ds_length){1, 1, 0};
+    *length = (ds_length){1, 1};
     for (int i = 0; i < codes->n_ints; i += 2) {
         const int64_t code = codes->ints[i], k = codes->ints[i + 1];
         DS_CHECK(code >= 0 && code <= 2, DS_ARGUMENT,
@@ -23,14 +23,9 @@ ds_status ds_length_read(const ds_op *op, int attr, ds_length *length)
         DS_CHECK(code == 0 || k >= 1, DS_ARGUMENT,
                  "%s: a length is multiplied and divided by 1 or more, got %lld", name,
                  (long long)k);
-        if (code == 0) {
-            /* x // d + c is positive from x = d * (|c| + 1) on. */
-            const int64_t size = (k < 0 ? -k : k) + 1;
-            length->reach += limited_product(size, length->div);
-            length->reach = length->reach > LIMIT ? LIMIT : length->reach;
-        } else if (code == 1) {
+        if (code == 1) {
             length->mul = limited_product(length->mul, k);
-        } else {
+        } else if (code == 2) {
             length->div = limited_product(length->div, k);
         }
     }

@@ -8,7 +8,6 @@
 
 typedef struct ds_length {
     int64_t mul, div; /* products of the constants of * and of //: the change of the rate */
-    int64_t reach;    /* lengths above it give no negative step because of a + */
 } ds_length;
 
 /* Checks attribute `attr` as such a function and fills what follows from it. DS_ARGUMENT. */

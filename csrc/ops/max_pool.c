@@ -4,11 +4,12 @@
  * is -inf; NaN wins. Windows and counts: ops/pool.h.
  *
  * Source: torch.nn.functional.max_pool1d, max_pool2d. */
+#include "ops/framewise.h"
 #include "ops/pool.h"
 
 enum { DILATION = DS_POOL_OWN, INNER_DILATION };
 
-static const ds_attr_def attrs[] = {
+static const ds_attr_def max_pool_attrs[] = {
     DS_POOL_ATTRS,
     {.name = "dilation", .kind = DS_ATTR_INT, .i = 1, .doc = "frames from tap to tap"},
     {.name = "inner_dilation", .kind = DS_ATTR_INT, .i = 1, .doc = "elements from tap to tap"},
@@ -20,25 +21,25 @@ static ds_pool windows(const ds_op *op)
     return ds_pool_of(op, op->attr[DILATION].i, op->attr[INNER_DILATION].i);
 }
 
-static ds_status infer(ds_op *op)
+static ds_status max_pool_infer(ds_op *op)
 {
     const ds_pool pool = windows(op);
     return ds_pool_infer(op, &pool);
 }
 
-static void counts(const ds_op *op, ds_program *p)
+static void max_pool_counts(const ds_op *op, ds_program *p)
 {
     const ds_pool pool = windows(op);
     ds_pool_counts(&pool, p);
 }
 
-static void need(const ds_op *op, ds_program *p)
+static void max_pool_need(const ds_op *op, ds_program *p)
 {
     const ds_pool pool = windows(op);
     ds_pool_need(&pool, p);
 }
 
-static void forward(const ds_op *op, const ds_run *run)
+static void max_pool_forward(const ds_op *op, const ds_run *run)
 {
     const ds_pool pool = windows(op);
     const size_t n_bytes = ds_signature_bytes(&op->out[0]);
@@ -59,12 +60,10 @@ static void forward(const ds_op *op, const ds_run *run)
 const ds_op_def ds_op_max_pool = {
     .name = "max_pool",
     .doc = "the largest element of windows along the stream and the first feature axis",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
-    .attrs = attrs,
-    .infer = infer,
-    .counts = counts,
-    .need = need,
-    .forward = forward,
+    DS_ONE_TO_ONE,
+    .attrs = max_pool_attrs,
+    .infer = max_pool_infer,
+    .counts = max_pool_counts,
+    .need = max_pool_need,
+    .forward = max_pool_forward,
 };

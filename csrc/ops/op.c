@@ -246,7 +246,8 @@ static bool keeps_counts(const ds_op *op)
     const ds_program *p = &op->counts;
     for (int i = 0; i < p->n_roots; i++) {
         const ds_expr_node *n = &p->nodes[p->roots[i]];
-        if (n->code != (i % 2 == 0 ? DS_EXPR_KNOWN : DS_EXPR_TOTAL) || n->a != 0) {
+        if ((i < 2 || ds_rate_equal(op->out[i / 2].rate, op->out[0].rate)) &&
+            (n->code != (i % 2 == 0 ? DS_EXPR_KNOWN : DS_EXPR_TOTAL) || n->a != 0)) {
             return false;
         }
     }
@@ -284,10 +285,8 @@ static ds_status build_programs(ds_op *op)
             op->counts.roots[2 * i] = zero;
         }
         DS_TRY(check_program(op, &op->counts, "counts", 2 * op->n_outputs));
-        op->same_counts = false;
-    } else if (keeps_counts(op)) {
-        op->same_counts = true;
     }
+    op->same_counts = keeps_counts(op);
     return DS_OK;
 }
 
@@ -300,13 +299,11 @@ static ds_status build(ds_op *op, const ds_attr *attrs, size_t n_attrs, const ds
     for (int i = 0; i < op->n_outputs; i++) {
         op->out[i] = op->in[0];
     }
-    op->period = 1;
     DS_TRY(op->def->infer(op));
     for (int i = 0; i < op->n_outputs; i++) {
         DS_TRY(check_signature(op, "output", (size_t)i, &op->out[i]));
         DS_ASSERT(lowest_terms(op->out[i].rate));
     }
-    DS_ASSERT(op->period >= 1 && op->reach >= 0);
     DS_TRY(lay_out_carried(op));
     return build_programs(op);
 }

@@ -100,7 +100,7 @@ typedef struct ds_op_def {
     unsigned flags;
     const ds_attr_def *attrs; /* ended by a NULL name */
     const char *weights;      /* "weight bias?" for messages and docs; ? optional; * repeated */
-    /* Reads attr, in, weight; checks them; fills out, carried, scratch, period, reach, same_counts. */
+    /* Reads attr, in, weight; checks them; fills out, carried, scratch, whole. */
     ds_status (*infer)(ds_op *op);
     /* Roots: known and total of each output, in turn. NULL: every output has input 0's pair. */
     void (*counts)(const ds_op *op, ds_program *p);
@@ -139,15 +139,12 @@ struct ds_op {
     struct {
         size_t per_call, per_row, per_in, per_out;
     } scratch;
-    int64_t period;   /* input frames after which the integers repeat: stride or block; preset to 1 */
-    int64_t reach;    /* input frames within which the start's irregularities end; preset to 0 */
     bool whole;       /* this instance needs the whole stream (bidirectional, circular): nothing leaves
                        * before the end, everything is kept; refused unless buffering is asked for */
-    bool same_counts; /* the pair of output 0, and of each of its rate, is input 0's, always (found out
-                       * where counts say so of all outputs) */
     unsigned finishes; /* DS_FINISHES_STEPS, DS_FINISHES_GLU: what may be fused to this instance's products,
                         * all of which go through ds_run_product; preset to none */
     /* filled by ds_op_create */
+    bool same_counts; /* the pair of output 0, and of each of its rate, is input 0's, always: counts say so */
     ds_program counts, need, check;
     ds_allocator allocator;
 };

@@ -9,9 +9,8 @@ static bool locate(const ds_op *op, int i, int *index)
         return false;
     }
     *index = 0;
-    for (int j = 0; j < i; j++) {
+    for (int j = 0; j < i; j++)
         *index += order->ints[j] == order->ints[i] ? 1 : 0;
-    }
     return order->ints[i] == 1;
 }
 
@@ -37,9 +36,8 @@ static ds_status check_order(const ds_op *op, int n_operands)
     DS_CHECK(op->n_inputs == n_operands - n_weights && op->n_weights == n_weights, DS_ARGUMENT,
              "%s: expected %d inputs and %d weights by its order, got %d and %d", name,
              n_operands - n_weights, n_weights, op->n_inputs, op->n_weights);
-    for (int i = 0; i < n_weights; i++) {
+    for (int i = 0; i < n_weights; i++)
         DS_CHECK(ds_op_has_weight(op, i), DS_ARGUMENT, "%s: its weight %d is missing", name, i);
-    }
     return DS_OK;
 }
 
@@ -69,9 +67,8 @@ ds_status ds_operands_infer(ds_op *op, int n_operands)
             size[d] = a == 1 ? b : a;
         }
         shape.rank = rank;
-        for (int d = 0; d < rank; d++) {
+        for (int d = 0; d < rank; d++)
             shape.shape[d] = size[d];
-        }
     }
     shape.dtype = op->out[0].dtype;
     shape.rate = op->in[0].rate;
@@ -106,13 +103,11 @@ ds_status ds_operands_require_bool(const ds_op *op, int first, int n_operands)
 /* Elements from one index of dimension d to the next: 0 where the operand is broadcast along it. */
 static int64_t stride_of(const ds_signature *signature, int rank, int d)
 {
-    if (aligned(signature, rank, d) == 1) {
+    if (aligned(signature, rank, d) == 1)
         return 0;
-    }
     int64_t stride = 1;
-    for (int own = d - (rank - signature->rank) + 1; own < signature->rank; own++) {
+    for (int own = d - (rank - signature->rank) + 1; own < signature->rank; own++)
         stride *= signature->shape[own];
-    }
     return stride;
 }
 
@@ -130,20 +125,17 @@ void ds_operands_forward(const ds_op *op, const ds_run *run, int n_operands, ds_
         weight[i] = locate(op, i, &index[i]);
         element[i] = ds_dtype_bytes(own->dtype);
         frame[i] = weight[i] ? 0 : ds_signature_elements(own);
-        for (int d = 0; d < out->rank; d++) {
+        for (int d = 0; d < out->rank; d++)
             stride[d][i] = stride_of(own, out->rank, d);
-        }
     }
     for (size_t r = 0; r < run->n_rows; r++) {
         const ds_target *target = &run->out[r];
-        if (target->m1 <= target->m0) {
+        if (target->m1 <= target->m0)
             continue;
-        }
         ds_walk walk = {.n_operands = n_operands};
         ds_walk_add(&walk, target->m1 - target->m0, frame);
-        for (int d = 0; d < out->rank; d++) {
+        for (int d = 0; d < out->rank; d++)
             ds_walk_add(&walk, out->shape[d], stride[d]);
-        }
         const void *x[DS_WALK_OPERANDS];
         for (int i = 0; i < n_operands; i++) {
             x[i] = weight[i] ? run->weights[index[i]]

@@ -12,6 +12,7 @@
  * Source: torch.nn.functional.fold with one row; torch.istft's synthesis. */
 #include <string.h>
 
+#include "ops/framewise.h"
 #include "ops/packed.h"
 #include "ops/padding.h"
 #include "ops/registry.h"
@@ -20,10 +21,10 @@
 enum { STEP };
 enum { RUN = 256 }; /* samples that are summed at a time, at most */
 
-static const ds_attr_def attrs[] = {
+static const ds_attr_def overlap_add_attrs[] = {
     {"step", DS_ATTR_INT, .required = true, .doc = "samples from window to window"}, {0}};
 
-static ds_status infer(ds_op *op)
+static ds_status overlap_add_infer(ds_op *op)
 {
     const ds_signature *in = &op->in[0];
     ds_signature *out = &op->out[0];
@@ -34,19 +35,15 @@ static ds_status infer(ds_op *op)
              (long long)DS_PADDING_LIMIT, (long long)step);
     DS_CHECK(in->rank >= 1, DS_SHAPE,
              "overlap_add: expected windows (size, ...) as features, its input has no features");
-    out->rank = in->rank - 1;
-    for (int d = 0; d < out->rank; d++) {
-        out->shape[d] = in->shape[d + 1];
-    }
-    DS_CHECK(ds_rate_scale(&out->rate, step, 1), DS_LIMIT, "overlap_add: the rate overflows");
-    op->reach = in->shape[0] / step + 2;
+    ds_drop_first(op, in);
+    DS_TRY(ds_scale_rate(op, step, 1));
     size_t n_bytes = (size_t)ds_signature_elements(out);
     DS_TRY(ds_size_mul(&n_bytes, n_bytes, RUN * sizeof(double)));
     op->scratch.per_call = n_bytes;
     return DS_OK;
 }
 
-static void counts(const ds_op *op, ds_program *p)
+static void overlap_add_counts(const ds_op *op, ds_program *p)
 {
     const int64_t step = op->attr[STEP].i;
     const ds_expr last = ds_mul_k(p, ds_add_k(p, ds_total(p, 0), -1), step);
@@ -54,7 +51,7 @@ static void counts(const ds_op *op, ds_program *p)
     ds_root(p, ds_add_k(p, last, op->in[0].shape[0]));
 }
 
-static void need(const ds_op *op, ds_program *p)
+static void overlap_add_need(const ds_op *op, ds_program *p)
 {
     ds_root(p, ds_ceildiv_k(p, ds_add_k(p, ds_m(p), 1 - op->in[0].shape[0]), op->attr[STEP].i));
 }
@@ -64,22 +61,20 @@ typedef struct stretch {
     int64_t first, last, end;
 } stretch;
 
-static stretch stretch_at(int64_t u, int64_t end, int64_t step, int64_t size, int64_t n_windows)
+static stretch overlap_add_stretch_at(int64_t u, int64_t end, int64_t step, int64_t size, int64_t n_windows)
 {
     stretch s = {.first = u < size ? 0 : (u - size) / step + 1, .last = u / step};
     s.end = (s.last + 1) * step;
-    if (s.last >= n_windows) {
+    if (s.last >= n_windows)
         s.last = n_windows - 1;
-    }
-    if (s.first <= s.last && s.first * step + size < s.end) {
+    if (s.first <= s.last && s.first * step + size < s.end)
         s.end = s.first * step + size;
-    }
     s.end = s.end < end ? s.end : end;
     s.end = s.end < u + RUN ? s.end : u + RUN;
     return s;
 }
 
-static void forward(const ds_op *op, const ds_run *run)
+static void overlap_add_forward(const ds_op *op, const ds_run *run)
 {
     const int64_t step = op->attr[STEP].i, size = op->in[0].shape[0];
     const size_t n = (size_t)ds_signature_elements(&op->out[0]), element = ds_op_element(op);
@@ -88,7 +83,7 @@ static void forward(const ds_op *op, const ds_run *run)
     for (size_t r = 0; r < run->n_rows; r++) {
         const ds_target *out = &run->out[r];
         for (int64_t u = out->m0; u < out->m1;) {
-            const stretch s = stretch_at(u, out->m1, step, size, run->count[r].now.known);
+            const stretch s = overlap_add_stretch_at(u, out->m1, step, size, run->count[r].now.known);
             const size_t n_here = (size_t)(s.end - u) * n;
             memset(sum, 0, n_here * sizeof *sum);
             for (int64_t i = s.first; i <= s.last; i++) {
@@ -105,11 +100,9 @@ static void forward(const ds_op *op, const ds_run *run)
 const ds_op_def ds_op_overlap_add = {
     .name = "overlap_add",
     .doc = "Windows laid over each other, a step apart, and added.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
-    .attrs = attrs,
-    .infer = infer,
-    .counts = counts,
-    .need = need,
-    .forward = forward};
+    DS_ONE_TO_ONE,
+    .attrs = overlap_add_attrs,
+    .infer = overlap_add_infer,
+    .counts = overlap_add_counts,
+    .need = overlap_add_need,
+    .forward = overlap_add_forward};

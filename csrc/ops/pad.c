@@ -6,7 +6,7 @@
  *            x[0], x[T - 1]                   replicate
  *            x[left - t], x[2(T - 1) - (t - left)]   reflect
  *
- *               known                          total                 need(m)
+ *               known                          total                 pad_need(m)
  *     constant  known + left                   total + left + right  m - left
  *     replicate the same, 0 until known >= 1   the same              m - left - right
  *     reflect   the same, 0 until known > left 0 while total <= max(left, right) m - left - 2 right
@@ -17,7 +17,7 @@
  * and total is left + T' + right; need counts on the longest right'. A reflection needs
  * max(left, right') + 1 frames: a stream that has fewer is continued with `value` up to there, mirrored, and
  * what lies more than right' frames behind its end is left out (the padding of SEANet's convolutions). */
-#include "ops/frames.h"
+#include "ops/move.h"
 #include "ops/registry.h"
 
 enum { LEFT, RIGHT, MODE, VALUE, MULTIPLE, LEAST };
@@ -29,76 +29,73 @@ enum { CONSTANT, REPLICATE, REFLECT };
     {"mode", DS_ATTR_CHOICE, .choices = "constant|replicate|reflect", .doc = "what they hold"}, \
     {"value", DS_ATTR_REAL, .doc = "of every element, in mode constant"}
 
-static const ds_attr_def attrs[] = {PADS, {0}};
+static const ds_attr_def pad_attrs[] = {PADS, {0}};
 static const ds_attr_def multiple_attrs[] = {
     PADS,
     {"multiple", DS_ATTR_INT, .i = 1, .doc = "of which the frames are made a multiple, behind the last"},
     {"least", DS_ATTR_INT, .doc = "frames up to which more are added behind the last in any case"},
     {0}};
 
-static bool rounds(const ds_op *op)
+static bool pad_rounds(const ds_op *op)
 {
     return op->def == &ds_op_pad_to_multiple;
 }
 
-static int64_t multiple_of(const ds_op *op)
+static int64_t pad_multiple_of(const ds_op *op)
 {
-    return rounds(op) ? op->attr[MULTIPLE].i : 1;
+    return pad_rounds(op) ? op->attr[MULTIPLE].i : 1;
 }
 
-static int64_t least_of(const ds_op *op)
+static int64_t pad_least_of(const ds_op *op)
 {
-    return rounds(op) ? op->attr[LEAST].i : 0;
+    return pad_rounds(op) ? op->attr[LEAST].i : 0;
 }
 
 /* The most frames that may stand behind the last one, of a stream that has one. */
-static int64_t longest_right(const ds_op *op)
+static int64_t pad_longest_right(const ds_op *op)
 {
-    const int64_t whole = multiple_of(op) > least_of(op) ? multiple_of(op) : least_of(op);
+    const int64_t whole = pad_multiple_of(op) > pad_least_of(op) ? pad_multiple_of(op) : pad_least_of(op);
     return op->attr[RIGHT].i + whole - 1;
 }
 
 /* The frames behind the last one of a stream that has `total`. */
-static int64_t right_of(const ds_op *op, int64_t total)
+static int64_t pad_right_of(const ds_op *op, int64_t total)
 {
-    const int64_t over = total % multiple_of(op);
-    const int64_t whole = total + (over > 0 ? multiple_of(op) - over : 0);
-    return op->attr[RIGHT].i + (whole > least_of(op) ? whole : least_of(op)) - total;
+    const int64_t over = total % pad_multiple_of(op);
+    const int64_t whole = total + (over > 0 ? pad_multiple_of(op) - over : 0);
+    return op->attr[RIGHT].i + (whole > pad_least_of(op) ? whole : pad_least_of(op)) - total;
 }
 
-static ds_status infer(ds_op *op)
+static ds_status pad_infer(ds_op *op)
 {
     char element[8];
     DS_TRY(ds_op_require_least(op, LEFT, 0));
     DS_TRY(ds_op_require_least(op, RIGHT, 0));
-    if (rounds(op)) {
+    if (pad_rounds(op)) {
         DS_TRY(ds_op_require_least(op, MULTIPLE, 1));
         DS_TRY(ds_op_require_least(op, LEAST, 0));
     }
-    DS_CHECK(ds_frames_encode(op->in[0].dtype, op->attr[VALUE].x, element), DS_ARGUMENT,
+    DS_CHECK(ds_move_encode(op->in[0].dtype, op->attr[VALUE].x, element), DS_ARGUMENT,
              "%s: %s has no value %g", op->def->name, ds_dtype_name(op->in[0].dtype),
              op->attr[VALUE].x);
-    const int64_t mode = op->attr[MODE].i;
-    op->period = multiple_of(op);
-    op->reach = 1 + (mode == REFLECT ? op->attr[LEFT].i : 0) + mode * longest_right(op) + least_of(op);
     return DS_OK;
 }
 
-static void counts(const ds_op *op, ds_program *p)
+static void pad_counts(const ds_op *op, ds_program *p)
 {
     const int64_t left = op->attr[LEFT].i, right = op->attr[RIGHT].i, mode = op->attr[MODE].i;
     ds_expr known = ds_add_k(p, ds_known(p, 0), left);
     ds_expr whole = ds_total(p, 0);
-    if (rounds(op)) {
-        whole = ds_mul_k(p, ds_ceildiv_k(p, whole, multiple_of(op)), multiple_of(op));
-        whole = ds_max(p, whole, ds_const(p, least_of(op)));
+    if (pad_rounds(op)) {
+        whole = ds_mul_k(p, ds_ceildiv_k(p, whole, pad_multiple_of(op)), pad_multiple_of(op));
+        whole = ds_max(p, whole, ds_const(p, pad_least_of(op)));
     }
     ds_expr total = ds_add_k(p, whole, left + right);
     if (mode != CONSTANT && left > 0) {
         const int64_t start = mode == REFLECT ? left : 0;
         known = ds_select(p, ds_add_k(p, ds_known(p, 0), -start), known, ds_const(p, 0));
     }
-    if (!rounds(op) && mode == REFLECT && (left > 0 || right > 0)) {
+    if (!pad_rounds(op) && mode == REFLECT && (left > 0 || right > 0)) {
         const int64_t longest = left > right ? left : right;
         total = ds_select(p, ds_add_k(p, ds_total(p, 0), -longest), total, ds_const(p, 0));
     }
@@ -106,84 +103,57 @@ static void counts(const ds_op *op, ds_program *p)
     ds_root(p, total);
 }
 
-static void need(const ds_op *op, ds_program *p)
+static void pad_need(const ds_op *op, ds_program *p)
 {
-    const int64_t back = op->attr[MODE].i * longest_right(op); /* 0, right, 2 right */
+    const int64_t back = op->attr[MODE].i * pad_longest_right(op); /* 0, right, 2 right */
     ds_root(p, ds_add_k(p, ds_m(p), -op->attr[LEFT].i - back));
 }
 
-/* Output t of the pad itself: t is below left, or at least left + total. */
-static void write_pad(const ds_op *op, const ds_window *in, char *to, int64_t t, int64_t n,
-                      int64_t total, size_t n_bytes)
+static void pad_pieces(const ds_op *op, const ds_move *move)
 {
-    const int64_t left = op->attr[LEFT].i, q = t - left, mode = op->attr[MODE].i;
-    char element[8];
-    ds_frames_encode(op->in[0].dtype, op->attr[VALUE].x, element);
+    const int64_t left = op->attr[LEFT].i, mode = op->attr[MODE].i, total = move->total;
+    const double value = op->attr[VALUE].x;
+    /* Until the end, nothing behind the last frame is asked for. */
+    const int64_t behind = total < DS_NEVER ? left + total : DS_NEVER;
+    ds_move_frames(move, left, behind, -left, 1);
     if (mode == CONSTANT) {
-        ds_frames_fill(to, (size_t)n * n_bytes, element, ds_op_element(op));
+        ds_move_fill(move, 0, left, value);
+        ds_move_fill(move, behind, DS_NEVER, value);
     } else if (mode == REPLICATE) {
-        ds_frames_fill(to, (size_t)n * n_bytes, ds_at(in, q < 0 ? 0 : total - 1, n_bytes), n_bytes);
+        ds_move_frames(move, 0, left, 0, 0);
+        ds_move_frames(move, behind, DS_NEVER, total - 1, 0);
     } else {
-        /* A stream of fewer frames than are mirrored goes on with the value up to there. */
-        const int64_t right = right_of(op, total), longest = left > right ? left : right;
-        const int64_t end = total > longest ? total : longest + 1;
-        for (int64_t i = 0; i < n; i++) {
-            const int64_t at = q + i, source = at < 0 ? -at : at < end ? at : 2 * (end - 1) - at;
-            char *frame = to + (size_t)i * n_bytes;
-            if (source < total) {
-                ds_frames_copy(frame, ds_at(in, source, n_bytes), n_bytes);
-            } else {
-                ds_frames_fill(frame, n_bytes, element, ds_op_element(op));
-            }
+        /* A stream of fewer frames than are mirrored goes on with the value up to there: about frame `end`,
+         * where it would end; what the mirror shows of its own frames begins at `mirrored`. */
+        const int64_t start = total <= left ? left - total + 1 : 0;
+        ds_move_fill(move, 0, start, value);
+        ds_move_frames(move, start, left, left, -1);
+        if (total < DS_NEVER) {
+            const int64_t right = pad_right_of(op, total), longest = left > right ? left : right;
+            const int64_t end = total > longest ? total : longest + 1;
+            const int64_t mirrored = left + 2 * (end - 1) - total + 1;
+            ds_move_fill(move, behind, mirrored, value);
+            ds_move_frames(move, mirrored > behind ? mirrored : behind, DS_NEVER, left + 2 * (end - 1), -1);
         }
     }
 }
-
-static void forward(const ds_op *op, const ds_run *run)
-{
-    const size_t n_bytes = ds_signature_bytes(&op->in[0]);
-    const int64_t left = op->attr[LEFT].i;
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const ds_window *in = &run->in[r];
-        const ds_target *out = &run->out[r];
-        /* Until the end, nothing behind the last frame is asked for. */
-        const int64_t total = run->ended[r] ? run->count[r].now.total : DS_NEVER;
-        const int64_t m0 = out->m0, m1 = out->m1;
-        const int64_t first = m0 > left ? m0 : left < m1 ? left : m1;
-        const int64_t last = m1 < left + total ? m1 : left + total;
-        if (m0 < first) {
-            write_pad(op, in, out->data, m0, first - m0, total, n_bytes);
-        }
-        if (first < last) {
-            ds_frames_copy(ds_to(out, first, n_bytes), ds_at(in, first - left, n_bytes),
-                           (size_t)(last - first) * n_bytes);
-        }
-        const int64_t behind = first > last ? first : last;
-        if (behind < m1) {
-            write_pad(op, in, ds_to(out, behind, n_bytes), behind, m1 - behind, total, n_bytes);
-        }
-    }
-}
+DS_MOVE_FORWARD(pad, pad_pieces, DS_MOVE_ENDS)
 
 const ds_op_def ds_op_pad = {.name = "pad",
                              .doc = "Adds frames at the start and at the end of the stream.",
-                             .n_inputs = 1,
-                             .n_outputs = 1,
-                             .n_values = 1,
-                             .attrs = attrs,
-                             .infer = infer,
-                             .counts = counts,
-                             .need = need,
-                             .forward = forward};
+                             DS_ONE_TO_ONE,
+                             .attrs = pad_attrs,
+                             .infer = pad_infer,
+                             .counts = pad_counts,
+                             .need = pad_need,
+                             .forward = pad_forward};
 
 const ds_op_def ds_op_pad_to_multiple = {
     .name = "pad_to_multiple",
     .doc = "Adds frames at the start and at the end of the stream, there up to a whole number of blocks.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
+    DS_ONE_TO_ONE,
     .attrs = multiple_attrs,
-    .infer = infer,
-    .counts = counts,
-    .need = need,
-    .forward = forward};
+    .infer = pad_infer,
+    .counts = pad_counts,
+    .need = pad_need,
+    .forward = pad_forward};

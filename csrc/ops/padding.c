@@ -24,16 +24,6 @@ bool ds_padding_whole(const ds_padding *g)
     return g->mode == DS_PADDING_CIRCULAR && (g->left > 0 || g->right > 0);
 }
 
-bool ds_padding_same_counts(const ds_padding *g)
-{
-    return g->kernel == 1 && g->stride == 1 && g->left == 0 && g->right == 0;
-}
-
-int64_t ds_padding_reach(const ds_padding *g)
-{
-    return ds_padding_span(g) + g->left + 2 * g->right;
-}
-
 /* floor((frames + padding - span) / stride) + 1 */
 static ds_expr n_windows(const ds_padding *g, ds_program *p, ds_expr frames, int64_t padding)
 {
@@ -51,9 +41,8 @@ void ds_padding_counts(const ds_padding *g, ds_program *p)
         known = none;
         total = ds_select(p, ds_add_k(p, ds_total(p, 0), 1 - widest), total, none);
     } else if (g->mode == DS_PADDING_REFLECT && widest > 0) {
-        if (g->left > 0) {
+        if (g->left > 0)
             known = ds_select(p, ds_add_k(p, ds_known(p, 0), -g->left), known, none);
-        }
         total = ds_select(p, ds_add_k(p, ds_total(p, 0), -widest), total, none);
     } else if (g->mode == DS_PADDING_REPLICATE && g->left > 0) {
         known = ds_select(p, ds_known(p, 0), known, none);
@@ -69,14 +58,11 @@ void ds_padding_need(const ds_padding *g, ds_program *p)
         return;
     }
     int64_t back = 0;
-    if (g->mode == DS_PADDING_REPLICATE) {
+    if (g->mode == DS_PADDING_REPLICATE)
         back = ds_padding_span(g) - 1 - g->right;
-    }
-    if (g->mode == DS_PADDING_REFLECT) {
+    if (g->mode == DS_PADDING_REFLECT)
         back = ds_padding_span(g) - 1 - 2 * g->right;
-    }
-    if (back > 0 || g->right == 0) {
+    if (back > 0 || g->right == 0)
         back = 0;
-    }
     ds_root(p, ds_add_k(p, ds_mul_k(p, ds_m(p), g->stride), back - g->left));
 }

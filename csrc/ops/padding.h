@@ -50,10 +50,6 @@ typedef struct ds_padding {
 ds_status ds_padding_check(const ds_op *op, const ds_padding *g);
 /* Whether the whole stream is needed: circular, and something is padded. */
 bool ds_padding_whole(const ds_padding *g);
-/* Whether the output has exactly the input's frames, always. */
-bool ds_padding_same_counts(const ds_padding *g);
-/* Input frames within which the start's irregularities end (op->reach). */
-int64_t ds_padding_reach(const ds_padding *g);
 /* The two roots of counts, and the root of need, for input 0. */
 void ds_padding_counts(const ds_padding *g, ds_program *p);
 void ds_padding_need(const ds_padding *g, ds_program *p);

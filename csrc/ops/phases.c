@@ -49,16 +49,6 @@ int64_t ds_phases_size(const ds_phases *g, int64_t n)
     return (n - 1) * g->stride - 2 * g->padding + g->span + g->output_padding;
 }
 
-bool ds_phases_same_counts(const ds_phases *g)
-{
-    return g->kernel == 1 && g->stride == 1 && g->padding == 0 && g->output_padding == 0;
-}
-
-int64_t ds_phases_reach(const ds_phases *g)
-{
-    return (g->span + 2 * g->padding) / g->stride + 2;
-}
-
 void ds_phases_counts(const ds_phases *g, ds_program *p)
 {
     ds_root(p, ds_add_k(p, ds_mul_k(p, ds_known(p, 0), g->stride), -g->padding));

@@ -35,10 +35,6 @@ ds_phases ds_phases_make(int64_t kernel, int64_t stride, int64_t dilation, int64
                          int64_t output_padding);
 /* Outputs of n inputs; not more than 0 where there are none. */
 int64_t ds_phases_size(const ds_phases *g, int64_t n);
-/* Whether the output has exactly the input's frames, always. */
-bool ds_phases_same_counts(const ds_phases *g);
-/* Input frames within which the start's irregularities end (op->reach). */
-int64_t ds_phases_reach(const ds_phases *g);
 /* The two roots of counts, and the root of need, for input 0. */
 void ds_phases_counts(const ds_phases *g, ds_program *p);
 void ds_phases_need(const ds_phases *g, ds_program *p);

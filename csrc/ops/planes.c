@@ -6,9 +6,8 @@
 int64_t ds_planes_kernel(const ds_op *op, int i)
 {
     const ds_signature *weight = &op->weight[DS_PLANES_WEIGHT];
-    if (weight->rank == 3) {
+    if (weight->rank == 3)
         return i == 0 ? 1 : weight->shape[2];
-    }
     return weight->shape[op->attr[DS_PLANES_AXIS].i == i ? 2 : 3];
 }
 
@@ -25,9 +24,8 @@ ds_status ds_planes_check(const ds_op *op)
     char text[160];
     DS_TRY(ds_op_require_real(op));
     bool sized = in->rank == 2 || in->rank == 3;
-    for (int d = 0; sized && d < in->rank; d++) {
+    for (int d = 0; sized && d < in->rank; d++)
         sized = in->shape[d] >= 1 && in->shape[d] <= DS_PADDING_LIMIT;
-    }
     DS_CHECK(sized, DS_SHAPE,
              "%s: expected an input of shape (positions, channels) or (rows, positions, channels), "
              "got %s",

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/frames.h"
+#include "ops/move.h"
 #include "ops/sums.h"
 
 static bool trivial(const ds_padding *g)
@@ -17,9 +17,8 @@ static int64_t n_windows(const ds_padding *g, int64_t size, bool ceil)
 {
     const int64_t room = size + g->left + g->right - ds_padding_span(g);
     const int64_t rest = ceil ? g->stride - 1 : 0;
-    if (room + rest < 0) {
+    if (room + rest < 0)
         return 0;
-    }
     const int64_t n = (room + rest) / g->stride;
     return ceil && n * g->stride >= size + g->left ? n : n + 1;
 }
@@ -68,12 +67,7 @@ ds_status ds_pool_infer(ds_op *op, const ds_pool *pool)
                  "%s: the inner axis of %lld elements is shorter than a window of %lld",
                  op->def->name, (long long)pool->n_in, (long long)ds_padding_span(inner));
     }
-    DS_CHECK(ds_rate_scale(&out->rate, 1, frames->stride), DS_LIMIT, "%s: the rate overflows",
-             op->def->name);
-    op->period = frames->stride;
-    op->reach = ds_padding_reach(frames) + frames->stride;
-    op->same_counts =
-        frames->stride == 1 && frames->left == ds_padding_span(frames) - 1 && frames->right == 0;
+    DS_TRY(ds_scale_rate(op, 1, frames->stride));
     return DS_OK;
 }
 
@@ -125,7 +119,7 @@ void ds_pool_max(const ds_op *op, const ds_run *run, const ds_window *x, ds_taps
         const float none = -INFINITY;
         const double none_double = -INFINITY;
         const bool is_float = op->in[0].dtype == DS_F32;
-        ds_frames_fill(y, stride, is_float ? (const void *)&none : &none_double, ds_op_element(op));
+        ds_move_repeat(y, stride, is_float ? (const void *)&none : &none_double, ds_op_element(op));
     }
 }
 

@@ -185,7 +185,6 @@ ds_status ds_recurrence_infer(ds_op *op, const ds_cell *cell)
     DS_TRY(recurrence_set_sizes(op, &s));
 
     op->whole = s.directions == 2;
-    op->same_counts = !op->whole;
     op->out[Y].shape[0] = (int64_t)(s.directions * s.out);
     for (int i = 0; i < cell->n_states; i++) {
         ds_signature state = op->in[0];

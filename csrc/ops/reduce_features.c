@@ -5,20 +5,24 @@
  *     norm = (sum of |x|^p)^(1/p); greatest or least |x| for p = inf, -inf; nonzero elements for p = 0
  *     logsumexp = log(sum of exp(x))
  *
- * in [features], out without the `axes` (or with 1 in their place); frame in, frame out. Reals are taken
- * in double and rounded once; their sums have four lanes, of every fourth element, added in pairs. Sums and products of integers and bools are int64; positions are
- * int64 and count the elements along the axes, the last axis fastest, the first of equals. NaN is the
- * greatest and the least.
+ * in [features], out without the `axes` (or with 1 in their place); frame in, frame out. Reals are taken in double
+ * and rounded once; their sums have the order of the kernel `reduce`. Sums and products of integers and bools are
+ * int64; positions are int64 and count the elements along the axes, the last axis fastest, the first of equals.
+ * NaN is the greatest and the least.
+ *
+ * Where the axes are neighbours the elements of a result are equally far apart, and a kernel reduces many results
+ * at once; else those of each are gathered first.
  *
  * Source: torch's functions of these names. */
 #include <math.h>
 
+#include "ops/framewise.h"
 #include "ops/packed.h"
 
 enum { KIND, AXES, KEEPDIM, CORRECTION, P };
 enum { SUM, MEAN, PROD, MAX, MIN, VAR, STD, NORM, LOGSUMEXP, ANY, ALL, ARGMAX, ARGMIN };
 
-static const ds_attr_def attrs[] = {
+static const ds_attr_def reduce_features_attrs[] = {
     {.name = "kind",
      .kind = DS_ATTR_CHOICE,
      .required = true,
@@ -43,27 +47,25 @@ static bool reduced(const ds_op *op, int axis)
 {
     const ds_attr_value *axes = &op->attr[AXES];
     bool found = axes->n_ints == 0;
-    for (int i = 0; i < axes->n_ints; i++) {
+    for (int i = 0; i < axes->n_ints; i++)
         found = found || axes->ints[i] == axis;
-    }
     return found;
 }
 
 static size_t reduced_elements(const ds_op *op)
 {
     size_t n = 1;
-    for (int i = 0; i < op->in[0].rank; i++) {
+    for (int i = 0; i < op->in[0].rank; i++)
         n *= reduced(op, i) ? (size_t)op->in[0].shape[i] : 1;
-    }
     return n;
 }
 
-static ds_status check_axes(const ds_op *op)
+static ds_status reduce_features_axes(const ds_op *op)
 {
     const ds_attr_value *axes = &op->attr[AXES];
     const int rank = op->in[0].rank;
     char text[128];
-    DS_CHECK(rank >= 1, DS_SHAPE, "reduce_features: its input needs a feature dimension");
+    DS_TRY(ds_require_features(op));
     for (int i = 0; i < axes->n_ints; i++) {
         DS_CHECK(axes->ints[i] >= 0 && axes->ints[i] < rank, DS_ARGUMENT,
                  "reduce_features: axes must be below the rank of the features %s, got %lld",
@@ -76,16 +78,15 @@ static ds_status check_axes(const ds_op *op)
     return DS_OK;
 }
 
-static ds_status infer(ds_op *op)
+static ds_status reduce_features_infer(ds_op *op)
 {
     const ds_signature *in = &op->in[0];
     const int64_t kind = op->attr[KIND].i;
-    DS_TRY(check_axes(op));
+    DS_TRY(reduce_features_axes(op));
     DS_CHECK(op->attr[KEEPDIM].i == 0 || op->attr[KEEPDIM].i == 1, DS_ARGUMENT,
              "reduce_features: keepdim must be 0 or 1, got %lld", (long long)op->attr[KEEPDIM].i);
-    if (kind == MEAN || (kind >= VAR && kind <= LOGSUMEXP)) {
+    if (kind == MEAN || (kind >= VAR && kind <= LOGSUMEXP))
         DS_TRY(ds_op_require_real(op));
-    }
     ds_signature *out = &op->out[0];
     out->rank = 0;
     for (int i = 0; i < in->rank; i++) {
@@ -101,161 +102,199 @@ static ds_status infer(ds_op *op)
                ((kind == SUM || kind == PROD) && !is_real(in->dtype))) {
         out->dtype = DS_I64;
     }
-    /* where each result's elements begin, where they lie from there; the elements, and exp of them */
+    /* where each result's elements begin, where they lie from there; the elements, and what is made of them */
     const size_t n = (size_t)ds_signature_elements(in);
     return ds_size_mul(&op->scratch.per_call, n, 2 * sizeof(size_t) + 2 * sizeof(double));
 }
 
-/* ---------------------------------------------------------------- one result */
+/* ---------------------------------------------------------------- results by the kernel */
 
-/* The sum of f(x[i]) in lanes. */
-#define DEFINE_SUM(name, f)                                        \
-    static double name(const double *x, size_t n, double centre)   \
-    {                                                              \
-        double lane[4] = {0};                                      \
-        size_t i = 0;                                              \
-        for (; i + 4 <= n; i += 4) {                               \
-            for (size_t j = 0; j < 4; j++) {                       \
-                lane[j] += f(x[i + j], centre);                    \
-            }                                                      \
-        }                                                          \
-        for (size_t j = 0; i + j < n; j++) {                       \
-            lane[j] += f(x[i + j], centre);                        \
-        }                                                          \
-        return (lane[0] + lane[1]) + (lane[2] + lane[3]);          \
-    }
+enum { BESIDE = 64 /* results at a time */ };
 
-#define ITSELF(v, centre) ((void)(centre), v)
-#define SQUARE(v, centre) (((v) - (centre)) * ((v) - (centre)))
+/* Elements of a result are `step` apart, those of one result and the next `stride`; one of them is 1. */
+typedef struct layout {
+    size_t n, stride, step;
+} layout;
 
-DEFINE_SUM(sum_lanes, ITSELF)
-DEFINE_SUM(sum_squares, SQUARE)
-
-static double sum(const double *x, size_t n)
-{
-    return sum_lanes(x, n, 0);
-}
-
-static double variance(const double *x, size_t n, double correction)
-{
-    return sum_squares(x, n, sum(x, n) / (double)n) / fmax((double)n - correction, 0);
-}
-
-/* Where the greatest (or least) element is: NaN before all, else the first of equals. */
-static size_t find(const double *x, size_t n, bool greatest)
-{
-    size_t best = 0;
-    for (size_t i = 1; i < n && x[best] == x[best]; i++) {
-        if (x[i] != x[i] || (greatest ? x[i] > x[best] : x[i] < x[best])) {
-            best = i;
-        }
-    }
-    return best;
-}
-
-static size_t find_whole(const int64_t *x, size_t n, bool greatest)
-{
-    size_t best = 0;
-    for (size_t i = 1; i < n; i++) {
-        if (greatest ? x[i] > x[best] : x[i] < x[best]) {
-            best = i;
-        }
-    }
-    return best;
-}
-
-/* x[i]^power, or without a power f(x[i]), by the kernels of the operator's real type. */
-static void by_kernel(const ds_run *run, ds_unary function, const double *power, double *x, size_t n,
-                      void *room)
-{
-    const double none[2] = {0};
-    float *const narrow = room;
-    const bool wide = run->k->element == sizeof(double);
-    const float narrow_power = power != NULL ? (float)*power : 0;
-    const void *const p = wide ? (const void *)power : &narrow_power;
-    void *const v = wide ? (void *)x : narrow;
-    for (size_t i = 0; !wide && i < n; i++) {
-        narrow[i] = (float)x[i];
-    }
-    if (power != NULL) {
-        run->k->binary(DS_BINARY_POW, v, v, p, n, 1, 0);
-    } else {
-        run->k->unary(function, v, v, n, none);
-    }
-    for (size_t i = 0; !wide && i < n; i++) {
-        x[i] = (double)narrow[i];
-    }
-}
-
-static double norm(const ds_run *run, double *x, size_t n, double p, void *room)
-{
-    if (p == 2) {
-        return sqrt(sum_squares(x, n, 0));
-    }
-    for (size_t i = 0; i < n; i++) {
-        x[i] = p == 0 ? (double)(x[i] != 0) : fabs(x[i]);
-    }
-    if (p == 0 || p == 1) {
-        return sum(x, n);
-    }
-    if (isinf(p)) {
-        return x[find(x, n, p > 0)];
-    }
-    const double root = 1 / p;
-    by_kernel(run, DS_UNARY_COUNT, &p, x, n, room);
-    double total = sum(x, n);
-    by_kernel(run, DS_UNARY_COUNT, &root, &total, 1, room);
-    return total;
-}
-
-static double logsumexp(const ds_run *run, double *x, size_t n, void *room)
-{
-    const double top = x[find(x, n, true)];
-    if (isinf(top) || top != top) {
-        return top;
-    }
-    for (size_t i = 0; i < n; i++) {
-        x[i] -= top;
-    }
-    by_kernel(run, DS_UNARY_EXP, NULL, x, n, room);
-    double total = sum(x, n);
-    by_kernel(run, DS_UNARY_LOG, NULL, &total, 1, room);
-    return top + total;
-}
-
-static double product(const double *x, size_t n)
-{
-    double total = 1;
-    for (size_t i = 0; i < n; i++) {
-        total *= x[i];
-    }
-    return total;
-}
-
-/* The result for reals that is real. */
-static double real_result(const ds_op *op, const ds_run *run, double *x, size_t n, void *room)
+static bool by_kernel(const ds_op *op)
 {
     switch (op->attr[KIND].i) {
-    case SUM: return sum(x, n);
-    case MEAN: return sum(x, n) / (double)n;
-    case PROD: return product(x, n);
+    case SUM:
+    case MEAN:
     case MAX:
-    case MIN: return x[find(x, n, op->attr[KIND].i == MAX)];
-    case VAR: return variance(x, n, op->attr[CORRECTION].x);
-    case STD: return sqrt(variance(x, n, op->attr[CORRECTION].x));
-    case NORM: return norm(run, x, n, op->attr[P].x, room);
-    default: return logsumexp(run, x, n, room);
+    case MIN:
+    case VAR:
+    case STD: return true;
+    default: return op->attr[KIND].i == NORM && op->attr[P].x == 2;
     }
+}
+
+/* Results number i.. of y, at most BESIDE. */
+static void reduce_beside(const ds_op *op, const ds_run *run, void *y, size_t i, const void *x, size_t n_results,
+                          layout at)
+{
+    const int64_t kind = op->attr[KIND].i;
+    const ds_real_kernels *const k = run->k;
+    double v[BESIDE], centre[BESIDE];
+    if (kind == MAX || kind == MIN)
+        k->reduce(kind == MAX ? DS_REDUCE_GREATEST : DS_REDUCE_LEAST, v, x, n_results, at.stride, at.n, at.step,
+                  NULL);
+    else if (kind != NORM)
+        k->reduce(DS_REDUCE_SUM, v, x, n_results, at.stride, at.n, at.step, NULL);
+    if (kind == MEAN || kind == VAR || kind == STD)
+        for (size_t r = 0; r < n_results; r++)
+            centre[r] = v[r] = v[r] / (double)at.n;
+    if (kind == VAR || kind == STD || kind == NORM)
+        k->reduce(DS_REDUCE_SQUARES, v, x, n_results, at.stride, at.n, at.step, kind == NORM ? NULL : centre);
+    if (kind == VAR || kind == STD)
+        for (size_t r = 0; r < n_results; r++)
+            v[r] /= fmax((double)at.n - op->attr[CORRECTION].x, 0);
+    if (kind == STD || kind == NORM)
+        for (size_t r = 0; r < n_results; r++)
+            v[r] = sqrt(v[r]);
+    for (size_t r = 0; r < n_results; r++)
+        if (op->out[0].dtype == DS_F32)
+            ((float *)y)[i + r] = (float)v[r];
+        else
+            ((double *)y)[i + r] = v[r];
+}
+
+/* ---------------------------------------------------------------- one result */
+
+/* Where the greatest (or least) element is: NaN before all, else the first of equals. */
+#define DEFINE_FIND(name, type)                                         \
+    static size_t name(const type *x, size_t n, bool greatest)          \
+    {                                                                   \
+        size_t best = 0;                                                \
+        for (size_t i = 1; i < n && x[best] == x[best]; i++)            \
+            if (x[i] != x[i] || (greatest ? x[i] > x[best] : x[i] < x[best])) \
+                best = i;                                               \
+        return best;                                                    \
+    }
+#define DEFINE_PRODUCT(name, type)                     \
+    static double name(const type *x, size_t n)        \
+    {                                                  \
+        double total = 1;                              \
+        for (size_t i = 0; i < n; i++)                 \
+            total *= (double)x[i];                     \
+        return total;                                  \
+    }
+#define DEFINE_COUNT(name, type)                       \
+    static size_t name(const type *x, size_t n)        \
+    {                                                  \
+        size_t n_true = 0;                             \
+        for (size_t i = 0; i < n; i++)                 \
+            n_true += x[i] != 0;                       \
+        return n_true;                                 \
+    }
+DEFINE_FIND(find_float, float)
+DEFINE_FIND(find_double, double)
+DEFINE_FIND(find_whole, int64_t)
+DEFINE_PRODUCT(product_float, float)
+DEFINE_PRODUCT(product_double, double)
+DEFINE_COUNT(count_float, float)
+DEFINE_COUNT(count_double, double)
+DEFINE_COUNT(count_whole, int64_t)
+
+/* A number as the operator's reals have it, for kernels; room for it. */
+typedef union real {
+    float f;
+    double d;
+} real;
+
+static real as_real(const ds_run *run, double x)
+{
+    return run->k->element == sizeof(float) ? (real){.f = (float)x} : (real){.d = x};
+}
+
+static double from_real(const ds_run *run, real x)
+{
+    return run->k->element == sizeof(float) ? (double)x.f : x.d;
+}
+
+static double reduced_by(const ds_run *run, ds_reduction kind, const void *x, size_t n)
+{
+    double y;
+    run->k->reduce(kind, &y, x, 1, n, n, 1, NULL);
+    return y;
+}
+
+/* The p-norm for any p but 2; room: for n reals. */
+static double norm(const ds_run *run, const void *x, size_t n, double p, void *room)
+{
+    const ds_real_kernels *const k = run->k;
+    if (p == 0)
+        return (double)(k->element == sizeof(float) ? count_float(x, n) : count_double(x, n));
+    k->unary(DS_UNARY_ABS, room, x, n, NULL);
+    if (p == 1)
+        return reduced_by(run, DS_REDUCE_SUM, room, n);
+    if (isinf(p))
+        return reduced_by(run, p > 0 ? DS_REDUCE_GREATEST : DS_REDUCE_LEAST, room, n);
+    const real power = as_real(run, p), root = as_real(run, 1 / p);
+    k->binary(DS_BINARY_POW, room, room, &power, n, 1, 0);
+    real total = as_real(run, reduced_by(run, DS_REDUCE_SUM, room, n));
+    k->binary(DS_BINARY_POW, &total, &total, &root, 1, 1, 0);
+    return from_real(run, total);
+}
+
+static double logsumexp(const ds_run *run, const void *x, size_t n, void *room)
+{
+    const ds_real_kernels *const k = run->k;
+    const double top = reduced_by(run, DS_REDUCE_GREATEST, x, n);
+    if (isinf(top) || top != top)
+        return top;
+    const real centre = as_real(run, top);
+    k->binary(DS_BINARY_SUB, room, x, &centre, n, 1, 0);
+    k->unary(DS_UNARY_EXP, room, room, n, NULL);
+    real total = as_real(run, reduced_by(run, DS_REDUCE_SUM, room, n));
+    k->unary(DS_UNARY_LOG, &total, &total, 1, NULL);
+    return top + from_real(run, total);
 }
 
 /* The result for whole numbers, whose sums wrap around, that is a whole number. */
 static int64_t whole_result(int64_t kind, const int64_t *x, size_t n)
 {
     uint64_t total = kind == PROD ? 1 : 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         total = kind == PROD ? total * (uint64_t)x[i] : total + (uint64_t)x[i];
-    }
     return kind == MAX || kind == MIN ? x[find_whole(x, n, kind == MAX)] : (int64_t)total;
+}
+
+static void put_whole(void *y, ds_dtype dtype, size_t i, int64_t value)
+{
+    switch (dtype) {
+    case DS_I64: ((int64_t *)y)[i] = value; break;
+    case DS_I16: ((int16_t *)y)[i] = (int16_t)value; break;
+    default: ((uint8_t *)y)[i] = (uint8_t)(value != 0); break;
+    }
+}
+
+/* Result i of y from n elements, reals of the operator's type or int64. */
+static void reduce_one(const ds_op *op, const ds_run *run, void *y, size_t i, const void *x, size_t n, void *room)
+{
+    const int64_t kind = op->attr[KIND].i;
+    const ds_dtype dtype = op->in[0].dtype;
+    const bool greatest = kind == ARGMAX, wide = dtype == DS_F64;
+    if (kind == ARGMAX || kind == ARGMIN) {
+        ((int64_t *)y)[i] = (int64_t)(dtype == DS_F32 ? find_float(x, n, greatest)
+                                      : wide          ? find_double(x, n, greatest)
+                                                      : find_whole(x, n, greatest));
+    } else if (kind == ANY || kind == ALL) {
+        const size_t n_true = dtype == DS_F32 ? count_float(x, n) : wide ? count_double(x, n) : count_whole(x, n);
+        ((uint8_t *)y)[i] = kind == ANY ? n_true > 0 : n_true == n;
+    } else if (!is_real(dtype)) {
+        put_whole(y, op->out[0].dtype, i, whole_result(kind, x, n));
+    } else if (by_kernel(op)) {
+        reduce_beside(op, run, y, i, x, 1, (layout){n, n, 1});
+    } else {
+        const double v = kind == PROD   ? (wide ? product_double(x, n) : product_float(x, n))
+                         : kind == NORM ? norm(run, x, n, op->attr[P].x, room)
+                                        : logsumexp(run, x, n, room);
+        if (wide)
+            ((double *)y)[i] = v;
+        else
+            ((float *)y)[i] = (float)v;
+    }
 }
 
 /* ---------------------------------------------------------------- all of them */
@@ -269,106 +308,72 @@ static void lay_out(const ds_op *op, size_t *first, size_t *own)
         size_t *const list = reduced(op, i) ? own : first;
         size_t *const n = reduced(op, i) ? &n_own : &n_first;
         const size_t size = (size_t)op->in[0].shape[i], before = *n;
-        for (size_t k = before; k < size * before; k++) {
+        for (size_t k = before; k < size * before; k++)
             list[k] = list[k - before] + stride;
-        }
         *n = size * before;
         stride *= size;
     }
 }
 
-#define GATHER(type, expression)                   \
-    do {                                           \
-        const type *from = x;                      \
-        for (size_t i = 0; i < n; i++) {           \
-            const type v = from[first + own[i]];   \
-            to[i] = (expression);                  \
-        }                                          \
+#define GATHER(from_type, to_type, expression)                  \
+    do {                                                        \
+        const from_type *const from = (const from_type *)x + first; \
+        to_type *const to = y;                                  \
+        for (size_t i = 0; i < n; i++) {                        \
+            const from_type v = from[own[i]];                   \
+            to[i] = (to_type)(expression);                      \
+        }                                                       \
     } while (0)
 
-static void gather_real(double *to, ds_dtype dtype, const void *x, size_t first, const size_t *own,
-                        size_t n)
-{
-    if (dtype == DS_F32) {
-        GATHER(float, (double)v);
-    } else {
-        GATHER(double, v);
-    }
-}
-
-static void gather_whole(int64_t *to, ds_dtype dtype, const void *x, size_t first,
-                         const size_t *own, size_t n)
+/* Reals stay what they are, all others become int64. */
+static void gather(void *y, ds_dtype dtype, const void *x, size_t first, const size_t *own, size_t n)
 {
     switch (dtype) {
-    case DS_I64: GATHER(int64_t, v); break;
-    case DS_I16: GATHER(int16_t, (int64_t)v); break;
-    default: GATHER(uint8_t, (int64_t)(v != 0)); break;
+    case DS_F32: GATHER(float, float, v); break;
+    case DS_F64: GATHER(double, double, v); break;
+    case DS_I64: GATHER(int64_t, int64_t, v); break;
+    case DS_I16: GATHER(int16_t, int64_t, v); break;
+    default: GATHER(uint8_t, int64_t, v != 0); break;
     }
 }
 
-static void put_whole(void *y, ds_dtype dtype, size_t i, int64_t value)
+/* Results of `rows` rows of [n][inner] elements, by the kernel. */
+static void reduce_rows(const ds_op *op, const ds_run *run, void *y, const char *x, size_t rows, size_t n,
+                        size_t inner)
 {
-    switch (dtype) {
-    case DS_I64: ((int64_t *)y)[i] = value; break;
-    case DS_I16: ((int16_t *)y)[i] = (int16_t)value; break;
-    default: ((uint8_t *)y)[i] = (uint8_t)(value != 0); break;
-    }
+    const size_t element = ds_op_element(op), beside = inner == 1 ? rows : inner;
+    const layout at = inner == 1 ? (layout){n, n, 1} : (layout){n, 1, inner};
+    for (size_t done = 0; done < rows * inner; done += beside, x += beside * n * element)
+        for (size_t r = 0; r < beside; r += BESIDE)
+            reduce_beside(op, run, y, done + r, x + r * at.stride * element,
+                          beside - r < BESIDE ? beside - r : BESIDE, at);
 }
 
-static void reduce_reals(const ds_op *op, const ds_run *run, void *y, size_t i, double *x, size_t n)
+static void reduce_features_forward(const ds_op *op, const ds_run *run)
 {
-    const int64_t kind = op->attr[KIND].i;
-    if (kind == ARGMAX || kind == ARGMIN) {
-        ((int64_t *)y)[i] = (int64_t)find(x, n, kind == ARGMAX);
-    } else if (kind == ANY || kind == ALL) {
-        size_t n_true = 0;
-        for (size_t j = 0; j < n; j++) {
-            n_true += x[j] != 0;
-        }
-        ((uint8_t *)y)[i] = kind == ANY ? n_true > 0 : n_true == n;
-    } else if (op->out[0].dtype == DS_F32) {
-        ((float *)y)[i] = (float)real_result(op, run, x, n, x + n);
-    } else {
-        ((double *)y)[i] = real_result(op, run, x, n, x + n);
-    }
-}
-
-static void reduce_wholes(const ds_op *op, void *y, size_t i, const int64_t *x, size_t n)
-{
-    const int64_t kind = op->attr[KIND].i;
-    if (kind == ARGMAX || kind == ARGMIN) {
-        ((int64_t *)y)[i] = (int64_t)find_whole(x, n, kind == ARGMAX);
-    } else if (kind == ANY || kind == ALL) {
-        size_t n_true = 0;
-        for (size_t j = 0; j < n; j++) {
-            n_true += x[j] != 0;
-        }
-        ((uint8_t *)y)[i] = kind == ANY ? n_true > 0 : n_true == n;
-    } else {
-        put_whole(y, op->out[0].dtype, i, whole_result(kind, x, n));
-    }
-}
-
-static void forward(const ds_op *op, const ds_run *run)
-{
-    const ds_dtype dtype = op->in[0].dtype;
-    const size_t n = reduced_elements(op), per_frame = (size_t)ds_signature_elements(&op->in[0]);
+    const ds_signature *in = &op->in[0];
+    const size_t n = reduced_elements(op), per_frame = (size_t)ds_signature_elements(in), results = per_frame / n;
+    const size_t in_bytes = ds_signature_bytes(in), out_bytes = ds_signature_bytes(&op->out[0]);
     size_t *const own = run->scratch, *const first = own + per_frame;
-    void *const elements = first + per_frame;
+    char *const elements = (char *)(first + per_frame), *const room = elements + per_frame * sizeof(double);
     lay_out(op, first, own);
+    const size_t inner = n > 1 ? own[1] : 1; /* elements from one of a result to the next, if that is all */
+    const bool regular = own[n - 1] == (n - 1) * inner, together = is_real(in->dtype) && by_kernel(op) && regular;
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
+        if (out->m0 < out->m1 && together) {
+            reduce_rows(op, run, out->data, ds_at(&run->in[row], out->m0, in_bytes),
+                        (size_t)(out->m1 - out->m0) * results / inner, n, inner);
+            continue;
+        }
         for (int64_t m = out->m0; m < out->m1; m++) {
-            const void *x = ds_at(&run->in[row], m, ds_signature_bytes(&op->in[0]));
-            void *y = ds_to(out, m, ds_signature_bytes(&op->out[0]));
-            for (size_t i = 0; i < per_frame / n; i++) {
-                if (is_real(dtype)) {
-                    gather_real(elements, dtype, x, first[i], own, n);
-                    reduce_reals(op, run, y, i, elements, n);
-                } else {
-                    gather_whole(elements, dtype, x, first[i], own, n);
-                    reduce_wholes(op, y, i, elements, n);
-                }
+            const char *const x = ds_at(&run->in[row], m, in_bytes);
+            char *const y = ds_to(out, m, out_bytes);
+            for (size_t i = 0; i < results; i++) {
+                const bool there = is_real(in->dtype) && regular && inner == 1;
+                if (!there)
+                    gather(elements, in->dtype, x, first[i], own, n);
+                reduce_one(op, run, y, i, there ? x + first[i] * ds_op_element(op) : elements, n, room);
             }
         }
     }
@@ -377,10 +382,8 @@ static void forward(const ds_op *op, const ds_run *run)
 const ds_op_def ds_op_reduce_features = {
     .name = "reduce_features",
     .doc = "Sum, mean, extreme, norm, ... along feature axes.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
-    .attrs = attrs,
-    .infer = infer,
-    .forward = forward,
+    DS_ONE_TO_ONE,
+    .attrs = reduce_features_attrs,
+    .infer = reduce_features_infer,
+    .forward = reduce_features_forward,
 };

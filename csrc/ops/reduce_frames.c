@@ -6,88 +6,84 @@
  *
  * Rate 0: the vector leaves when the stream ends; a stream of no frames has none. Carried: double
  * sums (or the extremes), added frame by frame in order, so that chunks don't matter. */
+#include "ops/framewise.h"
 #include "ops/registry.h"
 #include "ops/sums.h"
 
 enum { KIND };
 enum { SUM, MEAN, MAX, MIN };
 
-static const ds_attr_def attrs[] = {{"kind", DS_ATTR_CHOICE, .required = true,
+static const ds_attr_def reduce_frames_attrs[] = {{"kind", DS_ATTR_CHOICE, .required = true,
                                      .choices = "sum|mean|max|min", .doc = "what is computed"},
                                     {0}};
 
-static ds_status infer(ds_op *op)
+static ds_status reduce_frames_infer(ds_op *op)
 {
     DS_TRY(ds_op_require_real(op));
     op->out[0].rate = (ds_rate){0, 1};
     op->n_carried = 1;
     op->carried[0] = (ds_carried){"accumulator", op->in[0], true, 0};
     op->carried[0].array.dtype = DS_F64;
-    op->reach = 1;
     return DS_OK;
 }
 
-static void counts(const ds_op *op, ds_program *p)
+static void reduce_frames_counts(const ds_op *op, ds_program *p)
 {
     (void)op;
     ds_root(p, ds_const(p, 0));
     ds_root(p, ds_const(p, 1));
 }
 
-static void need(const ds_op *op, ds_program *p)
+static void reduce_frames_need(const ds_op *op, ds_program *p)
 {
     (void)op;
     ds_root(p, ds_const(p, DS_NEVER));
 }
 
-/* Adds one frame; the stream's first replaces what is there. */
-#define DEFINE_TAKE(name, real)                                                      \
-    static void name(int64_t kind, bool first, double *sum, const real *x, size_t n) \
-    {                                                                                \
-        for (size_t i = 0; i < n; i++) {                                             \
-            const double v = (double)x[i], s = sum[i];                               \
-            if (first) {                                                             \
-                sum[i] = v;                                                          \
-            } else if (kind == SUM || kind == MEAN) {                                \
-                sum[i] = s + v;                                                      \
-            } else if (v != v || (kind == MAX ? v > s : v < s)) {                    \
-                sum[i] = v;                                                          \
-            }                                                                        \
-        }                                                                            \
+enum { BESIDE = 64 /* features whose extremes are taken at a time */ };
+
+/* sum[i] = the extreme of itself and of feature i of n_frames frames. */
+static void reduce_frames_extreme(const ds_real_kernels *k, bool greatest, double *sum, const char *x, size_t n,
+                                  size_t n_frames)
+{
+    double v[BESIDE];
+    for (size_t at = 0, wide; at < n; at += wide) {
+        wide = n - at < BESIDE ? n - at : BESIDE;
+        k->reduce(greatest ? DS_REDUCE_GREATEST : DS_REDUCE_LEAST, v, x + at * k->element, wide, 1, n_frames, n,
+                  NULL);
+        for (size_t i = 0; i < wide; i++)
+            if (v[i] != v[i] || (greatest ? v[i] > sum[at + i] : v[i] < sum[at + i]))
+                sum[at + i] = v[i];
     }
+}
 
-DEFINE_TAKE(take_float, float)
-DEFINE_TAKE(take_double, double)
-
-static void forward(const ds_op *op, const ds_run *run)
+static void reduce_frames_forward(const ds_op *op, const ds_run *run)
 {
     const size_t n = (size_t)ds_signature_elements(&op->in[0]), n_bytes = n * ds_op_element(op);
+    const int64_t kind = op->attr[KIND].i;
+    const bool adds = kind == SUM || kind == MEAN;
     for (size_t r = 0; r < run->n_rows; r++) {
         double *sum = (double *)((char *)run->carried[r] + op->carried[0].offset);
-        const ds_counts *count = &run->count[r];
-        for (int64_t t = count->before.known; t < count->now.known; t++) {
-            const void *x = ds_at(&run->in[r], t, n_bytes);
-            if (op->in[0].dtype == DS_F32) {
-                take_float(op->attr[KIND].i, t == 0, sum, x, n);
-            } else {
-                take_double(op->attr[KIND].i, t == 0, sum, x, n);
-            }
+        const int64_t from = run->count[r].before.known, end = run->count[r].now.known;
+        if (from == 0 && end > 0) { /* the stream's first frame replaces what is there */
+            ds_sums_set(sum, ds_at(&run->in[r], 0, n_bytes), n, op->in[0].dtype);
         }
-        if (run->out[r].m0 < run->out[r].m1) {
-            ds_sums_write(run->out[r].data, sum, n,
-                          op->attr[KIND].i == MEAN ? (double)count->now.known : 1.0, op->in[0].dtype);
-        }
+        const int64_t t = from > 0 ? from : 1;
+        if (t < end && adds)
+            run->k->column_sums(sum, ds_at(&run->in[r], t, n_bytes), (size_t)(end - t), n, NULL);
+        else if (t < end)
+            reduce_frames_extreme(run->k, kind == MAX, sum, ds_at(&run->in[r], t, n_bytes), n, (size_t)(end - t));
+        if (run->out[r].m0 < run->out[r].m1)
+            ds_sums_write(run->out[r].data, sum, n, kind == MEAN ? (double)end : 1.0, op->in[0].dtype);
     }
 }
 
 const ds_op_def ds_op_reduce_frames = {
     .name = "reduce_frames",
     .doc = "Sum, mean, maximum or minimum over all frames, at the end of the stream.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
-    .attrs = attrs,
-    .infer = infer,
-    .counts = counts,
-    .need = need,
-    .forward = forward};
+    DS_ONE_TO_ONE,
+    .attrs = reduce_frames_attrs,
+    .infer = reduce_frames_infer,
+    .counts = reduce_frames_counts,
+    .need = reduce_frames_need,
+    .forward = reduce_frames_forward};

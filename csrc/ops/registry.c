@@ -3,9 +3,10 @@
 
 #include <string.h>
 
-#define ENTRY(name) &ds_op_##name,
-static const ds_op_def *const defs[] = {DS_OP_LIST(ENTRY)};
-#undef ENTRY
+static const ds_op_def *const defs[] = {
+#define OPERATOR(name, example) &ds_op_##name,
+#include "ops/operators.def"
+};
 
 const ds_op_def *const *ds_op_defs(size_t *n)
 {
@@ -15,10 +16,8 @@ const ds_op_def *const *ds_op_defs(size_t *n)
 
 const ds_op_def *ds_op_find(const char *name)
 {
-    for (size_t i = 0; i < sizeof defs / sizeof defs[0]; i++) {
-        if (strcmp(defs[i]->name, name) == 0) {
+    for (size_t i = 0; i < sizeof defs / sizeof defs[0]; i++)
+        if (strcmp(defs[i]->name, name) == 0)
             return defs[i];
-        }
-    }
     return NULL;
 }

@@ -102,8 +102,6 @@ static ds_status infer(ds_op *op)
     DS_TRY(ds_size_mul(&n_bytes, n_bytes, g.taps));
     DS_TRY(ds_size_mul(&n_bytes, n_bytes, (size_t)new));
     DS_CHECK(ds_rate_scale(&op->out[0].rate, new, orig), DS_LIMIT, "resample: the rate overflows");
-    op->period = orig;
-    op->reach = 2 * g.half / new + 1;
     return DS_OK;
 }
 

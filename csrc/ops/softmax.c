@@ -1,55 +1,70 @@
-/* ops/softmax.c: softmax over the last feature axis, and its logarithm (torch.softmax,
- * torch.log_softmax).
+/* ops/softmax.c: what is computed over the last feature axis of every frame.
  *
- *     y[..., i] = exp(x[..., i]) / sum_j exp(x[..., j])
+ *     softmax      y[..., i] = exp(x[..., i]) / sum_j exp(x[..., j])
+ *     log_softmax  its logarithm
+ *     glu          in [..., 2 n], out [..., n]:  y = x[..., :n] sigmoid(x[..., n:])
  *
- * All counts are those of the input. */
+ * Source: torch.softmax, log_softmax, torch.nn.functional.glu. All counts are those of the input. */
+#include "ops/framewise.h"
 #include "ops/registry.h"
 
-static ds_status infer(ds_op *op)
+static size_t last_size(const ds_signature *signature)
 {
-    DS_CHECK(op->in[0].rank >= 1, DS_SHAPE, "%s: its input needs a feature dimension",
-             op->def->name);
+    return (size_t)signature->shape[signature->rank - 1];
+}
+
+static ds_status softmax_infer(ds_op *op)
+{
+    DS_TRY(ds_require_features(op));
     return ds_op_require_real(op);
 }
 
-static void run_softmax(const ds_op *op, const ds_run *run, int logarithm)
+static void softmax_frames(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames)
 {
-    const size_t n = (size_t)ds_signature_elements(&op->in[0]);
-    const size_t last = (size_t)op->in[0].shape[op->in[0].rank - 1];
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const ds_target *out = &run->out[r];
-        if (out->m0 < out->m1) {
-            run->k->softmax(out->data, ds_at(&run->in[r], out->m0, n * ds_op_element(op)),
-                            (size_t)(out->m1 - out->m0) * (n / last), last, logarithm);
-        }
+    const size_t n = last_size(&op->in[0]), n_rows = n_frames * (size_t)ds_signature_elements(&op->in[0]) / n;
+    run->k->softmax(y, x, n_rows, n, op->def == &ds_op_log_softmax);
+}
+DS_FRAMEWISE_FORWARD(softmax)
+
+static ds_status glu_infer(ds_op *op)
+{
+    ds_signature *out = &op->out[0];
+    DS_TRY(ds_op_require_real(op));
+    DS_CHECK(out->rank >= 1 && out->shape[out->rank - 1] % 2 == 0, DS_SHAPE,
+             "glu: its last feature dimension must be even");
+    out->shape[out->rank - 1] /= 2;
+    return DS_OK;
+}
+
+static void glu_frames(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames)
+{
+    const size_t n = last_size(&op->out[0]), n_bytes = n * ds_op_element(op);
+    const size_t n_rows = n_frames * (size_t)ds_signature_elements(&op->out[0]) / n;
+    for (size_t i = 0; i < n_rows; i++) {
+        const char *const from = (const char *)x + 2 * i * n_bytes;
+        char *const to = (char *)y + i * n_bytes;
+        run->k->unary(DS_UNARY_SIGMOID, to, from + n_bytes, n, NULL);
+        run->k->binary(DS_BINARY_MUL, to, from, to, n, 1, 1);
     }
 }
-
-static void forward_softmax(const ds_op *op, const ds_run *run)
-{
-    run_softmax(op, run, 0);
-}
-
-static void forward_log_softmax(const ds_op *op, const ds_run *run)
-{
-    run_softmax(op, run, 1);
-}
+DS_FRAMEWISE_FORWARD(glu)
 
 const ds_op_def ds_op_softmax = {.name = "softmax",
                                  .doc = "Softmax over the last feature dimension.",
-                                 .n_inputs = 1,
-                                 .n_outputs = 1,
-                                 .n_values = 1,
+                                 DS_ONE_TO_ONE,
                                  .flags = DS_OP_INPLACE,
-                                 .infer = infer,
-                                 .forward = forward_softmax};
+                                 .infer = softmax_infer,
+                                 .forward = softmax_forward};
 
 const ds_op_def ds_op_log_softmax = {.name = "log_softmax",
                                      .doc = "Logarithm of softmax over the last feature dimension.",
-                                     .n_inputs = 1,
-                                     .n_outputs = 1,
-                                     .n_values = 1,
+                                     DS_ONE_TO_ONE,
                                      .flags = DS_OP_INPLACE,
-                                     .infer = infer,
-                                     .forward = forward_log_softmax};
+                                     .infer = softmax_infer,
+                                     .forward = softmax_forward};
+
+const ds_op_def ds_op_glu = {.name = "glu",
+                             .doc = "Half of the last feature dimension, gated by the other half.",
+                             DS_ONE_TO_ONE,
+                             .infer = glu_infer,
+                             .forward = glu_forward};

@@ -5,7 +5,10 @@
 #define DS_OPS_SUMS_H
 #include "ops/op.h"
 
-/* sum[i] += x[i], x of type float or double. */
+/* sum[i] = x[i], x of type float or double. */
+void ds_sums_set(double *sum, const void *x, size_t n, ds_dtype dtype);
+
+/* sum[i] += x[i] */
 void ds_sums_add(double *sum, const void *x, size_t n, ds_dtype dtype);
 
 /* y[i] = sum[i] / divisor, rounded to y's type. */

@@ -1,17 +1,21 @@
-/* ops/sync.c: holds a stream back until others have come as far.
+/* ops/sync.c: streams passed on as they are, if at all.
  *
- *     y = x, as far as all inputs are known
+ *     sync    y = x, as far as all inputs are known
+ *             known  minimum of all known       total  minimum of all totals
+ *             need   m of the first input; of the others only counts are read
+ *     limit   y = x        known, total, need: the input's
  *
- *     known  minimum of all known       total  minimum of all totals
- *     need   m of the first input; of the others only counts are read
- *
- * Streams that are combined must end at the same length; at the end that is checked. */
-#include "ops/frames.h"
+ * sync holds a stream back until others have come as far. Streams that are combined must end at the same length;
+ * at the end that is checked. limit refuses a stream that becomes longer than allowed; it stands before what
+ * must wait for a stream's end (buffer_limit), so that memory stays bounded. */
+#include "ops/move.h"
 #include "ops/registry.h"
 
 #include <stdio.h>
 
-static ds_status infer(ds_op *op)
+/* ---------------------------------------------------------------- sync */
+
+static ds_status sync_infer(ds_op *op)
 {
     for (int i = 1; i < op->n_inputs; i++) {
         const ds_rate a = op->in[0].rate, b = op->in[i].rate;
@@ -22,7 +26,7 @@ static ds_status infer(ds_op *op)
     return DS_OK;
 }
 
-static void counts(const ds_op *op, ds_program *p)
+static void sync_counts(const ds_op *op, ds_program *p)
 {
     ds_expr known = ds_known(p, 0), total = ds_total(p, 0);
     for (int i = 1; i < op->n_inputs; i++) {
@@ -33,7 +37,7 @@ static void counts(const ds_op *op, ds_program *p)
     ds_root(p, total);
 }
 
-static void check(const ds_op *op, ds_program *p)
+static void sync_check(const ds_op *op, ds_program *p)
 {
     ds_expr least = ds_total(p, 0), most = least;
     for (int i = 1; i < op->n_inputs; i++) {
@@ -44,21 +48,22 @@ static void check(const ds_op *op, ds_program *p)
     ds_root(p, ds_sub(p, most, least));
 }
 
-static const char *check_message(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes)
+static const char *sync_check_message(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes)
 {
     int64_t other = in[0].total;
-    for (int i = 1; i < op->n_inputs && other == in[0].total; i++) {
+    for (int i = 1; i < op->n_inputs && other == in[0].total; i++)
         other = in[i].total;
-    }
     snprintf(text, n_bytes, "lengths %lld and %lld differ at the end of the stream",
              (long long)in[0].total, (long long)other);
     return text;
 }
 
-static void forward(const ds_op *op, const ds_run *run)
+static void same_pieces(const ds_op *op, const ds_move *move)
 {
-    ds_frames_take(op, run, 0, 1);
+    (void)op;
+    ds_move_frames(move, 0, DS_NEVER, 0, 1);
 }
+DS_MOVE_FORWARD(sync, same_pieces, 0)
 
 const ds_op_def ds_op_sync = {
     .name = "sync",
@@ -68,8 +73,50 @@ const ds_op_def ds_op_sync = {
     .n_outputs = 1,
     .n_values = 1,
     .flags = DS_OP_VARIADIC | DS_OP_INPLACE,
-    .infer = infer,
-    .counts = counts,
-    .check = check,
-    .check_message = check_message,
-    .forward = forward};
+    .infer = sync_infer,
+    .counts = sync_counts,
+    .check = sync_check,
+    .check_message = sync_check_message,
+    .forward = sync_forward};
+
+/* ---------------------------------------------------------------- limit */
+
+enum { LIMIT_FRAMES };
+
+static const ds_attr_def limit_attrs[] = {
+    {.name = "frames", .kind = DS_ATTR_INT, .required = true, .doc = "the longest stream allowed"},
+    {0}};
+
+static ds_status limit_infer(ds_op *op)
+{
+    return ds_op_require_least(op, LIMIT_FRAMES, 0);
+}
+
+static void limit_check(const ds_op *op, ds_program *p)
+{
+    ds_root(p, ds_const(p, 0));
+    ds_root(p, ds_add_k(p, ds_total(p, 0), -op->attr[LIMIT_FRAMES].i));
+}
+
+static const char *limit_check_message(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes)
+{
+    snprintf(text, n_bytes, "%lld frames wait for the stream's end, more than buffer_limit allows (%lld)",
+             (long long)in[0].total, (long long)op->attr[LIMIT_FRAMES].i);
+    return text;
+}
+
+DS_MOVE_FORWARD(limit, same_pieces, 0)
+
+const ds_op_def ds_op_limit = {
+    .name = "limit",
+    .doc = "Refuses streams that become longer than a number of frames.",
+    .n_inputs = 1,
+    .n_outputs = 1,
+    .n_values = -1,
+    .flags = DS_OP_INPLACE,
+    .attrs = limit_attrs,
+    .check_status = DS_LIMIT,
+    .infer = limit_infer,
+    .check = limit_check,
+    .check_message = limit_check_message,
+    .forward = limit_forward};

@@ -1,30 +1,43 @@
-/* python/engine.h: the object behind _core.Engine. Its files: engine.c (making, streams by id),
- * step.c (one call), engine_info.c (what the plan says), engine_graph.c (the plan's graph as data). */
+/* python/engine.h: the object behind _core.Engine. Its files: engine.c (making), streams.c (streams by id),
+ * engine_info.c (what the plan says), engine_graph.c (the plan's graph as data). Steps: python/call.h. */
 #ifndef DS_PYTHON_ENGINE_H
 #define DS_PYTHON_ENGINE_H
-#include "exec/engine.h"
+#include "exec/step.h"
 #include "python/support.h"
 
-/* How a caller's array of one input or output relates to [L][features...]. */
+/* Where [frames][features...] lie among the axes of a caller's array: canonical axis -> the caller's. */
 typedef struct ds_axes {
     int rank;
-    int axis[DS_MAX_RANK + 1]; /* inputs: canonical axis -> caller's; outputs: the other way */
+    int axis[DS_MAX_RANK + 1];
 } ds_axes;
 
+/* What stands behind a live id, until the stream is over; never seen by Python code. */
+typedef struct ds_live {
+    PyObject_HEAD ds_slot *slot; /* NULL: it is over */
+} ds_live;
+
 typedef struct ds_engine_object {
-    PyObject_HEAD
-    ds_engine *engine;
-    PyObject *original; /* whose plan this engine uses; NULL where it is its own */
+    PyObject_HEAD ds_engine *engine;
+    ds_steps steps;
+    PyObject *original;  /* whose plan this engine uses; NULL where it is its own */
     const ds_plan *plan; /* the engine's */
     ds_session *session; /* the engine's; NULL once closed */
-    PyObject *slots;     /* dict: id -> the slot's address, as int */
+    PyObject *table;     /* dict: id -> ds_live */
+    PyObject
+        *last_ids; /* of the last step_batch: a tuple of plain ids, and what stood behind them */
+    PyObject *last_live;
     Py_ssize_t n_running; /* calls under way (Python code may run in them): the engine stays open */
+    long long n_restored; /* streams that were given a name */
     bool blas;
     ds_axes *inputs, *outputs;
 } ds_engine_object;
 
-/* The slot of a live stream (borrowed), or NULL: with an exception only if one occurred. */
-ds_slot *ds_engine_slot(ds_engine_object *e, PyObject *id);
+/* What stands behind a live id (borrowed), or NULL: with an exception only if one occurred. */
+ds_live *ds_engine_find(const ds_engine_object *e, PyObject *id);
+/* A new one, in no table yet (new reference). */
+ds_live *ds_live_new(ds_module *m, ds_slot *slot);
+/* Takes a stream, whose slot is entered, out of the table, and lets its slot go. Changes no exception. */
+void ds_engine_forget(ds_engine_object *e, PyObject *id, ds_live *live);
 /* The id as a plain str, so that looking it up runs no Python code (new reference); StreamIdError
  * where it is no str. */
 PyObject *ds_plain_id(ds_module *m, PyObject *id);
@@ -33,10 +46,16 @@ int ds_engine_check_open(ds_module *m, const ds_engine_object *e);
 /* Raises an error about one stream. Always NULL. */
 PyObject *ds_engine_error(ds_module *m, ds_status status, const char *text, PyObject *id);
 
-PyObject *ds_engine_step(PyObject *self, PyTypeObject *cls, PyObject *const *args,
-                         Py_ssize_t n_args, PyObject *names);
-PyObject *ds_engine_graph(PyObject *self, PyTypeObject *cls, PyObject *const *args,
-                          Py_ssize_t n_args, PyObject *names);
+#define DS_METHOD(name, function, doc) \
+    {name, (PyCFunction)(void (*)(void))function, METH_METHOD | METH_FASTCALL | METH_KEYWORDS, doc}
+#define DS_METHOD_ARGUMENTS \
+    PyObject *self, PyTypeObject *cls, PyObject *const *args, Py_ssize_t n_args, PyObject *names
+
+extern PyMethodDef ds_stream_methods[];        /* streams.c */
+PyObject *ds_engine_step(DS_METHOD_ARGUMENTS); /* step_batch.c */
+PyObject *ds_engine_object_copy(DS_METHOD_ARGUMENTS);
+PyObject *ds_engine_object_close(DS_METHOD_ARGUMENTS);
+PyObject *ds_engine_graph(DS_METHOD_ARGUMENTS);
 extern PyGetSetDef ds_engine_getset[];
 
 #endif

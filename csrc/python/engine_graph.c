@@ -101,8 +101,7 @@ static PyObject *build_graph(const ds_plan *p, const ds_graph *g)
                          (long long)p->analysis.transient);
 }
 
-PyObject *ds_engine_graph(PyObject *self, PyTypeObject *cls, PyObject *const *args, Py_ssize_t n_args,
-                          PyObject *names)
+PyObject *ds_engine_graph(DS_METHOD_ARGUMENTS)
 {
     const ds_plan *p = ((ds_engine_object *)self)->plan;
     (void)args;

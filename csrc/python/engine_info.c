@@ -24,7 +24,7 @@ static PyObject *build_bounds(const int64_t *values, size_t n)
 static PyObject *get_ids(PyObject *self, void *unused)
 {
     (void)unused;
-    return PyDict_Keys(((ds_engine_object *)self)->slots);
+    return PyDict_Keys(((ds_engine_object *)self)->table);
 }
 
 static PyObject *get_delays(PyObject *self, void *unused)

@@ -21,6 +21,7 @@ ds_sink ds_python_sink_of(ds_python_sink *sink);
 PyObject *ds_python_sink_end(ds_module *m, ds_python_sink *sink, ds_status status);
 
 /* Functions of the module. */
+PyObject *ds_joined(PyObject *module, PyObject *arrays);
 PyObject *ds_read_container(PyObject *module, PyObject *args);
 PyObject *ds_write_container(PyObject *module, PyObject *args);
 PyObject *ds_read_model(PyObject *module, PyObject *args);

@@ -54,12 +54,12 @@ static PyObject *graph_input(PyObject *self, PyTypeObject *cls, PyObject *const 
 
 static int parse_edges(PyObject *sequence, int *edges, size_t *n)
 {
-    PyObject *fast = PySequence_Fast(sequence, "inputs must be a sequence of edges");
+    PyObject *fast = PySequence_Tuple(sequence);
     if (!fast)
         return -1;
-    *n = (size_t)PySequence_Fast_GET_SIZE(fast);
+    *n = (size_t)PyTuple_GET_SIZE(fast);
     for (size_t i = 0; i < *n && i < DS_MAX_INPUTS && !PyErr_Occurred(); i++)
-        edges[i] = (int)PyLong_AsLong(PySequence_Fast_GET_ITEM(fast, (Py_ssize_t)i));
+        edges[i] = (int)PyLong_AsLong(PyTuple_GET_ITEM(fast, (Py_ssize_t)i));
     Py_DECREF(fast);
     return PyErr_Occurred() ? -1 : 0;
 }
@@ -67,13 +67,13 @@ static int parse_edges(PyObject *sequence, int *edges, size_t *n)
 /* Names of weights, str or None; views into the sequence. */
 static int parse_names(PyObject *sequence, const char **names, size_t n)
 {
-    PyObject *fast = PySequence_Fast(sequence, "names of weights must be a sequence");
+    PyObject *fast = PySequence_Tuple(sequence);
     if (!fast)
         return -1;
-    if ((size_t)PySequence_Fast_GET_SIZE(fast) != n)
+    if ((size_t)PyTuple_GET_SIZE(fast) != n)
         PyErr_Format(PyExc_ValueError, "expected %zu names of weights", n);
     for (size_t i = 0; i < n && !PyErr_Occurred(); i++) {
-        PyObject *item = PySequence_Fast_GET_ITEM(fast, (Py_ssize_t)i);
+        PyObject *item = PyTuple_GET_ITEM(fast, (Py_ssize_t)i);
         names[i] = item == Py_None ? NULL : PyUnicode_AsUTF8(item);
     }
     Py_DECREF(fast); /* the sequence keeps its items */
@@ -100,15 +100,19 @@ static PyObject *graph_node(PyObject *self, PyTypeObject *cls, PyObject *const *
     size_t n_attrs, n_inputs, n_weights;
     const ds_op_def *def = ds_parse_def(m, args[0]);
     if (!def || ds_parse_attrs(m, def, args[1], attrs, &n_attrs) < 0 ||
-        parse_edges(args[2], inputs, &n_inputs) < 0 ||
-        ds_parse_weights(m, def, args[3], weights, data, &n_weights) < 0)
+        parse_edges(args[2], inputs, &n_inputs) < 0)
         return NULL;
+    PyObject *kept = ds_parse_weights(m, def, args[3], weights, data, &n_weights);
     const ds_node_names called = {n_args > 4 ? PyUnicode_AsUTF8(args[4]) : "",
                                   n_args > 5 ? weight_names : NULL};
-    if (!called.path || (n_args > 5 && parse_names(args[5], weight_names, n_weights) < 0))
+    graph = kept ? graph_of(m, self) : NULL; /* again: the arguments may have run code */
+    if (!graph || !called.path || (n_args > 5 && parse_names(args[5], weight_names, n_weights) < 0)) {
+        Py_XDECREF(kept);
         return NULL;
+    }
     ds_status status = ds_graph_node(graph, outputs, def, attrs, n_attrs, inputs, n_inputs, weights,
                                      data, n_weights, &called);
+    Py_DECREF(kept);
     if (status != DS_OK)
         return ds_raise(m, status, NULL);
     int n = graph->nodes[graph->n_nodes - 1].op->n_outputs;

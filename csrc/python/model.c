@@ -12,20 +12,15 @@ typedef struct model {
     ds_interface *interface;
 } model;
 
-static ds_status read_path(model *out, const ds_allocator *a, const char *path)
+/* Of the file at `path`, or, where that is NULL, of the bytes. */
+static ds_status read_model(model *out, const ds_allocator *a, const char *path, const Py_buffer *view,
+                            bool changed)
 {
     ds_mapped *file = NULL;
-    DS_TRY(ds_mapped_open(&file, a, path));
-    ds_status status = ds_model_read(&out->graph, &out->interface, a, file);
-    ds_mapped_release(file);
-    return status;
-}
-
-static ds_status read_bytes(model *out, const ds_allocator *a, const Py_buffer *view)
-{
-    ds_mapped *file = NULL;
-    DS_TRY(ds_mapped_copy(&file, a, view->buf, (size_t)view->len));
-    ds_status status = ds_model_read(&out->graph, &out->interface, a, file);
+    DS_TRY(path ? ds_mapped_open(&file, a, path)
+                : ds_mapped_copy(&file, a, view->buf, (size_t)view->len));
+    ds_status status = changed ? ds_model_read_changed(&out->graph, &out->interface, a, file)
+                               : ds_model_read(&out->graph, &out->interface, a, file);
     ds_mapped_release(file);
     return status;
 }
@@ -81,14 +76,15 @@ static PyObject *build_model(ds_module *m, model *read)
     return result;
 }
 
-/* read_model(source, is_path): the file of a path is mapped, bytes are copied. */
+/* read_model(source, is_path, changed=False): the file of a path is mapped, bytes are copied; `changed`: on
+ * purpose, so that its fingerprint is not looked at. */
 PyObject *ds_read_model(PyObject *module, PyObject *args)
 {
     ds_module *m = PyModule_GetState(module);
     PyObject *source, *path = NULL;
-    int is_path;
+    int is_path, changed = 0;
     Py_buffer view = {0};
-    if (!PyArg_ParseTuple(args, "Op:read_model", &source, &is_path) ||
+    if (!PyArg_ParseTuple(args, "Op|p:read_model", &source, &is_path, &changed) ||
         (is_path ? !PyUnicode_FSConverter(source, &path)
                  : PyObject_GetBuffer(source, &view, PyBUF_SIMPLE) < 0))
         return NULL;
@@ -96,7 +92,7 @@ PyObject *ds_read_model(PyObject *module, PyObject *args)
     model read = {0};
     ds_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = path ? read_path(&read, &a, PyBytes_AS_STRING(path)) : read_bytes(&read, &a, &view);
+    status = read_model(&read, &a, path ? PyBytes_AS_STRING(path) : NULL, &view, changed);
     Py_END_ALLOW_THREADS
     PyObject *result = status == DS_OK ? build_model(m, &read) : ds_raise(m, status, NULL);
     ds_interface_free(read.interface);

@@ -182,6 +182,7 @@ static PyMethodDef methods[] = {
     {"operators", operators, METH_NOARGS, "The registry of operators."},
     {"config", config, METH_NOARGS, "What was chosen at import."},
     {"together", together, METH_VARARGS, "together(rates, frames, skew) -> bool per row"},
+    {"joined", ds_joined, METH_O, "joined(arrays): a new array of them end to end, in C order."},
     {"read_container", ds_read_container, METH_VARARGS, "The parts of a safetensors file."},
     {"read_model", ds_read_model, METH_VARARGS, "A model file: graph, interface, signatures."},
     {"write_model", ds_write_model, METH_VARARGS, "A model file, to a callable."},
@@ -251,6 +252,9 @@ static int module_exec(PyObject *module)
         add_type(module, &ds_op_spec, &m->op_type) < 0 ||
         add_type(module, &ds_graph_spec, &m->graph_type) < 0 ||
         add_type(module, &ds_engine_spec, &m->engine_type) < 0 ||
+        add_type(module, &ds_live_spec, &m->live_type) < 0 ||
+        add_type(module, &ds_stepper_spec, &m->stepper_type) < 0 ||
+        add_type(module, &ds_stream_spec, &m->stream_type) < 0 ||
         add_type(module, &ds_gate_spec, &m->gate_type) < 0 ||
         add_type(module, &ds_hold_spec, &m->hold_type) < 0 ||
         add_type(module, &ds_prepared_spec, &m->prepared_type) < 0 ||
@@ -267,6 +271,9 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(m->op_type);
     Py_VISIT(m->graph_type);
     Py_VISIT(m->engine_type);
+    Py_VISIT(m->live_type);
+    Py_VISIT(m->stepper_type);
+    Py_VISIT(m->stream_type);
     Py_VISIT(m->gate_type);
     Py_VISIT(m->prepared_type);
     Py_VISIT(m->hold_type);
@@ -282,6 +289,9 @@ static int module_clear(PyObject *module)
     Py_CLEAR(m->op_type);
     Py_CLEAR(m->graph_type);
     Py_CLEAR(m->engine_type);
+    Py_CLEAR(m->live_type);
+    Py_CLEAR(m->stepper_type);
+    Py_CLEAR(m->stream_type);
     Py_CLEAR(m->gate_type);
     Py_CLEAR(m->prepared_type);
     Py_CLEAR(m->hold_type);

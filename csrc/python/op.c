@@ -186,8 +186,8 @@ static PyObject *op_kept(PyObject *self, PyTypeObject *cls, PyObject *const *arg
         PyList_SET_ITEM(list, i, array);
         int64_t *data = PyArray_DATA((PyArrayObject *)array);
         for (Py_ssize_t r = 0; r < n_rows; r++) {
-            data[2 * r] = ds_single_kept_from(op, i, in[i][r].before, out[0][r].before);
-            data[2 * r + 1] = ds_single_kept_from(op, i, in[i][r].now, out[0][r].now);
+            data[2 * r] = ds_eager_kept_from(op, i, in[i][r].before, out[0][r].before);
+            data[2 * r + 1] = ds_eager_kept_from(op, i, in[i][r].now, out[0][r].now);
         }
     }
     return list;
@@ -240,7 +240,6 @@ static PyObject *op_get_flag(PyObject *self, void *which)
     case 'l': return PyBool_FromLong((op->def->flags & DS_OP_LOCKSTEP) != 0);
     case 'w': return PyBool_FromLong(op->whole);
     case 'c': return PyBool_FromLong(op->n_carried > 0);
-    case 'p': return PyLong_FromLongLong(op->period);
     default: return PyLong_FromLong(ds_op_n_values(op));
     }
 }
@@ -253,7 +252,6 @@ static PyGetSetDef op_getset[] = {
     {"lockstep", op_get_flag, NULL, "Whether value inputs must progress equally.", "l"},
     {"whole", op_get_flag, NULL, "Whether it needs the whole stream.", "w"},
     {"carries", op_get_flag, NULL, "Whether it carries arrays from call to call.", "c"},
-    {"period", op_get_flag, NULL, "Input frames after which its integers repeat.", "p"},
     {"prepared_bytes", op_get_prepared_bytes, NULL, "Bytes of its weights as kernels want them.", NULL},
     {"n_values", op_get_flag, NULL, "Inputs whose values are read.", "n"},
     {NULL, NULL, NULL, NULL, NULL},

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cpu/float_env.h"
 #include "python/op.h"
 
 typedef struct prepared_object {
@@ -115,7 +116,10 @@ const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels, con
             copies[i] = memcpy(at, weights[i], n);
         at += n;
     }
+    ds_float_env callers;
+    ds_float_env_enter(&callers);
     op->def->prepare(op, self->data, copies, k);
+    ds_float_env_leave(&callers);
     self->kernels = kernels;
     return self->data;
 }

@@ -9,7 +9,7 @@
 typedef struct call {
     ds_module *m;
     const ds_op *op;
-    ds_single single;
+    ds_eager eager;
     const ds_counts *in[DS_MAX_INPUTS], *out[DS_MAX_OUTPUTS];
     const void *values[DS_MAX_INPUTS], *weights[DS_MAX_WEIGHTS];
     void *outputs[DS_MAX_OUTPUTS];
@@ -89,8 +89,10 @@ static int parse_weights(call *c, PyObject *weights)
 {
     ds_signature signatures[DS_MAX_WEIGHTS];
     size_t n;
-    if (ds_parse_weights(c->m, c->op->def, weights, signatures, c->weights, &n) < 0)
+    PyObject *kept = ds_parse_weights(c->m, c->op->def, weights, signatures, c->weights, &n);
+    if (!kept)
         return -1;
+    Py_DECREF(kept); /* it is the caller's tuple */
     bool same = (int)n == c->op->n_weights;
     for (size_t i = 0; same && i < n; i++) {
         const ds_signature *w = &c->op->weight[i];
@@ -107,7 +109,7 @@ static int state_bytes(call *c, Py_ssize_t r, bool now, size_t *n_bytes)
     ds_pair in[DS_MAX_INPUTS];
     for (int i = 0; i < c->op->n_inputs; i++)
         in[i] = now ? c->in[i][r].now : c->in[i][r].before;
-    ds_status status = ds_single_state_bytes(
+    ds_status status = ds_eager_state_bytes(
         c->op, in, now ? c->out[0][r].now : c->out[0][r].before, n_bytes);
     if (status == DS_OK)
         return 0;
@@ -122,8 +124,8 @@ static bool only_grows(const call *c, Py_ssize_t r)
     if (op->n_carried || ds_op_n_values(op) != 1 || c->out[0][r].now.known != c->out[0][r].before.known)
         return false;
     const ds_counts *in = &c->in[0][r];
-    int64_t from = ds_single_kept_from(op, 0, in->before, c->out[0][r].before);
-    return from == ds_single_kept_from(op, 0, in->now, c->out[0][r].now);
+    int64_t from = ds_eager_kept_from(op, 0, in->before, c->out[0][r].before);
+    return from == ds_eager_kept_from(op, 0, in->now, c->out[0][r].now);
 }
 
 /* The state after a call in which row r only kept more: a segment on top of the old state. */
@@ -219,11 +221,11 @@ enum { SMALL_WORK_BYTES = 1 << 16 };
 static ds_status run_values(call *c, ds_arena *arena)
 {
     if (c->kept)
-        c->single.prepared = ds_prepared_refresh(c->kept, c->single.kernels, c->weights);
-    return ds_single_run(&c->single, arena);
+        c->eager.prepared = ds_prepared_refresh(c->kept, c->eager.kernels, c->weights);
+    return ds_eager_run(&c->eager, arena);
 }
 
-static ds_status run_single(call *c, ds_arena *arena, PyObject *outputs)
+static ds_status run_eager(call *c, ds_arena *arena, PyObject *outputs)
 {
     size_t n_bytes = 0;
     for (int o = 0; o < c->op->n_outputs; o++)
@@ -268,12 +270,12 @@ static PyObject *run_call(call *c, PyObject *const *args, const bool *ended, int
     arena = outputs ? ds_take_arena(c->m) : NULL;
     if (!arena)
         goto done;
-    c->single = (ds_single){.op = c->op, .n_rows = (size_t)c->n_rows, .in = c->in, .out = c->out,
+    c->eager = (ds_eager){.op = c->op, .n_rows = (size_t)c->n_rows, .in = c->in, .out = c->out,
                             .kernels = blas && c->m->blas_kernels ? c->m->blas_kernels : c->m->kernels,
                             .ended = ended, .values = c->values, .weights = c->weights,
                             .states = c->states, .outputs = c->outputs,
                             .new_states = c->new_states, .bad = c->bad};
-    ds_status status = run_single(c, arena, outputs);
+    ds_status status = run_eager(c, arena, outputs);
     ds_give_arena(c->m, arena);
     if (status == DS_OK) {
         result = PyTuple_Pack(2, outputs, c->news);
@@ -313,7 +315,12 @@ PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *a
     if (!ended || blas < 0 || !ds_have_kernels(c.m))
         return NULL;
     c.kept = n_args > 8 && c.op->def->prepare && ds_prepared_take(c.m, args[8], self) ? args[8] : NULL;
-    PyObject *result = run_call(&c, args, ended, blas, ids);
+    /* Values and weights stay while they are used, whatever becomes of the caller's sequences. */
+    PyObject *values = PySequence_Tuple(args[0]), *weights = values ? PySequence_Tuple(args[5]) : NULL;
+    PyObject *const held[] = {values, args[1], args[2], args[3], args[4], weights};
+    PyObject *result = weights ? run_call(&c, held, ended, blas, ids) : NULL;
+    Py_XDECREF(values);
+    Py_XDECREF(weights);
     if (c.kept)
         ds_prepared_give(c.kept);
     return result;

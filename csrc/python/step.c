@@ -1,509 +1,484 @@
-/* _core.Engine.step: one call for a batch of streams by id.
+/* Engine.step: dicts of arrays by id, from the caller's to the result in one go. Stream: one id, by hand.
  *
- * Ids, slots, integers, outputs and inputs come first and may fail: then everything is put back. The
- * values are computed without the GIL. What follows them (the copies out, the ids) cannot fail. */
-#include "base/now.h"
-#include "python/engine.h"
+ * The caller's dict is copied at once; its copy becomes the result: arrays that came in are replaced by
+ * those that go out. */
+#include "python/stepper.h"
 
-#include <stdio.h>
 #include <string.h>
 
-typedef struct step {
-    ds_module *m;
-    ds_engine_object *e;
-    Py_ssize_t n_rows;
-    PyObject *ids;         /* tuple of str (no subclass: its dict look-ups run no Python code) */
-    bool restart;          /* sos may start a live stream anew */
-    ds_slot **slots;       /* [n_rows], entered */
-    ds_slot **replaced;    /* [n_rows]: the live stream that a restart replaces, entered; else NULL */
-    PyObject **addresses;  /* [n_rows]: of fresh slots, as int */
-    Py_ssize_t n_entered;
-    size_t n_leaving; /* live streams that end, or are replaced, if the call succeeds: free places */
-    int64_t *n_frames;     /* [n_inputs][n_rows] */
-    bool *sos, *eos, *bad; /* [n_rows] */
-    ds_batch *batch;
-} step;
+#include "structmember.h"
 
-/* ---------------------------------------------------------------- ids */
-static int parse_flags(PyObject *flags, bool *out, Py_ssize_t n)
+/* ---------------------------------------------------------------- rows */
+/* A dict with plain ids as keys; takes `rows`. */
+static PyObject *with_plain_ids(ds_module *m, PyObject *rows)
 {
-    PyObject *fast = PySequence_Fast(flags, "sos and eos must be sequences of bool");
-    if (!fast)
+    PyObject *key, *value, *plain = NULL, *twice = NULL;
+    Py_ssize_t at = 0;
+    bool is_plain = true;
+    while (is_plain && PyDict_Next(rows, &at, &key, &value))
+        is_plain = PyUnicode_CheckExact(key);
+    if (is_plain)
+        return rows;
+    plain = PyDict_New();
+    twice = PyList_New(0);
+    at = 0;
+    while (plain && twice && PyDict_Next(rows, &at, &key, &value)) {
+        PyObject *id = ds_plain_id(m, key);
+        const int known = id ? PyDict_Contains(plain, id) : -1;
+        if (known < 0 || (known ? PyList_Append(twice, id) : PyDict_SetItem(plain, id, value)) < 0)
+            Py_CLEAR(plain);
+        Py_XDECREF(id);
+    }
+    if (plain && twice && PyList_GET_SIZE(twice) > 0) {
+        ds_raise(m, ds_fail(DS_STREAM_ID, "ids must be unique within a batch"), twice);
+        Py_CLEAR(plain);
+    }
+    Py_XDECREF(twice);
+    Py_DECREF(rows);
+    return plain;
+}
+
+/* Copies any other mapping. */
+static PyObject *copy_mapping(PyObject *chunks)
+{
+    PyObject *abc = PyImport_ImportModule("collections.abc");
+    PyObject *mapping = abc ? PyObject_GetAttrString(abc, "Mapping") : NULL;
+    const int is_mapping = mapping ? PyObject_IsInstance(chunks, mapping) : -1;
+    Py_XDECREF(abc);
+    Py_XDECREF(mapping);
+    if (is_mapping <= 0) {
+        const char *dot = strrchr(Py_TYPE(chunks)->tp_name, '.');
+        if (is_mapping == 0)
+            PyErr_Format(PyExc_TypeError, "step takes a dict of arrays by id, got %s",
+                         dot ? dot + 1 : Py_TYPE(chunks)->tp_name);
+        return NULL;
+    }
+    PyObject *keys = PySequence_List(chunks), *rows = keys ? PyDict_New() : NULL;
+    for (Py_ssize_t i = 0; rows && i < PyList_GET_SIZE(keys); i++) {
+        PyObject *key = PyList_GET_ITEM(keys, i), *value = PyObject_GetItem(chunks, key);
+        if (!value || PyDict_SetItem(rows, key, value) < 0)
+            Py_CLEAR(rows);
+        Py_XDECREF(value);
+    }
+    Py_XDECREF(keys);
+    return rows;
+}
+
+/* A list of plain ids of a str or a collection of them; NULL where there are none, or with an exception. */
+static PyObject *list_ids(ds_module *m, PyObject *given)
+{
+    if (!given || (PyTuple_CheckExact(given) && PyTuple_GET_SIZE(given) == 0))
+        return NULL;
+    PyObject *list;
+    if (PyUnicode_Check(given)) {
+        list = PyList_New(1);
+        if (list)
+            PyList_SET_ITEM(list, 0, Py_NewRef(given));
+    } else {
+        list = PySequence_List(given);
+    }
+    for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); i++) {
+        PyObject *id = ds_plain_id(m, PyList_GET_ITEM(list, i));
+        if (!id || PyList_SetItem(list, i, id) < 0)
+            Py_CLEAR(list);
+    }
+    if (list && PyList_GET_SIZE(list) == 0)
+        Py_CLEAR(list);
+    return list;
+}
+
+/* Adds ids as rows without chunks; returns them as a set, NULL where there are none or with an exception. */
+static PyObject *add_ids(ds_module *m, PyObject *rows, PyObject *given)
+{
+    PyObject *list = list_ids(m, given), *set = list ? PySet_New(list) : NULL;
+    for (Py_ssize_t i = 0; set && i < PyList_GET_SIZE(list); i++)
+        if (!PyDict_SetDefault(rows, PyList_GET_ITEM(list, i), Py_None))
+            Py_CLEAR(set);
+    Py_XDECREF(list);
+    return set;
+}
+
+/* ---------------------------------------------------------------- chunks */
+typedef struct dict_step {
+    ds_call call;
+    ds_stepper *stepper;
+    PyObject **arrays;  /* [row][input] borrowed: arrays, or None */
+    PyObject *kept;     /* list: what was made of other things than arrays */
+    PyObject **outputs; /* [output][row] owned */
+} dict_step;
+
+static bool is_chunk(PyObject *given)
+{
+    return given == Py_None ||
+           (PyArray_Check(given) && PyArray_ISNOTSWAPPED((PyArrayObject *)given));
+}
+
+/* Takes the row's arrays where they are ready: an array alone, or a plain dict of them by name. */
+static bool take_arrays(const dict_step *d, PyObject *given, PyObject **arrays)
+{
+    const Py_ssize_t n_inputs = (Py_ssize_t)d->call.n_inputs;
+    if (given == Py_None || (n_inputs == 1 && is_chunk(given))) {
+        arrays[0] = given;
+        for (Py_ssize_t k = 1; k < n_inputs; k++)
+            arrays[k] = Py_None;
+        return true;
+    }
+    if (!PyDict_CheckExact(given))
+        return false;
+    Py_ssize_t n_found = 0;
+    for (Py_ssize_t k = 0; k < n_inputs; k++) {
+        PyObject *item = PyDict_GetItemWithError(given, PyTuple_GET_ITEM(d->stepper->names, k));
+        n_found += item != NULL;
+        arrays[k] = item ? item : Py_None;
+        if (!is_chunk(arrays[k]) || PyList_Append(d->kept, arrays[k]) < 0)
+            return false;
+    }
+    return n_found == PyDict_GET_SIZE(given) && !PyErr_Occurred();
+}
+
+/* Asks Python for the row's arrays, and keeps them. */
+static int keep_arrays(dict_step *d, PyObject *id, PyObject *given, PyObject **arrays)
+{
+    if (PyErr_Occurred())
         return -1;
-    int status = 0;
-    if (PySequence_Fast_GET_SIZE(fast) != n) {
-        PyErr_SetString(PyExc_ValueError, "sos and eos must have one entry per id");
-        status = -1;
+    PyObject *list = PyObject_CallMethod((PyObject *)d->stepper, "_arrays_of", "OO", id, given);
+    PyObject *items = list ? PySequence_Tuple(list) : NULL;
+    Py_XDECREF(list);
+    if (!items)
+        return -1;
+    int status = PyTuple_GET_SIZE(items) == (Py_ssize_t)d->call.n_inputs ? 0 : -1;
+    if (status < 0)
+        PyErr_SetString(PyExc_TypeError, "_arrays_of: expected one array per input");
+    for (Py_ssize_t k = 0; status == 0 && k < PyTuple_GET_SIZE(items); k++) {
+        PyObject *item = PyTuple_GET_ITEM(items, k), *native = NULL;
+        if (item == Py_None) {
+            arrays[k] = item;
+            continue;
+        }
+        if (!PyArray_Check(item))
+            ds_engine_error(d->call.m, DS_DTYPE, "expected a NumPy array", id);
+        else
+            native = ds_native_array((PyArrayObject *)item);
+        arrays[k] = native;
+        status = native ? PyList_Append(d->kept, native) : -1;
+        Py_XDECREF(native);
     }
-    for (Py_ssize_t r = 0; status == 0 && r < n; r++) {
-        int flag = PyObject_IsTrue(PySequence_Fast_GET_ITEM(fast, r));
-        status = flag < 0 ? -1 : 0;
-        out[r] = flag > 0;
-    }
-    Py_DECREF(fast);
+    Py_DECREF(items);
     return status;
 }
 
-/* Raises StreamIdError for the rows marked bad, if any. */
-static int refuse_bad(step *s, const char *text)
+/* Fills the call's ids and flags, and the rows' arrays. May run Python code. */
+static int read_rows(dict_step *d, PyObject *rows, PyObject *starting, PyObject *ending)
 {
-    bool any = false;
-    for (Py_ssize_t r = 0; r < s->n_rows; r++)
-        any |= s->bad[r];
-    if (!any)
-        return 0;
-    PyObject *ids = ds_bad_ids(s->ids, s->bad, s->n_rows);
-    (void)ds_fail(DS_STREAM_ID, "%s", text);
-    if (ids)
-        ds_raise(s->m, DS_STREAM_ID, ids);
-    Py_XDECREF(ids);
-    return -1;
-}
-
-/* A new tuple of plain strings. */
-static PyObject *plain_ids(ds_module *m, PyObject *ids)
-{
-    PyObject *fast = PySequence_Fast(ids, "ids must be a sequence");
-    PyObject *tuple = fast ? PyTuple_New(PySequence_Fast_GET_SIZE(fast)) : NULL;
-    for (Py_ssize_t r = 0; tuple && r < PyTuple_GET_SIZE(tuple); r++) {
-        PyObject *id = ds_plain_id(m, PySequence_Fast_GET_ITEM(fast, r));
-        if (id)
-            PyTuple_SET_ITEM(tuple, r, id);
-        else
-            Py_CLEAR(tuple);
-    }
-    Py_XDECREF(fast);
-    return tuple;
-}
-
-static const char *const unknown_text =
-    "no such streams are live, and these chunks do not start one (sos)";
-static const char *const live_text =
-    "sos, but these streams are live already (restart=True starts them anew)";
-
-static int check_ids(step *s)
-{
-    PyObject *seen = PySet_New(NULL);
-    for (Py_ssize_t r = 0; seen && r < s->n_rows; r++) {
-        PyObject *id = PyTuple_GET_ITEM(s->ids, r);
-        int twice = PySet_Contains(seen, id);
-        if (twice < 0 || PySet_Add(seen, id) < 0) {
-            Py_CLEAR(seen);
-            break;
-        }
-        s->bad[r] = twice > 0;
-    }
-    if (!seen)
-        return -1;
-    Py_DECREF(seen);
-    if (refuse_bad(s, "ids must be unique within a batch") < 0)
-        return -1;
-    for (Py_ssize_t r = 0; r < s->n_rows; r++) {
-        s->bad[r] = !s->sos[r] && !ds_engine_slot(s->e, PyTuple_GET_ITEM(s->ids, r));
-        if (PyErr_Occurred())
+    ds_call *c = &d->call;
+    PyObject *id, *given;
+    Py_ssize_t at = 0;
+    for (Py_ssize_t r = 0; PyDict_Next(rows, &at, &id, &given); r++) {
+        c->ids[r] = id;
+        c->sos[r] = starting && PySet_Contains(starting, id) > 0;
+        c->step->ended[r] = ending && PySet_Contains(ending, id) > 0;
+        PyObject **arrays = &d->arrays[r * (Py_ssize_t)c->n_inputs];
+        if (!take_arrays(d, given, arrays) && keep_arrays(d, id, given, arrays) < 0)
             return -1;
     }
-    if (refuse_bad(s, unknown_text) < 0)
-        return -1;
-    for (Py_ssize_t r = 0; r < s->n_rows; r++)
-        s->bad[r] = s->sos[r] && !s->restart &&
-                    ds_engine_slot(s->e, PyTuple_GET_ITEM(s->ids, r));
-    return refuse_bad(s, live_text);
-}
-
-/* ---------------------------------------------------------------- slots */
-static int enter_row(step *s, Py_ssize_t r)
-{
-    PyObject *id = PyTuple_GET_ITEM(s->ids, r);
-    ds_slot *live = ds_engine_slot(s->e, id);
-    /* Again: another thread may have ended or started it since check_ids. */
-    if (s->sos[r] ? live && !s->restart : !live) {
-        ds_engine_error(s->m, DS_STREAM_ID, live ? live_text : unknown_text, id);
-        return -1;
-    }
-    if (live && !ds_slot_enter(live)) {
-        ds_engine_error(s->m, DS_BUSY, "another thread is using the stream", id);
-        return -1;
-    }
-    if (!s->sos[r]) {
-        s->slots[r] = live;
-        return 0;
-    }
-    ds_slot *slot;
-    const bool takes_place = s->n_leaving > 0;
-    ds_status status = ds_session_open(s->e->session, &slot, takes_place);
-    s->n_leaving -= takes_place;
-    if (status != DS_OK) {
-        char message[DS_MESSAGE_BYTES] = "";
-        strncpy(message, ds_last_error(), sizeof message - 1);
-        ds_engine_error(s->m, status, message, id);
-    } else {
-        (void)ds_slot_enter(slot);
-        s->addresses[r] = PyLong_FromVoidPtr(slot);
-        /* A new id is taken at once, so that no other thread can start it meanwhile. */
-        if (s->addresses[r] && (live || PyDict_SetItem(s->e->slots, id, s->addresses[r]) == 0)) {
-            s->slots[r] = slot;
-            s->replaced[r] = live;
-            return 0;
-        }
-        Py_CLEAR(s->addresses[r]);
-        ds_slot_leave(slot);
-        ds_session_close(s->e->session, slot);
-    }
-    if (live)
-        ds_slot_leave(live);
-    return -1;
-}
-
-/* Puts everything back as it was. */
-static void roll_back(step *s)
-{
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    for (Py_ssize_t r = 0; r < s->n_entered; r++) {
-        ds_slot_leave(s->slots[r]);
-        if (!s->sos[r])
-            continue;
-        if (s->replaced[r])
-            ds_slot_leave(s->replaced[r]);
-        else if (PyDict_DelItem(s->e->slots, PyTuple_GET_ITEM(s->ids, r)) < 0)
-            PyErr_Clear();
-        ds_session_close(s->e->session, s->slots[r]);
-    }
-    PyErr_Restore(type, value, traceback);
-}
-
-/* Ends ended streams, and what restarts replace; the ids' table is right afterwards. */
-static void commit(step *s)
-{
-    double now = ds_now();
-    for (Py_ssize_t r = 0; r < s->n_rows; r++) {
-        PyObject *id = PyTuple_GET_ITEM(s->ids, r);
-        s->slots[r]->last_used = now;
-        if (s->eos[r]) {
-            if (PyDict_DelItem(s->e->slots, id) < 0)
-                PyErr_Clear();
-        } else {
-            ds_session_count(s->e->session, s->slots[r]);
-            if (s->replaced[r] && PyDict_SetItem(s->e->slots, id, s->addresses[r]) < 0)
-                PyErr_Clear(); /* cannot be: the key is there */
-        }
-        ds_slot_leave(s->slots[r]);
-        if (s->eos[r])
-            ds_session_close(s->e->session, s->slots[r]);
-        if (s->replaced[r]) {
-            ds_slot_leave(s->replaced[r]);
-            ds_session_close(s->e->session, s->replaced[r]);
-        }
-    }
-}
-
-/* ---------------------------------------------------------------- inputs */
-static int refuse_array(step *s, ds_status status, size_t input, Py_ssize_t r, PyObject *array)
-{
-    PyObject *id = PyTuple_GET_ITEM(s->ids, r);
-    const ds_signature *sig = &s->e->plan->graph->edges[s->e->plan->graph->inputs[input]].signature;
-    char shape[128], text[DS_MESSAGE_BYTES];
-    ds_signature_text(sig, shape, sizeof shape);
-    if (PyArray_Check(array)) {
-        PyArrayObject *a = (PyArrayObject *)array;
-        size_t n = (size_t)snprintf(text, sizeof text, "input %zu: expected %s frames with features %s "
-                                    "along the given axes, got an array of shape (", input,
-                                    ds_dtype_name(sig->dtype), shape);
-        for (int d = 0; d < PyArray_NDIM(a) && n < sizeof text; d++)
-            n += (size_t)snprintf(text + n, sizeof text - n, "%s%lld", d ? ", " : "",
-                                  (long long)PyArray_DIM(a, d));
-        if (n < sizeof text)
-            snprintf(text + n, sizeof text - n, ") and dtype kind '%c%d'",
-                     PyArray_DESCR(a)->kind, (int)PyArray_ITEMSIZE(a));
-    } else {
-        snprintf(text, sizeof text, "input %zu: expected a NumPy array", input);
-    }
-    ds_engine_error(s->m, status, text, id);
-    return -1;
-}
-
-static bool dtype_fits(const ds_signature *sig, const PyArrayObject *array)
-{
-    int type = PyArray_TYPE(array);
-    switch (sig->dtype) {
-    case DS_F32: return type == NPY_FLOAT32 || type == NPY_FLOAT64 ||
-                        (type == NPY_INT16 && sig->rank == 0);
-    case DS_BOOL: return type == NPY_BOOL;
-    default: return PyTypeNum_ISINTEGER(type);
-    }
-}
-
-static int measure_input(step *s, size_t input, Py_ssize_t r, PyObject *item)
-{
-    const ds_axes *axes = &s->e->inputs[input];
-    const ds_signature *sig = &s->e->plan->graph->edges[s->e->plan->graph->inputs[input]].signature;
-    s->n_frames[input * (size_t)s->n_rows + (size_t)r] = 0;
-    if (item == Py_None)
-        return 0;
-    if (!PyArray_Check(item))
-        return refuse_array(s, DS_DTYPE, input, r, item);
-    PyArrayObject *array = (PyArrayObject *)item;
-    if (!dtype_fits(sig, array))
-        return refuse_array(s, DS_DTYPE, input, r, item);
-    bool fits = PyArray_NDIM(array) == axes->rank;
-    for (int d = 0; fits && d < sig->rank; d++)
-        fits = PyArray_DIM(array, axes->axis[d + 1]) == sig->shape[d];
-    if (!fits)
-        return refuse_array(s, DS_SHAPE, input, r, item);
-    s->n_frames[input * (size_t)s->n_rows + (size_t)r] = PyArray_DIM(array, axes->axis[0]);
     return 0;
 }
 
-/* Calls visit for every input and row. */
-static int each_input(step *s, PyObject *arrays,
-                      int (*visit)(step *, size_t input, Py_ssize_t r, PyObject *item))
+static int measure_rows(dict_step *d)
 {
-    size_t n_inputs = s->e->plan->graph->n_inputs;
-    if (PySequence_Size(arrays) != (Py_ssize_t)n_inputs) {
-        if (!PyErr_Occurred())
-            PyErr_Format(PyExc_ValueError, "expected arrays for %zu inputs", n_inputs);
-        return -1;
-    }
-    int status = 0;
-    for (size_t i = 0; status == 0 && i < n_inputs; i++) {
-        PyObject *rows = PySequence_GetItem(arrays, (Py_ssize_t)i);
-        PyObject *fast = rows ? PySequence_Fast(rows, "expected a sequence of arrays") : NULL;
-        Py_XDECREF(rows);
-        if (!fast)
-            return -1;
-        if (PySequence_Fast_GET_SIZE(fast) != s->n_rows) {
-            PyErr_Format(PyExc_ValueError, "input %zu: expected one array per id", i);
-            status = -1;
+    ds_call *c = &d->call;
+    for (size_t k = 0; k < c->n_inputs; k++)
+        for (Py_ssize_t r = 0; r < c->n; r++) {
+            PyObject *array = d->arrays[(size_t)r * c->n_inputs + k];
+            const int64_t frames =
+                array == Py_None
+                    ? 0
+                    : ds_call_measure(c, k, &c->e->inputs[k], (PyArrayObject *)array, c->ids[r]);
+            if (frames < 0)
+                return -1;
+            c->step->n_frames[k * (size_t)c->n + (size_t)r] = frames;
         }
-        for (Py_ssize_t r = 0; status == 0 && r < s->n_rows; r++)
-            status = visit(s, i, r, PySequence_Fast_GET_ITEM(fast, r));
-        Py_DECREF(fast);
-    }
-    return status;
+    return 0;
 }
 
-/* Writes one row's new frames to where the batch wants them: any strides, converted. */
-static int copy_input(step *s, size_t input, Py_ssize_t r, PyObject *item)
+static void put_rows(const dict_step *d)
 {
-    const ds_axes *axes = &s->e->inputs[input];
-    const ds_signature *sig = &s->e->plan->graph->edges[s->e->plan->graph->inputs[input]].signature;
-    int64_t frames = s->n_frames[input * (size_t)s->n_rows + (size_t)r];
-    if (frames == 0 || ds_signature_elements(sig) == 0)
-        return 0;
-    npy_intp shape[DS_MAX_RANK + 1], order[DS_MAX_RANK + 1];
-    for (int d = 0; d < axes->rank; d++) {
-        shape[d] = d == 0 ? frames : sig->shape[d - 1];
-        order[d] = axes->axis[d];
-    }
-    void *data = ds_batch_input(s->batch, input, (size_t)r);
-    PyObject *to = PyArray_SimpleNewFromData(axes->rank, shape, ds_numpy_type(sig->dtype), data);
-    PyArray_Dims permutation = {order, axes->rank};
-    PyObject *from = to ? PyArray_Transpose((PyArrayObject *)item, &permutation) : NULL;
-    int status = from ? PyArray_CopyInto((PyArrayObject *)to, (PyArrayObject *)from) : -1;
-    Py_XDECREF(from);
-    Py_XDECREF(to);
-    if (status == 0 && PyArray_TYPE((PyArrayObject *)item) == NPY_INT16 && sig->dtype == DS_F32) {
-        float *samples = data;
-        for (int64_t k = 0; k < frames; k++)
-            samples[k] *= 1.0f / 32768.0f;
-    }
-    return status;
+    const ds_call *c = &d->call;
+    for (size_t k = 0; k < c->n_inputs; k++)
+        for (Py_ssize_t r = 0; r < c->n; r++) {
+            PyArrayObject *array = (PyArrayObject *)d->arrays[(size_t)r * c->n_inputs + k];
+            if ((PyObject *)array == Py_None)
+                continue;
+            const ds_axes *axes = &c->e->inputs[k];
+            ptrdiff_t strides[DS_MAX_RANK + 1];
+            for (int a = 0; a < axes->rank; a++)
+                strides[a] = PyArray_STRIDE(array, axes->axis[a]);
+            ds_step_put(c->step, k, (size_t)r, PyArray_DATA(array), strides, ds_element_of(array));
+        }
 }
 
 /* ---------------------------------------------------------------- outputs */
-/* New arrays for the outputs, per output and row, and the rows' starts; sizes are known. */
-static int make_outputs(step *s, PyObject **arrays, PyObject **starts)
+static int make_outputs(dict_step *d)
 {
-    const ds_graph *g = s->e->plan->graph;
-    *arrays = PyList_New((Py_ssize_t)g->n_outputs);
-    *starts = PyList_New((Py_ssize_t)g->n_outputs);
-    for (size_t o = 0; *arrays && *starts && o < g->n_outputs; o++) {
-        const ds_signature *sig = &g->edges[g->outputs[o]].signature;
-        const ds_axes *axes = &s->e->outputs[o];
-        PyObject *rows = PyList_New(s->n_rows), *row_starts = PyList_New(s->n_rows);
-        if (rows)
-            PyList_SET_ITEM(*arrays, (Py_ssize_t)o, rows);
-        if (row_starts)
-            PyList_SET_ITEM(*starts, (Py_ssize_t)o, row_starts);
-        for (Py_ssize_t r = 0; rows && row_starts && r < s->n_rows; r++) {
-            npy_intp shape[DS_MAX_RANK + 1];
-            int64_t start, frames = ds_batch_output_frames(s->batch, o, (size_t)r, &start);
-            for (int d = 0; d < axes->rank; d++)
-                shape[d] = axes->axis[d] == 0 ? frames : sig->shape[axes->axis[d] - 1];
-            PyObject *array = PyArray_SimpleNew(axes->rank, shape, ds_numpy_type(sig->dtype));
-            PyObject *first = array ? PyLong_FromLongLong(start) : NULL;
-            if (array)
-                PyList_SET_ITEM(rows, r, array);
-            if (!first)
+    const ds_call *c = &d->call;
+    for (size_t o = 0; o < c->n_outputs; o++) {
+        const ds_signature *signature = ds_step_output(c->e->plan, o);
+        const ds_axes *axes = &c->e->outputs[o];
+        npy_intp shape[DS_MAX_RANK + 1];
+        for (int a = 1; a < axes->rank; a++)
+            shape[axes->axis[a]] = signature->shape[a - 1];
+        for (Py_ssize_t r = 0; r < c->n; r++) {
+            int64_t start;
+            shape[axes->axis[0]] = ds_step_frames(c->step, o, (size_t)r, &start);
+            PyObject *array = ds_new_array(signature, axes->rank, shape, false);
+            if (!array)
                 return -1;
-            PyList_SET_ITEM(row_starts, r, first);
+            d->outputs[o * (size_t)c->n + (size_t)r] = array;
         }
-        if (!rows || !row_starts)
+    }
+    return 0;
+}
+
+/* Puts the outputs into the places of the chunks. */
+static int replace_chunks(const dict_step *d, PyObject *rows)
+{
+    const ds_call *c = &d->call;
+    for (Py_ssize_t r = 0; r < c->n; r++) {
+        PyObject *made = NULL;
+        if (!d->stepper->single)
+            made = ds_stepper_build(d->stepper->structure, d->outputs + r, c->n);
+        PyObject *item = d->stepper->single ? d->outputs[r] : made;
+        const int status = item ? PyDict_SetItem(rows, c->ids[r], item) : -1;
+        Py_XDECREF(made);
+        if (status < 0)
             return -1;
     }
-    return *arrays && *starts ? 0 : -1;
+    return 0;
 }
 
-/* Copies frames [frames][features...] into an array whose axis d is canonical axis order[d]. */
-static void copy_permuted(char *to, const char *from, const ds_axes *axes, const npy_intp *shape,
-                          const size_t *strides, size_t element, int d)
+static void get_rows(const ds_call *c, void *context)
 {
-    if (d == axes->rank) {
-        memcpy(to, from, element);
-        return;
+    const dict_step *d = context;
+    for (size_t o = 0; o < c->n_outputs; o++) {
+        const ds_axes *axes = &c->e->outputs[o];
+        for (Py_ssize_t r = 0; r < c->n; r++) {
+            PyArrayObject *array = (PyArrayObject *)d->outputs[o * (size_t)c->n + (size_t)r];
+            ptrdiff_t strides[DS_MAX_RANK + 1];
+            for (int a = 0; a < axes->rank; a++)
+                strides[a] = PyArray_STRIDE(array, axes->axis[a]);
+            int64_t start;
+            const int64_t n = ds_step_frames(c->step, o, (size_t)r, &start);
+            ds_step_get(c->step, o, (size_t)r, n, PyArray_DATA(array), strides);
+        }
     }
-    size_t inner = element;
-    for (int k = d + 1; k < axes->rank; k++)
-        inner *= (size_t)shape[k];
-    for (npy_intp i = 0; i < shape[d]; i++)
-        copy_permuted(to + (size_t)i * inner, from + (size_t)i * strides[axes->axis[d]], axes, shape,
-                      strides, element, d + 1);
-}
-
-/* The usual case of two axes swapped: [frames][features] to [features][frames]. */
-static void copy_swapped(float *to, const float *from, size_t frames, size_t features)
-{
-    for (size_t f = 0; f < features; f++)
-        for (size_t i = 0; i < frames; i++)
-            to[f * frames + i] = from[i * features + f];
-}
-
-static void copy_output(const step *s, size_t o, Py_ssize_t r, PyArrayObject *array)
-{
-    const ds_graph *g = s->e->plan->graph;
-    const ds_signature *sig = &g->edges[g->outputs[o]].signature;
-    const ds_axes *axes = &s->e->outputs[o];
-    const char *from = ds_batch_output(s->batch, o, (size_t)r);
-    size_t element = ds_dtype_bytes(sig->dtype), strides[DS_MAX_RANK + 1];
-    if (PyArray_SIZE(array) == 0)
-        return;
-    bool straight = true;
-    size_t stride = element;
-    for (int d = sig->rank; d >= 0; d--) {
-        strides[d] = stride;
-        stride *= d > 0 ? (size_t)sig->shape[d - 1] : 1;
-        straight &= axes->axis[d] == d;
-    }
-    if (straight)
-        memcpy(PyArray_DATA(array), from, (size_t)PyArray_NBYTES(array));
-    else if (axes->rank == 2 && element == sizeof(float))
-        copy_swapped(PyArray_DATA(array), (const float *)(const void *)from,
-                     (size_t)PyArray_DIM(array, 1), (size_t)PyArray_DIM(array, 0));
-    else
-        copy_permuted(PyArray_DATA(array), from, axes, PyArray_DIMS(array), strides, element, 0);
 }
 
 /* ---------------------------------------------------------------- the call */
-static int take_batch(step *s)
+static int run_rows(dict_step *d, PyObject *rows, PyObject *starting, PyObject *ending)
 {
-    ds_status status = ds_engine_take_batch(s->e->engine, &s->batch);
-    if (status == DS_OK)
-        return 0;
-    ds_raise(s->m, status, NULL);
-    return -1;
+    ds_call *c = &d->call;
+    d->arrays = ds_call_room(c, (size_t)c->n * c->n_inputs, sizeof *d->arrays);
+    d->outputs = ds_call_room(c, (size_t)c->n * c->n_outputs, sizeof *d->outputs);
+    d->kept = PyList_New(0);
+    if (!d->arrays || !d->outputs || !d->kept || read_rows(d, rows, starting, ending) < 0 ||
+        ds_call_find(c, NULL) < 0 || measure_rows(d) < 0 || ds_call_enter(c) < 0)
+        return -1;
+    put_rows(d);
+    Py_CLEAR(d->kept);
+    if (make_outputs(d) < 0 || replace_chunks(d, rows) < 0 || ds_call_ready(c) < 0)
+        return -1;
+    ds_call_run(c, get_rows, d);
+    return 0;
 }
 
-/* Raises the engine's error with the ids of the bad rows; 0 where there is none. */
-static int refuse(step *s, ds_status status)
+/* Steps rows (a dict of our own: id -> chunk), which become their outputs. begun: where not NULL, gets what
+ * stands behind the only id if it starts. */
+static int step_rows(ds_module *m, ds_stepper *stepper, PyObject *rows, PyObject *starting,
+                     PyObject *ending, bool restart, ds_live **begun)
 {
-    if (status == DS_OK)
-        return 0;
-    PyObject *ids = ds_bad_ids(s->ids, s->bad, s->n_rows);
-    if (ids)
-        ds_raise(s->m, status, ids);
-    Py_XDECREF(ids);
-    return -1;
-}
-
-static int begin(step *s)
-{
-    return refuse(s, ds_batch_begin(s->batch, s->slots, s->n_frames, s->eos, s->bad,
-                                    (size_t)s->n_rows, ds_engine_threads(s->e->engine)));
-}
-
-/* Everything between entering the slots and committing. */
-static PyObject *run(step *s, PyObject *arrays)
-{
-    PyObject *outputs = NULL, *starts = NULL, *result = NULL;
-    if (take_batch(s) == 0 && begin(s) == 0 && make_outputs(s, &outputs, &starts) == 0 &&
-        each_input(s, arrays, copy_input) == 0 && refuse(s, ds_batch_check(s->batch, s->bad)) == 0)
-        result = PyTuple_Pack(2, outputs, starts);
-    if (result) {
-        Py_BEGIN_ALLOW_THREADS
-        ds_engine_run(s->e->engine, s->batch);
-        Py_END_ALLOW_THREADS
-        for (Py_ssize_t o = 0; o < PyList_GET_SIZE(outputs); o++)
-            for (Py_ssize_t r = 0; r < s->n_rows; r++)
-                copy_output(s, (size_t)o, r,
-                            (PyArrayObject *)PyList_GET_ITEM(PyList_GET_ITEM(outputs, o), r));
+    ds_engine_object *e = ds_stepper_engine(stepper);
+    dict_step d = {.stepper = stepper};
+    int status = -1;
+    if (e && ds_call_open(&d.call, m, e, PyDict_GET_SIZE(rows)) == 0) {
+        d.call.restart = restart;
+        status = run_rows(&d, rows, starting, ending);
+        if (status == 0 && begun && d.call.fresh[0])
+            *begun = (ds_live *)Py_NewRef((PyObject *)d.call.fresh[0]);
     }
-    ds_engine_give_batch(s->e->engine, s->batch);
-    Py_XDECREF(outputs);
-    Py_XDECREF(starts);
-    return result;
+    for (size_t i = 0; d.outputs && i < (size_t)d.call.n * d.call.n_outputs; i++)
+        Py_XDECREF(d.outputs[i]);
+    Py_XDECREF(d.kept);
+    ds_call_close(&d.call);
+    return status;
 }
 
-static PyObject *step_rows(step *s, PyObject *arrays)
+PyObject *ds_stepper_step(DS_METHOD_ARGUMENTS)
 {
-    for (Py_ssize_t r = 0; r < s->n_rows; r++)
-        s->n_leaving += (s->sos[r] || s->eos[r]) && ds_engine_slot(s->e, PyTuple_GET_ITEM(s->ids, r));
-    for (; s->n_entered < s->n_rows; s->n_entered++)
-        if (enter_row(s, s->n_entered) < 0) {
-            roll_back(s);
-            return NULL;
-        }
-    PyObject *result = run(s, arrays);
-    if (result)
-        commit(s);
+    static const char *const known[] = {"chunks", "sos", "eos", "restart", NULL};
+    ds_module *m = ds_module_of(cls);
+    PyObject *given[4];
+    if (ds_parse_arguments("step", known, given, args, n_args, names) < 0)
+        return NULL;
+    const int restart = given[3] ? PyObject_IsTrue(given[3]) : 0;
+    if (restart < 0)
+        return NULL;
+    PyObject *rows = !given[0] || given[0] == Py_None ? PyDict_New()
+                     : PyDict_CheckExact(given[0])    ? PyDict_Copy(given[0])
+                                                      : copy_mapping(given[0]);
+    rows = rows ? with_plain_ids(m, rows) : NULL;
+    if (!rows)
+        return NULL;
+    PyObject *starting = add_ids(m, rows, given[1]);
+    PyObject *ending = PyErr_Occurred() ? NULL : add_ids(m, rows, given[2]);
+    if (PyErr_Occurred() ||
+        step_rows(m, (ds_stepper *)self, rows, starting, ending, restart > 0, NULL) < 0)
+        Py_CLEAR(rows);
+    Py_XDECREF(starting);
+    Py_XDECREF(ending);
+    return rows;
+}
+
+/* ---------------------------------------------------------------- one stream by hand */
+typedef struct stream_object {
+    PyObject_HEAD PyObject *engine, *id;
+    ds_live *live; /* what its first step began; NULL before */
+    bool finished;
+} stream_object;
+
+static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *keywords[] = {"engine", "id", NULL};
+    ds_module *m = ds_module_of(type);
+    PyObject *engine, *id;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O:Stream", keywords, m->stepper_type, &engine,
+                                     &id))
+        return NULL;
+    stream_object *s = (stream_object *)type->tp_alloc(type, 0);
+    if (!s)
+        return NULL;
+    s->engine = Py_NewRef(engine);
+    s->id = Py_NewRef(id);
+    return (PyObject *)s;
+}
+
+static int stream_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((stream_object *)self)->engine);
+    Py_VISIT(((stream_object *)self)->id);
+    return 0;
+}
+
+static void stream_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    stream_object *s = (stream_object *)self;
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(s->engine);
+    Py_XDECREF(s->id);
+    Py_XDECREF(s->live);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* Started and finished are known at once with the step's effect: no Python code comes between. */
+static PyObject *advance(ds_module *m, stream_object *s, PyObject *chunk, bool end)
+{
+    if (s->finished)
+        return ds_engine_error(m, DS_STREAM_ID, "the stream has ended", s->id);
+    PyObject *id = ds_plain_id(m, s->id), *rows = id ? PyDict_New() : NULL, *out = NULL;
+    PyObject *only = rows ? PySet_New(NULL) : NULL;
+    if (only && PySet_Add(only, id) == 0 && PyDict_SetItem(rows, id, chunk) == 0 &&
+        step_rows(m, (ds_stepper *)s->engine, rows, s->live ? NULL : only, end ? only : NULL, false,
+                  s->live ? NULL : &s->live) == 0) {
+        s->finished = end;
+        out = Py_XNewRef(PyDict_GetItemWithError(rows, id));
+    }
+    Py_XDECREF(only);
+    Py_XDECREF(rows);
+    Py_XDECREF(id);
+    return out;
+}
+
+static PyObject *stream_step(DS_METHOD_ARGUMENTS)
+{
+    static const char *const known[] = {"chunk", NULL};
+    PyObject *chunk;
+    if (ds_parse_arguments("step", known, &chunk, args, n_args, names) < 0)
+        return NULL;
+    if (!chunk)
+        return PyErr_Format(PyExc_TypeError,
+                            "step() missing 1 required positional argument: 'chunk'");
+    return advance(ds_module_of(cls), (stream_object *)self, chunk, false);
+}
+
+static PyObject *stream_finish(DS_METHOD_ARGUMENTS)
+{
+    static const char *const known[] = {"chunk", NULL};
+    PyObject *chunk;
+    if (ds_parse_arguments("finish", known, &chunk, args, n_args, names) < 0)
+        return NULL;
+    return advance(ds_module_of(cls), (stream_object *)self, chunk ? chunk : Py_None, true);
+}
+
+static PyObject *stream_enter(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return Py_NewRef(self);
+}
+
+/* Drops the stream that it began, if that is still live: not another one that has its id by now. */
+static PyObject *stream_exit(DS_METHOD_ARGUMENTS)
+{
+    stream_object *s = (stream_object *)self;
+    (void)args;
+    (void)n_args;
+    (void)names;
+    if (!s->live || !s->live->slot)
+        Py_RETURN_NONE;
+    ds_module *m = ds_module_of(cls);
+    PyObject *id = ds_plain_id(m, s->id);
+    if (!id)
+        return NULL;
+    const bool entered = ds_slot_enter(s->live->slot);
+    if (entered)
+        ds_engine_forget((ds_engine_object *)((ds_stepper *)s->engine)->core, id, s->live);
     else
-        roll_back(s);
-    return result;
+        ds_engine_error(m, DS_BUSY, "another thread is using the stream", id);
+    Py_DECREF(id);
+    s->finished |= entered;
+    return entered ? Py_NewRef(Py_None) : NULL;
 }
 
-/* One block for all arrays of the step. */
-static void *carve(step *s)
-{
-    size_t n = (size_t)s->n_rows, n_inputs = s->e->plan->graph->n_inputs;
-    char *block = PyMem_Calloc(
-        n + 1, 3 * sizeof(void *) + n_inputs * sizeof(int64_t) + 3 * sizeof(bool));
-    if (!block)
-        return PyErr_NoMemory();
-    s->slots = (ds_slot **)(void *)block;
-    s->replaced = s->slots + n;
-    s->addresses = (PyObject **)(void *)(s->replaced + n);
-    s->n_frames = (int64_t *)(void *)(s->addresses + n);
-    s->sos = (bool *)(void *)(s->n_frames + n * n_inputs);
-    s->eos = s->sos + n;
-    s->bad = s->eos + n;
-    return block;
-}
+static PyMethodDef stream_methods[] = {
+    DS_METHOD("step", stream_step,
+              "step($self, chunk)\n--\n\nAdvance by a chunk and return this call's output frames."),
+    DS_METHOD("finish", stream_finish,
+              "finish($self, chunk=None)\n--\n\nEnd the stream, with a last chunk or without, and "
+              "return its "
+              "last output frames."),
+    {"__enter__", stream_enter, METH_NOARGS, "Return the stream."},
+    DS_METHOD("__exit__", stream_exit, "Drop the stream where it was left unfinished."),
+    {NULL, NULL, 0, NULL},
+};
 
-PyObject *ds_engine_step(PyObject *self, PyTypeObject *cls, PyObject *const *args,
-                         Py_ssize_t n_args, PyObject *names)
-{
-    step s = {.m = ds_module_of(cls), .e = (ds_engine_object *)self};
-    if (n_args != 5 || names) {
-        PyErr_SetString(PyExc_TypeError, "step(ids, sos, eos, arrays, restart)");
-        return NULL;
-    }
-    int restart = PyObject_IsTrue(args[4]);
-    s.restart = restart > 0;
-    s.ids = restart < 0 ? NULL : plain_ids(s.m, args[0]);
-    if (!s.ids)
-        return NULL;
-    s.n_rows = PyTuple_GET_SIZE(s.ids);
-    PyObject *result = NULL;
-    void *block = carve(&s);
-    s.e->n_running++; /* nobody closes the engine meanwhile: the slots stay where they are */
-    if (block && ds_engine_check_open(s.m, s.e) == 0 && parse_flags(args[1], s.sos, s.n_rows) == 0 &&
-        parse_flags(args[2], s.eos, s.n_rows) == 0 && check_ids(&s) == 0 &&
-        each_input(&s, args[3], measure_input) == 0)
-        result = step_rows(&s, args[3]);
-    s.e->n_running--;
-    for (Py_ssize_t r = 0; block && r < s.n_rows; r++)
-        Py_XDECREF(s.addresses[r]);
-    PyMem_Free(block);
-    Py_DECREF(s.ids);
-    return result;
-}
+static PyMemberDef stream_members[] = {
+    {"engine", T_OBJECT, offsetof(stream_object, engine), READONLY, "The engine."},
+    {"id", T_OBJECT, offsetof(stream_object, id), READONLY, "The stream's id."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot stream_slots[] = {
+    {Py_tp_new, stream_new},
+    {Py_tp_dealloc, stream_dealloc},
+    {Py_tp_traverse, stream_traverse},
+    {Py_tp_methods, stream_methods},
+    {Py_tp_members, stream_members},
+    {Py_tp_doc,
+     "One stream of an engine, stepped by hand; leaving the context unfinished drops it."},
+    {0, NULL},
+};
+
+PyType_Spec ds_stream_spec = {"dreamstream._core.Stream", sizeof(stream_object), 0,
+                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_GC,
+                              stream_slots};

@@ -83,10 +83,10 @@ int ds_numpy_type(ds_dtype dtype)
 
 static int parse_shape(ds_module *m, PyObject *shape, ds_signature *s)
 {
-    PyObject *fast = PySequence_Fast(shape, "a shape must be a sequence of integers");
+    PyObject *fast = PySequence_Tuple(shape); /* a copy: items may run code that changes the caller's */
     if (!fast)
         return -1;
-    Py_ssize_t rank = PySequence_Fast_GET_SIZE(fast);
+    Py_ssize_t rank = PyTuple_GET_SIZE(fast);
     int status = 0;
     if (rank > DS_MAX_RANK) {
         PyErr_Format(m->errors[DS_SHAPE], "at most %d feature axes are supported, got %zd",
@@ -95,7 +95,7 @@ static int parse_shape(ds_module *m, PyObject *shape, ds_signature *s)
     }
     s->rank = (int)rank;
     for (Py_ssize_t i = 0; status == 0 && i < rank; i++) {
-        s->shape[i] = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(fast, i));
+        s->shape[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(fast, i));
         if (s->shape[i] == -1 && PyErr_Occurred())
             status = -1;
     }
@@ -121,17 +121,17 @@ int ds_parse_signature(ds_module *m, PyObject *tuple, int has_rate, ds_signature
 int ds_parse_signatures(ds_module *m, PyObject *sequence, int has_rate, ds_signature *signatures,
                         size_t limit, size_t *n)
 {
-    PyObject *fast = PySequence_Fast(sequence, "expected a sequence of signatures");
+    PyObject *fast = PySequence_Tuple(sequence);
     if (!fast)
         return -1;
-    *n = (size_t)PySequence_Fast_GET_SIZE(fast);
+    *n = (size_t)PyTuple_GET_SIZE(fast);
     int status = 0;
     if (*n > limit) {
         PyErr_Format(m->errors[DS_ARGUMENT], "at most %zu signatures, got %zu", limit, *n);
         status = -1;
     }
     for (size_t i = 0; status == 0 && i < *n; i++) {
-        PyObject *item = PySequence_Fast_GET_ITEM(fast, (Py_ssize_t)i);
+        PyObject *item = PyTuple_GET_ITEM(fast, (Py_ssize_t)i);
         if (item == Py_None)
             memset(&signatures[i], 0, sizeof *signatures);
         else
@@ -169,14 +169,14 @@ const ds_op_def *ds_parse_def(ds_module *m, PyObject *name)
 
 static int parse_ints(PyObject *value, ds_attr *attr)
 {
-    PyObject *fast = PySequence_Fast(value, "expected a sequence of integers");
+    PyObject *fast = PySequence_Tuple(value);
     if (!fast)
         return -1;
-    Py_ssize_t n = PySequence_Fast_GET_SIZE(fast);
+    Py_ssize_t n = PyTuple_GET_SIZE(fast);
     attr->kind = DS_ATTR_INTS;
     attr->value.n_ints = n > DS_MAX_INTS ? DS_MAX_INTS + 1 : (int)n; /* too long: refused by name */
     for (Py_ssize_t i = 0; i < n && i < DS_MAX_INTS; i++) {
-        attr->value.ints[i] = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(fast, i));
+        attr->value.ints[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(fast, i));
         if (attr->value.ints[i] == -1 && PyErr_Occurred())
             break;
     }
@@ -303,23 +303,24 @@ static int parse_weight(ds_module *m, const ds_op_def *def, size_t i, PyObject *
     return 0;
 }
 
-int ds_parse_weights(ds_module *m, const ds_op_def *def, PyObject *sequence,
-                     ds_signature *signatures, const void **data, size_t *n)
+PyObject *ds_parse_weights(ds_module *m, const ds_op_def *def, PyObject *sequence,
+                           ds_signature *signatures, const void **data, size_t *n)
 {
-    PyObject *fast = PySequence_Fast(sequence, "weights must be a sequence");
+    PyObject *fast = PySequence_Tuple(sequence);
     if (!fast)
-        return -1;
-    *n = (size_t)PySequence_Fast_GET_SIZE(fast);
+        return NULL;
+    *n = (size_t)PyTuple_GET_SIZE(fast);
     int status = 0;
     if (*n > DS_MAX_WEIGHTS) {
         PyErr_Format(m->errors[DS_ARGUMENT], "%s: at most %d weights", def->name, DS_MAX_WEIGHTS);
         status = -1;
     }
     for (size_t i = 0; status == 0 && i < *n; i++)
-        status = parse_weight(m, def, i, PySequence_Fast_GET_ITEM(fast, (Py_ssize_t)i),
+        status = parse_weight(m, def, i, PyTuple_GET_ITEM(fast, (Py_ssize_t)i),
                               &signatures[i], &data[i]);
-    Py_DECREF(fast);
-    return status;
+    if (status < 0)
+        Py_CLEAR(fast);
+    return fast;
 }
 
 /* ---------------------------------------------------------------- memory */

@@ -14,13 +14,14 @@
 #include "base/fault.h"
 #include "exec/backend.h"
 #include "exec/batch.h"
-#include "exec/single.h"
+#include "exec/eager.h"
 
 enum { DS_N_STATUS = 16, DS_MAX_ARENAS = 8 };
 
 typedef struct ds_module {
     PyObject *errors[DS_N_STATUS]; /* exception class of each status */
-    PyTypeObject *op_type, *graph_type, *engine_type, *gate_type, *hold_type, *prepared_type, *wav_type;
+    PyTypeObject *op_type, *graph_type, *engine_type, *live_type, *stepper_type, *stream_type;
+    PyTypeObject *gate_type, *hold_type, *prepared_type, *wav_type;
     const ds_kernels *kernels;      /* chosen at import; NULL where the environment asks for none there is */
     char no_kernels[DS_MESSAGE_BYTES]; /* why */
     const ds_kernels *blas_kernels; /* NULL without OpenBLAS, or where it is kept out */
@@ -34,7 +35,7 @@ ds_module *ds_module_of(PyTypeObject *type); /* of a type made by this module */
 
 /* Types: fill the type object. */
 extern PyType_Spec ds_op_spec, ds_graph_spec, ds_engine_spec, ds_gate_spec, ds_hold_spec;
-extern PyType_Spec ds_prepared_spec, ds_wav_spec;
+extern PyType_Spec ds_live_spec, ds_stepper_spec, ds_stream_spec, ds_prepared_spec, ds_wav_spec;
 
 /* Raises the exception of a status with the thread's last message; ids: a sequence of str, or NULL.
  * Always returns NULL. */
@@ -61,9 +62,9 @@ int ds_parse_attrs(ds_module *m, const ds_op_def *def, PyObject *mapping, ds_att
 PyObject *ds_build_attributes(const ds_op *op);
 const ds_op_def *ds_parse_def(ds_module *m, PyObject *name);
 /* Weights given as arrays (or None): signatures and data pointers, after checking that each is a
- * C-contiguous aligned array. */
-int ds_parse_weights(ds_module *m, const ds_op_def *def, PyObject *sequence,
-                     ds_signature *signatures, const void **data, size_t *n);
+ * C-contiguous aligned array. Returns what keeps them alive (new reference), NULL with an exception. */
+PyObject *ds_parse_weights(ds_module *m, const ds_op_def *def, PyObject *sequence,
+                           ds_signature *signatures, const void **data, size_t *n);
 
 ds_arena *ds_take_arena(ds_module *m); /* NULL with an exception set */
 void ds_give_arena(ds_module *m, ds_arena *arena);

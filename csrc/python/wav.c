@@ -9,6 +9,8 @@
 #include "audio/wav.h"
 #include "python/support.h"
 
+enum { FIRST_SAMPLES = 1 << 22 }; /* that room is made for before any came; above 65535 channels */
+
 typedef struct wav_object {
     PyObject_HEAD
     ds_wav wav;
@@ -214,41 +216,67 @@ static PyObject *new_frames(const wav_object *self, npy_intp n, ds_dtype dtype)
     return PyArray_SimpleNew(2, shape, ds_numpy_type(dtype));
 }
 
-/* The first n frames of an array, which has more: in memory of their own. */
-static PyObject *first_frames(const wav_object *self, PyObject *frames, npy_intp n, ds_dtype dtype)
+/* What there is of an array's frames, `used`, in another of n; takes the array. */
+static PyObject *moved_frames(const wav_object *self, PyObject *frames, int64_t used, int64_t n,
+                              ds_dtype dtype)
 {
-    PyObject *out = new_frames(self, n, dtype);
-    if (out)
+    PyObject *out = new_frames(self, (npy_intp)n, dtype);
+    if (out && used)
         memcpy(PyArray_DATA((PyArrayObject *)out), PyArray_DATA((PyArrayObject *)frames),
-               (size_t)PyArray_NBYTES((PyArrayObject *)out));
+               (size_t)used * (size_t)PyArray_STRIDE((PyArrayObject *)frames, 0));
     Py_DECREF(frames);
     return out;
 }
 
-static PyObject *read_frames(ds_module *m, wav_object *self, int64_t n, ds_dtype dtype)
+/* Fills `frames` from frame `have` up to frame `room`; -1 with an exception. */
+static int fill_frames(ds_module *m, wav_object *self, PyObject *frames, int64_t have, int64_t room,
+                       ds_dtype dtype, int64_t *got)
 {
-    int64_t got = 0;
     int error = 0;
     ds_status status;
-    PyObject *frames = new_frames(self, (npy_intp)n, dtype);
-    if (!frames)
-        return NULL;
-    void *to = PyArray_DATA((PyArrayObject *)frames);
+    void *to = PyArray_BYTES((PyArrayObject *)frames) +
+               (npy_intp)have * PyArray_STRIDE((PyArrayObject *)frames, 0);
+    const int64_t n = room - have;
     self->busy = true;
     if (self->read) {
-        status = ds_wav_read(&self->wav, dtype, to, n, &got);
+        status = ds_wav_read(&self->wav, dtype, to, n, got);
     } else {
         Py_BEGIN_ALLOW_THREADS
-        status = ds_wav_read(&self->wav, dtype, to, n, &got);
+        status = ds_wav_read(&self->wav, dtype, to, n, got);
         error = errno;
         Py_END_ALLOW_THREADS
     }
     self->busy = false;
-    if (status != DS_OK) {
-        Py_DECREF(frames);
-        return raise_status(m, self, status, error);
+    if (status == DS_OK)
+        return 0;
+    if (have > 0 && !PyErr_Occurred() && !(self->file && ferror(self->file))) {
+        *got = 0; /* it ends too early: what came is given, and the next call fails */
+        return 0;
     }
-    return got < n ? first_frames(self, frames, (npy_intp)got, dtype) : frames;
+    (void)raise_status(m, self, status, error);
+    return -1;
+}
+
+/* Up to n frames. Room grows with what the source really has: a header can promise anything. */
+static PyObject *read_frames(ds_module *m, wav_object *self, int64_t n, ds_dtype dtype)
+{
+    const int64_t few = FIRST_SAMPLES / self->wav.channels;
+    int64_t have = 0, got, room = n < few ? n : few;
+    PyObject *frames = new_frames(self, (npy_intp)room, dtype);
+    while (frames) {
+        if (fill_frames(m, self, frames, have, room, dtype, &got) < 0) {
+            Py_DECREF(frames);
+            return NULL;
+        }
+        have += got;
+        if (have < room)
+            return moved_frames(self, frames, have, have, dtype);
+        if (room == n)
+            return frames;
+        room = room < n / 2 ? 2 * room : n;
+        frames = moved_frames(self, frames, have, room, dtype);
+    }
+    return NULL;
 }
 
 static PyObject *wav_read(PyObject *object, PyObject *args, PyObject *kwargs)

@@ -6,11 +6,19 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from numpy.typing import NDArray
+
+from .. import _core
 from ..errors import ShapeError, StreamIndexError
 
-__all__ = ["Shape", "axes_of", "axis_of", "sizes_of", "solve_sizes"]
+__all__ = ["Shape", "axes_of", "axis_of", "in_c_order", "sizes_of", "solve_sizes"]
 
 Shape = tuple[int, ...]
+
+
+def in_c_order(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array itself where its elements lie in the order of their indices, else a copy that does so."""
+    return array if array.flags.c_contiguous else _core.joined((array,))
 
 
 def axis_of(name: str, dim: Any, ndim: int) -> int:

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .. import _core
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import Names, check_names, default_names, read_rate
 from . import dtypes
+from .axes import in_c_order
 from .creation import as_tensor
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
@@ -214,10 +216,10 @@ def _build(
         raise ShapeError(f"the rows differ in features: {sorted({f.shape[1:] for f in frames})}")
     meta = meta_of(meta, ids, sos, eos, lengths, [len(f) for f in frames])
     kept = [f[:n] for f, n in zip(frames, meta.lengths)]
-    if len(kept) == 1:
-        value = np.array(kept[0], order="C", copy=True) if copy else np.asarray(kept[0], order="C")
+    if len(kept) == 1 and not copy:
+        value = in_c_order(kept[0])
     else:
-        value = np.ascontiguousarray(np.concatenate(kept)) if kept else empty
+        value = _core.joined(kept) if kept else empty
     features = iter(range(len(names)))
     dims = tuple(n if n in ("B", "L") else next(features) for n in names)
     return StreamTensor._make(

@@ -17,12 +17,14 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import numpy.typing as npt
 
+from .. import _core
 from ..errors import NotStreamableError, ShapeError
 from ..stream.edge import Edge
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import holds
 from ..stream.where import user_line
 from . import hook
+from .axes import in_c_order
 from .stream_views import StreamViews
 from .tensor import Tensor
 
@@ -252,13 +254,21 @@ class StreamTensor(StreamViews):
 
     def padded(self) -> Array:
         """Return the padded array: zeros behind each row's frames (NaN where there is no L)."""
+        out, is_view = self._arranged()
+        return out.copy("K") if is_view else out
+
+    def _arranged(self) -> tuple[Array, bool]:
+        """Return the padded array, and whether it is a view of the stored values: of rows of one length."""
         self._require_outside("the values")
         pooled = not any(holds(d, "L") for d in self.dims if isinstance(d, str))
         n, width = len(self.meta), 1 if pooled else self.meta.max_length
         fill = np.nan if pooled and self.value.dtype.kind == "f" else 0
-        out = np.full((n, width, *self.features), fill, self.value.dtype)
-        mask = np.arange(width) < self.lengths[:, None]
-        out[mask] = self.value
+        whole = len(self.value) == n * width
+        if whole:
+            out = self.value.reshape(n, width, *self.features)
+        else:
+            out = np.full((n, width, *self.features), fill, self.value.dtype)
+            out[np.arange(width) < self.lengths[:, None]] = self.value
         axes: dict[Any, int] = {"B": 0, "L": 1}
         if pooled:
             out = out[:, 0]
@@ -271,11 +281,12 @@ class StreamTensor(StreamViews):
             if n != 1:
                 raise ShapeError(f"a tensor of {n} streams without a dimension B can't be padded")
             out, order = out[0], [i - 1 for i in order]
-        return out.transpose(order)
+        return out.transpose(order), whole
 
     def tensor(self) -> Tensor:
         """Return the padded plain tensor."""
-        return Tensor._plain(np.ascontiguousarray(self.padded()))
+        out, is_view = self._arranged()
+        return Tensor._plain(_core.joined((out,)) if is_view else in_c_order(out))
 
     def numpy(self) -> Array:
         """Return the padded array."""

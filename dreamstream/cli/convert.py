@@ -11,6 +11,7 @@ from typing import Any
 
 import dreamstream as ds
 
+from ..engine.load import load_changed
 from ..errors import FormatError
 from ..nn import Module
 from ..online.front import is_module_class
@@ -29,7 +30,12 @@ def convert(args: argparse.Namespace) -> int:
     source = FUNCTION.fullmatch(args.source)
     if source is None and args.weights is not None:
         raise FormatError(f"--weights goes with FILE.py:FUNCTION; {args.source} has its weights")
-    engine = ds.load(args.source) if source is None else _compiled(source, args.weights)
+    if source is not None and args.reseal:
+        raise FormatError(f"--reseal goes with a model file that was edited, not with {args.source}")
+    if source is not None:
+        engine = _compiled(source, args.weights)
+    else:
+        engine = load_changed(args.source) if args.reseal else ds.load(args.source)
     with engine:
         engine.save(args.output)
     return 0
@@ -112,5 +118,10 @@ def add(commands: Commands) -> None:
         "--weights",
         metavar="FILE",
         help="for FILE.py:FUNCTION, a .safetensors file; for a torch model also a state dict of torch.save",
+    )
+    parser.add_argument(
+        "--reseal",
+        action="store_true",
+        help="IN was edited on purpose, so that its fingerprint is another's: OUT has its own",
     )
     parser.set_defaults(run=convert, threads=1)

@@ -32,7 +32,7 @@ FLOATS: dict[str, np.dtype[Any]] = {
 def describe(path: str) -> dict[str, Any]:
     """Return what a model file holds, ready for JSON; an infinite delay or field is None."""
     with ds.load(path) as engine:  # first: it names the file in what it refuses
-        model, tensors = parts_of(container_of(path))
+        model, _, tensors = parts_of(container_of(path))
         weights = {t.name: t for t in tensors}
         layers = [
             _layer(node, model["graph"]["nodes"][node["id"]], weights) for node in engine._core.nodes

@@ -9,18 +9,16 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from types import TracebackType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import _core
+from .._core import Stream
 from ..array.creation import as_tensor
 from ..array.stream_tensor import StreamTensor
 from ..array.tensor import Tensor
-from ..errors import DTypeError, ModeError, ShapeError, StreamIdError
-from ..stream.metadata import StreamMetadata
+from ..errors import DTypeError, ModeError, ShapeError
 from ..stream.rules import require_same_streams
 from ..stream.tree import map_leaves
 from .files import Write, check_format, write_file
@@ -28,10 +26,8 @@ from .interface import Interface
 
 __all__ = ["Engine", "Stream"]
 
-Array = npt.NDArray[Any]
 
-
-class Engine:
+class Engine(_core.Stepper):
     """A compiled model with its streams; see :func:`dreamstream.compile`.
 
     One engine may be stepped by several threads at the same time, on different streams.
@@ -49,7 +45,13 @@ class Engine:
         max_streams: int = 0,
         origin: tuple[str, tuple[int, ...]] | None = None,
     ) -> None:
-        self._core = core
+        super().__init__(
+            core,
+            tuple(s.name for s in interface.inputs),
+            interface.structure,
+            [s.dims.index("B") for s in interface.inputs],
+            [dims.index("B") if "B" in dims else -1 for dims in interface.dims],
+        )
         self._interface = interface
         self._max_streams = max_streams  # 0: no limit
         self._origin = origin  # the path that it was loaded from, and that file's state
@@ -61,51 +63,11 @@ class Engine:
         self._name = interface.name
 
     # ---------------------------------------------------------------- stepping
-    def step(
-        self,
-        chunks: Mapping[str, Any] | None = None,
-        sos: Collection[str] | str = (),
-        eos: Collection[str] | str = (),
-        restart: bool = False,
-    ) -> dict[str, Any]:
-        """Advance streams by their chunks.
-
-        Parameters
-        ----------
-        chunks : dict of str to array
-            Per id an array with the spec's dimensions without ``"B"`` (several inputs: a dict of them by
-            name). float64 is converted; int16 samples are divided by 32768.
-        sos, eos : collection of str
-            Streams that start, and that end, with this call; an id only here counts as an empty chunk.
-        restart : bool
-            Let ``sos`` on a live stream start it anew.
-
-        Returns
-        -------
-        dict of str to array
-            Per id this call's output frames, owned arrays; tuples or dicts of them as forward returns.
-
-        Raises
-        ------
-        StreamIdError, StreamBusyError, StreamMismatchError, ShapeError, DTypeError
-            With the streams concerned as ``.ids``; then every stream is as it was.
-        """
-        chunks = {} if chunks is None else chunks
-        if not isinstance(chunks, Mapping):
-            raise TypeError(f"step takes a dict of arrays by id, got {type(chunks).__name__}")
-        starting, ending = _as_ids(sos), _as_ids(eos)
-        ids = list(dict.fromkeys([*chunks, *starting, *ending]))
-        starts, ends = set(starting), set(ending)
-        rows = [self._arrays_of(i, chunks[i]) if i in chunks else [None] * len(self.inputs) for i in ids]
-        arrays = [[row[k] for row in rows] for k in range(len(self.inputs))]
-        outputs, _ = self._core.step(
-            ids, [i in starts for i in ids], [i in ends for i in ids], arrays, restart
-        )
-        return {i: self._packed([out[r] for out in outputs]) for r, i in enumerate(ids)}
-
+    # step and step_batch are in C (csrc/python/stepper.c); what they ask of Python:
     def _arrays_of(self, stream_id: str, given: Any) -> list[Any]:
-        if len(self.inputs) == 1 and (type(given) is np.ndarray or not isinstance(given, Mapping)):
-            return [_as_array(stream_id, given, self.inputs[0].dtype)]
+        """Return a stream's array per input, of whatever it was given that is no array."""
+        if len(self.inputs) == 1 and not isinstance(given, Mapping):
+            return [_as_array((stream_id,), given, self.inputs[0].dtype)]
         if not isinstance(given, Mapping):
             raise ShapeError(
                 f"expected a dict with the inputs {', '.join(s.name for s in self.inputs)}", (stream_id,)
@@ -114,14 +76,13 @@ class Engine:
         if unknown:
             raise ShapeError(f"there is no input {sorted(map(str, unknown))[0]!r}", (stream_id,))
         return [
-            _as_array(stream_id, given[s.name], s.dtype) if s.name in given else None
+            _as_array((stream_id,), given[s.name], s.dtype) if s.name in given else None
             for s in self.inputs
         ]
 
-    def _packed(self, arrays: Sequence[Any]) -> Any:
-        if self._structure == 0:  # forward returns one tensor
-            return arrays[0]
-        return map_leaves(self._structure, lambda k: arrays[k])
+    def _array_of(self, k: int, given: Any) -> Any:
+        """Return the padded array of input `k`, of whatever was given."""
+        return _as_array((), given, self.inputs[k].dtype)
 
     def __call__(self, *tensors: StreamTensor, **named: StreamTensor) -> Any:
         """Advance the streams of StreamTensors and return StreamTensors, as the patched module would."""
@@ -140,35 +101,22 @@ class Engine:
             ):
                 raise ShapeError(f"input {s.name}: expected dimensions {s.dimensions}, got {x.roles}")
         meta = require_same_streams([x.meta for x in xs], "this call")
-        arrays = [[t.numpy() for t in x.unpad_sequence()] for x in xs]
-        ids = meta.ids
-        outputs, starts = self._core.step(
-            ids, list(meta.sos), list(meta.eos), arrays, any(x.restart for x in xs)
+        values = [x.in_order() for x in xs]
+        outputs, lengths, starts = self._core.step(
+            meta.ids,
+            meta.sos,
+            meta.eos,
+            [x.value for x in values],
+            [x.lengths for x in values],
+            any(x.restart for x in xs),
         )
-        made = [self._tensor(k, out, start, meta) for k, (out, start) in enumerate(zip(outputs, starts))]
-        return self._packed(made)
-
-    def _tensor(
-        self, k: int, rows: Sequence[Array], starts: Sequence[int], meta: StreamMetadata
-    ) -> StreamTensor:
-        dims, info = self._dims[k], self.outputs[k]
-        kept: list[Any] = [d for d in dims if d != "B"]
-        if "L" not in kept:
-            kept.insert(0, "L")
-        order = [kept.index("L"), *(kept.index(i) for i in range(len(kept) - 1))]
-        frames = [r.transpose(order) for r in rows]
-        features = tuple(d for d in info.dimensions if not isinstance(d, str))
-        value = np.concatenate(frames) if frames else np.zeros((0, *features), info.dtype)
-        lengths = [len(f) for f in frames]
-        return StreamTensor._make(
-            np.ascontiguousarray(value),
-            dims,
-            None,
-            meta.replace(lengths=lengths),
-            starts,
-            info.rate,
-            None,
-        )
+        made = [
+            StreamTensor._make(
+                value, self._dims[k], None, meta.replace(lengths=lengths[k]), starts[k], self.outputs[k].rate, None
+            )
+            for k, value in enumerate(outputs)
+        ]
+        return map_leaves(self._structure, lambda k: made[k])
 
     # ---------------------------------------------------------------- streams
     def stream(self, stream_id: str) -> Stream:
@@ -191,7 +139,21 @@ class Engine:
         """
         return self._core.snapshot(stream_id)
 
-    def restore(self, data: bytes, stream_id: str | None = None) -> str:
+    def position(self, stream_id: str) -> Any:
+        """Return how many frames a live stream has taken; a dict by input where there are several.
+
+        After a call that an exception cut short, from a signal handler say, it tells whether the stream has
+        advanced.
+
+        Raises
+        ------
+        StreamIdError
+            Where no such stream is live, after its end among others.
+        """
+        frames = self._core.position(stream_id)
+        return frames[0] if len(frames) == 1 else {s.name: n for s, n in zip(self.inputs, frames)}
+
+    def restore(self, data: bytes, id: str | None = None) -> str:
         """Add a stream with the state of a snapshot; return its id (made up where None).
 
         Raises
@@ -203,13 +165,7 @@ class Engine:
         StreamLimitError
             Where `max_streams` are live; all three leave every stream as it was.
         """
-        if stream_id is None:
-            live = set(self.ids)
-            stream_id = next(
-                f"restored-{n}" for n in range(len(live) + 1) if f"restored-{n}" not in live
-            )
-        self._core.restore(data, stream_id)
-        return stream_id
+        return self._core.restore(data, id)
 
     def fork(self, stream_id: str, new_id: str) -> None:
         """Add a stream that goes on independently from where another is."""
@@ -386,49 +342,6 @@ class Engine:
         return f"Engine({self._name}, {len(self.ids)} streams live)"
 
 
-class Stream:
-    """One stream of an engine, stepped by hand; leaving the context unfinished drops it."""
-
-    def __init__(self, engine: Engine, stream_id: str) -> None:
-        self.engine = engine
-        self.id = stream_id
-        self._started = self._finished = False
-
-    def step(self, chunk: Any) -> Any:
-        """Advance by a chunk and return this call's output frames."""
-        return self._advance(chunk, False)
-
-    def finish(self, chunk: Any = None) -> Any:
-        """End the stream, with a last chunk or without, and return its last output frames."""
-        return self._advance(chunk, True)
-
-    def _advance(self, chunk: Any, end: bool) -> Any:
-        if self._finished:
-            raise StreamIdError("the stream has ended", (self.id,))
-        out = self.engine.step(
-            {} if chunk is None else {self.id: chunk},
-            sos=() if self._started else (self.id,),
-            eos=(self.id,) if end else (),
-        )
-        self._started, self._finished = True, end
-        return out[self.id]
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if (
-            self._started
-            and not self._finished
-            and not self.engine.closed
-            and self.id in self.engine.ids
-        ):
-            self.engine.reset(self.id)
-            self._finished = True
-
-
 def _node_line(node: Mapping[str, Any]) -> str:
     _, shape, num, den = node["outputs"][0]
     rate = "at the end" if num == 0 else f"rate {Fraction(num, den)}"
@@ -441,12 +354,12 @@ def _as_ids(ids: Any) -> list[str]:
     return [ids] if isinstance(ids, str) else list(ids)
 
 
-def _as_array(stream_id: str, value: Any, dtype: str) -> Any:
+def _as_array(ids: tuple[str, ...], value: Any, dtype: str) -> Any:
     if value is None or isinstance(value, np.ndarray):
         return value
     if isinstance(value, (list, tuple)):
         try:
             return as_tensor(value, dtype).numpy()
         except (DTypeError, ShapeError) as error:
-            raise type(error)(str(error), (stream_id,)) from None
+            raise type(error)(str(error), ids) from None
     return value.numpy() if isinstance(value, Tensor) else np.asarray(value)

@@ -86,31 +86,51 @@ def _all_of(file: Any) -> Write:
 @contextlib.contextmanager
 def _replacing(path: str) -> Iterator[Any]:
     """Open a new file that takes the path's place in the end; where that fails, nothing has changed."""
-    mode = None
+    old = None
     with contextlib.suppress(FileNotFoundError):
-        mode = os.stat(path).st_mode
-    if mode is not None and not stat.S_ISREG(mode):  # a device, a pipe; a folder, which is refused
+        old = os.stat(path)
+    if old is not None and not stat.S_ISREG(old.st_mode):  # a device, a pipe; a folder, which is refused
         with open(path, "wb") as file:
             yield file
         return
     path = os.path.realpath(path)  # a link stays one
     part = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.part")
+    mode = 0o666 if old is None else 0o600  # nobody reads meanwhile who could not before
     try:
-        number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
+        number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), mode)
     except OSError as error:  # about the folder: the file's name is the one that says so
         raise OSError(error.errno, error.strerror, path) from None
     try:
         with open(number, "wb") as file:
             yield file
             file.flush()
-            if mode is not None:
-                os.fchmod(number, stat.S_IMODE(mode))
+            if old is not None:
+                _let_be_of(number, old)
             os.fsync(number)
         os.replace(part, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(part)
         raise
+
+
+def _let_be_of(number: int, old: os.stat_result) -> None:
+    """Give a new file the owner, the group and the permissions of the one that it replaces.
+
+    What is no permission to read, write or execute (setuid, setgid) is dropped: it was given to other bytes. Who
+    may not give files away (all but root) keeps what is possible; another group gets no permission.
+    """
+    new = os.fstat(number)
+    if new.st_uid != old.st_uid:
+        with contextlib.suppress(PermissionError):
+            os.fchown(number, old.st_uid, -1)
+    mode = old.st_mode & 0o777
+    if new.st_gid != old.st_gid:
+        try:
+            os.fchown(number, -1, old.st_gid)
+        except PermissionError:
+            mode &= 0o707
+    os.fchmod(number, mode)
 
 
 def read_all(file: Any) -> bytes:

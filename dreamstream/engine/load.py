@@ -18,7 +18,7 @@ from .interface import Interface, axes_of
 from .spec import number_of
 from .text import from_text, is_text
 
-__all__ = ["container_of", "load"]
+__all__ = ["container_of", "load", "load_changed"]
 
 HEAD = 4096  # bytes of a file that say what it is
 
@@ -83,6 +83,12 @@ def load(
     return _engine(graph, interface, n_threads, most_streams, use, origin, backend)
 
 
+def load_changed(source: Any) -> Engine:
+    """Load a model file that was edited on purpose: its fingerprint is not looked at."""
+    graph, interface, origin = _read(source, changed=True)
+    return _engine(graph, interface, 1, 0, interface.blas and _has_blas(), origin)
+
+
 def _has_blas() -> bool:
     return bool(_core.config()["blas"])
 
@@ -114,10 +120,10 @@ def _engine(
 
 
 # ---------------------------------------------------------------- what is there to read
-def _read(source: Any) -> tuple[_core.Graph, Interface, Any]:
+def _read(source: Any, changed: bool = False) -> tuple[_core.Graph, Interface, Any]:
     """Return graph and interface, and of a path where and what it was."""
     if not is_path(source):
-        return *_model(_content(source)), None
+        return *_model(_content(source), changed=changed), None
     path = os.path.abspath(os.fsdecode(source))
     with open(path, "rb") as file:
         seen = os.fstat(file.fileno())
@@ -125,7 +131,7 @@ def _read(source: Any) -> tuple[_core.Graph, Interface, Any]:
         mapped = stat.S_ISREG(seen.st_mode) and not _reads_as_text(head, seen.st_size)
         content = b"" if mapped else head + file.read()
     try:
-        model = _model(path, True) if mapped else _model(content)
+        model = _model(path if mapped else content, mapped, changed)
     except FormatError as error:
         raise FormatError(str(error) if path in str(error) else f"{path}: {error}") from None
     return *model, (path, state_of(seen))
@@ -145,10 +151,10 @@ def _reads_as_text(head: bytes, size: int) -> bool:
     return not container and is_text(head)
 
 
-def _model(source: Any, mapped: bool = False) -> Model:
+def _model(source: Any, mapped: bool = False, changed: bool = False) -> Model:
     if not mapped and _reads_as_text(source[:HEAD], len(source)):
         source = from_text(source)
-    graph, text, inputs, outputs = _core.read_model(source, mapped)
+    graph, text, inputs, outputs = _core.read_model(source, mapped, changed)
     return graph, Interface.read(text, inputs, outputs)
 
 

@@ -18,10 +18,13 @@ from xml.parsers import expat
 from .. import _core
 from ..errors import FormatError
 
-__all__ = ["KEY", "TensorPart", "from_text", "is_text", "parts_of", "to_json", "to_xml"]
+__all__ = ["KEY", "ModelParts", "TensorPart", "from_text", "is_text", "parts_of", "to_json", "to_xml"]
 
 KEY = "dreamstream"
 """Of the model's description, in the container's metadata and in the text forms."""
+
+FINGERPRINT = "fingerprint"
+"""Of what tells whether the file is as it was written, in the text forms; ``KEY.FINGERPRINT`` in the container."""
 
 MOST_LEVELS = 80  # of XML elements within each other: JSON's 64, and what stands around them
 
@@ -35,17 +38,25 @@ class TensorPart(NamedTuple):
     data: Any  # its bytes
 
 
-def parts_of(container: Any) -> tuple[dict[str, Any], list[TensorPart]]:
-    """Return a container's description of the model, and its tensors as views of it."""
+class ModelParts(NamedTuple):
+    """What a model file is made of."""
+
+    model: Any  # its description
+    fingerprint: str | None  # as it is written, right or not
+    tensors: list[TensorPart]
+
+
+def parts_of(container: Any) -> ModelParts:
+    """Return a container's parts, the tensors as views of it."""
     view = memoryview(container)
     tensors, texts = _core.read_container(view)
     if KEY not in texts:
         raise FormatError(f'a safetensors file without "{KEY}" in its metadata is no model')
-    model = _json(texts[KEY])
-    return model, [
-        TensorPart(name, dtype, shape, view[offset : offset + n])
-        for name, dtype, shape, offset, n in tensors
-    ]
+    return ModelParts(
+        _json(texts[KEY]),
+        texts.get(f"{KEY}.{FINGERPRINT}"),
+        [TensorPart(name, dtype, shape, view[at : at + n]) for name, dtype, shape, at, n in tensors],
+    )
 
 
 def is_text(head: bytes) -> bool:
@@ -64,10 +75,12 @@ def from_text(content: bytes) -> bytes:
     content = content.removeprefix(b"\xef\xbb\xbf")
     try:
         read = _read_xml if content.lstrip()[:1] == b"<" else _read_json
-        model, tensors = read(content)
-        text = json.dumps(model, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        parts = read(content)
+        texts = {KEY: json.dumps(parts.model, ensure_ascii=False, separators=(",", ":"), allow_nan=False)}
+        if parts.fingerprint is not None:
+            texts[f"{KEY}.{FINGERPRINT}"] = parts.fingerprint
         pieces: list[bytes] = []
-        _core.write_container(pieces.append, [tuple(t) for t in tensors], {KEY: text})
+        _core.write_container(pieces.append, [tuple(t) for t in parts.tensors], texts)
     except FormatError:
         raise
     except RecursionError:
@@ -94,9 +107,12 @@ def _base64(where: str, text: Any) -> bytes:
 # ---------------------------------------------------------------- JSON
 def to_json(container: Any) -> Iterator[bytes]:
     """Yield the JSON text of a container, in pieces."""
-    model, tensors = parts_of(container)
-    yield f'{{"{KEY}":\n{_dumped(model, indent=1)},\n"tensors": {{'.encode()
-    for i, t in enumerate(tensors):
+    parts = parts_of(container)
+    yield f'{{"{KEY}":\n{_dumped(parts.model, indent=1)},\n'.encode()
+    if parts.fingerprint is not None:
+        yield f'"{FINGERPRINT}": {_dumped(parts.fingerprint)},\n'.encode()
+    yield b'"tensors": {'
+    for i, t in enumerate(parts.tensors):
         head = f'{_dumped(t.name)}: {{"dtype": "{t.dtype}", "shape": {_dumped(t.shape)}, "data": "'
         yield (",\n" if i else "\n").encode() + head.encode()
         yield from _encoded(t.data)
@@ -128,9 +144,13 @@ def _json(text: str) -> Any:
     return json.loads(text, object_pairs_hook=once, parse_constant=number)
 
 
-def _read_json(content: bytes) -> tuple[Any, list[TensorPart]]:
+def _read_json(content: bytes) -> ModelParts:
     given = _json(content.decode())
+    has_fingerprint = isinstance(given, dict) and FINGERPRINT in given
+    fingerprint = given.pop(FINGERPRINT) if has_fingerprint else None
     _require_keys("the outermost object", given, {KEY, "tensors"})
+    if has_fingerprint and not isinstance(fingerprint, str):
+        _refuse(FINGERPRINT, "a string", fingerprint)
     tensors = []
     if not isinstance(given["tensors"], dict):
         _refuse("tensors", "an object", given["tensors"])
@@ -143,7 +163,7 @@ def _read_json(content: bytes) -> tuple[Any, list[TensorPart]]:
         if not isinstance(t["dtype"], str):
             _refuse(f"{where}, dtype", "a string", t["dtype"])
         tensors.append(TensorPart(name, t["dtype"], tuple(shape), _base64(where, t["data"])))
-    return given[KEY], tensors
+    return ModelParts(given[KEY], fingerprint, tensors)
 
 
 def _require_keys(where: str, value: Any, keys: set[str]) -> None:
@@ -157,11 +177,14 @@ def _require_keys(where: str, value: Any, keys: set[str]) -> None:
 # keys are written with the escapes of JSON, so that any of them can stand in XML.
 def to_xml(container: Any) -> Iterator[bytes]:
     """Yield the XML text of a container, in pieces."""
-    model, tensors = parts_of(container)
+    parts = parts_of(container)
     yield f'<?xml version="1.0" encoding="UTF-8"?>\n<{KEY}>\n<model>\n'.encode()
-    yield "".join(_elements(model, 1)).encode()
-    yield b"</model>\n<tensors>\n"
-    for t in tensors:
+    yield "".join(_elements(parts.model, 1)).encode()
+    yield b"</model>\n"
+    if parts.fingerprint is not None:
+        yield f"<{FINGERPRINT}>{_quoted(parts.fingerprint)}</{FINGERPRINT}>\n".encode()
+    yield b"<tensors>\n"
+    for t in parts.tensors:
         shape = " ".join(map(str, t.shape))
         yield f'<tensor name="{_quoted(t.name)}" dtype="{t.dtype}" shape="{shape}">'.encode()
         yield from _encoded(t.data)
@@ -233,9 +256,10 @@ class _Element:
         self.members: dict[str, Any] = {}
 
 
-def _read_xml(content: bytes) -> tuple[Any, list[TensorPart]]:
+def _read_xml(content: bytes) -> ModelParts:
     """Parse without DTD: nothing is expanded, nothing is fetched."""
     models: list[Any] = []
+    fingerprints: list[str] = []
     sections: list[str] = []
     tensors: list[TensorPart] = []
     document = _Element("", {})
@@ -261,6 +285,10 @@ def _read_xml(content: bytes) -> tuple[Any, list[TensorPart]]:
         text = "".join(done.text)
         if name == "tensor":
             tensors.append(_tensor(done.attributes, text))
+            return
+        if name == FINGERPRINT:
+            sections.append(name)
+            fingerprints.append(_unquoted(text))
             return
         if name not in _SCALARS and text.strip():
             _refuse(f"<{name}>", "elements", text.strip())
@@ -290,15 +318,16 @@ def _read_xml(content: bytes) -> tuple[Any, list[TensorPart]]:
         parser.Parse(content, True)
     except expat.ExpatError as error:
         raise FormatError(f"the text of a model: {error}") from None
-    if sections != ["model", "tensors"] or len(models) != 1:
-        _refuse(f"<{KEY}>", "<model> with one value, then <tensors>", sections)
-    return models[0], tensors
+    wanted = ["model", *[FINGERPRINT] * min(1, len(fingerprints)), "tensors"]
+    if sections != wanted or len(models) != 1:
+        _refuse(f"<{KEY}>", f"<model> with one value, <{FINGERPRINT}> or none, then <tensors>", sections)
+    return ModelParts(models[0], fingerprints[0] if fingerprints else None, tensors)
 
 
 _VALUES = ("object", "array", *_SCALARS)
 _PLACES: dict[str, tuple[str, ...]] = {
     "": (KEY,),
-    KEY: ("model", "tensors"),
+    KEY: ("model", FINGERPRINT, "tensors"),
     "model": _VALUES,
     "tensors": ("tensor",),
     "object": _VALUES,

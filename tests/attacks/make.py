@@ -19,7 +19,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "helpers"))
-from dsm_files import compact, container, header_of, node, pack, pattern, text_of
+from dsm_files import compact, container, fingerprint, header_of, node, pack, pattern, text_of
 
 Attack = tuple[str, bytes, str]  # name, file, words of the error
 
@@ -63,6 +63,29 @@ def right() -> bytes:
     """The file in which nothing is wrong."""
     model, arrays = small()
     return container(arrays, text_of(model))
+
+
+MODES = "zeros|replicate|reflect|circular"
+KINDS = {
+    "conv1d": {"stride": "int", "dilation": "int", "groups": "int", "left": "int", "right": "int", "mode": MODES},
+    "add": {"order": "ints"},
+    "softmax": {},
+}
+OPERATORS = [
+    {
+        "name": name,
+        "attributes": [
+            {"name": a, "kind": "choice" if "|" in kind else kind, "choices": kind} for a, kind in kinds.items()
+        ],
+    }
+    for name, kinds in KINDS.items()
+]
+
+
+def sealed() -> bytes:
+    """The file in which nothing is wrong, with its fingerprint."""
+    model, arrays = small()
+    return container(arrays, text_of(model, fingerprint(model, arrays, OPERATORS)))
 
 
 def with_text(text: str) -> bytes:
@@ -297,9 +320,41 @@ def of_texts() -> Iterator[Attack]:
     yield "structure_deep", put(*interface, "structure")(deep), "levels"
 
 
+def of_fingerprints() -> Iterator[Attack]:
+    """Right but for not being what was written."""
+    file, damaged = sealed(), "the file is damaged or was changed"
+    for name, was, is_ in [
+        ("attribute", b'\\"left\\":2', b'\\"left\\":3'),
+        ("choice", b'\\"zeros\\"', b'\\"circular\\"'),
+        ("edge", b'\\"inputs\\":[0,1]', b'\\"inputs\\":[0,0]'),
+        ("path", b'\\"path\\":\\"conv\\"', b'\\"path\\":\\"conW\\"'),
+        ("skew", b'\\"skew\\":0', b'\\"skew\\":1'),
+        ("port", b'\\"name\\":\\"x\\"', b'\\"name\\":\\"y\\"'),
+        ("rate", b'\\"rate\\":[100,1]', b'\\"rate\\":[101,1]'),
+    ]:
+        assert was in file, name
+        n = struct.unpack("<Q", file[:8])[0]
+        header = file[8 : 8 + n].rstrip().replace(was, is_)
+        yield f"changed_{name}", pack(header, file[8 + n :]), damaged
+    yield "changed_weight", file[:-1] + bytes([file[-1] ^ 1]), damaged
+    yield "changed_first_weight", file.replace(pattern(3, 3, 3).tobytes()[:8], bytes(8)), damaged
+    model, arrays = small()
+    right = fingerprint(model, arrays, OPERATORS)
+    for name, wrong in [
+        ("empty", ""),
+        ("short", right[:-1]),
+        ("long", right + "0"),
+        ("upper", right.upper()),
+        ("zero", right[:-1] + "\0"),
+        ("huge", "f" * 100000),
+        ("other", f"{int(right, 16) ^ 1:032x}"),
+    ]:
+        yield f"fingerprint_{name}", container(arrays, text_of(model, wrong)), damaged
+
+
 def attacks() -> list[Attack]:
     """All of them."""
-    return [*of_containers(), *of_tensors(), *of_texts()]
+    return [*of_containers(), *of_tensors(), *of_texts(), *of_fingerprints()]
 
 
 def main() -> None:

@@ -1,12 +1,17 @@
 """Hostile model files: each is refused, with words that say why, by the C reader and by Python."""
 
 import importlib.util
+import io
 import json
+import struct
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 import dreamstream as ds
+from dreamstream.cli import main
+from dreamstream.data import AudioReader
 
 HERE = Path(__file__).resolve().parent
 TOOL = HERE.parent / "c" / "model_tool.c"
@@ -47,7 +52,9 @@ def test_the_script_makes_them(make):
 def test_what_is_right_is_taken(make, copy, tmp_path):
     path = tmp_path / "right.dsm"
     path.write_bytes(make.right())
-    assert copy(path) == (0, "", make.right())
+    assert copy(path) == (0, "", make.sealed())
+    path.write_bytes(make.sealed())
+    assert copy(path) == (0, "", make.sealed())
 
 
 @pytest.mark.parametrize("name", sorted(TABLE))
@@ -65,3 +72,35 @@ def test_attack_from_python(name):
         with pytest.raises(ds.FormatError) as caught:
             ds.load(source)
         assert TABLE[name] in str(caught.value)
+
+
+def test_what_was_changed_on_purpose_is_sealed_again(tmp_path):
+    """What only the fingerprint finds is loaded once it is sealed again."""
+    names = sorted(name for name in TABLE if name.startswith(("changed_", "fingerprint_")))
+    assert len(names) == 16
+    for name in names:
+        out = tmp_path / f"{name}.dsm"
+        assert main(["convert", str(HERE / f"{name}.dsm"), str(out)]) == 1 and not out.exists()
+        if name not in ("changed_attribute", "changed_choice"):  # a residual that would need a sync
+            assert main(["convert", "--reseal", str(HERE / f"{name}.dsm"), str(out)]) == 0
+            ds.load(out).close()
+
+
+def test_recordings_that_promise_channels():
+    """44 bytes and no sample: whatever is asked for, memory is for what comes."""
+    sizes = struct.pack("<IHHIIHH", 16, 1, 65535, 16000, 0, 65535, 8)
+    for promised in (2**32 - 1, 2**31):
+        head = struct.pack("<4sI4s4s", b"RIFF", promised, b"WAVE", b"fmt ") + sizes
+        head += struct.pack("<4sI", b"data", promised)
+        assert len(head) == 44
+        for source in (head, io.BytesIO(head)):
+            tracemalloc.start()
+            with AudioReader(source) as reader:
+                if promised == 2**31:
+                    with pytest.raises(ds.FormatError, match="the recording ends"):
+                        reader.read()
+                else:
+                    assert len(reader.read()) == 0
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert peak < 20_000_000

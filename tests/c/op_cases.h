@@ -270,6 +270,25 @@ static void make_table(op_case *c)
     c->from = table_from;
 }
 
+static int64_t repeat_length(const op_case *c, const int64_t *n_in)
+{
+    return n_in[0] * c->p[0];
+}
+
+static source repeat_from(const op_case *c, int64_t m, int64_t e, const int64_t *n_in)
+{
+    (void)n_in;
+    return (source){0, m / c->p[0], e};
+}
+
+static void make_repeat(op_case *c)
+{
+    c->def = &ds_op_repeat_frames;
+    add_int(c, "times", c->p[0] = random_in(1, 5));
+    c->length = repeat_length;
+    c->from = repeat_from;
+}
+
 /* ---------------------------------------------------------------- within a frame */
 
 static source permute_from(const op_case *c, int64_t m, int64_t e, const int64_t *n_in)
@@ -394,11 +413,68 @@ static void make_cat(op_case *c)
     c->from = cat_from;
 }
 
+static source nearest_from(const op_case *c, int64_t m, int64_t e, const int64_t *n_in)
+{
+    (void)n_in;
+    int64_t index[DS_MAX_RANK] = {0};
+    const int64_t n = c->in[0].shape[c->p[0]];
+    for (int d = 0; d < c->in[0].rank; d++) {
+        index[d] = index_along(&c->op->out[0], e, d);
+    }
+    int64_t *i = &index[c->p[0]];
+    *i = c->p[1] == n ? *i : c->p[1] == 2 * n ? *i / 2 : (int64_t)((float)*i * ((float)n / (float)c->p[1]));
+    *i = *i < n ? *i : n - 1;
+    return (source){0, m, element_at(&c->in[0], index)};
+}
+
+static void make_nearest(op_case *c)
+{
+    c->def = &ds_op_nearest;
+    add_int(c, "axis", c->p[0] = random_in(0, c->in[0].rank - 1));
+    add_int(c, "size", c->p[1] = random_in(1, 9));
+    c->length = same_length;
+    c->from = nearest_from;
+}
+
+static source pad_features_from(const op_case *c, int64_t m, int64_t e, const int64_t *n_in)
+{
+    (void)n_in;
+    int64_t index[DS_MAX_RANK] = {0};
+    const int64_t n = c->in[0].shape[c->p[0]];
+    for (int d = 0; d < c->in[0].rank; d++) {
+        index[d] = index_along(&c->op->out[0], e, d);
+    }
+    int64_t *i = &index[c->p[0]];
+    *i -= c->p[1];
+    if ((*i < 0 || *i >= n) && c->p[3] == 0) {
+        return (source){FILL, 0, 0};
+    }
+    while (*i < 0 || *i >= n) {
+        *i = c->p[3] == 1 ? (*i < 0 ? 0 : n - 1) : c->p[3] == 2 ? (*i < 0 ? -*i : 2 * (n - 1) - *i) : *i + (*i < 0 ? n : -n);
+    }
+    return (source){0, m, element_at(&c->in[0], index)};
+}
+
+static void make_pad_features(op_case *c)
+{
+    static const char *const modes[] = {"constant", "replicate", "reflect", "circular"};
+    c->def = &ds_op_pad_features;
+    add_int(c, "axis", c->p[0] = random_in(0, c->in[0].rank - 1));
+    c->p[3] = random_in(0, 3);
+    const int64_t n = c->in[0].shape[c->p[0]], most = c->p[3] == 2 ? n - 1 : c->p[3] == 3 ? n : 5;
+    add_int(c, "left", c->p[1] = random_in(0, most));
+    add_int(c, "right", c->p[2] = random_in(0, most));
+    add_text(c, "mode", modes[c->p[3]]);
+    c->length = same_length;
+    c->from = pad_features_from;
+}
+
 /* ---------------------------------------------------------------- all */
 
 static void (*const case_makers[])(op_case *) = {
     make_pad,   make_slice,   make_cut,     make_delay,  make_frame,  make_unstack,
-    make_table, make_permute, make_reshape, make_narrow, make_expand, make_cat};
+    make_table, make_permute, make_reshape, make_narrow, make_expand, make_cat,
+    make_repeat, make_nearest, make_pad_features};
 enum { N_CASE_MAKERS = sizeof case_makers / sizeof case_makers[0] };
 
 static void make_case(op_case *c, int which, ds_dtype dtype)
@@ -406,7 +482,7 @@ static void make_case(op_case *c, int which, ds_dtype dtype)
     *c = (op_case){.n_inputs = 1};
     c->in[0] = (ds_signature){.dtype = dtype, .rank = (int)random_in(1, 3), .rate = {1, 1}};
     for (int d = 0; d < c->in[0].rank; d++) {
-        c->in[0].shape[d] = random_in(1, 4);
+        c->in[0].shape[d] = random_in(1, c->in[0].rank < 3 && random_in(0, 2) == 0 ? 9 : 4);
     }
     case_makers[which](c);
     const ds_status status = ds_op_create(&c->op, NULL, c->def, c->attrs, c->n_attrs, c->in,

@@ -1,6 +1,7 @@
 /* The public API: versions and numbers, models from memory and from files, options, queries, backends,
  * memory, saving, closing. */
 #define _POSIX_C_SOURCE 200809L
+#include "api/object.h"
 #include "api_driver.h"
 
 #include <unistd.h>
@@ -93,17 +94,18 @@ static ds_status query_stream(ds_model *model, void *info)
     return ds_stream_query(queried, info);
 }
 
-/* A struct of n_bytes, from a caller that has less of it, as much, or more. */
-static void check_growing(ds_model *model, query *ask, size_t n_bytes)
+/* A struct of n_bytes that had `first` in version 1, from a caller that has less of it, as much, or more. */
+static void check_growing(ds_model *model, query *ask, size_t first, size_t n_bytes)
 {
     enum { ROOM = 8192 };
-    unsigned char *info = fresh_memory(ROOM), *same = fresh_memory(n_bytes);
-    const size_t sizes[] = {0, 1, sizeof(size_t), n_bytes - 1, n_bytes, n_bytes + 1, 4096, 4097, SIZE_MAX};
+    unsigned char *info = fresh_memory(ROOM);
+    const size_t sizes[] = {0,           1,       sizeof(size_t), first - 1, first,   first + 1,
+                            n_bytes - 1, n_bytes, n_bytes + 1,    4096,      4097,    SIZE_MAX};
     CHECK(failed(ask(model, NULL), DS_ARGUMENT, "is NULL"));
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         memset(info, 0xab, ROOM);
         memcpy(info, &sizes[i], sizeof sizes[i]);
-        if (sizes[i] < n_bytes || sizes[i] > 4096) {
+        if (sizes[i] < first || sizes[i] > 4096) {
             CHECK(failed(ask(model, info), DS_ARGUMENT, "struct_size"));
             for (size_t k = sizeof(size_t); k < ROOM; k++) {
                 CHECK(info[k] == 0xab);
@@ -112,24 +114,23 @@ static void check_growing(ds_model *model, query *ask, size_t n_bytes)
         }
         CHECK(ask(model, info) == DS_OK);
         CHECK(memcmp(info, &sizes[i], sizeof sizes[i]) == 0);
-        for (size_t k = n_bytes; k < ROOM; k++) {
+        for (size_t k = sizes[i] < n_bytes ? sizes[i] : n_bytes; k < ROOM; k++) {
             CHECK(info[k] == 0xab);
         }
     }
     free(info);
-    free(same);
 }
 
 static void test_growing(void)
 {
     ds_model *model = load(&file, NULL);
     queried = open_stream(model);
-    check_growing(model, query_model, sizeof(ds_model_info));
-    check_growing(model, query_memory, sizeof(ds_memory_info));
-    check_growing(model, query_input, sizeof(ds_port_info));
-    check_growing(model, query_output, sizeof(ds_port_info));
-    check_growing(model, query_backend, sizeof(ds_backend_info));
-    check_growing(model, query_stream, sizeof(ds_stream_info));
+    check_growing(model, query_model, DS_MODEL_INFO_1, sizeof(ds_model_info));
+    check_growing(model, query_memory, DS_MEMORY_INFO_1, sizeof(ds_memory_info));
+    check_growing(model, query_input, DS_PORT_INFO_1, sizeof(ds_port_info));
+    check_growing(model, query_output, DS_PORT_INFO_1, sizeof(ds_port_info));
+    check_growing(model, query_backend, DS_BACKEND_INFO_1, sizeof(ds_backend_info));
+    check_growing(model, query_stream, DS_STREAM_INFO_1, sizeof(ds_stream_info));
     CHECK(ds_model_close(model) == DS_OK);
 }
 
@@ -163,7 +164,7 @@ static void test_options(void)
     CHECK(failed(try_options(o), DS_ARGUMENT, where));
     o->struct_size = 0;
     CHECK(failed(try_options(o), DS_ARGUMENT, "ds_model_options: struct_size is 0"));
-    o->struct_size = sizeof *o - 1;
+    o->struct_size = DS_MODEL_OPTIONS_1 - 1;
     CHECK(failed(try_options(o), DS_ARGUMENT, "struct_size"));
     *o = (ds_model_options)DS_MODEL_OPTIONS_INIT;
     o->threads = 1025;

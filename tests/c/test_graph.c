@@ -184,6 +184,32 @@ static void test_node_is_all_or_nothing(void)
     ds_graph_destroy(c.graph);
 }
 
+/* It follows what is added, whether it was remembered or not. */
+static void test_remembered_fingerprint(void)
+{
+    uint64_t plain[2], remembered[2], before[2] = {0, 0};
+    graph_case c[2] = {new_case(), new_case()};
+    for (int step = 0; step < 4; step++) {
+        for (int i = 0; i < 2; i++) {
+            if (step < 2) {
+                add_input(&c[i], 3, 1, 1);
+            } else if (step == 2) {
+                add_unary(&c[i], "tanh", 0);
+            } else {
+                add_output(&c[i], 2);
+            }
+            CHECK(c[i].status == DS_OK);
+        }
+        ds_graph_fingerprint(c[0].graph, plain);
+        ds_graph_remember_fingerprint(c[1].graph);
+        ds_graph_fingerprint(c[1].graph, remembered);
+        CHECK(memcmp(plain, remembered, sizeof plain) == 0 && memcmp(plain, before, sizeof plain) != 0);
+        memcpy(before, plain, sizeof plain);
+    }
+    ds_graph_destroy(c[0].graph);
+    ds_graph_destroy(c[1].graph);
+}
+
 static void test_share(void)
 {
     graph_case c = build_example();
@@ -343,6 +369,7 @@ int main(void)
     test_sync_missing();
     test_every_allocation();
     test_node_is_all_or_nothing();
+    test_remembered_fingerprint();
     test_share();
     test_fingerprints();
     test_clock();

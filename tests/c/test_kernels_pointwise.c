@@ -1,79 +1,8 @@
 /* binary, compare and where: values, special values, steps, in place, and bits in every variant. */
+#include "pointwise_ideals.h"
 #include "test_kernels.h"
 
 enum { LONGEST = 90 };
-
-/* Of numbers whose quotients are far from whole ones, or exactly so. */
-static double floor_divide(double a, double b)
-{
-    const double rest = fmod(a, b), down = (a - rest) / b;
-    if (b == 0) {
-        return a / b;
-    }
-    return rint(down) - (rest != 0 && (rest < 0) != (b < 0) ? 1 : 0);
-}
-
-static double ideal_binary(ds_binary f, double a, double b)
-{
-    switch (f) {
-    case DS_BINARY_ADD:
-        return a + b;
-    case DS_BINARY_SUB:
-        return a - b;
-    case DS_BINARY_MUL:
-        return a * b;
-    case DS_BINARY_DIV:
-        return a / b;
-    case DS_BINARY_MINIMUM:
-        return isnan(a) || isnan(b) ? (double)NAN : fmin(a, b);
-    case DS_BINARY_MAXIMUM:
-        return isnan(a) || isnan(b) ? (double)NAN : fmax(a, b);
-    case DS_BINARY_POW:
-        return pow(a, b);
-    case DS_BINARY_PRELU:
-        return a > 0 ? a : b * a;
-    case DS_BINARY_ATAN2:
-        return atan2(a, b);
-    case DS_BINARY_HYPOT:
-        return hypot(a, b);
-    case DS_BINARY_FMOD:
-        return fmod(a, b);
-    case DS_BINARY_REMAINDER: {
-        const double rest = fmod(a, b);
-        return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-    }
-    case DS_BINARY_FLOOR_DIVIDE:
-        return floor_divide(a, b);
-    case DS_BINARY_COPYSIGN:
-        return copysign(a, b);
-    case DS_BINARY_COUNT:
-        break;
-    }
-    CHECK(!"a binary function");
-    return 0;
-}
-
-static int ideal_compare(ds_compare f, double a, double b)
-{
-    switch (f) {
-    case DS_COMPARE_EQ:
-        return a == b;
-    case DS_COMPARE_NE:
-        return a != b;
-    case DS_COMPARE_LT:
-        return a < b;
-    case DS_COMPARE_LE:
-        return a <= b;
-    case DS_COMPARE_GT:
-        return a > b;
-    case DS_COMPARE_GE:
-        return a >= b;
-    case DS_COMPARE_COUNT:
-        break;
-    }
-    CHECK(!"a comparison");
-    return 0;
-}
 
 /* Values with ties, zeros of both signs, infinities and NaN among them. */
 static void fill_mixed(void *array, size_t element, size_t n)
@@ -119,12 +48,11 @@ static void test_binary(const ds_kernels *const *variants, size_t n_variants, si
             }
             for (size_t i = 0; i < n; i++) {
                 const double ideal =
-                    ideal_binary(f, get(left, e, i * a_step), get(right, e, i * b_step));
+                    binary_ideals[f].f(get(left, e, i * a_step), get(right, e, i * b_step));
                 const double got = get(expected, e, i);
                 const double rounded = e == sizeof(float) ? (double)(float)ideal : ideal;
-                const double bound = f == DS_BINARY_ATAN2 || f == DS_BINARY_HYPOT
-                                         ? fabs(rounded) * (e == sizeof(float) ? 0x1p-23 : 0)
-                                         : 0;
+                const double bound =
+                    e == sizeof(float) ? fabs(rounded) * binary_ideals[f].ulps_f32 * 0x1p-24 : 0;
                 CHECK(isnan(ideal) ? isnan(got) : got == rounded || fabs(got - rounded) <= bound);
             }
         }
@@ -145,7 +73,7 @@ static void test_compare(const ds_kernels *const *variants, size_t n_variants, s
                 variants[v]->real[real].compare(f, y.data, a, b, n, a_step, b_step);
                 for (size_t i = 0; i < n; i++) {
                     CHECK(((uint8_t *)y.data)[i] ==
-                          ideal_compare(f, get(a, e, i * a_step), get(b, e, i * b_step)));
+                          compare_ideals[f].f(get(a, e, i * a_step), get(b, e, i * b_step)));
                 }
                 guarded_free(y);
             }

@@ -1,5 +1,6 @@
 /* ops: elementwise, logical, unary, softmax and glu, streamed in random chunks, against libm. */
 #include "op_stream.h"
+#include "pointwise_ideals.h"
 #include "ops/registry.h"
 
 enum { MOST = 20, FRAME = 64 }; /* frames of a stream, elements of a frame */
@@ -38,28 +39,9 @@ static const ds_real_kernels *kernels(ds_dtype dtype)
 
 /* ---------------------------------------------------------------- two or three operands */
 
-static double apply(const char *name, const double *v)
+static double where_ideal(const double *v)
 {
-    const double a = v[0], b = v[1];
-    switch (name[0]) {
-    case 'a': return a + b;
-    case 's': return a - b;
-    case 'd': return a / b;
-    case 'p': return pow(a, b);
-    case 'e': return a >= b && a <= b;
-    case 'n': return a < b || a > b;
-    case 'w': return a > 0.5 ? b : v[2];
-    case 'm': return name[1] == 'u' ? a * b : (name[1] == 'i') == (a < b) ? a : b;
-    case 'g': return name[1] == 't' ? a > b : a >= b;
-    default: break;
-    }
-    if (strcmp(name, "logical_and") == 0) {
-        return a > 0.5 && b > 0.5;
-    }
-    if (strcmp(name, "logical_or") == 0) {
-        return a > 0.5 || b > 0.5;
-    }
-    return name[1] == 't' ? a < b : a <= b; /* lt, le */
+    return v[0] > 0.5 ? v[1] : v[2];
 }
 
 /* NumPy's broadcasting, by coordinates: element e of a result of `shape`, in an operand. */
@@ -76,10 +58,12 @@ static int64_t broadcast(const ds_signature *operand, const ds_signature *shape,
     return index;
 }
 
-static void test_operands(const char *name, ds_dtype real, int n_operands)
+/* f: of two operands; NULL: where, which has three. */
+static void test_operands(const char *name, ds_dtype dtype, double (*f)(double a, double b), bool logical)
 {
     static values data[3][STREAM_ROWS], constant[3], want[STREAM_ROWS];
-    const ds_dtype first = name[0] == 'w' || strncmp(name, "logical", 7) == 0 ? DS_BOOL : real;
+    const int n_operands = f == NULL ? 3 : 2;
+    const ds_dtype first = f == NULL || logical ? DS_BOOL : dtype;
     ds_signature shape = {.rank = (int)random_in(0, 4)}, in[3], weight[3];
     for (int d = 0; d < shape.rank; d++) {
         shape.shape[d] = random_in(1, d < 2 ? 3 : 2);
@@ -91,7 +75,7 @@ static void test_operands(const char *name, ds_dtype real, int n_operands)
     for (int i = 0; i < n_operands; i++) {
         const bool plain = random_in(0, 2) == 0;
         const int drop = plain ? 0 : (int)random_in(0, shape.rank);
-        operand[i] = (ds_signature){.dtype = i == 0 || name[0] != 'w' ? first : real,
+        operand[i] = (ds_signature){.dtype = i == 0 || f != NULL ? first : dtype,
                                     .rank = shape.rank - drop,
                                     .rate = {1, 1}};
         for (int d = 0; d < operand[i].rank; d++) {
@@ -116,10 +100,10 @@ static void test_operands(const char *name, ds_dtype real, int n_operands)
     const int64_t n_elements = ds_signature_elements(&op->out[0]);
     op_streams s = {.op = op,
                     .weights = weights,
-                    .k = kernels(real),
+                    .k = kernels(dtype),
                     .n_rows = STREAM_ROWS,
                     .tolerance = name[0] == 'p'   ? 1e-5
-                                 : real == DS_F32 ? 1e-6
+                                 : dtype == DS_F32 ? 1e-6
                                                   : 1e-14};
     for (size_t r = 0; r < s.n_rows; r++) {
         const int64_t n = random_in(0, 3) == 0 ? 0 : random_in(1, MOST);
@@ -138,7 +122,7 @@ static void test_operands(const char *name, ds_dtype real, int n_operands)
                            ? constant[i].x[e]
                            : data[i][r].x[j / n_elements * ds_signature_elements(&operand[i]) + e];
             }
-            want[r].x[j] = apply(name, v);
+            want[r].x[j] = f == NULL ? where_ideal(v) : f(v[0], v[1]);
         }
         store(&want[r], op->out[0].dtype, n * n_elements);
         s.want[r] = want[r].bytes;
@@ -150,58 +134,15 @@ static void test_operands(const char *name, ds_dtype real, int n_operands)
 
 /* ---------------------------------------------------------------- one operand */
 
-static double normal(double x)
-{
-    return 0.5 * (1.0 + erf(x / sqrt(2.0)));
-}
-
-static double unary(const char *name, double x, const double *p)
-{
-    static const struct {
-        const char *name;
-        double (*f)(double);
-    } known[] = {{"tanh", tanh},   {"exp", exp},   {"log", log},   {"sqrt", sqrt},
-                 {"abs", fabs},    {"sin", sin},   {"cos", cos},   {"log1p", log1p},
-                 {"expm1", expm1}, {"erf", erf},   {"log2", log2}, {"log10", log10},
-                 {"floor", floor}, {"ceil", ceil}, {"round", rint}, {"sinh", sinh},
-                 {"cosh", cosh},   {"asin", asin}, {"acos", acos},  {"atan", atan},
-                 {"asinh", asinh}, {"acosh", acosh}, {"atanh", atanh}, {"trunc", trunc},
-                 {"erfc", erfc}};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (strcmp(name, known[i].name) == 0) {
-            return known[i].f(x);
-        }
-    }
-    const double sigmoid = 1.0 / (1.0 + exp(-x));
-    switch (name[0] * 256 + name[2]) {
-    case 'r' * 256 + 'l': return x > 0.0 ? x : 0.0;
-    case 'g' * 256 + 'l':
-        return p[0] > 0.5
-                   ? 0.5 * x * (1.0 + tanh(sqrt(2.0 / acos(-1.0)) * (x + 0.044715 * x * x * x)))
-                   : x * normal(x);
-    case 's' * 256 + 'l': return x * sigmoid;
-    case 's' * 256 + 'g': return name[3] == 'm' ? sigmoid : (x > 0.0) - (x < 0.0);
-    case 'r' * 256 + 'q': return 1.0 / sqrt(x);
-    case 'n' * 256 + 'g': return -x;
-    case 'r' * 256 + 'c': return 1.0 / x;
-    case 's' * 256 + 'u': return x * x;
-    case 'c' * 256 + 'a': return fmin(fmax(x, p[0]), p[1]);
-    case 's' * 256 + 'f': return x * p[0] > p[1] ? x : log1p(exp(x * p[0])) / p[0];
-    case 'l' * 256 + 'g': return log(sigmoid);
-    case 'e' * 256 + 'u': return x < 0.0 ? p[0] * expm1(x) : p[1] * x;
-    default: CHECK(false); return 0.0;
-    }
-}
-
 /* Streams `op` against f, which turns a frame into a frame. */
-static void stream_frames(const ds_op *op, ds_dtype real, double tolerance,
+static void stream_frames(const ds_op *op, ds_dtype dtype, double tolerance,
                           void (*f)(const void *context, double *y, const double *x),
                           const void *context)
 {
     static values data[STREAM_ROWS], want[STREAM_ROWS];
     const int64_t n_in = ds_signature_elements(&op->in[0]);
     const int64_t n_out = ds_signature_elements(&op->out[0]);
-    op_streams s = {.op = op, .k = kernels(real), .n_rows = STREAM_ROWS, .tolerance = tolerance};
+    op_streams s = {.op = op, .k = kernels(dtype), .n_rows = STREAM_ROWS, .tolerance = tolerance};
     CHECK(op->same_counts);
     for (size_t r = 0; r < s.n_rows; r++) {
         const int64_t n = r == 0 ? 0 : random_in(1, MOST);
@@ -218,8 +159,8 @@ static void stream_frames(const ds_op *op, ds_dtype real, double tolerance,
 }
 
 typedef struct unary_case {
-    const char *name;
-    double p[2];
+    const unary_ideal *ideal;
+    double p[3];
     int64_t n;
 } unary_case;
 
@@ -227,48 +168,37 @@ static void unary_frame(const void *context, double *y, const double *x)
 {
     const unary_case *c = context;
     for (int64_t i = 0; i < c->n; i++) {
-        y[i] = unary(c->name, x[i], c->p);
+        y[i] = (double)c->ideal->f((wide)x[i], c->p);
     }
 }
 
-static void test_unary(const char *name, ds_dtype real, const ds_attr *attrs, size_t n_attrs,
-                       double p0, double p1)
+/* With the parameters that the ideal is tried with, or the defaults; text: the first attribute's choice. */
+static void test_unary(const char *name, ds_dtype dtype, ds_unary function, bool given, const char *text)
 {
-    const ds_signature in = {.dtype = real, .rank = 2, .shape = {3, 5}, .rate = {1, 1}};
-    const unary_case c = {name, {p0, p1}, 15};
+    const ds_signature in = {.dtype = dtype, .rank = 2, .shape = {3, 5}, .rate = {1, 1}};
+    const ds_op_def *def = ds_op_find(name);
+    unary_case c = {&unary_ideals[function], {0}, 15};
+    ds_attr attrs[3];
+    size_t n = 0;
+    for (; def->attrs[n].name != NULL; n++) {
+        CHECK(n < 3);
+        c.p[n] = given ? c.ideal->p[n] : def->attrs[n].x;
+        attrs[n] = (ds_attr){def->attrs[n].name, def->attrs[n].kind, .value.x = c.p[n], .text = text};
+    }
     ds_op *op = NULL;
-    CHECK(ds_op_create(&op, NULL, ds_op_find(name), attrs, n_attrs, &in, 1, NULL, 0) == DS_OK);
-    stream_frames(op, real, real == DS_F32 ? 2e-6 : 1e-12, unary_frame, &c);
+    CHECK(ds_op_create(&op, NULL, def, attrs, given ? n : 0, &in, 1, NULL, 0) == DS_OK);
+    stream_frames(op, dtype, dtype == DS_F32 ? 2e-6 : 1e-12, unary_frame, &c);
     ds_op_destroy(op);
 }
 
-static ds_attr attr_real(const char *name, double x)
+static void test_all_unary(ds_dtype dtype)
 {
-    return (ds_attr){.name = name, .kind = DS_ATTR_REAL, .value.x = x};
-}
-
-static void test_all_unary(ds_dtype real)
-{
-    static const char *const plain[] = {
-        "relu",  "gelu", "silu",  "sigmoid", "tanh",       "exp",    "log",       "sqrt", "rsqrt",
-        "abs",   "neg",  "sin",   "cos",     "log1p",      "expm1",  "erf",       "log2", "log10",
-        "floor", "ceil", "round", "sign",    "reciprocal", "square", "logsigmoid",
-        "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "trunc", "erfc"};
-    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
-        test_unary(plain[i], real, NULL, 0, 0.0, 0.0);
-    }
-    const ds_attr tanh_form = {.name = "approximate", .kind = DS_ATTR_CHOICE, .text = "tanh"};
-    test_unary("gelu", real, &tanh_form, 1, 1.0, 0.0);
-    const ds_attr limits[] = {attr_real("max", 1.5), attr_real("min", -0.25)};
-    test_unary("clamp", real, limits, 2, -0.25, 1.5);
-    test_unary("clamp", real, limits, 1, -INFINITY, 1.5);
-    test_unary("clamp", real, NULL, 0, -INFINITY, INFINITY);
-    const ds_attr bend[] = {attr_real("beta", 2.0), attr_real("threshold", 3.0)};
-    test_unary("softplus", real, bend, 2, 2.0, 3.0);
-    test_unary("softplus", real, NULL, 0, 1.0, 20.0);
-    const ds_attr below[] = {attr_real("alpha", 1.5), attr_real("scale", 0.75)};
-    test_unary("elu", real, below, 2, 1.5, 0.75);
-    test_unary("elu", real, NULL, 0, 1.0, 1.0);
+#define UNARY(name, ID, ...)                                  \
+    test_unary(#name, dtype, DS_UNARY_##ID, false, NULL);     \
+    test_unary(#name, dtype, DS_UNARY_##ID, true, "none");
+#define WHOLE(name, ID, ...) test_unary(#name, dtype, DS_UNARY_##ID, false, NULL);
+#include "kernels/pointwise.def"
+    test_unary("gelu", dtype, DS_UNARY_GELU_TANH, true, "tanh");
 }
 
 /* ---------------------------------------------------------------- within a frame */
@@ -317,21 +247,20 @@ static void test_frame(const ds_op_def *def, ds_dtype dtype,
 
 int main(void)
 {
-    static const char *const two[] = {"add",     "sub", "mul", "div",         "minimum",
-                                      "maximum", "pow", "eq",  "ne",          "lt",
-                                      "le",      "gt",  "ge",  "logical_and", "logical_or"};
+    CHECK(every_ideal());
     for (int i = 0; i < 2; i++) {
-        const ds_dtype real = i == 0 ? DS_F32 : DS_F64;
+        const ds_dtype dtype = i == 0 ? DS_F32 : DS_F64;
         for (int round = 0; round < 20; round++) {
-            for (size_t j = 0; j < sizeof two / sizeof two[0]; j++) {
-                test_operands(two[j], real, 2);
-            }
-            test_operands("where", real, 3);
+#define BINARY(name, ID, ...) test_operands(#name, dtype, ideal_binary_##ID, false);
+#define COMPARE(name, ID, ...) test_operands(#name, dtype, ideal_compare_##ID, false);
+#define LOGICAL(name, ...) test_operands(#name, dtype, ideal_##name, true);
+#include "kernels/pointwise.def"
+            test_operands("where", dtype, NULL, false);
         }
-        test_all_unary(real);
-        test_frame(&ds_op_softmax, real, softmax_frame, 0);
-        test_frame(&ds_op_log_softmax, real, softmax_frame, 1);
-        test_frame(&ds_op_glu, real, glu_frame, 0);
+        test_all_unary(dtype);
+        test_frame(&ds_op_softmax, dtype, softmax_frame, 0);
+        test_frame(&ds_op_log_softmax, dtype, softmax_frame, 1);
+        test_frame(&ds_op_glu, dtype, glu_frame, 0);
     }
     test_frame(&ds_op_logical_not, DS_BOOL, not_frame, 0);
     return check_report();

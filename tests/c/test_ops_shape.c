@@ -138,7 +138,8 @@ static void test_reduce_frames(void)
         double x[STREAM_ROWS][30 * 3], y[STREAM_ROWS][3];
         float x_float[STREAM_ROWS][30 * 3], y_float[STREAM_ROWS][3];
         op_streams s = {
-            .op = op, .n_rows = STREAM_ROWS, .tolerance = dtype == DS_F32 ? 1e-7 : 1e-15};
+            .op = op, .k = &ds_kernels_for(DS_ISA_REF)->real[dtype == DS_F64],
+            .n_rows = STREAM_ROWS, .tolerance = dtype == DS_F32 ? 1e-7 : 1e-15};
         for (size_t r = 0; r < s.n_rows; r++) {
             const int64_t n = r == 0 ? 0 : random_in(1, 30);
             for (int i = 0; i < 90; i++) {

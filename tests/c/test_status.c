@@ -119,11 +119,30 @@ static void test_threads(void)
     CHECK(strcmp(ds_last_error(), "here") == 0);
 }
 
+/* Rows 1 and 3 of four fail: both are marked, the first one's message stands. */
+static void test_first_fault(void)
+{
+    ds_first_fault first = {.status = DS_OK};
+    bool bad[4] = {true, false, false, false}; /* row 0 was bad before */
+    CHECK(ds_fail(DS_LIMIT, "older") == DS_LIMIT);
+    CHECK(!ds_first_fault_note(&first, DS_OK, &bad[0]) && ds_first_fault_end(&first) == DS_OK);
+    CHECK(strcmp(ds_last_error(), "older") == 0);
+    for (int r = 1; r < 4; r++) {
+        const ds_status status = r == 2 ? DS_OK : ds_fail(r == 1 ? DS_SHAPE : DS_INDEX, "row %d", r);
+        CHECK(ds_first_fault_note(&first, status, &bad[r]) == (r != 2));
+    }
+    CHECK(ds_first_fault_note(&first, DS_BUSY, NULL));
+    CHECK(bad[0] && bad[1] && !bad[2] && bad[3]);
+    CHECK(strcmp(ds_last_error(), "row 3") == 0);
+    CHECK(ds_first_fault_end(&first) == DS_SHAPE && strcmp(ds_last_error(), "row 1") == 0);
+}
+
 int main(void)
 {
     test_names();
     test_macros();
     test_long_messages();
     test_threads();
+    test_first_fault();
     return check_report();
 }

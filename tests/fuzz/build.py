@@ -32,8 +32,11 @@ def targets() -> dict[str, Path]:
     return {path.stem.removeprefix("fuzz_"): path for path in sorted(HERE.glob("fuzz_*.c"))}
 
 
-def build(name: str) -> Path:
-    """Compile what changed and link; returns the program."""
+def build(name: str) -> tuple[Path, Path | None]:
+    """Compile what changed and link; returns the program, and the dictionary if the target has one.
+
+    A dictionary is `<name>.dict`, and what the program of `words_<name>.c` prints.
+    """
     clang = os.environ.get("FUZZ_CC", "clang").split()
     cflags = cbuild.flags(openblas=False, sanitize=f"fuzzer-no-link,{SANITIZERS}", werror=False)
     cflags += ["-DDS_LIBFUZZER", f"-I{ROOT / 'tests' / 'c'}"]
@@ -44,16 +47,29 @@ def build(name: str) -> Path:
     subprocess.run(["ar", "qcs", str(archive), *map(str, engine)], check=True)
     link = [*clang, *cbuild.sanitizer_flags(f"fuzzer,{SANITIZERS}"), str(main), str(archive)]
     subprocess.run([*link, "-lm", "-pthread", "-o", str(program)], check=True)
-    return program
+    words = HERE / f"{name}.dict"
+    if not words.exists():
+        return program, None
+    lines = words.read_text().splitlines()
+    if (source := HERE / f"words_{name}.c").exists():
+        (speaker,) = cbuild.compile_all(clang, [source], BUILD, cflags)
+        link = [*clang, *cbuild.sanitizer_flags(SANITIZERS), str(speaker), str(archive)]
+        subprocess.run([*link, "-lm", "-pthread", "-o", str(speaker.with_suffix(""))], check=True)
+        said = subprocess.run(
+            [str(speaker.with_suffix(""))], check=True, capture_output=True, text=True
+        ).stdout
+        lines += [line for line in dict.fromkeys(said.splitlines()) if line not in lines]
+    dictionary = BUILD / words.name
+    dictionary.write_text("\n".join(lines) + "\n")
+    return program, dictionary
 
 
-def run(name: str, program: Path, options: list[str]) -> int:
+def run(name: str, program: Path, dictionary: Path | None, options: list[str]) -> int:
     """Fuzz; returns libFuzzer's exit status. What it finds is named on standard error."""
     found = BUILD / name
     (found / "corpus").mkdir(parents=True, exist_ok=True)
-    words = HERE / f"{name}.dict"
     command = [str(program), *LIMITS, *options, f"-artifact_prefix={found}/"]
-    command += [f"-dict={words}"] if words.exists() else []
+    command += [f"-dict={dictionary}"] if dictionary else []
     command += [str(found / "corpus"), str(HERE / "corpus" / name)]
     return subprocess.run(command, env={**ENVIRONMENT, **os.environ}).returncode
 
@@ -65,9 +81,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=0, help="of time; without end by default")
     parser.add_argument("--longest", type=int, default=4096, help="bytes of an input")
     args = parser.parse_args()
-    program = build(args.target)
+    program, dictionary = build(args.target)
     options = [f"-runs={args.runs}", f"-max_total_time={args.seconds}", f"-max_len={args.longest}"]
-    return run(args.target, program, options)
+    return run(args.target, program, dictionary, options)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 
 import numpy as np
-from dsm_files import container, node, text_of
+from dsm_files import container, fingerprint, node, text_of
+
+from dreamstream import _core
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TOOL = ROOT / "tests" / "c" / "model_tool.c"
@@ -49,8 +51,9 @@ def test_example_is_what_it_says():
         },
     }
     arrays = {"mix.weight": np.array([[0.5, -2]], "float32"), "mix.bias": np.array([0.25], "float32")}
-    assert file_on_page() == container(arrays, text_of(model))
-    assert len(file_on_page()) == 964
+    mark = fingerprint(model, arrays, _core.operators())
+    assert file_on_page() == container(arrays, text_of(model, mark))
+    assert len(file_on_page()) == 1028
 
 
 def test_example_is_read_and_written_as_the_same_bytes(c_build, tmp_path):

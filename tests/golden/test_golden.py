@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dsm_files import container, fingerprint, small_model, text_of
 
 import dreamstream as ds
+from dreamstream import _core
 
 HERE = Path(__file__).resolve().parent
 TOOL = HERE.parent / "c" / "model_tool.c"
@@ -42,8 +44,13 @@ def test_the_script_makes_it():
     assert make.frames_of_version_1().tobytes() == np.load(HERE / "version_1.npz")["x"].tobytes()
 
 
-def test_it_is_written_again_as_the_same_bytes(tool):
-    assert tool("copy", HERE / "version_1.dsm") == (HERE / "version_1.dsm").read_bytes()
+def test_it_is_written_again_as_the_same_bytes_and_a_fingerprint(tool, tmp_path):
+    model, arrays = small_model()
+    same = container(arrays, text_of(model, fingerprint(model, arrays, _core.operators())))
+    assert container(arrays, text_of(model)) == (HERE / "version_1.dsm").read_bytes()
+    assert tool("copy", HERE / "version_1.dsm") == same
+    (tmp_path / "same.dsm").write_bytes(same)
+    assert tool("copy", tmp_path / "same.dsm") == same
 
 
 def test_outputs(tool, tmp_path):
@@ -64,8 +71,6 @@ def test_outputs_are_right():
 
 
 def reference(x):
-    from dsm_files import small_model
-
     w = {name: array.astype("float64") for name, array in small_model()[1].items()}
     padded = np.concatenate([x[:1], x, x[-1:]])
     n = (len(padded) - 3) // 2 + 1

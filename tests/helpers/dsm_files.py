@@ -29,9 +29,80 @@ def compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def text_of(model: Mapping[str, Any]) -> dict[str, str]:
+def text_of(model: Mapping[str, Any], fingerprint: str | None = None) -> dict[str, str]:
     """The metadata of a model file."""
-    return {"dreamstream": compact(model)}
+    texts = {"dreamstream": compact(model)}
+    return texts if fingerprint is None else {**texts, "dreamstream.fingerprint": fingerprint}
+
+
+class _Mixer:
+    """The two words of a fingerprint, and what is mixed into them."""
+
+    ONES = 2**64 - 1
+
+    def __init__(self) -> None:
+        self.a, self.b = 0x6473666770, 1
+
+    def word(self, w: int) -> None:
+        self.a = (self.a ^ w & self.ONES) * 0x9E3779B97F4A7C15 & self.ONES
+        self.a ^= self.a >> 29
+        self.b = (self.b + w) * 0xC2B2AE3D27D4EB4F & self.ONES
+        self.b ^= self.b >> 31 ^ self.a
+
+    def bytes(self, data: bytes) -> None:
+        self.word(len(data))
+        lanes, n = [1, 2, 3, 4], len(data) // 32 * 32
+        for at in range(0, n, 8):
+            i = at // 8 % 4
+            x = (lanes[i] ^ int.from_bytes(data[at : at + 8], "little")) * 0x9FB21C651E98DF25 & self.ONES
+            lanes[i] = x ^ x >> 31
+        for lane in lanes:
+            self.word(lane)
+        for at in range(n, len(data), 8):
+            self.word(int.from_bytes(data[at : at + 8], "little"))
+
+    def real(self, value: float) -> None:
+        x = float(value)
+        self.word(1 if x != x else int.from_bytes(struct.pack("<d", x), "little"))
+
+    def array(self, dtype: str, shape: Sequence[int]) -> None:
+        for w in [TYPES.index(dtype), len(shape), *shape]:
+            self.word(w)
+
+
+TYPES = ["none", "float32", "float64", "int64", "bool", "int16"]
+
+
+def fingerprint(model: Mapping[str, Any], arrays: Arrays, operators: Sequence[Mapping[str, Any]]) -> str:
+    """The fingerprint of a model file; of the operators, from the registry, names and attributes are used."""
+    h, known = _Mixer(), {op["name"]: op for op in operators}
+    for signature in model["graph"]["inputs"]:
+        h.array(signature["dtype"], signature["shape"])
+        for w in signature["rate"]:
+            h.word(w)
+    for n in model["graph"]["nodes"]:
+        h.bytes(n["op"].encode())
+        for attribute in known[n["op"]]["attributes"]:
+            value, kind = n["attributes"][attribute["name"]], attribute["kind"]
+            if kind == "choice":
+                value = attribute["choices"].split("|").index(value)
+            h.word(value if kind in ("int", "choice") else 0)
+            h.real(value if kind == "real" else 0)
+            integers = value if kind == "ints" else []
+            for w in [len(integers), *integers]:
+                h.word(w)
+        for edge in n["inputs"]:
+            h.word(edge)
+        for name in n["weights"]:
+            array = None if name is None else arrays[name]
+            h.array("none" if array is None else array.dtype.name, () if array is None else array.shape)
+            h.bytes(b"" if array is None else array.tobytes())
+    for edge in model["graph"]["outputs"]:
+        h.word(edge)
+    for n in model["graph"]["nodes"]:
+        h.bytes(n["path"].encode())
+    h.bytes(compact(model["interface"]).encode())
+    return f"{h.a:016x}{h.b:016x}"
 
 
 def header_of(arrays: Arrays, metadata: Mapping[str, str] | None) -> tuple[dict[str, Any], bytes]:

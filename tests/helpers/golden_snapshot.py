@@ -42,16 +42,17 @@ def engine(**options):
 
 
 def frames_between(low, high):
-    """Frames of x [low, high), and of ids at half the rate."""
+    """Frames of x [low, high), and of ids at half the rate: values and lengths of one row."""
     t = np.arange(low, high)
     x = ((t[:, None] * 5 + np.arange(3) * 11) % 23 / 16 - 0.6875).astype(np.float32)
-    return [[x], [np.arange(low // 2, high // 2) * 5 % 6]]
+    ids = np.arange(low // 2, high // 2) * 5 % 6
+    return [x, ids], [[len(x)], [len(ids)]]
 
 
 def stopped_engine():
     """The engine with a stream "a" that has come to where the snapshot is taken."""
     e = engine()
-    e.step(["a"], [True], [False], frames_between(0, STOP), False)
+    e.step(["a"], [True], [False], *frames_between(0, STOP), False)
     return e
 
 

@@ -253,7 +253,7 @@ def test_a_subclass_of_str_is_that_text(kind):
     pair = Disturbed(kind)
     x = frames(5)
     if kind is Compiled:
-        got = pair.subject.engine._core.step([Loud("a")], [False], [False], [[x]], False)[0][0][0]
+        got = pair.subject.engine.step({Loud("a"): x})["a"]
     else:
         y = pair.subject.model(ds.stream_tensor([x], ids=[Loud("a")]))
         assert type(y.ids[0]) is str

@@ -67,6 +67,9 @@ def test_message_names_the_streams():
     many = errors.StreamIdError("no", [str(i) for i in range(11)])
     assert str(many).endswith("'7' and 3 more)")
     assert len(many.ids) == 11
+    long = errors.StreamIdError("no", ["a" * 30 + "\n" + "b" * 500 + "end", "c\nd"])
+    assert str(long) == "no (streams: '" + "a" * 30 + "\\n" + "b" * 14 + "...bbbbbbend', 'c\\nd')"
+    assert [len(i) for i in long.ids] == [534, 3]
 
 
 def test_warnings():

@@ -227,6 +227,30 @@ def test_steps(faults, restart):
     assert_alike(engine, twin, rng)
 
 
+def test_batches(faults):
+    """The same of padded batches, whose `out` is as it was, too."""
+    engine, twin, rng = engines()
+    ids, options = list("abcd"), {"sos": ["c", "d"], "eos": ["a", "d"]}
+    failures, results = 0, []
+
+    def arrays(n):
+        return rng.standard_normal((4, 3, n), dtype=np.float32), np.full((4, n, 8), 7, np.float32)
+
+    x, out = arrays(2000)
+    for _ in fail_every_allocation(lambda: results.append(engine.step_batch(ids, x, out=out, **options))):
+        failures += 1
+        assert (out == 7).all()
+        assert_alike(engine, twin, rng)
+        x, out = arrays(2000 * (failures + 1))  # larger: it allocates again
+        if failures > 12:
+            break
+    assert failures >= 3
+    wanted = twin.step(dict(zip(ids, x, strict=True)), **options)
+    y, lengths = results[0] if results else engine.step_batch(ids, x, out=out, **options)
+    assert all(np.array_equal(y[r, : lengths[r]], wanted[i]) for r, i in enumerate(ids))
+    assert_alike(engine, twin, rng)
+
+
 @pytest.mark.parametrize("what", ["snapshot", "restore", "fork"])
 def test_copies(faults, what):
     engine, twin, rng = engines()

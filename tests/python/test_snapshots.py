@@ -341,9 +341,10 @@ def test_golden(version):
     assert engine.snapshot("b") == kept
     own = parse(engine.snapshot("a"))
     assert own.fingerprint == parse(kept).fingerprint and own.frames == (golden_snapshot.STOP, 19)
-    rest = [rows * 2 for rows in golden_snapshot.frames_between(golden_snapshot.STOP, golden_snapshot.END)]
-    outputs, starts = engine.step(["a", "b"], [False] * 2, [True] * 2, rest, False)
+    values, lengths = golden_snapshot.frames_between(golden_snapshot.STOP, golden_snapshot.END)
+    rest = [np.concatenate([x, x]) for x in values], [n * 2 for n in lengths]
+    outputs, lengths, starts = engine.step(["a", "b"], [False] * 2, [True] * 2, *rest, False)
     assert [s[1] for s in starts] == [18, 0, 19, 0]
-    for now, then in outputs:
-        np.testing.assert_allclose(now, then, rtol=0, atol=1e-6)
-    assert [len(then) for _, then in outputs] == [27, 1, 26, 90]
+    for out, (n, _) in zip(outputs, lengths, strict=True):
+        np.testing.assert_allclose(out[:n], out[n:], rtol=0, atol=1e-6)
+    assert lengths == [[n, n] for n in (27, 1, 26, 90)]

@@ -47,7 +47,8 @@ def as_xml(engine):
 
 def test_json_holds_the_model(engine, as_json):
     given = json.loads(as_json)
-    assert list(given) == ["dreamstream", "tensors"] and given["dreamstream"]["version"] == 1
+    assert list(given) == ["dreamstream", "fingerprint", "tensors"] and given["dreamstream"]["version"] == 1
+    assert given["fingerprint"] == text.parts_of(content(engine)).fingerprint
     weight = given["tensors"]["conv.weight"]
     assert (weight["dtype"], weight["shape"]) == ("F32", [4, 3, 5])
     values = np.frombuffer(base64.b64decode(weight["data"]), "<f4").reshape(4, 3, 5)
@@ -58,7 +59,7 @@ def test_json_holds_the_model(engine, as_json):
 
 def test_xml_holds_the_model(as_xml):
     root = ElementTree.fromstring(as_xml)
-    assert root.tag == "dreamstream" and [child.tag for child in root] == ["model", "tensors"]
+    assert root.tag == "dreamstream" and [child.tag for child in root] == ["model", "fingerprint", "tensors"]
     assert root.find("./model/object/integer[@key='version']").text == "1"
     (weight,) = [t for t in root.find("tensors") if t.get("name") == "conv.weight"]
     values = np.frombuffer(base64.b64decode(weight.text), "<f4")
@@ -75,10 +76,12 @@ def test_there_and_back(engine, as_json, as_xml):
 def test_other_spellings(engine, as_json, as_xml):
     """Spaces, order and a byte order mark mean nothing."""
     given = json.loads(as_json)
-    turned = json.dumps({"tensors": given["tensors"], "dreamstream": given["dreamstream"]}, indent=4)
+    turned = json.dumps(dict(reversed(given.items())), indent=4)
+    given.pop("fingerprint")
+    bare = json.dumps(given)
     plain = as_xml.replace(b"\n", b"\r\n\t").replace(b"'", b"&#39;")
     marked = b"\xef\xbb\xbf \n" + as_json, b"\xef\xbb\xbf" + as_xml
-    for form in turned.encode(), b" " + turned.encode(), plain, *marked:
+    for form in turned.encode(), b" " + turned.encode(), bare.encode(), plain, *marked:
         assert content(ds.load(form)) == content(engine)
 
 
@@ -112,6 +115,9 @@ def test_damaged_text(as_json, as_xml):
         (lambda g: g.pop("tensors"), "expected an object of dreamstream, tensors"),
         (lambda g: g.update(more=1), "expected an object of dreamstream, tensors"),
         (lambda g: g.update(tensors=[]), "tensors: expected an object"),
+        (lambda g: g.update(fingerprint=None), "fingerprint: expected a string"),
+        (lambda g: g.update(fingerprint=["0" * 32]), "fingerprint: expected a string"),
+        (lambda g: g.update(fingerprint="0" * 32), "damaged or was changed"),
         (lambda g: g["dreamstream"].update(version=2), "version"),
         (lambda g: g["dreamstream"]["graph"]["nodes"][0].update(op="system"), "system"),
         (lambda g: g["dreamstream"]["graph"].update(more=[]), "more"),
@@ -165,6 +171,10 @@ def test_numbers_and_keys(as_json):
         (b'<string key="op">clamp</string>', b'<text key="op">clamp</text>', "expected object or"),
         (b"<tensors>", b"<tensors>x", "expected elements"),
         (b"<tensors>", b"<tensors/><tensors>", "then <tensors>"),
+        (b"<tensors>", b"<fingerprint>0</fingerprint><tensors>", "then <tensors>"),
+        (b"<tensors>", b"<fingerprint/><tensors>", "then <tensors>"),
+        (b"<fingerprint>", b"<fingerprint><a/>", "expected text"),
+        (b"<fingerprint>", b"<fingerprint>0", "damaged or was changed"),
         (b"<model>", b"<model><true/>", "one value"),
         (b">-1.5<", b">1_5<", "expected a number"),
         (b">-1.5<", b">1e999<", None),

@@ -249,11 +249,11 @@ def test_ids_that_run_code(monkeypatch):
     a, b = Meddler("a"), Meddler("b")
     monkeypatch.setattr(Meddler, "action", staticmethod(engine.close))
     core = engine._core
-    core.step([a], [True], [False], [[chunk(0, 5)]], False)
+    engine.step_batch([a], chunk(0, 5)[None], sos=True)
     core.fork("a", b)
     core.drop([b])
     core.restore(core.snapshot("a"), b)
-    core.step([b, "c"], [False, True], [True, True], [[chunk(1, 5), None]], False)
+    engine.step_batch([b, "c"], np.stack([chunk(1, 5)] * 2), lengths=[5, 0], sos=[False, True], eos=True)
     assert engine.ids == ["a"]
     assert type(engine.ids[0]) is str
     assert not engine.closed
@@ -277,13 +277,17 @@ class Closing:
 
 
 def test_arguments_that_close_the_engine():
-    for k in range(4):
+    arguments = {"ids": ["a"], "lengths": [5], "sos": [False], "eos": [False]}
+    for name in arguments:
         engine = compiled()
         engine.step({"a": chunk(0, 5)}, sos="a")
-        arguments = [["a"], [False], [False], [[chunk(0, 5)]], False]
-        arguments[k] = Closing(engine, arguments[k])
+        given = {**arguments, name: Closing(engine, arguments[name])}
         with pytest.raises((ds.StreamBusyError, ds.ClosedError)):
-            engine._core.step(*arguments)
+            engine.step_batch(given.pop("ids"), chunk(0, 5)[None], **given)
+    engine = compiled()
+    engine.step({"a": chunk(0, 5)}, sos="a")
+    with pytest.raises((ds.StreamBusyError, ds.ClosedError)):
+        engine.step({"a": chunk(0, 5)}, eos=Closing(engine, ["a"]))
     engine = compiled()
     engine.step({"a": chunk(0, 5)}, sos="a")
     with pytest.raises((ds.StreamBusyError, ds.ClosedError)):

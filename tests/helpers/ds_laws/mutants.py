@@ -58,9 +58,8 @@ MUTANTS = {
     ),
     "padding applied again with each chunk": Mutant(
         "ops/pad.c",
-        "const int64_t first = m0 > left ? m0 : left < m1 ? left : m1;",
-        "const int64_t start = op->attr[MODE].i == CONSTANT ? m0 + left : left;"
-        "const int64_t first = m0 > start ? m0 : start < m1 ? start : m1;",
+        "ds_move_fill(move, 0, left, value);",
+        "ds_move_fill(move, 0, left, value); ds_move_fill(move, move->m0, move->m0 + left, value);",
         ("pad",),
     ),
     "reflect state one frame short": Mutant(
@@ -81,11 +80,47 @@ MUTANTS = {
         "ds_add_k(p, ds_m(p), -op->attr[LEFT].i - back + (back > 0))",
         ("pad",),
     ),
-    "carried state skipped when nothing leaves, in the engine": Mutant(
-        "exec/batch.c",
-        "any |= op->n_carried > 0 && g->now[k].known > g->before[k].known;",
+    "carried state skipped when nothing leaves": Mutant(
+        "exec/run.c",
+        "any |= g->frames[node->inputs[i]] > 0;",
         "any |= false;",
         ("reduce_frames",),
+    ),
+    "kept frames left behind when their room ends": Mutant(
+        "exec/run.c",
+        "memmove(room, room + (size_t)*mark * edge->frame_bytes, n_bytes);",
+        "",
+        ("conv1d", "delay"),
+    ),
+    "a room's first kept frame one too late": Mutant(
+        "exec/run.c",
+        "*mark = stays ? *mark + dropped : 0;",
+        "*mark = stays && dropped > 1 ? *mark + dropped + (left > 1) : stays ? *mark + dropped : 0;",
+        ("conv1d", "delay"),
+    ),
+    "integers of another period": Mutant(
+        "exec/positions.c",
+        "*place = (ds_place){edges, periods, ended};\n            return",
+        "*place = (ds_place){edges, periods - (periods > 1), ended};\n            return",
+        ("conv1d",),
+    ),
+    "kept frames left behind when their room ends": Mutant(
+        "exec/run.c",
+        "memmove(room, room + (size_t)*mark * edge->frame_bytes, n_bytes);",
+        "",
+        ("conv1d", "delay"),
+    ),
+    "a room's first kept frame one too late": Mutant(
+        "exec/run.c",
+        "*mark = stays ? *mark + dropped : 0;",
+        "*mark = stays && dropped > 1 ? *mark + dropped + (left > 1) : stays ? *mark + dropped : 0;",
+        ("conv1d", "delay"),
+    ),
+    "integers of another period": Mutant(
+        "exec/positions.c",
+        "*place = (ds_place){edges, periods, ended};\n            return",
+        "*place = (ds_place){edges, periods - (periods > 1), ended};\n            return",
+        ("conv1d",),
     ),
     "carried state skipped when nothing leaves, in eager mode": Mutant(
         "exec/single.c",
@@ -109,8 +144,8 @@ MUTANTS = {
     ),
     "state published before the end of the call": Mutant(
         "exec/batch.c",
-        "frames[i] = have + more;",
-        "frames[i] = b->slots[row]->block->frames[i] = have + more;",
+        "frames[i] = have[i] + more;",
+        "frames[i] = g->slots[r]->block->frames[i] = have[i] + more;",
         ("delay", "conv1d"),
         ("failed-call", "failed-allocation"),
     ),
@@ -135,13 +170,13 @@ MUTANTS = {
         ("snapshots", "forks"),
     ),
     "statistics of a call's frames for those of each": Mutant(
-        "ops/group_norm.c",
+        "ops/channel_norm.c",
         "const int64_t step = op->whole ? out->m1 - out->m0 : 1;",
         "const int64_t step = out->m1 - out->m0;",
         ("group_norm",),
     ),
     "a stream of one value normalised": Mutant(
-        "ops/group_norm.c",
+        "ops/channel_norm.c",
         "ds_add_k(p, total, -1)",
         "ds_add_k(p, total, 0)",
         ("group_norm",),

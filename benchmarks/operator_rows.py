@@ -1,0 +1,333 @@
+"""The rows of operators.py: every operator with a typical size, and the function of torch that does the same.
+
+A row computes on frames `(B, L, *features)`. Ours reads them so; torch gets them in one of the layouts of the
+row, made beforehand, and the fastest counts. What needs frames of the past gets `past` more offline, so that
+all compute as many outputs. REASONS stand beside rows that are slower than torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.nn import functional as T
+
+import dreamstream as ds
+import dreamstream.nn.functional as F
+from dreamstream import nn
+
+Function = Callable[..., Any]
+FRAMES, CHANNELS = "frames", "channels"  # torch's layouts: (B, L, ...), or (B, ..., L)
+
+
+class Row(NamedTuple):
+    operator: str
+    label: str
+    ours: Function | nn.Module
+    torch: dict[str, Function]  # by layout
+    features: tuple[tuple[int, ...], ...] = ((128,),)  # of each input
+    past: int = 0
+    unit: int = 1  # frames that count as one
+    kind: str = "normal"  # of the numbers: "normal", "positive", "unit" (0 to 1), "index", "bool"
+    frames_first: bool = True  # else callers' arrays are (C, L)
+
+
+class Apply(nn.Module):
+    """A function, or layer, as a model of one, two or three inputs."""
+
+    def __init__(self, function: Function | nn.Module) -> None:
+        super().__init__()
+        self.function = function
+
+
+class Apply1(Apply):
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+class Apply2(Apply):
+    def forward(self, x: Any, y: Any) -> Any:
+        return self.function(x, y)
+
+
+class Channels(nn.Module):
+    """A layer of (B, C, ..., L) on (B, L, C, ...)."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x.movedim(1, -1)).movedim(-1, 1)
+
+
+class First(nn.Module):
+    """A recurrent layer's first output."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x)[0]
+
+
+class Cell(nn.Module):
+    """A cell's step from zeros, for each frame by itself."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Any) -> Any:
+        y = self.layer(x.reshape(-1, x.shape[-1]))
+        y = y[0] if isinstance(y, tuple) else y
+        return y.reshape(x.shape[0], -1, y.shape[-1])
+
+
+def twin(layer: nn.Module, kind: type[torch.nn.Module], *args: Any, **kwargs: Any) -> torch.nn.Module:
+    """torch's layer with the same weights."""
+    other = kind(*args, **kwargs).eval()
+    other.load_state_dict({k: torch.from_numpy(v.numpy().copy()) for k, v in layer.state_dict().items()})
+    return other
+
+
+# ---------------------------------------------------------------------- layers
+def conv1d(label: str, a: int, b: int, kernel: int, groups: int = 1) -> Row:
+    layer = nn.Conv1d(a, b, kernel, groups=groups)
+    other = twin(layer, torch.nn.Conv1d, a, b, kernel, groups=groups)
+    wide = other.weight[:, :, None].contiguous(memory_format=torch.channels_last)
+
+    def last(x: torch.Tensor) -> torch.Tensor:  # as a picture of one line, channels last
+        return T.conv2d(x.transpose(1, 2)[:, :, None], wide, other.bias, groups=groups)[:, :, 0].transpose(1, 2)
+
+    return Row("conv1d", label, Channels(layer), {CHANNELS: other, FRAMES: last}, ((a,),), past=kernel - 1)
+
+
+def conv_transpose1d(a: int, b: int, kernel: int, stride: int) -> Row:
+    layer = nn.ConvTranspose1d(a, b, kernel, stride=stride)
+    other = twin(layer, torch.nn.ConvTranspose1d, a, b, kernel, stride=stride)
+    label = f"{a} → {b}, kernel {kernel}, stride {stride}"
+    return Row("conv_transpose1d", label, Channels(layer), {CHANNELS: other}, ((a,),))
+
+
+def planes(operator: str, ours: type[nn.Module], theirs: type[torch.nn.Module], *args: Any, **kwargs: Any) -> Row:
+    """On (C, F): torch sees (B, C, F, L)."""
+    layer = ours(*args, **kwargs)
+    other = twin(layer, theirs, *args, **kwargs)
+    last = twin(layer, theirs, *args, **kwargs).to(memory_format=torch.channels_last)
+    label = f"{args[0]} → {args[1]} on 40 rows, kernel {args[2]}"
+    return Row(operator, label, Channels(layer), {CHANNELS: other, "channels last": last}, ((args[0], 40),),
+               past=2 if operator == "conv2d" else 0)  # fmt: skip
+
+
+def recurrent(operator: str, ours: type[nn.Module], theirs: type[torch.nn.Module], c: int = 256) -> Row:
+    layer = ours(c, c, batch_first=True)
+    other = twin(layer, theirs, c, c, batch_first=True)
+
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        with torch.backends.mkldnn.flags(enabled=False):
+            return other(x)[0]
+
+    ways = {FRAMES: lambda x: other(x)[0], "no oneDNN": plain}
+    return Row(operator, f"{c}, one layer", First(layer), ways, ((c,),))
+
+
+def cell(operator: str, ours: type[nn.Module], theirs: type[torch.nn.Module], c: int = 128) -> Row:
+    layer = ours(c, c)
+    other = twin(layer, theirs, c, c)
+
+    def each(x: torch.Tensor) -> torch.Tensor:
+        y = other(x[0])
+        return (y[0] if isinstance(y, tuple) else y)[None]
+
+    return Row(operator, f"{c}", Cell(layer), {FRAMES: each}, ((c,),))
+
+
+def norm(operator: str, ours: nn.Module, theirs: torch.nn.Module, layout: str, c: int = 256) -> Row:
+    return Row(operator, f"{c}", Channels(ours) if layout == CHANNELS else ours, {layout: theirs.eval()}, ((c,),))
+
+
+def groups() -> Row:
+    """By frame: frames are a batch."""
+    layer, other = nn.GroupNorm(8, 256), torch.nn.GroupNorm(8, 256)
+
+    def ours(x: Any) -> Any:
+        return layer(x.reshape(-1, 256)).reshape(x.shape[0], -1, 256)
+
+    return Row("group_norm", "256 in 8 groups, by frame", ours, {FRAMES: lambda x: other(x[0])[None]}, ((256,),))
+
+
+def channel_norm(x: Any) -> Any:
+    """Written by hand, over channels of (B, C, L)."""
+    centred = x - x.mean(1, keepdim=True)
+    return centred / (centred.square().mean(1, keepdim=True) + 1e-5).sqrt()
+
+
+def channel_norm_last(x: Any) -> Any:
+    """The same on (B, L, C)."""
+    return channel_norm(x.transpose(1, 2)).transpose(1, 2)
+
+
+def embedding() -> Row:
+    layer = nn.Embedding(1000, 256)
+    other = twin(layer, torch.nn.Embedding, 1000, 256)
+    return Row("embedding", "1000 × 256", layer, {FRAMES: other}, ((),), kind="index")
+
+
+def matmul() -> Row:
+    w = np.random.default_rng(0).standard_normal((8, 32, 32), dtype=np.float32)
+    a, b = ds.tensor(w), torch.from_numpy(w)
+    return Row("matmul", "8 matrices of 32 × 32", lambda x: (x[..., None, :] @ a)[..., 0, :],
+               {FRAMES: lambda x: (x[..., None, :] @ b)[..., 0, :],
+                "heads": lambda x: torch.bmm(x[0].transpose(0, 1), b).transpose(0, 1)[None]},
+               ((8, 32),))  # fmt: skip
+
+
+def resample() -> Row:
+    """torch has none; torchaudio's way is a strided convolution, here with the same kernel."""
+    layer = nn.Resample(16000, 8000)
+    kernel = torch.from_numpy(np.ascontiguousarray(layer.kernel.numpy(), np.float32)).reshape(1, 1, -1)
+
+    def convolve(x: torch.Tensor) -> torch.Tensor:
+        width = kernel.shape[-1] // 2 - 1
+        return T.conv1d(T.pad(x, (width, width + 2))[:, None], kernel, stride=2)[:, 0, : (x.shape[1] + 1) // 2]
+
+    return Row("resample", "16 to 8 kHz", layer, {FRAMES: convolve}, ((),), unit=160)
+
+
+def prelu(frames_first: bool) -> Row:
+    layer = nn.PReLU(64)
+    other = twin(layer, torch.nn.PReLU, 64)
+    label = "64 channels" if frames_first else "64 channels, arrays (64, L) in and out"
+    ours = Channels(layer) if frames_first else layer
+    return Row("prelu", label, ours, {CHANNELS: other}, ((64,),), frames_first=frames_first)
+
+
+# ---------------------------------------------------------------------- functions that both have
+UNARY = [
+    "relu", "sigmoid", "tanh", "exp", "abs", "neg", "square", "sin", "cos", "expm1", "erf", "erfc", "floor",
+    "ceil", "round", "sign", "trunc", "sinh", "cosh", "atan", "asinh",
+]  # fmt: skip
+UNARY_POSITIVE = ["log", "sqrt", "rsqrt", "reciprocal", "log1p", "log2", "log10"]
+UNARY_UNIT = ["asin", "acos", "atanh"]
+BINARY = [
+    "add", "sub", "mul", "div", "minimum", "maximum", "atan2", "hypot", "copysign", "eq", "ne", "lt", "le", "gt",
+    "ge",
+]  # fmt: skip
+BINARY_POSITIVE = ["pow", "fmod", "remainder", "floor_divide"]
+
+
+def method(name: str, kind: str = "normal", n_inputs: int = 1) -> Row:
+    def call(x: Any, *more: Any) -> Any:
+        return getattr(x, name)(*more)
+
+    return Row(name, "128", call, {FRAMES: call}, ((128,),) * n_inputs, kind=kind)
+
+
+def function(name: str, *args: Any, **kwargs: Any) -> Row:
+    ours, theirs = getattr(F, name), getattr(T, name)
+    return Row(name, "128", lambda x: ours(x, *args, **kwargs), {FRAMES: lambda x: theirs(x, *args, **kwargs)})
+
+
+def same(operator: str, label: str, call: Function, features: Any = ((128,),), **more: Any) -> Row:
+    """One expression for both."""
+    return Row(operator, label, call, {FRAMES: call}, features, **more)
+
+
+def rows() -> list[Row]:
+    """All of them, operators in the order of the registry where that is easy."""
+    ds.manual_seed(0)
+    linear = nn.Linear(256, 256)
+    pool = [nn.MaxPool1d(2), nn.AvgPool1d(2)]
+    return [
+        Row("linear", "256 → 256", linear, {FRAMES: twin(linear, torch.nn.Linear, 256, 256)}, ((256,),)),
+        conv1d("256 → 256, kernel 5", 256, 256, 5),
+        conv1d("256 channels by themselves, kernel 31", 256, 256, 31, 256),
+        conv1d("1 → 64, kernel 31", 1, 64, 31),
+        conv_transpose1d(128, 64, 4, 2),
+        conv_transpose1d(512, 1, 512, 128),
+        planes("conv2d", nn.Conv2d, torch.nn.Conv2d, 16, 16, 3),
+        planes("conv_transpose2d", nn.ConvTranspose2d, torch.nn.ConvTranspose2d, 16, 16, 3),
+        norm("layer_norm", nn.LayerNorm(256), torch.nn.LayerNorm(256), FRAMES),
+        norm("rms_norm", nn.RMSNorm(256), torch.nn.RMSNorm(256), FRAMES),
+        norm("batch_norm", nn.BatchNorm1d(256).eval(), torch.nn.BatchNorm1d(256), CHANNELS),
+        groups(),
+        Row("reduce_features", "channel norm by hand, 128", channel_norm_last,
+            {CHANNELS: channel_norm, FRAMES: channel_norm_last}),
+        recurrent("lstm", nn.LSTM, torch.nn.LSTM),
+        recurrent("gru", nn.GRU, torch.nn.GRU),
+        recurrent("rnn", nn.RNN, torch.nn.RNN),
+        cell("lstm_cell", nn.LSTMCell, torch.nn.LSTMCell),
+        cell("gru_cell", nn.GRUCell, torch.nn.GRUCell),
+        cell("rnn_cell", nn.RNNCell, torch.nn.RNNCell),
+        embedding(),
+        matmul(),
+        resample(),
+        # frames
+        Row("pad", "4 before, 128", lambda x: F.pad(x, (0, 0, 4, 0)),
+            {FRAMES: lambda x: T.pad(x, (0, 0, 4, 0))}),
+        same("slice", "every second frame, 128", lambda x: x[:, ::2].clone(), unit=2),
+        Row("delay", "4 frames, 128", nn.Delay(4, dim=1),
+            {FRAMES: lambda x: T.pad(x, (0, 0, 4, 0))[:, : x.shape[1]]}),
+        same("frame", "400 samples, 160 apart", lambda x: x.unfold(1, 400, 160).clone(), ((),), past=240,
+             unit=160),
+        Row("max_pool", "2, 128", Channels(pool[0]), {CHANNELS: torch.nn.MaxPool1d(2)}, unit=2),
+        Row("avg_pool", "2, 128", Channels(pool[1]), {CHANNELS: torch.nn.AvgPool1d(2)}, unit=2),
+        same("repeat_frames", "twice, 128", lambda x: x.repeat_interleave(2, 1)),
+        Row("overlap_add", "512 samples, 128 apart", nn.OverlapAdd(128), {CHANNELS: lambda x: T.fold(
+            x, (1, 128 * (x.shape[-1] - 1) + 512), (1, 512), stride=(1, 128))[:, 0, 0]}, ((512,),)),
+        Row("cumulative", "sum, 128", Channels(nn.CumulativeSum()), {FRAMES: lambda x: x.cumsum(1),
+                                                                    CHANNELS: lambda x: x.cumsum(2)}),
+        same("reduce_frames", "mean, 128", lambda x: x.mean(1)),
+        # element by element
+        *[method(name) for name in UNARY],
+        *[method(name, "positive") for name in UNARY_POSITIVE],
+        *[method(name, "unit") for name in UNARY_UNIT],
+        Row("acosh", "128", lambda x: (x + 1.0).acosh(), {FRAMES: lambda x: (x + 1.0).acosh()}, kind="positive"),
+        *[method(name, n_inputs=2) for name in BINARY],
+        *[method(name, "positive", 2) for name in BINARY_POSITIVE],
+        prelu(True),
+        prelu(False),
+        Row("where", "128", lambda x, y: ds.where(x > 0, x, y), {FRAMES: lambda x, y: torch.where(x > 0, x, y)},
+            ((128,), (128,))),
+        *[method(name, "bool", n) for name, n in (("logical_not", 1), ("logical_and", 2), ("logical_or", 2))],
+        same("clamp", "128", lambda x: x.clamp(-1.0, 1.0)),
+        same("cast", "to int64, 128", lambda x: x.long()),
+        *[function(name) for name in ("gelu", "silu", "softplus", "logsigmoid", "elu")],
+        *[function(name, dim=-1) for name in ("softmax", "log_softmax", "glu")],
+        # shapes within a frame
+        Row("cat", "128 and 128", lambda x, y: ds.cat([x, y], -1), {FRAMES: lambda x, y: torch.cat([x, y], -1)},
+            ((128,), (128,))),
+        same("permute", "8 × 32", lambda x: x.transpose(2, 3).clone(), ((8, 32),)),
+        same("reshape", "8 × 32 to 256", lambda x: x.reshape(x.shape[0], -1, 256), ((8, 32),)),
+        same("narrow", "128, 32 of them", lambda x: x.narrow(2, 16, 32).clone()),
+        same("expand", "128 × 1 to 128 × 4", lambda x: x.expand(-1, -1, -1, 4).clone(), ((128, 1),)),
+        Row("nearest", "16 × 40 to 16 × 60",
+            lambda x: F.interpolate(x.movedim(1, -1), scale_factor=(1.5, 1)).movedim(-1, 1),
+            {"rows": lambda x: T.interpolate(x[0], scale_factor=1.5)[None]}, ((16, 40),)),
+        Row("pad_features", "128 and 4 on each side", lambda x: F.pad(x, (4, 4)),
+            {FRAMES: lambda x: T.pad(x, (4, 4))}),
+        same("reduce_features", "mean of 128", lambda x: x.mean(-1)),
+        same("reduce_features", "largest of 128", lambda x: x.amax(-1)),
+        same("reduce_features", "variance of 128", lambda x: x.var(-1)),
+    ]  # fmt: skip
+
+
+#: By operator and label: why it is slower than torch's function, where that is known and stays so.
+REASONS = {
+    ("reshape", "8 × 32 to 256"): "torch's is a view of its input; a stream's output is the caller's own",
+}
+
+#: Operators that have no row, and why.
+NO_ROW = {
+    "sync": "lets branches wait for each other; computes nothing, and rewrites take it out where none waits",
+    "limit": "refuses streams that are too long; computes nothing",
+    "cut": "gives a stream the length of another one; a slice, which has a row",
+    "table": "a constant by position; ends with its table, so that no step of it can be repeated",
+    "unstack": "a stack of frames, one after the other: the same bytes",
+    "adaptive_pool": "its windows follow from the length: what it gives, it gives at the end",
+    "pad_to_multiple": "adds frames at the end of a stream only",
+}

@@ -1,0 +1,249 @@
+"""Every operator beside torch's own function: one frame, a hundred, twenty thousand.
+
+Usage: python benchmarks/operators.py [--frames 1 100 20000] [--operators ...] [--seconds S] [--json]; needs torch.
+
+One thread each, one stream, float32. operator_rows.py says sizes and functions; an operator that has no row there
+is an error. Four things are timed, in turns, after the outputs of ours and torch's have been compared:
+
+- torch: its function, on tensors in the layout that suits it best (the row's fastest), without gradients;
+- eager: ours on a plain `dreamstream.Tensor`, offline;
+- engine: `engine.step({id: frames})` in mid-stream, which copies frames in and out, and remembers what it must;
+- empty: the same call where the model gives its first input back: what Python and the copies cost by themselves.
+  Where the output is of another size, half of the difference between calls that give it, and the input, back is
+  added.
+
+The quotients are the engine ÷ torch, and (engine - empty) ÷ torch: the operator without the call. A row is marked
+where the latter is above 1.3 (--mark), with the reason that operator_rows.py gives, or "?". At one frame torch's
+figure is mostly that of its call, and ours that of Python's, some microseconds each; "eager" is Python at every
+operation. Samples are as many calls as fill a millisecond, a figure is the median of the samples of CPU time.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", DREAMSTREAM_THREADS="1")
+
+import argparse
+import json
+import shlex
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from machine import kernels, machine
+from operator_rows import CHANNELS, NO_ROW, REASONS, Apply1, Apply2, Row, rows
+
+import dreamstream as ds
+from dreamstream import _core
+
+Call = Callable[[], Any]
+SAMPLE = 1e-3  # seconds
+
+
+def turned(row: Row, x: np.ndarray) -> np.ndarray:
+    """Frames (n, *features) as the row's callers have them."""
+    return x if row.frames_first else np.ascontiguousarray(np.moveaxis(x, 0, -1))
+
+
+def numbers(row: Row, n: int) -> list[np.ndarray]:
+    """Frames of every input, (n, *features)."""
+    rng = np.random.default_rng(0)
+    shapes = [(n, *features) for features in row.features]
+    if row.kind == "index":
+        return [rng.integers(0, 1000, shape) for shape in shapes]
+    if row.kind == "bool":
+        return [rng.random(shape) < 0.5 for shape in shapes]
+    if row.kind in ("positive", "unit"):
+        return [
+            rng.uniform(0.01, 0.99 if row.kind == "unit" else 3.0, shape).astype(np.float32) for shape in shapes
+        ]
+    return [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
+
+
+def engine_of(row: Row, function: Any) -> tuple[Any, tuple[str, ...]]:
+    """The row's operator compiled, or a function on the same inputs; and the inputs' names."""
+    names = ("x", "y")[: len(row.features)]
+    specs: Any = {
+        name: ("B", "L", *features) if row.frames_first else ("B", *features, "L")
+        for name, features in zip(names, row.features)
+    }
+    dtype = {"index": "int64", "bool": "bool"}.get(row.kind, "float32")
+    model = (Apply1, Apply2)[len(names) - 1](function).eval()
+    if len(names) == 1:
+        return ds.compile(model, specs["x"], dtype=dtype, threads=1, verify=False), names
+    return ds.compile(model, specs, dtype=dict.fromkeys(names, dtype), threads=1, verify=False), names
+
+
+def stepper(row: Row, function: Any, n: int) -> tuple[Call, Any]:
+    """Steps of n frames in mid-stream, and the engine."""
+    engine, names = engine_of(row, function)
+    arrays = [turned(row, x) for x in numbers(row, n)]
+    past = [turned(row, x) for x in numbers(row, row.past)]
+    single = len(names) == 1
+    chunk = {"stream": arrays[0] if single else dict(zip(names, arrays))}
+    engine.step({"stream": past[0] if single else dict(zip(names, past))}, sos="stream")
+    return lambda: engine.step(chunk)["stream"], engine
+
+
+def passing(port: Any, array: np.ndarray) -> Call:
+    """Steps that give these frames of an input or output back."""
+    model = Apply1(lambda x: x).eval()
+    engine = ds.compile(model, port.dimensions, dtype=array.dtype.name, threads=1, verify=False)
+    engine.step({}, sos="stream")
+    chunk = {"stream": array}
+    return lambda: engine.step(chunk)
+
+
+def laid(row: Row, layout: str, x: np.ndarray) -> torch.Tensor:
+    """Frames as torch's layout has them."""
+    t = torch.from_numpy(x)[None]
+    if layout == CHANNELS:
+        return t.movedim(1, -1).contiguous()
+    if layout == "channels last":
+        return t.movedim(1, -1).contiguous(memory_format=torch.channels_last)
+    return t
+
+
+def compare(row: Row, layout: str, mine: np.ndarray, theirs: torch.Tensor) -> None:
+    """Ours is (1, L, *features), or as callers have it; torch's as its layout says."""
+    if layout in (CHANNELS, "channels last") and row.frames_first:
+        theirs = theirs.movedim(-1, 1)
+    wanted = theirs.numpy()
+    assert mine.shape == wanted.shape, (row.operator, row.label, layout, mine.shape, wanted.shape)
+    scale = max(1.0, float(np.abs(wanted.astype(np.float64)).max(initial=0.0)))
+    gap = float(np.abs(mine.astype(np.float64) - wanted.astype(np.float64)).max(initial=0.0)) / scale
+    assert gap < 1e-4, (row.operator, row.label, layout, gap)
+
+
+def calls_of(row: Row, n: int) -> dict[str, Call]:
+    """What is timed, by name, after a comparison."""
+    model = (Apply1, Apply2)[len(row.features) - 1](row.ours).eval()
+    n_frames = n * row.unit
+    whole = numbers(row, n_frames + row.past)
+    given = [ds.tensor(turned(row, x)[None]) for x in whole]
+    calls: dict[str, Call] = {"eager": lambda: model(*given)}
+    mine = np.asarray(calls["eager"]())
+    for layout, function in row.torch.items():
+        tensors = [laid(row, layout, x) for x in whole]
+        compare(row, layout, mine, function(*tensors))
+        calls[f"torch, {layout}"] = lambda function=function, tensors=tensors: function(*tensors)
+    calls["engine"], engine = stepper(row, row.ours, n_frames)
+    plan = engine.summary()
+    assert f" {row.operator} " in plan, f"{row.operator}, {row.label} is another operator:\n{plan}"
+    calls["empty"], _ = stepper(row, lambda x, *_: x, n_frames)
+    x, y = turned(row, numbers(row, n_frames)[0]), calls["engine"]()
+    if y.nbytes != x.nbytes and "L" in engine.outputs[0].dimensions:
+        calls["input"], calls["output"] = passing(engine.inputs[0], x), passing(engine.outputs[0], y)
+    return calls
+
+
+def cost_of_empty(middle: dict[str, float]) -> float:
+    """Of a call that copies what the operator's does; a way in, or out, is half of what giving back costs."""
+    return middle["empty"] + (middle["output"] - middle["input"] if "output" in middle else 0.0) / 2
+
+
+def measure(row: Row, n: int, seconds: float) -> dict[str, Any]:
+    """One row of the table: microseconds."""
+    calls = calls_of(row, n)
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    repeats = {}
+    for name, call in calls.items():
+        begin, done = time.perf_counter(), 0
+        while done < 2 or time.perf_counter() - begin < SAMPLE:
+            call()
+            done += 1
+        repeats[name] = max(1, int(SAMPLE / ((time.perf_counter() - begin) / done)))
+    stop = time.perf_counter() + seconds
+    while time.perf_counter() < stop or len(times["empty"]) < 3:
+        for name, call in calls.items():
+            call()
+            begin = time.thread_time()
+            for _ in range(repeats[name]):
+                call()
+            times[name].append(1e6 * (time.thread_time() - begin) / repeats[name])
+    middle = {name: float(np.median(t)) for name, t in times.items()}
+    layout = min((name for name in middle if name.startswith("torch")), key=lambda name: middle[name])
+    empty = cost_of_empty(middle)
+    own = max(0.0, middle["engine"] - empty)
+    return {
+        "operator": row.operator,
+        "label": row.label,
+        "frames": n,
+        "torch": middle[layout],
+        "layout": layout.removeprefix("torch, "),
+        "eager": middle["eager"],
+        "engine": middle["engine"],
+        "empty": empty,
+        "engine_ratio": middle["engine"] / middle[layout],
+        "ratio": own / middle[layout],
+        "eager_ratio": middle["eager"] / middle[layout],
+        "reason": REASONS.get((row.operator, row.label), ""),
+    }
+
+
+def text(r: dict[str, Any], mark: float) -> str:
+    slow = r["ratio"] > mark
+    cells = [
+        f"`{r['operator']}`",
+        r["label"],
+        r["frames"],
+        f"{r['torch']:.4g}",
+        r["layout"],
+        f"{r['eager']:.4g}",
+        f"{r['engine']:.4g}",
+        f"{r['empty']:.4g}",
+        f"{r['eager_ratio']:.2f}",
+        f"{r['engine_ratio']:.2f}",
+        f"**{r['ratio']:.2f}**" if slow else f"{r['ratio']:.2f}",
+        (r["reason"] or "?") if slow else "",
+    ]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--frames", type=int, nargs="+", default=[1, 100, 20000])
+    parser.add_argument("--operators", nargs="+", help="all by default")
+    parser.add_argument("--seconds", type=float, default=0.5, help="per row (0.5)")
+    parser.add_argument("--mark", type=float, default=1.3, help="which rows are marked (1.3)")
+    parser.add_argument("--json", action="store_true", help="one object per row instead of the table")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    warnings.filterwarnings("ignore", message="TF32")
+    known = {o["name"] for o in _core.operators()}
+    table = rows()
+    have = {row.operator for row in table}
+    if missing := known - have - NO_ROW.keys():
+        sys.exit(f"operators.py: no row in operator_rows.py for {', '.join(sorted(missing))}")
+    if wrong := (have | NO_ROW.keys()) - known | (have & NO_ROW.keys()):
+        sys.exit(f"operators.py: operator_rows.py has too much: {', '.join(sorted(wrong))}")
+    tell = (lambda *_: None) if args.json else print
+    for line in machine(f"python {shlex.join(sys.argv)}", ("numpy", "torch")):
+        tell(line)
+    tell(kernels())
+    tell("times     microseconds of CPU time of the one thread; medians\n")
+    tell(
+        "| operator | size | frames | torch | its layout | eager | engine | empty | eager ÷ torch "
+        "| engine ÷ torch | (engine - empty) ÷ torch | why |\n|---|---|--:|--:|---|--:|--:|--:|--:|--:|--:|---|"
+    )
+    slow = []
+    with torch.inference_mode():
+        for row in table:
+            for n in args.frames if not args.operators or row.operator in args.operators else []:
+                r = measure(row, n, args.seconds)
+                slow += [r] if r["ratio"] > args.mark else []
+                print(json.dumps(r) if args.json else text(r, args.mark), flush=True)
+    unexplained = sum(not r["reason"] for r in slow)
+    tell(f"\n{len(slow)} rows above {args.mark}, {unexplained} of them without a reason. Without a row:\n")
+    for name, why in NO_ROW.items():
+        tell(f"- `{name}`: {why}")
+
+
+if __name__ == "__main__":
+    main()

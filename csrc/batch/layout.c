@@ -1,0 +1,322 @@
+/* Copies between two arrangements of the same elements.
+ *
+ * Axes that both sides lay out as one are joined, then two are chosen: along b the target's elements lie
+ * closest, along a the source's of the others. The rest is a walk over planes [a][b]. */
+#include "batch/layout.h"
+
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+enum { MAX_AXES = DS_MAX_RANK + 1, TILE = 16 };
+
+typedef struct axis {
+    int64_t n;
+    ptrdiff_t to, from; /* strides */
+} axis;
+
+typedef void (*plane_copy)(char *to, const char *from, axis a, axis b);
+
+/* ---------------------------------------------------------------- the walk */
+static ptrdiff_t distance(ptrdiff_t stride)
+{
+    return stride < 0 ? -stride : stride;
+}
+
+/* Leaves out axes of one element and joins those that are one on both sides; returns how many are left. */
+static int join_axes(axis *axes, int n)
+{
+    int left = 0;
+    for (int k = 0; k < n; k++) {
+        const axis x = axes[k];
+        if (x.n == 1)
+            continue;
+        if (left > 0 && axes[left - 1].to == x.to * x.n && axes[left - 1].from == x.from * x.n)
+            axes[left - 1] = (axis){axes[left - 1].n * x.n, x.to, x.from};
+        else
+            axes[left++] = x;
+    }
+    return left;
+}
+
+/* Takes an axis out of n, or, where there is none, one of a single element. */
+static axis take_axis(axis *axes, int *n, bool by_target)
+{
+    int best = *n - 1;
+    if (best < 0)
+        return (axis){1, 0, 0};
+    for (int k = *n - 2; k >= 0; k--)
+        if (by_target ? distance(axes[k].to) < distance(axes[best].to)
+                      : distance(axes[k].from) < distance(axes[best].from))
+            best = k;
+    const axis taken = axes[best];
+    for (int k = best; k + 1 < *n; k++)
+        axes[k] = axes[k + 1];
+    --*n;
+    return taken;
+}
+
+static void walk_planes(char *to, const char *from, const axis *axes, int n, axis a, axis b,
+                        plane_copy copy)
+{
+    if (n == 0) {
+        copy(to, from, a, b);
+        return;
+    }
+    for (int64_t i = 0; i < axes->n; i++)
+        walk_planes(to + i * axes->to, from + i * axes->from, axes + 1, n - 1, a, b, copy);
+}
+
+static void copy_all(char *to, const char *from, axis *axes, int n, plane_copy copy)
+{
+    for (int k = 0; k < n; k++)
+        if (axes[k].n == 0)
+            return;
+    n = join_axes(axes, n);
+    const axis b = take_axis(axes, &n, true), a = take_axis(axes, &n, false);
+    walk_planes(to, from, axes, n, a, b, copy);
+}
+
+/* ---------------------------------------------------------------- planes */
+/* Element by element, in tiles. */
+#define TILED(statement)                                                  \
+    for (int64_t i0 = 0; i0 < a.n; i0 += TILE)                            \
+        for (int64_t j0 = 0; j0 < b.n; j0 += TILE)                        \
+            for (int64_t i = i0; i < a.n && i < i0 + TILE; i++)           \
+                for (int64_t j = j0; j < b.n && j < j0 + TILE; j++) {     \
+                    char *const t = to + i * a.to + j * b.to;             \
+                    const char *const f = from + i * a.from + j * b.from; \
+                    statement                                             \
+                }
+
+/* Copies that make `expression` of the source's element x. */
+#define COPY(name, target, source, expression)                                             \
+    static inline void name##_one(char *t, const char *f)                                     \
+    {                                                                                         \
+        source x;                                                                             \
+        memcpy(&x, f, sizeof x);                                                              \
+        const target y = (expression);                                                        \
+        memcpy(t, &y, sizeof y);                                                              \
+    }                                                                                         \
+    static void name(char *to, const char *from, axis a, axis b)                              \
+    {                                                                                         \
+        if (b.to == sizeof(target) && b.from == sizeof(source)) {                             \
+            for (int64_t i = 0; i < a.n; i++, to += a.to, from += a.from)                     \
+                for (int64_t j = 0; j < b.n; j++)                                             \
+                    name##_one(to + j * (int)sizeof(target), from + j * (int)sizeof(source)); \
+        } else {                                                                              \
+            TILED(name##_one(t, f);)                                                          \
+        }                                                                                     \
+    }
+
+COPY(copy_bytes, unsigned char, unsigned char, x)
+COPY(copy_singles, uint32_t, uint32_t, x)
+COPY(copy_doubles, uint64_t, uint64_t, x)
+
+#if defined(__SSE2__)
+/* Four by four elements of four bytes: they lie side by side along b in `to`, along a in `from`. */
+static inline void turn_four(char *to, const char *from, axis a, axis b)
+{
+    __m128 r0 = _mm_loadu_ps((const float *)(const void *)from);
+    __m128 r1 = _mm_loadu_ps((const float *)(const void *)(from + b.from));
+    __m128 r2 = _mm_loadu_ps((const float *)(const void *)(from + 2 * b.from));
+    __m128 r3 = _mm_loadu_ps((const float *)(const void *)(from + 3 * b.from));
+    _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
+    _mm_storeu_ps((float *)(void *)to, r0);
+    _mm_storeu_ps((float *)(void *)(to + a.to), r1);
+    _mm_storeu_ps((float *)(void *)(to + 2 * a.to), r2);
+    _mm_storeu_ps((float *)(void *)(to + 3 * a.to), r3);
+}
+
+/* One tile, line by line of the side whose lines lie further apart. */
+static inline void turn_tile(char *to, const char *from, axis a, axis b)
+{
+    if (distance(b.from) >= distance(a.to)) {
+        for (int j = 0; j < TILE; j += 4)
+            for (int i = 0; i < TILE; i += 4)
+                turn_four(to + i * a.to + 4 * j, from + 4 * i + j * b.from, a, b);
+    } else {
+        for (int i = 0; i < TILE; i += 4)
+            for (int j = 0; j < TILE; j += 4)
+                turn_four(to + i * a.to + 4 * j, from + 4 * i + j * b.from, a, b);
+    }
+}
+
+static void turn(char *to, const char *from, axis a, axis b)
+{
+    const int64_t whole_a = a.n / TILE * TILE, whole_b = b.n / TILE * TILE;
+    for (int64_t i = 0; i < whole_a; i += TILE)
+        for (int64_t j = 0; j < whole_b; j += TILE)
+            turn_tile(to + i * a.to + 4 * j, from + 4 * i + j * b.from, a, b);
+    const axis rest_a = {a.n - whole_a, a.to, a.from}, rest_b = {b.n - whole_b, b.to, b.from};
+    copy_singles(to + 4 * whole_b, from + whole_b * b.from, (axis){whole_a, a.to, a.from}, rest_b);
+    copy_singles(to + whole_a * a.to, from + 4 * whole_a, rest_a, b);
+}
+#else
+static void turn(char *to, const char *from, axis a, axis b)
+{
+    copy_singles(to, from, a, b);
+}
+#endif
+
+static void copy_floats(char *to, const char *from, axis a, axis b)
+{
+    (b.to == 4 && a.from == 4 && b.from != 4 ? turn : copy_singles)(to, from, a, b);
+}
+
+COPY(round_f64, float, double, (float)x)
+COPY(convert_samples, float, int16_t, (float)x * (1.0f / 32768.0f))
+COPY(convert_bool, unsigned char, unsigned char, x != 0)
+COPY(convert_i8, int64_t, int8_t, x)
+COPY(convert_i16, int64_t, int16_t, x)
+COPY(convert_i32, int64_t, int32_t, x)
+COPY(convert_u8, int64_t, uint8_t, x)
+COPY(convert_u16, int64_t, uint16_t, x)
+COPY(convert_u32, int64_t, uint32_t, x)
+
+#if defined(__SSE2__)
+/* Where the two sides lie across each other, a tile is rounded first and turned then. */
+static void convert_f64(char *to, const char *from, axis a, axis b)
+{
+    const bool across = b.to == 4 && a.from == 8;
+    const int64_t whole_a = across ? a.n / TILE * TILE : 0,
+                  whole_b = across ? b.n / TILE * TILE : 0;
+    float tile[TILE * TILE];
+    const axis tile_a = {TILE, a.to, 4}, tile_b = {TILE, 4, TILE * 4};
+    for (int64_t i = 0; i < whole_a; i += TILE)
+        for (int64_t j = 0; j < whole_b; j += TILE) {
+            for (int k = 0; k < TILE; k++)
+                for (int l = 0; l < TILE; l++)
+                    round_f64_one((char *)&tile[k * TILE + l],
+                                  from + (i + l) * 8 + (j + k) * b.from);
+            turn_tile(to + i * a.to + 4 * j, (const char *)tile, tile_a, tile_b);
+        }
+    const axis rest_a = {a.n - whole_a, a.to, a.from}, rest_b = {b.n - whole_b, b.to, b.from};
+    round_f64(to + whole_b * b.to, from + whole_b * b.from, (axis){whole_a, a.to, a.from}, rest_b);
+    round_f64(to + whole_a * a.to, from + whole_a * a.from, rest_a, b);
+}
+#else
+static void convert_f64(char *to, const char *from, axis a, axis b)
+{
+    round_f64(to, from, a, b);
+}
+#endif
+
+/* ---------------------------------------------------------------- what an input takes */
+static plane_copy find_reader(const ds_signature *s, ds_element element)
+{
+    if (s->dtype == DS_F32)
+        return element == DS_ELEMENT_F32                   ? copy_floats
+               : element == DS_ELEMENT_F64                 ? convert_f64
+               : element == DS_ELEMENT_I16 && s->rank == 0 ? convert_samples
+                                                           : NULL;
+    if (s->dtype == DS_BOOL)
+        return element == DS_ELEMENT_BOOL ? convert_bool : NULL;
+    switch (element) {
+    case DS_ELEMENT_I8:
+        return convert_i8;
+    case DS_ELEMENT_I16:
+        return convert_i16;
+    case DS_ELEMENT_I32:
+        return convert_i32;
+    case DS_ELEMENT_U8:
+        return convert_u8;
+    case DS_ELEMENT_U16:
+        return convert_u16;
+    case DS_ELEMENT_U32:
+        return convert_u32;
+    case DS_ELEMENT_I64:
+    case DS_ELEMENT_U64:
+        return copy_doubles; /* modulo 2^64 */
+    default:
+        return NULL;
+    }
+}
+
+static size_t element_bytes(ds_element element)
+{
+    switch (element) {
+    case DS_ELEMENT_F64:
+    case DS_ELEMENT_I64:
+    case DS_ELEMENT_U64:
+        return 8;
+    case DS_ELEMENT_F32:
+    case DS_ELEMENT_I32:
+    case DS_ELEMENT_U32:
+        return 4;
+    case DS_ELEMENT_I16:
+    case DS_ELEMENT_U16:
+        return 2;
+    default:
+        return 1;
+    }
+}
+
+bool ds_layout_fits(const ds_signature *signature, ds_element element)
+{
+    return find_reader(signature, element) != NULL;
+}
+
+/* ---------------------------------------------------------------- copies */
+/* The strides of contiguous frames of elements of so many bytes. */
+static void fill_contiguous(ptrdiff_t *strides, const ds_signature *s, size_t n_bytes)
+{
+    for (int d = s->rank; d >= 0; d--) {
+        strides[d] = (ptrdiff_t)n_bytes;
+        n_bytes *= d > 0 ? (size_t)s->shape[d - 1] : 1;
+    }
+}
+
+/* Whether n frames lie end to end. */
+static bool is_contiguous(const ptrdiff_t *strides, const ds_signature *s, int64_t n)
+{
+    if (!strides)
+        return true;
+    size_t n_bytes = ds_dtype_bytes(s->dtype);
+    for (int d = s->rank; d >= 0; d--) {
+        const int64_t size = d > 0 ? s->shape[d - 1] : n;
+        if (size != 1 && strides[d] != (ptrdiff_t)n_bytes)
+            return false;
+        n_bytes *= (size_t)size;
+    }
+    return true;
+}
+
+void ds_layout_read(void *to, const void *from, const ptrdiff_t *strides, ds_element element,
+                    const ds_signature *signature, int64_t n)
+{
+    const plane_copy copy = find_reader(signature, element);
+    if ((copy == copy_floats || copy == copy_doubles) && is_contiguous(strides, signature, n)) {
+        memcpy(to, from, (size_t)n * ds_signature_bytes(signature));
+        return;
+    }
+    ptrdiff_t dense[MAX_AXES], close[MAX_AXES];
+    axis axes[MAX_AXES];
+    fill_contiguous(dense, signature, ds_dtype_bytes(signature->dtype));
+    fill_contiguous(close, signature, element_bytes(element));
+    for (int d = 0; d <= signature->rank; d++)
+        axes[d] =
+            (axis){d ? signature->shape[d - 1] : n, dense[d], strides ? strides[d] : close[d]};
+    copy_all(to, from, axes, signature->rank + 1, copy);
+}
+
+void ds_layout_write(void *to, const ptrdiff_t *strides, const void *from,
+                     const ds_signature *signature, int64_t n)
+{
+    if (is_contiguous(strides, signature, n)) {
+        memcpy(to, from, (size_t)n * ds_signature_bytes(signature));
+        return;
+    }
+    const size_t n_bytes = ds_dtype_bytes(signature->dtype);
+    ptrdiff_t dense[MAX_AXES];
+    axis axes[MAX_AXES];
+    fill_contiguous(dense, signature, ds_dtype_bytes(signature->dtype));
+    for (int d = 0; d <= signature->rank; d++)
+        axes[d] = (axis){d ? signature->shape[d - 1] : n, strides[d], dense[d]};
+    copy_all(to, from, axes, signature->rank + 1,
+             n_bytes == 4   ? copy_floats
+             : n_bytes == 8 ? copy_doubles
+                            : copy_bytes);
+}

@@ -1,0 +1,31 @@
+/* cpu/float_env.h: the floating-point environment that the engine computes in: round to nearest, numbers
+ * below the normal range kept, no traps. A host may have chosen another one for its threads (flush-to-zero,
+ * denormals as zero, a direction of rounding, traps); with it bits would depend on which thread computes.
+ *
+ *     ds_float_env callers;
+ *     ds_float_env_enter(&callers);
+ *     compute
+ *     ds_float_env_leave(&callers);
+ *
+ * Costs a few nanoseconds. Pairs may stand within each other. A thread that runs nothing but the engine's
+ * work enters once. */
+#ifndef DS_CPU_FLOAT_ENV_H
+#define DS_CPU_FLOAT_ENV_H
+
+#if defined(__x86_64__)
+typedef struct ds_float_env {
+    unsigned mxcsr;
+} ds_float_env;
+#else
+#include <fenv.h>
+typedef struct ds_float_env {
+    fenv_t env;
+} ds_float_env;
+#endif
+
+/* Fills `*callers` with the calling thread's environment and sets the engine's. Thread: any. */
+void ds_float_env_enter(ds_float_env *callers);
+/* Puts back what was there, exception flags included: what the engine computes raises none. */
+void ds_float_env_leave(const ds_float_env *callers);
+
+#endif

@@ -1,0 +1,235 @@
+/* exec/positions.c: a table of integers by position, with open addressing. */
+#include "exec/positions.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* Room for entries: as many as these bytes hold, within bounds. */
+enum { TABLE_BYTES = 1 << 20, LEAST_ENTRIES = 16, MOST_ENTRIES = 4096 };
+
+/* What an entry is found by; the edges' integers follow. */
+typedef struct entry {
+    uint64_t hash;
+    int64_t ended, frames[];
+} entry;
+
+struct ds_positions {
+    ds_allocator allocator;
+    const ds_plan *plan;
+    size_t head_bytes, entry_bytes;
+    size_t n, room; /* entries */
+    size_t n_slots; /* a power of two, at least twice the room */
+    char *entries;
+    int32_t *slots; /* [n_slots]: 1 + entry, 0 where empty */
+    ds_pair *pairs; /* [n_edges]: scratch */
+    int64_t *first; /* [n_edges]: scratch */
+    size_t n_bytes; /* of entries, slots and scratch, one piece */
+};
+
+/* ---------------------------------------------------------------- evaluation */
+/* The integers of all edges, from the start. Edges without producer stay empty. */
+static ds_status evaluate(const ds_plan *p, const int64_t *frames, bool ended, ds_pair *pairs,
+                          int64_t *first, ds_edge_counts *edges)
+{
+    const ds_graph *g = p->graph;
+    memset(pairs, 0, g->n_edges * sizeof *pairs);
+    for (size_t i = 0; i < g->n_inputs; i++)
+        pairs[g->inputs[i]] = (ds_pair){frames[i], frames[i]};
+    ds_graph_counts(g, ended, pairs);
+    ds_graph_needs(g, pairs, first);
+    for (size_t e = 0; e < g->n_edges; e++) {
+        const int64_t from = first[e] < pairs[e].known ? first[e] : pairs[e].known;
+        DS_CHECK(pairs[e].total <= 2 * DS_MOST_FRAMES, DS_ARGUMENT,
+                 "%lld frames of input 0 are more than this model can count: edge %zu would hold more than 2^61",
+                 (long long)frames[0], e);
+        DS_ASSERT(ended || p->edges[e].tail >= 0 || pairs[e].known - from <= p->edges[e].capacity);
+        edges[e] = (ds_edge_counts){pairs[e].known, pairs[e].total, from};
+    }
+    return DS_OK;
+}
+
+/* ---------------------------------------------------------------- planning */
+/* Integers at the start's end, a period later, and both at the stream's end. */
+static ds_status measure_growth(ds_plan *p, ds_edge_counts *counts, ds_pair *pairs, int64_t *first)
+{
+    const size_t n = p->graph->n_edges;
+    for (int k = 0; k < 4; k++) {
+        int64_t frames[DS_MAX_INPUTS];
+        for (size_t i = 0; i < p->graph->n_inputs; i++)
+            frames[i] = p->start[i] + (k % 2) * p->period[i];
+        DS_TRY(evaluate(p, frames, k >= 2, pairs, first, counts + (size_t)k * n));
+    }
+    int64_t most = 1;
+    for (size_t e = 0; e < n; e++) {
+        const ds_edge_counts *at = &counts[e], *next = &counts[n + e];
+        p->edges[e].growth = (ds_growth){.known = next->known - at->known,
+                                         .total = next->total - at->total,
+                                         .from = next->from - at->from,
+                                         .end = counts[3 * n + e].known - counts[2 * n + e].known};
+        const ds_growth *grows = &p->edges[e].growth;
+        most = grows->total > most ? grows->total : most;
+        most = grows->end > most ? grows->end : most;
+        p->uneven |= grows->end != grows->known;
+        DS_ASSERT(p->edges[e].tail >= 0 || grows->from == grows->known);
+    }
+    p->most_periods = DS_MOST_FRAMES / most;
+    return DS_OK;
+}
+
+ds_status ds_positions_plan(ds_plan *plan)
+{
+    const size_t n = plan->graph->n_edges;
+    const size_t n_bytes = n * (4 * sizeof(ds_edge_counts) + sizeof(ds_pair) + sizeof(int64_t));
+    const int64_t *tick = plan->clock.tick;
+    __extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
+    for (size_t i = 0; i < plan->graph->n_inputs; i++) {
+        plan->period[i] = (int64_t)((wide)plan->analysis.period * tick[0] / tick[i]);
+        plan->start[i] =
+            (int64_t)(((wide)plan->analysis.transient * tick[0] + tick[i] - 1) / tick[i]);
+    }
+    void *memory;
+    DS_TRY(ds_allocate(&plan->allocator, &memory, n_bytes));
+    ds_edge_counts *counts = memory;
+    ds_pair *pairs = (ds_pair *)(void *)(counts + 4 * n);
+    const ds_status status = measure_growth(plan, counts, pairs, (int64_t *)(void *)(pairs + n));
+    ds_release(&plan->allocator, memory, n_bytes);
+    return status;
+}
+
+/* ---------------------------------------------------------------- the table */
+static size_t bytes_for(const ds_positions *t, size_t room, size_t n_slots)
+{
+    const size_t n_edges = t->plan->graph->n_edges;
+    return room * t->entry_bytes + n_slots * sizeof *t->slots +
+           n_edges * (sizeof *t->pairs + sizeof *t->first);
+}
+
+static void clear(ds_positions *t)
+{
+    memset(t->slots, 0, t->n_slots * sizeof *t->slots);
+    t->n = 0;
+}
+
+/* Replaces the table by an empty one with room for so many entries. */
+static ds_status resize(ds_positions *t, size_t room)
+{
+    const size_t n_edges = t->plan->graph->n_edges;
+    size_t n_slots = 4, n_entry_bytes;
+    while (n_slots < 2 * room)
+        n_slots *= 2;
+    DS_CHECK(room < INT32_MAX / 4 && !__builtin_mul_overflow(room, t->entry_bytes, &n_entry_bytes),
+             DS_NO_MEMORY, "the integers of %zu positions do not fit into memory", room);
+    void *memory;
+    const size_t n_bytes = bytes_for(t, room, n_slots);
+    DS_TRY(ds_allocate(&t->allocator, &memory, n_bytes));
+    ds_release(&t->allocator, t->entries, t->n_bytes);
+    t->entries = memory;
+    t->pairs = (ds_pair *)(void *)(t->entries + n_entry_bytes);
+    t->first = (int64_t *)(void *)(t->pairs + n_edges);
+    t->slots = (int32_t *)(void *)(t->first + n_edges);
+    t->n_bytes = n_bytes;
+    t->room = room;
+    t->n_slots = n_slots;
+    clear(t);
+    return DS_OK;
+}
+
+ds_status ds_positions_create(ds_positions **positions, const ds_plan *plan)
+{
+    void *memory;
+    DS_TRY(ds_allocate_zeroed(&plan->allocator, &memory, sizeof(ds_positions)));
+    ds_positions *t = memory;
+    t->allocator = plan->allocator;
+    t->plan = plan;
+    t->head_bytes = sizeof(entry) + plan->graph->n_inputs * sizeof(int64_t);
+    t->entry_bytes = t->head_bytes + plan->graph->n_edges * sizeof(ds_edge_counts);
+    size_t room = TABLE_BYTES / t->entry_bytes;
+    room = room < LEAST_ENTRIES ? LEAST_ENTRIES : room > MOST_ENTRIES ? MOST_ENTRIES : room;
+    const ds_status status = resize(t, room);
+    if (status != DS_OK) {
+        ds_positions_destroy(t);
+        return status;
+    }
+    *positions = t;
+    return DS_OK;
+}
+
+void ds_positions_destroy(ds_positions *positions)
+{
+    if (!positions)
+        return;
+    const ds_allocator a = positions->allocator;
+    ds_release(&a, positions->entries, positions->n_bytes);
+    ds_release(&a, positions, sizeof *positions);
+}
+
+ds_status ds_positions_begin(ds_positions *positions, size_t n_rows)
+{
+    if (positions->room < 4 * n_rows)
+        return resize(positions, 4 * n_rows);
+    if (positions->room - positions->n < 2 * n_rows)
+        clear(positions);
+    return DS_OK;
+}
+
+/* Periods that are taken off to come to a position in the table; 0 where it is too far off for that. */
+static int64_t periods_beyond(const ds_plan *p, const int64_t *frames)
+{
+    int64_t least = p->most_periods + 1;
+    for (size_t i = 0; i < p->graph->n_inputs; i++) {
+        const int64_t beyond = frames[i] - p->start[i];
+        const int64_t periods = beyond <= 0             ? 0
+                                : p->period[i] == 1 ? beyond
+                                                        : beyond / p->period[i];
+        least = periods < least ? periods : least;
+    }
+    return least > p->most_periods ? 0 : least;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 29;
+}
+
+static bool is_at(const entry *e, uint64_t hash, const int64_t *frames, size_t n_inputs, bool ended)
+{
+    return e->hash == hash && e->ended == ended &&
+           memcmp(e->frames, frames, n_inputs * sizeof *frames) == 0;
+}
+
+ds_status ds_positions_find(ds_positions *positions, const int64_t *frames, bool ended,
+                            ds_place *place)
+{
+    const ds_plan *p = positions->plan;
+    const size_t n_inputs = p->graph->n_inputs;
+    const int64_t periods = periods_beyond(p, frames);
+    int64_t near[DS_MAX_INPUTS];
+    uint64_t hash = ended;
+    for (size_t i = 0; i < n_inputs; i++) {
+        near[i] = frames[i] - periods * p->period[i];
+        hash = mix(hash, (uint64_t)near[i]);
+    }
+    size_t slot = hash & (positions->n_slots - 1);
+    for (; positions->slots[slot]; slot = (slot + 1) & (positions->n_slots - 1)) {
+        const size_t k = (size_t)positions->slots[slot] - 1;
+        char *at = positions->entries + k * positions->entry_bytes;
+        if (is_at((const entry *)(const void *)at, hash, near, n_inputs, ended)) {
+            const void *edges = at + positions->head_bytes;
+            *place = (ds_place){edges, periods, ended};
+            return DS_OK;
+        }
+    }
+    DS_ASSERT(positions->n < positions->room);
+    char *at = positions->entries + positions->n * positions->entry_bytes;
+    entry *made = (entry *)(void *)at;
+    ds_edge_counts *edges = (ds_edge_counts *)(void *)(at + positions->head_bytes);
+    DS_TRY(evaluate(p, near, ended, positions->pairs, positions->first, edges));
+    made->hash = hash;
+    made->ended = ended;
+    memcpy(made->frames, near, n_inputs * sizeof *near);
+    positions->slots[slot] = (int32_t)++positions->n;
+    *place = (ds_place){edges, periods, ended};
+    return DS_OK;
+}

@@ -1,0 +1,564 @@
+/* ir/steps.c: functions that repeat, made and combined.
+ *
+ * An operation goes over the intervals in which no operand changes its stretch. There its result repeats after
+ * the least common multiple of the operands' periods, times the divisor where it divides; where it chooses
+ * between operands, after the interval has been cut where the choice changes: the difference of the operands
+ * repeats with a gain, so the periods in which its sign is mixed stand between those where it is one and those
+ * where it is the other. One period is then evaluated, step by step.
+ *
+ * A stretch begins as early as its steps hold: what came before is compared with them, backwards. */
+#include "ir/steps.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+int64_t ds_greatest_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a < 0 ? -a : a;
+}
+
+ds_status ds_extend_period(int64_t *a, int64_t b)
+{
+    const int64_t factor = b / ds_greatest_divisor(*a, b);
+    DS_CHECK(factor <= DS_MOST_PERIOD / *a, DS_LIMIT,
+             "the model's period is longer than %d input frames", DS_MOST_PERIOD);
+    *a *= factor;
+    return DS_OK;
+}
+
+ds_status ds_steps_spend(ds_steps_maker *m, int64_t n_looks)
+{
+    m->work -= n_looks;
+    DS_CHECK(m->work >= 0, DS_LIMIT,
+             "the model is too large, for how irregularly its frames come, to analyse");
+    return DS_OK;
+}
+
+/* ---------------------------------------------------------------- looking */
+
+static int64_t down(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}
+
+/* Index of the stretch that n lies in. */
+static size_t stretch_of(const ds_steps *f, int64_t n)
+{
+    size_t low = 0, high = f->n_stretches;
+    while (high - low > 1) {
+        const size_t middle = (low + high) / 2;
+        if (f->stretches[middle].start <= n)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int64_t end_of(const ds_steps *f, size_t i)
+{
+    return i + 1 < f->n_stretches ? f->stretches[i + 1].start : DS_NEVER;
+}
+
+/* Index of the step of stretch s that holds at `at` from a period's beginning. */
+static size_t step_of(const ds_steps *f, const ds_stretch *s, int64_t at)
+{
+    size_t low = s->first, high = s->first + s->n;
+    while (high - low > 1) {
+        const size_t middle = (low + high) / 2;
+        if (f->steps[middle].at <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* As if stretch s went on for ever on both sides. */
+static int64_t value_in(const ds_steps *f, const ds_stretch *s, int64_t n)
+{
+    const int64_t periods = down(n - s->origin, s->period);
+    const int64_t at = n - s->origin - periods * s->period;
+    const int64_t gained = ds_expr_apply(DS_EXPR_MUL, periods, s->gain, 0);
+    return ds_expr_apply(DS_EXPR_ADD, f->steps[step_of(f, s, at)].value, gained, 0);
+}
+
+static int64_t after_in(const ds_steps *f, const ds_stretch *s, int64_t n)
+{
+    if (s->n == 1 && s->gain == 0)
+        return DS_NEVER;
+    const int64_t begin = s->origin + down(n - s->origin, s->period) * s->period;
+    const size_t next = step_of(f, s, n - begin) + 1;
+    return begin + (next < s->first + s->n ? f->steps[next].at : s->period);
+}
+
+int64_t ds_steps_at(const ds_steps *f, int64_t n)
+{
+    return value_in(f, &f->stretches[stretch_of(f, n)], n);
+}
+
+int64_t ds_steps_after(const ds_steps *f, int64_t n)
+{
+    const size_t i = stretch_of(f, n);
+    const int64_t end = end_of(f, i), next = after_in(f, &f->stretches[i], n);
+    return next < end ? next : end;
+}
+
+bool ds_steps_same(const ds_steps *f, const ds_steps *g)
+{
+    return f == g || (f->n_stretches == g->n_stretches && f->n_steps == g->n_steps &&
+                      memcmp(f->stretches, g->stretches, f->n_stretches * sizeof *f->stretches) == 0 &&
+                      memcmp(f->steps, g->steps, f->n_steps * sizeof *f->steps) == 0);
+}
+
+/* ---------------------------------------------------------------- making */
+
+static ds_status make(ds_steps_maker *m, ds_steps **f)
+{
+    void *memory;
+    DS_TRY(ds_allocate_zeroed(&m->allocator, &memory, sizeof **f));
+    *f = memory;
+    (*f)->n_users = 1;
+    return DS_OK;
+}
+
+ds_steps *ds_steps_share(ds_steps *f)
+{
+    f->n_users++;
+    return f;
+}
+
+void ds_steps_release(ds_steps_maker *m, ds_steps *f)
+{
+    if (!f || --f->n_users)
+        return;
+    ds_release(&m->allocator, f->stretches, f->stretches_capacity * sizeof *f->stretches);
+    ds_release(&m->allocator, f->steps, f->steps_capacity * sizeof *f->steps);
+    ds_release(&m->allocator, f, sizeof *f);
+}
+
+/* Hands over what was made, or releases it. */
+static ds_status hand_over(ds_steps_maker *m, ds_steps **f, ds_steps *made, ds_status status)
+{
+    if (status == DS_OK)
+        *f = made;
+    else
+        ds_steps_release(m, made);
+    return status;
+}
+
+static ds_status grow(ds_steps_maker *m, void **items, size_t n, size_t *capacity, size_t item)
+{
+    if (n < *capacity)
+        return DS_OK;
+    const size_t wanted = *capacity ? *capacity * 2 : 2;
+    void *larger;
+    DS_TRY(ds_allocate_array(&m->allocator, &larger, wanted, item));
+    if (n)
+        memcpy(larger, *items, n * item);
+    ds_release(&m->allocator, *items, *capacity * item);
+    *items = larger;
+    *capacity = wanted;
+    return DS_OK;
+}
+
+static ds_status add_stretch(ds_steps_maker *m, ds_steps *f, int64_t start, int64_t period)
+{
+    void *stretches = f->stretches;
+    DS_TRY(grow(m, &stretches, f->n_stretches, &f->stretches_capacity, sizeof *f->stretches));
+    f->stretches = stretches;
+    f->stretches[f->n_stretches++] =
+        (ds_stretch){.start = start, .origin = start, .period = period, .first = f->n_steps};
+    return DS_OK;
+}
+
+/* Of the last stretch; nothing where the value stays. */
+static ds_status add_step(ds_steps_maker *m, ds_steps *f, int64_t at, int64_t value)
+{
+    ds_stretch *s = &f->stretches[f->n_stretches - 1];
+    DS_TRY(ds_steps_spend(m, 1));
+    if (s->n && f->steps[f->n_steps - 1].value == value)
+        return DS_OK;
+    void *steps = f->steps;
+    DS_TRY(grow(m, &steps, f->n_steps, &f->steps_capacity, sizeof *f->steps));
+    f->steps = steps;
+    f->steps[f->n_steps++] = (ds_step){at, value};
+    s->n++;
+    return DS_OK;
+}
+
+ds_status ds_steps_constant(ds_steps_maker *m, ds_steps **f, int64_t value)
+{
+    ds_steps *made;
+    DS_TRY(make(m, &made));
+    ds_status status = add_stretch(m, made, 0, 1);
+    if (status == DS_OK)
+        status = add_step(m, made, 0, value);
+    return hand_over(m, f, made, status);
+}
+
+__extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
+
+ds_status ds_steps_line(ds_steps_maker *m, ds_steps **f, int64_t period, int64_t gain, int64_t plus)
+{
+    int64_t whole = 1;
+    DS_TRY(ds_extend_period(&whole, period));
+    ds_steps *made;
+    DS_TRY(make(m, &made));
+    ds_status status = add_stretch(m, made, 0, period);
+    for (int64_t i = 0; i < (gain < period ? gain : period) && status == DS_OK; i++) {
+        /* step i of few, or every frame's */
+        const int64_t at = gain < period ? (int64_t)(((wide)i * period + gain - 1) / gain) : i;
+        status = add_step(m, made, at, (int64_t)((wide)at * gain / period) + plus);
+    }
+    if (status == DS_OK)
+        made->stretches[0].gain = gain;
+    return hand_over(m, f, made, status);
+}
+
+ds_status ds_steps_rest(ds_steps_maker *m, ds_steps **f, int64_t a, int64_t b, int64_t scale)
+{
+    int64_t whole = 1;
+    DS_TRY(ds_extend_period(&whole, b));
+    ds_steps *made;
+    DS_TRY(make(m, &made));
+    ds_status status = add_stretch(m, made, 0, b);
+    for (int64_t at = 0; at < b && status == DS_OK; at++)
+        status = add_step(m, made, at, (int64_t)((wide)at * a % b) * scale);
+    return hand_over(m, f, made, status);
+}
+
+ds_status ds_steps_next(ds_steps_maker *m, ds_steps **f, const ds_steps *g)
+{
+    ds_steps *made;
+    DS_TRY(make(m, &made));
+    ds_status status = DS_OK;
+    for (size_t i = 0; i < g->n_stretches && status == DS_OK; i++) {
+        const ds_stretch *s = &g->stretches[i];
+        if (end_of(g, i) <= 1)
+            continue;
+        status = add_stretch(m, made, s->start > 0 ? s->start - 1 : 0, s->period);
+        for (size_t k = 0; k < s->n && status == DS_OK; k++)
+            status = add_step(m, made, g->steps[s->first + k].at, g->steps[s->first + k].value);
+        if (status == DS_OK) {
+            made->stretches[made->n_stretches - 1].origin = s->origin - 1;
+            made->stretches[made->n_stretches - 1].gain = s->gain;
+        }
+    }
+    return hand_over(m, f, made, status);
+}
+
+/* ---------------------------------------------------------------- as early and as short as may be */
+
+/* The least u such that, from u to `end`, stretch s of f holds in place of stretch was; at least `start`. */
+static ds_status agree_from(ds_steps_maker *m, const ds_steps *f, const ds_stretch *was,
+                            const ds_stretch *s, int64_t start, int64_t end, int64_t *u)
+{
+    *u = start;
+    for (int64_t n = start; n < end;) {
+        const int64_t a = after_in(f, was, n), b = after_in(f, s, n), next = a < b ? a : b;
+        DS_TRY(ds_steps_spend(m, 1));
+        if (value_in(f, was, n) != value_in(f, s, n))
+            *u = next < end ? next : end;
+        n = next;
+    }
+    return DS_OK;
+}
+
+static void drop_last(ds_steps *f)
+{
+    f->n_stretches--;
+    f->n_steps = f->stretches[f->n_stretches].first;
+}
+
+/* Takes the last stretch but one out. */
+static void drop_before_last(ds_steps *f)
+{
+    ds_stretch *was = &f->stretches[f->n_stretches - 2], *s = was + 1;
+    memmove(&f->steps[was->first], &f->steps[s->first], s->n * sizeof *f->steps);
+    s->first = was->first;
+    f->n_steps = s->first + s->n;
+    *was = *s;
+    f->n_stretches--;
+}
+
+/* The last stretch, which goes up to `end`, joins those before it as far as they say the same. */
+static ds_status join(ds_steps_maker *m, ds_steps *f, int64_t end)
+{
+    while (f->n_stretches > 1) {
+        ds_stretch *s = &f->stretches[f->n_stretches - 1], *was = s - 1;
+        int64_t u;
+        if (end - s->start <= s->period) { /* it does not repeat: perhaps the former just goes on */
+            DS_TRY(agree_from(m, f, was, s, s->start, end, &u));
+            if (u == s->start) {
+                drop_last(f);
+                return DS_OK;
+            }
+        }
+        const bool once = s->start - was->start <= was->period;
+        const int64_t lowest =
+            once || s->start - was->start <= s->period ? was->start : s->start - s->period;
+        DS_TRY(agree_from(m, f, was, s, lowest, s->start, &u));
+        if (u > was->start) {
+            const bool repeats = u == lowest && s->period % was->period == 0 &&
+                                 s->period / was->period * was->gain == s->gain;
+            if (repeats) /* one period of the former, continued, is the latter */
+                drop_last(f);
+            else
+                s->start = u;
+            return DS_OK;
+        }
+        s->start = u;
+        drop_before_last(f);
+    }
+    return DS_OK;
+}
+
+/* Whether the last stretch repeats after a `part`-th of its period already. */
+static ds_status has_shorter_period(ds_steps_maker *m, const ds_steps *f, int64_t part, bool *has)
+{
+    const ds_stretch *s = ds_steps_last(f);
+    ds_stretch ahead = *s;
+    const int64_t gain = s->gain / part;
+    ahead.origin -= s->period / part;
+    *has = s->period % part == 0 && s->gain % part == 0;
+    for (int64_t n = s->origin; n < s->origin + s->period && *has;) {
+        const int64_t a = after_in(f, s, n), b = after_in(f, &ahead, n);
+        DS_TRY(ds_steps_spend(m, 1));
+        *has = value_in(f, &ahead, n) == value_in(f, s, n) + gain;
+        n = a < b ? a : b;
+    }
+    return DS_OK;
+}
+
+static ds_status shorten_period(ds_steps_maker *m, ds_steps *f)
+{
+    ds_stretch *s = &f->stretches[f->n_stretches - 1];
+    int64_t rest = s->period;
+    for (int64_t part = 2; rest > 1; part++) {
+        if (part * part > rest)
+            part = rest;
+        for (; rest % part == 0; rest /= part) {
+            bool has;
+            DS_TRY(has_shorter_period(m, f, part, &has));
+            if (!has)
+                continue;
+            s->period /= part;
+            s->gain /= part;
+            while (f->steps[s->first + s->n - 1].at >= s->period)
+                s->n--;
+            f->n_steps = s->first + s->n;
+        }
+    }
+    return DS_OK;
+}
+
+/* ---------------------------------------------------------------- combining */
+
+typedef struct operation {
+    ds_steps_maker *m;
+    ds_steps *f;
+    ds_expr_code code;
+    const ds_steps *in[3];
+    const ds_stretch *now[3]; /* where the interval lies */
+    int n_in;
+} operation;
+
+static int64_t in_at(const operation *o, int i, int64_t n)
+{
+    return i < o->n_in ? value_in(o->in[i], o->now[i], n) : 0;
+}
+
+static int64_t result_at(const operation *o, int64_t n)
+{
+    return ds_expr_apply(o->code, in_at(o, 0, n), in_at(o, 1, n), in_at(o, 2, n));
+}
+
+static int64_t after(const operation *o, int64_t n)
+{
+    int64_t next = DS_NEVER;
+    for (int i = 0; i < o->n_in; i++) {
+        const int64_t own = after_in(o->in[i], o->now[i], n);
+        next = own < next ? own : next;
+    }
+    return next;
+}
+
+/* The result from start to end, where it repeats after `period`, if it goes on for so long. */
+static ds_status append(operation *o, int64_t start, int64_t end, int64_t period)
+{
+    if (start >= end)
+        return DS_OK;
+    const bool repeats = end - start > period;
+    const int64_t stop = repeats ? start + period : end;
+    DS_TRY(add_stretch(o->m, o->f, start, stop - start));
+    for (int64_t n = start; n < stop; n = after(o, n))
+        DS_TRY(add_step(o->m, o->f, n - start, result_at(o, n)));
+    if (repeats)
+        o->f->stretches[o->f->n_stretches - 1].gain = result_at(o, stop) - result_at(o, start);
+    return join(o->m, o->f, end);
+}
+
+/* What a choice hangs on: whether it is positive. */
+static int64_t margin_at(const operation *o, int64_t n)
+{
+    return o->code == DS_EXPR_SELECT
+               ? in_at(o, 0, n)
+               : ds_expr_apply(DS_EXPR_SUB, in_at(o, 0, n), in_at(o, 1, n), 0);
+}
+
+/* start + n periods, at most end. */
+static int64_t whole_periods(int64_t start, int64_t end, int64_t n, int64_t period)
+{
+    return n >= (end - start + period - 1) / period ? end : start + n * period;
+}
+
+/* Number of periods, from the first, in which a margin that gets smaller by `loss` each is positive. */
+static int64_t positive_for(int64_t margin, int64_t loss)
+{
+    return margin > 0 ? (margin - 1) / loss + 1 : 0;
+}
+
+static ds_status append_choice(operation *o, int64_t start, int64_t end, int64_t period)
+{
+    int64_t least = DS_NEVER, most = -DS_NEVER;
+    for (int64_t n = start; n < end && n - start < period; n = after(o, n)) {
+        const int64_t margin = margin_at(o, n);
+        DS_TRY(ds_steps_spend(o->m, 1));
+        least = margin < least ? margin : least;
+        most = margin > most ? margin : most;
+    }
+    const int64_t gain = end - start > period ? margin_at(o, start + period) - margin_at(o, start) : 0;
+    if (gain == 0)
+        return append(o, start, end, period);
+    /* not positive: 1 - margin is */
+    const int64_t uniform = gain < 0 ? positive_for(least, -gain) : positive_for(1 - most, gain);
+    const int64_t mixed = gain < 0 ? positive_for(most, -gain) : positive_for(1 - least, gain);
+    const int64_t a = whole_periods(start, end, uniform, period);
+    const int64_t b = whole_periods(start, end, mixed, period);
+    DS_TRY(append(o, start, a, period));
+    DS_TRY(append(o, a, b, b - a));
+    return append(o, b, end, period);
+}
+
+static bool is_constant(const ds_stretch *s)
+{
+    return s->n == 1 && s->gain == 0;
+}
+
+/* How long the result takes to repeat, given how long its operands take: a quotient's floor repeats when the
+ * dividend has gained a multiple of the divisor. */
+static ds_status result_period(const operation *o, int64_t start, int64_t *period)
+{
+    const ds_stretch *a = o->now[0], *b = o->now[1];
+    if (o->code == DS_EXPR_MUL) {
+        DS_CHECK(is_constant(a) || is_constant(b) || (a->gain == 0 && b->gain == 0), DS_LIMIT,
+                 "counts that are products of each other don't repeat");
+    } else if (o->code == DS_EXPR_FLOORDIV || o->code == DS_EXPR_CEILDIV) {
+        DS_CHECK(is_constant(b) || (a->gain == 0 && b->gain == 0), DS_LIMIT,
+                 "counts that are divided by each other don't repeat");
+        const int64_t by = in_at(o, 1, start);
+        if (a->gain != 0 && by != 0) {
+            const int64_t gain = *period / a->period * a->gain;
+            const int64_t times = (by < 0 ? -by : by) / ds_greatest_divisor(gain, by);
+            DS_CHECK(times <= DS_MOST_PERIOD / *period, DS_LIMIT,
+                     "the model's period is longer than %d input frames", DS_MOST_PERIOD);
+            *period *= times;
+        }
+    }
+    return DS_OK;
+}
+
+static ds_status append_interval(operation *o, int64_t start, int64_t end)
+{
+    int64_t period = 1;
+    ds_status status = DS_OK;
+    for (int i = 0; i < o->n_in && status == DS_OK; i++)
+        if (!is_constant(o->now[i]))
+            status = ds_extend_period(&period, o->now[i]->period);
+    if (status == DS_OK)
+        status = result_period(o, start, &period);
+    if (status != DS_OK && end - start <= DS_MOST_PERIOD)
+        return append(o, start, end, end - start); /* it ends before it could repeat */
+    DS_TRY(status);
+    return o->code == DS_EXPR_MIN || o->code == DS_EXPR_MAX || o->code == DS_EXPR_SELECT
+               ? append_choice(o, start, end, period)
+               : append(o, start, end, period);
+}
+
+static ds_status combine(operation *o)
+{
+    size_t at[3] = {0, 0, 0};
+    for (int64_t start = 0; start < DS_NEVER;) {
+        int64_t end = DS_NEVER;
+        for (int i = 0; i < o->n_in; i++) {
+            while (end_of(o->in[i], at[i]) <= start)
+                at[i]++;
+            o->now[i] = &o->in[i]->stretches[at[i]];
+            const int64_t own = end_of(o->in[i], at[i]);
+            end = own < end ? own : end;
+        }
+        DS_TRY(append_interval(o, start, end));
+        start = end;
+    }
+    return shorten_period(o->m, o->f);
+}
+
+ds_status ds_steps_apply(ds_steps_maker *m, ds_steps **f, ds_expr_code code, const ds_steps *a,
+                         const ds_steps *b, const ds_steps *c)
+{
+    operation o = {.m = m, .code = code, .in = {a, b, c}, .n_in = c ? 3 : 2};
+    DS_TRY(make(m, &o.f));
+    return hand_over(m, f, o.f, combine(&o));
+}
+
+/* ---------------------------------------------------------------- what they amount to */
+
+static ds_status look(ds_steps_maker *m, const ds_steps *f, const ds_stretch *s, int64_t from,
+                      int64_t to, int64_t *most, int64_t *positive)
+{
+    for (int64_t n = from; n < to; n = after_in(f, s, n)) {
+        const int64_t value = value_in(f, s, n);
+        DS_TRY(ds_steps_spend(m, 1));
+        *most = value > *most ? value : *most;
+        if (value > 0 && *positive < 0)
+            *positive = n;
+    }
+    return DS_OK;
+}
+
+ds_status ds_steps_most(ds_steps_maker *m, const ds_steps *f, int64_t *most, int64_t *positive)
+{
+    *most = -DS_NEVER;
+    *positive = -1;
+    for (size_t i = 0; i < f->n_stretches; i++) {
+        const ds_stretch *s = &f->stretches[i];
+        const int64_t end = end_of(f, i), length = end - s->start;
+        const bool once = length <= s->period;
+        DS_TRY(look(m, f, s, s->start, once ? end : s->start + s->period, most, positive));
+        if (!once && s->gain > 0 && end < DS_NEVER) /* the last period holds the largest */
+            DS_TRY(look(m, f, s, end - s->period, end, most, positive));
+    }
+    return DS_OK;
+}
+
+ds_status ds_steps_nonzero(ds_steps_maker *m, const ds_steps *f, int64_t *n)
+{
+    for (size_t i = 0; i < f->n_stretches; i++) {
+        const ds_stretch *s = &f->stretches[i];
+        const int64_t end = end_of(f, i); /* the second period tells of a gain */
+        for (*n = s->start; *n < end && *n < s->start + 2 * s->period; *n = after_in(f, s, *n)) {
+            DS_TRY(ds_steps_spend(m, 1));
+            if (value_in(f, s, *n) != 0)
+                return DS_OK;
+        }
+    }
+    *n = -1;
+    return DS_OK;
+}

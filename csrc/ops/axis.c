@@ -1,0 +1,257 @@
+/* ops/axis.c: positions of a feature axis kept, joined, repeated or added; every operator here says which position
+ * of which input stands at each of its own. All counts are those of input 0.
+ *
+ *     narrow        positions start, start + step, ... below start + length   (torch.Tensor.narrow)
+ *     cat           those of all inputs in turn, which progress in lockstep   (torch.cat)
+ *     nearest       position i: min(floor(i step), n - 1)                     (torch interpolate, mode "nearest")
+ *     pad_features  position j - left where the axis has it, else             (torch.nn.functional.pad)
+ *                       a value                                  constant
+ *                       0, n - 1                                 replicate
+ *                       left - j, 2(n - 1) - (j - left)          reflect; at most n - 1 at each end
+ *                       (j - left) mod n                         circular; at most n at each end
+ *
+ * step of nearest, in single precision, is 1 / scale, or n / size without a scale; i itself where size = n, and
+ * floor(i / 2) where size = 2 n: torch's rounding of positions. */
+#include <math.h>
+
+#include "ops/move.h"
+#include "ops/padding.h"
+#include "ops/registry.h"
+
+/* DS_SHAPE unless the input has this feature dimension. */
+static ds_status require_axis(const ds_op *op, int64_t axis)
+{
+    DS_CHECK(axis >= 0 && axis < op->in[0].rank, DS_SHAPE,
+             "%s: there is no feature dimension %lld, the input%s %d", op->def->name, (long long)axis,
+             op->n_inputs > 1 ? "s have" : " has", op->in[0].rank);
+    return DS_OK;
+}
+
+/* ---------------------------------------------------------------- narrow */
+
+enum { NARROW_AXIS, NARROW_START, NARROW_LENGTH, NARROW_STEP };
+
+static const ds_attr_def narrow_attrs[] = {
+    {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0"},
+    {"start", DS_ATTR_INT, .doc = "its first index that is kept"},
+    {"length", DS_ATTR_INT, .required = true, .doc = "indices from the first on"},
+    {"step", DS_ATTR_INT, .i = 1, .doc = "of these every step-th is kept"},
+    {0}};
+
+static ds_status narrow_infer(ds_op *op)
+{
+    ds_signature *out = &op->out[0];
+    const int64_t axis = op->attr[NARROW_AXIS].i, start = op->attr[NARROW_START].i, length = op->attr[NARROW_LENGTH].i;
+    DS_TRY(ds_op_require_least(op, NARROW_START, 0));
+    DS_TRY(ds_op_require_least(op, NARROW_LENGTH, 1));
+    DS_TRY(ds_op_require_least(op, NARROW_STEP, 1));
+    DS_TRY(require_axis(op, axis));
+    DS_CHECK(start + length <= out->shape[axis], DS_SHAPE,
+             "narrow: [%lld, %lld) exceeds dimension %lld, of size %lld", (long long)start,
+             (long long)(start + length), (long long)axis, (long long)out->shape[axis]);
+    out->shape[axis] = (length - 1) / op->attr[NARROW_STEP].i + 1;
+    return DS_OK;
+}
+
+static void narrow_pieces(const ds_op *op, const ds_move *move)
+{
+    const int axis = (int)op->attr[NARROW_AXIS].i;
+    const ds_piece p = ds_piece_along(op, axis, 0, op->out[0].shape[axis], 0, op->attr[NARROW_START].i,
+                                      op->attr[NARROW_STEP].i);
+    ds_move_piece(move, &p);
+}
+DS_MOVE_FORWARD(narrow, narrow_pieces, 0)
+
+const ds_op_def ds_op_narrow = {.name = "narrow",
+                                .doc = "Part of a feature dimension, or every step-th of it.",
+                                DS_ONE_TO_ONE,
+                                .attrs = narrow_attrs,
+                                .infer = narrow_infer,
+                                .forward = narrow_forward};
+
+/* ---------------------------------------------------------------- cat */
+
+enum { CAT_AXIS };
+
+static const ds_attr_def cat_attrs[] = {
+    {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0"}, {0}};
+
+static ds_status cat_infer(ds_op *op)
+{
+    const int64_t axis = op->attr[CAT_AXIS].i;
+    ds_signature *out = &op->out[0];
+    DS_TRY(require_axis(op, axis));
+    for (int i = 1; i < op->n_inputs; i++) {
+        DS_CHECK(op->in[i].dtype == out->dtype, DS_DTYPE, "cat: input 0 is %s but input %d is %s",
+                 ds_dtype_name(out->dtype), i, ds_dtype_name(op->in[i].dtype));
+        ds_signature expected = op->in[0];
+        if (op->in[i].rank == expected.rank)
+            expected.shape[axis] = op->in[i].shape[axis];
+        if (!ds_signature_same_shape(&expected, &op->in[i])) {
+            char first[160], second[160];
+            return ds_fail(DS_SHAPE, "cat: shapes %s and %s differ in more than dimension %lld",
+                           ds_signature_text(&op->in[0], first, sizeof first),
+                           ds_signature_text(&op->in[i], second, sizeof second), (long long)axis);
+        }
+        out->shape[axis] += op->in[i].shape[axis];
+    }
+    return DS_OK;
+}
+
+static void cat_pieces(const ds_op *op, const ds_move *move)
+{
+    const int axis = (int)op->attr[CAT_AXIS].i;
+    for (int64_t i = 0, to = 0; i < op->n_inputs; to += op->in[i++].shape[axis]) {
+        const ds_piece p = ds_piece_along(op, axis, to, op->in[i].shape[axis], (int)i, 0, 1);
+        ds_move_piece(move, &p);
+    }
+}
+DS_MOVE_FORWARD(cat, cat_pieces, DS_MOVE_WITHIN)
+
+const ds_op_def ds_op_cat = {.name = "cat",
+                             .doc = "Joins streams along a feature dimension.",
+                             .n_inputs = 2,
+                             .n_outputs = 1,
+                             .n_values = -1,
+                             .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC,
+                             .attrs = cat_attrs,
+                             .infer = cat_infer,
+                             .forward = cat_forward};
+
+/* ---------------------------------------------------------------- nearest */
+
+enum { NEAREST_AXIS, NEAREST_SIZE, NEAREST_SCALE };
+
+static const ds_attr_def nearest_attrs[] = {
+    {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0"},
+    {"size", DS_ATTR_INT, .required = true, .doc = "its new size"},
+    {"scale", DS_ATTR_REAL, .doc = "new elements per old one, for their places; 0: by the sizes"},
+    {0}};
+
+static ds_status nearest_infer(ds_op *op)
+{
+    ds_signature *out = &op->out[0];
+    const int64_t axis = op->attr[NEAREST_AXIS].i;
+    DS_TRY(ds_op_require_least(op, NEAREST_SIZE, 1));
+    DS_TRY(require_axis(op, axis));
+    DS_CHECK(op->attr[NEAREST_SCALE].x >= 0, DS_ARGUMENT, "nearest: scale must not be negative, got %g",
+             op->attr[NEAREST_SCALE].x);
+    out->shape[axis] = op->attr[NEAREST_SIZE].i;
+    return DS_OK;
+}
+
+/* The position whose element stands at position i, where the sizes decide nothing. */
+static int64_t nearest_source(const ds_op *op, int64_t i)
+{
+    const int64_t n = op->in[0].shape[op->attr[NEAREST_AXIS].i];
+    const int64_t size = op->attr[NEAREST_SIZE].i;
+    const double scale = op->attr[NEAREST_SCALE].x;
+    const float step = scale > 0 ? (float)(1.0 / scale) : (float)n / (float)size;
+    const float place = floorf((float)i * step);
+    return place < (float)n && (int64_t)place < n ? (int64_t)place : n - 1;
+}
+
+/* A whole number of positions for each, or pieces whose sources stand equally far apart. */
+static void nearest_pieces(const ds_op *op, const ds_move *move)
+{
+    const int axis = (int)op->attr[NEAREST_AXIS].i;
+    const int64_t size = op->attr[NEAREST_SIZE].i, n_in = op->in[0].shape[axis];
+    if (size == n_in || size == 2 * n_in) {
+        ds_piece p = ds_piece_along(op, axis, 0, n_in, 0, 0, 1);
+        p.axis[3] = p.axis[2];
+        p.axis[2].size = size / n_in;
+        p.axis[2].to = p.axis[1].to;
+        p.axis[2].from = 0;
+        p.axis[1].to *= size / n_in;
+        p.rank = 4;
+        ds_move_piece(move, &p);
+        return;
+    }
+    int64_t next = nearest_source(op, 0);
+    for (int64_t i = 0, n; i < size; i += n) {
+        const int64_t first = next;
+        next = nearest_source(op, i + 1);
+        const int64_t step = i + 1 < size ? next - first : 0;
+        for (n = 1; i + n < size && next == first + n * step; n++)
+            next = nearest_source(op, i + n + 1);
+        const ds_piece p = ds_piece_along(op, axis, i, n, 0, first, step);
+        ds_move_piece(move, &p);
+    }
+}
+DS_MOVE_FORWARD(nearest, nearest_pieces, DS_MOVE_WITHIN)
+
+const ds_op_def ds_op_nearest = {
+    .name = "nearest",
+    .doc = "A feature dimension of another size, by the nearest elements.",
+    DS_ONE_TO_ONE,
+    .attrs = nearest_attrs,
+    .infer = nearest_infer,
+    .forward = nearest_forward};
+
+/* ---------------------------------------------------------------- pad_features */
+
+enum { PAD_AXIS, PAD_LEFT, PAD_RIGHT, PAD_MODE, PAD_VALUE };
+
+static const ds_attr_def pad_features_attrs[] = {
+    {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0"},
+    {"left", DS_ATTR_INT, .doc = "elements before the first"},
+    {"right", DS_ATTR_INT, .doc = "elements behind the last"},
+    {"mode", DS_ATTR_CHOICE, .choices = "constant|replicate|reflect|circular",
+     .doc = "what they hold"}, /* in the order of ds_padding_mode */
+    {"value", DS_ATTR_REAL, .doc = "of every element, in mode constant"},
+    {0}};
+
+static ds_status pad_features_infer(ds_op *op)
+{
+    char element[8];
+    ds_signature *out = &op->out[0];
+    const int64_t axis = op->attr[PAD_AXIS].i, left = op->attr[PAD_LEFT].i, right = op->attr[PAD_RIGHT].i;
+    DS_TRY(require_axis(op, axis));
+    const int64_t n = out->shape[axis], widest = left > right ? left : right;
+    DS_CHECK(left >= 0 && right >= 0 && widest <= DS_PADDING_LIMIT, DS_ARGUMENT,
+             "pad_features: left and right must be 0 to %lld, got %lld and %lld",
+             (long long)DS_PADDING_LIMIT, (long long)left, (long long)right);
+    const int64_t mode = op->attr[PAD_MODE].i;
+    const int64_t most = mode == DS_PADDING_REFLECT    ? n - 1
+                         : mode == DS_PADDING_CIRCULAR ? n
+                                                       : widest;
+    DS_CHECK(widest <= most, DS_SHAPE,
+             "pad_features: a dimension of size %lld can be padded by %lld at most in this mode, "
+             "got %lld",
+             (long long)n, (long long)most, (long long)widest);
+    DS_CHECK(ds_move_encode(op->in[0].dtype, op->attr[PAD_VALUE].x, element), DS_ARGUMENT,
+             "pad_features: %s has no value %g", ds_dtype_name(op->in[0].dtype), op->attr[PAD_VALUE].x);
+    out->shape[axis] = n + left + right;
+    return DS_OK;
+}
+
+/* n positions from `to` on that lie in padding; the axis has them at from, from + step, ... if anywhere. */
+static void pad_features_end(const ds_op *op, const ds_move *move, int64_t to, int64_t n, int64_t from,
+                             int64_t step)
+{
+    const bool constant = op->attr[PAD_MODE].i == DS_PADDING_ZEROS;
+    ds_piece p = ds_piece_along(op, (int)op->attr[PAD_AXIS].i, to, n, constant ? DS_MOVE_FILL : 0, from, step);
+    p.value = op->attr[PAD_VALUE].x;
+    if (n > 0)
+        ds_move_piece(move, &p);
+}
+
+static void pad_features_pieces(const ds_op *op, const ds_move *move)
+{
+    const int axis = (int)op->attr[PAD_AXIS].i;
+    const int64_t n = op->in[0].shape[axis], left = op->attr[PAD_LEFT].i, right = op->attr[PAD_RIGHT].i;
+    const ds_padding_mode mode = (ds_padding_mode)op->attr[PAD_MODE].i;
+    const int64_t step = mode == DS_PADDING_REFLECT ? -1 : mode == DS_PADDING_CIRCULAR ? 1 : 0;
+    const ds_piece own = ds_piece_along(op, axis, left, n, 0, 0, 1);
+    pad_features_end(op, move, 0, left, ds_padding_source(mode, -left, n), step);
+    ds_move_piece(move, &own);
+    pad_features_end(op, move, left + n, right, ds_padding_source(mode, n, n), step);
+}
+DS_MOVE_FORWARD(pad_features, pad_features_pieces, DS_MOVE_WITHIN)
+
+const ds_op_def ds_op_pad_features = {.name = "pad_features",
+                                      .doc = "Adds elements at both ends of a feature dimension.",
+                                      DS_ONE_TO_ONE,
+                                      .attrs = pad_features_attrs,
+                                      .infer = pad_features_infer,
+                                      .forward = pad_features_forward};

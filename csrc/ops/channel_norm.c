@@ -1,0 +1,244 @@
+/* ops/channel_norm.c: every channel moved and scaled, by known statistics (batch_norm) or by those of its group
+ * (group_norm).
+ *
+ *     y = (x - mean) / sqrt(variance + eps) * weight + bias
+ *
+ * in [..., C]: channels last; all weights [C], weight? and bias? optional; out as in. A channel's factor is computed
+ * in double and rounded once.
+ *
+ * Of batch_norm mean and variance are running_mean and running_var; frame in, frame out, in place where it can be.
+ * Of group_norm they are those of a group's channels, neighbours in `groups` groups, and of the axes before them,
+ * `over` every frame by itself (frame in, frame out) or over all frames of the stream too, which needs the whole
+ * stream. The variance is the mean square about the mean; both are sums in double: down each channel, then over the
+ * channels of the group in order. Over the stream, of what could be a single value a stream has no statistics and
+ * gives no frame:
+ *     total  in.total > 1 ? in.total : 0      where a group has one value per frame
+ *
+ * Source: torch.nn.functional.batch_norm with training=False; group_norm, instance_norm (one channel per group). */
+#include <math.h>
+#include <string.h>
+
+#include "ops/framewise.h"
+#include "ops/packed.h"
+#include "ops/registry.h"
+
+/* ---------------------------------------------------------------- what channels are moved and scaled by */
+
+/* Four arrays of n channels of the operator's real type, one behind the other (kernels.h, column_scale). */
+enum { MEAN, REST, SCALE, SHIFT, COLUMNS };
+
+/* Element i of an array of reals; `absent` where the array is NULL. */
+static inline double column(const void *array, size_t element, size_t i, double absent)
+{
+    if (array == NULL)
+        return absent;
+    return element == sizeof(float) ? (double)((const float *)array)[i] : ((const double *)array)[i];
+}
+
+/* Writes an element as a real; returns what that leaves. */
+static inline double put(void *array, size_t element, size_t i, double value)
+{
+    if (element == sizeof(float)) {
+        ((float *)array)[i] = (float)value;
+        return value - (double)((float *)array)[i];
+    }
+    ((double *)array)[i] = value;
+    return 0;
+}
+
+static inline void set_column(void *columns, size_t n, size_t element, size_t i, double mean,
+                              double deviation, const void *weight, const void *bias)
+{
+    put(columns, element, REST * n + i, put(columns, element, MEAN * n + i, mean));
+    put(columns, element, SCALE * n + i, column(weight, element, i, 1) / deviation);
+    put(columns, element, SHIFT * n + i, column(bias, element, i, 0));
+}
+
+/* Applies them to rows of n channels; y may be x. */
+static void scale_rows(const ds_real_kernels *k, void *y, const void *x, size_t n_rows, size_t n,
+                       const void *columns)
+{
+    const char *const at = columns;
+    const size_t n_bytes = n * k->element;
+    k->column_scale(y, x, n_rows, n, at + MEAN * n_bytes, at + REST * n_bytes, at + SCALE * n_bytes,
+                    at + SHIFT * n_bytes);
+}
+
+/* DS_SHAPE unless there are channels. */
+static ds_status require_channels(const ds_op *op)
+{
+    DS_TRY(ds_op_require_real(op));
+    DS_CHECK(op->in[0].rank >= 1, DS_SHAPE, "%s: expected an input of shape (..., channels), got ()",
+             op->def->name);
+    return DS_OK;
+}
+
+static size_t channels(const ds_op *op)
+{
+    return (size_t)op->in[0].shape[op->in[0].rank - 1];
+}
+
+/* ---------------------------------------------------------------- batch_norm */
+
+enum { BATCH_EPS };
+enum { BATCH_MEAN, BATCH_VARIANCE, BATCH_WEIGHT, BATCH_BIAS };
+
+static const ds_attr_def batch_norm_attrs[] = {
+    {"eps", DS_ATTR_REAL, .x = 1e-5, .doc = "added to the variance"}, {0}};
+
+static ds_status batch_norm_infer(ds_op *op)
+{
+    static const char *const names[] = {"running_mean", "running_var", "weight", "bias"};
+    DS_TRY(require_channels(op));
+    DS_TRY(ds_require_positive(op, BATCH_EPS));
+    for (int i = BATCH_MEAN; i <= BATCH_BIAS; i++)
+        if (i <= BATCH_VARIANCE || ds_op_has_weight(op, i))
+            DS_TRY(ds_op_require_weight(op, i, names[i], 1, &op->in[0].shape[op->in[0].rank - 1]));
+    size_t n_bytes;
+    return ds_size_mul(&n_bytes, channels(op), COLUMNS * ds_op_element(op));
+}
+
+static size_t batch_norm_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    return channels(op) * COLUMNS * k->element;
+}
+
+static void batch_norm_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                               const ds_real_kernels *k)
+{
+    const void *const weight = ds_op_has_weight(op, BATCH_WEIGHT) ? weights[BATCH_WEIGHT] : NULL;
+    const void *const bias = ds_op_has_weight(op, BATCH_BIAS) ? weights[BATCH_BIAS] : NULL;
+    for (size_t i = 0; i < channels(op); i++) {
+        const double variance = column(weights[BATCH_VARIANCE], k->element, i, 1);
+        set_column(prepared, channels(op), k->element, i, column(weights[BATCH_MEAN], k->element, i, 0),
+                   sqrt(variance + op->attr[BATCH_EPS].x), weight, bias);
+    }
+}
+
+static void batch_norm_frames(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames)
+{
+    const size_t n = channels(op), per_frame = (size_t)ds_signature_elements(&op->in[0]) / n;
+    scale_rows(run->k, y, x, n_frames * per_frame, n, run->prepared);
+}
+DS_FRAMEWISE_FORWARD(batch_norm)
+
+const ds_op_def ds_op_batch_norm = {.name = "batch_norm",
+                                    .doc = "every channel normalised by statistics that are constants",
+                                    .n_inputs = 1,
+                                    .n_outputs = 1,
+                                    .n_values = -1,
+                                    .flags = DS_OP_INPLACE,
+                                    .attrs = batch_norm_attrs,
+                                    .weights = "running_mean running_var weight? bias?",
+                                    .infer = batch_norm_infer,
+                                    .prepared_bytes = batch_norm_prepared_bytes,
+                                    .prepare = batch_norm_prepare,
+                                    .forward = batch_norm_forward};
+
+/* ---------------------------------------------------------------- group_norm */
+
+enum { GROUPS, GROUP_EPS, GROUP_OVER };
+enum { FRAME, STREAM };
+enum { GROUP_WEIGHT, GROUP_BIAS };
+
+static const ds_attr_def group_norm_attrs[] = {
+    {"groups", DS_ATTR_INT, .required = true, .doc = "groups of channels"},
+    {"eps", DS_ATTR_REAL, .x = 1e-5, .doc = "added to the variance"},
+    {"over", DS_ATTR_CHOICE, .choices = "frame|stream",
+     .doc = "stream: over all frames too, which needs the whole stream"},
+    {0}};
+
+/* Whether a group has one value in each frame. */
+static bool group_norm_single(const ds_op *op)
+{
+    return ds_signature_elements(&op->in[0]) == op->attr[GROUPS].i;
+}
+
+static ds_status group_norm_infer(ds_op *op)
+{
+    const int64_t groups = op->attr[GROUPS].i;
+    DS_TRY(require_channels(op));
+    const int64_t n = (int64_t)channels(op);
+    DS_CHECK(groups >= 1 && n % groups == 0, DS_ARGUMENT,
+             "group_norm: groups must divide the %lld channels, got %lld", (long long)n,
+             (long long)groups);
+    DS_TRY(ds_require_positive(op, GROUP_EPS));
+    DS_TRY(ds_require_optional(op, GROUP_WEIGHT, "weight", 1, &n));
+    DS_TRY(ds_require_optional(op, GROUP_BIAS, "bias", 1, &n));
+    op->whole = op->attr[GROUP_OVER].i == STREAM;
+    return ds_size_mul(&op->scratch.per_call, (size_t)n, 2 * sizeof(double) + COLUMNS * ds_op_element(op));
+}
+
+static void group_norm_counts(const ds_op *op, ds_program *p)
+{
+    ds_root(p, ds_known(p, 0));
+    const ds_expr total = ds_total(p, 0);
+    const bool needs_two = op->whole && group_norm_single(op);
+    ds_root(p, needs_two ? ds_select(p, ds_add_k(p, total, -1), total, ds_const(p, 0)) : total);
+}
+
+/* Gives all of n channels the mean of their group's values, from their channels' sums; several groups at a time,
+ * since each sum is a chain. */
+static void group_norm_average(double *of_group, const double *sums, size_t n, size_t groups, double n_values)
+{
+    enum { BESIDE = 8 };
+    const size_t per_group = n / groups;
+    for (size_t first = 0, beside; first < groups; first += beside) {
+        double sum[BESIDE] = {0};
+        beside = groups - first < BESIDE ? groups - first : BESIDE;
+        for (size_t i = 0; i < per_group; i++)
+            for (size_t g = 0; g < beside; g++)
+                sum[g] += sums[(first + g) * per_group + i];
+        for (size_t g = 0; g < beside; g++)
+            for (size_t i = 0; i < per_group; i++)
+                of_group[(first + g) * per_group + i] = sum[g] / n_values;
+    }
+}
+
+/* Normalises n_rows rows of channels together. */
+static void group_norm_rows(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_rows)
+{
+    const size_t n = channels(op), groups = (size_t)op->attr[GROUPS].i;
+    double *const mean = run->scratch, *const sums = mean + n;
+    void *const columns = sums + n;
+    const double n_values = (double)n_rows * (double)(n / groups);
+    const void *const weight = ds_run_weight(op, run, GROUP_WEIGHT), *const bias = ds_run_weight(op, run, GROUP_BIAS);
+    memset(sums, 0, n * sizeof *sums);
+    run->k->column_sums(sums, x, n_rows, n, NULL);
+    group_norm_average(mean, sums, n, groups, n_values);
+    memset(sums, 0, n * sizeof *sums);
+    run->k->column_sums(sums, x, n_rows, n, mean);
+    group_norm_average(sums, sums, n, groups, n_values);
+    double deviation = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (i % (n / groups) == 0)
+            deviation = sqrt(sums[i] + op->attr[GROUP_EPS].x);
+        set_column(columns, n, run->k->element, i, mean[i], deviation, weight, bias);
+    }
+    scale_rows(run->k, y, x, n_rows, n, columns);
+}
+
+static void group_norm_forward(const ds_op *op, const ds_run *run)
+{
+    const size_t n_bytes = ds_signature_bytes(&op->in[0]);
+    const size_t positions = (size_t)ds_signature_elements(&op->in[0]) / channels(op);
+    for (size_t row = 0; row < run->n_rows; row++) {
+        const ds_target *out = &run->out[row];
+        const int64_t step = op->whole ? out->m1 - out->m0 : 1;
+        for (int64_t m = out->m0; m < out->m1; m += step)
+            group_norm_rows(op, run, ds_to(out, m, n_bytes), ds_at(&run->in[row], m, n_bytes),
+                            (size_t)step * positions);
+    }
+}
+
+const ds_op_def ds_op_group_norm = {
+    .name = "group_norm",
+    .doc = "normalisation over all positions and the channels of each group",
+    .n_inputs = 1,
+    .n_outputs = 1,
+    .n_values = -1,
+    .attrs = group_norm_attrs,
+    .weights = "weight? bias?",
+    .infer = group_norm_infer,
+    .counts = group_norm_counts,
+    .forward = group_norm_forward};

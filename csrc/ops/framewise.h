@@ -1,0 +1,76 @@
+/* ops/framewise.h: what operators share that see every frame by itself: a walk over rows, and checks for infer. */
+#ifndef DS_OPS_FRAMEWISE_H
+#define DS_OPS_FRAMEWISE_H
+#include "ops/op.h"
+
+/* What most definitions say: one input, whose values are read, and one output. */
+#define DS_ONE_TO_ONE .n_inputs = 1, .n_outputs = 1, .n_values = 1
+
+/* n_frames >= 1 frames of one row; y may be x where the operator says so. */
+typedef void (*ds_framewise)(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames);
+
+/* Calls f for every row that has frames. */
+static inline void ds_framewise_forward(const ds_op *op, const ds_run *run, ds_framewise f)
+{
+    const size_t n_bytes = ds_signature_bytes(&op->in[0]);
+    for (size_t r = 0; r < run->n_rows; r++) {
+        const ds_target *out = &run->out[r];
+        if (out->m0 < out->m1)
+            f(op, run, out->data, ds_at(&run->in[r], out->m0, n_bytes), (size_t)(out->m1 - out->m0));
+    }
+}
+
+/* The forward `name_forward`, which is `name_frames` for every row. */
+#define DS_FRAMEWISE_FORWARD(name)                                 \
+    static void name##_forward(const ds_op *op, const ds_run *run) \
+    {                                                              \
+        ds_framewise_forward(op, run, name##_frames);              \
+    }
+
+/* DS_SHAPE unless input 0 has a feature dimension. */
+static inline ds_status ds_require_features(const ds_op *op)
+{
+    DS_CHECK(op->in[0].rank >= 1, DS_SHAPE, "%s: its input needs a feature dimension", op->def->name);
+    return DS_OK;
+}
+
+/* DS_ARGUMENT unless the attribute, a number, is at least 0. */
+static inline ds_status ds_require_positive(const ds_op *op, int attr)
+{
+    DS_CHECK(op->attr[attr].x >= 0, DS_ARGUMENT, "%s: %s must be at least 0, got %g", op->def->name,
+             op->def->attrs[attr].name, op->attr[attr].x);
+    return DS_OK;
+}
+
+/* Weight i, where it is present, has exactly this shape. */
+static inline ds_status ds_require_optional(const ds_op *op, int i, const char *name, int rank,
+                                            const int64_t *shape)
+{
+    return ds_op_has_weight(op, i) ? ds_op_require_weight(op, i, name, rank, shape) : DS_OK;
+}
+
+/* Output 0 has as many frames as times / by of input 0's; DS_LIMIT where its rate overflows. */
+static inline ds_status ds_scale_rate(ds_op *op, int64_t times, int64_t by)
+{
+    DS_CHECK(ds_rate_scale(&op->out[0].rate, times, by), DS_LIMIT, "%s: the rate overflows", op->def->name);
+    return DS_OK;
+}
+
+/* Output 0 lacks the first of the dimensions that the signature has. */
+static inline void ds_drop_first(ds_op *op, const ds_signature *of)
+{
+    op->out[0].rank = of->rank - 1;
+    for (int d = 1; d < of->rank; d++)
+        op->out[0].shape[d - 1] = of->shape[d];
+}
+
+/* Elements from one index of feature dimension d to the next. */
+static inline int64_t ds_signature_stride(const ds_signature *signature, int d)
+{
+    int64_t stride = 1;
+    for (int e = d + 1; e < signature->rank; e++)
+        stride *= signature->shape[e];
+    return stride;
+}
+
+#endif

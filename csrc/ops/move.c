@@ -1,0 +1,386 @@
+/* ops/move.c: pieces of moved elements, copied in the longest runs that they allow.
+ *
+ * A piece's box is reduced once: axes of one position are dropped, axes that continue each other joined, a short
+ * run of elements becomes one wider element. What is left is copied plane by plane. */
+#include "ops/move.h"
+
+#include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+enum { BLOCK_BYTES = 131072 /* of frames with several pieces: what stays in the nearest cache */ };
+
+/* Bytes between positions; y is never read, x never written. */
+typedef struct extent {
+    int64_t size, to, from;
+} extent;
+
+typedef struct box {
+    int rank;
+    size_t element;
+    extent axis[DS_MAX_RANK + 3]; /* frames, their repeats, the piece's own */
+} box;
+
+/* ---------------------------------------------------------------- copying */
+
+/* Two moves of a constant size that overlap: each reads before either writes. */
+#define COPY_ENDS(bytes)                       \
+    do {                                       \
+        char head[bytes], tail[bytes];         \
+        memcpy(head, x, bytes);                \
+        memcpy(tail, x + n - (bytes), bytes);  \
+        memcpy(y, head, bytes);                \
+        memcpy(y + n - (bytes), tail, bytes);  \
+    } while (0)
+
+/* A run of any length; y may be x. */
+static inline void copy_run(char *y, const char *x, size_t n)
+{
+    if (n > 64) {
+        if (y != x)
+            memmove(y, x, n);
+    } else if (n >= 32) {
+        COPY_ENDS(32);
+    } else if (n >= 16) {
+        COPY_ENDS(16);
+    } else if (n >= 8) {
+        COPY_ENDS(8);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            y[i] = x[i];
+    }
+}
+
+/* Elements of a constant size: a memcpy of it is a move or two. The last case's loops have nothing to assume. */
+#define PLANE(bytes)                                                                            \
+    for (int64_t i = 0; i < a.size; i++) {                                                      \
+        char *const to = y + i * a.to;                                                          \
+        const char *const from = x + i * a.from;                                                \
+        if (b.from == 0) {                                                                      \
+            char v[bytes];                                                                      \
+            memcpy(v, from, bytes);                                                             \
+            if (b.to == (bytes))                                                                \
+                for (int64_t j = 0; j < b.size; j++)                                            \
+                    memcpy(to + j * (bytes), v, bytes);                                         \
+            else                                                                                \
+                for (int64_t j = 0; j < b.size; j++)                                            \
+                    memcpy(to + j * b.to, v, bytes);                                            \
+        } else if (b.to == (bytes) && b.from == 2 * (bytes)) {                                  \
+            for (int64_t j = 0; j < b.size; j++)                                                \
+                memcpy(to + j * (bytes), from + j * 2 * (bytes), bytes);                        \
+        } else if (b.to == (bytes)) {                                                           \
+            for (int64_t j = 0; j < b.size; j++)                                                \
+                memcpy(to + j * (bytes), from + j * b.from, bytes);                             \
+        } else {                                                                                \
+            for (int64_t j = 0; j < b.size; j++)                                                \
+                memcpy(to + j * b.to, from + j * b.from, bytes);                                \
+        }                                                                                       \
+    }
+
+/* y[j][i] = x[i][j], 4 bytes each; rows are contiguous, x_row and y_row bytes apart. */
+static void transpose(char *y, const char *x, int64_t n_i, int64_t n_j, int64_t x_row, int64_t y_row)
+{
+    int64_t i = 0;
+#if defined(__SSE2__)
+    for (; i + 4 <= n_i; i += 4) {
+        const char *const from = x + i * x_row;
+        char *const to = y + i * 4;
+        int64_t j = 0;
+        for (; j + 4 <= n_j; j += 4) {
+            const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)(from + j * 4));
+            const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(from + x_row + j * 4));
+            const __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * x_row + j * 4));
+            const __m128i d = _mm_loadu_si128((const __m128i *)(const void *)(from + 3 * x_row + j * 4));
+            const __m128i ab = _mm_unpacklo_epi32(a, b), cd = _mm_unpacklo_epi32(c, d);
+            const __m128i AB = _mm_unpackhi_epi32(a, b), CD = _mm_unpackhi_epi32(c, d);
+            _mm_storeu_si128((__m128i *)(void *)(to + j * y_row), _mm_unpacklo_epi64(ab, cd));
+            _mm_storeu_si128((__m128i *)(void *)(to + (j + 1) * y_row), _mm_unpackhi_epi64(ab, cd));
+            _mm_storeu_si128((__m128i *)(void *)(to + (j + 2) * y_row), _mm_unpacklo_epi64(AB, CD));
+            _mm_storeu_si128((__m128i *)(void *)(to + (j + 3) * y_row), _mm_unpackhi_epi64(AB, CD));
+        }
+        for (; j < n_j; j++)
+            for (int k = 0; k < 4; k++)
+                memcpy(to + j * y_row + k * 4, from + k * x_row + j * 4, 4);
+    }
+#endif
+    for (; i < n_i; i++)
+        for (int64_t j = 0; j < n_j; j++)
+            memcpy(y + j * y_row + i * 4, x + i * x_row + j * 4, 4);
+}
+
+static void copy_plane(char *y, const char *x, extent a, extent b, size_t element)
+{
+    if (b.to == (int64_t)element && b.from == (int64_t)element) {
+        const size_t n = (size_t)b.size * element;
+        for (int64_t i = 0; i < a.size; i++)
+            copy_run(y + i * a.to, x + i * a.from, n);
+        return;
+    }
+    if (element == 4 && a.size >= 4 && b.size >= 4) {
+        if (a.to == 4 && b.from == 4 && a.from != 0) {
+            transpose(y, x, a.size, b.size, a.from, b.to);
+            return;
+        }
+        if (b.to == 4 && a.from == 4 && b.from != 0) {
+            transpose(y, x, b.size, a.size, b.from, a.to);
+            return;
+        }
+    }
+    if (a.size > b.size && b.size < 8) { /* the longer loop inside */
+        const extent outer = b;
+        b = a;
+        a = outer;
+    }
+    switch (element) {
+    case 1: PLANE(1) break;
+    case 2: PLANE(2) break;
+    case 4: PLANE(4) break;
+    case 8: PLANE(8) break;
+    case 16: PLANE(16) break;
+    default:
+        for (int64_t i = 0; i < a.size; i++)
+            for (int64_t j = 0; j < b.size; j++)
+                copy_run(y + i * a.to + j * b.to, x + i * a.from + j * b.from, element);
+    }
+}
+
+static void copy_box(const box *b, int d, char *y, const char *x)
+{
+    static const extent one = {1, 0, 0};
+    if (b->rank - d <= 2) {
+        const extent outer = b->rank - d == 2 ? b->axis[d] : one;
+        const extent inner = b->rank > d ? b->axis[b->rank - 1] : one;
+        if (b->rank == d)
+            copy_run(y, x, b->element);
+        else
+            copy_plane(y, x, outer, inner, b->element);
+        return;
+    }
+    for (int64_t i = 0; i < b->axis[d].size; i++)
+        copy_box(b, d + 1, y + i * b->axis[d].to, x + i * b->axis[d].from);
+}
+
+/* Adds the next inner axis; sizes are at least 1. */
+static void add_axis(box *b, extent a)
+{
+    extent *last = b->rank > 0 ? &b->axis[b->rank - 1] : NULL;
+    if (a.size == 1)
+        return;
+    if (last != NULL && last->to == a.size * a.to && last->from == a.size * a.from)
+        *last = (extent){last->size * a.size, a.to, a.from};
+    else
+        b->axis[b->rank++] = a;
+}
+
+/* A short run of elements at the end becomes one wider element, and so does 16 bytes' worth of a constant, which
+ * is there that often. */
+static void widen(box *b, bool constant)
+{
+    extent *const last = b->rank > 0 ? &b->axis[b->rank - 1] : NULL;
+    const int64_t element = (int64_t)b->element, n = last != NULL ? last->size * element : 0;
+    if (last == NULL || last->to != element || last->from != (constant ? 0 : element))
+        return;
+    if (n == 2 || n == 4 || n == 8 || n == 16) {
+        b->element = (size_t)n;
+        b->rank--;
+    } else if (constant && n % 16 == 0) {
+        b->element = 16;
+        *last = (extent){n / 16, 16, 0};
+    }
+}
+
+/* ---------------------------------------------------------------- pieces */
+
+/* a + n b, where only the result need fit. */
+static int64_t advance(int64_t a, int64_t n, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)n * (uint64_t)b);
+}
+
+/* n frames of one row, in groups of `hold` that show one place of the source, `step` bytes apart. */
+static void move_frames(const box *within, char *y, const char *x, int64_t n, int64_t hold, int64_t step,
+                        int64_t frame)
+{
+    box b;
+    b.rank = 0;
+    b.element = within->element;
+    if (hold == 1) {
+        add_axis(&b, (extent){n, frame, step});
+    } else {
+        add_axis(&b, (extent){n / hold, frame * hold, step});
+        add_axis(&b, (extent){hold, frame, 0});
+    }
+    for (int d = 0; d < within->rank; d++)
+        add_axis(&b, within->axis[d]);
+    copy_box(&b, 0, y, x);
+}
+
+/* Frames [m0, m1) of one row; x is where frame 0 of the output would begin in the source. */
+static void move_row(const box *within, char *y, const char *x, int64_t m0, int64_t m1, int64_t hold,
+                     int64_t step, int64_t frame)
+{
+    if (hold == 1 && m1 - m0 == 1) {
+        copy_box(within, 0, y, x + advance(0, m0, step));
+        return;
+    }
+    if (hold == 1) {
+        move_frames(within, y, x + advance(0, m0, step), m1 - m0, 1, step, frame);
+        return;
+    }
+    for (int64_t n; m0 < m1; m0 += n, y += n * frame) {
+        const char *const from = x + advance(0, m0 / hold, step);
+        const int64_t done = m0 % hold;
+        n = m1 - m0;
+        if (done != 0 || n < hold) { /* what is left of a group, or its beginning */
+            n = n < hold - done ? n : hold - done;
+            move_frames(within, y, from, n, 1, 0, frame);
+        } else {
+            n -= n % hold;
+            move_frames(within, y, from, n, hold, step, frame);
+        }
+    }
+}
+
+void ds_move_piece(const ds_move *move, const ds_piece *p)
+{
+    const ds_op *op = move->op;
+    const ds_run *run = move->run;
+    const bool constant = p->input == DS_MOVE_FILL;
+    const int64_t e = move->element, step = constant ? 0 : p->step * e, frame = move->n_out * e;
+    const int64_t in_frame = (p->input > 0 ? ds_signature_elements(&op->in[p->input]) : move->n_in) * e;
+    char value[16];
+    if (constant) {
+        ds_move_encode(op->out[0].dtype, p->value, value);
+        for (size_t n = (size_t)e; n < sizeof value; n += (size_t)e)
+            memcpy(value + n, value, (size_t)e);
+    }
+    box within;
+    within.rank = 0;
+    within.element = (size_t)e;
+    for (int d = 0; d < p->rank; d++)
+        add_axis(&within, (extent){p->axis[d].size, p->axis[d].to * e, constant ? 0 : p->axis[d].from * e});
+    widen(&within, constant);
+    const bool solid = p->hold == 1 && step == frame && p->rank == 1 && p->axis[0].size == move->n_out &&
+                       p->axis[0].from == 1;
+    for (size_t r = move->row; r < move->row + move->n_rows; r++) {
+        const ds_target *out = &run->out[r];
+        int64_t m0 = out->m0 > move->m0 ? out->m0 : move->m0, m1 = out->m1 < move->m1 ? out->m1 : move->m1;
+        m0 = m0 > p->m0 ? m0 : p->m0;
+        m1 = m1 < p->m1 ? m1 : p->m1;
+        if (m0 >= m1)
+            continue;
+        const char *x = value;
+        if (p->input >= 0) {
+            const ds_window *in = &run->in[(size_t)p->input * run->n_rows + r];
+            x = (const char *)in->data + advance(p->from * e, -in->at, in_frame);
+        } else if (!constant) {
+            x = (const char *)run->weights[0] + p->from * e;
+        }
+        char *const y = (char *)out->data + (m0 - out->m0) * frame + p->to * e;
+        if (solid)
+            copy_run(y, x + advance(0, m0, step), (size_t)((m1 - m0) * frame));
+        else
+            move_row(&within, y, x, m0, m1, p->hold, step, frame);
+    }
+}
+
+void ds_move_frames(const ds_move *move, int64_t m0, int64_t m1, int64_t from, int64_t step)
+{
+    const int64_t n = move->n_in;
+    const ds_piece p = {.m0 = m0, .m1 = m1, .from = advance(0, from, n), .step = step * n, .hold = 1,
+                        .rank = 1, .axis = {{n, 1, 1}}};
+    if (m0 < move->m1 && m1 > move->m0)
+        ds_move_piece(move, &p);
+}
+
+void ds_move_fill(const ds_move *move, int64_t m0, int64_t m1, double value)
+{
+    const ds_piece p = {.input = DS_MOVE_FILL, .value = value, .m0 = m0, .m1 = m1, .hold = 1, .rank = 1,
+                        .axis = {{move->n_out, 1, 0}}};
+    if (m0 < m1 && m0 < move->m1 && m1 > move->m0)
+        ds_move_piece(move, &p);
+}
+
+ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int input, int64_t from, int64_t step)
+{
+    const ds_signature *out = &op->out[0], *in = input >= 0 ? &op->in[input] : out;
+    const int64_t inner = ds_signature_stride(out, axis), outer = ds_signature_elements(out) / inner / out->shape[axis];
+    return (ds_piece){.input = input, .m1 = DS_NEVER, .to = to * inner, .from = from * inner,
+                      .step = ds_signature_elements(in), .hold = 1, .rank = 3,
+                      .axis = {{outer, out->shape[axis] * inner, in->shape[axis] * inner},
+                               {n, inner, step * inner},
+                               {inner, 1, 1}}};
+}
+
+void ds_move_forward(const ds_op *op, const ds_run *run, ds_move_list list, unsigned flags)
+{
+    ds_move move = {op, run, 0, run->n_rows, 0, DS_NEVER, DS_NEVER, (int64_t)ds_dtype_bytes(op->out[0].dtype),
+                    ds_signature_elements(&op->in[0]), ds_signature_elements(&op->out[0])};
+    int64_t most = DS_NEVER, longest = 0;
+    if (flags & DS_MOVE_WITHIN) {
+        most = BLOCK_BYTES / (move.n_out * move.element);
+        most = most < 1 ? 1 : most;
+    }
+    for (size_t r = 0; r < run->n_rows; r++) {
+        const int64_t n = run->out[r].m1 - run->out[r].m0;
+        longest = n > longest ? n : longest;
+    }
+    if (longest <= most && !(flags & DS_MOVE_ENDS)) {
+        list(op, &move);
+        return;
+    }
+    for (; move.row < run->n_rows; move.row += move.n_rows) {
+        const ds_target *out = &run->out[move.row];
+        move.n_rows = 1;
+        move.total = run->ended[move.row] ? run->count[move.row].now.total : DS_NEVER;
+        if (longest <= most && !run->ended[move.row]) { /* rows that go on are alike */
+            while (move.row + move.n_rows < run->n_rows && !run->ended[move.row + move.n_rows])
+                move.n_rows++;
+            move.m0 = 0;
+            move.m1 = DS_NEVER;
+            list(op, &move);
+            continue;
+        }
+        for (move.m0 = out->m0; move.m0 < out->m1; move.m0 = move.m1) {
+            move.m1 = out->m1 - move.m0 > most ? move.m0 + most : out->m1;
+            list(op, &move);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- values */
+
+bool ds_move_encode(ds_dtype dtype, double value, void *element)
+{
+    if (dtype == DS_F32) {
+        memcpy(element, &(float){(float)value}, sizeof(float));
+        return true;
+    }
+    if (dtype == DS_F64) {
+        memcpy(element, &value, sizeof value);
+        return true;
+    }
+    const double limit = dtype == DS_I64 ? 9007199254740992.0 : dtype == DS_I16 ? 32767.0 : 1.0;
+    if (!(value >= (dtype == DS_BOOL ? 0.0 : -limit) && value <= limit) || (double)(int64_t)value != value)
+        return false;
+    if (dtype == DS_I64)
+        memcpy(element, &(int64_t){(int64_t)value}, sizeof(int64_t));
+    else if (dtype == DS_I16)
+        memcpy(element, &(int16_t){(int16_t)value}, sizeof(int16_t));
+    else
+        memcpy(element, &(uint8_t){value > 0.0 ? 1 : 0}, 1);
+    return true;
+}
+
+void ds_move_repeat(void *to, size_t n_bytes, const void *pattern, size_t pattern_bytes)
+{
+    char *bytes = to;
+    if (n_bytes != 0)
+        memcpy(bytes, pattern, pattern_bytes);
+    for (size_t done = pattern_bytes; done < n_bytes;) {
+        const size_t n = done < n_bytes - done ? done : n_bytes - done;
+        memcpy(bytes + done, bytes, n);
+        done += n;
+    }
+}

@@ -1,0 +1,154 @@
+/* ops/pointwise.c: functions of single elements (torch.relu, exp, add, eq, logical_and, where, ...), all but
+ * where and logical_not by the lines of kernels/pointwise.def.
+ *
+ * One operand is a stream. Two or three are streams or constants and broadcast within a frame (operands.h);
+ * streams progress in lockstep. All counts are those of input 0. */
+#include <math.h>
+
+#include "ops/framewise.h"
+#include "ops/operands.h"
+#include "ops/registry.h"
+
+/* ---------------------------------------------------------------- one operand */
+
+static ds_status pointwise_infer(ds_op *op)
+{
+    return ds_op_require_real(op);
+}
+
+static void pointwise_forward(const ds_op *op, const ds_run *run, ds_unary function)
+{
+    if (function == DS_UNARY_GELU && op->attr[0].i == 1)
+        function = DS_UNARY_GELU_TANH;
+    const double p[3] = {op->attr[0].x, op->attr[1].x, op->attr[2].x};
+    const size_t n = (size_t)ds_signature_elements(&op->in[0]);
+    for (size_t r = 0; r < run->n_rows; r++) {
+        const ds_target *out = &run->out[r];
+        if (out->m0 < out->m1)
+            run->k->unary(function, out->data, ds_at(&run->in[r], out->m0, n * ds_op_element(op)),
+                          (size_t)(out->m1 - out->m0) * n, p);
+    }
+}
+
+#define UNWRAP(...) __VA_ARGS__
+#define PARAMETER(word, value, text) {word, DS_ATTR_REAL, .x = value, .doc = text},
+#define CHOICE(word, words, text) {word, DS_ATTR_CHOICE, .choices = words, .doc = text},
+#define UNARY(op_name, ID, parameters, text, ...)                                             \
+    static const ds_attr_def op_name##_attrs[] = {UNWRAP parameters{0}};                      \
+    static void op_name##_forward(const ds_op *op, const ds_run *run)                         \
+    {                                                                                         \
+        pointwise_forward(op, run, DS_UNARY_##ID);                                            \
+    }                                                                                         \
+    const ds_op_def ds_op_##op_name = {.name = #op_name, .doc = text, .n_inputs = 1,          \
+                                       .n_outputs = 1, .n_values = 1, .flags = DS_OP_INPLACE, \
+                                       .attrs = op_name##_attrs, .infer = pointwise_infer,    \
+                                       .forward = op_name##_forward};
+#define WHOLE(op_name, ID, text, ...) UNARY(op_name, ID, (), text)
+#include "kernels/pointwise.def"
+
+static ds_status logical_not_infer(ds_op *op)
+{
+    DS_CHECK(op->in[0].dtype == DS_BOOL, DS_DTYPE, "logical_not: its input must be bool, got %s",
+             ds_dtype_name(op->in[0].dtype));
+    return DS_OK;
+}
+
+static void logical_not_frames(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames)
+{
+    const size_t n = n_frames * (size_t)ds_signature_elements(&op->in[0]);
+    (void)run;
+    for (size_t i = 0; i < n; i++)
+        ((uint8_t *)y)[i] = ((const uint8_t *)x)[i] == 0;
+}
+DS_FRAMEWISE_FORWARD(logical_not)
+
+const ds_op_def ds_op_logical_not = {.name = "logical_not",
+                                     .doc = "True where the input is false.",
+                                     DS_ONE_TO_ONE,
+                                     .flags = DS_OP_INPLACE,
+                                     .infer = logical_not_infer,
+                                     .forward = logical_not_forward};
+
+/* ---------------------------------------------------------------- two or three operands */
+
+static const ds_attr_def operands_attrs[] = {DS_OPERANDS_ORDER, {0}};
+
+/* Reals in, the same type out; or bools, in or out. */
+static ds_status binary_infer(ds_op *op)
+{
+    DS_TRY(ds_operands_infer(op, 2));
+    DS_TRY(ds_operands_require_real(op, 0, 2));
+    op->out[0].dtype = ds_operands_at(op, 0)->dtype;
+    return DS_OK;
+}
+
+static ds_status compare_infer(ds_op *op)
+{
+    DS_TRY(ds_operands_infer(op, 2));
+    DS_TRY(ds_operands_require_real(op, 0, 2));
+    op->out[0].dtype = DS_BOOL;
+    return DS_OK;
+}
+
+static ds_status logical_infer(ds_op *op)
+{
+    DS_TRY(ds_operands_infer(op, 2));
+    DS_TRY(ds_operands_require_bool(op, 0, 2));
+    op->out[0].dtype = DS_BOOL;
+    return DS_OK;
+}
+
+static ds_status where_infer(ds_op *op)
+{
+    DS_TRY(ds_operands_infer(op, 3));
+    DS_TRY(ds_operands_require_bool(op, 0, 1));
+    DS_TRY(ds_operands_require_real(op, 1, 2));
+    op->out[0].dtype = ds_operands_at(op, 1)->dtype;
+    return DS_OK;
+}
+
+/* A definition whose forward visits the runs of its operands. */
+#define OPERANDS(op_name, text, n, kind, in_place)                                                \
+    static void op_name##_forward(const ds_op *op, const ds_run *run)                             \
+    {                                                                                             \
+        ds_operands_forward(op, run, n, op_name##_visit, run->k);                                 \
+    }                                                                                             \
+    const ds_op_def ds_op_##op_name = {.name = #op_name, .doc = text, .n_inputs = 1,              \
+                                       .n_outputs = 1, .n_values = -1,                            \
+                                       .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC | (in_place),     \
+                                       .attrs = operands_attrs, .weights = "constant*",           \
+                                       .infer = kind##_infer, .forward = op_name##_forward};
+#define VISITOR(op_name) \
+    static void op_name##_visit(const void *k, void *y, const void *const *x, size_t n, const size_t *step)
+
+#define BINARY(op_name, ID, text, ...)                                                            \
+    VISITOR(op_name)                                                                              \
+    {                                                                                             \
+        ((const ds_real_kernels *)k)->binary(DS_BINARY_##ID, y, x[0], x[1], n, step[0], step[1]); \
+    }                                                                                             \
+    OPERANDS(op_name, text, 2, binary, DS_OP_INPLACE)
+#define COMPARE(op_name, ID, text, ...)                                                             \
+    VISITOR(op_name)                                                                                \
+    {                                                                                               \
+        ((const ds_real_kernels *)k)->compare(DS_COMPARE_##ID, y, x[0], x[1], n, step[0], step[1]); \
+    }                                                                                               \
+    OPERANDS(op_name, text, 2, compare, 0)
+#define LOGICAL(op_name, text, ...)                             \
+    VISITOR(op_name)                                            \
+    {                                                           \
+        const uint8_t *const a = x[0], *const b = x[1];         \
+        uint8_t *const to = y;                                  \
+        (void)k;                                                \
+        for (size_t i = 0; i < n; i++) {                        \
+            const uint8_t u = a[i * step[0]], v = b[i * step[1]]; \
+            to[i] = (uint8_t)(__VA_ARGS__);                     \
+        }                                                       \
+    }                                                           \
+    OPERANDS(op_name, text, 2, logical, DS_OP_INPLACE)
+#include "kernels/pointwise.def"
+
+VISITOR(where)
+{
+    ((const ds_real_kernels *)k)->where(y, x[0], x[1], x[2], n, step[0], step[1], step[2]);
+}
+OPERANDS(where, "Elements of a where the condition holds, else of b.", 3, where, 0)

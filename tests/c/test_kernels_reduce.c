@@ -1,0 +1,67 @@
+/* reduce: the order of its sums to the bit, extremes by their definition, along rows and columns, everywhere. */
+#include "test_kernels.h"
+
+enum { MOST = 40 * 90 };
+
+static double value(const void *x, size_t e, size_t i, ds_reduction kind, double centre)
+{
+    const double v = get(x, e, i);
+    return kind == DS_REDUCE_SQUARES ? (v - centre) * (v - centre) : v;
+}
+
+/* One result, element by element. */
+static double plain(const void *x, size_t e, ds_reduction kind, size_t from, size_t n, size_t step, double centre)
+{
+    double lane[4] = {0}, best = get(x, e, from);
+    for (size_t k = 0; k < n; k++) {
+        const double v = value(x, e, from + k * step, kind, centre);
+        lane[k % 4] += v;
+        if (best == best && (v != v || (kind == DS_REDUCE_GREATEST ? v > best : v < best)))
+            best = v;
+    }
+    return kind <= DS_REDUCE_SQUARES ? (lane[0] + lane[1]) + (lane[2] + lane[3]) : best;
+}
+
+static void fill_some(void *x, size_t e, int round)
+{
+    static const double special[] = {0, -0.0, 1, -1, 0, -0.0, 1e-40, 3};
+    for (size_t i = 0; i < MOST; i++)
+        put(x, e, i, round % 3 == 0 ? special[random_size(0, 7)] : random_real(-3, 2));
+    for (int i = 0; round % 3 == 1 && i < 20; i++)
+        put(x, e, random_size(0, MOST - 1), i % 2 == 0 ? (double)NAN : -(double)INFINITY);
+    for (size_t i = 0; round % 6 == 3 && i < MOST; i++) /* only zeros, of either sign */
+        put(x, e, i, random_size(0, 1) == 0 ? 0 : -0.0);
+}
+
+static void test_reduce(const ds_kernels *kernels, size_t real)
+{
+    const ds_real_kernels *const k = &kernels->real[real];
+    static double x[MOST], centre[90];
+    for (int round = 0; round < 600; round++) {
+        const bool rows = round % 2 == 0;
+        const size_t n = random_size(1, round % 7 == 0 ? 40 : 20), n_results = random_size(0, 90);
+        const size_t step = rows ? 1 : random_size(n_results, 90), stride = rows ? n : 1;
+        const ds_reduction kind = (ds_reduction)(round / 2 % 4);
+        const bool about = kind == DS_REDUCE_SQUARES && round % 3 != 0;
+        fill_some(x, k->element, round);
+        fill(centre, sizeof *centre, 90, -1, 1);
+        guarded y = guarded_new(n_results * sizeof(double));
+        if (rows || step > 1)
+            k->reduce(kind, y.data, x, n_results, stride, n, step, about ? centre : NULL);
+        for (size_t r = 0; (rows || step > 1) && r < n_results; r++) {
+            const double want = plain(x, k->element, kind, r * stride, n, step, about ? centre[r] : 0);
+            CHECK(same((double *)y.data + r, &want, sizeof want, 1));
+        }
+        guarded_free(y);
+    }
+}
+
+int main(void)
+{
+    const ds_kernels *variants[MAX_VARIANTS];
+    const size_t n_variants = runnable(variants);
+    for (size_t v = 0; v < n_variants; v++)
+        for (size_t real = 0; real < 2; real++)
+            test_reduce(variants[v], real);
+    return check_report();
+}
