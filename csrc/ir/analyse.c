@@ -16,7 +16,7 @@
 #include "ir/steps.h"
 
 enum { MAX_COMBINATIONS = 1 << 20, MAX_FIELDS = 4096 };
-static const int64_t MAX_WORK = (int64_t)1 << 30; /* looks at a step or a node: half a minute */
+static const int64_t MAX_WORK = (int64_t)1 << 28; /* looks at a step: some seconds */
 
 __extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
 

@@ -301,18 +301,23 @@ static ds_status join(ds_steps_maker *m, ds_steps *f, int64_t end)
                 return DS_OK;
             }
         }
-        const bool once = s->start - was->start <= was->period;
-        const int64_t lowest =
-            once || s->start - was->start <= s->period ? was->start : s->start - s->period;
-        DS_TRY(agree_from(m, f, was, s, lowest, s->start, &u));
+        /* Where both repeat, what they say in one period that they share decides on all. */
+        const int64_t length = s->start - was->start;
+        const int64_t times = s->period / ds_greatest_divisor(was->period, s->period);
+        const int64_t shared = length <= was->period || times > length / was->period ? length : times * was->period;
+        DS_TRY(agree_from(m, f, was, s, s->start - shared, s->start, &u));
         if (u > was->start) {
-            const bool repeats = u == lowest && s->period % was->period == 0 &&
-                                 s->period / was->period * was->gain == s->gain;
-            if (repeats) /* one period of the former, continued, is the latter */
-                drop_last(f);
-            else
+            const bool same = u == s->start - shared &&
+                              (wide)times * was->gain == (wide)(shared / s->period) * s->gain;
+            if (!same) {
                 s->start = u;
-            return DS_OK;
+                return DS_OK;
+            }
+            if (was->period <= s->period) {
+                drop_last(f);
+                return DS_OK;
+            }
+            u = was->start;
         }
         s->start = u;
         drop_before_last(f);
@@ -514,6 +519,7 @@ ds_status ds_steps_apply(ds_steps_maker *m, ds_steps **f, ds_expr_code code, con
                          const ds_steps *b, const ds_steps *c)
 {
     operation o = {.m = m, .code = code, .in = {a, b, c}, .n_in = c ? 3 : 2};
+    DS_TRY(ds_steps_spend(m, 16)); /* what making a function costs */
     DS_TRY(make(m, &o.f));
     return hand_over(m, f, o.f, combine(&o));
 }
