@@ -524,6 +524,41 @@ ds_status ds_steps_apply(ds_steps_maker *m, ds_steps **f, ds_expr_code code, con
     return hand_over(m, f, o.f, combine(&o));
 }
 
+/* Puts `made` in f's place. */
+static ds_status replace(ds_steps_maker *m, ds_steps **f, ds_steps *made, ds_status status)
+{
+    if (status == DS_OK) {
+        ds_steps_release(m, *f);
+        *f = made;
+    }
+    return status;
+}
+
+ds_status ds_steps_change(ds_steps_maker *m, ds_steps **f, ds_expr_code code, const ds_steps *b)
+{
+    ds_steps *made = NULL;
+    const ds_status status = ds_steps_apply(m, &made, code, *f, b, NULL);
+    return replace(m, f, made, status);
+}
+
+ds_status ds_steps_change_k(ds_steps_maker *m, ds_steps **f, ds_expr_code code, int64_t k)
+{
+    ds_steps *constant;
+    DS_TRY(ds_steps_constant(m, &constant, k));
+    const ds_status status = ds_steps_change(m, f, code, constant);
+    ds_steps_release(m, constant);
+    return status;
+}
+
+ds_status ds_steps_mask(ds_steps_maker *m, ds_steps **f, const ds_steps *condition)
+{
+    ds_steps *zero, *made = NULL;
+    DS_TRY(ds_steps_constant(m, &zero, 0));
+    const ds_status status = ds_steps_apply(m, &made, DS_EXPR_SELECT, condition, *f, zero);
+    ds_steps_release(m, zero);
+    return replace(m, f, made, status);
+}
+
 /* ---------------------------------------------------------------- what they amount to */
 
 static ds_status look(ds_steps_maker *m, const ds_steps *f, const ds_stretch *s, int64_t from,

@@ -49,6 +49,10 @@ ds_status ds_steps_next(ds_steps_maker *m, ds_steps **f, const ds_steps *g);
  * of two functions), or only after more than DS_MOST_PERIOD frames. */
 ds_status ds_steps_apply(ds_steps_maker *m, ds_steps **f, ds_expr_code code, const ds_steps *a,
                          const ds_steps *b, const ds_steps *c);
+/* f becomes code(f, b), code(f, k); or 0 where `condition` is not positive. f stays as it is on failure. */
+ds_status ds_steps_change(ds_steps_maker *m, ds_steps **f, ds_expr_code code, const ds_steps *b);
+ds_status ds_steps_change_k(ds_steps_maker *m, ds_steps **f, ds_expr_code code, int64_t k);
+ds_status ds_steps_mask(ds_steps_maker *m, ds_steps **f, const ds_steps *condition);
 ds_steps *ds_steps_share(ds_steps *f);
 void ds_steps_release(ds_steps_maker *m, ds_steps *f); /* f may be NULL */
 
