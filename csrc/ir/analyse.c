@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 
-enum { MAX_COMBINATIONS = 1 << 20, MAX_FIELDS = 4096 };
+enum { MAX_COMBINATIONS = 1 << 17, MAX_FIELDS = 4096 };
 static const int64_t MAX_WORK = (int64_t)1 << 28; /* looks at a step: some seconds */
 
 __extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */

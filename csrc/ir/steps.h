@@ -25,8 +25,10 @@ typedef struct ds_stretch {
 typedef struct ds_steps {
     size_t n_users;
     size_t n_stretches, n_steps, stretches_capacity, steps_capacity;
-    ds_stretch *stretches;
+    ds_stretch *stretches; /* most have few, which lie here */
     ds_step *steps;
+    ds_stretch few_stretches[4];
+    ds_step few_steps[8];
 } ds_steps;
 
 /* Who makes functions: where their memory comes from, and how many steps may still be looked at. */
