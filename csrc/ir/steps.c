@@ -188,7 +188,7 @@ static ds_status add_stretch(ds_steps_maker *m, ds_steps *f, int64_t start, int6
 static ds_status add_step(ds_steps_maker *m, ds_steps *f, int64_t at, int64_t value)
 {
     ds_stretch *s = &f->stretches[f->n_stretches - 1];
-    DS_TRY(ds_steps_spend(m, 1));
+    DS_TRY(ds_steps_spend(m, 4)); /* it takes memory, too */
     if (s->n && f->steps[f->n_steps - 1].value == value)
         return DS_OK;
     void *steps = f->steps;
