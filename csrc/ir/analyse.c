@@ -1,7 +1,7 @@
 /* ir/analyse.c: what the integers of a graph amount to.
  *
  * Known and total of every edge are functions of the frames of input 0 that repeat sooner or later
- * (ir/steps.h). They are made edge by edge, by each operator's own programs: an operator that leaves counts as
+ * (ir/stairs.h). They are made edge by edge, by each operator's own programs: an operator that leaves counts as
  * they are hands its input's functions on, so a graph is analysed in time by its number of nodes, and a stretch
  * in which nothing changes costs nothing, however long. What an edge keeps is the difference of two such
  * functions, and its most a maximum over their steps: exact, for all n.
@@ -23,75 +23,75 @@ typedef struct walk {
     const ds_graph *graph;
     const ds_clock *clock;
     ds_analysis *a;
-    ds_steps_maker maker;
-    ds_steps **known, **total; /* [n_edges] */
+    ds_stairs_maker maker;
+    ds_stairs **known, **total; /* [n_edges] */
     int64_t *first;            /* [n_edges] scratch of the field's backward pass */
     int64_t *growth_period;    /* [n_edges]: frames of input 0 in which an edge grows by its growth, so far */
     bool *dead;                /* [n_nodes]: no output follows from it, no stream is refused by it */
     int64_t offsets[DS_MAX_INPUTS];
-    ds_steps *mask; /* 1 where the clock admits the walk's positions, else 0; NULL: everywhere */
+    ds_stairs *mask; /* 1 where the clock admits the walk's positions, else 0; NULL: everywhere */
     bool diagonal;  /* all inputs as far as whole frames of input 0's time allow */
 } walk;
 
 /* ---------------------------------------------------------------- functions */
 
 /* Evaluates an operator's program on functions. inputs: edges; m may be NULL. Fills roots, all or none. */
-static ds_status evaluate(walk *w, const ds_program *p, const int *inputs, ds_steps *m, ds_steps **roots)
+static ds_status evaluate(walk *w, const ds_program *p, const int *inputs, ds_stairs *m, ds_stairs **roots)
 {
-    ds_steps *value[DS_PROGRAM_NODES];
+    ds_stairs *value[DS_PROGRAM_NODES];
     ds_status status = DS_OK;
     int n = 0;
     for (; n < p->n_nodes && status == DS_OK; n += status == DS_OK) {
         const ds_expr_node *node = &p->nodes[n];
         switch (node->code) {
-        case DS_EXPR_CONST: status = ds_steps_constant(&w->maker, &value[n], node->k); break;
-        case DS_EXPR_KNOWN: value[n] = ds_steps_share(w->known[inputs[node->a]]); break;
-        case DS_EXPR_TOTAL: value[n] = ds_steps_share(w->total[inputs[node->a]]); break;
-        case DS_EXPR_M: value[n] = ds_steps_share(m); break;
+        case DS_EXPR_CONST: status = ds_stairs_constant(&w->maker, &value[n], node->k); break;
+        case DS_EXPR_KNOWN: value[n] = ds_stairs_share(w->known[inputs[node->a]]); break;
+        case DS_EXPR_TOTAL: value[n] = ds_stairs_share(w->total[inputs[node->a]]); break;
+        case DS_EXPR_M: value[n] = ds_stairs_share(m); break;
         default:
-            status = ds_steps_apply(&w->maker, &value[n], node->code, value[node->a], value[node->b],
+            status = ds_stairs_apply(&w->maker, &value[n], node->code, value[node->a], value[node->b],
                                     node->code == DS_EXPR_SELECT ? value[node->c] : NULL);
         }
     }
     for (int i = 0; i < p->n_roots && status == DS_OK; i++)
-        roots[i] = ds_steps_share(value[p->roots[i]]);
+        roots[i] = ds_stairs_share(value[p->roots[i]]);
     while (n-- > 0)
-        ds_steps_release(&w->maker, value[n]);
+        ds_stairs_release(&w->maker, value[n]);
     return status;
 }
 
 /* Period and transient cover the function. */
-static ds_status include(walk *w, const ds_steps *f)
+static ds_status include(walk *w, const ds_stairs *f)
 {
-    const ds_stretch *last = ds_steps_last(f);
+    const ds_flight *last = ds_stairs_last(f);
     if (last->start > w->a->transient)
         w->a->transient = last->start;
     return ds_extend_period(&w->a->period, last->period);
 }
 
 /* The first n that the clock admits at which f and g differ; -1: none. */
-static ds_status find_difference(walk *w, const ds_steps *f, const ds_steps *g, int64_t *n)
+static ds_status find_difference(walk *w, const ds_stairs *f, const ds_stairs *g, int64_t *n)
 {
     *n = -1;
     if (f == g)
         return DS_OK;
-    ds_steps *d;
-    DS_TRY(ds_steps_apply(&w->maker, &d, DS_EXPR_SUB, f, g, NULL));
-    ds_status status = w->mask ? ds_steps_mask(&w->maker, &d, w->mask) : DS_OK;
+    ds_stairs *d;
+    DS_TRY(ds_stairs_apply(&w->maker, &d, DS_EXPR_SUB, f, g, NULL));
+    ds_status status = w->mask ? ds_stairs_mask(&w->maker, &d, w->mask) : DS_OK;
     if (status == DS_OK)
-        status = ds_steps_nonzero(&w->maker, d, n);
-    ds_steps_release(&w->maker, d);
+        status = ds_stairs_nonzero(&w->maker, d, n);
+    ds_stairs_release(&w->maker, d);
     return status;
 }
 
 /* Starts a walk: the inputs' functions and the mask. */
 static ds_status start(walk *w)
 {
-    ds_steps *frames[DS_MAX_INPUTS] = {NULL};
+    ds_stairs *frames[DS_MAX_INPUTS] = {NULL};
     DS_TRY(ds_clock_functions(w->clock, &w->maker, w->offsets, frames, &w->mask));
     for (size_t i = 0; i < w->graph->n_inputs; i++) {
         w->known[w->graph->inputs[i]] = frames[i];
-        w->total[w->graph->inputs[i]] = ds_steps_share(frames[i]);
+        w->total[w->graph->inputs[i]] = ds_stairs_share(frames[i]);
     }
     for (size_t i = 0; i < w->graph->n_inputs; i++)
         DS_TRY(include(w, frames[i]));
@@ -118,18 +118,18 @@ static ds_status check_lockstep(walk *w, const ds_node *node)
 }
 
 /* `before` at n must not be above `then` at n + 1. */
-static ds_status check_grows(walk *w, const ds_op *op, const ds_steps *before, const ds_steps *then)
+static ds_status check_grows(walk *w, const ds_op *op, const ds_stairs *before, const ds_stairs *then)
 {
-    ds_steps *f;
+    ds_stairs *f;
     int64_t most, n;
-    DS_TRY(ds_steps_next(&w->maker, &f, then));
-    ds_status status = ds_steps_change_k(&w->maker, &f, DS_EXPR_MUL, -1);
+    DS_TRY(ds_stairs_next(&w->maker, &f, then));
+    ds_status status = ds_stairs_change_k(&w->maker, &f, DS_EXPR_MUL, -1);
     if (status == DS_OK)
-        status = ds_steps_change(&w->maker, &f, DS_EXPR_ADD, before);
+        status = ds_stairs_change(&w->maker, &f, DS_EXPR_ADD, before);
     if (status == DS_OK)
-        status = ds_steps_most(&w->maker, f, &most, &n);
-    const bool breaks = status == DS_OK && (n >= 0 || ds_steps_last(f)->gain > 0);
-    ds_steps_release(&w->maker, f);
+        status = ds_stairs_most(&w->maker, f, &most, &n);
+    const bool breaks = status == DS_OK && (n >= 0 || ds_stairs_last(f)->gain > 0);
+    ds_stairs_release(&w->maker, f);
     DS_TRY(status);
     DS_CHECK(!breaks, DS_INTERNAL, "%s: its counts break the laws at %lld input frames",
              op->def->name, (long long)n + 1);
@@ -137,23 +137,23 @@ static ds_status check_grows(walk *w, const ds_op *op, const ds_steps *before, c
 }
 
 /* The driver's rules (ds_op_counts) on what an operator's program says of output o. */
-static ds_status clamp_counts(walk *w, const ds_node *node, ds_steps **known, ds_steps **total)
+static ds_status clamp_counts(walk *w, const ds_node *node, ds_stairs **known, ds_stairs **total)
 {
-    DS_TRY(ds_steps_change_k(&w->maker, total, DS_EXPR_MAX, 0));
+    DS_TRY(ds_stairs_change_k(&w->maker, total, DS_EXPR_MAX, 0));
     for (int i = 0; i < node->op->n_inputs; i++)
         if (*total != w->total[node->inputs[i]])
-            DS_TRY(ds_steps_mask(&w->maker, total, w->total[node->inputs[i]]));
-    DS_TRY(ds_steps_change_k(&w->maker, known, DS_EXPR_MAX, 0));
-    return ds_steps_change(&w->maker, known, DS_EXPR_MIN, *total);
+            DS_TRY(ds_stairs_mask(&w->maker, total, w->total[node->inputs[i]]));
+    DS_TRY(ds_stairs_change_k(&w->maker, known, DS_EXPR_MAX, 0));
+    return ds_stairs_change(&w->maker, known, DS_EXPR_MIN, *total);
 }
 
 /* One function where there are two that are the same. */
-static void unite(walk *w, ds_steps **f, ds_steps *same)
+static void unite(walk *w, ds_stairs **f, ds_stairs *same)
 {
-    if (*f == same || !ds_steps_same(*f, same))
+    if (*f == same || !ds_stairs_same(*f, same))
         return;
-    ds_steps_release(&w->maker, *f);
-    *f = ds_steps_share(same);
+    ds_stairs_release(&w->maker, *f);
+    *f = ds_stairs_share(same);
 }
 
 static ds_status count(walk *w, const ds_node *node)
@@ -161,11 +161,11 @@ static ds_status count(walk *w, const ds_node *node)
     const ds_op *op = node->op;
     const int e = node->first_output, in = node->inputs[0];
     if (op->same_counts && op->n_outputs == 1) { /* most operators: no program needed */
-        w->known[e] = ds_steps_share(w->known[in]);
-        w->total[e] = ds_steps_share(w->total[in]);
+        w->known[e] = ds_stairs_share(w->known[in]);
+        w->total[e] = ds_stairs_share(w->total[in]);
         return DS_OK;
     }
-    ds_steps *roots[DS_PROGRAM_ROOTS];
+    ds_stairs *roots[DS_PROGRAM_ROOTS];
     DS_TRY(evaluate(w, &op->counts, node->inputs, NULL, roots));
     for (int o = 0; o < op->n_outputs; o++) {
         w->known[e + o] = roots[2 * o];
@@ -184,19 +184,19 @@ static ds_status count(walk *w, const ds_node *node)
 }
 
 /* Edge e keeps what is known from `need` on. */
-static ds_status measure_kept(walk *w, int e, const ds_steps *need)
+static ds_status measure_kept(walk *w, int e, const ds_stairs *need)
 {
     ds_edge_facts *facts = &w->a->edges[e];
-    ds_steps *kept;
+    ds_stairs *kept;
     int64_t most, n;
     if (need == w->known[e])
         return DS_OK;
-    DS_TRY(ds_steps_apply(&w->maker, &kept, DS_EXPR_SUB, w->known[e], need, NULL));
-    ds_status status = w->mask ? ds_steps_mask(&w->maker, &kept, w->mask) : DS_OK;
+    DS_TRY(ds_stairs_apply(&w->maker, &kept, DS_EXPR_SUB, w->known[e], need, NULL));
+    ds_status status = w->mask ? ds_stairs_mask(&w->maker, &kept, w->mask) : DS_OK;
     if (status == DS_OK)
-        status = ds_steps_most(&w->maker, kept, &most, &n);
-    const ds_stretch last = *ds_steps_last(kept);
-    ds_steps_release(&w->maker, kept);
+        status = ds_stairs_most(&w->maker, kept, &most, &n);
+    const ds_flight last = *ds_stairs_last(kept);
+    ds_stairs_release(&w->maker, kept);
     DS_TRY(status);
     facts->capacity = most > facts->capacity ? most : facts->capacity;
     if (last.gain <= 0)
@@ -209,14 +209,14 @@ static ds_status measure_kept(walk *w, int e, const ds_steps *need)
     return DS_OK;
 }
 
-static bool never(const ds_steps *f)
+static bool never(const ds_stairs *f)
 {
     return f->n_steps == 1 && f->steps[0].value >= DS_NEVER;
 }
 
 static ds_status need(walk *w, const ds_node *node)
 {
-    ds_steps *roots[DS_PROGRAM_ROOTS];
+    ds_stairs *roots[DS_PROGRAM_ROOTS];
     if (node->silent)
         return DS_OK;
     DS_TRY(evaluate(w, &node->op->need, NULL, w->known[node->first_output], roots));
@@ -224,13 +224,13 @@ static ds_status need(walk *w, const ds_node *node)
     for (int i = 0; i < node->op->need.n_roots; i++) {
         if (status == DS_OK && !never(roots[i])) {
             if (roots[i] != w->known[node->first_output])
-                status = ds_steps_change_k(&w->maker, &roots[i], DS_EXPR_MAX, 0);
+                status = ds_stairs_change_k(&w->maker, &roots[i], DS_EXPR_MAX, 0);
             if (status == DS_OK)
                 status = include(w, roots[i]);
             if (status == DS_OK)
                 status = measure_kept(w, node->inputs[i], roots[i]);
         }
-        ds_steps_release(&w->maker, roots[i]);
+        ds_stairs_release(&w->maker, roots[i]);
     }
     return status;
 }
@@ -239,7 +239,7 @@ static ds_status visit(walk *w, size_t j)
 {
     const ds_node *node = &w->graph->nodes[j];
     const int out = node->first_output, in = node->inputs[0];
-    DS_TRY(ds_steps_spend(&w->maker, 1));
+    DS_TRY(ds_stairs_spend(&w->maker, 1));
     DS_TRY(check_lockstep(w, node));
     DS_TRY(count(w, node));
     for (int o = out; o < out + node->op->n_outputs && !w->dead[j]; o++) {
@@ -268,11 +268,11 @@ static bool frames_per(const walk *w, int e, ds_rate *per)
 /* The longest that a frame of output o waits for one of those from n = from to before `to`. */
 static ds_status wait_between(walk *w, size_t o, ds_rate per, int64_t from, int64_t to)
 {
-    const ds_steps *known = w->known[w->graph->outputs[o]];
-    for (int64_t n = from; n < to; n = ds_steps_after(known, n)) {
-        DS_TRY(ds_steps_spend(&w->maker, 1));
-        const int64_t m = n > 0 ? ds_steps_at(known, n - 1) : 0;
-        if (ds_steps_at(known, n) <= m)
+    const ds_stairs *known = w->known[w->graph->outputs[o]];
+    for (int64_t n = from; n < to; n = ds_stairs_after(known, n)) {
+        DS_TRY(ds_stairs_spend(&w->maker, 1));
+        const int64_t m = n > 0 ? ds_stairs_at(known, n - 1) : 0;
+        if (ds_stairs_at(known, n) <= m)
             continue;
         /* The earliest of the new frames waited longest. */
         const int64_t delay = n - 1 - (int64_t)((wide)m * per.num / per.den);
@@ -286,12 +286,12 @@ static ds_status wait_between(walk *w, size_t o, ds_rate per, int64_t from, int6
  * input 0: so the first and the last period hold the longest. */
 static ds_status measure_delay(walk *w, size_t o)
 {
-    const ds_steps *known = w->known[w->graph->outputs[o]];
+    const ds_stairs *known = w->known[w->graph->outputs[o]];
     ds_rate per;
     if (!frames_per(w, w->graph->outputs[o], &per))
         return DS_OK;
     for (size_t i = 0; i < known->n_stretches; i++) {
-        const ds_stretch *s = &known->stretches[i];
+        const ds_flight *s = &known->stretches[i];
         const bool last = i + 1 == known->n_stretches;
         const int64_t end = last ? DS_NEVER : s[1].start;
         const int64_t part = (int64_t)((wide)s->gain * per.num % per.den);
@@ -310,7 +310,7 @@ static ds_status first_read(walk *w, int e, int64_t m, int64_t *frame)
 {
     const ds_graph *g = w->graph;
     const int producer = g->edges[e].node;
-    DS_TRY(ds_steps_spend(&w->maker, producer + 1));
+    DS_TRY(ds_stairs_spend(&w->maker, producer + 1));
     for (int i = 0; i <= e; i++)
         w->first[i] = DS_NEVER;
     w->first[e] = m;
@@ -336,7 +336,7 @@ static int64_t far_away(const walk *w)
 {
     int64_t steepest = 1;
     for (size_t e = 0; e < w->graph->n_edges; e++) {
-        const ds_stretch *last = ds_steps_last(w->known[e]);
+        const ds_flight *last = ds_stairs_last(w->known[e]);
         const int64_t slope = last->gain / last->period + 1;
         steepest = slope > steepest ? slope : steepest;
     }
@@ -347,17 +347,17 @@ static int64_t far_away(const walk *w)
 static ds_status measure_field(walk *w, size_t o, int64_t far)
 {
     const int e = w->graph->outputs[o];
-    const ds_steps *known = w->known[e];
+    const ds_stairs *known = w->known[e];
     const int64_t start = w->a->transient + w->a->period;
     ds_rate per;
     if (!frames_per(w, e, &per))
         return DS_OK;
     int n_fields = 0;
     for (int64_t n = start; n <= start + w->a->period && n_fields < MAX_FIELDS;
-         n = ds_steps_after(known, n)) {
-        const int64_t m = ds_steps_at(known, n + far - 1);
+         n = ds_stairs_after(known, n)) {
+        const int64_t m = ds_stairs_at(known, n + far - 1);
         int64_t read;
-        if (n == start || ds_steps_at(known, n + far) <= m)
+        if (n == start || ds_stairs_at(known, n + far) <= m)
             continue;
         n_fields++;
         DS_TRY(first_read(w, e, m, &read));
@@ -377,11 +377,11 @@ static ds_status measure_field(walk *w, size_t o, int64_t far)
 static void forget(walk *w)
 {
     for (size_t e = 0; e < w->graph->n_edges; e++) {
-        ds_steps_release(&w->maker, w->known[e]);
-        ds_steps_release(&w->maker, w->total[e]);
+        ds_stairs_release(&w->maker, w->known[e]);
+        ds_stairs_release(&w->maker, w->total[e]);
         w->known[e] = w->total[e] = NULL;
     }
-    ds_steps_release(&w->maker, w->mask);
+    ds_stairs_release(&w->maker, w->mask);
     w->mask = NULL;
 }
 
@@ -393,7 +393,7 @@ static ds_status walk_once(walk *w)
         w->diagonal &= w->offsets[i] == 0;
     ds_status status = start(w);
     if (status == DS_OK && w->mask)
-        status = ds_steps_most(&w->maker, w->mask, &admitted, &n);
+        status = ds_stairs_most(&w->maker, w->mask, &admitted, &n);
     for (size_t j = 0; j < w->graph->n_nodes && status == DS_OK && admitted > 0; j++)
         status = visit(w, j);
     for (size_t o = 0; o < w->graph->n_outputs && status == DS_OK && w->diagonal; o++)
@@ -523,7 +523,7 @@ ds_status ds_analyse(ds_analysis *analysis, const ds_graph *graph, const ds_cloc
                               .n_outputs = graph->n_outputs,
                               .period = 1};
     const size_t n_edges = graph->n_edges;
-    const size_t n_bytes = n_edges * 2 * (sizeof(ds_steps *) + sizeof(int64_t)) + graph->n_nodes;
+    const size_t n_bytes = n_edges * 2 * (sizeof(ds_stairs *) + sizeof(int64_t)) + graph->n_nodes;
     void *block = NULL;
     ds_status status = take_results(analysis, graph);
     if (status == DS_OK)

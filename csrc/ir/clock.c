@@ -54,60 +54,60 @@ void ds_clock_offsets(const ds_clock *c, size_t i, int64_t *low, int64_t *high)
 }
 
 /* The frames of input i, its lead before input 0 in ticks; the mask stays only where its position is one. */
-static ds_status add_input(const ds_clock *c, ds_steps_maker *m, size_t i, int64_t offset, ds_steps **frames,
-                           ds_steps **lead, ds_steps **mask)
+static ds_status add_input(const ds_clock *c, ds_stairs_maker *m, size_t i, int64_t offset, ds_stairs **frames,
+                           ds_stairs **lead, ds_stairs **mask)
 {
     const int64_t common = ds_greatest_divisor(c->tick[0], c->tick[i]);
     const int64_t gain = c->tick[0] / common, period = c->tick[i] / common;
-    DS_TRY(ds_steps_line(m, frames, period, gain, offset + 1));
+    DS_TRY(ds_stairs_line(m, frames, period, gain, offset + 1));
     if (c->n_inputs > 1) {
-        DS_TRY(ds_steps_mask(m, mask, *frames)); /* one more than its position, which is not below 0 */
-        DS_TRY(ds_steps_rest(m, lead, gain, period, -common));
-        DS_TRY(ds_steps_change_k(m, lead, DS_EXPR_ADD, offset * c->tick[i]));
-        DS_TRY(ds_steps_change_k(m, frames, DS_EXPR_MAX, 1));
+        DS_TRY(ds_stairs_mask(m, mask, *frames)); /* one more than its position, which is not below 0 */
+        DS_TRY(ds_stairs_rest(m, lead, gain, period, -common));
+        DS_TRY(ds_stairs_change_k(m, lead, DS_EXPR_ADD, offset * c->tick[i]));
+        DS_TRY(ds_stairs_change_k(m, frames, DS_EXPR_MAX, 1));
     }
-    return ds_steps_change_k(m, frames, DS_EXPR_ADD, -1);
+    return ds_stairs_change_k(m, frames, DS_EXPR_ADD, -1);
 }
 
 /* Masks what is further apart than the limit: not 0 < limit + last - first. */
-static ds_status mask_spread(const ds_clock *c, ds_steps_maker *m, ds_steps *const *leads, ds_steps **last,
-                             ds_steps **first, ds_steps **mask)
+static ds_status mask_spread(const ds_clock *c, ds_stairs_maker *m, ds_stairs *const *leads, ds_stairs **last,
+                             ds_stairs **first, ds_stairs **mask)
 {
     for (size_t i = 1; i < c->n_inputs; i++) {
-        DS_TRY(ds_steps_change(m, last, DS_EXPR_MIN, leads[i]));
-        DS_TRY(ds_steps_change(m, first, DS_EXPR_MAX, leads[i]));
+        DS_TRY(ds_stairs_change(m, last, DS_EXPR_MIN, leads[i]));
+        DS_TRY(ds_stairs_change(m, first, DS_EXPR_MAX, leads[i]));
     }
-    DS_TRY(ds_steps_change(m, last, DS_EXPR_SUB, *first));
-    DS_TRY(ds_steps_change_k(m, last, DS_EXPR_ADD, c->limit));
-    return ds_steps_mask(m, mask, *last);
+    DS_TRY(ds_stairs_change(m, last, DS_EXPR_SUB, *first));
+    DS_TRY(ds_stairs_change_k(m, last, DS_EXPR_ADD, c->limit));
+    return ds_stairs_mask(m, mask, *last);
 }
 
-ds_status ds_clock_functions(const ds_clock *c, ds_steps_maker *m, const int64_t *offsets, ds_steps **frames,
-                             ds_steps **mask)
+ds_status ds_clock_functions(const ds_clock *c, ds_stairs_maker *m, const int64_t *offsets, ds_stairs **frames,
+                             ds_stairs **mask)
 {
-    ds_steps *leads[DS_MAX_INPUTS] = {NULL};
+    ds_stairs *leads[DS_MAX_INPUTS] = {NULL};
     const size_t n = c->n_inputs;
     *mask = NULL;
     for (size_t i = 0; i < n; i++)
         frames[i] = NULL;
-    ds_status status = n > 1 ? ds_steps_constant(m, mask, 1) : DS_OK;
+    ds_status status = n > 1 ? ds_stairs_constant(m, mask, 1) : DS_OK;
     for (size_t i = 0; i < n && status == DS_OK; i++)
         status = add_input(c, m, i, offsets[i], &frames[i], &leads[i], mask);
     if (status == DS_OK && n > 1) {
-        ds_steps *last = ds_steps_share(leads[0]), *first = ds_steps_share(leads[0]);
+        ds_stairs *last = ds_stairs_share(leads[0]), *first = ds_stairs_share(leads[0]);
         status = mask_spread(c, m, leads, &last, &first, mask);
-        ds_steps_release(m, last);
-        ds_steps_release(m, first);
+        ds_stairs_release(m, last);
+        ds_stairs_release(m, first);
     }
     for (size_t i = 0; i < n; i++) {
-        ds_steps_release(m, leads[i]);
+        ds_stairs_release(m, leads[i]);
         if (status != DS_OK) {
-            ds_steps_release(m, frames[i]);
+            ds_stairs_release(m, frames[i]);
             frames[i] = NULL;
         }
     }
     if (status != DS_OK) {
-        ds_steps_release(m, *mask);
+        ds_stairs_release(m, *mask);
         *mask = NULL;
     }
     return status;

@@ -1,15 +1,15 @@
-/* ir/steps: functions that repeat against their definition, frame by frame: random programs over random
+/* ir/stairs: functions that repeat against their definition, frame by frame: random programs over random
  * operands, near the start and far away; what does not repeat is refused. */
 #include "graph_cases.h"
-#include "ir/steps.h"
+#include "ir/stairs.h"
 
 enum { MOST = 12, NEAR = 400 };
 
-static ds_steps_maker maker;
+static ds_stairs_maker maker;
 
 /* Operands and results so far, and how each was made. */
 typedef struct made {
-    ds_steps *f[MOST];
+    ds_stairs *f[MOST];
     ds_expr_code code[MOST];
     int64_t k[MOST][3]; /* of a line: period, gain, plus; else operands */
     int n;
@@ -35,7 +35,7 @@ static void add_operand(made *c)
         c->code[c->n] = DS_EXPR_CONST;
         k[0] = random_in(1, 6) * (random_below(3) == 0 ? -1 : 1) + (random_below(6) == 0 ? 100 : 0);
         k[0] += k[0] == 0;
-        CHECK(ds_steps_constant(&maker, &c->f[c->n], k[0]) == DS_OK);
+        CHECK(ds_stairs_constant(&maker, &c->f[c->n], k[0]) == DS_OK);
     } else {
         c->code[c->n] = DS_EXPR_M;
         k[0] = random_in(1, 5);
@@ -43,7 +43,7 @@ static void add_operand(made *c)
             k[1] = random_in(1, 5); /* in lowest terms */
         } while (ds_greatest_divisor(k[0], k[1]) != 1);
         k[2] = random_in(-9, 9);
-        CHECK(ds_steps_line(&maker, &c->f[c->n], k[0], k[1], k[2]) == DS_OK);
+        CHECK(ds_stairs_line(&maker, &c->f[c->n], k[0], k[1], k[2]) == DS_OK);
     }
     c->n++;
 }
@@ -59,7 +59,7 @@ static void add_result(made *c)
         k[i] = random_below(c->n);
     }
     c->code[c->n] = code;
-    const ds_status status = ds_steps_apply(&maker, &c->f[c->n], code, c->f[k[0]], c->f[k[1]],
+    const ds_status status = ds_stairs_apply(&maker, &c->f[c->n], code, c->f[k[0]], c->f[k[1]],
                                             code == DS_EXPR_SELECT ? c->f[k[2]] : NULL);
     CHECK(status == DS_OK || code == DS_EXPR_MUL || code == DS_EXPR_FLOORDIV ||
           code == DS_EXPR_CEILDIV);
@@ -68,15 +68,15 @@ static void add_result(made *c)
 
 static void check_function(const made *c, int i)
 {
-    const ds_steps *f = c->f[i];
-    const ds_stretch *last = ds_steps_last(f);
+    const ds_stairs *f = c->f[i];
+    const ds_flight *last = ds_stairs_last(f);
     int64_t most, positive, nonzero, largest = -DS_NEVER, first = -1;
-    CHECK(ds_steps_most(&maker, f, &most, &positive) == DS_OK);
-    CHECK(ds_steps_nonzero(&maker, f, &nonzero) == DS_OK);
+    CHECK(ds_stairs_most(&maker, f, &most, &positive) == DS_OK);
+    CHECK(ds_stairs_nonzero(&maker, f, &nonzero) == DS_OK);
     for (int64_t n = 0; n < NEAR; n++) {
         const int64_t value = direct(c, i, n);
-        CHECK(ds_steps_at(f, n) == value);
-        CHECK(n == 0 || ds_steps_after(f, n - 1) == n || value == direct(c, i, n - 1));
+        CHECK(ds_stairs_at(f, n) == value);
+        CHECK(n == 0 || ds_stairs_after(f, n - 1) == n || value == direct(c, i, n - 1));
         largest = value > largest && n < last->start + last->period ? value : largest;
         first = value != 0 && first < 0 ? n : first;
     }
@@ -86,7 +86,7 @@ static void check_function(const made *c, int i)
     }
     for (int trial = 0; trial < 20; trial++) {
         const int64_t n = last->start + (random_below(1 << 20) << random_below(11));
-        CHECK(ds_steps_at(f, n) == direct(c, i, n));
+        CHECK(ds_stairs_at(f, n) == direct(c, i, n));
     }
     /* It begins to repeat no later than it does, and no shorter period holds from there on. */
     const int64_t before = last->start - 1;
@@ -115,7 +115,7 @@ static void test_random(void)
             check_function(&c, i);
         }
         for (int i = 0; i < c.n; i++) {
-            ds_steps_release(&maker, c.f[i]);
+            ds_stairs_release(&maker, c.f[i]);
         }
     }
 }
@@ -123,36 +123,36 @@ static void test_random(void)
 /* A stretch of 2^40 frames takes no time. */
 static void test_long(void)
 {
-    ds_steps *line, *late, *zero, *f;
-    CHECK(ds_steps_line(&maker, &line, 3, 1, 0) == DS_OK);
-    CHECK(ds_steps_line(&maker, &late, 1, 1, -((int64_t)1 << 40)) == DS_OK);
-    CHECK(ds_steps_constant(&maker, &zero, 0) == DS_OK);
+    ds_stairs *line, *late, *zero, *f;
+    CHECK(ds_stairs_line(&maker, &line, 3, 1, 0) == DS_OK);
+    CHECK(ds_stairs_line(&maker, &late, 1, 1, -((int64_t)1 << 40)) == DS_OK);
+    CHECK(ds_stairs_constant(&maker, &zero, 0) == DS_OK);
     const int64_t work = maker.work;
-    CHECK(ds_steps_apply(&maker, &f, DS_EXPR_SELECT, late, line, zero) == DS_OK);
+    CHECK(ds_stairs_apply(&maker, &f, DS_EXPR_SELECT, late, line, zero) == DS_OK);
     CHECK(work - maker.work < 200);
-    CHECK(ds_steps_last(f)->start == ((int64_t)1 << 40) + 1 && ds_steps_last(f)->period == 3);
-    CHECK(ds_steps_at(f, (int64_t)1 << 40) == 0);
-    CHECK(ds_steps_at(f, ((int64_t)1 << 40) + 1) == (((int64_t)1 << 40) + 1) / 3);
-    ds_steps *next;
-    CHECK(ds_steps_next(&maker, &next, f) == DS_OK);
-    CHECK(ds_steps_at(next, (int64_t)1 << 40) == ds_steps_at(f, ((int64_t)1 << 40) + 1));
-    ds_steps_release(&maker, next);
-    ds_steps_release(&maker, f);
-    CHECK(failed(ds_steps_apply(&maker, &f, DS_EXPR_MUL, line, line, NULL), DS_LIMIT, "products"));
-    CHECK(failed(ds_steps_apply(&maker, &f, DS_EXPR_FLOORDIV, late, line, NULL), DS_LIMIT, "divided"));
-    CHECK(failed(ds_steps_line(&maker, &f, (int64_t)1 << 40, 1, 0), DS_LIMIT, "period"));
+    CHECK(ds_stairs_last(f)->start == ((int64_t)1 << 40) + 1 && ds_stairs_last(f)->period == 3);
+    CHECK(ds_stairs_at(f, (int64_t)1 << 40) == 0);
+    CHECK(ds_stairs_at(f, ((int64_t)1 << 40) + 1) == (((int64_t)1 << 40) + 1) / 3);
+    ds_stairs *next;
+    CHECK(ds_stairs_next(&maker, &next, f) == DS_OK);
+    CHECK(ds_stairs_at(next, (int64_t)1 << 40) == ds_stairs_at(f, ((int64_t)1 << 40) + 1));
+    ds_stairs_release(&maker, next);
+    ds_stairs_release(&maker, f);
+    CHECK(failed(ds_stairs_apply(&maker, &f, DS_EXPR_MUL, line, line, NULL), DS_LIMIT, "products"));
+    CHECK(failed(ds_stairs_apply(&maker, &f, DS_EXPR_FLOORDIV, late, line, NULL), DS_LIMIT, "divided"));
+    CHECK(failed(ds_stairs_line(&maker, &f, (int64_t)1 << 40, 1, 0), DS_LIMIT, "period"));
     maker.work = 3;
-    CHECK(failed(ds_steps_line(&maker, &f, 10, 7, 0), DS_LIMIT, "too large"));
-    ds_steps_release(&maker, line);
-    ds_steps_release(&maker, late);
-    ds_steps_release(&maker, zero);
+    CHECK(failed(ds_stairs_line(&maker, &f, 10, 7, 0), DS_LIMIT, "too large"));
+    ds_stairs_release(&maker, line);
+    ds_stairs_release(&maker, late);
+    ds_stairs_release(&maker, zero);
 }
 
 int main(void)
 {
     ds_fault_init(&fault);
     hooks = ds_fault_hooks(&fault);
-    maker = (ds_steps_maker){hooks, (int64_t)1 << 40};
+    maker = (ds_stairs_maker){hooks, (int64_t)1 << 40};
     test_random();
     test_long();
     CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);

@@ -1,4 +1,4 @@
-/* ir/steps.c: functions that repeat, made and combined.
+/* ir/stairs.c: functions that repeat, made and combined.
  *
  * An operation goes over the intervals in which no operand changes its stretch. There its result repeats after
  * the least common multiple of the operands' periods, times the divisor where it divides; where it chooses
@@ -7,7 +7,7 @@
  * where it is the other. One period is then evaluated, step by step.
  *
  * A stretch begins as early as its steps hold: what came before is compared with them, backwards. */
-#include "ir/steps.h"
+#include "ir/stairs.h"
 
 #include <string.h>
 
@@ -32,7 +32,7 @@ ds_status ds_extend_period(int64_t *a, int64_t b)
     return DS_OK;
 }
 
-ds_status ds_steps_spend(ds_steps_maker *m, int64_t n_looks)
+ds_status ds_stairs_spend(ds_stairs_maker *m, int64_t n_looks)
 {
     m->work -= n_looks;
     DS_CHECK(m->work >= 0, DS_LIMIT,
@@ -48,7 +48,7 @@ static int64_t down(int64_t a, int64_t b)
 }
 
 /* Index of the stretch that n lies in. */
-static size_t stretch_of(const ds_steps *f, int64_t n)
+static size_t stretch_of(const ds_stairs *f, int64_t n)
 {
     size_t low = 0, high = f->n_stretches;
     while (high - low > 1) {
@@ -61,13 +61,13 @@ static size_t stretch_of(const ds_steps *f, int64_t n)
     return low;
 }
 
-static int64_t end_of(const ds_steps *f, size_t i)
+static int64_t end_of(const ds_stairs *f, size_t i)
 {
     return i + 1 < f->n_stretches ? f->stretches[i + 1].start : DS_NEVER;
 }
 
 /* Index of the step of stretch s that holds at `at` from a period's beginning. */
-static size_t step_of(const ds_steps *f, const ds_stretch *s, int64_t at)
+static size_t step_of(const ds_stairs *f, const ds_flight *s, int64_t at)
 {
     size_t low = s->first, high = s->first + s->n;
     while (high - low > 1) {
@@ -81,7 +81,7 @@ static size_t step_of(const ds_steps *f, const ds_stretch *s, int64_t at)
 }
 
 /* As if stretch s went on for ever on both sides. */
-static int64_t value_in(const ds_steps *f, const ds_stretch *s, int64_t n)
+static int64_t value_in(const ds_stairs *f, const ds_flight *s, int64_t n)
 {
     const int64_t periods = down(n - s->origin, s->period);
     const int64_t at = n - s->origin - periods * s->period;
@@ -89,7 +89,7 @@ static int64_t value_in(const ds_steps *f, const ds_stretch *s, int64_t n)
     return ds_expr_apply(DS_EXPR_ADD, f->steps[step_of(f, s, at)].value, gained, 0);
 }
 
-static int64_t after_in(const ds_steps *f, const ds_stretch *s, int64_t n)
+static int64_t after_in(const ds_stairs *f, const ds_flight *s, int64_t n)
 {
     if (s->n == 1 && s->gain == 0)
         return DS_NEVER;
@@ -98,19 +98,19 @@ static int64_t after_in(const ds_steps *f, const ds_stretch *s, int64_t n)
     return begin + (next < s->first + s->n ? f->steps[next].at : s->period);
 }
 
-int64_t ds_steps_at(const ds_steps *f, int64_t n)
+int64_t ds_stairs_at(const ds_stairs *f, int64_t n)
 {
     return value_in(f, &f->stretches[stretch_of(f, n)], n);
 }
 
-int64_t ds_steps_after(const ds_steps *f, int64_t n)
+int64_t ds_stairs_after(const ds_stairs *f, int64_t n)
 {
     const size_t i = stretch_of(f, n);
     const int64_t end = end_of(f, i), next = after_in(f, &f->stretches[i], n);
     return next < end ? next : end;
 }
 
-bool ds_steps_same(const ds_steps *f, const ds_steps *g)
+bool ds_stairs_same(const ds_stairs *f, const ds_stairs *g)
 {
     return f == g || (f->n_stretches == g->n_stretches && f->n_steps == g->n_steps &&
                       memcmp(f->stretches, g->stretches, f->n_stretches * sizeof *f->stretches) == 0 &&
@@ -119,7 +119,7 @@ bool ds_steps_same(const ds_steps *f, const ds_steps *g)
 
 /* ---------------------------------------------------------------- making */
 
-static ds_status make(ds_steps_maker *m, ds_steps **f)
+static ds_status make(ds_stairs_maker *m, ds_stairs **f)
 {
     void *memory;
     DS_TRY(ds_allocate_zeroed(&m->allocator, &memory, sizeof **f));
@@ -132,13 +132,13 @@ static ds_status make(ds_steps_maker *m, ds_steps **f)
     return DS_OK;
 }
 
-ds_steps *ds_steps_share(ds_steps *f)
+ds_stairs *ds_stairs_share(ds_stairs *f)
 {
     f->n_users++;
     return f;
 }
 
-void ds_steps_release(ds_steps_maker *m, ds_steps *f)
+void ds_stairs_release(ds_stairs_maker *m, ds_stairs *f)
 {
     if (!f || --f->n_users)
         return;
@@ -150,17 +150,17 @@ void ds_steps_release(ds_steps_maker *m, ds_steps *f)
 }
 
 /* Hands over what was made, or releases it. */
-static ds_status hand_over(ds_steps_maker *m, ds_steps **f, ds_steps *made, ds_status status)
+static ds_status hand_over(ds_stairs_maker *m, ds_stairs **f, ds_stairs *made, ds_status status)
 {
     if (status == DS_OK)
         *f = made;
     else
-        ds_steps_release(m, made);
+        ds_stairs_release(m, made);
     return status;
 }
 
 /* few: where the items lie that were never many. */
-static ds_status grow(ds_steps_maker *m, void **items, const void *few, size_t n, size_t *capacity, size_t item)
+static ds_status grow(ds_stairs_maker *m, void **items, const void *few, size_t n, size_t *capacity, size_t item)
 {
     if (n < *capacity)
         return DS_OK;
@@ -174,34 +174,34 @@ static ds_status grow(ds_steps_maker *m, void **items, const void *few, size_t n
     return DS_OK;
 }
 
-static ds_status add_stretch(ds_steps_maker *m, ds_steps *f, int64_t start, int64_t period)
+static ds_status add_stretch(ds_stairs_maker *m, ds_stairs *f, int64_t start, int64_t period)
 {
     void *stretches = f->stretches;
     DS_TRY(grow(m, &stretches, f->few_stretches, f->n_stretches, &f->stretches_capacity, sizeof *f->stretches));
     f->stretches = stretches;
     f->stretches[f->n_stretches++] =
-        (ds_stretch){.start = start, .origin = start, .period = period, .first = f->n_steps};
+        (ds_flight){.start = start, .origin = start, .period = period, .first = f->n_steps};
     return DS_OK;
 }
 
 /* Of the last stretch; nothing where the value stays. */
-static ds_status add_step(ds_steps_maker *m, ds_steps *f, int64_t at, int64_t value)
+static ds_status add_step(ds_stairs_maker *m, ds_stairs *f, int64_t at, int64_t value)
 {
-    ds_stretch *s = &f->stretches[f->n_stretches - 1];
-    DS_TRY(ds_steps_spend(m, 4)); /* it takes memory, too */
+    ds_flight *s = &f->stretches[f->n_stretches - 1];
+    DS_TRY(ds_stairs_spend(m, 4)); /* it takes memory, too */
     if (s->n && f->steps[f->n_steps - 1].value == value)
         return DS_OK;
     void *steps = f->steps;
     DS_TRY(grow(m, &steps, f->few_steps, f->n_steps, &f->steps_capacity, sizeof *f->steps));
     f->steps = steps;
-    f->steps[f->n_steps++] = (ds_step){at, value};
+    f->steps[f->n_steps++] = (ds_stair){at, value};
     s->n++;
     return DS_OK;
 }
 
-ds_status ds_steps_constant(ds_steps_maker *m, ds_steps **f, int64_t value)
+ds_status ds_stairs_constant(ds_stairs_maker *m, ds_stairs **f, int64_t value)
 {
-    ds_steps *made;
+    ds_stairs *made;
     DS_TRY(make(m, &made));
     ds_status status = add_stretch(m, made, 0, 1);
     if (status == DS_OK)
@@ -211,11 +211,11 @@ ds_status ds_steps_constant(ds_steps_maker *m, ds_steps **f, int64_t value)
 
 __extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
 
-ds_status ds_steps_line(ds_steps_maker *m, ds_steps **f, int64_t period, int64_t gain, int64_t plus)
+ds_status ds_stairs_line(ds_stairs_maker *m, ds_stairs **f, int64_t period, int64_t gain, int64_t plus)
 {
     int64_t whole = 1;
     DS_TRY(ds_extend_period(&whole, period));
-    ds_steps *made;
+    ds_stairs *made;
     DS_TRY(make(m, &made));
     ds_status status = add_stretch(m, made, 0, period);
     for (int64_t i = 0; i < (gain < period ? gain : period) && status == DS_OK; i++) {
@@ -228,11 +228,11 @@ ds_status ds_steps_line(ds_steps_maker *m, ds_steps **f, int64_t period, int64_t
     return hand_over(m, f, made, status);
 }
 
-ds_status ds_steps_rest(ds_steps_maker *m, ds_steps **f, int64_t a, int64_t b, int64_t scale)
+ds_status ds_stairs_rest(ds_stairs_maker *m, ds_stairs **f, int64_t a, int64_t b, int64_t scale)
 {
     int64_t whole = 1;
     DS_TRY(ds_extend_period(&whole, b));
-    ds_steps *made;
+    ds_stairs *made;
     DS_TRY(make(m, &made));
     ds_status status = add_stretch(m, made, 0, b);
     for (int64_t at = 0; at < b && status == DS_OK; at++)
@@ -240,13 +240,13 @@ ds_status ds_steps_rest(ds_steps_maker *m, ds_steps **f, int64_t a, int64_t b, i
     return hand_over(m, f, made, status);
 }
 
-ds_status ds_steps_next(ds_steps_maker *m, ds_steps **f, const ds_steps *g)
+ds_status ds_stairs_next(ds_stairs_maker *m, ds_stairs **f, const ds_stairs *g)
 {
-    ds_steps *made;
+    ds_stairs *made;
     DS_TRY(make(m, &made));
     ds_status status = DS_OK;
     for (size_t i = 0; i < g->n_stretches && status == DS_OK; i++) {
-        const ds_stretch *s = &g->stretches[i];
+        const ds_flight *s = &g->stretches[i];
         if (end_of(g, i) <= 1)
             continue;
         status = add_stretch(m, made, s->start > 0 ? s->start - 1 : 0, s->period);
@@ -263,13 +263,13 @@ ds_status ds_steps_next(ds_steps_maker *m, ds_steps **f, const ds_steps *g)
 /* ---------------------------------------------------------------- as early and as short as may be */
 
 /* The least u such that, from u to `end`, stretch s of f holds in place of stretch was; at least `start`. */
-static ds_status agree_from(ds_steps_maker *m, const ds_steps *f, const ds_stretch *was,
-                            const ds_stretch *s, int64_t start, int64_t end, int64_t *u)
+static ds_status agree_from(ds_stairs_maker *m, const ds_stairs *f, const ds_flight *was,
+                            const ds_flight *s, int64_t start, int64_t end, int64_t *u)
 {
     *u = start;
     for (int64_t n = start; n < end;) {
         const int64_t a = after_in(f, was, n), b = after_in(f, s, n), next = a < b ? a : b;
-        DS_TRY(ds_steps_spend(m, 1));
+        DS_TRY(ds_stairs_spend(m, 1));
         if (value_in(f, was, n) != value_in(f, s, n))
             *u = next < end ? next : end;
         n = next;
@@ -277,16 +277,16 @@ static ds_status agree_from(ds_steps_maker *m, const ds_steps *f, const ds_stret
     return DS_OK;
 }
 
-static void drop_last(ds_steps *f)
+static void drop_last(ds_stairs *f)
 {
     f->n_stretches--;
     f->n_steps = f->stretches[f->n_stretches].first;
 }
 
 /* Takes the last stretch but one out. */
-static void drop_before_last(ds_steps *f)
+static void drop_before_last(ds_stairs *f)
 {
-    ds_stretch *was = &f->stretches[f->n_stretches - 2], *s = was + 1;
+    ds_flight *was = &f->stretches[f->n_stretches - 2], *s = was + 1;
     memmove(&f->steps[was->first], &f->steps[s->first], s->n * sizeof *f->steps);
     s->first = was->first;
     f->n_steps = s->first + s->n;
@@ -295,10 +295,10 @@ static void drop_before_last(ds_steps *f)
 }
 
 /* The last stretch, which goes up to `end`, joins those before it as far as they say the same. */
-static ds_status join(ds_steps_maker *m, ds_steps *f, int64_t end)
+static ds_status join(ds_stairs_maker *m, ds_stairs *f, int64_t end)
 {
     while (f->n_stretches > 1) {
-        ds_stretch *s = &f->stretches[f->n_stretches - 1], *was = s - 1;
+        ds_flight *s = &f->stretches[f->n_stretches - 1], *was = s - 1;
         int64_t u;
         if (end - s->start <= s->period) { /* it does not repeat: perhaps the former just goes on */
             DS_TRY(agree_from(m, f, was, s, s->start, end, &u));
@@ -332,25 +332,25 @@ static ds_status join(ds_steps_maker *m, ds_steps *f, int64_t end)
 }
 
 /* Whether the last stretch repeats after a `part`-th of its period already. */
-static ds_status has_shorter_period(ds_steps_maker *m, const ds_steps *f, int64_t part, bool *has)
+static ds_status has_shorter_period(ds_stairs_maker *m, const ds_stairs *f, int64_t part, bool *has)
 {
-    const ds_stretch *s = ds_steps_last(f);
-    ds_stretch ahead = *s;
+    const ds_flight *s = ds_stairs_last(f);
+    ds_flight ahead = *s;
     const int64_t gain = s->gain / part;
     ahead.origin -= s->period / part;
     *has = s->period % part == 0 && s->gain % part == 0;
     for (int64_t n = s->origin; n < s->origin + s->period && *has;) {
         const int64_t a = after_in(f, s, n), b = after_in(f, &ahead, n);
-        DS_TRY(ds_steps_spend(m, 1));
+        DS_TRY(ds_stairs_spend(m, 1));
         *has = value_in(f, &ahead, n) == value_in(f, s, n) + gain;
         n = a < b ? a : b;
     }
     return DS_OK;
 }
 
-static ds_status shorten_period(ds_steps_maker *m, ds_steps *f)
+static ds_status shorten_period(ds_stairs_maker *m, ds_stairs *f)
 {
-    ds_stretch *s = &f->stretches[f->n_stretches - 1];
+    ds_flight *s = &f->stretches[f->n_stretches - 1];
     int64_t rest = s->period;
     for (int64_t part = 2; rest > 1; part++) {
         if (part * part > rest)
@@ -373,11 +373,11 @@ static ds_status shorten_period(ds_steps_maker *m, ds_steps *f)
 /* ---------------------------------------------------------------- combining */
 
 typedef struct operation {
-    ds_steps_maker *m;
-    ds_steps *f;
+    ds_stairs_maker *m;
+    ds_stairs *f;
     ds_expr_code code;
-    const ds_steps *in[3];
-    const ds_stretch *now[3]; /* where the interval lies */
+    const ds_stairs *in[3];
+    const ds_flight *now[3]; /* where the interval lies */
     int n_in;
 } operation;
 
@@ -441,7 +441,7 @@ static ds_status append_choice(operation *o, int64_t start, int64_t end, int64_t
     int64_t least = DS_NEVER, most = -DS_NEVER;
     for (int64_t n = start; n < end && n - start < period; n = after(o, n)) {
         const int64_t margin = margin_at(o, n);
-        DS_TRY(ds_steps_spend(o->m, 1));
+        DS_TRY(ds_stairs_spend(o->m, 1));
         least = margin < least ? margin : least;
         most = margin > most ? margin : most;
     }
@@ -458,7 +458,7 @@ static ds_status append_choice(operation *o, int64_t start, int64_t end, int64_t
     return append(o, b, end, period);
 }
 
-static bool is_constant(const ds_stretch *s)
+static bool is_constant(const ds_flight *s)
 {
     return s->n == 1 && s->gain == 0;
 }
@@ -467,7 +467,7 @@ static bool is_constant(const ds_stretch *s)
  * dividend has gained a multiple of the divisor. */
 static ds_status result_period(const operation *o, int64_t start, int64_t *period)
 {
-    const ds_stretch *a = o->now[0], *b = o->now[1];
+    const ds_flight *a = o->now[0], *b = o->now[1];
     if (o->code == DS_EXPR_MUL) {
         DS_CHECK(is_constant(a) || is_constant(b) || (a->gain == 0 && b->gain == 0), DS_LIMIT,
                  "counts that are products of each other don't repeat");
@@ -521,58 +521,58 @@ static ds_status combine(operation *o)
     return shorten_period(o->m, o->f);
 }
 
-ds_status ds_steps_apply(ds_steps_maker *m, ds_steps **f, ds_expr_code code, const ds_steps *a,
-                         const ds_steps *b, const ds_steps *c)
+ds_status ds_stairs_apply(ds_stairs_maker *m, ds_stairs **f, ds_expr_code code, const ds_stairs *a,
+                         const ds_stairs *b, const ds_stairs *c)
 {
     operation o = {.m = m, .code = code, .in = {a, b, c}, .n_in = c ? 3 : 2};
-    DS_TRY(ds_steps_spend(m, 64)); /* what making a function costs */
+    DS_TRY(ds_stairs_spend(m, 64)); /* what making a function costs */
     DS_TRY(make(m, &o.f));
     return hand_over(m, f, o.f, combine(&o));
 }
 
 /* Puts `made` in f's place. */
-static ds_status replace(ds_steps_maker *m, ds_steps **f, ds_steps *made, ds_status status)
+static ds_status replace(ds_stairs_maker *m, ds_stairs **f, ds_stairs *made, ds_status status)
 {
     if (status == DS_OK) {
-        ds_steps_release(m, *f);
+        ds_stairs_release(m, *f);
         *f = made;
     }
     return status;
 }
 
-ds_status ds_steps_change(ds_steps_maker *m, ds_steps **f, ds_expr_code code, const ds_steps *b)
+ds_status ds_stairs_change(ds_stairs_maker *m, ds_stairs **f, ds_expr_code code, const ds_stairs *b)
 {
-    ds_steps *made = NULL;
-    const ds_status status = ds_steps_apply(m, &made, code, *f, b, NULL);
+    ds_stairs *made = NULL;
+    const ds_status status = ds_stairs_apply(m, &made, code, *f, b, NULL);
     return replace(m, f, made, status);
 }
 
-ds_status ds_steps_change_k(ds_steps_maker *m, ds_steps **f, ds_expr_code code, int64_t k)
+ds_status ds_stairs_change_k(ds_stairs_maker *m, ds_stairs **f, ds_expr_code code, int64_t k)
 {
-    ds_steps *constant;
-    DS_TRY(ds_steps_constant(m, &constant, k));
-    const ds_status status = ds_steps_change(m, f, code, constant);
-    ds_steps_release(m, constant);
+    ds_stairs *constant;
+    DS_TRY(ds_stairs_constant(m, &constant, k));
+    const ds_status status = ds_stairs_change(m, f, code, constant);
+    ds_stairs_release(m, constant);
     return status;
 }
 
-ds_status ds_steps_mask(ds_steps_maker *m, ds_steps **f, const ds_steps *condition)
+ds_status ds_stairs_mask(ds_stairs_maker *m, ds_stairs **f, const ds_stairs *condition)
 {
-    ds_steps *zero, *made = NULL;
-    DS_TRY(ds_steps_constant(m, &zero, 0));
-    const ds_status status = ds_steps_apply(m, &made, DS_EXPR_SELECT, condition, *f, zero);
-    ds_steps_release(m, zero);
+    ds_stairs *zero, *made = NULL;
+    DS_TRY(ds_stairs_constant(m, &zero, 0));
+    const ds_status status = ds_stairs_apply(m, &made, DS_EXPR_SELECT, condition, *f, zero);
+    ds_stairs_release(m, zero);
     return replace(m, f, made, status);
 }
 
 /* ---------------------------------------------------------------- what they amount to */
 
-static ds_status look(ds_steps_maker *m, const ds_steps *f, const ds_stretch *s, int64_t from,
+static ds_status look(ds_stairs_maker *m, const ds_stairs *f, const ds_flight *s, int64_t from,
                       int64_t to, int64_t *most, int64_t *positive)
 {
     for (int64_t n = from; n < to; n = after_in(f, s, n)) {
         const int64_t value = value_in(f, s, n);
-        DS_TRY(ds_steps_spend(m, 1));
+        DS_TRY(ds_stairs_spend(m, 1));
         *most = value > *most ? value : *most;
         if (value > 0 && *positive < 0)
             *positive = n;
@@ -580,12 +580,12 @@ static ds_status look(ds_steps_maker *m, const ds_steps *f, const ds_stretch *s,
     return DS_OK;
 }
 
-ds_status ds_steps_most(ds_steps_maker *m, const ds_steps *f, int64_t *most, int64_t *positive)
+ds_status ds_stairs_most(ds_stairs_maker *m, const ds_stairs *f, int64_t *most, int64_t *positive)
 {
     *most = -DS_NEVER;
     *positive = -1;
     for (size_t i = 0; i < f->n_stretches; i++) {
-        const ds_stretch *s = &f->stretches[i];
+        const ds_flight *s = &f->stretches[i];
         const int64_t end = end_of(f, i), length = end - s->start;
         const bool once = length <= s->period;
         DS_TRY(look(m, f, s, s->start, once ? end : s->start + s->period, most, positive));
@@ -595,13 +595,13 @@ ds_status ds_steps_most(ds_steps_maker *m, const ds_steps *f, int64_t *most, int
     return DS_OK;
 }
 
-ds_status ds_steps_nonzero(ds_steps_maker *m, const ds_steps *f, int64_t *n)
+ds_status ds_stairs_nonzero(ds_stairs_maker *m, const ds_stairs *f, int64_t *n)
 {
     for (size_t i = 0; i < f->n_stretches; i++) {
-        const ds_stretch *s = &f->stretches[i];
+        const ds_flight *s = &f->stretches[i];
         const int64_t end = end_of(f, i); /* the second period tells of a gain */
         for (*n = s->start; *n < end && *n < s->start + 2 * s->period; *n = after_in(f, s, *n)) {
-            DS_TRY(ds_steps_spend(m, 1));
+            DS_TRY(ds_stairs_spend(m, 1));
             if (value_in(f, s, *n) != 0)
                 return DS_OK;
         }
