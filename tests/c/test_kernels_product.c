@@ -270,7 +270,7 @@ static void test_parts(const ds_real_kernels *k, ds_pool *pool)
         k->product(&product, 0, n_cols);
 
         /* y = batch norm of (constant - silu(.)), then times the other rows, then plus one number */
-        const ds_step steps[] = {
+        const ds_epilogue_step steps[] = {
             {.kind = DS_STEP_UNARY, .function = DS_UNARY_SILU},
             {.kind = DS_STEP_BINARY, .function = DS_BINARY_SUB, .operand = constants.data, .swapped = true},
             {.kind = DS_STEP_COLUMNS, .operand = constants.data, .n = n_out},
