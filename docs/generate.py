@@ -102,6 +102,9 @@ def opening(path: Path) -> str:
 
 def file_of(name: str) -> Path:
     """The C file that defines an operator: as it is, or by a line of a table of such."""
+    table = (OPS.parent / "kernels" / "pointwise.def").read_text(encoding="utf-8")
+    if re.search(rf"^[A-Z]+\({name}, ", table, re.MULTILINE):
+        return OPS / "pointwise.c"
     for pattern in (rf"\bds_op_{name}\b *=", rf"^[A-Z_]+\({name}, "):
         for path in sorted(OPS.glob("*.c")):
             if re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE):

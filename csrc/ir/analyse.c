@@ -13,10 +13,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ir/steps.h"
 
-enum { MAX_COMBINATIONS = 1 << 20, MAX_FIELDS = 4096 };
-static const int64_t MAX_WORK = (int64_t)1 << 30; /* looks at a step or a node: half a minute */
+enum { MAX_COMBINATIONS = 1 << 17, MAX_FIELDS = 4096 };
+static const int64_t MAX_WORK = (int64_t)1 << 28; /* looks at a step: some seconds */
 
 __extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
 
@@ -35,44 +34,6 @@ typedef struct walk {
 } walk;
 
 /* ---------------------------------------------------------------- functions */
-
-static ds_status apply(walk *w, ds_steps **f, ds_expr_code code, const ds_steps *a, const ds_steps *b)
-{
-    return ds_steps_apply(&w->maker, f, code, a, b, NULL);
-}
-
-/* f becomes code(f, b). */
-static ds_status change(walk *w, ds_steps **f, ds_expr_code code, const ds_steps *b)
-{
-    ds_steps *made;
-    DS_TRY(apply(w, &made, code, *f, b));
-    ds_steps_release(&w->maker, *f);
-    *f = made;
-    return DS_OK;
-}
-
-/* f becomes code(f, k). */
-static ds_status change_k(walk *w, ds_steps **f, ds_expr_code code, int64_t k)
-{
-    ds_steps *constant;
-    DS_TRY(ds_steps_constant(&w->maker, &constant, k));
-    const ds_status status = change(w, f, code, constant);
-    ds_steps_release(&w->maker, constant);
-    return status;
-}
-
-/* f becomes 0 where `condition` is not positive. */
-static ds_status change_where(walk *w, ds_steps **f, const ds_steps *condition)
-{
-    ds_steps *zero, *made;
-    DS_TRY(ds_steps_constant(&w->maker, &zero, 0));
-    const ds_status status = ds_steps_apply(&w->maker, &made, DS_EXPR_SELECT, condition, *f, zero);
-    ds_steps_release(&w->maker, zero);
-    DS_TRY(status);
-    ds_steps_release(&w->maker, *f);
-    *f = made;
-    return DS_OK;
-}
 
 /* Evaluates an operator's program on functions. inputs: edges; m may be NULL. Fills roots, all or none. */
 static ds_status evaluate(walk *w, const ds_program *p, const int *inputs, ds_steps *m, ds_steps **roots)
@@ -115,70 +76,26 @@ static ds_status find_difference(walk *w, const ds_steps *f, const ds_steps *g, 
     if (f == g)
         return DS_OK;
     ds_steps *d;
-    DS_TRY(apply(w, &d, DS_EXPR_SUB, f, g));
-    ds_status status = w->mask ? change_where(w, &d, w->mask) : DS_OK;
+    DS_TRY(ds_steps_apply(&w->maker, &d, DS_EXPR_SUB, f, g, NULL));
+    ds_status status = w->mask ? ds_steps_mask(&w->maker, &d, w->mask) : DS_OK;
     if (status == DS_OK)
         status = ds_steps_nonzero(&w->maker, d, n);
     ds_steps_release(&w->maker, d);
     return status;
 }
 
-/* ---------------------------------------------------------------- inputs */
-
-/* The functions of input i at its offset, and where its position is one. */
-static ds_status start_input(walk *w, size_t i, ds_steps **lead)
-{
-    const ds_clock *c = w->clock;
-    const int e = w->graph->inputs[i];
-    const int64_t common = ds_greatest_divisor(c->tick[0], c->tick[i]);
-    const int64_t gain = c->tick[0] / common, period = c->tick[i] / common;
-    DS_TRY(ds_steps_line(&w->maker, &w->known[e], period, gain, w->offsets[i]));
-    if (w->graph->n_inputs > 1) { /* how far it is before input 0, in ticks; nowhere below 0 */
-        DS_TRY(ds_steps_rest(&w->maker, lead, gain, period, -common));
-        DS_TRY(change_k(w, lead, DS_EXPR_ADD, w->offsets[i] * c->tick[i]));
-        ds_steps *there = ds_steps_share(w->known[e]);
-        ds_status status = change_k(w, &there, DS_EXPR_ADD, 1);
-        if (status == DS_OK)
-            status = change_where(w, &w->mask, there);
-        ds_steps_release(&w->maker, there);
-        DS_TRY(status);
-        DS_TRY(change_k(w, &w->known[e], DS_EXPR_MAX, 0));
-    }
-    w->total[e] = ds_steps_share(w->known[e]);
-    return include(w, w->known[e]);
-}
-
 /* Starts a walk: the inputs' functions and the mask. */
 static ds_status start(walk *w)
 {
-    ds_steps *leads[DS_MAX_INPUTS] = {NULL}, *last = NULL, *spread = NULL;
-    const size_t n = w->graph->n_inputs;
-    ds_status status = n > 1 ? ds_steps_constant(&w->maker, &w->mask, 1) : DS_OK;
-    for (size_t i = 0; i < n && status == DS_OK; i++)
-        status = start_input(w, i, &leads[i]);
-    if (status == DS_OK && n > 1) {
-        last = ds_steps_share(leads[0]);
-        spread = ds_steps_share(leads[0]);
-        for (size_t i = 1; i < n && status == DS_OK; i++) {
-            status = change(w, &last, DS_EXPR_MIN, leads[i]);
-            if (status == DS_OK)
-                status = change(w, &spread, DS_EXPR_MAX, leads[i]);
-        }
-        /* limit - (first - last) > 0 */
-        if (status == DS_OK)
-            status = change(w, &spread, DS_EXPR_SUB, last);
-        if (status == DS_OK)
-            status = change_k(w, &spread, DS_EXPR_MUL, -1);
-        if (status == DS_OK)
-            status = change_k(w, &spread, DS_EXPR_ADD, w->clock->limit);
-        if (status == DS_OK)
-            status = change_where(w, &w->mask, spread);
+    ds_steps *frames[DS_MAX_INPUTS] = {NULL};
+    DS_TRY(ds_clock_functions(w->clock, &w->maker, w->offsets, frames, &w->mask));
+    for (size_t i = 0; i < w->graph->n_inputs; i++) {
+        w->known[w->graph->inputs[i]] = frames[i];
+        w->total[w->graph->inputs[i]] = ds_steps_share(frames[i]);
     }
-    ds_steps_release(&w->maker, last);
-    ds_steps_release(&w->maker, spread);
-    for (size_t i = 0; i < n; i++)
-        ds_steps_release(&w->maker, leads[i]);
-    return status;
+    for (size_t i = 0; i < w->graph->n_inputs; i++)
+        DS_TRY(include(w, frames[i]));
+    return DS_OK;
 }
 
 /* ---------------------------------------------------------------- nodes */
@@ -206,9 +123,9 @@ static ds_status check_grows(walk *w, const ds_op *op, const ds_steps *before, c
     ds_steps *f;
     int64_t most, n;
     DS_TRY(ds_steps_next(&w->maker, &f, then));
-    ds_status status = change_k(w, &f, DS_EXPR_MUL, -1);
+    ds_status status = ds_steps_change_k(&w->maker, &f, DS_EXPR_MUL, -1);
     if (status == DS_OK)
-        status = change(w, &f, DS_EXPR_ADD, before);
+        status = ds_steps_change(&w->maker, &f, DS_EXPR_ADD, before);
     if (status == DS_OK)
         status = ds_steps_most(&w->maker, f, &most, &n);
     const bool breaks = status == DS_OK && (n >= 0 || ds_steps_last(f)->gain > 0);
@@ -222,12 +139,12 @@ static ds_status check_grows(walk *w, const ds_op *op, const ds_steps *before, c
 /* The driver's rules (ds_op_counts) on what an operator's program says of output o. */
 static ds_status clamp_counts(walk *w, const ds_node *node, ds_steps **known, ds_steps **total)
 {
-    DS_TRY(change_k(w, total, DS_EXPR_MAX, 0));
+    DS_TRY(ds_steps_change_k(&w->maker, total, DS_EXPR_MAX, 0));
     for (int i = 0; i < node->op->n_inputs; i++)
         if (*total != w->total[node->inputs[i]])
-            DS_TRY(change_where(w, total, w->total[node->inputs[i]]));
-    DS_TRY(change_k(w, known, DS_EXPR_MAX, 0));
-    return change(w, known, DS_EXPR_MIN, *total);
+            DS_TRY(ds_steps_mask(&w->maker, total, w->total[node->inputs[i]]));
+    DS_TRY(ds_steps_change_k(&w->maker, known, DS_EXPR_MAX, 0));
+    return ds_steps_change(&w->maker, known, DS_EXPR_MIN, *total);
 }
 
 /* One function where there are two that are the same. */
@@ -274,8 +191,8 @@ static ds_status measure_kept(walk *w, int e, const ds_steps *need)
     int64_t most, n;
     if (need == w->known[e])
         return DS_OK;
-    DS_TRY(apply(w, &kept, DS_EXPR_SUB, w->known[e], need));
-    ds_status status = w->mask ? change_where(w, &kept, w->mask) : DS_OK;
+    DS_TRY(ds_steps_apply(&w->maker, &kept, DS_EXPR_SUB, w->known[e], need, NULL));
+    ds_status status = w->mask ? ds_steps_mask(&w->maker, &kept, w->mask) : DS_OK;
     if (status == DS_OK)
         status = ds_steps_most(&w->maker, kept, &most, &n);
     const ds_stretch last = *ds_steps_last(kept);
@@ -307,7 +224,7 @@ static ds_status need(walk *w, const ds_node *node)
     for (int i = 0; i < node->op->need.n_roots; i++) {
         if (status == DS_OK && !never(roots[i])) {
             if (roots[i] != w->known[node->first_output])
-                status = change_k(w, &roots[i], DS_EXPR_MAX, 0);
+                status = ds_steps_change_k(&w->maker, &roots[i], DS_EXPR_MAX, 0);
             if (status == DS_OK)
                 status = include(w, roots[i]);
             if (status == DS_OK)
@@ -484,18 +401,6 @@ static ds_status walk_once(walk *w)
     return status;
 }
 
-/* The offsets of input i that the clock can admit. */
-static int64_t most_behind(const ds_clock *c, size_t i)
-{
-    return (c->limit - 1) / c->tick[i];
-}
-
-static int64_t most_before(const ds_clock *c, size_t i)
-{
-    const int64_t late = c->tick[i] - ds_greatest_divisor(c->tick[0], c->tick[i]);
-    return (c->limit + late - 1) / c->tick[i];
-}
-
 /* All ways in which the inputs after the first can be apart from it; the one without any comes last. */
 static ds_status walk_all(walk *w, size_t input)
 {
@@ -509,7 +414,9 @@ static ds_status walk_all(walk *w, size_t input)
             }
         return DS_OK;
     }
-    for (int64_t d = -most_behind(c, input); d <= most_before(c, input); d++) {
+    int64_t low, high;
+    ds_clock_offsets(c, input, &low, &high);
+    for (int64_t d = low; d <= high; d++) {
         w->offsets[input] = d;
         DS_TRY(walk_all(w, input + 1));
     }
@@ -522,10 +429,11 @@ static ds_status analyse(walk *w)
     ds_analysis *a = w->a;
     int64_t n = 1;
     for (size_t i = 1; i < w->clock->n_inputs; i++) {
-        const int64_t own = most_behind(w->clock, i) + most_before(w->clock, i) + 1;
-        DS_CHECK(own <= MAX_COMBINATIONS / n, DS_LIMIT,
+        int64_t low, high;
+        ds_clock_offsets(w->clock, i, &low, &high);
+        DS_CHECK(high - low < MAX_COMBINATIONS / n, DS_LIMIT,
                  "the inputs' skew and rates allow too many combinations to analyse");
-        n *= own;
+        n *= high - low + 1;
     }
     DS_TRY(walk_all(w, 1));
     DS_TRY(walk_once(w));

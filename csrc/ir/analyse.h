@@ -1,8 +1,10 @@
-/* ir/analyse.h: what the integers of a graph say, by enumeration.
+/* ir/analyse.h: what the integers of a graph say.
  *
- * Counts are run for 0, 1, 2, ... input frames, through the start's irregularities and two periods
- * more (period: least common multiple of strides and block sizes); from there on everything repeats.
- * With several inputs every combination that the clock admits is visited. */
+ * From `transient` frames of input 0 on, everything repeats after `period` more: for every edge, known, total and
+ * first frame needed (ds_graph_counts, ds_graph_needs) at positions moved by the period are those before, plus
+ * a constant each. That holds for all positions of several inputs that the clock admits, when all are moved
+ * together; nodes that no output follows from are left out of it. Time and memory go by the number of nodes, not of
+ * frames. */
 #ifndef DS_IR_ANALYSE_H
 #define DS_IR_ANALYSE_H
 #include "ir/clock.h"
@@ -27,9 +29,9 @@ typedef struct ds_analysis {
     int64_t *field;       /* [n_outputs], frames of input 0; DS_NEVER: infinite */
 } ds_analysis;
 
-/* Errors: DS_LIMIT where the period is beyond enumeration, DS_MISMATCH where operators combine edges that
- * progress differently, DS_INTERNAL naming the operator whose
- * counts break the laws (monotone, 0 <= known <= total), DS_NO_MEMORY. */
+/* Errors: DS_LIMIT where the period is longer than DS_MOST_PERIOD frames, inputs can be apart in too many ways, or
+ * there are too many steps to look at; DS_MISMATCH where operators combine edges that progress differently;
+ * DS_INTERNAL naming the operator whose counts break the laws (monotone, known <= total later); DS_NO_MEMORY. */
 ds_status ds_analyse(ds_analysis *analysis, const ds_graph *graph, const ds_clock *clock);
 void ds_analysis_free(ds_analysis *analysis);
 

@@ -1,15 +1,5 @@
-/* ir/clock.c: the ticks of several rates, and whether positions are within the skew. */
+/* ir/clock.c: the ticks of several rates, whether positions are within the skew, and all that are. */
 #include "ir/clock.h"
-
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a;
-}
 
 ds_status ds_clock_init(ds_clock *clock, const ds_rate *rates, size_t n_inputs, int64_t skew)
 {
@@ -20,9 +10,10 @@ ds_status ds_clock_init(ds_clock *clock, const ds_rate *rates, size_t n_inputs, 
     int64_t common = 1, slowest = 0;
     for (size_t i = 0; i < n_inputs; i++) {
         int64_t num = rates[i].num;
-        DS_CHECK(num > 0 && num <= (int64_t)1 << 31 && common <= ((int64_t)1 << 40) / num * gcd(common, num),
+        DS_CHECK(num > 0 && num <= (int64_t)1 << 31 &&
+                     common <= ((int64_t)1 << 40) / num * ds_greatest_divisor(common, num),
                  DS_ARGUMENT, "input %zu: its rate has no practical common clock with the others", i);
-        common = common / gcd(common, num) * num;
+        common = common / ds_greatest_divisor(common, num) * num;
     }
     int64_t shared = 0;
     for (size_t i = 0; i < n_inputs; i++) {
@@ -30,7 +21,7 @@ ds_status ds_clock_init(ds_clock *clock, const ds_rate *rates, size_t n_inputs, 
         DS_CHECK(r.den > 0 && r.den <= ((int64_t)1 << 50) / (common / r.num), DS_ARGUMENT,
                  "input %zu: its rate has no practical common clock with the others", i);
         clock->tick[i] = common / r.num * r.den;
-        shared = gcd(clock->tick[i], shared);
+        shared = ds_greatest_divisor(clock->tick[i], shared);
     }
     for (size_t i = 0; i < n_inputs; i++) {
         clock->tick[i] /= shared; /* inputs of one rate: 1 each */
@@ -53,4 +44,71 @@ bool ds_clock_together(const ds_clock *clock, const int64_t *frames)
         last = t > last ? t : last;
     }
     return last - first < clock->limit;
+}
+
+void ds_clock_offsets(const ds_clock *c, size_t i, int64_t *low, int64_t *high)
+{
+    const int64_t late = c->tick[i] - ds_greatest_divisor(c->tick[0], c->tick[i]);
+    *low = -((c->limit - 1) / c->tick[i]);
+    *high = (c->limit + late - 1) / c->tick[i];
+}
+
+/* The frames of input i, its lead before input 0 in ticks; the mask stays only where its position is one. */
+static ds_status add_input(const ds_clock *c, ds_steps_maker *m, size_t i, int64_t offset, ds_steps **frames,
+                           ds_steps **lead, ds_steps **mask)
+{
+    const int64_t common = ds_greatest_divisor(c->tick[0], c->tick[i]);
+    const int64_t gain = c->tick[0] / common, period = c->tick[i] / common;
+    DS_TRY(ds_steps_line(m, frames, period, gain, offset + 1));
+    if (c->n_inputs > 1) {
+        DS_TRY(ds_steps_mask(m, mask, *frames)); /* one more than its position, which is not below 0 */
+        DS_TRY(ds_steps_rest(m, lead, gain, period, -common));
+        DS_TRY(ds_steps_change_k(m, lead, DS_EXPR_ADD, offset * c->tick[i]));
+        DS_TRY(ds_steps_change_k(m, frames, DS_EXPR_MAX, 1));
+    }
+    return ds_steps_change_k(m, frames, DS_EXPR_ADD, -1);
+}
+
+/* Masks what is further apart than the limit: not 0 < limit + last - first. */
+static ds_status mask_spread(const ds_clock *c, ds_steps_maker *m, ds_steps *const *leads, ds_steps **last,
+                             ds_steps **first, ds_steps **mask)
+{
+    for (size_t i = 1; i < c->n_inputs; i++) {
+        DS_TRY(ds_steps_change(m, last, DS_EXPR_MIN, leads[i]));
+        DS_TRY(ds_steps_change(m, first, DS_EXPR_MAX, leads[i]));
+    }
+    DS_TRY(ds_steps_change(m, last, DS_EXPR_SUB, *first));
+    DS_TRY(ds_steps_change_k(m, last, DS_EXPR_ADD, c->limit));
+    return ds_steps_mask(m, mask, *last);
+}
+
+ds_status ds_clock_functions(const ds_clock *c, ds_steps_maker *m, const int64_t *offsets, ds_steps **frames,
+                             ds_steps **mask)
+{
+    ds_steps *leads[DS_MAX_INPUTS] = {NULL};
+    const size_t n = c->n_inputs;
+    *mask = NULL;
+    for (size_t i = 0; i < n; i++)
+        frames[i] = NULL;
+    ds_status status = n > 1 ? ds_steps_constant(m, mask, 1) : DS_OK;
+    for (size_t i = 0; i < n && status == DS_OK; i++)
+        status = add_input(c, m, i, offsets[i], &frames[i], &leads[i], mask);
+    if (status == DS_OK && n > 1) {
+        ds_steps *last = ds_steps_share(leads[0]), *first = ds_steps_share(leads[0]);
+        status = mask_spread(c, m, leads, &last, &first, mask);
+        ds_steps_release(m, last);
+        ds_steps_release(m, first);
+    }
+    for (size_t i = 0; i < n; i++) {
+        ds_steps_release(m, leads[i]);
+        if (status != DS_OK) {
+            ds_steps_release(m, frames[i]);
+            frames[i] = NULL;
+        }
+    }
+    if (status != DS_OK) {
+        ds_steps_release(m, *mask);
+        *mask = NULL;
+    }
+    return status;
 }

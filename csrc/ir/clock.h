@@ -4,6 +4,7 @@
  * exact integers: input i's time is n_i * tick[i]. */
 #ifndef DS_IR_CLOCK_H
 #define DS_IR_CLOCK_H
+#include "ir/steps.h"
 #include "ops/op.h"
 
 typedef struct ds_clock {
@@ -17,5 +18,12 @@ typedef struct ds_clock {
 ds_status ds_clock_init(ds_clock *clock, const ds_rate *rates, size_t n_inputs, int64_t skew);
 /* Whether these frames so far (one per input) are close enough together. */
 bool ds_clock_together(const ds_clock *clock, const int64_t *frames);
+/* How many frames input i can be before where whole frames of input 0's time put it: from low to high. */
+void ds_clock_offsets(const ds_clock *clock, size_t i, int64_t *low, int64_t *high);
+/* Frames of all inputs as functions of those of input 0, input i offsets[i] before that (offsets[0] is 0), and
+ * where the clock admits them: 1, else 0; mask NULL for a single input, which is admitted anywhere. All or none
+ * are made. DS_LIMIT for rates that repeat too late. */
+ds_status ds_clock_functions(const ds_clock *clock, ds_steps_maker *m, const int64_t *offsets, ds_steps **frames,
+                             ds_steps **mask);
 
 #endif

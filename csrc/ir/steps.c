@@ -125,6 +125,10 @@ static ds_status make(ds_steps_maker *m, ds_steps **f)
     DS_TRY(ds_allocate_zeroed(&m->allocator, &memory, sizeof **f));
     *f = memory;
     (*f)->n_users = 1;
+    (*f)->stretches = (*f)->few_stretches;
+    (*f)->steps = (*f)->few_steps;
+    (*f)->stretches_capacity = sizeof (*f)->few_stretches / sizeof *(*f)->few_stretches;
+    (*f)->steps_capacity = sizeof (*f)->few_steps / sizeof *(*f)->few_steps;
     return DS_OK;
 }
 
@@ -138,8 +142,10 @@ void ds_steps_release(ds_steps_maker *m, ds_steps *f)
 {
     if (!f || --f->n_users)
         return;
-    ds_release(&m->allocator, f->stretches, f->stretches_capacity * sizeof *f->stretches);
-    ds_release(&m->allocator, f->steps, f->steps_capacity * sizeof *f->steps);
+    if (f->stretches != f->few_stretches)
+        ds_release(&m->allocator, f->stretches, f->stretches_capacity * sizeof *f->stretches);
+    if (f->steps != f->few_steps)
+        ds_release(&m->allocator, f->steps, f->steps_capacity * sizeof *f->steps);
     ds_release(&m->allocator, f, sizeof *f);
 }
 
@@ -153,25 +159,25 @@ static ds_status hand_over(ds_steps_maker *m, ds_steps **f, ds_steps *made, ds_s
     return status;
 }
 
-static ds_status grow(ds_steps_maker *m, void **items, size_t n, size_t *capacity, size_t item)
+/* few: where the items lie that were never many. */
+static ds_status grow(ds_steps_maker *m, void **items, const void *few, size_t n, size_t *capacity, size_t item)
 {
     if (n < *capacity)
         return DS_OK;
-    const size_t wanted = *capacity ? *capacity * 2 : 2;
     void *larger;
-    DS_TRY(ds_allocate_array(&m->allocator, &larger, wanted, item));
-    if (n)
-        memcpy(larger, *items, n * item);
-    ds_release(&m->allocator, *items, *capacity * item);
+    DS_TRY(ds_allocate_array(&m->allocator, &larger, 2 * *capacity, item));
+    memcpy(larger, *items, n * item);
+    if (*items != few)
+        ds_release(&m->allocator, *items, *capacity * item);
     *items = larger;
-    *capacity = wanted;
+    *capacity *= 2;
     return DS_OK;
 }
 
 static ds_status add_stretch(ds_steps_maker *m, ds_steps *f, int64_t start, int64_t period)
 {
     void *stretches = f->stretches;
-    DS_TRY(grow(m, &stretches, f->n_stretches, &f->stretches_capacity, sizeof *f->stretches));
+    DS_TRY(grow(m, &stretches, f->few_stretches, f->n_stretches, &f->stretches_capacity, sizeof *f->stretches));
     f->stretches = stretches;
     f->stretches[f->n_stretches++] =
         (ds_stretch){.start = start, .origin = start, .period = period, .first = f->n_steps};
@@ -182,11 +188,11 @@ static ds_status add_stretch(ds_steps_maker *m, ds_steps *f, int64_t start, int6
 static ds_status add_step(ds_steps_maker *m, ds_steps *f, int64_t at, int64_t value)
 {
     ds_stretch *s = &f->stretches[f->n_stretches - 1];
-    DS_TRY(ds_steps_spend(m, 1));
+    DS_TRY(ds_steps_spend(m, 4)); /* it takes memory, too */
     if (s->n && f->steps[f->n_steps - 1].value == value)
         return DS_OK;
     void *steps = f->steps;
-    DS_TRY(grow(m, &steps, f->n_steps, &f->steps_capacity, sizeof *f->steps));
+    DS_TRY(grow(m, &steps, f->few_steps, f->n_steps, &f->steps_capacity, sizeof *f->steps));
     f->steps = steps;
     f->steps[f->n_steps++] = (ds_step){at, value};
     s->n++;
@@ -301,18 +307,23 @@ static ds_status join(ds_steps_maker *m, ds_steps *f, int64_t end)
                 return DS_OK;
             }
         }
-        const bool once = s->start - was->start <= was->period;
-        const int64_t lowest =
-            once || s->start - was->start <= s->period ? was->start : s->start - s->period;
-        DS_TRY(agree_from(m, f, was, s, lowest, s->start, &u));
+        /* Where both repeat, what they say in one period that they share decides on all. */
+        const int64_t length = s->start - was->start;
+        const int64_t times = s->period / ds_greatest_divisor(was->period, s->period);
+        const int64_t shared = length <= was->period || times > length / was->period ? length : times * was->period;
+        DS_TRY(agree_from(m, f, was, s, s->start - shared, s->start, &u));
         if (u > was->start) {
-            const bool repeats = u == lowest && s->period % was->period == 0 &&
-                                 s->period / was->period * was->gain == s->gain;
-            if (repeats) /* one period of the former, continued, is the latter */
-                drop_last(f);
-            else
+            const bool same = u == s->start - shared &&
+                              (wide)times * was->gain == (wide)(shared / s->period) * s->gain;
+            if (!same) {
                 s->start = u;
-            return DS_OK;
+                return DS_OK;
+            }
+            if (was->period <= s->period) {
+                drop_last(f);
+                return DS_OK;
+            }
+            u = was->start;
         }
         s->start = u;
         drop_before_last(f);
@@ -514,8 +525,44 @@ ds_status ds_steps_apply(ds_steps_maker *m, ds_steps **f, ds_expr_code code, con
                          const ds_steps *b, const ds_steps *c)
 {
     operation o = {.m = m, .code = code, .in = {a, b, c}, .n_in = c ? 3 : 2};
+    DS_TRY(ds_steps_spend(m, 64)); /* what making a function costs */
     DS_TRY(make(m, &o.f));
     return hand_over(m, f, o.f, combine(&o));
+}
+
+/* Puts `made` in f's place. */
+static ds_status replace(ds_steps_maker *m, ds_steps **f, ds_steps *made, ds_status status)
+{
+    if (status == DS_OK) {
+        ds_steps_release(m, *f);
+        *f = made;
+    }
+    return status;
+}
+
+ds_status ds_steps_change(ds_steps_maker *m, ds_steps **f, ds_expr_code code, const ds_steps *b)
+{
+    ds_steps *made = NULL;
+    const ds_status status = ds_steps_apply(m, &made, code, *f, b, NULL);
+    return replace(m, f, made, status);
+}
+
+ds_status ds_steps_change_k(ds_steps_maker *m, ds_steps **f, ds_expr_code code, int64_t k)
+{
+    ds_steps *constant;
+    DS_TRY(ds_steps_constant(m, &constant, k));
+    const ds_status status = ds_steps_change(m, f, code, constant);
+    ds_steps_release(m, constant);
+    return status;
+}
+
+ds_status ds_steps_mask(ds_steps_maker *m, ds_steps **f, const ds_steps *condition)
+{
+    ds_steps *zero, *made = NULL;
+    DS_TRY(ds_steps_constant(m, &zero, 0));
+    const ds_status status = ds_steps_apply(m, &made, DS_EXPR_SELECT, condition, *f, zero);
+    ds_steps_release(m, zero);
+    return replace(m, f, made, status);
 }
 
 /* ---------------------------------------------------------------- what they amount to */

@@ -25,8 +25,10 @@ typedef struct ds_stretch {
 typedef struct ds_steps {
     size_t n_users;
     size_t n_stretches, n_steps, stretches_capacity, steps_capacity;
-    ds_stretch *stretches;
+    ds_stretch *stretches; /* most have few, which lie here */
     ds_step *steps;
+    ds_stretch few_stretches[4];
+    ds_step few_steps[8];
 } ds_steps;
 
 /* Who makes functions: where their memory comes from, and how many steps may still be looked at. */
@@ -49,6 +51,10 @@ ds_status ds_steps_next(ds_steps_maker *m, ds_steps **f, const ds_steps *g);
  * of two functions), or only after more than DS_MOST_PERIOD frames. */
 ds_status ds_steps_apply(ds_steps_maker *m, ds_steps **f, ds_expr_code code, const ds_steps *a,
                          const ds_steps *b, const ds_steps *c);
+/* f becomes code(f, b), code(f, k); or 0 where `condition` is not positive. f stays as it is on failure. */
+ds_status ds_steps_change(ds_steps_maker *m, ds_steps **f, ds_expr_code code, const ds_steps *b);
+ds_status ds_steps_change_k(ds_steps_maker *m, ds_steps **f, ds_expr_code code, int64_t k);
+ds_status ds_steps_mask(ds_steps_maker *m, ds_steps **f, const ds_steps *condition);
 ds_steps *ds_steps_share(ds_steps *f);
 void ds_steps_release(ds_steps_maker *m, ds_steps *f); /* f may be NULL */
 

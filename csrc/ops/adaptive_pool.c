@@ -100,12 +100,5 @@ static void adaptive_pool_forward(const ds_op *op, const ds_run *run)
 }
 
 const ds_op_def ds_op_adaptive_pool = {
-    .name = "adaptive_pool",
-    .doc = "the mean or the largest element of a given number of parts",
-    DS_ONE_TO_ONE,
-    .attrs = adaptive_pool_attrs,
-    .infer = adaptive_pool_infer,
-    .counts = adaptive_pool_counts,
-    .need = adaptive_pool_need,
-    .forward = adaptive_pool_forward,
-};
+    DS_OPERATOR(adaptive_pool, "the mean or the largest element of a given number of parts"),
+    .attrs = adaptive_pool_attrs, .counts = adaptive_pool_counts, .need = adaptive_pool_need};

@@ -88,12 +88,5 @@ static void avg_pool_forward(const ds_op *op, const ds_run *run)
 }
 
 const ds_op_def ds_op_avg_pool = {
-    .name = "avg_pool",
-    .doc = "the mean of windows along the stream and the first feature axis",
-    DS_ONE_TO_ONE,
-    .attrs = avg_pool_attrs,
-    .infer = avg_pool_infer,
-    .counts = avg_pool_counts,
-    .need = avg_pool_need,
-    .forward = avg_pool_forward,
-};
+    DS_OPERATOR(avg_pool, "the mean of windows along the stream and the first feature axis"),
+    .attrs = avg_pool_attrs, .counts = avg_pool_counts, .need = avg_pool_need};

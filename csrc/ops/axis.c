@@ -62,12 +62,8 @@ static void narrow_pieces(const ds_op *op, const ds_move *move)
 }
 DS_MOVE_FORWARD(narrow, narrow_pieces, 0)
 
-const ds_op_def ds_op_narrow = {.name = "narrow",
-                                .doc = "Part of a feature dimension, or every step-th of it.",
-                                DS_ONE_TO_ONE,
-                                .attrs = narrow_attrs,
-                                .infer = narrow_infer,
-                                .forward = narrow_forward};
+const ds_op_def ds_op_narrow = {DS_OPERATOR(narrow, "Part of a feature dimension, or every step-th of it."),
+    .attrs = narrow_attrs};
 
 /* ---------------------------------------------------------------- cat */
 
@@ -181,12 +177,8 @@ static void nearest_pieces(const ds_op *op, const ds_move *move)
 DS_MOVE_FORWARD(nearest, nearest_pieces, DS_MOVE_WITHIN)
 
 const ds_op_def ds_op_nearest = {
-    .name = "nearest",
-    .doc = "A feature dimension of another size, by the nearest elements.",
-    DS_ONE_TO_ONE,
-    .attrs = nearest_attrs,
-    .infer = nearest_infer,
-    .forward = nearest_forward};
+    DS_OPERATOR(nearest, "A feature dimension of another size, by the nearest elements."),
+    .attrs = nearest_attrs};
 
 /* ---------------------------------------------------------------- pad_features */
 
@@ -249,9 +241,6 @@ static void pad_features_pieces(const ds_op *op, const ds_move *move)
 }
 DS_MOVE_FORWARD(pad_features, pad_features_pieces, DS_MOVE_WITHIN)
 
-const ds_op_def ds_op_pad_features = {.name = "pad_features",
-                                      .doc = "Adds elements at both ends of a feature dimension.",
-                                      DS_ONE_TO_ONE,
-                                      .attrs = pad_features_attrs,
-                                      .infer = pad_features_infer,
-                                      .forward = pad_features_forward};
+const ds_op_def ds_op_pad_features = {
+    DS_OPERATOR(pad_features, "Adds elements at both ends of a feature dimension."),
+    .attrs = pad_features_attrs};

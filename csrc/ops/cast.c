@@ -67,9 +67,5 @@ static void cast_frames(const ds_op *op, const ds_run *run, void *y, const void 
 }
 DS_FRAMEWISE_FORWARD(cast)
 
-const ds_op_def ds_op_cast = {.name = "cast",
-                              .doc = "Converts elements to another type.",
-                              DS_ONE_TO_ONE,
-                              .attrs = cast_attrs,
-                              .infer = cast_infer,
-                              .forward = cast_forward};
+const ds_op_def ds_op_cast = {DS_OPERATOR(cast, "Converts elements to another type."),
+    .attrs = cast_attrs};

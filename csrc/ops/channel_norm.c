@@ -122,18 +122,12 @@ static void batch_norm_frames(const ds_op *op, const ds_run *run, void *y, const
 }
 DS_FRAMEWISE_FORWARD(batch_norm)
 
-const ds_op_def ds_op_batch_norm = {.name = "batch_norm",
-                                    .doc = "every channel normalised by statistics that are constants",
-                                    .n_inputs = 1,
-                                    .n_outputs = 1,
-                                    .n_values = -1,
-                                    .flags = DS_OP_INPLACE,
-                                    .attrs = batch_norm_attrs,
-                                    .weights = "running_mean running_var weight? bias?",
-                                    .infer = batch_norm_infer,
-                                    .prepared_bytes = batch_norm_prepared_bytes,
-                                    .prepare = batch_norm_prepare,
-                                    .forward = batch_norm_forward};
+const ds_op_def ds_op_batch_norm = {
+    .name = "batch_norm", .doc = "every channel normalised by statistics that are constants",
+    .n_inputs = 1, .n_outputs = 1, .n_values = -1, .flags = DS_OP_INPLACE,
+    .attrs = batch_norm_attrs, .weights = "running_mean running_var weight? bias?",
+    .infer = batch_norm_infer, .prepared_bytes = batch_norm_prepared_bytes,
+    .prepare = batch_norm_prepare, .forward = batch_norm_forward};
 
 /* ---------------------------------------------------------------- group_norm */
 
@@ -232,13 +226,7 @@ static void group_norm_forward(const ds_op *op, const ds_run *run)
 }
 
 const ds_op_def ds_op_group_norm = {
-    .name = "group_norm",
-    .doc = "normalisation over all positions and the channels of each group",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = -1,
-    .attrs = group_norm_attrs,
-    .weights = "weight? bias?",
-    .infer = group_norm_infer,
-    .counts = group_norm_counts,
+    .name = "group_norm", .doc = "normalisation over all positions and the channels of each group",
+    .n_inputs = 1, .n_outputs = 1, .n_values = -1, .attrs = group_norm_attrs,
+    .weights = "weight? bias?", .infer = group_norm_infer, .counts = group_norm_counts,
     .forward = group_norm_forward};

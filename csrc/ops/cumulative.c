@@ -40,11 +40,5 @@ static void cumulative_forward(const ds_op *op, const ds_run *run)
     }
 }
 
-const ds_op_def ds_op_cumulative = {
-    .name = "cumulative",
-    .doc = "Sum or mean of all frames so far.",
-    DS_ONE_TO_ONE,
-    .flags = DS_OP_INPLACE,
-    .attrs = cumulative_attrs,
-    .infer = cumulative_infer,
-    .forward = cumulative_forward};
+const ds_op_def ds_op_cumulative = {DS_OPERATOR(cumulative, "Sum or mean of all frames so far."),
+    .flags = DS_OP_INPLACE, .attrs = cumulative_attrs};

@@ -1,3 +1,4 @@
+/* ops/declared.c: operators whose integers are data: checks of their programs. */
 #include "ops/declared.h"
 
 #include <string.h>

@@ -67,10 +67,5 @@ static void embedding_frames(const ds_op *op, const ds_run *run, void *y, const 
 }
 DS_FRAMEWISE_FORWARD(embedding)
 
-const ds_op_def ds_op_embedding = {.name = "embedding",
-                                   .doc = "Rows of a table, by index.",
-                                   DS_ONE_TO_ONE,
-                                   .weights = "weight",
-                                   .infer = embedding_infer,
-                                   .check_values = embedding_check_values,
-                                   .forward = embedding_forward};
+const ds_op_def ds_op_embedding = {DS_OPERATOR(embedding, "Rows of a table, by index."),
+    .weights = "weight", .check_values = embedding_check_values};

@@ -13,33 +13,28 @@ static int64_t saturate(int64_t a)
 
 static int64_t add(int64_t a, int64_t b)
 {
-    if (b > 0 && a > DS_NEVER - b) {
+    if (b > 0 && a > DS_NEVER - b)
         return DS_NEVER;
-    }
-    if (b < 0 && a < -DS_NEVER - b) {
+    if (b < 0 && a < -DS_NEVER - b)
         return -DS_NEVER;
-    }
     return a + b;
 }
 
 static int64_t mul(int64_t a, int64_t b)
 {
-    if (a == 0 || b == 0) {
+    if (a == 0 || b == 0)
         return 0;
-    }
     const int64_t size_a = a < 0 ? -a : a, size_b = b < 0 ? -b : b;
-    if (size_a > DS_NEVER / size_b) {
+    if (size_a > DS_NEVER / size_b)
         return (a < 0) == (b < 0) ? DS_NEVER : -DS_NEVER;
-    }
     return a * b;
 }
 
 /* Nothing divides by zero; if it did, the result would be 0. */
 static int64_t floordiv(int64_t a, int64_t b)
 {
-    if (b == 0) {
+    if (b == 0)
         return 0;
-    }
     return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }
 
@@ -62,9 +57,8 @@ static ds_expr node(ds_program *p, ds_expr_code code, int a, int b, int c, int64
 {
     for (int i = 0; i < p->n_nodes; i++) {
         const ds_expr_node *n = &p->nodes[i];
-        if (n->code == code && n->a == a && n->b == b && n->c == c && n->k == k) {
+        if (n->code == code && n->a == a && n->b == b && n->c == c && n->k == k)
             return i;
-        }
     }
     if (p->n_nodes >= DS_PROGRAM_NODES) {
         p->full = true;
@@ -81,9 +75,8 @@ static bool is_const(const ds_program *p, ds_expr e)
 
 static ds_expr binary(ds_program *p, ds_expr_code code, ds_expr a, ds_expr b)
 {
-    if (is_const(p, a) && is_const(p, b)) {
+    if (is_const(p, a) && is_const(p, b))
         return ds_const(p, ds_expr_apply(code, p->nodes[a].k, p->nodes[b].k, 0));
-    }
     return node(p, code, a, b, 0, 0);
 }
 
@@ -109,20 +102,17 @@ ds_expr ds_m(ds_program *p)
 
 ds_expr ds_add(ds_program *p, ds_expr a, ds_expr b)
 {
-    if (is_const(p, a) && !is_const(p, b)) {
+    if (is_const(p, a) && !is_const(p, b))
         return ds_add(p, b, a);
-    }
     if (is_const(p, b)) {
         const ds_expr_node first = p->nodes[a];
         const int64_t k = p->nodes[b].k;
-        if (k == 0) {
+        if (k == 0)
             return a;
-        }
         if (first.code == DS_EXPR_ADD && is_const(p, first.b)) {
             const int64_t sum = add(p->nodes[first.b].k, k);
-            if (sum < DS_NEVER && sum > -DS_NEVER) {
+            if (sum < DS_NEVER && sum > -DS_NEVER)
                 return ds_add_k(p, first.a, sum);
-            }
         }
     }
     return binary(p, DS_EXPR_ADD, a, b);
@@ -135,9 +125,8 @@ ds_expr ds_sub(ds_program *p, ds_expr a, ds_expr b)
 
 ds_expr ds_mul(ds_program *p, ds_expr a, ds_expr b)
 {
-    if (is_const(p, a) && !is_const(p, b)) {
+    if (is_const(p, a) && !is_const(p, b))
         return ds_mul(p, b, a);
-    }
     return is_const(p, b) && p->nodes[b].k == 1 ? a : binary(p, DS_EXPR_MUL, a, b);
 }
 
@@ -163,12 +152,10 @@ ds_expr ds_max(ds_program *p, ds_expr a, ds_expr b)
 
 ds_expr ds_select(ds_program *p, ds_expr positive, ds_expr then, ds_expr otherwise)
 {
-    if (then == otherwise) {
+    if (then == otherwise)
         return then;
-    }
-    if (is_const(p, positive)) {
+    if (is_const(p, positive))
         return p->nodes[positive].k > 0 ? then : otherwise;
-    }
     return node(p, DS_EXPR_SELECT, positive, then, otherwise, 0);
 }
 
@@ -225,7 +212,6 @@ void ds_program_eval(const ds_program *p, const ds_pair *pairs, int64_t m, int64
         default: value[i] = ds_expr_apply(n->code, value[n->a], value[n->b], value[n->c]); break;
         }
     }
-    for (int i = 0; i < p->n_roots; i++) {
+    for (int i = 0; i < p->n_roots; i++)
         results[i] = value[p->roots[i]];
-    }
 }

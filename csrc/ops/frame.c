@@ -98,16 +98,9 @@ static void frame_pieces(const ds_op *op, const ds_move *move)
 DS_MOVE_FORWARD(frame, frame_pieces, 0)
 
 const ds_op_def ds_op_frame = {
-    .name = "frame",
-    .doc = "Windows of successive frames, each a frame with one more feature dimension.",
-    DS_ONE_TO_ONE,
-    .attrs = frame_attrs,
-    .infer = frame_infer,
-    .counts = frame_counts,
-    .need = frame_need,
-    .check = frame_check,
-    .check_message = frame_check_message,
-    .forward = frame_forward};
+    DS_OPERATOR(frame, "Windows of successive frames, each a frame with one more feature dimension."),
+    .attrs = frame_attrs, .counts = frame_counts, .need = frame_need, .check = frame_check,
+    .check_message = frame_check_message};
 
 /* ---------------------------------------------------------------- unstack */
 
@@ -138,13 +131,8 @@ static void unstack_pieces(const ds_op *op, const ds_move *move)
 DS_MOVE_FORWARD(unstack, unstack_pieces, 0)
 
 const ds_op_def ds_op_unstack = {
-    .name = "unstack",
-    .doc = "Lays the first feature dimension out along the stream: k frames for each.",
-    DS_ONE_TO_ONE,
-    .infer = unstack_infer,
-    .counts = unstack_counts,
-    .need = unstack_need,
-    .forward = unstack_forward};
+    DS_OPERATOR(unstack, "Lays the first feature dimension out along the stream: k frames for each."),
+    .counts = unstack_counts, .need = unstack_need};
 
 /* ---------------------------------------------------------------- repeat_frames */
 
@@ -182,12 +170,5 @@ static void repeat_frames_pieces(const ds_op *op, const ds_move *move)
 }
 DS_MOVE_FORWARD(repeat_frames, repeat_frames_pieces, 0)
 
-const ds_op_def ds_op_repeat_frames = {
-    .name = "repeat_frames",
-    .doc = "Every frame several times.",
-    DS_ONE_TO_ONE,
-    .attrs = repeat_frames_attrs,
-    .infer = repeat_frames_infer,
-    .counts = repeat_frames_counts,
-    .need = repeat_frames_need,
-    .forward = repeat_frames_forward};
+const ds_op_def ds_op_repeat_frames = {DS_OPERATOR(repeat_frames, "Every frame several times."),
+    .attrs = repeat_frames_attrs, .counts = repeat_frames_counts, .need = repeat_frames_need};

@@ -3,8 +3,10 @@
 #define DS_OPS_FRAMEWISE_H
 #include "ops/op.h"
 
-/* What most definitions say: one input, whose values are read, and one output. */
-#define DS_ONE_TO_ONE .n_inputs = 1, .n_outputs = 1, .n_values = 1
+/* What most definitions say: one input, whose values are read, and one output; functions by the operator's name. */
+#define DS_OPERATOR(op, text)                                                   \
+    .name = #op, .doc = text, .n_inputs = 1, .n_outputs = 1, .n_values = 1, \
+    .infer = op##_infer, .forward = op##_forward
 
 /* n_frames >= 1 frames of one row; y may be x where the operator says so. */
 typedef void (*ds_framewise)(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames);

@@ -58,25 +58,12 @@ static void rms_norm_frames(const ds_op *op, const ds_run *run, void *y, const v
 }
 DS_FRAMEWISE_FORWARD(rms_norm)
 
-const ds_op_def ds_op_layer_norm = {.name = "layer_norm",
-                                    .doc = "normalisation over trailing feature axes",
-                                    .n_inputs = 1,
-                                    .n_outputs = 1,
-                                    .n_values = -1,
-                                    .flags = DS_OP_INPLACE,
-                                    .attrs = layer_norm_attrs,
-                                    .weights = "weight? bias?",
-                                    .infer = layer_norm_infer,
-                                    .forward = layer_norm_forward};
+const ds_op_def ds_op_layer_norm = {
+    .name = "layer_norm", .doc = "normalisation over trailing feature axes", .n_inputs = 1,
+    .n_outputs = 1, .n_values = -1, .flags = DS_OP_INPLACE, .attrs = layer_norm_attrs,
+    .weights = "weight? bias?", .infer = layer_norm_infer, .forward = layer_norm_forward};
 
 const ds_op_def ds_op_rms_norm = {
-    .name = "rms_norm",
-    .doc = "normalisation by the root mean square over trailing feature axes",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = -1,
-    .flags = DS_OP_INPLACE,
-    .attrs = rms_norm_attrs,
-    .weights = "weight?",
-    .infer = layer_norm_infer,
-    .forward = rms_norm_forward};
+    .name = "rms_norm", .doc = "normalisation by the root mean square over trailing feature axes",
+    .n_inputs = 1, .n_outputs = 1, .n_values = -1, .flags = DS_OP_INPLACE, .attrs = rms_norm_attrs,
+    .weights = "weight?", .infer = layer_norm_infer, .forward = rms_norm_forward};

@@ -1,3 +1,4 @@
+/* ops/length.c: functions of a stream's length, read and checked. */
 #include "ops/length.h"
 
 #define LIMIT ((int64_t)1 << 40)

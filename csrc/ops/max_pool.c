@@ -58,12 +58,5 @@ static void max_pool_forward(const ds_op *op, const ds_run *run)
 }
 
 const ds_op_def ds_op_max_pool = {
-    .name = "max_pool",
-    .doc = "the largest element of windows along the stream and the first feature axis",
-    DS_ONE_TO_ONE,
-    .attrs = max_pool_attrs,
-    .infer = max_pool_infer,
-    .counts = max_pool_counts,
-    .need = max_pool_need,
-    .forward = max_pool_forward,
-};
+    DS_OPERATOR(max_pool, "the largest element of windows along the stream and the first feature axis"),
+    .attrs = max_pool_attrs, .counts = max_pool_counts, .need = max_pool_need};

@@ -1,3 +1,4 @@
+/* ops/operands.c: operands of equal standing: their order, their types, the walk over what they broadcast to. */
 #include "ops/operands.h"
 
 /* Whether operand i is a weight, and which input or weight it is. */

@@ -98,11 +98,5 @@ static void overlap_add_forward(const ds_op *op, const ds_run *run)
 }
 
 const ds_op_def ds_op_overlap_add = {
-    .name = "overlap_add",
-    .doc = "Windows laid over each other, a step apart, and added.",
-    DS_ONE_TO_ONE,
-    .attrs = overlap_add_attrs,
-    .infer = overlap_add_infer,
-    .counts = overlap_add_counts,
-    .need = overlap_add_need,
-    .forward = overlap_add_forward};
+    DS_OPERATOR(overlap_add, "Windows laid over each other, a step apart, and added."),
+    .attrs = overlap_add_attrs, .counts = overlap_add_counts, .need = overlap_add_need};

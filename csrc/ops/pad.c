@@ -139,21 +139,11 @@ static void pad_pieces(const ds_op *op, const ds_move *move)
 }
 DS_MOVE_FORWARD(pad, pad_pieces, DS_MOVE_ENDS)
 
-const ds_op_def ds_op_pad = {.name = "pad",
-                             .doc = "Adds frames at the start and at the end of the stream.",
-                             DS_ONE_TO_ONE,
-                             .attrs = pad_attrs,
-                             .infer = pad_infer,
-                             .counts = pad_counts,
-                             .need = pad_need,
-                             .forward = pad_forward};
+const ds_op_def ds_op_pad = {DS_OPERATOR(pad, "Adds frames at the start and at the end of the stream."),
+    .attrs = pad_attrs, .counts = pad_counts, .need = pad_need};
 
 const ds_op_def ds_op_pad_to_multiple = {
     .name = "pad_to_multiple",
     .doc = "Adds frames at the start and at the end of the stream, there up to a whole number of blocks.",
-    DS_ONE_TO_ONE,
-    .attrs = multiple_attrs,
-    .infer = pad_infer,
-    .counts = pad_counts,
-    .need = pad_need,
-    .forward = pad_forward};
+    .n_inputs = 1, .n_outputs = 1, .n_values = 1, .attrs = multiple_attrs,
+    .infer = pad_infer, .counts = pad_counts, .need = pad_need, .forward = pad_forward};

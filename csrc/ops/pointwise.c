@@ -62,12 +62,8 @@ static void logical_not_frames(const ds_op *op, const ds_run *run, void *y, cons
 }
 DS_FRAMEWISE_FORWARD(logical_not)
 
-const ds_op_def ds_op_logical_not = {.name = "logical_not",
-                                     .doc = "True where the input is false.",
-                                     DS_ONE_TO_ONE,
-                                     .flags = DS_OP_INPLACE,
-                                     .infer = logical_not_infer,
-                                     .forward = logical_not_forward};
+const ds_op_def ds_op_logical_not = {DS_OPERATOR(logical_not, "True where the input is false."),
+    .flags = DS_OP_INPLACE};
 
 /* ---------------------------------------------------------------- two or three operands */
 

@@ -380,10 +380,5 @@ static void reduce_features_forward(const ds_op *op, const ds_run *run)
 }
 
 const ds_op_def ds_op_reduce_features = {
-    .name = "reduce_features",
-    .doc = "Sum, mean, extreme, norm, ... along feature axes.",
-    DS_ONE_TO_ONE,
-    .attrs = reduce_features_attrs,
-    .infer = reduce_features_infer,
-    .forward = reduce_features_forward,
-};
+    DS_OPERATOR(reduce_features, "Sum, mean, extreme, norm, ... along feature axes."),
+    .attrs = reduce_features_attrs};

@@ -79,11 +79,5 @@ static void reduce_frames_forward(const ds_op *op, const ds_run *run)
 }
 
 const ds_op_def ds_op_reduce_frames = {
-    .name = "reduce_frames",
-    .doc = "Sum, mean, maximum or minimum over all frames, at the end of the stream.",
-    DS_ONE_TO_ONE,
-    .attrs = reduce_frames_attrs,
-    .infer = reduce_frames_infer,
-    .counts = reduce_frames_counts,
-    .need = reduce_frames_need,
-    .forward = reduce_frames_forward};
+    DS_OPERATOR(reduce_frames, "Sum, mean, maximum or minimum over all frames, at the end of the stream."),
+    .attrs = reduce_frames_attrs, .counts = reduce_frames_counts, .need = reduce_frames_need};

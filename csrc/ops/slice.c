@@ -55,14 +55,8 @@ static void slice_pieces(const ds_op *op, const ds_move *move)
 DS_MOVE_FORWARD(slice, slice_pieces, 0)
 
 const ds_op_def ds_op_slice = {
-    .name = "slice",
-    .doc = "Drops frames at the start and at the end, and keeps every step-th of the others.",
-    DS_ONE_TO_ONE,
-    .attrs = slice_attrs,
-    .infer = slice_infer,
-    .counts = slice_counts,
-    .need = slice_need,
-    .forward = slice_forward};
+    DS_OPERATOR(slice, "Drops frames at the start and at the end, and keeps every step-th of the others."),
+    .attrs = slice_attrs, .counts = slice_counts, .need = slice_need};
 
 /* ---------------------------------------------------------------- cut */
 
@@ -154,11 +148,5 @@ static void delay_pieces(const ds_op *op, const ds_move *move)
 }
 DS_MOVE_FORWARD(delay, delay_pieces, 0)
 
-const ds_op_def ds_op_delay = {.name = "delay",
-                               .doc = "Moves a stream by some frames, without changing its length.",
-                               DS_ONE_TO_ONE,
-                               .attrs = delay_attrs,
-                               .infer = delay_infer,
-                               .counts = delay_counts,
-                               .need = delay_need,
-                               .forward = delay_forward};
+const ds_op_def ds_op_delay = {DS_OPERATOR(delay, "Moves a stream by some frames, without changing its length."),
+    .attrs = delay_attrs, .counts = delay_counts, .need = delay_need};

@@ -49,22 +49,12 @@ static void glu_frames(const ds_op *op, const ds_run *run, void *y, const void *
 }
 DS_FRAMEWISE_FORWARD(glu)
 
-const ds_op_def ds_op_softmax = {.name = "softmax",
-                                 .doc = "Softmax over the last feature dimension.",
-                                 DS_ONE_TO_ONE,
-                                 .flags = DS_OP_INPLACE,
-                                 .infer = softmax_infer,
-                                 .forward = softmax_forward};
+const ds_op_def ds_op_softmax = {DS_OPERATOR(softmax, "Softmax over the last feature dimension."),
+    .flags = DS_OP_INPLACE};
 
-const ds_op_def ds_op_log_softmax = {.name = "log_softmax",
-                                     .doc = "Logarithm of softmax over the last feature dimension.",
-                                     DS_ONE_TO_ONE,
-                                     .flags = DS_OP_INPLACE,
-                                     .infer = softmax_infer,
-                                     .forward = softmax_forward};
+const ds_op_def ds_op_log_softmax = {
+    .name = "log_softmax", .doc = "Logarithm of softmax over the last feature dimension.",
+    .n_inputs = 1, .n_outputs = 1, .n_values = 1, .flags = DS_OP_INPLACE,
+    .infer = softmax_infer, .forward = softmax_forward};
 
-const ds_op_def ds_op_glu = {.name = "glu",
-                             .doc = "Half of the last feature dimension, gated by the other half.",
-                             DS_ONE_TO_ONE,
-                             .infer = glu_infer,
-                             .forward = glu_forward};
+const ds_op_def ds_op_glu = {DS_OPERATOR(glu, "Half of the last feature dimension, gated by the other half.")};

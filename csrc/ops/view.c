@@ -54,12 +54,8 @@ static void permute_pieces(const ds_op *op, const ds_move *move)
 }
 DS_MOVE_FORWARD(permute, permute_pieces, 0)
 
-const ds_op_def ds_op_permute = {.name = "permute",
-                                 .doc = "Puts the feature dimensions into another order.",
-                                 DS_ONE_TO_ONE,
-                                 .attrs = permute_attrs,
-                                 .infer = permute_infer,
-                                 .forward = permute_forward};
+const ds_op_def ds_op_permute = {DS_OPERATOR(permute, "Puts the feature dimensions into another order."),
+    .attrs = permute_attrs};
 
 /* ---------------------------------------------------------------- expand */
 
@@ -114,12 +110,8 @@ static void expand_pieces(const ds_op *op, const ds_move *move)
 }
 DS_MOVE_FORWARD(expand, expand_pieces, 0)
 
-const ds_op_def ds_op_expand = {.name = "expand",
-                                .doc = "Repeats feature dimensions of size 1.",
-                                DS_ONE_TO_ONE,
-                                .attrs = shape_attrs,
-                                .infer = expand_infer,
-                                .forward = expand_forward};
+const ds_op_def ds_op_expand = {DS_OPERATOR(expand, "Repeats feature dimensions of size 1."),
+    .attrs = shape_attrs};
 
 /* ---------------------------------------------------------------- reshape */
 
@@ -138,10 +130,5 @@ static void reshape_pieces(const ds_op *op, const ds_move *move)
 }
 DS_MOVE_FORWARD(reshape, reshape_pieces, 0)
 
-const ds_op_def ds_op_reshape = {.name = "reshape",
-                                 .doc = "The same elements in a feature shape of another form.",
-                                 DS_ONE_TO_ONE,
-                                 .flags = DS_OP_INPLACE,
-                                 .attrs = shape_attrs,
-                                 .infer = reshape_infer,
-                                 .forward = reshape_forward};
+const ds_op_def ds_op_reshape = {DS_OPERATOR(reshape, "The same elements in a feature shape of another form."),
+    .flags = DS_OP_INPLACE, .attrs = shape_attrs};

@@ -2,6 +2,8 @@
  * integers, and against what outputs really depend on; what rewrites remove; what is refused. */
 #include "enumerate.h"
 
+#include "base/now.h"
+
 #include <math.h>
 
 static ds_clock clock_of(const ds_graph *g, int64_t skew)
@@ -502,6 +504,22 @@ static void test_dead_nodes(void)
     ds_plan_destroy(plan);
 }
 
+/* 32,768 nodes: what looks at all nodes per node takes minutes. */
+static void test_many_nodes(void)
+{
+    graph_case c = new_case();
+    int x = add_input(&c, 1, 1, 1);
+    for (int i = 0; i < 32768; i++) {
+        x = add_unary(&c, "relu", x);
+    }
+    add_output(&c, x);
+    const double start = ds_now();
+    ds_plan *plan = plan_of(&c, 0);
+    CHECK(ds_now() - start < 10);
+    CHECK(plan->n_buffers == 1 && plan->block_bytes == 64 && plan->analysis.period == 1);
+    ds_plan_destroy(plan);
+}
+
 /* ---------------------------------------------------------------- failing allocations */
 
 static void test_every_allocation(void)
@@ -545,6 +563,7 @@ int main(void)
     test_syncs();
     test_unequal_ends();
     test_dead_nodes();
+    test_many_nodes();
     test_every_allocation();
     CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
     return check_report();

@@ -120,10 +120,32 @@ static void test_where(const ds_kernels *const *variants, size_t n_variants, siz
     }
 }
 
+/* What is left of quotients of every size is libm's, to the bit. */
+static void test_rests(const ds_kernels *const *variants, size_t n_variants)
+{
+    static float a[4096], b[4096], y[4096];
+    for (int round = 0; round < 64; round++) {
+        for (size_t i = 0; i < 4096; i++) {
+            b[i] = (float)ldexp(random_real(-2, 2), (int)random_size(0, 240) - 140);
+            const int more = round % 2 == 0 ? (int)random_size(0, 60) - 20 : 26 + (int)random_size(0, 4);
+            a[i] = (float)ldexp((double)b[i] * (i % 3 == 0 ? rint(random_real(1, 9)) : random_real(-2, 2)), more);
+            a[i] = i % 7 == 0 ? nextafterf(a[i], 0) : a[i];
+        }
+        for (size_t v = 0; v < n_variants; v++) {
+            variants[v]->real[0].binary(DS_BINARY_FMOD, y, a, b, 4096, 1, 1);
+            for (size_t i = 0; i < 4096; i++) {
+                const float ideal = fmodf(a[i], b[i]);
+                CHECK(same(&y[i], &ideal, sizeof ideal, 1));
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const ds_kernels *variants[MAX_VARIANTS];
     const size_t n_variants = runnable(variants);
+    test_rests(variants, n_variants);
     for (size_t real = 0; real < 2; real++) {
         test_binary(variants, n_variants, real);
         test_compare(variants, n_variants, real);

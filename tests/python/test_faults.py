@@ -236,15 +236,18 @@ def test_batches(faults):
     def arrays(n):
         return rng.standard_normal((4, 3, n), dtype=np.float32), np.full((4, n, 8), 7, np.float32)
 
-    x, out = arrays(2000)
-    for _ in fail_every_allocation(lambda: results.append(engine.step_batch(ids, x, out=out, **options))):
+    given = [*arrays(2000)]
+    for _ in fail_every_allocation(
+        lambda: results.append(engine.step_batch(ids, given[0], out=given[1], **options))
+    ):
         failures += 1
-        assert (out == 7).all()
+        assert (given[1] == 7).all()
         assert_alike(engine, twin, rng)
-        x, out = arrays(2000 * (failures + 1))  # larger: it allocates again
+        given[:] = arrays(2000 * (failures + 1))  # larger: it allocates again
         if failures > 12:
             break
     assert failures >= 3
+    x, out = given
     wanted = twin.step(dict(zip(ids, x, strict=True)), **options)
     y, lengths = results[0] if results else engine.step_batch(ids, x, out=out, **options)
     assert all(np.array_equal(y[r, : lengths[r]], wanted[i]) for r, i in enumerate(ids))
