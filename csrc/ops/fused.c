@@ -16,23 +16,10 @@ static const struct {
     ds_step_kind kind;
     int function;
 } fused_kinds[] = {
-#define UNARY(name, ID) {&ds_op_##name, DS_STEP_UNARY, DS_UNARY_##ID},
-#define BINARY(name, ID) {&ds_op_##name, DS_STEP_BINARY, DS_BINARY_##ID},
-    /* clang-format off */
-    UNARY(relu, RELU) UNARY(gelu, GELU) UNARY(silu, SILU) UNARY(sigmoid, SIGMOID) UNARY(tanh, TANH)
-    UNARY(exp, EXP) UNARY(log, LOG) UNARY(sqrt, SQRT) UNARY(rsqrt, RSQRT) UNARY(abs, ABS)
-    UNARY(neg, NEG) UNARY(reciprocal, RECIPROCAL) UNARY(square, SQUARE) UNARY(clamp, CLAMP)
-    UNARY(sin, SIN) UNARY(cos, COS) UNARY(log1p, LOG1P) UNARY(expm1, EXPM1) UNARY(erf, ERF)
-    UNARY(log2, LOG2) UNARY(log10, LOG10) UNARY(floor, FLOOR) UNARY(ceil, CEIL) UNARY(round, ROUND)
-    UNARY(sign, SIGN) UNARY(softplus, SOFTPLUS) UNARY(logsigmoid, LOGSIGMOID) UNARY(elu, ELU)
-    UNARY(sinh, SINH) UNARY(cosh, COSH) UNARY(asin, ASIN) UNARY(acos, ACOS) UNARY(atan, ATAN)
-    UNARY(asinh, ASINH) UNARY(acosh, ACOSH) UNARY(atanh, ATANH) UNARY(trunc, TRUNC)
-    UNARY(erfc, ERFC)
-    BINARY(add, ADD) BINARY(sub, SUB) BINARY(mul, MUL) BINARY(div, DIV) BINARY(minimum, MINIMUM)
-    BINARY(maximum, MAXIMUM) BINARY(pow, POW) BINARY(prelu, PRELU) BINARY(atan2, ATAN2)
-    BINARY(hypot, HYPOT) BINARY(fmod, FMOD) BINARY(remainder, REMAINDER)
-    BINARY(floor_divide, FLOOR_DIVIDE) BINARY(copysign, COPYSIGN)
-    /* clang-format on */
+#define UNARY(name, ID, ...) {&ds_op_##name, DS_STEP_UNARY, DS_UNARY_##ID},
+#define WHOLE UNARY
+#define BINARY(name, ID, ...) {&ds_op_##name, DS_STEP_BINARY, DS_BINARY_##ID},
+#include "kernels/pointwise.def"
     {&ds_op_batch_norm, DS_STEP_COLUMNS, 0},
     {&ds_op_glu, DS_STEP_GLU, 0},
 };
