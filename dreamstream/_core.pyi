@@ -161,6 +161,7 @@ class Engine:
     blas: bool
     kernels: str
     state_size: int
+    kept_bytes: int
     state_bytes_per_frame: float
     weights_size: int
     delays: list[int | None]  # per output, frames of input 0; None: infinite

@@ -56,6 +56,7 @@ static void describe(const ds_model *m, ds_model_info *info)
         .max_streams = m->max_streams,
         .n_streams = ds_session_n_open(ds_engine_session(m->engine)),
         .fingerprint = {p->fingerprint[0], p->fingerprint[1]},
+        .kept_bytes = p->kept_bytes,
     };
 }
 

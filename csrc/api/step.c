@@ -83,21 +83,17 @@ static ds_status check_chunks(call *s, size_t i)
 /* What concerns one stream alone; marks those that are wrong, tells the first. */
 static ds_status check_rows(call *s)
 {
-    ds_status first = DS_OK;
-    char message[DS_MESSAGE_BYTES] = "";
+    ds_first_fault first = {DS_OK, ""};
     for (size_t i = 0; i < s->n; i++) {
         ds_status status = check_flags(s, i);
         if (status == DS_OK)
             status = check_chunks(s, i);
-        s->step->bad[i] = status != DS_OK;
-        if (status != DS_OK && first == DS_OK) {
-            first = status;
-            strncpy(message, ds_last_error(), sizeof message - 1);
-        }
+        s->step->bad[i] = false;
+        ds_first_fault_note(&first, status, &s->step->bad[i]);
         s->step->slots[i] = s->streams[i]->slot;
         s->step->ended[i] = s->flags && (s->flags[i] & DS_END);
     }
-    return first == DS_OK ? DS_OK : ds_fail(first, "%s", message);
+    return ds_first_fault_end(&first);
 }
 
 /* ---------------------------------------------------------------- outputs */

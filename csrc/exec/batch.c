@@ -33,26 +33,6 @@ void ds_batch_destroy(ds_batch *batch)
     ds_release(&a, batch, sizeof *batch);
 }
 
-/* The first fault of several is told; it and its message. */
-typedef struct faults {
-    ds_status status;
-    char message[DS_MESSAGE_BYTES];
-} faults;
-
-static bool note_fault(faults *f, ds_status status)
-{
-    if (status != DS_OK && f->status == DS_OK) {
-        f->status = status;
-        strncpy(f->message, ds_last_error(), sizeof f->message - 1);
-    }
-    return status != DS_OK;
-}
-
-static ds_status tell_fault(const faults *f)
-{
-    return f->status == DS_OK ? DS_OK : ds_fail(f->status, "%s", f->message);
-}
-
 /* ---------------------------------------------------------------- rows into groups */
 static ds_status make_groups(ds_batch *b, size_t n)
 {
@@ -236,11 +216,10 @@ static bool stand_alike(const ds_plan *p, const ds_row *a, const ds_row *b)
 }
 
 /* Counts all rows; every row that is at fault is marked. */
-static void count_rows(ds_batch *b, ds_group *g, const int64_t *n_frames, bool *bad, faults *f)
+static void count_rows(ds_batch *b, ds_group *g, const int64_t *n_frames, bool *bad, ds_first_fault *f)
 {
     for (size_t r = 0; r < g->n_rows; r++) {
-        bad[g->first + r] = note_fault(f, count_row(b, g, r, n_frames));
-        if (bad[g->first + r])
+        if (ds_first_fault_note(f, count_row(b, g, r, n_frames), &bad[g->first + r]))
             continue;
         ds_stretch *s = &g->stretches[g->n_stretches];
         if (r > 0 && g->n_stretches > 0 && stand_alike(b->plan, s[-1].row, &g->rows[r])) {
@@ -379,10 +358,10 @@ ds_status ds_batch_begin(ds_batch *batch, ds_slot *const *slots, const int64_t *
     split_rows(batch, n_frames);
     DS_TRY(allocate_integers(batch));
     DS_TRY(ds_positions_begin(batch->positions, n_rows));
-    faults f = {DS_OK, ""};
+    ds_first_fault f = {DS_OK, ""};
     for (size_t g = 0; g < batch->n_groups; g++)
         count_rows(batch, &batch->groups[g], n_frames, bad, &f);
-    DS_TRY(tell_fault(&f));
+    DS_TRY(ds_first_fault_end(&f));
     for (size_t g = 0; g < batch->n_groups; g++)
         DS_TRY(allocate_values(batch, &batch->groups[g]));
     for (size_t g = 0; g < batch->n_groups; g++) /* the caller writes to the inputs next */
@@ -451,7 +430,7 @@ const void *ds_batch_output(const ds_batch *batch, size_t output, size_t row)
 ds_status ds_batch_check(const ds_batch *batch, bool *bad)
 {
     const ds_graph *graph = batch->plan->graph;
-    faults f = {DS_OK, ""};
+    ds_first_fault f = {DS_OK, ""};
     for (size_t j = 0; j < graph->n_nodes && batch->plan->checks_values; j++) {
         const ds_node *node = &graph->nodes[j];
         const size_t e = (size_t)node->inputs[0];
@@ -461,10 +440,10 @@ ds_status ds_batch_check(const ds_batch *batch, bool *bad)
         for (size_t row = 0; row < batch->n_rows; row++) {
             int64_t n;
             const char *values = new_frames(batch, e, row, &n);
-            bad[row] |= note_fault(&f, ds_op_check_values(node->op, values, n));
+            ds_first_fault_note(&f, ds_op_check_values(node->op, values, n), &bad[row]);
         }
     }
-    return tell_fault(&f);
+    return ds_first_fault_end(&f);
 }
 
 size_t ds_batch_moved(const ds_batch *batch)

@@ -214,19 +214,14 @@ static ds_status check_values(const ds_eager *call)
     if (!call->op->def->check_values)
         return DS_OK;
     const char *values = call->values[0];
-    ds_status first = DS_OK;
-    char message[DS_MESSAGE_BYTES] = "";
+    ds_first_fault first = {DS_OK, ""};
     for (size_t r = 0; r < call->n_rows; r++) {
         int64_t n = call->in[0][r].now.known - call->in[0][r].before.known;
-        ds_status status = ds_op_check_values(call->op, values, n);
-        call->bad[r] = status != DS_OK;
-        if (status != DS_OK && first == DS_OK) {
-            first = status;
-            strncpy(message, ds_last_error(), sizeof message - 1);
-        }
+        call->bad[r] = false;
+        ds_first_fault_note(&first, ds_op_check_values(call->op, values, n), &call->bad[r]);
         values = n ? values + (size_t)n * ds_signature_bytes(&call->op->in[0]) : values;
     }
-    return first == DS_OK ? DS_OK : ds_fail(first, "%s", message);
+    return ds_first_fault_end(&first);
 }
 
 /* The weights as the kernels want them: the caller's, or made for this call. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cpu/float_env.h"
 
 ds_status ds_steps_init(ds_steps *steps, ds_engine *engine)
 {
@@ -99,9 +100,13 @@ void ds_step_put(const ds_step *step, size_t input, size_t row, const void *fram
                  const ptrdiff_t *strides, ds_element element)
 {
     const int64_t n = step->n_frames[input * step->n_rows + row];
-    if (n)
-        ds_layout_read(ds_batch_input(step->batch, input, row), frames, strides, element,
-                       ds_step_input(step->plan, input), n);
+    ds_float_env callers;
+    if (!n)
+        return;
+    ds_float_env_enter(&callers); /* doubles are rounded */
+    ds_layout_read(ds_batch_input(step->batch, input, row), frames, strides, element,
+                   ds_step_input(step->plan, input), n);
+    ds_float_env_leave(&callers);
 }
 
 ds_status ds_step_check(ds_step *step)

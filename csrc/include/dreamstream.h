@@ -300,6 +300,7 @@ typedef struct ds_model_info {
     size_t max_streams;        /* 0: no limit */
     size_t n_streams;          /* open now */
     uint64_t fingerprint[2];   /* of graph and weights: snapshots go with it */
+    size_t kept_bytes;         /* what of state_size must be kept; the rest is room to keep it in place */
 } ds_model_info;
 
 /* Fills `*info`. Errors: DS_ARGUMENT (NULL, struct_size), DS_CLOSED. Thread: any. */

@@ -46,6 +46,7 @@ static PyObject *get_number(PyObject *self, void *which)
     const ds_engine_object *e = (ds_engine_object *)self;
     switch (*(const char *)which) {
     case 's': return PyLong_FromSize_t(e->plan->block_bytes);
+    case 'm': return PyLong_FromSize_t(e->plan->kept_bytes);
     case 'g': return PyFloat_FromDouble((double)e->plan->grown_bytes /
                                         (double)e->plan->analysis.period);
     case 'w': return PyLong_FromSize_t(e->plan->weight_bytes);
@@ -132,6 +133,7 @@ PyGetSetDef ds_engine_getset[] = {
     {"delays", get_delays, NULL, "Per output, frames of input 0; None: infinite.", NULL},
     {"fields", get_fields, NULL, "Receptive field per output; None: infinite.", NULL},
     {"state_size", get_number, NULL, "Bytes of a stream's fixed block.", "s"},
+    {"kept_bytes", get_number, NULL, "What of the block must be kept.", "m"},
     {"state_bytes_per_frame", get_number, NULL, "Growth per frame of input 0.", "g"},
     {"weights_size", get_number, NULL, "Bytes of weights, prepared ones included.", "w"},
     {"threads", get_number, NULL, "Threads per call.", "t"},

@@ -129,34 +129,22 @@ static PyObject *op_counts(PyObject *self, PyTypeObject *cls, PyObject *const *a
     }
     if (!list)
         return NULL;
-    ds_status first = DS_OK;
-    char message[DS_MESSAGE_BYTES] = "";
-    bool *bad = NULL;
-    for (Py_ssize_t r = 0; r < n_rows; r++) {
-        ds_status status = count_row(op, in, out, r, ended[r]);
-        if (status == DS_OK)
-            continue;
-        if (first == DS_OK) {
-            first = status;
-            strncpy(message, ds_last_error(), sizeof message - 1);
-            bad = PyMem_Calloc((size_t)n_rows, sizeof *bad);
-            if (!bad) {
-                Py_DECREF(list);
-                return PyErr_NoMemory();
-            }
-        }
-        bad[r] = true;
+    ds_first_fault first = {DS_OK, ""};
+    bool *bad = PyMem_Calloc((size_t)n_rows + 1, sizeof *bad);
+    if (!bad) {
+        Py_DECREF(list);
+        return PyErr_NoMemory();
     }
-    if (first != DS_OK) {
+    for (Py_ssize_t r = 0; r < n_rows; r++)
+        ds_first_fault_note(&first, count_row(op, in, out, r, ended[r]), &bad[r]);
+    if (first.status != DS_OK) {
         PyObject *ids = n_args > 2 ? ds_bad_ids(args[2], bad, n_rows) : NULL;
-        PyMem_Free(bad);
         Py_CLEAR(list);
-        if (!PyErr_Occurred()) {
-            (void)ds_fail(first, "%s", message);
-            ds_raise(m, first, ids);
-        }
+        if (!PyErr_Occurred())
+            ds_raise(m, ds_first_fault_end(&first), ids);
         Py_XDECREF(ids);
     }
+    PyMem_Free(bad);
     return list;
 }
 

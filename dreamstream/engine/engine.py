@@ -298,13 +298,18 @@ class Engine(_core.Stepper):
         return self._core.state_size
 
     @property
+    def kept_bytes(self) -> int:
+        """What of `state_size` must be kept; the rest is room in which kept frames stay in place."""
+        return self._core.kept_bytes
+
+    @property
     def state_bytes_per_frame(self) -> float:
         """Bytes by which a stream's state grows per frame of the first input."""
         return self._core.state_bytes_per_frame
 
     @property
     def weights_size(self) -> int:
-        """Bytes of weights, as stored and as prepared for the kernels."""
+        """Bytes of weights that the engine holds: as stored, and in their kernels' layout."""
         return self._core.weights_size
 
     @property
