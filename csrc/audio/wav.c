@@ -78,9 +78,8 @@ static ds_status skip(ds_wav *wav, uint64_t n, const char *what)
 /* An id for messages: what is no printable character becomes '?'. */
 static void copy_id(char *id, const unsigned char *bytes)
 {
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         id[i] = (char)(bytes[i] >= 0x20 && bytes[i] < 0x7F ? bytes[i] : '?');
-    }
     id[4] = '\0';
 }
 
@@ -156,9 +155,8 @@ static ds_status read_format(ds_wav *wav, header *h, const chunk *c)
     const size_t n = c->n_bytes < 40 ? c->n_bytes : 40;
     DS_TRY(take_all(wav, n, "the chunk 'fmt '"));
     uint32_t format = u16(p);
-    if (format == EXTENSIBLE) {
+    if (format == EXTENSIBLE)
         DS_TRY(read_extension(wav, c, &format));
-    }
     wav->channels = u16(p + 2);
     wav->sample_rate = u32(p + 4);
     wav->frame_bytes = u16(p + 12);
@@ -209,19 +207,16 @@ ds_status ds_wav_open(ds_wav *wav, const ds_source *source)
     wav->offset = 0;
     wav->position = 0;
     DS_TRY(read_riff(wav, &h));
-    if (h.is_64) {
+    if (h.is_64)
         DS_TRY(read_ds64(wav, &h));
-    }
     for (;;) {
         DS_TRY(next_chunk(wav, &c));
-        if (strcmp(c.id, "data") == 0) {
+        if (strcmp(c.id, "data") == 0)
             return begin_data(wav, &h, &c);
-        }
-        if (strcmp(c.id, "fmt ") == 0) {
+        if (strcmp(c.id, "fmt ") == 0)
             DS_TRY(read_format(wav, &h, &c));
-        } else {
+        else
             DS_TRY(skip(wav, (uint64_t)c.n_bytes + c.n_bytes % 2, "a chunk before 'data'"));
-        }
     }
 }
 
@@ -237,9 +232,8 @@ ds_status ds_wav_read(ds_wav *wav, ds_dtype dtype, void *samples, int64_t n_fram
     const int64_t per_block = DS_WAV_BUFFER_BYTES / wav->frame_bytes;
     char *to = samples;
     *n_read = 0;
-    if (wav->frames >= 0 && n_frames > wav->frames - wav->position) {
+    if (wav->frames >= 0 && n_frames > wav->frames - wav->position)
         n_frames = wav->frames - wav->position;
-    }
     while (*n_read < n_frames) {
         const int64_t wanted = n_frames - *n_read < per_block ? n_frames - *n_read : per_block;
         size_t n_bytes = 0;
@@ -260,9 +254,8 @@ ds_status ds_wav_read(ds_wav *wav, ds_dtype dtype, void *samples, int64_t n_fram
         to += n * sample_bytes;
         *n_read += got;
         wav->position += got;
-        if (got < wanted) {
+        if (got < wanted)
             break;
-        }
     }
     return DS_OK;
 }

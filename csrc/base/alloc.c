@@ -25,9 +25,8 @@ static void *allocate_large(size_t n_bytes)
     const size_t whole = n_bytes / LARGE_PAGE * LARGE_PAGE; /* the rest would take a page for itself */
     void *const memory = aligned_alloc(LARGE_PAGE, whole + (n_bytes > whole ? LARGE_PAGE : 0));
 #if defined(__linux__)
-    if (memory != NULL) {
+    if (memory != NULL)
         (void)madvise(memory, whole, MADV_HUGEPAGE);
-    }
 #endif
     return memory;
 }
@@ -35,12 +34,10 @@ static void *allocate_large(size_t n_bytes)
 static void *system_allocate(void *context, size_t n_bytes, size_t alignment)
 {
     (void)context;
-    if (n_bytes > PTRDIFF_MAX - alignment) {
+    if (n_bytes > PTRDIFF_MAX - alignment)
         return NULL;
-    }
-    if (n_bytes >= LARGE_PAGE) {
+    if (n_bytes >= LARGE_PAGE)
         return allocate_large(n_bytes);
-    }
     /* C11 wants a multiple of the alignment */
     return aligned_alloc(alignment, (n_bytes + alignment - 1) / alignment * alignment);
 }
@@ -65,9 +62,8 @@ ds_allocator ds_allocator_current(void)
 {
     uintptr_t words[DS_CELL_WORDS];
     ds_cell_read(&current_allocator, words);
-    if (words[1] == 0) {
+    if (words[1] == 0)
         return system_allocator;
-    }
     ds_allocator allocator;
     allocator.context = (void *)words[0];
     allocator.allocate = (void *(*)(void *, size_t, size_t))words[1];
@@ -113,9 +109,8 @@ ds_status ds_allocate_zeroed(const ds_allocator *allocator, void **pointer, size
 {
     void *memory = NULL;
     DS_TRY(ds_allocate(allocator, &memory, n_bytes));
-    if (n_bytes > 0) {
+    if (n_bytes > 0)
         memset(memory, 0, n_bytes);
-    }
     memcpy(pointer, &memory, sizeof memory);
     return DS_OK;
 }

@@ -86,12 +86,10 @@ void ds_arena_free(ds_arena *arena)
 
 void ds_arena_reset(ds_arena *arena)
 {
-    if (arena->newest == NULL) {
+    if (arena->newest == NULL)
         return;
-    }
-    for (block *item = arena->newest; item != NULL; item = item->older) {
+    for (block *item = arena->newest; item != NULL; item = item->older)
         poison_block(item);
-    }
     arena->used = arena->newest->older == NULL ? HEADER_BYTES : 0;
 }
 
@@ -99,16 +97,13 @@ void ds_arena_reset(ds_arena *arena)
 static ds_status make_room(ds_arena *arena, size_t n_bytes)
 {
     const block *newest = arena->newest;
-    if (newest != NULL && arena->used > 0 && n_bytes <= newest->n_bytes - arena->used) {
+    if (newest != NULL && arena->used > 0 && n_bytes <= newest->n_bytes - arena->used)
         return DS_OK;
-    }
     size_t wanted = HEADER_BYTES + n_bytes;
-    if (wanted < SMALLEST_BLOCK) {
+    if (wanted < SMALLEST_BLOCK)
         wanted = SMALLEST_BLOCK;
-    }
-    if (wanted < arena->n_held) {
+    if (wanted < arena->n_held)
         wanted = arena->n_held;
-    }
     if (newest != NULL && arena->used <= HEADER_BYTES) {
         /* Nothing is pushed: what is held goes first, so that the peak is one block, not all. */
         ds_arena_free(arena);

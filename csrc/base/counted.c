@@ -5,9 +5,8 @@ static void *allocate(void *context, size_t n_bytes, size_t alignment)
 {
     ds_counted *c = context;
     void *pointer = c->inner.allocate(c->inner.context, n_bytes, alignment);
-    if (pointer == NULL) {
+    if (pointer == NULL)
         return NULL;
-    }
     const size_t now = atomic_fetch_add(&c->bytes, n_bytes) + n_bytes;
     size_t peak = atomic_load(&c->peak_bytes);
     while (now > peak && !atomic_compare_exchange_weak(&c->peak_bytes, &peak, now)) {

@@ -51,18 +51,15 @@ static void count_peak(ds_fault_allocator *fault, size_t live)
 static void *fault_allocate(void *context, size_t n_bytes, size_t alignment)
 {
     ds_fault_allocator *fault = context;
-    if (fails_now(fault)) {
+    if (fails_now(fault))
         return NULL;
-    }
     const size_t offset = (sizeof(block_header) + alignment - 1) / alignment * alignment;
-    if (n_bytes > PTRDIFF_MAX - offset) {
+    if (n_bytes > PTRDIFF_MAX - offset)
         return NULL;
-    }
     const ds_allocator *system = ds_default_allocator();
     char *whole = system->allocate(NULL, offset + n_bytes, alignment);
-    if (whole == NULL) {
+    if (whole == NULL)
         return NULL;
-    }
     const block_header header = {magic, n_bytes, offset + n_bytes, offset};
     memcpy(whole + offset - sizeof header, &header, sizeof header);
     memset(whole + offset, FRESH, n_bytes);

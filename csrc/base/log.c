@@ -19,9 +19,8 @@ void ds_log(ds_log_level level, const char *format, ...)
 {
     uintptr_t words[DS_CELL_WORDS];
     ds_cell_read(&current_log, words);
-    if (words[0] == 0) {
+    if (words[0] == 0)
         return;
-    }
     char message[DS_MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);

@@ -12,14 +12,12 @@ static void cut_partial_character(char *text, size_t length)
         start--;
         n_after++;
     }
-    if (start == 0) {
+    if (start == 0)
         return;
-    }
     const unsigned char lead = (unsigned char)text[start - 1];
     const size_t n_needed = lead >= 0xF0u ? 3 : lead >= 0xE0u ? 2 : lead >= 0xC0u ? 1 : 0;
-    if (n_after < n_needed) {
+    if (n_after < n_needed)
         text[start - 1] = '\0';
-    }
 }
 
 void ds_text_format(char *text, size_t n_bytes, const char *format, va_list arguments)
@@ -28,9 +26,8 @@ void ds_text_format(char *text, size_t n_bytes, const char *format, va_list argu
     if (length < 0) {
         static const char fallback[] = "(no message)";
         size_t i = 0;
-        for (; i + 1 < n_bytes && fallback[i] != '\0'; i++) {
+        for (; i + 1 < n_bytes && fallback[i] != '\0'; i++)
             text[i] = fallback[i];
-        }
         text[i] = '\0';
     } else if ((size_t)length >= n_bytes) {
         cut_partial_character(text, n_bytes - 1);

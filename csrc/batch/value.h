@@ -57,6 +57,8 @@ bool ds_signature_same_shape(const ds_signature *a, const ds_signature *b);
 /* Writes the shape as "(3, 4)" for messages; returns text. */
 const char *ds_signature_text(const ds_signature *signature, char *text, size_t n_bytes);
 
+/* The greatest common divisor, not negative. */
+int64_t ds_greatest_divisor(int64_t a, int64_t b);
 bool ds_rate_equal(ds_rate a, ds_rate b);
 /* rate * num / den in lowest terms; false where that overflows. */
 bool ds_rate_scale(ds_rate *rate, int64_t num, int64_t den);

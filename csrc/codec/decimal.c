@@ -43,9 +43,8 @@ static void big_multiply(big *number, uint32_t factor, uint32_t term)
         number->limbs[i] = (uint32_t)carry;
         carry >>= 32;
     }
-    if (carry > 0 && number->n < LIMBS) {
+    if (carry > 0 && number->n < LIMBS)
         number->limbs[number->n++] = (uint32_t)carry;
-    }
 }
 
 static void big_multiply_power_of_5(big *number, uint32_t exponent)
@@ -53,20 +52,17 @@ static void big_multiply_power_of_5(big *number, uint32_t exponent)
     for (; exponent >= 13; exponent -= 13) {
         big_multiply(number, 1220703125, 0); /* 5^13, the last below 2^32 */
     }
-    for (; exponent > 0; exponent--) {
+    for (; exponent > 0; exponent--)
         big_multiply(number, 5, 0);
-    }
 }
 
 static int big_bits(const big *number)
 {
-    if (number->n == 0) {
+    if (number->n == 0)
         return 0;
-    }
     int bits = (int)(number->n - 1) * 32;
-    for (uint32_t top = number->limbs[number->n - 1]; top > 0; top >>= 1) {
+    for (uint32_t top = number->limbs[number->n - 1]; top > 0; top >>= 1)
         bits++;
-    }
     return bits;
 }
 
@@ -83,13 +79,11 @@ static void big_shift_left(big *number, int n_bits)
 
 static bool big_at_least(const big *a, const big *b)
 {
-    if (a->n != b->n) {
+    if (a->n != b->n)
         return a->n > b->n;
-    }
     for (size_t i = a->n; i-- > 0;) {
-        if (a->limbs[i] != b->limbs[i]) {
+        if (a->limbs[i] != b->limbs[i])
             return a->limbs[i] > b->limbs[i];
-        }
     }
     return true;
 }
@@ -103,9 +97,8 @@ static void big_subtract(big *a, const big *b)
         borrow = a->limbs[i] < taken;
         a->limbs[i] = (uint32_t)(a->limbs[i] - taken);
     }
-    while (a->n > 0 && a->limbs[a->n - 1] == 0) {
+    while (a->n > 0 && a->limbs[a->n - 1] == 0)
         a->n--;
-    }
 }
 
 /* What the text says: digits * 10^exponent. */
@@ -158,11 +151,10 @@ static void take_apart(parts *out, const char *text, size_t n_bytes)
     int64_t written = 0;
     bool minus = false;
     for (at++; at < n_bytes; at++) {
-        if (text[at] == '-' || text[at] == '+') {
+        if (text[at] == '-' || text[at] == '+')
             minus = text[at] == '-';
-        } else if (written < INT64_C(1) << 58) {
+        else if (written < INT64_C(1) << 58)
             written = written * 10 + (text[at] - '0');
-        }
     }
     out->point = n_integer + (minus ? -written : written);
     out->exponent = out->point - n_used;
@@ -175,11 +167,10 @@ static void take_apart(parts *out, const char *text, size_t n_bytes)
 static int divide(uint64_t *bits, bool *rest, big *n, big *m)
 {
     int shift = big_bits(n) - big_bits(m);
-    if (shift < 0) {
+    if (shift < 0)
         big_shift_left(n, -shift);
-    } else {
+    else
         big_shift_left(m, shift);
-    }
     if (!big_at_least(n, m)) {
         big_shift_left(n, 1);
         shift--;
@@ -187,9 +178,8 @@ static int divide(uint64_t *bits, bool *rest, big *n, big *m)
     uint64_t quotient = 0;
     for (int i = 0; i < 64; i++) { /* here n < 2 m */
         const bool bit = big_at_least(n, m);
-        if (bit) {
+        if (bit)
             big_subtract(n, m);
-        }
         quotient = quotient << 1 | bit;
         big_shift_left(n, 1);
     }
@@ -211,9 +201,8 @@ static uint64_t round_to_double(uint64_t bits, bool rest, int exponent)
     uint64_t kept = dropped == 64 ? 0 : bits >> dropped;
     const uint64_t half = UINT64_C(1) << (dropped - 1);
     const uint64_t tail = bits & (half | (half - 1));
-    if (tail > half || (tail == half && (rest || (kept & 1) != 0))) {
+    if (tail > half || (tail == half && (rest || (kept & 1) != 0)))
         kept++;
-    }
     /* The exponent's field is added, not set: a carry out of the fraction moves it up as it should. */
     const uint64_t field = (uint64_t)(exponent + dropped + 1074);
     return kept + (field << 52);
@@ -225,9 +214,8 @@ bool ds_decimal_read(double *value, const char *text, size_t n_bytes)
     take_apart(&number, text, n_bytes);
     uint64_t pattern = 0;
     if (number.digits.n > 0 && number.point > LOWEST_POINT) {
-        if (number.point > HIGHEST_POINT) {
+        if (number.point > HIGHEST_POINT)
             return false;
-        }
         const int exponent = (int)number.exponent;
         big divisor = {1, {1}};
         big_multiply_power_of_5(exponent < 0 ? &divisor : &number.digits,
@@ -235,13 +223,11 @@ bool ds_decimal_read(double *value, const char *text, size_t n_bytes)
         uint64_t bits = 0;
         bool rest = false;
         const int power = divide(&bits, &rest, &number.digits, &divisor) + exponent;
-        if (power + 63 > 1023) {
+        if (power + 63 > 1023)
             return false;
-        }
         pattern = round_to_double(bits, rest, power);
-        if (pattern >> 52 == 0x7FF) {
+        if (pattern >> 52 == 0x7FF)
             return false;
-        }
     }
     pattern |= (uint64_t)number.negative << 63;
     memcpy(value, &pattern, sizeof *value);
@@ -256,15 +242,13 @@ static int print_digits(char *digits, int n, double value)
     int n_found = 0, exponent = 0;
     const char *at = text;
     for (; *at != 'e' && *at != '\0'; at++) { /* between them a sign, and the locale's point */
-        if (*at >= '0' && *at <= '9' && n_found < n) {
+        if (*at >= '0' && *at <= '9' && n_found < n)
             digits[n_found++] = *at;
-        }
     }
     const bool minus = at[0] == 'e' && at[1] == '-';
     for (; *at != '\0'; at++) {
-        if (*at >= '0' && *at <= '9') {
+        if (*at >= '0' && *at <= '9')
             exponent = exponent * 10 + (*at - '0');
-        }
     }
     return minus ? -exponent : exponent;
 }
@@ -273,23 +257,19 @@ static int print_digits(char *digits, int n, double value)
 static size_t put_together(char *text, bool negative, const char *digits, int n, int exponent)
 {
     size_t used = 0;
-    if (negative) {
+    if (negative)
         text[used++] = '-';
-    }
     if (exponent < -4 || exponent >= 16) {
         const unsigned size = (unsigned)(exponent < 0 ? -exponent : exponent);
         text[used++] = digits[0];
-        if (n > 1) {
+        if (n > 1)
             text[used++] = '.';
-        }
-        for (int i = 1; i < n; i++) {
+        for (int i = 1; i < n; i++)
             text[used++] = digits[i];
-        }
         text[used++] = 'e';
         text[used++] = exponent < 0 ? '-' : '+';
-        if (size >= 100) {
+        if (size >= 100)
             text[used++] = (char)('0' + size / 100);
-        }
         text[used++] = (char)('0' + size / 10 % 10);
         text[used++] = (char)('0' + size % 10);
     } else {
@@ -297,9 +277,8 @@ static size_t put_together(char *text, bool negative, const char *digits, int n,
         const int last = n - 1 > exponent + 1 ? n - 1 : exponent + 1;
         for (int i = exponent < 0 ? exponent : 0; i <= last; i++) {
             text[used++] = i >= 0 && i < n ? digits[i] : '0';
-            if (i == exponent) {
+            if (i == exponent)
                 text[used++] = '.';
-            }
         }
     }
     text[used] = '\0';
@@ -312,25 +291,22 @@ size_t ds_decimal_write(char text[DS_DECIMAL_BYTES], double value)
     memcpy(&pattern, &value, sizeof pattern);
     const bool negative = pattern >> 63 != 0;
     char digits[17] = "0";
-    if (pattern << 1 == 0) {
+    if (pattern << 1 == 0)
         return put_together(text, negative, digits, 1, 0);
-    }
     /* Numbers of up to 15 digits survive the way through a normal double: zeros behind them show. */
     size_t used = 0;
     for (int n = fabs(value) >= DBL_MIN ? 15 : 1; n <= 17; n++) {
         const int exponent = print_digits(digits, n, value);
         int n_kept = n;
-        while (n_kept > 1 && digits[n_kept - 1] == '0') {
+        while (n_kept > 1 && digits[n_kept - 1] == '0')
             n_kept--;
-        }
         used = put_together(text, negative, digits, n_kept, exponent);
         double again = 0;
         uint64_t read = 0;
         if (ds_decimal_read(&again, text, used)) {
             memcpy(&read, &again, sizeof read);
-            if (read == pattern) {
+            if (read == pattern)
                 break;
-            }
         }
     }
     return used;

@@ -46,9 +46,8 @@ static void extend(char path[PATH_BYTES], size_t *used, const char *piece)
 {
     static const char cut[] = "...";
     const size_t n = strlen(piece);
-    if (*used >= PATH_BYTES) {
+    if (*used >= PATH_BYTES)
         return;
-    }
     if (*used + n + sizeof cut > PATH_BYTES) {
         memcpy(path + *used, cut, sizeof cut);
         *used = PATH_BYTES;
@@ -69,9 +68,8 @@ static void find_path(char path[PATH_BYTES], ds_json_value value)
         const bool object = nodes[at].kind == DS_JSON_OBJECT;
         uint32_t part = at + 1;
         size_t index = 0;
-        for (uint32_t end; (end = ds_json_end(nodes, part + object)) <= value.node; index++) {
+        for (uint32_t end; (end = ds_json_end(nodes, part + object)) <= value.node; index++)
             part = end;
-        }
         char shown[DS_UTF8_SHOWN_BYTES], piece[DS_UTF8_SHOWN_BYTES + 32];
         if (object) {
             (void)snprintf(piece, sizeof piece, ".%s",
@@ -103,13 +101,12 @@ static const char *describe(char text[DS_UTF8_SHOWN_BYTES], ds_json_value value)
     static const char *const names[] = {"null",     "a boolean", "",         "",
                                         "a string", "an array",  "an object"};
     const ds_json_node *node = node_of(value);
-    if (node->kind == DS_JSON_INTEGER) {
+    if (node->kind == DS_JSON_INTEGER)
         (void)snprintf(text, DS_UTF8_SHOWN_BYTES, "%" PRId64, node->as.integer);
-    } else if (node->kind == DS_JSON_DOUBLE) {
+    else if (node->kind == DS_JSON_DOUBLE)
         (void)ds_decimal_write(text, node->as.number);
-    } else {
+    else
         (void)snprintf(text, DS_UTF8_SHOWN_BYTES, "%s", names[node->kind]);
-    }
     return text;
 }
 
@@ -124,9 +121,8 @@ static ds_status refuse_kind(ds_json_value value, const char *expected)
 ds_status ds_json_boolean(bool *out, ds_json_value value)
 {
     const ds_json_node *node = node_of(value);
-    if (node->kind != DS_JSON_BOOLEAN) {
+    if (node->kind != DS_JSON_BOOLEAN)
         return refuse_kind(value, "true or false");
-    }
     *out = node->as.boolean;
     return DS_OK;
 }
@@ -147,30 +143,26 @@ ds_status ds_json_integer(int64_t *out, ds_json_value value, int64_t low, int64_
 ds_status ds_json_double(double *out, ds_json_value value)
 {
     const ds_json_node *node = node_of(value);
-    if (node->kind == DS_JSON_INTEGER) {
+    if (node->kind == DS_JSON_INTEGER)
         *out = (double)node->as.integer;
-    } else if (node->kind == DS_JSON_DOUBLE) {
+    else if (node->kind == DS_JSON_DOUBLE)
         *out = node->as.number;
-    } else {
+    else
         return refuse_kind(value, "a number");
-    }
     return DS_OK;
 }
 
 ds_status ds_json_string(const char **text, size_t *n_bytes, ds_json_value value)
 {
     const ds_json_node *node = node_of(value);
-    if (node->kind != DS_JSON_STRING) {
+    if (node->kind != DS_JSON_STRING)
         return refuse_kind(value, "a string");
-    }
     const char *found = ds_json_text(value.json, node);
-    if (n_bytes == NULL && memchr(found, 0, node->as.string.n_bytes) != NULL) {
+    if (n_bytes == NULL && memchr(found, 0, node->as.string.n_bytes) != NULL)
         return ds_json_refuse(value, "expected a string without zero bytes, got one with");
-    }
     *text = found;
-    if (n_bytes != NULL) {
+    if (n_bytes != NULL)
         *n_bytes = node->as.string.n_bytes;
-    }
     return DS_OK;
 }
 
@@ -183,18 +175,16 @@ static ds_json_cursor parts_of(ds_json_value value)
 
 ds_status ds_json_enter_array(ds_json_cursor *cursor, ds_json_value array)
 {
-    if (node_of(array)->kind != DS_JSON_ARRAY) {
+    if (node_of(array)->kind != DS_JSON_ARRAY)
         return refuse_kind(array, "an array");
-    }
     *cursor = parts_of(array);
     return DS_OK;
 }
 
 bool ds_json_next(ds_json_cursor *cursor, ds_json_value *element)
 {
-    if (cursor->node >= cursor->end) {
+    if (cursor->node >= cursor->end)
         return false;
-    }
     *element = (ds_json_value){cursor->json, cursor->node};
     cursor->node = end_of(*element);
     return true;
@@ -202,9 +192,8 @@ bool ds_json_next(ds_json_cursor *cursor, ds_json_value *element)
 
 ds_status ds_json_enter_object(ds_json_cursor *cursor, ds_json_value object)
 {
-    if (node_of(object)->kind != DS_JSON_OBJECT) {
+    if (node_of(object)->kind != DS_JSON_OBJECT)
         return refuse_kind(object, "an object");
-    }
     *cursor = parts_of(object);
     return DS_OK;
 }
@@ -223,9 +212,8 @@ static bool has_text(ds_json_value string, const char *text)
 
 bool ds_json_find(ds_json_value *value, ds_json_value object, const char *key)
 {
-    if (node_of(object)->kind != DS_JSON_OBJECT) {
+    if (node_of(object)->kind != DS_JSON_OBJECT)
         return false;
-    }
     ds_json_cursor at = parts_of(object);
     ds_json_value name, found;
     while (ds_json_next_member(&at, &name, &found)) {
@@ -239,9 +227,8 @@ bool ds_json_find(ds_json_value *value, ds_json_value object, const char *key)
 
 ds_status ds_json_member(ds_json_value *value, ds_json_value object, const char *key)
 {
-    if (node_of(object)->kind != DS_JSON_OBJECT) {
+    if (node_of(object)->kind != DS_JSON_OBJECT)
         return refuse_kind(object, "an object");
-    }
     return ds_json_find(value, object, key)
                ? DS_OK
                : ds_json_refuse(object, "expected the key \"%s\", got none of that name", key);
@@ -249,16 +236,14 @@ ds_status ds_json_member(ds_json_value *value, ds_json_value object, const char 
 
 ds_status ds_json_only(ds_json_value object, const char *const *keys, size_t n_keys)
 {
-    if (node_of(object)->kind != DS_JSON_OBJECT) {
+    if (node_of(object)->kind != DS_JSON_OBJECT)
         return refuse_kind(object, "an object");
-    }
     ds_json_cursor at = parts_of(object);
     ds_json_value name, value;
     while (ds_json_next_member(&at, &name, &value)) {
         bool known = false;
-        for (size_t i = 0; i < n_keys && !known; i++) {
+        for (size_t i = 0; i < n_keys && !known; i++)
             known = has_text(name, keys[i]);
-        }
         if (!known) {
             const ds_json_node *node = node_of(name);
             char shown[DS_UTF8_SHOWN_BYTES];

@@ -75,9 +75,8 @@ static ds_status parse_word(parser *p, const char *word, ds_json_node node)
 {
     const size_t length = strlen(word);
     for (size_t i = 0; i < length; i++) {
-        if (p->at + i >= p->n_bytes || p->text[p->at + i] != word[i]) {
+        if (p->at + i >= p->n_bytes || p->text[p->at + i] != word[i])
             return refuse(p, p->at + i, "null, true or false");
-        }
     }
     p->at += length;
     return add_node(p, p->at - length, node);
@@ -85,12 +84,10 @@ static ds_status parse_word(parser *p, const char *word, ds_json_node node)
 
 static ds_status skip_digits(parser *p, const char *expected)
 {
-    if (!next_is_digit(p)) {
+    if (!next_is_digit(p))
         return refuse(p, p->at, expected);
-    }
-    while (next_is_digit(p)) {
+    while (next_is_digit(p))
         p->at++;
-    }
     return DS_OK;
 }
 
@@ -102,9 +99,8 @@ static bool read_integer(int64_t *value, const char *text, size_t n_bytes)
     uint64_t size = 0;
     for (size_t i = negative; i < n_bytes; i++) {
         const uint64_t digit = (uint64_t)(text[i] - '0');
-        if (size > (most - digit) / 10) {
+        if (size > (most - digit) / 10)
             return false;
-        }
         size = size * 10 + digit;
     }
     *value = !negative ? (int64_t)size : size == 0 ? 0 : -(int64_t)(size - 1) - 1;
@@ -116,11 +112,10 @@ static ds_status parse_number(parser *p)
     const size_t first = p->at;
     ds_json_node node = {.kind = DS_JSON_INTEGER};
     p->at += next_is(p, '-');
-    if (next_is(p, '0')) {
+    if (next_is(p, '0'))
         p->at++;
-    } else {
+    else
         DS_TRY(skip_digits(p, "a digit"));
-    }
     if (next_is(p, '.')) {
         node.kind = DS_JSON_DOUBLE;
         p->at++;
@@ -155,15 +150,14 @@ static ds_status parse_hex(parser *p, uint32_t *code)
     for (int i = 0; i < 4; i++) {
         const char c = p->at < p->n_bytes ? p->text[p->at] : '\0';
         uint32_t digit = 0;
-        if (c >= '0' && c <= '9') {
+        if (c >= '0' && c <= '9')
             digit = (uint32_t)(c - '0');
-        } else if (c >= 'a' && c <= 'f') {
+        else if (c >= 'a' && c <= 'f')
             digit = (uint32_t)(c - 'a' + 10);
-        } else if (c >= 'A' && c <= 'F') {
+        else if (c >= 'A' && c <= 'F')
             digit = (uint32_t)(c - 'A' + 10);
-        } else {
+        else
             return refuse(p, p->at, "four hexadecimal digits");
-        }
         *code = *code << 4 | digit;
         p->at++;
     }
@@ -183,27 +177,23 @@ static ds_status parse_escape(parser *p, char text[4], size_t *length)
         p->at++;
         return DS_OK;
     }
-    if (c != 'u') {
+    if (c != 'u')
         return refuse(p, p->at, "one of \"\\/bfnrtu behind a backslash");
-    }
     p->at++;
     const size_t first = p->at;
     uint32_t code = 0;
     DS_TRY(parse_hex(p, &code));
-    if (code >= 0xDC00 && code <= 0xDFFF) {
+    if (code >= 0xDC00 && code <= 0xDFFF)
         return refuse(p, first, "a high surrogate before a low one");
-    }
     if (code >= 0xD800 && code <= 0xDBFF) {
-        if (!next_is(p, '\\') || p->at + 1 >= p->n_bytes || p->text[p->at + 1] != 'u') {
+        if (!next_is(p, '\\') || p->at + 1 >= p->n_bytes || p->text[p->at + 1] != 'u')
             return refuse(p, p->at, "a low surrogate (\\uDC00 to \\uDFFF) behind a high one");
-        }
         p->at += 2;
         const size_t second = p->at;
         uint32_t low = 0;
         DS_TRY(parse_hex(p, &low));
-        if (low < 0xDC00 || low > 0xDFFF) {
+        if (low < 0xDC00 || low > 0xDFFF)
             return refuse(p, second, "a low surrogate (DC00 to DFFF) behind a high one");
-        }
         code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
     }
     *length = ds_utf8_encode(text, code);
@@ -221,9 +211,8 @@ static ds_status parse_string(parser *p)
         while (end < p->n_bytes && p->text[end] != '"' && p->text[end] != '\\' &&
                (unsigned char)p->text[end] >= 0x20) {
             const size_t length = ds_utf8_length(p->text + end, p->n_bytes - end);
-            if (length == 0) {
+            if (length == 0)
                 return refuse(p, end, "valid UTF-8");
-            }
             end += length;
         }
         DS_TRY(ds_buffer_append(pool, p->text + p->at, end - p->at));
@@ -289,14 +278,12 @@ static ds_status check_keys(parser *p, uint32_t index)
 static ds_status parse_key(parser *p, const char *expected)
 {
     skip_space(p);
-    if (!next_is(p, '"')) {
+    if (!next_is(p, '"'))
         return refuse(p, p->at, expected);
-    }
     DS_TRY(parse_string(p));
     skip_space(p);
-    if (!next_is(p, ':')) {
+    if (!next_is(p, ':'))
         return refuse(p, p->at, "':' behind a key");
-    }
     p->at++;
     ds_json_nodes(p->json)[p->open[p->depth - 1]].as.parts.count++;
     return DS_OK;
@@ -325,9 +312,8 @@ static ds_status parse_open(parser *p, bool *complete)
         return DS_OK;
     }
     p->open[p->depth++] = index;
-    if (kind == DS_JSON_OBJECT) {
+    if (kind == DS_JSON_OBJECT)
         return parse_key(p, "'}' or a key in quotation marks");
-    }
     ds_json_nodes(p->json)[index].as.parts.count = 1;
     return DS_OK;
 }
@@ -366,21 +352,18 @@ static ds_status parse_after(parser *p)
         skip_space(p);
         if (next_is(p, ',')) {
             p->at++;
-            if (object) {
+            if (object)
                 return parse_key(p, "a key in quotation marks");
-            }
             node->as.parts.count++;
             return DS_OK;
         }
-        if (!next_is(p, object ? '}' : ']')) {
+        if (!next_is(p, object ? '}' : ']'))
             return refuse(p, p->at, object ? "',' or '}'" : "',' or ']'");
-        }
         p->at++;
         p->depth--;
         node->as.parts.end = (uint32_t)n_nodes(p);
-        if (object) {
+        if (object)
             DS_TRY(check_keys(p, index));
-        }
     }
     return DS_OK;
 }
@@ -393,9 +376,8 @@ static ds_status parse_text(parser *p)
     do {
         bool complete = false;
         DS_TRY(parse_value(p, &complete));
-        if (complete) {
+        if (complete)
             DS_TRY(parse_after(p));
-        }
     } while (p->depth > 0);
     skip_space(p);
     return p->at == p->n_bytes ? DS_OK : refuse(p, p->at, "nothing behind the outermost value");

@@ -19,16 +19,14 @@ void ds_json_writer_init(ds_json_writer *writer, const ds_sink *sink)
 /* Keeps the first failure. */
 static void fail(ds_json_writer *writer, const char *message)
 {
-    if (writer->status == DS_OK) {
+    if (writer->status == DS_OK)
         writer->status = ds_fail(DS_ARGUMENT, "JSON writer: %s", message);
-    }
 }
 
 static void put(ds_json_writer *writer, const char *bytes, size_t n_bytes)
 {
-    if (writer->status == DS_OK && n_bytes > 0) {
+    if (writer->status == DS_OK && n_bytes > 0)
         writer->status = writer->sink.write(writer->sink.context, bytes, n_bytes);
-    }
 }
 
 static bool in_object(const ds_json_writer *writer)
@@ -39,17 +37,15 @@ static bool in_object(const ds_json_writer *writer)
 /* What comes before a value (or a key): a comma, or a complaint. Returns whether it may follow. */
 static bool begin(ds_json_writer *writer, bool key)
 {
-    if (writer->status != DS_OK) {
+    if (writer->status != DS_OK)
         return false;
-    }
     const bool key_is_due = in_object(writer) && !writer->after_key;
-    if (key != key_is_due) {
+    if (key != key_is_due)
         fail(writer, key ? "expected a value, got a key" : "expected a key, got a value");
-    } else if (writer->depth == 0 && writer->after_value) {
+    else if (writer->depth == 0 && writer->after_value)
         fail(writer, "expected one outermost value, got another");
-    } else if (writer->after_value) {
+    else if (writer->after_value)
         put(writer, ",", 1);
-    }
     writer->after_key = key;
     writer->after_value = !key;
     return writer->status == DS_OK;
@@ -57,9 +53,8 @@ static bool begin(ds_json_writer *writer, bool key)
 
 static void open_with(ds_json_writer *writer, const char *bracket, bool object)
 {
-    if (!begin(writer, false)) {
+    if (!begin(writer, false))
         return;
-    }
     if (writer->depth == DS_JSON_MAX_DEPTH) {
         fail(writer, "too many arrays and objects within each other");
         return;
@@ -83,9 +78,8 @@ void ds_json_put_open_array(ds_json_writer *writer)
 
 void ds_json_put_close(ds_json_writer *writer)
 {
-    if (writer->status != DS_OK) {
+    if (writer->status != DS_OK)
         return;
-    }
     if (writer->depth == 0 || writer->after_key) {
         fail(writer,
              writer->depth == 0 ? "nothing is open" : "expected a value behind a key, got the end");
@@ -109,9 +103,8 @@ static void put_quoted(ds_json_writer *writer, const char *text, size_t n_bytes)
     size_t done = 0;
     for (size_t at = 0; at < n_bytes; at++) {
         const unsigned char c = (unsigned char)text[at];
-        if (c >= 0x20 && c != '"' && c != '\\') {
+        if (c >= 0x20 && c != '"' && c != '\\')
             continue;
-        }
         put(writer, text + done, at - done);
         done = at + 1;
         const char *name = c != 0 ? strchr(short_names, c) : NULL;
@@ -142,9 +135,8 @@ void ds_json_put_key(ds_json_writer *writer, const char *key)
 
 void ds_json_put_string_bytes(ds_json_writer *writer, const char *text, size_t n_bytes)
 {
-    if (begin(writer, false)) {
+    if (begin(writer, false))
         put_quoted(writer, text, n_bytes);
-    }
 }
 
 void ds_json_put_string(ds_json_writer *writer, const char *text)
@@ -154,9 +146,8 @@ void ds_json_put_string(ds_json_writer *writer, const char *text)
 
 void ds_json_put_written(ds_json_writer *writer, const char *text)
 {
-    if (begin(writer, false)) {
+    if (begin(writer, false))
         put(writer, text, strlen(text));
-    }
 }
 
 void ds_json_put_integer(ds_json_writer *writer, int64_t value)
@@ -189,8 +180,7 @@ void ds_json_put_null(ds_json_writer *writer)
 
 ds_status ds_json_writer_finish(ds_json_writer *writer)
 {
-    if (writer->status == DS_OK && (writer->depth > 0 || !writer->after_value)) {
+    if (writer->status == DS_OK && (writer->depth > 0 || !writer->after_value))
         fail(writer, "expected one whole value, got a part of one");
-    }
     return writer->status;
 }

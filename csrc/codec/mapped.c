@@ -29,9 +29,8 @@ static ds_status fail(int error, const char *path, const char *what)
                              : error == EMFILE || error == ENFILE ? DS_LIMIT
                                                                   : DS_FORMAT;
     char reason[128];
-    if (strerror_r(error, reason, sizeof reason) != 0) {
+    if (strerror_r(error, reason, sizeof reason) != 0)
         reason[0] = '\0';
-    }
     return ds_fail(status, "%s: can't %s: %s (error %d)", path, what, reason, error);
 }
 
@@ -55,9 +54,8 @@ static ds_status open_file(int *file, size_t *n_bytes, const char *path)
     do { /* O_NONBLOCK: a pipe must not make us wait; files don't mind */
         opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     } while (opened < 0 && errno == EINTR);
-    if (opened < 0) {
+    if (opened < 0)
         return fail(errno, path, "open it");
-    }
     struct stat about;
     ds_status status = DS_OK;
     if (fstat(opened, &about) != 0) {
@@ -82,9 +80,8 @@ static ds_status map_file(ds_mapped *mapped, int file, size_t n_bytes, const cha
 {
     if (n_bytes > 0) { /* nothing can't be mapped */
         void *bytes = mmap(NULL, n_bytes, PROT_READ, MAP_PRIVATE, file, 0);
-        if (bytes == MAP_FAILED) {
+        if (bytes == MAP_FAILED)
             return fail(errno, path, "map it");
-        }
         mapped->bytes = bytes;
         mapped->n_bytes = n_bytes;
         mapped->is_mapping = true;
@@ -153,9 +150,8 @@ ds_status ds_mapped_copy(ds_mapped **mapped, const ds_allocator *allocator, cons
         ds_mapped_release(made);
         return status;
     }
-    if (n_bytes > 0) {
+    if (n_bytes > 0)
         memcpy(made->bytes, bytes, n_bytes);
-    }
     made->n_bytes = n_bytes;
     *mapped = made;
     return DS_OK;
@@ -175,11 +171,10 @@ void ds_mapped_release(ds_mapped *mapped)
         atomic_fetch_sub_explicit(&mapped->n_users, 1, memory_order_acq_rel) > 1) {
         return;
     }
-    if (mapped->is_mapping) {
+    if (mapped->is_mapping)
         (void)munmap(mapped->bytes, mapped->n_bytes);
-    } else {
+    else
         ds_release(&mapped->allocator, mapped->bytes, mapped->n_bytes);
-    }
     const ds_allocator hooks = mapped->allocator;
     ds_release(&hooks, mapped, sizeof *mapped);
 }
@@ -194,9 +189,8 @@ void ds_mapped_forget(const ds_mapped *mapped)
 {
 #if defined(MADV_DONTNEED)
     /* Memory of our own would be lost by this; a mapping that nobody writes to is read anew. */
-    if (mapped->is_mapping) {
+    if (mapped->is_mapping)
         (void)madvise(mapped->bytes, mapped->n_bytes, MADV_DONTNEED);
-    }
 #else
     (void)mapped;
 #endif

@@ -171,9 +171,8 @@ static int compare_places(const void *context, uint32_t a, uint32_t b)
 {
     const ds_tensor_view *one = (const ds_tensor_view *)context + a;
     const ds_tensor_view *other = (const ds_tensor_view *)context + b;
-    if (one->offset != other->offset) {
+    if (one->offset != other->offset)
         return one->offset < other->offset ? -1 : 1;
-    }
     return (one->n_bytes > other->n_bytes) - (one->n_bytes < other->n_bytes);
 }
 
@@ -253,13 +252,11 @@ static ds_status arrange(ds_safetensors *file, const ds_buffer *read, size_t fir
     file->n_tensors = n;
     DS_TRY(ds_allocate_array(&file->allocator, (void **)&file->by_name, n, sizeof *file->by_name));
     uint32_t *order = file->by_name; /* of the data first, of the names at the end */
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         order[i] = (uint32_t)i;
-    }
     ds_sort_indices(order, n, compare_places, tensors);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         file->tensors[i] = tensors[order[i]];
-    }
     DS_TRY(check_cover(file->tensors, n, first_byte, n_data));
     for (size_t i = 0; i < n; i++) {
         file->tensors[i].offset += first_byte;
@@ -292,9 +289,8 @@ static ds_status fill(ds_safetensors *file, const char *bytes, size_t n_bytes)
     ds_buffer_init(&tensors, &file->allocator);
     const size_t n_data = n_bytes - first_byte;
     ds_status status = read_header(file, &tensors, bytes + first_byte, n_data);
-    if (status == DS_OK) {
+    if (status == DS_OK)
         status = arrange(file, &tensors, first_byte, n_data);
-    }
     ds_buffer_free(&tensors);
     return status;
 }
@@ -319,9 +315,8 @@ ds_status ds_safetensors_open(ds_safetensors **file, const ds_allocator *allocat
 
 void ds_safetensors_close(ds_safetensors *file)
 {
-    if (file == NULL) {
+    if (file == NULL)
         return;
-    }
     const ds_allocator hooks = file->allocator;
     ds_release(&hooks, file->tensors, file->n_tensors * sizeof *file->tensors);
     ds_release(&hooks, file->by_name, file->n_tensors * sizeof *file->by_name);
@@ -349,23 +344,20 @@ const ds_tensor_view *ds_safetensors_find(const ds_safetensors *file, const char
         const size_t middle = low + (high - low) / 2;
         const ds_tensor_view *tensor = &file->tensors[file->by_name[middle]];
         const int order = strcmp(tensor->name, name);
-        if (order == 0) {
+        if (order == 0)
             return tensor;
-        }
-        if (order < 0) {
+        if (order < 0)
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     return NULL;
 }
 
 bool ds_safetensors_metadata(ds_json_value *metadata, const ds_safetensors *file)
 {
-    if (file->metadata.json == NULL) {
+    if (file->metadata.json == NULL)
         return false;
-    }
     *metadata = file->metadata;
     return true;
 }

@@ -71,9 +71,8 @@ static ds_status check_differ(const job *the, ds_buffer *scratch, size_t n, ds_s
     scratch->n_bytes = 0;
     DS_TRY(ds_buffer_reserve(scratch, n * sizeof(uint32_t)));
     uint32_t *order = (uint32_t *)(void *)scratch->bytes;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         order[i] = (uint32_t)i;
-    }
     ds_sort_indices(order, n, compare, the);
     for (size_t i = 1; i < n; i++) {
         if (compare(the, order[i - 1], order[i]) == 0) {
@@ -105,9 +104,8 @@ static void put_entry(ds_json_writer *w, const char *name, ds_tensor_type type,
     ds_json_put_string(w, ds_tensor_type_name(type));
     ds_json_put_key(w, "shape");
     ds_json_put_open_array(w);
-    for (size_t i = 0; i < rank; i++) {
+    for (size_t i = 0; i < rank; i++)
         ds_json_put_integer(w, shape[i]);
-    }
     ds_json_put_close(w);
     ds_json_put_key(w, "data_offsets");
     ds_json_put_open_array(w);
@@ -119,9 +117,8 @@ static void put_entry(ds_json_writer *w, const char *name, ds_tensor_type type,
 
 static void put_metadata(ds_json_writer *w, const job *the)
 {
-    if (the->n_texts == 0) {
+    if (the->n_texts == 0)
         return;
-    }
     ds_json_put_key(w, DS_SAFETENSORS_METADATA);
     ds_json_put_open_object(w);
     for (size_t i = 0; i < the->n_texts; i++) {
@@ -160,9 +157,8 @@ static ds_status make_header(ds_buffer *header, const job *the)
     }
     ds_json_put_close(&w);
     DS_TRY(ds_json_writer_finish(&w));
-    while (header->n_bytes % DS_ALIGNMENT != 0) {
+    while (header->n_bytes % DS_ALIGNMENT != 0)
         DS_TRY(ds_buffer_append(header, " ", 1));
-    }
     length = header->n_bytes - LENGTH_BYTES;
     DS_CHECK(length <= DS_SAFETENSORS_MAX_HEADER, DS_ARGUMENT,
              "safetensors: expected a header of at most %u bytes, got %zu",
@@ -193,9 +189,8 @@ static ds_status write_counted(void *context, const void *bytes, size_t n_bytes)
 
 static ds_status write_tensor(const ds_sink *sink, const ds_tensor_source *tensor, size_t n_bytes)
 {
-    if (tensor->produce == NULL) {
+    if (tensor->produce == NULL)
         return sink->write(sink->context, tensor->data, n_bytes);
-    }
     counter count = {sink, tensor->name, n_bytes};
     const ds_sink counted = {&count, write_counted};
     DS_TRY(tensor->produce(tensor->context, &counted));
@@ -212,12 +207,10 @@ static ds_status write_data(const ds_sink *sink, const job *the)
     size_t end = 0;
     for (size_t i = 0; i < the->n_tensors; i++) {
         const size_t gap = gap_before(the->sizes[i], end);
-        if (gap > 0) {
+        if (gap > 0)
             DS_TRY(sink->write(sink->context, zeros, gap));
-        }
-        if (the->sizes[i] > 0) {
+        if (the->sizes[i] > 0)
             DS_TRY(write_tensor(sink, &the->tensors[i], the->sizes[i]));
-        }
         end += gap + the->sizes[i];
     }
     return DS_OK;
@@ -225,9 +218,8 @@ static ds_status write_data(const ds_sink *sink, const job *the)
 
 static ds_status prepare(ds_buffer *header, const job *the)
 {
-    for (size_t i = 0; i < the->n_tensors; i++) {
+    for (size_t i = 0; i < the->n_tensors; i++)
         DS_TRY(measure(&the->sizes[i], &the->tensors[i]));
-    }
     DS_TRY(check_differ(the, header, the->n_tensors, compare_tensors));
     DS_TRY(check_differ(the, header, the->n_texts, compare_texts));
     header->n_bytes = 0;
@@ -243,12 +235,10 @@ ds_status ds_safetensors_write(const ds_sink *sink, const ds_allocator *allocato
     ds_buffer_init(&header, allocator);
     DS_TRY(ds_allocate_array(allocator, (void **)&the.sizes, n_tensors, sizeof(size_t)));
     ds_status status = prepare(&header, &the);
-    if (status == DS_OK) {
+    if (status == DS_OK)
         status = sink->write(sink->context, header.bytes, header.n_bytes);
-    }
-    if (status == DS_OK) {
+    if (status == DS_OK)
         status = write_data(sink, &the);
-    }
     ds_buffer_free(&header);
     ds_release(allocator, the.sizes, n_tensors * sizeof(size_t));
     return status;

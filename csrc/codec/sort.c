@@ -8,9 +8,8 @@ int ds_sort_compare_bytes(const char *a, size_t n_a, const char *b, size_t n_b)
 {
     const size_t n = n_a < n_b ? n_a : n_b;
     const int order = n > 0 ? memcmp(a, b, n) : 0;
-    if (order != 0) {
+    if (order != 0)
         return order < 0 ? -1 : 1;
-    }
     return (n_a > n_b) - (n_a < n_b);
 }
 
@@ -26,15 +25,12 @@ static void sink(uint32_t *order, size_t at, size_t n, ds_sort_compare compare, 
     const uint32_t item = order[at];
     for (;;) {
         size_t child = 2 * at + 1;
-        if (child >= n) {
+        if (child >= n)
             break;
-        }
-        if (child + 1 < n && before(compare, context, order[child], order[child + 1])) {
+        if (child + 1 < n && before(compare, context, order[child], order[child + 1]))
             child++;
-        }
-        if (!before(compare, context, item, order[child])) {
+        if (!before(compare, context, item, order[child]))
             break;
-        }
         order[at] = order[child];
         at = child;
     }
@@ -43,9 +39,8 @@ static void sink(uint32_t *order, size_t at, size_t n, ds_sort_compare compare, 
 
 void ds_sort_indices(uint32_t *order, size_t n, ds_sort_compare compare, const void *context)
 {
-    for (size_t at = n / 2; at-- > 0;) {
+    for (size_t at = n / 2; at-- > 0;)
         sink(order, at, n, compare, context);
-    }
     for (size_t last = n; last-- > 1;) {
         const uint32_t largest = order[0];
         order[0] = order[last];

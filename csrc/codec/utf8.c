@@ -11,24 +11,20 @@ static bool follows(unsigned char byte)
 
 size_t ds_utf8_length(const char *text, size_t n_bytes)
 {
-    if (n_bytes == 0) {
+    if (n_bytes == 0)
         return 0;
-    }
     unsigned char bytes[4] = {0}; /* what is missing doesn't follow */
     memcpy(bytes, text, n_bytes < 4 ? n_bytes : 4);
     const unsigned lead = bytes[0];
-    if (lead < 0x80u) {
+    if (lead < 0x80u)
         return 1;
-    }
     if (lead < 0xC2u || lead > 0xF4u || !follows(bytes[1])) {
         return 0; /* a byte that follows nothing, an overlong form, beyond 0x10FFFF */
     }
-    if (lead < 0xE0u) {
+    if (lead < 0xE0u)
         return 2;
-    }
-    if (!follows(bytes[2])) {
+    if (!follows(bytes[2]))
         return 0;
-    }
     if (lead < 0xF0u) {
         const bool overlong = lead == 0xE0u && bytes[1] < 0xA0u;
         const bool surrogate = lead == 0xEDu && bytes[1] >= 0xA0u;
@@ -44,9 +40,8 @@ size_t ds_utf8_valid(const char *text, size_t n_bytes)
     size_t at = 0;
     while (at < n_bytes) {
         const size_t length = ds_utf8_length(text + at, n_bytes - at);
-        if (length == 0) {
+        if (length == 0)
             break;
-        }
         at += length;
     }
     return at;
@@ -68,9 +63,8 @@ size_t ds_utf8_encode(char text[4], uint32_t code)
 static bool breaks_line(const char *text, size_t length)
 {
     const unsigned char *bytes = (const unsigned char *)text;
-    if (length == 1) {
+    if (length == 1)
         return bytes[0] < 0x20 || bytes[0] == 0x7F;
-    }
     return (length == 2 && bytes[0] == 0xC2 && bytes[1] < 0xA0) ||
            (length == 3 && bytes[0] == 0xE2 && bytes[1] == 0x80 && (bytes[2] & 0xFEu) == 0xA8u);
 }
@@ -87,11 +81,10 @@ const char *ds_utf8_show(char shown[DS_UTF8_SHOWN_BYTES], const char *text, size
             memcpy(shown + used, cut, sizeof cut);
             return shown;
         }
-        if (plain) {
+        if (plain)
             memcpy(shown + used, text + at, length);
-        } else {
+        else
             shown[used] = '?';
-        }
         used += n_shown;
         at += length > 0 ? length : 1;
     }

@@ -76,21 +76,18 @@ ds_cpu_words ds_cpu_read(void)
     memset(&words, 0, sizeof words);
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     /* __get_cpuid fails, and writes nothing, where the processor has no such leaf */
-    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) {
+    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx))
         words.leaf1_ecx = ecx;
-    }
     if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) {
         const unsigned highest_subleaf = eax;
         words.leaf7_ebx = ebx;
         words.leaf7_ecx = ecx;
         words.leaf7_edx = edx;
-        if (highest_subleaf >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) {
+        if (highest_subleaf >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx))
             words.leaf7_1_eax = eax;
-        }
     }
-    if (__get_cpuid(0x80000001u, &eax, &ebx, &ecx, &edx)) {
+    if (__get_cpuid(0x80000001u, &eax, &ebx, &ecx, &edx))
         words.extended1_ecx = ecx;
-    }
     if (has(words.leaf1_ecx, OSXSAVE)) { /* without it XGETBV is an illegal instruction */
         uint32_t low, high;
         __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -131,15 +128,12 @@ ds_cpu_features ds_cpu_detect(void)
 static ds_isa best_up_to(ds_isa cap)
 {
     const ds_cpu_features features = ds_cpu_detect();
-    if (cap >= DS_ISA_X86_AMX && features.amx && allow_tiles()) {
+    if (cap >= DS_ISA_X86_AMX && features.amx && allow_tiles())
         return DS_ISA_X86_AMX;
-    }
-    if (cap >= DS_ISA_X86_V4 && features.v4) {
+    if (cap >= DS_ISA_X86_V4 && features.v4)
         return DS_ISA_X86_V4;
-    }
-    if (cap >= DS_ISA_X86_V3 && features.v3) {
+    if (cap >= DS_ISA_X86_V3 && features.v3)
         return DS_ISA_X86_V3;
-    }
     return DS_ISA_REF;
 }
 

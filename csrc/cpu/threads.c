@@ -76,25 +76,22 @@ static bool spin_until(atomic_size_t *value, size_t reference, bool equal)
     int64_t start = 0;
     for (;;) {
         for (int i = 0; i < PAUSES_PER_LOOK; i++) {
-            if ((atomic_load_explicit(value, memory_order_acquire) == reference) == equal) {
+            if ((atomic_load_explicit(value, memory_order_acquire) == reference) == equal)
                 return true;
-            }
             pause_briefly();
         }
         const int64_t now = nanoseconds();
-        if (start == 0) {
+        if (start == 0)
             start = now;
-        } else if (now - start > SPIN_NANOSECONDS) {
+        else if (now - start > SPIN_NANOSECONDS)
             return false;
-        }
     }
 }
 
 static void run_serially(ds_pool_task task, void *context, size_t n_tasks)
 {
-    for (size_t i = 0; i < n_tasks; i++) {
+    for (size_t i = 0; i < n_tasks; i++)
         task(context, i);
-    }
 }
 
 /* Takes tasks of `work` until none is left. */
@@ -102,9 +99,8 @@ static void work_on(job *work)
 {
     for (;;) {
         const size_t index = atomic_fetch_add_explicit(&work->next_index, 1, memory_order_relaxed);
-        if (index >= work->n_tasks) {
+        if (index >= work->n_tasks)
             return;
-        }
         work->task(work->context, index);
     }
 }
@@ -113,9 +109,8 @@ static void work_on(job *work)
 static job *find_work(ds_pool *pool)
 {
     for (job *work = pool->first; work != NULL; work = work->next) {
-        if (atomic_load_explicit(&work->next_index, memory_order_relaxed) < work->n_tasks) {
+        if (atomic_load_explicit(&work->next_index, memory_order_relaxed) < work->n_tasks)
             return work;
-        }
     }
     return NULL;
 }
@@ -131,9 +126,8 @@ static void help(ds_pool *pool, job *work)
 
     pthread_mutex_lock(&pool->mutex);
     const size_t n_left = atomic_load_explicit(&work->n_helpers, memory_order_relaxed) - 1;
-    if (n_left == 0 && work->waiting) {
+    if (n_left == 0 && work->waiting)
         pthread_cond_signal(&work->done);
-    }
     /* Last of all: a caller that spins may see 0 and return, and the job is gone. */
     atomic_store_explicit(&work->n_helpers, n_left, memory_order_release);
 }
@@ -172,11 +166,10 @@ static void post(ds_pool *pool, job *work)
 {
     pthread_mutex_lock(&pool->mutex);
     work->previous = pool->last;
-    if (pool->last != NULL) {
+    if (pool->last != NULL)
         pool->last->next = work;
-    } else {
+    else
         pool->first = work;
-    }
     pool->last = work;
     const size_t n_posted = atomic_load_explicit(&pool->n_posted, memory_order_relaxed) + 1;
     atomic_store_explicit(&pool->n_posted, n_posted, memory_order_release);
@@ -184,25 +177,22 @@ static void post(ds_pool *pool, job *work)
     if (n_useful >= pool->n_sleeping) {
         pthread_cond_broadcast(&pool->posted);
     } else {
-        for (size_t i = 0; i < n_useful; i++) {
+        for (size_t i = 0; i < n_useful; i++)
             pthread_cond_signal(&pool->posted);
-        }
     }
     pthread_mutex_unlock(&pool->mutex);
 }
 
 static void unlink_job(ds_pool *pool, job *work)
 {
-    if (work->previous != NULL) {
+    if (work->previous != NULL)
         work->previous->next = work->next;
-    } else {
+    else
         pool->first = work->next;
-    }
-    if (work->next != NULL) {
+    if (work->next != NULL)
         work->next->previous = work->previous;
-    } else {
+    else
         pool->last = work->previous;
-    }
 }
 
 /* Lets no more workers join, and waits for those that did. */
@@ -211,14 +201,12 @@ static void withdraw(ds_pool *pool, job *work)
     pthread_mutex_lock(&pool->mutex);
     unlink_job(pool, work);
     pthread_mutex_unlock(&pool->mutex);
-    if (spin_until(&work->n_helpers, 0, true)) {
+    if (spin_until(&work->n_helpers, 0, true))
         return;
-    }
     pthread_mutex_lock(&pool->mutex);
     work->waiting = true;
-    while (atomic_load_explicit(&work->n_helpers, memory_order_relaxed) > 0) {
+    while (atomic_load_explicit(&work->n_helpers, memory_order_relaxed) > 0)
         pthread_cond_wait(&work->done, &pool->mutex);
-    }
     pthread_mutex_unlock(&pool->mutex);
     pthread_cond_destroy(&work->done);
 }
@@ -246,9 +234,8 @@ void ds_pool_run(ds_pool *pool, ds_pool_task task, void *context, size_t n_tasks
 
 void ds_pool_wake(ds_pool *pool)
 {
-    if (ds_pool_threads(pool) == 1) {
+    if (ds_pool_threads(pool) == 1)
         return;
-    }
     pthread_mutex_lock(&pool->mutex);
     if (pool->n_sleeping > 0) { /* they find no job, and look again for a while */
         atomic_fetch_add_explicit(&pool->n_posted, 1, memory_order_release);
@@ -262,9 +249,8 @@ static bool start_workers(ds_pool *pool, size_t n_workers)
 {
     sigset_t all, before;
     sigfillset(&all);
-    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) {
+    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0)
         return false;
-    }
     while (pool->n_workers < n_workers &&
            pthread_create(&pool->workers[pool->n_workers], NULL, worker_main, pool) == 0) {
         pool->n_workers++;
@@ -307,9 +293,8 @@ ds_status ds_pool_create(ds_pool **pool, const ds_allocator *allocator, size_t n
 
 void ds_pool_destroy(ds_pool *pool)
 {
-    if (pool == NULL) {
+    if (pool == NULL)
         return;
-    }
     if (pool->process == getpid()) {
         pthread_mutex_lock(&pool->mutex);
         pool->stopping = true;
@@ -317,9 +302,8 @@ void ds_pool_destroy(ds_pool *pool)
         atomic_fetch_add_explicit(&pool->n_posted, 1, memory_order_release);
         pthread_cond_broadcast(&pool->posted);
         pthread_mutex_unlock(&pool->mutex);
-        for (size_t i = 0; i < pool->n_workers; i++) {
+        for (size_t i = 0; i < pool->n_workers; i++)
             pthread_join(pool->workers[i], NULL);
-        }
         pthread_cond_destroy(&pool->posted);
         pthread_mutex_destroy(&pool->mutex);
     } /* else the mutex may be held by a thread that does not exist here: leave it all alone */

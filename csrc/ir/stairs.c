@@ -13,29 +13,18 @@
 
 #include "base/alloc.h"
 
-int64_t ds_greatest_divisor(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a < 0 ? -a : a;
-}
-
 ds_status ds_extend_period(int64_t *a, int64_t b)
 {
     const int64_t factor = b / ds_greatest_divisor(*a, b);
-    DS_CHECK(factor <= DS_MOST_PERIOD / *a, DS_LIMIT,
-             "the model's period is longer than %d input frames", DS_MOST_PERIOD);
+    DS_CHECK(factor <= DS_MOST_PERIOD / *a, DS_LIMIT, "the model's period is longer than %d input frames",
+             DS_MOST_PERIOD);
     *a *= factor;
     return DS_OK;
 }
 
 ds_status ds_stairs_spend(ds_stairs_maker *m, int64_t n_looks)
 {
-    m->work -= n_looks;
-    DS_CHECK(m->work >= 0, DS_LIMIT,
+    DS_CHECK((m->work -= n_looks) >= 0, DS_LIMIT,
              "the model is too large, for how irregularly its frames come, to analyse");
     return DS_OK;
 }
@@ -152,10 +141,10 @@ void ds_stairs_release(ds_stairs_maker *m, ds_stairs *f)
 /* Hands over what was made, or releases it. */
 static ds_status hand_over(ds_stairs_maker *m, ds_stairs **f, ds_stairs *made, ds_status status)
 {
-    if (status == DS_OK)
-        *f = made;
-    else
+    if (status != DS_OK)
         ds_stairs_release(m, made);
+    else
+        *f = made;
     return status;
 }
 
@@ -179,8 +168,7 @@ static ds_status add_stretch(ds_stairs_maker *m, ds_stairs *f, int64_t start, in
     void *stretches = f->stretches;
     DS_TRY(grow(m, &stretches, f->few_stretches, f->n_stretches, &f->stretches_capacity, sizeof *f->stretches));
     f->stretches = stretches;
-    f->stretches[f->n_stretches++] =
-        (ds_flight){.start = start, .origin = start, .period = period, .first = f->n_steps};
+    f->stretches[f->n_stretches++] = (ds_flight){.start = start, .origin = start, .period = period, .first = f->n_steps};
     return DS_OK;
 }
 

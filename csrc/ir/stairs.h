@@ -72,7 +72,6 @@ bool ds_stairs_same(const ds_stairs *f, const ds_stairs *g);
 ds_status ds_stairs_most(ds_stairs_maker *m, const ds_stairs *f, int64_t *most, int64_t *positive);
 /* The first n with another value than 0; -1: none. */
 ds_status ds_stairs_nonzero(ds_stairs_maker *m, const ds_stairs *f, int64_t *n);
-int64_t ds_greatest_divisor(int64_t a, int64_t b);
 /* a becomes the least common multiple; DS_LIMIT beyond DS_MOST_PERIOD. */
 ds_status ds_extend_period(int64_t *a, int64_t b);
 

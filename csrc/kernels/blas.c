@@ -33,9 +33,8 @@ static size_t distance(const void *p, const void *q, size_t n_bytes)
 {
     const uintptr_t from = (uintptr_t)p;
     const uintptr_t to = (uintptr_t)q;
-    if (to <= from || (to - from) % n_bytes != 0 || (to - from) / n_bytes > INT_MAX) {
+    if (to <= from || (to - from) % n_bytes != 0 || (to - from) / n_bytes > INT_MAX)
         return 0;
-    }
     return (size_t)(to - from) / n_bytes;
 }
 
@@ -51,13 +50,11 @@ static run first_run(void *const *y, const void *const *x, size_t n_rows, size_t
                      size_t n_cols)
 {
     const run single = {1, 0, 0};
-    if (n_rows < 3) {
+    if (n_rows < 3)
         return single;
-    }
     run found = {0, distance(x[0], x[1], n_bytes), distance(y[0], y[1], n_bytes)};
-    if (found.x_step == 0 || found.y_step < n_cols) {
+    if (found.x_step == 0 || found.y_step < n_cols)
         return single;
-    }
     size_t n = 2;
     while (n < n_rows && n < INT_MAX && distance(x[n - 1], x[n], n_bytes) == found.x_step &&
            distance(y[n - 1], y[n], n_bytes) == found.y_step) {

@@ -53,9 +53,8 @@ static ds_status read_dimension(int *dim, ds_json_value value, int rank)
                               ds_utf8_show(shown, text, strlen(text)));
     }
     int64_t axis = 0;
-    if (ds_json_kind_of(value) != DS_JSON_INTEGER || rank == 0) {
+    if (ds_json_kind_of(value) != DS_JSON_INTEGER || rank == 0)
         return ds_json_refuse(value, "expected \"B\", \"L\", \"B_L\" or one of %d axes", rank);
-    }
     DS_TRY(ds_json_integer(&axis, value, 0, rank - 1));
     *dim = (int)axis;
     return DS_OK;
@@ -80,9 +79,8 @@ static ds_status read_dimensions(ds_port *port, ds_json_value object, bool is_ou
         int dim = 0;
         DS_TRY(read_dimension(&dim, value, rank));
         const unsigned bit = 1u << (3 + dim);
-        if ((seen & bit) != 0) {
+        if ((seen & bit) != 0)
             return ds_json_refuse(value, "expected every dimension once, got this one twice");
-        }
         seen |= bit;
         port->dims[port->rank++] = dim;
     }
@@ -145,9 +143,8 @@ static ds_status read_ports(ds_port **ports, size_t *n_ports, const ds_allocator
         port->signature = graph->edges[edges[i]].signature;
         DS_TRY(read_port(port, a, value, is_output));
         for (size_t k = 0; k < i && !is_output; k++) { /* at most DS_MAX_INPUTS */
-            if (strcmp(port->name, (*ports)[k].name) == 0) {
+            if (strcmp(port->name, (*ports)[k].name) == 0)
                 return ds_json_refuse(value, "expected inputs whose names differ, got one twice");
-            }
         }
     }
     return DS_OK;
@@ -179,22 +176,19 @@ static ds_status copy_structure(ds_json_writer *w, ds_json_value value, bool *se
     const char *text = NULL;
     size_t n_bytes = 0;
     bool dict = false;
-    if (depth > DS_MODEL_MAX_DEPTH) {
+    if (depth > DS_MODEL_MAX_DEPTH)
         return ds_json_refuse(value, "expected at most %d levels", DS_MODEL_MAX_DEPTH);
-    }
     switch (ds_json_kind_of(value)) {
     case DS_JSON_ARRAY:
         ds_json_put_open_array(w);
         DS_TRY(ds_json_enter_array(&at, value));
-        while (ds_json_next(&at, &part)) {
+        while (ds_json_next(&at, &part))
             DS_TRY(copy_structure(w, part, seen, n_outputs, depth + 1, false));
-        }
         ds_json_put_close(w);
         return DS_OK;
     case DS_JSON_OBJECT:
-        if (!within_dict) {
+        if (!within_dict)
             DS_TRY(check_wrapper(&dict, value));
-        }
         ds_json_put_open_object(w);
         DS_TRY(ds_json_enter_object(&at, value));
         while (ds_json_next_member(&at, &key, &part)) {
@@ -207,9 +201,8 @@ static ds_status copy_structure(ds_json_writer *w, ds_json_value value, bool *se
     default: break;
     }
     DS_TRY(ds_json_integer(&output, value, 0, (int64_t)n_outputs - 1));
-    if (seen[output]) {
+    if (seen[output])
         return ds_json_refuse(value, "expected every output once, got %lld twice", (long long)output);
-    }
     seen[output] = true;
     ds_json_put_integer(w, output);
     return DS_OK;
@@ -218,9 +211,8 @@ static ds_status copy_structure(ds_json_writer *w, ds_json_value value, bool *se
 static ds_status check_all_seen(ds_json_value value, const bool *seen, size_t n_outputs)
 {
     for (size_t o = 0; o < n_outputs; o++) {
-        if (!seen[o]) {
+        if (!seen[o])
             return ds_json_refuse(value, "expected every output once, got %zu nowhere", o);
-        }
     }
     return DS_OK;
 }
@@ -251,9 +243,8 @@ static ds_status read_structure(ds_interface *interface, ds_json_value object)
     if (status == DS_OK) {
         status = ds_allocate(a, &copy, text.n_bytes); /* exactly: its length says how much it is */
     }
-    if (status == DS_OK) {
+    if (status == DS_OK)
         interface->structure = memcpy(copy, text.bytes, text.n_bytes);
-    }
     ds_buffer_free(&text);
     ds_release(a, seen, n * sizeof(bool));
     return status;
@@ -311,24 +302,21 @@ ds_status ds_interface_parse(ds_interface **interface, const ds_allocator *alloc
 
 static void free_text(const ds_allocator *a, char *text)
 {
-    if (text != NULL) {
+    if (text != NULL)
         ds_release(a, text, strlen(text) + 1);
-    }
 }
 
 static void free_ports(const ds_allocator *a, ds_port *ports, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         free_text(a, ports[i].name);
-    }
     ds_release(a, ports, n * sizeof *ports);
 }
 
 void ds_interface_free(ds_interface *interface)
 {
-    if (interface == NULL) {
+    if (interface == NULL)
         return;
-    }
     const ds_allocator a = interface->allocator;
     free_text(&a, interface->name);
     free_text(&a, interface->structure);
@@ -347,19 +335,16 @@ static void put_port(ds_json_writer *w, const ds_port *port, bool is_output)
     ds_json_put_key(w, "dimensions");
     ds_json_put_open_array(w);
     for (int i = 0; i < port->rank; i++) {
-        if (port->dims[i] >= 0) {
+        if (port->dims[i] >= 0)
             ds_json_put_integer(w, port->dims[i]);
-        }
         for (size_t k = 0; k < sizeof ds_dim_names / sizeof ds_dim_names[0]; k++) {
-            if (port->dims[i] == ds_dim_names[k].dim) {
+            if (port->dims[i] == ds_dim_names[k].dim)
                 ds_json_put_string(w, ds_dim_names[k].name);
-            }
         }
     }
     ds_json_put_close(w);
-    if (is_output) {
+    if (is_output)
         ds_signature_put(w, &port->signature);
-    }
     ds_json_put_close(w);
 }
 
@@ -367,9 +352,8 @@ static void put_ports(ds_json_writer *w, const char *key, const ds_port *ports, 
 {
     ds_json_put_key(w, key);
     ds_json_put_open_array(w);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         put_port(w, &ports[i], are_outputs);
-    }
     ds_json_put_close(w);
 }
 

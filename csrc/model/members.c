@@ -61,12 +61,10 @@ static ds_status read_integers(int64_t *numbers, int *n, ds_json_value array, si
     ds_json_value value;
     DS_TRY(ds_json_enter_array(&at, array));
     const size_t count = ds_json_count(array);
-    if (count < least || count > most) {
+    if (count < least || count > most)
         return ds_json_refuse(array, "expected %zu to %zu integers, got %zu", least, most, count);
-    }
-    for (*n = 0; ds_json_next(&at, &value); ++*n) {
+    for (*n = 0; ds_json_next(&at, &value); ++*n)
         DS_TRY(ds_json_integer(&numbers[*n], value, low, INT64_MAX));
-    }
     return DS_OK;
 }
 
@@ -92,9 +90,8 @@ void ds_signature_put(ds_json_writer *writer, const ds_signature *signature)
     ds_json_put_string(writer, ds_dtype_name(signature->dtype));
     ds_json_put_key(writer, "shape");
     ds_json_put_open_array(writer);
-    for (int d = 0; d < signature->rank; d++) {
+    for (int d = 0; d < signature->rank; d++)
         ds_json_put_integer(writer, signature->shape[d]);
-    }
     ds_json_put_close(writer);
     ds_json_put_key(writer, "rate");
     ds_json_put_open_array(writer);

@@ -27,19 +27,17 @@ typedef struct reader {
 static ds_status read_real(double *x, ds_json_value value)
 {
     const char *text = NULL;
-    if (ds_json_kind_of(value) != DS_JSON_STRING) {
+    if (ds_json_kind_of(value) != DS_JSON_STRING)
         return ds_json_double(x, value);
-    }
     DS_TRY(ds_json_string(&text, NULL, value));
-    if (strcmp(text, "inf") == 0) {
+    if (strcmp(text, "inf") == 0)
         *x = INFINITY;
-    } else if (strcmp(text, "-inf") == 0) {
+    else if (strcmp(text, "-inf") == 0)
         *x = -INFINITY;
-    } else if (strcmp(text, "nan") == 0) {
+    else if (strcmp(text, "nan") == 0)
         *x = NAN;
-    } else {
+    else
         return ds_json_refuse(value, "expected a number, \"inf\", \"-inf\" or \"nan\"");
-    }
     return DS_OK;
 }
 
@@ -52,9 +50,8 @@ static ds_status read_ints(ds_attr_value *v, ds_json_value value)
         return ds_json_refuse(value, "expected at most %d integers, got %zu", DS_MAX_INTS,
                               ds_json_count(value));
     }
-    while (ds_json_next(&at, &item)) {
+    while (ds_json_next(&at, &item))
         DS_TRY(ds_json_integer(&v->ints[v->n_ints++], item, INT64_MIN, INT64_MAX));
-    }
     return DS_OK;
 }
 
@@ -77,9 +74,8 @@ static ds_status read_attrs(ds_attr *attrs, size_t *n, const ds_op_def *def, ds_
     const char *names[DS_MAX_ATTRS];
     DS_TRY(ds_json_member(&object, node, "attributes"));
     *n = 0;
-    for (const ds_attr_def *d = def->attrs; d != NULL && d->name != NULL; d++) {
+    for (const ds_attr_def *d = def->attrs; d != NULL && d->name != NULL; d++)
         names[(*n)++] = d->name;
-    }
     DS_TRY(ds_json_only(object, names, *n));
     for (size_t i = 0; i < *n; i++) {
         DS_TRY(ds_json_member(&value, object, names[i]));
@@ -108,9 +104,8 @@ static ds_status read_inputs(int *inputs, size_t *n, ds_json_value node, const d
         return ds_json_refuse(list, "expected at most %d inputs, got %zu", DS_MAX_INPUTS,
                               ds_json_count(list));
     }
-    for (*n = 0; ds_json_next(&at, &value); ++*n) {
+    for (*n = 0; ds_json_next(&at, &value); ++*n)
         DS_TRY(read_edge(&inputs[*n], value, graph));
-    }
     return DS_OK;
 }
 
@@ -137,9 +132,8 @@ static ds_status read_weight(reader *r, ds_signature *signature, const void **da
     *signature = (ds_signature){.rate = {0, 1}};
     *data = NULL;
     *name = NULL;
-    if (ds_json_kind_of(value) == DS_JSON_NULL) {
+    if (ds_json_kind_of(value) == DS_JSON_NULL)
         return DS_OK;
-    }
     DS_TRY(ds_json_string(name, NULL, value));
     const ds_tensor_view *t = ds_safetensors_find(r->container, *name);
     if (t == NULL || ds_tensor_is_filler(t)) {
@@ -227,9 +221,8 @@ static ds_status parse_node(reader *r, node_text *n, ds_json_value node)
 /* What the graph or the operator refuses is the file's fault. */
 static ds_status blame_file(ds_status status, ds_json_value node, size_t number, const node_text *n)
 {
-    if (status == DS_OK || status == DS_NO_MEMORY || status == DS_INTERNAL) {
+    if (status == DS_OK || status == DS_NO_MEMORY || status == DS_INTERNAL)
         return status;
-    }
     char shown[DS_UTF8_SHOWN_BYTES];
     return ds_json_refuse(node, "node %zu (%s, %s): %s", number, n->def->name,
                           ds_utf8_show(shown, n->path, strlen(n->path)), ds_last_error());
@@ -281,16 +274,14 @@ static ds_status read_graph(reader *r, ds_json_value object)
     ds_json_value value;
     DS_TRY(ds_json_only(object, keys, sizeof keys / sizeof keys[0]));
     DS_TRY(enter_list(&at, object, "inputs", 1, DS_MAX_INPUTS));
-    while (ds_json_next(&at, &value)) {
+    while (ds_json_next(&at, &value))
         DS_TRY(read_graph_input(r->graph, value));
-    }
     DS_TRY(enter_list(&at, object, "nodes", 0, DS_MODEL_MAX_NODES));
     void *memory = NULL;
     DS_TRY(ds_allocate_zeroed(&r->allocator, &memory, sizeof(node_text))); /* large for a stack */
     ds_status status = DS_OK;
-    while (status == DS_OK && ds_json_next(&at, &value)) {
+    while (status == DS_OK && ds_json_next(&at, &value))
         status = read_node(r, memory, value);
-    }
     ds_release(&r->allocator, memory, sizeof(node_text));
     DS_TRY(status);
     DS_TRY(enter_list(&at, object, "outputs", 1, DS_MODEL_MAX_NODES));
@@ -335,9 +326,8 @@ static ds_status check_nothing_else(const reader *r)
     for (size_t i = 0; i < ds_safetensors_count(r->container); i++) {
         const ds_tensor_view *t = ds_safetensors_at(r->container, i);
         (void)ds_utf8_show(shown, t->name, strlen(t->name));
-        if (r->used[i]) {
+        if (r->used[i])
             continue;
-        }
         DS_CHECK(ds_tensor_is_filler(t), DS_FORMAT,
                  "model, byte %zu: expected tensors that nodes use, got \"%s\"", t->offset, shown);
         const unsigned char *bytes = t->data;
@@ -359,9 +349,8 @@ static ds_status parse_text(reader *r)
     DS_CHECK(text != NULL, DS_FORMAT,
              "model: expected a text \"" DS_MODEL_KEY "\" in the metadata, got none: no model file");
     ds_status status = ds_json_parse(&r->json, &r->allocator, text, n_bytes, 0);
-    if (status == DS_OK) {
+    if (status == DS_OK)
         status = read_text(r, ds_json_root(r->json));
-    }
     return status != DS_FORMAT
                ? status
                : ds_fail(DS_FORMAT, "model, text \"" DS_MODEL_KEY "\": %s", ds_last_error());
@@ -407,9 +396,8 @@ static ds_status read_model(ds_graph **graph, ds_interface **interface, const ds
     if (status == DS_OK && !may_be_changed)
         status = check_fingerprint(&r);
     ds_float_env_leave(&callers);
-    if (r.used != NULL) {
+    if (r.used != NULL)
         ds_release(&r.allocator, r.used, ds_safetensors_count(r.container) * sizeof(bool));
-    }
     ds_json_free(r.json);
     ds_safetensors_close(r.container);
     if (status != DS_OK) {

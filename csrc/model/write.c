@@ -29,9 +29,8 @@ static uint64_t hash_bytes(const void *data, size_t n_bytes)
 {
     const unsigned char *p = data;
     uint64_t h = UINT64_C(0xCBF29CE484222325);
-    for (size_t i = 0; i < n_bytes; i++) {
+    for (size_t i = 0; i < n_bytes; i++)
         h = (h ^ p[i]) * UINT64_C(0x100000001B3);
-    }
     return h ^ h >> 32;
 }
 
@@ -48,9 +47,8 @@ static uint32_t *slot_of_data(const writer *w, const ds_signature *s, const void
     size_t at = hash_bytes(&data, sizeof data) & (w->n_slots - 1);
     for (;; at = (at + 1) & (w->n_slots - 1)) {
         uint32_t *slot = &w->by_data[at];
-        if (*slot == 0 || same_array(&w->tensors[*slot - 1], s, data)) {
+        if (*slot == 0 || same_array(&w->tensors[*slot - 1], s, data))
             return slot;
-        }
     }
 }
 
@@ -59,9 +57,8 @@ static uint32_t *slot_of_name(const writer *w, const char *name)
     size_t at = hash_bytes(name, strlen(name)) & (w->n_slots - 1);
     for (;; at = (at + 1) & (w->n_slots - 1)) {
         uint32_t *slot = &w->by_name[at];
-        if (*slot == 0 || strcmp(w->tensors[*slot - 1].name, name) == 0) {
+        if (*slot == 0 || strcmp(w->tensors[*slot - 1].name, name) == 0)
             return slot;
-        }
     }
 }
 
@@ -87,9 +84,8 @@ static const char *make_up(writer *w, const ds_node *node, int k)
     const char *dot = node->path[0] != 0 ? "." : "", *op = node->op->def->name;
     const char *first = node->path[0] == '.' || node->path[0] == '_' ? "model" : ""; /* not reserved */
     int n = snprintf(name, room, "%s%s%s%s.%d", first, node->path, dot, op, k);
-    for (size_t more = w->n_tensors; *slot_of_name(w, name) != 0; more++) {
+    for (size_t more = w->n_tensors; *slot_of_name(w, name) != 0; more++)
         n = snprintf(name, room, "%s%s%s%s.%d.%zu", first, node->path, dot, op, k, more);
-    }
     w->n_made_up += (size_t)n + 1;
     return name;
 }
@@ -98,9 +94,8 @@ static void add_tensor(writer *w, const ds_node *node, int k, uint32_t *slot)
 {
     const ds_signature *s = &node->op->weight[k];
     const char *name = node->weights[k].name;
-    if (name == NULL || is_reserved(name) || *slot_of_name(w, name) != 0) {
+    if (name == NULL || is_reserved(name) || *slot_of_name(w, name) != 0)
         name = make_up(w, node, k);
-    }
     *slot_of_name(w, name) = *slot = (uint32_t)w->n_tensors + 1;
     ds_tensor_source *t = &w->tensors[w->n_tensors++];
     *t = (ds_tensor_source){
@@ -116,13 +111,11 @@ static void list_tensors(writer *w)
         for (int k = 0; k < node->op->n_weights; k++, at++) {
             const void *data = node->weights[k].data;
             w->names[at] = NULL;
-            if (data == NULL) {
+            if (data == NULL)
                 continue;
-            }
             uint32_t *slot = slot_of_data(w, &node->op->weight[k], data);
-            if (*slot == 0) {
+            if (*slot == 0)
                 add_tensor(w, node, k, slot);
-            }
             w->names[at] = w->tensors[*slot - 1].name;
         }
     }
@@ -137,9 +130,8 @@ static ds_status make_room(writer *w)
         n_weights += (size_t)node->op->n_weights;
         n_made_up += (size_t)node->op->n_weights * made_up_bytes(node);
     }
-    while (n_slots < 2 * n_weights) {
+    while (n_slots < 2 * n_weights)
         n_slots *= 2;
-    }
     w->n_weights = n_weights;
     DS_TRY(ds_allocate_array(a, (void **)&w->tensors, n_weights, sizeof *w->tensors));
     DS_TRY(ds_allocate_array(a, (void **)&w->names, n_weights, sizeof *w->names));
@@ -154,18 +146,16 @@ static ds_status make_room(writer *w)
 
 static void put_real(ds_json_writer *j, double x)
 {
-    if (isfinite(x)) {
+    if (isfinite(x))
         ds_json_put_double(j, x);
-    } else {
+    else
         ds_json_put_string(j, isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
-    }
 }
 
 static void put_choice(ds_json_writer *j, const char *choices, int64_t index)
 {
-    for (; index > 0; index--) {
+    for (; index > 0; index--)
         choices += strcspn(choices, "|") + 1;
-    }
     ds_json_put_string_bytes(j, choices, strcspn(choices, "|"));
 }
 
@@ -178,9 +168,8 @@ static void put_attr(ds_json_writer *j, const ds_attr_def *def, const ds_attr_va
     case DS_ATTR_CHOICE: put_choice(j, def->choices, v->i); break;
     case DS_ATTR_INTS:
         ds_json_put_open_array(j);
-        for (int i = 0; i < v->n_ints; i++) {
+        for (int i = 0; i < v->n_ints; i++)
             ds_json_put_integer(j, v->ints[i]);
-        }
         ds_json_put_close(j);
         break;
     }
@@ -190,9 +179,8 @@ static void put_edges(ds_json_writer *j, const char *key, const int *edges, size
 {
     ds_json_put_key(j, key);
     ds_json_put_open_array(j);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         ds_json_put_integer(j, edges[i]);
-    }
     ds_json_put_close(j);
 }
 
@@ -207,20 +195,18 @@ static void put_node(ds_json_writer *j, const ds_node *node, const writer *w, si
     ds_json_put_string(j, node->path);
     ds_json_put_key(j, "attributes");
     ds_json_put_open_object(j);
-    for (int i = 0; op->def->attrs != NULL && op->def->attrs[i].name != NULL; i++) {
+    for (int i = 0; op->def->attrs != NULL && op->def->attrs[i].name != NULL; i++)
         put_attr(j, &op->def->attrs[i], &op->attr[i]);
-    }
     ds_json_put_close(j);
     put_edges(j, "inputs", node->inputs, (size_t)op->n_inputs);
     ds_json_put_key(j, "weights");
     ds_json_put_open_array(j);
     for (int k = 0; k < op->n_weights; k++) {
         const char *name = w->names[first + (size_t)k];
-        if (name != NULL) {
+        if (name != NULL)
             ds_json_put_string(j, name);
-        } else {
+        else
             ds_json_put_null(j);
-        }
     }
     ds_json_put_close(j);
     ds_json_put_key(j, "outputs");
@@ -279,9 +265,8 @@ static ds_status check_graph(const ds_graph *g)
              g->n_nodes, g->n_outputs);
     size_t edge = g->n_inputs;
     bool in_order = true;
-    for (size_t i = 0; i < g->n_inputs; i++) {
+    for (size_t i = 0; i < g->n_inputs; i++)
         in_order = in_order && g->inputs[i] == (int)i;
-    }
     for (size_t k = 0; k < g->n_nodes; k++) {
         in_order = in_order && g->nodes[k].first_output == (int)edge;
         edge += (size_t)g->nodes[k].op->n_outputs;
@@ -307,9 +292,8 @@ static ds_status check_interface(const writer *w, const ds_interface *interface)
     ds_interface_put(&j, interface);
     ds_status status = ds_json_writer_finish(&j);
     ds_interface *copy = NULL;
-    if (status == DS_OK) {
+    if (status == DS_OK)
         status = ds_interface_parse(&copy, &w->allocator, (const char *)text.bytes, text.n_bytes, w->graph);
-    }
     ds_interface_free(copy);
     ds_buffer_free(&text);
     return status != DS_FORMAT ? status

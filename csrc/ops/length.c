@@ -24,11 +24,10 @@ ds_status ds_length_read(const ds_op *op, int attr, ds_length *length)
         DS_CHECK(code == 0 || k >= 1, DS_ARGUMENT,
                  "%s: a length is multiplied and divided by 1 or more, got %lld", name,
                  (long long)k);
-        if (code == 1) {
+        if (code == 1)
             length->mul = limited_product(length->mul, k);
-        } else if (code == 2) {
+        else if (code == 2)
             length->div = limited_product(length->div, k);
-        }
     }
     DS_CHECK(length->mul < LIMIT && length->div < LIMIT, DS_ARGUMENT,
              "%s: the constants of a length's function exceed 2^40 together", name);

@@ -216,20 +216,20 @@ static void move_frames(const box *within, char *y, const char *x, int64_t n, in
     copy_box(&b, 0, y, x);
 }
 
-/* Frames [m0, m1) of one row; x is where frame 0 of the output would begin in the source. */
-static void move_row(const box *within, char *y, const char *x, int64_t m0, int64_t m1, int64_t hold,
-                     int64_t step, int64_t frame)
+/* Frames [m0, m1) of one row; frame 0 of the output would begin `origin` bytes behind x in the source. */
+static void move_row(const box *within, char *y, const char *x, int64_t origin, int64_t m0, int64_t m1,
+                     int64_t hold, int64_t step, int64_t frame)
 {
     if (hold == 1 && m1 - m0 == 1) {
-        copy_box(within, 0, y, x + advance(0, m0, step));
+        copy_box(within, 0, y, x + advance(origin, m0, step));
         return;
     }
     if (hold == 1) {
-        move_frames(within, y, x + advance(0, m0, step), m1 - m0, 1, step, frame);
+        move_frames(within, y, x + advance(origin, m0, step), m1 - m0, 1, step, frame);
         return;
     }
     for (int64_t n; m0 < m1; m0 += n, y += n * frame) {
-        const char *const from = x + advance(0, m0 / hold, step);
+        const char *const from = x + advance(origin, m0 / hold, step);
         const int64_t done = m0 % hold;
         n = m1 - m0;
         if (done != 0 || n < hold) { /* what is left of a group, or its beginning */
@@ -271,17 +271,20 @@ void ds_move_piece(const ds_move *move, const ds_piece *p)
         if (m0 >= m1)
             continue;
         const char *x = value;
+        int64_t origin = 0;
         if (p->input >= 0) {
             const ds_window *in = &run->in[(size_t)p->input * run->n_rows + r];
-            x = (const char *)in->data + advance(p->from * e, -in->at, in_frame);
+            x = in->data;
+            origin = advance(advance(0, p->from, e), -in->at, in_frame);
         } else if (!constant) {
-            x = (const char *)run->weights[0] + p->from * e;
+            x = run->weights[0];
+            origin = advance(0, p->from, e);
         }
         char *const y = (char *)out->data + (m0 - out->m0) * frame + p->to * e;
         if (solid)
-            copy_run(y, x + advance(0, m0, step), (size_t)((m1 - m0) * frame));
+            copy_run(y, x + advance(origin, m0, step), (size_t)((m1 - m0) * frame));
         else
-            move_row(&within, y, x, m0, m1, p->hold, step, frame);
+            move_row(&within, y, x, origin, m0, m1, p->hold, step, frame);
     }
 }
 

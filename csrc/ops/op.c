@@ -19,9 +19,8 @@
 static int find_attr(const ds_op_def *def, const char *name)
 {
     for (int i = 0; def->attrs != NULL && def->attrs[i].name != NULL; i++) {
-        if (strcmp(def->attrs[i].name, name) == 0) {
+        if (strcmp(def->attrs[i].name, name) == 0)
             return i;
-        }
     }
     return -1;
 }
@@ -52,9 +51,8 @@ static ds_status parse_choice(const ds_op_def *def, const ds_attr_def *attr, con
             *index = i;
             return DS_OK;
         }
-        if (choice[n_choice] == 0) {
+        if (choice[n_choice] == 0)
             break;
-        }
         choice += n_choice + 1;
     }
     return ds_fail(DS_ARGUMENT, "%s: attribute '%s' is one of %s, got '%.40s'", def->name,
@@ -176,9 +174,8 @@ static int most_weights(const ds_op_def *def)
 {
     int n = 0;
     for (const char *c = def->weights; c != NULL && *c != 0; c++) {
-        if (*c == '*') {
+        if (*c == '*')
             return -1;
-        }
         n += *c != ' ' && (c == def->weights || c[-1] == ' ') ? 1 : 0;
     }
     return n;
@@ -270,9 +267,8 @@ static ds_status build_programs(ds_op *op)
     if (def->need != NULL && !op->whole) {
         def->need(op, &op->need);
     } else {
-        for (int i = 0; i < n_values; i++) {
+        for (int i = 0; i < n_values; i++)
             ds_root(&op->need, op->whole ? ds_const(&op->need, 0) : ds_m(&op->need));
-        }
     }
     DS_TRY(check_program(op, &op->need, "need", n_values));
     if (def->check != NULL) {
@@ -281,9 +277,8 @@ static ds_status build_programs(ds_op *op)
     }
     if (op->whole) {
         const ds_expr zero = ds_const(&op->counts, 0);
-        for (int i = 0; i < op->n_outputs; i++) {
+        for (int i = 0; i < op->n_outputs; i++)
             op->counts.roots[2 * i] = zero;
-        }
         DS_TRY(check_program(op, &op->counts, "counts", 2 * op->n_outputs));
     }
     op->same_counts = keeps_counts(op);
@@ -296,9 +291,8 @@ static ds_status build(ds_op *op, const ds_attr *attrs, size_t n_attrs, const ds
     DS_TRY(parse_attrs(op, attrs, n_attrs));
     DS_TRY(take_signatures(op, inputs, n_inputs, weights, n_weights));
     op->n_outputs = op->def->n_outputs;
-    for (int i = 0; i < op->n_outputs; i++) {
+    for (int i = 0; i < op->n_outputs; i++)
         op->out[i] = op->in[0];
-    }
     DS_TRY(op->def->infer(op));
     for (int i = 0; i < op->n_outputs; i++) {
         DS_TRY(check_signature(op, "output", (size_t)i, &op->out[i]));
@@ -372,9 +366,8 @@ int ds_op_n_values(const ds_op *op)
 static bool any_empty(const ds_op *op, const ds_pair *in)
 {
     for (int i = 0; i < op->n_inputs; i++) {
-        if (in[i].total <= 0) {
+        if (in[i].total <= 0)
             return true;
-        }
     }
     return false;
 }
@@ -382,9 +375,8 @@ static bool any_empty(const ds_op *op, const ds_pair *in)
 void ds_op_counts(const ds_op *op, const ds_pair *in, bool ended, ds_pair *out)
 {
     if (any_empty(op, in)) {
-        for (int i = 0; i < op->n_outputs; i++) {
+        for (int i = 0; i < op->n_outputs; i++)
             out[i] = (ds_pair){0, 0};
-        }
         return;
     }
     if (op->same_counts && op->n_outputs == 1) { /* most operators: no program needed */
@@ -405,9 +397,8 @@ void ds_op_need(const ds_op *op, int64_t m, int64_t *first)
     static const ds_pair none[DS_MAX_INPUTS];
     int64_t results[DS_PROGRAM_ROOTS];
     const bool same = op->need.n_nodes == 1 && op->need.nodes[0].code == DS_EXPR_M;
-    if (!same) {
+    if (!same)
         ds_program_eval(&op->need, none, m, results);
-    }
     for (int i = 0; i < op->n_inputs; i++) {
         const int64_t need = same || i >= op->need.n_roots ? m : results[i];
         first[i] = i >= op->need.n_roots ? DS_NEVER : need > 0 ? need : 0;
@@ -417,9 +408,8 @@ void ds_op_need(const ds_op *op, int64_t m, int64_t *first)
 ds_status ds_op_check(const ds_op *op, const ds_pair *in, bool ended)
 {
     /* An empty input makes every output empty, so nothing can be wrong with them. */
-    if (op->check.n_roots == 0 || any_empty(op, in)) {
+    if (op->check.n_roots == 0 || any_empty(op, in))
         return DS_OK;
-    }
     int64_t results[DS_PROGRAM_ROOTS];
     ds_program_eval(&op->check, in, 0, results);
     for (int i = 0; i < op->check.n_roots; i += 2) {
@@ -484,9 +474,8 @@ ds_status ds_op_require_weight(const ds_op *op, int i, const char *name, int ran
              name);
     ds_signature expected = op->weight[i];
     expected.rank = rank;
-    for (int d = 0; d < rank; d++) {
+    for (int d = 0; d < rank; d++)
         expected.shape[d] = shape[d];
-    }
     if (!ds_signature_same_shape(&expected, &op->weight[i])) {
         char want[160], got[160];
         return ds_fail(DS_SHAPE, "%s: its weight '%s' must have shape %s, got %s", op->def->name,
@@ -509,19 +498,16 @@ size_t ds_op_element(const ds_op *op)
 ds_dtype ds_op_real(const ds_op *op)
 {
     for (int i = 0; i < ds_op_n_values(op); i++) {
-        if (is_real(op->in[i].dtype)) {
+        if (is_real(op->in[i].dtype))
             return op->in[i].dtype;
-        }
     }
     for (int i = 0; i < op->n_weights; i++) {
-        if (is_real(op->weight[i].dtype)) {
+        if (is_real(op->weight[i].dtype))
             return op->weight[i].dtype;
-        }
     }
     for (int i = 0; i < op->n_outputs; i++) {
-        if (is_real(op->out[i].dtype)) {
+        if (is_real(op->out[i].dtype))
             return op->out[i].dtype;
-        }
     }
     return DS_F32;
 }

@@ -64,9 +64,8 @@ static inline int64_t ds_padding_span(const ds_padding *g)
  * total: the stream's length if it has ended, else DS_PADDING_OPEN. */
 static inline int64_t ds_padding_source(ds_padding_mode mode, int64_t position, int64_t total)
 {
-    if (position >= 0 && position < total) {
+    if (position >= 0 && position < total)
         return position;
-    }
     switch (mode) {
     case DS_PADDING_REPLICATE:
         return position < 0 ? 0 : total - 1;

@@ -1,16 +1,6 @@
 /* ops/phases.c: the numbers of transposed windows, and their counts as programs. */
 #include "ops/phases.h"
 
-static int64_t phases_gcd(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 ds_status ds_phases_check(const ds_op *op, int64_t kernel, int64_t stride, int64_t dilation,
                           int64_t padding, int64_t output_padding)
 {
@@ -35,7 +25,7 @@ ds_phases ds_phases_make(int64_t kernel, int64_t stride, int64_t dilation, int64
                    .dilation = dilation,
                    .padding = padding,
                    .output_padding = output_padding};
-    const int64_t common = phases_gcd(stride, dilation);
+    const int64_t common = ds_greatest_divisor(stride, dilation);
     g.span = dilation * (kernel - 1) + 1;
     g.tap_step = stride / common;
     g.frame_step = dilation / common;

@@ -108,11 +108,10 @@ void ds_pool_max(const ds_op *op, const ds_run *run, const ds_window *x, ds_taps
         const char *frame = ds_at(x, frames.first + t * frames.step, n_bytes);
         for (int64_t u = 0; u < inner.n; u++, any = true) {
             const char *from = frame + (size_t)(inner.first + u * inner.step) * stride;
-            if (any) {
+            if (any)
                 run->k->binary(DS_BINARY_MAXIMUM, y, y, from, n_channels, 1, 1);
-            } else {
+            else
                 memcpy(y, from, stride);
-            }
         }
     }
     if (!any) {

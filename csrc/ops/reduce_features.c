@@ -90,11 +90,10 @@ static ds_status reduce_features_infer(ds_op *op)
     ds_signature *out = &op->out[0];
     out->rank = 0;
     for (int i = 0; i < in->rank; i++) {
-        if (!reduced(op, i)) {
+        if (!reduced(op, i))
             out->shape[out->rank++] = in->shape[i];
-        } else if (op->attr[KEEPDIM].i == 1) {
+        else if (op->attr[KEEPDIM].i == 1)
             out->shape[out->rank++] = 1;
-        }
     }
     if (kind == ANY || kind == ALL) {
         out->dtype = DS_BOOL;

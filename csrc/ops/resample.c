@@ -148,9 +148,8 @@ static void prepare(const ds_op *op, void *prepared, const void *const *weights,
             (const char *)weights[0] + ((size_t)p * row + (size_t)(first + g.width)) * element;
         char *to = (char *)prepared + (size_t)p * g.taps * g.channels * element;
         for (int64_t i = first; i <= last; i++, from += element) {
-            for (size_t c = 0; c < g.channels; c++, to += element) {
+            for (size_t c = 0; c < g.channels; c++, to += element)
                 memcpy(to, from, element);
-            }
         }
     }
 }
@@ -205,9 +204,8 @@ static void forward_phase(const ds_run *run, const geometry *g, size_t row, int6
             n = 0;
         }
     }
-    if (n > 0) {
+    if (n > 0)
         resample_rows(run, g, y, x, n, taps, (size_t)n_taps);
-    }
 }
 
 static void forward(const ds_op *op, const ds_run *run)
@@ -216,9 +214,8 @@ static void forward(const ds_op *op, const ds_run *run)
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
         const int64_t n = out->m1 - out->m0 < g.new ? out->m1 - out->m0 : g.new;
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n; i++)
             forward_phase(run, &g, row, out->m0 + i);
-        }
     }
 }
 

@@ -122,12 +122,6 @@ MUTANTS = {
         "*place = (ds_place){edges, periods - (periods > 1), ended};\n            return",
         ("conv1d",),
     ),
-    "carried state skipped when nothing leaves, in eager mode": Mutant(
-        "exec/single.c",
-        "any |= op->n_carried > 0 && c->now.known > c->before.known;",
-        "any |= false;",
-        ("reduce_frames",),
-    ),
     "prepared weights that are never made anew": Mutant(
         "python/prepared.c",
         "if (n && memcmp(at, weights[i], n) != 0)",
@@ -150,9 +144,9 @@ MUTANTS = {
         ("failed-call", "failed-allocation"),
     ),
     "sos lost on an empty row": Mutant(
-        "python/step.c",
-        "if (s->eos[r]) {\n            if (PyDict_DelItem",
-        "if (s->eos[r] || (s->sos[r] && !s->n_frames[r])) {\n            if (PyDict_DelItem",
+        "python/call.c",
+        "const bool ended = c->step->ended[r];",
+        "const bool ended = c->step->ended[r] = c->step->ended[r] || (c->fresh[r] && !c->step->n_frames[r]);",
         ("relu",),
     ),
     "frames counted in 32 bits": Mutant(
@@ -234,9 +228,9 @@ MUTANTS = {
         ("overlap_add",),
     ),
     "allocation in every call": Mutant(
-        "python/step.c",
-        "if (s->batch && s->e->n_batches < DS_MAX_BATCHES)",
-        "if (s->batch && s->e->n_batches < 0)",
+        "exec/engine.c",
+        "ds_batch *rested = engine->n_resting > 0 ?",
+        "ds_batch *rested = engine->n_resting > engine->n_batches ?",
         ("add",),
         ("allocation",),
     ),
