@@ -104,24 +104,6 @@ MUTANTS = {
         "*place = (ds_place){edges, periods - (periods > 1), ended};\n            return",
         ("conv1d",),
     ),
-    "kept frames left behind when their room ends": Mutant(
-        "exec/run.c",
-        "memmove(room, room + (size_t)*mark * edge->frame_bytes, n_bytes);",
-        "",
-        ("conv1d", "delay"),
-    ),
-    "a room's first kept frame one too late": Mutant(
-        "exec/run.c",
-        "*mark = stays ? *mark + dropped : 0;",
-        "*mark = stays && dropped > 1 ? *mark + dropped + (left > 1) : stays ? *mark + dropped : 0;",
-        ("conv1d", "delay"),
-    ),
-    "integers of another period": Mutant(
-        "exec/positions.c",
-        "*place = (ds_place){edges, periods, ended};\n            return",
-        "*place = (ds_place){edges, periods - (periods > 1), ended};\n            return",
-        ("conv1d",),
-    ),
     "prepared weights that are never made anew": Mutant(
         "python/prepared.c",
         "if (n && memcmp(at, weights[i], n) != 0)",
