@@ -1,3 +1,4 @@
+/* base/now.c: the clock that never goes back. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/now.h"
 

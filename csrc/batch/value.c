@@ -1,3 +1,4 @@
+/* batch/value.c: element types, signatures, rates: their sizes, texts and sums. */
 #include "batch/value.h"
 
 #include <stdio.h>

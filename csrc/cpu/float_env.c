@@ -1,3 +1,4 @@
+/* cpu/float_env.c: by the control register of SSE where there is one, else by <fenv.h>. */
 #include "cpu/float_env.h"
 
 #if defined(__x86_64__)

@@ -1,3 +1,4 @@
+/* exec/backend.c: lists the kernels' variants, without and with OpenBLAS, and picks one. */
 #include "exec/backend.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* exec/engine.c: owns what running a plan takes; batches at rest are kept for the next calls. */
 #include "exec/engine.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* exec/plan.c: analyses and rewrites a graph, then lays out buffers, a stream's block, and what calls look up. */
 #include "exec/plan.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* exec/session.c: slots, made once and used again; tails that grow with their streams. */
 #include "exec/session.h"
 
 #include <pthread.h>

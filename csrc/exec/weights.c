@@ -1,3 +1,4 @@
+/* exec/weights.c: packs weights, gives back what they replace, and unpacks it for whoever must see it. */
 #include "exec/weights.h"
 
 #include <string.h>

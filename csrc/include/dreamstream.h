@@ -296,7 +296,7 @@ typedef struct ds_model_info {
     double state_bytes_per_frame; /* by which that grows per frame of input 0; 0 for most models */
     size_t n_layers;           /* operators in the graph */
     size_t weights_size;       /* bytes of weights in the file */
-    size_t prepared_size;      /* bytes of weights as the kernels want them, besides */
+    size_t prepared_size;      /* bytes of packed weights, which replace most of those */
     size_t max_streams;        /* 0: no limit */
     size_t n_streams;          /* open now */
     uint64_t fingerprint[2];   /* of graph and weights: snapshots go with it */

@@ -1,3 +1,4 @@
+/* ir/fuse.c: finds chains behind products, and puts a node of its own in the place of each. */
 #include "ir/fuse.h"
 
 #include <string.h>

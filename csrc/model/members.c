@@ -1,3 +1,4 @@
+/* model/members.c: reads the members of JSON objects, and says what is wrong with them. */
 #include "model/members.h"
 
 #include <string.h>

@@ -54,7 +54,7 @@ typedef struct geometry {
     size_t channels; /* all features */
 } geometry;
 
-static geometry geometry_of(const ds_op *op)
+static geometry resample_geometry_of(const ds_op *op)
 {
     geometry g = {.orig = op->attr[ORIG].i,
                   .new = op->attr[NEW].i,
@@ -65,23 +65,23 @@ static geometry geometry_of(const ds_op *op)
     return g;
 }
 
-static int64_t floor_div(int64_t a, int64_t b)
+static int64_t resample_floor_div(int64_t a, int64_t b)
 {
     return a / b - (a % b < 0);
 }
 
 /* The frames that phase p uses, relative to its block's first: [first, last], or none. */
-static int64_t first_tap(const geometry *g, int64_t p)
+static int64_t resample_first_tap(const geometry *g, int64_t p)
 {
-    return -floor_div(g->half - p * g->orig, g->new);
+    return -resample_floor_div(g->half - p * g->orig, g->new);
 }
 
-static int64_t last_tap(const geometry *g, int64_t p)
+static int64_t resample_last_tap(const geometry *g, int64_t p)
 {
-    return floor_div(p * g->orig + g->half, g->new);
+    return resample_floor_div(p * g->orig + g->half, g->new);
 }
 
-static ds_status infer(ds_op *op)
+static ds_status resample_infer(ds_op *op)
 {
     DS_TRY(ds_op_require_real(op));
     DS_TRY(ds_op_require_least(op, ORIG, 1));
@@ -96,7 +96,7 @@ static ds_status infer(ds_op *op)
              "resample: half must be at most width * new, %lld, got %lld", (long long)(width * new),
              (long long)op->attr[HALF].i);
     DS_TRY(ds_op_require_weight(op, 0, "kernel", 3, (int64_t[]){new, 1, 2 * width + orig}));
-    const geometry g = geometry_of(op);
+    const geometry g = resample_geometry_of(op);
     size_t n_bytes;
     DS_TRY(ds_size_mul(&n_bytes, ds_op_element(op), g.channels));
     DS_TRY(ds_size_mul(&n_bytes, n_bytes, g.taps));
@@ -107,7 +107,7 @@ static ds_status infer(ds_op *op)
 
 /* floor((n * times + more) / by), or its ceiling, without a product that overflows: whole blocks of `by`
  * frames apart from the rest. */
-static ds_expr scaled(ds_program *p, ds_expr n, int64_t times, int64_t more, int64_t by, bool up)
+static ds_expr resample_scaled(ds_program *p, ds_expr n, int64_t times, int64_t more, int64_t by, bool up)
 {
     const ds_expr blocks = ds_floordiv_k(p, n, by);
     const ds_expr rest = ds_sub(p, n, ds_mul_k(p, blocks, by));
@@ -116,34 +116,34 @@ static ds_expr scaled(ds_program *p, ds_expr n, int64_t times, int64_t more, int
                   up ? ds_ceildiv_k(p, part, by) : ds_floordiv_k(p, part, by));
 }
 
-static void counts(const ds_op *op, ds_program *p)
+static void resample_counts(const ds_op *op, ds_program *p)
 {
-    const geometry g = geometry_of(op);
-    ds_root(p, ds_add_k(p, scaled(p, ds_known(p, 0), g.new, -g.half - 1, g.orig, false), 1));
-    ds_root(p, scaled(p, ds_total(p, 0), g.new, 0, g.orig, true));
+    const geometry g = resample_geometry_of(op);
+    ds_root(p, ds_add_k(p, resample_scaled(p, ds_known(p, 0), g.new, -g.half - 1, g.orig, false), 1));
+    ds_root(p, resample_scaled(p, ds_total(p, 0), g.new, 0, g.orig, true));
 }
 
-static void need(const ds_op *op, ds_program *p)
+static void resample_need(const ds_op *op, ds_program *p)
 {
-    const geometry g = geometry_of(op);
-    ds_root(p, scaled(p, ds_m(p), g.orig, -g.half, g.new, true));
+    const geometry g = resample_geometry_of(op);
+    ds_root(p, resample_scaled(p, ds_m(p), g.orig, -g.half, g.new, true));
 }
 
-static size_t prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+static size_t resample_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
-    const geometry g = geometry_of(op);
+    const geometry g = resample_geometry_of(op);
     return (size_t)g.new * g.taps * g.channels * k->element;
 }
 
 /* Every phase's taps without the structural zeros, once for each channel: [new][taps][channels]. */
-static void prepare(const ds_op *op, void *prepared, const void *const *weights,
+static void resample_prepare(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k)
 {
-    const geometry g = geometry_of(op);
+    const geometry g = resample_geometry_of(op);
     const size_t element = ds_op_element(op), row = (size_t)(2 * g.width + g.orig);
-    memset(prepared, 0, prepared_bytes(op, k));
+    memset(prepared, 0, resample_prepared_bytes(op, k));
     for (int64_t p = 0; p < g.new; p++) {
-        const int64_t first = first_tap(&g, p), last = last_tap(&g, p);
+        const int64_t first = resample_first_tap(&g, p), last = resample_last_tap(&g, p);
         const char *from =
             (const char *)weights[0] + ((size_t)p * row + (size_t)(first + g.width)) * element;
         char *to = (char *)prepared + (size_t)p * g.taps * g.channels * element;
@@ -167,7 +167,7 @@ static void resample_rows(const ds_run *run, const geometry *g, void *const *y, 
 }
 
 /* One output whose window reaches beyond an end of the stream: the taps within. */
-static void forward_cut(const ds_run *run, const geometry *g, const ds_window *in, void *y,
+static void resample_forward_cut(const ds_run *run, const geometry *g, const ds_window *in, void *y,
                         int64_t first, int64_t n_taps, int64_t total, const char *taps)
 {
     const size_t frame_bytes = g->channels * run->k->element;
@@ -179,22 +179,22 @@ static void forward_cut(const ds_run *run, const geometry *g, const ds_window *i
 }
 
 /* Outputs m, m + new, ... of one row: one phase. */
-static void forward_phase(const ds_run *run, const geometry *g, size_t row, int64_t m)
+static void resample_forward_phase(const ds_run *run, const geometry *g, size_t row, int64_t m)
 {
     const ds_window *in = &run->in[row];
     const ds_target *out = &run->out[row];
     const int64_t total = run->ended[row] ? run->count[row].now.total : INT64_MAX;
     const size_t frame_bytes = g->channels * run->k->element;
-    const int64_t p = m % g->new, n_taps = last_tap(g, p) - first_tap(g, p) + 1;
+    const int64_t p = m % g->new, n_taps = resample_last_tap(g, p) - resample_first_tap(g, p) + 1;
     const char *taps = (const char *)run->prepared + (size_t)p * g->taps * frame_bytes;
-    int64_t first = m / g->new * g->orig + first_tap(g, p);
+    int64_t first = m / g->new * g->orig + resample_first_tap(g, p);
     void *y[ROWS];
     const void *x[ROWS];
     size_t n = 0;
     for (; m < out->m1; m += g->new, first += g->orig) {
         void *to = ds_to(out, m, frame_bytes);
         if (first < 0 || first + n_taps > total) {
-            forward_cut(run, g, in, to, first, n_taps, total, taps);
+            resample_forward_cut(run, g, in, to, first, n_taps, total, taps);
             continue;
         }
         y[n] = to;
@@ -208,14 +208,14 @@ static void forward_phase(const ds_run *run, const geometry *g, size_t row, int6
         resample_rows(run, g, y, x, n, taps, (size_t)n_taps);
 }
 
-static void forward(const ds_op *op, const ds_run *run)
+static void resample_forward(const ds_op *op, const ds_run *run)
 {
-    const geometry g = geometry_of(op);
+    const geometry g = resample_geometry_of(op);
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
         const int64_t n = out->m1 - out->m0 < g.new ? out->m1 - out->m0 : g.new;
         for (int64_t i = 0; i < n; i++)
-            forward_phase(run, &g, row, out->m0 + i);
+            resample_forward_phase(run, &g, row, out->m0 + i);
     }
 }
 
@@ -227,10 +227,10 @@ const ds_op_def ds_op_resample = {
     .n_values = -1,
     .attrs = attrs,
     .weights = "kernel",
-    .infer = infer,
-    .counts = counts,
-    .need = need,
-    .prepared_bytes = prepared_bytes,
-    .prepare = prepare,
-    .forward = forward,
+    .infer = resample_infer,
+    .counts = resample_counts,
+    .need = resample_need,
+    .prepared_bytes = resample_prepared_bytes,
+    .prepare = resample_prepare,
+    .forward = resample_forward,
 };

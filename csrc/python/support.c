@@ -1,3 +1,4 @@
+/* python/support.c: errors, arrays, signatures and attributes, between Python and the engine. */
 #include "python/support.h"
 
 #include <string.h>
