@@ -26,7 +26,7 @@
 
 #include "cpu/float_env.h"
 
-#define SPIN_NANOSECONDS 40000
+#define SPIN_NANOSECONDS 200000
 #define PAUSES_PER_LOOK 64 /* pauses between two looks at the clock */
 
 typedef struct job {

@@ -15,7 +15,7 @@
  * Everything written before the run is visible to its tasks, and everything they wrote is visible
  * after it.
  *
- * Workers that find nothing to do look again for up to 50 microseconds, then sleep. They block all
+ * Workers that find nothing to do look again for up to 200 microseconds, then sleep. They block all
  * signals.
  *
  * Fork: a child process has no workers. The pool notices, and runs serially there; the child may
