@@ -68,13 +68,24 @@ void ds_batch_expect(ds_batch *batch, ds_pool *pool)
     batch->pool = pool;
 }
 
+/* Whether nodes have enough to split within themselves: products of some size, of weights that don't stay in the
+ * cache, or of many frames. */
+static bool splits_within(const ds_plan *p, double n_rows, double frames)
+{
+    const double product = p->largest * (p->recurrent ? n_rows : frames);
+    const bool much = p->read_bytes > 4 * DS_CACHED_BYTES ||
+                      frames * p->frame_work > 0.3 * DS_LEAST_WORK * (double)p->graph->n_nodes;
+    return product >= DS_LEAST_WORK / 4 && much;
+}
+
 /* Into how many parts the rows are split; workers are woken where they will have something to do. Where weights
  * don't stay in the cache, a part must have rows enough for each of them to be worth reading: else all rows
  * stay together, and nodes split themselves. */
-static size_t count_groups(const ds_batch *b, const int64_t *n_frames, size_t n_threads)
+static size_t count_groups(ds_batch *b, const int64_t *n_frames, size_t n_threads)
 {
     const ds_plan *p = b->plan;
     double frames = 0;
+    b->within = false;
     if (n_threads < 2)
         return 1;
     for (size_t r = 0; r < b->n_rows; r++)
@@ -82,11 +93,14 @@ static size_t count_groups(const ds_batch *b, const int64_t *n_frames, size_t n_
     const double parts = frames * p->frame_work / DS_LEAST_WORK;
     if (parts < 2)
         return 1;
-    ds_pool_wake(b->pool);
     const size_t n_groups = parts < (double)n_threads ? (size_t)parts : n_threads;
     const double together = p->recurrent ? (double)b->n_rows : frames;
     const bool worth = p->read_bytes <= DS_CACHED_BYTES || together >= DS_LEAST_ROWS * (double)n_groups;
-    return worth && b->n_rows >= n_threads ? n_groups : 1;
+    const bool apart = worth && b->n_rows >= n_threads;
+    b->within = !apart && splits_within(p, (double)b->n_rows, frames);
+    if (apart || b->within)
+        ds_pool_wake(b->pool);
+    return apart ? n_groups : 1;
 }
 
 /* Splits the rows into runs of about equal numbers of new frames. */
@@ -464,7 +478,7 @@ static void run_group(void *context, size_t index)
 void ds_batch_run(ds_batch *batch, ds_pool *pool)
 {
     if (batch->n_groups == 1)
-        ds_group_run(batch, &batch->groups[0], pool);
+        ds_group_run(batch, &batch->groups[0], batch->within ? pool : NULL);
     else
         ds_pool_run(pool, run_group, batch, batch->n_groups);
 }

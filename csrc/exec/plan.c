@@ -227,8 +227,11 @@ static ds_status study_nodes(ds_plan *p)
             }
             p->checked[p->n_checked++] = (ds_checked){(int)j, always};
         }
-        for (int i = 0; i < op->n_weights && !g->nodes[j].silent; i++)
-            p->read_bytes += ds_op_has_weight(op, i) ? ds_signature_bytes(&op->weight[i]) : 0;
+        for (int i = 0; i < op->n_weights && !g->nodes[j].silent; i++) {
+            const double n = ds_op_has_weight(op, i) ? (double)ds_signature_elements(&op->weight[i]) : 0;
+            p->largest = n > p->largest ? n : p->largest;
+            p->read_bytes += n > 0 ? ds_signature_bytes(&op->weight[i]) : 0;
+        }
         p->recurrent |= op->n_carried > 0 && op->n_weights > 0;
         const ds_rate rate = op->out[0].rate;
         if (!g->nodes[j].silent && rate.num > 0)

@@ -86,6 +86,7 @@ typedef struct ds_plan {
     int max_inputs, max_outputs; /* of any node, at least 1 */
     size_t call_scratch;         /* the most that any node needs whatever the rows */
     double frame_work;           /* per frame of input 0: multiplications and elements, about */
+    double largest;              /* multiplications of a weight, for a frame of its node */
     size_t read_bytes;           /* of weights, in a call */
     bool recurrent;              /* whether weights are read frame by frame */
     int64_t start[DS_MAX_INPUTS], period[DS_MAX_INPUTS]; /* of the integers, in frames of each input */

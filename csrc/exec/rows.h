@@ -55,6 +55,7 @@ struct ds_batch {
     ds_slot *const *slots;
     const bool *ended;
     size_t n_rows;
+    bool within; /* nodes may split themselves among threads */
     ds_arena arena;
     void **outputs; /* [n_outputs][n_rows]: where the new frames lie, after the run */
     ds_group *groups;
