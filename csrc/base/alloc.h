@@ -27,6 +27,12 @@
 /* A cache line, a vector register of AVX-512, a row of a tile. */
 #define DS_ALIGNMENT 64
 
+/* Rounded up to whole lines; n_bytes must not be within one of SIZE_MAX. */
+static inline size_t ds_aligned(size_t n_bytes)
+{
+    return (n_bytes + DS_ALIGNMENT - 1) / DS_ALIGNMENT * DS_ALIGNMENT;
+}
+
 /* Returns a copy of the process-wide allocator (ds_set_allocator). Thread: any. */
 ds_allocator ds_allocator_current(void);
 

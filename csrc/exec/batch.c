@@ -119,14 +119,6 @@ static void split_rows(ds_batch *b, const int64_t *n_frames)
     }
 }
 
-/* Pushes an array of n items. */
-#define PUSH(target, n)                                                               \
-    do {                                                                              \
-        void *memory_;                                                                \
-        DS_TRY(ds_arena_push_array(&b->arena, &memory_, (n), sizeof *(target)));      \
-        (target) = memory_;                                                           \
-    } while (0)
-
 /* Everything whose size follows from the number of rows; each group gets its part. */
 static ds_status allocate_integers(ds_batch *b)
 {
@@ -136,19 +128,19 @@ static ds_status allocate_integers(ds_batch *b)
     ds_group all;
     size_t *offsets;
     ds_arena_reset(&b->arena);
-    PUSH(all.rows, n);
-    PUSH(all.stretches, n);
-    PUSH(offsets, n * e);
-    PUSH(all.in, n * n_in);
-    PUSH(all.count, n * n_in);
-    PUSH(all.out, n * n_out);
-    PUSH(all.carried, n);
-    PUSH(b->outputs, n * p->graph->n_outputs);
+    DS_PUSH(&b->arena, all.rows, n);
+    DS_PUSH(&b->arena, all.stretches, n);
+    DS_PUSH(&b->arena, offsets, n * e);
+    DS_PUSH(&b->arena, all.in, n * n_in);
+    DS_PUSH(&b->arena, all.count, n * n_in);
+    DS_PUSH(&b->arena, all.out, n * n_out);
+    DS_PUSH(&b->arena, all.carried, n);
+    DS_PUSH(&b->arena, b->outputs, n * p->graph->n_outputs);
     for (ds_group *g = b->groups; g < b->groups + b->n_groups; g++) {
-        PUSH(g->buffers, n_buffers);
-        PUSH(g->frames, e);
-        PUSH(g->flat, e);
-        PUSH(g->bytes, e + n_buffers + 1);
+        DS_PUSH(&b->arena, g->buffers, n_buffers);
+        DS_PUSH(&b->arena, g->frames, e);
+        DS_PUSH(&b->arena, g->flat, e);
+        DS_PUSH(&b->arena, g->bytes, e + n_buffers + 1);
         g->slots = b->slots + g->first;
         g->ended = b->ended + g->first;
         g->n_moved = g->n_stretches = 0;
@@ -158,9 +150,9 @@ static ds_status allocate_integers(ds_batch *b)
         g->stretches = all.stretches + g->first;
         for (size_t r = 0; r < g->n_rows; r++)
             g->stretches[r].offset = offsets + (g->first + r) * e;
-        g->in = n_in ? all.in + g->first * n_in : NULL;
-        g->count = n_in ? all.count + g->first * n_in : NULL;
-        g->out = n_out ? all.out + g->first * n_out : NULL;
+        g->in = all.in + g->first * n_in;
+        g->count = all.count + g->first * n_in;
+        g->out = all.out + g->first * n_out;
         g->carried = all.carried + g->first;
     }
     return DS_OK;
@@ -190,6 +182,7 @@ static ds_status count_row(ds_batch *b, ds_group *g, size_t r, const int64_t *n_
     const size_t n_inputs = p->graph->n_inputs, row = g->first + r;
     const int64_t *have = g->slots[r]->block->frames;
     int64_t frames[DS_MAX_INPUTS];
+    g->rows[r].now.edges = NULL; /* until all is right with it */
     for (size_t i = 0; i < n_inputs; i++) {
         const int64_t more = n_frames[i * b->n_rows + row];
         DS_CHECK(have[i] <= DS_MOST_FRAMES - more, DS_ARGUMENT,
@@ -212,7 +205,6 @@ static ds_status count_row(ds_batch *b, ds_group *g, size_t r, const int64_t *n_
             return DS_OK;
         }
     }
-    g->rows[r].now.edges = NULL;
     DS_TRY(ds_positions_find(b->positions, have, false, &g->rows[r].before));
     ds_place now;
     DS_TRY(ds_positions_find(b->positions, frames, g->ended[r], &now));
@@ -340,7 +332,7 @@ static ds_status allocate_values(ds_batch *b, ds_group *g)
     const ds_plan *p = b->plan;
     const size_t n_buffers = (size_t)p->n_buffers;
     size_t *most = g->bytes + p->graph->n_edges, *sums;
-    PUSH(sums, n_buffers + 1);
+    DS_PUSH(&b->arena, sums, n_buffers + 1);
     memset(sums, 0, (n_buffers + 1) * sizeof *sums);
     sums[n_buffers] = aligned(p->call_scratch);
     ds_group_clear(p, g);

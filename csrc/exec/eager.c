@@ -37,13 +37,6 @@ typedef struct work {
     size_t n_edges; /* value inputs, counted ones, outputs */
 } work;
 
-#define PUSH(target, n)                                                     \
-    do {                                                                    \
-        void *memory_;                                                      \
-        DS_TRY(ds_arena_push_array(arena, &memory_, (n), sizeof *(target))); \
-        (target) = memory_;                                                 \
-    } while (0)
-
 /* The operator as a graph of one node: each edge whose values count has a buffer of its own. */
 static ds_status make_plan(work *w, ds_arena *arena)
 {
@@ -52,7 +45,7 @@ static ds_status make_plan(work *w, ds_arena *arena)
     const int n_in = op->n_inputs, n_values = ds_op_n_values(op);
     ds_edge_plan *edges;
     w->n_edges = (size_t)(n_in + op->n_outputs);
-    PUSH(edges, w->n_edges);
+    DS_PUSH(arena, edges, w->n_edges);
     w->node = (ds_node){.op = (ds_op *)(uintptr_t)op, .first_output = n_in};
     for (int e = 0; e < (int)w->n_edges; e++) {
         const ds_signature *s = e < n_in ? &op->in[e] : &op->out[e - n_in];
@@ -103,18 +96,18 @@ static ds_status make_group(work *w, ds_arena *arena)
     ds_edge_counts *counts;
     size_t *offsets;
     *g = (ds_group){.n_rows = n, .ended = call->ended, .n_stretches = n};
-    PUSH(g->rows, n);
-    PUSH(g->stretches, n);
-    PUSH(g->buffers, e);
-    PUSH(g->frames, e);
-    PUSH(g->flat, e);
-    PUSH(g->bytes, 2 * e + 1);
-    PUSH(g->in, n * (size_t)call->op->n_inputs);
-    PUSH(g->count, n * (size_t)call->op->n_inputs);
-    PUSH(g->out, n * (size_t)call->op->n_outputs);
-    PUSH(g->carried, n);
-    PUSH(counts, n * 2 * e);
-    PUSH(offsets, n * e);
+    DS_PUSH(arena, g->rows, n);
+    DS_PUSH(arena, g->stretches, n);
+    DS_PUSH(arena, g->buffers, e);
+    DS_PUSH(arena, g->frames, e);
+    DS_PUSH(arena, g->flat, e);
+    DS_PUSH(arena, g->bytes, 2 * e + 1);
+    DS_PUSH(arena, g->in, n * (size_t)call->op->n_inputs);
+    DS_PUSH(arena, g->count, n * (size_t)call->op->n_inputs);
+    DS_PUSH(arena, g->out, n * (size_t)call->op->n_outputs);
+    DS_PUSH(arena, g->carried, n);
+    DS_PUSH(arena, counts, n * 2 * e);
+    DS_PUSH(arena, offsets, n * e);
     ds_group_clear(&w->plan, g);
     for (size_t r = 0; r < n; r++) {
         g->rows[r] = make_row(w, r, counts + r * 2 * e);
@@ -141,7 +134,7 @@ static ds_status load_windows(work *w, int i, const char **from, ds_arena *arena
     g->buffers[i] = (char *)(uintptr_t)values;
     if (g->flat[i])
         return DS_OK;
-    PUSH(g->buffers[i], g->bytes[i]);
+    DS_PUSH(arena, g->buffers[i], g->bytes[i]);
     for (size_t r = 0; r < g->n_rows; r++) {
         ds_span span;
         char *window = find_window(w, r, i, &span);
@@ -176,7 +169,7 @@ static ds_status load_states(work *w, ds_arena *arena)
 {
     const ds_op *op = w->call->op;
     const char **from;
-    PUSH(from, w->group.n_rows);
+    DS_PUSH(arena, from, w->group.n_rows);
     for (size_t r = 0; r < w->group.n_rows; r++)
         from[r] = w->call->states[r];
     for (int i = 0; i < ds_op_n_values(op); i++)

@@ -7,11 +7,6 @@
 #include "exec/positions.h"
 #include "exec/weights.h"
 
-static size_t aligned(size_t n_bytes)
-{
-    return (n_bytes + DS_ALIGNMENT - 1) / DS_ALIGNMENT * DS_ALIGNMENT;
-}
-
 static ds_status check_dtypes(const ds_graph *g)
 {
     for (size_t e = 0; e < g->n_edges; e++)
@@ -85,10 +80,10 @@ static void assign_buffers(ds_plan *p, int *free_buffers)
 
 static bool is_stored(const ds_edge_plan *edge)
 {
-    return edge->last_use >= 0 && (edge->capacity > 0 || edge->tail >= 0);
+    return edge->last_use >= 0 && edge->capacity > 0;
 }
 
-/* Lists the edges that keep frames in the order in which their frames may go. */
+/* Lists the edges that keep frames in blocks in the order in which their frames may go. */
 static ds_status order_stores(ds_plan *p)
 {
     const ds_graph *g = p->graph;
@@ -117,7 +112,7 @@ static ds_status add_part(size_t *n_bytes, size_t count, size_t item)
     DS_CHECK(!__builtin_mul_overflow(count, item, &part) && part < (size_t)PTRDIFF_MAX / 2 - *n_bytes,
              DS_NO_MEMORY, "a stream's state does not fit into memory: %zu frames of %zu bytes",
              count, item);
-    *n_bytes += aligned(part);
+    *n_bytes += ds_aligned(part);
     return DS_OK;
 }
 
@@ -127,7 +122,7 @@ static void make_room(ds_edge_plan *edge)
 {
     const size_t kept = (size_t)edge->capacity * edge->frame_bytes;
     const size_t roomy = (kept + kept / 32 * 9) / DS_ALIGNMENT * DS_ALIGNMENT;
-    const size_t room = roomy > aligned(kept) ? roomy : aligned(kept);
+    const size_t room = roomy > ds_aligned(kept) ? roomy : ds_aligned(kept);
     edge->room = edge->frame_bytes ? (int64_t)(room / edge->frame_bytes) : edge->capacity;
     edge->mark = -1;
 }
@@ -165,8 +160,8 @@ static ds_status lay_out_block(ds_plan *p)
                  DS_NO_MEMORY, "a stream's state does not fit into memory");
     }
     DS_TRY(mark_edges(p));
-    size_t n_bytes = aligned(sizeof(ds_block) + (g->n_inputs + p->n_marked) * sizeof(int64_t));
-    p->kept_bytes = aligned(sizeof(ds_block) + g->n_inputs * sizeof(int64_t));
+    size_t n_bytes = ds_aligned(sizeof(ds_block) + (g->n_inputs + p->n_marked) * sizeof(int64_t));
+    p->kept_bytes = ds_aligned(sizeof(ds_block) + g->n_inputs * sizeof(int64_t));
     for (size_t e = 0; e < g->n_edges; e++) {
         ds_edge_plan *edge = &p->edges[e];
         edge->state_offset = n_bytes;
@@ -181,12 +176,6 @@ static ds_status lay_out_block(ds_plan *p)
     }
     p->block_bytes = n_bytes;
     return DS_OK;
-}
-
-bool ds_op_framewise(const ds_op *op)
-{
-    return !op->def->counts && !op->def->need && !op->whole && op->n_carried == 0 &&
-           ds_op_n_values(op) == op->n_inputs;
 }
 
 /* Work of a node for one frame of its output: multiplications with weights, elements read and written. */

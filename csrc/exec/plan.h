@@ -109,8 +109,6 @@ static inline int64_t *ds_block_marks(const ds_plan *plan, ds_block *block)
     return block->frames + plan->graph->n_inputs;
 }
 
-/* Whether an operator's output frames depend on the input frames of their position, and on nothing else. */
-bool ds_op_framewise(const ds_op *op);
 /* Plans a graph; takes it also on failure. skew: frames by which inputs may be apart.
  * Errors: those of ds_analyse, DS_DTYPE for float64 (the engine computes in float32). */
 ds_status ds_plan_create(ds_plan **plan, ds_graph *takes_graph, const ds_kernels *kernels,

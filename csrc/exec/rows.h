@@ -15,6 +15,14 @@
 #include "exec/batch.h"
 #include "exec/positions.h"
 
+/* Pushes an array of n items, whose address `target` gets. Returns from the function on failure. */
+#define DS_PUSH(arena, target, n)                                                       \
+    do {                                                                                \
+        void *memory_;                                                                  \
+        DS_TRY(ds_arena_push_array((arena), &memory_, (n), sizeof *(target)));          \
+        (target) = memory_;                                                             \
+    } while (0)
+
 typedef struct ds_row {
     ds_place before, now;
 } ds_row;

@@ -7,11 +7,6 @@
 #include "codec/sort.h"
 #include "ops/fused.h"
 
-static size_t aligned(size_t n_bytes)
-{
-    return (n_bytes + DS_ALIGNMENT - 1) / DS_ALIGNMENT * DS_ALIGNMENT;
-}
-
 static int compare_weights(const void *context, uint32_t a, uint32_t b)
 {
     const ds_weight *const *weights = context;
@@ -62,7 +57,7 @@ static ds_status pack_weights(ds_plan *p)
     const ds_real_kernels *const k = &p->kernels->real[0];
     for (size_t j = 0; j < p->graph->n_nodes; j++)
         DS_CHECK(!__builtin_add_overflow(p->prepared_bytes,
-                                         aligned(ds_op_prepared_bytes(p->graph->nodes[j].op, k)),
+                                         ds_aligned(ds_op_prepared_bytes(p->graph->nodes[j].op, k)),
                                          &p->prepared_bytes),
                  DS_NO_MEMORY, "the weights do not fit into memory");
     DS_TRY(ds_allocate(&p->allocator, &p->prepared, p->prepared_bytes));
@@ -75,7 +70,7 @@ static ds_status pack_weights(ds_plan *p)
             continue;
         plan->prepared = (char *)p->prepared + offset;
         op->def->prepare(op, plan->prepared, plan->weights, k);
-        offset += aligned(n_bytes);
+        offset += ds_aligned(n_bytes);
     }
     p->weight_bytes += p->prepared_bytes;
     if (p->model->file && k->format != DS_FORMAT_RAW)

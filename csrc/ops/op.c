@@ -361,6 +361,12 @@ int ds_op_n_values(const ds_op *op)
     return op->def->n_values < 0 ? op->n_inputs : op->def->n_values;
 }
 
+bool ds_op_framewise(const ds_op *op)
+{
+    return !op->def->counts && !op->def->need && !op->whole && op->n_carried == 0 &&
+           ds_op_n_values(op) == op->n_inputs;
+}
+
 /* ---------------------------------------------------------------- the driver */
 
 static bool any_empty(const ds_op *op, const ds_pair *in)

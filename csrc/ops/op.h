@@ -166,6 +166,8 @@ size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, in
 size_t ds_op_prepared_bytes(const ds_op *op, const ds_real_kernels *k);
 /* Number of inputs whose values are read. */
 int ds_op_n_values(const ds_op *op);
+/* Whether output frames depend on the input frames of their position, and on nothing else. */
+bool ds_op_framewise(const ds_op *op);
 
 /* ---------------------------------------------------------------- the driver */
 /* Counts of all outputs from those of all inputs, for one stream. */
