@@ -318,6 +318,12 @@ def rows() -> list[Row]:
 
 #: By operator and label: why it is slower than torch's function, where that is known and stays so.
 REASONS = {
+    ("log1p", "128"): "by doubles, which fix its bits",
+    ("softplus", "128"): "by doubles, which fix its bits",
+    ("logsigmoid", "128"): "by doubles, which fix its bits",
+    ("reduce_features", "mean of 128"): "sums are in double, torch's in float",
+    ("conv2d", "16 → 16 on 40 rows, kernel 3"): "windows of planes are copied for one product",
+    ("conv_transpose2d", "16 → 16 on 40 rows, kernel 3"): "one product for every pair of phases",
     ("reshape", "8 × 32 to 256"): "torch's is a view of its input; a stream's output is the caller's own",
 }
 
