@@ -266,6 +266,16 @@ class StreamMetadata:
         mine = {"ids": self._ids, "sos": self._sos, "eos": self._eos, "lengths": self._lengths}
         return StreamMetadata(**{**mine, **fields})
 
+    def with_lengths(self, lengths: IntArray) -> StreamMetadata:
+        """Return metadata of the same rows with other lengths, which are known to be right."""
+        meta = object.__new__(StreamMetadata)
+        set_field = object.__setattr__
+        set_field(meta, "_ids", self._ids)
+        set_field(meta, "_sos", self._sos)
+        set_field(meta, "_eos", self._eos)
+        set_field(meta, "_lengths", _frozen(lengths))
+        return meta
+
     # ---- value semantics
 
     def __len__(self) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ..online.session import Call, Session, Slot, StreamState
+from ..stream.course import Leg
 from ..stream.edge import Counts, Edge
 from .constants import dtype_of
 from .kernels import KERNELS, Kernel, Step
@@ -118,20 +119,16 @@ class TorchCall(Call):
         """Return where each row's state is after the call."""
         return self.places
 
-    def run(
-        self,
-        name: str,
-        attributes: dict[str, Any],
-        op: Any,
-        edges: Sequence[Edge],
-        values: Sequence[Any],
-        weights: Sequence[Any],
+    def compute(
+        self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
         """Run one operator for all rows."""
-        counted, out = self.advance(name, attributes, op, edges, weights)
-        inputs: list[Counts] = counted  # type: ignore[assignment]
+        op = leg.op
+        inputs: list[Any] = [e.counts for e in edges]
+        counted = op.counts(inputs, self.ended, self.ids)
+        out = [Edge(self, line, counts) for line, counts in zip(leg.lines, counted)]
         with torch._C.DisableTorchFunction():  # kernels see plain tensors only
-            results = self._computed(op, inputs, out, values[: op.n_values], weights)
+            results = self._computed(op, inputs, out, values, weights)
         return list(zip(results, out))
 
     def _computed(

@@ -60,6 +60,7 @@ class Constant(Tensor):
 
     def __init__(self, tensor: torch.Tensor, arrays: Arrays | None = None) -> None:
         self.torch = tensor
+        self._array: Any = tensor  # what the values are known by
         self.arrays = arrays
         self.grad = None
         self.grad_fn = None
