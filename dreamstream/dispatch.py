@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from .array.dtypes import name_of, nominal
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
 from .errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
-from .stream.course import Course, Recording
+from .stream.course import Recording, repeat, same_entry, seen
 from .stream.edge import Edge, Request
 from .stream.rules import Length, joined, require_equal_rates, require_same, same_lineage
 from .stream.where import user_line
@@ -266,41 +265,27 @@ def _streaming(
     if courses is None or entry.recording is not None:
         return _found(name, attributes, inputs, weights, dims)
     at = entry.n_done
-    course = courses.get(at)
-    if course is not None and course.fits(name, attributes, inputs, weights, dims):
-        return _again(course, entry, inputs, weights)
-    if any(not x.is_stream or x.edge is None for x in inputs):
+    try:
+        held = [w if w is None else w._array for w in weights]
+        asked = [name, attributes, dims, *map(seen, inputs), *map(id, held)]
+    except AttributeError:  # a plain tensor among streams, or a stream for a weight
         return _found(name, attributes, inputs, weights, dims)
+    course = courses.get(at)
+    if course is not None and course.asked == asked and same_entry(inputs):
+        given = course.weights
+        if given is None:
+            given = _constants(name, weights, dims, inputs)
+        return tuple(repeat(course, entry, inputs, given))
     entry.recording = recording = Recording(inputs)
     try:
         outputs = _found(name, attributes, inputs, weights, dims)
     finally:
         entry.recording = None
-    course = recording.course(name, attributes, inputs, weights, dims, outputs)
+    asked[1] = dict(attributes)
+    course = recording.course(asked, held, outputs)
     if course is not None:
         courses[at] = course
     return outputs
-
-
-def _again(
-    course: Course, entry: Any, inputs: Sequence[Any], weights: Sequence[Any]
-) -> tuple[StreamTensor, ...]:
-    """Repeat a course."""
-    given = course.weights
-    if given is None:
-        given = _constants(course.name, weights, course.dims, inputs)
-    edges, values = list(map(_EDGE, inputs)), list(map(_VALUE, inputs))
-    for leg in course.legs:
-        own, seen = leg.of(edges), leg.of(values)
-        for value, edge in entry.again(leg, own, seen[: leg.n_values], given if leg.weighs else ()):
-            values.append(value)
-            edges.append(edge)
-    return tuple(
-        [StreamTensor.inside(values[i], dims, edges[i], names) for i, dims, names in course.outputs]
-    )
-
-
-_EDGE, _VALUE = attrgetter("edge"), attrgetter("value")
 
 
 def _constants(

@@ -20,7 +20,7 @@ from ..stream.tree import leaves, map_leaves
 from . import states
 from .eager import EagerCall
 from .front import Front, foreign_front
-from .register import forward_of, is_registered
+from .register import forward_of, registered_for
 from .session import Session
 
 __all__ = ["Patch", "StreamModule", "patch_module", "refuse_unstreamable", "unpatch_module"]
@@ -199,7 +199,7 @@ class _Native:
         module.__dict__.pop("_patch", None)
 
     def unstreamable(self, module: Any) -> tuple[str, str] | None:
-        found: tuple[str, str] | None = None if is_registered(module) else module.unstreamable()
+        found: tuple[str, str] | None = module.unstreamable() if registered_for(type(module)) is None else None
         return found
 
 

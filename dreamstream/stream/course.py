@@ -8,16 +8,18 @@ with the same arrays as weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
 from .edge import Edge, Line, Request
 
-__all__ = ["Course", "Recording", "Leg"]
+__all__ = ["Course", "Leg", "Recording", "repeat", "same_entry", "seen"]
 
-_SEEN = attrgetter("edge.line", "dims", "_names")
-_ENTRY = attrgetter("edge.entry")
+#: What of a stream inside a forward decides which operators run on it: the same objects in every call.
+seen = attrgetter("edge.line", "dims", "_names")
+
+_EDGE, _VALUE, _ENTRY = attrgetter("edge"), attrgetter("value"), attrgetter("edge.entry")
 
 
 class Leg:
@@ -28,6 +30,8 @@ class Leg:
     op : _core.Op
     key : tuple
         What the script knows it by.
+    signatures : sequence of tuple
+        One per input, as the engine wants them.
     lines : list of Line
         One per output.
     of : callable
@@ -39,12 +43,13 @@ class Leg:
         What an entry's arithmetic wants to find again.
     """
 
-    __slots__ = ("key", "lines", "n_values", "of", "op", "plan", "weighs")
+    __slots__ = ("key", "lines", "n_values", "of", "op", "plan", "signatures", "weighs")
 
-    def __init__(self, op: Any, key: Any, lines: list[Line]) -> None:
+    def __init__(self, op: Any, key: Any, signatures: Sequence[Any], lines: list[Line]) -> None:
         self.op = op
         self.key = key
         self.lines = lines
+        self.signatures = signatures
         self.n_values: int = op.n_values
         self.of: Callable[[list[Any]], Sequence[Any]]
         self.weighs = False
@@ -84,41 +89,44 @@ class Recording:
             self._values.append(value)
             self._edges.append(edge)
 
-    def course(
-        self,
-        name: str,
-        attributes: Mapping[str, Any],
-        inputs: Sequence[Any],
-        weights: Sequence[Any],
-        dims: Any,
-        outputs: Sequence[Any],
-    ) -> Course | None:
-        """Return the course that led to these outputs; None where it can't be repeated."""
+    def course(self, asked: list[Any], held: Sequence[Any], outputs: Sequence[Any]) -> Course | None:
+        """Return the course that led to these outputs; None where it can't be repeated.
+
+        Parameters
+        ----------
+        asked : list
+            What was asked for; another passage asks for the same where its list is equal.
+        held : sequence
+            The objects whose identities are among it.
+        outputs : sequence of StreamTensor
+        """
         places = {id(e): i for i, e in enumerate(self._edges)}
         leaves = [(places.get(id(y.edge), -1), y.dims, y._names) for y in outputs]
-        if not self._whole or any(i < 0 for i, _, _ in leaves) or any(w is not None and w.is_stream for w in weights):
+        if not self._whole or any(
+            i < 0 or y.value is not self._values[i] for (i, _, _), y in zip(leaves, outputs)
+        ):
             return None
-        course = object.__new__(Course)
-        course.name, course.attributes, course.dims = name, dict(attributes), dims
-        course.seen = list(map(_SEEN, inputs))
-        course.held = [None if w is None else w._array for w in weights]
-        course.weights = None
-        if all(a is b or _is_number(a, b) for a, b in zip(course.held, self._weights)):
-            course.weights = self._weights
-        course.legs, course.outputs = self._legs, leaves
-        return course
+        fixed = all(w is None or any(w is h for h in held) or _is_number(w) for w in self._weights)
+        return Course(asked, held, self._weights if fixed else None, self._legs, leaves)
 
 
-def _is_number(held: Any, laid: Any) -> bool:
-    """Whether what an operator took is a number that nobody can write to, seen with another shape."""
-    return getattr(held, "shape", None) == () and not getattr(getattr(held, "flags", None), "writeable", True)
+def _is_number(weight: Any) -> bool:
+    """Whether an operator took a number that nobody can write to."""
+    return getattr(weight, "size", 0) == 1 and not getattr(getattr(weight, "flags", None), "writeable", True)
+
+
+def same_entry(inputs: Sequence[Any]) -> bool:
+    """Whether streams belong to one run of a forward."""
+    return len(inputs) == 1 or len(set(map(id, map(_ENTRY, inputs)))) == 1
 
 
 class Course:
-    """One operation at one place of the script.
+    """What one passage did.
 
     Attributes
     ----------
+    asked, held : list, sequence
+        See `Recording.course`.
     weights : sequence or None
         As the operator takes them; None where they have to be laid out in every call.
     legs : list of Leg
@@ -126,35 +134,30 @@ class Course:
         Which edges leave, and how they are seen.
     """
 
-    __slots__ = ("attributes", "dims", "held", "name", "outputs", "seen", "legs", "weights")
+    __slots__ = ("asked", "held", "legs", "outputs", "weights")
 
-    name: str
-    attributes: dict[str, Any]
-    dims: Any
-    seen: list[tuple[Any, ...]]
-    held: list[Any]
-    weights: Sequence[Any] | None
-    legs: list[Leg]
-    outputs: list[tuple[int, Any, Any]]
-
-    def fits(
+    def __init__(
         self,
-        name: str,
-        attributes: Mapping[str, Any],
-        inputs: Sequence[Any],
-        weights: Sequence[Any],
-        dims: Any,
-    ) -> bool:
-        """Whether the same is asked for again."""
-        try:
-            return (
-                name == self.name
-                and attributes == self.attributes
-                and dims == self.dims
-                and list(map(_SEEN, inputs)) == self.seen
-                and len(weights) == len(self.held)
-                and all([a is (w if w is None else w._array) for w, a in zip(weights, self.held)])
-                and (len(inputs) == 1 or len(set(map(id, map(_ENTRY, inputs)))) == 1)
-            )
-        except AttributeError:  # a plain tensor, or a stream for a weight
-            return False
+        asked: list[Any],
+        held: Sequence[Any],
+        weights: Sequence[Any] | None,
+        legs: list[Leg],
+        outputs: list[tuple[int, Any, Any]],
+    ) -> None:
+        self.asked = asked
+        self.held = held
+        self.weights = weights
+        self.legs = legs
+        self.outputs = outputs
+
+
+def repeat(course: Course, entry: Any, inputs: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
+    """Go a course again, and return its outputs."""
+    edges, values = list(map(_EDGE, inputs)), list(map(_VALUE, inputs))
+    for leg in course.legs:
+        own, given = leg.of(edges), leg.of(values)
+        for value, edge in entry.again(leg, own, given[: leg.n_values], weights if leg.weighs else ()):
+            values.append(value)
+            edges.append(edge)
+    make = type(inputs[0]).inside
+    return [make(values[i], dims, edges[i], names) for i, dims, names in course.outputs]

@@ -75,7 +75,7 @@ def _apply(op: Op, inputs: Sequence[Any]) -> Any:
         raise ModeError(f"{op.name} works on streams inside an online module, or on plain tensors")
     forward = current()
     natives = [forward.unwrap(x).in_order() for x in streams]
-    return forward.shell(_inside(op, natives))
+    return StreamTensor.shell(_inside(op, natives))
 
 
 def _inside(op: Op, natives: Sequence[Native]) -> Native:
@@ -158,7 +158,7 @@ def buffered(module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kw
         forward=lambda *given: call([w.frames for w in given[:-2]]),
         features=tuple(probe.shape[1:]),
     )
-    out = mode.shell(_inside(op, waiting).with_dims(first.dims))
+    out = StreamTensor.shell(_inside(op, waiting).with_dims(first.dims))
     return (out, None) if isinstance(module, torch.nn.MultiheadAttention) else out
 
 

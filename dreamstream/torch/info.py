@@ -16,6 +16,8 @@ __all__ = ["JOINED", "Info"]
 JOINED = "B_L"
 """The name of B and L where a forward returns them as one dimension."""
 
+_ROLES = (BATCH, LENGTH, JOINED)
+
 Starts = tuple[int | None, ...]
 
 
@@ -59,7 +61,7 @@ class Info:
 
     def is_stream(self, axis: int) -> bool:
         """Return whether a dimension is B, L, or both."""
-        return self.names[axis] in (BATCH, LENGTH, JOINED)
+        return self.names[axis] in _ROLES
 
     @property
     def has_frames(self) -> bool:
@@ -69,13 +71,13 @@ class Info:
     @property
     def features(self) -> list[int]:
         """The dimensions that are neither B nor L."""
-        return [i for i in range(len(self.names)) if not self.is_stream(i)]
+        return [i for i, name in enumerate(self.names) if name not in _ROLES]
 
     @property
     def dims(self) -> tuple[Any, ...]:
         """For each dimension ``"B"``, ``"L"``, ``"B_L"``, or the number of the feature axis."""
         seen = iter(range(len(self.names)))
-        return tuple(n if self.is_stream(i) else next(seen) for i, n in enumerate(self.names))
+        return tuple([n if n in _ROLES else next(seen) for n in self.names])
 
     def width_of(self, shape: Sequence[int]) -> int:
         """Return the extent along L of a padded tensor of this shape; 1 where there is no L."""
@@ -88,7 +90,8 @@ class Info:
 
     def is_full(self, width: int) -> bool:
         """Return whether there is no padding."""
-        return not len(self.meta) or self.meta.min_length >= width
+        n = self.meta.min_length
+        return n >= width or not len(self.meta)
 
     def fits(self, shape: Sequence[int]) -> str | None:
         """Return what a padded tensor of this shape contradicts, None if nothing."""

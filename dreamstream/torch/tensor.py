@@ -21,7 +21,7 @@ from ..stream.rules import BATCH, LENGTH, Names, check_names, order_of, resolve
 from .frames import cleaned, pad, unpad
 from .info import JOINED, Info, Starts, check
 
-__all__ = ["StreamTensor", "set_beneath", "set_inside", "set_outside"]
+__all__ = ["SHELL", "StreamTensor", "set_beneath", "set_inside", "set_outside"]
 
 Call = Callable[[Any, Any, Any, Any], Any]
 
@@ -495,6 +495,9 @@ class _Shell(StreamTensor):
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         return _beneath(func, types, args, kwargs or {})
+
+
+SHELL: type = _Shell
 
 
 def _rebuild(
