@@ -116,7 +116,10 @@ class Session:
     @property
     def is_live(self) -> bool:
         """Whether some stream is."""
-        return any(slot.current() is not None for slot in list(self._slots.values()))
+        for slot in list(self._slots.values()):
+            if slot.current() is not None:
+                return True
+        return False
 
     def hold(self, ids: Iterable[str] = ()) -> AbstractContextManager[object]:
         """Return what keeps the session for one thread: ``with session.hold(ids): ...``.

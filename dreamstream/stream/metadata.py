@@ -196,12 +196,12 @@ class StreamMetadata:
     @property
     def min_length(self) -> int:
         """Shortest row; 0 on an empty batch."""
-        return int(self._lengths.min()) if self._ids else 0
+        return int(np.minimum.reduce(self._lengths)) if self._ids else 0
 
     @property
     def max_length(self) -> int:
         """Longest row; 0 on an empty batch."""
-        return int(self._lengths.max()) if self._ids else 0
+        return int(np.maximum.reduce(self._lengths)) if self._ids else 0
 
     @property
     def any_starting(self) -> bool:

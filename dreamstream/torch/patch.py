@@ -21,7 +21,7 @@ from ..online.patch import Patch
 from ..stream.rules import require_same_streams
 from . import earlier
 from .call import TorchCall, TorchSession
-from .constants import device_of, nominal
+from .constants import nominal
 from .declared import buffered
 from .frames import unpad
 from .inside import Forward, current
@@ -91,9 +91,9 @@ class TorchPatch(Patch):
             require_same_streams([i.meta for i in infos], "this call")
         session = self.session
         values = [unpad(x._plain(), x._info) for x in tensors]
-        device = _device(module, tensors, values)
         with session.hold(meta.ids):
-            names = self._tensor_names(module, tensors)  # which looks at the types in every call
+            names = self._tensor_names(module, values)  # which looks at the types in every call
+            device = self._device(module, tensors, values)
             call = session.admit(
                 meta,
                 tuple([i.rate for i in infos]),
@@ -162,6 +162,20 @@ class TorchPatch(Patch):
             )
         return self._names
 
+    def _device(
+        self, module: Any, tensors: Sequence[Any], values: Sequence[torch.Tensor]
+    ) -> torch.device:
+        """Return the module's device, which must be the streams'."""
+        own = self._named[0].device if self._named else None
+        for x, value in zip(tensors, values):
+            if own is not None and value.device != own:
+                raise StreamMismatchError(
+                    f"{type(module).__name__} is on {own}, but a StreamTensor is on {value.device}; move one of "
+                    "them with .to()",
+                    x.ids,
+                )
+        return values[0].device if own is None else own
+
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_names": None, "_named": [], "_types": []}
 
@@ -211,19 +225,6 @@ def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
             leaves: list[Any] = pytree.tree_leaves((args, kwargs))
             return leaves
     return given
-
-
-def _device(module: Any, tensors: Sequence[Any], values: Sequence[torch.Tensor]) -> torch.device:
-    """Return the module's device, which must be the streams'."""
-    own = device_of(module)
-    for x, value in zip(tensors, values):
-        if own is not None and value.device != own:
-            raise StreamMismatchError(
-                f"{type(module).__name__} is on {own}, but a StreamTensor is on {value.device}; move one of them with "
-                ".to()",
-                x.ids,
-            )
-    return values[0].device if own is None else own
 
 
 # ---------------------------------------------------------------------- classes
