@@ -14,8 +14,8 @@ typedef enum ds_handle_kind { DS_HANDLE_MODEL = 1, DS_HANDLE_STREAM = 2 } ds_han
 /* The head of an object. */
 typedef struct ds_handle {
     ds_handle_kind kind;
-    size_t n_users;           /* calls that are in it now */
-    struct ds_handle *parent; /* a stream's model; is entered with it */
+    size_t n_users;             /* calls that are in it now */
+    struct ds_handle *parent;   /* a stream's model; is entered with it */
     struct ds_handle *below[4]; /* in the tree */
 } ds_handle;
 

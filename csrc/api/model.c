@@ -38,8 +38,10 @@ static ds_status read_options(ds_model_options *options, const ds_model_options 
     DS_TRY(ds_check_struct(caller, DS_MODEL_OPTIONS_1, "ds_model_options"));
     const size_t n_bytes = caller->struct_size;
     for (size_t i = sizeof *options; i < n_bytes; i++)
-        DS_CHECK(((const char *)caller)[i] == 0, DS_ARGUMENT,
-                 "ds_model_options: byte %zu is set, which this version of the library does not know", i);
+        DS_CHECK(
+            ((const char *)caller)[i] == 0, DS_ARGUMENT,
+            "ds_model_options: byte %zu is set, which this version of the library does not know",
+            i);
     memcpy(options, caller, n_bytes < sizeof *options ? n_bytes : sizeof *options);
     DS_CHECK(options->threads <= DS_POOL_MAX_THREADS, DS_ARGUMENT,
              "ds_model_options: threads is %u, at most %d are supported", options->threads,
@@ -109,8 +111,10 @@ static ds_status of_a_file(ds_status status)
     case DS_OK:
     case DS_NO_MEMORY:
     case DS_LIMIT:
-    case DS_INTERNAL: return status;
-    default: return ds_fail(DS_FORMAT, "the model can't be planned: %s", ds_last_error());
+    case DS_INTERNAL:
+        return status;
+    default:
+        return ds_fail(DS_FORMAT, "the model can't be planned: %s", ds_last_error());
     }
 }
 

@@ -92,11 +92,10 @@ static ds_status find_port(const ds_model *m, bool is_input, size_t index, ds_po
     const size_t n = is_input ? g->n_inputs : g->n_outputs;
     DS_CHECK(index < n, DS_ARGUMENT, "%s %zu: the model has %zu", is_input ? "input" : "output",
              index, n);
-    *info = is_input ? port_info(&m->interface->inputs[index],
-                                 &g->edges[g->inputs[index]].signature, 0)
-                     : port_info(&m->interface->outputs[index],
-                                 &g->edges[g->outputs[index]].signature,
-                                 bound(p->analysis.delay[index]));
+    *info = is_input
+                ? port_info(&m->interface->inputs[index], &g->edges[g->inputs[index]].signature, 0)
+                : port_info(&m->interface->outputs[index], &g->edges[g->outputs[index]].signature,
+                            bound(p->analysis.delay[index]));
     return DS_OK;
 }
 

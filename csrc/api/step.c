@@ -138,8 +138,7 @@ static void copy_output(const call *s, size_t i, size_t k)
     }
     ds_output *out = &s->outputs[i * s->n_outputs + k];
     const int64_t frames = ds_step_frames(s->step, k, i, &out->start);
-    const size_t n_bytes =
-        (size_t)frames * ds_signature_bytes(ds_step_output(s->step->plan, k));
+    const size_t n_bytes = (size_t)frames * ds_signature_bytes(ds_step_output(s->step->plan, k));
     if (n_bytes)
         ds_step_get(s->step, k, i, frames, kept->data, NULL);
     out->data = n_bytes ? kept->data : nothing;

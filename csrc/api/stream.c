@@ -99,7 +99,8 @@ ds_status ds_stream_close(ds_stream *stream)
     pthread_mutex_lock(&m->lock);
     unlink_stream(m, stream);
     pthread_mutex_unlock(&m->lock);
-    ds_handle_drop(&stream->handle); /* leaves the stream, not yet the model: it stays until the end */
+    ds_handle_drop(
+        &stream->handle); /* leaves the stream, not yet the model: it stays until the end */
     ds_stream_release(stream);
     ds_handle_leave_model(&m->handle);
     return DS_OK;
@@ -124,7 +125,8 @@ static ds_status enter_unended(ds_stream *stream)
     if (!stream->ended)
         return DS_OK;
     ds_handle_leave_streams(&one, 1);
-    return ds_fail(DS_STREAM_ID, "the stream has ended: there is nothing left to take a snapshot of");
+    return ds_fail(DS_STREAM_ID,
+                   "the stream has ended: there is nothing left to take a snapshot of");
 }
 
 ds_status ds_stream_snapshot_size(ds_stream *stream, size_t *n_bytes)

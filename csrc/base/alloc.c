@@ -22,7 +22,8 @@
 
 static void *allocate_large(size_t n_bytes)
 {
-    const size_t whole = n_bytes / LARGE_PAGE * LARGE_PAGE; /* the rest would take a page for itself */
+    const size_t whole =
+        n_bytes / LARGE_PAGE * LARGE_PAGE; /* the rest would take a page for itself */
     void *const memory = aligned_alloc(LARGE_PAGE, whole + (n_bytes > whole ? LARGE_PAGE : 0));
 #if defined(__linux__)
     if (memory != NULL)

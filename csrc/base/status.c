@@ -15,22 +15,38 @@ static _Thread_local char last_message[DS_MESSAGE_BYTES];
 const char *ds_status_name(ds_status status)
 {
     switch (status) {
-    case DS_OK: return "DS_OK";
-    case DS_SHAPE: return "DS_SHAPE";
-    case DS_DTYPE: return "DS_DTYPE";
-    case DS_FORMAT: return "DS_FORMAT";
-    case DS_STREAM_ID: return "DS_STREAM_ID";
-    case DS_MISMATCH: return "DS_MISMATCH";
-    case DS_NOT_STREAMABLE: return "DS_NOT_STREAMABLE";
-    case DS_BUSY: return "DS_BUSY";
-    case DS_LIMIT: return "DS_LIMIT";
-    case DS_MODE: return "DS_MODE";
-    case DS_CLOSED: return "DS_CLOSED";
-    case DS_NO_MEMORY: return "DS_NO_MEMORY";
-    case DS_CAPTURE: return "DS_CAPTURE";
-    case DS_INTERNAL: return "DS_INTERNAL";
-    case DS_ARGUMENT: return "DS_ARGUMENT";
-    case DS_INDEX: return "DS_INDEX";
+    case DS_OK:
+        return "DS_OK";
+    case DS_SHAPE:
+        return "DS_SHAPE";
+    case DS_DTYPE:
+        return "DS_DTYPE";
+    case DS_FORMAT:
+        return "DS_FORMAT";
+    case DS_STREAM_ID:
+        return "DS_STREAM_ID";
+    case DS_MISMATCH:
+        return "DS_MISMATCH";
+    case DS_NOT_STREAMABLE:
+        return "DS_NOT_STREAMABLE";
+    case DS_BUSY:
+        return "DS_BUSY";
+    case DS_LIMIT:
+        return "DS_LIMIT";
+    case DS_MODE:
+        return "DS_MODE";
+    case DS_CLOSED:
+        return "DS_CLOSED";
+    case DS_NO_MEMORY:
+        return "DS_NO_MEMORY";
+    case DS_CAPTURE:
+        return "DS_CAPTURE";
+    case DS_INTERNAL:
+        return "DS_INTERNAL";
+    case DS_ARGUMENT:
+        return "DS_ARGUMENT";
+    case DS_INDEX:
+        return "DS_INDEX";
     }
     return "DS_UNKNOWN";
 }

@@ -55,19 +55,19 @@ bool ds_first_fault_note(ds_first_fault *first, ds_status status, bool *bad);
 ds_status ds_first_fault_end(const ds_first_fault *first);
 
 /* Returns `status` unless `condition` holds; the message (printf's arguments) follows. */
-#define DS_CHECK(condition, status, ...)            \
-    do {                                            \
-        if (!(condition)) {                         \
-            return ds_fail((status), __VA_ARGS__);  \
-        }                                           \
+#define DS_CHECK(condition, status, ...)           \
+    do {                                           \
+        if (!(condition)) {                        \
+            return ds_fail((status), __VA_ARGS__); \
+        }                                          \
     } while (0)
 
 /* Returns DS_INTERNAL unless `condition` holds. For our own bugs only; in every build. */
-#define DS_ASSERT(condition)                                        \
-    do {                                                            \
-        if (!(condition)) {                                         \
+#define DS_ASSERT(condition)                                          \
+    do {                                                              \
+        if (!(condition)) {                                           \
             return ds_fail_assertion(#condition, __FILE__, __LINE__); \
-        }                                                           \
+        }                                                             \
     } while (0)
 
 #endif /* DS_BASE_STATUS_H */

@@ -92,7 +92,7 @@ static void copy_all(char *to, const char *from, axis *axes, int n, plane_copy c
                 }
 
 /* Copies that make `expression` of the source's element x. */
-#define COPY(name, target, source, expression)                                             \
+#define COPY(name, target, source, expression)                                                \
     static inline void name##_one(char *t, const char *f)                                     \
     {                                                                                         \
         source x;                                                                             \

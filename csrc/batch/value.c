@@ -6,24 +6,36 @@
 size_t ds_dtype_bytes(ds_dtype dtype)
 {
     switch (dtype) {
-    case DS_F32: return sizeof(float);
-    case DS_F64: return sizeof(double);
-    case DS_I64: return sizeof(int64_t);
-    case DS_BOOL: return 1;
-    case DS_I16: return sizeof(int16_t);
-    default: return 0;
+    case DS_F32:
+        return sizeof(float);
+    case DS_F64:
+        return sizeof(double);
+    case DS_I64:
+        return sizeof(int64_t);
+    case DS_BOOL:
+        return 1;
+    case DS_I16:
+        return sizeof(int16_t);
+    default:
+        return 0;
     }
 }
 
 const char *ds_dtype_name(ds_dtype dtype)
 {
     switch (dtype) {
-    case DS_F32: return "float32";
-    case DS_F64: return "float64";
-    case DS_I64: return "int64";
-    case DS_BOOL: return "bool";
-    case DS_I16: return "int16";
-    default: return "none";
+    case DS_F32:
+        return "float32";
+    case DS_F64:
+        return "float64";
+    case DS_I64:
+        return "int64";
+    case DS_BOOL:
+        return "bool";
+    case DS_I16:
+        return "int16";
+    default:
+        return "none";
     }
 }
 

@@ -26,7 +26,7 @@
 
 /* CPUID 1, ecx: SSE3, SSSE3, FMA, CMPXCHG16B, SSE4.1, SSE4.2, MOVBE, POPCNT, OSXSAVE, AVX, F16C */
 #define OSXSAVE BIT(27)
-#define V3_LEAF1_ECX                                                                        \
+#define V3_LEAF1_ECX                                                                         \
     (BIT(0) | BIT(9) | BIT(12) | BIT(13) | BIT(19) | BIT(20) | BIT(22) | BIT(23) | OSXSAVE | \
      BIT(28) | BIT(29))
 /* CPUID 7, ebx: BMI1, AVX2, BMI2 */
@@ -56,12 +56,11 @@ ds_cpu_features ds_cpu_decode(const ds_cpu_words *words)
 {
     ds_cpu_features features = {false, false, false, false, false, false};
     features.v3 = has(words->leaf1_ecx, V3_LEAF1_ECX) && has(words->leaf7_ebx, V3_LEAF7_EBX) &&
-                  has(words->extended1_ecx, V3_EXTENDED1_ECX) &&
-                  (words->xcr0 & XCR0_V3) == XCR0_V3;
-    features.v4 = features.v3 && has(words->leaf7_ebx, V4_LEAF7_EBX) &&
-                  (words->xcr0 & XCR0_V4) == XCR0_V4;
-    features.amx = features.v4 && has(words->leaf7_edx, AMX_LEAF7_EDX) &&
-                   (words->xcr0 & XCR0_AMX) == XCR0_AMX;
+                  has(words->extended1_ecx, V3_EXTENDED1_ECX) && (words->xcr0 & XCR0_V3) == XCR0_V3;
+    features.v4 =
+        features.v3 && has(words->leaf7_ebx, V4_LEAF7_EBX) && (words->xcr0 & XCR0_V4) == XCR0_V4;
+    features.amx =
+        features.v4 && has(words->leaf7_edx, AMX_LEAF7_EDX) && (words->xcr0 & XCR0_AMX) == XCR0_AMX;
     features.avx_vnni = features.v3 && has(words->leaf7_1_eax, AVX_VNNI_LEAF7_1_EAX);
     features.avx512_vnni = features.v4 && has(words->leaf7_ecx, AVX512_VNNI_LEAF7_ECX);
     features.avx512_bf16 = features.v4 && has(words->leaf7_1_eax, AVX512_BF16_LEAF7_1_EAX);
@@ -166,10 +165,14 @@ bool ds_cpu_has_vnni(void)
 const char *ds_isa_name(ds_isa isa)
 {
     switch (isa) {
-    case DS_ISA_REF: return "ref";
-    case DS_ISA_X86_V3: return "x86_v3";
-    case DS_ISA_X86_V4: return "x86_v4";
-    case DS_ISA_X86_AMX: return "x86_amx";
+    case DS_ISA_REF:
+        return "ref";
+    case DS_ISA_X86_V3:
+        return "x86_v3";
+    case DS_ISA_X86_V4:
+        return "x86_v4";
+    case DS_ISA_X86_AMX:
+        return "x86_amx";
     }
     return "unknown";
 }

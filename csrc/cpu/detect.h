@@ -37,12 +37,12 @@ typedef struct ds_cpu_words {
 
 /* What follows from them. */
 typedef struct ds_cpu_features {
-    bool v3;           /* x86-64-v3 */
-    bool v4;           /* x86-64-v4 */
-    bool amx;          /* v4 and AMX tile, bf16, int8, before permission is asked for */
-    bool avx_vnni;     /* with v3: VNNI for 256-bit registers, VEX-coded */
-    bool avx512_vnni;  /* with v4: VNNI for 512-bit registers */
-    bool avx512_bf16;  /* with v4: bf16 conversions and dot products */
+    bool v3;          /* x86-64-v3 */
+    bool v4;          /* x86-64-v4 */
+    bool amx;         /* v4 and AMX tile, bf16, int8, before permission is asked for */
+    bool avx_vnni;    /* with v3: VNNI for 256-bit registers, VEX-coded */
+    bool avx512_vnni; /* with v4: VNNI for 512-bit registers */
+    bool avx512_bf16; /* with v4: bf16 conversions and dot products */
 } ds_cpu_features;
 
 /* Decodes `words`; a pure function, so that every machine can be tested on any. Thread: any. */

@@ -214,7 +214,7 @@ static void withdraw(ds_pool *pool, job *work)
 size_t ds_pool_threads(const ds_pool *pool)
 {
     return pool == NULL || pool->n_workers == 0 || pool->process != getpid() ? 1
-                                                                              : pool->n_workers + 1;
+                                                                             : pool->n_workers + 1;
 }
 
 void ds_pool_run(ds_pool *pool, ds_pool_task task, void *context, size_t n_tasks)
@@ -223,10 +223,8 @@ void ds_pool_run(ds_pool *pool, ds_pool_task task, void *context, size_t n_tasks
         run_serially(task, context, n_tasks);
         return;
     }
-    job work = {.task = task,
-                .context = context,
-                .n_tasks = n_tasks,
-                .done = PTHREAD_COND_INITIALIZER};
+    job work = {
+        .task = task, .context = context, .n_tasks = n_tasks, .done = PTHREAD_COND_INITIALIZER};
     post(pool, &work);
     work_on(&work);
     withdraw(pool, &work);

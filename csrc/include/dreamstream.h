@@ -227,15 +227,16 @@ DS_API ds_status ds_backend_at(ds_backend_info *info, size_t index);
 typedef struct ds_model ds_model;
 
 typedef struct ds_model_options {
-    size_t struct_size;  /* sizeof(ds_model_options) */
-    uint32_t threads;    /* of one step, up to 1024; 0: DREAMSTREAM_THREADS of the environment, else 1 */
+    size_t struct_size; /* sizeof(ds_model_options) */
+    uint32_t
+        threads; /* of one step, up to 1024; 0: DREAMSTREAM_THREADS of the environment, else 1 */
     uint32_t max_streams; /* most streams that may be open; 0: no limit */
-    const char *backend; /* a name of ds_backend_at, forced; NULL: the best up to DREAMSTREAM_ISA,
+    const char *backend;  /* a name of ds_backend_at, forced; NULL: the best up to DREAMSTREAM_ISA,
                             with OpenBLAS where the model was compiled so and DREAMSTREAM_BLAS is not
                             "none" */
     const ds_allocator *allocator; /* of all that belongs to this model (copied; its context is
                                       kept until the model is gone); NULL: ds_set_allocator's */
-    int32_t copy;        /* 1: reads a file into memory instead of mapping it, for files that may be
+    int32_t copy; /* 1: reads a file into memory instead of mapping it, for files that may be
                             changed in place; else 0 */
 } ds_model_options;
 
@@ -282,25 +283,26 @@ DS_API ds_status ds_model_close(ds_model *model);
 
 /* What holds for a model as a whole. Texts are views, valid until the model is closed. */
 typedef struct ds_model_info {
-    size_t struct_size;        /* set by the caller */
-    const char *name;          /* UTF-8: the class of the model */
-    const char *backend;       /* the kernels that run it */
-    int32_t bitwise;           /* 1 if answers don't depend on batch and chunks, to the bit */
-    uint32_t threads;          /* of one step */
+    size_t struct_size;  /* set by the caller */
+    const char *name;    /* UTF-8: the class of the model */
+    const char *backend; /* the kernels that run it */
+    int32_t bitwise;     /* 1 if answers don't depend on batch and chunks, to the bit */
+    uint32_t threads;    /* of one step */
     size_t n_inputs;
     size_t n_outputs;
-    int64_t delay;             /* frames of input 0 by which the slowest output may be behind;
+    int64_t delay; /* frames of input 0 by which the slowest output may be behind;
                                   -1: infinite, something waits for the end */
-    int64_t receptive_field;   /* frames of input 0 that one output frame may depend on; -1: infinite */
-    size_t state_size;         /* bytes that one stream remembers: exact */
+    int64_t
+        receptive_field; /* frames of input 0 that one output frame may depend on; -1: infinite */
+    size_t state_size;   /* bytes that one stream remembers: exact */
     double state_bytes_per_frame; /* by which that grows per frame of input 0; 0 for most models */
-    size_t n_layers;           /* operators in the graph */
-    size_t weights_size;       /* bytes of weights in the file */
-    size_t prepared_size;      /* bytes of packed weights, which replace most of those */
-    size_t max_streams;        /* 0: no limit */
-    size_t n_streams;          /* open now */
-    uint64_t fingerprint[2];   /* of graph and weights: snapshots go with it */
-    size_t kept_bytes;         /* what of state_size must be kept; the rest is room to keep it in place */
+    size_t n_layers;              /* operators in the graph */
+    size_t weights_size;          /* bytes of weights in the file */
+    size_t prepared_size;         /* bytes of packed weights, which replace most of those */
+    size_t max_streams;           /* 0: no limit */
+    size_t n_streams;             /* open now */
+    uint64_t fingerprint[2];      /* of graph and weights: snapshots go with it */
+    size_t kept_bytes; /* what of state_size must be kept; the rest is room to keep it in place */
 } ds_model_info;
 
 /* Fills `*info`. Errors: DS_ARGUMENT (NULL, struct_size), DS_CLOSED. Thread: any. */
@@ -312,14 +314,15 @@ DS_API ds_status ds_model_query(ds_model *model, ds_model_info *info);
  * closed.
  */
 typedef struct ds_port_info {
-    size_t struct_size;  /* set by the caller */
-    const char *name;    /* UTF-8: forward's argument, or the place in what forward returns */
+    size_t struct_size; /* set by the caller */
+    const char *name;   /* UTF-8: forward's argument, or the place in what forward returns */
     ds_dtype dtype;
-    uint32_t rank;       /* axes of one frame; 0: a frame is a number */
+    uint32_t rank;        /* axes of one frame; 0: a frame is a number */
     const int64_t *shape; /* [rank]: the sizes of one frame's axes */
-    size_t frame_bytes;  /* of one frame */
-    int64_t rate_num, rate_den; /* frames per unit of time, an exact fraction; 0: one frame, at the end */
-    int64_t delay;       /* outputs: as in ds_model_info; inputs: 0 */
+    size_t frame_bytes;   /* of one frame */
+    int64_t rate_num,
+        rate_den;  /* frames per unit of time, an exact fraction; 0: one frame, at the end */
+    int64_t delay; /* outputs: as in ds_model_info; inputs: 0 */
 } ds_port_info;
 
 /* Fills `*info` with input `index`. Errors: DS_ARGUMENT (also: no such index), DS_CLOSED. Thread: any. */
@@ -330,12 +333,12 @@ DS_API ds_status ds_model_output(ds_model *model, size_t index, ds_port_info *in
 
 /* What a model has from its allocator: itself, its prepared weights, all of its streams and scratch. */
 typedef struct ds_memory_info {
-    size_t struct_size;  /* set by the caller */
-    size_t bytes;        /* held now */
-    size_t peak_bytes;   /* the most ever held */
-    size_t blocks;       /* held now */
+    size_t struct_size;     /* set by the caller */
+    size_t bytes;           /* held now */
+    size_t peak_bytes;      /* the most ever held */
+    size_t blocks;          /* held now */
     uint64_t n_allocations; /* ever made; steps no larger than earlier ones add none */
-    size_t mapped_bytes; /* of the file, mapped besides: shared with other processes */
+    size_t mapped_bytes;    /* of the file, mapped besides: shared with other processes */
 } ds_memory_info;
 
 /* Fills `*info`. Errors: DS_ARGUMENT (NULL, struct_size), DS_CLOSED. Thread: any. */
@@ -372,12 +375,12 @@ DS_API ds_status ds_stream_reset(ds_stream *stream);
 DS_API ds_status ds_stream_fork(ds_stream **fork, ds_stream *stream);
 
 typedef struct ds_stream_info {
-    size_t struct_size; /* set by the caller */
-    ds_model *model;    /* view */
-    int32_t begun;      /* 1 if it has been stepped since it was opened or reset; after
+    size_t struct_size;  /* set by the caller */
+    ds_model *model;     /* view */
+    int32_t begun;       /* 1 if it has been stepped since it was opened or reset; after
                            ds_stream_restore: if it has taken frames */
-    int32_t ended;      /* 1 after a step with DS_END */
-    int32_t refused;    /* 1 if the last step that it was in failed because of this stream */
+    int32_t ended;       /* 1 after a step with DS_END */
+    int32_t refused;     /* 1 if the last step that it was in failed because of this stream */
     double idle_seconds; /* since its last step, or since it was opened */
 } ds_stream_info;
 
@@ -409,7 +412,7 @@ DS_API ds_status ds_model_idle(ds_model *model, double seconds, ds_stream **stre
 typedef struct ds_input {
     const void *data; /* borrowed */
     size_t n_frames;
-    int32_t dtype;    /* a ds_dtype of what `data` holds; 0: the input's own. An input of DS_F32 takes
+    int32_t dtype; /* a ds_dtype of what `data` holds; 0: the input's own. An input of DS_F32 takes
                          DS_F64, rounded, and, where a frame is one number, DS_I16, divided by 32768 */
 } ds_input;
 
@@ -420,13 +423,15 @@ typedef struct ds_input {
 typedef struct ds_output {
     const void *data; /* 64-byte aligned; not NULL, even if there are no frames */
     size_t n_frames;
-    int64_t start;    /* position of the first, counted from the beginning of the stream */
+    int64_t start; /* position of the first, counted from the beginning of the stream */
 } ds_output;
 
 /* What a step says of a stream, together. The numbers are pinned. */
-#define DS_START 1u /* begins anew: its first chunk. A stream that is at its beginning begins without it
+#define DS_START \
+    1u /* begins anew: its first chunk. A stream that is at its beginning begins without it
                        too; one that is on its way must have ended, or been reset */
-#define DS_END 2u   /* ends: all that is left comes out. Until DS_START or ds_stream_reset it takes no more */
+#define DS_END \
+    2u /* ends: all that is left comes out. Until DS_START or ds_stream_reset it takes no more */
 
 /*
  * Advances `n_streams` streams of one model, each once, by chunks of any lengths. What a stream gets does

@@ -228,8 +228,8 @@ PyObject *ds_write_container(PyObject *module, PyObject *args)
 {
     ds_module *m = PyModule_GetState(module);
     PyObject *write, *tensors, *texts;
-    if (!PyArg_ParseTuple(args, "OO!O!:write_container", &write, &PyList_Type, &tensors, &PyDict_Type,
-                          &texts))
+    if (!PyArg_ParseTuple(args, "OO!O!:write_container", &write, &PyList_Type, &tensors,
+                          &PyDict_Type, &texts))
         return NULL;
     /* What is pointed into must stay, whatever `write` does. */
     tensors = PyList_GetSlice(tensors, 0, PyList_GET_SIZE(tensors));
@@ -237,12 +237,14 @@ PyObject *ds_write_container(PyObject *module, PyObject *args)
     PyObject *result = NULL;
     parts p = {0};
     ds_python_sink sink;
-    if (texts && parse_parts(m, tensors, texts, &p) == 0 && ds_python_sink_begin(&sink, write) == 0) {
+    if (texts && parse_parts(m, tensors, texts, &p) == 0 &&
+        ds_python_sink_begin(&sink, write) == 0) {
         const ds_allocator allocator = ds_module_allocator(m);
         const ds_sink to = ds_python_sink_of(&sink);
-        result = ds_python_sink_end(m, &sink,
-                                    ds_safetensors_write(&to, &allocator, p.tensors, (size_t)p.n_tensors,
-                                                         p.texts, (size_t)p.n_texts));
+        result =
+            ds_python_sink_end(m, &sink,
+                               ds_safetensors_write(&to, &allocator, p.tensors, (size_t)p.n_tensors,
+                                                    p.texts, (size_t)p.n_texts));
     }
     release_parts(&p);
     Py_XDECREF(tensors);

@@ -112,16 +112,16 @@ static const ds_kernels *choose_kernels(ds_module *m, const char *backend, bool 
 
 static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"graph", "input_axes", "output_axes", "threads", "blas",
-                            "max_streams", "skew", "backend", NULL};
+    static char *names[] = {"graph",       "input_axes", "output_axes", "threads", "blas",
+                            "max_streams", "skew",       "backend",     NULL};
     ds_module *m = ds_module_of(type);
     PyObject *graph, *input_axes, *output_axes;
     long long threads = 1, max_streams = 0, skew = 0;
     int blas = 0;
     const char *backend = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO|LpLLz:Engine", names, m->graph_type, &graph,
-                                     &input_axes, &output_axes, &threads, &blas, &max_streams, &skew,
-                                     &backend))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO|LpLLz:Engine", names, m->graph_type,
+                                     &graph, &input_axes, &output_axes, &threads, &blas,
+                                     &max_streams, &skew, &backend))
         return NULL;
     ds_graph_object *source = (ds_graph_object *)graph;
     if (!source->graph) {
@@ -149,10 +149,9 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     source->graph = NULL;
     const ds_engine_options options = {kernels, (size_t)threads, (size_t)max_streams, skew};
     ds_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = ds_engine_create(&e->engine, taken, &options);
-    Py_END_ALLOW_THREADS
-    if (status != DS_OK) {
+    Py_BEGIN_ALLOW_THREADS status = ds_engine_create(&e->engine, taken, &options);
+    Py_END_ALLOW_THREADS if (status != DS_OK)
+    {
         Py_DECREF(e);
         return ds_raise(m, status, NULL);
     }
@@ -171,7 +170,8 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return (PyObject *)e;
 }
 
-static int copy_axes(ds_module *m, const ds_allocator *a, ds_axes **copy, const ds_axes *axes, size_t n)
+static int copy_axes(ds_module *m, const ds_allocator *a, ds_axes **copy, const ds_axes *axes,
+                     size_t n)
 {
     void *memory;
     ds_status status = ds_allocate_array(a, &memory, n, sizeof *axes);
@@ -215,7 +215,8 @@ PyObject *ds_engine_object_copy(DS_METHOD_ARGUMENTS)
     status = ds_steps_init(&e->steps, e->engine);
     if (status != DS_OK)
         ds_raise(m, status, NULL);
-    if (status != DS_OK || copy_axes(m, &e->plan->allocator, &e->inputs, from->inputs, g->n_inputs) < 0 ||
+    if (status != DS_OK ||
+        copy_axes(m, &e->plan->allocator, &e->inputs, from->inputs, g->n_inputs) < 0 ||
         copy_axes(m, &e->plan->allocator, &e->outputs, from->outputs, g->n_outputs) < 0) {
         Py_DECREF(e);
         return NULL;
@@ -231,7 +232,8 @@ PyObject *ds_engine_object_close(DS_METHOD_ARGUMENTS)
     (void)names;
     (void)n_args;
     if (e->n_running) {
-        PyErr_SetString(m->errors[DS_BUSY], "the engine cannot be closed while a call is under way");
+        PyErr_SetString(m->errors[DS_BUSY],
+                        "the engine cannot be closed while a call is under way");
         return NULL;
     }
     close_engine(e);
@@ -239,8 +241,10 @@ PyObject *ds_engine_object_close(DS_METHOD_ARGUMENTS)
 }
 
 static PyType_Slot engine_slots[] = {
-    {Py_tp_new, engine_new},         {Py_tp_dealloc, engine_dealloc},
-    {Py_tp_methods, ds_stream_methods}, {Py_tp_getset, ds_engine_getset},
+    {Py_tp_new, engine_new},
+    {Py_tp_dealloc, engine_dealloc},
+    {Py_tp_methods, ds_stream_methods},
+    {Py_tp_getset, ds_engine_getset},
     {Py_tp_doc, "A planned graph with its streams."},
     {0, NULL},
 };

@@ -23,8 +23,8 @@ static PyObject *build_edges(const ds_plan *p)
     PyObject *list = PyList_New((Py_ssize_t)p->graph->n_edges);
     for (size_t e = 0; list && e < p->graph->n_edges; e++) {
         PyObject *signature = ds_build_signature(&p->graph->edges[e].signature);
-        PyObject *capacity = p->edges[e].tail >= 0 ? Py_NewRef(Py_None)
-                                                   : PyLong_FromLongLong(p->edges[e].capacity);
+        PyObject *capacity =
+            p->edges[e].tail >= 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(p->edges[e].capacity);
         PyObject *item = signature && capacity ? PyTuple_Pack(2, signature, capacity) : NULL;
         Py_XDECREF(signature);
         Py_XDECREF(capacity);
@@ -96,9 +96,9 @@ static PyObject *build_graph(const ds_plan *p, const ds_graph *g)
         Py_XDECREF(inputs);
         return NULL;
     }
-    return Py_BuildValue("{s:N,s:N,s:N,s:N,s:L,s:L}", "nodes", nodes, "edges", edges, "inputs", inputs,
-                         "outputs", outputs, "period", (long long)p->analysis.period, "transient",
-                         (long long)p->analysis.transient);
+    return Py_BuildValue("{s:N,s:N,s:N,s:N,s:L,s:L}", "nodes", nodes, "edges", edges, "inputs",
+                         inputs, "outputs", outputs, "period", (long long)p->analysis.period,
+                         "transient", (long long)p->analysis.transient);
 }
 
 PyObject *ds_engine_graph(DS_METHOD_ARGUMENTS)

@@ -45,14 +45,20 @@ static PyObject *get_number(PyObject *self, void *which)
 {
     const ds_engine_object *e = (ds_engine_object *)self;
     switch (*(const char *)which) {
-    case 's': return PyLong_FromSize_t(e->plan->block_bytes);
-    case 'm': return PyLong_FromSize_t(e->plan->kept_bytes);
-    case 'g': return PyFloat_FromDouble((double)e->plan->grown_bytes /
-                                        (double)e->plan->analysis.period);
-    case 'w': return PyLong_FromSize_t(e->plan->weight_bytes);
-    case 't': return PyLong_FromSize_t(ds_engine_threads(e->engine));
-    case 'b': return PyBool_FromLong(e->blas);
-    default: return PyBool_FromLong(e->session == NULL);
+    case 's':
+        return PyLong_FromSize_t(e->plan->block_bytes);
+    case 'm':
+        return PyLong_FromSize_t(e->plan->kept_bytes);
+    case 'g':
+        return PyFloat_FromDouble((double)e->plan->grown_bytes / (double)e->plan->analysis.period);
+    case 'w':
+        return PyLong_FromSize_t(e->plan->weight_bytes);
+    case 't':
+        return PyLong_FromSize_t(ds_engine_threads(e->engine));
+    case 'b':
+        return PyBool_FromLong(e->blas);
+    default:
+        return PyBool_FromLong(e->session == NULL);
     }
 }
 
@@ -90,8 +96,8 @@ static PyObject *build_node(const ds_plan *p, size_t j)
     if (!outputs)
         return NULL;
     return Py_BuildValue("{s:i,s:s,s:s,s:N,s:n,s:n,s:O,s:O}", "id", node->id, "name", op->def->name,
-                         "path", node->path ? node->path : "",
-                         "outputs", outputs, "kept_bytes", (Py_ssize_t)kept, "carried_bytes",
+                         "path", node->path ? node->path : "", "outputs", outputs, "kept_bytes",
+                         (Py_ssize_t)kept, "carried_bytes",
                          (Py_ssize_t)(node->silent ? 0 : op->carried_bytes), "grows",
                          grows ? Py_True : Py_False, "whole", op->whole ? Py_True : Py_False);
 }

@@ -106,7 +106,8 @@ static PyObject *graph_node(PyObject *self, PyTypeObject *cls, PyObject *const *
     const ds_node_names called = {n_args > 4 ? PyUnicode_AsUTF8(args[4]) : "",
                                   n_args > 5 ? weight_names : NULL};
     graph = kept ? graph_of(m, self) : NULL; /* again: the arguments may have run code */
-    if (!graph || !called.path || (n_args > 5 && parse_names(args[5], weight_names, n_weights) < 0)) {
+    if (!graph || !called.path ||
+        (n_args > 5 && parse_names(args[5], weight_names, n_weights) < 0)) {
         Py_XDECREF(kept);
         return NULL;
     }

@@ -4,8 +4,7 @@
 #include "python/support.h"
 
 typedef struct ds_graph_object {
-    PyObject_HEAD
-    ds_graph *graph; /* NULL once an engine has taken it */
+    PyObject_HEAD ds_graph *graph; /* NULL once an engine has taken it */
 } ds_graph_object;
 
 #endif

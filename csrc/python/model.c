@@ -1,6 +1,6 @@
 /* Model files (model/model.h) from Python: a graph and its interface's text, and back. */
-#include "exec/weights.h"
 #include "model/model.h"
+#include "exec/weights.h"
 
 #include "python/engine.h"
 #include "python/files.h"
@@ -13,8 +13,8 @@ typedef struct model {
 } model;
 
 /* Of the file at `path`, or, where that is NULL, of the bytes. */
-static ds_status read_model(model *out, const ds_allocator *a, const char *path, const Py_buffer *view,
-                            bool changed)
+static ds_status read_model(model *out, const ds_allocator *a, const char *path,
+                            const Py_buffer *view, bool changed)
 {
     ds_mapped *file = NULL;
     DS_TRY(path ? ds_mapped_open(&file, a, path)
@@ -66,8 +66,8 @@ static PyObject *build_model(ds_module *m, model *read)
         PyObject *inputs = build_signatures(g, g->inputs, g->n_inputs);
         PyObject *outputs = inputs ? build_signatures(g, g->outputs, g->n_outputs) : NULL;
         if (outputs)
-            result = Py_BuildValue("Os#OO", graph, (const char *)text.bytes, (Py_ssize_t)text.n_bytes,
-                                   inputs, outputs);
+            result = Py_BuildValue("Os#OO", graph, (const char *)text.bytes,
+                                   (Py_ssize_t)text.n_bytes, inputs, outputs);
         Py_XDECREF(inputs);
         Py_XDECREF(outputs);
     }
@@ -91,10 +91,10 @@ PyObject *ds_read_model(PyObject *module, PyObject *args)
     const ds_allocator a = ds_module_allocator(m);
     model read = {0};
     ds_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = read_model(&read, &a, path ? PyBytes_AS_STRING(path) : NULL, &view, changed);
-    Py_END_ALLOW_THREADS
-    PyObject *result = status == DS_OK ? build_model(m, &read) : ds_raise(m, status, NULL);
+    Py_BEGIN_ALLOW_THREADS status =
+        read_model(&read, &a, path ? PyBytes_AS_STRING(path) : NULL, &view, changed);
+    Py_END_ALLOW_THREADS PyObject *result =
+        status == DS_OK ? build_model(m, &read) : ds_raise(m, status, NULL);
     ds_interface_free(read.interface);
     ds_graph_destroy(read.graph);
     if (view.obj)
@@ -111,7 +111,8 @@ PyObject *ds_write_model(PyObject *module, PyObject *args)
     PyObject *engine, *write;
     const char *text;
     Py_ssize_t n_bytes;
-    if (!PyArg_ParseTuple(args, "O!s#O:write_model", m->engine_type, &engine, &text, &n_bytes, &write))
+    if (!PyArg_ParseTuple(args, "O!s#O:write_model", m->engine_type, &engine, &text, &n_bytes,
+                          &write))
         return NULL;
     if (ds_engine_check_open(m, (ds_engine_object *)engine) < 0)
         return NULL;

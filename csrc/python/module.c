@@ -12,10 +12,10 @@ static PyObject *build_attrs(const ds_op_def *def)
     static const char *const kinds[] = {"int", "real", "ints", "choice"};
     PyObject *list = PyList_New(0);
     for (const ds_attr_def *a = def->attrs; list && a && a->name; a++) {
-        PyObject *item = Py_BuildValue("{s:s,s:s,s:O,s:L,s:d,s:z,s:z}", "name", a->name, "kind",
-                                       kinds[a->kind], "required", a->required ? Py_True : Py_False,
-                                       "int", (long long)a->i, "real", a->x, "choices", a->choices,
-                                       "doc", a->doc);
+        PyObject *item =
+            Py_BuildValue("{s:s,s:s,s:O,s:L,s:d,s:z,s:z}", "name", a->name, "kind", kinds[a->kind],
+                          "required", a->required ? Py_True : Py_False, "int", (long long)a->i,
+                          "real", a->x, "choices", a->choices, "doc", a->doc);
         if (!item || PyList_Append(list, item) < 0)
             Py_CLEAR(list);
         Py_XDECREF(item);
@@ -53,10 +53,9 @@ static PyObject *list_backends(void)
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < ds_backends(); i++) {
         const ds_kernels *kernels = ds_backend(i);
-        PyObject *item = Py_BuildValue(
-            "{s:s,s:O,s:O}", "name", kernels->name, "usable",
-            ds_backend_usable(kernels) ? Py_True : Py_False, "bitwise",
-            ds_backend_bitwise(kernels) ? Py_True : Py_False);
+        PyObject *item = Py_BuildValue("{s:s,s:O,s:O}", "name", kernels->name, "usable",
+                                       ds_backend_usable(kernels) ? Py_True : Py_False, "bitwise",
+                                       ds_backend_bitwise(kernels) ? Py_True : Py_False);
         if (!item || PyList_Append(list, item) < 0)
             Py_CLEAR(list);
         Py_XDECREF(item);
@@ -170,12 +169,11 @@ static PyObject *fault_stats(PyObject *self, PyObject *unused)
     const ds_module *m = PyModule_GetState(self);
     if (!m->fault)
         return PyDict_New();
-    return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n}", "live_bytes",
-                         (Py_ssize_t)ds_fault_live_bytes(m->fault), "live_blocks",
-                         (Py_ssize_t)ds_fault_live_blocks(m->fault), "calls",
-                         (Py_ssize_t)ds_fault_calls(m->fault), "failures",
-                         (Py_ssize_t)ds_fault_failures(m->fault), "bad_releases",
-                         (Py_ssize_t)ds_fault_bad_releases(m->fault));
+    return Py_BuildValue(
+        "{s:n,s:n,s:n,s:n,s:n}", "live_bytes", (Py_ssize_t)ds_fault_live_bytes(m->fault),
+        "live_blocks", (Py_ssize_t)ds_fault_live_blocks(m->fault), "calls",
+        (Py_ssize_t)ds_fault_calls(m->fault), "failures", (Py_ssize_t)ds_fault_failures(m->fault),
+        "bad_releases", (Py_ssize_t)ds_fault_bad_releases(m->fault));
 }
 
 static PyMethodDef methods[] = {
@@ -314,15 +312,9 @@ static PyModuleDef_Slot slots[] = {
 };
 
 struct PyModuleDef ds_module_def = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "dreamstream._core",
-    .m_doc = "The C engine.",
-    .m_size = sizeof(ds_module),
-    .m_methods = methods,
-    .m_slots = slots,
-    .m_traverse = module_traverse,
-    .m_clear = module_clear,
-    .m_free = module_free,
+    PyModuleDef_HEAD_INIT,         .m_name = "dreamstream._core", .m_doc = "The C engine.",
+    .m_size = sizeof(ds_module),   .m_methods = methods,          .m_slots = slots,
+    .m_traverse = module_traverse, .m_clear = module_clear,       .m_free = module_free,
 };
 
 PyMODINIT_FUNC PyInit__core(void);

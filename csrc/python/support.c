@@ -12,8 +12,8 @@ ds_module *ds_module_of(PyTypeObject *type)
 PyObject *ds_raise(ds_module *m, ds_status status, PyObject *ids)
 {
     PyObject *cls = m->errors[status > 0 && (int)status < DS_N_STATUS ? status : DS_INTERNAL];
-    PyObject *message = PyUnicode_DecodeUTF8(ds_last_error(), (Py_ssize_t)strlen(ds_last_error()),
-                                             "replace");
+    PyObject *message =
+        PyUnicode_DecodeUTF8(ds_last_error(), (Py_ssize_t)strlen(ds_last_error()), "replace");
     if (!message)
         return NULL;
     PyObject *error = ids ? PyObject_CallFunctionObjArgs(cls, message, ids, NULL)
@@ -56,8 +56,9 @@ static const struct {
     const char *name;
     int numpy;
 } dtypes[] = {
-    {DS_F32, "float32", NPY_FLOAT32}, {DS_F64, "float64", NPY_FLOAT64}, {DS_I64, "int64", NPY_INT64},
-    {DS_BOOL, "bool", NPY_BOOL},      {DS_I16, "int16", NPY_INT16},
+    {DS_F32, "float32", NPY_FLOAT32}, {DS_F64, "float64", NPY_FLOAT64},
+    {DS_I64, "int64", NPY_INT64},     {DS_BOOL, "bool", NPY_BOOL},
+    {DS_I16, "int16", NPY_INT16},
 };
 enum { N_DTYPES = sizeof dtypes / sizeof *dtypes };
 
@@ -70,7 +71,8 @@ int ds_parse_dtype(ds_module *m, PyObject *name, ds_dtype *dtype)
             return 0;
         }
     if (!PyErr_Occurred())
-        PyErr_Format(m->errors[DS_DTYPE], "dtype %R: expected float32, float64, int64 or bool", name);
+        PyErr_Format(m->errors[DS_DTYPE], "dtype %R: expected float32, float64, int64 or bool",
+                     name);
     return -1;
 }
 
@@ -84,7 +86,8 @@ int ds_numpy_type(ds_dtype dtype)
 
 static int parse_shape(ds_module *m, PyObject *shape, ds_signature *s)
 {
-    PyObject *fast = PySequence_Tuple(shape); /* a copy: items may run code that changes the caller's */
+    PyObject *fast =
+        PySequence_Tuple(shape); /* a copy: items may run code that changes the caller's */
     if (!fast)
         return -1;
     Py_ssize_t rank = PyTuple_GET_SIZE(fast);
@@ -218,8 +221,8 @@ static PyObject *build_attribute(const ds_attr_def *def, const ds_attr_value *v)
         for (int64_t i = 0; i < v->i && strchr(choice, '|'); i++)
             choice = strchr(choice, '|') + 1;
         end = strchr(choice, '|');
-        return PyUnicode_FromStringAndSize(
-            choice, end ? (Py_ssize_t)(end - choice) : (Py_ssize_t)strlen(choice));
+        return PyUnicode_FromStringAndSize(choice, end ? (Py_ssize_t)(end - choice)
+                                                       : (Py_ssize_t)strlen(choice));
     }
     PyObject *list = PyList_New(v->n_ints);
     for (int i = 0; list && i < v->n_ints; i++) {
@@ -317,8 +320,8 @@ PyObject *ds_parse_weights(ds_module *m, const ds_op_def *def, PyObject *sequenc
         status = -1;
     }
     for (size_t i = 0; status == 0 && i < *n; i++)
-        status = parse_weight(m, def, i, PyTuple_GET_ITEM(fast, (Py_ssize_t)i),
-                              &signatures[i], &data[i]);
+        status = parse_weight(m, def, i, PyTuple_GET_ITEM(fast, (Py_ssize_t)i), &signatures[i],
+                              &data[i]);
     if (status < 0)
         Py_CLEAR(fast);
     return fast;

@@ -22,10 +22,11 @@ typedef struct ds_module {
     PyObject *errors[DS_N_STATUS]; /* exception class of each status */
     PyTypeObject *op_type, *graph_type, *engine_type, *live_type, *stepper_type, *stream_type;
     PyTypeObject *gate_type, *hold_type, *prepared_type, *wav_type;
-    const ds_kernels *kernels;      /* chosen at import; NULL where the environment asks for none there is */
+    const ds_kernels
+        *kernels; /* chosen at import; NULL where the environment asks for none there is */
     char no_kernels[DS_MESSAGE_BYTES]; /* why */
-    const ds_kernels *blas_kernels; /* NULL without OpenBLAS, or where it is kept out */
-    ds_arena *arenas[DS_MAX_ARENAS]; /* idle scratch of eager calls; guarded by the GIL */
+    const ds_kernels *blas_kernels;    /* NULL without OpenBLAS, or where it is kept out */
+    ds_arena *arenas[DS_MAX_ARENAS];   /* idle scratch of eager calls; guarded by the GIL */
     int n_arenas;
     ds_fault_allocator *fault; /* for tests: where installed */
 } ds_module;
@@ -57,7 +58,8 @@ int ds_parse_signatures(ds_module *m, PyObject *sequence, int has_rate, ds_signa
 PyObject *ds_build_signature(const ds_signature *signature);
 /* Attributes of a definition from a mapping; texts point into the mapping's strings. Fills at most
  * DS_MAX_ATTRS + 1 (an unknown one is left to ds_op_create to name). */
-int ds_parse_attrs(ds_module *m, const ds_op_def *def, PyObject *mapping, ds_attr *attrs, size_t *n);
+int ds_parse_attrs(ds_module *m, const ds_op_def *def, PyObject *mapping, ds_attr *attrs,
+                   size_t *n);
 /* All attributes of an operator, defaults included, as a dict. */
 PyObject *ds_build_attributes(const ds_op *op);
 const ds_op_def *ds_parse_def(ds_module *m, PyObject *name);
