@@ -1,8 +1,22 @@
-/* What models, streams and backends say of themselves. */
-
+/* What models, streams, backends and the library say of themselves. */
 #include "api/object.h"
 #include "base/now.h"
 #include "exec/backend.h"
+
+uint32_t ds_abi_version(void)
+{
+    return DS_ABI_VERSION;
+}
+
+const char *ds_version(void)
+{
+    return DS_VERSION_STRING;
+}
+
+size_t ds_backend_count(void)
+{
+    return ds_backends();
+}
 
 ds_status ds_backend_at(ds_backend_info *info, size_t index)
 {
@@ -14,11 +28,6 @@ ds_status ds_backend_at(ds_backend_info *info, size_t index)
                                     ds_backend_bitwise(kernels)};
     ds_give_struct(info, &filled, sizeof filled);
     return DS_OK;
-}
-
-size_t ds_backend_count(void)
-{
-    return ds_backends();
 }
 
 /* ---------------------------------------------------------------- models */
