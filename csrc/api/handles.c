@@ -3,7 +3,7 @@
 #include "api/handles.h"
 
 #include <pthread.h>
-#include <stdint.h>
+#include <string.h>
 
 static struct {
     pthread_mutex_t lock;
@@ -34,30 +34,23 @@ void ds_handle_add(ds_handle *handle)
     pthread_mutex_unlock(&known.lock);
 }
 
-/* A handle that hangs at the end of a branch; its place becomes free. */
-static ds_handle *take_last(ds_handle **branch)
+/* Whatever hangs below a place may hang there itself: the first at the end of a branch does. */
+static void take_out(const ds_handle *handle)
 {
+    ds_handle **place = place_of(handle), **end = place;
     for (int i = 0; i < 4;)
-        if ((*branch)->below[i]) {
-            branch = &(*branch)->below[i];
+        if ((*end)->below[i]) {
+            end = &(*end)->below[i];
             i = 0;
         } else {
             i++;
         }
-    ds_handle *last = *branch;
-    *branch = NULL;
-    return last;
-}
-
-/* Whatever hangs below a place may hang there itself. */
-static void take_out(const ds_handle *handle)
-{
-    ds_handle **place = place_of(handle), *last = take_last(place);
-    if (last == handle)
-        return;
-    for (int i = 0; i < 4; i++)
-        last->below[i] = handle->below[i];
-    *place = last;
+    ds_handle *last = *end;
+    *end = NULL;
+    if (last != handle) {
+        memcpy(last->below, handle->below, sizeof last->below);
+        *place = last;
+    }
 }
 
 static ds_status closed(const char *what)
@@ -112,19 +105,31 @@ ds_status ds_handle_enter_streams(const void *model, const void *const *streams,
     return status;
 }
 
-void ds_handle_leave_model(ds_handle *model)
+ds_status ds_handle_enter_stream(const void *stream)
 {
-    pthread_mutex_lock(&known.lock);
-    model->n_users--;
-    pthread_mutex_unlock(&known.lock);
+    return ds_handle_enter_streams(NULL, &stream, 1);
 }
 
-void ds_handle_leave_streams(const void *const *streams, size_t n)
+ds_status ds_handle_leave_model(void *model, ds_status status)
+{
+    pthread_mutex_lock(&known.lock);
+    ((ds_handle *)model)->n_users--;
+    pthread_mutex_unlock(&known.lock);
+    return status;
+}
+
+ds_status ds_handle_leave_streams(const void *const *streams, size_t n, ds_status status)
 {
     pthread_mutex_lock(&known.lock);
     for (size_t i = 0; i < n; i++)
         leave_stream(streams[i]);
     pthread_mutex_unlock(&known.lock);
+    return status;
+}
+
+ds_status ds_handle_leave_stream(const void *stream, ds_status status)
+{
+    return ds_handle_leave_streams(&stream, 1, status);
 }
 
 ds_status ds_handle_close_model(const void *model)

@@ -8,6 +8,8 @@
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
+#define ALWAYS_INLINE \
+    static inline __attribute__((always_inline)) /* a tile's strides are known then */
 #endif
 
 enum { MAX_AXES = DS_MAX_RANK + 1, TILE = 16 };
@@ -124,7 +126,7 @@ static inline void turn_four(char *to, const char *from, axis a, axis b)
 }
 
 /* One tile, line by line of the side whose lines lie further apart. */
-static inline void turn_tile(char *to, const char *from, axis a, axis b)
+ALWAYS_INLINE void turn_tile(char *to, const char *from, axis a, axis b)
 {
     if (distance(b.from) >= distance(a.to)) {
         for (int j = 0; j < TILE; j += 4)
@@ -138,7 +140,7 @@ static inline void turn_tile(char *to, const char *from, axis a, axis b)
 }
 
 /* Whole tiles by one function, what is left at the edges by another. */
-static inline void by_tiles(char *to, const char *from, axis a, axis b, plane_copy tile,
+ALWAYS_INLINE void by_tiles(char *to, const char *from, axis a, axis b, plane_copy tile,
                             plane_copy rest)
 {
     const int64_t whole_a = a.n / TILE * TILE, whole_b = b.n / TILE * TILE;

@@ -117,9 +117,8 @@ DS_API const char *ds_last_error(void);
 #define DS_TRY(call)                             \
     do {                                         \
         const ds_status ds_try_status_ = (call); \
-        if (ds_try_status_ != DS_OK) {           \
+        if (ds_try_status_ != DS_OK)             \
             return ds_try_status_;               \
-        }                                        \
     } while (0)
 
 /* ---- element types -------------------------------------------------------------------------- */
@@ -202,16 +201,17 @@ typedef struct ds_model ds_model;
 
 typedef struct ds_model_options {
     size_t struct_size; /* sizeof(ds_model_options) */
-    uint32_t
-        threads; /* of one step, up to 1024; 0: DREAMSTREAM_THREADS of the environment, else 1 */
+    /* Of one step, up to 1024; 0: DREAMSTREAM_THREADS of the environment, else 1. */
+    uint32_t threads;
     uint32_t max_streams; /* most streams that may be open; 0: no limit */
-    const char *backend;  /* a name of ds_backend_at, forced; NULL: the best up to DREAMSTREAM_ISA,
-                            with OpenBLAS where the model was compiled so and DREAMSTREAM_BLAS is not
-                            "none" */
-    const ds_allocator *allocator; /* of all that belongs to this model (copied; its context is
-                                      kept until the model is gone); NULL: ds_set_allocator's */
-    int32_t copy; /* 1: reads a file into memory instead of mapping it, for files that may be
-                            changed in place; else 0 */
+    /* A name of ds_backend_at, forced; NULL: the best up to DREAMSTREAM_ISA, with OpenBLAS where the
+     * model was compiled so and DREAMSTREAM_BLAS is not "none". */
+    const char *backend;
+    /* Of all that belongs to this model (copied; its context is kept until the model is gone); NULL:
+     * ds_set_allocator's. */
+    const ds_allocator *allocator;
+    /* 1: reads a file into memory instead of mapping it, for files that may be changed in place; else 0. */
+    int32_t copy;
 } ds_model_options;
 
 #define DS_MODEL_OPTIONS_INIT {sizeof(ds_model_options), 0, 0, NULL, NULL, 0}
@@ -254,11 +254,10 @@ typedef struct ds_model_info {
     uint32_t threads;    /* of one step */
     size_t n_inputs;
     size_t n_outputs;
-    int64_t delay; /* frames of input 0 by which the slowest output may be behind;
-                                  -1: infinite, something waits for the end */
-    int64_t
-        receptive_field; /* frames of input 0 that one output frame may depend on; -1: infinite */
-    size_t state_size;   /* bytes that one stream remembers: exact */
+    /* Frames of input 0 by which the slowest output may be behind, and on which one output frame may
+     * depend; -1: infinite, something waits for the end. */
+    int64_t delay, receptive_field;
+    size_t state_size;            /* bytes that one stream remembers: exact */
     double state_bytes_per_frame; /* by which that grows per frame of input 0; 0 for most models */
     size_t n_layers;              /* operators in the graph */
     size_t weights_size;          /* bytes of weights in the file */
@@ -279,12 +278,11 @@ typedef struct ds_port_info {
     size_t struct_size; /* set by the caller */
     const char *name;   /* UTF-8: forward's argument, or the place in what forward returns */
     ds_dtype dtype;
-    uint32_t rank;        /* axes of one frame; 0: a frame is a number */
-    const int64_t *shape; /* [rank]: the sizes of one frame's axes */
-    size_t frame_bytes;   /* of one frame */
-    int64_t rate_num,
-        rate_den;  /* frames per unit of time, an exact fraction; 0: one frame, at the end */
-    int64_t delay; /* outputs: as in ds_model_info; inputs: 0 */
+    uint32_t rank;              /* axes of one frame; 0: a frame is a number */
+    const int64_t *shape;       /* [rank]: the sizes of one frame's axes */
+    size_t frame_bytes;         /* of one frame */
+    int64_t rate_num, rate_den; /* frames per unit of time, exactly; 0: one frame, at the end */
+    int64_t delay;              /* outputs: as in ds_model_info; inputs: 0 */
 } ds_port_info;
 
 /* Fills `*info` with input `index`. Errors: DS_ARGUMENT (also: no such index), DS_CLOSED. Thread: any. */
@@ -311,7 +309,7 @@ DS_API ds_status ds_model_memory(ds_model *model, ds_memory_info *info);
 /* One sequence on its way through a model. A stream is used by one thread at a time. */
 typedef struct ds_stream ds_stream;
 
-/* Opens a stream and fills `*stream` (returns owned). It is at its beginning.
+/* Opens a stream, at its beginning, and fills `*stream` (returns owned).
  * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_LIMIT at max_streams, DS_NO_MEMORY. Thread: any. */
 DS_API ds_status ds_stream_open(ds_stream **stream, ds_model *model);
 
@@ -329,10 +327,11 @@ DS_API ds_status ds_stream_reset(ds_stream *stream);
 DS_API ds_status ds_stream_fork(ds_stream **fork, ds_stream *stream);
 
 typedef struct ds_stream_info {
-    size_t struct_size;  /* set by the caller */
-    ds_model *model;     /* view */
-    int32_t begun;       /* 1 if it has been stepped since it was opened or reset; after
-                           ds_stream_restore: if it has taken frames */
+    size_t struct_size; /* set by the caller */
+    ds_model *model;    /* view */
+    /* 1 if it has been stepped since it was opened or reset; after ds_stream_restore: if it has taken
+     * frames. */
+    int32_t begun;
     int32_t ended;       /* 1 after a step with DS_END */
     int32_t refused;     /* 1 if the last step that it was in failed because of this stream */
     double idle_seconds; /* since its last step, or since it was opened */
@@ -360,8 +359,9 @@ DS_API ds_status ds_model_idle(ds_model *model, double seconds, ds_stream **stre
 typedef struct ds_input {
     const void *data; /* borrowed */
     size_t n_frames;
-    int32_t dtype; /* a ds_dtype of what `data` holds; 0: the input's own. An input of DS_F32 takes
-                         DS_F64, rounded, and, where a frame is one number, DS_I16, divided by 32768 */
+    /* A ds_dtype of what `data` holds; 0: the input's own. An input of DS_F32 takes DS_F64, rounded, and,
+     * where a frame is one number, DS_I16, divided by 32768. */
+    int32_t dtype;
 } ds_input;
 
 /* The frames of one output of one stream that this step made final. View: valid until the stream's
@@ -372,12 +372,12 @@ typedef struct ds_output {
     int64_t start; /* position of the first, counted from the beginning of the stream */
 } ds_output;
 
-/* What a step says of a stream, together. The numbers are pinned. */
-#define DS_START \
-    1u /* begins anew: its first chunk. A stream that is at its beginning begins without it
-                       too; one that is on its way must have ended, or been reset */
-#define DS_END \
-    2u /* ends: all that is left comes out. Until DS_START or ds_stream_reset it takes no more */
+/* What a step says of a stream, together. The numbers are pinned.
+ * DS_START: begins anew, with its first chunk. A stream that is at its beginning begins without it too; one
+ *   that is on its way must have ended, or been reset.
+ * DS_END: ends: all that is left comes out. Until DS_START or ds_stream_reset it takes no more. */
+#define DS_START 1u
+#define DS_END 2u
 
 /* Advances `n_streams` streams of one model, each once, by chunks of any lengths. What a stream gets does
  * not depend on which others are in the batch. `inputs[i * n_inputs + j]` is input j of stream i,
