@@ -53,20 +53,23 @@ static void take_out(const ds_handle *handle)
     }
 }
 
-static ds_status closed(const char *what)
+static ds_status find_model(ds_handle **found, const void *model)
 {
-    return ds_fail(DS_CLOSED, "the %s was closed, or never opened", what);
+    DS_CHECK(model, DS_ARGUMENT, "the model is NULL");
+    *found = find(model, DS_HANDLE_MODEL);
+    DS_CHECK(*found, DS_CLOSED, "the model was closed, or never opened");
+    return DS_OK;
 }
 
 ds_status ds_handle_enter_model(const void *model)
 {
-    DS_CHECK(model, DS_ARGUMENT, "the model is NULL");
+    ds_handle *found;
     pthread_mutex_lock(&known.lock);
-    ds_handle *found = find(model, DS_HANDLE_MODEL);
-    if (found)
+    const ds_status status = find_model(&found, model);
+    if (status == DS_OK)
         found->n_users++;
     pthread_mutex_unlock(&known.lock);
-    return found ? DS_OK : closed("model");
+    return status;
 }
 
 /* Enters stream i; on failure nothing of it is entered. */
@@ -74,8 +77,8 @@ static ds_status enter_stream(const void *model, const void *const *streams, siz
 {
     DS_CHECK(streams[i], DS_ARGUMENT, "stream %zu is NULL", i);
     ds_handle *stream = find(streams[i], DS_HANDLE_STREAM);
-    if (!stream || !find(stream->parent, DS_HANDLE_MODEL))
-        return ds_fail(DS_CLOSED, "stream %zu was closed, or never opened", i);
+    DS_CHECK(stream && find(stream->parent, DS_HANDLE_MODEL), DS_CLOSED,
+             "stream %zu was closed, or never opened", i);
     DS_CHECK(!model || stream->parent == model, DS_ARGUMENT, "stream %zu is of another model", i);
     for (size_t k = 0; stream->n_users > 0 && k < i; k++)
         DS_CHECK(streams[k] != streams[i], DS_ARGUMENT, "streams %zu and %zu are the same", k, i);
@@ -134,15 +137,15 @@ ds_status ds_handle_leave_stream(const void *stream, ds_status status)
 
 ds_status ds_handle_close_model(const void *model)
 {
-    DS_CHECK(model, DS_ARGUMENT, "the model is NULL");
+    ds_handle *found;
     pthread_mutex_lock(&known.lock);
-    const ds_handle *found = find(model, DS_HANDLE_MODEL);
-    const bool busy = found && found->n_users > 0;
-    if (found && !busy)
+    ds_status status = find_model(&found, model);
+    if (status == DS_OK && found->n_users > 0)
+        status = ds_fail(DS_BUSY, "a call with the model is under way");
+    if (status == DS_OK)
         take_out(found);
     pthread_mutex_unlock(&known.lock);
-    DS_CHECK(!busy, DS_BUSY, "a call with the model is under way");
-    return found ? DS_OK : closed("model");
+    return status;
 }
 
 void ds_handle_drop(ds_handle *handle)

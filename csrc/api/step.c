@@ -22,23 +22,13 @@ typedef struct call {
 static const _Alignas(DS_ALIGNMENT) char nothing[DS_ALIGNMENT];
 
 /* ---------------------------------------------------------------- inputs */
-static ds_element of_dtype(int32_t dtype)
-{
-    static const ds_element elements[] = {
-        [DS_F32] = DS_ELEMENT_F32,   [DS_F64] = DS_ELEMENT_F64, [DS_I64] = DS_ELEMENT_I64,
-        [DS_BOOL] = DS_ELEMENT_BOOL, [DS_I16] = DS_ELEMENT_I16,
-    };
-    return (uint32_t)dtype < sizeof elements / sizeof *elements ? elements[dtype] : 0;
-}
-
 /* What the caller's elements are; 0 where the input does not take them. */
 static ds_element element_of(const ds_signature *signature, int32_t dtype)
 {
-    if (dtype == 0 || dtype == (int32_t)signature->dtype)
-        return of_dtype((int32_t)signature->dtype);
-    const ds_element element = of_dtype(dtype);
+    const ds_element element = dtype == 0 ? (ds_element)signature->dtype : (ds_element)dtype;
+    const bool known = dtype >= 0 && dtype <= DS_I16;
     const bool widened = signature->dtype == DS_I64 && element != DS_ELEMENT_I64;
-    return element && !widened && ds_layout_fits(signature, element) ? element : 0;
+    return known && !widened && ds_layout_fits(signature, element) ? element : 0;
 }
 
 static ds_status check_flags(const call *s, size_t i)

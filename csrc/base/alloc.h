@@ -1,16 +1,7 @@
 /* Memory, by way of a ds_allocator.
  *
- * An object that allocates takes a snapshot when it is made, stores it, and passes it to every
- * later call, so that ds_set_allocator() concerns new objects only:
- *
- *     ds_allocator allocator = ds_allocator_current();
- *     void *memory = NULL;
- *     DS_TRY(ds_allocate_zeroed(&allocator, &memory, sizeof(ds_thing)));
- *     ds_thing *thing = memory;
- *     thing->allocator = allocator;
- *     ...
- *     allocator = thing->allocator;
- *     ds_release(&allocator, thing, sizeof *thing);
+ * An object that allocates takes ds_allocator_current() when it is made, stores it, and passes it to every
+ * later call, so that ds_set_allocator() concerns new objects only; what it is itself goes through a copy.
  *
  * All memory is aligned to DS_ALIGNMENT. Zero bytes are allowed: they give NULL and DS_OK. Sizes
  * are checked for overflow. On failure (DS_NO_MEMORY) `*pointer` is left as it was. An `allocator`

@@ -1,12 +1,5 @@
 /* A growable arena for scratch: memory that lives from a push until the next reset.
  *
- *     ds_arena arena;
- *     ds_arena_init(&arena, &allocator);
- *     for each step:
- *         ds_arena_reset(&arena);
- *         DS_TRY(ds_arena_push_array(&arena, &sums, n_rows, sizeof(float)));
- *     ds_arena_free(&arena);
- *
  * Memory comes in blocks; a push moves a mark through the newest block and adds a block where that
  * is full. Earlier pushes never move. If a round needed several blocks, the first push of the next
  * round replaces them by one that holds as much as all of them: so after a round or two a step that

@@ -1,10 +1,4 @@
-/* An allocator that counts what goes through it to another one.
- *
- *     ds_counted counted;
- *     ds_counted_init(&counted, &allocator);
- *     ds_allocator hooks = ds_counted_hooks(&counted);     // keeps `counted`
- *
- * All functions may be used from several threads at once. */
+/* An allocator that counts what goes through it to another one, from several threads at once. */
 #ifndef DS_BASE_COUNTED_H
 #define DS_BASE_COUNTED_H
 

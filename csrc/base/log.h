@@ -1,7 +1,5 @@
 /* Messages to the callback that the user has set (ds_set_log); without one they cost a few loads.
  *
- *     ds_log(DS_LOG_INFO, "kernels: %s", ds_isa_name(isa));
- *
  * For what was chosen and what is odd, never for errors (those are statuses) and not per step. */
 #ifndef DS_BASE_LOG_H
 #define DS_BASE_LOG_H

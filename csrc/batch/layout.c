@@ -8,8 +8,7 @@
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
-#define ALWAYS_INLINE \
-    static inline __attribute__((always_inline)) /* a tile's strides are known then */
+#define ALWAYS_INLINE static inline __attribute__((always_inline)) /* strides are known then */
 #endif
 
 enum { MAX_AXES = DS_MAX_RANK + 1, TILE = 16 };
@@ -109,6 +108,7 @@ static void copy_all(char *to, const char *from, axis *axes, int n, plane_copy c
 COPY(copy_bytes, unsigned char, unsigned char, x)
 COPY(copy_singles, uint32_t, uint32_t, x)
 COPY(copy_doubles, uint64_t, uint64_t, x)
+COPY(round_f64, float, double, (float)x)
 
 #if defined(__SSE2__)
 /* Four by four elements of four bytes: they lie side by side along b in `to`, along a in `from`. */
@@ -156,26 +156,7 @@ static void turn(char *to, const char *from, axis a, axis b)
 {
     by_tiles(to, from, a, b, turn_tile, copy_singles);
 }
-#else
-#define turn copy_singles
-#endif
 
-static void copy_floats(char *to, const char *from, axis a, axis b)
-{
-    (b.to == 4 && a.from == 4 && b.from != 4 ? turn : copy_singles)(to, from, a, b);
-}
-
-COPY(round_f64, float, double, (float)x)
-COPY(convert_samples, float, int16_t, (float)x * (1.0f / 32768.0f))
-COPY(convert_bool, unsigned char, unsigned char, x != 0)
-COPY(convert_i8, int64_t, int8_t, x)
-COPY(convert_i16, int64_t, int16_t, x)
-COPY(convert_i32, int64_t, int32_t, x)
-COPY(convert_u8, int64_t, uint8_t, x)
-COPY(convert_u16, int64_t, uint16_t, x)
-COPY(convert_u32, int64_t, uint32_t, x)
-
-#if defined(__SSE2__)
 /* A tile is rounded first and turned then. */
 static void round_tile(char *to, const char *from, axis a, axis b)
 {
@@ -194,8 +175,23 @@ static void convert_f64(char *to, const char *from, axis a, axis b)
         round_f64(to, from, a, b);
 }
 #else
+#define turn copy_singles
 #define convert_f64 round_f64
 #endif
+
+static void copy_floats(char *to, const char *from, axis a, axis b)
+{
+    (b.to == 4 && a.from == 4 && b.from != 4 ? turn : copy_singles)(to, from, a, b);
+}
+
+COPY(convert_samples, float, int16_t, (float)x * (1.0f / 32768.0f))
+COPY(convert_bool, unsigned char, unsigned char, x != 0)
+COPY(convert_i8, int64_t, int8_t, x)
+COPY(convert_i16, int64_t, int16_t, x)
+COPY(convert_i32, int64_t, int32_t, x)
+COPY(convert_u8, int64_t, uint8_t, x)
+COPY(convert_u16, int64_t, uint16_t, x)
+COPY(convert_u32, int64_t, uint32_t, x)
 
 /* ---------------------------------------------------------------- what an input takes */
 static const struct {

@@ -1,9 +1,5 @@
 /* Instruction sets: what this processor has *and* the operating system has switched on.
  *
- *     ds_isa isa;
- *     DS_TRY(ds_cpu_choose(&isa, cap));        // cap: the user's wish, such as "x86_v3", or NULL
- *     use the kernels of the highest level <= isa
- *
  * The levels are ordered: whoever has one has all below it. x86_v3 and x86_v4 are the levels
  * x86-64-v3 and -v4 of the psABI in full, so whole files may be compiled for them. Other processors
  * have DS_ISA_REF, plain C.

@@ -1,9 +1,5 @@
 /* A pool of threads that share the tasks of a call.
  *
- *     static void scale_slab(void *context, size_t index) { ... }
- *
- *     ds_pool_run(pool, scale_slab, &arguments, n_slabs);    // all slabs are done when it returns
- *
  * The caller always works on its own tasks, and workers join in as they are free: so several
  * threads may run at the same time on one pool, a task may itself run on the pool (at worst
  * serially), and none waits for another's tasks. Tasks start in ascending order but run in any;

@@ -1,7 +1,6 @@
 /* _core.Engine: a planned graph, made, copied and closed. Its streams: streams.c. */
 #include "python/engine.h"
 #include "base/alloc.h"
-#include "python/graph.h"
 
 /* ---------------------------------------------------------------- making and closing */
 /* One permutation per edge; with `inverted` the other way round than it is given. */

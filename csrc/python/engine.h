@@ -16,6 +16,11 @@ typedef struct ds_live {
     PyObject_HEAD ds_slot *slot; /* NULL: it is over */
 } ds_live;
 
+/* Behind _core.Graph, which _core.Engine takes the graph from. */
+typedef struct ds_graph_object {
+    PyObject_HEAD ds_graph *graph; /* NULL once an engine has taken it */
+} ds_graph_object;
+
 typedef struct ds_engine_object {
     PyObject_HEAD ds_engine *engine;
     ds_steps steps;

@@ -1,5 +1,5 @@
 /* _core.Graph: a model as data, built front to back; an Engine takes it. */
-#include "python/graph.h"
+#include "python/engine.h"
 
 static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {

@@ -6,7 +6,6 @@
 #include "codec/safetensors.h"
 #include "exec/weights.h"
 #include "python/engine.h"
-#include "python/graph.h"
 
 /* ---------------------------------------------------------------- reading */
 /* check_container(bytes): whether they are a safetensors file, of which all holds then that is said of one. */

@@ -316,10 +316,8 @@ ds_arena *ds_take_arena(ds_module *m)
     if (!m->fault && m->n_arenas > 0)
         return m->arenas[--m->n_arenas];
     ds_arena *arena = PyMem_RawMalloc(sizeof *arena);
-    if (!arena) {
-        PyErr_NoMemory();
-        return NULL;
-    }
+    if (!arena)
+        return (ds_arena *)PyErr_NoMemory();
     ds_allocator allocator = ds_module_allocator(m);
     ds_arena_init(arena, &allocator);
     return arena;
