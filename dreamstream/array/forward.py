@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
+from ..stream.edge import Request
 from ..stream.rules import Fallback, is_whole, joined, parse_index, plan_reshape, stream_slice
 from ..stream.where import user_line
 from . import hook
@@ -54,8 +55,7 @@ def _as_long_as(x: StreamTensor, length: Any) -> StreamTensor:
     cid = joined((x.edge.cid, length.edge.cid))
     if cid == x.edge.cid:
         return x
-    ((value, edge),) = hook.run("sync", {}, [x.edge, length.edge], [x.value])
-    edge.cid = cid
+    ((value, edge),) = hook.run(Request("sync", {}, [x.edge, length.edge], [x.value], cid=cid))
     return type(x).inside(value, x.dims, edge, x.names)
 
 
@@ -64,12 +64,8 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
     s = stream_slice(index)
     if s.stop_length is not None:
         edge = s.stop_length.edge
-        ((value, out),) = hook.run(
-            "cut",
-            {"start": s.start, "step": s.step, "length": s.stop_length.steps()},
-            [x.edge, edge],
-            [x.value],
-        )
+        steps = {"start": s.start, "step": s.step, "length": s.stop_length.steps()}
+        ((value, out),) = hook.run(Request("cut", steps, [x.edge, edge], [x.value]))
         return type(x).inside(value, x.dims, out, x.names)
     return _op(x, "slice", {"start": s.start, "crop": s.crop, "step": s.step})
 

@@ -223,5 +223,5 @@ def _build(
     features = iter(range(len(names)))
     dims = tuple(n if n in ("B", "L") else next(features) for n in names)
     return StreamTensor._make(
-        value, dims, names, meta, None, Fraction(1) if rate is None else read_rate(rate), None
+        value, dims, names, meta, None, read_rate(rate), None
     )

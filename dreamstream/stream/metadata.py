@@ -196,12 +196,12 @@ class StreamMetadata:
     @property
     def min_length(self) -> int:
         """Shortest row; 0 on an empty batch."""
-        return int(self._lengths.min()) if self._ids else 0
+        return int(np.minimum.reduce(self._lengths)) if self._ids else 0
 
     @property
     def max_length(self) -> int:
         """Longest row; 0 on an empty batch."""
-        return int(self._lengths.max()) if self._ids else 0
+        return int(np.maximum.reduce(self._lengths)) if self._ids else 0
 
     @property
     def any_starting(self) -> bool:
@@ -265,6 +265,16 @@ class StreamMetadata:
             raise TypeError(f"StreamMetadata has no field {sorted(unknown)[0]!r}")
         mine = {"ids": self._ids, "sos": self._sos, "eos": self._eos, "lengths": self._lengths}
         return StreamMetadata(**{**mine, **fields})
+
+    def with_lengths(self, lengths: IntArray) -> StreamMetadata:
+        """Return metadata of the same rows with other lengths, which are known to be right."""
+        meta = object.__new__(StreamMetadata)
+        set_field = object.__setattr__
+        set_field(meta, "_ids", self._ids)
+        set_field(meta, "_sos", self._sos)
+        set_field(meta, "_eos", self._eos)
+        set_field(meta, "_lengths", _frozen(lengths))
+        return meta
 
     # ---- value semantics
 

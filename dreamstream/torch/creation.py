@@ -120,7 +120,7 @@ def _build(
         check(found, padded.dim()),
         own_meta,
         None,
-        Fraction(1) if rate is None else read_rate(rate),
+        read_rate(rate),
         restart,
     )
     if known is not None and own_meta == known.meta:

@@ -29,6 +29,9 @@ __all__ = [
 
 Cid = tuple[Any, ...]
 
+#: The rate of the reference clock.
+ONE = Fraction(1)
+
 
 def entry(index: int) -> Cid:
     """Return the cid of a forward's input."""
@@ -113,13 +116,15 @@ def require_equal_rates(rates: Sequence[Fraction | int], what: str) -> Fraction:
 
 
 def read_rate(value: Any, what: str = "a rate") -> Fraction:
-    """Return a rate given as an integer, float or Fraction, exactly.
+    """Return a rate given as an integer, float or Fraction, exactly; 1 for None.
 
     Raises
     ------
     StreamMismatchError
         Where it is no number, or not positive.
     """
+    if value is None:
+        return ONE
     try:
         rate = Fraction(value).limit_denominator(1 << 20) if isinstance(value, float) else Fraction(value)
     except (TypeError, ValueError, OverflowError):
