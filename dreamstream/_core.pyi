@@ -111,7 +111,6 @@ class Graph:
         weight_names: tuple[str | None, ...] | None = None,
     ) -> list[int]: ...
     def output(self, edge: int) -> None: ...
-    n_nodes: int
 
 @final
 class Engine:

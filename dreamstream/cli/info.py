@@ -13,8 +13,8 @@ import numpy as np
 
 import dreamstream as ds
 
+from ..container import Tensor
 from ..engine.load import container_of
-from ..engine.container import Tensor
 from ..engine.text import parts_of
 from .arguments import Commands
 

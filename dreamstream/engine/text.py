@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 from xml.parsers import expat
 
+from .. import container
 from ..errors import FormatError
-from . import container
 
 __all__ = ["KEY", "ModelParts", "from_text", "is_text", "parts_of", "to_json", "to_xml"]
 

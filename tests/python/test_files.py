@@ -19,9 +19,8 @@ import pytest
 from same_bits import answers, content
 
 import dreamstream as ds
-from dreamstream import nn
+from dreamstream import container, nn
 from dreamstream.cli import main as cli
-from dreamstream.engine import container
 from dreamstream.engine.text import KEY, parts_of, to_json, to_xml
 from dreamstream.errors import ClosedError, FormatError
 from dreamstream.models import SileroVAD

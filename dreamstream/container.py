@@ -1,4 +1,4 @@
-"""The safetensors container, which holds a model file: its parts, and the bytes that parts make.
+"""The safetensors container, which holds models and weights: its parts, and the bytes that parts make.
 
 `csrc/codec` says what may stand in one, and judges what is read; `write` gives the bytes that its writer gives.
 """
@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from .. import _core
-from ..errors import FormatError
+from . import _core
+from .errors import FormatError
 
 __all__ = ["Tensor", "read", "write"]
 
