@@ -93,8 +93,7 @@ ds_status ds_stream_close(ds_stream *stream)
     pthread_mutex_lock(&m->lock);
     unlink_stream(m, stream);
     pthread_mutex_unlock(&m->lock);
-    ds_handle_drop(
-        &stream->handle); /* leaves the stream, not yet the model: it stays until the end */
+    ds_handle_drop(&stream->handle); /* leaves the stream, not yet the model */
     ds_stream_release(stream);
     return ds_handle_leave_model(m, DS_OK);
 }

@@ -22,12 +22,8 @@
 /* Longest message, its ending zero included; longer ones are cut between two characters. */
 #define DS_MESSAGE_BYTES 512
 
-#if defined(__GNUC__) || defined(__clang__)
 #define DS_PRINTF(format_index, first_index) \
     __attribute__((format(printf, format_index, first_index)))
-#else
-#define DS_PRINTF(format_index, first_index)
-#endif
 
 /* Fills `text` (room for n_bytes >= 1) as vsnprintf does; what is too long is cut before a UTF-8 character
  * that would not be whole. Cannot fail: a format that printf refuses gives "(no message)". Thread: any. */

@@ -1,6 +1,5 @@
 /* _core.Engine: a planned graph, made, copied and closed. Its streams: streams.c. */
 #include "python/engine.h"
-#include "base/alloc.h"
 
 /* ---------------------------------------------------------------- making and closing */
 /* One permutation per edge; with `inverted` the other way round than it is given. */
@@ -27,6 +26,20 @@ static int parse_axes(PyObject *sequence, const int *edges, size_t n, const ds_g
     return PyErr_Occurred() ? -1 : 0;
 }
 
+static int take_axes(ds_engine_object *e, PyObject *input_axes, PyObject *output_axes)
+{
+    const ds_graph *g = e->plan->graph;
+    e->inputs = PyMem_Calloc(g->n_inputs + g->n_outputs, sizeof *e->inputs);
+    if (!e->inputs) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    e->outputs = e->inputs + g->n_inputs;
+    return parse_axes(input_axes, g->inputs, g->n_inputs, g, false, e->inputs) < 0
+               ? -1
+               : parse_axes(output_axes, g->outputs, g->n_outputs, g, true, e->outputs);
+}
+
 static void close_engine(ds_engine_object *e)
 {
     PyObject *id, *live;
@@ -46,11 +59,8 @@ static void engine_dealloc(PyObject *self)
 {
     ds_engine_object *e = (ds_engine_object *)self;
     close_engine(e);
-    if (e->inputs && !e->original) {
-        const ds_graph *g = e->plan->graph;
-        ds_release(&e->plan->allocator, e->inputs,
-                   (g->n_inputs + g->n_outputs) * sizeof *e->inputs);
-    }
+    if (!e->original)
+        PyMem_Free(e->inputs);
     ds_engine_destroy(e->engine);
     Py_XDECREF(e->original);
     Py_XDECREF(e->table);
@@ -136,19 +146,8 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     Py_END_ALLOW_THREADS;
     if (status == DS_OK)
         status = look_into(e);
-    const ds_graph *g = status == DS_OK ? e->plan->graph : NULL;
-    if (g) {
-        void *axes = NULL;
-        status = ds_allocate_zeroed(&e->plan->allocator, &axes,
-                                    (g->n_inputs + g->n_outputs) * sizeof *e->inputs);
-        e->inputs = axes;
-    }
-    if (status == DS_OK) {
-        e->outputs = e->inputs + g->n_inputs;
-        if (parse_axes(input_axes, g->inputs, g->n_inputs, g, false, e->inputs) < 0 ||
-            parse_axes(output_axes, g->outputs, g->n_outputs, g, true, e->outputs) < 0)
-            Py_CLEAR(e);
-    }
+    if (status == DS_OK && take_axes(e, input_axes, output_axes) < 0)
+        Py_CLEAR(e);
     return ds_unless_failed(m, status, (PyObject *)e);
 }
 
