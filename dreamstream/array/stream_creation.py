@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ import numpy.typing as npt
 
 from .. import _core
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
+from ..stream.foreign import bridge
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import Names, check_names, default_names, read_rate
 from . import dtypes
@@ -130,12 +129,12 @@ def as_stream_tensor(
 
 
 def _torch_creation(data: Any) -> Any:
-    """Return the bridge's module that makes tensors of torch's data, None for all other data."""
+    """Return the bridge where the data are torch's, None for all other data."""
     torch = sys.modules.get("torch")
     first = data[0] if isinstance(data, (list, tuple)) and len(data) else data
     if torch is None or not isinstance(first, getattr(torch, "Tensor", ())):
         return None
-    return importlib.import_module("dreamstream.torch.creation")
+    return bridge()
 
 
 def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any) -> tuple[list[Array], Names, Array]:

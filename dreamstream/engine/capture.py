@@ -41,7 +41,7 @@ class Capture:
     """
 
     meta = None
-    courses = None
+    courses: dict[int, Any] | None = None
     sizes = Sizes()
 
     def __init__(

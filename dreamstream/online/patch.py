@@ -152,7 +152,7 @@ class Patch:
                 meta,
                 tuple([x._rate for x in tensors]),
                 [x.lengths for x in tensors],
-                any([x.restart for x in tensors]),
+                True in [x.restart for x in tensors],
                 partial(_names_of, module),
                 EagerCall,
             )
@@ -199,7 +199,8 @@ class _Native:
         module.__dict__.pop("_patch", None)
 
     def unstreamable(self, module: Any) -> tuple[str, str] | None:
-        found: tuple[str, str] | None = module.unstreamable() if registered_for(type(module)) is None else None
+        kind: Any = type(module)
+        found: tuple[str, str] | None = module.unstreamable() if registered_for(kind) is None else None
         return found
 
 

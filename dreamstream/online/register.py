@@ -41,13 +41,14 @@ def register(cls: type) -> Callable[[F], F]:
 
 
 @lru_cache(maxsize=1024)
-def registered_for(kind: type) -> Callable[..., Any] | None:
+def registered_for(kind: Any) -> Callable[..., Any] | None:
     """Return what is registered for a class, or the nearest one that it derives from."""
     return next((_STREAMING[c] for c in kind.__mro__ if c in _STREAMING), None)
 
 
 def forward_of(module: Any) -> Callable[..., Any]:
     """Return what a streaming call of the module runs."""
-    registered = registered_for(type(module))
+    kind: Any = type(module)
+    registered = registered_for(kind)
     forward: Callable[..., Any] = module.forward if registered is None else partial(registered, module)
     return forward

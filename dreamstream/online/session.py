@@ -116,10 +116,7 @@ class Session:
     @property
     def is_live(self) -> bool:
         """Whether some stream is."""
-        for slot in list(self._slots.values()):
-            if slot.current() is not None:
-                return True
-        return False
+        return bool(self._slots) and any(s.current() is not None for s in list(self._slots.values()))
 
     def hold(self, ids: Iterable[str] = ()) -> AbstractContextManager[object]:
         """Return what keeps the session for one thread: ``with session.hold(ids): ...``.
@@ -348,7 +345,7 @@ class Call:
         self.old = states
         self.script = script
         self.fresh = fresh
-        self.courses = session.courses
+        self.courses: dict[int, Any] | None = session.courses
         self.recording: Recording | None = None
         self._names = names
         self._named: Mapping[int, str] | None = None

@@ -1,9 +1,9 @@
-"""What one passage through the door did, so that the next call at the same place of the script need only repeat it.
+"""What one passage through the door did, so that the next call at this place of the script need only repeat it.
 
 A forward runs the same operations in every call. The first call finds the operators, checks dimensions, brings
-together what progresses differently; the `Course` that it leaves behind says which operators ran on what. It serves
-as long as the same is asked for: the same operation, on edges of the same lines, seen with the same dimensions,
-with the same arrays as weights.
+together what progresses differently; the `Course` that it leaves behind says which operators ran on what. It
+serves as long as the same is asked for: the same operation, on edges of the same lines, seen with the same
+dimensions, with the same arrays as weights.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from ..stream.metadata import StreamMetadata
 from ..stream.rules import BATCH, LENGTH, Names, read_rate
 from .frames import cleaned
 from .info import Info, check
-from .tensor import StreamTensor
+from .tensor import StreamTensor, set_making
 
 __all__ = ["as_stream_tensor", "stream_tensor"]
 
@@ -176,3 +175,4 @@ def _keep(array: Tensor) -> Tensor:
 
 
 register_arrays(Tensor, _join, _keep)
+set_making(as_stream_tensor)

@@ -166,7 +166,8 @@ def _limited(x: Native, limit: int | None) -> Native:
     """Return a stream that refuses to be longer than a limit."""
     if limit is None:
         return x
-    ((value, edge),) = run_native(Request("limit", {"frames": limit}, [x.edge], [x.value]))
+    edges: list[Any] = [x.edge]
+    ((value, edge),) = run_native(Request("limit", {"frames": limit}, edges, [x.value]))
     return x.made(value, edge)
 
 

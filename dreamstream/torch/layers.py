@@ -24,7 +24,7 @@ _STREAMING: dict[type[torch.nn.Module], Callable[..., Any]] = {}
 
 def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
     """Return what runs in a streaming call in place of the module's own forward, if anything does."""
-    own = type(module)
+    own: Any = type(module)
     registered = registered_for(own)
     if registered is not None:
         return partial(registered, module)
@@ -33,10 +33,10 @@ def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
 
 
 @lru_cache(maxsize=1024)
-def _streams_as(kind: type) -> Callable[..., Any] | None:
+def _streams_as(kind: Any) -> Callable[..., Any] | None:
     """Return what streams in place of the forward of a class that has not written its own."""
     for cls in kind.__mro__:
-        if cls in _STREAMING and kind.forward is cls.forward:  # type: ignore[attr-defined]
+        if cls in _STREAMING and kind.forward is cls.forward:
             return _STREAMING[cls]
     return None
 
@@ -158,7 +158,8 @@ def waits(module: torch.nn.Module) -> bool:
 
 def unstreamable(module: torch.nn.Module) -> Reason | None:
     """Return why a layer can't stream, and what would work; None if it can."""
-    if registered_for(type(module)) is not None:
+    kind: Any = type(module)
+    if registered_for(kind) is not None:
         return None
     if isinstance(module, _ATTENTION):
         return "every frame attends to the whole stream", "attention over a bounded past would stream"

@@ -98,7 +98,7 @@ class TorchPatch(Patch):
                 meta,
                 tuple([i.rate for i in infos]),
                 [i.meta.lengths for i in infos],
-                any([i.restart for i in infos]),
+                True in [i.restart for i in infos],
                 lambda: names,
                 TorchCall,
             )
@@ -150,7 +150,8 @@ class TorchPatch(Patch):
             self._names = {id(t): n for n, t in named}
             self._named = [t for _, t in named]  # so that no other tensor takes their place in memory
             self._types = [t.dtype for t in (*self._named, *inputs)]
-            self.session.forget_courses([(id(t), t.dtype, t.shape) for t in self._named])
+            session: Any = self.session
+            session.forget_courses([(id(t), t.dtype, t.shape) for t in self._named])
         now = [t.dtype for t in (*self._named, *inputs)]
         changed = [(a, b) for a, b in zip(self._types, now) if a != b]
         if changed:

@@ -22,7 +22,7 @@ from ..stream.rules import BATCH, LENGTH, Names, check_names, order_of, resolve
 from .frames import cleaned, pad, unpad
 from .info import JOINED, Info, Starts, check
 
-__all__ = ["SHELL", "StreamTensor", "set_beneath", "set_inside", "set_outside"]
+__all__ = ["SHELL", "StreamTensor", "set_beneath", "set_inside", "set_making", "set_outside"]
 
 Call = Callable[[Any, Any, Any, Any], Any]
 
@@ -37,9 +37,16 @@ def _unfilled(*_: Any) -> Any:
     raise RuntimeError("dreamstream.torch is not loaded; import it")
 
 
+_making: Callable[..., Any] = _unfilled
 _inside: Call = _unfilled
 _outside: Call = _unfilled
 _beneath: Call = _unfilled
+
+
+def set_making(fn: Callable[..., Any]) -> None:
+    """Set the function ``(data, meta, names)`` that makes a stream tensor of a padded one."""
+    global _making
+    _making = fn
 
 
 def set_inside(fn: Call) -> None:
@@ -114,9 +121,8 @@ class StreamTensor(torch.Tensor):
         cls, data: Any, meta: StreamMetadata, names: Sequence[str | None] | None = None
     ) -> StreamTensor:
         """Return a stream tensor that shares the storage of a padded tensor."""
-        from .creation import as_stream_tensor
-
-        return as_stream_tensor(data, meta, names)
+        made: StreamTensor = _making(data, meta, names)
+        return made
 
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__()

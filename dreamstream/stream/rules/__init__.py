@@ -4,6 +4,8 @@ Both the native and the PyTorch stream tensor use them. Inside a forward they re
 and never compute them.
 """
 
+from ..metadata import set_rules
+from . import frames, rows
 from .combine import require_same, require_same_streams
 from .frames import cat_length, index_length, kept_lengths, read_length_index, split_length
 from .index import Fallback, IndexParts, IndexPlan, is_whole, parse_index, plan_index
@@ -92,3 +94,5 @@ __all__ = [
     "transpose",
     "unbind_batch",
 ]
+
+set_rules(rows, frames)
