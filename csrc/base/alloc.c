@@ -108,13 +108,6 @@ ds_status ds_allocate_zeroed(const ds_allocator *allocator, void **pointer, size
     return DS_OK;
 }
 
-ds_status ds_array_bytes(size_t *n_bytes, size_t count, size_t item_bytes)
-{
-    DS_CHECK(!__builtin_mul_overflow(count, item_bytes, n_bytes), DS_NO_MEMORY,
-             "out of memory: %zu items of %zu bytes were asked for", count, item_bytes);
-    return DS_OK;
-}
-
 ds_status ds_allocate_array(const ds_allocator *allocator, void **pointer, size_t count,
                             size_t item_bytes)
 {

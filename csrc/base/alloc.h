@@ -35,7 +35,12 @@ ds_status ds_allocate_zeroed(const ds_allocator *allocator, void **pointer, size
 ds_status ds_allocate_array(const ds_allocator *allocator, void **pointer, size_t count,
                             size_t item_bytes);
 /* Fills `*n_bytes` with the size of such an array. Errors: DS_NO_MEMORY where there is no such number. */
-ds_status ds_array_bytes(size_t *n_bytes, size_t count, size_t item_bytes);
+static inline ds_status ds_array_bytes(size_t *n_bytes, size_t count, size_t item_bytes)
+{
+    DS_CHECK(!__builtin_mul_overflow(count, item_bytes, n_bytes), DS_NO_MEMORY,
+             "out of memory: %zu items of %zu bytes were asked for", count, item_bytes);
+    return DS_OK;
+}
 /* Takes `pointer` back: it came from the same allocator, with the same `n_bytes` (for arrays: their
  * product). NULL is allowed. */
 void ds_release(const ds_allocator *allocator, void *pointer, size_t n_bytes);

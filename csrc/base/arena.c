@@ -71,11 +71,9 @@ void ds_arena_reset(ds_arena *arena)
     arena->used = arena->newest->older == NULL ? HEADER_BYTES : 0;
 }
 
-/* Makes room for `n_bytes` (a multiple of the alignment) in the newest block, or in one that it adds. */
-static ds_status make_room(ds_arena *arena, size_t n_bytes)
+/* Adds a block, which becomes the newest, with room for `n_bytes` (a multiple of the alignment). */
+static ds_status add_block(ds_arena *arena, size_t n_bytes)
 {
-    if (arena->used > 0 && n_bytes <= arena->newest->n_bytes - arena->used)
-        return DS_OK;
     size_t wanted = HEADER_BYTES + n_bytes;
     if (wanted < SMALLEST_BLOCK)
         wanted = SMALLEST_BLOCK;
@@ -101,7 +99,8 @@ ds_status ds_arena_push(ds_arena *arena, void **pointer, size_t n_bytes)
         DS_CHECK(n_bytes <= PTRDIFF_MAX, DS_NO_MEMORY, "out of memory: %zu bytes were asked for",
                  n_bytes);
         const size_t n_taken = ds_aligned(n_bytes + RED_ZONE);
-        DS_TRY(make_room(arena, n_taken));
+        if (arena->used == 0 || n_taken > arena->newest->n_bytes - arena->used)
+            DS_TRY(add_block(arena, n_taken));
         memory = (char *)arena->newest + arena->used;
         arena->used += n_taken;
         UNPOISON(memory, n_bytes);
