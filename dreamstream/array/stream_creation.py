@@ -13,7 +13,7 @@ from .. import _core
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
 from ..stream.foreign import bridge
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import Names, check_names, default_names, read_rate
+from ..stream.rules import ONE, Names, check_names, default_names, read_rate
 from . import dtypes
 from .axes import in_c_order
 from .creation import as_tensor
@@ -222,5 +222,5 @@ def _build(
     features = iter(range(len(names)))
     dims = tuple(n if n in ("B", "L") else next(features) for n in names)
     return StreamTensor._make(
-        value, dims, names, meta, None, read_rate(rate), None
+        value, dims, names, meta, None, ONE if rate is None else read_rate(rate), None
     )

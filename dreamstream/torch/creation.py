@@ -12,7 +12,7 @@ from ..array.stream_creation import meta_of, names_of
 from ..errors import DTypeError, ShapeError, StreamMismatchError
 from ..stream.collectors import register_arrays
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import BATCH, LENGTH, Names, read_rate
+from ..stream.rules import BATCH, LENGTH, ONE, Names, read_rate
 from .frames import cleaned
 from .info import Info, check
 from .tensor import StreamTensor, set_making
@@ -119,7 +119,7 @@ def _build(
         check(found, padded.dim()),
         own_meta,
         None,
-        read_rate(rate),
+        ONE if rate is None else read_rate(rate),
         restart,
     )
     if known is not None and own_meta == known.meta:

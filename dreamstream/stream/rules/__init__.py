@@ -11,6 +11,7 @@ from .frames import cat_length, index_length, kept_lengths, read_length_index, s
 from .index import Fallback, IndexParts, IndexPlan, is_whole, parse_index, plan_index
 from .length import BatchLength, BatchSize, Edge, Length, Sizes
 from .lineage import (
+    ONE,
     Cid,
     after,
     as_cid,
@@ -44,6 +45,7 @@ from .slices import StreamSlice, stream_slice
 __all__ = [
     "BATCH",
     "LENGTH",
+    "ONE",
     "BatchLength",
     "BatchSize",
     "Cid",

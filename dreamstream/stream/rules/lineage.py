@@ -16,6 +16,7 @@ from typing import Any
 from ...errors import StreamMismatchError
 
 __all__ = [
+    "ONE",
     "Cid",
     "after",
     "as_cid",
@@ -116,15 +117,13 @@ def require_equal_rates(rates: Sequence[Fraction | int], what: str) -> Fraction:
 
 
 def read_rate(value: Any, what: str = "a rate") -> Fraction:
-    """Return a rate given as an integer, float or Fraction, exactly; 1 for None.
+    """Return a rate given as an integer, float or Fraction, exactly.
 
     Raises
     ------
     StreamMismatchError
         Where it is no number, or not positive.
     """
-    if value is None:
-        return ONE
     try:
         rate = Fraction(value).limit_denominator(1 << 20) if isinstance(value, float) else Fraction(value)
     except (TypeError, ValueError, OverflowError):
