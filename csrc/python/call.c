@@ -196,11 +196,9 @@ static void finish_row(ds_call *c, Py_ssize_t r)
 
 void ds_call_run(ds_call *c, void (*get)(const ds_call *c, void *context), void *context)
 {
-    Py_BEGIN_ALLOW_THREADS
-    ds_step_run(c->step);
+    Py_BEGIN_ALLOW_THREADS ds_step_run(c->step);
     get(c, context);
-    Py_END_ALLOW_THREADS
-    c->ran = true;
+    Py_END_ALLOW_THREADS c->ran = true;
     const double now = ds_now();
     for (Py_ssize_t r = 0; r < c->n; r++) {
         ds_slot *slot = c->step->slots[r];

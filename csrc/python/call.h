@@ -26,7 +26,8 @@ typedef struct ds_call {
     bool restart;    /* sos may start a live stream anew */
     bool any_sos, any_eos, ran;
     Py_ssize_t n_entered;
-    size_t n_leaving; /* live streams that end, or are replaced, if the call succeeds: free places */
+    size_t
+        n_leaving; /* live streams that end, or are replaced, if the call succeeds: free places */
 } ds_call;
 
 int ds_call_open(ds_call *c, ds_module *m, ds_engine_object *e, Py_ssize_t n);

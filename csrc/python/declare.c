@@ -20,8 +20,8 @@ static int parse_program(ds_module *m, PyObject *given, ds_program *p)
         ds_expr_node *node = &p->nodes[p->n_nodes++];
         int code;
         long long k;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(nodes, i), "iiiiL", &code, &node->a, &node->b, &node->c,
-                              &k))
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(nodes, i), "iiiiL", &code, &node->a, &node->b,
+                              &node->c, &k))
             return -1;
         node->code = (ds_expr_code)code;
         node->k = k;

@@ -13,13 +13,11 @@
 #include "python/support.h"
 
 typedef struct gate_object {
-    PyObject_HEAD
-    atomic_bool busy;
+    PyObject_HEAD atomic_bool busy;
 } gate_object;
 
 typedef struct hold_object {
-    PyObject_HEAD
-    PyObject *gate, *ids;
+    PyObject_HEAD PyObject *gate, *ids;
     bool inside;
 } hold_object;
 
@@ -73,7 +71,8 @@ static PyObject *hold_enter(PyObject *self, PyTypeObject *cls, PyObject *const *
     (void)n_args;
     (void)names;
     if (hold->inside || atomic_exchange(&((gate_object *)hold->gate)->busy, true)) {
-        (void)ds_fail(DS_BUSY, "a call of this module is under way, in another thread or around this one");
+        (void)ds_fail(DS_BUSY,
+                      "a call of this module is under way, in another thread or around this one");
         return ds_raise(m, DS_BUSY, hold->ids);
     }
     hold->inside = true;
@@ -108,7 +107,8 @@ static void hold_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-#define METHOD(function) (PyCFunction)(void (*)(void))function, METH_METHOD | METH_FASTCALL | METH_KEYWORDS
+#define METHOD(function) \
+    (PyCFunction)(void (*)(void)) function, METH_METHOD | METH_FASTCALL | METH_KEYWORDS
 
 static PyMethodDef gate_methods[] = {
     {"hold", METHOD(gate_hold), "hold(ids) -> context manager"},

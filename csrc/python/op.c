@@ -24,8 +24,8 @@ static PyObject *op_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!self)
         return NULL;
     ds_allocator allocator = ds_module_allocator(m);
-    ds_status status = ds_op_create(&self->op, &allocator, def, attrs, n_attrs, in, n_in, weight,
-                                    n_weights);
+    ds_status status =
+        ds_op_create(&self->op, &allocator, def, attrs, n_attrs, in, n_in, weight, n_weights);
     if (status != DS_OK) {
         Py_DECREF(self);
         return ds_raise(m, status, NULL);
@@ -44,10 +44,11 @@ static void op_dealloc(PyObject *self)
 /* ---------------------------------------------------------------- counts */
 /* Borrows the (rows, 4) int64 arrays of a sequence; *n_rows -1: set from the first. */
 int ds_parse_counts(ds_module *m, const ds_op *op, PyObject *sequence, int n,
-                        const ds_counts **counts, Py_ssize_t *n_rows)
+                    const ds_counts **counts, Py_ssize_t *n_rows)
 {
     if (!PyList_Check(sequence) && !PyTuple_Check(sequence)) {
-        PyErr_Format(PyExc_TypeError, "%s: counts must be a list or tuple of arrays", op->def->name);
+        PyErr_Format(PyExc_TypeError, "%s: counts must be a list or tuple of arrays",
+                     op->def->name);
         return -1;
     }
     if (PySequence_Fast_GET_SIZE(sequence) != n) {
@@ -224,11 +225,16 @@ static PyObject *op_get_flag(PyObject *self, void *which)
 {
     const ds_op *op = ((ds_op_object *)self)->op;
     switch (*(const char *)which) {
-    case 's': return PyBool_FromLong(op->same_counts);
-    case 'l': return PyBool_FromLong((op->def->flags & DS_OP_LOCKSTEP) != 0);
-    case 'w': return PyBool_FromLong(op->whole);
-    case 'c': return PyBool_FromLong(op->n_carried > 0);
-    default: return PyLong_FromLong(ds_op_n_values(op));
+    case 's':
+        return PyBool_FromLong(op->same_counts);
+    case 'l':
+        return PyBool_FromLong((op->def->flags & DS_OP_LOCKSTEP) != 0);
+    case 'w':
+        return PyBool_FromLong(op->whole);
+    case 'c':
+        return PyBool_FromLong(op->n_carried > 0);
+    default:
+        return PyLong_FromLong(ds_op_n_values(op));
     }
 }
 
@@ -240,7 +246,8 @@ static PyGetSetDef op_getset[] = {
     {"lockstep", op_get_flag, NULL, "Whether value inputs must progress equally.", "l"},
     {"whole", op_get_flag, NULL, "Whether it needs the whole stream.", "w"},
     {"carries", op_get_flag, NULL, "Whether it carries arrays from call to call.", "c"},
-    {"prepared_bytes", op_get_prepared_bytes, NULL, "Bytes of its weights as kernels want them.", NULL},
+    {"prepared_bytes", op_get_prepared_bytes, NULL, "Bytes of its weights as kernels want them.",
+     NULL},
     {"n_values", op_get_flag, NULL, "Inputs whose values are read.", "n"},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -250,8 +257,10 @@ static PyMethodDef op_methods[] = {
      "counts(inputs, ended, ids=()) -> counts of every output"},
     {"kept", (PyCFunction)(void (*)(void))op_kept, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
      "kept(inputs, outputs) -> per value input the first frame kept before and now"},
-    {"run", (PyCFunction)(void (*)(void))ds_op_object_run, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
-     "run(values, inputs, outputs, ended, states, weights, blas, ids=(), prepared=None) -> outputs, new states"},
+    {"run", (PyCFunction)(void (*)(void))ds_op_object_run,
+     METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
+     "run(values, inputs, outputs, ended, states, weights, blas, ids=(), prepared=None) -> "
+     "outputs, new states"},
     {"integers", (PyCFunction)(void (*)(void))ds_op_object_integers,
      METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
      "integers() -> counts and need, each as what `declare` takes"},
@@ -262,8 +271,11 @@ static PyMethodDef op_methods[] = {
 };
 
 static PyType_Slot op_slots[] = {
-    {Py_tp_new, op_new},         {Py_tp_dealloc, op_dealloc}, {Py_tp_getset, op_getset},
-    {Py_tp_methods, op_methods}, {Py_tp_doc, "An operator of the engine."},
+    {Py_tp_new, op_new},
+    {Py_tp_dealloc, op_dealloc},
+    {Py_tp_getset, op_getset},
+    {Py_tp_methods, op_methods},
+    {Py_tp_doc, "An operator of the engine."},
     {0, NULL},
 };
 

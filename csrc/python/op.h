@@ -5,8 +5,7 @@
 #include "python/support.h"
 
 typedef struct ds_op_object {
-    PyObject_HEAD
-    ds_op *op;
+    PyObject_HEAD ds_op *op;
 } ds_op_object;
 
 /* Borrows the (rows, 4) int64 arrays of a list or tuple of n; *n_rows -1: set from the first. */
@@ -21,7 +20,8 @@ bool ds_prepared_take(ds_module *m, PyObject *object, PyObject *op);
 void ds_prepared_give(PyObject *object);
 /* What `prepare` makes of these weights, made anew where they are not those of the last run; NULL where
  * these kernels read weights where they lie, or there is no memory to keep it. Without the GIL. */
-const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels, const void *const *weights);
+const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels,
+                                const void *const *weights);
 
 PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *args,
                            Py_ssize_t n_args, PyObject *names);

@@ -13,11 +13,10 @@
 #include "python/op.h"
 
 typedef struct prepared_object {
-    PyObject_HEAD
-    PyObject *op; /* owned */
+    PyObject_HEAD PyObject *op; /* owned */
     ds_allocator allocator;
     const ds_kernels *kernels; /* for which `data` holds; NULL where it holds nothing */
-    char *raw;                 /* the weights as they were, one after another; NULL before the first run */
+    char *raw; /* the weights as they were, one after another; NULL before the first run */
     void *data;
     size_t raw_bytes, data_bytes;
     bool busy; /* guarded by the GIL */
@@ -84,7 +83,8 @@ static bool same_weights(const prepared_object *self, const ds_op *op, const voi
 }
 
 /* What is kept is prepared from the copy, so that the two agree whoever writes to the weights. */
-const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels, const void *const *weights)
+const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels,
+                                const void *const *weights)
 {
     prepared_object *self = (prepared_object *)object;
     const ds_op *op = ((ds_op_object *)self->op)->op;

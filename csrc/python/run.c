@@ -96,7 +96,8 @@ static int parse_weights(call *c, PyObject *weights)
     bool same = (int)n == c->op->n_weights;
     for (size_t i = 0; same && i < n; i++) {
         const ds_signature *w = &c->op->weight[i];
-        same = signatures[i].dtype == w->dtype && (!w->dtype || ds_signature_same_shape(&signatures[i], w));
+        same = signatures[i].dtype == w->dtype &&
+               (!w->dtype || ds_signature_same_shape(&signatures[i], w));
     }
     if (!same)
         PyErr_Format(c->m->errors[DS_SHAPE], "%s: the weights are not those it was made for",
@@ -109,8 +110,8 @@ static int state_bytes(call *c, Py_ssize_t r, bool now, size_t *n_bytes)
     ds_pair in[DS_MAX_INPUTS];
     for (int i = 0; i < c->op->n_inputs; i++)
         in[i] = now ? c->in[i][r].now : c->in[i][r].before;
-    ds_status status = ds_eager_state_bytes(
-        c->op, in, now ? c->out[0][r].now : c->out[0][r].before, n_bytes);
+    ds_status status =
+        ds_eager_state_bytes(c->op, in, now ? c->out[0][r].now : c->out[0][r].before, n_bytes);
     if (status == DS_OK)
         return 0;
     ds_raise(c->m, status, NULL);
@@ -121,7 +122,8 @@ static int state_bytes(call *c, Py_ssize_t r, bool now, size_t *n_bytes)
 static bool only_grows(const call *c, Py_ssize_t r)
 {
     const ds_op *op = c->op;
-    if (op->n_carried || ds_op_n_values(op) != 1 || c->out[0][r].now.known != c->out[0][r].before.known)
+    if (op->n_carried || ds_op_n_values(op) != 1 ||
+        c->out[0][r].now.known != c->out[0][r].before.known)
         return false;
     const ds_counts *in = &c->in[0][r];
     int64_t from = ds_eager_kept_from(op, 0, in->before, c->out[0][r].before);
@@ -236,15 +238,14 @@ static ds_status run_eager(call *c, ds_arena *arena, PyObject *outputs)
         return run_values(c, arena);
     ds_status status;
     char message[DS_MESSAGE_BYTES] = "";
-    Py_BEGIN_ALLOW_THREADS
-    status = run_values(c, arena);
+    Py_BEGIN_ALLOW_THREADS status = run_values(c, arena);
     if (status != DS_OK)
         strncpy(message, ds_last_error(), sizeof message - 1);
-    Py_END_ALLOW_THREADS
-    return status == DS_OK ? DS_OK : ds_fail(status, "%s", message);
+    Py_END_ALLOW_THREADS return status == DS_OK ? DS_OK : ds_fail(status, "%s", message);
 }
 
-static PyObject *run_call(call *c, PyObject *const *args, const bool *ended, int blas, PyObject *ids)
+static PyObject *run_call(call *c, PyObject *const *args, const bool *ended, int blas,
+                          PyObject *ids)
 {
     PyObject *result = NULL, *outputs = NULL, *bad_ids = NULL;
     ds_arena *arena = NULL;
@@ -270,11 +271,19 @@ static PyObject *run_call(call *c, PyObject *const *args, const bool *ended, int
     arena = outputs ? ds_take_arena(c->m) : NULL;
     if (!arena)
         goto done;
-    c->eager = (ds_eager){.op = c->op, .n_rows = (size_t)c->n_rows, .in = c->in, .out = c->out,
-                            .kernels = blas && c->m->blas_kernels ? c->m->blas_kernels : c->m->kernels,
-                            .ended = ended, .values = c->values, .weights = c->weights,
-                            .states = c->states, .outputs = c->outputs,
-                            .new_states = c->new_states, .bad = c->bad};
+    c->eager =
+        (ds_eager){.op = c->op,
+                   .n_rows = (size_t)c->n_rows,
+                   .in = c->in,
+                   .out = c->out,
+                   .kernels = blas && c->m->blas_kernels ? c->m->blas_kernels : c->m->kernels,
+                   .ended = ended,
+                   .values = c->values,
+                   .weights = c->weights,
+                   .states = c->states,
+                   .outputs = c->outputs,
+                   .new_states = c->new_states,
+                   .bad = c->bad};
     ds_status status = run_eager(c, arena, outputs);
     ds_give_arena(c->m, arena);
     if (status == DS_OK) {
@@ -300,10 +309,11 @@ PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *a
 {
     call c = {.m = ds_module_of(cls), .op = ((ds_op_object *)self)->op, .n_rows = -1};
     if (n_args < 7 || n_args > 9 || names || !c.op->def->forward) {
-        PyErr_SetString(PyExc_TypeError, c.op->def->forward
-                                             ? "run(values, inputs, outputs, ended, states, weights, blas, "
-                                               "ids=(), prepared=None)"
-                                             : "a declared operator's values are not computed here");
+        PyErr_SetString(PyExc_TypeError,
+                        c.op->def->forward
+                            ? "run(values, inputs, outputs, ended, states, weights, blas, "
+                              "ids=(), prepared=None)"
+                            : "a declared operator's values are not computed here");
         return NULL;
     }
     if (ds_parse_counts(c.m, c.op, args[1], c.op->n_inputs, c.in, &c.n_rows) < 0 ||
@@ -314,9 +324,11 @@ PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *a
     PyObject *ids = n_args > 7 ? args[7] : NULL;
     if (!ended || blas < 0 || !ds_have_kernels(c.m))
         return NULL;
-    c.kept = n_args > 8 && c.op->def->prepare && ds_prepared_take(c.m, args[8], self) ? args[8] : NULL;
+    c.kept =
+        n_args > 8 && c.op->def->prepare && ds_prepared_take(c.m, args[8], self) ? args[8] : NULL;
     /* Values and weights stay while they are used, whatever becomes of the caller's sequences. */
-    PyObject *values = PySequence_Tuple(args[0]), *weights = values ? PySequence_Tuple(args[5]) : NULL;
+    PyObject *values = PySequence_Tuple(args[0]),
+             *weights = values ? PySequence_Tuple(args[5]) : NULL;
     PyObject *const held[] = {values, args[1], args[2], args[3], args[4], weights};
     PyObject *result = weights ? run_call(&c, held, ended, blas, ids) : NULL;
     Py_XDECREF(values);

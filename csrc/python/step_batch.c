@@ -329,8 +329,8 @@ static void get_batch(const ds_call *c, void *context)
         for (Py_ssize_t r = 0; r < c->n; r++) {
             int64_t start;
             const int64_t n = ds_step_frames(c->step, o, (size_t)r, &start);
-            ds_step_get(c->step, o, (size_t)r, n, PyArray_BYTES(a) + r * PyArray_STRIDE(a, p->batch),
-                        strides);
+            ds_step_get(c->step, o, (size_t)r, n,
+                        PyArray_BYTES(a) + r * PyArray_STRIDE(a, p->batch), strides);
         }
     }
 }

@@ -139,7 +139,8 @@ static bool place_axes(ds_padded *p, const ds_axes *axes, bool has_frames, long 
     if (batch < -1 || batch >= p->rank || (!has_frames && axes->axis[0] != 0))
         return false;
     for (int d = 0; d < axes->rank; d++) {
-        const int axis = axes->axis[d] - !has_frames; /* an output without L has an axis of 0 or 1 first */
+        const int axis =
+            axes->axis[d] - !has_frames; /* an output without L has an axis of 0 or 1 first */
         p->axis[d] = axis < 0 ? -1 : axis + (axis >= batch);
     }
     return true;
