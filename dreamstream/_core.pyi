@@ -138,8 +138,9 @@ class Engine:
         values: Sequence[NDArray[Any]],
         lengths: Sequence[Sequence[int] | NDArray[np.int64]],
         restart: bool = False,
-    ) -> tuple[list[NDArray[Any]], list[list[int]], list[list[int]]]:
-        """Per input the rows' frames end to end, and each row's → per output the same, and each row's start."""
+    ) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:
+        """Per input the rows' frames end to end, and each row's number of them → per output the same; the
+        numbers, and each row's start, as ``(outputs, 2, rows)``."""
     ids: list[str]
     def drop(self, ids: Sequence[str]) -> None: ...
     def snapshot(self, id: str) -> bytes: ...
@@ -148,7 +149,8 @@ class Engine:
     def restore(self, data: bytes, id: str | None) -> str:
         """Return the id, made up where it is None."""
     def fork(self, id: str, new_id: str) -> None: ...
-    def idle(self, seconds: float) -> list[str]: ...
+    def ages(self) -> list[tuple[str, float]]:
+        """Per live stream the seconds since it was stepped."""
     def graph(self) -> dict[str, Any]:
         """The planned graph: "nodes" (name, path, attributes, inputs, first_output, weights as (name, array),
         silent), "edges" (signature, most frames kept; None: it grows), "inputs" and "outputs" (edges),
@@ -174,7 +176,8 @@ class Stepper:
     """The base of dreamstream.Engine: steps from Python to Python without Python code in between.
 
     ``structure``: what forward returns, with the numbers of outputs; ``inputs`` and ``outputs``: which axis of
-    an array is B, -1 where none is. What is no array goes to `_arrays_of` and `_array_of`.
+    an array is B, -1 where none is. What is no array goes to `_arrays_of` and `_array_of`, what is no dict by
+    plain ids to `_rows_of`.
     """
 
     def __init__(

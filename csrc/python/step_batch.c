@@ -2,24 +2,7 @@
  *
  * The ids of a server's batch are mostly those of the batch before, the same objects: then what stands behind
  * them is remembered, and taken where it is still live. */
-#include <string.h>
-
 #include "python/stepper.h"
-
-/* Fills in lengths that were not given; refuses the rows whose length is not within the array's. */
-static int check_lengths(ds_call *c, size_t input, int64_t most)
-{
-    int64_t *n_frames = c->step->n_frames + input * (size_t)c->n;
-    bool any = false;
-    for (Py_ssize_t r = 0; r < c->n; r++) {
-        n_frames[r] = n_frames[r] < 0 ? most : n_frames[r];
-        c->step->bad[r] = n_frames[r] > most;
-        any |= c->step->bad[r];
-    }
-    return any ? ds_call_refuse(c, ds_fail(DS_SHAPE, "lengths must be from 0 to the array's %lld",
-                                           (long long)most))
-               : 0;
-}
 
 /* What `given` says of input k: an item of a tuple or list, or of a dict by name (new reference); NULL where
  * that is nothing, or with an exception. */
@@ -65,113 +48,53 @@ typedef struct batch_step {
     ds_stepper *stepper;
     PyObject *arrays;   /* tuple: per input an array, or None */
     PyObject **outputs; /* [output] owned */
+    int64_t *most;      /* [output] frames of the longest row */
 } batch_step;
 
 /* Arrays of this machine's byte order, one per input; new reference. */
 static PyObject *read_arrays(ds_stepper *s, ds_module *m, size_t n_inputs, PyObject *const *args,
                              Py_ssize_t n_args)
 {
-    PyObject *arrays = (size_t)n_args == n_inputs ? PyTuple_New(n_args) : NULL;
-    if (!arrays && !PyErr_Occurred())
-        PyErr_Format(m->errors[DS_SHAPE],
-                     "step_batch: expected %zu arrays, in the order of the inputs", n_inputs);
+    if ((size_t)n_args != n_inputs)
+        return PyErr_Format(m->errors[DS_SHAPE],
+                            "step_batch: expected %zu arrays, in the order of the inputs",
+                            n_inputs);
+    PyObject *arrays = PyTuple_New(n_args);
     for (Py_ssize_t k = 0; arrays && k < n_args; k++) {
-        PyObject *item = args[k] == Py_None || PyArray_Check(args[k])
+        PyObject *item = ds_is_chunk(args[k])
                              ? Py_NewRef(args[k])
                              : PyObject_CallMethod((PyObject *)s, "_array_of", "nO", k, args[k]);
-        if (item && item != Py_None && !PyArray_Check(item)) {
+        if (item)
+            PyTuple_SET_ITEM(arrays, k, item);
+        if (item && !ds_is_chunk(item))
             PyErr_SetString(m->errors[DS_DTYPE], "step_batch: expected arrays");
-            Py_CLEAR(item);
-        }
-        PyObject *native =
-            !item || item == Py_None ? Py_XNewRef(item) : ds_native_array((PyArrayObject *)item);
-        Py_XDECREF(item);
-        if (native)
-            PyTuple_SET_ITEM(arrays, k, native);
-        else
+        if (PyErr_Occurred())
             Py_CLEAR(arrays);
     }
     return arrays;
 }
 
-/* Whether a padded array has the rows and features; frames: its axis L, 1 without one. */
-static bool fits_padded(PyArrayObject *a, const ds_padded *p, const ds_signature *signature,
-                        Py_ssize_t n_rows, int64_t *frames)
+/* Reads flags and lengths, and where the rows lie; may run Python code. */
+static int read_rows(batch_step *b, PyObject *const *options)
 {
-    bool fits = PyArray_NDIM(a) == p->rank && p->batch >= 0 && PyArray_DIM(a, p->batch) == n_rows;
-    for (int d = 0; fits && d < signature->rank; d++)
-        fits = PyArray_DIM(a, p->axis[d + 1]) == signature->shape[d];
-    *frames = fits && p->axis[0] >= 0 ? PyArray_DIM(a, p->axis[0]) : 1;
-    return fits;
-}
-
-static int refuse_padded(const ds_call *c, ds_status status, const char *what, size_t k,
-                         PyArrayObject *a)
-{
-    PyObject *shape = PyObject_GetAttrString((PyObject *)a, "shape");
-    if (shape)
-        PyErr_Format(c->m->errors[status],
-                     "%s %zu: an array of shape %R and type %R does not fit %zd rows", what, k,
-                     shape, PyArray_DESCR(a), c->n);
-    Py_XDECREF(shape);
-    return -1;
-}
-
-/* Reads the rows' lengths of all inputs; may run Python code. */
-static int read_all_lengths(const batch_step *b, PyObject *lengths)
-{
-    for (size_t k = 0; k < b->call.n_inputs; k++) {
-        PyObject *of = of_input(b->stepper, lengths, (Py_ssize_t)k, b->call.n_inputs);
-        const int status = PyErr_Occurred() ? -1 : ds_rows_lengths(&b->call, k, of);
+    ds_call *c = &b->call;
+    const ds_stepper *s = b->stepper;
+    if (ds_rows_flags(c, "sos", options[1], c->sos) < 0 ||
+        ds_rows_flags(c, "eos", options[2], c->step->ended) < 0)
+        return -1;
+    for (size_t k = 0; k < c->n_inputs; k++) {
+        PyObject *of = of_input(s, options[0], (Py_ssize_t)k, c->n_inputs);
+        const int status = PyErr_Occurred() ? -1 : ds_rows_lengths(c, k, of);
         Py_XDECREF(of);
         if (status < 0)
             return -1;
+        c->in[k] = (ds_rows){&PyTuple_GET_ITEM(b->arrays, (Py_ssize_t)k), 0, s->inputs[k].rank,
+                             s->inputs[k].batch, s->inputs[k].axis};
     }
+    for (size_t o = 0; o < c->n_outputs; o++)
+        c->out[o] = (ds_rows){b->outputs + o, 0, s->outputs[o].rank, s->outputs[o].batch,
+                              s->outputs[o].axis};
     return 0;
-}
-
-static int measure_arrays(batch_step *b)
-{
-    ds_call *c = &b->call;
-    for (size_t k = 0; k < c->n_inputs; k++) {
-        PyArrayObject *a = (PyArrayObject *)PyTuple_GET_ITEM(b->arrays, (Py_ssize_t)k);
-        int64_t most = 0;
-        if ((PyObject *)a != Py_None) {
-            const ds_signature *signature = ds_step_input(c->e->plan, k);
-            const ds_element element = ds_element_of(a);
-            if (!element || !ds_layout_fits(signature, element))
-                return refuse_padded(c, DS_DTYPE, "input", k, a);
-            if (!fits_padded(a, &b->stepper->inputs[k], signature, c->n, &most))
-                return refuse_padded(c, DS_SHAPE, "input", k, a);
-        }
-        if (check_lengths(c, k, most) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-/* Byte strides of a row's frames; 0 along L where there is none. */
-static void strides_of(ptrdiff_t *strides, PyArrayObject *a, const ds_padded *p, int rank)
-{
-    for (int d = 0; d <= rank; d++)
-        strides[d] = p->axis[d] >= 0 ? PyArray_STRIDE(a, p->axis[d]) : 0;
-}
-
-static void put_arrays(const batch_step *b)
-{
-    const ds_call *c = &b->call;
-    for (size_t k = 0; k < c->n_inputs; k++) {
-        PyArrayObject *a = (PyArrayObject *)PyTuple_GET_ITEM(b->arrays, (Py_ssize_t)k);
-        if ((PyObject *)a == Py_None)
-            continue;
-        const ds_padded *p = &b->stepper->inputs[k];
-        const ds_element element = ds_element_of(a);
-        ptrdiff_t strides[DS_MAX_RANK + 1];
-        strides_of(strides, a, p, ds_step_input(c->e->plan, k)->rank);
-        for (Py_ssize_t r = 0; r < c->n; r++)
-            ds_step_put(c->step, k, (size_t)r, PyArray_BYTES(a) + r * PyArray_STRIDE(a, p->batch),
-                        strides, element);
-    }
 }
 
 /* Finds the arrays of a caller's `out`, which has the structure of what forward returns. */
@@ -183,9 +106,7 @@ static int find_out(PyObject *structure, PyObject *out, PyObject **outputs)
         return 0;
     }
     PyObject *keys = PyDict_Check(structure) ? PySequence_List(structure) : NULL;
-    const Py_ssize_t n = keys               ? PyList_GET_SIZE(keys)
-                         : PyErr_Occurred() ? -1
-                                            : PySequence_Size(structure);
+    const Py_ssize_t n = PyErr_Occurred() ? -1 : PyObject_Size(structure);
     const Py_ssize_t n_out = n < 0 ? -1 : PyObject_Size(out);
     int status = n < 0 || n_out < 0 ? -1 : 0;
     if (status == 0 && n != n_out) {
@@ -193,15 +114,11 @@ static int find_out(PyObject *structure, PyObject *out, PyObject **outputs)
         status = -1;
     }
     for (Py_ssize_t i = 0; status == 0 && i < n; i++) {
-        PyObject *part, *item;
-        if (keys) {
-            part = Py_XNewRef(PyDict_GetItemWithError(structure, PyList_GET_ITEM(keys, i)));
-            item = PyObject_GetItem(out, PyList_GET_ITEM(keys, i));
-        } else {
-            part = PySequence_GetItem(structure, i);
-            item = PySequence_GetItem(out, i);
-        }
-        status = part && item ? find_out(part, item, outputs) : -1;
+        PyObject *key = keys ? Py_NewRef(PyList_GET_ITEM(keys, i)) : PyLong_FromSsize_t(i);
+        PyObject *part = key ? PyObject_GetItem(structure, key) : NULL;
+        PyObject *item = part ? PyObject_GetItem(out, key) : NULL;
+        status = item ? find_out(part, item, outputs) : -1;
+        Py_XDECREF(key);
         Py_XDECREF(part);
         Py_XDECREF(item);
     }
@@ -209,67 +126,30 @@ static int find_out(PyObject *structure, PyObject *out, PyObject **outputs)
     return status;
 }
 
-static int check_out(const ds_call *c, size_t o, const ds_padded *p, PyObject *given, int64_t most)
-{
-    const ds_signature *signature = ds_step_output(c->e->plan, o);
-    if (!PyArray_Check(given)) {
-        PyErr_Format(c->m->errors[DS_DTYPE], "out: expected an array, got %.100s",
-                     Py_TYPE(given)->tp_name);
-        return -1;
-    }
-    PyArrayObject *a = (PyArrayObject *)given;
-    int64_t frames;
-    if (PyArray_TYPE(a) != ds_numpy_type(signature->dtype) || !PyArray_ISNOTSWAPPED(a))
-        return refuse_padded(c, DS_DTYPE, "out: output", o, a);
-    if (!PyArray_ISWRITEABLE(a)) {
-        PyErr_Format(PyExc_ValueError, "out: the array of output %zu is read-only", o);
-        return -1;
-    }
-    if (!fits_padded(a, p, signature, c->n, &frames))
-        return refuse_padded(c, DS_SHAPE, "out: output", o, a);
-    if (frames < most) {
-        PyErr_Format(c->m->errors[DS_SHAPE], "out: output %zu needs room for %lld frames, got %lld",
-                     o, (long long)most, (long long)frames);
-        return -1;
-    }
-    return 0;
-}
-
 /* The lengths of an output (new reference), and its array where the caller gave none. */
 static PyObject *make_output(batch_step *b, size_t o, bool given)
 {
     const ds_call *c = &b->call;
-    const ds_signature *signature = ds_step_output(c->e->plan, o);
-    const ds_padded *p = &b->stepper->outputs[o];
-    npy_intp n = c->n, shape[DS_MAX_RANK + 2];
+    const ds_rows *rows = &c->out[o];
+    if (rows->batch < 0)
+        return PyErr_Format(c->m->errors[DS_SHAPE],
+                            "step_batch: output %zu has no dimension B of its own", o);
+    npy_intp n = c->n;
     PyObject *lengths = PyArray_SimpleNew(1, &n, NPY_INT64);
     if (!lengths)
         return NULL;
-    if (p->batch < 0) {
-        PyErr_Format(c->m->errors[DS_SHAPE], "step_batch: output %zu has no dimension B of its own",
-                     o);
-        Py_CLEAR(lengths);
-        return NULL;
-    }
     int64_t *frames = PyArray_DATA((PyArrayObject *)lengths), start, most = 0, least = INT64_MAX;
     for (Py_ssize_t r = 0; r < c->n; r++) {
         frames[r] = ds_step_frames(c->step, o, (size_t)r, &start);
         most = frames[r] > most ? frames[r] : most;
         least = frames[r] < least ? frames[r] : least;
     }
-    int status = 0;
-    if (given) {
-        status = check_out(c, o, p, b->outputs[o], most);
-    } else {
-        shape[p->batch] = c->n;
-        for (int d = 0; d <= signature->rank; d++)
-            if (p->axis[d] >= 0)
-                shape[p->axis[d]] = d ? signature->shape[d - 1] : most;
-        const bool padded = least < (p->axis[0] < 0 ? 1 : most);
-        b->outputs[o] = ds_new_array(signature, p->rank, shape, padded);
-        status = b->outputs[o] ? 0 : -1;
-    }
-    if (status < 0)
+    b->most[o] = most;
+    if (!given)
+        b->outputs[o] = ds_frames_new(c, o, most, least < (rows->axis[0] < 0 ? 1 : most));
+    else if (!b->outputs[o]) /* forward's result doesn't hold it */
+        b->outputs[o] = Py_NewRef(Py_None);
+    if (!b->outputs[o])
         Py_CLEAR(lengths);
     return lengths;
 }
@@ -278,80 +158,42 @@ static PyObject *make_output(batch_step *b, size_t o, bool given)
 static PyObject *make_result(batch_step *b, PyObject *out)
 {
     const size_t n = b->call.n_outputs;
-    const bool given = out && out != Py_None;
     PyObject *structure = b->stepper->structure, *result = NULL;
-    PyObject **lengths = PyMem_Calloc(n + 1, sizeof *lengths);
-    if (!lengths)
-        return PyErr_NoMemory();
-    bool made = !given || find_out(structure, out, b->outputs) == 0;
-    for (size_t o = 0; made && o < n; o++) {
-        if (given && !b->outputs[o]) /* an output that forward's result doesn't hold */
-            b->outputs[o] = Py_NewRef(Py_None);
-        lengths[o] = make_output(b, o, given);
-        made = lengths[o] != NULL;
-    }
-    PyObject *values = made ? ds_stepper_build(structure, b->outputs, 1) : NULL;
-    PyObject *counts = values ? ds_stepper_build(structure, lengths, 1) : NULL;
+    PyObject **lengths = ds_call_room(&b->call, n, sizeof *lengths);
+    bool made = lengths && (!out || find_out(structure, out, b->outputs) == 0);
+    for (size_t o = 0; made && o < n; o++)
+        made = (lengths[o] = make_output(b, o, out != NULL)) != NULL;
+    PyObject *values = !made ? NULL
+                       : out ? Py_NewRef(out)
+                             : ds_stepper_build(structure, b->outputs);
+    PyObject *counts = values ? ds_stepper_build(structure, lengths) : NULL;
     if (counts)
-        result = PyTuple_Pack(2, given ? out : values, counts);
+        result = PyTuple_Pack(2, values, counts);
     Py_XDECREF(values);
     Py_XDECREF(counts);
-    for (size_t o = 0; o < n; o++)
+    for (size_t o = 0; lengths && o < n; o++)
         Py_XDECREF(lengths[o]);
-    PyMem_Free(lengths);
     return result;
-}
-
-/* Whether the caller's arrays still fit: signal handlers may have run. */
-static int check_again(const batch_step *b, PyObject *out)
-{
-    const ds_call *c = &b->call;
-    int status = 0;
-    for (size_t o = 0; status == 0 && out && out != Py_None && o < c->n_outputs; o++) {
-        int64_t most = 0, start;
-        for (Py_ssize_t r = 0; r < c->n; r++) {
-            const int64_t frames = ds_step_frames(c->step, o, (size_t)r, &start);
-            most = frames > most ? frames : most;
-        }
-        status = check_out(c, o, &b->stepper->outputs[o], b->outputs[o], most);
-    }
-    return status;
-}
-
-static void get_batch(const ds_call *c, void *context)
-{
-    const batch_step *b = context;
-    for (size_t o = 0; o < c->n_outputs; o++) {
-        PyArrayObject *a = (PyArrayObject *)b->outputs[o];
-        const ds_padded *p = &b->stepper->outputs[o];
-        ptrdiff_t strides[DS_MAX_RANK + 1];
-        strides_of(strides, a, p, ds_step_output(c->e->plan, o)->rank);
-        for (Py_ssize_t r = 0; r < c->n; r++) {
-            int64_t start;
-            const int64_t n = ds_step_frames(c->step, o, (size_t)r, &start);
-            ds_step_get(c->step, o, (size_t)r, n,
-                        PyArray_BYTES(a) + r * PyArray_STRIDE(a, p->batch), strides);
-        }
-    }
 }
 
 static PyObject *run_batch(batch_step *b, PyObject *ids, PyObject *known, PyObject *const *options)
 {
     ds_call *c = &b->call;
+    PyObject *out = options[3] == Py_None ? NULL : options[3];
     ds_rows_name(c, ids);
     b->outputs = ds_call_room(c, c->n_outputs, sizeof *b->outputs);
-    if (!b->outputs || ds_rows_flags(c, "sos", options[1], c->sos) < 0 ||
-        ds_rows_flags(c, "eos", options[2], c->step->ended) < 0 ||
-        read_all_lengths(b, options[0]) < 0 || ds_call_find(c, known) < 0 ||
-        measure_arrays(b) < 0 || ds_call_enter(c) < 0)
+    b->most = ds_call_room(c, c->n_outputs, sizeof *b->most);
+    if (!b->outputs || !b->most || read_rows(b, options) < 0 || ds_call_begin(c, known) < 0)
         return NULL;
-    put_arrays(b);
-    PyObject *result = make_result(b, options[3]);
-    if (result && (ds_call_ready(c) < 0 || check_again(b, options[3]) < 0))
-        Py_CLEAR(result);
-    if (result) {
-        ds_call_run(c, get_batch, b);
+    PyObject *result = make_result(b, out);
+    bool ready = result && ds_call_ready(c) == 0;
+    for (size_t o = 0; ready && out && o < c->n_outputs; o++) /* after signals' handlers */
+        ready = ds_frames_check_out(c, o, b->most[o]) == 0;
+    if (ready) {
+        ds_call_run(c);
         remember(c, ids, known);
+    } else {
+        Py_CLEAR(result);
     }
     return result;
 }
@@ -369,7 +211,7 @@ PyObject *ds_stepper_step_batch(DS_METHOD_ARGUMENTS)
         return PyErr_Format(PyExc_TypeError, "step_batch() needs ids");
     b.arrays = read_arrays(b.stepper, m, e->plan->graph->n_inputs, args + 1, n_args - 1);
     PyObject *ids = b.arrays ? ds_rows_ids(m, e, args[0], &known) : NULL;
-    if (ids && ds_call_open(&b.call, m, e, PyTuple_GET_SIZE(ids)) == 0)
+    if (ids && ds_call_open(&b.call, m, e, PyList_GET_SIZE(ids)) == 0)
         result = run_batch(&b, ids, known, options);
     for (size_t o = 0; b.outputs && o < b.call.n_outputs; o++)
         Py_XDECREF(b.outputs[o]);
