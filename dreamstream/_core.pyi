@@ -1,8 +1,8 @@
 """The C engine as Python sees it. Private: names and shapes here may change with any version."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from os import PathLike
+from threading import Lock
 from types import TracebackType
 from typing import Any, Protocol, final
 
@@ -226,12 +226,15 @@ class Stream:
     ) -> None: ...
 
 @final
-class Gate:
-    """Lets one thread at a time in; taking it and giving it back can't be cut in two by KeyboardInterrupt."""
+class Hold:
+    """Takes a lock: StreamBusyError, with these ids, where another has it. KeyboardInterrupt can't cut in two
+    taking it and giving it back."""
 
-    def __new__(cls) -> Gate: ...
-    def hold(self, ids: Sequence[str]) -> AbstractContextManager[object]:
-        """Return what takes the gate: StreamBusyError, with these ids, where another thread is inside."""
+    def __new__(cls, lock: Lock, ids: Sequence[str], /) -> Hold: ...
+    def __enter__(self) -> Hold: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 @final
 class WavReader:

@@ -255,7 +255,6 @@ static int module_exec(PyObject *module)
         add_type(module, &ds_live_spec, &m->live_type) < 0 ||
         add_type(module, &ds_stepper_spec, &m->stepper_type) < 0 ||
         add_type(module, &ds_stream_spec, &m->stream_type) < 0 ||
-        add_type(module, &ds_gate_spec, &m->gate_type) < 0 ||
         add_type(module, &ds_hold_spec, &m->hold_type) < 0 ||
         add_type(module, &ds_prepared_spec, &m->prepared_type) < 0 ||
         add_type(module, &ds_wav_spec, &m->wav_type) < 0)
@@ -274,7 +273,6 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(m->live_type);
     Py_VISIT(m->stepper_type);
     Py_VISIT(m->stream_type);
-    Py_VISIT(m->gate_type);
     Py_VISIT(m->prepared_type);
     Py_VISIT(m->hold_type);
     Py_VISIT(m->wav_type);
@@ -292,7 +290,6 @@ static int module_clear(PyObject *module)
     Py_CLEAR(m->live_type);
     Py_CLEAR(m->stepper_type);
     Py_CLEAR(m->stream_type);
-    Py_CLEAR(m->gate_type);
     Py_CLEAR(m->prepared_type);
     Py_CLEAR(m->hold_type);
     Py_CLEAR(m->wav_type);
