@@ -137,10 +137,10 @@ class Engine:
         eos: Sequence[bool] | NDArray[np.bool_],
         values: Sequence[NDArray[Any]],
         lengths: Sequence[Sequence[int] | NDArray[np.int64]],
-        restart: bool = False,
-    ) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:
+        restart: bool,
+    ) -> tuple[list[NDArray[Any]], list[NDArray[np.int64]]]:
         """Per input the rows' frames end to end, and each row's number of them → per output the same; the
-        numbers, and each row's start, as ``(outputs, 2, rows)``."""
+        numbers, and each row's start, as ``(2, rows)``."""
     ids: list[str]
     def drop(self, ids: Sequence[str]) -> None: ...
     def snapshot(self, id: str) -> bytes: ...

@@ -78,7 +78,6 @@ int ds_frames_check_out(const ds_call *c, size_t output, int64_t frames);
 PyObject *ds_plain_ids(ds_module *m, PyObject *given);
 /* Likewise where each is a row's, with what stood behind them in `known` where it is remembered. */
 PyObject *ds_rows_ids(ds_module *m, const ds_engine_object *e, PyObject *given, PyObject **known);
-void ds_rows_name(ds_call *c, PyObject *ids);
 /* Marks the rows of a list of plain ids. */
 int ds_rows_mark(const ds_call *c, PyObject *ids, bool *flags);
 /* Whether rows start or end: of a bool, a bool per row, or ids; NULL and None: none does. */

@@ -11,11 +11,9 @@ static int parse_program(ds_module *m, PyObject *given, ds_program *p)
     p->full = false;
     if (!PyArg_ParseTuple(given, "O!O!", &PyList_Type, &nodes, &PyList_Type, &roots))
         return -1;
-    if (PyList_GET_SIZE(nodes) > DS_PROGRAM_NODES || PyList_GET_SIZE(roots) > DS_PROGRAM_ROOTS) {
-        PyErr_Format(m->errors[DS_ARGUMENT], "an operator's integers take at most %d nodes",
-                     DS_PROGRAM_NODES);
-        return -1;
-    }
+    DS_EXPECT(
+        PyList_GET_SIZE(nodes) <= DS_PROGRAM_NODES && PyList_GET_SIZE(roots) <= DS_PROGRAM_ROOTS,
+        m->errors[DS_ARGUMENT], "an operator's integers take at most %d nodes", DS_PROGRAM_NODES);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(nodes); i++) {
         ds_expr_node *node = &p->nodes[p->n_nodes++];
         int code;

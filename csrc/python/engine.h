@@ -57,7 +57,7 @@ void *ds_engine_error(ds_module *m, ds_status status, PyObject *id);
     PyObject *self, PyTypeObject *cls, PyObject *const *args, Py_ssize_t n_args, PyObject *names
 
 extern PyMethodDef ds_stream_methods[];        /* streams.c */
-PyObject *ds_engine_step(DS_METHOD_ARGUMENTS); /* step_frames.c */
+PyObject *ds_engine_step(PyObject *self, PyObject *args); /* step_batch.c */
 PyObject *ds_engine_object_copy(DS_METHOD_ARGUMENTS);
 PyObject *ds_engine_object_close(DS_METHOD_ARGUMENTS);
 PyObject *ds_engine_graph(DS_METHOD_ARGUMENTS);

@@ -94,10 +94,9 @@ static int measure_rows(ds_call *c, size_t k)
     if (bad)
         return ds_call_refuse(
             c, ds_fail(DS_SHAPE, "lengths must be from 0 to the array's %lld", (long long)most));
-    if (rows->batch >= 0 || (whole && sum == most))
-        return 0;
-    PyErr_Format(c->m->errors[DS_SHAPE], "input %zu: the frames are not those of the rows", k);
-    return -1;
+    DS_EXPECT(rows->batch >= 0 || (whole && sum == most), c->m->errors[DS_SHAPE],
+              "input %zu: the frames are not those of the rows", k);
+    return 0;
 }
 
 int ds_frames_measure(ds_call *c)
@@ -180,22 +179,16 @@ int ds_frames_check_out(const ds_call *c, size_t output, int64_t frames)
     const ds_signature *signature = ds_step_output(c->e->plan, output);
     const ds_rows *rows = &c->out[output];
     PyArrayObject *a = (PyArrayObject *)rows->arrays[0];
-    if (!PyArray_Check(a)) {
-        PyErr_Format(c->m->errors[DS_DTYPE], "out: expected an array, got %.100s",
-                     Py_TYPE(a)->tp_name);
-        return -1;
-    }
+    DS_EXPECT(PyArray_Check(a), c->m->errors[DS_DTYPE], "out: expected an array, got %.100s",
+              Py_TYPE(a)->tp_name);
     if (PyArray_TYPE(a) != ds_numpy_type(signature->dtype) || !PyArray_ISNOTSWAPPED(a))
         return refuse_array(c, DS_DTYPE, "out: output", output, signature, a, NULL);
-    if (!PyArray_ISWRITEABLE(a)) {
-        PyErr_Format(PyExc_ValueError, "out: the array of output %zu is read-only", output);
-        return -1;
-    }
+    DS_EXPECT(PyArray_ISWRITEABLE(a), PyExc_ValueError, "out: the array of output %zu is read-only",
+              output);
     if (!fits(c, rows, signature, a))
         return refuse_array(c, DS_SHAPE, "out: output", output, signature, a, NULL);
-    if (frames_along(rows, a) >= frames)
-        return 0;
-    PyErr_Format(c->m->errors[DS_SHAPE], "out: output %zu needs room for %lld frames, got %lld",
-                 output, (long long)frames, (long long)frames_along(rows, a));
-    return -1;
+    DS_EXPECT(frames_along(rows, a) >= frames, c->m->errors[DS_SHAPE],
+              "out: output %zu needs room for %lld frames, got %lld", output, (long long)frames,
+              (long long)frames_along(rows, a));
+    return 0;
 }

@@ -45,26 +45,19 @@ static void op_dealloc(PyObject *self)
 int ds_parse_counts(ds_module *m, const ds_op *op, PyObject *sequence, int n,
                     const ds_counts **counts, Py_ssize_t *n_rows)
 {
-    if (!PyList_Check(sequence) && !PyTuple_Check(sequence)) {
-        PyErr_Format(PyExc_TypeError, "%s: counts must be a list or tuple of arrays",
-                     op->def->name);
-        return -1;
-    }
-    if (PySequence_Fast_GET_SIZE(sequence) != n) {
-        PyErr_Format(m->errors[DS_ARGUMENT], "%s: expected counts of %d edges, got %zd",
-                     op->def->name, n, PySequence_Fast_GET_SIZE(sequence));
-        return -1;
-    }
+    DS_EXPECT(PyList_Check(sequence) || PyTuple_Check(sequence), PyExc_TypeError,
+              "%s: counts must be a list or tuple of arrays", op->def->name);
+    DS_EXPECT(PySequence_Fast_GET_SIZE(sequence) == n, m->errors[DS_ARGUMENT],
+              "%s: expected counts of %d edges, got %zd", op->def->name, n,
+              PySequence_Fast_GET_SIZE(sequence));
     for (int i = 0; i < n; i++) {
         PyObject *item = PySequence_Fast_GET_ITEM(sequence, i);
         PyArrayObject *array = (PyArrayObject *)item;
-        if (!PyArray_Check(item) || PyArray_TYPE(array) != NPY_INT64 || PyArray_NDIM(array) != 2 ||
-            PyArray_DIM(array, 1) != 4 || !PyArray_ISCARRAY_RO(array) ||
-            (*n_rows >= 0 && PyArray_DIM(array, 0) != *n_rows)) {
-            PyErr_Format(m->errors[DS_ARGUMENT], "%s: counts must be (rows, 4) int64 arrays",
-                         op->def->name);
-            return -1;
-        }
+        DS_EXPECT(
+            PyArray_Check(item) && PyArray_TYPE(array) == NPY_INT64 && PyArray_NDIM(array) == 2 &&
+                PyArray_DIM(array, 1) == 4 && PyArray_ISCARRAY_RO(array) &&
+                (*n_rows < 0 || PyArray_DIM(array, 0) == *n_rows),
+            m->errors[DS_ARGUMENT], "%s: counts must be (rows, 4) int64 arrays", op->def->name);
         *n_rows = PyArray_DIM(array, 0);
         counts[i] = PyArray_DATA(array);
     }

@@ -52,12 +52,6 @@ PyObject *ds_rows_ids(ds_module *m, const ds_engine_object *e, PyObject *given, 
     return ids;
 }
 
-void ds_rows_name(ds_call *c, PyObject *ids)
-{
-    for (Py_ssize_t r = 0; r < c->n; r++)
-        c->ids[r] = PyList_GET_ITEM(ids, r);
-}
-
 /* ---------------------------------------------------------------- flags and lengths */
 int ds_rows_mark(const ds_call *c, PyObject *ids, bool *flags)
 {

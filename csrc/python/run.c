@@ -39,10 +39,8 @@ static int64_t all_frames(const call *c, const ds_counts *counts)
 static int parse_values(call *c, PyObject *values)
 {
     const int n = ds_op_n_values(c->op);
-    if (PyTuple_GET_SIZE(values) < n) {
-        PyErr_Format(PyExc_TypeError, "%s: expected %d values", c->op->def->name, n);
-        return -1;
-    }
+    DS_EXPECT(PyTuple_GET_SIZE(values) >= n, PyExc_TypeError, "%s: expected %d values",
+              c->op->def->name, n);
     for (int i = 0; i < n; i++) {
         PyObject *item = PyTuple_GET_ITEM(values, i);
         PyArrayObject *array = (PyArrayObject *)item;
@@ -53,11 +51,8 @@ static int parse_values(call *c, PyObject *values)
                     PyArray_DIM(array, 0) == all_frames(c, c->in[i]);
         for (int d = 0; fits && d < s->rank; d++)
             fits = PyArray_DIM(array, d + 1) == s->shape[d];
-        if (!fits) {
-            PyErr_Format(c->m->errors[DS_SHAPE],
-                         "%s: value %d does not fit its signature and counts", c->op->def->name, i);
-            return -1;
-        }
+        DS_EXPECT(fits, c->m->errors[DS_SHAPE],
+                  "%s: value %d does not fit its signature and counts", c->op->def->name, i);
         c->values[i] = PyArray_DATA(array);
     }
     return 0;
@@ -144,11 +139,8 @@ static int read_state(call *c, Py_ssize_t r, PyObject *old)
     Py_DECREF(flat); /* the list keeps it */
     const size_t length = flat == Py_None ? 0 : (size_t)PyBytes_GET_SIZE(flat);
     const bool started = c->in[0][r].before.total != 0;
-    if (length != expected && (length != 0 || started)) {
-        PyErr_Format(c->m->errors[DS_INTERNAL], "%s: row %zd has %zu bytes of state, not %zu",
-                     c->op->def->name, r, length, expected);
-        return -1;
-    }
+    DS_EXPECT(length == expected || (length == 0 && !started), c->m->errors[DS_INTERNAL],
+              "%s: row %zd has %zu bytes of state, not %zu", c->op->def->name, r, length, expected);
     c->states[r] = flat == Py_None ? NULL : PyBytes_AS_STRING(flat);
     return 0;
 }
@@ -159,10 +151,8 @@ static int prepare_states(call *c, PyObject *states)
 {
     const int n_values = ds_op_n_values(c->op);
     const char *fresh = c->values[0];
-    if (states != Py_None && (!PyList_Check(states) || PyList_GET_SIZE(states) != c->n_rows)) {
-        PyErr_Format(PyExc_TypeError, "%s: states must be a list, one per row", c->op->def->name);
-        return -1;
-    }
+    DS_EXPECT(states == Py_None || (PyList_Check(states) && PyList_GET_SIZE(states) == c->n_rows),
+              PyExc_TypeError, "%s: states must be a list, one per row", c->op->def->name);
     for (Py_ssize_t r = 0; r < c->n_rows; r++) {
         PyObject *old = states == Py_None ? Py_None : PyList_GET_ITEM(states, r), *state;
         const bool ended = c->eager.ended[r], grows = n_values && !ended && only_grows(c, r);

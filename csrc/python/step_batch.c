@@ -1,8 +1,20 @@
-/* Engine.step_batch: rows of padded arrays.
+/* Steps of arrays that hold all rows: padded ones (Engine.step_batch), or the rows' frames end to end, as
+ * stream tensors hold them (_core.Engine.step).
  *
  * The ids of a server's batch are mostly those of the batch before, the same objects: then what stands behind
  * them is remembered, and taken where it is still live. */
 #include "python/stepper.h"
+
+/* What callers give besides ids and arrays; NULL where absent. */
+enum { LENGTHS, SOS, EOS, OUT, N_OPTIONS };
+
+typedef struct batch_step {
+    ds_call call;
+    ds_stepper *stepper; /* of padded arrays; NULL: the rows lie end to end */
+    PyObject *arrays;    /* tuple: per input an array, or None */
+    PyObject **outputs;  /* [output] owned */
+    int64_t *most;       /* [output] frames of the longest row */
+} batch_step;
 
 /* What `given` says of input k: an item of a tuple or list, or of a dict by name (new reference); NULL where
  * that is nothing, or with an exception. */
@@ -10,10 +22,10 @@ static PyObject *of_input(const ds_stepper *s, PyObject *given, Py_ssize_t k, si
 {
     if (!given || given == Py_None)
         return NULL;
-    if (n_inputs == 1 && !PyDict_Check(given))
-        return Py_NewRef(given);
-    if (PyDict_Check(given))
+    if (s && PyDict_Check(given))
         return Py_XNewRef(PyDict_GetItemWithError(given, PyTuple_GET_ITEM(s->names, k)));
+    if (s && n_inputs == 1)
+        return Py_NewRef(given);
     if ((PyTuple_Check(given) || PyList_Check(given)) && (size_t)PySequence_Size(given) == n_inputs)
         return PySequence_GetItem(given, k);
     PyErr_SetString(PyExc_TypeError,
@@ -42,23 +54,18 @@ static void remember(const ds_call *c, PyObject *ids, PyObject *known)
     Py_XSETREF(e->last_live, live);
 }
 
-/* ---------------------------------------------------------------- padded arrays */
-typedef struct batch_step {
-    ds_call call;
-    ds_stepper *stepper;
-    PyObject *arrays;   /* tuple: per input an array, or None */
-    PyObject **outputs; /* [output] owned */
-    int64_t *most;      /* [output] frames of the longest row */
-} batch_step;
+/* ---------------------------------------------------------------- inputs */
+static int check_number(ds_module *m, const ds_engine_object *e, Py_ssize_t n)
+{
+    const size_t n_inputs = e->plan->graph->n_inputs;
+    DS_EXPECT((size_t)n == n_inputs, m->errors[DS_SHAPE],
+              "step_batch: expected %zu arrays, in the order of the inputs", n_inputs);
+    return 0;
+}
 
 /* Arrays of this machine's byte order, one per input; new reference. */
-static PyObject *read_arrays(ds_stepper *s, ds_module *m, size_t n_inputs, PyObject *const *args,
-                             Py_ssize_t n_args)
+static PyObject *read_arrays(ds_module *m, ds_stepper *s, PyObject *const *args, Py_ssize_t n_args)
 {
-    if ((size_t)n_args != n_inputs)
-        return PyErr_Format(m->errors[DS_SHAPE],
-                            "step_batch: expected %zu arrays, in the order of the inputs",
-                            n_inputs);
     PyObject *arrays = PyTuple_New(n_args);
     for (Py_ssize_t k = 0; arrays && k < n_args; k++) {
         PyObject *item = ds_is_chunk(args[k])
@@ -74,29 +81,37 @@ static PyObject *read_arrays(ds_stepper *s, ds_module *m, size_t n_inputs, PyObj
     return arrays;
 }
 
+static ds_rows rows_of(const ds_padded *p, PyObject **arrays, const ds_signature *signature)
+{
+    static const int in_order[DS_MAX_RANK + 1] = {0, 1, 2, 3, 4, 5, 6};
+    return p ? (ds_rows){arrays, 0, p->rank, p->batch, p->axis}
+             : (ds_rows){arrays, 0, signature->rank + 1, -1, in_order};
+}
+
 /* Reads flags and lengths, and where the rows lie; may run Python code. */
 static int read_rows(batch_step *b, PyObject *const *options)
 {
     ds_call *c = &b->call;
     const ds_stepper *s = b->stepper;
-    if (ds_rows_flags(c, "sos", options[1], c->sos) < 0 ||
-        ds_rows_flags(c, "eos", options[2], c->step->ended) < 0)
+    if (ds_rows_flags(c, "sos", options[SOS], c->sos) < 0 ||
+        ds_rows_flags(c, "eos", options[EOS], c->step->ended) < 0)
         return -1;
     for (size_t k = 0; k < c->n_inputs; k++) {
-        PyObject *of = of_input(s, options[0], (Py_ssize_t)k, c->n_inputs);
+        PyObject *of = of_input(s, options[LENGTHS], (Py_ssize_t)k, c->n_inputs);
         const int status = PyErr_Occurred() ? -1 : ds_rows_lengths(c, k, of);
         Py_XDECREF(of);
         if (status < 0)
             return -1;
-        c->in[k] = (ds_rows){&PyTuple_GET_ITEM(b->arrays, (Py_ssize_t)k), 0, s->inputs[k].rank,
-                             s->inputs[k].batch, s->inputs[k].axis};
+        c->in[k] = rows_of(s ? &s->inputs[k] : NULL, &PyTuple_GET_ITEM(b->arrays, (Py_ssize_t)k),
+                           ds_step_input(c->e->plan, k));
     }
     for (size_t o = 0; o < c->n_outputs; o++)
-        c->out[o] = (ds_rows){b->outputs + o, 0, s->outputs[o].rank, s->outputs[o].batch,
-                              s->outputs[o].axis};
+        c->out[o] =
+            rows_of(s ? &s->outputs[o] : NULL, b->outputs + o, ds_step_output(c->e->plan, o));
     return 0;
 }
 
+/* ---------------------------------------------------------------- outputs */
 /* Finds the arrays of a caller's `out`, which has the structure of what forward returns. */
 static int find_out(PyObject *structure, PyObject *out, PyObject **outputs)
 {
@@ -126,27 +141,33 @@ static int find_out(PyObject *structure, PyObject *out, PyObject **outputs)
     return status;
 }
 
-/* The lengths of an output (new reference), and its array where the caller gave none. */
+/* The lengths of an output, and where rows lie end to end the first frames' positions (new reference); makes
+ * its array where the caller gave none. */
 static PyObject *make_output(batch_step *b, size_t o, bool given)
 {
     const ds_call *c = &b->call;
     const ds_rows *rows = &c->out[o];
-    if (rows->batch < 0)
+    const bool is_padded = b->stepper != NULL;
+    if (is_padded && rows->batch < 0)
         return PyErr_Format(c->m->errors[DS_SHAPE],
                             "step_batch: output %zu has no dimension B of its own", o);
-    npy_intp n = c->n;
-    PyObject *lengths = PyArray_SimpleNew(1, &n, NPY_INT64);
+    npy_intp shape[] = {2, c->n};
+    PyObject *lengths = PyArray_SimpleNew(is_padded ? 1 : 2, shape + is_padded, NPY_INT64);
     if (!lengths)
         return NULL;
-    int64_t *frames = PyArray_DATA((PyArrayObject *)lengths), start, most = 0, least = INT64_MAX;
+    int64_t *frames = PyArray_DATA((PyArrayObject *)lengths);
+    int64_t start, sum = 0, most = 0, least = INT64_MAX;
     for (Py_ssize_t r = 0; r < c->n; r++) {
-        frames[r] = ds_step_frames(c->step, o, (size_t)r, &start);
+        int64_t *first = is_padded ? &start : &frames[c->n + r];
+        frames[r] = ds_step_frames(c->step, o, (size_t)r, first);
+        sum += frames[r];
         most = frames[r] > most ? frames[r] : most;
         least = frames[r] < least ? frames[r] : least;
     }
     b->most[o] = most;
+    const bool is_filled = !is_padded || least >= (rows->axis[0] < 0 ? 1 : most);
     if (!given)
-        b->outputs[o] = ds_frames_new(c, o, most, least < (rows->axis[0] < 0 ? 1 : most));
+        b->outputs[o] = ds_frames_new(c, o, is_padded ? most : sum, !is_filled);
     else if (!b->outputs[o]) /* forward's result doesn't hold it */
         b->outputs[o] = Py_NewRef(Py_None);
     if (!b->outputs[o])
@@ -154,19 +175,29 @@ static PyObject *make_output(batch_step *b, size_t o, bool given)
     return lengths;
 }
 
+/* As forward returns them; end to end: a list. */
+static PyObject *build(const batch_step *b, PyObject **items)
+{
+    if (b->stepper)
+        return ds_stepper_build(b->stepper->structure, items);
+    PyObject *list = PyList_New((Py_ssize_t)b->call.n_outputs);
+    for (size_t o = 0; list && o < b->call.n_outputs; o++)
+        PyList_SET_ITEM(list, (Py_ssize_t)o, Py_NewRef(items[o]));
+    return list;
+}
+
 /* (outputs, lengths) as the step will return them. */
 static PyObject *make_result(batch_step *b, PyObject *out)
 {
     const size_t n = b->call.n_outputs;
-    PyObject *structure = b->stepper->structure, *result = NULL;
-    PyObject **lengths = ds_call_room(&b->call, n, sizeof *lengths);
-    bool made = lengths && (!out || find_out(structure, out, b->outputs) == 0);
-    for (size_t o = 0; made && o < n; o++)
-        made = (lengths[o] = make_output(b, o, out != NULL)) != NULL;
-    PyObject *values = !made ? NULL
-                       : out ? Py_NewRef(out)
-                             : ds_stepper_build(structure, b->outputs);
-    PyObject *counts = values ? ds_stepper_build(structure, lengths) : NULL;
+    PyObject *result = NULL, **lengths = ds_call_room(&b->call, n, sizeof *lengths);
+    bool made = lengths && (!out || find_out(b->stepper->structure, out, b->outputs) == 0);
+    for (size_t o = 0; made && o < n; o++) {
+        lengths[o] = make_output(b, o, out != NULL);
+        made = lengths[o] != NULL;
+    }
+    PyObject *values = !made ? NULL : out ? Py_NewRef(out) : build(b, b->outputs);
+    PyObject *counts = values ? build(b, lengths) : NULL;
     if (counts)
         result = PyTuple_Pack(2, values, counts);
     Py_XDECREF(values);
@@ -176,11 +207,13 @@ static PyObject *make_result(batch_step *b, PyObject *out)
     return result;
 }
 
+/* ---------------------------------------------------------------- the call */
 static PyObject *run_batch(batch_step *b, PyObject *ids, PyObject *known, PyObject *const *options)
 {
     ds_call *c = &b->call;
-    PyObject *out = options[3] == Py_None ? NULL : options[3];
-    ds_rows_name(c, ids);
+    PyObject *out = options[OUT] == Py_None ? NULL : options[OUT];
+    for (Py_ssize_t r = 0; r < c->n; r++)
+        c->ids[r] = PyList_GET_ITEM(ids, r);
     b->outputs = ds_call_room(c, c->n_outputs, sizeof *b->outputs);
     b->most = ds_call_room(c, c->n_outputs, sizeof *b->most);
     if (!b->outputs || !b->most || read_rows(b, options) < 0 || ds_call_begin(c, known) < 0)
@@ -198,26 +231,59 @@ static PyObject *run_batch(batch_step *b, PyObject *ids, PyObject *known, PyObje
     return result;
 }
 
-PyObject *ds_stepper_step_batch(DS_METHOD_ARGUMENTS)
+/* Takes `arrays`, NULL with an exception. */
+static PyObject *step_arrays(ds_module *m, ds_engine_object *e, ds_stepper *stepper,
+                             PyObject *given_ids, PyObject *arrays, PyObject *const *options,
+                             bool restart)
 {
-    static const char *const known_options[] = {"lengths", "sos", "eos", "out", NULL};
-    ds_module *m = ds_module_of(cls);
-    batch_step b = {.stepper = (ds_stepper *)self};
-    ds_engine_object *e = ds_stepper_engine(b.stepper);
-    PyObject *options[4], *known = NULL, *result = NULL;
-    if (!e || ds_parse_arguments("step_batch", known_options, options, args + n_args, 0, names) < 0)
-        return NULL;
-    if (n_args == 0)
-        return PyErr_Format(PyExc_TypeError, "step_batch() needs ids");
-    b.arrays = read_arrays(b.stepper, m, e->plan->graph->n_inputs, args + 1, n_args - 1);
-    PyObject *ids = b.arrays ? ds_rows_ids(m, e, args[0], &known) : NULL;
-    if (ids && ds_call_open(&b.call, m, e, PyList_GET_SIZE(ids)) == 0)
+    batch_step b = {.stepper = stepper, .arrays = arrays};
+    PyObject *known = NULL, *result = NULL;
+    PyObject *ids = arrays ? ds_rows_ids(m, e, given_ids, &known) : NULL;
+    if (ids && ds_call_open(&b.call, m, e, PyList_GET_SIZE(ids)) == 0) {
+        b.call.restart = restart;
         result = run_batch(&b, ids, known, options);
+    }
     for (size_t o = 0; b.outputs && o < b.call.n_outputs; o++)
         Py_XDECREF(b.outputs[o]);
     ds_call_close(&b.call);
     Py_XDECREF(known);
     Py_XDECREF(ids);
-    Py_XDECREF(b.arrays);
+    Py_XDECREF(arrays);
     return result;
+}
+
+PyObject *ds_stepper_step_batch(DS_METHOD_ARGUMENTS)
+{
+    static const char *const known[] = {"lengths", "sos", "eos", "out", NULL};
+    ds_module *m = ds_module_of(cls);
+    ds_stepper *s = (ds_stepper *)self;
+    ds_engine_object *e = ds_stepper_engine(s);
+    PyObject *options[N_OPTIONS];
+    if (!e || ds_parse_arguments("step_batch", known, options, args + n_args, 0, names) < 0)
+        return NULL;
+    if (n_args == 0)
+        return PyErr_Format(PyExc_TypeError, "step_batch() needs ids");
+    if (check_number(m, e, n_args - 1) < 0)
+        return NULL;
+    return step_arrays(m, e, s, args[0], read_arrays(m, s, args + 1, n_args - 1), options, false);
+}
+
+PyObject *ds_engine_step(PyObject *self, PyObject *args)
+{
+    ds_module *m = ds_module_of(Py_TYPE(self));
+    ds_engine_object *e = (ds_engine_object *)self;
+    PyObject *ids, *values, *options[N_OPTIONS] = {NULL};
+    int restart;
+    if (!PyArg_ParseTuple(args, "OOOOOp:step", &ids, &options[SOS], &options[EOS], &values,
+                          &options[LENGTHS], &restart))
+        return NULL;
+    PyObject *arrays = PySequence_Tuple(values);
+    if (arrays && check_number(m, e, PyTuple_GET_SIZE(arrays)) < 0)
+        Py_CLEAR(arrays);
+    for (Py_ssize_t k = 0; arrays && k < PyTuple_GET_SIZE(arrays); k++)
+        if (!ds_is_chunk(PyTuple_GET_ITEM(arrays, k))) {
+            PyErr_Format(PyExc_TypeError, "input %zd: expected an array", k);
+            Py_CLEAR(arrays);
+        }
+    return step_arrays(m, e, NULL, ids, arrays, options, restart);
 }

@@ -18,23 +18,17 @@ int ds_parse_arguments(const char *function, const char *const *known, PyObject 
     Py_ssize_t n_known = 0;
     for (; known[n_known]; n_known++)
         values[n_known] = n_known < n_args ? args[n_known] : NULL;
-    if (n_args > n_known) {
-        PyErr_Format(PyExc_TypeError, "%s() takes at most %zd arguments (%zd given)", function,
-                     n_known, n_args);
-        return -1;
-    }
+    DS_EXPECT(n_args <= n_known, PyExc_TypeError, "%s() takes at most %zd arguments (%zd given)",
+              function, n_known, n_args);
     for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++) {
         PyObject *name = PyTuple_GET_ITEM(names, i);
         Py_ssize_t k = 0;
         while (k < n_known && PyUnicode_CompareWithASCIIString(name, known[k]) != 0)
             k++;
-        if (k == n_known || values[k]) {
-            PyErr_Format(PyExc_TypeError,
-                         k == n_known ? "%s() got an unexpected keyword argument '%U'"
-                                      : "%s() got multiple values for argument '%U'",
-                         function, name);
-            return -1;
-        }
+        DS_EXPECT(k < n_known, PyExc_TypeError, "%s() got an unexpected keyword argument '%U'",
+                  function, name);
+        DS_EXPECT(!values[k], PyExc_TypeError, "%s() got multiple values for argument '%U'",
+                  function, name);
         values[k] = args[n_args + i];
     }
     return 0;
@@ -165,20 +159,14 @@ static int stepper_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                      ds_module_of(own)->engine_type, &core, &PyTuple_Type, &names,
                                      &structure, &inputs, &outputs))
         return -1;
-    if (s->core) {
-        PyErr_SetString(PyExc_TypeError, "it has its engine");
-        return -1;
-    }
+    DS_EXPECT(!s->core, PyExc_TypeError, "it has its engine");
     ds_engine_object *e = (ds_engine_object *)core;
     const ds_graph *g = e->plan->graph;
     bool right = (size_t)PyTuple_GET_SIZE(names) == g->n_inputs;
     for (Py_ssize_t i = 0; right && i < PyTuple_GET_SIZE(names); i++)
         right = PyUnicode_CheckExact(PyTuple_GET_ITEM(names, i));
-    if (!right || !check_structure(structure, g->n_outputs)) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "names or structure don't fit the engine");
-        return -1;
-    }
+    DS_EXPECT(right && check_structure(structure, g->n_outputs), PyExc_ValueError,
+              "names or structure don't fit the engine");
     if (parse_padded(&s->inputs, inputs, g, g->inputs, g->n_inputs, e->inputs) < 0 ||
         parse_padded(&s->outputs, outputs, g, g->outputs, g->n_outputs, e->outputs) < 0)
         return -1;

@@ -15,10 +15,8 @@ void *ds_engine_error(ds_module *m, ds_status status, PyObject *id)
 
 int ds_engine_check_open(ds_module *m, const ds_engine_object *e)
 {
-    if (e->session)
-        return 0;
-    PyErr_SetString(m->errors[DS_CLOSED], "the engine is closed");
-    return -1;
+    DS_EXPECT(e->session, m->errors[DS_CLOSED], "the engine is closed");
+    return 0;
 }
 
 PyObject *ds_plain_id(ds_module *m, PyObject *id)
@@ -279,8 +277,8 @@ static PyObject *engine_ages(PyObject *self, PyObject *unused)
 }
 
 PyMethodDef ds_stream_methods[] = {
-    DS_METHOD("step", ds_engine_step,
-              "step(ids, sos, eos, values, lengths, restart) -> values, lengths and starts"),
+    {"step", ds_engine_step, METH_VARARGS,
+     "step(ids, sos, eos, values, lengths, restart) -> values, lengths and starts"},
     {"drop", engine_drop, METH_O, "drop(ids): forget live streams"},
     {"position", engine_position, METH_O, "position(id) -> frames so far, per input"},
     {"snapshot", engine_snapshot, METH_O, "snapshot(id) -> bytes"},

@@ -40,6 +40,14 @@ extern PyType_Spec ds_live_spec, ds_stepper_spec, ds_stream_spec, ds_prepared_sp
 /* Raises the exception of a status with the thread's last message; ids: a sequence of str, or NULL.
  * Always returns NULL. */
 PyObject *ds_raise(ds_module *m, ds_status status, PyObject *ids);
+/* Returns -1 with an exception unless `condition` holds; PyErr_Format's arguments follow. */
+#define DS_EXPECT(condition, error, ...)       \
+    do {                                       \
+        if (!(condition)) {                    \
+            PyErr_Format(error, __VA_ARGS__);  \
+            return -1;                         \
+        }                                      \
+    } while (0)
 /* Whether there are kernels to compute with; false with a ValueError. An import alone doesn't ask, so that
  * the command line can say in one line what is wrong. */
 bool ds_have_kernels(const ds_module *m);
