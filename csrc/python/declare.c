@@ -76,10 +76,9 @@ static PyObject *build_program(const ds_program *p)
     return NULL;
 }
 
-PyObject *ds_op_object_integers(PyObject *self, PyObject *unused)
+PyObject *ds_op_object_integers(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     const ds_op *op = ((ds_op_object *)self)->op;
-    (void)unused;
     PyObject *counts = build_program(&op->counts);
     return counts ? Py_BuildValue("NN", counts, build_program(&op->need)) : NULL;
 }

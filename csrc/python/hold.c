@@ -28,10 +28,9 @@ static PyObject *hold_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-static PyObject *hold_enter(PyObject *self, PyObject *unused)
+static PyObject *hold_enter(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     hold_object *hold = (hold_object *)self;
-    (void)unused;
     PyObject *taken = PyObject_CallMethod(hold->lock, "acquire", "O", Py_False);
     if (!taken)
         return NULL;
@@ -46,10 +45,9 @@ static PyObject *hold_enter(PyObject *self, PyObject *unused)
     return Py_NewRef(self);
 }
 
-static PyObject *hold_exit(PyObject *self, PyObject *unused)
+static PyObject *hold_exit(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     hold_object *hold = (hold_object *)self;
-    (void)unused;
     if (!hold->inside)
         Py_RETURN_NONE;
     hold->inside = false;

@@ -1,6 +1,4 @@
 /* _core.Op: one operator for given attributes, inputs and weights; what eager and offline calls run. */
-#include <string.h>
-
 #include "python/op.h"
 
 /* ---------------------------------------------------------------- making one */
@@ -171,37 +169,30 @@ static PyObject *op_kept(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
 }
 
 /* ---------------------------------------------------------------- facts */
-static PyObject *op_get_name(PyObject *self, void *unused)
+static PyObject *op_get_name(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyUnicode_FromString(((ds_op_object *)self)->op->def->name);
 }
 
-static PyObject *op_get_attributes(PyObject *self, void *unused)
+static PyObject *op_get_attributes(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return ds_build_attributes(((ds_op_object *)self)->op);
 }
 
-static PyObject *op_get_outputs(PyObject *self, void *unused)
+static PyObject *op_get_outputs(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     const ds_op *op = ((ds_op_object *)self)->op;
     PyObject *list = PyList_New(op->n_outputs);
-    for (int o = 0; list && o < op->n_outputs; o++) {
-        PyObject *s = ds_build_signature(&op->out[o]);
-        if (!s)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, o, s);
-    }
+    for (int o = 0; list && o < op->n_outputs; o++)
+        PyList_SET_ITEM(list, o, ds_build_signature(&op->out[o]));
+    if (PyErr_Occurred())
+        Py_CLEAR(list);
     return list;
 }
 
 /* For the kernels of calls without OpenBLAS. */
-static PyObject *op_get_prepared_bytes(PyObject *self, void *unused)
+static PyObject *op_get_prepared_bytes(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     const ds_op *op = ((ds_op_object *)self)->op;
     const ds_module *m = ds_module_of(Py_TYPE(self));
     if (!ds_have_kernels(m))
@@ -209,9 +200,8 @@ static PyObject *op_get_prepared_bytes(PyObject *self, void *unused)
     return PyLong_FromSize_t(ds_op_prepared_bytes(op, &m->kernels->real[ds_op_real(op) == DS_F64]));
 }
 
-static PyObject *op_get_n_values(PyObject *self, void *unused)
+static PyObject *op_get_n_values(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyLong_FromLong(ds_op_n_values(((ds_op_object *)self)->op));
 }
 

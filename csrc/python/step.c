@@ -275,18 +275,16 @@ static PyObject *stream_finish(PyObject *self, PyObject *const *args, Py_ssize_t
     return advance(self, "finish", true, args, n_args, names);
 }
 
-static PyObject *stream_enter(PyObject *self, PyObject *unused)
+static PyObject *stream_enter(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     return Py_NewRef(self);
 }
 
 /* Drops the stream that it began, if that is still live: not another one that has its id by now. */
-static PyObject *stream_exit(PyObject *self, PyObject *unused)
+static PyObject *stream_exit(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     stream_object *s = (stream_object *)self;
     ds_module *m = ds_module_of(Py_TYPE(self));
-    (void)unused;
     if (!s->live || !s->live->slot)
         Py_RETURN_NONE;
     PyObject *id = ds_plain_id(m, s->id);

@@ -192,13 +192,10 @@ static PyObject *engine_position(PyObject *self, PyObject *id)
         return NULL;
     const Py_ssize_t n = (Py_ssize_t)e->plan->graph->n_inputs;
     PyObject *frames = PyTuple_New(n);
-    for (Py_ssize_t i = 0; frames && i < n; i++) {
-        PyObject *count = PyLong_FromLongLong(live->slot->block->frames[i]);
-        if (count)
-            PyTuple_SET_ITEM(frames, i, count);
-        else
-            Py_CLEAR(frames);
-    }
+    for (Py_ssize_t i = 0; frames && i < n; i++)
+        PyTuple_SET_ITEM(frames, i, PyLong_FromLongLong(live->slot->block->frames[i]));
+    if (PyErr_Occurred())
+        Py_CLEAR(frames);
     ds_slot_leave(live->slot);
     return frames;
 }
@@ -258,10 +255,9 @@ static PyObject *engine_fork(PyObject *self, PyObject *args)
     return result;
 }
 
-static PyObject *engine_ages(PyObject *self, PyObject *unused)
+static PyObject *engine_ages(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     const ds_engine_object *e = (ds_engine_object *)self;
-    (void)unused;
     if (ds_engine_check_open(ds_module_of(Py_TYPE(self)), e) < 0)
         return NULL;
     const double now = ds_now();

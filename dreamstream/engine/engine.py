@@ -126,11 +126,12 @@ class Engine(_core.Stepper):
             [x.lengths for x in values],
             any(x.restart for x in xs),
         )
+        numbers = map(np.ndarray.tolist, counts)
         made = [
             StreamTensor._make(
-                value, self._dims[k], None, meta.replace(lengths=lengths), starts.tolist(), o.rate, None
+                value, self._dims[k], None, meta.replace(lengths=lengths), starts, o.rate, None
             )
-            for k, (value, (lengths, starts), o) in enumerate(zip(outputs, counts, self.outputs))
+            for k, (value, (lengths, starts), o) in enumerate(zip(outputs, numbers, self.outputs))
         ]
         return map_leaves(self._structure, lambda k: made[k])
 
