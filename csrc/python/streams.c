@@ -281,9 +281,9 @@ PyMethodDef ds_stream_methods[] = {
     {"restore", engine_restore, METH_VARARGS, "restore(data, id) -> id, made up where it was None"},
     {"fork", engine_fork, METH_VARARGS, "fork(id, new_id)"},
     {"ages", engine_ages, METH_NOARGS, "ages() -> (id, seconds since it was stepped) of each"},
-    DS_METHOD("graph", ds_engine_graph, "graph() -> the planned graph, weights included"),
-    DS_METHOD("copy", ds_engine_object_copy,
-              "copy(max_streams): an engine of the same plan, without streams"),
-    DS_METHOD("close", ds_engine_object_close, "close(): release all streams"),
+    {"graph", ds_engine_graph, METH_NOARGS, "graph() -> the planned graph, weights included"},
+    {"copy", ds_engine_object_copy, METH_O,
+     "copy(max_streams): an engine of the same plan, without streams"},
+    {"close", ds_engine_object_close, METH_NOARGS, "close(): release all streams"},
     {NULL, NULL, 0, NULL},
 };
