@@ -22,8 +22,8 @@
 static ds_status require_axis(const ds_op *op, int64_t axis)
 {
     DS_CHECK(axis >= 0 && axis < op->in[0].rank, DS_SHAPE,
-             "%s: there is no feature dimension %lld, the input%s %d", op->def->name, (long long)axis,
-             op->n_inputs > 1 ? "s have" : " has", op->in[0].rank);
+             "%s: there is no feature dimension %lld, the input%s %d", op->def->name,
+             (long long)axis, op->n_inputs > 1 ? "s have" : " has", op->in[0].rank);
     return DS_OK;
 }
 
@@ -41,7 +41,8 @@ static const ds_attr_def narrow_attrs[] = {
 static ds_status narrow_infer(ds_op *op)
 {
     ds_signature *out = &op->out[0];
-    const int64_t axis = op->attr[NARROW_AXIS].i, start = op->attr[NARROW_START].i, length = op->attr[NARROW_LENGTH].i;
+    const int64_t axis = op->attr[NARROW_AXIS].i, start = op->attr[NARROW_START].i,
+                  length = op->attr[NARROW_LENGTH].i;
     DS_TRY(ds_op_require_least(op, NARROW_START, 0));
     DS_TRY(ds_op_require_least(op, NARROW_LENGTH, 1));
     DS_TRY(ds_op_require_least(op, NARROW_STEP, 1));
@@ -56,13 +57,14 @@ static ds_status narrow_infer(ds_op *op)
 static void narrow_pieces(const ds_op *op, const ds_move *move)
 {
     const int axis = (int)op->attr[NARROW_AXIS].i;
-    const ds_piece p = ds_piece_along(op, axis, 0, op->out[0].shape[axis], 0, op->attr[NARROW_START].i,
-                                      op->attr[NARROW_STEP].i);
+    const ds_piece p = ds_piece_along(op, axis, 0, op->out[0].shape[axis], 0,
+                                      op->attr[NARROW_START].i, op->attr[NARROW_STEP].i);
     ds_move_piece(move, &p);
 }
 DS_MOVE_FORWARD(narrow, narrow_pieces, 0)
 
-const ds_op_def ds_op_narrow = {DS_OPERATOR(narrow, "Part of a feature dimension, or every step-th of it."),
+const ds_op_def ds_op_narrow = {
+    DS_OPERATOR(narrow, "Part of a feature dimension, or every step-th of it."),
     .attrs = narrow_attrs};
 
 /* ---------------------------------------------------------------- cat */
@@ -130,8 +132,8 @@ static ds_status nearest_infer(ds_op *op)
     const int64_t axis = op->attr[NEAREST_AXIS].i;
     DS_TRY(ds_op_require_least(op, NEAREST_SIZE, 1));
     DS_TRY(require_axis(op, axis));
-    DS_CHECK(op->attr[NEAREST_SCALE].x >= 0, DS_ARGUMENT, "nearest: scale must not be negative, got %g",
-             op->attr[NEAREST_SCALE].x);
+    DS_CHECK(op->attr[NEAREST_SCALE].x >= 0, DS_ARGUMENT,
+             "nearest: scale must not be negative, got %g", op->attr[NEAREST_SCALE].x);
     out->shape[axis] = op->attr[NEAREST_SIZE].i;
     return DS_OK;
 }
@@ -197,7 +199,8 @@ static ds_status pad_features_infer(ds_op *op)
 {
     char element[8];
     ds_signature *out = &op->out[0];
-    const int64_t axis = op->attr[PAD_AXIS].i, left = op->attr[PAD_LEFT].i, right = op->attr[PAD_RIGHT].i;
+    const int64_t axis = op->attr[PAD_AXIS].i, left = op->attr[PAD_LEFT].i,
+                  right = op->attr[PAD_RIGHT].i;
     DS_TRY(require_axis(op, axis));
     const int64_t n = out->shape[axis], widest = left > right ? left : right;
     DS_CHECK(left >= 0 && right >= 0 && widest <= DS_PADDING_LIMIT, DS_ARGUMENT,
@@ -212,17 +215,19 @@ static ds_status pad_features_infer(ds_op *op)
              "got %lld",
              (long long)n, (long long)most, (long long)widest);
     DS_CHECK(ds_move_encode(op->in[0].dtype, op->attr[PAD_VALUE].x, element), DS_ARGUMENT,
-             "pad_features: %s has no value %g", ds_dtype_name(op->in[0].dtype), op->attr[PAD_VALUE].x);
+             "pad_features: %s has no value %g", ds_dtype_name(op->in[0].dtype),
+             op->attr[PAD_VALUE].x);
     out->shape[axis] = n + left + right;
     return DS_OK;
 }
 
 /* n positions from `to` on that lie in padding; the axis has them at from, from + step, ... if anywhere. */
-static void pad_features_end(const ds_op *op, const ds_move *move, int64_t to, int64_t n, int64_t from,
-                             int64_t step)
+static void pad_features_end(const ds_op *op, const ds_move *move, int64_t to, int64_t n,
+                             int64_t from, int64_t step)
 {
     const bool constant = op->attr[PAD_MODE].i == DS_PADDING_ZEROS;
-    ds_piece p = ds_piece_along(op, (int)op->attr[PAD_AXIS].i, to, n, constant ? DS_MOVE_FILL : 0, from, step);
+    ds_piece p = ds_piece_along(op, (int)op->attr[PAD_AXIS].i, to, n, constant ? DS_MOVE_FILL : 0,
+                                from, step);
     p.value = op->attr[PAD_VALUE].x;
     if (n > 0)
         ds_move_piece(move, &p);
@@ -231,7 +236,8 @@ static void pad_features_end(const ds_op *op, const ds_move *move, int64_t to, i
 static void pad_features_pieces(const ds_op *op, const ds_move *move)
 {
     const int axis = (int)op->attr[PAD_AXIS].i;
-    const int64_t n = op->in[0].shape[axis], left = op->attr[PAD_LEFT].i, right = op->attr[PAD_RIGHT].i;
+    const int64_t n = op->in[0].shape[axis], left = op->attr[PAD_LEFT].i,
+                  right = op->attr[PAD_RIGHT].i;
     const ds_padding_mode mode = (ds_padding_mode)op->attr[PAD_MODE].i;
     const int64_t step = mode == DS_PADDING_REFLECT ? -1 : mode == DS_PADDING_CIRCULAR ? 1 : 0;
     const ds_piece own = ds_piece_along(op, axis, left, n, 0, 0, 1);

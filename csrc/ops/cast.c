@@ -8,9 +8,9 @@
 enum { TO };
 
 static const ds_attr_def cast_attrs[] = {{"to", DS_ATTR_CHOICE, .required = true,
-                                     .choices = "float32|float64|int64|bool",
-                                     .doc = "the element type"},
-                                    {0}};
+                                          .choices = "float32|float64|int64|bool",
+                                          .doc = "the element type"},
+                                         {0}};
 
 static const ds_dtype targets[] = {DS_F32, DS_F64, DS_I64, DS_BOOL};
 
@@ -39,10 +39,18 @@ static int64_t whole(double x)
     {                                                                       \
         const type *x = given;                                              \
         switch (target) {                                                   \
-        case DS_F32: EACH(float, (float)x[i]); break;                       \
-        case DS_F64: EACH(double, (double)x[i]); break;                     \
-        case DS_I64: EACH(int64_t, as_int); break;                          \
-        default: EACH(uint8_t, x[i] != 0 ? 1 : 0); break;                   \
+        case DS_F32:                                                        \
+            EACH(float, (float)x[i]);                                       \
+            break;                                                          \
+        case DS_F64:                                                        \
+            EACH(double, (double)x[i]);                                     \
+            break;                                                          \
+        case DS_I64:                                                        \
+            EACH(int64_t, as_int);                                          \
+            break;                                                          \
+        default:                                                            \
+            EACH(uint8_t, x[i] != 0 ? 1 : 0);                               \
+            break;                                                          \
         }                                                                   \
     }
 
@@ -58,14 +66,24 @@ static void cast_frames(const ds_op *op, const ds_run *run, void *y, const void 
     const ds_dtype target = op->out[0].dtype;
     (void)run;
     switch (op->in[0].dtype) {
-    case DS_F32: convert_f32(target, y, x, n); break;
-    case DS_F64: convert_f64(target, y, x, n); break;
-    case DS_I64: convert_i64(target, y, x, n); break;
-    case DS_I16: convert_i16(target, y, x, n); break;
-    default: convert_bool(target, y, x, n); break;
+    case DS_F32:
+        convert_f32(target, y, x, n);
+        break;
+    case DS_F64:
+        convert_f64(target, y, x, n);
+        break;
+    case DS_I64:
+        convert_i64(target, y, x, n);
+        break;
+    case DS_I16:
+        convert_i16(target, y, x, n);
+        break;
+    default:
+        convert_bool(target, y, x, n);
+        break;
     }
 }
 DS_FRAMEWISE_FORWARD(cast)
 
 const ds_op_def ds_op_cast = {DS_OPERATOR(cast, "Converts elements to another type."),
-    .attrs = cast_attrs};
+                              .attrs = cast_attrs};

@@ -32,7 +32,8 @@ static inline double column(const void *array, size_t element, size_t i, double 
 {
     if (array == NULL)
         return absent;
-    return element == sizeof(float) ? (double)((const float *)array)[i] : ((const double *)array)[i];
+    return element == sizeof(float) ? (double)((const float *)array)[i]
+                                    : ((const double *)array)[i];
 }
 
 /* Writes an element as a real; returns what that leaves. */
@@ -68,8 +69,8 @@ static void scale_rows(const ds_real_kernels *k, void *y, const void *x, size_t 
 static ds_status require_channels(const ds_op *op)
 {
     DS_TRY(ds_op_require_real(op));
-    DS_CHECK(op->in[0].rank >= 1, DS_SHAPE, "%s: expected an input of shape (..., channels), got ()",
-             op->def->name);
+    DS_CHECK(op->in[0].rank >= 1, DS_SHAPE,
+             "%s: expected an input of shape (..., channels), got ()", op->def->name);
     return DS_OK;
 }
 
@@ -110,24 +111,33 @@ static void batch_norm_prepare(const ds_op *op, void *prepared, const void *cons
     const void *const bias = ds_op_has_weight(op, BATCH_BIAS) ? weights[BATCH_BIAS] : NULL;
     for (size_t i = 0; i < channels(op); i++) {
         const double variance = column(weights[BATCH_VARIANCE], k->element, i, 1);
-        set_column(prepared, channels(op), k->element, i, column(weights[BATCH_MEAN], k->element, i, 0),
+        set_column(prepared, channels(op), k->element, i,
+                   column(weights[BATCH_MEAN], k->element, i, 0),
                    sqrt(variance + op->attr[BATCH_EPS].x), weight, bias);
     }
 }
 
-static void batch_norm_frames(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames)
+static void batch_norm_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
+                              size_t n_frames)
 {
     const size_t n = channels(op), per_frame = (size_t)ds_signature_elements(&op->in[0]) / n;
     scale_rows(run->k, y, x, n_frames * per_frame, n, run->prepared);
 }
 DS_FRAMEWISE_FORWARD(batch_norm)
 
-const ds_op_def ds_op_batch_norm = {
-    .name = "batch_norm", .doc = "every channel normalised by statistics that are constants",
-    .n_inputs = 1, .n_outputs = 1, .n_values = -1, .flags = DS_OP_INPLACE,
-    .attrs = batch_norm_attrs, .weights = "running_mean running_var weight? bias?",
-    .infer = batch_norm_infer, .prepared_bytes = batch_norm_prepared_bytes,
-    .prepare = batch_norm_prepare, .forward = batch_norm_forward};
+const ds_op_def ds_op_batch_norm = {.name = "batch_norm",
+                                    .doc =
+                                        "every channel normalised by statistics that are constants",
+                                    .n_inputs = 1,
+                                    .n_outputs = 1,
+                                    .n_values = -1,
+                                    .flags = DS_OP_INPLACE,
+                                    .attrs = batch_norm_attrs,
+                                    .weights = "running_mean running_var weight? bias?",
+                                    .infer = batch_norm_infer,
+                                    .prepared_bytes = batch_norm_prepared_bytes,
+                                    .prepare = batch_norm_prepare,
+                                    .forward = batch_norm_forward};
 
 /* ---------------------------------------------------------------- group_norm */
 
@@ -160,7 +170,8 @@ static ds_status group_norm_infer(ds_op *op)
     DS_TRY(ds_require_optional(op, GROUP_WEIGHT, "weight", 1, &n));
     DS_TRY(ds_require_optional(op, GROUP_BIAS, "bias", 1, &n));
     op->whole = op->attr[GROUP_OVER].i == STREAM;
-    return ds_size_mul(&op->scratch.per_call, (size_t)n, 2 * sizeof(double) + COLUMNS * ds_op_element(op));
+    return ds_size_mul(&op->scratch.per_call, (size_t)n,
+                       2 * sizeof(double) + COLUMNS * ds_op_element(op));
 }
 
 static void group_norm_counts(const ds_op *op, ds_program *p)
@@ -173,7 +184,8 @@ static void group_norm_counts(const ds_op *op, ds_program *p)
 
 /* Gives all of n channels the mean of their group's values, from their channels' sums; several groups at a time,
  * since each sum is a chain. */
-static void group_norm_average(double *of_group, const double *sums, size_t n, size_t groups, double n_values)
+static void group_norm_average(double *of_group, const double *sums, size_t n, size_t groups,
+                               double n_values)
 {
     enum { BESIDE = 8 };
     const size_t per_group = n / groups;
@@ -190,13 +202,15 @@ static void group_norm_average(double *of_group, const double *sums, size_t n, s
 }
 
 /* Normalises n_rows rows of channels together. */
-static void group_norm_rows(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_rows)
+static void group_norm_rows(const ds_op *op, const ds_run *run, void *y, const void *x,
+                            size_t n_rows)
 {
     const size_t n = channels(op), groups = (size_t)op->attr[GROUPS].i;
     double *const mean = run->scratch, *const sums = mean + n;
     void *const columns = sums + n;
     const double n_values = (double)n_rows * (double)(n / groups);
-    const void *const weight = ds_run_weight(op, run, GROUP_WEIGHT), *const bias = ds_run_weight(op, run, GROUP_BIAS);
+    const void *const weight = ds_run_weight(op, run, GROUP_WEIGHT), *const bias = ds_run_weight(
+                                                                         op, run, GROUP_BIAS);
     memset(sums, 0, n * sizeof *sums);
     run->k->column_sums(sums, x, n_rows, n, NULL);
     group_norm_average(mean, sums, n, groups, n_values);
@@ -226,7 +240,13 @@ static void group_norm_forward(const ds_op *op, const ds_run *run)
 }
 
 const ds_op_def ds_op_group_norm = {
-    .name = "group_norm", .doc = "normalisation over all positions and the channels of each group",
-    .n_inputs = 1, .n_outputs = 1, .n_values = -1, .attrs = group_norm_attrs,
-    .weights = "weight? bias?", .infer = group_norm_infer, .counts = group_norm_counts,
+    .name = "group_norm",
+    .doc = "normalisation over all positions and the channels of each group",
+    .n_inputs = 1,
+    .n_outputs = 1,
+    .n_values = -1,
+    .attrs = group_norm_attrs,
+    .weights = "weight? bias?",
+    .infer = group_norm_infer,
+    .counts = group_norm_counts,
     .forward = group_norm_forward};

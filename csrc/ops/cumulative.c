@@ -41,4 +41,4 @@ static void cumulative_forward(const ds_op *op, const ds_run *run)
 }
 
 const ds_op_def ds_op_cumulative = {DS_OPERATOR(cumulative, "Sum or mean of all frames so far."),
-    .flags = DS_OP_INPLACE, .attrs = cumulative_attrs};
+                                    .flags = DS_OP_INPLACE, .attrs = cumulative_attrs};

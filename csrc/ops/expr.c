@@ -41,15 +41,24 @@ static int64_t floordiv(int64_t a, int64_t b)
 int64_t ds_expr_apply(ds_expr_code code, int64_t a, int64_t b, int64_t c)
 {
     switch (code) {
-    case DS_EXPR_ADD: return add(a, b);
-    case DS_EXPR_SUB: return add(a, -b);
-    case DS_EXPR_MUL: return mul(a, b);
-    case DS_EXPR_FLOORDIV: return floordiv(a, b);
-    case DS_EXPR_CEILDIV: return -floordiv(-a, b);
-    case DS_EXPR_MIN: return a < b ? a : b;
-    case DS_EXPR_MAX: return a > b ? a : b;
-    case DS_EXPR_SELECT: return a > 0 ? b : c;
-    default: return 0;
+    case DS_EXPR_ADD:
+        return add(a, b);
+    case DS_EXPR_SUB:
+        return add(a, -b);
+    case DS_EXPR_MUL:
+        return mul(a, b);
+    case DS_EXPR_FLOORDIV:
+        return floordiv(a, b);
+    case DS_EXPR_CEILDIV:
+        return -floordiv(-a, b);
+    case DS_EXPR_MIN:
+        return a < b ? a : b;
+    case DS_EXPR_MAX:
+        return a > b ? a : b;
+    case DS_EXPR_SELECT:
+        return a > 0 ? b : c;
+    default:
+        return 0;
     }
 }
 
@@ -205,11 +214,21 @@ void ds_program_eval(const ds_program *p, const ds_pair *pairs, int64_t m, int64
     for (int i = 0; i < p->n_nodes; i++) {
         const ds_expr_node *n = &p->nodes[i];
         switch (n->code) {
-        case DS_EXPR_CONST: value[i] = n->k; break;
-        case DS_EXPR_KNOWN: value[i] = saturate(pairs[n->a].known); break;
-        case DS_EXPR_TOTAL: value[i] = saturate(pairs[n->a].total); break;
-        case DS_EXPR_M: value[i] = saturate(m); break;
-        default: value[i] = ds_expr_apply(n->code, value[n->a], value[n->b], value[n->c]); break;
+        case DS_EXPR_CONST:
+            value[i] = n->k;
+            break;
+        case DS_EXPR_KNOWN:
+            value[i] = saturate(pairs[n->a].known);
+            break;
+        case DS_EXPR_TOTAL:
+            value[i] = saturate(pairs[n->a].total);
+            break;
+        case DS_EXPR_M:
+            value[i] = saturate(m);
+            break;
+        default:
+            value[i] = ds_expr_apply(n->code, value[n->a], value[n->b], value[n->c]);
+            break;
         }
     }
     for (int i = 0; i < p->n_roots; i++)

@@ -17,9 +17,13 @@ typedef enum ds_expr_code {
     DS_EXPR_KNOWN, /* of input a */
     DS_EXPR_TOTAL, /* of input a */
     DS_EXPR_M,     /* need only */
-    DS_EXPR_ADD, DS_EXPR_SUB, DS_EXPR_MUL,
+    DS_EXPR_ADD,
+    DS_EXPR_SUB,
+    DS_EXPR_MUL,
     DS_EXPR_FLOORDIV, /* rounds down, also below zero */
-    DS_EXPR_CEILDIV, DS_EXPR_MIN, DS_EXPR_MAX,
+    DS_EXPR_CEILDIV,
+    DS_EXPR_MIN,
+    DS_EXPR_MAX,
     DS_EXPR_SELECT /* a > 0 ? b : c */
 } ds_expr_code;
 

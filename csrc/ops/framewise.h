@@ -4,12 +4,13 @@
 #include "ops/op.h"
 
 /* What most definitions say: one input, whose values are read, and one output; functions by the operator's name. */
-#define DS_OPERATOR(op, text)                                                   \
-    .name = #op, .doc = text, .n_inputs = 1, .n_outputs = 1, .n_values = 1, \
-    .infer = op##_infer, .forward = op##_forward
+#define DS_OPERATOR(op, text)                                                                    \
+    .name = #op, .doc = text, .n_inputs = 1, .n_outputs = 1, .n_values = 1, .infer = op##_infer, \
+    .forward = op##_forward
 
 /* n_frames >= 1 frames of one row; y may be x where the operator says so. */
-typedef void (*ds_framewise)(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames);
+typedef void (*ds_framewise)(const ds_op *op, const ds_run *run, void *y, const void *x,
+                             size_t n_frames);
 
 /* Calls f for every row that has frames. */
 static inline void ds_framewise_forward(const ds_op *op, const ds_run *run, ds_framewise f)
@@ -18,7 +19,8 @@ static inline void ds_framewise_forward(const ds_op *op, const ds_run *run, ds_f
     for (size_t r = 0; r < run->n_rows; r++) {
         const ds_target *out = &run->out[r];
         if (out->m0 < out->m1)
-            f(op, run, out->data, ds_at(&run->in[r], out->m0, n_bytes), (size_t)(out->m1 - out->m0));
+            f(op, run, out->data, ds_at(&run->in[r], out->m0, n_bytes),
+              (size_t)(out->m1 - out->m0));
     }
 }
 
@@ -32,7 +34,8 @@ static inline void ds_framewise_forward(const ds_op *op, const ds_run *run, ds_f
 /* DS_SHAPE unless input 0 has a feature dimension. */
 static inline ds_status ds_require_features(const ds_op *op)
 {
-    DS_CHECK(op->in[0].rank >= 1, DS_SHAPE, "%s: its input needs a feature dimension", op->def->name);
+    DS_CHECK(op->in[0].rank >= 1, DS_SHAPE, "%s: its input needs a feature dimension",
+             op->def->name);
     return DS_OK;
 }
 
@@ -54,7 +57,8 @@ static inline ds_status ds_require_optional(const ds_op *op, int i, const char *
 /* Output 0 has as many frames as times / by of input 0's; DS_LIMIT where its rate overflows. */
 static inline ds_status ds_scale_rate(ds_op *op, int64_t times, int64_t by)
 {
-    DS_CHECK(ds_rate_scale(&op->out[0].rate, times, by), DS_LIMIT, "%s: the rate overflows", op->def->name);
+    DS_CHECK(ds_rate_scale(&op->out[0].rate, times, by), DS_LIMIT, "%s: the rate overflows",
+             op->def->name);
     return DS_OK;
 }
 

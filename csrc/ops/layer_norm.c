@@ -43,27 +43,45 @@ static size_t layer_norm_elements(const ds_op *op)
                     ds_signature_stride(in, in->rank - (int)op->attr[AXES].i));
 }
 
-static void layer_norm_frames(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames)
+static void layer_norm_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
+                              size_t n_frames)
 {
-    const size_t n = layer_norm_elements(op), n_vectors = (size_t)ds_signature_elements(&op->in[0]) / n;
+    const size_t n = layer_norm_elements(op),
+                 n_vectors = (size_t)ds_signature_elements(&op->in[0]) / n;
     run->k->layer_norm(y, x, n_frames * n_vectors, n, ds_run_weight(op, run, WEIGHT),
                        ds_run_weight(op, run, BIAS), op->attr[EPS].x);
 }
 DS_FRAMEWISE_FORWARD(layer_norm)
 
-static void rms_norm_frames(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames)
+static void rms_norm_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
+                            size_t n_frames)
 {
-    const size_t n = layer_norm_elements(op), n_vectors = (size_t)ds_signature_elements(&op->in[0]) / n;
-    run->k->rms_norm(y, x, n_frames * n_vectors, n, ds_run_weight(op, run, WEIGHT), op->attr[EPS].x);
+    const size_t n = layer_norm_elements(op),
+                 n_vectors = (size_t)ds_signature_elements(&op->in[0]) / n;
+    run->k->rms_norm(y, x, n_frames * n_vectors, n, ds_run_weight(op, run, WEIGHT),
+                     op->attr[EPS].x);
 }
 DS_FRAMEWISE_FORWARD(rms_norm)
 
-const ds_op_def ds_op_layer_norm = {
-    .name = "layer_norm", .doc = "normalisation over trailing feature axes", .n_inputs = 1,
-    .n_outputs = 1, .n_values = -1, .flags = DS_OP_INPLACE, .attrs = layer_norm_attrs,
-    .weights = "weight? bias?", .infer = layer_norm_infer, .forward = layer_norm_forward};
+const ds_op_def ds_op_layer_norm = {.name = "layer_norm",
+                                    .doc = "normalisation over trailing feature axes",
+                                    .n_inputs = 1,
+                                    .n_outputs = 1,
+                                    .n_values = -1,
+                                    .flags = DS_OP_INPLACE,
+                                    .attrs = layer_norm_attrs,
+                                    .weights = "weight? bias?",
+                                    .infer = layer_norm_infer,
+                                    .forward = layer_norm_forward};
 
 const ds_op_def ds_op_rms_norm = {
-    .name = "rms_norm", .doc = "normalisation by the root mean square over trailing feature axes",
-    .n_inputs = 1, .n_outputs = 1, .n_values = -1, .flags = DS_OP_INPLACE, .attrs = rms_norm_attrs,
-    .weights = "weight?", .infer = layer_norm_infer, .forward = rms_norm_forward};
+    .name = "rms_norm",
+    .doc = "normalisation by the root mean square over trailing feature axes",
+    .n_inputs = 1,
+    .n_outputs = 1,
+    .n_values = -1,
+    .flags = DS_OP_INPLACE,
+    .attrs = rms_norm_attrs,
+    .weights = "weight?",
+    .infer = layer_norm_infer,
+    .forward = rms_norm_forward};

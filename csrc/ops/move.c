@@ -25,13 +25,13 @@ typedef struct box {
 /* ---------------------------------------------------------------- copying */
 
 /* Two moves of a constant size that overlap: each reads before either writes. */
-#define COPY_ENDS(bytes)                       \
-    do {                                       \
-        char head[bytes], tail[bytes];         \
-        memcpy(head, x, bytes);                \
-        memcpy(tail, x + n - (bytes), bytes);  \
-        memcpy(y, head, bytes);                \
-        memcpy(y + n - (bytes), tail, bytes);  \
+#define COPY_ENDS(bytes)                      \
+    do {                                      \
+        char head[bytes], tail[bytes];        \
+        memcpy(head, x, bytes);               \
+        memcpy(tail, x + n - (bytes), bytes); \
+        memcpy(y, head, bytes);               \
+        memcpy(y + n - (bytes), tail, bytes); \
     } while (0)
 
 /* A run of any length; y may be x. */
@@ -53,33 +53,34 @@ static inline void copy_run(char *y, const char *x, size_t n)
 }
 
 /* Elements of a constant size: a memcpy of it is a move or two. The last case's loops have nothing to assume. */
-#define PLANE(bytes)                                                                            \
-    for (int64_t i = 0; i < a.size; i++) {                                                      \
-        char *const to = y + i * a.to;                                                          \
-        const char *const from = x + i * a.from;                                                \
-        if (b.from == 0) {                                                                      \
-            char v[bytes];                                                                      \
-            memcpy(v, from, bytes);                                                             \
-            if (b.to == (bytes))                                                                \
-                for (int64_t j = 0; j < b.size; j++)                                            \
-                    memcpy(to + j * (bytes), v, bytes);                                         \
-            else                                                                                \
-                for (int64_t j = 0; j < b.size; j++)                                            \
-                    memcpy(to + j * b.to, v, bytes);                                            \
-        } else if (b.to == (bytes) && b.from == 2 * (bytes)) {                                  \
-            for (int64_t j = 0; j < b.size; j++)                                                \
-                memcpy(to + j * (bytes), from + j * 2 * (bytes), bytes);                        \
-        } else if (b.to == (bytes)) {                                                           \
-            for (int64_t j = 0; j < b.size; j++)                                                \
-                memcpy(to + j * (bytes), from + j * b.from, bytes);                             \
-        } else {                                                                                \
-            for (int64_t j = 0; j < b.size; j++)                                                \
-                memcpy(to + j * b.to, from + j * b.from, bytes);                                \
-        }                                                                                       \
+#define PLANE(bytes)                                                     \
+    for (int64_t i = 0; i < a.size; i++) {                               \
+        char *const to = y + i * a.to;                                   \
+        const char *const from = x + i * a.from;                         \
+        if (b.from == 0) {                                               \
+            char v[bytes];                                               \
+            memcpy(v, from, bytes);                                      \
+            if (b.to == (bytes))                                         \
+                for (int64_t j = 0; j < b.size; j++)                     \
+                    memcpy(to + j * (bytes), v, bytes);                  \
+            else                                                         \
+                for (int64_t j = 0; j < b.size; j++)                     \
+                    memcpy(to + j * b.to, v, bytes);                     \
+        } else if (b.to == (bytes) && b.from == 2 * (bytes)) {           \
+            for (int64_t j = 0; j < b.size; j++)                         \
+                memcpy(to + j * (bytes), from + j * 2 * (bytes), bytes); \
+        } else if (b.to == (bytes)) {                                    \
+            for (int64_t j = 0; j < b.size; j++)                         \
+                memcpy(to + j * (bytes), from + j * b.from, bytes);      \
+        } else {                                                         \
+            for (int64_t j = 0; j < b.size; j++)                         \
+                memcpy(to + j * b.to, from + j * b.from, bytes);         \
+        }                                                                \
     }
 
 /* y[j][i] = x[i][j], 4 bytes each; rows are contiguous, x_row and y_row bytes apart. */
-static void transpose(char *y, const char *x, int64_t n_i, int64_t n_j, int64_t x_row, int64_t y_row)
+static void transpose(char *y, const char *x, int64_t n_i, int64_t n_j, int64_t x_row,
+                      int64_t y_row)
 {
     int64_t i = 0;
 #if defined(__SSE2__)
@@ -89,9 +90,12 @@ static void transpose(char *y, const char *x, int64_t n_i, int64_t n_j, int64_t 
         int64_t j = 0;
         for (; j + 4 <= n_j; j += 4) {
             const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)(from + j * 4));
-            const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(from + x_row + j * 4));
-            const __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * x_row + j * 4));
-            const __m128i d = _mm_loadu_si128((const __m128i *)(const void *)(from + 3 * x_row + j * 4));
+            const __m128i b =
+                _mm_loadu_si128((const __m128i *)(const void *)(from + x_row + j * 4));
+            const __m128i c =
+                _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * x_row + j * 4));
+            const __m128i d =
+                _mm_loadu_si128((const __m128i *)(const void *)(from + 3 * x_row + j * 4));
             const __m128i ab = _mm_unpacklo_epi32(a, b), cd = _mm_unpacklo_epi32(c, d);
             const __m128i AB = _mm_unpackhi_epi32(a, b), CD = _mm_unpackhi_epi32(c, d);
             _mm_storeu_si128((__m128i *)(void *)(to + j * y_row), _mm_unpacklo_epi64(ab, cd));
@@ -133,11 +137,16 @@ static void copy_plane(char *y, const char *x, extent a, extent b, size_t elemen
         a = outer;
     }
     switch (element) {
-    case 1: PLANE(1) break;
-    case 2: PLANE(2) break;
-    case 4: PLANE(4) break;
-    case 8: PLANE(8) break;
-    case 16: PLANE(16) break;
+    case 1:
+        PLANE(1) break;
+    case 2:
+        PLANE(2) break;
+    case 4:
+        PLANE(4) break;
+    case 8:
+        PLANE(8) break;
+    case 16:
+        PLANE(16) break;
     default:
         for (int64_t i = 0; i < a.size; i++)
             for (int64_t j = 0; j < b.size; j++)
@@ -199,8 +208,8 @@ static int64_t advance(int64_t a, int64_t n, int64_t b)
 }
 
 /* n frames of one row, in groups of `hold` that show one place of the source, `step` bytes apart. */
-static void move_frames(const box *within, char *y, const char *x, int64_t n, int64_t hold, int64_t step,
-                        int64_t frame)
+static void move_frames(const box *within, char *y, const char *x, int64_t n, int64_t hold,
+                        int64_t step, int64_t frame)
 {
     box b;
     b.rank = 0;
@@ -217,8 +226,8 @@ static void move_frames(const box *within, char *y, const char *x, int64_t n, in
 }
 
 /* Frames [m0, m1) of one row; frame 0 of the output would begin `origin` bytes behind x in the source. */
-static void move_row(const box *within, char *y, const char *x, int64_t origin, int64_t m0, int64_t m1,
-                     int64_t hold, int64_t step, int64_t frame)
+static void move_row(const box *within, char *y, const char *x, int64_t origin, int64_t m0,
+                     int64_t m1, int64_t hold, int64_t step, int64_t frame)
 {
     if (hold == 1 && m1 - m0 == 1) {
         copy_box(within, 0, y, x + advance(origin, m0, step));
@@ -248,7 +257,8 @@ void ds_move_piece(const ds_move *move, const ds_piece *p)
     const ds_run *run = move->run;
     const bool constant = p->input == DS_MOVE_FILL;
     const int64_t e = move->element, step = constant ? 0 : p->step * e, frame = move->n_out * e;
-    const int64_t in_frame = (p->input > 0 ? ds_signature_elements(&op->in[p->input]) : move->n_in) * e;
+    const int64_t in_frame =
+        (p->input > 0 ? ds_signature_elements(&op->in[p->input]) : move->n_in) * e;
     char value[16];
     if (constant) {
         ds_move_encode(op->out[0].dtype, p->value, value);
@@ -259,13 +269,15 @@ void ds_move_piece(const ds_move *move, const ds_piece *p)
     within.rank = 0;
     within.element = (size_t)e;
     for (int d = 0; d < p->rank; d++)
-        add_axis(&within, (extent){p->axis[d].size, p->axis[d].to * e, constant ? 0 : p->axis[d].from * e});
+        add_axis(&within,
+                 (extent){p->axis[d].size, p->axis[d].to * e, constant ? 0 : p->axis[d].from * e});
     widen(&within, constant);
-    const bool solid = p->hold == 1 && step == frame && p->rank == 1 && p->axis[0].size == move->n_out &&
-                       p->axis[0].from == 1;
+    const bool solid = p->hold == 1 && step == frame && p->rank == 1 &&
+                       p->axis[0].size == move->n_out && p->axis[0].from == 1;
     for (size_t r = move->row; r < move->row + move->n_rows; r++) {
         const ds_target *out = &run->out[r];
-        int64_t m0 = out->m0 > move->m0 ? out->m0 : move->m0, m1 = out->m1 < move->m1 ? out->m1 : move->m1;
+        int64_t m0 = out->m0 > move->m0 ? out->m0 : move->m0,
+                m1 = out->m1 < move->m1 ? out->m1 : move->m1;
         m0 = m0 > p->m0 ? m0 : p->m0;
         m1 = m1 < p->m1 ? m1 : p->m1;
         if (m0 >= m1)
@@ -291,26 +303,43 @@ void ds_move_piece(const ds_move *move, const ds_piece *p)
 void ds_move_frames(const ds_move *move, int64_t m0, int64_t m1, int64_t from, int64_t step)
 {
     const int64_t n = move->n_in;
-    const ds_piece p = {.m0 = m0, .m1 = m1, .from = advance(0, from, n), .step = step * n, .hold = 1,
-                        .rank = 1, .axis = {{n, 1, 1}}};
+    const ds_piece p = {.m0 = m0,
+                        .m1 = m1,
+                        .from = advance(0, from, n),
+                        .step = step * n,
+                        .hold = 1,
+                        .rank = 1,
+                        .axis = {{n, 1, 1}}};
     if (m0 < move->m1 && m1 > move->m0)
         ds_move_piece(move, &p);
 }
 
 void ds_move_fill(const ds_move *move, int64_t m0, int64_t m1, double value)
 {
-    const ds_piece p = {.input = DS_MOVE_FILL, .value = value, .m0 = m0, .m1 = m1, .hold = 1, .rank = 1,
+    const ds_piece p = {.input = DS_MOVE_FILL,
+                        .value = value,
+                        .m0 = m0,
+                        .m1 = m1,
+                        .hold = 1,
+                        .rank = 1,
                         .axis = {{move->n_out, 1, 0}}};
     if (m0 < m1 && m0 < move->m1 && m1 > move->m0)
         ds_move_piece(move, &p);
 }
 
-ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int input, int64_t from, int64_t step)
+ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int input, int64_t from,
+                        int64_t step)
 {
     const ds_signature *out = &op->out[0], *in = input >= 0 ? &op->in[input] : out;
-    const int64_t inner = ds_signature_stride(out, axis), outer = ds_signature_elements(out) / inner / out->shape[axis];
-    return (ds_piece){.input = input, .m1 = DS_NEVER, .to = to * inner, .from = from * inner,
-                      .step = ds_signature_elements(in), .hold = 1, .rank = 3,
+    const int64_t inner = ds_signature_stride(out, axis),
+                  outer = ds_signature_elements(out) / inner / out->shape[axis];
+    return (ds_piece){.input = input,
+                      .m1 = DS_NEVER,
+                      .to = to * inner,
+                      .from = from * inner,
+                      .step = ds_signature_elements(in),
+                      .hold = 1,
+                      .rank = 3,
                       .axis = {{outer, out->shape[axis] * inner, in->shape[axis] * inner},
                                {n, inner, step * inner},
                                {inner, 1, 1}}};
@@ -318,8 +347,16 @@ ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int in
 
 void ds_move_forward(const ds_op *op, const ds_run *run, ds_move_list list, unsigned flags)
 {
-    ds_move move = {op, run, 0, run->n_rows, 0, DS_NEVER, DS_NEVER, (int64_t)ds_dtype_bytes(op->out[0].dtype),
-                    ds_signature_elements(&op->in[0]), ds_signature_elements(&op->out[0])};
+    ds_move move = {op,
+                    run,
+                    0,
+                    run->n_rows,
+                    0,
+                    DS_NEVER,
+                    DS_NEVER,
+                    (int64_t)ds_dtype_bytes(op->out[0].dtype),
+                    ds_signature_elements(&op->in[0]),
+                    ds_signature_elements(&op->out[0])};
     int64_t most = DS_NEVER, longest = 0;
     if (flags & DS_MOVE_WITHIN) {
         most = BLOCK_BYTES / (move.n_out * move.element);
@@ -365,7 +402,8 @@ bool ds_move_encode(ds_dtype dtype, double value, void *element)
         return true;
     }
     const double limit = dtype == DS_I64 ? 9007199254740992.0 : dtype == DS_I16 ? 32767.0 : 1.0;
-    if (!(value >= (dtype == DS_BOOL ? 0.0 : -limit) && value <= limit) || (double)(int64_t)value != value)
+    if (!(value >= (dtype == DS_BOOL ? 0.0 : -limit) && value <= limit) ||
+        (double)(int64_t)value != value)
         return false;
     if (dtype == DS_I64)
         memcpy(element, &(int64_t){(int64_t)value}, sizeof(int64_t));

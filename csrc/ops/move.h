@@ -13,7 +13,10 @@
 #define DS_OPS_MOVE_H
 #include "ops/framewise.h"
 
-enum { DS_MOVE_FILL = -1 /* piece.value */, DS_MOVE_WEIGHT = -2 /* weight 0, whose frames are its rows */ };
+enum {
+    DS_MOVE_FILL = -1 /* piece.value */,
+    DS_MOVE_WEIGHT = -2 /* weight 0, whose frames are its rows */
+};
 
 typedef struct ds_piece {
     int input; /* or one of the above */
@@ -30,9 +33,9 @@ typedef struct ds_piece {
 typedef struct ds_move {
     const ds_op *op;
     const ds_run *run;
-    size_t row, n_rows; /* of the run */
-    int64_t m0, m1;     /* what is wanted of them, at most */
-    int64_t total;      /* DS_MOVE_ENDS: the stream's length, DS_NEVER while it goes on */
+    size_t row, n_rows;           /* of the run */
+    int64_t m0, m1;               /* what is wanted of them, at most */
+    int64_t total;                /* DS_MOVE_ENDS: the stream's length, DS_NEVER while it goes on */
     int64_t element, n_in, n_out; /* bytes; elements of a frame of input 0 and of the output */
 } ds_move;
 
@@ -55,17 +58,18 @@ void ds_move_fill(const ds_move *move, int64_t m0, int64_t m1, double value);
 
 /* The piece of all frames whose box is n positions of a feature axis from position `to` on; in the input they
  * stand at from, from + step, ... of that axis. */
-ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int input, int64_t from, int64_t step);
+ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int input, int64_t from,
+                        int64_t step);
 
 /* Whether y may hold the value; writes it as an element (of 8 bytes at most). */
 bool ds_move_encode(ds_dtype dtype, double value, void *element);
 /* Fills n_bytes, a multiple of pattern_bytes, with copies of the pattern, which lies elsewhere. */
 void ds_move_repeat(void *to, size_t n_bytes, const void *pattern, size_t pattern_bytes);
 
-#define DS_MOVE_FORWARD(name, list, flags)                            \
-    static void name##_forward(const ds_op *op, const ds_run *run)    \
-    {                                                                 \
-        ds_move_forward(op, run, list, flags);                        \
+#define DS_MOVE_FORWARD(name, list, flags)                         \
+    static void name##_forward(const ds_op *op, const ds_run *run) \
+    {                                                              \
+        ds_move_forward(op, run, list, flags);                     \
     }
 
 #endif

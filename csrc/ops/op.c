@@ -79,7 +79,9 @@ static ds_status parse_attr(const ds_op_def *def, const ds_attr_def *attr, const
         DS_TRY(check_int(def, attr, given->value.i));
         value->i = given->value.i;
         break;
-    case DS_ATTR_REAL: value->x = int_as_real ? (double)given->value.i : given->value.x; break;
+    case DS_ATTR_REAL:
+        value->x = int_as_real ? (double)given->value.i : given->value.x;
+        break;
     case DS_ATTR_INTS:
         DS_CHECK(given->value.n_ints >= 0 && given->value.n_ints <= DS_MAX_INTS, DS_ARGUMENT,
                  "%s: attribute '%s' holds at most %d integers, got %d", def->name, attr->name,
@@ -90,7 +92,9 @@ static ds_status parse_attr(const ds_op_def *def, const ds_attr_def *attr, const
         }
         value->n_ints = given->value.n_ints;
         break;
-    case DS_ATTR_CHOICE: DS_TRY(parse_choice(def, attr, given->text, &value->i)); break;
+    case DS_ATTR_CHOICE:
+        DS_TRY(parse_choice(def, attr, given->text, &value->i));
+        break;
     }
     return DS_OK;
 }

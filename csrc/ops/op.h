@@ -34,8 +34,8 @@ typedef struct ds_attr_def {
     const char *name;
     ds_attr_kind kind;
     bool required;
-    int64_t i; /* default */
-    double x;  /* default */
+    int64_t i;           /* default */
+    double x;            /* default */
     const char *choices; /* "zeros|replicate|reflect" */
     const char *doc;
 } ds_attr_def;
@@ -64,10 +64,12 @@ typedef struct ds_carried {
 } ds_carried;
 
 enum {
-    DS_OP_LOCKSTEP = 1, /* combines its value inputs frame by frame: they must progress equally (sync) */
+    DS_OP_LOCKSTEP =
+        1, /* combines its value inputs frame by frame: they must progress equally (sync) */
     DS_OP_INPLACE = 2,  /* output 0 may overwrite input 0 where both have equal frames and bytes */
     DS_OP_VARIADIC = 4, /* any number of inputs from n_inputs up */
-    DS_OP_PACKS = 8     /* prepare writes ds_packed objects alone; what they hold whole is not read raw */
+    DS_OP_PACKS =
+        8 /* prepare writes ds_packed objects alone; what they hold whole is not read raw */
 };
 
 enum { DS_FINISHES_STEPS = 1, DS_FINISHES_GLU = 2 };
@@ -81,20 +83,20 @@ typedef struct ds_run {
     const ds_target *out;   /* [n_outputs][n_rows] */
     const ds_counts *count; /* [n_inputs][n_rows] */
     const bool *ended;      /* [n_rows]; now.total of an ended row is its final length */
-    void *const *carried;   /* [n_rows], updated in place; NULL where the operator carries nothing */
-    const void *prepared;   /* what prepare wrote; NULL where ds_op_prepared_bytes is 0 */
-    const void *const *weights; /* raw, torch's layout; NULL for an absent one */
-    const ds_real_kernels *k;   /* kernels of the operator's real type */
-    ds_pool *pool;              /* for products where rows are few; NULL: none */
+    void *const *carried; /* [n_rows], updated in place; NULL where the operator carries nothing */
+    const void *prepared; /* what prepare wrote; NULL where ds_op_prepared_bytes is 0 */
+    const void *const *weights;     /* raw, torch's layout; NULL for an absent one */
+    const ds_real_kernels *k;       /* kernels of the operator's real type */
+    ds_pool *pool;                  /* for products where rows are few; NULL: none */
     const struct ds_finish *finish; /* what follows the products (ops/fused.h); NULL: nothing */
-    void *scratch;              /* 64-byte aligned, op->scratch's bytes */
-    int64_t frames_in, frames_out; /* over all rows: new frames of input 0, frames of output 0 */
+    void *scratch;                  /* 64-byte aligned, op->scratch's bytes */
+    int64_t frames_in, frames_out;  /* over all rows: new frames of input 0, frames of output 0 */
 } ds_run;
 
 typedef struct ds_op_def {
     const char *name; /* torch's name where it has one */
     const char *doc;
-    int n_inputs;  /* least number */
+    int n_inputs; /* least number */
     int n_outputs;
     int n_values; /* the first n_values inputs are read, the others only counted; -1: all are read */
     unsigned flags;
@@ -139,12 +141,14 @@ struct ds_op {
     struct {
         size_t per_call, per_row, per_in, per_out;
     } scratch;
-    bool whole;       /* this instance needs the whole stream (bidirectional, circular): nothing leaves
+    bool whole; /* this instance needs the whole stream (bidirectional, circular): nothing leaves
                        * before the end, everything is kept; refused unless buffering is asked for */
-    unsigned finishes; /* DS_FINISHES_STEPS, DS_FINISHES_GLU: what may be fused to this instance's products,
+    unsigned
+        finishes; /* DS_FINISHES_STEPS, DS_FINISHES_GLU: what may be fused to this instance's products,
                         * all of which go through ds_run_product; preset to none */
     /* filled by ds_op_create */
-    bool same_counts; /* the pair of output 0, and of each of its rate, is input 0's, always: counts say so */
+    bool
+        same_counts; /* the pair of output 0, and of each of its rate, is input 0's, always: counts say so */
     ds_program counts, need, check;
     ds_allocator allocator;
 };

@@ -23,16 +23,18 @@
 enum { LEFT, RIGHT, MODE, VALUE, MULTIPLE, LEAST };
 enum { CONSTANT, REPLICATE, REFLECT };
 
-#define PADS \
-    {"left", DS_ATTR_INT, .doc = "frames before the first"}, \
-    {"right", DS_ATTR_INT, .doc = "frames behind the last"}, \
-    {"mode", DS_ATTR_CHOICE, .choices = "constant|replicate|reflect", .doc = "what they hold"}, \
-    {"value", DS_ATTR_REAL, .doc = "of every element, in mode constant"}
+#define PADS                                                              \
+    {"left", DS_ATTR_INT, .doc = "frames before the first"},              \
+        {"right", DS_ATTR_INT, .doc = "frames behind the last"},          \
+        {"mode", DS_ATTR_CHOICE, .choices = "constant|replicate|reflect", \
+         .doc = "what they hold"},                                        \
+        {"value", DS_ATTR_REAL, .doc = "of every element, in mode constant"}
 
 static const ds_attr_def pad_attrs[] = {PADS, {0}};
 static const ds_attr_def multiple_attrs[] = {
     PADS,
-    {"multiple", DS_ATTR_INT, .i = 1, .doc = "of which the frames are made a multiple, behind the last"},
+    {"multiple", DS_ATTR_INT, .i = 1,
+     .doc = "of which the frames are made a multiple, behind the last"},
     {"least", DS_ATTR_INT, .doc = "frames up to which more are added behind the last in any case"},
     {0}};
 
@@ -54,7 +56,8 @@ static int64_t pad_least_of(const ds_op *op)
 /* The most frames that may stand behind the last one, of a stream that has one. */
 static int64_t pad_longest_right(const ds_op *op)
 {
-    const int64_t whole = pad_multiple_of(op) > pad_least_of(op) ? pad_multiple_of(op) : pad_least_of(op);
+    const int64_t whole =
+        pad_multiple_of(op) > pad_least_of(op) ? pad_multiple_of(op) : pad_least_of(op);
     return op->attr[RIGHT].i + whole - 1;
 }
 
@@ -133,17 +136,25 @@ static void pad_pieces(const ds_op *op, const ds_move *move)
             const int64_t end = total > longest ? total : longest + 1;
             const int64_t mirrored = left + 2 * (end - 1) - total + 1;
             ds_move_fill(move, behind, mirrored, value);
-            ds_move_frames(move, mirrored > behind ? mirrored : behind, DS_NEVER, left + 2 * (end - 1), -1);
+            ds_move_frames(move, mirrored > behind ? mirrored : behind, DS_NEVER,
+                           left + 2 * (end - 1), -1);
         }
     }
 }
 DS_MOVE_FORWARD(pad, pad_pieces, DS_MOVE_ENDS)
 
-const ds_op_def ds_op_pad = {DS_OPERATOR(pad, "Adds frames at the start and at the end of the stream."),
-    .attrs = pad_attrs, .counts = pad_counts, .need = pad_need};
+const ds_op_def ds_op_pad = {
+    DS_OPERATOR(pad, "Adds frames at the start and at the end of the stream."), .attrs = pad_attrs,
+    .counts = pad_counts, .need = pad_need};
 
-const ds_op_def ds_op_pad_to_multiple = {
-    .name = "pad_to_multiple",
-    .doc = "Adds frames at the start and at the end of the stream, there up to a whole number of blocks.",
-    .n_inputs = 1, .n_outputs = 1, .n_values = 1, .attrs = multiple_attrs,
-    .infer = pad_infer, .counts = pad_counts, .need = pad_need, .forward = pad_forward};
+const ds_op_def ds_op_pad_to_multiple = {.name = "pad_to_multiple",
+                                         .doc = "Adds frames at the start and at the end of the "
+                                                "stream, there up to a whole number of blocks.",
+                                         .n_inputs = 1,
+                                         .n_outputs = 1,
+                                         .n_values = 1,
+                                         .attrs = multiple_attrs,
+                                         .infer = pad_infer,
+                                         .counts = pad_counts,
+                                         .need = pad_need,
+                                         .forward = pad_forward};

@@ -34,15 +34,20 @@ static void pointwise_forward(const ds_op *op, const ds_run *run, ds_unary funct
 #define UNWRAP(...) __VA_ARGS__
 #define PARAMETER(word, value, text) {word, DS_ATTR_REAL, .x = value, .doc = text},
 #define CHOICE(word, words, text) {word, DS_ATTR_CHOICE, .choices = words, .doc = text},
-#define UNARY(op_name, ID, parameters, text, ...)                                             \
-    static const ds_attr_def op_name##_attrs[] = {UNWRAP parameters{0}};                      \
-    static void op_name##_forward(const ds_op *op, const ds_run *run)                         \
-    {                                                                                         \
-        pointwise_forward(op, run, DS_UNARY_##ID);                                            \
-    }                                                                                         \
-    const ds_op_def ds_op_##op_name = {.name = #op_name, .doc = text, .n_inputs = 1,          \
-                                       .n_outputs = 1, .n_values = 1, .flags = DS_OP_INPLACE, \
-                                       .attrs = op_name##_attrs, .infer = pointwise_infer,    \
+#define UNARY(op_name, ID, parameters, text, ...)                        \
+    static const ds_attr_def op_name##_attrs[] = {UNWRAP parameters{0}}; \
+    static void op_name##_forward(const ds_op *op, const ds_run *run)    \
+    {                                                                    \
+        pointwise_forward(op, run, DS_UNARY_##ID);                       \
+    }                                                                    \
+    const ds_op_def ds_op_##op_name = {.name = #op_name,                 \
+                                       .doc = text,                      \
+                                       .n_inputs = 1,                    \
+                                       .n_outputs = 1,                   \
+                                       .n_values = 1,                    \
+                                       .flags = DS_OP_INPLACE,           \
+                                       .attrs = op_name##_attrs,         \
+                                       .infer = pointwise_infer,         \
                                        .forward = op_name##_forward};
 #define WHOLE(op_name, ID, text, ...) UNARY(op_name, ID, (), text)
 #include "kernels/pointwise.def"
@@ -54,7 +59,8 @@ static ds_status logical_not_infer(ds_op *op)
     return DS_OK;
 }
 
-static void logical_not_frames(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames)
+static void logical_not_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
+                               size_t n_frames)
 {
     const size_t n = n_frames * (size_t)ds_signature_elements(&op->in[0]);
     (void)run;
@@ -64,7 +70,7 @@ static void logical_not_frames(const ds_op *op, const ds_run *run, void *y, cons
 DS_FRAMEWISE_FORWARD(logical_not)
 
 const ds_op_def ds_op_logical_not = {DS_OPERATOR(logical_not, "True where the input is false."),
-    .flags = DS_OP_INPLACE};
+                                     .flags = DS_OP_INPLACE};
 
 /* ---------------------------------------------------------------- two or three operands */
 
@@ -105,18 +111,24 @@ static ds_status where_infer(ds_op *op)
 }
 
 /* A definition whose forward visits the runs of its operands. */
-#define OPERANDS(op_name, text, n, kind, in_place)                                                \
-    static void op_name##_forward(const ds_op *op, const ds_run *run)                             \
-    {                                                                                             \
-        ds_operands_forward(op, run, n, op_name##_visit, run->k);                                 \
-    }                                                                                             \
-    const ds_op_def ds_op_##op_name = {.name = #op_name, .doc = text, .n_inputs = 1,              \
-                                       .n_outputs = 1, .n_values = -1,                            \
-                                       .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC | (in_place),     \
-                                       .attrs = operands_attrs, .weights = "constant*",           \
-                                       .infer = kind##_infer, .forward = op_name##_forward};
-#define VISITOR(op_name) \
-    static void op_name##_visit(const void *k, void *y, const void *const *x, size_t n, const size_t *step)
+#define OPERANDS(op_name, text, n, kind, in_place)                                            \
+    static void op_name##_forward(const ds_op *op, const ds_run *run)                         \
+    {                                                                                         \
+        ds_operands_forward(op, run, n, op_name##_visit, run->k);                             \
+    }                                                                                         \
+    const ds_op_def ds_op_##op_name = {.name = #op_name,                                      \
+                                       .doc = text,                                           \
+                                       .n_inputs = 1,                                         \
+                                       .n_outputs = 1,                                        \
+                                       .n_values = -1,                                        \
+                                       .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC | (in_place), \
+                                       .attrs = operands_attrs,                               \
+                                       .weights = "constant*",                                \
+                                       .infer = kind##_infer,                                 \
+                                       .forward = op_name##_forward};
+#define VISITOR(op_name)                                                                \
+    static void op_name##_visit(const void *k, void *y, const void *const *x, size_t n, \
+                                const size_t *step)
 
 #define BINARY(op_name, ID, text, ...)                                                            \
     VISITOR(op_name)                                                                              \
@@ -124,34 +136,35 @@ static ds_status where_infer(ds_op *op)
         ((const ds_real_kernels *)k)->binary(DS_BINARY_##ID, y, x[0], x[1], n, step[0], step[1]); \
     }                                                                                             \
     OPERANDS(op_name, text, 2, binary, DS_OP_INPLACE)
-#define COMPARE(op_name, ID, text, ...)                                                             \
-    VISITOR(op_name)                                                                                \
-    {                                                                                               \
-        ((const ds_real_kernels *)k)->compare(DS_COMPARE_##ID, y, x[0], x[1], n, step[0], step[1]); \
-    }                                                                                               \
+#define COMPARE(op_name, ID, text, ...)                                     \
+    VISITOR(op_name)                                                        \
+    {                                                                       \
+        ((const ds_real_kernels *)k)                                        \
+            ->compare(DS_COMPARE_##ID, y, x[0], x[1], n, step[0], step[1]); \
+    }                                                                       \
     OPERANDS(op_name, text, 2, compare, 0)
 /* By way of a block of its own: compilers can't see that what is written is read no more. */
-#define LOGICAL(op_name, text, ...)                                                        \
-    VISITOR(op_name)                                                                       \
-    {                                                                                      \
-        enum { BLOCK = 64 };                                                               \
-        const uint8_t *const a = x[0], *const b = x[1];                                    \
-        const size_t a_step = step[0], b_step = step[1];                                   \
-        uint8_t *const to = y, block[BLOCK];                                               \
-        size_t done = 0;                                                                   \
-        (void)k;                                                                           \
-        for (; a_step == 1 && b_step == 1 && n - done >= BLOCK; done += BLOCK) {           \
-            for (size_t i = 0; i < BLOCK; i++) {                                           \
-                const uint8_t u = a[done + i], v = b[done + i];                            \
-                block[i] = (uint8_t)(__VA_ARGS__);                                         \
-            }                                                                              \
-            memcpy(to + done, block, BLOCK);                                               \
-        }                                                                                  \
-        for (; done < n; done++) {                                                         \
-            const uint8_t u = a[done * a_step], v = b[done * b_step];                      \
-            to[done] = (uint8_t)(__VA_ARGS__);                                             \
-        }                                                                                  \
-    }                                                                                      \
+#define LOGICAL(op_name, text, ...)                                              \
+    VISITOR(op_name)                                                             \
+    {                                                                            \
+        enum { BLOCK = 64 };                                                     \
+        const uint8_t *const a = x[0], *const b = x[1];                          \
+        const size_t a_step = step[0], b_step = step[1];                         \
+        uint8_t *const to = y, block[BLOCK];                                     \
+        size_t done = 0;                                                         \
+        (void)k;                                                                 \
+        for (; a_step == 1 && b_step == 1 && n - done >= BLOCK; done += BLOCK) { \
+            for (size_t i = 0; i < BLOCK; i++) {                                 \
+                const uint8_t u = a[done + i], v = b[done + i];                  \
+                block[i] = (uint8_t)(__VA_ARGS__);                               \
+            }                                                                    \
+            memcpy(to + done, block, BLOCK);                                     \
+        }                                                                        \
+        for (; done < n; done++) {                                               \
+            const uint8_t u = a[done * a_step], v = b[done * b_step];            \
+            to[done] = (uint8_t)(__VA_ARGS__);                                   \
+        }                                                                        \
+    }                                                                            \
     OPERANDS(op_name, text, 2, logical, DS_OP_INPLACE)
 #include "kernels/pointwise.def"
 

@@ -19,25 +19,18 @@
 #include "ops/recurrent_cell.h"
 
 /* Attributes: the first three are common to all, then comes what a cell has of its own. */
-enum {
-    DS_RECURRENCE_LAYERS,
-    DS_RECURRENCE_BIAS,
-    DS_RECURRENCE_BIDIRECTIONAL,
-    DS_RECURRENCE_OWN
-};
+enum { DS_RECURRENCE_LAYERS, DS_RECURRENCE_BIAS, DS_RECURRENCE_BIDIRECTIONAL, DS_RECURRENCE_OWN };
 
 #define DS_RECURRENCE_ATTRS                                                                       \
     {.name = "layers", .kind = DS_ATTR_INT, .i = 1, .doc = "number of stacked layers"},           \
         {.name = "bias", .kind = DS_ATTR_INT, .i = 1, .doc = "1: bias_ih and bias_hh are given"}, \
-    {                                                                                             \
-        .name = "bidirectional", .kind = DS_ATTR_INT,                                             \
-        .doc = "1: both directions; needs the whole stream"                                       \
-    }
+        {.name = "bidirectional",                                                                 \
+         .kind = DS_ATTR_INT,                                                                     \
+         .doc = "1: both directions; needs the whole stream"}
 
 ds_status ds_recurrence_infer(ds_op *op, const ds_cell *cell);
 void ds_recurrence_counts(const ds_op *op, ds_program *p);
-size_t ds_recurrence_prepared_bytes(const ds_op *op, const ds_cell *cell,
-                                    const ds_real_kernels *k);
+size_t ds_recurrence_prepared_bytes(const ds_op *op, const ds_cell *cell, const ds_real_kernels *k);
 void ds_recurrence_prepare(const ds_op *op, const ds_cell *cell, void *prepared,
                            const void *const *weights, const ds_real_kernels *k);
 void ds_recurrence_forward(const ds_op *op, const ds_cell *cell, const ds_run *run);

@@ -13,12 +13,13 @@
 
 typedef struct ds_cell {
     size_t gates;
-    int n_states;  /* 1: h; 2: h and c */
-    bool projects; /* along the stream h may be a projection: attribute DS_RECURRENCE_OWN is its size */
+    int n_states; /* 1: h; 2: h and c */
+    bool
+        projects; /* along the stream h may be a projection: attribute DS_RECURRENCE_OWN is its size */
     /* One frame: h and c [n], of the frame before, become those of this one; c is NULL where n_states
      * is 1. Where n_states is 2 what h was is not read. */
-    void (*step)(const ds_real_kernels *k, void *h, void *c, const void *from_x,
-                 const void *from_h, size_t n);
+    void (*step)(const ds_real_kernels *k, void *h, void *c, const void *from_x, const void *from_h,
+                 size_t n);
 } ds_cell;
 
 ds_status ds_cell_infer(ds_op *op, const ds_cell *cell);

@@ -123,28 +123,31 @@ static bool by_kernel(const ds_op *op)
     case MAX:
     case MIN:
     case VAR:
-    case STD: return true;
-    default: return op->attr[KIND].i == NORM && op->attr[P].x == 2;
+    case STD:
+        return true;
+    default:
+        return op->attr[KIND].i == NORM && op->attr[P].x == 2;
     }
 }
 
 /* Results number i.. of y, at most BESIDE. */
-static void reduce_beside(const ds_op *op, const ds_run *run, void *y, size_t i, const void *x, size_t n_results,
-                          layout at)
+static void reduce_beside(const ds_op *op, const ds_run *run, void *y, size_t i, const void *x,
+                          size_t n_results, layout at)
 {
     const int64_t kind = op->attr[KIND].i;
     const ds_real_kernels *const k = run->k;
     double v[BESIDE], centre[BESIDE];
     if (kind == MAX || kind == MIN)
-        k->reduce(kind == MAX ? DS_REDUCE_GREATEST : DS_REDUCE_LEAST, v, x, n_results, at.stride, at.n, at.step,
-                  NULL);
+        k->reduce(kind == MAX ? DS_REDUCE_GREATEST : DS_REDUCE_LEAST, v, x, n_results, at.stride,
+                  at.n, at.step, NULL);
     else if (kind != NORM)
         k->reduce(DS_REDUCE_SUM, v, x, n_results, at.stride, at.n, at.step, NULL);
     if (kind == MEAN || kind == VAR || kind == STD)
         for (size_t r = 0; r < n_results; r++)
             centre[r] = v[r] = v[r] / (double)at.n;
     if (kind == VAR || kind == STD || kind == NORM)
-        k->reduce(DS_REDUCE_SQUARES, v, x, n_results, at.stride, at.n, at.step, kind == NORM ? NULL : centre);
+        k->reduce(DS_REDUCE_SQUARES, v, x, n_results, at.stride, at.n, at.step,
+                  kind == NORM ? NULL : centre);
     if (kind == VAR || kind == STD)
         for (size_t r = 0; r < n_results; r++)
             v[r] /= fmax((double)at.n - op->attr[CORRECTION].x, 0);
@@ -161,30 +164,30 @@ static void reduce_beside(const ds_op *op, const ds_run *run, void *y, size_t i,
 /* ---------------------------------------------------------------- one result */
 
 /* Where the greatest (or least) element is: NaN before all, else the first of equals. */
-#define DEFINE_FIND(name, type)                                         \
-    static size_t name(const type *x, size_t n, bool greatest)          \
-    {                                                                   \
-        size_t best = 0;                                                \
-        for (size_t i = 1; i < n && x[best] == x[best]; i++)            \
+#define DEFINE_FIND(name, type)                                               \
+    static size_t name(const type *x, size_t n, bool greatest)                \
+    {                                                                         \
+        size_t best = 0;                                                      \
+        for (size_t i = 1; i < n && x[best] == x[best]; i++)                  \
             if (x[i] != x[i] || (greatest ? x[i] > x[best] : x[i] < x[best])) \
-                best = i;                                               \
-        return best;                                                    \
+                best = i;                                                     \
+        return best;                                                          \
     }
-#define DEFINE_PRODUCT(name, type)                     \
-    static double name(const type *x, size_t n)        \
-    {                                                  \
-        double total = 1;                              \
-        for (size_t i = 0; i < n; i++)                 \
-            total *= (double)x[i];                     \
-        return total;                                  \
+#define DEFINE_PRODUCT(name, type)              \
+    static double name(const type *x, size_t n) \
+    {                                           \
+        double total = 1;                       \
+        for (size_t i = 0; i < n; i++)          \
+            total *= (double)x[i];              \
+        return total;                           \
     }
-#define DEFINE_COUNT(name, type)                       \
-    static size_t name(const type *x, size_t n)        \
-    {                                                  \
-        size_t n_true = 0;                             \
-        for (size_t i = 0; i < n; i++)                 \
-            n_true += x[i] != 0;                       \
-        return n_true;                                 \
+#define DEFINE_COUNT(name, type)                \
+    static size_t name(const type *x, size_t n) \
+    {                                           \
+        size_t n_true = 0;                      \
+        for (size_t i = 0; i < n; i++)          \
+            n_true += x[i] != 0;                \
+        return n_true;                          \
     }
 DEFINE_FIND(find_float, float)
 DEFINE_FIND(find_double, double)
@@ -262,14 +265,21 @@ static int64_t whole_result(int64_t kind, const int64_t *x, size_t n)
 static void put_whole(void *y, ds_dtype dtype, size_t i, int64_t value)
 {
     switch (dtype) {
-    case DS_I64: ((int64_t *)y)[i] = value; break;
-    case DS_I16: ((int16_t *)y)[i] = (int16_t)value; break;
-    default: ((uint8_t *)y)[i] = (uint8_t)(value != 0); break;
+    case DS_I64:
+        ((int64_t *)y)[i] = value;
+        break;
+    case DS_I16:
+        ((int16_t *)y)[i] = (int16_t)value;
+        break;
+    default:
+        ((uint8_t *)y)[i] = (uint8_t)(value != 0);
+        break;
     }
 }
 
 /* Result i of y from n elements, reals of the operator's type or int64. */
-static void reduce_one(const ds_op *op, const ds_run *run, void *y, size_t i, const void *x, size_t n, void *room)
+static void reduce_one(const ds_op *op, const ds_run *run, void *y, size_t i, const void *x,
+                       size_t n, void *room)
 {
     const int64_t kind = op->attr[KIND].i;
     const ds_dtype dtype = op->in[0].dtype;
@@ -279,7 +289,9 @@ static void reduce_one(const ds_op *op, const ds_run *run, void *y, size_t i, co
                                       : wide          ? find_double(x, n, greatest)
                                                       : find_whole(x, n, greatest));
     } else if (kind == ANY || kind == ALL) {
-        const size_t n_true = dtype == DS_F32 ? count_float(x, n) : wide ? count_double(x, n) : count_whole(x, n);
+        const size_t n_true = dtype == DS_F32 ? count_float(x, n)
+                              : wide          ? count_double(x, n)
+                                              : count_whole(x, n);
         ((uint8_t *)y)[i] = kind == ANY ? n_true > 0 : n_true == n;
     } else if (!is_real(dtype)) {
         put_whole(y, op->out[0].dtype, i, whole_result(kind, x, n));
@@ -303,7 +315,8 @@ static void lay_out(const ds_op *op, size_t *first, size_t *own)
 {
     size_t n_first = 1, n_own = 1, stride = 1;
     first[0] = own[0] = 0;
-    for (int i = op->in[0].rank - 1; i >= 0; i--) { /* an outer axis repeats what the inner ones have */
+    for (int i = op->in[0].rank - 1; i >= 0;
+         i--) { /* an outer axis repeats what the inner ones have */
         size_t *const list = reduced(op, i) ? own : first;
         size_t *const n = reduced(op, i) ? &n_own : &n_first;
         const size_t size = (size_t)op->in[0].shape[i], before = *n;
@@ -314,31 +327,42 @@ static void lay_out(const ds_op *op, size_t *first, size_t *own)
     }
 }
 
-#define GATHER(from_type, to_type, expression)                  \
-    do {                                                        \
+#define GATHER(from_type, to_type, expression)                      \
+    do {                                                            \
         const from_type *const from = (const from_type *)x + first; \
-        to_type *const to = y;                                  \
-        for (size_t i = 0; i < n; i++) {                        \
-            const from_type v = from[own[i]];                   \
-            to[i] = (to_type)(expression);                      \
-        }                                                       \
+        to_type *const to = y;                                      \
+        for (size_t i = 0; i < n; i++) {                            \
+            const from_type v = from[own[i]];                       \
+            to[i] = (to_type)(expression);                          \
+        }                                                           \
     } while (0)
 
 /* Reals stay what they are, all others become int64. */
-static void gather(void *y, ds_dtype dtype, const void *x, size_t first, const size_t *own, size_t n)
+static void gather(void *y, ds_dtype dtype, const void *x, size_t first, const size_t *own,
+                   size_t n)
 {
     switch (dtype) {
-    case DS_F32: GATHER(float, float, v); break;
-    case DS_F64: GATHER(double, double, v); break;
-    case DS_I64: GATHER(int64_t, int64_t, v); break;
-    case DS_I16: GATHER(int16_t, int64_t, v); break;
-    default: GATHER(uint8_t, int64_t, v != 0); break;
+    case DS_F32:
+        GATHER(float, float, v);
+        break;
+    case DS_F64:
+        GATHER(double, double, v);
+        break;
+    case DS_I64:
+        GATHER(int64_t, int64_t, v);
+        break;
+    case DS_I16:
+        GATHER(int16_t, int64_t, v);
+        break;
+    default:
+        GATHER(uint8_t, int64_t, v != 0);
+        break;
     }
 }
 
 /* Results of `rows` rows of [n][inner] elements, by the kernel. */
-static void reduce_rows(const ds_op *op, const ds_run *run, void *y, const char *x, size_t rows, size_t n,
-                        size_t inner)
+static void reduce_rows(const ds_op *op, const ds_run *run, void *y, const char *x, size_t rows,
+                        size_t n, size_t inner)
 {
     const size_t element = ds_op_element(op), beside = inner == 1 ? rows : inner;
     const layout at = inner == 1 ? (layout){n, n, 1} : (layout){n, 1, inner};
@@ -351,13 +375,17 @@ static void reduce_rows(const ds_op *op, const ds_run *run, void *y, const char 
 static void reduce_features_forward(const ds_op *op, const ds_run *run)
 {
     const ds_signature *in = &op->in[0];
-    const size_t n = reduced_elements(op), per_frame = (size_t)ds_signature_elements(in), results = per_frame / n;
+    const size_t n = reduced_elements(op), per_frame = (size_t)ds_signature_elements(in),
+                 results = per_frame / n;
     const size_t in_bytes = ds_signature_bytes(in), out_bytes = ds_signature_bytes(&op->out[0]);
     size_t *const own = run->scratch, *const first = own + per_frame;
-    char *const elements = (char *)(first + per_frame), *const room = elements + per_frame * sizeof(double);
+    char *const elements = (char *)(first + per_frame), *const room =
+                                                            elements + per_frame * sizeof(double);
     lay_out(op, first, own);
-    const size_t inner = n > 1 ? own[1] : 1; /* elements from one of a result to the next, if that is all */
-    const bool regular = own[n - 1] == (n - 1) * inner, together = is_real(in->dtype) && by_kernel(op) && regular;
+    const size_t inner =
+        n > 1 ? own[1] : 1; /* elements from one of a result to the next, if that is all */
+    const bool regular = own[n - 1] == (n - 1) * inner,
+               together = is_real(in->dtype) && by_kernel(op) && regular;
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
         if (out->m0 < out->m1 && together) {
@@ -372,7 +400,8 @@ static void reduce_features_forward(const ds_op *op, const ds_run *run)
                 const bool there = is_real(in->dtype) && regular && inner == 1;
                 if (!there)
                     gather(elements, in->dtype, x, first[i], own, n);
-                reduce_one(op, run, y, i, there ? x + first[i] * ds_op_element(op) : elements, n, room);
+                reduce_one(op, run, y, i, there ? x + first[i] * ds_op_element(op) : elements, n,
+                           room);
             }
         }
     }

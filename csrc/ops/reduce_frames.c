@@ -14,8 +14,9 @@ enum { KIND };
 enum { SUM, MEAN, MAX, MIN };
 
 static const ds_attr_def reduce_frames_attrs[] = {{"kind", DS_ATTR_CHOICE, .required = true,
-                                     .choices = "sum|mean|max|min", .doc = "what is computed"},
-                                    {0}};
+                                                   .choices = "sum|mean|max|min",
+                                                   .doc = "what is computed"},
+                                                  {0}};
 
 static ds_status reduce_frames_infer(ds_op *op)
 {
@@ -43,14 +44,14 @@ static void reduce_frames_need(const ds_op *op, ds_program *p)
 enum { BESIDE = 64 /* features whose extremes are taken at a time */ };
 
 /* sum[i] = the extreme of itself and of feature i of n_frames frames. */
-static void reduce_frames_extreme(const ds_real_kernels *k, bool greatest, double *sum, const char *x, size_t n,
-                                  size_t n_frames)
+static void reduce_frames_extreme(const ds_real_kernels *k, bool greatest, double *sum,
+                                  const char *x, size_t n, size_t n_frames)
 {
     double v[BESIDE];
     for (size_t at = 0, wide; at < n; at += wide) {
         wide = n - at < BESIDE ? n - at : BESIDE;
-        k->reduce(greatest ? DS_REDUCE_GREATEST : DS_REDUCE_LEAST, v, x + at * k->element, wide, 1, n_frames, n,
-                  NULL);
+        k->reduce(greatest ? DS_REDUCE_GREATEST : DS_REDUCE_LEAST, v, x + at * k->element, wide, 1,
+                  n_frames, n, NULL);
         for (size_t i = 0; i < wide; i++)
             if (v[i] != v[i] || (greatest ? v[i] > sum[at + i] : v[i] < sum[at + i]))
                 sum[at + i] = v[i];
@@ -72,12 +73,15 @@ static void reduce_frames_forward(const ds_op *op, const ds_run *run)
         if (t < end && adds)
             run->k->column_sums(sum, ds_at(&run->in[r], t, n_bytes), (size_t)(end - t), n, NULL);
         else if (t < end)
-            reduce_frames_extreme(run->k, kind == MAX, sum, ds_at(&run->in[r], t, n_bytes), n, (size_t)(end - t));
+            reduce_frames_extreme(run->k, kind == MAX, sum, ds_at(&run->in[r], t, n_bytes), n,
+                                  (size_t)(end - t));
         if (run->out[r].m0 < run->out[r].m1)
-            ds_sums_write(run->out[r].data, sum, n, kind == MEAN ? (double)end : 1.0, op->in[0].dtype);
+            ds_sums_write(run->out[r].data, sum, n, kind == MEAN ? (double)end : 1.0,
+                          op->in[0].dtype);
     }
 }
 
 const ds_op_def ds_op_reduce_frames = {
-    DS_OPERATOR(reduce_frames, "Sum, mean, maximum or minimum over all frames, at the end of the stream."),
+    DS_OPERATOR(reduce_frames,
+                "Sum, mean, maximum or minimum over all frames, at the end of the stream."),
     .attrs = reduce_frames_attrs, .counts = reduce_frames_counts, .need = reduce_frames_need};

@@ -55,7 +55,8 @@ static void slice_pieces(const ds_op *op, const ds_move *move)
 DS_MOVE_FORWARD(slice, slice_pieces, 0)
 
 const ds_op_def ds_op_slice = {
-    DS_OPERATOR(slice, "Drops frames at the start and at the end, and keeps every step-th of the others."),
+    DS_OPERATOR(slice,
+                "Drops frames at the start and at the end, and keeps every step-th of the others."),
     .attrs = slice_attrs, .counts = slice_counts, .need = slice_need};
 
 /* ---------------------------------------------------------------- cut */
@@ -148,5 +149,6 @@ static void delay_pieces(const ds_op *op, const ds_move *move)
 }
 DS_MOVE_FORWARD(delay, delay_pieces, 0)
 
-const ds_op_def ds_op_delay = {DS_OPERATOR(delay, "Moves a stream by some frames, without changing its length."),
+const ds_op_def ds_op_delay = {
+    DS_OPERATOR(delay, "Moves a stream by some frames, without changing its length."),
     .attrs = delay_attrs, .counts = delay_counts, .need = delay_need};

@@ -19,9 +19,11 @@ static ds_status softmax_infer(ds_op *op)
     return ds_op_require_real(op);
 }
 
-static void softmax_frames(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames)
+static void softmax_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
+                           size_t n_frames)
 {
-    const size_t n = last_size(&op->in[0]), n_rows = n_frames * (size_t)ds_signature_elements(&op->in[0]) / n;
+    const size_t n = last_size(&op->in[0]),
+                 n_rows = n_frames * (size_t)ds_signature_elements(&op->in[0]) / n;
     run->k->softmax(y, x, n_rows, n, op->def == &ds_op_log_softmax);
 }
 DS_FRAMEWISE_FORWARD(softmax)
@@ -50,11 +52,16 @@ static void glu_frames(const ds_op *op, const ds_run *run, void *y, const void *
 DS_FRAMEWISE_FORWARD(glu)
 
 const ds_op_def ds_op_softmax = {DS_OPERATOR(softmax, "Softmax over the last feature dimension."),
-    .flags = DS_OP_INPLACE};
+                                 .flags = DS_OP_INPLACE};
 
-const ds_op_def ds_op_log_softmax = {
-    .name = "log_softmax", .doc = "Logarithm of softmax over the last feature dimension.",
-    .n_inputs = 1, .n_outputs = 1, .n_values = 1, .flags = DS_OP_INPLACE,
-    .infer = softmax_infer, .forward = softmax_forward};
+const ds_op_def ds_op_log_softmax = {.name = "log_softmax",
+                                     .doc = "Logarithm of softmax over the last feature dimension.",
+                                     .n_inputs = 1,
+                                     .n_outputs = 1,
+                                     .n_values = 1,
+                                     .flags = DS_OP_INPLACE,
+                                     .infer = softmax_infer,
+                                     .forward = softmax_forward};
 
-const ds_op_def ds_op_glu = {DS_OPERATOR(glu, "Half of the last feature dimension, gated by the other half.")};
+const ds_op_def ds_op_glu = {
+    DS_OPERATOR(glu, "Half of the last feature dimension, gated by the other half.")};

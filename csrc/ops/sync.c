@@ -48,7 +48,8 @@ static void sync_check(const ds_op *op, ds_program *p)
     ds_root(p, ds_sub(p, most, least));
 }
 
-static const char *sync_check_message(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes)
+static const char *sync_check_message(const ds_op *op, const ds_pair *in, char *text,
+                                      size_t n_bytes)
 {
     int64_t other = in[0].total;
     for (int i = 1; i < op->n_inputs && other == in[0].total; i++)
@@ -98,25 +99,26 @@ static void limit_check(const ds_op *op, ds_program *p)
     ds_root(p, ds_add_k(p, ds_total(p, 0), -op->attr[LIMIT_FRAMES].i));
 }
 
-static const char *limit_check_message(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes)
+static const char *limit_check_message(const ds_op *op, const ds_pair *in, char *text,
+                                       size_t n_bytes)
 {
-    snprintf(text, n_bytes, "%lld frames wait for the stream's end, more than buffer_limit allows (%lld)",
+    snprintf(text, n_bytes,
+             "%lld frames wait for the stream's end, more than buffer_limit allows (%lld)",
              (long long)in[0].total, (long long)op->attr[LIMIT_FRAMES].i);
     return text;
 }
 
 DS_MOVE_FORWARD(limit, same_pieces, 0)
 
-const ds_op_def ds_op_limit = {
-    .name = "limit",
-    .doc = "Refuses streams that become longer than a number of frames.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = -1,
-    .flags = DS_OP_INPLACE,
-    .attrs = limit_attrs,
-    .check_status = DS_LIMIT,
-    .infer = limit_infer,
-    .check = limit_check,
-    .check_message = limit_check_message,
-    .forward = limit_forward};
+const ds_op_def ds_op_limit = {.name = "limit",
+                               .doc = "Refuses streams that become longer than a number of frames.",
+                               .n_inputs = 1,
+                               .n_outputs = 1,
+                               .n_values = -1,
+                               .flags = DS_OP_INPLACE,
+                               .attrs = limit_attrs,
+                               .check_status = DS_LIMIT,
+                               .infer = limit_infer,
+                               .check = limit_check,
+                               .check_message = limit_check_message,
+                               .forward = limit_forward};

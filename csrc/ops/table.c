@@ -56,7 +56,8 @@ static void table_check(const ds_op *op, ds_program *p)
     ds_root(p, ds_add_k(p, table_rows(op, p), -op->weight[0].shape[0]));
 }
 
-static const char *table_check_message(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes)
+static const char *table_check_message(const ds_op *op, const ds_pair *in, char *text,
+                                       size_t n_bytes)
 {
     ds_pair out[DS_MAX_OUTPUTS];
     ds_op_counts(op, in, true, out);
@@ -68,7 +69,11 @@ static const char *table_check_message(const ds_op *op, const ds_pair *in, char 
 static void table_pieces(const ds_op *op, const ds_move *move)
 {
     const int64_t n = ds_signature_elements(&op->out[0]);
-    ds_move_piece(move, &(ds_piece){.input = DS_MOVE_WEIGHT, .m1 = DS_NEVER, .step = n, .hold = 1, .rank = 1,
+    ds_move_piece(move, &(ds_piece){.input = DS_MOVE_WEIGHT,
+                                    .m1 = DS_NEVER,
+                                    .step = n,
+                                    .hold = 1,
+                                    .rank = 1,
                                     .axis = {{n, 1, 1}}});
 }
 DS_MOVE_FORWARD(table, table_pieces, 0)

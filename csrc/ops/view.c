@@ -12,7 +12,8 @@
 static void view_frames(const ds_op *op, const ds_move *move, const int64_t *stride)
 {
     const ds_signature *out = &op->out[0];
-    ds_piece p = {.m1 = DS_NEVER, .step = ds_signature_elements(&op->in[0]), .hold = 1, .rank = out->rank};
+    ds_piece p = {
+        .m1 = DS_NEVER, .step = ds_signature_elements(&op->in[0]), .hold = 1, .rank = out->rank};
     for (int d = 0; d < out->rank; d++) {
         p.axis[d].size = out->shape[d];
         p.axis[d].to = ds_signature_stride(out, d);
@@ -54,7 +55,8 @@ static void permute_pieces(const ds_op *op, const ds_move *move)
 }
 DS_MOVE_FORWARD(permute, permute_pieces, 0)
 
-const ds_op_def ds_op_permute = {DS_OPERATOR(permute, "Puts the feature dimensions into another order."),
+const ds_op_def ds_op_permute = {
+    DS_OPERATOR(permute, "Puts the feature dimensions into another order."),
     .attrs = permute_attrs};
 
 /* ---------------------------------------------------------------- expand */
@@ -111,7 +113,7 @@ static void expand_pieces(const ds_op *op, const ds_move *move)
 DS_MOVE_FORWARD(expand, expand_pieces, 0)
 
 const ds_op_def ds_op_expand = {DS_OPERATOR(expand, "Repeats feature dimensions of size 1."),
-    .attrs = shape_attrs};
+                                .attrs = shape_attrs};
 
 /* ---------------------------------------------------------------- reshape */
 
@@ -130,5 +132,6 @@ static void reshape_pieces(const ds_op *op, const ds_move *move)
 }
 DS_MOVE_FORWARD(reshape, reshape_pieces, 0)
 
-const ds_op_def ds_op_reshape = {DS_OPERATOR(reshape, "The same elements in a feature shape of another form."),
+const ds_op_def ds_op_reshape = {
+    DS_OPERATOR(reshape, "The same elements in a feature shape of another form."),
     .flags = DS_OP_INPLACE, .attrs = shape_attrs};

@@ -44,36 +44,39 @@ static bool step_on(const ds_walk *walk, place *p, int d, const size_t *x_bytes)
 }
 
 /* y[j][l] = x[j][0] for n_l of 4 or so: a loop that the compiler sees through. */
-#define REPEAT(bytes, n_l)                                                                        \
-    for (int64_t j = 0; j < n; j++)                                                               \
-        for (int64_t l = 0; l < (n_l); l++)                                                       \
+#define REPEAT(bytes, n_l)                  \
+    for (int64_t j = 0; j < n; j++)         \
+        for (int64_t l = 0; l < (n_l); l++) \
             memcpy(y + (j * (n_l) + l) * (bytes), x + j * s_j * (bytes), bytes);
 
 /* y[j][l] = x[j s_j + l s_l], elements of a constant size. */
-#define SPREAD(bytes)                                                                             \
-    if (s_l == 0 && n_l == 2) {                                                                   \
-        REPEAT(bytes, 2)                                                                          \
-    } else if (s_l == 0 && n_l == 4) {                                                            \
-        REPEAT(bytes, 4)                                                                          \
-    } else if (s_l == 0 && n_l == 8) {                                                            \
-        REPEAT(bytes, 8)                                                                          \
-    } else {                                                                                      \
-        for (int64_t j = 0; j < n; j++)                                                           \
-            for (int64_t l = 0; l < n_l; l++)                                                     \
-                memcpy(y + (j * n_l + l) * (bytes), x + (j * s_j + l * s_l) * (bytes), bytes);    \
+#define SPREAD(bytes)                                                                          \
+    if (s_l == 0 && n_l == 2) {                                                                \
+        REPEAT(bytes, 2)                                                                       \
+    } else if (s_l == 0 && n_l == 4) {                                                         \
+        REPEAT(bytes, 4)                                                                       \
+    } else if (s_l == 0 && n_l == 8) {                                                         \
+        REPEAT(bytes, 8)                                                                       \
+    } else {                                                                                   \
+        for (int64_t j = 0; j < n; j++)                                                        \
+            for (int64_t l = 0; l < n_l; l++)                                                  \
+                memcpy(y + (j * n_l + l) * (bytes), x + (j * s_j + l * s_l) * (bytes), bytes); \
     }
 
 /* Writes out dimensions d.. of operand i, of which d has n indices; returns behind them. */
-static char *spread(const ds_walk *walk, int d, int64_t n, int i, char *y, const char *x, size_t n_bytes)
+static char *spread(const ds_walk *walk, int d, int64_t n, int i, char *y, const char *x,
+                    size_t n_bytes)
 {
     const int inner = walk->rank - 1 - d;
     const int64_t s_j = walk->stride[d][i];
     if (inner > 1) {
         for (int64_t j = 0; j < n; j++)
-            y = spread(walk, d + 1, walk->shape[d + 1], i, y, x + j * s_j * (int64_t)n_bytes, n_bytes);
+            y = spread(walk, d + 1, walk->shape[d + 1], i, y, x + j * s_j * (int64_t)n_bytes,
+                       n_bytes);
         return y;
     }
-    const int64_t n_l = inner == 1 ? walk->shape[d + 1] : 1, s_l = inner == 1 ? walk->stride[d + 1][i] : 0;
+    const int64_t n_l = inner == 1 ? walk->shape[d + 1] : 1,
+                  s_l = inner == 1 ? walk->stride[d + 1][i] : 0;
     if (n_bytes == 1) {
         SPREAD(1)
     } else if (n_bytes == 4) {
@@ -101,7 +104,8 @@ static void run_blocks(const ds_walk *walk, int d, int64_t inner, char *y, size_
                        const size_t *x_bytes, ds_walk_visit visit, const void *context)
 {
     uint64_t room[DS_WALK_OPERANDS][BLOCK];
-    const char *held[DS_WALK_OPERANDS] = {NULL}; /* what the room shows, where dimension d repeats it */
+    const char *held[DS_WALK_OPERANDS] = {
+        NULL}; /* what the room shows, where dimension d repeats it */
     const void *view[DS_WALK_OPERANDS] = {NULL};
     size_t step[DS_WALK_OPERANDS] = {0};
     const int64_t most = BLOCK / inner;
@@ -115,7 +119,8 @@ static void run_blocks(const ds_walk *walk, int d, int64_t inner, char *y, size_
                 view[i] = own >= 0 ? (const void *)x : room[i];
                 if (own < 0 && held[i] != x) {
                     spread(walk, d, n, i, (char *)room[i], x, x_bytes[i]);
-                    held[i] = walk->stride[d][i] == 0 ? x : NULL; /* the first block is the longest */
+                    held[i] =
+                        walk->stride[d][i] == 0 ? x : NULL; /* the first block is the longest */
                 }
             }
             visit(context, y, view, (size_t)(n * inner), step);
