@@ -3,10 +3,12 @@
 #define DS_OPS_FRAMEWISE_H
 #include "ops/op.h"
 
-/* What most definitions say: one input, whose values are read, and one output; functions by the operator's name. */
-#define DS_OPERATOR(op, text)                                                                    \
-    .name = #op, .doc = text, .n_inputs = 1, .n_outputs = 1, .n_values = 1, .infer = op##_infer, \
-    .forward = op##_forward
+/* What every definition says, and most: one input, whose values are read, and one output; functions by the
+ * operator's name. */
+#define DS_OPERATOR_OF(op, text, inputs, outputs, values) \
+    .name = #op, .doc = text, .n_inputs = inputs, .n_outputs = outputs, .n_values = values
+#define DS_OPERATOR(op, text) \
+    DS_OPERATOR_OF(op, text, 1, 1, 1), .infer = op##_infer, .forward = op##_forward
 
 /* n_frames >= 1 frames of one row; y may be x where the operator says so. */
 typedef void (*ds_framewise)(const ds_op *op, const ds_run *run, void *y, const void *x,

@@ -99,6 +99,24 @@ static ds_status parse_attr(const ds_op_def *def, const ds_attr_def *attr, const
     return DS_OK;
 }
 
+static ds_status check_range(const ds_op *op, int i)
+{
+    const ds_attr_def *attr = &op->def->attrs[i];
+    const ds_attr_value value = op->attr[i];
+    if (attr->range == DS_ANY)
+        return DS_OK;
+    if (attr->range == DS_0_OR_1) {
+        DS_CHECK(value.i == 0 || value.i == 1, DS_ARGUMENT, "%s: %s must be 0 or 1, got %lld",
+                 op->def->name, attr->name, (long long)value.i);
+        return DS_OK;
+    }
+    if (attr->kind == DS_ATTR_INT)
+        return ds_op_require_least(op, i, attr->range == DS_FROM_1 ? 1 : 0);
+    DS_CHECK(value.x >= 0, DS_ARGUMENT, "%s: %s must be at least 0, got %g", op->def->name,
+             attr->name, value.x);
+    return DS_OK;
+}
+
 static ds_status parse_attrs(ds_op *op, const ds_attr *attrs, size_t n_attrs)
 {
     const ds_op_def *def = op->def;
@@ -124,6 +142,7 @@ static ds_status parse_attrs(ds_op *op, const ds_attr *attrs, size_t n_attrs)
     for (int i = 0; def->attrs != NULL && def->attrs[i].name != NULL; i++) {
         DS_CHECK(seen[i] || !def->attrs[i].required, DS_ARGUMENT, "%s: attribute '%s' is required",
                  def->name, def->attrs[i].name);
+        DS_TRY(check_range(op, i));
     }
     return DS_OK;
 }
@@ -297,7 +316,10 @@ static ds_status build(ds_op *op, const ds_attr *attrs, size_t n_attrs, const ds
     op->n_outputs = op->def->n_outputs;
     for (int i = 0; i < op->n_outputs; i++)
         op->out[i] = op->in[0];
-    DS_TRY(op->def->infer(op));
+    if (op->def->flags & DS_OP_REAL)
+        DS_TRY(ds_op_require_real(op));
+    if (op->def->infer != NULL)
+        DS_TRY(op->def->infer(op));
     for (int i = 0; i < op->n_outputs; i++) {
         DS_TRY(check_signature(op, "output", (size_t)i, &op->out[i]));
         DS_ASSERT(lowest_terms(op->out[i].rate));

@@ -30,6 +30,9 @@ typedef enum ds_attr_kind {
     DS_ATTR_CHOICE, /* value.i = index in choices */
 } ds_attr_kind;
 
+/* What an attribute that is a number may be. */
+typedef enum ds_attr_range { DS_ANY, DS_FROM_0, DS_FROM_1, DS_0_OR_1 } ds_attr_range;
+
 typedef struct ds_attr_def {
     const char *name;
     ds_attr_kind kind;
@@ -38,6 +41,7 @@ typedef struct ds_attr_def {
     double x;            /* default */
     const char *choices; /* "zeros|replicate|reflect" */
     const char *doc;
+    ds_attr_range range;
 } ds_attr_def;
 
 typedef struct ds_attr_value {
@@ -64,12 +68,13 @@ typedef struct ds_carried {
 } ds_carried;
 
 enum {
-    DS_OP_LOCKSTEP =
-        1, /* combines its value inputs frame by frame: they must progress equally (sync) */
+    /* Combines its value inputs frame by frame: they must progress equally (sync). */
+    DS_OP_LOCKSTEP = 1,
     DS_OP_INPLACE = 2,  /* output 0 may overwrite input 0 where both have equal frames and bytes */
     DS_OP_VARIADIC = 4, /* any number of inputs from n_inputs up */
-    DS_OP_PACKS =
-        8 /* prepare writes ds_packed objects alone; what they hold whole is not read raw */
+    /* prepare writes ds_packed objects alone; what they hold whole is not read raw. */
+    DS_OP_PACKS = 8,
+    DS_OP_REAL = 16 /* all that is read is float or double, of one type */
 };
 
 enum { DS_FINISHES_STEPS = 1, DS_FINISHES_GLU = 2 };
@@ -100,9 +105,10 @@ typedef struct ds_op_def {
     int n_outputs;
     int n_values; /* the first n_values inputs are read, the others only counted; -1: all are read */
     unsigned flags;
+    int member;               /* which of a family's operators this is; the family's own numbers */
     const ds_attr_def *attrs; /* ended by a NULL name */
     const char *weights;      /* "weight bias?" for messages and docs; ? optional; * repeated */
-    /* Reads attr, in, weight; checks them; fills out, carried, scratch, whole. */
+    /* Reads attr, in, weight; checks them; fills out, carried, scratch, whole. NULL: out is as in. */
     ds_status (*infer)(ds_op *op);
     /* Roots: known and total of each output, in turn. NULL: every output has input 0's pair. */
     void (*counts)(const ds_op *op, ds_program *p);
@@ -141,14 +147,14 @@ struct ds_op {
     struct {
         size_t per_call, per_row, per_in, per_out;
     } scratch;
-    bool whole; /* this instance needs the whole stream (bidirectional, circular): nothing leaves
-                       * before the end, everything is kept; refused unless buffering is asked for */
-    unsigned
-        finishes; /* DS_FINISHES_STEPS, DS_FINISHES_GLU: what may be fused to this instance's products,
-                        * all of which go through ds_run_product; preset to none */
-    /* filled by ds_op_create */
-    bool
-        same_counts; /* the pair of output 0, and of each of its rate, is input 0's, always: counts say so */
+    /* This instance needs the whole stream (bidirectional, circular): nothing leaves before the end, everything
+     * is kept; refused unless buffering is asked for. */
+    bool whole;
+    /* DS_FINISHES_STEPS, DS_FINISHES_GLU: what may be fused to this instance's products, all of which go through
+     * ds_run_product; preset to none. */
+    unsigned finishes;
+    /* By ds_op_create: the pair of output 0, and of each of its rate, is input 0's, always: counts say so. */
+    bool same_counts;
     ds_program counts, need, check;
     ds_allocator allocator;
 };
