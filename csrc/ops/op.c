@@ -11,9 +11,6 @@
 
 #include "base/alloc.h"
 
-/* Attributes and frames stay below 2^40, so that no product of a few of them overflows unseen. */
-#define INT_LIMIT ((int64_t)1 << 40)
-
 /* ---------------------------------------------------------------- attributes */
 
 static int find_attr(const ds_op_def *def, const char *name)
@@ -61,7 +58,7 @@ static ds_status parse_choice(const ds_op_def *def, const ds_attr_def *attr, con
 
 static ds_status check_int(const ds_op_def *def, const ds_attr_def *attr, int64_t i)
 {
-    DS_CHECK(i < INT_LIMIT && i > -INT_LIMIT, DS_ARGUMENT,
+    DS_CHECK(i < DS_INT_LIMIT && i > -DS_INT_LIMIT, DS_ARGUMENT,
              "%s: attribute '%s' must be below 2^40 in size, got %lld", def->name, attr->name,
              (long long)i);
     return DS_OK;
@@ -170,14 +167,15 @@ static ds_status check_signature(const ds_op *op, const char *what, size_t i,
                  "%s: %s %zu has size %lld in feature dimension %d, expected at least 1", name,
                  what, i, (long long)signature->shape[d], d);
     }
-    DS_CHECK(ds_signature_elements(signature) < INT_LIMIT, DS_SHAPE,
+    DS_CHECK(ds_signature_elements(signature) < DS_INT_LIMIT, DS_SHAPE,
              "%s: %s %zu has 2^40 elements or more", name, what, i);
     return DS_OK;
 }
 
 static ds_status check_rates(const ds_op *op)
 {
-    const int n = op->def->flags & DS_OP_LOCKSTEP ? op->n_inputs : ds_op_n_values(op);
+    const bool alike = (op->def->flags & (DS_OP_LOCKSTEP | DS_OP_VARIADIC)) != 0;
+    const int n = alike ? op->n_inputs : ds_op_n_values(op);
     for (int i = 0; i < op->n_inputs; i++) {
         DS_CHECK(lowest_terms(op->in[i].rate), DS_ARGUMENT,
                  "%s: the rate %lld/%lld of input %d is no fraction in lowest terms", op->def->name,
@@ -287,12 +285,10 @@ static ds_status build_programs(ds_op *op)
         }
     }
     DS_TRY(check_program(op, &op->counts, "counts", 2 * op->n_outputs));
-    if (def->need != NULL && !op->whole) {
+    if (def->need != NULL && !op->whole)
         def->need(op, &op->need);
-    } else {
-        for (int i = 0; i < n_values; i++)
-            ds_root(&op->need, op->whole ? ds_const(&op->need, 0) : ds_m(&op->need));
-    }
+    for (int i = 0; i < n_values && (def->need == NULL || op->whole); i++)
+        ds_root(&op->need, op->whole ? ds_const(&op->need, 0) : ds_m(&op->need));
     DS_TRY(check_program(op, &op->need, "need", n_values));
     if (def->check != NULL) {
         def->check(op, &op->check);

@@ -13,6 +13,9 @@
 #include "kernels/kernels.h"
 #include "ops/expr.h"
 
+/* Attributes and frames stay below 2^40 in size, so that no product of a few of them overflows unseen. */
+#define DS_INT_LIMIT ((int64_t)1 << 40)
+
 enum {
     DS_MAX_ATTRS = 10,
     DS_MAX_INTS = 16, /* in one attribute */
@@ -71,7 +74,7 @@ enum {
     /* Combines its value inputs frame by frame: they must progress equally (sync). */
     DS_OP_LOCKSTEP = 1,
     DS_OP_INPLACE = 2,  /* output 0 may overwrite input 0 where both have equal frames and bytes */
-    DS_OP_VARIADIC = 4, /* any number of inputs from n_inputs up */
+    DS_OP_VARIADIC = 4, /* any number of inputs from n_inputs up, all of one rate */
     /* prepare writes ds_packed objects alone; what they hold whole is not read raw. */
     DS_OP_PACKS = 8,
     DS_OP_REAL = 16 /* all that is read is float or double, of one type */
@@ -170,6 +173,12 @@ const ds_op_def *ds_op_find(const char *name); /* NULL where there is none */
 ds_status ds_op_create(ds_op **op, const ds_allocator *allocator, const ds_op_def *def,
                        const ds_attr *attrs, size_t n_attrs, const ds_signature *inputs,
                        size_t n_inputs, const ds_signature *weights, size_t n_weights);
+/* Makes one from integers that are data: what a user declares in another language (declared.c). counts: roots known
+ * and total of each output in turn; need: one root per input. Both are copied. Errors: DS_ARGUMENT for programs that
+ * refer to what is not there, DS_NO_MEMORY. */
+ds_status ds_op_declare(ds_op **op, const ds_allocator *allocator, const ds_signature *inputs,
+                        size_t n_inputs, const ds_signature *outputs, size_t n_outputs,
+                        const ds_program *counts, const ds_program *need);
 void ds_op_destroy(ds_op *op);
 size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, int64_t frames_out);
 /* Bytes that prepare writes for these kernels; 0: it needs not be called. */
