@@ -68,7 +68,6 @@ static void scale_rows(const ds_real_kernels *k, void *y, const void *x, size_t 
 /* DS_SHAPE unless there are channels. */
 static ds_status require_channels(const ds_op *op)
 {
-    DS_TRY(ds_op_require_real(op));
     DS_CHECK(op->in[0].rank >= 1, DS_SHAPE,
              "%s: expected an input of shape (..., channels), got ()", op->def->name);
     return DS_OK;
@@ -85,13 +84,12 @@ enum { BATCH_EPS };
 enum { BATCH_MEAN, BATCH_VARIANCE, BATCH_WEIGHT, BATCH_BIAS };
 
 static const ds_attr_def batch_norm_attrs[] = {
-    {"eps", DS_ATTR_REAL, .x = 1e-5, .doc = "added to the variance"}, {0}};
+    {"eps", DS_ATTR_REAL, .x = 1e-5, .doc = "added to the variance", .range = DS_FROM_0}, {0}};
 
 static ds_status batch_norm_infer(ds_op *op)
 {
     static const char *const names[] = {"running_mean", "running_var", "weight", "bias"};
     DS_TRY(require_channels(op));
-    DS_TRY(ds_require_positive(op, BATCH_EPS));
     for (int i = BATCH_MEAN; i <= BATCH_BIAS; i++)
         if (i <= BATCH_VARIANCE || ds_op_has_weight(op, i))
             DS_TRY(ds_op_require_weight(op, i, names[i], 1, &op->in[0].shape[op->in[0].rank - 1]));
@@ -125,19 +123,13 @@ static void batch_norm_frames(const ds_op *op, const ds_run *run, void *y, const
 }
 DS_FRAMEWISE_FORWARD(batch_norm)
 
-const ds_op_def ds_op_batch_norm = {.name = "batch_norm",
-                                    .doc =
-                                        "every channel normalised by statistics that are constants",
-                                    .n_inputs = 1,
-                                    .n_outputs = 1,
-                                    .n_values = -1,
-                                    .flags = DS_OP_INPLACE,
-                                    .attrs = batch_norm_attrs,
-                                    .weights = "running_mean running_var weight? bias?",
-                                    .infer = batch_norm_infer,
-                                    .prepared_bytes = batch_norm_prepared_bytes,
-                                    .prepare = batch_norm_prepare,
-                                    .forward = batch_norm_forward};
+const ds_op_def ds_op_batch_norm = {
+    DS_OPERATOR(batch_norm, "every channel normalised by statistics that are constants"),
+    .flags = DS_OP_INPLACE | DS_OP_REAL,
+    .attrs = batch_norm_attrs,
+    .weights = "running_mean running_var weight? bias?",
+    .prepared_bytes = batch_norm_prepared_bytes,
+    .prepare = batch_norm_prepare};
 
 /* ---------------------------------------------------------------- group_norm */
 
@@ -147,7 +139,7 @@ enum { GROUP_WEIGHT, GROUP_BIAS };
 
 static const ds_attr_def group_norm_attrs[] = {
     {"groups", DS_ATTR_INT, .required = true, .doc = "groups of channels"},
-    {"eps", DS_ATTR_REAL, .x = 1e-5, .doc = "added to the variance"},
+    {"eps", DS_ATTR_REAL, .x = 1e-5, .doc = "added to the variance", .range = DS_FROM_0},
     {"over", DS_ATTR_CHOICE, .choices = "frame|stream",
      .doc = "stream: over all frames too, which needs the whole stream"},
     {0}};
@@ -166,7 +158,6 @@ static ds_status group_norm_infer(ds_op *op)
     DS_CHECK(groups >= 1 && n % groups == 0, DS_ARGUMENT,
              "group_norm: groups must divide the %lld channels, got %lld", (long long)n,
              (long long)groups);
-    DS_TRY(ds_require_positive(op, GROUP_EPS));
     DS_TRY(ds_require_optional(op, GROUP_WEIGHT, "weight", 1, &n));
     DS_TRY(ds_require_optional(op, GROUP_BIAS, "bias", 1, &n));
     op->whole = op->attr[GROUP_OVER].i == STREAM;
@@ -240,13 +231,6 @@ static void group_norm_forward(const ds_op *op, const ds_run *run)
 }
 
 const ds_op_def ds_op_group_norm = {
-    .name = "group_norm",
-    .doc = "normalisation over all positions and the channels of each group",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = -1,
-    .attrs = group_norm_attrs,
-    .weights = "weight? bias?",
-    .infer = group_norm_infer,
-    .counts = group_norm_counts,
-    .forward = group_norm_forward};
+    DS_OPERATOR(group_norm, "normalisation over all positions and the channels of each group"),
+    .flags = DS_OP_REAL, .attrs = group_norm_attrs, .weights = "weight? bias?",
+    .counts = group_norm_counts};

@@ -10,27 +10,18 @@
 #define DS_OPERATOR(op, text) \
     DS_OPERATOR_OF(op, text, 1, 1, 1), .infer = op##_infer, .forward = op##_forward
 
-/* n_frames >= 1 frames of one row; y may be x where the operator says so. */
-typedef void (*ds_framewise)(const ds_op *op, const ds_run *run, void *y, const void *x,
-                             size_t n_frames);
-
-/* Calls f for every row that has frames. */
-static inline void ds_framewise_forward(const ds_op *op, const ds_run *run, ds_framewise f)
-{
-    const size_t n_bytes = ds_signature_bytes(&op->in[0]);
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const ds_target *out = &run->out[r];
-        if (out->m0 < out->m1)
-            f(op, run, out->data, ds_at(&run->in[r], out->m0, n_bytes),
-              (size_t)(out->m1 - out->m0));
-    }
-}
-
-/* The forward `name_forward`, which is `name_frames` for every row. */
-#define DS_FRAMEWISE_FORWARD(name)                                 \
-    static void name##_forward(const ds_op *op, const ds_run *run) \
-    {                                                              \
-        ds_framewise_forward(op, run, name##_frames);              \
+/* The forward `name_forward`: `name_frames(op, run, y, x, n_frames)` for the n_frames >= 1 frames of every row that
+ * has some; y may be x where the operator says so. */
+#define DS_FRAMEWISE_FORWARD(name)                                                      \
+    static void name##_forward(const ds_op *op, const ds_run *run)                      \
+    {                                                                                   \
+        const size_t n_bytes = ds_signature_bytes(&op->in[0]);                          \
+        for (size_t r = 0; r < run->n_rows; r++) {                                      \
+            const ds_target *out = &run->out[r];                                        \
+            if (out->m0 < out->m1)                                                      \
+                name##_frames(op, run, out->data, ds_at(&run->in[r], out->m0, n_bytes), \
+                              (size_t)(out->m1 - out->m0));                             \
+        }                                                                               \
     }
 
 /* DS_SHAPE unless input 0 has a feature dimension. */
@@ -38,14 +29,6 @@ static inline ds_status ds_require_features(const ds_op *op)
 {
     DS_CHECK(op->in[0].rank >= 1, DS_SHAPE, "%s: its input needs a feature dimension",
              op->def->name);
-    return DS_OK;
-}
-
-/* DS_ARGUMENT unless the attribute, a number, is at least 0. */
-static inline ds_status ds_require_positive(const ds_op *op, int attr)
-{
-    DS_CHECK(op->attr[attr].x >= 0, DS_ARGUMENT, "%s: %s must be at least 0, got %g", op->def->name,
-             op->def->attrs[attr].name, op->attr[attr].x);
     return DS_OK;
 }
 

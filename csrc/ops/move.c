@@ -414,6 +414,15 @@ bool ds_move_encode(ds_dtype dtype, double value, void *element)
     return true;
 }
 
+ds_status ds_move_require_value(const ds_op *op, int attr)
+{
+    char element[8];
+    DS_CHECK(ds_move_encode(op->in[0].dtype, op->attr[attr].x, element), DS_ARGUMENT,
+             "%s: %s has no value %g", op->def->name, ds_dtype_name(op->in[0].dtype),
+             op->attr[attr].x);
+    return DS_OK;
+}
+
 void ds_move_repeat(void *to, size_t n_bytes, const void *pattern, size_t pattern_bytes)
 {
     char *bytes = to;

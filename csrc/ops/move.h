@@ -63,6 +63,8 @@ ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int in
 
 /* Whether y may hold the value; writes it as an element (of 8 bytes at most). */
 bool ds_move_encode(ds_dtype dtype, double value, void *element);
+/* DS_ARGUMENT unless elements of input 0 may hold attribute `attr`. */
+ds_status ds_move_require_value(const ds_op *op, int attr);
 /* Fills n_bytes, a multiple of pattern_bytes, with copies of the pattern, which lies elsewhere. */
 void ds_move_repeat(void *to, size_t n_bytes, const void *pattern, size_t pattern_bytes);
 

@@ -198,7 +198,7 @@ MUTANTS = {
         ("finality",),
     ),
     "means that begin anew with each chunk": Mutant(
-        "ops/cumulative.c",
+        "ops/reduce_frames.c",
         "(double)(t + 1)",
         "(double)(t - out->m0 + 1)",
         ("cumulative",),
