@@ -21,15 +21,20 @@
 /* The first attribute of all. */
 #define AXIS {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0"}
 
-/* Finds it in output 0, which is as the input still; DS_SHAPE where the input has no such dimension. */
-static ds_status find_axis(ds_op *op, int64_t **size)
+/* DS_SHAPE unless the input has this feature dimension. */
+static ds_status require_axis(const ds_op *op)
 {
     const int64_t axis = op->attr[0].i;
     DS_CHECK(axis >= 0 && axis < op->in[0].rank, DS_SHAPE,
              "%s: there is no feature dimension %lld, the input%s %d", op->def->name,
              (long long)axis, op->n_inputs > 1 ? "s have" : " has", op->in[0].rank);
-    *size = &op->out[0].shape[axis];
     return DS_OK;
+}
+
+/* Its size in output 0, which is preset to the input's. */
+static int64_t *axis_size(ds_op *op)
+{
+    return &op->out[0].shape[op->attr[0].i];
 }
 
 /* ---------------------------------------------------------------- narrow */
@@ -47,8 +52,8 @@ static const ds_attr_def narrow_attrs[] = {
 static ds_status narrow_infer(ds_op *op)
 {
     const int64_t start = op->attr[NARROW_START].i, end = start + op->attr[NARROW_LENGTH].i;
-    int64_t *size;
-    DS_TRY(find_axis(op, &size));
+    DS_TRY(require_axis(op));
+    int64_t *const size = axis_size(op);
     DS_CHECK(end <= *size, DS_SHAPE, "narrow: [%lld, %lld) exceeds dimension %lld, of size %lld",
              (long long)start, (long long)end, (long long)op->attr[NARROW_AXIS].i,
              (long long)*size);
@@ -79,8 +84,8 @@ static ds_status cat_infer(ds_op *op)
 {
     const int64_t axis = op->attr[CAT_AXIS].i;
     const ds_signature *out = &op->out[0];
-    int64_t *size;
-    DS_TRY(find_axis(op, &size));
+    DS_TRY(require_axis(op));
+    int64_t *const size = axis_size(op);
     for (int i = 1; i < op->n_inputs; i++) {
         DS_CHECK(op->in[i].dtype == out->dtype, DS_DTYPE, "cat: input 0 is %s but input %d is %s",
                  ds_dtype_name(out->dtype), i, ds_dtype_name(op->in[i].dtype));
@@ -126,9 +131,8 @@ static const ds_attr_def nearest_attrs[] = {
 
 static ds_status nearest_infer(ds_op *op)
 {
-    int64_t *size;
-    DS_TRY(find_axis(op, &size));
-    *size = op->attr[NEAREST_SIZE].i;
+    DS_TRY(require_axis(op));
+    *axis_size(op) = op->attr[NEAREST_SIZE].i;
     return DS_OK;
 }
 
@@ -193,8 +197,8 @@ static ds_status pad_features_infer(ds_op *op)
 {
     const int64_t left = op->attr[PAD_LEFT].i, right = op->attr[PAD_RIGHT].i,
                   mode = op->attr[PAD_MODE].i, widest = left > right ? left : right;
-    int64_t *size;
-    DS_TRY(find_axis(op, &size));
+    DS_TRY(require_axis(op));
+    int64_t *const size = axis_size(op);
     DS_CHECK(left >= 0 && right >= 0 && widest <= DS_PADDING_LIMIT, DS_ARGUMENT,
              "pad_features: left and right must be 0 to %lld, got %lld and %lld",
              (long long)DS_PADDING_LIMIT, (long long)left, (long long)right);
