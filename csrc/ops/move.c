@@ -11,16 +11,7 @@
 
 enum { BLOCK_BYTES = 131072 /* of frames with several pieces: what stays in the nearest cache */ };
 
-/* Bytes between positions; y is never read, x never written. */
-typedef struct extent {
-    int64_t size, to, from;
-} extent;
-
-typedef struct box {
-    int rank;
-    size_t element;
-    extent axis[DS_MAX_RANK + 3]; /* frames, their repeats, the piece's own */
-} box;
+typedef struct ds_extent extent;
 
 /* ---------------------------------------------------------------- copying */
 
@@ -154,37 +145,38 @@ static void copy_plane(char *y, const char *x, extent a, extent b, size_t elemen
     }
 }
 
-static void copy_box(const box *b, int d, char *y, const char *x)
+static void copy_axes(const ds_box *b, int d, char *y, const char *x)
 {
     static const extent one = {1, 0, 0};
-    if (b->rank - d <= 2) {
-        const extent outer = b->rank - d == 2 ? b->axis[d] : one;
-        const extent inner = b->rank > d ? b->axis[b->rank - 1] : one;
-        if (b->rank == d)
-            copy_run(y, x, b->element);
-        else
-            copy_plane(y, x, outer, inner, b->element);
+    const int left = b->rank - d;
+    if (left <= 2) {
+        copy_plane(y, x, left == 2 ? b->axis[d] : one, left > 0 ? b->axis[b->rank - 1] : one,
+                   b->element);
         return;
     }
     for (int64_t i = 0; i < b->axis[d].size; i++)
-        copy_box(b, d + 1, y + i * b->axis[d].to, x + i * b->axis[d].from);
+        copy_axes(b, d + 1, y + i * b->axis[d].to, x + i * b->axis[d].from);
 }
 
-/* Adds the next inner axis; sizes are at least 1. */
-static void add_axis(box *b, extent a)
+void ds_box_copy(const ds_box *b, void *y, const void *x)
+{
+    copy_axes(b, 0, y, x);
+}
+
+void ds_box_add(ds_box *b, int64_t size, int64_t to, int64_t from)
 {
     extent *last = b->rank > 0 ? &b->axis[b->rank - 1] : NULL;
-    if (a.size == 1)
+    if (size == 1)
         return;
-    if (last != NULL && last->to == a.size * a.to && last->from == a.size * a.from)
-        *last = (extent){last->size * a.size, a.to, a.from};
+    if (last != NULL && last->to == size * to && last->from == size * from)
+        *last = (extent){last->size * size, to, from};
     else
-        b->axis[b->rank++] = a;
+        b->axis[b->rank++] = (extent){size, to, from};
 }
 
 /* A short run of elements at the end becomes one wider element, and so does 16 bytes' worth of a constant, which
  * is there that often. */
-static void widen(box *b, bool constant)
+static void widen(ds_box *b, bool constant)
 {
     extent *const last = b->rank > 0 ? &b->axis[b->rank - 1] : NULL;
     const int64_t element = (int64_t)b->element, n = last != NULL ? last->size * element : 0;
@@ -208,29 +200,29 @@ static int64_t advance(int64_t a, int64_t n, int64_t b)
 }
 
 /* n frames of one row, in groups of `hold` that show one place of the source, `step` bytes apart. */
-static void move_frames(const box *within, char *y, const char *x, int64_t n, int64_t hold,
+static void move_frames(const ds_box *within, char *y, const char *x, int64_t n, int64_t hold,
                         int64_t step, int64_t frame)
 {
-    box b;
+    ds_box b;
     b.rank = 0;
     b.element = within->element;
     if (hold == 1) {
-        add_axis(&b, (extent){n, frame, step});
+        ds_box_add(&b, n, frame, step);
     } else {
-        add_axis(&b, (extent){n / hold, frame * hold, step});
-        add_axis(&b, (extent){hold, frame, 0});
+        ds_box_add(&b, n / hold, frame * hold, step);
+        ds_box_add(&b, hold, frame, 0);
     }
     for (int d = 0; d < within->rank; d++)
-        add_axis(&b, within->axis[d]);
-    copy_box(&b, 0, y, x);
+        ds_box_add(&b, within->axis[d].size, within->axis[d].to, within->axis[d].from);
+    ds_box_copy(&b, y, x);
 }
 
 /* Frames [m0, m1) of one row; frame 0 of the output would begin `origin` bytes behind x in the source. */
-static void move_row(const box *within, char *y, const char *x, int64_t origin, int64_t m0,
+static void move_row(const ds_box *within, char *y, const char *x, int64_t origin, int64_t m0,
                      int64_t m1, int64_t hold, int64_t step, int64_t frame)
 {
     if (hold == 1 && m1 - m0 == 1) {
-        copy_box(within, 0, y, x + advance(origin, m0, step));
+        ds_box_copy(within, y, x + advance(origin, m0, step));
         return;
     }
     if (hold == 1) {
@@ -265,12 +257,11 @@ void ds_move_piece(const ds_move *move, const ds_piece *p)
         for (size_t n = (size_t)e; n < sizeof value; n += (size_t)e)
             memcpy(value + n, value, (size_t)e);
     }
-    box within;
+    ds_box within;
     within.rank = 0;
     within.element = (size_t)e;
     for (int d = 0; d < p->rank; d++)
-        add_axis(&within,
-                 (extent){p->axis[d].size, p->axis[d].to * e, constant ? 0 : p->axis[d].from * e});
+        ds_box_add(&within, p->axis[d].size, p->axis[d].to * e, constant ? 0 : p->axis[d].from * e);
     widen(&within, constant);
     const bool solid = p->hold == 1 && step == frame && p->rank == 1 &&
                        p->axis[0].size == move->n_out && p->axis[0].from == 1;

@@ -29,6 +29,20 @@ typedef struct ds_piece {
     } axis[DS_MAX_RANK + 1]; /* outermost first */
 } ds_piece;
 
+/* A box of elements that are copied, in bytes between positions; add axes outermost first to one of no rank. */
+typedef struct ds_box {
+    int rank;
+    size_t element;
+    struct ds_extent {
+        int64_t size, to, from;
+    } axis[DS_MAX_RANK + 3]; /* frames, their repeats, a piece's own */
+} ds_box;
+
+/* Axes of one position are dropped, axes that continue each other joined; size >= 1. */
+void ds_box_add(ds_box *box, int64_t size, int64_t to, int64_t from);
+/* y is never read, x never written. */
+void ds_box_copy(const ds_box *box, void *y, const void *x);
+
 /* What a list of pieces is made for; the lists of most operators need not know. */
 typedef struct ds_move {
     const ds_op *op;
