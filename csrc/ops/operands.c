@@ -202,13 +202,26 @@ static void walk_blocks(walk *w, int d, int64_t inner, char *y)
     } while (walk_on(w, d - 1));
 }
 
+/* Runs below which blocks are visited: where all that must be written out is the same for every block, longer ones. */
+static size_t walk_short(const walk *w)
+{
+    bool held = true;
+    for (int i = 0; i < w->n_operands; i++) {
+        bool repeats = true;
+        for (int d = 0; d < w->rank - 1; d++)
+            repeats = repeats && w->stride[d][i] == 0;
+        held = held && (repeats || walk_step(w, 0, i) >= 0);
+    }
+    return held ? BLOCK / 2 : SHORT;
+}
+
 static void walk_run(walk *w, char *y)
 {
     const int last = w->rank - 1; /* the run; -1: one element */
     const size_t n = last < 0 ? 1 : (size_t)w->shape[last];
     size_t step[DS_OPERANDS] = {0};
     const void *view[DS_OPERANDS] = {NULL};
-    if (last > 0 && n < SHORT) {
+    if (last > 0 && n < walk_short(w)) {
         int d = last;
         int64_t inner = 1;
         while (d > 0 && inner * w->shape[d] <= BLOCK / 2)
