@@ -87,19 +87,9 @@ ds_expr ds_const(ds_program *p, int64_t k)
     return node(p, DS_EXPR_CONST, 0, 0, 0, saturate(k));
 }
 
-ds_expr ds_known(ds_program *p, int input)
+ds_expr ds_given(ds_program *p, ds_expr_code code, int input)
 {
-    return node(p, DS_EXPR_KNOWN, input, 0, 0, 0);
-}
-
-ds_expr ds_total(ds_program *p, int input)
-{
-    return node(p, DS_EXPR_TOTAL, input, 0, 0, 0);
-}
-
-ds_expr ds_m(ds_program *p)
-{
-    return node(p, DS_EXPR_M, 0, 0, 0, 0);
+    return node(p, code, input, 0, 0, 0);
 }
 
 /* Whether the code gives its first operand where the second is k. */

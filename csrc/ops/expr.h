@@ -45,9 +45,10 @@ typedef struct ds_program {
 typedef int ds_expr;
 
 ds_expr ds_const(ds_program *p, int64_t k);
-ds_expr ds_known(ds_program *p, int input);
-ds_expr ds_total(ds_program *p, int input);
-ds_expr ds_m(ds_program *p);
+ds_expr ds_given(ds_program *p, ds_expr_code code, int input);
+#define ds_known(p, input) ds_given(p, DS_EXPR_KNOWN, input)
+#define ds_total(p, input) ds_given(p, DS_EXPR_TOTAL, input)
+#define ds_m(p) ds_given(p, DS_EXPR_M, 0)
 /* A code of two operands; with a constant for the second. What has no effect (a + 0, a * 1, a / 1) adds no node. */
 ds_expr ds_combine(ds_program *p, ds_expr_code code, ds_expr a, ds_expr b);
 ds_expr ds_combine_k(ds_program *p, ds_expr_code code, ds_expr a, int64_t k);

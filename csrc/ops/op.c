@@ -523,19 +523,19 @@ size_t ds_op_element(const ds_op *op)
     return ds_dtype_bytes(op->in[0].dtype);
 }
 
+/* The first real type among n signatures; 0 where there is none. */
+static ds_dtype first_real(const ds_signature *signatures, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (is_real(signatures[i].dtype))
+            return signatures[i].dtype;
+    return (ds_dtype)0;
+}
+
 ds_dtype ds_op_real(const ds_op *op)
 {
-    for (int i = 0; i < ds_op_n_values(op); i++) {
-        if (is_real(op->in[i].dtype))
-            return op->in[i].dtype;
-    }
-    for (int i = 0; i < op->n_weights; i++) {
-        if (is_real(op->weight[i].dtype))
-            return op->weight[i].dtype;
-    }
-    for (int i = 0; i < op->n_outputs; i++) {
-        if (is_real(op->out[i].dtype))
-            return op->out[i].dtype;
-    }
-    return DS_F32;
+    const ds_dtype of_inputs = first_real(op->in, ds_op_n_values(op)),
+                   of_weights = first_real(op->weight, op->n_weights),
+                   of_outputs = first_real(op->out, op->n_outputs);
+    return of_inputs ? of_inputs : of_weights ? of_weights : of_outputs ? of_outputs : DS_F32;
 }

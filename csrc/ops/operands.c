@@ -174,36 +174,8 @@ static int walk_step(const walk *w, int d, int i)
     return zero ? 0 : one ? 1 : -1;
 }
 
-/* Visits n indices of dimension d at a time, with all that lies within them. */
-static void walk_blocks(walk *w, int d, int64_t inner, char *y)
-{
-    uint64_t room[DS_OPERANDS][BLOCK];
-    const char *held[DS_OPERANDS] = {NULL}; /* what the room shows, where dimension d repeats it */
-    const void *view[DS_OPERANDS] = {NULL};
-    size_t step[DS_OPERANDS] = {0};
-    const int64_t most = BLOCK / inner;
-    do {
-        for (int64_t j = 0, n; j < w->shape[d]; j += n) {
-            n = w->shape[d] - j < most ? w->shape[d] - j : most;
-            for (int i = 0; i < w->n_operands; i++) {
-                const int own = walk_step(w, d, i);
-                const char *x = w->at[i] + j * w->stride[d][i] * (int64_t)w->x_bytes[i];
-                step[i] = own == 0 ? 0 : 1;
-                view[i] = own >= 0 ? (const void *)x : room[i];
-                if (own < 0 && held[i] != x) {
-                    walk_spread(w, d, n, i, room[i], x);
-                    /* the first block is the longest */
-                    held[i] = w->stride[d][i] == 0 ? x : NULL;
-                }
-            }
-            w->visit(w->op, w->k, y, view, (size_t)(n * inner), step);
-            y += (size_t)(n * inner) * w->y_bytes;
-        }
-    } while (walk_on(w, d - 1));
-}
-
 /* Runs below which blocks are visited: where all that must be written out is the same for every block, longer ones. */
-static size_t walk_short(const walk *w)
+static int64_t walk_short(const walk *w)
 {
     bool held = true;
     for (int i = 0; i < w->n_operands; i++) {
@@ -215,28 +187,44 @@ static size_t walk_short(const walk *w)
     return held ? BLOCK / 2 : SHORT;
 }
 
+/* Visits runs, or where they are short some indices of dimension d at a time, with all that lies within them. */
 static void walk_run(walk *w, char *y)
 {
-    const int last = w->rank - 1; /* the run; -1: one element */
-    const size_t n = last < 0 ? 1 : (size_t)w->shape[last];
-    size_t step[DS_OPERANDS] = {0};
+    uint64_t room[DS_OPERANDS][BLOCK];
+    const char *held[DS_OPERANDS] = {NULL}; /* what the room shows, where dimension d repeats it */
     const void *view[DS_OPERANDS] = {NULL};
-    if (last > 0 && n < walk_short(w)) {
-        int d = last;
-        int64_t inner = 1;
+    size_t step[DS_OPERANDS] = {0};
+    bool written[DS_OPERANDS] = {false}; /* out to the room */
+    int d = w->rank - 1;
+    int64_t inner = 1, most = w->shape[d];
+    if (d > 0 && w->shape[d] < walk_short(w)) {
         while (d > 0 && inner * w->shape[d] <= BLOCK / 2)
             inner *= w->shape[d--];
-        walk_blocks(w, d, inner, y);
-        return;
+        most = BLOCK / inner;
     }
-    for (int i = 0; i < w->n_operands; i++)
-        step[i] = last < 0 ? 1 : (size_t)w->stride[last][i];
+    for (int i = 0; i < w->n_operands; i++) {
+        const int own = walk_step(w, d, i);
+        step[i] = own == 0 ? 0 : 1;
+        written[i] = own < 0;
+        view[i] = room[i];
+    }
     do {
-        for (int i = 0; i < w->n_operands; i++)
-            view[i] = w->at[i];
-        w->visit(w->op, w->k, y, view, n, step);
-        y += n * w->y_bytes;
-    } while (walk_on(w, last - 1));
+        for (int64_t j = 0, n; j < w->shape[d]; j += n) {
+            n = w->shape[d] - j < most ? w->shape[d] - j : most;
+            for (int i = 0; i < w->n_operands; i++) {
+                const char *x = w->at[i] + j * w->stride[d][i] * (int64_t)w->x_bytes[i];
+                if (!written[i]) {
+                    view[i] = x;
+                } else if (held[i] != x) {
+                    walk_spread(w, d, n, i, room[i], x);
+                    /* the first block is the longest */
+                    held[i] = w->stride[d][i] == 0 ? x : NULL;
+                }
+            }
+            w->visit(w->op, w->k, y, view, (size_t)(n * inner), step);
+            y += (size_t)(n * inner) * w->y_bytes;
+        }
+    } while (walk_on(w, d - 1));
 }
 
 /* ---------------------------------------------------------------- forward */
@@ -272,6 +260,8 @@ void ds_operands_forward(const ds_op *op, const ds_run *run, int n_operands,
         walk_add(&w, target->m1 - target->m0, frame);
         for (int d = 0; d < out->rank; d++)
             walk_add(&w, out->shape[d], stride[d]);
+        if (w.rank == 0)
+            w.shape[w.rank++] = 1;
         for (int i = 0; i < n_operands; i++) {
             w.at[i] = weight[i] ? run->weights[index[i]]
                                 : ds_at(&run->in[(size_t)index[i] * run->n_rows + r], target->m0,

@@ -13,20 +13,15 @@
 /* ---------------------------------------------------------------- one operand */
 
 /* The member is the function. */
-static void unary_forward(const ds_op *op, const ds_run *run)
+static void unary_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
+                         size_t n_frames)
 {
-    ds_unary function = (ds_unary)op->def->member;
-    if (function == DS_UNARY_GELU && op->attr[0].i == 1)
-        function = DS_UNARY_GELU_TANH;
+    const bool other = op->def->member == DS_UNARY_GELU && op->attr[0].i == 1;
+    const ds_unary function = other ? DS_UNARY_GELU_TANH : (ds_unary)op->def->member;
     const double p[3] = {op->attr[0].x, op->attr[1].x, op->attr[2].x};
-    const size_t n = (size_t)ds_signature_elements(&op->in[0]);
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const ds_target *out = &run->out[r];
-        if (out->m0 < out->m1)
-            run->k->unary(function, out->data, ds_at(&run->in[r], out->m0, n * ds_op_element(op)),
-                          (size_t)(out->m1 - out->m0) * n, p);
-    }
+    run->k->unary(function, y, x, n_frames * (size_t)ds_signature_elements(&op->in[0]), p);
 }
+DS_FRAMEWISE_FORWARD(unary)
 
 #define UNWRAP(...) __VA_ARGS__
 #define PARAMETER(word, value, text) {word, DS_ATTR_REAL, .x = value, .doc = text},
