@@ -416,12 +416,7 @@ ds_status ds_move_require_value(const ds_op *op, int attr)
 
 void ds_move_repeat(void *to, size_t n_bytes, const void *pattern, size_t pattern_bytes)
 {
-    char *bytes = to;
-    if (n_bytes != 0)
-        memcpy(bytes, pattern, pattern_bytes);
-    for (size_t done = pattern_bytes; done < n_bytes;) {
-        const size_t n = done < n_bytes - done ? done : n_bytes - done;
-        memcpy(bytes + done, bytes, n);
-        done += n;
-    }
+    ds_box box = {.element = pattern_bytes};
+    ds_box_add(&box, (int64_t)(n_bytes / pattern_bytes), (int64_t)pattern_bytes, 0);
+    ds_box_copy(&box, to, pattern);
 }

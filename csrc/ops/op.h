@@ -22,8 +22,7 @@ enum {
     DS_MAX_INPUTS = 16,
     DS_MAX_OUTPUTS = 4,
     DS_MAX_WEIGHTS = 128,
-    DS_MAX_CARRIED = 4,
-    DS_MAX_CHECKS = 16
+    DS_MAX_CARRIED = 4
 };
 
 typedef enum ds_attr_kind {
@@ -66,7 +65,6 @@ typedef struct ds_attr {
 typedef struct ds_carried {
     const char *name;
     ds_signature array; /* rate unused */
-    bool gradient;      /* whether a gradient flows through it */
     size_t offset;      /* in the carried block; filled by ds_op_create */
 } ds_carried;
 

@@ -251,7 +251,7 @@ static ds_status recurrence_infer(ds_op *op)
         state->rate = (ds_rate){0, 1};
         if (!op->whole)
             op->carried[op->n_carried++] =
-                (ds_carried){.name = i == 0 ? "h" : "c", .array = *state, .gradient = true};
+                (ds_carried){.name = i == 0 ? "h" : "c", .array = *state};
     }
     return DS_OK;
 }

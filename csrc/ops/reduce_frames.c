@@ -26,7 +26,7 @@ static const ds_attr_def cumulative_attrs[] = {
 static void sums_carry(ds_op *op, const char *name)
 {
     op->n_carried = 1;
-    op->carried[0] = (ds_carried){name, op->in[0], true, 0};
+    op->carried[0] = (ds_carried){.name = name, .array = op->in[0]};
     op->carried[0].array.dtype = DS_F64;
 }
 
