@@ -23,7 +23,7 @@ static ds_status cast_infer(ds_op *op)
     return DS_OK;
 }
 
-static inline int64_t whole(double x)
+static inline int64_t whole_of_real(double x)
 {
 #if defined(__SSE2__) && defined(__x86_64__)
     return _mm_cvttsd_si64(_mm_set_sd(x)); /* compilers don't know that it does just this */
@@ -32,28 +32,33 @@ static inline int64_t whole(double x)
 #endif
 }
 
-#define EACH(from, to, expression)           \
-    for (size_t i = 0; i < n; i++) {         \
-        const from v = ((const from *)x)[i]; \
-        ((to *)y)[i] = (expression);         \
-    }
+static inline int64_t whole_of_int(int64_t x)
+{
+    return x;
+}
+
+#define WHOLE(v) _Generic(v, float: whole_of_real, double: whole_of_real, default: whole_of_int)(v)
+
+#define EACH(from, to_type, to, expression)      \
+    case to_type:                                \
+        for (size_t i = 0; i < n; i++) {         \
+            const from v = ((const from *)x)[i]; \
+            ((to *)y)[i] = (expression);         \
+        }                                        \
+        break;
 
 /* Converts elements v of one type to the target. */
-#define CONVERT(type, as_int)               \
-    switch (op->out[0].dtype) {             \
-    case DS_F32:                            \
-        EACH(type, float, (float)v)         \
-        break;                              \
-    case DS_F64:                            \
-        EACH(type, double, (double)v)       \
-        break;                              \
-    case DS_I64:                            \
-        EACH(type, int64_t, as_int)         \
-        break;                              \
-    default:                                \
-        EACH(type, uint8_t, v != 0 ? 1 : 0) \
-        break;                              \
-    }
+#define FROM(from_type, type)                            \
+    case from_type:                                      \
+        switch (op->out[0].dtype) {                      \
+            EACH(type, DS_F32, float, (float)v)          \
+            EACH(type, DS_F64, double, (double)v)        \
+            EACH(type, DS_I64, int64_t, WHOLE(v))        \
+            EACH(type, DS_BOOL, uint8_t, v != 0 ? 1 : 0) \
+        case DS_I16:                                     \
+            break;                                       \
+        }                                                \
+        break;
 
 static void cast_frames(const ds_op *op, const ds_run *run, void *restrict y,
                         const void *restrict x, size_t n_frames)
@@ -61,21 +66,11 @@ static void cast_frames(const ds_op *op, const ds_run *run, void *restrict y,
     const size_t n = n_frames * (size_t)ds_signature_elements(&op->in[0]);
     (void)run;
     switch (op->in[0].dtype) {
-    case DS_F32:
-        CONVERT(float, whole((double)v))
-        break;
-    case DS_F64:
-        CONVERT(double, whole(v))
-        break;
-    case DS_I64:
-        CONVERT(int64_t, v)
-        break;
-    case DS_I16:
-        CONVERT(int16_t, v)
-        break;
-    default:
-        CONVERT(uint8_t, v)
-        break;
+        FROM(DS_F32, float)
+        FROM(DS_F64, double)
+        FROM(DS_I64, int64_t)
+        FROM(DS_I16, int16_t)
+        FROM(DS_BOOL, uint8_t)
     }
 }
 DS_FRAMEWISE_FORWARD(cast)

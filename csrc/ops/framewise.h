@@ -64,4 +64,12 @@ static inline int64_t ds_signature_stride(const ds_signature *signature, int d)
     return stride;
 }
 
+/* The same along dimension d of a shape of `rank` dimensions to which this one is broadcast, aligned at the right:
+ * 0 where it is repeated. */
+static inline int64_t ds_broadcast_stride(const ds_signature *signature, int rank, int d)
+{
+    const int own = d - (rank - signature->rank);
+    return own < 0 || signature->shape[own] == 1 ? 0 : ds_signature_stride(signature, own);
+}
+
 #endif

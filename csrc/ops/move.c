@@ -199,47 +199,28 @@ static int64_t advance(int64_t a, int64_t n, int64_t b)
     return (int64_t)((uint64_t)a + (uint64_t)n * (uint64_t)b);
 }
 
-/* n frames of one row, in groups of `hold` that show one place of the source, `step` bytes apart. */
-static void move_frames(const ds_box *within, char *y, const char *x, int64_t n, int64_t hold,
-                        int64_t step, int64_t frame)
-{
-    ds_box b;
-    b.rank = 0;
-    b.element = within->element;
-    if (hold == 1) {
-        ds_box_add(&b, n, frame, step);
-    } else {
-        ds_box_add(&b, n / hold, frame * hold, step);
-        ds_box_add(&b, hold, frame, 0);
-    }
-    for (int d = 0; d < within->rank; d++)
-        ds_box_add(&b, within->axis[d].size, within->axis[d].to, within->axis[d].from);
-    ds_box_copy(&b, y, x);
-}
-
-/* Frames [m0, m1) of one row; frame 0 of the output would begin `origin` bytes behind x in the source. */
+/* Frames [m0, m1) of one row, in groups of `hold` that show one place of the source, `step` bytes apart; frame 0 of
+ * the output would begin `origin` bytes behind x in the source. */
 static void move_row(const ds_box *within, char *y, const char *x, int64_t origin, int64_t m0,
                      int64_t m1, int64_t hold, int64_t step, int64_t frame)
 {
-    if (hold == 1 && m1 - m0 == 1) {
-        ds_box_copy(within, y, x + advance(origin, m0, step));
-        return;
-    }
-    if (hold == 1) {
-        move_frames(within, y, x + advance(origin, m0, step), m1 - m0, 1, step, frame);
+    if (m1 - m0 == 1) {
+        ds_box_copy(within, y, x + advance(origin, m0 / hold, step));
         return;
     }
     for (int64_t n; m0 < m1; m0 += n, y += n * frame) {
-        const char *const from = x + advance(origin, m0 / hold, step);
-        const int64_t done = m0 % hold;
-        n = m1 - m0;
-        if (done != 0 || n < hold) { /* what is left of a group, or its beginning */
-            n = n < hold - done ? n : hold - done;
-            move_frames(within, y, from, n, 1, 0, frame);
-        } else {
-            n -= n % hold;
-            move_frames(within, y, from, n, hold, step, frame);
-        }
+        const int64_t left = m1 - m0, done = m0 % hold;
+        const bool whole =
+            done == 0 && left >= hold; /* else the rest of a group, or its beginning */
+        ds_box b;
+        b.rank = 0;
+        b.element = within->element;
+        n = whole ? left - left % hold : left < hold - done ? left : hold - done;
+        ds_box_add(&b, whole ? n / hold : 1, frame * hold, step);
+        ds_box_add(&b, whole ? hold : n, frame, 0);
+        for (int d = 0; d < within->rank; d++)
+            ds_box_add(&b, within->axis[d].size, within->axis[d].to, within->axis[d].from);
+        ds_box_copy(&b, y, x + advance(origin, m0 / hold, step));
     }
 }
 

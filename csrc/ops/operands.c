@@ -247,10 +247,8 @@ void ds_operands_forward(const ds_op *op, const ds_run *run, int n_operands,
         weight[i] = locate(op, i, &index[i]);
         form.x_bytes[i] = ds_dtype_bytes(own->dtype);
         frame[i] = weight[i] ? 0 : ds_signature_elements(own);
-        for (int d = out->rank - 1; d >= 0; d--) {
-            const int dim = d - (out->rank - own->rank);
-            stride[d][i] = aligned(own, out->rank, d) == 1 ? 0 : ds_signature_stride(own, dim);
-        }
+        for (int d = 0; d < out->rank; d++)
+            stride[d][i] = ds_broadcast_stride(own, out->rank, d);
     }
     for (size_t r = 0; r < run->n_rows; r++) {
         const ds_target *target = &run->out[r];
