@@ -1,6 +1,4 @@
 /* An operator's integers as Python's data: _core.Op.declare takes them, _core.Op.integers gives them. */
-#include "ops/declared.h"
-
 #include "python/op.h"
 
 /* Reads ([(code, a, b, c, k), ...], [root, ...]). */
