@@ -15,7 +15,7 @@ import torch
 
 from ...errors import ShapeError, StreamMismatchError
 from ...stream.tree import leaves, map_leaves
-from ..tensor import StreamTensor, set_outside
+from ..tensor.stream_tensor import StreamTensor, set_outside
 from .along import ALONG
 from .common import name_of, plain, run, streams_in, unknown, words
 from .comparing import COMPARING

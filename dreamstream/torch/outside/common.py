@@ -12,9 +12,10 @@ from ...array.chunks import report_fallback
 from ...errors import ShapeError
 from ...stream.rules import require_equal_rates, require_same, resolve
 from ...stream.tree import leaves, map_leaves
-from ..frames import cleaned, mask_of
-from ..info import Info
+from ..private import without_subclass
 from ..tensor import StreamTensor
+from ..tensor.known import Info
+from ..tensor.padding import cleaned, mask_of
 
 __all__ = [
     "agree",
@@ -29,8 +30,6 @@ __all__ = [
     "unknown",
 ]
 
-_PLAIN = torch._C.DisableTorchFunctionSubclass
-
 
 def words(text: str) -> list[str]:
     """Return the words of a text: names of functions."""
@@ -44,7 +43,7 @@ def named(text: str, value: Any) -> dict[str, Any]:
 
 def run(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Call a torch function on tensors as they are."""
-    with _PLAIN():
+    with without_subclass():
         return func(*args, **kwargs)
 
 

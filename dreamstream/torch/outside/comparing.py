@@ -10,8 +10,8 @@ import torch
 from ...array.chunks import report_fallback
 from ...errors import ShapeError
 from ...stream.rules import require_same
-from ..frames import unpad
 from ..tensor import StreamTensor
+from ..tensor.padding import unpad
 from .common import name_of, padded, plain, run
 
 __all__ = ["COMPARING"]

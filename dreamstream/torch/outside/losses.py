@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from ...errors import ShapeError, StreamMismatchError
 from ...stream.rules import BATCH, LENGTH
 from ...stream.tree import map_leaves
-from ..frames import pad, unpad
-from ..info import Info
 from ..tensor import StreamTensor
+from ..tensor.known import Info
+from ..tensor.padding import pad, unpad
 from .common import agree, inputs, keep, name_of, plain, run, streams_in, unknown
 
 __all__ = ["LOSSES"]

@@ -24,9 +24,9 @@ from ...stream.rules import (
     unbind_batch,
 )
 from ...stream.tree import map_leaves
-from ..frames import pad, to_device, unpad
-from ..info import JOINED, Info, Starts
 from ..tensor import StreamTensor
+from ..tensor.known import JOINED, Info, Starts
+from ..tensor.padding import pad, runs, to_device, unpad
 from .common import agree, axis_of, fall_back, inputs, keep, name_of, named, padded, plain, run, unknown
 
 __all__ = ["PARTS"]
@@ -291,10 +291,7 @@ def _cat_frames(parts: Sequence[StreamTensor], axis: int) -> Any:
     frames = torch.cat([unpad(plain(p), p._info) for p in parts])
     lengths = np.stack([p.lengths for p in parts], 1)  # (B, parts); stored part by part
     ends = np.cumsum(lengths.T.ravel()).reshape(lengths.T.shape).T
-    begins = (ends - lengths).ravel()
-    counts = lengths.ravel()
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    order = to_device(np.repeat(begins, counts) + within, frames.device)
+    order = to_device(runs((ends - lengths).ravel(), lengths.ravel()), frames.device)
     return keep(pad(frames.index_select(0, order), info), info)
 
 

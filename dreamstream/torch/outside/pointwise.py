@@ -10,9 +10,10 @@ import torch
 from ...errors import ShapeError
 from ...stream.rules import LENGTH
 from ...stream.tree import leaves, map_leaves
-from ..frames import mask_of
-from ..info import Info
+from ..private import is_pointwise_operator, without_subclass
 from ..tensor import StreamTensor
+from ..tensor.known import Info
+from ..tensor.padding import mask_of
 from .common import agree, fall_back, in_place, inputs, keep, name_of, plain, run, streams_in, words
 
 __all__ = ["is_pointwise", "pointwise", "same"]
@@ -42,12 +43,7 @@ SAME = frozenset(
 @lru_cache(maxsize=1024)
 def is_pointwise(name: str) -> bool:
     """Return whether an operation sees every element by itself, as torch tags its operators."""
-    if name in COMPOSED:
-        return True
-    packet = getattr(torch.ops.aten, name.removeprefix("special_"), None)
-    if packet is None:
-        return False
-    return any(torch.Tag.pointwise in getattr(packet, o).tags for o in packet.overloads())
+    return name in COMPOSED or is_pointwise_operator(name.removeprefix("special_"))
 
 
 def same(func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -131,7 +127,7 @@ def pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
 def _write_zeros(args: Any) -> None:
     """Before a tensor is written to: let no gradient come out of its padding."""
     x = args[0]
-    with torch._C.DisableTorchFunctionSubclass():
+    with without_subclass():
         wanted = torch.is_grad_enabled() and x.requires_grad and not x.is_leaf
         if wanted and not x._info.is_full(x._info.width_of(x.shape)) and x.is_floating_point():
             x.masked_fill_(~mask_of(x._info, x.shape, x.device), 0)

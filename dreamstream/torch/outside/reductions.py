@@ -16,8 +16,8 @@ import torch
 from ...array.chunks import report_fallback
 from ...stream.rules import BATCH, LENGTH
 from ...stream.tree import map_leaves
-from ..frames import cleaned, to_device, unpad
 from ..tensor import StreamTensor
+from ..tensor.padding import cleaned, to_device, unpad
 from .common import along, axis_of, inputs, keep, name_of, named, plain, run
 from .pointwise import pointwise
 

@@ -9,8 +9,8 @@ import torch
 
 from ...stream.rules import BATCH, LENGTH, resolve
 from ...stream.tree import map_leaves
-from ..info import JOINED
 from ..tensor import StreamTensor
+from ..tensor.known import JOINED
 from .common import axis_of, fall_back, in_place, inputs, keep, name_of, named, plain, run, unknown
 
 __all__ = ["SHAPES"]
