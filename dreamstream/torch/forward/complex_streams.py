@@ -7,7 +7,7 @@ streams and compiles like any other.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -144,59 +144,65 @@ for _name in (
 
 
 @function("view_as_real")
-def view_as_real(forward: Forward, args: Any, kwargs: Any) -> Any:
-    return args[0].view_as_real()
+def view_as_real(forward: Forward, input: Any) -> Any:
+    return input.view_as_real()
 
 
 @function("view_as_complex")
-def view_as_complex(forward: Forward, args: Any, kwargs: Any) -> Any:
-    return Complex(args[0].select(-1, 0), args[0].select(-1, 1))
+def view_as_complex(forward: Forward, input: Any) -> Any:
+    return Complex(input.select(-1, 0), input.select(-1, 1))
 
 
 @function("angle")
-def angle(forward: Forward, args: Any, kwargs: Any) -> Any:
-    (x,) = args
-    return x.angle() if isinstance(x, Complex) else (x * 0).atan2(x)
+def angle(forward: Forward, input: Any) -> Any:
+    return input.angle() if isinstance(input, Complex) else (input * 0).atan2(input)
 
 
 @function("complex")
-def from_parts(forward: Forward, args: Any, kwargs: Any) -> Any:
-    return Complex(*args)
+def from_parts(forward: Forward, real: Any, imag: Any) -> Any:
+    return Complex(real, imag)
 
 
 @function("polar")
-def polar(forward: Forward, args: Any, kwargs: Any) -> Any:
-    return Complex(args[0] * args[1].cos(), args[0] * args[1].sin())
+def polar(forward: Forward, abs: Any, angle: Any) -> Any:
+    return Complex(abs * angle.cos(), abs * angle.sin())
 
 
 @function("stft")
-def stft(forward: Forward, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def stft(
+    forward: Forward,
+    input: Any,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Any = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> Any:
     """``torch.stft``: frames of the padded signal, windowed, times cosines and sines."""
-    names = (
-        "input", "n_fft", "hop_length", "win_length", "window", "center", "pad_mode", "normalized", "onesided",
-        "return_complex", "align_to_window",
-    )  # fmt: skip
-    given: dict[str, Any] = dict.fromkeys(names) | {"center": True, "pad_mode": "reflect", "normalized": False}
-    given |= dict(zip(names, args)) | kwargs
-    x, n = given["input"], given["n_fft"]
+    x, n = input, n_fft
     if x.ndim != 2 or sorted(map(str, x.dims)) != ["B", "L"]:
         raise ShapeError(f"stft at {user_line()}: expected a stream (B, L), got {x.roles}")
-    if given["onesided"] is False:
+    if onesided is False:
         raise NotStreamableError(
             f"stft at {user_line()}: onesided=False is not available; the other half is its mirror image"
         )
-    if given["center"]:
-        x = F.pad(x.unsqueeze(1), (n // 2, n // 2), mode=given["pad_mode"])
+    if center:
+        x = F.pad(x.unsqueeze(1), (n // 2, n // 2), mode=pad_mode)
     else:
         x = x.unsqueeze(1)
-    step = given["hop_length"] or n // 4
-    basis = _basis(n, given["win_length"] or n, given["window"], bool(given["normalized"]), x)
+    step = hop_length or n // 4
+    basis = _basis(n, win_length or n, window, normalized, x)
     bins = n // 2 + 1
     zeros = basis.new_zeros(2 * bins)  # what is nothing is +0, never -0, of which atan2 would make half a turn
     taps, bias = (Constant(t, forward.arrays) for t in (basis, zeros))
     both = F.conv1d(x, taps, bias, stride=step)  # (B, 2 bins, frames)
     out = Complex(both.narrow(1, 0, bins), both.narrow(1, bins, bins))
-    return out if given["return_complex"] else out.view_as_real()
+    return out if return_complex else out.view_as_real()
 
 
 def _basis(n: int, width: int, window: Any, normalized: bool, x: Tensor) -> torch.Tensor:

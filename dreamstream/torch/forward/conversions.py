@@ -26,9 +26,6 @@ from .names import attribute, function
 
 __all__ = ["visible", "with_value"]
 
-Args = tuple[Any, ...]
-Kwargs = dict[str, Any]
-
 
 def with_value(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native:
     """Return the same stream with other values; in a capture, where there are none, itself."""
@@ -75,80 +72,70 @@ def data(forward: Forward, inner: Any) -> Any:
 
 # ---------------------------------------------------------------------- types and devices
 @function("detach")
-def detach(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
-    return with_value(args[0], torch.Tensor.detach)
+def detach(forward: Forward, x: Any) -> Any:
+    return with_value(x, torch.Tensor.detach)
 
 
 @function("requires_grad_", "retain_grad")
-def unchanged(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
-    return args[0]
+def unchanged(forward: Forward, x: Any, *_: Any, **__: Any) -> Any:
+    return x
 
 
 @function("is_floating_point")
-def is_floating_point(forward: Forward, args: Args, kwargs: Kwargs) -> bool:
-    return _dtype(args[0]).is_floating_point
+def is_floating_point(forward: Forward, input: Any) -> bool:
+    return _dtype(input).is_floating_point
 
 
 @function("is_complex", "is_nonzero", "is_inference", "is_conj", "is_neg")
-def is_plain(forward: Forward, args: Args, kwargs: Kwargs) -> bool:
+def is_plain(forward: Forward, input: Any) -> bool:
     return False
 
 
 @function("get_device")
-def get_device(forward: Forward, args: Args, kwargs: Kwargs) -> int:
+def get_device(forward: Forward, x: Any) -> int:
     return -1 if forward.device.type == "cpu" else forward.device.index or 0
 
 
-def _converted(forward: Forward, inner: Any, dtype: torch.dtype | None, device: Any) -> Any:
+@function("to", "type", "type_as", "cpu", "cuda")
+def to(forward: Forward, x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    for a in args:
+        if isinstance(a, torch.dtype):
+            dtype = a
+        elif isinstance(a, (torch.device, str)):
+            device = a
+        elif hasattr(a, "is_stream"):
+            dtype = _dtype(a)
+    if isinstance(x, Constant):  # constant.to(stream)
+        return Constant(x.torch.to(dtype=dtype, device=forward.device), x.arrays)
     if device is not None:
         wanted = torch.device(device)
         if wanted.type != forward.device.type or wanted.index not in (None, forward.device.index):
             raise NotStreamableError(
                 f"a stream is moved to {wanted} at {user_line()}, but the module runs on {forward.device}"
             )
-    if dtype is None or _dtype(inner) == dtype:
-        return inner
-    return with_value(inner.to(nominal(dtype)), lambda value: value.to(dtype))
+    if dtype is None or _dtype(x) == dtype:
+        return x
+    return with_value(x.to(nominal(dtype)), lambda value: value.to(dtype))
 
 
-@function("to", "type", "type_as", "cpu", "cuda")
-def to(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
-    inner, dtype, place = args[0], kwargs.get("dtype"), kwargs.get("device")
-    for a in args[1:]:
-        if isinstance(a, torch.dtype):
-            dtype = a
-        elif isinstance(a, (torch.device, str)):
-            place = a
-        elif hasattr(a, "is_stream"):
-            dtype = _dtype(a)
-    if isinstance(inner, Constant):  # constant.to(stream)
-        return Constant(inner.torch.to(dtype=dtype, device=forward.device), inner.arrays)
-    return _converted(forward, inner, dtype, place)
-
-
-def _cast(name: str, dtype: torch.dtype) -> None:
+def _cast(name: str) -> None:
     @function(name)
-    def cast(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
-        return _converted(forward, args[0], dtype, None)
+    def cast(forward: Forward, x: Any, *_: Any, **__: Any) -> Any:
+        return to(forward, x, getattr(torch, name))
 
 
-_cast("float", torch.float32)
-_cast("double", torch.float64)
-_cast("half", torch.float16)
-_cast("bfloat16", torch.bfloat16)
-_cast("long", torch.int64)
-_cast("int", torch.int32)
-_cast("bool", torch.bool)
+for _name in ("float", "double", "half", "bfloat16", "long", "int", "bool"):
+    _cast(_name)
 
 
 @function("where_function")
-def where(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
+def where(forward: Forward, *args: Any, **kwargs: Any) -> Any:
     return native_where(*args, **kwargs)
 
 
 # ---------------------------------------------------------------------- sizes
-def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[[Forward, Args, Kwargs], Any]:
-    def made(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
+def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    def made(forward: Forward, *args: Any, **kwargs: Any) -> Any:
         first = args[0] if args else kwargs.pop("size")
         size, rest = (first, args[1:]) if isinstance(first, (list, tuple)) else (args, ())
         batch = [i for i, s in enumerate(size) if isinstance(s, BatchSize)]
@@ -169,13 +156,13 @@ for _make in (torch.zeros, torch.ones, torch.full, torch.empty):
 
 def _new(name: str, make: Callable[..., torch.Tensor]) -> None:
     @function(name)
-    def made(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
-        kwargs.setdefault("dtype", _dtype(args[0]))
+    def made(forward: Forward, x: Any, *size: Any, **kwargs: Any) -> Any:
+        kwargs.setdefault("dtype", _dtype(x))
         kwargs.setdefault("device", forward.device)
-        size = args[1:] if args[1:] else (kwargs.pop("size"),)
+        size = size or (kwargs.pop("size"),)
         flat = size[0] if isinstance(size[0], (list, tuple)) else size
         if any(isinstance(s, BatchSize) for s in flat):
-            return _of_batch(make)(forward, size, kwargs)
+            return _of_batch(make)(forward, *size, **kwargs)
         return Constant(make(*size, **kwargs), forward.arrays)
 
 
@@ -186,7 +173,7 @@ _new("new_empty", torch.zeros)
 
 
 # ---------------------------------------------------------------------- random numbers
-def visible(forward: Forward, inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native:
+def visible(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native:
     """Apply a function of the padded tensor that a caller would see, and take its valid frames."""
     x = inner.in_order()
 
@@ -197,17 +184,14 @@ def visible(forward: Forward, inner: Native, fn: Callable[[torch.Tensor], torch.
     return with_value(x, run)
 
 
-def _random(name: str, training: bool) -> None:
+def _random(name: str, in_training: bool) -> None:
     whole = getattr(F, name)
 
     @function(name)
-    def run(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
-        names = dict(zip(("input", "p", "training"), args))
-        given = {"p": 0.5, "training": training, **names, **kwargs}
-        x, p, active = given["input"], given["p"], given["training"]
-        if not active or p == 0 or x.value is None:
-            return getattr(native_functional, name)(x, p, False)
-        return visible(forward, x, lambda padded: whole(padded, p, True))
+    def run(forward: Forward, input: Any, p: float = 0.5, training: bool = in_training) -> Any:
+        if not training or p == 0 or input.value is None:
+            return getattr(native_functional, name)(input, p, False)
+        return visible(input, lambda padded: whole(padded, p, True))
 
 
 for _name in ("dropout", "dropout1d", "dropout2d", "dropout3d"):
@@ -218,14 +202,21 @@ for _name in ("alpha_dropout", "feature_alpha_dropout"):
 
 # ---------------------------------------------------------------------- statistics of a batch
 @function("batch_norm")
-def batch_norm(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
-    names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
-    given: dict[str, Any] = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
-    given.update(zip(names, args))
-    given.update({k: v for k, v in kwargs.items() if k != "cudnn_enabled"})
-    x = given["input"]
-    if not given["training"] or x.value is None:
-        return native_functional.batch_norm(**given)
+def batch_norm(
+    forward: Forward,
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Any:
+    operands = (running_mean, running_var, weight, bias)
+    if not training or input.value is None:
+        return native_functional.batch_norm(input, *operands, training, momentum, eps)
     meta = forward.entry.meta
     if not meta.all_starting_and_ending:
         raise ModeError(
@@ -233,9 +224,8 @@ def batch_norm(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
             "on; call bn.eval() on the layer",
             [i for i, a, b in zip(meta.ids, meta.sos, meta.eos) if not (a and b)],
         )
-    x = x.in_order()
+    x = input.in_order()
     at = [d for d in x.dims if not isinstance(d, str)].index(x.dims[1]) + 1
-    operands = [given[n] for n in ("running_mean", "running_var", "weight", "bias")]
     plain = [None if w is None else w.torch for w in operands]
     if not len(x.value):
         return x
@@ -245,7 +235,7 @@ def batch_norm(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
     def run(value: torch.Tensor) -> torch.Tensor:
         moved = value.movedim(at, 1)
         mean, var, weight, bias = plain
-        out = F.batch_norm(moved, mean, var, weight, bias, True, given["momentum"], given["eps"])
+        out = F.batch_norm(moved, mean, var, weight, bias, True, momentum, eps)
         return out.movedim(1, at)
 
     return with_value(x, run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 from typing import Any
 
 from ...errors import NotStreamableError, ShapeError
@@ -14,11 +15,10 @@ __all__: list[str] = []
 
 
 @function("einsum")
-def einsum(forward: Forward, args: Any, kwargs: Any) -> Any:
+def einsum(forward: Forward, equation: Any, *operands: Any) -> Any:
     """``torch.einsum`` of one or two operands: letters of B and L must be kept."""
-    equation, *operands = args
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-        operands = list(operands[0])
+        operands = tuple(operands[0])
     if not isinstance(equation, str) or len(operands) not in (1, 2):
         raise NotStreamableError(f"einsum at {user_line()}: one or two operands and an equation stream")
     terms, out = _letters(equation, operands)
@@ -41,7 +41,7 @@ def einsum(forward: Forward, args: Any, kwargs: Any) -> Any:
     return _summed(_spread(a, s, union) * _spread(b, t, union), "".join(union), out)
 
 
-def _letters(equation: str, operands: list[Any]) -> tuple[list[str], str]:
+def _letters(equation: str, operands: Sequence[Any]) -> tuple[list[str], str]:
     """Return the letters of each operand and of the result, those that an ellipsis stands for included."""
     left, arrow, out = equation.replace(" ", "").partition("->")
     terms = left.split(",")

@@ -174,7 +174,7 @@ class Forward(TorchFunctionMode):
             return getattr(args[0], name)(*args[1:], **kwargs)
         handler = HANDLERS.get(name)
         if handler is not None:
-            return handler(self, args, kwargs)
+            return handler(self, *args, **kwargs)
         if "input" in kwargs and not args:
             args = (kwargs.pop("input"),)
         args = tuple(nominal(a) if isinstance(a, torch.dtype) else a for a in args)

@@ -27,7 +27,7 @@ __all__ = [
     "writes",
 ]
 
-Handler = Callable[["Forward", tuple[Any, ...], dict[str, Any]], Any]
+Handler = Callable[..., Any]
 
 #: What torch calls otherwise than the native front end.
 ALIASES = {
@@ -58,7 +58,7 @@ ATTRIBUTES: dict[str, Callable[[Forward, Any], Any]] = {}
 
 
 def function(*names: str) -> Callable[[Handler], Handler]:
-    """Enter what runs torch functions and methods of these names: ``fn(forward, args, kwargs)``, unwrapped."""
+    """Enter what runs torch functions and methods of these names: ``fn(forward, ...)``, unwrapped."""
 
     def keep(fn: Handler) -> Handler:
         HANDLERS.update(dict.fromkeys(names, fn))

@@ -18,8 +18,7 @@ from ...stream.tree import leaves, map_leaves
 from ..tensor.stream_tensor import StreamTensor, set_outside
 from .along import ALONG
 from .common import name_of, plain, run, streams_in, unknown, words
-from .comparing import COMPARING
-from .losses import LOSSES
+from .losses import COMPARING, LOSSES
 from .parts import PARTS
 from .pointwise import SAME, is_pointwise, pointwise, same
 from .products import PRODUCTS

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...array.stream_creation import meta_of, names_of
@@ -17,7 +18,7 @@ from .known import Info, check
 from .padding import cleaned
 from .stream_tensor import StreamTensor, set_making
 
-__all__ = ["as_stream_tensor", "stream_tensor"]
+__all__ = ["as_stream_tensor", "stream_tensor", "targets_like"]
 
 Tensor = torch.Tensor
 
@@ -163,6 +164,14 @@ def _padded(rows: Sequence[Tensor], names: Any) -> tuple[Tensor, Names, list[int
     for target, row, n in zip(out.unbind(found.index(BATCH)), rows, widths):
         target.narrow(length, 0, n).copy_(row.detach())
     return out, found, widths
+
+
+def targets_like(y: Any, rows: Sequence[Any], dims: Sequence[Any]) -> Any:
+    """Return frames ``(L, ...)``, one array per row of `y`, as a stream tensor with its rows and positions."""
+    device = y.tensor().device
+    frames = [(r if isinstance(r, Tensor) else torch.as_tensor(np.asarray(r))).to(device) for r in rows]
+    value = torch.cat(frames) if frames else torch.zeros(0, device=device)
+    return type(y).from_frames(value, dims, y.meta, y.starts, y.rate)
 
 
 def _join(arrays: Sequence[Tensor], axis: int) -> Tensor:

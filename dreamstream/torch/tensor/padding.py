@@ -74,7 +74,8 @@ def unpad(padded: Tensor, info: Info) -> Tensor:
         grid = grid.reshape(len(info.meta), width, *grid.shape[rank:])
     if info.is_full(width):
         return grid.reshape(grid.shape[0] * width, *grid.shape[2:])
-    return flat(grid, info.meta.lengths)
+    frames: Tensor = _Unpad.apply(grid, info.meta.lengths)
+    return frames
 
 
 def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:
@@ -91,11 +92,37 @@ def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:
         grid = value.reshape(n, width, *value.shape[1:])
     else:
         fill = 0.0 if framed or not value.is_floating_point() else torch.nan
-        grid = as_rows(value, info.meta.lengths, width, fill)
+        grid = _Pad.apply(value, info.meta.lengths, width, fill)
     rank = len(layout.order) - len(layout.features)
     if rank != 2:
         grid = grid.reshape((n * width,) * rank + value.shape[1:])
     return grid if layout.back == list(range(grid.dim())) else grid.permute(layout.back)
+
+
+class _Unpad(torch.autograd.Function):
+    """Frames of rows; like `_Pad` it saves no tensor, which a backward that is refused further on would free."""
+
+    @staticmethod
+    def forward(ctx: Any, grid: Tensor, lengths: Ints) -> Tensor:
+        ctx.lengths, ctx.width = lengths, grid.shape[1]
+        return flat(grid, lengths)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return _Pad.apply(gradient, ctx.lengths, ctx.width, 0.0), None
+
+
+class _Pad(torch.autograd.Function):
+    """Rows of frames, padded; their gradient is that of the frames alone."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, lengths: Ints, width: int, fill: float) -> Tensor:
+        ctx.lengths = lengths
+        return as_rows(value, lengths, width, fill)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return _Unpad.apply(gradient, ctx.lengths), None, None, None
 
 
 def mask_of(info: Info, shape: Sequence[int], device: torch.device) -> Tensor:

@@ -1,22 +1,15 @@
 """What torch computes: one kernel per operator of the C registry."""
 
 from . import (  # noqa: F401  (each file enters its kernels)
-    cells,
     convolution,
-    cumulative,
-    cutting,
-    framing,
-    linear,
-    lookup,
+    moving,
     normalization,
-    operands,
     pointwise,
     pooling,
     recurrent,
     reductions,
-    resampling,
     shape,
-    transposed,
+    weights,
 )
 from .registry import KERNELS, Kernel, Step, Window
 

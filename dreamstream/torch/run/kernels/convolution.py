@@ -1,4 +1,7 @@
-"""Convolutions along the stream, and over planes one axis of which is the stream."""
+"""Convolutions along the stream, and over planes one axis of which is the stream.
+
+Transposed ones are seen from the outputs: which inputs reach them, and where theirs begin.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .positions import extent, padded_run
+from .positions import extent, padded_run, run_from
 from .registry import Step, Window, windowed
 from .shape import pad_axis
 
@@ -91,3 +94,67 @@ def plane_weight(weight: Tensor, axis: int) -> Tensor:
     if weight.dim() == 3:
         return weight.unsqueeze(2)
     return weight.transpose(2, 3) if axis else weight
+
+
+@windowed("conv_transpose1d", numbers=True)
+def conv_transpose1d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the sums of all inputs that reach the new frames."""
+    a, (x,), (weight, bias) = step.attributes, windows, weights
+    reach = a["dilation"] * (extent(weight, 2) - 1)
+    frames, offset, more = _reaching(step, x, a["stride"], a["padding"], reach, a["output_padding"])
+    columns, stride, dilation, groups = frames.transpose(1, 2), a["stride"], a["dilation"], a["groups"]
+    if as_images(step, frames, weight):
+        images, kernel, added = columns.unsqueeze(2), weight.unsqueeze(2), (0, more)
+        y = F.conv_transpose2d(images, kernel, bias, (1, stride), 0, added, groups, (1, dilation))
+        y = y.squeeze(2)
+    else:
+        y = F.conv_transpose1d(columns, weight, bias, stride, 0, more, groups, dilation)
+    return (_from(y.transpose(1, 2), offset, step.n[0]),), state
+
+
+@windowed("conv_transpose2d", numbers=True)
+def conv_transpose2d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the sums of all inputs that reach the new frames, or the images that frames become."""
+    a, (x,), bias = step.attributes, windows, weights[1]
+    weight = plane_weight(weights[0], a["axis"])
+    stride, dilation = a["stride"] or (1, 1), a["dilation"] or (1, 1)
+    padding, added = a["padding"] or (0, 0), a["output_padding"] or (0, 0)
+
+    def transposed(plane: Tensor, padding: tuple[int, int], added: tuple[int, int]) -> Tensor:
+        y = F.conv_transpose2d(
+            plane.permute(0, 3, 1, 2), weight, bias, stride, padding, added, a["groups"], dilation
+        )
+        return y.permute(0, 2, 3, 1)
+
+    if step.ranks[0] == 3:
+        images = x.run(step.first[0], step.n[0])
+        y = transposed(images.flatten(0, 1), padding, added)
+        return (y.reshape(*images.shape[:2], *y.shape[1:]),), state
+    reach = dilation[0] * (extent(weight, 2) - 1)
+    frames, offset, more = _reaching(step, x, stride[0], padding[0], reach, added[0])
+    y = transposed(frames, (0, padding[1]), (more, added[1]))
+    return (_from(y, offset, step.n[0]),), state
+
+
+def _reaching(
+    step: Step, x: Window, stride: int, padding: int, reach: int, added: int
+) -> tuple[Tensor, int | Tensor, int]:
+    """Return the frames that reach the outputs, how many outputs of theirs to drop, how many to add.
+
+    Input i reaches the outputs from i stride - padding up to `reach` further.
+    """
+    at = step.first[0] + padding
+    more = max(0, stride - 1 - reach)
+    if padding % stride == 0 and reach + 1 + added - padding >= stride:
+        # whole strides are known, never less: all rows go on at a multiple of the stride
+        back = reach // stride
+        return x.run(at // stride - back, (step.n[0] - 1) // stride + back + 1), back * stride, more
+    reach = max(reach, stride - 1)
+    first = -((reach - at) // stride)
+    return x.run(first, (step.n[0] - 1 + reach) // stride + 1), at - first * stride, more
+
+
+def _from(y: Tensor, offset: int | Tensor, n: int) -> Tensor:
+    if isinstance(offset, Tensor) and offset.dim() > 0:  # a trace has tensors for sizes
+        return run_from(y, offset, n)
+    return y[:, offset : offset + n]

@@ -1,13 +1,16 @@
-"""Products of every frame with constant weights."""
+"""Products of every frame with constant weights, and rows of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from .registry import Step, framewise
+from .positions import there
+from .registry import Step, Window, framewise, windowed
 
 Tensor = torch.Tensor
 
@@ -26,3 +29,17 @@ def matmul(step: Step, x: Tensor, weight: Tensor) -> Tensor:
     *axes, _ = step.features[0]
     vectors = x.reshape(*lead, *axes[:n_places], prod(axes[n_places:]), x.shape[-1])
     return (vectors @ weight.transpose(-1, -2)).reshape(*lead, *step.features[0])
+
+
+@framewise("embedding")
+def embedding(step: Step, x: Tensor, weight: Tensor) -> Tensor:
+    """Return the rows that the elements name."""
+    return F.embedding(x, weight)
+
+
+@windowed("table")
+def table(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the rows at the frames' absolute positions."""
+    (weight,), first = weights, step.first[0]
+    at = first[:, None] + torch.arange(step.n[0], device=first.device)
+    return (weight[there(at.clamp(max=weight.shape[0] - 1), weight)],), state
