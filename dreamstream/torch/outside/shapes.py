@@ -110,23 +110,13 @@ def _seen_as(func: Any, x: StreamTensor, dtype: torch.dtype) -> Any:
     return keep(result, x._info)
 
 
-def expanded(func: Any, x: Any, *sizes: Any, **kwargs: Any) -> Any:
-    """Repeat features of size 1, and insert dimensions before the first."""
+def repeated(func: Any, x: Any, *sizes: Any, **kwargs: Any) -> Any:
+    """Repeat features, and insert dimensions before the first."""
     result = run(func, (plain(x), *map_leaves(sizes, plain)), map_leaves(kwargs, plain))
     info, shape = x._info, plain(x).shape
     lead = result.dim() - len(shape)
     if any(info.is_stream(i) and result.shape[lead + i] != size for i, size in enumerate(shape)):
-        return fall_back(func, (x, *sizes), kwargs, "expand along B or L")
-    return keep(result, info.with_names((None,) * lead + info.names))
-
-
-def repeated(func: Any, x: Any, *repeats: Any, **kwargs: Any) -> Any:
-    """Repeat features."""
-    result = run(func, (plain(x), *map_leaves(repeats, plain)), kwargs)
-    info, shape = x._info, plain(x).shape
-    lead = result.dim() - len(shape)
-    if any(info.is_stream(i) and result.shape[lead + i] != size for i, size in enumerate(shape)):
-        return fall_back(func, (x, *repeats), kwargs, "a repeat along B or L")
+        return fall_back(func, (x, *sizes), kwargs, f"{name_of(func)} along B or L")
     return keep(result, info.with_names((None,) * lead + info.names))
 
 
@@ -168,8 +158,7 @@ SHAPES: dict[str, Callable[..., Any]] = {
     "unsqueeze": unsqueeze,
     "squeeze": squeeze,
     **named("reshape view flatten unflatten view_as reshape_as ravel", reshaped),
-    **named("expand expand_as broadcast_to", expanded),
-    **named("repeat tile", repeated),
+    **named("expand expand_as broadcast_to repeat tile", repeated),
     "unfold": unfolded,
     "pad": padded_features,
     "view_as_complex": as_complex,
