@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from ...array.chunks import report_fallback
-from ...errors import ShapeError
-from ...stream.rules import require_equal_rates, require_same, resolve
+from ...stream.rules import LENGTH, require_equal_rates, require_same, resolve
 from ...stream.tree import leaves, map_leaves
 from ..private import without_subclass
 from ..tensor import StreamTensor
@@ -178,16 +177,28 @@ def same_sizes(x: StreamTensor, result: torch.Tensor) -> bool:
     )
 
 
+def cut(tree: Any, target: StreamTensor | None = None) -> Any:
+    """Cut padding off tensors whose padded widths differ: all become as wide as the narrowest, or as `target`."""
+    widths = [_width(t) for t in streams_in(tree) if LENGTH in t.names]
+    if len(set(widths)) < 2:
+        return tree
+    width = min(widths) if target is None or LENGTH not in target.names else _width(target)
+
+    def narrowed(t: Any) -> Any:
+        if not isinstance(t, StreamTensor) or LENGTH not in t.names or _width(t) <= width:
+            return t
+        return StreamTensor.of(t._plain().narrow(t.names.index(LENGTH), 0, width), t._info)
+
+    return map_leaves(tree, narrowed)
+
+
+def _width(t: StreamTensor) -> int:
+    return t._info.width_of(t._plain().shape)
+
+
 def along(x: StreamTensor, axes: Sequence[int]) -> str:
     """Return the names of dimensions, for messages."""
     return " and ".join(str(x._info.names[a]) for a in axes if x._info.is_stream(a))
-
-
-def in_range(size: int, index: int, what: str) -> int:
-    """Return an index from the start on."""
-    if not -size <= index < size:
-        raise ShapeError(f"{what}: {index} is out of range for {size}")
-    return index % size
 
 
 def each(tree: Any) -> Iterator[torch.Tensor]:

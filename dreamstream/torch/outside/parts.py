@@ -27,7 +27,20 @@ from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from ..tensor.known import JOINED, Info, Starts
 from ..tensor.padding import pad, runs, to_device, unpad
-from .common import agree, axis_of, fall_back, inputs, keep, name_of, named, padded, plain, run, unknown
+from .common import (
+    agree,
+    axis_of,
+    cut,
+    fall_back,
+    inputs,
+    keep,
+    name_of,
+    named,
+    padded,
+    plain,
+    run,
+    unknown,
+)
 
 __all__ = ["PARTS"]
 
@@ -240,25 +253,8 @@ def cat(func: Any, tensors: Any, dim: Any = 0) -> Any:
     if role == JOINED:
         return fall_back(torch.cat, (parts, axis), {}, "cat along B_L")
     info = agree(streams, "cat")
-    (own,), _ = inputs((_cut(parts),), {})
+    (own,), _ = inputs((cut(parts),), {})
     return keep(run(torch.cat, (own, axis), {}), info)
-
-
-def _cut(parts: Sequence[Any]) -> list[Any]:
-    """Cut padding off tensors whose padded widths differ."""
-    lengths = [
-        t._info.names.index(LENGTH) if LENGTH in t.names else None
-        for t in parts
-        if isinstance(t, StreamTensor)
-    ]
-    if not lengths or lengths[0] is None:
-        return list(parts)
-    axis = lengths[0]
-    width = min(plain(t).shape[axis] for t in parts if isinstance(t, StreamTensor))
-    return [
-        StreamTensor.of(plain(t).narrow(axis, 0, width), t._info) if isinstance(t, StreamTensor) else t
-        for t in parts
-    ]
 
 
 def _cat_rows(parts: Sequence[StreamTensor], axis: int) -> Any:
@@ -326,7 +322,7 @@ def stack(func: Any, tensors: Any, dim: Any = 0) -> Any:
     info = agree(streams, "stack")
     if any(t.names != first.names for t in streams):
         raise ShapeError(f"stack: dimensions {[t.names for t in streams]} don't line up")
-    (own,), _ = inputs((_cut(parts),), {})
+    (own,), _ = inputs((cut(parts),), {})
     new = (*info.names[:at], None, *info.names[at:])
     return keep(run(torch.stack, (own, at), {}), info.with_names(new))
 

@@ -8,13 +8,12 @@ from typing import Any
 import torch
 
 from ...errors import ShapeError
-from ...stream.rules import LENGTH
 from ...stream.tree import leaves, map_leaves
 from ..private import is_pointwise_operator, without_subclass
 from ..tensor import StreamTensor
 from ..tensor.known import Info
 from ..tensor.padding import mask_of
-from .common import agree, fall_back, in_place, inputs, keep, name_of, plain, run, streams_in, words
+from .common import agree, cut, fall_back, in_place, inputs, keep, name_of, plain, run, streams_in, words
 
 __all__ = ["is_pointwise", "pointwise", "same"]
 
@@ -73,23 +72,6 @@ def _line_up(tensors: list[StreamTensor], what: str) -> Info:
     return info
 
 
-def _narrowed(args: Any, kwargs: Any, tensors: list[StreamTensor], writes: bool) -> tuple[Any, Any]:
-    """Cut padding off tensors whose padded widths differ."""
-    widths = [t._info.width_of(t._plain().shape) for t in tensors if LENGTH in t._info.names]
-    if len(set(widths)) < 2:
-        return args, kwargs
-    width = widths[0] if writes and args[0] is tensors[0] else min(widths)
-
-    def cut(t: Any) -> Any:
-        if not isinstance(t, StreamTensor) or LENGTH not in t._info.names:
-            return t
-        axis = t._info.names.index(LENGTH)
-        x = t._plain()
-        return t if x.shape[axis] <= width else StreamTensor.of(x.narrow(axis, 0, width), t._info)
-
-    return map_leaves(args, cut), map_leaves(kwargs, cut)
-
-
 def pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Run an operation on elements; the result keeps the metadata that all operands have."""
     name = name_of(func)
@@ -99,7 +81,7 @@ def pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
     if writes and not isinstance(args[0], StreamTensor):
         return run(func, map_leaves(args, plain), map_leaves(kwargs, plain))
     if len(tensors) > 1:
-        args, kwargs = _narrowed(args, kwargs, tensors, writes)
+        args, kwargs = cut((args, kwargs), args[0] if writes else None)
         tensors = streams_in(args, kwargs)
     target = args[0] if writes else None
     rest, options = inputs(args[1:] if writes else args, kwargs)
