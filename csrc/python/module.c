@@ -257,8 +257,7 @@ static int module_exec(PyObject *module)
         add_type(module, &ds_stream_spec, &m->stream_type) < 0 ||
         add_type(module, &ds_gate_spec, &m->gate_type) < 0 ||
         add_type(module, &ds_hold_spec, &m->hold_type) < 0 ||
-        add_type(module, &ds_prepared_spec, &m->prepared_type) < 0 ||
-        add_type(module, &ds_wav_spec, &m->wav_type) < 0)
+        add_type(module, &ds_prepared_spec, &m->prepared_type) < 0)
         return -1;
     return 0;
 }
@@ -277,7 +276,6 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(m->gate_type);
     Py_VISIT(m->prepared_type);
     Py_VISIT(m->hold_type);
-    Py_VISIT(m->wav_type);
     return 0;
 }
 
@@ -295,7 +293,6 @@ static int module_clear(PyObject *module)
     Py_CLEAR(m->gate_type);
     Py_CLEAR(m->prepared_type);
     Py_CLEAR(m->hold_type);
-    Py_CLEAR(m->wav_type);
     while (m->n_arenas > 0) {
         ds_arena_free(m->arenas[--m->n_arenas]);
         PyMem_RawFree(m->arenas[m->n_arenas]);

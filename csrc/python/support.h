@@ -21,7 +21,7 @@ enum { DS_N_STATUS = 16, DS_MAX_ARENAS = 8 };
 typedef struct ds_module {
     PyObject *errors[DS_N_STATUS]; /* exception class of each status */
     PyTypeObject *op_type, *graph_type, *engine_type, *live_type, *stepper_type, *stream_type;
-    PyTypeObject *gate_type, *hold_type, *prepared_type, *wav_type;
+    PyTypeObject *gate_type, *hold_type, *prepared_type;
     const ds_kernels *kernels;      /* chosen at import; NULL where the environment asks for none there is */
     char no_kernels[DS_MESSAGE_BYTES]; /* why */
     const ds_kernels *blas_kernels; /* NULL without OpenBLAS, or where it is kept out */
@@ -35,7 +35,7 @@ ds_module *ds_module_of(PyTypeObject *type); /* of a type made by this module */
 
 /* Types: fill the type object. */
 extern PyType_Spec ds_op_spec, ds_graph_spec, ds_engine_spec, ds_gate_spec, ds_hold_spec;
-extern PyType_Spec ds_live_spec, ds_stepper_spec, ds_stream_spec, ds_prepared_spec, ds_wav_spec;
+extern PyType_Spec ds_live_spec, ds_stepper_spec, ds_stream_spec, ds_prepared_spec;
 
 /* Raises the exception of a status with the thread's last message; ids: a sequence of str, or NULL.
  * Always returns NULL. */
