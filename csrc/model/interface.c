@@ -15,7 +15,8 @@ static const int64_t MAX_SKEW = INT32_MAX;
 
 /* ---------------------------------------------------------------- members */
 
-static ds_status read_text(char **copy, const ds_allocator *a, ds_json_value object, const char *key)
+static ds_status read_text(char **copy, const ds_allocator *a, ds_json_value object,
+                           const char *key)
 {
     ds_json_value value;
     const char *text;
@@ -84,9 +85,11 @@ static ds_status read_dimensions(ds_port *port, ds_json_value object, bool is_ou
         seen |= bit;
         port->dims[port->rank++] = dim;
     }
-    const unsigned axes = ((1u << rank) - 1) << 3, b = 1u << (3 + DS_DIM_B), l = 1u << (3 + DS_DIM_L);
+    const unsigned axes = ((1u << rank) - 1) << 3, b = 1u << (3 + DS_DIM_B),
+                   l = 1u << (3 + DS_DIM_L);
     const unsigned joined = axes | 1u << (3 + DS_DIM_B_L), wanted = axes | b | (streams ? l : 0);
-    const bool right = is_output ? (seen | b) == wanted || (streams && seen == joined) : seen == wanted;
+    const bool right =
+        is_output ? (seen | b) == wanted || (streams && seen == joined) : seen == wanted;
     return right ? DS_OK
                  : ds_json_refuse(list, "expected each of the %d axes of a frame, and %s", rank,
                                   !streams    ? "\"B\""
@@ -105,14 +108,16 @@ static ds_status read_signature(ds_port *port, ds_json_value object)
         !ds_rate_equal(said.rate, has->rate)) {
         char shape[128];
         return ds_json_refuse(
-            object, "expected the signature that the graph gives, %s %s at rate %lld/%lld, got another",
+            object,
+            "expected the signature that the graph gives, %s %s at rate %lld/%lld, got another",
             ds_dtype_name(has->dtype), ds_signature_text(has, shape, sizeof shape),
             (long long)has->rate.num, (long long)has->rate.den);
     }
     return DS_OK;
 }
 
-static ds_status read_port(ds_port *port, const ds_allocator *a, ds_json_value object, bool is_output)
+static ds_status read_port(ds_port *port, const ds_allocator *a, ds_json_value object,
+                           bool is_output)
 {
     static const char *const keys[] = {"name", "dimensions", "dtype", "shape", "rate"};
     DS_TRY(ds_json_only(object, keys, is_output ? 5 : 2));
@@ -156,7 +161,8 @@ static ds_status read_ports(ds_port **ports, size_t *n_ports, const ds_allocator
 static ds_status check_wrapper(bool *dict, ds_json_value object)
 {
     ds_json_value inner;
-    const bool list = ds_json_find(&inner, object, "list") && ds_json_kind_of(inner) == DS_JSON_ARRAY;
+    const bool list =
+        ds_json_find(&inner, object, "list") && ds_json_kind_of(inner) == DS_JSON_ARRAY;
     *dict = ds_json_find(&inner, object, "dict") && ds_json_kind_of(inner) == DS_JSON_OBJECT;
     if (ds_json_count(object) != 1 || (!list && !*dict)) {
         return ds_json_refuse(object, "expected the number of an output, an array (a tuple), "
@@ -167,8 +173,8 @@ static ds_status check_wrapper(bool *dict, ds_json_value object)
 
 /* Copies a tree of numbers of outputs, each of which is to come once. A tuple is an array, a list
  * {"list": [...]}, a dict {"dict": {...}}, whose inner object is `within_dict`. */
-static ds_status copy_structure(ds_json_writer *w, ds_json_value value, bool *seen, size_t n_outputs,
-                                int depth, bool within_dict)
+static ds_status copy_structure(ds_json_writer *w, ds_json_value value, bool *seen,
+                                size_t n_outputs, int depth, bool within_dict)
 {
     ds_json_cursor at;
     ds_json_value key, part;
@@ -198,11 +204,13 @@ static ds_status copy_structure(ds_json_writer *w, ds_json_value value, bool *se
         }
         ds_json_put_close(w);
         return DS_OK;
-    default: break;
+    default:
+        break;
     }
     DS_TRY(ds_json_integer(&output, value, 0, (int64_t)n_outputs - 1));
     if (seen[output])
-        return ds_json_refuse(value, "expected every output once, got %lld twice", (long long)output);
+        return ds_json_refuse(value, "expected every output once, got %lld twice",
+                              (long long)output);
     seen[output] = true;
     ds_json_put_integer(w, output);
     return DS_OK;
@@ -348,7 +356,8 @@ static void put_port(ds_json_writer *w, const ds_port *port, bool is_output)
     ds_json_put_close(w);
 }
 
-static void put_ports(ds_json_writer *w, const char *key, const ds_port *ports, size_t n, bool are_outputs)
+static void put_ports(ds_json_writer *w, const char *key, const ds_port *ports, size_t n,
+                      bool are_outputs)
 {
     ds_json_put_key(w, key);
     ds_json_put_open_array(w);

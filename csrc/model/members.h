@@ -9,8 +9,7 @@ typedef struct ds_dim_name {
     const char *name;
     int dim;
 } ds_dim_name;
-static const ds_dim_name ds_dim_names[] = {
-    {"B", DS_DIM_B}, {"L", DS_DIM_L}, {"B_L", DS_DIM_B_L}};
+static const ds_dim_name ds_dim_names[] = {{"B", DS_DIM_B}, {"L", DS_DIM_L}, {"B_L", DS_DIM_B_L}};
 
 /* Fills the signature from the members "dtype", "shape" and "rate" of `object`, whose other members are
  * the caller's. The rate is what was written, in lowest terms or not. Errors: DS_FORMAT. */
@@ -27,6 +26,7 @@ typedef struct ds_model_mark {
     char text[33];
 } ds_model_mark;
 /* Fills the mark of a graph and its interface. Errors: DS_NO_MEMORY. */
-ds_status ds_model_fingerprint(ds_model_mark *mark, const ds_graph *graph, const ds_interface *interface);
+ds_status ds_model_fingerprint(ds_model_mark *mark, const ds_graph *graph,
+                               const ds_interface *interface);
 
 #endif

@@ -21,19 +21,25 @@
 #define DS_MODEL_KEY "dreamstream"
 #define DS_MODEL_FINGERPRINT_KEY "dreamstream.fingerprint"
 #define DS_MODEL_VERSION 1
-#define DS_MODEL_MAX_NODES 32768 /* and outputs: what takes the reader's time grows with their square */
-#define DS_MODEL_MAX_DEPTH 32    /* of the structure */
+#define DS_MODEL_MAX_NODES \
+    32768 /* and outputs: what takes the reader's time grows with their square */
+#define DS_MODEL_MAX_DEPTH 32 /* of the structure */
 
 /* A dimension of a caller's array: one of these, or the number of a frame's axis (0, 1, ...). */
-enum { DS_DIM_B = -1 /* streams */, DS_DIM_L = -2 /* frames */, DS_DIM_B_L = -3 /* both, joined */ };
+enum {
+    DS_DIM_B = -1 /* streams */,
+    DS_DIM_L = -2 /* frames */,
+    DS_DIM_B_L = -3 /* both, joined */
+};
 
 /* How callers see one input or output. */
 typedef struct ds_port {
     char *name; /* of forward's argument, or the place in what forward returns; UTF-8 */
     int rank;
-    int dims[DS_MAX_RANK + 2]; /* the axes of a frame, "B" and, with a stream axis, "L", each once; or
+    int dims[DS_MAX_RANK +
+             2];            /* the axes of a frame, "B" and, with a stream axis, "L", each once; or
                                 * the axes and "B_L" */
-    ds_signature signature;    /* of the graph's edge */
+    ds_signature signature; /* of the graph's edge */
 } ds_port;
 
 typedef struct ds_interface {

@@ -59,10 +59,14 @@ static ds_status read_attr(ds_attr *attr, const ds_attr_def *def, ds_json_value 
 {
     *attr = (ds_attr){.name = def->name, .kind = def->kind};
     switch (def->kind) {
-    case DS_ATTR_INT: return ds_json_integer(&attr->value.i, value, INT64_MIN, INT64_MAX);
-    case DS_ATTR_REAL: return read_real(&attr->value.x, value);
-    case DS_ATTR_INTS: return read_ints(&attr->value, value);
-    case DS_ATTR_CHOICE: return ds_json_string(&attr->text, NULL, value);
+    case DS_ATTR_INT:
+        return ds_json_integer(&attr->value.i, value, INT64_MIN, INT64_MAX);
+    case DS_ATTR_REAL:
+        return read_real(&attr->value.x, value);
+    case DS_ATTR_INTS:
+        return read_ints(&attr->value, value);
+    case DS_ATTR_CHOICE:
+        return ds_json_string(&attr->text, NULL, value);
     }
     return DS_OK;
 }
@@ -113,21 +117,22 @@ static ds_status read_inputs(int *inputs, size_t *n, ds_json_value node, const d
 static ds_status check_tensor(const ds_tensor_view *t, ds_json_value value)
 {
     if (t->offset % DS_ALIGNMENT != 0) {
-        return ds_json_refuse(value, "expected a tensor at a multiple of %d bytes, got byte %zu of the file",
-                              DS_ALIGNMENT, t->offset);
+        return ds_json_refuse(
+            value, "expected a tensor at a multiple of %d bytes, got byte %zu of the file",
+            DS_ALIGNMENT, t->offset);
     }
     const unsigned char *bytes = t->data;
     for (size_t i = 0; t->type == DS_TENSOR_BOOL && i < t->n_bytes; i++) {
         if (bytes[i] > 1) {
-            return ds_json_refuse(value, "expected 0 or 1, got %d at byte %zu of the file", bytes[i],
-                                  t->offset + i);
+            return ds_json_refuse(value, "expected 0 or 1, got %d at byte %zu of the file",
+                                  bytes[i], t->offset + i);
         }
     }
     return DS_OK;
 }
 
-static ds_status read_weight(reader *r, ds_signature *signature, const void **data, const char **name,
-                             ds_json_value value)
+static ds_status read_weight(reader *r, ds_signature *signature, const void **data,
+                             const char **name, ds_json_value value)
 {
     *signature = (ds_signature){.rate = {0, 1}};
     *data = NULL;
@@ -142,8 +147,10 @@ static ds_status read_weight(reader *r, ds_signature *signature, const void **da
                               ds_utf8_show(shown, *name, strlen(*name)));
     }
     if (!ds_dtype_of_tensor(&signature->dtype, t->type) || t->rank > DS_MAX_RANK) {
-        return ds_json_refuse(value, "expected a tensor of F32, F64, I64, I16 or BOOL of rank %d at most, "
-                              "got %s of rank %zu", DS_MAX_RANK, ds_tensor_type_name(t->type), t->rank);
+        return ds_json_refuse(value,
+                              "expected a tensor of F32, F64, I64, I16 or BOOL of rank %d at most, "
+                              "got %s of rank %zu",
+                              DS_MAX_RANK, ds_tensor_type_name(t->type), t->rank);
     }
     const size_t index = (size_t)(t - ds_safetensors_at(r->container, 0));
     if (!r->used[index]) {
@@ -303,7 +310,8 @@ static ds_status check_version(ds_json_value root)
     DS_TRY(ds_json_integer(&version, value, 1, INT64_MAX));
     return version == DS_MODEL_VERSION
                ? DS_OK
-               : ds_json_refuse(value, "expected version %d, got %lld: a newer DreamStream wrote it",
+               : ds_json_refuse(value,
+                                "expected version %d, got %lld: a newer DreamStream wrote it",
                                 DS_MODEL_VERSION, (long long)version);
 }
 
@@ -347,7 +355,8 @@ static ds_status parse_text(reader *r)
     size_t n_bytes = 0;
     const char *text = ds_safetensors_text(r->container, DS_MODEL_KEY, &n_bytes);
     DS_CHECK(text != NULL, DS_FORMAT,
-             "model: expected a text \"" DS_MODEL_KEY "\" in the metadata, got none: no model file");
+             "model: expected a text \"" DS_MODEL_KEY
+             "\" in the metadata, got none: no model file");
     ds_status status = ds_json_parse(&r->json, &r->allocator, text, n_bytes, 0);
     if (status == DS_OK)
         status = read_text(r, ds_json_root(r->json));
@@ -367,7 +376,8 @@ static ds_status check_fingerprint(reader *r)
     DS_TRY(ds_model_fingerprint(&is, r->graph, r->interface));
     char shown[DS_UTF8_SHOWN_BYTES];
     DS_CHECK(n_bytes == strlen(is.text) && memcmp(says, is.text, n_bytes) == 0, DS_FORMAT,
-             "model: the file is damaged or was changed: its fingerprint is %s, but it says \"%s\" (what "
+             "model: the file is damaged or was changed: its fingerprint is %s, but it says \"%s\" "
+             "(what "
              "was changed on purpose: dreamstream convert --reseal)",
              is.text, ds_utf8_show(shown, says, n_bytes));
     return DS_OK;
@@ -376,7 +386,8 @@ static ds_status check_fingerprint(reader *r)
 static ds_status fill(reader *r)
 {
     const ds_allocator *a = &r->allocator;
-    DS_TRY(ds_safetensors_open(&r->container, a, ds_mapped_bytes(r->file), ds_mapped_size(r->file)));
+    DS_TRY(
+        ds_safetensors_open(&r->container, a, ds_mapped_bytes(r->file), ds_mapped_size(r->file)));
     void *used = NULL;
     DS_TRY(ds_allocate_zeroed(a, &used, ds_safetensors_count(r->container) * sizeof(bool)));
     r->used = used;
@@ -386,10 +397,11 @@ static ds_status fill(reader *r)
     return check_nothing_else(r);
 }
 
-static ds_status read_model(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
-                            ds_mapped *file, bool may_be_changed)
+static ds_status read_model(ds_graph **graph, ds_interface **interface,
+                            const ds_allocator *allocator, ds_mapped *file, bool may_be_changed)
 {
-    reader r = {.allocator = allocator != NULL ? *allocator : *ds_default_allocator(), .file = file};
+    reader r = {.allocator = allocator != NULL ? *allocator : *ds_default_allocator(),
+                .file = file};
     ds_float_env callers;
     ds_float_env_enter(&callers); /* numbers are rounded */
     ds_status status = fill(&r);

@@ -14,11 +14,12 @@ typedef struct writer {
     ds_allocator allocator;
     const ds_graph *graph;
     ds_tensor_source *tensors; /* [n_tensors of n_weights] */
-    const char **names;        /* [n_weights] of each weight of each node in turn; NULL where absent */
+    const char **names; /* [n_weights] of each weight of each node in turn; NULL where absent */
     size_t n_tensors, n_weights;
-    uint32_t *by_data, *by_name; /* [n_slots] hashed; 0: none, n + 1: tensor n; at most half are taken */
-    size_t n_slots;              /* a power of two */
-    char *made_up;               /* [most_made_up] names, each with a zero behind it */
+    uint32_t *by_data,
+        *by_name;   /* [n_slots] hashed; 0: none, n + 1: tensor n; at most half are taken */
+    size_t n_slots; /* a power of two */
+    char *made_up;  /* [most_made_up] names, each with a zero behind it */
     size_t n_made_up, most_made_up;
     ds_buffer text;
 } writer;
@@ -38,7 +39,8 @@ static bool same_array(const ds_tensor_source *t, const ds_signature *s, const v
 {
     ds_tensor_type type;
     return t->data == data && ds_tensor_of_dtype(&type, s->dtype) && type == t->type &&
-           t->rank == (size_t)s->rank && memcmp(t->shape, s->shape, t->rank * sizeof t->shape[0]) == 0;
+           t->rank == (size_t)s->rank &&
+           memcmp(t->shape, s->shape, t->rank * sizeof t->shape[0]) == 0;
 }
 
 /* The slot of the tensor with these bytes, or where it would stand. */
@@ -82,7 +84,8 @@ static const char *make_up(writer *w, const ds_node *node, int k)
     char *name = w->made_up + w->n_made_up;
     const size_t room = w->most_made_up - w->n_made_up;
     const char *dot = node->path[0] != 0 ? "." : "", *op = node->op->def->name;
-    const char *first = node->path[0] == '.' || node->path[0] == '_' ? "model" : ""; /* not reserved */
+    const char *first =
+        node->path[0] == '.' || node->path[0] == '_' ? "model" : ""; /* not reserved */
     int n = snprintf(name, room, "%s%s%s%s.%d", first, node->path, dot, op, k);
     for (size_t more = w->n_tensors; *slot_of_name(w, name) != 0; more++)
         n = snprintf(name, room, "%s%s%s%s.%d.%zu", first, node->path, dot, op, k, more);
@@ -163,9 +166,15 @@ static void put_attr(ds_json_writer *j, const ds_attr_def *def, const ds_attr_va
 {
     ds_json_put_key(j, def->name);
     switch (def->kind) {
-    case DS_ATTR_INT: ds_json_put_integer(j, v->i); break;
-    case DS_ATTR_REAL: put_real(j, v->x); break;
-    case DS_ATTR_CHOICE: put_choice(j, def->choices, v->i); break;
+    case DS_ATTR_INT:
+        ds_json_put_integer(j, v->i);
+        break;
+    case DS_ATTR_REAL:
+        put_real(j, v->x);
+        break;
+    case DS_ATTR_CHOICE:
+        put_choice(j, def->choices, v->i);
+        break;
     case DS_ATTR_INTS:
         ds_json_put_open_array(j);
         for (int i = 0; i < v->n_ints; i++)
@@ -261,8 +270,8 @@ static ds_status check_graph(const ds_graph *g)
     DS_CHECK(g->n_inputs > 0 && g->n_outputs > 0, DS_ARGUMENT,
              "model: a file's graph needs an input and an output");
     DS_CHECK(g->n_nodes <= DS_MODEL_MAX_NODES && g->n_outputs <= DS_MODEL_MAX_NODES, DS_ARGUMENT,
-             "model: a file holds at most %d nodes and outputs, got %zu and %zu", DS_MODEL_MAX_NODES,
-             g->n_nodes, g->n_outputs);
+             "model: a file holds at most %d nodes and outputs, got %zu and %zu",
+             DS_MODEL_MAX_NODES, g->n_nodes, g->n_outputs);
     size_t edge = g->n_inputs;
     bool in_order = true;
     for (size_t i = 0; i < g->n_inputs; i++)
@@ -293,7 +302,8 @@ static ds_status check_interface(const writer *w, const ds_interface *interface)
     ds_status status = ds_json_writer_finish(&j);
     ds_interface *copy = NULL;
     if (status == DS_OK)
-        status = ds_interface_parse(&copy, &w->allocator, (const char *)text.bytes, text.n_bytes, w->graph);
+        status = ds_interface_parse(&copy, &w->allocator, (const char *)text.bytes, text.n_bytes,
+                                    w->graph);
     ds_interface_free(copy);
     ds_buffer_free(&text);
     return status != DS_FORMAT ? status

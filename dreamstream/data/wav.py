@@ -25,9 +25,7 @@ import numpy.typing as npt
 from ..errors import ClosedError, DTypeError, FormatError, ShapeError, StreamBusyError
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
-GUID_TAIL = bytes.fromhex(
-    "000000001000800000aa00389b71"
-)  # of a sub-format, behind the format's two bytes
+GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # of a sub-format, behind its two bytes
 OPEN_32, OPEN_64 = 2**32 - 1, 2**64 - 1  # sizes that a recorder leaves which doesn't know them
 SKIPPED = 1 << 16  # bytes at once
 PIECE = 1 << 18  # bytes; no frame has as many

@@ -33,9 +33,7 @@ def encode(samples, form, bits):
     return wide[..., : bits // 8].tobytes()
 
 
-def wav(
-    samples, form=PCM, bits=16, rate=16000, extensible=False, size=None, riff=None, extra=b"", tag=None
-):
+def wav(samples, form=PCM, bits=16, rate=16000, extensible=False, size=None, riff=None, extra=b"", tag=None):
     """A WAV file of ``(frames, channels)``."""
     data = encode(samples, form, bits)
     channels = samples.shape[1]
@@ -60,9 +58,7 @@ def draw(rng, form, bits, shape):
 
 
 def as_float(samples, form, bits):
-    return (
-        samples.astype(np.float32) if form == FLOAT else (samples / 2 ** (bits - 1)).astype(np.float32)
-    )
+    return samples.astype(np.float32) if form == FLOAT else (samples / 2 ** (bits - 1)).astype(np.float32)
 
 
 # ---------------------------------------------------------------- WAV
@@ -75,14 +71,7 @@ def test_every_kind(rng, form, bits, channels, extensible, tmp_path):
     content = wav(samples, form, bits, extensible=extensible, extra=b"LIST\3\0\0\0abc\0")
     path = tmp_path / "a recording.wav"
     path.write_bytes(content)
-    for source in (
-        path,
-        str(path),
-        content,
-        bytearray(content),
-        memoryview(content),
-        io.BytesIO(content),
-    ):
+    for source in (path, str(path), content, bytearray(content), memoryview(content), io.BytesIO(content)):
         with AudioReader(source, mono=False) as reader:
             assert (reader.sample_rate, reader.channels, reader.frames) == (16000, channels, 1000)
             got = reader.read()
@@ -211,9 +200,7 @@ def test_bad_sources(tmp_path):
     assert error.value.filename == tmp_path / "none.wav"
     with pytest.raises(IsADirectoryError):
         AudioReader(tmp_path)
-    with pytest.raises(
-        TypeError, match="expected a path, bytes or a file object with read\\(\\), got int"
-    ):
+    with pytest.raises(TypeError, match="expected a path, bytes or a file object with read\\(\\), got int"):
         AudioReader(3)
     with pytest.raises(TypeError, match='open it with "rb"'):
         WavReader(io.StringIO("RIFF"))
