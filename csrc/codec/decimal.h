@@ -1,6 +1,6 @@
 /*
- * Doubles as decimal text, whatever the locale: read with correct rounding, written with as few
- * correctly rounded digits as read back as the same double.
+ * Doubles as decimal text, whatever the locale and the thread's rounding: read with correct rounding,
+ * written with as few correctly rounded digits as read back as the same double.
  */
 #ifndef DS_CODEC_DECIMAL_H
 #define DS_CODEC_DECIMAL_H
