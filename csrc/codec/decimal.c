@@ -1,5 +1,5 @@
 /*
- * Doubles as decimal text, by strtod and printf, which round correctly.
+ * Doubles as decimal text, by strtod and printf, which round correctly, in the thread's direction.
  *
  * Their point is the locale's, so neither is shown one, nor asked where it stands: what strtod reads is an
  * integer with an exponent. Of a number's digits it gets MOST_DIGITS; if any other behind them is not zero,
@@ -8,14 +8,13 @@
  */
 #include "codec/decimal.h"
 
+#include <fenv.h>
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "cpu/float_env.h"
 
 #define MOST_DIGITS 780
 
@@ -74,10 +73,10 @@ static void take_apart(parts *out, const char *text, size_t n_bytes)
 static double nearest(char *digits, size_t n_digits, int exponent)
 {
     (void)snprintf(digits + n_digits, 16, "e%d", exponent);
-    ds_float_env callers;
-    ds_float_env_enter(&callers);
+    const int callers = fegetround();
+    (void)fesetround(FE_TONEAREST);
     const double value = strtod(digits, NULL);
-    ds_float_env_leave(&callers);
+    (void)fesetround(callers);
     return value;
 }
 
@@ -101,10 +100,10 @@ bool ds_decimal_read(double *value, const char *text, size_t n_bytes)
 static int print_digits(char *digits, int n, double value)
 {
     char text[DS_DECIMAL_BYTES * 2];
-    ds_float_env callers;
-    ds_float_env_enter(&callers);
+    const int callers = fegetround();
+    (void)fesetround(FE_TONEAREST);
     (void)snprintf(text, sizeof text, "%.*e", n - 1, value);
-    ds_float_env_leave(&callers);
+    (void)fesetround(callers);
     const char *exponent = strchr(text, 'e');
     int n_found = 0;
     for (const char *at = text; at < exponent && n_found < n;
