@@ -95,6 +95,15 @@ ds_status ds_json_refuse(ds_json_value value, const char *words, ...)
                    value.json->first_byte + node_of(value)->at);
 }
 
+ds_status ds_json_refuse_text(ds_json_value string, const char *expected)
+{
+    const ds_json_node *node = node_of(string);
+    char shown[DS_UTF8_SHOWN_BYTES];
+    return ds_json_refuse(
+        string, "expected %s, got \"%s\"", expected,
+        ds_utf8_show(shown, ds_json_text(string.json, node), node->as.string.n_bytes));
+}
+
 /* Fills `text` with what a value is. */
 static const char *describe(char text[DS_UTF8_SHOWN_BYTES], ds_json_value value)
 {
@@ -168,17 +177,23 @@ ds_status ds_json_string(const char **text, size_t *n_bytes, ds_json_value value
 
 /* ---- arrays and objects --------------------------------------------------------------------- */
 
-static ds_json_cursor parts_of(ds_json_value value)
+/* Begins a walk through a value of that kind. */
+static ds_status enter(ds_json_cursor *cursor, ds_json_value value, ds_json_kind kind)
 {
-    return (ds_json_cursor){value.json, value.node + 1, end_of(value)};
+    if (node_of(value)->kind != kind)
+        return refuse_kind(value, kind == DS_JSON_ARRAY ? "an array" : "an object");
+    *cursor = (ds_json_cursor){value.json, value.node + 1, end_of(value)};
+    return DS_OK;
 }
 
 ds_status ds_json_enter_array(ds_json_cursor *cursor, ds_json_value array)
 {
-    if (node_of(array)->kind != DS_JSON_ARRAY)
-        return refuse_kind(array, "an array");
-    *cursor = parts_of(array);
-    return DS_OK;
+    return enter(cursor, array, DS_JSON_ARRAY);
+}
+
+ds_status ds_json_enter_object(ds_json_cursor *cursor, ds_json_value object)
+{
+    return enter(cursor, object, DS_JSON_OBJECT);
 }
 
 bool ds_json_next(ds_json_cursor *cursor, ds_json_value *element)
@@ -188,14 +203,6 @@ bool ds_json_next(ds_json_cursor *cursor, ds_json_value *element)
     *element = (ds_json_value){cursor->json, cursor->node};
     cursor->node = end_of(*element);
     return true;
-}
-
-ds_status ds_json_enter_object(ds_json_cursor *cursor, ds_json_value object)
-{
-    if (node_of(object)->kind != DS_JSON_OBJECT)
-        return refuse_kind(object, "an object");
-    *cursor = parts_of(object);
-    return DS_OK;
 }
 
 bool ds_json_next_member(ds_json_cursor *cursor, ds_json_value *key, ds_json_value *value)
@@ -212,10 +219,10 @@ static bool has_text(ds_json_value string, const char *text)
 
 bool ds_json_find(ds_json_value *value, ds_json_value object, const char *key)
 {
-    if (node_of(object)->kind != DS_JSON_OBJECT)
-        return false;
-    ds_json_cursor at = parts_of(object);
+    ds_json_cursor at;
     ds_json_value name, found;
+    if (node_of(object)->kind != DS_JSON_OBJECT || ds_json_enter_object(&at, object) != DS_OK)
+        return false;
     while (ds_json_next_member(&at, &name, &found)) {
         if (has_text(name, key)) {
             *value = found;
@@ -225,32 +232,79 @@ bool ds_json_find(ds_json_value *value, ds_json_value object, const char *key)
     return false;
 }
 
+ds_status ds_json_only(ds_json_value object, const char *const *keys, size_t n_keys)
+{
+    ds_json_cursor at;
+    ds_json_value name, value;
+    DS_TRY(ds_json_enter_object(&at, object));
+    while (ds_json_next_member(&at, &name, &value)) {
+        bool known = false;
+        for (size_t i = 0; i < n_keys && !known; i++)
+            known = has_text(name, keys[i]);
+        if (!known)
+            return ds_json_refuse_text(name, "no key but known ones");
+    }
+    return DS_OK;
+}
+
+/* ---- members that have to be there ------------------------------------------------------------ */
+
 ds_status ds_json_member(ds_json_value *value, ds_json_value object, const char *key)
 {
-    if (node_of(object)->kind != DS_JSON_OBJECT)
-        return refuse_kind(object, "an object");
+    ds_json_cursor at;
+    DS_TRY(ds_json_enter_object(&at, object));
     return ds_json_find(value, object, key)
                ? DS_OK
                : ds_json_refuse(object, "expected the key \"%s\", got none of that name", key);
 }
 
-ds_status ds_json_only(ds_json_value object, const char *const *keys, size_t n_keys)
+ds_status ds_json_get_string(const char **text, ds_json_value object, const char *key)
 {
-    if (node_of(object)->kind != DS_JSON_OBJECT)
-        return refuse_kind(object, "an object");
-    ds_json_cursor at = parts_of(object);
-    ds_json_value name, value;
-    while (ds_json_next_member(&at, &name, &value)) {
-        bool known = false;
-        for (size_t i = 0; i < n_keys && !known; i++)
-            known = has_text(name, keys[i]);
-        if (!known) {
-            const ds_json_node *node = node_of(name);
-            char shown[DS_UTF8_SHOWN_BYTES];
-            return ds_json_refuse(
-                name, "expected no key but known ones, got \"%s\"",
-                ds_utf8_show(shown, ds_json_text(name.json, node), node->as.string.n_bytes));
-        }
-    }
+    ds_json_value value;
+    DS_TRY(ds_json_member(&value, object, key));
+    return ds_json_string(text, NULL, value);
+}
+
+ds_status ds_json_get_boolean(bool *out, ds_json_value object, const char *key)
+{
+    ds_json_value value;
+    DS_TRY(ds_json_member(&value, object, key));
+    return ds_json_boolean(out, value);
+}
+
+ds_status ds_json_get_integer(int64_t *out, ds_json_value object, const char *key, int64_t low,
+                              int64_t high)
+{
+    ds_json_value value;
+    DS_TRY(ds_json_member(&value, object, key));
+    return ds_json_integer(out, value, low, high);
+}
+
+ds_status ds_json_get_list(ds_json_cursor *cursor, ds_json_value object, const char *key,
+                           size_t least, size_t most, const char *what)
+{
+    ds_json_value list;
+    DS_TRY(ds_json_member(&list, object, key));
+    DS_TRY(ds_json_enter_array(cursor, list));
+    const size_t n = ds_json_count(list);
+    if (n > most && least == 0)
+        return ds_json_refuse(list, "expected at most %zu %s, got %zu", most, what, n);
+    return n >= least && n <= most
+               ? DS_OK
+               : ds_json_refuse(list, "expected %zu to %zu %s, got %zu", least, most, what, n);
+}
+
+ds_status ds_json_get_integers(int64_t *numbers, int *n, ds_json_value object, const char *key,
+                               size_t least, size_t most, int64_t low)
+{
+    ds_json_value list, value;
+    ds_json_cursor at;
+    DS_TRY(ds_json_member(&list, object, key));
+    DS_TRY(ds_json_enter_array(&at, list));
+    const size_t count = ds_json_count(list);
+    if (count < least || count > most)
+        return ds_json_refuse(list, "expected %zu to %zu integers, got %zu", least, most, count);
+    for (*n = 0; ds_json_next(&at, &value); ++*n)
+        DS_TRY(ds_json_integer(&numbers[*n], value, low, INT64_MAX));
     return DS_OK;
 }

@@ -3,20 +3,18 @@
  *
  *     ds_json *json = NULL;
  *     DS_TRY(ds_json_parse(&json, &allocator, text, n_bytes, 0));
- *     ds_json_value nodes, node, value;
+ *     ds_json_value node;
  *     ds_json_cursor at;
- *     DS_TRY(ds_json_member(&nodes, ds_json_root(json), "nodes"));   // released on failure, as ever
- *     DS_TRY(ds_json_enter_array(&at, nodes));
+ *     DS_TRY(ds_json_get_list(&at, ds_json_root(json), "nodes", 0, 100, "nodes")); // released on failure
  *     while (ds_json_next(&at, &node)) {
  *         int64_t stride;
- *         DS_TRY(ds_json_member(&value, node, "stride"));
- *         DS_TRY(ds_json_integer(&stride, value, 1, 1000));
+ *         DS_TRY(ds_json_get_integer(&stride, node, "stride", 1, 1000));
  *     }
  *     ds_json_free(json);
  *
  * What strangers wrote is distrusted: invalid UTF-8, keys given twice, lone surrogates, numbers that
- * would be infinite, anything beside the grammar, depth and size above the limits below are refused. No
- * recursion; the memory is at most a fixed multiple of the text's bytes.
+ * would be infinite, anything beside the grammar, depth and size above the limits below are refused. The
+ * memory is at most a fixed multiple of the text's bytes.
  *
  * A number without point and exponent that fits int64_t is an integer, exactly ("-0" is 0); every other
  * one is the nearest double.
@@ -116,14 +114,27 @@ bool ds_json_next_member(ds_json_cursor *cursor, ds_json_value *key, ds_json_val
  */
 bool ds_json_find(ds_json_value *value, ds_json_value object, const char *key);
 
-/* The same for a member that has to be there. Errors: DS_FORMAT. */
-ds_status ds_json_member(ds_json_value *value, ds_json_value object, const char *key);
-
 /*
  * Checks that `object` is an object and has no other keys than the `n_keys` named.
  * Errors: DS_FORMAT, naming the key.
  */
 ds_status ds_json_only(ds_json_value object, const char *const *keys, size_t n_keys);
+
+/* ---- members that have to be there: errors are DS_FORMAT -------------------------------------- */
+
+ds_status ds_json_member(ds_json_value *value, ds_json_value object, const char *key);
+ds_status ds_json_get_string(const char **text, ds_json_value object, const char *key);
+ds_status ds_json_get_boolean(bool *out, ds_json_value object, const char *key);
+ds_status ds_json_get_integer(int64_t *out, ds_json_value object, const char *key, int64_t low,
+                              int64_t high);
+
+/* Begins a walk through an array of `least` to `most` elements; `what` is their name in messages. */
+ds_status ds_json_get_list(ds_json_cursor *cursor, ds_json_value object, const char *key,
+                           size_t least, size_t most, const char *what);
+
+/* Fills `numbers` with an array of `least` to `most` integers from `low` on, `*n` with how many there are. */
+ds_status ds_json_get_integers(int64_t *numbers, int *n, ds_json_value object, const char *key,
+                               size_t least, size_t most, int64_t low);
 
 /* ---- errors of those who read the tree -------------------------------------------------------- */
 
@@ -132,5 +143,8 @@ ds_status ds_json_only(ds_json_value object, const char *const *keys, size_t n_k
  * what was expected and what came.
  */
 ds_status ds_json_refuse(ds_json_value value, const char *words, ...) DS_PRINTF(2, 3);
+
+/* The same for a string, which stands in the message: "<path>: expected <...>, got \"<...>\" (byte <n>)". */
+ds_status ds_json_refuse_text(ds_json_value string, const char *expected);
 
 #endif /* DS_CODEC_JSON_H */

@@ -11,9 +11,9 @@
 
 _Static_assert(DS_JSON_MAX_DEPTH <= 64, "ds_json_writer.objects has a bit for each level");
 
-void ds_json_writer_init(ds_json_writer *writer, const ds_sink *sink)
+void ds_json_writer_init(ds_json_writer *writer, ds_buffer *text)
 {
-    *writer = (ds_json_writer){.sink = *sink, .status = DS_OK};
+    *writer = (ds_json_writer){.text = text, .status = DS_OK};
 }
 
 /* Keeps the first failure. */
@@ -23,10 +23,10 @@ static void fail(ds_json_writer *writer, const char *message)
         writer->status = ds_fail(DS_ARGUMENT, "JSON writer: %s", message);
 }
 
-static void put(ds_json_writer *writer, const char *bytes, size_t n_bytes)
+static void put(ds_json_writer *writer, const void *bytes, size_t n_bytes)
 {
-    if (writer->status == DS_OK && n_bytes > 0)
-        writer->status = writer->sink.write(writer->sink.context, bytes, n_bytes);
+    if (writer->status == DS_OK)
+        writer->status = ds_buffer_append(writer->text, bytes, n_bytes);
 }
 
 static bool in_object(const ds_json_writer *writer)
@@ -49,45 +49,6 @@ static bool begin(ds_json_writer *writer, bool key)
     writer->after_key = key;
     writer->after_value = !key;
     return writer->status == DS_OK;
-}
-
-static void open_with(ds_json_writer *writer, const char *bracket, bool object)
-{
-    if (!begin(writer, false))
-        return;
-    if (writer->depth == DS_JSON_MAX_DEPTH) {
-        fail(writer, "too many arrays and objects within each other");
-        return;
-    }
-    const uint64_t bit = UINT64_C(1) << writer->depth;
-    writer->objects = object ? writer->objects | bit : writer->objects & ~bit;
-    writer->depth++;
-    writer->after_value = false;
-    put(writer, bracket, 1);
-}
-
-void ds_json_put_open_object(ds_json_writer *writer)
-{
-    open_with(writer, "{", true);
-}
-
-void ds_json_put_open_array(ds_json_writer *writer)
-{
-    open_with(writer, "[", false);
-}
-
-void ds_json_put_close(ds_json_writer *writer)
-{
-    if (writer->status != DS_OK)
-        return;
-    if (writer->depth == 0 || writer->after_key) {
-        fail(writer,
-             writer->depth == 0 ? "nothing is open" : "expected a value behind a key, got the end");
-        return;
-    }
-    put(writer, in_object(writer) ? "}" : "]", 1);
-    writer->depth--;
-    writer->after_value = true;
 }
 
 /* Writes a string with its quotation marks. */
@@ -128,54 +89,112 @@ void ds_json_put_key_bytes(ds_json_writer *writer, const char *key, size_t n_byt
     }
 }
 
-void ds_json_put_key(ds_json_writer *writer, const char *key)
+/* What comes before a value: its key, unless that is NULL, and what comes before that. */
+static bool begin_value(ds_json_writer *writer, const char *key)
 {
-    ds_json_put_key_bytes(writer, key, strlen(key));
+    if (key != NULL)
+        ds_json_put_key_bytes(writer, key, strlen(key));
+    return begin(writer, false);
 }
 
-void ds_json_put_string_bytes(ds_json_writer *writer, const char *text, size_t n_bytes)
+static void open_with(ds_json_writer *writer, const char *key, bool object)
 {
-    if (begin(writer, false))
+    if (!begin_value(writer, key))
+        return;
+    if (writer->depth == DS_JSON_MAX_DEPTH) {
+        fail(writer, "too many arrays and objects within each other");
+        return;
+    }
+    const uint64_t bit = UINT64_C(1) << writer->depth;
+    writer->objects = object ? writer->objects | bit : writer->objects & ~bit;
+    writer->depth++;
+    writer->after_value = false;
+    put(writer, object ? "{" : "[", 1);
+}
+
+void ds_json_put_open_object(ds_json_writer *writer, const char *key)
+{
+    open_with(writer, key, true);
+}
+
+void ds_json_put_open_array(ds_json_writer *writer, const char *key)
+{
+    open_with(writer, key, false);
+}
+
+void ds_json_put_close(ds_json_writer *writer)
+{
+    if (writer->status != DS_OK)
+        return;
+    if (writer->depth == 0 || writer->after_key) {
+        fail(writer,
+             writer->depth == 0 ? "nothing is open" : "expected a value behind a key, got the end");
+        return;
+    }
+    put(writer, in_object(writer) ? "}" : "]", 1);
+    writer->depth--;
+    writer->after_value = true;
+}
+
+/* ---- values --------------------------------------------------------------------------------- */
+
+void ds_json_put_string_bytes(ds_json_writer *writer, const char *key, const char *text,
+                              size_t n_bytes)
+{
+    if (begin_value(writer, key))
         put_quoted(writer, text, n_bytes);
 }
 
-void ds_json_put_string(ds_json_writer *writer, const char *text)
+void ds_json_put_string(ds_json_writer *writer, const char *key, const char *text)
 {
-    ds_json_put_string_bytes(writer, text, strlen(text));
+    ds_json_put_string_bytes(writer, key, text, strlen(text));
 }
 
-void ds_json_put_written(ds_json_writer *writer, const char *text)
+void ds_json_put_written(ds_json_writer *writer, const char *key, const void *text, size_t n_bytes)
 {
-    if (begin(writer, false))
-        put(writer, text, strlen(text));
+    if (begin_value(writer, key))
+        put(writer, text, n_bytes);
 }
 
-void ds_json_put_integer(ds_json_writer *writer, int64_t value)
+static void put_word(ds_json_writer *writer, const char *key, const char *word)
+{
+    ds_json_put_written(writer, key, word, strlen(word));
+}
+
+void ds_json_put_integer(ds_json_writer *writer, const char *key, int64_t value)
 {
     char text[32];
     (void)snprintf(text, sizeof text, "%" PRId64, value);
-    ds_json_put_written(writer, text);
+    put_word(writer, key, text);
 }
 
-void ds_json_put_double(ds_json_writer *writer, double value)
+void ds_json_put_integers(ds_json_writer *writer, const char *key, const int64_t *values, size_t n)
 {
+    ds_json_put_open_array(writer, key);
+    for (size_t i = 0; i < n; i++)
+        ds_json_put_integer(writer, NULL, values[i]);
+    ds_json_put_close(writer);
+}
+
+void ds_json_put_double(ds_json_writer *writer, const char *key, double value)
+{
+    char text[DS_DECIMAL_BYTES];
     if (!isfinite(value)) {
         fail(writer, "expected a finite number, got one that JSON has no word for");
         return;
     }
-    char text[DS_DECIMAL_BYTES];
     (void)ds_decimal_write(text, value);
-    ds_json_put_written(writer, text);
+    put_word(writer, key, text);
 }
 
-void ds_json_put_boolean(ds_json_writer *writer, bool value)
+void ds_json_put_boolean(ds_json_writer *writer, const char *key, bool value)
 {
-    ds_json_put_written(writer, value ? "true" : "false");
+    put_word(writer, key, value ? "true" : "false");
 }
 
-void ds_json_put_null(ds_json_writer *writer)
+void ds_json_put_null(ds_json_writer *writer, const char *key)
 {
-    ds_json_put_written(writer, "null");
+    put_word(writer, key, "null");
 }
 
 ds_status ds_json_writer_finish(ds_json_writer *writer)

@@ -98,20 +98,11 @@ static size_t gap_before(size_t n_bytes, size_t end)
 static void put_entry(ds_json_writer *w, const char *name, ds_tensor_type type,
                       const int64_t *shape, size_t rank, size_t begin, size_t end)
 {
-    ds_json_put_key(w, name);
-    ds_json_put_open_object(w);
-    ds_json_put_key(w, "dtype");
-    ds_json_put_string(w, ds_tensor_type_name(type));
-    ds_json_put_key(w, "shape");
-    ds_json_put_open_array(w);
-    for (size_t i = 0; i < rank; i++)
-        ds_json_put_integer(w, shape[i]);
-    ds_json_put_close(w);
-    ds_json_put_key(w, "data_offsets");
-    ds_json_put_open_array(w);
-    ds_json_put_integer(w, (int64_t)begin);
-    ds_json_put_integer(w, (int64_t)end);
-    ds_json_put_close(w);
+    const int64_t offsets[] = {(int64_t)begin, (int64_t)end};
+    ds_json_put_open_object(w, name);
+    ds_json_put_string(w, "dtype", ds_tensor_type_name(type));
+    ds_json_put_integers(w, "shape", shape, rank);
+    ds_json_put_integers(w, "data_offsets", offsets, 2);
     ds_json_put_close(w);
 }
 
@@ -119,12 +110,9 @@ static void put_metadata(ds_json_writer *w, const job *the)
 {
     if (the->n_texts == 0)
         return;
-    ds_json_put_key(w, DS_SAFETENSORS_METADATA);
-    ds_json_put_open_object(w);
-    for (size_t i = 0; i < the->n_texts; i++) {
-        ds_json_put_key(w, the->texts[i].key);
-        ds_json_put_string_bytes(w, the->texts[i].text, the->texts[i].n_bytes);
-    }
+    ds_json_put_open_object(w, DS_SAFETENSORS_METADATA);
+    for (size_t i = 0; i < the->n_texts; i++)
+        ds_json_put_string_bytes(w, the->texts[i].key, the->texts[i].text, the->texts[i].n_bytes);
     ds_json_put_close(w);
 }
 
@@ -133,10 +121,9 @@ static ds_status make_header(ds_buffer *header, const job *the)
 {
     uint64_t length = 0;
     DS_TRY(ds_buffer_append(header, &length, LENGTH_BYTES));
-    const ds_sink sink = ds_buffer_sink(header);
     ds_json_writer w;
-    ds_json_writer_init(&w, &sink);
-    ds_json_put_open_object(&w);
+    ds_json_writer_init(&w, header);
+    ds_json_put_open_object(&w, NULL);
     put_metadata(&w, the);
     size_t end = 0, n_fillers = 0;
     for (size_t i = 0; i < the->n_tensors; i++) {
@@ -169,38 +156,6 @@ static ds_status make_header(ds_buffer *header, const job *the)
 
 /* ---- the data ------------------------------------------------------------------------------- */
 
-/* A sink that takes as many bytes as a tensor has. */
-typedef struct counter {
-    const ds_sink *sink;
-    const char *name;
-    size_t n_left;
-} counter;
-
-static ds_status write_counted(void *context, const void *bytes, size_t n_bytes)
-{
-    counter *count = context;
-    char shown[DS_UTF8_SHOWN_BYTES];
-    DS_CHECK(n_bytes <= count->n_left, DS_INTERNAL,
-             "safetensors: expected at most %zu more bytes of \"%s\", got %zu", count->n_left,
-             ds_utf8_show(shown, count->name, strlen(count->name)), n_bytes);
-    count->n_left -= n_bytes;
-    return count->sink->write(count->sink->context, bytes, n_bytes);
-}
-
-static ds_status write_tensor(const ds_sink *sink, const ds_tensor_source *tensor, size_t n_bytes)
-{
-    if (tensor->produce == NULL)
-        return sink->write(sink->context, tensor->data, n_bytes);
-    counter count = {sink, tensor->name, n_bytes};
-    const ds_sink counted = {&count, write_counted};
-    DS_TRY(tensor->produce(tensor->context, &counted));
-    char shown[DS_UTF8_SHOWN_BYTES];
-    DS_CHECK(count.n_left == 0, DS_INTERNAL,
-             "safetensors: expected %zu more bytes of \"%s\", got the end", count.n_left,
-             ds_utf8_show(shown, tensor->name, strlen(tensor->name)));
-    return DS_OK;
-}
-
 static ds_status write_data(const ds_sink *sink, const job *the)
 {
     static const unsigned char zeros[DS_ALIGNMENT];
@@ -210,7 +165,7 @@ static ds_status write_data(const ds_sink *sink, const job *the)
         if (gap > 0)
             DS_TRY(sink->write(sink->context, zeros, gap));
         if (the->sizes[i] > 0)
-            DS_TRY(write_tensor(sink, &the->tensors[i], the->sizes[i]));
+            DS_TRY(sink->write(sink->context, the->tensors[i].data, the->sizes[i]));
         end += gap + the->sizes[i];
     }
     return DS_OK;

@@ -16,14 +16,7 @@ typedef struct ds_tensor_source {
     ds_tensor_type type;
     size_t rank;
     const int64_t *shape; /* [rank], none negative */
-
-    /*
-     * Its bytes as they stand in the file: at `data`; or, if `produce` is not NULL, what that writes to
-     * `sink`, in as many pieces as it likes.
-     */
-    const void *data;
-    ds_status (*produce)(void *context, const ds_sink *sink);
-    void *context;
+    const void *data;     /* the bytes as they stand in the file */
 } ds_tensor_source;
 
 /* A text of the metadata, UTF-8. */
@@ -38,7 +31,7 @@ typedef struct ds_metadata_source {
  * library's) gives memory for the header.
  * Errors: DS_ARGUMENT (names or keys given twice or not allowed, a negative extent, text that is not
  * UTF-8, a header above DS_SAFETENSORS_MAX_HEADER), before anything is written; DS_NO_MEMORY, likewise;
- * DS_INTERNAL if `produce` writes more or less than the shape says; what the sink and `produce` return.
+ * what the sink returns.
  * Thread: any.
  */
 ds_status ds_safetensors_write(const ds_sink *sink, const ds_allocator *allocator,

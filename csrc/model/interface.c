@@ -8,32 +8,25 @@
  */
 #include <string.h>
 
-#include "codec/utf8.h"
 #include "model/members.h"
 
-static const int64_t MAX_SKEW = INT32_MAX;
-
-/* ---------------------------------------------------------------- members */
+/* The dimensions that are no axis of a frame. */
+static const struct {
+    const char *name;
+    int dim;
+} dim_names[] = {{"B", DS_DIM_B}, {"L", DS_DIM_L}, {"B_L", DS_DIM_B_L}};
+enum { N_DIM_NAMES = sizeof dim_names / sizeof dim_names[0] };
 
 static ds_status read_text(char **copy, const ds_allocator *a, ds_json_value object,
                            const char *key)
 {
-    ds_json_value value;
     const char *text;
     void *memory;
-    DS_TRY(ds_json_member(&value, object, key));
-    DS_TRY(ds_json_string(&text, NULL, value));
+    DS_TRY(ds_json_get_string(&text, object, key));
     const size_t n_bytes = strlen(text) + 1;
     DS_TRY(ds_allocate(a, &memory, n_bytes));
     *copy = memcpy(memory, text, n_bytes);
     return DS_OK;
-}
-
-static ds_status read_flag(bool *flag, ds_json_value object, const char *key)
-{
-    ds_json_value value;
-    DS_TRY(ds_json_member(&value, object, key));
-    return ds_json_boolean(flag, value);
 }
 
 /* ---------------------------------------------------------------- dimensions */
@@ -43,15 +36,13 @@ static ds_status read_dimension(int *dim, ds_json_value value, int rank)
     if (ds_json_kind_of(value) == DS_JSON_STRING) {
         const char *text = NULL;
         DS_TRY(ds_json_string(&text, NULL, value));
-        for (size_t i = 0; i < sizeof ds_dim_names / sizeof ds_dim_names[0]; i++) {
-            if (strcmp(text, ds_dim_names[i].name) == 0) {
-                *dim = ds_dim_names[i].dim;
+        for (size_t i = 0; i < N_DIM_NAMES; i++) {
+            if (strcmp(text, dim_names[i].name) == 0) {
+                *dim = dim_names[i].dim;
                 return DS_OK;
             }
         }
-        char shown[DS_UTF8_SHOWN_BYTES];
-        return ds_json_refuse(value, "expected \"B\", \"L\", \"B_L\" or an axis, got \"%s\"",
-                              ds_utf8_show(shown, text, strlen(text)));
+        return ds_json_refuse_text(value, "\"B\", \"L\", \"B_L\" or an axis");
     }
     int64_t axis = 0;
     if (ds_json_kind_of(value) != DS_JSON_INTEGER || rank == 0)
@@ -67,15 +58,11 @@ static ds_status read_dimensions(ds_port *port, ds_json_value object, bool is_ou
 {
     ds_json_value list, value;
     ds_json_cursor at;
+    DS_TRY(ds_json_get_list(&at, object, "dimensions", 0, DS_MAX_RANK + 2, "dimensions"));
     DS_TRY(ds_json_member(&list, object, "dimensions"));
-    DS_TRY(ds_json_enter_array(&at, list));
     const int rank = port->signature.rank;
     const bool streams = port->signature.rate.num > 0;
     unsigned seen = 0; /* by bit 3 + dim */
-    if (ds_json_count(list) > DS_MAX_RANK + 2) {
-        return ds_json_refuse(list, "expected at most %d dimensions, got %zu", DS_MAX_RANK + 2,
-                              ds_json_count(list));
-    }
     while (ds_json_next(&at, &value)) {
         int dim = 0;
         DS_TRY(read_dimension(&dim, value, rank));
@@ -186,7 +173,7 @@ static ds_status copy_structure(ds_json_writer *w, ds_json_value value, bool *se
         return ds_json_refuse(value, "expected at most %d levels", DS_MODEL_MAX_DEPTH);
     switch (ds_json_kind_of(value)) {
     case DS_JSON_ARRAY:
-        ds_json_put_open_array(w);
+        ds_json_put_open_array(w, NULL);
         DS_TRY(ds_json_enter_array(&at, value));
         while (ds_json_next(&at, &part))
             DS_TRY(copy_structure(w, part, seen, n_outputs, depth + 1, false));
@@ -195,7 +182,7 @@ static ds_status copy_structure(ds_json_writer *w, ds_json_value value, bool *se
     case DS_JSON_OBJECT:
         if (!within_dict)
             DS_TRY(check_wrapper(&dict, value));
-        ds_json_put_open_object(w);
+        ds_json_put_open_object(w, NULL);
         DS_TRY(ds_json_enter_object(&at, value));
         while (ds_json_next_member(&at, &key, &part)) {
             DS_TRY(ds_json_string(&text, &n_bytes, key));
@@ -205,19 +192,23 @@ static ds_status copy_structure(ds_json_writer *w, ds_json_value value, bool *se
         ds_json_put_close(w);
         return DS_OK;
     default:
-        break;
+        DS_TRY(ds_json_integer(&output, value, 0, (int64_t)n_outputs - 1));
+        if (seen[output])
+            return ds_json_refuse(value, "expected every output once, got %lld twice",
+                                  (long long)output);
+        seen[output] = true;
+        ds_json_put_integer(w, NULL, output);
+        return DS_OK;
     }
-    DS_TRY(ds_json_integer(&output, value, 0, (int64_t)n_outputs - 1));
-    if (seen[output])
-        return ds_json_refuse(value, "expected every output once, got %lld twice",
-                              (long long)output);
-    seen[output] = true;
-    ds_json_put_integer(w, output);
-    return DS_OK;
 }
 
-static ds_status check_all_seen(ds_json_value value, const bool *seen, size_t n_outputs)
+/* Fills `text` with the structure. */
+static ds_status put_structure(ds_buffer *text, ds_json_value value, bool *seen, size_t n_outputs)
 {
+    ds_json_writer w;
+    ds_json_writer_init(&w, text);
+    DS_TRY(copy_structure(&w, value, seen, n_outputs, 0, false));
+    DS_TRY(ds_json_writer_finish(&w));
     for (size_t o = 0; o < n_outputs; o++) {
         if (!seen[o])
             return ds_json_refuse(value, "expected every output once, got %zu nowhere", o);
@@ -225,36 +216,15 @@ static ds_status check_all_seen(ds_json_value value, const bool *seen, size_t n_
     return DS_OK;
 }
 
-/* Fills `text` with the structure and a zero behind it. */
-static ds_status put_structure(ds_buffer *text, ds_json_value value, bool *seen, size_t n_outputs)
-{
-    const ds_sink sink = ds_buffer_sink(text);
-    ds_json_writer w;
-    ds_json_writer_init(&w, &sink);
-    DS_TRY(copy_structure(&w, value, seen, n_outputs, 0, false));
-    DS_TRY(ds_json_writer_finish(&w));
-    DS_TRY(check_all_seen(value, seen, n_outputs));
-    return ds_buffer_append(text, "", 1);
-}
-
 static ds_status read_structure(ds_interface *interface, ds_json_value object)
 {
-    const ds_allocator *a = &interface->allocator;
     const size_t n = interface->n_outputs;
     ds_json_value value;
-    void *seen = NULL, *copy = NULL;
+    void *seen = NULL;
     DS_TRY(ds_json_member(&value, object, "structure"));
-    DS_TRY(ds_allocate_zeroed(a, &seen, n * sizeof(bool)));
-    ds_buffer text;
-    ds_buffer_init(&text, a);
-    ds_status status = put_structure(&text, value, seen, n);
-    if (status == DS_OK) {
-        status = ds_allocate(a, &copy, text.n_bytes); /* exactly: its length says how much it is */
-    }
-    if (status == DS_OK)
-        interface->structure = memcpy(copy, text.bytes, text.n_bytes);
-    ds_buffer_free(&text);
-    ds_release(a, seen, n * sizeof(bool));
+    DS_TRY(ds_allocate_zeroed(&interface->allocator, &seen, n * sizeof(bool)));
+    const ds_status status = put_structure(&interface->structure, value, seen, n);
+    ds_release(&interface->allocator, seen, n * sizeof(bool));
     return status;
 }
 
@@ -267,11 +237,9 @@ static ds_status fill(ds_interface *interface, ds_json_value value, const ds_gra
     const ds_allocator *a = &interface->allocator;
     DS_TRY(ds_json_only(value, keys, sizeof keys / sizeof keys[0]));
     DS_TRY(read_text(&interface->name, a, value, "name"));
-    DS_TRY(read_flag(&interface->by_name, value, "by_name"));
-    DS_TRY(read_flag(&interface->blas, value, "blas"));
-    ds_json_value skew;
-    DS_TRY(ds_json_member(&skew, value, "skew"));
-    DS_TRY(ds_json_integer(&interface->skew, skew, 0, MAX_SKEW));
+    DS_TRY(ds_json_get_boolean(&interface->by_name, value, "by_name"));
+    DS_TRY(ds_json_get_boolean(&interface->blas, value, "blas"));
+    DS_TRY(ds_json_get_integer(&interface->skew, value, "skew", 0, INT32_MAX));
     DS_TRY(read_ports(&interface->inputs, &interface->n_inputs, a, value, graph, false));
     DS_TRY(read_ports(&interface->outputs, &interface->n_outputs, a, value, graph, true));
     if (!interface->by_name && interface->n_inputs != 1) {
@@ -289,6 +257,7 @@ ds_status ds_interface_read(ds_interface **interface, const ds_allocator *alloca
     DS_TRY(ds_allocate_zeroed(&own, &memory, sizeof(ds_interface)));
     ds_interface *made = memory;
     made->allocator = own;
+    ds_buffer_init(&made->structure, &own);
     const ds_status status = fill(made, value, graph);
     if (status != DS_OK) {
         ds_interface_free(made);
@@ -327,59 +296,54 @@ void ds_interface_free(ds_interface *interface)
         return;
     const ds_allocator a = interface->allocator;
     free_text(&a, interface->name);
-    free_text(&a, interface->structure);
     free_ports(&a, interface->inputs, interface->n_inputs);
     free_ports(&a, interface->outputs, interface->n_outputs);
+    ds_buffer_free(&interface->structure);
     ds_release(&a, interface, sizeof *interface);
 }
 
 /* ---------------------------------------------------------------- writing */
 
-static void put_port(ds_json_writer *w, const ds_port *port, bool is_output)
+static void put_dimension(ds_json_writer *w, int dim)
 {
-    ds_json_put_open_object(w);
-    ds_json_put_key(w, "name");
-    ds_json_put_string(w, port->name);
-    ds_json_put_key(w, "dimensions");
-    ds_json_put_open_array(w);
-    for (int i = 0; i < port->rank; i++) {
-        if (port->dims[i] >= 0)
-            ds_json_put_integer(w, port->dims[i]);
-        for (size_t k = 0; k < sizeof ds_dim_names / sizeof ds_dim_names[0]; k++) {
-            if (port->dims[i] == ds_dim_names[k].dim)
-                ds_json_put_string(w, ds_dim_names[k].name);
-        }
+    for (size_t k = 0; k < N_DIM_NAMES; k++) {
+        if (dim == dim_names[k].dim)
+            ds_json_put_string(w, NULL, dim_names[k].name);
     }
-    ds_json_put_close(w);
-    if (is_output)
-        ds_signature_put(w, &port->signature);
-    ds_json_put_close(w);
+    if (dim >= 0)
+        ds_json_put_integer(w, NULL, dim);
 }
 
 static void put_ports(ds_json_writer *w, const char *key, const ds_port *ports, size_t n,
                       bool are_outputs)
 {
-    ds_json_put_key(w, key);
-    ds_json_put_open_array(w);
-    for (size_t i = 0; i < n; i++)
-        put_port(w, &ports[i], are_outputs);
+    ds_json_put_open_array(w, key);
+    for (size_t i = 0; i < n; i++) {
+        ds_json_put_open_object(w, NULL);
+        ds_json_put_string(w, "name", ports[i].name);
+        ds_json_put_open_array(w, "dimensions");
+        for (int d = 0; d < ports[i].rank; d++)
+            put_dimension(w, ports[i].dims[d]);
+        ds_json_put_close(w);
+        if (are_outputs)
+            ds_signature_put(w, &ports[i].signature);
+        ds_json_put_close(w);
+    }
     ds_json_put_close(w);
 }
 
-void ds_interface_put(ds_json_writer *writer, const ds_interface *interface)
+ds_status ds_interface_text(ds_buffer *text, const ds_interface *interface)
 {
-    ds_json_put_open_object(writer);
-    ds_json_put_key(writer, "name");
-    ds_json_put_string(writer, interface->name);
-    ds_json_put_key(writer, "by_name");
-    ds_json_put_boolean(writer, interface->by_name);
-    ds_json_put_key(writer, "skew");
-    ds_json_put_integer(writer, interface->skew);
-    ds_json_put_key(writer, "blas");
-    ds_json_put_boolean(writer, interface->blas);
-    put_ports(writer, "inputs", interface->inputs, interface->n_inputs, false);
-    put_ports(writer, "outputs", interface->outputs, interface->n_outputs, true);
-    ds_json_put_key(writer, "structure");
-    ds_json_put_written(writer, interface->structure);
-    ds_json_put_close(writer);
+    ds_json_writer w;
+    ds_json_writer_init(&w, text);
+    ds_json_put_open_object(&w, NULL);
+    ds_json_put_string(&w, "name", interface->name);
+    ds_json_put_boolean(&w, "by_name", interface->by_name);
+    ds_json_put_integer(&w, "skew", interface->skew);
+    ds_json_put_boolean(&w, "blas", interface->blas);
+    put_ports(&w, "inputs", interface->inputs, interface->n_inputs, false);
+    put_ports(&w, "outputs", interface->outputs, interface->n_outputs, true);
+    ds_json_put_written(&w, "structure", interface->structure.bytes, interface->structure.n_bytes);
+    ds_json_put_close(&w);
+    return ds_json_writer_finish(&w);
 }

@@ -47,10 +47,10 @@ typedef struct ds_interface {
     char *name; /* of the model: its class */
     size_t n_inputs, n_outputs;
     ds_port *inputs, *outputs;
-    char *structure; /* JSON without spaces: what forward returns, numbers of outputs for tensors */
-    bool by_name;    /* whether callers give the inputs by name (else there is one) */
-    bool blas;       /* products by OpenBLAS where it is there */
-    int64_t skew;    /* frames of the slowest input by which inputs may be apart */
+    ds_buffer structure; /* JSON: what forward returns, numbers of outputs for tensors */
+    bool by_name;        /* whether callers give the inputs by name (else there is one) */
+    bool blas;           /* products by OpenBLAS where it is there */
+    int64_t skew;        /* frames of the slowest input by which inputs may be apart */
 } ds_interface;
 
 /* Reads an interface (returned owned) and checks it against the graph: as many inputs and outputs, with
@@ -61,19 +61,16 @@ ds_status ds_interface_read(ds_interface **interface, const ds_allocator *alloca
 /* The same from the text of the JSON object. */
 ds_status ds_interface_parse(ds_interface **interface, const ds_allocator *allocator,
                              const char *text, size_t n_bytes, const ds_graph *graph);
-/* Writes the object; what ds_interface_read takes, if the interface is right (ds_model_write checks). */
-void ds_interface_put(ds_json_writer *writer, const ds_interface *interface);
+/* Appends that text; what ds_interface_parse takes, if the interface is right (ds_model_write checks). */
+ds_status ds_interface_text(ds_buffer *text, const ds_interface *interface);
 void ds_interface_free(ds_interface *interface);
 
 /* Fills a graph and its interface (both returned owned) with what a model file holds. The graph shares
  * `file`, whose bytes are its weights. On failure both are as they were. Errors: DS_FORMAT, naming the
- * byte, of the file or of the text under DS_MODEL_KEY; last of all, where the file has a fingerprint and it
- * is another than that of what was read; DS_NO_MEMORY. Thread: any. */
+ * byte, of the file or of the text under DS_MODEL_KEY; last of all, unless the file was `changed` on purpose,
+ * where it has a fingerprint and that is another than that of what was read; DS_NO_MEMORY. Thread: any. */
 ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
-                        ds_mapped *file);
-/* The same of a file that was changed on purpose: its fingerprint is not looked at. */
-ds_status ds_model_read_changed(ds_graph **graph, ds_interface **interface,
-                                const ds_allocator *allocator, ds_mapped *file);
+                        ds_mapped *file, bool changed);
 /* Writes a model file, which ds_model_read takes. Weights keep their names where these differ and are
  * not reserved; others are called "<path>.<operator>.<number of the weight>". The graph is one that was
  * not rewritten and whose inputs were added first. Errors, before anything is written: DS_ARGUMENT where

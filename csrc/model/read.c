@@ -24,9 +24,11 @@ typedef struct reader {
 
 /* ---------------------------------------------------------------- attributes */
 
-static ds_status read_real(double *x, ds_json_value value)
+static ds_status read_real(double *x, ds_json_value object, const char *key)
 {
+    ds_json_value value;
     const char *text = NULL;
+    DS_TRY(ds_json_member(&value, object, key));
     if (ds_json_kind_of(value) != DS_JSON_STRING)
         return ds_json_double(x, value);
     DS_TRY(ds_json_string(&text, NULL, value));
@@ -41,32 +43,20 @@ static ds_status read_real(double *x, ds_json_value value)
     return DS_OK;
 }
 
-static ds_status read_ints(ds_attr_value *v, ds_json_value value)
+static ds_status read_attr(ds_attr *attr, const ds_attr_def *def, ds_json_value object)
 {
-    ds_json_cursor at;
-    ds_json_value item;
-    DS_TRY(ds_json_enter_array(&at, value));
-    if (ds_json_count(value) > DS_MAX_INTS) {
-        return ds_json_refuse(value, "expected at most %d integers, got %zu", DS_MAX_INTS,
-                              ds_json_count(value));
-    }
-    while (ds_json_next(&at, &item))
-        DS_TRY(ds_json_integer(&v->ints[v->n_ints++], item, INT64_MIN, INT64_MAX));
-    return DS_OK;
-}
-
-static ds_status read_attr(ds_attr *attr, const ds_attr_def *def, ds_json_value value)
-{
+    ds_attr_value *v = &attr->value;
     *attr = (ds_attr){.name = def->name, .kind = def->kind};
     switch (def->kind) {
     case DS_ATTR_INT:
-        return ds_json_integer(&attr->value.i, value, INT64_MIN, INT64_MAX);
+        return ds_json_get_integer(&v->i, object, def->name, INT64_MIN, INT64_MAX);
     case DS_ATTR_REAL:
-        return read_real(&attr->value.x, value);
+        return read_real(&v->x, object, def->name);
     case DS_ATTR_INTS:
-        return read_ints(&attr->value, value);
+        return ds_json_get_integers(v->ints, &v->n_ints, object, def->name, 0, DS_MAX_INTS,
+                                    INT64_MIN);
     case DS_ATTR_CHOICE:
-        return ds_json_string(&attr->text, NULL, value);
+        return ds_json_get_string(&attr->text, object, def->name);
     }
     return DS_OK;
 }
@@ -74,17 +64,15 @@ static ds_status read_attr(ds_attr *attr, const ds_attr_def *def, ds_json_value 
 /* All attributes of the operator and no others. */
 static ds_status read_attrs(ds_attr *attrs, size_t *n, const ds_op_def *def, ds_json_value node)
 {
-    ds_json_value object, value;
+    ds_json_value object;
     const char *names[DS_MAX_ATTRS];
     DS_TRY(ds_json_member(&object, node, "attributes"));
     *n = 0;
     for (const ds_attr_def *d = def->attrs; d != NULL && d->name != NULL; d++)
         names[(*n)++] = d->name;
     DS_TRY(ds_json_only(object, names, *n));
-    for (size_t i = 0; i < *n; i++) {
-        DS_TRY(ds_json_member(&value, object, names[i]));
-        DS_TRY(read_attr(&attrs[i], &def->attrs[i], value));
-    }
+    for (size_t i = 0; i < *n; i++)
+        DS_TRY(read_attr(&attrs[i], &def->attrs[i], object));
     return DS_OK;
 }
 
@@ -100,14 +88,9 @@ static ds_status read_edge(int *edge, ds_json_value value, const ds_graph *graph
 
 static ds_status read_inputs(int *inputs, size_t *n, ds_json_value node, const ds_graph *graph)
 {
-    ds_json_value list, value;
+    ds_json_value value;
     ds_json_cursor at;
-    DS_TRY(ds_json_member(&list, node, "inputs"));
-    DS_TRY(ds_json_enter_array(&at, list));
-    if (ds_json_count(list) > DS_MAX_INPUTS) {
-        return ds_json_refuse(list, "expected at most %d inputs, got %zu", DS_MAX_INPUTS,
-                              ds_json_count(list));
-    }
+    DS_TRY(ds_json_get_list(&at, node, "inputs", 0, DS_MAX_INPUTS, "inputs"));
     for (*n = 0; ds_json_next(&at, &value); ++*n)
         DS_TRY(read_edge(&inputs[*n], value, graph));
     return DS_OK;
@@ -141,11 +124,8 @@ static ds_status read_weight(reader *r, ds_signature *signature, const void **da
         return DS_OK;
     DS_TRY(ds_json_string(name, NULL, value));
     const ds_tensor_view *t = ds_safetensors_find(r->container, *name);
-    if (t == NULL || ds_tensor_is_filler(t)) {
-        char shown[DS_UTF8_SHOWN_BYTES];
-        return ds_json_refuse(value, "expected the name of a tensor in the file, got \"%s\"",
-                              ds_utf8_show(shown, *name, strlen(*name)));
-    }
+    if (t == NULL || ds_tensor_is_filler(t))
+        return ds_json_refuse_text(value, "the name of a tensor in the file");
     if (!ds_dtype_of_tensor(&signature->dtype, t->type) || t->rank > DS_MAX_RANK) {
         return ds_json_refuse(value,
                               "expected a tensor of F32, F64, I64, I16 or BOOL of rank %d at most, "
@@ -184,45 +164,31 @@ static ds_status read_def(const ds_op_def **def, ds_json_value node)
     DS_TRY(ds_json_member(&value, node, "op"));
     DS_TRY(ds_json_string(&name, NULL, value));
     *def = ds_op_find(name);
-    if (*def == NULL) {
-        char shown[DS_UTF8_SHOWN_BYTES];
-        return ds_json_refuse(value, "expected the name of an operator, got \"%s\"",
-                              ds_utf8_show(shown, name, strlen(name)));
-    }
-    return DS_OK;
+    return *def != NULL ? DS_OK : ds_json_refuse_text(value, "the name of an operator");
 }
 
 static ds_status read_weights(reader *r, node_text *n, ds_json_value node)
 {
-    ds_json_value list, value;
+    ds_json_value value;
     ds_json_cursor at;
-    DS_TRY(ds_json_member(&list, node, "weights"));
-    DS_TRY(ds_json_enter_array(&at, list));
-    if (ds_json_count(list) > DS_MAX_WEIGHTS) {
-        return ds_json_refuse(list, "expected at most %d weights, got %zu", DS_MAX_WEIGHTS,
-                              ds_json_count(list));
-    }
-    for (n->n_weights = 0; ds_json_next(&at, &value); n->n_weights++) {
-        const size_t i = n->n_weights;
+    DS_TRY(ds_json_get_list(&at, node, "weights", 0, DS_MAX_WEIGHTS, "weights"));
+    for (size_t i = 0; ds_json_next(&at, &value); n->n_weights = ++i)
         DS_TRY(read_weight(r, &n->weights[i], &n->data[i], &n->names[i], value));
-    }
     return DS_OK;
 }
 
 static ds_status parse_node(reader *r, node_text *n, ds_json_value node)
 {
     static const char *const keys[] = {"op", "path", "attributes", "inputs", "weights", "outputs"};
-    ds_json_value value;
+    int64_t n_outputs = 0;
+    n->n_weights = 0;
     DS_TRY(ds_json_only(node, keys, sizeof keys / sizeof keys[0]));
     DS_TRY(read_def(&n->def, node));
-    DS_TRY(ds_json_member(&value, node, "path"));
-    DS_TRY(ds_json_string(&n->path, NULL, value));
+    DS_TRY(ds_json_get_string(&n->path, node, "path"));
     DS_TRY(read_attrs(n->attrs, &n->n_attrs, n->def, node));
     DS_TRY(read_inputs(n->inputs, &n->n_inputs, node, r->graph));
     DS_TRY(read_weights(r, n, node));
-    DS_TRY(ds_json_member(&value, node, "outputs"));
-    int64_t n_outputs = 0;
-    return ds_json_integer(&n_outputs, value, n->def->n_outputs, n->def->n_outputs);
+    return ds_json_get_integer(&n_outputs, node, "outputs", n->def->n_outputs, n->def->n_outputs);
 }
 
 /* What the graph or the operator refuses is the file's fault. */
@@ -249,19 +215,6 @@ static ds_status read_node(reader *r, node_text *n, ds_json_value value)
 
 /* ---------------------------------------------------------------- the graph */
 
-/* Enters the array `key` of `object`, of 1 to `most` elements. */
-static ds_status enter_list(ds_json_cursor *at, ds_json_value object, const char *key, size_t least,
-                            size_t most)
-{
-    ds_json_value list;
-    DS_TRY(ds_json_member(&list, object, key));
-    DS_TRY(ds_json_enter_array(at, list));
-    const size_t n = ds_json_count(list);
-    return n >= least && n <= most
-               ? DS_OK
-               : ds_json_refuse(list, "expected %zu to %zu elements, got %zu", least, most, n);
-}
-
 static ds_status read_graph_input(ds_graph *graph, ds_json_value value)
 {
     static const char *const keys[] = {"dtype", "shape", "rate"};
@@ -280,10 +233,10 @@ static ds_status read_graph(reader *r, ds_json_value object)
     ds_json_cursor at;
     ds_json_value value;
     DS_TRY(ds_json_only(object, keys, sizeof keys / sizeof keys[0]));
-    DS_TRY(enter_list(&at, object, "inputs", 1, DS_MAX_INPUTS));
+    DS_TRY(ds_json_get_list(&at, object, "inputs", 1, DS_MAX_INPUTS, "inputs"));
     while (ds_json_next(&at, &value))
         DS_TRY(read_graph_input(r->graph, value));
-    DS_TRY(enter_list(&at, object, "nodes", 0, DS_MODEL_MAX_NODES));
+    DS_TRY(ds_json_get_list(&at, object, "nodes", 0, DS_MODEL_MAX_NODES, "nodes"));
     void *memory = NULL;
     DS_TRY(ds_allocate_zeroed(&r->allocator, &memory, sizeof(node_text))); /* large for a stack */
     ds_status status = DS_OK;
@@ -291,7 +244,7 @@ static ds_status read_graph(reader *r, ds_json_value object)
         status = read_node(r, memory, value);
     ds_release(&r->allocator, memory, sizeof(node_text));
     DS_TRY(status);
-    DS_TRY(enter_list(&at, object, "outputs", 1, DS_MODEL_MAX_NODES));
+    DS_TRY(ds_json_get_list(&at, object, "outputs", 1, DS_MODEL_MAX_NODES, "outputs"));
     while (ds_json_next(&at, &value)) {
         int edge = 0;
         DS_TRY(read_edge(&edge, value, r->graph));
@@ -372,13 +325,16 @@ static ds_status check_fingerprint(reader *r)
     if (!says) /* files of older writers */
         return DS_OK;
     ds_graph_remember_fingerprint(r->graph);
-    ds_model_mark is;
-    DS_TRY(ds_model_fingerprint(&is, r->graph, r->interface));
+    ds_buffer text;
+    ds_buffer_init(&text, &r->allocator);
+    const ds_status status = ds_interface_text(&text, r->interface);
+    const ds_model_mark is = ds_model_fingerprint(r->graph, &text);
+    ds_buffer_free(&text);
+    DS_TRY(status);
     char shown[DS_UTF8_SHOWN_BYTES];
     DS_CHECK(n_bytes == strlen(is.text) && memcmp(says, is.text, n_bytes) == 0, DS_FORMAT,
              "model: the file is damaged or was changed: its fingerprint is %s, but it says \"%s\" "
-             "(what "
-             "was changed on purpose: dreamstream convert --reseal)",
+             "(what was changed on purpose: dreamstream convert --reseal)",
              is.text, ds_utf8_show(shown, says, n_bytes));
     return DS_OK;
 }
@@ -397,15 +353,15 @@ static ds_status fill(reader *r)
     return check_nothing_else(r);
 }
 
-static ds_status read_model(ds_graph **graph, ds_interface **interface,
-                            const ds_allocator *allocator, ds_mapped *file, bool may_be_changed)
+ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
+                        ds_mapped *file, bool changed)
 {
     reader r = {.allocator = allocator != NULL ? *allocator : *ds_default_allocator(),
                 .file = file};
     ds_float_env callers;
     ds_float_env_enter(&callers); /* numbers are rounded */
     ds_status status = fill(&r);
-    if (status == DS_OK && !may_be_changed)
+    if (status == DS_OK && !changed)
         status = check_fingerprint(&r);
     ds_float_env_leave(&callers);
     if (r.used != NULL)
@@ -420,16 +376,4 @@ static ds_status read_model(ds_graph **graph, ds_interface **interface,
     *graph = r.graph;
     *interface = r.interface;
     return DS_OK;
-}
-
-ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
-                        ds_mapped *file)
-{
-    return read_model(graph, interface, allocator, file, false);
-}
-
-ds_status ds_model_read_changed(ds_graph **graph, ds_interface **interface,
-                                const ds_allocator *allocator, ds_mapped *file)
-{
-    return read_model(graph, interface, allocator, file, true);
 }

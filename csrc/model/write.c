@@ -21,7 +21,7 @@ typedef struct writer {
     size_t n_slots; /* a power of two */
     char *made_up;  /* [most_made_up] names, each with a zero behind it */
     size_t n_made_up, most_made_up;
-    ds_buffer text;
+    ds_buffer text, interface;
 } writer;
 
 /* ---------------------------------------------------------------- finding tensors */
@@ -37,8 +37,7 @@ static uint64_t hash_bytes(const void *data, size_t n_bytes)
 
 static bool same_array(const ds_tensor_source *t, const ds_signature *s, const void *data)
 {
-    ds_tensor_type type;
-    return t->data == data && ds_tensor_of_dtype(&type, s->dtype) && type == t->type &&
+    return t->data == data && t->type == ds_tensor_of_dtype(s->dtype) &&
            t->rank == (size_t)s->rank &&
            memcmp(t->shape, s->shape, t->rank * sizeof t->shape[0]) == 0;
 }
@@ -100,10 +99,8 @@ static void add_tensor(writer *w, const ds_node *node, int k, uint32_t *slot)
     if (name == NULL || is_reserved(name) || *slot_of_name(w, name) != 0)
         name = make_up(w, node, k);
     *slot_of_name(w, name) = *slot = (uint32_t)w->n_tensors + 1;
-    ds_tensor_source *t = &w->tensors[w->n_tensors++];
-    *t = (ds_tensor_source){
-        .name = name, .rank = (size_t)s->rank, .shape = s->shape, .data = node->weights[k].data};
-    (void)ds_tensor_of_dtype(&t->type, s->dtype);
+    w->tensors[w->n_tensors++] = (ds_tensor_source){
+        name, ds_tensor_of_dtype(s->dtype), (size_t)s->rank, s->shape, node->weights[k].data};
 }
 
 static void list_tensors(writer *w)
@@ -147,118 +144,101 @@ static ds_status make_room(writer *w)
 
 /* ---------------------------------------------------------------- the text */
 
-static void put_real(ds_json_writer *j, double x)
+static void put_real(ds_json_writer *j, const char *key, double x)
 {
     if (isfinite(x))
-        ds_json_put_double(j, x);
+        ds_json_put_double(j, key, x);
     else
-        ds_json_put_string(j, isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
+        ds_json_put_string(j, key, isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
 }
 
-static void put_choice(ds_json_writer *j, const char *choices, int64_t index)
+static void put_choice(ds_json_writer *j, const char *key, const char *choices, int64_t index)
 {
     for (; index > 0; index--)
         choices += strcspn(choices, "|") + 1;
-    ds_json_put_string_bytes(j, choices, strcspn(choices, "|"));
+    ds_json_put_string_bytes(j, key, choices, strcspn(choices, "|"));
 }
 
 static void put_attr(ds_json_writer *j, const ds_attr_def *def, const ds_attr_value *v)
 {
-    ds_json_put_key(j, def->name);
     switch (def->kind) {
     case DS_ATTR_INT:
-        ds_json_put_integer(j, v->i);
+        ds_json_put_integer(j, def->name, v->i);
         break;
     case DS_ATTR_REAL:
-        put_real(j, v->x);
+        put_real(j, def->name, v->x);
         break;
     case DS_ATTR_CHOICE:
-        put_choice(j, def->choices, v->i);
+        put_choice(j, def->name, def->choices, v->i);
         break;
     case DS_ATTR_INTS:
-        ds_json_put_open_array(j);
-        for (int i = 0; i < v->n_ints; i++)
-            ds_json_put_integer(j, v->ints[i]);
-        ds_json_put_close(j);
+        ds_json_put_integers(j, def->name, v->ints, (size_t)v->n_ints);
         break;
     }
 }
 
 static void put_edges(ds_json_writer *j, const char *key, const int *edges, size_t n)
 {
-    ds_json_put_key(j, key);
-    ds_json_put_open_array(j);
+    ds_json_put_open_array(j, key);
     for (size_t i = 0; i < n; i++)
-        ds_json_put_integer(j, edges[i]);
+        ds_json_put_integer(j, NULL, edges[i]);
     ds_json_put_close(j);
 }
 
-/* first: number of its first weight among those of the graph. */
-static void put_node(ds_json_writer *j, const ds_node *node, const writer *w, size_t first)
+/* names: of its weights. */
+static void put_node(ds_json_writer *j, const ds_node *node, const char *const *names)
 {
     const ds_op *op = node->op;
-    ds_json_put_open_object(j);
-    ds_json_put_key(j, "op");
-    ds_json_put_string(j, op->def->name);
-    ds_json_put_key(j, "path");
-    ds_json_put_string(j, node->path);
-    ds_json_put_key(j, "attributes");
-    ds_json_put_open_object(j);
+    ds_json_put_open_object(j, NULL);
+    ds_json_put_string(j, "op", op->def->name);
+    ds_json_put_string(j, "path", node->path);
+    ds_json_put_open_object(j, "attributes");
     for (int i = 0; op->def->attrs != NULL && op->def->attrs[i].name != NULL; i++)
         put_attr(j, &op->def->attrs[i], &op->attr[i]);
     ds_json_put_close(j);
     put_edges(j, "inputs", node->inputs, (size_t)op->n_inputs);
-    ds_json_put_key(j, "weights");
-    ds_json_put_open_array(j);
+    ds_json_put_open_array(j, "weights");
     for (int k = 0; k < op->n_weights; k++) {
-        const char *name = w->names[first + (size_t)k];
-        if (name != NULL)
-            ds_json_put_string(j, name);
+        if (names[k] != NULL)
+            ds_json_put_string(j, NULL, names[k]);
         else
-            ds_json_put_null(j);
+            ds_json_put_null(j, NULL);
     }
     ds_json_put_close(j);
-    ds_json_put_key(j, "outputs");
-    ds_json_put_integer(j, op->n_outputs);
+    ds_json_put_integer(j, "outputs", op->n_outputs);
     ds_json_put_close(j);
 }
 
 static void put_graph(ds_json_writer *j, const writer *w)
 {
     const ds_graph *g = w->graph;
-    ds_json_put_open_object(j);
-    ds_json_put_key(j, "inputs");
-    ds_json_put_open_array(j);
+    const char *const *names = w->names;
+    ds_json_put_open_object(j, "graph");
+    ds_json_put_open_array(j, "inputs");
     for (size_t i = 0; i < g->n_inputs; i++) {
-        ds_json_put_open_object(j);
+        ds_json_put_open_object(j, NULL);
         ds_signature_put(j, &g->edges[i].signature);
         ds_json_put_close(j);
     }
     ds_json_put_close(j);
-    ds_json_put_key(j, "nodes");
-    ds_json_put_open_array(j);
-    size_t at = 0;
+    ds_json_put_open_array(j, "nodes");
     for (size_t k = 0; k < g->n_nodes; k++) {
-        put_node(j, &g->nodes[k], w, at);
-        at += (size_t)g->nodes[k].op->n_weights;
+        put_node(j, &g->nodes[k], names);
+        names += g->nodes[k].op->n_weights;
     }
     ds_json_put_close(j);
     put_edges(j, "outputs", g->outputs, g->n_outputs);
     ds_json_put_close(j);
 }
 
-static ds_status make_text(writer *w, const ds_interface *interface)
+static ds_status make_text(writer *w)
 {
-    const ds_sink sink = ds_buffer_sink(&w->text);
     ds_json_writer j;
-    ds_json_writer_init(&j, &sink);
-    ds_json_put_open_object(&j);
-    ds_json_put_key(&j, "version");
-    ds_json_put_integer(&j, DS_MODEL_VERSION);
-    ds_json_put_key(&j, "graph");
+    ds_json_writer_init(&j, &w->text);
+    ds_json_put_open_object(&j, NULL);
+    ds_json_put_integer(&j, "version", DS_MODEL_VERSION);
     put_graph(&j, w);
-    ds_json_put_key(&j, "interface");
-    ds_interface_put(&j, interface);
+    ds_json_put_written(&j, "interface", w->interface.bytes, w->interface.n_bytes);
     ds_json_put_close(&j);
     return ds_json_writer_finish(&j);
 }
@@ -290,22 +270,13 @@ static ds_status check_graph(const ds_graph *g)
     return DS_OK;
 }
 
-/* Whether what is written of the interface will be read. */
-static ds_status check_interface(const writer *w, const ds_interface *interface)
+/* Whether what was written of the interface will be read. */
+static ds_status check_interface(const writer *w)
 {
-    ds_buffer text;
-    ds_buffer_init(&text, &w->allocator);
-    const ds_sink sink = ds_buffer_sink(&text);
-    ds_json_writer j;
-    ds_json_writer_init(&j, &sink);
-    ds_interface_put(&j, interface);
-    ds_status status = ds_json_writer_finish(&j);
     ds_interface *copy = NULL;
-    if (status == DS_OK)
-        status = ds_interface_parse(&copy, &w->allocator, (const char *)text.bytes, text.n_bytes,
-                                    w->graph);
+    const ds_status status = ds_interface_parse(
+        &copy, &w->allocator, (const char *)w->interface.bytes, w->interface.n_bytes, w->graph);
     ds_interface_free(copy);
-    ds_buffer_free(&text);
     return status != DS_FORMAT ? status
                                : ds_fail(DS_ARGUMENT, "model, interface: %s", ds_last_error());
 }
@@ -315,12 +286,12 @@ static ds_status check_interface(const writer *w, const ds_interface *interface)
 static ds_status write_all(writer *w, const ds_sink *sink, const ds_interface *interface)
 {
     DS_TRY(check_graph(w->graph));
-    DS_TRY(check_interface(w, interface));
+    DS_TRY(ds_interface_text(&w->interface, interface));
+    DS_TRY(check_interface(w));
     DS_TRY(make_room(w));
     list_tensors(w);
-    DS_TRY(make_text(w, interface));
-    ds_model_mark mark;
-    DS_TRY(ds_model_fingerprint(&mark, w->graph, interface));
+    DS_TRY(make_text(w));
+    const ds_model_mark mark = ds_model_fingerprint(w->graph, &w->interface);
     const ds_metadata_source texts[] = {
         {DS_MODEL_KEY, (const char *)w->text.bytes, w->text.n_bytes},
         {DS_MODEL_FINGERPRINT_KEY, mark.text, strlen(mark.text)},
@@ -331,17 +302,19 @@ static ds_status write_all(writer *w, const ds_sink *sink, const ds_interface *i
 ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_interface *interface)
 {
     writer w = {.allocator = graph->allocator, .graph = graph};
-    ds_buffer_init(&w.text, &w.allocator);
+    const ds_allocator *a = &w.allocator;
+    ds_buffer_init(&w.text, a);
+    ds_buffer_init(&w.interface, a);
     ds_float_env callers;
     ds_float_env_enter(&callers); /* numbers are spelled */
     const ds_status status = write_all(&w, sink, interface);
     ds_float_env_leave(&callers);
-    const ds_allocator *a = &w.allocator;
     ds_release(a, w.tensors, w.n_weights * sizeof *w.tensors);
     ds_release(a, w.names, w.n_weights * sizeof *w.names);
     ds_release(a, w.by_data, w.n_slots * sizeof *w.by_data);
     ds_release(a, w.by_name, w.n_slots * sizeof *w.by_name);
     ds_release(a, w.made_up, w.most_made_up);
     ds_buffer_free(&w.text);
+    ds_buffer_free(&w.interface);
     return status;
 }

@@ -19,19 +19,9 @@ static ds_status read_model(model *out, const ds_allocator *a, const char *path,
     ds_mapped *file = NULL;
     DS_TRY(path ? ds_mapped_open(&file, a, path)
                 : ds_mapped_copy(&file, a, view->buf, (size_t)view->len));
-    ds_status status = changed ? ds_model_read_changed(&out->graph, &out->interface, a, file)
-                               : ds_model_read(&out->graph, &out->interface, a, file);
+    ds_status status = ds_model_read(&out->graph, &out->interface, a, file, changed);
     ds_mapped_release(file);
     return status;
-}
-
-static ds_status interface_text(ds_buffer *text, const ds_interface *interface)
-{
-    const ds_sink sink = ds_buffer_sink(text);
-    ds_json_writer writer;
-    ds_json_writer_init(&writer, &sink);
-    ds_interface_put(&writer, interface);
-    return ds_json_writer_finish(&writer);
 }
 
 static PyObject *build_signatures(const ds_graph *graph, const int *edges, size_t n)
@@ -57,7 +47,7 @@ static PyObject *build_model(ds_module *m, model *read)
     read->graph = NULL;
     ds_buffer text;
     ds_buffer_init(&text, &graph->graph->allocator);
-    ds_status status = interface_text(&text, read->interface);
+    ds_status status = ds_interface_text(&text, read->interface);
     PyObject *result = NULL;
     if (status != DS_OK) {
         ds_raise(m, status, NULL);
