@@ -56,26 +56,26 @@ static void put_quoted(ds_json_writer *writer, const char *text, size_t n_bytes)
 {
     static const char short_names[] = "\b\f\n\r\t\"\\";
     static const char *const shorts[] = {"\\b", "\\f", "\\n", "\\r", "\\t", "\\\"", "\\\\"};
-    if (ds_utf8_valid(text, n_bytes) != n_bytes) {
-        fail(writer, "expected UTF-8, got something else");
-        return;
-    }
+    size_t done = 0, length;
     put(writer, "\"", 1);
-    size_t done = 0;
-    for (size_t at = 0; at < n_bytes; at++) {
+    for (size_t at = 0; at < n_bytes; at += length) {
         const unsigned char c = (unsigned char)text[at];
+        length = ds_utf8_length(text + at, n_bytes - at);
+        if (length == 0) {
+            fail(writer, "expected UTF-8, got something else");
+            return;
+        }
         if (c >= 0x20 && c != '"' && c != '\\')
             continue;
         put(writer, text + done, at - done);
         done = at + 1;
         const char *name = c != 0 ? strchr(short_names, c) : NULL;
-        if (name != NULL) {
+        char escape[8];
+        (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c);
+        if (name != NULL)
             put(writer, shorts[name - short_names], 2);
-        } else {
-            char escape[8];
-            (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c);
+        else
             put(writer, escape, 6);
-        }
     }
     put(writer, text + done, n_bytes - done);
     put(writer, "\"", 1);
@@ -97,7 +97,7 @@ static bool begin_value(ds_json_writer *writer, const char *key)
     return begin(writer, false);
 }
 
-static void open_with(ds_json_writer *writer, const char *key, bool object)
+void ds_json_put_open(ds_json_writer *writer, const char *key, ds_json_kind kind)
 {
     if (!begin_value(writer, key))
         return;
@@ -105,21 +105,12 @@ static void open_with(ds_json_writer *writer, const char *key, bool object)
         fail(writer, "too many arrays and objects within each other");
         return;
     }
+    const bool object = kind == DS_JSON_OBJECT;
     const uint64_t bit = UINT64_C(1) << writer->depth;
     writer->objects = object ? writer->objects | bit : writer->objects & ~bit;
     writer->depth++;
     writer->after_value = false;
     put(writer, object ? "{" : "[", 1);
-}
-
-void ds_json_put_open_object(ds_json_writer *writer, const char *key)
-{
-    open_with(writer, key, true);
-}
-
-void ds_json_put_open_array(ds_json_writer *writer, const char *key)
-{
-    open_with(writer, key, false);
 }
 
 void ds_json_put_close(ds_json_writer *writer)
@@ -170,7 +161,7 @@ void ds_json_put_integer(ds_json_writer *writer, const char *key, int64_t value)
 
 void ds_json_put_integers(ds_json_writer *writer, const char *key, const int64_t *values, size_t n)
 {
-    ds_json_put_open_array(writer, key);
+    ds_json_put_open(writer, key, DS_JSON_ARRAY);
     for (size_t i = 0; i < n; i++)
         ds_json_put_integer(writer, NULL, values[i]);
     ds_json_put_close(writer);

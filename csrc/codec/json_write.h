@@ -3,7 +3,7 @@
  *
  *     ds_json_writer w;
  *     ds_json_writer_init(&w, &buffer);
- *     ds_json_put_open_object(&w, NULL);
+ *     ds_json_put_open(&w, NULL, DS_JSON_OBJECT);
  *     ds_json_put_integer(&w, "stride", 2);
  *     ds_json_put_close(&w);
  *     DS_TRY(ds_json_writer_finish(&w));        // {"stride":2}
@@ -41,10 +41,8 @@ void ds_json_writer_init(ds_json_writer *writer, ds_buffer *text);
  */
 ds_status ds_json_writer_finish(ds_json_writer *writer);
 
-void ds_json_put_open_object(ds_json_writer *writer, const char *key);
-void ds_json_put_open_array(ds_json_writer *writer, const char *key);
-
-/* Ends the innermost object or array. */
+/* Begins a DS_JSON_OBJECT or a DS_JSON_ARRAY, and ends the innermost one. */
+void ds_json_put_open(ds_json_writer *writer, const char *key, ds_json_kind kind);
 void ds_json_put_close(ds_json_writer *writer);
 
 /* A key of `n_bytes`, which may contain zeros; its value follows, with NULL for a key. */

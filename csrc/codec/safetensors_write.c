@@ -99,7 +99,7 @@ static void put_entry(ds_json_writer *w, const char *name, ds_tensor_type type,
                       const int64_t *shape, size_t rank, size_t begin, size_t end)
 {
     const int64_t offsets[] = {(int64_t)begin, (int64_t)end};
-    ds_json_put_open_object(w, name);
+    ds_json_put_open(w, name, DS_JSON_OBJECT);
     ds_json_put_string(w, "dtype", ds_tensor_type_name(type));
     ds_json_put_integers(w, "shape", shape, rank);
     ds_json_put_integers(w, "data_offsets", offsets, 2);
@@ -110,7 +110,7 @@ static void put_metadata(ds_json_writer *w, const job *the)
 {
     if (the->n_texts == 0)
         return;
-    ds_json_put_open_object(w, DS_SAFETENSORS_METADATA);
+    ds_json_put_open(w, DS_SAFETENSORS_METADATA, DS_JSON_OBJECT);
     for (size_t i = 0; i < the->n_texts; i++)
         ds_json_put_string_bytes(w, the->texts[i].key, the->texts[i].text, the->texts[i].n_bytes);
     ds_json_put_close(w);
@@ -123,7 +123,7 @@ static ds_status make_header(ds_buffer *header, const job *the)
     DS_TRY(ds_buffer_append(header, &length, LENGTH_BYTES));
     ds_json_writer w;
     ds_json_writer_init(&w, header);
-    ds_json_put_open_object(&w, NULL);
+    ds_json_put_open(&w, NULL, DS_JSON_OBJECT);
     put_metadata(&w, the);
     size_t end = 0, n_fillers = 0;
     for (size_t i = 0; i < the->n_tensors; i++) {

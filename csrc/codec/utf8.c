@@ -35,18 +35,6 @@ size_t ds_utf8_length(const char *text, size_t n_bytes)
     return !follows(bytes[3]) || overlong || beyond ? 0 : 4;
 }
 
-size_t ds_utf8_valid(const char *text, size_t n_bytes)
-{
-    size_t at = 0;
-    while (at < n_bytes) {
-        const size_t length = ds_utf8_length(text + at, n_bytes - at);
-        if (length == 0)
-            break;
-        at += length;
-    }
-    return at;
-}
-
 size_t ds_utf8_encode(char text[4], uint32_t code)
 {
     static const unsigned leads[] = {0, 0, 0xC0u, 0xE0u, 0xF0u};

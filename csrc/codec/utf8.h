@@ -13,9 +13,6 @@
  */
 size_t ds_utf8_length(const char *text, size_t n_bytes);
 
-/* Returns how many bytes from the start are valid characters: `n_bytes` if all are. */
-size_t ds_utf8_valid(const char *text, size_t n_bytes);
-
 /* Fills `text` with the character `code` (no surrogate, at most 0x10FFFF); returns its bytes. */
 size_t ds_utf8_encode(char text[4], uint32_t code);
 

@@ -173,7 +173,7 @@ static ds_status copy_structure(ds_json_writer *w, ds_json_value value, bool *se
         return ds_json_refuse(value, "expected at most %d levels", DS_MODEL_MAX_DEPTH);
     switch (ds_json_kind_of(value)) {
     case DS_JSON_ARRAY:
-        ds_json_put_open_array(w, NULL);
+        ds_json_put_open(w, NULL, DS_JSON_ARRAY);
         DS_TRY(ds_json_enter_array(&at, value));
         while (ds_json_next(&at, &part))
             DS_TRY(copy_structure(w, part, seen, n_outputs, depth + 1, false));
@@ -182,7 +182,7 @@ static ds_status copy_structure(ds_json_writer *w, ds_json_value value, bool *se
     case DS_JSON_OBJECT:
         if (!within_dict)
             DS_TRY(check_wrapper(&dict, value));
-        ds_json_put_open_object(w, NULL);
+        ds_json_put_open(w, NULL, DS_JSON_OBJECT);
         DS_TRY(ds_json_enter_object(&at, value));
         while (ds_json_next_member(&at, &key, &part)) {
             DS_TRY(ds_json_string(&text, &n_bytes, key));
@@ -317,11 +317,11 @@ static void put_dimension(ds_json_writer *w, int dim)
 static void put_ports(ds_json_writer *w, const char *key, const ds_port *ports, size_t n,
                       bool are_outputs)
 {
-    ds_json_put_open_array(w, key);
+    ds_json_put_open(w, key, DS_JSON_ARRAY);
     for (size_t i = 0; i < n; i++) {
-        ds_json_put_open_object(w, NULL);
+        ds_json_put_open(w, NULL, DS_JSON_OBJECT);
         ds_json_put_string(w, "name", ports[i].name);
-        ds_json_put_open_array(w, "dimensions");
+        ds_json_put_open(w, "dimensions", DS_JSON_ARRAY);
         for (int d = 0; d < ports[i].rank; d++)
             put_dimension(w, ports[i].dims[d]);
         ds_json_put_close(w);
@@ -336,7 +336,7 @@ ds_status ds_interface_text(ds_buffer *text, const ds_interface *interface)
 {
     ds_json_writer w;
     ds_json_writer_init(&w, text);
-    ds_json_put_open_object(&w, NULL);
+    ds_json_put_open(&w, NULL, DS_JSON_OBJECT);
     ds_json_put_string(&w, "name", interface->name);
     ds_json_put_boolean(&w, "by_name", interface->by_name);
     ds_json_put_integer(&w, "skew", interface->skew);

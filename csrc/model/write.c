@@ -179,7 +179,7 @@ static void put_attr(ds_json_writer *j, const ds_attr_def *def, const ds_attr_va
 
 static void put_edges(ds_json_writer *j, const char *key, const int *edges, size_t n)
 {
-    ds_json_put_open_array(j, key);
+    ds_json_put_open(j, key, DS_JSON_ARRAY);
     for (size_t i = 0; i < n; i++)
         ds_json_put_integer(j, NULL, edges[i]);
     ds_json_put_close(j);
@@ -189,15 +189,15 @@ static void put_edges(ds_json_writer *j, const char *key, const int *edges, size
 static void put_node(ds_json_writer *j, const ds_node *node, const char *const *names)
 {
     const ds_op *op = node->op;
-    ds_json_put_open_object(j, NULL);
+    ds_json_put_open(j, NULL, DS_JSON_OBJECT);
     ds_json_put_string(j, "op", op->def->name);
     ds_json_put_string(j, "path", node->path);
-    ds_json_put_open_object(j, "attributes");
+    ds_json_put_open(j, "attributes", DS_JSON_OBJECT);
     for (int i = 0; op->def->attrs != NULL && op->def->attrs[i].name != NULL; i++)
         put_attr(j, &op->def->attrs[i], &op->attr[i]);
     ds_json_put_close(j);
     put_edges(j, "inputs", node->inputs, (size_t)op->n_inputs);
-    ds_json_put_open_array(j, "weights");
+    ds_json_put_open(j, "weights", DS_JSON_ARRAY);
     for (int k = 0; k < op->n_weights; k++) {
         if (names[k] != NULL)
             ds_json_put_string(j, NULL, names[k]);
@@ -213,15 +213,15 @@ static void put_graph(ds_json_writer *j, const writer *w)
 {
     const ds_graph *g = w->graph;
     const char *const *names = w->names;
-    ds_json_put_open_object(j, "graph");
-    ds_json_put_open_array(j, "inputs");
+    ds_json_put_open(j, "graph", DS_JSON_OBJECT);
+    ds_json_put_open(j, "inputs", DS_JSON_ARRAY);
     for (size_t i = 0; i < g->n_inputs; i++) {
-        ds_json_put_open_object(j, NULL);
+        ds_json_put_open(j, NULL, DS_JSON_OBJECT);
         ds_signature_put(j, &g->edges[i].signature);
         ds_json_put_close(j);
     }
     ds_json_put_close(j);
-    ds_json_put_open_array(j, "nodes");
+    ds_json_put_open(j, "nodes", DS_JSON_ARRAY);
     for (size_t k = 0; k < g->n_nodes; k++) {
         put_node(j, &g->nodes[k], names);
         names += g->nodes[k].op->n_weights;
@@ -235,7 +235,7 @@ static ds_status make_text(writer *w)
 {
     ds_json_writer j;
     ds_json_writer_init(&j, &w->text);
-    ds_json_put_open_object(&j, NULL);
+    ds_json_put_open(&j, NULL, DS_JSON_OBJECT);
     ds_json_put_integer(&j, "version", DS_MODEL_VERSION);
     put_graph(&j, w);
     ds_json_put_written(&j, "interface", w->interface.bytes, w->interface.n_bytes);

@@ -48,7 +48,7 @@ static bool copy_json(ds_json_writer *writer, ds_json_value value)
         if (ds_json_enter_array(&at, value) != DS_OK) {
             return false;
         }
-        ds_json_put_open_array(writer, NULL);
+        ds_json_put_open(writer, NULL, DS_JSON_ARRAY);
         while (ds_json_next(&at, &part)) {
             if (!copy_json(writer, part)) {
                 return false;
@@ -60,7 +60,7 @@ static bool copy_json(ds_json_writer *writer, ds_json_value value)
         if (ds_json_enter_object(&at, value) != DS_OK) {
             return false;
         }
-        ds_json_put_open_object(writer, NULL);
+        ds_json_put_open(writer, NULL, DS_JSON_OBJECT);
         while (ds_json_next_member(&at, &key, &part)) {
             if (ds_json_string(&text, &n_bytes, key) != DS_OK) {
                 return false;

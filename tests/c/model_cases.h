@@ -12,9 +12,9 @@ static inline void put_test_port(ds_json_writer *w, const char *name, size_t i, 
 {
     char text[32];
     (void)snprintf(text, sizeof text, "%s%zu", name, i);
-    ds_json_put_open_object(w, NULL);
+    ds_json_put_open(w, NULL, DS_JSON_OBJECT);
     ds_json_put_string(w, "name", text);
-    ds_json_put_open_array(w, "dimensions");
+    ds_json_put_open(w, "dimensions", DS_JSON_ARRAY);
     ds_json_put_string(w, NULL, "B");
     for (int d = s->rank; d-- > 0;) { /* in an order of its own */
         ds_json_put_integer(w, NULL, d);
@@ -25,12 +25,12 @@ static inline void put_test_port(ds_json_writer *w, const char *name, size_t i, 
     ds_json_put_close(w);
     if (is_output) {
         ds_json_put_string(w, "dtype", ds_dtype_name(s->dtype));
-        ds_json_put_open_array(w, "shape");
+        ds_json_put_open(w, "shape", DS_JSON_ARRAY);
         for (int d = 0; d < s->rank; d++) {
             ds_json_put_integer(w, NULL, s->shape[d]);
         }
         ds_json_put_close(w);
-        ds_json_put_open_array(w, "rate");
+        ds_json_put_open(w, "rate", DS_JSON_ARRAY);
         ds_json_put_integer(w, NULL, s->rate.num);
         ds_json_put_integer(w, NULL, s->rate.den);
         ds_json_put_close(w);
@@ -45,23 +45,23 @@ static inline ds_buffer interface_text(const ds_graph *g)
     ds_buffer_init(&text, NULL);
     ds_json_writer w;
     ds_json_writer_init(&w, &text);
-    ds_json_put_open_object(&w, NULL);
+    ds_json_put_open(&w, NULL, DS_JSON_OBJECT);
     ds_json_put_string(&w, "name", "Tëst");
     ds_json_put_boolean(&w, "by_name", g->n_inputs > 1);
     ds_json_put_integer(&w, "skew", 3);
     ds_json_put_boolean(&w, "blas", false);
-    ds_json_put_open_array(&w, "inputs");
+    ds_json_put_open(&w, "inputs", DS_JSON_ARRAY);
     for (size_t i = 0; i < g->n_inputs; i++) {
         put_test_port(&w, "x", i, &g->edges[g->inputs[i]].signature, false);
     }
     ds_json_put_close(&w);
-    ds_json_put_open_array(&w, "outputs");
+    ds_json_put_open(&w, "outputs", DS_JSON_ARRAY);
     for (size_t o = 0; o < g->n_outputs; o++) {
         put_test_port(&w, "y", o, &g->edges[g->outputs[o]].signature, true);
     }
     ds_json_put_close(&w);
-    ds_json_put_open_object(&w, "structure");
-    ds_json_put_open_array(&w, "list");
+    ds_json_put_open(&w, "structure", DS_JSON_OBJECT);
+    ds_json_put_open(&w, "list", DS_JSON_ARRAY);
     for (size_t o = g->n_outputs; o-- > 0;) {
         ds_json_put_integer(&w, NULL, (int64_t)o);
     }

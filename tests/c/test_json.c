@@ -405,8 +405,8 @@ static void test_writer(void)
     ds_buffer_init(&buffer, NULL);
     ds_json_writer w;
     begin(&w, &buffer);
-    ds_json_put_open_object(&w, NULL);
-    ds_json_put_open_array(&w, "a");
+    ds_json_put_open(&w, NULL, DS_JSON_OBJECT);
+    ds_json_put_open(&w, "a", DS_JSON_ARRAY);
     ds_json_put_integer(&w, NULL, INT64_MIN);
     ds_json_put_double(&w, NULL, 0.1);
     ds_json_put_null(&w, NULL);
@@ -423,7 +423,7 @@ static void test_writer(void)
     begin(&w, &buffer);
     CHECK(ds_json_writer_finish(&w) == DS_ARGUMENT); /* nothing was written */
     begin(&w, &buffer);
-    ds_json_put_open_array(&w, NULL);
+    ds_json_put_open(&w, NULL, DS_JSON_ARRAY);
     CHECK(ds_json_writer_finish(&w) == DS_ARGUMENT); /* nor closed */
     begin(&w, &buffer);
     ds_json_put_null(&w, NULL);
@@ -436,16 +436,16 @@ static void test_writer(void)
     ds_json_put_key_bytes(&w, "a", 1);
     CHECK(ds_json_writer_finish(&w) == DS_ARGUMENT && buffer.n_bytes == 0);
     begin(&w, &buffer);
-    ds_json_put_open_object(&w, NULL);
+    ds_json_put_open(&w, NULL, DS_JSON_OBJECT);
     ds_json_put_null(&w, NULL);
     CHECK(ds_json_writer_finish(&w) == DS_ARGUMENT);
     begin(&w, &buffer);
-    ds_json_put_open_object(&w, NULL);
+    ds_json_put_open(&w, NULL, DS_JSON_OBJECT);
     ds_json_put_key_bytes(&w, "a", 1);
     ds_json_put_key_bytes(&w, "b", 1);
     CHECK(ds_json_writer_finish(&w) == DS_ARGUMENT);
     begin(&w, &buffer);
-    ds_json_put_open_object(&w, NULL);
+    ds_json_put_open(&w, NULL, DS_JSON_OBJECT);
     ds_json_put_key_bytes(&w, "a", 1);
     ds_json_put_close(&w);
     CHECK(ds_json_writer_finish(&w) == DS_ARGUMENT);
@@ -461,7 +461,7 @@ static void test_writer(void)
     CHECK(ds_json_writer_finish(&w) == DS_ARGUMENT);
     begin(&w, &buffer);
     for (int i = 0; i <= DS_JSON_MAX_DEPTH; i++) {
-        ds_json_put_open_array(&w, NULL);
+        ds_json_put_open(&w, NULL, DS_JSON_ARRAY);
     }
     CHECK(ds_json_writer_finish(&w) == DS_ARGUMENT && buffer.n_bytes == DS_JSON_MAX_DEPTH);
     ds_buffer_free(&buffer);
