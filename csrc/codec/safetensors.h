@@ -73,6 +73,7 @@ typedef struct ds_tensor_view {
     const void *data;     /* at any address; never NULL */
     size_t n_bytes;
     size_t offset; /* where the data begins in the file */
+    size_t index;  /* it is ds_safetensors_at(file, index) */
 } ds_tensor_view;
 
 typedef struct ds_safetensors ds_safetensors;

@@ -132,10 +132,9 @@ static ds_status read_weight(reader *r, ds_signature *signature, const void **da
                               "got %s of rank %zu",
                               DS_MAX_RANK, ds_tensor_type_name(t->type), t->rank);
     }
-    const size_t index = (size_t)(t - ds_safetensors_at(r->container, 0));
-    if (!r->used[index]) {
+    if (!r->used[t->index]) {
         DS_TRY(check_tensor(t, value));
-        r->used[index] = true;
+        r->used[t->index] = true;
     }
     signature->rank = (int)t->rank;
     memcpy(signature->shape, t->shape, t->rank * sizeof t->shape[0]);

@@ -90,7 +90,7 @@ static const struct {
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4],\"x\":0}}", 4,
      "$.a.x: expected no key but known ones"},
     {"{" ENTRY("a", "F31", "[]", 0, 4) "}", 4, "$.a.dtype: expected one of F64 F32"},
-    {"{" ENTRY("a", "f32", "[]", 0, 4) "}", 4, "BOOL, got f32"},
+    {"{" ENTRY("a", "f32", "[]", 0, 4) "}", 4, "BOOL, got \"f32\""},
     {"{" ENTRY("a", "F32\\u0000", "[]", 0, 4) "}", 4,
      "$.a.dtype: expected a string without zero bytes"},
     {"{\"a\":{\"dtype\":5,\"shape\":[],\"data_offsets\":[0,4]}}", 4,
