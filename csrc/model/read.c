@@ -171,8 +171,10 @@ static ds_status read_weights(reader *r, node_text *n, ds_json_value node)
     ds_json_value value;
     ds_json_cursor at;
     DS_TRY(ds_json_get_list(&at, node, "weights", 0, DS_MAX_WEIGHTS, "weights"));
-    for (size_t i = 0; ds_json_next(&at, &value); n->n_weights = ++i)
+    size_t i = 0;
+    for (; ds_json_next(&at, &value); i++)
         DS_TRY(read_weight(r, &n->weights[i], &n->data[i], &n->names[i], value));
+    n->n_weights = i;
     return DS_OK;
 }
 
@@ -180,7 +182,6 @@ static ds_status parse_node(reader *r, node_text *n, ds_json_value node)
 {
     static const char *const keys[] = {"op", "path", "attributes", "inputs", "weights", "outputs"};
     int64_t n_outputs = 0;
-    n->n_weights = 0;
     DS_TRY(ds_json_only(node, keys, sizeof keys / sizeof keys[0]));
     DS_TRY(read_def(&n->def, node));
     DS_TRY(ds_json_get_string(&n->path, node, "path"));

@@ -16,10 +16,9 @@ typedef struct writer {
     ds_tensor_source *tensors; /* [n_tensors of n_weights] */
     const char **names; /* [n_weights] of each weight of each node in turn; NULL where absent */
     size_t n_tensors, n_weights;
-    uint32_t *by_data,
-        *by_name;   /* [n_slots] hashed; 0: none, n + 1: tensor n; at most half are taken */
-    size_t n_slots; /* a power of two */
-    char *made_up;  /* [most_made_up] names, each with a zero behind it */
+    uint32_t *slots; /* [n_slots] hashed by bytes and by name; 0: none, n + 1: tensor n */
+    size_t n_slots;  /* a power of two; at most half are taken */
+    char *made_up;   /* [most_made_up] names, each with a zero behind it */
     size_t n_made_up, most_made_up;
     ds_buffer text, interface;
 } writer;
@@ -42,25 +41,24 @@ static bool same_array(const ds_tensor_source *t, const ds_signature *s, const v
            memcmp(t->shape, s->shape, t->rank * sizeof t->shape[0]) == 0;
 }
 
-/* The slot of the tensor with these bytes, or where it would stand. */
-static uint32_t *slot_of_data(const writer *w, const ds_signature *s, const void *data)
+/* A slot of the tensor with that name, or, where it is NULL, with these bytes; else where it would stand. */
+static uint32_t *find_slot(const writer *w, const char *name, const ds_signature *s,
+                           const void *data)
 {
-    size_t at = hash_bytes(&data, sizeof data) & (w->n_slots - 1);
-    for (;; at = (at + 1) & (w->n_slots - 1)) {
-        uint32_t *slot = &w->by_data[at];
-        if (*slot == 0 || same_array(&w->tensors[*slot - 1], s, data))
+    size_t at = name != NULL ? hash_bytes(name, strlen(name)) : hash_bytes(&data, sizeof data);
+    for (;; at++) {
+        uint32_t *slot = &w->slots[at & (w->n_slots - 1)];
+        if (*slot == 0)
+            return slot;
+        const ds_tensor_source *t = &w->tensors[*slot - 1];
+        if (name != NULL ? strcmp(t->name, name) == 0 : same_array(t, s, data))
             return slot;
     }
 }
 
 static uint32_t *slot_of_name(const writer *w, const char *name)
 {
-    size_t at = hash_bytes(name, strlen(name)) & (w->n_slots - 1);
-    for (;; at = (at + 1) & (w->n_slots - 1)) {
-        uint32_t *slot = &w->by_name[at];
-        if (*slot == 0 || strcmp(w->tensors[*slot - 1].name, name) == 0)
-            return slot;
-    }
+    return find_slot(w, name, NULL, NULL);
 }
 
 static bool is_reserved(const char *name)
@@ -98,9 +96,10 @@ static void add_tensor(writer *w, const ds_node *node, int k, uint32_t *slot)
     const char *name = node->weights[k].name;
     if (name == NULL || is_reserved(name) || *slot_of_name(w, name) != 0)
         name = make_up(w, node, k);
-    *slot_of_name(w, name) = *slot = (uint32_t)w->n_tensors + 1;
+    uint32_t *named = slot_of_name(w, name);
     w->tensors[w->n_tensors++] = (ds_tensor_source){
         name, ds_tensor_of_dtype(s->dtype), (size_t)s->rank, s->shape, node->weights[k].data};
+    *named = *slot = (uint32_t)w->n_tensors;
 }
 
 static void list_tensors(writer *w)
@@ -113,7 +112,7 @@ static void list_tensors(writer *w)
             w->names[at] = NULL;
             if (data == NULL)
                 continue;
-            uint32_t *slot = slot_of_data(w, &node->op->weight[k], data);
+            uint32_t *slot = find_slot(w, NULL, &node->op->weight[k], data);
             if (*slot == 0)
                 add_tensor(w, node, k, slot);
             w->names[at] = w->tensors[*slot - 1].name;
@@ -130,14 +129,13 @@ static ds_status make_room(writer *w)
         n_weights += (size_t)node->op->n_weights;
         n_made_up += (size_t)node->op->n_weights * made_up_bytes(node);
     }
-    while (n_slots < 2 * n_weights)
+    while (n_slots < 4 * n_weights)
         n_slots *= 2;
     w->n_weights = n_weights;
     DS_TRY(ds_allocate_array(a, (void **)&w->tensors, n_weights, sizeof *w->tensors));
     DS_TRY(ds_allocate_array(a, (void **)&w->names, n_weights, sizeof *w->names));
     w->n_slots = n_slots;
-    DS_TRY(ds_allocate_zeroed(a, (void **)&w->by_data, n_slots * sizeof *w->by_data));
-    DS_TRY(ds_allocate_zeroed(a, (void **)&w->by_name, n_slots * sizeof *w->by_name));
+    DS_TRY(ds_allocate_zeroed(a, (void **)&w->slots, n_slots * sizeof *w->slots));
     w->most_made_up = n_made_up;
     return ds_allocate(a, (void **)&w->made_up, n_made_up);
 }
@@ -311,8 +309,7 @@ ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_in
     ds_float_env_leave(&callers);
     ds_release(a, w.tensors, w.n_weights * sizeof *w.tensors);
     ds_release(a, w.names, w.n_weights * sizeof *w.names);
-    ds_release(a, w.by_data, w.n_slots * sizeof *w.by_data);
-    ds_release(a, w.by_name, w.n_slots * sizeof *w.by_name);
+    ds_release(a, w.slots, w.n_slots * sizeof *w.slots);
     ds_release(a, w.made_up, w.most_made_up);
     ds_buffer_free(&w.text);
     ds_buffer_free(&w.interface);
