@@ -120,6 +120,11 @@ bool ds_json_find(ds_json_value *value, ds_json_value object, const char *key);
  */
 ds_status ds_json_only(ds_json_value object, const char *const *keys, size_t n_keys);
 
+/* The two arguments for keys that are written out. */
+#define DS_JSON_KEYS(...)               \
+    (const char *const[]){__VA_ARGS__}, \
+        sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *)
+
 /* ---- members that have to be there: errors are DS_FORMAT -------------------------------------- */
 
 ds_status ds_json_member(ds_json_value *value, ds_json_value object, const char *key);

@@ -1,4 +1,6 @@
 /* JSON: text to tree, in one pass. It recurses by arrays and objects, DS_JSON_MAX_DEPTH deep at most. */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "codec/decimal.h"
@@ -89,17 +91,13 @@ static ds_status skip_digits(parser *p, const char *expected)
 /* Fills `*value` with the integer text[0..n); returns false if it doesn't fit. */
 static bool read_integer(int64_t *value, const char *text, size_t n_bytes)
 {
-    const bool negative = text[0] == '-';
-    const uint64_t most = negative ? (uint64_t)INT64_MAX + 1 : (uint64_t)INT64_MAX;
-    uint64_t size = 0;
-    for (size_t i = negative; i < n_bytes; i++) {
-        const uint64_t digit = (uint64_t)(text[i] - '0');
-        if (size > (most - digit) / 10)
-            return false;
-        size = size * 10 + digit;
-    }
-    *value = !negative ? (int64_t)size : size == 0 ? 0 : -(int64_t)(size - 1) - 1;
-    return true;
+    char copy[24] = ""; /* the longest that fit have 20 bytes */
+    if (n_bytes >= sizeof copy)
+        return false;
+    memcpy(copy, text, n_bytes);
+    errno = 0;
+    *value = strtoll(copy, NULL, 10);
+    return errno == 0;
 }
 
 static ds_status parse_number(parser *p)
@@ -141,19 +139,14 @@ static ds_status parse_number(parser *p)
 /* Reads the four hexadecimal digits at `p->at`. */
 static ds_status parse_hex(parser *p, uint32_t *code)
 {
+    static const char digits[] = "0123456789abcdefABCDEF";
     *code = 0;
     for (int i = 0; i < 4; i++) {
-        const char c = next(p);
-        uint32_t digit = 0;
-        if (c >= '0' && c <= '9')
-            digit = (uint32_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            digit = (uint32_t)(c - 'a' + 10);
-        else if (c >= 'A' && c <= 'F')
-            digit = (uint32_t)(c - 'A' + 10);
-        else
+        const char *digit = next(p) != '\0' ? strchr(digits, next(p)) : NULL;
+        if (digit == NULL)
             return refuse(p, p->at, "four hexadecimal digits");
-        *code = *code << 4 | digit;
+        const uint32_t value = (uint32_t)(digit - digits);
+        *code = *code << 4 | (value < 16 ? value : value - 6);
         p->at++;
     }
     return DS_OK;
@@ -234,12 +227,14 @@ static ds_status parse_string(parser *p)
 
 /* ---- arrays and objects --------------------------------------------------------------------- */
 
+/* In any order that brings equal ones together. */
 static int compare_strings(const void *context, uint32_t a, uint32_t b)
 {
     const ds_json *json = context;
     const ds_json_node *one = ds_json_nodes(json) + a, *other = ds_json_nodes(json) + b;
-    return ds_sort_compare_bytes(ds_json_text(json, one), one->as.string.n_bytes,
-                                 ds_json_text(json, other), other->as.string.n_bytes);
+    if (one->as.string.n_bytes != other->as.string.n_bytes)
+        return one->as.string.n_bytes < other->as.string.n_bytes ? -1 : 1;
+    return memcmp(ds_json_text(json, one), ds_json_text(json, other), one->as.string.n_bytes);
 }
 
 /* Refuses the object `index`, whose members are complete, if a key stands in it twice. */

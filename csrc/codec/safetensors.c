@@ -152,14 +152,13 @@ static ds_status check_metadata(ds_json_value metadata)
 static ds_status read_entry(ds_safetensors *file, ds_json_value name, ds_json_value entry,
                             const char *data, size_t n_data)
 {
-    static const char *const keys[] = {"dtype", "shape", "data_offsets"};
     ds_tensor_view tensor = {0};
     DS_TRY(ds_json_string(&tensor.name, NULL, name));
     if (strcmp(tensor.name, DS_SAFETENSORS_METADATA) == 0) {
         file->metadata = entry;
         return check_metadata(entry);
     }
-    DS_TRY(ds_json_only(entry, keys, sizeof keys / sizeof keys[0]));
+    DS_TRY(ds_json_only(entry, DS_JSON_KEYS("dtype", "shape", "data_offsets")));
     DS_TRY(read_type(&tensor, entry));
     DS_TRY(read_shape(&tensor, &file->shapes, entry));
     DS_TRY(read_offsets(&tensor, data, n_data, entry));
@@ -187,13 +186,11 @@ static int compare_names(const void *context, uint32_t a, uint32_t b)
 static ds_status check_cover(const ds_safetensors *file, size_t first_byte, size_t n_data)
 {
     size_t end = 0;
-    char shown[DS_UTF8_SHOWN_BYTES];
     for (size_t i = 0; i < file->n_tensors; i++) {
         const ds_tensor_view *tensor = ds_safetensors_at(file, i);
         DS_CHECK(tensor->offset == first_byte + end, DS_FORMAT,
                  "safetensors, byte %zu: expected the next array, got \"%s\" at byte %zu: %s",
-                 first_byte + end, ds_utf8_show(shown, tensor->name, strlen(tensor->name)),
-                 tensor->offset,
+                 first_byte + end, DS_SHOWN(tensor->name), tensor->offset,
                  tensor->offset < first_byte + end ? "they overlap" : "there is a hole");
         end += tensor->n_bytes; /* it lies within the data */
     }

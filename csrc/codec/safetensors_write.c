@@ -18,12 +18,9 @@ typedef struct job {
     size_t n_texts;
 } job;
 
-/* ---- checks --------------------------------------------------------------------------------- */
-
 static ds_status measure(size_t *n_bytes, const ds_tensor_source *tensor)
 {
-    char shown[DS_UTF8_SHOWN_BYTES];
-    (void)ds_utf8_show(shown, tensor->name, strlen(tensor->name));
+    const char *shown = DS_SHOWN(tensor->name);
     const bool reserved =
         strcmp(tensor->name, DS_SAFETENSORS_METADATA) == 0 ||
         strncmp(tensor->name, DS_SAFETENSORS_FILLER, strlen(DS_SAFETENSORS_FILLER)) == 0;
@@ -79,15 +76,11 @@ static ds_status check_differ(names list, const char *what, ds_buffer *scratch)
     ds_sort_indices(order, list.n, compare_names, &list);
     for (size_t i = 1; i < list.n; i++) {
         const char *name = name_at(&list, order[i]);
-        char shown[DS_UTF8_SHOWN_BYTES];
         DS_CHECK(strcmp(name_at(&list, order[i - 1]), name) != 0, DS_ARGUMENT,
-                 "safetensors: expected %s that differ, got \"%s\" twice", what,
-                 ds_utf8_show(shown, name, strlen(name)));
+                 "safetensors: expected %s that differ, got \"%s\" twice", what, DS_SHOWN(name));
     }
     return DS_OK;
 }
-
-/* ---- the header ----------------------------------------------------------------------------- */
 
 /* Bytes that fill the gap between `end` and where a tensor of `n_bytes` may begin. */
 static size_t gap_before(size_t n_bytes, size_t end)
@@ -154,8 +147,6 @@ static ds_status make_header(ds_buffer *header, const job *the)
     memcpy(header->bytes, &length, LENGTH_BYTES);
     return DS_OK;
 }
-
-/* ---- the data ------------------------------------------------------------------------------- */
 
 static ds_status write_data(const ds_sink *sink, const job *the)
 {

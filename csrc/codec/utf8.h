@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /*
  * Returns the bytes of the character that begins at `text`, 1 to 4, or 0 if none of the `n_bytes`
@@ -24,5 +25,8 @@ size_t ds_utf8_encode(char text[4], uint32_t code);
  * become '?', and what is too long ends in "...". Returns `shown`.
  */
 const char *ds_utf8_show(char shown[DS_UTF8_SHOWN_BYTES], const char *text, size_t n_bytes);
+
+/* The same for a text that ends in a zero, within the block that the message is written in. */
+#define DS_SHOWN(text) ds_utf8_show((char[DS_UTF8_SHOWN_BYTES]){0}, text, strlen(text))
 
 #endif /* DS_CODEC_UTF8_H */

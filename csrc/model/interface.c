@@ -232,10 +232,9 @@ static ds_status read_structure(ds_interface *interface, ds_json_value object)
 
 static ds_status fill(ds_interface *interface, ds_json_value value, const ds_graph *graph)
 {
-    static const char *const keys[] = {"name",   "by_name", "skew",     "blas",
-                                       "inputs", "outputs", "structure"};
     const ds_allocator *a = &interface->allocator;
-    DS_TRY(ds_json_only(value, keys, sizeof keys / sizeof keys[0]));
+    DS_TRY(ds_json_only(
+        value, DS_JSON_KEYS("name", "by_name", "skew", "blas", "inputs", "outputs", "structure")));
     DS_TRY(read_text(&interface->name, a, value, "name"));
     DS_TRY(ds_json_get_boolean(&interface->by_name, value, "by_name"));
     DS_TRY(ds_json_get_boolean(&interface->blas, value, "blas"));

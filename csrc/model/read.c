@@ -180,9 +180,9 @@ static ds_status read_weights(reader *r, node_text *n, ds_json_value node)
 
 static ds_status parse_node(reader *r, node_text *n, ds_json_value node)
 {
-    static const char *const keys[] = {"op", "path", "attributes", "inputs", "weights", "outputs"};
     int64_t n_outputs = 0;
-    DS_TRY(ds_json_only(node, keys, sizeof keys / sizeof keys[0]));
+    DS_TRY(ds_json_only(node,
+                        DS_JSON_KEYS("op", "path", "attributes", "inputs", "weights", "outputs")));
     DS_TRY(read_def(&n->def, node));
     DS_TRY(ds_json_get_string(&n->path, node, "path"));
     DS_TRY(read_attrs(n->attrs, &n->n_attrs, n->def, node));
@@ -196,9 +196,8 @@ static ds_status blame_file(ds_status status, ds_json_value node, size_t number,
 {
     if (status == DS_OK || status == DS_NO_MEMORY || status == DS_INTERNAL)
         return status;
-    char shown[DS_UTF8_SHOWN_BYTES];
-    return ds_json_refuse(node, "node %zu (%s, %s): %s", number, n->def->name,
-                          ds_utf8_show(shown, n->path, strlen(n->path)), ds_last_error());
+    return ds_json_refuse(node, "node %zu (%s, %s): %s", number, n->def->name, DS_SHOWN(n->path),
+                          ds_last_error());
 }
 
 static ds_status read_node(reader *r, node_text *n, ds_json_value value)
@@ -217,10 +216,9 @@ static ds_status read_node(reader *r, node_text *n, ds_json_value value)
 
 static ds_status read_graph_input(ds_graph *graph, ds_json_value value)
 {
-    static const char *const keys[] = {"dtype", "shape", "rate"};
     ds_signature signature;
     int edge;
-    DS_TRY(ds_json_only(value, keys, sizeof keys / sizeof keys[0]));
+    DS_TRY(ds_json_only(value, DS_JSON_KEYS("dtype", "shape", "rate")));
     DS_TRY(ds_signature_read(&signature, value));
     const ds_status status = ds_graph_input(graph, &edge, &signature);
     return status == DS_OK || status == DS_NO_MEMORY ? status
@@ -229,10 +227,9 @@ static ds_status read_graph_input(ds_graph *graph, ds_json_value value)
 
 static ds_status read_graph(reader *r, ds_json_value object)
 {
-    static const char *const keys[] = {"inputs", "nodes", "outputs"};
     ds_json_cursor at;
     ds_json_value value;
-    DS_TRY(ds_json_only(object, keys, sizeof keys / sizeof keys[0]));
+    DS_TRY(ds_json_only(object, DS_JSON_KEYS("inputs", "nodes", "outputs")));
     DS_TRY(ds_json_get_list(&at, object, "inputs", 1, DS_MAX_INPUTS, "inputs"));
     while (ds_json_next(&at, &value))
         DS_TRY(read_graph_input(r->graph, value));
@@ -270,36 +267,28 @@ static ds_status check_version(ds_json_value root)
 
 static ds_status read_text(reader *r, ds_json_value root)
 {
-    static const char *const keys[] = {"version", "graph", "interface"};
     ds_json_value value;
     DS_TRY(check_version(root)); /* first: of a newer one nothing else is known */
-    DS_TRY(ds_json_only(root, keys, sizeof keys / sizeof keys[0]));
+    DS_TRY(ds_json_only(root, DS_JSON_KEYS("version", "graph", "interface")));
     DS_TRY(ds_json_member(&value, root, "graph"));
     DS_TRY(read_graph(r, value));
     DS_TRY(ds_json_member(&value, root, "interface"));
     return ds_interface_read(&r->interface, &r->allocator, value, r->graph);
 }
 
-/* Every tensor is a weight, or a gap that is no longer than it has to be and holds zeros. */
-static ds_status check_nothing_else(const reader *r)
+/* A gap that is no longer than it has to be and holds zeros. */
+static ds_status check_unused(const ds_tensor_view *t)
 {
-    char shown[DS_UTF8_SHOWN_BYTES];
-    for (size_t i = 0; i < ds_safetensors_count(r->container); i++) {
-        const ds_tensor_view *t = ds_safetensors_at(r->container, i);
-        (void)ds_utf8_show(shown, t->name, strlen(t->name));
-        if (r->used[i])
-            continue;
-        DS_CHECK(ds_tensor_is_filler(t), DS_FORMAT,
-                 "model, byte %zu: expected tensors that nodes use, got \"%s\"", t->offset, shown);
-        const unsigned char *bytes = t->data;
-        DS_CHECK(t->n_bytes < DS_ALIGNMENT, DS_FORMAT,
-                 "model, byte %zu: expected less than %d bytes of \"%s\", got %zu", t->offset,
-                 DS_ALIGNMENT, shown, t->n_bytes);
-        for (size_t k = 0; k < t->n_bytes; k++) {
-            DS_CHECK(bytes[k] == 0, DS_FORMAT, "model, byte %zu: expected zeros in \"%s\", got %d",
-                     t->offset + k, shown, bytes[k]);
-        }
-    }
+    const char *shown = DS_SHOWN(t->name);
+    const unsigned char *bytes = t->data;
+    DS_CHECK(ds_tensor_is_filler(t), DS_FORMAT,
+             "model, byte %zu: expected tensors that nodes use, got \"%s\"", t->offset, shown);
+    DS_CHECK(t->n_bytes < DS_ALIGNMENT, DS_FORMAT,
+             "model, byte %zu: expected less than %d bytes of \"%s\", got %zu", t->offset,
+             DS_ALIGNMENT, shown, t->n_bytes);
+    for (size_t k = 0; k < t->n_bytes; k++)
+        DS_CHECK(bytes[k] == 0, DS_FORMAT, "model, byte %zu: expected zeros in \"%s\", got %d",
+                 t->offset + k, shown, bytes[k]);
     return DS_OK;
 }
 
@@ -350,7 +339,11 @@ static ds_status fill(reader *r)
     DS_TRY(ds_graph_create(&r->graph, a));
     ds_graph_borrow(r->graph, r->file);
     DS_TRY(parse_text(r));
-    return check_nothing_else(r);
+    for (size_t i = 0; i < ds_safetensors_count(r->container); i++) {
+        if (!r->used[i])
+            DS_TRY(check_unused(ds_safetensors_at(r->container, i)));
+    }
+    return DS_OK;
 }
 
 ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
