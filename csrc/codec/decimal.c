@@ -1,10 +1,11 @@
 /*
  * Doubles as decimal text, by strtod and printf, which round correctly, in the thread's direction.
  *
- * Their point is the locale's, so neither is shown one, nor asked where it stands: what strtod reads is an
- * integer with an exponent. Of a number's digits it gets MOST_DIGITS; if any other behind them is not zero,
- * one more, a 1, stands for all of these. That rounds alike: only the sides of doubles and of the middles
- * between two matter, and none of those has as many digits (768 at most).
+ * Their point is the locale's, so neither is shown one, nor asked where it stands: what strtod
+ * reads is an integer with an exponent. Of a number's digits it gets MOST_DIGITS; if any other
+ * behind them is not zero, one more, a 1, stands for all of these. That rounds alike: only the
+ * sides of doubles and of the middles between two matter, and none of those has as many digits (768
+ * at most).
  */
 #include "codec/decimal.h"
 
@@ -96,7 +97,8 @@ bool ds_decimal_read(double *value, const char *text, size_t n_bytes)
     return true;
 }
 
-/* Fills `digits` with the first `n` digits of value > 0; returns the exponent of 10 of the first. */
+/* Fills `digits` with the first `n` digits of value > 0; returns the exponent of 10 of the first.
+ * */
 static int print_digits(char *digits, int n, double value)
 {
     char text[DS_DECIMAL_BYTES * 2];
@@ -148,7 +150,8 @@ size_t ds_decimal_write(char text[DS_DECIMAL_BYTES], double value)
     const double size = fabs(value);
     if (same_double(size, 0))
         return put_together(text, negative, digits, 1, 0);
-    /* Numbers of up to 15 digits survive the way through a normal double: zeros behind them show. */
+    /* Numbers of up to 15 digits survive the way through a normal double: zeros behind them show.
+     * */
     for (int n = size >= DBL_MIN ? 15 : 1;; n++) {
         const int exponent = print_digits(digits, n, size);
         int n_kept = n;

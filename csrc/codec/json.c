@@ -41,7 +41,8 @@ size_t ds_json_count(ds_json_value value)
 
 /* ---- messages ------------------------------------------------------------------------------- */
 
-/* Appends to path[*used]; from the first piece that has no room on, "..." takes the place of the rest. */
+/* Appends to path[*used]; from the first piece that has no room on, "..." takes the place of the
+ * rest. */
 static void extend(char path[PATH_BYTES], size_t *used, const char *piece)
 {
     static const char cut[] = "...";
@@ -247,7 +248,7 @@ ds_status ds_json_only(ds_json_value object, const char *const *keys, size_t n_k
     return DS_OK;
 }
 
-/* ---- members that have to be there ------------------------------------------------------------ */
+/* ---- members that have to be there ----------------------------------------------------------- */
 
 ds_status ds_json_member(ds_json_value *value, ds_json_value object, const char *key)
 {

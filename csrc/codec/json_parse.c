@@ -1,4 +1,4 @@
-/* JSON: text to tree, in one pass. It recurses by arrays and objects, DS_JSON_MAX_DEPTH deep at most. */
+/* JSON: text to tree, in one pass. It recurses, DS_JSON_MAX_DEPTH deep at most. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

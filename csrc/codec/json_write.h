@@ -8,13 +8,13 @@
  *     ds_json_put_close(&w);
  *     DS_TRY(ds_json_writer_finish(&w));        // {"stride":2}
  *
- * A value in an object has a key, any other one NULL instead. The first failure is kept, everything after it
- * is skipped, and ds_json_writer_finish returns it; look at its message before anything else fails in this
- * thread.
+ * A value in an object has a key, any other one NULL instead. The first failure is kept, everything
+ * after it is skipped, and ds_json_writer_finish returns it; look at its message before anything
+ * else fails in this thread.
  *
  * No space is written. Members stand in the order of the calls; that keys differ is the caller's
- * concern. Strings are UTF-8 and written as they are, but for ", \ and control characters. What is written
- * can be read by ds_json_parse: values where values belong, at most its depth.
+ * concern. Strings are UTF-8 and written as they are, but for ", \ and control characters. What is
+ * written can be read by ds_json_parse: values where values belong, at most its depth.
  */
 #ifndef DS_CODEC_JSON_WRITE_H
 #define DS_CODEC_JSON_WRITE_H

@@ -1,8 +1,8 @@
 /*
  * The safetensors container: reading.
  *
- * Memory grows with the header's own bytes: an entry for each array that was read, a number for each that
- * stands in a shape.
+ * Memory grows with the header's own bytes: an entry for each array that was read, a number for
+ * each that stands in a shape.
  */
 #include "codec/safetensors.h"
 

@@ -109,7 +109,8 @@ static void put_metadata(ds_json_writer *w, const job *the)
     ds_json_put_close(w);
 }
 
-/* Fills `header` with the length and the header, so that the data begin at a multiple of the alignment. */
+/* Fills `header` with the length and the header, so that the data begin at a multiple of the
+ * alignment. */
 static ds_status make_header(ds_buffer *header, const job *the)
 {
     uint64_t length = 0;

@@ -10,7 +10,8 @@
 
 /*
  * Returns the bytes of the character that begins at `text`, 1 to 4, or 0 if none of the `n_bytes`
- * long text is whole and valid there: overlong forms, surrogates and numbers above 0x10FFFF are not.
+ * long text is whole and valid there: overlong forms, surrogates and numbers above 0x10FFFF are
+ * not.
  */
 size_t ds_utf8_length(const char *text, size_t n_bytes);
 
@@ -21,8 +22,8 @@ size_t ds_utf8_encode(char text[4], uint32_t code);
 #define DS_UTF8_SHOWN_BYTES 72
 
 /*
- * Fills `shown` with `text` for a message: control characters, invalid bytes and what may break a line
- * become '?', and what is too long ends in "...". Returns `shown`.
+ * Fills `shown` with `text` for a message: control characters, invalid bytes and what may break a
+ * line become '?', and what is too long ends in "...". Returns `shown`.
  */
 const char *ds_utf8_show(char shown[DS_UTF8_SHOWN_BYTES], const char *text, size_t n_bytes);
 

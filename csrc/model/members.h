@@ -4,8 +4,8 @@
 #include "codec/safetensors.h"
 #include "model/model.h"
 
-/* Fills the signature from the members "dtype", "shape" and "rate" of `object`, whose other members are
- * the caller's. The rate is what was written, in lowest terms or not. Errors: DS_FORMAT. */
+/* Fills the signature from the members "dtype", "shape" and "rate" of `object`, whose other members
+ * are the caller's. The rate is what was written, in lowest terms or not. Errors: DS_FORMAT. */
 ds_status ds_signature_read(ds_signature *signature, ds_json_value object);
 /* Writes these members into the object that is open. */
 void ds_signature_put(ds_json_writer *writer, const ds_signature *signature);
@@ -18,9 +18,9 @@ ds_tensor_type ds_tensor_of_dtype(ds_dtype dtype);
 typedef struct ds_model_mark {
     char text[33];
 } ds_model_mark;
-/* The mark of a graph and its interface's text: the graph's fingerprint (ir/fingerprint.c), into which the
- * paths of the nodes and the text are mixed. That is all that a file holds but the names of its weights,
- * which it holds twice. */
+/* The mark of a graph and its interface's text: the graph's fingerprint (ir/fingerprint.c), into
+ * which the paths of the nodes and the text are mixed. That is all that a file holds but the names
+ * of its weights, which it holds twice. */
 ds_model_mark ds_model_fingerprint(const ds_graph *graph, const ds_buffer *interface);
 
 #endif

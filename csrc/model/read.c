@@ -1,9 +1,9 @@
 /* model/read.c: from a model file to a graph and its interface.
  *
- * The container first (codec/safetensors.h checks all of it), then the text in its metadata, front to
- * back: each node is added to the graph as it is read, so that the graph checks what refers to what, and
- * each operator its own attributes and weights. Then, that the file holds nothing else; at last, that all of
- * it is what the writer wrote. */
+ * The container first (codec/safetensors.h checks all of it), then the text in its metadata, front
+ * to back: each node is added to the graph as it is read, so that the graph checks what refers to
+ * what, and each operator its own attributes and weights. Then, that the file holds nothing else;
+ * at last, that all of it is what the writer wrote. */
 #include <math.h>
 #include <string.h>
 

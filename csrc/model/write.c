@@ -1,7 +1,7 @@
 /* model/write.c: from a graph and its interface to a model file.
  *
- * Weights become tensors in the order of their first use. Two weights are one tensor where their bytes
- * lie at one place; a name that another tensor has, or that is reserved, is replaced. */
+ * Weights become tensors in the order of their first use. Two weights are one tensor where their
+ * bytes lie at one place; a name that another tensor has, or that is reserved, is replaced. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +41,8 @@ static bool same_array(const ds_tensor_source *t, const ds_signature *s, const v
            memcmp(t->shape, s->shape, t->rank * sizeof t->shape[0]) == 0;
 }
 
-/* A slot of the tensor with that name, or, where it is NULL, with these bytes; else where it would stand. */
+/* A slot of the tensor with that name, or, where it is NULL, with these bytes; else where it would
+ * stand. */
 static uint32_t *find_slot(const writer *w, const char *name, const ds_signature *s,
                            const void *data)
 {
