@@ -97,8 +97,7 @@ bool ds_decimal_read(double *value, const char *text, size_t n_bytes)
     return true;
 }
 
-/* Fills `digits` with the first `n` digits of value > 0; returns the exponent of 10 of the first.
- * */
+/* Fills `digits` with the first `n` digits of value > 0; returns the first one's exponent of 10. */
 static int print_digits(char *digits, int n, double value)
 {
     char text[DS_DECIMAL_BYTES * 2];

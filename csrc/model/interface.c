@@ -17,15 +17,13 @@ static const struct {
 } dim_names[] = {{"B", DS_DIM_B}, {"L", DS_DIM_L}, {"B_L", DS_DIM_B_L}};
 enum { N_DIM_NAMES = sizeof dim_names / sizeof dim_names[0] };
 
-static ds_status read_text(char **copy, const ds_allocator *a, ds_json_value object,
-                           const char *key)
+static ds_status read_name(char **copy, ds_arena *memory, ds_json_value object)
 {
     const char *text;
-    void *memory;
-    DS_TRY(ds_json_get_string(&text, object, key));
-    const size_t n_bytes = strlen(text) + 1;
-    DS_TRY(ds_allocate(a, &memory, n_bytes));
-    *copy = memcpy(memory, text, n_bytes);
+    void *bytes;
+    DS_TRY(ds_json_get_string(&text, object, "name"));
+    DS_TRY(ds_arena_push(memory, &bytes, strlen(text) + 1));
+    *copy = memcpy(bytes, text, strlen(text) + 1);
     return DS_OK;
 }
 
@@ -103,37 +101,33 @@ static ds_status read_signature(ds_port *port, ds_json_value object)
     return DS_OK;
 }
 
-static ds_status read_port(ds_port *port, const ds_allocator *a, ds_json_value object,
-                           bool is_output)
+static ds_status read_port(ds_port *port, ds_arena *memory, ds_json_value object, bool is_output)
 {
     static const char *const keys[] = {"name", "dimensions", "dtype", "shape", "rate"};
     DS_TRY(ds_json_only(object, keys, is_output ? 5 : 2));
-    DS_TRY(read_text(&port->name, a, object, "name"));
+    DS_TRY(read_name(&port->name, memory, object));
     DS_TRY(read_dimensions(port, object, is_output));
     return is_output ? read_signature(port, object) : DS_OK;
 }
 
-static ds_status read_ports(ds_port **ports, size_t *n_ports, const ds_allocator *a,
-                            ds_json_value object, const ds_graph *graph, bool is_output)
+/* As many as the graph has. */
+static ds_status read_ports(ds_port **ports, size_t n, ds_arena *memory, ds_json_value object,
+                            const ds_graph *graph, bool is_output)
 {
     const int *edges = is_output ? graph->outputs : graph->inputs;
-    const size_t n = is_output ? graph->n_outputs : graph->n_inputs;
     ds_json_value list, value;
     ds_json_cursor at;
-    void *memory = NULL;
     DS_TRY(ds_json_member(&list, object, is_output ? "outputs" : "inputs"));
     DS_TRY(ds_json_enter_array(&at, list));
     if (ds_json_count(list) != n) {
         return ds_json_refuse(list, "expected %zu, as many as the graph has, got %zu", n,
                               ds_json_count(list));
     }
-    DS_TRY(ds_allocate_zeroed(a, &memory, n * sizeof(ds_port)));
-    *ports = memory;
-    *n_ports = n;
+    DS_TRY(ds_arena_push_array(memory, (void **)ports, n, sizeof(ds_port)));
     for (size_t i = 0; ds_json_next(&at, &value); i++) {
         ds_port *port = &(*ports)[i];
-        port->signature = graph->edges[edges[i]].signature;
-        DS_TRY(read_port(port, a, value, is_output));
+        *port = (ds_port){.signature = graph->edges[edges[i]].signature};
+        DS_TRY(read_port(port, memory, value, is_output));
         for (size_t k = 0; k < i && !is_output; k++) { /* at most DS_MAX_INPUTS */
             if (strcmp(port->name, (*ports)[k].name) == 0)
                 return ds_json_refuse(value, "expected inputs whose names differ, got one twice");
@@ -158,89 +152,89 @@ static ds_status check_wrapper(bool *dict, ds_json_value object)
     return DS_OK;
 }
 
-/* Copies a tree of numbers of outputs, each of which is to come once. A tuple is an array, a list
- * {"list": [...]}, a dict {"dict": {...}}, whose inner object is `within_dict`. */
-static ds_status copy_structure(ds_json_writer *w, ds_json_value value, bool *seen,
-                                size_t n_outputs, int depth, bool within_dict)
+/* What is due where a tree of numbers of outputs is copied: every output once. */
+typedef struct copy {
+    ds_json_writer w;
+    bool *seen;
+    size_t n_outputs;
+} copy;
+
+static ds_status copy_output(copy *c, ds_json_value value)
 {
-    ds_json_cursor at;
-    ds_json_value key, part;
     int64_t output = 0;
-    const char *text = NULL;
-    size_t n_bytes = 0;
-    bool dict = false;
-    if (depth > DS_MODEL_MAX_DEPTH)
-        return ds_json_refuse(value, "expected at most %d levels", DS_MODEL_MAX_DEPTH);
-    switch (ds_json_kind_of(value)) {
-    case DS_JSON_ARRAY:
-        ds_json_put_open(w, NULL, DS_JSON_ARRAY);
-        DS_TRY(ds_json_enter_array(&at, value));
-        while (ds_json_next(&at, &part))
-            DS_TRY(copy_structure(w, part, seen, n_outputs, depth + 1, false));
-        ds_json_put_close(w);
-        return DS_OK;
-    case DS_JSON_OBJECT:
-        if (!within_dict)
-            DS_TRY(check_wrapper(&dict, value));
-        ds_json_put_open(w, NULL, DS_JSON_OBJECT);
-        DS_TRY(ds_json_enter_object(&at, value));
-        while (ds_json_next_member(&at, &key, &part)) {
-            DS_TRY(ds_json_string(&text, &n_bytes, key));
-            ds_json_put_key_bytes(w, text, n_bytes);
-            DS_TRY(copy_structure(w, part, seen, n_outputs, depth + 1, dict));
-        }
-        ds_json_put_close(w);
-        return DS_OK;
-    default:
-        DS_TRY(ds_json_integer(&output, value, 0, (int64_t)n_outputs - 1));
-        if (seen[output])
-            return ds_json_refuse(value, "expected every output once, got %lld twice",
-                                  (long long)output);
-        seen[output] = true;
-        ds_json_put_integer(w, NULL, output);
-        return DS_OK;
-    }
+    DS_TRY(ds_json_integer(&output, value, 0, (int64_t)c->n_outputs - 1));
+    if (c->seen[output])
+        return ds_json_refuse(value, "expected every output once, got %lld twice",
+                              (long long)output);
+    c->seen[output] = true;
+    ds_json_put_integer(&c->w, NULL, output);
+    return DS_OK;
 }
 
-/* Fills `text` with the structure. */
-static ds_status put_structure(ds_buffer *text, ds_json_value value, bool *seen, size_t n_outputs)
+/* A tuple is an array, a list {"list": [...]}, a dict {"dict": {...}}, whose inner object is
+ * `within_dict`. */
+static ds_status copy_structure(copy *c, ds_json_value value, int depth, bool within_dict)
 {
-    ds_json_writer w;
-    ds_json_writer_init(&w, text);
-    DS_TRY(copy_structure(&w, value, seen, n_outputs, 0, false));
-    DS_TRY(ds_json_writer_finish(&w));
-    for (size_t o = 0; o < n_outputs; o++) {
-        if (!seen[o])
-            return ds_json_refuse(value, "expected every output once, got %zu nowhere", o);
+    ds_json_cursor at;
+    ds_json_value part;
+    bool dict = false;
+    const ds_json_kind kind = ds_json_kind_of(value);
+    const bool object = kind == DS_JSON_OBJECT;
+    if (depth > DS_MODEL_MAX_DEPTH)
+        return ds_json_refuse(value, "expected at most %d levels", DS_MODEL_MAX_DEPTH);
+    if (!object && kind != DS_JSON_ARRAY)
+        return copy_output(c, value);
+    if (object && !within_dict)
+        DS_TRY(check_wrapper(&dict, value));
+    ds_json_put_open(&c->w, NULL, kind);
+    DS_TRY(object ? ds_json_enter_object(&at, value) : ds_json_enter_array(&at, value));
+    while (ds_json_next(&at, &part)) {
+        if (object) { /* that was the key */
+            const char *text = NULL;
+            size_t n_bytes = 0;
+            DS_TRY(ds_json_string(&text, &n_bytes, part));
+            ds_json_put_key_bytes(&c->w, text, n_bytes);
+            (void)ds_json_next(&at, &part);
+        }
+        DS_TRY(copy_structure(c, part, depth + 1, dict));
     }
+    ds_json_put_close(&c->w);
     return DS_OK;
 }
 
 static ds_status read_structure(ds_interface *interface, ds_json_value object)
 {
-    const size_t n = interface->n_outputs;
+    copy c = {.n_outputs = interface->n_outputs};
     ds_json_value value;
-    void *seen = NULL;
     DS_TRY(ds_json_member(&value, object, "structure"));
-    DS_TRY(ds_allocate_zeroed(&interface->allocator, &seen, n * sizeof(bool)));
-    const ds_status status = put_structure(&interface->structure, value, seen, n);
-    ds_release(&interface->allocator, seen, n * sizeof(bool));
-    return status;
+    DS_TRY(ds_arena_push(&interface->memory, (void **)&c.seen, c.n_outputs * sizeof(bool)));
+    for (size_t o = 0; o < c.n_outputs; o++)
+        c.seen[o] = false;
+    ds_json_writer_init(&c.w, &interface->structure);
+    DS_TRY(copy_structure(&c, value, 0, false));
+    DS_TRY(ds_json_writer_finish(&c.w));
+    for (size_t o = 0; o < c.n_outputs; o++) {
+        if (!c.seen[o])
+            return ds_json_refuse(value, "expected every output once, got %zu nowhere", o);
+    }
+    return DS_OK;
 }
 
 /* ---------------------------------------------------------------- the whole */
 
 static ds_status fill(ds_interface *interface, ds_json_value value, const ds_graph *graph)
 {
-    const ds_allocator *a = &interface->allocator;
+    ds_arena *memory = &interface->memory;
+    interface->n_inputs = graph->n_inputs;
+    interface->n_outputs = graph->n_outputs;
     DS_TRY(ds_json_only(
         value, DS_JSON_KEYS("name", "by_name", "skew", "blas", "inputs", "outputs", "structure")));
-    DS_TRY(read_text(&interface->name, a, value, "name"));
+    DS_TRY(read_name(&interface->name, memory, value));
     DS_TRY(ds_json_get_boolean(&interface->by_name, value, "by_name"));
     DS_TRY(ds_json_get_boolean(&interface->blas, value, "blas"));
     DS_TRY(ds_json_get_integer(&interface->skew, value, "skew", 0, INT32_MAX));
-    DS_TRY(read_ports(&interface->inputs, &interface->n_inputs, a, value, graph, false));
-    DS_TRY(read_ports(&interface->outputs, &interface->n_outputs, a, value, graph, true));
+    DS_TRY(read_ports(&interface->inputs, graph->n_inputs, memory, value, graph, false));
+    DS_TRY(read_ports(&interface->outputs, graph->n_outputs, memory, value, graph, true));
     if (!interface->by_name && interface->n_inputs != 1) {
         return ds_json_refuse(value, "expected \"by_name\": true where there are %zu inputs",
                               interface->n_inputs);
@@ -255,7 +249,7 @@ ds_status ds_interface_read(ds_interface **interface, const ds_allocator *alloca
     void *memory = NULL;
     DS_TRY(ds_allocate_zeroed(&own, &memory, sizeof(ds_interface)));
     ds_interface *made = memory;
-    made->allocator = own;
+    ds_arena_init(&made->memory, &own);
     ds_buffer_init(&made->structure, &own);
     const ds_status status = fill(made, value, graph);
     if (status != DS_OK) {
@@ -276,29 +270,14 @@ ds_status ds_interface_parse(ds_interface **interface, const ds_allocator *alloc
     return status;
 }
 
-static void free_text(const ds_allocator *a, char *text)
-{
-    if (text != NULL)
-        ds_release(a, text, strlen(text) + 1);
-}
-
-static void free_ports(const ds_allocator *a, ds_port *ports, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        free_text(a, ports[i].name);
-    ds_release(a, ports, n * sizeof *ports);
-}
-
 void ds_interface_free(ds_interface *interface)
 {
     if (interface == NULL)
         return;
-    const ds_allocator a = interface->allocator;
-    free_text(&a, interface->name);
-    free_ports(&a, interface->inputs, interface->n_inputs);
-    free_ports(&a, interface->outputs, interface->n_outputs);
+    const ds_allocator own = interface->structure.allocator;
+    ds_arena_free(&interface->memory);
     ds_buffer_free(&interface->structure);
-    ds_release(&a, interface, sizeof *interface);
+    ds_release(&own, interface, sizeof *interface);
 }
 
 /* ---------------------------------------------------------------- writing */

@@ -13,6 +13,7 @@
  * same graph and interface give the same bytes. */
 #ifndef DS_MODEL_MODEL_H
 #define DS_MODEL_MODEL_H
+#include "base/arena.h"
 #include "codec/json.h"
 #include "codec/json_write.h"
 #include "codec/mapped.h"
@@ -43,8 +44,8 @@ typedef struct ds_port {
 } ds_port;
 
 typedef struct ds_interface {
-    ds_allocator allocator;
-    char *name; /* of the model: its class */
+    ds_arena memory; /* of what this points to */
+    char *name;      /* of the model: its class */
     size_t n_inputs, n_outputs;
     ds_port *inputs, *outputs;
     ds_buffer structure; /* JSON: what forward returns, numbers of outputs for tensors */

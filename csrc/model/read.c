@@ -14,6 +14,7 @@
 /* What is being read. */
 typedef struct reader {
     ds_allocator allocator;
+    ds_arena memory; /* scratch */
     ds_mapped *file;
     ds_safetensors *container;
     ds_json *json;
@@ -234,13 +235,10 @@ static ds_status read_graph(reader *r, ds_json_value object)
     while (ds_json_next(&at, &value))
         DS_TRY(read_graph_input(r->graph, value));
     DS_TRY(ds_json_get_list(&at, object, "nodes", 0, DS_MODEL_MAX_NODES, "nodes"));
-    void *memory = NULL;
-    DS_TRY(ds_allocate_zeroed(&r->allocator, &memory, sizeof(node_text))); /* large for a stack */
-    ds_status status = DS_OK;
-    while (status == DS_OK && ds_json_next(&at, &value))
-        status = read_node(r, memory, value);
-    ds_release(&r->allocator, memory, sizeof(node_text));
-    DS_TRY(status);
+    node_text *text;
+    DS_TRY(ds_arena_push(&r->memory, (void **)&text, sizeof *text)); /* large for a stack */
+    while (ds_json_next(&at, &value))
+        DS_TRY(read_node(r, text, value));
     DS_TRY(ds_json_get_list(&at, object, "outputs", 1, DS_MODEL_MAX_NODES, "outputs"));
     while (ds_json_next(&at, &value)) {
         int edge = 0;
@@ -333,13 +331,14 @@ static ds_status fill(reader *r)
     const ds_allocator *a = &r->allocator;
     DS_TRY(
         ds_safetensors_open(&r->container, a, ds_mapped_bytes(r->file), ds_mapped_size(r->file)));
-    void *used = NULL;
-    DS_TRY(ds_allocate_zeroed(a, &used, ds_safetensors_count(r->container) * sizeof(bool)));
-    r->used = used;
+    const size_t n = ds_safetensors_count(r->container);
+    DS_TRY(ds_arena_push(&r->memory, (void **)&r->used, n * sizeof(bool)));
+    for (size_t i = 0; i < n; i++)
+        r->used[i] = false;
     DS_TRY(ds_graph_create(&r->graph, a));
     ds_graph_borrow(r->graph, r->file);
     DS_TRY(parse_text(r));
-    for (size_t i = 0; i < ds_safetensors_count(r->container); i++) {
+    for (size_t i = 0; i < n; i++) {
         if (!r->used[i])
             DS_TRY(check_unused(ds_safetensors_at(r->container, i)));
     }
@@ -351,14 +350,14 @@ ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_all
 {
     reader r = {.allocator = allocator != NULL ? *allocator : *ds_default_allocator(),
                 .file = file};
+    ds_arena_init(&r.memory, &r.allocator);
     ds_float_env callers;
     ds_float_env_enter(&callers); /* numbers are rounded */
     ds_status status = fill(&r);
     if (status == DS_OK && !changed)
         status = check_fingerprint(&r);
     ds_float_env_leave(&callers);
-    if (r.used != NULL)
-        ds_release(&r.allocator, r.used, ds_safetensors_count(r.container) * sizeof(bool));
+    ds_arena_free(&r.memory);
     ds_json_free(r.json);
     ds_safetensors_close(r.container);
     if (status != DS_OK) {

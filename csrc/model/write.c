@@ -11,15 +11,14 @@
 #include "model/members.h"
 
 typedef struct writer {
-    ds_allocator allocator;
+    const ds_allocator *allocator;
     const ds_graph *graph;
+    ds_arena memory;
     ds_tensor_source *tensors; /* [n_tensors of n_weights] */
     const char **names; /* [n_weights] of each weight of each node in turn; NULL where absent */
-    size_t n_tensors, n_weights;
+    size_t n_tensors;
     uint32_t *slots; /* [n_slots] hashed by bytes and by name; 0: none, n + 1: tensor n */
     size_t n_slots;  /* a power of two; at most half are taken */
-    char *made_up;   /* [most_made_up] names, each with a zero behind it */
-    size_t n_made_up, most_made_up;
     ds_buffer text, interface;
 } writer;
 
@@ -70,40 +69,36 @@ static bool is_reserved(const char *name)
 
 /* ---------------------------------------------------------------- naming tensors */
 
-/* Room that a made-up name may take. */
-static size_t made_up_bytes(const ds_node *node)
-{
-    return strlen(node->path) + strlen(node->op->def->name) + 64;
-}
-
 /* "<path>.<operator>.<k>"; where that is taken too, with a number behind it. */
-static const char *make_up(writer *w, const ds_node *node, int k)
+static ds_status make_up(const char **made, writer *w, const ds_node *node, int k)
 {
-    char *name = w->made_up + w->n_made_up;
-    const size_t room = w->most_made_up - w->n_made_up;
     const char *dot = node->path[0] != 0 ? "." : "", *op = node->op->def->name;
     const char *first =
         node->path[0] == '.' || node->path[0] == '_' ? "model" : ""; /* not reserved */
-    int n = snprintf(name, room, "%s%s%s%s.%d", first, node->path, dot, op, k);
+    const size_t room = strlen(node->path) + strlen(op) + 64;
+    char *name;
+    DS_TRY(ds_arena_push(&w->memory, (void **)&name, room));
+    (void)snprintf(name, room, "%s%s%s%s.%d", first, node->path, dot, op, k);
     for (size_t more = w->n_tensors; *slot_of_name(w, name) != 0; more++)
-        n = snprintf(name, room, "%s%s%s%s.%d.%zu", first, node->path, dot, op, k, more);
-    w->n_made_up += (size_t)n + 1;
-    return name;
+        (void)snprintf(name, room, "%s%s%s%s.%d.%zu", first, node->path, dot, op, k, more);
+    *made = name;
+    return DS_OK;
 }
 
-static void add_tensor(writer *w, const ds_node *node, int k, uint32_t *slot)
+static ds_status add_tensor(writer *w, const ds_node *node, int k, uint32_t *slot)
 {
     const ds_signature *s = &node->op->weight[k];
     const char *name = node->weights[k].name;
     if (name == NULL || is_reserved(name) || *slot_of_name(w, name) != 0)
-        name = make_up(w, node, k);
+        DS_TRY(make_up(&name, w, node, k));
     uint32_t *named = slot_of_name(w, name);
     w->tensors[w->n_tensors++] = (ds_tensor_source){
         name, ds_tensor_of_dtype(s->dtype), (size_t)s->rank, s->shape, node->weights[k].data};
     *named = *slot = (uint32_t)w->n_tensors;
+    return DS_OK;
 }
 
-static void list_tensors(writer *w)
+static ds_status list_tensors(writer *w)
 {
     size_t at = 0;
     for (size_t j = 0; j < w->graph->n_nodes; j++) {
@@ -115,30 +110,26 @@ static void list_tensors(writer *w)
                 continue;
             uint32_t *slot = find_slot(w, NULL, &node->op->weight[k], data);
             if (*slot == 0)
-                add_tensor(w, node, k, slot);
+                DS_TRY(add_tensor(w, node, k, slot));
             w->names[at] = w->tensors[*slot - 1].name;
         }
     }
+    return DS_OK;
 }
 
 static ds_status make_room(writer *w)
 {
-    const ds_allocator *a = &w->allocator;
-    size_t n_weights = 0, n_made_up = 0, n_slots = 16;
-    for (size_t j = 0; j < w->graph->n_nodes; j++) {
-        const ds_node *node = &w->graph->nodes[j];
-        n_weights += (size_t)node->op->n_weights;
-        n_made_up += (size_t)node->op->n_weights * made_up_bytes(node);
-    }
-    while (n_slots < 4 * n_weights)
-        n_slots *= 2;
-    w->n_weights = n_weights;
-    DS_TRY(ds_allocate_array(a, (void **)&w->tensors, n_weights, sizeof *w->tensors));
-    DS_TRY(ds_allocate_array(a, (void **)&w->names, n_weights, sizeof *w->names));
-    w->n_slots = n_slots;
-    DS_TRY(ds_allocate_zeroed(a, (void **)&w->slots, n_slots * sizeof *w->slots));
-    w->most_made_up = n_made_up;
-    return ds_allocate(a, (void **)&w->made_up, n_made_up);
+    size_t n_weights = 0;
+    for (size_t j = 0; j < w->graph->n_nodes; j++)
+        n_weights += (size_t)w->graph->nodes[j].op->n_weights;
+    for (w->n_slots = 16; w->n_slots < 4 * n_weights;)
+        w->n_slots *= 2;
+    ds_arena *a = &w->memory;
+    DS_TRY(ds_arena_push_array(a, (void **)&w->tensors, n_weights, sizeof *w->tensors));
+    DS_TRY(ds_arena_push_array(a, (void **)&w->names, n_weights, sizeof *w->names));
+    DS_TRY(ds_arena_push_array(a, (void **)&w->slots, w->n_slots, sizeof *w->slots));
+    memset(w->slots, 0, w->n_slots * sizeof *w->slots);
+    return DS_OK;
 }
 
 /* ---------------------------------------------------------------- the text */
@@ -184,8 +175,8 @@ static void put_edges(ds_json_writer *j, const char *key, const int *edges, size
     ds_json_put_close(j);
 }
 
-/* names: of its weights. */
-static void put_node(ds_json_writer *j, const ds_node *node, const char *const *names)
+/* first: number of its first weight among those of the graph. */
+static void put_node(ds_json_writer *j, const ds_node *node, const writer *w, size_t first)
 {
     const ds_op *op = node->op;
     ds_json_put_open(j, NULL, DS_JSON_OBJECT);
@@ -198,8 +189,9 @@ static void put_node(ds_json_writer *j, const ds_node *node, const char *const *
     put_edges(j, "inputs", node->inputs, (size_t)op->n_inputs);
     ds_json_put_open(j, "weights", DS_JSON_ARRAY);
     for (int k = 0; k < op->n_weights; k++) {
-        if (names[k] != NULL)
-            ds_json_put_string(j, NULL, names[k]);
+        const char *name = w->names[first + (size_t)k];
+        if (name != NULL)
+            ds_json_put_string(j, NULL, name);
         else
             ds_json_put_null(j, NULL);
     }
@@ -211,7 +203,7 @@ static void put_node(ds_json_writer *j, const ds_node *node, const char *const *
 static void put_graph(ds_json_writer *j, const writer *w)
 {
     const ds_graph *g = w->graph;
-    const char *const *names = w->names;
+    size_t first = 0;
     ds_json_put_open(j, "graph", DS_JSON_OBJECT);
     ds_json_put_open(j, "inputs", DS_JSON_ARRAY);
     for (size_t i = 0; i < g->n_inputs; i++) {
@@ -222,8 +214,8 @@ static void put_graph(ds_json_writer *j, const writer *w)
     ds_json_put_close(j);
     ds_json_put_open(j, "nodes", DS_JSON_ARRAY);
     for (size_t k = 0; k < g->n_nodes; k++) {
-        put_node(j, &g->nodes[k], names);
-        names += g->nodes[k].op->n_weights;
+        put_node(j, &g->nodes[k], w, first);
+        first += (size_t)g->nodes[k].op->n_weights;
     }
     ds_json_put_close(j);
     put_edges(j, "outputs", g->outputs, g->n_outputs);
@@ -274,7 +266,7 @@ static ds_status check_interface(const writer *w)
 {
     ds_interface *copy = NULL;
     const ds_status status = ds_interface_parse(
-        &copy, &w->allocator, (const char *)w->interface.bytes, w->interface.n_bytes, w->graph);
+        &copy, w->allocator, (const char *)w->interface.bytes, w->interface.n_bytes, w->graph);
     ds_interface_free(copy);
     return status != DS_FORMAT ? status
                                : ds_fail(DS_ARGUMENT, "model, interface: %s", ds_last_error());
@@ -288,30 +280,27 @@ static ds_status write_all(writer *w, const ds_sink *sink, const ds_interface *i
     DS_TRY(ds_interface_text(&w->interface, interface));
     DS_TRY(check_interface(w));
     DS_TRY(make_room(w));
-    list_tensors(w);
+    DS_TRY(list_tensors(w));
     DS_TRY(make_text(w));
     const ds_model_mark mark = ds_model_fingerprint(w->graph, &w->interface);
     const ds_metadata_source texts[] = {
         {DS_MODEL_KEY, (const char *)w->text.bytes, w->text.n_bytes},
         {DS_MODEL_FINGERPRINT_KEY, mark.text, strlen(mark.text)},
     };
-    return ds_safetensors_write(sink, &w->allocator, w->tensors, w->n_tensors, texts, 2);
+    return ds_safetensors_write(sink, w->allocator, w->tensors, w->n_tensors, texts, 2);
 }
 
 ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_interface *interface)
 {
-    writer w = {.allocator = graph->allocator, .graph = graph};
-    const ds_allocator *a = &w.allocator;
-    ds_buffer_init(&w.text, a);
-    ds_buffer_init(&w.interface, a);
+    writer w = {.allocator = &graph->allocator, .graph = graph};
+    ds_arena_init(&w.memory, w.allocator);
+    ds_buffer_init(&w.text, w.allocator);
+    ds_buffer_init(&w.interface, w.allocator);
     ds_float_env callers;
     ds_float_env_enter(&callers); /* numbers are spelled */
     const ds_status status = write_all(&w, sink, interface);
     ds_float_env_leave(&callers);
-    ds_release(a, w.tensors, w.n_weights * sizeof *w.tensors);
-    ds_release(a, w.names, w.n_weights * sizeof *w.names);
-    ds_release(a, w.slots, w.n_slots * sizeof *w.slots);
-    ds_release(a, w.made_up, w.most_made_up);
+    ds_arena_free(&w.memory);
     ds_buffer_free(&w.text);
     ds_buffer_free(&w.interface);
     return status;
