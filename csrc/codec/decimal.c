@@ -107,9 +107,8 @@ static int print_digits(char *digits, int n, double value)
     (void)fesetround(callers);
     const char *exponent = strchr(text, 'e');
     int n_found = 0;
-    for (const char *at = text; at < exponent && n_found < n;
-         at++) { /* among them the locale's point */
-        if (*at >= '0' && *at <= '9')
+    for (const char *at = text; at < exponent && n_found < n; at++) {
+        if (*at >= '0' && *at <= '9') /* else it is of the locale's point */
             digits[n_found++] = *at;
     }
     return atoi(exponent + 1);
@@ -123,7 +122,7 @@ static size_t put_together(char *text, bool negative, const char *digits, int n,
     size_t used = 0;
     if (negative)
         text[used++] = '-';
-    /* one digit at least stands behind a point, but before an exponent */
+    /* behind the point one digit at least, but where an exponent follows */
     const int last = n - 1 > point + !scientific ? n - 1 : point + !scientific;
     for (int i = point < 0 ? point : 0; i <= last; i++) {
         text[used++] = i >= 0 && i < n ? digits[i] : '0';
@@ -149,8 +148,7 @@ size_t ds_decimal_write(char text[DS_DECIMAL_BYTES], double value)
     const double size = fabs(value);
     if (same_double(size, 0))
         return put_together(text, negative, digits, 1, 0);
-    /* Numbers of up to 15 digits survive the way through a normal double: zeros behind them show.
-     * */
+    /* Up to 15 digits survive the way through a normal double: zeros behind them show. */
     for (int n = size >= DBL_MIN ? 15 : 1;; n++) {
         const int exponent = print_digits(digits, n, size);
         int n_kept = n;
