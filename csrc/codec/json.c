@@ -41,45 +41,37 @@ size_t ds_json_count(ds_json_value value)
 
 /* ---- messages ------------------------------------------------------------------------------- */
 
-/* Appends to path[*used]; from the first piece that has no room on, "..." takes the place of the
- * rest. */
-static void extend(char path[PATH_BYTES], size_t *used, const char *piece)
+static const char *show(char shown[DS_UTF8_SHOWN_BYTES], const ds_json *json,
+                        const ds_json_node *node)
 {
-    static const char cut[] = "...";
-    const size_t n = strlen(piece);
-    if (*used >= PATH_BYTES)
-        return;
-    if (*used + n + sizeof cut > PATH_BYTES) {
-        memcpy(path + *used, cut, sizeof cut);
-        *used = PATH_BYTES;
-        return;
-    }
-    memcpy(path + *used, piece, n + 1);
-    *used += n;
+    return ds_utf8_show(shown, ds_json_text(json, node), node->as.string.n_bytes);
 }
 
-/* Fills `path` with the keys and indices that lead to `value`, from the root down. */
+/* Fills `path` with the keys and indices that lead to `value`, from the root down; from the first
+ * that has no room on, "..." takes the place of the rest. */
 static void find_path(char path[PATH_BYTES], ds_json_value value)
 {
+    static const char cut[] = "...";
     const ds_json_node *nodes = ds_json_nodes(value.json);
-    size_t used = 0;
-    uint32_t at = 0;
-    extend(path, &used, "$");
-    while (at != value.node) {
+    size_t used = 1;
+    (void)snprintf(path, PATH_BYTES, "$");
+    for (uint32_t at = 0; at != value.node;) {
         const bool object = nodes[at].kind == DS_JSON_OBJECT;
         uint32_t part = at + 1;
-        size_t index = 0;
+        size_t index = 0, n = 0;
         for (uint32_t end; (end = ds_json_end(nodes, part + object)) <= value.node; index++)
             part = end;
         char shown[DS_UTF8_SHOWN_BYTES], piece[DS_UTF8_SHOWN_BYTES + 32];
-        if (object) {
-            (void)snprintf(piece, sizeof piece, ".%s",
-                           ds_utf8_show(shown, ds_json_text(value.json, nodes + part),
-                                        nodes[part].as.string.n_bytes));
-        } else {
-            (void)snprintf(piece, sizeof piece, "[%zu]", index);
+        if (object)
+            n = (size_t)snprintf(piece, sizeof piece, ".%s", show(shown, value.json, nodes + part));
+        else
+            n = (size_t)snprintf(piece, sizeof piece, "[%zu]", index);
+        if (used + n + sizeof cut > PATH_BYTES) {
+            memcpy(path + used, cut, sizeof cut);
+            return;
         }
-        extend(path, &used, piece);
+        memcpy(path + used, piece, n + 1);
+        used += n;
         at = part == value.node ? part : part + object; /* a key has its value's path */
     }
 }
@@ -98,11 +90,9 @@ ds_status ds_json_refuse(ds_json_value value, const char *words, ...)
 
 ds_status ds_json_refuse_text(ds_json_value string, const char *expected)
 {
-    const ds_json_node *node = node_of(string);
     char shown[DS_UTF8_SHOWN_BYTES];
-    return ds_json_refuse(
-        string, "expected %s, got \"%s\"", expected,
-        ds_utf8_show(shown, ds_json_text(string.json, node), node->as.string.n_bytes));
+    return ds_json_refuse(string, "expected %s, got \"%s\"", expected,
+                          show(shown, string.json, node_of(string)));
 }
 
 /* Fills `text` with what a value is. */

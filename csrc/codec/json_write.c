@@ -54,8 +54,7 @@ static bool begin(ds_json_writer *writer, bool key)
 /* Writes a string with its quotation marks. */
 static void put_quoted(ds_json_writer *writer, const char *text, size_t n_bytes)
 {
-    static const char short_names[] = "\b\f\n\r\t\"\\";
-    static const char *const shorts[] = {"\\b", "\\f", "\\n", "\\r", "\\t", "\\\"", "\\\\"};
+    static const char special[] = "\b\f\n\r\t\"\\", names[] = "bfnrt\"\\";
     size_t done = 0, length;
     put(writer, "\"", 1);
     for (size_t at = 0; at < n_bytes; at += length) {
@@ -69,13 +68,12 @@ static void put_quoted(ds_json_writer *writer, const char *text, size_t n_bytes)
             continue;
         put(writer, text + done, at - done);
         done = at + 1;
-        const char *name = c != 0 ? strchr(short_names, c) : NULL;
+        const char *found = c != 0 ? strchr(special, c) : NULL;
         char escape[8];
-        (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c);
-        if (name != NULL)
-            put(writer, shorts[name - short_names], 2);
-        else
-            put(writer, escape, 6);
+        const int n = found != NULL
+                          ? snprintf(escape, sizeof escape, "\\%c", names[found - special])
+                          : snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c);
+        put(writer, escape, (size_t)n);
     }
     put(writer, text + done, n_bytes - done);
     put(writer, "\"", 1);
