@@ -25,18 +25,20 @@ typedef struct walk {
     ds_analysis *a;
     ds_stairs_maker maker;
     ds_stairs **known, **total; /* [n_edges] */
-    int64_t *first;            /* [n_edges] scratch of the field's backward pass */
-    int64_t *growth_period;    /* [n_edges]: frames of input 0 in which an edge grows by its growth, so far */
-    bool *dead;                /* [n_nodes]: no output follows from it, no stream is refused by it */
+    int64_t *first;             /* [n_edges] scratch of the field's backward pass */
+    int64_t *
+        growth_period; /* [n_edges]: frames of input 0 in which an edge grows by its growth, so far */
+    bool *dead;        /* [n_nodes]: no output follows from it, no stream is refused by it */
     int64_t offsets[DS_MAX_INPUTS];
     ds_stairs *mask; /* 1 where the clock admits the walk's positions, else 0; NULL: everywhere */
-    bool diagonal;  /* all inputs as far as whole frames of input 0's time allow */
+    bool diagonal;   /* all inputs as far as whole frames of input 0's time allow */
 } walk;
 
 /* ---------------------------------------------------------------- functions */
 
 /* Evaluates an operator's program on functions. inputs: edges; m may be NULL. Fills roots, all or none. */
-static ds_status evaluate(walk *w, const ds_program *p, const int *inputs, ds_stairs *m, ds_stairs **roots)
+static ds_status evaluate(walk *w, const ds_program *p, const int *inputs, ds_stairs *m,
+                          ds_stairs **roots)
 {
     ds_stairs *value[DS_PROGRAM_NODES];
     ds_status status = DS_OK;
@@ -44,13 +46,22 @@ static ds_status evaluate(walk *w, const ds_program *p, const int *inputs, ds_st
     for (; n < p->n_nodes && status == DS_OK; n += status == DS_OK) {
         const ds_expr_node *node = &p->nodes[n];
         switch (node->code) {
-        case DS_EXPR_CONST: status = ds_stairs_constant(&w->maker, &value[n], node->k); break;
-        case DS_EXPR_KNOWN: value[n] = ds_stairs_share(w->known[inputs[node->a]]); break;
-        case DS_EXPR_TOTAL: value[n] = ds_stairs_share(w->total[inputs[node->a]]); break;
-        case DS_EXPR_M: value[n] = ds_stairs_share(m); break;
+        case DS_EXPR_CONST:
+            status = ds_stairs_constant(&w->maker, &value[n], node->k);
+            break;
+        case DS_EXPR_KNOWN:
+            value[n] = ds_stairs_share(w->known[inputs[node->a]]);
+            break;
+        case DS_EXPR_TOTAL:
+            value[n] = ds_stairs_share(w->total[inputs[node->a]]);
+            break;
+        case DS_EXPR_M:
+            value[n] = ds_stairs_share(m);
+            break;
         default:
-            status = ds_stairs_apply(&w->maker, &value[n], node->code, value[node->a], value[node->b],
-                                    node->code == DS_EXPR_SELECT ? value[node->c] : NULL);
+            status =
+                ds_stairs_apply(&w->maker, &value[n], node->code, value[node->a], value[node->b],
+                                node->code == DS_EXPR_SELECT ? value[node->c] : NULL);
         }
     }
     for (int i = 0; i < p->n_roots && status == DS_OK; i++)
@@ -118,7 +129,8 @@ static ds_status check_lockstep(walk *w, const ds_node *node)
 }
 
 /* `before` at n must not be above `then` at n + 1. */
-static ds_status check_grows(walk *w, const ds_op *op, const ds_stairs *before, const ds_stairs *then)
+static ds_status check_grows(walk *w, const ds_op *op, const ds_stairs *before,
+                             const ds_stairs *then)
 {
     ds_stairs *f;
     int64_t most, n;
@@ -296,7 +308,8 @@ static ds_status measure_delay(walk *w, size_t o)
         const int64_t end = last ? DS_NEVER : s[1].start;
         const int64_t part = (int64_t)((wide)s->gain * per.num % per.den);
         const int64_t times = per.den / ds_greatest_divisor(part, per.den);
-        const int64_t period = times > DS_MOST_PERIOD / s->period ? DS_MOST_PERIOD : s->period * times;
+        const int64_t period =
+            times > DS_MOST_PERIOD / s->period ? DS_MOST_PERIOD : s->period * times;
         const bool once = end - s->start <= period + 1;
         DS_TRY(wait_between(w, o, per, s->start, once ? end : s->start + period + 1));
         if (!once && !last)
@@ -317,7 +330,8 @@ static ds_status first_read(walk *w, int e, int64_t m, int64_t *frame)
     for (int j = producer; j >= 0; j--) {
         const ds_node *node = &g->nodes[j];
         int64_t first[DS_MAX_INPUTS], least = DS_NEVER;
-        for (int o = node->first_output; o < node->first_output + node->op->n_outputs && o <= e; o++)
+        for (int o = node->first_output; o < node->first_output + node->op->n_outputs && o <= e;
+             o++)
             if (w->first[o] < least)
                 least = w->first[o];
         if (least == DS_NEVER)
@@ -529,7 +543,8 @@ ds_status ds_analyse(ds_analysis *analysis, const ds_graph *graph, const ds_cloc
     if (status == DS_OK)
         status = ds_allocate_zeroed(&graph->allocator, &block, n_bytes);
     if (status == DS_OK) {
-        walk w = {.graph = graph, .clock = clock, .a = analysis, .maker = {graph->allocator, MAX_WORK}};
+        walk w = {
+            .graph = graph, .clock = clock, .a = analysis, .maker = {graph->allocator, MAX_WORK}};
         w.known = block;
         w.total = w.known + n_edges;
         w.first = (int64_t *)(void *)(w.total + n_edges);

@@ -12,7 +12,8 @@ ds_status ds_clock_init(ds_clock *clock, const ds_rate *rates, size_t n_inputs, 
         int64_t num = rates[i].num;
         DS_CHECK(num > 0 && num <= (int64_t)1 << 31 &&
                      common <= ((int64_t)1 << 40) / num * ds_greatest_divisor(common, num),
-                 DS_ARGUMENT, "input %zu: its rate has no practical common clock with the others", i);
+                 DS_ARGUMENT, "input %zu: its rate has no practical common clock with the others",
+                 i);
         common = common / ds_greatest_divisor(common, num) * num;
     }
     int64_t shared = 0;
@@ -54,14 +55,15 @@ void ds_clock_offsets(const ds_clock *c, size_t i, int64_t *low, int64_t *high)
 }
 
 /* The frames of input i, its lead before input 0 in ticks; the mask stays only where its position is one. */
-static ds_status add_input(const ds_clock *c, ds_stairs_maker *m, size_t i, int64_t offset, ds_stairs **frames,
-                           ds_stairs **lead, ds_stairs **mask)
+static ds_status add_input(const ds_clock *c, ds_stairs_maker *m, size_t i, int64_t offset,
+                           ds_stairs **frames, ds_stairs **lead, ds_stairs **mask)
 {
     const int64_t common = ds_greatest_divisor(c->tick[0], c->tick[i]);
     const int64_t gain = c->tick[0] / common, period = c->tick[i] / common;
     DS_TRY(ds_stairs_line(m, frames, period, gain, offset + 1));
     if (c->n_inputs > 1) {
-        DS_TRY(ds_stairs_mask(m, mask, *frames)); /* one more than its position, which is not below 0 */
+        DS_TRY(ds_stairs_mask(m, mask,
+                              *frames)); /* one more than its position, which is not below 0 */
         DS_TRY(ds_stairs_rest(m, lead, gain, period, -common));
         DS_TRY(ds_stairs_change_k(m, lead, DS_EXPR_ADD, offset * c->tick[i]));
         DS_TRY(ds_stairs_change_k(m, frames, DS_EXPR_MAX, 1));
@@ -70,8 +72,8 @@ static ds_status add_input(const ds_clock *c, ds_stairs_maker *m, size_t i, int6
 }
 
 /* Masks what is further apart than the limit: not 0 < limit + last - first. */
-static ds_status mask_spread(const ds_clock *c, ds_stairs_maker *m, ds_stairs *const *leads, ds_stairs **last,
-                             ds_stairs **first, ds_stairs **mask)
+static ds_status mask_spread(const ds_clock *c, ds_stairs_maker *m, ds_stairs *const *leads,
+                             ds_stairs **last, ds_stairs **first, ds_stairs **mask)
 {
     for (size_t i = 1; i < c->n_inputs; i++) {
         DS_TRY(ds_stairs_change(m, last, DS_EXPR_MIN, leads[i]));
@@ -82,8 +84,8 @@ static ds_status mask_spread(const ds_clock *c, ds_stairs_maker *m, ds_stairs *c
     return ds_stairs_mask(m, mask, *last);
 }
 
-ds_status ds_clock_functions(const ds_clock *c, ds_stairs_maker *m, const int64_t *offsets, ds_stairs **frames,
-                             ds_stairs **mask)
+ds_status ds_clock_functions(const ds_clock *c, ds_stairs_maker *m, const int64_t *offsets,
+                             ds_stairs **frames, ds_stairs **mask)
 {
     ds_stairs *leads[DS_MAX_INPUTS] = {NULL};
     const size_t n = c->n_inputs;

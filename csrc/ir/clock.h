@@ -23,7 +23,7 @@ void ds_clock_offsets(const ds_clock *clock, size_t i, int64_t *low, int64_t *hi
 /* Frames of all inputs as functions of those of input 0, input i offsets[i] before that (offsets[0] is 0), and
  * where the clock admits them: 1, else 0; mask NULL for a single input, which is admitted anywhere. All or none
  * are made. DS_LIMIT for rates that repeat too late. */
-ds_status ds_clock_functions(const ds_clock *clock, ds_stairs_maker *m, const int64_t *offsets, ds_stairs **frames,
-                             ds_stairs **mask);
+ds_status ds_clock_functions(const ds_clock *clock, ds_stairs_maker *m, const int64_t *offsets,
+                             ds_stairs **frames, ds_stairs **mask);
 
 #endif

@@ -91,13 +91,15 @@ static ds_status add_edge(ds_graph *graph, const ds_signature *signature, int no
 static ds_status check_input(const ds_signature *s, size_t i)
 {
     ds_rate lowest = {1, 1};
-    DS_CHECK(s->rate.num > 0 && s->rate.den > 0, DS_ARGUMENT, "input %zu: the rate must be positive", i);
+    DS_CHECK(s->rate.num > 0 && s->rate.den > 0, DS_ARGUMENT,
+             "input %zu: the rate must be positive", i);
     DS_CHECK(ds_rate_scale(&lowest, s->rate.num, s->rate.den) && ds_rate_equal(lowest, s->rate),
              DS_ARGUMENT, "input %zu: the rate %lld/%lld is no fraction in lowest terms", i,
              (long long)s->rate.num, (long long)s->rate.den);
     DS_CHECK(ds_dtype_bytes(s->dtype) != 0, DS_DTYPE, "input %zu has no element type", i);
     DS_CHECK(s->rank >= 0 && s->rank <= DS_MAX_RANK, DS_SHAPE,
-             "input %zu has %d feature dimensions, at most %d are supported", i, s->rank, DS_MAX_RANK);
+             "input %zu has %d feature dimensions, at most %d are supported", i, s->rank,
+             DS_MAX_RANK);
     for (int d = 0; d < s->rank; d++)
         DS_CHECK(s->shape[d] >= 1, DS_SHAPE, "input %zu has size %lld in feature dimension %d", i,
                  (long long)s->shape[d], d);
@@ -286,9 +288,11 @@ ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, con
                  "%s: input %zu is not an edge of the graph", def->name, i);
         signatures[i] = graph->edges[inputs[i]].signature;
     }
-    DS_CHECK(!def->check_values || n_inputs == 0 || graph->edges[inputs[0]].node < 0, DS_CAPTURE,
-             "%s: its input must be one of the graph's own: the values of what is computed can't be "
-             "checked before streams advance", def->name);
+    DS_CHECK(
+        !def->check_values || n_inputs == 0 || graph->edges[inputs[0]].node < 0, DS_CAPTURE,
+        "%s: its input must be one of the graph's own: the values of what is computed can't be "
+        "checked before streams advance",
+        def->name);
     ds_op *op;
     DS_TRY(ds_op_create(&op, &graph->allocator, def, attrs, n_attrs, signatures, n_inputs, weights,
                         n_weights));

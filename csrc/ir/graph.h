@@ -9,7 +9,8 @@
 
 typedef struct ds_weight {
     void *data; /* NULL where absent; never written to */
-    const void *was; /* where data was that a plan has packed and given back (exec/weights.h), or NULL */
+    const void
+        *was; /* where data was that a plan has packed and given back (exec/weights.h), or NULL */
     size_t n_bytes;
     char *name;    /* owned; NULL where it has none */
     bool borrowed; /* the data are the file's, or an earlier weight's */
@@ -29,7 +30,7 @@ typedef struct ds_node {
     int id;                    /* position before any rewrite; names state in snapshots */
     char *path;                /* owned; of its module */
     bool made;                 /* by a rewrite (ir/fuse.h): this graph's own, shared or not */
-    bool silent;               /* no output's value depends on it: counted, never run (ir/rewrite.h) */
+    bool silent; /* no output's value depends on it: counted, never run (ir/rewrite.h) */
 } ds_node;
 
 typedef struct ds_edge {
@@ -55,7 +56,7 @@ typedef struct ds_graph {
     size_t n_outputs, outputs_capacity;
     ds_named_weight *named; /* open addressing by a hash of the name; weight NULL: a free place */
     size_t n_named, named_capacity;
-    bool shared; /* operators, weights and names are borrowed from another graph */
+    bool shared;     /* operators, weights and names are borrowed from another graph */
     ds_mapped *file; /* that weights are borrowed from, or NULL */
     uint64_t fingerprint[2];
     bool has_fingerprint; /* remembered, of the graph as it is */

@@ -16,8 +16,8 @@
 ds_status ds_extend_period(int64_t *a, int64_t b)
 {
     const int64_t factor = b / ds_greatest_divisor(*a, b);
-    DS_CHECK(factor <= DS_MOST_PERIOD / *a, DS_LIMIT, "the model's period is longer than %d input frames",
-             DS_MOST_PERIOD);
+    DS_CHECK(factor <= DS_MOST_PERIOD / *a, DS_LIMIT,
+             "the model's period is longer than %d input frames", DS_MOST_PERIOD);
     *a *= factor;
     return DS_OK;
 }
@@ -101,9 +101,10 @@ int64_t ds_stairs_after(const ds_stairs *f, int64_t n)
 
 bool ds_stairs_same(const ds_stairs *f, const ds_stairs *g)
 {
-    return f == g || (f->n_stretches == g->n_stretches && f->n_steps == g->n_steps &&
-                      memcmp(f->stretches, g->stretches, f->n_stretches * sizeof *f->stretches) == 0 &&
-                      memcmp(f->steps, g->steps, f->n_steps * sizeof *f->steps) == 0);
+    return f == g ||
+           (f->n_stretches == g->n_stretches && f->n_steps == g->n_steps &&
+            memcmp(f->stretches, g->stretches, f->n_stretches * sizeof *f->stretches) == 0 &&
+            memcmp(f->steps, g->steps, f->n_steps * sizeof *f->steps) == 0);
 }
 
 /* ---------------------------------------------------------------- making */
@@ -116,8 +117,8 @@ static ds_status make(ds_stairs_maker *m, ds_stairs **f)
     (*f)->n_users = 1;
     (*f)->stretches = (*f)->few_stretches;
     (*f)->steps = (*f)->few_steps;
-    (*f)->stretches_capacity = sizeof (*f)->few_stretches / sizeof *(*f)->few_stretches;
-    (*f)->steps_capacity = sizeof (*f)->few_steps / sizeof *(*f)->few_steps;
+    (*f)->stretches_capacity = sizeof(*f)->few_stretches / sizeof *(*f)->few_stretches;
+    (*f)->steps_capacity = sizeof(*f)->few_steps / sizeof *(*f)->few_steps;
     return DS_OK;
 }
 
@@ -149,7 +150,8 @@ static ds_status hand_over(ds_stairs_maker *m, ds_stairs **f, ds_stairs *made, d
 }
 
 /* few: where the items lie that were never many. */
-static ds_status grow(ds_stairs_maker *m, void **items, const void *few, size_t n, size_t *capacity, size_t item)
+static ds_status grow(ds_stairs_maker *m, void **items, const void *few, size_t n, size_t *capacity,
+                      size_t item)
 {
     if (n < *capacity)
         return DS_OK;
@@ -166,9 +168,11 @@ static ds_status grow(ds_stairs_maker *m, void **items, const void *few, size_t 
 static ds_status add_stretch(ds_stairs_maker *m, ds_stairs *f, int64_t start, int64_t period)
 {
     void *stretches = f->stretches;
-    DS_TRY(grow(m, &stretches, f->few_stretches, f->n_stretches, &f->stretches_capacity, sizeof *f->stretches));
+    DS_TRY(grow(m, &stretches, f->few_stretches, f->n_stretches, &f->stretches_capacity,
+                sizeof *f->stretches));
     f->stretches = stretches;
-    f->stretches[f->n_stretches++] = (ds_flight){.start = start, .origin = start, .period = period, .first = f->n_steps};
+    f->stretches[f->n_stretches++] =
+        (ds_flight){.start = start, .origin = start, .period = period, .first = f->n_steps};
     return DS_OK;
 }
 
@@ -199,7 +203,8 @@ ds_status ds_stairs_constant(ds_stairs_maker *m, ds_stairs **f, int64_t value)
 
 __extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
 
-ds_status ds_stairs_line(ds_stairs_maker *m, ds_stairs **f, int64_t period, int64_t gain, int64_t plus)
+ds_status ds_stairs_line(ds_stairs_maker *m, ds_stairs **f, int64_t period, int64_t gain,
+                         int64_t plus)
 {
     int64_t whole = 1;
     DS_TRY(ds_extend_period(&whole, period));
@@ -298,7 +303,8 @@ static ds_status join(ds_stairs_maker *m, ds_stairs *f, int64_t end)
         /* Where both repeat, what they say in one period that they share decides on all. */
         const int64_t length = s->start - was->start;
         const int64_t times = s->period / ds_greatest_divisor(was->period, s->period);
-        const int64_t shared = length <= was->period || times > length / was->period ? length : times * was->period;
+        const int64_t shared =
+            length <= was->period || times > length / was->period ? length : times * was->period;
         DS_TRY(agree_from(m, f, was, s, s->start - shared, s->start, &u));
         if (u > was->start) {
             const bool same = u == s->start - shared &&
@@ -433,7 +439,8 @@ static ds_status append_choice(operation *o, int64_t start, int64_t end, int64_t
         least = margin < least ? margin : least;
         most = margin > most ? margin : most;
     }
-    const int64_t gain = end - start > period ? margin_at(o, start + period) - margin_at(o, start) : 0;
+    const int64_t gain =
+        end - start > period ? margin_at(o, start + period) - margin_at(o, start) : 0;
     if (gain == 0)
         return append(o, start, end, period);
     /* not positive: 1 - margin is */
@@ -510,7 +517,7 @@ static ds_status combine(operation *o)
 }
 
 ds_status ds_stairs_apply(ds_stairs_maker *m, ds_stairs **f, ds_expr_code code, const ds_stairs *a,
-                         const ds_stairs *b, const ds_stairs *c)
+                          const ds_stairs *b, const ds_stairs *c)
 {
     operation o = {.m = m, .code = code, .in = {a, b, c}, .n_in = c ? 3 : 2};
     DS_TRY(ds_stairs_spend(m, 64)); /* what making a function costs */

@@ -42,7 +42,8 @@ ds_status ds_stairs_spend(ds_stairs_maker *m, int64_t n_looks);
 /* f(n) = value. */
 ds_status ds_stairs_constant(ds_stairs_maker *m, ds_stairs **f, int64_t value);
 /* f(n) = floor(n * gain / period) + plus. */
-ds_status ds_stairs_line(ds_stairs_maker *m, ds_stairs **f, int64_t period, int64_t gain, int64_t plus);
+ds_status ds_stairs_line(ds_stairs_maker *m, ds_stairs **f, int64_t period, int64_t gain,
+                         int64_t plus);
 /* f(n) = scale * (n * a mod b). */
 ds_status ds_stairs_rest(ds_stairs_maker *m, ds_stairs **f, int64_t a, int64_t b, int64_t scale);
 /* f(n) = g(n + 1). */
@@ -50,9 +51,10 @@ ds_status ds_stairs_next(ds_stairs_maker *m, ds_stairs **f, const ds_stairs *g);
 /* f(n) = code(a(n), b(n), c(n)); c NULL but for select. DS_LIMIT where the result does not repeat (a product
  * of two functions), or only after more than DS_MOST_PERIOD frames. */
 ds_status ds_stairs_apply(ds_stairs_maker *m, ds_stairs **f, ds_expr_code code, const ds_stairs *a,
-                         const ds_stairs *b, const ds_stairs *c);
+                          const ds_stairs *b, const ds_stairs *c);
 /* f becomes code(f, b), code(f, k); or 0 where `condition` is not positive. f stays as it is on failure. */
-ds_status ds_stairs_change(ds_stairs_maker *m, ds_stairs **f, ds_expr_code code, const ds_stairs *b);
+ds_status ds_stairs_change(ds_stairs_maker *m, ds_stairs **f, ds_expr_code code,
+                           const ds_stairs *b);
 ds_status ds_stairs_change_k(ds_stairs_maker *m, ds_stairs **f, ds_expr_code code, int64_t k);
 ds_status ds_stairs_mask(ds_stairs_maker *m, ds_stairs **f, const ds_stairs *condition);
 ds_stairs *ds_stairs_share(ds_stairs *f);

@@ -50,8 +50,10 @@ typedef enum ds_compare {
 } ds_compare;
 
 typedef enum ds_reduction {
-    DS_REDUCE_SUM, DS_REDUCE_SQUARES, /* of what the elements differ from a centre by */
-    DS_REDUCE_GREATEST, DS_REDUCE_LEAST /* NaN before all, else the first of equals */
+    DS_REDUCE_SUM,
+    DS_REDUCE_SQUARES, /* of what the elements differ from a centre by */
+    DS_REDUCE_GREATEST,
+    DS_REDUCE_LEAST /* NaN before all, else the first of equals */
 } ds_reduction;
 
 /* Where a raw weight lies: column n at depth (t * n_inner + i) * n_channels + c is
@@ -82,19 +84,19 @@ typedef enum ds_format {
  * aligned. The weights of one operator lie one behind the other. */
 typedef struct ds_packed {
     ds_format format;
-    ds_dtype element; /* of what is stored, whatever is computed in */
+    ds_dtype element;              /* of what is stored, whatever is computed in */
     size_t n_cols, depth, n_bytes; /* n_bytes: of the whole block */
     const void *data;
     const void *scales; /* a factor for each column; NULL: none, as floats have */
     const void *bias;   /* [n_cols], raw, in the type computed in; NULL: none */
-    const void *raw; /* where the weight came from: to be read in DS_FORMAT_RAW only */
+    const void *raw;    /* where the weight came from: to be read in DS_FORMAT_RAW only */
     ds_weight_layout layout;
 } ds_packed;
 
 /* One step of an epilogue, on elements y of a row; columns count within the row. */
 typedef enum ds_step_kind {
-    DS_STEP_UNARY,  /* function(y) */
-    DS_STEP_BINARY, /* function(y, operand), or function(operand, y) where `swapped` */
+    DS_STEP_UNARY,   /* function(y) */
+    DS_STEP_BINARY,  /* function(y, operand), or function(operand, y) where `swapped` */
     DS_STEP_COLUMNS, /* column_scale by operand [4][n]: mean, rest, scale, shift */
     DS_STEP_GLU      /* no step of its own: ds_epilogue.glu */
 } ds_step_kind;
@@ -165,8 +167,8 @@ typedef struct ds_real_kernels {
     void (*column_sums)(double *sums, const void *x, size_t n_rows, size_t n, const double *centre);
     /* y[r] = the reduction of x[r * stride + k * step], k < n, n >= 1; stride or step is 1. centre: of each result,
      * for squares; NULL stands for 0. */
-    void (*reduce)(ds_reduction kind, double *y, const void *x, size_t n_results, size_t stride, size_t n,
-                   size_t step, const double *centre);
+    void (*reduce)(ds_reduction kind, double *y, const void *x, size_t n_results, size_t stride,
+                   size_t n, size_t step, const double *centre);
     /* y[m][i] = ((x[m][i] - mean[i]) - rest[i]) * scale[i] + shift[i]; y may be x. */
     void (*column_scale)(void *y, const void *x, size_t n_rows, size_t n, const void *mean,
                          const void *rest, const void *scale, const void *shift);
@@ -186,7 +188,11 @@ typedef struct ds_kernels {
     ds_real_kernels real[2]; /* float, double */
 } ds_kernels;
 
-enum { DS_PANEL_COLUMNS = 32, DS_PRODUCT_SLAB = 64 /* rows of a gated product at a time, of others with an epilogue at least */ };
+enum {
+    DS_PANEL_COLUMNS = 32,
+    DS_PRODUCT_SLAB =
+        64 /* rows of a gated product at a time, of others with an epilogue at least */
+};
 
 /* Bytes that a product of n_cols columns wants as its workspace. */
 size_t ds_product_workspace(size_t n_cols, bool glu, size_t element);
