@@ -80,7 +80,7 @@ typedef enum ds_format {
     DS_FORMAT_TAPS    /* [depth][n_cols], for depthwise */
 } ds_format;
 
-/* A weight that passed once through `pack`: it begins its block of memory, the elements follow, 64-byte
+/* A weight that passed once through `ds_pack`: it begins its block of memory, the elements follow, 64-byte
  * aligned. The weights of one operator lie one behind the other. */
 typedef struct ds_packed {
     ds_format format;
@@ -132,13 +132,8 @@ typedef struct ds_product {
 /* The kernels of one real type (element = sizeof of it). All arrays are of that type unless typed. */
 typedef struct ds_real_kernels {
     size_t element;
-    /* What `pack` makes. In DS_FORMAT_ROWS sums are a library's: no epilogues, no parts. */
+    /* Of the weights of `product`. In DS_FORMAT_ROWS sums are a library's: no epilogues, no parts. */
     ds_format format;
-    /* Bytes that `pack` writes for a weight of n_cols columns and this depth: exact, a multiple of 64. */
-    size_t (*packed_bytes)(size_t n_cols, size_t depth);
-    /* Prepares a weight for `product`; packed: 64-byte aligned; the bias, which may be NULL, stays. */
-    void (*pack)(ds_packed *packed, const void *weight, size_t n_cols,
-                 const ds_weight_layout *layout, const void *bias);
     /* Columns [begin, end) of y, begin a multiple of DS_PANEL_COLUMNS; of a gated product so is half of
      * n_cols, or all is asked for. Called by ds_product_run. */
     void (*product)(const ds_product *p, size_t begin, size_t end);
@@ -199,7 +194,12 @@ size_t ds_product_workspace(size_t n_cols, bool glu, size_t element);
 /* Computes a product; by all threads of the pool (NULL: by this one), a part of the columns each, where it
  * is large enough. The bits are the same. */
 void ds_product_run(const ds_real_kernels *k, const ds_product *p, ds_pool *pool);
-/* A weight for `depthwise`, as packed_bytes and pack; elements of `element` bytes. */
+/* Bytes that ds_pack writes for a weight of n_cols columns and this depth: exact, a multiple of 64. */
+size_t ds_packed_bytes(const ds_real_kernels *k, size_t n_cols, size_t depth);
+/* Prepares a weight for `product`; packed: 64-byte aligned; the bias, which may be NULL, stays. */
+void ds_pack(const ds_real_kernels *k, ds_packed *packed, const void *weight, size_t n_cols,
+             const ds_weight_layout *layout, const void *bias);
+/* The same for `depthwise`, elements of `element` bytes. */
 size_t ds_taps_bytes(size_t n_cols, size_t depth, size_t element);
 void ds_taps_pack(ds_packed *packed, const void *weight, size_t element, size_t n_cols,
                   const ds_weight_layout *layout, const void *bias);

@@ -88,7 +88,7 @@ ds_status ds_cell_infer(ds_op *op, const ds_cell *cell)
 size_t ds_cell_prepared_bytes(const ds_op *op, const ds_cell *cell, const ds_real_kernels *k)
 {
     const sizes s = cell_sizes_of(op, cell);
-    return k->packed_bytes(s.gates, s.in) + k->packed_bytes(s.gates, s.hidden);
+    return ds_packed_bytes(k, s.gates, s.in) + ds_packed_bytes(k, s.gates, s.hidden);
 }
 
 void ds_cell_prepare(const ds_op *op, const ds_cell *cell, void *prepared,

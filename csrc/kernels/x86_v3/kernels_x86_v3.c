@@ -19,7 +19,7 @@
 #define DSK_ISA x86_v3
 #define DSK_ISA_NAME "x86_v3"
 #define DSK_ISA_LEVEL DS_ISA_X86_V3
-#define DSK_LANES "kernels/x86_v3/lanes.inc"
+#define DSK_REGISTER 256
 #include "kernels/ref/variant.inc"
 
 #if defined(__clang__)

@@ -21,7 +21,7 @@
 #define DSK_ISA x86_v4
 #define DSK_ISA_NAME "x86_v4"
 #define DSK_ISA_LEVEL DS_ISA_X86_V4
-#define DSK_LANES "kernels/x86_v4/lanes.inc"
+#define DSK_REGISTER 512
 #include "kernels/ref/variant.inc"
 
 #if defined(__clang__)
