@@ -1,9 +1,12 @@
 /* kernels/variants.h: what the files of this room share.
  *
- * Each line of kernels.def has a table of kernels and, in builds with OpenBLAS, a second one that
- * differs in its products. Tables are constants of the file that compiles the variant. */
+ * Each variant has a table of kernels and, in builds with OpenBLAS, a second one that differs in its
+ * products. Tables are constants of the file that compiles the variant. */
 #ifndef DS_KERNELS_VARIANTS_H
 #define DS_KERNELS_VARIANTS_H
+#include <math.h>
+#include <string.h>
+
 #include "kernels/kernels.h"
 
 /* Whether the variants for x86 are compiled in. */
@@ -19,11 +22,10 @@
 #define DSK_OPENBLAS 0
 #endif
 
-#define DSK_VARIANT(name, level)               \
-    const ds_kernels *dsk_table__##name(void); \
-    const ds_kernels *dsk_blas_table__##name(void); /* NULL without OpenBLAS */
-#include "kernels/kernels.def"
-#undef DSK_VARIANT
+/* With products by OpenBLAS or its own; NULL without OpenBLAS. */
+const ds_kernels *dsk_table__ref(bool blas);
+const ds_kernels *dsk_table__x86_v3(bool blas);
+const ds_kernels *dsk_table__x86_v4(bool blas);
 
 #if DSK_OPENBLAS
 /* Products by OpenBLAS, of float or double as the weight is. Always of all columns. */

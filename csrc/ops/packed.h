@@ -1,6 +1,6 @@
-/* ops/packed.h: room for weights that pass once through `pack`.
+/* ops/packed.h: room for weights that pass once through `ds_pack`.
  *
- * How much a packed weight takes is the kernels' answer (packed_bytes). infer, which comes before the
+ * How much a packed weight takes is the kernels' answer (ds_packed_bytes). infer, which comes before the
  * kernels are known, makes sure that no variant's answer overflows. */
 #ifndef DS_OPS_PACKED_H
 #define DS_OPS_PACKED_H

@@ -5,9 +5,6 @@
 
 #if DSK_X86
 #include <immintrin.h>
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
 
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,bmi2"))), apply_to = function)

@@ -5,9 +5,6 @@
 
 #if DSK_X86
 #include <immintrin.h>
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
 
 #if defined(__clang__)
 #pragma clang attribute push(                                                    \
