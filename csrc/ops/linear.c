@@ -50,7 +50,7 @@ static ds_status linear_infer(ds_op *op)
 static size_t linear_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
     const int64_t *shape = op->weight[WEIGHT].shape;
-    return k->packed_bytes((size_t)shape[0], (size_t)shape[1]);
+    return ds_packed_bytes(k, (size_t)shape[0], (size_t)shape[1]);
 }
 
 static void linear_prepare(const ds_op *op, void *prepared, const void *const *weights,

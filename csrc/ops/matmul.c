@@ -73,7 +73,7 @@ static ds_status matmul_infer(ds_op *op)
 static size_t matmul_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
     const sizes s = matmul_sizes_of(op);
-    return s.matrices * k->packed_bytes(s.n_out, s.n_in);
+    return s.matrices * ds_packed_bytes(k, s.n_out, s.n_in);
 }
 
 static void matmul_prepare(const ds_op *op, void *prepared, const void *const *weights,

@@ -1,6 +1,6 @@
-/* ops/packed.h: room for weights that pass once through `pack`.
+/* ops/packed.h: room for weights that pass once through `ds_pack`.
  *
- * How much a packed weight takes is the kernels' answer (packed_bytes). infer, which comes before the
+ * How much a packed weight takes is the kernels' answer (ds_packed_bytes). infer, which comes before the
  * kernels are known, makes sure that no variant's answer overflows. */
 #ifndef DS_OPS_PACKED_H
 #define DS_OPS_PACKED_H
@@ -27,7 +27,7 @@ static inline void *ds_packed_rows(const ds_real_kernels *k, void *packed, const
 {
     const ds_weight_layout rows = {
         .n_taps = 1, .n_inner = 1, .n_channels = depth, .col = (ptrdiff_t)depth, .channel = 1};
-    k->pack(packed, weight, n_cols, &rows, bias);
+    ds_pack(k, packed, weight, n_cols, &rows, bias);
     return ds_packed_next(packed);
 }
 

@@ -61,7 +61,7 @@ size_t ds_window_prepared_bytes(const ds_window_shape *s, const ds_real_kernels 
     if (window_depthwise(s))
         return ds_taps_bytes(s->n_out, window_all_taps(s), s->element);
     return s->groups *
-           k->packed_bytes(s->n_out / s->groups, window_all_taps(s) * (s->n_in / s->groups));
+           ds_packed_bytes(k, s->n_out / s->groups, window_all_taps(s) * (s->n_in / s->groups));
 }
 
 size_t ds_window_copy_bytes(const ds_window_shape *s, bool padded)
@@ -112,7 +112,7 @@ void *ds_window_prepare(const ds_window_shape *s, void *prepared, const void *we
         return ds_packed_next(prepared);
     }
     for (size_t g = 0; g < s->groups; g++, from += w->group * s->element) {
-        k->pack(prepared, from, n_out, &layout,
+        ds_pack(k, prepared, from, n_out, &layout,
                 bias ? (const char *)bias + g * n_out * s->element : NULL);
         prepared = ds_packed_next(prepared);
     }

@@ -263,7 +263,7 @@ static void test_failing_allocations(void)
         ds_graph_destroy(graph);
         CHECK(ds_fault_live_blocks(&fault) == live);
     }
-    CHECK(n > 50);
+    CHECK(n > 20);
     n = 1;
     for (ds_status status = DS_NO_MEMORY; status != DS_OK; n++) {
         ds_fault_arm(&fault, n, false);
