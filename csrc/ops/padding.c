@@ -24,6 +24,12 @@ bool ds_padding_whole(const ds_padding *g)
     return g->mode == DS_PADDING_CIRCULAR && (g->left > 0 || g->right > 0);
 }
 
+int64_t ds_padding_outputs(const ds_padding *g, int64_t n)
+{
+    const int64_t room = n + g->left + g->right - ds_padding_span(g);
+    return room < 0 ? 0 : room / g->stride + 1;
+}
+
 /* floor((frames + padding - span) / stride) + 1 */
 static ds_expr n_windows(const ds_padding *g, ds_program *p, ds_expr frames, int64_t padding)
 {

@@ -68,14 +68,13 @@ size_t ds_window_copy_bytes(const ds_window_shape *s, bool padded)
 {
     if (window_direct(s) && !padded)
         return 0;
-    return ds_packed_align(window_max_copies(s) * window_copy_elements(s) * s->element);
+    return ds_packed_align(window_max_copies(s) * window_copy_elements(s) * s->element) +
+           DS_PACKED_ALIGNMENT;
 }
 
 unsigned ds_window_finishes(const ds_window_shape *s)
 {
-    return window_depthwise(s) ? DS_FINISHES_STEPS
-           : s->groups == 1    ? DS_FINISHES_STEPS | DS_FINISHES_GLU
-                               : 0;
+    return s->groups == 1 ? DS_FINISHES_STEPS | DS_FINISHES_GLU : DS_FINISHES_STEPS;
 }
 
 ds_status ds_window_check(const ds_window_shape *s, size_t *most)
@@ -90,118 +89,69 @@ ds_status ds_window_check(const ds_window_shape *s, size_t *most)
     return ds_size_mul(most, *most, s->groups); /* more than depthwise windows take, too */
 }
 
-void *ds_window_prepare(const ds_window_shape *s, void *prepared, const void *weight,
-                        const ds_window_weight *w, const void *bias, const ds_real_kernels *k)
+void ds_window_prepare(const ds_window_shape *s, void *prepared, const void *weight, size_t group,
+                       ds_weight_layout *layout, const void *bias, const ds_real_kernels *k)
 {
     const size_t n_out = s->n_out / s->groups;
-    ds_weight_layout layout = {.n_taps = s->n_taps,
-                               .n_inner = s->n_inner,
-                               .n_channels = s->n_in / s->groups,
-                               .col = w->col,
-                               .tap = w->tap,
-                               .inner = w->inner,
-                               .channel = w->channel,
-                               .n_sub = w->n_sub,
-                               .sub = w->sub};
-    const char *from = (const char *)weight + w->start * s->element;
+    layout->n_taps = s->n_taps;
+    layout->n_inner = s->n_inner;
+    layout->n_channels = s->n_in / s->groups;
     if (window_depthwise(s)) {
-        layout.n_sub = n_out;
-        layout.sub = w->col;
-        layout.col = (ptrdiff_t)w->group;
-        ds_taps_pack(prepared, from, s->element, s->n_out, &layout, bias);
-        return ds_packed_next(prepared);
+        layout->n_sub = n_out;
+        layout->sub = layout->col;
+        layout->col = (ptrdiff_t)group;
+        ds_taps_pack(prepared, weight, s->element, s->n_out, layout, bias);
+        return;
     }
-    for (size_t g = 0; g < s->groups; g++, from += w->group * s->element) {
-        k->pack(prepared, from, n_out, &layout,
+    for (size_t g = 0; g < s->groups; g++) {
+        k->pack(prepared, (const char *)weight + g * group * s->element, n_out, layout,
                 bias ? (const char *)bias + g * n_out * s->element : NULL);
         prepared = ds_packed_next(prepared);
     }
-    return prepared;
 }
 
 void ds_window_begin(ds_window_product *p, const ds_window_shape *s, const ds_run *run,
-                     const void *prepared, void *scratch, size_t copy_bytes, size_t n_windows)
+                     const void *prepared, void *scratch, size_t n_windows)
 {
-    void *const y = (char *)scratch + copy_bytes;
-    void *const x = (char *)y + n_windows * sizeof(void *);
+    const size_t pointers = n_windows * sizeof(void *);
     *p = (ds_window_product){.shape = *s,
                              .run = run,
                              .prepared = prepared,
-                             .y = y,
-                             .x = x,
-                             .copies = scratch,
-                             .max_copies = window_max_copies(s)};
+                             .y = scratch,
+                             .x = (void *)((char *)scratch + pointers),
+                             .copies = (char *)scratch + ds_packed_align(2 * pointers),
+                             .max_copies = window_max_copies(s),
+                             .depthwise = window_depthwise(s),
+                             .direct = window_direct(s)};
 }
 
-static void window_copy_element(char *to, const char *from, size_t element)
+static void window_repeat(char *to, const char *from, size_t n, size_t repeats, size_t element)
 {
-    if (element == sizeof(float))
-        memcpy(to, from, sizeof(float));
-    else
-        memcpy(to, from, sizeof(double));
+    for (size_t c = 0; c < n; c++, from += element)
+        for (size_t i = 0; i < repeats; i++, to += element) {
+            if (element == sizeof(float))
+                memcpy(to, from, sizeof(float));
+            else
+                memcpy(to, from, sizeof(double));
+        }
 }
 
-/* Copies one position's channels to a tap of a row: [taps][C], [G][taps][C/G], or with repeats. */
-static void window_copy_tap(const ds_window_shape *s, char *row, size_t tap, const char *position)
-{
-    const size_t e = s->element;
-    if (window_depthwise(s)) {
-        const size_t repeats = s->n_out / s->n_in;
-        char *to = row + tap * s->n_out * e;
-        for (size_t c = 0; c < s->n_in; c++)
-            for (size_t i = 0; i < repeats; i++, to += e)
-                window_copy_element(to, position + c * e, e);
-        return;
-    }
-    const size_t n_bytes = s->n_in / s->groups * e;
-    for (size_t g = 0; g < s->groups; g++)
-        memcpy(row + (g * window_all_taps(s) + tap) * n_bytes, position + g * n_bytes, n_bytes);
-}
-
-static void window_zero_tap(const ds_window_shape *s, char *row, size_t tap)
-{
-    if (window_depthwise(s)) {
-        memset(row + tap * s->n_out * s->element, 0, s->n_out * s->element);
-        return;
-    }
-    const size_t n_bytes = s->n_in / s->groups * s->element;
-    for (size_t g = 0; g < s->groups; g++)
-        memset(row + (g * window_all_taps(s) + tap) * n_bytes, 0, n_bytes);
-}
-
-/* The inner taps on one frame (NULL: of padding), from tap `tap` of a row on. */
-static void window_copy_inner(const ds_window_shape *s, char *row, size_t tap, const char *frame,
-                              ds_window_place inner)
-{
-    const size_t n_bytes = s->n_in * s->element;
-    const int64_t last = inner.first + ((int64_t)s->n_inner - 1) * s->inner_step;
-    if (frame && s->groups == 1 && s->inner_step == 1 && inner.first >= 0 && last < inner.total) {
-        memcpy(row + tap * n_bytes, frame + (size_t)inner.first * n_bytes, s->n_inner * n_bytes);
-        return;
-    }
-    for (size_t i = 0; i < s->n_inner; i++) {
-        const int64_t position = inner.first + (int64_t)i * s->inner_step;
-        const int64_t from = ds_padding_source(inner.mode, position, inner.total);
-        if (!frame || from < 0)
-            window_zero_tap(s, row, tap + i);
-        else
-            window_copy_tap(s, row, tap + i, frame + (size_t)from * n_bytes);
-    }
-}
-
-static const void *window_copy_window(ds_window_product *p, const ds_window *in,
-                                      ds_window_place along, ds_window_place inner)
+/* Copies one position's channels (NULL: zeros) to a tap of a row: [taps][C], [G][taps][C/G], or with
+ * repeats. */
+static void window_copy_tap(const ds_window_product *p, char *row, size_t tap, const char *position)
 {
     const ds_window_shape *s = &p->shape;
-    char *row = p->copies + p->n_copies++ * window_copy_elements(s) * s->element;
-    for (size_t t = 0; t < s->n_taps; t++) {
-        const int64_t position = along.first + (int64_t)t * s->step;
-        const int64_t frame = ds_padding_source(along.mode, position, along.total);
-        window_copy_inner(s, row, t * s->n_inner,
-                          frame < 0 ? NULL : ds_at(in, frame, s->width * s->n_in * s->element),
-                          inner);
+    const size_t n_parts = p->depthwise ? 1 : s->groups, e = s->element;
+    const size_t n_bytes = window_tap_elements(s) / n_parts * e;
+    for (size_t g = 0; g < n_parts; g++) {
+        char *to = row + (g * window_all_taps(s) + tap) * n_bytes;
+        if (!position)
+            memset(to, 0, n_bytes);
+        else if (p->depthwise && s->n_out != s->n_in)
+            window_repeat(to, position, s->n_in, s->n_out / s->n_in, e);
+        else
+            memcpy(to, position + g * n_bytes, n_bytes);
     }
-    return row;
 }
 
 /* Whether all of n taps are values, not padding. */
@@ -210,15 +160,48 @@ static bool window_inside(ds_window_place place, size_t n, int64_t step)
     return place.first >= 0 && place.first + ((int64_t)n - 1) * step < place.total;
 }
 
-void ds_window_add_at(ds_window_product *p, void *y, const ds_window *in, ds_window_place along,
-                      ds_window_place inner)
+/* The inner taps on one frame (NULL: of padding), from tap `tap` of a row on. */
+static void window_copy_inner(const ds_window_product *p, char *row, size_t tap, const char *frame,
+                              ds_window_place inner)
 {
     const ds_window_shape *s = &p->shape;
-    const bool by_pointer = window_direct(s) && window_inside(along, s->n_taps, s->step) &&
+    const size_t n_bytes = s->n_in * s->element;
+    if (frame && s->groups == 1 && s->inner_step == 1 && window_inside(inner, s->n_inner, 1)) {
+        memcpy(row + tap * n_bytes, frame + (size_t)inner.first * n_bytes, s->n_inner * n_bytes);
+        return;
+    }
+    for (size_t i = 0; i < s->n_inner; i++) {
+        const int64_t position = inner.first + (int64_t)i * s->inner_step;
+        const int64_t from = ds_padding_source(inner.mode, position, inner.total);
+        const bool zero = !frame || from < 0;
+        window_copy_tap(p, row, tap + i, zero ? NULL : frame + (size_t)from * n_bytes);
+    }
+}
+
+static const void *window_copy(ds_window_product *p, const ds_window *in, ds_window_place along,
+                               ds_window_place inner)
+{
+    const ds_window_shape *s = &p->shape;
+    char *row = p->copies + p->n_copies++ * window_copy_elements(s) * s->element;
+    for (size_t t = 0; t < s->n_taps; t++) {
+        const int64_t position = along.first + (int64_t)t * s->step;
+        const int64_t frame = ds_padding_source(along.mode, position, along.total);
+        const size_t n_bytes = s->width * s->n_in * s->element;
+        window_copy_inner(p, row, t * s->n_inner, frame < 0 ? NULL : ds_at(in, frame, n_bytes),
+                          inner);
+    }
+    return row;
+}
+
+void ds_window_add(ds_window_product *p, void *y, const ds_window *in, ds_window_place along,
+                   ds_window_place inner)
+{
+    const ds_window_shape *s = &p->shape;
+    const bool by_pointer = p->direct && window_inside(along, s->n_taps, s->step) &&
                             window_inside(inner, s->n_inner, s->inner_step);
     if (!by_pointer && p->n_copies == p->max_copies)
         ds_window_flush(p);
-    if (window_depthwise(s)) {
+    if (p->depthwise) {
         const size_t tap_stride =
             (by_pointer ? (size_t)window_distance(s) : 1) * window_tap_elements(s);
         if (p->n > 0 && p->tap_stride != tap_stride)
@@ -226,32 +209,27 @@ void ds_window_add_at(ds_window_product *p, void *y, const ds_window *in, ds_win
         p->tap_stride = tap_stride;
     }
     const size_t position = s->n_in * s->element;
+    const size_t frame = (size_t)(along.first - in->at) * s->width;
     p->y[p->n] = y;
-    p->x[p->n++] = by_pointer ? (const char *)ds_at(in, along.first, s->width * position) +
-                                    (size_t)inner.first * position
-                              : window_copy_window(p, in, along, inner);
-}
-
-/* The products of all groups, each over its own part of every row. */
-static void window_products(ds_window_product *p, ds_product *product)
-{
-    const ds_window_shape *s = &p->shape;
-    for (size_t g = 0; g < s->groups; g++, product->weight = ds_packed_next(product->weight)) {
-        ds_run_product(p->run, product, 0);
-        for (size_t i = 0; i < p->n && g + 1 < s->groups; i++) {
-            p->y[i] = (char *)p->y[i] + product->weight->n_cols * s->element;
-            p->x[i] = (const char *)p->x[i] + product->weight->depth * s->element;
-        }
-    }
+    p->x[p->n++] = by_pointer ? (const char *)in->data + (frame + (size_t)inner.first) * position
+                              : window_copy(p, in, along, inner);
 }
 
 void ds_window_flush(ds_window_product *p)
 {
+    const ds_window_shape *s = &p->shape;
     ds_product product = {.weight = p->prepared, .y = p->y, .x = p->x, .n_rows = p->n};
-    if (p->n > 0 && window_depthwise(&p->shape))
-        ds_run_product(p->run, &product, p->tap_stride);
-    else if (p->n > 0)
-        window_products(p, &product);
+    const size_t n_products = p->depthwise ? 1 : s->groups, width = s->n_out / s->groups;
+    for (size_t g = 0; g < n_products && p->n > 0; g++) {
+        ds_run_product(p->run, &product, p->depthwise ? p->tap_stride : 0, g * width);
+        if (g + 1 == n_products)
+            break;
+        for (size_t i = 0; i < p->n; i++) { /* each over its own part of every row */
+            p->y[i] = (char *)p->y[i] + width * s->element;
+            p->x[i] = (const char *)p->x[i] + product.weight->depth * s->element;
+        }
+        product.weight = ds_packed_next(product.weight);
+    }
     p->n = 0;
     p->n_copies = 0;
 }

@@ -34,16 +34,6 @@ typedef struct ds_window_shape {
     size_t element;
 } ds_window_shape;
 
-/* Weight (n, t, i, c) with n < n_out, c < n_in / groups: weight[start + n * col + t * tap + i *
- * inner + c * channel] for the first group, and `group` elements further for each next one, n
- * counting within the group. */
-typedef struct ds_window_weight {
-    size_t start, group;
-    ptrdiff_t col, tap, inner, channel;
-    size_t n_sub; /* as in ds_weight_layout; 0: columns are `col` apart */
-    ptrdiff_t sub;
-} ds_window_weight;
-
 /* Where taps are along one axis: the first, and what stands below 0 and from total on. */
 typedef struct ds_window_place {
     int64_t first;
@@ -53,17 +43,17 @@ typedef struct ds_window_place {
 
 /* Bytes of the prepared weight, a multiple of 64. */
 size_t ds_window_prepared_bytes(const ds_window_shape *s, const ds_real_kernels *k);
-/* Bytes for the copies of windows, a multiple of 64; none where nothing is padded and nothing is
- * copied otherwise. */
+/* Bytes for the copies of windows; none where nothing is padded and nothing is copied otherwise. */
 size_t ds_window_copy_bytes(const ds_window_shape *s, bool padded);
 /* What such a product may end with (op->finishes). */
 unsigned ds_window_finishes(const ds_window_shape *s);
 /* DS_LIMIT where the sizes above overflow with any kernels; fills the most that a prepared weight takes. */
 ds_status ds_window_check(const ds_window_shape *s, size_t *most);
-/* Writes the packed weights, one for each group or one for all where windows are depthwise; bias [N], or
- * NULL. Returns where the next may go. */
-void *ds_window_prepare(const ds_window_shape *s, void *prepared, const void *weight,
-                        const ds_window_weight *layout, const void *bias, const ds_real_kernels *k);
+/* Writes the packed weights, one for each group or one for all where windows are depthwise. layout: where the
+ * first group's lie from `weight` on, its numbers filled in here; each next group's lie `group` elements further.
+ * bias [N], or NULL. */
+void ds_window_prepare(const ds_window_shape *s, void *prepared, const void *weight, size_t group,
+                       ds_weight_layout *layout, const void *bias, const ds_real_kernels *k);
 
 /* A product being collected. */
 typedef struct ds_window_product {
@@ -74,22 +64,16 @@ typedef struct ds_window_product {
     const void **x;
     char *copies;
     size_t n, n_copies, max_copies;
-    size_t tap_stride; /* of the collected depthwise windows */
+    bool depthwise, direct; /* direct: windows that touch no padding are passed by pointer */
+    size_t tap_stride;      /* of the collected depthwise windows */
 } ds_window_product;
 
-/* scratch holds copies (copy_bytes of it), then 2 * n_windows pointers. */
+/* scratch holds 2 * n_windows pointers, then copy_bytes. */
 void ds_window_begin(ds_window_product *p, const ds_window_shape *s, const ds_run *run,
-                     const void *prepared, void *scratch, size_t copy_bytes, size_t n_windows);
+                     const void *prepared, void *scratch, size_t n_windows);
 /* Adds a window of `in`; padding as in ops/padding.h. */
-void ds_window_add_at(ds_window_product *p, void *y, const ds_window *in, ds_window_place along,
-                      ds_window_place inner);
-/* The same where a frame is one position: the window's first tap is at frame `first`. */
-static inline void ds_window_add(ds_window_product *p, void *y, const ds_window *in, int64_t first,
-                                 ds_padding_mode mode, int64_t total)
-{
-    ds_window_add_at(p, y, in, (ds_window_place){first, mode, total},
-                     (ds_window_place){0, DS_PADDING_ZEROS, 1});
-}
+void ds_window_add(ds_window_product *p, void *y, const ds_window *in, ds_window_place along,
+                   ds_window_place inner);
 /* Computes what has been collected. */
 void ds_window_flush(ds_window_product *p);
 

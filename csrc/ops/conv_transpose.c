@@ -1,0 +1,376 @@
+/* ops/conv_transpose.c: transposed convolution over planes, one axis of which is the stream.
+ *
+ * Position (i, p) of the plane adds x[i][p][c] * weight[c][n][t][u] to the output (i * stride + t
+ * * dilation - padding, p * stride' + u * dilation' - padding'), for all taps; then the bias. The
+ * primed numbers are those within a frame, and weight[c][n][u][t] stands in its place where
+ * `axis` is 1.
+ *
+ * Seen from an output, only the taps of its phases matter (ops/phases.h), of one along the stream
+ * and of one within a frame. Each pair of phases is a product of its own over windows of the
+ * input, in ascending order of positions, that is of descending taps; positions outside count as
+ * zero, and an output of no phase is the bias.
+ *
+ * Where frames are single positions, without dilation and groups, neighbouring phases with equally
+ * many taps share their windows: they are one product, whose columns (phase, n) are contiguous
+ * output frames. Where only a part of these frames is wanted, at the ends of a call, they are
+ * computed aside.
+ *
+ * conv_transpose1d: in [C], weight [C][N / groups][kernel], bias? [N], out [N]; rate * stride.
+ *
+ * conv_transpose2d: in [F][C], weight [C][N / groups][kernel 0][kernel 1], bias? [N], out [F'][N];
+ * rate * stride. in [H][F][C], out [H'][F'][N]: images, each frame by itself (ops/planes.h).
+ *
+ * Source: torch.nn.ConvTranspose1d (also along an axis that is not the stream) and
+ * torch.nn.ConvTranspose2d. */
+#include <string.h>
+
+#include "ops/move.h"
+#include "ops/packed.h"
+#include "ops/phases.h"
+#include "ops/planes.h"
+#include "ops/registry.h"
+#include "ops/window_product.h"
+
+enum { AXIS, STRIDE, PADDING, OUTPUT_PADDING, DILATION, GROUPS };
+enum { WEIGHT = DS_PLANES_WEIGHT, BIAS = DS_PLANES_BIAS };
+
+static const ds_attr_def conv_transpose1d_attrs[] = {
+    {.name = "stride", .kind = DS_ATTR_INT, .i = 1, .doc = "output frames per input frame"},
+    {.name = "padding", .kind = DS_ATTR_INT, .doc = "output frames dropped at both ends"},
+    {.name = "output_padding", .kind = DS_ATTR_INT, .doc = "output frames added at the end"},
+    {.name = "dilation", .kind = DS_ATTR_INT, .i = 1, .doc = "frames between taps"},
+    {.name = "groups", .kind = DS_ATTR_INT, .i = 1, .doc = "groups of channels"},
+    {.name = NULL},
+};
+
+static const ds_attr_def conv_transpose2d_attrs[] = {
+    {.name = "axis",
+     .kind = DS_ATTR_INT,
+     .doc = "the kernel axis that runs along the stream, 0 or 1"},
+    {.name = "stride",
+     .kind = DS_ATTR_INTS,
+     .doc = "output per input along the stream and within a frame; without: 1 and 1"},
+    {.name = "padding",
+     .kind = DS_ATTR_INTS,
+     .doc = "output dropped at both ends of the stream and of each frame; without: none"},
+    {.name = "output_padding",
+     .kind = DS_ATTR_INTS,
+     .doc = "output added at the end of the stream and of each frame; without: none"},
+    {.name = "dilation",
+     .kind = DS_ATTR_INTS,
+     .doc = "between taps along the stream and within a frame; without: 1 and 1"},
+    {.name = "groups", .kind = DS_ATTR_INT, .i = 1, .doc = "groups of channels"},
+    {.name = NULL},
+};
+
+/* Phases along both axes of the plane: the stream (or an image's rows), and within a row. */
+typedef struct geometry {
+    ds_phases axis[2];
+} geometry;
+
+static ds_phases conv_transpose_phases(const ds_op *op, int i)
+{
+    return ds_phases_make(ds_planes_kernel(op, i), ds_planes_number(op, STRIDE, i, 1),
+                          ds_planes_number(op, DILATION, i, 1), ds_planes_number(op, PADDING, i, 0),
+                          ds_planes_number(op, OUTPUT_PADDING, i, 0));
+}
+
+static geometry conv_transpose_geometry(const ds_op *op)
+{
+    return (geometry){{conv_transpose_phases(op, 0), conv_transpose_phases(op, 1)}};
+}
+
+/* How many phases from f on along the first axis are one product. */
+static int64_t conv_transpose_shared(const ds_op *op, const ds_phases *g, int64_t f)
+{
+    if (!ds_planes_vectors(op) || g->dilation != 1 || ds_planes_attr(op, GROUPS)->i != 1)
+        return 1;
+    return (f < g->n_full ? g->n_full : g->n_phases) - f;
+}
+
+/* Of phase f along the plane's first axis, with those that share its windows, and e along its second. */
+static ds_window_shape conv_transpose_shape(const ds_op *op, const geometry *g, int64_t f,
+                                            int64_t e)
+{
+    const ds_signature *in = &op->in[0];
+    const int64_t shared = conv_transpose_shared(op, &g->axis[0], f);
+    return (ds_window_shape){.n_in = (size_t)in->shape[in->rank - 1],
+                             .n_out = (size_t)(op->out[0].shape[in->rank - 1] * shared),
+                             .groups = (size_t)ds_planes_attr(op, GROUPS)->i,
+                             .n_taps = (size_t)ds_phases_taps(&g->axis[0], f),
+                             .n_inner = (size_t)ds_phases_taps(&g->axis[1], e),
+                             .step = g->axis[0].frame_step,
+                             .inner_step = g->axis[1].frame_step,
+                             .width = (size_t)ds_planes_width(in),
+                             .element = ds_op_element(op)};
+}
+
+/* Output frames that were computed aside. */
+typedef struct piece {
+    void *to;
+    const char *from;
+    size_t n_bytes;
+} piece;
+
+/* Room for the copies of any product, and a check that the prepared weights of all fit into memory.
+ * Along each axis there are phases with most taps and the rest, which have one less. */
+static ds_status conv_transpose_set_sizes(ds_op *op, const geometry *g)
+{
+    const ds_signature *out = &op->out[0];
+    size_t most = 0, widest = 0;
+    for (int pair = 0; pair < 4; pair++) {
+        int64_t phase[2];
+        size_t n = (size_t)out->shape[out->rank - 1], n_bytes;
+        for (int i = 0; i < 2; i++) {
+            const ds_phases *a = &g->axis[i];
+            const bool rest = (pair >> i & 1) != 0;
+            phase[i] = rest ? a->n_full : 0;
+            DS_TRY(ds_size_mul(&n, n, (size_t)(rest ? a->n_phases - a->n_full : a->n_full)));
+        }
+        if (n == 0)
+            continue;
+        const ds_window_shape s = conv_transpose_shape(op, g, phase[0], phase[1]);
+        DS_TRY(ds_window_check(&s, &n_bytes));
+        DS_TRY(ds_size_mul(&n_bytes, n_bytes, n / s.n_out));
+        DS_TRY(ds_size_add(&most, n_bytes));
+        const size_t copied = ds_window_copy_bytes(&s, true);
+        op->scratch.per_call = copied > op->scratch.per_call ? copied : op->scratch.per_call;
+        widest = s.n_out > widest ? s.n_out : widest;
+    }
+    if (ds_planes_vectors(op))
+        op->scratch.per_row = ds_packed_align(2 * (sizeof(piece) + widest * ds_op_element(op)));
+    return ds_size_mul(&op->scratch.per_out, (size_t)ds_planes_positions(out), 2 * sizeof(void *));
+}
+
+static ds_status conv_transpose_check_weight(const ds_op *op, int64_t *n_out)
+{
+    const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
+    const char *name = op->def->name;
+    const int64_t groups = ds_planes_attr(op, GROUPS)->i, n_in = in->shape[in->rank - 1];
+    char text[160];
+    if (ds_planes_vectors(op)) {
+        DS_CHECK(weight->rank == 3 && weight->shape[0] == n_in && weight->shape[1] >= 1, DS_SHAPE,
+                 "%s: its weight 'weight' must have shape (%lld, out_channels / groups, "
+                 "kernel_size), got %s",
+                 name, (long long)n_in, ds_signature_text(weight, text, sizeof text));
+    }
+    DS_CHECK(weight->shape[0] == n_in, DS_SHAPE,
+             "%s: its weight 'weight' must have shape (%lld, out_channels / groups, "
+             "kernel...) for %lld input channels, got %s",
+             name, (long long)n_in, (long long)n_in, ds_signature_text(weight, text, sizeof text));
+    DS_CHECK(groups >= 1 && n_in % groups == 0, DS_ARGUMENT,
+             "%s: groups must divide %lld input channels, got %lld", name, (long long)n_in,
+             (long long)groups);
+    DS_CHECK(weight->shape[1] <= INT64_MAX / groups, DS_LIMIT, "%s: too many channels", name);
+    *n_out = weight->shape[1] * groups;
+    return ds_require_optional(op, BIAS, "bias", 1, n_out);
+}
+
+static ds_status conv_transpose_check_numbers(const ds_op *op)
+{
+    for (int attr = STRIDE; attr <= DILATION; attr++)
+        DS_TRY(ds_planes_check_numbers(op, attr, 2));
+    for (int i = 0; i < 2; i++) {
+        DS_TRY(ds_phases_check(op, ds_planes_kernel(op, i), ds_planes_number(op, STRIDE, i, 1),
+                               ds_planes_number(op, DILATION, i, 1),
+                               ds_planes_number(op, PADDING, i, 0),
+                               ds_planes_number(op, OUTPUT_PADDING, i, 0)));
+    }
+    return DS_OK;
+}
+
+/* Outputs of an axis of n positions within a frame. */
+static ds_status conv_transpose_inner_size(const ds_op *op, const ds_phases *g, int64_t n,
+                                           int64_t *n_outputs)
+{
+    *n_outputs = ds_phases_size(g, n);
+    DS_CHECK(*n_outputs >= 1, DS_SHAPE,
+             "%s: padding %lld drops all of the %lld positions that the %lld within a frame give",
+             op->def->name, (long long)g->padding, (long long)(*n_outputs + 2 * g->padding),
+             (long long)n);
+    return DS_OK;
+}
+
+static ds_status conv_transpose_infer(ds_op *op)
+{
+    const ds_signature *in = &op->in[0];
+    ds_signature *out = &op->out[0];
+    const int rank = in->rank;
+    DS_TRY(ds_planes_check(op, op->def == &ds_op_conv_transpose1d));
+    DS_TRY(conv_transpose_check_weight(op, &out->shape[rank - 1]));
+    DS_TRY(conv_transpose_check_numbers(op));
+    const geometry g = conv_transpose_geometry(op);
+    const ds_phases *a = &g.axis[0], *b = &g.axis[1];
+    if (rank > 1)
+        DS_TRY(conv_transpose_inner_size(op, b, in->shape[rank - 2], &out->shape[rank - 2]));
+    if (ds_planes_images(op)) {
+        size_t n_windows;
+        DS_TRY(conv_transpose_inner_size(op, a, in->shape[0], &out->shape[0]));
+        DS_TRY(ds_size_mul(&n_windows, (size_t)out->shape[0], (size_t)out->shape[1]));
+    } else {
+        DS_TRY(ds_scale_rate(op, a->stride, 1));
+    }
+    return conv_transpose_set_sizes(op, &g);
+}
+
+static void conv_transpose_counts(const ds_op *op, ds_program *p)
+{
+    const ds_phases along = conv_transpose_phases(op, 0);
+    if (!ds_planes_image_counts(op, p))
+        ds_phases_counts(&along, p);
+}
+
+static void conv_transpose_need(const ds_op *op, ds_program *p)
+{
+    const ds_phases along = conv_transpose_phases(op, 0);
+    if (!ds_planes_image_need(op, p))
+        ds_phases_need(&along, p);
+}
+
+/* Bytes of a product's bias that is repeated for each phase. */
+static size_t conv_transpose_bias_bytes(const ds_op *op, const ds_window_shape *s)
+{
+    const bool repeated = s->n_out > (size_t)op->out[0].shape[op->out[0].rank - 1];
+    return repeated && ds_op_has_weight(op, BIAS) ? ds_packed_align(s->n_out * s->element) : 0;
+}
+
+static size_t conv_transpose_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    const geometry g = conv_transpose_geometry(op);
+    size_t n_bytes = 0;
+    for (int64_t f = 0; f < g.axis[0].n_phases; f += conv_transpose_shared(op, &g.axis[0], f)) {
+        for (int64_t e = 0; e < g.axis[1].n_phases; e++) {
+            const ds_window_shape s = conv_transpose_shape(op, &g, f, e);
+            n_bytes += ds_window_prepared_bytes(&s, k) + conv_transpose_bias_bytes(op, &s);
+        }
+    }
+    return n_bytes;
+}
+
+/* The product of phases f and e; returns where the next one goes. */
+static void *conv_transpose_prepare_phases(const ds_op *op, const geometry *g, int64_t f, int64_t e,
+                                           void *prepared, const void *const *weights,
+                                           const ds_real_kernels *k)
+{
+    const ds_phases *a = &g->axis[0], *b = &g->axis[1];
+    const int64_t tap = ds_planes_tap(op, 0), inner = ds_planes_tap(op, 1);
+    const int64_t taps = a->kernel * b->kernel, n_out = op->weight[WEIGHT].shape[1];
+    const ds_window_shape s = conv_transpose_shape(op, g, f, e);
+    const size_t start = (size_t)(ds_phases_last(a, f) * tap + ds_phases_last(b, e) * inner);
+    ds_weight_layout layout = {.col = (ptrdiff_t)taps,
+                               .tap = -(ptrdiff_t)(a->tap_step * tap),
+                               .inner = -(ptrdiff_t)(b->tap_step * inner),
+                               .channel = (ptrdiff_t)(n_out * taps)};
+    const char *bias = ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL;
+    const size_t n_bytes = ds_window_prepared_bytes(&s, k),
+                 repeated = conv_transpose_bias_bytes(op, &s);
+    if (conv_transpose_shared(op, a, f) > 1) { /* columns (phase, n) */
+        layout.n_sub = (size_t)n_out;
+        layout.sub = layout.col;
+        layout.col = 1;
+    }
+    ds_window_prepare(&s, prepared, (const char *)weights[WEIGHT] + start * s.element,
+                      s.n_in / s.groups * (size_t)layout.channel, &layout, bias, k);
+    if (repeated > 0) {
+        ds_packed *packed = prepared;
+        char *to = (char *)prepared + n_bytes;
+        packed->bias = to;
+        packed->n_bytes += repeated;
+        ds_move_repeat(to, s.n_out * s.element, bias, (size_t)n_out * s.element);
+    }
+    return (char *)prepared + n_bytes + repeated;
+}
+
+static void conv_transpose_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                                   const ds_real_kernels *k)
+{
+    const geometry g = conv_transpose_geometry(op);
+    for (int64_t f = 0; f < g.axis[0].n_phases; f += conv_transpose_shared(op, &g.axis[0], f))
+        for (int64_t e = 0; e < g.axis[1].n_phases; e++)
+            prepared = conv_transpose_prepare_phases(op, &g, f, e, prepared, weights, k);
+}
+
+/* All outputs of the phases [f, f + n) along the plane's first axis and e along its second. */
+static void conv_transpose_forward_phases(const ds_op *op, const ds_run *run, const geometry *g,
+                                          int64_t f, int64_t n, int64_t e,
+                                          ds_window_product *product)
+{
+    const ds_phases *a = &g->axis[0], *b = &g->axis[1];
+    const ds_signature *out = &op->out[0];
+    const int64_t width = ds_planes_width(&op->in[0]), n_outputs = ds_planes_width(out);
+    const size_t position_bytes = (size_t)out->shape[out->rank - 1] * product->shape.element;
+    const size_t row_bytes = (size_t)n_outputs * position_bytes;
+    piece *pieces = run->scratch;
+    char *aside = (char *)(pieces + 2 * run->n_rows);
+    size_t n_pieces = 0;
+    ds_planes planes = {.op = op, .run = run};
+    ds_plane plane;
+    while (ds_planes_next(&planes, &plane)) {
+        const int64_t m0 = plane.out.m0, m1 = plane.out.m1;
+        int64_t m = ds_phases_from(a, f, m0);
+        if (n > 1 && m - a->stride + n > m0)
+            m -= a->stride; /* its last frames are wanted */
+        for (; m < m1; m += a->stride) {
+            const int64_t from = m > m0 ? m : m0, to = m + n < m1 ? m + n : m1;
+            char *y = ds_to(&plane.out, from, row_bytes);
+            if (to - from < n) {
+                char *at = aside + n_pieces * (size_t)n * row_bytes;
+                pieces[n_pieces++] = (piece){y, at + (size_t)(from - m) * row_bytes,
+                                             (size_t)(to - from) * row_bytes};
+                y = at;
+            }
+            const ds_window_place along = {ds_phases_first(a, f, m), DS_PADDING_ZEROS, plane.total};
+            for (int64_t j = ds_phases_from(b, e, 0); j < n_outputs; j += b->stride) {
+                const ds_window_place inner = {ds_phases_first(b, e, j), DS_PADDING_ZEROS, width};
+                ds_window_add(product, y + (size_t)j * position_bytes, &plane.in, along, inner);
+            }
+        }
+    }
+    ds_window_flush(product);
+    for (size_t i = 0; i < n_pieces; i++)
+        memcpy(pieces[i].to, pieces[i].from, pieces[i].n_bytes);
+}
+
+/* The bias in every output, to begin with. */
+static void conv_transpose_fill(const ds_op *op, const ds_run *run, const void *bias)
+{
+    const ds_signature *out = &op->out[0];
+    const size_t n_bytes = (size_t)out->shape[out->rank - 1] * ds_op_element(op);
+    for (size_t row = 0; row < run->n_rows; row++) {
+        const ds_target *to = &run->out[row];
+        const size_t all = (size_t)(to->m1 - to->m0) * ds_signature_bytes(out);
+        if (bias)
+            ds_move_repeat(to->data, all, bias, n_bytes);
+        else if (all > 0)
+            memset(to->data, 0, all);
+    }
+}
+
+/* Scratch: the pieces of all rows, then what products want. */
+static void conv_transpose_forward(const ds_op *op, const ds_run *run)
+{
+    const geometry g = conv_transpose_geometry(op);
+    const ds_phases *a = &g.axis[0], *b = &g.axis[1];
+    const char *prepared = run->prepared;
+    char *scratch = (char *)run->scratch + run->n_rows * op->scratch.per_row;
+    const size_t n_windows = (size_t)(run->frames_out * ds_planes_positions(&op->out[0]));
+    if (a->n_phases < a->stride || b->n_phases < b->stride)
+        conv_transpose_fill(op, run, ds_run_weight(op, run, BIAS));
+    for (int64_t f = 0, n; f < a->n_phases; f += n) {
+        n = conv_transpose_shared(op, a, f);
+        for (int64_t e = 0; e < b->n_phases; e++) {
+            const ds_window_shape s = conv_transpose_shape(op, &g, f, e);
+            ds_window_product product;
+            ds_window_begin(&product, &s, run, prepared, scratch, n_windows);
+            conv_transpose_forward_phases(op, run, &g, f, n, e, &product);
+            prepared += ds_window_prepared_bytes(&s, run->k) + conv_transpose_bias_bytes(op, &s);
+        }
+    }
+}
+
+const ds_op_def ds_op_conv_transpose1d = {DS_PLANES_OPERATOR(
+    conv_transpose1d, "transposed convolution along the stream", conv_transpose)};
+
+const ds_op_def ds_op_conv_transpose2d = {DS_PLANES_OPERATOR(
+    conv_transpose2d, "transposed convolution along the stream and within each frame",
+    conv_transpose)};
