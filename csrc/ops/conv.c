@@ -29,44 +29,30 @@ enum { LEFT = 3, RIGHT }; /* conv1d's; STRIDE to GROUPS are one earlier there, M
 enum { WEIGHT = DS_PLANES_WEIGHT, BIAS = DS_PLANES_BIAS };
 
 static const ds_attr_def conv1d_attrs[] = {
-    {.name = "stride", .kind = DS_ATTR_INT, .i = 1, .doc = "input frames per output frame"},
-    {.name = "dilation", .kind = DS_ATTR_INT, .i = 1, .doc = "frames between taps"},
-    {.name = "groups", .kind = DS_ATTR_INT, .i = 1, .doc = "groups of channels"},
-    {.name = "left", .kind = DS_ATTR_INT, .doc = "frames of padding before the first"},
-    {.name = "right", .kind = DS_ATTR_INT, .doc = "frames of padding after the last"},
-    {.name = "mode",
-     .kind = DS_ATTR_CHOICE,
-     .i = DS_PADDING_ZEROS,
-     .choices = DS_PADDING_CHOICES,
+    {"stride", DS_ATTR_INT, .i = 1, .doc = "input frames per output frame"},
+    {"dilation", DS_ATTR_INT, .i = 1, .doc = "frames between taps"},
+    {"groups", DS_ATTR_INT, .i = 1, .doc = "groups of channels"},
+    {"left", DS_ATTR_INT, .doc = "frames of padding before the first"},
+    {"right", DS_ATTR_INT, .doc = "frames of padding after the last"},
+    {"mode", DS_ATTR_CHOICE, .i = DS_PADDING_ZEROS, .choices = DS_PADDING_CHOICES,
      .doc = "what the padding holds"},
-    {.name = NULL},
+    {0},
 };
 
 static const ds_attr_def conv2d_attrs[] = {
-    {.name = "axis",
-     .kind = DS_ATTR_INT,
-     .doc = "the kernel axis that runs along the stream, 0 or 1"},
-    {.name = "stride",
-     .kind = DS_ATTR_INTS,
+    {"axis", DS_ATTR_INT, .doc = "the kernel axis that runs along the stream, 0 or 1"},
+    {"stride", DS_ATTR_INTS,
      .doc = "input per output along the stream and within a frame; without: 1 and 1"},
-    {.name = "dilation",
-     .kind = DS_ATTR_INTS,
+    {"dilation", DS_ATTR_INTS,
      .doc = "between taps along the stream and within a frame; without: 1 and 1"},
-    {.name = "groups", .kind = DS_ATTR_INT, .i = 1, .doc = "groups of channels"},
-    {.name = "padding",
-     .kind = DS_ATTR_INTS,
+    {"groups", DS_ATTR_INT, .i = 1, .doc = "groups of channels"},
+    {"padding", DS_ATTR_INTS,
      .doc = "before and after the stream, then before and after each frame; without: none"},
-    {.name = "mode",
-     .kind = DS_ATTR_CHOICE,
-     .i = DS_PADDING_ZEROS,
-     .choices = DS_PADDING_CHOICES,
+    {"mode", DS_ATTR_CHOICE, .i = DS_PADDING_ZEROS, .choices = DS_PADDING_CHOICES,
      .doc = "what the stream's padding holds"},
-    {.name = "inner_mode",
-     .kind = DS_ATTR_CHOICE,
-     .i = DS_PADDING_ZEROS,
-     .choices = DS_PADDING_CHOICES,
+    {"inner_mode", DS_ATTR_CHOICE, .i = DS_PADDING_ZEROS, .choices = DS_PADDING_CHOICES,
      .doc = "what a frame's padding holds"},
-    {.name = NULL},
+    {0},
 };
 
 /* Along axis i of the plane: 0 the stream (or an image's rows), 1 within a row. */
@@ -87,16 +73,16 @@ static ds_padding conv_windows(const ds_op *op, int i)
     return g;
 }
 
-static ds_window_shape conv_shape(const ds_op *op, const ds_padding *along, const ds_padding *inner)
+static ds_window_shape conv_shape(const ds_op *op)
 {
     const ds_signature *in = &op->in[0];
     return (ds_window_shape){.n_in = (size_t)in->shape[in->rank - 1],
                              .n_out = (size_t)op->weight[WEIGHT].shape[0],
                              .groups = (size_t)ds_planes_attr(op, GROUPS)->i,
-                             .n_taps = (size_t)along->kernel,
-                             .n_inner = (size_t)inner->kernel,
-                             .step = along->dilation,
-                             .inner_step = inner->dilation,
+                             .n_taps = (size_t)ds_planes_kernel(op, 0),
+                             .n_inner = (size_t)ds_planes_kernel(op, 1),
+                             .step = ds_planes_number(op, DILATION, 0, 1),
+                             .inner_step = ds_planes_number(op, DILATION, 1, 1),
                              .width = (size_t)ds_planes_width(in),
                              .element = ds_op_element(op)};
 }
@@ -159,7 +145,7 @@ static ds_status conv_infer(ds_op *op)
     const ds_padding along = conv_windows(op, 0), inner = conv_windows(op, 1);
     DS_TRY(ds_padding_check(op, &along));
     DS_TRY(ds_padding_check(op, &inner));
-    const ds_window_shape s = conv_shape(op, &along, &inner);
+    const ds_window_shape s = conv_shape(op);
     size_t most, n_windows = 1;
     DS_TRY(ds_window_check(&s, &most));
 
@@ -197,16 +183,14 @@ static void conv_need(const ds_op *op, ds_program *p)
 
 static size_t conv_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
-    const ds_padding along = conv_windows(op, 0), inner = conv_windows(op, 1);
-    const ds_window_shape s = conv_shape(op, &along, &inner);
+    const ds_window_shape s = conv_shape(op);
     return ds_window_prepared_bytes(&s, k);
 }
 
 static void conv_prepare(const ds_op *op, void *prepared, const void *const *weights,
                          const ds_real_kernels *k)
 {
-    const ds_padding along = conv_windows(op, 0), inner = conv_windows(op, 1);
-    const ds_window_shape s = conv_shape(op, &along, &inner);
+    const ds_window_shape s = conv_shape(op);
     const ptrdiff_t taps = (ptrdiff_t)(s.n_taps * s.n_inner);
     ds_weight_layout layout = {.col = (ptrdiff_t)(s.n_in / s.groups) * taps,
                                .tap = (ptrdiff_t)ds_planes_tap(op, 0),
@@ -219,7 +203,7 @@ static void conv_prepare(const ds_op *op, void *prepared, const void *const *wei
 static void conv_forward(const ds_op *op, const ds_run *run)
 {
     const ds_padding along = conv_windows(op, 0), inner = conv_windows(op, 1);
-    const ds_window_shape s = conv_shape(op, &along, &inner);
+    const ds_window_shape s = conv_shape(op);
     const ds_signature *out = &op->out[0];
     const size_t n_outputs = (size_t)ds_planes_width(out);
     const size_t position_bytes = (size_t)out->shape[out->rank - 1] * s.element;

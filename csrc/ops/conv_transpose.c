@@ -35,49 +35,46 @@ enum { AXIS, STRIDE, PADDING, OUTPUT_PADDING, DILATION, GROUPS };
 enum { WEIGHT = DS_PLANES_WEIGHT, BIAS = DS_PLANES_BIAS };
 
 static const ds_attr_def conv_transpose1d_attrs[] = {
-    {.name = "stride", .kind = DS_ATTR_INT, .i = 1, .doc = "output frames per input frame"},
-    {.name = "padding", .kind = DS_ATTR_INT, .doc = "output frames dropped at both ends"},
-    {.name = "output_padding", .kind = DS_ATTR_INT, .doc = "output frames added at the end"},
-    {.name = "dilation", .kind = DS_ATTR_INT, .i = 1, .doc = "frames between taps"},
-    {.name = "groups", .kind = DS_ATTR_INT, .i = 1, .doc = "groups of channels"},
-    {.name = NULL},
+    {"stride", DS_ATTR_INT, .i = 1, .doc = "output frames per input frame"},
+    {"padding", DS_ATTR_INT, .doc = "output frames dropped at both ends"},
+    {"output_padding", DS_ATTR_INT, .doc = "output frames added at the end"},
+    {"dilation", DS_ATTR_INT, .i = 1, .doc = "frames between taps"},
+    {"groups", DS_ATTR_INT, .i = 1, .doc = "groups of channels"},
+    {0},
 };
 
 static const ds_attr_def conv_transpose2d_attrs[] = {
-    {.name = "axis",
-     .kind = DS_ATTR_INT,
-     .doc = "the kernel axis that runs along the stream, 0 or 1"},
-    {.name = "stride",
-     .kind = DS_ATTR_INTS,
+    {"axis", DS_ATTR_INT, .doc = "the kernel axis that runs along the stream, 0 or 1"},
+    {"stride", DS_ATTR_INTS,
      .doc = "output per input along the stream and within a frame; without: 1 and 1"},
-    {.name = "padding",
-     .kind = DS_ATTR_INTS,
+    {"padding", DS_ATTR_INTS,
      .doc = "output dropped at both ends of the stream and of each frame; without: none"},
-    {.name = "output_padding",
-     .kind = DS_ATTR_INTS,
+    {"output_padding", DS_ATTR_INTS,
      .doc = "output added at the end of the stream and of each frame; without: none"},
-    {.name = "dilation",
-     .kind = DS_ATTR_INTS,
+    {"dilation", DS_ATTR_INTS,
      .doc = "between taps along the stream and within a frame; without: 1 and 1"},
-    {.name = "groups", .kind = DS_ATTR_INT, .i = 1, .doc = "groups of channels"},
-    {.name = NULL},
+    {"groups", DS_ATTR_INT, .i = 1, .doc = "groups of channels"},
+    {0},
 };
 
-/* Phases along both axes of the plane: the stream (or an image's rows), and within a row. */
+/* Along axis i of the plane: 0 the stream (or an image's rows), 1 within a row. */
+static ds_phases conv_transpose_numbers(const ds_op *op, int i)
+{
+    return (ds_phases){.kernel = ds_planes_kernel(op, i),
+                       .stride = ds_planes_number(op, STRIDE, i, 1),
+                       .dilation = ds_planes_number(op, DILATION, i, 1),
+                       .padding = ds_planes_number(op, PADDING, i, 0),
+                       .output_padding = ds_planes_number(op, OUTPUT_PADDING, i, 0)};
+}
+
 typedef struct geometry {
     ds_phases axis[2];
 } geometry;
 
-static ds_phases conv_transpose_phases(const ds_op *op, int i)
-{
-    return ds_phases_make(ds_planes_kernel(op, i), ds_planes_number(op, STRIDE, i, 1),
-                          ds_planes_number(op, DILATION, i, 1), ds_planes_number(op, PADDING, i, 0),
-                          ds_planes_number(op, OUTPUT_PADDING, i, 0));
-}
-
 static geometry conv_transpose_geometry(const ds_op *op)
 {
-    return (geometry){{conv_transpose_phases(op, 0), conv_transpose_phases(op, 1)}};
+    return (geometry){{ds_phases_make(conv_transpose_numbers(op, 0)),
+                       ds_phases_make(conv_transpose_numbers(op, 1))}};
 }
 
 /* How many phases from f on along the first axis are one product. */
@@ -112,34 +109,22 @@ typedef struct piece {
     size_t n_bytes;
 } piece;
 
-/* Room for the copies of any product, and a check that the prepared weights of all fit into memory.
- * Along each axis there are phases with most taps and the rest, which have one less. */
+/* The first phases have most taps: of them is the longest window, and the widest weight. */
 static ds_status conv_transpose_set_sizes(ds_op *op, const geometry *g)
 {
-    const ds_signature *out = &op->out[0];
-    size_t most = 0, widest = 0;
-    for (int pair = 0; pair < 4; pair++) {
-        int64_t phase[2];
-        size_t n = (size_t)out->shape[out->rank - 1], n_bytes;
-        for (int i = 0; i < 2; i++) {
-            const ds_phases *a = &g->axis[i];
-            const bool rest = (pair >> i & 1) != 0;
-            phase[i] = rest ? a->n_full : 0;
-            DS_TRY(ds_size_mul(&n, n, (size_t)(rest ? a->n_phases - a->n_full : a->n_full)));
-        }
-        if (n == 0)
-            continue;
-        const ds_window_shape s = conv_transpose_shape(op, g, phase[0], phase[1]);
-        DS_TRY(ds_window_check(&s, &n_bytes));
-        DS_TRY(ds_size_mul(&n_bytes, n_bytes, n / s.n_out));
-        DS_TRY(ds_size_add(&most, n_bytes));
-        const size_t copied = ds_window_copy_bytes(&s, true);
-        op->scratch.per_call = copied > op->scratch.per_call ? copied : op->scratch.per_call;
-        widest = s.n_out > widest ? s.n_out : widest;
-    }
+    const ds_window_shape s = conv_transpose_shape(op, g, 0, 0);
+    const size_t n = (size_t)g->axis[0].n_phases;
+    size_t most, n_windows = (size_t)ds_planes_width(&op->out[0]);
+    DS_TRY(ds_window_check(&s, &most));
+    DS_TRY(ds_size_mul(&most, most, n));
+    DS_TRY(ds_size_mul(&most, most, (size_t)g->axis[1].n_phases));
+    op->scratch.per_call = ds_window_copy_bytes(&s, true);
     if (ds_planes_vectors(op))
-        op->scratch.per_row = ds_packed_align(2 * (sizeof(piece) + widest * ds_op_element(op)));
-    return ds_size_mul(&op->scratch.per_out, (size_t)ds_planes_positions(out), 2 * sizeof(void *));
+        op->scratch.per_row =
+            ds_packed_align(2 * (sizeof(piece) + n * ds_signature_bytes(&op->out[0])));
+    if (ds_planes_images(op))
+        DS_TRY(ds_size_mul(&n_windows, n_windows, (size_t)op->out[0].shape[0]));
+    return ds_size_mul(&op->scratch.per_out, n_windows, 2 * sizeof(void *));
 }
 
 static ds_status conv_transpose_check_weight(const ds_op *op, int64_t *n_out)
@@ -171,10 +156,8 @@ static ds_status conv_transpose_check_numbers(const ds_op *op)
     for (int attr = STRIDE; attr <= DILATION; attr++)
         DS_TRY(ds_planes_check_numbers(op, attr, 2));
     for (int i = 0; i < 2; i++) {
-        DS_TRY(ds_phases_check(op, ds_planes_kernel(op, i), ds_planes_number(op, STRIDE, i, 1),
-                               ds_planes_number(op, DILATION, i, 1),
-                               ds_planes_number(op, PADDING, i, 0),
-                               ds_planes_number(op, OUTPUT_PADDING, i, 0)));
+        const ds_phases numbers = conv_transpose_numbers(op, i);
+        DS_TRY(ds_phases_check(op, &numbers));
     }
     return DS_OK;
 }
@@ -203,28 +186,23 @@ static ds_status conv_transpose_infer(ds_op *op)
     const ds_phases *a = &g.axis[0], *b = &g.axis[1];
     if (rank > 1)
         DS_TRY(conv_transpose_inner_size(op, b, in->shape[rank - 2], &out->shape[rank - 2]));
-    if (ds_planes_images(op)) {
-        size_t n_windows;
-        DS_TRY(conv_transpose_inner_size(op, a, in->shape[0], &out->shape[0]));
-        DS_TRY(ds_size_mul(&n_windows, (size_t)out->shape[0], (size_t)out->shape[1]));
-    } else {
-        DS_TRY(ds_scale_rate(op, a->stride, 1));
-    }
+    DS_TRY(ds_planes_images(op) ? conv_transpose_inner_size(op, a, in->shape[0], &out->shape[0])
+                                : ds_scale_rate(op, a->stride, 1));
     return conv_transpose_set_sizes(op, &g);
 }
 
 static void conv_transpose_counts(const ds_op *op, ds_program *p)
 {
-    const ds_phases along = conv_transpose_phases(op, 0);
+    const geometry g = conv_transpose_geometry(op);
     if (!ds_planes_image_counts(op, p))
-        ds_phases_counts(&along, p);
+        ds_phases_counts(&g.axis[0], p);
 }
 
 static void conv_transpose_need(const ds_op *op, ds_program *p)
 {
-    const ds_phases along = conv_transpose_phases(op, 0);
+    const geometry g = conv_transpose_geometry(op);
     if (!ds_planes_image_need(op, p))
-        ds_phases_need(&along, p);
+        ds_phases_need(&g.axis[0], p);
 }
 
 /* Bytes of a product's bias that is repeated for each phase. */

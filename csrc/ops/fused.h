@@ -11,9 +11,8 @@ enum { DS_FUSED_STEPS = 6, DS_FUSED_WEIGHTS = 4 };
 
 typedef struct ds_fused_step {
     const ds_op *op;
-    ds_step_kind kind;
-    int function;
-    bool swapped, one, stream; /* stream: its operand is the additional input */
+    ds_epilogue_step epilogue; /* without its operand */
+    bool stream;               /* its operand is the additional input */
     int weight;                /* the first of its weights */
 } ds_fused_step;
 

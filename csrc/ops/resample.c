@@ -32,20 +32,12 @@ enum { ROWS = 32 /* outputs of one phase that are computed together */ };
 static const int64_t LIMIT = (int64_t)1 << 20;
 
 static const ds_attr_def attrs[] = {
-    {.name = "orig",
-     .kind = DS_ATTR_INT,
-     .required = true,
-     .doc = "input frames for `new` output frames"},
-    {.name = "new",
-     .kind = DS_ATTR_INT,
-     .required = true,
-     .doc = "output frames for `orig` input frames"},
-    {.name = "width", .kind = DS_ATTR_INT, .required = true, .doc = "taps before a phase's block"},
-    {.name = "half",
-     .kind = DS_ATTR_INT,
-     .required = true,
+    {"orig", DS_ATTR_INT, .required = true, .doc = "input frames for `new` output frames"},
+    {"new", DS_ATTR_INT, .required = true, .doc = "output frames for `orig` input frames"},
+    {"width", DS_ATTR_INT, .required = true, .doc = "taps before a phase's block"},
+    {"half", DS_ATTR_INT, .required = true,
      .doc = "how far a tap may lie from its output, in frames of rate orig * new"},
-    {.name = NULL},
+    {0},
 };
 
 typedef struct geometry {
@@ -107,7 +99,8 @@ static ds_status resample_infer(ds_op *op)
 
 /* floor((n * times + more) / by), or its ceiling, without a product that overflows: whole blocks of `by`
  * frames apart from the rest. */
-static ds_expr resample_scaled(ds_program *p, ds_expr n, int64_t times, int64_t more, int64_t by, bool up)
+static ds_expr resample_scaled(ds_program *p, ds_expr n, int64_t times, int64_t more, int64_t by,
+                               bool up)
 {
     const ds_expr blocks = ds_floordiv_k(p, n, by);
     const ds_expr rest = ds_sub(p, n, ds_mul_k(p, blocks, by));
@@ -119,7 +112,8 @@ static ds_expr resample_scaled(ds_program *p, ds_expr n, int64_t times, int64_t 
 static void resample_counts(const ds_op *op, ds_program *p)
 {
     const geometry g = resample_geometry_of(op);
-    ds_root(p, ds_add_k(p, resample_scaled(p, ds_known(p, 0), g.new, -g.half - 1, g.orig, false), 1));
+    ds_root(p,
+            ds_add_k(p, resample_scaled(p, ds_known(p, 0), g.new, -g.half - 1, g.orig, false), 1));
     ds_root(p, resample_scaled(p, ds_total(p, 0), g.new, 0, g.orig, true));
 }
 
@@ -137,7 +131,7 @@ static size_t resample_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 
 /* Every phase's taps without the structural zeros, once for each channel: [new][taps][channels]. */
 static void resample_prepare(const ds_op *op, void *prepared, const void *const *weights,
-                    const ds_real_kernels *k)
+                             const ds_real_kernels *k)
 {
     const geometry g = resample_geometry_of(op);
     const size_t element = ds_op_element(op), row = (size_t)(2 * g.width + g.orig);
@@ -155,20 +149,18 @@ static void resample_prepare(const ds_op *op, void *prepared, const void *const 
 }
 
 /* y = products of windows with n_taps taps, each channel by its own. */
-static void resample_rows(const ds_run *run, const geometry *g, void *const *y, const void *const *x,
-                          size_t n, const char *taps, size_t n_taps)
+static void resample_rows(const ds_run *run, const geometry *g, void *const *y,
+                          const void *const *x, size_t n, const char *taps, size_t n_taps)
 {
-    const ds_packed weight = {.format = DS_FORMAT_TAPS,
-                              .n_cols = g->channels,
-                              .depth = n_taps,
-                              .data = taps};
+    const ds_packed weight = {
+        .format = DS_FORMAT_TAPS, .n_cols = g->channels, .depth = n_taps, .data = taps};
     const ds_product p = {.weight = &weight, .y = y, .x = x, .n_rows = n};
     run->k->depthwise(&p, g->channels);
 }
 
 /* One output whose window reaches beyond an end of the stream: the taps within. */
 static void resample_forward_cut(const ds_run *run, const geometry *g, const ds_window *in, void *y,
-                        int64_t first, int64_t n_taps, int64_t total, const char *taps)
+                                 int64_t first, int64_t n_taps, int64_t total, const char *taps)
 {
     const size_t frame_bytes = g->channels * run->k->element;
     const int64_t begin = first < 0 ? 0 : first;

@@ -68,8 +68,9 @@ size_t ds_window_copy_bytes(const ds_window_shape *s, bool padded)
 {
     if (window_direct(s) && !padded)
         return 0;
-    return ds_packed_align(window_max_copies(s) * window_copy_elements(s) * s->element) +
-           DS_PACKED_ALIGNMENT;
+    const size_t row = window_copy_elements(s) * s->element, most = MOST_COPIES * row;
+    const size_t n_bytes = LEAST_COPIES * row > COPY_BYTES ? LEAST_COPIES * row : COPY_BYTES;
+    return ds_packed_align(most < n_bytes ? most : n_bytes) + DS_PACKED_ALIGNMENT;
 }
 
 unsigned ds_window_finishes(const ds_window_shape *s)

@@ -43,7 +43,8 @@ typedef struct ds_window_place {
 
 /* Bytes of the prepared weight, a multiple of 64. */
 size_t ds_window_prepared_bytes(const ds_window_shape *s, const ds_real_kernels *k);
-/* Bytes for the copies of windows; none where nothing is padded and nothing is copied otherwise. */
+/* Bytes for the copies of windows, not less for longer ones; none where nothing is padded and nothing is
+ * copied otherwise. */
 size_t ds_window_copy_bytes(const ds_window_shape *s, bool padded);
 /* What such a product may end with (op->finishes). */
 unsigned ds_window_finishes(const ds_window_shape *s);

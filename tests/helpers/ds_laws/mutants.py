@@ -197,7 +197,7 @@ MUTANTS = {
         ("cumulative",),
     ),
     "windows before the chunk left out of the sum": Mutant(
-        "ops/overlap_add.c",
+        "ops/frame.c",
         "(u - size) / step + 1, .last = u / step};",
         "(u - size) / step + 1 + (u % 7 == 6), .last = u / step};",
         ("overlap_add",),
