@@ -174,6 +174,17 @@ static ds_status conv_transpose_inner_size(const ds_op *op, const ds_phases *g, 
     return DS_OK;
 }
 
+/* Where every output has its phases; frames that share a product lie side by side in its rows. */
+static unsigned conv_transpose_finishes(const ds_op *op, const geometry *g)
+{
+    const ds_phases *a = &g->axis[0], *b = &g->axis[1];
+    if (a->n_phases < a->stride || b->n_phases < b->stride)
+        return 0;
+    const bool shared =
+        conv_transpose_shared(op, a, 0) > 1 || conv_transpose_shared(op, a, a->n_full) > 1;
+    return shared ? DS_FINISHES_ELEMENTS : DS_FINISHES_STEPS;
+}
+
 static ds_status conv_transpose_infer(ds_op *op)
 {
     const ds_signature *in = &op->in[0];
@@ -188,6 +199,7 @@ static ds_status conv_transpose_infer(ds_op *op)
         DS_TRY(conv_transpose_inner_size(op, b, in->shape[rank - 2], &out->shape[rank - 2]));
     DS_TRY(ds_planes_images(op) ? conv_transpose_inner_size(op, a, in->shape[0], &out->shape[0])
                                 : ds_scale_rate(op, a->stride, 1));
+    op->finishes = conv_transpose_finishes(op, &g);
     return conv_transpose_set_sizes(op, &g);
 }
 

@@ -66,15 +66,18 @@ bool ds_fused_step_of(const ds_op *main, const ds_fused_step *steps, int n_steps
     ds_epilogue_step *e = &step->epilogue;
     if (e->kind == DS_STEP_GLU)
         return n_steps == 0 && (main->finishes & DS_FINISHES_GLU) != 0;
-    if (!(main->finishes & DS_FINISHES_STEPS) || !ds_signature_same_shape(in, out))
+    if (!ds_signature_same_shape(in, out))
         return false;
     if (e->kind == DS_STEP_UNARY && e->function == DS_UNARY_GELU && op->attr[0].i == 1)
         e->function = DS_UNARY_GELU_TANH;
     bool streams = false;
     for (int k = 0; k < n_steps; k++)
         streams |= steps[k].stream;
-    return e->kind != DS_STEP_BINARY ||
-           (fused_operand(op, input, step, operand) && !(streams && step->stream));
+    if (e->kind == DS_STEP_BINARY &&
+        (!fused_operand(op, input, step, operand) || (streams && step->stream)))
+        return false;
+    const bool alike = e->kind == DS_STEP_UNARY || e->one;
+    return (main->finishes & (DS_FINISHES_STEPS | (alike ? DS_FINISHES_ELEMENTS : 0))) != 0;
 }
 
 /* ---------------------------------------------------------------- the operator */

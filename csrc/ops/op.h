@@ -70,7 +70,8 @@ enum {
     DS_OP_PACKS = 8     /* prepare writes ds_packed objects alone; what they hold whole is not read raw */
 };
 
-enum { DS_FINISHES_STEPS = 1, DS_FINISHES_GLU = 2 };
+/* ELEMENTS: steps that are the same for all columns alone. */
+enum { DS_FINISHES_STEPS = 1, DS_FINISHES_GLU = 2, DS_FINISHES_ELEMENTS = 4 };
 
 typedef struct ds_op ds_op;
 
@@ -141,7 +142,7 @@ struct ds_op {
     } scratch;
     bool whole;       /* this instance needs the whole stream (bidirectional, circular): nothing leaves
                        * before the end, everything is kept; refused unless buffering is asked for */
-    unsigned finishes; /* DS_FINISHES_STEPS, DS_FINISHES_GLU: what may be fused to this instance's products,
+    unsigned finishes; /* DS_FINISHES_...: what may be fused to this instance's products,
                         * all of which go through ds_run_product; preset to none */
     /* filled by ds_op_create */
     bool same_counts; /* the pair of output 0, and of each of its rate, is input 0's, always: counts say so */
