@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ir/fuse.h"
+#include "ir/rewrite.h"
 
 /* Makes room for one more item of a growing array. */
 static ds_status grow(const ds_allocator *a, void **items, size_t n, size_t *capacity, size_t item)

@@ -15,14 +15,12 @@
  * convolved by itself (ops/planes.h).
  *
  * The padding's modes and the counts along the stream: ops/padding.h; circular padding there needs
- * the whole stream. Within a frame all modes are at hand. The products: ops/window_product.h.
+ * the whole stream. Within a frame all modes are at hand. The products: ops/planes.h.
  *
  * Source: torch.nn.Conv1d (there left = right = padding, or asymmetric with padding="same") and
  * torch.nn.Conv2d; torch.nn.Conv1d along an axis that is not the stream. */
-#include "ops/packed.h"
 #include "ops/planes.h"
 #include "ops/registry.h"
-#include "ops/window_product.h"
 
 enum { AXIS, STRIDE, DILATION, GROUPS, PADDING, MODE, INNER_MODE };
 enum { LEFT = 3, RIGHT }; /* conv1d's; STRIDE to GROUPS are one earlier there, MODE is the same */
@@ -73,18 +71,11 @@ static ds_padding conv_windows(const ds_op *op, int i)
     return g;
 }
 
-static ds_window_shape conv_shape(const ds_op *op)
+static ds_windows conv_shape(const ds_op *op)
 {
-    const ds_signature *in = &op->in[0];
-    return (ds_window_shape){.n_in = (size_t)in->shape[in->rank - 1],
-                             .n_out = (size_t)op->weight[WEIGHT].shape[0],
-                             .groups = (size_t)ds_planes_attr(op, GROUPS)->i,
-                             .n_taps = (size_t)ds_planes_kernel(op, 0),
-                             .n_inner = (size_t)ds_planes_kernel(op, 1),
-                             .step = ds_planes_number(op, DILATION, 0, 1),
-                             .inner_step = ds_planes_number(op, DILATION, 1, 1),
-                             .width = (size_t)ds_planes_width(in),
-                             .element = ds_op_element(op)};
+    return ds_windows_make(op, ds_planes_attr(op, GROUPS)->i, op->weight[WEIGHT].shape[0],
+                           ds_planes_kernel(op, 0), ds_planes_number(op, DILATION, 0, 1),
+                           ds_planes_kernel(op, 1), ds_planes_number(op, DILATION, 1, 1));
 }
 
 static ds_status conv_check_weight(const ds_op *op)
@@ -145,26 +136,15 @@ static ds_status conv_infer(ds_op *op)
     const ds_padding along = conv_windows(op, 0), inner = conv_windows(op, 1);
     DS_TRY(ds_padding_check(op, &along));
     DS_TRY(ds_padding_check(op, &inner));
-    const ds_window_shape s = conv_shape(op);
-    size_t most, n_windows = 1;
-    DS_TRY(ds_window_check(&s, &most));
-
+    const ds_windows s = conv_shape(op);
     out->shape[rank - 1] = (int64_t)s.n_out;
-    if (rank > 1) {
+    if (rank > 1)
         DS_TRY(conv_inner_size(op, &inner, in->shape[rank - 2], &out->shape[rank - 2]));
-        n_windows = (size_t)out->shape[rank - 2];
-    }
-    if (ds_planes_images(op)) {
-        DS_TRY(conv_inner_size(op, &along, in->shape[0], &out->shape[0]));
-        DS_TRY(ds_size_mul(&n_windows, n_windows, (size_t)out->shape[0]));
-    } else {
-        DS_TRY(ds_scale_rate(op, 1, along.stride));
-        op->whole = ds_padding_whole(&along);
-    }
-    op->scratch.per_call =
-        ds_window_copy_bytes(&s, along.left + along.right + inner.left + inner.right > 0);
-    op->finishes = ds_window_finishes(&s);
-    return ds_size_mul(&op->scratch.per_out, n_windows, 2 * sizeof(void *));
+    DS_TRY(ds_planes_images(op) ? conv_inner_size(op, &along, in->shape[0], &out->shape[0])
+                                : ds_scale_rate(op, 1, along.stride));
+    op->whole = !ds_planes_images(op) && ds_padding_whole(&along);
+    op->finishes = DS_FINISHES_STEPS | (s.groups == 1 ? DS_FINISHES_GLU : 0);
+    return ds_windows_set_sizes(op, &s, 1, along.left + along.right + inner.left + inner.right > 0);
 }
 
 static void conv_counts(const ds_op *op, ds_program *p)
@@ -183,43 +163,43 @@ static void conv_need(const ds_op *op, ds_program *p)
 
 static size_t conv_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
-    const ds_window_shape s = conv_shape(op);
-    return ds_window_prepared_bytes(&s, k);
+    const ds_windows s = conv_shape(op);
+    return ds_windows_prepared_bytes(&s, k);
 }
 
 static void conv_prepare(const ds_op *op, void *prepared, const void *const *weights,
                          const ds_real_kernels *k)
 {
-    const ds_window_shape s = conv_shape(op);
-    const ptrdiff_t taps = (ptrdiff_t)(s.n_taps * s.n_inner);
+    const ds_windows s = conv_shape(op);
+    const ptrdiff_t taps = (ptrdiff_t)s.all_taps;
     ds_weight_layout layout = {.col = (ptrdiff_t)(s.n_in / s.groups) * taps,
                                .tap = (ptrdiff_t)ds_planes_tap(op, 0),
                                .inner = (ptrdiff_t)ds_planes_tap(op, 1),
                                .channel = taps};
-    ds_window_prepare(&s, prepared, weights[WEIGHT], s.n_out / s.groups * (size_t)layout.col,
-                      &layout, ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL, k);
+    ds_windows_prepare(&s, prepared, weights[WEIGHT], s.n_out / s.groups * (size_t)layout.col,
+                       &layout, ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL, k);
 }
 
 static void conv_forward(const ds_op *op, const ds_run *run)
 {
     const ds_padding along = conv_windows(op, 0), inner = conv_windows(op, 1);
-    const ds_window_shape s = conv_shape(op);
+    const ds_windows s = conv_shape(op);
     const ds_signature *out = &op->out[0];
     const size_t n_outputs = (size_t)ds_planes_width(out);
     const size_t position_bytes = (size_t)out->shape[out->rank - 1] * s.element;
     ds_window_product product;
-    ds_window_begin(&product, &s, run, run->prepared, run->scratch,
-                    (size_t)(run->frames_out * ds_planes_positions(out)));
-    ds_planes planes = {.op = op, .run = run};
-    ds_plane plane;
-    while (ds_planes_next(&planes, &plane)) {
-        char *y = plane.out.data;
-        for (int64_t m = plane.out.m0; m < plane.out.m1; m++) {
-            const ds_window_place at = {m * along.stride - along.left, along.mode, plane.total};
-            for (size_t j = 0; j < n_outputs; j++, y += position_bytes) {
-                const ds_window_place within = {(int64_t)j * inner.stride - inner.left, inner.mode,
-                                                (int64_t)s.width};
-                ds_window_add(&product, y, &plane.in, at, within);
+    ds_window_begin(&product, &s, op, run, run->prepared, run->scratch);
+    for (size_t row = 0; row < run->n_rows; row++) {
+        for (int64_t i = 0; i < ds_planes_count(op, run, row); i++) {
+            const ds_plane plane = ds_planes_at(op, run, row, i);
+            char *y = plane.out.data;
+            for (int64_t m = plane.out.m0; m < plane.out.m1; m++) {
+                const ds_window_place at = {m * along.stride - along.left, along.mode, plane.total};
+                for (size_t j = 0; j < n_outputs; j++, y += position_bytes) {
+                    const ds_window_place within = {(int64_t)j * inner.stride - inner.left,
+                                                    inner.mode, s.width};
+                    ds_window_add(&product, y, &plane.in, at, within);
+                }
             }
         }
     }

@@ -29,7 +29,6 @@
 #include "ops/phases.h"
 #include "ops/planes.h"
 #include "ops/registry.h"
-#include "ops/window_product.h"
 
 enum { AXIS, STRIDE, PADDING, OUTPUT_PADDING, DILATION, GROUPS };
 enum { WEIGHT = DS_PLANES_WEIGHT, BIAS = DS_PLANES_BIAS };
@@ -67,14 +66,11 @@ static ds_phases conv_transpose_numbers(const ds_op *op, int i)
                        .output_padding = ds_planes_number(op, OUTPUT_PADDING, i, 0)};
 }
 
-typedef struct geometry {
-    ds_phases axis[2];
-} geometry;
-
-static geometry conv_transpose_geometry(const ds_op *op)
+/* Both axes. */
+static void conv_transpose_geometry(const ds_op *op, ds_phases *g)
 {
-    return (geometry){{ds_phases_make(conv_transpose_numbers(op, 0)),
-                       ds_phases_make(conv_transpose_numbers(op, 1))}};
+    for (int i = 0; i < 2; i++)
+        g[i] = ds_phases_make(conv_transpose_numbers(op, i));
 }
 
 /* How many phases from f on along the first axis are one product. */
@@ -86,20 +82,12 @@ static int64_t conv_transpose_shared(const ds_op *op, const ds_phases *g, int64_
 }
 
 /* Of phase f along the plane's first axis, with those that share its windows, and e along its second. */
-static ds_window_shape conv_transpose_shape(const ds_op *op, const geometry *g, int64_t f,
-                                            int64_t e)
+static ds_windows conv_transpose_shape(const ds_op *op, const ds_phases *g, int64_t f, int64_t e)
 {
-    const ds_signature *in = &op->in[0];
-    const int64_t shared = conv_transpose_shared(op, &g->axis[0], f);
-    return (ds_window_shape){.n_in = (size_t)in->shape[in->rank - 1],
-                             .n_out = (size_t)(op->out[0].shape[in->rank - 1] * shared),
-                             .groups = (size_t)ds_planes_attr(op, GROUPS)->i,
-                             .n_taps = (size_t)ds_phases_taps(&g->axis[0], f),
-                             .n_inner = (size_t)ds_phases_taps(&g->axis[1], e),
-                             .step = g->axis[0].frame_step,
-                             .inner_step = g->axis[1].frame_step,
-                             .width = (size_t)ds_planes_width(in),
-                             .element = ds_op_element(op)};
+    const int64_t n_out = op->out[0].shape[op->out[0].rank - 1];
+    return ds_windows_make(op, ds_planes_attr(op, GROUPS)->i,
+                           n_out * conv_transpose_shared(op, g, f), ds_phases_taps(&g[0], f),
+                           g[0].frame_step, ds_phases_taps(&g[1], e), g[1].frame_step);
 }
 
 /* Output frames that were computed aside. */
@@ -108,24 +96,6 @@ typedef struct piece {
     const char *from;
     size_t n_bytes;
 } piece;
-
-/* The first phases have most taps: of them is the longest window, and the widest weight. */
-static ds_status conv_transpose_set_sizes(ds_op *op, const geometry *g)
-{
-    const ds_window_shape s = conv_transpose_shape(op, g, 0, 0);
-    const size_t n = (size_t)g->axis[0].n_phases;
-    size_t most, n_windows = (size_t)ds_planes_width(&op->out[0]);
-    DS_TRY(ds_window_check(&s, &most));
-    DS_TRY(ds_size_mul(&most, most, n));
-    DS_TRY(ds_size_mul(&most, most, (size_t)g->axis[1].n_phases));
-    op->scratch.per_call = ds_window_copy_bytes(&s, true);
-    if (ds_planes_vectors(op))
-        op->scratch.per_row =
-            ds_packed_align(2 * (sizeof(piece) + n * ds_signature_bytes(&op->out[0])));
-    if (ds_planes_images(op))
-        DS_TRY(ds_size_mul(&n_windows, n_windows, (size_t)op->out[0].shape[0]));
-    return ds_size_mul(&op->scratch.per_out, n_windows, 2 * sizeof(void *));
-}
 
 static ds_status conv_transpose_check_weight(const ds_op *op, int64_t *n_out)
 {
@@ -175,9 +145,9 @@ static ds_status conv_transpose_inner_size(const ds_op *op, const ds_phases *g, 
 }
 
 /* Where every output has its phases; frames that share a product lie side by side in its rows. */
-static unsigned conv_transpose_finishes(const ds_op *op, const geometry *g)
+static unsigned conv_transpose_finishes(const ds_op *op, const ds_phases *g)
 {
-    const ds_phases *a = &g->axis[0], *b = &g->axis[1];
+    const ds_phases *a = &g[0], *b = &g[1];
     if (a->n_phases < a->stride || b->n_phases < b->stride)
         return 0;
     const bool shared =
@@ -193,32 +163,40 @@ static ds_status conv_transpose_infer(ds_op *op)
     DS_TRY(ds_planes_check(op, op->def == &ds_op_conv_transpose1d));
     DS_TRY(conv_transpose_check_weight(op, &out->shape[rank - 1]));
     DS_TRY(conv_transpose_check_numbers(op));
-    const geometry g = conv_transpose_geometry(op);
-    const ds_phases *a = &g.axis[0], *b = &g.axis[1];
+    ds_phases g[2];
+    conv_transpose_geometry(op, g);
+    const ds_phases *a = &g[0], *b = &g[1];
     if (rank > 1)
         DS_TRY(conv_transpose_inner_size(op, b, in->shape[rank - 2], &out->shape[rank - 2]));
     DS_TRY(ds_planes_images(op) ? conv_transpose_inner_size(op, a, in->shape[0], &out->shape[0])
                                 : ds_scale_rate(op, a->stride, 1));
-    op->finishes = conv_transpose_finishes(op, &g);
-    return conv_transpose_set_sizes(op, &g);
+    op->finishes = conv_transpose_finishes(op, g);
+    const ds_windows s = conv_transpose_shape(op, g, 0, 0); /* no phase has more taps */
+    DS_TRY(ds_windows_set_sizes(op, &s, (size_t)(g[0].n_phases * g[1].n_phases), true));
+    if (ds_planes_vectors(op))
+        op->scratch.per_row =
+            ds_packed_align(2 * (sizeof(piece) + (size_t)g[0].n_phases * ds_signature_bytes(out)));
+    return DS_OK;
 }
 
 static void conv_transpose_counts(const ds_op *op, ds_program *p)
 {
-    const geometry g = conv_transpose_geometry(op);
+    ds_phases g[2];
+    conv_transpose_geometry(op, g);
     if (!ds_planes_image_counts(op, p))
-        ds_phases_counts(&g.axis[0], p);
+        ds_phases_counts(&g[0], p);
 }
 
 static void conv_transpose_need(const ds_op *op, ds_program *p)
 {
-    const geometry g = conv_transpose_geometry(op);
+    ds_phases g[2];
+    conv_transpose_geometry(op, g);
     if (!ds_planes_image_need(op, p))
-        ds_phases_need(&g.axis[0], p);
+        ds_phases_need(&g[0], p);
 }
 
 /* Bytes of a product's bias that is repeated for each phase. */
-static size_t conv_transpose_bias_bytes(const ds_op *op, const ds_window_shape *s)
+static size_t conv_transpose_bias_bytes(const ds_op *op, const ds_windows *s)
 {
     const bool repeated = s->n_out > (size_t)op->out[0].shape[op->out[0].rank - 1];
     return repeated && ds_op_has_weight(op, BIAS) ? ds_packed_align(s->n_out * s->element) : 0;
@@ -226,41 +204,42 @@ static size_t conv_transpose_bias_bytes(const ds_op *op, const ds_window_shape *
 
 static size_t conv_transpose_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
-    const geometry g = conv_transpose_geometry(op);
+    ds_phases g[2];
+    conv_transpose_geometry(op, g);
     size_t n_bytes = 0;
-    for (int64_t f = 0; f < g.axis[0].n_phases; f += conv_transpose_shared(op, &g.axis[0], f)) {
-        for (int64_t e = 0; e < g.axis[1].n_phases; e++) {
-            const ds_window_shape s = conv_transpose_shape(op, &g, f, e);
-            n_bytes += ds_window_prepared_bytes(&s, k) + conv_transpose_bias_bytes(op, &s);
+    for (int64_t f = 0; f < g[0].n_phases; f += conv_transpose_shared(op, &g[0], f)) {
+        for (int64_t e = 0; e < g[1].n_phases; e++) {
+            const ds_windows s = conv_transpose_shape(op, g, f, e);
+            n_bytes += ds_windows_prepared_bytes(&s, k) + conv_transpose_bias_bytes(op, &s);
         }
     }
     return n_bytes;
 }
 
 /* The product of phases f and e; returns where the next one goes. */
-static void *conv_transpose_prepare_phases(const ds_op *op, const geometry *g, int64_t f, int64_t e,
-                                           void *prepared, const void *const *weights,
+static void *conv_transpose_prepare_phases(const ds_op *op, const ds_phases *g, int64_t f,
+                                           int64_t e, void *prepared, const void *const *weights,
                                            const ds_real_kernels *k)
 {
-    const ds_phases *a = &g->axis[0], *b = &g->axis[1];
+    const ds_phases *a = &g[0], *b = &g[1];
     const int64_t tap = ds_planes_tap(op, 0), inner = ds_planes_tap(op, 1);
     const int64_t taps = a->kernel * b->kernel, n_out = op->weight[WEIGHT].shape[1];
-    const ds_window_shape s = conv_transpose_shape(op, g, f, e);
+    const ds_windows s = conv_transpose_shape(op, g, f, e);
     const size_t start = (size_t)(ds_phases_last(a, f) * tap + ds_phases_last(b, e) * inner);
     ds_weight_layout layout = {.col = (ptrdiff_t)taps,
                                .tap = -(ptrdiff_t)(a->tap_step * tap),
                                .inner = -(ptrdiff_t)(b->tap_step * inner),
                                .channel = (ptrdiff_t)(n_out * taps)};
     const char *bias = ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL;
-    const size_t n_bytes = ds_window_prepared_bytes(&s, k),
+    const size_t n_bytes = ds_windows_prepared_bytes(&s, k),
                  repeated = conv_transpose_bias_bytes(op, &s);
     if (conv_transpose_shared(op, a, f) > 1) { /* columns (phase, n) */
         layout.n_sub = (size_t)n_out;
         layout.sub = layout.col;
         layout.col = 1;
     }
-    ds_window_prepare(&s, prepared, (const char *)weights[WEIGHT] + start * s.element,
-                      s.n_in / s.groups * (size_t)layout.channel, &layout, bias, k);
+    ds_windows_prepare(&s, prepared, (const char *)weights[WEIGHT] + start * s.element,
+                       s.n_in / s.groups * (size_t)layout.channel, &layout, bias, k);
     if (repeated > 0) {
         ds_packed *packed = prepared;
         char *to = (char *)prepared + n_bytes;
@@ -274,45 +253,49 @@ static void *conv_transpose_prepare_phases(const ds_op *op, const geometry *g, i
 static void conv_transpose_prepare(const ds_op *op, void *prepared, const void *const *weights,
                                    const ds_real_kernels *k)
 {
-    const geometry g = conv_transpose_geometry(op);
-    for (int64_t f = 0; f < g.axis[0].n_phases; f += conv_transpose_shared(op, &g.axis[0], f))
-        for (int64_t e = 0; e < g.axis[1].n_phases; e++)
-            prepared = conv_transpose_prepare_phases(op, &g, f, e, prepared, weights, k);
+    ds_phases g[2];
+    conv_transpose_geometry(op, g);
+    for (int64_t f = 0; f < g[0].n_phases; f += conv_transpose_shared(op, &g[0], f))
+        for (int64_t e = 0; e < g[1].n_phases; e++)
+            prepared = conv_transpose_prepare_phases(op, g, f, e, prepared, weights, k);
 }
 
 /* All outputs of the phases [f, f + n) along the plane's first axis and e along its second. */
-static void conv_transpose_forward_phases(const ds_op *op, const ds_run *run, const geometry *g,
+static void conv_transpose_forward_phases(const ds_op *op, const ds_run *run, const ds_phases *g,
                                           int64_t f, int64_t n, int64_t e,
                                           ds_window_product *product)
 {
-    const ds_phases *a = &g->axis[0], *b = &g->axis[1];
+    const ds_phases *a = &g[0], *b = &g[1];
     const ds_signature *out = &op->out[0];
-    const int64_t width = ds_planes_width(&op->in[0]), n_outputs = ds_planes_width(out);
+    const int64_t n_outputs = ds_planes_width(out);
     const size_t position_bytes = (size_t)out->shape[out->rank - 1] * product->shape.element;
     const size_t row_bytes = (size_t)n_outputs * position_bytes;
     piece *pieces = run->scratch;
     char *aside = (char *)(pieces + 2 * run->n_rows);
     size_t n_pieces = 0;
-    ds_planes planes = {.op = op, .run = run};
-    ds_plane plane;
-    while (ds_planes_next(&planes, &plane)) {
-        const int64_t m0 = plane.out.m0, m1 = plane.out.m1;
-        int64_t m = ds_phases_from(a, f, m0);
-        if (n > 1 && m - a->stride + n > m0)
-            m -= a->stride; /* its last frames are wanted */
-        for (; m < m1; m += a->stride) {
-            const int64_t from = m > m0 ? m : m0, to = m + n < m1 ? m + n : m1;
-            char *y = ds_to(&plane.out, from, row_bytes);
-            if (to - from < n) {
-                char *at = aside + n_pieces * (size_t)n * row_bytes;
-                pieces[n_pieces++] = (piece){y, at + (size_t)(from - m) * row_bytes,
-                                             (size_t)(to - from) * row_bytes};
-                y = at;
-            }
-            const ds_window_place along = {ds_phases_first(a, f, m), DS_PADDING_ZEROS, plane.total};
-            for (int64_t j = ds_phases_from(b, e, 0); j < n_outputs; j += b->stride) {
-                const ds_window_place inner = {ds_phases_first(b, e, j), DS_PADDING_ZEROS, width};
-                ds_window_add(product, y + (size_t)j * position_bytes, &plane.in, along, inner);
+    for (size_t row = 0; row < run->n_rows; row++) {
+        for (int64_t i = 0; i < ds_planes_count(op, run, row); i++) {
+            const ds_plane plane = ds_planes_at(op, run, row, i);
+            const int64_t m0 = plane.out.m0, m1 = plane.out.m1;
+            int64_t m = ds_phases_from(a, f, m0);
+            if (n > 1 && m - a->stride + n > m0)
+                m -= a->stride; /* its last frames are wanted */
+            for (; m < m1 && m0 < m1; m += a->stride) {
+                const int64_t from = m > m0 ? m : m0, to = m + n < m1 ? m + n : m1;
+                char *y = ds_to(&plane.out, from, row_bytes);
+                if (to - from < n) {
+                    char *at = aside + n_pieces * (size_t)n * row_bytes;
+                    pieces[n_pieces++] = (piece){y, at + (size_t)(from - m) * row_bytes,
+                                                 (size_t)(to - from) * row_bytes};
+                    y = at;
+                }
+                const ds_window_place along = {ds_phases_first(a, f, m), DS_PADDING_ZEROS,
+                                               plane.total};
+                for (int64_t j = ds_phases_from(b, e, 0); j < n_outputs; j += b->stride) {
+                    const ds_window_place inner = {ds_phases_first(b, e, j), DS_PADDING_ZEROS,
+                                                   product->shape.width};
+                    ds_window_add(product, y + (size_t)j * position_bytes, &plane.in, along, inner);
+                }
             }
         }
     }
@@ -339,21 +322,21 @@ static void conv_transpose_fill(const ds_op *op, const ds_run *run, const void *
 /* Scratch: the pieces of all rows, then what products want. */
 static void conv_transpose_forward(const ds_op *op, const ds_run *run)
 {
-    const geometry g = conv_transpose_geometry(op);
-    const ds_phases *a = &g.axis[0], *b = &g.axis[1];
+    ds_phases g[2];
+    conv_transpose_geometry(op, g);
+    const ds_phases *a = &g[0], *b = &g[1];
     const char *prepared = run->prepared;
     char *scratch = (char *)run->scratch + run->n_rows * op->scratch.per_row;
-    const size_t n_windows = (size_t)(run->frames_out * ds_planes_positions(&op->out[0]));
     if (a->n_phases < a->stride || b->n_phases < b->stride)
         conv_transpose_fill(op, run, ds_run_weight(op, run, BIAS));
     for (int64_t f = 0, n; f < a->n_phases; f += n) {
         n = conv_transpose_shared(op, a, f);
         for (int64_t e = 0; e < b->n_phases; e++) {
-            const ds_window_shape s = conv_transpose_shape(op, &g, f, e);
+            const ds_windows s = conv_transpose_shape(op, g, f, e);
             ds_window_product product;
-            ds_window_begin(&product, &s, run, prepared, scratch, n_windows);
-            conv_transpose_forward_phases(op, run, &g, f, n, e, &product);
-            prepared += ds_window_prepared_bytes(&s, run->k) + conv_transpose_bias_bytes(op, &s);
+            ds_window_begin(&product, &s, op, run, prepared, scratch);
+            conv_transpose_forward_phases(op, run, g, f, n, e, &product);
+            prepared += ds_windows_prepared_bytes(&s, run->k) + conv_transpose_bias_bytes(op, &s);
         }
     }
 }

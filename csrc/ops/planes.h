@@ -1,4 +1,5 @@
-/* ops/planes.h: frames as planes of positions, what the four convolutions share.
+/* ops/planes.h: frames as planes of positions, and products of windows over them: what the four
+ * convolutions share.
  *
  * in [C] (conv1d, conv_transpose1d): every frame is one position with C channels; the plane is
  * (stream, 1).
@@ -14,13 +15,39 @@
  * that axis; for frames of one position it has one along the other. Attributes with one number for
  * each axis of the plane give that of the first axis first; without any they stand for the usual
  * number. The operators for frames of one position have the attributes of the others but `axis`,
- * each a single number. */
+ * each a single number.
+ *
+ * A window has taps on several rows of the plane and, on each, on several positions:
+ *
+ *     y[n] = sum over taps t, inner taps i and channels c of
+ *            x[first + t * step][inner first + i * inner step][c] * w[n][t][i][c]  (+ bias[n])
+ *
+ * The sum runs tap by tap, within a tap by inner taps, within these channel by channel. So where
+ * all of that lies in one contiguous run (one group; whole rows with step 1, or positions side
+ * by side of one row), a window is passed by pointer; where there are gaps, channels are split
+ * into groups, or padding is touched, it is copied first, in the same order and with explicit
+ * zeros: the bits are equal either way.
+ *
+ * With G groups, C channels in and N out, group g makes outputs [gN/G, (g+1)N/G) of channels
+ * [gC/G, (g+1)C/G): G products over one copied row [G][taps][C/G]. Where every group has one
+ * channel (depthwise) no product is needed: y[n] = sum over t of x[..][n / (N/C)] * w[t][n], by a
+ * kernel that skips even gaps itself; with N > C the copied row repeats each channel N/C times.
+ *
+ * Windows are collected until the room for copies is full or the stream ends; as no row of a
+ * product depends on another, that leaves no trace in the results. */
 #ifndef DS_OPS_PLANES_H
 #define DS_OPS_PLANES_H
 #include "ops/framewise.h"
 #include "ops/padding.h"
 
 enum { DS_PLANES_AXIS = 0, DS_PLANES_WEIGHT = 0, DS_PLANES_BIAS = 1 };
+
+/* The definition of an operator over planes, whose functions begin with `prefix`. */
+#define DS_PLANES_OPERATOR(op, text, prefix)                                                       \
+    .name = #op, .doc = text, .n_inputs = 1, .n_outputs = 1, .n_values = -1, .flags = DS_OP_PACKS, \
+    .attrs = op##_attrs, .weights = "weight bias?", .infer = prefix##_infer,                       \
+    .counts = prefix##_counts, .need = prefix##_need, .prepared_bytes = prefix##_prepared_bytes,   \
+    .prepare = prefix##_prepare, .forward = prefix##_forward
 
 /* Whether frames are single positions. */
 static inline bool ds_planes_vectors(const ds_op *op)
@@ -34,15 +61,10 @@ static inline bool ds_planes_images(const ds_op *op)
     return op->in[0].rank == 3;
 }
 
-/* Of the signature of an input or output: positions in a row, in a frame. */
+/* Positions in a row of an input or output of this signature. */
 static inline int64_t ds_planes_width(const ds_signature *s)
 {
     return s->rank > 1 ? s->shape[s->rank - 2] : 1;
-}
-
-static inline int64_t ds_planes_positions(const ds_signature *s)
-{
-    return ds_planes_width(s) * (s->rank > 2 ? s->shape[0] : 1);
 }
 
 /* An attribute by its place among those of the operator with `axis`. */
@@ -57,13 +79,6 @@ int64_t ds_planes_number(const ds_op *op, int attr, int i, int64_t usual);
 int64_t ds_planes_kernel(const ds_op *op, int i);
 int64_t ds_planes_tap(const ds_op *op, int i);
 
-/* The definition of an operator over planes, whose functions begin with `prefix`. */
-#define DS_PLANES_OPERATOR(op, text, prefix)                                                       \
-    .name = #op, .doc = text, .n_inputs = 1, .n_outputs = 1, .n_values = -1, .flags = DS_OP_PACKS, \
-    .attrs = op##_attrs, .weights = "weight bias?", .infer = prefix##_infer,                       \
-    .counts = prefix##_counts, .need = prefix##_need, .prepared_bytes = prefix##_prepared_bytes,   \
-    .prepare = prefix##_prepare, .forward = prefix##_forward
-
 /* What infer asks of all: types, ranks, sizes, the axis. vectors: frames must be single positions. */
 ds_status ds_planes_check(const ds_op *op, bool vectors);
 /* DS_ARGUMENT unless the attribute has no numbers or n. */
@@ -72,22 +87,70 @@ ds_status ds_planes_check_numbers(const ds_op *op, int attr, int n);
 bool ds_planes_image_counts(const ds_op *op, ds_program *p);
 bool ds_planes_image_need(const ds_op *op, ds_program *p);
 
-/* Goes through the planes of a run: `in` are the rows at hand, `out` those to compute, `total` the
- * plane's number of rows (DS_PADDING_OPEN while its stream goes on). */
-typedef struct ds_planes {
-    const ds_op *op;
-    const ds_run *run;
-    size_t row;    /* of the run */
-    int64_t frame; /* images: of this row's outputs, how many are done */
-} ds_planes;
+/* Shape of windows and their product; all numbers >= 1. */
+typedef struct ds_windows {
+    size_t n_in, n_out, groups; /* both divisible by groups */
+    int64_t n_taps, n_inner, step, inner_step;
+    int64_t width; /* positions of a row */
+    size_t element;
+    bool depthwise, direct; /* direct: one that touches no padding is passed by pointer */
+    int64_t distance; /* positions from each tap to the next, all in order; 0 where that differs */
+    size_t all_taps, n_bytes; /* of all; of a copied window */
+} ds_windows;
 
+/* Windows of an operator. */
+ds_windows ds_windows_make(const ds_op *op, int64_t groups, int64_t n_out, int64_t n_taps,
+                           int64_t step, int64_t n_inner, int64_t inner_step);
+/* Bytes of the prepared weight, a multiple of 64. */
+size_t ds_windows_prepared_bytes(const ds_windows *s, const ds_real_kernels *k);
+/* In infer: DS_LIMIT where sizes overflow with any kernels, n products of this shape or smaller having
+ * weights; fills scratch: per output frame a window for each of its positions, per call the copies, which
+ * are none where nothing is padded and nothing is copied otherwise. */
+ds_status ds_windows_set_sizes(ds_op *op, const ds_windows *s, size_t n, bool padded);
+/* Writes the packed weights, one for each group or one for all where windows are depthwise. layout: where the
+ * first group's lie from `weight` on, its numbers filled in here; each next group's lie `group` elements further.
+ * bias [N], or NULL. */
+void ds_windows_prepare(const ds_windows *s, void *prepared, const void *weight, size_t group,
+                        ds_weight_layout *layout, const void *bias, const ds_real_kernels *k);
+
+/* The rows of a plane at hand, those to compute, and its number of rows (DS_PADDING_OPEN while its stream goes
+ * on). */
 typedef struct ds_plane {
     ds_window in;
     ds_target out;
     int64_t total;
 } ds_plane;
 
-/* The next plane with anything to compute; false where there is none. */
-bool ds_planes_next(ds_planes *planes, ds_plane *plane);
+/* Planes of a row of a run, and one of them. */
+int64_t ds_planes_count(const ds_op *op, const ds_run *run, size_t row);
+ds_plane ds_planes_at(const ds_op *op, const ds_run *run, size_t row, int64_t i);
+
+/* Where taps are along one axis: the first, and what stands below 0 and from total on. */
+typedef struct ds_window_place {
+    int64_t first;
+    ds_padding_mode mode;
+    int64_t total;
+} ds_window_place;
+
+/* A product being collected. */
+typedef struct ds_window_product {
+    ds_windows shape;
+    const ds_run *run;
+    const void *prepared;
+    void **y; /* [n windows of the call] */
+    const void **x;
+    char *copies;
+    size_t n, n_copies, max_copies;
+    size_t tap_stride; /* of the collected depthwise windows */
+} ds_window_product;
+
+/* scratch: as ds_windows_set_sizes has it. */
+void ds_window_begin(ds_window_product *p, const ds_windows *s, const ds_op *op, const ds_run *run,
+                     const void *prepared, void *scratch);
+/* Adds a window of `in`; padding as in ops/padding.h. */
+void ds_window_add(ds_window_product *p, void *y, const ds_window *in, ds_window_place along,
+                   ds_window_place inner);
+/* Computes what has been collected. */
+void ds_window_flush(ds_window_product *p);
 
 #endif

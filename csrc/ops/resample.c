@@ -20,10 +20,11 @@
  *     need(m) = ceil((m * orig - half) / new)
  *
  * Source: torchaudio.functional.resample (there the kernel is a windowed sinc). */
+#include <string.h>
+
+#include "ops/framewise.h"
 #include "ops/packed.h"
 #include "ops/registry.h"
-
-#include <string.h>
 
 enum { ORIG, NEW, WIDTH, HALF };
 enum { ROWS = 32 /* outputs of one phase that are computed together */ };
@@ -76,10 +77,8 @@ static int64_t resample_last_tap(const geometry *g, int64_t p)
 static ds_status resample_infer(ds_op *op)
 {
     DS_TRY(ds_op_require_real(op));
-    DS_TRY(ds_op_require_least(op, ORIG, 1));
-    DS_TRY(ds_op_require_least(op, NEW, 1));
-    DS_TRY(ds_op_require_least(op, WIDTH, 0));
-    DS_TRY(ds_op_require_least(op, HALF, 0));
+    for (int i = ORIG; i <= HALF; i++)
+        DS_TRY(ds_op_require_least(op, i, i <= NEW ? 1 : 0));
     const int64_t orig = op->attr[ORIG].i, new = op->attr[NEW].i, width = op->attr[WIDTH].i;
     DS_CHECK(orig <= LIMIT && new <= LIMIT && width <= LIMIT, DS_LIMIT,
              "resample: orig, new and width must be at most %lld, got %lld, %lld and %lld",
@@ -93,8 +92,7 @@ static ds_status resample_infer(ds_op *op)
     DS_TRY(ds_size_mul(&n_bytes, ds_op_element(op), g.channels));
     DS_TRY(ds_size_mul(&n_bytes, n_bytes, g.taps));
     DS_TRY(ds_size_mul(&n_bytes, n_bytes, (size_t)new));
-    DS_CHECK(ds_rate_scale(&op->out[0].rate, new, orig), DS_LIMIT, "resample: the rate overflows");
-    return DS_OK;
+    return ds_scale_rate(op, new, orig);
 }
 
 /* floor((n * times + more) / by), or its ceiling, without a product that overflows: whole blocks of `by`
@@ -158,19 +156,8 @@ static void resample_rows(const ds_run *run, const geometry *g, void *const *y,
     run->k->depthwise(&p, g->channels);
 }
 
-/* One output whose window reaches beyond an end of the stream: the taps within. */
-static void resample_forward_cut(const ds_run *run, const geometry *g, const ds_window *in, void *y,
-                                 int64_t first, int64_t n_taps, int64_t total, const char *taps)
-{
-    const size_t frame_bytes = g->channels * run->k->element;
-    const int64_t begin = first < 0 ? 0 : first;
-    const int64_t end = first + n_taps < total ? first + n_taps : total;
-    const void *x = begin < end ? ds_at(in, begin, frame_bytes) : in->data;
-    resample_rows(run, g, &y, &x, 1, taps + (size_t)(begin - first) * frame_bytes,
-                  begin < end ? (size_t)(end - begin) : 0);
-}
-
-/* Outputs m, m + new, ... of one row: one phase. */
+/* Outputs m, m + new, ... of one row: one phase. A window that reaches beyond an end of the stream is a product of
+ * its own, of the taps within. */
 static void resample_forward_phase(const ds_run *run, const geometry *g, size_t row, int64_t m)
 {
     const ds_window *in = &run->in[row];
@@ -184,15 +171,18 @@ static void resample_forward_phase(const ds_run *run, const geometry *g, size_t 
     const void *x[ROWS];
     size_t n = 0;
     for (; m < out->m1; m += g->new, first += g->orig) {
-        void *to = ds_to(out, m, frame_bytes);
-        if (first < 0 || first + n_taps > total) {
-            resample_forward_cut(run, g, in, to, first, n_taps, total, taps);
-            continue;
-        }
-        y[n] = to;
-        x[n++] = ds_at(in, first, frame_bytes);
-        if (n == ROWS) {
+        const int64_t begin = first < 0 ? 0 : first;
+        const int64_t end = first + n_taps < total ? first + n_taps : total;
+        const bool cut = end - begin < n_taps;
+        if (n == ROWS || (n > 0 && cut)) {
             resample_rows(run, g, y, x, n, taps, (size_t)n_taps);
+            n = 0;
+        }
+        y[n] = ds_to(out, m, frame_bytes);
+        x[n++] = begin < end ? ds_at(in, begin, frame_bytes) : in->data;
+        if (cut) {
+            resample_rows(run, g, y, x, 1, taps + (size_t)(begin - first) * frame_bytes,
+                          begin < end ? (size_t)(end - begin) : 0);
             n = 0;
         }
     }
@@ -212,17 +202,10 @@ static void resample_forward(const ds_op *op, const ds_run *run)
 }
 
 const ds_op_def ds_op_resample = {
-    .name = "resample",
-    .doc = "changes the stream's rate by a fraction, with a kernel for every phase",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = -1,
+    DS_OPERATOR(resample, "changes the stream's rate by a fraction, with a kernel for every phase"),
     .attrs = attrs,
     .weights = "kernel",
-    .infer = resample_infer,
     .counts = resample_counts,
     .need = resample_need,
     .prepared_bytes = resample_prepared_bytes,
-    .prepare = resample_prepare,
-    .forward = resample_forward,
-};
+    .prepare = resample_prepare};

@@ -44,7 +44,7 @@ MUTANTS = {
         ("conv1d", "conv2d"),
     ),
     "padding within a frame read from its neighbours": Mutant(
-        "ops/window_product.c",
+        "ops/planes.c",
         "window_inside(inner, s->n_inner, s->inner_step);",
         "(window_inside(inner, s->n_inner, s->inner_step) || in->n > 3);",
         ("conv2d",),
