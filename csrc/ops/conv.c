@@ -128,10 +128,7 @@ static ds_status conv_infer(ds_op *op)
     const ds_signature *in = &op->in[0];
     ds_signature *out = &op->out[0];
     const int rank = in->rank;
-    DS_TRY(ds_planes_check(op, op->def == &ds_op_conv1d));
-    DS_TRY(ds_planes_check_numbers(op, STRIDE, 2));
-    DS_TRY(ds_planes_check_numbers(op, DILATION, 2));
-    DS_TRY(ds_planes_check_numbers(op, PADDING, 4));
+    DS_TRY(ds_planes_check(op, op->def == &ds_op_conv1d, 4));
     DS_TRY(conv_check_weight(op));
     const ds_padding along = conv_windows(op, 0), inner = conv_windows(op, 1);
     DS_TRY(ds_padding_check(op, &along));
@@ -147,18 +144,22 @@ static ds_status conv_infer(ds_op *op)
     return ds_windows_set_sizes(op, &s, 1, along.left + along.right + inner.left + inner.right > 0);
 }
 
+/* Along the stream. */
+static ds_padding conv_along(const ds_op *op)
+{
+    return ds_planes_images(op) ? (ds_padding){0} : conv_windows(op, 0);
+}
+
 static void conv_counts(const ds_op *op, ds_program *p)
 {
-    const ds_padding along = conv_windows(op, 0);
-    if (!ds_planes_image_counts(op, p))
-        ds_padding_counts(&along, p);
+    const ds_padding along = conv_along(op);
+    ds_padding_counts(&along, p);
 }
 
 static void conv_need(const ds_op *op, ds_program *p)
 {
-    const ds_padding along = conv_windows(op, 0);
-    if (!ds_planes_image_need(op, p))
-        ds_padding_need(&along, p);
+    const ds_padding along = conv_along(op);
+    ds_padding_need(&along, p);
 }
 
 static size_t conv_prepared_bytes(const ds_op *op, const ds_real_kernels *k)

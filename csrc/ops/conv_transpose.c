@@ -57,13 +57,13 @@ static const ds_attr_def conv_transpose2d_attrs[] = {
 };
 
 /* Along axis i of the plane: 0 the stream (or an image's rows), 1 within a row. */
-static ds_phases conv_transpose_numbers(const ds_op *op, int i)
+static ds_padding conv_transpose_numbers(const ds_op *op, int i)
 {
-    return (ds_phases){.kernel = ds_planes_kernel(op, i),
-                       .stride = ds_planes_number(op, STRIDE, i, 1),
-                       .dilation = ds_planes_number(op, DILATION, i, 1),
-                       .padding = ds_planes_number(op, PADDING, i, 0),
-                       .output_padding = ds_planes_number(op, OUTPUT_PADDING, i, 0)};
+    return (ds_padding){.kernel = ds_planes_kernel(op, i),
+                        .stride = ds_planes_number(op, STRIDE, i, 1),
+                        .dilation = ds_planes_number(op, DILATION, i, 1),
+                        .left = ds_planes_number(op, PADDING, i, 0),
+                        .right = ds_planes_number(op, OUTPUT_PADDING, i, 0)};
 }
 
 /* Both axes. */
@@ -121,17 +121,6 @@ static ds_status conv_transpose_check_weight(const ds_op *op, int64_t *n_out)
     return ds_require_optional(op, BIAS, "bias", 1, n_out);
 }
 
-static ds_status conv_transpose_check_numbers(const ds_op *op)
-{
-    for (int attr = STRIDE; attr <= DILATION; attr++)
-        DS_TRY(ds_planes_check_numbers(op, attr, 2));
-    for (int i = 0; i < 2; i++) {
-        const ds_phases numbers = conv_transpose_numbers(op, i);
-        DS_TRY(ds_phases_check(op, &numbers));
-    }
-    return DS_OK;
-}
-
 /* Outputs of an axis of n positions within a frame. */
 static ds_status conv_transpose_inner_size(const ds_op *op, const ds_phases *g, int64_t n,
                                            int64_t *n_outputs)
@@ -160,9 +149,12 @@ static ds_status conv_transpose_infer(ds_op *op)
     const ds_signature *in = &op->in[0];
     ds_signature *out = &op->out[0];
     const int rank = in->rank;
-    DS_TRY(ds_planes_check(op, op->def == &ds_op_conv_transpose1d));
+    DS_TRY(ds_planes_check(op, op->def == &ds_op_conv_transpose1d, 2));
     DS_TRY(conv_transpose_check_weight(op, &out->shape[rank - 1]));
-    DS_TRY(conv_transpose_check_numbers(op));
+    for (int i = 0; i < 2; i++) {
+        const ds_padding numbers = conv_transpose_numbers(op, i);
+        DS_TRY(ds_phases_check(op, &numbers));
+    }
     ds_phases g[2];
     conv_transpose_geometry(op, g);
     const ds_phases *a = &g[0], *b = &g[1];
@@ -183,7 +175,9 @@ static void conv_transpose_counts(const ds_op *op, ds_program *p)
 {
     ds_phases g[2];
     conv_transpose_geometry(op, g);
-    if (!ds_planes_image_counts(op, p))
+    if (ds_planes_images(op))
+        ds_padding_counts(&(ds_padding){0}, p);
+    else
         ds_phases_counts(&g[0], p);
 }
 
@@ -191,7 +185,9 @@ static void conv_transpose_need(const ds_op *op, ds_program *p)
 {
     ds_phases g[2];
     conv_transpose_geometry(op, g);
-    if (!ds_planes_image_need(op, p))
+    if (ds_planes_images(op))
+        ds_padding_need(&(ds_padding){0}, p);
+    else
         ds_phases_need(&g[0], p);
 }
 

@@ -209,7 +209,7 @@ static ds_status overlap_add_infer(ds_op *op)
 static ds_phases overlap_add_windows(const ds_op *op)
 {
     return ds_phases_make(
-        (ds_phases){.kernel = op->in[0].shape[0], .stride = op->attr[BETWEEN].i, .dilation = 1});
+        (ds_padding){.kernel = op->in[0].shape[0], .stride = op->attr[BETWEEN].i, .dilation = 1});
 }
 
 static void overlap_add_counts(const ds_op *op, ds_program *p)

@@ -222,24 +222,13 @@ static void fused_fill_rows(const ds_finish *f, const ds_run *run, const ds_prod
     }
 }
 
-void ds_run_product(const ds_run *run, ds_product *product, size_t tap_stride, size_t column)
+void ds_run_product(const ds_run *run, ds_product *product, size_t tap_stride)
 {
-    const ds_finish *finish = run->finish;
-    ds_epilogue epilogue;
-    ds_epilogue_step steps[DS_FUSED_STEPS];
-    if (finish != NULL) {
-        product->epilogue = &finish->epilogue;
-        product->workspace = finish->workspace;
-        if (finish->stream != NULL)
-            fused_fill_rows(finish, run, product);
-    }
-    if (finish != NULL && column > 0) {
-        epilogue = finish->epilogue;
-        epilogue.steps = memcpy(steps, finish->steps, sizeof steps);
-        for (size_t i = 0; i < epilogue.n_steps; i++)
-            if (steps[i].operand != NULL && !steps[i].one)
-                steps[i].operand = (const char *)steps[i].operand + column * run->k->element;
-        product->epilogue = &epilogue;
+    if (run->finish != NULL) {
+        product->epilogue = &run->finish->epilogue;
+        product->workspace = run->finish->workspace;
+        if (run->finish->stream != NULL)
+            fused_fill_rows(run->finish, run, product);
     }
     if (tap_stride > 0)
         run->k->depthwise(product, tap_stride);

@@ -35,8 +35,9 @@ typedef enum ds_padding_mode {
 #define DS_PADDING_CHOICES "zeros|replicate|reflect|circular"
 
 typedef struct ds_padding {
-    int64_t kernel, stride, dilation; /* >= 1 */
-    int64_t left, right;              /* >= 0 */
+    int64_t kernel, stride,
+        dilation;        /* >= 1; kernel 0, in counts and need: every frame by itself */
+    int64_t left, right; /* >= 0 */
     ds_padding_mode mode;
 } ds_padding;
 

@@ -1,27 +1,27 @@
 /* ops/phases.c: the numbers of transposed windows, and their counts as programs. */
 #include "ops/phases.h"
 
-ds_status ds_phases_check(const ds_op *op, const ds_phases *g)
+ds_status ds_phases_check(const ds_op *op, const ds_padding *numbers)
 {
-    const ds_padding numbers = {.kernel = g->kernel,
-                                .stride = g->stride,
-                                .dilation = g->dilation,
-                                .left = g->padding,
-                                .right = g->output_padding};
-    DS_TRY(ds_padding_check(op, &numbers));
-    const int64_t most = g->stride > g->dilation ? g->stride : g->dilation;
-    DS_CHECK(g->output_padding < most, DS_ARGUMENT,
+    DS_TRY(ds_padding_check(op, numbers));
+    const int64_t most = numbers->stride > numbers->dilation ? numbers->stride : numbers->dilation;
+    DS_CHECK(numbers->right < most, DS_ARGUMENT,
              "%s: output_padding must be below the larger of stride and dilation (%lld), got %lld",
-             op->def->name, (long long)most, (long long)g->output_padding);
+             op->def->name, (long long)most, (long long)numbers->right);
     return DS_OK;
 }
 
-ds_phases ds_phases_make(ds_phases g)
+ds_phases ds_phases_make(ds_padding numbers)
 {
-    const int64_t common = ds_greatest_divisor(g.stride, g.dilation);
-    g.span = g.dilation * (g.kernel - 1) + 1;
-    g.tap_step = g.stride / common;
-    g.frame_step = g.dilation / common;
+    const int64_t common = ds_greatest_divisor(numbers.stride, numbers.dilation);
+    ds_phases g = {.kernel = numbers.kernel,
+                   .stride = numbers.stride,
+                   .dilation = numbers.dilation,
+                   .padding = numbers.left,
+                   .output_padding = numbers.right,
+                   .span = ds_padding_span(&numbers),
+                   .tap_step = numbers.stride / common,
+                   .frame_step = numbers.dilation / common};
     g.n_phases = g.kernel < g.tap_step ? g.kernel : g.tap_step;
     g.n_full = (g.kernel - 1) % g.tap_step + 1;
     return g;

@@ -22,16 +22,15 @@
 #include "ops/padding.h"
 
 typedef struct ds_phases {
-    int64_t kernel, stride, dilation, padding, output_padding;
-    int64_t span;
+    int64_t kernel, stride, dilation, padding, output_padding, span;
     int64_t tap_step, frame_step; /* between the taps of one phase */
     int64_t n_phases, n_full;     /* with any tap; with the most taps */
 } ds_phases;
 
-/* DS_ARGUMENT where one of the first five is out of range; the message names the operator. */
-ds_status ds_phases_check(const ds_op *op, const ds_phases *g);
-/* Fills the others from these. */
-ds_phases ds_phases_make(ds_phases g);
+/* DS_ARGUMENT where a number is out of range; the message names the operator. left is padding, right is
+ * output_padding. */
+ds_status ds_phases_check(const ds_op *op, const ds_padding *numbers);
+ds_phases ds_phases_make(ds_padding numbers);
 /* Outputs of n inputs; not more than 0 where there are none. */
 int64_t ds_phases_size(const ds_phases *g, int64_t n);
 /* The two roots of counts, and the root of need, for input 0. */

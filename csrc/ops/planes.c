@@ -34,7 +34,7 @@ int64_t ds_planes_tap(const ds_op *op, int i)
     return weight->rank == 4 && op->attr[DS_PLANES_AXIS].i == i ? weight->shape[3] : 1;
 }
 
-ds_status ds_planes_check(const ds_op *op, bool vectors)
+ds_status ds_planes_check(const ds_op *op, bool vectors, int n_padding)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[DS_PLANES_WEIGHT];
     const char *name = op->def->name;
@@ -55,32 +55,14 @@ ds_status ds_planes_check(const ds_op *op, bool vectors)
     const int64_t axis = op->attr[DS_PLANES_AXIS].i;
     DS_CHECK(axis == 0 || axis == 1, DS_ARGUMENT, "%s: axis must be 0 or 1, got %lld", name,
              (long long)axis);
+    for (int i = 0; op->def->attrs[i].name != NULL; i++) {
+        const ds_attr_def *attr = &op->def->attrs[i];
+        const int n = strcmp(attr->name, "padding") == 0 ? n_padding : 2,
+                  given = op->attr[i].n_ints;
+        DS_CHECK(attr->kind != DS_ATTR_INTS || given == 0 || given == n, DS_ARGUMENT,
+                 "%s: %s must be %d numbers, got %d", name, attr->name, n, given);
+    }
     return DS_OK;
-}
-
-ds_status ds_planes_check_numbers(const ds_op *op, int attr, int n)
-{
-    const int n_ints = ds_planes_vectors(op) ? 0 : op->attr[attr].n_ints;
-    DS_CHECK(n_ints == 0 || n_ints == n, DS_ARGUMENT, "%s: %s must be %d numbers, got %d",
-             op->def->name, op->def->attrs[attr].name, n, n_ints);
-    return DS_OK;
-}
-
-bool ds_planes_image_counts(const ds_op *op, ds_program *p)
-{
-    if (!ds_planes_images(op))
-        return false;
-    ds_root(p, ds_known(p, 0));
-    ds_root(p, ds_total(p, 0));
-    return true;
-}
-
-bool ds_planes_image_need(const ds_op *op, ds_program *p)
-{
-    if (!ds_planes_images(op))
-        return false;
-    ds_root(p, ds_m(p));
-    return true;
 }
 
 int64_t ds_planes_count(const ds_op *op, const ds_run *run, size_t row)
@@ -299,8 +281,9 @@ void ds_window_flush(ds_window_product *p)
                 p->x[i] = (const char *)p->x[i] + product.weight->depth * s->element;
             }
             product.weight = ds_packed_next(product.weight);
+            product.column += width;
         }
-        ds_run_product(p->run, &product, s->depthwise ? p->tap_stride : 0, g * width);
+        ds_run_product(p->run, &product, s->depthwise ? p->tap_stride : 0);
     }
     p->n = 0;
     p->n_copies = 0;

@@ -79,13 +79,9 @@ int64_t ds_planes_number(const ds_op *op, int attr, int i, int64_t usual);
 int64_t ds_planes_kernel(const ds_op *op, int i);
 int64_t ds_planes_tap(const ds_op *op, int i);
 
-/* What infer asks of all: types, ranks, sizes, the axis. vectors: frames must be single positions. */
-ds_status ds_planes_check(const ds_op *op, bool vectors);
-/* DS_ARGUMENT unless the attribute has no numbers or n. */
-ds_status ds_planes_check_numbers(const ds_op *op, int attr, int n);
-/* The roots of counts and of need of images; false for others. */
-bool ds_planes_image_counts(const ds_op *op, ds_program *p);
-bool ds_planes_image_need(const ds_op *op, ds_program *p);
+/* What infer asks of all: types, ranks, sizes, the axis, as many numbers as there should be (of padding n_padding).
+ * vectors: frames must be single positions. */
+ds_status ds_planes_check(const ds_op *op, bool vectors, int n_padding);
 
 /* Shape of windows and their product; all numbers >= 1. */
 typedef struct ds_windows {
