@@ -124,7 +124,6 @@ typedef struct ds_product {
     const void *const *x;
     size_t n_rows;
     const ds_epilogue *epilogue; /* NULL: none */
-    size_t column; /* of its constant operands that the first column of y takes */
     void *workspace;             /* ds_product_workspace bytes, 64-byte aligned */
 } ds_product;
 

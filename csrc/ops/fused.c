@@ -222,13 +222,24 @@ static void fused_fill_rows(const ds_finish *f, const ds_run *run, const ds_prod
     }
 }
 
-void ds_run_product(const ds_run *run, ds_product *product, size_t tap_stride)
+void ds_run_product(const ds_run *run, ds_product *product, size_t tap_stride, size_t column)
 {
-    if (run->finish != NULL) {
-        product->epilogue = &run->finish->epilogue;
-        product->workspace = run->finish->workspace;
-        if (run->finish->stream != NULL)
-            fused_fill_rows(run->finish, run, product);
+    const ds_finish *finish = run->finish;
+    ds_finish shifted;
+    if (finish != NULL && finish->stream != NULL)
+        fused_fill_rows(finish, run, product);
+    if (finish != NULL && column > 0) {
+        shifted = *finish;
+        shifted.epilogue.steps = shifted.steps;
+        for (size_t i = 0; i < shifted.epilogue.n_steps; i++)
+            if (shifted.steps[i].operand != NULL && !shifted.steps[i].one)
+                shifted.steps[i].operand =
+                    (const char *)shifted.steps[i].operand + column * run->k->element;
+        finish = &shifted;
+    }
+    if (finish != NULL) {
+        product->epilogue = &finish->epilogue;
+        product->workspace = finish->workspace;
     }
     if (tap_stride > 0)
         run->k->depthwise(product, tap_stride);

@@ -164,7 +164,7 @@ static void linear_forward(const ds_op *op, const ds_run *run)
                 n = linear_gather(op, run, &s, block, y, x, n);
         if (n > 0) {
             ds_product p = {.weight = packed, .y = y, .x = x, .n_rows = n};
-            ds_run_product(run, &p, 0);
+            ds_run_product(run, &p, 0, 0);
         }
     }
 }

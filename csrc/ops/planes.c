@@ -281,9 +281,8 @@ void ds_window_flush(ds_window_product *p)
                 p->x[i] = (const char *)p->x[i] + product.weight->depth * s->element;
             }
             product.weight = ds_packed_next(product.weight);
-            product.column += width;
         }
-        ds_run_product(p->run, &product, s->depthwise ? p->tap_stride : 0);
+        ds_run_product(p->run, &product, s->depthwise ? p->tap_stride : 0, g * width);
     }
     p->n = 0;
     p->n_copies = 0;
