@@ -5,7 +5,6 @@
  * weights as the chosen kernels want them. Immutable once made; shared by all threads. */
 #ifndef DS_EXEC_PLAN_H
 #define DS_EXEC_PLAN_H
-#include "ir/fuse.h"
 #include "ir/rewrite.h"
 
 /* Of an input of one stream; an edge may have twice as many. Counts are far from where they saturate. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ir/fuse.h"
+#include "ir/rewrite.h"
 
 ds_status ds_graph_create(ds_graph **graph, const ds_allocator *allocator)
 {

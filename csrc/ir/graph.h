@@ -32,7 +32,7 @@ typedef struct ds_node {
     ds_weight *weights;        /* [op->n_weights] */
     int id;                    /* position before any rewrite; names state in snapshots */
     char *path;                /* of its module */
-    bool made;                 /* by a rewrite (ir/fuse.h): this graph's own, shared or not */
+    bool made;                 /* by a rewrite (ir/rewrite.h): this graph's own, shared or not */
     bool silent; /* no output's value depends on it: counted, never run (ir/rewrite.h) */
 } ds_node;
 

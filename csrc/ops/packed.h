@@ -9,7 +9,7 @@
 enum { DS_PACKED_ALIGNMENT = 64 };
 
 /* n rounded up to the alignment; n must not be within 64 of SIZE_MAX (sizes that passed
- * ds_size_add and ds_size_mul are not). */
+ * ds_size_mul are not). */
 static inline size_t ds_packed_align(size_t n)
 {
     return (n + (DS_PACKED_ALIGNMENT - 1)) / DS_PACKED_ALIGNMENT * DS_PACKED_ALIGNMENT;
@@ -31,8 +31,7 @@ static inline void *ds_packed_rows(const ds_real_kernels *k, void *packed, const
     return ds_packed_next(packed);
 }
 
-/* Sizes in infer: *total += a, and *product = a * b. DS_LIMIT beyond SIZE_MAX / 4. */
-ds_status ds_size_add(size_t *total, size_t a);
+/* Sizes in infer: *product = a * b; DS_LIMIT beyond SIZE_MAX / 4. */
 ds_status ds_size_mul(size_t *product, size_t a, size_t b);
 /* Adds to *most the most bytes that any variant packs a weight into; DS_LIMIT beyond SIZE_MAX / 4. */
 ds_status ds_packed_check(size_t *most, size_t n_cols, size_t depth, size_t element);

@@ -37,21 +37,14 @@ class Mutant:
 
 MUTANTS = {
     "phase lost at stride > span": Mutant(
-        "ops/conv1d.c",
-        "m * g.stride - g.left, g.mode, total);",
-        "(out->m0 > 0 && g.stride > ds_padding_span(&g) ? run->in[row].at + (m - out->m0) * g.stride : "
-        "m * g.stride - g.left), g.mode, total);",
-        ("conv1d",),
-    ),
-    "phase lost at stride > span, over planes": Mutant(
-        "ops/conv2d.c",
+        "ops/conv.c",
         "at = {m * along.stride - along.left, along.mode, plane.total};",
         "at = {plane.out.m0 > 0 && along.stride > ds_padding_span(&along) ? plane.in.at + (m - plane.out.m0) * "
         "along.stride : m * along.stride - along.left, along.mode, plane.total};",
-        ("conv2d",),
+        ("conv1d", "conv2d"),
     ),
     "padding within a frame read from its neighbours": Mutant(
-        "ops/window_product.c",
+        "ops/planes.c",
         "window_inside(inner, s->n_inner, s->inner_step);",
         "(window_inside(inner, s->n_inner, s->inner_step) || in->n > 3);",
         ("conv2d",),
@@ -165,7 +158,7 @@ MUTANTS = {
         ("values", "offline-is-the-same"),
     ),
     "matrices counted along the wrong axis": Mutant(
-        "ops/matmul.c",
+        "ops/linear.c",
         "block % size * step;",
         "block % size;",
         ("matmul",),
@@ -204,7 +197,7 @@ MUTANTS = {
         ("cumulative",),
     ),
     "windows before the chunk left out of the sum": Mutant(
-        "ops/overlap_add.c",
+        "ops/frame.c",
         "(u - size) / step + 1, .last = u / step};",
         "(u - size) / step + 1 + (u % 7 == 6), .last = u / step};",
         ("overlap_add",),
