@@ -41,8 +41,8 @@ static ds_status find(const ds_kernels **kernels, const char *name)
     for (size_t i = 0; i < ds_backends(); i++) {
         const ds_kernels *backend = ds_backend(i);
         if (strcmp(backend->name, name) == 0) {
-            DS_CHECK(ds_backend_usable(backend), DS_MODE,
-                     "backend \"%s\": this machine has no %s", name, ds_isa_name(backend->isa));
+            DS_CHECK(ds_backend_usable(backend), DS_MODE, "backend \"%s\": this machine has no %s",
+                     name, ds_isa_name(backend->isa));
             *kernels = backend;
             return DS_OK;
         }

@@ -95,7 +95,8 @@ static size_t count_groups(ds_batch *b, const int64_t *n_frames, size_t n_thread
         return 1;
     const size_t n_groups = parts < (double)n_threads ? (size_t)parts : n_threads;
     const double together = p->recurrent ? (double)b->n_rows : frames;
-    const bool worth = p->read_bytes <= DS_CACHED_BYTES || together >= DS_LEAST_ROWS * (double)n_groups;
+    const bool worth =
+        p->read_bytes <= DS_CACHED_BYTES || together >= DS_LEAST_ROWS * (double)n_groups;
     const bool apart = worth && b->n_rows >= n_threads;
     b->within = !apart && splits_within(p, (double)b->n_rows, frames);
     if (apart || b->within)
@@ -123,7 +124,8 @@ static void split_rows(ds_batch *b, const int64_t *n_frames)
 static ds_status allocate_integers(ds_batch *b)
 {
     const ds_plan *p = b->plan;
-    const size_t e = p->graph->n_edges, n_in = (size_t)p->max_inputs, n_out = (size_t)p->max_outputs;
+    const size_t e = p->graph->n_edges, n_in = (size_t)p->max_inputs,
+                 n_out = (size_t)p->max_outputs;
     const size_t n_buffers = (size_t)p->n_buffers, n = b->n_rows;
     ds_group all;
     size_t *offsets;
@@ -198,8 +200,8 @@ static ds_status count_row(ds_batch *b, ds_group *g, size_t r, const int64_t *n_
         const int64_t *others = g->slots[r - 1]->block->frames;
         bool alike = true;
         for (size_t i = 0; i < n_inputs; i++)
-            alike &= have[i] == others[i] && n_frames[i * b->n_rows + row] ==
-                                                 n_frames[i * b->n_rows + row - 1];
+            alike &= have[i] == others[i] &&
+                     n_frames[i * b->n_rows + row] == n_frames[i * b->n_rows + row - 1];
         if (alike) {
             g->rows[r] = g->rows[r - 1];
             return DS_OK;
@@ -222,7 +224,8 @@ static bool stand_alike(const ds_plan *p, const ds_row *a, const ds_row *b)
 }
 
 /* Counts all rows; every row that is at fault is marked. */
-static void count_rows(ds_batch *b, ds_group *g, const int64_t *n_frames, bool *bad, ds_first_fault *f)
+static void count_rows(ds_batch *b, ds_group *g, const int64_t *n_frames, bool *bad,
+                       ds_first_fault *f)
 {
     for (size_t r = 0; r < g->n_rows; r++) {
         if (ds_first_fault_note(f, count_row(b, g, r, n_frames), &bad[g->first + r]))
@@ -304,9 +307,10 @@ ds_status ds_group_place(const ds_plan *p, ds_group *g, const ds_stretch *s, siz
         const ds_span span = ds_span_of(p, s, e);
         size_t n_bytes;
         DS_ASSERT(span.fresh >= 0 && span.kept >= 0);
-        DS_CHECK(!__builtin_mul_overflow((size_t)(span.kept + span.fresh), span.frame_bytes, &n_bytes),
-                 DS_NO_MEMORY, "%lld frames of %zu bytes do not fit into memory",
-                 (long long)(span.kept + span.fresh), span.frame_bytes);
+        DS_CHECK(
+            !__builtin_mul_overflow((size_t)(span.kept + span.fresh), span.frame_bytes, &n_bytes),
+            DS_NO_MEMORY, "%lld frames of %zu bytes do not fit into memory",
+            (long long)(span.kept + span.fresh), span.frame_bytes);
         g->frames[e] += span.fresh * (int64_t)s->n;
         g->flat[e] &= span.where == DS_IN_BUFFER && span.kept == 0;
         if (span.where == DS_IN_TAIL)
@@ -406,7 +410,8 @@ static char *new_frames(const ds_batch *b, size_t e, size_t row, int64_t *n)
 {
     const found at = find_row(b, row);
     const ds_span span = ds_span_of(b->plan, at.stretch, e);
-    char *data = ds_window_data(b->plan, at.group, at.stretch, &span, e, at.row - at.stretch->first);
+    char *data =
+        ds_window_data(b->plan, at.group, at.stretch, &span, e, at.row - at.stretch->first);
     const ds_row *r = &at.group->rows[at.row];
     *n = ds_known_at(b->plan, &r->now, e) - ds_known_at(b->plan, &r->before, e);
     const size_t kept = (size_t)ds_row_kept(b->plan, r, e) * span.frame_bytes;

@@ -15,7 +15,7 @@ struct ds_engine {
     ds_pool *pool; /* NULL with one thread */
     size_t n_threads;
     pthread_mutex_t lock; /* guards what follows */
-    ds_batch **resting; /* room for all there are */
+    ds_batch **resting;   /* room for all there are */
     size_t n_resting, n_batches, n_room;
 };
 

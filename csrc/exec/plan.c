@@ -31,7 +31,8 @@ static void find_last_uses(ds_plan *p)
 static bool can_overwrite(const ds_plan *p, size_t j)
 {
     const ds_node *node = &p->graph->nodes[j];
-    if (!(node->op->def->flags & DS_OP_INPLACE) || !node->op->same_counts || ds_op_n_values(node->op) < 1)
+    if (!(node->op->def->flags & DS_OP_INPLACE) || !node->op->same_counts ||
+        ds_op_n_values(node->op) < 1)
         return false;
     const ds_edge_plan *in = &p->edges[node->inputs[0]], *out = &p->edges[node->first_output];
     return in->last_use == (int)j && in->capacity == 0 && out->capacity == 0 && in->tail < 0 &&
@@ -109,7 +110,8 @@ static ds_status order_stores(ds_plan *p)
 static ds_status add_part(size_t *n_bytes, size_t count, size_t item)
 {
     size_t part;
-    DS_CHECK(!__builtin_mul_overflow(count, item, &part) && part < (size_t)PTRDIFF_MAX / 2 - *n_bytes,
+    DS_CHECK(!__builtin_mul_overflow(count, item, &part) &&
+                 part < (size_t)PTRDIFF_MAX / 2 - *n_bytes,
              DS_NO_MEMORY, "a stream's state does not fit into memory: %zu frames of %zu bytes",
              count, item);
     *n_bytes += ds_aligned(part);
@@ -217,7 +219,8 @@ static ds_status study_nodes(ds_plan *p)
             p->checked[p->n_checked++] = (ds_checked){(int)j, always};
         }
         for (int i = 0; i < op->n_weights && !g->nodes[j].silent; i++) {
-            const double n = ds_op_has_weight(op, i) ? (double)ds_signature_elements(&op->weight[i]) : 0;
+            const double n =
+                ds_op_has_weight(op, i) ? (double)ds_signature_elements(&op->weight[i]) : 0;
             p->largest = n > p->largest ? n : p->largest;
             p->read_bytes += n > 0 ? ds_signature_bytes(&op->weight[i]) : 0;
         }

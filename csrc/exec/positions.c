@@ -41,7 +41,8 @@ static ds_status evaluate(const ds_plan *p, const int64_t *frames, bool ended, d
     for (size_t e = 0; e < g->n_edges; e++) {
         const int64_t from = first[e] < pairs[e].known ? first[e] : pairs[e].known;
         DS_CHECK(pairs[e].total <= 2 * DS_MOST_FRAMES, DS_ARGUMENT,
-                 "%lld frames of input 0 are more than this model can count: edge %zu would hold more than 2^61",
+                 "%lld frames of input 0 are more than this model can count: edge %zu would hold "
+                 "more than 2^61",
                  (long long)frames[0], e);
         DS_ASSERT(ended || p->edges[e].tail >= 0 || pairs[e].known - from <= p->edges[e].capacity);
         edges[e] = (ds_edge_counts){pairs[e].known, pairs[e].total, from};
@@ -179,9 +180,9 @@ static int64_t periods_beyond(const ds_plan *p, const int64_t *frames)
     int64_t least = p->most_periods + 1;
     for (size_t i = 0; i < p->graph->n_inputs; i++) {
         const int64_t beyond = frames[i] - p->start[i];
-        const int64_t periods = beyond <= 0             ? 0
+        const int64_t periods = beyond <= 0         ? 0
                                 : p->period[i] == 1 ? beyond
-                                                        : beyond / p->period[i];
+                                                    : beyond / p->period[i];
         least = periods < least ? periods : least;
     }
     return least > p->most_periods ? 0 : least;

@@ -16,11 +16,11 @@
 #include "exec/positions.h"
 
 /* Pushes an array of n items, whose address `target` gets. Returns from the function on failure. */
-#define DS_PUSH(arena, target, n)                                                       \
-    do {                                                                                \
-        void *memory_;                                                                  \
-        DS_TRY(ds_arena_push_array((arena), &memory_, (n), sizeof *(target)));          \
-        (target) = memory_;                                                             \
+#define DS_PUSH(arena, target, n)                                              \
+    do {                                                                       \
+        void *memory_;                                                         \
+        DS_TRY(ds_arena_push_array((arena), &memory_, (n), sizeof *(target))); \
+        (target) = memory_;                                                    \
     } while (0)
 
 typedef struct ds_row {
@@ -45,9 +45,10 @@ typedef struct ds_group {
     size_t n_stretches;
     char **buffers;  /* [n_buffers] */
     int64_t *frames; /* [n_edges]: new ones of all rows */
-    bool *flat;      /* [n_edges]: all rows' new frames lie in the buffer one after another, and nothing else does */
-    size_t *bytes;   /* [n_edges + n_buffers + 1]: scratch of the layout */
-    ds_window *in;   /* of one node's run */
+    bool *
+        flat; /* [n_edges]: all rows' new frames lie in the buffer one after another, and nothing else does */
+    size_t *bytes; /* [n_edges + n_buffers + 1]: scratch of the layout */
+    ds_window *in; /* of one node's run */
     ds_target *out;
     ds_counts *count;
     void **carried;
@@ -80,12 +81,13 @@ typedef struct ds_span {
 static inline ds_span ds_span_of(const ds_plan *p, const ds_stretch *s, size_t e)
 {
     const ds_edge_plan *edge = &p->edges[e];
-    const int64_t before = ds_known_at(p, &s->row->before, e), now = ds_known_at(p, &s->row->now, e);
+    const int64_t before = ds_known_at(p, &s->row->before, e),
+                  now = ds_known_at(p, &s->row->now, e);
     const int64_t kept = before - ds_kept_from(p, &s->row->before, e);
-    const ds_where where = edge->tail >= 0                                 ? DS_IN_TAIL
-                           : edge->buffer < 0                              ? DS_NOWHERE
+    const ds_where where = edge->tail >= 0                                        ? DS_IN_TAIL
+                           : edge->buffer < 0                                     ? DS_NOWHERE
                            : edge->mark >= 0 && kept + now - before <= edge->room ? DS_IN_ROOM
-                                                                           : DS_IN_BUFFER;
+                                                                                  : DS_IN_BUFFER;
     return (ds_span){where, kept, now - before, edge->frame_bytes};
 }
 
@@ -109,7 +111,8 @@ static inline char *ds_window_data(const ds_plan *p, const ds_group *g, const ds
         const ds_tail *tail = &g->slots[s->first + row]->tails[edge->tail];
         return tail->data ? (char *)tail->data + (size_t)tail->first * span->frame_bytes : NULL;
     }
-    default: return NULL;
+    default:
+        return NULL;
     }
 }
 

@@ -218,6 +218,5 @@ ds_status ds_tail_reserve(const ds_allocator *allocator, ds_tail *tail, int64_t 
 
 ds_status ds_tail_grow(const ds_allocator *allocator, ds_tail *tail, size_t n_bytes)
 {
-    return n_bytes <= tail->n_bytes ? DS_OK
-                                    : grow_tail(allocator, tail, 0, tail->n_bytes, n_bytes);
+    return n_bytes <= tail->n_bytes ? DS_OK : grow_tail(allocator, tail, 0, tail->n_bytes, n_bytes);
 }

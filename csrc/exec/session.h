@@ -18,11 +18,11 @@ typedef struct ds_tail {
 
 typedef struct ds_slot {
     atomic_bool busy;
-    bool spare; /* not counted among the open streams */
+    bool spare;           /* not counted among the open streams */
     struct ds_slot *next; /* in the free list, or of all slots */
     struct ds_slot *next_free;
     ds_block *block;
-    ds_tail *tails; /* [plan->n_tails] */
+    ds_tail *tails;   /* [plan->n_tails] */
     double last_used; /* the caller's clock, for the caller's use */
 } ds_slot;
 

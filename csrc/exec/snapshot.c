@@ -40,7 +40,8 @@ typedef struct edge_counts {
 /* What a slot must hold, recomputed from its frames. */
 typedef struct state_counts {
     edge_counts model, run; /* of the graph as captured, of the rewritten one */
-    int *place; /* [n_edges]: the rewritten graph's edge in which a captured one's frames lie; -1: in none */
+    int *
+        place; /* [n_edges]: the rewritten graph's edge in which a captured one's frames lie; -1: in none */
     size_t n_bytes;
     void *memory;
 } state_counts;
@@ -96,23 +97,25 @@ static bool kept_entry(const ds_plan *p, const ds_slot *slot, const state_counts
                        entry *out)
 {
     const int64_t kept = kept_frames(&c->model, e);
-    const int place = c->place[e], node = p->model->edges[e].node, output = p->model->edges[e].output;
+    const int place = c->place[e], node = p->model->edges[e].node,
+              output = p->model->edges[e].output;
     if (!kept || place < 0)
         return false;
     const ds_edge_plan *edge = &p->edges[place];
     const size_t skip = (size_t)(c->model.first[e] - c->run.first[place]) * edge->frame_bytes;
-    const size_t first = edge->frame_bytes *
-                         (size_t)(edge->tail >= 0   ? slot->tails[edge->tail].first
-                                  : edge->mark >= 0 ? ds_block_marks(p, slot->block)[edge->mark]
-                                                    : 0);
-    char *from = edge->tail >= 0 ? slot->tails[edge->tail].data
-                                 : (char *)slot->block + edge->state_offset;
-    *out = (entry){.node = node < 0 ? -1 - output : node,
-                   .array = node < 0 ? 0 : output,
-                   .at = c->model.first[e],
-                   .n_bytes = (size_t)kept * edge->frame_bytes,
-                   .data = from ? from + first + skip : NULL, /* NULL: a tail that has no room yet */
-                   .edge = (int)e};
+    const size_t first =
+        edge->frame_bytes * (size_t)(edge->tail >= 0   ? slot->tails[edge->tail].first
+                                     : edge->mark >= 0 ? ds_block_marks(p, slot->block)[edge->mark]
+                                                       : 0);
+    char *from =
+        edge->tail >= 0 ? slot->tails[edge->tail].data : (char *)slot->block + edge->state_offset;
+    *out =
+        (entry){.node = node < 0 ? -1 - output : node,
+                .array = node < 0 ? 0 : output,
+                .at = c->model.first[e],
+                .n_bytes = (size_t)kept * edge->frame_bytes,
+                .data = from ? from + first + skip : NULL, /* NULL: a tail that has no room yet */
+                .edge = (int)e};
     return true;
 }
 
@@ -233,8 +236,8 @@ static ds_status write_snapshot(const ds_plan *p, const ds_slot *slot, unsigned 
     free_counts(p, &c);
     DS_TRY(status);
     put_word(&w, data && w.n <= room ? checksum(data, w.n) : 0);
-    DS_CHECK(!data || w.n == room, DS_ARGUMENT, "a snapshot of this stream takes %zu bytes, got %zu",
-             w.n, room);
+    DS_CHECK(!data || w.n == room, DS_ARGUMENT,
+             "a snapshot of this stream takes %zu bytes, got %zu", w.n, room);
     *n_bytes = w.n;
     return DS_OK;
 }
@@ -270,12 +273,13 @@ static ds_status check_frame(const unsigned char *bytes, size_t n)
 {
     const size_t least = 5 * WORD;
     const bool begins = n > 0 && memcmp(bytes, magic, n < VERSION_AT ? n : VERSION_AT) == 0;
-    DS_CHECK(begins, DS_FORMAT, "expected a snapshot, which begins with DSSTATE, got %zu other bytes", n);
+    DS_CHECK(begins, DS_FORMAT,
+             "expected a snapshot, which begins with DSSTATE, got %zu other bytes", n);
     DS_CHECK(n <= VERSION_AT || bytes[VERSION_AT] == (unsigned char)magic[VERSION_AT], DS_FORMAT,
              "expected a snapshot of version %c, got one of version '\\x%02X'", magic[VERSION_AT],
              (unsigned)bytes[VERSION_AT]);
-    DS_CHECK(n >= least, DS_FORMAT, "the snapshot is cut short: expected at least %zu bytes, got %zu", least,
-             n);
+    DS_CHECK(n >= least, DS_FORMAT,
+             "the snapshot is cut short: expected at least %zu bytes, got %zu", least, n);
     const uint64_t n_whole = word_of(bytes + WORD);
     DS_CHECK(n >= n_whole, DS_FORMAT, "the snapshot is cut short: expected %llu bytes, got %zu",
              (unsigned long long)n_whole, n);
@@ -295,11 +299,12 @@ static ds_status check_model(const ds_plan *p, reader *r)
     DS_TRY(get_word(r, &f[0]));
     DS_TRY(get_word(r, &f[1]));
     DS_TRY(get_word(r, &n_inputs));
-    DS_CHECK(f[0] == p->fingerprint[0] && f[1] == p->fingerprint[1], DS_FORMAT,
-             "the snapshot was taken from another model: expected the fingerprint %016llx%016llx, got "
-             "%016llx%016llx",
-             (unsigned long long)p->fingerprint[0], (unsigned long long)p->fingerprint[1],
-             (unsigned long long)f[0], (unsigned long long)f[1]);
+    DS_CHECK(
+        f[0] == p->fingerprint[0] && f[1] == p->fingerprint[1], DS_FORMAT,
+        "the snapshot was taken from another model: expected the fingerprint %016llx%016llx, got "
+        "%016llx%016llx",
+        (unsigned long long)p->fingerprint[0], (unsigned long long)p->fingerprint[1],
+        (unsigned long long)f[0], (unsigned long long)f[1]);
     DS_CHECK(n_inputs == p->graph->n_inputs, DS_FORMAT,
              "the snapshot's model has %llu inputs, expected %zu", (unsigned long long)n_inputs,
              p->graph->n_inputs);
@@ -316,10 +321,11 @@ static ds_status read_frames(const ds_plan *p, reader *r, int64_t *frames)
                  "the snapshot's position %lld of input %zu is impossible: expected 0 to 2^60",
                  (long long)frames[i], i);
     }
-    DS_CHECK(ds_clock_together(&p->clock, frames), DS_FORMAT,
-             "the snapshot's inputs are further apart (%lld and %lld frames) than the skew allows that "
-             "is expected here",
-             (long long)frames[0], (long long)frames[p->graph->n_inputs - 1]);
+    DS_CHECK(
+        ds_clock_together(&p->clock, frames), DS_FORMAT,
+        "the snapshot's inputs are further apart (%lld and %lld frames) than the skew allows that "
+        "is expected here",
+        (long long)frames[0], (long long)frames[p->graph->n_inputs - 1]);
     return DS_OK;
 }
 
@@ -336,10 +342,12 @@ static ds_status check_counts(const ds_plan *p, const state_counts *c)
                               ? !__builtin_mul_overflow((size_t)kept, edge->frame_bytes, &n_bytes)
                               : kept <= edge->capacity;
         DS_CHECK(c->run.pairs[e].total <= 2 * DS_MOST_FRAMES, DS_FORMAT,
-                 "the snapshot's position is impossible: edge %zu would hold %lld frames, expected at most 2^61",
+                 "the snapshot's position is impossible: edge %zu would hold %lld frames, expected "
+                 "at most 2^61",
                  e, (long long)c->run.pairs[e].total);
         DS_CHECK(fits, DS_FORMAT,
-                 "the snapshot's position is impossible: edge %zu would keep %lld frames, expected at most %lld",
+                 "the snapshot's position is impossible: edge %zu would keep %lld frames, expected "
+                 "at most %lld",
                  e, (long long)kept, (long long)edge->capacity);
         DS_ASSERT(place < 0 || kept_frames(&c->model, e) <= kept_frames(&c->run, (size_t)place));
     }
@@ -351,7 +359,8 @@ static ds_status check_counts(const ds_plan *p, const state_counts *c)
         if (ds_op_check(node->op, in, false) != DS_OK) {
             char why[DS_MESSAGE_BYTES / 2] = "";
             strncpy(why, ds_last_error(), sizeof why - 1);
-            return ds_fail(DS_FORMAT, "the snapshot's position is impossible, expected one within limits (%s)",
+            return ds_fail(DS_FORMAT,
+                           "the snapshot's position is impossible, expected one within limits (%s)",
                            why);
         }
     }
@@ -370,12 +379,14 @@ static ds_status check_values(const reader *r, const entry *e)
         DS_TRY(ds_allocate(&r->plan->allocator, &values, e->n_bytes));
         memcpy(values, r->data + r->at, e->n_bytes);
         const size_t frame_bytes = ds_signature_bytes(&op->in[0]);
-        const ds_status status = ds_op_check_values(op, values, (int64_t)(e->n_bytes / frame_bytes));
+        const ds_status status =
+            ds_op_check_values(op, values, (int64_t)(e->n_bytes / frame_bytes));
         ds_release(&r->plan->allocator, values, e->n_bytes);
         if (status != DS_OK) {
             char why[DS_MESSAGE_BYTES / 2] = "";
             strncpy(why, ds_last_error(), sizeof why - 1);
-            return ds_fail(DS_FORMAT, "the snapshot's frames at byte %zu are impossible (%s)", r->at, why);
+            return ds_fail(DS_FORMAT, "the snapshot's frames at byte %zu are impossible (%s)",
+                           r->at, why);
         }
     }
     return DS_OK;
@@ -395,8 +406,8 @@ static ds_status check_entry(void *context, const entry *e)
              "the snapshot at byte %zu: expected array %lld of node %lld, got %lld of %lld", begin,
              (long long)e->array, (long long)e->node, (long long)array, (long long)node);
     DS_CHECK(at == (uint64_t)e->at && n_bytes == e->n_bytes, DS_FORMAT,
-             "the snapshot at byte %zu: expected %zu bytes from position %lld, got %llu from %lld", begin,
-             e->n_bytes, (long long)e->at, (unsigned long long)n_bytes, (long long)at);
+             "the snapshot at byte %zu: expected %zu bytes from position %lld, got %llu from %lld",
+             begin, e->n_bytes, (long long)e->at, (unsigned long long)n_bytes, (long long)at);
     const size_t left = r->n - r->at, n_filler = filler(e->n_bytes);
     DS_CHECK(e->n_bytes <= left && n_filler <= left - e->n_bytes, DS_FORMAT,
              "the snapshot at byte %zu: expected %zu bytes, got %zu", r->at, e->n_bytes, left);
@@ -404,7 +415,8 @@ static ds_status check_entry(void *context, const entry *e)
         DS_TRY(check_values(r, e));
     r->at += e->n_bytes;
     for (size_t i = 0; i < n_filler; i++, r->at++)
-        DS_CHECK(r->data[r->at] == 0, DS_FORMAT, "the snapshot at byte %zu: expected a zero", r->at);
+        DS_CHECK(r->data[r->at] == 0, DS_FORMAT, "the snapshot at byte %zu: expected a zero",
+                 r->at);
     return DS_OK;
 }
 
@@ -451,8 +463,8 @@ static ds_status read_state(ds_slot *slot, const state_counts *c, reader *r)
              (unsigned long long)n_entries, (unsigned long long)expected);
     reader again = *r;
     DS_TRY(each_entry(p, slot, c, check_entry, r));
-    DS_CHECK(r->at == r->n, DS_FORMAT, "the snapshot at byte %zu: expected its end, got %zu bytes more", r->at,
-             r->n - r->at);
+    DS_CHECK(r->at == r->n, DS_FORMAT,
+             "the snapshot at byte %zu: expected its end, got %zu bytes more", r->at, r->n - r->at);
     DS_TRY(reserve_tails(p, slot, c));
     clear_marks(p, slot);
     return each_entry(p, slot, c, take_entry, &again);

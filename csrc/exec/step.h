@@ -20,7 +20,7 @@ typedef struct ds_step {
     struct ds_step *next; /* at rest */
     ds_engine *engine;
     const ds_plan *plan; /* the engine's */
-    ds_arena arena; /* the caller may push what it needs for this step */
+    ds_arena arena;      /* the caller may push what it needs for this step */
     ds_batch *batch;
     size_t n_rows;
     ds_slot **slots;   /* [n_rows] */
