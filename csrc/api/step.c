@@ -174,7 +174,7 @@ static void finish(const call *s)
     ds_model_touch(s->model, s->streams, s->n);
     for (size_t i = 0; i < s->n; i++)
         if (s->step->ended[i])
-            ds_session_clear(ds_engine_session(s->model->engine), s->step->slots[i]);
+            ds_session_clear(s->model->engine->session, s->step->slots[i]);
 }
 
 static ds_status run(call *s)
@@ -202,9 +202,9 @@ static ds_status step_entered(call *s)
     s->n_outputs = g->n_outputs;
     for (size_t i = 0; i < s->n; i++)
         s->streams[i]->refused = false;
-    DS_TRY(ds_step_take(&s->model->steps, &s->step, s->n));
+    DS_TRY(ds_step_take(s->model->engine, &s->step, s->n));
     const ds_status status = run(s);
-    ds_step_give(&s->model->steps, s->step);
+    ds_step_give(s->model->engine, s->step);
     return status;
 }
 

@@ -135,6 +135,16 @@ ds_status ds_arena_push_array(ds_arena *arena, void **pointer, size_t count, siz
     return ds_arena_push(arena, pointer, count * item_bytes);
 }
 
+ds_status ds_arena_push_zeroed(ds_arena *arena, void **pointer, size_t count, size_t item_bytes)
+{
+    void *memory = NULL;
+    DS_TRY(ds_arena_push_array(arena, &memory, count, item_bytes));
+    if (memory != NULL)
+        memset(memory, 0, count * item_bytes);
+    memcpy(pointer, &memory, sizeof memory);
+    return DS_OK;
+}
+
 size_t ds_arena_bytes(const ds_arena *arena)
 {
     return arena->n_held;

@@ -44,6 +44,14 @@ ds_status ds_arena_push(ds_arena *arena, void **pointer, size_t n_bytes);
 /* The same for `count` items of `item_bytes` each. */
 ds_status ds_arena_push_array(ds_arena *arena, void **pointer, size_t count, size_t item_bytes);
 
+/* Pushes n items for the pointer `target`. Returns from the function on failure. */
+#define DS_PUSH(arena, target, n) \
+    DS_TRY(ds_arena_push_array((arena), (void **)&(target), (n), sizeof *(target)))
+/* The same, all bytes zero. */
+#define DS_PUSH_ZEROED(arena, target, n) \
+    DS_TRY(ds_arena_push_zeroed((arena), (void **)&(target), (n), sizeof *(target)))
+ds_status ds_arena_push_zeroed(ds_arena *arena, void **pointer, size_t count, size_t item_bytes);
+
 /* Ends all pushes; the memory is kept for the next ones. Cannot fail. */
 void ds_arena_reset(ds_arena *arena);
 

@@ -5,6 +5,7 @@
  * weights as the chosen kernels want them. Immutable once made; shared by all threads. */
 #ifndef DS_EXEC_PLAN_H
 #define DS_EXEC_PLAN_H
+#include "base/arena.h"
 #include "ir/fuse.h"
 #include "ir/rewrite.h"
 
@@ -24,8 +25,7 @@ typedef struct ds_edge_plan {
     int mark;     /* index in the block's marks; -1: no slack, kept frames go through buffers */
     int tail;     /* unbounded: index of its tail in the slot; else -1 */
     int buffer;   /* scratch buffer; -1 for unbounded edges and edges that nothing produces */
-    bool freed;   /* its buffer has gone to another edge */
-    int last_use; /* node after which the frames may go; n_nodes: when the call is over */
+    int last_use; /* node after which the frames may go; n_nodes: when the call is over; -1: none */
     ds_growth growth;
 } ds_edge_plan;
 
@@ -67,6 +67,7 @@ typedef struct ds_block {
 
 typedef struct ds_plan {
     ds_allocator allocator;
+    ds_arena arena;  /* what the plan lists */
     ds_graph *model; /* as captured; owned */
     ds_graph *plain; /* rewritten, each operator by itself, for exports; owned */
     ds_graph *graph; /* rewritten and fused; owned. All number their edges alike */
@@ -75,8 +76,8 @@ typedef struct ds_plan {
     const ds_kernels *kernels;
     ds_edge_plan *edges; /* [graph->n_edges] */
     ds_node_plan *nodes; /* [graph->n_nodes] */
-    int *stores;         /* edges that keep frames, by their last use: after node j those from */
-    int *first_store;    /* first_store[j] to first_store[j + 1] of them; [graph->n_nodes + 2] */
+    int *leaving;        /* edges by their last use: after node j those from */
+    int *first_leaving;  /* first_leaving[j] to first_leaving[j + 1]; [graph->n_nodes + 2] */
     int n_buffers, n_tails;
     int *marked; /* [n_marked]: edges with a mark, in its order */
     size_t n_marked;
@@ -99,7 +100,7 @@ typedef struct ds_plan {
     void *prepared;     /* owned: all nodes' */
     size_t prepared_bytes;
     ds_replaced *replaced; /* raw weights that were given back, ascending by where they were */
-    size_t n_replaced, most_replaced;
+    size_t n_replaced;
     size_t raw_bytes;    /* of all raw weights as captured, each once */
     size_t weight_bytes; /* held: raw weights that are left, each once, and prepared ones */
     uint64_t fingerprint[2];

@@ -1,4 +1,4 @@
-/* exec/rows.h: what the two phases of a batch share: rows, and where their frames lie.
+/* exec/rows.h: what the two phases of a step share: rows, and where their frames lie.
  *
  * Consecutive rows that stand alike (the same places but for whole periods) are a stretch: what follows from
  * integers is found once for it. The rows of a group are run by one thread.
@@ -7,21 +7,12 @@
  *   in the room   that the stream's block has for the edge: new frames are written behind the kept ones, which stay
  *                 where they are; when the room's end is reached, they move to its front first;
  *   in the tail   of the stream, the same for edges that keep more and more;
- *   in a buffer   of the batch, where an edge keeps nothing, few frames, or gets more than its room holds: the kept
+ *   in a buffer   of the step, where an edge keeps nothing, few frames, or gets more than its room holds: the kept
  *                 frames are copied in, and out again behind the edge's last reader. */
 #ifndef DS_EXEC_ROWS_H
 #define DS_EXEC_ROWS_H
-#include "base/arena.h"
-#include "exec/batch.h"
 #include "exec/positions.h"
-
-/* Pushes an array of n items, whose address `target` gets. Returns from the function on failure. */
-#define DS_PUSH(arena, target, n)                                              \
-    do {                                                                       \
-        void *memory_;                                                         \
-        DS_TRY(ds_arena_push_array((arena), &memory_, (n), sizeof *(target))); \
-        (target) = memory_;                                                    \
-    } while (0)
+#include "exec/step.h"
 
 typedef struct ds_row {
     ds_place before, now;
@@ -35,7 +26,7 @@ typedef struct ds_stretch {
 
 typedef enum ds_where { DS_NOWHERE, DS_IN_BUFFER, DS_IN_ROOM, DS_IN_TAIL } ds_where;
 
-/* Rows [first, first + n_rows) of a batch. */
+/* Rows [first, first + n_rows) of a step. */
 typedef struct ds_group {
     size_t first, n_rows;
     ds_row *rows;
@@ -55,21 +46,6 @@ typedef struct ds_group {
     void *scratch;
     size_t n_moved; /* bytes of kept frames that were copied */
 } ds_group;
-
-struct ds_batch {
-    ds_allocator allocator;
-    const ds_plan *plan;
-    ds_positions *positions;
-    ds_pool *pool; /* that begins to look for work when a call does; or NULL */
-    ds_slot *const *slots;
-    const bool *ended;
-    size_t n_rows;
-    bool within; /* nodes may split themselves among threads */
-    ds_arena arena;
-    void **outputs; /* [n_outputs][n_rows]: where the new frames lie, after the run */
-    ds_group *groups;
-    size_t n_groups, groups_capacity;
-};
 
 /* What a stretch's rows have of one edge: the same for all of them but in tails. */
 typedef struct ds_span {
@@ -122,18 +98,9 @@ static inline int64_t ds_row_kept(const ds_plan *p, const ds_row *row, size_t e)
     return ds_known_at(p, &row->before, e) - ds_kept_from(p, &row->before, e);
 }
 
-/* Forgets what was placed. */
-void ds_group_clear(const ds_plan *p, ds_group *g);
-/* Places one stretch's windows behind those of earlier ones (offset, frames, flat; bytes: of each edge so far).
- * Fills most, unless NULL: [n_buffers + 1], the bytes that a row needs of each buffer, and of scratch. */
-ds_status ds_group_place(const ds_plan *p, ds_group *g, const ds_stretch *s, size_t *most);
 /* Moves kept frames to the front of rooms whose end the new ones would pass. */
 void ds_group_make_way(const ds_plan *p, ds_group *g, size_t e);
-/* Whether node j has new frames to give, or, where it carries something, to take. */
-bool ds_group_has_work(const ds_plan *p, const ds_group *g, size_t j);
-/* Runs node j. What it carries is in g->carried. pool: for what it splits within itself, or NULL. */
-void ds_group_forward(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool);
 /* Phase 2 of one group. */
-void ds_group_run(ds_batch *b, ds_group *g, ds_pool *pool);
+void ds_group_run(const ds_step *step, ds_group *g, ds_pool *pool);
 
 #endif

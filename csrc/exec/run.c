@@ -1,4 +1,4 @@
-/* exec/run.c: phase 2 of a call: values. Nothing here can fail.
+/* exec/run.c: phase 2 of a step: values. Nothing here can fail.
  *
  * For each node in order: the kept frames of its output edges come to stand in front of the room for the new
  * ones, and its forward runs once for all rows of the group. Operators that look at single frames get all rows'
@@ -61,7 +61,7 @@ static void load_kept(const ds_plan *p, ds_group *g, size_t e)
 static void store_kept(const ds_plan *p, ds_group *g, size_t e)
 {
     const ds_edge_plan *edge = &p->edges[e];
-    for (size_t i = 0; i < g->n_stretches; i++) {
+    for (size_t i = 0; edge->capacity > 0 && i < g->n_stretches; i++) {
         const ds_stretch *s = &g->stretches[i];
         const ds_span span = ds_span_of(p, s, e);
         const ds_place *now = &s->row->now;
@@ -80,8 +80,8 @@ static void store_kept(const ds_plan *p, ds_group *g, size_t e)
 /* Saves what edges keep that nobody reads after node j. */
 static void store_all(const ds_plan *p, ds_group *g, size_t j)
 {
-    for (int i = p->first_store[j]; i < p->first_store[j + 1]; i++)
-        store_kept(p, g, (size_t)p->stores[i]);
+    for (int i = p->first_leaving[j]; i < p->first_leaving[j + 1]; i++)
+        store_kept(p, g, (size_t)p->leaving[i]);
 }
 
 /* ---------------------------------------------------------------- one node */
@@ -161,11 +161,14 @@ static void fill_rows(const ds_plan *p, ds_group *g, size_t j, ds_run *run)
                    g->count + (size_t)i * n);
     for (int o = 0; o < op->n_outputs; o++)
         fill_output(p, g, (size_t)(node->first_output + o), g->out + (size_t)o * n);
+    for (size_t r = 0; op->n_carried > 0 && r < n; r++)
+        g->carried[r] = (char *)g->slots[r]->block + p->nodes[j].carried_offset;
     run->n_rows = n;
     run->ended = g->ended;
 }
 
-bool ds_group_has_work(const ds_plan *p, const ds_group *g, size_t j)
+/* Whether node j has new frames to give, or, where it carries something, to take. */
+static bool has_work(const ds_plan *p, const ds_group *g, size_t j)
 {
     const ds_node *node = &p->graph->nodes[j];
     bool any = false;
@@ -176,7 +179,8 @@ bool ds_group_has_work(const ds_plan *p, const ds_group *g, size_t j)
     return any && !node->silent;
 }
 
-void ds_group_forward(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool)
+/* Runs node j. pool: for what it splits within itself, or NULL. */
+static void forward(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool)
 {
     const ds_node *node = &p->graph->nodes[j];
     ds_run run = {.in = g->in,
@@ -199,13 +203,13 @@ void ds_group_forward(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool)
 
 /* ---------------------------------------------------------------- the whole */
 /* Remembers where the new frames of the outputs lie, before marks move. */
-static void list_outputs(ds_batch *b, ds_group *g)
+static void list_outputs(const ds_step *step, ds_group *g)
 {
-    const ds_plan *p = b->plan;
+    const ds_plan *p = step->plan;
     for (size_t o = 0; o < p->graph->n_outputs; o++) {
         fill_output(p, g, (size_t)p->graph->outputs[o], g->out);
         for (size_t r = 0; r < g->n_rows; r++)
-            b->outputs[o * b->n_rows + g->first + r] = g->out[r].data;
+            step->outputs[o * step->n_rows + g->first + r] = g->out[r].data;
     }
 }
 
@@ -238,15 +242,9 @@ static void advance(const ds_plan *p, ds_group *g)
                 ds_known_at(p, &g->rows[r].now, (size_t)p->graph->inputs[i]);
 }
 
-static void find_carried(const ds_plan *p, ds_group *g, size_t j)
+void ds_group_run(const ds_step *step, ds_group *g, ds_pool *pool)
 {
-    for (size_t r = 0; p->graph->nodes[j].op->n_carried > 0 && r < g->n_rows; r++)
-        g->carried[r] = (char *)g->slots[r]->block + p->nodes[j].carried_offset;
-}
-
-void ds_group_run(ds_batch *b, ds_group *g, ds_pool *pool)
-{
-    const ds_plan *p = b->plan;
+    const ds_plan *p = step->plan;
     const ds_graph *graph = p->graph;
     for (size_t i = 0; i < graph->n_inputs; i++)
         load_kept(p, g, (size_t)graph->inputs[i]);
@@ -256,13 +254,12 @@ void ds_group_run(ds_batch *b, ds_group *g, ds_pool *pool)
             ds_group_make_way(p, g, (size_t)(node->first_output + o));
             load_kept(p, g, (size_t)(node->first_output + o));
         }
-        if (ds_group_has_work(p, g, j)) {
-            find_carried(p, g, j);
-            ds_group_forward(p, g, j, pool);
+        if (has_work(p, g, j)) {
+            forward(p, g, j, pool);
         }
         store_all(p, g, j);
     }
     store_all(p, g, graph->n_nodes);
-    list_outputs(b, g);
+    list_outputs(step, g);
     advance(p, g);
 }

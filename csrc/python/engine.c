@@ -66,7 +66,6 @@ static void close_engine(ds_engine_object *e)
         PyDict_Clear(e->table);
     Py_CLEAR(e->last_ids);
     Py_CLEAR(e->last_live);
-    ds_steps_free(&e->steps);
     if (e->engine)
         ds_engine_close(e->engine);
     e->session = NULL;
@@ -156,13 +155,10 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         Py_DECREF(e);
         return ds_raise(m, status, NULL);
     }
-    e->plan = ds_engine_plan(e->engine);
-    e->session = ds_engine_session(e->engine);
+    e->plan = e->engine->plan;
+    e->session = e->engine->session;
     const ds_graph *g = e->plan->graph;
-    status = ds_steps_init(&e->steps, e->engine);
-    if (status != DS_OK)
-        ds_raise(m, status, NULL);
-    if (status != DS_OK || parse_axes(m, input_axes, g->inputs, g->n_inputs, g, &e->inputs) < 0 ||
+    if (parse_axes(m, input_axes, g->inputs, g->n_inputs, g, &e->inputs) < 0 ||
         parse_axes(m, output_axes, g->outputs, g->n_outputs, g, &e->outputs) < 0) {
         Py_DECREF(e);
         return NULL;
@@ -202,20 +198,17 @@ PyObject *ds_engine_object_copy(DS_METHOD_ARGUMENTS)
     e->blas = from->blas;
     e->table = PyDict_New();
     e->original = Py_NewRef(from->original ? from->original : self);
-    const ds_engine_options options = {.n_threads = ds_engine_threads(from->engine),
+    const ds_engine_options options = {.n_threads = from->engine->n_threads,
                                        .max_streams = (size_t)max_streams};
     ds_status status = e->table ? ds_engine_copy(&e->engine, from->engine, &options) : DS_OK;
     if (!e->table || status != DS_OK) {
         Py_DECREF(e);
         return status == DS_OK ? NULL : ds_raise(m, status, NULL);
     }
-    e->plan = ds_engine_plan(e->engine);
-    e->session = ds_engine_session(e->engine);
+    e->plan = e->engine->plan;
+    e->session = e->engine->session;
     const ds_graph *g = e->plan->graph;
-    status = ds_steps_init(&e->steps, e->engine);
-    if (status != DS_OK)
-        ds_raise(m, status, NULL);
-    if (status != DS_OK || copy_axes(m, &e->plan->allocator, &e->inputs, from->inputs, g->n_inputs) < 0 ||
+    if (copy_axes(m, &e->plan->allocator, &e->inputs, from->inputs, g->n_inputs) < 0 ||
         copy_axes(m, &e->plan->allocator, &e->outputs, from->outputs, g->n_outputs) < 0) {
         Py_DECREF(e);
         return NULL;

@@ -2,7 +2,7 @@
  * engine_info.c (what the plan says), engine_graph.c (the plan's graph as data). Steps: python/call.h. */
 #ifndef DS_PYTHON_ENGINE_H
 #define DS_PYTHON_ENGINE_H
-#include "exec/step.h"
+#include "exec/engine.h"
 #include "python/support.h"
 
 /* Where [frames][features...] lie among the axes of a caller's array: canonical axis -> the caller's. */
@@ -18,7 +18,6 @@ typedef struct ds_live {
 
 typedef struct ds_engine_object {
     PyObject_HEAD ds_engine *engine;
-    ds_steps steps;
     PyObject *original;  /* whose plan this engine uses; NULL where it is its own */
     const ds_plan *plan; /* the engine's */
     ds_session *session; /* the engine's; NULL once closed */

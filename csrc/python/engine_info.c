@@ -50,7 +50,7 @@ static PyObject *get_number(PyObject *self, void *which)
     case 'g': return PyFloat_FromDouble((double)e->plan->grown_bytes /
                                         (double)e->plan->analysis.period);
     case 'w': return PyLong_FromSize_t(e->plan->weight_bytes);
-    case 't': return PyLong_FromSize_t(ds_engine_threads(e->engine));
+    case 't': return PyLong_FromSize_t(e->engine->n_threads);
     case 'b': return PyBool_FromLong(e->blas);
     default: return PyBool_FromLong(e->session == NULL);
     }

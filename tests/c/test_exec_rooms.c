@@ -1,6 +1,6 @@
 /* exec/run, exec/rows: kept frames stay in their rooms, whatever calls bring; how many are copied; and
  * exec/positions: integers that are looked up equal those that are evaluated. */
-#include "exec/positions.h"
+#include "exec/rows.h"
 #include "exec_driver.h"
 
 /* ---------------------------------------------------------------- rooms */
@@ -59,9 +59,9 @@ static void test_mixed_calls(void)
             for (size_t k = 0; k < n_rows; k++) {
                 slots[k] = rows[k]->slot;
             }
-            CHECK(ds_batch_begin(r.batch, slots, n_frames, ended, bad, n_rows, 2) == DS_OK);
+            CHECK(begin_rows(r.batch, slots, n_frames, ended, bad, n_rows) == DS_OK);
             for (size_t k = 0; k < n_rows; k++) {
-                memset(ds_batch_input(r.batch, 0, k), 0xFF, (size_t)n_frames[k] * 12);
+                memset(ds_step_room(r.batch, 0, k), 0xFF, (size_t)n_frames[k] * 12);
             }
             check_state(&r, rows[0]->slot, state, n_state);
             free(state);
@@ -110,7 +110,7 @@ static double copied_frames(int64_t kernel, int64_t n)
     size_t moved = 0;
     for (int step = 0; step < 1000; step++) {
         CHECK(call(&r, &row, &n, &ended, &bad, 1) == DS_OK);
-        moved += ds_batch_moved(r.batch);
+        moved += r.batch->groups[0].n_moved;
     }
     free_fed(&r, &s);
     close_runner(&r);

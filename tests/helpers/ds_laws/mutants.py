@@ -119,7 +119,7 @@ MUTANTS = {
         ("failed-call",),
     ),
     "state published before the end of the call": Mutant(
-        "exec/batch.c",
+        "exec/step.c",
         "frames[i] = have[i] + more;",
         "frames[i] = g->slots[r]->block->frames[i] = have[i] + more;",
         ("delay", "conv1d"),
@@ -211,8 +211,8 @@ MUTANTS = {
     ),
     "allocation in every call": Mutant(
         "exec/engine.c",
-        "ds_batch *rested = engine->n_resting > 0 ?",
-        "ds_batch *rested = engine->n_resting > engine->n_batches ?",
+        "ds_step *taken = engine->resting;",
+        "ds_step *taken = NULL;",
         ("add",),
         ("allocation",),
     ),
