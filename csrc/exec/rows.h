@@ -11,7 +11,6 @@
  *                 frames are copied in, and out again behind the edge's last reader. */
 #ifndef DS_EXEC_ROWS_H
 #define DS_EXEC_ROWS_H
-#include "exec/positions.h"
 #include "exec/step.h"
 
 typedef struct ds_row {

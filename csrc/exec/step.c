@@ -15,12 +15,9 @@ ds_status ds_step_create(ds_step **step, const ds_plan *plan, ds_pool *pool)
     s->plan = plan;
     s->pool = pool;
     ds_arena_init(&s->arena, &plan->allocator);
-    const ds_status status = ds_positions_create(&s->positions, plan);
-    if (status == DS_OK)
-        *step = s;
-    else
-        ds_step_destroy(s);
-    return status;
+    ds_positions_init(&s->positions, plan);
+    *step = s;
+    return DS_OK;
 }
 
 void ds_step_destroy(ds_step *step)
@@ -29,7 +26,7 @@ void ds_step_destroy(ds_step *step)
         return;
     const ds_allocator a = step->arena.allocator;
     ds_arena_free(&step->arena);
-    ds_positions_destroy(step->positions);
+    ds_positions_free(&step->positions);
     ds_release(&a, step, sizeof *step);
 }
 
@@ -189,7 +186,7 @@ static bool follows_neighbour(const ds_step *s, const ds_group *g, size_t r)
 }
 
 /* Where one row stands before and after the step. */
-static ds_status count_row(const ds_step *s, ds_group *g, size_t r)
+static ds_status count_row(ds_step *s, ds_group *g, size_t r)
 {
     const ds_plan *p = s->plan;
     const size_t n_inputs = p->graph->n_inputs;
@@ -210,9 +207,9 @@ static ds_status count_row(const ds_step *s, ds_group *g, size_t r)
     DS_CHECK(ds_clock_together(&p->clock, frames), DS_MISMATCH,
              "the inputs are further apart than the skew allows (%lld and %lld frames)",
              (long long)frames[0], (long long)frames[n_inputs - 1]);
-    DS_TRY(ds_positions_find(s->positions, have, false, &g->rows[r].before));
+    DS_TRY(ds_positions_find(&s->positions, have, false, &g->rows[r].before));
     ds_place now;
-    DS_TRY(ds_positions_find(s->positions, frames, g->ended[r], &now));
+    DS_TRY(ds_positions_find(&s->positions, frames, g->ended[r], &now));
     DS_TRY(check_row(p, &now));
     g->rows[r].now = now;
     return DS_OK;
@@ -335,7 +332,7 @@ ds_status ds_step_begin(ds_step *step)
 {
     DS_TRY(check_frames(step));
     DS_TRY(make_groups(step));
-    DS_TRY(ds_positions_begin(step->positions, step->n_rows));
+    DS_TRY(ds_positions_begin(&step->positions, step->n_rows));
     ds_first_fault f = {DS_OK, ""};
     for (size_t k = 0; k < step->n_groups; k++)
         count_rows(step, &step->groups[k], &f);

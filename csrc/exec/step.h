@@ -15,6 +15,7 @@
 #define DS_EXEC_STEP_H
 #include "batch/layout.h"
 #include "cpu/threads.h"
+#include "exec/positions.h"
 #include "exec/session.h"
 
 typedef struct ds_step {
@@ -28,7 +29,7 @@ typedef struct ds_step {
         *bad; /* [n_rows]; false at first. bad: after an error, the rows that it concerns */
     /* what follows is private (exec/rows.h) */
     ds_pool *pool;
-    struct ds_positions *positions;
+    ds_positions positions;
     struct ds_group *groups;
     size_t n_groups;
     bool within;    /* nodes may split themselves among threads */

@@ -172,10 +172,10 @@ static void test_positions(int n_trials)
         graph_case c = random_case(9, trial % 3 == 0);
         const int64_t skew = c.graph->n_inputs > 1 ? random_below(3) : 0;
         runner r = make_runner(&c, best_kernels(), skew, 1, 0);
-        ds_positions *table;
-        CHECK(ds_positions_create(&table, r.plan) == DS_OK);
+        ds_positions table;
+        ds_positions_init(&table, r.plan);
         for (int round = 0; round < 8; round++) {
-            CHECK(ds_positions_begin(table, 16) == DS_OK);
+            CHECK(ds_positions_begin(&table, 16) == DS_OK);
             const int64_t base = round < 3 ? random_below(60) : random_below((int64_t)1 << (8 + 6 * round));
             for (int k = 0; k < 32; k++) {
                 int64_t frames[MAX_GRAPH_INPUTS];
@@ -185,11 +185,11 @@ static void test_positions(int n_trials)
                     frames[i] = i == 0 ? all : frames[0] * tick[0] / tick[i] + random_below(2);
                 }
                 if (ds_clock_together(&r.plan->clock, frames)) {
-                    check_position(&r, table, frames, random_below(4) == 0);
+                    check_position(&r, &table, frames, random_below(4) == 0);
                 }
             }
         }
-        ds_positions_destroy(table);
+        ds_positions_free(&table);
         close_runner(&r);
         CHECK(ds_fault_live_blocks(&fault) == 0);
     }

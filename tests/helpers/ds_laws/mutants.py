@@ -140,8 +140,8 @@ MUTANTS = {
     ),
     "snapshots without carried state": Mutant(
         "exec/snapshot.c",
-        "memcpy(e->data, r->data + r->at, e->n_bytes);",
-        "if (e->array >= 0) memcpy(e->data, r->data + r->at, e->n_bytes);",
+        "memcpy(find_data(p, slot, e), from, e->n_bytes);",
+        "memcpy(find_data(p, slot, e), from, e->array >= 0 ? e->n_bytes : 0);",
         ("lstm", "reduce_frames"),
         ("snapshots", "forks"),
     ),
