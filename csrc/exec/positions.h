@@ -76,4 +76,10 @@ static inline int64_t ds_kept_from(const ds_plan *p, const ds_place *at, size_t 
                      : at->edges[e].from + at->periods * p->edges[e].growth.from;
 }
 
+/* Frames that are kept. */
+static inline int64_t ds_kept_at(const ds_plan *p, const ds_place *at, size_t e)
+{
+    return ds_known_at(p, at, e) - ds_kept_from(p, at, e);
+}
+
 #endif

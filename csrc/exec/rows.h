@@ -91,12 +91,6 @@ static inline char *ds_window_data(const ds_plan *p, const ds_group *g, const ds
     }
 }
 
-/* Frames that a row keeps before the call. */
-static inline int64_t ds_row_kept(const ds_plan *p, const ds_row *row, size_t e)
-{
-    return ds_known_at(p, &row->before, e) - ds_kept_from(p, &row->before, e);
-}
-
 /* Moves kept frames to the front of rooms whose end the new ones would pass. */
 void ds_group_make_way(const ds_plan *p, ds_group *g, size_t e);
 /* Phase 2 of one group. */

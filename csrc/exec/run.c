@@ -31,57 +31,38 @@ void ds_group_make_way(const ds_plan *p, ds_group *g, size_t e)
     }
 }
 
-/* Where a row's kept frames begin in the block, where its window is in a buffer. */
-static char *kept_in_block(const ds_plan *p, const ds_edge_plan *edge, ds_block *block)
-{
-    const int64_t mark = edge->mark < 0 ? 0 : ds_block_marks(p, block)[edge->mark];
-    return (char *)block + edge->state_offset + (size_t)mark * edge->frame_bytes;
-}
-
-/* Puts the kept frames of an edge before its new ones. */
-static void load_kept(const ds_plan *p, ds_group *g, size_t e)
-{
-    const ds_edge_plan *edge = &p->edges[e];
-    if (edge->capacity == 0)
-        return;
-    for (size_t i = 0; i < g->n_stretches; i++) {
-        const ds_stretch *s = &g->stretches[i];
-        const ds_span span = ds_span_of(p, s, e);
-        const size_t n_bytes = (size_t)span.kept * edge->frame_bytes;
-        if (span.where != DS_IN_BUFFER || n_bytes == 0)
-            continue;
-        for (size_t r = 0; r < s->n; r++)
-            memcpy(ds_window_data(p, g, s, &span, e, r),
-                   kept_in_block(p, edge, g->slots[s->first + r]->block), n_bytes);
-        g->n_moved += n_bytes * s->n;
-    }
-}
-
-/* Saves from buffers what the next call needs of an edge, to the front of its room. */
-static void store_kept(const ds_plan *p, ds_group *g, size_t e)
+/* Moves kept frames of windows that lie in buffers: before a call, from the room to the front of the window;
+ * after it, what the next call needs from its end to the front of the room. */
+static void move_kept(const ds_plan *p, ds_group *g, size_t e, bool after)
 {
     const ds_edge_plan *edge = &p->edges[e];
     for (size_t i = 0; edge->capacity > 0 && i < g->n_stretches; i++) {
         const ds_stretch *s = &g->stretches[i];
         const ds_span span = ds_span_of(p, s, e);
-        const ds_place *now = &s->row->now;
-        const int64_t keep = ds_known_at(p, now, e) - ds_kept_from(p, now, e);
-        const size_t n_bytes = (size_t)keep * edge->frame_bytes;
+        const int64_t n = after ? ds_kept_at(p, &s->row->now, e) : span.kept;
+        const size_t n_bytes = (size_t)n * edge->frame_bytes;
         if (span.where != DS_IN_BUFFER || n_bytes == 0)
             continue;
-        const size_t skip = (size_t)(span.kept + span.fresh - keep) * edge->frame_bytes;
-        for (size_t r = 0; r < s->n; r++)
-            memcpy((char *)g->slots[s->first + r]->block + edge->state_offset,
-                   ds_window_data(p, g, s, &span, e, r) + skip, n_bytes);
+        const size_t dropped = (size_t)(span.kept + span.fresh - n) * edge->frame_bytes;
+        for (size_t r = 0; r < s->n; r++) {
+            ds_block *block = g->slots[s->first + r]->block;
+            const int64_t mark = edge->mark < 0 ? 0 : ds_block_marks(p, block)[edge->mark];
+            char *room = (char *)block + edge->state_offset;
+            char *window = ds_window_data(p, g, s, &span, e, r);
+            if (after)
+                memcpy(room, window + dropped, n_bytes);
+            else
+                memcpy(window, room + (size_t)mark * edge->frame_bytes, n_bytes);
+        }
         g->n_moved += n_bytes * s->n;
     }
 }
 
 /* Saves what edges keep that nobody reads after node j. */
-static void store_all(const ds_plan *p, ds_group *g, size_t j)
+static void store_kept(const ds_plan *p, ds_group *g, size_t j)
 {
     for (int i = p->first_leaving[j]; i < p->first_leaving[j + 1]; i++)
-        store_kept(p, g, (size_t)p->leaving[i]);
+        move_kept(p, g, (size_t)p->leaving[i], true);
 }
 
 /* ---------------------------------------------------------------- one node */
@@ -143,7 +124,8 @@ static void fill_output(const ds_plan *p, ds_group *g, size_t e, ds_target *out)
         for (size_t r = 0; r < s->n; r++, out++) {
             const ds_row *row = &g->rows[s->first + r];
             char *data = ds_window_data(p, g, s, &span, e, r);
-            const int64_t kept = span.where == DS_IN_TAIL ? ds_row_kept(p, row, e) : span.kept;
+            const int64_t kept =
+                span.where == DS_IN_TAIL ? ds_kept_at(p, &row->before, e) : span.kept;
             out->data = kept ? data + (size_t)kept * span.frame_bytes : data;
             out->m0 = ds_known_at(p, &row->before, e);
             out->m1 = ds_known_at(p, &row->now, e);
@@ -222,8 +204,7 @@ static void advance(const ds_plan *p, ds_group *g)
         for (size_t i = 0; i < g->n_stretches; i++) {
             const ds_stretch *s = &g->stretches[i];
             const ds_span span = ds_span_of(p, s, e);
-            const ds_place *now = &s->row->now;
-            const int64_t left = ds_known_at(p, now, e) - ds_kept_from(p, now, e);
+            const int64_t left = ds_kept_at(p, &s->row->now, e);
             const int64_t dropped = span.kept + span.fresh - left;
             const bool stays = span.where == DS_IN_ROOM && left > 0;
             for (size_t r = s->first; r < s->first + s->n; r++) {
@@ -247,19 +228,19 @@ void ds_group_run(const ds_step *step, ds_group *g, ds_pool *pool)
     const ds_plan *p = step->plan;
     const ds_graph *graph = p->graph;
     for (size_t i = 0; i < graph->n_inputs; i++)
-        load_kept(p, g, (size_t)graph->inputs[i]);
+        move_kept(p, g, (size_t)graph->inputs[i], false);
     for (size_t j = 0; j < graph->n_nodes; j++) {
         const ds_node *node = &graph->nodes[j];
         for (int o = 0; o < node->op->n_outputs; o++) {
             ds_group_make_way(p, g, (size_t)(node->first_output + o));
-            load_kept(p, g, (size_t)(node->first_output + o));
+            move_kept(p, g, (size_t)(node->first_output + o), false);
         }
         if (has_work(p, g, j)) {
             forward(p, g, j, pool);
         }
-        store_all(p, g, j);
+        store_kept(p, g, j);
     }
-    store_all(p, g, graph->n_nodes);
+    store_kept(p, g, graph->n_nodes);
     list_outputs(step, g);
     advance(p, g);
 }

@@ -253,7 +253,7 @@ static ds_status make_tails(const ds_plan *p, const ds_group *g, const ds_stretc
 {
     const ds_edge_plan *edge = &p->edges[e];
     for (size_t r = s->first; r < s->first + s->n; r++) {
-        const int64_t kept = ds_row_kept(p, &g->rows[r], e);
+        const int64_t kept = ds_kept_at(p, &g->rows[r].before, e);
         const int64_t fresh =
             ds_known_at(p, &g->rows[r].now, e) - ds_known_at(p, &g->rows[r].before, e);
         DS_TRY(ds_tail_reserve(&p->allocator, &g->slots[r]->tails[edge->tail], kept, fresh,
@@ -377,7 +377,7 @@ void *ds_step_room(const ds_step *step, size_t input, size_t row)
     const found at = find_row(step, row);
     const ds_span span = ds_span_of(p, at.stretch, e);
     char *data = ds_window_data(p, at.group, at.stretch, &span, e, at.row - at.stretch->first);
-    const size_t kept = (size_t)ds_row_kept(p, &at.group->rows[at.row], e) * span.frame_bytes;
+    const size_t kept = (size_t)ds_kept_at(p, &at.group->rows[at.row].before, e) * span.frame_bytes;
     return kept ? data + kept : data;
 }
 
