@@ -4,65 +4,46 @@
 #include "base/alloc.h"
 #include "cpu/float_env.h"
 
-/* An engine without plan, streams and threads. */
-static ds_status make(ds_engine **engine, const ds_allocator *a, size_t n_threads)
+/* Gives a plan streams and threads. owned: the plan, which is destroyed on failure, or NULL. */
+static ds_status make(ds_engine **engine, const ds_plan *plan, ds_plan *owned,
+                      const ds_engine_options *options)
 {
     void *memory;
-    DS_TRY(ds_allocate_zeroed(a, &memory, sizeof(ds_engine)));
-    ds_engine *e = memory;
-    e->allocator = *a;
-    e->n_threads = n_threads;
-    if (pthread_mutex_init(&e->lock, NULL) != 0) {
-        ds_release(a, e, sizeof *e);
-        return ds_fail(DS_NO_MEMORY, "no lock could be made");
-    }
-    *engine = e;
-    return DS_OK;
-}
-
-/* Gives the engine streams and threads; destroys it on failure. */
-static ds_status start(ds_engine **engine, ds_engine *e, size_t max_streams)
-{
-    ds_status status = ds_session_create(&e->session, e->plan, max_streams);
-    if (status == DS_OK && e->n_threads > 1)
-        status = ds_pool_create(&e->pool, &e->allocator, e->n_threads);
+    ds_status status = ds_allocate(&plan->allocator, &memory, sizeof(ds_engine));
     if (status != DS_OK) {
-        ds_engine_destroy(e);
+        ds_plan_destroy(owned);
         return status;
     }
-    *engine = e;
-    return DS_OK;
+    ds_engine *e = memory;
+    *e = (ds_engine){.plan = plan,
+                     .owned = owned,
+                     .n_threads = options->n_threads,
+                     .lock = PTHREAD_MUTEX_INITIALIZER};
+    status = ds_session_create(&e->session, plan, options->max_streams);
+    if (status == DS_OK && e->n_threads > 1)
+        status = ds_pool_create(&e->pool, &plan->allocator, e->n_threads);
+    if (status == DS_OK)
+        *engine = e;
+    else
+        ds_engine_destroy(e);
+    return status;
 }
 
 ds_status ds_engine_create(ds_engine **engine, ds_graph *takes_graph,
                            const ds_engine_options *options)
 {
-    const ds_allocator a = takes_graph->allocator;
-    ds_engine *e = NULL;
-    ds_status status = make(&e, &a, options->n_threads);
-    if (status != DS_OK) {
-        ds_graph_destroy(takes_graph);
-        return status;
-    }
+    ds_plan *plan;
     ds_float_env callers;
     ds_float_env_enter(&callers); /* weights are prepared */
-    status = ds_plan_create(&e->owned, takes_graph, options->kernels, options->skew);
+    const ds_status status = ds_plan_create(&plan, takes_graph, options->kernels, options->skew);
     ds_float_env_leave(&callers);
-    if (status != DS_OK) {
-        ds_engine_destroy(e);
-        return status;
-    }
-    e->plan = e->owned;
-    return start(engine, e, options->max_streams);
+    return status == DS_OK ? make(engine, plan, plan, options) : status;
 }
 
 ds_status ds_engine_copy(ds_engine **engine, const ds_engine *original,
                          const ds_engine_options *options)
 {
-    ds_engine *e = NULL;
-    DS_TRY(make(&e, &original->allocator, options->n_threads));
-    e->plan = original->plan;
-    return start(engine, e, options->max_streams);
+    return make(engine, original->plan, NULL, options);
 }
 
 void ds_engine_close(ds_engine *engine)
@@ -82,10 +63,10 @@ void ds_engine_destroy(ds_engine *engine)
 {
     if (!engine)
         return;
+    const ds_allocator a = engine->plan->allocator;
     ds_engine_close(engine);
     ds_plan_destroy(engine->owned);
     pthread_mutex_destroy(&engine->lock);
-    const ds_allocator a = engine->allocator;
     ds_release(&a, engine, sizeof *engine);
 }
 

@@ -12,7 +12,6 @@ typedef struct ds_engine {
     ds_session *session; /* NULL once closed */
     size_t n_threads;    /* of one call */
     /* what follows is private */
-    ds_allocator allocator;
     ds_plan *owned;       /* the plan, or NULL where another engine owns it */
     ds_pool *pool;        /* NULL with one thread */
     pthread_mutex_t lock; /* guards what follows */

@@ -104,26 +104,13 @@ static void make_room(ds_edge_plan *edge)
     const size_t roomy = (kept + kept / 32 * 9) / DS_ALIGNMENT * DS_ALIGNMENT;
     const size_t room = roomy > ds_aligned(kept) ? roomy : ds_aligned(kept);
     edge->room = edge->frame_bytes ? (int64_t)(room / edge->frame_bytes) : edge->capacity;
-    edge->mark = -1;
-}
-
-static ds_status mark_edges(ds_plan *p)
-{
-    DS_PUSH(&p->arena, p->marked, p->graph->n_edges);
-    for (size_t e = 0; e < p->graph->n_edges; e++) {
-        ds_edge_plan *edge = &p->edges[e];
-        if (edge->capacity > 0 && edge->room > edge->capacity) {
-            edge->mark = (int)p->n_marked;
-            p->marked[p->n_marked++] = (int)e;
-        }
-    }
-    return DS_OK;
 }
 
 static ds_status lay_out_block(ds_plan *p)
 {
     const ds_graph *g = p->graph;
     size_t grown;
+    DS_PUSH(&p->arena, p->moving, g->n_edges);
     for (size_t e = 0; e < g->n_edges; e++) {
         ds_edge_plan *edge = &p->edges[e];
         const ds_edge_facts *facts = &p->analysis.edges[e];
@@ -133,11 +120,14 @@ static ds_status lay_out_block(ds_plan *p)
         size_t n_bytes = 0;
         DS_TRY(add_part(&n_bytes, (size_t)edge->capacity, edge->frame_bytes));
         make_room(edge);
+        const bool slack = edge->capacity > 0 && edge->room > edge->capacity;
+        edge->mark = slack ? (int)p->n_marked++ : -1;
+        if (slack || edge->tail >= 0)
+            p->moving[p->n_moving++] = (int)e;
         DS_CHECK(!__builtin_mul_overflow((size_t)facts->growth, edge->frame_bytes, &grown) &&
                      !__builtin_add_overflow(p->grown_bytes, grown, &p->grown_bytes),
                  DS_NO_MEMORY, "a stream's state does not fit into memory");
     }
-    DS_TRY(mark_edges(p));
     size_t n_bytes = ds_aligned(sizeof(ds_block) + (g->n_inputs + p->n_marked) * sizeof(int64_t));
     p->kept_bytes = ds_aligned(sizeof(ds_block) + g->n_inputs * sizeof(int64_t));
     for (size_t e = 0; e < g->n_edges; e++) {

@@ -79,8 +79,9 @@ typedef struct ds_plan {
     int *leaving;        /* edges by their last use: after node j those from */
     int *first_leaving;  /* first_leaving[j] to first_leaving[j + 1]; [graph->n_nodes + 2] */
     int n_buffers, n_tails;
-    int *marked; /* [n_marked]: edges with a mark, in its order */
-    size_t n_marked;
+    int *
+        moving; /* [n_moving]: edges whose first kept frame moves on in their rooms (marks) or tails */
+    size_t n_moving, n_marked;
     ds_checked *checked; /* [n_checked] */
     size_t n_checked;
     bool checks_values;          /* whether any operator looks at the values of an input */

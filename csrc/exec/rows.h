@@ -15,12 +15,15 @@
 
 typedef struct ds_row {
     ds_place before, now;
+    ds_slot *slot;
+    const struct ds_stretch *stretch;
 } ds_row;
 
 typedef struct ds_stretch {
-    size_t first, n;   /* rows of the group */
-    const ds_row *row; /* the first of them */
-    size_t *offset;    /* [n_edges]: of the first row's window in the edge's buffer */
+    const struct ds_group *group;
+    ds_row *rows;
+    size_t n;
+    size_t *offset; /* [n_edges]: of the first row's window in the edge's buffer */
 } ds_stretch;
 
 typedef enum ds_where { DS_NOWHERE, DS_IN_BUFFER, DS_IN_ROOM, DS_IN_TAIL } ds_where;
@@ -29,15 +32,13 @@ typedef enum ds_where { DS_NOWHERE, DS_IN_BUFFER, DS_IN_ROOM, DS_IN_TAIL } ds_wh
 typedef struct ds_group {
     size_t first, n_rows;
     ds_row *rows;
-    ds_slot *const *slots; /* NULL where nothing lies in streams' blocks */
     const bool *ended;
     ds_stretch *stretches;
     size_t n_stretches;
     char **buffers;  /* [n_buffers] */
     int64_t *frames; /* [n_edges]: new ones of all rows */
-    bool *
-        flat; /* [n_edges]: all rows' new frames lie in the buffer one after another, and nothing else does */
-    size_t *bytes; /* [n_edges + n_buffers + 1]: scratch of the layout */
+    bool *flat;    /* [n_edges]: all rows' new frames lie one after another, nothing else between */
+    size_t *bytes; /* [n_edges]: of the windows in the edge's buffer */
     ds_window *in; /* of one node's run */
     ds_target *out;
     ds_counts *count;
@@ -56,39 +57,37 @@ typedef struct ds_span {
 static inline ds_span ds_span_of(const ds_plan *p, const ds_stretch *s, size_t e)
 {
     const ds_edge_plan *edge = &p->edges[e];
-    const int64_t before = ds_known_at(p, &s->row->before, e),
-                  now = ds_known_at(p, &s->row->now, e);
-    const int64_t kept = before - ds_kept_from(p, &s->row->before, e);
-    const ds_where where = edge->tail >= 0                                        ? DS_IN_TAIL
-                           : edge->buffer < 0                                     ? DS_NOWHERE
-                           : edge->mark >= 0 && kept + now - before <= edge->room ? DS_IN_ROOM
-                                                                                  : DS_IN_BUFFER;
-    return (ds_span){where, kept, now - before, edge->frame_bytes};
+    const int64_t kept = ds_kept_at(p, &s->rows->before, e);
+    const int64_t fresh = ds_known_at(p, &s->rows->now, e) - ds_known_at(p, &s->rows->before, e);
+    const ds_where where = edge->tail >= 0                                 ? DS_IN_TAIL
+                           : edge->buffer < 0                              ? DS_NOWHERE
+                           : edge->mark >= 0 && kept + fresh <= edge->room ? DS_IN_ROOM
+                                                                           : DS_IN_BUFFER;
+    return (ds_span){where, kept, fresh, edge->frame_bytes};
 }
 
-/* Where the window of a row (of the stretch) begins. */
-static inline char *ds_window_data(const ds_plan *p, const ds_group *g, const ds_stretch *s,
-                                   const ds_span *span, size_t e, size_t row)
+/* Where the window of a row begins. */
+static inline char *ds_window_data(const ds_plan *p, const ds_row *row, const ds_span *span,
+                                   size_t e)
 {
     const ds_edge_plan *edge = &p->edges[e];
-    switch (span->where) {
-    case DS_IN_BUFFER: {
-        char *buffer = g->buffers[edge->buffer];
-        const size_t bytes = (size_t)(span->kept + span->fresh) * span->frame_bytes;
-        return buffer ? buffer + s->offset[e] + row * bytes : NULL;
-    }
-    case DS_IN_ROOM: {
-        ds_block *block = g->slots[s->first + row]->block;
-        const int64_t mark = ds_block_marks(p, block)[edge->mark];
-        return (char *)block + edge->state_offset + (size_t)mark * span->frame_bytes;
-    }
-    case DS_IN_TAIL: {
-        const ds_tail *tail = &g->slots[s->first + row]->tails[edge->tail];
-        return tail->data ? (char *)tail->data + (size_t)tail->first * span->frame_bytes : NULL;
-    }
-    default:
+    const ds_stretch *s = row->stretch;
+    if (span->where == DS_NOWHERE)
         return NULL;
-    }
+    if (span->where != DS_IN_BUFFER)
+        return ds_slot_kept(p, row->slot, edge);
+    char *buffer = s->group->buffers[edge->buffer];
+    const size_t n_bytes = (size_t)(span->kept + span->fresh) * span->frame_bytes;
+    return buffer ? buffer + s->offset[e] + (size_t)(row - s->rows) * n_bytes : NULL;
+}
+
+/* Where its new frames begin. */
+static inline char *ds_fresh_data(const ds_plan *p, const ds_row *row, const ds_span *span,
+                                  size_t e)
+{
+    char *data = ds_window_data(p, row, span, e);
+    const int64_t kept = span->where == DS_IN_TAIL ? ds_kept_at(p, &row->before, e) : span->kept;
+    return data ? data + (size_t)kept * span->frame_bytes : NULL;
 }
 
 /* Moves kept frames to the front of rooms whose end the new ones would pass. */

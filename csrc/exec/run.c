@@ -16,14 +16,11 @@ void ds_group_make_way(const ds_plan *p, ds_group *g, size_t e)
         const ds_stretch *s = &g->stretches[i];
         const ds_span span = ds_span_of(p, s, e);
         const size_t n_bytes = (size_t)span.kept * edge->frame_bytes;
-        if (span.where != DS_IN_ROOM)
-            continue;
-        for (size_t r = s->first; r < s->first + s->n; r++) {
-            ds_block *block = g->slots[r]->block;
-            int64_t *mark = &ds_block_marks(p, block)[edge->mark];
+        for (ds_row *row = s->rows; span.where == DS_IN_ROOM && row < s->rows + s->n; row++) {
+            char *room = (char *)row->slot->block + edge->state_offset;
+            int64_t *mark = ds_slot_passed(p, row->slot, edge);
             if (*mark + span.kept + span.fresh <= edge->room)
                 continue;
-            char *room = (char *)block + edge->state_offset;
             memmove(room, room + (size_t)*mark * edge->frame_bytes, n_bytes);
             *mark = 0;
             g->n_moved += n_bytes;
@@ -39,20 +36,17 @@ static void move_kept(const ds_plan *p, ds_group *g, size_t e, bool after)
     for (size_t i = 0; edge->capacity > 0 && i < g->n_stretches; i++) {
         const ds_stretch *s = &g->stretches[i];
         const ds_span span = ds_span_of(p, s, e);
-        const int64_t n = after ? ds_kept_at(p, &s->row->now, e) : span.kept;
+        const int64_t n = after ? ds_kept_at(p, &s->rows->now, e) : span.kept;
         const size_t n_bytes = (size_t)n * edge->frame_bytes;
+        const size_t dropped = (size_t)(span.kept + span.fresh - n) * edge->frame_bytes;
         if (span.where != DS_IN_BUFFER || n_bytes == 0)
             continue;
-        const size_t dropped = (size_t)(span.kept + span.fresh - n) * edge->frame_bytes;
-        for (size_t r = 0; r < s->n; r++) {
-            ds_block *block = g->slots[s->first + r]->block;
-            const int64_t mark = edge->mark < 0 ? 0 : ds_block_marks(p, block)[edge->mark];
-            char *room = (char *)block + edge->state_offset;
-            char *window = ds_window_data(p, g, s, &span, e, r);
+        for (ds_row *row = s->rows; row < s->rows + s->n; row++) {
+            char *window = ds_window_data(p, row, &span, e);
             if (after)
-                memcpy(room, window + dropped, n_bytes);
+                memcpy((char *)row->slot->block + edge->state_offset, window + dropped, n_bytes);
             else
-                memcpy(window, room + (size_t)mark * edge->frame_bytes, n_bytes);
+                memcpy(window, ds_slot_kept(p, row->slot, edge), n_bytes);
         }
         g->n_moved += n_bytes * s->n;
     }
@@ -97,20 +91,18 @@ static void fill_flat(const ds_plan *p, ds_group *g, size_t j, ds_run *run)
     run->ended = &not_ended;
 }
 
-/* The windows of input i of node j, one per row. */
+/* The windows of an input, one per row. */
 static void fill_input(const ds_plan *p, ds_group *g, size_t e, bool is_value, ds_window *in,
                        ds_counts *count)
 {
     for (size_t k = 0; k < g->n_stretches; k++) {
         const ds_stretch *s = &g->stretches[k];
         const ds_span span = ds_span_of(p, s, e);
-        for (size_t r = 0; r < s->n; r++, in++, count++) {
-            const ds_row *row = &g->rows[s->first + r];
-            const int64_t at = ds_kept_from(p, &row->before, e);
+        for (const ds_row *row = s->rows; row < s->rows + s->n; row++, in++, count++) {
             *count = (ds_counts){ds_pair_at(p, &row->before, e), ds_pair_at(p, &row->now, e)};
-            in->data = is_value ? ds_window_data(p, g, s, &span, e, r) : NULL;
-            in->at = at;
-            in->n = count->now.known - at;
+            in->data = is_value ? ds_window_data(p, row, &span, e) : NULL;
+            in->at = ds_kept_from(p, &row->before, e);
+            in->n = count->now.known - in->at;
         }
     }
 }
@@ -121,12 +113,8 @@ static void fill_output(const ds_plan *p, ds_group *g, size_t e, ds_target *out)
     for (size_t k = 0; k < g->n_stretches; k++) {
         const ds_stretch *s = &g->stretches[k];
         const ds_span span = ds_span_of(p, s, e);
-        for (size_t r = 0; r < s->n; r++, out++) {
-            const ds_row *row = &g->rows[s->first + r];
-            char *data = ds_window_data(p, g, s, &span, e, r);
-            const int64_t kept =
-                span.where == DS_IN_TAIL ? ds_kept_at(p, &row->before, e) : span.kept;
-            out->data = kept ? data + (size_t)kept * span.frame_bytes : data;
+        for (const ds_row *row = s->rows; row < s->rows + s->n; row++, out++) {
+            out->data = ds_fresh_data(p, row, &span, e);
             out->m0 = ds_known_at(p, &row->before, e);
             out->m1 = ds_known_at(p, &row->now, e);
         }
@@ -144,7 +132,7 @@ static void fill_rows(const ds_plan *p, ds_group *g, size_t j, ds_run *run)
     for (int o = 0; o < op->n_outputs; o++)
         fill_output(p, g, (size_t)(node->first_output + o), g->out + (size_t)o * n);
     for (size_t r = 0; op->n_carried > 0 && r < n; r++)
-        g->carried[r] = (char *)g->slots[r]->block + p->nodes[j].carried_offset;
+        g->carried[r] = (char *)g->rows[r].slot->block + p->nodes[j].carried_offset;
     run->n_rows = n;
     run->ended = g->ended;
 }
@@ -195,32 +183,20 @@ static void list_outputs(const ds_step *step, ds_group *g)
     }
 }
 
-/* What is no longer needed is dropped: rooms' and tails' first kept frame moves on. */
-static void advance(const ds_plan *p, ds_group *g)
+/* What is no longer needed is dropped: the first kept frame moves on in rooms and tails. */
+static void drop(const ds_plan *p, ds_group *g, size_t e)
 {
-    for (size_t k = 0; k < p->n_marked; k++) {
-        const size_t e = (size_t)p->marked[k];
-        const ds_edge_plan *edge = &p->edges[e];
-        for (size_t i = 0; i < g->n_stretches; i++) {
-            const ds_stretch *s = &g->stretches[i];
-            const ds_span span = ds_span_of(p, s, e);
-            const int64_t left = ds_kept_at(p, &s->row->now, e);
-            const int64_t dropped = span.kept + span.fresh - left;
-            const bool stays = span.where == DS_IN_ROOM && left > 0;
-            for (size_t r = s->first; r < s->first + s->n; r++) {
-                int64_t *mark = &ds_block_marks(p, g->slots[r]->block)[edge->mark];
-                *mark = stays ? *mark + dropped : 0;
-            }
+    for (size_t i = 0; i < g->n_stretches; i++) {
+        const ds_stretch *s = &g->stretches[i];
+        const ds_span span = ds_span_of(p, s, e);
+        for (ds_row *row = s->rows; row < s->rows + s->n; row++) {
+            const int64_t dropped =
+                ds_kept_from(p, &row->now, e) - ds_kept_from(p, &row->before, e);
+            const bool stays = span.where != DS_IN_BUFFER && ds_kept_at(p, &row->now, e) > 0;
+            int64_t *mark = ds_slot_passed(p, row->slot, &p->edges[e]);
+            *mark = stays ? *mark + dropped : 0;
         }
     }
-    for (size_t e = 0; p->n_tails > 0 && e < p->graph->n_edges; e++)
-        for (size_t r = 0; p->edges[e].tail >= 0 && r < g->n_rows; r++)
-            g->slots[r]->tails[p->edges[e].tail].first +=
-                ds_kept_from(p, &g->rows[r].now, e) - ds_kept_from(p, &g->rows[r].before, e);
-    for (size_t r = 0; r < g->n_rows; r++)
-        for (size_t i = 0; i < p->graph->n_inputs; i++)
-            g->slots[r]->block->frames[i] =
-                ds_known_at(p, &g->rows[r].now, (size_t)p->graph->inputs[i]);
 }
 
 void ds_group_run(const ds_step *step, ds_group *g, ds_pool *pool)
@@ -235,12 +211,15 @@ void ds_group_run(const ds_step *step, ds_group *g, ds_pool *pool)
             ds_group_make_way(p, g, (size_t)(node->first_output + o));
             move_kept(p, g, (size_t)(node->first_output + o), false);
         }
-        if (has_work(p, g, j)) {
+        if (has_work(p, g, j))
             forward(p, g, j, pool);
-        }
         store_kept(p, g, j);
     }
     store_kept(p, g, graph->n_nodes);
     list_outputs(step, g);
-    advance(p, g);
+    for (size_t k = 0; k < p->n_moving; k++)
+        drop(p, g, (size_t)p->moving[k]);
+    for (ds_row *row = g->rows; row < g->rows + g->n_rows; row++)
+        for (size_t i = 0; i < graph->n_inputs; i++)
+            row->slot->block->frames[i] = ds_known_at(p, &row->now, (size_t)graph->inputs[i]);
 }

@@ -112,18 +112,11 @@ static ds_status list_state(state *s, const ds_plan *p)
 }
 
 /* Where an array lies in the slot. */
-static char *find_data(const ds_plan *p, const ds_slot *slot, const entry *e)
+static char *find_data(const ds_plan *p, const ds_slot *of, const entry *e)
 {
-    char *block = (char *)slot->block;
-    if (e->place < 0)
-        return block + e->offset;
-    const ds_edge_plan *edge = &p->edges[e->place];
-    const ds_tail *tail = edge->tail >= 0 ? &slot->tails[edge->tail] : NULL;
-    char *room = tail ? tail->data : block + edge->state_offset;
-    const int64_t first = tail              ? tail->first
-                          : edge->mark >= 0 ? ds_block_marks(p, slot->block)[edge->mark]
-                                            : 0;
-    return room ? room + (size_t)first * edge->frame_bytes + e->offset : NULL;
+    ds_slot *slot = (ds_slot *)(uintptr_t)of;
+    char *from = e->place < 0 ? (char *)slot->block : ds_slot_kept(p, slot, &p->edges[e->place]);
+    return from ? from + e->offset : NULL;
 }
 
 static uint64_t word_of(const unsigned char *data)

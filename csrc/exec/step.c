@@ -50,20 +50,21 @@ ds_status ds_step_rows(ds_step *step, size_t n_rows)
 /* Rows with which a thread makes up for reading more than that. */
 #define ROWS_PER_READING 16
 
-/* Refuses rows with absurd numbers of new frames, before anything is added up. */
+/* Refuses absurd numbers of new frames, before anything is added up. */
 static ds_status check_frames(const ds_step *s)
 {
-    const int64_t *first = NULL;
+    ds_first_fault f = {DS_OK, ""};
     for (size_t r = 0; r < s->n_rows; r++)
         for (size_t i = 0; i < s->plan->graph->n_inputs; i++) {
-            const int64_t *more = &s->n_frames[i * s->n_rows + r];
-            if (*more >= 0 && *more < (int64_t)1 << 48)
-                continue;
-            s->bad[r] = true;
-            first = first ? first : more;
+            const int64_t n = s->n_frames[i * s->n_rows + r];
+            if (n < 0 || n >= (int64_t)1 << 48)
+                ds_first_fault_note(&f,
+                                    ds_fail(DS_ARGUMENT,
+                                            "%lld new frames: expected a sensible number",
+                                            (long long)n),
+                                    &s->bad[r]);
         }
-    DS_CHECK(!first, DS_ARGUMENT, "%lld new frames: expected a sensible number", (long long)*first);
-    return DS_OK;
+    return ds_first_fault_end(&f);
 }
 
 /* Whether nodes have enough to split within themselves: products of some size, of weights that don't stay in the
@@ -116,7 +117,7 @@ static ds_status make_groups(ds_step *s)
     s->n_groups = count_groups(s);
     DS_PUSH_ZEROED(&s->arena, s->groups, s->n_groups);
     DS_PUSH(&s->arena, s->outputs, n * p->graph->n_outputs);
-    DS_PUSH(&s->arena, whole.rows, n);
+    DS_PUSH(&s->arena, s->rows, n);
     DS_PUSH(&s->arena, whole.stretches, n);
     DS_PUSH(&s->arena, offsets, n * n_edges);
     DS_PUSH(&s->arena, whole.in, n * n_in);
@@ -124,6 +125,7 @@ static ds_status make_groups(ds_step *s)
     DS_PUSH(&s->arena, whole.out, n * n_out);
     DS_PUSH(&s->arena, whole.carried, n);
     for (size_t r = 0; r < n; r++) {
+        s->rows[r].slot = s->slots[r];
         whole.stretches[r].offset = offsets + r * n_edges;
         all += s->n_frames[r] + 1;
     }
@@ -141,9 +143,8 @@ static ds_status make_groups(ds_step *s)
         memset(g->flat, true, n_edges * sizeof *g->flat);
         if (g->n_rows == 0)
             continue;
-        g->slots = s->slots + g->first;
         g->ended = s->ended + g->first;
-        g->rows = whole.rows + g->first;
+        g->rows = s->rows + g->first;
         g->stretches = whole.stretches + g->first;
         g->in = whole.in + g->first * n_in;
         g->count = whole.count + g->first * n_in;
@@ -176,7 +177,8 @@ static bool follows_neighbour(const ds_step *s, const ds_group *g, size_t r)
     const size_t row = g->first + r;
     if (r == 0 || g->ended[r] != g->ended[r - 1] || !g->rows[r - 1].now.edges)
         return false;
-    const int64_t *have = g->slots[r]->block->frames, *others = g->slots[r - 1]->block->frames;
+    const int64_t *have = g->rows[r].slot->block->frames;
+    const int64_t *others = g->rows[r - 1].slot->block->frames;
     for (size_t i = 0; i < s->plan->graph->n_inputs; i++) {
         const int64_t *more = &s->n_frames[i * s->n_rows + row];
         if (have[i] != others[i] || more[0] != more[-1])
@@ -190,11 +192,13 @@ static ds_status count_row(ds_step *s, ds_group *g, size_t r)
 {
     const ds_plan *p = s->plan;
     const size_t n_inputs = p->graph->n_inputs;
-    const int64_t *have = g->slots[r]->block->frames;
+    ds_row *row = &g->rows[r];
+    const int64_t *have = row->slot->block->frames;
     int64_t frames[DS_MAX_INPUTS];
-    g->rows[r].now.edges = NULL; /* until all is right with it */
+    row->now.edges = NULL; /* until all is right with it */
     if (follows_neighbour(s, g, r)) {
-        g->rows[r] = g->rows[r - 1];
+        row->before = row[-1].before;
+        row->now = row[-1].now;
         return DS_OK;
     }
     for (size_t i = 0; i < n_inputs; i++) {
@@ -207,11 +211,11 @@ static ds_status count_row(ds_step *s, ds_group *g, size_t r)
     DS_CHECK(ds_clock_together(&p->clock, frames), DS_MISMATCH,
              "the inputs are further apart than the skew allows (%lld and %lld frames)",
              (long long)frames[0], (long long)frames[n_inputs - 1]);
-    DS_TRY(ds_positions_find(&s->positions, have, false, &g->rows[r].before));
+    DS_TRY(ds_positions_find(&s->positions, have, false, &row->before));
     ds_place now;
     DS_TRY(ds_positions_find(&s->positions, frames, g->ended[r], &now));
     DS_TRY(check_row(p, &now));
-    g->rows[r].now = now;
+    row->now = now;
     return DS_OK;
 }
 
@@ -229,15 +233,18 @@ static void count_rows(ds_step *s, ds_group *g, ds_first_fault *f)
     for (size_t r = 0; r < g->n_rows; r++) {
         if (ds_first_fault_note(f, count_row(s, g, r), &s->bad[g->first + r]))
             continue;
-        ds_stretch *next = &g->stretches[g->n_stretches];
-        if (r > 0 && g->n_stretches > 0 && stand_alike(s->plan, next[-1].row, &g->rows[r])) {
-            next[-1].n++;
-            continue;
+        ds_row *row = &g->rows[r];
+        ds_stretch *stretch = &g->stretches[g->n_stretches];
+        if (r > 0 && g->n_stretches > 0 && stand_alike(s->plan, stretch[-1].rows, row)) {
+            stretch--;
+        } else {
+            stretch->group = g;
+            stretch->rows = row;
+            stretch->n = 0;
+            g->n_stretches++;
         }
-        next->first = r;
-        next->n = 1;
-        next->row = &g->rows[r];
-        g->n_stretches++;
+        stretch->n++;
+        row->stretch = stretch;
     }
 }
 
@@ -249,15 +256,12 @@ static size_t aligned(size_t n_bytes)
 }
 
 /* Room behind what the tails of a stretch's rows keep. */
-static ds_status make_tails(const ds_plan *p, const ds_group *g, const ds_stretch *s, size_t e)
+static ds_status make_tails(const ds_plan *p, const ds_stretch *s, const ds_span *span, size_t e)
 {
-    const ds_edge_plan *edge = &p->edges[e];
-    for (size_t r = s->first; r < s->first + s->n; r++) {
-        const int64_t kept = ds_kept_at(p, &g->rows[r].before, e);
-        const int64_t fresh =
-            ds_known_at(p, &g->rows[r].now, e) - ds_known_at(p, &g->rows[r].before, e);
-        DS_TRY(ds_tail_reserve(&p->allocator, &g->slots[r]->tails[edge->tail], kept, fresh,
-                               edge->frame_bytes));
+    for (ds_row *row = s->rows; row < s->rows + s->n; row++) {
+        ds_tail *tail = &row->slot->tails[p->edges[e].tail];
+        DS_TRY(ds_tail_reserve(&p->allocator, tail, ds_kept_at(p, &row->before, e), span->fresh,
+                               span->frame_bytes));
     }
     return DS_OK;
 }
@@ -295,7 +299,7 @@ static ds_status place(const ds_plan *p, ds_group *g, const ds_stretch *s, size_
         g->frames[e] += span.fresh * (int64_t)s->n;
         g->flat[e] &= span.where == DS_IN_BUFFER && span.kept == 0;
         if (span.where == DS_IN_TAIL)
-            DS_TRY(make_tails(p, g, s, e));
+            DS_TRY(make_tails(p, s, &span, e));
         if (span.where != DS_IN_BUFFER)
             continue;
         s->offset[e] = g->bytes[e];
@@ -346,39 +350,12 @@ ds_status ds_step_begin(ds_step *step)
 }
 
 /* ---------------------------------------------------------------- the caller's view */
-/* A row's group and stretch. */
-typedef struct found {
-    const ds_group *group;
-    const ds_stretch *stretch;
-    size_t row; /* of the group */
-} found;
-
-static found find_row(const ds_step *s, size_t row)
-{
-    const ds_group *g = s->groups;
-    while (row >= g->first + g->n_rows)
-        g++;
-    row -= g->first;
-    size_t low = 0, high = g->n_stretches; /* the last stretch that begins at the row or before */
-    while (high - low > 1) {
-        const size_t middle = (low + high) / 2;
-        if (g->stretches[middle].first <= row)
-            low = middle;
-        else
-            high = middle;
-    }
-    return (found){g, &g->stretches[low], row};
-}
-
 void *ds_step_room(const ds_step *step, size_t input, size_t row)
 {
-    const ds_plan *p = step->plan;
-    const size_t e = (size_t)p->graph->inputs[input];
-    const found at = find_row(step, row);
-    const ds_span span = ds_span_of(p, at.stretch, e);
-    char *data = ds_window_data(p, at.group, at.stretch, &span, e, at.row - at.stretch->first);
-    const size_t kept = (size_t)ds_kept_at(p, &at.group->rows[at.row].before, e) * span.frame_bytes;
-    return kept ? data + kept : data;
+    const size_t e = (size_t)step->plan->graph->inputs[input];
+    const ds_row *r = &step->rows[row];
+    const ds_span span = ds_span_of(step->plan, r->stretch, e);
+    return ds_fresh_data(step->plan, r, &span, e);
 }
 
 void ds_step_put(const ds_step *step, size_t input, size_t row, const void *frames,
@@ -416,9 +393,8 @@ ds_status ds_step_check(ds_step *step)
 
 int64_t ds_step_frames(const ds_step *step, size_t output, size_t row, int64_t *start)
 {
-    const found at = find_row(step, row);
     const size_t e = (size_t)step->plan->graph->outputs[output];
-    const ds_row *r = &at.group->rows[at.row];
+    const ds_row *r = &step->rows[row];
     *start = ds_known_at(step->plan, &r->before, e);
     return ds_known_at(step->plan, &r->now, e) - *start;
 }

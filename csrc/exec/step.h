@@ -30,6 +30,7 @@ typedef struct ds_step {
     /* what follows is private (exec/rows.h) */
     ds_pool *pool;
     ds_positions positions;
+    struct ds_row *rows; /* [n_rows] */
     struct ds_group *groups;
     size_t n_groups;
     bool within;    /* nodes may split themselves among threads */

@@ -95,7 +95,7 @@ MUTANTS = {
     "a room's first kept frame one too late": Mutant(
         "exec/run.c",
         "*mark = stays ? *mark + dropped : 0;",
-        "*mark = stays && dropped > 1 ? *mark + dropped + (left > 1) : stays ? *mark + dropped : 0;",
+        "*mark = stays ? *mark + dropped + (dropped > 1 && ds_kept_at(p, &row->now, e) > 1) : 0;",
         ("conv1d", "delay"),
     ),
     "integers of another period": Mutant(
