@@ -7,12 +7,6 @@
 /* More than were ever compiled in. */
 enum { MAX_VARIANTS = 16 };
 
-static size_t list_variants(const ds_kernels **variants)
-{
-    const size_t n = ds_kernels_list(variants, MAX_VARIANTS);
-    return n < MAX_VARIANTS ? n : MAX_VARIANTS;
-}
-
 size_t ds_backends(void)
 {
     const size_t n = ds_kernels_list(NULL, 0);
@@ -22,7 +16,7 @@ size_t ds_backends(void)
 const ds_kernels *ds_backend(size_t index)
 {
     const ds_kernels *variants[MAX_VARIANTS];
-    const size_t n = list_variants(variants);
+    const size_t n = ds_kernels_list(variants, MAX_VARIANTS);
     return index < n ? variants[index] : ds_kernels_blas(variants[index - n]->isa);
 }
 

@@ -152,6 +152,21 @@ ds_status ds_positions_begin(ds_positions *positions, size_t n_rows)
     return DS_OK;
 }
 
+ds_status ds_positions_check(const ds_plan *plan, const ds_place *at)
+{
+    for (size_t k = 0; k < plan->n_checked; k++) {
+        const ds_checked *checked = &plan->checked[k];
+        const ds_node *node = &plan->graph->nodes[checked->node];
+        if (!at->ended && !checked->always)
+            continue;
+        ds_pair in[DS_MAX_INPUTS];
+        for (int i = 0; i < node->op->n_inputs; i++)
+            in[i] = ds_pair_at(plan, at, (size_t)node->inputs[i]);
+        DS_TRY(ds_op_check(node->op, in, at->ended));
+    }
+    return DS_OK;
+}
+
 /* Periods that are taken off to come to a position in the table; 0 where it is too far off for that. */
 static int64_t periods_beyond(const ds_plan *p, const int64_t *frames)
 {

@@ -46,6 +46,8 @@ ds_status ds_positions_begin(ds_positions *positions, size_t n_rows);
 ds_status ds_positions_find(ds_positions *positions, const int64_t *frames, bool ended,
                             ds_place *place);
 
+/* What operators have to say about a stream's lengths. Errors: DS_SHAPE, or the operator's own. */
+ds_status ds_positions_check(const ds_plan *plan, const ds_place *at);
 /* The integers of a graph's edges (pushed: [n_edges]) after these frames, evaluated. */
 ds_status ds_positions_count(const ds_graph *graph, const int64_t *frames, ds_arena *arena,
                              ds_edge_counts **edges);

@@ -285,8 +285,7 @@ static ds_status read_frames(const ds_plan *p, reader *r, int64_t *frames)
 /* Whether a stream can be there at all: what it keeps has room, and nothing refuses its length. */
 static ds_status check_counts(const ds_plan *p, const ds_edge_counts *counts)
 {
-    const ds_graph *g = p->graph;
-    for (size_t e = 0; e < g->n_edges; e++) {
+    for (size_t e = 0; e < p->graph->n_edges; e++) {
         const ds_edge_plan *edge = &p->edges[e];
         const int64_t kept = counts[e].known - counts[e].from;
         size_t n_bytes;
@@ -302,16 +301,11 @@ static ds_status check_counts(const ds_plan *p, const ds_edge_counts *counts)
                  "at most %lld",
                  e, (long long)kept, (long long)edge->capacity);
     }
-    for (size_t j = 0; j < g->n_nodes; j++) {
-        const ds_node *node = &g->nodes[j];
-        ds_pair in[DS_MAX_INPUTS];
-        for (int i = 0; i < node->op->n_inputs; i++)
-            in[i] = (ds_pair){counts[node->inputs[i]].known, counts[node->inputs[i]].total};
-        if (ds_op_check(node->op, in, false) != DS_OK)
-            return ds_fail(DS_FORMAT,
-                           "the snapshot's position is impossible, expected one within limits (%s)",
-                           ds_last_error());
-    }
+    const ds_place at = {counts, 0, false};
+    if (ds_positions_check(p, &at) != DS_OK)
+        return ds_fail(DS_FORMAT,
+                       "the snapshot's position is impossible, expected one within limits (%s)",
+                       ds_last_error());
     return DS_OK;
 }
 

@@ -155,22 +155,6 @@ static ds_status make_groups(ds_step *s)
 }
 
 /* ---------------------------------------------------------------- integers */
-/* What operators have to say about a row's lengths. */
-static ds_status check_row(const ds_plan *p, const ds_place *now)
-{
-    for (size_t k = 0; k < p->n_checked; k++) {
-        const ds_checked *checked = &p->checked[k];
-        const ds_node *node = &p->graph->nodes[checked->node];
-        if (!now->ended && !checked->always)
-            continue;
-        ds_pair in[DS_MAX_INPUTS];
-        for (int i = 0; i < node->op->n_inputs; i++)
-            in[i] = ds_pair_at(p, now, (size_t)node->inputs[i]);
-        DS_TRY(ds_op_check(node->op, in, now->ended));
-    }
-    return DS_OK;
-}
-
 /* Whether a row has come from where its neighbour comes from, and gets as far: as most often. */
 static bool follows_neighbour(const ds_step *s, const ds_group *g, size_t r)
 {
@@ -214,7 +198,7 @@ static ds_status count_row(ds_step *s, ds_group *g, size_t r)
     DS_TRY(ds_positions_find(&s->positions, have, false, &row->before));
     ds_place now;
     DS_TRY(ds_positions_find(&s->positions, frames, g->ended[r], &now));
-    DS_TRY(check_row(p, &now));
+    DS_TRY(ds_positions_check(p, &now));
     row->now = now;
     return DS_OK;
 }

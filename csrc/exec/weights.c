@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "codec/sort.h"
 #include "ops/fused.h"
+#include "ops/packed.h"
 
 /* ---------------------------------------------------------------- packing */
 static size_t count_weights(const ds_graph *g)
@@ -69,16 +70,11 @@ static int compare_uses(const void *context, uint32_t a, uint32_t b)
     return x < y ? -1 : x > y;
 }
 
-/* Whether a packed weight came from these bytes; the next one of its operator. */
+/* Whether a packed weight came from these bytes. */
 static bool came_from(const ds_packed *packed, const void *data, size_t n_bytes)
 {
     const uintptr_t at = (uintptr_t)packed->raw, first = (uintptr_t)data;
     return packed->format != DS_FORMAT_RAW && at >= first && at - first < n_bytes;
-}
-
-static const ds_packed *next_packed(const ds_packed *packed)
-{
-    return (const ds_packed *)(const void *)((const char *)packed + packed->n_bytes);
 }
 
 /* Whether n_bytes of packed weights hold all elements of a raw one. */
@@ -86,7 +82,7 @@ static bool holds(const ds_packed *packed, size_t packed_bytes, const ds_weight 
 {
     size_t found = 0;
     for (const ds_packed *p = packed;
-         (size_t)((const char *)p - (const char *)packed) < packed_bytes; p = next_packed(p))
+         (size_t)((const char *)p - (const char *)packed) < packed_bytes; p = ds_packed_next(p))
         if (came_from(p, weight->data, weight->n_bytes))
             found += p->n_cols * p->depth * (p->element == DS_F32 ? sizeof(float) : sizeof(double));
     return found == weight->n_bytes;
@@ -189,7 +185,7 @@ static ds_status unpack(ds_arena *arena, const ds_replaced *r, void **data)
     DS_TRY(ds_arena_push(arena, data, r->n_bytes));
     for (const ds_packed *packed = r->packed;
          (size_t)((const char *)packed - (const char *)r->packed) < r->packed_bytes;
-         packed = next_packed(packed))
+         packed = ds_packed_next(packed))
         if (came_from(packed, r->was, r->n_bytes))
             ds_unpack(packed, (char *)*data + ((uintptr_t)packed->raw - (uintptr_t)r->was));
     return DS_OK;
