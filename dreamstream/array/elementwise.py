@@ -13,6 +13,7 @@ which.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -249,9 +250,14 @@ def _combine(name: str, operands: Sequence[Base | Number], dtype: Sequence[dtype
 
 
 def _constant(number: Number, dtype: dtypes.DType) -> Tensor:
-    """Return a Python number as a tensor without dimensions."""
+    """Return a Python number as a tensor without dimensions, around the same array each time."""
     with np.errstate(over="ignore"):
-        return Base._plain(np.array(number, dtype))
+        return Base._plain(_number(np.array(number, dtype).tobytes(), dtype))
+
+
+@lru_cache(maxsize=1024)
+def _number(data: bytes, dtype: dtypes.DType) -> Any:
+    return np.frombuffer(data, dtype).reshape(())
 
 
 def _integers(name: str, operands: Sequence[Base | Number], dtype: Sequence[dtypes.DType]) -> Tensor:

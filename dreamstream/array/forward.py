@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
+from ..stream.edge import Request
 from ..stream.rules import Fallback, is_whole, joined, parse_index, plan_reshape, stream_slice
 from ..stream.where import user_line
 from . import hook
@@ -50,26 +51,21 @@ def _as_long_as(x: StreamTensor, length: Any) -> StreamTensor:
     """Return a stream that was said to be as long as another: brought together, and compared at the end."""
     if length.fn or length.rate != x.rate:
         _refuse(x, f"a reshape to {length!r}, another tensor's length,", "use this tensor's own size, or -1")
-    assert x.edge is not None
-    cid = joined((x.edge.cid, length.edge.cid))
-    if cid == x.edge.cid:
+    edge: Any = x.edge
+    cid = joined((edge.cid, length.edge.cid))
+    if cid == edge.cid:
         return x
-    ((value, edge),) = hook.run("sync", {}, [x.edge, length.edge], [x.value])
-    edge.cid = cid
-    return type(x).inside(value, x.dims, edge, x.names)
+    ((value, out),) = hook.run(Request("sync", {}, [edge, length.edge], [x.value], cid=cid))
+    return type(x).inside(value, x.dims, out, x.names)
 
 
 def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
     """Return x[..., index] on the stream axis."""
     s = stream_slice(index)
     if s.stop_length is not None:
-        edge = s.stop_length.edge
-        ((value, out),) = hook.run(
-            "cut",
-            {"start": s.start, "step": s.step, "length": s.stop_length.steps()},
-            [x.edge, edge],
-            [x.value],
-        )
+        edges: list[Any] = [x.edge, s.stop_length.edge]
+        steps = {"start": s.start, "step": s.step, "length": s.stop_length.steps()}
+        ((value, out),) = hook.run(Request("cut", steps, edges, [x.value]))
         return type(x).inside(value, x.dims, out, x.names)
     return _op(x, "slice", {"start": s.start, "crop": s.crop, "step": s.step})
 
@@ -79,8 +75,6 @@ class ForwardMethods:
 
     @staticmethod
     def getitem(x: StreamTensor, index: Any) -> StreamTensor:
-        from .stream_tensor import StreamTensor
-
         names = tuple(d if isinstance(d, str) else None for d in x.dims)
         parts = parse_index(_without_tensors(index), names)
         if isinstance(parts, Fallback):
@@ -116,11 +110,8 @@ class ForwardMethods:
                 x = _narrow(x, axis, item)
                 features.append(x.features[axis])
             axis += 1
-        result: StreamTensor = reshape_features(x, features, tuple(d for d in parts.dims))
-        if parts.take is not None:
-            result = _take(result, *parts.take)
-        assert isinstance(result, StreamTensor)
-        return result
+        result = reshape_features(x, features, tuple(d for d in parts.dims))
+        return result if parts.take is None else _take(result, *parts.take)
 
     @staticmethod
     def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:

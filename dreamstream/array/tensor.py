@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from . import dtypes
 from .base import Base
+from .batch_constant import BatchTensor
 from .hook import set_apply, set_table
+from .making import array_of, end_to_end, filled
 from .reductions import Extreme, Reductions
 
 __all__ = ["METHODS", "Extreme", "Tensor", "set_apply", "set_table"]
@@ -100,9 +102,7 @@ class Tensor(Reductions):
 
     def new_tensor(self, data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
         """Return a tensor of `data`, of this one's element type unless `dtype` says otherwise."""
-        from .creation import tensor
-
-        return tensor(data, dtype=dtype or self.dtype, requires_grad=requires_grad)
+        return Tensor(array_of(data, dtype or self.dtype, copy=True), requires_grad)
 
     def new_zeros(self, *size: Any, **options: Any) -> Any:
         """Return `dreamstream.zeros` of this element type."""
@@ -116,20 +116,27 @@ class Tensor(Reductions):
         """Return zeros: memory without values is never handed out."""
         return self.new_zeros(*size, **options)
 
-    def new_full(self, size: Any, fill_value: Any, **options: Any) -> Any:
+    def new_full(
+        self,
+        size: Any,
+        fill_value: Any,
+        dtype: Any = None,
+        *,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Any:
         """Return `dreamstream.full` of this element type."""
-        from .creation import full
-
-        return full(size, fill_value, **{"dtype": self.dtype, **options})
+        dtypes.check_device(device)
+        array, batch = filled(size, fill_value, dtype or self.dtype)
+        out = Tensor(array, requires_grad)
+        return BatchTensor(out, batch) if batch else out
 
     # ------------------------------------------------------------------ several into one
 
     @classmethod
     def _cat(cls, tensors: list[Any], dim: int) -> Tensor:
         """Join plain tensors; a class of streams overrides it and gets lists that hold one of its own."""
-        from .creation import cat_plain
-
-        return cat_plain(tensors, dim)
+        return Tensor(end_to_end([t.numpy() for t in tensors], dim))
 
     @classmethod
     def _stack(cls, tensors: list[Any], dim: int) -> Tensor:
