@@ -28,6 +28,13 @@ typedef struct ds_stretch {
 
 typedef enum ds_where { DS_NOWHERE, DS_IN_BUFFER, DS_IN_ROOM, DS_IN_TAIL } ds_where;
 
+/* What all rows of a group have of one edge. */
+typedef struct ds_group_edge {
+    int64_t frames; /* new ones */
+    size_t n_bytes; /* of the windows in the edge's buffer */
+    bool scattered; /* the new frames don't lie in the buffer one after another, or not alone */
+} ds_group_edge;
+
 /* Rows [first, first + n_rows) of a step. */
 typedef struct ds_group {
     size_t first, n_rows;
@@ -35,11 +42,9 @@ typedef struct ds_group {
     const bool *ended;
     ds_stretch *stretches;
     size_t n_stretches;
-    char **buffers;  /* [n_buffers] */
-    int64_t *frames; /* [n_edges]: new ones of all rows */
-    bool *flat;    /* [n_edges]: all rows' new frames lie one after another, nothing else between */
-    size_t *bytes; /* [n_edges]: of the windows in the edge's buffer */
-    ds_window *in; /* of one node's run */
+    char **buffers;       /* [n_buffers] */
+    ds_group_edge *edges; /* [n_edges] */
+    ds_window *in;        /* of one node's run */
     ds_target *out;
     ds_counts *count;
     void **carried;

@@ -66,9 +66,9 @@ static bool lies_flat(const ds_plan *p, const ds_group *g, size_t j)
     const ds_node *node = &p->graph->nodes[j];
     bool flat = p->nodes[j].framewise;
     for (int i = 0; flat && i < node->op->n_inputs; i++)
-        flat = g->flat[node->inputs[i]];
+        flat = !g->edges[node->inputs[i]].scattered;
     for (int o = 0; flat && o < node->op->n_outputs; o++)
-        flat = g->flat[node->first_output + o];
+        flat = !g->edges[node->first_output + o].scattered;
     return flat;
 }
 
@@ -79,13 +79,13 @@ static void fill_flat(const ds_plan *p, ds_group *g, size_t j, ds_run *run)
     const ds_node *node = &p->graph->nodes[j];
     for (int i = 0; i < node->op->n_inputs; i++) {
         const int e = node->inputs[i];
-        const int64_t n = g->frames[e];
+        const int64_t n = g->edges[e].frames;
         g->in[i] = (ds_window){g->buffers[p->edges[e].buffer], 0, n};
         g->count[i] = (ds_counts){{0, 0}, {n, n}};
     }
     for (int o = 0; o < node->op->n_outputs; o++) {
         const int e = node->first_output + o;
-        g->out[o] = (ds_target){g->buffers[p->edges[e].buffer], 0, g->frames[e]};
+        g->out[o] = (ds_target){g->buffers[p->edges[e].buffer], 0, g->edges[e].frames};
     }
     run->n_rows = 1;
     run->ended = &not_ended;
@@ -143,9 +143,9 @@ static bool has_work(const ds_plan *p, const ds_group *g, size_t j)
     const ds_node *node = &p->graph->nodes[j];
     bool any = false;
     for (int o = 0; o < node->op->n_outputs; o++)
-        any |= g->frames[node->first_output + o] > 0;
+        any |= g->edges[node->first_output + o].frames > 0;
     for (int i = 0; i < node->op->n_inputs && node->op->n_carried > 0; i++)
-        any |= g->frames[node->inputs[i]] > 0;
+        any |= g->edges[node->inputs[i]].frames > 0;
     return any && !node->silent;
 }
 
@@ -162,8 +162,8 @@ static void forward(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool)
                   .k = &p->kernels->real[ds_op_real(node->op) == DS_F64],
                   .pool = pool,
                   .scratch = g->scratch,
-                  .frames_in = g->frames[node->inputs[0]],
-                  .frames_out = g->frames[node->first_output]};
+                  .frames_in = g->edges[node->inputs[0]].frames,
+                  .frames_out = g->edges[node->first_output].frames};
     if (lies_flat(p, g, j))
         fill_flat(p, g, j, &run);
     else

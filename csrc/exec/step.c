@@ -137,10 +137,7 @@ static ds_status make_groups(ds_step *s)
             sum += s->n_frames[row++] + 1;
         g->n_rows = row - g->first;
         DS_PUSH(&s->arena, g->buffers, n_buffers);
-        DS_PUSH_ZEROED(&s->arena, g->bytes, n_edges);
-        DS_PUSH_ZEROED(&s->arena, g->frames, n_edges);
-        DS_PUSH(&s->arena, g->flat, n_edges);
-        memset(g->flat, true, n_edges * sizeof *g->flat);
+        DS_PUSH_ZEROED(&s->arena, g->edges, n_edges);
         if (g->n_rows == 0)
             continue;
         g->ended = s->ended + g->first;
@@ -267,7 +264,7 @@ static size_t row_scratch(const ds_plan *p, const ds_stretch *s)
     return most;
 }
 
-/* Places one stretch's windows behind those of earlier ones (offset, frames, flat; bytes: of each edge so far).
+/* Places one stretch's windows behind those of earlier ones (offset, and what the group has of each edge so far).
  * Fills most [n_buffers]: the bytes that a row needs of each buffer. */
 static ds_status place(const ds_plan *p, ds_group *g, const ds_stretch *s, size_t *most)
 {
@@ -280,14 +277,16 @@ static ds_status place(const ds_plan *p, ds_group *g, const ds_stretch *s, size_
             !__builtin_mul_overflow((size_t)(span.kept + span.fresh), span.frame_bytes, &n_bytes),
             DS_NO_MEMORY, "%lld frames of %zu bytes do not fit into memory",
             (long long)(span.kept + span.fresh), span.frame_bytes);
-        g->frames[e] += span.fresh * (int64_t)s->n;
-        g->flat[e] &= span.where == DS_IN_BUFFER && span.kept == 0;
+        ds_group_edge *in_group = &g->edges[e];
+        in_group->frames += span.fresh * (int64_t)s->n;
+        in_group->scattered |= span.where != DS_IN_BUFFER || span.kept > 0;
         if (span.where == DS_IN_TAIL)
             DS_TRY(make_tails(p, s, &span, e));
         if (span.where != DS_IN_BUFFER)
             continue;
-        s->offset[e] = g->bytes[e];
-        g->bytes[e] = ds_saturated_sum(g->bytes[e], ds_saturated_product(n_bytes, s->n));
+        s->offset[e] = in_group->n_bytes;
+        in_group->n_bytes =
+            ds_saturated_sum(in_group->n_bytes, ds_saturated_product(n_bytes, s->n));
         size_t *known = &most[p->edges[e].buffer];
         *known = n_bytes > *known ? n_bytes : *known;
     }

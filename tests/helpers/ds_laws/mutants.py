@@ -82,7 +82,7 @@ MUTANTS = {
     ),
     "carried state skipped when nothing leaves": Mutant(
         "exec/run.c",
-        "any |= g->frames[node->inputs[i]] > 0;",
+        "any |= g->edges[node->inputs[i]].frames > 0;",
         "any |= false;",
         ("reduce_frames",),
     ),
