@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
 #include "cpu/float_env.h"
 
 int64_t ds_eager_kept_from(const ds_op *op, int input, ds_pair in, ds_pair out)

@@ -58,10 +58,16 @@ static ds_status evaluate(const ds_plan *p, const int64_t *frames, bool ended, d
 }
 
 /* ---------------------------------------------------------------- planning */
-/* counts [4][n_edges]: integers at the start's end, a period later, and both at the stream's end. */
-static ds_status measure_growth(ds_plan *p, ds_edge_counts *counts, ds_pair *pairs, int64_t *first)
+/* From the integers at the start's end, a period later, and both at the stream's end. */
+static ds_status measure_growth(ds_plan *p, ds_arena *arena)
 {
     const size_t n = p->graph->n_edges;
+    ds_edge_counts *counts;
+    ds_pair *pairs;
+    int64_t *first;
+    DS_PUSH(arena, counts, 4 * n);
+    DS_PUSH(arena, pairs, n);
+    DS_PUSH(arena, first, n);
     for (size_t k = 0; k < 4; k++) {
         int64_t frames[DS_MAX_INPUTS];
         for (size_t i = 0; i < p->graph->n_inputs; i++)
@@ -87,7 +93,6 @@ static ds_status measure_growth(ds_plan *p, ds_edge_counts *counts, ds_pair *pai
 
 ds_status ds_positions_plan(ds_plan *plan)
 {
-    const size_t n = plan->graph->n_edges;
     const int64_t *tick = plan->clock.tick;
     __extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
     for (size_t i = 0; i < plan->graph->n_inputs; i++) {
@@ -95,13 +100,10 @@ ds_status ds_positions_plan(ds_plan *plan)
         plan->start[i] =
             (int64_t)(((wide)plan->analysis.transient * tick[0] + tick[i] - 1) / tick[i]);
     }
-    void *memory;
-    const size_t n_bytes = n * (4 * sizeof(ds_edge_counts) + sizeof(ds_pair) + sizeof(int64_t));
-    DS_TRY(ds_allocate(&plan->allocator, &memory, n_bytes));
-    ds_edge_counts *counts = memory;
-    ds_pair *pairs = (ds_pair *)(void *)(counts + 4 * n);
-    const ds_status status = measure_growth(plan, counts, pairs, (int64_t *)(void *)(pairs + n));
-    ds_release(&plan->allocator, memory, n_bytes);
+    ds_arena arena;
+    ds_arena_init(&arena, &plan->allocator);
+    const ds_status status = measure_growth(plan, &arena);
+    ds_arena_free(&arena);
     return status;
 }
 

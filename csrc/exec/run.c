@@ -60,35 +60,30 @@ static void store_kept(const ds_plan *p, ds_group *g, size_t j)
 }
 
 /* ---------------------------------------------------------------- one node */
-/* Whether all that a node reads and writes lies in buffers, the rows' frames side by side. */
-static bool lies_flat(const ds_plan *p, const ds_group *g, size_t j)
-{
-    const ds_node *node = &p->graph->nodes[j];
-    bool flat = p->nodes[j].framewise;
-    for (int i = 0; flat && i < node->op->n_inputs; i++)
-        flat = !g->edges[node->inputs[i]].scattered;
-    for (int o = 0; flat && o < node->op->n_outputs; o++)
-        flat = !g->edges[node->first_output + o].scattered;
-    return flat;
-}
-
-/* All rows as one, from frame 0 on. */
-static void fill_flat(const ds_plan *p, ds_group *g, size_t j, ds_run *run)
+/* All rows as one, from frame 0 on; false where what the node reads and writes doesn't lie side by side. */
+static bool fill_flat(const ds_plan *p, ds_group *g, size_t j, ds_run *run)
 {
     static const bool not_ended = false;
     const ds_node *node = &p->graph->nodes[j];
+    if (!p->nodes[j].framewise)
+        return false;
     for (int i = 0; i < node->op->n_inputs; i++) {
         const int e = node->inputs[i];
         const int64_t n = g->edges[e].frames;
+        if (g->edges[e].scattered)
+            return false;
         g->in[i] = (ds_window){g->buffers[p->edges[e].buffer], 0, n};
         g->count[i] = (ds_counts){{0, 0}, {n, n}};
     }
     for (int o = 0; o < node->op->n_outputs; o++) {
         const int e = node->first_output + o;
+        if (g->edges[e].scattered)
+            return false;
         g->out[o] = (ds_target){g->buffers[p->edges[e].buffer], 0, g->edges[e].frames};
     }
     run->n_rows = 1;
     run->ended = &not_ended;
+    return true;
 }
 
 /* The windows of an input, one per row. */
@@ -164,9 +159,7 @@ static void forward(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool)
                   .scratch = g->scratch,
                   .frames_in = g->edges[node->inputs[0]].frames,
                   .frames_out = g->edges[node->first_output].frames};
-    if (lies_flat(p, g, j))
-        fill_flat(p, g, j, &run);
-    else
+    if (!fill_flat(p, g, j, &run))
         fill_rows(p, g, j, &run);
     node->op->def->forward(node->op, &run);
 }

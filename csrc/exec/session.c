@@ -71,30 +71,19 @@ static void clear_block(const ds_plan *plan, ds_slot *slot)
     slot->block->n_inputs = (uint32_t)plan->graph->n_inputs;
 }
 
-/* Takes a free slot, or NULL; counts the new stream in unless it is spare. */
-static ds_status reserve(ds_session *session, ds_slot **slot, bool spare)
-{
-    ds_status status = DS_OK;
-    pthread_mutex_lock(&session->lock);
-    if (!spare && session->max_streams && session->n_open >= session->max_streams) {
-        status = ds_fail(DS_LIMIT, "%zu streams are open, which is the limit (max_streams)",
-                         session->max_streams);
-    } else {
-        session->n_open += !spare;
-        *slot = session->free;
-        if (*slot)
-            session->free = (*slot)->next_free;
-    }
-    pthread_mutex_unlock(&session->lock);
-    return status;
-}
-
 ds_status ds_session_open(ds_session *session, ds_slot **slot, bool spare)
 {
-    ds_slot *s = NULL;
-    DS_TRY(reserve(session, &s, spare));
+    const size_t most = session->max_streams;
+    pthread_mutex_lock(&session->lock);
+    const bool full = !spare && most && session->n_open >= most;
+    ds_slot *s = full ? NULL : session->free;
+    session->n_open += !spare && !full;
+    if (s)
+        session->free = s->next_free;
+    pthread_mutex_unlock(&session->lock);
+    DS_CHECK(!full, DS_LIMIT, "%zu streams are open, which is the limit (max_streams)", most);
     if (!s) {
-        ds_status status = make_slot(session->plan, &s);
+        const ds_status status = make_slot(session->plan, &s);
         pthread_mutex_lock(&session->lock);
         if (status == DS_OK) {
             s->next = session->all;

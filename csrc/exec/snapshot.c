@@ -16,7 +16,6 @@
  * The reader trusts nothing: it recomputes what must be there, looks at all of it, and only then writes. */
 #include <string.h>
 
-#include "base/alloc.h"
 #include "exec/positions.h"
 #include "exec/session.h"
 

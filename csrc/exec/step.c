@@ -45,6 +45,8 @@ ds_status ds_step_rows(ds_step *step, size_t n_rows)
 /* Multiplications and elements (ds_plan.frame_work) that take a thread longer than waking it and waiting for it:
  * some tens of microseconds. */
 #define WORTH_A_THREAD 1e6
+/* Multiplications of a product that outweigh handing a part of it to a thread that is awake: some microseconds. */
+#define WORTH_A_PART (WORTH_A_THREAD / 4)
 /* Weights that a core keeps in its own cache from step to step, so that each thread may read them all. */
 #define CACHED_BYTES ((size_t)1 << 19)
 /* Rows with which a thread makes up for reading more than that. */
@@ -67,14 +69,14 @@ static ds_status check_frames(const ds_step *s)
     return ds_first_fault_end(&f);
 }
 
-/* Whether nodes have enough to split within themselves: products of some size, of weights that don't stay in the
- * cache, or of many frames. */
+/* Whether nodes have enough to split within themselves: products of some size, and either weights that no core
+ * keeps, so that each thread reads its part of them, or as much to do for most nodes. */
 static bool splits_within(const ds_plan *p, double n_rows, double frames)
 {
     const double product = p->largest * (p->recurrent ? n_rows : frames);
-    const bool much = p->read_bytes > 4 * CACHED_BYTES ||
-                      frames * p->frame_work > 0.3 * WORTH_A_THREAD * (double)p->graph->n_nodes;
-    return product >= WORTH_A_THREAD / 4 && much;
+    return product >= WORTH_A_PART &&
+           (p->read_bytes > 4 * CACHED_BYTES ||
+            frames * p->frame_work > WORTH_A_PART * (double)p->graph->n_nodes);
 }
 
 /* Into how many parts the rows are split; workers are woken where they will have something to do. Where weights
