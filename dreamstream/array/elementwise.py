@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import DTypeError, ModeError, ShapeError
+from ..operations import BINARY, UNARY
 from . import dtypes, hook
 from .base import Base, Number, is_number
 
@@ -39,37 +40,13 @@ __all__ = [
 ]
 
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
-REAL = frozenset(("div", "atan2", "hypot", "copysign", "prelu"))  # of integers too
+REAL = frozenset(row.name for row in BINARY if row.real)  # of integers too
 
-_INT_UNARY: dict[str, Callable[[Any], Any]] = {
-    "abs": np.abs,
-    "neg": np.negative,
-    "square": np.square,
-    "sign": np.sign,
-    "relu": lambda a: np.maximum(a, 0),
-    "floor": np.copy,
-    "ceil": np.copy,
-    "round": np.copy,
-    "trunc": np.copy,
-}
+_INT_UNARY = {row.name: row.integers for row in UNARY if row.integers is not None}
 _INT_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "minimum": np.minimum,
-    "maximum": np.maximum,
-    "pow": np.power,
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
+    **{row.name: row.integers for row in BINARY if row.integers is not None},
     "logical_and": np.logical_and,
     "logical_or": np.logical_or,
-    "floor_divide": np.floor_divide,
-    "remainder": np.remainder,
-    "fmod": np.fmod,
     "trunc_divide": lambda a, b: np.floor_divide(np.abs(a), np.abs(b)) * np.sign(a) * np.sign(b),
     "and": np.bitwise_and,
     "or": np.bitwise_or,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from . import dtypes
 from .base import Base
 from .batch_constant import BatchTensor
+from .functions import NAMES
 from .hook import set_apply, set_table
 from .making import array_of, end_to_end, filled
 from .reductions import Extreme, Reductions
@@ -22,19 +23,13 @@ from .reductions import Extreme, Reductions
 __all__ = ["METHODS", "Extreme", "Tensor", "set_apply", "set_table"]
 
 METHODS: tuple[str, ...] = (
-    # elementwise, two or three operands
-    "add", "sub", "mul", "div", "floor_divide", "remainder", "pow", "minimum", "maximum",
-    "eq", "ne", "lt", "le", "gt", "ge", "where", "masked_fill",
-    "logical_and", "logical_or", "logical_xor", "logical_not",
-    # elementwise, one operand
-    "relu", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt",
-    "reciprocal", "square", "abs", "neg", "sign", "sin", "cos", "erf", "floor", "ceil", "round",
-    "clamp", "clamp_min", "clamp_max", "clip", "isnan", "isinf", "isfinite",
-    "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "erfc", "trunc",
-    "frac", "sinc", "logit", "nan_to_num", "isposinf", "isneginf", "signbit", "deg2rad", "rad2deg",
-    # elementwise, several operands, less often
-    "atan2", "hypot", "fmod", "copysign", "fmax", "fmin", "logaddexp", "xlogy", "heaviside", "lerp",
-    "addcmul", "addcdiv",
+    # elementwise
+    *NAMES,
+    "add", "sub", "div", "floor_divide", "remainder", "pow", "where", "masked_fill", "logical_and",
+    "logical_or", "logical_xor", "logical_not", "clamp", "clamp_min", "clamp_max", "clip", "isnan",
+    "isinf", "isfinite", "tan", "exp2", "frac", "sinc", "logit", "nan_to_num", "isposinf", "isneginf",
+    "signbit", "deg2rad", "rad2deg", "atan2", "copysign", "fmax", "fmin", "logaddexp", "xlogy",
+    "heaviside", "lerp", "addcmul", "addcdiv",
     # along a dimension
     "softmax", "log_softmax", "cumsum",
     # sizes and order
