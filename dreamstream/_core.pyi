@@ -1,10 +1,9 @@
 """The C engine as Python sees it. Private: names and shapes here may change with any version."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
-from os import PathLike
+from threading import Lock
 from types import TracebackType
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +18,6 @@ Counts = NDArray[np.int64]
 """(rows, 4): known and total before the call, known and total now."""
 
 Buffer = bytes | bytearray | memoryview
-
-class Readable(Protocol):
-    """A file object, opened for bytes."""
-
-    def read(self, n: int, /) -> Buffer: ...
 
 State = bytes | tuple[Any, bytes] | None
 """One row's state in eager mode: bytes, or segments (earlier, bytes) where it only grows."""
@@ -136,9 +130,10 @@ class Engine:
         eos: Sequence[bool] | NDArray[np.bool_],
         values: Sequence[NDArray[Any]],
         lengths: Sequence[Sequence[int] | NDArray[np.int64]],
-        restart: bool = False,
-    ) -> tuple[list[NDArray[Any]], list[list[int]], list[list[int]]]:
-        """Per input the rows' frames end to end, and each row's → per output the same, and each row's start."""
+        restart: bool,
+    ) -> tuple[list[NDArray[Any]], list[NDArray[np.int64]]]:
+        """Per input the rows' frames end to end, and each row's number of them → per output the same; the
+        numbers, and each row's start, as ``(2, rows)``."""
     ids: list[str]
     def drop(self, ids: Sequence[str]) -> None: ...
     def snapshot(self, id: str) -> bytes: ...
@@ -147,7 +142,8 @@ class Engine:
     def restore(self, data: bytes, id: str | None) -> str:
         """Return the id, made up where it is None."""
     def fork(self, id: str, new_id: str) -> None: ...
-    def idle(self, seconds: float) -> list[str]: ...
+    def ages(self) -> list[tuple[str, float]]:
+        """Per live stream the seconds since it was stepped."""
     def graph(self) -> dict[str, Any]:
         """The planned graph: "nodes" (name, path, attributes, inputs, first_output, weights as (name, array),
         silent), "edges" (signature, most frames kept; None: it grows), "inputs" and "outputs" (edges),
@@ -173,7 +169,8 @@ class Stepper:
     """The base of dreamstream.Engine: steps from Python to Python without Python code in between.
 
     ``structure``: what forward returns, with the numbers of outputs; ``inputs`` and ``outputs``: which axis of
-    an array is B, -1 where none is. What is no array goes to `_arrays_of` and `_array_of`.
+    an array is B, -1 where none is. What is no array goes to `_arrays_of` and `_array_of`, what is no dict by
+    plain ids to `_rows_of`.
     """
 
     def __init__(
@@ -222,24 +219,15 @@ class Stream:
     ) -> None: ...
 
 @final
-class Gate:
-    """Lets one thread at a time in; taking it and giving it back can't be cut in two by KeyboardInterrupt."""
+class Hold:
+    """Takes a lock: StreamBusyError, with these ids, where another has it. KeyboardInterrupt can't cut in two
+    taking it and giving it back."""
 
-    def __new__(cls) -> Gate: ...
-    def hold(self, ids: Sequence[str]) -> AbstractContextManager[object]:
-        """Return what takes the gate: StreamBusyError, with these ids, where another thread is inside."""
-
-@final
-class WavReader:
-    """Reads a WAV file front to back: of a path, of bytes, or of a file object's `read`."""
-
-    def __new__(cls, source: str | PathLike[str] | Buffer | Readable, /) -> WavReader: ...
-    sample_rate: int
-    channels: int
-    frames: int | None  # of the whole recording; None: it lasts until the source ends
-    def read(self, n_frames: int, dtype: str = "float32") -> NDArray[Any]:
-        """(frames, channels), fewer than asked for at the end only; "int16" where that is exact."""
-    def close(self) -> None: ...
+    def __new__(cls, lock: Lock, ids: Sequence[str], /) -> Hold: ...
+    def __enter__(self) -> Hold: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:
     """A new array of these end to end along their first axis, in C order."""

@@ -18,13 +18,23 @@
 #include "ops/padding.h"
 #include "ops/registry.h"
 
+/* The first attribute of all. */
+#define AXIS {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0"}
+
 /* DS_SHAPE unless the input has this feature dimension. */
-static ds_status require_axis(const ds_op *op, int64_t axis)
+static ds_status require_axis(const ds_op *op)
 {
+    const int64_t axis = op->attr[0].i;
     DS_CHECK(axis >= 0 && axis < op->in[0].rank, DS_SHAPE,
-             "%s: there is no feature dimension %lld, the input%s %d", op->def->name, (long long)axis,
-             op->n_inputs > 1 ? "s have" : " has", op->in[0].rank);
+             "%s: there is no feature dimension %lld, the input%s %d", op->def->name,
+             (long long)axis, op->n_inputs > 1 ? "s have" : " has", op->in[0].rank);
     return DS_OK;
+}
+
+/* Its size in output 0, which is preset to the input's. */
+static int64_t *axis_size(ds_op *op)
+{
+    return &op->out[0].shape[op->attr[0].i];
 }
 
 /* ---------------------------------------------------------------- narrow */
@@ -32,51 +42,50 @@ static ds_status require_axis(const ds_op *op, int64_t axis)
 enum { NARROW_AXIS, NARROW_START, NARROW_LENGTH, NARROW_STEP };
 
 static const ds_attr_def narrow_attrs[] = {
-    {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0"},
-    {"start", DS_ATTR_INT, .doc = "its first index that is kept"},
-    {"length", DS_ATTR_INT, .required = true, .doc = "indices from the first on"},
-    {"step", DS_ATTR_INT, .i = 1, .doc = "of these every step-th is kept"},
+    AXIS,
+    {"start", DS_ATTR_INT, .doc = "its first index that is kept", .range = DS_FROM_0},
+    {"length", DS_ATTR_INT, .required = true, .doc = "indices from the first on",
+     .range = DS_FROM_1},
+    {"step", DS_ATTR_INT, .i = 1, .doc = "of these every step-th is kept", .range = DS_FROM_1},
     {0}};
 
 static ds_status narrow_infer(ds_op *op)
 {
-    ds_signature *out = &op->out[0];
-    const int64_t axis = op->attr[NARROW_AXIS].i, start = op->attr[NARROW_START].i, length = op->attr[NARROW_LENGTH].i;
-    DS_TRY(ds_op_require_least(op, NARROW_START, 0));
-    DS_TRY(ds_op_require_least(op, NARROW_LENGTH, 1));
-    DS_TRY(ds_op_require_least(op, NARROW_STEP, 1));
-    DS_TRY(require_axis(op, axis));
-    DS_CHECK(start + length <= out->shape[axis], DS_SHAPE,
-             "narrow: [%lld, %lld) exceeds dimension %lld, of size %lld", (long long)start,
-             (long long)(start + length), (long long)axis, (long long)out->shape[axis]);
-    out->shape[axis] = (length - 1) / op->attr[NARROW_STEP].i + 1;
+    const int64_t start = op->attr[NARROW_START].i, end = start + op->attr[NARROW_LENGTH].i;
+    DS_TRY(require_axis(op));
+    int64_t *const size = axis_size(op);
+    DS_CHECK(end <= *size, DS_SHAPE, "narrow: [%lld, %lld) exceeds dimension %lld, of size %lld",
+             (long long)start, (long long)end, (long long)op->attr[NARROW_AXIS].i,
+             (long long)*size);
+    *size = (end - start - 1) / op->attr[NARROW_STEP].i + 1;
     return DS_OK;
 }
 
 static void narrow_pieces(const ds_op *op, const ds_move *move)
 {
     const int axis = (int)op->attr[NARROW_AXIS].i;
-    const ds_piece p = ds_piece_along(op, axis, 0, op->out[0].shape[axis], 0, op->attr[NARROW_START].i,
-                                      op->attr[NARROW_STEP].i);
+    const ds_piece p = ds_piece_along(op, axis, 0, op->out[0].shape[axis], 0,
+                                      op->attr[NARROW_START].i, op->attr[NARROW_STEP].i);
     ds_move_piece(move, &p);
 }
 DS_MOVE_FORWARD(narrow, narrow_pieces, 0)
 
-const ds_op_def ds_op_narrow = {DS_OPERATOR(narrow, "Part of a feature dimension, or every step-th of it."),
+const ds_op_def ds_op_narrow = {
+    DS_OPERATOR(narrow, "Part of a feature dimension, or every step-th of it."),
     .attrs = narrow_attrs};
 
 /* ---------------------------------------------------------------- cat */
 
 enum { CAT_AXIS };
 
-static const ds_attr_def cat_attrs[] = {
-    {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0"}, {0}};
+static const ds_attr_def cat_attrs[] = {AXIS, {0}};
 
 static ds_status cat_infer(ds_op *op)
 {
     const int64_t axis = op->attr[CAT_AXIS].i;
-    ds_signature *out = &op->out[0];
-    DS_TRY(require_axis(op, axis));
+    const ds_signature *out = &op->out[0];
+    DS_TRY(require_axis(op));
+    int64_t *const size = axis_size(op);
     for (int i = 1; i < op->n_inputs; i++) {
         DS_CHECK(op->in[i].dtype == out->dtype, DS_DTYPE, "cat: input 0 is %s but input %d is %s",
                  ds_dtype_name(out->dtype), i, ds_dtype_name(op->in[i].dtype));
@@ -89,7 +98,7 @@ static ds_status cat_infer(ds_op *op)
                            ds_signature_text(&op->in[0], first, sizeof first),
                            ds_signature_text(&op->in[i], second, sizeof second), (long long)axis);
         }
-        out->shape[axis] += op->in[i].shape[axis];
+        *size += op->in[i].shape[axis];
     }
     return DS_OK;
 }
@@ -104,35 +113,26 @@ static void cat_pieces(const ds_op *op, const ds_move *move)
 }
 DS_MOVE_FORWARD(cat, cat_pieces, DS_MOVE_WITHIN)
 
-const ds_op_def ds_op_cat = {.name = "cat",
-                             .doc = "Joins streams along a feature dimension.",
-                             .n_inputs = 2,
-                             .n_outputs = 1,
-                             .n_values = -1,
-                             .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC,
-                             .attrs = cat_attrs,
-                             .infer = cat_infer,
-                             .forward = cat_forward};
+const ds_op_def ds_op_cat = {
+    DS_OPERATOR_OF(cat, "Joins streams along a feature dimension.", 2, 1, -1),
+    .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC, .attrs = cat_attrs, .infer = cat_infer,
+    .forward = cat_forward};
 
 /* ---------------------------------------------------------------- nearest */
 
 enum { NEAREST_AXIS, NEAREST_SIZE, NEAREST_SCALE };
 
 static const ds_attr_def nearest_attrs[] = {
-    {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0"},
-    {"size", DS_ATTR_INT, .required = true, .doc = "its new size"},
-    {"scale", DS_ATTR_REAL, .doc = "new elements per old one, for their places; 0: by the sizes"},
+    AXIS,
+    {"size", DS_ATTR_INT, .required = true, .doc = "its new size", .range = DS_FROM_1},
+    {"scale", DS_ATTR_REAL, .doc = "new elements per old one, for their places; 0: by the sizes",
+     .range = DS_FROM_0},
     {0}};
 
 static ds_status nearest_infer(ds_op *op)
 {
-    ds_signature *out = &op->out[0];
-    const int64_t axis = op->attr[NEAREST_AXIS].i;
-    DS_TRY(ds_op_require_least(op, NEAREST_SIZE, 1));
-    DS_TRY(require_axis(op, axis));
-    DS_CHECK(op->attr[NEAREST_SCALE].x >= 0, DS_ARGUMENT, "nearest: scale must not be negative, got %g",
-             op->attr[NEAREST_SCALE].x);
-    out->shape[axis] = op->attr[NEAREST_SIZE].i;
+    DS_TRY(require_axis(op));
+    *axis_size(op) = op->attr[NEAREST_SIZE].i;
     return DS_OK;
 }
 
@@ -185,7 +185,7 @@ const ds_op_def ds_op_nearest = {
 enum { PAD_AXIS, PAD_LEFT, PAD_RIGHT, PAD_MODE, PAD_VALUE };
 
 static const ds_attr_def pad_features_attrs[] = {
-    {"axis", DS_ATTR_INT, .required = true, .doc = "the feature dimension, from 0"},
+    AXIS,
     {"left", DS_ATTR_INT, .doc = "elements before the first"},
     {"right", DS_ATTR_INT, .doc = "elements behind the last"},
     {"mode", DS_ATTR_CHOICE, .choices = "constant|replicate|reflect|circular",
@@ -195,34 +195,31 @@ static const ds_attr_def pad_features_attrs[] = {
 
 static ds_status pad_features_infer(ds_op *op)
 {
-    char element[8];
-    ds_signature *out = &op->out[0];
-    const int64_t axis = op->attr[PAD_AXIS].i, left = op->attr[PAD_LEFT].i, right = op->attr[PAD_RIGHT].i;
-    DS_TRY(require_axis(op, axis));
-    const int64_t n = out->shape[axis], widest = left > right ? left : right;
+    const int64_t left = op->attr[PAD_LEFT].i, right = op->attr[PAD_RIGHT].i,
+                  mode = op->attr[PAD_MODE].i, widest = left > right ? left : right;
+    DS_TRY(require_axis(op));
+    int64_t *const size = axis_size(op);
     DS_CHECK(left >= 0 && right >= 0 && widest <= DS_PADDING_LIMIT, DS_ARGUMENT,
              "pad_features: left and right must be 0 to %lld, got %lld and %lld",
              (long long)DS_PADDING_LIMIT, (long long)left, (long long)right);
-    const int64_t mode = op->attr[PAD_MODE].i;
-    const int64_t most = mode == DS_PADDING_REFLECT    ? n - 1
-                         : mode == DS_PADDING_CIRCULAR ? n
+    const int64_t most = mode == DS_PADDING_REFLECT    ? *size - 1
+                         : mode == DS_PADDING_CIRCULAR ? *size
                                                        : widest;
     DS_CHECK(widest <= most, DS_SHAPE,
              "pad_features: a dimension of size %lld can be padded by %lld at most in this mode, "
              "got %lld",
-             (long long)n, (long long)most, (long long)widest);
-    DS_CHECK(ds_move_encode(op->in[0].dtype, op->attr[PAD_VALUE].x, element), DS_ARGUMENT,
-             "pad_features: %s has no value %g", ds_dtype_name(op->in[0].dtype), op->attr[PAD_VALUE].x);
-    out->shape[axis] = n + left + right;
-    return DS_OK;
+             (long long)*size, (long long)most, (long long)widest);
+    *size += left + right;
+    return ds_move_require_value(op, PAD_VALUE);
 }
 
 /* n positions from `to` on that lie in padding; the axis has them at from, from + step, ... if anywhere. */
-static void pad_features_end(const ds_op *op, const ds_move *move, int64_t to, int64_t n, int64_t from,
-                             int64_t step)
+static void pad_features_end(const ds_op *op, const ds_move *move, int64_t to, int64_t n,
+                             int64_t from, int64_t step)
 {
     const bool constant = op->attr[PAD_MODE].i == DS_PADDING_ZEROS;
-    ds_piece p = ds_piece_along(op, (int)op->attr[PAD_AXIS].i, to, n, constant ? DS_MOVE_FILL : 0, from, step);
+    ds_piece p = ds_piece_along(op, (int)op->attr[PAD_AXIS].i, to, n, constant ? DS_MOVE_FILL : 0,
+                                from, step);
     p.value = op->attr[PAD_VALUE].x;
     if (n > 0)
         ds_move_piece(move, &p);
@@ -231,7 +228,8 @@ static void pad_features_end(const ds_op *op, const ds_move *move, int64_t to, i
 static void pad_features_pieces(const ds_op *op, const ds_move *move)
 {
     const int axis = (int)op->attr[PAD_AXIS].i;
-    const int64_t n = op->in[0].shape[axis], left = op->attr[PAD_LEFT].i, right = op->attr[PAD_RIGHT].i;
+    const int64_t n = op->in[0].shape[axis], left = op->attr[PAD_LEFT].i,
+                  right = op->attr[PAD_RIGHT].i;
     const ds_padding_mode mode = (ds_padding_mode)op->attr[PAD_MODE].i;
     const int64_t step = mode == DS_PADDING_REFLECT ? -1 : mode == DS_PADDING_CIRCULAR ? 1 : 0;
     const ds_piece own = ds_piece_along(op, axis, left, n, 0, 0, 1);

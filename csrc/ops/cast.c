@@ -2,70 +2,78 @@
  *
  * Real numbers become integers by dropping their fraction; NaN and what no int64 holds become the
  * least int64, as on x86. All but 0 becomes true. All counts are those of the input. */
+#if defined(__SSE2__) && defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 #include "ops/framewise.h"
 #include "ops/registry.h"
 
 enum { TO };
 
 static const ds_attr_def cast_attrs[] = {{"to", DS_ATTR_CHOICE, .required = true,
-                                     .choices = "float32|float64|int64|bool",
-                                     .doc = "the element type"},
-                                    {0}};
-
-static const ds_dtype targets[] = {DS_F32, DS_F64, DS_I64, DS_BOOL};
+                                          .choices = "float32|float64|int64|bool",
+                                          .doc = "the element type"},
+                                         {0}};
 
 static ds_status cast_infer(ds_op *op)
 {
+    static const ds_dtype targets[] = {DS_F32, DS_F64, DS_I64, DS_BOOL};
     op->out[0].dtype = targets[op->attr[TO].i];
     return DS_OK;
 }
 
-static int64_t whole(double x)
+static inline int64_t whole_of_real(double x)
 {
+#if defined(__SSE2__) && defined(__x86_64__)
+    return _mm_cvttsd_si64(_mm_set_sd(x)); /* compilers don't know that it does just this */
+#else
     return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN;
+#endif
 }
 
-#define EACH(type, expression)           \
-    do {                                 \
-        type *to = y;                    \
-        for (size_t i = 0; i < n; i++) { \
-            to[i] = (expression);        \
-        }                                \
-    } while (0)
+static inline int64_t whole_of_int(int64_t x)
+{
+    return x;
+}
 
-/* Converts n elements of one type to `target`. */
-#define DEFINE_CONVERT(name, type, as_int)                                  \
-    static void name(ds_dtype target, void *y, const void *given, size_t n) \
-    {                                                                       \
-        const type *x = given;                                              \
-        switch (target) {                                                   \
-        case DS_F32: EACH(float, (float)x[i]); break;                       \
-        case DS_F64: EACH(double, (double)x[i]); break;                     \
-        case DS_I64: EACH(int64_t, as_int); break;                          \
-        default: EACH(uint8_t, x[i] != 0 ? 1 : 0); break;                   \
-        }                                                                   \
-    }
+#define WHOLE(v) _Generic(v, float: whole_of_real, double: whole_of_real, default: whole_of_int)(v)
 
-DEFINE_CONVERT(convert_f32, float, whole((double)x[i]))
-DEFINE_CONVERT(convert_f64, double, whole(x[i]))
-DEFINE_CONVERT(convert_i64, int64_t, x[i])
-DEFINE_CONVERT(convert_i16, int16_t, (int64_t)x[i])
-DEFINE_CONVERT(convert_bool, uint8_t, (int64_t)x[i])
+#define EACH(from, to_type, to, expression)      \
+    case to_type:                                \
+        for (size_t i = 0; i < n; i++) {         \
+            const from v = ((const from *)x)[i]; \
+            ((to *)y)[i] = (expression);         \
+        }                                        \
+        break;
 
-static void cast_frames(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames)
+/* Converts elements v of one type to the target. */
+#define FROM(from_type, type)                            \
+    case from_type:                                      \
+        switch (op->out[0].dtype) {                      \
+            EACH(type, DS_F32, float, (float)v)          \
+            EACH(type, DS_F64, double, (double)v)        \
+            EACH(type, DS_I64, int64_t, WHOLE(v))        \
+            EACH(type, DS_BOOL, uint8_t, v != 0 ? 1 : 0) \
+        case DS_I16:                                     \
+            break;                                       \
+        }                                                \
+        break;
+
+static void cast_frames(const ds_op *op, const ds_run *run, void *restrict y,
+                        const void *restrict x, size_t n_frames)
 {
     const size_t n = n_frames * (size_t)ds_signature_elements(&op->in[0]);
-    const ds_dtype target = op->out[0].dtype;
     (void)run;
     switch (op->in[0].dtype) {
-    case DS_F32: convert_f32(target, y, x, n); break;
-    case DS_F64: convert_f64(target, y, x, n); break;
-    case DS_I64: convert_i64(target, y, x, n); break;
-    case DS_I16: convert_i16(target, y, x, n); break;
-    default: convert_bool(target, y, x, n); break;
+        FROM(DS_F32, float)
+        FROM(DS_F64, double)
+        FROM(DS_I64, int64_t)
+        FROM(DS_I16, int16_t)
+        FROM(DS_BOOL, uint8_t)
     }
 }
 DS_FRAMEWISE_FORWARD(cast)
 
 const ds_op_def ds_op_cast = {DS_OPERATOR(cast, "Converts elements to another type."),
-    .attrs = cast_attrs};
+                              .attrs = cast_attrs};

@@ -32,7 +32,8 @@ static inline double column(const void *array, size_t element, size_t i, double 
 {
     if (array == NULL)
         return absent;
-    return element == sizeof(float) ? (double)((const float *)array)[i] : ((const double *)array)[i];
+    return element == sizeof(float) ? (double)((const float *)array)[i]
+                                    : ((const double *)array)[i];
 }
 
 /* Writes an element as a real; returns what that leaves. */
@@ -67,9 +68,8 @@ static void scale_rows(const ds_real_kernels *k, void *y, const void *x, size_t 
 /* DS_SHAPE unless there are channels. */
 static ds_status require_channels(const ds_op *op)
 {
-    DS_TRY(ds_op_require_real(op));
-    DS_CHECK(op->in[0].rank >= 1, DS_SHAPE, "%s: expected an input of shape (..., channels), got ()",
-             op->def->name);
+    DS_CHECK(op->in[0].rank >= 1, DS_SHAPE,
+             "%s: expected an input of shape (..., channels), got ()", op->def->name);
     return DS_OK;
 }
 
@@ -84,13 +84,12 @@ enum { BATCH_EPS };
 enum { BATCH_MEAN, BATCH_VARIANCE, BATCH_WEIGHT, BATCH_BIAS };
 
 static const ds_attr_def batch_norm_attrs[] = {
-    {"eps", DS_ATTR_REAL, .x = 1e-5, .doc = "added to the variance"}, {0}};
+    {"eps", DS_ATTR_REAL, .x = 1e-5, .doc = "added to the variance", .range = DS_FROM_0}, {0}};
 
 static ds_status batch_norm_infer(ds_op *op)
 {
     static const char *const names[] = {"running_mean", "running_var", "weight", "bias"};
     DS_TRY(require_channels(op));
-    DS_TRY(ds_require_positive(op, BATCH_EPS));
     for (int i = BATCH_MEAN; i <= BATCH_BIAS; i++)
         if (i <= BATCH_VARIANCE || ds_op_has_weight(op, i))
             DS_TRY(ds_op_require_weight(op, i, names[i], 1, &op->in[0].shape[op->in[0].rank - 1]));
@@ -110,12 +109,14 @@ static void batch_norm_prepare(const ds_op *op, void *prepared, const void *cons
     const void *const bias = ds_op_has_weight(op, BATCH_BIAS) ? weights[BATCH_BIAS] : NULL;
     for (size_t i = 0; i < channels(op); i++) {
         const double variance = column(weights[BATCH_VARIANCE], k->element, i, 1);
-        set_column(prepared, channels(op), k->element, i, column(weights[BATCH_MEAN], k->element, i, 0),
+        set_column(prepared, channels(op), k->element, i,
+                   column(weights[BATCH_MEAN], k->element, i, 0),
                    sqrt(variance + op->attr[BATCH_EPS].x), weight, bias);
     }
 }
 
-static void batch_norm_frames(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames)
+static void batch_norm_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
+                              size_t n_frames)
 {
     const size_t n = channels(op), per_frame = (size_t)ds_signature_elements(&op->in[0]) / n;
     scale_rows(run->k, y, x, n_frames * per_frame, n, run->prepared);
@@ -123,11 +124,12 @@ static void batch_norm_frames(const ds_op *op, const ds_run *run, void *y, const
 DS_FRAMEWISE_FORWARD(batch_norm)
 
 const ds_op_def ds_op_batch_norm = {
-    .name = "batch_norm", .doc = "every channel normalised by statistics that are constants",
-    .n_inputs = 1, .n_outputs = 1, .n_values = -1, .flags = DS_OP_INPLACE,
-    .attrs = batch_norm_attrs, .weights = "running_mean running_var weight? bias?",
-    .infer = batch_norm_infer, .prepared_bytes = batch_norm_prepared_bytes,
-    .prepare = batch_norm_prepare, .forward = batch_norm_forward};
+    DS_OPERATOR(batch_norm, "every channel normalised by statistics that are constants"),
+    .flags = DS_OP_INPLACE | DS_OP_REAL,
+    .attrs = batch_norm_attrs,
+    .weights = "running_mean running_var weight? bias?",
+    .prepared_bytes = batch_norm_prepared_bytes,
+    .prepare = batch_norm_prepare};
 
 /* ---------------------------------------------------------------- group_norm */
 
@@ -137,7 +139,7 @@ enum { GROUP_WEIGHT, GROUP_BIAS };
 
 static const ds_attr_def group_norm_attrs[] = {
     {"groups", DS_ATTR_INT, .required = true, .doc = "groups of channels"},
-    {"eps", DS_ATTR_REAL, .x = 1e-5, .doc = "added to the variance"},
+    {"eps", DS_ATTR_REAL, .x = 1e-5, .doc = "added to the variance", .range = DS_FROM_0},
     {"over", DS_ATTR_CHOICE, .choices = "frame|stream",
      .doc = "stream: over all frames too, which needs the whole stream"},
     {0}};
@@ -156,11 +158,11 @@ static ds_status group_norm_infer(ds_op *op)
     DS_CHECK(groups >= 1 && n % groups == 0, DS_ARGUMENT,
              "group_norm: groups must divide the %lld channels, got %lld", (long long)n,
              (long long)groups);
-    DS_TRY(ds_require_positive(op, GROUP_EPS));
     DS_TRY(ds_require_optional(op, GROUP_WEIGHT, "weight", 1, &n));
     DS_TRY(ds_require_optional(op, GROUP_BIAS, "bias", 1, &n));
     op->whole = op->attr[GROUP_OVER].i == STREAM;
-    return ds_size_mul(&op->scratch.per_call, (size_t)n, 2 * sizeof(double) + COLUMNS * ds_op_element(op));
+    return ds_size_mul(&op->scratch.per_call, (size_t)n,
+                       2 * sizeof(double) + COLUMNS * ds_op_element(op));
 }
 
 static void group_norm_counts(const ds_op *op, ds_program *p)
@@ -173,7 +175,8 @@ static void group_norm_counts(const ds_op *op, ds_program *p)
 
 /* Gives all of n channels the mean of their group's values, from their channels' sums; several groups at a time,
  * since each sum is a chain. */
-static void group_norm_average(double *of_group, const double *sums, size_t n, size_t groups, double n_values)
+static void group_norm_average(double *of_group, const double *sums, size_t n, size_t groups,
+                               double n_values)
 {
     enum { BESIDE = 8 };
     const size_t per_group = n / groups;
@@ -190,13 +193,15 @@ static void group_norm_average(double *of_group, const double *sums, size_t n, s
 }
 
 /* Normalises n_rows rows of channels together. */
-static void group_norm_rows(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_rows)
+static void group_norm_rows(const ds_op *op, const ds_run *run, void *y, const void *x,
+                            size_t n_rows)
 {
     const size_t n = channels(op), groups = (size_t)op->attr[GROUPS].i;
     double *const mean = run->scratch, *const sums = mean + n;
     void *const columns = sums + n;
     const double n_values = (double)n_rows * (double)(n / groups);
-    const void *const weight = ds_run_weight(op, run, GROUP_WEIGHT), *const bias = ds_run_weight(op, run, GROUP_BIAS);
+    const void *const weight = ds_run_weight(op, run, GROUP_WEIGHT), *const bias = ds_run_weight(
+                                                                         op, run, GROUP_BIAS);
     memset(sums, 0, n * sizeof *sums);
     run->k->column_sums(sums, x, n_rows, n, NULL);
     group_norm_average(mean, sums, n, groups, n_values);
@@ -226,7 +231,6 @@ static void group_norm_forward(const ds_op *op, const ds_run *run)
 }
 
 const ds_op_def ds_op_group_norm = {
-    .name = "group_norm", .doc = "normalisation over all positions and the channels of each group",
-    .n_inputs = 1, .n_outputs = 1, .n_values = -1, .attrs = group_norm_attrs,
-    .weights = "weight? bias?", .infer = group_norm_infer, .counts = group_norm_counts,
-    .forward = group_norm_forward};
+    DS_OPERATOR(group_norm, "normalisation over all positions and the channels of each group"),
+    .flags = DS_OP_REAL, .attrs = group_norm_attrs, .weights = "weight? bias?",
+    .counts = group_norm_counts};

@@ -1,42 +1,32 @@
-/* ops/declared.c: operators whose integers are data: checks of their programs. */
-#include "ops/declared.h"
+/* ops/declared.c: operators whose integers are data, and whose values the caller computes: checks of their
+ * programs. They have no forward, so they can stand in no graph. */
+#include "ops/op.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
 
-static const ds_op_def definition = {
-    .name = "declared",
-    .doc = "An operator whose integers are data.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = -1,
-    .flags = DS_OP_VARIADIC};
+static const ds_op_def definition = {.name = "declared",
+                                     .doc = "An operator whose integers are data.",
+                                     .n_inputs = 1,
+                                     .n_outputs = 1,
+                                     .n_values = -1,
+                                     .flags = DS_OP_VARIADIC};
 
 /* Nodes may refer to earlier nodes and to inputs that exist; m stands in need only. */
 static ds_status check_node(const ds_expr_node *node, int i, size_t n_inputs, bool with_m)
 {
-    bool fits;
-    switch (node->code) {
-    case DS_EXPR_CONST: fits = node->k > -DS_NEVER && node->k <= DS_NEVER; break;
-    case DS_EXPR_KNOWN:
-    case DS_EXPR_TOTAL: fits = node->a >= 0 && (size_t)node->a < n_inputs; break;
-    case DS_EXPR_M: fits = with_m; break;
-    case DS_EXPR_ADD:
-    case DS_EXPR_SUB:
-    case DS_EXPR_MUL:
-    case DS_EXPR_FLOORDIV:
-    case DS_EXPR_CEILDIV:
-    case DS_EXPR_MIN:
-    case DS_EXPR_MAX:
-        fits = node->a >= 0 && node->a < i && node->b >= 0 && node->b < i;
-        break;
-    case DS_EXPR_SELECT:
-        fits = node->a >= 0 && node->a < i && node->b >= 0 && node->b < i && node->c >= 0 &&
-               node->c < i;
-        break;
-    default: fits = false;
-    }
+    const int code = (int)node->code, operands[] = {node->a, node->b, node->c};
+    const int n_operands = code < DS_EXPR_ADD ? 0 : code == DS_EXPR_SELECT ? 3 : 2;
+    bool fits = code >= DS_EXPR_CONST && code <= DS_EXPR_SELECT;
+    if (code == DS_EXPR_CONST)
+        fits = node->k > -DS_NEVER && node->k <= DS_NEVER;
+    if (code == DS_EXPR_KNOWN || code == DS_EXPR_TOTAL)
+        fits = node->a >= 0 && (size_t)node->a < n_inputs;
+    if (code == DS_EXPR_M)
+        fits = with_m;
+    for (int j = 0; j < n_operands; j++)
+        fits = fits && operands[j] >= 0 && operands[j] < i;
     DS_CHECK(fits, DS_ARGUMENT, "declared: node %d of its integers refers to what is not there", i);
     return DS_OK;
 }
@@ -58,10 +48,9 @@ ds_status ds_op_declare(ds_op **op, const ds_allocator *allocator, const ds_sign
                         size_t n_inputs, const ds_signature *outputs, size_t n_outputs,
                         const ds_program *counts, const ds_program *need)
 {
-    DS_CHECK(n_inputs >= 1 && n_inputs <= DS_MAX_INPUTS && n_outputs >= 1 &&
-                 n_outputs <= DS_MAX_OUTPUTS,
-             DS_ARGUMENT, "declared: 1 to %d inputs and 1 to %d outputs", DS_MAX_INPUTS,
-             DS_MAX_OUTPUTS);
+    DS_CHECK(
+        n_inputs >= 1 && n_inputs <= DS_MAX_INPUTS && n_outputs >= 1 && n_outputs <= DS_MAX_OUTPUTS,
+        DS_ARGUMENT, "declared: 1 to %d inputs and 1 to %d outputs", DS_MAX_INPUTS, DS_MAX_OUTPUTS);
     DS_TRY(check_program(counts, 2 * n_outputs, n_inputs, false));
     DS_TRY(check_program(need, n_inputs, n_inputs, true));
     void *memory;

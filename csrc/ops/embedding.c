@@ -20,11 +20,12 @@ static ds_status embedding_infer(ds_op *op)
     DS_CHECK(in->dtype == DS_I64, DS_DTYPE, "embedding: its input must be int64, got %s",
              ds_dtype_name(in->dtype));
     char text[160];
-    DS_CHECK(ds_op_has_weight(op, WEIGHT) && weight->rank == 2 && weight->shape[0] >= 1 &&
-                 weight->shape[1] >= 1,
-             DS_SHAPE,
-             "embedding: its weight 'weight' must have shape (num_embeddings, embedding_dim), got %s",
-             ds_signature_text(weight, text, sizeof text));
+    DS_CHECK(
+        ds_op_has_weight(op, WEIGHT) && weight->rank == 2 && weight->shape[0] >= 1 &&
+            weight->shape[1] >= 1,
+        DS_SHAPE,
+        "embedding: its weight 'weight' must have shape (num_embeddings, embedding_dim), got %s",
+        ds_signature_text(weight, text, sizeof text));
     DS_CHECK(weight->dtype == DS_F32 || weight->dtype == DS_F64, DS_DTYPE,
              "embedding: its weight must be float32 or float64, got %s",
              ds_dtype_name(weight->dtype));
@@ -35,8 +36,8 @@ static ds_status embedding_infer(ds_op *op)
     return DS_OK;
 }
 
-static const char *embedding_check_values(const ds_op *op, const void *values, int64_t n_frames, char *text,
-                                size_t n_bytes)
+static const char *embedding_check_values(const ds_op *op, const void *values, int64_t n_frames,
+                                          char *text, size_t n_bytes)
 {
     const int64_t n = n_frames * ds_signature_elements(&op->in[0]);
     const int64_t n_rows = op->weight[WEIGHT].shape[0];
@@ -51,7 +52,8 @@ static const char *embedding_check_values(const ds_op *op, const void *values, i
     return NULL;
 }
 
-static void embedding_frames(const ds_op *op, const ds_run *run, void *y, const void *given, size_t n_frames)
+static void embedding_frames(const ds_op *op, const ds_run *run, void *y, const void *given,
+                             size_t n_frames)
 {
     const ds_signature *weight = &op->weight[WEIGHT];
     const size_t row_bytes = (size_t)weight->shape[1] * ds_dtype_bytes(weight->dtype);
@@ -62,10 +64,11 @@ static void embedding_frames(const ds_op *op, const ds_run *run, void *y, const 
         /* Values were checked; whoever writes to them since reads a wrong row, not other memory. */
         const int64_t row = x[i];
         memcpy((char *)y + i * row_bytes,
-               table + (row >= 0 && row < weight->shape[0] ? (size_t)row : 0) * row_bytes, row_bytes);
+               table + (row >= 0 && row < weight->shape[0] ? (size_t)row : 0) * row_bytes,
+               row_bytes);
     }
 }
 DS_FRAMEWISE_FORWARD(embedding)
 
 const ds_op_def ds_op_embedding = {DS_OPERATOR(embedding, "Rows of a table, by index."),
-    .weights = "weight", .check_values = embedding_check_values};
+                                   .weights = "weight", .check_values = embedding_check_values};

@@ -41,15 +41,24 @@ static int64_t floordiv(int64_t a, int64_t b)
 int64_t ds_expr_apply(ds_expr_code code, int64_t a, int64_t b, int64_t c)
 {
     switch (code) {
-    case DS_EXPR_ADD: return add(a, b);
-    case DS_EXPR_SUB: return add(a, -b);
-    case DS_EXPR_MUL: return mul(a, b);
-    case DS_EXPR_FLOORDIV: return floordiv(a, b);
-    case DS_EXPR_CEILDIV: return -floordiv(-a, b);
-    case DS_EXPR_MIN: return a < b ? a : b;
-    case DS_EXPR_MAX: return a > b ? a : b;
-    case DS_EXPR_SELECT: return a > 0 ? b : c;
-    default: return 0;
+    case DS_EXPR_ADD:
+        return add(a, b);
+    case DS_EXPR_SUB:
+        return add(a, -b);
+    case DS_EXPR_MUL:
+        return mul(a, b);
+    case DS_EXPR_FLOORDIV:
+        return floordiv(a, b);
+    case DS_EXPR_CEILDIV:
+        return -floordiv(-a, b);
+    case DS_EXPR_MIN:
+        return a < b ? a : b;
+    case DS_EXPR_MAX:
+        return a > b ? a : b;
+    case DS_EXPR_SELECT:
+        return a > 0 ? b : c;
+    default:
+        return 0;
     }
 }
 
@@ -73,81 +82,50 @@ static bool is_const(const ds_program *p, ds_expr e)
     return p->nodes[e].code == DS_EXPR_CONST;
 }
 
-static ds_expr binary(ds_program *p, ds_expr_code code, ds_expr a, ds_expr b)
-{
-    if (is_const(p, a) && is_const(p, b))
-        return ds_const(p, ds_expr_apply(code, p->nodes[a].k, p->nodes[b].k, 0));
-    return node(p, code, a, b, 0, 0);
-}
-
 ds_expr ds_const(ds_program *p, int64_t k)
 {
     return node(p, DS_EXPR_CONST, 0, 0, 0, saturate(k));
 }
 
-ds_expr ds_known(ds_program *p, int input)
+ds_expr ds_given(ds_program *p, ds_expr_code code, int input)
 {
-    return node(p, DS_EXPR_KNOWN, input, 0, 0, 0);
+    return node(p, code, input, 0, 0, 0);
 }
 
-ds_expr ds_total(ds_program *p, int input)
+/* Whether the code gives its first operand where the second is k. */
+static bool keeps(ds_expr_code code, int64_t k)
 {
-    return node(p, DS_EXPR_TOTAL, input, 0, 0, 0);
+    const bool scales = code == DS_EXPR_MUL || code == DS_EXPR_FLOORDIV || code == DS_EXPR_CEILDIV;
+    return (code == DS_EXPR_ADD && k == 0) || (scales && k == 1);
 }
 
-ds_expr ds_m(ds_program *p)
+ds_expr ds_combine_k(ds_program *p, ds_expr_code code, ds_expr a, int64_t k)
 {
-    return node(p, DS_EXPR_M, 0, 0, 0, 0);
+    return keeps(code, k) ? a : ds_combine(p, code, a, ds_const(p, k));
 }
 
-ds_expr ds_add(ds_program *p, ds_expr a, ds_expr b)
+ds_expr ds_combine(ds_program *p, ds_expr_code code, ds_expr a, ds_expr b)
 {
-    if (is_const(p, a) && !is_const(p, b))
-        return ds_add(p, b, a);
-    if (is_const(p, b)) {
-        const ds_expr_node first = p->nodes[a];
-        const int64_t k = p->nodes[b].k;
-        if (k == 0)
-            return a;
-        if (first.code == DS_EXPR_ADD && is_const(p, first.b)) {
-            const int64_t sum = add(p->nodes[first.b].k, k);
-            if (sum < DS_NEVER && sum > -DS_NEVER)
-                return ds_add_k(p, first.a, sum);
-        }
+    if ((code == DS_EXPR_ADD || code == DS_EXPR_MUL) && is_const(p, a) && !is_const(p, b))
+        return ds_combine(p, code, b, a);
+    if (a == b && (code == DS_EXPR_MIN || code == DS_EXPR_MAX))
+        return a;
+    if (!is_const(p, b))
+        return node(p, code, a, b, 0, 0);
+    const int64_t k = p->nodes[b].k;
+    if (code == DS_EXPR_SUB)
+        return ds_add_k(p, a, -k);
+    if (keeps(code, k))
+        return a;
+    const ds_expr_node first = p->nodes[a];
+    if (first.code == DS_EXPR_CONST)
+        return ds_const(p, ds_expr_apply(code, first.k, k, 0));
+    if (code == DS_EXPR_ADD && first.code == DS_EXPR_ADD && is_const(p, first.b)) {
+        const int64_t sum = add(p->nodes[first.b].k, k);
+        if (sum < DS_NEVER && sum > -DS_NEVER)
+            return ds_add_k(p, first.a, sum);
     }
-    return binary(p, DS_EXPR_ADD, a, b);
-}
-
-ds_expr ds_sub(ds_program *p, ds_expr a, ds_expr b)
-{
-    return is_const(p, b) ? ds_add_k(p, a, -p->nodes[b].k) : binary(p, DS_EXPR_SUB, a, b);
-}
-
-ds_expr ds_mul(ds_program *p, ds_expr a, ds_expr b)
-{
-    if (is_const(p, a) && !is_const(p, b))
-        return ds_mul(p, b, a);
-    return is_const(p, b) && p->nodes[b].k == 1 ? a : binary(p, DS_EXPR_MUL, a, b);
-}
-
-ds_expr ds_floordiv(ds_program *p, ds_expr a, ds_expr b)
-{
-    return is_const(p, b) && p->nodes[b].k == 1 ? a : binary(p, DS_EXPR_FLOORDIV, a, b);
-}
-
-ds_expr ds_ceildiv(ds_program *p, ds_expr a, ds_expr b)
-{
-    return is_const(p, b) && p->nodes[b].k == 1 ? a : binary(p, DS_EXPR_CEILDIV, a, b);
-}
-
-ds_expr ds_min(ds_program *p, ds_expr a, ds_expr b)
-{
-    return a == b ? a : binary(p, DS_EXPR_MIN, a, b);
-}
-
-ds_expr ds_max(ds_program *p, ds_expr a, ds_expr b)
-{
-    return a == b ? a : binary(p, DS_EXPR_MAX, a, b);
+    return node(p, code, a, b, 0, 0);
 }
 
 ds_expr ds_select(ds_program *p, ds_expr positive, ds_expr then, ds_expr otherwise)
@@ -157,26 +135,6 @@ ds_expr ds_select(ds_program *p, ds_expr positive, ds_expr then, ds_expr otherwi
     if (is_const(p, positive))
         return p->nodes[positive].k > 0 ? then : otherwise;
     return node(p, DS_EXPR_SELECT, positive, then, otherwise, 0);
-}
-
-ds_expr ds_add_k(ds_program *p, ds_expr a, int64_t k)
-{
-    return k == 0 ? a : ds_add(p, a, ds_const(p, k));
-}
-
-ds_expr ds_mul_k(ds_program *p, ds_expr a, int64_t k)
-{
-    return k == 1 ? a : ds_mul(p, a, ds_const(p, k));
-}
-
-ds_expr ds_floordiv_k(ds_program *p, ds_expr a, int64_t k)
-{
-    return k == 1 ? a : ds_floordiv(p, a, ds_const(p, k));
-}
-
-ds_expr ds_ceildiv_k(ds_program *p, ds_expr a, int64_t k)
-{
-    return k == 1 ? a : ds_ceildiv(p, a, ds_const(p, k));
 }
 
 ds_expr ds_length_function(ds_program *p, ds_expr a, const int64_t *codes, int n_codes)
@@ -205,11 +163,21 @@ void ds_program_eval(const ds_program *p, const ds_pair *pairs, int64_t m, int64
     for (int i = 0; i < p->n_nodes; i++) {
         const ds_expr_node *n = &p->nodes[i];
         switch (n->code) {
-        case DS_EXPR_CONST: value[i] = n->k; break;
-        case DS_EXPR_KNOWN: value[i] = saturate(pairs[n->a].known); break;
-        case DS_EXPR_TOTAL: value[i] = saturate(pairs[n->a].total); break;
-        case DS_EXPR_M: value[i] = saturate(m); break;
-        default: value[i] = ds_expr_apply(n->code, value[n->a], value[n->b], value[n->c]); break;
+        case DS_EXPR_CONST:
+            value[i] = n->k;
+            break;
+        case DS_EXPR_KNOWN:
+            value[i] = saturate(pairs[n->a].known);
+            break;
+        case DS_EXPR_TOTAL:
+            value[i] = saturate(pairs[n->a].total);
+            break;
+        case DS_EXPR_M:
+            value[i] = saturate(m);
+            break;
+        default:
+            value[i] = ds_expr_apply(n->code, value[n->a], value[n->b], value[n->c]);
+            break;
         }
     }
     for (int i = 0; i < p->n_roots; i++)

@@ -17,9 +17,13 @@ typedef enum ds_expr_code {
     DS_EXPR_KNOWN, /* of input a */
     DS_EXPR_TOTAL, /* of input a */
     DS_EXPR_M,     /* need only */
-    DS_EXPR_ADD, DS_EXPR_SUB, DS_EXPR_MUL,
+    DS_EXPR_ADD,
+    DS_EXPR_SUB,
+    DS_EXPR_MUL,
     DS_EXPR_FLOORDIV, /* rounds down, also below zero */
-    DS_EXPR_CEILDIV, DS_EXPR_MIN, DS_EXPR_MAX,
+    DS_EXPR_CEILDIV,
+    DS_EXPR_MIN,
+    DS_EXPR_MAX,
     DS_EXPR_SELECT /* a > 0 ? b : c */
 } ds_expr_code;
 
@@ -41,22 +45,25 @@ typedef struct ds_program {
 typedef int ds_expr;
 
 ds_expr ds_const(ds_program *p, int64_t k);
-ds_expr ds_known(ds_program *p, int input);
-ds_expr ds_total(ds_program *p, int input);
-ds_expr ds_m(ds_program *p);
-ds_expr ds_add(ds_program *p, ds_expr a, ds_expr b);
-ds_expr ds_sub(ds_program *p, ds_expr a, ds_expr b);
-ds_expr ds_mul(ds_program *p, ds_expr a, ds_expr b);
-ds_expr ds_floordiv(ds_program *p, ds_expr a, ds_expr b);
-ds_expr ds_ceildiv(ds_program *p, ds_expr a, ds_expr b);
-ds_expr ds_min(ds_program *p, ds_expr a, ds_expr b);
-ds_expr ds_max(ds_program *p, ds_expr a, ds_expr b);
+ds_expr ds_given(ds_program *p, ds_expr_code code, int input);
+#define ds_known(p, input) ds_given(p, DS_EXPR_KNOWN, input)
+#define ds_total(p, input) ds_given(p, DS_EXPR_TOTAL, input)
+#define ds_m(p) ds_given(p, DS_EXPR_M, 0)
+/* A code of two operands; with a constant for the second. What has no effect (a + 0, a * 1, a / 1) adds no node. */
+ds_expr ds_combine(ds_program *p, ds_expr_code code, ds_expr a, ds_expr b);
+ds_expr ds_combine_k(ds_program *p, ds_expr_code code, ds_expr a, int64_t k);
+#define ds_add(p, a, b) ds_combine(p, DS_EXPR_ADD, a, b)
+#define ds_sub(p, a, b) ds_combine(p, DS_EXPR_SUB, a, b)
+#define ds_mul(p, a, b) ds_combine(p, DS_EXPR_MUL, a, b)
+#define ds_floordiv(p, a, b) ds_combine(p, DS_EXPR_FLOORDIV, a, b)
+#define ds_ceildiv(p, a, b) ds_combine(p, DS_EXPR_CEILDIV, a, b)
+#define ds_min(p, a, b) ds_combine(p, DS_EXPR_MIN, a, b)
+#define ds_max(p, a, b) ds_combine(p, DS_EXPR_MAX, a, b)
+#define ds_add_k(p, a, k) ds_combine_k(p, DS_EXPR_ADD, a, k)
+#define ds_mul_k(p, a, k) ds_combine_k(p, DS_EXPR_MUL, a, k)
+#define ds_floordiv_k(p, a, k) ds_combine_k(p, DS_EXPR_FLOORDIV, a, k)
+#define ds_ceildiv_k(p, a, k) ds_combine_k(p, DS_EXPR_CEILDIV, a, k)
 ds_expr ds_select(ds_program *p, ds_expr positive, ds_expr then, ds_expr otherwise);
-/* a + k, a * k, floor(a / k), ceil(a / k) with a constant. */
-ds_expr ds_add_k(ds_program *p, ds_expr a, int64_t k);
-ds_expr ds_mul_k(ds_program *p, ds_expr a, int64_t k);
-ds_expr ds_floordiv_k(ds_program *p, ds_expr a, int64_t k);
-ds_expr ds_ceildiv_k(ds_program *p, ds_expr a, int64_t k);
 /* A Length function: codes[2i] is 0 (+), 1 (*), 2 (//) with the constant codes[2i + 1];
  * n_codes counts entries, two for each step. */
 ds_expr ds_length_function(ds_program *p, ds_expr a, const int64_t *codes, int n_codes);

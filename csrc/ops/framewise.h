@@ -3,44 +3,32 @@
 #define DS_OPS_FRAMEWISE_H
 #include "ops/op.h"
 
-/* What most definitions say: one input, whose values are read, and one output; functions by the operator's name. */
-#define DS_OPERATOR(op, text)                                                   \
-    .name = #op, .doc = text, .n_inputs = 1, .n_outputs = 1, .n_values = 1, \
-    .infer = op##_infer, .forward = op##_forward
+/* What every definition says, and most: one input, whose values are read, and one output; functions by the
+ * operator's name. */
+#define DS_OPERATOR_OF(op, text, inputs, outputs, values) \
+    .name = #op, .doc = text, .n_inputs = inputs, .n_outputs = outputs, .n_values = values
+#define DS_OPERATOR(op, text) \
+    DS_OPERATOR_OF(op, text, 1, 1, 1), .infer = op##_infer, .forward = op##_forward
 
-/* n_frames >= 1 frames of one row; y may be x where the operator says so. */
-typedef void (*ds_framewise)(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames);
-
-/* Calls f for every row that has frames. */
-static inline void ds_framewise_forward(const ds_op *op, const ds_run *run, ds_framewise f)
-{
-    const size_t n_bytes = ds_signature_bytes(&op->in[0]);
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const ds_target *out = &run->out[r];
-        if (out->m0 < out->m1)
-            f(op, run, out->data, ds_at(&run->in[r], out->m0, n_bytes), (size_t)(out->m1 - out->m0));
-    }
-}
-
-/* The forward `name_forward`, which is `name_frames` for every row. */
-#define DS_FRAMEWISE_FORWARD(name)                                 \
-    static void name##_forward(const ds_op *op, const ds_run *run) \
-    {                                                              \
-        ds_framewise_forward(op, run, name##_frames);              \
+/* The forward `name_forward`: `name_frames(op, run, y, x, n_frames)` for the n_frames >= 1 frames of every row that
+ * has some; y may be x where the operator says so. */
+#define DS_FRAMEWISE_FORWARD(name)                                                      \
+    static void name##_forward(const ds_op *op, const ds_run *run)                      \
+    {                                                                                   \
+        const size_t n_bytes = ds_signature_bytes(&op->in[0]);                          \
+        for (size_t r = 0; r < run->n_rows; r++) {                                      \
+            const ds_target *out = &run->out[r];                                        \
+            if (out->m0 < out->m1)                                                      \
+                name##_frames(op, run, out->data, ds_at(&run->in[r], out->m0, n_bytes), \
+                              (size_t)(out->m1 - out->m0));                             \
+        }                                                                               \
     }
 
 /* DS_SHAPE unless input 0 has a feature dimension. */
 static inline ds_status ds_require_features(const ds_op *op)
 {
-    DS_CHECK(op->in[0].rank >= 1, DS_SHAPE, "%s: its input needs a feature dimension", op->def->name);
-    return DS_OK;
-}
-
-/* DS_ARGUMENT unless the attribute, a number, is at least 0. */
-static inline ds_status ds_require_positive(const ds_op *op, int attr)
-{
-    DS_CHECK(op->attr[attr].x >= 0, DS_ARGUMENT, "%s: %s must be at least 0, got %g", op->def->name,
-             op->def->attrs[attr].name, op->attr[attr].x);
+    DS_CHECK(op->in[0].rank >= 1, DS_SHAPE, "%s: its input needs a feature dimension",
+             op->def->name);
     return DS_OK;
 }
 
@@ -54,7 +42,8 @@ static inline ds_status ds_require_optional(const ds_op *op, int i, const char *
 /* Output 0 has as many frames as times / by of input 0's; DS_LIMIT where its rate overflows. */
 static inline ds_status ds_scale_rate(ds_op *op, int64_t times, int64_t by)
 {
-    DS_CHECK(ds_rate_scale(&op->out[0].rate, times, by), DS_LIMIT, "%s: the rate overflows", op->def->name);
+    DS_CHECK(ds_rate_scale(&op->out[0].rate, times, by), DS_LIMIT, "%s: the rate overflows",
+             op->def->name);
     return DS_OK;
 }
 
@@ -73,6 +62,14 @@ static inline int64_t ds_signature_stride(const ds_signature *signature, int d)
     for (int e = d + 1; e < signature->rank; e++)
         stride *= signature->shape[e];
     return stride;
+}
+
+/* The same along dimension d of a shape of `rank` dimensions to which this one is broadcast, aligned at the right:
+ * 0 where it is repeated. */
+static inline int64_t ds_broadcast_stride(const ds_signature *signature, int rank, int d)
+{
+    const int own = d - (rank - signature->rank);
+    return own < 0 || signature->shape[own] == 1 ? 0 : ds_signature_stride(signature, own);
 }
 
 #endif

@@ -11,27 +11,18 @@
 
 enum { BLOCK_BYTES = 131072 /* of frames with several pieces: what stays in the nearest cache */ };
 
-/* Bytes between positions; y is never read, x never written. */
-typedef struct extent {
-    int64_t size, to, from;
-} extent;
-
-typedef struct box {
-    int rank;
-    size_t element;
-    extent axis[DS_MAX_RANK + 3]; /* frames, their repeats, the piece's own */
-} box;
+typedef struct ds_extent extent;
 
 /* ---------------------------------------------------------------- copying */
 
 /* Two moves of a constant size that overlap: each reads before either writes. */
-#define COPY_ENDS(bytes)                       \
-    do {                                       \
-        char head[bytes], tail[bytes];         \
-        memcpy(head, x, bytes);                \
-        memcpy(tail, x + n - (bytes), bytes);  \
-        memcpy(y, head, bytes);                \
-        memcpy(y + n - (bytes), tail, bytes);  \
+#define COPY_ENDS(bytes)                      \
+    do {                                      \
+        char head[bytes], tail[bytes];        \
+        memcpy(head, x, bytes);               \
+        memcpy(tail, x + n - (bytes), bytes); \
+        memcpy(y, head, bytes);               \
+        memcpy(y + n - (bytes), tail, bytes); \
     } while (0)
 
 /* A run of any length; y may be x. */
@@ -53,33 +44,34 @@ static inline void copy_run(char *y, const char *x, size_t n)
 }
 
 /* Elements of a constant size: a memcpy of it is a move or two. The last case's loops have nothing to assume. */
-#define PLANE(bytes)                                                                            \
-    for (int64_t i = 0; i < a.size; i++) {                                                      \
-        char *const to = y + i * a.to;                                                          \
-        const char *const from = x + i * a.from;                                                \
-        if (b.from == 0) {                                                                      \
-            char v[bytes];                                                                      \
-            memcpy(v, from, bytes);                                                             \
-            if (b.to == (bytes))                                                                \
-                for (int64_t j = 0; j < b.size; j++)                                            \
-                    memcpy(to + j * (bytes), v, bytes);                                         \
-            else                                                                                \
-                for (int64_t j = 0; j < b.size; j++)                                            \
-                    memcpy(to + j * b.to, v, bytes);                                            \
-        } else if (b.to == (bytes) && b.from == 2 * (bytes)) {                                  \
-            for (int64_t j = 0; j < b.size; j++)                                                \
-                memcpy(to + j * (bytes), from + j * 2 * (bytes), bytes);                        \
-        } else if (b.to == (bytes)) {                                                           \
-            for (int64_t j = 0; j < b.size; j++)                                                \
-                memcpy(to + j * (bytes), from + j * b.from, bytes);                             \
-        } else {                                                                                \
-            for (int64_t j = 0; j < b.size; j++)                                                \
-                memcpy(to + j * b.to, from + j * b.from, bytes);                                \
-        }                                                                                       \
+#define PLANE(bytes)                                                     \
+    for (int64_t i = 0; i < a.size; i++) {                               \
+        char *const to = y + i * a.to;                                   \
+        const char *const from = x + i * a.from;                         \
+        if (b.from == 0) {                                               \
+            char v[bytes];                                               \
+            memcpy(v, from, bytes);                                      \
+            if (b.to == (bytes))                                         \
+                for (int64_t j = 0; j < b.size; j++)                     \
+                    memcpy(to + j * (bytes), v, bytes);                  \
+            else                                                         \
+                for (int64_t j = 0; j < b.size; j++)                     \
+                    memcpy(to + j * b.to, v, bytes);                     \
+        } else if (b.to == (bytes) && b.from == 2 * (bytes)) {           \
+            for (int64_t j = 0; j < b.size; j++)                         \
+                memcpy(to + j * (bytes), from + j * 2 * (bytes), bytes); \
+        } else if (b.to == (bytes)) {                                    \
+            for (int64_t j = 0; j < b.size; j++)                         \
+                memcpy(to + j * (bytes), from + j * b.from, bytes);      \
+        } else {                                                         \
+            for (int64_t j = 0; j < b.size; j++)                         \
+                memcpy(to + j * b.to, from + j * b.from, bytes);         \
+        }                                                                \
     }
 
 /* y[j][i] = x[i][j], 4 bytes each; rows are contiguous, x_row and y_row bytes apart. */
-static void transpose(char *y, const char *x, int64_t n_i, int64_t n_j, int64_t x_row, int64_t y_row)
+static void transpose(char *y, const char *x, int64_t n_i, int64_t n_j, int64_t x_row,
+                      int64_t y_row)
 {
     int64_t i = 0;
 #if defined(__SSE2__)
@@ -89,9 +81,12 @@ static void transpose(char *y, const char *x, int64_t n_i, int64_t n_j, int64_t 
         int64_t j = 0;
         for (; j + 4 <= n_j; j += 4) {
             const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)(from + j * 4));
-            const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(from + x_row + j * 4));
-            const __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * x_row + j * 4));
-            const __m128i d = _mm_loadu_si128((const __m128i *)(const void *)(from + 3 * x_row + j * 4));
+            const __m128i b =
+                _mm_loadu_si128((const __m128i *)(const void *)(from + x_row + j * 4));
+            const __m128i c =
+                _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * x_row + j * 4));
+            const __m128i d =
+                _mm_loadu_si128((const __m128i *)(const void *)(from + 3 * x_row + j * 4));
             const __m128i ab = _mm_unpacklo_epi32(a, b), cd = _mm_unpacklo_epi32(c, d);
             const __m128i AB = _mm_unpackhi_epi32(a, b), CD = _mm_unpackhi_epi32(c, d);
             _mm_storeu_si128((__m128i *)(void *)(to + j * y_row), _mm_unpacklo_epi64(ab, cd));
@@ -133,11 +128,16 @@ static void copy_plane(char *y, const char *x, extent a, extent b, size_t elemen
         a = outer;
     }
     switch (element) {
-    case 1: PLANE(1) break;
-    case 2: PLANE(2) break;
-    case 4: PLANE(4) break;
-    case 8: PLANE(8) break;
-    case 16: PLANE(16) break;
+    case 1:
+        PLANE(1) break;
+    case 2:
+        PLANE(2) break;
+    case 4:
+        PLANE(4) break;
+    case 8:
+        PLANE(8) break;
+    case 16:
+        PLANE(16) break;
     default:
         for (int64_t i = 0; i < a.size; i++)
             for (int64_t j = 0; j < b.size; j++)
@@ -145,37 +145,38 @@ static void copy_plane(char *y, const char *x, extent a, extent b, size_t elemen
     }
 }
 
-static void copy_box(const box *b, int d, char *y, const char *x)
+static void copy_axes(const ds_box *b, int d, char *y, const char *x)
 {
     static const extent one = {1, 0, 0};
-    if (b->rank - d <= 2) {
-        const extent outer = b->rank - d == 2 ? b->axis[d] : one;
-        const extent inner = b->rank > d ? b->axis[b->rank - 1] : one;
-        if (b->rank == d)
-            copy_run(y, x, b->element);
-        else
-            copy_plane(y, x, outer, inner, b->element);
+    const int left = b->rank - d;
+    if (left <= 2) {
+        copy_plane(y, x, left == 2 ? b->axis[d] : one, left > 0 ? b->axis[b->rank - 1] : one,
+                   b->element);
         return;
     }
     for (int64_t i = 0; i < b->axis[d].size; i++)
-        copy_box(b, d + 1, y + i * b->axis[d].to, x + i * b->axis[d].from);
+        copy_axes(b, d + 1, y + i * b->axis[d].to, x + i * b->axis[d].from);
 }
 
-/* Adds the next inner axis; sizes are at least 1. */
-static void add_axis(box *b, extent a)
+void ds_box_copy(const ds_box *b, void *y, const void *x)
+{
+    copy_axes(b, 0, y, x);
+}
+
+void ds_box_add(ds_box *b, int64_t size, int64_t to, int64_t from)
 {
     extent *last = b->rank > 0 ? &b->axis[b->rank - 1] : NULL;
-    if (a.size == 1)
+    if (size == 1)
         return;
-    if (last != NULL && last->to == a.size * a.to && last->from == a.size * a.from)
-        *last = (extent){last->size * a.size, a.to, a.from};
+    if (last != NULL && last->to == size * to && last->from == size * from)
+        *last = (extent){last->size * size, to, from};
     else
-        b->axis[b->rank++] = a;
+        b->axis[b->rank++] = (extent){size, to, from};
 }
 
 /* A short run of elements at the end becomes one wider element, and so does 16 bytes' worth of a constant, which
  * is there that often. */
-static void widen(box *b, bool constant)
+static void widen(ds_box *b, bool constant)
 {
     extent *const last = b->rank > 0 ? &b->axis[b->rank - 1] : NULL;
     const int64_t element = (int64_t)b->element, n = last != NULL ? last->size * element : 0;
@@ -198,47 +199,28 @@ static int64_t advance(int64_t a, int64_t n, int64_t b)
     return (int64_t)((uint64_t)a + (uint64_t)n * (uint64_t)b);
 }
 
-/* n frames of one row, in groups of `hold` that show one place of the source, `step` bytes apart. */
-static void move_frames(const box *within, char *y, const char *x, int64_t n, int64_t hold, int64_t step,
-                        int64_t frame)
+/* Frames [m0, m1) of one row, in groups of `hold` that show one place of the source, `step` bytes apart; frame 0 of
+ * the output would begin `origin` bytes behind x in the source. */
+static void move_row(const ds_box *within, char *y, const char *x, int64_t origin, int64_t m0,
+                     int64_t m1, int64_t hold, int64_t step, int64_t frame)
 {
-    box b;
-    b.rank = 0;
-    b.element = within->element;
-    if (hold == 1) {
-        add_axis(&b, (extent){n, frame, step});
-    } else {
-        add_axis(&b, (extent){n / hold, frame * hold, step});
-        add_axis(&b, (extent){hold, frame, 0});
-    }
-    for (int d = 0; d < within->rank; d++)
-        add_axis(&b, within->axis[d]);
-    copy_box(&b, 0, y, x);
-}
-
-/* Frames [m0, m1) of one row; frame 0 of the output would begin `origin` bytes behind x in the source. */
-static void move_row(const box *within, char *y, const char *x, int64_t origin, int64_t m0, int64_t m1,
-                     int64_t hold, int64_t step, int64_t frame)
-{
-    if (hold == 1 && m1 - m0 == 1) {
-        copy_box(within, 0, y, x + advance(origin, m0, step));
-        return;
-    }
-    if (hold == 1) {
-        move_frames(within, y, x + advance(origin, m0, step), m1 - m0, 1, step, frame);
+    if (m1 - m0 == 1) {
+        ds_box_copy(within, y, x + advance(origin, m0 / hold, step));
         return;
     }
     for (int64_t n; m0 < m1; m0 += n, y += n * frame) {
-        const char *const from = x + advance(origin, m0 / hold, step);
-        const int64_t done = m0 % hold;
-        n = m1 - m0;
-        if (done != 0 || n < hold) { /* what is left of a group, or its beginning */
-            n = n < hold - done ? n : hold - done;
-            move_frames(within, y, from, n, 1, 0, frame);
-        } else {
-            n -= n % hold;
-            move_frames(within, y, from, n, hold, step, frame);
-        }
+        const int64_t left = m1 - m0, done = m0 % hold;
+        const bool whole =
+            done == 0 && left >= hold; /* else the rest of a group, or its beginning */
+        ds_box b;
+        b.rank = 0;
+        b.element = within->element;
+        n = whole ? left - left % hold : left < hold - done ? left : hold - done;
+        ds_box_add(&b, whole ? n / hold : 1, frame * hold, step);
+        ds_box_add(&b, whole ? hold : n, frame, 0);
+        for (int d = 0; d < within->rank; d++)
+            ds_box_add(&b, within->axis[d].size, within->axis[d].to, within->axis[d].from);
+        ds_box_copy(&b, y, x + advance(origin, m0 / hold, step));
     }
 }
 
@@ -248,24 +230,26 @@ void ds_move_piece(const ds_move *move, const ds_piece *p)
     const ds_run *run = move->run;
     const bool constant = p->input == DS_MOVE_FILL;
     const int64_t e = move->element, step = constant ? 0 : p->step * e, frame = move->n_out * e;
-    const int64_t in_frame = (p->input > 0 ? ds_signature_elements(&op->in[p->input]) : move->n_in) * e;
+    const int64_t in_frame =
+        (p->input > 0 ? ds_signature_elements(&op->in[p->input]) : move->n_in) * e;
     char value[16];
     if (constant) {
         ds_move_encode(op->out[0].dtype, p->value, value);
         for (size_t n = (size_t)e; n < sizeof value; n += (size_t)e)
             memcpy(value + n, value, (size_t)e);
     }
-    box within;
+    ds_box within;
     within.rank = 0;
     within.element = (size_t)e;
     for (int d = 0; d < p->rank; d++)
-        add_axis(&within, (extent){p->axis[d].size, p->axis[d].to * e, constant ? 0 : p->axis[d].from * e});
+        ds_box_add(&within, p->axis[d].size, p->axis[d].to * e, constant ? 0 : p->axis[d].from * e);
     widen(&within, constant);
-    const bool solid = p->hold == 1 && step == frame && p->rank == 1 && p->axis[0].size == move->n_out &&
-                       p->axis[0].from == 1;
+    const bool solid = p->hold == 1 && step == frame && p->rank == 1 &&
+                       p->axis[0].size == move->n_out && p->axis[0].from == 1;
     for (size_t r = move->row; r < move->row + move->n_rows; r++) {
         const ds_target *out = &run->out[r];
-        int64_t m0 = out->m0 > move->m0 ? out->m0 : move->m0, m1 = out->m1 < move->m1 ? out->m1 : move->m1;
+        int64_t m0 = out->m0 > move->m0 ? out->m0 : move->m0,
+                m1 = out->m1 < move->m1 ? out->m1 : move->m1;
         m0 = m0 > p->m0 ? m0 : p->m0;
         m1 = m1 < p->m1 ? m1 : p->m1;
         if (m0 >= m1)
@@ -291,26 +275,43 @@ void ds_move_piece(const ds_move *move, const ds_piece *p)
 void ds_move_frames(const ds_move *move, int64_t m0, int64_t m1, int64_t from, int64_t step)
 {
     const int64_t n = move->n_in;
-    const ds_piece p = {.m0 = m0, .m1 = m1, .from = advance(0, from, n), .step = step * n, .hold = 1,
-                        .rank = 1, .axis = {{n, 1, 1}}};
+    const ds_piece p = {.m0 = m0,
+                        .m1 = m1,
+                        .from = advance(0, from, n),
+                        .step = step * n,
+                        .hold = 1,
+                        .rank = 1,
+                        .axis = {{n, 1, 1}}};
     if (m0 < move->m1 && m1 > move->m0)
         ds_move_piece(move, &p);
 }
 
 void ds_move_fill(const ds_move *move, int64_t m0, int64_t m1, double value)
 {
-    const ds_piece p = {.input = DS_MOVE_FILL, .value = value, .m0 = m0, .m1 = m1, .hold = 1, .rank = 1,
+    const ds_piece p = {.input = DS_MOVE_FILL,
+                        .value = value,
+                        .m0 = m0,
+                        .m1 = m1,
+                        .hold = 1,
+                        .rank = 1,
                         .axis = {{move->n_out, 1, 0}}};
     if (m0 < m1 && m0 < move->m1 && m1 > move->m0)
         ds_move_piece(move, &p);
 }
 
-ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int input, int64_t from, int64_t step)
+ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int input, int64_t from,
+                        int64_t step)
 {
     const ds_signature *out = &op->out[0], *in = input >= 0 ? &op->in[input] : out;
-    const int64_t inner = ds_signature_stride(out, axis), outer = ds_signature_elements(out) / inner / out->shape[axis];
-    return (ds_piece){.input = input, .m1 = DS_NEVER, .to = to * inner, .from = from * inner,
-                      .step = ds_signature_elements(in), .hold = 1, .rank = 3,
+    const int64_t inner = ds_signature_stride(out, axis),
+                  outer = ds_signature_elements(out) / inner / out->shape[axis];
+    return (ds_piece){.input = input,
+                      .m1 = DS_NEVER,
+                      .to = to * inner,
+                      .from = from * inner,
+                      .step = ds_signature_elements(in),
+                      .hold = 1,
+                      .rank = 3,
                       .axis = {{outer, out->shape[axis] * inner, in->shape[axis] * inner},
                                {n, inner, step * inner},
                                {inner, 1, 1}}};
@@ -318,8 +319,16 @@ ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int in
 
 void ds_move_forward(const ds_op *op, const ds_run *run, ds_move_list list, unsigned flags)
 {
-    ds_move move = {op, run, 0, run->n_rows, 0, DS_NEVER, DS_NEVER, (int64_t)ds_dtype_bytes(op->out[0].dtype),
-                    ds_signature_elements(&op->in[0]), ds_signature_elements(&op->out[0])};
+    ds_move move = {op,
+                    run,
+                    0,
+                    run->n_rows,
+                    0,
+                    DS_NEVER,
+                    DS_NEVER,
+                    (int64_t)ds_dtype_bytes(op->out[0].dtype),
+                    ds_signature_elements(&op->in[0]),
+                    ds_signature_elements(&op->out[0])};
     int64_t most = DS_NEVER, longest = 0;
     if (flags & DS_MOVE_WITHIN) {
         most = BLOCK_BYTES / (move.n_out * move.element);
@@ -365,7 +374,8 @@ bool ds_move_encode(ds_dtype dtype, double value, void *element)
         return true;
     }
     const double limit = dtype == DS_I64 ? 9007199254740992.0 : dtype == DS_I16 ? 32767.0 : 1.0;
-    if (!(value >= (dtype == DS_BOOL ? 0.0 : -limit) && value <= limit) || (double)(int64_t)value != value)
+    if (!(value >= (dtype == DS_BOOL ? 0.0 : -limit) && value <= limit) ||
+        (double)(int64_t)value != value)
         return false;
     if (dtype == DS_I64)
         memcpy(element, &(int64_t){(int64_t)value}, sizeof(int64_t));
@@ -376,14 +386,18 @@ bool ds_move_encode(ds_dtype dtype, double value, void *element)
     return true;
 }
 
+ds_status ds_move_require_value(const ds_op *op, int attr)
+{
+    char element[8];
+    DS_CHECK(ds_move_encode(op->in[0].dtype, op->attr[attr].x, element), DS_ARGUMENT,
+             "%s: %s has no value %g", op->def->name, ds_dtype_name(op->in[0].dtype),
+             op->attr[attr].x);
+    return DS_OK;
+}
+
 void ds_move_repeat(void *to, size_t n_bytes, const void *pattern, size_t pattern_bytes)
 {
-    char *bytes = to;
-    if (n_bytes != 0)
-        memcpy(bytes, pattern, pattern_bytes);
-    for (size_t done = pattern_bytes; done < n_bytes;) {
-        const size_t n = done < n_bytes - done ? done : n_bytes - done;
-        memcpy(bytes + done, bytes, n);
-        done += n;
-    }
+    ds_box box = {.element = pattern_bytes};
+    ds_box_add(&box, (int64_t)(n_bytes / pattern_bytes), (int64_t)pattern_bytes, 0);
+    ds_box_copy(&box, to, pattern);
 }

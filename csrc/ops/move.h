@@ -13,7 +13,10 @@
 #define DS_OPS_MOVE_H
 #include "ops/framewise.h"
 
-enum { DS_MOVE_FILL = -1 /* piece.value */, DS_MOVE_WEIGHT = -2 /* weight 0, whose frames are its rows */ };
+enum {
+    DS_MOVE_FILL = -1 /* piece.value */,
+    DS_MOVE_WEIGHT = -2 /* weight 0, whose frames are its rows */
+};
 
 typedef struct ds_piece {
     int input; /* or one of the above */
@@ -26,13 +29,27 @@ typedef struct ds_piece {
     } axis[DS_MAX_RANK + 1]; /* outermost first */
 } ds_piece;
 
+/* A box of elements that are copied, in bytes between positions; add axes outermost first to one of no rank. */
+typedef struct ds_box {
+    int rank;
+    size_t element;
+    struct ds_extent {
+        int64_t size, to, from;
+    } axis[DS_MAX_RANK + 3]; /* frames, their repeats, a piece's own */
+} ds_box;
+
+/* Axes of one position are dropped, axes that continue each other joined; size >= 1. */
+void ds_box_add(ds_box *box, int64_t size, int64_t to, int64_t from);
+/* y is never read, x never written. */
+void ds_box_copy(const ds_box *box, void *y, const void *x);
+
 /* What a list of pieces is made for; the lists of most operators need not know. */
 typedef struct ds_move {
     const ds_op *op;
     const ds_run *run;
-    size_t row, n_rows; /* of the run */
-    int64_t m0, m1;     /* what is wanted of them, at most */
-    int64_t total;      /* DS_MOVE_ENDS: the stream's length, DS_NEVER while it goes on */
+    size_t row, n_rows;           /* of the run */
+    int64_t m0, m1;               /* what is wanted of them, at most */
+    int64_t total;                /* DS_MOVE_ENDS: the stream's length, DS_NEVER while it goes on */
     int64_t element, n_in, n_out; /* bytes; elements of a frame of input 0 and of the output */
 } ds_move;
 
@@ -55,17 +72,20 @@ void ds_move_fill(const ds_move *move, int64_t m0, int64_t m1, double value);
 
 /* The piece of all frames whose box is n positions of a feature axis from position `to` on; in the input they
  * stand at from, from + step, ... of that axis. */
-ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int input, int64_t from, int64_t step);
+ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int input, int64_t from,
+                        int64_t step);
 
 /* Whether y may hold the value; writes it as an element (of 8 bytes at most). */
 bool ds_move_encode(ds_dtype dtype, double value, void *element);
+/* DS_ARGUMENT unless elements of input 0 may hold attribute `attr`. */
+ds_status ds_move_require_value(const ds_op *op, int attr);
 /* Fills n_bytes, a multiple of pattern_bytes, with copies of the pattern, which lies elsewhere. */
 void ds_move_repeat(void *to, size_t n_bytes, const void *pattern, size_t pattern_bytes);
 
-#define DS_MOVE_FORWARD(name, list, flags)                            \
-    static void name##_forward(const ds_op *op, const ds_run *run)    \
-    {                                                                 \
-        ds_move_forward(op, run, list, flags);                        \
+#define DS_MOVE_FORWARD(name, list, flags)                         \
+    static void name##_forward(const ds_op *op, const ds_run *run) \
+    {                                                              \
+        ds_move_forward(op, run, list, flags);                     \
     }
 
 #endif

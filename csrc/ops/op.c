@@ -11,31 +11,27 @@
 
 #include "base/alloc.h"
 
-/* Attributes and frames stay below 2^40, so that no product of a few of them overflows unseen. */
-#define INT_LIMIT ((int64_t)1 << 40)
-
 /* ---------------------------------------------------------------- attributes */
 
-static int find_attr(const ds_op_def *def, const char *name)
+static int count_attrs(const ds_op_def *def)
 {
-    for (int i = 0; def->attrs != NULL && def->attrs[i].name != NULL; i++) {
-        if (strcmp(def->attrs[i].name, name) == 0)
-            return i;
-    }
-    return -1;
+    int n = 0;
+    while (def->attrs != NULL && def->attrs[n].name != NULL)
+        n++;
+    return n;
 }
 
-/* Joins the names of all attributes, for a message. */
-static const char *list_attrs(const ds_op_def *def, char *text, size_t n_bytes)
+static ds_status fail_unknown(const ds_op_def *def, const char *name)
 {
+    char known[256] = "none";
     size_t used = 0;
-    snprintf(text, n_bytes, "none");
-    for (int i = 0; def->attrs != NULL && def->attrs[i].name != NULL && used < n_bytes; i++) {
-        const int n =
-            snprintf(text + used, n_bytes - used, "%s%s", i == 0 ? "" : ", ", def->attrs[i].name);
+    for (int i = 0; i < count_attrs(def) && used < sizeof known; i++) {
+        const int n = snprintf(known + used, sizeof known - used, "%s%s", i == 0 ? "" : ", ",
+                               def->attrs[i].name);
         used += n > 0 ? (size_t)n : 0;
     }
-    return text;
+    return ds_fail(DS_ARGUMENT, "%s: unknown attribute '%.40s'; known are: %s", def->name, name,
+                   known);
 }
 
 static ds_status parse_choice(const ds_op_def *def, const ds_attr_def *attr, const char *text,
@@ -59,67 +55,76 @@ static ds_status parse_choice(const ds_op_def *def, const ds_attr_def *attr, con
                    attr->name, attr->choices, text);
 }
 
-static ds_status check_int(const ds_op_def *def, const ds_attr_def *attr, int64_t i)
-{
-    DS_CHECK(i < INT_LIMIT && i > -INT_LIMIT, DS_ARGUMENT,
-             "%s: attribute '%s' must be below 2^40 in size, got %lld", def->name, attr->name,
-             (long long)i);
-    return DS_OK;
-}
-
 static ds_status parse_attr(const ds_op_def *def, const ds_attr_def *attr, const ds_attr *given,
                             ds_attr_value *value)
 {
     static const char *const kinds[] = {"an integer", "a number", "a list of integers", "text"};
     const bool int_as_real = attr->kind == DS_ATTR_REAL && given->kind == DS_ATTR_INT;
+    const bool list = attr->kind == DS_ATTR_INTS;
+    const int n_ints = list ? given->value.n_ints : attr->kind == DS_ATTR_INT ? 1 : 0;
     DS_CHECK(given->kind == attr->kind || int_as_real, DS_ARGUMENT, "%s: attribute '%s' must be %s",
              def->name, attr->name, kinds[attr->kind]);
-    switch (attr->kind) {
-    case DS_ATTR_INT:
-        DS_TRY(check_int(def, attr, given->value.i));
-        value->i = given->value.i;
-        break;
-    case DS_ATTR_REAL: value->x = int_as_real ? (double)given->value.i : given->value.x; break;
-    case DS_ATTR_INTS:
-        DS_CHECK(given->value.n_ints >= 0 && given->value.n_ints <= DS_MAX_INTS, DS_ARGUMENT,
-                 "%s: attribute '%s' holds at most %d integers, got %d", def->name, attr->name,
-                 DS_MAX_INTS, given->value.n_ints);
-        for (int i = 0; i < given->value.n_ints; i++) {
-            DS_TRY(check_int(def, attr, given->value.ints[i]));
-            value->ints[i] = given->value.ints[i];
-        }
-        value->n_ints = given->value.n_ints;
-        break;
-    case DS_ATTR_CHOICE: DS_TRY(parse_choice(def, attr, given->text, &value->i)); break;
+    DS_CHECK(n_ints >= 0 && n_ints <= DS_MAX_INTS, DS_ARGUMENT,
+             "%s: attribute '%s' holds at most %d integers, got %d", def->name, attr->name,
+             DS_MAX_INTS, n_ints);
+    for (int i = 0; i < n_ints; i++) {
+        const int64_t k = list ? given->value.ints[i] : given->value.i;
+        DS_CHECK(k < DS_INT_LIMIT && k > -DS_INT_LIMIT, DS_ARGUMENT,
+                 "%s: attribute '%s' must be below 2^40 in size, got %lld", def->name, attr->name,
+                 (long long)k);
+        *(list ? &value->ints[i] : &value->i) = k;
     }
+    if (list)
+        value->n_ints = n_ints;
+    if (attr->kind == DS_ATTR_REAL)
+        value->x = int_as_real ? (double)given->value.i : given->value.x;
+    return attr->kind == DS_ATTR_CHOICE ? parse_choice(def, attr, given->text, &value->i) : DS_OK;
+}
+
+static ds_status check_range(const ds_op *op, int i)
+{
+    const ds_attr_def *attr = &op->def->attrs[i];
+    const ds_attr_value value = op->attr[i];
+    if (attr->range == DS_ANY)
+        return DS_OK;
+    if (attr->range == DS_0_OR_1) {
+        DS_CHECK(value.i == 0 || value.i == 1, DS_ARGUMENT, "%s: %s must be 0 or 1, got %lld",
+                 op->def->name, attr->name, (long long)value.i);
+        return DS_OK;
+    }
+    if (attr->kind == DS_ATTR_INT)
+        return ds_op_require_least(op, i, attr->range == DS_FROM_1 ? 1 : 0);
+    DS_CHECK(value.x >= 0, DS_ARGUMENT, "%s: %s must be at least 0, got %g", op->def->name,
+             attr->name, value.x);
     return DS_OK;
 }
 
 static ds_status parse_attrs(ds_op *op, const ds_attr *attrs, size_t n_attrs)
 {
     const ds_op_def *def = op->def;
+    const int n_known = count_attrs(def);
     bool seen[DS_MAX_ATTRS] = {false};
-    for (int i = 0; def->attrs != NULL && def->attrs[i].name != NULL; i++) {
-        DS_ASSERT(i < DS_MAX_ATTRS);
+    DS_ASSERT(n_known <= DS_MAX_ATTRS);
+    for (int i = 0; i < n_known; i++) {
         op->attr[i].i = def->attrs[i].i;
         op->attr[i].x = def->attrs[i].x;
     }
     for (size_t j = 0; j < n_attrs; j++) {
+        int i = 0;
         DS_CHECK(attrs[j].name != NULL, DS_ARGUMENT, "%s: attribute %zu has no name", def->name, j);
-        const int i = find_attr(def, attrs[j].name);
-        if (i < 0) {
-            char known[256];
-            return ds_fail(DS_ARGUMENT, "%s: unknown attribute '%.40s'; known are: %s", def->name,
-                           attrs[j].name, list_attrs(def, known, sizeof known));
-        }
+        while (i < n_known && strcmp(def->attrs[i].name, attrs[j].name) != 0)
+            i++;
+        if (i == n_known)
+            return fail_unknown(def, attrs[j].name);
         DS_CHECK(!seen[i], DS_ARGUMENT, "%s: attribute '%s' is given twice", def->name,
                  attrs[j].name);
         seen[i] = true;
         DS_TRY(parse_attr(def, &def->attrs[i], &attrs[j], &op->attr[i]));
     }
-    for (int i = 0; def->attrs != NULL && def->attrs[i].name != NULL; i++) {
+    for (int i = 0; i < n_known; i++) {
         DS_CHECK(seen[i] || !def->attrs[i].required, DS_ARGUMENT, "%s: attribute '%s' is required",
                  def->name, def->attrs[i].name);
+        DS_TRY(check_range(op, i));
     }
     return DS_OK;
 }
@@ -147,14 +152,15 @@ static ds_status check_signature(const ds_op *op, const char *what, size_t i,
                  "%s: %s %zu has size %lld in feature dimension %d, expected at least 1", name,
                  what, i, (long long)signature->shape[d], d);
     }
-    DS_CHECK(ds_signature_elements(signature) < INT_LIMIT, DS_SHAPE,
+    DS_CHECK(ds_signature_elements(signature) < DS_INT_LIMIT, DS_SHAPE,
              "%s: %s %zu has 2^40 elements or more", name, what, i);
     return DS_OK;
 }
 
 static ds_status check_rates(const ds_op *op)
 {
-    const int n = op->def->flags & DS_OP_LOCKSTEP ? op->n_inputs : ds_op_n_values(op);
+    const bool alike = (op->def->flags & (DS_OP_LOCKSTEP | DS_OP_VARIADIC)) != 0;
+    const int n = alike ? op->n_inputs : ds_op_n_values(op);
     for (int i = 0; i < op->n_inputs; i++) {
         DS_CHECK(lowest_terms(op->in[i].rate), DS_ARGUMENT,
                  "%s: the rate %lld/%lld of input %d is no fraction in lowest terms", op->def->name,
@@ -263,23 +269,18 @@ static ds_status build_programs(ds_op *op)
             ds_root(&op->counts, ds_total(&op->counts, 0));
         }
     }
+    const ds_expr zero = op->whole ? ds_const(&op->counts, 0) : 0;
+    for (int i = 0; i < op->n_outputs && op->whole && 2 * i < op->counts.n_roots; i++)
+        op->counts.roots[2 * i] = zero;
     DS_TRY(check_program(op, &op->counts, "counts", 2 * op->n_outputs));
-    if (def->need != NULL && !op->whole) {
+    if (def->need != NULL && !op->whole)
         def->need(op, &op->need);
-    } else {
-        for (int i = 0; i < n_values; i++)
-            ds_root(&op->need, op->whole ? ds_const(&op->need, 0) : ds_m(&op->need));
-    }
+    for (int i = 0; i < n_values && (def->need == NULL || op->whole); i++)
+        ds_root(&op->need, op->whole ? ds_const(&op->need, 0) : ds_m(&op->need));
     DS_TRY(check_program(op, &op->need, "need", n_values));
     if (def->check != NULL) {
         def->check(op, &op->check);
         DS_TRY(check_program(op, &op->check, "check", op->check.n_roots / 2 * 2));
-    }
-    if (op->whole) {
-        const ds_expr zero = ds_const(&op->counts, 0);
-        for (int i = 0; i < op->n_outputs; i++)
-            op->counts.roots[2 * i] = zero;
-        DS_TRY(check_program(op, &op->counts, "counts", 2 * op->n_outputs));
     }
     op->same_counts = keeps_counts(op);
     return DS_OK;
@@ -293,7 +294,10 @@ static ds_status build(ds_op *op, const ds_attr *attrs, size_t n_attrs, const ds
     op->n_outputs = op->def->n_outputs;
     for (int i = 0; i < op->n_outputs; i++)
         op->out[i] = op->in[0];
-    DS_TRY(op->def->infer(op));
+    if (op->def->flags & DS_OP_REAL)
+        DS_TRY(ds_op_require_real(op));
+    if (op->def->infer != NULL)
+        DS_TRY(op->def->infer(op));
     for (int i = 0; i < op->n_outputs; i++) {
         DS_TRY(check_signature(op, "output", (size_t)i, &op->out[i]));
         DS_ASSERT(lowest_terms(op->out[i].rate));
@@ -491,19 +495,19 @@ size_t ds_op_element(const ds_op *op)
     return ds_dtype_bytes(op->in[0].dtype);
 }
 
+/* The first real type among n signatures; 0 where there is none. */
+static ds_dtype first_real(const ds_signature *signatures, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (is_real(signatures[i].dtype))
+            return signatures[i].dtype;
+    return (ds_dtype)0;
+}
+
 ds_dtype ds_op_real(const ds_op *op)
 {
-    for (int i = 0; i < ds_op_n_values(op); i++) {
-        if (is_real(op->in[i].dtype))
-            return op->in[i].dtype;
-    }
-    for (int i = 0; i < op->n_weights; i++) {
-        if (is_real(op->weight[i].dtype))
-            return op->weight[i].dtype;
-    }
-    for (int i = 0; i < op->n_outputs; i++) {
-        if (is_real(op->out[i].dtype))
-            return op->out[i].dtype;
-    }
-    return DS_F32;
+    const ds_dtype of_inputs = first_real(op->in, ds_op_n_values(op)),
+                   of_weights = first_real(op->weight, op->n_weights),
+                   of_outputs = first_real(op->out, op->n_outputs);
+    return of_inputs ? of_inputs : of_weights ? of_weights : of_outputs ? of_outputs : DS_F32;
 }

@@ -13,14 +13,16 @@
 #include "kernels/kernels.h"
 #include "ops/expr.h"
 
+/* Attributes and frames stay below 2^40 in size, so that no product of a few of them overflows unseen. */
+#define DS_INT_LIMIT ((int64_t)1 << 40)
+
 enum {
     DS_MAX_ATTRS = 10,
     DS_MAX_INTS = 16, /* in one attribute */
     DS_MAX_INPUTS = 16,
     DS_MAX_OUTPUTS = 4,
     DS_MAX_WEIGHTS = 128,
-    DS_MAX_CARRIED = 4,
-    DS_MAX_CHECKS = 16
+    DS_MAX_CARRIED = 4
 };
 
 typedef enum ds_attr_kind {
@@ -30,14 +32,18 @@ typedef enum ds_attr_kind {
     DS_ATTR_CHOICE, /* value.i = index in choices */
 } ds_attr_kind;
 
+/* What an attribute that is a number may be. */
+typedef enum ds_attr_range { DS_ANY, DS_FROM_0, DS_FROM_1, DS_0_OR_1 } ds_attr_range;
+
 typedef struct ds_attr_def {
     const char *name;
     ds_attr_kind kind;
     bool required;
-    int64_t i; /* default */
-    double x;  /* default */
+    int64_t i;           /* default */
+    double x;            /* default */
     const char *choices; /* "zeros|replicate|reflect" */
     const char *doc;
+    ds_attr_range range;
 } ds_attr_def;
 
 typedef struct ds_attr_value {
@@ -59,15 +65,17 @@ typedef struct ds_attr {
 typedef struct ds_carried {
     const char *name;
     ds_signature array; /* rate unused */
-    bool gradient;      /* whether a gradient flows through it */
     size_t offset;      /* in the carried block; filled by ds_op_create */
 } ds_carried;
 
 enum {
-    DS_OP_LOCKSTEP = 1, /* combines its value inputs frame by frame: they must progress equally (sync) */
+    /* Combines its value inputs frame by frame: they must progress equally (sync). */
+    DS_OP_LOCKSTEP = 1,
     DS_OP_INPLACE = 2,  /* output 0 may overwrite input 0 where both have equal frames and bytes */
-    DS_OP_VARIADIC = 4, /* any number of inputs from n_inputs up */
-    DS_OP_PACKS = 8     /* prepare writes ds_packed objects alone; what they hold whole is not read raw */
+    DS_OP_VARIADIC = 4, /* any number of inputs from n_inputs up, all of one rate */
+    /* prepare writes ds_packed objects alone; what they hold whole is not read raw. */
+    DS_OP_PACKS = 8,
+    DS_OP_REAL = 16 /* all that is read is float or double, of one type */
 };
 
 enum { DS_FINISHES_STEPS = 1, DS_FINISHES_GLU = 2 };
@@ -81,26 +89,27 @@ typedef struct ds_run {
     const ds_target *out;   /* [n_outputs][n_rows] */
     const ds_counts *count; /* [n_inputs][n_rows] */
     const bool *ended;      /* [n_rows]; now.total of an ended row is its final length */
-    void *const *carried;   /* [n_rows], updated in place; NULL where the operator carries nothing */
-    const void *prepared;   /* what prepare wrote; NULL where ds_op_prepared_bytes is 0 */
-    const void *const *weights; /* raw, torch's layout; NULL for an absent one */
-    const ds_real_kernels *k;   /* kernels of the operator's real type */
-    ds_pool *pool;              /* for products where rows are few; NULL: none */
+    void *const *carried; /* [n_rows], updated in place; NULL where the operator carries nothing */
+    const void *prepared; /* what prepare wrote; NULL where ds_op_prepared_bytes is 0 */
+    const void *const *weights;     /* raw, torch's layout; NULL for an absent one */
+    const ds_real_kernels *k;       /* kernels of the operator's real type */
+    ds_pool *pool;                  /* for products where rows are few; NULL: none */
     const struct ds_finish *finish; /* what follows the products (ops/fused.h); NULL: nothing */
-    void *scratch;              /* 64-byte aligned, op->scratch's bytes */
-    int64_t frames_in, frames_out; /* over all rows: new frames of input 0, frames of output 0 */
+    void *scratch;                  /* 64-byte aligned, op->scratch's bytes */
+    int64_t frames_in, frames_out;  /* over all rows: new frames of input 0, frames of output 0 */
 } ds_run;
 
 typedef struct ds_op_def {
     const char *name; /* torch's name where it has one */
     const char *doc;
-    int n_inputs;  /* least number */
+    int n_inputs; /* least number */
     int n_outputs;
     int n_values; /* the first n_values inputs are read, the others only counted; -1: all are read */
     unsigned flags;
+    int member;               /* which of a family's operators this is; the family's own numbers */
     const ds_attr_def *attrs; /* ended by a NULL name */
     const char *weights;      /* "weight bias?" for messages and docs; ? optional; * repeated */
-    /* Reads attr, in, weight; checks them; fills out, carried, scratch, whole. */
+    /* Reads attr, in, weight; checks them; fills out, carried, scratch, whole. NULL: out is as in. */
     ds_status (*infer)(ds_op *op);
     /* Roots: known and total of each output, in turn. NULL: every output has input 0's pair. */
     void (*counts)(const ds_op *op, ds_program *p);
@@ -139,12 +148,14 @@ struct ds_op {
     struct {
         size_t per_call, per_row, per_in, per_out;
     } scratch;
-    bool whole;       /* this instance needs the whole stream (bidirectional, circular): nothing leaves
-                       * before the end, everything is kept; refused unless buffering is asked for */
-    unsigned finishes; /* DS_FINISHES_STEPS, DS_FINISHES_GLU: what may be fused to this instance's products,
-                        * all of which go through ds_run_product; preset to none */
-    /* filled by ds_op_create */
-    bool same_counts; /* the pair of output 0, and of each of its rate, is input 0's, always: counts say so */
+    /* This instance needs the whole stream (bidirectional, circular): nothing leaves before the end, everything
+     * is kept; refused unless buffering is asked for. */
+    bool whole;
+    /* DS_FINISHES_STEPS, DS_FINISHES_GLU: what may be fused to this instance's products, all of which go through
+     * ds_run_product; preset to none. */
+    unsigned finishes;
+    /* By ds_op_create: the pair of output 0, and of each of its rate, is input 0's, always: counts say so. */
+    bool same_counts;
     ds_program counts, need, check;
     ds_allocator allocator;
 };
@@ -160,6 +171,12 @@ const ds_op_def *ds_op_find(const char *name); /* NULL where there is none */
 ds_status ds_op_create(ds_op **op, const ds_allocator *allocator, const ds_op_def *def,
                        const ds_attr *attrs, size_t n_attrs, const ds_signature *inputs,
                        size_t n_inputs, const ds_signature *weights, size_t n_weights);
+/* Makes one from integers that are data: what a user declares in another language (declared.c). counts: roots known
+ * and total of each output in turn; need: one root per input. Both are copied. Errors: DS_ARGUMENT for programs that
+ * refer to what is not there, DS_NO_MEMORY. */
+ds_status ds_op_declare(ds_op **op, const ds_allocator *allocator, const ds_signature *inputs,
+                        size_t n_inputs, const ds_signature *outputs, size_t n_outputs,
+                        const ds_program *counts, const ds_program *need);
 void ds_op_destroy(ds_op *op);
 size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, int64_t frames_out);
 /* Bytes that prepare writes for these kernels; 0: it needs not be called. */

@@ -1,5 +1,15 @@
-/* ops/operands.c: operands of equal standing: their order, their types, the walk over what they broadcast to. */
+/* ops/operands.c: operands of equal standing: their order, their types, the walk over what they broadcast to.
+ *
+ * A walk is a list of dimensions, frames first, each with a stride per operand, in elements; 0 repeats an operand.
+ * Dimensions that continue each other are joined when they are added, so that equal shapes come out as one run. The
+ * visitor gets the longest runs along which all strides are constant. A visit takes longer than the work of a few
+ * elements: where runs are short, as many as make a block are written out one behind the other, operand by operand,
+ * and visited together. Functions of single elements don't see the difference. */
 #include "ops/operands.h"
+
+#include <string.h>
+
+#include "ops/move.h"
 
 /* Whether operand i is a weight, and which input or weight it is. */
 static bool locate(const ds_op *op, int i, int *index)
@@ -15,11 +25,13 @@ static bool locate(const ds_op *op, int i, int *index)
     return order->ints[i] == 1;
 }
 
-const ds_signature *ds_operands_at(const ds_op *op, int i)
+static const ds_signature *signature_of(const ds_op *op, int i)
 {
     int index;
     return locate(op, i, &index) ? &op->weight[index] : &op->in[index];
 }
+
+/* ---------------------------------------------------------------- infer */
 
 static ds_status check_order(const ds_op *op, int n_operands)
 {
@@ -49,100 +61,210 @@ static int64_t aligned(const ds_signature *signature, int rank, int d)
     return own < 0 ? 1 : signature->shape[own];
 }
 
-ds_status ds_operands_infer(ds_op *op, int n_operands)
+/* Broadcasts a shape against the next one. */
+static ds_status broadcast(const ds_op *op, ds_signature *shape, const ds_signature *next)
 {
-    DS_TRY(check_order(op, n_operands));
-    ds_signature shape = *ds_operands_at(op, 0);
-    for (int i = 1; i < n_operands; i++) {
-        const ds_signature *next = ds_operands_at(op, i);
-        const int rank = shape.rank > next->rank ? shape.rank : next->rank;
-        int64_t size[DS_MAX_RANK];
-        for (int d = 0; d < rank; d++) {
-            const int64_t a = aligned(&shape, rank, d), b = aligned(next, rank, d);
-            if (a != b && a != 1 && b != 1) {
-                char first[160], second[160];
-                return ds_fail(DS_SHAPE, "%s: features of shapes %s and %s do not broadcast",
-                               op->def->name, ds_signature_text(&shape, first, sizeof first),
-                               ds_signature_text(next, second, sizeof second));
-            }
-            size[d] = a == 1 ? b : a;
+    const ds_signature first = *shape;
+    shape->rank = first.rank > next->rank ? first.rank : next->rank;
+    for (int d = 0; d < shape->rank; d++) {
+        const int64_t a = aligned(&first, shape->rank, d), b = aligned(next, shape->rank, d);
+        if (a != b && a != 1 && b != 1) {
+            char text[160], other[160];
+            return ds_fail(DS_SHAPE, "%s: features of shapes %s and %s do not broadcast",
+                           op->def->name, ds_signature_text(&first, text, sizeof text),
+                           ds_signature_text(next, other, sizeof other));
         }
-        shape.rank = rank;
-        for (int d = 0; d < rank; d++)
-            shape.shape[d] = size[d];
+        shape->shape[d] = a == 1 ? b : a;
     }
-    shape.dtype = op->out[0].dtype;
+    return DS_OK;
+}
+
+ds_status ds_operands_infer(ds_op *op, const char *types, char out)
+{
+    const int n_operands = (int)strlen(types);
+    int real = -1; /* the first of them */
+    DS_TRY(check_order(op, n_operands));
+    ds_signature shape = *signature_of(op, 0);
+    for (int i = 1; i < n_operands; i++)
+        DS_TRY(broadcast(op, &shape, signature_of(op, i)));
+    for (int i = 0; i < n_operands; i++) {
+        const ds_dtype own = signature_of(op, i)->dtype;
+        const bool fits = types[i] == 'b' ? own == DS_BOOL : own == DS_F32 || own == DS_F64;
+        DS_CHECK(fits, DS_DTYPE, "%s: operand %d must be %s, got %s", op->def->name, i,
+                 types[i] == 'b' ? "bool" : "float32 or float64", ds_dtype_name(own));
+        real = real < 0 && types[i] == 'r' ? i : real;
+        DS_CHECK(types[i] == 'b' || own == signature_of(op, real)->dtype, DS_DTYPE,
+                 "%s: operand %d is %s but operand %d is %s", op->def->name, real,
+                 ds_dtype_name(signature_of(op, real)->dtype), i, ds_dtype_name(own));
+    }
+    shape.dtype = out == 'b' ? DS_BOOL : signature_of(op, real)->dtype;
     shape.rate = op->in[0].rate;
     op->out[0] = shape;
     return DS_OK;
 }
 
-ds_status ds_operands_require_real(const ds_op *op, int first, int n_operands)
+/* ---------------------------------------------------------------- the walk */
+
+enum { RANK = DS_MAX_RANK + 1 /* frames */, SHORT = 64, BLOCK = 512 /* elements */ };
+
+typedef struct walk {
+    const ds_op *op;
+    const ds_real_kernels *k;
+    ds_operands_visit visit;
+    int n_operands, rank;
+    size_t y_bytes, x_bytes[DS_OPERANDS]; /* of an element */
+    int64_t shape[RANK], stride[RANK][DS_OPERANDS];
+    int64_t index[RANK];         /* where it stands */
+    const char *at[DS_OPERANDS]; /* there */
+} walk;
+
+/* Adds the next inner dimension; size >= 1. */
+static void walk_add(walk *w, int64_t size, const int64_t *stride)
 {
-    const ds_dtype dtype = ds_operands_at(op, first)->dtype;
-    for (int i = first; i < first + n_operands; i++) {
-        const ds_dtype own = ds_operands_at(op, i)->dtype;
-        DS_CHECK(own == DS_F32 || own == DS_F64, DS_DTYPE,
-                 "%s: operand %d must be float32 or float64, got %s", op->def->name, i,
-                 ds_dtype_name(own));
-        DS_CHECK(own == dtype, DS_DTYPE, "%s: operand %d is %s but operand %d is %s", op->def->name,
-                 first, ds_dtype_name(dtype), i, ds_dtype_name(own));
+    if (size == 1)
+        return;
+    bool joined = w->rank > 0;
+    for (int i = 0; joined && i < w->n_operands; i++)
+        joined = w->stride[w->rank - 1][i] == stride[i] * size;
+    const int d = joined ? w->rank - 1 : w->rank++;
+    w->shape[d] = joined ? w->shape[d] * size : size;
+    for (int i = 0; i < w->n_operands; i++)
+        w->stride[d][i] = stride[i];
+}
+
+/* Goes on by one along dimension d, or if that is through, along those before it; false at the end. */
+static bool walk_on(walk *w, int d)
+{
+    for (; d >= 0; d--) {
+        const bool carry = ++w->index[d] == w->shape[d];
+        const int64_t moved = carry ? 1 - w->shape[d] : 1;
+        for (int i = 0; i < w->n_operands; i++)
+            w->at[i] += moved * w->stride[d][i] * (int64_t)w->x_bytes[i];
+        if (!carry)
+            return true;
+        w->index[d] = 0;
     }
-    return DS_OK;
+    return false;
 }
 
-ds_status ds_operands_require_bool(const ds_op *op, int first, int n_operands)
+/* Writes out dimensions d.. of operand i, of which d has n indices. */
+static void walk_spread(const walk *w, int d, int64_t n, int i, void *y, const char *x)
 {
-    for (int i = first; i < first + n_operands; i++) {
-        const ds_dtype own = ds_operands_at(op, i)->dtype;
-        DS_CHECK(own == DS_BOOL, DS_DTYPE, "%s: operand %d must be bool, got %s", op->def->name, i,
-                 ds_dtype_name(own));
+    const int64_t n_bytes = (int64_t)w->x_bytes[i];
+    ds_box box = {.element = w->x_bytes[i]};
+    int64_t to = n_bytes;
+    for (int e = d + 1; e < w->rank; e++)
+        to *= w->shape[e];
+    for (int e = d; e < w->rank; e++) {
+        ds_box_add(&box, e == d ? n : w->shape[e], to, w->stride[e][i] * n_bytes);
+        to /= e + 1 < w->rank ? w->shape[e + 1] : 1;
     }
-    return DS_OK;
+    ds_box_copy(&box, y, x);
 }
 
-/* Elements from one index of dimension d to the next: 0 where the operand is broadcast along it. */
-static int64_t stride_of(const ds_signature *signature, int rank, int d)
+/* The step of operand i along dimensions d.., where it is the same for all of them: 0 or 1; else -1. */
+static int walk_step(const walk *w, int d, int i)
 {
-    if (aligned(signature, rank, d) == 1)
-        return 0;
-    int64_t stride = 1;
-    for (int own = d - (rank - signature->rank) + 1; own < signature->rank; own++)
-        stride *= signature->shape[own];
-    return stride;
+    int64_t expected = 1;
+    bool zero = true, one = true;
+    for (int e = w->rank - 1; e >= d; expected *= w->shape[e--]) {
+        zero = zero && w->stride[e][i] == 0;
+        one = one && w->stride[e][i] == expected;
+    }
+    return zero ? 0 : one ? 1 : -1;
 }
 
-void ds_operands_forward(const ds_op *op, const ds_run *run, int n_operands, ds_walk_visit visit,
-                         const void *context)
+/* Runs below which blocks are visited: where all that must be written out is the same for every block, longer ones. */
+static int64_t walk_short(const walk *w)
+{
+    bool held = true;
+    for (int i = 0; i < w->n_operands; i++) {
+        bool repeats = true;
+        for (int d = 0; d < w->rank - 1; d++)
+            repeats = repeats && w->stride[d][i] == 0;
+        held = held && (repeats || walk_step(w, 0, i) >= 0);
+    }
+    return held ? BLOCK / 2 : SHORT;
+}
+
+/* Visits runs, or where they are short some indices of dimension d at a time, with all that lies within them. */
+static void walk_run(walk *w, char *y)
+{
+    uint64_t room[DS_OPERANDS][BLOCK];
+    const char *held[DS_OPERANDS] = {NULL}; /* what the room shows, where dimension d repeats it */
+    const void *view[DS_OPERANDS] = {NULL};
+    size_t step[DS_OPERANDS] = {0};
+    bool written[DS_OPERANDS] = {false}; /* out to the room */
+    int d = w->rank - 1;
+    int64_t inner = 1, most = w->shape[d];
+    if (d > 0 && w->shape[d] < walk_short(w)) {
+        while (d > 0 && inner * w->shape[d] <= BLOCK / 2)
+            inner *= w->shape[d--];
+        most = BLOCK / inner;
+    }
+    for (int i = 0; i < w->n_operands; i++) {
+        const int own = walk_step(w, d, i);
+        step[i] = own == 0 ? 0 : 1;
+        written[i] = own < 0;
+        view[i] = room[i];
+    }
+    do {
+        for (int64_t j = 0, n; j < w->shape[d]; j += n) {
+            n = w->shape[d] - j < most ? w->shape[d] - j : most;
+            for (int i = 0; i < w->n_operands; i++) {
+                const char *x = w->at[i] + j * w->stride[d][i] * (int64_t)w->x_bytes[i];
+                if (!written[i]) {
+                    view[i] = x;
+                } else if (held[i] != x) {
+                    walk_spread(w, d, n, i, room[i], x);
+                    /* the first block is the longest */
+                    held[i] = w->stride[d][i] == 0 ? x : NULL;
+                }
+            }
+            w->visit(w->op, w->k, y, view, (size_t)(n * inner), step);
+            y += (size_t)(n * inner) * w->y_bytes;
+        }
+    } while (walk_on(w, d - 1));
+}
+
+/* ---------------------------------------------------------------- forward */
+
+void ds_operands_forward(const ds_op *op, const ds_run *run, int n_operands,
+                         ds_operands_visit visit)
 {
     const ds_signature *out = &op->out[0];
-    int index[DS_WALK_OPERANDS];
-    bool weight[DS_WALK_OPERANDS];
-    size_t element[DS_WALK_OPERANDS];
-    int64_t frame[DS_WALK_OPERANDS]; /* elements from frame to frame */
-    int64_t stride[DS_MAX_RANK][DS_WALK_OPERANDS];
+    int index[DS_OPERANDS];
+    bool weight[DS_OPERANDS];
+    int64_t frame[DS_OPERANDS]; /* elements from frame to frame */
+    int64_t stride[DS_MAX_RANK][DS_OPERANDS];
+    walk form = {.op = op,
+                 .k = run->k,
+                 .visit = visit,
+                 .n_operands = n_operands,
+                 .y_bytes = ds_dtype_bytes(out->dtype)};
     for (int i = 0; i < n_operands; i++) {
-        const ds_signature *own = ds_operands_at(op, i);
+        const ds_signature *own = signature_of(op, i);
         weight[i] = locate(op, i, &index[i]);
-        element[i] = ds_dtype_bytes(own->dtype);
+        form.x_bytes[i] = ds_dtype_bytes(own->dtype);
         frame[i] = weight[i] ? 0 : ds_signature_elements(own);
         for (int d = 0; d < out->rank; d++)
-            stride[d][i] = stride_of(own, out->rank, d);
+            stride[d][i] = ds_broadcast_stride(own, out->rank, d);
     }
     for (size_t r = 0; r < run->n_rows; r++) {
         const ds_target *target = &run->out[r];
         if (target->m1 <= target->m0)
             continue;
-        ds_walk walk = {.n_operands = n_operands};
-        ds_walk_add(&walk, target->m1 - target->m0, frame);
+        walk w = form;
+        walk_add(&w, target->m1 - target->m0, frame);
         for (int d = 0; d < out->rank; d++)
-            ds_walk_add(&walk, out->shape[d], stride[d]);
-        const void *x[DS_WALK_OPERANDS];
+            walk_add(&w, out->shape[d], stride[d]);
+        if (w.rank == 0)
+            w.shape[w.rank++] = 1;
         for (int i = 0; i < n_operands; i++) {
-            x[i] = weight[i] ? run->weights[index[i]]
-                             : ds_at(&run->in[(size_t)index[i] * run->n_rows + r], target->m0,
-                                     (size_t)frame[i] * element[i]);
+            w.at[i] = weight[i] ? run->weights[index[i]]
+                                : ds_at(&run->in[(size_t)index[i] * run->n_rows + r], target->m0,
+                                        (size_t)frame[i] * w.x_bytes[i]);
         }
-        ds_walk_run(&walk, target->data, ds_dtype_bytes(out->dtype), x, element, visit, context);
+        walk_run(&w, target->data);
     }
 }

@@ -6,27 +6,24 @@
 #ifndef DS_OPS_OPERANDS_H
 #define DS_OPS_OPERANDS_H
 #include "ops/op.h"
-#include "ops/walk.h"
+
+enum { DS_OPERANDS = 3 /* at most */ };
 
 #define DS_OPERANDS_ORDER                                                                \
     {"order", DS_ATTR_INTS,                                                              \
      .doc = "one entry per operand: 0 the next input, 1 the next weight; all inputs if " \
             "left out"}
 
-/* Checks `order` and writes the broadcast shape to output 0. DS_ARGUMENT, DS_SHAPE. */
-ds_status ds_operands_infer(ds_op *op, int n_operands);
+/* Checks `order`, and that the operands are of the given types, a letter each: 'b' for bool, 'r' for float or double,
+ * the same of all; writes the broadcast shape to output 0, which is of type `out`. DS_ARGUMENT, DS_SHAPE, DS_DTYPE. */
+ds_status ds_operands_infer(ds_op *op, const char *types, char out);
 
-/* The signature of operand i. */
-const ds_signature *ds_operands_at(const ds_op *op, int i);
-
-/* DS_DTYPE unless operands first.. are of one type, and that is float or double. */
-ds_status ds_operands_require_real(const ds_op *op, int first, int n_operands);
-
-/* DS_DTYPE unless operands first..first+n are DS_BOOL. */
-ds_status ds_operands_require_bool(const ds_op *op, int first, int n_operands);
+/* n elements from y on (contiguous); operand i has them at x[i], step[i] elements apart, 0 or 1. */
+typedef void (*ds_operands_visit)(const ds_op *op, const ds_real_kernels *k, void *y,
+                                  const void *const *x, size_t n, const size_t *step);
 
 /* Visits output 0 of all rows. */
-void ds_operands_forward(const ds_op *op, const ds_run *run, int n_operands, ds_walk_visit visit,
-                         const void *context);
+void ds_operands_forward(const ds_op *op, const ds_run *run, int n_operands,
+                         ds_operands_visit visit);
 
 #endif

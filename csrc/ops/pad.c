@@ -23,17 +23,20 @@
 enum { LEFT, RIGHT, MODE, VALUE, MULTIPLE, LEAST };
 enum { CONSTANT, REPLICATE, REFLECT };
 
-#define PADS \
-    {"left", DS_ATTR_INT, .doc = "frames before the first"}, \
-    {"right", DS_ATTR_INT, .doc = "frames behind the last"}, \
-    {"mode", DS_ATTR_CHOICE, .choices = "constant|replicate|reflect", .doc = "what they hold"}, \
-    {"value", DS_ATTR_REAL, .doc = "of every element, in mode constant"}
+#define PADS                                                                         \
+    {"left", DS_ATTR_INT, .doc = "frames before the first", .range = DS_FROM_0},     \
+        {"right", DS_ATTR_INT, .doc = "frames behind the last", .range = DS_FROM_0}, \
+        {"mode", DS_ATTR_CHOICE, .choices = "constant|replicate|reflect",            \
+         .doc = "what they hold"},                                                   \
+        {"value", DS_ATTR_REAL, .doc = "of every element, in mode constant"}
 
 static const ds_attr_def pad_attrs[] = {PADS, {0}};
 static const ds_attr_def multiple_attrs[] = {
     PADS,
-    {"multiple", DS_ATTR_INT, .i = 1, .doc = "of which the frames are made a multiple, behind the last"},
-    {"least", DS_ATTR_INT, .doc = "frames up to which more are added behind the last in any case"},
+    {"multiple", DS_ATTR_INT, .i = 1,
+     .doc = "of which the frames are made a multiple, behind the last", .range = DS_FROM_1},
+    {"least", DS_ATTR_INT, .doc = "frames up to which more are added behind the last in any case",
+     .range = DS_FROM_0},
     {0}};
 
 static bool pad_rounds(const ds_op *op)
@@ -41,44 +44,19 @@ static bool pad_rounds(const ds_op *op)
     return op->def == &ds_op_pad_to_multiple;
 }
 
-static int64_t pad_multiple_of(const ds_op *op)
+/* The frames of a stream of `total` that is filled up to a multiple, and to the least. */
+static int64_t pad_whole(const ds_op *op, int64_t total)
 {
-    return pad_rounds(op) ? op->attr[MULTIPLE].i : 1;
-}
-
-static int64_t pad_least_of(const ds_op *op)
-{
-    return pad_rounds(op) ? op->attr[LEAST].i : 0;
-}
-
-/* The most frames that may stand behind the last one, of a stream that has one. */
-static int64_t pad_longest_right(const ds_op *op)
-{
-    const int64_t whole = pad_multiple_of(op) > pad_least_of(op) ? pad_multiple_of(op) : pad_least_of(op);
-    return op->attr[RIGHT].i + whole - 1;
-}
-
-/* The frames behind the last one of a stream that has `total`. */
-static int64_t pad_right_of(const ds_op *op, int64_t total)
-{
-    const int64_t over = total % pad_multiple_of(op);
-    const int64_t whole = total + (over > 0 ? pad_multiple_of(op) - over : 0);
-    return op->attr[RIGHT].i + (whole > pad_least_of(op) ? whole : pad_least_of(op)) - total;
+    if (!pad_rounds(op))
+        return total;
+    const int64_t multiple = op->attr[MULTIPLE].i, least = op->attr[LEAST].i;
+    const int64_t whole = (total + multiple - 1) / multiple * multiple;
+    return whole > least ? whole : least;
 }
 
 static ds_status pad_infer(ds_op *op)
 {
-    char element[8];
-    DS_TRY(ds_op_require_least(op, LEFT, 0));
-    DS_TRY(ds_op_require_least(op, RIGHT, 0));
-    if (pad_rounds(op)) {
-        DS_TRY(ds_op_require_least(op, MULTIPLE, 1));
-        DS_TRY(ds_op_require_least(op, LEAST, 0));
-    }
-    DS_CHECK(ds_move_encode(op->in[0].dtype, op->attr[VALUE].x, element), DS_ARGUMENT,
-             "%s: %s has no value %g", op->def->name, ds_dtype_name(op->in[0].dtype),
-             op->attr[VALUE].x);
-    return DS_OK;
+    return ds_move_require_value(op, VALUE);
 }
 
 static void pad_counts(const ds_op *op, ds_program *p)
@@ -87,8 +65,8 @@ static void pad_counts(const ds_op *op, ds_program *p)
     ds_expr known = ds_add_k(p, ds_known(p, 0), left);
     ds_expr whole = ds_total(p, 0);
     if (pad_rounds(op)) {
-        whole = ds_mul_k(p, ds_ceildiv_k(p, whole, pad_multiple_of(op)), pad_multiple_of(op));
-        whole = ds_max(p, whole, ds_const(p, pad_least_of(op)));
+        whole = ds_mul_k(p, ds_ceildiv_k(p, whole, op->attr[MULTIPLE].i), op->attr[MULTIPLE].i);
+        whole = ds_max(p, whole, ds_const(p, op->attr[LEAST].i));
     }
     ds_expr total = ds_add_k(p, whole, left + right);
     if (mode != CONSTANT && left > 0) {
@@ -105,7 +83,8 @@ static void pad_counts(const ds_op *op, ds_program *p)
 
 static void pad_need(const ds_op *op, ds_program *p)
 {
-    const int64_t back = op->attr[MODE].i * pad_longest_right(op); /* 0, right, 2 right */
+    const int64_t longest = op->attr[RIGHT].i + pad_whole(op, 1) - 1; /* that right may be */
+    const int64_t back = op->attr[MODE].i * longest;                  /* 0, right, 2 right */
     ds_root(p, ds_add_k(p, ds_m(p), -op->attr[LEFT].i - back));
 }
 
@@ -129,21 +108,29 @@ static void pad_pieces(const ds_op *op, const ds_move *move)
         ds_move_fill(move, 0, start, value);
         ds_move_frames(move, start, left, left, -1);
         if (total < DS_NEVER) {
-            const int64_t right = pad_right_of(op, total), longest = left > right ? left : right;
+            const int64_t right = op->attr[RIGHT].i + pad_whole(op, total) - total;
+            const int64_t longest = left > right ? left : right;
             const int64_t end = total > longest ? total : longest + 1;
             const int64_t mirrored = left + 2 * (end - 1) - total + 1;
             ds_move_fill(move, behind, mirrored, value);
-            ds_move_frames(move, mirrored > behind ? mirrored : behind, DS_NEVER, left + 2 * (end - 1), -1);
+            ds_move_frames(move, mirrored > behind ? mirrored : behind, DS_NEVER,
+                           left + 2 * (end - 1), -1);
         }
     }
 }
 DS_MOVE_FORWARD(pad, pad_pieces, DS_MOVE_ENDS)
 
-const ds_op_def ds_op_pad = {DS_OPERATOR(pad, "Adds frames at the start and at the end of the stream."),
-    .attrs = pad_attrs, .counts = pad_counts, .need = pad_need};
+const ds_op_def ds_op_pad = {
+    DS_OPERATOR(pad, "Adds frames at the start and at the end of the stream."), .attrs = pad_attrs,
+    .counts = pad_counts, .need = pad_need};
 
 const ds_op_def ds_op_pad_to_multiple = {
-    .name = "pad_to_multiple",
-    .doc = "Adds frames at the start and at the end of the stream, there up to a whole number of blocks.",
-    .n_inputs = 1, .n_outputs = 1, .n_values = 1, .attrs = multiple_attrs,
-    .infer = pad_infer, .counts = pad_counts, .need = pad_need, .forward = pad_forward};
+    DS_OPERATOR_OF(pad_to_multiple,
+                   "Adds frames at the start and at the end of the stream, there up to a whole "
+                   "number of blocks.",
+                   1, 1, 1),
+    .attrs = multiple_attrs,
+    .infer = pad_infer,
+    .counts = pad_counts,
+    .need = pad_need,
+    .forward = pad_forward};

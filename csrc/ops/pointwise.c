@@ -12,38 +12,25 @@
 
 /* ---------------------------------------------------------------- one operand */
 
-static ds_status pointwise_infer(ds_op *op)
+/* The member is the function. */
+static void unary_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
+                         size_t n_frames)
 {
-    return ds_op_require_real(op);
-}
-
-static void pointwise_forward(const ds_op *op, const ds_run *run, ds_unary function)
-{
-    if (function == DS_UNARY_GELU && op->attr[0].i == 1)
-        function = DS_UNARY_GELU_TANH;
+    const bool other = op->def->member == DS_UNARY_GELU && op->attr[0].i == 1;
+    const ds_unary function = other ? DS_UNARY_GELU_TANH : (ds_unary)op->def->member;
     const double p[3] = {op->attr[0].x, op->attr[1].x, op->attr[2].x};
-    const size_t n = (size_t)ds_signature_elements(&op->in[0]);
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const ds_target *out = &run->out[r];
-        if (out->m0 < out->m1)
-            run->k->unary(function, out->data, ds_at(&run->in[r], out->m0, n * ds_op_element(op)),
-                          (size_t)(out->m1 - out->m0) * n, p);
-    }
+    run->k->unary(function, y, x, n_frames * (size_t)ds_signature_elements(&op->in[0]), p);
 }
+DS_FRAMEWISE_FORWARD(unary)
 
 #define UNWRAP(...) __VA_ARGS__
 #define PARAMETER(word, value, text) {word, DS_ATTR_REAL, .x = value, .doc = text},
 #define CHOICE(word, words, text) {word, DS_ATTR_CHOICE, .choices = words, .doc = text},
-#define UNARY(op_name, ID, parameters, text, ...)                                             \
-    static const ds_attr_def op_name##_attrs[] = {UNWRAP parameters{0}};                      \
-    static void op_name##_forward(const ds_op *op, const ds_run *run)                         \
-    {                                                                                         \
-        pointwise_forward(op, run, DS_UNARY_##ID);                                            \
-    }                                                                                         \
-    const ds_op_def ds_op_##op_name = {.name = #op_name, .doc = text, .n_inputs = 1,          \
-                                       .n_outputs = 1, .n_values = 1, .flags = DS_OP_INPLACE, \
-                                       .attrs = op_name##_attrs, .infer = pointwise_infer,    \
-                                       .forward = op_name##_forward};
+#define UNARY(op_name, ID, parameters, text, ...)                                    \
+    static const ds_attr_def op_name##_attrs[] = {UNWRAP parameters{0}};             \
+    const ds_op_def ds_op_##op_name = {                                              \
+        DS_OPERATOR_OF(op_name, text, 1, 1, 1), .flags = DS_OP_INPLACE | DS_OP_REAL, \
+        .member = DS_UNARY_##ID, .attrs = op_name##_attrs, .forward = unary_forward};
 #define WHOLE(op_name, ID, text, ...) UNARY(op_name, ID, (), text)
 #include "kernels/pointwise.def"
 
@@ -54,7 +41,8 @@ static ds_status logical_not_infer(ds_op *op)
     return DS_OK;
 }
 
-static void logical_not_frames(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames)
+static void logical_not_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
+                               size_t n_frames)
 {
     const size_t n = n_frames * (size_t)ds_signature_elements(&op->in[0]);
     (void)run;
@@ -64,99 +52,80 @@ static void logical_not_frames(const ds_op *op, const ds_run *run, void *y, cons
 DS_FRAMEWISE_FORWARD(logical_not)
 
 const ds_op_def ds_op_logical_not = {DS_OPERATOR(logical_not, "True where the input is false."),
-    .flags = DS_OP_INPLACE};
+                                     .flags = DS_OP_INPLACE};
 
 /* ---------------------------------------------------------------- two or three operands */
 
 static const ds_attr_def operands_attrs[] = {DS_OPERANDS_ORDER, {0}};
 
-/* Reals in, the same type out; or bools, in or out. */
-static ds_status binary_infer(ds_op *op)
+/* A kind of function by the types of its operands and of its result, as ds_operands_infer has them. */
+#define KIND(kind, types, out)                                        \
+    static ds_status kind##_infer(ds_op *op)                          \
+    {                                                                 \
+        return ds_operands_infer(op, types, out);                     \
+    }                                                                 \
+    static void kind##_forward(const ds_op *op, const ds_run *run)    \
+    {                                                                 \
+        ds_operands_forward(op, run, sizeof types - 1, kind##_visit); \
+    }
+#define VISITOR(name)                                                            \
+    static void name##_visit(const ds_op *op, const ds_real_kernels *k, void *y, \
+                             const void *const *x, size_t n, const size_t *step)
+#define OPERANDS(op_name, text, kind, which, in_place)                                        \
+    const ds_op_def ds_op_##op_name = {DS_OPERATOR_OF(op_name, text, 1, 1, -1),               \
+                                       .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC | (in_place), \
+                                       .member = which,                                       \
+                                       .attrs = operands_attrs,                               \
+                                       .weights = "constant*",                                \
+                                       .infer = kind##_infer,                                 \
+                                       .forward = kind##_forward};
+
+VISITOR(binary)
 {
-    DS_TRY(ds_operands_infer(op, 2));
-    DS_TRY(ds_operands_require_real(op, 0, 2));
-    op->out[0].dtype = ds_operands_at(op, 0)->dtype;
-    return DS_OK;
+    k->binary((ds_binary)op->def->member, y, x[0], x[1], n, step[0], step[1]);
 }
+KIND(binary, "rr", 'r')
 
-static ds_status compare_infer(ds_op *op)
+VISITOR(compare)
 {
-    DS_TRY(ds_operands_infer(op, 2));
-    DS_TRY(ds_operands_require_real(op, 0, 2));
-    op->out[0].dtype = DS_BOOL;
-    return DS_OK;
+    k->compare((ds_compare)op->def->member, y, x[0], x[1], n, step[0], step[1]);
 }
-
-static ds_status logical_infer(ds_op *op)
-{
-    DS_TRY(ds_operands_infer(op, 2));
-    DS_TRY(ds_operands_require_bool(op, 0, 2));
-    op->out[0].dtype = DS_BOOL;
-    return DS_OK;
-}
-
-static ds_status where_infer(ds_op *op)
-{
-    DS_TRY(ds_operands_infer(op, 3));
-    DS_TRY(ds_operands_require_bool(op, 0, 1));
-    DS_TRY(ds_operands_require_real(op, 1, 2));
-    op->out[0].dtype = ds_operands_at(op, 1)->dtype;
-    return DS_OK;
-}
-
-/* A definition whose forward visits the runs of its operands. */
-#define OPERANDS(op_name, text, n, kind, in_place)                                                \
-    static void op_name##_forward(const ds_op *op, const ds_run *run)                             \
-    {                                                                                             \
-        ds_operands_forward(op, run, n, op_name##_visit, run->k);                                 \
-    }                                                                                             \
-    const ds_op_def ds_op_##op_name = {.name = #op_name, .doc = text, .n_inputs = 1,              \
-                                       .n_outputs = 1, .n_values = -1,                            \
-                                       .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC | (in_place),     \
-                                       .attrs = operands_attrs, .weights = "constant*",           \
-                                       .infer = kind##_infer, .forward = op_name##_forward};
-#define VISITOR(op_name) \
-    static void op_name##_visit(const void *k, void *y, const void *const *x, size_t n, const size_t *step)
-
-#define BINARY(op_name, ID, text, ...)                                                            \
-    VISITOR(op_name)                                                                              \
-    {                                                                                             \
-        ((const ds_real_kernels *)k)->binary(DS_BINARY_##ID, y, x[0], x[1], n, step[0], step[1]); \
-    }                                                                                             \
-    OPERANDS(op_name, text, 2, binary, DS_OP_INPLACE)
-#define COMPARE(op_name, ID, text, ...)                                                             \
-    VISITOR(op_name)                                                                                \
-    {                                                                                               \
-        ((const ds_real_kernels *)k)->compare(DS_COMPARE_##ID, y, x[0], x[1], n, step[0], step[1]); \
-    }                                                                                               \
-    OPERANDS(op_name, text, 2, compare, 0)
-/* By way of a block of its own: compilers can't see that what is written is read no more. */
-#define LOGICAL(op_name, text, ...)                                                        \
-    VISITOR(op_name)                                                                       \
-    {                                                                                      \
-        enum { BLOCK = 64 };                                                               \
-        const uint8_t *const a = x[0], *const b = x[1];                                    \
-        const size_t a_step = step[0], b_step = step[1];                                   \
-        uint8_t *const to = y, block[BLOCK];                                               \
-        size_t done = 0;                                                                   \
-        (void)k;                                                                           \
-        for (; a_step == 1 && b_step == 1 && n - done >= BLOCK; done += BLOCK) {           \
-            for (size_t i = 0; i < BLOCK; i++) {                                           \
-                const uint8_t u = a[done + i], v = b[done + i];                            \
-                block[i] = (uint8_t)(__VA_ARGS__);                                         \
-            }                                                                              \
-            memcpy(to + done, block, BLOCK);                                               \
-        }                                                                                  \
-        for (; done < n; done++) {                                                         \
-            const uint8_t u = a[done * a_step], v = b[done * b_step];                      \
-            to[done] = (uint8_t)(__VA_ARGS__);                                             \
-        }                                                                                  \
-    }                                                                                      \
-    OPERANDS(op_name, text, 2, logical, DS_OP_INPLACE)
-#include "kernels/pointwise.def"
+KIND(compare, "rr", 'b')
 
 VISITOR(where)
 {
-    ((const ds_real_kernels *)k)->where(y, x[0], x[1], x[2], n, step[0], step[1], step[2]);
+    (void)op;
+    k->where(y, x[0], x[1], x[2], n, step[0], step[1], step[2]);
 }
-OPERANDS(where, "Elements of a where the condition holds, else of b.", 3, where, 0)
+KIND(where, "brr", 'r')
+
+#define BINARY(op_name, ID, text, ...) \
+    OPERANDS(op_name, text, binary, DS_BINARY_##ID, DS_OP_INPLACE)
+#define COMPARE(op_name, ID, text, ...) OPERANDS(op_name, text, compare, DS_COMPARE_##ID, 0)
+/* By way of a block of its own: compilers can't see that what is written is read no more. */
+#define LOGICAL(op_name, text, ...)                                              \
+    VISITOR(op_name)                                                             \
+    {                                                                            \
+        enum { BLOCK = 64 };                                                     \
+        const uint8_t *const a = x[0], *const b = x[1];                          \
+        const size_t a_step = step[0], b_step = step[1];                         \
+        uint8_t *const to = y, block[BLOCK];                                     \
+        size_t done = 0;                                                         \
+        (void)op;                                                                \
+        (void)k;                                                                 \
+        for (; a_step == 1 && b_step == 1 && n - done >= BLOCK; done += BLOCK) { \
+            for (size_t i = 0; i < BLOCK; i++) {                                 \
+                const uint8_t u = a[done + i], v = b[done + i];                  \
+                block[i] = (uint8_t)(__VA_ARGS__);                               \
+            }                                                                    \
+            memcpy(to + done, block, BLOCK);                                     \
+        }                                                                        \
+        for (; done < n; done++) {                                               \
+            const uint8_t u = a[done * a_step], v = b[done * b_step];            \
+            to[done] = (uint8_t)(__VA_ARGS__);                                   \
+        }                                                                        \
+    }                                                                            \
+    KIND(op_name, "bb", 'b')                                                     \
+    OPERANDS(op_name, text, op_name, 0, DS_OP_INPLACE)
+#include "kernels/pointwise.def"
+OPERANDS(where, "Elements of a where the condition holds, else of b.", where, 0, 0)

@@ -11,32 +11,25 @@
  * NaN is the greatest and the least.
  *
  * Where the axes are neighbours the elements of a result are equally far apart, and a kernel reduces many results
- * at once; else those of each are gathered first.
+ * at once; for other axes and functions those of each are brought together first.
  *
  * Source: torch's functions of these names. */
 #include <math.h>
 
-#include "ops/framewise.h"
+#include "ops/move.h"
 #include "ops/packed.h"
 
 enum { KIND, AXES, KEEPDIM, CORRECTION, P };
 enum { SUM, MEAN, PROD, MAX, MIN, VAR, STD, NORM, LOGSUMEXP, ANY, ALL, ARGMAX, ARGMIN };
 
 static const ds_attr_def reduce_features_attrs[] = {
-    {.name = "kind",
-     .kind = DS_ATTR_CHOICE,
-     .required = true,
-     .choices = "sum|mean|prod|amax|amin|var|std|norm|logsumexp|any|all|argmax|argmin",
-     .doc = "what is computed"},
-    {.name = "axes", .kind = DS_ATTR_INTS, .doc = "the feature axes; all if left out"},
-    {.name = "keepdim", .kind = DS_ATTR_INT, .doc = "1: the axes stay, with size 1"},
-    {.name = "correction",
-     .kind = DS_ATTR_REAL,
-     .x = 1.0,
-     .doc = "of var and std: they divide by n - correction"},
-    {.name = "p", .kind = DS_ATTR_REAL, .x = 2.0, .doc = "of norm"},
-    {.name = NULL},
-};
+    {"kind", DS_ATTR_CHOICE, .required = true, .doc = "what is computed",
+     .choices = "sum|mean|prod|amax|amin|var|std|norm|logsumexp|any|all|argmax|argmin"},
+    {"axes", DS_ATTR_INTS, .doc = "the feature axes; all if left out"},
+    {"keepdim", DS_ATTR_INT, .range = DS_0_OR_1, .doc = "1: the axes stay, with size 1"},
+    {"correction", DS_ATTR_REAL, .x = 1.0, .doc = "of var and std: they divide by n - correction"},
+    {"p", DS_ATTR_REAL, .x = 2.0, .doc = "of norm"},
+    {0}};
 
 static bool is_real(ds_dtype dtype)
 {
@@ -83,8 +76,6 @@ static ds_status reduce_features_infer(ds_op *op)
     const ds_signature *in = &op->in[0];
     const int64_t kind = op->attr[KIND].i;
     DS_TRY(reduce_features_axes(op));
-    DS_CHECK(op->attr[KEEPDIM].i == 0 || op->attr[KEEPDIM].i == 1, DS_ARGUMENT,
-             "reduce_features: keepdim must be 0 or 1, got %lld", (long long)op->attr[KEEPDIM].i);
     if (kind == MEAN || (kind >= VAR && kind <= LOGSUMEXP))
         DS_TRY(ds_op_require_real(op));
     ds_signature *out = &op->out[0];
@@ -101,9 +92,9 @@ static ds_status reduce_features_infer(ds_op *op)
                ((kind == SUM || kind == PROD) && !is_real(in->dtype))) {
         out->dtype = DS_I64;
     }
-    /* where each result's elements begin, where they lie from there; the elements, and what is made of them */
+    /* what is made of a result's elements, and they as int64; those of a frame, brought together */
     const size_t n = (size_t)ds_signature_elements(in);
-    return ds_size_mul(&op->scratch.per_call, n, 2 * sizeof(size_t) + 2 * sizeof(double));
+    return ds_size_mul(&op->scratch.per_call, n, 3 * sizeof(double));
 }
 
 /* ---------------------------------------------------------------- results by the kernel */
@@ -123,28 +114,31 @@ static bool by_kernel(const ds_op *op)
     case MAX:
     case MIN:
     case VAR:
-    case STD: return true;
-    default: return op->attr[KIND].i == NORM && op->attr[P].x == 2;
+    case STD:
+        return true;
+    default:
+        return op->attr[KIND].i == NORM && op->attr[P].x == 2;
     }
 }
 
 /* Results number i.. of y, at most BESIDE. */
-static void reduce_beside(const ds_op *op, const ds_run *run, void *y, size_t i, const void *x, size_t n_results,
-                          layout at)
+static void reduce_beside(const ds_op *op, const ds_run *run, void *y, size_t i, const void *x,
+                          size_t n_results, layout at)
 {
     const int64_t kind = op->attr[KIND].i;
     const ds_real_kernels *const k = run->k;
     double v[BESIDE], centre[BESIDE];
     if (kind == MAX || kind == MIN)
-        k->reduce(kind == MAX ? DS_REDUCE_GREATEST : DS_REDUCE_LEAST, v, x, n_results, at.stride, at.n, at.step,
-                  NULL);
+        k->reduce(kind == MAX ? DS_REDUCE_GREATEST : DS_REDUCE_LEAST, v, x, n_results, at.stride,
+                  at.n, at.step, NULL);
     else if (kind != NORM)
         k->reduce(DS_REDUCE_SUM, v, x, n_results, at.stride, at.n, at.step, NULL);
     if (kind == MEAN || kind == VAR || kind == STD)
         for (size_t r = 0; r < n_results; r++)
             centre[r] = v[r] = v[r] / (double)at.n;
     if (kind == VAR || kind == STD || kind == NORM)
-        k->reduce(DS_REDUCE_SQUARES, v, x, n_results, at.stride, at.n, at.step, kind == NORM ? NULL : centre);
+        k->reduce(DS_REDUCE_SQUARES, v, x, n_results, at.stride, at.n, at.step,
+                  kind == NORM ? NULL : centre);
     if (kind == VAR || kind == STD)
         for (size_t r = 0; r < n_results; r++)
             v[r] /= fmax((double)at.n - op->attr[CORRECTION].x, 0);
@@ -161,30 +155,30 @@ static void reduce_beside(const ds_op *op, const ds_run *run, void *y, size_t i,
 /* ---------------------------------------------------------------- one result */
 
 /* Where the greatest (or least) element is: NaN before all, else the first of equals. */
-#define DEFINE_FIND(name, type)                                         \
-    static size_t name(const type *x, size_t n, bool greatest)          \
-    {                                                                   \
-        size_t best = 0;                                                \
-        for (size_t i = 1; i < n && x[best] == x[best]; i++)            \
+#define DEFINE_FIND(name, type)                                               \
+    static size_t name(const type *x, size_t n, bool greatest)                \
+    {                                                                         \
+        size_t best = 0;                                                      \
+        for (size_t i = 1; i < n && x[best] == x[best]; i++)                  \
             if (x[i] != x[i] || (greatest ? x[i] > x[best] : x[i] < x[best])) \
-                best = i;                                               \
-        return best;                                                    \
+                best = i;                                                     \
+        return best;                                                          \
     }
-#define DEFINE_PRODUCT(name, type)                     \
-    static double name(const type *x, size_t n)        \
-    {                                                  \
-        double total = 1;                              \
-        for (size_t i = 0; i < n; i++)                 \
-            total *= (double)x[i];                     \
-        return total;                                  \
+#define DEFINE_PRODUCT(name, type)              \
+    static double name(const type *x, size_t n) \
+    {                                           \
+        double total = 1;                       \
+        for (size_t i = 0; i < n; i++)          \
+            total *= (double)x[i];              \
+        return total;                           \
     }
-#define DEFINE_COUNT(name, type)                       \
-    static size_t name(const type *x, size_t n)        \
-    {                                                  \
-        size_t n_true = 0;                             \
-        for (size_t i = 0; i < n; i++)                 \
-            n_true += x[i] != 0;                       \
-        return n_true;                                 \
+#define DEFINE_COUNT(name, type)                \
+    static size_t name(const type *x, size_t n) \
+    {                                           \
+        size_t n_true = 0;                      \
+        for (size_t i = 0; i < n; i++)          \
+            n_true += x[i] != 0;                \
+        return n_true;                          \
     }
 DEFINE_FIND(find_float, float)
 DEFINE_FIND(find_double, double)
@@ -262,29 +256,48 @@ static int64_t whole_result(int64_t kind, const int64_t *x, size_t n)
 static void put_whole(void *y, ds_dtype dtype, size_t i, int64_t value)
 {
     switch (dtype) {
-    case DS_I64: ((int64_t *)y)[i] = value; break;
-    case DS_I16: ((int16_t *)y)[i] = (int16_t)value; break;
-    default: ((uint8_t *)y)[i] = (uint8_t)(value != 0); break;
+    case DS_I64:
+        ((int64_t *)y)[i] = value;
+        break;
+    case DS_I16:
+        ((int16_t *)y)[i] = (int16_t)value;
+        break;
+    default:
+        ((uint8_t *)y)[i] = (uint8_t)(value != 0);
+        break;
     }
 }
 
-/* Result i of y from n elements, reals of the operator's type or int64. */
-static void reduce_one(const ds_op *op, const ds_run *run, void *y, size_t i, const void *x, size_t n, void *room)
+/* n elements that are no reals as int64: in room, unless they are. */
+static const int64_t *as_whole(ds_dtype dtype, const void *x, size_t n, int64_t *room)
+{
+    if (dtype == DS_I64)
+        return x;
+    for (size_t i = 0; i < n; i++)
+        room[i] = dtype == DS_I16 ? ((const int16_t *)x)[i] : ((const uint8_t *)x)[i] != 0;
+    return room;
+}
+
+/* Result i of y from n elements, one after the other; room: for twice as many. */
+static void reduce_one(const ds_op *op, const ds_run *run, void *y, size_t i, const void *x,
+                       size_t n, double *room)
 {
     const int64_t kind = op->attr[KIND].i;
     const ds_dtype dtype = op->in[0].dtype;
     const bool greatest = kind == ARGMAX, wide = dtype == DS_F64;
+    if (!is_real(dtype))
+        x = as_whole(dtype, x, n, (int64_t *)(void *)(room + n));
     if (kind == ARGMAX || kind == ARGMIN) {
         ((int64_t *)y)[i] = (int64_t)(dtype == DS_F32 ? find_float(x, n, greatest)
                                       : wide          ? find_double(x, n, greatest)
                                                       : find_whole(x, n, greatest));
     } else if (kind == ANY || kind == ALL) {
-        const size_t n_true = dtype == DS_F32 ? count_float(x, n) : wide ? count_double(x, n) : count_whole(x, n);
+        const size_t n_true = dtype == DS_F32 ? count_float(x, n)
+                              : wide          ? count_double(x, n)
+                                              : count_whole(x, n);
         ((uint8_t *)y)[i] = kind == ANY ? n_true > 0 : n_true == n;
     } else if (!is_real(dtype)) {
         put_whole(y, op->out[0].dtype, i, whole_result(kind, x, n));
-    } else if (by_kernel(op)) {
-        reduce_beside(op, run, y, i, x, 1, (layout){n, n, 1});
     } else {
         const double v = kind == PROD   ? (wide ? product_double(x, n) : product_float(x, n))
                          : kind == NORM ? norm(run, x, n, op->attr[P].x, room)
@@ -298,47 +311,22 @@ static void reduce_one(const ds_op *op, const ds_run *run, void *y, size_t i, co
 
 /* ---------------------------------------------------------------- all of them */
 
-/* Offsets of elements within a frame: of the first of each result, and of a result's own from there. */
-static void lay_out(const ds_op *op, size_t *first, size_t *own)
+/* Adds the axes that are reduced, or the others, to a box that brings them together; n_bytes: of all that is left. */
+static int64_t add_axes(const ds_op *op, ds_box *box, bool are_reduced, int64_t n_bytes)
 {
-    size_t n_first = 1, n_own = 1, stride = 1;
-    first[0] = own[0] = 0;
-    for (int i = op->in[0].rank - 1; i >= 0; i--) { /* an outer axis repeats what the inner ones have */
-        size_t *const list = reduced(op, i) ? own : first;
-        size_t *const n = reduced(op, i) ? &n_own : &n_first;
-        const size_t size = (size_t)op->in[0].shape[i], before = *n;
-        for (size_t k = before; k < size * before; k++)
-            list[k] = list[k - before] + stride;
-        *n = size * before;
-        stride *= size;
-    }
-}
-
-#define GATHER(from_type, to_type, expression)                  \
-    do {                                                        \
-        const from_type *const from = (const from_type *)x + first; \
-        to_type *const to = y;                                  \
-        for (size_t i = 0; i < n; i++) {                        \
-            const from_type v = from[own[i]];                   \
-            to[i] = (to_type)(expression);                      \
-        }                                                       \
-    } while (0)
-
-/* Reals stay what they are, all others become int64. */
-static void gather(void *y, ds_dtype dtype, const void *x, size_t first, const size_t *own, size_t n)
-{
-    switch (dtype) {
-    case DS_F32: GATHER(float, float, v); break;
-    case DS_F64: GATHER(double, double, v); break;
-    case DS_I64: GATHER(int64_t, int64_t, v); break;
-    case DS_I16: GATHER(int16_t, int64_t, v); break;
-    default: GATHER(uint8_t, int64_t, v != 0); break;
-    }
+    const ds_signature *in = &op->in[0];
+    for (int d = 0; d < in->rank; d++)
+        if (reduced(op, d) == are_reduced) {
+            n_bytes /= in->shape[d];
+            ds_box_add(box, in->shape[d], n_bytes,
+                       ds_signature_stride(in, d) * (int64_t)box->element);
+        }
+    return n_bytes;
 }
 
 /* Results of `rows` rows of [n][inner] elements, by the kernel. */
-static void reduce_rows(const ds_op *op, const ds_run *run, void *y, const char *x, size_t rows, size_t n,
-                        size_t inner)
+static void reduce_rows(const ds_op *op, const ds_run *run, void *y, const char *x, size_t rows,
+                        size_t n, size_t inner)
 {
     const size_t element = ds_op_element(op), beside = inner == 1 ? rows : inner;
     const layout at = inner == 1 ? (layout){n, n, 1} : (layout){n, 1, inner};
@@ -351,29 +339,35 @@ static void reduce_rows(const ds_op *op, const ds_run *run, void *y, const char 
 static void reduce_features_forward(const ds_op *op, const ds_run *run)
 {
     const ds_signature *in = &op->in[0];
-    const size_t n = reduced_elements(op), per_frame = (size_t)ds_signature_elements(in), results = per_frame / n;
+    const size_t n = reduced_elements(op), element = ds_op_element(op),
+                 results = (size_t)ds_signature_elements(in) / n;
     const size_t in_bytes = ds_signature_bytes(in), out_bytes = ds_signature_bytes(&op->out[0]);
-    size_t *const own = run->scratch, *const first = own + per_frame;
-    char *const elements = (char *)(first + per_frame), *const room = elements + per_frame * sizeof(double);
-    lay_out(op, first, own);
-    const size_t inner = n > 1 ? own[1] : 1; /* elements from one of a result to the next, if that is all */
-    const bool regular = own[n - 1] == (n - 1) * inner, together = is_real(in->dtype) && by_kernel(op) && regular;
+    ds_box own = {.element = element}, all = own;
+    (void)add_axes(op, &own, true, (int64_t)(n * element));
+    (void)add_axes(op, &all, true, add_axes(op, &all, false, (int64_t)in_bytes));
+    /* elements from one of a result to the next, if that is all */
+    const size_t inner = own.rank > 0 ? (size_t)own.axis[0].from / element : 1;
+    double *const room = run->scratch;
+    char *const together = (char *)(room + 2 * n);
+    const bool regular = own.rank <= 1, kernel = is_real(in->dtype) && by_kernel(op);
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
-        if (out->m0 < out->m1 && together) {
+        if (out->m0 < out->m1 && kernel && regular) {
             reduce_rows(op, run, out->data, ds_at(&run->in[row], out->m0, in_bytes),
                         (size_t)(out->m1 - out->m0) * results / inner, n, inner);
             continue;
         }
         for (int64_t m = out->m0; m < out->m1; m++) {
-            const char *const x = ds_at(&run->in[row], m, in_bytes);
+            const char *x = ds_at(&run->in[row], m, in_bytes);
             char *const y = ds_to(out, m, out_bytes);
-            for (size_t i = 0; i < results; i++) {
-                const bool there = is_real(in->dtype) && regular && inner == 1;
-                if (!there)
-                    gather(elements, in->dtype, x, first[i], own, n);
-                reduce_one(op, run, y, i, there ? x + first[i] * ds_op_element(op) : elements, n, room);
+            if (!regular || inner > 1) {
+                ds_box_copy(&all, together, x);
+                x = together;
             }
+            if (kernel)
+                reduce_rows(op, run, y, x, results, n, 1);
+            for (size_t i = 0; i < results && !kernel; i++)
+                reduce_one(op, run, y, i, x + i * n * element, n, room);
         }
     }
 }

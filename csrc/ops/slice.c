@@ -1,4 +1,4 @@
-/* ops/slice.c: streams that lack frames or come late.
+/* ops/slice.c: streams that lack frames, come late, or are as long as another stream's length says.
  *
  *     slice   y[m] = x[start + m step]                  x[..., start : -crop : step]
  *             known  ceil((known - start) / step)          frames below known lie before the crop if at all
@@ -9,125 +9,143 @@
  *             need   start + m step in both; of y only the length is read
  *     delay   y[m] = x[m - frames], zeros before; the last frames of x are never seen
  *             known  known + frames, at most total      total  total      need  m - frames
+ *     table   y[m] = weight[m], m < f(total)            pe[: f(x.size(L))], weight [P][f...]
+ *             known = total = f(total)     need  never: of x only the length is read
  *
  * Only a function that turns y's rate into x's is a cut: with any other, ever more of x would wait, or be
  * thrown away. Where the total of delay's input runs ahead of what is known of it (behind a convolution that
- * looks ahead), its frames are not waited for twice; it equals a causal convolution with one tap. */
-#include "ops/length.h"
+ * looks ahead), its frames are not waited for twice; it equals a causal convolution with one tap. A stream that
+ * outgrows its table is an error, at once.
+ *
+ * f is a list of steps (+ c, * c, // c), coded as ds_length_function says. It grows with the length: * and // take
+ * constants of at least 1. */
+#include <stdio.h>
+
 #include "ops/move.h"
 #include "ops/registry.h"
 
-/* ---------------------------------------------------------------- slice */
+/* ---------------------------------------------------------------- functions of a length */
+
+#define LENGTH_ATTR \
+    {"length", DS_ATTR_INTS, .doc = "the function, in pairs: 0 c adds, 1 c multiplies, 2 c divides"}
+
+static int64_t limited_product(int64_t a, int64_t b)
+{
+    return a > DS_INT_LIMIT / b ? DS_INT_LIMIT : a * b;
+}
+
+/* Checks attribute `attr` as such a function f; *rate becomes that of f(x.size(L)) frames for an x of this rate. */
+static ds_status length_rate(const ds_op *op, int attr, ds_rate *rate)
+{
+    const char *name = op->def->name;
+    const ds_attr_value *codes = &op->attr[attr];
+    int64_t mul = 1, div = 1;
+    DS_CHECK(codes->n_ints % 2 == 0, DS_ARGUMENT,
+             "%s: attribute '%s' must hold pairs of a code and a constant, got %d integers", name,
+             op->def->attrs[attr].name, codes->n_ints);
+    for (int i = 0; i < codes->n_ints; i += 2) {
+        const int64_t code = codes->ints[i], k = codes->ints[i + 1];
+        DS_CHECK(code >= 0 && code <= 2, DS_ARGUMENT,
+                 "%s: attribute '%s' has the code %lld, expected 0 (+), 1 (*) or 2 (//)", name,
+                 op->def->attrs[attr].name, (long long)code);
+        DS_CHECK(code == 0 || k >= 1, DS_ARGUMENT,
+                 "%s: a length is multiplied and divided by 1 or more, got %lld", name,
+                 (long long)k);
+        mul = code == 1 ? limited_product(mul, k) : mul;
+        div = code == 2 ? limited_product(div, k) : div;
+    }
+    DS_CHECK(mul < DS_INT_LIMIT && div < DS_INT_LIMIT, DS_ARGUMENT,
+             "%s: the constants of a length's function exceed 2^40 together", name);
+    DS_CHECK(ds_rate_scale(rate, mul, div), DS_ARGUMENT, "%s: the rate of its length overflows",
+             name);
+    return DS_OK;
+}
+
+/* f of an input's total. */
+static ds_expr length_of(const ds_op *op, int attr, ds_program *p, int input)
+{
+    const ds_attr_value *codes = &op->attr[attr];
+    return ds_length_function(p, ds_total(p, input), codes->ints, codes->n_ints);
+}
+
+/* ---------------------------------------------------------------- slice, cut */
 
 enum { SLICE_START, SLICE_CROP, SLICE_STEP };
+enum { CUT_START = SLICE_START, CUT_STEP, CUT_LENGTH };
+enum { SLICE, CUT };
 
 static const ds_attr_def slice_attrs[] = {
-    {"start", DS_ATTR_INT, .doc = "frames dropped at the start"},
-    {"crop", DS_ATTR_INT, .doc = "frames dropped at the end"},
-    {"step", DS_ATTR_INT, .i = 1, .doc = "of these every step-th is kept"},
+    {"start", DS_ATTR_INT, .doc = "frames dropped at the start", .range = DS_FROM_0},
+    {"crop", DS_ATTR_INT, .doc = "frames dropped at the end", .range = DS_FROM_0},
+    {"step", DS_ATTR_INT, .i = 1, .doc = "of these every step-th is kept", .range = DS_FROM_1},
     {0}};
+
+static const ds_attr_def cut_attrs[] = {
+    {"start", DS_ATTR_INT, .doc = "frames dropped at the start", .range = DS_FROM_0},
+    {"step", DS_ATTR_INT, .i = 1, .doc = "of the others every step-th is kept", .range = DS_FROM_1},
+    LENGTH_ATTR,
+    {0}};
+
+static int64_t slice_step(const ds_op *op)
+{
+    return op->attr[op->def->member == CUT ? CUT_STEP : SLICE_STEP].i;
+}
 
 static ds_status slice_infer(ds_op *op)
 {
-    DS_TRY(ds_op_require_least(op, SLICE_START, 0));
-    DS_TRY(ds_op_require_least(op, SLICE_CROP, 0));
-    DS_TRY(ds_op_require_least(op, SLICE_STEP, 1));
-    DS_TRY(ds_scale_rate(op, 1, op->attr[SLICE_STEP].i));
-    return DS_OK;
+    if (op->def->member == CUT) {
+        const ds_rate own = op->in[0].rate;
+        ds_rate rate = op->in[1].rate;
+        DS_TRY(length_rate(op, CUT_LENGTH, &rate));
+        DS_CHECK(ds_rate_equal(rate, own), DS_MISMATCH,
+                 "cut: input 0 has rate %lld/%lld, but the length that it is cut to has rate "
+                 "%lld/%lld",
+                 (long long)own.num, (long long)own.den, (long long)rate.num, (long long)rate.den);
+    }
+    return ds_scale_rate(op, 1, slice_step(op));
 }
 
 static void slice_counts(const ds_op *op, ds_program *p)
 {
-    const int64_t start = op->attr[SLICE_START].i, step = op->attr[SLICE_STEP].i;
+    const int64_t start = op->attr[SLICE_START].i, step = slice_step(op);
+    const ds_expr end = op->def->member == CUT
+                            ? ds_min(p, ds_total(p, 0), length_of(op, CUT_LENGTH, p, 1))
+                            : ds_add_k(p, ds_total(p, 0), -op->attr[SLICE_CROP].i);
     ds_root(p, ds_ceildiv_k(p, ds_add_k(p, ds_known(p, 0), -start), step));
-    ds_root(p, ds_ceildiv_k(p, ds_add_k(p, ds_total(p, 0), -start - op->attr[SLICE_CROP].i), step));
+    ds_root(p, ds_ceildiv_k(p, ds_add_k(p, end, -start), step));
 }
 
 static void slice_need(const ds_op *op, ds_program *p)
 {
-    ds_root(p, ds_add_k(p, ds_mul_k(p, ds_m(p), op->attr[SLICE_STEP].i), op->attr[SLICE_START].i));
+    ds_root(p, ds_add_k(p, ds_mul_k(p, ds_m(p), slice_step(op)), op->attr[SLICE_START].i));
 }
 
 static void slice_pieces(const ds_op *op, const ds_move *move)
 {
-    ds_move_frames(move, 0, DS_NEVER, op->attr[SLICE_START].i, op->attr[SLICE_STEP].i);
+    ds_move_frames(move, 0, DS_NEVER, op->attr[SLICE_START].i, slice_step(op));
 }
 DS_MOVE_FORWARD(slice, slice_pieces, 0)
 
+#define SLICES \
+    .infer = slice_infer, .counts = slice_counts, .need = slice_need, .forward = slice_forward
+
 const ds_op_def ds_op_slice = {
-    DS_OPERATOR(slice, "Drops frames at the start and at the end, and keeps every step-th of the others."),
-    .attrs = slice_attrs, .counts = slice_counts, .need = slice_need};
+    DS_OPERATOR_OF(
+        slice, "Drops frames at the start and at the end, and keeps every step-th of the others.",
+        1, 1, 1),
+    .member = SLICE, .attrs = slice_attrs, SLICES};
 
-/* ---------------------------------------------------------------- cut */
-
-enum { CUT_START, CUT_STEP, CUT_LENGTH };
-
-static const ds_attr_def cut_attrs[] = {
-    {"start", DS_ATTR_INT, .doc = "frames dropped at the start"},
-    {"step", DS_ATTR_INT, .i = 1, .doc = "of the others every step-th is kept"},
-    {"length", DS_ATTR_INTS,
-     .doc = "the function, in pairs: 0 c adds, 1 c multiplies, 2 c divides"},
-    {0}};
-
-static ds_status cut_infer(ds_op *op)
-{
-    ds_length length;
-    DS_TRY(ds_op_require_least(op, CUT_START, 0));
-    DS_TRY(ds_op_require_least(op, CUT_STEP, 1));
-    DS_TRY(ds_length_read(op, CUT_LENGTH, &length));
-    ds_rate rate = op->in[1].rate;
-    DS_TRY(ds_length_rate(op, &length, &rate));
-    DS_CHECK(ds_rate_equal(rate, op->in[0].rate), DS_MISMATCH,
-             "cut: input 0 has rate %lld/%lld, but the length that it is cut to has rate %lld/%lld",
-             (long long)op->in[0].rate.num, (long long)op->in[0].rate.den, (long long)rate.num,
-             (long long)rate.den);
-    DS_TRY(ds_scale_rate(op, 1, op->attr[CUT_STEP].i));
-    return DS_OK;
-}
-
-static void cut_counts(const ds_op *op, ds_program *p)
-{
-    const int64_t start = op->attr[CUT_START].i, step = op->attr[CUT_STEP].i;
-    const ds_attr_value *codes = &op->attr[CUT_LENGTH];
-    const ds_expr end = ds_length_function(p, ds_total(p, 1), codes->ints, codes->n_ints);
-    const ds_expr total = ds_min(p, ds_total(p, 0), end);
-    ds_root(p, ds_ceildiv_k(p, ds_add_k(p, ds_known(p, 0), -start), step));
-    ds_root(p, ds_ceildiv_k(p, ds_add_k(p, total, -start), step));
-}
-
-static void cut_need(const ds_op *op, ds_program *p)
-{
-    ds_root(p, ds_add_k(p, ds_mul_k(p, ds_m(p), op->attr[CUT_STEP].i), op->attr[CUT_START].i));
-}
-
-static void cut_pieces(const ds_op *op, const ds_move *move)
-{
-    ds_move_frames(move, 0, DS_NEVER, op->attr[CUT_START].i, op->attr[CUT_STEP].i);
-}
-DS_MOVE_FORWARD(cut, cut_pieces, 0)
-
-const ds_op_def ds_op_cut = {.name = "cut",
-                             .doc = "Cuts a stream to a function of another stream's length.",
-                             .n_inputs = 2,
-                             .n_outputs = 1,
-                             .n_values = 1,
-                             .attrs = cut_attrs,
-                             .infer = cut_infer,
-                             .counts = cut_counts,
-                             .need = cut_need,
-                             .forward = cut_forward};
+const ds_op_def ds_op_cut = {
+    DS_OPERATOR_OF(cut, "Cuts a stream to a function of another stream's length.", 2, 1, 1),
+    .member = CUT, .attrs = cut_attrs, SLICES};
 
 /* ---------------------------------------------------------------- delay */
 
 enum { DELAY_FRAMES };
 
 static const ds_attr_def delay_attrs[] = {
-    {"frames", DS_ATTR_INT, .required = true, .doc = "by how many frames"}, {0}};
-
-static ds_status delay_infer(ds_op *op)
-{
-    return ds_op_require_least(op, DELAY_FRAMES, 0);
-}
+    {"frames", DS_ATTR_INT, .required = true, .doc = "by how many frames", .range = DS_FROM_0},
+    {0}};
 
 static void delay_counts(const ds_op *op, ds_program *p)
 {
@@ -148,5 +166,73 @@ static void delay_pieces(const ds_op *op, const ds_move *move)
 }
 DS_MOVE_FORWARD(delay, delay_pieces, 0)
 
-const ds_op_def ds_op_delay = {DS_OPERATOR(delay, "Moves a stream by some frames, without changing its length."),
-    .attrs = delay_attrs, .counts = delay_counts, .need = delay_need};
+const ds_op_def ds_op_delay = {
+    DS_OPERATOR_OF(delay, "Moves a stream by some frames, without changing its length.", 1, 1, 1),
+    .attrs = delay_attrs, .counts = delay_counts, .need = delay_need, .forward = delay_forward};
+
+/* ---------------------------------------------------------------- table */
+
+enum { TABLE_LENGTH };
+
+static const ds_attr_def table_attrs[] = {LENGTH_ATTR, {0}};
+
+static ds_status table_infer(ds_op *op)
+{
+    DS_CHECK(ds_op_has_weight(op, 0), DS_SHAPE, "table: its weight 'weight' is missing");
+    DS_CHECK(op->weight[0].rank >= 1, DS_SHAPE,
+             "table: its weight needs a dimension for positions");
+    op->out[0].dtype = op->weight[0].dtype;
+    ds_drop_first(op, &op->weight[0]);
+    return length_rate(op, TABLE_LENGTH, &op->out[0].rate);
+}
+
+static void table_counts(const ds_op *op, ds_program *p)
+{
+    ds_root(p, length_of(op, TABLE_LENGTH, p, 0));
+    ds_root(p, length_of(op, TABLE_LENGTH, p, 0));
+}
+
+static void table_need(const ds_op *op, ds_program *p)
+{
+    (void)op;
+    (void)p; /* no input's values are read */
+}
+
+static void table_check(const ds_op *op, ds_program *p)
+{
+    ds_root(p, ds_const(p, 0));
+    ds_root(p, ds_add_k(p, length_of(op, TABLE_LENGTH, p, 0), -op->weight[0].shape[0]));
+}
+
+static const char *table_check_message(const ds_op *op, const ds_pair *in, char *text,
+                                       size_t n_bytes)
+{
+    ds_pair out[DS_MAX_OUTPUTS];
+    ds_op_counts(op, in, true, out);
+    snprintf(text, n_bytes, "position %lld is beyond the table's %lld rows",
+             (long long)out[0].total, (long long)op->weight[0].shape[0]);
+    return text;
+}
+
+static void table_pieces(const ds_op *op, const ds_move *move)
+{
+    const int64_t n = ds_signature_elements(&op->out[0]);
+    ds_move_piece(move, &(ds_piece){.input = DS_MOVE_WEIGHT,
+                                    .m1 = DS_NEVER,
+                                    .step = n,
+                                    .hold = 1,
+                                    .rank = 1,
+                                    .axis = {{n, 1, 1}}});
+}
+DS_MOVE_FORWARD(table, table_pieces, 0)
+
+const ds_op_def ds_op_table = {
+    DS_OPERATOR_OF(table, "Rows of a constant, by absolute position in the stream.", 1, 1, 0),
+    .attrs = table_attrs,
+    .weights = "weight",
+    .infer = table_infer,
+    .counts = table_counts,
+    .need = table_need,
+    .check = table_check,
+    .check_message = table_check_message,
+    .forward = table_forward};

@@ -13,23 +13,25 @@ static size_t last_size(const ds_signature *signature)
     return (size_t)signature->shape[signature->rank - 1];
 }
 
+enum { SOFTMAX, LOG_SOFTMAX };
+
 static ds_status softmax_infer(ds_op *op)
 {
-    DS_TRY(ds_require_features(op));
-    return ds_op_require_real(op);
+    return ds_require_features(op);
 }
 
-static void softmax_frames(const ds_op *op, const ds_run *run, void *y, const void *x, size_t n_frames)
+static void softmax_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
+                           size_t n_frames)
 {
-    const size_t n = last_size(&op->in[0]), n_rows = n_frames * (size_t)ds_signature_elements(&op->in[0]) / n;
-    run->k->softmax(y, x, n_rows, n, op->def == &ds_op_log_softmax);
+    const size_t n = last_size(&op->in[0]),
+                 n_rows = n_frames * (size_t)ds_signature_elements(&op->in[0]) / n;
+    run->k->softmax(y, x, n_rows, n, op->def->member == LOG_SOFTMAX);
 }
 DS_FRAMEWISE_FORWARD(softmax)
 
 static ds_status glu_infer(ds_op *op)
 {
     ds_signature *out = &op->out[0];
-    DS_TRY(ds_op_require_real(op));
     DS_CHECK(out->rank >= 1 && out->shape[out->rank - 1] % 2 == 0, DS_SHAPE,
              "glu: its last feature dimension must be even");
     out->shape[out->rank - 1] /= 2;
@@ -50,11 +52,13 @@ static void glu_frames(const ds_op *op, const ds_run *run, void *y, const void *
 DS_FRAMEWISE_FORWARD(glu)
 
 const ds_op_def ds_op_softmax = {DS_OPERATOR(softmax, "Softmax over the last feature dimension."),
-    .flags = DS_OP_INPLACE};
+                                 .member = SOFTMAX, .flags = DS_OP_INPLACE | DS_OP_REAL};
 
 const ds_op_def ds_op_log_softmax = {
-    .name = "log_softmax", .doc = "Logarithm of softmax over the last feature dimension.",
-    .n_inputs = 1, .n_outputs = 1, .n_values = 1, .flags = DS_OP_INPLACE,
-    .infer = softmax_infer, .forward = softmax_forward};
+    DS_OPERATOR_OF(log_softmax, "Logarithm of softmax over the last feature dimension.", 1, 1, 1),
+    .member = LOG_SOFTMAX, .flags = DS_OP_INPLACE | DS_OP_REAL, .infer = softmax_infer,
+    .forward = softmax_forward};
 
-const ds_op_def ds_op_glu = {DS_OPERATOR(glu, "Half of the last feature dimension, gated by the other half.")};
+const ds_op_def ds_op_glu = {
+    DS_OPERATOR(glu, "Half of the last feature dimension, gated by the other half."),
+    .flags = DS_OP_REAL};

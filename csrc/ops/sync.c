@@ -15,17 +15,6 @@
 
 /* ---------------------------------------------------------------- sync */
 
-static ds_status sync_infer(ds_op *op)
-{
-    for (int i = 1; i < op->n_inputs; i++) {
-        const ds_rate a = op->in[0].rate, b = op->in[i].rate;
-        DS_CHECK(ds_rate_equal(a, b), DS_MISMATCH,
-                 "sync: input 0 has rate %lld/%lld but input %d has rate %lld/%lld",
-                 (long long)a.num, (long long)a.den, i, (long long)b.num, (long long)b.den);
-    }
-    return DS_OK;
-}
-
 static void sync_counts(const ds_op *op, ds_program *p)
 {
     ds_expr known = ds_known(p, 0), total = ds_total(p, 0);
@@ -48,7 +37,8 @@ static void sync_check(const ds_op *op, ds_program *p)
     ds_root(p, ds_sub(p, most, least));
 }
 
-static const char *sync_check_message(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes)
+static const char *sync_check_message(const ds_op *op, const ds_pair *in, char *text,
+                                      size_t n_bytes)
 {
     int64_t other = in[0].total;
     for (int i = 1; i < op->n_inputs && other == in[0].total; i++)
@@ -58,22 +48,19 @@ static const char *sync_check_message(const ds_op *op, const ds_pair *in, char *
     return text;
 }
 
-static void same_pieces(const ds_op *op, const ds_move *move)
+static void sync_pieces(const ds_op *op, const ds_move *move)
 {
     (void)op;
     ds_move_frames(move, 0, DS_NEVER, 0, 1);
 }
-DS_MOVE_FORWARD(sync, same_pieces, 0)
+DS_MOVE_FORWARD(sync, sync_pieces, 0)
 
 const ds_op_def ds_op_sync = {
-    .name = "sync",
-    .doc =
+    DS_OPERATOR_OF(
+        sync,
         "Lets a stream progress only as far as the others have, for operators that combine them.",
-    .n_inputs = 2,
-    .n_outputs = 1,
-    .n_values = 1,
+        2, 1, 1),
     .flags = DS_OP_VARIADIC | DS_OP_INPLACE,
-    .infer = sync_infer,
     .counts = sync_counts,
     .check = sync_check,
     .check_message = sync_check_message,
@@ -83,14 +70,9 @@ const ds_op_def ds_op_sync = {
 
 enum { LIMIT_FRAMES };
 
-static const ds_attr_def limit_attrs[] = {
-    {.name = "frames", .kind = DS_ATTR_INT, .required = true, .doc = "the longest stream allowed"},
-    {0}};
-
-static ds_status limit_infer(ds_op *op)
-{
-    return ds_op_require_least(op, LIMIT_FRAMES, 0);
-}
+static const ds_attr_def limit_attrs[] = {{"frames", DS_ATTR_INT, .required = true,
+                                           .doc = "the longest stream allowed", .range = DS_FROM_0},
+                                          {0}};
 
 static void limit_check(const ds_op *op, ds_program *p)
 {
@@ -98,25 +80,20 @@ static void limit_check(const ds_op *op, ds_program *p)
     ds_root(p, ds_add_k(p, ds_total(p, 0), -op->attr[LIMIT_FRAMES].i));
 }
 
-static const char *limit_check_message(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes)
+static const char *limit_check_message(const ds_op *op, const ds_pair *in, char *text,
+                                       size_t n_bytes)
 {
-    snprintf(text, n_bytes, "%lld frames wait for the stream's end, more than buffer_limit allows (%lld)",
+    snprintf(text, n_bytes,
+             "%lld frames wait for the stream's end, more than buffer_limit allows (%lld)",
              (long long)in[0].total, (long long)op->attr[LIMIT_FRAMES].i);
     return text;
 }
 
-DS_MOVE_FORWARD(limit, same_pieces, 0)
-
 const ds_op_def ds_op_limit = {
-    .name = "limit",
-    .doc = "Refuses streams that become longer than a number of frames.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = -1,
+    DS_OPERATOR_OF(limit, "Refuses streams that become longer than a number of frames.", 1, 1, 1),
     .flags = DS_OP_INPLACE,
     .attrs = limit_attrs,
     .check_status = DS_LIMIT,
-    .infer = limit_infer,
     .check = limit_check,
     .check_message = limit_check_message,
-    .forward = limit_forward};
+    .forward = sync_forward};

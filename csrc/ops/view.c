@@ -8,18 +8,22 @@
 #include "ops/move.h"
 #include "ops/registry.h"
 
-/* Every frame by the strides of its dimensions. */
-static void view_frames(const ds_op *op, const ds_move *move, const int64_t *stride)
+enum { PERMUTE, EXPAND, RESHAPE };
+
+static void view_pieces(const ds_op *op, const ds_move *move)
 {
-    const ds_signature *out = &op->out[0];
-    ds_piece p = {.m1 = DS_NEVER, .step = ds_signature_elements(&op->in[0]), .hold = 1, .rank = out->rank};
+    const ds_signature *in = &op->in[0], *out = &op->out[0];
+    ds_piece p = {.m1 = DS_NEVER, .step = ds_signature_elements(in), .hold = 1, .rank = out->rank};
     for (int d = 0; d < out->rank; d++) {
         p.axis[d].size = out->shape[d];
         p.axis[d].to = ds_signature_stride(out, d);
-        p.axis[d].from = stride[d];
+        p.axis[d].from = op->def->member == PERMUTE
+                             ? ds_signature_stride(in, (int)op->attr[0].ints[d])
+                             : ds_broadcast_stride(in, out->rank, d);
     }
     ds_move_piece(move, &p);
 }
+DS_MOVE_FORWARD(view, view_pieces, 0)
 
 /* ---------------------------------------------------------------- permute */
 
@@ -45,19 +49,11 @@ static ds_status permute_infer(ds_op *op)
     return DS_OK;
 }
 
-static void permute_pieces(const ds_op *op, const ds_move *move)
-{
-    int64_t stride[DS_MAX_RANK];
-    for (int d = 0; d < op->out[0].rank; d++)
-        stride[d] = ds_signature_stride(&op->in[0], (int)op->attr[0].ints[d]);
-    view_frames(op, move, stride);
-}
-DS_MOVE_FORWARD(permute, permute_pieces, 0)
+const ds_op_def ds_op_permute = {
+    DS_OPERATOR_OF(permute, "Puts the feature dimensions into another order.", 1, 1, 1),
+    .member = PERMUTE, .attrs = permute_attrs, .infer = permute_infer, .forward = view_forward};
 
-const ds_op_def ds_op_permute = {DS_OPERATOR(permute, "Puts the feature dimensions into another order."),
-    .attrs = permute_attrs};
-
-/* ---------------------------------------------------------------- expand */
+/* ---------------------------------------------------------------- expand, reshape */
 
 static const ds_attr_def shape_attrs[] = {
     {"shape", DS_ATTR_INTS, .required = true, .doc = "of a frame's features"}, {0}};
@@ -79,47 +75,20 @@ static ds_status shape_take(ds_op *op)
     return DS_OK;
 }
 
-static ds_status shape_fail(const ds_op *op, const char *relation)
-{
-    char from[160], to[160];
-    return ds_fail(DS_SHAPE, "%s: shape %s does not %s %s", op->def->name,
-                   ds_signature_text(&op->in[0], from, sizeof from), relation,
-                   ds_signature_text(&op->out[0], to, sizeof to));
-}
-
-static ds_status expand_infer(ds_op *op)
+static ds_status view_infer(ds_op *op)
 {
     const ds_signature *in = &op->in[0], *out = &op->out[0];
     DS_TRY(shape_take(op));
+    const bool expands = op->def->member == EXPAND;
     const int more = out->rank - in->rank;
-    bool fits = more >= 0;
-    for (int d = 0; fits && d < in->rank; d++)
+    bool fits = expands ? more >= 0 : ds_signature_elements(in) == ds_signature_elements(out);
+    for (int d = 0; expands && fits && d < in->rank; d++)
         fits = in->shape[d] == 1 || in->shape[d] == out->shape[d + more];
-    return fits ? DS_OK : shape_fail(op, "expand to");
-}
-
-static void expand_pieces(const ds_op *op, const ds_move *move)
-{
-    const ds_signature *in = &op->in[0], *out = &op->out[0];
-    int64_t stride[DS_MAX_RANK];
-    for (int d = 0; d < out->rank; d++) {
-        const int own = d - (out->rank - in->rank);
-        stride[d] = own < 0 || in->shape[own] == 1 ? 0 : ds_signature_stride(in, own);
-    }
-    view_frames(op, move, stride);
-}
-DS_MOVE_FORWARD(expand, expand_pieces, 0)
-
-const ds_op_def ds_op_expand = {DS_OPERATOR(expand, "Repeats feature dimensions of size 1."),
-    .attrs = shape_attrs};
-
-/* ---------------------------------------------------------------- reshape */
-
-static ds_status reshape_infer(ds_op *op)
-{
-    DS_TRY(shape_take(op));
-    if (ds_signature_elements(&op->in[0]) != ds_signature_elements(&op->out[0]))
-        return shape_fail(op, "have as many elements as");
+    char from[160], to[160];
+    DS_CHECK(fits, DS_SHAPE, "%s: shape %s does not %s %s", op->def->name,
+             ds_signature_text(in, from, sizeof from),
+             expands ? "expand to" : "have as many elements as",
+             ds_signature_text(out, to, sizeof to));
     return DS_OK;
 }
 
@@ -130,5 +99,14 @@ static void reshape_pieces(const ds_op *op, const ds_move *move)
 }
 DS_MOVE_FORWARD(reshape, reshape_pieces, 0)
 
-const ds_op_def ds_op_reshape = {DS_OPERATOR(reshape, "The same elements in a feature shape of another form."),
-    .flags = DS_OP_INPLACE, .attrs = shape_attrs};
+const ds_op_def ds_op_expand = {
+    DS_OPERATOR_OF(expand, "Repeats feature dimensions of size 1.", 1, 1, 1), .member = EXPAND,
+    .attrs = shape_attrs, .infer = view_infer, .forward = view_forward};
+
+const ds_op_def ds_op_reshape = {
+    DS_OPERATOR_OF(reshape, "The same elements in a feature shape of another form.", 1, 1, 1),
+    .member = RESHAPE,
+    .flags = DS_OP_INPLACE,
+    .attrs = shape_attrs,
+    .infer = view_infer,
+    .forward = reshape_forward};

@@ -1,6 +1,4 @@
 /* An operator's integers as Python's data: _core.Op.declare takes them, _core.Op.integers gives them. */
-#include "ops/declared.h"
-
 #include "python/op.h"
 
 /* Reads ([(code, a, b, c, k), ...], [root, ...]). */
@@ -11,17 +9,15 @@ static int parse_program(ds_module *m, PyObject *given, ds_program *p)
     p->full = false;
     if (!PyArg_ParseTuple(given, "O!O!", &PyList_Type, &nodes, &PyList_Type, &roots))
         return -1;
-    if (PyList_GET_SIZE(nodes) > DS_PROGRAM_NODES || PyList_GET_SIZE(roots) > DS_PROGRAM_ROOTS) {
-        PyErr_Format(m->errors[DS_ARGUMENT], "an operator's integers take at most %d nodes",
-                     DS_PROGRAM_NODES);
-        return -1;
-    }
+    DS_EXPECT(
+        PyList_GET_SIZE(nodes) <= DS_PROGRAM_NODES && PyList_GET_SIZE(roots) <= DS_PROGRAM_ROOTS,
+        m->errors[DS_ARGUMENT], "an operator's integers take at most %d nodes", DS_PROGRAM_NODES);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(nodes); i++) {
         ds_expr_node *node = &p->nodes[p->n_nodes++];
         int code;
         long long k;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(nodes, i), "iiiiL", &code, &node->a, &node->b, &node->c,
-                              &k))
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(nodes, i), "iiiiL", &code, &node->a, &node->b,
+                              &node->c, &k))
             return -1;
         node->code = (ds_expr_code)code;
         node->k = k;
@@ -35,74 +31,52 @@ static int parse_program(ds_module *m, PyObject *given, ds_program *p)
     return 0;
 }
 
-PyObject *ds_op_object_declare(PyObject *self, PyTypeObject *cls, PyObject *const *args,
-                               Py_ssize_t n_args, PyObject *names)
+PyObject *ds_op_object_declare(PyObject *self, PyObject *args)
 {
-    ds_module *m = ds_module_of(cls);
     PyTypeObject *type = (PyTypeObject *)self; /* a class method */
+    ds_module *m = ds_module_of(type);
+    PyObject *inputs, *outputs, *counted, *needed;
     ds_signature in[DS_MAX_INPUTS], out[DS_MAX_OUTPUTS];
     ds_program counts, need;
     size_t n_in, n_out;
-    if (n_args != 4 || names) {
-        PyErr_SetString(PyExc_TypeError, "declare(inputs, outputs, counts, need)");
-        return NULL;
-    }
-    if (ds_parse_signatures(m, args[0], 1, in, DS_MAX_INPUTS, &n_in) < 0 ||
-        ds_parse_signatures(m, args[1], 1, out, DS_MAX_OUTPUTS, &n_out) < 0 ||
-        parse_program(m, args[2], &counts) < 0 || parse_program(m, args[3], &need) < 0)
+    if (!PyArg_ParseTuple(args, "OOOO:declare", &inputs, &outputs, &counted, &needed) ||
+        ds_parse_signatures(m, inputs, 1, in, DS_MAX_INPUTS, &n_in) < 0 ||
+        ds_parse_signatures(m, outputs, 1, out, DS_MAX_OUTPUTS, &n_out) < 0 ||
+        parse_program(m, counted, &counts) < 0 || parse_program(m, needed, &need) < 0)
         return NULL;
     ds_op_object *object = (ds_op_object *)type->tp_alloc(type, 0);
     if (!object)
         return NULL;
-    ds_allocator allocator = ds_module_allocator(m);
-    ds_status status = ds_op_declare(&object->op, &allocator, in, n_in, out, n_out, &counts, &need);
-    if (status != DS_OK) {
-        Py_DECREF(object);
-        return ds_raise(m, status, NULL);
-    }
-    return (PyObject *)object;
+    const ds_allocator allocator = ds_module_allocator(m);
+    const ds_status status =
+        ds_op_declare(&object->op, &allocator, in, n_in, out, n_out, &counts, &need);
+    if (status == DS_OK)
+        return (PyObject *)object;
+    Py_DECREF(object);
+    return ds_raise(m, status, NULL);
 }
 
 /* ([(code, a, b, c, k), ...], [root, ...]) */
 static PyObject *build_program(const ds_program *p)
 {
     PyObject *nodes = PyList_New(p->n_nodes), *roots = PyList_New(p->n_roots);
-    for (int i = 0; nodes && roots && i < p->n_nodes; i++) {
+    for (int i = 0; nodes && i < p->n_nodes; i++) {
         const ds_expr_node *n = &p->nodes[i];
-        PyObject *item = Py_BuildValue("iiiiL", (int)n->code, n->a, n->b, n->c, (long long)n->k);
-        if (!item)
-            Py_CLEAR(nodes);
-        else
-            PyList_SET_ITEM(nodes, i, item);
+        PyList_SET_ITEM(nodes, i,
+                        Py_BuildValue("iiiiL", (int)n->code, n->a, n->b, n->c, (long long)n->k));
     }
-    for (int r = 0; nodes && roots && r < p->n_roots; r++) {
-        PyObject *root = PyLong_FromLong(p->roots[r]);
-        if (!root)
-            Py_CLEAR(roots);
-        else
-            PyList_SET_ITEM(roots, r, root);
-    }
-    if (nodes && roots)
+    for (int r = 0; roots && r < p->n_roots; r++)
+        PyList_SET_ITEM(roots, r, PyLong_FromLong(p->roots[r]));
+    if (!PyErr_Occurred())
         return Py_BuildValue("NN", nodes, roots);
     Py_XDECREF(nodes);
     Py_XDECREF(roots);
     return NULL;
 }
 
-PyObject *ds_op_object_integers(PyObject *self, PyTypeObject *cls, PyObject *const *args,
-                                Py_ssize_t n_args, PyObject *names)
+PyObject *ds_op_object_integers(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     const ds_op *op = ((ds_op_object *)self)->op;
-    (void)cls;
-    (void)args;
-    if (n_args || names) {
-        PyErr_SetString(PyExc_TypeError, "integers()");
-        return NULL;
-    }
-    PyObject *counts = build_program(&op->counts), *need = counts ? build_program(&op->need) : NULL;
-    if (!need) {
-        Py_XDECREF(counts);
-        return NULL;
-    }
-    return Py_BuildValue("NN", counts, need);
+    PyObject *counts = build_program(&op->counts);
+    return counts ? Py_BuildValue("NN", counts, build_program(&op->need)) : NULL;
 }

@@ -27,8 +27,8 @@ typedef struct ds_engine_object {
     const ds_plan *plan;  /* the engine's */
     ds_session *session;  /* the engine's; NULL once closed */
     PyObject *table;      /* dict: id -> ds_live */
-    PyObject *last_ids;   /* of the last step_batch: a tuple of plain ids, */
-    PyObject *last_live;  /* and what stood behind them */
+    PyObject *last_ids;   /* list: the plain ids of the last step_batch */
+    PyObject *last_live;  /* tuple: what stood behind them */
     Py_ssize_t n_running; /* calls under way (Python code may run in them): the engine stays open */
     long long n_restored; /* streams that were given a name */
     bool blas;
@@ -37,20 +37,26 @@ typedef struct ds_engine_object {
 
 /* What stands behind a live id (borrowed), or NULL: with an exception only if one occurred. */
 ds_live *ds_engine_find(const ds_engine_object *e, PyObject *id);
-/* A new one, in no table yet (new reference). */
-ds_live *ds_live_new(ds_module *m, ds_slot *slot);
-/* Takes a stream, whose slot is entered, out of the table, and lets its slot go. Changes no exception. */
+/* A new one (new reference), whose slot is entered; named: in the table. takes_place: of one that is about to
+ * end. */
+ds_live *ds_live_open(ds_module *m, ds_engine_object *e, PyObject *id, bool takes_place,
+                      bool named);
+/* Enters its slot; false with StreamBusyError. */
+bool ds_live_enter(ds_module *m, const ds_live *live, PyObject *id);
+/* Lets its slot go, which is entered. */
+void ds_live_end(ds_engine_object *e, ds_live *live);
+/* Likewise of a stream that is taken out of the table. Changes no exception. */
 void ds_engine_forget(ds_engine_object *e, PyObject *id, ds_live *live);
 /* The id as a plain str, so that looking it up runs no Python code (new reference); StreamIdError
  * where it is no str. */
 PyObject *ds_plain_id(ds_module *m, PyObject *id);
 /* Raises ClosedError where the engine is closed; returns -1 then. */
 int ds_engine_check_open(ds_module *m, const ds_engine_object *e);
-/* Raises an error about one stream. Always NULL. */
-PyObject *ds_engine_error(ds_module *m, ds_status status, const char *text, PyObject *id);
+/* Raises the last error, about one stream or (NULL) none. Always NULL. */
+void *ds_engine_error(ds_module *m, ds_status status, PyObject *id);
 
-extern PyMethodDef ds_stream_methods[];        /* streams.c */
-PyObject *ds_engine_step(DS_METHOD_ARGUMENTS); /* step_batch.c */
+extern PyMethodDef ds_stream_methods[];                   /* streams.c */
+PyObject *ds_engine_step(PyObject *self, PyObject *args); /* step_batch.c */
 PyObject *ds_engine_object_copy(PyObject *self, PyObject *max_streams);
 PyObject *ds_engine_object_close(PyObject *self, PyObject *unused);
 PyObject *ds_engine_graph(PyObject *self, PyObject *unused);

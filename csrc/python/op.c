@@ -1,6 +1,4 @@
 /* _core.Op: one operator for given attributes, inputs and weights; what eager and offline calls run. */
-#include <string.h>
-
 #include "python/op.h"
 
 /* ---------------------------------------------------------------- making one */
@@ -24,8 +22,8 @@ static PyObject *op_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!self)
         return NULL;
     ds_allocator allocator = ds_module_allocator(m);
-    ds_status status = ds_op_create(&self->op, &allocator, def, attrs, n_attrs, in, n_in, weight,
-                                    n_weights);
+    ds_status status =
+        ds_op_create(&self->op, &allocator, def, attrs, n_attrs, in, n_in, weight, n_weights);
     if (status != DS_OK) {
         Py_DECREF(self);
         return ds_raise(m, status, NULL);
@@ -42,29 +40,22 @@ static void op_dealloc(PyObject *self)
 }
 
 /* ---------------------------------------------------------------- counts */
-/* Borrows the (rows, 4) int64 arrays of a sequence; *n_rows -1: set from the first. */
 int ds_parse_counts(ds_module *m, const ds_op *op, PyObject *sequence, int n,
-                        const ds_counts **counts, Py_ssize_t *n_rows)
+                    const ds_counts **counts, Py_ssize_t *n_rows)
 {
-    if (!PyList_Check(sequence) && !PyTuple_Check(sequence)) {
-        PyErr_Format(PyExc_TypeError, "%s: counts must be a list or tuple of arrays", op->def->name);
-        return -1;
-    }
-    if (PySequence_Fast_GET_SIZE(sequence) != n) {
-        PyErr_Format(m->errors[DS_ARGUMENT], "%s: expected counts of %d edges, got %zd",
-                     op->def->name, n, PySequence_Fast_GET_SIZE(sequence));
-        return -1;
-    }
+    DS_EXPECT(PyList_Check(sequence) || PyTuple_Check(sequence), PyExc_TypeError,
+              "%s: counts must be a list or tuple of arrays", op->def->name);
+    DS_EXPECT(PySequence_Fast_GET_SIZE(sequence) == n, m->errors[DS_ARGUMENT],
+              "%s: expected counts of %d edges, got %zd", op->def->name, n,
+              PySequence_Fast_GET_SIZE(sequence));
     for (int i = 0; i < n; i++) {
         PyObject *item = PySequence_Fast_GET_ITEM(sequence, i);
         PyArrayObject *array = (PyArrayObject *)item;
-        if (!PyArray_Check(item) || PyArray_TYPE(array) != NPY_INT64 || PyArray_NDIM(array) != 2 ||
-            PyArray_DIM(array, 1) != 4 || !PyArray_ISCARRAY_RO(array) ||
-            (*n_rows >= 0 && PyArray_DIM(array, 0) != *n_rows)) {
-            PyErr_Format(m->errors[DS_ARGUMENT], "%s: counts must be (rows, 4) int64 arrays",
-                         op->def->name);
-            return -1;
-        }
+        DS_EXPECT(
+            PyArray_Check(item) && PyArray_TYPE(array) == NPY_INT64 && PyArray_NDIM(array) == 2 &&
+                PyArray_DIM(array, 1) == 4 && PyArray_ISCARRAY_RO(array) &&
+                (*n_rows < 0 || PyArray_DIM(array, 0) == *n_rows),
+            m->errors[DS_ARGUMENT], "%s: counts must be (rows, 4) int64 arrays", op->def->name);
         *n_rows = PyArray_DIM(array, 0);
         counts[i] = PyArray_DATA(array);
     }
@@ -100,119 +91,108 @@ static ds_status count_row(const ds_op *op, const ds_counts *const *in, ds_count
     return ds_op_check(op, now, ended);
 }
 
-static PyObject *op_counts(PyObject *self, PyTypeObject *cls, PyObject *const *args,
-                           Py_ssize_t n_args, PyObject *names)
+PyObject *ds_op_raise(ds_module *m, ds_status status, PyObject *ids, const bool *bad,
+                      Py_ssize_t n_rows)
 {
-    ds_module *m = ds_module_of(cls);
+    PyObject *about = ids ? ds_bad_ids(ids, bad, n_rows) : NULL;
+    if (!PyErr_Occurred())
+        ds_raise(m, status, about);
+    Py_XDECREF(about);
+    return NULL;
+}
+
+/* A list of n new arrays (n_rows, width), and where their integers lie. */
+static PyObject *new_integers(int n, npy_intp n_rows, npy_intp width, int64_t **data)
+{
+    const npy_intp shape[2] = {n_rows, width};
+    PyObject *list = PyList_New(n);
+    for (int i = 0; list && i < n; i++) {
+        PyObject *array = PyArray_SimpleNew(2, shape, NPY_INT64);
+        PyList_SET_ITEM(list, i, array);
+        if (array)
+            data[i] = PyArray_DATA((PyArrayObject *)array);
+        else
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *op_counts(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+    ds_module *m = ds_module_of(Py_TYPE(self));
     const ds_op *op = ((ds_op_object *)self)->op;
     const ds_counts *in[DS_MAX_INPUTS];
     ds_counts *out[DS_MAX_OUTPUTS];
+    int64_t *data[DS_MAX_OUTPUTS];
     Py_ssize_t n_rows = -1;
-    (void)names;
-    if (n_args < 2 || n_args > 3) {
-        PyErr_SetString(PyExc_TypeError, "counts(inputs, ended, ids=())");
-        return NULL;
-    }
+    if (n_args < 2 || n_args > 3)
+        return PyErr_Format(PyExc_TypeError, "counts(inputs, ended, ids=())");
     if (ds_parse_counts(m, op, args[0], op->n_inputs, in, &n_rows) < 0)
         return NULL;
     const bool *ended = ds_parse_ended(m, args[1], n_rows);
-    PyObject *list = ended ? PyList_New(op->n_outputs) : NULL;
-    for (int o = 0; list && o < op->n_outputs; o++) {
-        npy_intp shape[2] = {n_rows, 4};
-        PyObject *array = PyArray_SimpleNew(2, shape, NPY_INT64);
-        if (!array) {
-            Py_CLEAR(list);
-            break;
-        }
-        PyList_SET_ITEM(list, o, array);
-        out[o] = PyArray_DATA((PyArrayObject *)array);
-    }
-    if (!list)
-        return NULL;
+    bool *bad = ended ? PyMem_Calloc((size_t)n_rows + 1, sizeof *bad) : NULL;
+    if (!bad)
+        return ended ? PyErr_NoMemory() : NULL;
+    PyObject *list = new_integers(op->n_outputs, n_rows, 4, data);
+    for (int o = 0; list && o < op->n_outputs; o++)
+        out[o] = (ds_counts *)data[o];
     ds_first_fault first = {DS_OK, ""};
-    bool *bad = PyMem_Calloc((size_t)n_rows + 1, sizeof *bad);
-    if (!bad) {
-        Py_DECREF(list);
-        return PyErr_NoMemory();
-    }
-    for (Py_ssize_t r = 0; r < n_rows; r++)
+    for (Py_ssize_t r = 0; list && r < n_rows; r++)
         ds_first_fault_note(&first, count_row(op, in, out, r, ended[r]), &bad[r]);
     if (first.status != DS_OK) {
-        PyObject *ids = n_args > 2 ? ds_bad_ids(args[2], bad, n_rows) : NULL;
         Py_CLEAR(list);
-        if (!PyErr_Occurred())
-            ds_raise(m, ds_first_fault_end(&first), ids);
-        Py_XDECREF(ids);
+        ds_op_raise(m, ds_first_fault_end(&first), n_args > 2 ? args[2] : NULL, bad, n_rows);
     }
     PyMem_Free(bad);
     return list;
 }
 
-static PyObject *op_kept(PyObject *self, PyTypeObject *cls, PyObject *const *args,
-                         Py_ssize_t n_args, PyObject *names)
+static PyObject *op_kept(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
-    ds_module *m = ds_module_of(cls);
+    ds_module *m = ds_module_of(Py_TYPE(self));
     const ds_op *op = ((ds_op_object *)self)->op;
     const ds_counts *in[DS_MAX_INPUTS], *out[DS_MAX_OUTPUTS];
+    int64_t *data[DS_MAX_INPUTS];
     Py_ssize_t n_rows = -1;
-    (void)names;
-    if (n_args != 2) {
-        PyErr_SetString(PyExc_TypeError, "kept(inputs, outputs)");
-        return NULL;
-    }
+    if (n_args != 2)
+        return PyErr_Format(PyExc_TypeError, "kept(inputs, outputs)");
     if (ds_parse_counts(m, op, args[0], op->n_inputs, in, &n_rows) < 0 ||
         ds_parse_counts(m, op, args[1], op->n_outputs, out, &n_rows) < 0)
         return NULL;
-    PyObject *list = PyList_New(ds_op_n_values(op));
-    for (int i = 0; list && i < ds_op_n_values(op); i++) {
-        npy_intp shape[2] = {n_rows, 2};
-        PyObject *array = PyArray_SimpleNew(2, shape, NPY_INT64);
-        if (!array) {
-            Py_CLEAR(list);
-            break;
-        }
-        PyList_SET_ITEM(list, i, array);
-        int64_t *data = PyArray_DATA((PyArrayObject *)array);
+    PyObject *list = new_integers(ds_op_n_values(op), n_rows, 2, data);
+    for (int i = 0; list && i < ds_op_n_values(op); i++)
         for (Py_ssize_t r = 0; r < n_rows; r++) {
-            data[2 * r] = ds_eager_kept_from(op, i, in[i][r].before, out[0][r].before);
-            data[2 * r + 1] = ds_eager_kept_from(op, i, in[i][r].now, out[0][r].now);
+            data[i][2 * r] = ds_eager_kept_from(op, i, in[i][r].before, out[0][r].before);
+            data[i][2 * r + 1] = ds_eager_kept_from(op, i, in[i][r].now, out[0][r].now);
         }
-    }
     return list;
 }
 
 /* ---------------------------------------------------------------- facts */
-static PyObject *op_get_name(PyObject *self, void *unused)
+static PyObject *op_get_name(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyUnicode_FromString(((ds_op_object *)self)->op->def->name);
 }
 
-static PyObject *op_get_attributes(PyObject *self, void *unused)
+static PyObject *op_get_attributes(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return ds_build_attributes(((ds_op_object *)self)->op);
 }
 
-static PyObject *op_get_outputs(PyObject *self, void *unused)
+static PyObject *op_get_outputs(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     const ds_op *op = ((ds_op_object *)self)->op;
     PyObject *list = PyList_New(op->n_outputs);
-    for (int o = 0; list && o < op->n_outputs; o++) {
-        PyObject *s = ds_build_signature(&op->out[o]);
-        if (!s)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, o, s);
-    }
+    for (int o = 0; list && o < op->n_outputs; o++)
+        PyList_SET_ITEM(list, o, ds_build_signature(&op->out[o]));
+    if (PyErr_Occurred())
+        Py_CLEAR(list);
     return list;
 }
 
 /* For the kernels of calls without OpenBLAS. */
-static PyObject *op_get_prepared_bytes(PyObject *self, void *unused)
+static PyObject *op_get_prepared_bytes(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     const ds_op *op = ((ds_op_object *)self)->op;
     const ds_module *m = ds_module_of(Py_TYPE(self));
     if (!ds_have_kernels(m))
@@ -220,16 +200,19 @@ static PyObject *op_get_prepared_bytes(PyObject *self, void *unused)
     return PyLong_FromSize_t(ds_op_prepared_bytes(op, &m->kernels->real[ds_op_real(op) == DS_F64]));
 }
 
+static PyObject *op_get_n_values(PyObject *self, void *Py_UNUSED(unused))
+{
+    return PyLong_FromLong(ds_op_n_values(((ds_op_object *)self)->op));
+}
+
 static PyObject *op_get_flag(PyObject *self, void *which)
 {
     const ds_op *op = ((ds_op_object *)self)->op;
-    switch (*(const char *)which) {
-    case 's': return PyBool_FromLong(op->same_counts);
-    case 'l': return PyBool_FromLong((op->def->flags & DS_OP_LOCKSTEP) != 0);
-    case 'w': return PyBool_FromLong(op->whole);
-    case 'c': return PyBool_FromLong(op->n_carried > 0);
-    default: return PyLong_FromLong(ds_op_n_values(op));
-    }
+    const char flag = *(const char *)which;
+    return PyBool_FromLong(flag == 's'   ? op->same_counts
+                           : flag == 'l' ? op->def->flags & DS_OP_LOCKSTEP
+                           : flag == 'w' ? op->whole
+                                         : op->n_carried > 0);
 }
 
 static PyGetSetDef op_getset[] = {
@@ -240,30 +223,33 @@ static PyGetSetDef op_getset[] = {
     {"lockstep", op_get_flag, NULL, "Whether value inputs must progress equally.", "l"},
     {"whole", op_get_flag, NULL, "Whether it needs the whole stream.", "w"},
     {"carries", op_get_flag, NULL, "Whether it carries arrays from call to call.", "c"},
-    {"prepared_bytes", op_get_prepared_bytes, NULL, "Bytes of its weights as kernels want them.", NULL},
-    {"n_values", op_get_flag, NULL, "Inputs whose values are read.", "n"},
+    {"prepared_bytes", op_get_prepared_bytes, NULL, "Bytes of its weights as kernels want them.",
+     NULL},
+    {"n_values", op_get_n_values, NULL, "Inputs whose values are read.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyMethodDef op_methods[] = {
-    {"counts", (PyCFunction)(void (*)(void))op_counts, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
+    {"counts", (PyCFunction)(void (*)(void))op_counts, METH_FASTCALL,
      "counts(inputs, ended, ids=()) -> counts of every output"},
-    {"kept", (PyCFunction)(void (*)(void))op_kept, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
+    {"kept", (PyCFunction)(void (*)(void))op_kept, METH_FASTCALL,
      "kept(inputs, outputs) -> per value input the first frame kept before and now"},
-    {"run", (PyCFunction)(void (*)(void))ds_op_object_run, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
-     "run(values, inputs, outputs, ended, states, weights, blas, ids=(), prepared=None) -> outputs, new states"},
-    {"integers", (PyCFunction)(void (*)(void))ds_op_object_integers,
-     METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
+    {"run", (PyCFunction)(void (*)(void))ds_op_object_run, METH_FASTCALL,
+     "run(values, inputs, outputs, ended, states, weights, blas, ids=(), prepared=None)\n"
+     "-> outputs, new states"},
+    {"integers", ds_op_object_integers, METH_NOARGS,
      "integers() -> counts and need, each as what `declare` takes"},
-    {"declare", (PyCFunction)(void (*)(void))ds_op_object_declare,
-     METH_CLASS | METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
+    {"declare", ds_op_object_declare, METH_CLASS | METH_VARARGS,
      "declare(inputs, outputs, counts, need): an operator whose integers are data"},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot op_slots[] = {
-    {Py_tp_new, op_new},         {Py_tp_dealloc, op_dealloc}, {Py_tp_getset, op_getset},
-    {Py_tp_methods, op_methods}, {Py_tp_doc, "An operator of the engine."},
+    {Py_tp_new, op_new},
+    {Py_tp_dealloc, op_dealloc},
+    {Py_tp_getset, op_getset},
+    {Py_tp_methods, op_methods},
+    {Py_tp_doc, "An operator of the engine."},
     {0, NULL},
 };
 

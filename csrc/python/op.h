@@ -5,8 +5,7 @@
 #include "python/support.h"
 
 typedef struct ds_op_object {
-    PyObject_HEAD
-    ds_op *op;
+    PyObject_HEAD ds_op *op;
 } ds_op_object;
 
 /* Borrows the (rows, 4) int64 arrays of a list or tuple of n; *n_rows -1: set from the first. */
@@ -14,20 +13,20 @@ int ds_parse_counts(ds_module *m, const ds_op *op, PyObject *sequence, int n,
                     const ds_counts **counts, Py_ssize_t *n_rows);
 /* Borrows a bool array of n_rows; NULL with an exception. */
 const bool *ds_parse_ended(ds_module *m, PyObject *ended, Py_ssize_t n_rows);
+/* Raises what an exec function reported, about the rows that are bad; ids: theirs, or NULL. Always NULL. */
+PyObject *ds_op_raise(ds_module *m, ds_status status, PyObject *ids, const bool *bad,
+                      Py_ssize_t n_rows);
 
-/* Kept weights (prepared.c): takes them for one run of `op`; false where they are another's or in use.
- * `object` may be NULL. */
+/* Kept weights (prepared.c): takes them for one run of `op`; false where they are another's or in use. */
 bool ds_prepared_take(ds_module *m, PyObject *object, PyObject *op);
 void ds_prepared_give(PyObject *object);
 /* What `prepare` makes of these weights, made anew where they are not those of the last run; NULL where
  * these kernels read weights where they lie, or there is no memory to keep it. Without the GIL. */
-const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels, const void *const *weights);
+const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels,
+                                const void *const *weights);
 
-PyObject *ds_op_object_run(PyObject *self, PyTypeObject *cls, PyObject *const *args,
-                           Py_ssize_t n_args, PyObject *names);
-PyObject *ds_op_object_declare(PyObject *self, PyTypeObject *cls, PyObject *const *args,
-                               Py_ssize_t n_args, PyObject *names);
-PyObject *ds_op_object_integers(PyObject *self, PyTypeObject *cls, PyObject *const *args,
-                                Py_ssize_t n_args, PyObject *names);
+PyObject *ds_op_object_run(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
+PyObject *ds_op_object_declare(PyObject *type, PyObject *args);
+PyObject *ds_op_object_integers(PyObject *self, PyObject *unused);
 
 #endif

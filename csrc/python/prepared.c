@@ -11,13 +11,13 @@
 #include "base/alloc.h"
 #include "cpu/float_env.h"
 #include "python/op.h"
+#include "structmember.h"
 
 typedef struct prepared_object {
-    PyObject_HEAD
-    PyObject *op; /* owned */
+    PyObject_HEAD PyObject *op; /* owned */
     ds_allocator allocator;
     const ds_kernels *kernels; /* for which `data` holds; NULL where it holds nothing */
-    char *raw;                 /* the weights as they were, one after another; NULL before the first run */
+    char *raw; /* the weights as they were, one after another; NULL before the first run */
     void *data;
     size_t raw_bytes, data_bytes;
     bool busy; /* guarded by the GIL */
@@ -30,10 +30,10 @@ static size_t weight_bytes(const ds_op *op, int i)
 
 static PyObject *prepared_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
+    static char *keywords[] = {"", NULL};
     ds_module *m = ds_module_of(type);
     PyObject *op;
-    if (!PyArg_ParseTuple(args, "O!:Prepared", m->op_type, &op) ||
-        (kwargs && PyDict_GET_SIZE(kwargs)))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!:Prepared", keywords, m->op_type, &op))
         return NULL;
     prepared_object *self = (prepared_object *)type->tp_alloc(type, 0);
     if (!self)
@@ -60,7 +60,7 @@ static void prepared_dealloc(PyObject *object)
 bool ds_prepared_take(ds_module *m, PyObject *object, PyObject *op)
 {
     prepared_object *self = (prepared_object *)object;
-    if (!object || !Py_IS_TYPE(object, m->prepared_type) || self->op != op || self->busy)
+    if (!Py_IS_TYPE(object, m->prepared_type) || self->op != op || self->busy)
         return false;
     self->busy = true;
     return true;
@@ -83,31 +83,36 @@ static bool same_weights(const prepared_object *self, const ds_op *op, const voi
     return true;
 }
 
+/* Room for the copy and for n_bytes of what is made of it; false where memory is short. */
+static bool make_room(prepared_object *self, size_t n_bytes)
+{
+    void *p = NULL;
+    if (self->data && n_bytes != self->data_bytes) {
+        ds_release(&self->allocator, self->data, self->data_bytes);
+        self->data = NULL;
+    }
+    if (!self->raw && ds_allocate(&self->allocator, &p, self->raw_bytes) == DS_OK)
+        self->raw = p;
+    if (self->raw && !self->data && ds_allocate(&self->allocator, &p, n_bytes) == DS_OK)
+        self->data = p;
+    self->data_bytes = n_bytes;
+    return self->data != NULL;
+}
+
 /* What is kept is prepared from the copy, so that the two agree whoever writes to the weights. */
-const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels, const void *const *weights)
+const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels,
+                                const void *const *weights)
 {
     prepared_object *self = (prepared_object *)object;
     const ds_op *op = ((ds_op_object *)self->op)->op;
     if (self->kernels == kernels && same_weights(self, op, weights))
         return self->data;
     const ds_real_kernels *const k = &kernels->real[ds_op_real(op) == DS_F64];
-    if (k->format == DS_FORMAT_RAW)
+    if (k->format == DS_FORMAT_RAW || !op->def->prepare)
         return NULL;
-    const size_t n_bytes = ds_op_prepared_bytes(op, k);
-    if (self->data && n_bytes != self->data_bytes) {
-        ds_release(&self->allocator, self->data, self->data_bytes);
-        self->data = NULL;
-    }
     self->kernels = NULL;
-    void *p = self->raw;
-    if (!p && ds_allocate(&self->allocator, &p, self->raw_bytes) != DS_OK)
+    if (!make_room(self, ds_op_prepared_bytes(op, k)))
         return NULL;
-    self->raw = p;
-    p = self->data;
-    if (!p && ds_allocate(&self->allocator, &p, n_bytes) != DS_OK)
-        return NULL;
-    self->data = p;
-    self->data_bytes = n_bytes;
     const void *copies[DS_MAX_WEIGHTS] = {NULL};
     char *at = self->raw;
     for (int i = 0; i < op->n_weights; i++) {
@@ -124,21 +129,16 @@ const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels, con
     return self->data;
 }
 
-static PyObject *prepared_get_op(PyObject *self, void *unused)
-{
-    (void)unused;
-    return Py_NewRef(((prepared_object *)self)->op);
-}
-
-static PyGetSetDef prepared_getset[] = {
-    {"op", prepared_get_op, NULL, "The operator whose weights these are.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+static PyMemberDef prepared_members[] = {
+    {"op", T_OBJECT, offsetof(prepared_object, op), READONLY,
+     "The operator whose weights these are."},
+    {NULL, 0, 0, 0, NULL},
 };
 
 static PyType_Slot prepared_slots[] = {
     {Py_tp_new, prepared_new},
     {Py_tp_dealloc, prepared_dealloc},
-    {Py_tp_getset, prepared_getset},
+    {Py_tp_members, prepared_members},
     {Py_tp_doc, "Prepared(op): its weights as its kernels want them, kept from run to run."},
     {0, NULL},
 };

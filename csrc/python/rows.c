@@ -1,70 +1,67 @@
 /* The rows of a batch as callers name them: ids in order, flags and lengths per row. */
-#include "python/call.h"
-
 #include <string.h>
 
+#include "python/call.h"
+
 /* ---------------------------------------------------------------- ids */
+PyObject *ds_plain_ids(ds_module *m, PyObject *given)
+{
+    PyObject *ids = PyUnicode_Check(given) ? Py_BuildValue("[O]", given) : PySequence_List(given);
+    for (Py_ssize_t i = 0; ids && i < PyList_GET_SIZE(ids); i++) {
+        PyObject *id = ds_plain_id(m, PyList_GET_ITEM(ids, i));
+        if (!id || PyList_SetItem(ids, i, id) < 0)
+            Py_CLEAR(ids);
+    }
+    return ids;
+}
+
+/* Whether these are the ids of the last step_batch: the same objects. */
+static bool are_last(const ds_engine_object *e, PyObject *ids)
+{
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(ids);
+    return e->last_ids && PyList_GET_SIZE(e->last_ids) == n &&
+           memcmp(PySequence_Fast_ITEMS(ids), PySequence_Fast_ITEMS(e->last_ids),
+                  (size_t)n * sizeof ids) == 0;
+}
+
 PyObject *ds_rows_ids(ds_module *m, const ds_engine_object *e, PyObject *given, PyObject **known)
 {
-    PyObject *ids = PyUnicode_Check(given) ? PyTuple_Pack(1, given) : PySequence_Tuple(given);
-    if (!ids)
-        return NULL;
-    const Py_ssize_t n = PyTuple_GET_SIZE(ids);
-    Py_ssize_t same = 0;
-    if (e->last_ids && PyTuple_GET_SIZE(e->last_ids) == n)
-        while (same < n && PyTuple_GET_ITEM(ids, same) == PyTuple_GET_ITEM(e->last_ids, same))
-            same++;
-    if (e->last_ids && same == n && PyTuple_GET_SIZE(e->last_ids) == n) {
+    const bool is_plain = PyList_CheckExact(given) || PyTuple_CheckExact(given);
+    PyObject *ids = is_plain ? Py_NewRef(given) : ds_plain_ids(m, given);
+    if (ids && are_last(e, ids)) {
         Py_DECREF(ids);
         *known = Py_NewRef(e->last_live);
         return Py_NewRef(e->last_ids);
     }
-    PyObject *plain = PyTuple_New(n), *seen = plain ? PySet_New(NULL) : NULL;
-    PyObject *twice = seen ? PyList_New(0) : NULL;
-    for (Py_ssize_t r = 0; twice && r < n; r++) {
-        PyObject *id = ds_plain_id(m, PyTuple_GET_ITEM(ids, r));
-        if (id)
-            PyTuple_SET_ITEM(plain, r, id);
-        const int again = id ? PySet_Contains(seen, id) : -1;
-        if (again < 0 || (again ? PyList_Append(twice, id) : PySet_Add(seen, id)) < 0)
-            Py_CLEAR(twice);
+    if (is_plain)
+        Py_SETREF(ids, ds_plain_ids(m, ids));
+    PyObject *once = ids ? PySet_New(ids) : NULL, *twice = NULL;
+    if (once && PySet_GET_SIZE(once) < PyList_GET_SIZE(ids)) {
+        twice = PyList_New(0);
+        for (Py_ssize_t r = 0; twice && r < PyList_GET_SIZE(ids); r++)
+            if (PySet_Discard(once, PyList_GET_ITEM(ids, r)) == 0 &&
+                PyList_Append(twice, PyList_GET_ITEM(ids, r)) < 0)
+                Py_CLEAR(twice);
+        if (twice)
+            ds_raise(m, ds_fail(DS_STREAM_ID, "ids must be unique within a batch"), twice);
     }
-    if (twice && PyList_GET_SIZE(twice) > 0) {
-        ds_raise(m, ds_fail(DS_STREAM_ID, "ids must be unique within a batch"), twice);
-        Py_CLEAR(twice);
-    }
-    if (!twice)
-        Py_CLEAR(plain);
+    Py_XDECREF(once);
     Py_XDECREF(twice);
-    Py_XDECREF(seen);
-    Py_DECREF(ids);
-    return plain;
+    if (PyErr_Occurred())
+        Py_CLEAR(ids);
+    return ids;
 }
 
 /* ---------------------------------------------------------------- flags and lengths */
-/* Marks the rows that ids name. */
-static int mark_ids(const ds_call *c, PyObject *ids, bool *flags)
+int ds_rows_mark(const ds_call *c, PyObject *ids, bool *flags)
 {
-    PyObject *rows = PyDict_New();
-    for (Py_ssize_t r = 0; rows && r < c->n; r++) {
-        PyObject *row = PyLong_FromSsize_t(r);
-        if (!row || PyDict_SetItem(rows, c->ids[r], row) < 0)
-            Py_CLEAR(rows);
-        Py_XDECREF(row);
-    }
-    int status = rows ? 0 : -1;
-    for (Py_ssize_t i = 0; status == 0 && i < PyTuple_GET_SIZE(ids); i++) {
-        PyObject *id = ds_plain_id(c->m, PyTuple_GET_ITEM(ids, i));
-        PyObject *row = id ? PyDict_GetItemWithError(rows, id) : NULL;
-        if (row)
-            flags[PyLong_AsSsize_t(row)] = true;
-        else if (id)
-            ds_engine_error(c->m, DS_STREAM_ID, "sos or eos names no row of the batch", id);
-        status = row ? 0 : -1;
-        Py_XDECREF(id);
-    }
-    Py_XDECREF(rows);
-    return status;
+    PyObject *left = PySet_New(ids);
+    for (Py_ssize_t r = 0; left && r < c->n && PySet_GET_SIZE(left) > 0; r++)
+        flags[r] = PySet_Discard(left, c->ids[r]) > 0;
+    if (left && PySet_GET_SIZE(left) > 0)
+        ds_raise(c->m, ds_fail(DS_STREAM_ID, "sos or eos names no row of the batch"), left);
+    Py_XDECREF(left);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 int ds_rows_flags(const ds_call *c, const char *name, PyObject *given, bool *flags)
@@ -90,19 +87,19 @@ int ds_rows_flags(const ds_call *c, const char *name, PyObject *given, bool *fla
     for (Py_ssize_t i = 0; i < n; i++)
         n_bools += PyBool_Check(PyTuple_GET_ITEM(items, i)) ||
                    PyArray_IsScalar(PyTuple_GET_ITEM(items, i), Bool);
-    int status = 0;
-    if (n && n_bools == n && n == c->n) {
-        for (Py_ssize_t r = 0; r < n; r++)
-            flags[r] = PyObject_IsTrue(PyTuple_GET_ITEM(items, r)) > 0;
-    } else if (n_bools) {
+    PyObject *ids = NULL;
+    if (n_bools && (n_bools != n || n != c->n))
         PyErr_Format(c->m->errors[n_bools == n ? DS_SHAPE : DS_DTYPE],
                      "%s: expected a bool, a bool for each of %zd rows, or ids", name, c->n);
-        status = -1;
-    }
-    if (status == 0 && !n_bools && n)
-        status = mark_ids(c, items, flags);
+    else if (!n_bools)
+        ids = ds_plain_ids(c->m, items);
+    for (Py_ssize_t r = 0; r < n_bools && !PyErr_Occurred(); r++)
+        flags[r] = PyObject_IsTrue(PyTuple_GET_ITEM(items, r)) > 0;
+    if (ids)
+        (void)ds_rows_mark(c, ids, flags);
+    Py_XDECREF(ids);
     Py_DECREF(items);
-    return status;
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 int ds_rows_lengths(const ds_call *c, size_t input, PyObject *given)
@@ -131,10 +128,4 @@ int ds_rows_lengths(const ds_call *c, size_t input, PyObject *given)
         n_frames[r] = lengths[r] < 0 ? INT64_MAX : lengths[r];
     Py_DECREF(integers);
     return 0;
-}
-
-void ds_rows_name(ds_call *c, PyObject *ids)
-{
-    for (Py_ssize_t r = 0; r < c->n; r++)
-        c->ids[r] = PyTuple_GET_ITEM(ids, r);
 }

@@ -3,99 +3,44 @@
  * The caller's dict is copied at once; its copy becomes the result: arrays that came in are replaced by
  * those that go out. */
 #include "python/stepper.h"
-
-#include <string.h>
-
 #include "structmember.h"
 
 /* ---------------------------------------------------------------- rows */
-/* A dict with plain ids as keys; takes `rows`. */
-static PyObject *with_plain_ids(ds_module *m, PyObject *rows)
+static bool is_plain(PyObject *rows)
 {
-    PyObject *key, *value, *plain = NULL, *twice = NULL;
+    PyObject *key, *value;
     Py_ssize_t at = 0;
-    bool is_plain = true;
+    bool is_plain = PyDict_CheckExact(rows);
     while (is_plain && PyDict_Next(rows, &at, &key, &value))
         is_plain = PyUnicode_CheckExact(key);
-    if (is_plain)
-        return rows;
-    plain = PyDict_New();
-    twice = PyList_New(0);
-    at = 0;
-    while (plain && twice && PyDict_Next(rows, &at, &key, &value)) {
-        PyObject *id = ds_plain_id(m, key);
-        const int known = id ? PyDict_Contains(plain, id) : -1;
-        if (known < 0 || (known ? PyList_Append(twice, id) : PyDict_SetItem(plain, id, value)) < 0)
-            Py_CLEAR(plain);
-        Py_XDECREF(id);
-    }
-    if (plain && twice && PyList_GET_SIZE(twice) > 0) {
-        ds_raise(m, ds_fail(DS_STREAM_ID, "ids must be unique within a batch"), twice);
-        Py_CLEAR(plain);
-    }
-    Py_XDECREF(twice);
-    Py_DECREF(rows);
-    return plain;
+    return is_plain;
 }
 
-/* Copies any other mapping. */
-static PyObject *copy_mapping(PyObject *chunks)
+/* The caller's chunks in a dict of our own, by plain ids (new reference). */
+static PyObject *copy_rows(ds_stepper *s, PyObject *chunks)
 {
-    PyObject *abc = PyImport_ImportModule("collections.abc");
-    PyObject *mapping = abc ? PyObject_GetAttrString(abc, "Mapping") : NULL;
-    const int is_mapping = mapping ? PyObject_IsInstance(chunks, mapping) : -1;
-    Py_XDECREF(abc);
-    Py_XDECREF(mapping);
-    if (is_mapping <= 0) {
-        const char *dot = strrchr(Py_TYPE(chunks)->tp_name, '.');
-        if (is_mapping == 0)
-            PyErr_Format(PyExc_TypeError, "step takes a dict of arrays by id, got %s",
-                         dot ? dot + 1 : Py_TYPE(chunks)->tp_name);
-        return NULL;
+    if (!chunks || chunks == Py_None)
+        return PyDict_New();
+    if (is_plain(chunks))
+        return PyDict_Copy(chunks);
+    PyObject *rows = PyObject_CallMethod((PyObject *)s, "_rows_of", "O", chunks);
+    if (rows && !is_plain(rows)) {
+        PyErr_SetString(PyExc_TypeError, "_rows_of: expected a dict by plain ids");
+        Py_CLEAR(rows);
     }
-    PyObject *keys = PySequence_List(chunks), *rows = keys ? PyDict_New() : NULL;
-    for (Py_ssize_t i = 0; rows && i < PyList_GET_SIZE(keys); i++) {
-        PyObject *key = PyList_GET_ITEM(keys, i), *value = PyObject_GetItem(chunks, key);
-        if (!value || PyDict_SetItem(rows, key, value) < 0)
-            Py_CLEAR(rows);
-        Py_XDECREF(value);
-    }
-    Py_XDECREF(keys);
     return rows;
 }
 
-/* A list of plain ids of a str or a collection of them; NULL where there are none, or with an exception. */
-static PyObject *list_ids(ds_module *m, PyObject *given)
+/* Adds ids as rows without chunks; returns them, NULL where there are none or with an exception. */
+static PyObject *add_ids(ds_module *m, PyObject *rows, PyObject *given)
 {
     if (!given || (PyTuple_CheckExact(given) && PyTuple_GET_SIZE(given) == 0))
         return NULL;
-    PyObject *list;
-    if (PyUnicode_Check(given)) {
-        list = PyList_New(1);
-        if (list)
-            PyList_SET_ITEM(list, 0, Py_NewRef(given));
-    } else {
-        list = PySequence_List(given);
-    }
-    for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); i++) {
-        PyObject *id = ds_plain_id(m, PyList_GET_ITEM(list, i));
-        if (!id || PyList_SetItem(list, i, id) < 0)
-            Py_CLEAR(list);
-    }
-    if (list && PyList_GET_SIZE(list) == 0)
-        Py_CLEAR(list);
-    return list;
-}
-
-/* Adds ids as rows without chunks; returns them as a set, NULL where there are none or with an exception. */
-static PyObject *add_ids(ds_module *m, PyObject *rows, PyObject *given)
-{
-    PyObject *list = list_ids(m, given), *set = list ? PySet_New(list) : NULL;
-    for (Py_ssize_t i = 0; set && i < PyList_GET_SIZE(list); i++)
-        if (!PyDict_SetDefault(rows, PyList_GET_ITEM(list, i), Py_None))
-            Py_CLEAR(set);
-    Py_XDECREF(list);
-    return set;
+    PyObject *ids = ds_plain_ids(m, given);
+    for (Py_ssize_t i = 0; ids && i < PyList_GET_SIZE(ids); i++)
+        if (!PyDict_SetDefault(rows, PyList_GET_ITEM(ids, i), Py_None))
+            Py_CLEAR(ids);
+    return ids;
 }
 
 /* ---------------------------------------------------------------- chunks */
@@ -104,20 +49,14 @@ typedef struct dict_step {
     ds_stepper *stepper;
     PyObject **arrays;  /* [row][input] borrowed: arrays, or None */
     PyObject *kept;     /* list: what was made of other things than arrays */
-    PyObject **outputs; /* [output][row] owned */
+    PyObject **outputs; /* [row][output] owned */
 } dict_step;
-
-static bool is_chunk(PyObject *given)
-{
-    return given == Py_None ||
-           (PyArray_Check(given) && PyArray_ISNOTSWAPPED((PyArrayObject *)given));
-}
 
 /* Takes the row's arrays where they are ready: an array alone, or a plain dict of them by name. */
 static bool take_arrays(const dict_step *d, PyObject *given, PyObject **arrays)
 {
     const Py_ssize_t n_inputs = (Py_ssize_t)d->call.n_inputs;
-    if (given == Py_None || (n_inputs == 1 && is_chunk(given))) {
+    if (given == Py_None || (n_inputs == 1 && ds_is_chunk(given))) {
         arrays[0] = given;
         for (Py_ssize_t k = 1; k < n_inputs; k++)
             arrays[k] = Py_None;
@@ -130,7 +69,7 @@ static bool take_arrays(const dict_step *d, PyObject *given, PyObject **arrays)
         PyObject *item = PyDict_GetItemWithError(given, PyTuple_GET_ITEM(d->stepper->names, k));
         n_found += item != NULL;
         arrays[k] = item ? item : Py_None;
-        if (!is_chunk(arrays[k]) || PyList_Append(d->kept, arrays[k]) < 0)
+        if (!ds_is_chunk(arrays[k]) || PyList_Append(d->kept, arrays[k]) < 0)
             return false;
     }
     return n_found == PyDict_GET_SIZE(given) && !PyErr_Occurred();
@@ -141,30 +80,19 @@ static int keep_arrays(dict_step *d, PyObject *id, PyObject *given, PyObject **a
 {
     if (PyErr_Occurred())
         return -1;
-    PyObject *list = PyObject_CallMethod((PyObject *)d->stepper, "_arrays_of", "OO", id, given);
-    PyObject *items = list ? PySequence_Tuple(list) : NULL;
-    Py_XDECREF(list);
-    if (!items)
-        return -1;
-    int status = PyTuple_GET_SIZE(items) == (Py_ssize_t)d->call.n_inputs ? 0 : -1;
-    if (status < 0)
-        PyErr_SetString(PyExc_TypeError, "_arrays_of: expected one array per input");
-    for (Py_ssize_t k = 0; status == 0 && k < PyTuple_GET_SIZE(items); k++) {
-        PyObject *item = PyTuple_GET_ITEM(items, k), *native = NULL;
-        if (item == Py_None) {
-            arrays[k] = item;
-            continue;
-        }
-        if (!PyArray_Check(item))
-            ds_engine_error(d->call.m, DS_DTYPE, "expected a NumPy array", id);
-        else
-            native = ds_native_array((PyArrayObject *)item);
-        arrays[k] = native;
-        status = native ? PyList_Append(d->kept, native) : -1;
-        Py_XDECREF(native);
+    PyObject *made = PyObject_CallMethod((PyObject *)d->stepper, "_arrays_of", "OO", id, given);
+    PyObject *items = made ? PySequence_Tuple(made) : NULL;
+    bool right = items && PyTuple_GET_SIZE(items) == (Py_ssize_t)d->call.n_inputs &&
+                 PyList_Append(d->kept, items) == 0;
+    for (Py_ssize_t k = 0; right && k < PyTuple_GET_SIZE(items); k++) {
+        arrays[k] = PyTuple_GET_ITEM(items, k);
+        right = ds_is_chunk(arrays[k]);
     }
-    Py_DECREF(items);
-    return status;
+    if (!right && !PyErr_Occurred())
+        ds_engine_error(d->call.m, ds_fail(DS_DTYPE, "expected a NumPy array per input"), id);
+    Py_XDECREF(items);
+    Py_XDECREF(made);
+    return right ? 0 : -1;
 }
 
 /* Fills the call's ids and flags, and the rows' arrays. May run Python code. */
@@ -175,119 +103,44 @@ static int read_rows(dict_step *d, PyObject *rows, PyObject *starting, PyObject 
     Py_ssize_t at = 0;
     for (Py_ssize_t r = 0; PyDict_Next(rows, &at, &id, &given); r++) {
         c->ids[r] = id;
-        c->sos[r] = starting && PySet_Contains(starting, id) > 0;
-        c->step->ended[r] = ending && PySet_Contains(ending, id) > 0;
         PyObject **arrays = &d->arrays[r * (Py_ssize_t)c->n_inputs];
         if (!take_arrays(d, given, arrays) && keep_arrays(d, id, given, arrays) < 0)
             return -1;
     }
-    return 0;
-}
-
-static int measure_rows(dict_step *d)
-{
-    ds_call *c = &d->call;
     for (size_t k = 0; k < c->n_inputs; k++)
-        for (Py_ssize_t r = 0; r < c->n; r++) {
-            PyObject *array = d->arrays[(size_t)r * c->n_inputs + k];
-            const int64_t frames =
-                array == Py_None
-                    ? 0
-                    : ds_call_measure(c, k, &c->e->inputs[k], (PyArrayObject *)array, c->ids[r]);
-            if (frames < 0)
-                return -1;
-            c->step->n_frames[k * (size_t)c->n + (size_t)r] = frames;
-        }
-    return 0;
-}
-
-static void put_rows(const dict_step *d)
-{
-    const ds_call *c = &d->call;
-    for (size_t k = 0; k < c->n_inputs; k++)
-        for (Py_ssize_t r = 0; r < c->n; r++) {
-            PyArrayObject *array = (PyArrayObject *)d->arrays[(size_t)r * c->n_inputs + k];
-            if ((PyObject *)array == Py_None)
-                continue;
-            const ds_axes *axes = &c->e->inputs[k];
-            ptrdiff_t strides[DS_MAX_RANK + 1];
-            for (int a = 0; a < axes->rank; a++)
-                strides[a] = PyArray_STRIDE(array, axes->axis[a]);
-            ds_step_put(c->step, k, (size_t)r, PyArray_DATA(array), strides, ds_element_of(array));
-        }
-}
-
-/* ---------------------------------------------------------------- outputs */
-static int make_outputs(dict_step *d)
-{
-    const ds_call *c = &d->call;
-    for (size_t o = 0; o < c->n_outputs; o++) {
-        const ds_signature *signature = ds_step_output(c->e->plan, o);
-        const ds_axes *axes = &c->e->outputs[o];
-        npy_intp shape[DS_MAX_RANK + 1];
-        for (int a = 1; a < axes->rank; a++)
-            shape[axes->axis[a]] = signature->shape[a - 1];
-        for (Py_ssize_t r = 0; r < c->n; r++) {
-            int64_t start;
-            shape[axes->axis[0]] = ds_step_frames(c->step, o, (size_t)r, &start);
-            PyObject *array = ds_new_array(signature, axes->rank, shape, false);
-            if (!array)
-                return -1;
-            d->outputs[o * (size_t)c->n + (size_t)r] = array;
-        }
-    }
-    return 0;
-}
-
-/* Puts the outputs into the places of the chunks. */
-static int replace_chunks(const dict_step *d, PyObject *rows)
-{
-    const ds_call *c = &d->call;
-    for (Py_ssize_t r = 0; r < c->n; r++) {
-        PyObject *made = NULL;
-        if (!d->stepper->single)
-            made = ds_stepper_build(d->stepper->structure, d->outputs + r, c->n);
-        PyObject *item = d->stepper->single ? d->outputs[r] : made;
-        const int status = item ? PyDict_SetItem(rows, c->ids[r], item) : -1;
-        Py_XDECREF(made);
-        if (status < 0)
-            return -1;
-    }
-    return 0;
-}
-
-static void get_rows(const ds_call *c, void *context)
-{
-    const dict_step *d = context;
-    for (size_t o = 0; o < c->n_outputs; o++) {
-        const ds_axes *axes = &c->e->outputs[o];
-        for (Py_ssize_t r = 0; r < c->n; r++) {
-            PyArrayObject *array = (PyArrayObject *)d->outputs[o * (size_t)c->n + (size_t)r];
-            ptrdiff_t strides[DS_MAX_RANK + 1];
-            for (int a = 0; a < axes->rank; a++)
-                strides[a] = PyArray_STRIDE(array, axes->axis[a]);
-            int64_t start;
-            const int64_t n = ds_step_frames(c->step, o, (size_t)r, &start);
-            ds_step_get(c->step, o, (size_t)r, n, PyArray_DATA(array), strides);
-        }
-    }
+        c->in[k] =
+            (ds_rows){d->arrays + k, c->n_inputs, c->e->inputs[k].rank, -1, c->e->inputs[k].axis};
+    for (size_t o = 0; o < c->n_outputs; o++)
+        c->out[o] = (ds_rows){d->outputs + o, c->n_outputs, c->e->outputs[o].rank, -1,
+                              c->e->outputs[o].axis};
+    return (starting && ds_rows_mark(c, starting, c->sos) < 0) ||
+                   (ending && ds_rows_mark(c, ending, c->step->ended) < 0)
+               ? -1
+               : 0;
 }
 
 /* ---------------------------------------------------------------- the call */
-static int run_rows(dict_step *d, PyObject *rows, PyObject *starting, PyObject *ending)
+/* Makes the outputs, and puts them into the places of the chunks. */
+static int replace_chunks(const dict_step *d, PyObject *rows)
 {
-    ds_call *c = &d->call;
-    d->arrays = ds_call_room(c, (size_t)c->n * c->n_inputs, sizeof *d->arrays);
-    d->outputs = ds_call_room(c, (size_t)c->n * c->n_outputs, sizeof *d->outputs);
-    d->kept = PyList_New(0);
-    if (!d->arrays || !d->outputs || !d->kept || read_rows(d, rows, starting, ending) < 0 ||
-        ds_call_find(c, NULL) < 0 || measure_rows(d) < 0 || ds_call_enter(c) < 0)
-        return -1;
-    put_rows(d);
-    Py_CLEAR(d->kept);
-    if (make_outputs(d) < 0 || replace_chunks(d, rows) < 0 || ds_call_ready(c) < 0)
-        return -1;
-    ds_call_run(c, get_rows, d);
+    const ds_call *c = &d->call;
+    PyObject *structure = d->stepper->structure;
+    const bool is_single = PyLong_Check(structure);
+    for (Py_ssize_t r = 0; r < c->n; r++) {
+        PyObject **outputs = d->outputs + (size_t)r * c->n_outputs;
+        for (size_t o = 0; o < c->n_outputs; o++) {
+            int64_t start;
+            const int64_t frames = ds_step_frames(c->step, o, (size_t)r, &start);
+            outputs[o] = ds_frames_new(c, o, frames, false);
+            if (!outputs[o])
+                return -1;
+        }
+        PyObject *item = is_single ? Py_NewRef(outputs[0]) : ds_stepper_build(structure, outputs);
+        const int status = item ? PyDict_SetItem(rows, c->ids[r], item) : -1;
+        Py_XDECREF(item);
+        if (status < 0)
+            return -1;
+    }
     return 0;
 }
 
@@ -298,18 +151,25 @@ static int step_rows(ds_module *m, ds_stepper *stepper, PyObject *rows, PyObject
 {
     ds_engine_object *e = ds_stepper_engine(stepper);
     dict_step d = {.stepper = stepper};
-    int status = -1;
-    if (e && ds_call_open(&d.call, m, e, PyDict_GET_SIZE(rows)) == 0) {
-        d.call.restart = restart;
-        status = run_rows(&d, rows, starting, ending);
-        if (status == 0 && begun && d.call.fresh[0])
-            *begun = (ds_live *)Py_NewRef((PyObject *)d.call.fresh[0]);
+    ds_call *c = &d.call;
+    bool ran = false;
+    if (e && ds_call_open(c, m, e, PyDict_GET_SIZE(rows)) == 0) {
+        c->restart = restart;
+        d.arrays = ds_call_room(c, (size_t)c->n * c->n_inputs, sizeof *d.arrays);
+        d.outputs = ds_call_room(c, (size_t)c->n * c->n_outputs, sizeof *d.outputs);
+        d.kept = PyList_New(0);
+        ran = d.arrays && d.outputs && d.kept && read_rows(&d, rows, starting, ending) == 0 &&
+              ds_call_begin(c, NULL) == 0 && replace_chunks(&d, rows) == 0 && ds_call_ready(c) == 0;
     }
-    for (size_t i = 0; d.outputs && i < (size_t)d.call.n * d.call.n_outputs; i++)
+    if (ran)
+        ds_call_run(c);
+    if (ran && begun && c->fresh[0])
+        *begun = (ds_live *)Py_NewRef((PyObject *)c->fresh[0]);
+    for (size_t i = 0; d.outputs && i < (size_t)c->n * c->n_outputs; i++)
         Py_XDECREF(d.outputs[i]);
     Py_XDECREF(d.kept);
-    ds_call_close(&d.call);
-    return status;
+    ds_call_close(c);
+    return ran ? 0 : -1;
 }
 
 PyObject *ds_stepper_step(DS_METHOD_ARGUMENTS)
@@ -320,15 +180,8 @@ PyObject *ds_stepper_step(DS_METHOD_ARGUMENTS)
     if (ds_parse_arguments("step", known, given, args, n_args, names) < 0)
         return NULL;
     const int restart = given[3] ? PyObject_IsTrue(given[3]) : 0;
-    if (restart < 0)
-        return NULL;
-    PyObject *rows = !given[0] || given[0] == Py_None ? PyDict_New()
-                     : PyDict_CheckExact(given[0])    ? PyDict_Copy(given[0])
-                                                      : copy_mapping(given[0]);
-    rows = rows ? with_plain_ids(m, rows) : NULL;
-    if (!rows)
-        return NULL;
-    PyObject *starting = add_ids(m, rows, given[1]);
+    PyObject *rows = restart < 0 ? NULL : copy_rows((ds_stepper *)self, given[0]);
+    PyObject *starting = rows ? add_ids(m, rows, given[1]) : NULL;
     PyObject *ending = PyErr_Occurred() ? NULL : add_ids(m, rows, given[2]);
     if (PyErr_Occurred() ||
         step_rows(m, (ds_stepper *)self, rows, starting, ending, restart > 0, NULL) < 0)
@@ -382,83 +235,79 @@ static void stream_dealloc(PyObject *self)
 }
 
 /* Started and finished are known at once with the step's effect: no Python code comes between. */
-static PyObject *advance(ds_module *m, stream_object *s, PyObject *chunk, bool end)
+static PyObject *advance(PyObject *self, const char *name, bool end, PyObject *const *args,
+                         Py_ssize_t n_args, PyObject *names)
 {
+    static const char *const known[] = {"chunk", NULL};
+    ds_module *m = ds_module_of(Py_TYPE(self));
+    stream_object *s = (stream_object *)self;
+    PyObject *chunk, *out = NULL;
+    if (ds_parse_arguments(name, known, &chunk, args, n_args, names) < 0)
+        return NULL;
+    if (!chunk && !end)
+        return PyErr_Format(PyExc_TypeError,
+                            "step() missing 1 required positional argument: 'chunk'");
     if (s->finished)
-        return ds_engine_error(m, DS_STREAM_ID, "the stream has ended", s->id);
-    PyObject *id = ds_plain_id(m, s->id), *rows = id ? PyDict_New() : NULL, *out = NULL;
-    PyObject *only = rows ? PySet_New(NULL) : NULL;
-    if (only && PySet_Add(only, id) == 0 && PyDict_SetItem(rows, id, chunk) == 0 &&
-        step_rows(m, (ds_stepper *)s->engine, rows, s->live ? NULL : only, end ? only : NULL, false,
+        return ds_engine_error(m, ds_fail(DS_STREAM_ID, "the stream has ended"), s->id);
+    PyObject *id = ds_plain_id(m, s->id), *ids = id ? Py_BuildValue("[O]", id) : NULL;
+    PyObject *rows = ids ? PyDict_New() : NULL;
+    if (rows && PyDict_SetItem(rows, id, chunk ? chunk : Py_None) == 0 &&
+        step_rows(m, (ds_stepper *)s->engine, rows, s->live ? NULL : ids, end ? ids : NULL, false,
                   s->live ? NULL : &s->live) == 0) {
         s->finished = end;
         out = Py_XNewRef(PyDict_GetItemWithError(rows, id));
     }
-    Py_XDECREF(only);
     Py_XDECREF(rows);
+    Py_XDECREF(ids);
     Py_XDECREF(id);
     return out;
 }
 
-static PyObject *stream_step(DS_METHOD_ARGUMENTS)
+static PyObject *stream_step(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
+                             PyObject *names)
 {
-    static const char *const known[] = {"chunk", NULL};
-    PyObject *chunk;
-    if (ds_parse_arguments("step", known, &chunk, args, n_args, names) < 0)
-        return NULL;
-    if (!chunk)
-        return PyErr_Format(PyExc_TypeError,
-                            "step() missing 1 required positional argument: 'chunk'");
-    return advance(ds_module_of(cls), (stream_object *)self, chunk, false);
+    return advance(self, "step", false, args, n_args, names);
 }
 
-static PyObject *stream_finish(DS_METHOD_ARGUMENTS)
+static PyObject *stream_finish(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
+                               PyObject *names)
 {
-    static const char *const known[] = {"chunk", NULL};
-    PyObject *chunk;
-    if (ds_parse_arguments("finish", known, &chunk, args, n_args, names) < 0)
-        return NULL;
-    return advance(ds_module_of(cls), (stream_object *)self, chunk ? chunk : Py_None, true);
+    return advance(self, "finish", true, args, n_args, names);
 }
 
-static PyObject *stream_enter(PyObject *self, PyObject *unused)
+static PyObject *stream_enter(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     return Py_NewRef(self);
 }
 
 /* Drops the stream that it began, if that is still live: not another one that has its id by now. */
-static PyObject *stream_exit(DS_METHOD_ARGUMENTS)
+static PyObject *stream_exit(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     stream_object *s = (stream_object *)self;
-    (void)args;
-    (void)n_args;
-    (void)names;
+    ds_module *m = ds_module_of(Py_TYPE(self));
     if (!s->live || !s->live->slot)
         Py_RETURN_NONE;
-    ds_module *m = ds_module_of(cls);
     PyObject *id = ds_plain_id(m, s->id);
-    if (!id)
+    if (!id || !ds_live_enter(m, s->live, id)) {
+        Py_XDECREF(id);
         return NULL;
-    const bool entered = ds_slot_enter(s->live->slot);
-    if (entered)
-        ds_engine_forget((ds_engine_object *)((ds_stepper *)s->engine)->core, id, s->live);
-    else
-        ds_engine_error(m, DS_BUSY, "another thread is using the stream", id);
+    }
+    ds_engine_forget((ds_engine_object *)((ds_stepper *)s->engine)->core, id, s->live);
     Py_DECREF(id);
-    s->finished |= entered;
-    return entered ? Py_NewRef(Py_None) : NULL;
+    s->finished = true;
+    Py_RETURN_NONE;
 }
 
+#define WITH_NAMES(function) (PyCFunction)(void (*)(void)) function, METH_FASTCALL | METH_KEYWORDS
+
 static PyMethodDef stream_methods[] = {
-    DS_METHOD("step", stream_step,
-              "step($self, chunk)\n--\n\nAdvance by a chunk and return this call's output frames."),
-    DS_METHOD("finish", stream_finish,
-              "finish($self, chunk=None)\n--\n\nEnd the stream, with a last chunk or without, and "
-              "return its "
-              "last output frames."),
+    {"step", WITH_NAMES(stream_step),
+     "step($self, chunk)\n--\n\nAdvance by a chunk and return this call's output frames."},
+    {"finish", WITH_NAMES(stream_finish),
+     "finish($self, chunk=None)\n--\n\n"
+     "End the stream, with a last chunk or without, and return its last output frames."},
     {"__enter__", stream_enter, METH_NOARGS, "Return the stream."},
-    DS_METHOD("__exit__", stream_exit, "Drop the stream where it was left unfinished."),
+    {"__exit__", stream_exit, METH_VARARGS, "Drop the stream where it was left unfinished."},
     {NULL, NULL, 0, NULL},
 };
 

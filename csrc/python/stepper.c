@@ -1,8 +1,5 @@
 /* _core.Stepper(core, names, structure, inputs, outputs): what Engine.step knows of arrays and names. */
 #include "python/stepper.h"
-
-#include <string.h>
-
 #include "structmember.h"
 
 #define OFFSET(field) offsetof(ds_stepper, field)
@@ -21,55 +18,31 @@ int ds_parse_arguments(const char *function, const char *const *known, PyObject 
     Py_ssize_t n_known = 0;
     for (; known[n_known]; n_known++)
         values[n_known] = n_known < n_args ? args[n_known] : NULL;
-    if (n_args > n_known) {
-        PyErr_Format(PyExc_TypeError, "%s() takes at most %zd arguments (%zd given)", function,
-                     n_known, n_args);
-        return -1;
-    }
+    DS_EXPECT(n_args <= n_known, PyExc_TypeError, "%s() takes at most %zd arguments (%zd given)",
+              function, n_known, n_args);
     for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++) {
         PyObject *name = PyTuple_GET_ITEM(names, i);
         Py_ssize_t k = 0;
         while (k < n_known && PyUnicode_CompareWithASCIIString(name, known[k]) != 0)
             k++;
-        if (k == n_known || values[k]) {
-            PyErr_Format(PyExc_TypeError,
-                         k == n_known ? "%s() got an unexpected keyword argument '%U'"
-                                      : "%s() got multiple values for argument '%U'",
-                         function, name);
-            return -1;
-        }
+        DS_EXPECT(k < n_known, PyExc_TypeError, "%s() got an unexpected keyword argument '%U'",
+                  function, name);
+        DS_EXPECT(!values[k], PyExc_TypeError, "%s() got multiple values for argument '%U'",
+                  function, name);
         values[k] = args[n_args + i];
     }
     return 0;
 }
 
-/* ---------------------------------------------------------------- arrays */
-PyObject *ds_native_array(PyArrayObject *array)
-{
-    if (PyArray_ISNOTSWAPPED(array))
-        return Py_NewRef((PyObject *)array);
-    PyArray_Descr *native = PyArray_DescrNewByteorder(PyArray_DESCR(array), NPY_NATIVE);
-    return native ? PyArray_FromArray(array, native, 0) : NULL;
-}
-
-PyObject *ds_new_array(const ds_signature *signature, int rank, const npy_intp *shape, bool zeroed)
-{
-    PyArray_Descr *type = PyArray_DescrFromType(ds_numpy_type(signature->dtype));
-    if (zeroed)
-        return PyArray_Zeros(rank, shape, type, 0);
-    return PyArray_NewFromDescr(&PyArray_Type, type, rank, shape, NULL, NULL, 0, NULL);
-}
-
 /* ---------------------------------------------------------------- what forward returns */
-static PyObject *build_items(PyObject *structure, PyObject *const *items, Py_ssize_t stride)
+static PyObject *build_items(PyObject *structure, PyObject *const *items)
 {
     const bool is_list = PyList_Check(structure);
     const Py_ssize_t n = is_list ? PyList_GET_SIZE(structure) : PyTuple_GET_SIZE(structure);
     PyObject *out = is_list ? PyList_New(n) : PyTuple_New(n);
     for (Py_ssize_t i = 0; out && i < n; i++) {
-        PyObject *item = ds_stepper_build(is_list ? PyList_GET_ITEM(structure, i)
-                                                  : PyTuple_GET_ITEM(structure, i),
-                                          items, stride);
+        PyObject *item = ds_stepper_build(
+            is_list ? PyList_GET_ITEM(structure, i) : PyTuple_GET_ITEM(structure, i), items);
         if (!item)
             Py_CLEAR(out);
         else if (is_list)
@@ -92,16 +65,16 @@ static PyObject *build_items(PyObject *structure, PyObject *const *items, Py_ssi
     return made;
 }
 
-PyObject *ds_stepper_build(PyObject *structure, PyObject *const *items, Py_ssize_t stride)
+PyObject *ds_stepper_build(PyObject *structure, PyObject *const *items)
 {
     if (PyLong_Check(structure))
-        return Py_NewRef(items[PyLong_AsSsize_t(structure) * stride]);
+        return Py_NewRef(items[PyLong_AsSsize_t(structure)]);
     if (!PyDict_Check(structure))
-        return build_items(structure, items, stride);
+        return build_items(structure, items);
     PyObject *out = PyDict_New(), *key, *value;
     Py_ssize_t at = 0;
     while (out && PyDict_Next(structure, &at, &key, &value)) {
-        PyObject *item = ds_stepper_build(value, items, stride);
+        PyObject *item = ds_stepper_build(value, items);
         if (!item || PyDict_SetItem(out, key, item) < 0)
             Py_CLEAR(out);
         Py_XDECREF(item);
@@ -109,15 +82,12 @@ PyObject *ds_stepper_build(PyObject *structure, PyObject *const *items, Py_ssize
     return out;
 }
 
-/* Marks the outputs that a structure names; false where it is none of n outputs. */
-static bool check_structure(PyObject *structure, size_t n, bool *seen)
+/* Whether a structure names nothing but some of n outputs. */
+static bool check_structure(PyObject *structure, size_t n)
 {
     if (PyLong_Check(structure)) {
         const Py_ssize_t k = PyLong_AsSsize_t(structure);
-        if (k >= 0 && (size_t)k < n)
-            return seen[k] = true;
-        PyErr_Clear();
-        return false;
+        return k >= 0 && (size_t)k < n;
     }
     PyObject *values = PyDict_Check(structure) ? PyDict_Values(structure)
                        : PyList_Check(structure) || PyTuple_Check(structure)
@@ -125,7 +95,7 @@ static bool check_structure(PyObject *structure, size_t n, bool *seen)
                            : NULL;
     bool right = values != NULL;
     for (Py_ssize_t i = 0; right && i < PyList_GET_SIZE(values); i++)
-        right = check_structure(PyList_GET_ITEM(values, i), n, seen);
+        right = check_structure(PyList_GET_ITEM(values, i), n);
     Py_XDECREF(values);
     return right;
 }
@@ -139,29 +109,28 @@ static bool place_axes(ds_padded *p, const ds_axes *axes, bool has_frames, long 
     if (batch < -1 || batch >= p->rank || (!has_frames && axes->axis[0] != 0))
         return false;
     for (int d = 0; d < axes->rank; d++) {
-        const int axis = axes->axis[d] - !has_frames; /* an output without L has an axis of 0 or 1 first */
+        const int axis =
+            axes->axis[d] - !has_frames; /* an output without L has an axis of 0 or 1 first */
         p->axis[d] = axis < 0 ? -1 : axis + (axis >= batch);
     }
     return true;
 }
 
-static ds_padded *parse_padded(PyObject *given, const ds_graph *g, const int *edges, size_t n,
-                               const ds_axes *axes)
+static int parse_padded(ds_padded **padded, PyObject *given, const ds_graph *g, const int *edges,
+                        size_t n, const ds_axes *axes)
 {
     PyObject *batch = PySequence_Tuple(given);
-    ds_padded *padded = PyMem_Calloc(n + 1, sizeof *padded);
-    bool right = batch && padded && (size_t)PyTuple_GET_SIZE(batch) == n;
+    PyMem_Free(*padded);
+    *padded = PyMem_Calloc(n + 1, sizeof **padded);
+    bool right = batch && *padded && (size_t)PyTuple_GET_SIZE(batch) == n;
     for (size_t i = 0; right && i < n; i++)
-        right = place_axes(&padded[i], &axes[i], g->edges[edges[i]].signature.rate.num != 0,
+        right = place_axes(&(*padded)[i], &axes[i], g->edges[edges[i]].signature.rate.num != 0,
                            PyLong_AsLong(PyTuple_GET_ITEM(batch, (Py_ssize_t)i))) &&
                 !PyErr_Occurred();
     Py_XDECREF(batch);
-    if (right)
-        return padded;
-    PyMem_Free(padded);
-    if (!PyErr_Occurred())
+    if (!right && !PyErr_Occurred())
         PyErr_SetString(PyExc_ValueError, "inputs and outputs: B is no axis of the arrays");
-    return NULL;
+    return right ? 0 : -1;
 }
 
 static void stepper_dealloc(PyObject *self)
@@ -186,40 +155,23 @@ static int stepper_init(PyObject *self, PyObject *args, PyObject *kwargs)
     PyTypeObject *own = Py_TYPE(self);
     while (own->tp_dealloc != stepper_dealloc)
         own = own->tp_base;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!OOO:Stepper", keywords, &core, &PyTuple_Type,
-                                     &names, &structure, &inputs, &outputs))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!OOO:Stepper", keywords,
+                                     ds_module_of(own)->engine_type, &core, &PyTuple_Type, &names,
+                                     &structure, &inputs, &outputs))
         return -1;
-    if (s->core || Py_TYPE(core) != ds_module_of(own)->engine_type) {
-        PyErr_SetString(PyExc_TypeError, s->core ? "it has its engine" : "expected a _core.Engine");
-        return -1;
-    }
+    DS_EXPECT(!s->core, PyExc_TypeError, "it has its engine");
     ds_engine_object *e = (ds_engine_object *)core;
     const ds_graph *g = e->plan->graph;
     bool right = (size_t)PyTuple_GET_SIZE(names) == g->n_inputs;
     for (Py_ssize_t i = 0; right && i < PyTuple_GET_SIZE(names); i++)
         right = PyUnicode_CheckExact(PyTuple_GET_ITEM(names, i));
-    bool *named = PyMem_Calloc(g->n_outputs + 1, 1);
-    if (!named) {
-        PyErr_NoMemory();
+    DS_EXPECT(right && check_structure(structure, g->n_outputs), PyExc_ValueError,
+              "names or structure don't fit the engine");
+    if (parse_padded(&s->inputs, inputs, g, g->inputs, g->n_inputs, e->inputs) < 0 ||
+        parse_padded(&s->outputs, outputs, g, g->outputs, g->n_outputs, e->outputs) < 0)
         return -1;
-    }
-    right = right && check_structure(structure, g->n_outputs, named);
-    PyMem_Free(named);
-    if (!right) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "names or structure don't fit the engine");
-        return -1;
-    }
-    s->inputs = parse_padded(inputs, g, g->inputs, g->n_inputs, e->inputs);
-    s->outputs = s->inputs ? parse_padded(outputs, g, g->outputs, g->n_outputs, e->outputs) : NULL;
-    if (!s->outputs) {
-        PyMem_Free(s->inputs);
-        s->inputs = NULL;
-        return -1;
-    }
     s->names = Py_NewRef(names);
     s->structure = Py_NewRef(structure);
-    s->single = PyLong_Check(structure);
     s->core = Py_NewRef(core);
     return 0;
 }
@@ -239,31 +191,29 @@ static const char step_doc[] =
     "Advance streams by their chunks.\n\n"
     "Parameters\n----------\n"
     "chunks : dict of str to array\n"
-    "    Per id an array with the spec's dimensions without ``\"B\"`` (several inputs: a dict of "
-    "them by\n"
-    "    name). float64 is converted; int16 samples are divided by 32768.\n"
+    "    Per id an array with the spec's dimensions without ``\"B\"`` (several inputs: a dict of\n"
+    "    them by name). float64 is converted; int16 samples are divided by 32768.\n"
     "sos, eos : collection of str\n"
-    "    Streams that start, and that end, with this call; an id only here counts as an empty "
-    "chunk.\n"
+    "    Streams that start, and that end, with this call; an id only here counts as an empty\n"
+    "    chunk.\n"
     "restart : bool\n"
     "    Let ``sos`` on a live stream start it anew.\n\n"
     "Returns\n-------\n"
     "dict of str to array\n"
-    "    Per id this call's output frames, owned arrays; tuples or dicts of them as forward "
-    "returns.\n\n"
+    "    Per id this call's output frames, owned arrays; tuples or dicts of them as forward\n"
+    "    returns.\n\n"
     "Raises\n------\n"
     "StreamIdError, StreamBusyError, StreamMismatchError, ShapeError, DTypeError\n"
     "    With the streams concerned as ``.ids``; then every stream is as it was.\n\n"
     "Notes\n-----\n"
-    "Signals that wait are handled before the streams advance: an exception from a handler leaves "
-    "them as\n"
-    "they were. One that comes later, while values are computed, is handled by Python after the "
-    "step: then\n"
-    "its outputs are lost, and `position` tells that the streams have advanced.";
+    "Signals that wait are handled before the streams advance: an exception from a handler\n"
+    "leaves them as they were. One that comes later, while values are computed, is handled by\n"
+    "Python after the step: then its outputs are lost, and `position` tells that the streams\n"
+    "have advanced.";
 
 static const char step_batch_doc[] =
     "step_batch($self, ids, *arrays, lengths=None, sos=None, eos=None, out=None)\n--\n\n"
-    "Advance streams by the rows of padded arrays: the cheapest way for a steady set of "
+    "Advance streams by the rows of padded arrays: the cheapest way for a steady set of\n"
     "streams.\n\n"
     "Parameters\n----------\n"
     "ids : sequence of str\n"
@@ -271,22 +221,19 @@ static const char step_batch_doc[] =
     "*arrays : array\n"
     "    Per input one with the spec's dimensions, ``\"B\"`` included; None: no new frames.\n"
     "lengths : sequence of int, optional\n"
-    "    Frames of each row; all of the array's by default. Several inputs: a tuple or list of "
-    "them (or of\n"
-    "    None), or a dict by name.\n"
+    "    Frames of each row; all of the array's by default. Several inputs: a tuple or list of\n"
+    "    them (or of None), or a dict by name.\n"
     "sos, eos : bool, sequence of bool or collection of str, optional\n"
     "    Whether all rows, or which rows, or which ids start, and end, with this call.\n"
     "out : array, optional\n"
-    "    Where the outputs go: of the output's type and dimensions, with room for the longest "
-    "row's frames\n"
-    "    or more. What lies behind a row's frames is left as it is. Several outputs: as forward "
-    "returns them.\n\n"
+    "    Where the outputs go: of the output's type and dimensions, with room for the longest\n"
+    "    row's frames or more. What lies behind a row's frames is left as it is. Several\n"
+    "    outputs: as forward returns them.\n\n"
     "Returns\n-------\n"
     "outputs : array\n"
-    "    `out`, or a new array with zeros behind each row's frames; tuples or dicts of them as "
-    "forward\n"
-    "    returns. An output without ``\"L\"`` has forward's dimensions; its rows are zero until "
-    "they end.\n"
+    "    `out`, or a new array with zeros behind each row's frames; tuples or dicts of them as\n"
+    "    forward returns. An output without ``\"L\"`` has forward's dimensions; its rows are\n"
+    "    zero until they end.\n"
     "lengths : array of int64\n"
     "    Frames of each row, in the same structure; 0 or 1 of an output without ``\"L\"``.\n\n"
     "Raises\n------\n"
@@ -296,11 +243,11 @@ static const char step_batch_doc[] =
     ">>> import numpy as np, dreamstream as ds\n"
     ">>> engine = ds.compile(ds.nn.Conv1d(1, 2, 3), (\"B\", 1, \"L\"))\n"
     ">>> x, out = np.ones((2, 1, 5), np.float32), np.zeros((2, 2, 8), np.float32)\n"
-    ">>> y, lengths = engine.step_batch([\"anna\", \"bob\"], x, lengths=[5, 4], sos=True, "
-    "out=out)\n"
+    ">>> ids = [\"anna\", \"bob\"]\n"
+    ">>> y, lengths = engine.step_batch(ids, x, lengths=[5, 4], sos=True, out=out)\n"
     ">>> y is out, lengths.tolist()\n"
     "(True, [3, 2])\n"
-    ">>> [engine.position(i) for i in (\"anna\", \"bob\")]\n"
+    ">>> [engine.position(i) for i in ids]\n"
     "[5, 4]";
 
 static PyMethodDef stepper_methods[] = {

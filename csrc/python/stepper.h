@@ -5,32 +5,21 @@
 #define DS_PYTHON_STEPPER_H
 #include "python/call.h"
 
-/* Where the axes of a padded array are; -1 where there is none. */
-typedef struct ds_padded {
-    int rank, batch;
-    int axis[DS_MAX_RANK + 1]; /* of frames, then of features */
-} ds_padded;
-
 typedef struct ds_stepper {
     PyObject_HEAD PyObject *core; /* _core.Engine; NULL before __init__ */
     PyObject *names;              /* tuple of str: the inputs */
     PyObject *structure;          /* what forward returns, with the numbers of outputs */
     ds_padded *inputs, *outputs;
-    bool single; /* forward returns one tensor */
 } ds_stepper;
 
 /* The engine, or NULL with an exception where __init__ was not called. */
 ds_engine_object *ds_stepper_engine(const ds_stepper *s);
-/* What forward returns with items[k * stride] for output k; new reference. Runs Python code only for classes
- * of the model's own. */
-PyObject *ds_stepper_build(PyObject *structure, PyObject *const *items, Py_ssize_t stride);
+/* What forward returns with items[k] for output k; new reference. Runs Python code only for classes of the
+ * model's own. */
+PyObject *ds_stepper_build(PyObject *structure, PyObject *const *items);
 /* Arguments by position or name into `values`, NULL where absent; -1 with a TypeError. */
 int ds_parse_arguments(const char *function, const char *const *known, PyObject **values,
                        PyObject *const *args, Py_ssize_t n_args, PyObject *names);
-/* An array as the engine reads it, of this machine's byte order; new reference. */
-PyObject *ds_native_array(PyArrayObject *array);
-/* An output's new array of this shape, zeroed or not. */
-PyObject *ds_new_array(const ds_signature *signature, int rank, const npy_intp *shape, bool zeroed);
 
 PyObject *ds_stepper_step(DS_METHOD_ARGUMENTS);
 PyObject *ds_stepper_step_batch(DS_METHOD_ARGUMENTS);

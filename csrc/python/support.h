@@ -20,8 +20,7 @@
 enum { DS_N_STATUS = 16, DS_MAX_ARENAS = 8 };
 
 /* The types of the module: <name>_type in its state, made by ds_<name>_spec. */
-#define DS_TYPES(X) \
-    X(op) X(graph) X(engine) X(live) X(stepper) X(stream) X(gate) X(hold) X(prepared) X(wav)
+#define DS_TYPES(X) X(op) X(graph) X(engine) X(live) X(stepper) X(stream) X(hold) X(prepared)
 #define DS_TYPE_MEMBER(name) PyTypeObject *name##_type;
 #define DS_TYPE_SPEC(name) extern PyType_Spec ds_##name##_spec;
 
@@ -58,6 +57,14 @@ Py_ssize_t ds_parse_ints(PyObject *sequence, int64_t *values, Py_ssize_t limit);
 PyObject *ds_raise(ds_module *m, ds_status status, PyObject *ids);
 /* The object; where the status is a failure, its exception, and the object (may be NULL) is released. */
 PyObject *ds_unless_failed(ds_module *m, ds_status status, PyObject *object);
+/* Returns -1 with an exception unless `condition` holds; PyErr_Format's arguments follow. */
+#define DS_EXPECT(condition, error, ...)      \
+    do {                                      \
+        if (!(condition)) {                   \
+            PyErr_Format(error, __VA_ARGS__); \
+            return -1;                        \
+        }                                     \
+    } while (0)
 /* Whether there are kernels to compute with; false with a ValueError. An import alone doesn't ask, so that
  * the command line can say in one line what is wrong. */
 bool ds_have_kernels(const ds_module *m);

@@ -16,7 +16,7 @@ from .._core import Stream
 from ..array.creation import as_tensor
 from ..array.stream_tensor import StreamTensor
 from ..array.tensor import Tensor
-from ..errors import DTypeError, ModeError, ShapeError
+from ..errors import DTypeError, ModeError, ShapeError, StreamIdError
 from ..stream.rules import require_same_streams
 from ..stream.tree import map_leaves
 from .files import Write, check_format, write_file
@@ -62,6 +62,24 @@ class Engine(_core.Stepper):
 
     # ---------------------------------------------------------------- stepping
     # step and step_batch are in C (csrc/python/stepper.c); what they ask of Python:
+    def _rows_of(self, chunks: Any) -> dict[str, Any]:
+        """Return a dict by plain ids of whatever mapping `step` was given."""
+        if not isinstance(chunks, Mapping):
+            raise TypeError(f"step takes a dict of arrays by id, got {type(chunks).__name__}")
+        rows: dict[str, Any] = {}
+        twice = []
+        for given in list(chunks):
+            if not isinstance(given, str):
+                raise StreamIdError(f"a stream's id must be str, got {repr(given)[:100]}")
+            stream_id = str.__str__(given)  # of a subclass: its text
+            if stream_id in rows:
+                twice.append(stream_id)
+            else:
+                rows[stream_id] = chunks[given]
+        if twice:
+            raise StreamIdError("ids must be unique within a batch", twice)
+        return rows
+
     def _arrays_of(self, stream_id: str, given: Any) -> list[Any]:
         """Return a stream's array per input, of whatever it was given that is no array."""
         if len(self.inputs) == 1 and not isinstance(given, Mapping):
@@ -100,7 +118,7 @@ class Engine(_core.Stepper):
                 raise ShapeError(f"input {s.name}: expected dimensions {s.dimensions}, got {x.roles}")
         meta = require_same_streams([x.meta for x in xs], "this call")
         values = [x.in_order() for x in xs]
-        outputs, lengths, starts = self._core.step(
+        outputs, counts = self._core.step(
             meta.ids,
             meta.sos,
             meta.eos,
@@ -108,11 +126,12 @@ class Engine(_core.Stepper):
             [x.lengths for x in values],
             any(x.restart for x in xs),
         )
+        numbers = map(np.ndarray.tolist, counts)
         made = [
             StreamTensor._make(
-                value, self._dims[k], None, meta.replace(lengths=lengths[k]), starts[k], self.outputs[k].rate, None
+                value, self._dims[k], None, meta.replace(lengths=lengths), starts, o.rate, None
             )
-            for k, value in enumerate(outputs)
+            for k, (value, (lengths, starts), o) in enumerate(zip(outputs, numbers, self.outputs))
         ]
         return map_leaves(self._structure, lambda k: made[k])
 
@@ -191,7 +210,11 @@ class Engine(_core.Stepper):
         seconds : float
             0 or more; restoring and forking wake a stream, taking a snapshot doesn't.
         """
-        return self._core.idle(float(seconds))
+        seconds = float(seconds)
+        if not seconds >= 0:
+            raise ValueError(f"idle: expected 0 or more seconds, got {seconds}")
+        ages = sorted(self._core.ages(), key=lambda age: -age[1])
+        return [stream_id for stream_id, age in ages if age >= seconds]
 
     def warmup(self, n_streams: int, n_frames: int) -> None:
         """Step `n_streams` streams of `n_frames` once and drop them, so that later steps allocate nothing."""
@@ -343,11 +366,13 @@ def _as_ids(ids: Any) -> list[str]:
 
 
 def _as_array(ids: tuple[str, ...], value: Any, dtype: str) -> Any:
-    if value is None or isinstance(value, np.ndarray):
-        return value
+    """Return an array of this machine's byte order, or None."""
+    if value is None:
+        return None
     if isinstance(value, (list, tuple)):
         try:
-            return as_tensor(value, dtype).numpy()
+            value = as_tensor(value, dtype)
         except (DTypeError, ShapeError) as error:
             raise type(error)(str(error), ids) from None
-    return value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+    array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)

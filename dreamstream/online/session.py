@@ -8,6 +8,7 @@ before it, the user's own and KeyboardInterrupt included, loses nothing.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from fractions import Fraction
@@ -103,7 +104,7 @@ class Session:
         self._entries: list[Line] = []
         self._slots: dict[str, Slot] = {}
         self._dirty = False  # a commit was cut off before the ended streams were taken out
-        self._gate = _core.Gate()
+        self._lock = threading.Lock()
         self._prepared: dict[int, _core.Prepared] = {}
 
     # ---------------------------------------------------------------- streams
@@ -124,7 +125,7 @@ class Session:
         Entering it raises StreamBusyError where another thread has it. No exception, KeyboardInterrupt
         included, can come between taking it and giving it back.
         """
-        return self._gate.hold(tuple(ids))
+        return _core.Hold(self._lock, tuple(ids))
 
     def reset(self, ids: Iterable[str] | None = None) -> None:
         """Forget streams, or all."""

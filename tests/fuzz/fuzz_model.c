@@ -178,7 +178,7 @@ static void check_written(const ds_graph *graph, const ds_interface *interface)
     const ds_sink to_first = ds_buffer_sink(&first), to_second = ds_buffer_sink(&second);
     FUZZ_CHECK(ds_model_write(&to_first, graph, interface) == DS_OK);
     FUZZ_CHECK(ds_mapped_copy(&file, NULL, first.bytes, first.n_bytes) == DS_OK);
-    FUZZ_CHECK(ds_model_read(&again, &read, NULL, file) == DS_OK);
+    FUZZ_CHECK(ds_model_read(&again, &read, NULL, file, false) == DS_OK);
     FUZZ_CHECK(ds_model_write(&to_second, again, read) == DS_OK);
     FUZZ_CHECK(first.n_bytes == second.n_bytes);
     FUZZ_CHECK(memcmp(first.bytes, second.bytes, first.n_bytes) == 0);
@@ -198,7 +198,7 @@ static void check_fingerprint(ds_mapped *file, ds_status without)
 {
     ds_graph *graph = NULL;
     ds_interface *interface = NULL;
-    const ds_status status = ds_model_read(&graph, &interface, &hooks, file);
+    const ds_status status = ds_model_read(&graph, &interface, &hooks, file, false);
     FUZZ_CHECK(status == without || (without == DS_OK && (status == DS_FORMAT || status == DS_NO_MEMORY)));
     FUZZ_CHECK(status != DS_FORMAT || without != DS_OK || strstr(ds_last_error(), "fingerprint") != NULL);
     ds_interface_free(interface);
@@ -211,7 +211,7 @@ static void run(const void *bytes, size_t n_bytes)
     ds_graph *graph = NULL;
     ds_interface *interface = NULL;
     FUZZ_CHECK(ds_mapped_copy(&file, NULL, bytes, n_bytes) == DS_OK);
-    const ds_status status = ds_model_read_changed(&graph, &interface, &hooks, file);
+    const ds_status status = ds_model_read(&graph, &interface, &hooks, file, true);
     check_fingerprint(file, status);
     ds_mapped_release(file);
     if (status != DS_OK) {

@@ -10,7 +10,7 @@ import pytest
 
 import dreamstream as ds
 from dreamstream import _core, nn
-from dreamstream.online.session import Call
+from dreamstream.online.eager import EagerCall
 
 
 class Model(nn.Module):
@@ -94,17 +94,17 @@ def test_the_users_own_exception(k, error):
 
 def test_every_operation(monkeypatch):
     pair, failures = Pair(), 0
-    original = Call.advance
+    original = EagerCall.compute
     for k in range(100):
         chunks, sos, eos = pair.batch()
 
-        def advance(self, *args, k=k):
-            if self.n_done == k:
-                original(self, *args)
+        def compute(self, *args, k=k):
+            results = original(self, *args)
+            if self.n_done - 1 == k:
                 raise KeyboardInterrupt
-            return original(self, *args)
+            return results
 
-        monkeypatch.setattr(Call, "advance", advance)
+        monkeypatch.setattr(EagerCall, "compute", compute)
         try:
             pair.model(tensor(chunks, sos, eos))
         except KeyboardInterrupt:
@@ -112,7 +112,7 @@ def test_every_operation(monkeypatch):
         else:
             break
         finally:
-            monkeypatch.setattr(Call, "advance", original)
+            monkeypatch.setattr(EagerCall, "compute", original)
         pair.go_on()
     assert failures == k == 5, "one failure for every operation of the forward"
 

@@ -343,8 +343,8 @@ def test_golden(version):
     assert own.fingerprint == parse(kept).fingerprint and own.frames == (golden_snapshot.STOP, 19)
     values, lengths = golden_snapshot.frames_between(golden_snapshot.STOP, golden_snapshot.END)
     rest = [np.concatenate([x, x]) for x in values], [n * 2 for n in lengths]
-    outputs, lengths, starts = engine.step(["a", "b"], [False] * 2, [True] * 2, *rest, False)
-    assert [s[1] for s in starts] == [18, 0, 19, 0]
-    for out, (n, _) in zip(outputs, lengths, strict=True):
+    outputs, counts = engine.step(["a", "b"], [False] * 2, [True] * 2, *rest, False)
+    assert [starts[1] for _, starts in counts] == [18, 0, 19, 0]
+    for out, ((n, _), _) in zip(outputs, counts, strict=True):
         np.testing.assert_allclose(out[:n], out[n:], rtol=0, atol=1e-6)
-    assert lengths == [[n, n] for n in (27, 1, 26, 90)]
+    assert [lengths.tolist() for lengths, _ in counts] == [[n, n] for n in (27, 1, 26, 90)]

@@ -133,8 +133,8 @@ MUTANTS = {
     ),
     "frames counted in 32 bits": Mutant(
         "ops/expr.c",
-        "case DS_EXPR_KNOWN: value[i] = saturate(pairs[n->a].known); break;",
-        "case DS_EXPR_KNOWN: value[i] = (int32_t)saturate(pairs[n->a].known); break;",
+        "value[i] = saturate(pairs[n->a].known);",
+        "value[i] = (int32_t)saturate(pairs[n->a].known);",
         ("conv1d", "frame"),
         ("far",),
     ),
@@ -198,7 +198,7 @@ MUTANTS = {
         ("finality",),
     ),
     "means that begin anew with each chunk": Mutant(
-        "ops/cumulative.c",
+        "ops/reduce_frames.c",
         "(double)(t + 1)",
         "(double)(t - out->m0 + 1)",
         ("cumulative",),

@@ -1,0 +1,194 @@
+/* The frames of a call in its callers' arrays: counted, copied in, copied out. */
+#include "python/call.h"
+
+/* What engines know of NumPy's types; 0: nothing. */
+static ds_element element_of(const PyArrayObject *array)
+{
+    static const ds_element elements[NPY_DOUBLE + 1] = {
+        [NPY_BOOL] = DS_ELEMENT_BOOL,
+        [NPY_BYTE] = DS_ELEMENT_I8,
+        [NPY_UBYTE] = DS_ELEMENT_U8,
+        [NPY_SHORT] = DS_ELEMENT_I16,
+        [NPY_USHORT] = DS_ELEMENT_U16,
+        [NPY_INT] = DS_ELEMENT_I32,
+        [NPY_UINT] = DS_ELEMENT_U32,
+        [NPY_LONG] = sizeof(long) == 8 ? DS_ELEMENT_I64 : DS_ELEMENT_I32,
+        [NPY_ULONG] = sizeof(long) == 8 ? DS_ELEMENT_U64 : DS_ELEMENT_U32,
+        [NPY_LONGLONG] = DS_ELEMENT_I64,
+        [NPY_ULONGLONG] = DS_ELEMENT_U64,
+        [NPY_FLOAT] = DS_ELEMENT_F32,
+        [NPY_DOUBLE] = DS_ELEMENT_F64,
+    };
+    const int type = PyArray_TYPE(array);
+    return type <= NPY_DOUBLE ? elements[type] : 0;
+}
+
+/* ---------------------------------------------------------------- what there is */
+static bool fits(const ds_call *c, const ds_rows *rows, const ds_signature *signature,
+                 PyArrayObject *a)
+{
+    bool fits =
+        PyArray_NDIM(a) == rows->rank && (rows->batch < 0 || PyArray_DIM(a, rows->batch) == c->n);
+    for (int d = 0; fits && d < signature->rank; d++)
+        fits = PyArray_DIM(a, rows->axis[d + 1]) == signature->shape[d];
+    return fits;
+}
+
+/* Along the axis L; 1 without one. */
+static int64_t frames_along(const ds_rows *rows, PyArrayObject *a)
+{
+    return rows->axis[0] >= 0 ? PyArray_DIM(a, rows->axis[0]) : 1;
+}
+
+/* Always -1. id: of the row whose array it is, or NULL. */
+static int refuse_array(const ds_call *c, ds_status status, const char *what, size_t k,
+                        const ds_signature *signature, PyArrayObject *a, PyObject *id)
+{
+    char features[128];
+    ds_signature_text(signature, features, sizeof features);
+    PyObject *shape = PyArray_IntTupleFromIntp(PyArray_NDIM(a), PyArray_DIMS(a));
+    PyObject *text =
+        shape ? PyUnicode_FromFormat("%s %zu: expected %s frames with features %s along the given "
+                                     "axes of %zd rows, got an array of shape %R and type %R",
+                                     what, k, ds_dtype_name(signature->dtype), features,
+                                     id ? 1 : c->n, shape, PyArray_DESCR(a))
+              : NULL;
+    if (text)
+        ds_engine_error(c->m, ds_fail(status, "%s", PyUnicode_AsUTF8(text)), id);
+    Py_XDECREF(text);
+    Py_XDECREF(shape);
+    return -1;
+}
+
+/* The frames of an input's array; -1 with an exception. */
+static int64_t count_frames(const ds_call *c, size_t k, PyObject *array, PyObject *id)
+{
+    const ds_signature *signature = ds_step_input(c->e->plan, k);
+    PyArrayObject *a = (PyArrayObject *)array;
+    if (array == Py_None)
+        return 0;
+    const ds_element element = element_of(a);
+    if (!element || !ds_layout_fits(signature, element) || !PyArray_ISNOTSWAPPED(a))
+        return refuse_array(c, DS_DTYPE, "input", k, signature, a, id);
+    if (!fits(c, &c->in[k], signature, a))
+        return refuse_array(c, DS_SHAPE, "input", k, signature, a, id);
+    return frames_along(&c->in[k], a);
+}
+
+/* The rows of one array: as long as the caller said, or all as it; end to end they fill it. */
+static int measure_rows(ds_call *c, size_t k)
+{
+    const ds_rows *rows = &c->in[k];
+    int64_t *n_frames = c->step->n_frames + k * (size_t)c->n, sum = 0;
+    const int64_t most = count_frames(c, k, rows->arrays[0], NULL);
+    bool bad = false, whole = true;
+    for (Py_ssize_t r = 0; r < c->n; r++) {
+        if (n_frames[r] < 0)
+            n_frames[r] = most;
+        c->step->bad[r] = n_frames[r] > most;
+        bad |= c->step->bad[r];
+        whole = whole && !__builtin_add_overflow(sum, n_frames[r], &sum);
+    }
+    if (most < 0)
+        return -1;
+    if (bad)
+        return ds_call_refuse(
+            c, ds_fail(DS_SHAPE, "lengths must be from 0 to the array's %lld", (long long)most));
+    DS_EXPECT(rows->batch >= 0 || (whole && sum == most), c->m->errors[DS_SHAPE],
+              "input %zu: the frames are not those of the rows", k);
+    return 0;
+}
+
+int ds_frames_measure(ds_call *c)
+{
+    for (size_t k = 0; k < c->n_inputs; k++) {
+        const ds_rows *rows = &c->in[k];
+        if (!rows->next && measure_rows(c, k) < 0)
+            return -1;
+        for (Py_ssize_t r = 0; rows->next && r < c->n; r++) {
+            const int64_t frames =
+                count_frames(c, k, rows->arrays[(size_t)r * rows->next], c->ids[r]);
+            if (frames < 0)
+                return -1;
+            c->step->n_frames[k * (size_t)c->n + (size_t)r] = frames;
+        }
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------- copies */
+/* Copies the rows of an input into the step, or those of an output out of it. */
+static void copy_rows(const ds_call *c, const ds_rows *rows, size_t k, bool out)
+{
+    const int rank = (out ? ds_step_output(c->e->plan, k) : ds_step_input(c->e->plan, k))->rank;
+    ptrdiff_t strides[DS_MAX_RANK + 1];
+    char *at = NULL;
+    for (size_t r = 0; r < (size_t)c->n; r++) {
+        PyArrayObject *a = (PyArrayObject *)rows->arrays[r * rows->next];
+        if ((PyObject *)a == Py_None)
+            continue;
+        if (!at || rows->next) {
+            at = PyArray_BYTES(a);
+            for (int d = 0; d <= rank; d++)
+                strides[d] = rows->axis[d] >= 0 ? PyArray_STRIDE(a, rows->axis[d]) : 0;
+        }
+        int64_t n, start;
+        if (out) {
+            n = ds_step_frames(c->step, k, r, &start);
+            ds_step_get(c->step, k, r, n, at, strides);
+        } else {
+            n = c->step->n_frames[k * (size_t)c->n + r];
+            ds_step_put(c->step, k, r, at, strides, element_of(a));
+        }
+        at += rows->batch >= 0 ? PyArray_STRIDE(a, rows->batch) : n * strides[0];
+    }
+}
+
+void ds_frames_put(const ds_call *c)
+{
+    for (size_t k = 0; k < c->n_inputs; k++)
+        copy_rows(c, &c->in[k], k, false);
+}
+
+void ds_frames_get(const ds_call *c)
+{
+    for (size_t o = 0; o < c->n_outputs; o++)
+        copy_rows(c, &c->out[o], o, true);
+}
+
+/* ---------------------------------------------------------------- outputs */
+PyObject *ds_frames_new(const ds_call *c, size_t output, int64_t frames, bool zeroed)
+{
+    const ds_signature *signature = ds_step_output(c->e->plan, output);
+    const ds_rows *rows = &c->out[output];
+    npy_intp shape[DS_MAX_RANK + 2];
+    if (rows->batch >= 0)
+        shape[rows->batch] = c->n;
+    if (rows->axis[0] >= 0)
+        shape[rows->axis[0]] = frames;
+    for (int d = 0; d < signature->rank; d++)
+        shape[rows->axis[d + 1]] = signature->shape[d];
+    PyArray_Descr *type = PyArray_DescrFromType(ds_numpy_type(signature->dtype));
+    return zeroed
+               ? PyArray_Zeros(rows->rank, shape, type, 0)
+               : PyArray_NewFromDescr(&PyArray_Type, type, rows->rank, shape, NULL, NULL, 0, NULL);
+}
+
+int ds_frames_check_out(const ds_call *c, size_t output, int64_t frames)
+{
+    const ds_signature *signature = ds_step_output(c->e->plan, output);
+    const ds_rows *rows = &c->out[output];
+    PyArrayObject *a = (PyArrayObject *)rows->arrays[0];
+    DS_EXPECT(PyArray_Check(a), c->m->errors[DS_DTYPE], "out: expected an array, got %.100s",
+              Py_TYPE(a)->tp_name);
+    if (PyArray_TYPE(a) != ds_numpy_type(signature->dtype) || !PyArray_ISNOTSWAPPED(a))
+        return refuse_array(c, DS_DTYPE, "out: output", output, signature, a, NULL);
+    DS_EXPECT(PyArray_ISWRITEABLE(a), PyExc_ValueError, "out: the array of output %zu is read-only",
+              output);
+    if (!fits(c, rows, signature, a))
+        return refuse_array(c, DS_SHAPE, "out: output", output, signature, a, NULL);
+    DS_EXPECT(frames_along(rows, a) >= frames, c->m->errors[DS_SHAPE],
+              "out: output %zu needs room for %lld frames, got %lld", output, (long long)frames,
+              (long long)frames_along(rows, a));
+    return 0;
+}
