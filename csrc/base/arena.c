@@ -131,3 +131,13 @@ ds_status ds_arena_grow(ds_arena *arena, void **items, size_t n, size_t *capacit
     *capacity = wanted;
     return DS_OK;
 }
+
+ds_status ds_arena_push_zeroed(ds_arena *arena, void **pointer, size_t count, size_t item_bytes)
+{
+    void *memory = NULL;
+    DS_TRY(ds_arena_push_array(arena, &memory, count, item_bytes));
+    if (memory != NULL)
+        memset(memory, 0, count * item_bytes);
+    memcpy(pointer, &memory, sizeof memory);
+    return DS_OK;
+}

@@ -13,8 +13,9 @@
 #include "base/arena.h"
 #include "base/fault.h"
 #include "exec/backend.h"
-#include "exec/batch.h"
 #include "exec/eager.h"
+#include "ir/clock.h"
+#include "ir/graph.h"
 
 enum { DS_N_STATUS = 16, DS_MAX_ARENAS = 8 };
 

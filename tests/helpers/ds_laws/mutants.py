@@ -75,7 +75,7 @@ MUTANTS = {
     ),
     "carried state skipped when nothing leaves": Mutant(
         "exec/run.c",
-        "any |= g->frames[node->inputs[i]] > 0;",
+        "any |= g->edges[node->inputs[i]].frames > 0;",
         "any |= false;",
         ("reduce_frames",),
     ),
@@ -88,7 +88,7 @@ MUTANTS = {
     "a room's first kept frame one too late": Mutant(
         "exec/run.c",
         "*mark = stays ? *mark + dropped : 0;",
-        "*mark = stays && dropped > 1 ? *mark + dropped + (left > 1) : stays ? *mark + dropped : 0;",
+        "*mark = stays ? *mark + dropped + (dropped > 1 && ds_kept_at(p, &row->now, e) > 1) : 0;",
         ("conv1d", "delay"),
     ),
     "integers of another period": Mutant(
@@ -112,7 +112,7 @@ MUTANTS = {
         ("failed-call",),
     ),
     "state published before the end of the call": Mutant(
-        "exec/batch.c",
+        "exec/step.c",
         "frames[i] = have[i] + more;",
         "frames[i] = g->slots[r]->block->frames[i] = have[i] + more;",
         ("delay", "conv1d"),
@@ -133,8 +133,8 @@ MUTANTS = {
     ),
     "snapshots without carried state": Mutant(
         "exec/snapshot.c",
-        "memcpy(e->data, r->data + r->at, e->n_bytes);",
-        "if (e->array >= 0) memcpy(e->data, r->data + r->at, e->n_bytes);",
+        "memcpy(find_data(p, slot, e), from, e->n_bytes);",
+        "memcpy(find_data(p, slot, e), from, e->array >= 0 ? e->n_bytes : 0);",
         ("lstm", "reduce_frames"),
         ("snapshots", "forks"),
     ),
@@ -204,8 +204,8 @@ MUTANTS = {
     ),
     "allocation in every call": Mutant(
         "exec/engine.c",
-        "ds_batch *rested = engine->n_resting > 0 ?",
-        "ds_batch *rested = engine->n_resting > engine->n_batches ?",
+        "ds_step *taken = engine->resting;",
+        "ds_step *taken = NULL;",
         ("add",),
         ("allocation",),
     ),
