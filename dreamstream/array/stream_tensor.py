@@ -87,7 +87,6 @@ class StreamTensor(StreamViews):
         out.restart = False
         out.grad = None
         out.grad_fn = None
-        out.requires_grad = False
         return out
 
     @classmethod
