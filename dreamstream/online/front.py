@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..nn.module import Module
 
-__all__ = ["Front", "foreign_front", "is_module_class"]
+__all__ = ["CONVOLUTIONS", "Front", "foreign_front", "is_module_class"]
+
+#: Attributes that patched torch convolutions compute: `dreamstream.compat` fills it.
+CONVOLUTIONS: dict[str, Callable[[Any], Any]] = {}
 
 
 class Front(Protocol):
