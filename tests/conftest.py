@@ -30,6 +30,8 @@ NOT_FAST = {
     "test_examples_c.py", "test_faults.py", "test_faults_files.py", "test_header.py", "test_memory.py",
     "test_memory_files.py", "test_readme.py", "test_sanitized.py", "test_silero.py", "test_snapshots.py",
 }  # fmt: skip
+#: Folders of which nothing is in the fast tier: not even looked at, for that takes as long as running it.
+NONE_FAST = ("c", "fuzz", "golden", "threads", "torch")
 #: What compiles the engine once more, with sanitizers too, comes last: the rest has told what it can by then.
 LAST = ("c", "fuzz")
 
@@ -38,12 +40,23 @@ def pytest_addoption(parser):
     parser.addoption("--skips", metavar="FILE", help="fail where a test is skipped that FILE does not list")
 
 
+def folder_of(path):
+    """Return the folder of tests that a path lies in; empty for the folder of all."""
+    return next(iter(path.relative_to(HERE).parts), "") if path.is_relative_to(HERE) else ""
+
+
+def pytest_ignore_collect(collection_path, config):
+    if config.option.markexpr == "fast" and folder_of(collection_path) in NONE_FAST:
+        return True
+    return None
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
-        folder = item.path.relative_to(HERE).parts[0]
+        folder = folder_of(item.path)
         if folder in FAST and item.path.name not in NOT_FAST and item.get_closest_marker("slow") is None:
             item.add_marker("fast")
-    items.sort(key=lambda item: item.path.relative_to(HERE).parts[0] in LAST)
+    items.sort(key=lambda item: folder_of(item.path) in LAST)
 
 
 @pytest.hookimpl(trylast=True)
