@@ -67,7 +67,14 @@ def right() -> bytes:
 
 MODES = "zeros|replicate|reflect|circular"
 KINDS = {
-    "conv1d": {"stride": "int", "dilation": "int", "groups": "int", "left": "int", "right": "int", "mode": MODES},
+    "conv1d": {
+        "stride": "int",
+        "dilation": "int",
+        "groups": "int",
+        "left": "int",
+        "right": "int",
+        "mode": MODES,
+    },
     "add": {"order": "ints"},
     "softmax": {},
 }
@@ -75,7 +82,8 @@ OPERATORS = [
     {
         "name": name,
         "attributes": [
-            {"name": a, "kind": "choice" if "|" in kind else kind, "choices": kind} for a, kind in kinds.items()
+            {"name": a, "kind": "choice" if "|" in kind else kind, "choices": kind}
+            for a, kind in kinds.items()
         ],
     }
     for name, kinds in KINDS.items()
