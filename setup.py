@@ -58,9 +58,7 @@ def copy(source: Path, target: Path) -> None:
 class BuildCore(build_ext):
     """Compiles in parallel and only what changed; puts beside _core what it needs and C programs want."""
 
-    strip = (
-        [] if SANITIZE or not sys.platform.startswith("linux") else ["-Wl,--strip-debug"]
-    )  # names stay
+    strip = [] if SANITIZE or not sys.platform.startswith("linux") else ["-Wl,--strip-debug"]  # names stay
 
     def build_extension(self, ext):
         self.openblas = openblas_libraries()

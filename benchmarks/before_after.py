@@ -138,13 +138,7 @@ def measure(
     for worker in workers.values():
         worker("close")
     same = len({f["bits"] for f in facts.values()}) == 1
-    row: dict[str, Any] = {
-        "network": name,
-        "streams": n,
-        "frames": frames,
-        "same_bits": same,
-        "threads": {},
-    }
+    row: dict[str, Any] = {"network": name, "streams": n, "frames": frames, "same_bits": same, "threads": {}}
     for threads in args.threads:
         row["threads"][threads] = {
             tree: {
@@ -213,20 +207,14 @@ def overheads(tree: Path, name: str, n: int, args: argparse.Namespace) -> dict[s
         "--seconds",
         str(args.seconds / 2),
     ]
-    done = subprocess.run(
-        command, text=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(tree)}
-    )
+    done = subprocess.run(command, text=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(tree)})
     if done.returncode:
         sys.exit(f"before_after.py: {shlex.join(command)}\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def once(
-    trees: dict[str, Path],
-    workers: dict[str, Worker],
-    name: str,
-    row: dict[str, Any],
-    args: argparse.Namespace,
+    trees: dict[str, Path], workers: dict[str, Worker], name: str, row: dict[str, Any], args: argparse.Namespace
 ) -> dict[str, Any]:
     """What a network costs whatever the number of streams, in both trees; workers: also by reference kernels."""
     n = max(args.streams)
@@ -267,9 +255,7 @@ def once_line(row: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--revision", default=REVISION, help=f"the earlier version, for git ({REVISION})"
-    )
+    parser.add_argument("--revision", default=REVISION, help=f"the earlier version, for git ({REVISION})")
     parser.add_argument("--old", type=Path, help="a source tree instead, built in place")
     parser.add_argument(
         "--networks", nargs="+", choices=list(NETWORKS), default=[n for n in NETWORKS if n != "bare"]
@@ -286,9 +272,7 @@ def main() -> None:
     for line in machine(f"python {shlex.join(sys.argv)}"):
         print(line)
     print(f"before    {args.old or args.revision}; after: this tree")
-    print(
-        "times     ms per step: median (10th–90th percentile), by the clock on the wall unless CPU is said\n"
-    )
+    print("times     ms per step: median (10th–90th percentile), by the clock on the wall unless CPU is said\n")
     workers = {name: Worker(tree) for name, tree in [*trees.items(), ("again", ROOT)]}
     print(STEP_HEAD)
     rows, last = [], {}
@@ -310,20 +294,14 @@ def main() -> None:
             json.dumps({"machine": list(machine(shlex.join(sys.argv))), "steps": rows, "once": constant})
         )
     faster = [
-        np.log(t["before"]["wall"][1] / t["after"]["wall"][1])
-        for r in rows
-        for t in r["threads"].values()
+        np.log(t["before"]["wall"][1] / t["after"]["wall"][1]) for r in rows for t in r["threads"].values()
     ]
     slow = sum(bool(remarks(r, t, args.noise)) for r in rows for t in r["threads"])
     both = [(t["again"]["wall"][1], t["after"]["wall"][1]) for r in rows for t in r["threads"].values()]
-    low, middle, high = 100 * np.expm1(
-        np.percentile([abs(np.log(a / b)) for a, b in both], [10, 50, 90])
-    )
+    low, middle, high = 100 * np.expm1(np.percentile([abs(np.log(a / b)) for a, b in both], [10, 50, 90]))
     ratio = np.exp(np.mean(faster))
     print(f"\nbefore ÷ after, geometric mean: {ratio:.2f}; rows with a remark: {slow} of {len(both)}")
-    print(
-        f"noise: this tree beside itself differs by {middle:.1f} % ({low:.1f}–{high:.1f} %) in a row's median"
-    )
+    print(f"noise: this tree beside itself differs by {middle:.1f} % ({low:.1f}–{high:.1f} %) in a row's median")
 
 
 if __name__ == "__main__":

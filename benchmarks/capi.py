@@ -43,15 +43,8 @@ FRAMES = {"bare": 1, "small": 1, "silero": 1, "audio": 10}  # of each network's 
 def build(folder: Path) -> Path:
     """Compile capi.c as a stranger would."""
     program = folder / "capi"
-    command = [
-        *os.environ.get("CC", "cc").split(),
-        "-std=c11",
-        "-O2",
-        str(Path(__file__).with_suffix(".c")),
-        "-o",
-        str(program),
-        *shlex.split(f"{cflags()} {libs()}"),
-    ]
+    command = [*os.environ.get("CC", "cc").split(), "-std=c11", "-O2", str(Path(__file__).with_suffix(".c")),
+               "-o", str(program), *shlex.split(f"{cflags()} {libs()}")]
     subprocess.run(command, check=True)
     return program
 
@@ -72,21 +65,12 @@ def measure(name: str, n: int, folder: Path, args: argparse.Namespace) -> dict[s
     if hasattr(engine, "step_batch"):
         other, ids = copy.copy(engine), list(arrays)
         padded, _ = other.step_batch(ids, batch, sos=np.ones(n, bool))
-        assert all(np.array_equal(a, b) for a, b in zip(padded, outputs.values())), (
-            "step and step_batch differ"
-        )
+        assert all(np.array_equal(a, b) for a, b in zip(padded, outputs.values())), "step and step_batch differ"
         room, _ = other.step_batch(ids, batch)
         ways["step_batch"] = lambda: other.step_batch(ids, batch)
         ways["step_batch, out"] = lambda: other.step_batch(ids, batch, out=room)
-    command = [
-        str(args.program),
-        str(folder / "model.dsm"),
-        str(given),
-        str(made),
-        str(n),
-        str(FRAMES[name] * network.unit),
-        str(int(args.wall)),
-    ]
+    command = [str(args.program), str(folder / "model.dsm"), str(given), str(made), str(n),
+               str(FRAMES[name] * network.unit), str(int(args.wall))]
     times: dict[str, list[int]] = {"C": [], **{way: [] for way in ways}}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
@@ -97,9 +81,7 @@ def measure(name: str, n: int, folder: Path, args: argparse.Namespace) -> dict[s
             return [int(t) for t in process.stdout.readline().split()]
 
         by_c(1)
-        assert made.read_bytes() == b"".join(y.tobytes() for y in outputs.values()), (
-            "C and Python differ"
-        )
+        assert made.read_bytes() == b"".join(y.tobytes() for y in outputs.values()), "C and Python differ"
         stop = time.perf_counter() + args.seconds
         while time.perf_counter() < stop or not times["C"]:
             times["C"] += by_c(TURN + 1)[1:]
@@ -128,16 +110,8 @@ def text(r: dict[str, Any]) -> str:
     lines = []
     for way, more in r["more_us"].items():
         each = r["more_us_per_further_stream"].get(way)
-        cells = [
-            r["network"],
-            r["streams"],
-            way,
-            figure(r["us"]["C"]),
-            figure(r["us"][way]),
-            f"{r['us']['C'][1] / r['streams']:.2f}",
-            f"{more:.1f}",
-            "" if each is None else f"{each:.2f}",
-        ]
+        cells = [r["network"], r["streams"], way, figure(r["us"]["C"]), figure(r["us"][way]),
+                 f"{r['us']['C'][1] / r['streams']:.2f}", f"{more:.1f}", "" if each is None else f"{each:.2f}"]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
@@ -146,12 +120,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--networks", nargs="+", choices=list(FRAMES), default=list(FRAMES))
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 32, 100, 1000])
-    parser.add_argument(
-        "--seconds", type=float, default=4.0, help="per network and number of streams (4)"
-    )
-    parser.add_argument(
-        "--wall", action="store_true", help="the clock on the wall, not the thread's CPU time"
-    )
+    parser.add_argument("--seconds", type=float, default=4.0, help="per network and number of streams (4)")
+    parser.add_argument("--wall", action="store_true", help="the clock on the wall, not the thread's CPU time")
     parser.add_argument("--json", action="store_true", help="one object per row instead of the table")
     args = parser.parse_args()
     tell = (lambda *_: None) if args.json else print
@@ -159,10 +129,8 @@ def main() -> None:
         tell(line)
     tell(f"kernels   {ds.config.config()['kernels']}")
     tell(f"times     {'clock on the wall' if args.wall else 'CPU time of the one thread'}")
-    tell(
-        "\n| network | streams | by | C, µs per step | Python, µs per step | C, µs per stream "
-        "| Python more, µs per step | … per further stream |\n|---|--:|---|--:|--:|--:|--:|--:|"
-    )
+    tell("\n| network | streams | by | C, µs per step | Python, µs per step | C, µs per stream "
+         "| Python more, µs per step | … per further stream |\n|---|--:|---|--:|--:|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         args.program = build(folder)

@@ -126,11 +126,7 @@ class Process:
         command = [sys.executable, os.path.abspath(__file__), "--load", "--file", path]
         command += ["--streams", str(n_streams)]
         self.process = subprocess.Popen(
-            command,
-            env={**os.environ, **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            command, env={**os.environ, **environment}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.told = self._read()
 
@@ -169,12 +165,7 @@ def figures(name: str, r: dict[str, Any]) -> list[str]:
     rows = []
     for i, which in enumerate(("first", "second")):
         p = r[which]
-        numbers = [
-            f"{p['cpu']:.2f}",
-            f"{p['wall']:.2f}",
-            f"{1e3 * p['first']:.0f}",
-            f"{1e3 * p['next']:.0f}",
-        ]
+        numbers = [f"{p['cpu']:.2f}", f"{p['wall']:.2f}", f"{1e3 * p['first']:.0f}", f"{1e3 * p['next']:.0f}"]
         sizes = [p[when][whose] for when in ("loaded", "stepped") for whose in ("own", "file")]
         numbers += [f"{n_bytes / 1e6:.0f}" for n_bytes in (*sizes, r["together"][i]["proportional"])]
         rows.append(f"| {p['kernels']} | {which} | {' | '.join(numbers)} |")
@@ -196,19 +187,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = args.file or os.path.join(folder, "large.dsm")
         if not os.path.exists(path):
-            command = [
-                sys.executable,
-                os.path.abspath(__file__),
-                "--write",
-                "--mb",
-                str(args.mb),
-                "--file",
-                path,
-            ]
+            command = [sys.executable, os.path.abspath(__file__), "--write", "--mb", str(args.mb), "--file", path]
             subprocess.run(command, check=True)
-        results = {
-            name: measure(path, environment, args.streams) for name, environment in KERNELS.items()
-        }
+        results = {name: measure(path, environment, args.streams) for name, environment in KERNELS.items()}
         n_bytes = os.path.getsize(path)
     if len({r["first"]["bits"] for r in results.values()}) != 1:
         sys.exit("loading.py: the kernels disagree")
@@ -218,13 +199,9 @@ def main() -> None:
         return
     for line in machine(f"python {shlex.join(sys.argv)}"):
         print(line)
-    print(
-        f"file      {n_bytes / 1e6:.0f} MB, in the system's cache; outputs of all have the same bits\n"
-    )
-    print(
-        "| kernels | process | load: CPU s | wall s | first step: CPU ms | second | loaded: own MB | file's MB "
-        "| stepped: own MB | file's MB | both there: its share, MB |"
-    )
+    print(f"file      {n_bytes / 1e6:.0f} MB, in the system's cache; outputs of all have the same bits\n")
+    print("| kernels | process | load: CPU s | wall s | first step: CPU ms | second | loaded: own MB | file's MB "
+          "| stepped: own MB | file's MB | both there: its share, MB |")
     print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for name, r in results.items():
         print("\n".join(figures(name, r)))
@@ -232,10 +209,8 @@ def main() -> None:
     print("|---|--:|--:|--:|--:|")
     for r in results.values():
         s = r["streams"]
-        print(
-            f"| {r['first']['kernels']} | {s['streams']} | {s['own'] / s['streams']:.0f} | {s['state']} "
-            f"| {s['file'] / 1e6:.1f} |"
-        )
+        print(f"| {r['first']['kernels']} | {s['streams']} | {s['own'] / s['streams']:.0f} | {s['state']} "
+              f"| {s['file'] / 1e6:.1f} |")
 
 
 if __name__ == "__main__":

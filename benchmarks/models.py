@@ -28,9 +28,7 @@ from __future__ import annotations
 
 import os
 
-os.environ.update(
-    OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", DREAMSTREAM_THREADS="1"
-)
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", DREAMSTREAM_THREADS="1")
 
 import argparse
 import copy
@@ -100,10 +98,7 @@ def ways_to_run(name: str, n: int, engines: list[str], threads: int) -> tuple[St
     known = twin.state_dict()  # Silero's lstm_cell.weight_ih is an LSTM's weight_ih_l0 here
     twin.load_state_dict({k if k in known else k.removesuffix("_l0"): v for k, v in weights.items()})
     rng = np.random.default_rng(0)
-    chunks = [
-        rng.standard_normal((n, *network.chunk(SETTINGS[name].frames)), dtype=np.float32)
-        for _ in range(4)
-    ]
+    chunks = [rng.standard_normal((n, *network.chunk(SETTINGS[name].frames)), dtype=np.float32) for _ in range(4)]
     steps = {("dreamstream", way): step for way, step in ours(name, model, n, threads)}
     for engine in engines:
         steps |= {(engine, way): step for way, step in peers(engine, twin, chunks[0], threads)}
@@ -116,9 +111,7 @@ def ways_to_run(name: str, n: int, engines: list[str], threads: int) -> tuple[St
     return steps, chunks[0]
 
 
-def measure(
-    name: str, n: int, engines: list[str], args: argparse.Namespace
-) -> dict[tuple[str, str], np.ndarray]:
+def measure(name: str, n: int, engines: list[str], args: argparse.Namespace) -> dict[tuple[str, str], np.ndarray]:
     """Milliseconds of every step of every variant."""
     clock = time.perf_counter if args.wall else time.process_time
     steps, x = ways_to_run(name, n, engines, args.threads)
@@ -146,12 +139,9 @@ def summary(name: str, n: int, times: dict[tuple[str, str], np.ndarray]) -> dict
         best = min(ways, key=lambda way: float(np.median(ways[way])))
         low, middle, high = np.percentile(ways[best], [10, 50, 90])
         row["engines"][engine] = {
-            "way": best,
-            "ms": [round(float(t), 4) for t in (low, middle, high)],
+            "way": best, "ms": [round(float(t), 4) for t in (low, middle, high)],
             "streams_per_core": round(n * seconds_of(name) * 1000 / float(middle), 1),
-            "other_ways_ms": {
-                way: round(float(np.median(t)), 4) for way, t in ways.items() if way != best
-            },
+            "other_ways_ms": {way: round(float(np.median(t)), 4) for way, t in ways.items() if way != best},
         }
     return row
 
@@ -161,22 +151,16 @@ def text(row: dict[str, Any]) -> Iterator[str]:
     for engine, r in row["engines"].items():
         low, middle, high = r["ms"]
         others = "; ".join(f"{way} {ms:.3f}" for way, ms in r["other_ways_ms"].items())
-        yield (
-            f"| {row['network']} | {row['streams']} | {engine} | {middle:.3f} ({low:.3f}–{high:.3f}) "
-            f"| {r['way']} | {others} | {r['streams_per_core']:.0f} | {middle / mine:.2f} |"
-        )
+        yield (f"| {row['network']} | {row['streams']} | {engine} | {middle:.3f} ({low:.3f}–{high:.3f}) "
+               f"| {r['way']} | {others} | {r['streams_per_core']:.0f} | {middle / mine:.2f} |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--networks", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
     parser.add_argument("--streams", type=int, nargs="+", help="instead of each network's own numbers")
-    parser.add_argument(
-        "--seconds", type=float, default=20.0, help="per network and number of streams (20)"
-    )
-    parser.add_argument(
-        "--threads", type=int, default=1, help="of each engine; above 1 it is --wall (1)"
-    )
+    parser.add_argument("--seconds", type=float, default=20.0, help="per network and number of streams (20)")
+    parser.add_argument("--threads", type=int, default=1, help="of each engine; above 1 it is --wall (1)")
     parser.add_argument("--wall", action="store_true", help="the clock on the wall, not CPU time")
     parser.add_argument("--json", action="store_true", help="one object per row instead of the table")
     args = parser.parse_args()
@@ -187,9 +171,7 @@ def main() -> None:
     if importlib.util.find_spec("openvino"):
         import openvino  # noqa: F401 - its import is not to be timed
     engines = ["torch"]
-    for line in machine(
-        f"python {shlex.join(sys.argv)}", ("numpy", "torch", "onnx", "onnxruntime", "openvino")
-    ):
+    for line in machine(f"python {shlex.join(sys.argv)}", ("numpy", "torch", "onnx", "onnxruntime", "openvino")):
         tell(line)
     tell(kernels())
     tell(f"times     {'clock on the wall' if args.wall else 'CPU time of the process'}")
@@ -199,10 +181,8 @@ def main() -> None:
             engines.append(engine)
         else:
             tell(f"missing   {engine}: it needs `pip install onnx {engine}`")
-    tell(
-        "\n| network | streams | engine | ms per step | way | other ways, ms | streams per core | ÷ ours |"
-        "\n|---|--:|---|--:|---|---|--:|--:|"
-    )
+    tell("\n| network | streams | engine | ms per step | way | other ways, ms | streams per core | ÷ ours |"
+         "\n|---|--:|---|--:|---|---|--:|--:|")
     with torch.inference_mode():
         for name in args.networks:
             for n in args.streams or SETTINGS[name].streams:

@@ -206,9 +206,7 @@ NETWORKS = {
     "tcn": Network(TCN, ("B", 64, "L"), 100),
     "tasnet-raw": Network(TasNet, SAMPLES, 16000, 160),
     "tasnet-small-raw": Network(lambda: TasNet(64, 32, 1, 4), SAMPLES, 16000, 160),
-    "memory-31": Network(
-        lambda: nn.Conv1d(256, 256, 31, groups=256, padding="causal"), ("B", 256, "L"), 100
-    ),
+    "memory-31": Network(lambda: nn.Conv1d(256, 256, 31, groups=256, padding="causal"), ("B", 256, "L"), 100),
     "bare": Network(lambda: nn.Linear(8, 8), ("B", "L", 8), 100),
 }  # memory-31: nearly all that moves is what a convolution keeps; bare: nearly all of a step is the call
 
@@ -218,6 +216,5 @@ def chunks(name: str, n_streams: int, n_frames: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     shape = NETWORKS[name].chunk(n_frames)
     return {
-        f"stream-{i}": rng.standard_normal(shape, dtype=np.float32) * np.float32(0.1)
-        for i in range(n_streams)
+        f"stream-{i}": rng.standard_normal(shape, dtype=np.float32) * np.float32(0.1) for i in range(n_streams)
     }

@@ -22,9 +22,7 @@ from __future__ import annotations
 
 import os
 
-os.environ.update(
-    OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", DREAMSTREAM_THREADS="1"
-)
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", DREAMSTREAM_THREADS="1")
 
 import argparse
 import json
@@ -62,8 +60,7 @@ def numbers(row: Row, n: int) -> list[np.ndarray]:
         return [rng.random(shape) < 0.5 for shape in shapes]
     if row.kind in ("positive", "unit"):
         return [
-            rng.uniform(0.01, 0.99 if row.kind == "unit" else 3.0, shape).astype(np.float32)
-            for shape in shapes
+            rng.uniform(0.01, 0.99 if row.kind == "unit" else 3.0, shape).astype(np.float32) for shape in shapes
         ]
     return [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
 
@@ -243,9 +240,7 @@ def main() -> None:
                 slow += [r] if r["ratio"] > args.mark else []
                 print(json.dumps(r) if args.json else text(r, args.mark), flush=True)
     unexplained = sum(not r["reason"] for r in slow)
-    tell(
-        f"\n{len(slow)} rows above {args.mark}, {unexplained} of them without a reason. Without a row:\n"
-    )
+    tell(f"\n{len(slow)} rows above {args.mark}, {unexplained} of them without a reason. Without a row:\n")
     for name, why in NO_ROW.items():
         tell(f"- `{name}`: {why}")
 

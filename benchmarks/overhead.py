@@ -49,19 +49,13 @@ def build(tree: Path) -> Path:
         sys.exit(f"overhead.py: {errors}")
     folder, blas = tests.BUILD / "plain", tests.openblas()
     program = folder / "overhead"
-    command = [
-        *tests.cc(),
-        *cbuild.flags(openblas=blas is not None),
-        str(ROOT / "benchmarks" / "overhead.c"),
-    ]
+    command = [*tests.cc(), *cbuild.flags(openblas=blas is not None), str(ROOT / "benchmarks" / "overhead.c")]
     command += [str(folder / "engine.a"), *WRAP, "-lm", "-pthread", "-o", str(program)]
     subprocess.run(command + ([str(blas), f"-Wl,-rpath,{blas.parent}"] if blas else []), check=True)
     return program
 
 
-def measure(
-    program: Path, name: str, n: int, n_frames: int, seconds: float, model: Path
-) -> dict[str, Any]:
+def measure(program: Path, name: str, n: int, n_frames: int, seconds: float, model: Path) -> dict[str, Any]:
     """One row."""
     unit = NETWORKS[name].unit
     command = [str(program), str(model), str(n), str(n_frames * unit), str(seconds)]
@@ -111,9 +105,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 32, 100, 1000])
     parser.add_argument("--frames", type=int, nargs="+", default=[1])
     parser.add_argument("--seconds", type=float, default=3.0, help="per row (3)")
-    parser.add_argument(
-        "--tree", type=Path, default=ROOT, help="another source tree, with PYTHONPATH the same"
-    )
+    parser.add_argument("--tree", type=Path, default=ROOT, help="another source tree, with PYTHONPATH the same")
     parser.add_argument("--json", action="store_true", help="one object per row instead of the table")
     args = parser.parse_args()
     tree = args.tree.resolve()

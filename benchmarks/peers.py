@@ -177,9 +177,7 @@ def by_onnxruntime(model: bytes, twin: Any, threads: int) -> Callable[[int], Ste
     return make
 
 
-def by_openvino(
-    model: bytes, twin: Any, threads: int, *, stateful: bool = False
-) -> Callable[[int], Step]:
+def by_openvino(model: bytes, twin: Any, threads: int, *, stateful: bool = False) -> Callable[[int], Step]:
     """One compiled model, two requests for each set of states; inputs, states and outputs in shared memory.
     `stateful`: one request, states as variables of the model."""
     import openvino

@@ -83,18 +83,14 @@ def measure(name: str, n: int, limit: float, folder: Path) -> dict[str, Any]:
 def text(r: dict[str, Any]) -> str:
     if "refused" in r:
         return f"| {r['model']} | {r['size']} | – | refused | {r['refused'][:100]} |"
-    return (
-        f"| {r['model']} | {r['size']} | {r['megabytes']:.2f} | {r['compile']:.3f} | {r['load']:.3f} |"
-    )
+    return f"| {r['model']} | {r['size']} | {r['megabytes']:.2f} | {r['compile']:.3f} | {r['load']:.3f} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--sizes", type=int, nargs="+", help="instead of each model's own")
-    parser.add_argument(
-        "--limit", type=float, default=20.0, help="seconds; no larger size is tried then (20)"
-    )
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds; no larger size is tried then (20)")
     parser.add_argument("--json", action="store_true", help="one object per row instead of the table")
     args = parser.parse_args()
     tell = (lambda *_: None) if args.json else print

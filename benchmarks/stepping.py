@@ -29,10 +29,7 @@ class Streams:
             network.model(), network.spec, rate=network.rate, threads=threads, verify=False
         )
         self.chunks = chunks(name, n_streams, n_frames)
-        self.first = [
-            self.engine.step(self.chunks, sos=list(self.chunks)),
-            self.engine.step(self.chunks),
-        ]
+        self.first = [self.engine.step(self.chunks, sos=list(self.chunks)), self.engine.step(self.chunks)]
 
     def facts(self) -> dict[str, Any]:
         """What does not depend on the clock; `bits` are those of two steps' outputs, `size` tells them roughly."""

@@ -35,9 +35,7 @@ ROUNDS = 4  # at least
 def measure(name: str, n: int, n_frames: int, args: argparse.Namespace) -> dict[str, Any]:
     """One row of the table."""
     streams = {threads: Streams(name, n, n_frames, threads) for threads in (1, args.threads)}
-    assert len({s.facts()["bits"] for s in streams.values()}) == 1, (
-        f"{name}: other bits with more threads"
-    )
+    assert len({s.facts()["bits"] for s in streams.values()}) == 1, f"{name}: other bits with more threads"
     times: dict[int, list[float]] = {threads: [] for threads in streams}
     cpu: dict[int, list[float]] = {threads: [] for threads in streams}
     spent, rounds = 0.0, 0
@@ -57,17 +55,8 @@ def measure(name: str, n: int, n_frames: int, args: argparse.Namespace) -> dict[
 
 
 def text(r: dict[str, Any]) -> str:
-    cells = [
-        r["network"],
-        r["streams"],
-        r["frames"],
-        figure(r["one"]),
-        figure(r["more"]),
-        f"{r['faster']:.2f}",
-        f"{r['by_the_least']:.2f}",
-        f"{r['cpu'][1] / r['cpu'][0]:.2f}",
-        "slower" if r["slower"] else "",
-    ]
+    cells = [r["network"], r["streams"], r["frames"], figure(r["one"]), figure(r["more"]), f"{r['faster']:.2f}",
+             f"{r['by_the_least']:.2f}", f"{r['cpu'][1] / r['cpu'][0]:.2f}", "slower" if r["slower"] else ""]
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -88,19 +77,15 @@ def main() -> None:
         tell(line)
     tell(f"kernels   {ds.config.config()['kernels']}")
     tell("times     ms per step by the clock on the wall\n")
-    tell(
-        f"| network | streams | frames | one thread, ms | {args.threads} threads, ms | one ÷ more | by the least "
-        "| CPU time, more ÷ one | |\n|---|--:|--:|--:|--:|--:|--:|--:|---|"
-    )
+    tell(f"| network | streams | frames | one thread, ms | {args.threads} threads, ms | one ÷ more | by the least "
+         "| CPU time, more ÷ one | |\n|---|--:|--:|--:|--:|--:|--:|--:|---|")
     rows = []
     for name in args.networks:
         for n in args.streams:
             for n_frames in args.frames:
                 rows.append(measure(name, n, n_frames, args))
                 print(json.dumps(rows[-1]) if args.json else text(rows[-1]), flush=True)
-    tell(
-        f"\n{sum(r['slower'] for r in rows)} of {len(rows)} rows are slower with {args.threads} threads"
-    )
+    tell(f"\n{sum(r['slower'] for r in rows)} of {len(rows)} rows are slower with {args.threads} threads")
 
 
 if __name__ == "__main__":

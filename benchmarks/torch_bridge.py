@@ -170,22 +170,13 @@ def main() -> None:
             size = sum(p.numel() for p in MODELS[name]().parameters())
             print(f"model     {name}: {size:,} weights; outputs within {check(name):.1e} of offline")
         print()
-        columns = (
-            "bare, ms",
-            "patched, ms",
-            "overhead",
-            "torch.compile, ms",
-            "engine, ms",
-            "bare ÷ engine",
-        )
+        columns = ("bare, ms", "patched, ms", "overhead", "torch.compile, ms", "engine, ms", "bare ÷ engine")
         print(f"| model | rows | frames | {' | '.join(columns)} |")
         print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
         for name in args.models:
             for n_frames in args.frames:
                 for ragged in (False, True):
-                    steps = variants(
-                        name, args.streams, n_frames, ragged, not args.no_compile and not ragged
-                    )
+                    steps = variants(name, args.streams, n_frames, ragged, not args.no_compile and not ragged)
                     times = measure(steps, args.seconds, clock)
                     middle = {k: float(np.median(t)) for k, t in times.items()}
                     print(

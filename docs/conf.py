@@ -48,9 +48,7 @@ html_copy_source = False
 generate.write(Path(__file__).parent / "generated")
 
 
-def hide_signature(
-    app: Any, what: str, name: str, obj: Any, options: Any, signature: Any, returned: Any
-) -> Any:
+def hide_signature(app: Any, what: str, name: str, obj: Any, options: Any, signature: Any, returned: Any) -> Any:
     """Of classes that users don't make, which are those that document no parameters."""
     if what not in ("class", "exception") or not signature or issubclass(obj, nn.Module):
         return None

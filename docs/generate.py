@@ -257,11 +257,7 @@ def autodoc(names: list[str], no_index: bool = False) -> str:
         obj = resolve(name)
         options = ["no-index"] if no_index else []
         if inspect.isclass(obj):
-            layer = (
-                issubclass(obj, nn.Module)
-                and obj is not nn.Module
-                and name.startswith("dreamstream.nn.")
-            )
+            layer = issubclass(obj, nn.Module) and obj is not nn.Module and name.startswith("dreamstream.nn.")
             text += f".. {'autoexception' if issubclass(obj, BaseException) else 'autoclass'}:: {name}\n"
             if obj is bridge.StreamTensor:
                 options += [f"members: {', '.join(own_members(obj))}"]
@@ -319,9 +315,7 @@ def package_parts() -> dict[str, str]:
     out["models"] = autodoc([f"dreamstream.models.{n}" for n in models.__all__])
     out["export"] = autodoc([f"dreamstream.export.{n}" for n in dreamstream.export.__all__])
     out["torch"] = autodoc(bridge_names())
-    out["torch_functional"] = autodoc(
-        [f"dreamstream.torch.functional.{n}" for n in bridge.functional.__all__]
-    )
+    out["torch_functional"] = autodoc([f"dreamstream.torch.functional.{n}" for n in bridge.functional.__all__])
     return out
 
 
@@ -368,8 +362,7 @@ def c_sections() -> list[tuple[str, str]]:
 
 def c_api() -> str:
     return "".join(
-        f"## {heading[0].upper()}{heading[1:]}\n\n```c\n{body}\n```\n\n"
-        for heading, body in c_sections()
+        f"## {heading[0].upper()}{heading[1:]}\n\n```c\n{body}\n```\n\n" for heading, body in c_sections()
     )
 
 

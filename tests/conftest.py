@@ -37,9 +37,7 @@ LAST = ("c", "fuzz")
 
 
 def pytest_addoption(parser):
-    parser.addoption(
-        "--skips", metavar="FILE", help="fail where a test is skipped that FILE does not list"
-    )
+    parser.addoption("--skips", metavar="FILE", help="fail where a test is skipped that FILE does not list")
 
 
 def folder_of(path):
@@ -70,9 +68,7 @@ def pytest_terminal_summary(terminalreporter, config):
     listed = [line.split(": ", 1) for line in lines if line and not line.startswith("#")]
     unlisted = []
     for report in terminalreporter.stats.get("skipped", []):
-        reason = (
-            report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else ""
-        )
+        reason = report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else ""
         if not any(fnmatch.fnmatch(report.nodeid, t) and fnmatch.fnmatch(reason, r) for t, r in listed):
             unlisted.append(f"{report.nodeid}: {reason}")
     if unlisted:

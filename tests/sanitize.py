@@ -25,9 +25,7 @@ SANITIZERS = {"address": "address,undefined", "thread": "thread"}
 LIBRARIES = {"address": "libasan.so", "thread": "libtsan.so"}
 THREADED = tuple(sorted(path.stem for path in (ROOT / "tests" / "c").glob("test_thread_*.c")))
 PROGRAMS = {"address": ("asan", ()), "thread": ("tsan", THREADED)}
-MEMORY = [
-    f"--ignore=tests/python/test_memory{name}.py" for name in ("", "_files")
-]  # of the sanitizers, too
+MEMORY = [f"--ignore=tests/python/test_memory{name}.py" for name in ("", "_files")]  # of the sanitizers, too
 PEERS = ["--ignore=tests/python/test_benchmarks.py"]  # libraries of others, which sanitizers end
 TESTS = {
     "address": [
@@ -125,26 +123,15 @@ def randomised() -> bool:
 def run_programs(kind: str) -> int:
     """Run the C programs, leaks included."""
     variant, names = PROGRAMS[kind]
-    command = [
-        sys.executable,
-        str(ROOT / "tests" / "c" / "build.py"),
-        "--variant",
-        variant,
-        "--run",
-        *names,
-    ]
+    command = [sys.executable, str(ROOT / "tests" / "c" / "build.py"), "--variant", variant, "--run", *names]
     print("== C programs,", variant, flush=True)
     return subprocess.run(command).returncode
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=SANITIZERS)
-    parser.add_argument(
-        "arguments", nargs=argparse.REMAINDER, help="of pytest, instead of the usual tests"
-    )
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of pytest, instead of the usual tests")
     args = parser.parse_args()
     place = ROOT / "build" / "sanitize" / args.kind
     build(args.kind, place)

@@ -45,13 +45,7 @@ def main(library: str, path: str) -> None:
         chunk = sys.stdin.buffer.read(100 * taken.frame_bytes)
         n_frames = len(chunk) // taken.frame_bytes
         end = n_frames < 100
-        call(
-            "ds_stream_step",
-            stream,
-            c.byref(out),
-            c.byref(Input(chunk, n_frames, 0)),
-            c.c_uint32(2 * end),
-        )
+        call("ds_stream_step", stream, c.byref(out), c.byref(Input(chunk, n_frames, 0)), c.c_uint32(2 * end))
         sys.stdout.buffer.write(c.string_at(out.data, out.n_frames * given.frame_bytes))
     call("ds_stream_close", stream)
     call("ds_model_close", model)

@@ -66,9 +66,7 @@ def picture() -> str:
         'patternTransform="rotate(45)"><rect width="6" height="6" fill="#e8f0f8"/>'
         '<rect width="2" height="6" fill="#a9c4e0"/></pattern></defs>',
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
-        text(
-            14, 24, f"A convolution over {BACK} frames back and {AHEAD} ahead: delay {AHEAD}", bold=True
-        ),
+        text(14, 24, f"A convolution over {BACK} frames back and {AHEAD} ahead: delay {AHEAD}", bold=True),
     ]
     x = 14.0
     for style, words in (("new", "frames in"), ("kept", "kept from before"), ("out", "frames out")):
@@ -82,9 +80,7 @@ def picture() -> str:
         out.append(text(14, y + 36, f"call {i + 1}: {now - seen} in{ends}", bold=True))
         out.append(text(14, y + 70, f"{gives - given} out"))
         for p in range(LENGTH):
-            style = (
-                "new" if seen <= p < now else "later" if p >= now else "kept" if p >= kept else "gone"
-            )
+            style = "new" if seen <= p < now else "later" if p >= now else "kept" if p >= kept else "gone"
             out += frame(p, y + 18, style)
             out += frame(p, y + 52, "gone" if p < given else "out" if p < gives else "later")
     return "\n".join([*out, "</svg>"]) + "\n"

@@ -285,9 +285,7 @@ def _over_frames(
     order = [0 if isinstance(d, str) else next(features) for d in left]
 
     def join(parts: Sequence[Any], like: Any) -> Any:
-        stacked = (
-            np.stack([p.numpy() for p in parts]) if parts else np.zeros((0, *like.shape), like.dtype)
-        )
+        stacked = np.stack([p.numpy() for p in parts]) if parts else np.zeros((0, *like.shape), like.dtype)
         return _kept(x._plain(stacked).permute(*order), axes if keepdim else ())
 
     like = rows[0] if rows else _of_nothing(x, method, stored)

@@ -102,9 +102,7 @@ def nominal(dtype: Any) -> DType:
     name = str(dtype).rpartition(".")[2]  # libraries put their own names before it
     found = _NAMES.get(name) or _NARROW.get(name)
     if found is None:
-        raise DTypeError(
-            f"an operator takes float32, float64, int64, bool or narrower types, not {name}"
-        )
+        raise DTypeError(f"an operator takes float32, float64, int64, bool or narrower types, not {name}")
     return found
 
 

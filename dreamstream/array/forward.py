@@ -51,9 +51,7 @@ def reshape_features(x: StreamTensor, shape: Sequence[int], dims: Any) -> Stream
 def _as_long_as(x: StreamTensor, length: Any) -> StreamTensor:
     """Return a stream that was said to be as long as another: brought together, and compared at the end."""
     if length.fn or length.rate != x.rate:
-        _refuse(
-            x, f"a reshape to {length!r}, another tensor's length,", "use this tensor's own size, or -1"
-        )
+        _refuse(x, f"a reshape to {length!r}, another tensor's length,", "use this tensor's own size, or -1")
     assert x.edge is not None
     cid = joined((x.edge.cid, length.edge.cid))
     if cid == x.edge.cid:

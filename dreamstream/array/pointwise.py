@@ -164,9 +164,7 @@ class Pointwise(Maths):
         """Return log(e ** self + e ** other), without overflow on the way."""
         x, y = self._real(), _real(self._operand(other))
         apart = unary("log1p", unary("exp", unary("neg", unary("abs", binary("sub", x, y)))))
-        return where(
-            x == y, binary("add", x, math.log(2)), binary("add", binary("maximum", x, y), apart)
-        )
+        return where(x == y, binary("add", x, math.log(2)), binary("add", binary("maximum", x, y), apart))
 
     def xlogy(self, other: Operand) -> Tensor:
         """Return self * log(other), 0 where self is 0."""

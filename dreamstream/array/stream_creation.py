@@ -88,15 +88,7 @@ def stream_tensor(
     >>> x
     StreamTensor(B, 80, L; anna: 40, bob: 7)
     """
-    own = {
-        "ids": ids,
-        "sos": sos,
-        "eos": eos,
-        "lengths": lengths,
-        "rate": rate,
-        "dtype": dtype,
-        "device": device,
-    }
+    own = {"ids": ids, "sos": sos, "eos": eos, "lengths": lengths, "rate": rate, "dtype": dtype, "device": device}
     torch = _torch_creation(data)
     if torch is not None:
         made: StreamTensor = torch.stream_tensor(
@@ -128,15 +120,7 @@ def as_stream_tensor(
 
     That is for one row whose frames lie one after another, and for a StreamTensor.
     """
-    own = {
-        "ids": ids,
-        "sos": sos,
-        "eos": eos,
-        "lengths": lengths,
-        "rate": rate,
-        "dtype": dtype,
-        "device": device,
-    }
+    own = {"ids": ids, "sos": sos, "eos": eos, "lengths": lengths, "rate": rate, "dtype": dtype, "device": device}
     torch = _torch_creation(data)
     if torch is not None:
         made: StreamTensor = torch.as_stream_tensor(data, meta, names, **own)

@@ -211,11 +211,7 @@ class Views(Pointwise):
 
         Without `dim` the tensor is flattened first.
         """
-        times = (
-            plain_array("repeat_interleave", repeats, dtypes.int64)
-            if isinstance(repeats, Base)
-            else repeats
-        )
+        times = plain_array("repeat_interleave", repeats, dtypes.int64) if isinstance(repeats, Base) else repeats
         axis = 0 if dim is None else self._axis("repeat_interleave", dim)
         array = self._array.reshape(-1) if dim is None else self._array
         if np.min(times, initial=0) < 0 or np.ndim(times) > 1:

@@ -21,9 +21,7 @@ __all__ = ["main"]
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="dreamstream", description="Stream neural models: chunks in, the offline answer out."
-    )
+    parser = Parser(prog="dreamstream", description="Stream neural models: chunks in, the offline answer out.")
     parser.add_argument("--version", action="version", version=f"dreamstream {ds.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     demo.add(commands)

@@ -27,9 +27,7 @@ FUNCTION = re.compile(r"(?P<file>.+\.py):(?P<function>[^:/]+)")
 def convert(args: argparse.Namespace) -> int:
     """Read a model, write a file."""
     if os.path.splitext(args.output)[1].lower() not in SUFFIXES:
-        raise FormatError(
-            f"the name of what is written ends in {', '.join(SUFFIXES)}, got {args.output}"
-        )
+        raise FormatError(f"the name of what is written ends in {', '.join(SUFFIXES)}, got {args.output}")
     source = FUNCTION.fullmatch(args.source)
     if source is None and args.weights is not None:
         raise FormatError(f"--weights goes with FILE.py:FUNCTION; {args.source} has its weights")

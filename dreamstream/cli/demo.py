@@ -41,9 +41,7 @@ class DemoNetwork(nn.Module):
     filters are a filter bank's; all other weights are random, so the classes mean nothing.
     """
 
-    def __init__(
-        self, bands: int = 64, channels: int = 96, hidden: int = 128, classes: int = 16
-    ) -> None:
+    def __init__(self, bands: int = 64, channels: int = 96, hidden: int = 128, classes: int = 16) -> None:
         super().__init__()
         self.bands = bands
         self.filters = nn.Linear(WINDOW, 2 * bands, bias=False)
@@ -120,9 +118,7 @@ def _callers(n_streams: int, seconds: float | None, rng: np.random.Generator) ->
         if i % 8 == 3:
             n = 0 if i == 3 else min(n, int(rng.integers(1, 3 * WINDOW)))
         at = int(rng.integers(0, len(speech) - n + 1))
-        out.append(
-            _Caller(f"caller-{i + 1:02d}", speech[at : at + n], int(rng.integers(0, 24)) * (i > 3))
-        )
+        out.append(_Caller(f"caller-{i + 1:02d}", speech[at : at + n], int(rng.integers(0, 24)) * (i > 3)))
     return out
 
 
@@ -212,9 +208,7 @@ def _compare(
             if not gap <= TOLERANCE * max(1.0, float(np.abs(whole).max(initial=0))):  # so that NaN fails
                 wrong.append(f"{c.id} differs from the offline model by {gap:g}")
             elif i % 3 == 0 and not _same_bits(engine, c):
-                wrong.append(
-                    f"{c.id} differs in its bits from the engine with this stream alone, in one chunk"
-                )
+                wrong.append(f"{c.id} differs in its bits from the engine with this stream alone, in one chunk")
     return frames, worst, wrong
 
 
@@ -237,12 +231,8 @@ def demo(args: argparse.Namespace) -> int:
     engine.warmup(min(args.streams, 32), SAMPLE_RATE // 5)
     seconds = _seconds(callers)
     n_weights = sum(p.numel() for p in model.parameters())
-    say(
-        f"{len(callers)} streams, {seconds:.1f} s of speech, through a network of {n_weights:,} random weights"
-    )
-    say(
-        "(25 ms windows, non-causal convolutions, residuals, LSTM); classes mean nothing, but must agree:"
-    )
+    say(f"{len(callers)} streams, {seconds:.1f} s of speech, through a network of {n_weights:,} random weights")
+    say("(25 ms windows, non-causal convolutions, residuals, LSTM); classes mean nothing, but must agree:")
     latencies = _stream(engine, callers, rng, args.quiet)
     frames, worst, wrong = _compare(model, engine, callers, args.quiet)
     if wrong:
@@ -254,20 +244,12 @@ def demo(args: argparse.Namespace) -> int:
     say()
     say(f"offline model   {frames} frames, as many as streamed; largest difference {worst:.1e}")
     say("one at a time   every third stream again, alone and in one chunk: the same bits")
-    say(
-        f"delay           {engine.delay} samples, {engine.delay / SAMPLE_RATE * 1000:.1f} ms "
-        f"({engine.delay / SAMPLE_RATE * OUTPUT_RATE:.1f} output frames)"
-    )
+    say(f"delay           {engine.delay} samples, {engine.delay / SAMPLE_RATE * 1000:.1f} ms "
+        f"({engine.delay / SAMPLE_RATE * OUTPUT_RATE:.1f} output frames)")
     factor = f"factor {spent / seconds:.5f}: " if seconds else ""
-    say(
-        f"real time       {factor}{spent:.3f} s for {seconds:.1f} s of audio, {engine.threads} thread(s)"
-    )
-    say(
-        f"step latency    50 %: {p50:.2f} ms, 90 %: {p90:.2f} ms, 99 %: {p99:.2f} ms, of {len(latencies)} steps"
-    )
-    say(
-        f"state           {engine.state_size} bytes per stream; weights {engine.weights_size:,} bytes, shared"
-    )
+    say(f"real time       {factor}{spent:.3f} s for {seconds:.1f} s of audio, {engine.threads} thread(s)")
+    say(f"step latency    50 %: {p50:.2f} ms, 90 %: {p90:.2f} ms, 99 %: {p99:.2f} ms, of {len(latencies)} steps")
+    say(f"state           {engine.state_size} bytes per stream; weights {engine.weights_size:,} bytes, shared")
     say(f"kernels         {config()['kernels']}")
     return 0
 

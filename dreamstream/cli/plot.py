@@ -23,9 +23,7 @@ def require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise ImportError(
-            "--plot needs matplotlib; install it with pip install dreamstream[plot]"
-        ) from None
+        raise ImportError("--plot needs matplotlib; install it with pip install dreamstream[plot]") from None
 
 
 def plot(path: str, files: Sequence[AudioFile], latencies: Sequence[float]) -> None:
@@ -67,7 +65,5 @@ def _draw_outputs(axes: Any, file: AudioFile) -> None:
     if frames.shape[1] <= MOST_LINES:
         axes.plot(np.arange(len(frames)) / rate, frames, linewidth=0.8)
     else:
-        axes.imshow(
-            frames.T, aspect="auto", origin="lower", extent=(0, len(frames) / rate, 0, frames.shape[1])
-        )
+        axes.imshow(frames.T, aspect="auto", origin="lower", extent=(0, len(frames) / rate, 0, frames.shape[1]))
     axes.set(ylabel=info.name or "output", xlabel="seconds", xlim=(0, max(seconds, 1e-3)))

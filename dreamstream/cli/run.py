@@ -98,9 +98,7 @@ def _load(args: argparse.Namespace) -> tuple[Any, str | None]:
         return _checked(name, ds.load(name, threads=args.threads)), None
     found = {n.lower(): n for n in models.__all__}.get(name.lower())
     if found is None:
-        raise FormatError(
-            f"there is no model {name!r}; give a .dsm file or one of {', '.join(models.__all__)}"
-        )
+        raise FormatError(f"there is no model {name!r}; give a .dsm file or one of {', '.join(models.__all__)}")
     model = getattr(models, found)().eval()
     if weights is None:
         return model, f"{found} has random weights; give --weights FILE"
@@ -287,11 +285,7 @@ def _print_summary(
 ) -> None:
     for f in files:
         values = f.output(0)
-        about = (
-            f"values {values.min():.4f} to {values.max():.4f}, mean {values.mean():.4f}"
-            if values.size
-            else ""
-        )
+        about = f"values {values.min():.4f} to {values.max():.4f}, mean {values.mean():.4f}" if values.size else ""
         seconds = f.samples / f.reader.sample_rate
         print(f"{f.path}  {seconds:.2f} s, {len(values)} frames  {about}".rstrip())
     audio = sum(f.samples / f.reader.sample_rate for f in files)
@@ -306,9 +300,7 @@ def _print_summary(
     print(f"real time       {factor}{spent:.3f} s for {audio:.1f} s of audio")
     p50, p90, p99 = (1000 * float(np.percentile(latencies, q)) for q in (50, 90, 99))
     print(f"step latency    50 %: {p50:.2f} ms, 90 %: {p90:.2f} ms, 99 %: {p99:.2f} ms")
-    print(
-        f"state           {engine.state_size} bytes per stream; weights {engine.weights_size:,} bytes, shared"
-    )
+    print(f"state           {engine.state_size} bytes per stream; weights {engine.weights_size:,} bytes, shared")
 
 
 def _output_path(text: str) -> str:
@@ -326,20 +318,14 @@ def add(commands: Commands) -> None:
         description=f"{about[0].upper()}{about[1:]}, all of them at the same time. Files of another sample "
         "rate are resampled, in the stream; of several channels the mean is taken.",
     )
-    parser.add_argument(
-        "model", metavar="MODEL", help=f"a .dsm file, or one of {', '.join(models.__all__)}"
-    )
-    parser.add_argument(
-        "audio", metavar="AUDIO", nargs="+", help="WAV files; others with soundfile installed"
-    )
+    parser.add_argument("model", metavar="MODEL", help=f"a .dsm file, or one of {', '.join(models.__all__)}")
+    parser.add_argument("audio", metavar="AUDIO", nargs="+", help="WAV files; others with soundfile installed")
     parser.add_argument("--weights", metavar="FILE", help="a .safetensors file")
     parser.add_argument(
         "--chunk-ms", type=at_least(1, int), default=100, metavar="N", help="audio per step (100)"
     )
     parser.add_argument(
-        "--compare-offline",
-        action="store_true",
-        help="also run each file as a whole; fail where they differ",
+        "--compare-offline", action="store_true", help="also run each file as a whole; fail where they differ"
     )
     parser.add_argument(
         "--json",
@@ -348,9 +334,7 @@ def add(commands: Commands) -> None:
         "{frames, delay (samples), max_difference}",
     )
     parser.add_argument(
-        "--plot",
-        metavar="PNG",
-        help="draw waveform, outputs and the latency of steps (needs matplotlib)",
+        "--plot", metavar="PNG", help="draw waveform, outputs and the latency of steps (needs matplotlib)"
     )
     parser.add_argument(
         "-o",

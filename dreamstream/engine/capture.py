@@ -82,15 +82,11 @@ class Capture:
         if any(e.entry is not self for e in edges):
             raise CaptureError(f"{name}: a tensor of another forward")
         if getattr(op, "in_python", False):
-            raise CaptureError(
-                f"{name} at {user_line()} is declared in Python, which a graph can't hold"
-            )
+            raise CaptureError(f"{name} at {user_line()} is declared in Python, which a graph can't hold")
         try:
             names = tuple(self.names.get(_place(w)) for w in weights)
             path = self.paths[-1] if self.paths else ""
-            handles = self.graph.node(
-                name, attributes, [e.handle or 0 for e in edges], weights, path, names
-            )
+            handles = self.graph.node(name, attributes, [e.handle or 0 for e in edges], weights, path, names)
         except CaptureError as error:
             raise CaptureError(f"{error}, at {user_line()}") from None
         ordinal = len(self.nodes)

@@ -70,9 +70,7 @@ class Embedding(Module):
     ) -> None:
         super().__init__()
         if max_norm is not None:
-            raise ModeError(
-                "Embedding: max_norm would write into the weights; renormalise them beforehand"
-            )
+            raise ModeError("Embedding: max_norm would write into the weights; renormalise them beforehand")
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = (

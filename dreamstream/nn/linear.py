@@ -169,7 +169,9 @@ class Bilinear(Module):
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
-        self.weight = new_parameter(out_features, in1_features, in2_features, device=device, dtype=dtype)
+        self.weight = new_parameter(
+            out_features, in1_features, in2_features, device=device, dtype=dtype
+        )
         self.register_parameter(
             "bias", new_parameter(out_features, device=device, dtype=dtype) if bias else None
         )

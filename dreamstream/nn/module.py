@@ -313,9 +313,7 @@ class Module:
         for part in self.modules():
             patch = part.__dict__.get("_patch")
             if patch is not None and patch.live_ids(part):
-                raise ModeError(
-                    "streams are live; end them or reset() before .to(dtype)", patch.live_ids(part)
-                )
+                raise ModeError("streams are live; end them or reset() before .to(dtype)", patch.live_ids(part))
         for _, tensor in [*self.named_parameters(), *self.named_buffers()]:
             if element_types.is_float(tensor.dtype) and tensor.dtype != dtype:
                 tensor._array = tensor.numpy().astype(dtype)

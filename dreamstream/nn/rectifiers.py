@@ -329,7 +329,5 @@ class Softmax2d(Module):
     def forward(self, input: Tensor) -> Tensor:
         """Return the softmax along dimension -3."""
         if input.ndim not in (3, 4):
-            raise ShapeError(
-                f"Softmax2d: expected (B, C, H, W) or (C, H, W), got {input.ndim} dimensions"
-            )
+            raise ShapeError(f"Softmax2d: expected (B, C, H, W) or (C, H, W), got {input.ndim} dimensions")
         return F.softmax(input, -3)

@@ -21,18 +21,7 @@ from .session import flatten
 
 __all__ = ["Integer", "Op", "Window", "set_foreign"]
 
-_CODES = {
-    "const": 0,
-    "known": 1,
-    "total": 2,
-    "m": 3,
-    "+": 4,
-    "-": 5,
-    "*": 6,
-    "//": 7,
-    "min": 9,
-    "max": 10,
-}
+_CODES = {"const": 0, "known": 1, "total": 2, "m": 3, "+": 4, "-": 5, "*": 6, "//": 7, "min": 9, "max": 10}
 
 
 class _Program:
@@ -92,9 +81,7 @@ class Integer:
         return self._with("max", other)
 
     def __bool__(self) -> bool:
-        raise ModeError(
-            "counts and need must not branch: they are evaluated for every stream and length"
-        )
+        raise ModeError("counts and need must not branch: they are evaluated for every stream and length")
 
 
 class Pair(NamedTuple):
@@ -188,12 +175,7 @@ class Op:
         needs = [backward.lift(v)._index for v in (first if isinstance(first, tuple) else (first,))]
         dtype, shape, num, den = inputs[0]
         rate = Fraction(num, den) * self.rate
-        output = (
-            dtype,
-            shape if self.features is None else self.features,
-            rate.numerator,
-            rate.denominator,
-        )
+        output = (dtype, shape if self.features is None else self.features, rate.numerator, rate.denominator)
         return _core.Op.declare(inputs, [output], (program.nodes, roots), (backward.nodes, needs))
 
     def _bind(self, inputs: Sequence[_core.Signature]) -> _Bound:
@@ -277,9 +259,7 @@ class _Bound:
             if m1 > m0:
                 made = np.asarray(self.forward(*windows, m0, m1))
                 if made.shape != (m1 - m0, *features):
-                    raise ShapeError(
-                        f"{self.name}: forward returned {made.shape} for frames {m0} to {m1}"
-                    )
+                    raise ShapeError(f"{self.name}: forward returned {made.shape} for frames {m0} to {m1}")
                 parts.append(made.astype(dtype, copy=False))
             new.append(None if ended[r] else b"".join(tails))
         return [np.concatenate(parts)], new

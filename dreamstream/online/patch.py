@@ -170,7 +170,9 @@ class Patch:
             return result
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
-        out = type(self)(self.train_variant, self.unstreamable, self.buffer_limit, self.skew, self.path)
+        out = type(self)(
+            self.train_variant, self.unstreamable, self.buffer_limit, self.skew, self.path
+        )
         out.online_mode = self.online_mode
         if self._session is not None:
             out._session = self._session.__deepcopy__(memo)
@@ -212,9 +214,7 @@ def front_of(module: Any, what: str) -> Front:
     """
     front: Front | None = _NATIVE if isinstance(module, Module) else foreign_front(type(module))
     if front is None:
-        raise TypeError(
-            f"{what} takes a module of dreamstream.nn or torch.nn, got {type(module).__name__}"
-        )
+        raise TypeError(f"{what} takes a module of dreamstream.nn or torch.nn, got {type(module).__name__}")
     return front
 
 
@@ -303,9 +303,7 @@ def patch_module(
             continue
         same = (patch.train_variant, patch.unstreamable, patch.buffer_limit, patch.skew) == options
         if not same and patch.known_ids():
-            raise ModeError(
-                "streams are live; reset() before patching with other options", patch.known_ids()
-            )
+            raise ModeError("streams are live; reset() before patching with other options", patch.known_ids())
     for path, part in parts:
         patch = part.__dict__.get("_patch")
         same = (

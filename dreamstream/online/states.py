@@ -85,8 +85,9 @@ def _is_key(key: Any) -> bool:
     if not (isinstance(key, tuple) and len(key) == 4 and isinstance(key[0], str)):
         return False
     _, attributes, weights, inputs = key
-    return all(isinstance(part, tuple) for part in (attributes, weights, inputs)) and all(
-        isinstance(a, tuple) and len(a) == 2 for a in attributes
+    return (
+        all(isinstance(part, tuple) for part in (attributes, weights, inputs))
+        and all(isinstance(a, tuple) and len(a) == 2 for a in attributes)
     )
 
 

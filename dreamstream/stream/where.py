@@ -11,10 +11,7 @@ __all__ = ["user_line"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PLUMBING = frozenset({"torch", "numpy", "functools", "contextlib", "runpy", "importlib"})
-_TORCH_CALLS = (
-    "torch.overrides",
-    "torch.nn.functional",
-)  # between a layer of torch and the mode that sees it
+_TORCH_CALLS = ("torch.overrides", "torch.nn.functional")  # between a layer of torch and the mode that sees it
 
 
 def user_line() -> str:

@@ -144,7 +144,9 @@ class TorchCall(Call):
     ) -> Sequence[Tensor]:
         kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[op.name]
         like = values[0] if values else torch.empty(0, device=self.device)
-        constants = [self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights]
+        constants = [
+            self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights
+        ]
         step = Step(
             op.name,
             op.attributes,
@@ -198,9 +200,7 @@ class TorchCall(Call):
                 rows = window.run(torch.from_numpy(inputs[i][:, 2] - tail), int(tail.max()))
                 self.store.write((ordinal, i), rows, self.index)
         return [
-            flat(y, m)
-            if y is not None and m.any()
-            else _nothing(step.features[o], e, like, (*values, *constants))
+            flat(y, m) if y is not None and m.any() else _nothing(step.features[o], e, like, (*values, *constants))
             for o, (y, m, e) in enumerate(zip(outputs, lengths, out))
         ]
 
@@ -237,9 +237,7 @@ def _nothing(
     if dtype.is_floating_point:
         reals = [t for t in operands if t is not None and t.is_floating_point()]
         wide = dtype == torch.float64
-        dtype = next(
-            (t.dtype for t in reals if (t.dtype == torch.float64) == wide), dtype
-        )  # narrower ones stay
+        dtype = next((t.dtype for t in reals if (t.dtype == torch.float64) == wide), dtype)  # narrower ones stay
         for tensor in reals:
             if tensor.requires_grad and torch.is_grad_enabled():
                 return tensor.reshape(-1)[:0].reshape(0, *features).to(dtype)

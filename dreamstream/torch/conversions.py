@@ -224,13 +224,7 @@ for _name in ("alpha_dropout", "feature_alpha_dropout"):
 @function("batch_norm")
 def batch_norm(forward: Forward, args: Args, kwargs: Kwargs) -> Any:
     names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
-    given: dict[str, Any] = {
-        "weight": None,
-        "bias": None,
-        "training": False,
-        "momentum": 0.1,
-        "eps": 1e-5,
-    }
+    given: dict[str, Any] = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
     given.update(zip(names, args))
     given.update({k: v for k, v in kwargs.items() if k != "cudnn_enabled"})
     x = given["input"]

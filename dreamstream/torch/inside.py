@@ -190,7 +190,9 @@ class Forward(TorchFunctionMode):
             raise NotStreamableError(f"{name}: out= of a stream inside a forward, at {user_line()}")
         target = args[0] if args else kwargs.get("input")
         given = tuple(self.unwrap(a) for a in args)
-        named = {k: self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
+        named = {
+            k: self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED
+        }
         stripped = "where_function" if func is torch.where else ALIASES.get(stripped, stripped)
         result = self._run(func, stripped, given, named)
         if self.noting:
@@ -234,9 +236,7 @@ class Forward(TorchFunctionMode):
         if name == "__set__":
             if what == "requires_grad":
                 return None
-            raise NotStreamableError(
-                f"{what} of a stream can't be set inside a forward, at {user_line()}"
-            )
+            raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
         inner = self.unwrap(args[0])
         if self.noting:
             passed_on(what, (inner,), inner)

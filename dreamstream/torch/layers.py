@@ -84,10 +84,7 @@ def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int |
 def _run(layer: Any, forward: Forward, input: Any, hx: Any) -> Any:
     result = layer.forward(forward.unwrap(input), forward.unwrap(hx))
     if isinstance(result, tuple) and getattr(layer, "batch_first", False):
-        note(
-            result[0],
-            [d for d in ("L", "B") if d in result[0].dims] + list(range(len(result[0].features))),
-        )
+        note(result[0], [d for d in ("L", "B") if d in result[0].dims] + list(range(len(result[0].features))))
     return forward._wrapped(result)
 
 
@@ -164,11 +161,7 @@ def unstreamable(module: torch.nn.Module) -> Reason | None:
         return None  # its padding says at the first call which axis is the stream's
     for cls in type(module).__mro__:
         twin = getattr(native, cls.__name__, None)
-        if (
-            cls.__module__.startswith("torch.nn.")
-            and isinstance(twin, type)
-            and hasattr(twin, "unstreamable")
-        ):
+        if cls.__module__.startswith("torch.nn.") and isinstance(twin, type) and hasattr(twin, "unstreamable"):
             found: Reason | None = twin.unstreamable(module)
             return found
     return None

@@ -255,10 +255,7 @@ def patched_class(cls: type) -> type:
         if issubclass(cls, torch.nn.Conv1d):
             members["__getattr__"] = _of_convolution
         properties = [n for n, m in members.items() if isinstance(m, property)]
-        members["__jit_unused_properties__"] = [
-            *getattr(cls, "__jit_unused_properties__", ()),
-            *properties,
-        ]
+        members["__jit_unused_properties__"] = [*getattr(cls, "__jit_unused_properties__", ()), *properties]
         _PATCHED[cls] = type(cls.__name__, (cls,), members)
     return _PATCHED[cls]
 

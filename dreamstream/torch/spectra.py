@@ -118,23 +118,13 @@ class Complex:
     def div(self, other: Any) -> Complex:
         a, b = self._parts(other)
         if b is not None:
-            raise NotStreamableError(
-                f"a quotient of complex streams at {user_line()}; multiply by the inverse"
-            )
+            raise NotStreamableError(f"a quotient of complex streams at {user_line()}; multiply by the inverse")
         return Complex(self.real / a, self.imag / a)
 
     def neg(self) -> Complex:
         return Complex(-self.real, -self.imag)
 
-    __add__, __radd__, __sub__, __mul__, __rmul__, __truediv__, __neg__ = (
-        add,
-        add,
-        sub,
-        mul,
-        mul,
-        div,
-        neg,
-    )
+    __add__, __radd__, __sub__, __mul__, __rmul__, __truediv__, __neg__ = add, add, sub, mul, mul, div, neg
 
 
 def _on_both(name: str) -> Callable[..., Any]:
@@ -185,11 +175,7 @@ def stft(forward: Forward, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         "input", "n_fft", "hop_length", "win_length", "window", "center", "pad_mode", "normalized", "onesided",
         "return_complex", "align_to_window",
     )  # fmt: skip
-    given: dict[str, Any] = dict.fromkeys(names) | {
-        "center": True,
-        "pad_mode": "reflect",
-        "normalized": False,
-    }
+    given: dict[str, Any] = dict.fromkeys(names) | {"center": True, "pad_mode": "reflect", "normalized": False}
     given |= dict(zip(names, args)) | kwargs
     x, n = given["input"], given["n_fft"]
     if x.ndim != 2 or sorted(map(str, x.dims)) != ["B", "L"]:
@@ -205,9 +191,7 @@ def stft(forward: Forward, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     step = given["hop_length"] or n // 4
     basis = _basis(n, given["win_length"] or n, given["window"], bool(given["normalized"]), x)
     bins = n // 2 + 1
-    zeros = basis.new_zeros(
-        2 * bins
-    )  # what is nothing is +0, never -0, of which atan2 would make half a turn
+    zeros = basis.new_zeros(2 * bins)  # what is nothing is +0, never -0, of which atan2 would make half a turn
     taps, bias = (Constant(t, forward.arrays) for t in (basis, zeros))
     both = F.conv1d(x, taps, bias, stride=step)  # (B, 2 bins, frames)
     out = Complex(both.narrow(1, 0, bins), both.narrow(1, bins, bins))
@@ -225,9 +209,7 @@ def _basis(n: int, width: int, window: Any, normalized: bool, x: Tensor) -> torc
     taps = torch.nn.functional.pad(taps, (left, n - width - left))
     if normalized:
         taps = taps / math.sqrt(n)
-    turns = torch.outer(torch.arange(n // 2 + 1), torch.arange(n)).remainder(
-        n
-    )  # exact, before it is an angle
+    turns = torch.outer(torch.arange(n // 2 + 1), torch.arange(n)).remainder(n)  # exact, before it is an angle
     angle = turns.to(torch.float64) * (2 * math.pi / n)
     sines = angle.sin().masked_fill(turns * 2 % n == 0, 0.0)
     waves = torch.cat([angle.cos(), -sines]).to(device) * taps

@@ -67,14 +67,7 @@ def right() -> bytes:
 
 MODES = "zeros|replicate|reflect|circular"
 KINDS = {
-    "conv1d": {
-        "stride": "int",
-        "dilation": "int",
-        "groups": "int",
-        "left": "int",
-        "right": "int",
-        "mode": MODES,
-    },
+    "conv1d": {"stride": "int", "dilation": "int", "groups": "int", "left": "int", "right": "int", "mode": MODES},
     "add": {"order": "ints"},
     "softmax": {},
 }
@@ -82,8 +75,7 @@ OPERATORS = [
     {
         "name": name,
         "attributes": [
-            {"name": a, "kind": "choice" if "|" in kind else kind, "choices": kind}
-            for a, kind in kinds.items()
+            {"name": a, "kind": "choice" if "|" in kind else kind, "choices": kind} for a, kind in kinds.items()
         ],
     }
     for name, kinds in KINDS.items()

@@ -36,9 +36,7 @@ def structs(header):
     out = {}
     for name, body in STRUCT.findall(plain):
         lines = [line for line in body.split(";") if line.strip()]
-        fields = [
-            m[1] or m[2] for line in lines for m in FIELD.finditer(re.sub(r"\)\(.*", ")(", line) + ";")
-        ]
+        fields = [m[1] or m[2] for line in lines for m in FIELD.finditer(re.sub(r"\)\(.*", ")(", line) + ";")]
         out[name] = fields
     return out
 
@@ -70,10 +68,7 @@ def test_structs_only_grow_at_their_ends(c_build, tmp_path):
     kept, todays = structs(KEPT), structs(TODAYS)
     assert kept["ds_port_info"][-3:] == ["rate_num", "rate_den", "delay"] and len(kept) >= 9
     assert kept["ds_allocator"] == ["context", "allocate", "release"]
-    old, new = (
-        layout(c_build, KEPT, kept, tmp_path / "kept"),
-        layout(c_build, TODAYS, todays, tmp_path / "new"),
-    )
+    old, new = layout(c_build, KEPT, kept, tmp_path / "kept"), layout(c_build, TODAYS, todays, tmp_path / "new")
     for name, fields in old.items():
         size = fields.pop("-")[0]
         for f, place in fields.items():
@@ -81,16 +76,12 @@ def test_structs_only_grow_at_their_ends(c_build, tmp_path):
         if "struct_size" not in fields:
             assert new[name]["-"][0] == size, f"{name} has no struct_size, so it can't grow"
         for f in set(todays[name]) - set(fields):
-            assert new[name][f][0] >= size, (
-                f"{name}.{f} lies in what was padding, where old callers have anything"
-            )
+            assert new[name][f][0] >= size, f"{name}.{f} lies in what was padding, where old callers have anything"
 
 
 def test_sizes_of_version_1_are_what_the_library_takes(c_build, tmp_path):
     kept = structs(KEPT)
-    sizes = {
-        name: fields["-"][0] for name, fields in layout(c_build, KEPT, kept, tmp_path / "kept").items()
-    }
+    sizes = {name: fields["-"][0] for name, fields in layout(c_build, KEPT, kept, tmp_path / "kept").items()}
     frozen = dict(re.findall(r"\bDS_(\w+)_1 = (\d+)", (CSRC / "api" / "object.h").read_text()))
     growing = [name for name, fields in kept.items() if "struct_size" in fields]
     assert {f"ds_{name.lower()}": int(n) for name, n in frozen.items()} == {n: sizes[n] for n in growing}
@@ -125,11 +116,7 @@ def run(program, tmp_path, status=0):
 
 def build_shared(c_build, source, program, *flags):
     """Against the package's library, as it is installed."""
-    if (
-        not LIBRARY.exists()
-        or b"__asan_init" in (data := LIBRARY.read_bytes())
-        or b"__tsan_init" in data
-    ):
+    if not LIBRARY.exists() or b"__asan_init" in (data := LIBRARY.read_bytes()) or b"__tsan_init" in data:
         pytest.skip("libdreamstream.so is not built, or with sanitizers")
     link = [f"-L{LIBRARY.parent}", "-ldreamstream", f"-Wl,-rpath,{LIBRARY.parent}"]
     strict = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
@@ -161,12 +148,8 @@ def test_a_later_library(c_build, tmp_path):
     assert not built.errors, built.errors
     run(built.programs["program_1"], tmp_path)
     cbuild, folder = c_build.cbuild, c_build.BUILD / "later"
-    flags = cbuild.flags(
-        openblas=False, sanitize="address,undefined", werror=False
-    )  # fields without initializers
-    api = cbuild.compile_all(
-        c_build.cc(), sorted((CSRC / "api").glob("*.c")), folder, [f"-I{tmp_path}", *flags]
-    )
+    flags = cbuild.flags(openblas=False, sanitize="address,undefined", werror=False)  # fields without initializers
+    api = cbuild.compile_all(c_build.cc(), sorted((CSRC / "api").glob("*.c")), folder, [f"-I{tmp_path}", *flags])
     (main,) = cbuild.compile_all(c_build.cc(), [PROGRAM], folder, flags)
     archive = c_build.BUILD / "asan" / "engine.a"
     program = tmp_path / "program"

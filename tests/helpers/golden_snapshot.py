@@ -35,9 +35,7 @@ def engine(**options):
     y, h, _ = g.node("lstm", {"layers": 1, "bias": 1}, [c], [weights(*s) for s in shapes])
     (mean,) = g.node("cumulative", {"kind": "mean"}, [y], [])
     (late,) = g.node("delay", {"frames": 3}, [ids], [])
-    (tail,) = g.node(
-        "conv1d", {"left": 1, "right": 1, "mode": "circular"}, [x], [weights(1, 3, 3), None]
-    )
+    (tail,) = g.node("conv1d", {"left": 1, "right": 1, "mode": "circular"}, [x], [weights(1, 3, 3), None])
     for edge in (mean, h, late, tail):
         g.output(edge)
     return _core.Engine(g, [(0, 1), (0,)], [(0, 1), (0, 1, 2), (0,), (0, 1)], **options)

@@ -18,9 +18,7 @@ def content(engine: ds.Engine, form: str = "dsm") -> bytes:
     return file.getvalue()
 
 
-def answers(
-    engine: ds.Engine, seed: int = 0, n_streams: int = 3, n_calls: int = 5, most: int = 9
-) -> list[Any]:
+def answers(engine: ds.Engine, seed: int = 0, n_streams: int = 3, n_calls: int = 5, most: int = 9) -> list[Any]:
     """Step random chunks of random streams; return what came out of each call, or how it was refused.
 
     Inputs of several rates advance by the same time.
@@ -36,9 +34,7 @@ def answers(
             chunks[i] = {s.name: _frames(rng, s, at[i], stop, engine.rate) for s in engine.inputs}
             at[i] = stop
         try:
-            out = engine.step(
-                chunks, sos=ids if call == 0 else (), eos=ids if call == n_calls - 1 else ()
-            )
+            out = engine.step(chunks, sos=ids if call == 0 else (), eos=ids if call == n_calls - 1 else ())
         except ds.DreamStreamError as error:
             said.append((type(error).__name__, str(error)))
             if not engine.ids:

@@ -65,9 +65,7 @@ def build(snapshot: Snapshot) -> bytes:
     out += struct.pack(f"<{len(snapshot.frames)}q", *snapshot.frames)
     out += struct.pack("<Q", len(snapshot.arrays))
     for a in snapshot.arrays:
-        out += (
-            struct.pack("<qqqQ", a.node, a.array, a.at, len(a.data)) + a.data + bytes(-len(a.data) % 8)
-        )
+        out += struct.pack("<qqqQ", a.node, a.array, a.at, len(a.data)) + a.data + bytes(-len(a.data) % 8)
     return seal(out + bytes(8))
 
 
@@ -88,8 +86,7 @@ def shift(data: bytes, engine: Any, by: int) -> bytes:
         return int(frames)
 
     s = parse(data)
-    arrays = [
-        replace(a, at=a.at + moved(rates[a.node, a.array])) if a.array >= 0 else a for a in s.arrays
-    ]
+    arrays = [replace(a, at=a.at + moved(rates[a.node, a.array])) if a.array >= 0 else a for a in s.arrays]
     frames = [n + moved(rates[-1 - k, 0]) for k, n in enumerate(s.frames)]
     return build(replace(s, frames=tuple(frames), arrays=tuple(arrays)))
+

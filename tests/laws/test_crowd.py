@@ -66,11 +66,8 @@ class EagerCrowd:
     def step(self, chunks, sos, eos):
         ids = list(chunks)
         x = ds.stream_tensor(
-            list(chunks.values()),
-            names=self.names,
-            ids=ids,
-            sos=[i in sos for i in ids],
-            eos=[i in eos for i in ids],
+            list(chunks.values()), names=self.names, ids=ids,
+            sos=[i in sos for i in ids], eos=[i in eos for i in ids],
         )
         y = self.model(x)
         outputs = y if isinstance(y, tuple) else (y,)
@@ -96,11 +93,7 @@ class EagerCrowd:
 class EngineCrowd:
     def __init__(self, model, threads):
         self.engine = ds.compile(model, model.spec, threads=threads)
-        self.fork, self.snapshot, self.restore = (
-            self.engine.fork,
-            self.engine.snapshot,
-            self.engine.restore,
-        )
+        self.fork, self.snapshot, self.restore = self.engine.fork, self.engine.snapshot, self.engine.restore
         self.drop = self.engine.reset
 
     def step(self, chunks, sos, eos):
@@ -217,8 +210,6 @@ def test_bits_without_openblas():
     environment = {**os.environ, "DREAMSTREAM_BLAS": "none"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "alone"]
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        command, env=environment, cwd=root, capture_output=True, text=True, timeout=600
-    )
+    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-4000:]
     assert "6 passed" in done.stdout

@@ -363,11 +363,7 @@ def test_reshape_to_the_length_of_another_that_differs():
     with pytest.raises(ShapeError, match="lengths 9 and 10 differ at the end") as raised:
         module(ds.stream_tensor(frames, eos=True, **chunk))
     assert raised.value.ids == ("s",)
-    refused(
-        net(lambda self, x: x[:, ::2].reshape(x.size(0), x.size(1) // 2, 4)),
-        T,
-        "another tensor's length",
-    )
+    refused(net(lambda self, x: x[:, ::2].reshape(x.size(0), x.size(1) // 2, 4)), T, "another tensor's length")
 
 
 def test_windows_by_unfold():

@@ -288,7 +288,9 @@ TORCH = {
     )(x, 0)[None],
     **{name: elementwise(name) for name in ELEMENTWISE},
     **{name: (lambda a, w, x, f=f: f(x, **a)) for name, f in UNARY.items()},
-    "elu": lambda a, w, x: a["scale"] * F.relu(x) + F.elu(x.clamp(max=0) * a["input_scale"], a["alpha"]),
+    "elu": lambda a, w, x: (
+        a["scale"] * F.relu(x) + F.elu(x.clamp(max=0) * a["input_scale"], a["alpha"])
+    ),
     "prelu": prelu,
     "cast": lambda a, w, x: x.to(getattr(torch, a["to"])),
     "softmax": lambda a, w, x: x.softmax(-1),

@@ -18,9 +18,7 @@ HAS_BLAS = _core.config()["openblas"] is not None
 
 OUT, IN, KERNEL = 33, 7, 3
 
-ASK = (
-    f"IN, OUT, KERNEL = {IN}, {OUT}, {KERNEL}"
-    + """
+ASK = f"IN, OUT, KERNEL = {IN}, {OUT}, {KERNEL}" + """
 import json
 import numpy as np
 import dreamstream as ds
@@ -50,15 +48,12 @@ for blas in (None, False, True):
 op = dispatch.operator("linear", {}, [("float32", (IN,), 1, 1)], [np.zeros((OUT, IN), "f"), None])
 print(json.dumps({"answers": answers, "op": op.prepared_bytes, **_core.config()}))
 """
-)
 
 
 def python(code, **environment):
     kept = {k: v for k, v in os.environ.items() if k not in ("DREAMSTREAM_ISA", "DREAMSTREAM_BLAS")}
     command = [sys.executable, "-c", code]
-    return subprocess.run(
-        command, env={**kept, **environment}, capture_output=True, text=True, timeout=300
-    )
+    return subprocess.run(command, env={**kept, **environment}, capture_output=True, text=True, timeout=300)
 
 
 def ask(**environment):
@@ -105,9 +100,7 @@ def test_backends_are_listed(capsys):
     """Every variant, plainest first, then each with OpenBLAS where that is built in."""
     names = [b["name"] for b in _core.config()["backends"]]
     n = len(names) // 2 if HAS_BLAS else len(names)
-    assert names[0] == "ref" and names[n:] == (
-        [f"{name}+openblas" for name in names[:n]] if HAS_BLAS else []
-    )
+    assert names[0] == "ref" and names[n:] == ([f"{name}+openblas" for name in names[:n]] if HAS_BLAS else [])
     assert [b["bitwise"] for b in _core.config()["backends"]] == ["+" not in name for name in names]
     ds.show_config()
     assert all(name in capsys.readouterr().out for name in names[:1])

@@ -210,9 +210,7 @@ def test_wrong_stream_tensors(options, error, ids):
 def test_absurd_sizes(frames_):
     """Arrays that take no memory until they are copied."""
     pair = Disturbed(Compiled)
-    huge = np.lib.stride_tricks.as_strided(
-        np.zeros(1, np.float32), (3, frames_), (0, 0), writeable=False
-    )
+    huge = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (3, frames_), (0, 0), writeable=False)
     error, ids = (OutOfMemoryError, []) if frames_ < 1 << 48 else (ShapeError, ["b"])
     pair.refuses(lambda x: x.feed({"a": GOOD, "b": huge}), error, ids)
     pair.goes_on()
@@ -289,9 +287,7 @@ def test_restart_and_end_in_one_call(kind):
 def test_max_streams():
     pair = Disturbed(Compiled, max_streams=3)
     pair.refuses(lambda x: x.feed({"c": GOOD, "d": GOOD}, sos=["c", "d"]), StreamLimitError, ["d"])
-    pair.refuses(
-        lambda x: x.feed({"a": GOOD, "c": GOOD, "d": GOOD}, sos=["c", "d"]), StreamLimitError, ["d"]
-    )
+    pair.refuses(lambda x: x.feed({"a": GOOD, "c": GOOD, "d": GOOD}, sos=["c", "d"]), StreamLimitError, ["d"])
     pair.goes_on()
     engine = pair.subject.engine
     engine.step({"a": GOOD}, sos="a")
@@ -522,10 +518,7 @@ SPECS = [
     (("B", *(2,) * 10, "L"), ShapeError),
 ]
 OPTIONS = [
-    *(
-        ({"rate": r}, StreamMismatchError)
-        for r in (0, -1, "x", float("nan"), float("inf"), None, 10**30, 1e-30)
-    ),
+    *(({"rate": r}, StreamMismatchError) for r in (0, -1, "x", float("nan"), float("inf"), None, 10**30, 1e-30)),
     ({"rate": {"y": 1}}, ShapeError),
     ({"dtype": "float64"}, DTypeError),
     ({"dtype": "float16"}, DTypeError),

@@ -26,17 +26,11 @@ def test_kernels():
     few = ("--isa", "x86_v3", "--rounds", "2", "--microseconds", "50", "--ring-mb", "4")
     rows = run("kernels.py", *few, "--shapes", "40x33", "--rows", "1", "7")
     assert [(r["shape"], r["rows"], r["state"]) for r in rows if "mean" not in r] == [
-        ("40x33", 1, "cold"),
-        ("40x33", 7, "cold"),
-        ("40x33", 1, "hot"),
-        ("40x33", 7, "hot"),
+        ("40x33", 1, "cold"), ("40x33", 7, "cold"), ("40x33", 1, "hot"), ("40x33", 7, "hot"),
     ]
     assert all(r["ratio"][1] > 0 for r in rows if "mean" not in r)
     assert [(r["mean"]["state"], r["mean"]["rows"]) for r in rows if "mean" in r] == [
-        ("cold", 1),
-        ("cold", 7),
-        ("hot", 1),
-        ("hot", 7),
+        ("cold", 1), ("cold", 7), ("hot", 1), ("hot", 7),
     ]
 
 
@@ -88,18 +82,14 @@ def test_bytes_moved_are_counted():
 
 def test_threads():
     """Outputs have the same bits with more threads, else the script ends."""
-    rows = run(
-        "threads.py", "--networks", "small", "bare", "--streams", "3", "--frames", "1", "--seconds", "0"
-    )
+    rows = run("threads.py", "--networks", "small", "bare", "--streams", "3", "--frames", "1", "--seconds", "0")
     assert [(r["network"], r["streams"]) for r in rows] == [("small", 3), ("bare", 3)]
     assert all(r["one"][1] > 0 and r["more"][1] > 0 for r in rows)
 
 
 def test_planning():
     rows = run("planning.py", "--sizes", "2", "3")
-    assert [(r["model"], r["size"]) for r in rows] == [
-        (m, n) for m in ("stack-raw", "relu") for n in (2, 3)
-    ]
+    assert [(r["model"], r["size"]) for r in rows] == [(m, n) for m in ("stack-raw", "relu") for n in (2, 3)]
     assert all(r["compile"] > 0 and r["load"] > 0 for r in rows)
 
 

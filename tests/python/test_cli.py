@@ -70,9 +70,7 @@ def test_demo_quiet(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(
-    "options", [["--streams", "1", "--seconds", "0"], ["--seed", "3", "--threads", "2"]]
-)
+@pytest.mark.parametrize("options", [["--streams", "1", "--seconds", "0"], ["--seed", "3", "--threads", "2"]])
 def test_demo_options(options, capsys):
     assert status([*SHORT, *options]) == 0
     out, err = capsys.readouterr()
@@ -83,9 +81,7 @@ def test_demo_seeds_change_the_traffic(capsys):
     outputs = []
     for seed in "112":
         assert status([*SHORT, "--seed", seed]) == 0
-        outputs.append(
-            re.search(r"^offline model +(\d+) frames", capsys.readouterr().out, re.MULTILINE)[1]
-        )
+        outputs.append(re.search(r"^offline model +(\d+) frames", capsys.readouterr().out, re.MULTILINE)[1])
     assert outputs[0] == outputs[1] != outputs[2]
 
 
@@ -315,9 +311,7 @@ def test_interrupt(monkeypatch, capsys):
 def test_interrupt_by_signal():
     command = [sys.executable, "-um", "dreamstream", "demo", "--streams", "5000"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    heard = functools.partial(
-        signal.signal, signal.SIGINT, signal.SIG_DFL
-    )  # shells mute background jobs
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # shells mute background jobs
     with subprocess.Popen(command, **pipes, preexec_fn=heard) as process:
         assert "5000 streams" in process.stdout.readline()
         time.sleep(0.1)

@@ -209,11 +209,7 @@ def recordings(folder):
 
 def test_run(call, folder, recordings):
     status, out, err = call("run", "vad.dsm", "a.wav", "none.wav", "--compare-offline", "--chunk-ms", 37)
-    assert (
-        (status, err) == (0, "")
-        and "largest difference 0.0e+00" in out
-        and "511 samples, 31.9 ms" in out
-    )
+    assert (status, err) == (0, "") and "largest difference 0.0e+00" in out and "511 samples, 31.9 ms" in out
     call("run", "vad.dsm", "a.wav", "-o", "a.npy")
     samples, _ = ds.data.read_audio(folder / "a.wav")
     alone = ds.load(folder / "vad.dsm").step({"a": samples}, "a", "a")["a"]
@@ -260,7 +256,5 @@ def test_the_user_s_file_sees_itself(folder):
         text=True,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert content(ds.load(folder / "own.dsm")) == content(
-        ds.compile(nn.Identity(), ("B", "L"), rate=10)
-    )
+    assert content(ds.load(folder / "own.dsm")) == content(ds.compile(nn.Identity(), ("B", "L"), rate=10))
     assert answers(ds.load(folder / "own.dsm"))

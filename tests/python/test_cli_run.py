@@ -81,9 +81,7 @@ def test_json(run, folder, chunk):
     status, out, err = run(*files, "--json", "--compare-offline", "--chunk-ms", chunk)
     assert (status, err) == (0, "")
     *lines, summary = map(json.loads, out.splitlines())
-    assert (
-        summary["max_difference"] < 1e-5 and summary["delay"] >= 511 and summary["frames"] == len(lines)
-    )
+    assert summary["max_difference"] < 1e-5 and summary["delay"] >= 511 and summary["frames"] == len(lines)
     for name in files:
         own = [line for line in lines if line["file"].endswith(f"/{name}")]
         values = np.array([line["values"] for line in own]).reshape(-1)
@@ -120,10 +118,7 @@ def test_written_outputs(run, folder, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), want[str(folder / "a.wav")], atol=1e-5)
     with open(tmp_path / "out.csv", newline="") as file:
         rows = list(csv.reader(file))
-    assert len(rows) == sum(map(len, want.values())) and rows[1][:2] == [
-        str(folder / "a.wav"),
-        "0.032000",
-    ]
+    assert len(rows) == sum(map(len, want.values())) and rows[1][:2] == [str(folder / "a.wav"), "0.032000"]
     status, _, err = run("a.wav", "slow.wav", "-o", tmp_path / "out.npy")
     assert status == 1 and "can hold one array, not 2" in err
 

@@ -49,9 +49,7 @@ def test_what_it_prints(capsys):
 
 def test_as_a_module():
     done = subprocess.run(
-        [sys.executable, "-m", "dreamstream.config", "--cflags", "--libs"],
-        capture_output=True,
-        text=True,
+        [sys.executable, "-m", "dreamstream.config", "--cflags", "--libs"], capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert shlex.split(done.stdout) == [*shlex.split(flags.cflags()), *shlex.split(flags.libs())]

@@ -12,11 +12,7 @@ def window(w, m0, m1, k, stride, left):
     out = []
     for m in range(m0, m1):
         low = m * stride - left
-        rows = [
-            w.frames[p - w.at]
-            for p in range(low, low + k)
-            if p >= 0 and (w.total is None or p < w.total)
-        ]
+        rows = [w.frames[p - w.at] for p in range(low, low + k) if p >= 0 and (w.total is None or p < w.total)]
         out.append(np.sum(rows, axis=0, dtype=np.float32))
     return np.stack(out)
 
@@ -55,10 +51,8 @@ def test_streams_like_offline(k, stride, left):
         other = rng.standard_normal((3, 4), dtype=np.float32)
         y = model(
             ds.stream_tensor(
-                [x[:, at : at + n], other],
-                ids=["a", f"b{at}{n}{rng.random()}"],
-                sos=[at == 0 and "a" not in model.live_ids, True],
-                eos=[at + n >= 41, True],
+                [x[:, at : at + n], other], ids=["a", f"b{at}{n}{rng.random()}"],
+                sos=[at == 0 and "a" not in model.live_ids, True], eos=[at + n >= 41, True],
             )
         )
         got.update(y)
@@ -84,9 +78,7 @@ def test_can_not_be_compiled():
 
 
 def test_integers_do_not_branch():
-    op = ds.Op(
-        "bad", counts=lambda x: (x.known if x.known else 0, x.total), need=lambda m: m, forward=None
-    )
+    op = ds.Op("bad", counts=lambda x: (x.known if x.known else 0, x.total), need=lambda m: m, forward=None)
     with pytest.raises(ds.ModeError, match="branch"):
         op(ds.tensor(np.zeros((1, 3, 4), np.float32)))
 

@@ -117,8 +117,6 @@ def test_figure_is_up_to_date():
 def test_what_pages_name_exists():
     """Objects that pages document by hand, beside what is generated."""
     for page in (DOCS / "reference").glob("*.md"):
-        for name in re.findall(
-            r"^\.\. auto\w+:: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE
-        ):
+        for name in re.findall(r"^\.\. auto\w+:: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
             module, _, last = name.rpartition(".")
             assert hasattr(importlib.import_module(module), last), f"{page}: {name}"

@@ -339,15 +339,7 @@ def test_facts(engine):
     raw = sum(p.numel() * 4 for p in Tagger().parameters())
     assert raw <= engine.weights_size <= 40 * raw
     text = engine.summary()
-    for word in (
-        "conv1d",
-        "lstm",
-        "linear",
-        "log_softmax",
-        f"{engine.state_size} bytes",
-        "delay 4",
-        "bits: yes",
-    ):
+    for word in ("conv1d", "lstm", "linear", "log_softmax", f"{engine.state_size} bytes", "delay 4", "bits: yes"):
         assert word in text
     assert repr(engine) == "Engine(Tagger, 0 streams live)"
 
@@ -412,9 +404,7 @@ def test_warmup(engine):
     engine.warmup(4, 100)
     engine.warmup(0, 0)
     assert engine.ids == ["a"]
-    np.testing.assert_array_equal(
-        engine.step({"a": frames(9, 1)})["a"], twin.step({"a": frames(9, 1)})["a"]
-    )
+    np.testing.assert_array_equal(engine.step({"a": frames(9, 1)})["a"], twin.step({"a": frames(9, 1)})["a"])
     for args in [(-1, 1), (1, -1)]:
         with pytest.raises(ShapeError):
             engine.warmup(*args)
@@ -537,9 +527,7 @@ def test_thread_counts_give_the_same_bits(monkeypatch):
 def test_the_environment_sets_threads():
     code = "import dreamstream as ds; print(ds.compile(ds.nn.ReLU(), ('B', 'L')).threads)"
     env = {**os.environ, "DREAMSTREAM_THREADS": "3"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "3"
 
 

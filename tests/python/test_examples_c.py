@@ -29,9 +29,7 @@ SANITIZED = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 pytestmark = [
     pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the tests are away from the sources"),
     pytest.mark.skipif(
-        not LIBRARY.exists()
-        or b"__asan_init" in (data := LIBRARY.read_bytes())
-        or b"__tsan_init" in data,
+        not LIBRARY.exists() or b"__asan_init" in (data := LIBRARY.read_bytes()) or b"__tsan_init" in data,
         reason="libdreamstream.so is not built, or with sanitizers",
     ),
 ]
@@ -118,10 +116,7 @@ def compiled(make, *arguments, seed=3, **options):
 
 @pytest.fixture(scope="module")
 def features(tmp_path_factory):
-    engine, path = (
-        compiled(Features, ("B", 6, "L"), rate=100),
-        tmp_path_factory.mktemp("features") / "f.dsm",
-    )
+    engine, path = compiled(Features, ("B", 6, "L"), rate=100), tmp_path_factory.mktemp("features") / "f.dsm"
     engine.save(path)
     return engine, path
 
@@ -142,9 +137,7 @@ def frames(engine, k, array):
 
 def flat(out):
     """What forward returns, as a list of arrays."""
-    return (
-        list(out.values()) if isinstance(out, dict) else list(out) if isinstance(out, tuple) else [out]
-    )
+    return list(out.values()) if isinstance(out, dict) else list(out) if isinstance(out, tuple) else [out]
 
 
 # ---------------------------------------------------------------------- stream_wav
@@ -233,9 +226,7 @@ def noise(s, shape):
     """The frames that many_streams makes for stream s."""
     i = np.arange(np.prod(shape), dtype=np.uint64)
     z = scatter(np.uint64((s + 1) << 40) | i)
-    return ((z & np.uint64(0xFFFF)).astype(np.float32) / np.float32(32768) - np.float32(1)).reshape(
-        shape
-    )
+    return ((z & np.uint64(0xFFFF)).astype(np.float32) / np.float32(32768) - np.float32(1)).reshape(shape)
 
 
 def checksum(data):
@@ -485,9 +476,7 @@ def test_pipes(program, tmp_path, rng, way):
 def test_inspect_model(program, two_rates):
     engine, path = two_rates
     tool = program("inspect_model.c")
-    backends = [
-        line.split()[1][:-1] for line in run(tool, path).splitlines() if line.startswith("backend ")
-    ]
+    backends = [line.split()[1][:-1] for line in run(tool, path).splitlines() if line.startswith("backend ")]
     assert "ref" in backends
     for name in backends:
         usable = f"backend {name}: usable" in run(tool, path)
@@ -539,9 +528,7 @@ def test_the_guide_shows_the_examples():
         for part in piece.split("...\n"):  # what is left out
             wanted = [line.strip() for line in part.strip().splitlines()]
             assert any(
-                wanted == text[i : i + len(wanted)]
-                for text in lines
-                for i in range(len(text) - len(wanted) + 1)
+                wanted == text[i : i + len(wanted)] for text in lines for i in range(len(text) - len(wanted) + 1)
             ), part
 
 

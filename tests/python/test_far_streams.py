@@ -158,9 +158,7 @@ def test_far_and_near_are_alike(name, far, rng):
             assert parse(data).frames[0] - parse(engine.snapshot("near")).frames[0] != 0
     assert engine.ids == []
     rest = step(other, ["near", "far"], chunks(other, rng, first), eos=True)
-    assert all(
-        y.starts[0] == y.starts[1] > (1 << 31) * Fraction(y.rate) / Fraction(other.rate) for y in rest
-    )
+    assert all(y.starts[0] == y.starts[1] > (1 << 31) * Fraction(y.rate) / Fraction(other.rate) for y in rest)
 
 
 class Means(nn.Module):
@@ -181,16 +179,12 @@ def test_means_of_forty_hours(rng):
     sums = np.array([0.37, -4.1]) * FORTY_HOURS
     s = parse(engine.snapshot("a"))
     assert all(a.array < 0 and len(a.data) == 16 for a in s.arrays) and len(s.arrays) == 2
-    s = replace(
-        s, frames=(FORTY_HOURS,), arrays=tuple(replace(a, data=sums.tobytes()) for a in s.arrays)
-    )
+    s = replace(s, frames=(FORTY_HOURS,), arrays=tuple(replace(a, data=sums.tobytes()) for a in s.arrays))
     engine.restore(build(s), "far")
     x = rng.standard_normal((2, 5000)).astype(np.float32) * 1000
     total = np.cumsum(x.astype(np.longdouble), axis=1) + sums.astype(np.longdouble)[:, None]
     means = total / (FORTY_HOURS + 1 + np.arange(5000))
-    got = [
-        engine.step({"far": x[:, a:b]})["far"] for a, b in [(0, 1), (1, 700), (700, 700), (700, 4999)]
-    ]
+    got = [engine.step({"far": x[:, a:b]})["far"] for a, b in [(0, 1), (1, 700), (700, 700), (700, 4999)]]
     running = np.concatenate([y for y, _ in got], axis=1)
     np.testing.assert_allclose(running, means[:, :4999].astype(np.float64), rtol=1e-7)
     assert len(np.unique(running[0])) > 50  # it moves

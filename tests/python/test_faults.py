@@ -79,9 +79,7 @@ class Pair:
 
 
 # ---------------------------------------------------------------- the k-th operation
-@pytest.mark.parametrize(
-    "error", [ValueError("mine"), KeyboardInterrupt(), SystemExit(3), MemoryError()]
-)
+@pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt(), SystemExit(3), MemoryError()])
 @pytest.mark.parametrize("k", range(4))
 def test_the_users_own_exception(k, error):
     pair = Pair()
@@ -219,9 +217,7 @@ def test_steps(faults, restart):
     for _ in fail_every_allocation(lambda: outputs.append(engine.step(chunks, **options))):
         failures += 1
         assert_alike(engine, twin, rng)
-        chunks.update(
-            {i: chunk(rng, 2000 * (failures + 1)) for i in "abcd"}
-        )  # larger: it allocates again
+        chunks.update({i: chunk(rng, 2000 * (failures + 1)) for i in "abcd"})  # larger: it allocates again
         if failures > 12:
             break
     assert failures >= 3, "two new streams, and room for the call"

@@ -18,6 +18,7 @@ def ids(values):
     return ds.tensor(np.array(values))
 
 
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(), (5,), (2, 7), (2, 3, 4), (0, 3), (2, 0)])
 def test_rows_are_torchs(rng, shape, dtype):
@@ -73,9 +74,7 @@ def test_one_hot(rng):
 def test_what_does_not_fit():
     weight, index = ds.ones(4, 3), ids([1, 2])
     for bad in (-1, 4, -(1 << 40)):
-        with pytest.raises(
-            StreamIndexError, match=rf"embedding: index {bad} is out of range, expected 0 to 3"
-        ):
+        with pytest.raises(StreamIndexError, match=rf"embedding: index {bad} is out of range, expected 0 to 3"):
             F.embedding(ids([0, bad]), weight)
         with pytest.raises(IndexError):
             nn.Embedding(4, 3)(ids([bad]))
@@ -88,10 +87,7 @@ def test_what_does_not_fit():
     for make in (lambda: F.embedding(index, weight, padding_idx=4), lambda: nn.Embedding(4, 3, -5)):
         with pytest.raises(StreamIndexError, match="padding_idx must be within 4 rows"):
             make()
-    for make in (
-        lambda: F.embedding(index, weight, max_norm=1.0),
-        lambda: nn.Embedding(4, 3, max_norm=1.0),
-    ):
+    for make in (lambda: F.embedding(index, weight, max_norm=1.0), lambda: nn.Embedding(4, 3, max_norm=1.0)):
         with pytest.raises(ModeError, match="max_norm"):
             make()
     with pytest.raises(ShapeError, match="expected weights of shape"):
@@ -167,9 +163,7 @@ def test_computed_indices_are_for_eager_mode():
     with pytest.raises(StreamIndexError) as caught:
         online(ds.stream_tensor([x + 3], ids=["b"], sos=True, eos=True))
     assert caught.value.ids == ("b",) and online.live_ids == ["a"]
-    with pytest.raises(
-        CaptureError, match=r"(?s)embedding: its input must be one of the graph's own.*test_nn_em"
-    ):
+    with pytest.raises(CaptureError, match=r"(?s)embedding: its input must be one of the graph's own.*test_nn_em"):
         ds.compile(model, ("B", "L"))
 
 

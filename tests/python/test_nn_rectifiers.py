@@ -88,9 +88,7 @@ def test_layer(rng, name, args, kwargs, shape, dtype):
         arrays += [odd, *(np.full(shape, v, dtype) for v in ODD)]
     for array in arrays:
         before = array.copy()
-        close(
-            ours(ds.tensor(array)), theirs(torch.tensor(array)), 1e-5 if dtype == np.float32 else 1e-12
-        )
+        close(ours(ds.tensor(array)), theirs(torch.tensor(array)), 1e-5 if dtype == np.float32 else 1e-12)
         np.testing.assert_array_equal(array, before)
 
 
@@ -149,14 +147,7 @@ def test_what_does_not_fit():
         nn.Softmax2d()(ds.ones(2, 3))
     with pytest.raises(ModeError, match="rrelu can't train"):
         nn.RReLU()(x)
-    for name in (
-        "Dropout",
-        "Dropout1d",
-        "Dropout2d",
-        "Dropout3d",
-        "AlphaDropout",
-        "FeatureAlphaDropout",
-    ):
+    for name in ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"):
         with pytest.raises(ShapeError, match=f"{name}: a probability lies in"):
             getattr(nn, name)(1.5)
         with pytest.raises(ModeError, match="can't train"):

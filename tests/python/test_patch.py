@@ -145,9 +145,7 @@ def test_training_is_refused():
     assert model.training
     y = [model(a)["a"]]
     for told in (model.train(), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        with pytest.raises(
-            ModeError, match=r"Model is in train\(\).*call \.eval\(\).*dreamstream\.torch"
-        ):
+        with pytest.raises(ModeError, match=r"Model is in train\(\).*call \.eval\(\).*dreamstream\.torch"):
             told(b)
     assert model.live_ids == ["a"]
     y += [model.eval()(x)["a"] for x in (b, c)]
@@ -332,9 +330,7 @@ def test_states_go_on_in_a_fresh_process(tmp_path):
     model = patched()
     model(ds.stream_tensor([frames(9), frames(4)], ids=["a", "b"], sos=True))
     given = pickle.dumps((model.get_state(), 7))
-    done = subprocess.run(
-        [sys.executable, "-c", PROCESS, str(tmp_path)], input=given, capture_output=True
-    )
+    done = subprocess.run([sys.executable, "-c", PROCESS, str(tmp_path)], input=given, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
     meta, starts, value = pickle.loads(done.stdout)
     want = model(ds.stream_tensor([frames(7, 1)] * 2, ids=["a", "b"], eos=True))
@@ -437,9 +433,7 @@ def test_audit_of_a_stack():
     engine = ds.compile(model, ("B", 3, "L"), rate=100)
     assert (audit.delay, audit.receptive_field, audit.state_size) == (4, 13, engine.state_size)
     assert (engine.delay, engine.receptive_field) == (4, 13)
-    assert (
-        sum(r.state_bytes for r in audit.rows) <= audit.state_size and audit.state_bytes_per_frame == 0
-    )
+    assert sum(r.state_bytes for r in audit.rows) <= audit.state_size and audit.state_bytes_per_frame == 0
     lines = str(audit).splitlines()
     assert len(lines) == 7 and lines[0].split()[:3] == ["path", "layer", "delay"]
     assert lines[4].split() == ["2", "Conv1d", "4", "7", "2", "24", "yes"]
@@ -487,9 +481,5 @@ def test_audit_of_a_forward_of_its_own():
 
     audit = ds.audit(Statistics(), ("B", 3, "L"))
     (row,) = [r for r in audit.rows if r.path == ""]
-    assert (
-        row.layer == "Statistics"
-        and row.operators == ("reduce_frames", "slice", "mul")
-        and row.streamable
-    )
+    assert row.layer == "Statistics" and row.operators == ("reduce_frames", "slice", "mul") and row.streamable
     assert audit.delay == math.inf

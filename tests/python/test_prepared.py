@@ -71,15 +71,12 @@ def test_nan_is_not_taken_for_equal(rng):
 def test_only_for_its_own_operator(rng):
     x, w, v = frames(rng, 1), frames(rng, FEATURES), frames(rng, FEATURES)
     op, other = (
-        dispatch.operator("linear", {}, [("float32", (n,), 1, 1)], [w[:, :n], None])
-        for n in (FEATURES, 2)
+        dispatch.operator("linear", {}, [("float32", (n,), 1, 1)], [w[:, :n], None]) for n in (FEATURES, 2)
     )
     counts = [np.array([[0, 0, 1, 1]])]
 
     def run(weight, *more):
-        return op.run([x], counts, counts, np.ones(1, bool), None, [weight, None], False, (), *more)[0][
-            0
-        ]
+        return op.run([x], counts, counts, np.ones(1, bool), None, [weight, None], False, (), *more)[0][0]
 
     kept = _core.Prepared(op)
     assert kept.op is op

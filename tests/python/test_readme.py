@@ -15,15 +15,11 @@ from dreamstream import cli
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MADE = {"generated", "_build"}  # by Sphinx
-DOCS = [
-    p for p in sorted((ROOT / "docs").rglob("*.md")) if p.relative_to(ROOT / "docs").parts[0] not in MADE
-]
+DOCS = [p for p in sorted((ROOT / "docs").rglob("*.md")) if p.relative_to(ROOT / "docs").parts[0] not in MADE]
 PAGES = [ROOT / "README.md", *DOCS, ROOT / "benchmarks" / "README.md"]
 BLOCK = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-pytestmark = pytest.mark.skipif(
-    not (ROOT / "docs").is_dir(), reason="the tests are away from the sources"
-)
+pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="the tests are away from the sources")
 
 
 def name_of(page):
@@ -40,9 +36,7 @@ def blocks(page):
     return out
 
 
-WITH_CODE = [
-    p for p in PAGES if p.exists() and any(language == "python" for _, language, *_ in blocks(p))
-]
+WITH_CODE = [p for p in PAGES if p.exists() and any(language == "python" for _, language, *_ in blocks(p))]
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
@@ -133,7 +127,5 @@ def test_benchmark_runs():
     command = [sys.executable, str(script), "--seconds", "0", "--streams", "2", "--networks", "audio"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert re.search(
-        r"^network +audio: 345,520 weights; outputs within .* of torch's", done.stdout, re.MULTILINE
-    )
+    assert re.search(r"^network +audio: 345,520 weights; outputs within .* of torch's", done.stdout, re.MULTILINE)
     assert len(re.findall(r"^\| audio \| 2 \| 1000? ms \|", done.stdout, re.MULTILINE)) == 2

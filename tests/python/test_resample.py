@@ -163,9 +163,7 @@ def test_delay_is_that_of_the_window(orig_freq, new_freq, delay):
 def test_engine_in_a_crowd(rng):
     layer = nn.Resample(22050, 16000)
     engine = ds.compile(layer, ("B", 2, "L"), rate=22050)
-    streams = {
-        f"s{i}": rng.standard_normal((2, n)).astype(np.float32) for i, n in enumerate((0, 1, 30, 900))
-    }
+    streams = {f"s{i}": rng.standard_normal((2, n)).astype(np.float32) for i, n in enumerate((0, 1, 30, 900))}
     alone = {i: engine.step({i: x}, sos=[i], eos=[i])[i] for i, x in streams.items()}
     outputs = {i: [] for i in streams}
     for at in range(0, 910, 70):
@@ -260,11 +258,7 @@ def test_operator_refuses(changed, shape, says):
 
 def test_half_is_what_the_kernel_needs():
     """The taps that are left out are zeros, and those kept at the ends are not."""
-    for orig_freq, new_freq, width, rolloff in (
-        (44100, 16000, 6, 0.99),
-        (2, 3, 2, 0.5),
-        (7, 1, 1, 0.01),
-    ):
+    for orig_freq, new_freq, width, rolloff in ((44100, 16000, 6, 0.99), (2, 3, 2, 0.5), (7, 1, 1, 0.01)):
         r = Resampling(orig_freq, new_freq, width, rolloff)
         full, before = formula_kernel(r.orig, r.new, width, rolloff)
         assert before == r.width

@@ -27,9 +27,7 @@ def in_torch(model, samples):
     torch = pytest.importorskip("torch")
     weights = {k: torch.tensor(np.asarray(v.numpy(), np.float64)) for k, v in model.state_dict().items()}
     context, window = model.context, model.window
-    x = torch.cat(
-        [torch.zeros(context, dtype=torch.float64), torch.tensor(samples, dtype=torch.float64)]
-    )
+    x = torch.cat([torch.zeros(context, dtype=torch.float64), torch.tensor(samples, dtype=torch.float64)])
     n = len(samples) // window
     if n == 0:
         return np.zeros(0)
@@ -136,11 +134,7 @@ def test_sample_by_sample():
 
 def test_what_an_engine_says():
     engine = Engine(random_model()).engine
-    assert (engine.delay, engine.outputs[0].rate, engine.outputs[0].dimensions) == (
-        511,
-        31.25,
-        ("B", "L"),
-    )
+    assert (engine.delay, engine.outputs[0].rate, engine.outputs[0].dimensions) == (511, 31.25, ("B", "L"))
 
 
 def test_a_sample_rate_that_has_no_network():

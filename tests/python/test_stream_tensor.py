@@ -34,9 +34,7 @@ def data(rng):
 
 @pytest.fixture
 def x(data):
-    return ds.stream_tensor(
-        data, ids=IDS, sos=[True, True, False, False], eos=[False, True, True, False]
-    )
+    return ds.stream_tensor(data, ids=IDS, sos=[True, True, False, False], eos=[False, True, True, False])
 
 
 def same(got, want):
@@ -73,11 +71,7 @@ def test_from_a_padded_array(data, x):
 def test_from_metadata(data, x):
     assert ds.stream_tensor(data, x.meta).equal(x)
     assert ds.stream_tensor(x.tensor(), meta=x.meta).equal(x)
-    assert ds.stream_tensor(x).equal(x) and ds.stream_tensor(x, names=("B", "C", "L")).names == (
-        "B",
-        "C",
-        "L",
-    )
+    assert ds.stream_tensor(x).equal(x) and ds.stream_tensor(x, names=("B", "C", "L")).names == ("B", "C", "L")
     for options in ({"ids": IDS}, {"lengths": [1, 1, 1, 1]}):
         with pytest.raises(StreamMismatchError, match="meta"):
             ds.stream_tensor(x.tensor(), meta=x.meta, **options)
@@ -104,17 +98,17 @@ def test_names_say_what_dimensions_mean(rng, names, shape, row):
     want = names or (("B", "L") if len(shape) == 2 else ("B", "F", "L"))
     assert x.names == want and x.shape == shape and x.dtype == np.float64
     b, axis = want.index("B"), [n for n in want if n != "B"].index("L")
-    assert (
-        x["p"].shape == row
-        and x.stream_axis == axis
-        and x.features == tuple(n for n, name in zip(shape, want) if name not in ("B", "L"))
+    assert x["p"].shape == row and x.stream_axis == axis and x.features == tuple(
+        n for n, name in zip(shape, want) if name not in ("B", "L")
     )
     same(x["p"], np.take(array, 0, b))
     same(x["q"], np.take(np.take(array, 1, b), range(2), axis))
     masked = x.numpy()
     same(np.take(masked, 0, b), np.take(array, 0, b))
     assert not np.take(np.take(masked, 1, b), range(2, 5), axis).any()
-    listed = ds.stream_tensor([np.asarray(x[i]) for i in x.ids], ids=["p", "q"], names=names, eos=True)
+    listed = ds.stream_tensor(
+        [np.asarray(x[i]) for i in x.ids], ids=["p", "q"], names=names, eos=True
+    )
     assert listed.equal(x)
     assert (x.size("L"), x.size("B"), x.ndim) == (5, 2, len(shape))
 
@@ -140,10 +134,7 @@ def test_flags_and_rates(data):
     assert x.sos.all() and list(x.eos) == [True, False, False, True] and x.rate == Fraction(25, 2)
     assert ds.stream_tensor(data, ids=iter(IDS), rate=Fraction(1, 3)).rate == Fraction(1, 3)
     assert ds.stream_tensor([data[0]], ids="anna").ids == ["anna"]
-    assert (
-        not ds.stream_tensor(data, ids=IDS).restart
-        and ds.stream_tensor(data, ids=IDS, restart=True).restart
-    )
+    assert not ds.stream_tensor(data, ids=IDS).restart and ds.stream_tensor(data, ids=IDS, restart=True).restart
 
 
 def test_copies_and_sharing(data):
@@ -240,11 +231,7 @@ def test_rows_and_frames_by_index(data, x):
     assert x[1:3].ids == ["b", "c"] and x[np.array([True, False, False, True])].ids == ["a", "d"]
     assert x[-1].ids == ["d"] and x[::2].ids == ["a", "c"] and x[2:1].ids == []
     y = x[..., 2:6]
-    assert (
-        list(y.lengths) == [4, 1, 0, 3]
-        and not y.sos.any()
-        and list(y.eos) == [False, True, False, False]
-    )
+    assert list(y.lengths) == [4, 1, 0, 3] and not y.sos.any() and list(y.eos) == [False, True, False, False]
     for i, array in zip(IDS, data):
         same(y[i], array[:, 2:6])
     y = x[:2, 1:3, ::2]
@@ -285,11 +272,7 @@ def test_cat_along_streams(data, x):
     y = ds.stream_tensor([data[1]], ids="e", eos=True)
     for dim in (0, "B", -3):
         z = ds.cat([x, y], dim)
-        assert (
-            z.ids == [*IDS, "e"]
-            and list(z.eos) == [False, True, True, False, True]
-            and z.shape == (5, 4, 7)
-        )
+        assert z.ids == [*IDS, "e"] and list(z.eos) == [False, True, True, False, True] and z.shape == (5, 4, 7)
         same(z["e"], data[1])
         same(z["a"], data[0])
     with pytest.raises(StreamIdError) as caught:
@@ -420,12 +403,7 @@ def test_comparing_as_a_whole(x):
 
 def test_layers_that_need_the_past_say_so(x):
     """Outside an online module only what works frame by frame runs."""
-    layers = [
-        nn.Conv1d(4, 2, 3),
-        nn.ConvTranspose1d(4, 2, 3),
-        nn.LSTM(4, 2, batch_first=True),
-        nn.Delay(1),
-    ]
+    layers = [nn.Conv1d(4, 2, 3), nn.ConvTranspose1d(4, 2, 3), nn.LSTM(4, 2, batch_first=True), nn.Delay(1)]
     for layer in layers:
         given = x.transpose(1, 2) if isinstance(layer, nn.LSTM) else x
         with pytest.raises(ModeError, match="online"):

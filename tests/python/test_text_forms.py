@@ -47,9 +47,7 @@ def as_xml(engine):
 
 def test_json_holds_the_model(engine, as_json):
     given = json.loads(as_json)
-    assert (
-        list(given) == ["dreamstream", "fingerprint", "tensors"] and given["dreamstream"]["version"] == 1
-    )
+    assert list(given) == ["dreamstream", "fingerprint", "tensors"] and given["dreamstream"]["version"] == 1
     assert given["fingerprint"] == text.parts_of(content(engine)).fingerprint
     weight = given["tensors"]["conv.weight"]
     assert (weight["dtype"], weight["shape"]) == ("F32", [4, 3, 5])
@@ -61,11 +59,7 @@ def test_json_holds_the_model(engine, as_json):
 
 def test_xml_holds_the_model(as_xml):
     root = ElementTree.fromstring(as_xml)
-    assert root.tag == "dreamstream" and [child.tag for child in root] == [
-        "model",
-        "fingerprint",
-        "tensors",
-    ]
+    assert root.tag == "dreamstream" and [child.tag for child in root] == ["model", "fingerprint", "tensors"]
     assert root.find("./model/object/integer[@key='version']").text == "1"
     (weight,) = [t for t in root.find("tensors") if t.get("name") == "conv.weight"]
     values = np.frombuffer(base64.b64decode(weight.text), "<f4")
@@ -166,11 +160,7 @@ def test_numbers_and_keys(as_json):
     [
         (b"<dreamstream>", b'<!DOCTYPE d SYSTEM "file:///etc/passwd"><dreamstream>', "DOCTYPE"),
         (b"<dreamstream>", b'<!DOCTYPE d [<!ENTITY a "b">]><dreamstream>', "DOCTYPE"),
-        (
-            b"<dreamstream>",
-            b'<!DOCTYPE d [<!ENTITY a SYSTEM "file:///etc/passwd">]><dreamstream>',
-            "DOCTYPE",
-        ),
+        (b"<dreamstream>", b'<!DOCTYPE d [<!ENTITY a SYSTEM "file:///etc/passwd">]><dreamstream>', "DOCTYPE"),
         (b">clamp<", b">&a;<", "undefined entity"),
         (b">clamp<", b">\\x<", "escapes of JSON"),
         (b">clamp<", b'>a", "b<', "escapes of JSON"),
@@ -189,11 +179,7 @@ def test_numbers_and_keys(as_json):
         (b">-1.5<", b">1_5<", "expected a number"),
         (b">-1.5<", b">1e999<", None),
         (b">-1.5<", b">nan<", "expected a number"),
-        (
-            b'<integer key="version">1<',
-            b'<integer key="version">99999999999999999999<',
-            "expected a number",
-        ),
+        (b'<integer key="version">1<', b'<integer key="version">99999999999999999999<', "expected a number"),
         (b'<integer key="version">1</integer>', b'<true key="version">x</true>', "no text"),
         (b'dtype="F32"', b'dtype="F31"', "F31"),
         (b'shape="4"', b'shape="-4"', "expected a number"),

@@ -22,9 +22,7 @@ class Function(NamedTuple):
 def functions(text: str) -> list[Function]:
     """All that are exported."""
     comment = r"/\*((?:(?!\*/).)*)\*/\s*"
-    found = re.finditer(
-        rf"(?:{comment})?^DS_API ([^;(]*?)(\w+)\(([^;]*)\);", text, re.DOTALL | re.MULTILINE
-    )
+    found = re.finditer(rf"(?:{comment})?^DS_API ([^;(]*?)(\w+)\(([^;]*)\);", text, re.DOTALL | re.MULTILINE)
     out = []
     for match in found:
         said = re.sub(r"\s*\n \* ?", " ", match[1] or "").strip()
@@ -50,10 +48,7 @@ def unsaid(function: Function) -> list[str]:
         name = re.findall(r"\w+", parameter)[-1]
         if re.fullmatch(r"ds_(model|stream) \*\*\w+", parameter):
             expect(rf"`\*?{name}` \((returns owned|views)\b", name)
-        elif (
-            re.fullmatch(r"(ds_\w+_info|size_t|int64_t|ds_output|void) \*\w+", parameter)
-            and name != "context"
-        ):
+        elif re.fullmatch(r"(ds_\w+_info|size_t|int64_t|ds_output|void) \*\w+", parameter) and name != "context":
             expect(r"\bfills\b", name)
             expect(rf"`\*?{name}\b", name)
         elif name in {"context", "callback", "write", "allocator"}:

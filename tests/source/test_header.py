@@ -94,18 +94,10 @@ def compiler(family: str, standard: str) -> str:
 def test_compiles_without_a_warning(family, standard, tmp_path):
     source = tmp_path / ("a.cpp" if "++" in standard else "a.c")
     source.write_text(USES_ALL)
-    command = [
-        compiler(family, standard),
-        f"-std={standard}",
-        *STRICT,
-        f"-I{header.HEADER.parent}",
-        "-c",
-    ]
+    command = [compiler(family, standard), f"-std={standard}", *STRICT, f"-I{header.HEADER.parent}", "-c"]
     if "++" not in standard:
         command.append("-Wstrict-prototypes")
-    done = subprocess.run(
-        [*command, str(source), "-o", str(tmp_path / "a.o")], text=True, capture_output=True
-    )
+    done = subprocess.run([*command, str(source), "-o", str(tmp_path / "a.o")], text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -133,9 +125,7 @@ def test_cpp_program_runs(package, tmp_path):
     assert "/no/such.dsm" in done.stdout
     for model in sorted((header.ROOT / "tests" / "golden").glob("*.dsm")):
         environment = {**os.environ, "DREAMSTREAM_THREADS": "1"}
-        done = subprocess.run(
-            [str(program), str(model)], text=True, capture_output=True, env=environment
-        )
+        done = subprocess.run([str(program), str(model)], text=True, capture_output=True, env=environment)
         n_bytes = model.stat().st_size + 64  # the fingerprint, which files did not always have
         assert (done.returncode, done.stdout) == (0, f"{n_bytes} bytes\n")
 
@@ -144,13 +134,7 @@ def test_library_exports_the_header_and_nothing_else(package):
     library = package / "lib" / "libdreamstream.so"
     command = ["nm", "-D", "--defined-only", "--format=posix", str(library)]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    names = {line.split()[0].split("@")[0] for line in lines} - {
-        "_init",
-        "_fini",
-        "_edata",
-        "_end",
-        "__bss_start",
-    }
+    names = {line.split()[0].split("@")[0] for line in lines} - {"_init", "_fini", "_edata", "_end", "__bss_start"}
     assert names == {function.name for function in header.functions(TEXT)}
 
 
@@ -181,9 +165,7 @@ DS_API ds_status ds_stream_open(ds_stream **stream, ds_model *model);
     for word in ["Thread: any.", "Errors: DS_CLOSED.", "(returns owned)"]:
         (function,) = header.functions(sound.replace(word, ""))
         assert len(header.unsaid(function)) == 1
-    (function,) = header.functions(
-        "/* A name. Cannot fail. Thread: any. */\nDS_API const char *ds_name(int i);"
-    )
+    (function,) = header.functions("/* A name. Cannot fail. Thread: any. */\nDS_API const char *ds_name(int i);")
     assert len(header.unsaid(function)) == 1
     (function,) = header.functions("DS_API ds_status ds_count(size_t *n);")
     assert function.comment == "" and len(header.unsaid(function)) == 4

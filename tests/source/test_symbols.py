@@ -78,9 +78,7 @@ def test_no_debug_information_but_the_names_of_functions(library):
     """A profile of an installed package can be read."""
     assert not re.findall(r"\.debug\w+", tool("objdump", "--section-headers", str(library)))
     names = {
-        line.split()[-1]
-        for line in tool("nm", "--format=bsd", str(library)).splitlines()
-        if " t " in line
+        line.split()[-1] for line in tool("nm", "--format=bsd", str(library)).splitlines() if " t " in line
     }
     assert "dsk_f32_lstm_cell__ref" in names and len(names) > 400
 

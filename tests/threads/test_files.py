@@ -32,9 +32,7 @@ def test_one_file(tmp_path):
             source = path if (k + i) % 2 else whole
             engine = copy.copy(shared) if k == 0 else pickle.loads(pickle.dumps(ds.load(source)))
             assert np.array_equal(engine.step({"a": x}, "a", "a")["a"], expected)
-            assert np.array_equal(
-                shared.step({f"{k} {i}": x}, f"{k} {i}", f"{k} {i}")[f"{k} {i}"], expected
-            )
+            assert np.array_equal(shared.step({f"{k} {i}": x}, f"{k} {i}", f"{k} {i}")[f"{k} {i}"], expected)
             assert content(engine) == whole
             if k == 1:
                 engine.save(path)

@@ -82,9 +82,7 @@ def test_offline_is_bitwise_the_unpatched_module(net, xs):
     assert all(torch.equal(before[k], after[k]) for k in before)
     kinds = {type(m) for m in net.modules()}
     ds.unpatch_module(net)
-    assert (
-        type(net) is Net and type(net.conv) is nn.Conv1d and not kinds & {type(m) for m in net.modules()}
-    )
+    assert type(net) is Net and type(net.conv) is nn.Conv1d and not kinds & {type(m) for m in net.modules()}
     assert all(torch.equal(before[k], v) for k, v in net(x).items()) and not hasattr(net, "online")
 
 
@@ -137,14 +135,10 @@ def test_offline_keeps_streams_to_validate_in_between(net, xs):
 # ---------------------------------------------------------------------- what can't be
 def test_refusals_name_path_reason_and_remedy(net):
     net.rnn = nn.LSTM(4, 6, batch_first=True, bidirectional=True)
-    with pytest.raises(
-        NotStreamableError, match=r"rnn \(LSTM\).*backward direction.*bidirectional=False"
-    ):
+    with pytest.raises(NotStreamableError, match=r"rnn \(LSTM\).*backward direction.*bidirectional=False"):
         ds.patch_module(net)
     net.rnn = nn.MultiheadAttention(4, 2)
-    with pytest.raises(
-        NotStreamableError, match=r"rnn \(MultiheadAttention\).*attends to the whole stream"
-    ):
+    with pytest.raises(NotStreamableError, match=r"rnn \(MultiheadAttention\).*attends to the whole stream"):
         ds.compile(net, ("B", 3, "L"))
     net.rnn = nn.GroupNorm(2, 4)
     net.forward = lambda x: net.rnn(net.conv(x))
@@ -307,18 +301,14 @@ def test_streams_join_and_leave(net, xs):
 
 # ---------------------------------------------------------------------- torch's own ways
 def test_hooks_run_and_parametrizations_hold(xs):
-    model = nn.Sequential(
-        nn.utils.parametrizations.weight_norm(nn.Conv1d(3, 4, 3)), nn.LSTM(4, 5)
-    ).eval()
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Conv1d(3, 4, 3)), nn.LSTM(4, 5)).eval()
     model.forward = lambda x: nn.Sequential.forward(model[:1], x)
     seen = []
     ds.patch_module(model).online()
     model[0].register_forward_pre_hook(lambda m, args: seen.append("pre"))
     model[0].register_forward_hook(lambda m, args, out: seen.append("post") or out * 2)
     y = model(ds.stream_tensor([xs[0]], ids=["a"], sos=True, eos=True))
-    assert seen == ["pre", "post"] and close(
-        y["a"], 2 * F.conv1d(xs[0][None], model[0].weight, model[0].bias)[0]
-    )
+    assert seen == ["pre", "post"] and close(y["a"], 2 * F.conv1d(xs[0][None], model[0].weight, model[0].bias)[0])
 
 
 def test_scripted_functions_are_refused():
@@ -347,9 +337,7 @@ def test_scripted_functions_are_refused():
     with pytest.raises(NotStreamableError, match=words):
         model(ds.stream_tensor(torch.zeros(1, 3, 5), ids=["a"], sos=True))
     assert not model.live_ids
-    with pytest.raises(
-        NotStreamableError, match=r"0 \(Shaped\).*compiled code.*It failed: .*index out of range"
-    ):
+    with pytest.raises(NotStreamableError, match=r"0 \(Shaped\).*compiled code.*It failed: .*index out of range"):
         ds.compile(nn.Sequential(Shaped()), ("B", 3, "L"))
 
 
@@ -396,11 +384,7 @@ def test_element_types_stay_while_streams_live(net, xs):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_element_types(xs, dtype):
     torch.manual_seed(0)
-    model = (
-        nn.Sequential(nn.Conv1d(3, 4, 3), nn.ELU(), nn.BatchNorm1d(4), nn.Conv1d(4, 2, 3))
-        .to(dtype)
-        .eval()
-    )
+    model = nn.Sequential(nn.Conv1d(3, 4, 3), nn.ELU(), nn.BatchNorm1d(4), nn.Conv1d(4, 2, 3)).to(dtype).eval()
     xs = [x.to(dtype) for x in xs]
     want = [model(x[None])[0] for x in xs]
     ds.patch_module(model).online()
@@ -416,9 +400,7 @@ def test_complex_streams_are_what_they_are_offline():
 
     def forward(m, x):
         z = torch.stft(x, 16, 4, window=window, return_complex=True)
-        assert (
-            z.dtype == torch.complex64 and torch.is_complex(z) and z.is_complex() and not z.requires_grad
-        )
+        assert z.dtype == torch.complex64 and torch.is_complex(z) and z.is_complex() and not z.requires_grad
         z = z.detach().to(x.device).to(torch.complex64) * (0.5 + 2j)
         return (z * torch.tensor(1j)).real - z.data.imag
 

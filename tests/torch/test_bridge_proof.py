@@ -173,9 +173,7 @@ def net(request):
 
 def sequences(dtype, *lengths):
     generator = torch.Generator().manual_seed(2)
-    return {
-        f"s{n}": torch.randn(3, size, generator=generator, dtype=dtype) for n, size in enumerate(lengths)
-    }
+    return {f"s{n}": torch.randn(3, size, generator=generator, dtype=dtype) for n, size in enumerate(lengths)}
 
 
 def ragged(xs, seed):

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from dreamstream import cli
 
-MODEL = """
+MODEL = '''
 import torch
 from torch import nn
 
@@ -28,7 +28,7 @@ def refused():
 
 def normed():
     return nn.Sequential(nn.ReLU(), nn.GroupNorm(1, 3)), ("B", 3, "L"), 100
-"""
+'''
 
 RUN = """
 import sys
@@ -68,8 +68,7 @@ def test_a_torch_model_is_converted_and_runs_without_torch(folder, suffix):
 
 
 @pytest.mark.parametrize(
-    ("function", "says"),
-    [("refused", "1 (LSTM) can't stream"), ("normed", "1 (GroupNorm): group_norm at ")],
+    ("function", "says"), [("refused", "1 (LSTM) can't stream"), ("normed", "1 (GroupNorm): group_norm at ")]
 )
 def test_what_can_not_be_converted_is_named(folder, function, says):
     command = [sys.executable, "-m", "dreamstream", "convert", f"net.py:{function}", "net.dsm"]

@@ -44,9 +44,7 @@ def test_gradients_flow():
 
     y = ds.patch_module(Padded()).online()(x)
     y.tensor().square().sum().backward()
-    times = torch.tensor(
-        [1.0, 2, 2, 2, 1, 2, 1]
-    )  # three frames in the mirror at the start, one at the end
+    times = torch.tensor([1.0, 2, 2, 2, 1, 2, 1])  # three frames in the mirror at the start, one at the end
     assert torch.allclose(x.grad, 2 * x.detach().tensor() * times, atol=1e-12)
 
 

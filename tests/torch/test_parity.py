@@ -42,9 +42,7 @@ def offline(module, x, dtype=torch.float32):
     """Return torch's output ``(C, L)`` on a whole sequence."""
     with torch.no_grad():
         try:
-            y = module.to(dtype)(
-                torch.tensor(x if x.shape[1] else np.zeros((len(x), 1)), dtype=dtype)[None]
-            )
+            y = module.to(dtype)(torch.tensor(x if x.shape[1] else np.zeros((len(x), 1)), dtype=dtype)[None])
             return y[0, :, : y.shape[2] if x.shape[1] else 0].numpy()
         except RuntimeError:  # too short
             enough = module(torch.zeros(1, len(x), 400, dtype=dtype))
@@ -122,10 +120,7 @@ def compare(theirs, ours, lengths, seed, what, one_layer=False):
     rng = np.random.default_rng(seed)
     first = next(p for p in theirs.parameters() if p.ndim > 1)
     channels = getattr(theirs, "channels", None) or first.shape[1]
-    xs = {
-        f"s{n}": rng.standard_normal((channels, size), dtype=np.float32)
-        for n, size in enumerate(lengths)
-    }
+    xs = {f"s{n}": rng.standard_normal((channels, size), dtype=np.float32) for n, size in enumerate(lengths)}
     cuts = {i: list(CUTS) if x.shape[1] == 50 else random_cuts(rng, x.shape[1]) for i, x in xs.items()}
     for run in (eager, compiled):
         got = run(ours, xs, cuts)
@@ -151,14 +146,7 @@ def conv(n, k, s, pad, d, groups=1, bias=True, channels=(2, 3)):
 def transposed(n, k, s, padding, extra, d, groups=1, bias=True, channels=(2, 3)):
     model = n.Sequential(
         n.ConvTranspose1d(
-            *channels,
-            k,
-            stride=s,
-            padding=padding,
-            output_padding=extra,
-            dilation=d,
-            groups=groups,
-            bias=bias,
+            *channels, k, stride=s, padding=padding, output_padding=extra, dilation=d, groups=groups, bias=bias
         )
     )
     model.channels = channels[0]
@@ -168,9 +156,7 @@ def transposed(n, k, s, padding, extra, d, groups=1, bias=True, channels=(2, 3))
 @pytest.mark.parametrize(("k", "s"), list(itertools.product(KERNELS, STRIDES)))
 def test_conv_grid(k, s):
     """Every kernel, stride, padding and dilation, strides beyond the window included."""
-    for number, (pad, d) in enumerate(
-        itertools.product([(0, 0), (1, 1), (2, 0), (0, 3), (1, 4)], DILATIONS)
-    ):
+    for number, (pad, d) in enumerate(itertools.product([(0, 0), (1, 1), (2, 0), (0, 3), (1, 4)], DILATIONS)):
         theirs, _ = twins(conv, k, s, pad, d)
         layer = nn.Conv1d(2, 3, k, stride=s, padding=pad, dilation=d)
         layer.load_state_dict({n[2:]: v.numpy() for n, v in theirs.state_dict().items()})
@@ -225,14 +211,8 @@ def test_grouped_in_blocks(up, k, s, d, bias, length, blocks):
     theirs, ours = twins(transposed if up else conv, *args)
     rng = np.random.default_rng([k, s, d, length])
     field = d * (k - 1) + 1
-    xs = {
-        f"s{n}": rng.standard_normal((2, n), dtype=np.float32)
-        for n in {length, field - 1, field + length}
-    }
-    cuts = {
-        i: [min(blocks, x.shape[1] - a) for a in range(0, x.shape[1], blocks)] or [0]
-        for i, x in xs.items()
-    }
+    xs = {f"s{n}": rng.standard_normal((2, n), dtype=np.float32) for n in {length, field - 1, field + length}}
+    cuts = {i: [min(blocks, x.shape[1] - a) for a in range(0, x.shape[1], blocks)] or [0] for i, x in xs.items()}
     for run in (eager, compiled):
         got = run(ours, xs, cuts)
         for i, x in xs.items():
@@ -274,9 +254,7 @@ def added(*crops):
 
             def __init__(self):
                 super().__init__()
-                self.body = n.Sequential(
-                    n.Conv1d(3, 3, 1), n.Conv1d(3, 3, 3, dilation=2), n.Conv1d(3, 3, 2)
-                )
+                self.body = n.Sequential(n.Conv1d(3, 3, 1), n.Conv1d(3, 3, 3, dilation=2), n.Conv1d(3, 3, 2))
 
             def forward(self, x):
                 first, last = crops
@@ -295,9 +273,7 @@ def padded_residual(n):
         def __init__(self):
             super().__init__()
             self.left = n.Conv1d(2, 4, 7, padding=3)
-            self.right = n.Sequential(
-                n.Conv1d(2, 4, 3, padding=1), n.ReLU(), n.Conv1d(4, 4, 5, padding=2)
-            )
+            self.right = n.Sequential(n.Conv1d(2, 4, 3, padding=1), n.ReLU(), n.Conv1d(4, 4, 5, padding=2))
             self.last = n.Conv1d(4, 2, 1)
 
         def forward(self, x):
@@ -421,9 +397,7 @@ def test_step_by_step():
     want = [x[:, i : i + 5].sum() for i in range(6)]
     np.testing.assert_array_equal(both(layer, x, [1] * 10), [want])
     layer = of_ones(nn.Conv1d(1, 1, 3, stride=2, padding=1, bias=False))
-    np.testing.assert_array_equal(
-        both(layer, np.arange(5, dtype=np.float32)[None], [1] * 5), [[1, 6, 7]]
-    )
+    np.testing.assert_array_equal(both(layer, np.arange(5, dtype=np.float32)[None], [1] * 5), [[1, 6, 7]])
 
 
 class Branches(nn.Module):
@@ -469,9 +443,7 @@ def test_residuals(args, want):
 
 
 def test_receptive_fields():
-    engine = ds.compile(
-        nn.Sequential(*(nn.Conv1d(1, 1, 9) for _ in range(10))), ("B", 1, "L"), verify=False
-    )
+    engine = ds.compile(nn.Sequential(*(nn.Conv1d(1, 1, 9) for _ in range(10))), ("B", 1, "L"), verify=False)
     assert (engine.receptive_field, engine.delay) == (81, 80)
     model = nn.Sequential(*(nn.Conv1d(1, 1, 3, stride=s, padding=1) for s in (1, 2, 3, 1)))
     engine = ds.compile(model, ("B", 1, "L"), verify=False)
@@ -562,9 +534,7 @@ REFUSED = {
     "suffix mean": lambda x: x.flip(-1).cumsum(-1).flip(-1),
     "softmax along the stream": lambda x: x.softmax(-1),
     "constant number of frames": lambda x: x[..., :9],
-    "window by position": lambda x: ds.stack(
-        [x[..., i - i % 7 : i + 1].sum(-1) for i in range(x.shape[-1])], -1
-    ),
+    "window by position": lambda x: ds.stack([x[..., i - i % 7 : i + 1].sum(-1) for i in range(x.shape[-1])], -1),
     "sorted": lambda x: x[..., [2, 0, 1]],
     "by its length": lambda x: x if x.shape[-1] > 5 else x * 2,
     "last frame": lambda x: x[..., -1],

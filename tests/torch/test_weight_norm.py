@@ -95,9 +95,7 @@ def test_strict_mode_names_what_is_wrong():
     state = theirs.state_dict()
     before = ours.weight.numpy().copy()
     g = state.pop("parametrizations.weight.original0")
-    with pytest.raises(
-        FormatError, match=r"missing: weight; unexpected: parametrizations\.weight\.original1"
-    ):
+    with pytest.raises(FormatError, match=r"missing: weight; unexpected: parametrizations\.weight\.original1"):
         ours.load_state_dict(state)
     result = ours.load_state_dict(state, strict=False)
     assert result.missing_keys == ["weight"]

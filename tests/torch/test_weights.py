@@ -60,22 +60,13 @@ LAYERS = [
     *((L("ConvTranspose1d", 4, 6, *args), (2, 4, 15)) for args in TRANSPOSED),
     (L("Conv1d", 4, 6, 3), (4, 11)),
     (L("ConvTranspose1d", 4, 6, 3), (4, 11)),
-    *(
-        (L("Linear", 7, 5, bias=b), s)
-        for b in (True, False)
-        for s in [(7,), (3, 7), (2, 3, 4, 7), (0, 7)]
-    ),
+    *((L("Linear", 7, 5, bias=b), s) for b in (True, False) for s in [(7,), (3, 7), (2, 3, 4, 7), (0, 7)]),
     *(
         (L(kind, 5, 4, num_layers=n, bias=b, batch_first=f, bidirectional=two, **more), shape)
         for kind, more in RECURRENCES
         for n, b, f, two, shape in RECURRENT
     ),
-    *(
-        (L(kind, 5, 4, bias=b), s)
-        for kind in CELLS
-        for b in (True, False)
-        for s in [(5,), (3, 5), (1, 5)]
-    ),
+    *((L(kind, 5, 4, bias=b), s) for kind in CELLS for b in (True, False) for s in [(5,), (3, 5), (1, 5)]),
     (L("RNNCell", 5, 4, nonlinearity="relu"), (3, 5)),
     (L("LayerNorm", 6), (2, 3, 6)),
     (L("LayerNorm", (3, 6), eps=0.1), (2, 3, 6)),
@@ -127,10 +118,7 @@ def test_layer(number):
 def test_initial_states(rows, bidirectional):
     theirs, ours = twins(lambda n: n.LSTM(3, 4, 2, bidirectional=bidirectional))
     rng, lead = np.random.default_rng(1), 4 if bidirectional else 2
-    x, h, c = (
-        rng.standard_normal(s, dtype=np.float32)
-        for s in [(7, rows, 3), (lead, rows, 4), (lead, rows, 4)]
-    )
+    x, h, c = (rng.standard_normal(s, dtype=np.float32) for s in [(7, rows, 3), (lead, rows, 4), (lead, rows, 4)])
     want = theirs(torch.tensor(x), (torch.tensor(h), torch.tensor(c))) if rows else None
     got = ours(ds.tensor(x), (ds.tensor(h), ds.tensor(c)))
     if rows:

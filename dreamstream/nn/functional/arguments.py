@@ -12,16 +12,7 @@ from ...array import Tensor
 from ...array.dtypes import require_same
 from ...errors import DTypeError, NotStreamableError, ShapeError
 
-__all__ = [
-    "Ints",
-    "channels_first",
-    "checked",
-    "frame_dims",
-    "same_types",
-    "several",
-    "single",
-    "within_frames",
-]
+__all__ = ["Ints", "channels_first", "checked", "frame_dims", "same_types", "several", "single", "within_frames"]
 
 
 Ints = int | Sequence[int]

@@ -52,9 +52,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _kept("dropout3d", input, p, training)
 
 
-def alpha_dropout(
-    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
-) -> Tensor:
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Return the input; ModeError where elements would be dropped, in training with p > 0."""
     return _kept("alpha_dropout", input, p, training)
 

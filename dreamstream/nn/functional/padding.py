@@ -106,12 +106,7 @@ def pad_to_multiple(
         )
     if mode not in ("constant", "replicate", "reflect"):
         raise ShapeError(f"pad_to_multiple: mode is constant, replicate or reflect, got {mode!r}")
-    sizes = {
-        "left": left,
-        "right": right,
-        "multiple": operator.index(multiple),
-        "least": operator.index(least),
-    }
+    sizes = {"left": left, "right": right, "multiple": operator.index(multiple), "least": operator.index(least)}
     attributes = {**sizes, "mode": mode, "value": float(value)}
     _, dims = frame_dims("pad_to_multiple", x, -1)
     return apply("pad_to_multiple", attributes, (x,), (), dims)[0]

@@ -57,9 +57,7 @@ class Resampling:
                     "ratio will do"
                 )
         if not 0 < lowpass_filter_width < math.inf:
-            raise ShapeError(
-                f"resample: lowpass_filter_width must be above 0, got {lowpass_filter_width}"
-            )
+            raise ShapeError(f"resample: lowpass_filter_width must be above 0, got {lowpass_filter_width}")
         if not 0 < rolloff < math.inf:
             raise ShapeError(f"resample: rolloff must be above 0, got {rolloff}")
         if resampling_method not in ("sinc_interp_hann", "sinc_interp_kaiser"):
@@ -92,9 +90,7 @@ class Resampling:
     def kernel(self) -> npt.NDArray[np.float64]:
         """Return the taps ``(new, 1, 2 * width + orig)``; those farther than `half` are 0."""
         taps = np.arange(-self.width, self.width + self.orig)
-        steps = (
-            taps * self.new - np.arange(self.new)[:, None] * self.orig
-        )  # exact, of 1 / (orig * new) s
+        steps = taps * self.new - np.arange(self.new)[:, None] * self.orig  # exact, of 1 / (orig * new) s
         crossings = steps * (self.base / (self.orig * self.new))
         place = np.clip(crossings / self.lowpass_filter_width, -1, 1)
         if self.method == "sinc_interp_hann":

@@ -121,9 +121,7 @@ def read_rate(value: Any, what: str = "a rate") -> Fraction:
         Where it is no number, or not positive.
     """
     try:
-        rate = (
-            Fraction(value).limit_denominator(1 << 20) if isinstance(value, float) else Fraction(value)
-        )
+        rate = Fraction(value).limit_denominator(1 << 20) if isinstance(value, float) else Fraction(value)
     except (TypeError, ValueError, OverflowError):
         raise StreamMismatchError(f"{what} is a number or Fraction, got {value!r}") from None
     if rate <= 0:

@@ -68,12 +68,6 @@ def far(case: Case, rng: Rng) -> None:
         result = d.call(both, data)
         for k, (rows, starts) in enumerate(zip(result.frames, result.starts)):
             moved = by * Fraction(d.engine.outputs[k].rate) / Fraction(d.engine.rate)
-            assert starts[1] - starts[0] == moved, (
-                f"output {k} starts at {starts}, expected {moved} apart"
-            )
-            assert rows[0].shape == rows[1].shape, (
-                f"output {k}: {len(rows[1])} frames, near {len(rows[0])}"
-            )
-            assert names & BY_POSITION or same(*rows), (
-                f"output {k} differs in its bits, {by} frames further"
-            )
+            assert starts[1] - starts[0] == moved, f"output {k} starts at {starts}, expected {moved} apart"
+            assert rows[0].shape == rows[1].shape, f"output {k}: {len(rows[1])} frames, near {len(rows[0])}"
+            assert names & BY_POSITION or same(*rows), f"output {k} differs in its bits, {by} frames further"

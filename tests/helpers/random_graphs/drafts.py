@@ -246,9 +246,7 @@ class _Drafter(Pools, Norms, PlaneNodes):
         """Resampling, up or down."""
         r = self.random
         orig, new = r.choice([(1, 2), (2, 1), (2, 3), (3, 2)])
-        layers = {
-            f"rate{name}": f"nn.Resample({orig}, {new}, {r.choice([1, 2])}, {r.choice([0.7, 0.99])})"
-        }
+        layers = {f"rate{name}": f"nn.Resample({orig}, {new}, {r.choice([1, 2])}, {r.choice([0.7, 0.99])})"}
         return Node(layers, [f"{name} = self.rate{name}({self.at(a, 'BFL')})"], "BFL")
 
     def frames(self, a: Value, name: str) -> Node:

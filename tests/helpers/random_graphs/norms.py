@@ -30,9 +30,7 @@ class Norms:
         way = r.randint(0, 2)
         if way == 0:
             x = self.at(a, "BLF")
-            return Node(
-                {f"norm{name}": f"nn.RMSNorm({a.size})"}, [f"{name} = self.norm{name}({x})"], "BLF"
-            )
+            return Node({f"norm{name}": f"nn.RMSNorm({a.size})"}, [f"{name} = self.norm{name}({x})"], "BLF")
         if way == 1:
             x = self.at(a, "BFL")
             layers = {f"norm{name}": f"nn.BatchNorm1d({a.size})"}

@@ -33,11 +33,7 @@ def pad(rng: Rng, dtype: str) -> Case:
 
 def pad_to_multiple(rng: Rng, dtype: str) -> Case:
     kind = any_type(rng, dtype)
-    a = {
-        **pads(rng, kind),
-        "multiple": int(pick(rng, 1, 2, 3, 5)),
-        "least": int(pick(rng, 0, 0, 1, 4, 7)),
-    }
+    a = {**pads(rng, kind), "multiple": int(pick(rng, 1, 2, 3, 5)), "least": int(pick(rng, 0, 0, 1, 4, 7))}
     reach = a["left"] + a["right"] + a["multiple"] + a["least"] + 2
     return make(rng, "pad_to_multiple", [Input(shape(rng), kind)], a, exact=True, reach=reach)
 

@@ -29,9 +29,7 @@ def above(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
 
 def wide(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
     """Small and large, up to 20."""
-    return np.clip(rng.standard_normal(shape) * np.exp(rng.standard_normal(shape)), -20, 20).astype(
-        dtype
-    )
+    return np.clip(rng.standard_normal(shape) * np.exp(rng.standard_normal(shape)), -20, 20).astype(dtype)
 
 
 def quarters(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
