@@ -16,7 +16,7 @@ from torch.nn import functional as T
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
-from dreamstream import nn
+from dreamstream import nn, operations
 
 Function = Callable[..., Any]
 FRAMES, CHANNELS = "frames", "channels"  # torch's layouts: (B, L, ...), or (B, ..., L)
@@ -30,7 +30,7 @@ class Row(NamedTuple):
     features: tuple[tuple[int, ...], ...] = ((128,),)  # of each input
     past: int = 0
     unit: int = 1  # frames that count as one
-    kind: str = "normal"  # of the numbers: "normal", "positive", "unit" (0 to 1), "index", "bool"
+    kind: str = "normal"  # of the numbers: "normal", "positive", "unit" (0 to 1), "above" (1), "index", "bool"
     frames_first: bool = True  # else callers' arrays are (C, L)
 
 
@@ -207,17 +207,16 @@ def prelu(frames_first: bool) -> Row:
 
 
 # ---------------------------------------------------------------------- functions that both have
-UNARY = [
-    "relu", "sigmoid", "tanh", "exp", "abs", "neg", "square", "sin", "cos", "expm1", "erf", "erfc", "floor",
-    "ceil", "round", "sign", "trunc", "sinh", "cosh", "atan", "asinh",
-]  # fmt: skip
-UNARY_POSITIVE = ["log", "sqrt", "rsqrt", "reciprocal", "log1p", "log2", "log10"]
-UNARY_UNIT = ["asin", "acos", "atanh"]
-BINARY = [
-    "add", "sub", "mul", "div", "minimum", "maximum", "atan2", "hypot", "copysign", "eq", "ne", "lt", "le", "gt",
-    "ge",
-]  # fmt: skip
-BINARY_POSITIVE = ["pow", "fmod", "remainder", "floor_divide"]
+#: By which numbers show them, of the functions that are methods of both.
+DOMAINS = {
+    "normal": ("any", "ties", "halves"), "positive": ("positive",), "unit": ("unit",), "above": ("above",),
+}  # fmt: skip
+UNARY = {
+    kind: [row.name for row in operations.UNARY if row.doc and row.domain in domains]
+    for kind, domains in DOMAINS.items()
+}
+BINARY = [row.name for row in operations.BINARY if row.domain in ("any", "ties") and row.name != "prelu"]
+BINARY_POSITIVE = [row.name for row in operations.BINARY if row.domain in ("base", "quarters")]
 
 
 def method(name: str, kind: str = "normal", n_inputs: int = 1) -> Row:
@@ -283,10 +282,7 @@ def rows() -> list[Row]:
                                                                     CHANNELS: lambda x: x.cumsum(2)}),
         same("reduce_frames", "mean, 128", lambda x: x.mean(1)),
         # element by element
-        *[method(name) for name in UNARY],
-        *[method(name, "positive") for name in UNARY_POSITIVE],
-        *[method(name, "unit") for name in UNARY_UNIT],
-        Row("acosh", "128", lambda x: (x + 1.0).acosh(), {FRAMES: lambda x: (x + 1.0).acosh()}, kind="positive"),
+        *[method(name, kind) for kind, names in UNARY.items() for name in names],
         *[method(name, n_inputs=2) for name in BINARY],
         *[method(name, "positive", 2) for name in BINARY_POSITIVE],
         prelu(True),

@@ -43,6 +43,7 @@ from dreamstream import _core
 
 Call = Callable[[], Any]
 SAMPLE = 1e-3  # seconds
+LIMITS = {"positive": (0.01, 3.0), "unit": (0.01, 0.99), "above": (1.01, 4.0)}  # of the numbers of a row
 
 
 def turned(row: Row, x: np.ndarray) -> np.ndarray:
@@ -58,9 +59,9 @@ def numbers(row: Row, n: int) -> list[np.ndarray]:
         return [rng.integers(0, 1000, shape) for shape in shapes]
     if row.kind == "bool":
         return [rng.random(shape) < 0.5 for shape in shapes]
-    if row.kind in ("positive", "unit"):
+    if row.kind in LIMITS:
         return [
-            rng.uniform(0.01, 0.99 if row.kind == "unit" else 3.0, shape).astype(np.float32) for shape in shapes
+            rng.uniform(*LIMITS[row.kind], shape).astype(np.float32) for shape in shapes
         ]
     return [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
 

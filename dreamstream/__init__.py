@@ -21,6 +21,7 @@ from .errors import *  # noqa: F403
 from .errors import __all__ as _error_names
 from .online import Op, StreamModule, audit, patch_module, register, unpatch_module
 from .stream import OutputCollector, StreamMetadata
+from .stream.foreign import set_bridge as _set_bridge
 
 __version__ = _version
 
@@ -48,6 +49,9 @@ __all__ = [
     *_array_names,
     *_error_names,
 ]
+
+
+_set_bridge(lambda: _importlib.import_module(".torch", __name__))
 
 
 def __getattr__(name: str) -> _Any:

@@ -111,7 +111,6 @@ class Graph:
         weight_names: tuple[str | None, ...] | None = None,
     ) -> list[int]: ...
     def output(self, edge: int) -> None: ...
-    n_nodes: int
 
 @final
 class Engine:
@@ -250,17 +249,8 @@ def operators() -> list[dict[str, Any]]:
 
 version: str
 
-def read_container(
-    content: Buffer,
-) -> tuple[list[tuple[str, str, tuple[int, ...], int, int]], dict[str, str]]:
-    """Tensors (name, type, shape, offset, bytes) and texts of a safetensors file; fillers are left out."""
-
-def write_container(
-    write: Callable[[bytes], Any],
-    tensors: list[tuple[Any, ...]],
-    texts: dict[str, str],
-) -> None:
-    """Write a safetensors file of tensors (name, type, shape, bytes), piece by piece."""
+def check_container(content: Buffer, /) -> None:
+    """Raise FormatError where the bytes are no safetensors file."""
 
 def read_model(
     source: Buffer | str, is_path: bool, changed: bool = False

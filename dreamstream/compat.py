@@ -8,7 +8,6 @@ a name of it is asked for, not before. Nothing else imports this module.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -22,6 +21,7 @@ from .online import patch_module
 from .online.front import CONVOLUTIONS
 from .stream import OutputCollector as _OutputCollector
 from .stream import StreamMetadata
+from .stream.foreign import bridge
 from .stream.rules import BATCH, LENGTH
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def pad_chunks(
     rest = [n for n in names if n != LENGTH]
     lead = (BATCH, LENGTH) if batch_first else (LENGTH, BATCH)
     moved = [t.movedim(at, 0) for t in sequences]
-    return _bridge().stream_tensor(moved, None, (*lead, *rest), ids=ids, sos=sos, eos=eos)
+    return bridge().stream_tensor(moved, None, (*lead, *rest), ids=ids, sos=sos, eos=eos)
 
 
 def pad_full_sequence(
@@ -163,14 +163,10 @@ def stream_buffer(module: Any) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------- where the names were
-def _bridge() -> ModuleType:
-    return importlib.import_module(f"{__package__}.torch")
-
-
 def __getattr__(name: str) -> Any:
     """Load the PyTorch bridge for the names that are its own."""
     if name in ("StreamTensor", "as_stream_tensor", "stream_tensor"):
-        return getattr(_bridge(), name)
+        return getattr(bridge(), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

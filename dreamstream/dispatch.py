@@ -18,11 +18,12 @@ import numpy.typing as npt
 from . import _core
 from .array import hook
 from .array.axes import in_c_order
-from .array.dtypes import nominal
+from .array.dtypes import name_of, nominal
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
 from .errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
-from .stream.edge import Edge
+from .stream.course import Recording, repeat, same_entry, seen
+from .stream.edge import Edge, Request
 from .stream.rules import Length, joined, require_equal_rates, require_same, same_lineage
 from .stream.where import user_line
 
@@ -66,9 +67,11 @@ def apply(
         One per output, with the dimensions in the input's order (an output without L lacks it; where the
         number of feature axes differs they come last).
     """
-    if not any(x.is_stream for x in inputs):
-        return _offline(name, dict(attributes), inputs, weights, dims)
-    return _streaming(name, dict(attributes), inputs, weights, dims)
+    for x in inputs:
+        if x.is_stream:
+            entry = None if x.edge is None else x.edge.entry
+            return _streaming(name, attributes, inputs, weights, dims, entry)
+    return _offline(name, dict(attributes), inputs, weights, dims)
 
 
 # ---------------------------------------------------------------- operators
@@ -115,7 +118,7 @@ def _run_whole(
 
 
 def _signature(array: Array) -> _core.Signature:
-    return (array.dtype.name, array.shape[1:], 1, 1)
+    return (name_of(array.dtype), array.shape[1:], 1, 1)
 
 
 def _offline(
@@ -251,7 +254,53 @@ def _require_one_float(name: str, types: Sequence[np.dtype[Any]]) -> None:
 # ---------------------------------------------------------------- streams
 def _streaming(
     name: str,
-    attributes: dict[str, Any],
+    attributes: Mapping[str, Any],
+    inputs: Sequence[Any],
+    weights: Sequence[Any],
+    dims: Dims | None,
+    entry: Any,
+) -> tuple[StreamTensor, ...]:
+    """Go the course of the call before where it asked for the same; else find the way, and leave a course."""
+    courses = None if entry is None else entry.courses
+    if courses is None or entry.recording is not None:
+        return _found(name, attributes, inputs, weights, dims)
+    at = entry.n_done
+    try:
+        held = [w if w is None else w._array for w in weights]
+        asked = [name, attributes, dims, *map(seen, inputs), *map(id, held)]
+    except AttributeError:  # a plain tensor among streams, or a stream for a weight
+        return _found(name, attributes, inputs, weights, dims)
+    course = courses.get(at)
+    if course is not None and course.asked == asked and same_entry(inputs):
+        given = course.weights
+        if given is None:
+            given = _constants(name, weights, dims, inputs)
+        return tuple(repeat(course, entry, inputs, given))
+    entry.recording = recording = Recording(inputs)
+    try:
+        outputs = _found(name, attributes, inputs, weights, dims)
+    finally:
+        entry.recording = None
+    asked[1] = dict(attributes)
+    course = recording.course(asked, held, outputs)
+    if course is not None:
+        courses[at] = course
+    return outputs
+
+
+def _constants(
+    name: str, weights: Sequence[Any], dims: Dims | None, inputs: Sequence[Any]
+) -> list[Any]:
+    """Return constants as the operator takes them."""
+    if dims is not None:
+        return [_weight(w) for w in weights]
+    model = max(inputs, key=lambda x: len(x.dims))
+    return [_constant(name, w, model) for w in weights]
+
+
+def _found(
+    name: str,
+    attributes: Mapping[str, Any],
     inputs: Sequence[Any],
     weights: Sequence[Any],
     dims: Dims | None,
@@ -274,19 +323,16 @@ def _streaming(
         for x in tensors:
             _require_aligned(name, x, model)
     _require_one_float(name, [x.dtype for x in tensors] + [w.dtype for w in weights if w is not None])
-    if dims is None:
-        weights = [_constant(name, w, model) for w in weights]
-    else:
-        weights = [_weight(w) for w in weights]
+    weights = _constants(name, weights, dims, tensors)
     lead = model.dims[: len(model.dims) - len(dims) + 1] if dims and Ellipsis in dims else ()
     if model.edge is None:
-        return tuple(_led(lead, y) for y in _outside(name, attributes, tensors, weights, model))
+        return tuple(_led(lead, y) for y in _outside(name, dict(attributes), tensors, weights, model))
     if any(x.edge is None or x.edge.entry is not model.edge.entry for x in tensors):
         raise StreamMismatchError(
             f"{name}: tensors of different entries meet at {user_line()}; what one forward returned "
             "can't be combined inside another"
         )
-    results = run(name, attributes, [x.edge for x in tensors], [x.value for x in tensors], weights)
+    results = run(Request(name, attributes, [x.edge for x in tensors], [x.value for x in tensors], weights))
     return tuple(_led(lead, model.made(value, edge)) for value, edge in results)
 
 
@@ -298,23 +344,16 @@ def _led(lead: Dims, out: StreamTensor) -> StreamTensor:
     return out.with_dims((*lead, *range(n_lead, len(out.features))))
 
 
-def run(
-    name: str,
-    attributes: dict[str, Any],
-    edges: Sequence[Edge],
-    values: Sequence[Any],
-    weights: Sequence[Array | None] = (),
-) -> list[tuple[Any, Edge]]:
-    """Run an operator inside a forward: refusals, syncs, then the entry.
-
-    `values` holds what the entry computes with, one per edge whose values are read.
-    """
+def run(request: Request) -> list[tuple[Any, Edge]]:
+    """Run an operation inside a forward: its operator, refusals, syncs, then the entry."""
+    name, edges = request.name, request.edges
     entry = edges[0].entry
     try:
-        op = operator(name, attributes, [e.signature for e in edges], weights)
+        op = operator(name, request.attributes, [e.signature for e in edges], request.weights)
     except StreamMismatchError:
         require_equal_rates([e.rate for e in edges], f"{name} at {user_line()}")  # says where
         raise
+    request.op = op
     if op.whole:
         if not entry.buffers:
             raise NotStreamableError(
@@ -322,39 +361,38 @@ def run(
                 'patch or compile with unstreamable="buffer" to wait for the end'
             )
         if entry.buffer_limit is not None:
-            limited = operator("limit", {"frames": entry.buffer_limit}, [edges[0].signature], ())
-            ((value, edge),) = entry.run(
-                "limit", {"frames": entry.buffer_limit}, limited, edges, values, ()
-            )
-            edges, values = [edge], [value]
+            limit = Request("limit", {"frames": entry.buffer_limit}, edges, request.values)
+            limit.op = operator(limit.name, limit.attributes, [edges[0].signature], ())
+            ((value, edge),) = entry.run(limit)
+            request.edges, request.values = [edge], [value]
     if op.lockstep and len(edges) > 1:
-        edges, values = _synced(name, edges, values)
-    return entry.run(name, attributes, op, edges, values, weights)
+        _sync(request)
+    return entry.run(request)
 
 
-def _synced(name: str, edges: Sequence[Edge], values: Sequence[Any]) -> tuple[list[Edge], list[Any]]:
-    """Bring edges that progress differently together: one sync per value, decided by lineage alone."""
+def _sync(request: Request) -> None:
+    """Bring inputs that progress differently together: one sync per value, decided by lineage alone."""
+    edges = request.edges
     if any(e.rate != edges[0].rate for e in edges):
-        require_equal_rates([e.rate for e in edges], f"{name} at {user_line()}")
+        require_equal_rates([e.rate for e in edges], f"{request.name} at {user_line()}")
     if same_lineage(e.cid for e in edges):
-        return list(edges), list(values)
+        return
     cid = joined(e.cid for e in edges)
-    out_edges, out_values = [], []
-    for edge, value in zip(edges, values):
-        if edge.cid != cid:
-            others = {e.cid: e for e in edges if e.cid != edge.cid}
-            group = [edge, *others.values()]
-            op = operator("sync", {}, [e.signature for e in group], ())
-            ((value, edge),) = edge.entry.run("sync", {}, op, group, [value], ())
-            edge.cid = cid
-        out_edges.append(edge)
-        out_values.append(value)
-    return out_edges, out_values
+    synced: list[tuple[Any, Edge]] = []
+    for edge, value in zip(edges, request.values):
+        if edge.cid == cid:
+            synced.append((value, edge))
+            continue
+        group = [edge, *{e.cid: e for e in edges if e.cid != edge.cid}.values()]
+        sync = Request("sync", {}, group, [value], cid=cid)
+        sync.op = operator("sync", {}, [e.signature for e in group], ())
+        synced += edge.entry.run(sync)
+    request.values, request.edges = [v for v, _ in synced], [e for _, e in synced]
 
 
 def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
     """Return the tensor stored as `dims` wants it; what its dimensions are must fit."""
-    own = tuple("F" if isinstance(d, int) else d for d in x.dims)
+    own = tuple(["F" if isinstance(d, int) else d for d in x.dims])
     if Ellipsis not in dims:
         wanted = tuple("F" if isinstance(d, int) else d for d in dims)
         if own != wanted:
@@ -465,7 +503,7 @@ def table(tensor: Tensor, index: Any) -> StreamTensor:
         rows = rows.squeeze(batch + 1 if batch < axis else batch)
     edge = length.edge
     assert isinstance(edge, Edge)
-    ((value, out),) = run("table", {"length": length.steps()}, [edge], [], [_weight(rows)])
+    ((value, out),) = run(Request("table", {"length": length.steps()}, [edge], [], [_weight(rows)]))
     features = iter(range(array.ndim))
     dims = tuple("L" if i == axis else "B" if i == batch else next(features) for i in range(array.ndim))
     return StreamTensor.inside(value, dims, out)

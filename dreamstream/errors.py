@@ -164,6 +164,14 @@ class OutOfMemoryError(DreamStreamError, MemoryError):
     """Memory could not be had; nothing was changed."""
 
 
+BY_STATUS = (
+    None, ShapeError, DTypeError, FormatError, StreamIdError, StreamMismatchError, NotStreamableError,
+    StreamBusyError, StreamLimitError, ModeError, ClosedError, OutOfMemoryError, CaptureError, DreamStreamError,
+    ShapeError, StreamIndexError,
+)  # fmt: skip
+"""What each status of ``dreamstream.h`` is raised as."""
+
+
 class StreamWarning(RuntimeWarning):
     """Base of all warnings about streams."""
 

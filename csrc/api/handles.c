@@ -3,7 +3,7 @@
 #include "api/handles.h"
 
 #include <pthread.h>
-#include <stdint.h>
+#include <string.h>
 
 static struct {
     pthread_mutex_t lock;
@@ -34,46 +34,42 @@ void ds_handle_add(ds_handle *handle)
     pthread_mutex_unlock(&known.lock);
 }
 
-/* A handle that hangs at the end of a branch; its place becomes free. */
-static ds_handle *take_last(ds_handle **branch)
+/* Whatever hangs below a place may hang there itself: the first at the end of a branch does. */
+static void take_out(const ds_handle *handle)
 {
+    ds_handle **place = place_of(handle), **end = place;
     for (int i = 0; i < 4;)
-        if ((*branch)->below[i]) {
-            branch = &(*branch)->below[i];
+        if ((*end)->below[i]) {
+            end = &(*end)->below[i];
             i = 0;
         } else {
             i++;
         }
-    ds_handle *last = *branch;
-    *branch = NULL;
-    return last;
+    ds_handle *last = *end;
+    *end = NULL;
+    if (last != handle) {
+        memcpy(last->below, handle->below, sizeof last->below);
+        *place = last;
+    }
 }
 
-/* Whatever hangs below a place may hang there itself. */
-static void take_out(const ds_handle *handle)
+static ds_status find_model(ds_handle **found, const void *model)
 {
-    ds_handle **place = place_of(handle), *last = take_last(place);
-    if (last == handle)
-        return;
-    for (int i = 0; i < 4; i++)
-        last->below[i] = handle->below[i];
-    *place = last;
-}
-
-static ds_status closed(const char *what)
-{
-    return ds_fail(DS_CLOSED, "the %s was closed, or never opened", what);
+    DS_CHECK(model, DS_ARGUMENT, "the model is NULL");
+    *found = find(model, DS_HANDLE_MODEL);
+    DS_CHECK(*found, DS_CLOSED, "the model was closed, or never opened");
+    return DS_OK;
 }
 
 ds_status ds_handle_enter_model(const void *model)
 {
-    DS_CHECK(model, DS_ARGUMENT, "the model is NULL");
+    ds_handle *found;
     pthread_mutex_lock(&known.lock);
-    ds_handle *found = find(model, DS_HANDLE_MODEL);
-    if (found)
+    const ds_status status = find_model(&found, model);
+    if (status == DS_OK)
         found->n_users++;
     pthread_mutex_unlock(&known.lock);
-    return found ? DS_OK : closed("model");
+    return status;
 }
 
 /* Enters stream i; on failure nothing of it is entered. */
@@ -81,8 +77,8 @@ static ds_status enter_stream(const void *model, const void *const *streams, siz
 {
     DS_CHECK(streams[i], DS_ARGUMENT, "stream %zu is NULL", i);
     ds_handle *stream = find(streams[i], DS_HANDLE_STREAM);
-    if (!stream || !find(stream->parent, DS_HANDLE_MODEL))
-        return ds_fail(DS_CLOSED, "stream %zu was closed, or never opened", i);
+    DS_CHECK(stream && find(stream->parent, DS_HANDLE_MODEL), DS_CLOSED,
+             "stream %zu was closed, or never opened", i);
     DS_CHECK(!model || stream->parent == model, DS_ARGUMENT, "stream %zu is of another model", i);
     for (size_t k = 0; stream->n_users > 0 && k < i; k++)
         DS_CHECK(streams[k] != streams[i], DS_ARGUMENT, "streams %zu and %zu are the same", k, i);
@@ -112,32 +108,44 @@ ds_status ds_handle_enter_streams(const void *model, const void *const *streams,
     return status;
 }
 
-void ds_handle_leave_model(ds_handle *model)
+ds_status ds_handle_enter_stream(const void *stream)
 {
-    pthread_mutex_lock(&known.lock);
-    model->n_users--;
-    pthread_mutex_unlock(&known.lock);
+    return ds_handle_enter_streams(NULL, &stream, 1);
 }
 
-void ds_handle_leave_streams(const void *const *streams, size_t n)
+ds_status ds_handle_leave_model(void *model, ds_status status)
+{
+    pthread_mutex_lock(&known.lock);
+    ((ds_handle *)model)->n_users--;
+    pthread_mutex_unlock(&known.lock);
+    return status;
+}
+
+ds_status ds_handle_leave_streams(const void *const *streams, size_t n, ds_status status)
 {
     pthread_mutex_lock(&known.lock);
     for (size_t i = 0; i < n; i++)
         leave_stream(streams[i]);
     pthread_mutex_unlock(&known.lock);
+    return status;
+}
+
+ds_status ds_handle_leave_stream(const void *stream, ds_status status)
+{
+    return ds_handle_leave_streams(&stream, 1, status);
 }
 
 ds_status ds_handle_close_model(const void *model)
 {
-    DS_CHECK(model, DS_ARGUMENT, "the model is NULL");
+    ds_handle *found;
     pthread_mutex_lock(&known.lock);
-    const ds_handle *found = find(model, DS_HANDLE_MODEL);
-    const bool busy = found && found->n_users > 0;
-    if (found && !busy)
+    ds_status status = find_model(&found, model);
+    if (status == DS_OK && found->n_users > 0)
+        status = ds_fail(DS_BUSY, "a call with the model is under way");
+    if (status == DS_OK)
         take_out(found);
     pthread_mutex_unlock(&known.lock);
-    DS_CHECK(!busy, DS_BUSY, "a call with the model is under way");
-    return found ? DS_OK : closed("model");
+    return status;
 }
 
 void ds_handle_drop(ds_handle *handle)

@@ -14,8 +14,8 @@ typedef enum ds_handle_kind { DS_HANDLE_MODEL = 1, DS_HANDLE_STREAM = 2 } ds_han
 /* The head of an object. */
 typedef struct ds_handle {
     ds_handle_kind kind;
-    size_t n_users;           /* calls that are in it now */
-    struct ds_handle *parent; /* a stream's model; is entered with it */
+    size_t n_users;             /* calls that are in it now */
+    struct ds_handle *parent;   /* a stream's model; is entered with it */
     struct ds_handle *below[4]; /* in the tree */
 } ds_handle;
 
@@ -26,9 +26,11 @@ ds_status ds_handle_enter_model(const void *model);
 /* Enters streams (distinct), each alone, and their model: `model`, or with NULL that of the only one.
  * All or none. Errors: DS_ARGUMENT (NULL, given twice, of another model), DS_CLOSED, DS_BUSY. */
 ds_status ds_handle_enter_streams(const void *model, const void *const *streams, size_t n);
-void ds_handle_leave_model(ds_handle *model);
-/* The streams and their model. */
-void ds_handle_leave_streams(const void *const *streams, size_t n);
+ds_status ds_handle_enter_stream(const void *stream);
+/* Leave what was entered, and return the status that they are given. */
+ds_status ds_handle_leave_model(void *model, ds_status status);
+ds_status ds_handle_leave_streams(const void *const *streams, size_t n, ds_status status);
+ds_status ds_handle_leave_stream(const void *stream, ds_status status);
 /* Takes a model out, which nobody may be in. Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_BUSY. */
 ds_status ds_handle_close_model(const void *model);
 /* Takes out what the caller alone can reach: a stream that it has entered, whose model it has still to

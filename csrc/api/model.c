@@ -38,8 +38,10 @@ static ds_status read_options(ds_model_options *options, const ds_model_options 
     DS_TRY(ds_check_struct(caller, DS_MODEL_OPTIONS_1, "ds_model_options"));
     const size_t n_bytes = caller->struct_size;
     for (size_t i = sizeof *options; i < n_bytes; i++)
-        DS_CHECK(((const char *)caller)[i] == 0, DS_ARGUMENT,
-                 "ds_model_options: byte %zu is set, which this version of the library does not know", i);
+        DS_CHECK(
+            ((const char *)caller)[i] == 0, DS_ARGUMENT,
+            "ds_model_options: byte %zu is set, which this version of the library does not know",
+            i);
     memcpy(options, caller, n_bytes < sizeof *options ? n_bytes : sizeof *options);
     DS_CHECK(options->threads <= DS_POOL_MAX_THREADS, DS_ARGUMENT,
              "ds_model_options: threads is %u, at most %d are supported", options->threads,
@@ -74,15 +76,11 @@ static ds_status new_model(ds_model **model, const ds_allocator *chosen)
 {
     const ds_allocator inner = chosen ? *chosen : ds_allocator_current();
     void *memory;
-    DS_TRY(ds_allocate_zeroed(&inner, &memory, sizeof(ds_model)));
+    DS_TRY(ds_allocate(&inner, &memory, sizeof(ds_model)));
     ds_model *m = memory;
+    *m = (ds_model){.handle.kind = DS_HANDLE_MODEL, .lock = PTHREAD_MUTEX_INITIALIZER};
     ds_counted_init(&m->counted, &inner);
     m->allocator = ds_counted_hooks(&m->counted);
-    m->handle.kind = DS_HANDLE_MODEL;
-    if (pthread_mutex_init(&m->lock, NULL) != 0) {
-        ds_release(&inner, m, sizeof *m);
-        return ds_fail(DS_NO_MEMORY, "no lock could be made");
-    }
     *model = m;
     return DS_OK;
 }
@@ -105,13 +103,11 @@ static void release_model(ds_model *m)
 /* What is wrong with a graph that was read is wrong with its file. */
 static ds_status of_a_file(ds_status status)
 {
-    switch (status) {
-    case DS_OK:
-    case DS_NO_MEMORY:
-    case DS_LIMIT:
-    case DS_INTERNAL: return status;
-    default: return ds_fail(DS_FORMAT, "the model can't be planned: %s", ds_last_error());
-    }
+    const bool of_the_machine =
+        status == DS_NO_MEMORY || status == DS_LIMIT || status == DS_INTERNAL;
+    return status == DS_OK || of_the_machine
+               ? status
+               : ds_fail(DS_FORMAT, "the model can't be planned: %s", ds_last_error());
 }
 
 static ds_status fill_model(ds_model *m, ds_mapped *file, const ds_model_options *options)
@@ -140,32 +136,28 @@ static ds_status fill_model(ds_model *m, ds_mapped *file, const ds_model_options
     return DS_OK;
 }
 
-/* Where a model's bytes come from. */
-typedef struct source {
-    const char *path; /* or NULL */
-    const void *bytes;
-    size_t n_bytes;
-} source;
-
-static ds_status open_file(ds_model *m, ds_mapped **file, const source *from, bool copy)
+/* Loads the file at `path`, or, where that is NULL, what lies at `bytes`. */
+static ds_status open_file(ds_model *m, ds_mapped **file, const char *path, const void *bytes,
+                           size_t n_bytes, bool copy)
 {
-    if (!from->path)
-        return ds_mapped_copy(file, &m->allocator, from->bytes, from->n_bytes);
+    if (!path)
+        return ds_mapped_copy(file, &m->allocator, bytes, n_bytes);
     if (copy)
-        return ds_mapped_read(file, &m->allocator, from->path);
-    DS_TRY(ds_mapped_open(file, &m->allocator, from->path));
+        return ds_mapped_read(file, &m->allocator, path);
+    DS_TRY(ds_mapped_open(file, &m->allocator, path));
     m->mapped_bytes = ds_mapped_size(*file);
     return DS_OK;
 }
 
-static ds_status load(ds_model **model, const source *from, const ds_model_options *caller)
+static ds_status load(ds_model **model, const char *path, const void *bytes, size_t n_bytes,
+                      const ds_model_options *caller)
 {
     ds_model_options options;
     DS_TRY(read_options(&options, caller));
     ds_model *m = NULL;
     ds_mapped *file = NULL;
     DS_TRY(new_model(&m, options.allocator));
-    ds_status status = open_file(m, &file, from, options.copy == 1);
+    ds_status status = open_file(m, &file, path, bytes, n_bytes, options.copy == 1);
     if (status == DS_OK)
         status = fill_model(m, file, &options);
     ds_mapped_release(file); /* the graph shares it */
@@ -181,16 +173,14 @@ static ds_status load(ds_model **model, const source *from, const ds_model_optio
 ds_status ds_model_load(ds_model **model, const char *path, const ds_model_options *options)
 {
     DS_CHECK(model && path, DS_ARGUMENT, "ds_model_load: model or path is NULL");
-    const source from = {.path = path};
-    return load(model, &from, options);
+    return load(model, path, NULL, 0, options);
 }
 
 ds_status ds_model_load_memory(ds_model **model, const void *bytes, size_t n_bytes,
                                const ds_model_options *options)
 {
     DS_CHECK(model && bytes, DS_ARGUMENT, "ds_model_load_memory: model or bytes is NULL");
-    const source from = {.bytes = bytes, .n_bytes = n_bytes};
-    return load(model, &from, options);
+    return load(model, NULL, bytes, n_bytes, options);
 }
 
 /* ---------------------------------------------------------------- saving, closing */
@@ -220,8 +210,7 @@ ds_status ds_model_save(ds_model *model, ds_write_callback write, void *context)
         status = ds_model_write(&sink, whole.graph, model->interface);
         ds_weights_free(&whole);
     }
-    ds_handle_leave_model(&model->handle);
-    return status;
+    return ds_handle_leave_model(model, status);
 }
 
 ds_status ds_model_close(ds_model *model)

@@ -33,7 +33,7 @@ struct ds_stream {
     ds_slot *slot;
     ds_stream *older, *newer;
     bool begun, ended, refused;
-    double last_used; /* its last step, or when it was opened; the model's lock guards it */
+    double last_used;         /* its last step, or when it was opened; the model's lock guards it */
     ds_kept_output outputs[]; /* [n_outputs] */
 };
 

@@ -1,8 +1,22 @@
-/* What models, streams and backends say of themselves. */
-
+/* What models, streams, backends and the library say of themselves. */
 #include "api/object.h"
 #include "base/now.h"
 #include "exec/backend.h"
+
+uint32_t ds_abi_version(void)
+{
+    return DS_ABI_VERSION;
+}
+
+const char *ds_version(void)
+{
+    return DS_VERSION_STRING;
+}
+
+size_t ds_backend_count(void)
+{
+    return ds_backends();
+}
 
 ds_status ds_backend_at(ds_backend_info *info, size_t index)
 {
@@ -14,11 +28,6 @@ ds_status ds_backend_at(ds_backend_info *info, size_t index)
                                     ds_backend_bitwise(kernels)};
     ds_give_struct(info, &filled, sizeof filled);
     return DS_OK;
-}
-
-size_t ds_backend_count(void)
-{
-    return ds_backends();
 }
 
 /* ---------------------------------------------------------------- models */
@@ -36,10 +45,10 @@ static int64_t largest(const int64_t *frames, size_t n)
     return bound(most);
 }
 
-static void describe(const ds_model *m, ds_model_info *info)
+static ds_model_info describe(const ds_model *m)
 {
     const ds_plan *p = ds_model_plan(m);
-    *info = (ds_model_info){
+    return (ds_model_info){
         .name = m->interface->name,
         .backend = p->kernels->name,
         .bitwise = ds_backend_bitwise(p->kernels),
@@ -64,16 +73,20 @@ ds_status ds_model_query(ds_model *model, ds_model_info *info)
 {
     DS_TRY(ds_check_struct(info, DS_MODEL_INFO_1, "ds_model_info"));
     DS_TRY(ds_handle_enter_model(model));
-    ds_model_info filled;
-    describe(model, &filled);
-    ds_handle_leave_model(&model->handle);
+    const ds_model_info filled = describe(model);
     ds_give_struct(info, &filled, sizeof filled);
-    return DS_OK;
+    return ds_handle_leave_model(model, DS_OK);
 }
 
-static ds_port_info port_info(const ds_port *port, const ds_signature *signature, int64_t delay)
+static ds_status find_port(const ds_model *m, bool is_input, size_t index, ds_port_info *info)
 {
-    return (ds_port_info){
+    const ds_interface *face = m->interface;
+    const size_t n = is_input ? face->n_inputs : face->n_outputs;
+    DS_CHECK(index < n, DS_ARGUMENT, "%s %zu: the model has %zu", is_input ? "input" : "output",
+             index, n);
+    const ds_port *port = &(is_input ? face->inputs : face->outputs)[index];
+    const ds_signature *signature = &port->signature;
+    *info = (ds_port_info){
         .name = port->name,
         .dtype = signature->dtype,
         .rank = (uint32_t)signature->rank,
@@ -81,22 +94,8 @@ static ds_port_info port_info(const ds_port *port, const ds_signature *signature
         .frame_bytes = ds_signature_bytes(signature),
         .rate_num = signature->rate.num,
         .rate_den = signature->rate.den,
-        .delay = delay,
+        .delay = is_input ? 0 : bound(ds_model_plan(m)->analysis.delay[index]),
     };
-}
-
-static ds_status find_port(const ds_model *m, bool is_input, size_t index, ds_port_info *info)
-{
-    const ds_plan *p = ds_model_plan(m);
-    const ds_graph *g = p->graph;
-    const size_t n = is_input ? g->n_inputs : g->n_outputs;
-    DS_CHECK(index < n, DS_ARGUMENT, "%s %zu: the model has %zu", is_input ? "input" : "output",
-             index, n);
-    *info = is_input ? port_info(&m->interface->inputs[index],
-                                 &g->edges[g->inputs[index]].signature, 0)
-                     : port_info(&m->interface->outputs[index],
-                                 &g->edges[g->outputs[index]].signature,
-                                 bound(p->analysis.delay[index]));
     return DS_OK;
 }
 
@@ -106,10 +105,9 @@ static ds_status query_port(ds_model *model, bool is_input, size_t index, ds_por
     DS_TRY(ds_handle_enter_model(model));
     ds_port_info filled;
     const ds_status status = find_port(model, is_input, index, &filled);
-    ds_handle_leave_model(&model->handle);
-    DS_TRY(status);
-    ds_give_struct(info, &filled, sizeof filled);
-    return DS_OK;
+    if (status == DS_OK)
+        ds_give_struct(info, &filled, sizeof filled);
+    return ds_handle_leave_model(model, status);
 }
 
 ds_status ds_model_input(ds_model *model, size_t index, ds_port_info *info)
@@ -135,17 +133,15 @@ ds_status ds_model_memory(ds_model *model, ds_memory_info *info)
         .n_allocations = atomic_load(&c->n_allocations) + 1,
         .mapped_bytes = model->mapped_bytes,
     };
-    ds_handle_leave_model(&model->handle);
     ds_give_struct(info, &filled, sizeof filled);
-    return DS_OK;
+    return ds_handle_leave_model(model, DS_OK);
 }
 
 /* ---------------------------------------------------------------- streams */
 ds_status ds_stream_query(ds_stream *stream, ds_stream_info *info)
 {
     DS_TRY(ds_check_struct(info, DS_STREAM_INFO_1, "ds_stream_info"));
-    const void *one = stream;
-    DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
+    DS_TRY(ds_handle_enter_stream(stream));
     const ds_stream_info filled = {
         .model = stream->model,
         .begun = stream->begun,
@@ -153,22 +149,20 @@ ds_status ds_stream_query(ds_stream *stream, ds_stream_info *info)
         .refused = stream->refused,
         .idle_seconds = ds_now() - stream->last_used,
     };
-    ds_handle_leave_streams(&one, 1);
     ds_give_struct(info, &filled, sizeof filled);
-    return DS_OK;
+    return ds_handle_leave_stream(stream, DS_OK);
 }
 
 ds_status ds_stream_frames(ds_stream *stream, size_t index, int64_t *n_frames)
 {
     DS_CHECK(n_frames, DS_ARGUMENT, "ds_stream_frames: n_frames is NULL");
-    const void *one = stream;
-    DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
+    DS_TRY(ds_handle_enter_stream(stream));
     const size_t n = ds_model_plan(stream->model)->graph->n_inputs;
-    const int64_t frames = index < n ? stream->slot->block->frames[index] : 0;
-    ds_handle_leave_streams(&one, 1);
-    DS_CHECK(index < n, DS_ARGUMENT, "input %zu: the model has %zu", index, n);
-    *n_frames = frames;
-    return DS_OK;
+    if (index >= n)
+        return ds_handle_leave_stream(
+            stream, ds_fail(DS_ARGUMENT, "input %zu: the model has %zu", index, n));
+    *n_frames = stream->slot->block->frames[index];
+    return ds_handle_leave_stream(stream, DS_OK);
 }
 
 ds_status ds_model_idle(ds_model *model, double seconds, ds_stream **streams, size_t n_room,
@@ -188,7 +182,6 @@ ds_status ds_model_idle(ds_model *model, double seconds, ds_stream **streams, si
         found++;
     }
     pthread_mutex_unlock(&model->lock);
-    ds_handle_leave_model(&model->handle);
     *n = found;
-    return DS_OK;
+    return ds_handle_leave_model(model, DS_OK);
 }

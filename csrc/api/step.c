@@ -22,32 +22,13 @@ typedef struct call {
 static const _Alignas(DS_ALIGNMENT) char nothing[DS_ALIGNMENT];
 
 /* ---------------------------------------------------------------- inputs */
-static ds_element of_dtype(int32_t dtype)
-{
-    switch (dtype) {
-    case DS_F32:
-        return DS_ELEMENT_F32;
-    case DS_F64:
-        return DS_ELEMENT_F64;
-    case DS_I64:
-        return DS_ELEMENT_I64;
-    case DS_BOOL:
-        return DS_ELEMENT_BOOL;
-    case DS_I16:
-        return DS_ELEMENT_I16;
-    default:
-        return 0;
-    }
-}
-
 /* What the caller's elements are; 0 where the input does not take them. */
 static ds_element element_of(const ds_signature *signature, int32_t dtype)
 {
-    if (dtype == 0 || dtype == (int32_t)signature->dtype)
-        return of_dtype((int32_t)signature->dtype);
-    const ds_element element = of_dtype(dtype);
+    const ds_element element = dtype == 0 ? (ds_element)signature->dtype : (ds_element)dtype;
+    const bool known = dtype >= 0 && dtype <= DS_I16;
     const bool widened = signature->dtype == DS_I64 && element != DS_ELEMENT_I64;
-    return element && !widened && ds_layout_fits(signature, element) ? element : 0;
+    return known && !widened && ds_layout_fits(signature, element) ? element : 0;
 }
 
 static ds_status check_flags(const call *s, size_t i)
@@ -122,8 +103,10 @@ static ds_status make_room(call *s)
     return DS_OK;
 }
 
-static void drop_room(const call *s)
+static void give_up(const call *s)
 {
+    for (size_t i = 0; i < s->n; i++)
+        s->streams[i]->refused = s->step->bad[i];
     for (size_t i = 0; i < s->n * s->n_outputs; i++)
         ds_release(&s->model->allocator, s->more[i].data, s->more[i].n_bytes);
 }
@@ -138,8 +121,7 @@ static void copy_output(const call *s, size_t i, size_t k)
     }
     ds_output *out = &s->outputs[i * s->n_outputs + k];
     const int64_t frames = ds_step_frames(s->step, k, i, &out->start);
-    const size_t n_bytes =
-        (size_t)frames * ds_signature_bytes(ds_step_output(s->step->plan, k));
+    const size_t n_bytes = (size_t)frames * ds_signature_bytes(ds_step_output(s->step->plan, k));
     if (n_bytes)
         ds_step_get(s->step, k, i, frames, kept->data, NULL);
     out->data = n_bytes ? kept->data : nothing;
@@ -177,63 +159,42 @@ static void finish(const call *s)
             ds_session_clear(ds_engine_session(s->model->engine), s->step->slots[i]);
 }
 
-static ds_status run(call *s)
+/* A step of streams that are entered. */
+static ds_status step_entered(ds_model *model, ds_stream *const *streams, ds_output *outputs,
+                              const ds_input *inputs, const uint32_t *flags, size_t n)
 {
-    void *p = NULL;
-    DS_TRY(ds_arena_push_array(&s->step->arena, &p, s->n * s->n_outputs, sizeof *s->more));
-    s->more = p;
-    memset(s->more, 0, s->n * s->n_outputs * sizeof *s->more);
-    const ds_status status = prepare(s);
+    const ds_graph *g = ds_model_plan(model)->graph;
+    call s = {model, streams, outputs, inputs, flags, n, g->n_inputs, g->n_outputs, NULL, NULL};
+    for (size_t i = 0; i < n; i++)
+        streams[i]->refused = false;
+    DS_TRY(ds_step_take(&model->steps, &s.step, n));
+    const size_t n_outputs = n * g->n_outputs;
+    ds_status status =
+        ds_arena_push_array(&s.step->arena, (void **)&s.more, n_outputs, sizeof *s.more);
     if (status == DS_OK) {
-        finish(s);
-    } else {
-        for (size_t i = 0; i < s->n; i++)
-            s->streams[i]->refused = s->step->bad[i];
-        drop_room(s);
+        memset(s.more, 0, n_outputs * sizeof *s.more);
+        status = prepare(&s);
+        if (status == DS_OK)
+            finish(&s);
+        else
+            give_up(&s);
     }
-    return status;
-}
-
-/* The streams are entered. */
-static ds_status step_entered(call *s)
-{
-    const ds_graph *g = ds_model_plan(s->model)->graph;
-    s->n_inputs = g->n_inputs;
-    s->n_outputs = g->n_outputs;
-    for (size_t i = 0; i < s->n; i++)
-        s->streams[i]->refused = false;
-    DS_TRY(ds_step_take(&s->model->steps, &s->step, s->n));
-    const ds_status status = run(s);
-    ds_step_give(&s->model->steps, s->step);
+    ds_step_give(&model->steps, s.step);
     return status;
 }
 
 ds_status ds_model_step(ds_model *model, ds_stream *const *streams, ds_output *outputs,
                         const ds_input *inputs, const uint32_t *flags, size_t n_streams)
 {
-    if (n_streams == 0) {
-        DS_TRY(ds_handle_enter_model(model));
-        ds_handle_leave_model(&model->handle);
-        return DS_OK;
-    }
-    DS_CHECK(model && streams && outputs && inputs, DS_ARGUMENT,
+    DS_CHECK(n_streams == 0 || (model && streams && outputs && inputs), DS_ARGUMENT,
              "ds_model_step: model, streams, outputs or inputs is NULL");
-    DS_TRY(
-        ds_handle_enter_model(model)); /* a closed model is said to be, whatever its streams are */
     const void *const *addresses = (const void *const *)(const void *)streams;
+    DS_TRY(ds_handle_enter_model(model)); /* a closed one is said to be, whatever its streams are */
     ds_status status = ds_handle_enter_streams(model, addresses, n_streams);
-    if (status == DS_OK) {
-        call s = {.model = model,
-                  .streams = streams,
-                  .outputs = outputs,
-                  .inputs = inputs,
-                  .flags = flags,
-                  .n = n_streams};
-        status = step_entered(&s);
-        ds_handle_leave_streams(addresses, n_streams);
-    }
-    ds_handle_leave_model(&model->handle);
-    return status;
+    if (status == DS_OK && n_streams > 0)
+        status = ds_handle_leave_streams(
+            addresses, n_streams, step_entered(model, streams, outputs, inputs, flags, n_streams));
+    return ds_handle_leave_model(model, status);
 }
 
 ds_status ds_stream_step(ds_stream *stream, ds_output *outputs, const ds_input *inputs,
@@ -241,17 +202,9 @@ ds_status ds_stream_step(ds_stream *stream, ds_output *outputs, const ds_input *
 {
     DS_CHECK(stream && outputs && inputs, DS_ARGUMENT,
              "ds_stream_step: stream, outputs or inputs is NULL");
-    const void *one = stream;
-    DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
-    call s = {.model = stream->model,
-              .streams = &stream,
-              .outputs = outputs,
-              .inputs = inputs,
-              .flags = &flags,
-              .n = 1};
-    const ds_status status = step_entered(&s);
-    ds_handle_leave_streams(&one, 1);
-    return status;
+    DS_TRY(ds_handle_enter_stream(stream));
+    return ds_handle_leave_stream(stream,
+                                  step_entered(stream->model, &stream, outputs, inputs, &flags, 1));
 }
 
 ds_status ds_stream_finish(ds_stream *stream, ds_output *outputs)

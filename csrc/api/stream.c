@@ -76,72 +76,59 @@ ds_status ds_stream_open(ds_stream **stream, ds_model *model)
 {
     DS_CHECK(stream, DS_ARGUMENT, "ds_stream_open: stream is NULL");
     DS_TRY(ds_handle_enter_model(model));
-    const ds_status status = open_stream(stream, model, NULL);
-    ds_handle_leave_model(&model->handle);
-    return status;
+    return ds_handle_leave_model(model, open_stream(stream, model, NULL));
 }
 
 ds_status ds_stream_fork(ds_stream **fork, ds_stream *stream)
 {
     DS_CHECK(fork, DS_ARGUMENT, "ds_stream_fork: fork is NULL");
-    const void *one = stream;
-    DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
-    const ds_status status = open_stream(fork, stream->model, stream);
-    ds_handle_leave_streams(&one, 1);
-    return status;
+    DS_TRY(ds_handle_enter_stream(stream));
+    return ds_handle_leave_stream(stream, open_stream(fork, stream->model, stream));
 }
 
 ds_status ds_stream_close(ds_stream *stream)
 {
-    const void *one = stream;
-    DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
+    DS_TRY(ds_handle_enter_stream(stream));
     ds_model *m = stream->model;
     pthread_mutex_lock(&m->lock);
     unlink_stream(m, stream);
     pthread_mutex_unlock(&m->lock);
-    ds_handle_drop(&stream->handle); /* leaves the stream, not yet the model: it stays until the end */
+    ds_handle_drop(&stream->handle); /* leaves the stream, not yet the model */
     ds_stream_release(stream);
-    ds_handle_leave_model(&m->handle);
-    return DS_OK;
+    return ds_handle_leave_model(m, DS_OK);
 }
 
 ds_status ds_stream_reset(ds_stream *stream)
 {
-    const void *one = stream;
-    DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
+    DS_TRY(ds_handle_enter_stream(stream));
     ds_session_clear(ds_engine_session(stream->model->engine), stream->slot);
     stream->begun = stream->ended = stream->refused = false;
-    ds_handle_leave_streams(&one, 1);
-    return DS_OK;
+    return ds_handle_leave_stream(stream, DS_OK);
 }
 
 /* ---------------------------------------------------------------- snapshots */
 /* Enters a stream that has a state to be written. */
 static ds_status enter_unended(ds_stream *stream)
 {
-    const void *one = stream;
-    DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
+    DS_TRY(ds_handle_enter_stream(stream));
     if (!stream->ended)
         return DS_OK;
-    ds_handle_leave_streams(&one, 1);
-    return ds_fail(DS_STREAM_ID, "the stream has ended: there is nothing left to take a snapshot of");
+    return ds_handle_leave_stream(
+        stream,
+        ds_fail(DS_STREAM_ID, "the stream has ended: there is nothing left to take a snapshot of"));
 }
 
 ds_status ds_stream_snapshot_size(ds_stream *stream, size_t *n_bytes)
 {
     DS_CHECK(n_bytes, DS_ARGUMENT, "ds_stream_snapshot_size: n_bytes is NULL");
-    const void *one = stream;
     DS_TRY(enter_unended(stream));
-    const ds_status status =
-        ds_slot_snapshot_bytes(ds_model_plan(stream->model), stream->slot, n_bytes);
-    ds_handle_leave_streams(&one, 1);
-    return status;
+    return ds_handle_leave_stream(
+        stream, ds_slot_snapshot_bytes(ds_model_plan(stream->model), stream->slot, n_bytes));
 }
 
 ds_status ds_stream_snapshot(ds_stream *stream, void *bytes, size_t n_bytes)
 {
     DS_CHECK(bytes, DS_ARGUMENT, "ds_stream_snapshot: bytes is NULL");
-    const void *one = stream;
     DS_TRY(enter_unended(stream));
     const ds_plan *plan = ds_model_plan(stream->model);
     size_t expected;
@@ -151,8 +138,7 @@ ds_status ds_stream_snapshot(ds_stream *stream, void *bytes, size_t n_bytes)
                          expected, n_bytes);
     if (status == DS_OK)
         status = ds_slot_snapshot(plan, stream->slot, bytes, n_bytes);
-    ds_handle_leave_streams(&one, 1);
-    return status;
+    return ds_handle_leave_stream(stream, status);
 }
 
 static ds_status restore(ds_stream *s, const void *bytes, size_t n_bytes)
@@ -168,9 +154,6 @@ static ds_status restore(ds_stream *s, const void *bytes, size_t n_bytes)
 ds_status ds_stream_restore(ds_stream *stream, const void *bytes, size_t n_bytes)
 {
     DS_CHECK(bytes, DS_ARGUMENT, "ds_stream_restore: bytes is NULL");
-    const void *one = stream;
-    DS_TRY(ds_handle_enter_streams(NULL, &one, 1));
-    const ds_status status = restore(stream, bytes, n_bytes);
-    ds_handle_leave_streams(&one, 1);
-    return status;
+    DS_TRY(ds_handle_enter_stream(stream));
+    return ds_handle_leave_stream(stream, restore(stream, bytes, n_bytes));
 }

@@ -1,11 +1,9 @@
-/*
- * The process-wide allocator, and allocation through any.
+/* The process-wide allocator, and allocation through any.
  *
  * A cell of zeros stands for the C library's allocator, so that no initialisation is needed.
  *
  * Linux is asked for pages of 2 MiB under large blocks: reading weights takes fewer look-ups of pages
- * then, and processors fetch ahead within a page only. It may decline.
- */
+ * then, and processors fetch ahead within a page only. It may decline. */
 #if defined(__linux__)
 #define _DEFAULT_SOURCE /* madvise() */
 #include <sys/mman.h>
@@ -22,7 +20,7 @@
 
 static void *allocate_large(size_t n_bytes)
 {
-    const size_t whole = n_bytes / LARGE_PAGE * LARGE_PAGE; /* the rest would take a page for itself */
+    const size_t whole = n_bytes / LARGE_PAGE * LARGE_PAGE; /* the rest would take one for itself */
     void *const memory = aligned_alloc(LARGE_PAGE, whole + (n_bytes > whole ? LARGE_PAGE : 0));
 #if defined(__linux__)
     if (memory != NULL)
@@ -50,7 +48,6 @@ static void system_release(void *context, void *pointer, size_t n_bytes)
 }
 
 static const ds_allocator system_allocator = {NULL, system_allocate, system_release};
-
 static ds_cell current_allocator;
 
 const ds_allocator *ds_default_allocator(void)
@@ -64,11 +61,8 @@ ds_allocator ds_allocator_current(void)
     ds_cell_read(&current_allocator, words);
     if (words[1] == 0)
         return system_allocator;
-    ds_allocator allocator;
-    allocator.context = (void *)words[0];
-    allocator.allocate = (void *(*)(void *, size_t, size_t))words[1];
-    allocator.release = (void (*)(void *, void *, size_t))words[2];
-    return allocator;
+    return (ds_allocator){(void *)words[0], (void *(*)(void *, size_t, size_t))words[1],
+                          (void (*)(void *, void *, size_t))words[2]};
 }
 
 ds_status ds_set_allocator(const ds_allocator *allocator)
@@ -89,11 +83,10 @@ ds_status ds_allocate(const ds_allocator *allocator, void **pointer, size_t n_by
 {
     const ds_allocator *from = allocator != NULL ? allocator : &system_allocator;
     void *memory = NULL;
-    /* no object is larger than a difference of pointers can tell */
-    DS_CHECK(n_bytes <= PTRDIFF_MAX, DS_NO_MEMORY, "out of memory: %zu bytes were asked for",
-             n_bytes);
     if (n_bytes > 0) {
-        memory = from->allocate(from->context, n_bytes, DS_ALIGNMENT);
+        /* no object is larger than a difference of pointers can tell */
+        if (n_bytes <= PTRDIFF_MAX)
+            memory = from->allocate(from->context, n_bytes, DS_ALIGNMENT);
         DS_CHECK(memory != NULL, DS_NO_MEMORY, "out of memory: %zu bytes were asked for", n_bytes);
         if ((uintptr_t)memory % DS_ALIGNMENT != 0) {
             from->release(from->context, memory, n_bytes);
@@ -107,26 +100,25 @@ ds_status ds_allocate(const ds_allocator *allocator, void **pointer, size_t n_by
 
 ds_status ds_allocate_zeroed(const ds_allocator *allocator, void **pointer, size_t n_bytes)
 {
-    void *memory = NULL;
-    DS_TRY(ds_allocate(allocator, &memory, n_bytes));
+    DS_TRY(ds_allocate(allocator, pointer, n_bytes));
+    void *memory;
+    memcpy(&memory, pointer, sizeof memory);
     if (n_bytes > 0)
         memset(memory, 0, n_bytes);
-    memcpy(pointer, &memory, sizeof memory);
     return DS_OK;
 }
 
 ds_status ds_allocate_array(const ds_allocator *allocator, void **pointer, size_t count,
                             size_t item_bytes)
 {
-    DS_CHECK(item_bytes == 0 || count <= SIZE_MAX / item_bytes, DS_NO_MEMORY,
-             "out of memory: %zu items of %zu bytes were asked for", count, item_bytes);
-    return ds_allocate(allocator, pointer, count * item_bytes);
+    size_t n_bytes;
+    DS_TRY(ds_array_bytes(&n_bytes, count, item_bytes));
+    return ds_allocate(allocator, pointer, n_bytes);
 }
 
 void ds_release(const ds_allocator *allocator, void *pointer, size_t n_bytes)
 {
-    if (pointer != NULL) {
-        const ds_allocator *to = allocator != NULL ? allocator : &system_allocator;
+    const ds_allocator *to = allocator != NULL ? allocator : &system_allocator;
+    if (pointer != NULL)
         to->release(to->context, pointer, n_bytes);
-    }
 }

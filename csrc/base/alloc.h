@@ -1,24 +1,13 @@
-/*
- * Memory, by way of a ds_allocator.
+/* Memory, by way of a ds_allocator.
  *
- * An object that allocates takes a snapshot when it is made, stores it, and passes it to every
- * later call, so that ds_set_allocator() concerns new objects only:
- *
- *     ds_allocator allocator = ds_allocator_current();
- *     void *memory = NULL;
- *     DS_TRY(ds_allocate_zeroed(&allocator, &memory, sizeof(ds_thing)));
- *     ds_thing *thing = memory;
- *     thing->allocator = allocator;
- *     ...
- *     allocator = thing->allocator;
- *     ds_release(&allocator, thing, sizeof *thing);
+ * An object that allocates takes ds_allocator_current() when it is made, stores it, and passes it to every
+ * later call, so that ds_set_allocator() concerns new objects only; what it is itself goes through a copy.
  *
  * All memory is aligned to DS_ALIGNMENT. Zero bytes are allowed: they give NULL and DS_OK. Sizes
  * are checked for overflow. On failure (DS_NO_MEMORY) `*pointer` is left as it was. An `allocator`
- * of NULL means the C library's.
+ * of NULL means the C library's. All functions may be called from any thread.
  *
- * `pointer` is written as bytes, so `(void **)&floats` is well defined for any pointer to objects.
- */
+ * `pointer` is written as bytes, so `(void **)&floats` is well defined for any pointer to objects. */
 #ifndef DS_BASE_ALLOC_H
 #define DS_BASE_ALLOC_H
 
@@ -33,26 +22,27 @@ static inline size_t ds_aligned(size_t n_bytes)
     return (n_bytes + DS_ALIGNMENT - 1) / DS_ALIGNMENT * DS_ALIGNMENT;
 }
 
-/* Returns a copy of the process-wide allocator (ds_set_allocator). Thread: any. */
+/* Returns a copy of the process-wide allocator (ds_set_allocator). */
 ds_allocator ds_allocator_current(void);
-
-/* Returns view, valid for ever: the C library's allocator, whatever has been set. Thread: any. */
+/* Returns view, valid for ever: the C library's allocator, whatever has been set. */
 const ds_allocator *ds_default_allocator(void);
 
-/* Fills `*pointer` with `n_bytes` of memory, not initialised. Thread: any. */
+/* Fills `*pointer` with `n_bytes` of memory, not initialised. */
 ds_status ds_allocate(const ds_allocator *allocator, void **pointer, size_t n_bytes);
-
-/* The same, all bytes zero. Thread: any. */
+/* The same, all bytes zero. */
 ds_status ds_allocate_zeroed(const ds_allocator *allocator, void **pointer, size_t n_bytes);
-
-/* The same for `count` items of `item_bytes` each, not initialised. Thread: any. */
+/* The same for `count` items of `item_bytes` each, not initialised. */
 ds_status ds_allocate_array(const ds_allocator *allocator, void **pointer, size_t count,
                             size_t item_bytes);
-
-/*
- * Takes `pointer` back: it came from the same allocator, with the same `n_bytes` (for arrays: their
- * product). NULL is allowed. Thread: any.
- */
+/* Fills `*n_bytes` with the size of such an array. Errors: DS_NO_MEMORY where there is no such number. */
+static inline ds_status ds_array_bytes(size_t *n_bytes, size_t count, size_t item_bytes)
+{
+    DS_CHECK(!__builtin_mul_overflow(count, item_bytes, n_bytes), DS_NO_MEMORY,
+             "out of memory: %zu items of %zu bytes were asked for", count, item_bytes);
+    return DS_OK;
+}
+/* Takes `pointer` back: it came from the same allocator, with the same `n_bytes` (for arrays: their
+ * product). NULL is allowed. */
 void ds_release(const ds_allocator *allocator, void *pointer, size_t n_bytes);
 
-#endif /* DS_BASE_ALLOC_H */
+#endif

@@ -1,14 +1,11 @@
-/*
- * A growable arena for scratch.
+/* A growable arena for scratch.
  *
  * A block is one allocation that begins with its header; blocks form a list, the newest first, and
  * pushes go to the newest. `used` counts within it, always a multiple of DS_ALIGNMENT. A reset with
- * several blocks only marks them (used = 0, which no block in use has); the next push replaces
- * them.
+ * several blocks only marks them (used = 0, which no block in use has); the next push replaces them.
  *
  * A block that is added is at least as large as all before it together, so that growing to n bytes
- * takes O(log n) allocations.
- */
+ * takes O(log n) allocations. */
 #include "base/arena.h"
 
 #include <string.h>
@@ -45,31 +42,13 @@ _Static_assert(sizeof(block) <= HEADER_BYTES, "the header must fit");
 
 void ds_arena_init(ds_arena *arena, const ds_allocator *allocator)
 {
-    arena->allocator = allocator != NULL ? *allocator : *ds_default_allocator();
-    arena->newest = NULL;
-    arena->n_held = 0;
-    arena->used = 0;
+    *arena = (ds_arena){.allocator = allocator != NULL ? *allocator : *ds_default_allocator()};
 }
 
 static void poison_block(block *item)
 {
     (void)item;
     POISON((char *)item + HEADER_BYTES, item->n_bytes - HEADER_BYTES);
-}
-
-/* Adds a block of `n_bytes`, which becomes the newest. */
-static ds_status add_block(ds_arena *arena, size_t n_bytes)
-{
-    void *memory = NULL;
-    DS_TRY(ds_allocate(&arena->allocator, &memory, n_bytes));
-    block *item = memory;
-    item->older = arena->newest;
-    item->n_bytes = n_bytes;
-    poison_block(item);
-    arena->newest = item;
-    arena->n_held += n_bytes;
-    arena->used = HEADER_BYTES;
-    return DS_OK;
 }
 
 void ds_arena_free(ds_arena *arena)
@@ -80,8 +59,7 @@ void ds_arena_free(ds_arena *arena)
         UNPOISON(item, item->n_bytes);
         ds_release(&arena->allocator, item, item->n_bytes);
     }
-    arena->n_held = 0;
-    arena->used = 0;
+    arena->n_held = arena->used = 0;
 }
 
 void ds_arena_reset(ds_arena *arena)
@@ -93,22 +71,25 @@ void ds_arena_reset(ds_arena *arena)
     arena->used = arena->newest->older == NULL ? HEADER_BYTES : 0;
 }
 
-/* Makes room for `n_bytes` (a multiple of the alignment) in the newest block. */
-static ds_status make_room(ds_arena *arena, size_t n_bytes)
+/* Adds a block, which becomes the newest, with room for `n_bytes` (a multiple of the alignment). */
+static ds_status add_block(ds_arena *arena, size_t n_bytes)
 {
-    const block *newest = arena->newest;
-    if (newest != NULL && arena->used > 0 && n_bytes <= newest->n_bytes - arena->used)
-        return DS_OK;
     size_t wanted = HEADER_BYTES + n_bytes;
     if (wanted < SMALLEST_BLOCK)
         wanted = SMALLEST_BLOCK;
     if (wanted < arena->n_held)
         wanted = arena->n_held;
-    if (newest != NULL && arena->used <= HEADER_BYTES) {
-        /* Nothing is pushed: what is held goes first, so that the peak is one block, not all. */
+    if (arena->used <= HEADER_BYTES) /* nothing is pushed: so the peak is one block, not all */
         ds_arena_free(arena);
-    }
-    return add_block(arena, wanted);
+    void *memory = NULL;
+    DS_TRY(ds_allocate(&arena->allocator, &memory, wanted));
+    block *item = memory;
+    *item = (block){arena->newest, wanted};
+    poison_block(item);
+    arena->newest = item;
+    arena->n_held += wanted;
+    arena->used = HEADER_BYTES;
+    return DS_OK;
 }
 
 ds_status ds_arena_push(ds_arena *arena, void **pointer, size_t n_bytes)
@@ -117,9 +98,9 @@ ds_status ds_arena_push(ds_arena *arena, void **pointer, size_t n_bytes)
     if (n_bytes > 0) {
         DS_CHECK(n_bytes <= PTRDIFF_MAX, DS_NO_MEMORY, "out of memory: %zu bytes were asked for",
                  n_bytes);
-        const size_t n_taken =
-            (n_bytes + RED_ZONE + DS_ALIGNMENT - 1) / DS_ALIGNMENT * DS_ALIGNMENT;
-        DS_TRY(make_room(arena, n_taken));
+        const size_t n_taken = ds_aligned(n_bytes + RED_ZONE);
+        if (arena->used == 0 || n_taken > arena->newest->n_bytes - arena->used)
+            DS_TRY(add_block(arena, n_taken));
         memory = (char *)arena->newest + arena->used;
         arena->used += n_taken;
         UNPOISON(memory, n_bytes);
@@ -130,12 +111,7 @@ ds_status ds_arena_push(ds_arena *arena, void **pointer, size_t n_bytes)
 
 ds_status ds_arena_push_array(ds_arena *arena, void **pointer, size_t count, size_t item_bytes)
 {
-    DS_CHECK(item_bytes == 0 || count <= SIZE_MAX / item_bytes, DS_NO_MEMORY,
-             "out of memory: %zu items of %zu bytes were asked for", count, item_bytes);
-    return ds_arena_push(arena, pointer, count * item_bytes);
-}
-
-size_t ds_arena_bytes(const ds_arena *arena)
-{
-    return arena->n_held;
+    size_t n_bytes;
+    DS_TRY(ds_array_bytes(&n_bytes, count, item_bytes));
+    return ds_arena_push(arena, pointer, n_bytes);
 }

@@ -1,12 +1,4 @@
-/*
- * A growable arena for scratch: memory that lives from a push until the next reset.
- *
- *     ds_arena arena;
- *     ds_arena_init(&arena, &allocator);
- *     for each step:
- *         ds_arena_reset(&arena);
- *         DS_TRY(ds_arena_push_array(&arena, &sums, n_rows, sizeof(float)));
- *     ds_arena_free(&arena);
+/* A growable arena for scratch: memory that lives from a push until the next reset.
  *
  * Memory comes in blocks; a push moves a mark through the newest block and adds a block where that
  * is full. Earlier pushes never move. If a round needed several blocks, the first push of the next
@@ -16,8 +8,7 @@
  * Built with AddressSanitizer, memory that is not pushed is poisoned, with a gap after each push,
  * so that an overrun is reported where it happens.
  *
- * An arena belongs to one thread at a time.
- */
+ * An arena belongs to one thread at a time. */
 #ifndef DS_BASE_ARENA_H
 #define DS_BASE_ARENA_H
 
@@ -33,24 +24,15 @@ typedef struct ds_arena {
 
 /* Makes an empty arena, which holds no memory; `allocator` is copied, NULL the C library's. */
 void ds_arena_init(ds_arena *arena, const ds_allocator *allocator);
-
-/*
- * Fills `*pointer` with `n_bytes` of memory, aligned to DS_ALIGNMENT, not initialised, valid until
+/* Fills `*pointer` with `n_bytes` of memory, aligned to DS_ALIGNMENT, not initialised, valid until
  * the next reset. Zero bytes give NULL. Errors: DS_NO_MEMORY, upon which `*pointer` and what was
- * pushed before are left as they were.
- */
+ * pushed before are left as they were. */
 ds_status ds_arena_push(ds_arena *arena, void **pointer, size_t n_bytes);
-
 /* The same for `count` items of `item_bytes` each. */
 ds_status ds_arena_push_array(ds_arena *arena, void **pointer, size_t count, size_t item_bytes);
-
 /* Ends all pushes; the memory is kept for the next ones. Cannot fail. */
 void ds_arena_reset(ds_arena *arena);
-
 /* Returns all memory to the allocator; the arena is as after ds_arena_init. */
 void ds_arena_free(ds_arena *arena);
 
-/* Returns the number of bytes that the arena holds from its allocator. */
-size_t ds_arena_bytes(const ds_arena *arena);
-
-#endif /* DS_BASE_ARENA_H */
+#endif

@@ -26,11 +26,7 @@ static void release(void *context, void *pointer, size_t n_bytes)
 
 void ds_counted_init(ds_counted *counted, const ds_allocator *inner)
 {
-    counted->inner = *inner;
-    atomic_init(&counted->bytes, 0);
-    atomic_init(&counted->peak_bytes, 0);
-    atomic_init(&counted->blocks, 0);
-    atomic_init(&counted->n_allocations, 0);
+    *counted = (ds_counted){.inner = *inner};
 }
 
 ds_allocator ds_counted_hooks(ds_counted *counted)

@@ -1,5 +1,4 @@
-/*
- * An allocator that counts, and fails on demand: for tests in C and, by way of the binding, in
+/* An allocator that counts, and fails on demand: for tests in C and, by way of the binding, in
  * Python.
  *
  *     static ds_fault_allocator fault;
@@ -17,55 +16,41 @@
  * for, or of memory that is not ours, is counted (ds_fault_bad_releases) instead of believed. Memory
  * is filled with rubbish when it is given out, so that nothing gets by on zeros that were there by
  * chance, and again when it comes back. All functions may be used from several threads at once. The
- * object outlives all blocks it gave.
- */
+ * object outlives all blocks it gave. */
 #ifndef DS_BASE_FAULT_H
 #define DS_BASE_FAULT_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 
-#include "base/alloc.h"
+#include "base/counted.h"
 
 /* Fields are private to fault.c; the type is complete so that it can be static. */
 typedef struct ds_fault_allocator {
-    atomic_size_t live_bytes;
-    atomic_size_t live_blocks;
-    atomic_size_t peak_bytes;
-    atomic_size_t calls;
-    atomic_size_t failures;
-    atomic_size_t bad_releases;
+    ds_counted live; /* what is given out; the blocks with their headers come from within */
+    atomic_size_t calls, failures, bad_releases;
     atomic_size_t countdown; /* 0: not armed; n: the n-th call from now fails */
     atomic_bool persistent;
 } ds_fault_allocator;
 
-/* Sets all counts to zero, not armed. Thread: while no other uses it. */
+/* Sets all counts to zero, not armed; while no other thread uses it. */
 void ds_fault_init(ds_fault_allocator *fault);
-
-/* Returns hooks that allocate from the C library through `fault` (kept). Thread: any. */
+/* Returns hooks that allocate from the C library through `fault` (kept). */
 ds_allocator ds_fault_hooks(ds_fault_allocator *fault);
-
-/*
- * Lets the `nth` allocation from now (1: the next) fail, and with `persistent` all after it too;
- * `nth` = 0 disarms. Thread: any.
- */
+/* Lets the `nth` allocation from now (1: the next) fail, and with `persistent` all after it too;
+ * `nth` = 0 disarms. */
 void ds_fault_arm(ds_fault_allocator *fault, size_t nth, bool persistent);
-
-/* No allocation fails on purpose any more. Thread: any. */
+/* No allocation fails on purpose any more. */
 void ds_fault_disarm(ds_fault_allocator *fault);
 
-/* Bytes and blocks that are given out now, and the most bytes there ever were. Thread: any. */
+/* Bytes and blocks that are given out now, and the most bytes there ever were. */
 size_t ds_fault_live_bytes(const ds_fault_allocator *fault);
 size_t ds_fault_live_blocks(const ds_fault_allocator *fault);
 size_t ds_fault_peak_bytes(const ds_fault_allocator *fault);
-
-/* Allocations asked for since the start, those that failed included. Thread: any. */
+/* Allocations asked for since the start, those that failed included. */
 size_t ds_fault_calls(const ds_fault_allocator *fault);
-
-/* Allocations that were made to fail. Thread: any. */
+/* Allocations that were made to fail. */
 size_t ds_fault_failures(const ds_fault_allocator *fault);
-
-/* Releases with a wrong size or pointer; what they named is not released. Thread: any. */
+/* Releases with a wrong size or pointer; what they named is not released. */
 size_t ds_fault_bad_releases(const ds_fault_allocator *fault);
 
-#endif /* DS_BASE_FAULT_H */
+#endif

@@ -1,10 +1,7 @@
 /* The process-wide log callback. */
 #include "base/log.h"
 
-#include <stdarg.h>
-
 #include "base/cell.h"
-#include "base/text.h"
 
 static ds_cell current_log; /* callback, context; zero: none */
 

@@ -1,10 +1,6 @@
-/*
- * Messages to the callback that the user has set (ds_set_log); without one they cost a few loads.
+/* Messages to the callback that the user has set (ds_set_log); without one they cost a few loads.
  *
- *     ds_log(DS_LOG_INFO, "kernels: %s", ds_isa_name(isa));
- *
- * For what was chosen and what is odd, never for errors (those are statuses) and not per step.
- */
+ * For what was chosen and what is odd, never for errors (those are statuses) and not per step. */
 #ifndef DS_BASE_LOG_H
 #define DS_BASE_LOG_H
 
@@ -13,4 +9,4 @@
 /* Sends one message, cut to DS_MESSAGE_BYTES. Cannot fail. Thread: any. */
 void ds_log(ds_log_level level, const char *format, ...) DS_PRINTF(2, 3);
 
-#endif /* DS_BASE_LOG_H */
+#endif

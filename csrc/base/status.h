@@ -1,5 +1,4 @@
-/*
- * Status and messages: how a function says that it failed.
+/* Status and messages: how a function says that it failed.
  *
  *     ds_status thing_make(ds_thing **thing, size_t n)
  *     {
@@ -11,11 +10,11 @@
  *
  * A message is one line; it names the operator or object, what was expected and what came. It lives
  * in a buffer of the calling thread (ds_last_error). The macros return from the function that they
- * stand in: what that function holds by then must be released first, or by its caller.
- */
+ * stand in: what that function holds by then must be released first, or by its caller. */
 #ifndef DS_BASE_STATUS_H
 #define DS_BASE_STATUS_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 
 #include "dreamstream.h"
@@ -23,19 +22,16 @@
 /* Longest message, its ending zero included; longer ones are cut between two characters. */
 #define DS_MESSAGE_BYTES 512
 
-#if defined(__GNUC__) || defined(__clang__)
 #define DS_PRINTF(format_index, first_index) \
     __attribute__((format(printf, format_index, first_index)))
-#else
-#define DS_PRINTF(format_index, first_index)
-#endif
 
-/*
- * Writes the thread's message and returns `status`. The arguments may contain ds_last_error(), to
- * put something before it: ds_fail(status, "%s: %s", name, ds_last_error()). Thread: any.
- */
+/* Fills `text` (room for n_bytes >= 1) as vsnprintf does; what is too long is cut before a UTF-8 character
+ * that would not be whole. Cannot fail: a format that printf refuses gives "(no message)". Thread: any. */
+void ds_text_format(char *text, size_t n_bytes, const char *format, va_list arguments)
+    DS_PRINTF(3, 0);
+/* Writes the thread's message and returns `status`. The arguments may contain ds_last_error(), to
+ * put something before it: ds_fail(status, "%s: %s", name, ds_last_error()). Thread: any. */
 ds_status ds_fail(ds_status status, const char *format, ...) DS_PRINTF(2, 3);
-
 /* Returns DS_INTERNAL; what DS_ASSERT calls, kept out of line. Thread: any. */
 ds_status ds_fail_assertion(const char *condition, const char *file, int line);
 
@@ -45,29 +41,24 @@ typedef struct ds_first_fault {
     char message[DS_MESSAGE_BYTES];
 } ds_first_fault;
 
-/*
- * Says how one row went: marks it where that failed (`bad` may be NULL), and keeps the first failure, whose
- * message is the thread's. Returns whether this one failed.
- */
+/* Says how one row went: marks it where that failed (`bad` may be NULL), and keeps the first failure, whose
+ * message is the thread's. Returns whether this one failed. */
 bool ds_first_fault_note(ds_first_fault *first, ds_status status, bool *bad);
-
 /* The first failure, its message the thread's again; DS_OK where there was none. */
 ds_status ds_first_fault_end(const ds_first_fault *first);
 
 /* Returns `status` unless `condition` holds; the message (printf's arguments) follows. */
-#define DS_CHECK(condition, status, ...)            \
-    do {                                            \
-        if (!(condition)) {                         \
-            return ds_fail((status), __VA_ARGS__);  \
-        }                                           \
+#define DS_CHECK(condition, status, ...)           \
+    do {                                           \
+        if (!(condition))                          \
+            return ds_fail((status), __VA_ARGS__); \
     } while (0)
 
 /* Returns DS_INTERNAL unless `condition` holds. For our own bugs only; in every build. */
-#define DS_ASSERT(condition)                                        \
-    do {                                                            \
-        if (!(condition)) {                                         \
+#define DS_ASSERT(condition)                                          \
+    do {                                                              \
+        if (!(condition))                                             \
             return ds_fail_assertion(#condition, __FILE__, __LINE__); \
-        }                                                           \
     } while (0)
 
-#endif /* DS_BASE_STATUS_H */
+#endif

@@ -8,6 +8,7 @@
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
+#define ALWAYS_INLINE static inline __attribute__((always_inline)) /* strides are known then */
 #endif
 
 enum { MAX_AXES = DS_MAX_RANK + 1, TILE = 16 };
@@ -80,19 +81,8 @@ static void copy_all(char *to, const char *from, axis *axes, int n, plane_copy c
 }
 
 /* ---------------------------------------------------------------- planes */
-/* Element by element, in tiles. */
-#define TILED(statement)                                                  \
-    for (int64_t i0 = 0; i0 < a.n; i0 += TILE)                            \
-        for (int64_t j0 = 0; j0 < b.n; j0 += TILE)                        \
-            for (int64_t i = i0; i < a.n && i < i0 + TILE; i++)           \
-                for (int64_t j = j0; j < b.n && j < j0 + TILE; j++) {     \
-                    char *const t = to + i * a.to + j * b.to;             \
-                    const char *const f = from + i * a.from + j * b.from; \
-                    statement                                             \
-                }
-
-/* Copies that make `expression` of the source's element x. */
-#define COPY(name, target, source, expression)                                             \
+/* Copies, in tiles, that make `expression` of the source's element x. */
+#define COPY(name, target, source, expression)                                                \
     static inline void name##_one(char *t, const char *f)                                     \
     {                                                                                         \
         source x;                                                                             \
@@ -106,14 +96,19 @@ static void copy_all(char *to, const char *from, axis *axes, int n, plane_copy c
             for (int64_t i = 0; i < a.n; i++, to += a.to, from += a.from)                     \
                 for (int64_t j = 0; j < b.n; j++)                                             \
                     name##_one(to + j * (int)sizeof(target), from + j * (int)sizeof(source)); \
-        } else {                                                                              \
-            TILED(name##_one(t, f);)                                                          \
+            return;                                                                           \
         }                                                                                     \
+        for (int64_t i0 = 0; i0 < a.n; i0 += TILE)                                            \
+            for (int64_t j0 = 0; j0 < b.n; j0 += TILE)                                        \
+                for (int64_t i = i0; i < a.n && i < i0 + TILE; i++)                           \
+                    for (int64_t j = j0; j < b.n && j < j0 + TILE; j++)                       \
+                        name##_one(to + i * a.to + j * b.to, from + i * a.from + j * b.from); \
     }
 
 COPY(copy_bytes, unsigned char, unsigned char, x)
 COPY(copy_singles, uint32_t, uint32_t, x)
 COPY(copy_doubles, uint64_t, uint64_t, x)
+COPY(round_f64, float, double, (float)x)
 
 #if defined(__SSE2__)
 /* Four by four elements of four bytes: they lie side by side along b in `to`, along a in `from`. */
@@ -131,7 +126,7 @@ static inline void turn_four(char *to, const char *from, axis a, axis b)
 }
 
 /* One tile, line by line of the side whose lines lie further apart. */
-static inline void turn_tile(char *to, const char *from, axis a, axis b)
+ALWAYS_INLINE void turn_tile(char *to, const char *from, axis a, axis b)
 {
     if (distance(b.from) >= distance(a.to)) {
         for (int j = 0; j < TILE; j += 4)
@@ -144,21 +139,44 @@ static inline void turn_tile(char *to, const char *from, axis a, axis b)
     }
 }
 
-static void turn(char *to, const char *from, axis a, axis b)
+/* Whole tiles by one function, what is left at the edges by another. */
+ALWAYS_INLINE void by_tiles(char *to, const char *from, axis a, axis b, plane_copy tile,
+                            plane_copy rest)
 {
     const int64_t whole_a = a.n / TILE * TILE, whole_b = b.n / TILE * TILE;
     for (int64_t i = 0; i < whole_a; i += TILE)
         for (int64_t j = 0; j < whole_b; j += TILE)
-            turn_tile(to + i * a.to + 4 * j, from + 4 * i + j * b.from, a, b);
+            tile(to + i * a.to + j * b.to, from + i * a.from + j * b.from, a, b);
     const axis rest_a = {a.n - whole_a, a.to, a.from}, rest_b = {b.n - whole_b, b.to, b.from};
-    copy_singles(to + 4 * whole_b, from + whole_b * b.from, (axis){whole_a, a.to, a.from}, rest_b);
-    copy_singles(to + whole_a * a.to, from + 4 * whole_a, rest_a, b);
+    rest(to + whole_b * b.to, from + whole_b * b.from, (axis){whole_a, a.to, a.from}, rest_b);
+    rest(to + whole_a * a.to, from + whole_a * a.from, rest_a, b);
 }
-#else
+
 static void turn(char *to, const char *from, axis a, axis b)
 {
-    copy_singles(to, from, a, b);
+    by_tiles(to, from, a, b, turn_tile, copy_singles);
 }
+
+/* A tile is rounded first and turned then. */
+static void round_tile(char *to, const char *from, axis a, axis b)
+{
+    float tile[TILE * TILE];
+    for (int k = 0; k < TILE; k++)
+        for (int l = 0; l < TILE; l++)
+            round_f64_one((char *)&tile[k * TILE + l], from + l * 8 + k * b.from);
+    turn_tile(to, (const char *)tile, (axis){TILE, a.to, 4}, (axis){TILE, 4, TILE * 4});
+}
+
+static void convert_f64(char *to, const char *from, axis a, axis b)
+{
+    if (b.to == 4 && a.from == 8)
+        by_tiles(to, from, a, b, round_tile, round_f64);
+    else
+        round_f64(to, from, a, b);
+}
+#else
+#define turn copy_singles
+#define convert_f64 round_f64
 #endif
 
 static void copy_floats(char *to, const char *from, axis a, axis b)
@@ -166,7 +184,6 @@ static void copy_floats(char *to, const char *from, axis a, axis b)
     (b.to == 4 && a.from == 4 && b.from != 4 ? turn : copy_singles)(to, from, a, b);
 }
 
-COPY(round_f64, float, double, (float)x)
 COPY(convert_samples, float, int16_t, (float)x * (1.0f / 32768.0f))
 COPY(convert_bool, unsigned char, unsigned char, x != 0)
 COPY(convert_i8, int64_t, int8_t, x)
@@ -176,35 +193,19 @@ COPY(convert_u8, int64_t, uint8_t, x)
 COPY(convert_u16, int64_t, uint16_t, x)
 COPY(convert_u32, int64_t, uint32_t, x)
 
-#if defined(__SSE2__)
-/* Where the two sides lie across each other, a tile is rounded first and turned then. */
-static void convert_f64(char *to, const char *from, axis a, axis b)
-{
-    const bool across = b.to == 4 && a.from == 8;
-    const int64_t whole_a = across ? a.n / TILE * TILE : 0,
-                  whole_b = across ? b.n / TILE * TILE : 0;
-    float tile[TILE * TILE];
-    const axis tile_a = {TILE, a.to, 4}, tile_b = {TILE, 4, TILE * 4};
-    for (int64_t i = 0; i < whole_a; i += TILE)
-        for (int64_t j = 0; j < whole_b; j += TILE) {
-            for (int k = 0; k < TILE; k++)
-                for (int l = 0; l < TILE; l++)
-                    round_f64_one((char *)&tile[k * TILE + l],
-                                  from + (i + l) * 8 + (j + k) * b.from);
-            turn_tile(to + i * a.to + 4 * j, (const char *)tile, tile_a, tile_b);
-        }
-    const axis rest_a = {a.n - whole_a, a.to, a.from}, rest_b = {b.n - whole_b, b.to, b.from};
-    round_f64(to + whole_b * b.to, from + whole_b * b.from, (axis){whole_a, a.to, a.from}, rest_b);
-    round_f64(to + whole_a * a.to, from + whole_a * a.from, rest_a, b);
-}
-#else
-static void convert_f64(char *to, const char *from, axis a, axis b)
-{
-    round_f64(to, from, a, b);
-}
-#endif
-
 /* ---------------------------------------------------------------- what an input takes */
+static const struct {
+    size_t n_bytes;
+    plane_copy to_i64; /* NULL: no integer */
+} elements[] = {
+    [DS_ELEMENT_F32] = {4, NULL},         [DS_ELEMENT_F64] = {8, NULL},
+    [DS_ELEMENT_BOOL] = {1, NULL},        [DS_ELEMENT_I8] = {1, convert_i8},
+    [DS_ELEMENT_I16] = {2, convert_i16},  [DS_ELEMENT_I32] = {4, convert_i32},
+    [DS_ELEMENT_I64] = {8, copy_doubles}, [DS_ELEMENT_U8] = {1, convert_u8},
+    [DS_ELEMENT_U16] = {2, convert_u16},  [DS_ELEMENT_U32] = {4, convert_u32},
+    [DS_ELEMENT_U64] = {8, copy_doubles}, /* modulo 2^64 */
+};
+
 static plane_copy find_reader(const ds_signature *s, ds_element element)
 {
     if (s->dtype == DS_F32)
@@ -214,44 +215,7 @@ static plane_copy find_reader(const ds_signature *s, ds_element element)
                                                            : NULL;
     if (s->dtype == DS_BOOL)
         return element == DS_ELEMENT_BOOL ? convert_bool : NULL;
-    switch (element) {
-    case DS_ELEMENT_I8:
-        return convert_i8;
-    case DS_ELEMENT_I16:
-        return convert_i16;
-    case DS_ELEMENT_I32:
-        return convert_i32;
-    case DS_ELEMENT_U8:
-        return convert_u8;
-    case DS_ELEMENT_U16:
-        return convert_u16;
-    case DS_ELEMENT_U32:
-        return convert_u32;
-    case DS_ELEMENT_I64:
-    case DS_ELEMENT_U64:
-        return copy_doubles; /* modulo 2^64 */
-    default:
-        return NULL;
-    }
-}
-
-static size_t element_bytes(ds_element element)
-{
-    switch (element) {
-    case DS_ELEMENT_F64:
-    case DS_ELEMENT_I64:
-    case DS_ELEMENT_U64:
-        return 8;
-    case DS_ELEMENT_F32:
-    case DS_ELEMENT_I32:
-    case DS_ELEMENT_U32:
-        return 4;
-    case DS_ELEMENT_I16:
-    case DS_ELEMENT_U16:
-        return 2;
-    default:
-        return 1;
-    }
+    return elements[element].to_i64;
 }
 
 bool ds_layout_fits(const ds_signature *signature, ds_element element)
@@ -284,6 +248,20 @@ static bool is_contiguous(const ptrdiff_t *strides, const ds_signature *s, int64
     return true;
 }
 
+/* Copies n frames between two arrangements; strides NULL: contiguous frames of the signature's elements. */
+static void copy_between(void *to, const ptrdiff_t *to_strides, const void *from,
+                         const ptrdiff_t *from_strides, const ds_signature *s, int64_t n,
+                         plane_copy copy)
+{
+    ptrdiff_t dense[MAX_AXES];
+    axis axes[MAX_AXES];
+    fill_contiguous(dense, s, ds_dtype_bytes(s->dtype));
+    for (int d = 0; d <= s->rank; d++)
+        axes[d] = (axis){d ? s->shape[d - 1] : n, (to_strides ? to_strides : dense)[d],
+                         (from_strides ? from_strides : dense)[d]};
+    copy_all(to, from, axes, s->rank + 1, copy);
+}
+
 void ds_layout_read(void *to, const void *from, const ptrdiff_t *strides, ds_element element,
                     const ds_signature *signature, int64_t n)
 {
@@ -292,14 +270,9 @@ void ds_layout_read(void *to, const void *from, const ptrdiff_t *strides, ds_ele
         memcpy(to, from, (size_t)n * ds_signature_bytes(signature));
         return;
     }
-    ptrdiff_t dense[MAX_AXES], close[MAX_AXES];
-    axis axes[MAX_AXES];
-    fill_contiguous(dense, signature, ds_dtype_bytes(signature->dtype));
-    fill_contiguous(close, signature, element_bytes(element));
-    for (int d = 0; d <= signature->rank; d++)
-        axes[d] =
-            (axis){d ? signature->shape[d - 1] : n, dense[d], strides ? strides[d] : close[d]};
-    copy_all(to, from, axes, signature->rank + 1, copy);
+    ptrdiff_t close[MAX_AXES];
+    fill_contiguous(close, signature, elements[element].n_bytes);
+    copy_between(to, NULL, from, strides ? strides : close, signature, n, copy);
 }
 
 void ds_layout_write(void *to, const ptrdiff_t *strides, const void *from,
@@ -310,13 +283,8 @@ void ds_layout_write(void *to, const ptrdiff_t *strides, const void *from,
         return;
     }
     const size_t n_bytes = ds_dtype_bytes(signature->dtype);
-    ptrdiff_t dense[MAX_AXES];
-    axis axes[MAX_AXES];
-    fill_contiguous(dense, signature, ds_dtype_bytes(signature->dtype));
-    for (int d = 0; d <= signature->rank; d++)
-        axes[d] = (axis){d ? signature->shape[d - 1] : n, strides[d], dense[d]};
-    copy_all(to, from, axes, signature->rank + 1,
-             n_bytes == 4   ? copy_floats
-             : n_bytes == 8 ? copy_doubles
-                            : copy_bytes);
+    copy_between(to, strides, from, NULL, signature, n,
+                 n_bytes == 4   ? copy_floats
+                 : n_bytes == 8 ? copy_doubles
+                                : copy_bytes);
 }

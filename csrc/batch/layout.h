@@ -8,15 +8,15 @@
 #define DS_BATCH_LAYOUT_H
 #include "batch/value.h"
 
-/* What callers' elements are; more than there are on edges. */
+/* What callers' elements are: a ds_dtype, or one that there is not on edges. */
 typedef enum ds_element {
-    DS_ELEMENT_F32 = 1,
-    DS_ELEMENT_F64,
-    DS_ELEMENT_BOOL, /* a byte: whether it is not 0 */
+    DS_ELEMENT_F32 = DS_F32,
+    DS_ELEMENT_F64 = DS_F64,
+    DS_ELEMENT_I64 = DS_I64,
+    DS_ELEMENT_BOOL = DS_BOOL, /* a byte: whether it is not 0 */
+    DS_ELEMENT_I16 = DS_I16,
     DS_ELEMENT_I8,
-    DS_ELEMENT_I16,
     DS_ELEMENT_I32,
-    DS_ELEMENT_I64,
     DS_ELEMENT_U8,
     DS_ELEMENT_U16,
     DS_ELEMENT_U32,

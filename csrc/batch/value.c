@@ -2,84 +2,72 @@
 #include "batch/value.h"
 
 #include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    size_t n_bytes;
+} dtypes[] = {
+    {"none", 0},
+    [DS_F32] = {"float32", sizeof(float)},
+    [DS_F64] = {"float64", sizeof(double)},
+    [DS_I64] = {"int64", sizeof(int64_t)},
+    [DS_BOOL] = {"bool", 1},
+    [DS_I16] = {"int16", sizeof(int16_t)},
+};
+
+static size_t known(ds_dtype dtype)
+{
+    return (size_t)dtype < sizeof dtypes / sizeof *dtypes ? (size_t)dtype : 0;
+}
 
 size_t ds_dtype_bytes(ds_dtype dtype)
 {
-    switch (dtype) {
-    case DS_F32: return sizeof(float);
-    case DS_F64: return sizeof(double);
-    case DS_I64: return sizeof(int64_t);
-    case DS_BOOL: return 1;
-    case DS_I16: return sizeof(int16_t);
-    default: return 0;
-    }
+    return dtypes[known(dtype)].n_bytes;
 }
 
 const char *ds_dtype_name(ds_dtype dtype)
 {
-    switch (dtype) {
-    case DS_F32: return "float32";
-    case DS_F64: return "float64";
-    case DS_I64: return "int64";
-    case DS_BOOL: return "bool";
-    case DS_I16: return "int16";
-    default: return "none";
-    }
+    return dtypes[known(dtype)].name;
 }
 
 int64_t ds_signature_elements(const ds_signature *signature)
 {
     int64_t n = 1;
+    bool fits = true;
     for (int i = 0; i < signature->rank; i++) {
         if (signature->shape[i] == 0)
             return 0;
+        fits =
+            fits && signature->shape[i] > 0 && !__builtin_mul_overflow(n, signature->shape[i], &n);
     }
-    for (int i = 0; i < signature->rank; i++) {
-        if (n > INT64_MAX / signature->shape[i])
-            return INT64_MAX;
-        n *= signature->shape[i];
-    }
-    return n;
+    return fits ? n : INT64_MAX;
 }
 
 size_t ds_signature_bytes(const ds_signature *signature)
 {
     const uint64_t n = (uint64_t)ds_signature_elements(signature);
-    const size_t element = ds_dtype_bytes(signature->dtype);
-    if (element != 0 && n > SIZE_MAX / element)
-        return SIZE_MAX;
-    return (size_t)n * element;
+    size_t n_bytes;
+    return __builtin_mul_overflow(n, ds_dtype_bytes(signature->dtype), &n_bytes) ? SIZE_MAX
+                                                                                 : n_bytes;
 }
 
 bool ds_signature_same_shape(const ds_signature *a, const ds_signature *b)
 {
-    if (a->rank != b->rank)
-        return false;
-    for (int i = 0; i < a->rank; i++) {
-        if (a->shape[i] != b->shape[i])
-            return false;
-    }
-    return true;
+    return a->rank == b->rank &&
+           memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape) == 0;
 }
 
 const char *ds_signature_text(const ds_signature *signature, char *text, size_t n_bytes)
 {
     if (n_bytes == 0)
         return "";
-    size_t used = 0;
-    text[0] = 0;
-    for (int i = -1; i <= signature->rank && used < n_bytes; i++) {
-        int n;
-        if (i < 0) {
-            n = snprintf(text + used, n_bytes - used, "(");
-        } else if (i == signature->rank) {
-            n = snprintf(text + used, n_bytes - used, "%s", signature->rank == 1 ? ",)" : ")");
-        } else {
-            n = snprintf(text + used, n_bytes - used, "%s%lld", i == 0 ? "" : ", ",
-                         (long long)signature->shape[i]);
-        }
-        used += n > 0 ? (size_t)n : 0;
-    }
+    size_t used = (size_t)snprintf(text, n_bytes, "(");
+    for (int i = 0; i < signature->rank && used < n_bytes; i++)
+        used += (size_t)snprintf(text + used, n_bytes - used, "%s%lld", i == 0 ? "" : ", ",
+                                 (long long)signature->shape[i]);
+    if (used < n_bytes)
+        (void)snprintf(text + used, n_bytes - used, signature->rank == 1 ? ",)" : ")");
     return text;
 }
 

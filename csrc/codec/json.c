@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "codec/decimal.h"
 #include "codec/json_tree.h"
 #include "codec/utf8.h"

@@ -1,21 +1,13 @@
-/*
- * Instruction sets: what this processor has *and* the operating system has switched on.
- *
- *     ds_isa isa;
- *     DS_TRY(ds_cpu_choose(&isa, cap));        // cap: the user's wish, such as "x86_v3", or NULL
- *     use the kernels of the highest level <= isa
+/* Instruction sets: what this processor has *and* the operating system has switched on.
  *
  * The levels are ordered: whoever has one has all below it. x86_v3 and x86_v4 are the levels
- * x86-64-v3 and -v4 of the psABI in full, so whole files may be compiled for them. What is not part
- * of a level (VNNI) is a flag beside it. Other processors have DS_ISA_REF, plain C.
+ * x86-64-v3 and -v4 of the psABI in full, so whole files may be compiled for them. Other processors
+ * have DS_ISA_REF, plain C.
  *
  * Nothing is cached: each call asks the processor, which may take microseconds under a hypervisor.
- * Ask once and keep the answer.
- */
+ * Ask once and keep the answer. All functions may be called from any thread. */
 #ifndef DS_CPU_DETECT_H
 #define DS_CPU_DETECT_H
-
-#include <stdbool.h>
 
 #include "base/status.h"
 
@@ -26,52 +18,27 @@ typedef enum ds_isa {
     DS_ISA_X86_AMX = 3 /* + tiles of bf16 and int8 */
 } ds_isa;
 
-/* What CPUID and XGETBV say, as words: the input of ds_cpu_decode. All zero means not x86. */
+/* What CPUID and XGETBV say, as words. All zero means not x86. */
 typedef struct ds_cpu_words {
-    uint32_t leaf1_ecx;                       /* CPUID 1 */
-    uint32_t leaf7_ebx, leaf7_ecx, leaf7_edx; /* CPUID 7.0 */
-    uint32_t leaf7_1_eax;                     /* CPUID 7.1 */
-    uint32_t extended1_ecx;                   /* CPUID 0x80000001 */
-    uint64_t xcr0;                            /* XGETBV 0: register state that the OS saves */
+    uint32_t leaf1_ecx;            /* CPUID 1 */
+    uint32_t leaf7_ebx, leaf7_edx; /* CPUID 7.0 */
+    uint32_t extended1_ecx;        /* CPUID 0x80000001 */
+    uint64_t xcr0;                 /* XGETBV 0: register state that the OS saves */
 } ds_cpu_words;
 
-/* What follows from them. */
-typedef struct ds_cpu_features {
-    bool v3;           /* x86-64-v3 */
-    bool v4;           /* x86-64-v4 */
-    bool amx;          /* v4 and AMX tile, bf16, int8, before permission is asked for */
-    bool avx_vnni;     /* with v3: VNNI for 256-bit registers, VEX-coded */
-    bool avx512_vnni;  /* with v4: VNNI for 512-bit registers */
-    bool avx512_bf16;  /* with v4: bf16 conversions and dot products */
-} ds_cpu_features;
-
-/* Decodes `words`; a pure function, so that every machine can be tested on any. Thread: any. */
-ds_cpu_features ds_cpu_decode(const ds_cpu_words *words);
-
-/* Returns what this machine says; all zero where it is not x86-64. Thread: any. */
+/* Returns what this machine says; all zero where it is not x86-64. */
 ds_cpu_words ds_cpu_read(void);
-
-/* The two together: this machine's features. Thread: any. */
-ds_cpu_features ds_cpu_detect(void);
-
-/*
- * Returns the highest level that can be used. Where tiles exist this asks the kernel, once per
- * process in effect, for permission to use them (Linux 5.16 on); if it refuses, that level is out.
- * Thread: any.
- */
+/* Returns the highest level that `words` allow, before permission for tiles is asked for; a pure function,
+ * so that every machine can be tested on any. */
+ds_isa ds_cpu_decode(const ds_cpu_words *words);
+/* Returns the highest level that can be used. Where tiles exist this asks the kernel, once per
+ * process in effect, for permission to use them (Linux 5.16 on); if it refuses, that level is out. */
 ds_isa ds_cpu_best(void);
-
-/*
- * Fills `*isa` with the best level, but none above `cap`: "ref", "x86_v3", "x86_v4" or "x86_amx";
+/* Fills `*isa` with the best level, but none above `cap`: "ref", "x86_v3", "x86_v4" or "x86_amx";
  * NULL and "" cap nothing. A cap above what the machine has is no error. Permission for tiles is
- * asked for only if `cap` lets them be used. Errors: DS_ARGUMENT for another name. Thread: any.
- */
+ * asked for only if `cap` lets them be used. Errors: DS_ARGUMENT for another name. */
 ds_status ds_cpu_choose(ds_isa *isa, const char *cap);
-
-/* Whether 512-bit VNNI (u8 x s8 products, vpdpbusd) goes with DS_ISA_X86_V4 here. Thread: any. */
-bool ds_cpu_has_vnni(void);
-
 /* Returns the name of `isa` as in ds_cpu_choose, "unknown" for none. View, valid for ever. */
 const char *ds_isa_name(ds_isa isa);
 
-#endif /* DS_CPU_DETECT_H */
+#endif

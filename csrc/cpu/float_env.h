@@ -2,11 +2,6 @@
  * below the normal range kept, no traps. A host may have chosen another one for its threads (flush-to-zero,
  * denormals as zero, a direction of rounding, traps); with it bits would depend on which thread computes.
  *
- *     ds_float_env callers;
- *     ds_float_env_enter(&callers);
- *     compute
- *     ds_float_env_leave(&callers);
- *
  * Costs a few nanoseconds. Pairs may stand within each other. A thread that runs nothing but the engine's
  * work enters once. */
 #ifndef DS_CPU_FLOAT_ENV_H

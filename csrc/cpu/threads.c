@@ -1,5 +1,4 @@
-/*
- * The thread pool.
+/* The thread pool.
  *
  * A run is a job on the caller's stack, linked into the pool's list of open jobs. Whoever works on
  * a job takes its next index from an atomic counter until there is none left. The caller does that
@@ -11,8 +10,7 @@
  * `mutex` guards the list, the jobs' `n_helpers` and `waiting`, and the sleepers. It is held for a
  * few instructions, never while a task runs.
  *
- * `n_posted` counts jobs that were linked; a worker that spins watches it without the mutex.
- */
+ * `n_posted` counts jobs that were linked; a worker that spins watches it without the mutex. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "cpu/threads.h"
@@ -21,16 +19,16 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/now.h"
 #include "cpu/float_env.h"
 
-#define SPIN_NANOSECONDS 200000
+#define SPIN_SECONDS 200e-6
 #define PAUSES_PER_LOOK 64 /* pauses between two looks at the clock */
 
 typedef struct job {
-    struct job *previous, *next;
+    struct job *next;
     ds_pool_task task;
     void *context;
     size_t n_tasks;
@@ -47,19 +45,12 @@ struct ds_pool {
     size_t n_workers;
     pthread_mutex_t mutex;
     pthread_cond_t posted;
-    job *first, *last; /* open jobs, the oldest first */
+    job *first;        /* open jobs, the oldest first */
     size_t n_sleeping; /* workers that wait on `posted` */
     bool stopping;
     atomic_size_t n_posted;
     pthread_t workers[];
 };
-
-static int64_t nanoseconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static void pause_briefly(void)
 {
@@ -73,25 +64,19 @@ static void pause_briefly(void)
 /* Waits until `*value` is (equal: or no longer is) `reference`, but not for long; says whether. */
 static bool spin_until(atomic_size_t *value, size_t reference, bool equal)
 {
-    int64_t start = 0;
+    double start = 0;
     for (;;) {
         for (int i = 0; i < PAUSES_PER_LOOK; i++) {
             if ((atomic_load_explicit(value, memory_order_acquire) == reference) == equal)
                 return true;
             pause_briefly();
         }
-        const int64_t now = nanoseconds();
+        const double now = ds_now();
         if (start == 0)
             start = now;
-        else if (now - start > SPIN_NANOSECONDS)
+        else if (now - start > SPIN_SECONDS)
             return false;
     }
-}
-
-static void run_serially(ds_pool_task task, void *context, size_t n_tasks)
-{
-    for (size_t i = 0; i < n_tasks; i++)
-        task(context, i);
 }
 
 /* Takes tasks of `work` until none is left. */
@@ -108,11 +93,11 @@ static void work_on(job *work)
 /* Returns the oldest open job with tasks that nobody has taken, or NULL. Under the mutex. */
 static job *find_work(ds_pool *pool)
 {
-    for (job *work = pool->first; work != NULL; work = work->next) {
-        if (atomic_load_explicit(&work->next_index, memory_order_relaxed) < work->n_tasks)
-            return work;
-    }
-    return NULL;
+    job *work = pool->first;
+    while (work != NULL &&
+           atomic_load_explicit(&work->next_index, memory_order_relaxed) >= work->n_tasks)
+        work = work->next;
+    return work;
 }
 
 /* Works on `work`, with the mutex held before and after. */
@@ -161,16 +146,20 @@ static void *worker_main(void *argument)
     return NULL;
 }
 
+/* The link that points to `work` (NULL: the last). Under the mutex. */
+static job **link_to(ds_pool *pool, const job *work)
+{
+    job **link = &pool->first;
+    while (*link != work)
+        link = &(*link)->next;
+    return link;
+}
+
 /* Links `work` as the newest and wakes as many sleepers as it has tasks for. */
 static void post(ds_pool *pool, job *work)
 {
     pthread_mutex_lock(&pool->mutex);
-    work->previous = pool->last;
-    if (pool->last != NULL)
-        pool->last->next = work;
-    else
-        pool->first = work;
-    pool->last = work;
+    *link_to(pool, NULL) = work;
     const size_t n_posted = atomic_load_explicit(&pool->n_posted, memory_order_relaxed) + 1;
     atomic_store_explicit(&pool->n_posted, n_posted, memory_order_release);
     const size_t n_useful = work->n_tasks - 1;
@@ -183,23 +172,11 @@ static void post(ds_pool *pool, job *work)
     pthread_mutex_unlock(&pool->mutex);
 }
 
-static void unlink_job(ds_pool *pool, job *work)
-{
-    if (work->previous != NULL)
-        work->previous->next = work->next;
-    else
-        pool->first = work->next;
-    if (work->next != NULL)
-        work->next->previous = work->previous;
-    else
-        pool->last = work->previous;
-}
-
 /* Lets no more workers join, and waits for those that did. */
 static void withdraw(ds_pool *pool, job *work)
 {
     pthread_mutex_lock(&pool->mutex);
-    unlink_job(pool, work);
+    *link_to(pool, work) = work->next;
     pthread_mutex_unlock(&pool->mutex);
     if (spin_until(&work->n_helpers, 0, true))
         return;
@@ -213,20 +190,19 @@ static void withdraw(ds_pool *pool, job *work)
 
 size_t ds_pool_threads(const ds_pool *pool)
 {
-    return pool == NULL || pool->n_workers == 0 || pool->process != getpid() ? 1
-                                                                              : pool->n_workers + 1;
+    return pool != NULL && pool->n_workers > 0 && pool->process == getpid() ? pool->n_workers + 1
+                                                                            : 1;
 }
 
 void ds_pool_run(ds_pool *pool, ds_pool_task task, void *context, size_t n_tasks)
 {
     if (n_tasks < 2 || ds_pool_threads(pool) == 1) {
-        run_serially(task, context, n_tasks);
+        for (size_t i = 0; i < n_tasks; i++)
+            task(context, i);
         return;
     }
-    job work = {.task = task,
-                .context = context,
-                .n_tasks = n_tasks,
-                .done = PTHREAD_COND_INITIALIZER};
+    job work = {
+        .task = task, .context = context, .n_tasks = n_tasks, .done = PTHREAD_COND_INITIALIZER};
     post(pool, &work);
     work_on(&work);
     withdraw(pool, &work);
@@ -266,21 +242,13 @@ ds_status ds_pool_create(ds_pool **pool, const ds_allocator *allocator, size_t n
     const ds_allocator from = allocator != NULL ? *allocator : *ds_default_allocator();
     const size_t n_bytes = sizeof(ds_pool) + (n_threads - 1) * sizeof(pthread_t);
     void *memory = NULL;
-    DS_TRY(ds_allocate_zeroed(&from, &memory, n_bytes));
+    DS_TRY(ds_allocate(&from, &memory, n_bytes));
     ds_pool *made = memory;
-    made->allocator = from;
-    made->n_bytes = n_bytes;
-    made->process = getpid();
-    atomic_init(&made->n_posted, 0);
-    if (pthread_mutex_init(&made->mutex, NULL) != 0) {
-        ds_release(&from, made, n_bytes);
-        return ds_fail(DS_LIMIT, "thread pool: the system has no more mutexes");
-    }
-    if (pthread_cond_init(&made->posted, NULL) != 0) {
-        pthread_mutex_destroy(&made->mutex);
-        ds_release(&from, made, n_bytes);
-        return ds_fail(DS_LIMIT, "thread pool: the system has no more condition variables");
-    }
+    *made = (ds_pool){.allocator = from,
+                      .n_bytes = n_bytes,
+                      .process = getpid(),
+                      .mutex = PTHREAD_MUTEX_INITIALIZER,
+                      .posted = PTHREAD_COND_INITIALIZER};
     if (!start_workers(made, n_threads - 1)) {
         const size_t n_started = made->n_workers + 1;
         ds_pool_destroy(made);

@@ -1,9 +1,4 @@
-/*
- * A pool of threads that share the tasks of a call.
- *
- *     static void scale_slab(void *context, size_t index) { ... }
- *
- *     ds_pool_run(pool, scale_slab, &arguments, n_slabs);    // all slabs are done when it returns
+/* A pool of threads that share the tasks of a call.
  *
  * The caller always works on its own tasks, and workers join in as they are free: so several
  * threads may run at the same time on one pool, a task may itself run on the pool (at worst
@@ -19,8 +14,7 @@
  * signals.
  *
  * Fork: a child process has no workers. The pool notices, and runs serially there; the child may
- * destroy it, and make another one.
- */
+ * destroy it, and make another one. */
 #ifndef DS_CPU_THREADS_H
 #define DS_CPU_THREADS_H
 
@@ -34,27 +28,19 @@ typedef struct ds_pool ds_pool;
 /* One task: `index` counts from 0; `context` is ds_pool_run's. */
 typedef void (*ds_pool_task)(void *context, size_t index);
 
-/*
- * Fills `*pool` (returns owned) with a pool of `n_threads`, the caller of a run included: 1 starts
+/* Fills `*pool` (returns owned) with a pool of `n_threads`, the caller of a run included: 1 starts
  * no worker, and runs serially. `allocator` is copied, NULL is the C library's. Errors: DS_ARGUMENT
  * if n_threads is 0 or above DS_POOL_MAX_THREADS; DS_NO_MEMORY; DS_LIMIT if the system starts no
- * more threads. Thread: any.
- */
+ * more threads. Thread: any. */
 ds_status ds_pool_create(ds_pool **pool, const ds_allocator *allocator, size_t n_threads);
-
-/*
- * Runs task(context, 0) ... task(context, n_tasks - 1), each once, and returns when all are done.
- * `pool` may be NULL: serially, in the caller. Thread: any, several at a time, also within a task.
- */
+/* Runs task(context, 0) ... task(context, n_tasks - 1), each once, and returns when all are done.
+ * `pool` may be NULL: serially, in the caller. Thread: any, several at a time, also within a task. */
 void ds_pool_run(ds_pool *pool, ds_pool_task task, void *context, size_t n_tasks);
-
 /* Lets sleeping workers look for tasks: for a caller that is going to run some in a moment. Thread: any. */
 void ds_pool_wake(ds_pool *pool);
-
 /* Returns the number of threads that a run can use here: 1 for NULL and in a forked child. */
 size_t ds_pool_threads(const ds_pool *pool);
-
 /* Ends the workers, releases the pool; NULL is allowed. Thread: one, while no run is under way. */
 void ds_pool_destroy(ds_pool *pool);
 
-#endif /* DS_CPU_THREADS_H */
+#endif

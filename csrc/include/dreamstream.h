@@ -1,5 +1,4 @@
-/*
- * dreamstream.h - the public C API of DreamStream, a streaming engine for neural models.
+/* dreamstream.h - the public C API of DreamStream, a streaming engine for neural models.
  *
  * A model is loaded once and shared by all threads; each sequence is a stream of it, which takes its
  * chunks one after the other and gives back what the whole model would have said, as soon as that is
@@ -46,8 +45,7 @@
  * Floating point. The library computes with round to nearest and denormal numbers, in every thread,
  *   whatever the host has set, and leaves the host's setting as it was. Where the same bits are
  *   promised, that is so for all numbers and infinities; a NaN stays a NaN, but its sign and payload
- *   may differ between instruction sets.
- */
+ *   may differ between instruction sets. */
 #ifndef DREAMSTREAM_H
 #define DREAMSTREAM_H
 
@@ -71,28 +69,22 @@ extern "C" {
 #define DS_VERSION_PATCH 0
 #define DS_VERSION_STRING "0.1.0"
 
-/*
- * The binary interface: it changes only if programs must be compiled anew. One that was compiled
- * with an equal or lower number runs.
- */
+/* The binary interface: it changes only if programs must be compiled anew. One that was compiled
+ * with an equal or lower number runs. */
 #define DS_ABI_VERSION 1
 
 /* Returns DS_ABI_VERSION of the library that is running. Cannot fail. Thread: any. */
 DS_API uint32_t ds_abi_version(void);
 
-/*
- * Returns the version of the library that is running, "major.minor.patch"; compare it with
+/* Returns the version of the library that is running, "major.minor.patch"; compare it with
  * DS_VERSION_STRING, the version of this header. Returns view, valid for ever. Cannot fail.
- * Thread: any.
- */
+ * Thread: any. */
 DS_API const char *ds_version(void);
 
 /* ---- status --------------------------------------------------------------------------------- */
 
-/*
- * What a call came to. The numbers are pinned: they never change their meaning, and new ones are
- * added at the end, so callers treat a number that they don't know as a failure.
- */
+/* What a call came to. The numbers are pinned: they never change their meaning, and new ones are
+ * added at the end, so callers treat a number that they don't know as a failure. */
 typedef enum ds_status {
     DS_OK = 0,             /* done */
     DS_SHAPE = 1,          /* an array's shape, or sizes that don't fit each other */
@@ -112,26 +104,21 @@ typedef enum ds_status {
     DS_INDEX = 15          /* a stream's values hold an index that is out of range */
 } ds_status;
 
-/*
- * Returns the name of `status` as it is spelled above ("DS_SHAPE"), "DS_UNKNOWN" for a number
- * that is none. Returns view, valid for ever. Cannot fail. Thread: any.
- */
+/* Returns the name of `status` as it is spelled above ("DS_SHAPE"), "DS_UNKNOWN" for a number
+ * that is none. Returns view, valid for ever. Cannot fail. Thread: any. */
 DS_API const char *ds_status_name(ds_status status);
 
-/*
- * Returns the message of the last call that failed *in the calling thread*: UTF-8, one line, ""
+/* Returns the message of the last call that failed *in the calling thread*: UTF-8, one line, ""
  * if none has failed yet. Calls that succeed leave it alone, so look at the status first.
- * Returns view, valid until the next call that fails in this thread. Cannot fail. Thread: any.
- */
+ * Returns view, valid until the next call that fails in this thread. Cannot fail. Thread: any. */
 DS_API const char *ds_last_error(void);
 
 /* Returns the status of `call` from the function that it stands in, if it is not DS_OK. */
 #define DS_TRY(call)                             \
     do {                                         \
         const ds_status ds_try_status_ = (call); \
-        if (ds_try_status_ != DS_OK) {           \
+        if (ds_try_status_ != DS_OK)             \
             return ds_try_status_;               \
-        }                                        \
     } while (0)
 
 /* ---- element types -------------------------------------------------------------------------- */
@@ -147,31 +134,25 @@ typedef enum ds_dtype {
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-/*
- * Where the library gets its memory. Both functions are called from any thread, and from several
- * at a time.
- */
+/* Where the library gets its memory. Both functions are called from any thread, and from several
+ * at a time. */
 typedef struct ds_allocator {
     /* Handed to both functions; the caller lets it outlive every object made with it. */
     void *context;
 
-    /*
-     * Returns `n_bytes` (at least 1) of memory whose address is a multiple of `alignment` (a power
-     * of two), or NULL if there is none, upon which the call that asked fails with DS_NO_MEMORY.
-     */
+    /* Returns `n_bytes` (at least 1) of memory whose address is a multiple of `alignment` (a power
+     * of two), or NULL if there is none, upon which the call that asked fails with DS_NO_MEMORY. */
     void *(*allocate)(void *context, size_t n_bytes, size_t alignment);
 
     /* Takes back what `allocate` gave; `n_bytes` is the number then asked for. Never with NULL. */
     void (*release)(void *context, void *pointer, size_t n_bytes);
 } ds_allocator;
 
-/*
- * Makes `allocator` (copied; its context is kept) the one that objects created from now on use;
+/* Makes `allocator` (copied; its context is kept) the one that objects created from now on use;
  * NULL brings back the C library's. Meant to be called at the start, while nothing is allocated;
  * it is safe later too, because each object remembers the allocator that it was made with, and
  * grows and is released through that one.
- * Errors: DS_ARGUMENT if one of the functions is NULL. Thread: any.
- */
+ * Errors: DS_ARGUMENT if one of the functions is NULL. Thread: any. */
 DS_API ds_status ds_set_allocator(const ds_allocator *allocator);
 
 /* ---- log ------------------------------------------------------------------------------------ */
@@ -183,28 +164,22 @@ typedef enum ds_log_level {
     DS_LOG_WARNING = 3 /* works, but not as one would expect */
 } ds_log_level;
 
-/*
- * Receives one message: `level` is a ds_log_level, `message` (borrowed: gone after the call) UTF-8
+/* Receives one message: `level` is a ds_log_level, `message` (borrowed: gone after the call) UTF-8
  * without a line end. Called in whichever thread has something to say, several at a time; must
- * not call the library.
- */
+ * not call the library. */
 typedef void (*ds_log_callback)(void *context, int level, const char *message);
 
-/*
- * Sends the library's messages to `callback` with `context` (kept); NULL, the state at the start,
+/* Sends the library's messages to `callback` with `context` (kept); NULL, the state at the start,
  * drops them. A thread that is just logging may still call the former callback shortly after this
  * returns, so its context stays valid while calls are under way. Errors: none, always DS_OK.
- * Thread: any.
- */
+ * Thread: any. */
 DS_API ds_status ds_set_log(ds_log_callback callback, void *context);
 
 /* ---- backends ------------------------------------------------------------------------------- */
 
-/*
- * A backend is a set of kernels: one per instruction set ("ref", plain C; "x86_v3", AVX2 and FMA;
+/* A backend is a set of kernels: one per instruction set ("ref", plain C; "x86_v3", AVX2 and FMA;
  * "x86_v4", AVX-512), each also with products by OpenBLAS ("x86_v4+openblas") where that is built in.
- * Those without OpenBLAS give the same bits as each other.
- */
+ * Those without OpenBLAS give the same bits as each other. */
 typedef struct ds_backend_info {
     size_t struct_size; /* set by the caller */
     const char *name;   /* view, valid for ever */
@@ -215,10 +190,8 @@ typedef struct ds_backend_info {
 /* Returns how many backends were compiled in. Cannot fail. Thread: any. */
 DS_API size_t ds_backend_count(void);
 
-/*
- * Fills `*info` with backend `index`, counted from 0, the plainest first.
- * Errors: DS_ARGUMENT (NULL, struct_size, no such index). Thread: any.
- */
+/* Fills `*info` with backend `index`, counted from 0, the plainest first.
+ * Errors: DS_ARGUMENT (NULL, struct_size, no such index). Thread: any. */
 DS_API ds_status ds_backend_at(ds_backend_info *info, size_t index);
 
 /* ---- models --------------------------------------------------------------------------------- */
@@ -227,99 +200,89 @@ DS_API ds_status ds_backend_at(ds_backend_info *info, size_t index);
 typedef struct ds_model ds_model;
 
 typedef struct ds_model_options {
-    size_t struct_size;  /* sizeof(ds_model_options) */
-    uint32_t threads;    /* of one step, up to 1024; 0: DREAMSTREAM_THREADS of the environment, else 1 */
+    size_t struct_size; /* sizeof(ds_model_options) */
+    /* Of one step, up to 1024; 0: DREAMSTREAM_THREADS of the environment, else 1. */
+    uint32_t threads;
     uint32_t max_streams; /* most streams that may be open; 0: no limit */
-    const char *backend; /* a name of ds_backend_at, forced; NULL: the best up to DREAMSTREAM_ISA,
-                            with OpenBLAS where the model was compiled so and DREAMSTREAM_BLAS is not
-                            "none" */
-    const ds_allocator *allocator; /* of all that belongs to this model (copied; its context is
-                                      kept until the model is gone); NULL: ds_set_allocator's */
-    int32_t copy;        /* 1: reads a file into memory instead of mapping it, for files that may be
-                            changed in place; else 0 */
+    /* A name of ds_backend_at, forced; NULL: the best up to DREAMSTREAM_ISA, with OpenBLAS where the
+     * model was compiled so and DREAMSTREAM_BLAS is not "none". */
+    const char *backend;
+    /* Of all that belongs to this model (copied; its context is kept until the model is gone); NULL:
+     * ds_set_allocator's. */
+    const ds_allocator *allocator;
+    /* 1: reads a file into memory instead of mapping it, for files that may be changed in place; else 0. */
+    int32_t copy;
 } ds_model_options;
 
 #define DS_MODEL_OPTIONS_INIT {sizeof(ds_model_options), 0, 0, NULL, NULL, 0}
 
-/*
- * Loads the model file `path` and fills `*model` (returns owned). The file is mapped: its weights take
+/* Loads the model file `path` and fills `*model` (returns owned). The file is mapped: its weights take
  * no memory of this process where the backend reads them as they are, and processes share them. It
  * must not be changed in place meanwhile (replacing it by a rename is fine). Nothing in it runs.
  * `options` may be NULL: all defaults.
  * Errors: DS_FORMAT if it can't be read or is no model file, naming the place, or is not what was
  * written (its fingerprint is another; files of old writers have none); DS_ARGUMENT (NULL,
  * struct_size, unknown backend, too many threads); DS_MODE if this machine can't run the backend;
- * DS_LIMIT, DS_NO_MEMORY. Thread: any.
- */
+ * DS_LIMIT, DS_NO_MEMORY. Thread: any. */
 DS_API ds_status ds_model_load(ds_model **model, const char *path, const ds_model_options *options);
 
-/*
- * Loads the model file that lies in the `n_bytes` at `bytes` (copied), and fills `*model` (returns owned).
- * Errors: those of ds_model_load. Thread: any.
- */
+/* Loads the model file that lies in the `n_bytes` at `bytes` (copied), and fills `*model` (returns owned).
+ * Errors: those of ds_model_load. Thread: any. */
 DS_API ds_status ds_model_load_memory(ds_model **model, const void *bytes, size_t n_bytes,
                                       const ds_model_options *options);
 
-/*
- * Takes `n_bytes` (may be 0) at `bytes`, borrowed, of a file that is being written; returns 0, or another
- * number to give up.
- */
+/* Takes `n_bytes` (may be 0) at `bytes`, borrowed, of a file that is being written; returns 0, or another
+ * number to give up. */
 typedef int (*ds_write_callback)(void *context, const void *bytes, size_t n_bytes);
 
-/*
- * Writes the model as a model file, piece by piece, to `write` with `context` (kept for the call). The
+/* Writes the model as a model file, piece by piece, to `write` with `context` (kept for the call). The
  * same model gives the same bytes, whatever machine and backend.
- * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_LIMIT if `write` gave up, DS_NO_MEMORY. Thread: any.
- */
+ * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_LIMIT if `write` gave up, DS_NO_MEMORY. Thread: any. */
 DS_API ds_status ds_model_save(ds_model *model, ds_write_callback write, void *context);
 
-/*
- * Closes the model, and all streams of it that are still open.
+/* Closes the model, and all streams of it that are still open.
  * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_BUSY if a call with it is under way in another thread.
- * Thread: any.
- */
+ * Thread: any. */
 DS_API ds_status ds_model_close(ds_model *model);
 
 /* What holds for a model as a whole. Texts are views, valid until the model is closed. */
 typedef struct ds_model_info {
-    size_t struct_size;        /* set by the caller */
-    const char *name;          /* UTF-8: the class of the model */
-    const char *backend;       /* the kernels that run it */
-    int32_t bitwise;           /* 1 if answers don't depend on batch and chunks, to the bit */
-    uint32_t threads;          /* of one step */
+    size_t struct_size;  /* set by the caller */
+    const char *name;    /* UTF-8: the class of the model */
+    const char *backend; /* the kernels that run it */
+    int32_t bitwise;     /* 1 if answers don't depend on batch and chunks, to the bit */
+    uint32_t threads;    /* of one step */
     size_t n_inputs;
     size_t n_outputs;
-    int64_t delay;             /* frames of input 0 by which the slowest output may be behind;
-                                  -1: infinite, something waits for the end */
-    int64_t receptive_field;   /* frames of input 0 that one output frame may depend on; -1: infinite */
-    size_t state_size;         /* bytes that one stream remembers: exact */
+    /* Frames of input 0 by which the slowest output may be behind, and on which one output frame may
+     * depend; -1: infinite, something waits for the end. */
+    int64_t delay, receptive_field;
+    size_t state_size;            /* bytes that one stream remembers: exact */
     double state_bytes_per_frame; /* by which that grows per frame of input 0; 0 for most models */
-    size_t n_layers;           /* operators in the graph */
-    size_t weights_size;       /* bytes of weights in the file */
-    size_t prepared_size;      /* bytes of packed weights, which replace most of those */
-    size_t max_streams;        /* 0: no limit */
-    size_t n_streams;          /* open now */
-    uint64_t fingerprint[2];   /* of graph and weights: snapshots go with it */
-    size_t kept_bytes;         /* what of state_size must be kept; the rest is room to keep it in place */
+    size_t n_layers;              /* operators in the graph */
+    size_t weights_size;          /* bytes of weights in the file */
+    size_t prepared_size;         /* bytes of packed weights, which replace most of those */
+    size_t max_streams;           /* 0: no limit */
+    size_t n_streams;             /* open now */
+    uint64_t fingerprint[2];      /* of graph and weights: snapshots go with it */
+    size_t kept_bytes; /* what of state_size must be kept; the rest is room to keep it in place */
 } ds_model_info;
 
 /* Fills `*info`. Errors: DS_ARGUMENT (NULL, struct_size), DS_CLOSED. Thread: any. */
 DS_API ds_status ds_model_query(ds_model *model, ds_model_info *info);
 
-/*
- * One input or output. Arrays at the border are [frames][frame...]: one frame after the other, each with
+/* One input or output. Arrays at the border are [frames][frame...]: one frame after the other, each with
  * its axes in order, the last running fastest. Texts and shapes are views, valid until the model is
- * closed.
- */
+ * closed. */
 typedef struct ds_port_info {
-    size_t struct_size;  /* set by the caller */
-    const char *name;    /* UTF-8: forward's argument, or the place in what forward returns */
+    size_t struct_size; /* set by the caller */
+    const char *name;   /* UTF-8: forward's argument, or the place in what forward returns */
     ds_dtype dtype;
-    uint32_t rank;       /* axes of one frame; 0: a frame is a number */
-    const int64_t *shape; /* [rank]: the sizes of one frame's axes */
-    size_t frame_bytes;  /* of one frame */
-    int64_t rate_num, rate_den; /* frames per unit of time, an exact fraction; 0: one frame, at the end */
-    int64_t delay;       /* outputs: as in ds_model_info; inputs: 0 */
+    uint32_t rank;              /* axes of one frame; 0: a frame is a number */
+    const int64_t *shape;       /* [rank]: the sizes of one frame's axes */
+    size_t frame_bytes;         /* of one frame */
+    int64_t rate_num, rate_den; /* frames per unit of time, exactly; 0: one frame, at the end */
+    int64_t delay;              /* outputs: as in ds_model_info; inputs: 0 */
 } ds_port_info;
 
 /* Fills `*info` with input `index`. Errors: DS_ARGUMENT (also: no such index), DS_CLOSED. Thread: any. */
@@ -330,12 +293,12 @@ DS_API ds_status ds_model_output(ds_model *model, size_t index, ds_port_info *in
 
 /* What a model has from its allocator: itself, its prepared weights, all of its streams and scratch. */
 typedef struct ds_memory_info {
-    size_t struct_size;  /* set by the caller */
-    size_t bytes;        /* held now */
-    size_t peak_bytes;   /* the most ever held */
-    size_t blocks;       /* held now */
+    size_t struct_size;     /* set by the caller */
+    size_t bytes;           /* held now */
+    size_t peak_bytes;      /* the most ever held */
+    size_t blocks;          /* held now */
     uint64_t n_allocations; /* ever made; steps no larger than earlier ones add none */
-    size_t mapped_bytes; /* of the file, mapped besides: shared with other processes */
+    size_t mapped_bytes;    /* of the file, mapped besides: shared with other processes */
 } ds_memory_info;
 
 /* Fills `*info`. Errors: DS_ARGUMENT (NULL, struct_size), DS_CLOSED. Thread: any. */
@@ -346,90 +309,77 @@ DS_API ds_status ds_model_memory(ds_model *model, ds_memory_info *info);
 /* One sequence on its way through a model. A stream is used by one thread at a time. */
 typedef struct ds_stream ds_stream;
 
-/*
- * Opens a stream and fills `*stream` (returns owned). It is at its beginning.
- * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_LIMIT at max_streams, DS_NO_MEMORY. Thread: any.
- */
+/* Opens a stream, at its beginning, and fills `*stream` (returns owned).
+ * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_LIMIT at max_streams, DS_NO_MEMORY. Thread: any. */
 DS_API ds_status ds_stream_open(ds_stream **stream, ds_model *model);
 
-/*
- * Closes the stream: what it remembers is gone, and its outputs are.
- * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_BUSY. Thread: one per stream.
- */
+/* Closes the stream: what it remembers is gone, and its outputs are.
+ * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_BUSY. Thread: one per stream. */
 DS_API ds_status ds_stream_close(ds_stream *stream);
 
-/*
- * Puts the stream at its beginning. Its outputs stay until its next step.
- * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_BUSY. Thread: one per stream.
- */
+/* Puts the stream at its beginning. Its outputs stay until its next step.
+ * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_BUSY. Thread: one per stream. */
 DS_API ds_status ds_stream_reset(ds_stream *stream);
 
-/*
- * Opens another stream of the same model that has seen what `stream` has, and fills `*fork` (returns
+/* Opens another stream of the same model that has seen what `stream` has, and fills `*fork` (returns
  * owned): from here on the two go their own ways.
- * Errors: those of ds_stream_open, DS_BUSY. Thread: one per stream.
- */
+ * Errors: those of ds_stream_open, DS_BUSY. Thread: one per stream. */
 DS_API ds_status ds_stream_fork(ds_stream **fork, ds_stream *stream);
 
 typedef struct ds_stream_info {
     size_t struct_size; /* set by the caller */
     ds_model *model;    /* view */
-    int32_t begun;      /* 1 if it has been stepped since it was opened or reset; after
-                           ds_stream_restore: if it has taken frames */
-    int32_t ended;      /* 1 after a step with DS_END */
-    int32_t refused;    /* 1 if the last step that it was in failed because of this stream */
+    /* 1 if it has been stepped since it was opened or reset; after ds_stream_restore: if it has taken
+     * frames. */
+    int32_t begun;
+    int32_t ended;       /* 1 after a step with DS_END */
+    int32_t refused;     /* 1 if the last step that it was in failed because of this stream */
     double idle_seconds; /* since its last step, or since it was opened */
 } ds_stream_info;
 
 /* Fills `*info`. Errors: DS_ARGUMENT (NULL, struct_size), DS_CLOSED, DS_BUSY. Thread: one per stream. */
 DS_API ds_status ds_stream_query(ds_stream *stream, ds_stream_info *info);
 
-/*
- * Fills `*n_frames` with the frames of input `index` that the stream has taken since its beginning; 0 once
+/* Fills `*n_frames` with the frames of input `index` that the stream has taken since its beginning; 0 once
  * it has ended.
- * Errors: DS_ARGUMENT (also: no such index), DS_CLOSED, DS_BUSY. Thread: one per stream.
- */
+ * Errors: DS_ARGUMENT (also: no such index), DS_CLOSED, DS_BUSY. Thread: one per stream. */
 DS_API ds_status ds_stream_frames(ds_stream *stream, size_t index, int64_t *n_frames);
 
-/*
- * Fills `streams` (views, at most `n_room`, the longest idle first) with the open streams that were not
+/* Fills `streams` (views, at most `n_room`, the longest idle first) with the open streams that were not
  * stepped for `seconds`, and `*n` with how many there are in all; `streams` may be NULL if `n_room` is 0.
  * Streams that a call is using are left out.
- * Errors: DS_ARGUMENT (NULL, `seconds` negative), DS_CLOSED. Thread: any.
- */
+ * Errors: DS_ARGUMENT (NULL, `seconds` negative), DS_CLOSED. Thread: any. */
 DS_API ds_status ds_model_idle(ds_model *model, double seconds, ds_stream **streams, size_t n_room,
                                size_t *n);
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-/*
- * A chunk of one input of one stream. Frames lie one after the other (ds_port_info). No frames at all
- * (data may be NULL) is a chunk too.
- */
+/* A chunk of one input of one stream. Frames lie one after the other (ds_port_info). No frames at all
+ * (data may be NULL) is a chunk too. */
 typedef struct ds_input {
     const void *data; /* borrowed */
     size_t n_frames;
-    int32_t dtype;    /* a ds_dtype of what `data` holds; 0: the input's own. An input of DS_F32 takes
-                         DS_F64, rounded, and, where a frame is one number, DS_I16, divided by 32768 */
+    /* A ds_dtype of what `data` holds; 0: the input's own. An input of DS_F32 takes DS_F64, rounded, and,
+     * where a frame is one number, DS_I16, divided by 32768. */
+    int32_t dtype;
 } ds_input;
 
-/*
- * The frames of one output of one stream that this step made final. View: valid until the stream's
- * next step, or until it is closed.
- */
+/* The frames of one output of one stream that this step made final. View: valid until the stream's
+ * next step, or until it is closed. */
 typedef struct ds_output {
     const void *data; /* 64-byte aligned; not NULL, even if there are no frames */
     size_t n_frames;
-    int64_t start;    /* position of the first, counted from the beginning of the stream */
+    int64_t start; /* position of the first, counted from the beginning of the stream */
 } ds_output;
 
-/* What a step says of a stream, together. The numbers are pinned. */
-#define DS_START 1u /* begins anew: its first chunk. A stream that is at its beginning begins without it
-                       too; one that is on its way must have ended, or been reset */
-#define DS_END 2u   /* ends: all that is left comes out. Until DS_START or ds_stream_reset it takes no more */
+/* What a step says of a stream, together. The numbers are pinned.
+ * DS_START: begins anew, with its first chunk. A stream that is at its beginning begins without it too; one
+ *   that is on its way must have ended, or been reset.
+ * DS_END: ends: all that is left comes out. Until DS_START or ds_stream_reset it takes no more. */
+#define DS_START 1u
+#define DS_END 2u
 
-/*
- * Advances `n_streams` streams of one model, each once, by chunks of any lengths. What a stream gets does
+/* Advances `n_streams` streams of one model, each once, by chunks of any lengths. What a stream gets does
  * not depend on which others are in the batch. `inputs[i * n_inputs + j]` is input j of stream i,
  * `outputs[i * n_outputs + k]` output k (fills), `flags[i]` what else is said of it (NULL: nothing of any).
  * The inputs of a stream advance together: their times may differ by less than one frame of the slowest
@@ -443,41 +393,32 @@ typedef struct ds_output {
 DS_API ds_status ds_model_step(ds_model *model, ds_stream *const *streams, ds_output *outputs,
                                const ds_input *inputs, const uint32_t *flags, size_t n_streams);
 
-/*
- * Advances one stream as ds_model_step does; fills `outputs[k]` with output k.
- * Errors: those of ds_model_step. Thread: one per stream.
- */
+/* Advances one stream as ds_model_step does; fills `outputs[k]` with output k.
+ * Errors: those of ds_model_step. Thread: one per stream. */
 DS_API ds_status ds_stream_step(ds_stream *stream, ds_output *outputs, const ds_input *inputs,
                                 uint32_t flags);
 
-/*
- * Ends the stream without another chunk, as ds_stream_step with DS_END; fills `outputs[k]` with output k.
- * Errors: those of ds_model_step. Thread: one per stream.
- */
+/* Ends the stream without another chunk, as ds_stream_step with DS_END; fills `outputs[k]` with output k.
+ * Errors: those of ds_model_step. Thread: one per stream. */
 DS_API ds_status ds_stream_finish(ds_stream *stream, ds_output *outputs);
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
 
-/*
- * Fills `*n_bytes` with the size of the stream's snapshot, as it stands now.
+/* Fills `*n_bytes` with the size of the stream's snapshot, as it stands now.
  * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_BUSY, DS_STREAM_ID for a stream that has ended,
- * DS_NO_MEMORY. Thread: one per stream.
- */
+ * DS_NO_MEMORY. Thread: one per stream. */
 DS_API ds_status ds_stream_snapshot_size(ds_stream *stream, size_t *n_bytes);
 
-/*
- * Fills the `n_bytes` at `bytes`, exactly the snapshot's size, with all that the stream remembers. It can be
+/* Fills the `n_bytes` at `bytes`, exactly the snapshot's size, with all that the stream remembers. It can be
  * restored by any process, machine, instruction set and number of threads that has the same model.
  * Errors: those of ds_stream_snapshot_size; DS_ARGUMENT for another size. Thread: one per stream.
  */
 DS_API ds_status ds_stream_snapshot(ds_stream *stream, void *bytes, size_t n_bytes);
 
-/*
- * Puts an open stream where the snapshot was taken; the next step goes on from there. What it remembered
+/* Puts an open stream where the snapshot was taken; the next step goes on from there. What it remembered
  * before is gone. On failure it is as it was.
  * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_BUSY, DS_FORMAT for a snapshot that is damaged or of another
- * model, DS_NO_MEMORY. Thread: one per stream.
- */
+ * model, DS_NO_MEMORY. Thread: one per stream. */
 DS_API ds_status ds_stream_restore(ds_stream *stream, const void *bytes, size_t n_bytes);
 
 #ifdef __cplusplus

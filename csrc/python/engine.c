@@ -1,60 +1,43 @@
 /* _core.Engine: a planned graph, made, copied and closed. Its streams: streams.c. */
 #include "python/engine.h"
 
-#include <string.h>
-
-#include "base/alloc.h"
-#include "python/graph.h"
-
 /* ---------------------------------------------------------------- making and closing */
-static int parse_axes(ds_module *m, PyObject *sequence, const int *edges, size_t n,
-                      const ds_graph *graph, ds_axes **axes)
+/* One permutation per edge; with `inverted` the other way round than it is given. */
+static int parse_axes(PyObject *sequence, const int *edges, size_t n, const ds_graph *graph,
+                      bool inverted, ds_axes *axes)
 {
-    void *memory;
-    ds_status status = ds_allocate_zeroed(&graph->allocator, &memory, n * sizeof **axes);
-    if (status != DS_OK) {
-        ds_raise(m, status, NULL);
-        return -1;
-    }
-    *axes = memory;
-    if (PySequence_Size(sequence) != (Py_ssize_t)n) {
+    if (PySequence_Size(sequence) != (Py_ssize_t)n)
         PyErr_Format(PyExc_ValueError, "expected axes of %zu edges", n);
-        return -1;
-    }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && !PyErr_Occurred(); i++) {
+        const int rank = axes[i].rank = graph->edges[edges[i]].signature.rank + 1;
+        int64_t given[DS_MAX_RANK + 1];
         PyObject *item = PySequence_GetItem(sequence, (Py_ssize_t)i);
-        PyObject *fast = item ? PySequence_Tuple(item) : NULL;
+        const bool fits = item && ds_parse_ints(item, given, rank) == rank;
         Py_XDECREF(item);
-        if (!fast)
-            return -1;
-        int rank = graph->edges[edges[i]].signature.rank + 1;
         unsigned seen = 0;
-        for (int k = 0; k < rank && PyTuple_GET_SIZE(fast) == rank; k++) {
-            long axis = PyLong_AsLong(PyTuple_GET_ITEM(fast, k));
-            if (axis >= 0 && axis < rank)
-                seen |= 1u << axis;
-            (*axes)[i].axis[k] = (int)axis;
-        }
-        (*axes)[i].rank = rank;
-        Py_DECREF(fast);
-        if (seen != (1u << rank) - 1) {
-            if (!PyErr_Occurred())
-                PyErr_Format(PyExc_ValueError, "axes of edge %zu must be a permutation of %d", i,
-                             rank);
-            return -1;
-        }
+        for (int k = 0; fits && k < rank; k++)
+            if (given[k] >= 0 && given[k] < rank) {
+                seen |= 1u << given[k];
+                axes[i].axis[inverted ? given[k] : k] = inverted ? k : (int)given[k];
+            }
+        if (seen != (1u << rank) - 1 && !PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError, "axes of edge %zu must be a permutation of %d", i, rank);
     }
-    return 0;
+    return PyErr_Occurred() ? -1 : 0;
 }
 
-/* From the caller's axis -> canonical axis to the other way. */
-static void invert_axes(ds_axes *axes, size_t n)
+static int take_axes(ds_engine_object *e, PyObject *input_axes, PyObject *output_axes)
 {
-    for (size_t i = 0; i < n; i++) {
-        const ds_axes given = axes[i];
-        for (int k = 0; k < given.rank; k++)
-            axes[i].axis[given.axis[k]] = k;
+    const ds_graph *g = e->plan->graph;
+    e->inputs = PyMem_Calloc(g->n_inputs + g->n_outputs, sizeof *e->inputs);
+    if (!e->inputs) {
+        PyErr_NoMemory();
+        return -1;
     }
+    e->outputs = e->inputs + g->n_inputs;
+    return parse_axes(input_axes, g->inputs, g->n_inputs, g, false, e->inputs) < 0
+               ? -1
+               : parse_axes(output_axes, g->outputs, g->n_outputs, g, true, e->outputs);
 }
 
 static void close_engine(ds_engine_object *e)
@@ -75,18 +58,33 @@ static void close_engine(ds_engine_object *e)
 static void engine_dealloc(PyObject *self)
 {
     ds_engine_object *e = (ds_engine_object *)self;
-    PyTypeObject *type = Py_TYPE(self);
     close_engine(e);
-    if (e->engine) {
-        const ds_allocator *a = &e->plan->allocator;
-        ds_release(a, e->inputs, e->plan->graph->n_inputs * sizeof *e->inputs);
-        ds_release(a, e->outputs, e->plan->graph->n_outputs * sizeof *e->outputs);
-        ds_engine_destroy(e->engine);
-    }
+    if (!e->original)
+        PyMem_Free(e->inputs);
+    ds_engine_destroy(e->engine);
     Py_XDECREF(e->original);
     Py_XDECREF(e->table);
-    type->tp_free(self);
-    Py_DECREF(type);
+    ds_free_object(self);
+}
+
+static ds_engine_object *new_object(PyTypeObject *type, bool blas)
+{
+    ds_engine_object *e = (ds_engine_object *)type->tp_alloc(type, 0);
+    if (!e)
+        return NULL;
+    e->blas = blas;
+    e->table = PyDict_New();
+    if (!e->table)
+        Py_CLEAR(e);
+    return e;
+}
+
+/* What an object has of its engine. */
+static ds_status look_into(ds_engine_object *e)
+{
+    e->plan = ds_engine_plan(e->engine);
+    e->session = ds_engine_session(e->engine);
+    return ds_steps_init(&e->steps, e->engine);
 }
 
 /* The backend of that name, or the module's own choice; NULL with an exception. */
@@ -112,16 +110,16 @@ static const ds_kernels *choose_kernels(ds_module *m, const char *backend, bool 
 
 static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"graph", "input_axes", "output_axes", "threads", "blas",
-                            "max_streams", "skew", "backend", NULL};
+    static char *names[] = {"graph",       "input_axes", "output_axes", "threads", "blas",
+                            "max_streams", "skew",       "backend",     NULL};
     ds_module *m = ds_module_of(type);
     PyObject *graph, *input_axes, *output_axes;
     long long threads = 1, max_streams = 0, skew = 0;
     int blas = 0;
     const char *backend = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO|LpLLz:Engine", names, m->graph_type, &graph,
-                                     &input_axes, &output_axes, &threads, &blas, &max_streams, &skew,
-                                     &backend))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO|LpLLz:Engine", names, m->graph_type,
+                                     &graph, &input_axes, &output_axes, &threads, &blas,
+                                     &max_streams, &skew, &backend))
         return NULL;
     ds_graph_object *source = (ds_graph_object *)graph;
     if (!source->graph) {
@@ -136,102 +134,50 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     const ds_kernels *kernels = choose_kernels(m, backend, blas != 0);
     if (!kernels)
         return NULL;
-    ds_engine_object *e = (ds_engine_object *)type->tp_alloc(type, 0);
+    ds_engine_object *e = new_object(type, !ds_backend_bitwise(kernels));
     if (!e)
         return NULL;
-    e->blas = !ds_backend_bitwise(kernels);
-    e->table = PyDict_New();
-    if (!e->table) {
-        Py_DECREF(e);
-        return NULL;
-    }
     ds_graph *taken = source->graph;
     source->graph = NULL;
     const ds_engine_options options = {kernels, (size_t)threads, (size_t)max_streams, skew};
     ds_status status;
-    Py_BEGIN_ALLOW_THREADS
+    Py_BEGIN_ALLOW_THREADS;
     status = ds_engine_create(&e->engine, taken, &options);
-    Py_END_ALLOW_THREADS
-    if (status != DS_OK) {
-        Py_DECREF(e);
-        return ds_raise(m, status, NULL);
-    }
-    e->plan = ds_engine_plan(e->engine);
-    e->session = ds_engine_session(e->engine);
-    const ds_graph *g = e->plan->graph;
-    status = ds_steps_init(&e->steps, e->engine);
-    if (status != DS_OK)
-        ds_raise(m, status, NULL);
-    if (status != DS_OK || parse_axes(m, input_axes, g->inputs, g->n_inputs, g, &e->inputs) < 0 ||
-        parse_axes(m, output_axes, g->outputs, g->n_outputs, g, &e->outputs) < 0) {
-        Py_DECREF(e);
-        return NULL;
-    }
-    invert_axes(e->outputs, g->n_outputs);
-    return (PyObject *)e;
+    Py_END_ALLOW_THREADS;
+    if (status == DS_OK)
+        status = look_into(e);
+    if (status == DS_OK && take_axes(e, input_axes, output_axes) < 0)
+        Py_CLEAR(e);
+    return ds_unless_failed(m, status, (PyObject *)e);
 }
 
-static int copy_axes(ds_module *m, const ds_allocator *a, ds_axes **copy, const ds_axes *axes, size_t n)
+PyObject *ds_engine_object_copy(PyObject *self, PyObject *n)
 {
-    void *memory;
-    ds_status status = ds_allocate_array(a, &memory, n, sizeof *axes);
-    if (status != DS_OK) {
-        ds_raise(m, status, NULL);
-        return -1;
-    }
-    *copy = memcpy(memory, axes, n * sizeof *axes);
-    return 0;
-}
-
-PyObject *ds_engine_object_copy(DS_METHOD_ARGUMENTS)
-{
-    ds_module *m = ds_module_of(cls);
+    ds_module *m = ds_module_of(Py_TYPE(self));
     ds_engine_object *from = (ds_engine_object *)self;
-    (void)names;
-    Py_ssize_t max_streams = n_args == 1 ? PyLong_AsSsize_t(args[0]) : -1;
-    if (max_streams < 0) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "copy(max_streams)");
+    const size_t max_streams = PyLong_AsSize_t(n);
+    if (PyErr_Occurred() || ds_engine_check_open(m, from) < 0)
         return NULL;
-    }
-    if (ds_engine_check_open(m, from) < 0)
-        return NULL;
-    ds_engine_object *e = (ds_engine_object *)cls->tp_alloc(cls, 0);
+    ds_engine_object *e = new_object(Py_TYPE(self), from->blas);
     if (!e)
         return NULL;
-    e->blas = from->blas;
-    e->table = PyDict_New();
     e->original = Py_NewRef(from->original ? from->original : self);
+    e->inputs = from->inputs;
+    e->outputs = from->outputs;
     const ds_engine_options options = {.n_threads = ds_engine_threads(from->engine),
-                                       .max_streams = (size_t)max_streams};
-    ds_status status = e->table ? ds_engine_copy(&e->engine, from->engine, &options) : DS_OK;
-    if (!e->table || status != DS_OK) {
-        Py_DECREF(e);
-        return status == DS_OK ? NULL : ds_raise(m, status, NULL);
-    }
-    e->plan = ds_engine_plan(e->engine);
-    e->session = ds_engine_session(e->engine);
-    const ds_graph *g = e->plan->graph;
-    status = ds_steps_init(&e->steps, e->engine);
-    if (status != DS_OK)
-        ds_raise(m, status, NULL);
-    if (status != DS_OK || copy_axes(m, &e->plan->allocator, &e->inputs, from->inputs, g->n_inputs) < 0 ||
-        copy_axes(m, &e->plan->allocator, &e->outputs, from->outputs, g->n_outputs) < 0) {
-        Py_DECREF(e);
-        return NULL;
-    }
-    return (PyObject *)e;
+                                       .max_streams = max_streams};
+    ds_status status = ds_engine_copy(&e->engine, from->engine, &options);
+    if (status == DS_OK)
+        status = look_into(e);
+    return ds_unless_failed(m, status, (PyObject *)e);
 }
 
-PyObject *ds_engine_object_close(DS_METHOD_ARGUMENTS)
+PyObject *ds_engine_object_close(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    ds_module *m = ds_module_of(cls);
     ds_engine_object *e = (ds_engine_object *)self;
-    (void)args;
-    (void)names;
-    (void)n_args;
     if (e->n_running) {
-        PyErr_SetString(m->errors[DS_BUSY], "the engine cannot be closed while a call is under way");
+        PyErr_SetString(ds_module_of(Py_TYPE(self))->errors[DS_BUSY],
+                        "the engine cannot be closed while a call is under way");
         return NULL;
     }
     close_engine(e);
@@ -239,8 +185,10 @@ PyObject *ds_engine_object_close(DS_METHOD_ARGUMENTS)
 }
 
 static PyType_Slot engine_slots[] = {
-    {Py_tp_new, engine_new},         {Py_tp_dealloc, engine_dealloc},
-    {Py_tp_methods, ds_stream_methods}, {Py_tp_getset, ds_engine_getset},
+    {Py_tp_new, engine_new},
+    {Py_tp_dealloc, engine_dealloc},
+    {Py_tp_methods, ds_stream_methods},
+    {Py_tp_getset, ds_engine_getset},
     {Py_tp_doc, "A planned graph with its streams."},
     {0, NULL},
 };

@@ -1,5 +1,5 @@
 /* python/engine.h: the object behind _core.Engine. Its files: engine.c (making), streams.c (streams by id),
- * engine_info.c (what the plan says), engine_graph.c (the plan's graph as data). Steps: python/call.h. */
+ * engine_info.c (what the plan says, and its graph as data). Steps: python/call.h. */
 #ifndef DS_PYTHON_ENGINE_H
 #define DS_PYTHON_ENGINE_H
 #include "exec/step.h"
@@ -16,20 +16,24 @@ typedef struct ds_live {
     PyObject_HEAD ds_slot *slot; /* NULL: it is over */
 } ds_live;
 
+/* Behind _core.Graph, which _core.Engine takes the graph from. */
+typedef struct ds_graph_object {
+    PyObject_HEAD ds_graph *graph; /* NULL once an engine has taken it */
+} ds_graph_object;
+
 typedef struct ds_engine_object {
     PyObject_HEAD ds_engine *engine;
     ds_steps steps;
-    PyObject *original;  /* whose plan this engine uses; NULL where it is its own */
-    const ds_plan *plan; /* the engine's */
-    ds_session *session; /* the engine's; NULL once closed */
-    PyObject *table;     /* dict: id -> ds_live */
-    PyObject
-        *last_ids; /* of the last step_batch: a tuple of plain ids, and what stood behind them */
-    PyObject *last_live;
+    PyObject *original;   /* whose plan and axes this engine uses; NULL where they are its own */
+    const ds_plan *plan;  /* the engine's */
+    ds_session *session;  /* the engine's; NULL once closed */
+    PyObject *table;      /* dict: id -> ds_live */
+    PyObject *last_ids;   /* of the last step_batch: a tuple of plain ids, */
+    PyObject *last_live;  /* and what stood behind them */
     Py_ssize_t n_running; /* calls under way (Python code may run in them): the engine stays open */
     long long n_restored; /* streams that were given a name */
     bool blas;
-    ds_axes *inputs, *outputs;
+    ds_axes *inputs, *outputs; /* [n_inputs], and behind them [n_outputs] */
 } ds_engine_object;
 
 /* What stands behind a live id (borrowed), or NULL: with an exception only if one occurred. */
@@ -46,16 +50,11 @@ int ds_engine_check_open(ds_module *m, const ds_engine_object *e);
 /* Raises an error about one stream. Always NULL. */
 PyObject *ds_engine_error(ds_module *m, ds_status status, const char *text, PyObject *id);
 
-#define DS_METHOD(name, function, doc) \
-    {name, (PyCFunction)(void (*)(void))function, METH_METHOD | METH_FASTCALL | METH_KEYWORDS, doc}
-#define DS_METHOD_ARGUMENTS \
-    PyObject *self, PyTypeObject *cls, PyObject *const *args, Py_ssize_t n_args, PyObject *names
-
 extern PyMethodDef ds_stream_methods[];        /* streams.c */
 PyObject *ds_engine_step(DS_METHOD_ARGUMENTS); /* step_batch.c */
-PyObject *ds_engine_object_copy(DS_METHOD_ARGUMENTS);
-PyObject *ds_engine_object_close(DS_METHOD_ARGUMENTS);
-PyObject *ds_engine_graph(DS_METHOD_ARGUMENTS);
+PyObject *ds_engine_object_copy(PyObject *self, PyObject *max_streams);
+PyObject *ds_engine_object_close(PyObject *self, PyObject *unused);
+PyObject *ds_engine_graph(PyObject *self, PyObject *unused);
 extern PyGetSetDef ds_engine_getset[];
 
 #endif

@@ -1,137 +1,125 @@
-/* What an engine's plan says: sizes, delays, the nodes. */
+/* What an engine's plan says: sizes, delays, the nodes; and the planned graph as data, for those who run it
+ * by other means. */
+#include <string.h>
+
+#include "exec/weights.h"
 #include "python/engine.h"
 
-static PyObject *build_bound(int64_t value)
+static const ds_plan *plan_of(PyObject *self)
 {
-    if (value == DS_NEVER)
-        Py_RETURN_NONE;
-    return PyLong_FromLongLong(value);
+    return ((ds_engine_object *)self)->plan;
 }
 
-static PyObject *build_bounds(const int64_t *values, size_t n)
+/* ---------------------------------------------------------------- items of lists */
+static PyObject *build_int(const void *ints, size_t i)
 {
-    PyObject *list = PyList_New((Py_ssize_t)n);
-    for (size_t i = 0; list && i < n; i++) {
-        PyObject *item = build_bound(values[i]);
-        if (!item)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, (Py_ssize_t)i, item);
+    return PyLong_FromLong(((const int *)ints)[i]);
+}
+
+static PyObject *build_bound(const void *bounds, size_t i)
+{
+    const int64_t bound = ((const int64_t *)bounds)[i];
+    return bound == DS_NEVER ? Py_NewRef(Py_None) : PyLong_FromLongLong(bound);
+}
+
+static PyObject *build_output(const void *op, size_t o)
+{
+    return ds_build_signature(&((const ds_op *)op)->out[o]);
+}
+
+static size_t kept_bytes(const ds_edge_plan *edge)
+{
+    return (size_t)edge->capacity * edge->frame_bytes;
+}
+
+static PyObject *build_input_bytes(const void *plan, size_t i)
+{
+    const ds_plan *p = plan;
+    return PyLong_FromSize_t(kept_bytes(&p->edges[p->graph->inputs[i]]));
+}
+
+/* One node of the plan: what it is, its outputs, what it keeps. */
+static PyObject *build_plan_node(const void *plan, size_t j)
+{
+    const ds_plan *p = plan;
+    const ds_node *node = &p->graph->nodes[j];
+    const ds_op *op = node->op;
+    size_t kept = 0;
+    bool grows = false;
+    for (int o = 0; o < op->n_outputs; o++) {
+        kept += kept_bytes(&p->edges[node->first_output + o]);
+        grows |= p->edges[node->first_output + o].tail >= 0;
     }
-    return list;
+    return Py_BuildValue("{s:i,s:s,s:s,s:N,s:n,s:n,s:N,s:N}", "id", node->id, "name", op->def->name,
+                         "path", node->path ? node->path : "", "outputs",
+                         ds_build_list((size_t)op->n_outputs, build_output, op), "kept_bytes",
+                         (Py_ssize_t)kept, "carried_bytes",
+                         (Py_ssize_t)(node->silent ? 0 : op->carried_bytes), "grows",
+                         PyBool_FromLong(grows), "whole", PyBool_FromLong(op->whole));
 }
 
-static PyObject *get_ids(PyObject *self, void *unused)
+/* ---------------------------------------------------------------- attributes */
+static PyObject *get_ids(PyObject *self, void *Py_UNUSED(closure))
 {
-    (void)unused;
     return PyDict_Keys(((ds_engine_object *)self)->table);
 }
 
-static PyObject *get_delays(PyObject *self, void *unused)
+static PyObject *get_list(PyObject *self, void *which)
 {
-    (void)unused;
-    const ds_analysis *a = &((ds_engine_object *)self)->plan->analysis;
-    return build_bounds(a->delay, a->n_outputs);
-}
-
-static PyObject *get_fields(PyObject *self, void *unused)
-{
-    (void)unused;
-    const ds_analysis *a = &((ds_engine_object *)self)->plan->analysis;
-    return build_bounds(a->field, a->n_outputs);
+    const ds_plan *p = plan_of(self);
+    switch (*(const char *)which) {
+    case 'd':
+        return ds_build_list(p->analysis.n_outputs, build_bound, p->analysis.delay);
+    case 'f':
+        return ds_build_list(p->analysis.n_outputs, build_bound, p->analysis.field);
+    case 'i':
+        return ds_build_list(p->graph->n_inputs, build_input_bytes, p);
+    default:
+        return ds_build_list(p->graph->n_nodes, build_plan_node, p);
+    }
 }
 
 static PyObject *get_number(PyObject *self, void *which)
 {
     const ds_engine_object *e = (ds_engine_object *)self;
     switch (*(const char *)which) {
-    case 's': return PyLong_FromSize_t(e->plan->block_bytes);
-    case 'm': return PyLong_FromSize_t(e->plan->kept_bytes);
-    case 'g': return PyFloat_FromDouble((double)e->plan->grown_bytes /
-                                        (double)e->plan->analysis.period);
-    case 'w': return PyLong_FromSize_t(e->plan->weight_bytes);
-    case 't': return PyLong_FromSize_t(ds_engine_threads(e->engine));
-    case 'b': return PyBool_FromLong(e->blas);
-    default: return PyBool_FromLong(e->session == NULL);
+    case 's':
+        return PyLong_FromSize_t(e->plan->block_bytes);
+    case 'm':
+        return PyLong_FromSize_t(e->plan->kept_bytes);
+    case 'g':
+        return PyFloat_FromDouble((double)e->plan->grown_bytes / (double)e->plan->analysis.period);
+    case 'w':
+        return PyLong_FromSize_t(e->plan->weight_bytes);
+    case 't':
+        return PyLong_FromSize_t(ds_engine_threads(e->engine));
+    case 'b':
+        return PyBool_FromLong(e->blas);
+    default:
+        return PyBool_FromLong(e->session == NULL);
     }
 }
 
-static PyObject *get_text(PyObject *self, void *which)
+static PyObject *get_kernels(PyObject *self, void *Py_UNUSED(closure))
 {
-    const ds_plan *p = ((ds_engine_object *)self)->plan;
-    if (*(const char *)which == 'k')
-        return PyUnicode_FromString(p->kernels->name);
+    return PyUnicode_FromString(plan_of(self)->kernels->name);
+}
+
+static PyObject *get_fingerprint(PyObject *self, void *Py_UNUSED(closure))
+{
+    const uint64_t *fingerprint = plan_of(self)->fingerprint;
     char text[33];
-    static const char digits[] = "0123456789abcdef";
-    for (int i = 0; i < 32; i++)
-        text[i] = digits[(p->fingerprint[i / 16] >> (60 - 4 * (i % 16))) & 15];
-    text[32] = 0;
+    (void)snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)fingerprint[0],
+                   (unsigned long long)fingerprint[1]);
     return PyUnicode_FromString(text);
-}
-
-/* One node of the plan: what it is, its outputs, what it keeps. */
-static PyObject *build_node(const ds_plan *p, size_t j)
-{
-    const ds_node *node = &p->graph->nodes[j];
-    const ds_op *op = node->op;
-    size_t kept = 0;
-    bool grows = false;
-    PyObject *outputs = PyList_New(op->n_outputs);
-    for (int o = 0; outputs && o < op->n_outputs; o++) {
-        const ds_edge_plan *edge = &p->edges[node->first_output + o];
-        kept += (size_t)edge->capacity * edge->frame_bytes;
-        grows |= edge->tail >= 0;
-        PyObject *s = ds_build_signature(&op->out[o]);
-        if (!s)
-            Py_CLEAR(outputs);
-        else
-            PyList_SET_ITEM(outputs, o, s);
-    }
-    if (!outputs)
-        return NULL;
-    return Py_BuildValue("{s:i,s:s,s:s,s:N,s:n,s:n,s:O,s:O}", "id", node->id, "name", op->def->name,
-                         "path", node->path ? node->path : "",
-                         "outputs", outputs, "kept_bytes", (Py_ssize_t)kept, "carried_bytes",
-                         (Py_ssize_t)(node->silent ? 0 : op->carried_bytes), "grows",
-                         grows ? Py_True : Py_False, "whole", op->whole ? Py_True : Py_False);
-}
-
-static PyObject *get_nodes(PyObject *self, void *unused)
-{
-    (void)unused;
-    const ds_plan *p = ((ds_engine_object *)self)->plan;
-    PyObject *list = PyList_New((Py_ssize_t)p->graph->n_nodes);
-    for (size_t j = 0; list && j < p->graph->n_nodes; j++) {
-        PyObject *node = build_node(p, j);
-        if (!node)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, (Py_ssize_t)j, node);
-    }
-    return list;
-}
-
-/* Bytes that each graph input keeps in the block. */
-static PyObject *get_input_bytes(PyObject *self, void *unused)
-{
-    (void)unused;
-    const ds_plan *p = ((ds_engine_object *)self)->plan;
-    PyObject *list = PyList_New((Py_ssize_t)p->graph->n_inputs);
-    for (size_t i = 0; list && i < p->graph->n_inputs; i++) {
-        const ds_edge_plan *edge = &p->edges[p->graph->inputs[i]];
-        PyObject *n = PyLong_FromSize_t((size_t)edge->capacity * edge->frame_bytes);
-        if (!n)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, (Py_ssize_t)i, n);
-    }
-    return list;
 }
 
 PyGetSetDef ds_engine_getset[] = {
     {"ids", get_ids, NULL, "Live streams.", NULL},
-    {"delays", get_delays, NULL, "Per output, frames of input 0; None: infinite.", NULL},
-    {"fields", get_fields, NULL, "Receptive field per output; None: infinite.", NULL},
+    {"delays", get_list, NULL, "Per output, frames of input 0; None: infinite.", "d"},
+    {"fields", get_list, NULL, "Receptive field per output; None: infinite.", "f"},
+    {"input_bytes", get_list, NULL, "Bytes of kept frames per input.", "i"},
+    {"nodes", get_list, NULL, "The plan, node by node.", "n"},
     {"state_size", get_number, NULL, "Bytes of a stream's fixed block.", "s"},
     {"kept_bytes", get_number, NULL, "What of the block must be kept.", "m"},
     {"state_bytes_per_frame", get_number, NULL, "Growth per frame of input 0.", "g"},
@@ -139,9 +127,65 @@ PyGetSetDef ds_engine_getset[] = {
     {"threads", get_number, NULL, "Threads per call.", "t"},
     {"blas", get_number, NULL, "Whether products go to OpenBLAS.", "b"},
     {"closed", get_number, NULL, "Whether close() was called.", "c"},
-    {"kernels", get_text, NULL, "Name of the kernels.", "k"},
-    {"fingerprint", get_text, NULL, "Of graph and weights.", "f"},
-    {"input_bytes", get_input_bytes, NULL, "Bytes of kept frames per input.", NULL},
-    {"nodes", get_nodes, NULL, "The plan, node by node.", NULL},
+    {"kernels", get_kernels, NULL, "Name of the kernels.", NULL},
+    {"fingerprint", get_fingerprint, NULL, "Of graph and weights.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
+
+/* ---------------------------------------------------------------- the graph as data */
+/* (signature, most frames kept between calls): None where that grows with the stream. */
+static PyObject *build_edge(const void *plan, size_t e)
+{
+    const ds_plan *p = plan;
+    const ds_edge_plan *edge = &p->edges[e];
+    return Py_BuildValue("NN", ds_build_signature(&p->graph->edges[e].signature),
+                         edge->tail >= 0 ? Py_NewRef(Py_None)
+                                         : PyLong_FromLongLong(edge->capacity));
+}
+
+/* (name or None, a copy of the values), or None where it is absent. */
+static PyObject *build_weight(const void *of, size_t i)
+{
+    const ds_node *node = of;
+    const ds_signature *s = &node->op->weight[i];
+    const ds_weight *weight = &node->weights[i];
+    if (!weight->data)
+        Py_RETURN_NONE;
+    npy_intp shape[DS_MAX_RANK];
+    for (int d = 0; d < s->rank; d++)
+        shape[d] = (npy_intp)s->shape[d];
+    PyObject *array = PyArray_SimpleNew(s->rank, shape, ds_numpy_type(s->dtype));
+    if (array)
+        memcpy(PyArray_DATA((PyArrayObject *)array), weight->data, weight->n_bytes);
+    return Py_BuildValue("zN", weight->name, array);
+}
+
+static PyObject *build_node(const void *nodes, size_t j)
+{
+    const ds_node *node = (const ds_node *)nodes + j;
+    const ds_op *op = node->op;
+    return Py_BuildValue("{s:s,s:s,s:N,s:N,s:i,s:N,s:N}", "name", op->def->name, "path",
+                         node->path ? node->path : "", "attributes", ds_build_attributes(op),
+                         "inputs", ds_build_list((size_t)op->n_inputs, build_int, node->inputs),
+                         "first_output", node->first_output, "weights",
+                         ds_build_list((size_t)op->n_weights, build_weight, node), "silent",
+                         PyBool_FromLong(node->silent));
+}
+
+PyObject *ds_engine_graph(PyObject *self, PyObject *Py_UNUSED(unused))
+{
+    const ds_plan *p = plan_of(self);
+    ds_restored whole;
+    const ds_status status = ds_weights_restore(&whole, p, p->plain);
+    if (status != DS_OK)
+        return ds_raise(ds_module_of(Py_TYPE(self)), status, NULL);
+    const ds_graph *g = whole.graph;
+    PyObject *graph = Py_BuildValue(
+        "{s:N,s:N,s:N,s:N,s:L,s:L}", "nodes", ds_build_list(g->n_nodes, build_node, g->nodes),
+        "edges", ds_build_list(p->graph->n_edges, build_edge, p), "inputs",
+        ds_build_list(g->n_inputs, build_int, g->inputs), "outputs",
+        ds_build_list(g->n_outputs, build_int, g->outputs), "period", (long long)p->analysis.period,
+        "transient", (long long)p->analysis.transient);
+    ds_weights_free(&whole);
+    return graph;
+}

@@ -1,5 +1,5 @@
 /* _core.Graph: a model as data, built front to back; an Engine takes it. */
-#include "python/graph.h"
+#include "python/engine.h"
 
 static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -9,151 +9,111 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     ds_graph_object *self = (ds_graph_object *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
-    ds_allocator allocator = ds_module_allocator(m);
-    ds_status status = ds_graph_create(&self->graph, &allocator);
-    if (status != DS_OK) {
-        Py_DECREF(self);
-        return ds_raise(m, status, NULL);
-    }
-    return (PyObject *)self;
+    const ds_allocator allocator = ds_module_allocator(m);
+    return ds_unless_failed(m, ds_graph_create(&self->graph, &allocator), (PyObject *)self);
 }
 
 static void graph_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     ds_graph_destroy(((ds_graph_object *)self)->graph);
-    type->tp_free(self);
-    Py_DECREF(type);
+    ds_free_object(self);
 }
 
 /* The graph, or NULL with an exception where an engine has taken it. */
-static ds_graph *graph_of(ds_module *m, PyObject *self)
+static ds_graph *graph_of(PyObject *self)
 {
     ds_graph *graph = ((ds_graph_object *)self)->graph;
     if (!graph)
-        PyErr_SetString(m->errors[DS_CLOSED], "an engine has taken this graph");
+        PyErr_SetString(ds_module_of(Py_TYPE(self))->errors[DS_CLOSED],
+                        "an engine has taken this graph");
     return graph;
 }
 
-static PyObject *graph_input(PyObject *self, PyTypeObject *cls, PyObject *const *args,
-                             Py_ssize_t n_args, PyObject *names)
+static PyObject *graph_input(PyObject *self, PyObject *tuple)
 {
-    ds_module *m = ds_module_of(cls);
-    ds_graph *graph = graph_of(m, self);
+    ds_module *m = ds_module_of(Py_TYPE(self));
     ds_signature signature;
-    int edge;
-    (void)names;
-    if (!graph || n_args != 1 || ds_parse_signature(m, args[0], 1, &signature) < 0) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "input(signature)");
+    int edge = 0;
+    if (ds_parse_signature(m, tuple, 1, &signature) < 0)
         return NULL;
-    }
-    ds_status status = ds_graph_input(graph, &edge, &signature);
-    return status == DS_OK ? PyLong_FromLong(edge) : ds_raise(m, status, NULL);
+    ds_graph *graph = graph_of(self);
+    if (!graph)
+        return NULL;
+    const ds_status status = ds_graph_input(graph, &edge, &signature);
+    return ds_unless_failed(m, status, PyLong_FromLong(edge));
 }
 
-static int parse_edges(PyObject *sequence, int *edges, size_t *n)
+/* Names of weights, str or None; views into the tuple. */
+static int parse_names(PyObject *tuple, const char **names, size_t n)
 {
-    PyObject *fast = PySequence_Tuple(sequence);
-    if (!fast)
-        return -1;
-    *n = (size_t)PyTuple_GET_SIZE(fast);
-    for (size_t i = 0; i < *n && i < DS_MAX_INPUTS && !PyErr_Occurred(); i++)
-        edges[i] = (int)PyLong_AsLong(PyTuple_GET_ITEM(fast, (Py_ssize_t)i));
-    Py_DECREF(fast);
-    return PyErr_Occurred() ? -1 : 0;
-}
-
-/* Names of weights, str or None; views into the sequence. */
-static int parse_names(PyObject *sequence, const char **names, size_t n)
-{
-    PyObject *fast = PySequence_Tuple(sequence);
-    if (!fast)
-        return -1;
-    if ((size_t)PyTuple_GET_SIZE(fast) != n)
+    if ((size_t)PyTuple_GET_SIZE(tuple) != n)
         PyErr_Format(PyExc_ValueError, "expected %zu names of weights", n);
     for (size_t i = 0; i < n && !PyErr_Occurred(); i++) {
-        PyObject *item = PyTuple_GET_ITEM(fast, (Py_ssize_t)i);
+        PyObject *item = PyTuple_GET_ITEM(tuple, (Py_ssize_t)i);
         names[i] = item == Py_None ? NULL : PyUnicode_AsUTF8(item);
     }
-    Py_DECREF(fast); /* the sequence keeps its items */
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static PyObject *graph_node(PyObject *self, PyTypeObject *cls, PyObject *const *args,
-                            Py_ssize_t n_args, PyObject *names)
+static PyObject *build_edge(const void *outputs, size_t i)
 {
-    ds_module *m = ds_module_of(cls);
-    ds_graph *graph = graph_of(m, self);
-    (void)names;
-    if (!graph || n_args < 4 || n_args > 6 || (n_args == 6 && !PyTuple_Check(args[5]))) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "node(name, attributes, inputs, weights, path, "
-                                             "weight_names), the last a tuple");
+    return PyLong_FromLong(((const int *)outputs)[i]);
+}
+
+static PyObject *graph_node(PyObject *self, PyObject *args)
+{
+    ds_module *m = ds_module_of(Py_TYPE(self));
+    PyObject *name, *attributes, *edges, *arrays, *path = NULL, *called = NULL;
+    if (!PyArg_ParseTuple(args, "OOOO|UO!:node", &name, &attributes, &edges, &arrays, &path,
+                          &PyTuple_Type, &called))
         return NULL;
-    }
     ds_attr attrs[DS_MAX_ATTRS + 1];
     ds_signature weights[DS_MAX_WEIGHTS];
     const void *data[DS_MAX_WEIGHTS];
     const char *weight_names[DS_MAX_WEIGHTS];
+    int64_t given[DS_MAX_INPUTS];
     int inputs[DS_MAX_INPUTS], outputs[DS_MAX_OUTPUTS];
-    size_t n_attrs, n_inputs, n_weights;
-    const ds_op_def *def = ds_parse_def(m, args[0]);
-    if (!def || ds_parse_attrs(m, def, args[1], attrs, &n_attrs) < 0 ||
-        parse_edges(args[2], inputs, &n_inputs) < 0)
+    size_t n_attrs, n_weights;
+    if (path && !PyUnicode_AsUTF8(path))
         return NULL;
-    PyObject *kept = ds_parse_weights(m, def, args[3], weights, data, &n_weights);
-    const ds_node_names called = {n_args > 4 ? PyUnicode_AsUTF8(args[4]) : "",
-                                  n_args > 5 ? weight_names : NULL};
-    graph = kept ? graph_of(m, self) : NULL; /* again: the arguments may have run code */
-    if (!graph || !called.path || (n_args > 5 && parse_names(args[5], weight_names, n_weights) < 0)) {
-        Py_XDECREF(kept);
+    const ds_op_def *def = ds_parse_def(m, name);
+    if (!def || ds_parse_attrs(m, def, attributes, attrs, &n_attrs) < 0)
         return NULL;
+    const Py_ssize_t n_inputs = ds_parse_ints(edges, given, DS_MAX_INPUTS);
+    if (n_inputs < 0)
+        return NULL;
+    for (Py_ssize_t i = 0; i < n_inputs && i < DS_MAX_INPUTS; i++)
+        inputs[i] = (int)given[i];
+    PyObject *kept = ds_parse_weights(m, def, arrays, weights, data, &n_weights), *list = NULL;
+    ds_graph *graph = kept ? graph_of(self) : NULL; /* only now: the arguments may have run code */
+    if (graph && (!called || parse_names(called, weight_names, n_weights) == 0)) {
+        const ds_node_names names = {path ? PyUnicode_AsUTF8(path) : "",
+                                     called ? weight_names : NULL};
+        const ds_status status = ds_graph_node(graph, outputs, def, attrs, n_attrs, inputs,
+                                               (size_t)n_inputs, weights, data, n_weights, &names);
+        list = status == DS_OK
+                   ? ds_build_list((size_t)graph->nodes[graph->n_nodes - 1].op->n_outputs,
+                                   build_edge, outputs)
+                   : ds_raise(m, status, NULL);
     }
-    ds_status status = ds_graph_node(graph, outputs, def, attrs, n_attrs, inputs, n_inputs, weights,
-                                     data, n_weights, &called);
-    Py_DECREF(kept);
-    if (status != DS_OK)
-        return ds_raise(m, status, NULL);
-    int n = graph->nodes[graph->n_nodes - 1].op->n_outputs;
-    PyObject *list = PyList_New(n);
-    for (int o = 0; list && o < n; o++) {
-        PyObject *edge = PyLong_FromLong(outputs[o]);
-        if (!edge)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, o, edge);
-    }
+    Py_XDECREF(kept);
     return list;
 }
 
-static PyObject *graph_output(PyObject *self, PyTypeObject *cls, PyObject *const *args,
-                              Py_ssize_t n_args, PyObject *names)
+static PyObject *graph_output(PyObject *self, PyObject *edge)
 {
-    ds_module *m = ds_module_of(cls);
-    ds_graph *graph = graph_of(m, self);
-    (void)names;
-    if (!graph || n_args != 1) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "output(edge)");
-        return NULL;
-    }
-    long edge = PyLong_AsLong(args[0]);
-    if (PyErr_Occurred())
-        return NULL;
-    ds_status status = ds_graph_output(graph, (int)edge);
-    if (status != DS_OK)
-        return ds_raise(m, status, NULL);
-    Py_RETURN_NONE;
+    const int number = (int)PyLong_AsLong(edge);
+    ds_graph *graph = PyErr_Occurred() ? NULL : graph_of(self);
+    return graph ? ds_unless_failed(ds_module_of(Py_TYPE(self)), ds_graph_output(graph, number),
+                                    Py_NewRef(Py_None))
+                 : NULL;
 }
 
 static PyMethodDef graph_methods[] = {
-    {"input", (PyCFunction)(void (*)(void))graph_input, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
-     "input(signature) -> edge"},
-    {"node", (PyCFunction)(void (*)(void))graph_node, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
+    {"input", graph_input, METH_O, "input(signature) -> edge"},
+    {"node", graph_node, METH_VARARGS,
      "node(name, attributes, inputs, weights, path='', weight_names=None) -> edges of its outputs"},
-    {"output", (PyCFunction)(void (*)(void))graph_output,
-     METH_METHOD | METH_FASTCALL | METH_KEYWORDS, "output(edge)"},
+    {"output", graph_output, METH_O, "output(edge)"},
     {NULL, NULL, 0, NULL},
 };
 

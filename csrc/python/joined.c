@@ -1,6 +1,6 @@
 /* _core.joined: arrays end to end in C order, however each lies in memory. */
 #include "batch/layout.h"
-#include "python/files.h"
+#include "python/support.h"
 
 /* What moves such elements as they are: 0 where NumPy does. */
 static ds_element element_of(PyArrayObject *array)

@@ -1,20 +1,38 @@
 /* Model files (model/model.h) from Python: a graph and its interface's text, and back. */
-#include "exec/weights.h"
 #include "model/model.h"
 
+#include <string.h>
+
+#include "codec/safetensors.h"
+#include "exec/weights.h"
 #include "python/engine.h"
-#include "python/files.h"
-#include "python/graph.h"
 
 /* ---------------------------------------------------------------- reading */
+/* check_container(bytes): whether they are a safetensors file, of which all holds then that is said of one. */
+PyObject *ds_check_container(PyObject *module, PyObject *content)
+{
+    ds_module *m = PyModule_GetState(module);
+    Py_buffer view;
+    if (PyObject_GetBuffer(content, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    const ds_allocator a = ds_module_allocator(m);
+    ds_safetensors *file = NULL;
+    const ds_status status = ds_safetensors_open(&file, &a, view.buf, (size_t)view.len);
+    ds_safetensors_close(file);
+    PyBuffer_Release(&view);
+    return ds_unless_failed(m, status, Py_NewRef(Py_None));
+}
+
+/* What a file holds. */
 typedef struct model {
     ds_graph *graph;
     ds_interface *interface;
+    ds_buffer text; /* of the interface */
 } model;
 
 /* Of the file at `path`, or, where that is NULL, of the bytes. */
-static ds_status read_model(model *out, const ds_allocator *a, const char *path, const Py_buffer *view,
-                            bool changed)
+static ds_status read_model(model *out, const ds_allocator *a, const char *path,
+                            const Py_buffer *view, bool changed)
 {
     ds_mapped *file = NULL;
     DS_TRY(path ? ds_mapped_open(&file, a, path)
@@ -22,29 +40,17 @@ static ds_status read_model(model *out, const ds_allocator *a, const char *path,
     ds_status status = changed ? ds_model_read_changed(&out->graph, &out->interface, a, file)
                                : ds_model_read(&out->graph, &out->interface, a, file);
     ds_mapped_release(file);
-    return status;
-}
-
-static ds_status interface_text(ds_buffer *text, const ds_interface *interface)
-{
-    const ds_sink sink = ds_buffer_sink(text);
+    DS_TRY(status);
+    const ds_sink sink = ds_buffer_sink(&out->text);
     ds_json_writer writer;
     ds_json_writer_init(&writer, &sink);
-    ds_interface_put(&writer, interface);
+    ds_interface_put(&writer, out->interface);
     return ds_json_writer_finish(&writer);
 }
 
-static PyObject *build_signatures(const ds_graph *graph, const int *edges, size_t n)
+static PyObject *build_port(const void *ports, size_t i)
 {
-    PyObject *list = PyList_New((Py_ssize_t)n);
-    for (size_t i = 0; list && i < n; i++) {
-        PyObject *signature = ds_build_signature(&graph->edges[edges[i]].signature);
-        if (!signature)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, (Py_ssize_t)i, signature);
-    }
-    return list;
+    return ds_build_signature(&((const ds_port *)ports)[i].signature);
 }
 
 /* (Graph, text, inputs, outputs); takes the graph. */
@@ -55,25 +61,11 @@ static PyObject *build_model(ds_module *m, model *read)
         return NULL;
     graph->graph = read->graph;
     read->graph = NULL;
-    ds_buffer text;
-    ds_buffer_init(&text, &graph->graph->allocator);
-    ds_status status = interface_text(&text, read->interface);
-    PyObject *result = NULL;
-    if (status != DS_OK) {
-        ds_raise(m, status, NULL);
-    } else {
-        const ds_graph *g = graph->graph;
-        PyObject *inputs = build_signatures(g, g->inputs, g->n_inputs);
-        PyObject *outputs = inputs ? build_signatures(g, g->outputs, g->n_outputs) : NULL;
-        if (outputs)
-            result = Py_BuildValue("Os#OO", graph, (const char *)text.bytes, (Py_ssize_t)text.n_bytes,
-                                   inputs, outputs);
-        Py_XDECREF(inputs);
-        Py_XDECREF(outputs);
-    }
-    ds_buffer_free(&text);
-    Py_DECREF(graph);
-    return result;
+    const ds_interface *interface = read->interface;
+    return Py_BuildValue("Ns#NN", graph, (const char *)read->text.bytes,
+                         (Py_ssize_t)read->text.n_bytes,
+                         ds_build_list(interface->n_inputs, build_port, interface->inputs),
+                         ds_build_list(interface->n_outputs, build_port, interface->outputs));
 }
 
 /* read_model(source, is_path, changed=False): the file of a path is mapped, bytes are copied; `changed`: on
@@ -90,11 +82,13 @@ PyObject *ds_read_model(PyObject *module, PyObject *args)
         return NULL;
     const ds_allocator a = ds_module_allocator(m);
     model read = {0};
+    ds_buffer_init(&read.text, &a);
     ds_status status;
-    Py_BEGIN_ALLOW_THREADS
+    Py_BEGIN_ALLOW_THREADS;
     status = read_model(&read, &a, path ? PyBytes_AS_STRING(path) : NULL, &view, changed);
-    Py_END_ALLOW_THREADS
+    Py_END_ALLOW_THREADS;
     PyObject *result = status == DS_OK ? build_model(m, &read) : ds_raise(m, status, NULL);
+    ds_buffer_free(&read.text);
     ds_interface_free(read.interface);
     ds_graph_destroy(read.graph);
     if (view.obj)
@@ -104,36 +98,77 @@ PyObject *ds_read_model(PyObject *module, PyObject *args)
 }
 
 /* ---------------------------------------------------------------- writing */
+/* Bytes on their way to a Python callable, in pieces of at most this size: what it keeps is its own. */
+enum { PIECE_BYTES = 1 << 20 };
+
+typedef struct stage {
+    PyObject *write; /* borrowed: a callable that takes bytes */
+    char *bytes;     /* [PIECE_BYTES] */
+    size_t n_bytes;
+} stage;
+
+static ds_status flush(stage *s)
+{
+    PyObject *done = s->n_bytes
+                         ? PyObject_CallFunction(s->write, "y#", s->bytes, (Py_ssize_t)s->n_bytes)
+                         : Py_NewRef(Py_None);
+    s->n_bytes = 0;
+    Py_XDECREF(done);
+    return done ? DS_OK : ds_fail(DS_FORMAT, "what takes the bytes raised an exception");
+}
+
+static ds_status put(void *context, const void *bytes, size_t n_bytes)
+{
+    stage *s = context;
+    for (const char *from = bytes; n_bytes > 0;) {
+        size_t n = PIECE_BYTES - s->n_bytes;
+        n = n < n_bytes ? n : n_bytes;
+        memcpy(s->bytes + s->n_bytes, from, n);
+        s->n_bytes += n;
+        from += n;
+        n_bytes -= n;
+        if (s->n_bytes == PIECE_BYTES)
+            DS_TRY(flush(s));
+    }
+    return DS_OK;
+}
+
+static ds_status write_model(stage *s, const ds_plan *plan, const ds_interface *interface)
+{
+    const ds_sink sink = {s, put};
+    ds_restored whole;
+    DS_TRY(ds_weights_restore(&whole, plan, plan->model));
+    const ds_status status = ds_model_write(&sink, whole.graph, interface);
+    ds_weights_free(&whole);
+    DS_TRY(status);
+    return flush(s);
+}
+
 /* write_model(engine, text, write): the file of the engine's graph, as it was captured. */
 PyObject *ds_write_model(PyObject *module, PyObject *args)
 {
     ds_module *m = PyModule_GetState(module);
-    PyObject *engine, *write;
+    ds_engine_object *engine;
+    stage s = {0};
     const char *text;
     Py_ssize_t n_bytes;
-    if (!PyArg_ParseTuple(args, "O!s#O:write_model", m->engine_type, &engine, &text, &n_bytes, &write))
+    if (!PyArg_ParseTuple(args, "O!s#O:write_model", m->engine_type, &engine, &text, &n_bytes,
+                          &s.write) ||
+        ds_engine_check_open(m, engine) < 0)
         return NULL;
-    if (ds_engine_check_open(m, (ds_engine_object *)engine) < 0)
-        return NULL;
-    const ds_plan *plan = ((ds_engine_object *)engine)->plan;
-    const ds_graph *graph = plan->model;
+    s.bytes = PyMem_Malloc(PIECE_BYTES);
+    if (!s.bytes)
+        return PyErr_NoMemory();
     const ds_allocator a = ds_module_allocator(m);
     ds_interface *interface = NULL;
-    ds_status status = ds_interface_parse(&interface, &a, text, (size_t)n_bytes, graph);
-    if (status != DS_OK)
-        return ds_raise(m, status, NULL);
-    PyObject *result = NULL;
-    ds_python_sink sink;
-    if (ds_python_sink_begin(&sink, write) == 0) {
-        const ds_sink to = ds_python_sink_of(&sink);
-        ds_restored whole;
-        status = ds_weights_restore(&whole, plan, graph);
-        if (status == DS_OK) {
-            status = ds_model_write(&to, whole.graph, interface);
-            ds_weights_free(&whole);
-        }
-        result = ds_python_sink_end(m, &sink, status);
-    }
+    ds_status status =
+        ds_interface_parse(&interface, &a, text, (size_t)n_bytes, engine->plan->model);
+    if (status == DS_OK)
+        status = write_model(&s, engine->plan, interface);
     ds_interface_free(interface);
-    return result;
+    PyMem_Free(s.bytes);
+    if (status != DS_OK && !PyErr_Occurred())
+        /* What is no valid argument here is what a file can't hold. */
+        ds_raise(m, status == DS_ARGUMENT ? DS_FORMAT : status, NULL);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }

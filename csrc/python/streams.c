@@ -327,9 +327,9 @@ PyMethodDef ds_stream_methods[] = {
     DS_METHOD("fork", engine_fork, "fork(id, new_id)"),
     DS_METHOD("idle", engine_idle,
               "idle(seconds) -> ids not stepped for that long, the longest first"),
-    DS_METHOD("graph", ds_engine_graph, "graph() -> the planned graph, weights included"),
-    DS_METHOD("copy", ds_engine_object_copy,
-              "copy(max_streams): an engine of the same plan, without streams"),
-    DS_METHOD("close", ds_engine_object_close, "close(): release all streams"),
+    {"graph", ds_engine_graph, METH_NOARGS, "graph() -> the planned graph, weights included"},
+    {"copy", ds_engine_object_copy, METH_O,
+     "copy(max_streams): an engine of the same plan, without streams"},
+    {"close", ds_engine_object_close, METH_NOARGS, "close(): release all streams"},
     {NULL, NULL, 0, NULL},
 };

@@ -8,12 +8,45 @@ ds_module *ds_module_of(PyTypeObject *type)
     return PyType_GetModuleState(type);
 }
 
+void ds_free_object(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+PyObject *ds_build_list(size_t n, PyObject *(*item)(const void *of, size_t i), const void *of)
+{
+    PyObject *list = PyErr_Occurred() ? NULL : PyList_New((Py_ssize_t)n);
+    for (size_t i = 0; list && i < n; i++) {
+        PyObject *made = item(of, i);
+        if (made)
+            PyList_SET_ITEM(list, (Py_ssize_t)i, made);
+        else
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+Py_ssize_t ds_parse_ints(PyObject *sequence, int64_t *values, Py_ssize_t limit)
+{
+    PyObject *fast =
+        PySequence_Tuple(sequence); /* a copy: items may run code that changes the caller's */
+    if (!fast)
+        return -1;
+    const Py_ssize_t n = PyTuple_GET_SIZE(fast);
+    for (Py_ssize_t i = 0; i < n && i < limit && !PyErr_Occurred(); i++)
+        values[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(fast, i));
+    Py_DECREF(fast);
+    return PyErr_Occurred() ? -1 : n;
+}
+
 /* ---------------------------------------------------------------- errors */
 PyObject *ds_raise(ds_module *m, ds_status status, PyObject *ids)
 {
     PyObject *cls = m->errors[status > 0 && (int)status < DS_N_STATUS ? status : DS_INTERNAL];
-    PyObject *message = PyUnicode_DecodeUTF8(ds_last_error(), (Py_ssize_t)strlen(ds_last_error()),
-                                             "replace");
+    PyObject *message =
+        PyUnicode_DecodeUTF8(ds_last_error(), (Py_ssize_t)strlen(ds_last_error()), "replace");
     if (!message)
         return NULL;
     PyObject *error = ids ? PyObject_CallFunctionObjArgs(cls, message, ids, NULL)
@@ -24,6 +57,14 @@ PyObject *ds_raise(ds_module *m, ds_status status, PyObject *ids)
         Py_DECREF(error);
     }
     return NULL;
+}
+
+PyObject *ds_unless_failed(ds_module *m, ds_status status, PyObject *object)
+{
+    if (status == DS_OK)
+        return object;
+    Py_XDECREF(object);
+    return ds_raise(m, status, NULL);
 }
 
 bool ds_have_kernels(const ds_module *m)
@@ -51,57 +92,39 @@ PyObject *ds_bad_ids(PyObject *ids, const bool *bad, Py_ssize_t n_rows)
 }
 
 /* ---------------------------------------------------------------- dtypes and signatures */
-static const struct {
-    ds_dtype dtype;
-    const char *name;
-    int numpy;
-} dtypes[] = {
-    {DS_F32, "float32", NPY_FLOAT32}, {DS_F64, "float64", NPY_FLOAT64}, {DS_I64, "int64", NPY_INT64},
-    {DS_BOOL, "bool", NPY_BOOL},      {DS_I16, "int16", NPY_INT16},
+static const int numpy_types[] = {
+    NPY_NOTYPE,           [DS_F32] = NPY_FLOAT32, [DS_F64] = NPY_FLOAT64,
+    [DS_I64] = NPY_INT64, [DS_BOOL] = NPY_BOOL,   [DS_I16] = NPY_INT16,
 };
-enum { N_DTYPES = sizeof dtypes / sizeof *dtypes };
+enum { N_DTYPES = sizeof numpy_types / sizeof *numpy_types };
 
 int ds_parse_dtype(ds_module *m, PyObject *name, ds_dtype *dtype)
 {
     const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
-    for (int i = 0; text && i < N_DTYPES; i++)
-        if (strcmp(text, dtypes[i].name) == 0) {
-            *dtype = dtypes[i].dtype;
+    for (int i = 1; text && i < N_DTYPES; i++)
+        if (strcmp(text, ds_dtype_name((ds_dtype)i)) == 0) {
+            *dtype = (ds_dtype)i;
             return 0;
         }
     if (!PyErr_Occurred())
-        PyErr_Format(m->errors[DS_DTYPE], "dtype %R: expected float32, float64, int64 or bool", name);
+        PyErr_Format(m->errors[DS_DTYPE], "dtype %R: expected float32, float64, int64 or bool",
+                     name);
     return -1;
 }
 
 int ds_numpy_type(ds_dtype dtype)
 {
-    for (int i = 0; i < N_DTYPES; i++)
-        if (dtypes[i].dtype == dtype)
-            return dtypes[i].numpy;
-    return NPY_NOTYPE;
+    return numpy_types[dtype];
 }
 
 static int parse_shape(ds_module *m, PyObject *shape, ds_signature *s)
 {
-    PyObject *fast = PySequence_Tuple(shape); /* a copy: items may run code that changes the caller's */
-    if (!fast)
-        return -1;
-    Py_ssize_t rank = PyTuple_GET_SIZE(fast);
-    int status = 0;
-    if (rank > DS_MAX_RANK) {
+    const Py_ssize_t rank = ds_parse_ints(shape, s->shape, DS_MAX_RANK);
+    s->rank = (int)rank;
+    if (rank > DS_MAX_RANK)
         PyErr_Format(m->errors[DS_SHAPE], "at most %d feature axes are supported, got %zd",
                      DS_MAX_RANK, rank);
-        status = -1;
-    }
-    s->rank = (int)rank;
-    for (Py_ssize_t i = 0; status == 0 && i < rank; i++) {
-        s->shape[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(fast, i));
-        if (s->shape[i] == -1 && PyErr_Occurred())
-            status = -1;
-    }
-    Py_DECREF(fast);
-    return status;
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 int ds_parse_signature(ds_module *m, PyObject *tuple, int has_rate, ds_signature *signature)
@@ -126,36 +149,33 @@ int ds_parse_signatures(ds_module *m, PyObject *sequence, int has_rate, ds_signa
     if (!fast)
         return -1;
     *n = (size_t)PyTuple_GET_SIZE(fast);
-    int status = 0;
-    if (*n > limit) {
+    if (*n > limit)
         PyErr_Format(m->errors[DS_ARGUMENT], "at most %zu signatures, got %zu", limit, *n);
-        status = -1;
-    }
-    for (size_t i = 0; status == 0 && i < *n; i++) {
+    for (size_t i = 0; i < *n && !PyErr_Occurred(); i++) {
         PyObject *item = PyTuple_GET_ITEM(fast, (Py_ssize_t)i);
         if (item == Py_None)
-            memset(&signatures[i], 0, sizeof *signatures);
+            signatures[i] = (ds_signature){0};
         else
-            status = ds_parse_signature(m, item, has_rate, &signatures[i]);
+            (void)ds_parse_signature(m, item, has_rate, &signatures[i]);
     }
     Py_DECREF(fast);
-    return status;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *build_int(const void *ints, size_t i)
+{
+    return PyLong_FromLongLong(((const int64_t *)ints)[i]);
 }
 
 PyObject *ds_build_signature(const ds_signature *s)
 {
-    PyObject *shape = PyTuple_New(s->rank);
-    for (int i = 0; shape && i < s->rank; i++) {
-        PyObject *n = PyLong_FromLongLong(s->shape[i]);
-        if (!n)
-            Py_CLEAR(shape);
-        else
-            PyTuple_SET_ITEM(shape, i, n);
-    }
-    if (!shape)
-        return NULL;
-    return Py_BuildValue("sNLL", ds_dtype_name(s->dtype), shape, (long long)s->rate.num,
-                         (long long)s->rate.den);
+    PyObject *shape = ds_build_list((size_t)s->rank, build_int, s->shape);
+    PyObject *signature =
+        shape ? Py_BuildValue("sNLL", ds_dtype_name(s->dtype), PyList_AsTuple(shape),
+                              (long long)s->rate.num, (long long)s->rate.den)
+              : NULL;
+    Py_XDECREF(shape);
+    return signature;
 }
 
 /* ---------------------------------------------------------------- attributes */
@@ -168,43 +188,23 @@ const ds_op_def *ds_parse_def(ds_module *m, PyObject *name)
     return def;
 }
 
-static int parse_ints(PyObject *value, ds_attr *attr)
-{
-    PyObject *fast = PySequence_Tuple(value);
-    if (!fast)
-        return -1;
-    Py_ssize_t n = PyTuple_GET_SIZE(fast);
-    attr->kind = DS_ATTR_INTS;
-    attr->value.n_ints = n > DS_MAX_INTS ? DS_MAX_INTS + 1 : (int)n; /* too long: refused by name */
-    for (Py_ssize_t i = 0; i < n && i < DS_MAX_INTS; i++) {
-        attr->value.ints[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(fast, i));
-        if (attr->value.ints[i] == -1 && PyErr_Occurred())
-            break;
-    }
-    Py_DECREF(fast);
-    return PyErr_Occurred() ? -1 : 0;
-}
-
-static int parse_attr(PyObject *value, ds_attr *attr)
+/* An exception is set where it is of no kind, or out of range. */
+static void parse_attr(PyObject *value, ds_attr *attr)
 {
     if (PyUnicode_Check(value)) {
         attr->kind = DS_ATTR_CHOICE;
         attr->text = PyUnicode_AsUTF8(value);
-        return attr->text ? 0 : -1;
-    }
-    if (PyFloat_Check(value)) {
+    } else if (PyFloat_Check(value)) {
         attr->kind = DS_ATTR_REAL;
         attr->value.x = PyFloat_AS_DOUBLE(value);
-        return 0;
-    }
-    if (PyIndex_Check(value)) {
-        PyObject *index = PyNumber_Index(value);
+    } else if (PyIndex_Check(value)) {
         attr->kind = DS_ATTR_INT;
-        attr->value.i = index ? PyLong_AsLongLong(index) : -1;
-        Py_XDECREF(index);
-        return PyErr_Occurred() ? -1 : 0;
+        attr->value.i = PyLong_AsLongLong(value);
+    } else {
+        const Py_ssize_t n = ds_parse_ints(value, attr->value.ints, DS_MAX_INTS);
+        attr->kind = DS_ATTR_INTS; /* too many: refused by name */
+        attr->value.n_ints = n > DS_MAX_INTS ? DS_MAX_INTS + 1 : (int)n;
     }
-    return parse_ints(value, attr);
 }
 
 static PyObject *build_attribute(const ds_attr_def *def, const ds_attr_value *v)
@@ -214,22 +214,12 @@ static PyObject *build_attribute(const ds_attr_def *def, const ds_attr_value *v)
     if (def->kind == DS_ATTR_INT)
         return PyLong_FromLongLong(v->i);
     if (def->kind == DS_ATTR_CHOICE) {
-        const char *choice = def->choices, *end;
-        for (int64_t i = 0; i < v->i && strchr(choice, '|'); i++)
-            choice = strchr(choice, '|') + 1;
-        end = strchr(choice, '|');
-        return PyUnicode_FromStringAndSize(
-            choice, end ? (Py_ssize_t)(end - choice) : (Py_ssize_t)strlen(choice));
+        const char *choice = def->choices;
+        for (int64_t i = 0; i < v->i; i++)
+            choice += strcspn(choice, "|") + 1;
+        return PyUnicode_FromStringAndSize(choice, (Py_ssize_t)strcspn(choice, "|"));
     }
-    PyObject *list = PyList_New(v->n_ints);
-    for (int i = 0; list && i < v->n_ints; i++) {
-        PyObject *item = PyLong_FromLongLong(v->ints[i]);
-        if (!item)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, i, item);
-    }
-    return list;
+    return ds_build_list((size_t)v->n_ints, build_int, v->ints);
 }
 
 PyObject *ds_build_attributes(const ds_op *op)
@@ -247,61 +237,56 @@ PyObject *ds_build_attributes(const ds_op *op)
 
 int ds_parse_attrs(ds_module *m, const ds_op_def *def, PyObject *mapping, ds_attr *attrs, size_t *n)
 {
-    if (!PyDict_Check(mapping)) {
-        PyErr_Format(PyExc_TypeError, "%s: attributes must be a dict", def->name);
-        return -1;
-    }
     PyObject *key, *value;
     Py_ssize_t at = 0;
     *n = 0;
-    while (PyDict_Next(mapping, &at, &key, &value)) {
+    if (!PyDict_Check(mapping))
+        PyErr_Format(PyExc_TypeError, "%s: attributes must be a dict", def->name);
+    while (!PyErr_Occurred() && PyDict_Next(mapping, &at, &key, &value)) {
         if (*n > DS_MAX_ATTRS) {
             PyErr_Format(m->errors[DS_ARGUMENT], "%s: too many attributes", def->name);
-            return -1;
+            break;
         }
         ds_attr *attr = &attrs[(*n)++];
-        memset(attr, 0, sizeof *attr);
-        attr->name = PyUnicode_Check(key) ? PyUnicode_AsUTF8(key) : NULL;
-        if (!attr->name || parse_attr(value, attr) < 0) {
-            if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
-                PyErr_Clear();
-                PyErr_Format(m->errors[DS_ARGUMENT], "%s: %R is out of range", def->name, key);
-            } else if (!PyErr_Occurred()) {
-                PyErr_Format(PyExc_TypeError, "%s: attribute names must be str", def->name);
-            }
-            return -1;
+        *attr = (ds_attr){.name = PyUnicode_Check(key) ? PyUnicode_AsUTF8(key) : NULL};
+        if (attr->name)
+            parse_attr(value, attr);
+        else if (!PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "%s: attribute names must be str", def->name);
+        if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+            PyErr_Clear();
+            PyErr_Format(m->errors[DS_ARGUMENT], "%s: %R is out of range", def->name, key);
         }
     }
-    return 0;
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* ---------------------------------------------------------------- weights */
-static int parse_weight(ds_module *m, const ds_op_def *def, size_t i, PyObject *item,
-                        ds_signature *s, const void **data)
+/* An exception is set where it is none. */
+static void parse_weight(ds_module *m, const ds_op_def *def, size_t i, PyObject *item,
+                         ds_signature *s, const void **data)
 {
-    memset(s, 0, sizeof *s);
-    s->rate = (ds_rate){0, 1};
+    *s = (ds_signature){.rate = {0, 1}};
     *data = NULL;
     if (item == Py_None)
-        return 0;
-    if (!PyArray_Check(item) || !PyArray_ISCARRAY_RO((PyArrayObject *)item)) {
-        PyErr_Format(PyExc_TypeError, "%s: weight %zu must be a C-contiguous array", def->name, i);
-        return -1;
-    }
+        return;
     PyArrayObject *array = (PyArrayObject *)item;
-    for (int d = 0; d < N_DTYPES; d++)
-        if (PyArray_TYPE(array) == dtypes[d].numpy)
-            s->dtype = dtypes[d].dtype;
+    if (!PyArray_Check(item) || !PyArray_ISCARRAY_RO(array)) {
+        PyErr_Format(PyExc_TypeError, "%s: weight %zu must be a C-contiguous array", def->name, i);
+        return;
+    }
+    for (int d = 1; d < N_DTYPES; d++)
+        if (PyArray_TYPE(array) == numpy_types[d])
+            s->dtype = (ds_dtype)d;
     if (!s->dtype || PyArray_NDIM(array) > DS_MAX_RANK) {
         PyErr_Format(m->errors[s->dtype ? DS_SHAPE : DS_DTYPE],
                      "%s: weight %zu has an unsupported dtype or rank", def->name, i);
-        return -1;
+        return;
     }
     s->rank = PyArray_NDIM(array);
     for (int d = 0; d < s->rank; d++)
         s->shape[d] = PyArray_DIM(array, d);
     *data = PyArray_DATA(array);
-    return 0;
 }
 
 PyObject *ds_parse_weights(ds_module *m, const ds_op_def *def, PyObject *sequence,
@@ -311,15 +296,11 @@ PyObject *ds_parse_weights(ds_module *m, const ds_op_def *def, PyObject *sequenc
     if (!fast)
         return NULL;
     *n = (size_t)PyTuple_GET_SIZE(fast);
-    int status = 0;
-    if (*n > DS_MAX_WEIGHTS) {
+    if (*n > DS_MAX_WEIGHTS)
         PyErr_Format(m->errors[DS_ARGUMENT], "%s: at most %d weights", def->name, DS_MAX_WEIGHTS);
-        status = -1;
-    }
-    for (size_t i = 0; status == 0 && i < *n; i++)
-        status = parse_weight(m, def, i, PyTuple_GET_ITEM(fast, (Py_ssize_t)i),
-                              &signatures[i], &data[i]);
-    if (status < 0)
+    for (size_t i = 0; i < *n && !PyErr_Occurred(); i++)
+        parse_weight(m, def, i, PyTuple_GET_ITEM(fast, (Py_ssize_t)i), &signatures[i], &data[i]);
+    if (PyErr_Occurred())
         Py_CLEAR(fast);
     return fast;
 }
@@ -335,10 +316,8 @@ ds_arena *ds_take_arena(ds_module *m)
     if (!m->fault && m->n_arenas > 0)
         return m->arenas[--m->n_arenas];
     ds_arena *arena = PyMem_RawMalloc(sizeof *arena);
-    if (!arena) {
-        PyErr_NoMemory();
-        return NULL;
-    }
+    if (!arena)
+        return (ds_arena *)PyErr_NoMemory();
     ds_allocator allocator = ds_module_allocator(m);
     ds_arena_init(arena, &allocator);
     return arena;

@@ -18,28 +18,45 @@
 
 enum { DS_N_STATUS = 16, DS_MAX_ARENAS = 8 };
 
+/* The types of the module: <name>_type in its state, made by ds_<name>_spec. */
+#define DS_TYPES(X) \
+    X(op) X(graph) X(engine) X(live) X(stepper) X(stream) X(gate) X(hold) X(prepared) X(wav)
+#define DS_TYPE_MEMBER(name) PyTypeObject *name##_type;
+#define DS_TYPE_SPEC(name) extern PyType_Spec ds_##name##_spec;
+
 typedef struct ds_module {
+    DS_TYPES(DS_TYPE_MEMBER)
     PyObject *errors[DS_N_STATUS]; /* exception class of each status */
-    PyTypeObject *op_type, *graph_type, *engine_type, *live_type, *stepper_type, *stream_type;
-    PyTypeObject *gate_type, *hold_type, *prepared_type, *wav_type;
-    const ds_kernels *kernels;      /* chosen at import; NULL where the environment asks for none there is */
-    char no_kernels[DS_MESSAGE_BYTES]; /* why */
-    const ds_kernels *blas_kernels; /* NULL without OpenBLAS, or where it is kept out */
+    /* Chosen at import; NULL where the environment asks for none there is, and why. */
+    const ds_kernels *kernels;
+    char no_kernels[DS_MESSAGE_BYTES];
+    const ds_kernels *blas_kernels;  /* NULL without OpenBLAS, or where it is kept out */
     ds_arena *arenas[DS_MAX_ARENAS]; /* idle scratch of eager calls; guarded by the GIL */
     int n_arenas;
     ds_fault_allocator *fault; /* for tests: where installed */
 } ds_module;
 
-extern struct PyModuleDef ds_module_def;
+DS_TYPES(DS_TYPE_SPEC)
 ds_module *ds_module_of(PyTypeObject *type); /* of a type made by this module */
 
-/* Types: fill the type object. */
-extern PyType_Spec ds_op_spec, ds_graph_spec, ds_engine_spec, ds_gate_spec, ds_hold_spec;
-extern PyType_Spec ds_live_spec, ds_stepper_spec, ds_stream_spec, ds_prepared_spec, ds_wav_spec;
+/* A method of a type that others may derive from, with the arguments that it has. */
+#define DS_METHOD(name, function, doc) \
+    {name, (PyCFunction)(void (*)(void))function, METH_METHOD | METH_FASTCALL | METH_KEYWORDS, doc}
+#define DS_METHOD_ARGUMENTS \
+    PyObject *self, PyTypeObject *cls, PyObject *const *args, Py_ssize_t n_args, PyObject *names
+/* The end of an object's deallocation. */
+void ds_free_object(PyObject *self);
+
+/* A list of what `item` makes of each i below n (new references); NULL with an exception. */
+PyObject *ds_build_list(size_t n, PyObject *(*item)(const void *of, size_t i), const void *of);
+/* Fills at most `limit` integers of a sequence; returns how many it has, or -1 with an exception. */
+Py_ssize_t ds_parse_ints(PyObject *sequence, int64_t *values, Py_ssize_t limit);
 
 /* Raises the exception of a status with the thread's last message; ids: a sequence of str, or NULL.
  * Always returns NULL. */
 PyObject *ds_raise(ds_module *m, ds_status status, PyObject *ids);
+/* The object; where the status is a failure, its exception, and the object (may be NULL) is released. */
+PyObject *ds_unless_failed(ds_module *m, ds_status status, PyObject *object);
 /* Whether there are kernels to compute with; false with a ValueError. An import alone doesn't ask, so that
  * the command line can say in one line what is wrong. */
 bool ds_have_kernels(const ds_module *m);
@@ -57,9 +74,11 @@ int ds_parse_signatures(ds_module *m, PyObject *sequence, int has_rate, ds_signa
 PyObject *ds_build_signature(const ds_signature *signature);
 /* Attributes of a definition from a mapping; texts point into the mapping's strings. Fills at most
  * DS_MAX_ATTRS + 1 (an unknown one is left to ds_op_create to name). */
-int ds_parse_attrs(ds_module *m, const ds_op_def *def, PyObject *mapping, ds_attr *attrs, size_t *n);
+int ds_parse_attrs(ds_module *m, const ds_op_def *def, PyObject *mapping, ds_attr *attrs,
+                   size_t *n);
 /* All attributes of an operator, defaults included, as a dict. */
 PyObject *ds_build_attributes(const ds_op *op);
+/* An operator's definition by its name. */
 const ds_op_def *ds_parse_def(ds_module *m, PyObject *name);
 /* Weights given as arrays (or None): signatures and data pointers, after checking that each is a
  * C-contiguous aligned array. Returns what keeps them alive (new reference), NULL with an exception. */
@@ -70,5 +89,11 @@ ds_arena *ds_take_arena(ds_module *m); /* NULL with an exception set */
 void ds_give_arena(ds_module *m, ds_arena *arena);
 /* The allocator for new objects: the process's, or the test's. */
 ds_allocator ds_module_allocator(const ds_module *m);
+
+/* Functions of the module: joined.c, model.c. */
+PyObject *ds_joined(PyObject *module, PyObject *arrays);
+PyObject *ds_check_container(PyObject *module, PyObject *content);
+PyObject *ds_read_model(PyObject *module, PyObject *args);
+PyObject *ds_write_model(PyObject *module, PyObject *args);
 
 #endif

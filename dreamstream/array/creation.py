@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DTypeError, ModeError, ShapeError
-from ..stream.rules.length import BatchSize
+from ..errors import DTypeError, ShapeError
 from . import dtypes, elementwise
-from .axes import axis_of, sizes_of
-from .base import Base, is_number
+from .axes import sizes_of
+from .base import is_number
 from .batch_constant import BatchTensor
+from .making import array_of, filled
 from .tensor import Tensor
 
 __all__ = [
@@ -84,7 +84,7 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, *, device:
     Source: torch.tensor, except that lists of integers become float32.
     """
     dtypes.check_device(device)
-    return Tensor(_array_of(data, dtype, copy=True), requires_grad)
+    return Tensor(array_of(data, dtype, copy=True), requires_grad)
 
 
 def as_tensor(data: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
@@ -92,29 +92,12 @@ def as_tensor(data: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
     dtypes.check_device(device)
     if isinstance(data, Tensor) and (dtype is None or dtypes.as_dtype(dtype) == data.dtype):
         return data
-    return Tensor(_array_of(data, dtype, copy=False))
+    return Tensor(array_of(data, dtype, copy=False))
 
 
 def from_numpy(array: NDArray[Any]) -> Tensor:
     """Return a tensor that shares the array's memory; integers other than int64 are converted."""
     return Tensor(array)
-
-
-def _array_of(data: Any, dtype: Any, copy: bool) -> NDArray[Any]:
-    if getattr(data, "is_stream", False):
-        raise ModeError("tensor: expected plain data, got a stream; its padded values are x.tensor()")
-    is_array = hasattr(data, "__array__") and not isinstance(data, np.generic)
-    try:
-        array = np.asarray(data)
-    except ValueError as error:
-        raise ShapeError(f"tensor: the lists don't form an array: {error}") from None
-    wanted = None if dtype is None else dtypes.as_dtype(dtype)
-    if wanted is not None and array.dtype.kind in "fiub":
-        return np.array(array, wanted) if copy or array.dtype != wanted else array
-    if not is_array and array.dtype.kind in "fiu" and array.dtype != dtypes.float32:
-        return array.astype(dtypes.float32)
-    out = dtypes.adopt(array)
-    return out.copy() if copy and out is array else out
 
 
 # ---------------------------------------------------------------------- from nothing
@@ -146,14 +129,8 @@ def full(
     Source: torch.full.
     """
     dtypes.check_device(device)
-    sizes = sizes_of(size if isinstance(size, (tuple, list)) else (size,))
-    batch = [i for i, s in enumerate(sizes) if isinstance(s, BatchSize)]
-    shape = tuple(1 if i in batch else operator.index(s) for i, s in enumerate(sizes))
-    if any(n < 0 for n in shape):
-        raise ShapeError(f"sizes must not be negative, got {shape}")
-    value = fill_value.item() if isinstance(fill_value, (Base, np.generic)) else fill_value
-    to = dtypes.common("full", [], [value]) if dtype is None else dtypes.as_dtype(dtype)
-    out = Tensor(np.full(shape, value, to), requires_grad)
+    array, batch = filled(size, fill_value, dtype)
+    out = Tensor(array, requires_grad)
     return BatchTensor(out, batch) if batch else out
 
 
@@ -286,21 +263,6 @@ def where(condition: Any, input: Any, other: Any) -> Tensor:
     Source: torch.where.
     """
     return elementwise.where(condition, input, other)
-
-
-def cat_plain(tensors: list[Tensor], dim: int) -> Tensor:
-    """Return plain tensors laid end to end."""
-    dtype = dtypes.common("cat", [t.dtype for t in tensors])
-    if len({t.ndim for t in tensors}) > 1 or tensors[0].ndim == 0:
-        raise ShapeError(f"cat: expected equal numbers of dimensions, got {[t.ndim for t in tensors]}")
-    axis = axis_of("cat", dim, tensors[0].ndim)
-    try:
-        return Tensor(np.concatenate([t.numpy().astype(dtype, copy=False) for t in tensors], axis))
-    except ValueError:
-        shapes = ", ".join(str(t.shape) for t in tensors)
-        raise ShapeError(
-            f"cat: only sizes of dimension {axis} may differ, got shapes {shapes}"
-        ) from None
 
 
 def _tensors(name: str, tensors: Sequence[Any]) -> list[Tensor]:

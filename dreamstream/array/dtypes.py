@@ -7,6 +7,7 @@ bools follow floats, and a Python number adopts the type of the tensor that it m
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = [
     "int64",
     "is_float",
     "is_name",
+    "name_of",
     "nominal",
     "require_float",
     "require_same",
@@ -91,6 +93,13 @@ def is_name(text: str) -> Flag:
     return text in _NAMES or text in _NARROW or text in ("half", "int")
 
 
+@lru_cache(maxsize=64)
+def name_of(dtype: DType) -> str:
+    """Return the name under which operators know an element type."""
+    return dtype.name
+
+
+@lru_cache(maxsize=64)
 def nominal(dtype: Any) -> DType:
     """Return the type under which operators know values of a library's own type: its next wider one of ours.
 

@@ -13,11 +13,13 @@ which.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import DTypeError, ModeError, ShapeError
+from ..operations import BINARY, UNARY
 from . import dtypes, hook
 from .base import Base, Number, is_number
 
@@ -38,37 +40,13 @@ __all__ = [
 ]
 
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
-REAL = frozenset(("div", "atan2", "hypot", "copysign", "prelu"))  # of integers too
+REAL = frozenset(row.name for row in BINARY if row.real)  # of integers too
 
-_INT_UNARY: dict[str, Callable[[Any], Any]] = {
-    "abs": np.abs,
-    "neg": np.negative,
-    "square": np.square,
-    "sign": np.sign,
-    "relu": lambda a: np.maximum(a, 0),
-    "floor": np.copy,
-    "ceil": np.copy,
-    "round": np.copy,
-    "trunc": np.copy,
-}
+_INT_UNARY = {row.name: row.integers for row in UNARY if row.integers is not None}
 _INT_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "minimum": np.minimum,
-    "maximum": np.maximum,
-    "pow": np.power,
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
+    **{row.name: row.integers for row in BINARY if row.integers is not None},
     "logical_and": np.logical_and,
     "logical_or": np.logical_or,
-    "floor_divide": np.floor_divide,
-    "remainder": np.remainder,
-    "fmod": np.fmod,
     "trunc_divide": lambda a, b: np.floor_divide(np.abs(a), np.abs(b)) * np.sign(a) * np.sign(b),
     "and": np.bitwise_and,
     "or": np.bitwise_or,
@@ -249,9 +227,14 @@ def _combine(name: str, operands: Sequence[Base | Number], dtype: Sequence[dtype
 
 
 def _constant(number: Number, dtype: dtypes.DType) -> Tensor:
-    """Return a Python number as a tensor without dimensions."""
+    """Return a Python number as a tensor without dimensions, around the same array each time."""
     with np.errstate(over="ignore"):
-        return Base._plain(np.array(number, dtype))
+        return Base._plain(_number(np.array(number, dtype).tobytes(), dtype))
+
+
+@lru_cache(maxsize=1024)
+def _number(data: bytes, dtype: dtypes.DType) -> Any:
+    return np.frombuffer(data, dtype).reshape(())
 
 
 def _integers(name: str, operands: Sequence[Base | Number], dtype: Sequence[dtypes.DType]) -> Tensor:

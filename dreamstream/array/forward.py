@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NotStreamableError, ShapeError
+from ..stream.edge import Request
 from ..stream.rules import Fallback, is_whole, joined, parse_index, plan_reshape, stream_slice
 from ..stream.where import user_line
 from . import hook
@@ -52,26 +53,21 @@ def _as_long_as(x: StreamTensor, length: Any) -> StreamTensor:
     """Return a stream that was said to be as long as another: brought together, and compared at the end."""
     if length.fn or length.rate != x.rate:
         _refuse(x, f"a reshape to {length!r}, another tensor's length,", "use this tensor's own size, or -1")
-    assert x.edge is not None
-    cid = joined((x.edge.cid, length.edge.cid))
-    if cid == x.edge.cid:
+    edge: Any = x.edge
+    cid = joined((edge.cid, length.edge.cid))
+    if cid == edge.cid:
         return x
-    ((value, edge),) = hook.run("sync", {}, [x.edge, length.edge], [x.value])
-    edge.cid = cid
-    return type(x).inside(value, x.dims, edge, x.names)
+    ((value, out),) = hook.run(Request("sync", {}, [edge, length.edge], [x.value], cid=cid))
+    return type(x).inside(value, x.dims, out, x.names)
 
 
 def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
     """Return x[..., index] on the stream axis."""
     s = stream_slice(index)
     if s.stop_length is not None:
-        edge = s.stop_length.edge
-        ((value, out),) = hook.run(
-            "cut",
-            {"start": s.start, "step": s.step, "length": s.stop_length.steps()},
-            [x.edge, edge],
-            [x.value],
-        )
+        edges: list[Any] = [x.edge, s.stop_length.edge]
+        steps = {"start": s.start, "step": s.step, "length": s.stop_length.steps()}
+        ((value, out),) = hook.run(Request("cut", steps, edges, [x.value]))
         return type(x).inside(value, x.dims, out, x.names)
     return _op(x, "slice", {"start": s.start, "crop": s.crop, "step": s.step})
 
@@ -81,8 +77,6 @@ class ForwardMethods:
 
     @staticmethod
     def getitem(x: StreamTensor, index: Any) -> StreamTensor:
-        from .stream_tensor import StreamTensor
-
         names = tuple(d if isinstance(d, str) else n for d, n in zip(x.dims, x.names))
         parts = parse_index(_without_tensors(index), names)
         if isinstance(parts, Fallback):
@@ -116,10 +110,9 @@ class ForwardMethods:
                 features.append(x.features[axis])
             axis += 1
         if parts.take is None:
-            result: StreamTensor = reshape_features(x, features, parts.dims)
+            result = reshape_features(x, features, parts.dims)
         else:
             result = _take(reshape_features(x, features, _straight(x, features)), *parts.take)
-        assert isinstance(result, StreamTensor)
         return result.with_dims(parts.dims, parts.names)
 
     @staticmethod

@@ -57,13 +57,7 @@ def set_run(fn: Callable[..., Any]) -> None:
     _run = fn
 
 
-def run(
-    name: str,
-    attributes: Mapping[str, Any],
-    edges: Sequence[Any],
-    values: Sequence[Any],
-    weights: Sequence[Any] = (),
-) -> list[tuple[Any, Any]]:
-    """Run an operator inside a forward on edges and values; see `dreamstream.dispatch.run`."""
-    out: list[tuple[Any, Any]] = _run(name, attributes, edges, values, weights)
+def run(request: Any) -> list[tuple[Any, Any]]:
+    """Run an operation inside a forward; see `dreamstream.dispatch.run`."""
+    out: list[tuple[Any, Any]] = _run(request)
     return out

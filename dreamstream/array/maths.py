@@ -2,8 +2,8 @@
 
 Each is written once, for plain tensors and streams alike (see `elementwise`): arguments ``(*, any
 shape) float32 | float64``, results of the broadcast shape and the same type; comparisons give bool.
-Integers are taken where torch takes them. Errors are those of `elementwise.binary`. Source: the
-method of `torch.Tensor` of the same name.
+Integers are taken where torch takes them. Errors are those of `elementwise.binary`. Methods that are one
+kernel each stand in `functions`. Source: the method of `torch.Tensor` of the same name.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from ..errors import DTypeError
 from . import dtypes
 from .base import Base, Number, is_number
 from .elementwise import along, as_flags, binary, binary_or_not, bits, negated, rounded, unary, where
+from .functions import Functions
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -27,7 +30,7 @@ Operand = Any
 """A tensor, a NumPy array or a Python number."""
 
 
-class Maths(Base):
+class Maths(Functions):
     """Elementwise methods and operators."""
 
     # ------------------------------------------------------------------ two operands
@@ -39,10 +42,6 @@ class Maths(Base):
     def sub(self, other: Operand, *, alpha: Number = 1) -> Tensor:
         """Return self - alpha * other."""
         return binary("sub", self, _scaled(other, alpha))
-
-    def mul(self, other: Operand) -> Tensor:
-        """Return self * other."""
-        return binary("mul", self, other)
 
     def div(self, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
         """Return self / other; integers are divided as float32.
@@ -71,38 +70,6 @@ class Maths(Base):
     def pow(self, exponent: Operand) -> Tensor:
         """Return self ** exponent."""
         return binary("pow", self, exponent)
-
-    def minimum(self, other: Operand) -> Tensor:
-        """Return the smaller of each two elements; NaN where one is."""
-        return binary("minimum", self, other)
-
-    def maximum(self, other: Operand) -> Tensor:
-        """Return the larger of each two elements; NaN where one is."""
-        return binary("maximum", self, other)
-
-    def eq(self, other: Operand) -> Tensor:
-        """Return whether elements are equal."""
-        return binary("eq", self, other)
-
-    def ne(self, other: Operand) -> Tensor:
-        """Return whether elements differ."""
-        return binary("ne", self, other)
-
-    def lt(self, other: Operand) -> Tensor:
-        """Return self < other."""
-        return binary("lt", self, other)
-
-    def le(self, other: Operand) -> Tensor:
-        """Return self <= other."""
-        return binary("le", self, other)
-
-    def gt(self, other: Operand) -> Tensor:
-        """Return self > other."""
-        return binary("gt", self, other)
-
-    def ge(self, other: Operand) -> Tensor:
-        """Return self >= other."""
-        return binary("ge", self, other)
 
     def where(self, condition: Operand, other: Operand) -> Tensor:
         """Return self where `condition` holds (bool), `other` elsewhere."""
@@ -133,94 +100,6 @@ class Maths(Base):
         return negated(as_flags(self))
 
     # ------------------------------------------------------------------ one operand
-
-    def relu(self) -> Tensor:
-        """Return max(x, 0)."""
-        return unary("relu", self)
-
-    def sigmoid(self) -> Tensor:
-        """Return 1 / (1 + e ** -x)."""
-        return unary("sigmoid", self)
-
-    def tanh(self) -> Tensor:
-        """Return the hyperbolic tangent."""
-        return unary("tanh", self)
-
-    def exp(self) -> Tensor:
-        """Return e ** x."""
-        return unary("exp", self)
-
-    def expm1(self) -> Tensor:
-        """Return e ** x - 1, exact near zero."""
-        return unary("expm1", self)
-
-    def log(self) -> Tensor:
-        """Return the natural logarithm."""
-        return unary("log", self)
-
-    def log1p(self) -> Tensor:
-        """Return log(1 + x), exact near zero."""
-        return unary("log1p", self)
-
-    def log2(self) -> Tensor:
-        """Return the logarithm to base 2."""
-        return unary("log2", self)
-
-    def log10(self) -> Tensor:
-        """Return the logarithm to base 10."""
-        return unary("log10", self)
-
-    def sqrt(self) -> Tensor:
-        """Return the square root."""
-        return unary("sqrt", self)
-
-    def rsqrt(self) -> Tensor:
-        """Return 1 / sqrt(x)."""
-        return unary("rsqrt", self)
-
-    def reciprocal(self) -> Tensor:
-        """Return 1 / x."""
-        return unary("reciprocal", self)
-
-    def square(self) -> Tensor:
-        """Return x * x."""
-        return unary("square", self)
-
-    def abs(self) -> Tensor:
-        """Return the absolute value."""
-        return unary("abs", self)
-
-    def neg(self) -> Tensor:
-        """Return -x."""
-        return unary("neg", self)
-
-    def sign(self) -> Tensor:
-        """Return -1, 0 or 1; 0 for NaN."""
-        return unary("sign", self)
-
-    def sin(self) -> Tensor:
-        """Return the sine."""
-        return unary("sin", self)
-
-    def cos(self) -> Tensor:
-        """Return the cosine."""
-        return unary("cos", self)
-
-    def erf(self) -> Tensor:
-        """Return the error function."""
-        return unary("erf", self)
-
-    def floor(self) -> Tensor:
-        """Return the largest integer that is not larger."""
-        return unary("floor", self)
-
-    def ceil(self) -> Tensor:
-        """Return the smallest integer that is not smaller."""
-        return unary("ceil", self)
-
-    def round(self) -> Tensor:
-        """Return the nearest integer, the even one of two."""
-        return unary("round", self)
 
     def clamp(self, min: Operand = None, max: Operand = None) -> Tensor:
         """Return elements moved into [min, max]; `max` wins where min > max.
@@ -263,6 +142,131 @@ class Maths(Base):
     def _real(self) -> Tensor:
         """Return the tensor, integers as float32."""
         return self.to(self.dtype if dtypes.is_float(self.dtype) else dtypes.float32)
+
+    # ------------------------------------------------------------------ composed of others
+
+    def tan(self) -> Tensor:
+        """Return the tangent."""
+        x = self._real()
+        return binary("div", unary("sin", x), unary("cos", x))
+
+    def exp2(self) -> Tensor:
+        """Return 2 ** x."""
+        return binary("pow", 2, self._real())
+
+    def frac(self) -> Tensor:
+        """Return what trunc takes away."""
+        return binary("sub", self, self.trunc())
+
+    def sinc(self) -> Tensor:
+        """Return sin(pi x) / (pi x), and 1 at 0."""
+        x = binary("mul", self._real(), math.pi)
+        return where(x == 0, 1.0, binary("div", unary("sin", x), x))
+
+    def logit(self, eps: float | None = None) -> Tensor:
+        """Return log(x / (1 - x)), x moved into [eps, 1 - eps] first where `eps` is given."""
+        x = self._real()
+        x = x if eps is None else x.clamp(eps, 1 - eps)
+        return unary("log", binary("div", x, binary("sub", 1, x)))
+
+    def nan_to_num(
+        self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+    ) -> Tensor:
+        """Return the values, with numbers in the place of those that are none.
+
+        Parameters
+        ----------
+        nan, posinf, neginf : float, optional
+            What stands for NaN, inf and -inf: 0, the type's largest and its least number where None.
+        """
+        if not dtypes.is_float(self.dtype):
+            return cast("Tensor", self)
+        most = float(np.finfo(self.dtype).max)
+        x = where(self.isnan(), 0.0 if nan is None else float(nan), self)
+        x = where(self == math.inf, most if posinf is None else float(posinf), x)
+        return where(self == -math.inf, -most if neginf is None else float(neginf), x)
+
+    def isposinf(self) -> Tensor:
+        """Return whether elements are inf."""
+        return binary("eq", self._real(), math.inf)
+
+    def isneginf(self) -> Tensor:
+        """Return whether elements are -inf."""
+        return binary("eq", self._real(), -math.inf)
+
+    def signbit(self) -> Tensor:
+        """Return whether elements are negative, -0.0 included."""
+        return binary("lt", binary("copysign", 1.0, self._real()), 0)
+
+    def deg2rad(self) -> Tensor:
+        """Return degrees as radians."""
+        return binary("mul", self._real(), math.pi / 180)
+
+    def rad2deg(self) -> Tensor:
+        """Return radians as degrees."""
+        return binary("mul", self._real(), 180 / math.pi)
+
+    # ------------------------------------------------------------------ several operands
+
+    def atan2(self, other: Operand) -> Tensor:
+        """Return the angle of the point (other, self), from -pi to pi."""
+        return binary("atan2", self._real(), _real(other))
+
+    def copysign(self, other: Operand) -> Tensor:
+        """Return the sizes of self with the signs of `other`."""
+        return binary("copysign", self._real(), _real(other))
+
+    def fmax(self, other: Operand) -> Tensor:
+        """Return the larger of each two elements, the other one where one is NaN."""
+        return self._unless_nan("maximum", other)
+
+    def fmin(self, other: Operand) -> Tensor:
+        """Return the smaller of each two elements, the other one where one is NaN."""
+        return self._unless_nan("minimum", other)
+
+    def _unless_nan(self, name: str, other: Operand) -> Tensor:
+        other = self._operand(other)
+        out = where(binary("ne", self, self), other, binary(name, self, other))
+        return where(binary("ne", other, other), self, out)
+
+    def logaddexp(self, other: Operand) -> Tensor:
+        """Return log(e ** self + e ** other), without overflow on the way."""
+        x, y = self._real(), _real(self._operand(other))
+        apart = unary("log1p", unary("exp", unary("neg", unary("abs", binary("sub", x, y)))))
+        return where(x == y, binary("add", x, math.log(2)), binary("add", binary("maximum", x, y), apart))
+
+    def xlogy(self, other: Operand) -> Tensor:
+        """Return self * log(other), 0 where self is 0."""
+        x, y = self._real(), _real(self._operand(other))
+        product = binary("mul", x, unary("log", y))
+        return where(binary("logical_and", x == 0, y == y), 0.0, product)
+
+    def heaviside(self, values: Operand) -> Tensor:
+        """Return 0 below zero, `values` at zero, 1 above it."""
+        return where(self == 0, values, binary("gt", self, 0).to(self.dtype))
+
+    def lerp(self, end: Operand, weight: Operand) -> Tensor:
+        """Return the point at `weight` on the way from self (0) to `end` (1)."""
+        way = binary("sub", end, self)
+        near = binary("add", self, binary("mul", way, weight))
+        if is_number(weight) and abs(weight) < 0.5:
+            return near
+        far = binary("sub", end, binary("mul", way, 1 - weight))  # at a weight of 1 exactly the end
+        return far if is_number(weight) else where(unary("abs", weight) < 0.5, near, far)
+
+    def addcmul(self, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Tensor:
+        """Return self + value * tensor1 * tensor2."""
+        scaled = tensor1 if value == 1 else binary("mul", tensor1, value)
+        return binary("add", self, binary("mul", scaled, tensor2))
+
+    def addcdiv(self, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Tensor:
+        """Return self + value * tensor1 / tensor2."""
+        scaled = tensor1 if value == 1 else binary("mul", tensor1, value)
+        return binary("add", self, binary("div", scaled, tensor2))
+
+    def _operand(self, other: Operand) -> Operand:
+        """Return a number as a tensor of this one's type, so that it can meet itself."""
+        return Base._plain(np.array(other, self.dtype)) if is_number(other) else other
 
     # ------------------------------------------------------------------ along a dimension
 
@@ -394,3 +398,7 @@ def _method(name: str, fn: Callable[[str, Any, Any], Any], a: Operand, b: Operan
     if out is NotImplemented:
         raise DTypeError(f"{name}: expected a tensor or a number, got {type(b).__name__}")
     return cast("Tensor", out)
+
+
+def _real(other: Operand) -> Operand:
+    return other._real() if isinstance(other, Maths) else other

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,8 +11,9 @@ import numpy.typing as npt
 
 from .. import _core
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
+from ..stream.foreign import bridge
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import Names, check_names, default_names, read_rate
+from ..stream.rules import ONE, Names, check_names, default_names, read_rate
 from . import dtypes
 from .axes import in_c_order
 from .creation import as_tensor
@@ -132,12 +131,12 @@ def as_stream_tensor(
 
 
 def _torch_creation(data: Any) -> Any:
-    """Return the bridge's module that makes tensors of torch's data, None for all other data."""
+    """Return the bridge where the data are torch's, None for all other data."""
     torch = sys.modules.get("torch")
     first = data[0] if isinstance(data, (list, tuple)) and len(data) else data
     if torch is None or not isinstance(first, getattr(torch, "Tensor", ())):
         return None
-    return importlib.import_module("dreamstream.torch.creation")
+    return bridge()
 
 
 def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any) -> tuple[list[Array], Names, Array]:
@@ -225,5 +224,5 @@ def _build(
     features = iter(range(len(names)))
     dims = tuple(n if n in ("B", "L") else next(features) for n in names)
     return StreamTensor._make(
-        value, dims, names, meta, None, Fraction(1) if rate is None else read_rate(rate), None
+        value, dims, names, meta, None, ONE if rate is None else read_rate(rate), None
     )

@@ -54,7 +54,9 @@ class StreamTensor(StreamViews):
     value: Array
     dims: Dims
     edge: Edge | None
-    restart: bool
+    restart: bool = False
+    grad = None
+    grad_fn = None
     _names: tuple[str | None, ...]
     _meta: StreamMetadata | None
     _starts: tuple[int | None, ...] | None
@@ -84,9 +86,6 @@ class StreamTensor(StreamViews):
         out._starts = None if starts is None else tuple(starts)
         out._rate = rate
         out.edge = edge
-        out.restart = False
-        out.grad = None
-        out.grad_fn = None
         return out
 
     @classmethod
@@ -94,7 +93,7 @@ class StreamTensor(StreamViews):
         cls, value: Any, dims: Dims, edge: Edge, names: Sequence[str | None] | None = None
     ) -> StreamTensor:
         """Return a tensor of a running forward."""
-        return cls._make(value, dims, names, None, None, edge.rate, edge)
+        return cls._make(value, dims, names, None, None, edge.line.rate, edge)
 
     def like(
         self, value: Array, dims: Dims | None = None, names: Sequence[str | None] | None = None
@@ -124,12 +123,12 @@ class StreamTensor(StreamViews):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Element type."""
-        return np.dtype(self.edge.dtype) if self.edge is not None else self.value.dtype
+        return np.dtype(self.edge.line.dtype) if self.edge is not None else self.value.dtype
 
     @property
     def features(self) -> tuple[int, ...]:
         """Shape of one frame, as stored."""
-        return self.edge.features if self.edge is not None else self.value.shape[1:]
+        return self.edge.line.features if self.edge is not None else self.value.shape[1:]
 
     @property
     def names(self) -> tuple[str | None, ...]:
@@ -151,8 +150,7 @@ class StreamTensor(StreamViews):
                 raise self.edge.misuse(
                     f"ids and lengths are not known while a model is captured, at {user_line()}"
                 )
-            lengths = self.edge.counts[:, 2] - self.edge.counts[:, 0]
-            self._meta = meta.replace(lengths=lengths)
+            self._meta = meta.with_lengths(self.edge.counts[:, 2] - self.edge.counts[:, 0])
         return self._meta
 
     @property
@@ -179,7 +177,7 @@ class StreamTensor(StreamViews):
     def starts(self) -> tuple[int | None, ...] | None:
         """Absolute position of each row's first frame; None where it is not known."""
         if self.edge is not None and self.edge.counts is not None:
-            return tuple(int(n) for n in self.edge.counts[:, 0])
+            return tuple(self.edge.counts[:, 0].tolist())
         return self._starts
 
     @property
@@ -199,10 +197,15 @@ class StreamTensor(StreamViews):
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
     @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.dims)
+
+    @property
     def shape(self) -> tuple[Any, ...]:
         """Sizes of the padded tensor; inside a forward B and L are tokens."""
         if self.edge is not None:
-            return tuple(self._token(d) for d in self.dims)
+            return tuple([self._token(d) for d in self.dims])
         width = self.meta.max_length
         sizes = {"B": len(self.meta), "L": width, "B_L": len(self.meta) * width}
         return tuple(sizes[d] if isinstance(d, str) else self.features[d] for d in self.dims)

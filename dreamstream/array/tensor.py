@@ -14,25 +14,22 @@ from numpy.typing import NDArray
 
 from . import dtypes
 from .base import Base
+from .batch_constant import BatchTensor
+from .functions import NAMES
 from .hook import set_apply, set_table
+from .making import array_of, end_to_end, filled
 from .reductions import Extreme, Reductions
 
 __all__ = ["METHODS", "Extreme", "Tensor", "set_apply", "set_table"]
 
 METHODS: tuple[str, ...] = (
-    # elementwise, two or three operands
-    "add", "sub", "mul", "div", "floor_divide", "remainder", "pow", "minimum", "maximum",
-    "eq", "ne", "lt", "le", "gt", "ge", "where", "masked_fill",
-    "logical_and", "logical_or", "logical_xor", "logical_not",
-    # elementwise, one operand
-    "relu", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt",
-    "reciprocal", "square", "abs", "neg", "sign", "sin", "cos", "erf", "floor", "ceil", "round",
-    "clamp", "clamp_min", "clamp_max", "clip", "isnan", "isinf", "isfinite",
-    "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "erfc", "trunc",
-    "frac", "sinc", "logit", "nan_to_num", "isposinf", "isneginf", "signbit", "deg2rad", "rad2deg",
-    # elementwise, several operands, less often
-    "atan2", "hypot", "fmod", "copysign", "fmax", "fmin", "logaddexp", "xlogy", "heaviside", "lerp",
-    "addcmul", "addcdiv",
+    # elementwise
+    *NAMES,
+    "add", "sub", "div", "floor_divide", "remainder", "pow", "where", "masked_fill", "logical_and",
+    "logical_or", "logical_xor", "logical_not", "clamp", "clamp_min", "clamp_max", "clip", "isnan",
+    "isinf", "isfinite", "tan", "exp2", "frac", "sinc", "logit", "nan_to_num", "isposinf", "isneginf",
+    "signbit", "deg2rad", "rad2deg", "atan2", "copysign", "fmax", "fmin", "logaddexp", "xlogy",
+    "heaviside", "lerp", "addcmul", "addcdiv",
     # along a dimension
     "softmax", "log_softmax", "cumsum",
     # sizes and order
@@ -100,9 +97,7 @@ class Tensor(Reductions):
 
     def new_tensor(self, data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
         """Return a tensor of `data`, of this one's element type unless `dtype` says otherwise."""
-        from .creation import tensor
-
-        return tensor(data, dtype=dtype or self.dtype, requires_grad=requires_grad)
+        return Tensor(array_of(data, dtype or self.dtype, copy=True), requires_grad)
 
     def new_zeros(self, *size: Any, **options: Any) -> Any:
         """Return `dreamstream.zeros` of this element type."""
@@ -116,20 +111,27 @@ class Tensor(Reductions):
         """Return zeros: memory without values is never handed out."""
         return self.new_zeros(*size, **options)
 
-    def new_full(self, size: Any, fill_value: Any, **options: Any) -> Any:
+    def new_full(
+        self,
+        size: Any,
+        fill_value: Any,
+        dtype: Any = None,
+        *,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Any:
         """Return `dreamstream.full` of this element type."""
-        from .creation import full
-
-        return full(size, fill_value, **{"dtype": self.dtype, **options})
+        dtypes.check_device(device)
+        array, batch = filled(size, fill_value, dtype or self.dtype)
+        out = Tensor(array, requires_grad)
+        return BatchTensor(out, batch) if batch else out
 
     # ------------------------------------------------------------------ several into one
 
     @classmethod
     def _cat(cls, tensors: list[Any], dim: int) -> Tensor:
         """Join plain tensors; a class of streams overrides it and gets lists that hold one of its own."""
-        from .creation import cat_plain
-
-        return cat_plain(tensors, dim)
+        return Tensor(end_to_end([t.numpy() for t in tensors], dim))
 
     @classmethod
     def _stack(cls, tensors: list[Any], dim: int) -> Tensor:

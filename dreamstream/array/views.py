@@ -22,7 +22,7 @@ from .axes import axes_of, axis_of, sizes_of, solve_sizes
 from .base import Base
 from .batch_constant import BatchTensor
 from .elementwise import refuse_in_place
-from .pointwise import Pointwise
+from .maths import Maths
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -60,7 +60,7 @@ def plain_array(name: str, value: Any, dtype: dtypes.DType | None = None) -> NDA
     return array
 
 
-class Views(Pointwise):
+class Views(Maths):
     """Methods on dimensions and elements."""
 
     # ------------------------------------------------------------------ sizes

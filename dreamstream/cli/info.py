@@ -13,8 +13,9 @@ import numpy as np
 
 import dreamstream as ds
 
+from ..container import Tensor
 from ..engine.load import container_of
-from ..engine.text import TensorPart, parts_of
+from ..engine.text import parts_of
 from .arguments import Commands
 
 __all__ = ["add", "describe", "info"]
@@ -87,7 +88,7 @@ def _milliseconds(engine: ds.Engine) -> float | None:
     return round(float(engine.delay / engine.rate * 1000), 6)
 
 
-def _layer(planned: Any, node: Any, weights: dict[str, TensorPart]) -> dict[str, Any]:
+def _layer(planned: Any, node: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
     dtype, shape, num, den = planned["outputs"][0]
     names = [name for name in node["weights"] if name is not None]
     return {
@@ -103,7 +104,7 @@ def _layer(planned: Any, node: Any, weights: dict[str, TensorPart]) -> dict[str,
     }
 
 
-def _not_finite(tensor: TensorPart) -> dict[str, Any] | None:
+def _not_finite(tensor: Tensor) -> dict[str, Any] | None:
     """Count what is NaN or infinite in a tensor; None where nothing is."""
     nans = infinite = 0
     for values in _blocks(tensor):
@@ -113,7 +114,7 @@ def _not_finite(tensor: TensorPart) -> dict[str, Any] | None:
     return {"name": tensor.name, "nan": nans, "infinite": infinite} if nans or infinite else None
 
 
-def _blocks(tensor: TensorPart) -> Iterator[Any]:
+def _blocks(tensor: Tensor) -> Iterator[Any]:
     if tensor.dtype == "BF16":  # the upper halves of float32
         for at in range(0, len(tensor.data), 2 * BLOCK):
             halves = np.frombuffer(tensor.data[at : at + 2 * BLOCK], "<u2")

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import FormatError
 
 if TYPE_CHECKING:
-    from .run import AudioFile
+    from .audio_file import AudioFile
 
 __all__ = ["write_outputs"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..data import read_audio
 
 if TYPE_CHECKING:
-    from .run import AudioFile
+    from .audio_file import AudioFile
 
 __all__ = ["plot", "require_matplotlib"]
 

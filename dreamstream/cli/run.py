@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,56 +23,13 @@ from ..engine.verify import TOLERANCE, difference
 from ..errors import FormatError
 from ..stream.tree import leaves
 from .arguments import Commands, add_threads, at_least
+from .audio_file import AudioFile
 from .outputs import write_outputs
 from .plot import plot, require_matplotlib
 
-__all__ = ["AudioFile", "add", "run"]
+__all__ = ["add", "run"]
 
 Array = npt.NDArray[Any]
-
-
-@dataclass
-class AudioFile:
-    """A file, its stream, and what came out so far.
-
-    Attributes
-    ----------
-    path : str
-        As it was given; the stream's id.
-    engine : Engine
-        Of a model at the file's own sample rate, or of a model file.
-    model : Module or None
-        None where the model came as a file.
-    front : Engine or None
-        Resamples for the engine of a model file.
-    outputs : list of list of array
-        Per output of the model, what each step gave.
-    samples : int
-        Fed so far.
-    """
-
-    path: str
-    reader: AudioReader
-    engine: ds.Engine
-    model: nn.Module | None
-    front: ds.Engine | None
-    outputs: list[list[Array]] = field(default_factory=list)
-    frames: list[int] = field(default_factory=list)
-    samples: int = 0
-    ended: bool = False
-
-    def output(self, k: int) -> Array:
-        """Return all frames of output k, laid end to end, once the stream has ended."""
-        self.outputs[k] = [np.concatenate(self.outputs[k], axis=self.engine.stream_axis(k))]
-        return self.outputs[k][0]
-
-    @property
-    def delay(self) -> float:
-        """Samples of the file that an output frame waits for at most."""
-        if self.front is None:
-            return self.engine.delay
-        behind = self.engine.delay * self.front.rate / self.engine.rate
-        return self.front.delay + (math.ceil(behind) if math.isfinite(behind) else math.inf)
 
 
 class _Resampled(nn.Module):

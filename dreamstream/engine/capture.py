@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from fractions import Fraction
 from typing import Any
 
 from .. import _core
 from ..array.stream_tensor import StreamTensor
 from ..errors import CaptureError, NotStreamableError
-from ..stream.edge import Edge
-from ..stream.rules import Sizes, entry, lineages
+from ..stream.edge import Edge, Line, Request, lines_of
+from ..stream.rules import Sizes, entry
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import user_line
 from .source import source_of
@@ -42,6 +41,7 @@ class Capture:
     """
 
     meta = None
+    courses: dict[int, Any] | None = None
     sizes = Sizes()
 
     def __init__(
@@ -66,34 +66,25 @@ class Capture:
         for i, spec in enumerate(specs):
             signature = (spec.dtype, spec.features, spec.rate.numerator, spec.rate.denominator)
             handle = self.graph.input(signature)
-            edge = Edge(self, entry(i), spec.rate, spec.dtype, spec.features, None, handle)
+            edge = Edge(self, Line(entry(i), spec.rate, spec.dtype, spec.features), None, handle)
             self.inputs.append(StreamTensor.inside(None, spec.dims, edge))
 
-    def run(
-        self,
-        name: str,
-        attributes: dict[str, Any],
-        op: Any,
-        edges: Sequence[Edge],
-        values: Sequence[Any],
-        weights: Sequence[Any],
-    ) -> list[tuple[Any, Edge]]:
+    def run(self, request: Request) -> list[tuple[Any, Edge]]:
         """Add one node."""
+        name, op, edges = request.name, request.op, request.edges
         if any(e.entry is not self for e in edges):
             raise CaptureError(f"{name}: a tensor of another forward")
         if getattr(op, "in_python", False):
             raise CaptureError(f"{name} at {user_line()} is declared in Python, which a graph can't hold")
         try:
-            names = tuple(self.names.get(_place(w)) for w in weights)
+            names = tuple(self.names.get(_place(w)) for w in request.weights)
             path = self.paths[-1] if self.paths else ""
-            handles = self.graph.node(name, attributes, [e.handle or 0 for e in edges], weights, path, names)
+            inputs = [e.handle or 0 for e in edges]
+            handles = self.graph.node(name, dict(request.attributes), inputs, request.weights, path, names)
         except CaptureError as error:
             raise CaptureError(f"{error}, at {user_line()}") from None
-        ordinal = len(self.nodes)
-        out = []
-        cids = lineages(op, edges[0].cid, ordinal)
-        for handle, cid, (dtype, features, num, den) in zip(handles, cids, op.outputs):
-            out.append(Edge(self, cid, Fraction(num, den), dtype, features, None, handle))
+        lines = lines_of(op, edges[0].cid, len(self.nodes), request.cid)
+        out = [Edge(self, line, None, handle) for line, handle in zip(lines, handles)]
         self.nodes.append((path, name, out[0]))
         return [(None, e) for e in out]
 

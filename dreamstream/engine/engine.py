@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -252,21 +250,6 @@ class Engine(_core.Stepper):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
         return self.__copy__()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        from .load import state_of, unpickled
-
-        source: Any = None
-        if self._origin is not None:
-            path, state = self._origin
-            with contextlib.suppress(OSError):
-                source = path if state_of(os.stat(path)) == state else None
-        if source is None:
-            pieces: list[bytes] = []
-            self._write(pieces.append)
-            source = b"".join(pieces)
-        options = (self.fingerprint, self.threads, self._max_streams, self._interface.blas)
-        return unpickled, (source, *options)
 
     def __exit__(self, *_: Any) -> None:
         self.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import dataclasses
 import mmap
 import os
@@ -176,6 +177,25 @@ def container_of(source: Any) -> Any:
 def state_of(file: os.stat_result) -> tuple[int, ...]:
     """Return what changes when a file does."""
     return file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns
+
+
+def _reduced(engine: Engine) -> tuple[Any, ...]:
+    """Return what a pickle holds: the path of the engine's file while that is unchanged, or the model's bytes."""
+    source: Any = None
+    if engine._origin is not None:
+        path, state = engine._origin
+        with contextlib.suppress(OSError):
+            source = path if state_of(os.stat(path)) == state else None
+    if source is None:
+        pieces: list[bytes] = []
+        engine._write(pieces.append)
+        source = b"".join(pieces)
+    return unpickled, (
+        source, engine.fingerprint, engine.threads, engine._max_streams, engine._interface.blas
+    )  # fmt: skip
+
+
+copyreg.pickle(Engine, _reduced)
 
 
 def unpickled(source: Any, fingerprint: str, threads: int, max_streams: int, blas: bool) -> Engine:

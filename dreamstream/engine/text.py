@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 from xml.parsers import expat
 
-from .. import _core
+from .. import container
 from ..errors import FormatError
 
-__all__ = ["KEY", "ModelParts", "TensorPart", "from_text", "is_text", "parts_of", "to_json", "to_xml"]
+__all__ = ["KEY", "ModelParts", "from_text", "is_text", "parts_of", "to_json", "to_xml"]
 
 KEY = "dreamstream"
 """Of the model's description, in the container's metadata and in the text forms."""
@@ -29,34 +29,20 @@ FINGERPRINT = "fingerprint"
 MOST_LEVELS = 80  # of XML elements within each other: JSON's 64, and what stands around them
 
 
-class TensorPart(NamedTuple):
-    """A tensor of a container."""
-
-    name: str
-    dtype: str  # as the container calls it: "F32"
-    shape: tuple[int, ...]
-    data: Any  # its bytes
-
-
 class ModelParts(NamedTuple):
     """What a model file is made of."""
 
     model: Any  # its description
     fingerprint: str | None  # as it is written, right or not
-    tensors: list[TensorPart]
+    tensors: list[container.Tensor]
 
 
-def parts_of(container: Any) -> ModelParts:
+def parts_of(content: Any) -> ModelParts:
     """Return a container's parts, the tensors as views of it."""
-    view = memoryview(container)
-    tensors, texts = _core.read_container(view)
+    tensors, texts = container.read(content)
     if KEY not in texts:
         raise FormatError(f'a safetensors file without "{KEY}" in its metadata is no model')
-    return ModelParts(
-        _json(texts[KEY]),
-        texts.get(f"{KEY}.{FINGERPRINT}"),
-        [TensorPart(name, dtype, shape, view[at : at + n]) for name, dtype, shape, at, n in tensors],
-    )
+    return ModelParts(_json(texts[KEY]), texts.get(f"{KEY}.{FINGERPRINT}"), tensors)
 
 
 def is_text(head: bytes) -> bool:
@@ -79,15 +65,13 @@ def from_text(content: bytes) -> bytes:
         texts = {KEY: json.dumps(parts.model, ensure_ascii=False, separators=(",", ":"), allow_nan=False)}
         if parts.fingerprint is not None:
             texts[f"{KEY}.{FINGERPRINT}"] = parts.fingerprint
-        pieces: list[bytes] = []
-        _core.write_container(pieces.append, [tuple(t) for t in parts.tensors], texts)
+        return container.write(parts.tensors, texts)
     except FormatError:
         raise
     except RecursionError:
         raise FormatError("the text of a model: too deep") from None
     except ValueError as error:  # of json, unicode and base64 too
         raise FormatError(f"the text of a model: {error}") from None
-    return b"".join(pieces)
 
 
 def _refuse(where: str, expected: str, got: Any) -> NoReturn:
@@ -105,9 +89,9 @@ def _base64(where: str, text: Any) -> bytes:
 
 
 # ---------------------------------------------------------------- JSON
-def to_json(container: Any) -> Iterator[bytes]:
+def to_json(content: Any) -> Iterator[bytes]:
     """Yield the JSON text of a container, in pieces."""
-    parts = parts_of(container)
+    parts = parts_of(content)
     yield f'{{"{KEY}":\n{_dumped(parts.model, indent=1)},\n'.encode()
     if parts.fingerprint is not None:
         yield f'"{FINGERPRINT}": {_dumped(parts.fingerprint)},\n'.encode()
@@ -162,7 +146,7 @@ def _read_json(content: bytes) -> ModelParts:
             _refuse(f"{where}, shape", "an array of integers", shape)
         if not isinstance(t["dtype"], str):
             _refuse(f"{where}, dtype", "a string", t["dtype"])
-        tensors.append(TensorPart(name, t["dtype"], tuple(shape), _base64(where, t["data"])))
+        tensors.append(container.Tensor(name, t["dtype"], tuple(shape), _base64(where, t["data"])))
     return ModelParts(given[KEY], fingerprint, tensors)
 
 
@@ -175,9 +159,9 @@ def _require_keys(where: str, value: Any, keys: set[str]) -> None:
 # ---------------------------------------------------------------- XML
 # Values are elements named after their kind, members of objects have their keys as attributes; strings and
 # keys are written with the escapes of JSON, so that any of them can stand in XML.
-def to_xml(container: Any) -> Iterator[bytes]:
+def to_xml(content: Any) -> Iterator[bytes]:
     """Yield the XML text of a container, in pieces."""
-    parts = parts_of(container)
+    parts = parts_of(content)
     yield f'<?xml version="1.0" encoding="UTF-8"?>\n<{KEY}>\n<model>\n'.encode()
     yield "".join(_elements(parts.model, 1)).encode()
     yield b"</model>\n"
@@ -261,7 +245,7 @@ def _read_xml(content: bytes) -> ModelParts:
     models: list[Any] = []
     fingerprints: list[str] = []
     sections: list[str] = []
-    tensors: list[TensorPart] = []
+    tensors: list[container.Tensor] = []
     document = _Element("", {})
     open_elements = [document]
 
@@ -335,7 +319,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
 }
 
 
-def _tensor(attributes: dict[str, str], text: str) -> TensorPart:
+def _tensor(attributes: dict[str, str], text: str) -> container.Tensor:
     name = _unquoted(attributes["name"])
     shape = [_number(n, r"[0-9]{1,19}", int) for n in attributes["shape"].split()]
-    return TensorPart(name, attributes["dtype"], tuple(shape), _base64(f"tensor {name}", text))
+    return container.Tensor(name, attributes["dtype"], tuple(shape), _base64(f"tensor {name}", text))

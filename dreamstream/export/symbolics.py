@@ -14,7 +14,9 @@ import torch
 from torch.onnx import symbolic_helper as helper
 from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType
 
-__all__ = ["symbolics"]
+from ..operations import UNARY
+
+__all__ = ["FORMS", "symbolics"]
 
 FORMS: dict[str, Callable[..., Any]] = {}
 
@@ -44,8 +46,7 @@ def _own(onnx_name: str) -> Callable[..., Any]:
     return lambda g, x: g.op(onnx_name, x)
 
 
-for _name in ("sinh", "cosh", "asinh", "acosh", "atanh"):
-    FORMS[f"aten::{_name}"] = _own(_name.capitalize())
+FORMS.update({f"aten::{row.name}": _own(row.onnx) for row in UNARY if row.onnx})
 
 
 def _number(g: Any, value: float, like: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _core
+from .. import container
 from ..array import Tensor
 from ..errors import FormatError
 from .reparametrize import folded
@@ -108,13 +108,12 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     with open(path, "rb") as file:
         data = file.read()
     try:
-        tensors, _ = _core.read_container(data)
+        tensors, _ = container.read(data)
     except FormatError as error:
         raise FormatError(f"{os.fspath(path)} is no safetensors file: {error}") from None
-    return {name: _decoded(data, dtype, at, n).reshape(shape) for name, dtype, shape, at, n in tensors}
+    return {t.name: _decoded(t).reshape(t.shape) for t in tensors}
 
 
-def _decoded(data: bytes, dtype: str, at: int, n_bytes: int) -> NDArray[Any]:
-    stored = np.dtype(_SAFETENSORS_TYPES[dtype])
-    array = np.frombuffer(data, stored, n_bytes // stored.itemsize, at)
-    return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "BF16" else array
+def _decoded(tensor: container.Tensor) -> NDArray[Any]:
+    array = np.frombuffer(tensor.data, _SAFETENSORS_TYPES[tensor.dtype])
+    return (array.astype(np.uint32) << 16).view(np.float32) if tensor.dtype == "BF16" else array

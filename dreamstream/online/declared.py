@@ -15,7 +15,7 @@ from .. import _core
 from ..array.stream_tensor import StreamTensor
 from ..array.tensor import Tensor
 from ..errors import DTypeError, ModeError, ShapeError
-from ..stream.edge import Edge
+from ..stream.edge import Edge, Request
 from ..stream.rules import read_rate
 from .session import flatten
 
@@ -193,9 +193,8 @@ class Op:
             raise ModeError(f"{self.name} works on streams inside an online module, or on plain tensors")
         edges: list[Edge] = [x.edge for x in streams if x.edge is not None]
         bound = self._bind([e.signature for e in edges])
-        ((value, edge),) = edges[0].entry.run(
-            self.name, {}, bound, edges, [x.value for x in streams], ()
-        )
+        request = Request(self.name, {}, edges, [x.value for x in streams], op=bound)
+        ((value, edge),) = edges[0].entry.run(request)
         return streams[0].made(value, edge)
 
     def _offline(self, inputs: Sequence[Tensor]) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..stream.course import Leg
 from ..stream.edge import Edge
 from .session import Call
 
@@ -14,21 +15,17 @@ __all__ = ["EagerCall"]
 class EagerCall(Call):
     """A call that computes NumPy values."""
 
-    def run(
-        self,
-        name: str,
-        attributes: dict[str, Any],
-        op: Any,
-        edges: Sequence[Edge],
-        values: Sequence[Any],
-        weights: Sequence[Any],
+    def compute(
+        self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
         """Run one operator for all rows in one C call."""
-        inputs, out = self.advance(name, attributes, op, edges, weights)
+        op = leg.op
+        inputs = [e.counts for e in edges]
+        outputs = op.counts(inputs, self.ended, self.ids)
         results, states = op.run(
             values,
             inputs,
-            [e.counts for e in out],
+            outputs,
             self.ended,
             self.before(),
             weights,
@@ -37,4 +34,4 @@ class EagerCall(Call):
             self.session.prepared(self.n_done - 1, op),
         )
         self.record(states)
-        return list(zip(results, out))
+        return [(y, Edge(self, line, counts)) for y, line, counts in zip(results, leg.lines, outputs)]

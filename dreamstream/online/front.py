@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..nn.module import Module
+from ..stream.foreign import bridge
 
 __all__ = ["CONVOLUTIONS", "Front", "foreign_front", "is_module_class"]
 
@@ -36,7 +36,7 @@ class Front(Protocol):
 def foreign_front(cls: type) -> Any:
     """Return the front end of a class of modules that is not ours; None where it is of none."""
     if any(c.__name__ == "Module" and c.__module__.startswith("torch.nn.") for c in cls.__mro__):
-        return importlib.import_module(__package__.partition(".")[0] + ".torch").FRONT
+        return bridge().FRONT
     return None
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
+from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor
 from ..errors import ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
 from ..nn.module import Module
@@ -18,7 +20,7 @@ from ..stream.tree import leaves, map_leaves
 from . import states
 from .eager import EagerCall
 from .front import Front, foreign_front
-from .register import forward_of, is_registered
+from .register import forward_of, registered_for
 from .session import Session
 
 __all__ = ["Patch", "StreamModule", "patch_module", "refuse_unstreamable", "unpatch_module"]
@@ -106,11 +108,11 @@ class Patch:
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module's forward as its mode says."""
         tensors = [x for x in leaves((args, kwargs)) if isinstance(x, StreamTensor)]
-        entries = {id(x.edge.entry): x.edge.entry for x in tensors if x.edge is not None}
-        if len(entries) > 1:
-            raise StreamMismatchError("tensors of different forwards meet in one module")
-        if entries:
-            if len(tensors) != sum(x.edge is not None for x in tensors):
+        inside = [x.edge.entry for x in tensors if x.edge is not None]
+        if inside:
+            if inside.count(inside[0]) < len(inside):
+                raise StreamMismatchError("tensors of different forwards meet in one module")
+            if len(inside) < len(tensors):
                 raise StreamMismatchError("a StreamTensor from outside meets streams inside a forward")
             try:
                 return forward_of(module)(*args, **kwargs)
@@ -143,16 +145,17 @@ class Patch:
     ) -> Any:
         if module.told_to_train:
             raise no_tape(f"{type(module).__name__} is in train() and online; call .eval() to stream")
-        meta = require_same_streams([x.meta for x in tensors], "this call")
+        meta = tensors[0].meta
+        if len(tensors) > 1:
+            require_same_streams([x.meta for x in tensors], "this call")
         session = self.session
         with session.hold(meta.ids):
-            names = {id(p.numpy()): n for n, p in [*module.named_parameters(), *module.named_buffers()]}
             call = session.admit(
                 meta,
-                [x.rate for x in tensors],
+                tuple([x._rate for x in tensors]),
                 [x.lengths for x in tensors],
-                any(x.restart for x in tensors),
-                names,
+                True in [x.restart for x in tensors],
+                partial(_names_of, module),
                 EagerCall,
             )
             index = iter(range(len(tensors)))
@@ -160,10 +163,11 @@ class Patch:
             def enter(x: Any) -> Any:
                 if not isinstance(x, StreamTensor):
                     return x
-                edge = call.input_edge(next(index), x.dtype.name, x.features)
-                return StreamTensor.inside(x.value, x.dims, edge, x.names)
+                edge = call.input_edge(next(index), name_of(x.value.dtype), x.value.shape[1:])
+                return StreamTensor.inside(x.value, x.dims, edge, x._names)
 
-            inside_args, inside_kwargs = map_leaves((args, kwargs), enter)
+            inside_args = map_leaves(args, enter)
+            inside_kwargs = map_leaves(kwargs, enter) if kwargs else kwargs
             result = forward_of(module)(*inside_args, **inside_kwargs)
             result = map_leaves(result, lambda x: _leave(x, call))
             session.commit(call)
@@ -197,7 +201,8 @@ class _Native:
         module.__dict__.pop("_patch", None)
 
     def unstreamable(self, module: Any) -> tuple[str, str] | None:
-        found: tuple[str, str] | None = None if is_registered(module) else module.unstreamable()
+        kind: Any = type(module)
+        found: tuple[str, str] | None = module.unstreamable() if registered_for(kind) is None else None
         return found
 
 
@@ -218,13 +223,18 @@ def front_of(module: Any, what: str) -> Front:
     return front
 
 
+def _names_of(module: Module) -> dict[int, str]:
+    """Return the names of parameters and buffers by the identity of what holds their values."""
+    return {id(p.numpy()): n for n, p in [*module.named_parameters(), *module.named_buffers()]}
+
+
 def _leave(x: Any, call: EagerCall) -> Any:
     """Return an output as the caller sees it: this call's frames."""
     if not isinstance(x, StreamTensor):
         return x
     if x.edge is None or x.edge.entry is not call:
         raise StreamMismatchError("the forward returned a tensor of another call")
-    return StreamTensor._make(x.value, x.dims, x.names, x.meta, x.starts, x.rate, None)
+    return StreamTensor._make(x.value, x.dims, x._names, x.meta, x.starts, x._rate, None)
 
 
 # ---------------------------------------------------------------------- patching

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from .front import is_module_class
 
-__all__ = ["forward_of", "is_registered", "register"]
+__all__ = ["forward_of", "register", "registered_for"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,20 +34,21 @@ def register(cls: type) -> Callable[[F], F]:
 
     def keep(function: F) -> F:
         _STREAMING[cls] = function
+        registered_for.cache_clear()
         return function
 
     return keep
 
 
-def is_registered(module: Any) -> bool:
-    """Whether the module's class, or one that it derives from, is registered."""
-    return any(c in _STREAMING for c in type(module).__mro__)
+@lru_cache(maxsize=1024)
+def registered_for(kind: Any) -> Callable[..., Any] | None:
+    """Return what is registered for a class, or the nearest one that it derives from."""
+    return next((_STREAMING[c] for c in kind.__mro__ if c in _STREAMING), None)
 
 
 def forward_of(module: Any) -> Callable[..., Any]:
     """Return what a streaming call of the module runs."""
-    for cls in type(module).__mro__:
-        if cls in _STREAMING:
-            return partial(_STREAMING[cls], module)
-    forward: Callable[..., Any] = module.forward
+    kind: Any = type(module)
+    registered = registered_for(kind)
+    forward: Callable[..., Any] = module.forward if registered is None else partial(registered, module)
     return forward

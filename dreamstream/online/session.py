@@ -8,7 +8,7 @@ before it, the user's own and KeyboardInterrupt included, loses nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -23,9 +23,10 @@ from ..errors import (
     StreamIdError,
     StreamMismatchError,
 )
-from ..stream.edge import Counts, Edge
+from ..stream.course import Course, Leg, Recording
+from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import Sizes, entry, lineages, require_equal_rates
+from ..stream.rules import Sizes, entry, require_equal_rates
 from ..stream.where import user_line
 
 __all__ = ["Call", "Session", "Slot", "StreamState", "flatten"]
@@ -75,7 +76,8 @@ class Slot:
 
     def settle(self) -> bool:
         """Let go of what no longer holds; return whether anything does."""
-        state = self.current()
+        transaction, new, old = self.content
+        state = new if transaction is not None and transaction.committed else old
         self.content = (None, None, state)
         return state is not None
 
@@ -96,7 +98,9 @@ class Session:
         self.buffers = buffers
         self.buffer_limit = buffer_limit
         self.script: list[Key] = []
+        self.courses: dict[int, Course] = {}
         self.rates: tuple[Fraction, ...] = ()
+        self._entries: list[Line] = []
         self._slots: dict[str, Slot] = {}
         self._dirty = False  # a commit was cut off before the ended streams were taken out
         self._gate = _core.Gate()
@@ -112,7 +116,7 @@ class Session:
     @property
     def is_live(self) -> bool:
         """Whether some stream is."""
-        return any(slot.current() is not None for slot in list(self._slots.values()))
+        return bool(self._slots) and any(s.current() is not None for s in list(self._slots.values()))
 
     def hold(self, ids: Iterable[str] = ()) -> AbstractContextManager[object]:
         """Return what keeps the session for one thread: ``with session.hold(ids): ...``.
@@ -184,6 +188,16 @@ class Session:
         if self._dirty:
             self._settle(list(self._slots))
 
+    def line_of_input(
+        self, index: int, rate: Fraction, dtype: str, features: tuple[int, ...]
+    ) -> Line:
+        """Return what holds of an input, the same object while it does not change."""
+        line = self._entries[index] if index < len(self._entries) else None
+        if line is None or (line.rate, line.dtype, line.features) != (rate, dtype, features):
+            line = Line(entry(index), rate, dtype, features)
+            self._entries[index : index + 1] = [line]
+        return line
+
     # ---------------------------------------------------------------- weights
     def prepared(self, ordinal: int, op: Any) -> _core.Prepared | None:
         """Return what keeps the prepared weights of an operation, None where nothing is kept."""
@@ -201,31 +215,36 @@ class Session:
     def admit(
         self,
         meta: StreamMetadata,
-        rates: Sequence[Fraction],
+        rates: tuple[Fraction, ...],
         lengths: Sequence[Any],
         restart: bool,
-        names: Mapping[int, str],
+        names: Callable[[], Mapping[int, str]],
         kind: type[C],
     ) -> C:
-        """Check ids and progress, and begin a call of this kind; the session must have been entered."""
+        """Check ids and progress, and begin a call of this kind; the session must have been entered.
+
+        `names` gives the names of parameters by the identity of what holds their values; it is asked where an
+        operation is not the one that was there before.
+        """
         self._tidy()
         ids = meta.ids
-        states = [None if sos else self.state_of(i) for i, sos in zip(ids, meta.sos)]
-        unknown = [i for i, s, sos in zip(ids, states, meta.sos) if not sos and s is None]
+        starts = meta.sos.tolist()
+        states = [None if sos else self.state_of(i) for i, sos in zip(ids, starts)]
+        unknown = [i for i, s, sos in zip(ids, states, starts) if not sos and s is None]
         if unknown:
             raise StreamIdError(
                 "no such streams are live, and these chunks do not start one (sos)", unknown
             )
-        live = [i for i, sos in zip(ids, meta.sos) if sos and self.state_of(i) is not None]
+        live = any(starts) and [i for i, sos in zip(ids, starts) if sos and self.state_of(i) is not None]
         if live and not restart:
             raise StreamIdError(
                 "sos, but these streams are live already (restart=True starts them anew)", live
             )
-        fresh = not self.is_live
-        if not fresh and tuple(rates) != self.rates:
+        fresh = not (any(states) or self.is_live)
+        if not fresh and rates != self.rates:
             raise StreamMismatchError(
                 f"the inputs' number or rates changed while streams are live: {self.rates} before, "
-                f"{tuple(rates)} now"
+                f"{rates} now"
             )
         n_inputs = len(rates)
         before = np.array([s.frames if s else (0,) * n_inputs for s in states], np.int64)
@@ -241,7 +260,7 @@ class Session:
                     [i for i, f in zip(ids, fits) if not f],
                 )
         return kind(
-            self, meta, tuple(rates), before, now, states, [] if fresh else self.script, fresh, names
+            self, meta, rates, before, now, states, [] if fresh else self.script, fresh, names
         )
 
     def commit(self, call: Call) -> None:
@@ -254,9 +273,10 @@ class Session:
         call.over = True
         states = call.states()
         new: dict[str, StreamState | None] = {}
-        for row, stream_id in enumerate(call.ids):
-            frames = tuple(int(n) for n in call.frames_now[row])
-            new[stream_id] = None if call.meta.eos[row] else StreamState(frames, states[row])
+        for row, (stream_id, frames, ended) in enumerate(
+            zip(call.ids, call.frames_now.tolist(), call.meta.eos.tolist())
+        ):
+            new[stream_id] = None if ended else StreamState(tuple(frames), states[row])
         self.script, self.rates = call.script, call.rates  # they count only while streams are live
         self.publish(new, (*call.also, (call.done, True)))
 
@@ -312,7 +332,7 @@ class Call:
         states: Sequence[StreamState | None],
         script: list[Key],
         fresh: bool,
-        names: Mapping[int, str],
+        names: Callable[[], Mapping[int, str]],
     ) -> None:
         self.session = session
         self.buffers = session.buffers
@@ -325,7 +345,10 @@ class Call:
         self.old = states
         self.script = script
         self.fresh = fresh
-        self.names = names
+        self.courses: dict[int, Any] | None = session.courses
+        self.recording: Recording | None = None
+        self._names = names
+        self._named: Mapping[int, str] | None = None
         self.new: list[Sequence[Any]] = []
         self.n_done = 0
         self.over = False  # the forward has returned
@@ -338,7 +361,7 @@ class Call:
         counts = np.empty((len(self.ids), 4), np.int64)
         counts[:, :2] = self.frames_before[:, index : index + 1]
         counts[:, 2:] = self.frames_now[:, index : index + 1]
-        return Edge(self, entry(index), self.rates[index], dtype, features, counts)
+        return Edge(self, self.session.line_of_input(index, self.rates[index], dtype, features), counts)
 
     @property
     def committed(self) -> bool:
@@ -349,42 +372,63 @@ class Call:
         """Return the exception for a use that streams can't have."""
         return NotStreamableError(message)
 
-    def run(
-        self,
-        name: str,
-        attributes: dict[str, Any],
-        op: Any,
-        edges: Sequence[Edge],
-        values: Sequence[Any],
-        weights: Sequence[Any],
+    # ---------------------------------------------------------------- one operation
+    def run(self, request: Request) -> list[tuple[Any, Edge]]:
+        """Run an operation that is new at this place of the script, or not known to be the one of before."""
+        name, op, edges = request.name, request.op, request.edges
+        for e in edges:
+            if e.entry is not self:
+                raise StreamMismatchError(f"{name} at {user_line()}: a tensor of another forward")
+        if op.n_values > 1 and any(e.rate != edges[0].rate for e in edges[: op.n_values]):
+            require_equal_rates([e.rate for e in edges[: op.n_values]], f"{name} at {user_line()}")
+        key = self._key(request)
+        self._follow(key)
+        lines = lines_of(op, edges[0].cid, self.n_done - 1, request.cid)
+        leg = Leg(op, key, [e.signature for e in edges], lines)
+        results = self.compute(leg, edges, request.values[: op.n_values], request.weights)
+        if self.recording is not None:
+            self.recording.add(leg, request, results)
+        return results
+
+    def again(
+        self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
-        """Run one operator: `advance`, the values, `record`. Whoever computes values defines it."""
+        """Run a leg of a course."""
+        self._follow(leg.key)
+        return self.compute(leg, edges, values, weights)
+
+    def compute(
+        self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
+    ) -> list[tuple[Any, Edge]]:
+        """Return the outputs' values and edges, and `record` the states. Whoever computes values defines it."""
         raise NotImplementedError(f"{type(self).__name__} does not compute values")
 
-    # ---------------------------------------------------------------- one operation
-    def _key(
-        self, name: str, attributes: Mapping[str, Any], edges: Sequence[Edge], weights: Sequence[Any]
-    ) -> Key:
-        attrs = tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in attributes.items()))
-        named = tuple(self._weight_name(w) for w in weights)
-        return (name, attrs, named, tuple(e.cid for e in edges))
+    def _key(self, request: Request) -> Key:
+        attrs = tuple(
+            sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in request.attributes.items())
+        )
+        named = tuple(self._weight_name(w) for w in request.weights)
+        return (request.name, attrs, named, tuple(e.cid for e in request.edges))
 
     def _weight_name(self, weight: Any) -> Any:
         if weight is None:
             return None
-        named = self.names.get(id(weight))
+        if self._named is None:
+            self._named = self._names()
+        named = self._named.get(id(weight))
         return named if named is not None else (str(weight.dtype), tuple(weight.shape))
 
-    def _take_ordinal(self, key: Key) -> int:
-        """Follow the script, or write it where no stream is live."""
+    def _follow(self, key: Key) -> None:
+        """Go one step along the script, or write it where no stream is live."""
         if self.over:
             raise ModeError(f"{_describe(key)} at {user_line()}: a tensor of a forward that has returned")
         ordinal = self.n_done
         if ordinal < len(self.script):
-            if self.script[ordinal] != key:
+            known = self.script[ordinal]
+            if known is not key and known != key:
                 raise ModeError(
                     f"operation {ordinal} at {user_line()} is {_describe(key)}, but was "
-                    f"{_describe(self.script[ordinal])} while these streams were live; the forward's "
+                    f"{_describe(known)} while these streams were live; the forward's "
                     "course must not depend on data"
                 )
         elif not self.fresh:
@@ -395,47 +439,20 @@ class Call:
         else:
             self.script.append(key)
         self.n_done += 1
-        return ordinal
-
-    def advance(
-        self,
-        name: str,
-        attributes: Mapping[str, Any],
-        op: Any,
-        edges: Sequence[Edge],
-        weights: Sequence[Any],
-    ) -> tuple[list[Counts | None], list[Edge]]:
-        """Begin one operation: its input counts and its output edges.
-
-        The caller computes the values, from the rows' states `before` it, and hands those after it to
-        `record`.
-        """
-        for e in edges:
-            if e.entry is not self:
-                raise StreamMismatchError(f"{name} at {user_line()}: a tensor of another forward")
-        if op.n_values > 1 and any(e.rate != edges[0].rate for e in edges[: op.n_values]):
-            require_equal_rates([e.rate for e in edges[: op.n_values]], f"{name} at {user_line()}")
-        ordinal = self._take_ordinal(self._key(name, attributes, edges, weights))
         if ordinal == self.fail_at:
             raise KeyboardInterrupt
-        inputs = [e.counts for e in edges]
-        counted = op.counts(inputs, self.ended, self.ids)
-        cids = lineages(op, edges[0].cid, ordinal)
-        out = []
-        for counts, cid, (dtype, features, num, den) in zip(counted, cids, op.outputs):
-            out.append(Edge(self, cid, Fraction(num, den), dtype, features, counts))
-        return inputs, out
 
     def before(self) -> list[Any]:
-        """Return the rows' states before the operation that `advance` began."""
-        return [None if s is None else s.states[self.n_done - 1] for s in self.old]
+        """Return the rows' states before the operation that is being computed."""
+        n = self.n_done - 1
+        return [None if s is None else s.states[n] for s in self.old]
 
     def states(self) -> Sequence[Any]:
         """Return what each row remembers after all operations."""
         return list(zip(*self.new)) if self.new else [()] * len(self.ids)
 
     def record(self, states: Sequence[Any] | None) -> None:
-        """Add the rows' states after the operation that `advance` began."""
+        """Add the rows' states after the operation that is being computed."""
         self.new.append([None] * len(self.ids) if states is None else states)
         if len(self.new) != self.n_done:
             raise DreamStreamError("an operation's states were not recorded")

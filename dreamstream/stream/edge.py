@@ -1,8 +1,8 @@
-"""What is known of a value inside a forward, whoever computes its elements."""
+"""What is known of a value inside a forward, whoever computes its elements, and what an operation on values is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -10,37 +10,59 @@ import numpy as np
 import numpy.typing as npt
 
 from .rules.length import Sizes
-from .rules.lineage import Cid
+from .rules.lineage import Cid, lineages
 
-__all__ = ["Counts", "Edge", "Entry"]
+__all__ = ["Counts", "Edge", "Entry", "Line", "Request", "lines_of"]
 
 #: (rows, 4) int64: known and total before the call, known and total now.
 Counts = npt.NDArray[np.int64]
 
 
-class Entry(Protocol):
-    """One run of a forward on streams: an eager call, or a capture."""
+class Line:
+    """What holds of an edge in every call.
 
-    #: Whether layers that need the whole stream may wait for its end.
-    buffers: bool
-    #: The most frames that they may wait for, or None.
-    buffer_limit: int | None
-    #: What sizes of B and L are.
-    sizes: Sizes
+    Attributes
+    ----------
+    cid : tuple
+        Lineage: edges of equal cid have equal counts, always.
+    rate : Fraction
+        Frames per frame of the reference clock; 0 without a stream axis.
+    dtype, features : str, tuple of int
+        Of one frame.
+    signature : tuple
+        dtype, features and rate as the engine wants them.
+    """
 
-    def run(
-        self,
-        name: str,
-        attributes: dict[str, Any],
-        op: Any,
-        edges: Sequence[Edge],
-        values: Sequence[Any],
-        weights: Sequence[Any],
-    ) -> list[tuple[Any, Edge]]:
-        """Run one operator: its outputs' values, each with its edge."""
+    __slots__ = ("cid", "dtype", "features", "rate", "signature")
 
-    def misuse(self, message: str) -> Exception:
-        """Return the exception for a use that streams can't have."""
+    def __init__(self, cid: Cid, rate: Fraction, dtype: str, features: tuple[int, ...]) -> None:
+        self.cid = cid
+        self.rate = rate
+        self.dtype = dtype
+        self.features = features
+        self.signature = (dtype, features, rate.numerator, rate.denominator)
+
+
+def lines_of(op: Any, cid: Cid, ordinal: int, own: Cid | None = None) -> list[Line]:
+    """Return the lines of an operation's outputs.
+
+    Parameters
+    ----------
+    op : _core.Op
+    cid : Cid
+        Lineage of the first input.
+    ordinal : int
+        The operation's number in the forward.
+    own : Cid, optional
+        The first output's lineage, where it is not what the operator makes of the input's.
+    """
+    cids = lineages(op, cid, ordinal)
+    if own is not None:
+        cids[0] = own
+    return [
+        Line(cid, Fraction(num, den), dtype, features)
+        for cid, (dtype, features, num, den) in zip(cids, op.outputs)
+    ]
 
 
 class Edge:
@@ -50,43 +72,109 @@ class Edge:
     ----------
     entry : Entry
         The run of the forward that it belongs to.
-    cid : tuple
-        Lineage: edges of equal cid have equal counts, always.
-    rate : Fraction
-        Frames per frame of the reference clock; 0 without a stream axis.
-    dtype, features : str, tuple of int
-        Of one frame.
+    line : Line
+        What holds of it in every call; its attributes are the edge's, too.
     counts : (rows, 4) int64 or None
         None while a graph is captured.
     handle : int or None
         The graph's edge while one is captured.
     """
 
-    __slots__ = ("cid", "counts", "dtype", "entry", "features", "handle", "rate")
+    __slots__ = ("counts", "entry", "handle", "line")
 
     def __init__(
-        self,
-        entry: Entry,
-        cid: Cid,
-        rate: Fraction,
-        dtype: str,
-        features: tuple[int, ...],
-        counts: Counts | None = None,
-        handle: int | None = None,
+        self, entry: Entry, line: Line, counts: Counts | None = None, handle: int | None = None
     ) -> None:
         self.entry = entry
-        self.cid = cid
-        self.rate = rate
-        self.dtype = dtype
-        self.features = features
+        self.line = line
         self.counts = counts
         self.handle = handle
 
     @property
+    def cid(self) -> Cid:
+        """Lineage."""
+        return self.line.cid
+
+    @property
+    def rate(self) -> Fraction:
+        """Frames per frame of the reference clock."""
+        return self.line.rate
+
+    @property
+    def dtype(self) -> str:
+        """Element type."""
+        return self.line.dtype
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """Shape of one frame."""
+        return self.line.features
+
+    @property
     def signature(self) -> tuple[str, tuple[int, ...], int, int]:
         """dtype, features and rate as the engine wants them."""
-        return (self.dtype, self.features, self.rate.numerator, self.rate.denominator)
+        return self.line.signature
 
     def misuse(self, message: str) -> Exception:
         """Return the exception for a wrong use of a size."""
         return self.entry.misuse(message)
+
+
+class Request:
+    """One operation inside a forward: what it is, and what it works on.
+
+    Attributes
+    ----------
+    name, attributes : str, dict
+        The operator and its attributes.
+    op : _core.Op
+        The operator for these attributes, edges and weights; the door finds it.
+    edges : sequence of Edge
+        One per input.
+    values : sequence
+        What the entry computes with, one per edge whose values are read.
+    weights : sequence
+        Constants in the operator's order, None where an optional one is absent.
+    cid : Cid, optional
+        Lineage of the output, where it is not what the operator makes of its input's.
+    """
+
+    __slots__ = ("attributes", "cid", "edges", "name", "op", "values", "weights")
+
+    def __init__(
+        self,
+        name: str,
+        attributes: Mapping[str, Any],
+        edges: Sequence[Edge],
+        values: Sequence[Any],
+        weights: Sequence[Any] = (),
+        *,
+        cid: Cid | None = None,
+        op: Any = None,
+    ) -> None:
+        self.name = name
+        self.attributes = attributes
+        self.edges = edges
+        self.values = values
+        self.weights = weights
+        self.cid = cid
+        self.op = op
+
+
+class Entry(Protocol):
+    """One run of a forward on streams: an eager call, or a capture."""
+
+    #: By place in the script what the call before did there; None where nothing is repeated.
+    courses: dict[int, Any] | None
+    #: Whether layers that need the whole stream may wait for its end.
+    buffers: bool
+    #: The most frames that they may wait for, or None.
+    buffer_limit: int | None
+    #: What sizes of B and L are.
+    sizes: Sizes
+
+    def run(self, request: Request) -> list[tuple[Any, Edge]]:
+        """Run one operator: its outputs' values, each with its edge."""
+
+    def misuse(self, message: str) -> Exception:
+        """Return the exception for a use that streams can't have."""

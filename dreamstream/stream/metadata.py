@@ -196,12 +196,12 @@ class StreamMetadata:
     @property
     def min_length(self) -> int:
         """Shortest row; 0 on an empty batch."""
-        return int(self._lengths.min()) if self._ids else 0
+        return int(np.minimum.reduce(self._lengths)) if self._ids else 0
 
     @property
     def max_length(self) -> int:
         """Longest row; 0 on an empty batch."""
-        return int(self._lengths.max()) if self._ids else 0
+        return int(np.maximum.reduce(self._lengths)) if self._ids else 0
 
     @property
     def any_starting(self) -> bool:
@@ -266,6 +266,16 @@ class StreamMetadata:
         mine = {"ids": self._ids, "sos": self._sos, "eos": self._eos, "lengths": self._lengths}
         return StreamMetadata(**{**mine, **fields})
 
+    def with_lengths(self, lengths: IntArray) -> StreamMetadata:
+        """Return metadata of the same rows with other lengths, which are known to be right."""
+        meta = object.__new__(StreamMetadata)
+        set_field = object.__setattr__
+        set_field(meta, "_ids", self._ids)
+        set_field(meta, "_sos", self._sos)
+        set_field(meta, "_eos", self._eos)
+        set_field(meta, "_lengths", _frozen(lengths))
+        return meta
+
     # ---- value semantics
 
     def __len__(self) -> int:
@@ -320,14 +330,12 @@ class StreamMetadata:
 
     def __getitem__(self, index: Any) -> StreamMetadata:
         """Index rows, or with a pair ``(rows, frames)`` rows and then frames; None skips a side."""
-        from .rules import frames, rows
-
         if not isinstance(index, tuple):
-            return self if index is None else rows.index_batch(self, index)
+            return self if index is None else _rules.rows.index_batch(self, index)
         if len(index) != 2:
             raise ShapeError(f"metadata has rows and frames, got {len(index)} indices")
-        meta = self if index[0] is None else rows.index_batch(self, index[0])
-        return meta if index[1] is None else frames.index_length(meta, index[1])
+        meta = self if index[0] is None else _rules.rows.index_batch(self, index[0])
+        return meta if index[1] is None else _rules.frames.index_length(meta, index[1])
 
     def __iter__(self) -> NoReturn:
         raise TypeError("StreamMetadata is not iterable; iterate over .ids or .unbind_batch()")
@@ -338,39 +346,27 @@ class StreamMetadata:
 
     def index_batch(self, index: Any) -> StreamMetadata:
         """Keep the rows that an index picks; see `rules.rows.index_batch`."""
-        from .rules import rows
-
-        return rows.index_batch(self, index)
+        return _rules.rows.index_batch(self, index)
 
     def index_length(self, index: Any) -> StreamMetadata:
         """Keep the frames that an index picks; see `rules.frames.index_length`."""
-        from .rules import frames
-
-        return frames.index_length(self, index)
+        return _rules.frames.index_length(self, index)
 
     def split_batch(self, sizes: int | Sequence[int]) -> list[StreamMetadata]:
         """Split into groups of rows; see `rules.rows.split_batch`."""
-        from .rules import rows
-
-        return rows.split_batch(self, sizes)
+        return _rules.rows.split_batch(self, sizes)
 
     def split_length(self, sizes: int | Sequence[int]) -> list[StreamMetadata]:
         """Split into runs of frames; see `rules.frames.split_length`."""
-        from .rules import frames
-
-        return frames.split_length(self, sizes)
+        return _rules.frames.split_length(self, sizes)
 
     def unbind_batch(self) -> list[StreamMetadata]:
         """Return one metadata per row."""
-        from .rules import rows
-
-        return rows.unbind_batch(self)
+        return _rules.rows.unbind_batch(self)
 
     def drop_empty(self) -> StreamMetadata:
         """Keep the rows that have frames."""
-        from .rules import rows
-
-        return rows.drop_empty(self)
+        return _rules.rows.drop_empty(self)
 
     def split(self, sizes: int | Sequence[int], dim: str) -> list[StreamMetadata]:
         """Split along ``"B"`` or ``"L"``."""
@@ -379,9 +375,22 @@ class StreamMetadata:
     @staticmethod
     def cat(metas: Sequence[StreamMetadata], dim: str) -> StreamMetadata:
         """Concatenate along ``"B"`` or ``"L"``."""
-        from .rules import frames, rows
+        return _rules.rows.cat_batch(metas) if _axis(dim) == "B" else _rules.frames.cat_length(metas)
 
-        return rows.cat_batch(metas) if _axis(dim) == "B" else frames.cat_length(metas)
+
+class _Rules:
+    """The modules of `dreamstream.stream.rules`, which build on this one and enter themselves when loaded."""
+
+    rows: Any
+    frames: Any
+
+
+_rules = _Rules()
+
+
+def set_rules(rows: Any, frames: Any) -> None:
+    """Set the modules behind the methods that index, split and join."""
+    _rules.rows, _rules.frames = rows, frames
 
 
 def _axis(dim: str) -> str:

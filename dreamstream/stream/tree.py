@@ -8,12 +8,15 @@ from typing import Any
 __all__ = ["leaves", "map_leaves"]
 
 
+_CONTAINERS = (dict, list, tuple)
+
+
 def map_leaves(tree: Any, fn: Callable[[Any], Any]) -> Any:
     """Return the same structure with `fn` applied to everything that is no container, in order."""
     if isinstance(tree, dict):
-        return {k: map_leaves(v, fn) for k, v in tree.items()}
+        return {k: map_leaves(v, fn) if isinstance(v, _CONTAINERS) else fn(v) for k, v in tree.items()}
     if isinstance(tree, (list, tuple)):
-        items = [map_leaves(v, fn) for v in tree]
+        items = [map_leaves(v, fn) if isinstance(v, _CONTAINERS) else fn(v) for v in tree]
         return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
     return fn(tree)
 
@@ -21,5 +24,13 @@ def map_leaves(tree: Any, fn: Callable[[Any], Any]) -> Any:
 def leaves(tree: Any) -> list[Any]:
     """Return everything that is no container, in order."""
     out: list[Any] = []
-    map_leaves(tree, out.append)
+    left = [tree]
+    while left:
+        item = left.pop()
+        if isinstance(item, dict):
+            left.extend(reversed(item.values()))
+        elif isinstance(item, (list, tuple)):
+            left.extend(reversed(item))
+        else:
+            out.append(item)
     return out

@@ -8,20 +8,22 @@ device.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..online.session import Call, Session, Slot, StreamState
-from ..stream.edge import Counts, Edge
-from .constants import dtype_of
+from ..stream.course import Course, Leg
+from ..stream.edge import Counts, Edge, Line
+from .constants import Constant, dtype_of
 from .kernels import KERNELS, Kernel, Step
 from .pieces import from_pieces, to_pieces
 from .sizes import SIZES
-from .store import Gathered, Place, Record, Table, place_of, row_of
+from .store import Gathered, Place, Record, Table, place_of, row_of, rows_index
 from .training import Groups, Guard
-from .windows import EagerWindow, flat
+from .windows import EagerWindow, flat, same
 
 __all__ = ["TorchCall", "TorchSession"]
 
@@ -35,8 +37,19 @@ class TorchSession(Session):
         super().__init__(skew, buffers, buffer_limit)
         self.table = Table()
         self.constants: dict[int, tuple[Any, Tensor]] = {}
+        self.parameters: dict[int, Constant] = {}  # as operators know them
+        self.asked: dict[int, Course] = {}  # the courses of torch's functions; `courses` are those of operators
+        self._named: list[Any] = []
         self.joined = Slot(Groups())
         self.guard = Guard(self)
+
+    def forget_courses(self, named: list[Any]) -> None:
+        """Forget what the calls before did if parameters are no longer what they were."""
+        if named != self._named:
+            self._named = named
+            self.courses.clear()
+            self.asked.clear()
+            self.parameters.clear()
 
     @property
     def groups(self) -> Groups:
@@ -104,6 +117,7 @@ class TorchCall(Call):
         With `keeps_tape`, `detach` says whether the states are cut off from the tape.
         """
         self.device = device
+        self.parameters, self.asked = self.session.parameters, self.session.asked
         self.keeps_tape = keeps_tape
         if self.fresh or self.session.table.device != device:  # the module may have been moved
             self.session.table = Table(device)
@@ -111,98 +125,100 @@ class TorchCall(Call):
         self.gathered = Gathered(old, device)
         self.store: Table | Record = Record(detach) if keeps_tape else self.session.table
         self.places = self.store.places(old)
-        rows = np.array([p.row for p in self.places], np.int64)
-        self.index = torch.from_numpy(rows).to(device, non_blocking=True)
+        self.index = rows_index([p.row for p in self.places], device)
+        #: Whether all rows stand at the same place, now and before: then they do so at every operation.
+        self.alike = len(self.ids) == 1 or (
+            bool(self.ids)
+            and all(map(same, (*self.frames_before.T, *self.frames_now.T, self.ended)))
+            and same(self.gathered.fresh)
+        )
 
     def states(self) -> Sequence[Any]:
         """Return where each row's state is after the call."""
         return self.places
 
-    def run(
-        self,
-        name: str,
-        attributes: dict[str, Any],
-        op: Any,
-        edges: Sequence[Edge],
-        values: Sequence[Any],
-        weights: Sequence[Any],
+    def compute(
+        self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
         """Run one operator for all rows."""
-        counted, out = self.advance(name, attributes, op, edges, weights)
-        inputs: list[Counts] = counted  # type: ignore[assignment]
+        plan = leg.plan
+        if plan is None:
+            plan = leg.plan = _Plan(leg, weights)
+        inputs = list(map(_COUNTS, edges))
+        outputs = leg.op.counts(inputs, self.ended, self.ids)
         with torch._C.DisableTorchFunction():  # kernels see plain tensors only
-            results = self._computed(op, inputs, out, values[: op.n_values], weights)
-        return list(zip(results, out))
-
-    def _computed(
-        self,
-        op: Any,
-        inputs: Sequence[Counts],
-        out: Sequence[Edge],
-        values: Sequence[Tensor],
-        weights: Sequence[Any],
-    ) -> Sequence[Tensor]:
-        kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[op.name]
-        like = values[0] if values else torch.empty(0, device=self.device)
-        constants = [
-            self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights
-        ]
-        step = Step(
-            op.name,
-            op.attributes,
-            tuple(v.ndim - 1 for v in values),
-            tuple(e.features for e in out),
-            training=self.keeps_tape,
-        )
-        if not kernel.framewise:
-            return self._windowed(kernel, step, op, inputs, out, values, constants, like)
-        if values and not len(like):
-            return [_nothing(e.features, e, like, (*values, *constants)) for e in out]
-        results = kernel.run(step, *values, *constants)
-        return results if isinstance(results, tuple) else (results,)
+            like = values[0] if values else torch.empty(0, device=self.device)
+            if plan.arrays:
+                weights = [self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights]
+            if not plan.kernel.framewise:
+                results = self._windowed(leg, plan, inputs, outputs, values, weights, like)
+            elif values and not like.shape[0]:
+                results = [_nothing(line, like, (*values, *weights)) for line in leg.lines]
+            else:
+                plan.step.training = self.keeps_tape
+                results = plan.kernel.run(plan.step, *values, *weights)
+        if len(outputs) == 1:
+            value = results if isinstance(results, torch.Tensor) else results[0]
+            return [(value, Edge(self, leg.lines[0], outputs[0]))]
+        return [(y, Edge(self, line, c)) for y, line, c in zip(results, leg.lines, outputs)]
 
     def _windowed(
         self,
-        kernel: Kernel,
-        step: Step,
-        op: Any,
+        leg: Leg,
+        plan: _Plan,
         inputs: Sequence[Counts],
-        out: Sequence[Edge],
+        outputs: Sequence[Counts],
         values: Sequence[Tensor],
-        constants: Sequence[Tensor | None],
+        weights: Sequence[Tensor | None],
         like: Tensor,
-    ) -> list[Tensor]:
-        ordinal = self.n_done - 1
-        after: list[Counts] = [e.counts for e in out]  # type: ignore[misc]
-        lengths = [c[:, 2] - c[:, 0] for c in after]
-        kept = op.kept(inputs, after)
+    ) -> Sequence[Tensor]:
+        ordinal, kernel, alike = self.n_done - 1, plan.kernel, self.alike
+        kept = leg.op.kept(inputs, outputs)
         windows = []
         for i, value in enumerate(values):
-            held = inputs[i][:, 0] - kept[i][:, 0]
-            old = self.gathered.rows((ordinal, i)) if held.any() else None
-            windows.append(EagerWindow(old, value, kept[i][:, 0], inputs[i]))
-        step.n = [int(m.max(initial=0)) for m in lengths]
-        outputs: Sequence[Tensor | None] = [None] * len(out)
+            first, before = kept[i][:, 0], inputs[i][:, 0]
+            held = before[0] > first[0] if alike else (before > first).any()
+            old = self.gathered.rows((ordinal, i)) if held else None
+            windows.append(EagerWindow(old, value, first, inputs[i], alike))
+        step = plan.step
+        step.training = self.keeps_tape
+        step.n = [int(c[0, 2] - c[0, 0] if alike else (c[:, 2] - c[:, 0]).max(initial=0)) for c in outputs]
+        results: Sequence[Tensor | None] = [None] * len(outputs)
         if kernel.carries is not None or any(step.n):
-            step.first = [torch.from_numpy(c[:, 0]) for c in after]
-            step.last = [torch.from_numpy(c[:, 2]) for c in after]
-            step.inputs = [torch.from_numpy(c) for c in inputs]
-            step.ended = torch.from_numpy(self.ended.copy())
-            outputs, state = kernel.run(
-                step, windows, constants, self._carried(ordinal, kernel, step, constants, like)
-            )
+            if alike and kernel.numbers:
+                step.first = [int(c[0, 0]) for c in outputs]
+            else:
+                step.first = [torch.from_numpy(c[:, 0]) for c in outputs]
+                step.last = [torch.from_numpy(c[:, 2]) for c in outputs]
+                step.inputs = [torch.from_numpy(c) for c in inputs]
+                step.ended = torch.from_numpy(self.ended.copy())
+            carried = None if kernel.carries is None else self._carried(ordinal, kernel, step, weights, like)
+            results, state = kernel.run(step, windows, weights, carried)
             for k, part in enumerate(state or ()):
                 self.store.write((ordinal, "carried", k), part, self.index)
         for i, window in enumerate(windows):
-            tail = inputs[i][:, 2] - kept[i][:, 1]
-            tail[self.ended] = 0
-            if tail.any():
-                rows = window.run(torch.from_numpy(inputs[i][:, 2] - tail), int(tail.max()))
-                self.store.write((ordinal, i), rows, self.index)
-        return [
-            flat(y, m) if y is not None and m.any() else _nothing(step.features[o], e, like, (*values, *constants))
-            for o, (y, m, e) in enumerate(zip(outputs, lengths, out))
-        ]
+            self._keep((ordinal, i), window, inputs[i][:, 2], kept[i][:, 1])
+        out = []
+        for line, y, n, c in zip(leg.lines, results, step.n, outputs):
+            if y is None or not n:
+                out.append(_nothing(line, like, (*values, *weights)))
+            elif alike and y.shape[1] == n:
+                out.append(y.flatten(0, 1))
+            else:
+                out.append(flat(y, c[:, 2] - c[:, 0]))
+        return out
+
+    def _keep(self, key: Any, window: EagerWindow, known: Any, first: Any) -> None:
+        """Remember the frames of an input from its position `first` on."""
+        if self.alike:
+            n = 0 if self.ended[0] else int(known[0] - first[0])
+            if n:
+                self.store.write(key, window.run(int(first[0]), n), self.index)
+            return
+        tail = known - first
+        tail[self.ended] = 0
+        if tail.any():
+            self.store.write(key, window.run(torch.from_numpy(known - tail), int(tail.max())), self.index)
 
     def _carried(
         self,
@@ -211,13 +227,12 @@ class TorchCall(Call):
         step: Step,
         constants: Sequence[Tensor | None],
         like: Tensor,
-    ) -> tuple[Tensor, ...] | None:
+    ) -> tuple[Tensor, ...]:
         """Return the carried tensors of all rows: those of new streams are made, the others found."""
-        if kernel.carries is None:
-            return None
+        assert kernel.carries is not None
         made = kernel.carries(step, constants, like)
         rows = len(self.ids)
-        found = [self.gathered.rows((ordinal, "carried", k)) for k in range(len(made))]
+        found = [self.gathered.rows((ordinal, "carried", k), copy=True) for k in range(len(made))]
         if self.gathered.fresh.all():
             return tuple(m.expand(rows, *m.shape[1:]) for m in made)
         if not self.gathered.fresh.any():
@@ -229,11 +244,24 @@ class TorchCall(Call):
         )
 
 
-def _nothing(
-    features: tuple[int, ...], edge: Edge, like: Tensor, operands: Sequence[Tensor | None]
-) -> Tensor:
+_COUNTS = attrgetter("counts")
+
+
+class _Plan:
+    """What holds of an operation's arithmetic in every call."""
+
+    def __init__(self, leg: Leg, weights: Sequence[Any]) -> None:
+        op = leg.op
+        self.kernel: Kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[op.name]
+        self.arrays = any(isinstance(w, np.ndarray) for w in weights)
+        ranks = tuple(len(features) for _, features, _, _ in leg.signatures[: leg.n_values])
+        #: Filled anew in every call.
+        self.step = Step(op.name, op.attributes, ranks, tuple(line.features for line in leg.lines), live=True)
+
+
+def _nothing(line: Line, like: Tensor, operands: Sequence[Tensor | None]) -> Tensor:
     """Return no frames; on the tape where frames would be, so that a loss over none can be differentiated."""
-    dtype = dtype_of(edge.dtype)
+    features, dtype = line.features, dtype_of(line.dtype)
     if dtype.is_floating_point:
         reals = [t for t in operands if t is not None and t.is_floating_point()]
         wide = dtype == torch.float64

@@ -21,7 +21,10 @@ _REAL = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int6
 
 def device_of(module: torch.nn.Module) -> torch.device | None:
     """Return where a module's values are; None where it has none."""
-    return next((t.device for t in (*module.parameters(), *module.buffers())), None)
+    for held in (module.parameters(), module.buffers()):
+        for tensor in held:
+            return tensor.device
+    return None
 
 
 def dtype_of(name: str) -> torch.dtype:
@@ -60,6 +63,7 @@ class Constant(Tensor):
 
     def __init__(self, tensor: torch.Tensor, arrays: Arrays | None = None) -> None:
         self.torch = tensor
+        self._array: Any = tensor  # what the values are known by
         self.arrays = arrays
         self.grad = None
         self.grad_fn = None

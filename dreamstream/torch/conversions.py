@@ -21,7 +21,6 @@ from ..stream.rules import BatchSize
 from ..stream.where import user_line
 from .constants import Constant, dtype_of, nominal
 from .inside import Forward, attribute, function
-from .memory import note, order_of
 from .tensor import StreamTensor
 
 __all__ = ["visible", "with_value"]
@@ -188,17 +187,13 @@ _new("new_empty", torch.zeros)
 # ---------------------------------------------------------------------- random numbers
 def visible(forward: Forward, inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native:
     """Apply a function of the padded tensor that a caller would see, and take its valid frames."""
-    x, order = inner.in_order(), order_of(inner)
-    back = [order.index(i) for i in range(len(order))]
+    x = inner.in_order()
 
     def run(value: torch.Tensor) -> torch.Tensor:
         seen = StreamTensor.from_frames(value, x.dims, x.meta, x.starts, x.rate, x.names)
-        laid = seen.tensor().permute(order).contiguous().permute(back)
-        return StreamTensor.of(fn(laid), seen._info).frames()
+        return StreamTensor.of(fn(seen.tensor().contiguous()), seen._info).frames()
 
-    out = with_value(x, run)
-    note(out, [x.dims[i] for i in order])
-    return out
+    return with_value(x, run)
 
 
 def _random(name: str, training: bool) -> None:

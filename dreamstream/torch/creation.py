@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import torch
@@ -13,10 +12,10 @@ from ..array.stream_creation import meta_of, names_of
 from ..errors import DTypeError, ShapeError, StreamMismatchError
 from ..stream.collectors import register_arrays
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import BATCH, LENGTH, Names, read_rate
+from ..stream.rules import BATCH, LENGTH, ONE, Names, read_rate
 from .frames import cleaned
 from .info import Info, check
-from .tensor import StreamTensor
+from .tensor import StreamTensor, set_making
 
 __all__ = ["as_stream_tensor", "stream_tensor"]
 
@@ -120,7 +119,7 @@ def _build(
         check(found, padded.dim()),
         own_meta,
         None,
-        Fraction(1) if rate is None else read_rate(rate),
+        ONE if rate is None else read_rate(rate),
         restart,
     )
     if known is not None and own_meta == known.meta:
@@ -176,3 +175,4 @@ def _keep(array: Tensor) -> Tensor:
 
 
 register_arrays(Tensor, _join, _keep)
+set_making(as_stream_tensor)

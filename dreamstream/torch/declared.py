@@ -18,6 +18,7 @@ from ..array.hook import run as run_native
 from ..array.stream_tensor import StreamTensor as Native
 from ..errors import ModeError, NotStreamableError, ShapeError
 from ..online.declared import Op, Window, set_foreign
+from ..stream.edge import Request
 from ..stream.rules import same_lineage
 from ..stream.where import user_line
 from .inside import current
@@ -74,13 +75,13 @@ def _apply(op: Op, inputs: Sequence[Any]) -> Any:
         raise ModeError(f"{op.name} works on streams inside an online module, or on plain tensors")
     forward = current()
     natives = [forward.unwrap(x).in_order() for x in streams]
-    return forward.shell(_inside(op, natives))
+    return StreamTensor.shell(_inside(op, natives))
 
 
 def _inside(op: Op, natives: Sequence[Native]) -> Native:
-    edges: list[Any] = [x.edge for x in natives]
+    edges = [x.edge for x in natives if x.edge is not None]
     bound = _Bound(op.name, op.core([e.signature for e in edges]), op.forward)
-    ((value, edge),) = edges[0].entry.run(op.name, {}, bound, edges, [x.value for x in natives], ())
+    ((value, edge),) = edges[0].entry.run(Request(op.name, {}, edges, [x.value for x in natives], op=bound))
     return natives[0].made(value, edge)
 
 
@@ -157,7 +158,7 @@ def buffered(module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kw
         forward=lambda *given: call([w.frames for w in given[:-2]]),
         features=tuple(probe.shape[1:]),
     )
-    out = mode.shell(_inside(op, waiting).with_dims(first.dims))
+    out = StreamTensor.shell(_inside(op, waiting).with_dims(first.dims))
     return (out, None) if isinstance(module, torch.nn.MultiheadAttention) else out
 
 
@@ -165,7 +166,8 @@ def _limited(x: Native, limit: int | None) -> Native:
     """Return a stream that refuses to be longer than a limit."""
     if limit is None:
         return x
-    ((value, edge),) = run_native("limit", {"frames": limit}, [x.edge], [x.value])
+    edges: list[Any] = [x.edge]
+    ((value, edge),) = run_native(Request("limit", {"frames": limit}, edges, [x.value]))
     return x.made(value, edge)
 
 

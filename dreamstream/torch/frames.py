@@ -16,7 +16,7 @@ import torch
 
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import BATCH, LENGTH
-from .info import JOINED, Info
+from .info import JOINED, Info, layout_of
 
 __all__ = ["cleaned", "mask_of", "pad", "to_device", "unpad"]
 
@@ -46,15 +46,11 @@ def _places(meta: StreamMetadata, width: int) -> _Places:
     return _Places(meta.lengths, width)
 
 
-def _leading(names: Sequence[str | None], features: Sequence[int]) -> list[int]:
-    """Return the order that brings B, L and then the features to the front."""
-    return [names.index(r) for r in (BATCH, LENGTH, JOINED) if r in names] + list(features)
-
-
 def _grid(padded: Tensor, info: Info, width: int) -> Tensor:
     """Return a padded tensor seen as ``(rows, width, *features)``."""
-    x = padded.permute(_leading(info.names, info.features))
-    rank = len(info.names) - len(info.features)
+    layout = layout_of(info.names)
+    x = padded.permute(layout.order)
+    rank = len(layout.order) - len(layout.features)
     return x.reshape(len(info.meta), width, *x.shape[rank:]) if rank != 2 else x
 
 
@@ -74,7 +70,8 @@ def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:
 
     Zeros stand behind each row's frames. Where there is no L, rows without a frame are NaN (0 for integers).
     """
-    framed = info.has_frames
+    layout = layout_of(info.names)
+    framed = layout.length is not None or layout.joined is not None
     if width is None:
         width = info.meta.max_length if framed else 1
     fill = 0.0 if framed or not value.is_floating_point() else torch.nan
@@ -85,12 +82,10 @@ def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:
         grid = _Pad.apply(value, info.meta, width, fill)
     else:
         grid = _spread(value, info.meta, width, fill)
-    rank = len(info.names) - len(info.features)
+    rank = len(layout.order) - len(layout.features)
     if rank != 2:
         grid = grid.reshape((n * width,) * rank + value.shape[1:])
-    order = _leading(info.names, info.features)
-    back = [order.index(i) for i in range(len(order))]
-    return grid.permute(back) if back != sorted(back) else grid
+    return grid if layout.back == list(range(grid.dim())) else grid.permute(layout.back)
 
 
 def _gather(grid: Tensor, meta: StreamMetadata) -> Tensor:

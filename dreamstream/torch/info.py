@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from ..errors import ShapeError
 from ..stream.metadata import StreamMetadata
@@ -16,7 +17,45 @@ __all__ = ["JOINED", "Info"]
 JOINED = "B_L"
 """The name of B and L where a forward returns them as one dimension."""
 
+_ROLES = (BATCH, LENGTH, JOINED)
+
 Starts = tuple[int | None, ...]
+
+
+class Layout(NamedTuple):
+    """Which dimensions of a padded tensor are what.
+
+    Attributes
+    ----------
+    batch, length, joined : int or None
+        The dimensions B, L and B_L.
+    features : list of int
+        All others.
+    dims : tuple
+        For each dimension ``"B"``, ``"L"``, ``"B_L"``, or the number of the feature axis.
+    order, back : list of int
+        What brings B, L and then the features to the front, and what undoes it.
+    """
+
+    batch: int | None
+    length: int | None
+    joined: int | None
+    features: list[int]
+    dims: tuple[Any, ...]
+    order: list[int]
+    back: list[int]
+
+
+@lru_cache(maxsize=256)
+def layout_of(names: Names) -> Layout:
+    """Return which dimensions of these names are what."""
+    axes = {name: i for i, name in enumerate(names) if name in _ROLES}
+    features = [i for i, name in enumerate(names) if name not in _ROLES]
+    numbers = iter(range(len(features)))
+    dims = tuple([name if name in _ROLES else next(numbers) for name in names])
+    order = [axes[role] for role in _ROLES if role in axes] + features
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return Layout(axes.get(BATCH), axes.get(LENGTH), axes.get(JOINED), features, dims, order, back)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +96,14 @@ class Info:
         """Return the dimension B, L or B_L, None where there is none."""
         return self.names.index(role) if role in self.names else None
 
+    @property
+    def layout(self) -> Layout:
+        """Return which dimensions are what."""
+        return layout_of(self.names)
+
     def is_stream(self, axis: int) -> bool:
         """Return whether a dimension is B, L, or both."""
-        return self.names[axis] in (BATCH, LENGTH, JOINED)
+        return self.names[axis] in _ROLES
 
     @property
     def has_frames(self) -> bool:
@@ -69,17 +113,16 @@ class Info:
     @property
     def features(self) -> list[int]:
         """The dimensions that are neither B nor L."""
-        return [i for i in range(len(self.names)) if not self.is_stream(i)]
+        return layout_of(self.names).features
 
     @property
     def dims(self) -> tuple[Any, ...]:
         """For each dimension ``"B"``, ``"L"``, ``"B_L"``, or the number of the feature axis."""
-        seen = iter(range(len(self.names)))
-        return tuple(n if self.is_stream(i) else next(seen) for i, n in enumerate(self.names))
+        return layout_of(self.names).dims
 
     def width_of(self, shape: Sequence[int]) -> int:
         """Return the extent along L of a padded tensor of this shape; 1 where there is no L."""
-        length, joined = self.axis(LENGTH), self.axis(JOINED)
+        _, length, joined, *_ = layout_of(self.names)
         if length is not None:
             return int(shape[length])
         if joined is None:
@@ -88,11 +131,12 @@ class Info:
 
     def is_full(self, width: int) -> bool:
         """Return whether there is no padding."""
-        return not len(self.meta) or self.meta.min_length >= width
+        n = self.meta.min_length
+        return n >= width or not len(self.meta)
 
     def fits(self, shape: Sequence[int]) -> str | None:
         """Return what a padded tensor of this shape contradicts, None if nothing."""
-        n, batch, joined = len(self.meta), self.axis(BATCH), self.axis(JOINED)
+        n, (batch, _, joined, *_) = len(self.meta), layout_of(self.names)
         if len(self.names) != len(shape):
             return f"{len(self.names)} names for the shape {tuple(shape)}"
         if batch is not None and shape[batch] != n:

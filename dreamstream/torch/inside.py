@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import (
@@ -22,14 +23,15 @@ from torch.overrides import (
 
 from .. import array as native_array
 from ..array import BatchTensor
+from ..array.stream_tensor import StreamTensor as NativeStream
 from ..array.tensor import Tensor as NativeTensor
 from ..errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from ..nn import functional as native_functional
+from ..stream.course import Course, Recording, repeat, same_entry, seen
 from ..stream.rules import BatchLength, BatchSize, Length
 from ..stream.where import user_line
 from .constants import Arrays, Constant, nominal
-from .memory import passed_on
-from .tensor import StreamTensor, set_beneath, set_inside
+from .tensor import SHELL, StreamTensor, set_beneath, set_inside
 from .training import Buffers
 
 __all__ = ["Forward", "attribute", "current", "function"]
@@ -89,6 +91,9 @@ def attribute(*names: str) -> Callable[..., Any]:
     return keep
 
 
+#: Stands where nothing is known to be repeated.
+_UNREPEATABLE = Course([], (), None, [], [])
+
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 
 
@@ -133,21 +138,22 @@ class Forward(TorchFunctionMode):
         self.device = device
         self.arrays = arrays
         self.paths = paths or {}
+        self._parameters: dict[int, Constant] = getattr(entry, "parameters", {})
+        self._courses: dict[int, Any] | None = getattr(entry, "asked", None)
         self._outer: Forward | None = None
         self.buffers: Buffers | None = None
-        self.noting = False  # where torch would lay things out in memory, for random numbers in training
         self._stand_in = torch.empty(0, device=device)
         self._beneath: NotStreamableError | None = None
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if _concerned(args) or (kwargs and _concerned(kwargs)):
+            return self.call(func, args, kwargs or {})
         kwargs = kwargs or {}
-        if not _concerned(args) and not _concerned(kwargs):
-            if self.buffers is not None and _writes(func.__name__, kwargs):
-                self.buffers.writes((*args, *kwargs.values()))
-            return func(*args, **kwargs)
-        return self.call(func, args, kwargs)
+        if self.buffers is not None and _writes(func.__name__, kwargs):
+            self.buffers.writes((*args, *kwargs.values()))
+        return func(*args, **kwargs)
 
     def __enter__(self) -> Forward:
         self._outer = _CURRENT.get()
@@ -172,34 +178,50 @@ class Forward(TorchFunctionMode):
             found = NotStreamableError(f"{COMPILED}. It failed: {str(error).strip().splitlines()[-1]}")
         return found
 
-    def shell(self, inner: Any) -> StreamTensor:
-        """Return what stands for a stream."""
-        return StreamTensor.shell(inner)
-
     # ---------------------------------------------------------------- one call
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on streams."""
         name = func.__name__
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
-        stripped = name[:-1] if name.endswith("_") and not name.endswith("__") else name
-        if name.startswith("__i") and name.endswith("__") and hasattr(NativeTensor, f"__{name[3:]}"):
-            stripped = f"__{name[3:]}"
-        in_place = stripped != name or kwargs.get("inplace") is True
+        meaning = _meaning(func)
+        if self._courses is None or not meaning.repeats or self.entry.recording is not None:
+            return self._called(func, meaning, args, kwargs)
+        asked = _Asked(func, args, kwargs)
+        at = self.entry.n_done
+        course = self._courses.get(at)
+        if course is not None and course.asked == asked.tokens and same_entry(asked.streams):
+            return StreamTensor.shell(repeat(course, self.entry, asked.streams, course.weights or ())[0])
+        if not asked.streams or (course is not None and course.weights is None):
+            return self._called(func, meaning, args, kwargs)
+        self.entry.recording = recording = Recording(asked.streams)
+        try:
+            out = self._called(func, meaning, args, kwargs)
+        finally:
+            self.entry.recording = None
+        result = out._inner if isinstance(out, StreamTensor) else None
+        course = recording.course(asked.tokens, asked.held, [result]) if type(result) is NativeStream else None
+        self._courses[at] = _UNREPEATABLE if course is None or course.weights is None else course
+        return out
+
+    def _called(
+        self, func: Any, meaning: _Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if kwargs.get("out") is not None:
-            raise NotStreamableError(f"{name}: out= of a stream inside a forward, at {user_line()}")
+            raise NotStreamableError(f"{func.__name__}: out= of a stream inside a forward, at {user_line()}")
         target = args[0] if args else kwargs.get("input")
-        given = tuple(self.unwrap(a) for a in args)
+        given = [a if type(a) in _ATOMS else self.unwrap(a) for a in args]
         named = {
             k: self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED
         }
-        stripped = "where_function" if func is torch.where else ALIASES.get(stripped, stripped)
-        result = self._run(func, stripped, given, named)
-        if self.noting:
-            passed_on(stripped, given, result)
-        if in_place and isinstance(target, StreamTensor):
-            return self._written(target, result, name)
-        return self._wrapped(result, target if stripped in VIEWS else None)
+        known = meaning.native is not None and given and type(given[0]) is NativeStream
+        if known and torch.dtype not in map(type, (*given, *named.values())):
+            result = meaning.native(*given, **named)  # type: ignore[misc]
+        else:
+            result = self._run(func, meaning.name, tuple(given), named)
+        if (meaning.in_place or kwargs.get("inplace") is True) and isinstance(target, StreamTensor):
+            return self._written(target, result, func.__name__)
+        return self._wrapped(result, target if meaning.shares else None)
 
     def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if args and _has_own(args[0], name):
@@ -238,8 +260,6 @@ class Forward(TorchFunctionMode):
                 return None
             raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
         inner = self.unwrap(args[0])
-        if self.noting:
-            passed_on(what, (inner,), inner)
         handler = None if _has_own(inner, what) else _ATTRIBUTES.get(what)
         if handler is not None:
             return self._wrapped(handler(self, inner), args[0] if what in VIEWS else None)
@@ -255,12 +275,23 @@ class Forward(TorchFunctionMode):
         if isinstance(x, StreamTensor):
             return self._inner(x)
         if isinstance(x, torch.Tensor):
-            return Constant(x, self.arrays)
+            return self._constant(x)
         if isinstance(x, (list, tuple)):
+            if _ATOMS.issuperset(map(type, x)):
+                return x
             return [self.unwrap(i) for i in x] if isinstance(x, list) else tuple(map(self.unwrap, x))
         if isinstance(x, dict):
             return {k: self.unwrap(v) for k, v in x.items()}
         return x
+
+    def _constant(self, x: torch.Tensor) -> Constant:
+        """Return a plain tensor as the native front end sees it, a parameter as the same each time."""
+        if type(x) is not torch.nn.Parameter:
+            return Constant(x, self.arrays)
+        found = self._parameters.get(id(x))
+        if found is None:
+            found = self._parameters[id(x)] = Constant(x, self.arrays)
+        return found
 
     def _inner(self, x: StreamTensor) -> Any:
         inner = x._inner
@@ -281,7 +312,7 @@ class Forward(TorchFunctionMode):
         if isinstance(result, NativeTensor) and not result.is_stream:
             return torch.from_numpy(result.numpy())
         if getattr(result, "is_stream", False):
-            out = self.shell(result)
+            out = StreamTensor.shell(result)
             if isinstance(shares, StreamTensor) and shares._inner is not None:
                 out._alias, out._seen = shares._alias, shares._seen
             return out
@@ -320,17 +351,114 @@ def _writes(name: str, kwargs: Mapping[str, Any]) -> bool:
 _READING = ("__int__", "__index__", "__invert__", "__iter__")
 
 
+class _Meaning(NamedTuple):
+    """What a function of torch is to streams.
+
+    Attributes
+    ----------
+    name : str
+        Of the native front end's function or method.
+    native : callable or None
+        What runs on streams; None where arguments other than the first have a say.
+    in_place, shares : bool
+        Whether it writes into its first argument, and whether its result shares that one's memory.
+    repeats : bool
+        Whether asking for the same gives the same.
+    """
+
+    name: str
+    native: Callable[..., Any] | None
+    in_place: bool
+    shares: bool
+    repeats: bool
+
+
+class _Asked:
+    """What a call of a torch function asks for, as far as it can be told again.
+
+    Attributes
+    ----------
+    tokens : list
+        Equal where the same is asked for.
+    held : list
+        Whose identities are among them.
+    streams : list
+        The native tensors of the arguments; none where something else has a say.
+    """
+
+    __slots__ = ("held", "streams", "tokens")
+
+    def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.tokens: list[Any] = [func, *kwargs]
+        self.held: list[Any] = []
+        self.streams: list[Any] = []
+        for x in (*args, *kwargs.values()) if kwargs else args:
+            kind = type(x)
+            if kind is SHELL:
+                inner = x._inner
+                if type(inner) is not NativeStream or x._alias[0] != x._seen or inner.edge is None:
+                    break
+                self.tokens += seen(inner)
+                self.streams.append(inner)
+            elif kind is torch.nn.Parameter:
+                self.tokens.append(id(x))
+                self.held.append(x)
+            elif kind is float:
+                self.tokens.append(x.hex())
+            elif kind in _ATOMS or (kind is tuple and _INTS.issuperset(map(type, x))):
+                self.tokens += (kind, x)
+            else:
+                break
+        else:
+            return
+        self.streams = []
+
+
+_INTS = frozenset((int,))
+
+
+@lru_cache(maxsize=4096)
+def _meaning(func: Any) -> _Meaning:
+    """Find a function of torch among the native ones."""
+    called = func.__name__
+    name = called[:-1] if called.endswith("_") and not called.endswith("__") else called
+    if called.startswith("__i") and called.endswith("__") and hasattr(NativeTensor, f"__{called[3:]}"):
+        name = f"__{called[3:]}"
+    in_place = name != called
+    name = "where_function" if func is torch.where else ALIASES.get(name, name)
+    native = None
+    if name not in _HANDLERS:
+        native = getattr(NativeStream, name, None)
+        function = getattr(native_functional, name, None)
+        if function is not None and (
+            native is None or getattr(func, "__module__", None) == "torch.nn.functional"
+        ):
+            native = function
+    shares = name in VIEWS
+    return _Meaning(name, native, in_place, shares, native is not None and not in_place and not shares)
+
+
+#: Arguments that mean to streams what they mean to torch.
+_ATOMS = frozenset((int, float, bool, str, type(None)))
+
+
 def _concerned(tree: Any) -> bool:
     """Whether a stream or a size that is a token is among arguments."""
-    if isinstance(tree, torch.Tensor):
-        return isinstance(tree, StreamTensor)
-    if isinstance(tree, (list, tuple)):
-        return any(map(_concerned, tree))
-    if isinstance(tree, dict):
-        return any(map(_concerned, tree.values()))
-    if isinstance(tree, slice):
-        return _concerned((tree.start, tree.stop, tree.step))
-    return isinstance(tree, (Length, BatchSize, BatchLength, BatchTensor))
+    for x in tree.values() if isinstance(tree, dict) else tree:
+        if isinstance(x, torch.Tensor):
+            if isinstance(x, StreamTensor):
+                return True
+        elif type(x) in _ATOMS:
+            continue
+        elif isinstance(x, (list, tuple, dict)):
+            if _concerned(x):
+                return True
+        elif isinstance(x, slice):
+            if _concerned((x.start, x.stop, x.step)):
+                return True
+        elif isinstance(x, (Length, BatchSize, BatchLength, BatchTensor)):
+            return True
+    return False
 
 
 def _call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 
 from .. import nn as native
 from ..array import BatchTensor
-from ..online.register import forward_of, is_registered
+from ..online.register import registered_for
 from .constants import Constant
 from .inside import Forward, current
-from .memory import note
 
 __all__ = ["streaming_forward", "unstreamable", "waits"]
 
@@ -25,11 +24,20 @@ _STREAMING: dict[type[torch.nn.Module], Callable[..., Any]] = {}
 
 def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
     """Return what runs in a streaming call in place of the module's own forward, if anything does."""
-    if is_registered(module):
-        return forward_of(module)
-    for cls in type(module).__mro__:
-        if cls in _STREAMING and type(module).forward is cls.forward:
-            return partial(_STREAMING[cls], module)
+    own: Any = type(module)
+    registered = registered_for(own)
+    if registered is not None:
+        return partial(registered, module)
+    run = _streams_as(own)
+    return None if run is None else partial(run, module)
+
+
+@lru_cache(maxsize=1024)
+def _streams_as(kind: Any) -> Callable[..., Any] | None:
+    """Return what streams in place of the forward of a class that has not written its own."""
+    for cls in kind.__mro__:
+        if cls in _STREAMING and kind.forward is cls.forward:
+            return _STREAMING[cls]
     return None
 
 
@@ -82,10 +90,7 @@ def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int |
 
 
 def _run(layer: Any, forward: Forward, input: Any, hx: Any) -> Any:
-    result = layer.forward(forward.unwrap(input), forward.unwrap(hx))
-    if isinstance(result, tuple) and getattr(layer, "batch_first", False):
-        note(result[0], [d for d in ("L", "B") if d in result[0].dims] + list(range(len(result[0].features))))
-    return forward._wrapped(result)
+    return forward._wrapped(layer.forward(forward.unwrap(input), forward.unwrap(hx)))
 
 
 def _layer_by_layer(module: Any, kind: Any, forward: Forward, input: Any, hx: Any) -> Any:
@@ -153,7 +158,8 @@ def waits(module: torch.nn.Module) -> bool:
 
 def unstreamable(module: torch.nn.Module) -> Reason | None:
     """Return why a layer can't stream, and what would work; None if it can."""
-    if is_registered(module):
+    kind: Any = type(module)
+    if registered_for(kind) is not None:
         return None
     if isinstance(module, _ATTENTION):
         return "every frame attends to the whole stream", "attention over a bounded past would stream"

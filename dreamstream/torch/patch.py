@@ -14,14 +14,16 @@ import torch
 from torch.nn.utils import parametrize
 from torch.utils import _pytree as pytree
 
+from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor as Native
 from ..errors import ModeError, NotStreamableError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
 from ..online.patch import Patch
 from ..stream.rules import require_same_streams
 from .call import TorchCall, TorchSession
-from .constants import device_of, nominal
+from .constants import nominal
 from .declared import buffered
+from .frames import unpad
 from .inside import Forward, current
 from .layers import streaming_forward, unstreamable, waits
 from .leaving import Leaving
@@ -43,7 +45,7 @@ class TorchPatch(Patch):
 
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module's forward as its mode says."""
-        tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, StreamTensor)]
+        tensors = [x for x in _leaves(args, kwargs) if isinstance(x, StreamTensor)]
         inside = [x for x in tensors if x._inner is not None]
         if inside:
             if len(inside) < len(tensors):
@@ -58,7 +60,7 @@ class TorchPatch(Patch):
             return self._outermost(module, args, kwargs, tensors)
         if _within_forward():  # a layer of constants
             return _plain_call(module, args, kwargs)
-        if any(isinstance(x, Native) for x in pytree.tree_leaves((args, kwargs))):
+        if any(isinstance(x, Native) for x in _leaves(args, kwargs)):
             raise ModeError(
                 f"{name} is a torch module and got a StreamTensor of NumPy arrays; make it of torch tensors, as "
                 "in ds.stream_tensor([torch.from_numpy(a)], ids=...)"
@@ -83,39 +85,50 @@ class TorchPatch(Patch):
     def _outermost(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Any]
     ) -> Any:
-        meta = require_same_streams([x.meta for x in tensors], "this call")
+        infos = [x._info for x in tensors]
+        meta = infos[0].meta
+        if len(infos) > 1:
+            require_same_streams([i.meta for i in infos], "this call")
         session = self.session
-        device = _device(module, tensors)
+        values = [unpad(x._plain(), x._info) for x in tensors]
         with session.hold(meta.ids):
-            names = self._tensor_names(module, tensors)
+            names = self._tensor_names(module, values)  # which looks at the types in every call
+            device = self._device(module, tensors, values)
             call = session.admit(
                 meta,
-                [x.rate for x in tensors],
-                [x.lengths for x in tensors],
-                any(x.restart for x in tensors),
-                names,
+                tuple([i.rate for i in infos]),
+                [i.meta.lengths for i in infos],
+                True in [i.restart for i in infos],
+                lambda: names,
                 TorchCall,
             )
             taped = module.training and torch.is_grad_enabled()
             call.begin(device, taped, self.train_variant == "chunk-wise-aligned")
             leaving = Leaving(call, self.train_variant, module.training, taped)
             forward = Forward(call, device)
-            forward.buffers, forward.noting = Buffers(module, module.training), module.training
+            forward.buffers = Buffers(module, module.training)
             number = iter(range(len(tensors)))
 
             def enter(x: Any) -> Any:
                 if not isinstance(x, StreamTensor):
                     return x
-                value: Any = x.frames()
-                edge = call.input_edge(next(number), nominal(value.dtype).name, tuple(value.shape[1:]))
-                return forward.shell(Native.inside(value, x.dims, edge, x.names))
+                n = next(number)
+                value, info = values[n], infos[n]
+                edge = call.input_edge(n, name_of(nominal(value.dtype)), tuple(value.shape[1:]))
+                return StreamTensor.shell(Native.inside(value, info.dims, edge, info.names))
 
             try:
-                inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
+                if len(_leaves(args, kwargs)) == len(args):
+                    inside_args, inside_kwargs = tuple(map(enter, args)), kwargs
+                else:
+                    inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
                 with forward:
                     result = self._inside(module, inside_args, inside_kwargs)
-                found, structure = pytree.tree_flatten(result)
-                result = pytree.tree_unflatten(leaving.outputs(found, forward), structure)
+                if isinstance(result, StreamTensor):
+                    (result,) = leaving.outputs((result,), forward)
+                else:
+                    found, structure = pytree.tree_flatten(result)
+                    result = pytree.tree_unflatten(leaving.outputs(found, forward), structure)
                 session.commit(call)
             except BaseException:
                 forward.leave()
@@ -137,6 +150,8 @@ class TorchPatch(Patch):
             self._names = {id(t): n for n, t in named}
             self._named = [t for _, t in named]  # so that no other tensor takes their place in memory
             self._types = [t.dtype for t in (*self._named, *inputs)]
+            session: Any = self.session
+            session.forget_courses([(id(t), t.dtype, t.shape) for t in self._named])
         now = [t.dtype for t in (*self._named, *inputs)]
         changed = [(a, b) for a, b in zip(self._types, now) if a != b]
         if changed:
@@ -147,6 +162,20 @@ class TorchPatch(Patch):
                 self.session.live_ids,
             )
         return self._names
+
+    def _device(
+        self, module: Any, tensors: Sequence[Any], values: Sequence[torch.Tensor]
+    ) -> torch.device:
+        """Return the module's device, which must be the streams'."""
+        own = self._named[0].device if self._named else None
+        for x, value in zip(tensors, values):
+            if own is not None and value.device != own:
+                raise StreamMismatchError(
+                    f"{type(module).__name__} is on {own}, but a StreamTensor is on {value.device}; move one of "
+                    "them with .to()",
+                    x.ids,
+                )
+        return values[0].device if own is None else own
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_names": None, "_named": [], "_types": []}
@@ -185,17 +214,18 @@ def _within_forward() -> bool:
     return any(isinstance(m, Forward) for m in torch.overrides._get_current_function_mode_stack())
 
 
-def _device(module: Any, tensors: Sequence[Any]) -> torch.device:
-    """Return the module's device, which must be the streams'."""
-    own = device_of(module)
-    for x in tensors:
-        if own is not None and x.device != own:
-            raise StreamMismatchError(
-                f"{type(module).__name__} is on {own}, but a StreamTensor is on {x.device}; move one of them with "
-                ".to()",
-                x.ids,
-            )
-    return tensors[0].device if own is None else own
+#: Arguments that hold no tensors.
+_ATOMS = frozenset((bool, float, int, str, type(None)))
+
+
+def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+    """Return the tensors and other values among arguments."""
+    given = (*args, *kwargs.values()) if kwargs else args
+    for x in given:
+        if not isinstance(x, torch.Tensor) and type(x) not in _ATOMS:
+            leaves: list[Any] = pytree.tree_leaves((args, kwargs))
+            return leaves
+    return given
 
 
 # ---------------------------------------------------------------------- classes

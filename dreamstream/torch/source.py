@@ -42,7 +42,7 @@ class TorchSource:
         paths = {id(m): n for n, m in self.model.named_modules()}
         capture.sizes = SIZES
         forward = Forward(capture, device, self._arrays, paths)
-        args, kwargs = map_leaves((args, kwargs), forward.shell)
+        args, kwargs = map_leaves((args, kwargs), StreamTensor.shell)
         with self._evaluating(), self._patched(), torch.no_grad(), forward:
             try:
                 return _tree(self.model(*args, **kwargs))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-__all__ = ["Gathered", "Place", "Record", "Table", "place_of", "row_of"]
+__all__ = ["Gathered", "Place", "Record", "Table", "place_of", "row_of", "rows_index"]
 
 Tensor = torch.Tensor
 Ints = npt.NDArray[np.int64]
@@ -75,7 +75,7 @@ class Table:
             own = self.tensors[key] = _grown(own, own, 2 * self._n_slots)
         return own
 
-    def write(self, key: Hashable, rows: Tensor, index: Tensor) -> None:
+    def write(self, key: Hashable, rows: Tensor, index: Tensor | slice) -> None:
         """Put the rows ``(B, ...)`` where `index` says; kept frames may be wider than before."""
         rows = rows.detach()
         own = self.tensors.get(key)
@@ -106,6 +106,14 @@ def _made(own: Tensor | None, rows: Tensor, n: int) -> Tensor:
     return out
 
 
+def rows_index(rows: Sequence[int], device: torch.device) -> Tensor | slice:
+    """Return what picks rows of a store: a slice where they lie evenly."""
+    step = rows[1] - rows[0] if len(rows) > 1 else 1
+    if rows and step > 0 and list(rows) == list(range(rows[0], rows[0] + step * len(rows), step)):
+        return slice(rows[0], rows[-1] + 1, step)
+    return torch.from_numpy(np.array(rows, np.int64)).to(device, non_blocking=True)
+
+
 def row_of(place: Place) -> dict[Hashable, Tensor]:
     """Return one stream's state as tensors ``(1, ...)`` of its own."""
     row = place.row
@@ -134,7 +142,7 @@ class Record:
         """Return the tensor of a key."""
         return self.tensors.get(key)
 
-    def write(self, key: Hashable, rows: Tensor, index: Tensor | None) -> None:
+    def write(self, key: Hashable, rows: Tensor, index: Tensor | slice | None) -> None:
         """Keep the rows ``(B, ...)``, in memory that neither inputs nor outputs share."""
         self.tensors[key] = (rows.detach() if self.detach else rows).clone()
 
@@ -152,9 +160,21 @@ class Gathered:
             self._stores.append((store, rows, own))
         self._device = device
         self._indices: dict[tuple[int, bool], Tensor] = {}
+        self._run: slice | None = None  # where all rows lie evenly in one store
+        if len(self._stores) == 1 and not self.fresh.any():
+            index = rows_index(self._stores[0][1].tolist(), device)
+            self._run = index if isinstance(index, slice) else None
 
-    def rows(self, key: Hashable) -> Tensor | None:
-        """Return ``(B, ...)`` of a key; what new streams have there is anything. None: nobody has it."""
+    def rows(self, key: Hashable, copy: bool = False) -> Tensor | None:
+        """Return ``(B, ...)`` of a key; what new streams have there is anything. None: nobody has it.
+
+        Without `copy` it may share the store's memory, which the call after the next overwrites.
+        """
+        if self._run is not None:
+            whole = self._stores[0][0].get(key)
+            if whole is not None and whole.device == self._device:
+                part: Tensor = whole[self._run]
+                return part.clone() if copy else part
         found = [(store.get(key), rows, own) for store, rows, own in self._stores]
         parts = [(tensor.to(self._device), rows, own) for tensor, rows, own in found if tensor is not None]
         if not parts:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from ..stream.rules import BATCH, LENGTH, Names, check_names, order_of, resolve
 from .frames import cleaned, pad, unpad
 from .info import JOINED, Info, Starts, check
 
-__all__ = ["StreamTensor", "set_beneath", "set_inside", "set_outside"]
+__all__ = ["SHELL", "StreamTensor", "set_beneath", "set_inside", "set_making", "set_outside"]
 
 Call = Callable[[Any, Any, Any, Any], Any]
 
@@ -36,9 +37,16 @@ def _unfilled(*_: Any) -> Any:
     raise RuntimeError("dreamstream.torch is not loaded; import it")
 
 
+_making: Callable[..., Any] = _unfilled
 _inside: Call = _unfilled
 _outside: Call = _unfilled
 _beneath: Call = _unfilled
+
+
+def set_making(fn: Callable[..., Any]) -> None:
+    """Set the function ``(data, meta, names)`` that makes a stream tensor of a padded one."""
+    global _making
+    _making = fn
 
 
 def set_inside(fn: Call) -> None:
@@ -70,6 +78,15 @@ def _any_inside(items: Any) -> bool:
         elif isinstance(x, dict) and _any_inside(x.values()):
             return True
     return False
+
+
+@lru_cache(maxsize=256)
+def _seen(dims: tuple[Any, ...], names: Names | None) -> tuple[Names, tuple[int, ...] | None]:
+    """Return the names of a tensor's dimensions, and the order of its stored frames if it is another one."""
+    own = (None,) * len(dims) if names is None else names
+    features = [d for d in dims if isinstance(d, int)]
+    order = None if features == sorted(features) else (0, *(1 + d for d in features))
+    return tuple([d if isinstance(d, str) else n for d, n in zip(dims, own)]), order
 
 
 class StreamTensor(torch.Tensor):
@@ -104,9 +121,8 @@ class StreamTensor(torch.Tensor):
         cls, data: Any, meta: StreamMetadata, names: Sequence[str | None] | None = None
     ) -> StreamTensor:
         """Return a stream tensor that shares the storage of a padded tensor."""
-        from .creation import as_stream_tensor
-
-        return as_stream_tensor(data, meta, names)
+        made: StreamTensor = _making(data, meta, names)
+        return made
 
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__()
@@ -172,13 +188,14 @@ class StreamTensor(torch.Tensor):
             Zeros stand behind each row's frames. Where there is no L: ``(B, ...)``, with NaN (0 for integers)
             for rows that have no frame.
         """
-        own = [None] * len(dims) if names is None else list(names)
-        roles = tuple(d if isinstance(d, str) else n for d, n in zip(dims, own))
-        seen = [d for d in dims if isinstance(d, int)]
-        if seen != sorted(seen):
-            value = value.permute(0, *(1 + d for d in seen))
+        roles, order = _seen(tuple(dims), None if names is None else tuple(names))
+        if order is not None:
+            value = value.permute(order)
         info = Info(roles, meta, None if starts is None else tuple(starts), rate)
-        return cls.of(pad(value, info), info)
+        with _PLAIN():
+            out = pad(value, info).as_subclass(cls)
+        out._info = info
+        return out
 
     @classmethod
     def shell(cls, inner: Any) -> StreamTensor:
@@ -495,6 +512,9 @@ class _Shell(StreamTensor):
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         return _beneath(func, types, args, kwargs or {})
+
+
+SHELL: type = _Shell
 
 
 def _rebuild(

@@ -59,21 +59,30 @@ class EagerWindow:
         ``(B,)``: absolute position of the first frame that was kept.
     counts : ndarray
         ``(B, 4)``: of the input.
+    alike : bool
+        Whether all rows are known to stand at the same place.
     """
 
-    def __init__(self, kept: Tensor | None, new: Tensor, first: Ints, counts: Ints) -> None:
+    def __init__(
+        self, kept: Tensor | None, new: Tensor, first: Ints, counts: Ints, alike: bool = False
+    ) -> None:
         self._kept, self._new = kept, new
         self._first, self._counts = first, counts
-        self._lengths = counts[:, 2] - counts[:, 0]
-        self.even = same(self._lengths)
         self._grid: Tensor | None = None
-        held = counts[:, 0] - first
-        if self.even and same(held) and len(first):
-            self._grid = self._new.reshape(len(first), int(self._lengths[0]), *new.shape[1:])
-            if held[0]:
+        self.even = alike or same(self._lengths)
+        if self.even and len(first) and (alike or same(counts[:, 0] - first)):
+            before, _, now, _ = counts[0].tolist()
+            begin = self._begin = int(first[0])
+            self._grid = new.reshape(len(first), now - before, *new.shape[1:])
+            if before > begin:
                 assert kept is not None
-                self._grid = torch.cat([kept[:, : int(held[0])], self._grid], 1)
+                self._grid = torch.cat([kept[:, : before - begin], self._grid], 1)
         self._pieces: tuple[Tensor, Ints, Ints] | None = None
+
+    @property
+    def _lengths(self) -> Ints:
+        lengths: Ints = self._counts[:, 2] - self._counts[:, 0]
+        return lengths
 
     @property
     def known(self) -> Tensor:
@@ -90,7 +99,10 @@ class EagerWindow:
     def new(self) -> tuple[Tensor, Tensor]:
         return as_rows(self._new, self._lengths), torch.from_numpy(self._lengths)
 
-    def run(self, first: Tensor, n: int, fill: float = 0.0) -> Tensor:
+    def run(self, first: Tensor | int, n: int, fill: float = 0.0) -> Tensor:
+        if isinstance(first, int):
+            assert self._grid is not None
+            return _columns(self._grid, first - self._begin, n, fill)
         if self._grid is not None:
             offsets = first.numpy() - self._first
             if same(offsets):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -88,8 +87,9 @@ def align(y: Any, targets: Mapping[str, Any]) -> Any:
     streams = ("B", "L") if "L" in y.dims else ("B",)
     dims = (*streams, *range(len(*shapes or [()])))
     if not isinstance(y, StreamTensor):
-        bridge = importlib.import_module(__package__.partition(".")[0] + ".torch.training")
-        return bridge.targets_like(y, cut, dims)
+        from ..torch.training import targets_like
+
+        return targets_like(y, cut, dims)
     arrays = [np.asarray(c) for c in cut]
     value = np.concatenate(arrays) if arrays else np.zeros(0, np.float32)
     return StreamTensor._make(value, dims, None, meta, starts, y.rate, None)

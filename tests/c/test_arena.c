@@ -49,7 +49,7 @@ static void test_rounds(void)
     const ds_allocator hooks = ds_fault_hooks(&fault);
     ds_arena arena;
     ds_arena_init(&arena, &hooks);
-    CHECK(ds_arena_bytes(&arena) == 0 && ds_fault_calls(&fault) == 0);
+    CHECK(arena.n_held == 0 && ds_fault_calls(&fault) == 0);
     ds_arena_reset(&arena); /* of an empty one */
 
     for (int round = 0; round < 50; round++) {
@@ -75,10 +75,10 @@ static void test_rounds(void)
         ds_arena_reset(&arena);
         push_all(&arena, sizes);
         CHECK(ds_fault_calls(&fault) == n_calls);
-        CHECK(ds_arena_bytes(&arena) == ds_fault_live_bytes(&fault));
+        CHECK(arena.n_held == ds_fault_live_bytes(&fault));
         if (round % 10 == 9) {
             ds_arena_free(&arena);
-            CHECK(ds_arena_bytes(&arena) == 0 && ds_fault_live_blocks(&fault) == 0);
+            CHECK(arena.n_held == 0 && ds_fault_live_blocks(&fault) == 0);
         }
         ds_arena_reset(&arena);
     }
@@ -98,13 +98,13 @@ static void test_growth(void)
         CHECK(ds_arena_push(&arena, &pointer, 64) == DS_OK);
     }
     CHECK(ds_fault_calls(&fault) < 14); /* logarithmic */
-    const size_t n_held = ds_arena_bytes(&arena);
+    const size_t n_held = arena.n_held;
     CHECK(n_held < (size_t)6 << 20);
     ds_arena_reset(&arena);
-    CHECK(ds_arena_bytes(&arena) == n_held);
+    CHECK(arena.n_held == n_held);
     void *pointer = NULL;
     CHECK(ds_arena_push(&arena, &pointer, 1) == DS_OK);
-    CHECK(ds_fault_live_blocks(&fault) == 1 && ds_arena_bytes(&arena) == n_held);
+    CHECK(ds_fault_live_blocks(&fault) == 1 && arena.n_held == n_held);
     CHECK(ds_fault_peak_bytes(&fault) == n_held); /* the old ones went first */
     ds_arena_free(&arena);
 }
@@ -139,7 +139,7 @@ static void test_failures(void)
     ds_arena_reset(&arena);
     ds_fault_arm(&fault, 1, false);
     CHECK(ds_arena_push(&arena, &pointer, 10000) == DS_NO_MEMORY);
-    CHECK(ds_arena_bytes(&arena) == ds_fault_live_bytes(&fault));
+    CHECK(arena.n_held == ds_fault_live_bytes(&fault));
     CHECK(ds_arena_push(&arena, &pointer, 10000) == DS_OK);
     memset(pointer, 9, 10000);
 

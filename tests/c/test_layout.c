@@ -116,7 +116,10 @@ static bool is_read(const void *got, const unsigned char *place, ds_element elem
     }
 }
 
-static const size_t element_bytes[] = {0, 4, 8, 1, 1, 2, 4, 8, 1, 2, 4, 8};
+static const size_t element_bytes[] = {
+    [DS_ELEMENT_F32] = 4, [DS_ELEMENT_F64] = 8, [DS_ELEMENT_BOOL] = 1, [DS_ELEMENT_I8] = 1,
+    [DS_ELEMENT_I16] = 2, [DS_ELEMENT_I32] = 4, [DS_ELEMENT_I64] = 8,  [DS_ELEMENT_U8] = 1,
+    [DS_ELEMENT_U16] = 2, [DS_ELEMENT_U32] = 4, [DS_ELEMENT_U64] = 8};
 static const ds_dtype dtypes[] = {DS_F32, DS_I64, DS_BOOL};
 
 /* Numbers that a float can hold, so that none is a NaN whose bits a conversion may change. */

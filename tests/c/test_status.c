@@ -1,4 +1,4 @@
-/* base/status, base/text, and the version: messages, macros, threads. */
+/* base/status, and the version: messages, macros, threads. */
 #include <pthread.h>
 #include <string.h>
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from dreamstream.stream import StreamMetadata
+from dreamstream.stream.edge import Request
 from dreamstream.torch.call import TorchCall, TorchSession
 from dreamstream.torch.kernels import KERNELS, Step
 
@@ -114,10 +115,13 @@ class Online:
         lengths = [c[:, 2] - c[:, 0] for c in counts]
         meta = StreamMetadata(ids, np.array([row.sos for row in rows]), ended, lengths[0])
         with self.session.hold(ids):
-            call = self.session.admit(meta, [i.rate for i in case.inputs], lengths, False, {}, TorchCall)
+            call = self.session.admit(
+                meta, tuple(i.rate for i in case.inputs), lengths, False, dict, TorchCall
+            )
             call.begin(torch.device(self.device), torch.is_grad_enabled(), False)
             edges = [call.input_edge(k, i.dtype, i.features) for k, i in enumerate(case.inputs)]
             frames = [torch.cat(v) for v in values]
-            results = call.run(self.op.name, self.op.attributes, self.op, edges, frames, self.weights)
+            request = Request(self.op.name, self.op.attributes, edges, frames, self.weights, op=self.op)
+            results = call.run(request)
             self.session.commit(call)
         return [y for y, _ in results]

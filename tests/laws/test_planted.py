@@ -20,15 +20,14 @@ from dreamstream.online.session import Call, Session, StreamState
 
 def syncs_by_counts(monkeypatch):
     """Streams that have as many frames in this call count as being together."""
-    synced = dispatch._synced
+    sync = dispatch._sync
 
-    def planted(name, edges, values):
-        counts = [e.counts for e in edges]
-        if all(c is not None and np.array_equal(c, counts[0]) for c in counts):
-            return list(edges), list(values)
-        return synced(name, edges, values)
+    def planted(request):
+        counts = [e.counts for e in request.edges]
+        if not all(c is not None and np.array_equal(c, counts[0]) for c in counts):
+            sync(request)
 
-    monkeypatch.setattr(dispatch, "_synced", planted)
+    monkeypatch.setattr(dispatch, "_sync", planted)
 
 
 def stale_weights(monkeypatch):
@@ -142,42 +141,42 @@ def published_early(monkeypatch):
 
 def inputs_written(monkeypatch):
     """An operator works in its caller's memory."""
-    run = EagerCall.run
+    compute = EagerCall.compute
 
-    def planted(self, name, attributes, op, edges, values, weights):
-        results = run(self, name, attributes, op, edges, values, weights)
+    def planted(self, leg, edges, values, weights):
+        results = compute(self, leg, edges, values, weights)
         if values[0].flags.writeable:
             values[0][...] = 0
         return results
 
-    monkeypatch.setattr(EagerCall, "run", planted)
+    monkeypatch.setattr(EagerCall, "compute", planted)
 
 
 def outputs_kept(monkeypatch):
     """The outputs of a call are those of the call before, overwritten."""
-    run, buffers = EagerCall.run, {}
+    compute, buffers = EagerCall.compute, {}
 
-    def planted(self, name, attributes, op, edges, values, weights):
+    def planted(self, leg, edges, values, weights):
         results = []
-        for k, (value, edge) in enumerate(run(self, name, attributes, op, edges, values, weights)):
-            kept = buffers.setdefault((id(op), k), [value, 0])
+        for k, (value, edge) in enumerate(compute(self, leg, edges, values, weights)):
+            kept = buffers.setdefault((id(leg.op), k), [value, 0])
             results.append((kept[0] if kept[0].shape == value.shape else value, edge))
         return results
 
-    monkeypatch.setattr(EagerCall, "run", planted)
+    monkeypatch.setattr(EagerCall, "compute", planted)
 
 
 def neighbours_matter(monkeypatch):
     """Values depend on how many streams there are."""
-    run = EagerCall.run
+    compute = EagerCall.compute
 
     def planted(self, *args):
         return [
             (v * (1 + 1e-7 * len(self.ids)) if v.dtype.kind == "f" else v, e)
-            for v, e in run(self, *args)
+            for v, e in compute(self, *args)
         ]
 
-    monkeypatch.setattr(EagerCall, "run", planted)
+    monkeypatch.setattr(EagerCall, "compute", planted)
 
 
 def restarts_go_on(monkeypatch):

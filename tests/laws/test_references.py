@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import numpy as np
 import pytest
 from ds_laws import GENERATORS
 from ds_laws.reference import REFERENCES, Refused, operands
+
+from dreamstream import operations
 
 torch = pytest.importorskip("torch")
 pooling = pytest.importorskip("torch_references.pooling")
@@ -190,73 +194,12 @@ def elementwise(name):
 
 UNARY = {
     "gelu": F.gelu,
-    "silu": F.silu,
-    "relu": F.relu,
     "softplus": F.softplus,
-    "logsigmoid": F.logsigmoid,
-    **{
-        n: getattr(torch, n)
-        for n in [
-            "sigmoid",
-            "tanh",
-            "exp",
-            "log",
-            "sqrt",
-            "rsqrt",
-            "abs",
-            "neg",
-            "reciprocal",
-            "square",
-            "clamp",
-            "sin",
-            "cos",
-            "log1p",
-            "expm1",
-            "erf",
-            "log2",
-            "log10",
-            "floor",
-            "ceil",
-            "round",
-            "sign",
-            "logical_not",
-            "sinh",
-            "cosh",
-            "asin",
-            "acos",
-            "atan",
-            "asinh",
-            "acosh",
-            "atanh",
-            "trunc",
-            "erfc",
-        ]
-    },
+    "clamp": torch.clamp,
+    "logical_not": torch.logical_not,
+    **{row.name: attrgetter(row.torch or row.name)(torch) for row in operations.UNARY},
 }
-ELEMENTWISE = [
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "minimum",
-    "maximum",
-    "pow",
-    "eq",
-    "ne",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "where",
-    "logical_and",
-    "logical_or",
-    "atan2",
-    "hypot",
-    "fmod",
-    "remainder",
-    "floor_divide",
-    "copysign",
-]
+ELEMENTWISE = ["where", "logical_and", "logical_or", *(row.name for row in operations.BINARY)]
 
 TORCH = {
     **pooling.TORCH,

@@ -109,3 +109,11 @@ def test_loading():
     assert [r["kernels"] for r in rows] == ["reference", "chosen"]
     assert len({r[which]["bits"] for r in rows for which in ("first", "second")}) == 1
     assert all(r["streams"]["streams"] == 150 for r in rows)
+
+
+def test_patched():
+    """Calls are counted: what a warm call of a convolution may run at most."""
+    pytest.importorskip("torch")
+    native, torch = run("patched.py", "--rounds", "1")
+    assert native["calls"] <= 100
+    assert torch["calls"] <= 180

@@ -19,7 +19,7 @@ import pytest
 from same_bits import answers, content
 
 import dreamstream as ds
-from dreamstream import _core, nn
+from dreamstream import container, nn
 from dreamstream.cli import main as cli
 from dreamstream.engine.text import KEY, parts_of, to_json, to_xml
 from dreamstream.errors import ClosedError, FormatError
@@ -124,7 +124,7 @@ def test_silero():
 
 
 def weight_names(engine):
-    return [name for name, *_ in _core.read_container(content(engine))[0]]
+    return [tensor.name for tensor in container.read(content(engine))[0]]
 
 
 def test_names_of_weights():
@@ -417,11 +417,9 @@ def test_weights_edited_on_purpose(tmp_path, form):
     changed = [t._replace(data=values.tobytes()) if t is old else t for t in tensors]
 
     def write(*mark):
-        pieces = []
         texts = {KEY: json.dumps(model), **{f"{KEY}.fingerprint": m for m in mark}}
-        _core.write_container(pieces.append, [tuple(t) for t in changed], texts)
         forms = {"dsm": lambda c: [c], "json": to_json, "xml": to_xml}
-        path.write_bytes(b"".join(forms[form](b"".join(pieces))))
+        path.write_bytes(b"".join(forms[form](container.write(changed, texts))))
 
     write()  # as files were that had none
     right = content(ds.load(path))
@@ -450,6 +448,21 @@ def test_root_saves_over_the_file_of_another(tmp_path):
         assert link.is_symlink() and path.stat().st_size > 0
 
 
+def test_containers_are_written_alike(whole):
+    """In Python as in C, fillers included."""
+    tensors, texts = container.read(whole)
+    assert container.write(tensors, texts) == whole
+    for wrong, says in (
+        (tensors[0]._replace(name="a\0b"), "null character"),
+        (tensors[0], "a name of its own"),
+        (tensors[0]._replace(name=".pad.1"), r"begin with \.pad\."),
+        (tensors[0]._replace(name="a", dtype="F31"), "no element type F31"),
+        (tensors[0]._replace(name="a", shape=(-1, -len(tensors[0].data) // 4)), r"are no F32 of shape \(-1, -"),
+    ):
+        with pytest.raises(FormatError, match=says):
+            container.write([*tensors, wrong], texts)
+
+
 def test_structures_of_others(whole):
     """Only lists, tuples and dicts, in the one way that they are written."""
     model, _, tensors = parts_of(whole)
@@ -465,10 +478,8 @@ def test_structures_of_others(whole):
         [0, 1, None],
     ):
         model["interface"]["structure"] = wrong
-        pieces = []
-        _core.write_container(pieces.append, [tuple(t) for t in tensors], {KEY: json.dumps(model)})
         with pytest.raises(FormatError, match="structure"):
-            ds.load(b"".join(pieces))
+            ds.load(container.write(tensors, {KEY: json.dumps(model)}))
 
 
 def test_a_closed_engine():

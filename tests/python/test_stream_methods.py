@@ -15,6 +15,7 @@ import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
 from dreamstream.errors import NotStreamableError, ShapeError, StreamFallbackWarning, StreamMismatchError
+from dreamstream.operations import UNARY
 
 IDS = ("anna", "bob", "carl")
 LENGTHS = (7, 3, 5)
@@ -44,15 +45,14 @@ ONE = {
     **{
         name: (lambda t, name=name: getattr(t, name)())
         for name in (
-            "relu", "sigmoid", "tanh", "exp", "expm1", "abs", "neg", "sign", "sin", "cos", "erf", "floor",
-            "ceil", "round", "square", "reciprocal", "isnan", "isinf", "isfinite", "logical_not", "double",
-            "float", "long", "bool", "clone", "detach", "contiguous", "cpu", "tan", "atan", "sinh", "cosh",
-            "asinh", "exp2", "erfc", "trunc", "frac", "sinc", "nan_to_num", "isposinf", "isneginf", "signbit",
+            *(r.name for r in UNARY if r.doc and r.domain in ("any", "ties", "halves")),
+            "isnan", "isinf", "isfinite", "logical_not", "double", "float", "long", "bool", "clone", "detach",
+            "contiguous", "cpu", "tan", "exp2", "frac", "sinc", "nan_to_num", "isposinf", "isneginf", "signbit",
         )
     },
     **{
         name + " of positive": (lambda t, name=name: getattr(t, name)())
-        for name in ("log", "log1p", "log2", "log10", "sqrt", "rsqrt")
+        for name in (r.name for r in UNARY if r.domain == "positive")
     },
     "add number": lambda t: t + 1.5,
     "number add": lambda t: 1.5 + t,

@@ -86,12 +86,58 @@ def _imported_rooms(path: Path, package: Path, order: list[str]) -> Iterator[tup
             base = start + (node.module.split(".") if node.module else [])
             modules = [[*base, alias.name] for alias in node.names] if len(base) == 1 else [base]
         else:
-            continue
+            modules = _imported_by_name(node, package)
         for module in modules:
             if module[0] == package.name:
                 room = module[1] if len(module) > 1 else "__init__"
                 is_room = room in order or (package / room).is_dir() or (package / f"{room}.py").exists()
                 yield node.lineno, room if is_room else "__init__"
+
+
+def _imported_by_name(node: ast.AST, package: Path) -> list[list[str]]:
+    """What a call of ``import_module`` names: a text, or a text behind the package's own name."""
+    if not (isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args):
+        return []
+    texts = [c.value for c in ast.walk(node.args[0]) if isinstance(c, ast.Constant) and isinstance(c.value, str)]
+    names = [t.strip(".") for t in texts if t.strip(".") and not t.endswith(".")]
+    return [[*([] if n.startswith(package.name) else [package.name]), *n.split(".")] for n in names]
+
+
+def circles(package: Path) -> list[list[str]]:
+    """Files that need each other when they run, directly or through others."""
+    files = {_module(path, package): path for path in package.rglob("*.py")}
+    uses = {name: _used_files(path, package, files) for name, path in files.items()}
+    reach = {name: set(used) for name, used in uses.items()}
+    while sum(_grow(reach, name) for name in reach):
+        pass
+    found = {frozenset(b for b in reach[a] if a in reach[b]) for a in reach if a in reach[a]}
+    return sorted(sorted(circle) for circle in found)
+
+
+def _grow(reach: dict[str, set[str]], name: str) -> bool:
+    more = set().union(*(reach[used] for used in reach[name])) - reach[name]
+    reach[name] |= more
+    return bool(more)
+
+
+def _module(path: Path, package: Path) -> str:
+    parts = [package.name, *path.relative_to(package).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _used_files(path: Path, package: Path, files: dict[str, Path]) -> set[str]:
+    """The files of the package that one imports; what is no file of its own stands in its package's."""
+    inside = [package.name, *path.relative_to(package).parent.parts]
+    out = set()
+    for node in _executed(ast.parse(path.read_text(), filename=str(path))):
+        if isinstance(node, ast.Import):
+            out |= {a.name for a in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            start = inside[: len(inside) + 1 - node.level] if node.level else []
+            base = ".".join(start + (node.module.split(".") if node.module else []))
+            names = [a.name for a in node.names if a.name != "_core"]
+            out |= {f"{base}.{n}" if f"{base}.{n}" in files else base for n in names}
+    return (out & set(files)) - {_module(path, package)}
 
 
 def _executed(node: ast.AST) -> Iterator[ast.AST]:
@@ -112,6 +158,26 @@ def test_c_rooms():
 
 def test_python_rooms():
     assert not python_violations(source_tree.ROOT / "dreamstream", rooms("python"))
+
+
+def test_no_circles():
+    assert not circles(source_tree.ROOT / "dreamstream")
+
+
+def test_a_circle_is_found(tmp_path):
+    root = plant(
+        tmp_path / "package",
+        {
+            "__init__.py": "from .a import x\n",
+            "a.py": "def f():\n    from . import b\n",
+            "b.py": "from .sub.c import y\n",
+            "sub/__init__.py": "",
+            "sub/c.py": "from package.a import x\n",
+            "sub/d.py": "import typing\nif typing.TYPE_CHECKING:\n    from .e import z\n",
+            "sub/e.py": "from .d import z\n",
+        },
+    )
+    assert circles(root) == [["package.a", "package.b", "package.sub.c"]]
 
 
 def plant(root: Path, files: dict[str, str]) -> Path:

@@ -17,7 +17,7 @@ from dreamstream import dispatch
 from dreamstream.errors import StreamIdError, StreamMismatchError
 from dreamstream.online.session import Call, Session
 from dreamstream.stream import StreamMetadata
-from dreamstream.stream.edge import Edge
+from dreamstream.stream.edge import Edge, Request
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # its threads wait for one another where cores are few
@@ -64,13 +64,13 @@ class TorchCall(Call):
 
     detach = False
 
-    def run(self, name, attributes, op, edges, values, weights):
-        inputs, out = self.advance(name, attributes, op, edges, weights)
+    def compute(self, leg, edges, values, weights):
+        op, inputs = leg.op, [e.counts for e in edges]
+        (counts,) = op.counts(inputs, self.ended, self.ids)
         old = self.before()
-        counts = out[0].counts
         kept = op.kept(inputs, [counts])
         parts = [v.split((c[:, 2] - c[:, 0]).tolist()) for v, c in zip(values, inputs)]
-        rows, states = [values[0].new_zeros(0, *out[0].features)], []
+        rows, states = [values[0].new_zeros(0, *leg.lines[0].features)], []
         for r in range(len(self.ids)):
             windows, tails = [], []
             for i, part in enumerate(parts):
@@ -80,10 +80,10 @@ class TorchCall(Call):
                 tails.append(data[now - before :].detach() if self.detach else data[now - before :])
             begin, end = int(counts[r, 0]), int(counts[r, 2])
             if end > begin:
-                rows.append(VALUES[name](op, weights, begin, end, *windows))
+                rows.append(VALUES[op.name](op, weights, begin, end, *windows))
             states.append(tuple(tails))
         self.record(states)
-        return [(torch.cat(rows), out[0])]
+        return [(torch.cat(rows), Edge(self, leg.lines[0], counts))]
 
 
 class Truncated(TorchCall):
@@ -111,7 +111,7 @@ class Stream:
 
 def run(name, attributes, streams, weights=()):
     edges, values = [s.edge for s in streams], [s.value for s in streams]
-    ((value, edge),) = dispatch.run(name, attributes, edges, values, weights)
+    ((value, edge),) = dispatch.run(Request(name, attributes, edges, values, weights))
     return Stream(value, edge, streams[0].features_last)
 
 
@@ -135,7 +135,7 @@ def online(session, module, chunks, sos=(), eos=(), kind=TorchCall, fail_at=None
     meta = StreamMetadata(ids, np.isin(ids, list(sos)), np.isin(ids, list(eos)), lengths)
     names = {id(p): n for n, p in module.named_parameters()}
     with session.hold(ids):
-        call = session.admit(meta, [Fraction(1)], [meta.lengths], False, names, kind)
+        call = session.admit(meta, (Fraction(1),), [meta.lengths], False, lambda: names, kind)
         call.fail_at = fail_at
         value = torch.cat([c.T for c in chunks.values()])
         edge = call.input_edge(0, str(value.dtype).rpartition(".")[2], value.shape[1:])

@@ -88,15 +88,15 @@ def test_a_call_interrupted_at_any_operation_is_as_none(name, variant, monkeypat
 
     plain, model = online(name, variant)
     xs = sequences(np.random.default_rng(1), {"a": 17, "b": 12})
-    advance = TorchCall.advance
+    compute = TorchCall.compute
     stop = [None]
 
     def stopping(self, *args):
-        if self.n_done == stop[0]:
+        if self.n_done - 1 == stop[0]:
             raise KeyboardInterrupt
-        return advance(self, *args)
+        return compute(self, *args)
 
-    monkeypatch.setattr(TorchCall, "advance", stopping)
+    monkeypatch.setattr(TorchCall, "compute", stopping)
     ys = []
     for x in calls(xs, {"a": [5, 6, 6], "b": [4, 0, 8]}):
         done = False

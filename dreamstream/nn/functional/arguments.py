@@ -26,12 +26,16 @@ def checked(name: str, input: Any) -> Tensor:
 
 
 def same_types(name: str, input: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
-    require_same(
-        name,
-        input=input.dtype,
-        weight=None if weight is None else weight.dtype,
-        bias=None if bias is None else bias.dtype,
-    )
+    own = input.dtype
+    if own.kind != "f" or (weight is not None and weight.dtype != own) or (
+        bias is not None and bias.dtype != own
+    ):
+        require_same(
+            name,
+            input=own,
+            weight=None if weight is None else weight.dtype,
+            bias=None if bias is None else bias.dtype,
+        )
 
 
 def single(value: Ints, what: str) -> int:
@@ -54,13 +58,14 @@ def several(value: Ints, n: int, what: str) -> tuple[int, ...]:
 
 def within_frames(x: Tensor) -> bool:
     """Whether the last two of three dimensions are features of a stream: (B_L, C, T)."""
-    return x.is_stream and x.ndim == 3 and all(isinstance(d, int) for d in x.dims[1:])  # type: ignore[attr-defined]
+    return x.is_stream and x.dims[1:] in ((0, 1), (1, 0))  # type: ignore[attr-defined]
 
 
 def channels_first(name: str, x: Tensor) -> tuple[Any, ...]:
-    if x.ndim not in (2, 3):
-        raise ShapeError(f"{name}: expected (B, C, L) or (C, L), got {x.ndim} dimensions")
-    return ("B", 0, "L") if x.ndim == 3 else (0, "L")
+    n = x.ndim
+    if n not in (2, 3):
+        raise ShapeError(f"{name}: expected (B, C, L) or (C, L), got {n} dimensions")
+    return ("B", 0, "L") if n == 3 else (0, "L")
 
 
 def frame_dims(name: str, x: Tensor, axis: int) -> tuple[int, tuple[Any, ...]]:

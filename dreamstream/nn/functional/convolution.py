@@ -92,10 +92,11 @@ def conv1d(
     """
     x = checked("conv1d", input)
     same_types("conv1d", x, weight, bias)
-    if weight.ndim != 3:
-        raise ShapeError(f"conv1d: expected a weight (out, in / groups, kernel), got {weight.shape}")
+    shape = weight.shape
+    if len(shape) != 3:
+        raise ShapeError(f"conv1d: expected a weight (out, in / groups, kernel), got {shape}")
     step, spread = single(stride, "stride"), single(dilation, "dilation")
-    left, right = window_padding(padding, weight.shape[2], spread, step)
+    left, right = window_padding(padding, shape[2], spread, step)
     if within_frames(x):
         attributes: dict[str, Any] = {
             "stride": [1, step],

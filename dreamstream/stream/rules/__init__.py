@@ -4,11 +4,14 @@ Both the native and the PyTorch stream tensor use them. Inside a forward they re
 and never compute them.
 """
 
+from ..metadata import set_rules
+from . import frames, rows
 from .combine import require_same, require_same_streams
 from .frames import cat_length, index_length, kept_lengths, read_length_index, split_length
 from .index import Fallback, IndexParts, IndexPlan, is_whole, parse_index, plan_index
 from .length import BatchLength, BatchSize, Edge, Length, Sizes
 from .lineage import (
+    ONE,
     Cid,
     after,
     as_cid,
@@ -42,6 +45,7 @@ from .slices import StreamSlice, stream_slice
 __all__ = [
     "BATCH",
     "LENGTH",
+    "ONE",
     "BatchLength",
     "BatchSize",
     "Cid",
@@ -92,3 +96,5 @@ __all__ = [
     "transpose",
     "unbind_batch",
 ]
+
+set_rules(rows, frames)

@@ -16,6 +16,7 @@ from typing import Any
 from ...errors import StreamMismatchError
 
 __all__ = [
+    "ONE",
     "Cid",
     "after",
     "as_cid",
@@ -28,6 +29,9 @@ __all__ = [
 ]
 
 Cid = tuple[Any, ...]
+
+#: The rate of the reference clock.
+ONE = Fraction(1)
 
 
 def entry(index: int) -> Cid:

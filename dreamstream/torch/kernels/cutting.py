@@ -9,7 +9,7 @@ from .frames import padded_run, strided_run
 from .registry import Step, Window, windowed
 
 
-@windowed("pad")
+@windowed("pad", numbers=True)
 def pad(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the stream with frames before and behind it."""
     a, (x,) = step.attributes, windows
@@ -26,20 +26,20 @@ def pad_to_multiple(step: Step, windows: Sequence[Window], weights: Sequence[Any
     return (padded_run(x, step.first[0] - a["left"], step.n[0], a["mode"], a["value"], end),), state
 
 
-@windowed("slice", "cut")
+@windowed("slice", "cut", numbers=True)
 def part(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return every step-th frame from a start on; where they end the counts say."""
     a, x = step.attributes, windows[0]
     return (strided_run(x, a["start"] + step.first[0] * a["step"], step.n[0], a["step"]),), state
 
 
-@windowed("delay")
+@windowed("delay", numbers=True)
 def delay(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the stream some frames late."""
     return (windows[0].run(step.first[0] - step.attributes["frames"], step.n[0]),), state
 
 
-@windowed("sync")
+@windowed("sync", numbers=True)
 def sync(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the stream as far as the others have come."""
     return (windows[0].run(step.first[0], step.n[0]),), state

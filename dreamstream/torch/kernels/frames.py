@@ -28,7 +28,7 @@ def extent(tensor: Tensor, axis: int) -> int:
 
 def padded_run(
     x: Window,
-    first: Tensor,
+    first: Tensor | int,
     n: int,
     mode: str = "constant",
     value: float = 0.0,
@@ -45,6 +45,8 @@ def padded_run(
     """
     if mode in ("zeros", "constant") or _inside(x, first, n):
         return x.run(first, n, value)
+    if isinstance(first, int):
+        first = torch.full_like(x.total, first)
     positions = first[:, None] + torch.arange(n, device=first.device)
     length = x.total[:, None]
     if mode == "replicate":
@@ -55,12 +57,14 @@ def padded_run(
     return x.take(torch.where(positions < turn, positions, 2 * (turn - 1) - positions), value)
 
 
-def _inside(x: Window, first: Tensor, n: int) -> bool:
+def _inside(x: Window, first: Tensor | int, n: int) -> bool:
     """Whether it is certain that no row reaches beyond an end."""
+    if isinstance(first, int):
+        return first >= 0 and first + n <= int(x.total[0])
     return not traced() and bool(((first >= 0) & (first + n <= x.total)).all())
 
 
-def strided_run(x: Window, first: Tensor, n: int, step: int) -> Tensor:
+def strided_run(x: Window, first: Tensor | int, n: int, step: int) -> Tensor:
     """Return n frames from absolute position `first` on, `step` apart."""
     frames = x.run(first, (n - 1) * step + 1)
     return frames[:, ::step] if step > 1 else frames

@@ -11,7 +11,7 @@ from .frames import extent, run_from
 from .registry import Step, Window, windowed
 
 
-@windowed("frame")
+@windowed("frame", numbers=True)
 def frame(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return windows of successive frames."""
     a, (x,) = step.attributes, windows

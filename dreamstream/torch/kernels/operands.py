@@ -7,6 +7,7 @@ from functools import partial
 
 import torch
 
+from ...operations import BINARY
 from .registry import Step, framewise
 
 Tensor = torch.Tensor
@@ -17,16 +18,10 @@ def _prelu(a: Tensor, b: Tensor) -> Tensor:
 
 
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+    **{name: getattr(torch, name) for name in ("where", "logical_and", "logical_or")},
+    **{row.name: getattr(torch, row.name) for row in BINARY},
     "prelu": _prelu,
     "floor_divide": partial(torch.div, rounding_mode="floor"),
-    **{
-        name: getattr(torch, name)
-        for name in (
-            *("add", "sub", "mul", "div", "minimum", "maximum", "pow", "atan2", "hypot"),
-            *("fmod", "remainder", "copysign"),
-            *("eq", "ne", "lt", "le", "gt", "ge", "where", "logical_and", "logical_or"),
-        )
-    },
 }
 
 

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 
 import torch
 import torch.nn.functional as F
 
+from ...operations import UNARY
 from .registry import Step, framewise
 
 Tensor = torch.Tensor
 
 #: Those without attributes, by the name of their operator.
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "silu": F.silu,
-    "logsigmoid": F.logsigmoid,
-    **{
-        name: getattr(torch, name)
-        for name in (
-            *("sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "abs", "neg", "reciprocal", "square"),
-            *("sin", "cos", "log1p", "expm1", "erf", "erfc", "log2", "log10"),
-            *("floor", "ceil", "round", "trunc", "sign", "logical_not"),
-            *("sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
-        )
-    },
+    "logical_not": torch.logical_not,
+    **{row.name: attrgetter(row.torch or row.name)(torch) for row in UNARY},
 }
 
 TYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}

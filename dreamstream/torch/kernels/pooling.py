@@ -42,7 +42,7 @@ def _both(step: Step, name: str) -> tuple[int, int]:
     return step.attributes[name], step.attributes[f"inner_{name}"]
 
 
-@windowed("max_pool")
+@windowed("max_pool", numbers=True)
 def max_pool(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return each window's largest element."""
     dilation = _both(step, "dilation")

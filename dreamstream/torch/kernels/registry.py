@@ -19,8 +19,8 @@ on any device, under autograd and in an exported graph. Positions are int64 tens
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn, Protocol
 
 import torch
 
@@ -39,8 +39,10 @@ class Window(Protocol):
     #: Whether all rows have equally many new frames.
     even: bool
 
-    def run(self, first: Tensor, n: int, fill: float = 0.0) -> Tensor:
+    def run(self, first: Tensor | int, n: int, fill: float = 0.0) -> Tensor:
         """Return n consecutive frames ``(B, n, *features)`` from the absolute position ``first (B,)`` on.
+
+        A number is the position of all rows.
 
         Positions of which the row has no frame hold `fill`: before 0, before the first that is kept, and
         from known on.
@@ -67,8 +69,9 @@ class Step:
         Number of feature axes of each value input.
     features : tuple of tuple of int
         Shape of one frame of each output.
-    first : list of Tensor
-        ``(B,)`` int64 per output: absolute position of its first new frame.
+    first : list of Tensor, or of int
+        ``(B,)`` int64 per output: absolute position of its first new frame. A number holds for all rows; kernels
+        that take those (`windowed`) are given nothing else of rows.
     last : list of Tensor
         ``(B,)`` int64 per output: where its new frames end.
     n : list of int
@@ -80,18 +83,21 @@ class Step:
         ``(B,)`` bool: whether the stream ends with this call.
     training : bool
         Whether a gradient may be wanted.
+    live : bool
+        Whether this is a call at whose numbers a kernel may look, not a graph for any.
     """
 
     name: str
     attributes: dict[str, Any]
     ranks: tuple[int, ...]
     features: tuple[tuple[int, ...], ...]
-    first: list[Tensor] = field(default_factory=list)
+    first: list[Any] = field(default_factory=list)
     last: list[Tensor] = field(default_factory=list)
     n: list[int] = field(default_factory=list)
     inputs: list[Tensor] = field(default_factory=list)
     ended: Tensor | None = None
     training: bool = False
+    live: bool = False
 
 
 State = tuple[Tensor, ...]
@@ -106,6 +112,8 @@ class Kernel:
     run : callable
         See the module.
     framewise : bool
+    numbers : bool
+        Whether it takes Python numbers for ``step.first`` where all rows stand at the same place.
     carries : callable or None
         ``fn(step, weights, like) -> tuple of (1, ...)`` tensors on `like`'s device; those that hold frames'
         values have its dtype.
@@ -113,6 +121,7 @@ class Kernel:
 
     run: Callable[..., Any]
     framewise: bool
+    numbers: bool = False
     carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None
 
 
@@ -121,22 +130,28 @@ KERNELS: dict[str, Kernel] = {}
 
 def framewise(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter a framewise kernel under the names of its operators."""
-    return _enter(names, True, None)
+    return _enter(names, Kernel(_unset, True))
 
 
 def windowed(
-    *names: str, carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None
+    *names: str,
+    numbers: bool = False,
+    carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter a windowed kernel under the names of its operators."""
-    return _enter(names, False, carries)
+    return _enter(names, Kernel(_unset, False, numbers, carries))
 
 
-def _enter(names: Sequence[str], each: bool, carries: Any) -> Callable[..., Any]:
+def _unset(*_: Any) -> NoReturn:
+    raise NotImplementedError
+
+
+def _enter(names: Sequence[str], kernel: Kernel) -> Callable[..., Any]:
     def keep(fn: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
             if name in KERNELS:
                 raise ValueError(f"two kernels for {name}")
-            KERNELS[name] = Kernel(fn, each, carries)
+            KERNELS[name] = replace(kernel, run=fn)
         return fn
 
     return keep

@@ -15,7 +15,7 @@ from .registry import Step, Window, windowed
 Tensor = torch.Tensor
 
 
-@windowed("conv_transpose1d")
+@windowed("conv_transpose1d", numbers=True)
 def conv_transpose1d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the sums of all inputs that reach the new frames."""
     a, (x,), (weight, bias) = step.attributes, windows, weights
@@ -31,7 +31,7 @@ def conv_transpose1d(step: Step, windows: Sequence[Window], weights: Sequence[An
     return (_from(y.transpose(1, 2), offset, step.n[0]),), state
 
 
-@windowed("conv_transpose2d")
+@windowed("conv_transpose2d", numbers=True)
 def conv_transpose2d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the sums of all inputs that reach the new frames, or the images that frames become."""
     a, (x,), bias = step.attributes, windows, weights[1]

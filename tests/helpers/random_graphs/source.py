@@ -11,7 +11,7 @@ import numpy as np
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
-from dreamstream import nn
+from dreamstream import nn, operations
 
 from .totals import Input
 
@@ -72,6 +72,15 @@ KINDS = (
     + ["rate"]
 )  # fmt: skip
 
+#: What functions of a domain are applied to.
+SHOWN = {
+    "any": "({x}.tanh() + 1.5)",
+    "positive": "({x}.abs() + 0.5)",
+    "unit": "({x}.tanh() * 0.9)",
+    "above": "({x}.abs() + 1.5)",
+    "halves": "({x} * 4)",
+}
+
 #: Functions of one value {x}, each with its twin.
 UNARY: list[tuple[str, str | None]] = [
     ("F.relu({x})", "{x} + {x}"),
@@ -83,40 +92,13 @@ UNARY: list[tuple[str, str | None]] = [
     ("F.gelu({x})", None),
     ("F.gelu({x}, approximate='tanh')", None),
     ("F.silu({x})", None),
-    ("{x}.sigmoid()", None),
-    ("{x}.tanh()", None),
-    ("{x}.tanh().exp()", None),
-    ("({x}.abs() + 0.5).log()", None),
-    ("({x}.abs() + 0.5).log2()", None),
-    ("({x}.abs() + 0.5).log10()", None),
-    ("({x}.square() + 0.5).sqrt()", None),
-    ("({x}.square() + 0.5).rsqrt()", None),
-    ("({x}.abs() + 1).reciprocal()", None),
     ("abs({x})", None),
     ("-{x}", None),
-    ("{x}.tanh().square()", None),
-    ("{x}.sin()", None),
-    ("{x}.cos()", None),
-    ("{x}.abs().log1p()", None),
-    ("{x}.tanh().expm1()", None),
-    ("{x}.erf()", None),
-    ("({x} * 4).floor()", None),
-    ("({x} * 4).ceil()", None),
-    ("({x} * 4).round()", None),
     ("F.softplus({x})", None),
     ("F.softplus({x}, beta=2.0, threshold=1.5)", None),
     ("F.logsigmoid({x})", None),
     ("{x}.abs().pow(1.5)", None),
-    ("{x}.tanh().sinh()", None),
-    ("{x}.tanh().cosh()", None),
-    ("({x}.tanh() * 0.9).asin()", None),
-    ("({x}.tanh() * 0.9).acos()", None),
-    ("{x}.atan()", None),
-    ("{x}.asinh()", None),
-    ("({x}.abs() + 1.5).acosh()", None),
-    ("({x}.tanh() * 0.9).atanh()", None),
-    ("({x} * 4).trunc()", None),
-    ("{x}.erfc()", None),
+    *((f"{SHOWN[row.domain]}.{row.name}()", None) for row in operations.UNARY if row.doc and row.domain in SHOWN),
     ("F.elu({x})", None),
     ("F.selu({x})", None),
     ("F.leaky_relu({x}, 0.2)", None),

@@ -16,8 +16,8 @@ import numpy as np
 
 from dreamstream.array.stream_tensor import StreamTensor
 from dreamstream.errors import DreamStreamError
-from dreamstream.stream.edge import Edge
-from dreamstream.stream.rules import Sizes, entry, lineages
+from dreamstream.stream.edge import Edge, Line, Request, lines_of
+from dreamstream.stream.rules import Sizes, entry
 
 __all__ = ["Input", "Totals"]
 
@@ -57,6 +57,7 @@ class Totals:
     """
 
     meta = None
+    courses = None
     sizes = Sizes()
     buffers = True
 
@@ -78,21 +79,14 @@ class Totals:
         for i, x in enumerate(inputs):
             counts = np.zeros((len(self.frames), 4), np.int64)
             counts[:, 2:] = self.frames[:, i : i + 1]
-            edge = Edge(self, entry(i), x.rate, "float32", (x.size,), counts)
+            edge = Edge(self, Line(entry(i), x.rate, "float32", (x.size,)), counts)
             self.tensors.append(StreamTensor.inside(None, x.dims, edge))
 
-    def run(
-        self,
-        name: str,
-        attributes: dict[str, Any],
-        op: Any,
-        edges: Sequence[Edge],
-        values: Sequence[Any],
-        weights: Sequence[Any],
-    ) -> list[tuple[Any, Edge]]:
+    def run(self, request: Request) -> list[tuple[Any, Edge]]:
         """Count the frames of one operation's outputs."""
+        op, edges = request.op, request.edges
         inputs = [e.counts for e in edges]
-        if name == "sync":
+        if request.name == "sync":
             self.met.append(np.stack([c[:, 3] for c in inputs], 1))
         if any(num == 0 for _, _, num, _ in op.outputs) and edges[0].rate:
             self.pooled.append(inputs[0][:, 3])
@@ -105,14 +99,10 @@ class Totals:
             for c in inputs:
                 c[rows] = 0
             outputs = op.counts(inputs, self.ended, self.ids)
-        ordinal = self.n_operations
+        lines = lines_of(op, edges[0].cid, self.n_operations, request.cid)
         self.n_operations += 1
-        self.operators.add(name)
-        out = []
-        cids = lineages(op, edges[0].cid, ordinal)
-        for counts, cid, (dtype, features, num, den) in zip(outputs, cids, op.outputs):
-            out.append((None, Edge(self, cid, Fraction(num, den), dtype, features, counts)))
-        return out
+        self.operators.add(request.name)
+        return [(None, Edge(self, line, counts)) for line, counts in zip(lines, outputs)]
 
     def misuse(self, message: str) -> Exception:
         """Return the exception for a use that streams can't have."""

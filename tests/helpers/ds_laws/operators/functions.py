@@ -1,4 +1,4 @@
-"""Random cases of hyperbolic and inverse functions, rectifiers, quotients rounded down; look-ups."""
+"""Random cases of the functions of single elements that `dreamstream.operations` names; look-ups."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+
+from dreamstream.operations import BINARY, UNARY, Elementwise
 
 from ..case import Array, Case, Input, Rng, normal, pick
 from ..reference import operands
@@ -37,12 +39,35 @@ def quarters(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
     return ((rng.integers(0, 40, shape) + 1) / 4 * rng.choice([-1, 1], shape)).astype(dtype)
 
 
+def positive(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
+    """Above zero, by and large."""
+    out = np.exp(rng.standard_normal(shape) * 2)
+    out[rng.random(shape) < 0.05] *= -1
+    return out.astype(dtype)
+
+
+def ties(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
+    """Few values, so that many are equal."""
+    return rng.integers(-2, 3, shape).astype(dtype)
+
+
+def halves(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
+    """Integers, halves, and what lies between."""
+    out = rng.integers(-9, 10, shape) / 2
+    return (out + np.where(rng.random(shape) < 0.5, rng.random(shape), 0)).astype(dtype)
+
+
 DRAWS: dict[str, Callable[[Rng, Sequence[int], str], Array]] = {
-    **dict.fromkeys(("asin", "acos", "atanh"), inside),
-    "acosh": above,
-    **dict.fromkeys(("fmod", "remainder", "floor_divide"), quarters),
+    "any": wide,
+    "positive": positive,
+    "unit": inside,
+    "above": above,
+    "ties": ties,
+    "halves": halves,
+    "quarters": quarters,
+    "base": lambda rng, shape, dtype: np.abs(normal(rng, shape, dtype)) + np.dtype(dtype).type(0.1),
 }
-EXACT = {"trunc", "fmod", "remainder", "floor_divide", "copysign"}
+"""What shows a function, by the domain that its row names."""
 
 
 def _sum(*arrays: Array) -> list[Array]:
@@ -58,24 +83,28 @@ def _long(rng: Rng) -> tuple[int, ...]:
 
 
 # ---------------------------------------------------------------- one operand
-def _unary(name: str, rng: Rng, dtype: str) -> Case:
-    a: dict[str, Any] = {}
-    if name == "elu":
-        a = {k: float(pick(rng, 1, 0.5, 1.75)) for k in ("alpha", "scale", "input_scale")}
-    kind = Input(_long(rng), dtype, draw=DRAWS.get(name, wide))
-    return make(rng, name, [kind], a, depends=_sum, dims=pick(rng, "layout", None), exact=name in EXACT)
+def _unary(row: Elementwise, rng: Rng, dtype: str) -> Case:
+    kind = Input(_long(rng), dtype, draw=DRAWS[row.domain])
+    return make(rng, row.name, [kind], {}, depends=_sum, dims=pick(rng, "layout", None), exact=row.exact)
+
+
+def _elu(rng: Rng, dtype: str) -> Case:
+    a = {k: float(pick(rng, 1, 0.5, 1.75)) for k in ("alpha", "scale", "input_scale")}
+    kind = Input(_long(rng), dtype, draw=wide)
+    return make(rng, "elu", [kind], a, depends=_sum, dims=pick(rng, "layout", None))
 
 
 # ---------------------------------------------------------------- two operands
-def _binary(name: str, rng: Rng, dtype: str) -> Case:
+def _binary(row: Elementwise, rng: Rng, dtype: str) -> Case:
     """Streams and constants that broadcast against each other."""
-    draw, full = DRAWS.get(name, normal), _long(rng)
+    first = normal if row.domain == "any" else DRAWS[row.domain]
+    draws, full = (first, normal if row.domain == "base" else first), _long(rng)
     order = [int(rng.random() < 0.35) for _ in range(2)]
     if all(order):
         order[int(rng.integers(2))] = 0
     inputs: list[Input] = []
     weights: list[Array | None] = []
-    for constant in order:
+    for constant, draw in zip(order, draws):
         own = tuple(1 if rng.random() < 0.2 else n for n in full)
         if constant:
             weights.append(np.asarray(draw(rng, own[int(rng.integers(len(own) + 1)) :], dtype)))
@@ -87,10 +116,10 @@ def _binary(name: str, rng: Rng, dtype: str) -> Case:
         return _sum(*operands(a, [w.astype(float) for w in weights if w is not None], arrays))
 
     skew = int(rng.integers(0, 4))
-    more: dict[str, Any] = {"skew": skew, "reach": skew + 3, "exact": name in EXACT, "dims": None}
+    more: dict[str, Any] = {"skew": skew, "reach": skew + 3, "exact": row.exact, "dims": None}
     if skew and len(inputs) > 1:
         more["refused"] = lambda rng: [2, 3]
-    return make(rng, name, inputs, a, weights=weights, depends=depends, **more)
+    return make(rng, row.name, inputs, a, weights=weights, depends=depends, **more)
 
 
 # ---------------------------------------------------------------- look-ups
@@ -121,25 +150,8 @@ def _embedding(rng: Rng, dtype: str) -> Case:
 
 
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
-    **{
-        name: partial(_unary, name)
-        for name in (
-            "elu",
-            "sinh",
-            "cosh",
-            "asin",
-            "acos",
-            "atan",
-            "asinh",
-            "acosh",
-            "atanh",
-            "trunc",
-            "erfc",
-        )
-    },
-    **{
-        name: partial(_binary, name)
-        for name in ("prelu", "atan2", "hypot", "fmod", "remainder", "floor_divide", "copysign")
-    },
+    **{row.name: partial(_unary, row) for row in UNARY},
+    **{row.name: partial(_binary, row) for row in BINARY},
+    "elu": _elu,
     "embedding": _embedding,
 }

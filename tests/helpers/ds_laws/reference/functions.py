@@ -1,15 +1,14 @@
-"""Hyperbolic and inverse functions, rectifiers, quotients rounded down; look-ups."""
+"""Rectifiers with arguments; look-ups."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .base import Array, Arrays
-from .pointwise import elementwise, unary
+from .pointwise import unary
 
 __all__ = ["REFERENCES"]
 
@@ -24,22 +23,5 @@ def embedding(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
     "elu": unary(_elu),
-    "sinh": unary(np.sinh),
-    "cosh": unary(np.cosh),
-    "asin": unary(np.arcsin),
-    "acos": unary(np.arccos),
-    "atan": unary(np.arctan),
-    "asinh": unary(np.arcsinh),
-    "acosh": unary(np.arccosh),
-    "atanh": unary(np.arctanh),
-    "trunc": unary(np.trunc),
-    "erfc": unary(np.vectorize(math.erfc, otypes=[float])),
-    "prelu": elementwise(lambda x, w: np.where(x > 0, x, w * x)),
-    "atan2": elementwise(np.arctan2),
-    "hypot": elementwise(np.hypot),
-    "fmod": elementwise(np.fmod),
-    "remainder": elementwise(np.remainder),
-    "floor_divide": elementwise(np.floor_divide),
-    "copysign": elementwise(np.copysign),
     "embedding": embedding,
 }

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from dreamstream.operations import BINARY, UNARY
+
 from .base import Array, Arrays, operands, sigmoid
 
 __all__ = ["REFERENCES"]
@@ -87,50 +89,15 @@ def expand(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
-    "add": elementwise(np.add),
-    "sub": elementwise(np.subtract),
-    "mul": elementwise(np.multiply),
-    "div": elementwise(np.divide),
-    "minimum": elementwise(np.minimum),
-    "maximum": elementwise(np.maximum),
-    "pow": elementwise(np.power),
-    "eq": elementwise(np.equal),
-    "ne": elementwise(np.not_equal),
-    "lt": elementwise(np.less),
-    "le": elementwise(np.less_equal),
-    "gt": elementwise(np.greater),
-    "ge": elementwise(np.greater_equal),
+    **{row.name: unary(row.reference) for row in UNARY},
+    **{row.name: elementwise(row.reference) for row in BINARY},
     "where": elementwise(np.where),
     "logical_not": unary(np.logical_not),
     "logical_and": elementwise(np.logical_and),
     "logical_or": elementwise(np.logical_or),
-    "relu": unary(lambda x: np.where(x < 0, 0, x)),
     "gelu": unary(_gelu),
-    "silu": unary(lambda x: x * sigmoid(x)),
-    "sigmoid": unary(sigmoid),
-    "tanh": unary(np.tanh),
-    "exp": unary(np.exp),
-    "log": unary(np.log),
-    "sqrt": unary(np.sqrt),
-    "rsqrt": unary(lambda x: 1 / np.sqrt(x)),
-    "abs": unary(np.abs),
-    "neg": unary(np.negative),
-    "reciprocal": unary(np.reciprocal),
-    "square": unary(np.square),
     "clamp": unary(_clamp),
-    "sin": unary(np.sin),
-    "cos": unary(np.cos),
-    "log1p": unary(np.log1p),
-    "expm1": unary(np.expm1),
-    "erf": unary(_erf),
-    "log2": unary(np.log2),
-    "log10": unary(np.log10),
-    "floor": unary(np.floor),
-    "ceil": unary(np.ceil),
-    "round": unary(np.round),
-    "sign": unary(np.sign),
     "softplus": unary(_softplus),
-    "logsigmoid": unary(lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))),
     "cast": cast,
     "softmax": unary(lambda x: np.exp(_log_softmax(x))),
     "log_softmax": unary(_log_softmax),

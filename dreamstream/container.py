@@ -1,0 +1,96 @@
+"""The safetensors container, which holds models and weights: its parts, and the bytes that parts make.
+
+`csrc/codec` says what may stand in one, and judges what is read; `write` gives the bytes that its writer gives.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from . import _core
+from .errors import FormatError
+
+__all__ = ["Tensor", "read", "write"]
+
+ALIGNMENT = 64
+MOST_DIMENSIONS = 16
+FILLER = ".pad."  # names of what lies between two tensors begin so
+METADATA = "__metadata__"
+SIZES = {
+    **dict.fromkeys(("BOOL", "U8", "I8"), 1),
+    **dict.fromkeys(("U16", "I16", "F16", "BF16"), 2),
+    **dict.fromkeys(("U32", "I32", "F32"), 4),
+    **dict.fromkeys(("U64", "I64", "F64"), 8),
+}
+"""Bytes of an element."""
+
+
+class Tensor(NamedTuple):
+    """A tensor of a container."""
+
+    name: str
+    dtype: str  # as the container calls it: "F32"
+    shape: tuple[int, ...]
+    data: Any  # its bytes
+
+
+def read(content: Any) -> tuple[list[Tensor], dict[str, str]]:
+    """Return a container's tensors, as views of it and without fillers, and its texts."""
+    view = memoryview(content)
+    _core.check_container(view)
+    start = 8 + int.from_bytes(view[:8], "little")
+    header = json.loads(bytes(view[8:start]))
+    texts = header.pop(METADATA, {})
+    placed = sorted(header.items(), key=lambda item: item[1]["data_offsets"])
+    tensors = []
+    for name, entry in placed:
+        if not (name.startswith(FILLER) and entry["dtype"] == "U8"):
+            begin, end = entry["data_offsets"]
+            data = view[start + begin : start + end]
+            tensors.append(Tensor(name, entry["dtype"], tuple(entry["shape"]), data))
+    return tensors, texts
+
+
+def write(tensors: Iterable[Tensor], texts: dict[str, str]) -> bytes:
+    """Return the container of tensors and texts.
+
+    Raises
+    ------
+    FormatError
+        For tensors that no container can hold.
+    """
+    header: dict[str, Any] = {METADATA: texts} if texts else {}
+    pieces: list[Any] = []
+    at = n_fillers = 0
+    for t in tensors:
+        _check(t, header)
+        if gap := -at % ALIGNMENT if len(t.data) else 0:
+            header[f"{FILLER}{n_fillers}"] = {"dtype": "U8", "shape": [gap], "data_offsets": [at, at + gap]}
+            n_fillers += 1
+        at += gap
+        place = [at, at + len(t.data)]
+        header[t.name] = {"dtype": t.dtype, "shape": list(t.shape), "data_offsets": place}
+        at = place[1]
+        pieces += [bytes(gap), t.data]
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % ALIGNMENT)
+    return b"".join([len(text).to_bytes(8, "little"), text, *pieces])
+
+
+def _check(tensor: Tensor, header: dict[str, Any]) -> None:
+    name, dtype, shape, data = tensor
+    if "\0" in name:
+        raise FormatError("the name of a tensor: embedded null character")
+    if name == METADATA or name.startswith(FILLER) or name in header:
+        raise FormatError(
+            f"tensor {name}: expected a name of its own, other than {METADATA}, that does not begin with {FILLER}"
+        )
+    if dtype not in SIZES:
+        raise FormatError(f"tensor {name}: there is no element type {dtype}")
+    if len(shape) > MOST_DIMENSIONS:
+        raise FormatError(f"tensor {name}: {len(shape)} dimensions, at most {MOST_DIMENSIONS}")
+    if min(shape, default=0) < 0 or math.prod(shape) * SIZES[dtype] != len(data):
+        raise FormatError(f"tensor {name}: {len(data)} bytes are no {dtype} of shape {shape}")

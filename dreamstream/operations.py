@@ -1,0 +1,166 @@
+"""The functions of single elements, each said once.
+
+A row is an operator of the C registry (`csrc/kernels/pointwise.def`) under its name everywhere else: the method of
+tensors, torch's function, what computes it in a torch forward, the form that an export gives it, the numbers that
+show it in tests, and the function that tests hold it against. What has arguments, or more than one form, stands by
+itself and is named here without a method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["BINARY", "ELEMENTWISE", "UNARY", "Elementwise"]
+
+_erf = np.vectorize(math.erf, otypes=[float])
+_erfc = np.vectorize(math.erfc, otypes=[float])
+
+
+def _sigmoid(x: Any) -> Any:
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small / (1 + small), 1 / (1 + small))
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """A function of one element of each operand.
+
+    Attributes
+    ----------
+    name : str
+        Of the operator.
+    reference : callable
+        The same on NumPy's arrays.
+    doc : str
+        What the method of tensors returns; without it there is none that does just this.
+    operands : int
+        How many.
+    domain : {"any", "positive", "unit", "above", "ties", "halves", "quarters", "base"}
+        Which numbers show what it does: all; mostly above 0; mostly within [-1, 1]; mostly from 1 on; few, so that
+        many are equal; multiples of 1/2 and what lies between; multiples of 1/4 but 0; above 0, then any.
+    exact : bool
+        Whether nothing is rounded, so that results are the reference's bit by bit.
+    integers : callable or None
+        The same of integers, where integers come out; others become float32 first.
+    real : bool
+        Whether two integers become float32.
+    torch : str
+        torch's function where it is not ``torch.<name>``.
+    onnx : str
+        ONNX's operator, where torch's exporter lacks it.
+    """
+
+    name: str
+    reference: Callable[..., Any]
+    doc: str = ""
+    operands: int = 1
+    domain: str = "any"
+    exact: bool = False
+    integers: Callable[..., Any] | None = None
+    real: bool = False
+    torch: str = ""
+    onnx: str = ""
+
+
+#: Functions of one operand, without arguments.
+UNARY = (
+    Elementwise(
+        "relu", lambda x: np.where(x < 0, 0, x), "max(x, 0)",
+        domain="ties", exact=True, integers=lambda a: np.maximum(a, 0),
+    ),
+    Elementwise("silu", lambda x: x * _sigmoid(x), torch="nn.functional.silu"),
+    Elementwise("sigmoid", _sigmoid, "1 / (1 + e ** -x)"),
+    Elementwise(
+        "logsigmoid", lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))), torch="nn.functional.logsigmoid"
+    ),
+    Elementwise("tanh", np.tanh, "the hyperbolic tangent"),
+    Elementwise("exp", np.exp, "e ** x"),
+    Elementwise("expm1", np.expm1, "e ** x - 1, exact near zero"),
+    Elementwise("log", np.log, "the natural logarithm", domain="positive"),
+    Elementwise("log1p", np.log1p, "log(1 + x), exact near zero", domain="positive"),
+    Elementwise("log2", np.log2, "the logarithm to base 2", domain="positive"),
+    Elementwise("log10", np.log10, "the logarithm to base 10", domain="positive"),
+    Elementwise("sqrt", np.sqrt, "the square root", domain="positive"),
+    Elementwise("rsqrt", lambda x: 1 / np.sqrt(x), "1 / sqrt(x)", domain="positive"),
+    Elementwise("reciprocal", np.reciprocal, "1 / x"),
+    Elementwise("square", np.square, "x * x", integers=np.square),
+    Elementwise("abs", np.abs, "the absolute value", exact=True, integers=np.abs),
+    Elementwise("neg", np.negative, "-x", exact=True, integers=np.negative),
+    Elementwise("sign", np.sign, "-1, 0 or 1; 0 for NaN", domain="ties", exact=True, integers=np.sign),
+    Elementwise("sin", np.sin, "the sine"),
+    Elementwise("cos", np.cos, "the cosine"),
+    Elementwise("sinh", np.sinh, "the hyperbolic sine", onnx="Sinh"),
+    Elementwise("cosh", np.cosh, "the hyperbolic cosine", onnx="Cosh"),
+    Elementwise("asin", np.arcsin, "the angle whose sine this is; NaN beyond [-1, 1]", domain="unit"),
+    Elementwise("acos", np.arccos, "the angle whose cosine this is; NaN beyond [-1, 1]", domain="unit"),
+    Elementwise("atan", np.arctan, "the angle whose tangent this is"),
+    Elementwise("asinh", np.arcsinh, "what has this as its hyperbolic sine", onnx="Asinh"),
+    Elementwise(
+        "acosh", np.arccosh, "what has this as its hyperbolic cosine; NaN below 1",
+        domain="above", onnx="Acosh",
+    ),
+    Elementwise(
+        "atanh", np.arctanh, "what has this as its hyperbolic tangent; NaN beyond [-1, 1]",
+        domain="unit", onnx="Atanh",
+    ),
+    Elementwise("erf", _erf, "the error function"),
+    Elementwise("erfc", _erfc, "1 - erf(x), exact for small results"),
+    Elementwise(
+        "floor", np.floor, "the largest integer that is not larger", domain="halves", exact=True, integers=np.copy
+    ),
+    Elementwise(
+        "ceil", np.ceil, "the smallest integer that is not smaller", domain="halves", exact=True, integers=np.copy
+    ),
+    Elementwise(
+        "round", np.round, "the nearest integer, the even one of two",
+        domain="halves", exact=True, integers=np.copy,
+    ),
+    Elementwise(
+        "trunc", np.trunc, "the nearest integer that is not larger in size", exact=True, integers=np.copy
+    ),
+)  # fmt: skip
+
+#: Functions of two operands.
+BINARY = (
+    Elementwise("add", np.add, operands=2, integers=np.add),
+    Elementwise("sub", np.subtract, operands=2, integers=np.subtract),
+    Elementwise("mul", np.multiply, "self * other", 2, integers=np.multiply),
+    Elementwise("div", np.divide, operands=2, real=True),
+    Elementwise("pow", np.power, operands=2, domain="base", integers=np.power),
+    Elementwise(
+        "minimum", np.minimum, "the smaller of each two elements; NaN where one is", 2,
+        domain="ties", exact=True, integers=np.minimum,
+    ),
+    Elementwise(
+        "maximum", np.maximum, "the larger of each two elements; NaN where one is", 2,
+        domain="ties", exact=True, integers=np.maximum,
+    ),
+    Elementwise("eq", np.equal, "whether elements are equal", 2, domain="ties", exact=True, integers=np.equal),
+    Elementwise(
+        "ne", np.not_equal, "whether elements differ", 2, domain="ties", exact=True, integers=np.not_equal
+    ),
+    Elementwise("lt", np.less, "self < other", 2, domain="ties", exact=True, integers=np.less),
+    Elementwise("le", np.less_equal, "self <= other", 2, domain="ties", exact=True, integers=np.less_equal),
+    Elementwise("gt", np.greater, "self > other", 2, domain="ties", exact=True, integers=np.greater),
+    Elementwise("ge", np.greater_equal, "self >= other", 2, domain="ties", exact=True, integers=np.greater_equal),
+    Elementwise("atan2", np.arctan2, operands=2, real=True),
+    Elementwise("hypot", np.hypot, "sqrt(self ** 2 + other ** 2), without overflow on the way", 2, real=True),
+    Elementwise("copysign", np.copysign, operands=2, exact=True, real=True),
+    Elementwise(
+        "fmod", np.fmod, "what self / other leaves, exactly; the sign is that of self", 2,
+        domain="quarters", exact=True, integers=np.fmod,
+    ),
+    Elementwise("remainder", np.remainder, operands=2, domain="quarters", exact=True, integers=np.remainder),
+    Elementwise(
+        "floor_divide", np.floor_divide, operands=2, domain="quarters", exact=True, integers=np.floor_divide
+    ),
+    Elementwise("prelu", lambda x, w: np.where(x > 0, x, w * x), operands=2, real=True),
+)  # fmt: skip
+
+#: Both, by name.
+ELEMENTWISE = {row.name: row for row in (*UNARY, *BINARY)}

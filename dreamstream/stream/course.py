@@ -1,0 +1,163 @@
+"""What one passage through the door did, so that the next call at this place of the script need only repeat it.
+
+A forward runs the same operations in every call. The first call finds the operators, checks dimensions, brings
+together what progresses differently; the `Course` that it leaves behind says which operators ran on what. It
+serves as long as the same is asked for: the same operation, on edges of the same lines, seen with the same
+dimensions, with the same arrays as weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from .edge import Edge, Line, Request
+
+__all__ = ["Course", "Leg", "Recording", "repeat", "same_entry", "seen"]
+
+#: What of a stream inside a forward decides which operators run on it: the same objects in every call.
+seen = attrgetter("edge.line", "dims", "_names")
+
+_EDGE, _VALUE, _ENTRY = attrgetter("edge"), attrgetter("value"), attrgetter("edge.entry")
+
+
+class Leg:
+    """One operator of a script.
+
+    Attributes
+    ----------
+    op : _core.Op
+    key : tuple
+        What the script knows it by.
+    signatures : sequence of tuple
+        One per input, as the engine wants them.
+    lines : list of Line
+        One per output.
+    of : callable
+        Gives what it works on, of all edges of its course (or of their values): the inputs, then what earlier
+        legs made.
+    weighs : bool
+        Whether the course's weights are its own.
+    plan : object
+        What an entry's arithmetic wants to find again.
+    """
+
+    __slots__ = ("key", "lines", "n_values", "of", "op", "plan", "signatures", "weighs")
+
+    def __init__(self, op: Any, key: Any, signatures: Sequence[Any], lines: list[Line]) -> None:
+        self.op = op
+        self.key = key
+        self.lines = lines
+        self.signatures = signatures
+        self.n_values: int = op.n_values
+        self.of: Callable[[list[Any]], Sequence[Any]]
+        self.weighs = False
+        self.plan: Any = None
+
+
+class Recording:
+    """What happens between an operation's arrival at the door and its results.
+
+    Parameters
+    ----------
+    inputs : sequence of StreamTensor
+        Inside one forward.
+    """
+
+    def __init__(self, inputs: Sequence[Any]) -> None:
+        self._edges = [x.edge for x in inputs]
+        self._values = [x.value for x in inputs]
+        self._legs: list[Leg] = []
+        self._weights: Sequence[Any] = ()
+        self._whole = True
+
+    def add(self, leg: Leg, request: Request, results: Sequence[tuple[Any, Edge]]) -> None:
+        """Note a leg that ran."""
+        places = {id(e): i for i, e in enumerate(self._edges)}
+        sources = [places.get(id(e), -1) for e in request.edges]
+        known = all(i >= 0 for i in sources) and not (request.weights and self._weights)
+        if not known or any(self._values[i] is not v for i, v in zip(sources, request.values)):
+            self._whole = False
+            return
+        last = sources[-1]
+        leg.of = itemgetter(*sources) if len(sources) > 1 else itemgetter(slice(last, last + 1))
+        leg.weighs = bool(request.weights)
+        self._weights = request.weights or self._weights
+        self._legs.append(leg)
+        for value, edge in results:
+            self._values.append(value)
+            self._edges.append(edge)
+
+    def course(self, asked: list[Any], held: Sequence[Any], outputs: Sequence[Any]) -> Course | None:
+        """Return the course that led to these outputs; None where it can't be repeated.
+
+        Parameters
+        ----------
+        asked : list
+            What was asked for; another passage asks for the same where its list is equal.
+        held : sequence
+            The objects whose identities are among it.
+        outputs : sequence of StreamTensor
+        """
+        places = {id(e): i for i, e in enumerate(self._edges)}
+        leaves = [(places.get(id(y.edge), -1), y.dims, y._names) for y in outputs]
+        if not self._whole or any(
+            i < 0 or y.value is not self._values[i] for (i, _, _), y in zip(leaves, outputs)
+        ):
+            return None
+        fixed = all(w is None or any(w is h for h in held) or _is_number(w) for w in self._weights)
+        return Course(asked, held, self._weights if fixed else None, self._legs, leaves)
+
+
+def _is_number(weight: Any) -> bool:
+    """Whether an operator took a number that nobody can write to."""
+    return getattr(weight, "size", 0) == 1 and not getattr(getattr(weight, "flags", None), "writeable", True)
+
+
+def same_entry(inputs: Sequence[Any]) -> bool:
+    """Whether streams belong to one run of a forward."""
+    return len(inputs) == 1 or len(set(map(id, map(_ENTRY, inputs)))) == 1
+
+
+class Course:
+    """What one passage did.
+
+    Attributes
+    ----------
+    asked, held : list, sequence
+        See `Recording.course`.
+    weights : sequence or None
+        As the operator takes them; None where they have to be laid out in every call.
+    legs : list of Leg
+    outputs : list of (int, dims, names)
+        Which edges leave, and how they are seen.
+    """
+
+    __slots__ = ("asked", "held", "legs", "outputs", "weights")
+
+    def __init__(
+        self,
+        asked: list[Any],
+        held: Sequence[Any],
+        weights: Sequence[Any] | None,
+        legs: list[Leg],
+        outputs: list[tuple[int, Any, Any]],
+    ) -> None:
+        self.asked = asked
+        self.held = held
+        self.weights = weights
+        self.legs = legs
+        self.outputs = outputs
+
+
+def repeat(course: Course, entry: Any, inputs: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
+    """Go a course again, and return its outputs."""
+    edges, values = list(map(_EDGE, inputs)), list(map(_VALUE, inputs))
+    for leg in course.legs:
+        own, given = leg.of(edges), leg.of(values)
+        for value, edge in entry.again(leg, own, given[: leg.n_values], weights if leg.weighs else ()):
+            values.append(value)
+            edges.append(edge)
+    make = type(inputs[0]).inside
+    return [make(values[i], dims, edges[i], names) for i, dims, names in course.outputs]

@@ -1,0 +1,26 @@
+"""Where a low room finds the bridge to PyTorch, which lies high: it is loaded when a torch object is handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+__all__ = ["bridge", "set_bridge"]
+
+
+def _unset() -> NoReturn:
+    raise RuntimeError("dreamstream is not loaded; import dreamstream")
+
+
+_load: Callable[[], Any] = _unset
+
+
+def set_bridge(load: Callable[[], Any]) -> None:
+    """Set what loads `dreamstream.torch`; the package itself does."""
+    global _load
+    _load = load
+
+
+def bridge() -> Any:
+    """Return the module `dreamstream.torch`."""
+    return _load()
