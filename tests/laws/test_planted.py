@@ -247,12 +247,8 @@ def test_planted_in_python(plant, names, laws, monkeypatch):
 
 
 # ---------------------------------------------------------------- in C
-QUICK = {"phase lost at stride > span", "carried state skipped when nothing leaves, in the engine"}
-
-
-@pytest.mark.parametrize(
-    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in mutants.MUTANTS]
-)
+@pytest.mark.fast
+@pytest.mark.parametrize("name", mutants.MUTANTS)
 def test_planted_in_c(name, tmp_path):
     if not (mutants.ROOT / "csrc" / "cbuild.py").exists() or shutil.which("cc") is None:
         pytest.skip("needs the C sources and a compiler")
