@@ -30,8 +30,7 @@ typedef struct budget {
 static void *take(void *context, size_t n_bytes, size_t alignment)
 {
     budget *b = context;
-    const size_t rounded =
-        (n_bytes + alignment - 1) / alignment * alignment; /* aligned_alloc's rule */
+    const size_t rounded = (n_bytes + alignment - 1) / alignment * alignment; /* aligned_alloc's rule */
     void *memory = rounded < n_bytes ? NULL : aligned_alloc(alignment, rounded);
     if (memory != NULL) {
         atomic_fetch_add(&b->used, n_bytes);
@@ -70,16 +69,11 @@ static ds_status print_backends(void)
 static const char *dtype_name(ds_dtype dtype)
 {
     switch (dtype) {
-    case DS_F32:
-        return "float32";
-    case DS_F64:
-        return "float64";
-    case DS_I64:
-        return "int64";
-    case DS_BOOL:
-        return "bool";
-    case DS_I16:
-        return "int16";
+    case DS_F32: return "float32";
+    case DS_F64: return "float64";
+    case DS_I64: return "int64";
+    case DS_BOOL: return "bool";
+    case DS_I16: return "int16";
     }
     return "unknown"; /* to this program: the library may be newer */
 }

@@ -77,11 +77,11 @@ static void count(tally *t, const void *data, size_t n_frames, size_t frame_byte
 
 typedef struct service {
     ds_model *model;
-    size_t n_outputs, frame_values; /* values of one input frame */
-    size_t *frame_bytes;            /* [n_outputs] */
+    size_t n_outputs, frame_values;   /* values of one input frame */
+    size_t *frame_bytes;              /* [n_outputs] */
     ds_stream *streams[N_STREAMS];
-    tally *tallies;  /* [N_STREAMS][n_outputs] */
-    bool to_the_end; /* else half way */
+    tally *tallies;                   /* [N_STREAMS][n_outputs] */
+    bool to_the_end;                  /* else half way */
 } service;
 
 static ds_status ask_model(service *s)
@@ -91,8 +91,7 @@ static ds_status ask_model(service *s)
     DS_TRY(ds_model_query(s->model, &info));
     DS_TRY(ds_model_input(s->model, 0, &port));
     s->n_outputs = info.n_outputs;
-    s->frame_values =
-        info.n_inputs == 1 && port.dtype == DS_F32 ? port.frame_bytes / sizeof(float) : 0;
+    s->frame_values = info.n_inputs == 1 && port.dtype == DS_F32 ? port.frame_bytes / sizeof(float) : 0;
     return DS_OK;
 }
 
@@ -132,8 +131,7 @@ static bool close_service(service *s)
 {
     free(s->frame_bytes);
     free(s->tallies);
-    return s->model == NULL || ds_model_close(s->model) == DS_OK ||
-           fail("closing", ds_last_error());
+    return s->model == NULL || ds_model_close(s->model) == DS_OK || fail("closing", ds_last_error());
 }
 
 /* ---- one thread ----------------------------------------------------------------------------- */
@@ -141,12 +139,12 @@ static bool close_service(service *s)
 typedef struct worker {
     pthread_t thread;
     service *service;
-    size_t first; /* its streams: first, ..., first + N_EACH - 1 */
+    size_t first;            /* its streams: first, ..., first + N_EACH - 1 */
     uint64_t random;
-    float *chunks;      /* [N_EACH][MOST_FRAMES][frame_values] */
-    ds_output *outputs; /* [N_EACH][n_outputs] */
+    float *chunks;           /* [N_EACH][MOST_FRAMES][frame_values] */
+    ds_output *outputs;      /* [N_EACH][n_outputs] */
     ds_status status;
-    char message[512]; /* ds_last_error, which only this thread can ask for */
+    char message[512];       /* ds_last_error, which only this thread can ask for */
 } worker;
 
 /* Makes the next chunk of stream i, from where it is; `*more`: whether it still has somewhere to go. */
@@ -235,8 +233,7 @@ static bool run_threads(service *s, uint64_t seed)
         }
     }
     for (size_t i = 0; i < n_started; i++) {
-        const bool runs =
-            good || i + 1 < n_started; /* the last of those may have failed to start */
+        const bool runs = good || i + 1 < n_started; /* the last of those may have failed to start */
         if (runs && (pthread_join(workers[i].thread, NULL) != 0 || workers[i].status != DS_OK)) {
             good = fail("a thread", workers[i].message);
         }
@@ -264,8 +261,7 @@ static bool write_stream(const service *s, size_t i, FILE *file)
         good = fail("a snapshot", ds_last_error());
     } else if (fwrite(&n_bytes, sizeof n_bytes, 1, file) != 1 ||
                fwrite(bytes, 1, n_bytes, file) != n_bytes ||
-               fwrite(&s->tallies[i * s->n_outputs], sizeof(tally), s->n_outputs, file) !=
-                   s->n_outputs) {
+               fwrite(&s->tallies[i * s->n_outputs], sizeof(tally), s->n_outputs, file) != s->n_outputs) {
         good = fail("the snapshots", "they can't be written");
     }
     free(bytes);
@@ -295,9 +291,8 @@ static bool read_stream(const service *s, size_t i, FILE *file)
     if (bytes == NULL) {
         return fail("the snapshots", "no memory");
     }
-    bool good =
-        fread(bytes, 1, n_bytes, file) == n_bytes &&
-        fread(&s->tallies[i * s->n_outputs], sizeof(tally), s->n_outputs, file) == s->n_outputs;
+    bool good = fread(bytes, 1, n_bytes, file) == n_bytes &&
+                fread(&s->tallies[i * s->n_outputs], sizeof(tally), s->n_outputs, file) == s->n_outputs;
     if (!good) {
         (void)fail("the snapshots", "they end too early");
     } else if (ds_stream_restore(s->streams[i], bytes, n_bytes) != DS_OK) {
@@ -326,8 +321,7 @@ static bool load_streams(const service *s, const char *path)
 static bool begin(const char *model, const char *snapshots, uint64_t seed)
 {
     service s = {0};
-    const bool good =
-        open_service(&s, model) && run_threads(&s, seed) && save_streams(&s, snapshots);
+    const bool good = open_service(&s, model) && run_threads(&s, seed) && save_streams(&s, snapshots);
     return close_service(&s) && good;
 }
 
@@ -377,8 +371,7 @@ int main(int argc, char **argv)
         argc--;
     }
     if (argc < 3 || argc > 4) {
-        (void)fprintf(stderr, "usage: %s [--begin | --resume] MODEL.dsm SNAPSHOTS [SEED]\n",
-                      program);
+        (void)fprintf(stderr, "usage: %s [--begin | --resume] MODEL.dsm SNAPSHOTS [SEED]\n", program);
         return 2;
     }
     const uint64_t seed = argc == 4 ? strtoull(argv[3], NULL, 10) : (uint64_t)time(NULL);

@@ -27,7 +27,7 @@ static bool fail(const char *what, const char *why)
 
 typedef struct wav {
     FILE *file;
-    uint32_t rate; /* samples per second */
+    uint32_t rate;         /* samples per second */
     uint32_t samples_left;
 } wav;
 
@@ -127,15 +127,15 @@ static bool open_model(player *p, const char *path)
     }
     ds_model_info info = {.struct_size = sizeof info};
     ds_port_info input = {.struct_size = sizeof input};
-    if (ds_model_query(p->model, &info) != DS_OK || ds_model_input(p->model, 0, &input) != DS_OK) {
+    if (ds_model_query(p->model, &info) != DS_OK ||
+        ds_model_input(p->model, 0, &input) != DS_OK) {
         return fail(path, ds_last_error());
     }
     if (info.n_inputs != 1 || input.rank != 0 || input.dtype != DS_F32) {
         return fail(path, "expected a model with one input, of dimensions (\"B\", \"L\")");
     }
     if (input.rate_num != (int64_t)p->recording.rate * input.rate_den) {
-        (void)fprintf(stderr,
-                      "stream_wav: %s takes %" PRId64 "/%" PRId64 " samples per second, the "
+        (void)fprintf(stderr, "stream_wav: %s takes %" PRId64 "/%" PRId64 " samples per second, the "
                       "recording has %" PRIu32 "\n",
                       path, input.rate_num, input.rate_den, p->recording.rate);
         return false;
@@ -165,21 +165,11 @@ static void print_frame(const ds_port_info *port, int64_t position, const void *
     printf("%s %" PRId64, port->name, position);
     for (int64_t i = 0; i < n; i++) {
         switch (port->dtype) {
-        case DS_F32:
-            printf(" %.9g", (double)((const float *)frame)[i]);
-            break;
-        case DS_F64:
-            printf(" %.17g", ((const double *)frame)[i]);
-            break;
-        case DS_I64:
-            printf(" %" PRId64, ((const int64_t *)frame)[i]);
-            break;
-        case DS_I16:
-            printf(" %d", ((const int16_t *)frame)[i]);
-            break;
-        case DS_BOOL:
-            printf(" %d", ((const unsigned char *)frame)[i]);
-            break;
+        case DS_F32: printf(" %.9g", (double)((const float *)frame)[i]); break;
+        case DS_F64: printf(" %.17g", ((const double *)frame)[i]); break;
+        case DS_I64: printf(" %" PRId64, ((const int64_t *)frame)[i]); break;
+        case DS_I16: printf(" %d", ((const int16_t *)frame)[i]); break;
+        case DS_BOOL: printf(" %d", ((const unsigned char *)frame)[i]); break;
         }
     }
     printf("\n");
