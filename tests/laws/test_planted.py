@@ -247,7 +247,6 @@ def test_planted_in_python(plant, names, laws, monkeypatch):
 
 
 # ---------------------------------------------------------------- in C
-@pytest.mark.fast
 @pytest.mark.parametrize("name", mutants.MUTANTS)
 def test_planted_in_c(name, tmp_path):
     if not (mutants.ROOT / "csrc" / "cbuild.py").exists() or shutil.which("cc") is None:
