@@ -95,7 +95,7 @@ static side open_side(const char *path, size_t n, size_t n_outputs)
 /* Takes the forwards out; the definitions are the plan's own copies from then on. */
 static void skip_forwards(const ds_model *model)
 {
-    const ds_graph *const graph = ds_engine_plan(model->engine)->graph;
+    const ds_graph *const graph = ds_model_plan(model)->graph;
     for (size_t j = 0; j < graph->n_nodes; j++) {
         ds_op_def *const def = zeros(1, sizeof *def);
         *def = *graph->nodes[j].op->def;

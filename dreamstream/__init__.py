@@ -15,7 +15,6 @@ from .array import __all__ as _array_names
 from .array.chunks import on_fallback
 from .array.stream_creation import as_stream_tensor, stream_tensor
 from .array.stream_tensor import StreamTensor
-from .compat import add_streaming_modes, patch
 from .config import show_config
 from .engine import Engine, compile, load, verify
 from .errors import *  # noqa: F403
@@ -33,7 +32,6 @@ __all__ = [
     "StreamMetadata",
     "StreamModule",
     "StreamTensor",
-    "add_streaming_modes",
     "as_stream_tensor",
     "audit",
     "compile",
@@ -41,7 +39,6 @@ __all__ = [
     "load",
     "nn",
     "on_fallback",
-    "patch",
     "patch_module",
     "register",
     "show_config",

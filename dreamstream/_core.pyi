@@ -1,10 +1,9 @@
 """The C engine as Python sees it. Private: names and shapes here may change with any version."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from os import PathLike
 from threading import Lock
 from types import TracebackType
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +18,6 @@ Counts = NDArray[np.int64]
 """(rows, 4): known and total before the call, known and total now."""
 
 Buffer = bytes | bytearray | memoryview
-
-class Readable(Protocol):
-    """A file object, opened for bytes."""
-
-    def read(self, n: int, /) -> Buffer: ...
 
 State = bytes | tuple[Any, bytes] | None
 """One row's state in eager mode: bytes, or segments (earlier, bytes) where it only grows."""
@@ -234,18 +228,6 @@ class Hold:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-
-@final
-class WavReader:
-    """Reads a WAV file front to back: of a path, of bytes, or of a file object's `read`."""
-
-    def __new__(cls, source: str | PathLike[str] | Buffer | Readable, /) -> WavReader: ...
-    sample_rate: int
-    channels: int
-    frames: int | None  # of the whole recording; None: it lasts until the source ends
-    def read(self, n_frames: int, dtype: str = "float32") -> NDArray[Any]:
-        """(frames, channels), fewer than asked for at the end only; "int16" where that is exact."""
-    def close(self) -> None: ...
 
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:
     """A new array of these end to end along their first axis, in C order."""

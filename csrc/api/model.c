@@ -92,7 +92,6 @@ static void release_model(ds_model *m)
         newer = s->newer;
         ds_stream_release(s);
     }
-    ds_steps_free(&m->steps);
     ds_engine_destroy(m->engine);
     ds_interface_free(m->interface);
     pthread_mutex_destroy(&m->lock);
@@ -115,7 +114,7 @@ static ds_status fill_model(ds_model *m, ds_mapped *file, const ds_model_options
     ds_graph *graph = NULL;
     ds_engine_options engine = {.max_streams = options->max_streams};
     DS_TRY(count_threads(&engine.n_threads, options->threads));
-    DS_TRY(ds_model_read(&graph, &m->interface, &m->allocator, file));
+    DS_TRY(ds_model_read(&graph, &m->interface, &m->allocator, file, false));
     const ds_status status =
         ds_backend_choose(&engine.kernels, options->backend, m->interface->blas);
     if (status != DS_OK) {
@@ -125,7 +124,6 @@ static ds_status fill_model(ds_model *m, ds_mapped *file, const ds_model_options
     engine.skew = m->interface->skew;
     m->max_streams = options->max_streams;
     DS_TRY(of_a_file(ds_engine_create(&m->engine, graph, &engine)));
-    DS_TRY(ds_steps_init(&m->steps, m->engine));
     if (m->interface->blas && !options->backend && ds_backend_bitwise(engine.kernels))
         ds_log(DS_LOG_WARNING, "model %s was compiled for products by OpenBLAS, which is not here",
                m->interface->name);

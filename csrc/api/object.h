@@ -5,7 +5,7 @@
 
 #include "api/handles.h"
 #include "base/counted.h"
-#include "exec/step.h"
+#include "exec/engine.h"
 #include "model/model.h"
 
 struct ds_model {
@@ -15,7 +15,6 @@ struct ds_model {
     size_t mapped_bytes;
     ds_interface *interface;
     ds_engine *engine;
-    ds_steps steps;
     size_t max_streams;
     pthread_mutex_t lock;       /* guards what follows */
     ds_stream *oldest, *newest; /* all open streams, the longest idle first */
@@ -39,7 +38,7 @@ struct ds_stream {
 
 static inline const ds_plan *ds_model_plan(const ds_model *model)
 {
-    return ds_engine_plan(model->engine);
+    return model->engine->plan;
 }
 
 /* Notes that streams of the model, which are in its list and entered, were used just now. */

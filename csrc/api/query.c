@@ -52,7 +52,7 @@ static ds_model_info describe(const ds_model *m)
         .name = m->interface->name,
         .backend = p->kernels->name,
         .bitwise = ds_backend_bitwise(p->kernels),
-        .threads = (uint32_t)ds_engine_threads(m->engine),
+        .threads = (uint32_t)m->engine->n_threads,
         .n_inputs = p->graph->n_inputs,
         .n_outputs = p->graph->n_outputs,
         .delay = largest(p->analysis.delay, p->analysis.n_outputs),
@@ -63,7 +63,7 @@ static ds_model_info describe(const ds_model *m)
         .weights_size = p->raw_bytes,
         .prepared_size = p->prepared_bytes,
         .max_streams = m->max_streams,
-        .n_streams = ds_session_n_open(ds_engine_session(m->engine)),
+        .n_streams = ds_session_n_open(m->engine->session),
         .fingerprint = {p->fingerprint[0], p->fingerprint[1]},
         .kept_bytes = p->kept_bytes,
     };

@@ -156,7 +156,7 @@ static void finish(const call *s)
     ds_model_touch(s->model, s->streams, s->n);
     for (size_t i = 0; i < s->n; i++)
         if (s->step->ended[i])
-            ds_session_clear(ds_engine_session(s->model->engine), s->step->slots[i]);
+            ds_session_clear(s->model->engine->session, s->step->slots[i]);
 }
 
 /* A step of streams that are entered. */
@@ -167,7 +167,7 @@ static ds_status step_entered(ds_model *model, ds_stream *const *streams, ds_out
     call s = {model, streams, outputs, inputs, flags, n, g->n_inputs, g->n_outputs, NULL, NULL};
     for (size_t i = 0; i < n; i++)
         streams[i]->refused = false;
-    DS_TRY(ds_step_take(&model->steps, &s.step, n));
+    DS_TRY(ds_step_take(model->engine, &s.step, n));
     const size_t n_outputs = n * g->n_outputs;
     ds_status status =
         ds_arena_push_array(&s.step->arena, (void **)&s.more, n_outputs, sizeof *s.more);
@@ -179,7 +179,7 @@ static ds_status step_entered(ds_model *model, ds_stream *const *streams, ds_out
         else
             give_up(&s);
     }
-    ds_step_give(&model->steps, s.step);
+    ds_step_give(model->engine, s.step);
     return status;
 }
 

@@ -41,7 +41,7 @@ void ds_stream_release(ds_stream *stream)
     for (size_t o = 0; o < ds_model_plan(m)->graph->n_outputs; o++)
         ds_release(&m->allocator, stream->outputs[o].data, stream->outputs[o].n_bytes);
     if (stream->slot)
-        ds_session_close(ds_engine_session(m->engine), stream->slot);
+        ds_session_close(m->engine->session, stream->slot);
     ds_release(&m->allocator, stream, stream_bytes(m));
 }
 
@@ -53,7 +53,7 @@ static ds_status open_stream(ds_stream **stream, ds_model *m, const ds_stream *s
     ds_stream *s = memory;
     s->handle = (ds_handle){.kind = DS_HANDLE_STREAM, .parent = &m->handle};
     s->model = m;
-    ds_status status = ds_session_open(ds_engine_session(m->engine), &s->slot, false);
+    ds_status status = ds_session_open(m->engine->session, &s->slot, false);
     if (status == DS_OK && source) {
         status = ds_slot_copy(ds_model_plan(m), s->slot, source->slot);
         s->begun = source->begun;
@@ -101,7 +101,7 @@ ds_status ds_stream_close(ds_stream *stream)
 ds_status ds_stream_reset(ds_stream *stream)
 {
     DS_TRY(ds_handle_enter_stream(stream));
-    ds_session_clear(ds_engine_session(stream->model->engine), stream->slot);
+    ds_session_clear(stream->model->engine->session, stream->slot);
     stream->begun = stream->ended = stream->refused = false;
     return ds_handle_leave_stream(stream, DS_OK);
 }

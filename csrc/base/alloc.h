@@ -22,6 +22,18 @@ static inline size_t ds_aligned(size_t n_bytes)
     return (n_bytes + DS_ALIGNMENT - 1) / DS_ALIGNMENT * DS_ALIGNMENT;
 }
 
+/* Sizes that stay SIZE_MAX where they would not fit: more than any allocation gives. */
+static inline size_t ds_saturated_sum(size_t a, size_t b)
+{
+    return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
+static inline size_t ds_saturated_product(size_t a, size_t b)
+{
+    size_t product;
+    return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
+}
+
 /* Returns a copy of the process-wide allocator (ds_set_allocator). */
 ds_allocator ds_allocator_current(void);
 /* Returns view, valid for ever: the C library's allocator, whatever has been set. */

@@ -115,3 +115,29 @@ ds_status ds_arena_push_array(ds_arena *arena, void **pointer, size_t count, siz
     DS_TRY(ds_array_bytes(&n_bytes, count, item_bytes));
     return ds_arena_push(arena, pointer, n_bytes);
 }
+
+ds_status ds_arena_grow(ds_arena *arena, void **items, size_t n, size_t *capacity,
+                        size_t item_bytes)
+{
+    const size_t wanted = n > 0 ? 2 * n : 4;
+    void *old = NULL, *larger = NULL;
+    if (n < *capacity)
+        return DS_OK;
+    DS_TRY(ds_arena_push_array(arena, &larger, wanted, item_bytes));
+    memcpy(&old, items, sizeof old); /* as bytes, like a push */
+    if (n > 0)
+        memcpy(larger, old, n * item_bytes);
+    memcpy(items, &larger, sizeof larger);
+    *capacity = wanted;
+    return DS_OK;
+}
+
+ds_status ds_arena_push_zeroed(ds_arena *arena, void **pointer, size_t count, size_t item_bytes)
+{
+    void *memory = NULL;
+    DS_TRY(ds_arena_push_array(arena, &memory, count, item_bytes));
+    if (memory != NULL)
+        memset(memory, 0, count * item_bytes);
+    memcpy(pointer, &memory, sizeof memory);
+    return DS_OK;
+}

@@ -30,6 +30,17 @@ void ds_arena_init(ds_arena *arena, const ds_allocator *allocator);
 ds_status ds_arena_push(ds_arena *arena, void **pointer, size_t n_bytes);
 /* The same for `count` items of `item_bytes` each. */
 ds_status ds_arena_push_array(ds_arena *arena, void **pointer, size_t count, size_t item_bytes);
+/* Makes room for one more item in an array of n that was pushed: where it is full, one of twice the size
+ * takes its place. Begins with *items NULL, *capacity 0. Errors as above. */
+ds_status ds_arena_grow(ds_arena *arena, void **items, size_t n, size_t *capacity,
+                        size_t item_bytes);
+/* The same, all bytes zero. */
+ds_status ds_arena_push_zeroed(ds_arena *arena, void **pointer, size_t count, size_t item_bytes);
+/* Both push n items for the pointer `target`, and return from the function on failure. */
+#define DS_PUSH(arena, target, n) \
+    DS_TRY(ds_arena_push_array((arena), (void **)&(target), (n), sizeof *(target)))
+#define DS_PUSH_ZEROED(arena, target, n) \
+    DS_TRY(ds_arena_push_zeroed((arena), (void **)&(target), (n), sizeof *(target)))
 /* Ends all pushes; the memory is kept for the next ones. Cannot fail. */
 void ds_arena_reset(ds_arena *arena);
 /* Returns all memory to the allocator; the arena is as after ds_arena_init. */

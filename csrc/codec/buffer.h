@@ -1,13 +1,6 @@
 /*
- * Bytes on their way out: a sink, which takes them one piece after the other, and a growing buffer.
- *
- *     ds_buffer buffer;
- *     ds_buffer_init(&buffer, &allocator);
- *     const ds_sink sink = ds_buffer_sink(&buffer);
- *     DS_TRY(write_something(&sink));           // now buffer.bytes[0 .. buffer.n_bytes)
- *     ds_buffer_free(&buffer);
- *
- * A buffer belongs to one thread at a time.
+ * Bytes on their way out: a sink, which takes them one piece after the other, and a growing buffer,
+ * which belongs to one thread at a time.
  */
 #ifndef DS_CODEC_BUFFER_H
 #define DS_CODEC_BUFFER_H
@@ -31,11 +24,8 @@ typedef struct ds_buffer {
 /* Makes an empty buffer, which holds no memory; `allocator` is copied, NULL the C library's. */
 void ds_buffer_init(ds_buffer *buffer, const ds_allocator *allocator);
 
-/*
- * Makes room for `n_more` bytes behind those there are, so that they can be written to
- * bytes + n_bytes and counted by adding to n_bytes. Moves the bytes; grows to at least twice the
- * size. Errors: DS_NO_MEMORY, upon which the buffer is as it was.
- */
+/* Makes room for `n_more` bytes behind those there are; moves them, growing to at least twice the
+ * size. Errors: DS_NO_MEMORY, upon which the buffer is as it was. */
 ds_status ds_buffer_reserve(ds_buffer *buffer, size_t n_more);
 
 /* Appends `n_bytes`. Errors: DS_NO_MEMORY, upon which the buffer is as it was. */
@@ -47,4 +37,4 @@ ds_sink ds_buffer_sink(ds_buffer *buffer);
 /* Returns the memory to the allocator; the buffer is as after ds_buffer_init. */
 void ds_buffer_free(ds_buffer *buffer);
 
-#endif /* DS_CODEC_BUFFER_H */
+#endif

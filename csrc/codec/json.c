@@ -40,44 +40,37 @@ size_t ds_json_count(ds_json_value value)
 
 /* ---- messages ------------------------------------------------------------------------------- */
 
-/* Appends to path[*used]; from the first piece that has no room on, "..." takes the place of the rest. */
-static void extend(char path[PATH_BYTES], size_t *used, const char *piece)
+static const char *show(char shown[DS_UTF8_SHOWN_BYTES], const ds_json *json,
+                        const ds_json_node *node)
 {
-    static const char cut[] = "...";
-    const size_t n = strlen(piece);
-    if (*used >= PATH_BYTES)
-        return;
-    if (*used + n + sizeof cut > PATH_BYTES) {
-        memcpy(path + *used, cut, sizeof cut);
-        *used = PATH_BYTES;
-        return;
-    }
-    memcpy(path + *used, piece, n + 1);
-    *used += n;
+    return ds_utf8_show(shown, ds_json_text(json, node), node->as.string.n_bytes);
 }
 
-/* Fills `path` with the keys and indices that lead to `value`, from the root down. */
+/* Fills `path` with the keys and indices that lead to `value`, from the root down; from the first
+ * that has no room on, "..." takes the place of the rest. */
 static void find_path(char path[PATH_BYTES], ds_json_value value)
 {
+    static const char cut[] = "...";
     const ds_json_node *nodes = ds_json_nodes(value.json);
-    size_t used = 0;
-    uint32_t at = 0;
-    extend(path, &used, "$");
-    while (at != value.node) {
+    size_t used = 1;
+    (void)snprintf(path, PATH_BYTES, "$");
+    for (uint32_t at = 0; at != value.node;) {
         const bool object = nodes[at].kind == DS_JSON_OBJECT;
         uint32_t part = at + 1;
-        size_t index = 0;
+        size_t index = 0, n = 0;
         for (uint32_t end; (end = ds_json_end(nodes, part + object)) <= value.node; index++)
             part = end;
         char shown[DS_UTF8_SHOWN_BYTES], piece[DS_UTF8_SHOWN_BYTES + 32];
-        if (object) {
-            (void)snprintf(piece, sizeof piece, ".%s",
-                           ds_utf8_show(shown, ds_json_text(value.json, nodes + part),
-                                        nodes[part].as.string.n_bytes));
-        } else {
-            (void)snprintf(piece, sizeof piece, "[%zu]", index);
+        if (object)
+            n = (size_t)snprintf(piece, sizeof piece, ".%s", show(shown, value.json, nodes + part));
+        else
+            n = (size_t)snprintf(piece, sizeof piece, "[%zu]", index);
+        if (used + n + sizeof cut > PATH_BYTES) {
+            memcpy(path + used, cut, sizeof cut);
+            return;
         }
-        extend(path, &used, piece);
+        memcpy(path + used, piece, n + 1);
+        used += n;
         at = part == value.node ? part : part + object; /* a key has its value's path */
     }
 }
@@ -92,6 +85,13 @@ ds_status ds_json_refuse(ds_json_value value, const char *words, ...)
     find_path(path, value);
     return ds_fail(DS_FORMAT, "%s: %s (byte %zu)", path, message,
                    value.json->first_byte + node_of(value)->at);
+}
+
+ds_status ds_json_refuse_text(ds_json_value string, const char *expected)
+{
+    char shown[DS_UTF8_SHOWN_BYTES];
+    return ds_json_refuse(string, "expected %s, got \"%s\"", expected,
+                          show(shown, string.json, node_of(string)));
 }
 
 /* Fills `text` with what a value is. */
@@ -167,17 +167,23 @@ ds_status ds_json_string(const char **text, size_t *n_bytes, ds_json_value value
 
 /* ---- arrays and objects --------------------------------------------------------------------- */
 
-static ds_json_cursor parts_of(ds_json_value value)
+/* Begins a walk through a value of that kind. */
+static ds_status enter(ds_json_cursor *cursor, ds_json_value value, ds_json_kind kind)
 {
-    return (ds_json_cursor){value.json, value.node + 1, end_of(value)};
+    if (node_of(value)->kind != kind)
+        return refuse_kind(value, kind == DS_JSON_ARRAY ? "an array" : "an object");
+    *cursor = (ds_json_cursor){value.json, value.node + 1, end_of(value)};
+    return DS_OK;
 }
 
 ds_status ds_json_enter_array(ds_json_cursor *cursor, ds_json_value array)
 {
-    if (node_of(array)->kind != DS_JSON_ARRAY)
-        return refuse_kind(array, "an array");
-    *cursor = parts_of(array);
-    return DS_OK;
+    return enter(cursor, array, DS_JSON_ARRAY);
+}
+
+ds_status ds_json_enter_object(ds_json_cursor *cursor, ds_json_value object)
+{
+    return enter(cursor, object, DS_JSON_OBJECT);
 }
 
 bool ds_json_next(ds_json_cursor *cursor, ds_json_value *element)
@@ -187,14 +193,6 @@ bool ds_json_next(ds_json_cursor *cursor, ds_json_value *element)
     *element = (ds_json_value){cursor->json, cursor->node};
     cursor->node = end_of(*element);
     return true;
-}
-
-ds_status ds_json_enter_object(ds_json_cursor *cursor, ds_json_value object)
-{
-    if (node_of(object)->kind != DS_JSON_OBJECT)
-        return refuse_kind(object, "an object");
-    *cursor = parts_of(object);
-    return DS_OK;
 }
 
 bool ds_json_next_member(ds_json_cursor *cursor, ds_json_value *key, ds_json_value *value)
@@ -211,10 +209,10 @@ static bool has_text(ds_json_value string, const char *text)
 
 bool ds_json_find(ds_json_value *value, ds_json_value object, const char *key)
 {
-    if (node_of(object)->kind != DS_JSON_OBJECT)
-        return false;
-    ds_json_cursor at = parts_of(object);
+    ds_json_cursor at;
     ds_json_value name, found;
+    if (node_of(object)->kind != DS_JSON_OBJECT || ds_json_enter_object(&at, object) != DS_OK)
+        return false;
     while (ds_json_next_member(&at, &name, &found)) {
         if (has_text(name, key)) {
             *value = found;
@@ -224,32 +222,79 @@ bool ds_json_find(ds_json_value *value, ds_json_value object, const char *key)
     return false;
 }
 
+ds_status ds_json_only(ds_json_value object, const char *const *keys, size_t n_keys)
+{
+    ds_json_cursor at;
+    ds_json_value name, value;
+    DS_TRY(ds_json_enter_object(&at, object));
+    while (ds_json_next_member(&at, &name, &value)) {
+        bool known = false;
+        for (size_t i = 0; i < n_keys && !known; i++)
+            known = has_text(name, keys[i]);
+        if (!known)
+            return ds_json_refuse_text(name, "no key but known ones");
+    }
+    return DS_OK;
+}
+
+/* ---- members that have to be there ----------------------------------------------------------- */
+
 ds_status ds_json_member(ds_json_value *value, ds_json_value object, const char *key)
 {
-    if (node_of(object)->kind != DS_JSON_OBJECT)
-        return refuse_kind(object, "an object");
+    ds_json_cursor at;
+    DS_TRY(ds_json_enter_object(&at, object));
     return ds_json_find(value, object, key)
                ? DS_OK
                : ds_json_refuse(object, "expected the key \"%s\", got none of that name", key);
 }
 
-ds_status ds_json_only(ds_json_value object, const char *const *keys, size_t n_keys)
+ds_status ds_json_get_string(const char **text, ds_json_value object, const char *key)
 {
-    if (node_of(object)->kind != DS_JSON_OBJECT)
-        return refuse_kind(object, "an object");
-    ds_json_cursor at = parts_of(object);
-    ds_json_value name, value;
-    while (ds_json_next_member(&at, &name, &value)) {
-        bool known = false;
-        for (size_t i = 0; i < n_keys && !known; i++)
-            known = has_text(name, keys[i]);
-        if (!known) {
-            const ds_json_node *node = node_of(name);
-            char shown[DS_UTF8_SHOWN_BYTES];
-            return ds_json_refuse(
-                name, "expected no key but known ones, got \"%s\"",
-                ds_utf8_show(shown, ds_json_text(name.json, node), node->as.string.n_bytes));
-        }
-    }
+    ds_json_value value;
+    DS_TRY(ds_json_member(&value, object, key));
+    return ds_json_string(text, NULL, value);
+}
+
+ds_status ds_json_get_boolean(bool *out, ds_json_value object, const char *key)
+{
+    ds_json_value value;
+    DS_TRY(ds_json_member(&value, object, key));
+    return ds_json_boolean(out, value);
+}
+
+ds_status ds_json_get_integer(int64_t *out, ds_json_value object, const char *key, int64_t low,
+                              int64_t high)
+{
+    ds_json_value value;
+    DS_TRY(ds_json_member(&value, object, key));
+    return ds_json_integer(out, value, low, high);
+}
+
+ds_status ds_json_get_list(ds_json_cursor *cursor, ds_json_value object, const char *key,
+                           size_t least, size_t most, const char *what)
+{
+    ds_json_value list;
+    DS_TRY(ds_json_member(&list, object, key));
+    DS_TRY(ds_json_enter_array(cursor, list));
+    const size_t n = ds_json_count(list);
+    if (n > most && least == 0)
+        return ds_json_refuse(list, "expected at most %zu %s, got %zu", most, what, n);
+    return n >= least && n <= most
+               ? DS_OK
+               : ds_json_refuse(list, "expected %zu to %zu %s, got %zu", least, most, what, n);
+}
+
+ds_status ds_json_get_integers(int64_t *numbers, int *n, ds_json_value object, const char *key,
+                               size_t least, size_t most, int64_t low)
+{
+    ds_json_value list, value;
+    ds_json_cursor at;
+    DS_TRY(ds_json_member(&list, object, key));
+    DS_TRY(ds_json_enter_array(&at, list));
+    const size_t count = ds_json_count(list);
+    if (count < least || count > most)
+        return ds_json_refuse(list, "expected %zu to %zu integers, got %zu", least, most, count);
+    for (*n = 0; ds_json_next(&at, &value); ++*n)
+        DS_TRY(ds_json_integer(&numbers[*n], value, low, INT64_MAX));
     return DS_OK;
 }

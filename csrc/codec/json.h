@@ -3,29 +3,27 @@
  *
  *     ds_json *json = NULL;
  *     DS_TRY(ds_json_parse(&json, &allocator, text, n_bytes, 0));
- *     ds_json_value nodes, node, value;
+ *     ds_json_value node;
  *     ds_json_cursor at;
- *     DS_TRY(ds_json_member(&nodes, ds_json_root(json), "nodes"));   // released on failure, as ever
- *     DS_TRY(ds_json_enter_array(&at, nodes));
+ *     DS_TRY(ds_json_get_list(&at, ds_json_root(json), "nodes", 0, 100, "nodes"));
  *     while (ds_json_next(&at, &node)) {
  *         int64_t stride;
- *         DS_TRY(ds_json_member(&value, node, "stride"));
- *         DS_TRY(ds_json_integer(&stride, value, 1, 1000));
+ *         DS_TRY(ds_json_get_integer(&stride, node, "stride", 1, 1000));
  *     }
  *     ds_json_free(json);
  *
- * What strangers wrote is distrusted: invalid UTF-8, keys given twice, lone surrogates, numbers that
- * would be infinite, anything beside the grammar, depth and size above the limits below are refused. No
- * recursion; the memory is at most a fixed multiple of the text's bytes.
+ * What strangers wrote is distrusted: invalid UTF-8, keys given twice, lone surrogates, numbers
+ * that would be infinite, anything beside the grammar, depth and size above the limits below are
+ * refused. The memory is at most a fixed multiple of the text's bytes.
  *
- * A number without point and exponent that fits int64_t is an integer, exactly ("-0" is 0); every other
- * one is the nearest double.
+ * A number without point and exponent that fits int64_t is an integer, exactly ("-0" is 0); every
+ * other one is the nearest double.
  *
- * Messages name the byte, and for a value that is not what it should be also the path of keys to it:
- * "$.nodes[3].stride: expected an integer from 1 to 1000, got a string (byte 217)".
+ * Messages name the byte, and for a value that is not what it should be also the path of keys to
+ * it: "$.nodes[3].stride: expected an integer from 1 to 1000, got a string (byte 217)".
  *
- * A tree is immutable and may be read by several threads at a time. A value belongs to its tree, and is
- * valid as long as that; it is handed around by value.
+ * A tree is immutable and may be read by several threads at a time. A value belongs to its tree,
+ * and is valid as long as that; it is handed around by value.
  */
 #ifndef DS_CODEC_JSON_H
 #define DS_CODEC_JSON_H
@@ -61,9 +59,9 @@ typedef struct ds_json_cursor {
 } ds_json_cursor;
 
 /*
- * Fills `*json` (returns owned) with what `text` (borrowed) says. `first_byte`, the text's place in its
- * file, is added to the bytes that messages name. `allocator` is copied, NULL is the C library's.
- * Errors: DS_FORMAT, DS_NO_MEMORY. Thread: any.
+ * Fills `*json` (returns owned) with what `text` (borrowed) says. `first_byte`, the text's place in
+ * its file, is added to the bytes that messages name. `allocator` is copied, NULL is the C
+ * library's. Errors: DS_FORMAT, DS_NO_MEMORY. Thread: any.
  */
 ds_status ds_json_parse(ds_json **json, const ds_allocator *allocator, const char *text,
                         size_t n_bytes, size_t first_byte);
@@ -88,8 +86,9 @@ ds_status ds_json_integer(int64_t *out, ds_json_value value, int64_t low, int64_
 ds_status ds_json_double(double *out, ds_json_value value);
 
 /*
- * Fills `*text` (returns view, valid as long as the tree) with a string in UTF-8, with a zero behind it,
- * and `*n_bytes` with its bytes. Zeros may stand within it too; if `n_bytes` is NULL they are refused.
+ * Fills `*text` (returns view, valid as long as the tree) with a string in UTF-8, with a zero
+ * behind it, and `*n_bytes` with its bytes. Zeros may stand within it too; if `n_bytes` is NULL
+ * they are refused.
  */
 ds_status ds_json_string(const char **text, size_t *n_bytes, ds_json_value value);
 
@@ -111,13 +110,10 @@ ds_status ds_json_enter_object(ds_json_cursor *cursor, ds_json_value object);
 bool ds_json_next_member(ds_json_cursor *cursor, ds_json_value *key, ds_json_value *value);
 
 /*
- * Fills `*value` with the member `key` of `object` and returns true; returns false if there is none, or
- * `object` is none. Takes time proportional to the number of members.
+ * Fills `*value` with the member `key` of `object` and returns true; returns false if there is
+ * none, or `object` is none. Takes time proportional to the number of members.
  */
 bool ds_json_find(ds_json_value *value, ds_json_value object, const char *key);
-
-/* The same for a member that has to be there. Errors: DS_FORMAT. */
-ds_status ds_json_member(ds_json_value *value, ds_json_value object, const char *key);
 
 /*
  * Checks that `object` is an object and has no other keys than the `n_keys` named.
@@ -125,12 +121,38 @@ ds_status ds_json_member(ds_json_value *value, ds_json_value object, const char 
  */
 ds_status ds_json_only(ds_json_value object, const char *const *keys, size_t n_keys);
 
-/* ---- errors of those who read the tree -------------------------------------------------------- */
+/* The two arguments for keys that are written out. */
+#define DS_JSON_KEYS(...)               \
+    (const char *const[]){__VA_ARGS__}, \
+        sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *)
+
+/* ---- members that have to be there: errors are DS_FORMAT ------------------------------------- */
+
+ds_status ds_json_member(ds_json_value *value, ds_json_value object, const char *key);
+ds_status ds_json_get_string(const char **text, ds_json_value object, const char *key);
+ds_status ds_json_get_boolean(bool *out, ds_json_value object, const char *key);
+ds_status ds_json_get_integer(int64_t *out, ds_json_value object, const char *key, int64_t low,
+                              int64_t high);
+
+/* Begins a walk through an array of `least` to `most` elements; `what` names them. */
+ds_status ds_json_get_list(ds_json_cursor *cursor, ds_json_value object, const char *key,
+                           size_t least, size_t most, const char *what);
+
+/* Fills `numbers` with an array of `least` to `most` integers from `low` on, `*n` with how many
+ * there are. */
+ds_status ds_json_get_integers(int64_t *numbers, int *n, ds_json_value object, const char *key,
+                               size_t least, size_t most, int64_t low);
+
+/* ---- errors of those who read the tree ------------------------------------------------------- */
 
 /*
- * Writes the thread's message, "<path>: <your words> (byte <n>)", and returns DS_FORMAT. `words` says
- * what was expected and what came.
+ * Writes the thread's message, "<path>: <your words> (byte <n>)", and returns DS_FORMAT. `words`
+ * says what was expected and what came.
  */
 ds_status ds_json_refuse(ds_json_value value, const char *words, ...) DS_PRINTF(2, 3);
+
+/* The same for a string, which stands in the message: "<path>: expected <...>, got "<...>"
+ * (byte <n>)". */
+ds_status ds_json_refuse_text(ds_json_value string, const char *expected);
 
 #endif /* DS_CODEC_JSON_H */

@@ -1,7 +1,6 @@
-/*
- * JSON: text to tree, in one pass, without recursion: `open` holds the arrays and objects that the text
- * is within.
- */
+/* JSON: text to tree, in one pass. It recurses, DS_JSON_MAX_DEPTH deep at most. */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "codec/decimal.h"
@@ -13,9 +12,8 @@ typedef struct parser {
     ds_json *json;
     const char *text;
     size_t n_bytes, at;
-    uint32_t open[DS_JSON_MAX_DEPTH]; /* nodes */
-    size_t depth;
-    ds_buffer order; /* scratch: key nodes of an object that is being closed */
+    size_t depth;    /* arrays and objects that the text is within */
+    ds_buffer order; /* scratch: key nodes of an object that was closed */
 } parser;
 
 /* ---- messages ------------------------------------------------------------------------------- */
@@ -40,28 +38,27 @@ static ds_status refuse(const parser *p, size_t at, const char *expected)
 
 /* ---- pieces --------------------------------------------------------------------------------- */
 
-static void skip_space(parser *p)
+/* The byte at which the parser stands; 0 at the end. */
+static char next(const parser *p)
 {
-    while (p->at < p->n_bytes && (p->text[p->at] == ' ' || p->text[p->at] == '\n' ||
-                                  p->text[p->at] == '\r' || p->text[p->at] == '\t')) {
-        p->at++;
-    }
-}
-
-static bool next_is(const parser *p, char character)
-{
-    return p->at < p->n_bytes && p->text[p->at] == character;
+    return p->at < p->n_bytes ? p->text[p->at] : '\0';
 }
 
 static bool next_is_digit(const parser *p)
 {
-    return p->at < p->n_bytes && p->text[p->at] >= '0' && p->text[p->at] <= '9';
+    return next(p) >= '0' && next(p) <= '9';
+}
+
+static void skip_space(parser *p)
+{
+    while (next(p) == ' ' || next(p) == '\n' || next(p) == '\r' || next(p) == '\t')
+        p->at++;
 }
 
 /* So far; no more than the text has bytes. */
-static size_t n_nodes(const parser *p)
+static uint32_t n_nodes(const parser *p)
 {
-    return p->json->nodes.n_bytes / sizeof(ds_json_node);
+    return (uint32_t)(p->json->nodes.n_bytes / sizeof(ds_json_node));
 }
 
 /* Adds a node that begins at byte `at`. */
@@ -94,37 +91,33 @@ static ds_status skip_digits(parser *p, const char *expected)
 /* Fills `*value` with the integer text[0..n); returns false if it doesn't fit. */
 static bool read_integer(int64_t *value, const char *text, size_t n_bytes)
 {
-    const bool negative = text[0] == '-';
-    const uint64_t most = negative ? (uint64_t)INT64_MAX + 1 : (uint64_t)INT64_MAX;
-    uint64_t size = 0;
-    for (size_t i = negative; i < n_bytes; i++) {
-        const uint64_t digit = (uint64_t)(text[i] - '0');
-        if (size > (most - digit) / 10)
-            return false;
-        size = size * 10 + digit;
-    }
-    *value = !negative ? (int64_t)size : size == 0 ? 0 : -(int64_t)(size - 1) - 1;
-    return true;
+    char copy[24] = ""; /* the longest that fit have 20 bytes */
+    if (n_bytes >= sizeof copy)
+        return false;
+    memcpy(copy, text, n_bytes);
+    errno = 0;
+    *value = strtoll(copy, NULL, 10);
+    return errno == 0;
 }
 
 static ds_status parse_number(parser *p)
 {
     const size_t first = p->at;
     ds_json_node node = {.kind = DS_JSON_INTEGER};
-    p->at += next_is(p, '-');
-    if (next_is(p, '0'))
+    p->at += next(p) == '-';
+    if (next(p) == '0')
         p->at++;
     else
         DS_TRY(skip_digits(p, "a digit"));
-    if (next_is(p, '.')) {
+    if (next(p) == '.') {
         node.kind = DS_JSON_DOUBLE;
         p->at++;
         DS_TRY(skip_digits(p, "a digit behind the point"));
     }
-    if (next_is(p, 'e') || next_is(p, 'E')) {
+    if (next(p) == 'e' || next(p) == 'E') {
         node.kind = DS_JSON_DOUBLE;
         p->at++;
-        p->at += next_is(p, '-') || next_is(p, '+');
+        p->at += next(p) == '-' || next(p) == '+';
         DS_TRY(skip_digits(p, "a digit of the exponent"));
     }
     const char *text = p->text + first;
@@ -146,19 +139,14 @@ static ds_status parse_number(parser *p)
 /* Reads the four hexadecimal digits at `p->at`. */
 static ds_status parse_hex(parser *p, uint32_t *code)
 {
+    static const char digits[] = "0123456789abcdefABCDEF";
     *code = 0;
     for (int i = 0; i < 4; i++) {
-        const char c = p->at < p->n_bytes ? p->text[p->at] : '\0';
-        uint32_t digit = 0;
-        if (c >= '0' && c <= '9')
-            digit = (uint32_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            digit = (uint32_t)(c - 'a' + 10);
-        else if (c >= 'A' && c <= 'F')
-            digit = (uint32_t)(c - 'A' + 10);
-        else
+        const char *digit = next(p) != '\0' ? strchr(digits, next(p)) : NULL;
+        if (digit == NULL)
             return refuse(p, p->at, "four hexadecimal digits");
-        *code = *code << 4 | digit;
+        const uint32_t value = (uint32_t)(digit - digits);
+        *code = *code << 4 | (value < 16 ? value : value - 6);
         p->at++;
     }
     return DS_OK;
@@ -169,7 +157,7 @@ static ds_status parse_escape(parser *p, char text[4], size_t *length)
 {
     static const char names[] = "\"\\/bfnrt";
     static const char meanings[] = "\"\\/\b\f\n\r\t";
-    const char c = p->at < p->n_bytes ? p->text[p->at] : '\0';
+    const char c = next(p);
     const char *name = c != '\0' ? strchr(names, c) : NULL;
     *length = 1;
     if (name != NULL) {
@@ -186,7 +174,7 @@ static ds_status parse_escape(parser *p, char text[4], size_t *length)
     if (code >= 0xDC00 && code <= 0xDFFF)
         return refuse(p, first, "a high surrogate before a low one");
     if (code >= 0xD800 && code <= 0xDBFF) {
-        if (!next_is(p, '\\') || p->at + 1 >= p->n_bytes || p->text[p->at + 1] != 'u')
+        if (next(p) != '\\' || p->at + 1 >= p->n_bytes || p->text[p->at + 1] != 'u')
             return refuse(p, p->at, "a low surrogate (\\uDC00 to \\uDFFF) behind a high one");
         p->at += 2;
         const size_t second = p->at;
@@ -206,7 +194,7 @@ static ds_status parse_string(parser *p)
     const size_t first = p->at;
     ds_buffer *pool = &p->json->pool;
     const size_t start = pool->n_bytes;
-    for (p->at++; !next_is(p, '"');) {
+    for (p->at++; next(p) != '"';) {
         size_t end = p->at; /* a run of plain characters is copied as a whole */
         while (end < p->n_bytes && p->text[end] != '"' && p->text[end] != '\\' &&
                (unsigned char)p->text[end] >= 0x20) {
@@ -217,13 +205,13 @@ static ds_status parse_string(parser *p)
         }
         DS_TRY(ds_buffer_append(pool, p->text + p->at, end - p->at));
         p->at = end;
-        if (next_is(p, '\\')) {
+        if (next(p) == '\\') {
             p->at++;
             char text[4];
             size_t length = 0;
             DS_TRY(parse_escape(p, text, &length));
             DS_TRY(ds_buffer_append(pool, text, length));
-        } else if (!next_is(p, '"')) {
+        } else if (next(p) != '"') {
             return refuse(p, p->at,
                           "the quotation mark that ends a string (control characters as \\u)");
         }
@@ -239,12 +227,14 @@ static ds_status parse_string(parser *p)
 
 /* ---- arrays and objects --------------------------------------------------------------------- */
 
+/* In any order that brings equal ones together. */
 static int compare_strings(const void *context, uint32_t a, uint32_t b)
 {
     const ds_json *json = context;
     const ds_json_node *one = ds_json_nodes(json) + a, *other = ds_json_nodes(json) + b;
-    return ds_sort_compare_bytes(ds_json_text(json, one), one->as.string.n_bytes,
-                                 ds_json_text(json, other), other->as.string.n_bytes);
+    if (one->as.string.n_bytes != other->as.string.n_bytes)
+        return one->as.string.n_bytes < other->as.string.n_bytes ? -1 : 1;
+    return memcmp(ds_json_text(json, one), ds_json_text(json, other), one->as.string.n_bytes);
 }
 
 /* Refuses the object `index`, whose members are complete, if a key stands in it twice. */
@@ -278,56 +268,67 @@ static ds_status check_keys(parser *p, uint32_t index)
 static ds_status parse_key(parser *p, const char *expected)
 {
     skip_space(p);
-    if (!next_is(p, '"'))
+    if (next(p) != '"')
         return refuse(p, p->at, expected);
     DS_TRY(parse_string(p));
     skip_space(p);
-    if (!next_is(p, ':'))
+    if (next(p) != ':')
         return refuse(p, p->at, "':' behind a key");
     p->at++;
-    ds_json_nodes(p->json)[p->open[p->depth - 1]].as.parts.count++;
     return DS_OK;
 }
 
-/*
- * Reads an opening bracket, and if it is an object's the first key; `*complete` says whether the closing
- * bracket followed at once.
- */
-static ds_status parse_open(parser *p, bool *complete)
+static ds_status parse_value(parser *p);
+
+/* Reads what stands between brackets, of an object or an array, and the closing one. */
+static ds_status parse_parts(parser *p, bool object, uint32_t *count)
 {
-    const ds_json_kind kind = p->text[p->at] == '{' ? DS_JSON_OBJECT : DS_JSON_ARRAY;
+    const char closing = object ? '}' : ']';
+    p->at++;
+    skip_space(p);
+    for (bool more = next(p) != closing; more; p->at += more) {
+        if (object)
+            DS_TRY(parse_key(p, *count == 0 ? "'}' or a key in quotation marks"
+                                            : "a key in quotation marks"));
+        DS_TRY(parse_value(p));
+        ++*count;
+        skip_space(p);
+        more = next(p) == ',';
+    }
+    if (next(p) != closing)
+        return refuse(p, p->at, object ? "',' or '}'" : "',' or ']'");
+    p->at++;
+    return DS_OK;
+}
+
+static ds_status parse_brackets(parser *p)
+{
+    const bool object = p->text[p->at] == '{';
     if (p->depth == DS_JSON_MAX_DEPTH) {
         return ds_fail(DS_FORMAT,
                        "JSON, byte %zu: expected at most %d arrays and objects within each other",
                        p->json->first_byte + p->at, DS_JSON_MAX_DEPTH);
     }
-    const uint32_t index = (uint32_t)n_nodes(p);
-    const ds_json_node node = {.kind = kind, .as.parts.end = index + 1};
-    DS_TRY(add_node(p, p->at, node));
-    p->at++;
-    skip_space(p);
-    *complete = next_is(p, kind == DS_JSON_OBJECT ? '}' : ']');
-    if (*complete) {
-        p->at++;
-        return DS_OK;
-    }
-    p->open[p->depth++] = index;
-    if (kind == DS_JSON_OBJECT)
-        return parse_key(p, "'}' or a key in quotation marks");
-    ds_json_nodes(p->json)[index].as.parts.count = 1;
-    return DS_OK;
+    const uint32_t index = n_nodes(p);
+    uint32_t count = 0;
+    DS_TRY(add_node(p, p->at, (ds_json_node){.kind = object ? DS_JSON_OBJECT : DS_JSON_ARRAY}));
+    p->depth++;
+    DS_TRY(parse_parts(p, object, &count));
+    p->depth--;
+    ds_json_node *node = ds_json_nodes(p->json) + index;
+    node->as.parts.count = count;
+    node->as.parts.end = n_nodes(p);
+    return object ? check_keys(p, index) : DS_OK;
 }
 
-/* Reads one value, or the beginning of one: `*complete` tells which. */
-static ds_status parse_value(parser *p, bool *complete)
+static ds_status parse_value(parser *p)
 {
     skip_space(p);
-    *complete = true;
-    const char c = p->at < p->n_bytes ? p->text[p->at] : '\0';
+    const char c = next(p);
     switch (c) {
     case '{':
     case '[':
-        return parse_open(p, complete);
+        return parse_brackets(p);
     case '"':
         return parse_string(p);
     case 'n':
@@ -337,35 +338,8 @@ static ds_status parse_value(parser *p, bool *complete)
     case 'f':
         return parse_word(p, "false", (ds_json_node){.kind = DS_JSON_BOOLEAN});
     default:
-        break;
+        return c == '-' || next_is_digit(p) ? parse_number(p) : refuse(p, p->at, "a value");
     }
-    return c == '-' || next_is_digit(p) ? parse_number(p) : refuse(p, p->at, "a value");
-}
-
-/* Behind a complete value: closes what ends here, up to a comma or the end of the outermost value. */
-static ds_status parse_after(parser *p)
-{
-    while (p->depth > 0) {
-        const uint32_t index = p->open[p->depth - 1];
-        ds_json_node *node = ds_json_nodes(p->json) + index;
-        const bool object = node->kind == DS_JSON_OBJECT;
-        skip_space(p);
-        if (next_is(p, ',')) {
-            p->at++;
-            if (object)
-                return parse_key(p, "a key in quotation marks");
-            node->as.parts.count++;
-            return DS_OK;
-        }
-        if (!next_is(p, object ? '}' : ']'))
-            return refuse(p, p->at, object ? "',' or '}'" : "',' or ']'");
-        p->at++;
-        p->depth--;
-        node->as.parts.end = (uint32_t)n_nodes(p);
-        if (object)
-            DS_TRY(check_keys(p, index));
-    }
-    return DS_OK;
 }
 
 static ds_status parse_text(parser *p)
@@ -373,12 +347,7 @@ static ds_status parse_text(parser *p)
     DS_CHECK(p->n_bytes <= DS_JSON_MAX_BYTES, DS_FORMAT,
              "JSON, byte %zu: expected at most %u bytes of text, got %zu", p->json->first_byte,
              DS_JSON_MAX_BYTES, p->n_bytes);
-    do {
-        bool complete = false;
-        DS_TRY(parse_value(p, &complete));
-        if (complete)
-            DS_TRY(parse_after(p));
-    } while (p->depth > 0);
+    DS_TRY(parse_value(p));
     skip_space(p);
     return p->at == p->n_bytes ? DS_OK : refuse(p, p->at, "nothing behind the outermost value");
 }

@@ -1,9 +1,9 @@
 /*
  * How a tree of JSON lies in memory: what its parser (json_parse.c) and its readers (json.c) share.
  *
- * Nodes stand in the order of the text, so a value's parts follow it directly. The members of an object
- * are a node for the key, a string, and the value's nodes. Characters of all strings stand in one pool,
- * each string with a zero behind it. Numbers of 32 bits suffice for DS_JSON_MAX_BYTES.
+ * Nodes stand in the order of the text, so a value's parts follow it directly. The members of an
+ * object are a node for the key, a string, and the value's nodes. Characters of all strings stand
+ * in one pool, each string with a zero behind it. Numbers of 32 bits suffice for DS_JSON_MAX_BYTES.
  */
 #ifndef DS_CODEC_JSON_TREE_H
 #define DS_CODEC_JSON_TREE_H
@@ -17,8 +17,7 @@ typedef struct ds_json_node {
         int64_t integer;
         double number;
         struct {
-            uint32_t text; /* where in the pool */
-            uint32_t n_bytes;
+            uint32_t text, n_bytes; /* in the pool */
         } string;
         struct {
             uint32_t count; /* elements, or members */
@@ -31,8 +30,7 @@ typedef struct ds_json_node {
 
 struct ds_json {
     ds_allocator allocator;
-    ds_buffer nodes;
-    ds_buffer pool;
+    ds_buffer nodes, pool;
     size_t first_byte; /* of the text in its file */
 };
 
@@ -49,9 +47,8 @@ static inline const char *ds_json_text(const ds_json *json, const ds_json_node *
 /* The node behind value `index` and all its parts. */
 static inline uint32_t ds_json_end(const ds_json_node *nodes, uint32_t index)
 {
-    const ds_json_node *node = nodes + index;
-    const bool has_parts = node->kind == DS_JSON_ARRAY || node->kind == DS_JSON_OBJECT;
-    return has_parts ? node->as.parts.end : index + 1;
+    const ds_json_kind kind = nodes[index].kind;
+    return kind == DS_JSON_ARRAY || kind == DS_JSON_OBJECT ? nodes[index].as.parts.end : index + 1;
 }
 
-#endif /* DS_CODEC_JSON_TREE_H */
+#endif

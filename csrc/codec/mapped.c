@@ -47,45 +47,31 @@ static ds_status make(ds_mapped **mapped, const ds_allocator *allocator)
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-/* Opens a regular file; fills `*n_bytes` with its size. */
-static ds_status open_file(int *file, size_t *n_bytes, const char *path)
+/* Fills `*n_bytes` with the size of what must be a regular file. */
+static ds_status measure(size_t *n_bytes, int file, const char *path)
 {
-    int opened = -1;
-    do { /* O_NONBLOCK: a pipe must not make us wait; files don't mind */
-        opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    } while (opened < 0 && errno == EINTR);
-    if (opened < 0)
-        return fail(errno, path, "open it");
     struct stat about;
-    ds_status status = DS_OK;
-    if (fstat(opened, &about) != 0) {
-        status = fail(errno, path, "ask for its size");
-    } else if (!S_ISREG(about.st_mode)) {
-        status = ds_fail(DS_FORMAT, "%s: expected a regular file, got %s", path,
-                         S_ISDIR(about.st_mode) ? "a folder" : "something else");
-    } else if (about.st_size < 0 || (uintmax_t)about.st_size > PTRDIFF_MAX) {
-        status = ds_fail(DS_NO_MEMORY, "%s: expected a file that fits into memory, got %lld bytes",
-                         path, (long long)about.st_size);
-    }
-    if (status != DS_OK) {
-        (void)close(opened);
-        return status;
-    }
-    *file = opened;
+    if (fstat(file, &about) != 0)
+        return fail(errno, path, "ask for its size");
+    DS_CHECK(S_ISREG(about.st_mode), DS_FORMAT, "%s: expected a regular file, got %s", path,
+             S_ISDIR(about.st_mode) ? "a folder" : "something else");
+    DS_CHECK(about.st_size >= 0 && (uintmax_t)about.st_size <= PTRDIFF_MAX, DS_NO_MEMORY,
+             "%s: expected a file that fits into memory, got %lld bytes", path,
+             (long long)about.st_size);
     *n_bytes = (size_t)about.st_size;
     return DS_OK;
 }
 
 static ds_status map_file(ds_mapped *mapped, int file, size_t n_bytes, const char *path)
 {
-    if (n_bytes > 0) { /* nothing can't be mapped */
-        void *bytes = mmap(NULL, n_bytes, PROT_READ, MAP_PRIVATE, file, 0);
-        if (bytes == MAP_FAILED)
-            return fail(errno, path, "map it");
-        mapped->bytes = bytes;
-        mapped->n_bytes = n_bytes;
-        mapped->is_mapping = true;
-    }
+    if (n_bytes == 0) /* nothing can't be mapped */
+        return DS_OK;
+    void *bytes = mmap(NULL, n_bytes, PROT_READ, MAP_PRIVATE, file, 0);
+    if (bytes == MAP_FAILED)
+        return fail(errno, path, "map it");
+    mapped->bytes = bytes;
+    mapped->n_bytes = n_bytes;
+    mapped->is_mapping = true;
     return DS_OK;
 }
 
@@ -95,14 +81,11 @@ static ds_status read_file(ds_mapped *mapped, int file, size_t n_bytes, const ch
     mapped->n_bytes = n_bytes;
     for (size_t done = 0; done < n_bytes;) {
         const ssize_t n = read(file, (char *)mapped->bytes + done, n_bytes - done);
-        if (n > 0) {
-            done += (size_t)n;
-        } else if (n == 0) {
-            return ds_fail(DS_FORMAT, "%s: expected %zu bytes, got %zu: it was cut meanwhile", path,
-                           n_bytes, done);
-        } else if (errno != EINTR) {
+        if (n < 0 && errno != EINTR)
             return fail(errno, path, "read it");
-        }
+        DS_CHECK(n != 0, DS_FORMAT, "%s: expected %zu bytes, got %zu: it was cut meanwhile", path,
+                 n_bytes, done);
+        done += n > 0 ? (size_t)n : 0;
     }
     return DS_OK;
 }
@@ -112,20 +95,24 @@ static ds_status from_file(ds_mapped **mapped, const ds_allocator *allocator, co
                            ds_status (*take)(ds_mapped *, int, size_t, const char *))
 {
     ds_mapped *made = NULL;
-    DS_TRY(make(&made, allocator));
-    int file = -1;
     size_t n_bytes = 0;
-    ds_status status = open_file(&file, &n_bytes, path);
-    if (status == DS_OK) {
+    int file = -1;
+    do { /* O_NONBLOCK: a pipe must not make us wait; files don't mind */
+        file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    } while (file < 0 && errno == EINTR);
+    if (file < 0)
+        return fail(errno, path, "open it");
+    ds_status status = measure(&n_bytes, file, path);
+    if (status == DS_OK)
+        status = make(&made, allocator);
+    if (status == DS_OK)
         status = take(made, file, n_bytes, path);
-        (void)close(file); /* a mapping stays */
-    }
-    if (status != DS_OK) {
+    (void)close(file); /* a mapping stays */
+    if (status == DS_OK)
+        *mapped = made;
+    else
         ds_mapped_release(made);
-        return status;
-    }
-    *mapped = made;
-    return DS_OK;
+    return status;
 }
 
 ds_status ds_mapped_open(ds_mapped **mapped, const ds_allocator *allocator, const char *path)
@@ -137,8 +124,6 @@ ds_status ds_mapped_read(ds_mapped **mapped, const ds_allocator *allocator, cons
 {
     return from_file(mapped, allocator, path, read_file);
 }
-
-/* ---- memory --------------------------------------------------------------------------------- */
 
 ds_status ds_mapped_copy(ds_mapped **mapped, const ds_allocator *allocator, const void *bytes,
                          size_t n_bytes)
@@ -188,7 +173,7 @@ const void *ds_mapped_bytes(const ds_mapped *mapped)
 void ds_mapped_forget(const ds_mapped *mapped)
 {
 #if defined(MADV_DONTNEED)
-    /* Memory of our own would be lost by this; a mapping that nobody writes to is read anew. */
+    /* memory of our own would be lost by this; a mapping that nobody writes to is read anew */
     if (mapped->is_mapping)
         (void)madvise(mapped->bytes, mapped->n_bytes, MADV_DONTNEED);
 #else

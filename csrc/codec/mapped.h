@@ -1,16 +1,12 @@
 /*
- * Bytes that several users share, and never change: a file that is mapped, a file that was read, or a
- * copy of memory. The last user to leave releases them, so weights can be used where they lie.
+ * Bytes that several users share, and never change: a file that is mapped, a file that was read, or
+ * a copy of memory. The last user to leave releases them, so weights can be used where they lie.
+ * Any thread may call any of these.
  *
- *     ds_mapped *file = NULL;
- *     DS_TRY(ds_mapped_open(&file, &allocator, "model.dsm"));
- *     model->weights = ds_mapped_share(file);
- *     ds_mapped_release(file);                  // the model still holds it
- *
- * A mapping takes no memory of its own: processes that map one file share its pages. What the file holds
- * must stay as it is meanwhile: replace it by renaming a new one over it. Where a file is cut short
- * under a mapping, the system ends the process that reads beyond its end; who can't rule that out
- * reads the file (ds_mapped_read).
+ * A mapping takes no memory of its own: processes that map one file share its pages. What the file
+ * holds must stay as it is meanwhile: replace it by renaming a new one over it. Where a file is cut
+ * short under a mapping, the system ends the process that reads beyond its end; who can't rule that
+ * out reads the file (ds_mapped_read).
  */
 #ifndef DS_CODEC_MAPPED_H
 #define DS_CODEC_MAPPED_H
@@ -21,36 +17,33 @@ typedef struct ds_mapped ds_mapped;
 
 /*
  * Fills `*mapped` (returns owned) with a mapping of the file `path`, a regular file of any size, 0
- * included. `allocator` is copied, NULL is the C library's. Errors: DS_FORMAT if it can't be opened, read
- * or mapped, or is not a regular file; DS_LIMIT if too many files are open; DS_NO_MEMORY. Messages name
- * the path and what the system says. Thread: any.
+ * included. `allocator` is copied, NULL is the C library's. Errors: DS_FORMAT if it can't be
+ * opened, read or mapped, or is not a regular file; DS_LIMIT if too many files are open;
+ * DS_NO_MEMORY. Messages name the path and what the system says.
  */
 ds_status ds_mapped_open(ds_mapped **mapped, const ds_allocator *allocator, const char *path);
 
-/* The same, with the file's bytes read into memory of `allocator`. Thread: any. */
+/* The same, with the file's bytes read into memory of `allocator`. */
 ds_status ds_mapped_read(ds_mapped **mapped, const ds_allocator *allocator, const char *path);
 
-/* Fills `*mapped` (returns owned) with a copy of `n_bytes` at `bytes`. Errors: DS_NO_MEMORY. Thread: any. */
+/* The same with a copy of `n_bytes` at `bytes`. Errors: DS_NO_MEMORY. */
 ds_status ds_mapped_copy(ds_mapped **mapped, const ds_allocator *allocator, const void *bytes,
                          size_t n_bytes);
 
-/* Adds a user; returns `mapped`, which the new user releases too. Thread: any. */
+/* Adds a user; returns `mapped`, which the new user releases too. */
 ds_mapped *ds_mapped_share(ds_mapped *mapped);
 
-/* One user leaves; the last one takes the bytes along. NULL is allowed. Thread: any. */
+/* One user leaves; the last one takes the bytes along. NULL is allowed. */
 void ds_mapped_release(ds_mapped *mapped);
 
 /* Returns view of the bytes, at a multiple of DS_ALIGNMENT; not NULL, even if there are none. */
 const void *ds_mapped_bytes(const ds_mapped *mapped);
+size_t ds_mapped_size(const ds_mapped *mapped);
 
 /*
- * Says that the bytes won't be read soon: of a mapping, the pages that were read no longer count as this
- * process's memory. They are there all the same, mapped anew when somebody reads them. Nothing happens
- * where bytes were read or copied. Thread: any, also while others read.
+ * Says that the bytes won't be read soon: of a mapping, the pages that were read no longer count as
+ * this process's memory, and are mapped anew when somebody reads them. Others may read meanwhile.
  */
 void ds_mapped_forget(const ds_mapped *mapped);
 
-/* Returns how many bytes there are. */
-size_t ds_mapped_size(const ds_mapped *mapped);
-
-#endif /* DS_CODEC_MAPPED_H */
+#endif

@@ -1,8 +1,8 @@
 /*
  * The safetensors container: reading.
  *
- * Memory grows with the header's own bytes: an entry of the list of arrays for each member that was
- * read, a number for each that stands in a shape.
+ * Memory grows with the header's own bytes: an entry for each array that was read, a number for
+ * each that stands in a shape.
  */
 #include "codec/safetensors.h"
 
@@ -23,9 +23,9 @@ struct ds_safetensors {
     ds_json *header;
     ds_json_value metadata; /* its `json` is NULL if there are none */
     size_t n_tensors;
-    ds_tensor_view *tensors; /* [n_tensors] in the order of the data */
-    uint32_t *by_name;       /* [n_tensors] */
-    ds_buffer shapes;        /* int64_t, of all arrays */
+    ds_buffer tensors;            /* ds_tensor_view, in the order of the header */
+    ds_buffer shapes;             /* int64_t, of all arrays */
+    uint32_t *by_place, *by_name; /* [n_tensors] */
 };
 
 /* ---- element types -------------------------------------------------------------------------- */
@@ -72,28 +72,24 @@ bool ds_tensor_is_filler(const ds_tensor_view *tensor)
 
 static ds_status read_type(ds_tensor_view *tensor, ds_json_value entry)
 {
-    ds_json_value value = entry;
-    DS_TRY(ds_json_member(&value, entry, "dtype"));
+    ds_json_value value;
     const char *name = NULL;
+    DS_TRY(ds_json_member(&value, entry, "dtype"));
     DS_TRY(ds_json_string(&name, NULL, value));
-    if (!ds_tensor_type_find(&tensor->type, name)) {
-        char shown[DS_UTF8_SHOWN_BYTES];
-        return ds_json_refuse(
-            value, "expected one of F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL, got %s",
-            ds_utf8_show(shown, name, strlen(name)));
-    }
-    return DS_OK;
+    return ds_tensor_type_find(&tensor->type, name)
+               ? DS_OK
+               : ds_json_refuse_text(value,
+                                     "one of F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL");
 }
 
 /* Reads rank and extents; the extents go to the end of `shapes`. */
 static ds_status read_shape(ds_tensor_view *tensor, ds_buffer *shapes, ds_json_value entry)
 {
-    ds_json_value shape = entry, extent = entry;
-    DS_TRY(ds_json_member(&shape, entry, "shape"));
-    ds_json_cursor at = {0};
-    DS_TRY(ds_json_enter_array(&at, shape));
-    tensor->rank = ds_json_count(shape);
+    ds_json_value shape, extent;
+    ds_json_cursor at;
     size_t n_items = 1;
+    DS_TRY(ds_json_member(&shape, entry, "shape"));
+    DS_TRY(ds_json_enter_array(&at, shape));
     while (ds_json_next(&at, &extent)) {
         int64_t n = 0;
         DS_TRY(ds_json_integer(&n, extent, 0, INT64_MAX));
@@ -102,6 +98,7 @@ static ds_status read_shape(ds_tensor_view *tensor, ds_buffer *shapes, ds_json_v
                 shape, "expected a shape whose product can be counted, got a larger one");
         }
         n_items *= (size_t)n;
+        tensor->rank++;
         DS_TRY(ds_buffer_append(shapes, &n, sizeof n));
     }
     if (n_items > SIZE_MAX / ds_tensor_type_bytes(tensor->type)) {
@@ -116,20 +113,18 @@ static ds_status read_shape(ds_tensor_view *tensor, ds_buffer *shapes, ds_json_v
 static ds_status read_offsets(ds_tensor_view *tensor, const char *data, size_t n_data,
                               ds_json_value entry)
 {
-    ds_json_value offsets = entry, value = entry;
+    const int64_t most = n_data < INT64_MAX ? (int64_t)n_data : INT64_MAX;
+    int64_t ends[2];
+    ds_json_value offsets, value;
+    ds_json_cursor at;
     DS_TRY(ds_json_member(&offsets, entry, "data_offsets"));
-    ds_json_cursor at = {0};
     DS_TRY(ds_json_enter_array(&at, offsets));
     if (ds_json_count(offsets) != 2) {
         return ds_json_refuse(offsets, "expected [begin, end], got %zu elements",
                               ds_json_count(offsets));
     }
-    int64_t ends[2] = {0};
-    for (int i = 0; i < 2; i++) {
-        (void)ds_json_next(&at, &value);
-        const int64_t most = n_data < INT64_MAX ? (int64_t)n_data : INT64_MAX;
+    for (int i = 0; ds_json_next(&at, &value); i++)
         DS_TRY(ds_json_integer(&ends[i], value, 0, most));
-    }
     if (ends[0] > ends[1] || (size_t)(ends[1] - ends[0]) != tensor->n_bytes) {
         return ds_json_refuse(offsets,
                               "expected %zu bytes, as the shape and %s say, got from %lld to %lld",
@@ -141,28 +136,33 @@ static ds_status read_offsets(ds_tensor_view *tensor, const char *data, size_t n
     return DS_OK;
 }
 
-static ds_status read_tensor(ds_tensor_view *tensor, ds_safetensors *file, ds_json_value name,
-                             ds_json_value entry, const char *data, size_t n_data)
-{
-    static const char *const keys[] = {"dtype", "shape", "data_offsets"};
-    DS_TRY(ds_json_only(entry, keys, sizeof keys / sizeof keys[0]));
-    DS_TRY(ds_json_string(&tensor->name, NULL, name));
-    DS_TRY(read_type(tensor, entry));
-    DS_TRY(read_shape(tensor, &file->shapes, entry));
-    return read_offsets(tensor, data, n_data, entry);
-}
-
 static ds_status check_metadata(ds_json_value metadata)
 {
-    ds_json_cursor at = {0};
-    ds_json_value key = metadata, value = metadata;
+    ds_json_cursor at;
+    ds_json_value key, value;
+    const char *text;
+    size_t n_bytes;
     DS_TRY(ds_json_enter_object(&at, metadata));
-    while (ds_json_next_member(&at, &key, &value)) {
-        const char *text = NULL;
-        size_t n_bytes = 0;
+    while (ds_json_next_member(&at, &key, &value))
         DS_TRY(ds_json_string(&text, &n_bytes, value));
-    }
     return DS_OK;
+}
+
+/* Reads a member of the header: the metadata, or an array, which goes to the end of `tensors`. */
+static ds_status read_entry(ds_safetensors *file, ds_json_value name, ds_json_value entry,
+                            const char *data, size_t n_data)
+{
+    ds_tensor_view tensor = {0};
+    DS_TRY(ds_json_string(&tensor.name, NULL, name));
+    if (strcmp(tensor.name, DS_SAFETENSORS_METADATA) == 0) {
+        file->metadata = entry;
+        return check_metadata(entry);
+    }
+    DS_TRY(ds_json_only(entry, DS_JSON_KEYS("dtype", "shape", "data_offsets")));
+    DS_TRY(read_type(&tensor, entry));
+    DS_TRY(read_shape(&tensor, &file->shapes, entry));
+    DS_TRY(read_offsets(&tensor, data, n_data, entry));
+    return ds_buffer_append(&file->tensors, &tensor, sizeof tensor);
 }
 
 /* ---- all of them ---------------------------------------------------------------------------- */
@@ -183,21 +183,16 @@ static int compare_names(const void *context, uint32_t a, uint32_t b)
 }
 
 /* Checks that the arrays, in the order of the data, cover it without hole and overlap. */
-static ds_status check_cover(const ds_tensor_view *tensors, size_t n, size_t first_byte,
-                             size_t n_data)
+static ds_status check_cover(const ds_safetensors *file, size_t first_byte, size_t n_data)
 {
     size_t end = 0;
-    char shown[DS_UTF8_SHOWN_BYTES];
-    for (size_t i = 0; i < n; i++) {
-        if (tensors[i].offset != end) {
-            const char *what = tensors[i].offset < end ? "they overlap" : "there is a hole";
-            return ds_fail(
-                DS_FORMAT,
-                "safetensors, byte %zu: expected the next array, got \"%s\" at byte %zu: %s",
-                first_byte + end, ds_utf8_show(shown, tensors[i].name, strlen(tensors[i].name)),
-                first_byte + tensors[i].offset, what);
-        }
-        end += tensors[i].n_bytes; /* it lies within the data */
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        const ds_tensor_view *tensor = ds_safetensors_at(file, i);
+        DS_CHECK(tensor->offset == first_byte + end, DS_FORMAT,
+                 "safetensors, byte %zu: expected the next array, got \"%s\" at byte %zu: %s",
+                 first_byte + end, DS_SHOWN(tensor->name), tensor->offset,
+                 tensor->offset < first_byte + end ? "they overlap" : "there is a hole");
+        end += tensor->n_bytes; /* it lies within the data */
     }
     DS_CHECK(end == n_data, DS_FORMAT,
              "safetensors, byte %zu: expected the end of the file behind the last array, got %zu "
@@ -206,63 +201,27 @@ static ds_status check_cover(const ds_tensor_view *tensors, size_t n, size_t fir
     return DS_OK;
 }
 
-/* Appends the arrays to `tensors` in the order of the header, each when it has been checked. */
-static ds_status read_header(ds_safetensors *file, ds_buffer *tensors, const char *data,
-                             size_t n_data)
-{
-    ds_json_cursor at = {0};
-    const ds_json_value root = ds_json_root(file->header);
-    ds_json_value name = root, entry = root;
-    DS_TRY(ds_json_enter_object(&at, root));
-    while (ds_json_next_member(&at, &name, &entry)) {
-        const char *text = NULL;
-        DS_TRY(ds_json_string(&text, NULL, name));
-        if (strcmp(text, DS_SAFETENSORS_METADATA) == 0) {
-            DS_TRY(check_metadata(entry));
-            file->metadata = entry;
-        } else {
-            ds_tensor_view tensor = {0};
-            DS_TRY(read_tensor(&tensor, file, name, entry, data, n_data));
-            DS_TRY(ds_buffer_append(tensors, &tensor, sizeof tensor));
-        }
-    }
-    return DS_OK;
-}
-
-/* Points each array to its extents: they stand in the order of the header and no longer move. */
-static void place_shapes(const ds_safetensors *file, ds_tensor_view *tensors, size_t n)
+/* Completes the arrays, which no longer move, and finds their orders. */
+static ds_status arrange(ds_safetensors *file, size_t first_byte)
 {
     static const int64_t none;
+    ds_tensor_view *tensors = (ds_tensor_view *)(void *)file->tensors.bytes;
     const int64_t *shapes = (const int64_t *)(const void *)file->shapes.bytes;
-    size_t at = 0;
-    for (size_t i = 0; i < n; i++) {
-        tensors[i].shape = tensors[i].rank > 0 ? shapes + at : &none;
-        at += tensors[i].rank;
-    }
-}
-
-/* Makes the file's list, in the order of the data, and its index from what was read; checks the cover. */
-static ds_status arrange(ds_safetensors *file, const ds_buffer *read, size_t first_byte,
-                         size_t n_data)
-{
-    ds_tensor_view *tensors = (ds_tensor_view *)(void *)read->bytes;
-    const size_t n = read->n_bytes / sizeof *tensors;
-    place_shapes(file, tensors, n);
-    DS_TRY(ds_allocate_array(&file->allocator, (void **)&file->tensors, n, sizeof *tensors));
+    size_t used = 0; /* of the shapes, which stand in the order of the header */
+    const size_t n = file->tensors.n_bytes / sizeof *tensors;
+    DS_TRY(ds_allocate_array(&file->allocator, (void **)&file->by_place, 2 * n, sizeof(uint32_t)));
     file->n_tensors = n;
-    DS_TRY(ds_allocate_array(&file->allocator, (void **)&file->by_name, n, sizeof *file->by_name));
-    uint32_t *order = file->by_name; /* of the data first, of the names at the end */
-    for (size_t i = 0; i < n; i++)
-        order[i] = (uint32_t)i;
-    ds_sort_indices(order, n, compare_places, tensors);
-    for (size_t i = 0; i < n; i++)
-        file->tensors[i] = tensors[order[i]];
-    DS_TRY(check_cover(file->tensors, n, first_byte, n_data));
+    file->by_name = file->by_place + n;
     for (size_t i = 0; i < n; i++) {
-        file->tensors[i].offset += first_byte;
-        order[i] = (uint32_t)i;
+        tensors[i].shape = tensors[i].rank > 0 ? shapes + used : &none;
+        used += tensors[i].rank;
+        tensors[i].offset += first_byte;
+        file->by_place[i] = file->by_name[i] = (uint32_t)i;
     }
-    ds_sort_indices(order, n, compare_names, file->tensors);
+    ds_sort_indices(file->by_place, n, compare_places, tensors);
+    ds_sort_indices(file->by_name, n, compare_names, tensors);
+    for (size_t i = 0; i < n; i++)
+        tensors[file->by_place[i]].index = i;
     return DS_OK;
 }
 
@@ -285,14 +244,13 @@ static ds_status fill(ds_safetensors *file, const char *bytes, size_t n_bytes)
              "safetensors, byte %d: expected a header that begins with '{'", LENGTH_BYTES);
     DS_TRY(ds_json_parse(&file->header, &file->allocator, bytes + LENGTH_BYTES, (size_t)n_header,
                          LENGTH_BYTES));
-    ds_buffer tensors;
-    ds_buffer_init(&tensors, &file->allocator);
-    const size_t n_data = n_bytes - first_byte;
-    ds_status status = read_header(file, &tensors, bytes + first_byte, n_data);
-    if (status == DS_OK)
-        status = arrange(file, &tensors, first_byte, n_data);
-    ds_buffer_free(&tensors);
-    return status;
+    ds_json_cursor at;
+    ds_json_value name, entry;
+    DS_TRY(ds_json_enter_object(&at, ds_json_root(file->header)));
+    while (ds_json_next_member(&at, &name, &entry))
+        DS_TRY(read_entry(file, name, entry, bytes + first_byte, n_bytes - first_byte));
+    DS_TRY(arrange(file, first_byte));
+    return check_cover(file, first_byte, n_bytes - first_byte);
 }
 
 ds_status ds_safetensors_open(ds_safetensors **file, const ds_allocator *allocator,
@@ -303,6 +261,7 @@ ds_status ds_safetensors_open(ds_safetensors **file, const ds_allocator *allocat
     DS_TRY(ds_allocate(&hooks, &memory, sizeof(ds_safetensors)));
     ds_safetensors *made = memory;
     *made = (ds_safetensors){.allocator = hooks};
+    ds_buffer_init(&made->tensors, &hooks);
     ds_buffer_init(&made->shapes, &hooks);
     const ds_status status = fill(made, bytes, n_bytes);
     if (status != DS_OK) {
@@ -318,8 +277,8 @@ void ds_safetensors_close(ds_safetensors *file)
     if (file == NULL)
         return;
     const ds_allocator hooks = file->allocator;
-    ds_release(&hooks, file->tensors, file->n_tensors * sizeof *file->tensors);
-    ds_release(&hooks, file->by_name, file->n_tensors * sizeof *file->by_name);
+    ds_release(&hooks, file->by_place, 2 * file->n_tensors * sizeof *file->by_place);
+    ds_buffer_free(&file->tensors);
     ds_buffer_free(&file->shapes);
     ds_json_free(file->header);
     ds_release(&hooks, file, sizeof *file);
@@ -332,9 +291,14 @@ size_t ds_safetensors_count(const ds_safetensors *file)
     return file->n_tensors;
 }
 
+static const ds_tensor_view *tensor_at(const ds_safetensors *file, uint32_t place)
+{
+    return (const ds_tensor_view *)(const void *)file->tensors.bytes + place;
+}
+
 const ds_tensor_view *ds_safetensors_at(const ds_safetensors *file, size_t index)
 {
-    return &file->tensors[index];
+    return tensor_at(file, file->by_place[index]);
 }
 
 const ds_tensor_view *ds_safetensors_find(const ds_safetensors *file, const char *name)
@@ -342,7 +306,7 @@ const ds_tensor_view *ds_safetensors_find(const ds_safetensors *file, const char
     size_t low = 0, high = file->n_tensors;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        const ds_tensor_view *tensor = &file->tensors[file->by_name[middle]];
+        const ds_tensor_view *tensor = tensor_at(file, file->by_name[middle]);
         const int order = strcmp(tensor->name, name);
         if (order == 0)
             return tensor;

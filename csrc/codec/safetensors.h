@@ -9,21 +9,14 @@
  *
  * The arrays' bytes, row after row, low byte first, cover the data without hole or overlap.
  *
- * The reader looks at all of that before it gives anything out, and refuses what doesn't hold:
+ * The reader looks at all of that before it gives anything out, and refuses what doesn't hold. It
+ * reads the header only and keeps the bytes: views point into them, at any address where others
+ * wrote the file. The data's values are not looked at. An open container is immutable and may be
+ * read by several threads at a time.
  *
- *     ds_safetensors *file = NULL;
- *     DS_TRY(ds_safetensors_open(&file, &allocator, ds_mapped_bytes(m), ds_mapped_size(m)));
- *     const ds_tensor_view *weight = ds_safetensors_find(file, "conv.weight");
- *     ds_safetensors_close(file);
- *
- * It reads the header only and keeps the bytes: views point into them. The data's values are not looked
- * at. Data of files that others wrote may lie at any address.
- *
- * The writer (safetensors_write.h) puts each array at a multiple of DS_ALIGNMENT in the file, so that it
- * can be used where it is mapped. What lies between two arrays is an array too, of U8, whose name
- * begins with DS_SAFETENSORS_FILLER.
- *
- * An open container is immutable and may be read by several threads at a time.
+ * The writer (safetensors_write.h) puts each array at a multiple of DS_ALIGNMENT in the file, so
+ * that it can be used where it is mapped. What lies between two arrays is an array too, of U8,
+ * whose name begins with DS_SAFETENSORS_FILLER.
  */
 #ifndef DS_CODEC_SAFETENSORS_H
 #define DS_CODEC_SAFETENSORS_H
@@ -54,13 +47,11 @@ typedef enum ds_tensor_type {
     DS_TENSOR_N_TYPES
 } ds_tensor_type;
 
-/* Returns the name in the header ("F32"), "?" for none. View, valid for ever. Thread: any. */
+/* The name in the header ("F32"), "?" for none; the bytes of one element, 0 for none. */
 const char *ds_tensor_type_name(ds_tensor_type type);
-
-/* Returns the bytes of one element, 0 for none. Thread: any. */
 size_t ds_tensor_type_bytes(ds_tensor_type type);
 
-/* Fills `*type` with the type of that name; returns false if there is none. Thread: any. */
+/* Fills `*type` with the type of that name; returns false if there is none. */
 bool ds_tensor_type_find(ds_tensor_type *type, const char *name);
 
 /* One array; what it points to is valid until the container is closed. */
@@ -73,13 +64,14 @@ typedef struct ds_tensor_view {
     const void *data;     /* at any address; never NULL */
     size_t n_bytes;
     size_t offset; /* where the data begins in the file */
+    size_t index;  /* it is ds_safetensors_at(file, index) */
 } ds_tensor_view;
 
 typedef struct ds_safetensors ds_safetensors;
 
 /*
- * Fills `*file` (returns owned) with what the `n_bytes` at `bytes` (kept) hold. `allocator` is copied,
- * NULL is the C library's. Errors: DS_FORMAT, naming the byte; DS_NO_MEMORY. Thread: any.
+ * Fills `*file` (returns owned) with what the `n_bytes` at `bytes` (kept) hold. `allocator` is
+ * copied, NULL is the C library's. Errors: DS_FORMAT, naming the byte; DS_NO_MEMORY. Thread: any.
  */
 ds_status ds_safetensors_open(ds_safetensors **file, const ds_allocator *allocator,
                               const void *bytes, size_t n_bytes);
@@ -87,10 +79,8 @@ ds_status ds_safetensors_open(ds_safetensors **file, const ds_allocator *allocat
 /* Releases it; the bytes stay with the caller. NULL is allowed. */
 void ds_safetensors_close(ds_safetensors *file);
 
-/* Returns how many arrays there are, fillers included. */
+/* How many arrays there are, fillers included, and view of one, in the order of the data. */
 size_t ds_safetensors_count(const ds_safetensors *file);
-
-/* Returns view of array `index`, below the count, in the order of the data. */
 const ds_tensor_view *ds_safetensors_at(const ds_safetensors *file, size_t index);
 
 /* Returns view of the array of that name, NULL if there is none. Takes logarithmic time. */
@@ -100,16 +90,16 @@ const ds_tensor_view *ds_safetensors_find(const ds_safetensors *file, const char
 bool ds_tensor_is_filler(const ds_tensor_view *tensor);
 
 /*
- * Fills `*metadata` with the object of texts (valid until the container is closed) and returns true, or
- * returns false if the file has none.
+ * Fills `*metadata` with the object of texts (valid until the container is closed) and returns
+ * true, or returns false if the file has none.
  */
 bool ds_safetensors_metadata(ds_json_value *metadata, const ds_safetensors *file);
 
 /*
- * Returns the text that the metadata hold under `key` (view, valid until the container is closed; UTF-8
- * with a zero behind it) and fills `*n_bytes` with its bytes, among which there may be zeros; returns
- * NULL if there is none.
+ * Returns the text that the metadata hold under `key` (view, valid until the container is closed;
+ * UTF-8 with a zero behind it) and fills `*n_bytes` with its bytes, among which there may be zeros;
+ * returns NULL if there is none.
  */
 const char *ds_safetensors_text(const ds_safetensors *file, const char *key, size_t *n_bytes);
 
-#endif /* DS_CODEC_SAFETENSORS_H */
+#endif

@@ -16,15 +16,11 @@ typedef struct job {
     size_t n_tensors;
     const ds_metadata_source *texts;
     size_t n_texts;
-    size_t *sizes; /* [n_tensors] bytes */
 } job;
-
-/* ---- checks --------------------------------------------------------------------------------- */
 
 static ds_status measure(size_t *n_bytes, const ds_tensor_source *tensor)
 {
-    char shown[DS_UTF8_SHOWN_BYTES];
-    (void)ds_utf8_show(shown, tensor->name, strlen(tensor->name));
+    const char *shown = DS_SHOWN(tensor->name);
     const bool reserved =
         strcmp(tensor->name, DS_SAFETENSORS_METADATA) == 0 ||
         strncmp(tensor->name, DS_SAFETENSORS_FILLER, strlen(DS_SAFETENSORS_FILLER)) == 0;
@@ -51,43 +47,40 @@ static ds_status measure(size_t *n_bytes, const ds_tensor_source *tensor)
     return DS_OK;
 }
 
-static int compare_tensors(const void *context, uint32_t a, uint32_t b)
+/* Arrays or texts: n structures whose first member is the name. */
+typedef struct names {
+    const void *first;
+    size_t n, step;
+} names;
+
+static const char *name_at(const names *list, uint32_t index)
 {
-    const job *the = context;
-    return strcmp(the->tensors[a].name, the->tensors[b].name);
+    return *(const char *const *)((const void *)((const char *)list->first + index * list->step));
 }
 
-static int compare_texts(const void *context, uint32_t a, uint32_t b)
+static int compare_names(const void *list, uint32_t a, uint32_t b)
 {
-    const job *the = context;
-    return strcmp(the->texts[a].key, the->texts[b].key);
+    return strcmp(name_at(list, a), name_at(list, b));
 }
 
-/* Refuses names, or keys, that are equal. */
-static ds_status check_differ(const job *the, ds_buffer *scratch, size_t n, ds_sort_compare compare)
+/* Refuses names that are equal. */
+static ds_status check_differ(names list, const char *what, ds_buffer *scratch)
 {
-    DS_CHECK(n <= UINT32_MAX / 8, DS_ARGUMENT, "safetensors: expected at most %u names, got %zu",
-             UINT32_MAX / 8, n);
+    DS_CHECK(list.n <= UINT32_MAX / 8, DS_ARGUMENT,
+             "safetensors: expected at most %u names, got %zu", UINT32_MAX / 8, list.n);
     scratch->n_bytes = 0;
-    DS_TRY(ds_buffer_reserve(scratch, n * sizeof(uint32_t)));
+    DS_TRY(ds_buffer_reserve(scratch, list.n * sizeof(uint32_t)));
     uint32_t *order = (uint32_t *)(void *)scratch->bytes;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < list.n; i++)
         order[i] = (uint32_t)i;
-    ds_sort_indices(order, n, compare, the);
-    for (size_t i = 1; i < n; i++) {
-        if (compare(the, order[i - 1], order[i]) == 0) {
-            const char *name =
-                compare == compare_texts ? the->texts[order[i]].key : the->tensors[order[i]].name;
-            char shown[DS_UTF8_SHOWN_BYTES];
-            return ds_fail(DS_ARGUMENT, "safetensors: expected %s that differ, got \"%s\" twice",
-                           compare == compare_texts ? "keys" : "names",
-                           ds_utf8_show(shown, name, strlen(name)));
-        }
+    ds_sort_indices(order, list.n, compare_names, &list);
+    for (size_t i = 1; i < list.n; i++) {
+        const char *name = name_at(&list, order[i]);
+        DS_CHECK(strcmp(name_at(&list, order[i - 1]), name) != 0, DS_ARGUMENT,
+                 "safetensors: expected %s that differ, got \"%s\" twice", what, DS_SHOWN(name));
     }
     return DS_OK;
 }
-
-/* ---- the header ----------------------------------------------------------------------------- */
 
 /* Bytes that fill the gap between `end` and where a tensor of `n_bytes` may begin. */
 static size_t gap_before(size_t n_bytes, size_t end)
@@ -98,20 +91,11 @@ static size_t gap_before(size_t n_bytes, size_t end)
 static void put_entry(ds_json_writer *w, const char *name, ds_tensor_type type,
                       const int64_t *shape, size_t rank, size_t begin, size_t end)
 {
-    ds_json_put_key(w, name);
-    ds_json_put_open_object(w);
-    ds_json_put_key(w, "dtype");
-    ds_json_put_string(w, ds_tensor_type_name(type));
-    ds_json_put_key(w, "shape");
-    ds_json_put_open_array(w);
-    for (size_t i = 0; i < rank; i++)
-        ds_json_put_integer(w, shape[i]);
-    ds_json_put_close(w);
-    ds_json_put_key(w, "data_offsets");
-    ds_json_put_open_array(w);
-    ds_json_put_integer(w, (int64_t)begin);
-    ds_json_put_integer(w, (int64_t)end);
-    ds_json_put_close(w);
+    const int64_t offsets[] = {(int64_t)begin, (int64_t)end};
+    ds_json_put_open(w, name, DS_JSON_OBJECT);
+    ds_json_put_string(w, "dtype", ds_tensor_type_name(type));
+    ds_json_put_integers(w, "shape", shape, rank);
+    ds_json_put_integers(w, "data_offsets", offsets, 2);
     ds_json_put_close(w);
 }
 
@@ -119,29 +103,27 @@ static void put_metadata(ds_json_writer *w, const job *the)
 {
     if (the->n_texts == 0)
         return;
-    ds_json_put_key(w, DS_SAFETENSORS_METADATA);
-    ds_json_put_open_object(w);
-    for (size_t i = 0; i < the->n_texts; i++) {
-        ds_json_put_key(w, the->texts[i].key);
-        ds_json_put_string_bytes(w, the->texts[i].text, the->texts[i].n_bytes);
-    }
+    ds_json_put_open(w, DS_SAFETENSORS_METADATA, DS_JSON_OBJECT);
+    for (size_t i = 0; i < the->n_texts; i++)
+        ds_json_put_string_bytes(w, the->texts[i].key, the->texts[i].text, the->texts[i].n_bytes);
     ds_json_put_close(w);
 }
 
-/* Fills `header` with the length and the header, so that the data begin at a multiple of the alignment. */
+/* Fills `header` with the length and the header, so that the data begin at a multiple of the
+ * alignment. */
 static ds_status make_header(ds_buffer *header, const job *the)
 {
     uint64_t length = 0;
     DS_TRY(ds_buffer_append(header, &length, LENGTH_BYTES));
-    const ds_sink sink = ds_buffer_sink(header);
     ds_json_writer w;
-    ds_json_writer_init(&w, &sink);
-    ds_json_put_open_object(&w);
+    ds_json_writer_init(&w, header);
+    ds_json_put_open(&w, NULL, DS_JSON_OBJECT);
     put_metadata(&w, the);
     size_t end = 0, n_fillers = 0;
     for (size_t i = 0; i < the->n_tensors; i++) {
         const ds_tensor_source *tensor = &the->tensors[i];
-        const size_t n_bytes = the->sizes[i];
+        size_t n_bytes = 0;
+        DS_TRY(measure(&n_bytes, tensor));
         const size_t gap = gap_before(n_bytes, end);
         DS_CHECK(n_bytes <= (size_t)PTRDIFF_MAX - DS_ALIGNMENT - end, DS_ARGUMENT,
                  "safetensors: expected data whose bytes can be counted, got more");
@@ -167,79 +149,42 @@ static ds_status make_header(ds_buffer *header, const job *the)
     return DS_OK;
 }
 
-/* ---- the data ------------------------------------------------------------------------------- */
-
-/* A sink that takes as many bytes as a tensor has. */
-typedef struct counter {
-    const ds_sink *sink;
-    const char *name;
-    size_t n_left;
-} counter;
-
-static ds_status write_counted(void *context, const void *bytes, size_t n_bytes)
-{
-    counter *count = context;
-    char shown[DS_UTF8_SHOWN_BYTES];
-    DS_CHECK(n_bytes <= count->n_left, DS_INTERNAL,
-             "safetensors: expected at most %zu more bytes of \"%s\", got %zu", count->n_left,
-             ds_utf8_show(shown, count->name, strlen(count->name)), n_bytes);
-    count->n_left -= n_bytes;
-    return count->sink->write(count->sink->context, bytes, n_bytes);
-}
-
-static ds_status write_tensor(const ds_sink *sink, const ds_tensor_source *tensor, size_t n_bytes)
-{
-    if (tensor->produce == NULL)
-        return sink->write(sink->context, tensor->data, n_bytes);
-    counter count = {sink, tensor->name, n_bytes};
-    const ds_sink counted = {&count, write_counted};
-    DS_TRY(tensor->produce(tensor->context, &counted));
-    char shown[DS_UTF8_SHOWN_BYTES];
-    DS_CHECK(count.n_left == 0, DS_INTERNAL,
-             "safetensors: expected %zu more bytes of \"%s\", got the end", count.n_left,
-             ds_utf8_show(shown, tensor->name, strlen(tensor->name)));
-    return DS_OK;
-}
-
 static ds_status write_data(const ds_sink *sink, const job *the)
 {
     static const unsigned char zeros[DS_ALIGNMENT];
-    size_t end = 0;
+    size_t end = 0, n_bytes = 0;
     for (size_t i = 0; i < the->n_tensors; i++) {
-        const size_t gap = gap_before(the->sizes[i], end);
+        DS_TRY(measure(&n_bytes, &the->tensors[i]));
+        const size_t gap = gap_before(n_bytes, end);
         if (gap > 0)
             DS_TRY(sink->write(sink->context, zeros, gap));
-        if (the->sizes[i] > 0)
-            DS_TRY(write_tensor(sink, &the->tensors[i], the->sizes[i]));
-        end += gap + the->sizes[i];
+        if (n_bytes > 0)
+            DS_TRY(sink->write(sink->context, the->tensors[i].data, n_bytes));
+        end += gap + n_bytes;
     }
     return DS_OK;
 }
 
-static ds_status prepare(ds_buffer *header, const job *the)
+static ds_status write_all(const ds_sink *sink, ds_buffer *header, const job *the)
 {
-    for (size_t i = 0; i < the->n_tensors; i++)
-        DS_TRY(measure(&the->sizes[i], &the->tensors[i]));
-    DS_TRY(check_differ(the, header, the->n_tensors, compare_tensors));
-    DS_TRY(check_differ(the, header, the->n_texts, compare_texts));
-    header->n_bytes = 0;
-    return make_header(header, the);
+    const names tensors = {the->tensors, the->n_tensors, sizeof *the->tensors};
+    const names texts = {the->texts, the->n_texts, sizeof *the->texts};
+    DS_TRY(check_differ(tensors, "names", header));
+    DS_TRY(check_differ(texts, "keys", header));
+    header->n_bytes = 0; /* it was scratch so far */
+    DS_TRY(make_header(header, the));
+    DS_TRY(sink->write(sink->context, header->bytes, header->n_bytes));
+    return write_data(sink, the);
 }
 
 ds_status ds_safetensors_write(const ds_sink *sink, const ds_allocator *allocator,
                                const ds_tensor_source *tensors, size_t n_tensors,
                                const ds_metadata_source *texts, size_t n_texts)
 {
-    job the = {tensors, n_tensors, texts, n_texts, NULL};
-    ds_buffer header; /* scratch for the checks first */
+    const job the = {tensors, n_tensors, texts, n_texts};
+    ds_buffer header;
     ds_buffer_init(&header, allocator);
-    DS_TRY(ds_allocate_array(allocator, (void **)&the.sizes, n_tensors, sizeof(size_t)));
-    ds_status status = prepare(&header, &the);
-    if (status == DS_OK)
-        status = sink->write(sink->context, header.bytes, header.n_bytes);
-    if (status == DS_OK)
-        status = write_data(sink, &the);
+    const ds_status status = write_all(sink, &header, &the);
     ds_buffer_free(&header);
-    ds_release(allocator, the.sizes, n_tensors * sizeof(size_t));
     return status;
 }

@@ -2,16 +2,6 @@
 #include "codec/sort.h"
 
 #include <stdbool.h>
-#include <string.h>
-
-int ds_sort_compare_bytes(const char *a, size_t n_a, const char *b, size_t n_b)
-{
-    const size_t n = n_a < n_b ? n_a : n_b;
-    const int order = n > 0 ? memcmp(a, b, n) : 0;
-    if (order != 0)
-        return order < 0 ? -1 : 1;
-    return (n_a > n_b) - (n_a < n_b);
-}
 
 static bool before(ds_sort_compare compare, const void *context, uint32_t a, uint32_t b)
 {

@@ -14,7 +14,4 @@ typedef int (*ds_sort_compare)(const void *context, uint32_t a, uint32_t b);
 /* Sorts `order` (heapsort); equal items stand in ascending order of their numbers. */
 void ds_sort_indices(uint32_t *order, size_t n, ds_sort_compare compare, const void *context);
 
-/* Compares strings of bytes, each with its length: -1, 0 or 1. */
-int ds_sort_compare_bytes(const char *a, size_t n_a, const char *b, size_t n_b);
-
 #endif /* DS_CODEC_SORT_H */

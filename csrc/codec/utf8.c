@@ -4,47 +4,32 @@
 #include <stdbool.h>
 #include <string.h>
 
-static bool follows(unsigned char byte)
+/* Fills `*code` with the character that begins at `text`; returns its bytes, 0 if there is none. */
+static size_t decode(uint32_t *code, const char *text, size_t n_bytes)
 {
-    return (byte & 0xC0u) == 0x80u;
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* below, the form is overlong */
+    const uint32_t lead = n_bytes > 0 ? (unsigned char)text[0] : 0xFFu;
+    *code = lead;
+    if (lead < 0x80u)
+        return 1;
+    const size_t length = lead < 0xE0u ? 2 : lead < 0xF0u ? 3 : 4;
+    if (lead < 0xC0u || lead >= 0xF8u || length > n_bytes)
+        return 0;
+    *code = lead & (0x7Fu >> length);
+    for (size_t i = 1; i < length; i++) {
+        const uint32_t byte = (unsigned char)text[i];
+        if ((byte & 0xC0u) != 0x80u)
+            return 0;
+        *code = *code << 6 | (byte & 0x3Fu);
+    }
+    const bool surrogate = *code >= 0xD800u && *code <= 0xDFFFu;
+    return *code < least[length] || *code > 0x10FFFFu || surrogate ? 0 : length;
 }
 
 size_t ds_utf8_length(const char *text, size_t n_bytes)
 {
-    if (n_bytes == 0)
-        return 0;
-    unsigned char bytes[4] = {0}; /* what is missing doesn't follow */
-    memcpy(bytes, text, n_bytes < 4 ? n_bytes : 4);
-    const unsigned lead = bytes[0];
-    if (lead < 0x80u)
-        return 1;
-    if (lead < 0xC2u || lead > 0xF4u || !follows(bytes[1])) {
-        return 0; /* a byte that follows nothing, an overlong form, beyond 0x10FFFF */
-    }
-    if (lead < 0xE0u)
-        return 2;
-    if (!follows(bytes[2]))
-        return 0;
-    if (lead < 0xF0u) {
-        const bool overlong = lead == 0xE0u && bytes[1] < 0xA0u;
-        const bool surrogate = lead == 0xEDu && bytes[1] >= 0xA0u;
-        return overlong || surrogate ? 0 : 3;
-    }
-    const bool overlong = lead == 0xF0u && bytes[1] < 0x90u;
-    const bool beyond = lead == 0xF4u && bytes[1] >= 0x90u;
-    return !follows(bytes[3]) || overlong || beyond ? 0 : 4;
-}
-
-size_t ds_utf8_valid(const char *text, size_t n_bytes)
-{
-    size_t at = 0;
-    while (at < n_bytes) {
-        const size_t length = ds_utf8_length(text + at, n_bytes - at);
-        if (length == 0)
-            break;
-        at += length;
-    }
-    return at;
+    uint32_t code;
+    return decode(&code, text, n_bytes);
 }
 
 size_t ds_utf8_encode(char text[4], uint32_t code)
@@ -60,13 +45,9 @@ size_t ds_utf8_encode(char text[4], uint32_t code)
 }
 
 /* Control characters of ASCII and of Latin-1, and the separators of lines and paragraphs. */
-static bool breaks_line(const char *text, size_t length)
+static bool breaks_line(uint32_t code)
 {
-    const unsigned char *bytes = (const unsigned char *)text;
-    if (length == 1)
-        return bytes[0] < 0x20 || bytes[0] == 0x7F;
-    return (length == 2 && bytes[0] == 0xC2 && bytes[1] < 0xA0) ||
-           (length == 3 && bytes[0] == 0xE2 && bytes[1] == 0x80 && (bytes[2] & 0xFEu) == 0xA8u);
+    return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 || code == 0x2029;
 }
 
 const char *ds_utf8_show(char shown[DS_UTF8_SHOWN_BYTES], const char *text, size_t n_bytes)
@@ -74,8 +55,9 @@ const char *ds_utf8_show(char shown[DS_UTF8_SHOWN_BYTES], const char *text, size
     static const char cut[] = "...";
     size_t used = 0;
     for (size_t at = 0; at < n_bytes;) {
-        const size_t length = ds_utf8_length(text + at, n_bytes - at);
-        const bool plain = length > 0 && !breaks_line(text + at, length);
+        uint32_t code;
+        const size_t length = decode(&code, text + at, n_bytes - at);
+        const bool plain = length > 0 && !breaks_line(code);
         const size_t n_shown = plain ? length : 1;
         if (used + n_shown + sizeof cut > DS_UTF8_SHOWN_BYTES) {
             memcpy(shown + used, cut, sizeof cut);

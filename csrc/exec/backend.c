@@ -7,12 +7,6 @@
 /* More than were ever compiled in. */
 enum { MAX_VARIANTS = 16 };
 
-static size_t list_variants(const ds_kernels **variants)
-{
-    const size_t n = ds_kernels_list(variants, MAX_VARIANTS);
-    return n < MAX_VARIANTS ? n : MAX_VARIANTS;
-}
-
 size_t ds_backends(void)
 {
     const size_t n = ds_kernels_list(NULL, 0);
@@ -22,7 +16,7 @@ size_t ds_backends(void)
 const ds_kernels *ds_backend(size_t index)
 {
     const ds_kernels *variants[MAX_VARIANTS];
-    const size_t n = list_variants(variants);
+    const size_t n = ds_kernels_list(variants, MAX_VARIANTS);
     return index < n ? variants[index] : ds_kernels_blas(variants[index - n]->isa);
 }
 
@@ -41,8 +35,8 @@ static ds_status find(const ds_kernels **kernels, const char *name)
     for (size_t i = 0; i < ds_backends(); i++) {
         const ds_kernels *backend = ds_backend(i);
         if (strcmp(backend->name, name) == 0) {
-            DS_CHECK(ds_backend_usable(backend), DS_MODE,
-                     "backend \"%s\": this machine has no %s", name, ds_isa_name(backend->isa));
+            DS_CHECK(ds_backend_usable(backend), DS_MODE, "backend \"%s\": this machine has no %s",
+                     name, ds_isa_name(backend->isa));
             *kernels = backend;
             return DS_OK;
         }

@@ -1,10 +1,10 @@
-/* exec/eager.c: a group of rows (exec/rows.h) whose one node, counts and states are given. */
+/* exec/eager.c: puts together the windows of one operator's rows from kept frames and new ones, runs it, and
+ * takes from them what is kept. */
 #include "exec/eager.h"
 
 #include <string.h>
 
 #include "cpu/float_env.h"
-#include "exec/rows.h"
 
 int64_t ds_eager_kept_from(const ds_op *op, int input, ds_pair in, ds_pair out)
 {
@@ -27,178 +27,9 @@ ds_status ds_eager_state_bytes(const ds_op *op, const ds_pair *in, ds_pair out, 
     return DS_OK;
 }
 
-typedef struct work {
-    const ds_eager *call;
-    ds_node node;
-    ds_graph graph;
-    ds_node_plan node_plan;
-    ds_plan plan;
-    ds_group group;
-    size_t n_edges; /* value inputs, counted ones, outputs */
-} work;
-
-/* The operator as a graph of one node: each edge whose values count has a buffer of its own. */
-static ds_status make_plan(work *w, ds_arena *arena)
+static int64_t fresh_frames(const ds_counts *c)
 {
-    const ds_eager *call = w->call;
-    const ds_op *op = call->op;
-    const int n_in = op->n_inputs, n_values = ds_op_n_values(op);
-    ds_edge_plan *edges;
-    w->n_edges = (size_t)(n_in + op->n_outputs);
-    DS_PUSH(arena, edges, w->n_edges);
-    w->node = (ds_node){.op = (ds_op *)(uintptr_t)op, .first_output = n_in};
-    for (int e = 0; e < (int)w->n_edges; e++) {
-        const ds_signature *s = e < n_in ? &op->in[e] : &op->out[e - n_in];
-        edges[e] = (ds_edge_plan){.frame_bytes = ds_signature_bytes(s),
-                                  .mark = -1,
-                                  .tail = -1,
-                                  .buffer = e < n_values || e >= n_in ? e : -1};
-        if (e < n_in)
-            w->node.inputs[e] = e;
-    }
-    w->graph = (ds_graph){.nodes = &w->node, .n_nodes = 1, .n_edges = w->n_edges};
-    w->node_plan = (ds_node_plan){.weights = (const void **)(uintptr_t)call->weights,
-                                  .framewise = ds_op_framewise(op)};
-    w->plan = (ds_plan){.graph = &w->graph,
-                        .kernels = call->kernels,
-                        .edges = edges,
-                        .nodes = &w->node_plan,
-                        .n_buffers = (int)w->n_edges};
-    return DS_OK;
-}
-
-/* Where one row stands, as the caller says; edges: [2][n_edges]. */
-static ds_row make_row(const work *w, size_t r, ds_edge_counts *edges)
-{
-    const ds_eager *call = w->call;
-    const ds_op *op = call->op;
-    ds_edge_counts *before = edges, *now = edges + w->n_edges;
-    for (int e = 0; e < (int)w->n_edges; e++) {
-        const bool is_input = e < op->n_inputs;
-        const ds_counts *c = is_input ? &call->in[e][r] : &call->out[e - op->n_inputs][r];
-        before[e] = (ds_edge_counts){c->before.known, c->before.total, c->before.known};
-        now[e] = (ds_edge_counts){c->now.known, c->now.total, c->now.known};
-        if (e >= ds_op_n_values(op))
-            continue;
-        if (call->states[r])
-            before[e].from = ds_eager_kept_from(op, e, c->before, call->out[0][r].before);
-        now[e].from = ds_eager_kept_from(op, e, c->now, call->out[0][r].now);
-    }
-    return (ds_row){{before, 0, false}, {now, 0, false}};
-}
-
-/* The group: rows, windows' places, all that a run fills. */
-static ds_status make_group(work *w, ds_arena *arena)
-{
-    const ds_eager *call = w->call;
-    const size_t n = call->n_rows, e = w->n_edges;
-    ds_group *g = &w->group;
-    ds_edge_counts *counts;
-    size_t *offsets;
-    *g = (ds_group){.n_rows = n, .ended = call->ended, .n_stretches = n};
-    DS_PUSH(arena, g->rows, n);
-    DS_PUSH(arena, g->stretches, n);
-    DS_PUSH(arena, g->buffers, e);
-    DS_PUSH(arena, g->frames, e);
-    DS_PUSH(arena, g->flat, e);
-    DS_PUSH(arena, g->bytes, 2 * e + 1);
-    DS_PUSH(arena, g->in, n * (size_t)call->op->n_inputs);
-    DS_PUSH(arena, g->count, n * (size_t)call->op->n_inputs);
-    DS_PUSH(arena, g->out, n * (size_t)call->op->n_outputs);
-    DS_PUSH(arena, g->carried, n);
-    DS_PUSH(arena, counts, n * 2 * e);
-    DS_PUSH(arena, offsets, n * e);
-    ds_group_clear(&w->plan, g);
-    for (size_t r = 0; r < n; r++) {
-        g->rows[r] = make_row(w, r, counts + r * 2 * e);
-        g->stretches[r] = (ds_stretch){r, 1, &g->rows[r], offsets + r * e};
-        DS_TRY(ds_group_place(&w->plan, g, &g->stretches[r], NULL));
-    }
-    return DS_OK;
-}
-
-/* The window of value input i of row r, and how much of it is kept and new. */
-static char *find_window(const work *w, size_t r, int i, ds_span *span)
-{
-    const ds_stretch *s = &w->group.stretches[r];
-    *span = ds_span_of(&w->plan, s, (size_t)i);
-    return ds_window_data(&w->plan, &w->group, s, span, (size_t)i, 0);
-}
-
-/* Builds the windows of value input i: the new frames where they are if no row has kept any, else
- * [kept | new] in the arena. from: [n_rows], what is unread of the states before. */
-static ds_status load_windows(work *w, int i, const char **from, ds_arena *arena)
-{
-    ds_group *g = &w->group;
-    const char *values = w->call->values[i];
-    g->buffers[i] = (char *)(uintptr_t)values;
-    if (g->flat[i])
-        return DS_OK;
-    DS_PUSH(arena, g->buffers[i], g->bytes[i]);
-    for (size_t r = 0; r < g->n_rows; r++) {
-        ds_span span;
-        char *window = find_window(w, r, i, &span);
-        const size_t kept = (size_t)span.kept * span.frame_bytes;
-        const size_t fresh = (size_t)span.fresh * span.frame_bytes;
-        if (kept)
-            memcpy(window, from[r], kept);
-        if (fresh)
-            memcpy(window + kept, values, fresh);
-        from[r] = kept ? from[r] + kept : from[r];
-        values = fresh ? values + fresh : values;
-    }
-    return DS_OK;
-}
-
-static ds_status load_carried(work *w, const char *const *from, ds_arena *arena)
-{
-    const size_t n_bytes = w->call->op->carried_bytes;
-    for (size_t r = 0; r < w->group.n_rows; r++) {
-        DS_TRY(ds_arena_push(arena, &w->group.carried[r], n_bytes));
-        if (!n_bytes)
-            continue;
-        if (w->call->states[r])
-            memcpy(w->group.carried[r], from[r], n_bytes);
-        else
-            memset(w->group.carried[r], 0, n_bytes);
-    }
-    return DS_OK;
-}
-
-static ds_status load_states(work *w, ds_arena *arena)
-{
-    const ds_op *op = w->call->op;
-    const char **from;
-    DS_PUSH(arena, from, w->group.n_rows);
-    for (size_t r = 0; r < w->group.n_rows; r++)
-        from[r] = w->call->states[r];
-    for (int i = 0; i < ds_op_n_values(op); i++)
-        DS_TRY(load_windows(w, i, from, arena));
-    for (int o = 0; o < op->n_outputs; o++)
-        w->group.buffers[op->n_inputs + o] = w->call->outputs[o];
-    return load_carried(w, from, arena);
-}
-
-static void store_states(const work *w)
-{
-    const ds_op *op = w->call->op;
-    for (size_t r = 0; r < w->group.n_rows; r++) {
-        char *to = w->call->new_states[r];
-        if (!to)
-            continue;
-        for (int i = 0; i < ds_op_n_values(op); i++) {
-            ds_span span;
-            const char *window = find_window(w, r, i, &span);
-            const ds_edge_counts *now = &w->group.rows[r].now.edges[i];
-            const int64_t left = now->known - now->from;
-            if (left)
-                memcpy(to, window + (size_t)(span.kept + span.fresh - left) * span.frame_bytes,
-                       (size_t)left * span.frame_bytes);
-            to += (size_t)left * span.frame_bytes;
-        }
-        if (op->n_carried)
-            memcpy(to, w->group.carried[r], op->carried_bytes);
-    }
+    return c->now.known - c->before.known;
 }
 
 /* Looks at the new values of all rows; the first fault is reported. */
@@ -209,7 +40,7 @@ static ds_status check_values(const ds_eager *call)
     const char *values = call->values[0];
     ds_first_fault first = {DS_OK, ""};
     for (size_t r = 0; r < call->n_rows; r++) {
-        int64_t n = call->in[0][r].now.known - call->in[0][r].before.known;
+        const int64_t n = fresh_frames(&call->in[0][r]);
         call->bad[r] = false;
         ds_first_fault_note(&first, ds_op_check_values(call->op, values, n), &call->bad[r]);
         values = n ? values + (size_t)n * ds_signature_bytes(&call->op->in[0]) : values;
@@ -217,37 +48,176 @@ static ds_status check_values(const ds_eager *call)
     return ds_first_fault_end(&first);
 }
 
-/* The weights as the kernels want them: the caller's, or made for this call. */
-static ds_status prepare(work *w, ds_arena *arena)
+/* One call; in, out and count as a run has them. */
+typedef struct work {
+    const ds_eager *call;
+    ds_arena *arena;
+    ds_window *in;
+    ds_target *out;
+    ds_counts *count;
+    void **carried;
+    const char **from; /* [n_rows]: what is unread of the states before */
+    char **to;         /* [n_rows]: where the rest of the states after goes, or NULL */
+    int64_t n_in[DS_MAX_INPUTS], n_out[DS_MAX_OUTPUTS]; /* new frames of all rows */
+    int64_t n_kept;                                     /* all frames that had been kept */
+} work;
+
+/* Fills the windows of value input i: the new frames where they are if no row has kept any, else [kept | new].
+ * Writes what they keep for the next call. */
+static ds_status load_windows(work *w, int i)
 {
-    const ds_eager *call = w->call;
-    const ds_real_kernels *k = &call->kernels->real[ds_op_real(call->op) == DS_F64];
-    const size_t n_bytes = call->prepared ? 0 : ds_op_prepared_bytes(call->op, k);
-    w->node_plan.prepared = (void *)(uintptr_t)call->prepared;
-    if (!n_bytes)
-        return DS_OK;
-    DS_TRY(ds_arena_push(arena, &w->node_plan.prepared, n_bytes));
-    call->op->def->prepare(call->op, w->node_plan.prepared, call->weights, k);
+    const ds_eager *c = w->call;
+    const size_t frame_bytes = ds_signature_bytes(&c->op->in[i]);
+    const char *fresh = c->values[i];
+    ds_window *in = w->in + (size_t)i * c->n_rows;
+    int64_t n_kept = 0;
+    for (size_t r = 0; r < c->n_rows; r++) {
+        const ds_pair before = c->in[i][r].before;
+        if (c->states[r])
+            in[r].at = ds_eager_kept_from(c->op, i, before, c->out[0][r].before);
+        in[r].n = c->in[i][r].now.known - in[r].at;
+        n_kept += before.known - in[r].at;
+    }
+    char *data = (char *)(uintptr_t)fresh;
+    if (n_kept > 0)
+        DS_TRY(ds_arena_push_array(w->arena, (void **)&data, (size_t)(n_kept + w->n_in[i]),
+                                   frame_bytes));
+    for (size_t r = 0; r < c->n_rows; r++) {
+        const ds_pair now = c->in[i][r].now;
+        const size_t n_fresh = (size_t)fresh_frames(&c->in[i][r]) * frame_bytes;
+        const size_t n_bytes = (size_t)in[r].n * frame_bytes, n_old = n_bytes - n_fresh;
+        in[r].data = data;
+        if (n_old) {
+            memcpy(data, w->from[r], n_old);
+            w->from[r] += n_old;
+        }
+        if (n_kept > 0 && n_fresh) {
+            memcpy(data + n_old, fresh, n_fresh);
+            fresh += n_fresh;
+        }
+        const int64_t from = w->to[r] ? ds_eager_kept_from(c->op, i, now, c->out[0][r].now) : 0;
+        if (w->to[r] && from < now.known) {
+            const size_t n_left = (size_t)(now.known - from) * frame_bytes;
+            memcpy(w->to[r], data + (n_bytes - n_left), n_left);
+            w->to[r] += n_left;
+        }
+        data = n_bytes ? data + n_bytes : data;
+    }
+    w->n_kept += n_kept;
+    return DS_OK;
+}
+
+static void list_targets(work *w, int o)
+{
+    const ds_eager *c = w->call;
+    char *data = c->outputs[o];
+    for (size_t r = 0; r < c->n_rows; r++) {
+        const ds_counts *counts = &c->out[o][r];
+        const size_t n_bytes = (size_t)fresh_frames(counts) * ds_signature_bytes(&c->op->out[o]);
+        w->out[(size_t)o * c->n_rows + r] =
+            (ds_target){data, counts->before.known, counts->now.known};
+        data = n_bytes ? data + n_bytes : data;
+        w->n_out[o] += fresh_frames(counts);
+    }
+}
+
+static ds_status load_rows(work *w)
+{
+    const ds_eager *c = w->call;
+    const ds_op *op = c->op;
+    const size_t n = c->n_rows;
+    DS_PUSH(w->arena, w->in, n * (size_t)op->n_inputs);
+    DS_PUSH(w->arena, w->count, n * (size_t)op->n_inputs);
+    DS_PUSH(w->arena, w->out, n * (size_t)op->n_outputs);
+    DS_PUSH(w->arena, w->carried, n);
+    DS_PUSH(w->arena, w->from, n);
+    DS_PUSH(w->arena, w->to, n);
+    for (size_t r = 0; r < n; r++) {
+        w->from[r] = c->states[r];
+        w->to[r] = c->new_states[r];
+    }
+    for (int i = 0; i < op->n_inputs; i++) {
+        for (size_t r = 0; r < n; r++) {
+            const ds_counts *counts = &c->in[i][r];
+            const int64_t fresh = fresh_frames(counts);
+            w->count[(size_t)i * n + r] = *counts;
+            w->in[(size_t)i * n + r] = (ds_window){NULL, counts->before.known, fresh};
+            w->n_in[i] += fresh;
+        }
+        if (i < ds_op_n_values(op))
+            DS_TRY(load_windows(w, i));
+    }
+    for (int o = 0; o < op->n_outputs; o++)
+        list_targets(w, o);
+    for (size_t r = 0; r < n; r++) {
+        DS_TRY(ds_arena_push_zeroed(w->arena, &w->carried[r], op->carried_bytes, 1));
+        if (op->carried_bytes && c->states[r])
+            memcpy(w->carried[r], w->from[r], op->carried_bytes);
+    }
+    return DS_OK;
+}
+
+/* All rows as one, from frame 0 on. */
+static void flatten(work *w, ds_run *run)
+{
+    static const bool not_ended = false;
+    const ds_eager *c = w->call;
+    for (int i = 0; i < c->op->n_inputs; i++) {
+        w->in[i] = (ds_window){c->values[i], 0, w->n_in[i]};
+        w->count[i] = (ds_counts){{0, 0}, {w->n_in[i], w->n_in[i]}};
+    }
+    for (int o = 0; o < c->op->n_outputs; o++)
+        w->out[o] = (ds_target){c->outputs[o], 0, w->n_out[o]};
+    run->n_rows = 1;
+    run->ended = &not_ended;
+}
+
+static ds_status forward(work *w)
+{
+    const ds_eager *c = w->call;
+    ds_run run = {.n_rows = c->n_rows,
+                  .in = w->in,
+                  .out = w->out,
+                  .count = w->count,
+                  .ended = c->ended,
+                  .carried = w->carried,
+                  .prepared = c->prepared,
+                  .weights = c->weights,
+                  .k = &c->kernels->real[ds_op_real(c->op) == DS_F64],
+                  .frames_in = w->n_in[0],
+                  .frames_out = w->n_out[0]};
+    const size_t n_scratch = ds_op_scratch_bytes(c->op, c->n_rows, w->n_in[0], w->n_out[0]);
+    const size_t n_prepared = c->prepared ? 0 : ds_op_prepared_bytes(c->op, run.k);
+    DS_TRY(ds_arena_push(w->arena, &run.scratch, n_scratch));
+    if (n_prepared) {
+        void *made;
+        DS_TRY(ds_arena_push(w->arena, &made, n_prepared));
+        c->op->def->prepare(c->op, made, c->weights, run.k);
+        run.prepared = made;
+    }
+    if (ds_op_framewise(c->op) && w->n_kept == 0)
+        flatten(w, &run);
+    c->op->def->forward(c->op, &run);
     return DS_OK;
 }
 
 static ds_status run(const ds_eager *eager, ds_arena *arena)
 {
     const ds_op *op = eager->op;
-    work w = {.call = eager};
+    work w = {.call = eager, .arena = arena};
     DS_TRY(check_values(eager));
     ds_arena_reset(arena);
-    DS_TRY(make_plan(&w, arena));
-    DS_TRY(make_group(&w, arena));
-    DS_TRY(load_states(&w, arena));
-    if (ds_group_has_work(&w.plan, &w.group, 0)) {
-        DS_TRY(ds_arena_push(arena, &w.group.scratch,
-                             ds_op_scratch_bytes(op, eager->n_rows, w.group.frames[0],
-                                                 w.group.frames[op->n_inputs])));
-        DS_TRY(prepare(&w, arena));
-        ds_group_forward(&w.plan, &w.group, 0, NULL);
-    }
-    store_states(&w);
+    DS_TRY(load_rows(&w));
+    bool any = false; /* frames to give, or, where something is carried, to take */
+    for (int o = 0; o < op->n_outputs; o++)
+        any |= w.n_out[o] > 0;
+    for (int i = 0; i < op->n_inputs && op->n_carried > 0; i++)
+        any |= w.n_in[i] > 0;
+    if (any)
+        DS_TRY(forward(&w));
+    for (size_t r = 0; r < eager->n_rows && op->n_carried > 0; r++)
+        if (w.to[r])
+            memcpy(w.to[r], w.carried[r], op->carried_bytes);
     return DS_OK;
 }
 

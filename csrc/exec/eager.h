@@ -21,9 +21,9 @@ typedef struct ds_eager {
     /* [n_rows]: state before; NULL where it is empty, a start, or not read because the row keeps its
      * new frames and gives none (then new_states is NULL too, and the caller keeps the frames) */
     const void *const *states;
-    void *const *outputs;        /* [n_outputs]: room for the new frames of all rows */
-    void *const *new_states;     /* [n_rows]: room for the state after; NULL where not wanted */
-    bool *bad;                   /* [n_rows]: set where an error concerns that row */
+    void *const *outputs;    /* [n_outputs]: room for the new frames of all rows */
+    void *const *new_states; /* [n_rows]: room for the state after; NULL where not wanted */
+    bool *bad;               /* [n_rows]: set where an error concerns that row */
 } ds_eager;
 
 /* First frame of value input i that is kept when its pair is `in` and output 0's is `out`; in.known

@@ -3,9 +3,20 @@
  * One engine serves any number of threads at a time, each with streams of its own (exec/session.h). */
 #ifndef DS_EXEC_ENGINE_H
 #define DS_EXEC_ENGINE_H
-#include "exec/batch.h"
+#include <pthread.h>
 
-typedef struct ds_engine ds_engine;
+#include "exec/step.h"
+
+typedef struct ds_engine {
+    const ds_plan *plan;
+    ds_session *session; /* NULL once closed */
+    size_t n_threads;    /* of one call */
+    /* what follows is private */
+    ds_plan *owned;       /* the plan, or NULL where another engine owns it */
+    ds_pool *pool;        /* NULL with one thread */
+    pthread_mutex_t lock; /* guards what follows */
+    ds_step *resting;
+} ds_engine;
 
 typedef struct ds_engine_options {
     const ds_kernels *kernels;
@@ -27,15 +38,9 @@ void ds_engine_close(ds_engine *engine);
 /* The same, and releases it; NULL is allowed. */
 void ds_engine_destroy(ds_engine *engine);
 
-const ds_plan *ds_engine_plan(const ds_engine *engine);
-ds_session *ds_engine_session(const ds_engine *engine); /* NULL once closed */
-size_t ds_engine_threads(const ds_engine *engine);
-
-/* Takes a batch that is at rest, or makes one. Thread: any. Errors: DS_NO_MEMORY. */
-ds_status ds_engine_take_batch(ds_engine *engine, ds_batch **batch);
+/* Takes a step that is at rest, or makes one, for n rows. Thread: any. Errors: DS_NO_MEMORY. */
+ds_status ds_step_take(ds_engine *engine, ds_step **step, size_t n_rows);
 /* Puts it to rest; NULL is allowed. Thread: any. */
-void ds_engine_give_batch(ds_engine *engine, ds_batch *batch);
-/* ds_batch_run on the engine's threads. */
-void ds_engine_run(ds_engine *engine, ds_batch *batch);
+void ds_step_give(ds_engine *engine, ds_step *step);
 
 #endif

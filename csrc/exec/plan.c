@@ -16,7 +16,8 @@ static ds_status check_dtypes(const ds_graph *g)
     return DS_OK;
 }
 
-static void find_last_uses(ds_plan *p)
+/* Finds what is the last to look at each edge, and lists the edges by it. */
+static ds_status order_edges(ds_plan *p)
 {
     const ds_graph *g = p->graph;
     for (size_t e = 0; e < g->n_edges; e++)
@@ -26,33 +27,36 @@ static void find_last_uses(ds_plan *p)
             p->edges[g->nodes[j].inputs[i]].last_use = (int)j;
     for (size_t o = 0; o < g->n_outputs; o++)
         p->edges[g->outputs[o]].last_use = (int)g->n_nodes;
+    DS_PUSH_ZEROED(&p->arena, p->first_leaving, g->n_nodes + 2);
+    DS_PUSH(&p->arena, p->leaving, g->n_edges);
+    for (size_t e = 0; e < g->n_edges; e++)
+        if (p->edges[e].last_use >= 0)
+            p->first_leaving[p->edges[e].last_use]++;
+    for (size_t j = 0; j <= g->n_nodes; j++) /* where those of each node end */
+        p->first_leaving[j + 1] += p->first_leaving[j];
+    for (size_t e = g->n_edges; e-- > 0;)
+        if (p->edges[e].last_use >= 0)
+            p->leaving[--p->first_leaving[p->edges[e].last_use]] = (int)e;
+    return DS_OK;
 }
 
 static bool can_overwrite(const ds_plan *p, size_t j)
 {
     const ds_node *node = &p->graph->nodes[j];
-    if (!(node->op->def->flags & DS_OP_INPLACE) || !node->op->same_counts || ds_op_n_values(node->op) < 1)
+    if (!(node->op->def->flags & DS_OP_INPLACE) || !node->op->same_counts ||
+        ds_op_n_values(node->op) < 1)
         return false;
     const ds_edge_plan *in = &p->edges[node->inputs[0]], *out = &p->edges[node->first_output];
     return in->last_use == (int)j && in->capacity == 0 && out->capacity == 0 && in->tail < 0 &&
            out->tail < 0 && in->buffer >= 0 && in->frame_bytes == out->frame_bytes;
 }
 
-/* Gives the buffer of edge e back where node j was the last that looked at it. */
-static void free_buffer(ds_plan *p, int e, int j, int *free_buffers, int *n_free)
-{
-    ds_edge_plan *edge = &p->edges[e];
-    if (edge->last_use != j || edge->buffer < 0 || edge->freed)
-        return;
-    free_buffers[(*n_free)++] = edge->buffer;
-    edge->freed = true; /* a node may read an edge twice */
-}
-
-/* Gives every edge that is produced a buffer that nothing alive lies in. free_buffers: [n_edges]. */
-static void assign_buffers(ds_plan *p, int *free_buffers)
+/* Gives every edge that is produced a buffer that nothing alive lies in. */
+static ds_status assign_buffers(ds_plan *p)
 {
     const ds_graph *g = p->graph;
-    int n_free = 0;
+    int *free_buffers, n_free = 0;
+    DS_PUSH(&p->arena, free_buffers, g->n_edges);
     for (size_t e = 0; e < g->n_edges; e++)
         p->edges[e].buffer = -1;
     for (size_t i = 0; i < g->n_inputs; i++)
@@ -71,37 +75,12 @@ static void assign_buffers(ds_plan *p, int *free_buffers)
                 out->buffer = n_free ? free_buffers[--n_free] : p->n_buffers++;
             }
         }
-        for (int i = 0; i < ds_op_n_values(node->op); i++)
-            free_buffer(p, node->inputs[i], (int)j, free_buffers, &n_free);
-        for (int o = 0; o < node->op->n_outputs; o++) /* those that nobody reads */
-            free_buffer(p, node->first_output + o, (int)j, free_buffers, &n_free);
+        for (int k = p->first_leaving[j]; k < p->first_leaving[j + 1]; k++) {
+            const ds_edge_plan *edge = &p->edges[p->leaving[k]];
+            if (edge->last_use >= 0 && edge->buffer >= 0)
+                free_buffers[n_free++] = edge->buffer;
+        }
     }
-}
-
-static bool is_stored(const ds_edge_plan *edge)
-{
-    return edge->last_use >= 0 && edge->capacity > 0;
-}
-
-/* Lists the edges that keep frames in blocks in the order in which their frames may go. */
-static ds_status order_stores(ds_plan *p)
-{
-    const ds_graph *g = p->graph;
-    void *memory;
-    DS_TRY(ds_allocate_zeroed(&p->allocator, &memory, (g->n_nodes + 2 + g->n_edges) * sizeof(int)));
-    p->first_store = memory;
-    p->stores = p->first_store + g->n_nodes + 2;
-    for (size_t e = 0; e < g->n_edges; e++)
-        if (is_stored(&p->edges[e]))
-            p->first_store[p->edges[e].last_use + 1]++;
-    for (size_t j = 0; j <= g->n_nodes; j++)
-        p->first_store[j + 1] += p->first_store[j];
-    for (size_t e = 0; e < g->n_edges; e++)
-        if (is_stored(&p->edges[e]))
-            p->stores[p->first_store[p->edges[e].last_use]++] = (int)e;
-    for (size_t j = g->n_nodes + 1; j > 0; j--) /* each stands at its end: where the next begins */
-        p->first_store[j] = p->first_store[j - 1];
-    p->first_store[0] = 0;
     return DS_OK;
 }
 
@@ -109,7 +88,8 @@ static ds_status order_stores(ds_plan *p)
 static ds_status add_part(size_t *n_bytes, size_t count, size_t item)
 {
     size_t part;
-    DS_CHECK(!__builtin_mul_overflow(count, item, &part) && part < (size_t)PTRDIFF_MAX / 2 - *n_bytes,
+    DS_CHECK(!__builtin_mul_overflow(count, item, &part) &&
+                 part < (size_t)PTRDIFF_MAX / 2 - *n_bytes,
              DS_NO_MEMORY, "a stream's state does not fit into memory: %zu frames of %zu bytes",
              count, item);
     *n_bytes += ds_aligned(part);
@@ -124,28 +104,13 @@ static void make_room(ds_edge_plan *edge)
     const size_t roomy = (kept + kept / 32 * 9) / DS_ALIGNMENT * DS_ALIGNMENT;
     const size_t room = roomy > ds_aligned(kept) ? roomy : ds_aligned(kept);
     edge->room = edge->frame_bytes ? (int64_t)(room / edge->frame_bytes) : edge->capacity;
-    edge->mark = -1;
-}
-
-static ds_status mark_edges(ds_plan *p)
-{
-    void *memory;
-    DS_TRY(ds_allocate_zeroed(&p->allocator, &memory, p->graph->n_edges * sizeof *p->marked));
-    p->marked = memory;
-    for (size_t e = 0; e < p->graph->n_edges; e++) {
-        ds_edge_plan *edge = &p->edges[e];
-        if (edge->capacity > 0 && edge->room > edge->capacity) {
-            edge->mark = (int)p->n_marked;
-            p->marked[p->n_marked++] = (int)e;
-        }
-    }
-    return DS_OK;
 }
 
 static ds_status lay_out_block(ds_plan *p)
 {
     const ds_graph *g = p->graph;
     size_t grown;
+    DS_PUSH(&p->arena, p->moving, g->n_edges);
     for (size_t e = 0; e < g->n_edges; e++) {
         ds_edge_plan *edge = &p->edges[e];
         const ds_edge_facts *facts = &p->analysis.edges[e];
@@ -155,11 +120,14 @@ static ds_status lay_out_block(ds_plan *p)
         size_t n_bytes = 0;
         DS_TRY(add_part(&n_bytes, (size_t)edge->capacity, edge->frame_bytes));
         make_room(edge);
+        const bool slack = edge->capacity > 0 && edge->room > edge->capacity;
+        edge->mark = slack ? (int)p->n_marked++ : -1;
+        if (slack || edge->tail >= 0)
+            p->moving[p->n_moving++] = (int)e;
         DS_CHECK(!__builtin_mul_overflow((size_t)facts->growth, edge->frame_bytes, &grown) &&
                      !__builtin_add_overflow(p->grown_bytes, grown, &p->grown_bytes),
                  DS_NO_MEMORY, "a stream's state does not fit into memory");
     }
-    DS_TRY(mark_edges(p));
     size_t n_bytes = ds_aligned(sizeof(ds_block) + (g->n_inputs + p->n_marked) * sizeof(int64_t));
     p->kept_bytes = ds_aligned(sizeof(ds_block) + g->n_inputs * sizeof(int64_t));
     for (size_t e = 0; e < g->n_edges; e++) {
@@ -194,9 +162,7 @@ static ds_status study_nodes(ds_plan *p)
 {
     const ds_graph *g = p->graph;
     const ds_rate base = g->edges[g->inputs[0]].signature.rate;
-    void *memory;
-    DS_TRY(ds_allocate_zeroed(&p->allocator, &memory, g->n_nodes * sizeof *p->checked));
-    p->checked = memory;
+    DS_PUSH(&p->arena, p->checked, g->n_nodes);
     p->max_inputs = p->max_outputs = 1;
     for (size_t j = 0; j < g->n_nodes; j++) {
         const ds_op *op = g->nodes[j].op;
@@ -217,7 +183,8 @@ static ds_status study_nodes(ds_plan *p)
             p->checked[p->n_checked++] = (ds_checked){(int)j, always};
         }
         for (int i = 0; i < op->n_weights && !g->nodes[j].silent; i++) {
-            const double n = ds_op_has_weight(op, i) ? (double)ds_signature_elements(&op->weight[i]) : 0;
+            const double n =
+                ds_op_has_weight(op, i) ? (double)ds_signature_elements(&op->weight[i]) : 0;
             p->largest = n > p->largest ? n : p->largest;
             p->read_bytes += n > 0 ? ds_signature_bytes(&op->weight[i]) : 0;
         }
@@ -253,18 +220,11 @@ static ds_status make(ds_plan *p, int64_t skew)
              "a graph needs an input and an output");
     DS_TRY(check_dtypes(p->model));
     DS_TRY(rewrite(p, skew));
-    void *edges, *nodes, *free_buffers;
-    DS_TRY(ds_allocate_zeroed(&p->allocator, &edges, p->graph->n_edges * sizeof *p->edges));
-    p->edges = edges;
-    DS_TRY(ds_allocate_zeroed(&p->allocator, &nodes, p->graph->n_nodes * sizeof *p->nodes));
-    p->nodes = nodes;
+    DS_PUSH_ZEROED(&p->arena, p->edges, p->graph->n_edges);
+    DS_PUSH_ZEROED(&p->arena, p->nodes, p->graph->n_nodes);
     DS_TRY(lay_out_block(p));
-    find_last_uses(p);
-    size_t n_bytes = 2 * p->graph->n_edges * sizeof(int);
-    DS_TRY(ds_allocate(&p->allocator, &free_buffers, n_bytes));
-    assign_buffers(p, free_buffers);
-    ds_release(&p->allocator, free_buffers, n_bytes);
-    DS_TRY(order_stores(p));
+    DS_TRY(order_edges(p));
+    DS_TRY(assign_buffers(p));
     DS_TRY(study_nodes(p));
     DS_TRY(ds_positions_plan(p));
     ds_graph_fingerprint(p->model, p->fingerprint);
@@ -282,6 +242,7 @@ ds_status ds_plan_create(ds_plan **plan, ds_graph *takes_graph, const ds_kernels
     }
     ds_plan *p = memory;
     p->allocator = takes_graph->allocator;
+    ds_arena_init(&p->arena, &p->allocator);
     p->model = takes_graph;
     p->kernels = kernels;
     status = make(p, skew);
@@ -298,15 +259,8 @@ void ds_plan_destroy(ds_plan *plan)
     if (!plan)
         return;
     ds_allocator a = plan->allocator;
-    ds_weights_release(plan);
-    if (plan->graph) {
-        ds_release(&a, plan->first_store,
-                   (plan->graph->n_nodes + 2 + plan->graph->n_edges) * sizeof(int));
-        ds_release(&a, plan->checked, plan->graph->n_nodes * sizeof *plan->checked);
-        ds_release(&a, plan->marked, plan->graph->n_edges * sizeof *plan->marked);
-        ds_release(&a, plan->nodes, plan->graph->n_nodes * sizeof *plan->nodes);
-        ds_release(&a, plan->edges, plan->graph->n_edges * sizeof *plan->edges);
-    }
+    ds_release(&a, plan->prepared, plan->prepared_bytes);
+    ds_arena_free(&plan->arena);
     ds_analysis_free(&plan->analysis);
     ds_graph_destroy(plan->graph);
     ds_graph_destroy(plan->plain);

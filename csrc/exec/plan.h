@@ -5,7 +5,7 @@
  * weights as the chosen kernels want them. Immutable once made; shared by all threads. */
 #ifndef DS_EXEC_PLAN_H
 #define DS_EXEC_PLAN_H
-#include "ir/fuse.h"
+#include "base/arena.h"
 #include "ir/rewrite.h"
 
 /* Of an input of one stream; an edge may have twice as many. Counts are far from where they saturate. */
@@ -18,14 +18,13 @@ typedef struct ds_growth {
 
 typedef struct ds_edge_plan {
     size_t frame_bytes;
-    int64_t capacity;    /* frames kept in the block at most; 0 where none or unbounded */
-    int64_t room;        /* frames that have room in the block: slack lets kept ones stay in place */
+    int64_t capacity; /* frames kept in the block at most; 0 where none or unbounded */
+    int64_t room;     /* frames that have room in the block: slack lets kept ones stay in place */
     size_t state_offset; /* of the room in the block */
-    int mark;            /* index in the block's marks; -1: no slack, kept frames go through buffers */
-    int tail;            /* unbounded: index of its tail in the slot; else -1 */
-    int buffer;          /* scratch buffer; -1 for unbounded edges and edges that nothing produces */
-    bool freed;          /* its buffer has gone to another edge */
-    int last_use;        /* node after which the frames may go; n_nodes: when the call is over */
+    int mark;     /* index in the block's marks; -1: no slack, kept frames go through buffers */
+    int tail;     /* unbounded: index of its tail in the slot; else -1 */
+    int buffer;   /* scratch buffer; -1 for unbounded edges and edges that nothing produces */
+    int last_use; /* node after which the frames may go; n_nodes: when the call is over; -1: none */
     ds_growth growth;
 } ds_edge_plan;
 
@@ -67,6 +66,7 @@ typedef struct ds_block {
 
 typedef struct ds_plan {
     ds_allocator allocator;
+    ds_arena arena;  /* what the plan lists */
     ds_graph *model; /* as captured; owned */
     ds_graph *plain; /* rewritten, each operator by itself, for exports; owned */
     ds_graph *graph; /* rewritten and fused; owned. All number their edges alike */
@@ -75,12 +75,13 @@ typedef struct ds_plan {
     const ds_kernels *kernels;
     ds_edge_plan *edges; /* [graph->n_edges] */
     ds_node_plan *nodes; /* [graph->n_nodes] */
-    int *stores;         /* edges that keep frames, by their last use: after node j those from */
-    int *first_store;    /* first_store[j] to first_store[j + 1] of them; [graph->n_nodes + 2] */
+    int *leaving;        /* edges by their last use: after node j those from */
+    int *first_leaving;  /* first_leaving[j] to first_leaving[j + 1]; [graph->n_nodes + 2] */
     int n_buffers, n_tails;
-    int *marked;                 /* [n_marked]: edges with a mark, in its order */
-    size_t n_marked;
-    ds_checked *checked;         /* [n_checked] */
+    int *
+        moving; /* [n_moving]: edges whose first kept frame moves on in their rooms (marks) or tails */
+    size_t n_moving, n_marked;
+    ds_checked *checked; /* [n_checked] */
     size_t n_checked;
     bool checks_values;          /* whether any operator looks at the values of an input */
     int max_inputs, max_outputs; /* of any node, at least 1 */
@@ -89,16 +90,17 @@ typedef struct ds_plan {
     double largest;              /* multiplications of a weight, for a frame of its node */
     size_t read_bytes;           /* of weights, in a call */
     bool recurrent;              /* whether weights are read frame by frame */
-    int64_t start[DS_MAX_INPUTS], period[DS_MAX_INPUTS]; /* of the integers, in frames of each input */
-    int64_t most_periods;        /* beyond the start, before counts come near their limit */
-    bool uneven;                 /* whether an edge gets frames at the end that don't follow from its phase */
-    size_t block_bytes;          /* of one stream's fixed state: exact */
-    size_t kept_bytes;           /* what of it must be kept: without slack */
-    size_t grown_bytes;          /* per `analysis.period` frames of input 0, where state grows */
-    void *prepared;              /* owned: all nodes' */
+    int64_t start[DS_MAX_INPUTS],
+        period[DS_MAX_INPUTS]; /* of the integers, in frames of each input */
+    int64_t most_periods;      /* beyond the start, before counts come near their limit */
+    bool uneven; /* whether an edge gets frames at the end that don't follow from its phase */
+    size_t block_bytes; /* of one stream's fixed state: exact */
+    size_t kept_bytes;  /* what of it must be kept: without slack */
+    size_t grown_bytes; /* per `analysis.period` frames of input 0, where state grows */
+    void *prepared;     /* owned: all nodes' */
     size_t prepared_bytes;
     ds_replaced *replaced; /* raw weights that were given back, ascending by where they were */
-    size_t n_replaced, most_replaced;
+    size_t n_replaced;
     size_t raw_bytes;    /* of all raw weights as captured, each once */
     size_t weight_bytes; /* held: raw weights that are left, each once, and prepared ones */
     uint64_t fingerprint[2];

@@ -14,51 +14,65 @@ typedef struct entry {
     int64_t ended, frames[];
 } entry;
 
-struct ds_positions {
-    ds_allocator allocator;
-    const ds_plan *plan;
-    size_t head_bytes, entry_bytes;
-    size_t n, room; /* entries */
-    size_t n_slots; /* a power of two, at least twice the room */
-    char *entries;
-    int32_t *slots; /* [n_slots]: 1 + entry, 0 where empty */
-    ds_pair *pairs; /* [n_edges]: scratch */
-    int64_t *first; /* [n_edges]: scratch */
-    size_t n_bytes; /* of entries, slots and scratch, one piece */
-};
-
 /* ---------------------------------------------------------------- evaluation */
 /* The integers of all edges, from the start. Edges without producer stay empty. */
-static ds_status evaluate(const ds_plan *p, const int64_t *frames, bool ended, ds_pair *pairs,
-                          int64_t *first, ds_edge_counts *edges)
+static void count(const ds_graph *g, const int64_t *frames, bool ended, ds_pair *pairs,
+                  int64_t *first, ds_edge_counts *edges)
 {
-    const ds_graph *g = p->graph;
     memset(pairs, 0, g->n_edges * sizeof *pairs);
     for (size_t i = 0; i < g->n_inputs; i++)
         pairs[g->inputs[i]] = (ds_pair){frames[i], frames[i]};
     ds_graph_counts(g, ended, pairs);
     ds_graph_needs(g, pairs, first);
-    for (size_t e = 0; e < g->n_edges; e++) {
-        const int64_t from = first[e] < pairs[e].known ? first[e] : pairs[e].known;
-        DS_CHECK(pairs[e].total <= 2 * DS_MOST_FRAMES, DS_ARGUMENT,
-                 "%lld frames of input 0 are more than this model can count: edge %zu would hold more than 2^61",
+    for (size_t e = 0; e < g->n_edges; e++)
+        edges[e] = (ds_edge_counts){pairs[e].known, pairs[e].total,
+                                    first[e] < pairs[e].known ? first[e] : pairs[e].known};
+}
+
+ds_status ds_positions_count(const ds_graph *graph, const int64_t *frames, ds_arena *arena,
+                             ds_edge_counts **edges)
+{
+    ds_pair *pairs;
+    int64_t *first;
+    DS_PUSH(arena, pairs, graph->n_edges);
+    DS_PUSH(arena, first, graph->n_edges);
+    DS_PUSH(arena, *edges, graph->n_edges);
+    count(graph, frames, false, pairs, first, *edges);
+    return DS_OK;
+}
+
+/* The same for a stream that there can be: refuses counts near their limit. */
+static ds_status evaluate(const ds_plan *p, const int64_t *frames, bool ended, ds_pair *pairs,
+                          int64_t *first, ds_edge_counts *edges)
+{
+    count(p->graph, frames, ended, pairs, first, edges);
+    for (size_t e = 0; e < p->graph->n_edges; e++) {
+        const ds_edge_counts *c = &edges[e];
+        DS_CHECK(c->total <= 2 * DS_MOST_FRAMES, DS_ARGUMENT,
+                 "%lld frames of input 0 are more than this model can count: edge %zu would hold "
+                 "more than 2^61",
                  (long long)frames[0], e);
-        DS_ASSERT(ended || p->edges[e].tail >= 0 || pairs[e].known - from <= p->edges[e].capacity);
-        edges[e] = (ds_edge_counts){pairs[e].known, pairs[e].total, from};
+        DS_ASSERT(ended || p->edges[e].tail >= 0 || c->known - c->from <= p->edges[e].capacity);
     }
     return DS_OK;
 }
 
 /* ---------------------------------------------------------------- planning */
-/* Integers at the start's end, a period later, and both at the stream's end. */
-static ds_status measure_growth(ds_plan *p, ds_edge_counts *counts, ds_pair *pairs, int64_t *first)
+/* From the integers at the start's end, a period later, and both at the stream's end. */
+static ds_status measure_growth(ds_plan *p, ds_arena *arena)
 {
     const size_t n = p->graph->n_edges;
-    for (int k = 0; k < 4; k++) {
+    ds_edge_counts *counts;
+    ds_pair *pairs;
+    int64_t *first;
+    DS_PUSH(arena, counts, 4 * n);
+    DS_PUSH(arena, pairs, n);
+    DS_PUSH(arena, first, n);
+    for (size_t k = 0; k < 4; k++) {
         int64_t frames[DS_MAX_INPUTS];
         for (size_t i = 0; i < p->graph->n_inputs; i++)
-            frames[i] = p->start[i] + (k % 2) * p->period[i];
-        DS_TRY(evaluate(p, frames, k >= 2, pairs, first, counts + (size_t)k * n));
+            frames[i] = p->start[i] + (int64_t)(k % 2) * p->period[i];
+        DS_TRY(evaluate(p, frames, k >= 2, pairs, first, counts + k * n));
     }
     int64_t most = 1;
     for (size_t e = 0; e < n; e++) {
@@ -79,8 +93,6 @@ static ds_status measure_growth(ds_plan *p, ds_edge_counts *counts, ds_pair *pai
 
 ds_status ds_positions_plan(ds_plan *plan)
 {
-    const size_t n = plan->graph->n_edges;
-    const size_t n_bytes = n * (4 * sizeof(ds_edge_counts) + sizeof(ds_pair) + sizeof(int64_t));
     const int64_t *tick = plan->clock.tick;
     __extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
     for (size_t i = 0; i < plan->graph->n_inputs; i++) {
@@ -88,88 +100,72 @@ ds_status ds_positions_plan(ds_plan *plan)
         plan->start[i] =
             (int64_t)(((wide)plan->analysis.transient * tick[0] + tick[i] - 1) / tick[i]);
     }
-    void *memory;
-    DS_TRY(ds_allocate(&plan->allocator, &memory, n_bytes));
-    ds_edge_counts *counts = memory;
-    ds_pair *pairs = (ds_pair *)(void *)(counts + 4 * n);
-    const ds_status status = measure_growth(plan, counts, pairs, (int64_t *)(void *)(pairs + n));
-    ds_release(&plan->allocator, memory, n_bytes);
+    ds_arena arena;
+    ds_arena_init(&arena, &plan->allocator);
+    const ds_status status = measure_growth(plan, &arena);
+    ds_arena_free(&arena);
     return status;
 }
 
 /* ---------------------------------------------------------------- the table */
-static size_t bytes_for(const ds_positions *t, size_t room, size_t n_slots)
+void ds_positions_init(ds_positions *positions, const ds_plan *plan)
 {
-    const size_t n_edges = t->plan->graph->n_edges;
-    return room * t->entry_bytes + n_slots * sizeof *t->slots +
-           n_edges * (sizeof *t->pairs + sizeof *t->first);
+    *positions = (ds_positions){.plan = plan};
+    ds_arena_init(&positions->arena, &plan->allocator);
+    positions->head_bytes = sizeof(entry) + plan->graph->n_inputs * sizeof(int64_t);
+    positions->entry_bytes = positions->head_bytes + plan->graph->n_edges * sizeof(ds_edge_counts);
 }
 
-static void clear(ds_positions *t)
+void ds_positions_free(ds_positions *positions)
 {
-    memset(t->slots, 0, t->n_slots * sizeof *t->slots);
-    t->n = 0;
+    ds_arena_free(&positions->arena);
 }
 
 /* Replaces the table by an empty one with room for so many entries. */
 static ds_status resize(ds_positions *t, size_t room)
 {
     const size_t n_edges = t->plan->graph->n_edges;
-    size_t n_slots = 4, n_entry_bytes;
-    while (n_slots < 2 * room)
-        n_slots *= 2;
-    DS_CHECK(room < INT32_MAX / 4 && !__builtin_mul_overflow(room, t->entry_bytes, &n_entry_bytes),
-             DS_NO_MEMORY, "the integers of %zu positions do not fit into memory", room);
-    void *memory;
-    const size_t n_bytes = bytes_for(t, room, n_slots);
-    DS_TRY(ds_allocate(&t->allocator, &memory, n_bytes));
-    ds_release(&t->allocator, t->entries, t->n_bytes);
-    t->entries = memory;
-    t->pairs = (ds_pair *)(void *)(t->entries + n_entry_bytes);
-    t->first = (int64_t *)(void *)(t->pairs + n_edges);
-    t->slots = (int32_t *)(void *)(t->first + n_edges);
-    t->n_bytes = n_bytes;
+    DS_CHECK(room < INT32_MAX / 4, DS_NO_MEMORY,
+             "the integers of %zu positions do not fit into memory", room);
+    t->n = t->room = 0;
+    for (t->n_slots = 4; t->n_slots < 2 * room;)
+        t->n_slots *= 2;
+    ds_arena_reset(&t->arena);
+    DS_TRY(ds_arena_push_array(&t->arena, (void **)&t->entries, room, t->entry_bytes));
+    DS_PUSH(&t->arena, t->pairs, n_edges);
+    DS_PUSH(&t->arena, t->first, n_edges);
+    DS_PUSH_ZEROED(&t->arena, t->slots, t->n_slots);
     t->room = room;
-    t->n_slots = n_slots;
-    clear(t);
     return DS_OK;
-}
-
-ds_status ds_positions_create(ds_positions **positions, const ds_plan *plan)
-{
-    void *memory;
-    DS_TRY(ds_allocate_zeroed(&plan->allocator, &memory, sizeof(ds_positions)));
-    ds_positions *t = memory;
-    t->allocator = plan->allocator;
-    t->plan = plan;
-    t->head_bytes = sizeof(entry) + plan->graph->n_inputs * sizeof(int64_t);
-    t->entry_bytes = t->head_bytes + plan->graph->n_edges * sizeof(ds_edge_counts);
-    size_t room = TABLE_BYTES / t->entry_bytes;
-    room = room < LEAST_ENTRIES ? LEAST_ENTRIES : room > MOST_ENTRIES ? MOST_ENTRIES : room;
-    const ds_status status = resize(t, room);
-    if (status != DS_OK) {
-        ds_positions_destroy(t);
-        return status;
-    }
-    *positions = t;
-    return DS_OK;
-}
-
-void ds_positions_destroy(ds_positions *positions)
-{
-    if (!positions)
-        return;
-    const ds_allocator a = positions->allocator;
-    ds_release(&a, positions->entries, positions->n_bytes);
-    ds_release(&a, positions, sizeof *positions);
 }
 
 ds_status ds_positions_begin(ds_positions *positions, size_t n_rows)
 {
-    if (positions->room < 4 * n_rows)
-        return resize(positions, 4 * n_rows);
-    if (positions->room - positions->n < 2 * n_rows)
-        clear(positions);
+    ds_positions *t = positions;
+    size_t room = TABLE_BYTES / t->entry_bytes;
+    room = room < LEAST_ENTRIES ? LEAST_ENTRIES : room > MOST_ENTRIES ? MOST_ENTRIES : room;
+    room = room < 4 * n_rows ? 4 * n_rows : room;
+    if (t->room < room)
+        return resize(t, room);
+    if (t->room - t->n < 2 * n_rows) {
+        memset(t->slots, 0, t->n_slots * sizeof *t->slots);
+        t->n = 0;
+    }
+    return DS_OK;
+}
+
+ds_status ds_positions_check(const ds_plan *plan, const ds_place *at)
+{
+    for (size_t k = 0; k < plan->n_checked; k++) {
+        const ds_checked *checked = &plan->checked[k];
+        const ds_node *node = &plan->graph->nodes[checked->node];
+        if (!at->ended && !checked->always)
+            continue;
+        ds_pair in[DS_MAX_INPUTS];
+        for (int i = 0; i < node->op->n_inputs; i++)
+            in[i] = ds_pair_at(plan, at, (size_t)node->inputs[i]);
+        DS_TRY(ds_op_check(node->op, in, at->ended));
+    }
     return DS_OK;
 }
 
@@ -179,9 +175,9 @@ static int64_t periods_beyond(const ds_plan *p, const int64_t *frames)
     int64_t least = p->most_periods + 1;
     for (size_t i = 0; i < p->graph->n_inputs; i++) {
         const int64_t beyond = frames[i] - p->start[i];
-        const int64_t periods = beyond <= 0             ? 0
+        const int64_t periods = beyond <= 0         ? 0
                                 : p->period[i] == 1 ? beyond
-                                                        : beyond / p->period[i];
+                                                    : beyond / p->period[i];
         least = periods < least ? periods : least;
     }
     return least > p->most_periods ? 0 : least;

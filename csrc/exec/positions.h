@@ -22,11 +22,22 @@ typedef struct ds_place {
     bool ended;
 } ds_place;
 
-typedef struct ds_positions ds_positions;
+/* Fields are private. */
+typedef struct ds_positions {
+    const ds_plan *plan;
+    ds_arena arena;
+    size_t head_bytes, entry_bytes;
+    size_t n, room; /* entries */
+    size_t n_slots; /* a power of two, at least twice the room */
+    char *entries;
+    int32_t *slots; /* [n_slots]: 1 + entry, 0 where empty */
+    ds_pair *pairs; /* [n_edges]: scratch */
+    int64_t *first; /* [n_edges]: scratch */
+} ds_positions;
 
 /* Keeps the plan. */
-ds_status ds_positions_create(ds_positions **positions, const ds_plan *plan);
-void ds_positions_destroy(ds_positions *positions);
+void ds_positions_init(ds_positions *positions, const ds_plan *plan);
+void ds_positions_free(ds_positions *positions);
 /* Room for a call of n_rows streams, each of which asks for two places: those stay until the next call
  * of this function. */
 ds_status ds_positions_begin(ds_positions *positions, size_t n_rows);
@@ -34,6 +45,12 @@ ds_status ds_positions_begin(ds_positions *positions, size_t n_rows);
  * all. Errors: DS_ARGUMENT where an edge would hold more than 2^61 frames. */
 ds_status ds_positions_find(ds_positions *positions, const int64_t *frames, bool ended,
                             ds_place *place);
+
+/* What operators have to say about a stream's lengths. Errors: DS_SHAPE, or the operator's own. */
+ds_status ds_positions_check(const ds_plan *plan, const ds_place *at);
+/* The integers of a graph's edges (pushed: [n_edges]) after these frames, evaluated. */
+ds_status ds_positions_count(const ds_graph *graph, const int64_t *frames, ds_arena *arena,
+                             ds_edge_counts **edges);
 
 /* Finds how edges grow (plan->edges[].growth), and from where on. Called once, when all else is planned. */
 ds_status ds_positions_plan(ds_plan *plan);
@@ -59,6 +76,12 @@ static inline int64_t ds_kept_from(const ds_plan *p, const ds_place *at, size_t 
 {
     return at->ended ? ds_known_at(p, at, e)
                      : at->edges[e].from + at->periods * p->edges[e].growth.from;
+}
+
+/* Frames that are kept. */
+static inline int64_t ds_kept_at(const ds_plan *p, const ds_place *at, size_t e)
+{
+    return ds_known_at(p, at, e) - ds_kept_from(p, at, e);
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* exec/rows.h: what the two phases of a batch share: rows, and where their frames lie.
+/* exec/rows.h: what the two phases of a step share: rows, and where their frames lie.
  *
  * Consecutive rows that stand alike (the same places but for whole periods) are a stretch: what follows from
  * integers is found once for it. The rows of a group are run by one thread.
@@ -7,68 +7,50 @@
  *   in the room   that the stream's block has for the edge: new frames are written behind the kept ones, which stay
  *                 where they are; when the room's end is reached, they move to its front first;
  *   in the tail   of the stream, the same for edges that keep more and more;
- *   in a buffer   of the batch, where an edge keeps nothing, few frames, or gets more than its room holds: the kept
+ *   in a buffer   of the step, where an edge keeps nothing, few frames, or gets more than its room holds: the kept
  *                 frames are copied in, and out again behind the edge's last reader. */
 #ifndef DS_EXEC_ROWS_H
 #define DS_EXEC_ROWS_H
-#include "base/arena.h"
-#include "exec/batch.h"
-#include "exec/positions.h"
-
-/* Pushes an array of n items, whose address `target` gets. Returns from the function on failure. */
-#define DS_PUSH(arena, target, n)                                                       \
-    do {                                                                                \
-        void *memory_;                                                                  \
-        DS_TRY(ds_arena_push_array((arena), &memory_, (n), sizeof *(target)));          \
-        (target) = memory_;                                                             \
-    } while (0)
+#include "exec/step.h"
 
 typedef struct ds_row {
     ds_place before, now;
+    ds_slot *slot;
+    const struct ds_stretch *stretch;
 } ds_row;
 
 typedef struct ds_stretch {
-    size_t first, n;   /* rows of the group */
-    const ds_row *row; /* the first of them */
-    size_t *offset;    /* [n_edges]: of the first row's window in the edge's buffer */
+    const struct ds_group *group;
+    ds_row *rows;
+    size_t n;
+    size_t *offset; /* [n_edges]: of the first row's window in the edge's buffer */
 } ds_stretch;
 
 typedef enum ds_where { DS_NOWHERE, DS_IN_BUFFER, DS_IN_ROOM, DS_IN_TAIL } ds_where;
 
-/* Rows [first, first + n_rows) of a batch. */
+/* What all rows of a group have of one edge. */
+typedef struct ds_group_edge {
+    int64_t frames; /* new ones */
+    size_t n_bytes; /* of the windows in the edge's buffer */
+    bool scattered; /* the new frames don't lie in the buffer one after another, or not alone */
+} ds_group_edge;
+
+/* Rows [first, first + n_rows) of a step. */
 typedef struct ds_group {
     size_t first, n_rows;
     ds_row *rows;
-    ds_slot *const *slots; /* NULL where nothing lies in streams' blocks */
     const bool *ended;
     ds_stretch *stretches;
     size_t n_stretches;
-    char **buffers;  /* [n_buffers] */
-    int64_t *frames; /* [n_edges]: new ones of all rows */
-    bool *flat;      /* [n_edges]: all rows' new frames lie in the buffer one after another, and nothing else does */
-    size_t *bytes;   /* [n_edges + n_buffers + 1]: scratch of the layout */
-    ds_window *in;   /* of one node's run */
+    char **buffers;       /* [n_buffers] */
+    ds_group_edge *edges; /* [n_edges] */
+    ds_window *in;        /* of one node's run */
     ds_target *out;
     ds_counts *count;
     void **carried;
     void *scratch;
     size_t n_moved; /* bytes of kept frames that were copied */
 } ds_group;
-
-struct ds_batch {
-    ds_allocator allocator;
-    const ds_plan *plan;
-    ds_positions *positions;
-    ds_pool *pool; /* that begins to look for work when a call does; or NULL */
-    ds_slot *const *slots;
-    const bool *ended;
-    size_t n_rows;
-    bool within; /* nodes may split themselves among threads */
-    ds_arena arena;
-    void **outputs; /* [n_outputs][n_rows]: where the new frames lie, after the run */
-    ds_group *groups;
-    size_t n_groups, groups_capacity;
-};
 
 /* What a stretch's rows have of one edge: the same for all of them but in tails. */
 typedef struct ds_span {
@@ -80,57 +62,42 @@ typedef struct ds_span {
 static inline ds_span ds_span_of(const ds_plan *p, const ds_stretch *s, size_t e)
 {
     const ds_edge_plan *edge = &p->edges[e];
-    const int64_t before = ds_known_at(p, &s->row->before, e), now = ds_known_at(p, &s->row->now, e);
-    const int64_t kept = before - ds_kept_from(p, &s->row->before, e);
+    const int64_t kept = ds_kept_at(p, &s->rows->before, e);
+    const int64_t fresh = ds_known_at(p, &s->rows->now, e) - ds_known_at(p, &s->rows->before, e);
     const ds_where where = edge->tail >= 0                                 ? DS_IN_TAIL
                            : edge->buffer < 0                              ? DS_NOWHERE
-                           : edge->mark >= 0 && kept + now - before <= edge->room ? DS_IN_ROOM
+                           : edge->mark >= 0 && kept + fresh <= edge->room ? DS_IN_ROOM
                                                                            : DS_IN_BUFFER;
-    return (ds_span){where, kept, now - before, edge->frame_bytes};
+    return (ds_span){where, kept, fresh, edge->frame_bytes};
 }
 
-/* Where the window of a row (of the stretch) begins. */
-static inline char *ds_window_data(const ds_plan *p, const ds_group *g, const ds_stretch *s,
-                                   const ds_span *span, size_t e, size_t row)
+/* Where the window of a row begins. */
+static inline char *ds_window_data(const ds_plan *p, const ds_row *row, const ds_span *span,
+                                   size_t e)
 {
     const ds_edge_plan *edge = &p->edges[e];
-    switch (span->where) {
-    case DS_IN_BUFFER: {
-        char *buffer = g->buffers[edge->buffer];
-        const size_t bytes = (size_t)(span->kept + span->fresh) * span->frame_bytes;
-        return buffer ? buffer + s->offset[e] + row * bytes : NULL;
-    }
-    case DS_IN_ROOM: {
-        ds_block *block = g->slots[s->first + row]->block;
-        const int64_t mark = ds_block_marks(p, block)[edge->mark];
-        return (char *)block + edge->state_offset + (size_t)mark * span->frame_bytes;
-    }
-    case DS_IN_TAIL: {
-        const ds_tail *tail = &g->slots[s->first + row]->tails[edge->tail];
-        return tail->data ? (char *)tail->data + (size_t)tail->first * span->frame_bytes : NULL;
-    }
-    default: return NULL;
-    }
+    const ds_stretch *s = row->stretch;
+    if (span->where == DS_NOWHERE)
+        return NULL;
+    if (span->where != DS_IN_BUFFER)
+        return ds_slot_kept(p, row->slot, edge);
+    char *buffer = s->group->buffers[edge->buffer];
+    const size_t n_bytes = (size_t)(span->kept + span->fresh) * span->frame_bytes;
+    return buffer ? buffer + s->offset[e] + (size_t)(row - s->rows) * n_bytes : NULL;
 }
 
-/* Frames that a row keeps before the call. */
-static inline int64_t ds_row_kept(const ds_plan *p, const ds_row *row, size_t e)
+/* Where its new frames begin. */
+static inline char *ds_fresh_data(const ds_plan *p, const ds_row *row, const ds_span *span,
+                                  size_t e)
 {
-    return ds_known_at(p, &row->before, e) - ds_kept_from(p, &row->before, e);
+    char *data = ds_window_data(p, row, span, e);
+    const int64_t kept = span->where == DS_IN_TAIL ? ds_kept_at(p, &row->before, e) : span->kept;
+    return data ? data + (size_t)kept * span->frame_bytes : NULL;
 }
 
-/* Forgets what was placed. */
-void ds_group_clear(const ds_plan *p, ds_group *g);
-/* Places one stretch's windows behind those of earlier ones (offset, frames, flat; bytes: of each edge so far).
- * Fills most, unless NULL: [n_buffers + 1], the bytes that a row needs of each buffer, and of scratch. */
-ds_status ds_group_place(const ds_plan *p, ds_group *g, const ds_stretch *s, size_t *most);
 /* Moves kept frames to the front of rooms whose end the new ones would pass. */
 void ds_group_make_way(const ds_plan *p, ds_group *g, size_t e);
-/* Whether node j has new frames to give, or, where it carries something, to take. */
-bool ds_group_has_work(const ds_plan *p, const ds_group *g, size_t j);
-/* Runs node j. What it carries is in g->carried. pool: for what it splits within itself, or NULL. */
-void ds_group_forward(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool);
 /* Phase 2 of one group. */
-void ds_group_run(ds_batch *b, ds_group *g, ds_pool *pool);
+void ds_group_run(const ds_step *step, ds_group *g, ds_pool *pool);
 
 #endif

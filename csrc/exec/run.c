@@ -1,4 +1,4 @@
-/* exec/run.c: phase 2 of a call: values. Nothing here can fail.
+/* exec/run.c: phase 2 of a step: values. Nothing here can fail.
  *
  * For each node in order: the kept frames of its output edges come to stand in front of the room for the new
  * ones, and its forward runs once for all rows of the group. Operators that look at single frames get all rows'
@@ -16,14 +16,11 @@ void ds_group_make_way(const ds_plan *p, ds_group *g, size_t e)
         const ds_stretch *s = &g->stretches[i];
         const ds_span span = ds_span_of(p, s, e);
         const size_t n_bytes = (size_t)span.kept * edge->frame_bytes;
-        if (span.where != DS_IN_ROOM)
-            continue;
-        for (size_t r = s->first; r < s->first + s->n; r++) {
-            ds_block *block = g->slots[r]->block;
-            int64_t *mark = &ds_block_marks(p, block)[edge->mark];
+        for (ds_row *row = s->rows; span.where == DS_IN_ROOM && row < s->rows + s->n; row++) {
+            char *room = (char *)row->slot->block + edge->state_offset;
+            int64_t *mark = ds_slot_passed(p, row->slot, edge);
             if (*mark + span.kept + span.fresh <= edge->room)
                 continue;
-            char *room = (char *)block + edge->state_offset;
             memmove(room, room + (size_t)*mark * edge->frame_bytes, n_bytes);
             *mark = 0;
             g->n_moved += n_bytes;
@@ -31,105 +28,76 @@ void ds_group_make_way(const ds_plan *p, ds_group *g, size_t e)
     }
 }
 
-/* Where a row's kept frames begin in the block, where its window is in a buffer. */
-static char *kept_in_block(const ds_plan *p, const ds_edge_plan *edge, ds_block *block)
-{
-    const int64_t mark = edge->mark < 0 ? 0 : ds_block_marks(p, block)[edge->mark];
-    return (char *)block + edge->state_offset + (size_t)mark * edge->frame_bytes;
-}
-
-/* Puts the kept frames of an edge before its new ones. */
-static void load_kept(const ds_plan *p, ds_group *g, size_t e)
+/* Moves kept frames of windows that lie in buffers: before a call, from the room to the front of the window;
+ * after it, what the next call needs from its end to the front of the room. */
+static void move_kept(const ds_plan *p, ds_group *g, size_t e, bool after)
 {
     const ds_edge_plan *edge = &p->edges[e];
-    if (edge->capacity == 0)
-        return;
-    for (size_t i = 0; i < g->n_stretches; i++) {
+    for (size_t i = 0; edge->capacity > 0 && i < g->n_stretches; i++) {
         const ds_stretch *s = &g->stretches[i];
         const ds_span span = ds_span_of(p, s, e);
-        const size_t n_bytes = (size_t)span.kept * edge->frame_bytes;
+        const int64_t n = after ? ds_kept_at(p, &s->rows->now, e) : span.kept;
+        const size_t n_bytes = (size_t)n * edge->frame_bytes;
+        const size_t dropped = (size_t)(span.kept + span.fresh - n) * edge->frame_bytes;
         if (span.where != DS_IN_BUFFER || n_bytes == 0)
             continue;
-        for (size_t r = 0; r < s->n; r++)
-            memcpy(ds_window_data(p, g, s, &span, e, r),
-                   kept_in_block(p, edge, g->slots[s->first + r]->block), n_bytes);
-        g->n_moved += n_bytes * s->n;
-    }
-}
-
-/* Saves from buffers what the next call needs of an edge, to the front of its room. */
-static void store_kept(const ds_plan *p, ds_group *g, size_t e)
-{
-    const ds_edge_plan *edge = &p->edges[e];
-    for (size_t i = 0; i < g->n_stretches; i++) {
-        const ds_stretch *s = &g->stretches[i];
-        const ds_span span = ds_span_of(p, s, e);
-        const ds_place *now = &s->row->now;
-        const int64_t keep = ds_known_at(p, now, e) - ds_kept_from(p, now, e);
-        const size_t n_bytes = (size_t)keep * edge->frame_bytes;
-        if (span.where != DS_IN_BUFFER || n_bytes == 0)
-            continue;
-        const size_t skip = (size_t)(span.kept + span.fresh - keep) * edge->frame_bytes;
-        for (size_t r = 0; r < s->n; r++)
-            memcpy((char *)g->slots[s->first + r]->block + edge->state_offset,
-                   ds_window_data(p, g, s, &span, e, r) + skip, n_bytes);
+        for (ds_row *row = s->rows; row < s->rows + s->n; row++) {
+            char *window = ds_window_data(p, row, &span, e);
+            if (after)
+                memcpy((char *)row->slot->block + edge->state_offset, window + dropped, n_bytes);
+            else
+                memcpy(window, ds_slot_kept(p, row->slot, edge), n_bytes);
+        }
         g->n_moved += n_bytes * s->n;
     }
 }
 
 /* Saves what edges keep that nobody reads after node j. */
-static void store_all(const ds_plan *p, ds_group *g, size_t j)
+static void store_kept(const ds_plan *p, ds_group *g, size_t j)
 {
-    for (int i = p->first_store[j]; i < p->first_store[j + 1]; i++)
-        store_kept(p, g, (size_t)p->stores[i]);
+    for (int i = p->first_leaving[j]; i < p->first_leaving[j + 1]; i++)
+        move_kept(p, g, (size_t)p->leaving[i], true);
 }
 
 /* ---------------------------------------------------------------- one node */
-/* Whether all that a node reads and writes lies in buffers, the rows' frames side by side. */
-static bool lies_flat(const ds_plan *p, const ds_group *g, size_t j)
-{
-    const ds_node *node = &p->graph->nodes[j];
-    bool flat = p->nodes[j].framewise;
-    for (int i = 0; flat && i < node->op->n_inputs; i++)
-        flat = g->flat[node->inputs[i]];
-    for (int o = 0; flat && o < node->op->n_outputs; o++)
-        flat = g->flat[node->first_output + o];
-    return flat;
-}
-
-/* All rows as one, from frame 0 on. */
-static void fill_flat(const ds_plan *p, ds_group *g, size_t j, ds_run *run)
+/* All rows as one, from frame 0 on; false where what the node reads and writes doesn't lie side by side. */
+static bool fill_flat(const ds_plan *p, ds_group *g, size_t j, ds_run *run)
 {
     static const bool not_ended = false;
     const ds_node *node = &p->graph->nodes[j];
+    if (!p->nodes[j].framewise)
+        return false;
     for (int i = 0; i < node->op->n_inputs; i++) {
         const int e = node->inputs[i];
-        const int64_t n = g->frames[e];
+        const int64_t n = g->edges[e].frames;
+        if (g->edges[e].scattered)
+            return false;
         g->in[i] = (ds_window){g->buffers[p->edges[e].buffer], 0, n};
         g->count[i] = (ds_counts){{0, 0}, {n, n}};
     }
     for (int o = 0; o < node->op->n_outputs; o++) {
         const int e = node->first_output + o;
-        g->out[o] = (ds_target){g->buffers[p->edges[e].buffer], 0, g->frames[e]};
+        if (g->edges[e].scattered)
+            return false;
+        g->out[o] = (ds_target){g->buffers[p->edges[e].buffer], 0, g->edges[e].frames};
     }
     run->n_rows = 1;
     run->ended = &not_ended;
+    return true;
 }
 
-/* The windows of input i of node j, one per row. */
+/* The windows of an input, one per row. */
 static void fill_input(const ds_plan *p, ds_group *g, size_t e, bool is_value, ds_window *in,
                        ds_counts *count)
 {
     for (size_t k = 0; k < g->n_stretches; k++) {
         const ds_stretch *s = &g->stretches[k];
         const ds_span span = ds_span_of(p, s, e);
-        for (size_t r = 0; r < s->n; r++, in++, count++) {
-            const ds_row *row = &g->rows[s->first + r];
-            const int64_t at = ds_kept_from(p, &row->before, e);
+        for (const ds_row *row = s->rows; row < s->rows + s->n; row++, in++, count++) {
             *count = (ds_counts){ds_pair_at(p, &row->before, e), ds_pair_at(p, &row->now, e)};
-            in->data = is_value ? ds_window_data(p, g, s, &span, e, r) : NULL;
-            in->at = at;
-            in->n = count->now.known - at;
+            in->data = is_value ? ds_window_data(p, row, &span, e) : NULL;
+            in->at = ds_kept_from(p, &row->before, e);
+            in->n = count->now.known - in->at;
         }
     }
 }
@@ -140,11 +108,8 @@ static void fill_output(const ds_plan *p, ds_group *g, size_t e, ds_target *out)
     for (size_t k = 0; k < g->n_stretches; k++) {
         const ds_stretch *s = &g->stretches[k];
         const ds_span span = ds_span_of(p, s, e);
-        for (size_t r = 0; r < s->n; r++, out++) {
-            const ds_row *row = &g->rows[s->first + r];
-            char *data = ds_window_data(p, g, s, &span, e, r);
-            const int64_t kept = span.where == DS_IN_TAIL ? ds_row_kept(p, row, e) : span.kept;
-            out->data = kept ? data + (size_t)kept * span.frame_bytes : data;
+        for (const ds_row *row = s->rows; row < s->rows + s->n; row++, out++) {
+            out->data = ds_fresh_data(p, row, &span, e);
             out->m0 = ds_known_at(p, &row->before, e);
             out->m1 = ds_known_at(p, &row->now, e);
         }
@@ -161,22 +126,26 @@ static void fill_rows(const ds_plan *p, ds_group *g, size_t j, ds_run *run)
                    g->count + (size_t)i * n);
     for (int o = 0; o < op->n_outputs; o++)
         fill_output(p, g, (size_t)(node->first_output + o), g->out + (size_t)o * n);
+    for (size_t r = 0; op->n_carried > 0 && r < n; r++)
+        g->carried[r] = (char *)g->rows[r].slot->block + p->nodes[j].carried_offset;
     run->n_rows = n;
     run->ended = g->ended;
 }
 
-bool ds_group_has_work(const ds_plan *p, const ds_group *g, size_t j)
+/* Whether node j has new frames to give, or, where it carries something, to take. */
+static bool has_work(const ds_plan *p, const ds_group *g, size_t j)
 {
     const ds_node *node = &p->graph->nodes[j];
     bool any = false;
     for (int o = 0; o < node->op->n_outputs; o++)
-        any |= g->frames[node->first_output + o] > 0;
+        any |= g->edges[node->first_output + o].frames > 0;
     for (int i = 0; i < node->op->n_inputs && node->op->n_carried > 0; i++)
-        any |= g->frames[node->inputs[i]] > 0;
+        any |= g->edges[node->inputs[i]].frames > 0;
     return any && !node->silent;
 }
 
-void ds_group_forward(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool)
+/* Runs node j. pool: for what it splits within itself, or NULL. */
+static void forward(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool)
 {
     const ds_node *node = &p->graph->nodes[j];
     ds_run run = {.in = g->in,
@@ -188,81 +157,62 @@ void ds_group_forward(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool)
                   .k = &p->kernels->real[ds_op_real(node->op) == DS_F64],
                   .pool = pool,
                   .scratch = g->scratch,
-                  .frames_in = g->frames[node->inputs[0]],
-                  .frames_out = g->frames[node->first_output]};
-    if (lies_flat(p, g, j))
-        fill_flat(p, g, j, &run);
-    else
+                  .frames_in = g->edges[node->inputs[0]].frames,
+                  .frames_out = g->edges[node->first_output].frames};
+    if (!fill_flat(p, g, j, &run))
         fill_rows(p, g, j, &run);
     node->op->def->forward(node->op, &run);
 }
 
 /* ---------------------------------------------------------------- the whole */
 /* Remembers where the new frames of the outputs lie, before marks move. */
-static void list_outputs(ds_batch *b, ds_group *g)
+static void list_outputs(const ds_step *step, ds_group *g)
 {
-    const ds_plan *p = b->plan;
+    const ds_plan *p = step->plan;
     for (size_t o = 0; o < p->graph->n_outputs; o++) {
         fill_output(p, g, (size_t)p->graph->outputs[o], g->out);
         for (size_t r = 0; r < g->n_rows; r++)
-            b->outputs[o * b->n_rows + g->first + r] = g->out[r].data;
+            step->outputs[o * step->n_rows + g->first + r] = g->out[r].data;
     }
 }
 
-/* What is no longer needed is dropped: rooms' and tails' first kept frame moves on. */
-static void advance(const ds_plan *p, ds_group *g)
+/* What is no longer needed is dropped: the first kept frame moves on in rooms and tails. */
+static void drop(const ds_plan *p, ds_group *g, size_t e)
 {
-    for (size_t k = 0; k < p->n_marked; k++) {
-        const size_t e = (size_t)p->marked[k];
-        const ds_edge_plan *edge = &p->edges[e];
-        for (size_t i = 0; i < g->n_stretches; i++) {
-            const ds_stretch *s = &g->stretches[i];
-            const ds_span span = ds_span_of(p, s, e);
-            const ds_place *now = &s->row->now;
-            const int64_t left = ds_known_at(p, now, e) - ds_kept_from(p, now, e);
-            const int64_t dropped = span.kept + span.fresh - left;
-            const bool stays = span.where == DS_IN_ROOM && left > 0;
-            for (size_t r = s->first; r < s->first + s->n; r++) {
-                int64_t *mark = &ds_block_marks(p, g->slots[r]->block)[edge->mark];
-                *mark = stays ? *mark + dropped : 0;
-            }
+    for (size_t i = 0; i < g->n_stretches; i++) {
+        const ds_stretch *s = &g->stretches[i];
+        const ds_span span = ds_span_of(p, s, e);
+        for (ds_row *row = s->rows; row < s->rows + s->n; row++) {
+            const int64_t dropped =
+                ds_kept_from(p, &row->now, e) - ds_kept_from(p, &row->before, e);
+            const bool stays = span.where != DS_IN_BUFFER && ds_kept_at(p, &row->now, e) > 0;
+            int64_t *mark = ds_slot_passed(p, row->slot, &p->edges[e]);
+            *mark = stays ? *mark + dropped : 0;
         }
     }
-    for (size_t e = 0; p->n_tails > 0 && e < p->graph->n_edges; e++)
-        for (size_t r = 0; p->edges[e].tail >= 0 && r < g->n_rows; r++)
-            g->slots[r]->tails[p->edges[e].tail].first +=
-                ds_kept_from(p, &g->rows[r].now, e) - ds_kept_from(p, &g->rows[r].before, e);
-    for (size_t r = 0; r < g->n_rows; r++)
-        for (size_t i = 0; i < p->graph->n_inputs; i++)
-            g->slots[r]->block->frames[i] =
-                ds_known_at(p, &g->rows[r].now, (size_t)p->graph->inputs[i]);
 }
 
-static void find_carried(const ds_plan *p, ds_group *g, size_t j)
+void ds_group_run(const ds_step *step, ds_group *g, ds_pool *pool)
 {
-    for (size_t r = 0; p->graph->nodes[j].op->n_carried > 0 && r < g->n_rows; r++)
-        g->carried[r] = (char *)g->slots[r]->block + p->nodes[j].carried_offset;
-}
-
-void ds_group_run(ds_batch *b, ds_group *g, ds_pool *pool)
-{
-    const ds_plan *p = b->plan;
+    const ds_plan *p = step->plan;
     const ds_graph *graph = p->graph;
     for (size_t i = 0; i < graph->n_inputs; i++)
-        load_kept(p, g, (size_t)graph->inputs[i]);
+        move_kept(p, g, (size_t)graph->inputs[i], false);
     for (size_t j = 0; j < graph->n_nodes; j++) {
         const ds_node *node = &graph->nodes[j];
         for (int o = 0; o < node->op->n_outputs; o++) {
             ds_group_make_way(p, g, (size_t)(node->first_output + o));
-            load_kept(p, g, (size_t)(node->first_output + o));
+            move_kept(p, g, (size_t)(node->first_output + o), false);
         }
-        if (ds_group_has_work(p, g, j)) {
-            find_carried(p, g, j);
-            ds_group_forward(p, g, j, pool);
-        }
-        store_all(p, g, j);
+        if (has_work(p, g, j))
+            forward(p, g, j, pool);
+        store_kept(p, g, j);
     }
-    store_all(p, g, graph->n_nodes);
-    list_outputs(b, g);
-    advance(p, g);
+    store_kept(p, g, graph->n_nodes);
+    list_outputs(step, g);
+    for (size_t k = 0; k < p->n_moving; k++)
+        drop(p, g, (size_t)p->moving[k]);
+    for (ds_row *row = g->rows; row < g->rows + g->n_rows; row++)
+        for (size_t i = 0; i < graph->n_inputs; i++)
+            row->slot->block->frames[i] = ds_known_at(p, &row->now, (size_t)graph->inputs[i]);
 }

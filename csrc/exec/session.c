@@ -6,11 +6,7 @@
 
 #include "base/alloc.h"
 
-/* A slot and its block lie in one piece, the block 64-byte aligned. */
-enum { HEAD_BYTES = (sizeof(ds_slot) + DS_ALIGNMENT - 1) / DS_ALIGNMENT * DS_ALIGNMENT };
-
 struct ds_session {
-    ds_allocator allocator;
     const ds_plan *plan;
     pthread_mutex_t lock; /* guards what follows */
     ds_slot *all, *free;
@@ -20,70 +16,51 @@ struct ds_session {
 ds_status ds_session_create(ds_session **session, const ds_plan *plan, size_t max_streams)
 {
     void *memory;
-    DS_TRY(ds_allocate_zeroed(&plan->allocator, &memory, sizeof(ds_session)));
-    ds_session *s = memory;
-    s->allocator = plan->allocator;
-    s->plan = plan;
-    s->max_streams = max_streams;
-    if (pthread_mutex_init(&s->lock, NULL) != 0) {
-        ds_release(&plan->allocator, memory, sizeof(ds_session));
-        return ds_fail(DS_NO_MEMORY, "no lock could be made");
-    }
-    *session = s;
+    DS_TRY(ds_allocate(&plan->allocator, &memory, sizeof(ds_session)));
+    *session = memory;
+    **session =
+        (ds_session){.plan = plan, .lock = PTHREAD_MUTEX_INITIALIZER, .max_streams = max_streams};
     return DS_OK;
 }
 
-static void destroy_slot(const ds_plan *plan, const ds_allocator *a, ds_slot *slot)
+/* A slot, its tails and its block lie in one piece, the block aligned. */
+static size_t head_bytes(const ds_plan *plan)
 {
-    for (int t = 0; slot->tails && t < plan->n_tails; t++)
-        ds_release(a, slot->tails[t].data, slot->tails[t].n_bytes);
-    ds_release(a, slot->tails, (size_t)plan->n_tails * sizeof *slot->tails);
-    ds_release(a, slot, HEAD_BYTES + plan->block_bytes);
+    return ds_aligned(sizeof(ds_slot) + (size_t)plan->n_tails * sizeof(ds_tail));
+}
+
+static void release_tails(ds_session *session, ds_slot *slot)
+{
+    for (int t = 0; t < session->plan->n_tails; t++) {
+        ds_release(&session->plan->allocator, slot->tails[t].data, slot->tails[t].n_bytes);
+        slot->tails[t] = (ds_tail){0};
+    }
 }
 
 void ds_session_destroy(ds_session *session)
 {
     if (!session)
         return;
-    ds_allocator a = session->allocator;
+    const ds_plan *plan = session->plan;
     for (ds_slot *slot = session->all, *next; slot; slot = next) {
         next = slot->next;
-        destroy_slot(session->plan, &a, slot);
+        release_tails(session, slot);
+        ds_release(&plan->allocator, slot, head_bytes(plan) + plan->block_bytes);
     }
     pthread_mutex_destroy(&session->lock);
-    ds_release(&a, session, sizeof *session);
+    ds_release(&plan->allocator, session, sizeof *session);
 }
 
-const ds_plan *ds_session_plan(const ds_session *session)
+static ds_status make_slot(const ds_plan *plan, ds_slot **slot)
 {
-    return session->plan;
-}
-
-static ds_status make_slot(const ds_plan *plan, const ds_allocator *a, ds_slot **slot)
-{
-    void *memory, *tails;
-    DS_TRY(ds_allocate(a, &memory, HEAD_BYTES + plan->block_bytes));
+    void *memory;
+    DS_TRY(ds_allocate(&plan->allocator, &memory, head_bytes(plan) + plan->block_bytes));
     ds_slot *s = memory;
-    memset(s, 0, sizeof *s);
+    memset(s, 0, head_bytes(plan));
     atomic_init(&s->busy, false);
-    s->block = (ds_block *)(void *)((char *)memory + HEAD_BYTES);
-    const ds_status status =
-        ds_allocate_zeroed(a, &tails, (size_t)plan->n_tails * sizeof *s->tails);
-    if (status != DS_OK) {
-        destroy_slot(plan, a, s);
-        return status;
-    }
-    s->tails = tails;
+    s->block = (ds_block *)(void *)((char *)memory + head_bytes(plan));
     *slot = s;
     return DS_OK;
-}
-
-static void release_tails(ds_session *session, ds_slot *slot)
-{
-    for (int t = 0; t < session->plan->n_tails; t++) {
-        ds_release(&session->allocator, slot->tails[t].data, slot->tails[t].n_bytes);
-        slot->tails[t] = (ds_tail){0};
-    }
 }
 
 static void clear_block(const ds_plan *plan, ds_slot *slot)
@@ -94,30 +71,19 @@ static void clear_block(const ds_plan *plan, ds_slot *slot)
     slot->block->n_inputs = (uint32_t)plan->graph->n_inputs;
 }
 
-/* Takes a free slot, or NULL; counts the new stream in unless it is spare. */
-static ds_status reserve(ds_session *session, ds_slot **slot, bool spare)
-{
-    ds_status status = DS_OK;
-    pthread_mutex_lock(&session->lock);
-    if (!spare && session->max_streams && session->n_open >= session->max_streams) {
-        status = ds_fail(DS_LIMIT, "%zu streams are open, which is the limit (max_streams)",
-                         session->max_streams);
-    } else {
-        session->n_open += !spare;
-        *slot = session->free;
-        if (*slot)
-            session->free = (*slot)->next_free;
-    }
-    pthread_mutex_unlock(&session->lock);
-    return status;
-}
-
 ds_status ds_session_open(ds_session *session, ds_slot **slot, bool spare)
 {
-    ds_slot *s = NULL;
-    DS_TRY(reserve(session, &s, spare));
+    const size_t most = session->max_streams;
+    pthread_mutex_lock(&session->lock);
+    const bool full = !spare && most && session->n_open >= most;
+    ds_slot *s = full ? NULL : session->free;
+    session->n_open += !spare && !full;
+    if (s)
+        session->free = s->next_free;
+    pthread_mutex_unlock(&session->lock);
+    DS_CHECK(!full, DS_LIMIT, "%zu streams are open, which is the limit (max_streams)", most);
     if (!s) {
-        ds_status status = make_slot(session->plan, &session->allocator, &s);
+        const ds_status status = make_slot(session->plan, &s);
         pthread_mutex_lock(&session->lock);
         if (status == DS_OK) {
             s->next = session->all;
@@ -218,6 +184,5 @@ ds_status ds_tail_reserve(const ds_allocator *allocator, ds_tail *tail, int64_t 
 
 ds_status ds_tail_grow(const ds_allocator *allocator, ds_tail *tail, size_t n_bytes)
 {
-    return n_bytes <= tail->n_bytes ? DS_OK
-                                    : grow_tail(allocator, tail, 0, tail->n_bytes, n_bytes);
+    return n_bytes <= tail->n_bytes ? DS_OK : grow_tail(allocator, tail, 0, tail->n_bytes, n_bytes);
 }

@@ -18,20 +18,36 @@ typedef struct ds_tail {
 
 typedef struct ds_slot {
     atomic_bool busy;
-    bool spare; /* not counted among the open streams */
+    bool spare;           /* not counted among the open streams */
     struct ds_slot *next; /* in the free list, or of all slots */
     struct ds_slot *next_free;
     ds_block *block;
-    ds_tail *tails; /* [plan->n_tails] */
     double last_used; /* the caller's clock, for the caller's use */
+    ds_tail tails[];  /* [plan->n_tails] */
 } ds_slot;
+
+/* Frames' room that is passed before the first one that a slot keeps of an edge; NULL where none ever is. */
+static inline int64_t *ds_slot_passed(const ds_plan *plan, ds_slot *slot, const ds_edge_plan *edge)
+{
+    return edge->tail >= 0   ? &slot->tails[edge->tail].first
+           : edge->mark >= 0 ? &ds_block_marks(plan, slot->block)[edge->mark]
+                             : NULL;
+}
+
+/* Where the first frame that a slot keeps of an edge lies; NULL for a tail that has no room yet. */
+static inline char *ds_slot_kept(const ds_plan *plan, ds_slot *slot, const ds_edge_plan *edge)
+{
+    const int64_t *passed = ds_slot_passed(plan, slot, edge);
+    char *room =
+        edge->tail >= 0 ? slot->tails[edge->tail].data : (char *)slot->block + edge->state_offset;
+    return room && passed ? room + (size_t)*passed * edge->frame_bytes : room;
+}
 
 typedef struct ds_session ds_session;
 
 /* max_streams 0: no limit. Keeps the plan (the caller outlives the session). */
 ds_status ds_session_create(ds_session **session, const ds_plan *plan, size_t max_streams);
 void ds_session_destroy(ds_session *session); /* all its slots too */
-const ds_plan *ds_session_plan(const ds_session *session);
 /* spare: not counted among the open streams yet, since it takes the place of one that the caller closes
  * if its call succeeds. Errors: DS_LIMIT at max_streams (not where spare), DS_NO_MEMORY. Thread: any. */
 ds_status ds_session_open(ds_session *session, ds_slot **slot, bool spare);

@@ -1,60 +1,64 @@
-/* exec/step.h: one step of a batch of streams, whoever makes it: ds_model_step, Python's Engine.step.
+/* exec/step.h: one step of a ragged batch of streams, whoever makes it: ds_model_step, Python's Engine.step.
  *
- *     ds_step_take        room for n rows; the caller fills slots (entered by it), n_frames and ended
- *     ds_step_begin       integers and memory; then how many output frames come is known
+ *     ds_step_take        (exec/engine.h) a step for n rows; the caller fills slots (entered by it, and
+ *                         distinct), n_frames and ended
+ *     ds_step_begin       integers, checks, sizes, all memory; then how many output frames come is known
  *     ds_step_put         per input and row: the caller's frames, in its own layout and element type
  *     ds_step_check       whether their values can be taken: the last that may fail
- *     ds_step_run         values: the streams advance
+ *     ds_step_run         values: the streams' blocks are updated in place
  *     ds_step_get         per output and row: frames, into the caller's layout
  *     ds_step_give        always, and last
  *
- * Up to ds_step_check a step that is given back has changed nothing. */
+ * Up to ds_step_check a step that is given back has changed nothing. Its rows are split among threads; every
+ * row's bits are its own. */
 #ifndef DS_EXEC_STEP_H
 #define DS_EXEC_STEP_H
-#include <pthread.h>
-
 #include "batch/layout.h"
-#include "exec/engine.h"
+#include "cpu/threads.h"
+#include "exec/positions.h"
+#include "exec/session.h"
 
 typedef struct ds_step {
     struct ds_step *next; /* at rest */
-    ds_engine *engine;
-    const ds_plan *plan; /* the engine's */
+    const ds_plan *plan;
     ds_arena arena; /* the caller may push what it needs for this step */
-    ds_batch *batch;
     size_t n_rows;
     ds_slot **slots;   /* [n_rows] */
     int64_t *n_frames; /* [n_inputs][n_rows] new frames; 0 at first */
     bool *ended,
         *bad; /* [n_rows]; false at first. bad: after an error, the rows that it concerns */
+    /* what follows is private (exec/rows.h) */
+    ds_pool *pool;
+    ds_positions positions;
+    struct ds_row *rows; /* [n_rows] */
+    struct ds_group *groups;
+    size_t n_groups;
+    bool within;    /* nodes may split themselves among threads */
+    void **outputs; /* [n_outputs][n_rows]: where the new frames lie, after the run */
 } ds_step;
 
-/* The steps of one engine that are at rest; fields are private. */
-typedef struct ds_steps {
-    ds_engine *engine; /* kept */
-    ds_allocator allocator;
-    pthread_mutex_t lock;
-    ds_step *resting;
-} ds_steps;
+/* A step is scratch for one call at a time; after a call no larger than an earlier one it has allocated
+ * nothing. It runs on the pool (NULL: in the caller alone). Keeps both. */
+ds_status ds_step_create(ds_step **step, const ds_plan *plan, ds_pool *pool);
+void ds_step_destroy(ds_step *step);
+/* Forgets the last call; room for the rows of the next. */
+ds_status ds_step_rows(ds_step *step, size_t n_rows);
 
-/* Errors: DS_NO_MEMORY. */
-ds_status ds_steps_init(ds_steps *steps, ds_engine *engine);
-/* Before the engine is destroyed; zeroed ones are allowed. */
-void ds_steps_free(ds_steps *steps);
-
-/* Errors: DS_NO_MEMORY. Thread: any. */
-ds_status ds_step_take(ds_steps *steps, ds_step **step, size_t n_rows);
-void ds_step_give(ds_steps *steps, ds_step *step);
-/* Errors: those of ds_batch_begin. */
+/* Errors: DS_SHAPE (a check failed at the end; a position beyond a table), DS_MISMATCH (inputs further apart
+ * than the skew), DS_ARGUMENT (negative or absurd counts), DS_NO_MEMORY. */
 ds_status ds_step_begin(ds_step *step);
+/* Where the new frames of an input of one row go, contiguous. */
+void *ds_step_room(const ds_step *step, size_t input, size_t row);
 /* The element type must fit the input (ds_layout_fits); strides as in ds_layout_read. */
 void ds_step_put(const ds_step *step, size_t input, size_t row, const void *frames,
                  const ptrdiff_t *strides, ds_element element);
-/* Errors: those of ds_batch_check. */
+/* Whether the new frames are what the operators that read them can take. Errors: DS_INDEX. */
 ds_status ds_step_check(ds_step *step);
 void ds_step_run(ds_step *step);
 /* New frames of an output, and the absolute position of the first. */
 int64_t ds_step_frames(const ds_step *step, size_t output, size_t row, int64_t *start);
+/* Returns view, until the next call. */
+const void *ds_step_values(const ds_step *step, size_t output, size_t row);
 /* Copies the n frames that there are of them. */
 void ds_step_get(const ds_step *step, size_t output, size_t row, int64_t n, void *frames,
                  const ptrdiff_t *strides);

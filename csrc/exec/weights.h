@@ -9,16 +9,10 @@
 /* Lists every node's raw weights, packs them, and gives back what has been replaced. After the fingerprint has been
  * computed. Errors: DS_NO_MEMORY. */
 ds_status ds_weights_prepare(ds_plan *plan);
-/* Releases what that has allocated. */
-void ds_weights_release(ds_plan *plan);
-
 /* A graph of the plan's whose weights are all there. */
 typedef struct ds_restored {
     ds_graph *graph;
-    ds_weight *weights; /* [n_weights], of all nodes */
-    void **data;        /* [plan->n_replaced] */
-    size_t n_weights;
-    const ds_plan *plan;
+    ds_arena arena; /* what was unpacked */
 } ds_restored;
 
 /* graph: plan->model or plan->plain, which it shares operators and names with. Errors: DS_NO_MEMORY. */

@@ -12,9 +12,7 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
-
-enum { MAX_COMBINATIONS = 1 << 17, MAX_FIELDS = 4096 };
+enum { MAX_COMBINATIONS = 1 << 17 };
 static const int64_t MAX_WORK = (int64_t)1 << 28; /* looks at a step: some seconds */
 
 __extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
@@ -23,41 +21,62 @@ typedef struct walk {
     const ds_graph *graph;
     const ds_clock *clock;
     ds_analysis *a;
-    ds_stairs_maker maker;
-    ds_stairs **known, **total; /* [n_edges] */
-    int64_t *first;            /* [n_edges] scratch of the field's backward pass */
-    int64_t *growth_period;    /* [n_edges]: frames of input 0 in which an edge grows by its growth, so far */
-    bool *dead;                /* [n_nodes]: no output follows from it, no stream is refused by it */
+    ds_arena arrays, functions;       /* what follows here; of this walk's edges */
+    ds_stairs_maker maker;            /* of a node */
+    const ds_stairs **known, **total; /* [n_edges] */
+    const ds_stairs **reach;          /* [n_edges] scratch of the field's backward pass */
+    int64_t *
+        growth_period; /* [n_edges]: frames of input 0 in which an edge grows by its growth, so far */
+    bool *dead;        /* [n_nodes]: no output follows from it, no stream is refused by it */
     int64_t offsets[DS_MAX_INPUTS];
-    ds_stairs *mask; /* 1 where the clock admits the walk's positions, else 0; NULL: everywhere */
-    bool diagonal;  /* all inputs as far as whole frames of input 0's time allow */
+    const ds_stairs
+        *mask;     /* 1 where the clock admits the walk's positions, else 0; NULL: everywhere */
+    bool diagonal; /* all inputs as far as whole frames of input 0's time allow */
 } walk;
 
 /* ---------------------------------------------------------------- functions */
 
-/* Evaluates an operator's program on functions. inputs: edges; m may be NULL. Fills roots, all or none. */
-static ds_status evaluate(walk *w, const ds_program *p, const int *inputs, ds_stairs *m, ds_stairs **roots)
+/* Evaluates an operator's program on functions. inputs: edges; m may be NULL. */
+static ds_status evaluate(walk *w, const ds_program *p, const int *inputs, const ds_stairs *m,
+                          const ds_stairs **roots)
 {
-    ds_stairs *value[DS_PROGRAM_NODES];
-    ds_status status = DS_OK;
-    int n = 0;
-    for (; n < p->n_nodes && status == DS_OK; n += status == DS_OK) {
+    const ds_stairs *value[DS_PROGRAM_NODES];
+    for (int n = 0; n < p->n_nodes; n++) {
         const ds_expr_node *node = &p->nodes[n];
         switch (node->code) {
-        case DS_EXPR_CONST: status = ds_stairs_constant(&w->maker, &value[n], node->k); break;
-        case DS_EXPR_KNOWN: value[n] = ds_stairs_share(w->known[inputs[node->a]]); break;
-        case DS_EXPR_TOTAL: value[n] = ds_stairs_share(w->total[inputs[node->a]]); break;
-        case DS_EXPR_M: value[n] = ds_stairs_share(m); break;
+        case DS_EXPR_CONST:
+            DS_TRY(ds_stairs_constant(&w->maker, &value[n], node->k));
+            break;
+        case DS_EXPR_KNOWN:
+            value[n] = w->known[inputs[node->a]];
+            break;
+        case DS_EXPR_TOTAL:
+            value[n] = w->total[inputs[node->a]];
+            break;
+        case DS_EXPR_M:
+            value[n] = m;
+            break;
         default:
-            status = ds_stairs_apply(&w->maker, &value[n], node->code, value[node->a], value[node->b],
-                                    node->code == DS_EXPR_SELECT ? value[node->c] : NULL);
+            DS_TRY(ds_stairs_apply(&w->maker, &value[n], node->code, value[node->a], value[node->b],
+                                   node->code == DS_EXPR_SELECT ? value[node->c] : NULL));
         }
     }
-    for (int i = 0; i < p->n_roots && status == DS_OK; i++)
-        roots[i] = ds_stairs_share(value[p->roots[i]]);
-    while (n-- > 0)
-        ds_stairs_release(&w->maker, value[n]);
-    return status;
+    for (int i = 0; i < p->n_roots; i++)
+        roots[i] = value[p->roots[i]];
+    return DS_OK;
+}
+
+/* The first frames of a node's inputs that output frames from m on read; NULL where none is. */
+static ds_status needs(walk *w, const ds_node *node, const ds_stairs *m, const ds_stairs **first)
+{
+    const ds_program *p = &node->op->need;
+    DS_TRY(evaluate(w, p, NULL, m, first));
+    for (int i = 0; i < p->n_roots; i++)
+        if (first[i]->n_steps == 1 && first[i]->steps[0].value >= DS_NEVER)
+            first[i] = NULL;
+        else if (first[i] != m)
+            DS_TRY(ds_stairs_apply_k(&w->maker, &first[i], DS_EXPR_MAX, first[i], 0));
+    return DS_OK;
 }
 
 /* Period and transient cover the function. */
@@ -69,32 +88,42 @@ static ds_status include(walk *w, const ds_stairs *f)
     return ds_extend_period(&w->a->period, last->period);
 }
 
+/* f - g, where the clock admits it. */
+static ds_status summarise(walk *w, const ds_stairs *f, const ds_stairs *g, ds_stairs_summary *sum,
+                           ds_flight *last)
+{
+    DS_TRY(ds_stairs_apply(&w->maker, &f, DS_EXPR_SUB, f, g, NULL));
+    DS_TRY(ds_stairs_mask(&w->maker, &f, f, w->mask));
+    *last = *ds_stairs_last(f);
+    return ds_stairs_summarise(&w->maker, f, sum);
+}
+
 /* The first n that the clock admits at which f and g differ; -1: none. */
 static ds_status find_difference(walk *w, const ds_stairs *f, const ds_stairs *g, int64_t *n)
 {
-    *n = -1;
-    if (f == g)
-        return DS_OK;
-    ds_stairs *d;
-    DS_TRY(ds_stairs_apply(&w->maker, &d, DS_EXPR_SUB, f, g, NULL));
-    ds_status status = w->mask ? ds_stairs_mask(&w->maker, &d, w->mask) : DS_OK;
-    if (status == DS_OK)
-        status = ds_stairs_nonzero(&w->maker, d, n);
-    ds_stairs_release(&w->maker, d);
-    return status;
+    ds_stairs_summary sum = {.nonzero = -1};
+    ds_flight last;
+    if (f != g)
+        DS_TRY(summarise(w, f, g, &sum, &last));
+    *n = sum.nonzero;
+    return DS_OK;
 }
 
 /* Starts a walk: the inputs' functions and the mask. */
 static ds_status start(walk *w)
 {
-    ds_stairs *frames[DS_MAX_INPUTS] = {NULL};
+    const ds_stairs *frames[DS_MAX_INPUTS];
+    ds_arena_reset(&w->functions);
+    ds_arena_reset(&w->maker.arena);
     DS_TRY(ds_clock_functions(w->clock, &w->maker, w->offsets, frames, &w->mask));
+    if (w->mask)
+        DS_TRY(ds_stairs_keep(&w->functions, &w->mask));
     for (size_t i = 0; i < w->graph->n_inputs; i++) {
-        w->known[w->graph->inputs[i]] = frames[i];
-        w->total[w->graph->inputs[i]] = ds_stairs_share(frames[i]);
-    }
-    for (size_t i = 0; i < w->graph->n_inputs; i++)
+        const int e = w->graph->inputs[i];
+        DS_TRY(ds_stairs_keep(&w->functions, &frames[i]));
         DS_TRY(include(w, frames[i]));
+        w->known[e] = w->total[e] = frames[i];
+    }
     return DS_OK;
 }
 
@@ -118,42 +147,42 @@ static ds_status check_lockstep(walk *w, const ds_node *node)
 }
 
 /* `before` at n must not be above `then` at n + 1. */
-static ds_status check_grows(walk *w, const ds_op *op, const ds_stairs *before, const ds_stairs *then)
+static ds_status check_grows(walk *w, const ds_op *op, const ds_stairs *before,
+                             const ds_stairs *then)
 {
-    ds_stairs *f;
-    int64_t most, n;
-    DS_TRY(ds_stairs_next(&w->maker, &f, then));
-    ds_status status = ds_stairs_change_k(&w->maker, &f, DS_EXPR_MUL, -1);
-    if (status == DS_OK)
-        status = ds_stairs_change(&w->maker, &f, DS_EXPR_ADD, before);
-    if (status == DS_OK)
-        status = ds_stairs_most(&w->maker, f, &most, &n);
-    const bool breaks = status == DS_OK && (n >= 0 || ds_stairs_last(f)->gain > 0);
-    ds_stairs_release(&w->maker, f);
-    DS_TRY(status);
-    DS_CHECK(!breaks, DS_INTERNAL, "%s: its counts break the laws at %lld input frames",
-             op->def->name, (long long)n + 1);
+    ds_stairs_summary sum;
+    DS_TRY(ds_stairs_next(&w->maker, &then, then));
+    DS_TRY(ds_stairs_apply(&w->maker, &then, DS_EXPR_SUB, before, then, NULL));
+    DS_TRY(ds_stairs_summarise(&w->maker, then, &sum));
+    DS_CHECK(sum.positive < 0 && ds_stairs_last(then)->gain <= 0, DS_INTERNAL,
+             "%s: its counts break the laws at %lld input frames", op->def->name,
+             (long long)sum.positive + 1);
     return DS_OK;
 }
 
-/* The driver's rules (ds_op_counts) on what an operator's program says of output o. */
-static ds_status clamp_counts(walk *w, const ds_node *node, ds_stairs **known, ds_stairs **total)
+/* What an operator's program says of an output, by the driver's rules (ds_op_counts); an input's function
+ * where it is the same. */
+static ds_status take_counts(walk *w, const ds_node *node, int o, const ds_stairs *known,
+                             const ds_stairs *total)
 {
-    DS_TRY(ds_stairs_change_k(&w->maker, total, DS_EXPR_MAX, 0));
+    ds_stairs_maker *m = &w->maker;
+    const int in = node->inputs[0];
+    DS_TRY(ds_stairs_apply_k(m, &total, DS_EXPR_MAX, total, 0));
     for (int i = 0; i < node->op->n_inputs; i++)
-        if (*total != w->total[node->inputs[i]])
-            DS_TRY(ds_stairs_mask(&w->maker, total, w->total[node->inputs[i]]));
-    DS_TRY(ds_stairs_change_k(&w->maker, known, DS_EXPR_MAX, 0));
-    return ds_stairs_change(&w->maker, known, DS_EXPR_MIN, *total);
-}
-
-/* One function where there are two that are the same. */
-static void unite(walk *w, ds_stairs **f, ds_stairs *same)
-{
-    if (*f == same || !ds_stairs_same(*f, same))
-        return;
-    ds_stairs_release(&w->maker, *f);
-    *f = ds_stairs_share(same);
+        DS_TRY(ds_stairs_mask(m, &total, total, w->total[node->inputs[i]]));
+    DS_TRY(ds_stairs_apply_k(m, &known, DS_EXPR_MAX, known, 0));
+    DS_TRY(ds_stairs_apply(m, &known, DS_EXPR_MIN, known, total, NULL));
+    if (w->diagonal) {
+        DS_TRY(check_grows(w, node->op, known, known));
+        DS_TRY(check_grows(w, node->op, known, total));
+    }
+    w->known[o] = ds_stairs_same(known, w->known[in]) ? w->known[in] : known;
+    w->total[o] = ds_stairs_same(total, w->total[in]) ? w->total[in] : total;
+    if (w->known[o] == known)
+        DS_TRY(ds_stairs_keep(&w->functions, &w->known[o]));
+    if (w->total[o] == total)
+        DS_TRY(ds_stairs_keep(&w->functions, &w->total[o]));
+    return DS_OK;
 }
 
 static ds_status count(walk *w, const ds_node *node)
@@ -161,25 +190,14 @@ static ds_status count(walk *w, const ds_node *node)
     const ds_op *op = node->op;
     const int e = node->first_output, in = node->inputs[0];
     if (op->same_counts && op->n_outputs == 1) { /* most operators: no program needed */
-        w->known[e] = ds_stairs_share(w->known[in]);
-        w->total[e] = ds_stairs_share(w->total[in]);
+        w->known[e] = w->known[in];
+        w->total[e] = w->total[in];
         return DS_OK;
     }
-    ds_stairs *roots[DS_PROGRAM_ROOTS];
+    const ds_stairs *roots[DS_PROGRAM_ROOTS];
     DS_TRY(evaluate(w, &op->counts, node->inputs, NULL, roots));
-    for (int o = 0; o < op->n_outputs; o++) {
-        w->known[e + o] = roots[2 * o];
-        w->total[e + o] = roots[2 * o + 1];
-    }
-    for (int o = e; o < e + op->n_outputs; o++) {
-        DS_TRY(clamp_counts(w, node, &w->known[o], &w->total[o]));
-        if (w->diagonal) {
-            DS_TRY(check_grows(w, op, w->known[o], w->known[o]));
-            DS_TRY(check_grows(w, op, w->known[o], w->total[o]));
-        }
-        unite(w, &w->known[o], w->known[in]);
-        unite(w, &w->total[o], w->total[in]);
-    }
+    for (int o = 0; o < op->n_outputs; o++)
+        DS_TRY(take_counts(w, node, e + o, roots[2 * o], roots[2 * o + 1]));
     return DS_OK;
 }
 
@@ -187,18 +205,13 @@ static ds_status count(walk *w, const ds_node *node)
 static ds_status measure_kept(walk *w, int e, const ds_stairs *need)
 {
     ds_edge_facts *facts = &w->a->edges[e];
-    ds_stairs *kept;
-    int64_t most, n;
+    ds_stairs_summary sum;
+    ds_flight last;
+    DS_TRY(include(w, need));
     if (need == w->known[e])
         return DS_OK;
-    DS_TRY(ds_stairs_apply(&w->maker, &kept, DS_EXPR_SUB, w->known[e], need, NULL));
-    ds_status status = w->mask ? ds_stairs_mask(&w->maker, &kept, w->mask) : DS_OK;
-    if (status == DS_OK)
-        status = ds_stairs_most(&w->maker, kept, &most, &n);
-    const ds_flight last = *ds_stairs_last(kept);
-    ds_stairs_release(&w->maker, kept);
-    DS_TRY(status);
-    facts->capacity = most > facts->capacity ? most : facts->capacity;
+    DS_TRY(summarise(w, w->known[e], need, &sum, &last));
+    facts->capacity = sum.most > facts->capacity ? sum.most : facts->capacity;
     if (last.gain <= 0)
         return DS_OK;
     facts->unbounded = true;
@@ -209,36 +222,12 @@ static ds_status measure_kept(walk *w, int e, const ds_stairs *need)
     return DS_OK;
 }
 
-static bool never(const ds_stairs *f)
-{
-    return f->n_steps == 1 && f->steps[0].value >= DS_NEVER;
-}
-
-static ds_status need(walk *w, const ds_node *node)
-{
-    ds_stairs *roots[DS_PROGRAM_ROOTS];
-    if (node->silent)
-        return DS_OK;
-    DS_TRY(evaluate(w, &node->op->need, NULL, w->known[node->first_output], roots));
-    ds_status status = DS_OK;
-    for (int i = 0; i < node->op->need.n_roots; i++) {
-        if (status == DS_OK && !never(roots[i])) {
-            if (roots[i] != w->known[node->first_output])
-                status = ds_stairs_change_k(&w->maker, &roots[i], DS_EXPR_MAX, 0);
-            if (status == DS_OK)
-                status = include(w, roots[i]);
-            if (status == DS_OK)
-                status = measure_kept(w, node->inputs[i], roots[i]);
-        }
-        ds_stairs_release(&w->maker, roots[i]);
-    }
-    return status;
-}
-
 static ds_status visit(walk *w, size_t j)
 {
     const ds_node *node = &w->graph->nodes[j];
     const int out = node->first_output, in = node->inputs[0];
+    const ds_stairs *first[DS_PROGRAM_ROOTS];
+    ds_arena_reset(&w->maker.arena);
     DS_TRY(ds_stairs_spend(&w->maker, 1));
     DS_TRY(check_lockstep(w, node));
     DS_TRY(count(w, node));
@@ -252,7 +241,13 @@ static ds_status visit(walk *w, size_t j)
         DS_TRY(find_difference(w, w->total[out], w->total[in], &total));
         w->a->identity[j] = known < 0 && total < 0;
     }
-    return need(w, node);
+    if (node->silent)
+        return DS_OK;
+    DS_TRY(needs(w, node, w->known[out], first));
+    for (int i = 0; i < node->op->need.n_roots; i++)
+        if (first[i])
+            DS_TRY(measure_kept(w, node->inputs[i], first[i]));
+    return DS_OK;
 }
 
 /* ---------------------------------------------------------------- delay and field */
@@ -296,7 +291,8 @@ static ds_status measure_delay(walk *w, size_t o)
         const int64_t end = last ? DS_NEVER : s[1].start;
         const int64_t part = (int64_t)((wide)s->gain * per.num % per.den);
         const int64_t times = per.den / ds_greatest_divisor(part, per.den);
-        const int64_t period = times > DS_MOST_PERIOD / s->period ? DS_MOST_PERIOD : s->period * times;
+        const int64_t period =
+            times > DS_MOST_PERIOD / s->period ? DS_MOST_PERIOD : s->period * times;
         const bool once = end - s->start <= period + 1;
         DS_TRY(wait_between(w, o, per, s->start, once ? end : s->start + period + 1));
         if (!once && !last)
@@ -305,100 +301,88 @@ static ds_status measure_delay(walk *w, size_t o)
     return DS_OK;
 }
 
-/* First frame of input 0 that output frame m of edge e depends on. */
-static ds_status first_read(walk *w, int e, int64_t m, int64_t *frame)
+/* *f becomes the least of both; NULL: never. */
+static ds_status take_least(walk *w, const ds_stairs **f, const ds_stairs *g)
 {
-    const ds_graph *g = w->graph;
-    const int producer = g->edges[e].node;
-    DS_TRY(ds_stairs_spend(&w->maker, producer + 1));
-    for (int i = 0; i <= e; i++)
-        w->first[i] = DS_NEVER;
-    w->first[e] = m;
-    for (int j = producer; j >= 0; j--) {
-        const ds_node *node = &g->nodes[j];
-        int64_t first[DS_MAX_INPUTS], least = DS_NEVER;
-        for (int o = node->first_output; o < node->first_output + node->op->n_outputs && o <= e; o++)
-            if (w->first[o] < least)
-                least = w->first[o];
-        if (least == DS_NEVER)
-            continue;
-        ds_op_need(node->op, least, first);
-        for (int i = 0; i < ds_op_n_values(node->op); i++)
-            if (first[i] < w->first[node->inputs[i]])
-                w->first[node->inputs[i]] = first[i];
-    }
-    *frame = g->inputs[0] <= e ? w->first[g->inputs[0]] : DS_NEVER;
+    if (!g || *f == g)
+        return DS_OK;
+    if (*f)
+        return ds_stairs_apply(&w->maker, f, DS_EXPR_MIN, *f, g, NULL);
+    *f = g;
     return DS_OK;
 }
 
-/* A whole number of periods, after which no field reaches the start and no position is near saturation. */
-static int64_t far_away(const walk *w)
+/* First frame of input 0 that frames of edge e read from the first unknown one on: an operator's need, of
+ * what those after it need. NULL: none. */
+static ds_status find_reach(walk *w, int e, const ds_stairs **reach)
 {
-    int64_t steepest = 1;
-    for (size_t e = 0; e < w->graph->n_edges; e++) {
-        const ds_flight *last = ds_stairs_last(w->known[e]);
-        const int64_t slope = last->gain / last->period + 1;
-        steepest = slope > steepest ? slope : steepest;
+    const ds_graph *g = w->graph;
+    memset(w->reach, 0, g->n_edges * sizeof *w->reach);
+    w->reach[e] = w->known[e];
+    for (int j = g->edges[e].node; j >= 0; j--) {
+        const ds_node *node = &g->nodes[j];
+        const ds_stairs *first[DS_PROGRAM_ROOTS], *least = NULL;
+        DS_TRY(ds_stairs_spend(&w->maker, 1));
+        for (int o = 0; o < node->op->n_outputs; o++)
+            DS_TRY(take_least(w, &least, w->reach[node->first_output + o]));
+        if (!least)
+            continue;
+        DS_TRY(needs(w, node, least, first));
+        for (int i = 0; i < node->op->need.n_roots; i++)
+            DS_TRY(take_least(w, &w->reach[node->inputs[i]], first[i]));
     }
-    return ((int64_t)1 << 54) / steepest / w->a->period * w->a->period;
+    *reach = w->reach[g->inputs[0]];
+    return DS_OK;
 }
 
 /* What the output frames of one period read, far from the start. */
-static ds_status measure_field(walk *w, size_t o, int64_t far)
+static ds_status measure_field(walk *w, size_t o)
 {
     const int e = w->graph->outputs[o];
-    const ds_stairs *known = w->known[e];
-    const int64_t start = w->a->transient + w->a->period;
+    const ds_stairs *known = w->known[e], *reach;
+    const ds_flight *last = ds_stairs_last(known);
     ds_rate per;
-    if (!frames_per(w, e, &per))
+    if (!frames_per(w, e, &per) || last->gain <= 0)
         return DS_OK;
-    int n_fields = 0;
-    for (int64_t n = start; n <= start + w->a->period && n_fields < MAX_FIELDS;
-         n = ds_stairs_after(known, n)) {
-        const int64_t m = ds_stairs_at(known, n + far - 1);
-        int64_t read;
-        if (n == start || ds_stairs_at(known, n + far) <= m)
+    ds_arena_reset(&w->maker.arena);
+    DS_TRY(find_reach(w, e, &reach));
+    w->a->field[o] = 0;
+    if (!reach)
+        return DS_OK;
+    const ds_flight *read = ds_stairs_last(reach);
+    if (read->gain < read->period) { /* it grows for ever */
+        w->a->field[o] = DS_NEVER;
+        return DS_OK;
+    }
+    const int64_t start = read->start > last->start ? read->start : last->start;
+    int64_t period = last->period;
+    DS_TRY(ds_extend_period(&period, read->period));
+    for (int64_t n = start; n <= start + period; n = ds_stairs_after(known, n)) {
+        DS_TRY(ds_stairs_spend(&w->maker, 1));
+        if (n == start || ds_stairs_at(known, n) <= ds_stairs_at(known, n - 1))
             continue;
-        n_fields++;
-        DS_TRY(first_read(w, e, m, &read));
-        if (read == 0) { /* even from here it reaches the start: it is infinite */
-            w->a->field[o] = DS_NEVER;
-            return DS_OK;
-        }
-        const int64_t field = read >= n + far ? 0 : n + far - read;
-        if (w->a->field[o] == DS_NEVER || field > w->a->field[o])
-            w->a->field[o] = field;
+        const int64_t field = n - ds_stairs_at(reach, n - 1);
+        w->a->field[o] = field > w->a->field[o] ? field : w->a->field[o];
     }
     return DS_OK;
 }
 
 /* ---------------------------------------------------------------- walks */
 
-static void forget(walk *w)
-{
-    for (size_t e = 0; e < w->graph->n_edges; e++) {
-        ds_stairs_release(&w->maker, w->known[e]);
-        ds_stairs_release(&w->maker, w->total[e]);
-        w->known[e] = w->total[e] = NULL;
-    }
-    ds_stairs_release(&w->maker, w->mask);
-    w->mask = NULL;
-}
-
 static ds_status walk_once(walk *w)
 {
-    int64_t admitted = 1, n;
+    ds_stairs_summary admitted = {.positive = 0};
     w->diagonal = true;
     for (size_t i = 0; i < w->graph->n_inputs; i++)
         w->diagonal &= w->offsets[i] == 0;
-    ds_status status = start(w);
-    if (status == DS_OK && w->mask)
-        status = ds_stairs_most(&w->maker, w->mask, &admitted, &n);
-    for (size_t j = 0; j < w->graph->n_nodes && status == DS_OK && admitted > 0; j++)
-        status = visit(w, j);
-    for (size_t o = 0; o < w->graph->n_outputs && status == DS_OK && w->diagonal; o++)
-        status = measure_delay(w, o);
-    return status;
+    DS_TRY(start(w));
+    if (w->mask)
+        DS_TRY(ds_stairs_summarise(&w->maker, w->mask, &admitted));
+    for (size_t j = 0; j < w->graph->n_nodes && admitted.positive >= 0; j++)
+        DS_TRY(visit(w, j));
+    for (size_t o = 0; o < w->graph->n_outputs && w->diagonal; o++)
+        DS_TRY(measure_delay(w, o));
+    return DS_OK;
 }
 
 /* All ways in which the inputs after the first can be apart from it; the one without any comes last. */
@@ -407,11 +391,8 @@ static ds_status walk_all(walk *w, size_t input)
     const ds_clock *c = w->clock;
     if (input == c->n_inputs) {
         for (size_t i = 1; i < c->n_inputs; i++)
-            if (w->offsets[i] != 0) {
-                const ds_status status = walk_once(w);
-                forget(w);
-                return status;
-            }
+            if (w->offsets[i] != 0)
+                return walk_once(w);
         return DS_OK;
     }
     int64_t low, high;
@@ -437,9 +418,8 @@ static ds_status analyse(walk *w)
     }
     DS_TRY(walk_all(w, 1));
     DS_TRY(walk_once(w));
-    const int64_t far = far_away(w);
     for (size_t o = 0; o < w->graph->n_outputs; o++)
-        DS_TRY(measure_field(w, o, far));
+        DS_TRY(measure_field(w, o));
     for (size_t e = 0; e < w->graph->n_edges; e++)
         a->edges[e].growth *= a->period / w->growth_period[e];
     return DS_OK;
@@ -496,20 +476,33 @@ static void propagate(ds_analysis *a, const ds_graph *g)
     }
 }
 
-/* Arrays over edges, nodes and outputs that the analysis hands out. */
-static ds_status take_results(ds_analysis *a, const ds_graph *g)
+static ds_status take(ds_arena *arena, void **items, size_t n, size_t item_bytes)
 {
-    void *edges, *identity, *delay, *field;
-    DS_TRY(ds_allocate_zeroed(&a->allocator, &edges, g->n_edges * sizeof *a->edges));
-    a->edges = edges;
-    DS_TRY(ds_allocate_zeroed(&a->allocator, &identity, g->n_nodes * sizeof *a->identity));
-    a->identity = identity;
-    DS_TRY(ds_allocate_zeroed(&a->allocator, &delay, g->n_outputs * sizeof *a->delay));
-    a->delay = delay;
-    DS_TRY(ds_allocate_zeroed(&a->allocator, &field, g->n_outputs * sizeof *a->field));
-    a->field = field;
-    for (size_t j = 0; j < g->n_nodes; j++)
-        a->identity[j] = true;
+    void *memory;
+    DS_TRY(ds_arena_push_array(arena, &memory, n, item_bytes));
+    if (n > 0)
+        memset(memory, 0, n * item_bytes);
+    memcpy(items, &memory, sizeof memory); /* as bytes, like a push */
+    return DS_OK;
+}
+
+/* Arrays over edges, nodes and outputs: those that the analysis hands out, and the walks' own. */
+static ds_status take_arrays(walk *w)
+{
+    const ds_graph *g = w->graph;
+    ds_analysis *a = w->a;
+    DS_TRY(take(&a->arena, (void **)&a->edges, g->n_edges, sizeof *a->edges));
+    DS_TRY(take(&a->arena, (void **)&a->identity, g->n_nodes, sizeof *a->identity));
+    DS_TRY(take(&a->arena, (void **)&a->delay, g->n_outputs, sizeof *a->delay));
+    DS_TRY(take(&a->arena, (void **)&a->field, g->n_outputs, sizeof *a->field));
+    DS_TRY(take(&w->arrays, (void **)&w->known, g->n_edges, sizeof *w->known));
+    DS_TRY(take(&w->arrays, (void **)&w->total, g->n_edges, sizeof *w->total));
+    DS_TRY(take(&w->arrays, (void **)&w->reach, g->n_edges, sizeof *w->reach));
+    DS_TRY(take(&w->arrays, (void **)&w->growth_period, g->n_edges, sizeof *w->growth_period));
+    DS_TRY(take(&w->arrays, (void **)&w->dead, g->n_nodes, sizeof *w->dead));
+    memset(a->identity, true, g->n_nodes);
+    for (size_t e = 0; e < g->n_edges; e++)
+        w->growth_period[e] = 1;
     for (size_t o = 0; o < g->n_outputs; o++)
         a->delay[o] = a->field[o] = DS_NEVER;
     return DS_OK;
@@ -517,44 +510,29 @@ static ds_status take_results(ds_analysis *a, const ds_graph *g)
 
 ds_status ds_analyse(ds_analysis *analysis, const ds_graph *graph, const ds_clock *clock)
 {
-    *analysis = (ds_analysis){.allocator = graph->allocator,
-                              .n_nodes = graph->n_nodes,
-                              .n_edges = graph->n_edges,
-                              .n_outputs = graph->n_outputs,
-                              .period = 1};
-    const size_t n_edges = graph->n_edges;
-    const size_t n_bytes = n_edges * 2 * (sizeof(ds_stairs *) + sizeof(int64_t)) + graph->n_nodes;
-    void *block = NULL;
-    ds_status status = take_results(analysis, graph);
-    if (status == DS_OK)
-        status = ds_allocate_zeroed(&graph->allocator, &block, n_bytes);
+    walk w = {.graph = graph, .clock = clock, .a = analysis, .maker = {.work = MAX_WORK}};
+    *analysis = (ds_analysis){.n_outputs = graph->n_outputs, .period = 1};
+    ds_arena_init(&analysis->arena, &graph->allocator);
+    ds_arena_init(&w.arrays, &graph->allocator);
+    ds_arena_init(&w.functions, &graph->allocator);
+    ds_arena_init(&w.maker.arena, &graph->allocator);
+    ds_status status = take_arrays(&w);
     if (status == DS_OK) {
-        walk w = {.graph = graph, .clock = clock, .a = analysis, .maker = {graph->allocator, MAX_WORK}};
-        w.known = block;
-        w.total = w.known + n_edges;
-        w.first = (int64_t *)(void *)(w.total + n_edges);
-        w.growth_period = w.first + n_edges;
-        w.dead = (bool *)(w.growth_period + n_edges);
-        for (size_t e = 0; e < n_edges; e++)
-            w.growth_period[e] = 1;
         find_dead(w.dead, graph);
         status = analyse(&w);
-        forget(&w);
     }
     if (status == DS_OK)
         propagate(analysis, graph);
-    ds_release(&graph->allocator, block, n_bytes);
-    if (status != DS_OK)
+    else
         ds_analysis_free(analysis);
+    ds_arena_free(&w.arrays);
+    ds_arena_free(&w.functions);
+    ds_arena_free(&w.maker.arena);
     return status;
 }
 
 void ds_analysis_free(ds_analysis *analysis)
 {
-    const ds_allocator *a = &analysis->allocator;
-    ds_release(a, analysis->edges, analysis->n_edges * sizeof *analysis->edges);
-    ds_release(a, analysis->identity, analysis->n_nodes * sizeof *analysis->identity);
-    ds_release(a, analysis->delay, analysis->n_outputs * sizeof *analysis->delay);
-    ds_release(a, analysis->field, analysis->n_outputs * sizeof *analysis->field);
+    ds_arena_free(&analysis->arena);
     memset(analysis, 0, sizeof *analysis);
 }

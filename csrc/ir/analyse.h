@@ -19,8 +19,8 @@ typedef struct ds_edge_facts {
 } ds_edge_facts;
 
 typedef struct ds_analysis {
-    ds_allocator allocator;
-    size_t n_nodes, n_edges, n_outputs;
+    ds_arena arena; /* of the arrays */
+    size_t n_outputs;
     int64_t period;       /* frames of input 0 */
     int64_t transient;    /* frames of input 0 */
     ds_edge_facts *edges; /* [n_edges] */

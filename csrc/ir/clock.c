@@ -12,7 +12,8 @@ ds_status ds_clock_init(ds_clock *clock, const ds_rate *rates, size_t n_inputs, 
         int64_t num = rates[i].num;
         DS_CHECK(num > 0 && num <= (int64_t)1 << 31 &&
                      common <= ((int64_t)1 << 40) / num * ds_greatest_divisor(common, num),
-                 DS_ARGUMENT, "input %zu: its rate has no practical common clock with the others", i);
+                 DS_ARGUMENT, "input %zu: its rate has no practical common clock with the others",
+                 i);
         common = common / ds_greatest_divisor(common, num) * num;
     }
     int64_t shared = 0;
@@ -54,61 +55,48 @@ void ds_clock_offsets(const ds_clock *c, size_t i, int64_t *low, int64_t *high)
 }
 
 /* The frames of input i, its lead before input 0 in ticks; the mask stays only where its position is one. */
-static ds_status add_input(const ds_clock *c, ds_stairs_maker *m, size_t i, int64_t offset, ds_stairs **frames,
-                           ds_stairs **lead, ds_stairs **mask)
+static ds_status add_input(const ds_clock *c, ds_stairs_maker *m, size_t i, int64_t offset,
+                           const ds_stairs **frames, const ds_stairs **lead, const ds_stairs **mask)
 {
     const int64_t common = ds_greatest_divisor(c->tick[0], c->tick[i]);
     const int64_t gain = c->tick[0] / common, period = c->tick[i] / common;
+    const ds_stairs *exact;
     DS_TRY(ds_stairs_line(m, frames, period, gain, offset + 1));
     if (c->n_inputs > 1) {
-        DS_TRY(ds_stairs_mask(m, mask, *frames)); /* one more than its position, which is not below 0 */
-        DS_TRY(ds_stairs_rest(m, lead, gain, period, -common));
-        DS_TRY(ds_stairs_change_k(m, lead, DS_EXPR_ADD, offset * c->tick[i]));
-        DS_TRY(ds_stairs_change_k(m, frames, DS_EXPR_MAX, 1));
+        DS_TRY(
+            ds_stairs_mask(m, mask, *mask, *frames)); /* one more than its position, not below 0 */
+        DS_TRY(ds_stairs_apply_k(m, frames, DS_EXPR_MAX, *frames, 1));
+        /* What the division by the period leaves, of which whole periods in the gain are no part. */
+        DS_TRY(ds_stairs_line(m, &exact, 1, gain % period, 0));
+        DS_TRY(ds_stairs_line(m, lead, period, gain % period, 0));
+        DS_TRY(ds_stairs_apply_k(m, lead, DS_EXPR_MUL, *lead, period));
+        DS_TRY(ds_stairs_apply(m, lead, DS_EXPR_SUB, *lead, exact, NULL));
+        DS_TRY(ds_stairs_apply_k(m, lead, DS_EXPR_MUL, *lead, common));
+        DS_TRY(ds_stairs_apply_k(m, lead, DS_EXPR_ADD, *lead, offset * c->tick[i]));
     }
-    return ds_stairs_change_k(m, frames, DS_EXPR_ADD, -1);
+    return ds_stairs_apply_k(m, frames, DS_EXPR_ADD, *frames, -1);
 }
 
-/* Masks what is further apart than the limit: not 0 < limit + last - first. */
-static ds_status mask_spread(const ds_clock *c, ds_stairs_maker *m, ds_stairs *const *leads, ds_stairs **last,
-                             ds_stairs **first, ds_stairs **mask)
+ds_status ds_clock_functions(const ds_clock *c, ds_stairs_maker *m, const int64_t *offsets,
+                             const ds_stairs **frames, const ds_stairs **mask)
 {
-    for (size_t i = 1; i < c->n_inputs; i++) {
-        DS_TRY(ds_stairs_change(m, last, DS_EXPR_MIN, leads[i]));
-        DS_TRY(ds_stairs_change(m, first, DS_EXPR_MAX, leads[i]));
-    }
-    DS_TRY(ds_stairs_change(m, last, DS_EXPR_SUB, *first));
-    DS_TRY(ds_stairs_change_k(m, last, DS_EXPR_ADD, c->limit));
-    return ds_stairs_mask(m, mask, *last);
-}
-
-ds_status ds_clock_functions(const ds_clock *c, ds_stairs_maker *m, const int64_t *offsets, ds_stairs **frames,
-                             ds_stairs **mask)
-{
-    ds_stairs *leads[DS_MAX_INPUTS] = {NULL};
-    const size_t n = c->n_inputs;
+    const ds_stairs *lead = NULL, *first = NULL, *last = NULL, *room;
     *mask = NULL;
-    for (size_t i = 0; i < n; i++)
-        frames[i] = NULL;
-    ds_status status = n > 1 ? ds_stairs_constant(m, mask, 1) : DS_OK;
-    for (size_t i = 0; i < n && status == DS_OK; i++)
-        status = add_input(c, m, i, offsets[i], &frames[i], &leads[i], mask);
-    if (status == DS_OK && n > 1) {
-        ds_stairs *last = ds_stairs_share(leads[0]), *first = ds_stairs_share(leads[0]);
-        status = mask_spread(c, m, leads, &last, &first, mask);
-        ds_stairs_release(m, last);
-        ds_stairs_release(m, first);
-    }
-    for (size_t i = 0; i < n; i++) {
-        ds_stairs_release(m, leads[i]);
-        if (status != DS_OK) {
-            ds_stairs_release(m, frames[i]);
-            frames[i] = NULL;
+    if (c->n_inputs > 1)
+        DS_TRY(ds_stairs_constant(m, mask, 1));
+    for (size_t i = 0; i < c->n_inputs; i++) {
+        DS_TRY(add_input(c, m, i, offsets[i], &frames[i], &lead, mask));
+        if (i == 0) {
+            first = last = lead;
+            continue;
         }
+        DS_TRY(ds_stairs_apply(m, &first, DS_EXPR_MAX, first, lead, NULL));
+        DS_TRY(ds_stairs_apply(m, &last, DS_EXPR_MIN, last, lead, NULL));
     }
-    if (status != DS_OK) {
-        ds_stairs_release(m, *mask);
-        *mask = NULL;
-    }
-    return status;
+    if (c->n_inputs < 2)
+        return DS_OK;
+    /* Further apart than the limit is what has not 0 < limit + last - first. */
+    DS_TRY(ds_stairs_apply(m, &room, DS_EXPR_SUB, last, first, NULL));
+    DS_TRY(ds_stairs_apply_k(m, &room, DS_EXPR_ADD, room, c->limit));
+    return ds_stairs_mask(m, mask, *mask, room);
 }

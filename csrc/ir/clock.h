@@ -21,9 +21,9 @@ bool ds_clock_together(const ds_clock *clock, const int64_t *frames);
 /* How many frames input i can be before where whole frames of input 0's time put it: from low to high. */
 void ds_clock_offsets(const ds_clock *clock, size_t i, int64_t *low, int64_t *high);
 /* Frames of all inputs as functions of those of input 0, input i offsets[i] before that (offsets[0] is 0), and
- * where the clock admits them: 1, else 0; mask NULL for a single input, which is admitted anywhere. All or none
- * are made. DS_LIMIT for rates that repeat too late. */
-ds_status ds_clock_functions(const ds_clock *clock, ds_stairs_maker *m, const int64_t *offsets, ds_stairs **frames,
-                             ds_stairs **mask);
+ * where the clock admits them: 1, else 0; mask NULL for a single input, which is admitted anywhere.
+ * DS_LIMIT for rates that repeat too late. */
+ds_status ds_clock_functions(const ds_clock *clock, ds_stairs_maker *m, const int64_t *offsets,
+                             const ds_stairs **frames, const ds_stairs **mask);
 
 #endif

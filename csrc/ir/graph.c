@@ -5,23 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ir/fuse.h"
-
-/* Makes room for one more item of a growing array. */
-static ds_status grow(const ds_allocator *a, void **items, size_t n, size_t *capacity, size_t item)
-{
-    if (n < *capacity)
-        return DS_OK;
-    size_t wanted = *capacity ? *capacity * 2 : 16;
-    void *larger;
-    DS_TRY(ds_allocate_array(a, &larger, wanted, item));
-    if (n)
-        memcpy(larger, *items, n * item);
-    ds_release(a, *items, *capacity * item);
-    *items = larger;
-    *capacity = wanted;
-    return DS_OK;
-}
+#include "ir/rewrite.h"
 
 ds_status ds_graph_create(ds_graph **graph, const ds_allocator *allocator)
 {
@@ -29,23 +13,15 @@ ds_status ds_graph_create(ds_graph **graph, const ds_allocator *allocator)
     DS_TRY(ds_allocate_zeroed(allocator, &p, sizeof(ds_graph)));
     *graph = p;
     (*graph)->allocator = *allocator;
+    ds_arena_init(&(*graph)->arena, allocator);
     return DS_OK;
 }
 
-static void release_text(const ds_allocator *a, char *text)
+static void release_weights(const ds_allocator *a, const ds_weight *weights, size_t n)
 {
-    if (text)
-        ds_release(a, text, strlen(text) + 1);
-}
-
-static void release_weights(const ds_allocator *a, ds_weight *weights, int n)
-{
-    for (int i = 0; weights && i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (!weights[i].borrowed)
             ds_release(a, weights[i].data, weights[i].n_bytes);
-        release_text(a, weights[i].name);
-    }
-    ds_release(a, weights, (size_t)n * sizeof *weights);
 }
 
 void ds_graph_destroy(ds_graph *graph)
@@ -58,14 +34,10 @@ void ds_graph_destroy(ds_graph *graph)
             ds_fuse_release(&a, &graph->nodes[i]);
     for (size_t i = 0; i < graph->n_nodes && !graph->shared; i++) {
         ds_node *node = &graph->nodes[i];
-        release_weights(&a, node->weights, node->op->n_weights);
-        release_text(&a, node->path);
+        release_weights(&a, node->weights, (size_t)node->op->n_weights);
         ds_op_destroy(node->op);
     }
-    ds_release(&a, graph->nodes, graph->nodes_capacity * sizeof *graph->nodes);
-    ds_release(&a, graph->edges, graph->edges_capacity * sizeof *graph->edges);
-    ds_release(&a, graph->outputs, graph->outputs_capacity * sizeof *graph->outputs);
-    ds_release(&a, graph->named, graph->named_capacity * sizeof *graph->named);
+    ds_arena_free(&graph->arena);
     ds_mapped_release(graph->file);
     ds_release(&a, graph, sizeof *graph);
 }
@@ -78,10 +50,8 @@ void ds_graph_borrow(ds_graph *graph, ds_mapped *file)
 static ds_status add_edge(ds_graph *graph, const ds_signature *signature, int node, int output)
 {
     graph->has_fingerprint = false;
-    void *edges = graph->edges;
-    DS_TRY(grow(&graph->allocator, &edges, graph->n_edges, &graph->edges_capacity,
-                sizeof *graph->edges));
-    graph->edges = edges;
+    DS_TRY(ds_arena_grow(&graph->arena, (void **)&graph->edges, graph->n_edges,
+                         &graph->edges_capacity, sizeof *graph->edges));
     graph->edges[graph->n_edges++] =
         (ds_edge){.signature = *signature, .node = node, .output = output};
     return DS_OK;
@@ -91,13 +61,15 @@ static ds_status add_edge(ds_graph *graph, const ds_signature *signature, int no
 static ds_status check_input(const ds_signature *s, size_t i)
 {
     ds_rate lowest = {1, 1};
-    DS_CHECK(s->rate.num > 0 && s->rate.den > 0, DS_ARGUMENT, "input %zu: the rate must be positive", i);
+    DS_CHECK(s->rate.num > 0 && s->rate.den > 0, DS_ARGUMENT,
+             "input %zu: the rate must be positive", i);
     DS_CHECK(ds_rate_scale(&lowest, s->rate.num, s->rate.den) && ds_rate_equal(lowest, s->rate),
              DS_ARGUMENT, "input %zu: the rate %lld/%lld is no fraction in lowest terms", i,
              (long long)s->rate.num, (long long)s->rate.den);
     DS_CHECK(ds_dtype_bytes(s->dtype) != 0, DS_DTYPE, "input %zu has no element type", i);
     DS_CHECK(s->rank >= 0 && s->rank <= DS_MAX_RANK, DS_SHAPE,
-             "input %zu has %d feature dimensions, at most %d are supported", i, s->rank, DS_MAX_RANK);
+             "input %zu has %d feature dimensions, at most %d are supported", i, s->rank,
+             DS_MAX_RANK);
     for (int d = 0; d < s->rank; d++)
         DS_CHECK(s->shape[d] >= 1, DS_SHAPE, "input %zu has size %lld in feature dimension %d", i,
                  (long long)s->shape[d], d);
@@ -117,11 +89,11 @@ ds_status ds_graph_input(ds_graph *graph, int *edge, const ds_signature *signatu
     return DS_OK;
 }
 
-static ds_status copy_text(const ds_allocator *a, char **copy, const char *text)
+static ds_status copy_text(ds_arena *arena, char **copy, const char *text)
 {
     void *p;
-    size_t n_bytes = strlen(text) + 1;
-    DS_TRY(ds_allocate(a, &p, n_bytes));
+    const size_t n_bytes = strlen(text) + 1;
+    DS_TRY(ds_arena_push(arena, &p, n_bytes));
     *copy = memcpy(p, text, n_bytes);
     return DS_OK;
 }
@@ -136,141 +108,88 @@ static bool in_file(const ds_graph *graph, const void *data, size_t n_bytes)
     return at >= first && at - first <= size && n_bytes <= size - (at - first);
 }
 
-static bool same_weight(const ds_weight *w, const ds_signature *has, const ds_signature *wanted,
-                        const char *name, const void *data)
-{
-    return w->name && strcmp(w->name, name) == 0 && has->dtype == wanted->dtype &&
-           ds_signature_same_shape(has, wanted) && memcmp(w->data, data, w->n_bytes) == 0;
-}
-
-static size_t hash_name(const char *name)
+static size_t chain_of(const char *name)
 {
     uint64_t h = 14695981039346656037u;
     for (; *name; name++)
         h = (h ^ (unsigned char)*name) * 1099511628211u;
-    return (size_t)(h ^ h >> 32);
+    return (size_t)(h ^ h >> 32) % DS_NAME_CHAINS;
 }
 
 /* The weight of that name, type, shape and bytes; NULL where there is none. */
 static void *find_weight(const ds_graph *graph, const ds_signature *signature, const char *name,
                          const void *data)
 {
-    if (!name || !graph->named)
-        return NULL;
-    const size_t mask = graph->named_capacity - 1;
-    for (size_t i = hash_name(name) & mask; graph->named[i].weight; i = (i + 1) & mask) {
-        const ds_weight *w = graph->named[i].weight;
-        if (same_weight(w, graph->named[i].signature, signature, name, data))
-            return w->data;
-    }
-    return NULL;
-}
-
-static void place_name(ds_named_weight *named, size_t capacity, ds_named_weight item)
-{
-    size_t i = hash_name(item.weight->name) & (capacity - 1);
-    while (named[i].weight)
-        i = (i + 1) & (capacity - 1);
-    named[i] = item;
-}
-
-/* Room for the names of one more node: at most half of the places are taken. */
-static ds_status make_room_for_names(ds_graph *graph)
-{
-    if (2 * (graph->n_named + DS_MAX_WEIGHTS) <= graph->named_capacity)
-        return DS_OK;
-    void *larger;
-    const size_t capacity = graph->named_capacity ? 2 * graph->named_capacity : 4 * DS_MAX_WEIGHTS;
-    DS_TRY(ds_allocate_zeroed(&graph->allocator, &larger, capacity * sizeof *graph->named));
-    for (size_t i = 0; i < graph->named_capacity; i++)
-        if (graph->named[i].weight)
-            place_name(larger, capacity, graph->named[i]);
-    ds_release(&graph->allocator, graph->named, graph->named_capacity * sizeof *graph->named);
-    graph->named = larger;
-    graph->named_capacity = capacity;
-    return DS_OK;
+    const ds_weight *w = name && graph->named ? graph->named[chain_of(name)] : NULL;
+    while (w && (strcmp(w->name, name) != 0 || w->signature->dtype != signature->dtype ||
+                 !ds_signature_same_shape(w->signature, signature) ||
+                 memcmp(w->data, data, w->n_bytes) != 0))
+        w = w->next;
+    return w ? w->data : NULL;
 }
 
 /* So that later nodes find the node's own weights: not those that they share already. */
 static void add_names(ds_graph *graph, const ds_node *node)
 {
-    for (int i = 0; i < node->op->n_weights; i++)
-        if (node->weights[i].name && !node->weights[i].borrowed) {
-            place_name(graph->named, graph->named_capacity,
-                       (ds_named_weight){&node->weights[i], &node->op->weight[i]});
-            graph->n_named++;
+    for (int i = 0; i < node->op->n_weights; i++) {
+        ds_weight *w = &node->weights[i];
+        w->signature = &node->op->weight[i];
+        if (w->name && !w->borrowed) {
+            const ds_weight **chain = &graph->named[chain_of(w->name)];
+            w->next = *chain;
+            *chain = w;
         }
+    }
 }
 
-static ds_status add_weight(const ds_graph *graph, ds_weight *weight, const ds_signature *signature,
+static ds_status add_weight(ds_graph *graph, ds_weight *weight, const ds_signature *signature,
                             const void *data, const char *name)
 {
-    const ds_allocator *a = &graph->allocator;
     size_t n_bytes = ds_signature_bytes(signature);
     if (name)
-        DS_TRY(copy_text(a, &weight->name, name));
+        DS_TRY(copy_text(&graph->arena, &weight->name, name));
     void *found = in_file(graph, data, n_bytes) ? (void *)(uintptr_t)data
                                                 : find_weight(graph, signature, name, data);
     weight->borrowed = found != NULL;
     weight->data = found;
     if (!found) {
-        DS_TRY(ds_allocate(a, &weight->data, n_bytes));
+        DS_TRY(ds_allocate(&graph->allocator, &weight->data, n_bytes));
         memcpy(weight->data, data, n_bytes);
     }
     weight->n_bytes = n_bytes;
     return DS_OK;
 }
 
-static ds_status copy_weights(const ds_graph *graph, ds_weight **weights,
-                              const ds_signature *signatures, const void *const *data, size_t n,
-                              const char *const *names)
+static ds_status push_zeroed(ds_arena *arena, void **items, size_t n_bytes)
 {
-    const ds_allocator *a = &graph->allocator;
-    void *p;
-    DS_TRY(ds_allocate_zeroed(a, &p, n * sizeof(ds_weight)));
-    ds_weight *made = p;
-    for (size_t i = 0; i < n; i++) {
-        if (!data[i])
-            continue;
-        ds_status status =
-            add_weight(graph, &made[i], &signatures[i], data[i], names ? names[i] : NULL);
-        if (status != DS_OK) {
-            release_weights(a, made, (int)n);
-            return status;
-        }
-    }
-    *weights = made;
+    DS_TRY(ds_arena_push(arena, items, n_bytes));
+    if (n_bytes > 0)
+        memset(*items, 0, n_bytes);
     return DS_OK;
 }
 
-/* What a node owns besides its operator. */
-static ds_status fill_node(ds_node *node, const ds_graph *graph, const ds_signature *weights,
-                           const void *const *data, size_t n_weights, const ds_node_names *names)
+/* What a node has besides its operator, and room for it and its edges, which are added. */
+static ds_status fill_node(ds_node *node, ds_graph *graph, const void *const *data,
+                           const ds_node_names *names)
 {
-    DS_TRY(copy_weights(graph, &node->weights, weights, data, n_weights,
-                        names ? names->weights : NULL));
-    ds_status status = copy_text(&graph->allocator, &node->path, names ? names->path : "");
-    if (status != DS_OK)
-        release_weights(&graph->allocator, node->weights, (int)n_weights);
-    return status;
-}
-
-/* Room in the graph for the node and its edges; the edges are added. */
-static ds_status make_room(ds_graph *graph, const ds_op *op)
-{
-    void *nodes = graph->nodes;
-    size_t n_edges = graph->n_edges;
-    DS_TRY(grow(&graph->allocator, &nodes, graph->n_nodes, &graph->nodes_capacity,
-                sizeof *graph->nodes));
-    graph->nodes = nodes;
-    ds_status status = DS_OK;
-    for (int o = 0; o < op->n_outputs && status == DS_OK; o++)
-        status = add_edge(graph, &op->out[o], (int)graph->n_nodes, o);
-    if (status == DS_OK && op->n_weights)
-        status = make_room_for_names(graph);
-    if (status != DS_OK)
-        graph->n_edges = n_edges;
-    return status;
+    const ds_op *op = node->op;
+    void *p;
+    DS_TRY(push_zeroed(&graph->arena, &p, (size_t)op->n_weights * sizeof *node->weights));
+    node->weights = p;
+    for (int i = 0; i < op->n_weights; i++)
+        if (data[i])
+            DS_TRY(add_weight(graph, &node->weights[i], &op->weight[i], data[i],
+                              names && names->weights ? names->weights[i] : NULL));
+    DS_TRY(copy_text(&graph->arena, &node->path, names ? names->path : ""));
+    if (names && names->weights && !graph->named) {
+        DS_TRY(push_zeroed(&graph->arena, &p, DS_NAME_CHAINS * sizeof *graph->named));
+        graph->named = p;
+    }
+    DS_TRY(ds_arena_grow(&graph->arena, (void **)&graph->nodes, graph->n_nodes,
+                         &graph->nodes_capacity, sizeof *graph->nodes));
+    for (int o = 0; o < op->n_outputs; o++)
+        DS_TRY(add_edge(graph, &op->out[o], (int)graph->n_nodes, o));
+    return DS_OK;
 }
 
 ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, const ds_attr *attrs,
@@ -286,81 +205,75 @@ ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, con
                  "%s: input %zu is not an edge of the graph", def->name, i);
         signatures[i] = graph->edges[inputs[i]].signature;
     }
-    DS_CHECK(!def->check_values || n_inputs == 0 || graph->edges[inputs[0]].node < 0, DS_CAPTURE,
-             "%s: its input must be one of the graph's own: the values of what is computed can't be "
-             "checked before streams advance", def->name);
+    DS_CHECK(
+        !def->check_values || n_inputs == 0 || graph->edges[inputs[0]].node < 0, DS_CAPTURE,
+        "%s: its input must be one of the graph's own: the values of what is computed can't be "
+        "checked before streams advance",
+        def->name);
     ds_op *op;
     DS_TRY(ds_op_create(&op, &graph->allocator, def, attrs, n_attrs, signatures, n_inputs, weights,
                         n_weights));
     ds_node node = {.op = op, .first_output = (int)graph->n_edges, .id = (int)graph->n_nodes};
     memcpy(node.inputs, inputs, n_inputs * sizeof *inputs);
-    ds_status status = fill_node(&node, graph, weights, data, n_weights, names);
-    if (status == DS_OK) {
-        status = make_room(graph, op);
-        if (status == DS_OK) {
-            graph->nodes[graph->n_nodes++] = node;
-            add_names(graph, &node);
-            for (int o = 0; o < op->n_outputs; o++)
-                outputs[o] = node.first_output + o;
-            return DS_OK;
-        }
-        release_weights(&graph->allocator, node.weights, op->n_weights);
-        release_text(&graph->allocator, node.path);
+    ds_status status = fill_node(&node, graph, data, names);
+    if (status != DS_OK) {
+        graph->n_edges = (size_t)node.first_output;
+        release_weights(&graph->allocator, node.weights, node.weights ? n_weights : 0);
+        ds_op_destroy(op);
+        return status;
     }
-    ds_op_destroy(op);
-    return status;
+    graph->nodes[graph->n_nodes++] = node;
+    add_names(graph, &node);
+    for (int o = 0; o < op->n_outputs; o++)
+        outputs[o] = node.first_output + o;
+    return DS_OK;
 }
 
 ds_status ds_graph_output(ds_graph *graph, int edge)
 {
     DS_CHECK(edge >= 0 && (size_t)edge < graph->n_edges, DS_ARGUMENT,
              "output %zu is not an edge of the graph", graph->n_outputs);
-    void *outputs = graph->outputs;
-    DS_TRY(grow(&graph->allocator, &outputs, graph->n_outputs, &graph->outputs_capacity,
-                sizeof *graph->outputs));
-    graph->outputs = outputs;
+    DS_TRY(ds_arena_grow(&graph->arena, (void **)&graph->outputs, graph->n_outputs,
+                         &graph->outputs_capacity, sizeof *graph->outputs));
     graph->outputs[graph->n_outputs++] = edge;
     graph->has_fingerprint = false;
     return DS_OK;
 }
 
-static ds_status copy_array(const ds_allocator *a, void **copy, size_t *capacity, const void *items,
-                            size_t n, size_t item)
+static ds_status copy_array(ds_arena *arena, void **copy, const void *items, size_t n, size_t item)
 {
-    DS_TRY(ds_allocate_array(a, copy, n, item));
-    *capacity = n;
+    void *p;
+    DS_TRY(ds_arena_push_array(arena, &p, n, item));
     if (n)
-        memcpy(*copy, items, n * item);
+        memcpy(p, items, n * item);
+    memcpy(copy, &p, sizeof p); /* as bytes, like a push */
     return DS_OK;
+}
+
+static ds_status share_arrays(ds_graph *g, const ds_graph *graph)
+{
+    g->nodes_capacity = g->n_nodes = graph->n_nodes;
+    g->edges_capacity = g->n_edges = graph->n_edges;
+    g->outputs_capacity = g->n_outputs = graph->n_outputs;
+    g->n_inputs = graph->n_inputs;
+    memcpy(g->inputs, graph->inputs, sizeof g->inputs);
+    DS_TRY(copy_array(&g->arena, (void **)&g->nodes, graph->nodes, g->n_nodes, sizeof *g->nodes));
+    DS_TRY(copy_array(&g->arena, (void **)&g->edges, graph->edges, g->n_edges, sizeof *g->edges));
+    return copy_array(&g->arena, (void **)&g->outputs, graph->outputs, g->n_outputs,
+                      sizeof *g->outputs);
 }
 
 ds_status ds_graph_share(ds_graph **copy, const ds_graph *graph)
 {
-    const ds_allocator *a = &graph->allocator;
     ds_graph *g;
-    DS_TRY(ds_graph_create(&g, a));
+    DS_TRY(ds_graph_create(&g, &graph->allocator));
     g->shared = true;
-    void *nodes = NULL, *edges = NULL, *outputs = NULL;
-    ds_status status = copy_array(a, &nodes, &g->nodes_capacity, graph->nodes, graph->n_nodes,
-                                  sizeof *graph->nodes);
-    if (status == DS_OK)
-        status = copy_array(a, &edges, &g->edges_capacity, graph->edges, graph->n_edges,
-                            sizeof *graph->edges);
-    if (status == DS_OK)
-        status = copy_array(a, &outputs, &g->outputs_capacity, graph->outputs, graph->n_outputs,
-                            sizeof *graph->outputs);
-    g->nodes = nodes;
-    g->edges = edges;
-    g->outputs = outputs;
+    const ds_status status = share_arrays(g, graph);
     if (status != DS_OK) {
+        g->n_nodes = 0; /* which may not be there */
         ds_graph_destroy(g);
         return status;
     }
-    g->n_nodes = graph->n_nodes;
-    g->n_edges = graph->n_edges;
-    g->n_outputs = graph->n_outputs;
-    g->n_inputs = graph->n_inputs;
-    memcpy(g->inputs, graph->inputs, sizeof g->inputs);
     *copy = g;
     return DS_OK;
 }

@@ -4,15 +4,19 @@
  * Weights are copied in, once; those that lie in a file that the graph borrows from are used there. */
 #ifndef DS_IR_GRAPH_H
 #define DS_IR_GRAPH_H
+#include "base/arena.h"
 #include "codec/mapped.h"
 #include "ops/op.h"
 
 typedef struct ds_weight {
     void *data; /* NULL where absent; never written to */
-    const void *was; /* where data was that a plan has packed and given back (exec/weights.h), or NULL */
+    const void
+        *was; /* where data was that a plan has packed and given back (exec/weights.h), or NULL */
     size_t n_bytes;
-    char *name;    /* owned; NULL where it has none */
+    char *name;    /* NULL where it has none */
     bool borrowed; /* the data are the file's, or an earlier weight's */
+    const ds_signature *signature;
+    const struct ds_weight *next; /* of those with names, in its chain */
 } ds_weight;
 
 /* What a node and its weights are called. */
@@ -27,9 +31,9 @@ typedef struct ds_node {
     int first_output;          /* its outputs are edges first_output, first_output + 1, ... */
     ds_weight *weights;        /* [op->n_weights] */
     int id;                    /* position before any rewrite; names state in snapshots */
-    char *path;                /* owned; of its module */
-    bool made;                 /* by a rewrite (ir/fuse.h): this graph's own, shared or not */
-    bool silent;               /* no output's value depends on it: counted, never run (ir/rewrite.h) */
+    char *path;                /* of its module */
+    bool made;                 /* by a rewrite (ir/rewrite.h): this graph's own, shared or not */
+    bool silent; /* no output's value depends on it: counted, never run (ir/rewrite.h) */
 } ds_node;
 
 typedef struct ds_edge {
@@ -38,13 +42,11 @@ typedef struct ds_edge {
     int output; /* which output of it, or which graph input */
 } ds_edge;
 
-typedef struct ds_named_weight {
-    const ds_weight *weight;
-    const ds_signature *signature;
-} ds_named_weight;
+enum { DS_NAME_CHAINS = 4096 };
 
 typedef struct ds_graph {
     ds_allocator allocator;
+    ds_arena arena; /* of all but operators and the weights' data */
     ds_node *nodes;
     size_t n_nodes, nodes_capacity;
     ds_edge *edges;
@@ -53,10 +55,9 @@ typedef struct ds_graph {
     size_t n_inputs;
     int *outputs;
     size_t n_outputs, outputs_capacity;
-    ds_named_weight *named; /* open addressing by a hash of the name; weight NULL: a free place */
-    size_t n_named, named_capacity;
-    bool shared; /* operators, weights and names are borrowed from another graph */
-    ds_mapped *file; /* that weights are borrowed from, or NULL */
+    const ds_weight **named; /* [DS_NAME_CHAINS] by a hash of the name; NULL before the first */
+    bool shared;             /* operators, weights and names are borrowed from another graph */
+    ds_mapped *file;         /* that weights are borrowed from, or NULL */
     uint64_t fingerprint[2];
     bool has_fingerprint; /* remembered, of the graph as it is */
 } ds_graph;

@@ -11,15 +11,17 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
+static ds_status multiply_period(int64_t *a, int64_t factor)
+{
+    DS_CHECK(factor <= DS_MOST_PERIOD / *a, DS_LIMIT,
+             "the model's period is longer than %d input frames", DS_MOST_PERIOD);
+    *a *= factor;
+    return DS_OK;
+}
 
 ds_status ds_extend_period(int64_t *a, int64_t b)
 {
-    const int64_t factor = b / ds_greatest_divisor(*a, b);
-    DS_CHECK(factor <= DS_MOST_PERIOD / *a, DS_LIMIT, "the model's period is longer than %d input frames",
-             DS_MOST_PERIOD);
-    *a *= factor;
-    return DS_OK;
+    return multiply_period(a, b / ds_greatest_divisor(*a, b));
 }
 
 ds_status ds_stairs_spend(ds_stairs_maker *m, int64_t n_looks)
@@ -101,75 +103,32 @@ int64_t ds_stairs_after(const ds_stairs *f, int64_t n)
 
 bool ds_stairs_same(const ds_stairs *f, const ds_stairs *g)
 {
-    return f == g || (f->n_stretches == g->n_stretches && f->n_steps == g->n_steps &&
-                      memcmp(f->stretches, g->stretches, f->n_stretches * sizeof *f->stretches) == 0 &&
-                      memcmp(f->steps, g->steps, f->n_steps * sizeof *f->steps) == 0);
+    return f == g ||
+           (f->n_stretches == g->n_stretches && f->n_steps == g->n_steps &&
+            memcmp(f->stretches, g->stretches, f->n_stretches * sizeof *f->stretches) == 0 &&
+            memcmp(f->steps, g->steps, f->n_steps * sizeof *f->steps) == 0);
 }
 
 /* ---------------------------------------------------------------- making */
 
-static ds_status make(ds_stairs_maker *m, ds_stairs **f)
+static ds_status make(ds_arena *arena, ds_stairs **f)
 {
-    void *memory;
-    DS_TRY(ds_allocate_zeroed(&m->allocator, &memory, sizeof **f));
-    *f = memory;
-    (*f)->n_users = 1;
-    (*f)->stretches = (*f)->few_stretches;
-    (*f)->steps = (*f)->few_steps;
-    (*f)->stretches_capacity = sizeof (*f)->few_stretches / sizeof *(*f)->few_stretches;
-    (*f)->steps_capacity = sizeof (*f)->few_steps / sizeof *(*f)->few_steps;
+    DS_TRY(ds_arena_push(arena, (void **)f, sizeof **f));
+    memset(*f, 0, sizeof **f);
     return DS_OK;
 }
 
-ds_stairs *ds_stairs_share(ds_stairs *f)
+static ds_status add_stretch(ds_arena *arena, ds_stairs *f, ds_flight stretch)
 {
-    f->n_users++;
-    return f;
-}
-
-void ds_stairs_release(ds_stairs_maker *m, ds_stairs *f)
-{
-    if (!f || --f->n_users)
-        return;
-    if (f->stretches != f->few_stretches)
-        ds_release(&m->allocator, f->stretches, f->stretches_capacity * sizeof *f->stretches);
-    if (f->steps != f->few_steps)
-        ds_release(&m->allocator, f->steps, f->steps_capacity * sizeof *f->steps);
-    ds_release(&m->allocator, f, sizeof *f);
-}
-
-/* Hands over what was made, or releases it. */
-static ds_status hand_over(ds_stairs_maker *m, ds_stairs **f, ds_stairs *made, ds_status status)
-{
-    if (status != DS_OK)
-        ds_stairs_release(m, made);
-    else
-        *f = made;
-    return status;
-}
-
-/* few: where the items lie that were never many. */
-static ds_status grow(ds_stairs_maker *m, void **items, const void *few, size_t n, size_t *capacity, size_t item)
-{
-    if (n < *capacity)
-        return DS_OK;
-    void *larger;
-    DS_TRY(ds_allocate_array(&m->allocator, &larger, 2 * *capacity, item));
-    memcpy(larger, *items, n * item);
-    if (*items != few)
-        ds_release(&m->allocator, *items, *capacity * item);
-    *items = larger;
-    *capacity *= 2;
+    DS_TRY(ds_arena_grow(arena, (void **)&f->stretches, f->n_stretches, &f->stretches_capacity,
+                         sizeof stretch));
+    f->stretches[f->n_stretches++] = stretch;
     return DS_OK;
 }
 
-static ds_status add_stretch(ds_stairs_maker *m, ds_stairs *f, int64_t start, int64_t period)
+static ds_status begin_stretch(ds_stairs_maker *m, ds_stairs *f, int64_t start, int64_t period)
 {
-    void *stretches = f->stretches;
-    DS_TRY(grow(m, &stretches, f->few_stretches, f->n_stretches, &f->stretches_capacity, sizeof *f->stretches));
-    f->stretches = stretches;
-    f->stretches[f->n_stretches++] = (ds_flight){.start = start, .origin = start, .period = period, .first = f->n_steps};
-    return DS_OK;
+    return add_stretch(&m->arena, f, (ds_flight){start, start, period, 0, f->n_steps, 0});
 }
 
 /* Of the last stretch; nothing where the value stays. */
@@ -179,73 +138,73 @@ static ds_status add_step(ds_stairs_maker *m, ds_stairs *f, int64_t at, int64_t 
     DS_TRY(ds_stairs_spend(m, 4)); /* it takes memory, too */
     if (s->n && f->steps[f->n_steps - 1].value == value)
         return DS_OK;
-    void *steps = f->steps;
-    DS_TRY(grow(m, &steps, f->few_steps, f->n_steps, &f->steps_capacity, sizeof *f->steps));
-    f->steps = steps;
+    DS_TRY(ds_arena_grow(&m->arena, (void **)&f->steps, f->n_steps, &f->steps_capacity,
+                         sizeof *f->steps));
     f->steps[f->n_steps++] = (ds_stair){at, value};
     s->n++;
     return DS_OK;
 }
 
-ds_status ds_stairs_constant(ds_stairs_maker *m, ds_stairs **f, int64_t value)
+ds_status ds_stairs_constant(ds_stairs_maker *m, const ds_stairs **f, int64_t value)
 {
-    ds_stairs *made;
-    DS_TRY(make(m, &made));
-    ds_status status = add_stretch(m, made, 0, 1);
-    if (status == DS_OK)
-        status = add_step(m, made, 0, value);
-    return hand_over(m, f, made, status);
+    return ds_stairs_line(m, f, 1, 0, value);
 }
 
 __extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
 
-ds_status ds_stairs_line(ds_stairs_maker *m, ds_stairs **f, int64_t period, int64_t gain, int64_t plus)
+ds_status ds_stairs_line(ds_stairs_maker *m, const ds_stairs **f, int64_t period, int64_t gain,
+                         int64_t plus)
 {
     int64_t whole = 1;
+    ds_stairs *made;
     DS_TRY(ds_extend_period(&whole, period));
-    ds_stairs *made;
-    DS_TRY(make(m, &made));
-    ds_status status = add_stretch(m, made, 0, period);
-    for (int64_t i = 0; i < (gain < period ? gain : period) && status == DS_OK; i++) {
-        /* step i of few, or every frame's */
-        const int64_t at = gain < period ? (int64_t)(((wide)i * period + gain - 1) / gain) : i;
-        status = add_step(m, made, at, (int64_t)((wide)at * gain / period) + plus);
+    DS_TRY(make(&m->arena, &made));
+    DS_TRY(begin_stretch(m, made, 0, period));
+    made->stretches[0].gain = gain;
+    for (int64_t at = 0; at < period;) {
+        const int64_t value = (int64_t)((wide)at * gain / period);
+        DS_TRY(add_step(m, made, at, value + plus));
+        at = gain ? (int64_t)(((wide)(value + 1) * period + gain - 1) / gain) : period;
     }
-    if (status == DS_OK)
-        made->stretches[0].gain = gain;
-    return hand_over(m, f, made, status);
+    *f = made;
+    return DS_OK;
 }
 
-ds_status ds_stairs_rest(ds_stairs_maker *m, ds_stairs **f, int64_t a, int64_t b, int64_t scale)
+static ds_status copy(ds_arena *arena, ds_stairs **f, const ds_stairs *g)
 {
-    int64_t whole = 1;
-    DS_TRY(ds_extend_period(&whole, b));
-    ds_stairs *made;
-    DS_TRY(make(m, &made));
-    ds_status status = add_stretch(m, made, 0, b);
-    for (int64_t at = 0; at < b && status == DS_OK; at++)
-        status = add_step(m, made, at, (int64_t)((wide)at * a % b) * scale);
-    return hand_over(m, f, made, status);
+    DS_TRY(make(arena, f));
+    DS_TRY(ds_arena_push_array(arena, (void **)&(*f)->stretches, g->n_stretches,
+                               sizeof *g->stretches));
+    DS_TRY(ds_arena_push_array(arena, (void **)&(*f)->steps, g->n_steps, sizeof *g->steps));
+    memcpy((*f)->stretches, g->stretches, g->n_stretches * sizeof *g->stretches);
+    memcpy((*f)->steps, g->steps, g->n_steps * sizeof *g->steps);
+    (*f)->n_stretches = g->n_stretches;
+    (*f)->n_steps = g->n_steps;
+    return DS_OK;
 }
 
-ds_status ds_stairs_next(ds_stairs_maker *m, ds_stairs **f, const ds_stairs *g)
+ds_status ds_stairs_keep(ds_arena *arena, const ds_stairs **f)
 {
     ds_stairs *made;
-    DS_TRY(make(m, &made));
-    ds_status status = DS_OK;
-    for (size_t i = 0; i < g->n_stretches && status == DS_OK; i++) {
-        const ds_flight *s = &g->stretches[i];
-        if (end_of(g, i) <= 1)
-            continue;
-        status = add_stretch(m, made, s->start > 0 ? s->start - 1 : 0, s->period);
-        for (size_t k = 0; k < s->n && status == DS_OK; k++)
-            status = add_step(m, made, g->steps[s->first + k].at, g->steps[s->first + k].value);
-        if (status == DS_OK) {
-            made->stretches[made->n_stretches - 1].origin = s->origin - 1;
-            made->stretches[made->n_stretches - 1].gain = s->gain;
-        }
+    DS_TRY(copy(arena, &made, *f));
+    *f = made;
+    return DS_OK;
+}
+
+ds_status ds_stairs_next(ds_stairs_maker *m, const ds_stairs **f, const ds_stairs *g)
+{
+    ds_stairs *made;
+    DS_TRY(copy(&m->arena, &made, g));
+    if (end_of(made, 0) == 1) {
+        made->stretches++;
+        made->n_stretches--;
     }
-    return hand_over(m, f, made, status);
+    for (size_t i = 0; i < made->n_stretches; i++) {
+        made->stretches[i].start -= made->stretches[i].start > 0;
+        made->stretches[i].origin--;
+    }
+    *f = made;
+    return DS_OK;
 }
 
 /* ---------------------------------------------------------------- as early and as short as may be */
@@ -298,7 +257,8 @@ static ds_status join(ds_stairs_maker *m, ds_stairs *f, int64_t end)
         /* Where both repeat, what they say in one period that they share decides on all. */
         const int64_t length = s->start - was->start;
         const int64_t times = s->period / ds_greatest_divisor(was->period, s->period);
-        const int64_t shared = length <= was->period || times > length / was->period ? length : times * was->period;
+        const int64_t shared =
+            length <= was->period || times > length / was->period ? length : times * was->period;
         DS_TRY(agree_from(m, f, was, s, s->start - shared, s->start, &u));
         if (u > was->start) {
             const bool same = u == s->start - shared &&
@@ -396,7 +356,7 @@ static ds_status append(operation *o, int64_t start, int64_t end, int64_t period
         return DS_OK;
     const bool repeats = end - start > period;
     const int64_t stop = repeats ? start + period : end;
-    DS_TRY(add_stretch(o->m, o->f, start, stop - start));
+    DS_TRY(begin_stretch(o->m, o->f, start, stop - start));
     for (int64_t n = start; n < stop; n = after(o, n))
         DS_TRY(add_step(o->m, o->f, n - start, result_at(o, n)));
     if (repeats)
@@ -433,7 +393,8 @@ static ds_status append_choice(operation *o, int64_t start, int64_t end, int64_t
         least = margin < least ? margin : least;
         most = margin > most ? margin : most;
     }
-    const int64_t gain = end - start > period ? margin_at(o, start + period) - margin_at(o, start) : 0;
+    const int64_t gain =
+        end - start > period ? margin_at(o, start + period) - margin_at(o, start) : 0;
     if (gain == 0)
         return append(o, start, end, period);
     /* not positive: 1 - margin is */
@@ -465,10 +426,7 @@ static ds_status result_period(const operation *o, int64_t start, int64_t *perio
         const int64_t by = in_at(o, 1, start);
         if (a->gain != 0 && by != 0) {
             const int64_t gain = *period / a->period * a->gain;
-            const int64_t times = (by < 0 ? -by : by) / ds_greatest_divisor(gain, by);
-            DS_CHECK(times <= DS_MOST_PERIOD / *period, DS_LIMIT,
-                     "the model's period is longer than %d input frames", DS_MOST_PERIOD);
-            *period *= times;
+            return multiply_period(period, (by < 0 ? -by : by) / ds_greatest_divisor(gain, by));
         }
     }
     return DS_OK;
@@ -509,91 +467,65 @@ static ds_status combine(operation *o)
     return shorten_period(o->m, o->f);
 }
 
-ds_status ds_stairs_apply(ds_stairs_maker *m, ds_stairs **f, ds_expr_code code, const ds_stairs *a,
-                         const ds_stairs *b, const ds_stairs *c)
+ds_status ds_stairs_apply(ds_stairs_maker *m, const ds_stairs **f, ds_expr_code code,
+                          const ds_stairs *a, const ds_stairs *b, const ds_stairs *c)
 {
     operation o = {.m = m, .code = code, .in = {a, b, c}, .n_in = c ? 3 : 2};
     DS_TRY(ds_stairs_spend(m, 64)); /* what making a function costs */
-    DS_TRY(make(m, &o.f));
-    return hand_over(m, f, o.f, combine(&o));
+    DS_TRY(make(&m->arena, &o.f));
+    DS_TRY(combine(&o));
+    *f = o.f;
+    return DS_OK;
 }
 
-/* Puts `made` in f's place. */
-static ds_status replace(ds_stairs_maker *m, ds_stairs **f, ds_stairs *made, ds_status status)
+ds_status ds_stairs_apply_k(ds_stairs_maker *m, const ds_stairs **f, ds_expr_code code,
+                            const ds_stairs *a, int64_t k)
 {
-    if (status == DS_OK) {
-        ds_stairs_release(m, *f);
-        *f = made;
-    }
-    return status;
-}
-
-ds_status ds_stairs_change(ds_stairs_maker *m, ds_stairs **f, ds_expr_code code, const ds_stairs *b)
-{
-    ds_stairs *made = NULL;
-    const ds_status status = ds_stairs_apply(m, &made, code, *f, b, NULL);
-    return replace(m, f, made, status);
-}
-
-ds_status ds_stairs_change_k(ds_stairs_maker *m, ds_stairs **f, ds_expr_code code, int64_t k)
-{
-    ds_stairs *constant;
+    const ds_stairs *constant;
     DS_TRY(ds_stairs_constant(m, &constant, k));
-    const ds_status status = ds_stairs_change(m, f, code, constant);
-    ds_stairs_release(m, constant);
-    return status;
+    return ds_stairs_apply(m, f, code, a, constant, NULL);
 }
 
-ds_status ds_stairs_mask(ds_stairs_maker *m, ds_stairs **f, const ds_stairs *condition)
+ds_status ds_stairs_mask(ds_stairs_maker *m, const ds_stairs **f, const ds_stairs *a,
+                         const ds_stairs *condition)
 {
-    ds_stairs *zero, *made = NULL;
+    const ds_stairs *zero;
+    *f = a;
+    if (!condition)
+        return DS_OK;
     DS_TRY(ds_stairs_constant(m, &zero, 0));
-    const ds_status status = ds_stairs_apply(m, &made, DS_EXPR_SELECT, condition, *f, zero);
-    ds_stairs_release(m, zero);
-    return replace(m, f, made, status);
+    return ds_stairs_apply(m, f, DS_EXPR_SELECT, condition, a, zero);
 }
 
 /* ---------------------------------------------------------------- what they amount to */
 
 static ds_status look(ds_stairs_maker *m, const ds_stairs *f, const ds_flight *s, int64_t from,
-                      int64_t to, int64_t *most, int64_t *positive)
+                      int64_t to, ds_stairs_summary *sum)
 {
     for (int64_t n = from; n < to; n = after_in(f, s, n)) {
         const int64_t value = value_in(f, s, n);
         DS_TRY(ds_stairs_spend(m, 1));
-        *most = value > *most ? value : *most;
-        if (value > 0 && *positive < 0)
-            *positive = n;
+        sum->most = value > sum->most ? value : sum->most;
+        if (value > 0 && sum->positive < 0)
+            sum->positive = n;
+        if (value != 0 && sum->nonzero < 0)
+            sum->nonzero = n;
     }
     return DS_OK;
 }
 
-ds_status ds_stairs_most(ds_stairs_maker *m, const ds_stairs *f, int64_t *most, int64_t *positive)
+ds_status ds_stairs_summarise(ds_stairs_maker *m, const ds_stairs *f, ds_stairs_summary *sum)
 {
-    *most = -DS_NEVER;
-    *positive = -1;
+    *sum = (ds_stairs_summary){-DS_NEVER, -1, -1};
     for (size_t i = 0; i < f->n_stretches; i++) {
         const ds_flight *s = &f->stretches[i];
-        const int64_t end = end_of(f, i), length = end - s->start;
-        const bool once = length <= s->period;
-        DS_TRY(look(m, f, s, s->start, once ? end : s->start + s->period, most, positive));
+        const int64_t end = end_of(f, i), second = s->start + s->period;
+        const bool once = end <= second;
+        DS_TRY(look(m, f, s, s->start, once ? end : second, sum));
+        if (!once && s->gain != 0 && sum->nonzero < 0)
+            sum->nonzero = second;
         if (!once && s->gain > 0 && end < DS_NEVER) /* the last period holds the largest */
-            DS_TRY(look(m, f, s, end - s->period, end, most, positive));
+            DS_TRY(look(m, f, s, end - s->period, end, sum));
     }
-    return DS_OK;
-}
-
-ds_status ds_stairs_nonzero(ds_stairs_maker *m, const ds_stairs *f, int64_t *n)
-{
-    for (size_t i = 0; i < f->n_stretches; i++) {
-        const ds_flight *s = &f->stretches[i];
-        const int64_t end = end_of(f, i); /* the second period tells of a gain */
-        for (*n = s->start; *n < end && *n < s->start + 2 * s->period; *n = after_in(f, s, *n)) {
-            DS_TRY(ds_stairs_spend(m, 1));
-            if (value_in(f, s, *n) != 0)
-                return DS_OK;
-        }
-    }
-    *n = -1;
     return DS_OK;
 }

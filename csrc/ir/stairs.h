@@ -6,6 +6,7 @@
  * not of frames, however long a stretch is. */
 #ifndef DS_IR_STAIRS_H
 #define DS_IR_STAIRS_H
+#include "base/arena.h"
 #include "ops/expr.h"
 
 enum { DS_MOST_PERIOD = 1 << 24 }; /* frames */
@@ -23,40 +24,39 @@ typedef struct ds_flight {
 } ds_flight;
 
 typedef struct ds_stairs {
-    size_t n_users;
     size_t n_stretches, n_steps, stretches_capacity, steps_capacity;
-    ds_flight *stretches; /* most have few, which lie here */
+    ds_flight *stretches;
     ds_stair *steps;
-    ds_flight few_stretches[4];
-    ds_stair few_steps[8];
 } ds_stairs;
 
-/* Who makes functions: where their memory comes from, and how many steps may still be looked at. */
+/* Who makes functions: where they lie, for as long as the arena is not reset, and how many steps may still
+ * be looked at. */
 typedef struct ds_stairs_maker {
-    ds_allocator allocator;
+    ds_arena arena;
     int64_t work;
 } ds_stairs_maker;
 
 /* DS_LIMIT where nothing is left of the work. */
 ds_status ds_stairs_spend(ds_stairs_maker *m, int64_t n_looks);
 /* f(n) = value. */
-ds_status ds_stairs_constant(ds_stairs_maker *m, ds_stairs **f, int64_t value);
+ds_status ds_stairs_constant(ds_stairs_maker *m, const ds_stairs **f, int64_t value);
 /* f(n) = floor(n * gain / period) + plus. */
-ds_status ds_stairs_line(ds_stairs_maker *m, ds_stairs **f, int64_t period, int64_t gain, int64_t plus);
-/* f(n) = scale * (n * a mod b). */
-ds_status ds_stairs_rest(ds_stairs_maker *m, ds_stairs **f, int64_t a, int64_t b, int64_t scale);
+ds_status ds_stairs_line(ds_stairs_maker *m, const ds_stairs **f, int64_t period, int64_t gain,
+                         int64_t plus);
 /* f(n) = g(n + 1). */
-ds_status ds_stairs_next(ds_stairs_maker *m, ds_stairs **f, const ds_stairs *g);
+ds_status ds_stairs_next(ds_stairs_maker *m, const ds_stairs **f, const ds_stairs *g);
 /* f(n) = code(a(n), b(n), c(n)); c NULL but for select. DS_LIMIT where the result does not repeat (a product
  * of two functions), or only after more than DS_MOST_PERIOD frames. */
-ds_status ds_stairs_apply(ds_stairs_maker *m, ds_stairs **f, ds_expr_code code, const ds_stairs *a,
-                         const ds_stairs *b, const ds_stairs *c);
-/* f becomes code(f, b), code(f, k); or 0 where `condition` is not positive. f stays as it is on failure. */
-ds_status ds_stairs_change(ds_stairs_maker *m, ds_stairs **f, ds_expr_code code, const ds_stairs *b);
-ds_status ds_stairs_change_k(ds_stairs_maker *m, ds_stairs **f, ds_expr_code code, int64_t k);
-ds_status ds_stairs_mask(ds_stairs_maker *m, ds_stairs **f, const ds_stairs *condition);
-ds_stairs *ds_stairs_share(ds_stairs *f);
-void ds_stairs_release(ds_stairs_maker *m, ds_stairs *f); /* f may be NULL */
+ds_status ds_stairs_apply(ds_stairs_maker *m, const ds_stairs **f, ds_expr_code code,
+                          const ds_stairs *a, const ds_stairs *b, const ds_stairs *c);
+/* f(n) = code(a(n), k). */
+ds_status ds_stairs_apply_k(ds_stairs_maker *m, const ds_stairs **f, ds_expr_code code,
+                            const ds_stairs *a, int64_t k);
+/* f(n) = a(n), or 0 where `condition` is not positive; NULL: it always is. */
+ds_status ds_stairs_mask(ds_stairs_maker *m, const ds_stairs **f, const ds_stairs *a,
+                         const ds_stairs *condition);
+/* Copies f into another arena. */
+ds_status ds_stairs_keep(ds_arena *arena, const ds_stairs **f);
 
 int64_t ds_stairs_at(const ds_stairs *f, int64_t n);
 /* The next n at which f may differ; DS_NEVER: none. */
@@ -67,11 +67,14 @@ static inline const ds_flight *ds_stairs_last(const ds_stairs *f)
 }
 /* Whether both are made of the same steps. */
 bool ds_stairs_same(const ds_stairs *f, const ds_stairs *g);
-/* The largest value up to the end of the last stretch's first period, and the first n found with a positive one
- * (-1: none). Beyond it is larger only where the last stretch has a gain. */
-ds_status ds_stairs_most(ds_stairs_maker *m, const ds_stairs *f, int64_t *most, int64_t *positive);
-/* The first n with another value than 0; -1: none. */
-ds_status ds_stairs_nonzero(ds_stairs_maker *m, const ds_stairs *f, int64_t *n);
+typedef struct ds_stairs_summary {
+    int64_t
+        most; /* up to the end of the last stretch's first period; larger beyond only where that gains */
+    int64_t positive; /* the first n found with a positive value; -1: none */
+    int64_t nonzero;  /* the first n with another value than 0; -1: none */
+} ds_stairs_summary;
+
+ds_status ds_stairs_summarise(ds_stairs_maker *m, const ds_stairs *f, ds_stairs_summary *summary);
 /* a becomes the least common multiple; DS_LIMIT beyond DS_MOST_PERIOD. */
 ds_status ds_extend_period(int64_t *a, int64_t b);
 

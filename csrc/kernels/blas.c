@@ -64,84 +64,58 @@ static run first_run(void *const *y, const void *const *x, size_t n_rows, size_t
     return n < 3 ? single : found;
 }
 
-#define DEFINE_PRODUCT(bits, REAL, letter)                                                      \
-    size_t dsk_f##bits##_packed_bytes__openblas(size_t n_cols, size_t depth)                    \
-    {                                                                                           \
-        return DSK_PACKED_HEAD + dsk_aligned(n_cols * depth * sizeof(REAL));                    \
-    }                                                                                           \
-                                                                                                \
-    void dsk_f##bits##_pack__openblas(ds_packed *packed, const void *weight, size_t n_cols,     \
-                                      const ds_weight_layout *layout, const void *bias)         \
-    {                                                                                           \
-        const ds_weight_layout l = *layout;                                                     \
-        const size_t depth = l.n_taps * l.n_inner * l.n_channels;                               \
-        REAL *to = dsk_packed_begin(packed, DS_FORMAT_ROWS, sizeof(REAL),                       \
-                                    dsk_f##bits##_packed_bytes__openblas(n_cols, depth),        \
-                                    weight, n_cols, layout, bias);                              \
-        for (size_t n = 0; n < n_cols; n++) {                                                   \
-            const REAL *const from = (const REAL *)weight + ds_weight_column(&l, n);            \
-            for (size_t t = 0; t < l.n_taps; t++) {                                             \
-                for (size_t i = 0; i < l.n_inner; i++) {                                        \
-                    for (size_t c = 0; c < l.n_channels; c++) {                                 \
-                        *to++ = from[(ptrdiff_t)t * l.tap + (ptrdiff_t)i * l.inner +            \
-                                     (ptrdiff_t)c * l.channel];                                 \
-                    }                                                                           \
-                }                                                                               \
-            }                                                                                   \
-        }                                                                                       \
-    }                                                                                           \
-                                                                                                \
-    /* Rows 0, step, 2 step, ... of a run. */                                                   \
-    static void rows_##bits(REAL *y, const REAL *x, run rows, size_t step, const REAL *weight,  \
-                            size_t n_cols, size_t depth)                                        \
-    {                                                                                           \
-        const int m = (int)((rows.n_rows + step - 1) / step);                                   \
-        const int n = (int)n_cols;                                                              \
-        const int k = (int)depth;                                                               \
-        if (m == 1) {                                                                           \
-            scipy_cblas_##letter##gemv(ROW_MAJOR, NO_TRANSPOSE, n, k, 1, weight, k, x, 1, 0, y, \
-                                       1);                                                      \
-        } else {                                                                                \
-            scipy_cblas_##letter##gemm(ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, m, n, k, 1, x,       \
-                                       (int)(step * rows.x_step), weight, k, 0, y,              \
-                                       (int)(step * rows.y_step));                              \
-        }                                                                                       \
-    }                                                                                           \
-                                                                                                \
-    void dsk_f##bits##_product__openblas(const ds_product *p, size_t begin, size_t end)         \
-    {                                                                                           \
-        const REAL *const b = p->weight->bias;                                                  \
-        const void *const packed = p->weight->data;                                             \
-        const size_t n_rows = p->n_rows, n_cols = p->weight->n_cols, depth = p->weight->depth;  \
-        void *const *const y = p->y;                                                            \
-        const void *const *const x = p->x;                                                      \
-        (void)begin;                                                                            \
-        (void)end;                                                                              \
-        for (size_t m = 0; m < n_rows && n_cols > 0 && depth > 0;) {                            \
-            run rows = first_run(y + m, x + m, n_rows - m, sizeof(REAL), n_cols);               \
-            size_t step = rows.n_rows == 1 ? 1 : (depth + rows.x_step - 1) / rows.x_step;       \
-            step = step < rows.n_rows ? step : rows.n_rows;                                     \
-            const size_t longest = (rows.x_step > rows.y_step ? rows.x_step : rows.y_step);     \
-            if (step * longest > INT_MAX) {                                                     \
-                rows = (run){1, 0, 0};                                                          \
-                step = 1;                                                                       \
-            }                                                                                   \
-            for (size_t i = 0; i < step; i++) {                                                 \
-                const run part = {rows.n_rows - i, rows.x_step, rows.y_step};                   \
-                rows_##bits(y[m + i], x[m + i], part, step, packed, n_cols, depth);             \
-            }                                                                                   \
-            m += rows.n_rows;                                                                   \
-        }                                                                                       \
-        for (size_t m = 0; m < n_rows; m++) {                                                   \
-            REAL *const out = y[m];                                                             \
-            for (size_t n = 0; n < n_cols; n++) {                                               \
-                out[n] = (depth > 0 ? out[n] : 0) + (b != NULL ? b[n] : 0);                     \
-            }                                                                                   \
-        }                                                                                       \
+/* Rows 0, step, 2 step, ... of a run. */
+static void run_rows(const ds_packed *weight, void *y, const void *x, run rows, size_t step)
+{
+    const int m = (int)((rows.n_rows + step - 1) / step);
+    const int n = (int)weight->n_cols, k = (int)weight->depth;
+    const int x_step = (int)(step * rows.x_step), y_step = (int)(step * rows.y_step);
+    const void *const w = weight->data;
+    const bool wide = weight->element == DS_F64;
+    if (m == 1 && wide)
+        scipy_cblas_dgemv(ROW_MAJOR, NO_TRANSPOSE, n, k, 1, w, k, x, 1, 0, y, 1);
+    else if (m == 1)
+        scipy_cblas_sgemv(ROW_MAJOR, NO_TRANSPOSE, n, k, 1, w, k, x, 1, 0, y, 1);
+    else if (wide)
+        scipy_cblas_dgemm(ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, m, n, k, 1, x, x_step, w, k, 0, y,
+                          y_step);
+    else
+        scipy_cblas_sgemm(ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, m, n, k, 1, x, x_step, w, k, 0, y,
+                          y_step);
+}
+
+#define FINISH_ROWS(REAL)                                                     \
+    for (size_t m = 0; m < p->n_rows; m++) {                                  \
+        REAL *const out = p->y[m];                                            \
+        const REAL *const bias = p->weight->bias;                             \
+        for (size_t n = 0; n < n_cols; n++)                                   \
+            out[n] = (depth > 0 ? out[n] : 0) + (bias != NULL ? bias[n] : 0); \
     }
 
-DEFINE_PRODUCT(32, float, s)
-DEFINE_PRODUCT(64, double, d)
+void dsk_product__openblas(const ds_product *p, size_t begin, size_t end)
+{
+    const size_t n_rows = p->n_rows, n_cols = p->weight->n_cols, depth = p->weight->depth;
+    const size_t element = p->weight->element == DS_F64 ? sizeof(double) : sizeof(float);
+    (void)begin;
+    (void)end;
+    for (size_t m = 0; m < n_rows && n_cols > 0 && depth > 0;) {
+        run rows = first_run(p->y + m, p->x + m, n_rows - m, element, n_cols);
+        size_t step = rows.n_rows == 1 ? 1 : (depth + rows.x_step - 1) / rows.x_step;
+        step = step < rows.n_rows ? step : rows.n_rows;
+        if (step * (rows.x_step > rows.y_step ? rows.x_step : rows.y_step) > INT_MAX) {
+            rows = (run){1, 0, 0};
+            step = 1;
+        }
+        for (size_t i = 0; i < step; i++)
+            run_rows(p->weight, p->y[m + i], p->x[m + i],
+                     (run){rows.n_rows - i, rows.x_step, rows.y_step}, step);
+        m += rows.n_rows;
+    }
+    if (element == sizeof(float))
+        FINISH_ROWS(float)
+    else
+        FINISH_ROWS(double)
+}
 
 void ds_blas_set_threads(int n_threads)
 {

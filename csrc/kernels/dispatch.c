@@ -1,41 +1,42 @@
 /* kernels/dispatch.c: which table serves an instruction set. The tables are constants of their
- * variants (kernels.def); nothing is stored here. */
-#include "kernels/kernels.h"
+ * variants; nothing is stored here. */
 #include "kernels/variants.h"
+
+/* Ascending. */
+static const struct {
+    ds_isa level;
+    const ds_kernels *(*table)(bool blas);
+} variants[] = {
+    {DS_ISA_REF, dsk_table__ref},
+#if DSK_X86
+    {DS_ISA_X86_V3, dsk_table__x86_v3},
+    {DS_ISA_X86_V4, dsk_table__x86_v4},
+#endif
+};
+
+enum { N_VARIANTS = sizeof variants / sizeof *variants };
+
+static const ds_kernels *best(ds_isa isa, bool blas)
+{
+    size_t i = N_VARIANTS - 1;
+    while (i > 0 && isa < variants[i].level)
+        i--;
+    return variants[i].table(blas);
+}
 
 const ds_kernels *ds_kernels_for(ds_isa isa)
 {
-    const ds_kernels *best = dsk_table__ref();
-#define DSK_VARIANT(name, level)    \
-    if (isa >= (level)) {           \
-        best = dsk_table__##name(); \
-    }
-#include "kernels/kernels.def"
-#undef DSK_VARIANT
-    return best;
+    return best(isa, false);
 }
 
 const ds_kernels *ds_kernels_blas(ds_isa isa)
 {
-    const ds_kernels *best = dsk_blas_table__ref();
-#define DSK_VARIANT(name, level)         \
-    if (isa >= (level)) {                \
-        best = dsk_blas_table__##name(); \
-    }
-#include "kernels/kernels.def"
-#undef DSK_VARIANT
-    return best;
+    return best(isa, true);
 }
 
 size_t ds_kernels_list(const ds_kernels **fills, size_t n)
 {
-    size_t count = 0;
-#define DSK_VARIANT(name, level)            \
-    if (count < n) {                        \
-        fills[count] = dsk_table__##name(); \
-    }                                       \
-    count++;
-#include "kernels/kernels.def"
-#undef DSK_VARIANT
-    return count;
+    for (size_t i = 0; i < n && i < N_VARIANTS; i++)
+        fills[i] = variants[i].table(false);
+    return N_VARIANTS;
 }

@@ -50,8 +50,10 @@ typedef enum ds_compare {
 } ds_compare;
 
 typedef enum ds_reduction {
-    DS_REDUCE_SUM, DS_REDUCE_SQUARES, /* of what the elements differ from a centre by */
-    DS_REDUCE_GREATEST, DS_REDUCE_LEAST /* NaN before all, else the first of equals */
+    DS_REDUCE_SUM,
+    DS_REDUCE_SQUARES, /* of what the elements differ from a centre by */
+    DS_REDUCE_GREATEST,
+    DS_REDUCE_LEAST /* NaN before all, else the first of equals */
 } ds_reduction;
 
 /* Where a raw weight lies: column n at depth (t * n_inner + i) * n_channels + c is
@@ -78,23 +80,23 @@ typedef enum ds_format {
     DS_FORMAT_TAPS    /* [depth][n_cols], for depthwise */
 } ds_format;
 
-/* A weight that passed once through `pack`: it begins its block of memory, the elements follow, 64-byte
+/* A weight that passed once through `ds_pack`: it begins its block of memory, the elements follow, 64-byte
  * aligned. The weights of one operator lie one behind the other. */
 typedef struct ds_packed {
     ds_format format;
-    ds_dtype element; /* of what is stored, whatever is computed in */
+    ds_dtype element;              /* of what is stored, whatever is computed in */
     size_t n_cols, depth, n_bytes; /* n_bytes: of the whole block */
     const void *data;
     const void *scales; /* a factor for each column; NULL: none, as floats have */
     const void *bias;   /* [n_cols], raw, in the type computed in; NULL: none */
-    const void *raw; /* where the weight came from: to be read in DS_FORMAT_RAW only */
+    const void *raw;    /* where the weight came from: to be read in DS_FORMAT_RAW only */
     ds_weight_layout layout;
 } ds_packed;
 
 /* One step of an epilogue, on elements y of a row; columns count within the row. */
 typedef enum ds_step_kind {
-    DS_STEP_UNARY,  /* function(y) */
-    DS_STEP_BINARY, /* function(y, operand), or function(operand, y) where `swapped` */
+    DS_STEP_UNARY,   /* function(y) */
+    DS_STEP_BINARY,  /* function(y, operand), or function(operand, y) where `swapped` */
     DS_STEP_COLUMNS, /* column_scale by operand [4][n]: mean, rest, scale, shift */
     DS_STEP_GLU      /* no step of its own: ds_epilogue.glu */
 } ds_step_kind;
@@ -130,13 +132,8 @@ typedef struct ds_product {
 /* The kernels of one real type (element = sizeof of it). All arrays are of that type unless typed. */
 typedef struct ds_real_kernels {
     size_t element;
-    /* What `pack` makes. In DS_FORMAT_ROWS sums are a library's: no epilogues, no parts. */
+    /* Of the weights of `product`. In DS_FORMAT_ROWS sums are a library's: no epilogues, no parts. */
     ds_format format;
-    /* Bytes that `pack` writes for a weight of n_cols columns and this depth: exact, a multiple of 64. */
-    size_t (*packed_bytes)(size_t n_cols, size_t depth);
-    /* Prepares a weight for `product`; packed: 64-byte aligned; the bias, which may be NULL, stays. */
-    void (*pack)(ds_packed *packed, const void *weight, size_t n_cols,
-                 const ds_weight_layout *layout, const void *bias);
     /* Columns [begin, end) of y, begin a multiple of DS_PANEL_COLUMNS; of a gated product so is half of
      * n_cols, or all is asked for. Called by ds_product_run. */
     void (*product)(const ds_product *p, size_t begin, size_t end);
@@ -165,8 +162,8 @@ typedef struct ds_real_kernels {
     void (*column_sums)(double *sums, const void *x, size_t n_rows, size_t n, const double *centre);
     /* y[r] = the reduction of x[r * stride + k * step], k < n, n >= 1; stride or step is 1. centre: of each result,
      * for squares; NULL stands for 0. */
-    void (*reduce)(ds_reduction kind, double *y, const void *x, size_t n_results, size_t stride, size_t n,
-                   size_t step, const double *centre);
+    void (*reduce)(ds_reduction kind, double *y, const void *x, size_t n_results, size_t stride,
+                   size_t n, size_t step, const double *centre);
     /* y[m][i] = ((x[m][i] - mean[i]) - rest[i]) * scale[i] + shift[i]; y may be x. */
     void (*column_scale)(void *y, const void *x, size_t n_rows, size_t n, const void *mean,
                          const void *rest, const void *scale, const void *shift);
@@ -186,14 +183,23 @@ typedef struct ds_kernels {
     ds_real_kernels real[2]; /* float, double */
 } ds_kernels;
 
-enum { DS_PANEL_COLUMNS = 32, DS_PRODUCT_SLAB = 64 /* rows of a gated product at a time, of others with an epilogue at least */ };
+enum {
+    DS_PANEL_COLUMNS = 32,
+    DS_PRODUCT_SLAB =
+        64 /* rows of a gated product at a time, of others with an epilogue at least */
+};
 
 /* Bytes that a product of n_cols columns wants as its workspace. */
 size_t ds_product_workspace(size_t n_cols, bool glu, size_t element);
 /* Computes a product; by all threads of the pool (NULL: by this one), a part of the columns each, where it
  * is large enough. The bits are the same. */
 void ds_product_run(const ds_real_kernels *k, const ds_product *p, ds_pool *pool);
-/* A weight for `depthwise`, as packed_bytes and pack; elements of `element` bytes. */
+/* Bytes that ds_pack writes for a weight of n_cols columns and this depth: exact, a multiple of 64. */
+size_t ds_packed_bytes(const ds_real_kernels *k, size_t n_cols, size_t depth);
+/* Prepares a weight for `product`; packed: 64-byte aligned; the bias, which may be NULL, stays. */
+void ds_pack(const ds_real_kernels *k, ds_packed *packed, const void *weight, size_t n_cols,
+             const ds_weight_layout *layout, const void *bias);
+/* The same for `depthwise`, elements of `element` bytes. */
 size_t ds_taps_bytes(size_t n_cols, size_t depth, size_t element);
 void ds_taps_pack(ds_packed *packed, const void *weight, size_t element, size_t n_cols,
                   const ds_weight_layout *layout, const void *bias);

@@ -1,57 +1,34 @@
-/* kernels/packed.c: packed weights of any format: how they begin, taps, and back to where they came from. */
+/* kernels/packed.c: packed weights of any format: made, and brought back to where they came from.
+ *
+ * Panels of 32 columns let a product read its weight in one line from start to end, whole registers at a
+ * time. A raw weight is not copied: what is written says only where it is, so that it exists once, and
+ * processes that map one file share it. */
 #include <string.h>
 
-#include "kernels/variants.h"
+#include "kernels/kernels.h"
 
-void *dsk_packed_begin(ds_packed *packed, ds_format format, size_t element, size_t n_bytes,
-                       const void *weight, size_t n_cols, const ds_weight_layout *layout,
-                       const void *bias)
+enum { PACKED_GATHERED = 16 }; /* elements of a column at a time: what is written stays in cache */
+
+static size_t packed_aligned(size_t n_bytes)
 {
-    void *const data = (char *)packed + DSK_PACKED_HEAD;
-    *packed = (ds_packed){.format = format,
-                          .element = element == sizeof(float) ? DS_F32 : DS_F64,
-                          .n_cols = n_cols,
-                          .depth = layout->n_taps * layout->n_inner * layout->n_channels,
-                          .n_bytes = n_bytes,
-                          .data = data,
-                          .bias = bias,
-                          .raw = weight,
-                          .layout = *layout};
-    return data;
+    return (n_bytes + 63) / 64 * 64;
 }
 
-static void packed_copy(char *to, const char *from, size_t element)
+static size_t packed_bytes(ds_format format, size_t element, size_t n_cols, size_t depth)
 {
-    if (element == sizeof(float))
-        memcpy(to, from, sizeof(float));
-    else
-        memcpy(to, from, sizeof(double));
+    const size_t columns = format == DS_FORMAT_RAW      ? 0
+                           : format == DS_FORMAT_PANELS ? (n_cols + DS_PANEL_COLUMNS - 1) /
+                                                              DS_PANEL_COLUMNS * DS_PANEL_COLUMNS
+                                                        : n_cols;
+    return packed_aligned(sizeof(ds_packed)) + packed_aligned(columns * depth * element);
 }
 
-/* Elements from the raw weight's first to that of column n at depth k. */
-static ptrdiff_t packed_source(const ds_weight_layout *l, size_t n, size_t k)
+/* Elements from the raw weight's first to that of column 0 at depth k. */
+static ptrdiff_t packed_source(const ds_weight_layout *l, size_t k)
 {
     const size_t tap = k / l->n_channels;
-    return ds_weight_column(l, n) + (ptrdiff_t)(tap / l->n_inner) * l->tap +
-           (ptrdiff_t)(tap % l->n_inner) * l->inner + (ptrdiff_t)(k % l->n_channels) * l->channel;
-}
-
-size_t ds_taps_bytes(size_t n_cols, size_t depth, size_t element)
-{
-    return DSK_PACKED_HEAD + dsk_aligned(n_cols * depth * element);
-}
-
-void ds_taps_pack(ds_packed *packed, const void *weight, size_t element, size_t n_cols,
-                  const ds_weight_layout *layout, const void *bias)
-{
-    const size_t depth = layout->n_taps * layout->n_inner * layout->n_channels;
-    char *to =
-        dsk_packed_begin(packed, DS_FORMAT_TAPS, element, ds_taps_bytes(n_cols, depth, element),
-                         weight, n_cols, layout, bias);
-    for (size_t k = 0; k < depth; k++)
-        for (size_t n = 0; n < n_cols; n++, to += element)
-            packed_copy(to, (const char *)weight + packed_source(layout, n, k) * (ptrdiff_t)element,
-                        element);
+    return (ptrdiff_t)(tap / l->n_inner) * l->tap + (ptrdiff_t)(tap % l->n_inner) * l->inner +
+           (ptrdiff_t)(k % l->n_channels) * l->channel;
 }
 
 /* Elements from the packed weight's first to that of column n at depth k. */
@@ -62,13 +39,78 @@ static size_t packed_place(const ds_packed *p, size_t n, size_t k)
     return p->format == DS_FORMAT_TAPS ? k * p->n_cols + n : n * p->depth + k;
 }
 
+/* Copies between the raw weight and the packed one, by short runs of some columns beside each other. */
+static inline void packed_move(const ds_packed *p, char *data, char *raw, bool back, size_t element)
+{
+    const ds_weight_layout l = p->layout;
+    const size_t step = (packed_place(p, 0, 1) - packed_place(p, 0, 0)) * element;
+    const ptrdiff_t channel = l.channel * (ptrdiff_t)element;
+    for (size_t col = 0; col < p->n_cols; col += DS_PANEL_COLUMNS)
+        for (size_t k = 0, n; k < p->depth; k += n) {
+            const size_t left = l.n_channels - k % l.n_channels;
+            const ptrdiff_t first = packed_source(&l, k);
+            n = left < PACKED_GATHERED ? left : PACKED_GATHERED;
+            for (size_t j = col; j < p->n_cols && j < col + DS_PANEL_COLUMNS; j++) {
+                char *from = raw + (first + ds_weight_column(&l, j)) * (ptrdiff_t)element;
+                char *to = data + packed_place(p, j, k) * element;
+                for (size_t i = 0; i < n; i++, from += channel, to += step)
+                    memcpy(back ? from : to, back ? to : from, element);
+            }
+        }
+}
+
+static void packed_fill(ds_packed *packed, ds_format format, const void *weight, size_t element,
+                        size_t n_cols, const ds_weight_layout *layout, const void *bias)
+{
+    const size_t depth = layout->n_taps * layout->n_inner * layout->n_channels;
+    char *const data = (char *)packed + packed_aligned(sizeof(ds_packed));
+    *packed = (ds_packed){.format = format,
+                          .element = element == sizeof(float) ? DS_F32 : DS_F64,
+                          .n_cols = n_cols,
+                          .depth = depth,
+                          .n_bytes = packed_bytes(format, element, n_cols, depth),
+                          .data = data,
+                          .bias = bias,
+                          .raw = weight,
+                          .layout = *layout};
+    if (format == DS_FORMAT_RAW)
+        return;
+    if (format == DS_FORMAT_PANELS &&
+        n_cols % DS_PANEL_COLUMNS != 0) /* the columns that are none */
+        memset(data + n_cols / DS_PANEL_COLUMNS * DS_PANEL_COLUMNS * depth * element, 0,
+               DS_PANEL_COLUMNS * depth * element);
+    if (element == sizeof(float))
+        packed_move(packed, data, (char *)(uintptr_t)weight, false, sizeof(float));
+    else
+        packed_move(packed, data, (char *)(uintptr_t)weight, false, sizeof(double));
+}
+
+size_t ds_packed_bytes(const ds_real_kernels *k, size_t n_cols, size_t depth)
+{
+    return packed_bytes(k->format, k->element, n_cols, depth);
+}
+
+void ds_pack(const ds_real_kernels *k, ds_packed *packed, const void *weight, size_t n_cols,
+             const ds_weight_layout *layout, const void *bias)
+{
+    packed_fill(packed, k->format, weight, k->element, n_cols, layout, bias);
+}
+
+size_t ds_taps_bytes(size_t n_cols, size_t depth, size_t element)
+{
+    return packed_bytes(DS_FORMAT_TAPS, element, n_cols, depth);
+}
+
+void ds_taps_pack(ds_packed *packed, const void *weight, size_t element, size_t n_cols,
+                  const ds_weight_layout *layout, const void *bias)
+{
+    packed_fill(packed, DS_FORMAT_TAPS, weight, element, n_cols, layout, bias);
+}
+
 void ds_unpack(const ds_packed *packed, void *raw)
 {
-    const size_t element = packed->element == DS_F32 ? sizeof(float) : sizeof(double);
-    if (packed->format == DS_FORMAT_RAW)
-        return;
-    for (size_t n = 0; n < packed->n_cols; n++)
-        for (size_t k = 0; k < packed->depth; k++)
-            packed_copy((char *)raw + packed_source(&packed->layout, n, k) * (ptrdiff_t)element,
-                        (const char *)packed->data + packed_place(packed, n, k) * element, element);
+    char *const data = (char *)(uintptr_t)packed->data;
+    if (packed->format != DS_FORMAT_RAW)
+        packed_move(packed, data, raw, true,
+                    packed->element == DS_F32 ? sizeof(float) : sizeof(double));
 }

@@ -8,31 +8,23 @@
  */
 #include <string.h>
 
-#include "codec/utf8.h"
 #include "model/members.h"
 
-static const int64_t MAX_SKEW = INT32_MAX;
+/* The dimensions that are no axis of a frame. */
+static const struct {
+    const char *name;
+    int dim;
+} dim_names[] = {{"B", DS_DIM_B}, {"L", DS_DIM_L}, {"B_L", DS_DIM_B_L}};
+enum { N_DIM_NAMES = sizeof dim_names / sizeof dim_names[0] };
 
-/* ---------------------------------------------------------------- members */
-
-static ds_status read_text(char **copy, const ds_allocator *a, ds_json_value object, const char *key)
+static ds_status read_name(char **copy, ds_arena *memory, ds_json_value object)
 {
-    ds_json_value value;
     const char *text;
-    void *memory;
-    DS_TRY(ds_json_member(&value, object, key));
-    DS_TRY(ds_json_string(&text, NULL, value));
-    const size_t n_bytes = strlen(text) + 1;
-    DS_TRY(ds_allocate(a, &memory, n_bytes));
-    *copy = memcpy(memory, text, n_bytes);
+    void *bytes;
+    DS_TRY(ds_json_get_string(&text, object, "name"));
+    DS_TRY(ds_arena_push(memory, &bytes, strlen(text) + 1));
+    *copy = memcpy(bytes, text, strlen(text) + 1);
     return DS_OK;
-}
-
-static ds_status read_flag(bool *flag, ds_json_value object, const char *key)
-{
-    ds_json_value value;
-    DS_TRY(ds_json_member(&value, object, key));
-    return ds_json_boolean(flag, value);
 }
 
 /* ---------------------------------------------------------------- dimensions */
@@ -42,15 +34,13 @@ static ds_status read_dimension(int *dim, ds_json_value value, int rank)
     if (ds_json_kind_of(value) == DS_JSON_STRING) {
         const char *text = NULL;
         DS_TRY(ds_json_string(&text, NULL, value));
-        for (size_t i = 0; i < sizeof ds_dim_names / sizeof ds_dim_names[0]; i++) {
-            if (strcmp(text, ds_dim_names[i].name) == 0) {
-                *dim = ds_dim_names[i].dim;
+        for (size_t i = 0; i < N_DIM_NAMES; i++) {
+            if (strcmp(text, dim_names[i].name) == 0) {
+                *dim = dim_names[i].dim;
                 return DS_OK;
             }
         }
-        char shown[DS_UTF8_SHOWN_BYTES];
-        return ds_json_refuse(value, "expected \"B\", \"L\", \"B_L\" or an axis, got \"%s\"",
-                              ds_utf8_show(shown, text, strlen(text)));
+        return ds_json_refuse_text(value, "\"B\", \"L\", \"B_L\" or an axis");
     }
     int64_t axis = 0;
     if (ds_json_kind_of(value) != DS_JSON_INTEGER || rank == 0)
@@ -60,21 +50,17 @@ static ds_status read_dimension(int *dim, ds_json_value value, int rank)
     return DS_OK;
 }
 
-/* Every axis once, and "B" with "L" (where there are frames to count), or for an output "B_L" alone.
- * An output that is the same for every stream, of a table, may lack "B". */
+/* Every axis once, and "B" with "L" (where there are frames to count), or for an output "B_L"
+ * alone. An output that is the same for every stream, of a table, may lack "B". */
 static ds_status read_dimensions(ds_port *port, ds_json_value object, bool is_output)
 {
     ds_json_value list, value;
     ds_json_cursor at;
+    DS_TRY(ds_json_get_list(&at, object, "dimensions", 0, DS_MAX_RANK + 2, "dimensions"));
     DS_TRY(ds_json_member(&list, object, "dimensions"));
-    DS_TRY(ds_json_enter_array(&at, list));
     const int rank = port->signature.rank;
     const bool streams = port->signature.rate.num > 0;
     unsigned seen = 0; /* by bit 3 + dim */
-    if (ds_json_count(list) > DS_MAX_RANK + 2) {
-        return ds_json_refuse(list, "expected at most %d dimensions, got %zu", DS_MAX_RANK + 2,
-                              ds_json_count(list));
-    }
     while (ds_json_next(&at, &value)) {
         int dim = 0;
         DS_TRY(read_dimension(&dim, value, rank));
@@ -84,9 +70,11 @@ static ds_status read_dimensions(ds_port *port, ds_json_value object, bool is_ou
         seen |= bit;
         port->dims[port->rank++] = dim;
     }
-    const unsigned axes = ((1u << rank) - 1) << 3, b = 1u << (3 + DS_DIM_B), l = 1u << (3 + DS_DIM_L);
+    const unsigned axes = ((1u << rank) - 1) << 3, b = 1u << (3 + DS_DIM_B),
+                   l = 1u << (3 + DS_DIM_L);
     const unsigned joined = axes | 1u << (3 + DS_DIM_B_L), wanted = axes | b | (streams ? l : 0);
-    const bool right = is_output ? (seen | b) == wanted || (streams && seen == joined) : seen == wanted;
+    const bool right =
+        is_output ? (seen | b) == wanted || (streams && seen == joined) : seen == wanted;
     return right ? DS_OK
                  : ds_json_refuse(list, "expected each of the %d axes of a frame, and %s", rank,
                                   !streams    ? "\"B\""
@@ -105,43 +93,41 @@ static ds_status read_signature(ds_port *port, ds_json_value object)
         !ds_rate_equal(said.rate, has->rate)) {
         char shape[128];
         return ds_json_refuse(
-            object, "expected the signature that the graph gives, %s %s at rate %lld/%lld, got another",
+            object,
+            "expected the signature that the graph gives, %s %s at rate %lld/%lld, got another",
             ds_dtype_name(has->dtype), ds_signature_text(has, shape, sizeof shape),
             (long long)has->rate.num, (long long)has->rate.den);
     }
     return DS_OK;
 }
 
-static ds_status read_port(ds_port *port, const ds_allocator *a, ds_json_value object, bool is_output)
+static ds_status read_port(ds_port *port, ds_arena *memory, ds_json_value object, bool is_output)
 {
     static const char *const keys[] = {"name", "dimensions", "dtype", "shape", "rate"};
     DS_TRY(ds_json_only(object, keys, is_output ? 5 : 2));
-    DS_TRY(read_text(&port->name, a, object, "name"));
+    DS_TRY(read_name(&port->name, memory, object));
     DS_TRY(read_dimensions(port, object, is_output));
     return is_output ? read_signature(port, object) : DS_OK;
 }
 
-static ds_status read_ports(ds_port **ports, size_t *n_ports, const ds_allocator *a,
-                            ds_json_value object, const ds_graph *graph, bool is_output)
+/* As many as the graph has. */
+static ds_status read_ports(ds_port **ports, size_t n, ds_arena *memory, ds_json_value object,
+                            const ds_graph *graph, bool is_output)
 {
     const int *edges = is_output ? graph->outputs : graph->inputs;
-    const size_t n = is_output ? graph->n_outputs : graph->n_inputs;
     ds_json_value list, value;
     ds_json_cursor at;
-    void *memory = NULL;
     DS_TRY(ds_json_member(&list, object, is_output ? "outputs" : "inputs"));
     DS_TRY(ds_json_enter_array(&at, list));
     if (ds_json_count(list) != n) {
         return ds_json_refuse(list, "expected %zu, as many as the graph has, got %zu", n,
                               ds_json_count(list));
     }
-    DS_TRY(ds_allocate_zeroed(a, &memory, n * sizeof(ds_port)));
-    *ports = memory;
-    *n_ports = n;
+    DS_TRY(ds_arena_push_array(memory, (void **)ports, n, sizeof(ds_port)));
     for (size_t i = 0; ds_json_next(&at, &value); i++) {
         ds_port *port = &(*ports)[i];
-        port->signature = graph->edges[edges[i]].signature;
-        DS_TRY(read_port(port, a, value, is_output));
+        *port = (ds_port){.signature = graph->edges[edges[i]].signature};
+        DS_TRY(read_port(port, memory, value, is_output));
         for (size_t k = 0; k < i && !is_output; k++) { /* at most DS_MAX_INPUTS */
             if (strcmp(port->name, (*ports)[k].name) == 0)
                 return ds_json_refuse(value, "expected inputs whose names differ, got one twice");
@@ -156,7 +142,8 @@ static ds_status read_ports(ds_port **ports, size_t *n_ports, const ds_allocator
 static ds_status check_wrapper(bool *dict, ds_json_value object)
 {
     ds_json_value inner;
-    const bool list = ds_json_find(&inner, object, "list") && ds_json_kind_of(inner) == DS_JSON_ARRAY;
+    const bool list =
+        ds_json_find(&inner, object, "list") && ds_json_kind_of(inner) == DS_JSON_ARRAY;
     *dict = ds_json_find(&inner, object, "dict") && ds_json_kind_of(inner) == DS_JSON_OBJECT;
     if (ds_json_count(object) != 1 || (!list && !*dict)) {
         return ds_json_refuse(object, "expected the number of an output, an array (a tuple), "
@@ -165,107 +152,89 @@ static ds_status check_wrapper(bool *dict, ds_json_value object)
     return DS_OK;
 }
 
-/* Copies a tree of numbers of outputs, each of which is to come once. A tuple is an array, a list
- * {"list": [...]}, a dict {"dict": {...}}, whose inner object is `within_dict`. */
-static ds_status copy_structure(ds_json_writer *w, ds_json_value value, bool *seen, size_t n_outputs,
-                                int depth, bool within_dict)
+/* What is due where a tree of numbers of outputs is copied: every output once. */
+typedef struct copy {
+    ds_json_writer w;
+    bool *seen;
+    size_t n_outputs;
+} copy;
+
+static ds_status copy_output(copy *c, ds_json_value value)
+{
+    int64_t output = 0;
+    DS_TRY(ds_json_integer(&output, value, 0, (int64_t)c->n_outputs - 1));
+    if (c->seen[output])
+        return ds_json_refuse(value, "expected every output once, got %lld twice",
+                              (long long)output);
+    c->seen[output] = true;
+    ds_json_put_integer(&c->w, NULL, output);
+    return DS_OK;
+}
+
+/* A tuple is an array, a list {"list": [...]}, a dict {"dict": {...}}, whose inner object is
+ * `within_dict`. */
+static ds_status copy_structure(copy *c, ds_json_value value, int depth, bool within_dict)
 {
     ds_json_cursor at;
-    ds_json_value key, part;
-    int64_t output = 0;
-    const char *text = NULL;
-    size_t n_bytes = 0;
+    ds_json_value part;
     bool dict = false;
+    const ds_json_kind kind = ds_json_kind_of(value);
+    const bool object = kind == DS_JSON_OBJECT;
     if (depth > DS_MODEL_MAX_DEPTH)
         return ds_json_refuse(value, "expected at most %d levels", DS_MODEL_MAX_DEPTH);
-    switch (ds_json_kind_of(value)) {
-    case DS_JSON_ARRAY:
-        ds_json_put_open_array(w);
-        DS_TRY(ds_json_enter_array(&at, value));
-        while (ds_json_next(&at, &part))
-            DS_TRY(copy_structure(w, part, seen, n_outputs, depth + 1, false));
-        ds_json_put_close(w);
-        return DS_OK;
-    case DS_JSON_OBJECT:
-        if (!within_dict)
-            DS_TRY(check_wrapper(&dict, value));
-        ds_json_put_open_object(w);
-        DS_TRY(ds_json_enter_object(&at, value));
-        while (ds_json_next_member(&at, &key, &part)) {
-            DS_TRY(ds_json_string(&text, &n_bytes, key));
-            ds_json_put_key_bytes(w, text, n_bytes);
-            DS_TRY(copy_structure(w, part, seen, n_outputs, depth + 1, dict));
+    if (!object && kind != DS_JSON_ARRAY)
+        return copy_output(c, value);
+    if (object && !within_dict)
+        DS_TRY(check_wrapper(&dict, value));
+    ds_json_put_open(&c->w, NULL, kind);
+    DS_TRY(object ? ds_json_enter_object(&at, value) : ds_json_enter_array(&at, value));
+    while (ds_json_next(&at, &part)) {
+        if (object) { /* that was the key */
+            const char *text = NULL;
+            size_t n_bytes = 0;
+            DS_TRY(ds_json_string(&text, &n_bytes, part));
+            ds_json_put_key_bytes(&c->w, text, n_bytes);
+            (void)ds_json_next(&at, &part);
         }
-        ds_json_put_close(w);
-        return DS_OK;
-    default: break;
+        DS_TRY(copy_structure(c, part, depth + 1, dict));
     }
-    DS_TRY(ds_json_integer(&output, value, 0, (int64_t)n_outputs - 1));
-    if (seen[output])
-        return ds_json_refuse(value, "expected every output once, got %lld twice", (long long)output);
-    seen[output] = true;
-    ds_json_put_integer(w, output);
+    ds_json_put_close(&c->w);
     return DS_OK;
-}
-
-static ds_status check_all_seen(ds_json_value value, const bool *seen, size_t n_outputs)
-{
-    for (size_t o = 0; o < n_outputs; o++) {
-        if (!seen[o])
-            return ds_json_refuse(value, "expected every output once, got %zu nowhere", o);
-    }
-    return DS_OK;
-}
-
-/* Fills `text` with the structure and a zero behind it. */
-static ds_status put_structure(ds_buffer *text, ds_json_value value, bool *seen, size_t n_outputs)
-{
-    const ds_sink sink = ds_buffer_sink(text);
-    ds_json_writer w;
-    ds_json_writer_init(&w, &sink);
-    DS_TRY(copy_structure(&w, value, seen, n_outputs, 0, false));
-    DS_TRY(ds_json_writer_finish(&w));
-    DS_TRY(check_all_seen(value, seen, n_outputs));
-    return ds_buffer_append(text, "", 1);
 }
 
 static ds_status read_structure(ds_interface *interface, ds_json_value object)
 {
-    const ds_allocator *a = &interface->allocator;
-    const size_t n = interface->n_outputs;
+    copy c = {.n_outputs = interface->n_outputs};
     ds_json_value value;
-    void *seen = NULL, *copy = NULL;
     DS_TRY(ds_json_member(&value, object, "structure"));
-    DS_TRY(ds_allocate_zeroed(a, &seen, n * sizeof(bool)));
-    ds_buffer text;
-    ds_buffer_init(&text, a);
-    ds_status status = put_structure(&text, value, seen, n);
-    if (status == DS_OK) {
-        status = ds_allocate(a, &copy, text.n_bytes); /* exactly: its length says how much it is */
+    DS_TRY(ds_arena_push(&interface->memory, (void **)&c.seen, c.n_outputs * sizeof(bool)));
+    for (size_t o = 0; o < c.n_outputs; o++)
+        c.seen[o] = false;
+    ds_json_writer_init(&c.w, &interface->structure);
+    DS_TRY(copy_structure(&c, value, 0, false));
+    DS_TRY(ds_json_writer_finish(&c.w));
+    for (size_t o = 0; o < c.n_outputs; o++) {
+        if (!c.seen[o])
+            return ds_json_refuse(value, "expected every output once, got %zu nowhere", o);
     }
-    if (status == DS_OK)
-        interface->structure = memcpy(copy, text.bytes, text.n_bytes);
-    ds_buffer_free(&text);
-    ds_release(a, seen, n * sizeof(bool));
-    return status;
+    return DS_OK;
 }
 
 /* ---------------------------------------------------------------- the whole */
 
 static ds_status fill(ds_interface *interface, ds_json_value value, const ds_graph *graph)
 {
-    static const char *const keys[] = {"name",   "by_name", "skew",     "blas",
-                                       "inputs", "outputs", "structure"};
-    const ds_allocator *a = &interface->allocator;
-    DS_TRY(ds_json_only(value, keys, sizeof keys / sizeof keys[0]));
-    DS_TRY(read_text(&interface->name, a, value, "name"));
-    DS_TRY(read_flag(&interface->by_name, value, "by_name"));
-    DS_TRY(read_flag(&interface->blas, value, "blas"));
-    ds_json_value skew;
-    DS_TRY(ds_json_member(&skew, value, "skew"));
-    DS_TRY(ds_json_integer(&interface->skew, skew, 0, MAX_SKEW));
-    DS_TRY(read_ports(&interface->inputs, &interface->n_inputs, a, value, graph, false));
-    DS_TRY(read_ports(&interface->outputs, &interface->n_outputs, a, value, graph, true));
+    ds_arena *memory = &interface->memory;
+    interface->n_inputs = graph->n_inputs;
+    interface->n_outputs = graph->n_outputs;
+    DS_TRY(ds_json_only(
+        value, DS_JSON_KEYS("name", "by_name", "skew", "blas", "inputs", "outputs", "structure")));
+    DS_TRY(read_name(&interface->name, memory, value));
+    DS_TRY(ds_json_get_boolean(&interface->by_name, value, "by_name"));
+    DS_TRY(ds_json_get_boolean(&interface->blas, value, "blas"));
+    DS_TRY(ds_json_get_integer(&interface->skew, value, "skew", 0, INT32_MAX));
+    DS_TRY(read_ports(&interface->inputs, graph->n_inputs, memory, value, graph, false));
+    DS_TRY(read_ports(&interface->outputs, graph->n_outputs, memory, value, graph, true));
     if (!interface->by_name && interface->n_inputs != 1) {
         return ds_json_refuse(value, "expected \"by_name\": true where there are %zu inputs",
                               interface->n_inputs);
@@ -280,7 +249,8 @@ ds_status ds_interface_read(ds_interface **interface, const ds_allocator *alloca
     void *memory = NULL;
     DS_TRY(ds_allocate_zeroed(&own, &memory, sizeof(ds_interface)));
     ds_interface *made = memory;
-    made->allocator = own;
+    ds_arena_init(&made->memory, &own);
+    ds_buffer_init(&made->structure, &own);
     const ds_status status = fill(made, value, graph);
     if (status != DS_OK) {
         ds_interface_free(made);
@@ -300,77 +270,58 @@ ds_status ds_interface_parse(ds_interface **interface, const ds_allocator *alloc
     return status;
 }
 
-static void free_text(const ds_allocator *a, char *text)
-{
-    if (text != NULL)
-        ds_release(a, text, strlen(text) + 1);
-}
-
-static void free_ports(const ds_allocator *a, ds_port *ports, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        free_text(a, ports[i].name);
-    ds_release(a, ports, n * sizeof *ports);
-}
-
 void ds_interface_free(ds_interface *interface)
 {
     if (interface == NULL)
         return;
-    const ds_allocator a = interface->allocator;
-    free_text(&a, interface->name);
-    free_text(&a, interface->structure);
-    free_ports(&a, interface->inputs, interface->n_inputs);
-    free_ports(&a, interface->outputs, interface->n_outputs);
-    ds_release(&a, interface, sizeof *interface);
+    const ds_allocator own = interface->structure.allocator;
+    ds_arena_free(&interface->memory);
+    ds_buffer_free(&interface->structure);
+    ds_release(&own, interface, sizeof *interface);
 }
 
 /* ---------------------------------------------------------------- writing */
 
-static void put_port(ds_json_writer *w, const ds_port *port, bool is_output)
+static void put_dimension(ds_json_writer *w, int dim)
 {
-    ds_json_put_open_object(w);
-    ds_json_put_key(w, "name");
-    ds_json_put_string(w, port->name);
-    ds_json_put_key(w, "dimensions");
-    ds_json_put_open_array(w);
-    for (int i = 0; i < port->rank; i++) {
-        if (port->dims[i] >= 0)
-            ds_json_put_integer(w, port->dims[i]);
-        for (size_t k = 0; k < sizeof ds_dim_names / sizeof ds_dim_names[0]; k++) {
-            if (port->dims[i] == ds_dim_names[k].dim)
-                ds_json_put_string(w, ds_dim_names[k].name);
-        }
+    for (size_t k = 0; k < N_DIM_NAMES; k++) {
+        if (dim == dim_names[k].dim)
+            ds_json_put_string(w, NULL, dim_names[k].name);
+    }
+    if (dim >= 0)
+        ds_json_put_integer(w, NULL, dim);
+}
+
+static void put_ports(ds_json_writer *w, const char *key, const ds_port *ports, size_t n,
+                      bool are_outputs)
+{
+    ds_json_put_open(w, key, DS_JSON_ARRAY);
+    for (size_t i = 0; i < n; i++) {
+        ds_json_put_open(w, NULL, DS_JSON_OBJECT);
+        ds_json_put_string(w, "name", ports[i].name);
+        ds_json_put_open(w, "dimensions", DS_JSON_ARRAY);
+        for (int d = 0; d < ports[i].rank; d++)
+            put_dimension(w, ports[i].dims[d]);
+        ds_json_put_close(w);
+        if (are_outputs)
+            ds_signature_put(w, &ports[i].signature);
+        ds_json_put_close(w);
     }
     ds_json_put_close(w);
-    if (is_output)
-        ds_signature_put(w, &port->signature);
-    ds_json_put_close(w);
 }
 
-static void put_ports(ds_json_writer *w, const char *key, const ds_port *ports, size_t n, bool are_outputs)
+ds_status ds_interface_text(ds_buffer *text, const ds_interface *interface)
 {
-    ds_json_put_key(w, key);
-    ds_json_put_open_array(w);
-    for (size_t i = 0; i < n; i++)
-        put_port(w, &ports[i], are_outputs);
-    ds_json_put_close(w);
-}
-
-void ds_interface_put(ds_json_writer *writer, const ds_interface *interface)
-{
-    ds_json_put_open_object(writer);
-    ds_json_put_key(writer, "name");
-    ds_json_put_string(writer, interface->name);
-    ds_json_put_key(writer, "by_name");
-    ds_json_put_boolean(writer, interface->by_name);
-    ds_json_put_key(writer, "skew");
-    ds_json_put_integer(writer, interface->skew);
-    ds_json_put_key(writer, "blas");
-    ds_json_put_boolean(writer, interface->blas);
-    put_ports(writer, "inputs", interface->inputs, interface->n_inputs, false);
-    put_ports(writer, "outputs", interface->outputs, interface->n_outputs, true);
-    ds_json_put_key(writer, "structure");
-    ds_json_put_written(writer, interface->structure);
-    ds_json_put_close(writer);
+    ds_json_writer w;
+    ds_json_writer_init(&w, text);
+    ds_json_put_open(&w, NULL, DS_JSON_OBJECT);
+    ds_json_put_string(&w, "name", interface->name);
+    ds_json_put_boolean(&w, "by_name", interface->by_name);
+    ds_json_put_integer(&w, "skew", interface->skew);
+    ds_json_put_boolean(&w, "blas", interface->blas);
+    put_ports(&w, "inputs", interface->inputs, interface->n_inputs, false);
+    put_ports(&w, "outputs", interface->outputs, interface->n_outputs, true);
+    ds_json_put_written(&w, "structure", interface->structure.bytes, interface->structure.n_bytes);
+    ds_json_put_close(&w);
+    return ds_json_writer_finish(&w);
 }

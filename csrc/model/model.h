@@ -8,11 +8,12 @@
  *     "interface"  {"name": ..., "inputs": [...], "outputs": [...], "structure": ..., ...}
  *
  * and, under the key "dreamstream.fingerprint", what tells whether the file is as it was written.
- * docs/file_format.md specifies every member. The reader distrusts all of it: whatever it takes is a
- * graph that ir/ has checked, whose weights are the container's arrays, used where they lie. The same
- * graph and interface give the same bytes. */
+ * docs/file_format.md specifies every member. The reader distrusts all of it: whatever it takes is
+ * a graph that ir/ has checked, whose weights are the container's arrays, used where they lie. The
+ * same graph and interface give the same bytes. */
 #ifndef DS_MODEL_MODEL_H
 #define DS_MODEL_MODEL_H
+#include "base/arena.h"
 #include "codec/json.h"
 #include "codec/json_write.h"
 #include "codec/mapped.h"
@@ -21,58 +22,63 @@
 #define DS_MODEL_KEY "dreamstream"
 #define DS_MODEL_FINGERPRINT_KEY "dreamstream.fingerprint"
 #define DS_MODEL_VERSION 1
-#define DS_MODEL_MAX_NODES 32768 /* and outputs: what takes the reader's time grows with their square */
-#define DS_MODEL_MAX_DEPTH 32    /* of the structure */
+#define DS_MODEL_MAX_NODES \
+    32768 /* and outputs: what takes the reader's time grows with their square */
+#define DS_MODEL_MAX_DEPTH 32 /* of the structure */
 
 /* A dimension of a caller's array: one of these, or the number of a frame's axis (0, 1, ...). */
-enum { DS_DIM_B = -1 /* streams */, DS_DIM_L = -2 /* frames */, DS_DIM_B_L = -3 /* both, joined */ };
+enum {
+    DS_DIM_B = -1 /* streams */,
+    DS_DIM_L = -2 /* frames */,
+    DS_DIM_B_L = -3 /* both, joined */
+};
 
 /* How callers see one input or output. */
 typedef struct ds_port {
     char *name; /* of forward's argument, or the place in what forward returns; UTF-8 */
     int rank;
-    int dims[DS_MAX_RANK + 2]; /* the axes of a frame, "B" and, with a stream axis, "L", each once; or
+    int dims[DS_MAX_RANK +
+             2];            /* the axes of a frame, "B" and, with a stream axis, "L", each once; or
                                 * the axes and "B_L" */
-    ds_signature signature;    /* of the graph's edge */
+    ds_signature signature; /* of the graph's edge */
 } ds_port;
 
 typedef struct ds_interface {
-    ds_allocator allocator;
-    char *name; /* of the model: its class */
+    ds_arena memory; /* of what this points to */
+    char *name;      /* of the model: its class */
     size_t n_inputs, n_outputs;
     ds_port *inputs, *outputs;
-    char *structure; /* JSON without spaces: what forward returns, numbers of outputs for tensors */
-    bool by_name;    /* whether callers give the inputs by name (else there is one) */
-    bool blas;       /* products by OpenBLAS where it is there */
-    int64_t skew;    /* frames of the slowest input by which inputs may be apart */
+    ds_buffer structure; /* JSON: what forward returns, numbers of outputs for tensors */
+    bool by_name;        /* whether callers give the inputs by name (else there is one) */
+    bool blas;           /* products by OpenBLAS where it is there */
+    int64_t skew;        /* frames of the slowest input by which inputs may be apart */
 } ds_interface;
 
-/* Reads an interface (returned owned) and checks it against the graph: as many inputs and outputs, with
- * its signatures, each of their axes named once, a "structure" that names every output once.
+/* Reads an interface (returned owned) and checks it against the graph: as many inputs and outputs,
+ * with its signatures, each of their axes named once, a "structure" that names every output once.
  * Errors: DS_FORMAT, DS_NO_MEMORY. */
 ds_status ds_interface_read(ds_interface **interface, const ds_allocator *allocator,
                             ds_json_value value, const ds_graph *graph);
 /* The same from the text of the JSON object. */
 ds_status ds_interface_parse(ds_interface **interface, const ds_allocator *allocator,
                              const char *text, size_t n_bytes, const ds_graph *graph);
-/* Writes the object; what ds_interface_read takes, if the interface is right (ds_model_write checks). */
-void ds_interface_put(ds_json_writer *writer, const ds_interface *interface);
+/* Appends that text; what ds_interface_parse takes, if the interface is right (ds_model_write
+ * checks). */
+ds_status ds_interface_text(ds_buffer *text, const ds_interface *interface);
 void ds_interface_free(ds_interface *interface);
 
-/* Fills a graph and its interface (both returned owned) with what a model file holds. The graph shares
- * `file`, whose bytes are its weights. On failure both are as they were. Errors: DS_FORMAT, naming the
- * byte, of the file or of the text under DS_MODEL_KEY; last of all, where the file has a fingerprint and it
- * is another than that of what was read; DS_NO_MEMORY. Thread: any. */
+/* Fills a graph and its interface (both returned owned) with what a model file holds. The graph
+ * shares `file`, whose bytes are its weights. On failure both are as they were. Errors: DS_FORMAT,
+ * naming the byte, of the file or of the text under DS_MODEL_KEY; last of all, unless the file was
+ * `changed` on purpose, where it has a fingerprint and that is another than that of what was read;
+ * DS_NO_MEMORY. Thread: any. */
 ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
-                        ds_mapped *file);
-/* The same of a file that was changed on purpose: its fingerprint is not looked at. */
-ds_status ds_model_read_changed(ds_graph **graph, ds_interface **interface,
-                                const ds_allocator *allocator, ds_mapped *file);
-/* Writes a model file, which ds_model_read takes. Weights keep their names where these differ and are
- * not reserved; others are called "<path>.<operator>.<number of the weight>". The graph is one that was
- * not rewritten and whose inputs were added first. Errors, before anything is written: DS_ARGUMENT where
- * graph or interface are not what a file can hold; DS_NO_MEMORY. Else what the sink returns.
- * Thread: any. */
+                        ds_mapped *file, bool changed);
+/* Writes a model file, which ds_model_read takes. Weights keep their names where these differ and
+ * are not reserved; others are called "<path>.<operator>.<number of the weight>". The graph is one
+ * that was not rewritten and whose inputs were added first. Errors, before anything is written:
+ * DS_ARGUMENT where graph or interface are not what a file can hold; DS_NO_MEMORY. Else what the
+ * sink returns. Thread: any. */
 ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_interface *interface);
 
 #endif

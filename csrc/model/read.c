@@ -1,9 +1,9 @@
 /* model/read.c: from a model file to a graph and its interface.
  *
- * The container first (codec/safetensors.h checks all of it), then the text in its metadata, front to
- * back: each node is added to the graph as it is read, so that the graph checks what refers to what, and
- * each operator its own attributes and weights. Then, that the file holds nothing else; at last, that all of
- * it is what the writer wrote. */
+ * The container first (codec/safetensors.h checks all of it), then the text in its metadata, front
+ * to back: each node is added to the graph as it is read, so that the graph checks what refers to
+ * what, and each operator its own attributes and weights. Then, that the file holds nothing else;
+ * at last, that all of it is what the writer wrote. */
 #include <math.h>
 #include <string.h>
 
@@ -14,6 +14,7 @@
 /* What is being read. */
 typedef struct reader {
     ds_allocator allocator;
+    ds_arena memory; /* scratch */
     ds_mapped *file;
     ds_safetensors *container;
     ds_json *json;
@@ -24,9 +25,11 @@ typedef struct reader {
 
 /* ---------------------------------------------------------------- attributes */
 
-static ds_status read_real(double *x, ds_json_value value)
+static ds_status read_real(double *x, ds_json_value object, const char *key)
 {
+    ds_json_value value;
     const char *text = NULL;
+    DS_TRY(ds_json_member(&value, object, key));
     if (ds_json_kind_of(value) != DS_JSON_STRING)
         return ds_json_double(x, value);
     DS_TRY(ds_json_string(&text, NULL, value));
@@ -41,28 +44,20 @@ static ds_status read_real(double *x, ds_json_value value)
     return DS_OK;
 }
 
-static ds_status read_ints(ds_attr_value *v, ds_json_value value)
+static ds_status read_attr(ds_attr *attr, const ds_attr_def *def, ds_json_value object)
 {
-    ds_json_cursor at;
-    ds_json_value item;
-    DS_TRY(ds_json_enter_array(&at, value));
-    if (ds_json_count(value) > DS_MAX_INTS) {
-        return ds_json_refuse(value, "expected at most %d integers, got %zu", DS_MAX_INTS,
-                              ds_json_count(value));
-    }
-    while (ds_json_next(&at, &item))
-        DS_TRY(ds_json_integer(&v->ints[v->n_ints++], item, INT64_MIN, INT64_MAX));
-    return DS_OK;
-}
-
-static ds_status read_attr(ds_attr *attr, const ds_attr_def *def, ds_json_value value)
-{
+    ds_attr_value *v = &attr->value;
     *attr = (ds_attr){.name = def->name, .kind = def->kind};
     switch (def->kind) {
-    case DS_ATTR_INT: return ds_json_integer(&attr->value.i, value, INT64_MIN, INT64_MAX);
-    case DS_ATTR_REAL: return read_real(&attr->value.x, value);
-    case DS_ATTR_INTS: return read_ints(&attr->value, value);
-    case DS_ATTR_CHOICE: return ds_json_string(&attr->text, NULL, value);
+    case DS_ATTR_INT:
+        return ds_json_get_integer(&v->i, object, def->name, INT64_MIN, INT64_MAX);
+    case DS_ATTR_REAL:
+        return read_real(&v->x, object, def->name);
+    case DS_ATTR_INTS:
+        return ds_json_get_integers(v->ints, &v->n_ints, object, def->name, 0, DS_MAX_INTS,
+                                    INT64_MIN);
+    case DS_ATTR_CHOICE:
+        return ds_json_get_string(&attr->text, object, def->name);
     }
     return DS_OK;
 }
@@ -70,17 +65,15 @@ static ds_status read_attr(ds_attr *attr, const ds_attr_def *def, ds_json_value 
 /* All attributes of the operator and no others. */
 static ds_status read_attrs(ds_attr *attrs, size_t *n, const ds_op_def *def, ds_json_value node)
 {
-    ds_json_value object, value;
+    ds_json_value object;
     const char *names[DS_MAX_ATTRS];
     DS_TRY(ds_json_member(&object, node, "attributes"));
     *n = 0;
     for (const ds_attr_def *d = def->attrs; d != NULL && d->name != NULL; d++)
         names[(*n)++] = d->name;
     DS_TRY(ds_json_only(object, names, *n));
-    for (size_t i = 0; i < *n; i++) {
-        DS_TRY(ds_json_member(&value, object, names[i]));
-        DS_TRY(read_attr(&attrs[i], &def->attrs[i], value));
-    }
+    for (size_t i = 0; i < *n; i++)
+        DS_TRY(read_attr(&attrs[i], &def->attrs[i], object));
     return DS_OK;
 }
 
@@ -96,14 +89,9 @@ static ds_status read_edge(int *edge, ds_json_value value, const ds_graph *graph
 
 static ds_status read_inputs(int *inputs, size_t *n, ds_json_value node, const ds_graph *graph)
 {
-    ds_json_value list, value;
+    ds_json_value value;
     ds_json_cursor at;
-    DS_TRY(ds_json_member(&list, node, "inputs"));
-    DS_TRY(ds_json_enter_array(&at, list));
-    if (ds_json_count(list) > DS_MAX_INPUTS) {
-        return ds_json_refuse(list, "expected at most %d inputs, got %zu", DS_MAX_INPUTS,
-                              ds_json_count(list));
-    }
+    DS_TRY(ds_json_get_list(&at, node, "inputs", 0, DS_MAX_INPUTS, "inputs"));
     for (*n = 0; ds_json_next(&at, &value); ++*n)
         DS_TRY(read_edge(&inputs[*n], value, graph));
     return DS_OK;
@@ -113,21 +101,22 @@ static ds_status read_inputs(int *inputs, size_t *n, ds_json_value node, const d
 static ds_status check_tensor(const ds_tensor_view *t, ds_json_value value)
 {
     if (t->offset % DS_ALIGNMENT != 0) {
-        return ds_json_refuse(value, "expected a tensor at a multiple of %d bytes, got byte %zu of the file",
-                              DS_ALIGNMENT, t->offset);
+        return ds_json_refuse(
+            value, "expected a tensor at a multiple of %d bytes, got byte %zu of the file",
+            DS_ALIGNMENT, t->offset);
     }
     const unsigned char *bytes = t->data;
     for (size_t i = 0; t->type == DS_TENSOR_BOOL && i < t->n_bytes; i++) {
         if (bytes[i] > 1) {
-            return ds_json_refuse(value, "expected 0 or 1, got %d at byte %zu of the file", bytes[i],
-                                  t->offset + i);
+            return ds_json_refuse(value, "expected 0 or 1, got %d at byte %zu of the file",
+                                  bytes[i], t->offset + i);
         }
     }
     return DS_OK;
 }
 
-static ds_status read_weight(reader *r, ds_signature *signature, const void **data, const char **name,
-                             ds_json_value value)
+static ds_status read_weight(reader *r, ds_signature *signature, const void **data,
+                             const char **name, ds_json_value value)
 {
     *signature = (ds_signature){.rate = {0, 1}};
     *data = NULL;
@@ -136,19 +125,17 @@ static ds_status read_weight(reader *r, ds_signature *signature, const void **da
         return DS_OK;
     DS_TRY(ds_json_string(name, NULL, value));
     const ds_tensor_view *t = ds_safetensors_find(r->container, *name);
-    if (t == NULL || ds_tensor_is_filler(t)) {
-        char shown[DS_UTF8_SHOWN_BYTES];
-        return ds_json_refuse(value, "expected the name of a tensor in the file, got \"%s\"",
-                              ds_utf8_show(shown, *name, strlen(*name)));
-    }
+    if (t == NULL || ds_tensor_is_filler(t))
+        return ds_json_refuse_text(value, "the name of a tensor in the file");
     if (!ds_dtype_of_tensor(&signature->dtype, t->type) || t->rank > DS_MAX_RANK) {
-        return ds_json_refuse(value, "expected a tensor of F32, F64, I64, I16 or BOOL of rank %d at most, "
-                              "got %s of rank %zu", DS_MAX_RANK, ds_tensor_type_name(t->type), t->rank);
+        return ds_json_refuse(value,
+                              "expected a tensor of F32, F64, I64, I16 or BOOL of rank %d at most, "
+                              "got %s of rank %zu",
+                              DS_MAX_RANK, ds_tensor_type_name(t->type), t->rank);
     }
-    const size_t index = (size_t)(t - ds_safetensors_at(r->container, 0));
-    if (!r->used[index]) {
+    if (!r->used[t->index]) {
         DS_TRY(check_tensor(t, value));
-        r->used[index] = true;
+        r->used[t->index] = true;
     }
     signature->rank = (int)t->rank;
     memcpy(signature->shape, t->shape, t->rank * sizeof t->shape[0]);
@@ -177,45 +164,32 @@ static ds_status read_def(const ds_op_def **def, ds_json_value node)
     DS_TRY(ds_json_member(&value, node, "op"));
     DS_TRY(ds_json_string(&name, NULL, value));
     *def = ds_op_find(name);
-    if (*def == NULL) {
-        char shown[DS_UTF8_SHOWN_BYTES];
-        return ds_json_refuse(value, "expected the name of an operator, got \"%s\"",
-                              ds_utf8_show(shown, name, strlen(name)));
-    }
-    return DS_OK;
+    return *def != NULL ? DS_OK : ds_json_refuse_text(value, "the name of an operator");
 }
 
 static ds_status read_weights(reader *r, node_text *n, ds_json_value node)
 {
-    ds_json_value list, value;
+    ds_json_value value;
     ds_json_cursor at;
-    DS_TRY(ds_json_member(&list, node, "weights"));
-    DS_TRY(ds_json_enter_array(&at, list));
-    if (ds_json_count(list) > DS_MAX_WEIGHTS) {
-        return ds_json_refuse(list, "expected at most %d weights, got %zu", DS_MAX_WEIGHTS,
-                              ds_json_count(list));
-    }
-    for (n->n_weights = 0; ds_json_next(&at, &value); n->n_weights++) {
-        const size_t i = n->n_weights;
+    DS_TRY(ds_json_get_list(&at, node, "weights", 0, DS_MAX_WEIGHTS, "weights"));
+    size_t i = 0;
+    for (; ds_json_next(&at, &value); i++)
         DS_TRY(read_weight(r, &n->weights[i], &n->data[i], &n->names[i], value));
-    }
+    n->n_weights = i;
     return DS_OK;
 }
 
 static ds_status parse_node(reader *r, node_text *n, ds_json_value node)
 {
-    static const char *const keys[] = {"op", "path", "attributes", "inputs", "weights", "outputs"};
-    ds_json_value value;
-    DS_TRY(ds_json_only(node, keys, sizeof keys / sizeof keys[0]));
+    int64_t n_outputs = 0;
+    DS_TRY(ds_json_only(node,
+                        DS_JSON_KEYS("op", "path", "attributes", "inputs", "weights", "outputs")));
     DS_TRY(read_def(&n->def, node));
-    DS_TRY(ds_json_member(&value, node, "path"));
-    DS_TRY(ds_json_string(&n->path, NULL, value));
+    DS_TRY(ds_json_get_string(&n->path, node, "path"));
     DS_TRY(read_attrs(n->attrs, &n->n_attrs, n->def, node));
     DS_TRY(read_inputs(n->inputs, &n->n_inputs, node, r->graph));
     DS_TRY(read_weights(r, n, node));
-    DS_TRY(ds_json_member(&value, node, "outputs"));
-    int64_t n_outputs = 0;
-    return ds_json_integer(&n_outputs, value, n->def->n_outputs, n->def->n_outputs);
+    return ds_json_get_integer(&n_outputs, node, "outputs", n->def->n_outputs, n->def->n_outputs);
 }
 
 /* What the graph or the operator refuses is the file's fault. */
@@ -223,9 +197,8 @@ static ds_status blame_file(ds_status status, ds_json_value node, size_t number,
 {
     if (status == DS_OK || status == DS_NO_MEMORY || status == DS_INTERNAL)
         return status;
-    char shown[DS_UTF8_SHOWN_BYTES];
-    return ds_json_refuse(node, "node %zu (%s, %s): %s", number, n->def->name,
-                          ds_utf8_show(shown, n->path, strlen(n->path)), ds_last_error());
+    return ds_json_refuse(node, "node %zu (%s, %s): %s", number, n->def->name, DS_SHOWN(n->path),
+                          ds_last_error());
 }
 
 static ds_status read_node(reader *r, node_text *n, ds_json_value value)
@@ -242,25 +215,11 @@ static ds_status read_node(reader *r, node_text *n, ds_json_value value)
 
 /* ---------------------------------------------------------------- the graph */
 
-/* Enters the array `key` of `object`, of 1 to `most` elements. */
-static ds_status enter_list(ds_json_cursor *at, ds_json_value object, const char *key, size_t least,
-                            size_t most)
-{
-    ds_json_value list;
-    DS_TRY(ds_json_member(&list, object, key));
-    DS_TRY(ds_json_enter_array(at, list));
-    const size_t n = ds_json_count(list);
-    return n >= least && n <= most
-               ? DS_OK
-               : ds_json_refuse(list, "expected %zu to %zu elements, got %zu", least, most, n);
-}
-
 static ds_status read_graph_input(ds_graph *graph, ds_json_value value)
 {
-    static const char *const keys[] = {"dtype", "shape", "rate"};
     ds_signature signature;
     int edge;
-    DS_TRY(ds_json_only(value, keys, sizeof keys / sizeof keys[0]));
+    DS_TRY(ds_json_only(value, DS_JSON_KEYS("dtype", "shape", "rate")));
     DS_TRY(ds_signature_read(&signature, value));
     const ds_status status = ds_graph_input(graph, &edge, &signature);
     return status == DS_OK || status == DS_NO_MEMORY ? status
@@ -269,22 +228,18 @@ static ds_status read_graph_input(ds_graph *graph, ds_json_value value)
 
 static ds_status read_graph(reader *r, ds_json_value object)
 {
-    static const char *const keys[] = {"inputs", "nodes", "outputs"};
     ds_json_cursor at;
     ds_json_value value;
-    DS_TRY(ds_json_only(object, keys, sizeof keys / sizeof keys[0]));
-    DS_TRY(enter_list(&at, object, "inputs", 1, DS_MAX_INPUTS));
+    DS_TRY(ds_json_only(object, DS_JSON_KEYS("inputs", "nodes", "outputs")));
+    DS_TRY(ds_json_get_list(&at, object, "inputs", 1, DS_MAX_INPUTS, "inputs"));
     while (ds_json_next(&at, &value))
         DS_TRY(read_graph_input(r->graph, value));
-    DS_TRY(enter_list(&at, object, "nodes", 0, DS_MODEL_MAX_NODES));
-    void *memory = NULL;
-    DS_TRY(ds_allocate_zeroed(&r->allocator, &memory, sizeof(node_text))); /* large for a stack */
-    ds_status status = DS_OK;
-    while (status == DS_OK && ds_json_next(&at, &value))
-        status = read_node(r, memory, value);
-    ds_release(&r->allocator, memory, sizeof(node_text));
-    DS_TRY(status);
-    DS_TRY(enter_list(&at, object, "outputs", 1, DS_MODEL_MAX_NODES));
+    DS_TRY(ds_json_get_list(&at, object, "nodes", 0, DS_MODEL_MAX_NODES, "nodes"));
+    node_text *text;
+    DS_TRY(ds_arena_push(&r->memory, (void **)&text, sizeof *text)); /* large for a stack */
+    while (ds_json_next(&at, &value))
+        DS_TRY(read_node(r, text, value));
+    DS_TRY(ds_json_get_list(&at, object, "outputs", 1, DS_MODEL_MAX_NODES, "outputs"));
     while (ds_json_next(&at, &value)) {
         int edge = 0;
         DS_TRY(read_edge(&edge, value, r->graph));
@@ -303,42 +258,35 @@ static ds_status check_version(ds_json_value root)
     DS_TRY(ds_json_integer(&version, value, 1, INT64_MAX));
     return version == DS_MODEL_VERSION
                ? DS_OK
-               : ds_json_refuse(value, "expected version %d, got %lld: a newer DreamStream wrote it",
+               : ds_json_refuse(value,
+                                "expected version %d, got %lld: a newer DreamStream wrote it",
                                 DS_MODEL_VERSION, (long long)version);
 }
 
 static ds_status read_text(reader *r, ds_json_value root)
 {
-    static const char *const keys[] = {"version", "graph", "interface"};
     ds_json_value value;
     DS_TRY(check_version(root)); /* first: of a newer one nothing else is known */
-    DS_TRY(ds_json_only(root, keys, sizeof keys / sizeof keys[0]));
+    DS_TRY(ds_json_only(root, DS_JSON_KEYS("version", "graph", "interface")));
     DS_TRY(ds_json_member(&value, root, "graph"));
     DS_TRY(read_graph(r, value));
     DS_TRY(ds_json_member(&value, root, "interface"));
     return ds_interface_read(&r->interface, &r->allocator, value, r->graph);
 }
 
-/* Every tensor is a weight, or a gap that is no longer than it has to be and holds zeros. */
-static ds_status check_nothing_else(const reader *r)
+/* A gap that is no longer than it has to be and holds zeros. */
+static ds_status check_unused(const ds_tensor_view *t)
 {
-    char shown[DS_UTF8_SHOWN_BYTES];
-    for (size_t i = 0; i < ds_safetensors_count(r->container); i++) {
-        const ds_tensor_view *t = ds_safetensors_at(r->container, i);
-        (void)ds_utf8_show(shown, t->name, strlen(t->name));
-        if (r->used[i])
-            continue;
-        DS_CHECK(ds_tensor_is_filler(t), DS_FORMAT,
-                 "model, byte %zu: expected tensors that nodes use, got \"%s\"", t->offset, shown);
-        const unsigned char *bytes = t->data;
-        DS_CHECK(t->n_bytes < DS_ALIGNMENT, DS_FORMAT,
-                 "model, byte %zu: expected less than %d bytes of \"%s\", got %zu", t->offset,
-                 DS_ALIGNMENT, shown, t->n_bytes);
-        for (size_t k = 0; k < t->n_bytes; k++) {
-            DS_CHECK(bytes[k] == 0, DS_FORMAT, "model, byte %zu: expected zeros in \"%s\", got %d",
-                     t->offset + k, shown, bytes[k]);
-        }
-    }
+    const char *shown = DS_SHOWN(t->name);
+    const unsigned char *bytes = t->data;
+    DS_CHECK(ds_tensor_is_filler(t), DS_FORMAT,
+             "model, byte %zu: expected tensors that nodes use, got \"%s\"", t->offset, shown);
+    DS_CHECK(t->n_bytes < DS_ALIGNMENT, DS_FORMAT,
+             "model, byte %zu: expected less than %d bytes of \"%s\", got %zu", t->offset,
+             DS_ALIGNMENT, shown, t->n_bytes);
+    for (size_t k = 0; k < t->n_bytes; k++)
+        DS_CHECK(bytes[k] == 0, DS_FORMAT, "model, byte %zu: expected zeros in \"%s\", got %d",
+                 t->offset + k, shown, bytes[k]);
     return DS_OK;
 }
 
@@ -347,7 +295,8 @@ static ds_status parse_text(reader *r)
     size_t n_bytes = 0;
     const char *text = ds_safetensors_text(r->container, DS_MODEL_KEY, &n_bytes);
     DS_CHECK(text != NULL, DS_FORMAT,
-             "model: expected a text \"" DS_MODEL_KEY "\" in the metadata, got none: no model file");
+             "model: expected a text \"" DS_MODEL_KEY
+             "\" in the metadata, got none: no model file");
     ds_status status = ds_json_parse(&r->json, &r->allocator, text, n_bytes, 0);
     if (status == DS_OK)
         status = read_text(r, ds_json_root(r->json));
@@ -363,12 +312,16 @@ static ds_status check_fingerprint(reader *r)
     if (!says) /* files of older writers */
         return DS_OK;
     ds_graph_remember_fingerprint(r->graph);
-    ds_model_mark is;
-    DS_TRY(ds_model_fingerprint(&is, r->graph, r->interface));
+    ds_buffer text;
+    ds_buffer_init(&text, &r->allocator);
+    const ds_status status = ds_interface_text(&text, r->interface);
+    const ds_model_mark is = ds_model_fingerprint(r->graph, &text);
+    ds_buffer_free(&text);
+    DS_TRY(status);
     char shown[DS_UTF8_SHOWN_BYTES];
     DS_CHECK(n_bytes == strlen(is.text) && memcmp(says, is.text, n_bytes) == 0, DS_FORMAT,
-             "model: the file is damaged or was changed: its fingerprint is %s, but it says \"%s\" (what "
-             "was changed on purpose: dreamstream convert --reseal)",
+             "model: the file is damaged or was changed: its fingerprint is %s, but it says \"%s\" "
+             "(what was changed on purpose: dreamstream convert --reseal)",
              is.text, ds_utf8_show(shown, says, n_bytes));
     return DS_OK;
 }
@@ -376,28 +329,35 @@ static ds_status check_fingerprint(reader *r)
 static ds_status fill(reader *r)
 {
     const ds_allocator *a = &r->allocator;
-    DS_TRY(ds_safetensors_open(&r->container, a, ds_mapped_bytes(r->file), ds_mapped_size(r->file)));
-    void *used = NULL;
-    DS_TRY(ds_allocate_zeroed(a, &used, ds_safetensors_count(r->container) * sizeof(bool)));
-    r->used = used;
+    DS_TRY(
+        ds_safetensors_open(&r->container, a, ds_mapped_bytes(r->file), ds_mapped_size(r->file)));
+    const size_t n = ds_safetensors_count(r->container);
+    DS_TRY(ds_arena_push(&r->memory, (void **)&r->used, n * sizeof(bool)));
+    for (size_t i = 0; i < n; i++)
+        r->used[i] = false;
     DS_TRY(ds_graph_create(&r->graph, a));
     ds_graph_borrow(r->graph, r->file);
     DS_TRY(parse_text(r));
-    return check_nothing_else(r);
+    for (size_t i = 0; i < n; i++) {
+        if (!r->used[i])
+            DS_TRY(check_unused(ds_safetensors_at(r->container, i)));
+    }
+    return DS_OK;
 }
 
-static ds_status read_model(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
-                            ds_mapped *file, bool may_be_changed)
+ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
+                        ds_mapped *file, bool changed)
 {
-    reader r = {.allocator = allocator != NULL ? *allocator : *ds_default_allocator(), .file = file};
+    reader r = {.allocator = allocator != NULL ? *allocator : *ds_default_allocator(),
+                .file = file};
+    ds_arena_init(&r.memory, &r.allocator);
     ds_float_env callers;
     ds_float_env_enter(&callers); /* numbers are rounded */
     ds_status status = fill(&r);
-    if (status == DS_OK && !may_be_changed)
+    if (status == DS_OK && !changed)
         status = check_fingerprint(&r);
     ds_float_env_leave(&callers);
-    if (r.used != NULL)
-        ds_release(&r.allocator, r.used, ds_safetensors_count(r.container) * sizeof(bool));
+    ds_arena_free(&r.memory);
     ds_json_free(r.json);
     ds_safetensors_close(r.container);
     if (status != DS_OK) {
@@ -408,16 +368,4 @@ static ds_status read_model(ds_graph **graph, ds_interface **interface, const ds
     *graph = r.graph;
     *interface = r.interface;
     return DS_OK;
-}
-
-ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
-                        ds_mapped *file)
-{
-    return read_model(graph, interface, allocator, file, false);
-}
-
-ds_status ds_model_read_changed(ds_graph **graph, ds_interface **interface,
-                                const ds_allocator *allocator, ds_mapped *file)
-{
-    return read_model(graph, interface, allocator, file, true);
 }

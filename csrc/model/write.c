@@ -1,7 +1,7 @@
 /* model/write.c: from a graph and its interface to a model file.
  *
- * Weights become tensors in the order of their first use. Two weights are one tensor where their bytes
- * lie at one place; a name that another tensor has, or that is reserved, is replaced. */
+ * Weights become tensors in the order of their first use. Two weights are one tensor where their
+ * bytes lie at one place; a name that another tensor has, or that is reserved, is replaced. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,16 +11,15 @@
 #include "model/members.h"
 
 typedef struct writer {
-    ds_allocator allocator;
+    const ds_allocator *allocator;
     const ds_graph *graph;
+    ds_arena memory;
     ds_tensor_source *tensors; /* [n_tensors of n_weights] */
-    const char **names;        /* [n_weights] of each weight of each node in turn; NULL where absent */
-    size_t n_tensors, n_weights;
-    uint32_t *by_data, *by_name; /* [n_slots] hashed; 0: none, n + 1: tensor n; at most half are taken */
-    size_t n_slots;              /* a power of two */
-    char *made_up;               /* [most_made_up] names, each with a zero behind it */
-    size_t n_made_up, most_made_up;
-    ds_buffer text;
+    const char **names; /* [n_weights] of each weight of each node in turn; NULL where absent */
+    size_t n_tensors;
+    uint32_t *slots; /* [n_slots] hashed by bytes and by name; 0: none, n + 1: tensor n */
+    size_t n_slots;  /* a power of two; at most half are taken */
+    ds_buffer text, interface;
 } writer;
 
 /* ---------------------------------------------------------------- finding tensors */
@@ -36,30 +35,30 @@ static uint64_t hash_bytes(const void *data, size_t n_bytes)
 
 static bool same_array(const ds_tensor_source *t, const ds_signature *s, const void *data)
 {
-    ds_tensor_type type;
-    return t->data == data && ds_tensor_of_dtype(&type, s->dtype) && type == t->type &&
-           t->rank == (size_t)s->rank && memcmp(t->shape, s->shape, t->rank * sizeof t->shape[0]) == 0;
+    return t->data == data && t->type == ds_tensor_of_dtype(s->dtype) &&
+           t->rank == (size_t)s->rank &&
+           memcmp(t->shape, s->shape, t->rank * sizeof t->shape[0]) == 0;
 }
 
-/* The slot of the tensor with these bytes, or where it would stand. */
-static uint32_t *slot_of_data(const writer *w, const ds_signature *s, const void *data)
+/* A slot of the tensor with that name, or, where it is NULL, with these bytes; else where it would
+ * stand. */
+static uint32_t *find_slot(const writer *w, const char *name, const ds_signature *s,
+                           const void *data)
 {
-    size_t at = hash_bytes(&data, sizeof data) & (w->n_slots - 1);
-    for (;; at = (at + 1) & (w->n_slots - 1)) {
-        uint32_t *slot = &w->by_data[at];
-        if (*slot == 0 || same_array(&w->tensors[*slot - 1], s, data))
+    size_t at = name != NULL ? hash_bytes(name, strlen(name)) : hash_bytes(&data, sizeof data);
+    for (;; at++) {
+        uint32_t *slot = &w->slots[at & (w->n_slots - 1)];
+        if (*slot == 0)
+            return slot;
+        const ds_tensor_source *t = &w->tensors[*slot - 1];
+        if (name != NULL ? strcmp(t->name, name) == 0 : same_array(t, s, data))
             return slot;
     }
 }
 
 static uint32_t *slot_of_name(const writer *w, const char *name)
 {
-    size_t at = hash_bytes(name, strlen(name)) & (w->n_slots - 1);
-    for (;; at = (at + 1) & (w->n_slots - 1)) {
-        uint32_t *slot = &w->by_name[at];
-        if (*slot == 0 || strcmp(w->tensors[*slot - 1].name, name) == 0)
-            return slot;
-    }
+    return find_slot(w, name, NULL, NULL);
 }
 
 static bool is_reserved(const char *name)
@@ -70,40 +69,36 @@ static bool is_reserved(const char *name)
 
 /* ---------------------------------------------------------------- naming tensors */
 
-/* Room that a made-up name may take. */
-static size_t made_up_bytes(const ds_node *node)
-{
-    return strlen(node->path) + strlen(node->op->def->name) + 64;
-}
-
 /* "<path>.<operator>.<k>"; where that is taken too, with a number behind it. */
-static const char *make_up(writer *w, const ds_node *node, int k)
+static ds_status make_up(const char **made, writer *w, const ds_node *node, int k)
 {
-    char *name = w->made_up + w->n_made_up;
-    const size_t room = w->most_made_up - w->n_made_up;
     const char *dot = node->path[0] != 0 ? "." : "", *op = node->op->def->name;
-    const char *first = node->path[0] == '.' || node->path[0] == '_' ? "model" : ""; /* not reserved */
-    int n = snprintf(name, room, "%s%s%s%s.%d", first, node->path, dot, op, k);
+    const char *first =
+        node->path[0] == '.' || node->path[0] == '_' ? "model" : ""; /* not reserved */
+    const size_t room = strlen(node->path) + strlen(op) + 64;
+    char *name;
+    DS_TRY(ds_arena_push(&w->memory, (void **)&name, room));
+    (void)snprintf(name, room, "%s%s%s%s.%d", first, node->path, dot, op, k);
     for (size_t more = w->n_tensors; *slot_of_name(w, name) != 0; more++)
-        n = snprintf(name, room, "%s%s%s%s.%d.%zu", first, node->path, dot, op, k, more);
-    w->n_made_up += (size_t)n + 1;
-    return name;
+        (void)snprintf(name, room, "%s%s%s%s.%d.%zu", first, node->path, dot, op, k, more);
+    *made = name;
+    return DS_OK;
 }
 
-static void add_tensor(writer *w, const ds_node *node, int k, uint32_t *slot)
+static ds_status add_tensor(writer *w, const ds_node *node, int k, uint32_t *slot)
 {
     const ds_signature *s = &node->op->weight[k];
     const char *name = node->weights[k].name;
     if (name == NULL || is_reserved(name) || *slot_of_name(w, name) != 0)
-        name = make_up(w, node, k);
-    *slot_of_name(w, name) = *slot = (uint32_t)w->n_tensors + 1;
-    ds_tensor_source *t = &w->tensors[w->n_tensors++];
-    *t = (ds_tensor_source){
-        .name = name, .rank = (size_t)s->rank, .shape = s->shape, .data = node->weights[k].data};
-    (void)ds_tensor_of_dtype(&t->type, s->dtype);
+        DS_TRY(make_up(&name, w, node, k));
+    uint32_t *named = slot_of_name(w, name);
+    w->tensors[w->n_tensors++] = (ds_tensor_source){
+        name, ds_tensor_of_dtype(s->dtype), (size_t)s->rank, s->shape, node->weights[k].data};
+    *named = *slot = (uint32_t)w->n_tensors;
+    return DS_OK;
 }
 
-static void list_tensors(writer *w)
+static ds_status list_tensors(writer *w)
 {
     size_t at = 0;
     for (size_t j = 0; j < w->graph->n_nodes; j++) {
@@ -113,74 +108,70 @@ static void list_tensors(writer *w)
             w->names[at] = NULL;
             if (data == NULL)
                 continue;
-            uint32_t *slot = slot_of_data(w, &node->op->weight[k], data);
+            uint32_t *slot = find_slot(w, NULL, &node->op->weight[k], data);
             if (*slot == 0)
-                add_tensor(w, node, k, slot);
+                DS_TRY(add_tensor(w, node, k, slot));
             w->names[at] = w->tensors[*slot - 1].name;
         }
     }
+    return DS_OK;
 }
 
 static ds_status make_room(writer *w)
 {
-    const ds_allocator *a = &w->allocator;
-    size_t n_weights = 0, n_made_up = 0, n_slots = 16;
-    for (size_t j = 0; j < w->graph->n_nodes; j++) {
-        const ds_node *node = &w->graph->nodes[j];
-        n_weights += (size_t)node->op->n_weights;
-        n_made_up += (size_t)node->op->n_weights * made_up_bytes(node);
-    }
-    while (n_slots < 2 * n_weights)
-        n_slots *= 2;
-    w->n_weights = n_weights;
-    DS_TRY(ds_allocate_array(a, (void **)&w->tensors, n_weights, sizeof *w->tensors));
-    DS_TRY(ds_allocate_array(a, (void **)&w->names, n_weights, sizeof *w->names));
-    w->n_slots = n_slots;
-    DS_TRY(ds_allocate_zeroed(a, (void **)&w->by_data, n_slots * sizeof *w->by_data));
-    DS_TRY(ds_allocate_zeroed(a, (void **)&w->by_name, n_slots * sizeof *w->by_name));
-    w->most_made_up = n_made_up;
-    return ds_allocate(a, (void **)&w->made_up, n_made_up);
+    size_t n_weights = 0;
+    for (size_t j = 0; j < w->graph->n_nodes; j++)
+        n_weights += (size_t)w->graph->nodes[j].op->n_weights;
+    for (w->n_slots = 16; w->n_slots < 4 * n_weights;)
+        w->n_slots *= 2;
+    ds_arena *a = &w->memory;
+    DS_TRY(ds_arena_push_array(a, (void **)&w->tensors, n_weights, sizeof *w->tensors));
+    DS_TRY(ds_arena_push_array(a, (void **)&w->names, n_weights, sizeof *w->names));
+    DS_TRY(ds_arena_push_array(a, (void **)&w->slots, w->n_slots, sizeof *w->slots));
+    memset(w->slots, 0, w->n_slots * sizeof *w->slots);
+    return DS_OK;
 }
 
 /* ---------------------------------------------------------------- the text */
 
-static void put_real(ds_json_writer *j, double x)
+static void put_real(ds_json_writer *j, const char *key, double x)
 {
     if (isfinite(x))
-        ds_json_put_double(j, x);
+        ds_json_put_double(j, key, x);
     else
-        ds_json_put_string(j, isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
+        ds_json_put_string(j, key, isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
 }
 
-static void put_choice(ds_json_writer *j, const char *choices, int64_t index)
+static void put_choice(ds_json_writer *j, const char *key, const char *choices, int64_t index)
 {
     for (; index > 0; index--)
         choices += strcspn(choices, "|") + 1;
-    ds_json_put_string_bytes(j, choices, strcspn(choices, "|"));
+    ds_json_put_string_bytes(j, key, choices, strcspn(choices, "|"));
 }
 
 static void put_attr(ds_json_writer *j, const ds_attr_def *def, const ds_attr_value *v)
 {
-    ds_json_put_key(j, def->name);
     switch (def->kind) {
-    case DS_ATTR_INT: ds_json_put_integer(j, v->i); break;
-    case DS_ATTR_REAL: put_real(j, v->x); break;
-    case DS_ATTR_CHOICE: put_choice(j, def->choices, v->i); break;
+    case DS_ATTR_INT:
+        ds_json_put_integer(j, def->name, v->i);
+        break;
+    case DS_ATTR_REAL:
+        put_real(j, def->name, v->x);
+        break;
+    case DS_ATTR_CHOICE:
+        put_choice(j, def->name, def->choices, v->i);
+        break;
     case DS_ATTR_INTS:
-        ds_json_put_open_array(j);
-        for (int i = 0; i < v->n_ints; i++)
-            ds_json_put_integer(j, v->ints[i]);
-        ds_json_put_close(j);
+        ds_json_put_integers(j, def->name, v->ints, (size_t)v->n_ints);
         break;
     }
 }
 
 static void put_edges(ds_json_writer *j, const char *key, const int *edges, size_t n)
 {
-    ds_json_put_key(j, key);
-    ds_json_put_open_array(j);
+    ds_json_put_open(j, key, DS_JSON_ARRAY);
     for (size_t i = 0; i < n; i++)
-        ds_json_put_integer(j, edges[i]);
+        ds_json_put_integer(j, NULL, edges[i]);
     ds_json_put_close(j);
 }
 
@@ -188,68 +179,57 @@ static void put_edges(ds_json_writer *j, const char *key, const int *edges, size
 static void put_node(ds_json_writer *j, const ds_node *node, const writer *w, size_t first)
 {
     const ds_op *op = node->op;
-    ds_json_put_open_object(j);
-    ds_json_put_key(j, "op");
-    ds_json_put_string(j, op->def->name);
-    ds_json_put_key(j, "path");
-    ds_json_put_string(j, node->path);
-    ds_json_put_key(j, "attributes");
-    ds_json_put_open_object(j);
+    ds_json_put_open(j, NULL, DS_JSON_OBJECT);
+    ds_json_put_string(j, "op", op->def->name);
+    ds_json_put_string(j, "path", node->path);
+    ds_json_put_open(j, "attributes", DS_JSON_OBJECT);
     for (int i = 0; op->def->attrs != NULL && op->def->attrs[i].name != NULL; i++)
         put_attr(j, &op->def->attrs[i], &op->attr[i]);
     ds_json_put_close(j);
     put_edges(j, "inputs", node->inputs, (size_t)op->n_inputs);
-    ds_json_put_key(j, "weights");
-    ds_json_put_open_array(j);
+    ds_json_put_open(j, "weights", DS_JSON_ARRAY);
     for (int k = 0; k < op->n_weights; k++) {
         const char *name = w->names[first + (size_t)k];
         if (name != NULL)
-            ds_json_put_string(j, name);
+            ds_json_put_string(j, NULL, name);
         else
-            ds_json_put_null(j);
+            ds_json_put_null(j, NULL);
     }
     ds_json_put_close(j);
-    ds_json_put_key(j, "outputs");
-    ds_json_put_integer(j, op->n_outputs);
+    ds_json_put_integer(j, "outputs", op->n_outputs);
     ds_json_put_close(j);
 }
 
 static void put_graph(ds_json_writer *j, const writer *w)
 {
     const ds_graph *g = w->graph;
-    ds_json_put_open_object(j);
-    ds_json_put_key(j, "inputs");
-    ds_json_put_open_array(j);
+    size_t first = 0;
+    ds_json_put_open(j, "graph", DS_JSON_OBJECT);
+    ds_json_put_open(j, "inputs", DS_JSON_ARRAY);
     for (size_t i = 0; i < g->n_inputs; i++) {
-        ds_json_put_open_object(j);
+        ds_json_put_open(j, NULL, DS_JSON_OBJECT);
         ds_signature_put(j, &g->edges[i].signature);
         ds_json_put_close(j);
     }
     ds_json_put_close(j);
-    ds_json_put_key(j, "nodes");
-    ds_json_put_open_array(j);
-    size_t at = 0;
+    ds_json_put_open(j, "nodes", DS_JSON_ARRAY);
     for (size_t k = 0; k < g->n_nodes; k++) {
-        put_node(j, &g->nodes[k], w, at);
-        at += (size_t)g->nodes[k].op->n_weights;
+        put_node(j, &g->nodes[k], w, first);
+        first += (size_t)g->nodes[k].op->n_weights;
     }
     ds_json_put_close(j);
     put_edges(j, "outputs", g->outputs, g->n_outputs);
     ds_json_put_close(j);
 }
 
-static ds_status make_text(writer *w, const ds_interface *interface)
+static ds_status make_text(writer *w)
 {
-    const ds_sink sink = ds_buffer_sink(&w->text);
     ds_json_writer j;
-    ds_json_writer_init(&j, &sink);
-    ds_json_put_open_object(&j);
-    ds_json_put_key(&j, "version");
-    ds_json_put_integer(&j, DS_MODEL_VERSION);
-    ds_json_put_key(&j, "graph");
+    ds_json_writer_init(&j, &w->text);
+    ds_json_put_open(&j, NULL, DS_JSON_OBJECT);
+    ds_json_put_integer(&j, "version", DS_MODEL_VERSION);
     put_graph(&j, w);
-    ds_json_put_key(&j, "interface");
-    ds_interface_put(&j, interface);
+    ds_json_put_written(&j, "interface", w->interface.bytes, w->interface.n_bytes);
     ds_json_put_close(&j);
     return ds_json_writer_finish(&j);
 }
@@ -261,8 +241,8 @@ static ds_status check_graph(const ds_graph *g)
     DS_CHECK(g->n_inputs > 0 && g->n_outputs > 0, DS_ARGUMENT,
              "model: a file's graph needs an input and an output");
     DS_CHECK(g->n_nodes <= DS_MODEL_MAX_NODES && g->n_outputs <= DS_MODEL_MAX_NODES, DS_ARGUMENT,
-             "model: a file holds at most %d nodes and outputs, got %zu and %zu", DS_MODEL_MAX_NODES,
-             g->n_nodes, g->n_outputs);
+             "model: a file holds at most %d nodes and outputs, got %zu and %zu",
+             DS_MODEL_MAX_NODES, g->n_nodes, g->n_outputs);
     size_t edge = g->n_inputs;
     bool in_order = true;
     for (size_t i = 0; i < g->n_inputs; i++)
@@ -281,21 +261,13 @@ static ds_status check_graph(const ds_graph *g)
     return DS_OK;
 }
 
-/* Whether what is written of the interface will be read. */
-static ds_status check_interface(const writer *w, const ds_interface *interface)
+/* Whether what was written of the interface will be read. */
+static ds_status check_interface(const writer *w)
 {
-    ds_buffer text;
-    ds_buffer_init(&text, &w->allocator);
-    const ds_sink sink = ds_buffer_sink(&text);
-    ds_json_writer j;
-    ds_json_writer_init(&j, &sink);
-    ds_interface_put(&j, interface);
-    ds_status status = ds_json_writer_finish(&j);
     ds_interface *copy = NULL;
-    if (status == DS_OK)
-        status = ds_interface_parse(&copy, &w->allocator, (const char *)text.bytes, text.n_bytes, w->graph);
+    const ds_status status = ds_interface_parse(
+        &copy, w->allocator, (const char *)w->interface.bytes, w->interface.n_bytes, w->graph);
     ds_interface_free(copy);
-    ds_buffer_free(&text);
     return status != DS_FORMAT ? status
                                : ds_fail(DS_ARGUMENT, "model, interface: %s", ds_last_error());
 }
@@ -305,33 +277,31 @@ static ds_status check_interface(const writer *w, const ds_interface *interface)
 static ds_status write_all(writer *w, const ds_sink *sink, const ds_interface *interface)
 {
     DS_TRY(check_graph(w->graph));
-    DS_TRY(check_interface(w, interface));
+    DS_TRY(ds_interface_text(&w->interface, interface));
+    DS_TRY(check_interface(w));
     DS_TRY(make_room(w));
-    list_tensors(w);
-    DS_TRY(make_text(w, interface));
-    ds_model_mark mark;
-    DS_TRY(ds_model_fingerprint(&mark, w->graph, interface));
+    DS_TRY(list_tensors(w));
+    DS_TRY(make_text(w));
+    const ds_model_mark mark = ds_model_fingerprint(w->graph, &w->interface);
     const ds_metadata_source texts[] = {
         {DS_MODEL_KEY, (const char *)w->text.bytes, w->text.n_bytes},
         {DS_MODEL_FINGERPRINT_KEY, mark.text, strlen(mark.text)},
     };
-    return ds_safetensors_write(sink, &w->allocator, w->tensors, w->n_tensors, texts, 2);
+    return ds_safetensors_write(sink, w->allocator, w->tensors, w->n_tensors, texts, 2);
 }
 
 ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_interface *interface)
 {
-    writer w = {.allocator = graph->allocator, .graph = graph};
-    ds_buffer_init(&w.text, &w.allocator);
+    writer w = {.allocator = &graph->allocator, .graph = graph};
+    ds_arena_init(&w.memory, w.allocator);
+    ds_buffer_init(&w.text, w.allocator);
+    ds_buffer_init(&w.interface, w.allocator);
     ds_float_env callers;
     ds_float_env_enter(&callers); /* numbers are spelled */
     const ds_status status = write_all(&w, sink, interface);
     ds_float_env_leave(&callers);
-    const ds_allocator *a = &w.allocator;
-    ds_release(a, w.tensors, w.n_weights * sizeof *w.tensors);
-    ds_release(a, w.names, w.n_weights * sizeof *w.names);
-    ds_release(a, w.by_data, w.n_slots * sizeof *w.by_data);
-    ds_release(a, w.by_name, w.n_slots * sizeof *w.by_name);
-    ds_release(a, w.made_up, w.most_made_up);
+    ds_arena_free(&w.memory);
     ds_buffer_free(&w.text);
+    ds_buffer_free(&w.interface);
     return status;
 }

@@ -1,4 +1,4 @@
-/* ops/frame.c: frames gathered into windows, taken apart, repeated.
+/* ops/frame.c: frames gathered into windows, taken apart, repeated, and windows laid over each other.
  *
  *     frame           y[m][i] = x[m step + i dilation],  i < size;   span = dilation (size - 1) + 1
  *                     known  floor((known - span) / step) + 1    total  floor((total - span) / step) + 1
@@ -7,15 +7,24 @@
  *                     known  k known          total  k total      need  floor(m / k)
  *     repeat_frames   y[m] = x[floor(m / times)]; rate * times
  *                     known  times known      total  times total  need  floor(m / times)
+ *     overlap_add     in [size][f...], out [f...]:  y[u] = sum over i of x[i][u - i step],
+ *                     0 <= u - i step < size; rate * step
+ *                     known  known step (no window to come touches these)
+ *                     total  (total - 1) step + size               need  ceil((m - size + 1) / step)
  *
  * frame is torch.Tensor.unfold along L. With exact, size = step and dilation 1, a length that is no multiple of
  * size is an error at the end (a view of (L, F) as (L / size, size F)); without, what is left over is dropped.
- * unstack is a view of (L, k F) as (L k, F); repeat_frames is torch.repeat_interleave along L. */
+ * unstack is a view of (L, k F) as (L k, F); repeat_frames is torch.repeat_interleave along L. overlap_add is the
+ * inverse of frame, torch.nn.functional.fold with one row (torch.istft's synthesis): sums run in double over
+ * ascending i, and are rounded once; where size < step, the samples between windows are 0. */
 #include <stdio.h>
+#include <string.h>
 
 #include "ops/move.h"
-#include "ops/padding.h"
+#include "ops/packed.h"
+#include "ops/phases.h"
 #include "ops/registry.h"
+#include "ops/sums.h"
 
 /* ---------------------------------------------------------------- frame */
 
@@ -27,11 +36,6 @@ static const ds_attr_def frame_attrs[] = {
     {"dilation", DS_ATTR_INT, .i = 1, .doc = "frames from one to the next within a window"},
     {"exact", DS_ATTR_INT, .doc = "1: the length must be a multiple of size"},
     {0}};
-
-static int64_t frame_span(const ds_op *op)
-{
-    return op->attr[DILATION].i * (op->attr[SIZE].i - 1) + 1;
-}
 
 static ds_status frame_infer(ds_op *op)
 {
@@ -54,22 +58,25 @@ static ds_status frame_infer(ds_op *op)
     out->shape[0] = size;
     for (int d = 1; d < out->rank; d++)
         out->shape[d] = op->in[0].shape[d - 1];
-    DS_TRY(ds_scale_rate(op, 1, step));
-    return DS_OK;
+    return ds_scale_rate(op, 1, step);
+}
+
+static ds_padding frame_windows(const ds_op *op)
+{
+    return (ds_padding){
+        .kernel = op->attr[SIZE].i, .stride = op->attr[STEP].i, .dilation = op->attr[DILATION].i};
 }
 
 static void frame_counts(const ds_op *op, ds_program *p)
 {
-    const int64_t step = op->attr[STEP].i;
-    const ds_expr known = ds_add_k(p, ds_known(p, 0), -frame_span(op));
-    const ds_expr total = ds_add_k(p, ds_total(p, 0), -frame_span(op));
-    ds_root(p, ds_add_k(p, ds_floordiv_k(p, known, step), 1));
-    ds_root(p, ds_add_k(p, ds_floordiv_k(p, total, step), 1));
+    const ds_padding g = frame_windows(op);
+    ds_padding_counts(&g, p);
 }
 
 static void frame_need(const ds_op *op, ds_program *p)
 {
-    ds_root(p, ds_mul_k(p, ds_m(p), op->attr[STEP].i));
+    const ds_padding g = frame_windows(op);
+    ds_padding_need(&g, p);
 }
 
 static void frame_check(const ds_op *op, ds_program *p)
@@ -82,7 +89,8 @@ static void frame_check(const ds_op *op, ds_program *p)
     }
 }
 
-static const char *frame_check_message(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes)
+static const char *frame_check_message(const ds_op *op, const ds_pair *in, char *text,
+                                       size_t n_bytes)
 {
     snprintf(text, n_bytes, "length %lld is not a multiple of %lld", (long long)in[0].total,
              (long long)op->attr[SIZE].i);
@@ -92,54 +100,43 @@ static const char *frame_check_message(const ds_op *op, const ds_pair *in, char 
 static void frame_pieces(const ds_op *op, const ds_move *move)
 {
     const int64_t n = ds_signature_elements(&op->in[0]);
-    ds_move_piece(move, &(ds_piece){.m1 = DS_NEVER, .step = op->attr[STEP].i * n, .hold = 1, .rank = 2,
-                                    .axis = {{op->attr[SIZE].i, n, op->attr[DILATION].i * n}, {n, 1, 1}}});
+    ds_move_piece(
+        move, &(ds_piece){.m1 = DS_NEVER,
+                          .step = op->attr[STEP].i * n,
+                          .hold = 1,
+                          .rank = 2,
+                          .axis = {{op->attr[SIZE].i, n, op->attr[DILATION].i * n}, {n, 1, 1}}});
 }
 DS_MOVE_FORWARD(frame, frame_pieces, 0)
 
 const ds_op_def ds_op_frame = {
-    DS_OPERATOR(frame, "Windows of successive frames, each a frame with one more feature dimension."),
-    .attrs = frame_attrs, .counts = frame_counts, .need = frame_need, .check = frame_check,
+    DS_OPERATOR(frame,
+                "Windows of successive frames, each a frame with one more feature dimension."),
+    .attrs = frame_attrs,
+    .counts = frame_counts,
+    .need = frame_need,
+    .check = frame_check,
     .check_message = frame_check_message};
 
-/* ---------------------------------------------------------------- unstack */
-
-static ds_status unstack_infer(ds_op *op)
-{
-    DS_TRY(ds_require_features(op));
-    ds_drop_first(op, &op->in[0]);
-    DS_TRY(ds_scale_rate(op, op->in[0].shape[0], 1));
-    return DS_OK;
-}
-
-static void unstack_counts(const ds_op *op, ds_program *p)
-{
-    ds_root(p, ds_mul_k(p, ds_known(p, 0), op->in[0].shape[0]));
-    ds_root(p, ds_mul_k(p, ds_total(p, 0), op->in[0].shape[0]));
-}
-
-static void unstack_need(const ds_op *op, ds_program *p)
-{
-    ds_root(p, ds_floordiv_k(p, ds_m(p), op->in[0].shape[0]));
-}
-
-static void unstack_pieces(const ds_op *op, const ds_move *move)
-{
-    const int64_t n = ds_signature_elements(&op->out[0]);
-    ds_move_piece(move, &(ds_piece){.m1 = DS_NEVER, .step = n, .hold = 1, .rank = 1, .axis = {{n, 1, 1}}});
-}
-DS_MOVE_FORWARD(unstack, unstack_pieces, 0)
-
-const ds_op_def ds_op_unstack = {
-    DS_OPERATOR(unstack, "Lays the first feature dimension out along the stream: k frames for each."),
-    .counts = unstack_counts, .need = unstack_need};
-
-/* ---------------------------------------------------------------- repeat_frames */
+/* ---------------------------------------------------------------- unstack, repeat_frames */
 
 enum { TIMES };
 
 static const ds_attr_def repeat_frames_attrs[] = {
     {"times", DS_ATTR_INT, .required = true, .doc = "output frames per input frame"}, {0}};
+
+/* Output frames of one input frame. */
+static int64_t repeat_frames_times(const ds_op *op)
+{
+    return op->def == &ds_op_unstack ? op->in[0].shape[0] : op->attr[TIMES].i;
+}
+
+static ds_status unstack_infer(ds_op *op)
+{
+    DS_TRY(ds_require_features(op));
+    ds_drop_first(op, &op->in[0]);
+    return ds_scale_rate(op, op->in[0].shape[0], 1);
+}
 
 static ds_status repeat_frames_infer(ds_op *op)
 {
@@ -147,28 +144,129 @@ static ds_status repeat_frames_infer(ds_op *op)
     DS_CHECK(op->attr[TIMES].i <= DS_PADDING_LIMIT, DS_ARGUMENT,
              "repeat_frames: times must be at most %lld, got %lld", (long long)DS_PADDING_LIMIT,
              (long long)op->attr[TIMES].i);
-    DS_TRY(ds_scale_rate(op, op->attr[TIMES].i, 1));
-    return DS_OK;
+    return ds_scale_rate(op, op->attr[TIMES].i, 1);
 }
 
 static void repeat_frames_counts(const ds_op *op, ds_program *p)
 {
-    ds_root(p, ds_mul_k(p, ds_known(p, 0), op->attr[TIMES].i));
-    ds_root(p, ds_mul_k(p, ds_total(p, 0), op->attr[TIMES].i));
+    ds_root(p, ds_mul_k(p, ds_known(p, 0), repeat_frames_times(op)));
+    ds_root(p, ds_mul_k(p, ds_total(p, 0), repeat_frames_times(op)));
 }
 
 static void repeat_frames_need(const ds_op *op, ds_program *p)
 {
-    ds_root(p, ds_floordiv_k(p, ds_m(p), op->attr[TIMES].i));
+    ds_root(p, ds_floordiv_k(p, ds_m(p), repeat_frames_times(op)));
 }
 
 static void repeat_frames_pieces(const ds_op *op, const ds_move *move)
 {
-    const int64_t n = ds_signature_elements(&op->in[0]);
-    ds_move_piece(move, &(ds_piece){.m1 = DS_NEVER, .step = n, .hold = op->attr[TIMES].i, .rank = 1,
-                                    .axis = {{n, 1, 1}}});
+    const int64_t n = ds_signature_elements(&op->out[0]);
+    const int64_t hold = op->def == &ds_op_unstack ? 1 : op->attr[TIMES].i;
+    ds_move_piece(
+        move, &(ds_piece){.m1 = DS_NEVER, .step = n, .hold = hold, .rank = 1, .axis = {{n, 1, 1}}});
 }
 DS_MOVE_FORWARD(repeat_frames, repeat_frames_pieces, 0)
 
+const ds_op_def ds_op_unstack = {
+    .name = "unstack",
+    .doc = "Lays the first feature dimension out along the stream: k frames for each.",
+    .n_inputs = 1,
+    .n_outputs = 1,
+    .n_values = 1,
+    .infer = unstack_infer,
+    .counts = repeat_frames_counts,
+    .need = repeat_frames_need,
+    .forward = repeat_frames_forward};
+
 const ds_op_def ds_op_repeat_frames = {DS_OPERATOR(repeat_frames, "Every frame several times."),
-    .attrs = repeat_frames_attrs, .counts = repeat_frames_counts, .need = repeat_frames_need};
+                                       .attrs = repeat_frames_attrs, .counts = repeat_frames_counts,
+                                       .need = repeat_frames_need};
+
+/* ---------------------------------------------------------------- overlap_add */
+
+enum { BETWEEN };
+enum { RUN = 256 }; /* samples that are summed at a time, at most */
+
+static const ds_attr_def overlap_add_attrs[] = {
+    {"step", DS_ATTR_INT, .required = true, .doc = "samples from window to window"}, {0}};
+
+static ds_status overlap_add_infer(ds_op *op)
+{
+    const int64_t step = op->attr[BETWEEN].i;
+    DS_TRY(ds_op_require_real(op));
+    DS_TRY(ds_op_require_least(op, BETWEEN, 1));
+    DS_CHECK(step <= DS_PADDING_LIMIT, DS_ARGUMENT,
+             "overlap_add: step must be at most %lld, got %lld", (long long)DS_PADDING_LIMIT,
+             (long long)step);
+    DS_CHECK(op->in[0].rank >= 1, DS_SHAPE,
+             "overlap_add: expected windows (size, ...) as features, its input has no features");
+    ds_drop_first(op, &op->in[0]);
+    DS_TRY(ds_scale_rate(op, step, 1));
+    return ds_size_mul(&op->scratch.per_call, (size_t)ds_signature_elements(&op->out[0]),
+                       RUN * sizeof(double));
+}
+
+static ds_phases overlap_add_windows(const ds_op *op)
+{
+    return ds_phases_make(
+        (ds_padding){.kernel = op->in[0].shape[0], .stride = op->attr[BETWEEN].i, .dilation = 1});
+}
+
+static void overlap_add_counts(const ds_op *op, ds_program *p)
+{
+    const ds_phases g = overlap_add_windows(op);
+    ds_phases_counts(&g, p);
+}
+
+static void overlap_add_need(const ds_op *op, ds_program *p)
+{
+    const ds_phases g = overlap_add_windows(op);
+    ds_phases_need(&g, p);
+}
+
+/* The samples from u on that the same windows, [first, last], touch. */
+typedef struct stretch {
+    int64_t first, last, end;
+} stretch;
+
+static stretch overlap_add_stretch_at(int64_t u, int64_t end, int64_t step, int64_t size,
+                                      int64_t n_windows)
+{
+    stretch s = {.first = u < size ? 0 : (u - size) / step + 1, .last = u / step};
+    s.end = (s.last + 1) * step;
+    if (s.last >= n_windows)
+        s.last = n_windows - 1;
+    if (s.first <= s.last && s.first * step + size < s.end)
+        s.end = s.first * step + size;
+    s.end = s.end < end ? s.end : end;
+    s.end = s.end < u + RUN ? s.end : u + RUN;
+    return s;
+}
+
+static void overlap_add_forward(const ds_op *op, const ds_run *run)
+{
+    const int64_t step = op->attr[BETWEEN].i, size = op->in[0].shape[0];
+    const size_t n = (size_t)ds_signature_elements(&op->out[0]), element = ds_op_element(op);
+    const size_t n_bytes = ds_signature_bytes(&op->in[0]);
+    double *const sum = run->scratch;
+    for (size_t r = 0; r < run->n_rows; r++) {
+        const ds_target *out = &run->out[r];
+        for (int64_t u = out->m0; u < out->m1;) {
+            const stretch s =
+                overlap_add_stretch_at(u, out->m1, step, size, run->count[r].now.known);
+            const size_t n_here = (size_t)(s.end - u) * n;
+            memset(sum, 0, n_here * sizeof *sum);
+            for (int64_t i = s.first; i <= s.last; i++) {
+                const char *window = ds_at(&run->in[r], i, n_bytes);
+                ds_sums_add(sum, window + (size_t)(u - i * step) * n * element, n_here,
+                            op->in[0].dtype);
+            }
+            ds_sums_write(ds_to(out, u, n * element), sum, n_here, 1.0, op->in[0].dtype);
+            u = s.end;
+        }
+    }
+}
+
+const ds_op_def ds_op_overlap_add = {
+    DS_OPERATOR(overlap_add, "Windows laid over each other, a step apart, and added."),
+    .attrs = overlap_add_attrs, .counts = overlap_add_counts, .need = overlap_add_need};

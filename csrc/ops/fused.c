@@ -24,34 +24,31 @@ static const struct {
     {&ds_op_glu, DS_STEP_GLU, 0},
 };
 
-/* Whether a constant serves each row of `out` alike: one element, or one for each column. */
-static bool fused_constant(const ds_signature *constant, const ds_signature *out, bool *one)
+/* The operand of a function of two that is not the product: another stream, or a constant that serves each row
+ * of the output alike: one element, or one for each column. */
+static bool fused_operand(const ds_op *op, int input, ds_fused_step *step, int *operand)
 {
-    const int64_t n = ds_signature_elements(constant);
-    *one = n == 1;
-    return n == 1 || (constant->rank > 0 && constant->shape[constant->rank - 1] == n &&
-                      n == out->shape[out->rank - 1]);
-}
-
-/* The operand of a function of two that is not the product. */
-static bool fused_operand(const ds_op *op, int input, const ds_signature *out, ds_fused_step *step,
-                          int *operand)
-{
+    const ds_signature *out = &op->out[0], *constant = &op->weight[0];
     const ds_attr_value *order = &op->attr[0];
     if (op->n_inputs == 2) {
         *operand = 1 - input;
-        step->swapped = input == 1;
+        step->epilogue.swapped = input == 1;
         step->stream = true;
         return ds_signature_same_shape(&op->in[*operand], out);
     }
-    step->swapped = order->n_ints > 0 && order->ints[0] == 1;
-    return op->n_weights == 1 && fused_constant(&op->weight[0], out, &step->one);
+    const int64_t n = ds_signature_elements(constant);
+    step->epilogue.swapped = order->n_ints > 0 && order->ints[0] == 1;
+    step->epilogue.one = n == 1;
+    return op->n_weights == 1 &&
+           (n == 1 || (constant->rank > 0 && constant->shape[constant->rank - 1] == n &&
+                       n == out->shape[out->rank - 1]));
 }
 
 bool ds_fused_step_of(const ds_op *main, const ds_fused_step *steps, int n_steps, const ds_op *op,
                       int input, ds_fused_step *step, int *operand)
 {
     const ds_signature *in = &op->in[input], *out = &op->out[0];
+    const ds_fused_step *last = n_steps > 0 ? &steps[n_steps - 1] : NULL;
     const size_t n_kinds = sizeof fused_kinds / sizeof *fused_kinds;
     size_t i = 0;
     *operand = -1;
@@ -60,23 +57,27 @@ bool ds_fused_step_of(const ds_op *main, const ds_fused_step *steps, int n_steps
     if (i == n_kinds || n_steps == DS_FUSED_STEPS || in->rank < 1 || in->dtype != out->dtype ||
         main->n_weights > DS_FUSED_WEIGHTS || op->n_weights > DS_FUSED_WEIGHTS)
         return false;
-    const int before = n_steps > 0 ? steps[n_steps - 1].weight + steps[n_steps - 1].op->n_weights
-                                   : DS_FUSED_WEIGHTS;
     *step = (ds_fused_step){.op = op,
-                            .kind = fused_kinds[i].kind,
-                            .function = fused_kinds[i].function,
-                            .weight = before};
-    if (step->kind == DS_STEP_GLU)
+                            .epilogue = {.kind = fused_kinds[i].kind,
+                                         .function = fused_kinds[i].function,
+                                         .p = {op->attr[0].x, op->attr[1].x, op->attr[2].x},
+                                         .n = (size_t)out->shape[out->rank - 1]},
+                            .weight = last ? last->weight + last->op->n_weights : DS_FUSED_WEIGHTS};
+    ds_epilogue_step *e = &step->epilogue;
+    if (e->kind == DS_STEP_GLU)
         return n_steps == 0 && (main->finishes & DS_FINISHES_GLU) != 0;
-    if (!(main->finishes & DS_FINISHES_STEPS) || !ds_signature_same_shape(in, out))
+    if (!ds_signature_same_shape(in, out))
         return false;
-    if (step->kind == DS_STEP_UNARY && step->function == DS_UNARY_GELU && op->attr[0].i == 1)
-        step->function = DS_UNARY_GELU_TANH;
+    if (e->kind == DS_STEP_UNARY && e->function == DS_UNARY_GELU && op->attr[0].i == 1)
+        e->function = DS_UNARY_GELU_TANH;
     bool streams = false;
     for (int k = 0; k < n_steps; k++)
         streams |= steps[k].stream;
-    return step->kind != DS_STEP_BINARY ||
-           (fused_operand(op, input, out, step, operand) && !(streams && step->stream));
+    if (e->kind == DS_STEP_BINARY &&
+        (!fused_operand(op, input, step, operand) || (streams && step->stream)))
+        return false;
+    const bool alike = e->kind == DS_STEP_UNARY || e->one;
+    return (main->finishes & (DS_FINISHES_STEPS | (alike ? DS_FINISHES_ELEMENTS : 0))) != 0;
 }
 
 /* ---------------------------------------------------------------- the operator */
@@ -108,25 +109,17 @@ static void fused_prepare(const ds_op *op, void *prepared, const void *const *we
 static void fused_steps(const ds_fused *f, const ds_run *run, ds_finish *finish)
 {
     const char *prepared = (const char *)run->prepared + ds_op_prepared_bytes(f->main, run->k);
-    for (int i = 0; i < f->n_steps; i++) {
+    for (int i = f->glu ? 1 : 0; i < f->n_steps; i++) {
         const ds_fused_step *from = &f->steps[i];
-        const ds_op *op = from->op;
-        if (from->kind == DS_STEP_GLU)
-            continue;
         ds_epilogue_step *step = &finish->steps[finish->epilogue.n_steps++];
-        *step = (ds_epilogue_step){.kind = from->kind,
-                          .function = from->function,
-                          .one = from->one,
-                          .swapped = from->swapped,
-                          .p = {op->attr[0].x, op->attr[1].x, op->attr[2].x},
-                          .n = (size_t)op->out[0].shape[op->out[0].rank - 1]};
-        if (from->kind == DS_STEP_COLUMNS)
+        *step = from->epilogue;
+        if (step->kind == DS_STEP_COLUMNS)
             step->operand = prepared;
         else if (from->stream)
             step->rows = finish->rows;
-        else if (from->kind == DS_STEP_BINARY)
+        else if (step->kind == DS_STEP_BINARY)
             step->operand = run->weights[from->weight];
-        prepared += ds_packed_align(ds_op_prepared_bytes(op, run->k));
+        prepared += ds_packed_align(ds_op_prepared_bytes(from->op, run->k));
     }
 }
 
@@ -177,8 +170,8 @@ ds_status ds_fused_create(ds_fused **fused, const ds_op *main, const ds_fused_st
     ds_op *op = &f->op;
     op->def = &f->def;
     op->out[0] = steps[n_steps - 1].op->out[0];
+    f->glu = steps[0].epilogue.kind == DS_STEP_GLU;
     for (int i = 0; i < n_steps; i++) {
-        f->glu |= steps[i].kind == DS_STEP_GLU;
         for (int w = 0; w < steps[i].op->n_weights; w++)
             op->weight[steps[i].weight + w] = steps[i].op->weight[w];
         op->n_weights = steps[i].weight + steps[i].op->n_weights;
@@ -229,13 +222,24 @@ static void fused_fill_rows(const ds_finish *f, const ds_run *run, const ds_prod
     }
 }
 
-void ds_run_product(const ds_run *run, ds_product *product, size_t tap_stride)
+void ds_run_product(const ds_run *run, ds_product *product, size_t tap_stride, size_t column)
 {
-    if (run->finish != NULL) {
-        product->epilogue = &run->finish->epilogue;
-        product->workspace = run->finish->workspace;
-        if (run->finish->stream != NULL)
-            fused_fill_rows(run->finish, run, product);
+    const ds_finish *finish = run->finish;
+    ds_finish shifted;
+    if (finish != NULL && finish->stream != NULL)
+        fused_fill_rows(finish, run, product);
+    if (finish != NULL && column > 0) {
+        shifted = *finish;
+        shifted.epilogue.steps = shifted.steps;
+        for (size_t i = 0; i < shifted.epilogue.n_steps; i++)
+            if (shifted.steps[i].operand != NULL && !shifted.steps[i].one)
+                shifted.steps[i].operand =
+                    (const char *)shifted.steps[i].operand + column * run->k->element;
+        finish = &shifted;
+    }
+    if (finish != NULL) {
+        product->epilogue = &finish->epilogue;
+        product->workspace = finish->workspace;
     }
     if (tap_stride > 0)
         run->k->depthwise(product, tap_stride);

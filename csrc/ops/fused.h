@@ -11,9 +11,8 @@ enum { DS_FUSED_STEPS = 6, DS_FUSED_WEIGHTS = 4 };
 
 typedef struct ds_fused_step {
     const ds_op *op;
-    ds_step_kind kind;
-    int function;
-    bool swapped, one, stream; /* stream: its operand is the additional input */
+    ds_epilogue_step epilogue; /* without its operand */
+    bool stream;               /* its operand is the additional input */
     int weight;                /* the first of its weights */
 } ds_fused_step;
 
@@ -48,7 +47,8 @@ typedef struct ds_finish {
     size_t frame_bytes;      /* of the output and of the stream */
 } ds_finish;
 
-/* Runs one product of an operator that finishes; depthwise where tap_stride is not 0. */
-void ds_run_product(const ds_run *run, ds_product *product, size_t tap_stride);
+/* Runs one product of an operator that finishes; depthwise where tap_stride is not 0. column: which of its
+ * output's columns the product's first is. */
+void ds_run_product(const ds_run *run, ds_product *product, size_t tap_stride, size_t column);
 
 #endif

@@ -1,103 +1,182 @@
-/* ops/linear.c: y = x W^T + b over the last feature axis.
+/* ops/linear.c: products of every frame with constant matrices, along its last feature axis.
  *
- *     y[f][..., n] = sum over k of x[f][..., k] * weight[n][k]  (+ bias[n])
+ *     linear   y[f][..., n] = sum over k of x[f][..., k] * weight[n][k]  (+ bias[n])
+ *     matmul   y[f][b..., m..., n] = sum over k of x[f][b..., m..., k] * weight[b...][n][k]
  *
- * in [..., K], weight [N][K], bias? [N], out [..., N]; frame in, frame out. One product over all
- * frames of all streams, each vector of K elements being one row by pointer.
+ * linear: in [..., K], weight [N][K], bias? [N], out [..., N]. matmul: in [B..., M..., K], weight
+ * [B'...][N][K], where each of B' is that of B or 1, which serves all; out [B..., M..., N]. Frame in,
+ * frame out. For every matrix one product over all frames of all streams, each vector of K elements
+ * being one row by pointer.
  *
- * Source: torch.nn.functional.linear. */
+ * Source: torch.nn.functional.linear; torch.matmul with a constant (whose last two axes are the other
+ * way round). */
+#include "ops/framewise.h"
 #include "ops/fused.h"
 #include "ops/packed.h"
+#include "ops/registry.h"
 
 enum { WEIGHT, BIAS };
 
-/* Vectors of K elements in one frame. */
-static size_t linear_vectors(const ds_op *op)
+typedef struct sizes {
+    size_t n_in, n_out, element;
+    size_t matrices; /* in the weight */
+    size_t blocks;   /* in a frame: vectors with one place along B... */
+    size_t vectors;  /* in a block */
+    int leading;     /* axes B... */
+} sizes;
+
+static sizes linear_sizes_of(const ds_op *op)
 {
-    size_t n = 1;
-    for (int i = 0; i + 1 < op->in[0].rank; i++)
-        n *= (size_t)op->in[0].shape[i];
-    return n;
+    const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
+    sizes s = {.n_in = (size_t)weight->shape[weight->rank - 1],
+               .n_out = (size_t)weight->shape[weight->rank - 2],
+               .element = ds_op_element(op),
+               .matrices = 1,
+               .blocks = 1,
+               .vectors = 1,
+               .leading = weight->rank - 2};
+    for (int i = 0; i < s.leading; i++) {
+        s.matrices *= (size_t)weight->shape[i];
+        s.blocks *= (size_t)in->shape[i];
+    }
+    for (int i = s.leading; i + 1 < in->rank; i++)
+        s.vectors *= (size_t)in->shape[i];
+    return s;
 }
 
-static ds_status linear_infer(ds_op *op)
+static ds_status linear_check_shapes(const ds_op *op)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
     char text[128];
-    DS_TRY(ds_op_require_real(op));
     DS_CHECK(in->rank >= 1, DS_SHAPE,
              "linear: expected an input of shape (..., in_features), got ()");
     DS_CHECK(weight->rank == 2 && weight->shape[0] >= 1 && weight->shape[1] >= 1, DS_SHAPE,
              "linear: its weight 'weight' must have shape (out_features, in_features), got %s",
              ds_signature_text(weight, text, sizeof text));
-    const int64_t n_in = weight->shape[1], n_out = weight->shape[0];
-    DS_CHECK(in->shape[in->rank - 1] == n_in, DS_SHAPE,
-             "linear: expected an input of shape (..., %lld), got %s", (long long)n_in,
+    DS_CHECK(in->shape[in->rank - 1] == weight->shape[1], DS_SHAPE,
+             "linear: expected an input of shape (..., %lld), got %s", (long long)weight->shape[1],
              ds_signature_text(in, text, sizeof text));
-    if (ds_op_has_weight(op, BIAS))
-        DS_TRY(ds_op_require_weight(op, BIAS, "bias", 1, &n_out));
+    return ds_require_optional(op, BIAS, "bias", 1, &weight->shape[0]);
+}
 
-    size_t most = 0, room = 1;
-    DS_TRY(ds_packed_check(&most, (size_t)n_out, (size_t)n_in, ds_op_element(op)));
-    for (int i = 0; i + 1 < in->rank; i++)
-        DS_TRY(ds_size_mul(&room, room, (size_t)in->shape[i]));
-    DS_TRY(ds_size_mul(&op->scratch.per_out, room, 2 * sizeof(void *)));
-    op->out[0].shape[in->rank - 1] = n_out;
+static ds_status matmul_check_shapes(const ds_op *op)
+{
+    const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
+    char given[128], wanted[128];
+    ds_signature_text(in, wanted, sizeof wanted);
+    ds_signature_text(weight, given, sizeof given);
+    DS_CHECK(
+        weight->rank >= 2 && in->rank >= weight->rank - 1, DS_SHAPE,
+        "matmul: its weight 'weight' must have shape (..., n, k) with at most one axis more than "
+        "the input %s, got %s",
+        wanted, given);
+    bool fits = weight->shape[weight->rank - 1] == in->shape[in->rank - 1];
+    for (int i = 0; i + 2 < weight->rank; i++)
+        fits = fits && (weight->shape[i] == 1 || weight->shape[i] == in->shape[i]);
+    DS_CHECK(fits, DS_SHAPE, "matmul: matrices of shape %s don't fit an input of shape %s", given,
+             wanted);
+    return DS_OK;
+}
+
+static ds_status linear_infer(ds_op *op)
+{
+    DS_TRY(ds_op_require_real(op));
+    DS_TRY(op->def == &ds_op_linear ? linear_check_shapes(op) : matmul_check_shapes(op));
+    const sizes s = linear_sizes_of(op);
+    size_t most = 0, vectors = 1;
+    DS_TRY(ds_packed_check(&most, s.n_out, s.n_in, s.element));
+    DS_TRY(ds_size_mul(&most, most, s.matrices));
+    for (int i = 0; i + 1 < op->in[0].rank; i++)
+        DS_TRY(ds_size_mul(&vectors, vectors, (size_t)op->in[0].shape[i]));
+    DS_TRY(ds_size_mul(&op->scratch.per_out, vectors, 2 * sizeof(void *)));
+    op->out[0].shape[op->in[0].rank - 1] = (int64_t)s.n_out;
     op->finishes = DS_FINISHES_STEPS | DS_FINISHES_GLU;
     return DS_OK;
 }
 
 static size_t linear_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
-    const int64_t *shape = op->weight[WEIGHT].shape;
-    return k->packed_bytes((size_t)shape[0], (size_t)shape[1]);
+    const sizes s = linear_sizes_of(op);
+    return s.matrices * ds_packed_bytes(k, s.n_out, s.n_in);
 }
 
 static void linear_prepare(const ds_op *op, void *prepared, const void *const *weights,
                            const ds_real_kernels *k)
 {
-    const int64_t *shape = op->weight[WEIGHT].shape;
-    ds_packed_rows(k, prepared, weights[WEIGHT], (size_t)shape[0], (size_t)shape[1],
-                   ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL);
+    const sizes s = linear_sizes_of(op);
+    const size_t raw = s.n_out * s.n_in * s.element;
+    for (size_t i = 0; i < s.matrices; i++) {
+        prepared = ds_packed_rows(k, prepared, (const char *)weights[WEIGHT] + i * raw, s.n_out,
+                                  s.n_in, ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL);
+    }
+}
+
+/* The matrix that serves a block. */
+static size_t linear_matrix_of(const ds_op *op, const sizes *s, size_t block)
+{
+    size_t matrix = 0, step = 1;
+    for (int i = s->leading - 1; i >= 0; i--) {
+        const size_t size = (size_t)op->in[0].shape[i], own = (size_t)op->weight[WEIGHT].shape[i];
+        matrix += own == 1 ? 0 : block % size * step;
+        step *= own;
+        block /= size;
+    }
+    return matrix;
+}
+
+/* Adds pointers to the vectors of one block, over all frames of all rows; returns how many there are. */
+static size_t linear_gather(const ds_op *op, const ds_run *run, const sizes *s, size_t block,
+                            void **y, const void **x, size_t n)
+{
+    const size_t in_vector = s->n_in * s->element;
+    const size_t out_vector = (size_t)op->out[0].shape[op->out[0].rank - 1] * s->element;
+    const size_t per_frame = s->blocks * s->vectors;
+    for (size_t row = 0; row < run->n_rows; row++) {
+        const ds_target *out = &run->out[row];
+        if (out->m0 >= out->m1)
+            continue;
+        const char *from = ds_at(&run->in[row], out->m0, per_frame * in_vector);
+        char *to = out->data;
+        from += block * s->vectors * in_vector;
+        to += block * s->vectors * out_vector;
+        for (int64_t m = out->m0; m < out->m1; m++) {
+            for (size_t v = 0; v < s->vectors; v++, n++) {
+                y[n] = to + v * out_vector;
+                x[n] = from + v * in_vector;
+            }
+            from += per_frame * in_vector;
+            to += per_frame * out_vector;
+        }
+    }
+    return n;
 }
 
 static void linear_forward(const ds_op *op, const ds_run *run)
 {
-    const size_t element = ds_op_element(op);
-    const size_t n_out = (size_t)op->out[0].shape[op->out[0].rank - 1];
-    const size_t n_in = (size_t)op->weight[WEIGHT].shape[1];
-    const size_t per_frame = linear_vectors(op);
-    void **y = run->scratch, *const behind_y = y + (size_t)run->frames_out * per_frame;
+    const sizes s = linear_sizes_of(op);
+    const void *packed = run->prepared;
+    void **y = run->scratch, *const behind_y = y + (size_t)run->frames_out * s.blocks * s.vectors;
     const void **x = behind_y;
-    size_t n = 0;
-    for (size_t row = 0; row < run->n_rows; row++) {
-        const ds_target *out = &run->out[row];
-        if (out->m1 <= out->m0)
-            continue;
-        const char *from = ds_at(&run->in[row], out->m0, per_frame * n_in * element);
-        char *to = out->data;
-        const size_t n_vectors = (size_t)(out->m1 - out->m0) * per_frame;
-        for (size_t i = 0; i < n_vectors; i++, n++) {
-            y[n] = to + i * n_out * element;
-            x[n] = from + i * n_in * element;
+    for (size_t matrix = 0; matrix < s.matrices; matrix++, packed = ds_packed_next(packed)) {
+        size_t n = 0;
+        for (size_t block = 0; block < s.blocks; block++)
+            if (linear_matrix_of(op, &s, block) == matrix)
+                n = linear_gather(op, run, &s, block, y, x, n);
+        if (n > 0) {
+            ds_product p = {.weight = packed, .y = y, .x = x, .n_rows = n};
+            ds_run_product(run, &p, 0, 0);
         }
-    }
-    if (n > 0) {
-        ds_product p = {.weight = run->prepared, .y = y, .x = x, .n_rows = n};
-        ds_run_product(run, &p, 0);
     }
 }
 
+#define PRODUCT(op, text, names)                                                                   \
+    .name = #op, .doc = text, .n_inputs = 1, .n_outputs = 1, .n_values = -1, .flags = DS_OP_PACKS, \
+    .weights = names, .infer = linear_infer, .prepared_bytes = linear_prepared_bytes,              \
+    .prepare = linear_prepare, .forward = linear_forward
+
 const ds_op_def ds_op_linear = {
-    .name = "linear",
-    .doc = "y = x W^T + b over the last feature axis",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = -1,
-    .flags = DS_OP_PACKS,
-    .weights = "weight bias?",
-    .infer = linear_infer,
-    .prepared_bytes = linear_prepared_bytes,
-    .prepare = linear_prepare,
-    .forward = linear_forward,
-};
+    PRODUCT(linear, "y = x W^T + b over the last feature axis", "weight bias?")};
+
+const ds_op_def ds_op_matmul = {PRODUCT(
+    matmul, "products with constant matrices, one for each place along leading feature axes",
+    "weight")};

@@ -337,22 +337,12 @@ void ds_op_destroy(ds_op *op)
     }
 }
 
-static size_t saturating_product(size_t a, size_t b)
-{
-    return b != 0 && a > SIZE_MAX / b ? SIZE_MAX : a * b;
-}
-
-static size_t saturating_sum(size_t a, size_t b)
-{
-    return a > SIZE_MAX - b ? SIZE_MAX : a + b;
-}
-
 size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, int64_t frames_out)
 {
     size_t n = op->scratch.per_call;
-    n = saturating_sum(n, saturating_product(op->scratch.per_row, n_rows));
-    n = saturating_sum(n, saturating_product(op->scratch.per_in, (size_t)frames_in));
-    return saturating_sum(n, saturating_product(op->scratch.per_out, (size_t)frames_out));
+    n = ds_saturated_sum(n, ds_saturated_product(op->scratch.per_row, n_rows));
+    n = ds_saturated_sum(n, ds_saturated_product(op->scratch.per_in, (size_t)frames_in));
+    return ds_saturated_sum(n, ds_saturated_product(op->scratch.per_out, (size_t)frames_out));
 }
 
 size_t ds_op_prepared_bytes(const ds_op *op, const ds_real_kernels *k)

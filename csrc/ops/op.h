@@ -78,7 +78,8 @@ enum {
     DS_OP_REAL = 16 /* all that is read is float or double, of one type */
 };
 
-enum { DS_FINISHES_STEPS = 1, DS_FINISHES_GLU = 2 };
+/* ELEMENTS: steps that are the same for all columns alone. */
+enum { DS_FINISHES_STEPS = 1, DS_FINISHES_GLU = 2, DS_FINISHES_ELEMENTS = 4 };
 
 typedef struct ds_op ds_op;
 
@@ -151,7 +152,7 @@ struct ds_op {
     /* This instance needs the whole stream (bidirectional, circular): nothing leaves before the end, everything
      * is kept; refused unless buffering is asked for. */
     bool whole;
-    /* DS_FINISHES_STEPS, DS_FINISHES_GLU: what may be fused to this instance's products, all of which go through
+    /* DS_FINISHES_...: what may be fused to this instance's products, all of which go through
      * ds_run_product; preset to none. */
     unsigned finishes;
     /* By ds_op_create: the pair of output 0, and of each of its rate, is input 0's, always: counts say so. */

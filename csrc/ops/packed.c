@@ -3,7 +3,7 @@
 
 #define SIZE_LIMIT (SIZE_MAX / 4)
 
-ds_status ds_size_add(size_t *total, size_t a)
+static ds_status packed_add(size_t *total, size_t a)
 {
     DS_CHECK(a <= SIZE_LIMIT && *total <= SIZE_LIMIT - a, DS_LIMIT,
              "sizes beyond the address space");
@@ -22,9 +22,9 @@ ds_status ds_size_mul(size_t *product, size_t a, size_t b)
 ds_status ds_packed_check(size_t *most, size_t n_cols, size_t depth, size_t element)
 {
     size_t n = n_cols;
-    DS_TRY(ds_size_add(&n, DS_PANEL_COLUMNS)); /* the last panel is filled up */
+    DS_TRY(packed_add(&n, DS_PANEL_COLUMNS)); /* the last panel is filled up */
     DS_TRY(ds_size_mul(&n, n, depth));
     DS_TRY(ds_size_mul(&n, n, element));
-    DS_TRY(ds_size_add(&n, sizeof(ds_packed) + 2 * (size_t)DS_PACKED_ALIGNMENT));
-    return ds_size_add(most, n);
+    DS_TRY(packed_add(&n, sizeof(ds_packed) + 2 * (size_t)DS_PACKED_ALIGNMENT));
+    return packed_add(most, n);
 }

@@ -1,6 +1,6 @@
-/* ops/packed.h: room for weights that pass once through `pack`.
+/* ops/packed.h: room for weights that pass once through `ds_pack`.
  *
- * How much a packed weight takes is the kernels' answer (packed_bytes). infer, which comes before the
+ * How much a packed weight takes is the kernels' answer (ds_packed_bytes). infer, which comes before the
  * kernels are known, makes sure that no variant's answer overflows. */
 #ifndef DS_OPS_PACKED_H
 #define DS_OPS_PACKED_H
@@ -9,7 +9,7 @@
 enum { DS_PACKED_ALIGNMENT = 64 };
 
 /* n rounded up to the alignment; n must not be within 64 of SIZE_MAX (sizes that passed
- * ds_size_add and ds_size_mul are not). */
+ * ds_size_mul are not). */
 static inline size_t ds_packed_align(size_t n)
 {
     return (n + (DS_PACKED_ALIGNMENT - 1)) / DS_PACKED_ALIGNMENT * DS_PACKED_ALIGNMENT;
@@ -27,12 +27,11 @@ static inline void *ds_packed_rows(const ds_real_kernels *k, void *packed, const
 {
     const ds_weight_layout rows = {
         .n_taps = 1, .n_inner = 1, .n_channels = depth, .col = (ptrdiff_t)depth, .channel = 1};
-    k->pack(packed, weight, n_cols, &rows, bias);
+    ds_pack(k, packed, weight, n_cols, &rows, bias);
     return ds_packed_next(packed);
 }
 
-/* Sizes in infer: *total += a, and *product = a * b. DS_LIMIT beyond SIZE_MAX / 4. */
-ds_status ds_size_add(size_t *total, size_t a);
+/* Sizes in infer: *product = a * b; DS_LIMIT beyond SIZE_MAX / 4. */
 ds_status ds_size_mul(size_t *product, size_t a, size_t b);
 /* Adds to *most the most bytes that any variant packs a weight into; DS_LIMIT beyond SIZE_MAX / 4. */
 ds_status ds_packed_check(size_t *most, size_t n_cols, size_t depth, size_t element);

@@ -24,6 +24,12 @@ bool ds_padding_whole(const ds_padding *g)
     return g->mode == DS_PADDING_CIRCULAR && (g->left > 0 || g->right > 0);
 }
 
+int64_t ds_padding_outputs(const ds_padding *g, int64_t n)
+{
+    const int64_t room = n + g->left + g->right - ds_padding_span(g);
+    return room < 0 ? 0 : room / g->stride + 1;
+}
+
 /* floor((frames + padding - span) / stride) + 1 */
 static ds_expr n_windows(const ds_padding *g, ds_program *p, ds_expr frames, int64_t padding)
 {
@@ -33,6 +39,11 @@ static ds_expr n_windows(const ds_padding *g, ds_program *p, ds_expr frames, int
 
 void ds_padding_counts(const ds_padding *g, ds_program *p)
 {
+    if (g->kernel == 0) {
+        ds_root(p, ds_known(p, 0));
+        ds_root(p, ds_total(p, 0));
+        return;
+    }
     const int64_t widest = g->left > g->right ? g->left : g->right;
     const ds_expr none = ds_const(p, 0);
     ds_expr known = n_windows(g, p, ds_known(p, 0), g->left);
@@ -53,8 +64,8 @@ void ds_padding_counts(const ds_padding *g, ds_program *p)
 
 void ds_padding_need(const ds_padding *g, ds_program *p)
 {
-    if (ds_padding_whole(g)) {
-        ds_root(p, ds_const(p, 0));
+    if (g->kernel == 0 || ds_padding_whole(g)) {
+        ds_root(p, g->kernel == 0 ? ds_m(p) : ds_const(p, 0));
         return;
     }
     int64_t back = 0;

@@ -35,8 +35,9 @@ typedef enum ds_padding_mode {
 #define DS_PADDING_CHOICES "zeros|replicate|reflect|circular"
 
 typedef struct ds_padding {
-    int64_t kernel, stride, dilation; /* >= 1 */
-    int64_t left, right;              /* >= 0 */
+    int64_t kernel, stride,
+        dilation;        /* >= 1; kernel 0, in counts and need: every frame by itself */
+    int64_t left, right; /* >= 0 */
     ds_padding_mode mode;
 } ds_padding;
 
@@ -50,6 +51,8 @@ typedef struct ds_padding {
 ds_status ds_padding_check(const ds_op *op, const ds_padding *g);
 /* Whether the whole stream is needed: circular, and something is padded. */
 bool ds_padding_whole(const ds_padding *g);
+/* Outputs of an axis of n frames; not more than 0 where no window fits. */
+int64_t ds_padding_outputs(const ds_padding *g, int64_t n);
 /* The two roots of counts, and the root of need, for input 0. */
 void ds_padding_counts(const ds_padding *g, ds_program *p);
 void ds_padding_need(const ds_padding *g, ds_program *p);

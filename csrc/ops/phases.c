@@ -1,36 +1,29 @@
 /* ops/phases.c: the numbers of transposed windows, and their counts as programs. */
 #include "ops/phases.h"
 
-ds_status ds_phases_check(const ds_op *op, int64_t kernel, int64_t stride, int64_t dilation,
-                          int64_t padding, int64_t output_padding)
+ds_status ds_phases_check(const ds_op *op, const ds_padding *numbers)
 {
-    const ds_padding numbers = {.kernel = kernel,
-                                .stride = stride,
-                                .dilation = dilation,
-                                .left = padding,
-                                .right = output_padding};
-    DS_TRY(ds_padding_check(op, &numbers));
-    const int64_t most = stride > dilation ? stride : dilation;
-    DS_CHECK(output_padding < most, DS_ARGUMENT,
+    DS_TRY(ds_padding_check(op, numbers));
+    const int64_t most = numbers->stride > numbers->dilation ? numbers->stride : numbers->dilation;
+    DS_CHECK(numbers->right < most, DS_ARGUMENT,
              "%s: output_padding must be below the larger of stride and dilation (%lld), got %lld",
-             op->def->name, (long long)most, (long long)output_padding);
+             op->def->name, (long long)most, (long long)numbers->right);
     return DS_OK;
 }
 
-ds_phases ds_phases_make(int64_t kernel, int64_t stride, int64_t dilation, int64_t padding,
-                         int64_t output_padding)
+ds_phases ds_phases_make(ds_padding numbers)
 {
-    ds_phases g = {.kernel = kernel,
-                   .stride = stride,
-                   .dilation = dilation,
-                   .padding = padding,
-                   .output_padding = output_padding};
-    const int64_t common = ds_greatest_divisor(stride, dilation);
-    g.span = dilation * (kernel - 1) + 1;
-    g.tap_step = stride / common;
-    g.frame_step = dilation / common;
-    g.n_phases = kernel < g.tap_step ? kernel : g.tap_step;
-    g.n_full = (kernel - 1) % g.tap_step + 1;
+    const int64_t common = ds_greatest_divisor(numbers.stride, numbers.dilation);
+    ds_phases g = {.kernel = numbers.kernel,
+                   .stride = numbers.stride,
+                   .dilation = numbers.dilation,
+                   .padding = numbers.left,
+                   .output_padding = numbers.right,
+                   .span = ds_padding_span(&numbers),
+                   .tap_step = numbers.stride / common,
+                   .frame_step = numbers.dilation / common};
+    g.n_phases = g.kernel < g.tap_step ? g.kernel : g.tap_step;
+    g.n_full = (g.kernel - 1) % g.tap_step + 1;
     return g;
 }
 

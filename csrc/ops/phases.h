@@ -27,12 +27,10 @@ typedef struct ds_phases {
     int64_t n_phases, n_full;     /* with any tap; with the most taps */
 } ds_phases;
 
-/* DS_ARGUMENT where a number is out of range; the message names the operator. */
-ds_status ds_phases_check(const ds_op *op, int64_t kernel, int64_t stride, int64_t dilation,
-                          int64_t padding, int64_t output_padding);
-/* Of numbers that passed the check. */
-ds_phases ds_phases_make(int64_t kernel, int64_t stride, int64_t dilation, int64_t padding,
-                         int64_t output_padding);
+/* DS_ARGUMENT where a number is out of range; the message names the operator. left is padding, right is
+ * output_padding. */
+ds_status ds_phases_check(const ds_op *op, const ds_padding *numbers);
+ds_phases ds_phases_make(ds_padding numbers);
 /* Outputs of n inputs; not more than 0 where there are none. */
 int64_t ds_phases_size(const ds_phases *g, int64_t n);
 /* The two roots of counts, and the root of need, for input 0. */

@@ -1,13 +1,30 @@
-/* ops/planes.c: checks and walks over frames that are rows of positions. */
+/* ops/planes.c: checks of frames that are planes of positions; collects windows over them, by pointer or copied,
+ * and hands them to the kernels.
+ *
+ * Copies go to a slab of a few hundred KiB, so scratch stays small however long the input is. */
 #include "ops/planes.h"
 
-#include "ops/padding.h"
+#include <string.h>
+
+#include "ops/fused.h"
+#include "ops/packed.h"
+
+/* Room for copies: as many windows as these bytes hold, within bounds. */
+enum { COPY_BYTES = 256 * 1024, LEAST_COPIES = 8, MOST_COPIES = 64 };
+
+int64_t ds_planes_number(const ds_op *op, int attr, int i, int64_t usual)
+{
+    const ds_attr_value *value = ds_planes_attr(op, attr);
+    if (ds_planes_vectors(op))
+        return i == 0 ? value->i : usual;
+    return value->n_ints == 0 ? usual : value->ints[i];
+}
 
 int64_t ds_planes_kernel(const ds_op *op, int i)
 {
     const ds_signature *weight = &op->weight[DS_PLANES_WEIGHT];
     if (weight->rank == 3)
-        return i == 0 ? 1 : weight->shape[2];
+        return (i == 0) == ds_planes_vectors(op) ? weight->shape[2] : 1;
     return weight->shape[op->attr[DS_PLANES_AXIS].i == i ? 2 : 3];
 }
 
@@ -17,19 +34,20 @@ int64_t ds_planes_tap(const ds_op *op, int i)
     return weight->rank == 4 && op->attr[DS_PLANES_AXIS].i == i ? weight->shape[3] : 1;
 }
 
-ds_status ds_planes_check(const ds_op *op)
+ds_status ds_planes_check(const ds_op *op, bool vectors, int n_padding)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[DS_PLANES_WEIGHT];
     const char *name = op->def->name;
     char text[160];
     DS_TRY(ds_op_require_real(op));
-    bool sized = in->rank == 2 || in->rank == 3;
+    bool sized = vectors ? in->rank == 1 : in->rank == 2 || in->rank == 3;
     for (int d = 0; sized && d < in->rank; d++)
-        sized = in->shape[d] >= 1 && in->shape[d] <= DS_PADDING_LIMIT;
-    DS_CHECK(sized, DS_SHAPE,
-             "%s: expected an input of shape (positions, channels) or (rows, positions, channels), "
-             "got %s",
-             name, ds_signature_text(in, text, sizeof text));
+        sized = in->shape[d] >= 1 && (vectors || in->shape[d] <= DS_PADDING_LIMIT);
+    DS_CHECK(sized, DS_SHAPE, "%s: expected an input of shape %s, got %s", name,
+             vectors ? "(channels,)" : "(positions, channels) or (rows, positions, channels)",
+             ds_signature_text(in, text, sizeof text));
+    if (vectors)
+        return DS_OK;
     DS_CHECK(weight->rank == 3 || weight->rank == 4, DS_SHAPE,
              "%s: its weight 'weight' must have four dimensions, of which the last two are the "
              "kernel's, or three for windows within a frame, got %s",
@@ -37,48 +55,236 @@ ds_status ds_planes_check(const ds_op *op)
     const int64_t axis = op->attr[DS_PLANES_AXIS].i;
     DS_CHECK(axis == 0 || axis == 1, DS_ARGUMENT, "%s: axis must be 0 or 1, got %lld", name,
              (long long)axis);
-    return DS_OK;
-}
-
-ds_status ds_planes_check_bias(const ds_op *op, int64_t n_out)
-{
-    return ds_op_has_weight(op, DS_PLANES_BIAS)
-               ? ds_op_require_weight(op, DS_PLANES_BIAS, "bias", 1, &n_out)
-               : DS_OK;
-}
-
-ds_status ds_planes_check_numbers(const ds_op *op, int attr, int n)
-{
-    DS_CHECK(op->attr[attr].n_ints == 0 || op->attr[attr].n_ints == n, DS_ARGUMENT,
-             "%s: %s must be %d numbers, got %d", op->def->name, op->def->attrs[attr].name, n,
-             op->attr[attr].n_ints);
-    return DS_OK;
-}
-
-bool ds_planes_next(ds_planes *planes, ds_plane *plane)
-{
-    const ds_op *op = planes->op;
-    const ds_run *run = planes->run;
-    for (; planes->row < run->n_rows; planes->row++, planes->frame = 0) {
-        const ds_window *in = &run->in[planes->row];
-        const ds_target *out = &run->out[planes->row];
-        if (!ds_planes_images(op) && planes->frame == 0 && out->m0 < out->m1) {
-            planes->frame = 1;
-            plane->in = *in;
-            plane->out = *out;
-            plane->total =
-                run->ended[planes->row] ? run->count[planes->row].now.total : DS_PADDING_OPEN;
-            return true;
-        }
-        const int64_t m = out->m0 + planes->frame;
-        if (ds_planes_images(op) && m < out->m1) {
-            planes->frame++;
-            plane->total = op->in[0].shape[0];
-            plane->in = (ds_window){ds_at(in, m, ds_signature_bytes(&op->in[0])), 0, plane->total};
-            plane->out =
-                (ds_target){ds_to(out, m, ds_signature_bytes(&op->out[0])), 0, op->out[0].shape[0]};
-            return true;
-        }
+    for (int i = 0; op->def->attrs[i].name != NULL; i++) {
+        const ds_attr_def *attr = &op->def->attrs[i];
+        const int n = strcmp(attr->name, "padding") == 0 ? n_padding : 2,
+                  given = op->attr[i].n_ints;
+        DS_CHECK(attr->kind != DS_ATTR_INTS || given == 0 || given == n, DS_ARGUMENT,
+                 "%s: %s must be %d numbers, got %d", name, attr->name, n, given);
     }
-    return false;
+    return DS_OK;
+}
+
+int64_t ds_planes_count(const ds_op *op, const ds_run *run, size_t row)
+{
+    return ds_planes_images(op) ? run->out[row].m1 - run->out[row].m0 : 1;
+}
+
+ds_plane ds_planes_at(const ds_op *op, const ds_run *run, size_t row, int64_t i)
+{
+    const ds_window *in = &run->in[row];
+    const ds_target *out = &run->out[row];
+    const int64_t m = out->m0 + i, height = op->in[0].shape[0];
+    if (ds_planes_images(op))
+        return (ds_plane){{ds_at(in, m, ds_signature_bytes(&op->in[0])), 0, height},
+                          {ds_to(out, m, ds_signature_bytes(&op->out[0])), 0, op->out[0].shape[0]},
+                          height};
+    return (ds_plane){*in, *out, run->ended[row] ? run->count[row].now.total : DS_PADDING_OPEN};
+}
+
+/* ---------------------------------------------------------------- shapes and weights */
+
+ds_windows ds_windows_make(const ds_op *op, int64_t groups, int64_t n_out, int64_t n_taps,
+                           int64_t step, int64_t n_inner, int64_t inner_step)
+{
+    const ds_signature *in = &op->in[0];
+    ds_windows s = {.n_in = (size_t)in->shape[in->rank - 1],
+                    .n_out = (size_t)n_out,
+                    .groups = (size_t)groups,
+                    .n_taps = n_taps,
+                    .n_inner = n_inner,
+                    .step = step,
+                    .inner_step = inner_step,
+                    .width = ds_planes_width(in),
+                    .element = ds_op_element(op),
+                    .all_taps = (size_t)n_taps * (size_t)n_inner};
+    const int64_t along = step * s.width;
+    s.depthwise = s.groups > 1 && s.groups == s.n_in;
+    s.n_bytes = s.all_taps * (s.depthwise ? s.n_out : s.n_in) * s.element;
+    if (n_inner == 1)
+        s.distance = along;
+    else if (n_taps == 1 || along == inner_step * n_inner)
+        s.distance = inner_step;
+    if (s.depthwise)
+        s.direct = s.n_out == s.n_in && s.distance > 0;
+    else
+        s.direct = s.all_taps == 1 || (s.groups == 1 && s.distance == 1);
+    return s;
+}
+
+size_t ds_windows_prepared_bytes(const ds_windows *s, const ds_real_kernels *k)
+{
+    if (s->depthwise)
+        return ds_taps_bytes(s->n_out, s->all_taps, s->element);
+    return s->groups *
+           ds_packed_bytes(k, s->n_out / s->groups, s->all_taps * (s->n_in / s->groups));
+}
+
+ds_status ds_windows_set_sizes(ds_op *op, const ds_windows *s, size_t n, bool padded)
+{
+    size_t most = 0, room, n_taps, n_windows = (size_t)ds_planes_width(&op->out[0]);
+    DS_TRY(ds_size_mul(&n_taps, (size_t)s->n_taps, (size_t)s->n_inner));
+    DS_TRY(ds_size_mul(&room, s->n_in > s->n_out ? s->n_in : s->n_out, n_taps));
+    DS_TRY(ds_size_mul(&room, room, s->element * MOST_COPIES));
+    DS_TRY(ds_size_mul(&n_taps, n_taps, s->n_in / s->groups));
+    DS_TRY(ds_packed_check(&most, s->n_out / s->groups, n_taps, s->element));
+    DS_TRY(ds_size_mul(&most, most, s->groups)); /* more than depthwise windows take, too */
+    DS_TRY(ds_size_mul(&most, most, n));
+    if (padded || !s->direct) { /* not less for longer windows */
+        const size_t least = LEAST_COPIES * s->n_bytes;
+        const size_t copies = least > COPY_BYTES ? least : COPY_BYTES;
+        most = MOST_COPIES * s->n_bytes;
+        op->scratch.per_call = ds_packed_align(most < copies ? most : copies) + DS_PACKED_ALIGNMENT;
+    }
+    if (ds_planes_images(op))
+        DS_TRY(ds_size_mul(&n_windows, n_windows, (size_t)op->out[0].shape[0]));
+    return ds_size_mul(&op->scratch.per_out, n_windows, 2 * sizeof(void *));
+}
+
+void ds_windows_prepare(const ds_windows *s, void *prepared, const void *weight, size_t group,
+                        ds_weight_layout *layout, const void *bias, const ds_real_kernels *k)
+{
+    const size_t n_out = s->n_out / s->groups;
+    layout->n_taps = (size_t)s->n_taps;
+    layout->n_inner = (size_t)s->n_inner;
+    layout->n_channels = s->n_in / s->groups;
+    if (s->depthwise) {
+        layout->n_sub = n_out;
+        layout->sub = layout->col;
+        layout->col = (ptrdiff_t)group;
+        ds_taps_pack(prepared, weight, s->element, s->n_out, layout, bias);
+        return;
+    }
+    for (size_t g = 0; g < s->groups; g++) {
+        ds_pack(k, prepared, (const char *)weight + g * group * s->element, n_out, layout,
+                bias ? (const char *)bias + g * n_out * s->element : NULL);
+        prepared = ds_packed_next(prepared);
+    }
+}
+
+/* ---------------------------------------------------------------- products */
+
+void ds_window_begin(ds_window_product *p, const ds_windows *s, const ds_op *op, const ds_run *run,
+                     const void *prepared, void *scratch)
+{
+    const ds_signature *out = &op->out[0];
+    const int64_t per_frame = ds_planes_width(out) * (out->rank > 2 ? out->shape[0] : 1);
+    const size_t pointers = (size_t)(run->frames_out * per_frame) * sizeof(void *);
+    const size_t n = COPY_BYTES / (s->n_bytes + 1);
+    *p = (ds_window_product){.shape = *s,
+                             .run = run,
+                             .prepared = prepared,
+                             .y = scratch,
+                             .x = (void *)((char *)scratch + pointers),
+                             .copies = (char *)scratch + ds_packed_align(2 * pointers),
+                             .max_copies = n < LEAST_COPIES  ? LEAST_COPIES
+                                           : n > MOST_COPIES ? MOST_COPIES
+                                                             : n};
+}
+
+static void window_repeat(char *to, const char *from, size_t n, size_t repeats, size_t element)
+{
+    for (size_t c = 0; c < n; c++, from += element)
+        for (size_t i = 0; i < repeats; i++, to += element) {
+            if (element == sizeof(float))
+                memcpy(to, from, sizeof(float));
+            else
+                memcpy(to, from, sizeof(double));
+        }
+}
+
+/* Copies one position's channels (NULL: zeros) to a tap of a row: [taps][C], [G][taps][C/G], or with
+ * repeats. */
+static void window_copy_tap(const ds_windows *s, char *row, size_t tap, const char *position)
+{
+    const size_t n_parts = s->depthwise ? 1 : s->groups;
+    const size_t n_bytes = s->n_bytes / s->all_taps / n_parts;
+    for (size_t g = 0; g < n_parts; g++) {
+        char *to = row + (g * s->all_taps + tap) * n_bytes;
+        if (!position)
+            memset(to, 0, n_bytes);
+        else if (s->depthwise && s->n_out != s->n_in)
+            window_repeat(to, position, s->n_in, s->n_out / s->n_in, s->element);
+        else
+            memcpy(to, position + g * n_bytes, n_bytes);
+    }
+}
+
+/* Whether all of n taps are values, not padding. */
+static bool window_inside(ds_window_place place, int64_t n, int64_t step)
+{
+    return place.first >= 0 && place.first + (n - 1) * step < place.total;
+}
+
+/* The inner taps on one frame (NULL: of padding), from tap `tap` of a row on. */
+static void window_copy_inner(const ds_windows *s, char *row, size_t tap, const char *frame,
+                              ds_window_place inner)
+{
+    const size_t n_bytes = s->n_in * s->element;
+    if (frame && s->groups == 1 && s->inner_step == 1 && window_inside(inner, s->n_inner, 1)) {
+        memcpy(row + tap * n_bytes, frame + (size_t)inner.first * n_bytes,
+               (size_t)s->n_inner * n_bytes);
+        return;
+    }
+    for (int64_t i = 0; i < s->n_inner; i++) {
+        const int64_t position = inner.first + i * s->inner_step;
+        const int64_t from = ds_padding_source(inner.mode, position, inner.total);
+        const bool zero = !frame || from < 0;
+        window_copy_tap(s, row, tap + (size_t)i, zero ? NULL : frame + (size_t)from * n_bytes);
+    }
+}
+
+static const void *window_copy(ds_window_product *p, const ds_window *in, ds_window_place along,
+                               ds_window_place inner)
+{
+    const ds_windows *s = &p->shape;
+    const size_t n_bytes = (size_t)s->width * s->n_in * s->element;
+    char *row = p->copies + p->n_copies++ * s->n_bytes;
+    for (int64_t t = 0; t < s->n_taps; t++) {
+        const int64_t position = along.first + t * s->step;
+        const int64_t frame = ds_padding_source(along.mode, position, along.total);
+        window_copy_inner(s, row, (size_t)(t * s->n_inner),
+                          frame < 0 ? NULL : ds_at(in, frame, n_bytes), inner);
+    }
+    return row;
+}
+
+void ds_window_add(ds_window_product *p, void *y, const ds_window *in, ds_window_place along,
+                   ds_window_place inner)
+{
+    const ds_windows *s = &p->shape;
+    const bool by_pointer = s->direct && window_inside(along, s->n_taps, s->step) &&
+                            window_inside(inner, s->n_inner, s->inner_step);
+    if (!by_pointer && p->n_copies == p->max_copies)
+        ds_window_flush(p);
+    if (s->depthwise) {
+        const size_t tap_stride = (by_pointer ? (size_t)s->distance : 1) * s->n_out;
+        if (p->n > 0 && p->tap_stride != tap_stride)
+            ds_window_flush(p);
+        p->tap_stride = tap_stride;
+    }
+    p->y[p->n] = y;
+    p->x[p->n++] = by_pointer ? (const char *)in->data +
+                                    (size_t)((along.first - in->at) * s->width + inner.first) *
+                                        s->n_in * s->element
+                              : window_copy(p, in, along, inner);
+}
+
+void ds_window_flush(ds_window_product *p)
+{
+    const ds_windows *s = &p->shape;
+    ds_product product = {.weight = p->prepared, .y = p->y, .x = p->x, .n_rows = p->n};
+    const size_t n_products = s->depthwise ? 1 : s->groups, width = s->n_out / n_products;
+    for (size_t g = 0; g < n_products && p->n > 0; g++) {
+        if (g > 0) { /* each over its own part of every row */
+            for (size_t i = 0; i < p->n; i++) {
+                p->y[i] = (char *)p->y[i] + width * s->element;
+                p->x[i] = (const char *)p->x[i] + product.weight->depth * s->element;
+            }
+            product.weight = ds_packed_next(product.weight);
+        }
+        ds_run_product(p->run, &product, s->depthwise ? p->tap_stride : 0, g * width);
+    }
+    p->n = 0;
+    p->n_copies = 0;
 }

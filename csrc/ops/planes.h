@@ -1,30 +1,59 @@
-/* ops/planes.h: frames that are rows of positions, what conv2d and conv_transpose2d share.
+/* ops/planes.h: frames as planes of positions, and products of windows over them: what the four
+ * convolutions share.
  *
- * in [F][C]: every frame is a row of F positions with C channels. A window spans frames along the
- * stream and positions within them, so that the plane is (stream, F).
+ * in [C] (conv1d, conv_transpose1d): every frame is one position with C channels; the plane is
+ * (stream, 1).
+ *
+ * in [F][C] (conv2d, conv_transpose2d): every frame is a row of F positions. A window spans frames
+ * along the stream and positions within them, so that the plane is (stream, F).
  *
  * in [H][F][C]: every frame is an image of its own, of H rows; its plane is (H, F), nothing is
  * kept between frames, and "along" the plane's first axis means along its rows.
  *
  * The weight is torch's, (out, in, kernel 0, kernel 1); attribute 0, `axis`, says which of the
  * kernel axes runs along the plane's first axis. A weight (out, in, kernel) has one tap along
- * that axis. The attributes with one number for each axis of the plane give that of the first
- * axis first; without any they stand for the usual number. */
+ * that axis; for frames of one position it has one along the other. Attributes with one number for
+ * each axis of the plane give that of the first axis first; without any they stand for the usual
+ * number. The operators for frames of one position have the attributes of the others but `axis`,
+ * each a single number.
+ *
+ * A window has taps on several rows of the plane and, on each, on several positions:
+ *
+ *     y[n] = sum over taps t, inner taps i and channels c of
+ *            x[first + t * step][inner first + i * inner step][c] * w[n][t][i][c]  (+ bias[n])
+ *
+ * The sum runs tap by tap, within a tap by inner taps, within these channel by channel. So where
+ * all of that lies in one contiguous run (one group; whole rows with step 1, or positions side
+ * by side of one row), a window is passed by pointer; where there are gaps, channels are split
+ * into groups, or padding is touched, it is copied first, in the same order and with explicit
+ * zeros: the bits are equal either way.
+ *
+ * With G groups, C channels in and N out, group g makes outputs [gN/G, (g+1)N/G) of channels
+ * [gC/G, (g+1)C/G): G products over one copied row [G][taps][C/G]. Where every group has one
+ * channel (depthwise) no product is needed: y[n] = sum over t of x[..][n / (N/C)] * w[t][n], by a
+ * kernel that skips even gaps itself; with N > C the copied row repeats each channel N/C times.
+ *
+ * Windows are collected until the room for copies is full or the stream ends; as no row of a
+ * product depends on another, that leaves no trace in the results. */
 #ifndef DS_OPS_PLANES_H
 #define DS_OPS_PLANES_H
-#include "ops/op.h"
+#include "ops/framewise.h"
+#include "ops/padding.h"
 
 enum { DS_PLANES_AXIS = 0, DS_PLANES_WEIGHT = 0, DS_PLANES_BIAS = 1 };
 
-/* Number i of an attribute; `usual` where none are given. */
-static inline int64_t ds_planes_number(const ds_op *op, int attr, int i, int64_t usual)
-{
-    return op->attr[attr].n_ints == 0 ? usual : op->attr[attr].ints[i];
-}
+/* The definition of an operator over planes, whose functions begin with `prefix`. */
+#define DS_PLANES_OPERATOR(op, text, prefix)                                                       \
+    .name = #op, .doc = text, .n_inputs = 1, .n_outputs = 1, .n_values = -1, .flags = DS_OP_PACKS, \
+    .attrs = op##_attrs, .weights = "weight bias?", .infer = prefix##_infer,                       \
+    .counts = prefix##_counts, .need = prefix##_need, .prepared_bytes = prefix##_prepared_bytes,   \
+    .prepare = prefix##_prepare, .forward = prefix##_forward
 
-/* Kernel size along axis i of the plane, and elements from one tap to the next in the weight. */
-int64_t ds_planes_kernel(const ds_op *op, int i);
-int64_t ds_planes_tap(const ds_op *op, int i);
+/* Whether frames are single positions. */
+static inline bool ds_planes_vectors(const ds_op *op)
+{
+    return op->in[0].rank == 1;
+}
 
 /* Whether frames are images: the plane lies within a frame. */
 static inline bool ds_planes_images(const ds_op *op)
@@ -32,28 +61,92 @@ static inline bool ds_planes_images(const ds_op *op)
     return op->in[0].rank == 3;
 }
 
-/* What infer asks of both: types, ranks, sizes, the axis, a bias of n_out numbers. */
-ds_status ds_planes_check(const ds_op *op);
-ds_status ds_planes_check_bias(const ds_op *op, int64_t n_out);
-/* DS_ARGUMENT unless the attribute has no numbers or n. */
-ds_status ds_planes_check_numbers(const ds_op *op, int attr, int n);
+/* Positions in a row of an input or output of this signature. */
+static inline int64_t ds_planes_width(const ds_signature *s)
+{
+    return s->rank > 1 ? s->shape[s->rank - 2] : 1;
+}
 
-/* Goes through the planes of a run: `in` are the rows at hand, `out` those to compute, `total` the
- * plane's number of rows (DS_PADDING_OPEN while its stream goes on). */
-typedef struct ds_planes {
-    const ds_op *op;
-    const ds_run *run;
-    size_t row;    /* of the run */
-    int64_t frame; /* images: of this row's outputs, how many are done */
-} ds_planes;
+/* An attribute by its place among those of the operator with `axis`. */
+static inline const ds_attr_value *ds_planes_attr(const ds_op *op, int attr)
+{
+    return &op->attr[ds_planes_vectors(op) ? attr - 1 : attr];
+}
 
+/* Number i of such an attribute; `usual` where none are given. */
+int64_t ds_planes_number(const ds_op *op, int attr, int i, int64_t usual);
+/* Kernel size along axis i of the plane, and elements from one tap to the next in the weight. */
+int64_t ds_planes_kernel(const ds_op *op, int i);
+int64_t ds_planes_tap(const ds_op *op, int i);
+
+/* What infer asks of all: types, ranks, sizes, the axis, as many numbers as there should be (of padding n_padding).
+ * vectors: frames must be single positions. */
+ds_status ds_planes_check(const ds_op *op, bool vectors, int n_padding);
+
+/* Shape of windows and their product; all numbers >= 1. */
+typedef struct ds_windows {
+    size_t n_in, n_out, groups; /* both divisible by groups */
+    int64_t n_taps, n_inner, step, inner_step;
+    int64_t width; /* positions of a row */
+    size_t element;
+    bool depthwise, direct; /* direct: one that touches no padding is passed by pointer */
+    int64_t distance; /* positions from each tap to the next, all in order; 0 where that differs */
+    size_t all_taps, n_bytes; /* of all; of a copied window */
+} ds_windows;
+
+/* Windows of an operator. */
+ds_windows ds_windows_make(const ds_op *op, int64_t groups, int64_t n_out, int64_t n_taps,
+                           int64_t step, int64_t n_inner, int64_t inner_step);
+/* Bytes of the prepared weight, a multiple of 64. */
+size_t ds_windows_prepared_bytes(const ds_windows *s, const ds_real_kernels *k);
+/* In infer: DS_LIMIT where sizes overflow with any kernels, n products of this shape or smaller having
+ * weights; fills scratch: per output frame a window for each of its positions, per call the copies, which
+ * are none where nothing is padded and nothing is copied otherwise. */
+ds_status ds_windows_set_sizes(ds_op *op, const ds_windows *s, size_t n, bool padded);
+/* Writes the packed weights, one for each group or one for all where windows are depthwise. layout: where the
+ * first group's lie from `weight` on, its numbers filled in here; each next group's lie `group` elements further.
+ * bias [N], or NULL. */
+void ds_windows_prepare(const ds_windows *s, void *prepared, const void *weight, size_t group,
+                        ds_weight_layout *layout, const void *bias, const ds_real_kernels *k);
+
+/* The rows of a plane at hand, those to compute, and its number of rows (DS_PADDING_OPEN while its stream goes
+ * on). */
 typedef struct ds_plane {
     ds_window in;
     ds_target out;
     int64_t total;
 } ds_plane;
 
-/* The next plane with anything to compute; false where there is none. */
-bool ds_planes_next(ds_planes *planes, ds_plane *plane);
+/* Planes of a row of a run, and one of them. */
+int64_t ds_planes_count(const ds_op *op, const ds_run *run, size_t row);
+ds_plane ds_planes_at(const ds_op *op, const ds_run *run, size_t row, int64_t i);
+
+/* Where taps are along one axis: the first, and what stands below 0 and from total on. */
+typedef struct ds_window_place {
+    int64_t first;
+    ds_padding_mode mode;
+    int64_t total;
+} ds_window_place;
+
+/* A product being collected. */
+typedef struct ds_window_product {
+    ds_windows shape;
+    const ds_run *run;
+    const void *prepared;
+    void **y; /* [n windows of the call] */
+    const void **x;
+    char *copies;
+    size_t n, n_copies, max_copies;
+    size_t tap_stride; /* of the collected depthwise windows */
+} ds_window_product;
+
+/* scratch: as ds_windows_set_sizes has it. */
+void ds_window_begin(ds_window_product *p, const ds_windows *s, const ds_op *op, const ds_run *run,
+                     const void *prepared, void *scratch);
+/* Adds a window of `in`; padding as in ops/padding.h. */
+void ds_window_add(ds_window_product *p, void *y, const ds_window *in, ds_window_place along,
+                   ds_window_place inner);
+/* Computes what has been collected. */
+void ds_window_flush(ds_window_product *p);
 
 #endif

@@ -1,139 +1,307 @@
-/* ops/pool.c: the integers of pooling, and the two reductions of a window. */
-#include "ops/pool.h"
-
+/* ops/pool.c: windows that are reduced to their largest or mean element, along the stream and along an
+ * inner axis.
+ *
+ * A frame is seen as [F][C]: F is its first feature axis (the inner axis), C all others. Output (m, g)
+ * is made, channel by channel, of the elements at taps of the stream and of the inner axis:
+ *
+ *     max_pool, avg_pool   x[m stride - left + t dilation][g inner_stride - inner_padding + u inner_dilation],
+ *                          t < kernel, u < inner_kernel, without what lies in padding
+ *     adaptive_pool        of an axis that is divided into n parts, those of part i,
+ *                          floor(i size / n) .. ceil((i + 1) size / n) - 1; with n = 0 the axis stays as it is
+ *
+ * The largest is -inf where there are none, and NaN wins. A mean's sum runs in double and in ascending order;
+ * in avg_pool it is divided by
+ *
+ *     divisor                     where that is given
+ *     frames * elements           of the window, padding included, what hangs over it not
+ *     frames * elements           without padding, where count_include_pad is 0
+ *
+ * and a window in which nothing lies is 0. in [F][C], or any shape where the window is along the stream only;
+ * out [F'][C]; rate / stride. The counts are those of ops/padding.h, but that with `ceil` a window may hang
+ * over the end, if it starts before the right padding:
+ *
+ *     total'  = n + 1 where n stride < total + left, else n;   n = ceil((total + left + right - span) / stride)
+ *
+ * A window that lies within what is known is there in any case, so ceil holds nothing back. Parts of the
+ * stream depend on its length: known 0, total `frames`, need 0.
+ *
+ * Source: torch.nn.functional.max_pool1d, max_pool2d, avg_pool1d, avg_pool2d (there left = right);
+ * adaptive_avg_pool2d, adaptive_max_pool2d. */
 #include <math.h>
 #include <string.h>
 
 #include "ops/move.h"
+#include "ops/padding.h"
+#include "ops/registry.h"
 #include "ops/sums.h"
 
-static bool trivial(const ds_padding *g)
+enum { KERNEL, STRIDE, LEFT, RIGHT, CEIL, INNER_KERNEL, INNER_STRIDE, INNER_PADDING };
+enum { DILATION = INNER_PADDING + 1, INNER_DILATION };   /* max_pool's own */
+enum { COUNT_INCLUDE_PAD = INNER_PADDING + 1, DIVISOR }; /* avg_pool's */
+enum { KIND, FRAMES, INNER };                            /* adaptive_pool's */
+enum { AVG, MAX };
+
+#define WINDOWS                                                                               \
+    {"kernel", DS_ATTR_INT, .i = 1, .doc = "frames in a window"},                             \
+        {"stride", DS_ATTR_INT, .i = 1, .doc = "frames from window to window"},               \
+        {"left", DS_ATTR_INT, .doc = "frames of padding before the first"},                   \
+        {"right", DS_ATTR_INT, .doc = "frames of padding after the last"},                    \
+        {"ceil", DS_ATTR_INT, .doc = "1: a last window may hang over the end, on both axes"}, \
+        {"inner_kernel", DS_ATTR_INT, .i = 1,                                                 \
+         .doc = "elements of the first feature axis in a window"},                            \
+        {"inner_stride", DS_ATTR_INT, .i = 1, .doc = "elements from window to window"},       \
+        {"inner_padding", DS_ATTR_INT, .doc = "elements of padding at both ends"}
+
+static const ds_attr_def max_pool_attrs[] = {
+    WINDOWS,
+    {"dilation", DS_ATTR_INT, .i = 1, .doc = "frames from tap to tap"},
+    {"inner_dilation", DS_ATTR_INT, .i = 1, .doc = "elements from tap to tap"},
+    {0},
+};
+
+static const ds_attr_def avg_pool_attrs[] = {
+    WINDOWS,
+    {"count_include_pad", DS_ATTR_INT, .i = 1, .doc = "1: padding counts as elements of a window"},
+    {"divisor", DS_ATTR_INT, .doc = "what sums are divided by; 0: by their elements"},
+    {0},
+};
+
+static const ds_attr_def adaptive_pool_attrs[] = {
+    {"kind", DS_ATTR_CHOICE, .required = true, .choices = "avg|max",
+     .doc = "what a part is reduced to"},
+    {"frames", DS_ATTR_INT, .doc = "parts of the stream; 0: it stays as it is"},
+    {"inner", DS_ATTR_INT, .doc = "parts of the first feature axis; 0: it stays as it is"},
+    {0},
+};
+
+/* What output positions see of one axis: windows, or so many parts where that is not 0. */
+typedef struct axis {
+    ds_padding window;
+    int64_t parts;
+} axis;
+
+typedef struct pool {
+    axis frames, inner;
+    bool adaptive, max, ceil;
+    int64_t n_in, n_out; /* along the inner axis */
+    size_t n_channels;
+} pool;
+
+/* Whether every output is the input at its place. */
+static bool pool_trivial(const axis *a)
 {
-    return g->kernel == 1 && g->stride == 1 && g->left == 0;
+    const ds_padding *w = &a->window;
+    return a->parts == 0 && w->kernel == 1 && w->stride == 1 && w->left == 0;
 }
 
-/* Windows over an axis of `size` elements. */
-static int64_t n_windows(const ds_padding *g, int64_t size, bool ceil)
+static pool pool_of(const ds_op *op)
 {
-    const int64_t room = size + g->left + g->right - ds_padding_span(g);
-    const int64_t rest = ceil ? g->stride - 1 : 0;
-    if (room + rest < 0)
-        return 0;
-    const int64_t n = (room + rest) / g->stride;
-    return ceil && n * g->stride >= size + g->left ? n : n + 1;
-}
-
-ds_pool ds_pool_of(const ds_op *op, int64_t dilation, int64_t inner_dilation)
-{
-    ds_pool pool = {
-        .frames = {.kernel = op->attr[DS_POOL_KERNEL].i,
-                   .stride = op->attr[DS_POOL_STRIDE].i,
-                   .dilation = dilation,
-                   .left = op->attr[DS_POOL_LEFT].i,
-                   .right = op->attr[DS_POOL_RIGHT].i},
-        .inner = {.kernel = op->attr[DS_POOL_INNER_KERNEL].i,
-                  .stride = op->attr[DS_POOL_INNER_STRIDE].i,
-                  .dilation = inner_dilation,
-                  .left = op->attr[DS_POOL_INNER_PADDING].i,
-                  .right = op->attr[DS_POOL_INNER_PADDING].i},
-        .ceil = op->attr[DS_POOL_CEIL].i == 1,
-        .n_in = 1,
-        .n_out = 1,
-        .n_channels = (size_t)ds_signature_elements(&op->in[0]),
-    };
-    if (!trivial(&pool.inner) && op->in[0].rank > 0) { /* else the whole frame is channels */
-        pool.n_in = op->in[0].shape[0];
-        pool.n_out = op->out[0].shape[0];
-        pool.n_channels /= (size_t)pool.n_in;
+    const ds_attr_value *attr = op->attr;
+    const bool max = op->def == &ds_op_max_pool;
+    pool p = {.adaptive = op->def == &ds_op_adaptive_pool,
+              .n_in = 1,
+              .n_out = 1,
+              .n_channels = (size_t)ds_signature_elements(&op->in[0])};
+    if (p.adaptive) {
+        p.max = attr[KIND].i == MAX;
+        p.frames = (axis){{.kernel = 1, .stride = 1, .dilation = 1}, attr[FRAMES].i};
+        p.inner = (axis){{.kernel = 1, .stride = 1, .dilation = 1}, attr[INNER].i};
+    } else {
+        p.max = max;
+        p.ceil = attr[CEIL].i == 1;
+        p.frames.window = (ds_padding){.kernel = attr[KERNEL].i,
+                                       .stride = attr[STRIDE].i,
+                                       .dilation = max ? attr[DILATION].i : 1,
+                                       .left = attr[LEFT].i,
+                                       .right = attr[RIGHT].i};
+        p.inner.window = (ds_padding){.kernel = attr[INNER_KERNEL].i,
+                                      .stride = attr[INNER_STRIDE].i,
+                                      .dilation = max ? attr[INNER_DILATION].i : 1,
+                                      .left = attr[INNER_PADDING].i,
+                                      .right = attr[INNER_PADDING].i};
     }
-    return pool;
+    if (!pool_trivial(&p.inner) && op->in[0].rank > 0) { /* else the whole frame is channels */
+        p.n_in = op->in[0].shape[0];
+        p.n_out = op->out[0].shape[0];
+        p.n_channels /= (size_t)p.n_in;
+    }
+    return p;
 }
 
-ds_status ds_pool_infer(ds_op *op, const ds_pool *pool)
+/* Outputs of an axis of `size` elements. */
+static int64_t pool_outputs(const axis *a, int64_t size, bool ceil)
 {
-    const ds_padding *const frames = &pool->frames, *const inner = &pool->inner;
-    DS_TRY(ds_op_require_real(op));
-    DS_TRY(ds_padding_check(op, frames));
-    DS_TRY(ds_padding_check(op, inner));
-    DS_CHECK(op->attr[DS_POOL_CEIL].i == 0 || pool->ceil, DS_ARGUMENT,
-             "%s: attribute 'ceil' is 0 or 1, got %lld", op->def->name,
-             (long long)op->attr[DS_POOL_CEIL].i);
-    DS_CHECK(trivial(inner) || op->in[0].rank > 0, DS_SHAPE,
-             "%s: an inner window needs a feature axis, its input has none", op->def->name);
-    ds_signature *out = &op->out[0];
-    if (!trivial(inner)) {
-        out->shape[0] = n_windows(inner, pool->n_in, pool->ceil);
-        DS_CHECK(out->shape[0] >= 1, DS_SHAPE,
-                 "%s: the inner axis of %lld elements is shorter than a window of %lld",
-                 op->def->name, (long long)pool->n_in, (long long)ds_padding_span(inner));
-    }
-    DS_TRY(ds_scale_rate(op, 1, frames->stride));
+    const ds_padding *w = &a->window;
+    const int64_t room =
+        size + w->left + w->right - ds_padding_span(w) + (ceil ? w->stride - 1 : 0);
+    if (a->parts > 0 || room < 0)
+        return a->parts;
+    const int64_t n = room / w->stride;
+    return ceil && n * w->stride >= size + w->left ? n : n + 1;
+}
+
+static ds_status pool_check_flag(const ds_op *op, int attr)
+{
+    const int64_t i = op->attr[attr].i;
+    DS_CHECK(i == 0 || i == 1, DS_ARGUMENT, "%s: attribute '%s' is 0 or 1, got %lld", op->def->name,
+             op->def->attrs[attr].name, (long long)i);
     return DS_OK;
 }
 
-void ds_pool_counts(const ds_pool *pool, ds_program *p)
+static ds_status pool_check_attrs(const ds_op *op, const pool *p)
 {
-    const ds_padding *const g = &pool->frames;
+    if (p->adaptive) {
+        for (int i = FRAMES; i <= INNER; i++) {
+            DS_TRY(ds_op_require_least(op, i, 0));
+            DS_CHECK(op->attr[i].i <= DS_PADDING_LIMIT, DS_ARGUMENT,
+                     "adaptive_pool: at most %lld parts are supported, got %lld",
+                     (long long)DS_PADDING_LIMIT, (long long)op->attr[i].i);
+        }
+        return DS_OK;
+    }
+    DS_TRY(ds_padding_check(op, &p->frames.window));
+    DS_TRY(ds_padding_check(op, &p->inner.window));
+    DS_TRY(pool_check_flag(op, CEIL));
+    return p->max ? DS_OK : pool_check_flag(op, COUNT_INCLUDE_PAD);
+}
+
+static ds_status pool_infer(ds_op *op)
+{
+    const pool p = pool_of(op);
+    DS_TRY(ds_op_require_real(op));
+    DS_TRY(pool_check_attrs(op, &p));
+    if (!pool_trivial(&p.inner)) {
+        DS_CHECK(op->in[0].rank > 0, DS_SHAPE, "%s: %s a feature axis, its input has none",
+                 op->def->name, p.adaptive ? "inner parts need" : "an inner window needs");
+        op->out[0].shape[0] = pool_outputs(&p.inner, p.n_in, p.ceil);
+        DS_CHECK(op->out[0].shape[0] >= 1, DS_SHAPE,
+                 "%s: the inner axis of %lld elements is shorter than a window of %lld",
+                 op->def->name, (long long)p.n_in, (long long)ds_padding_span(&p.inner.window));
+    }
+    op->scratch.per_call = p.max ? 0 : p.n_channels * sizeof(double);
+    op->whole = p.frames.parts > 0;
+    return ds_scale_rate(op, 1, p.frames.window.stride);
+}
+
+static void pool_counts(const ds_op *op, ds_program *p)
+{
+    const pool whole = pool_of(op);
+    const ds_padding *const g = &whole.frames.window;
+    const ds_expr total = ds_total(p, 0);
+    if (whole.adaptive) {
+        ds_root(p, ds_known(p, 0));
+        ds_root(p, op->whole ? ds_const(p, whole.frames.parts) : total);
+        return;
+    }
     ds_padding_counts(g, p);
-    if (pool->ceil) {
-        const ds_expr total = ds_total(p, 0);
+    if (whole.ceil) {
         const ds_expr room = ds_add_k(p, total, g->left + g->right - ds_padding_span(g));
         const ds_expr n = ds_ceildiv_k(p, room, g->stride);
-        const ds_expr hangs =
-            ds_sub(p, ds_add_k(p, total, g->left), ds_mul_k(p, n, g->stride));
+        const ds_expr hangs = ds_sub(p, ds_add_k(p, total, g->left), ds_mul_k(p, n, g->stride));
         p->roots[1] = ds_select(p, hangs, ds_add_k(p, n, 1), n);
     }
 }
 
-void ds_pool_need(const ds_pool *pool, ds_program *p)
+static void pool_need(const ds_op *op, ds_program *p)
 {
-    ds_padding_need(&pool->frames, p);
+    const pool whole = pool_of(op);
+    if (whole.adaptive)
+        ds_root(p, ds_m(p));
+    else
+        ds_padding_need(&whole.frames.window, p);
 }
 
-ds_taps ds_pool_taps(const ds_padding *window, int64_t m, int64_t size)
+/* Positions first, first + step, ..., n of them. */
+typedef struct taps {
+    int64_t first, step, n;
+} taps;
+
+/* What output i sees of an axis of `size` elements. */
+static taps pool_taps(const axis *a, int64_t i, int64_t size)
 {
-    const int64_t d = window->dilation, first = m * window->stride - window->left;
+    if (a->parts > 0) {
+        const int64_t first = i * size / a->parts;
+        return (taps){first, 1, ((i + 1) * size + a->parts - 1) / a->parts - first};
+    }
+    const ds_padding *w = &a->window;
+    const int64_t d = w->dilation, first = i * w->stride - w->left;
     const int64_t skipped = first < 0 ? (d - 1 - first) / d : 0;
     const int64_t before_end = first < size ? (size - first + d - 1) / d : 0;
-    const int64_t end = before_end < window->kernel ? before_end : window->kernel;
-    return (ds_taps){first + skipped * d, d, end > skipped ? end - skipped : 0};
+    const int64_t end = before_end < w->kernel ? before_end : w->kernel;
+    return (taps){first + skipped * d, d, end > skipped ? end - skipped : 0};
 }
 
-void ds_pool_max(const ds_op *op, const ds_run *run, const ds_window *x, ds_taps frames,
-                 ds_taps inner, size_t n_channels, void *y)
+/* Elements of them that avg_pool counts. */
+static int64_t pool_counted(const ds_op *op, const axis *a, int64_t i, int64_t size, taps seen)
 {
-    const size_t n_bytes = ds_signature_bytes(&op->in[0]), stride = n_channels * ds_op_element(op);
+    if (op->def != &ds_op_avg_pool || op->attr[COUNT_INCLUDE_PAD].i == 0)
+        return seen.n;
+    const int64_t room = size + a->window.right - (i * a->window.stride - a->window.left);
+    return room < a->window.kernel ? room : a->window.kernel;
+}
+
+/* y[C] = the largest of x over both taps, or the sum / divisor. */
+static void pool_reduce(const ds_op *op, const ds_run *run, const pool *p, const ds_window *x,
+                        taps frames, taps inner, int64_t divisor, void *y)
+{
+    const ds_dtype dtype = op->in[0].dtype;
+    const size_t n_bytes = ds_signature_bytes(&op->in[0]);
+    const size_t n = p->n_channels, stride = n * ds_op_element(op);
+    double *const sum = run->scratch;
     bool any = false;
+    if (!p->max)
+        memset(sum, 0, n * sizeof *sum);
     for (int64_t t = 0; t < frames.n; t++) {
         const char *frame = ds_at(x, frames.first + t * frames.step, n_bytes);
         for (int64_t u = 0; u < inner.n; u++, any = true) {
             const char *from = frame + (size_t)(inner.first + u * inner.step) * stride;
-            if (any)
-                run->k->binary(DS_BINARY_MAXIMUM, y, y, from, n_channels, 1, 1);
+            if (!p->max)
+                ds_sums_add(sum, from, n, dtype);
+            else if (any)
+                run->k->binary(DS_BINARY_MAXIMUM, y, y, from, n, 1, 1);
             else
                 memcpy(y, from, stride);
         }
     }
-    if (!any) {
-        const float none = -INFINITY;
-        const double none_double = -INFINITY;
-        const bool is_float = op->in[0].dtype == DS_F32;
-        ds_move_repeat(y, stride, is_float ? (const void *)&none : &none_double, ds_op_element(op));
+    if (!p->max) {
+        ds_sums_write(y, sum, n, divisor != 0 ? (double)divisor : 1.0, dtype);
+    } else if (!any) {
+        char none[8];
+        ds_move_encode(dtype, -INFINITY, none);
+        ds_move_repeat(y, stride, none, ds_op_element(op));
     }
 }
 
-void ds_pool_mean(const ds_op *op, const ds_run *run, const ds_window *x, ds_taps frames,
-                  ds_taps inner, size_t n_channels, double divisor, void *y)
+static void pool_forward(const ds_op *op, const ds_run *run)
 {
-    const size_t n_bytes = ds_signature_bytes(&op->in[0]), stride = n_channels * ds_op_element(op);
-    double *const sum = run->scratch;
-    memset(sum, 0, n_channels * sizeof *sum);
-    for (int64_t t = 0; t < frames.n; t++) {
-        const char *frame = ds_at(x, frames.first + t * frames.step, n_bytes);
-        for (int64_t u = 0; u < inner.n; u++) {
-            ds_sums_add(sum, frame + (size_t)(inner.first + u * inner.step) * stride, n_channels,
-                        op->in[0].dtype);
+    const pool p = pool_of(op);
+    const size_t stride = p.n_channels * ds_op_element(op);
+    const int64_t given = op->def == &ds_op_avg_pool ? op->attr[DIVISOR].i : 0;
+    for (size_t row = 0; row < run->n_rows; row++) {
+        const ds_target *out = &run->out[row];
+        const int64_t known = run->count[row].now.known;
+        char *y = out->data;
+        for (int64_t m = out->m0; m < out->m1; m++) {
+            const taps frames = pool_taps(&p.frames, m, known);
+            const int64_t n_frames = pool_counted(op, &p.frames, m, known, frames);
+            for (int64_t g = 0; g < p.n_out; g++, y += stride) {
+                const taps inner = pool_taps(&p.inner, g, p.n_in);
+                const int64_t n = n_frames * pool_counted(op, &p.inner, g, p.n_in, inner);
+                pool_reduce(op, run, &p, &run->in[row], frames, inner, given != 0 ? given : n, y);
+            }
         }
     }
-    ds_sums_write(y, sum, n_channels, divisor, op->in[0].dtype);
 }
+
+#define POOL(op, text)                                                                           \
+    .name = #op, .doc = text, .n_inputs = 1, .n_outputs = 1, .n_values = 1, .attrs = op##_attrs, \
+    .infer = pool_infer, .counts = pool_counts, .need = pool_need, .forward = pool_forward
+
+const ds_op_def ds_op_max_pool = {
+    POOL(max_pool, "the largest element of windows along the stream and the first feature axis")};
+
+const ds_op_def ds_op_avg_pool = {
+    POOL(avg_pool, "the mean of windows along the stream and the first feature axis")};
+
+const ds_op_def ds_op_adaptive_pool = {
+    POOL(adaptive_pool, "the mean or the largest element of a given number of parts")};

@@ -20,10 +20,11 @@
  *     need(m) = ceil((m * orig - half) / new)
  *
  * Source: torchaudio.functional.resample (there the kernel is a windowed sinc). */
+#include <string.h>
+
+#include "ops/framewise.h"
 #include "ops/packed.h"
 #include "ops/registry.h"
-
-#include <string.h>
 
 enum { ORIG, NEW, WIDTH, HALF };
 enum { ROWS = 32 /* outputs of one phase that are computed together */ };
@@ -32,20 +33,12 @@ enum { ROWS = 32 /* outputs of one phase that are computed together */ };
 static const int64_t LIMIT = (int64_t)1 << 20;
 
 static const ds_attr_def attrs[] = {
-    {.name = "orig",
-     .kind = DS_ATTR_INT,
-     .required = true,
-     .doc = "input frames for `new` output frames"},
-    {.name = "new",
-     .kind = DS_ATTR_INT,
-     .required = true,
-     .doc = "output frames for `orig` input frames"},
-    {.name = "width", .kind = DS_ATTR_INT, .required = true, .doc = "taps before a phase's block"},
-    {.name = "half",
-     .kind = DS_ATTR_INT,
-     .required = true,
+    {"orig", DS_ATTR_INT, .required = true, .doc = "input frames for `new` output frames"},
+    {"new", DS_ATTR_INT, .required = true, .doc = "output frames for `orig` input frames"},
+    {"width", DS_ATTR_INT, .required = true, .doc = "taps before a phase's block"},
+    {"half", DS_ATTR_INT, .required = true,
      .doc = "how far a tap may lie from its output, in frames of rate orig * new"},
-    {.name = NULL},
+    {0},
 };
 
 typedef struct geometry {
@@ -84,10 +77,8 @@ static int64_t resample_last_tap(const geometry *g, int64_t p)
 static ds_status resample_infer(ds_op *op)
 {
     DS_TRY(ds_op_require_real(op));
-    DS_TRY(ds_op_require_least(op, ORIG, 1));
-    DS_TRY(ds_op_require_least(op, NEW, 1));
-    DS_TRY(ds_op_require_least(op, WIDTH, 0));
-    DS_TRY(ds_op_require_least(op, HALF, 0));
+    for (int i = ORIG; i <= HALF; i++)
+        DS_TRY(ds_op_require_least(op, i, i <= NEW ? 1 : 0));
     const int64_t orig = op->attr[ORIG].i, new = op->attr[NEW].i, width = op->attr[WIDTH].i;
     DS_CHECK(orig <= LIMIT && new <= LIMIT && width <= LIMIT, DS_LIMIT,
              "resample: orig, new and width must be at most %lld, got %lld, %lld and %lld",
@@ -101,13 +92,13 @@ static ds_status resample_infer(ds_op *op)
     DS_TRY(ds_size_mul(&n_bytes, ds_op_element(op), g.channels));
     DS_TRY(ds_size_mul(&n_bytes, n_bytes, g.taps));
     DS_TRY(ds_size_mul(&n_bytes, n_bytes, (size_t)new));
-    DS_CHECK(ds_rate_scale(&op->out[0].rate, new, orig), DS_LIMIT, "resample: the rate overflows");
-    return DS_OK;
+    return ds_scale_rate(op, new, orig);
 }
 
 /* floor((n * times + more) / by), or its ceiling, without a product that overflows: whole blocks of `by`
  * frames apart from the rest. */
-static ds_expr resample_scaled(ds_program *p, ds_expr n, int64_t times, int64_t more, int64_t by, bool up)
+static ds_expr resample_scaled(ds_program *p, ds_expr n, int64_t times, int64_t more, int64_t by,
+                               bool up)
 {
     const ds_expr blocks = ds_floordiv_k(p, n, by);
     const ds_expr rest = ds_sub(p, n, ds_mul_k(p, blocks, by));
@@ -119,7 +110,8 @@ static ds_expr resample_scaled(ds_program *p, ds_expr n, int64_t times, int64_t 
 static void resample_counts(const ds_op *op, ds_program *p)
 {
     const geometry g = resample_geometry_of(op);
-    ds_root(p, ds_add_k(p, resample_scaled(p, ds_known(p, 0), g.new, -g.half - 1, g.orig, false), 1));
+    ds_root(p,
+            ds_add_k(p, resample_scaled(p, ds_known(p, 0), g.new, -g.half - 1, g.orig, false), 1));
     ds_root(p, resample_scaled(p, ds_total(p, 0), g.new, 0, g.orig, true));
 }
 
@@ -137,7 +129,7 @@ static size_t resample_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 
 /* Every phase's taps without the structural zeros, once for each channel: [new][taps][channels]. */
 static void resample_prepare(const ds_op *op, void *prepared, const void *const *weights,
-                    const ds_real_kernels *k)
+                             const ds_real_kernels *k)
 {
     const geometry g = resample_geometry_of(op);
     const size_t element = ds_op_element(op), row = (size_t)(2 * g.width + g.orig);
@@ -155,30 +147,17 @@ static void resample_prepare(const ds_op *op, void *prepared, const void *const 
 }
 
 /* y = products of windows with n_taps taps, each channel by its own. */
-static void resample_rows(const ds_run *run, const geometry *g, void *const *y, const void *const *x,
-                          size_t n, const char *taps, size_t n_taps)
+static void resample_rows(const ds_run *run, const geometry *g, void *const *y,
+                          const void *const *x, size_t n, const char *taps, size_t n_taps)
 {
-    const ds_packed weight = {.format = DS_FORMAT_TAPS,
-                              .n_cols = g->channels,
-                              .depth = n_taps,
-                              .data = taps};
+    const ds_packed weight = {
+        .format = DS_FORMAT_TAPS, .n_cols = g->channels, .depth = n_taps, .data = taps};
     const ds_product p = {.weight = &weight, .y = y, .x = x, .n_rows = n};
     run->k->depthwise(&p, g->channels);
 }
 
-/* One output whose window reaches beyond an end of the stream: the taps within. */
-static void resample_forward_cut(const ds_run *run, const geometry *g, const ds_window *in, void *y,
-                        int64_t first, int64_t n_taps, int64_t total, const char *taps)
-{
-    const size_t frame_bytes = g->channels * run->k->element;
-    const int64_t begin = first < 0 ? 0 : first;
-    const int64_t end = first + n_taps < total ? first + n_taps : total;
-    const void *x = begin < end ? ds_at(in, begin, frame_bytes) : in->data;
-    resample_rows(run, g, &y, &x, 1, taps + (size_t)(begin - first) * frame_bytes,
-                  begin < end ? (size_t)(end - begin) : 0);
-}
-
-/* Outputs m, m + new, ... of one row: one phase. */
+/* Outputs m, m + new, ... of one row: one phase. A window that reaches beyond an end of the stream is a product of
+ * its own, of the taps within. */
 static void resample_forward_phase(const ds_run *run, const geometry *g, size_t row, int64_t m)
 {
     const ds_window *in = &run->in[row];
@@ -192,15 +171,18 @@ static void resample_forward_phase(const ds_run *run, const geometry *g, size_t 
     const void *x[ROWS];
     size_t n = 0;
     for (; m < out->m1; m += g->new, first += g->orig) {
-        void *to = ds_to(out, m, frame_bytes);
-        if (first < 0 || first + n_taps > total) {
-            resample_forward_cut(run, g, in, to, first, n_taps, total, taps);
-            continue;
-        }
-        y[n] = to;
-        x[n++] = ds_at(in, first, frame_bytes);
-        if (n == ROWS) {
+        const int64_t begin = first < 0 ? 0 : first;
+        const int64_t end = first + n_taps < total ? first + n_taps : total;
+        const bool cut = end - begin < n_taps;
+        if (n == ROWS || (n > 0 && cut)) {
             resample_rows(run, g, y, x, n, taps, (size_t)n_taps);
+            n = 0;
+        }
+        y[n] = ds_to(out, m, frame_bytes);
+        x[n++] = begin < end ? ds_at(in, begin, frame_bytes) : in->data;
+        if (cut) {
+            resample_rows(run, g, y, x, 1, taps + (size_t)(begin - first) * frame_bytes,
+                          begin < end ? (size_t)(end - begin) : 0);
             n = 0;
         }
     }
@@ -220,17 +202,10 @@ static void resample_forward(const ds_op *op, const ds_run *run)
 }
 
 const ds_op_def ds_op_resample = {
-    .name = "resample",
-    .doc = "changes the stream's rate by a fraction, with a kernel for every phase",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = -1,
+    DS_OPERATOR(resample, "changes the stream's rate by a fraction, with a kernel for every phase"),
     .attrs = attrs,
     .weights = "kernel",
-    .infer = resample_infer,
     .counts = resample_counts,
     .need = resample_need,
     .prepared_bytes = resample_prepared_bytes,
-    .prepare = resample_prepare,
-    .forward = resample_forward,
-};
+    .prepare = resample_prepare};

@@ -7,10 +7,8 @@
 
 /* sum[i] = x[i], x of type float or double. */
 void ds_sums_set(double *sum, const void *x, size_t n, ds_dtype dtype);
-
 /* sum[i] += x[i] */
 void ds_sums_add(double *sum, const void *x, size_t n, ds_dtype dtype);
-
 /* y[i] = sum[i] / divisor, rounded to y's type. */
 void ds_sums_write(void *y, const double *sum, size_t n, double divisor, ds_dtype dtype);
 

@@ -13,7 +13,7 @@ int ds_call_open(ds_call *c, ds_module *m, ds_engine_object *e, Py_ssize_t n)
         return -1;
     c->n_inputs = e->plan->graph->n_inputs;
     c->n_outputs = e->plan->graph->n_outputs;
-    const ds_status status = ds_step_take(&e->steps, &c->step, (size_t)n);
+    const ds_status status = ds_step_take(e->engine, &c->step, (size_t)n);
     if (status != DS_OK) {
         ds_raise(m, status, NULL);
         return -1;
@@ -181,5 +181,5 @@ void ds_call_close(ds_call *c)
         for (Py_ssize_t r = 0; r < c->n; r++)
             Py_XDECREF(c->fresh[r]);
     c->e->n_running--;
-    ds_step_give(&c->e->steps, c->step);
+    ds_step_give(c->e->engine, c->step);
 }

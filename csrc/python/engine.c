@@ -49,7 +49,6 @@ static void close_engine(ds_engine_object *e)
         PyDict_Clear(e->table);
     Py_CLEAR(e->last_ids);
     Py_CLEAR(e->last_live);
-    ds_steps_free(&e->steps);
     if (e->engine)
         ds_engine_close(e->engine);
     e->session = NULL;
@@ -80,11 +79,10 @@ static ds_engine_object *new_object(PyTypeObject *type, bool blas)
 }
 
 /* What an object has of its engine. */
-static ds_status look_into(ds_engine_object *e)
+static void look_into(ds_engine_object *e)
 {
-    e->plan = ds_engine_plan(e->engine);
-    e->session = ds_engine_session(e->engine);
-    return ds_steps_init(&e->steps, e->engine);
+    e->plan = e->engine->plan;
+    e->session = e->engine->session;
 }
 
 /* The backend of that name, or the module's own choice; NULL with an exception. */
@@ -145,7 +143,7 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     status = ds_engine_create(&e->engine, taken, &options);
     Py_END_ALLOW_THREADS;
     if (status == DS_OK)
-        status = look_into(e);
+        look_into(e);
     if (status == DS_OK && take_axes(e, input_axes, output_axes) < 0)
         Py_CLEAR(e);
     return ds_unless_failed(m, status, (PyObject *)e);
@@ -164,11 +162,11 @@ PyObject *ds_engine_object_copy(PyObject *self, PyObject *n)
     e->original = Py_NewRef(from->original ? from->original : self);
     e->inputs = from->inputs;
     e->outputs = from->outputs;
-    const ds_engine_options options = {.n_threads = ds_engine_threads(from->engine),
+    const ds_engine_options options = {.n_threads = from->engine->n_threads,
                                        .max_streams = max_streams};
     ds_status status = ds_engine_copy(&e->engine, from->engine, &options);
     if (status == DS_OK)
-        status = look_into(e);
+        look_into(e);
     return ds_unless_failed(m, status, (PyObject *)e);
 }
 

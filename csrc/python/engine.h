@@ -2,7 +2,7 @@
  * engine_info.c (what the plan says, and its graph as data). Steps: python/call.h. */
 #ifndef DS_PYTHON_ENGINE_H
 #define DS_PYTHON_ENGINE_H
-#include "exec/step.h"
+#include "exec/engine.h"
 #include "python/support.h"
 
 /* Where [frames][features...] lie among the axes of a caller's array: canonical axis -> the caller's. */
@@ -23,7 +23,6 @@ typedef struct ds_graph_object {
 
 typedef struct ds_engine_object {
     PyObject_HEAD ds_engine *engine;
-    ds_steps steps;
     PyObject *original;   /* whose plan and axes this engine uses; NULL where they are its own */
     const ds_plan *plan;  /* the engine's */
     ds_session *session;  /* the engine's; NULL once closed */

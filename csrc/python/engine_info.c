@@ -92,7 +92,7 @@ static PyObject *get_number(PyObject *self, void *which)
     case 'w':
         return PyLong_FromSize_t(e->plan->weight_bytes);
     case 't':
-        return PyLong_FromSize_t(ds_engine_threads(e->engine));
+        return PyLong_FromSize_t(e->engine->n_threads);
     case 'b':
         return PyBool_FromLong(e->blas);
     default:

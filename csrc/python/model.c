@@ -37,15 +37,9 @@ static ds_status read_model(model *out, const ds_allocator *a, const char *path,
     ds_mapped *file = NULL;
     DS_TRY(path ? ds_mapped_open(&file, a, path)
                 : ds_mapped_copy(&file, a, view->buf, (size_t)view->len));
-    ds_status status = changed ? ds_model_read_changed(&out->graph, &out->interface, a, file)
-                               : ds_model_read(&out->graph, &out->interface, a, file);
+    ds_status status = ds_model_read(&out->graph, &out->interface, a, file, changed);
     ds_mapped_release(file);
-    DS_TRY(status);
-    const ds_sink sink = ds_buffer_sink(&out->text);
-    ds_json_writer writer;
-    ds_json_writer_init(&writer, &sink);
-    ds_interface_put(&writer, out->interface);
-    return ds_json_writer_finish(&writer);
+    return status == DS_OK ? ds_interface_text(&out->text, out->interface) : status;
 }
 
 static PyObject *build_port(const void *ports, size_t i)

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .. import _core
 from ..array import tensor
 from ..errors import DTypeError, FormatError, ShapeError
 from ..nn import functional as F
+from .wav import WavReader
 
 __all__ = ["AudioReader", "read_audio"]
 
@@ -33,7 +33,7 @@ class _Decoder(Protocol):
     def channels(self) -> int: ...
     @property
     def frames(self) -> int | None: ...
-    def read(self, n_frames: int, dtype: str = "float32") -> Array: ...
+    def read(self, n_frames: int) -> Array: ...
     def close(self) -> None: ...
 
 
@@ -85,7 +85,7 @@ class AudioReader:
             raise DTypeError(f"samples are float32 or int16, got {dtype!r}")
         self.mono = mono
         self.dtype = dtype
-        self._decoder = _open(source)
+        self._decoder = _open(source, dtype)
         self.sample_rate: int = self._decoder.sample_rate
         self.channels: int = self._decoder.channels
         self.frames: int | None = self._decoder.frames
@@ -109,10 +109,10 @@ class AudioReader:
             ``(frames,)``, or with ``mono=False`` ``(frames, channels)``.
         """
         if n_frames is not None:
-            return self._mixed(self._decoder.read(n_frames, self.dtype))
-        blocks = [self._decoder.read(BLOCK, self.dtype)]  # what a header promises is not believed
+            return self._mixed(self._decoder.read(n_frames))
+        blocks = [self._decoder.read(BLOCK)]  # what a header promises is not believed
         while len(blocks[-1]):
-            blocks.append(self._decoder.read(BLOCK, self.dtype))
+            blocks.append(self._decoder.read(BLOCK))
         return self._mixed(np.concatenate(blocks))
 
     def chunks(self, n_frames: int) -> Iterator[Array]:
@@ -173,21 +173,21 @@ def read_audio(source: Any, sample_rate: int | None = None, mono: bool = True) -
 
 
 # ---------------------------------------------------------------------- who reads it
-def _open(source: Any) -> _Decoder:
+def _open(source: Any, dtype: str) -> _Decoder:
     head = _head(source)
     if head is None:
-        return _core.WavReader(source)
+        return WavReader(source, dtype)
     if not _is_wav(head):
-        return _SoundFile(source)
+        return _SoundFile(source, dtype)
     at = source.tell() if hasattr(source, "tell") else None
     try:
-        return _core.WavReader(source)
+        return WavReader(source, dtype)
     except FormatError as error:
         if FOREIGN not in str(error):
             raise
     if at is not None:
         source.seek(at)
-    return _SoundFile(source)
+    return _SoundFile(source, dtype)
 
 
 def _head(source: Any) -> bytes | None:
@@ -217,7 +217,8 @@ def _is_wav(head: bytes) -> bool:
 class _SoundFile:
     """`soundfile`, as a decoder."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, dtype: str) -> None:
+        self._dtype = dtype
         name = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", "recording")
         self._name = os.fspath(name) if isinstance(name, os.PathLike) else str(name)
         try:
@@ -237,13 +238,13 @@ class _SoundFile:
         self.channels: int = self._file.channels
         self.frames: int | None = self._file.frames
 
-    def read(self, n_frames: int, dtype: str = "float32") -> Array:
+    def read(self, n_frames: int) -> Array:
         if n_frames < 0:
             raise ShapeError(f"expected a number of frames, got {n_frames}")
-        if dtype == "int16" and self._file.subtype not in ("PCM_16", "PCM_S8", "PCM_U8"):
+        if self._dtype == "int16" and self._file.subtype not in ("PCM_16", "PCM_S8", "PCM_U8"):
             raise DTypeError(f"{self._name}: {self._file.subtype} is no int16; read float32")
         try:
-            frames: Array = self._file.read(n_frames, dtype=dtype, always_2d=True)
+            frames: Array = self._file.read(n_frames, dtype=self._dtype, always_2d=True)
         except self._error as error:
             raise FormatError(f"{self._name}: {error.error_string}") from None
         return frames

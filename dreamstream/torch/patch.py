@@ -16,9 +16,10 @@ from torch.nn.utils import parametrize
 from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor as Native
 from ..errors import ModeError, NotStreamableError, StreamMismatchError
+from ..online.front import CONVOLUTIONS
 from ..online.patch import Patch, patch_module
 from ..stream.rules import require_same_streams
-from . import earlier, private
+from . import private
 from .forward.buffers import Buffers
 from .forward.constants import nominal
 from .forward.layers import streaming_forward, unstreamable, waits
@@ -263,6 +264,13 @@ def _method(name: str) -> Any:
     return method
 
 
+def _of_convolution(self: Any, name: str) -> Any:
+    """Return an attribute that was not found: one of `CONVOLUTIONS`, or what the module's own class gives."""
+    if name in CONVOLUTIONS:
+        return CONVOLUTIONS[name](self)
+    return type(self)._unpatched.__getattr__(self, name)
+
+
 def patched_class(cls: type) -> type:
     """Return the class of patched modules of a class."""
     if cls not in _PATCHED:
@@ -277,7 +285,7 @@ def patched_class(cls: type) -> type:
             "_unpatched": cls,
         }
         if issubclass(cls, torch.nn.Conv1d):
-            members |= earlier.PROPERTIES
+            members["__getattr__"] = _of_convolution
         properties = [n for n, m in members.items() if isinstance(m, property)]
         members |= private.unused_properties(cls, properties)
         _PATCHED[cls] = type(cls.__name__, (cls,), members)

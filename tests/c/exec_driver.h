@@ -17,9 +17,8 @@ enum { MAX_FED = 8 };
 typedef struct runner {
     ds_plan *plan;
     ds_session *session;
-    ds_batch *batch;
+    ds_step *batch;
     ds_pool *pool;
-    size_t n_threads;
     int64_t skew;
 } runner;
 
@@ -48,18 +47,18 @@ static inline ds_plan *plan_case(graph_case *c, const ds_kernels *kernels, int64
 static inline runner make_runner(graph_case *c, const ds_kernels *kernels, int64_t skew,
                                  size_t n_threads, size_t max_streams)
 {
-    runner r = {.plan = plan_case(c, kernels, skew), .n_threads = n_threads, .skew = skew};
+    runner r = {.plan = plan_case(c, kernels, skew), .skew = skew};
     CHECK(ds_session_create(&r.session, r.plan, max_streams) == DS_OK);
-    CHECK(ds_batch_create(&r.batch, r.plan) == DS_OK);
     if (n_threads > 1) {
         CHECK(ds_pool_create(&r.pool, &hooks, n_threads) == DS_OK);
     }
+    CHECK(ds_step_create(&r.batch, r.plan, r.pool) == DS_OK);
     return r;
 }
 
 static inline void close_runner(runner *r)
 {
-    ds_batch_destroy(r->batch);
+    ds_step_destroy(r->batch);
     ds_session_destroy(r->session);
     ds_pool_destroy(r->pool);
     ds_plan_destroy(r->plan);
@@ -118,7 +117,7 @@ static inline void write_inputs(const runner *r, fed *const *rows, const int64_t
         const size_t bytes = ds_signature_bytes(&g->edges[g->inputs[i]].signature);
         for (size_t k = 0; k < n_rows; k++) {
             const size_t n = (size_t)n_frames[i * n_rows + k];
-            void *to = ds_batch_input(r->batch, i, k);
+            void *to = ds_step_room(r->batch, i, k);
             if (n > 0) {
                 memcpy(to, (const char *)rows[k]->x[i] + (size_t)rows[k]->at[i] * bytes, n * bytes);
             }
@@ -136,10 +135,10 @@ static inline void read_outputs(const runner *r, fed *const *rows, size_t n_rows
         for (size_t k = 0; k < n_rows; k++) {
             fed *s = rows[k];
             int64_t start;
-            const int64_t n = ds_batch_output_frames(r->batch, o, k, &start);
+            const int64_t n = ds_step_frames(r->batch, o, k, &start);
             CHECK(start == s->n[o] && n >= 0 && start + n <= s->want.counts[e].total);
             if (n > 0) {
-                memcpy(s->y[o] + (size_t)start * bytes, ds_batch_output(r->batch, o, k),
+                memcpy(s->y[o] + (size_t)start * bytes, ds_step_values(r->batch, o, k),
                        (size_t)n * bytes);
             }
             s->n[o] += n;
@@ -156,9 +155,9 @@ static inline ds_status call(runner *r, fed *const *rows, const int64_t *n_frame
     for (size_t k = 0; k < n_rows; k++) {
         slots[k] = rows[k]->slot;
     }
-    DS_TRY(ds_batch_begin(r->batch, slots, n_frames, ended, bad, n_rows, r->n_threads));
+    DS_TRY(begin_rows(r->batch, slots, n_frames, ended, bad, n_rows));
     write_inputs(r, rows, n_frames, n_rows);
-    ds_batch_run(r->batch, r->pool);
+    ds_step_run(r->batch);
     read_outputs(r, rows, n_rows);
     for (size_t k = 0; k < n_rows; k++) {
         for (size_t i = 0; i < r->plan->graph->n_inputs; i++) {

@@ -18,8 +18,8 @@
 
 #include "base/fault.h"
 #include "check.h"
-#include "exec/batch.h"
 #include "ops/registry.h"
+#include "step_rows.h"
 
 enum { MAX_GRAPH_INPUTS = 3, MAX_GRAPH_EDGES = 64, MAX_GRAPH_OUTPUTS = 8 };
 

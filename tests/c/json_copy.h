@@ -18,37 +18,37 @@ static bool copy_json(ds_json_writer *writer, ds_json_value value)
     double number = 0;
     switch (ds_json_kind_of(value)) {
     case DS_JSON_NULL:
-        ds_json_put_null(writer);
+        ds_json_put_null(writer, NULL);
         return true;
     case DS_JSON_BOOLEAN:
         if (ds_json_boolean(&boolean, value) != DS_OK) {
             return false;
         }
-        ds_json_put_boolean(writer, boolean);
+        ds_json_put_boolean(writer, NULL, boolean);
         return true;
     case DS_JSON_INTEGER:
         if (ds_json_integer(&integer, value, INT64_MIN, INT64_MAX) != DS_OK) {
             return false;
         }
-        ds_json_put_integer(writer, integer);
+        ds_json_put_integer(writer, NULL, integer);
         return true;
     case DS_JSON_DOUBLE:
         if (ds_json_double(&number, value) != DS_OK) {
             return false;
         }
-        ds_json_put_double(writer, number);
+        ds_json_put_double(writer, NULL, number);
         return true;
     case DS_JSON_STRING:
         if (ds_json_string(&text, &n_bytes, value) != DS_OK || text[n_bytes] != '\0') {
             return false;
         }
-        ds_json_put_string_bytes(writer, text, n_bytes);
+        ds_json_put_string_bytes(writer, NULL, text, n_bytes);
         return true;
     case DS_JSON_ARRAY:
         if (ds_json_enter_array(&at, value) != DS_OK) {
             return false;
         }
-        ds_json_put_open_array(writer);
+        ds_json_put_open(writer, NULL, DS_JSON_ARRAY);
         while (ds_json_next(&at, &part)) {
             if (!copy_json(writer, part)) {
                 return false;
@@ -60,7 +60,7 @@ static bool copy_json(ds_json_writer *writer, ds_json_value value)
         if (ds_json_enter_object(&at, value) != DS_OK) {
             return false;
         }
-        ds_json_put_open_object(writer);
+        ds_json_put_open(writer, NULL, DS_JSON_OBJECT);
         while (ds_json_next_member(&at, &key, &part)) {
             if (ds_json_string(&text, &n_bytes, key) != DS_OK) {
                 return false;
@@ -79,9 +79,8 @@ static bool copy_json(ds_json_writer *writer, ds_json_value value)
 /* Appends the tree's text to `buffer`. */
 static ds_status json_to_text(ds_buffer *buffer, const ds_json *json)
 {
-    const ds_sink sink = ds_buffer_sink(buffer);
     ds_json_writer writer;
-    ds_json_writer_init(&writer, &sink);
+    ds_json_writer_init(&writer, buffer);
     if (!copy_json(&writer, ds_json_root(json))) {
         return DS_INTERNAL;
     }

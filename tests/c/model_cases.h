@@ -12,32 +12,27 @@ static inline void put_test_port(ds_json_writer *w, const char *name, size_t i, 
 {
     char text[32];
     (void)snprintf(text, sizeof text, "%s%zu", name, i);
-    ds_json_put_open_object(w);
-    ds_json_put_key(w, "name");
-    ds_json_put_string(w, text);
-    ds_json_put_key(w, "dimensions");
-    ds_json_put_open_array(w);
-    ds_json_put_string(w, "B");
+    ds_json_put_open(w, NULL, DS_JSON_OBJECT);
+    ds_json_put_string(w, "name", text);
+    ds_json_put_open(w, "dimensions", DS_JSON_ARRAY);
+    ds_json_put_string(w, NULL, "B");
     for (int d = s->rank; d-- > 0;) { /* in an order of its own */
-        ds_json_put_integer(w, d);
+        ds_json_put_integer(w, NULL, d);
     }
     if (s->rate.num > 0) {
-        ds_json_put_string(w, "L");
+        ds_json_put_string(w, NULL, "L");
     }
     ds_json_put_close(w);
     if (is_output) {
-        ds_json_put_key(w, "dtype");
-        ds_json_put_string(w, ds_dtype_name(s->dtype));
-        ds_json_put_key(w, "shape");
-        ds_json_put_open_array(w);
+        ds_json_put_string(w, "dtype", ds_dtype_name(s->dtype));
+        ds_json_put_open(w, "shape", DS_JSON_ARRAY);
         for (int d = 0; d < s->rank; d++) {
-            ds_json_put_integer(w, s->shape[d]);
+            ds_json_put_integer(w, NULL, s->shape[d]);
         }
         ds_json_put_close(w);
-        ds_json_put_key(w, "rate");
-        ds_json_put_open_array(w);
-        ds_json_put_integer(w, s->rate.num);
-        ds_json_put_integer(w, s->rate.den);
+        ds_json_put_open(w, "rate", DS_JSON_ARRAY);
+        ds_json_put_integer(w, NULL, s->rate.num);
+        ds_json_put_integer(w, NULL, s->rate.den);
         ds_json_put_close(w);
     }
     ds_json_put_close(w);
@@ -48,36 +43,27 @@ static inline ds_buffer interface_text(const ds_graph *g)
 {
     ds_buffer text;
     ds_buffer_init(&text, NULL);
-    const ds_sink sink = ds_buffer_sink(&text);
     ds_json_writer w;
-    ds_json_writer_init(&w, &sink);
-    ds_json_put_open_object(&w);
-    ds_json_put_key(&w, "name");
-    ds_json_put_string(&w, "Tëst");
-    ds_json_put_key(&w, "by_name");
-    ds_json_put_boolean(&w, g->n_inputs > 1);
-    ds_json_put_key(&w, "skew");
-    ds_json_put_integer(&w, 3);
-    ds_json_put_key(&w, "blas");
-    ds_json_put_boolean(&w, false);
-    ds_json_put_key(&w, "inputs");
-    ds_json_put_open_array(&w);
+    ds_json_writer_init(&w, &text);
+    ds_json_put_open(&w, NULL, DS_JSON_OBJECT);
+    ds_json_put_string(&w, "name", "Tëst");
+    ds_json_put_boolean(&w, "by_name", g->n_inputs > 1);
+    ds_json_put_integer(&w, "skew", 3);
+    ds_json_put_boolean(&w, "blas", false);
+    ds_json_put_open(&w, "inputs", DS_JSON_ARRAY);
     for (size_t i = 0; i < g->n_inputs; i++) {
         put_test_port(&w, "x", i, &g->edges[g->inputs[i]].signature, false);
     }
     ds_json_put_close(&w);
-    ds_json_put_key(&w, "outputs");
-    ds_json_put_open_array(&w);
+    ds_json_put_open(&w, "outputs", DS_JSON_ARRAY);
     for (size_t o = 0; o < g->n_outputs; o++) {
         put_test_port(&w, "y", o, &g->edges[g->outputs[o]].signature, true);
     }
     ds_json_put_close(&w);
-    ds_json_put_key(&w, "structure");
-    ds_json_put_open_object(&w);
-    ds_json_put_key(&w, "list");
-    ds_json_put_open_array(&w);
+    ds_json_put_open(&w, "structure", DS_JSON_OBJECT);
+    ds_json_put_open(&w, "list", DS_JSON_ARRAY);
     for (size_t o = g->n_outputs; o-- > 0;) {
-        ds_json_put_integer(&w, (int64_t)o);
+        ds_json_put_integer(&w, NULL, (int64_t)o);
     }
     ds_json_put_close(&w);
     ds_json_put_close(&w);
@@ -128,7 +114,7 @@ static inline ds_status read_bytes(ds_graph **graph, ds_interface **interface, c
 {
     ds_mapped *file = NULL;
     CHECK(ds_mapped_copy(&file, NULL, bytes, n_bytes) == DS_OK);
-    const ds_status status = ds_model_read(graph, interface, &hooks, file);
+    const ds_status status = ds_model_read(graph, interface, &hooks, file, false);
     ds_mapped_release(file);
     return status;
 }

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "exec/batch.h"
 #include "model/model.h"
+#include "step_rows.h"
 
 static ds_status save(const ds_buffer *out, const char *path)
 {
@@ -37,24 +37,24 @@ static ds_status copy(const ds_graph *graph, const ds_interface *interface, cons
 }
 
 /* Steps [first, first + n) of `frames` and appends what comes to outputs[o]. */
-static ds_status step(ds_batch *batch, ds_slot *slot, const ds_plan *plan, const char *frames, int64_t n,
+static ds_status step(ds_step *batch, ds_slot *slot, const ds_plan *plan, const char *frames, int64_t n,
                       bool ended, ds_buffer *outputs)
 {
     const ds_graph *g = plan->graph;
     bool bad = false;
-    DS_TRY(ds_batch_begin(batch, &slot, &n, &ended, &bad, 1, 1));
+    DS_TRY(begin_rows(batch, &slot, &n, &ended, &bad, 1));
     if (n > 0) {
         const size_t n_bytes = ds_signature_bytes(&g->edges[g->inputs[0]].signature);
-        memcpy(ds_batch_input(batch, 0, 0), frames, (size_t)n * n_bytes);
+        memcpy(ds_step_room(batch, 0, 0), frames, (size_t)n * n_bytes);
     }
-    DS_TRY(ds_batch_check(batch, &bad));
-    ds_batch_run(batch, NULL);
+    DS_TRY(ds_step_check(batch));
+    ds_step_run(batch);
     for (size_t o = 0; o < g->n_outputs; o++) {
         int64_t start;
-        const int64_t m = ds_batch_output_frames(batch, o, 0, &start);
+        const int64_t m = ds_step_frames(batch, o, 0, &start);
         const size_t n_bytes = ds_signature_bytes(&g->edges[g->outputs[o]].signature);
         if (m > 0) {
-            DS_TRY(ds_buffer_append(&outputs[o], ds_batch_output(batch, o, 0), (size_t)m * n_bytes));
+            DS_TRY(ds_buffer_append(&outputs[o], ds_step_values(batch, o, 0), (size_t)m * n_bytes));
         }
     }
     return DS_OK;
@@ -63,20 +63,20 @@ static ds_status step(ds_batch *batch, ds_slot *slot, const ds_plan *plan, const
 static ds_status stream(const ds_plan *plan, const ds_mapped *frames, ds_buffer *outputs)
 {
     ds_session *session = NULL;
-    ds_batch *batch = NULL;
+    ds_step *batch = NULL;
     ds_slot *slot = NULL;
     const ds_graph *g = plan->graph;
     const size_t frame = ds_signature_bytes(&g->edges[g->inputs[0]].signature);
     const int64_t length = (int64_t)(ds_mapped_size(frames) / frame);
     ds_status status = ds_session_create(&session, plan, 0);
-    status = status == DS_OK ? ds_batch_create(&batch, plan) : status;
+    status = status == DS_OK ? ds_step_create(&batch, plan, NULL) : status;
     status = status == DS_OK ? ds_session_open(session, &slot, 0) : status;
     for (int64_t at = 0; status == DS_OK && at <= length; at += 7) {
         const int64_t n = length - at < 7 ? length - at : 7;
         status = step(batch, slot, plan, (const char *)ds_mapped_bytes(frames) + (size_t)at * frame, n,
                       n < 7, outputs);
     }
-    ds_batch_destroy(batch);
+    ds_step_destroy(batch);
     ds_session_destroy(session);
     return status;
 }
@@ -120,7 +120,7 @@ int main(int argc, char **argv)
     ds_graph *graph = NULL;
     ds_interface *interface = NULL;
     ds_status status = ds_mapped_open(&in, NULL, argv[2]);
-    status = status == DS_OK ? ds_model_read(&graph, &interface, NULL, in) : status;
+    status = status == DS_OK ? ds_model_read(&graph, &interface, NULL, in, false) : status;
     if (status == DS_OK && runs) {
         status = run(graph, interface, argv[3], argv[4]);
     } else if (status == DS_OK) {

@@ -477,16 +477,16 @@ static void test_unequal_ends(void)
     CHECK(count_nodes(plan->graph, "sync") == 1);
     ds_session *session;
     ds_slot *slot;
-    ds_batch *batch;
+    ds_step *batch;
     CHECK(ds_session_create(&session, plan, 0) == DS_OK && ds_session_open(session, &slot, 0) == DS_OK);
-    CHECK(ds_batch_create(&batch, plan) == DS_OK);
+    CHECK(ds_step_create(&batch, plan, NULL) == DS_OK);
     const int64_t n = 9;
     bool ended = true, bad = false;
-    CHECK(failed(ds_batch_begin(batch, &slot, &n, &ended, &bad, 1, 1), DS_SHAPE, "differ at the end"));
+    CHECK(failed(begin_rows(batch, &slot, &n, &ended, &bad, 1), DS_SHAPE, "differ at the end"));
     CHECK(bad);
     ended = false;
-    CHECK(ds_batch_begin(batch, &slot, &n, &ended, &bad, 1, 1) == DS_OK && !bad);
-    ds_batch_destroy(batch);
+    CHECK(begin_rows(batch, &slot, &n, &ended, &bad, 1) == DS_OK && !bad);
+    ds_step_destroy(batch);
     ds_session_destroy(session);
     ds_plan_destroy(plan);
 }

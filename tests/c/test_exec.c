@@ -1,4 +1,4 @@
-/* exec/plan, exec/batch, exec/session: random graphs in random pieces against whole streams; buffers
+/* exec/plan, exec/step, exec/session: random graphs in random pieces against whole streams; buffers
  * that nothing alive shares; sizes; limits; refusals; no allocation once warm. */
 #include "exec_driver.h"
 
@@ -294,8 +294,8 @@ static void test_refusals(void)
     feed_all(&r, &b, 1);
     free_fed(&r, &a);
     free_fed(&r, &b);
-    CHECK(ds_batch_begin(r.batch, NULL, NULL, NULL, NULL, 0, 2) == DS_OK); /* a call for nobody */
-    ds_batch_run(r.batch, r.pool);
+    CHECK(begin_rows(r.batch, NULL, NULL, NULL, NULL, 0) == DS_OK); /* a call for nobody */
+    ds_step_run(r.batch);
     close_runner(&r);
 }
 
@@ -318,7 +318,7 @@ static void test_too_wide(void)
     const int64_t n = (int64_t)1 << 40;
     const bool ended = false;
     bool bad;
-    CHECK(failed(ds_batch_begin(r.batch, &slot, &n, &ended, &bad, 1, 1), DS_NO_MEMORY, ""));
+    CHECK(failed(begin_rows(r.batch, &slot, &n, &ended, &bad, 1), DS_NO_MEMORY, ""));
     close_runner(&r);
 }
 

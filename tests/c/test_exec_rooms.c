@@ -1,6 +1,6 @@
 /* exec/run, exec/rows: kept frames stay in their rooms, whatever calls bring; how many are copied; and
  * exec/positions: integers that are looked up equal those that are evaluated. */
-#include "exec/positions.h"
+#include "exec/rows.h"
 #include "exec_driver.h"
 
 /* ---------------------------------------------------------------- rooms */
@@ -59,9 +59,9 @@ static void test_mixed_calls(void)
             for (size_t k = 0; k < n_rows; k++) {
                 slots[k] = rows[k]->slot;
             }
-            CHECK(ds_batch_begin(r.batch, slots, n_frames, ended, bad, n_rows, 2) == DS_OK);
+            CHECK(begin_rows(r.batch, slots, n_frames, ended, bad, n_rows) == DS_OK);
             for (size_t k = 0; k < n_rows; k++) {
-                memset(ds_batch_input(r.batch, 0, k), 0xFF, (size_t)n_frames[k] * 12);
+                memset(ds_step_room(r.batch, 0, k), 0xFF, (size_t)n_frames[k] * 12);
             }
             check_state(&r, rows[0]->slot, state, n_state);
             free(state);
@@ -110,7 +110,7 @@ static double copied_frames(int64_t kernel, int64_t n)
     size_t moved = 0;
     for (int step = 0; step < 1000; step++) {
         CHECK(call(&r, &row, &n, &ended, &bad, 1) == DS_OK);
-        moved += ds_batch_moved(r.batch);
+        moved += r.batch->groups[0].n_moved;
     }
     free_fed(&r, &s);
     close_runner(&r);
@@ -172,10 +172,10 @@ static void test_positions(int n_trials)
         graph_case c = random_case(9, trial % 3 == 0);
         const int64_t skew = c.graph->n_inputs > 1 ? random_below(3) : 0;
         runner r = make_runner(&c, best_kernels(), skew, 1, 0);
-        ds_positions *table;
-        CHECK(ds_positions_create(&table, r.plan) == DS_OK);
+        ds_positions table;
+        ds_positions_init(&table, r.plan);
         for (int round = 0; round < 8; round++) {
-            CHECK(ds_positions_begin(table, 16) == DS_OK);
+            CHECK(ds_positions_begin(&table, 16) == DS_OK);
             const int64_t base = round < 3 ? random_below(60) : random_below((int64_t)1 << (8 + 6 * round));
             for (int k = 0; k < 32; k++) {
                 int64_t frames[MAX_GRAPH_INPUTS];
@@ -185,11 +185,11 @@ static void test_positions(int n_trials)
                     frames[i] = i == 0 ? all : frames[0] * tick[0] / tick[i] + random_below(2);
                 }
                 if (ds_clock_together(&r.plan->clock, frames)) {
-                    check_position(&r, table, frames, random_below(4) == 0);
+                    check_position(&r, &table, frames, random_below(4) == 0);
                 }
             }
         }
-        ds_positions_destroy(table);
+        ds_positions_free(&table);
         close_runner(&r);
         CHECK(ds_fault_live_blocks(&fault) == 0);
     }

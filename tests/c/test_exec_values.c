@@ -28,13 +28,14 @@ static ds_status step(runner *r, ds_slot **slots, int64_t x[][2], bool *bad, siz
 {
     const int64_t n_frames[] = {2, 2, 2};
     const bool ended[] = {false, false, false};
-    CHECK(ds_batch_begin(r->batch, slots, n_frames, ended, bad, n_rows, r->n_threads) == DS_OK);
+    CHECK(begin_rows(r->batch, slots, n_frames, ended, bad, n_rows) == DS_OK);
     for (size_t row = 0; row < n_rows; row++) {
-        memcpy(ds_batch_input(r->batch, 0, row), x[row], sizeof x[row]);
+        memcpy(ds_step_room(r->batch, 0, row), x[row], sizeof x[row]);
     }
-    const ds_status status = ds_batch_check(r->batch, bad);
+    const ds_status status = ds_step_check(r->batch);
+    memcpy(bad, r->batch->bad, n_rows * sizeof *bad);
     if (status == DS_OK) {
-        ds_batch_run(r->batch, r->pool);
+        ds_step_run(r->batch);
     }
     return status;
 }
@@ -42,8 +43,8 @@ static ds_status step(runner *r, ds_slot **slots, int64_t x[][2], bool *bad, siz
 static void check_row(const runner *r, size_t row, const int64_t *indices, int64_t n, int64_t start)
 {
     int64_t at;
-    CHECK(ds_batch_output_frames(r->batch, 0, row, &at) == n && at == start);
-    const float *y = ds_batch_output(r->batch, 0, row);
+    CHECK(ds_step_frames(r->batch, 0, row, &at) == n && at == start);
+    const float *y = ds_step_values(r->batch, 0, row);
     for (int64_t f = 0; f < n; f++) {
         CHECK(memcmp(y + f * WIDTH, table + indices[f] * WIDTH, WIDTH * sizeof *y) == 0);
     }

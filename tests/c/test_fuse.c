@@ -13,18 +13,24 @@ static size_t count_made(const ds_plan *plan)
     return n;
 }
 
-/* A product of n_out columns: linear, or a convolution of `groups` groups that keeps counts. */
+enum { LINEAR, CONV, DEPTHWISE, GROUPED, MATMUL, KINDS };
+
+/* A product of n_out columns that keeps counts: linear, matmul, or a convolution. */
 static int add_product(graph_case *c, int x, int64_t n_out, int kind)
 {
     const int64_t n_in = width_of(c, x);
-    if (kind == 0) {
+    if (kind == LINEAR) {
         return add_linear(c, x, n_out);
     }
-    const bool alone = kind == 2;
-    const ds_attr attrs[] = {int_attr("left", 2), int_attr("right", 0),
-                             int_attr("groups", alone ? n_in : 1), int_attr("dilation", 1)};
+    const ds_signature matrix = {.dtype = DS_F32, .rank = 2, .shape = {n_out, n_in}, .rate = {0, 1}};
+    if (kind == MATMUL) {
+        return add_node(c, &ds_op_matmul, NULL, 0, &x, 1, &matrix, 1);
+    }
+    const int64_t groups = kind == DEPTHWISE ? n_in : kind == GROUPED ? n_in / 2 : 1;
+    const ds_attr attrs[] = {int_attr("left", 2), int_attr("right", 0), int_attr("groups", groups),
+                             int_attr("dilation", 1)};
     const ds_signature weights[] = {
-        {.dtype = DS_F32, .rank = 3, .shape = {n_out, alone ? 1 : n_in, 3}, .rate = {0, 1}},
+        {.dtype = DS_F32, .rank = 3, .shape = {n_out, n_in / groups, 3}, .rate = {0, 1}},
         {.dtype = DS_F32, .rank = 1, .shape = {n_out}, .rate = {0, 1}}};
     return add_node(c, &ds_op_conv1d, attrs, 4, &x, 1, weights, random_below(2) == 0 ? 1 : 2);
 }
@@ -105,11 +111,12 @@ static void test_chains(const ds_kernels *kernels)
         for (size_t n_threads = 1; n_threads <= 2; n_threads++) {
             random_state = seed;
             graph_case c = new_case();
-            const int kind = (int)random_below(3);
-            const int64_t n_in = random_in(1, 40);
-            int64_t n_out = kind == 2 ? n_in * random_in(1, 2) : random_in(1, 75);
+            const int kind = (int)random_below(KINDS);
+            const bool groups = kind == DEPTHWISE || kind == GROUPED;
+            const int64_t n_in = kind == GROUPED ? 2 * random_in(2, 20) : random_in(2, 40);
+            int64_t n_out = groups ? n_in * random_in(1, 2) : random_in(1, 75);
             const int x = add_input(&c, n_in, 1, 1);
-            const bool glu = kind != 2 && random_below(3) == 0;
+            const bool glu = !groups && random_below(3) == 0;
             int e = add_product(&c, x, glu ? 2 * n_out : n_out, kind);
             e = glu ? add_unary(&c, "glu", e) : e;
             const int stream = add_unary(&c, "relu", add_linear(&c, x, n_out));
@@ -146,6 +153,38 @@ static void test_planes(const ds_kernels *kernels)
         e = add_unary(&c, "glu", e);
         add_output(&c, add_combined(&c, "add", add_unary(&c, "silu", e), add_unary(&c, "glu", other)));
         run_case(&c, kernels, 1, 2);
+    }
+}
+
+/* Frames that share a product take what is the same for all columns; where an output has no phase, none do. */
+static void test_transposed(const ds_kernels *kernels)
+{
+    for (int round = 0; round < 60; round++) {
+        graph_case c = new_case();
+        const int x = add_input(&c, random_in(1, 20), 1, 1);
+        const int64_t kernel = random_in(1, 7), stride = random_in(1, 4);
+        int e = add_transposed(&c, x, random_in(2, 40), kernel, stride);
+        e = add_unary(&c, round % 2 == 0 ? "silu" : "abs", e);
+        const bool by_column = round % 3 == 0;
+        e = by_column ? add_batch_norm(&c, e) : add_unary(&c, "tanh", e);
+        add_output(&c, e);
+        run_case(&c, kernels, 1, kernel >= stride ? 1 : 0);
+    }
+    for (int round = 0; round < 10; round++) {
+        graph_case c = new_case();
+        const int64_t n_out = random_in(1, 40);
+        const ds_signature in = {.dtype = DS_F32, .rate = {1, 1}, .rank = 2, .shape = {6, 3}};
+        const ds_signature weight = {
+            .dtype = DS_F32, .rank = 4, .shape = {3, n_out, 3, 3}, .rate = {0, 1}};
+        const ds_attr stride = {.name = "stride", .kind = DS_ATTR_INTS,
+                                .value = {.ints = {1 + round % 4, 2}, .n_ints = 2}};
+        int x = 0;
+        CHECK(ds_graph_input(c.graph, &x, &in) == DS_OK);
+        c.plain = false;
+        const int e = add_node(&c, &ds_op_conv_transpose2d, &stride, 1, &x, 1, &weight, 1);
+        const int other = add_node(&c, &ds_op_conv_transpose2d, &stride, 1, &x, 1, &weight, 1);
+        add_output(&c, add_combined(&c, "add", add_unary(&c, "silu", e), other));
+        run_case(&c, kernels, 1, round % 4 == 3 ? 0 : 1);
     }
 }
 
@@ -297,6 +336,7 @@ int main(void)
     for (size_t i = 0; i < n && all[i]->isa <= ds_cpu_best(); i++) {
         test_chains(all[i]);
         test_planes(all[i]);
+        test_transposed(all[i]);
         test_refusals(all[i]);
         test_pairs(all[i]);
         test_weights(all[i]);

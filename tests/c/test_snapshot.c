@@ -210,11 +210,11 @@ static void test_indices(void)
     const bool ended = false;
     bool bad;
     CHECK(ds_session_open(r.session, &slot, 0) == DS_OK);
-    CHECK(ds_batch_begin(r.batch, &slot, &n_frames, &ended, &bad, 1, 1) == DS_OK);
+    CHECK(begin_rows(r.batch, &slot, &n_frames, &ended, &bad, 1) == DS_OK);
     for (int64_t k = 0; k < n_frames; k++) {
-        ((int64_t *)ds_batch_input(r.batch, 0, 0))[k] = k % 6;
+        ((int64_t *)ds_step_room(r.batch, 0, 0))[k] = k % 6;
     }
-    ds_batch_run(r.batch, NULL);
+    ds_step_run(r.batch);
     char *state;
     size_t at;
     const size_t n = copy_state(&r, slot, &state);

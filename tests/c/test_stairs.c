@@ -9,7 +9,7 @@ static ds_stairs_maker maker;
 
 /* Operands and results so far, and how each was made. */
 typedef struct made {
-    ds_stairs *f[MOST];
+    const ds_stairs *f[MOST];
     ds_expr_code code[MOST];
     int64_t k[MOST][3]; /* of a line: period, gain, plus; else operands */
     int n;
@@ -70,9 +70,9 @@ static void check_function(const made *c, int i)
 {
     const ds_stairs *f = c->f[i];
     const ds_flight *last = ds_stairs_last(f);
-    int64_t most, positive, nonzero, largest = -DS_NEVER, first = -1;
-    CHECK(ds_stairs_most(&maker, f, &most, &positive) == DS_OK);
-    CHECK(ds_stairs_nonzero(&maker, f, &nonzero) == DS_OK);
+    int64_t largest = -DS_NEVER, first = -1;
+    ds_stairs_summary sum;
+    CHECK(ds_stairs_summarise(&maker, f, &sum) == DS_OK);
     for (int64_t n = 0; n < NEAR; n++) {
         const int64_t value = direct(c, i, n);
         CHECK(ds_stairs_at(f, n) == value);
@@ -81,8 +81,9 @@ static void check_function(const made *c, int i)
         first = value != 0 && first < 0 ? n : first;
     }
     if (last->start + last->period < NEAR) {
-        CHECK(most == largest && nonzero == first);
-        CHECK((positive >= 0) == (largest > 0) && (positive < 0 || direct(c, i, positive) > 0));
+        CHECK(sum.most == largest && sum.nonzero == first);
+        CHECK((sum.positive >= 0) == (largest > 0) &&
+              (sum.positive < 0 || direct(c, i, sum.positive) > 0));
     }
     for (int trial = 0; trial < 20; trial++) {
         const int64_t n = last->start + (random_below(1 << 20) << random_below(11));
@@ -114,16 +115,14 @@ static void test_random(void)
         for (int i = 0; i < c.n; i++) {
             check_function(&c, i);
         }
-        for (int i = 0; i < c.n; i++) {
-            ds_stairs_release(&maker, c.f[i]);
-        }
+        ds_arena_reset(&maker.arena);
     }
 }
 
 /* A stretch of 2^40 frames takes no time. */
 static void test_long(void)
 {
-    ds_stairs *line, *late, *zero, *f;
+    const ds_stairs *line, *late, *zero, *f, *next;
     CHECK(ds_stairs_line(&maker, &line, 3, 1, 0) == DS_OK);
     CHECK(ds_stairs_line(&maker, &late, 1, 1, -((int64_t)1 << 40)) == DS_OK);
     CHECK(ds_stairs_constant(&maker, &zero, 0) == DS_OK);
@@ -133,28 +132,24 @@ static void test_long(void)
     CHECK(ds_stairs_last(f)->start == ((int64_t)1 << 40) + 1 && ds_stairs_last(f)->period == 3);
     CHECK(ds_stairs_at(f, (int64_t)1 << 40) == 0);
     CHECK(ds_stairs_at(f, ((int64_t)1 << 40) + 1) == (((int64_t)1 << 40) + 1) / 3);
-    ds_stairs *next;
     CHECK(ds_stairs_next(&maker, &next, f) == DS_OK);
     CHECK(ds_stairs_at(next, (int64_t)1 << 40) == ds_stairs_at(f, ((int64_t)1 << 40) + 1));
-    ds_stairs_release(&maker, next);
-    ds_stairs_release(&maker, f);
     CHECK(failed(ds_stairs_apply(&maker, &f, DS_EXPR_MUL, line, line, NULL), DS_LIMIT, "products"));
     CHECK(failed(ds_stairs_apply(&maker, &f, DS_EXPR_FLOORDIV, late, line, NULL), DS_LIMIT, "divided"));
     CHECK(failed(ds_stairs_line(&maker, &f, (int64_t)1 << 40, 1, 0), DS_LIMIT, "period"));
     maker.work = 3;
     CHECK(failed(ds_stairs_line(&maker, &f, 10, 7, 0), DS_LIMIT, "too large"));
-    ds_stairs_release(&maker, line);
-    ds_stairs_release(&maker, late);
-    ds_stairs_release(&maker, zero);
 }
 
 int main(void)
 {
     ds_fault_init(&fault);
     hooks = ds_fault_hooks(&fault);
-    maker = (ds_stairs_maker){hooks, (int64_t)1 << 40};
+    maker.work = (int64_t)1 << 40;
+    ds_arena_init(&maker.arena, &hooks);
     test_random();
     test_long();
+    ds_arena_free(&maker.arena);
     CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
     return check_report();
 }

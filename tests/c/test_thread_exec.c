@@ -112,13 +112,13 @@ static void test_streams(size_t n_pool)
     }
     for (size_t t = 0; t < N_THREADS; t++) {
         workers[t] = (worker){.own = shared, .seed = t + 1};
-        CHECK(ds_batch_create(&workers[t].own.batch, shared.plan) == DS_OK);
+        CHECK(ds_step_create(&workers[t].own.batch, shared.plan, shared.pool) == DS_OK);
         CHECK(pthread_create(&threads[t], NULL, work, &workers[t]) == 0);
     }
     for (size_t t = 0; t < N_THREADS; t++) {
         CHECK(pthread_join(threads[t], NULL) == 0);
         CHECK(workers[t].n_calls > 20);
-        ds_batch_destroy(workers[t].own.batch);
+        ds_step_destroy(workers[t].own.batch);
     }
     for (size_t k = 0; k < N_STREAMS; k++) {
         free_fed(&shared, &given[k]);

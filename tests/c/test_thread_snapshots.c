@@ -10,7 +10,7 @@ static runner shared;
 static ds_slot *slots[N_SLOTS];
 
 typedef struct worker {
-    ds_batch *batch; /* its own */
+    ds_step *batch; /* its own */
     uint64_t seed;
     size_t n_done[5], n_refused;
 } worker;
@@ -31,14 +31,14 @@ static void write_frames(float *to, int64_t from, int64_t n)
     }
 }
 
-static void step(ds_batch *batch, ds_slot *slot, int64_t n)
+static void step(ds_step *batch, ds_slot *slot, int64_t n)
 {
     const bool ended = false;
     bool bad;
     const int64_t at = slot->block->frames[0];
-    CHECK(ds_batch_begin(batch, &slot, &n, &ended, &bad, 1, 1) == DS_OK);
-    write_frames(ds_batch_input(batch, 0, 0), at, n);
-    ds_batch_run(batch, shared.pool);
+    CHECK(begin_rows(batch, &slot, &n, &ended, &bad, 1) == DS_OK);
+    write_frames(ds_step_room(batch, 0, 0), at, n);
+    ds_step_run(batch);
 }
 
 /* A new stream with another's state, looked at and closed. */
@@ -111,7 +111,7 @@ static void test_shared_streams(size_t n_pool)
     }
     for (size_t t = 0; t < N_THREADS; t++) {
         workers[t] = (worker){.seed = t + 1};
-        CHECK(ds_batch_create(&workers[t].batch, shared.plan) == DS_OK);
+        CHECK(ds_step_create(&workers[t].batch, shared.plan, shared.pool) == DS_OK);
         CHECK(pthread_create(&threads[t], NULL, work, &workers[t]) == 0);
     }
     for (size_t t = 0; t < N_THREADS; t++) {
@@ -119,7 +119,7 @@ static void test_shared_streams(size_t n_pool)
         for (size_t k = 0; k < 5; k++) {
             CHECK(workers[t].n_done[k] > 0);
         }
-        ds_batch_destroy(workers[t].batch);
+        ds_step_destroy(workers[t].batch);
     }
     for (size_t k = 0; k < N_SLOTS; k++) { /* as a stream that nobody moved */
         ds_slot *whole;

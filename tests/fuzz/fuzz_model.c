@@ -9,9 +9,9 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include "codec/safetensors_write.h"
-#include "exec/batch.h"
 #include "fuzz.h"
 #include "model/model.h"
+#include "step_rows.h"
 
 enum { MOST_BYTES = 1 << 22, MOST_TENSORS = 32, MOST_ELEMENTS = 512, MOST_WORK = 50000 };
 
@@ -140,9 +140,9 @@ static void step(const ds_plan *plan)
 {
     static const int64_t frames[] = {1, 5, 0};
     ds_session *session = NULL;
-    ds_batch *batch = NULL;
+    ds_step *batch = NULL;
     ds_slot *slot = NULL;
-    int fits = ds_session_create(&session, plan, 1) == DS_OK && ds_batch_create(&batch, plan) == DS_OK &&
+    int fits = ds_session_create(&session, plan, 1) == DS_OK && ds_step_create(&batch, plan, NULL) == DS_OK &&
                ds_session_open(session, &slot, 0) == DS_OK;
     for (int call = 0; call < 3 && fits; call++) {
         int64_t n_frames[DS_MAX_INPUTS];
@@ -151,19 +151,19 @@ static void step(const ds_plan *plan)
         for (size_t i = 0; i < plan->graph->n_inputs; i++) {
             n_frames[i] = frames[call];
         }
-        fits = ds_batch_begin(batch, &slot, n_frames, &ended, &bad, 1, 1) == DS_OK;
+        fits = begin_rows(batch, &slot, n_frames, &ended, &bad, 1) == DS_OK;
         for (size_t i = 0; fits && i < plan->graph->n_inputs; i++) {
             const size_t n_bytes =
                 ds_signature_bytes(&plan->graph->edges[plan->graph->inputs[i]].signature);
             if (n_frames[i] > 0) {
-                memset(ds_batch_input(batch, i, 0), 0, n_bytes * (size_t)n_frames[i]);
+                memset(ds_step_room(batch, i, 0), 0, n_bytes * (size_t)n_frames[i]);
             }
         }
-        if (fits && (fits = ds_batch_check(batch, &bad) == DS_OK)) {
-            ds_batch_run(batch, NULL);
+        if (fits && (fits = ds_step_check(batch) == DS_OK)) {
+            ds_step_run(batch);
         }
     }
-    ds_batch_destroy(batch);
+    ds_step_destroy(batch);
     ds_session_destroy(session);
 }
 
@@ -178,7 +178,7 @@ static void check_written(const ds_graph *graph, const ds_interface *interface)
     const ds_sink to_first = ds_buffer_sink(&first), to_second = ds_buffer_sink(&second);
     FUZZ_CHECK(ds_model_write(&to_first, graph, interface) == DS_OK);
     FUZZ_CHECK(ds_mapped_copy(&file, NULL, first.bytes, first.n_bytes) == DS_OK);
-    FUZZ_CHECK(ds_model_read(&again, &read, NULL, file) == DS_OK);
+    FUZZ_CHECK(ds_model_read(&again, &read, NULL, file, false) == DS_OK);
     FUZZ_CHECK(ds_model_write(&to_second, again, read) == DS_OK);
     FUZZ_CHECK(first.n_bytes == second.n_bytes);
     FUZZ_CHECK(memcmp(first.bytes, second.bytes, first.n_bytes) == 0);
@@ -198,7 +198,7 @@ static void check_fingerprint(ds_mapped *file, ds_status without)
 {
     ds_graph *graph = NULL;
     ds_interface *interface = NULL;
-    const ds_status status = ds_model_read(&graph, &interface, &hooks, file);
+    const ds_status status = ds_model_read(&graph, &interface, &hooks, file, false);
     FUZZ_CHECK(status == without || (without == DS_OK && (status == DS_FORMAT || status == DS_NO_MEMORY)));
     FUZZ_CHECK(status != DS_FORMAT || without != DS_OK || strstr(ds_last_error(), "fingerprint") != NULL);
     ds_interface_free(interface);
@@ -211,7 +211,7 @@ static void run(const void *bytes, size_t n_bytes)
     ds_graph *graph = NULL;
     ds_interface *interface = NULL;
     FUZZ_CHECK(ds_mapped_copy(&file, NULL, bytes, n_bytes) == DS_OK);
-    const ds_status status = ds_model_read_changed(&graph, &interface, &hooks, file);
+    const ds_status status = ds_model_read(&graph, &interface, &hooks, file, true);
     check_fingerprint(file, status);
     ds_mapped_release(file);
     if (status != DS_OK) {

@@ -71,7 +71,7 @@ static bool step(runner *r, ds_slot *slot, int64_t n, bool ended, uint64_t *hash
     for (size_t i = 0; i < g->n_inputs; i++) {
         n_frames[i] = n * g->edges[g->inputs[i]].signature.rate.num;
     }
-    const ds_status status = ds_batch_begin(r->batch, &slot, n_frames, &ended, &bad, 1, 1);
+    const ds_status status = begin_rows(r->batch, &slot, n_frames, &ended, &bad, 1);
     FUZZ_CHECK(status == DS_OK || status == DS_SHAPE || status == DS_ARGUMENT);
     if (status != DS_OK) {
         FUZZ_CHECK(bad);
@@ -80,7 +80,7 @@ static bool step(runner *r, ds_slot *slot, int64_t n, bool ended, uint64_t *hash
     for (size_t i = 0; i < g->n_inputs; i++) {
         const ds_signature *s = &g->edges[g->inputs[i]].signature;
         const int64_t n_elements = n_frames[i] * ds_signature_elements(s);
-        void *to = ds_batch_input(r->batch, i, 0);
+        void *to = ds_step_room(r->batch, i, 0);
         for (int64_t k = 0; k < n_elements; k++) {
             if (s->dtype == DS_I64) {
                 ((int64_t *)to)[k] = k % 6;
@@ -89,13 +89,13 @@ static bool step(runner *r, ds_slot *slot, int64_t n, bool ended, uint64_t *hash
             }
         }
     }
-    FUZZ_CHECK(ds_batch_check(r->batch, &bad) == DS_OK);
-    ds_batch_run(r->batch, NULL);
+    FUZZ_CHECK(ds_step_check(r->batch) == DS_OK);
+    ds_step_run(r->batch);
     for (size_t o = 0; o < g->n_outputs; o++) {
         int64_t start;
-        const int64_t n_out = ds_batch_output_frames(r->batch, o, 0, &start);
+        const int64_t n_out = ds_step_frames(r->batch, o, 0, &start);
         const size_t n_bytes = (size_t)n_out * ds_signature_bytes(&g->edges[g->outputs[o]].signature);
-        const unsigned char *y = ds_batch_output(r->batch, o, 0);
+        const unsigned char *y = ds_step_values(r->batch, o, 0);
         FUZZ_CHECK(n_out >= 0 && start >= 0);
         for (size_t k = 0; k < n_bytes; k++) {
             *hash = (*hash ^ y[k]) * UINT64_C(0x100000001B3);

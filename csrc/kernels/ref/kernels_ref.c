@@ -1,10 +1,6 @@
 /* kernels/ref/kernels_ref.c: the definition of every kernel, for any machine.
  *
  * Where the processor has no fma that the compiler may use, fmaf and fma are calls: exact and slow. */
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-
 #include "kernels/variants.h"
 
 #define DSK_ISA ref

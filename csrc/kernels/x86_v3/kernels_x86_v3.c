@@ -5,9 +5,6 @@
 
 #if DSK_X86
 #include <immintrin.h>
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
 
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,bmi2"))), apply_to = function)
@@ -19,7 +16,7 @@
 #define DSK_ISA x86_v3
 #define DSK_ISA_NAME "x86_v3"
 #define DSK_ISA_LEVEL DS_ISA_X86_V3
-#define DSK_LANES "kernels/x86_v3/lanes.inc"
+#define DSK_REGISTER 256
 #include "kernels/ref/variant.inc"
 
 #if defined(__clang__)

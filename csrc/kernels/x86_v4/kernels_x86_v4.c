@@ -5,9 +5,6 @@
 
 #if DSK_X86
 #include <immintrin.h>
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
 
 #if defined(__clang__)
 #pragma clang attribute push(                                                    \
@@ -21,7 +18,7 @@
 #define DSK_ISA x86_v4
 #define DSK_ISA_NAME "x86_v4"
 #define DSK_ISA_LEVEL DS_ISA_X86_V4
-#define DSK_LANES "kernels/x86_v4/lanes.inc"
+#define DSK_REGISTER 512
 #include "kernels/ref/variant.inc"
 
 #if defined(__clang__)

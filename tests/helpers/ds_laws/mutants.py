@@ -1,5 +1,7 @@
 """Planted faults in C: a copy of the package whose engine differs in one line.
 
+The laws of the fast tier notice each.
+
 Only the mutated file is compiled; all other objects are those of the last build (build/objects), or are
 compiled once and kept there. A process that finds the copy first on its path runs the laws with it.
 """
@@ -37,21 +39,14 @@ class Mutant:
 
 MUTANTS = {
     "phase lost at stride > span": Mutant(
-        "ops/conv1d.c",
-        "m * g.stride - g.left, g.mode, total);",
-        "(out->m0 > 0 && g.stride > ds_padding_span(&g) ? run->in[row].at + (m - out->m0) * g.stride : "
-        "m * g.stride - g.left), g.mode, total);",
-        ("conv1d",),
-    ),
-    "phase lost at stride > span, over planes": Mutant(
-        "ops/conv2d.c",
+        "ops/conv.c",
         "at = {m * along.stride - along.left, along.mode, plane.total};",
         "at = {plane.out.m0 > 0 && along.stride > ds_padding_span(&along) ? plane.in.at + (m - plane.out.m0) * "
         "along.stride : m * along.stride - along.left, along.mode, plane.total};",
-        ("conv2d",),
+        ("conv1d", "conv2d"),
     ),
     "padding within a frame read from its neighbours": Mutant(
-        "ops/window_product.c",
+        "ops/planes.c",
         "window_inside(inner, s->n_inner, s->inner_step);",
         "(window_inside(inner, s->n_inner, s->inner_step) || in->n > 3);",
         ("conv2d",),
@@ -82,7 +77,7 @@ MUTANTS = {
     ),
     "carried state skipped when nothing leaves": Mutant(
         "exec/run.c",
-        "any |= g->frames[node->inputs[i]] > 0;",
+        "any |= g->edges[node->inputs[i]].frames > 0;",
         "any |= false;",
         ("reduce_frames",),
     ),
@@ -95,7 +90,7 @@ MUTANTS = {
     "a room's first kept frame one too late": Mutant(
         "exec/run.c",
         "*mark = stays ? *mark + dropped : 0;",
-        "*mark = stays && dropped > 1 ? *mark + dropped + (left > 1) : stays ? *mark + dropped : 0;",
+        "*mark = stays ? *mark + dropped + (dropped > 1 && ds_kept_at(p, &row->now, e) > 1) : 0;",
         ("conv1d", "delay"),
     ),
     "integers of another period": Mutant(
@@ -119,7 +114,7 @@ MUTANTS = {
         ("failed-call",),
     ),
     "state published before the end of the call": Mutant(
-        "exec/batch.c",
+        "exec/step.c",
         "frames[i] = have[i] + more;",
         "frames[i] = g->slots[r]->block->frames[i] = have[i] + more;",
         ("delay", "conv1d"),
@@ -140,8 +135,8 @@ MUTANTS = {
     ),
     "snapshots without carried state": Mutant(
         "exec/snapshot.c",
-        "memcpy(e->data, r->data + r->at, e->n_bytes);",
-        "if (e->array >= 0) memcpy(e->data, r->data + r->at, e->n_bytes);",
+        "memcpy(find_data(p, slot, e), from, e->n_bytes);",
+        "memcpy(find_data(p, slot, e), from, e->array >= 0 ? e->n_bytes : 0);",
         ("lstm", "reduce_frames"),
         ("snapshots", "forks"),
     ),
@@ -165,7 +160,7 @@ MUTANTS = {
         ("values", "offline-is-the-same"),
     ),
     "matrices counted along the wrong axis": Mutant(
-        "ops/matmul.c",
+        "ops/linear.c",
         "block % size * step;",
         "block % size;",
         ("matmul",),
@@ -204,15 +199,15 @@ MUTANTS = {
         ("cumulative",),
     ),
     "windows before the chunk left out of the sum": Mutant(
-        "ops/overlap_add.c",
+        "ops/frame.c",
         "(u - size) / step + 1, .last = u / step};",
         "(u - size) / step + 1 + (u % 7 == 6), .last = u / step};",
         ("overlap_add",),
     ),
     "allocation in every call": Mutant(
         "exec/engine.c",
-        "ds_batch *rested = engine->n_resting > 0 ?",
-        "ds_batch *rested = engine->n_resting > engine->n_batches ?",
+        "ds_step *taken = engine->resting;",
+        "ds_step *taken = NULL;",
         ("add",),
         ("allocation",),
     ),
@@ -286,9 +281,9 @@ def build(mutant: Mutant, place: Path) -> Path:
 
 
 def run(mutant: Mutant, place: Path) -> subprocess.CompletedProcess[str]:
-    """Hold the laws against a built copy; the exit status is 1 where one is broken."""
+    """Hold the laws of the fast tier against a built copy; the exit status is 1 where one is broken."""
     helpers = Path(__file__).resolve().parents[1]
-    words = [sys.executable, "-m", "ds_laws", *mutant.names]
+    words = [sys.executable, "-m", "ds_laws", "--fast", *mutant.names]
     words += [w for law in mutant.laws for w in ("--law", law)]
     usual = {k: v for k, v in os.environ.items() if k != "DREAMSTREAM_LAW_CASES"}
     environment = {**usual, "PYTHONPATH": os.pathsep.join([str(place), str(helpers)])}

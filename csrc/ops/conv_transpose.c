@@ -1,0 +1,345 @@
+/* ops/conv_transpose.c: transposed convolution over planes, one axis of which is the stream.
+ *
+ * Position (i, p) of the plane adds x[i][p][c] * weight[c][n][t][u] to the output (i * stride + t
+ * * dilation - padding, p * stride' + u * dilation' - padding'), for all taps; then the bias. The
+ * primed numbers are those within a frame, and weight[c][n][u][t] stands in its place where
+ * `axis` is 1.
+ *
+ * Seen from an output, only the taps of its phases matter (ops/phases.h), of one along the stream
+ * and of one within a frame. Each pair of phases is a product of its own over windows of the
+ * input, in ascending order of positions, that is of descending taps; positions outside count as
+ * zero, and an output of no phase is the bias.
+ *
+ * Where frames are single positions, without dilation and groups, neighbouring phases with equally
+ * many taps share their windows: they are one product, whose columns (phase, n) are contiguous
+ * output frames. Where only a part of these frames is wanted, at the ends of a call, they are
+ * computed aside.
+ *
+ * conv_transpose1d: in [C], weight [C][N / groups][kernel], bias? [N], out [N]; rate * stride.
+ *
+ * conv_transpose2d: in [F][C], weight [C][N / groups][kernel 0][kernel 1], bias? [N], out [F'][N];
+ * rate * stride. in [H][F][C], out [H'][F'][N]: images, each frame by itself (ops/planes.h).
+ *
+ * Source: torch.nn.ConvTranspose1d (also along an axis that is not the stream) and
+ * torch.nn.ConvTranspose2d. */
+#include <string.h>
+
+#include "ops/move.h"
+#include "ops/packed.h"
+#include "ops/phases.h"
+#include "ops/planes.h"
+#include "ops/registry.h"
+
+enum { AXIS, STRIDE, PADDING, OUTPUT_PADDING, DILATION, GROUPS };
+enum { WEIGHT = DS_PLANES_WEIGHT, BIAS = DS_PLANES_BIAS };
+
+static const ds_attr_def conv_transpose1d_attrs[] = {
+    {"stride", DS_ATTR_INT, .i = 1, .doc = "output frames per input frame"},
+    {"padding", DS_ATTR_INT, .doc = "output frames dropped at both ends"},
+    {"output_padding", DS_ATTR_INT, .doc = "output frames added at the end"},
+    {"dilation", DS_ATTR_INT, .i = 1, .doc = "frames between taps"},
+    {"groups", DS_ATTR_INT, .i = 1, .doc = "groups of channels"},
+    {0},
+};
+
+static const ds_attr_def conv_transpose2d_attrs[] = {
+    {"axis", DS_ATTR_INT, .doc = "the kernel axis that runs along the stream, 0 or 1"},
+    {"stride", DS_ATTR_INTS,
+     .doc = "output per input along the stream and within a frame; without: 1 and 1"},
+    {"padding", DS_ATTR_INTS,
+     .doc = "output dropped at both ends of the stream and of each frame; without: none"},
+    {"output_padding", DS_ATTR_INTS,
+     .doc = "output added at the end of the stream and of each frame; without: none"},
+    {"dilation", DS_ATTR_INTS,
+     .doc = "between taps along the stream and within a frame; without: 1 and 1"},
+    {"groups", DS_ATTR_INT, .i = 1, .doc = "groups of channels"},
+    {0},
+};
+
+/* Along axis i of the plane: 0 the stream (or an image's rows), 1 within a row. */
+static ds_padding conv_transpose_numbers(const ds_op *op, int i)
+{
+    return (ds_padding){.kernel = ds_planes_kernel(op, i),
+                        .stride = ds_planes_number(op, STRIDE, i, 1),
+                        .dilation = ds_planes_number(op, DILATION, i, 1),
+                        .left = ds_planes_number(op, PADDING, i, 0),
+                        .right = ds_planes_number(op, OUTPUT_PADDING, i, 0)};
+}
+
+/* Both axes. */
+static void conv_transpose_geometry(const ds_op *op, ds_phases *g)
+{
+    for (int i = 0; i < 2; i++)
+        g[i] = ds_phases_make(conv_transpose_numbers(op, i));
+}
+
+/* How many phases from f on along the first axis are one product. */
+static int64_t conv_transpose_shared(const ds_op *op, const ds_phases *g, int64_t f)
+{
+    if (!ds_planes_vectors(op) || g->dilation != 1 || ds_planes_attr(op, GROUPS)->i != 1)
+        return 1;
+    return (f < g->n_full ? g->n_full : g->n_phases) - f;
+}
+
+/* Of phase f along the plane's first axis, with those that share its windows, and e along its second. */
+static ds_windows conv_transpose_shape(const ds_op *op, const ds_phases *g, int64_t f, int64_t e)
+{
+    const int64_t n_out = op->out[0].shape[op->out[0].rank - 1];
+    return ds_windows_make(op, ds_planes_attr(op, GROUPS)->i,
+                           n_out * conv_transpose_shared(op, g, f), ds_phases_taps(&g[0], f),
+                           g[0].frame_step, ds_phases_taps(&g[1], e), g[1].frame_step);
+}
+
+/* Output frames that were computed aside. */
+typedef struct piece {
+    void *to;
+    const char *from;
+    size_t n_bytes;
+} piece;
+
+static ds_status conv_transpose_check_weight(const ds_op *op, int64_t *n_out)
+{
+    const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
+    const char *name = op->def->name;
+    const int64_t groups = ds_planes_attr(op, GROUPS)->i, n_in = in->shape[in->rank - 1];
+    char text[160];
+    if (ds_planes_vectors(op)) {
+        DS_CHECK(weight->rank == 3 && weight->shape[0] == n_in && weight->shape[1] >= 1, DS_SHAPE,
+                 "%s: its weight 'weight' must have shape (%lld, out_channels / groups, "
+                 "kernel_size), got %s",
+                 name, (long long)n_in, ds_signature_text(weight, text, sizeof text));
+    }
+    DS_CHECK(weight->shape[0] == n_in, DS_SHAPE,
+             "%s: its weight 'weight' must have shape (%lld, out_channels / groups, "
+             "kernel...) for %lld input channels, got %s",
+             name, (long long)n_in, (long long)n_in, ds_signature_text(weight, text, sizeof text));
+    DS_CHECK(groups >= 1 && n_in % groups == 0, DS_ARGUMENT,
+             "%s: groups must divide %lld input channels, got %lld", name, (long long)n_in,
+             (long long)groups);
+    DS_CHECK(weight->shape[1] <= INT64_MAX / groups, DS_LIMIT, "%s: too many channels", name);
+    *n_out = weight->shape[1] * groups;
+    return ds_require_optional(op, BIAS, "bias", 1, n_out);
+}
+
+/* Outputs of an axis of n positions within a frame. */
+static ds_status conv_transpose_inner_size(const ds_op *op, const ds_phases *g, int64_t n,
+                                           int64_t *n_outputs)
+{
+    *n_outputs = ds_phases_size(g, n);
+    DS_CHECK(*n_outputs >= 1, DS_SHAPE,
+             "%s: padding %lld drops all of the %lld positions that the %lld within a frame give",
+             op->def->name, (long long)g->padding, (long long)(*n_outputs + 2 * g->padding),
+             (long long)n);
+    return DS_OK;
+}
+
+/* Where every output has its phases; frames that share a product lie side by side in its rows. */
+static unsigned conv_transpose_finishes(const ds_op *op, const ds_phases *g)
+{
+    const ds_phases *a = &g[0], *b = &g[1];
+    if (a->n_phases < a->stride || b->n_phases < b->stride)
+        return 0;
+    const bool shared =
+        conv_transpose_shared(op, a, 0) > 1 || conv_transpose_shared(op, a, a->n_full) > 1;
+    return shared ? DS_FINISHES_ELEMENTS : DS_FINISHES_STEPS;
+}
+
+static ds_status conv_transpose_infer(ds_op *op)
+{
+    const ds_signature *in = &op->in[0];
+    ds_signature *out = &op->out[0];
+    const int rank = in->rank;
+    DS_TRY(ds_planes_check(op, op->def == &ds_op_conv_transpose1d, 2));
+    DS_TRY(conv_transpose_check_weight(op, &out->shape[rank - 1]));
+    for (int i = 0; i < 2; i++) {
+        const ds_padding numbers = conv_transpose_numbers(op, i);
+        DS_TRY(ds_phases_check(op, &numbers));
+    }
+    ds_phases g[2];
+    conv_transpose_geometry(op, g);
+    const ds_phases *a = &g[0], *b = &g[1];
+    if (rank > 1)
+        DS_TRY(conv_transpose_inner_size(op, b, in->shape[rank - 2], &out->shape[rank - 2]));
+    DS_TRY(ds_planes_images(op) ? conv_transpose_inner_size(op, a, in->shape[0], &out->shape[0])
+                                : ds_scale_rate(op, a->stride, 1));
+    op->finishes = conv_transpose_finishes(op, g);
+    const ds_windows s = conv_transpose_shape(op, g, 0, 0); /* no phase has more taps */
+    DS_TRY(ds_windows_set_sizes(op, &s, (size_t)(g[0].n_phases * g[1].n_phases), true));
+    if (ds_planes_vectors(op))
+        op->scratch.per_row =
+            ds_packed_align(2 * (sizeof(piece) + (size_t)g[0].n_phases * ds_signature_bytes(out)));
+    return DS_OK;
+}
+
+static void conv_transpose_counts(const ds_op *op, ds_program *p)
+{
+    ds_phases g[2];
+    conv_transpose_geometry(op, g);
+    if (ds_planes_images(op))
+        ds_padding_counts(&(ds_padding){0}, p);
+    else
+        ds_phases_counts(&g[0], p);
+}
+
+static void conv_transpose_need(const ds_op *op, ds_program *p)
+{
+    ds_phases g[2];
+    conv_transpose_geometry(op, g);
+    if (ds_planes_images(op))
+        ds_padding_need(&(ds_padding){0}, p);
+    else
+        ds_phases_need(&g[0], p);
+}
+
+/* Bytes of a product's bias that is repeated for each phase. */
+static size_t conv_transpose_bias_bytes(const ds_op *op, const ds_windows *s)
+{
+    const bool repeated = s->n_out > (size_t)op->out[0].shape[op->out[0].rank - 1];
+    return repeated && ds_op_has_weight(op, BIAS) ? ds_packed_align(s->n_out * s->element) : 0;
+}
+
+static size_t conv_transpose_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    ds_phases g[2];
+    conv_transpose_geometry(op, g);
+    size_t n_bytes = 0;
+    for (int64_t f = 0; f < g[0].n_phases; f += conv_transpose_shared(op, &g[0], f)) {
+        for (int64_t e = 0; e < g[1].n_phases; e++) {
+            const ds_windows s = conv_transpose_shape(op, g, f, e);
+            n_bytes += ds_windows_prepared_bytes(&s, k) + conv_transpose_bias_bytes(op, &s);
+        }
+    }
+    return n_bytes;
+}
+
+/* The product of phases f and e; returns where the next one goes. */
+static void *conv_transpose_prepare_phases(const ds_op *op, const ds_phases *g, int64_t f,
+                                           int64_t e, void *prepared, const void *const *weights,
+                                           const ds_real_kernels *k)
+{
+    const ds_phases *a = &g[0], *b = &g[1];
+    const int64_t tap = ds_planes_tap(op, 0), inner = ds_planes_tap(op, 1);
+    const int64_t taps = a->kernel * b->kernel, n_out = op->weight[WEIGHT].shape[1];
+    const ds_windows s = conv_transpose_shape(op, g, f, e);
+    const size_t start = (size_t)(ds_phases_last(a, f) * tap + ds_phases_last(b, e) * inner);
+    ds_weight_layout layout = {.col = (ptrdiff_t)taps,
+                               .tap = -(ptrdiff_t)(a->tap_step * tap),
+                               .inner = -(ptrdiff_t)(b->tap_step * inner),
+                               .channel = (ptrdiff_t)(n_out * taps)};
+    const char *bias = ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL;
+    const size_t n_bytes = ds_windows_prepared_bytes(&s, k),
+                 repeated = conv_transpose_bias_bytes(op, &s);
+    if (conv_transpose_shared(op, a, f) > 1) { /* columns (phase, n) */
+        layout.n_sub = (size_t)n_out;
+        layout.sub = layout.col;
+        layout.col = 1;
+    }
+    ds_windows_prepare(&s, prepared, (const char *)weights[WEIGHT] + start * s.element,
+                       s.n_in / s.groups * (size_t)layout.channel, &layout, bias, k);
+    if (repeated > 0) {
+        ds_packed *packed = prepared;
+        char *to = (char *)prepared + n_bytes;
+        packed->bias = to;
+        packed->n_bytes += repeated;
+        ds_move_repeat(to, s.n_out * s.element, bias, (size_t)n_out * s.element);
+    }
+    return (char *)prepared + n_bytes + repeated;
+}
+
+static void conv_transpose_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                                   const ds_real_kernels *k)
+{
+    ds_phases g[2];
+    conv_transpose_geometry(op, g);
+    for (int64_t f = 0; f < g[0].n_phases; f += conv_transpose_shared(op, &g[0], f))
+        for (int64_t e = 0; e < g[1].n_phases; e++)
+            prepared = conv_transpose_prepare_phases(op, g, f, e, prepared, weights, k);
+}
+
+/* All outputs of the phases [f, f + n) along the plane's first axis and e along its second. */
+static void conv_transpose_forward_phases(const ds_op *op, const ds_run *run, const ds_phases *g,
+                                          int64_t f, int64_t n, int64_t e,
+                                          ds_window_product *product)
+{
+    const ds_phases *a = &g[0], *b = &g[1];
+    const ds_signature *out = &op->out[0];
+    const int64_t n_outputs = ds_planes_width(out);
+    const size_t position_bytes = (size_t)out->shape[out->rank - 1] * product->shape.element;
+    const size_t row_bytes = (size_t)n_outputs * position_bytes;
+    piece *pieces = run->scratch;
+    char *aside = (char *)(pieces + 2 * run->n_rows);
+    size_t n_pieces = 0;
+    for (size_t row = 0; row < run->n_rows; row++) {
+        for (int64_t i = 0; i < ds_planes_count(op, run, row); i++) {
+            const ds_plane plane = ds_planes_at(op, run, row, i);
+            const int64_t m0 = plane.out.m0, m1 = plane.out.m1;
+            int64_t m = ds_phases_from(a, f, m0);
+            if (n > 1 && m - a->stride + n > m0)
+                m -= a->stride; /* its last frames are wanted */
+            for (; m < m1 && m0 < m1; m += a->stride) {
+                const int64_t from = m > m0 ? m : m0, to = m + n < m1 ? m + n : m1;
+                char *y = ds_to(&plane.out, from, row_bytes);
+                if (to - from < n) {
+                    char *at = aside + n_pieces * (size_t)n * row_bytes;
+                    pieces[n_pieces++] = (piece){y, at + (size_t)(from - m) * row_bytes,
+                                                 (size_t)(to - from) * row_bytes};
+                    y = at;
+                }
+                const ds_window_place along = {ds_phases_first(a, f, m), DS_PADDING_ZEROS,
+                                               plane.total};
+                for (int64_t j = ds_phases_from(b, e, 0); j < n_outputs; j += b->stride) {
+                    const ds_window_place inner = {ds_phases_first(b, e, j), DS_PADDING_ZEROS,
+                                                   product->shape.width};
+                    ds_window_add(product, y + (size_t)j * position_bytes, &plane.in, along, inner);
+                }
+            }
+        }
+    }
+    ds_window_flush(product);
+    for (size_t i = 0; i < n_pieces; i++)
+        memcpy(pieces[i].to, pieces[i].from, pieces[i].n_bytes);
+}
+
+/* The bias in every output, to begin with. */
+static void conv_transpose_fill(const ds_op *op, const ds_run *run, const void *bias)
+{
+    const ds_signature *out = &op->out[0];
+    const size_t n_bytes = (size_t)out->shape[out->rank - 1] * ds_op_element(op);
+    for (size_t row = 0; row < run->n_rows; row++) {
+        const ds_target *to = &run->out[row];
+        const size_t all = (size_t)(to->m1 - to->m0) * ds_signature_bytes(out);
+        if (bias)
+            ds_move_repeat(to->data, all, bias, n_bytes);
+        else if (all > 0)
+            memset(to->data, 0, all);
+    }
+}
+
+/* Scratch: the pieces of all rows, then what products want. */
+static void conv_transpose_forward(const ds_op *op, const ds_run *run)
+{
+    ds_phases g[2];
+    conv_transpose_geometry(op, g);
+    const ds_phases *a = &g[0], *b = &g[1];
+    const char *prepared = run->prepared;
+    char *scratch = (char *)run->scratch + run->n_rows * op->scratch.per_row;
+    if (a->n_phases < a->stride || b->n_phases < b->stride)
+        conv_transpose_fill(op, run, ds_run_weight(op, run, BIAS));
+    for (int64_t f = 0, n; f < a->n_phases; f += n) {
+        n = conv_transpose_shared(op, a, f);
+        for (int64_t e = 0; e < b->n_phases; e++) {
+            const ds_windows s = conv_transpose_shape(op, g, f, e);
+            ds_window_product product;
+            ds_window_begin(&product, &s, op, run, prepared, scratch);
+            conv_transpose_forward_phases(op, run, g, f, n, e, &product);
+            prepared += ds_windows_prepared_bytes(&s, run->k) + conv_transpose_bias_bytes(op, &s);
+        }
+    }
+}
+
+const ds_op_def ds_op_conv_transpose1d = {DS_PLANES_OPERATOR(
+    conv_transpose1d, "transposed convolution along the stream", conv_transpose)};
+
+const ds_op_def ds_op_conv_transpose2d = {DS_PLANES_OPERATOR(
+    conv_transpose2d, "transposed convolution along the stream and within each frame",
+    conv_transpose)};
