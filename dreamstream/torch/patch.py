@@ -341,6 +341,8 @@ class StreamModule(torch.nn.Module):
 
     def __getattr__(self, name: str) -> Any:
         if name in (*Patch.METHODS, *Patch.PROPERTIES) and "_patch" not in self.__dict__:
-            patch_module(self, self.train_variant, self.unstreamable_policy, self.buffer_limit, self.skew)
+            patch_module(
+                self, self.train_variant, self.unstreamable_policy, self.buffer_limit, self.skew
+            )
             return getattr(self, name)
         return super().__getattr__(name)

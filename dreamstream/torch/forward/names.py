@@ -120,8 +120,6 @@ def meaning_of(func: Any) -> Meaning:
     return Meaning(name, native, in_place, shares, native is not None and not in_place and not shares)
 
 
-
-
 def writes(name: str, kwargs: Mapping[str, Any]) -> bool:
     """Whether a function of torch writes into its arguments."""
     if name.startswith("__"):
@@ -130,5 +128,3 @@ def writes(name: str, kwargs: Mapping[str, Any]) -> bool:
 
 
 _READING = ("__int__", "__index__", "__invert__", "__iter__")
-
-

@@ -205,7 +205,9 @@ def _masked(r: _Reduction) -> Any:
     filled = _filled(r.name, r.x, r.options)
     if r.name not in _EXTREMES:
         return r.run(filled)
-    for a in [a for a in r.axes if not filled.shape[a]]:  # one that changes nothing, so that there is an extreme
+    for a in [
+        a for a in r.axes if not filled.shape[a]
+    ]:  # one that changes nothing, so that there is an extreme
         sizes = [1 if i == a else n for i, n in enumerate(filled.shape)]
         filled = filled.new_full(sizes, _fill_of(r.name, filled.dtype, r.options))
     counts = _counts(r.x, r.axes, r.keepdim, filled.device)

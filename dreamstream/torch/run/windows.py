@@ -15,7 +15,6 @@ Tensor = torch.Tensor
 Ints = npt.NDArray[np.int64]
 
 
-
 class EagerWindow:
     """One input of one operation; see `dreamstream.torch.kernels.Window`.
 
