@@ -39,27 +39,14 @@ class Complex:
         self.real, self.imag = real, imag
 
     # what it is
-    @property
-    def dims(self) -> Any:
-        return self.real.dims
-
-    @property
-    def shape(self) -> Any:
-        return self.real.shape
-
-    @property
-    def ndim(self) -> int:
-        return int(self.real.ndim)
+    def __getattr__(self, name: str) -> Any:
+        if name in ("dims", "shape", "ndim", "dim", "size"):
+            return getattr(self.real, name)
+        raise AttributeError(name)
 
     @property
     def dtype(self) -> torch.dtype:
         return torch.complex128 if self.real.dtype == np.float64 else torch.complex64
-
-    def dim(self) -> int:
-        return self.ndim
-
-    def size(self, dim: Any = None) -> Any:
-        return self.real.size(dim)
 
     def is_complex(self) -> bool:
         return True

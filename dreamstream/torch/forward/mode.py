@@ -25,7 +25,7 @@ from ...stream.course import Course, Recording, repeat, same_entry, seen
 from ...stream.rules import BatchLength, BatchSize, Length
 from ...stream.where import user_line
 from ..private import active_modes, leave_innermost_mode
-from ..tensor.stream_tensor import SHELL, StreamTensor, set_beneath, set_inside
+from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .buffers import Buffers
 from .constants import Arrays, Constant, nominal
 from .names import ATTRIBUTES, HANDLERS, IGNORED, VIEWS, Meaning, meaning_of, writes
@@ -377,5 +377,5 @@ def _call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     raise error
 
 
-set_inside(_call)
-set_beneath(_call_beneath)
+TAKERS.inside = _call
+TAKERS.beneath = _call_beneath

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -74,16 +74,8 @@ class TorchSource:
         return [as_array(t) for t in leaves(_tree(result))]
 
     # ---------------------------------------------------------------- the model's modes, left as they were
-    @contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        modes = [(m, m.training) for m in self.model.modules()]
-        for m, _ in modes:
-            m.training = False
-        try:
-            yield
-        finally:
-            for m, mode in modes:
-                m.training = mode
+    def _evaluating(self) -> AbstractContextManager[None]:
+        return _all(self.model.modules(), "training")
 
     @contextmanager
     def _patched(self) -> Iterator[None]:
@@ -96,17 +88,22 @@ class TorchSource:
             for _, m in new:
                 self.front.detach(m)
 
-    @contextmanager
-    def _unpatched(self) -> Iterator[None]:
+    def _unpatched(self) -> AbstractContextManager[None]:
         patches = [m.__dict__["_patch"] for m in self.model.modules() if "_patch" in m.__dict__]
-        modes = [p.online_mode for p in patches]
-        for p in patches:
-            p.online_mode = False
-        try:
-            yield
-        finally:
-            for p, mode in zip(patches, modes):
-                p.online_mode = mode
+        return _all(patches, "online_mode")
+
+
+@contextmanager
+def _all(objects: Iterable[Any], switch: str) -> Iterator[None]:
+    """Turn an attribute of objects off for a while."""
+    before = [(x, getattr(x, switch)) for x in objects]
+    for x, _ in before:
+        setattr(x, switch, False)
+    try:
+        yield
+    finally:
+        for x, was in before:
+            setattr(x, switch, was)
 
 
 def _tree(result: Any) -> Any:

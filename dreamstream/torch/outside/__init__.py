@@ -15,7 +15,7 @@ import torch
 
 from ...errors import ShapeError, StreamMismatchError
 from ...stream.tree import leaves, map_leaves
-from ..tensor.stream_tensor import StreamTensor, set_outside
+from ..tensor.stream_tensor import TAKERS, StreamTensor
 from .along import ALONG
 from .common import name_of, plain, run, streams_in, unknown, words
 from .losses import COMPARING, LOSSES
@@ -184,4 +184,4 @@ for _name in (*SHAPES, *PARTS, *REDUCTIONS, *ALONG):
         if callable(getattr(torch.Tensor, _twin, None)) and not _name.startswith("__"):
             setattr(StreamTensor, _twin, _by_name(getattr(torch.Tensor, _twin)))
 
-set_outside(call)
+TAKERS.outside = call

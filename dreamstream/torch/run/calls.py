@@ -20,7 +20,7 @@ from ...stream.edge import Counts, Edge, Line
 from ..forward.constants import Constant, dtype_of
 from ..forward.sizes import SIZES
 from ..private import without_functions
-from ..tensor.padding import flat, same
+from ..tensor.padding import flat, same, to_device
 from ..train.groups import Groups, Guard
 from .kernels import KERNELS, Kernel, Step
 from .state_bytes import from_pieces, to_pieces
@@ -249,7 +249,7 @@ class TorchCall(Call):
             return tuple(m.expand(rows, *m.shape[1:]) for m in made)
         if not self.gathered.fresh.any():
             return tuple(f for f in found if f is not None)
-        fresh = torch.from_numpy(self.gathered.fresh).to(self.device, non_blocking=True)
+        fresh = to_device(self.gathered.fresh, self.device)
         return tuple(
             torch.where(fresh.reshape(-1, *(1,) * (m.ndim - 1)), m, f)  # type: ignore[arg-type]
             for m, f in zip(made, found)

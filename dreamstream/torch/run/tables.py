@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ..tensor.padding import to_device
+
 __all__ = ["Gathered", "Place", "Record", "Table", "place_of", "row_of", "rows_index"]
 
 Tensor = torch.Tensor
@@ -115,7 +117,7 @@ def rows_index(rows: Sequence[int], device: torch.device) -> Tensor | slice:
     step = rows[1] - rows[0] if len(rows) > 1 else 1
     if rows and step > 0 and list(rows) == list(range(rows[0], rows[0] + step * len(rows), step)):
         return slice(rows[0], rows[-1] + 1, step)
-    return torch.from_numpy(np.array(rows, np.int64)).to(device, non_blocking=True)
+    return to_device(np.array(rows, np.int64), device)
 
 
 def row_of(place: Place) -> dict[Hashable, Tensor]:
@@ -187,15 +189,12 @@ class Gathered:
             return None
         if len(parts) == 1:
             tensor, rows, own = parts[0]
-            whole = len(own) == self.n_rows
-            if whole and len(tensor) == self.n_rows and bool((rows == np.arange(self.n_rows)).all()):
-                return tensor
             return tensor.index_select(0, self._index(id(rows), rows, own))
         width = max(t.shape[1] if t.ndim > 1 else 0 for t, _, _ in parts)
         picked = [_widened(t.index_select(0, self._index(id(r), r, None)), width) for t, r, _ in parts]
         order = np.zeros(self.n_rows, np.int64)
         order[np.concatenate([own for _, _, own in parts])] = np.arange(sum(len(o) for _, _, o in parts))
-        return torch.cat(picked).index_select(0, torch.from_numpy(order).to(self._device))
+        return torch.cat(picked).index_select(0, to_device(order, self._device))
 
     def _index(self, key: int, rows: Ints, own: Ints | None) -> Tensor:
         """Return the rows of the store on the device, one per row of the batch if `own` says which have one."""
@@ -205,7 +204,7 @@ class Gathered:
             if own is not None:
                 index = np.zeros(self.n_rows, np.int64)
                 index[own] = rows
-            found = torch.from_numpy(np.ascontiguousarray(index)).to(self._device, non_blocking=True)
+            found = to_device(np.ascontiguousarray(index), self._device)
             self._indices[key, own is None] = found
         return found
 

@@ -16,7 +16,7 @@ from ...stream.metadata import StreamMetadata
 from ...stream.rules import BATCH, LENGTH, ONE, Names, read_rate
 from .known import Info, check
 from .padding import cleaned
-from .stream_tensor import StreamTensor, set_making
+from .stream_tensor import TAKERS, StreamTensor
 
 __all__ = ["as_stream_tensor", "stream_tensor", "targets_like"]
 
@@ -184,4 +184,4 @@ def _keep(array: Tensor) -> Tensor:
 
 
 register_arrays(Tensor, _join, _keep)
-set_making(as_stream_tensor)
+TAKERS.making = as_stream_tensor

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -23,9 +24,9 @@ from ..private import without_subclass
 from .known import JOINED, Info, Starts, check
 from .padding import cleaned, pad, unpad
 
-__all__ = ["SHELL", "StreamTensor", "set_beneath", "set_inside", "set_making", "set_outside"]
+__all__ = ["SHELL", "TAKERS", "StreamTensor"]
 
-Call = Callable[[Any, Any, Any, Any], Any]
+Call = Callable[..., Any]
 
 #: What a shell is made of: nothing ever looks at its values.
 _STAND_IN = torch.empty(0)
@@ -35,34 +36,27 @@ def _unfilled(*_: Any) -> Any:
     raise RuntimeError("dreamstream.torch is not loaded; import it")
 
 
-_making: Callable[..., Any] = _unfilled
-_inside: Call = _unfilled
-_outside: Call = _unfilled
-_beneath: Call = _unfilled
+@dataclass
+class Takers:
+    """What takes calls on stream tensors: it lies above this file, and enters itself when it is loaded.
+
+    Attributes
+    ----------
+    making : callable
+        ``(data, meta, names)``: makes a stream tensor of a padded one.
+    inside, outside : callable
+        ``(func, types, args, kwargs)``: calls on tensors of a running forward, and all others.
+    beneath : callable
+        Likewise: calls on the data of tensors of a running forward, which have none.
+    """
+
+    making: Call = _unfilled
+    inside: Call = _unfilled
+    outside: Call = _unfilled
+    beneath: Call = _unfilled
 
 
-def set_making(fn: Callable[..., Any]) -> None:
-    """Set the function ``(data, meta, names)`` that makes a stream tensor of a padded one."""
-    global _making
-    _making = fn
-
-
-def set_inside(fn: Call) -> None:
-    """Set the function ``(func, types, args, kwargs)`` that takes calls on tensors of a running forward."""
-    global _inside
-    _inside = fn
-
-
-def set_outside(fn: Call) -> None:
-    """Set the function that takes all other calls on stream tensors."""
-    global _outside
-    _outside = fn
-
-
-def set_beneath(fn: Call) -> None:
-    """Set the function that is told of calls on the data of tensors of a running forward, which have none."""
-    global _beneath
-    _beneath = fn
+TAKERS = Takers()
 
 
 def _any_inside(items: Any) -> bool:
@@ -107,6 +101,8 @@ class StreamTensor(torch.Tensor):
         Whether ``sos`` on a live stream starts it anew.
     """
 
+    __module__ = "dreamstream.torch.tensor"
+
     is_stream = True
 
     _inner: Any = None
@@ -119,7 +115,7 @@ class StreamTensor(torch.Tensor):
         cls, data: Any, meta: StreamMetadata, names: Sequence[str | None] | None = None
     ) -> StreamTensor:
         """Return a stream tensor that shares the storage of a padded tensor."""
-        made: StreamTensor = _making(data, meta, names)
+        made: StreamTensor = TAKERS.making(data, meta, names)
         return made
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -208,8 +204,8 @@ class StreamTensor(torch.Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if _any_inside(args) or (kwargs and _any_inside(kwargs.values())):
-            return _inside(func, types, args, kwargs)
-        return _outside(func, types, args, kwargs)
+            return TAKERS.inside(func, types, args, kwargs)
+        return TAKERS.outside(func, types, args, kwargs)
 
     # ---------------------------------------------------------------- what it is
     @property
@@ -381,7 +377,9 @@ class StreamTensor(torch.Tensor):
     def size(self, dim: Any = None) -> Any:
         """Return the shape, or the size of a dimension given by number or name."""
         if self._inner is not None:
-            return _inside(torch.Tensor.size, (type(self),), (self,) if dim is None else (self, dim), {})
+            return TAKERS.inside(
+                torch.Tensor.size, (type(self),), (self,) if dim is None else (self, dim), {}
+            )
         with without_subclass():
             return self.shape if dim is None else self.shape[resolve(self._info.names, dim)]
 
@@ -509,7 +507,7 @@ class _Shell(StreamTensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        return _beneath(func, types, args, kwargs or {})
+        return TAKERS.beneath(func, types, args, kwargs or {})
 
 
 SHELL: type = _Shell
@@ -524,6 +522,9 @@ def _rebuild(
         return out.requires_grad_(requires_grad)
 
 
+_rebuild.__module__ = StreamTensor.__module__  # what pickles say
+
+
 def _operator(name: str) -> Any:
     """A Python operator: torch's own makes NotImplemented of a TypeError, and the reason would be lost."""
     theirs = getattr(torch.Tensor, name)
@@ -531,7 +532,7 @@ def _operator(name: str) -> Any:
     def operator(self: StreamTensor, *other: Any) -> Any:
         if self._inner is None:
             return theirs(self, *other)
-        return _inside(theirs, (type(self),), (self, *other), {})
+        return TAKERS.inside(theirs, (type(self),), (self, *other), {})
 
     operator.__name__ = name
     return operator

@@ -19,8 +19,8 @@ on any device, under autograd and in an exported graph. Positions are int64 tens
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 
@@ -130,7 +130,7 @@ KERNELS: dict[str, Kernel] = {}
 
 def framewise(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter a framewise kernel under the names of its operators."""
-    return _enter(names, Kernel(_unset, True))
+    return _enter(names, framewise=True)
 
 
 def windowed(
@@ -139,19 +139,15 @@ def windowed(
     carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter a windowed kernel under the names of its operators."""
-    return _enter(names, Kernel(_unset, False, numbers, carries))
+    return _enter(names, framewise=False, numbers=numbers, carries=carries)
 
 
-def _unset(*_: Any) -> NoReturn:
-    raise NotImplementedError
-
-
-def _enter(names: Sequence[str], kernel: Kernel) -> Callable[..., Any]:
+def _enter(names: Sequence[str], **kind: Any) -> Callable[..., Any]:
     def keep(fn: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
             if name in KERNELS:
                 raise ValueError(f"two kernels for {name}")
-            KERNELS[name] = replace(kernel, run=fn)
+            KERNELS[name] = Kernel(fn, **kind)
         return fn
 
     return keep
