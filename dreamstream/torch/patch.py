@@ -30,7 +30,7 @@ from .run.calls import TorchCall, TorchSession
 from .run.declared import buffered
 from .tensor import StreamTensor
 from .tensor.padding import unpad
-from .train.outputs import Leaving
+from .train.outputs import Outputs
 
 __all__ = ["FRONT", "StreamModule", "TorchPatch"]
 
@@ -106,7 +106,7 @@ class TorchPatch(Patch):
             )
             taped = module.training and torch.is_grad_enabled()
             call.begin(device, taped, self.train_variant == "chunk-wise-aligned")
-            leaving = Leaving(call, self.train_variant, module.training, taped)
+            outputs = Outputs(call, self.train_variant, module.training, taped)
             forward = Forward(call, device)
             forward.buffers = Buffers(module, module.training)
             number = iter(range(len(tensors)))
@@ -127,10 +127,10 @@ class TorchPatch(Patch):
                 with forward:
                     result = self._inside(module, inside_args, inside_kwargs)
                 if isinstance(result, StreamTensor):
-                    (result,) = leaving.outputs((result,), forward)
+                    (result,) = outputs.given((result,), forward)
                 else:
                     found, structure = pytree.tree_flatten(result)
-                    result = pytree.tree_unflatten(leaving.outputs(found, forward), structure)
+                    result = pytree.tree_unflatten(outputs.given(found, forward), structure)
                 session.commit(call)
             except BaseException:
                 forward.leave()

@@ -23,6 +23,7 @@ __all__ = [
     "in_place",
     "inputs",
     "keep",
+    "kept",
     "plain",
     "run",
     "streams_in",
@@ -131,6 +132,12 @@ def keep(result: Any, info: Info) -> Any:
         mask = mask_of(info, result.shape, result.device)
         result = torch.where(mask, result, torch.full_like(result, torch.nan))
     return StreamTensor.of(result, info)
+
+
+def kept(info: Info, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Run a torch function whose result has these streams, on arguments as `inputs` gives them."""
+    own, options = inputs(args, kwargs)
+    return keep(run(func, own, options), info)
 
 
 def fall_back(func: Callable[..., Any], args: Any, kwargs: Any, what: str) -> Any:

@@ -32,8 +32,8 @@ from .common import (
     axis_of,
     cut,
     fall_back,
-    inputs,
     keep,
+    kept,
     name_of,
     named,
     padded,
@@ -123,8 +123,7 @@ def index_select(func: Any, x: Any, dim: Any, index: Any) -> Any:
     axis = axis_of(x, dim)
     if x._info.is_stream(axis):
         return _part(x, axis, plain(index))
-    (x_plain,), _ = inputs((x,), {})
-    return keep(run(func, (x_plain, axis, plain(index)), {}), x._info)
+    return kept(x._info, func, x, axis, plain(index))
 
 
 def _of_features(x: StreamTensor, axis: int, index: Any, what: str) -> None:
@@ -146,8 +145,7 @@ def gather(func: Any, x: Any, dim: Any, index: Any, **kwargs: Any) -> Any:
     for i in range(min(len(shape), len(x._info.names))):
         if x._info.is_stream(i) and shape[i] < plain(x).shape[i]:
             x = _part(x, i, slice(0, shape[i]))
-    (own,), _ = inputs((x,), {})
-    return keep(run(func, (own, axis, padded(index)), kwargs), x._info)
+    return kept(x._info, func, x, axis, padded(index), **kwargs)
 
 
 def take_along_dim(func: Any, x: Any, indices: Any, dim: Any = None) -> Any:
@@ -156,8 +154,7 @@ def take_along_dim(func: Any, x: Any, indices: Any, dim: Any = None) -> Any:
         return unknown(func, x, indices)
     axis = axis_of(x, dim)
     _of_features(x, axis, indices, "take_along_dim")
-    (own,), _ = inputs((x,), {})
-    return keep(run(func, (own, padded(indices), axis), {}), x._info)
+    return kept(x._info, func, x, padded(indices), axis)
 
 
 # ---------------------------------------------------------------- parts
@@ -184,8 +181,8 @@ def split(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
         infos = _row_infos(info, split_batch(info.meta, sizes))
     else:
         infos = _frame_infos(info, split_length(info.meta, sizes, plain(x).shape[axis]), sizes)
-    kept = [keep(p, i) for p, i in zip(pieces, infos)]
-    return kept if name in ("split", "split_with_sizes") else tuple(kept)
+    found = [keep(p, i) for p, i in zip(pieces, infos)]
+    return found if name in ("split", "split_with_sizes") else tuple(found)
 
 
 def _row_infos(info: Info, metas: Sequence[StreamMetadata]) -> list[Info]:
@@ -253,8 +250,7 @@ def cat(func: Any, tensors: Any, dim: Any = 0) -> Any:
     if role == JOINED:
         return fall_back(torch.cat, (parts, axis), {}, "cat along B_L")
     info = agree(streams, "cat")
-    (own,), _ = inputs((cut(parts),), {})
-    return keep(run(torch.cat, (own, axis), {}), info)
+    return kept(info, torch.cat, cut(parts), axis)
 
 
 def _cat_rows(parts: Sequence[StreamTensor], axis: int) -> Any:
@@ -322,9 +318,8 @@ def stack(func: Any, tensors: Any, dim: Any = 0) -> Any:
     info = agree(streams, "stack")
     if any(t.names != first.names for t in streams):
         raise ShapeError(f"stack: dimensions {[t.names for t in streams]} don't line up")
-    (own,), _ = inputs((cut(parts),), {})
     new = (*info.names[:at], None, *info.names[at:])
-    return keep(run(torch.stack, (own, at), {}), info.with_names(new))
+    return kept(info.with_names(new), torch.stack, cut(parts), at)
 
 
 def stacked(func: Any, tensors: Any) -> Any:

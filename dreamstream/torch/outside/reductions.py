@@ -141,11 +141,11 @@ def _of_everything(func: Any, name: str, x: StreamTensor, options: dict[str, Any
 def _of_features(r: _Reduction) -> Any:
     """Reduce over features alone: the result keeps its streams."""
     (own,), _ = inputs((r.x,), {})
-    kept = [None if i in r.axes else n for i, n in enumerate(r.x.names) if r.keepdim or i not in r.axes]
+    names = [None if i in r.axes else n for i, n in enumerate(r.x.names) if r.keepdim or i not in r.axes]
     q = r.options.get("q")
     if isinstance(q, Tensor) and q.dim():  # quantile's own dimension comes first
-        kept.insert(0, None)
-    return keep(r.run(own), r.x._info.with_names(kept))
+        names.insert(0, None)
+    return keep(r.run(own), r.x._info.with_names(names))
 
 
 def _of_frames(r: _Reduction) -> Any:

@@ -11,7 +11,7 @@ from ...stream.rules import BATCH, LENGTH, join, resolve
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from ..tensor.known import JOINED
-from .common import axis_of, fall_back, in_place, inputs, keep, name_of, named, plain, run, unknown
+from .common import axis_of, fall_back, in_place, keep, kept, name_of, named, plain, run, unknown
 
 __all__ = ["SHAPES"]
 
@@ -100,8 +100,8 @@ def reshaped(func: Any, *args: Any, **kwargs: Any) -> Any:
     names = _same_runs(x._info.names, plain(x).shape, result.shape)
     if names is None or _drops(x._info.names, names):
         return fall_back(func, args, kwargs, f"this {what}")
-    kept = _flattened(x, names, *args[1:], **kwargs) if what == "flatten" else names
-    return keep(result, x._info.with_names(kept))
+    joined = _flattened(x, names, *args[1:], **kwargs) if what == "flatten" else names
+    return keep(result, x._info.with_names(joined))
 
 
 def _flattened(x: StreamTensor, names: Names, start_dim: Any = 0, end_dim: Any = -1) -> Names:
@@ -144,8 +144,7 @@ def padded_features(
     axes = [len(info.names) - 1 - i // 2 for i, n in enumerate(pad) if n]
     if any(a < 0 or info.is_stream(a) for a in axes) or mode != "constant":
         return fall_back(func, (x, pad, mode, value), {}, "this pad")
-    (x_plain,), _ = inputs((x,), {})
-    return keep(run(func, (x_plain, pad, mode, value), {}), info)
+    return kept(info, func, x, pad, mode, value)
 
 
 def as_complex(func: Any, x: Any) -> Any:

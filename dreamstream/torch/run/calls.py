@@ -23,7 +23,7 @@ from ..private import without_functions
 from ..tensor.padding import flat, same, to_device
 from ..train.groups import Groups, Guard
 from .kernels import KERNELS, Kernel, Step
-from .state_bytes import from_pieces, to_pieces
+from .state_bytes import from_bytes, to_bytes
 from .tables import Gathered, Place, Record, Table, place_of, row_of, rows_index
 from .windows import EagerWindow
 
@@ -84,10 +84,10 @@ class TorchSession(Session):
         return known[1]
 
     def to_parts(self, states: Any) -> list[bytes | None]:
-        return to_pieces(row_of(states), len(self.script))
+        return to_bytes(row_of(states), len(self.script))
 
     def from_parts(self, parts: Sequence[bytes | None]) -> Any:
-        return place_of(from_pieces(parts))
+        return place_of(from_bytes(parts))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TorchSession:
         out = TorchSession(self.skew, self.buffers, self.buffer_limit)

@@ -13,12 +13,12 @@ import torch
 
 from ...errors import FormatError
 
-__all__ = ["from_pieces", "to_pieces"]
+__all__ = ["from_bytes", "to_bytes"]
 
 _TYPES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "bool": 1}
 
 
-def to_pieces(tensors: Mapping[Hashable, torch.Tensor], n: int) -> list[bytes | None]:
+def to_bytes(tensors: Mapping[Hashable, torch.Tensor], n: int) -> list[bytes | None]:
     """Return a piece for each of n operations: what its tensors are called, their types and shapes, and bytes.
 
     Keys are tuples that begin with the operation's number.
@@ -39,8 +39,8 @@ def _piece(tensors: Sequence[tuple[Any, torch.Tensor]]) -> bytes:
     return struct.pack("<I", len(header)) + header + b"".join(bodies)
 
 
-def from_pieces(pieces: Sequence[bytes | None], device: Any = None) -> dict[Hashable, torch.Tensor]:
-    """Return the tensors that `to_pieces` was given.
+def from_bytes(pieces: Sequence[bytes | None], device: Any = None) -> dict[Hashable, torch.Tensor]:
+    """Return the tensors that `to_bytes` was given.
 
     Raises
     ------

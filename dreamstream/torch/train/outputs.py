@@ -15,12 +15,12 @@ from ..run.calls import TorchCall
 from ..tensor import StreamTensor
 from .groups import Groups, Held, Part, delivered, guarded, nothing
 
-__all__ = ["Leaving"]
+__all__ = ["Outputs"]
 
 Tensor = torch.Tensor
 
 
-class Leaving:
+class Outputs:
     """What one call does with its outputs, and what it makes of the groups of streams whose graphs are joined.
 
     Parameters
@@ -52,7 +52,7 @@ class Leaving:
         else:
             self._groups = groups.without(call.ids)
 
-    def outputs(self, found: Sequence[Any], forward: Forward) -> list[Any]:
+    def given(self, found: Sequence[Any], forward: Forward) -> list[Any]:
         """Return what a forward returned as its caller sees it; the call then publishes the groups."""
         inner = [_checked(x, forward) if isinstance(x, StreamTensor) else None for x in found]
         after = self._groups
