@@ -116,20 +116,17 @@ def read_graph(engine: Engine) -> Graph:
 def _read_node(node: dict[str, Any], signatures: Sequence[_core.Signature]) -> FunctionalNode:
     arrays = [None if w is None else w[1] for w in node["weights"]]
     op = operator(node["name"], node["attributes"], [signatures[e] for e in node["inputs"]], arrays)
-    counts, _ = op.integers()
-    first = node["first_output"]
-    outputs = list(range(first, first + len(op.outputs)))
-    keeps = op.same_counts and len(outputs) == 1
+    first, n = node["first_output"], len(op.outputs)
     return FunctionalNode(
-        node["name"],
-        node["path"],
-        op,
-        list(node["inputs"]),
-        outputs,
-        list(node["weights"]),
-        node["silent"],
-        counts,
-        keeps,
+        name=node["name"],
+        path=node["path"],
+        op=op,
+        inputs=list(node["inputs"]),
+        outputs=list(range(first, first + n)),
+        weights=list(node["weights"]),
+        silent=node["silent"],
+        counts=op.integers()[0],
+        keeps_counts=op.same_counts and n == 1,
     )
 
 

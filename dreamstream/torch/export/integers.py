@@ -7,7 +7,8 @@ graph computes the counts by itself. What no operator states stands in `Counter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -112,7 +113,7 @@ class Counter:
     def _do(self, code: int, a: Any, b: Any) -> Any:
         if isinstance(a, int) and not isinstance(b, int) and code in (ADD, MUL, MIN, MAX):
             a, b = b, a
-        return self._once((code, _key(a), _key(b)), (a, b), lambda: _compute(code, a, b))
+        return self._once((code, _key(a), _key(b)), (a, b), lambda: COMPUTE[code](a, b))
 
     def _once(self, key: Any, operands: tuple[Any, ...], compute: Any) -> Any:
         # operands are held on to: while they live, nothing else has their id
@@ -125,28 +126,33 @@ def _key(value: Any) -> Any:
     return ("int", value) if isinstance(value, int) else id(value)
 
 
-def _compute(code: int, a: Any, b: Any) -> Any:
-    """Return one operation on ints, tensors, or one of each."""
-    if code == ADD:
-        return a + b
-    if code == SUB:
-        return a - b
-    if code == MUL:
-        return a * b
-    if code == FLOORDIV:
-        return _floor(a, b)
-    if code == CEILDIV:
-        return -_floor(-a, b)
-    if isinstance(a, int) and isinstance(b, int):
-        return min(a, b) if code == MIN else max(a, b)
-    if isinstance(b, int):
-        return a.clamp(max=b) if code == MIN else a.clamp(min=b)
-    return torch.minimum(a, b) if code == MIN else torch.maximum(a, b)
-
-
 def _floor(a: Any, b: Any) -> Any:
     if isinstance(a, int) and isinstance(b, int):
         return a // b
     if isinstance(a, int):
         a = torch.full_like(b, a)
     return torch.div(a, b, rounding_mode="floor")
+
+
+def _least(a: Any, b: Any) -> Any:
+    if isinstance(b, int):
+        return min(a, b) if isinstance(a, int) else a.clamp(max=b)
+    return torch.minimum(a, b)
+
+
+def _most(a: Any, b: Any) -> Any:
+    if isinstance(b, int):
+        return max(a, b) if isinstance(a, int) else a.clamp(min=b)
+    return torch.maximum(a, b)
+
+
+#: Operations on ints, tensors, or one of each; of those that commute, a number comes second.
+COMPUTE: dict[int, Callable[[Any, Any], Any]] = {
+    ADD: operator.add,
+    SUB: operator.sub,
+    MUL: operator.mul,
+    FLOORDIV: _floor,
+    CEILDIV: lambda a, b: -_floor(-a, b),
+    MIN: _least,
+    MAX: _most,
+}
