@@ -7,6 +7,7 @@ padded, the way back is a view, and the way there one if the frames lie row afte
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -40,28 +41,94 @@ def runs(begins: Ints, lengths: Ints) -> Ints:
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - ends + lengths, lengths)
 
 
-def _places(lengths: Ints, width: int, device: torch.device) -> Tensor:
-    """Return where in rows of `width` the frames of ragged rows stand, row after row."""
-    return to_device(runs(np.arange(len(lengths)) * width, lengths), device)
-
-
 def flat(padded: Tensor, lengths: Ints) -> Tensor:
-    """Return the valid frames ``(frames of all rows, *features)`` of ``(B, n, *features)``."""
+    """Return the valid frames ``(frames of all rows, *features)`` of ``(B, n, *features)``; differentiable."""
     rows, n = padded.shape[:2]
-    together = padded.reshape(rows * n, *padded.shape[2:])
     if same(lengths) and (not rows or lengths[0] == n):
-        return together
-    return together.index_select(0, _places(lengths, n, padded.device))
+        return padded.reshape(rows * n, *padded.shape[2:])
+    if padded.requires_grad and torch.is_grad_enabled():
+        frames: Tensor = _Flat.apply(padded, lengths)
+        return frames
+    return _gathered(padded, lengths)
 
 
 def as_rows(frames: Tensor, lengths: Ints, width: int | None = None, fill: float = 0.0) -> Tensor:
-    """Return ragged frames as ``(B, width, *features)``, `fill` behind each row's; the longest says how wide."""
-    rows, features = len(lengths), frames.shape[1:]
-    n = int(lengths.max(initial=0)) if width is None else width
+    """Return ragged frames as ``(B, width, *features)``, `fill` behind each row's; differentiable.
+
+    Without `width` they are as wide as the longest row.
+    """
+    rows, n = len(lengths), int(lengths.max(initial=0)) if width is None else width
     if same(lengths) and (not rows or lengths[0] == n):
-        return frames.reshape(rows, n, *features)
-    out = frames.new_full((rows * n, *features), fill)
-    return out.index_copy(0, _places(lengths, n, frames.device), frames).reshape(rows, n, *features)
+        return frames.reshape(rows, n, *frames.shape[1:])
+    if frames.requires_grad and torch.is_grad_enabled():
+        padded: Tensor = _AsRows.apply(frames, lengths, n, fill)
+        return padded
+    return _spread(frames, lengths, n, fill)
+
+
+class _Places:
+    """Where ragged frames stand in rows of a width.
+
+    Attributes
+    ----------
+    rows, within, flat : ndarray
+        Of each frame: its row, its place in that, and its place where the rows stand end to end.
+    sources : ndarray
+        Of each place in the rows: the frame there, the number of all frames where there is none.
+    """
+
+    def __init__(self, lengths: Ints, width: int) -> None:
+        n_rows = len(lengths)
+        self.rows = np.repeat(np.arange(n_rows), lengths)
+        self.within = runs(np.zeros_like(lengths), lengths)
+        self.flat = self.rows * width + self.within
+        self.sources = np.full(n_rows * width, len(self.flat))
+        self.sources[self.flat] = np.arange(len(self.flat))
+
+
+@lru_cache(maxsize=64)
+def _places(lengths: bytes, width: int) -> _Places:
+    return _Places(np.frombuffer(lengths, np.int64), width)
+
+
+def _gathered(padded: Tensor, lengths: Ints) -> Tensor:
+    places, device = _places(lengths.tobytes(), padded.shape[1]), padded.device
+    if padded.is_contiguous():
+        return padded.flatten(0, 1).index_select(0, to_device(places.flat, device))
+    return padded[to_device(places.rows, device), to_device(places.within, device)]
+
+
+def _spread(frames: Tensor, lengths: Ints, width: int, fill: float) -> Tensor:
+    sources = to_device(_places(lengths.tobytes(), width).sources, frames.device)
+    last = frames.new_full((1, *frames.shape[1:]), fill)
+    whole = torch.cat([frames, last]).index_select(0, sources)
+    return whole.reshape(len(lengths), width, *frames.shape[1:])
+
+
+class _Flat(torch.autograd.Function):
+    """Frames of rows; like `_AsRows` it saves no tensor: a backward that is refused further on would free it."""
+
+    @staticmethod
+    def forward(ctx: Any, padded: Tensor, lengths: Ints) -> Tensor:
+        ctx.lengths, ctx.width = lengths, padded.shape[1]
+        return _gathered(padded, lengths)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return as_rows(gradient, ctx.lengths, ctx.width), None
+
+
+class _AsRows(torch.autograd.Function):
+    """Rows of frames; their gradient is that of the frames alone."""
+
+    @staticmethod
+    def forward(ctx: Any, frames: Tensor, lengths: Ints, width: int, fill: float) -> Tensor:
+        ctx.lengths = lengths
+        return _spread(frames, lengths, width, fill)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return flat(gradient, ctx.lengths), None, None, None
 
 
 # ---------------------------------------------------------------------- dimensions, by their names
@@ -74,8 +141,7 @@ def unpad(padded: Tensor, info: Info) -> Tensor:
         grid = grid.reshape(len(info.meta), width, *grid.shape[rank:])
     if info.is_full(width):
         return grid.reshape(grid.shape[0] * width, *grid.shape[2:])
-    frames: Tensor = _Unpad.apply(grid, info.meta.lengths)
-    return frames
+    return flat(grid, info.meta.lengths)
 
 
 def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:
@@ -92,37 +158,11 @@ def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:
         grid = value.reshape(n, width, *value.shape[1:])
     else:
         fill = 0.0 if framed or not value.is_floating_point() else torch.nan
-        grid = _Pad.apply(value, info.meta.lengths, width, fill)
+        grid = as_rows(value, info.meta.lengths, width, fill)
     rank = len(layout.order) - len(layout.features)
     if rank != 2:
         grid = grid.reshape((n * width,) * rank + value.shape[1:])
     return grid if layout.back == list(range(grid.dim())) else grid.permute(layout.back)
-
-
-class _Unpad(torch.autograd.Function):
-    """Frames of rows; like `_Pad` it saves no tensor, which a backward that is refused further on would free."""
-
-    @staticmethod
-    def forward(ctx: Any, grid: Tensor, lengths: Ints) -> Tensor:
-        ctx.lengths, ctx.width = lengths, grid.shape[1]
-        return flat(grid, lengths)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        return _Pad.apply(gradient, ctx.lengths, ctx.width, 0.0), None
-
-
-class _Pad(torch.autograd.Function):
-    """Rows of frames, padded; their gradient is that of the frames alone."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, lengths: Ints, width: int, fill: float) -> Tensor:
-        ctx.lengths = lengths
-        return as_rows(value, lengths, width, fill)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        return _Unpad.apply(gradient, ctx.lengths), None, None, None
 
 
 def mask_of(info: Info, shape: Sequence[int], device: torch.device) -> Tensor:
