@@ -22,6 +22,8 @@ __all__ = [
     "is_traced",
     "leave_innermost_mode",
     "onnx_type",
+    "own_buffers",
+    "own_tensors",
     "pytree",
     "recurrent_function",
     "recurrent_weights",
@@ -60,6 +62,16 @@ def recurrent_weights(layer: Any) -> list[list[str]]:
 def has_hooks(module: torch.nn.Module) -> bool:
     """Return whether a module's call does more than run its forward."""
     return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def own_buffers(module: torch.nn.Module) -> dict[str, Any]:
+    """Return a module's own buffers by name: the dictionary that it keeps them in."""
+    return module._buffers
+
+
+def own_tensors(module: torch.nn.Module) -> set[str]:
+    """Return the names of a module's own parameters and buffers."""
+    return {*module._parameters, *module._buffers}
 
 
 def is_pointwise_operator(name: str) -> bool:

@@ -9,6 +9,7 @@ import torch
 
 from ...engine import Engine
 from ...errors import NotStreamableError
+from ..private import own_tensors
 from ..run.kernels import KERNELS, Kernel, Step
 from .forms import kernel_of
 from .graph import FunctionalEdge, FunctionalNode, Graph
@@ -98,7 +99,7 @@ class FunctionalModule(torch.nn.Module):
                 place = (j, i) if key is None else (key, array.shape)
                 if place not in names:
                     wanted = (key or f"{node.path}.{node.name}.{i}").replace(".", "_").lstrip("_")
-                    names[place] = unique(f"w_{wanted}", self._names())
+                    names[place] = unique(f"w_{wanted}", own_tensors(self))
                     if isinstance(tensor, torch.nn.Parameter):
                         self.register_parameter(names[place], tensor)
                     else:
@@ -106,9 +107,6 @@ class FunctionalModule(torch.nn.Module):
                         self.register_buffer(names[place], held)
                 given.append(names[place])
             self._weights[j] = given
-
-    def _names(self) -> set[str]:
-        return {*self._parameters, *self._buffers}
 
     def _add_carried(self) -> None:
         for j, node in enumerate(self.graph.nodes):
@@ -119,7 +117,7 @@ class FunctionalModule(torch.nn.Module):
             first = carries(self._step(node), self._given(j), torch.zeros((), dtype=dtype))
             self._carried[j] = []
             for k, tensor in enumerate(first):
-                name = unique(f"initial_{j}_{k}", self._names())
+                name = unique(f"initial_{j}_{k}", own_tensors(self))
                 self.register_buffer(name, tensor.detach().clone(), persistent=False)
                 self._carried[j].append(name)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..private import without_functions, without_subclass
+from ..private import own_buffers, without_functions, without_subclass
 
 __all__ = ["Buffers"]
 
@@ -24,7 +24,7 @@ class Buffers:
     def __init__(self, module: torch.nn.Module, training: bool) -> None:
         self._module = module
         self._homes = (
-            [(m._buffers, dict(m._buffers)) for m in module.modules() if m._buffers] if training else []
+            [(own, dict(own)) for own in map(own_buffers, module.modules()) if own] if training else []
         )
         self._own: dict[int, list[Tensor]] | None = None
         self._before: list[tuple[Tensor, Tensor]] = []
