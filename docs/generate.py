@@ -176,6 +176,9 @@ def layers_and_functions() -> dict[str, list[str]]:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 known[node.name] = words_and_calls(node)
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):  # made from a function
+                named = {part.attr for part in ast.walk(node.value) if isinstance(part, ast.Attribute)}
+                known[node.targets[0].id] = set(), named
 
     def reached(name: str, seen: set[str]) -> set[str]:
         if name in seen or name not in known:

@@ -1,7 +1,33 @@
 """Layers with the names, arguments, initial values and state dict keys of torch.nn."""
 
 from . import functional, init
-from .activation import GELU, GLU, LogSigmoid, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh
+from .activation import (
+    CELU,
+    ELU,
+    GELU,
+    GLU,
+    SELU,
+    Hardshrink,
+    Hardsigmoid,
+    Hardswish,
+    Hardtanh,
+    LeakyReLU,
+    LogSigmoid,
+    LogSoftmax,
+    Mish,
+    ReLU,
+    RReLU,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softmin,
+    Softplus,
+    Softshrink,
+    Softsign,
+    Tanh,
+    Tanhshrink,
+    Threshold,
+)
 from .batch_norm import BatchNorm1d, BatchNorm2d
 from .containers import ModuleDict, ModuleList, ParameterList, Sequential
 from .conv import Conv1d, ConvTranspose1d
@@ -37,26 +63,7 @@ from .pooling import (
     MaxPool1d,
     MaxPool2d,
 )
-from .rectifiers import (
-    CELU,
-    ELU,
-    SELU,
-    Hardshrink,
-    Hardsigmoid,
-    Hardswish,
-    Hardtanh,
-    LeakyReLU,
-    Mish,
-    PReLU,
-    ReLU6,
-    RReLU,
-    Softmax2d,
-    Softmin,
-    Softshrink,
-    Softsign,
-    Tanhshrink,
-    Threshold,
-)
+from .rectifiers import PReLU, ReLU6, Softmax2d
 from .recurrent import GRU, LSTM, RNN
 from .recurrent_cell import GRUCell, LSTMCell, RNNCell
 from .resampling import Resample

@@ -1,0 +1,60 @@
+"""What parameters are, said once: functions name their texts here, and layers made from them repeat those."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+__all__ = ["described", "parameters_of", "summary_of"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+HEADING = "Parameters\n----------\n"
+USUAL = {"inplace": "Changes nothing.", "input": "Of any shape, float32 or float64."}
+
+
+def described(returns: str = "", **texts: str) -> Callable[[Function], Function]:
+    """Add to a function's docstring what its parameters are, and what it returns.
+
+    Parameters
+    ----------
+    returns : str
+        Of the result, where the first line doesn't say all.
+    **texts : str
+        Of the parameters, ``"type: meaning"`` where the annotation is not their type's best name.
+    """
+
+    def add(function: Function) -> Function:
+        lines = []
+        known = {**USUAL, **texts}
+        for name, parameter in inspect.signature(function).parameters.items():
+            if name in known:
+                kind, _, text = known[name].rpartition(": ")
+                lines += [f"{name} : {kind or parameter.annotation}", f"    {text}"]
+        doc = inspect.cleandoc(function.__doc__ or "")
+        first, _, rest = doc.partition("\n\n")
+        parts = [first, HEADING + "\n".join(lines)]
+        parts += [f"Returns\n-------\nTensor\n    {returns}"] if returns else []
+        function.__doc__ = "\n\n".join([*parts, rest] if rest else parts)
+        return function
+
+    return add
+
+
+def summary_of(function: Callable[..., Any]) -> str:
+    """What a function returns, by the first line of its docstring."""
+    first = inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].removeprefix("Return ")
+    return re.sub("^the ", "The ", first)
+
+
+def parameters_of(function: Callable[..., Any], names: Iterable[str]) -> str:
+    """The part of a function's docstring that tells of some of its parameters."""
+    wanted = set(names)
+    doc = inspect.cleandoc(function.__doc__ or "")
+    if HEADING not in doc or not wanted:
+        return ""
+    entries = re.split(r"\n(?=\S)", doc.partition(HEADING)[2].partition("\n\n")[0])
+    kept = [e for e in entries if wanted & set(e.partition(" : ")[0].split(", "))]
+    return HEADING + "\n".join(kept) if kept else ""
