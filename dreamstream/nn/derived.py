@@ -89,7 +89,7 @@ def layer(
         if prepare is not None:
             prepare(self)
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
         return function(input, *map(partial(getattr, self), passed))
 
     __init__.__signature__ = signature  # type: ignore[attr-defined]
