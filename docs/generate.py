@@ -146,8 +146,9 @@ def words_and_calls(node: ast.AST) -> tuple[set[str], set[str]]:
             f = part.func
             if isinstance(f, ast.Name):
                 calls.add(f.id)
-            elif isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name) and f.value.id == "F":
-                calls.add(f.attr)
+        elif isinstance(part, ast.Attribute):
+            if isinstance(part.value, ast.Name) and part.value.id == "F":
+                calls.add(part.attr)
         elif isinstance(part, ast.ClassDef):
             calls |= {b.id for b in part.bases if isinstance(b, ast.Name)}
     return words, calls
@@ -178,8 +179,7 @@ def layers_and_functions() -> dict[str, list[str]]:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 known[node.name] = words_and_calls(node)
             elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):  # made from a function
-                named = {part.attr for part in ast.walk(node.value) if isinstance(part, ast.Attribute)}
-                known[node.targets[0].id] = set(), named
+                known[node.targets[0].id] = words_and_calls(node)
 
     def reached(name: str, seen: set[str]) -> set[str]:
         if name in seen or name not in known:

@@ -11,10 +11,18 @@ from ..array import dtypes as element_types
 from ..errors import ModeError, ShapeError
 from . import functional as F
 from . import init
+from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "ChannelNorm"]
+__all__ = ["STATISTICS", "BatchNorm1d", "BatchNorm2d", "ChannelNorm"]
+
+STATISTICS = {
+    "num_features": "Channels.",
+    "momentum": "For torch's sake, as running statistics are not updated here.",
+    "affine": "Whether there are weight and bias.",
+    "bias": "Whether there is a bias, if there is a weight.",
+}
 
 
 class ChannelNorm(Module):
@@ -133,27 +141,13 @@ class _BatchNorm(ChannelNorm):
         )
 
 
+@described(
+    **STATISTICS,
+    track_running_stats="Whether there are running statistics; without them they are the batch's, of plain "
+    "tensors only.",
+)
 class BatchNorm1d(_BatchNorm):
     """``(x - running_mean) / sqrt(running_var + eps) * weight + bias`` per channel, in evaluation.
-
-    Parameters
-    ----------
-    num_features : int
-        Channels.
-    eps : float
-        Added to the variance.
-    momentum : float or None
-        For torch's sake: running statistics are not updated here.
-    affine : bool
-        Whether there are weight and bias.
-    track_running_stats : bool
-        Whether there are running statistics; without them they are the batch's, of plain tensors only.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
-    bias : bool
-        Whether there is a bias, if there is a weight.
 
     Attributes
     ----------

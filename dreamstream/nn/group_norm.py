@@ -8,32 +8,21 @@ from ..array import Tensor
 from ..errors import ModeError, ShapeError
 from . import functional as F
 from . import init
-from .batch_norm import ChannelNorm
+from .batch_norm import STATISTICS, ChannelNorm
+from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
 
 __all__ = ["GroupNorm", "InstanceNorm1d", "InstanceNorm2d"]
 
 
+@described(
+    **STATISTICS,
+    num_groups="Groups of neighbouring channels; it divides `num_channels`.",
+    num_channels="Channels.",
+)
 class GroupNorm(Module):
     """``(x - mean) / sqrt(variance + eps) * weight + bias``, by the statistics of groups of channels.
-
-    Parameters
-    ----------
-    num_groups : int
-        Groups of neighbouring channels; it divides `num_channels`.
-    num_channels : int
-        Channels.
-    eps : float
-        Added to the variance.
-    affine : bool
-        Whether there are weight and bias.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
-    bias : bool
-        Whether there is a bias, if there is a weight.
 
     Attributes
     ----------
@@ -136,27 +125,12 @@ class _InstanceNorm(ChannelNorm):
         return F.instance_norm(x, mean, variance, self.weight, self.bias, not tracked, eps=self.eps)
 
 
+@described(
+    **STATISTICS,
+    track_running_stats="Whether there are running statistics, which then take the place of the input's own.",
+)
 class InstanceNorm1d(_InstanceNorm):
     """``(x - mean) / sqrt(variance + eps) * weight + bias`` per row and channel.
-
-    Parameters
-    ----------
-    num_features : int
-        Channels.
-    eps : float
-        Added to the variance.
-    momentum : float
-        For torch's sake: running statistics are not updated here.
-    affine : bool
-        Whether there are weight and bias.
-    track_running_stats : bool
-        Whether there are running statistics, which then take the place of the input's own.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
-    bias : bool
-        Whether there is a bias, if there is a weight.
 
     Attributes
     ----------

@@ -8,29 +8,20 @@ from typing import Any
 from ..array import Tensor
 from . import functional as F
 from . import init
+from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
 
 __all__ = ["LayerNorm", "RMSNorm"]
 
 
+@described(
+    normalized_shape="Sizes of the last dimensions.",
+    elementwise_affine="Whether there are weight and bias.",
+    bias="Whether there is a bias, if there is a weight.",
+)
 class LayerNorm(Module):
     """``(x - mean) / sqrt(variance + eps) * weight + bias`` over the last dimensions.
-
-    Parameters
-    ----------
-    normalized_shape : int or sequence of int
-        Sizes of the last dimensions.
-    eps : float
-        Added to the variance.
-    elementwise_affine : bool
-        Whether there are weight and bias.
-    bias : bool
-        Whether there is a bias, if there is a weight.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -89,21 +80,13 @@ class LayerNorm(Module):
         )
 
 
+@described(
+    normalized_shape="Sizes of the last dimensions.",
+    eps="Added to the mean square; without it the distance from 1 to the next number of the input's type.",
+    elementwise_affine="Whether there is a weight.",
+)
 class RMSNorm(Module):
     """``x / sqrt(mean of x * x + eps) * weight`` over the last dimensions.
-
-    Parameters
-    ----------
-    normalized_shape : int or sequence of int
-        Sizes of the last dimensions.
-    eps : float, optional
-        Added to the mean square; without it the distance from 1 to the next number of the input's type.
-    elementwise_affine : bool
-        Whether there is a weight.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------

@@ -13,12 +13,25 @@ from ..dispatch import apply
 from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
 from . import init
 from .functional.arguments import checked
+from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
 
 __all__ = ["GRU", "LSTM", "RNN"]
 
 State = tuple[Any, Any]
+
+_described = described(
+    input_size="Features of an input frame.",
+    hidden_size="Features of the state of one layer.",
+    num_layers="Layers on top of each other.",
+    nonlinearity='"tanh" or "relu".',
+    bias="Whether there are biases.",
+    batch_first="Whether inputs are ``(B, L, F)`` rather than ``(L, B, F)``.",
+    dropout="Between layers, in training only, where it is not supported.",
+    bidirectional="Whether every layer also runs backwards.",
+    proj_size="Features to which h is projected, less than hidden_size; with 0 it is not.",
+)
 
 
 class Recurrence(Module):
@@ -223,29 +236,9 @@ class Recurrence(Module):
         )
 
 
+@_described
 class LSTM(Recurrence):
     """Long short-term memory along the stream.
-
-    Parameters
-    ----------
-    input_size, hidden_size : int
-        Features of an input frame, and of the state of one layer.
-    num_layers : int
-        Layers on top of each other.
-    bias : bool
-        Whether there are biases.
-    batch_first : bool
-        Whether inputs are ``(B, L, F)`` rather than ``(L, B, F)``.
-    dropout : float
-        Between layers, in training only, where it is not supported.
-    bidirectional : bool
-        Whether every layer also runs backwards.
-    proj_size : int
-        Features to which h is projected, less than hidden_size; 0: it is not.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -329,27 +322,9 @@ class LSTM(Recurrence):
         return y, (h_n, c_n)
 
 
+@_described
 class GRU(Recurrence):
     """Gated recurrent units along the stream.
-
-    Parameters
-    ----------
-    input_size, hidden_size : int
-        Features of an input frame, and of the state of one layer.
-    num_layers : int
-        Layers on top of each other.
-    bias : bool
-        Whether there are biases.
-    batch_first : bool
-        Whether inputs are ``(B, L, F)`` rather than ``(L, B, F)``.
-    dropout : float
-        Between layers, in training only, where it is not supported.
-    bidirectional : bool
-        Whether every layer also runs backwards.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -413,29 +388,9 @@ class GRU(Recurrence):
         return y, h_n
 
 
+@_described
 class RNN(Recurrence):
     """Plain recurrent layers along the stream: tanh or relu of a sum of two products.
-
-    Parameters
-    ----------
-    input_size, hidden_size : int
-        Features of an input frame, and of the state of one layer.
-    num_layers : int
-        Layers on top of each other.
-    nonlinearity : str
-        "tanh" or "relu".
-    bias : bool
-        Whether there are biases.
-    batch_first : bool
-        Whether inputs are ``(B, L, F)`` rather than ``(L, B, F)``.
-    dropout : float
-        Between layers, in training only, where it is not supported.
-    bidirectional : bool
-        Whether every layer also runs backwards.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------

@@ -12,12 +12,20 @@ from ..dispatch import apply
 from ..errors import NotStreamableError, ShapeError
 from . import init
 from .functional.arguments import checked
+from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 
 State = tuple[Any, Any]
+
+_described = described(
+    input_size="Features of the input.",
+    hidden_size="Features of h, and of c.",
+    bias="Whether there are biases.",
+    nonlinearity='"tanh" or "relu".',
+)
 
 
 class Cell(Module):
@@ -86,19 +94,9 @@ class Cell(Module):
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
 
 
+@_described
 class LSTMCell(Cell):
     """One step of an LSTM, for every frame by itself.
-
-    Parameters
-    ----------
-    input_size, hidden_size : int
-        Features of the input, and of h and c.
-    bias : bool
-        Whether there are biases.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -139,19 +137,9 @@ class LSTMCell(Cell):
         return h, c
 
 
+@_described
 class GRUCell(Cell):
     """One step of a GRU, for every frame by itself.
-
-    Parameters
-    ----------
-    input_size, hidden_size : int
-        Features of the input, and of h.
-    bias : bool
-        Whether there are biases.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -188,21 +176,9 @@ class GRUCell(Cell):
         return self._step(input, () if hx is None else (hx,))[0]
 
 
+@_described
 class RNNCell(Cell):
     """One step of a plain RNN, for every frame by itself.
-
-    Parameters
-    ----------
-    input_size, hidden_size : int
-        Features of the input, and of h.
-    bias : bool
-        Whether there are biases.
-    nonlinearity : str
-        "tanh" or "relu".
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------

@@ -12,18 +12,25 @@ __all__ = ["described", "parameters_of", "summary_of"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 HEADING = "Parameters\n----------\n"
-USUAL = {"inplace": "Changes nothing.", "input": "Of any shape, float32 or float64."}
+USUAL = {
+    "input": "Of any shape, float32 or float64.",
+    "inplace": "Changes nothing.",
+    "eps": "Added to the variance.",
+    "device": 'None or "cpu": For torch\'s sake.',
+    "dtype": "dtype or str, optional: float32 or float64.",
+}
 
 
 def described(returns: str = "", **texts: str) -> Callable[[Function], Function]:
-    """Add to a function's docstring what its parameters are, and what it returns.
+    """Add to the docstring of a function or a class what its parameters are, and what it returns.
 
     Parameters
     ----------
     returns : str
         Of the result, where the first line doesn't say all.
     **texts : str
-        Of the parameters, ``"type: meaning"`` where the annotation is not their type's best name.
+        Of the parameters, ``"type: meaning"`` where the annotation is not their type's best name; a
+        meaning has no colon of its own.
     """
 
     def add(function: Function) -> Function:
