@@ -19,18 +19,21 @@ from .module import Module
 __all__ = ["Derived", "layer"]
 
 Prepare = Callable[[Any], None]
+Shown = str | Callable[[Any], str] | None
 
 
 class Derived(Module):
     """A layer that calls a function with the arguments of its constructor."""
 
-    shown: ClassVar[str | None] = None
-    """The constructor's arguments as text, with the attributes' names in braces; None shows nothing."""
+    shown: ClassVar[Shown] = None
+    """The constructor's arguments as text with attributes' names in braces, or what makes it; None for none."""
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments."""
         if self.shown is None:
             return ""
+        if not isinstance(self.shown, str):
+            return self.shown()
         own = vars(self)
         if "{inplace}" not in self.shown and own.get("inplace"):
             return ", ".join(filter(None, (self.shown.format_map(own), "inplace=True")))
@@ -42,7 +45,7 @@ def layer(
     notes: str,
     name: str,
     function: Callable[..., Tensor],
-    shown: str | None = "",
+    shown: Shown = "",
     *,
     order: Sequence[str] = (),
     types: Mapping[str, str] | None = None,
@@ -60,7 +63,7 @@ def layer(
         What the docstrings of its family end with.
     function : callable
         What it calls: with the input, then its own attributes.
-    shown : str, optional
+    shown : str or callable, optional
         See `Derived`.
     order : sequence of str
         The constructor's parameters where they don't come in the function's order.
@@ -76,6 +79,7 @@ def layer(
     parameters = inspect.signature(function).parameters
     passed = [n for n in list(parameters)[1:] if not n.startswith("_") and n != "dtype"]
     given = [parameters[n] for n in order or passed if n != "training"]
+    passed = [n for n in passed if n == "training" or parameters[n] in given]
     given = [p.replace(annotation=(types or {}).get(p.name, p.annotation)) for p in given]
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     signature = inspect.Signature([own, *given], return_annotation="None")

@@ -11,7 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from dreamstream.nn import activation, dropout, pooling
+from dreamstream.array.functions import COMPARISONS, OPERATORS
+from dreamstream.nn import activation, dropout, frames, pooling
 from dreamstream.operations import ELEMENTWISE
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dreamstream"
@@ -22,9 +23,11 @@ from typing import Any
 from .base import Base
 from .tensor import Tensor
 
-__all__ = ["NAMES", "Functions"]
+__all__ = ["COMPARISONS", "NAMES", "OPERATORS", "Functions"]
 
+COMPARISONS: tuple[str, ...]
 NAMES: tuple[str, ...]
+OPERATORS: dict[str, Any]
 
 class Functions(Base):
 '''
@@ -46,6 +49,11 @@ def methods() -> str:
         if row.doc:
             arguments = "self" if row.operands == 1 else "self, other: Any"
             lines += [f"    def {row.name}({arguments}) -> Tensor:", f'        """Return {row.doc}."""']
+    for name in COMPARISONS:
+        other, note = ("object", "  # type: ignore[override]") if name in ("eq", "ne") else ("Any", "")
+        lines += [f"    def __{name}__(self, other: {other}) -> Tensor: ...{note}"]
+    for name in OPERATORS:
+        lines += [f"    def __{way}{name}__(self, other: Any) -> Tensor: ..." for way in ("", "r")]
     return METHODS + "\n".join(lines) + "\n"
 
 
@@ -80,7 +88,7 @@ def layers(module: ModuleType) -> str:
 def stubs() -> dict[Path, str]:
     """Every stub's text."""
     made = {PACKAGE / "array" / "functions.pyi": methods()}
-    for module in (activation, dropout, pooling):
+    for module in (activation, dropout, frames, pooling):
         made[Path(str(module.__file__)).with_suffix(".pyi")] = layers(module)
     return made
 
