@@ -15,7 +15,7 @@ from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
 
-__all__ = ["STATISTICS", "BatchNorm1d", "BatchNorm2d", "ChannelNorm"]
+__all__ = ["BatchNorm1d", "BatchNorm2d"]
 
 STATISTICS = {
     "num_features": "Channels.",

@@ -16,7 +16,7 @@ from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
 
-__all__ = ["SPREAD", "WINDOWS", "Conv1d", "ConvTranspose1d", "Transposed", "Windowed"]
+__all__ = ["Conv1d", "ConvTranspose1d"]
 
 Ints = int | Sequence[int]
 

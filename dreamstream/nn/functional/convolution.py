@@ -10,7 +10,7 @@ from ...dispatch import apply
 from ...errors import ShapeError
 from .arguments import Ints, channels_first, checked, same_types, single, within_frames
 
-__all__ = ["conv1d", "conv_transpose1d", "window_padding"]
+__all__ = ["conv1d", "conv_transpose1d"]
 
 
 def window_padding(padding: Any, kernel: int, dilation: int, stride: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from ...stream.where import user_line
 from .arguments import Ints, checked, same_types, several
 from .convolution import window_padding
 
-__all__ = ["conv2d", "conv_transpose2d", "plane_padding"]
+__all__ = ["conv2d", "conv_transpose2d"]
 
 Pads = tuple[tuple[int, int], tuple[int, int]]
 

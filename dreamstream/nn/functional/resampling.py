@@ -15,7 +15,7 @@ from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from .arguments import checked, frame_dims
 
-__all__ = ["Resampling", "resample"]
+__all__ = ["resample"]
 
 LARGEST = 1 << 24  # elements of a kernel
 KAISER_BETA = 14.769656459379492  # torchaudio's
