@@ -11,7 +11,7 @@ from ..errors import NotStreamableError, ShapeError
 from . import functional as F
 from . import init
 from .functional.arguments import several
-from .functional.convolution import window_padding
+from .functional.convolution import PADDING, SPREAD, WINDOWS, window_padding
 from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
@@ -20,27 +20,10 @@ __all__ = ["Conv1d", "ConvTranspose1d"]
 
 Ints = int | Sequence[int]
 
-SHARED = {
+CHANNELS = {
     "in_channels": "Features of a frame, or channels of a position.",
     "out_channels": "Those of the output.",
-    "groups": "Groups of channels that don't see each other.",
     "bias": "Whether there is a bias.",
-}
-WINDOWS = {
-    **SHARED,
-    "kernel_size": "int: Frames or positions of a window; of two axes int or (int, int), like all sizes.",
-    "stride": "int: From window to window.",
-    "dilation": "int: From one to the next within a window.",
-    "padding_mode": '{"zeros", "reflect", "replicate", "circular"}: What the padding holds.',
-}
-SPREAD = {
-    **SHARED,
-    "kernel_size": "int: Outputs that an input adds to; of two axes int or (int, int), like all sizes.",
-    "stride": "int: From one input's outputs to the next one's.",
-    "dilation": "int: From one to the next within them.",
-    "padding": "int: Outputs dropped at both ends.",
-    "output_padding": "int: Outputs added at the end, less than stride or dilation.",
-    "padding_mode": '{"zeros"}: For torch\'s sake.',
 }
 
 
@@ -215,11 +198,7 @@ class Transposed(Convolution):
         return tuple(extra)
 
 
-@described(
-    **WINDOWS,
-    padding='int, (left, right), "valid", "same" or "causal": Frames added at both ends. Beyond torch a pair, '
-    'and "causal", dilation * (kernel_size - 1) frames on the left.',
-)
+@described(**{**WINDOWS, **CHANNELS}, padding=PADDING)
 class Conv1d(Windowed):
     """Convolution along the stream.
 
@@ -272,7 +251,7 @@ class Conv1d(Windowed):
         )
 
 
-@described(**SPREAD)
+@described(**{**SPREAD, **CHANNELS})
 class ConvTranspose1d(Transposed):
     """Transposed convolution along the stream: upsampling by the stride.
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from . import functional as F
-from .conv import SPREAD, WINDOWS, Transposed, Windowed
+from .conv import CHANNELS, Transposed, Windowed
+from .functional.convolution import PLANE_PADDING, SPREAD, WINDOWS
 from .functional.convolution2d import plane_padding
 from .functional.texts import described
 
 __all__ = ["Conv2d", "ConvTranspose2d"]
 
 
-@described(
-    **WINDOWS,
-    padding='int, "valid", "same" or (h, w): Positions added at both ends; h and w are int or, beyond torch, '
-    '(left, right), "valid", "same" or "causal", dilation * (kernel_size - 1) positions on the left.',
-)
+@described(**{**WINDOWS, **CHANNELS}, padding=PLANE_PADDING)
 class Conv2d(Windowed):
     """Convolution over two axes, one of which may be the stream.
 
@@ -69,7 +66,7 @@ class Conv2d(Windowed):
         )
 
 
-@described(**SPREAD)
+@described(**{**SPREAD, **CHANNELS})
 class ConvTranspose2d(Transposed):
     """Transposed convolution over two axes, one of which may be the stream: upsampling by the stride.
 

@@ -12,10 +12,19 @@ from ..array import dtypes as element_types
 from ..errors import ShapeError
 from . import functional as F
 from . import init
+from .functional.texts import described
 from .module import Module
 from .parameter import Parameter
 
 __all__ = ["Bilinear", "Identity", "Linear"]
+
+_described = described(
+    in_features="Size of the input's last dimension.",
+    in1_features="Size of the first input's last dimension.",
+    in2_features="Size of the second input's last dimension.",
+    out_features="Size of the output's last dimension.",
+    bias="Whether there is a bias.",
+)
 
 
 def new_parameter(*shape: int, dtype: Any = None, device: Any = None) -> Parameter:
@@ -50,19 +59,9 @@ class Identity(Module):
         return input
 
 
+@_described
 class Linear(Module):
     """``y = x @ weight.T + bias`` on the last dimension.
-
-    Parameters
-    ----------
-    in_features, out_features : int
-        Sizes of the last dimension.
-    bias : bool
-        Whether there is a bias.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -120,19 +119,9 @@ class Linear(Module):
         )
 
 
+@_described
 class Bilinear(Module):
     """``y[n] = sum of x1[i] * weight[n, i, j] * x2[j] + bias[n]`` on the last dimension.
-
-    Parameters
-    ----------
-    in1_features, in2_features, out_features : int
-        Sizes of the last dimensions.
-    bias : bool
-        Whether there is a bias.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------

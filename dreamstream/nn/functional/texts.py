@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -39,15 +40,20 @@ def described(returns: str = "", **texts: str) -> Callable[[Function], Function]
         for name, parameter in inspect.signature(function).parameters.items():
             if name in known:
                 kind, _, text = known[name].rpartition(": ")
-                lines += [f"{name} : {kind or parameter.annotation}", f"    {text}"]
+                kind = kind or str(parameter.annotation).replace(" | None", ", optional")
+                lines += [f"{name} : {kind}", _wrapped(text)]
         doc = inspect.cleandoc(function.__doc__ or "")
         first, _, rest = doc.partition("\n\n")
         parts = [first, HEADING + "\n".join(lines)]
-        parts += [f"Returns\n-------\nTensor\n    {returns}"] if returns else []
+        parts += [f"Returns\n-------\nTensor\n{_wrapped(returns)}"] if returns else []
         function.__doc__ = "\n\n".join([*parts, rest] if rest else parts)
         return function
 
     return add
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 100, initial_indent="    ", subsequent_indent="    ")
 
 
 def summary_of(function: Callable[..., Any]) -> str:
