@@ -10,10 +10,8 @@ from ..array import Tensor
 from ..array import dtypes as element_types
 from ..errors import ModeError, ShapeError
 from . import functional as F
-from . import init
 from .functional.texts import described
-from .linear import new_parameter
-from .module import Module
+from .linear import Affine
 
 __all__ = ["BatchNorm1d", "BatchNorm2d"]
 
@@ -25,7 +23,7 @@ STATISTICS = {
 }
 
 
-class ChannelNorm(Module):
+class ChannelNorm(Affine):
     """What layers with a mean and a variance per channel have: parameters, buffers, text."""
 
     #: Numbers of dimensions that an input may have.
@@ -48,10 +46,7 @@ class ChannelNorm(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            self.register_parameter(
-                name, new_parameter(num_features, device=device, dtype=dtype) if wanted else None
-            )
+        self._make_affine((num_features,), {"weight": affine, "bias": affine and bias}, device, dtype)
         element = element_types.float32 if dtype is None else element_types.as_dtype(dtype)
         for name, value in (
             ("running_mean", np.zeros(num_features, element)),
@@ -71,10 +66,7 @@ class ChannelNorm(Module):
     def reset_parameters(self) -> None:
         """Set the running statistics to their start, the weight to ones and the bias to zeros."""
         self.reset_running_stats()
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        super().reset_parameters()
 
     def _check(self, input: Tensor, channels: int = 1) -> None:
         """Raise ShapeError unless the input has a possible rank and `num_features` channels."""

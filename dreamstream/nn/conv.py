@@ -20,6 +20,10 @@ __all__ = ["Conv1d", "ConvTranspose1d"]
 
 Ints = int | Sequence[int]
 
+ERRORS = {
+    "ShapeError": 'For arguments or an input that don\'t fit; "same" goes with stride 1.',
+    "DTypeError": "Where an input's type is not the weight's.",
+}
 CHANNELS = {
     "in_channels": "Features of a frame, or channels of a position.",
     "out_channels": "Those of the output.",
@@ -198,7 +202,7 @@ class Transposed(Convolution):
         return tuple(extra)
 
 
-@described(**{**WINDOWS, **CHANNELS}, padding=PADDING)
+@described("", ERRORS, **{**WINDOWS, **CHANNELS}, padding=PADDING)
 class Conv1d(Windowed):
     """Convolution along the stream.
 
@@ -208,13 +212,6 @@ class Conv1d(Windowed):
         ``(out_channels, in_channels / groups, kernel_size)``.
     bias : Parameter or None
         ``(out_channels,)``.
-
-    Raises
-    ------
-    ShapeError
-        For arguments or an input that don't fit; "same" goes with stride 1.
-    DTypeError
-        Where an input's type is not the weight's.
 
     Notes
     -----
@@ -251,7 +248,7 @@ class Conv1d(Windowed):
         )
 
 
-@described(**{**SPREAD, **CHANNELS})
+@described("", ERRORS, **{**SPREAD, **CHANNELS})
 class ConvTranspose1d(Transposed):
     """Transposed convolution along the stream: upsampling by the stride.
 
@@ -261,13 +258,6 @@ class ConvTranspose1d(Transposed):
         ``(in_channels, out_channels / groups, kernel_size)``.
     bias : Parameter or None
         ``(out_channels,)``.
-
-    Raises
-    ------
-    ShapeError
-        For arguments or an input that don't fit.
-    DTypeError
-        Where an input's type is not the weight's.
 
     Notes
     -----

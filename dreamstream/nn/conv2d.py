@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from . import functional as F
-from .conv import CHANNELS, Transposed, Windowed
+from .conv import CHANNELS, ERRORS, Transposed, Windowed
 from .functional.convolution import PLANE_PADDING, SPREAD, WINDOWS
 from .functional.convolution2d import plane_padding
 from .functional.texts import described
@@ -13,7 +13,7 @@ from .functional.texts import described
 __all__ = ["Conv2d", "ConvTranspose2d"]
 
 
-@described(**{**WINDOWS, **CHANNELS}, padding=PLANE_PADDING)
+@described("", ERRORS, **{**WINDOWS, **CHANNELS}, padding=PLANE_PADDING)
 class Conv2d(Windowed):
     """Convolution over two axes, one of which may be the stream.
 
@@ -23,13 +23,6 @@ class Conv2d(Windowed):
         ``(out_channels, in_channels / groups, kernel_h, kernel_w)``.
     bias : Parameter or None
         ``(out_channels,)``.
-
-    Raises
-    ------
-    ShapeError
-        For arguments or an input that don't fit; "same" goes with stride 1.
-    DTypeError
-        Where an input's type is not the weight's.
 
     Notes
     -----
@@ -66,7 +59,7 @@ class Conv2d(Windowed):
         )
 
 
-@described(**{**SPREAD, **CHANNELS})
+@described("", ERRORS, **{**SPREAD, **CHANNELS})
 class ConvTranspose2d(Transposed):
     """Transposed convolution over two axes, one of which may be the stream: upsampling by the stride.
 
@@ -76,13 +69,6 @@ class ConvTranspose2d(Transposed):
         ``(in_channels, out_channels / groups, kernel_h, kernel_w)``.
     bias : Parameter or None
         ``(out_channels,)``.
-
-    Raises
-    ------
-    ShapeError
-        For arguments or an input that don't fit.
-    DTypeError
-        Where an input's type is not the weight's.
 
     Notes
     -----

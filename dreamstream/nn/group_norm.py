@@ -7,11 +7,9 @@ from typing import Any
 from ..array import Tensor
 from ..errors import ModeError, ShapeError
 from . import functional as F
-from . import init
 from .batch_norm import STATISTICS, ChannelNorm
 from .functional.texts import described
-from .linear import new_parameter
-from .module import Module
+from .linear import Affine
 
 __all__ = ["GroupNorm", "InstanceNorm1d", "InstanceNorm2d"]
 
@@ -21,7 +19,7 @@ __all__ = ["GroupNorm", "InstanceNorm1d", "InstanceNorm2d"]
     num_groups="Groups of neighbouring channels; it divides `num_channels`.",
     num_channels="Channels.",
 )
-class GroupNorm(Module):
+class GroupNorm(Affine):
     """``(x - mean) / sqrt(variance + eps) * weight + bias``, by the statistics of groups of channels.
 
     Attributes
@@ -63,18 +61,8 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            self.register_parameter(
-                name, new_parameter(num_channels, device=device, dtype=dtype) if wanted else None
-            )
+        self._make_affine((num_channels,), {"weight": affine, "bias": affine and bias}, device, dtype)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Set the weight to ones and the bias to zeros."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input, every row's groups of channels normalised."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,13 @@ from .parameter import Parameter
 
 __all__ = ["Bilinear", "Identity", "Linear"]
 
+_ERRORS = {
+    "ShapeError": "Where an input's last dimension has another size.",
+    "DTypeError": "Where its type is not the weight's.",
+}
 _described = described(
+    "",
+    _ERRORS,
     in_features="Size of the input's last dimension.",
     in1_features="Size of the first input's last dimension.",
     in2_features="Size of the second input's last dimension.",
@@ -41,6 +48,22 @@ def new_parameter(*shape: int, dtype: Any = None, device: Any = None) -> Paramet
     to = element_types.float32 if dtype is None else element_types.as_dtype(dtype)
     element_types.require_float("a layer's parameters", to)
     return Parameter(np.zeros(shape, to))
+
+
+class Affine(Module):
+    """What normalisations have: a weight of ones and a bias of zeros, or none."""
+
+    def _make_affine(self, shape: Sequence[int], wanted: dict[str, bool], device: Any, dtype: Any) -> None:
+        for name, there in wanted.items():
+            given = new_parameter(*shape, device=device, dtype=dtype) if there else None
+            self.register_parameter(name, given)
+
+    def reset_parameters(self) -> None:
+        """Set the weight to ones and the bias to zeros."""
+        for name, fill in (("weight", init.ones_), ("bias", init.zeros_)):
+            parameter = self._parameters.get(name)
+            if parameter is not None:
+                fill(parameter)
 
 
 class Identity(Module):
@@ -69,13 +92,6 @@ class Linear(Module):
         ``(out_features, in_features)``.
     bias : Parameter or None
         ``(out_features,)``.
-
-    Raises
-    ------
-    ShapeError
-        Where an input's last dimension is not `in_features`.
-    DTypeError
-        Where its type is not the weight's.
 
     Notes
     -----
@@ -129,13 +145,6 @@ class Bilinear(Module):
         ``(out_features, in1_features, in2_features)``.
     bias : Parameter or None
         ``(out_features,)``.
-
-    Raises
-    ------
-    ShapeError
-        Where an input's last dimension has another size.
-    DTypeError
-        Where its type is not the weight's.
 
     Notes
     -----

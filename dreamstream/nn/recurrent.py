@@ -21,7 +21,16 @@ __all__ = ["GRU", "LSTM", "RNN"]
 
 State = tuple[Any, Any]
 
+_ERRORS = {
+    "ShapeError": "For arguments, an input or a state that don't fit.",
+    "DTypeError": "Where types differ.",
+    "ModeError": "In training with dropout > 0.",
+    "NotStreamableError": "For a stream, where the initial state is not a constant that all streams share, "
+    "and where the layer is bidirectional (unless it may wait for the end).",
+}
 _described = described(
+    "",
+    _ERRORS,
     input_size="Features of an input frame.",
     hidden_size="Features of the state of one layer.",
     num_layers="Layers on top of each other.",
@@ -251,18 +260,6 @@ class LSTM(Recurrence):
     weight_hr_l[k] : Parameter
         ``(proj_size, hidden_size)``.
 
-    Raises
-    ------
-    ShapeError
-        For arguments, an input or a state that don't fit.
-    DTypeError
-        Where types differ.
-    ModeError
-        In training with dropout > 0.
-    NotStreamableError
-        For a stream, where the initial state is not a constant that all streams share, and where the
-        layer is bidirectional (unless it may wait for the end).
-
     Notes
     -----
     Input ``(L, B, input_size)``, ``(B, L, input_size)`` or ``(L, input_size)``. Returns
@@ -334,18 +331,6 @@ class GRU(Recurrence):
     bias_ih_l[k], bias_hh_l[k] : Parameter
         ``(3 * hidden_size,)``.
 
-    Raises
-    ------
-    ShapeError
-        For arguments, an input or a state that don't fit.
-    DTypeError
-        Where types differ.
-    ModeError
-        In training with dropout > 0.
-    NotStreamableError
-        For a stream, where the initial state is not a constant that all streams share, and where the
-        layer is bidirectional (unless it may wait for the end).
-
     Notes
     -----
     Input ``(L, B, input_size)``, ``(B, L, input_size)`` or ``(L, input_size)``. Returns ``output, h_n``:
@@ -399,18 +384,6 @@ class RNN(Recurrence):
         of the other direction.
     bias_ih_l[k], bias_hh_l[k] : Parameter
         ``(hidden_size,)``.
-
-    Raises
-    ------
-    ShapeError
-        For arguments, an input or a state that don't fit.
-    DTypeError
-        Where types differ.
-    ModeError
-        In training with dropout > 0.
-    NotStreamableError
-        For a stream, where the initial state is not a constant that all streams share, and where the
-        layer is bidirectional (unless it may wait for the end).
 
     Notes
     -----

@@ -20,7 +20,14 @@ __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 
 State = tuple[Any, Any]
 
+_ERRORS = {
+    "ShapeError": "For arguments, an input or a state that don't fit.",
+    "DTypeError": "Where types differ.",
+    "NotStreamableError": "For a stream with a state that is none.",
+}
 _described = described(
+    "",
+    _ERRORS,
     input_size="Features of the input.",
     hidden_size="Features of h, and of c.",
     bias="Whether there are biases.",
@@ -106,15 +113,6 @@ class LSTMCell(Cell):
     bias_ih, bias_hh : Parameter or None
         ``(4 * hidden_size,)``.
 
-    Raises
-    ------
-    ShapeError
-        For arguments, an input or a state that don't fit.
-    DTypeError
-        Where types differ.
-    NotStreamableError
-        For a stream with a state that is none.
-
     Notes
     -----
     Input ``(*, input_size)``; `hx` is ``(h, c)``, each ``(*, hidden_size)``, zeros without it. Returns
@@ -149,15 +147,6 @@ class GRUCell(Cell):
     bias_ih, bias_hh : Parameter or None
         ``(3 * hidden_size,)``.
 
-    Raises
-    ------
-    ShapeError
-        For arguments, an input or a state that don't fit.
-    DTypeError
-        Where types differ.
-    NotStreamableError
-        For a stream with a state that is none.
-
     Notes
     -----
     Input ``(*, input_size)``; `hx` ``(*, hidden_size)``, zeros without it. Returns h of that shape.
@@ -186,15 +175,6 @@ class RNNCell(Cell):
         ``(hidden_size, input_size)`` and ``(hidden_size, hidden_size)``.
     bias_ih, bias_hh : Parameter or None
         ``(hidden_size,)``.
-
-    Raises
-    ------
-    ShapeError
-        For arguments, an input or a state that don't fit.
-    DTypeError
-        Where types differ.
-    NotStreamableError
-        For a stream with a state that is none.
 
     Notes
     -----

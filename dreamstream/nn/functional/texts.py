@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 __all__ = ["described", "parameters_of", "summary_of"]
@@ -22,13 +22,17 @@ USUAL = {
 }
 
 
-def described(returns: str = "", **texts: str) -> Callable[[Function], Function]:
+def described(
+    returns: str = "", raises: Mapping[str, str] | None = None, /, **texts: str
+) -> Callable[[Function], Function]:
     """Add to the docstring of a function or a class what its parameters are, and what it returns.
 
     Parameters
     ----------
     returns : str
         Of the result, where the first line doesn't say all.
+    raises : dict, optional
+        Which errors, when.
     **texts : str
         Of the parameters, ``"type: meaning"`` where the annotation is not their type's best name; a
         meaning has no colon of its own.
@@ -46,7 +50,10 @@ def described(returns: str = "", **texts: str) -> Callable[[Function], Function]
         first, _, rest = doc.partition("\n\n")
         parts = [first, HEADING + "\n".join(lines)]
         parts += [f"Returns\n-------\nTensor\n{_wrapped(returns)}"] if returns else []
-        function.__doc__ = "\n\n".join([*parts, rest] if rest else parts)
+        before, _, after = rest.partition("Notes\n-----\n")
+        errors = "\n".join(f"{error}\n{_wrapped(when)}" for error, when in (raises or {}).items())
+        parts += [before.rstrip(), errors and f"Raises\n------\n{errors}", after and f"Notes\n-----\n{after}"]
+        function.__doc__ = "\n\n".join(filter(None, parts))
         return function
 
     return add
