@@ -85,7 +85,10 @@ def layer(
     signature = inspect.Signature([own, *given], return_annotation="None")
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        bound = signature.bind(self, *args, **kwargs)
+        try:
+            bound = signature.bind(self, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}: {error}") from None
         bound.apply_defaults()
         Module.__init__(self)
         for name in list(bound.arguments)[1:]:
