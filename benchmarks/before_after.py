@@ -69,9 +69,7 @@ def tree_of(revision: str) -> Path:
     tree = ROOT / "build" / "before" / name[:12]
     if not (tree / "built").exists():
         tree.mkdir(parents=True, exist_ok=True)
-        archive = subprocess.run(
-            ["git", "-C", str(ROOT), "archive", name], check=True, capture_output=True
-        ).stdout
+        archive = subprocess.run(["git", "-C", str(ROOT), "archive", name], check=True, capture_output=True).stdout
         subprocess.run(["tar", "-x", "-C", str(tree)], input=archive, check=True)
         with open(tree / "build.log", "w") as log:
             subprocess.run(
@@ -293,9 +291,7 @@ def main() -> None:
         args.json.write_text(
             json.dumps({"machine": list(machine(shlex.join(sys.argv))), "steps": rows, "once": constant})
         )
-    faster = [
-        np.log(t["before"]["wall"][1] / t["after"]["wall"][1]) for r in rows for t in r["threads"].values()
-    ]
+    faster = [np.log(t["before"]["wall"][1] / t["after"]["wall"][1]) for r in rows for t in r["threads"].values()]
     slow = sum(bool(remarks(r, t, args.noise)) for r in rows for t in r["threads"])
     both = [(t["again"]["wall"][1], t["after"]["wall"][1]) for r in rows for t in r["threads"].values()]
     low, middle, high = 100 * np.expm1(np.percentile([abs(np.log(a / b)) for a, b in both], [10, 50, 90]))

@@ -43,8 +43,15 @@ FRAMES = {"bare": 1, "small": 1, "silero": 1, "audio": 10}  # of each network's 
 def build(folder: Path) -> Path:
     """Compile capi.c as a stranger would."""
     program = folder / "capi"
-    command = [*os.environ.get("CC", "cc").split(), "-std=c11", "-O2", str(Path(__file__).with_suffix(".c")),
-               "-o", str(program), *shlex.split(f"{cflags()} {libs()}")]
+    command = [
+        *os.environ.get("CC", "cc").split(),
+        "-std=c11",
+        "-O2",
+        str(Path(__file__).with_suffix(".c")),
+        "-o",
+        str(program),
+        *shlex.split(f"{cflags()} {libs()}"),
+    ]
     subprocess.run(command, check=True)
     return program
 
@@ -69,8 +76,15 @@ def measure(name: str, n: int, folder: Path, args: argparse.Namespace) -> dict[s
         room, _ = other.step_batch(ids, batch)
         ways["step_batch"] = lambda: other.step_batch(ids, batch)
         ways["step_batch, out"] = lambda: other.step_batch(ids, batch, out=room)
-    command = [str(args.program), str(folder / "model.dsm"), str(given), str(made), str(n),
-               str(FRAMES[name] * network.unit), str(int(args.wall))]
+    command = [
+        str(args.program),
+        str(folder / "model.dsm"),
+        str(given),
+        str(made),
+        str(n),
+        str(FRAMES[name] * network.unit),
+        str(int(args.wall)),
+    ]
     times: dict[str, list[int]] = {"C": [], **{way: [] for way in ways}}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
@@ -110,8 +124,16 @@ def text(r: dict[str, Any]) -> str:
     lines = []
     for way, more in r["more_us"].items():
         each = r["more_us_per_further_stream"].get(way)
-        cells = [r["network"], r["streams"], way, figure(r["us"]["C"]), figure(r["us"][way]),
-                 f"{r['us']['C'][1] / r['streams']:.2f}", f"{more:.1f}", "" if each is None else f"{each:.2f}"]
+        cells = [
+            r["network"],
+            r["streams"],
+            way,
+            figure(r["us"]["C"]),
+            figure(r["us"][way]),
+            f"{r['us']['C'][1] / r['streams']:.2f}",
+            f"{more:.1f}",
+            "" if each is None else f"{each:.2f}",
+        ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
@@ -129,8 +151,10 @@ def main() -> None:
         tell(line)
     tell(f"kernels   {ds.config.config()['kernels']}")
     tell(f"times     {'clock on the wall' if args.wall else 'CPU time of the one thread'}")
-    tell("\n| network | streams | by | C, µs per step | Python, µs per step | C, µs per stream "
-         "| Python more, µs per step | … per further stream |\n|---|--:|---|--:|--:|--:|--:|--:|")
+    tell(
+        "\n| network | streams | by | C, µs per step | Python, µs per step | C, µs per stream "
+        "| Python more, µs per step | … per further stream |\n|---|--:|---|--:|--:|--:|--:|--:|"
+    )
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         args.program = build(folder)

@@ -48,20 +48,32 @@ def build() -> Path:
 
     blas = Path(scipy_openblas32.get_lib_dir()) / "libscipy_openblas.so"
     cc = os.environ.get("CC", "cc").split()
-    sources = [path for path in cbuild.sources(python=False) if path.parts[-2] in ("base", "cpu")
-               or "kernels" in path.parts]
+    sources = [
+        path
+        for path in cbuild.sources(python=False)
+        if path.parts[-2] in ("base", "cpu") or "kernels" in path.parts
+    ]
     sources.append(ROOT / "benchmarks" / "kernels.c")
     objects = cbuild.compile_all(cc, sources, BUILD, cbuild.flags(openblas=True))
     program = BUILD / "kernels"
-    subprocess.run([*cc, "-o", str(program), *map(str, objects), str(blas), f"-Wl,-rpath,{blas.parent}",
-                    "-lm", "-pthread"], check=True)
+    subprocess.run(
+        [*cc, "-o", str(program), *map(str, objects), str(blas), f"-Wl,-rpath,{blas.parent}", "-lm", "-pthread"],
+        check=True,
+    )
     return program
 
 
 def measure(program: Path, isa: str, cells: list[str], args: argparse.Namespace) -> Iterator[tuple[str, Any]]:
     """Yield cells with the samples of each candidate, nanoseconds per call, as they are measured."""
-    command = [str(program), isa, str(args.rounds), str(args.microseconds), str(args.ring_mb),
-               str(int(args.wall)), *cells]
+    command = [
+        str(program),
+        isa,
+        str(args.rounds),
+        str(args.microseconds),
+        str(args.ring_mb),
+        str(int(args.wall)),
+        *cells,
+    ]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # no idle threads that spin
     if isa in CORES:
         environment["OPENBLAS_CORETYPE"] = CORES[isa]
@@ -94,7 +106,10 @@ def summary(cell: str, samples: dict[str, np.ndarray]) -> dict[str, Any]:
         return [round(2 * m * n * k / t, 2) for t in np.percentile(times, [90, 50, 10])]
 
     return {
-        "shape": f"{n}x{k}", "rows": m, "state": state, "openblas_call": CANDIDATES[best],
+        "shape": f"{n}x{k}",
+        "rows": m,
+        "state": state,
+        "openblas_call": CANDIDATES[best],
         "gflops": {name: spread(times) for name, times in samples.items() if name != "read"},
         "weights_gb_s": {name: round(float(4 * n * k / np.median(samples[name])), 2) for name in ("ours", "read")},
         "ratio": [round(float(x), 2) for x in np.percentile(samples[best] / ours, [10, 50, 90])],
@@ -108,10 +123,12 @@ def row(r: dict[str, Any]) -> str:
     """The same as a line of text."""
     low, middle, high = r["gflops"]["ours"]
     blas = r["gflops"][r["best"]]
-    return (f"| {r['shape']} | {r['rows']} | {r['state']} | {middle:.1f} ({low:.1f}–{high:.1f}) "
-            f"| {blas[1]:.1f} ({blas[0]:.1f}–{blas[2]:.1f}) | {r['openblas_call']} "
-            f"| {r['ratio'][1]:.2f} ({r['ratio'][0]:.2f}–{r['ratio'][2]:.2f}) "
-            f"| {100 * r['of_read']:.0f} | {100 * r['of_fma']:.0f} |")
+    return (
+        f"| {r['shape']} | {r['rows']} | {r['state']} | {middle:.1f} ({low:.1f}–{high:.1f}) "
+        f"| {blas[1]:.1f} ({blas[0]:.1f}–{blas[2]:.1f}) | {r['openblas_call']} "
+        f"| {r['ratio'][1]:.2f} ({r['ratio'][0]:.2f}–{r['ratio'][2]:.2f}) "
+        f"| {100 * r['of_read']:.0f} | {100 * r['of_fma']:.0f} |"
+    )
 
 
 def means(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -122,9 +139,13 @@ def means(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         def mean(values: list[float]) -> float:
             return float(np.exp(np.mean(np.log(values))))
 
-        yield {"state": state, "rows": m, "ratio": round(mean([r["ratio"][1] for r in some]), 2),
-               "of_read": round(mean([r["of_read"] for r in some]), 3),
-               "of_fma": round(mean([r["of_fma"] for r in some]), 3)}
+        yield {
+            "state": state,
+            "rows": m,
+            "ratio": round(mean([r["ratio"][1] for r in some]), 2),
+            "of_read": round(mean([r["of_read"] for r in some]), 3),
+            "of_fma": round(mean([r["of_fma"] for r in some]), 3),
+        }
 
 
 def main() -> None:
@@ -153,8 +174,10 @@ def main() -> None:
         for cell, samples in measure(program, isa, cells, args):
             if cell == "openblas":
                 print_text(f"\n{isa}; OpenBLAS's kernels: {samples}\n")
-                print_text("| N x K | M | weights | ours, GF/s | best of OpenBLAS, GF/s | its call "
-                           "| ours ÷ OpenBLAS | % of read | % of fma |\n|---|--:|---|--:|--:|---|--:|--:|--:|")
+                print_text(
+                    "| N x K | M | weights | ours, GF/s | best of OpenBLAS, GF/s | its call "
+                    "| ours ÷ OpenBLAS | % of read | % of fma |\n|---|--:|---|--:|--:|---|--:|--:|--:|"
+                )
                 continue
             rows.append(summary(cell, samples))
             print(json.dumps({"isa": isa, **rows[-1]}) if args.json else row(rows[-1]), flush=True)

@@ -200,8 +200,10 @@ def main() -> None:
     for line in machine(f"python {shlex.join(sys.argv)}"):
         print(line)
     print(f"file      {n_bytes / 1e6:.0f} MB, in the system's cache; outputs of all have the same bits\n")
-    print("| kernels | process | load: CPU s | wall s | first step: CPU ms | second | loaded: own MB | file's MB "
-          "| stepped: own MB | file's MB | both there: its share, MB |")
+    print(
+        "| kernels | process | load: CPU s | wall s | first step: CPU ms | second | loaded: own MB | file's MB "
+        "| stepped: own MB | file's MB | both there: its share, MB |"
+    )
     print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for name, r in results.items():
         print("\n".join(figures(name, r)))
@@ -209,8 +211,10 @@ def main() -> None:
     print("|---|--:|--:|--:|--:|")
     for r in results.values():
         s = r["streams"]
-        print(f"| {r['first']['kernels']} | {s['streams']} | {s['own'] / s['streams']:.0f} | {s['state']} "
-              f"| {s['file'] / 1e6:.1f} |")
+        print(
+            f"| {r['first']['kernels']} | {s['streams']} | {s['own'] / s['streams']:.0f} | {s['state']} "
+            f"| {s['file'] / 1e6:.1f} |"
+        )
 
 
 if __name__ == "__main__":

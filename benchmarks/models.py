@@ -139,7 +139,8 @@ def summary(name: str, n: int, times: dict[tuple[str, str], np.ndarray]) -> dict
         best = min(ways, key=lambda way: float(np.median(ways[way])))
         low, middle, high = np.percentile(ways[best], [10, 50, 90])
         row["engines"][engine] = {
-            "way": best, "ms": [round(float(t), 4) for t in (low, middle, high)],
+            "way": best,
+            "ms": [round(float(t), 4) for t in (low, middle, high)],
             "streams_per_core": round(n * seconds_of(name) * 1000 / float(middle), 1),
             "other_ways_ms": {way: round(float(np.median(t)), 4) for way, t in ways.items() if way != best},
         }
@@ -151,8 +152,10 @@ def text(row: dict[str, Any]) -> Iterator[str]:
     for engine, r in row["engines"].items():
         low, middle, high = r["ms"]
         others = "; ".join(f"{way} {ms:.3f}" for way, ms in r["other_ways_ms"].items())
-        yield (f"| {row['network']} | {row['streams']} | {engine} | {middle:.3f} ({low:.3f}–{high:.3f}) "
-               f"| {r['way']} | {others} | {r['streams_per_core']:.0f} | {middle / mine:.2f} |")
+        yield (
+            f"| {row['network']} | {row['streams']} | {engine} | {middle:.3f} ({low:.3f}–{high:.3f}) "
+            f"| {r['way']} | {others} | {r['streams_per_core']:.0f} | {middle / mine:.2f} |"
+        )
 
 
 def main() -> None:
@@ -181,8 +184,10 @@ def main() -> None:
             engines.append(engine)
         else:
             tell(f"missing   {engine}: it needs `pip install onnx {engine}`")
-    tell("\n| network | streams | engine | ms per step | way | other ways, ms | streams per core | ÷ ours |"
-         "\n|---|--:|---|--:|---|---|--:|--:|")
+    tell(
+        "\n| network | streams | engine | ms per step | way | other ways, ms | streams per core | ÷ ours |"
+        "\n|---|--:|---|--:|---|---|--:|--:|"
+    )
     with torch.inference_mode():
         for name in args.networks:
             for n in args.streams or SETTINGS[name].streams:

@@ -60,9 +60,7 @@ def numbers(row: Row, n: int) -> list[np.ndarray]:
     if row.kind == "bool":
         return [rng.random(shape) < 0.5 for shape in shapes]
     if row.kind in LIMITS:
-        return [
-            rng.uniform(*LIMITS[row.kind], shape).astype(np.float32) for shape in shapes
-        ]
+        return [rng.uniform(*LIMITS[row.kind], shape).astype(np.float32) for shape in shapes]
     return [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
 
 

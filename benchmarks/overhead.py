@@ -109,9 +109,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one object per row instead of the table")
     args = parser.parse_args()
     tree = args.tree.resolve()
-    assert Path(ds.__file__).is_relative_to(tree) or tree == ROOT, (
-        f"PYTHONPATH must be {tree}, not {ds.__file__}"
-    )
+    assert Path(ds.__file__).is_relative_to(tree) or tree == ROOT, f"PYTHONPATH must be {tree}, not {ds.__file__}"
     tell = (lambda *_: None) if args.json else print
     for line in machine(f"python {shlex.join(sys.argv)}"):
         tell(line)

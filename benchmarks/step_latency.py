@@ -247,9 +247,7 @@ def check(name: str, rng: np.random.Generator) -> float:
     worst = 0.0
     cuts = [0, 1, 7, 30, 31, 130, 131, 200]
     stops = [*(c * unit for c in cuts[1:]), whole.shape[-1]]
-    chunks = [
-        [np.ascontiguousarray(w[..., a:b]) for w in whole] for a, b in zip([c * unit for c in cuts], stops)
-    ]
+    chunks = [[np.ascontiguousarray(w[..., a:b]) for w in whole] for a, b in zip([c * unit for c in cuts], stops)]
     for label, step in variants(name, model, twin, 3).items():
         parts = [step(c, c is chunks[-1]) for c in chunks]
         got = np.stack([np.concatenate([p[i] for p in parts]) for i in range(3)])
@@ -309,8 +307,10 @@ def main() -> None:
             n_weights, gap = sum(p.numel() for p in make(name)[0].parameters()), check(name, rng)
             print(f"network   {name}: {n_weights:,} weights; outputs within {gap:.1e} of torch's offline")
         print()
-        print("| network | streams | chunk | compiled, ms | eager, ms | torch, ms | torch, native LSTM, ms "
-              "| torch ÷ compiled | streams per core: compiled | eager | torch |")
+        print(
+            "| network | streams | chunk | compiled, ms | eager, ms | torch, ms | torch, native LSTM, ms "
+            "| torch ÷ compiled | streams per core: compiled | eager | torch |"
+        )
         print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
         for name in args.networks:
             for n_frames in CHUNKS:
@@ -318,8 +318,14 @@ def main() -> None:
                     times = measure(name, n_streams, n_frames, args.seconds, clock)
                     compiled, eager, *both = (float(np.median(t)) for t in times.values())
                     capacity = [f"{n_streams * 10 * n_frames / m:.0f}" for m in (compiled, eager, min(both))]
-                    row = [name, str(n_streams), f"{n_frames * 10} ms", *map(figure, times.values()),
-                           f"{min(both) / compiled:.1f}", *capacity]
+                    row = [
+                        name,
+                        str(n_streams),
+                        f"{n_frames * 10} ms",
+                        *map(figure, times.values()),
+                        f"{min(both) / compiled:.1f}",
+                        *capacity,
+                    ]
                     print(f"| {' | '.join(row)} |", flush=True)
 
 

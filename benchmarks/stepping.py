@@ -25,9 +25,7 @@ class Streams:
 
     def __init__(self, name: str, n_streams: int, n_frames: int, threads: int) -> None:
         network = NETWORKS[name]
-        self.engine = ds.compile(
-            network.model(), network.spec, rate=network.rate, threads=threads, verify=False
-        )
+        self.engine = ds.compile(network.model(), network.spec, rate=network.rate, threads=threads, verify=False)
         self.chunks = chunks(name, n_streams, n_frames)
         self.first = [self.engine.step(self.chunks, sos=list(self.chunks)), self.engine.step(self.chunks)]
 

@@ -55,8 +55,17 @@ def measure(name: str, n: int, n_frames: int, args: argparse.Namespace) -> dict[
 
 
 def text(r: dict[str, Any]) -> str:
-    cells = [r["network"], r["streams"], r["frames"], figure(r["one"]), figure(r["more"]), f"{r['faster']:.2f}",
-             f"{r['by_the_least']:.2f}", f"{r['cpu'][1] / r['cpu'][0]:.2f}", "slower" if r["slower"] else ""]
+    cells = [
+        r["network"],
+        r["streams"],
+        r["frames"],
+        figure(r["one"]),
+        figure(r["more"]),
+        f"{r['faster']:.2f}",
+        f"{r['by_the_least']:.2f}",
+        f"{r['cpu'][1] / r['cpu'][0]:.2f}",
+        "slower" if r["slower"] else "",
+    ]
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -77,8 +86,10 @@ def main() -> None:
         tell(line)
     tell(f"kernels   {ds.config.config()['kernels']}")
     tell("times     ms per step by the clock on the wall\n")
-    tell(f"| network | streams | frames | one thread, ms | {args.threads} threads, ms | one ÷ more | by the least "
-         "| CPU time, more ÷ one | |\n|---|--:|--:|--:|--:|--:|--:|--:|---|")
+    tell(
+        f"| network | streams | frames | one thread, ms | {args.threads} threads, ms | one ÷ more | by the least "
+        "| CPU time, more ÷ one | |\n|---|--:|--:|--:|--:|--:|--:|--:|---|"
+    )
     rows = []
     for name in args.networks:
         for n in args.streams:

@@ -82,9 +82,7 @@ def operator_table() -> str:
     lines = ["| operator | what it does | inputs | outputs | weights |", "|---|---|---|---|---|"]
     for op in _core.operators():
         link = f"[`{op['name']}`](/generated/operators/{op['name']}.md)"
-        lines.append(
-            f"| {link} | {cell(op['doc'])} | {inputs_of(op)} | {op['n_outputs']} | {weights_of(op)} |"
-        )
+        lines.append(f"| {link} | {cell(op['doc'])} | {inputs_of(op)} | {op['n_outputs']} | {weights_of(op)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -378,10 +376,7 @@ def c_api() -> str:
 def files() -> dict[str, str]:
     """Every generated file by its path."""
     users = layers_and_functions()
-    out = {
-        f"operators/{op['name']}.md": operator_page(op, users.get(op["name"], []))
-        for op in _core.operators()
-    }
+    out = {f"operators/{op['name']}.md": operator_page(op, users.get(op["name"], [])) for op in _core.operators()}
     out["operators.inc"] = operator_table()
     out |= {f"{part}.inc": text for part, text in package_parts().items()}
     out["nn.inc"] = by_module(nn)

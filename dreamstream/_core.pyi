@@ -54,13 +54,9 @@ class Op:
     carries: bool  # arrays are carried from call to call
     prepared_bytes: int  # of its weights as kernels want them
 
-    def counts(
-        self, inputs: Sequence[Counts], ended: NDArray[np.bool_], ids: Sequence[str] = ()
-    ) -> list[Counts]:
+    def counts(self, inputs: Sequence[Counts], ended: NDArray[np.bool_], ids: Sequence[str] = ()) -> list[Counts]:
         """Counts of every output; ShapeError with ids where a check fails."""
-    def kept(
-        self, inputs: Sequence[Counts], outputs: Sequence[Counts]
-    ) -> list[NDArray[np.int64]]:
+    def kept(self, inputs: Sequence[Counts], outputs: Sequence[Counts]) -> list[NDArray[np.int64]]:
         """Per value input (rows, 2): first frame kept before the call, and after it."""
     def run(
         self,
@@ -254,9 +250,7 @@ def write_model(engine: Engine, interface: str, write: Callable[[bytes], Any]) -
 def config() -> dict[str, Any]:
     """What was chosen: kernels, instruction sets, OpenBLAS, threads."""
 
-def together(
-    rates: tuple[tuple[int, int], ...], frames: NDArray[np.int64], skew: int
-) -> NDArray[np.bool_]:
+def together(rates: tuple[tuple[int, int], ...], frames: NDArray[np.int64], skew: int) -> NDArray[np.bool_]:
     """Per row of ``(rows, inputs)`` frames so far: whether the inputs are within the skew."""
 
 def set_blas_threads(n: int) -> None: ...

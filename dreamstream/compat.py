@@ -56,9 +56,7 @@ def add_streaming_modes(module: Any) -> Any:
     return patch_module(module)
 
 
-def stream_metadata(
-    ids: Any, sos: Any, eos: Any, lengths: Any, chunk_indices: Any = None
-) -> StreamMetadata:
+def stream_metadata(ids: Any, sos: Any, eos: Any, lengths: Any, chunk_indices: Any = None) -> StreamMetadata:
     """Return metadata; chunks are no longer counted."""
     return StreamMetadata(ids, sos, eos, lengths)
 
@@ -153,11 +151,7 @@ def stream_buffer(module: Any) -> dict[str, Any]:
             (after,) = op.counts([counts], np.zeros(1, bool))
             size = n - int(op.kept([counts], [after])[0][0, 1])
             rows = state.states.store.tensors.get((0, 0))
-            frames = (
-                module.weight.new_zeros(0, module.in_channels)
-                if rows is None
-                else rows[state.states.row]
-            )
+            frames = module.weight.new_zeros(0, module.in_channels) if rows is None else rows[state.states.row]
             kept[i] = frames[:size].detach().T.clone()
     return kept
 

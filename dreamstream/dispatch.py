@@ -141,11 +141,7 @@ def _offline(
     order += [roles.index(r) for r in ("B", "L") if r in roles]
     order += [roles.index(i) for i in range(n_features)]
     n_rows = shape[roles.index("B")] if "B" in roles else 1
-    n_frames = (
-        shape[roles.index("L")]
-        if "L" in roles
-        else prod(s for s, r in zip(shape, roles) if r is Ellipsis)
-    )
+    n_frames = shape[roles.index("L")] if "L" in roles else prod(s for s, r in zip(shape, roles) if r is Ellipsis)
     frames = [
         in_c_order(a.transpose(order)).reshape(
             n_rows * n_frames, *(a.shape[roles.index(i)] for i in range(n_features))
@@ -165,9 +161,7 @@ def _roles(name: str, dims: Dims, array: Array) -> tuple[Any, ...]:
     if Ellipsis in dims:
         n_features = len(dims) - 1
         if array.ndim < n_features:
-            raise ShapeError(
-                f"{name}: expected {n_features} dimensions or more, got shape {array.shape}"
-            )
+            raise ShapeError(f"{name}: expected {n_features} dimensions or more, got shape {array.shape}")
         return (Ellipsis,) * (array.ndim - n_features) + tuple(d for d in dims if d is not Ellipsis)
     if len(dims) != array.ndim:
         raise ShapeError(f"{name}: expected {len(dims)} dimensions, got shape {array.shape}")
@@ -211,9 +205,7 @@ def _operands(
 def _elementwise(
     name: str, attributes: dict[str, Any], inputs: Sequence[Tensor], weights: Sequence[Any]
 ) -> Tensor:
-    operands = (
-        _operands(attributes, inputs, weights) if len(inputs) + len(weights) > 1 else [(0, inputs[0])]
-    )
+    operands = _operands(attributes, inputs, weights) if len(inputs) + len(weights) > 1 else [(0, inputs[0])]
     arrays = [x.numpy() for _, x in operands]
     _require_one_float(name, [a.dtype for a in arrays])
     try:
@@ -246,9 +238,7 @@ def _elementwise(
 
 def _require_one_float(name: str, types: Sequence[np.dtype[Any]]) -> None:
     if len({t for t in types if t.kind == "f"}) > 1:
-        raise DTypeError(
-            f"{name}: float32 and float64 don't mix; convert one with .float() or .double()"
-        )
+        raise DTypeError(f"{name}: float32 and float64 don't mix; convert one with .float() or .double()")
 
 
 # ---------------------------------------------------------------- streams
@@ -288,9 +278,7 @@ def _streaming(
     return outputs
 
 
-def _constants(
-    name: str, weights: Sequence[Any], dims: Dims | None, inputs: Sequence[Any]
-) -> list[Any]:
+def _constants(name: str, weights: Sequence[Any], dims: Dims | None, inputs: Sequence[Any]) -> list[Any]:
     """Return constants as the operator takes them."""
     if dims is not None:
         return [_weight(w) for w in weights]
@@ -396,9 +384,7 @@ def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
     if Ellipsis not in dims:
         wanted = tuple("F" if isinstance(d, int) else d for d in dims)
         if own != wanted:
-            raise ShapeError(
-                f"{name} at {user_line()}: expected dimensions {wanted}, got a stream with {x.roles}"
-            )
+            raise ShapeError(f"{name} at {user_line()}: expected dimensions {wanted}, got a stream with {x.roles}")
         return x.in_order([d for d in dims if isinstance(d, int)])
     n = len(dims) - 1
     if len(own) < n:
@@ -425,9 +411,7 @@ def _require_frames_or_none(name: str, tensors: Sequence[StreamTensor]) -> None:
 def _require_aligned(name: str, x: StreamTensor, model: StreamTensor) -> None:
     """Operands broadcast from the right; B and L must meet their like (a table may lack a leading B)."""
     lead = len(model.dims) - len(x.dims)
-    met = all(
-        a == b for a, b in zip(x.dims, model.dims[lead:]) if isinstance(a, str) or isinstance(b, str)
-    )
+    met = all(a == b for a, b in zip(x.dims, model.dims[lead:]) if isinstance(a, str) or isinstance(b, str))
     if not met or any(isinstance(d, str) and d != "B" for d in model.dims[:lead]):
         raise ShapeError(
             f"{name} at {user_line()}: dimensions {x.roles} don't line up with {model.roles}; B and L "

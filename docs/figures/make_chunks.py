@@ -39,9 +39,7 @@ def calls() -> list[tuple[int, int, int, int, int]]:
     return rows
 
 
-def text(
-    x: float, y: float, words: str, bold: bool = False, colour: str = "#333", anchor: str = "start"
-) -> str:
+def text(x: float, y: float, words: str, bold: bool = False, colour: str = "#333", anchor: str = "start") -> str:
     weight = ' font-weight="bold"' if bold else ""
     return f'<text x="{x:g}" y="{y:g}" fill="{colour}" text-anchor="{anchor}"{weight}>{words}</text>'
 

@@ -31,9 +31,7 @@ def axis_of(name: str, dim: Any, ndim: int) -> int:
     """
     axis, n = operator.index(dim), max(ndim, 1)
     if not -n <= axis < n:
-        raise StreamIndexError(
-            f"{name}: dimension {axis} is out of range for a tensor of {ndim} dimensions"
-        )
+        raise StreamIndexError(f"{name}: dimension {axis} is out of range for a tensor of {ndim} dimensions")
     return axis % n
 
 

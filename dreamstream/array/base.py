@@ -127,9 +127,7 @@ class Base:
         array = self.numpy()
         if dtype is not None and np.dtype(dtype) != array.dtype:
             if copy is False:
-                raise ValueError(
-                    f"an array of {np.dtype(dtype)} needs a copy of this {array.dtype} tensor"
-                )
+                raise ValueError(f"an array of {np.dtype(dtype)} needs a copy of this {array.dtype} tensor")
             return array.astype(dtype)
         return array.copy() if copy else array
 
@@ -163,9 +161,7 @@ class Base:
 
     def __bool__(self) -> Flag:
         if self.numel() != 1:
-            raise ShapeError(
-                f"the truth of a tensor of shape {self.shape} is ambiguous; use .any() or .all()"
-            )
+            raise ShapeError(f"the truth of a tensor of shape {self.shape} is ambiguous; use .any() or .all()")
         return bool(self.item())
 
     def __format__(self, spec: str) -> str:
@@ -194,9 +190,7 @@ class Base:
         with np.errstate(over="ignore", invalid="ignore"):
             return self._plain(self._array.astype(dtype or self.dtype))
 
-    def _to_arguments(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[np.dtype[Any] | None, Flag]:
+    def _to_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[np.dtype[Any] | None, Flag]:
         """Read the arguments of `to`: element type, or None, and whether to copy."""
         dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
         copy = bool(kwargs.pop("copy", False))
@@ -233,9 +227,7 @@ class Base:
 
     def half(self) -> Tensor:
         """Raise DTypeError: tensors are float32 or float64."""
-        raise DTypeError(
-            "tensors are float32 or float64; half precision exists for weights, see ds.compile"
-        )
+        raise DTypeError("tensors are float32 or float64; half precision exists for weights, see ds.compile")
 
     def type_as(self, other: Base) -> Tensor:
         """Return the tensor with the element type of `other`."""

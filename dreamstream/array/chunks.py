@@ -110,9 +110,7 @@ class ChunkMethods:
         """Reshape features; sizes that equal B's and L's stand for them where they come in order."""
         x = x.in_order()
         sizes = list(x.shape)
-        lead = next(
-            (i for i, (a, b) in enumerate(zip(sizes, shape)) if a != b), min(len(sizes), len(shape))
-        )
+        lead = next((i for i, (a, b) in enumerate(zip(sizes, shape)) if a != b), min(len(sizes), len(shape)))
         trail = 0
         while trail < min(len(sizes), len(shape)) - lead and sizes[-1 - trail] == shape[-1 - trail]:
             trail += 1
@@ -134,9 +132,7 @@ class ChunkMethods:
                 else x.value.reshape(0, *_solve(x.features, features))
             )
         except ValueError:
-            raise ShapeError(
-                f"reshape: a stream {x.roles} can't take the shape {tuple(shape)}"
-            ) from None
+            raise ShapeError(f"reshape: a stream {x.roles} can't take the shape {tuple(shape)}") from None
         return x.like(value, dims, names)
 
     @staticmethod
@@ -158,12 +154,8 @@ class ChunkMethods:
         for d, size, own in zip(x.dims, sizes, x.shape):
             if isinstance(d, str) and size not in (-1, own):
                 return fall_back(x, f"expand along {d}").expand(*sizes)
-        features = [
-            x.features[d] if s == -1 else int(s) for d, s in zip(x.dims, sizes) if not isinstance(d, str)
-        ]
-        return x.like(
-            np.ascontiguousarray(np.broadcast_to(x.value, (len(x.value), *features))), x.dims, x.names
-        )
+        features = [x.features[d] if s == -1 else int(s) for d, s in zip(x.dims, sizes) if not isinstance(d, str)]
+        return x.like(np.ascontiguousarray(np.broadcast_to(x.value, (len(x.value), *features))), x.dims, x.names)
 
     @staticmethod
     def cat(tensors: Sequence[StreamTensor], axis: int) -> Any:
@@ -191,11 +183,7 @@ class ChunkMethods:
         if role == "L":
             meta = cat_length([p.meta for p in parts])
             rows = [p.rows() for p in parts]
-            value = (
-                np.concatenate([r[i] for i in range(len(meta)) for r in rows])
-                if len(meta)
-                else parts[0].value
-            )
+            value = np.concatenate([r[i] for i in range(len(meta)) for r in rows]) if len(meta) else parts[0].value
             return first._make(value, parts[0].dims, first.names, meta, first.starts, first.rate, None)
         if role == "B_L":
             return fall_back(first, "cat along B and L joined")._cat([t.tensor() for t in tensors], axis)

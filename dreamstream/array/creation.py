@@ -102,9 +102,7 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
 # ---------------------------------------------------------------------- from nothing
 
 
-def full(
-    size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False
-) -> Any:
+def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Any:
     """Return a tensor with all elements equal.
 
     Parameters
@@ -169,9 +167,7 @@ def ones_like(input: Tensor, dtype: Any = None, *, device: Any = None) -> Tensor
     return full_like(input, 1, dtype, device=device)
 
 
-def arange(
-    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
-) -> Tensor:
+def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Return numbers from `start` (0 where only one bound is given) up to, not including, `end`.
 
     Integers give int64, other numbers float32, unless `dtype` says otherwise. Source: torch.arange.

@@ -166,8 +166,7 @@ def common(name: str, dtypes: Iterable[DType], numbers: Iterable[Number] = ()) -
     floats = {d for d in tensors if is_float(d)}
     if len(floats) > 1:
         raise DTypeError(
-            f"{name}: float32 and float64 are mixed; convert one of the tensors, as in x.double() or "
-            "y.float()"
+            f"{name}: float32 and float64 are mixed; convert one of the tensors, as in x.double() or y.float()"
         )
     if floats:
         return floats.pop()
@@ -181,9 +180,7 @@ def common(name: str, dtypes: Iterable[DType], numbers: Iterable[Number] = ()) -
 def require_float(name: str, dtype: DType) -> None:
     """Raise DTypeError unless `dtype` is float32 or float64."""
     if not is_float(dtype):
-        raise DTypeError(
-            f"{name}: expected a float32 or float64 tensor, got {dtype}; convert it with .float()"
-        )
+        raise DTypeError(f"{name}: expected a float32 or float64 tensor, got {dtype}; convert it with .float()")
 
 
 def require_same(name: str, **dtypes: DType | None) -> None:
@@ -202,6 +199,4 @@ def require_same(name: str, **dtypes: DType | None) -> None:
 def check_device(device: Any) -> None:
     """Raise ModeError unless `device` is None or the CPU."""
     if device is not None and str(device) != "cpu":
-        raise ModeError(
-            f"tensors live on the CPU, not on {str(device)!r}; for a GPU, hand in a torch module"
-        )
+        raise ModeError(f"tensors live on the CPU, not on {str(device)!r}; for a GPU, hand in a torch module")

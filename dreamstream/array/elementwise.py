@@ -176,9 +176,7 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
     if x.is_stream and isinstance(x.dims[axis], str):  # type: ignore[attr-defined]
         return along(name, x._across(name, axis), axis, attributes)  # type: ignore[attr-defined]
     last = axis == x.ndim - 1
-    out: Tensor = hook.apply(
-        name, attributes or {}, (x if last else x.transpose(axis, -1),), (), (..., 0)
-    )[0]
+    out: Tensor = hook.apply(name, attributes or {}, (x if last else x.transpose(axis, -1),), (), (..., 0))[0]
     return out if last else out.transpose(axis, -1)
 
 
@@ -240,8 +238,7 @@ def _number(data: bytes, dtype: dtypes.DType) -> Any:
 def _integers(name: str, operands: Sequence[Base | Number], dtype: Sequence[dtypes.DType]) -> Tensor:
     """Compute with NumPy: operands are plain and meet as int64 or bool."""
     arrays = [
-        o.numpy().astype(d, copy=False) if isinstance(o, Base) else np.array(o, d)
-        for o, d in zip(operands, dtype)
+        o.numpy().astype(d, copy=False) if isinstance(o, Base) else np.array(o, d) for o, d in zip(operands, dtype)
     ]
     try:
         np.broadcast_shapes(*(a.shape for a in arrays))

@@ -126,9 +126,7 @@ def _products(x: StreamTensor, matrices: Any) -> StreamTensor:
     sizes = [along.get(d, 1) for d in x.dims[:-2] if not isinstance(d, str)]
     own = [x.features[d] for d in x.dims[:-2] if not isinstance(d, str)]
     if any(s not in (1, o) and o != 1 for s, o in zip(sizes, own)):
-        raise ShapeError(
-            f"matmul: {matrices.shape[:-2]} matrices don't broadcast with a stream {x.roles}"
-        )
+        raise ShapeError(f"matmul: {matrices.shape[:-2]} matrices don't broadcast with a stream {x.roles}")
     if all(s == 1 for s in sizes):
         (out,) = hook.apply("linear", {}, [x], [matrices.reshape(n, k), None], (..., 0))
         return out

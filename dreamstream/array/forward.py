@@ -33,9 +33,7 @@ def _op(x: StreamTensor, name: str, attributes: dict[str, Any], dims: Any = None
 
 
 def _refuse(x: StreamTensor, what: str, remedy: str) -> NoReturn:
-    raise NotStreamableError(
-        f"{what} on a stream {x.roles} inside a forward, at {user_line()}; {remedy}"
-    )
+    raise NotStreamableError(f"{what} on a stream {x.roles} inside a forward, at {user_line()}; {remedy}")
 
 
 def _features(x: StreamTensor) -> tuple[int, ...]:
@@ -127,9 +125,7 @@ class ForwardMethods:
                 x = reshape_features(x, step[1], ("B", "L", *range(len(step[1]))))
             elif step[0] == "stack":
                 n = len(x.features) + 1
-                x = _op(
-                    x, "frame", {"size": step[1], "step": step[1], "exact": 1}, ("B", "L", *range(n))
-                )
+                x = _op(x, "frame", {"size": step[1], "step": step[1], "exact": 1}, ("B", "L", *range(n)))
             elif step[0] == "unstack":
                 x = _op(x, "unstack", {}, ("B", "L", *range(len(x.features) - 1)))
         x = x.with_dims(plan.dims, named)
@@ -176,9 +172,7 @@ class ForwardMethods:
         return x if tuple(features) == x.features else _op(x, "expand", {"shape": features})
 
     @staticmethod
-    def reduce(
-        x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]
-    ) -> Any:
+    def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:
         roles = [x.dims[a] for a in axes]
         if "B" in roles or "B_L" in roles:
             _refuse(x, f"{kind} over the batch", "combine streams outside the forward")
@@ -203,20 +197,15 @@ class ForwardMethods:
     def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
         first = tensors[0]
         if isinstance(first.dims[axis], str):
-            _refuse(
-                first, f"cat along {first.dims[axis]}", "F.pad adds frames; cat works along features"
-            )
+            _refuse(first, f"cat along {first.dims[axis]}", "F.pad adds frames; cat works along features")
         if len(tensors) == 1:
             return first
         parts = [t.in_order() for t in tensors]
         if any(
-            [isinstance(d, str) and d for d in p.dims]
-            != [isinstance(d, str) and d for d in parts[0].dims]
+            [isinstance(d, str) and d for d in p.dims] != [isinstance(d, str) and d for d in parts[0].dims]
             for p in parts
         ):
-            raise ShapeError(
-                f"cat at {user_line()}: dimensions {[p.roles for p in parts]} don't line up"
-            )
+            raise ShapeError(f"cat at {user_line()}: dimensions {[p.roles for p in parts]} don't line up")
         feature = parts[0].dims[axis]
         (out,) = hook.apply("cat", {"axis": feature}, parts, (), parts[0].dims)
         return out.with_dims(parts[0].dims, first.names)
@@ -225,20 +214,14 @@ class ForwardMethods:
     def matmul(x: StreamTensor, other: Any, reverse: bool) -> StreamTensor:
         reason = why_not_matmul(x, other, reverse)
         if reason is not None:
-            _refuse(
-                x, f"this matrix product {reason}", "x @ W and W @ x mix features by a constant matrix W"
-            )
+            _refuse(x, f"this matrix product {reason}", "x @ W and W @ x mix features by a constant matrix W")
         return matmul(x, other, reverse)
 
     @staticmethod
-    def last_axis(
-        x: StreamTensor, axis: int, apply: Callable[[StreamTensor], StreamTensor]
-    ) -> StreamTensor:
+    def last_axis(x: StreamTensor, axis: int, apply: Callable[[StreamTensor], StreamTensor]) -> StreamTensor:
         """Apply a function of the last feature axis along another one."""
         if isinstance(x.dims[axis], str):
-            _refuse(
-                x, f"a function over {x.dims[axis]}", "it would need the whole stream, or other streams"
-            )
+            _refuse(x, f"a function over {x.dims[axis]}", "it would need the whole stream, or other streams")
         order = [i for i in range(len(x.dims)) if i != axis] + [axis]
         moved = x.with_dims(tuple(x.dims[i] for i in order)).in_order()
         done = apply(moved)

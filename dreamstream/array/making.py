@@ -57,6 +57,4 @@ def end_to_end(arrays: Sequence[NDArray[Any]], dim: int) -> NDArray[Any]:
         return np.concatenate([a.astype(dtype, copy=False) for a in arrays], axis)
     except ValueError:
         shapes = ", ".join(str(a.shape) for a in arrays)
-        raise ShapeError(
-            f"cat: only sizes of dimension {axis} may differ, got shapes {shapes}"
-        ) from None
+        raise ShapeError(f"cat: only sizes of dimension {axis} may differ, got shapes {shapes}") from None

@@ -299,13 +299,7 @@ class Maths(Functions):
 
 def _scaled(other: Operand, alpha: Number) -> Operand:
     """Return alpha * other."""
-    return (
-        other
-        if alpha == 1
-        else binary("mul", other, alpha)
-        if isinstance(other, Base)
-        else other * alpha
-    )
+    return other if alpha == 1 else binary("mul", other, alpha) if isinstance(other, Base) else other * alpha
 
 
 def _bound(value: Operand) -> Flag:

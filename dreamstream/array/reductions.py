@@ -104,9 +104,7 @@ class Reductions(Views):
         mean = _quietly(np.divide, _quietly(np.add.reduce, array, axes, None, None, True), n)
         with np.errstate(invalid="ignore"):  # inf - inf
             total = np.asarray(np.square(array - mean).sum(axes, keepdims=keepdim))
-        return _quietly(
-            np.divide, total, max(n - (int(unbiased) if correction is None else correction), 0)
-        )
+        return _quietly(np.divide, total, max(n - (int(unbiased) if correction is None else correction), 0))
 
     def norm(self, p: float | str = "fro", dim: Dims = None, keepdim: Flag = False) -> Tensor:
         """Return the p-norm of the elements; "fro" is 2, ``inf`` and ``-inf`` give the extremes."""
@@ -212,9 +210,7 @@ class Reductions(Views):
         dtypes.common("equal", [self.dtype, theirs.dtype])
         return bool(np.array_equal(self._array, theirs))
 
-    def allclose(
-        self, other: Base, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: Flag = False
-    ) -> Flag:
+    def allclose(self, other: Base, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: Flag = False) -> Flag:
         """Return whether `|self - other| <= atol + rtol * |other|` everywhere."""
         theirs = plain_array("allclose", other)
         dtypes.common("allclose", [self.dtype, theirs.dtype])
@@ -232,11 +228,7 @@ class Reductions(Views):
         """
         if not isinstance(other, Base):
             raise DTypeError(f"matmul: expected a tensor, got {type(other).__name__}")
-        return (
-            cast("Tensor", other).__rmatmul__(self)
-            if other.is_stream
-            else _product("matmul", self, other)
-        )
+        return cast("Tensor", other).__rmatmul__(self) if other.is_stream else _product("matmul", self, other)
 
     def __matmul__(self, other: Any) -> Tensor:
         if getattr(other, "is_stream", False) or not isinstance(other, (Base, np.ndarray)):
@@ -284,16 +276,12 @@ def _quietly(fn: Callable[..., Any], *args: Any) -> NDArray[Any]:
 def _require_ndim(name: str, ndim: int, *tensors: Base) -> None:
     shapes = [t.shape for t in tensors]
     if any(len(s) != ndim for s in shapes):
-        raise ShapeError(
-            f"{name}: expected {ndim} dimensions, got shapes {' and '.join(map(str, shapes))}"
-        )
+        raise ShapeError(f"{name}: expected {ndim} dimensions, got shapes {' and '.join(map(str, shapes))}")
 
 
 def _product(name: str, a: Any, b: Any) -> Tensor:
     if getattr(a, "is_stream", False) or getattr(b, "is_stream", False):
-        raise ModeError(
-            f"{name}: expected plain tensors; for a stream and a matrix use F.linear(x, weight)"
-        )
+        raise ModeError(f"{name}: expected plain tensors; for a stream and a matrix use F.linear(x, weight)")
     left, right = plain_array(name, a), plain_array(name, b)
     dtypes.common(name, [left.dtype, right.dtype])
     if left.dtype != right.dtype:

@@ -172,9 +172,7 @@ def _frames(array: Array, names: Names) -> Array:
     return np.moveaxis(array, axes.index("L"), 0)
 
 
-def meta_of(
-    meta: Any, ids: Any, sos: Any, eos: Any, lengths: Any, widths: Sequence[int]
-) -> StreamMetadata:
+def meta_of(meta: Any, ids: Any, sos: Any, eos: Any, lengths: Any, widths: Sequence[int]) -> StreamMetadata:
     """Return the metadata of rows of these widths, as given or made of its fields."""
     if meta is not None and (ids is not None or lengths is not None):
         raise StreamMismatchError("give meta, or ids and lengths, not both")
@@ -223,6 +221,4 @@ def _build(
         value = _core.joined(kept) if kept else empty
     features = iter(range(len(names)))
     dims = tuple(n if n in ("B", "L") else next(features) for n in names)
-    return StreamTensor._make(
-        value, dims, names, meta, None, ONE if rate is None else read_rate(rate), None
-    )
+    return StreamTensor._make(value, dims, names, meta, None, ONE if rate is None else read_rate(rate), None)

@@ -79,9 +79,7 @@ class StreamTensor(StreamViews):
         out = object.__new__(cls)
         out.value = value
         out.dims = dims
-        out._names = (
-            tuple(names) if names is not None else tuple(d if isinstance(d, str) else None for d in dims)
-        )
+        out._names = tuple(names) if names is not None else tuple(d if isinstance(d, str) else None for d in dims)
         out._meta = meta
         out._starts = None if starts is None else tuple(starts)
         out._rate = rate
@@ -89,9 +87,7 @@ class StreamTensor(StreamViews):
         return out
 
     @classmethod
-    def inside(
-        cls, value: Any, dims: Dims, edge: Edge, names: Sequence[str | None] | None = None
-    ) -> StreamTensor:
+    def inside(cls, value: Any, dims: Dims, edge: Edge, names: Sequence[str | None] | None = None) -> StreamTensor:
         """Return a tensor of a running forward."""
         return cls._make(value, dims, names, None, None, edge.line.rate, edge)
 
@@ -244,9 +240,7 @@ class StreamTensor(StreamViews):
 
     def _require_outside(self, what: str) -> None:
         if self.edge is not None:
-            raise self.edge.misuse(
-                f"{what} of a stream inside a forward, at {user_line()}: {_AS_A_WHOLE}"
-            )
+            raise self.edge.misuse(f"{what} of a stream inside a forward, at {user_line()}: {_AS_A_WHOLE}")
 
     # ---------------------------------------------------------------- values
     def rows(self) -> list[Array]:

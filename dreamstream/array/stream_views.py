@@ -138,9 +138,7 @@ class StreamViews(Tensor):
     def repeat(self: Any, *repeats: Any) -> Any:
         times = sizes_of(repeats)
         x = self
-        if len(times) != self.ndim or any(
-            isinstance(d, str) and n != 1 for d, n in zip(self.dims, times)
-        ):
+        if len(times) != self.ndim or any(isinstance(d, str) and n != 1 for d, n in zip(self.dims, times)):
             if self.edge is not None:
                 raise _refuse(self, f"repeat{times}")
             return chunks.fall_back(self, "this repeat").repeat(*times)
@@ -148,9 +146,7 @@ class StreamViews(Tensor):
             x = type(x)._cat([x] * n, axis) if n != 1 else x
         return x
 
-    def repeat_interleave(
-        self: Any, repeats: Any, dim: Any = None, *, output_size: int | None = None
-    ) -> Any:
+    def repeat_interleave(self: Any, repeats: Any, dim: Any = None, *, output_size: int | None = None) -> Any:
         if dim is None or not isinstance(repeats, int) or output_size is not None:
             if self.edge is not None:
                 raise _refuse(self, "repeat_interleave without dim, or by several counts")
@@ -235,10 +231,7 @@ class StreamViews(Tensor):
         if not all(t.is_stream for t in tensors):
             if first.edge is None:
                 return Tensor._cat(
-                    [
-                        chunks.fall_back(t, "cat with a plain tensor") if t.is_stream else t
-                        for t in tensors
-                    ],
+                    [chunks.fall_back(t, "cat with a plain tensor") if t.is_stream else t for t in tensors],
                     axis,
                 )
             raise _refuse(first, "cat with a plain tensor")
@@ -254,9 +247,7 @@ class StreamViews(Tensor):
         a, b = self.in_order(), other.in_order()
         return bool(a.meta == b.meta and a.dims == b.dims and np.array_equal(a.value, b.value))
 
-    def allclose(
-        self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-    ) -> bool:
+    def allclose(self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
         """Return whether |self - other| <= atol + rtol * |other| on all frames of the same streams."""
         if self.edge is not None:
             raise _refuse(self, "allclose")
@@ -316,9 +307,7 @@ def _along(name: str, position: int) -> Callable[..., Any]:
             raise _refuse(self, name)
         arguments = list(args)
         dim = (
-            kwargs.pop("dim", kwargs.pop("dims", None))
-            if len(arguments) <= position
-            else arguments.pop(position)
+            kwargs.pop("dim", kwargs.pop("dims", None)) if len(arguments) <= position else arguments.pop(position)
         )
         if isinstance(dim, (list, tuple)) and len(dim) == 1:
             (dim,) = dim

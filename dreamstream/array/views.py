@@ -126,13 +126,10 @@ class Views(Maths):
         sizes = sizes_of(size)
         batch = [i for i, s in enumerate(sizes) if isinstance(s, BatchSize)]
         if batch:
-            return BatchTensor(
-                self.expand(*[1 if i in batch else s for i, s in enumerate(sizes)]), batch
-            )
+            return BatchTensor(self.expand(*[1 if i in batch else s for i, s in enumerate(sizes)]), batch)
         new = len(sizes) - self.ndim
         wanted = tuple(
-            self.shape[i - new] if s == -1 and i >= new else s
-            for i, s in enumerate(map(operator.index, sizes))
+            self.shape[i - new] if s == -1 and i >= new else s for i, s in enumerate(map(operator.index, sizes))
         )
         try:
             return self._plain(np.broadcast_to(self._array, wanted))
@@ -153,9 +150,7 @@ class Views(Maths):
             raise ShapeError(f"repeat: {len(times)} numbers for a tensor of {self.ndim} dimensions")
         batch = [i for i, n in enumerate(times) if isinstance(n, BatchSize)]
         if batch:
-            return BatchTensor(
-                self.repeat(*[1 if i in batch else n for i, n in enumerate(times)]), batch
-            )
+            return BatchTensor(self.repeat(*[1 if i in batch else n for i, n in enumerate(times)]), batch)
         counts = tuple(map(operator.index, times))
         if any(n < 0 for n in counts):
             raise ShapeError(f"repeat: numbers must not be negative, got {times}")
@@ -204,9 +199,7 @@ class Views(Maths):
             raise ShapeError(f"mT: expected at least 2 dimensions, got {self.ndim}")
         return self.transpose(-2, -1)
 
-    def repeat_interleave(
-        self, repeats: Any, dim: int | None = None, *, output_size: int | None = None
-    ) -> Tensor:
+    def repeat_interleave(self, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
         """Return the tensor with each element along `dim` repeated: as often for all, or by a 1-D tensor.
 
         Without `dim` the tensor is flattened first.
@@ -217,9 +210,7 @@ class Views(Maths):
         if np.min(times, initial=0) < 0 or np.ndim(times) > 1:
             raise ShapeError(f"repeat_interleave: repeats must be one or more counts, got {repeats}")
         if np.size(times) not in (1, array.shape[axis] if array.ndim else 1):
-            raise ShapeError(
-                f"repeat_interleave: {np.size(times)} repeats for {array.shape[axis]} elements"
-            )
+            raise ShapeError(f"repeat_interleave: {np.size(times)} repeats for {array.shape[axis]} elements")
         out = np.repeat(array, times, axis)
         if output_size not in (None, out.shape[axis]):
             raise ShapeError(f"repeat_interleave: {out.shape[axis]} elements, not {output_size}")
@@ -315,9 +306,7 @@ class Views(Maths):
         if where.ndim != self.ndim:
             raise ShapeError(f"gather: an index of {where.ndim} dimensions for a tensor of {self.ndim}")
         if any(w > n for i, (w, n) in enumerate(zip(where.shape, self.shape)) if i != axis):
-            raise ShapeError(
-                f"gather: an index of shape {where.shape} for a tensor of shape {self.shape}"
-            )
+            raise ShapeError(f"gather: an index of shape {where.shape} for a tensor of shape {self.shape}")
         _check_range("gather", where, self.shape[axis])
         part = tuple(slice(None) if i == axis else slice(n) for i, n in enumerate(where.shape))
         return self._plain(np.take_along_axis(self._array[part], where, axis))
@@ -345,9 +334,7 @@ class Views(Maths):
         try:
             return self._plain(self._array[_numpy_index(parts)])
         except (IndexError, ValueError) as error:
-            raise StreamIndexError(
-                f"index {index!r} for a tensor of shape {self.shape}: {error}"
-            ) from None
+            raise StreamIndexError(f"index {index!r} for a tensor of shape {self.shape}: {error}") from None
 
     def __setitem__(self, index: Any, value: Any) -> None:
         refuse_in_place(self, "assignment to elements")
@@ -356,9 +343,7 @@ class Views(Maths):
         try:
             self._array[_numpy_index(parts)] = source
         except (IndexError, ValueError) as error:
-            raise StreamIndexError(
-                f"index {index!r} for a tensor of shape {self.shape}: {error}"
-            ) from None
+            raise StreamIndexError(f"index {index!r} for a tensor of shape {self.shape}: {error}") from None
 
     def __len__(self) -> int:
         if self.ndim == 0:
@@ -380,9 +365,7 @@ class Views(Maths):
         refuse_in_place(self, name)
         source = plain_array(name, value)
         if dtypes.common(name, [self.dtype, source.dtype]) != self.dtype:
-            raise DTypeError(
-                f"{name}: a result of {source.dtype} doesn't fit into a tensor of {self.dtype}"
-            )
+            raise DTypeError(f"{name}: a result of {source.dtype} doesn't fit into a tensor of {self.dtype}")
         try:
             self._array[...] = source
         except ValueError:
@@ -441,9 +424,7 @@ def _index_part(part: Any) -> Any:
     if isinstance(part, slice):
         if part.step is not None and operator.index(part.step) < 1:
             raise StreamIndexError("a slice's step must be at least 1; use .flip")
-        return slice(
-            *(None if p is None else operator.index(p) for p in (part.start, part.stop, part.step))
-        )
+        return slice(*(None if p is None else operator.index(p) for p in (part.start, part.stop, part.step)))
     if part is None or part is Ellipsis or isinstance(part, (bool, np.bool_)):
         return part
     if isinstance(part, (Base, np.ndarray, list, tuple)):

@@ -157,9 +157,7 @@ def _traffic(
 
 
 # ---------------------------------------------------------------------- the demo
-def _stream(
-    engine: ds.Engine, callers: Sequence[_Caller], rng: np.random.Generator, quiet: bool
-) -> list[float]:
+def _stream(engine: ds.Engine, callers: Sequence[_Caller], rng: np.random.Generator, quiet: bool) -> list[float]:
     """Feed all streams to their ends, show some outputs; return the seconds that each step took."""
     by_id = {c.id: c for c in callers}
     total = _seconds(callers)
@@ -246,8 +244,10 @@ def demo(args: argparse.Namespace) -> int:
     say()
     say(f"offline model   {frames} frames, as many as streamed; largest difference {worst:.1e}")
     say("one at a time   every third stream again, alone and in one chunk: the same bits")
-    say(f"delay           {engine.delay} samples, {engine.delay / SAMPLE_RATE * 1000:.1f} ms "
-        f"({engine.delay / SAMPLE_RATE * OUTPUT_RATE:.1f} output frames)")
+    say(
+        f"delay           {engine.delay} samples, {engine.delay / SAMPLE_RATE * 1000:.1f} ms "
+        f"({engine.delay / SAMPLE_RATE * OUTPUT_RATE:.1f} output frames)"
+    )
     factor = f"factor {spent / seconds:.5f}: " if seconds else ""
     say(f"real time       {factor}{spent:.3f} s for {seconds:.1f} s of audio, {engine.threads} thread(s)")
     say(f"step latency    50 %: {p50:.2f} ms, 90 %: {p90:.2f} ms, 99 %: {p99:.2f} ms, of {len(latencies)} steps")

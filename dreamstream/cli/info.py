@@ -35,9 +35,7 @@ def describe(path: str) -> dict[str, Any]:
     with ds.load(path) as engine:  # first: it names the file in what it refuses
         model, _, tensors = parts_of(container_of(path))
         weights = {t.name: t for t in tensors}
-        layers = [
-            _layer(node, model["graph"]["nodes"][node["id"]], weights) for node in engine._core.nodes
-        ]
+        layers = [_layer(node, model["graph"]["nodes"][node["id"]], weights) for node in engine._core.nodes]
         return {
             "file": path,
             "version": model["version"],

@@ -132,9 +132,7 @@ def _steps(files: list[AudioFile], chunk_ms: int) -> Iterator[tuple[float, list[
             yield seconds, fed
 
 
-def _step(
-    engine: ds.Engine, fed: list[AudioFile], chunks: dict[str, Any], starting: list[str]
-) -> dict[str, Any]:
+def _step(engine: ds.Engine, fed: list[AudioFile], chunks: dict[str, Any], starting: list[str]) -> dict[str, Any]:
     """Advance the streams of some files."""
     paths = [f.path for f in fed]
     return engine.step(
@@ -173,8 +171,7 @@ def _whole(file: AudioFile) -> list[Array]:
     if file.model is not None:
         whole = leaves(file.model(ds.tensor(samples[None])))
         return [
-            np.asarray(w) if info.rate == 0 else np.asarray(w)[0]
-            for w, info in zip(whole, file.engine.outputs)
+            np.asarray(w) if info.rate == 0 else np.asarray(w)[0] for w, info in zip(whole, file.engine.outputs)
         ]
     chunk = {"whole": samples}
     for engine in (file.front, file.engine):
@@ -236,9 +233,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
-def _print_summary(
-    files: list[AudioFile], latencies: list[float], frames: int, worst: float | None
-) -> None:
+def _print_summary(files: list[AudioFile], latencies: list[float], frames: int, worst: float | None) -> None:
     for f in files:
         values = f.output(0)
         about = f"values {values.min():.4f} to {values.max():.4f}, mean {values.mean():.4f}" if values.size else ""
@@ -277,9 +272,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("model", metavar="MODEL", help=f"a .dsm file, or one of {', '.join(models.__all__)}")
     parser.add_argument("audio", metavar="AUDIO", nargs="+", help="WAV files; others with soundfile installed")
     parser.add_argument("--weights", metavar="FILE", help="a .safetensors file")
-    parser.add_argument(
-        "--chunk-ms", type=at_least(1, int), default=100, metavar="N", help="audio per step (100)"
-    )
+    parser.add_argument("--chunk-ms", type=at_least(1, int), default=100, metavar="N", help="audio per step (100)")
     parser.add_argument(
         "--compare-offline", action="store_true", help="also run each file as a whole; fail where they differ"
     )

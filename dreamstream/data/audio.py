@@ -91,9 +91,7 @@ class AudioReader:
         self.frames: int | None = self._decoder.frames
         if mono and self.channels > 1 and dtype == "int16":
             self.close()
-            raise DTypeError(
-                f"the mean of {self.channels} channels is no int16; read float32, or give mono=False"
-            )
+            raise DTypeError(f"the mean of {self.channels} channels is no int16; read float32, or give mono=False")
 
     def read(self, n_frames: int | None = None) -> Array:
         """Return the next frames, or all that are left.

@@ -99,9 +99,7 @@ class _Source:
     def take_all(self, n_bytes: int, what: str) -> bytes:
         taken = bytes(self.take(n_bytes))
         if len(taken) < n_bytes:
-            raise self.fault(
-                self.offset, f"{n_bytes - len(taken)} more bytes of {what}, but the recording ends"
-            )
+            raise self.fault(self.offset, f"{n_bytes - len(taken)} more bytes of {what}, but the recording ends")
         return taken
 
     def skip(self, n_bytes: int, what: str) -> None:
@@ -180,9 +178,7 @@ class WavReader:
         """Return the sizes that don't fit into 32 bits; a table of other chunks' sizes is not needed."""
         at, name, n_bytes = self._next_chunk()
         if name != "ds64" or n_bytes < 28:
-            raise self._source.fault(
-                at, f"a chunk 'ds64' of 28 bytes or more, got '{name}' of {n_bytes}"
-            )
+            raise self._source.fault(at, f"a chunk 'ds64' of 28 bytes or more, got '{name}' of {n_bytes}")
         riff_bytes, data_bytes = struct.unpack_from("<QQ", self._source.take_all(28, "the chunk 'ds64'"))
         self._source.skip(n_bytes - 28 + n_bytes % 2, "the chunk 'ds64'")
         return riff_bytes, data_bytes

@@ -90,9 +90,7 @@ def compile(
     if unstreamable == "raise":
         refuse_unstreamable(model)
     specs = read_specs(model, spec, rate, dtype)
-    capture, result = captured(
-        model, specs, isinstance(spec, Mapping), unstreamable == "buffer", buffer_limit
-    )
+    capture, result = captured(model, specs, isinstance(spec, Mapping), unstreamable == "buffer", buffer_limit)
     tensors = leaves(result)
     for x in tensors:
         capture.graph.output(x.edge.handle)

@@ -91,10 +91,7 @@ class Engine(_core.Stepper):
         unknown = set(given) - {s.name for s in self.inputs}
         if unknown:
             raise ShapeError(f"there is no input {sorted(map(str, unknown))[0]!r}", (stream_id,))
-        return [
-            _as_array((stream_id,), given[s.name], s.dtype) if s.name in given else None
-            for s in self.inputs
-        ]
+        return [_as_array((stream_id,), given[s.name], s.dtype) if s.name in given else None for s in self.inputs]
 
     def _array_of(self, k: int, given: Any) -> Any:
         """Return the padded array of input `k`, of whatever was given."""
@@ -128,9 +125,7 @@ class Engine(_core.Stepper):
         )
         numbers = map(np.ndarray.tolist, counts)
         made = [
-            StreamTensor._make(
-                value, self._dims[k], None, meta.replace(lengths=lengths), starts, o.rate, None
-            )
+            StreamTensor._make(value, self._dims[k], None, meta.replace(lengths=lengths), starts, o.rate, None)
             for k, (value, (lengths, starts), o) in enumerate(zip(outputs, numbers, self.outputs))
         ]
         return map_leaves(self._structure, lambda k: made[k])
@@ -342,9 +337,7 @@ class Engine(_core.Stepper):
         grows = f", and {self.state_bytes_per_frame:g} per frame" if self.state_bytes_per_frame else ""
         lines.append(f"  state per stream: {self.state_size} bytes{grows}")
         bitwise = (
-            "no: products go to OpenBLAS"
-            if self._core.blas
-            else "yes, on any chunking, batch and thread count"
+            "no: products go to OpenBLAS" if self._core.blas else "yes, on any chunking, batch and thread count"
         )
         lines.append(f"  the same bits: {bitwise}")
         return "\n".join(lines)

@@ -140,8 +140,7 @@ def read_all(file: Any) -> bytes:
         piece = file.read(1 << 20)
         if not isinstance(piece, (bytes, bytearray, memoryview)):
             raise TypeError(
-                'read() of a file object must return bytes (open it with "rb"), got '
-                f"{type(piece).__name__}"
+                f'read() of a file object must return bytes (open it with "rb"), got {type(piece).__name__}'
             )
         if not len(piece):
             return b"".join(pieces)

@@ -88,9 +88,7 @@ def _read_dimensions(name: str, spec: Any) -> tuple[str | int, ...]:
         raise ShapeError(f'input {name}: a spec is a tuple such as ("B", 80, "L"), got {spec!r}')
     for d in spec:
         if not (
-            d in ("B", "L")
-            if isinstance(d, str)
-            else isinstance(d, (int, np.integer)) and not isinstance(d, bool)
+            d in ("B", "L") if isinstance(d, str) else isinstance(d, (int, np.integer)) and not isinstance(d, bool)
         ):
             raise ShapeError(f'input {name}: each dimension is "B", "L" or a size, got {d!r}')
         if not isinstance(d, str) and d < 1:
@@ -106,9 +104,7 @@ def _per_input(what: str, value: Any, names: Sequence[str], default: Any) -> dic
         return dict.fromkeys(names, value)
     unknown = set(value) - set(names)
     if unknown:
-        raise ShapeError(
-            f"{what}: there is no input {sorted(unknown)[0]!r}; inputs are {', '.join(names)}"
-        )
+        raise ShapeError(f"{what}: there is no input {sorted(unknown)[0]!r}; inputs are {', '.join(names)}")
     return {n: value.get(n, default) for n in names}
 
 
@@ -130,9 +126,7 @@ def read_specs(model: Any, spec: Any, rate: Any, dtype: Any) -> list[InputSpec]:
         if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
     ]
     known = [p.name for p in parameters]
-    open_ended = any(
-        p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values()
-    )
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values())
     if isinstance(spec, Mapping):
         specs = dict(spec)
         for name in specs:
@@ -149,9 +143,7 @@ def read_specs(model: Any, spec: Any, rate: Any, dtype: Any) -> list[InputSpec]:
     for name in names:
         kind = dtypes.as_dtype(types[name]).name
         if kind == "float64":
-            raise DTypeError(
-                f"input {name}: the engine computes in float32; float64 runs in eager mode only"
-            )
+            raise DTypeError(f"input {name}: the engine computes in float32; float64 runs in eager mode only")
         out.append(
             InputSpec(
                 name,

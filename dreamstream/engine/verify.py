@@ -43,9 +43,7 @@ class Report:
     ok: bool
 
 
-def verify(
-    model: Any, engine: Engine, n_streams: int = 3, n_frames: int | None = None, seed: int = 0
-) -> Report:
+def verify(model: Any, engine: Engine, n_streams: int = 3, n_frames: int | None = None, seed: int = 0) -> Report:
     """Stream random chunks through the engine and compare with the model's offline output.
 
     Parameters
@@ -83,9 +81,7 @@ def verify(
     return Report(len(got), frames, worst, worst <= TOLERANCE)
 
 
-def _lengths(
-    engine: Engine, n_frames: int | None, n_streams: int, rng: np.random.Generator
-) -> list[int]:
+def _lengths(engine: Engine, n_frames: int | None, n_streams: int, rng: np.random.Generator) -> list[int]:
     known = [int(n) for n in (engine.receptive_field, engine.delay) if math.isfinite(n)]
     bound = max(256, MOST_ELEMENTS // math.prod(engine.inputs[0].features))
     most = n_frames if n_frames is not None else min(max([24, *(3 * n for n in known)]), bound)
@@ -116,9 +112,7 @@ def _offline(model: Any, engine: Engine, inputs: dict[str, Any]) -> list[Any] | 
     ]
 
 
-def _within_limits(
-    engine: Engine, streams: dict[str, Any], rng: np.random.Generator
-) -> dict[str, list[Any]]:
+def _within_limits(engine: Engine, streams: dict[str, Any], rng: np.random.Generator) -> dict[str, list[Any]]:
     """Run all streams together; where a limit forbids it one by one, without those that are too long."""
     got: dict[str, list[Any]] = {}
     refused: StreamLimitError | None = None
@@ -148,9 +142,7 @@ def _stream(engine: Engine, streams: dict[str, Any], rng: np.random.Generator) -
             stop = min(total, at + int(rng.integers(0, max(2, total // 3))))
             if stop == total:
                 eos.append(i)
-            chunks[i] = {
-                s.name: _cut(engine, s, streams[i][s.name], at, stop, total) for s in engine.inputs
-            }
+            chunks[i] = {s.name: _cut(engine, s, streams[i][s.name], at, stop, total) for s in engine.inputs}
             done[i] = stop
         for i, out in engine.step(chunks, sos, eos).items():
             for parts, array in zip(collected[i], leaves(out)):

@@ -113,9 +113,7 @@ def _check(module: FunctionalModule) -> None:
             )
 
 
-def _complete(
-    package: Any, exported: Any, module: FunctionalModule, inputs: dict[str, list[Any]]
-) -> None:
+def _complete(package: Any, exported: Any, module: FunctionalModule, inputs: dict[str, list[Any]]) -> None:
     """Add inputs that nothing in the graph reads, such as one of which only the length counts."""
     there = {i.name: i for i in exported.graph.input}
     del exported.graph.input[:]
@@ -136,9 +134,7 @@ def _chunk(module: FunctionalModule, frames: int | None) -> list[int]:
     even = math.lcm(graph.period, *(r.denominator for r in rates))
     n = even * math.ceil(LEAST_FRAMES / even) if frames is None else frames
     if n < 1 or any((n * r).denominator != 1 for r in rates):
-        raise ValueError(
-            f"frames is a number from 1 on that gives every input whole frames, got {frames}"
-        )
+        raise ValueError(f"frames is a number from 1 on that gives every input whole frames, got {frames}")
     return [int(n * r) for r in rates]
 
 

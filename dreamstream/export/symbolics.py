@@ -132,9 +132,7 @@ def _rms_norm(g: Any, x: Any, shape: Any, weight: Any, eps: Any) -> Any:
     n = len(helper._get_const(shape, "is", "normalized_shape"))
     axes = g.op("Constant", value_t=torch.arange(-n, 0))
     mean = g.op("ReduceMean", g.op("Mul", x, x), axes, keepdims_i=1)
-    least = (
-        torch.finfo(torch.float32).eps if helper._is_none(eps) else helper._get_const(eps, "f", "eps")
-    )
+    least = torch.finfo(torch.float32).eps if helper._is_none(eps) else helper._get_const(eps, "f", "eps")
     y = g.op("Div", x, g.op("Sqrt", g.op("Add", mean, _number(g, least, x))))
     return y if helper._is_none(weight) else g.op("Mul", y, weight)
 

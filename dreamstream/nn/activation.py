@@ -63,9 +63,7 @@ CELU = _activation("CELU", F.celu, "alpha={alpha}")
 SELU = _activation("SELU", F.selu)
 LeakyReLU = _activation("LeakyReLU", F.leaky_relu, "negative_slope={negative_slope}")
 RReLU = _activation("RReLU", F.rrelu, "lower={lower}, upper={upper}")
-Hardtanh = _activation(
-    "Hardtanh", F.hardtanh, "min_val={min_val}, max_val={max_val}", prepare=_check_bounds
-)
+Hardtanh = _activation("Hardtanh", F.hardtanh, "min_val={min_val}, max_val={max_val}", prepare=_check_bounds)
 Threshold = _activation("Threshold", F.threshold, "threshold={threshold}, value={value}")
 Hardsigmoid = _activation("Hardsigmoid", F.hardsigmoid, None)
 Hardswish = _activation("Hardswish", F.hardswish, None)

@@ -52,9 +52,7 @@ class Convolution(Module):
                 f"groups must divide {in_channels} input and {out_channels} output channels, got {groups}"
             )
         if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
-            raise ShapeError(
-                f"padding_mode is zeros, reflect, replicate or circular, got {padding_mode!r}"
-            )
+            raise ShapeError(f"padding_mode is zeros, reflect, replicate or circular, got {padding_mode!r}")
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = self._sizes(kernel_size, "kernel_size", 1)
@@ -89,9 +87,7 @@ class Convolution(Module):
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that are not the usual ones."""
-        parts = [
-            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        ]
+        parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
         none, one = (0,) * self.n_axes, (1,) * self.n_axes
         usual = {"padding": none, "dilation": one, "output_padding": none, "groups": 1}
         parts += [f"{k}={getattr(self, k)}" for k, v in usual.items() if getattr(self, k) != v]
@@ -195,9 +191,7 @@ class Transposed(Convolution):
             span = self.dilation[i] * (self.kernel_size[i] - 1) + 1
             least = (n - 1) * self.stride[i] - 2 * self.padding[i] + span
             if not least <= wanted < least + self.stride[i]:
-                raise ShapeError(
-                    f"output_size must be {least} to {least + self.stride[i] - 1} here, got {wanted}"
-                )
+                raise ShapeError(f"output_size must be {least} to {least + self.stride[i] - 1} here, got {wanted}")
             extra.append(wanted - least)
         return tuple(extra)
 

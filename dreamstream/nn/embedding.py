@@ -73,9 +73,7 @@ class Embedding(Module):
             raise ModeError("Embedding: max_norm would write into the weights; renormalise them beforehand")
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
-        self.padding_idx = (
-            None if padding_idx is None else row_of("Embedding", padding_idx, num_embeddings)
-        )
+        self.padding_idx = None if padding_idx is None else row_of("Embedding", padding_idx, num_embeddings)
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
@@ -106,9 +104,7 @@ class Embedding(Module):
         if embeddings.ndim != 2:
             raise ShapeError(f"from_pretrained: expected two dimensions, got shape {embeddings.shape}")
         n, size = embeddings.shape
-        return cls(
-            n, size, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings, freeze
-        )
+        return cls(n, size, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings, freeze)
 
     def reset_parameters(self) -> None:
         """Draw new initial values: normally distributed, the padding row zero."""

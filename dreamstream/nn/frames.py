@@ -84,9 +84,7 @@ _cumulative = partial(layer, __name__, _CUMULATIVE, shown=_unusual_dim)
 OverlapAdd = layer(__name__, _OVERLAP, "OverlapAdd", F.overlap_add, "{step}", prepare=_require_step)
 CumulativeSum = _cumulative("CumulativeSum", F.cumulative_sum)
 CumulativeMean = _cumulative("CumulativeMean", F.cumulative_mean)
-RunningMean = layer(
-    __name__, _RUNNING, "RunningMean", F.running_mean, _size_and_dim, prepare=_require_frames
-)
+RunningMean = layer(__name__, _RUNNING, "RunningMean", F.running_mean, _size_and_dim, prepare=_require_frames)
 Upsample = layer(
     __name__,
     _UPSAMPLE,

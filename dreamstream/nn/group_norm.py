@@ -54,9 +54,7 @@ class GroupNorm(Affine):
     ) -> None:
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
-            raise ShapeError(
-                f"GroupNorm: {num_groups} groups don't divide {num_channels} channels evenly"
-            )
+            raise ShapeError(f"GroupNorm: {num_groups} groups don't divide {num_channels} channels evenly")
         self.num_groups = num_groups
         self.num_channels = num_channels
         self.eps = eps

@@ -46,9 +46,7 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     return _fill(tensor, generator().normal(mean, std, tensor.shape))
 
 
-def trunc_normal_(
-    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0
-) -> Tensor:
+def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Tensor:
     """Fill with numbers of the normal distribution, drawn again until they lie in [a, b]."""
     values = generator().normal(mean, std, tensor.shape)
     for _ in range(1000):

@@ -111,9 +111,7 @@ class Linear(Module):
         self.in_features = in_features
         self.out_features = out_features
         self.weight = new_parameter(out_features, in_features, device=device, dtype=dtype)
-        self.register_parameter(
-            "bias", new_parameter(out_features, device=device, dtype=dtype) if bias else None
-        )
+        self.register_parameter("bias", new_parameter(out_features, device=device, dtype=dtype) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -129,10 +127,7 @@ class Linear(Module):
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments."""
-        return (
-            f"in_features={self.in_features}, out_features={self.out_features}, "
-            f"bias={self.bias is not None}"
-        )
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
 @_described
@@ -167,12 +162,8 @@ class Bilinear(Module):
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
-        self.weight = new_parameter(
-            out_features, in1_features, in2_features, device=device, dtype=dtype
-        )
-        self.register_parameter(
-            "bias", new_parameter(out_features, device=device, dtype=dtype) if bias else None
-        )
+        self.weight = new_parameter(out_features, in1_features, in2_features, device=device, dtype=dtype)
+        self.register_parameter("bias", new_parameter(out_features, device=device, dtype=dtype) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -150,9 +150,7 @@ class Module:
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Add a parameter, or a place for one (None)."""
         if param is not None and not isinstance(param, Parameter):
-            raise DTypeError(
-                f"the parameter {name!r} must be an nn.Parameter, not {type(param).__name__}"
-            )
+            raise DTypeError(f"the parameter {name!r} must be an nn.Parameter, not {type(param).__name__}")
         self._claim("_parameters", name)[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: Flag = True) -> None:
@@ -160,11 +158,7 @@ class Module:
         if tensor is not None and not isinstance(tensor, Tensor):
             raise DTypeError(f"the buffer {name!r} must be a tensor, not {type(tensor).__name__}")
         self._claim("_buffers", name)[name] = tensor
-        (
-            self._non_persistent_buffers_set.discard
-            if persistent
-            else self._non_persistent_buffers_set.add
-        )(name)
+        (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
 
     def register_module(self, name: str, module: Module | None) -> None:
         """Add a child module, or a place for one (None)."""
@@ -330,9 +324,7 @@ class Module:
 
     def half(self: Self) -> Self:
         """Raise DTypeError: half precision exists for the weights of a compiled engine only."""
-        raise DTypeError(
-            'modules are float32 or float64; for smaller weights use ds.compile(..., weights="fp16")'
-        )
+        raise DTypeError('modules are float32 or float64; for smaller weights use ds.compile(..., weights="fp16")')
 
     def cpu(self: Self) -> Self:
         """Return the module: it is on the CPU."""
@@ -362,9 +354,7 @@ class Module:
         keep_vars : bool
             Whether to return the parameters themselves, not plain tensors.
         """
-        return {
-            key: tensor if keep_vars else tensor.detach() for key, tensor in self._state(prefix).items()
-        }
+        return {key: tensor if keep_vars else tensor.detach() for key, tensor in self._state(prefix).items()}
 
     def _state(self, prefix: str = "") -> dict[str, Tensor]:
         """Return all entries of the state dict, shared ones under each of their names."""

@@ -117,6 +117,4 @@ class RMSNorm(Affine):
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments."""
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
-        )
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"

@@ -153,14 +153,10 @@ class Recurrence(Module):
         name = type(self).__name__
         x = checked(name, input)
         if self.training and self.dropout > 0 and self.num_layers > 1:
-            raise ModeError(
-                f"{name}: dropout between layers can't train; call .eval(), or set dropout=0"
-            )
+            raise ModeError(f"{name}: dropout between layers can't train; call .eval(), or set dropout=0")
         weight = self._parameters[self._names[0][0]]
         if weight is not None and x.dtype != weight.dtype:
-            raise DTypeError(
-                f"{name}: input is {x.dtype} but the weights are {weight.dtype}; convert one of them"
-            )
+            raise DTypeError(f"{name}: input is {x.dtype} but the weights are {weight.dtype}; convert one of them")
         if x.ndim not in (2, 3):
             raise ShapeError(f"{name}: expected 2 or 3 dimensions, got {x.ndim}")
         dims: tuple[Any, ...] = ("L", 0)
@@ -173,17 +169,13 @@ class Recurrence(Module):
             return self._run(x, dims, constants)
         return self._run_rows(x, dims, constants)
 
-    def _run(
-        self, x: Tensor, dims: tuple[Any, ...], state: Sequence[Tensor]
-    ) -> tuple[Tensor, list[Tensor]]:
+    def _run(self, x: Tensor, dims: tuple[Any, ...], state: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Run all rows from one state ``(D * num_layers, features)`` each of h and c, or from zeros."""
         weights = [w for cell in self.all_weights for w in cell]
         y, *ends = apply(self._operator, self._attributes(), (x,), (*weights, *state), dims)
         return y, [end.transpose(0, 1) for end in ends] if "B" in dims else ends
 
-    def _run_rows(
-        self, x: Tensor, dims: tuple[Any, ...], state: list[Tensor]
-    ) -> tuple[Tensor, list[Tensor]]:
+    def _run_rows(self, x: Tensor, dims: tuple[Any, ...], state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Run plain rows from a state ``(D * num_layers, B, features)``: by themselves if it differs."""
         rows = [[h.select(1, b) for h in state] for b in range(state[0].shape[1])]
         if not rows:
@@ -218,9 +210,7 @@ class Recurrence(Module):
         if constant.shape != expected:
             raise ShapeError(f"{layer}: expected {name} of shape {expected}, got {constant.shape}")
         if constant.dtype != x.dtype:
-            raise DTypeError(
-                f"{layer}: input is {x.dtype} but {name} is {constant.dtype}; convert one of them"
-            )
+            raise DTypeError(f"{layer}: input is {x.dtype} but {name} is {constant.dtype}; convert one of them")
         return constant
 
     def unstreamable(self) -> tuple[str, str] | None:
@@ -240,9 +230,7 @@ class Recurrence(Module):
             "dropout": 0.0,
             "bidirectional": False,
         }
-        return ", ".join(
-            parts + [f"{k}={getattr(self, k)}" for k, v in usual.items() if getattr(self, k) != v]
-        )
+        return ", ".join(parts + [f"{k}={getattr(self, k)}" for k, v in usual.items() if getattr(self, k) != v])
 
 
 @_described

@@ -22,9 +22,7 @@ Array = NDArray[Any]
 _MIDDLE = "parametrizations."
 
 
-def folded(
-    own: Collection[str], state: Mapping[str, Any], values: Callable[[str, Any], Array]
-) -> dict[str, Any]:
+def folded(own: Collection[str], state: Mapping[str, Any], values: Callable[[str, Any], Array]) -> dict[str, Any]:
     """Return a state with every weight of `own` that it holds by norms and directions as one array.
 
     Parameters

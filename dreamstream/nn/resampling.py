@@ -63,9 +63,7 @@ class Resample(Module):
         self.rolloff = rolloff
         self.resampling_method = resampling_method
         self.beta = beta
-        self._resampling = Resampling(
-            orig_freq, new_freq, lowpass_filter_width, rolloff, resampling_method, beta
-        )
+        self._resampling = Resampling(orig_freq, new_freq, lowpass_filter_width, rolloff, resampling_method, beta)
         to = float32 if dtype is None else as_dtype(dtype)
         require_float("Resample", to)
         if not self._resampling.same:

@@ -150,9 +150,7 @@ def audit(model: Any, spec: Any, rate: Any = 1, dtype: Any = "float32", skew: in
     for path, indices in groups.items():
         last = indices[-1]
         delay, field = core.delays[n_outputs + last], core.fields[n_outputs + last]
-        kept = sum(
-            planned[i]["kept_bytes"] + planned[i]["carried_bytes"] for i in indices if i in planned
-        )
+        kept = sum(planned[i]["kept_bytes"] + planned[i]["carried_bytes"] for i in indices if i in planned)
         out_rate = nodes[last][2]
         found = front.unstreamable(modules[path]) if path in modules else None
         if found is None and any(planned[i]["whole"] for i in indices if i in planned):

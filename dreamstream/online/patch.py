@@ -174,9 +174,7 @@ class Patch:
             return result
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
-        out = type(self)(
-            self.train_variant, self.unstreamable, self.buffer_limit, self.skew, self.path
-        )
+        out = type(self)(self.train_variant, self.unstreamable, self.buffer_limit, self.skew, self.path)
         out.online_mode = self.online_mode
         if self._session is not None:
             out._session = self._session.__deepcopy__(memo)

@@ -152,9 +152,7 @@ class Session:
         slot = self._slots.get(stream_id)
         return None if slot is None else slot.current()
 
-    def publish(
-        self, states: Mapping[str, StreamState | None], also: Sequence[tuple[Slot, Any]] = ()
-    ) -> None:
+    def publish(self, states: Mapping[str, StreamState | None], also: Sequence[tuple[Slot, Any]] = ()) -> None:
         """Let all of these states hold from now on (None: the stream has ended), or none of them.
 
         `also` holds slots of other things, with what they hold from now on.
@@ -189,9 +187,7 @@ class Session:
         if self._dirty:
             self._settle(list(self._slots))
 
-    def line_of_input(
-        self, index: int, rate: Fraction, dtype: str, features: tuple[int, ...]
-    ) -> Line:
+    def line_of_input(self, index: int, rate: Fraction, dtype: str, features: tuple[int, ...]) -> Line:
         """Return what holds of an input, the same object while it does not change."""
         line = self._entries[index] if index < len(self._entries) else None
         if line is None or (line.rate, line.dtype, line.features) != (rate, dtype, features):
@@ -233,19 +229,14 @@ class Session:
         states = [None if sos else self.state_of(i) for i, sos in zip(ids, starts)]
         unknown = [i for i, s, sos in zip(ids, states, starts) if not sos and s is None]
         if unknown:
-            raise StreamIdError(
-                "no such streams are live, and these chunks do not start one (sos)", unknown
-            )
+            raise StreamIdError("no such streams are live, and these chunks do not start one (sos)", unknown)
         live = any(starts) and [i for i, sos in zip(ids, starts) if sos and self.state_of(i) is not None]
         if live and not restart:
-            raise StreamIdError(
-                "sos, but these streams are live already (restart=True starts them anew)", live
-            )
+            raise StreamIdError("sos, but these streams are live already (restart=True starts them anew)", live)
         fresh = not (any(states) or self.is_live)
         if not fresh and rates != self.rates:
             raise StreamMismatchError(
-                f"the inputs' number or rates changed while streams are live: {self.rates} before, "
-                f"{rates} now"
+                f"the inputs' number or rates changed while streams are live: {self.rates} before, {rates} now"
             )
         n_inputs = len(rates)
         before = np.array([s.frames if s else (0,) * n_inputs for s in states], np.int64)
@@ -260,9 +251,7 @@ class Session:
                     "the inputs are further apart than the skew allows",
                     [i for i, f in zip(ids, fits) if not f],
                 )
-        return kind(
-            self, meta, rates, before, now, states, [] if fresh else self.script, fresh, names
-        )
+        return kind(self, meta, rates, before, now, states, [] if fresh else self.script, fresh, names)
 
     def commit(self, call: Call) -> None:
         """Publish a call's states: the last assignment but the tidying up does it."""
@@ -405,9 +394,7 @@ class Call:
         raise NotImplementedError(f"{type(self).__name__} does not compute values")
 
     def _key(self, request: Request) -> Key:
-        attrs = tuple(
-            sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in request.attributes.items())
-        )
+        attrs = tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in request.attributes.items()))
         named = tuple(self._weight_name(w) for w in request.weights)
         return (request.name, attrs, named, tuple(e.cid for e in request.edges))
 

@@ -85,9 +85,8 @@ def _is_key(key: Any) -> bool:
     if not (isinstance(key, tuple) and len(key) == 4 and isinstance(key[0], str)):
         return False
     _, attributes, weights, inputs = key
-    return (
-        all(isinstance(part, tuple) for part in (attributes, weights, inputs))
-        and all(isinstance(a, tuple) and len(a) == 2 for a in attributes)
+    return all(isinstance(part, tuple) for part in (attributes, weights, inputs)) and all(
+        isinstance(a, tuple) and len(a) == 2 for a in attributes
     )
 
 
@@ -109,6 +108,4 @@ def load(session: Session, given: Mapping[str, bytes]) -> None:
                 own, fresh = tuple(script), False
             elif tuple(script) != tuple(own) or rates != session.rates:
                 raise ModeError("the state was taken from another model, or another forward", (i,))
-        session.publish(
-            {i: StreamState(s.frames, session.from_parts(s.states)) for i, (_, _, s) in read.items()}
-        )
+        session.publish({i: StreamState(s.frames, session.from_parts(s.states)) for i, (_, _, s) in read.items()})

@@ -139,9 +139,7 @@ class OutputCollector:
             chunk = y[i]
             if not hasattr(chunk, "shape"):
                 chunk = np.asarray(chunk)
-            if axis != stream.axis or (
-                stream.segments and stream.rest(chunk) != stream.rest(stream.segments[0])
-            ):
+            if axis != stream.axis or (stream.segments and stream.rest(chunk) != stream.rest(stream.segments[0])):
                 raise ShapeError(
                     f"a chunk of shape {tuple(chunk.shape)}, frames along axis {axis}, can't follow "
                     f"{tuple(stream.segments[0].shape)}, frames along axis {stream.axis}",
@@ -158,9 +156,7 @@ class OutputCollector:
         rows = list(zip(ids, sos))
         ended = [i for i, _ in rows if i in self._finished]
         if ended:
-            raise StreamIdError(
-                "frames after the stream's end; pop it before its id is used again", ended
-            )
+            raise StreamIdError("frames after the stream's end; pop it before its id is used again", ended)
         twice = [i for i, s in rows if s and i in self._streams]
         if twice:
             raise StreamIdError("sos on a stream that is open; pop it to begin anew", twice)
@@ -224,7 +220,6 @@ class OutputCollector:
 
     def __repr__(self) -> str:
         rows = ", ".join(
-            f"{i!r}: {s.n_frames}{' (ended)' if i in self._finished else ''}"
-            for i, s in self._streams.items()
+            f"{i!r}: {s.n_frames}{' (ended)' if i in self._finished else ''}" for i, s in self._streams.items()
         )
         return f"OutputCollector({{{rows}}})"

@@ -82,9 +82,7 @@ class Edge:
 
     __slots__ = ("counts", "entry", "handle", "line")
 
-    def __init__(
-        self, entry: Entry, line: Line, counts: Counts | None = None, handle: int | None = None
-    ) -> None:
+    def __init__(self, entry: Entry, line: Line, counts: Counts | None = None, handle: int | None = None) -> None:
         self.entry = entry
         self.line = line
         self.counts = counts

@@ -88,9 +88,7 @@ def _read_lengths(values: npt.ArrayLike, n_rows: int, ids: Sequence[str]) -> Int
         exact = np.asarray(values, dtype=object)
         if all(isinstance(v, (int, np.integer)) and not isinstance(v, bool) for v in exact.flat):
             array = exact
-    whole = array.dtype.kind in "iu" or (
-        array.dtype.kind == "O" and all(type(v) is int for v in array.flat)
-    )
+    whole = array.dtype.kind in "iu" or (array.dtype.kind == "O" and all(type(v) is int for v in array.flat))
     if not whole:
         raise DTypeError(f"lengths must be integers, got {array.dtype}")
     flat = array.ravel()
@@ -157,9 +155,7 @@ class StreamMetadata:
         set_field(self, "_lengths", _read_lengths(lengths, len(names), names))
 
     @classmethod
-    def _of(
-        cls, ids: tuple[str, ...], sos: BoolArray, eos: BoolArray, lengths: IntArray
-    ) -> StreamMetadata:
+    def _of(cls, ids: tuple[str, ...], sos: BoolArray, eos: BoolArray, lengths: IntArray) -> StreamMetadata:
         """Make one of fields that are known to be right (for the rules)."""
         meta = object.__new__(cls)
         set_field = object.__setattr__

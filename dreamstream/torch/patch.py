@@ -165,9 +165,7 @@ class TorchPatch(Patch):
             )
         return self._names
 
-    def _device(
-        self, module: Any, tensors: Sequence[Any], values: Sequence[torch.Tensor]
-    ) -> torch.device:
+    def _device(self, module: Any, tensors: Sequence[Any], values: Sequence[torch.Tensor]) -> torch.device:
         """Return the module's device, which must be the streams'."""
         own = self._named[0].device if self._named else None
         for x, value in zip(tensors, values):
@@ -300,10 +298,7 @@ class _Front:
     def parts(self, module: Any) -> list[tuple[str, Any]]:
         """Return a module and all below it, but for what computes parametrized weights."""
         inner = {
-            id(m)
-            for p in module.modules()
-            if isinstance(p, parametrize.ParametrizationList)
-            for m in p.modules()
+            id(m) for p in module.modules() if isinstance(p, parametrize.ParametrizationList) for m in p.modules()
         }
         return [(path, m) for path, m in module.named_modules() if id(m) not in inner]
 
@@ -341,8 +336,6 @@ class StreamModule(torch.nn.Module):
 
     def __getattr__(self, name: str) -> Any:
         if name in (*Patch.METHODS, *Patch.PROPERTIES) and "_patch" not in self.__dict__:
-            patch_module(
-                self, self.train_variant, self.unstreamable_policy, self.buffer_limit, self.skew
-            )
+            patch_module(self, self.train_variant, self.unstreamable_policy, self.buffer_limit, self.skew)
             return getattr(self, name)
         return super().__getattr__(name)

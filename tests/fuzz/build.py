@@ -55,9 +55,7 @@ def build(name: str) -> tuple[Path, Path | None]:
         (speaker,) = cbuild.compile_all(clang, [source], BUILD, cflags)
         link = [*clang, *cbuild.sanitizer_flags(SANITIZERS), str(speaker), str(archive)]
         subprocess.run([*link, "-lm", "-pthread", "-o", str(speaker.with_suffix(""))], check=True)
-        said = subprocess.run(
-            [str(speaker.with_suffix(""))], check=True, capture_output=True, text=True
-        ).stdout
+        said = subprocess.run([str(speaker.with_suffix(""))], check=True, capture_output=True, text=True).stdout
         lines += [line for line in dict.fromkeys(said.splitlines()) if line not in lines]
     dictionary = BUILD / words.name
     dictionary.write_text("\n".join(lines) + "\n")

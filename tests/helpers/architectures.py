@@ -83,9 +83,7 @@ def run(
 
 
 #: What torch says only because a sequence is too short; no frames come out then.
-TOO_SHORT = re.compile(
-    "Kernel size can't be greater|Output size is too small|should be at least|non-zero size"
-)
+TOO_SHORT = re.compile("Kernel size can't be greater|Output size is too small|should be at least|non-zero size")
 
 
 def offline(model: torch.nn.Module, xs: Sequence[torch.Tensor]) -> list[Any]:
@@ -173,14 +171,10 @@ def check(
     for size in (most, 3 * most):
         calls = schedule(rng, lengths, size)
         results = [run(step, xs, calls, axis, places) for step in (patched, compiled)]
-        assert results[0][1] == results[1][1], (
-            "patched and compiled, calls gave different numbers of frames"
-        )
+        assert results[0][1] == results[1][1], "patched and compiled, calls gave different numbers of frames"
         for name, (outputs, _) in zip(("patched", "compiled"), results):
             for n, got, w, e in zip(lengths, outputs, wanted, exact, strict=True):
                 ratio = errors(got, w, e)
-                assert ratio <= 1, (
-                    f"{name}: a stream of {n} frames is off by {ratio:.2f} times what is allowed"
-                )
+                assert ratio <= 1, f"{name}: a stream of {n} frames is off by {ratio:.2f} times what is allowed"
     assert not ours.live_ids
     return [o.delay for o in engine.outputs]

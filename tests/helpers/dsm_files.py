@@ -180,9 +180,7 @@ def small_model() -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
         node("sync", [5, 3]),  # 7
         node("add", [6, 7], order=[]),  # 8
         node("clamp", [8], **crop),  # 9
-        node(
-            "lstm", [9], "lstm", lstm, 3, layers=1, bias=1, bidirectional=0, projection=0
-        ),  # 10, 11, 12
+        node("lstm", [9], "lstm", lstm, 3, layers=1, bias=1, bidirectional=0, projection=0),  # 10, 11, 12
         node("linear", [10], "head", ["head.weight", "head.bias"]),  # 13
         node("log_softmax", [13], "head.out"),  # 14
         node("reduce_frames", [10], "pool", kind="mean"),  # 15

@@ -57,9 +57,7 @@ class Exported:
         For the order of rows, and how far they are padded.
     """
 
-    def __init__(
-        self, call: Callable[..., Any], manifest: Mapping[str, Any], rng: np.random.Generator
-    ) -> None:
+    def __init__(self, call: Callable[..., Any], manifest: Mapping[str, Any], rng: np.random.Generator) -> None:
         self._call, self.manifest, self.rng = call, manifest, rng
         self.states: dict[str, list[Array]] = {}
 
@@ -76,14 +74,8 @@ class Exported:
             dims = [d for d in port["dims"] if d != "B"]
             at = dims.index("L")
             ns = [chunks[i][k].shape[at] if i else 0 for i in ids]
-            width = (
-                fixed["frames"][port["name"]]
-                if fixed["frames"]
-                else max(1, *ns) + int(self.rng.integers(3))
-            )
-            x = np.full(
-                (rows, width, *(d for d in dims if d != "L")), GARBAGE[port["dtype"]], port["dtype"]
-            )
+            width = fixed["frames"][port["name"]] if fixed["frames"] else max(1, *ns) + int(self.rng.integers(3))
+            x = np.full((rows, width, *(d for d in dims if d != "L")), GARBAGE[port["dtype"]], port["dtype"])
             for row, i, n in zip(x, ids, ns):
                 row[:n] = np.moveaxis(chunks[i][k], at, 0) if i else 0
             x = np.moveaxis(np.moveaxis(x, 1, at + 1), 0, port["dims"].index("B"))
@@ -126,9 +118,7 @@ def scaled(got: Array, wanted: Array) -> float:
     assert got.dtype == wanted.dtype, (got.dtype, wanted.dtype)
     if not got.size:
         return 0.0
-    same = (
-        (got == wanted) | (np.isnan(got) & np.isnan(wanted)) if got.dtype.kind == "f" else got == wanted
-    )
+    same = (got == wanted) | (np.isnan(got) & np.isnan(wanted)) if got.dtype.kind == "f" else got == wanted
     gap = np.where(same, 0.0, np.abs(got.astype(np.float64) - wanted.astype(np.float64)))
     finite = np.abs(wanted[np.isfinite(wanted)])
     return float(np.nan_to_num(gap, nan=np.inf).max()) / max(1.0, float(finite.max(initial=0)))
@@ -158,9 +148,7 @@ def compare(
         for i in live:
             n = longest if rng.random() < 0.3 else int(rng.integers(0, longest + 1))
             chunks[i] = [_random(rng, s, int(n * s.rate / engine.inputs[0].rate)) for s in engine.inputs]
-        wanted = engine.step(
-            {i: dict(zip(names, c)) if len(c) > 1 else c[0] for i, c in chunks.items()}, sos, eos
-        )
+        wanted = engine.step({i: dict(zip(names, c)) if len(c) > 1 else c[0] for i, c in chunks.items()}, sos, eos)
         got = exported.step(chunks, sos, eos)
         for i in live:
             for a, b in zip(got[i], leaves(wanted[i])):

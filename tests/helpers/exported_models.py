@@ -127,15 +127,11 @@ def _pools() -> nn.Module:
 
 
 def _positions() -> nn.Module:
-    return _Written(
-        lambda m, x: x.transpose(1, 2) + m.table.weight[: x.size(2)], table=nn.Embedding(500, 3)
-    )
+    return _Written(lambda m, x: x.transpose(1, 2) + m.table.weight[: x.size(2)], table=nn.Embedding(500, 3))
 
 
 def _gated() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv1d(3, 6, 3, padding=1, groups=3), nn.GLU(1), nn.PReLU(3), nn.Softplus(2.0, 1.0)
-    )
+    return nn.Sequential(nn.Conv1d(3, 6, 3, padding=1, groups=3), nn.GLU(1), nn.PReLU(3), nn.Softplus(2.0, 1.0))
 
 
 FEATURES, SAMPLES = ("B", 3, "L"), ("B", "L")

@@ -89,4 +89,3 @@ def shift(data: bytes, engine: Any, by: int) -> bytes:
     arrays = [replace(a, at=a.at + moved(rates[a.node, a.array])) if a.array >= 0 else a for a in s.arrays]
     frames = [n + moved(rates[-1 - k, 0]) for k, n in enumerate(s.frames)]
     return build(replace(s, frames=tuple(frames), arrays=tuple(arrays)))
-

@@ -115,9 +115,7 @@ class Online:
         lengths = [c[:, 2] - c[:, 0] for c in counts]
         meta = StreamMetadata(ids, np.array([row.sos for row in rows]), ended, lengths[0])
         with self.session.hold(ids):
-            call = self.session.admit(
-                meta, tuple(i.rate for i in case.inputs), lengths, False, dict, TorchCall
-            )
+            call = self.session.admit(meta, tuple(i.rate for i in case.inputs), lengths, False, dict, TorchCall)
             call.begin(torch.device(self.device), torch.is_grad_enabled(), False)
             edges = [call.input_edge(k, i.dtype, i.features) for k, i in enumerate(case.inputs)]
             frames = [torch.cat(v) for v in values]

@@ -87,9 +87,7 @@ def test_whole_sequences(name):
         streams = [case.stream(rng) for _ in range(4)]
         types = [(i.dtype, i.features, i.rate.numerator, i.rate.denominator) for i in case.inputs]
         op = dispatch.operator(name, case.attributes, types, case.weights)
-        values = [
-            np.ascontiguousarray(np.concatenate([s[k] for s in streams])) for k in range(len(types))
-        ]
+        values = [np.ascontiguousarray(np.concatenate([s[k] for s in streams])) for k in range(len(types))]
         counts = []
         for k in range(len(types)):
             lengths = np.zeros((len(streams), 4), np.int64)

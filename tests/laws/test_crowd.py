@@ -66,8 +66,11 @@ class EagerCrowd:
     def step(self, chunks, sos, eos):
         ids = list(chunks)
         x = ds.stream_tensor(
-            list(chunks.values()), names=self.names, ids=ids,
-            sos=[i in sos for i in ids], eos=[i in eos for i in ids],
+            list(chunks.values()),
+            names=self.names,
+            ids=ids,
+            sos=[i in sos for i in ids],
+            eos=[i in eos for i in ids],
         )
         y = self.model(x)
         outputs = y if isinstance(y, tuple) else (y,)

@@ -135,11 +135,7 @@ def test_a_skip_that_does_not_fit_is_refused_where_it_does_not():
 def test_cuts_at_both_ends():
     held(net(lambda self, x: x[..., 1:-1] - x[..., :-2] * x[..., 2:]), X, delay=2)
     held(
-        net(
-            lambda self, x: ds.cat([x[:, :, ::3], x[:, :, 1::3][..., : x[:, :, ::3].size(2)]], 1)[
-                ..., :-1
-            ]
-        ),
+        net(lambda self, x: ds.cat([x[:, :, ::3], x[:, :, 1::3][..., : x[:, :, ::3].size(2)]], 1)[..., :-1]),
         X,
         refuses=True,
     )
@@ -164,9 +160,7 @@ def test_narrow():
     narrow = net(lambda self, x: x.narrow(2, 2, x.size(2) - 3))
     engine = ds.compile(narrow, X.spec)
     x = np.random.default_rng(0).standard_normal((4, 9), dtype=np.float32)
-    assert np.array_equal(
-        engine.step({"a": x}, sos=["a"], eos=["a"])["a"], narrow(ds.tensor(x[None])).numpy()[0]
-    )
+    assert np.array_equal(engine.step({"a": x}, sos=["a"], eos=["a"])["a"], narrow(ds.tensor(x[None])).numpy()[0])
     assert engine.delay == 3
 
 
@@ -245,9 +239,7 @@ def test_table_that_is_outgrown():
 def test_plain_tensor_along_the_stream_is_refused():
     refused(net(lambda self, x: x + self.p, p=nn.Parameter(ds.randn(4, 12))), X, "extent 12")
     refused(net(lambda self, x: x * ds.arange(x.size(2))), X, "as an integer", captured=CaptureError)
-    refused(
-        net(lambda self, x: x + ds.zeros(1, 4, x.size(2))), X, "as an integer", captured=CaptureError
-    )
+    refused(net(lambda self, x: x + ds.zeros(1, 4, x.size(2))), X, "as an integer", captured=CaptureError)
 
 
 def test_constants_that_all_frames_share():
@@ -283,9 +275,7 @@ def test_last_states_are_there_at_the_end():
         y, (h, c) = self.rnn(x)
         return y, h, self.head(h[-1]), x.mean(1)
 
-    engine = held(
-        net(forward, rnn=nn.LSTM(4, 3, batch_first=True), head=nn.Linear(3, 2)), T, delay=np.inf
-    )
+    engine = held(net(forward, rnn=nn.LSTM(4, 3, batch_first=True), head=nn.Linear(3, 2)), T, delay=np.inf)
     assert [o.delay for o in engine.outputs] == [0, np.inf, np.inf, np.inf]
     first = engine.step({"a": np.ones((5, 4))}, sos=["a"])["a"]
     last = engine.step({}, eos=["a"])["a"]
@@ -523,9 +513,7 @@ def test_containers_of_layers():
     class Block(nn.Module):
         def __init__(self, n):
             super().__init__()
-            self.net = nn.Sequential(
-                nn.Conv1d(4, 8, 3, padding=1), nn.Sequential(nn.GLU(dim=1), nn.Tanh())
-            )
+            self.net = nn.Sequential(nn.Conv1d(4, 8, 3, padding=1), nn.Sequential(nn.GLU(dim=1), nn.Tanh()))
             self.scales = nn.ParameterList([nn.Parameter(ds.rand(4, 1)) for _ in range(n)])
             self.heads = nn.ModuleDict({"a": nn.Conv1d(4, 2, 1), "b": nn.Identity()})
 

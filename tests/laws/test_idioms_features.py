@@ -100,9 +100,7 @@ def test_sums_are_rounded_once():
 
 
 def test_names_stay_with_their_dimensions():
-    x = ds.stream_tensor(
-        np.ones((1, 2, 3, 5), np.float32), names=("B", "C", "H", "L"), ids="a", sos=True
-    )
+    x = ds.stream_tensor(np.ones((1, 2, 3, 5), np.float32), names=("B", "C", "H", "L"), ids="a", sos=True)
 
     def forward(self, x):
         return x.sum("C"), x.mean("H", keepdim=True), x.amax(("C", "H"))
@@ -222,8 +220,6 @@ def test_matrices_that_mix_frames(use, what):
 
 @pytest.mark.parametrize("constant", [(3, 5), (5,), (3, 4, 2), (1, 1, 4, 2), ()])
 def test_matrices_that_do_not_fit(constant):
-    model = net(
-        lambda self, x: x.unflatten(2, (2, 2)).flatten(2) @ self.w, w=nn.Parameter(ds.ones(*constant))
-    )
+    model = net(lambda self, x: x.unflatten(2, (2, 2)).flatten(2) @ self.w, w=nn.Parameter(ds.ones(*constant)))
     with pytest.raises((ShapeError, ds.NotStreamableError), match=r"fit|along B"):
         ds.compile(model, T.spec)

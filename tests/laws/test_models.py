@@ -11,11 +11,7 @@ from ds_laws.drive import Eager, alone, leaves, offline, plain
 
 @pytest.mark.parametrize(
     ("law", "name"),
-    [
-        pytest.param(law, name, marks=[pytest.mark.fast] * is_fast(law, name))
-        for law in LAWS
-        for name in MODELS
-    ],
+    [pytest.param(law, name, marks=[pytest.mark.fast] * is_fast(law, name)) for law in LAWS for name in MODELS],
 )
 def test_law(law, name):
     check(law, name, n_cases(name))
@@ -38,10 +34,7 @@ def test_offline_is_torch(name):
     ours = case.model()
     theirs.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in ours.state_dict().items()})
     rng = np.random.default_rng(1)
-    data = {
-        f"s{n}": case.data(rng, case.lengths(rng, n) if case.lengths else [n])
-        for n in (*range(12), 25, 40)
-    }
+    data = {f"s{n}": case.data(rng, case.lengths(rng, n) if case.lengths else [n]) for n in (*range(12), 25, 40)}
     if name == "positions":
         data.pop("s40", None)
     dims = alone(Eager(case, rng), {"s": data["s25"]}, rng).dims

@@ -64,9 +64,7 @@ def lost_starts(monkeypatch):
 
     def planted(self, call):
         commit(self, call)
-        lost = [
-            i for i, sos, now in zip(call.ids, call.meta.sos, call.frames_now) if sos and not now.any()
-        ]
+        lost = [i for i, sos, now in zip(call.ids, call.meta.sos, call.frames_now) if sos and not now.any()]
         self.publish({i: None for i in lost if self.state_of(i) is not None})
 
     monkeypatch.setattr(Session, "commit", planted)
@@ -171,10 +169,7 @@ def neighbours_matter(monkeypatch):
     compute = EagerCall.compute
 
     def planted(self, *args):
-        return [
-            (v * (1 + 1e-7 * len(self.ids)) if v.dtype.kind == "f" else v, e)
-            for v, e in compute(self, *args)
-        ]
+        return [(v * (1 + 1e-7 * len(self.ids)) if v.dtype.kind == "f" else v, e) for v, e in compute(self, *args)]
 
     monkeypatch.setattr(EagerCall, "compute", planted)
 
@@ -254,9 +249,7 @@ def test_planted_in_c(name, tmp_path):
     mutant = mutants.MUTANTS[name]
     done = mutants.run(mutant, mutants.build(mutant, tmp_path))
     if done.returncode >= 0:  # else it read outside its memory
-        assert f"with {tmp_path}" in done.stdout, (
-            f"another package was imported: {done.stdout}{done.stderr}"
-        )
+        assert f"with {tmp_path}" in done.stdout, f"another package was imported: {done.stdout}{done.stderr}"
         assert done.returncode == 1, f"no law noticed: {done.stdout}{done.stderr}"
 
 

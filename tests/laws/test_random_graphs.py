@@ -85,9 +85,7 @@ def finality_of(seed: int, stats: Counter[str]) -> None:
     waits = np.array([float(o.delay / subject.inputs[0].rate) for o in engine.outputs])
     late &= np.isinf(waits) | (waits <= horizon)
     for i, k in np.argwhere(early)[:1]:
-        raise AssertionError(
-            f"EARLY: output {k} after {seen[i]} frames: {said[i, k]} out, {final[i, k]} final"
-        )
+        raise AssertionError(f"EARLY: output {k} after {seen[i]} frames: {said[i, k]} out, {final[i, k]} final")
     for i, k in np.argwhere(late):
         what = f"late: output {k} after {seen[i]} frames: {said[i, k]} out, {final[i, k]} final"
         at_start = i < 2 * len(seen) // 3 and LATE_AT_START.search(subject.draft.source)

@@ -166,9 +166,7 @@ def matmul(a, w, x):
 
 def pad(a, w, x):
     flat = x.reshape(len(x), -1).double()
-    y = F.pad(
-        rows(flat), (a["left"], a["right"]), a["mode"], a["value"] if a["mode"] == "constant" else None
-    )
+    y = F.pad(rows(flat), (a["left"], a["right"]), a["mode"], a["value"] if a["mode"] == "constant" else None)
     return y[0].T.reshape(-1, *x.shape[1:]).to(x.dtype)
 
 
@@ -231,9 +229,7 @@ TORCH = {
     )(x, 0)[None],
     **{name: elementwise(name) for name in ELEMENTWISE},
     **{name: (lambda a, w, x, f=f: f(x, **a)) for name, f in UNARY.items()},
-    "elu": lambda a, w, x: (
-        a["scale"] * F.relu(x) + F.elu(x.clamp(max=0) * a["input_scale"], a["alpha"])
-    ),
+    "elu": lambda a, w, x: a["scale"] * F.relu(x) + F.elu(x.clamp(max=0) * a["input_scale"], a["alpha"]),
     "prelu": prelu,
     "cast": lambda a, w, x: x.to(getattr(torch, a["to"])),
     "softmax": lambda a, w, x: x.softmax(-1),
@@ -245,9 +241,9 @@ TORCH = {
     "narrow": lambda a, w, x: x.narrow(a["axis"] + 1, a["start"], a["length"]).index_select(
         a["axis"] + 1, torch.arange(0, a["length"], a["step"])
     ),
-    "expand": lambda a, w, x: x.reshape(
-        len(x), *(1,) * (len(a["shape"]) - x.ndim + 1), *x.shape[1:]
-    ).expand(len(x), *a["shape"]),
+    "expand": lambda a, w, x: x.reshape(len(x), *(1,) * (len(a["shape"]) - x.ndim + 1), *x.shape[1:]).expand(
+        len(x), *a["shape"]
+    ),
 }
 
 
@@ -289,9 +285,7 @@ def test_reference_is_torch(name):
                 assert all(len(y) == 0 for y in wanted), (
                     f"torch has nothing to say of {list(map(len, arrays))} frames: {case}"
                 )
-                many = tensors(
-                    [_double(a) for a in case.data(rng, [case.reach + 60] * len(case.inputs))]
-                )
+                many = tensors([_double(a) for a in case.data(rng, [case.reach + 60] * len(case.inputs))])
                 TORCH[name](case.attributes, weights, *many)  # it was the length
                 continue
             got = got if isinstance(got, tuple) else (got,)

@@ -18,7 +18,9 @@ HAS_BLAS = _core.config()["openblas"] is not None
 
 OUT, IN, KERNEL = 33, 7, 3
 
-ASK = f"IN, OUT, KERNEL = {IN}, {OUT}, {KERNEL}" + """
+ASK = (
+    f"IN, OUT, KERNEL = {IN}, {OUT}, {KERNEL}"
+    + """
 import json
 import numpy as np
 import dreamstream as ds
@@ -48,6 +50,7 @@ for blas in (None, False, True):
 op = dispatch.operator("linear", {}, [("float32", (IN,), 1, 1)], [np.zeros((OUT, IN), "f"), None])
 print(json.dumps({"answers": answers, "op": op.prepared_bytes, **_core.config()}))
 """
+)
 
 
 def python(code, **environment):

@@ -26,11 +26,17 @@ def test_kernels():
     few = ("--isa", "x86_v3", "--rounds", "2", "--microseconds", "50", "--ring-mb", "4")
     rows = run("kernels.py", *few, "--shapes", "40x33", "--rows", "1", "7")
     assert [(r["shape"], r["rows"], r["state"]) for r in rows if "mean" not in r] == [
-        ("40x33", 1, "cold"), ("40x33", 7, "cold"), ("40x33", 1, "hot"), ("40x33", 7, "hot"),
+        ("40x33", 1, "cold"),
+        ("40x33", 7, "cold"),
+        ("40x33", 1, "hot"),
+        ("40x33", 7, "hot"),
     ]
     assert all(r["ratio"][1] > 0 for r in rows if "mean" not in r)
     assert [(r["mean"]["state"], r["mean"]["rows"]) for r in rows if "mean" in r] == [
-        ("cold", 1), ("cold", 7), ("hot", 1), ("hot", 7),
+        ("cold", 1),
+        ("cold", 7),
+        ("hot", 1),
+        ("hot", 7),
     ]
 
 

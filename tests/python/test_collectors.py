@@ -78,11 +78,7 @@ def test_flags_of_empty_rows_open_and_close():
     assert c.finished == ["a"] and c["a"].shape == (3, 5)
     c.update(Output({"b": np.zeros((0, 2), np.float64)}, sos="b", eos="b"))
     assert c.finished == ["a", "b"] and c["b"].shape == (0, 2) and c["b"].dtype == np.float64
-    assert (
-        len(c) == 2
-        and list(c) == ["a", "b"]
-        and repr(c) == "OutputCollector({'a': 3 (ended), 'b': 0 (ended)})"
-    )
+    assert len(c) == 2 and list(c) == ["a", "b"] and repr(c) == "OutputCollector({'a': 3 (ended), 'b': 0 (ended)})"
 
 
 def test_joined_once():

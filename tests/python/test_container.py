@@ -105,9 +105,7 @@ def test_doubles_as_python_reads_them(convert):
     assert convert("json", f"[{','.join(texts)}]".encode()) == compact(values)
 
 
-@pytest.mark.parametrize(
-    "text", ["[1e309]", "[NaN]", "[1,]", '{"a":1,"a":2}', '["\\ud800"]', "[" * 65 + "]" * 65]
-)
+@pytest.mark.parametrize("text", ["[1e309]", "[NaN]", "[1,]", '{"a":1,"a":2}', '["\\ud800"]', "[" * 65 + "]" * 65])
 def test_json_that_python_takes_or_not_is_refused(convert, text):
     with pytest.raises(ValueError, match=r"JSON, byte \d+: expected"):
         convert("json", text.encode())

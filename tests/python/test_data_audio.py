@@ -39,9 +39,7 @@ def wav(samples, form=PCM, bits=16, rate=16000, extensible=False, size=None, rif
     channels = samples.shape[1]
     block = channels * bits // 8
     tag = form if tag is None else tag
-    fmt = struct.pack(
-        "<HHIIHH", EXTENSIBLE if extensible else tag, channels, rate, rate * block, block, bits
-    )
+    fmt = struct.pack("<HHIIHH", EXTENSIBLE if extensible else tag, channels, rate, rate * block, block, bits)
     if extensible:
         fmt += struct.pack("<HHIH", 22, bits, 0, tag) + TAIL
     body = b"WAVE" + extra + b"fmt " + struct.pack("<I", len(fmt)) + fmt

@@ -51,8 +51,10 @@ def test_streams_like_offline(k, stride, left):
         other = rng.standard_normal((3, 4), dtype=np.float32)
         y = model(
             ds.stream_tensor(
-                [x[:, at : at + n], other], ids=["a", f"b{at}{n}{rng.random()}"],
-                sos=[at == 0 and "a" not in model.live_ids, True], eos=[at + n >= 41, True],
+                [x[:, at : at + n], other],
+                ids=["a", f"b{at}{n}{rng.random()}"],
+                sos=[at == 0 and "a" not in model.live_ids, True],
+                eos=[at + n >= 41, True],
             )
         )
         got.update(y)

@@ -55,9 +55,7 @@ def test_operators_of_layers(generate):
     assert "dreamstream.nn.ReLU" in users["relu"] and "dreamstream.Tensor.relu" in users["relu"]
 
 
-@pytest.mark.parametrize(
-    "package", [ds, ds.nn, ds.nn.functional, ds.data, models], ids=lambda m: m.__name__
-)
+@pytest.mark.parametrize("package", [ds, ds.nn, ds.nn.functional, ds.data, models], ids=lambda m: m.__name__)
 def test_every_public_name_has_a_place(package, files):
     text = "".join(text for name, text in files.items() if name.endswith(".inc"))
     named = set(re.findall(r"^\.\. [\w:]+:: (\S+)$", text, re.MULTILINE))

@@ -224,8 +224,7 @@ def test_skew_and_openblas_are_kept():
     assert ds.load(content(engine))._core.blas and content(ds.load(content(engine))) == content(engine)
     env = {**os.environ, "DREAMSTREAM_BLAS": "none"}  # where there is none, own kernels do it
     script = (
-        "import sys, dreamstream as ds; e = ds.load(sys.stdin.buffer); print(e._core.blas); "
-        "e.save('/dev/stderr')"
+        "import sys, dreamstream as ds; e = ds.load(sys.stdin.buffer); print(e._core.blas); e.save('/dev/stderr')"
     )
     done = subprocess.run([sys.executable, "-c", script], input=content(engine), capture_output=True, env=env)
     assert done.stdout == b"False\n" and done.stderr == content(engine)
@@ -299,9 +298,7 @@ def test_paths_that_can_not_be(tmp_path):
 def test_a_pipe(tmp_path, whole):
     os.mkfifo(tmp_path / "pipe")
     script = "import sys; open(sys.argv[1], 'wb').write(sys.stdin.buffer.read())"
-    with subprocess.Popen(
-        [sys.executable, "-c", script, tmp_path / "pipe"], stdin=subprocess.PIPE
-    ) as writer:
+    with subprocess.Popen([sys.executable, "-c", script, tmp_path / "pipe"], stdin=subprocess.PIPE) as writer:
         writer.stdin.write(whole)
         writer.stdin.close()
         assert content(ds.load(tmp_path / "pipe")) == whole

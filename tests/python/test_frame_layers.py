@@ -27,9 +27,7 @@ def streamed(model, x, cuts, names=None):
     for k, n in enumerate(cuts):
         chunk = np.take(x, range(at, at + n), axis)
         at += n
-        y = online(
-            ds.stream_tensor([chunk], names=names, ids=["a"], sos=k == 0, eos=at == x.shape[axis])
-        )
+        y = online(ds.stream_tensor([chunk], names=names, ids=["a"], sos=k == 0, eos=at == x.shape[axis]))
         counts.append(y.lengths[0])
         parts.append(y["a"].numpy())
     ds.unpatch_module(model)

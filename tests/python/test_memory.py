@@ -147,9 +147,7 @@ WAITING = """
 
 def run(body, **options):
     script = textwrap.dedent(HEAD) + textwrap.dedent(body.format(**options))
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=600
-    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     assert seen["after"] - seen["before"] < MOST_GROWTH, seen

@@ -18,7 +18,6 @@ def ids(values):
     return ds.tensor(np.array(values))
 
 
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(), (5,), (2, 7), (2, 3, 4), (0, 3), (2, 0)])
 def test_rows_are_torchs(rng, shape, dtype):

@@ -58,9 +58,7 @@ def twins(name, *args, **kwargs):
     """Return a layer of ours and torch's with its parameters; keys, shapes and text must be equal."""
     ours, theirs = getattr(nn, name)(*args, **kwargs), getattr(torch.nn, name)(*args, **kwargs)
     state = {k: torch.tensor(v.numpy()) for k, v in ours.state_dict().items()}
-    assert [(k, v.shape) for k, v in state.items()] == [
-        (k, v.shape) for k, v in theirs.state_dict().items()
-    ]
+    assert [(k, v.shape) for k, v in state.items()] == [(k, v.shape) for k, v in theirs.state_dict().items()]
     assert repr(ours) == repr(theirs)
     theirs.load_state_dict(state)
     return ours, theirs

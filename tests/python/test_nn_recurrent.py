@@ -224,9 +224,7 @@ def test_cell(name, more, rows):
         ours, theirs = twins(name, 5, 4, **more)
         ours, theirs = (ours.double(), theirs.double()) if dtype == "float64" else (ours, theirs)
         n_states = 2 if name == "LSTMCell" else 1
-        (x, *mine), (t, *torchs) = randoms(
-            np.random.default_rng(5), dtype, (*rows, 5), *[(*rows, 4)] * n_states
-        )
+        (x, *mine), (t, *torchs) = randoms(np.random.default_rng(5), dtype, (*rows, 5), *[(*rows, 4)] * n_states)
         close(ours(x), theirs(t), tolerance)
         state = tuple(mine) if n_states == 2 else mine[0]
         close(ours(x, state), theirs(t, tuple(torchs) if n_states == 2 else torchs[0]), tolerance)

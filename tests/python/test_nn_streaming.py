@@ -66,9 +66,7 @@ LAYERS = {
     "glu": lambda: nn.GLU(1),
     "softmax": lambda: nn.Softmax(1),
     "log softmax": lambda: nn.LogSoftmax(dim=-2),
-    "activations": lambda: nn.Sequential(
-        nn.Tanh(), nn.GELU(), nn.SiLU(), nn.Softplus(), nn.LogSigmoid()
-    ),
+    "activations": lambda: nn.Sequential(nn.Tanh(), nn.GELU(), nn.SiLU(), nn.Softplus(), nn.LogSigmoid()),
     "dropout": lambda: nn.Dropout(),
     "lstm": Initial,
     "lstm, time first": TimeFirst,
@@ -114,9 +112,7 @@ def streamed(model, streams, chunks):
 def test_online_is_offline(rng, name):
     ds.manual_seed(5)
     model = CASES[name]().eval()
-    streams = {
-        k: rng.standard_normal((CHANNELS, n)).astype(np.float32) for k, n in (("a", 11), ("b", 7))
-    }
+    streams = {k: rng.standard_normal((CHANNELS, n)).astype(np.float32) for k, n in (("a", 11), ("b", 7))}
     offline = {k: model(ds.tensor(x[None])).numpy()[0] for k, x in streams.items()}
     ds.patch_module(model).online()
     for chunks in ((), (3, 0, 1, 5), (1,) * 11):

@@ -50,9 +50,7 @@ def twin(ours, theirs):
     """Give a module of torch's the state of ours; keys, shapes and types must be equal, in order."""
     state = {k: torch.tensor(v.numpy()) for k, v in ours.state_dict().items()}
     other = theirs.state_dict()
-    assert [(k, v.shape, v.dtype) for k, v in state.items()] == [
-        (k, v.shape, v.dtype) for k, v in other.items()
-    ]
+    assert [(k, v.shape, v.dtype) for k, v in state.items()] == [(k, v.shape, v.dtype) for k, v in other.items()]
     theirs.load_state_dict(state)
     return theirs.eval()
 
@@ -132,9 +130,7 @@ def test_far_from_zero(rng, offset):
     for groups in (1, 2, 6):
         y = F.group_norm(ds.tensor(x), groups).numpy()
         np.testing.assert_allclose(y, exact_groups(x, groups), rtol=0, atol=4e-6)
-    np.testing.assert_allclose(
-        F.instance_norm(ds.tensor(x)).numpy(), exact_groups(x, 6), rtol=0, atol=4e-6
-    )
+    np.testing.assert_allclose(F.instance_norm(ds.tensor(x)).numpy(), exact_groups(x, 6), rtol=0, atol=4e-6)
     mean, variance = x.mean((0, 2), dtype=np.float64), x.var((0, 2), dtype=np.float64)
     bn = nn.BatchNorm1d(6).eval()
     bn.load_state_dict({**bn.state_dict(), "running_mean": mean, "running_var": variance})
@@ -263,9 +259,7 @@ def test_channels_must_be_features():
     for norm in (nn.BatchNorm1d(4).eval(), nn.GroupNorm(2, 4)):
         with pytest.raises(NotStreamableError, match="dimension 1"):
             ds.patch_module(norm).online()(x)
-    y = ds.stream_tensor(
-        np.ones((4, 2, 1, 9), np.float32), names=("F", "T", "B", "L"), ids="a", sos=True
-    )
+    y = ds.stream_tensor(np.ones((4, 2, 1, 9), np.float32), names=("F", "T", "B", "L"), ids="a", sos=True)
     with pytest.raises(NotStreamableError, match="first dimension"):
         ds.patch_module(net(lambda self, x: F.group_norm(x, 2)), unstreamable="buffer").online()(y)
 

@@ -48,9 +48,7 @@ def test_streams():
     engine = ds.compile(WholeFrames(), ("B", 2, "L"))
     assert engine.outputs[0].delay == 4
     x = np.random.default_rng(0).standard_normal((2, 13)).astype(np.float32)
-    counts = [
-        engine.step({"s": x[:, i : i + 1]}, sos=["s"] if i == 0 else ())["s"].shape[1] for i in range(13)
-    ]
+    counts = [engine.step({"s": x[:, i : i + 1]}, sos=["s"] if i == 0 else ())["s"].shape[1] for i in range(13)]
     assert [i for i, n in enumerate(counts) if n] == [4, 7, 11]
     assert engine.step({}, eos=["s"])["s"].shape[1] == 1
 

@@ -33,8 +33,7 @@ def make(names, lengths, extra, seed):
     numbers = np.random.default_rng(seed)
     width = max(lengths, default=0) + extra
     sizes = [
-        {"B": len(lengths), "L": width}.get(n) or (2 + i if n not in "BL" else 0)
-        for i, n in enumerate(names)
+        {"B": len(lengths), "L": width}.get(n) or (2 + i if n not in "BL" else 0) for i, n in enumerate(names)
     ]
     padded = numbers.permutation(int(np.prod(sizes))).reshape(sizes)
     rows = np.moveaxis(padded, [names.index("B"), names.index("L")], [0, 1])
@@ -60,10 +59,7 @@ def reference(padded, names, index, max_length):
             continue
         axis -= 1
         if names[axis] == "L" and isinstance(item, slice):
-            ends = [
-                None if b is None else max(0, b + max_length) if b < 0 else b
-                for b in (item.start, item.stop)
-            ]
+            ends = [None if b is None else max(0, b + max_length) if b < 0 else b for b in (item.start, item.stop)]
             item = slice(*ends, item.step)
         elif names[axis] == "L":
             item = np.asarray(item)
@@ -142,9 +138,9 @@ def entries(name, n_rows, width, size):
             options |= st.lists(st.booleans(), min_size=width, max_size=width)
         return options
     arrays = st.lists(st.integers(-size, size - 1), min_size=1, max_size=3)
-    grid = st.lists(
-        st.lists(st.integers(-size, size - 1), min_size=2, max_size=2), min_size=1, max_size=3
-    ).map(np.array)
+    grid = st.lists(st.lists(st.integers(-size, size - 1), min_size=2, max_size=2), min_size=1, max_size=3).map(
+        np.array
+    )
     masks = st.lists(st.booleans(), min_size=size, max_size=size).map(np.array)
     return (
         whole
@@ -219,10 +215,7 @@ def test_untouched_dimensions_keep_the_metadata():
     assert plan.plain == (slice(None), slice(1, None), slice(None))
     assert plan.starts_of([3, 4], meta.lengths) == (3, 4)
     assert (
-        is_whole(slice(0, None, 1))
-        and is_whole(slice(None))
-        and not is_whole(slice(1, None))
-        and not is_whole(0)
+        is_whole(slice(0, None, 1)) and is_whole(slice(None)) and not is_whole(slice(1, None)) and not is_whole(0)
     )
 
 

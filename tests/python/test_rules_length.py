@@ -98,9 +98,7 @@ NUMBER_USES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "token", [length(), length() // 2, BatchSize(Edge()), BatchSize(Edge()) * length()]
-)
+@pytest.mark.parametrize("token", [length(), length() // 2, BatchSize(Edge()), BatchSize(Edge()) * length()])
 @pytest.mark.parametrize("use", NUMBER_USES)
 def test_refuses_to_be_a_number(token, use):
     with pytest.raises(ModeError, match=r"can't be .* at test_rules_length.py:\d+ in "):

@@ -51,9 +51,7 @@ def to_rows(array, dims, features):
 def to_array(rows, dims):
     """[rows][frames][stored features] -> padded array."""
     atoms = parts(dims)
-    stored = [a for a in ("B", "L") if a in atoms] + list(
-        range(rows.ndim - sum(a in atoms for a in "BL"))
-    )
+    stored = [a for a in ("B", "L") if a in atoms] + list(range(rows.ndim - sum(a in atoms for a in "BL")))
     array = rows.transpose([stored.index(a) for a in atoms])
     shape, k = [], 0
     for d in dims:

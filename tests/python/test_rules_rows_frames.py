@@ -54,9 +54,7 @@ def test_index_batch_picks_rows(m, data):
         | st.permutations(range(n)).flatmap(lambda p: st.integers(0, n).map(lambda k: list(p[:k])))
         | st.lists(st.booleans(), min_size=n, max_size=n)
     )
-    expected = np.arange(n)[
-        np.asarray(index, dtype=None if index else int) if isinstance(index, list) else index
-    ]
+    expected = np.arange(n)[np.asarray(index, dtype=None if index else int) if isinstance(index, list) else index]
     got = index_batch(m, index)
     assert [row(got, i) for i in range(len(got))] == [row(m, r) for r in expected]
     if isinstance(index, list):
@@ -114,9 +112,7 @@ def test_split_batch_and_back(m, data):
     assert cat_batch(pieces) == m
     size = data.draw(st.integers(1, 5))
     pieces = split_batch(m, size)
-    assert [len(p) for p in pieces] == (
-        [size] * (len(m) // size) + [len(m) % size] * (len(m) % size > 0) or [0]
-    )
+    assert [len(p) for p in pieces] == ([size] * (len(m) // size) + [len(m) % size] * (len(m) % size > 0) or [0])
     assert cat_batch(pieces) == m
     assert unbind_batch(m) == [m[r] for r in range(len(m))]
     assert drop_empty(m).ids == [i for i, n in zip(m.ids, m.lengths) if n]

@@ -63,9 +63,7 @@ def test_as_step(spec, transposed):
         given = np.moveaxis(x, [0, 1, 2], [spec.index(d) for d in ("B", 3, "L")])
         given = given[..., ::-1].copy()[..., ::-1] if n % 2 else np.ascontiguousarray(given)
         eos = rng.random(len(ids)) < 0.2
-        y, got = engine.step_batch(
-            tuple(ids), given, lengths=lengths, sos=[i in new for i in ids], eos=eos
-        )
+        y, got = engine.step_batch(tuple(ids), given, lengths=lengths, sos=[i in new for i in ids], eos=eos)
         rows = {
             i: np.moveaxis(
                 x[r, :, : lengths[r]],
@@ -82,9 +80,7 @@ def test_as_step(spec, transposed):
             kept, rest = np.split(row, [got[r]], l_out - 1 if l_out > b_out else l_out)
             np.testing.assert_array_equal(kept, want[i])
             assert (rest == 0).all()
-        live = [
-            i for i in dict.fromkeys([*live, *new]) if i not in {i for i, end in zip(ids, eos) if end}
-        ]
+        live = [i for i in dict.fromkeys([*live, *new]) if i not in {i for i, end in zip(ids, eos) if end}]
         assert set(engine.ids) == set(twin.ids) == set(live)
 
 
@@ -150,9 +146,7 @@ def test_several_inputs_and_outputs():
         assert type(y["pooled"]) is type(lengths["pooled"]) is tuple and type(y["last"]) is list
         for r, i in enumerate("ab"):
             np.testing.assert_array_equal(y["sum"][r, : lengths["sum"][r]], want[i]["sum"])
-            np.testing.assert_array_equal(
-                y["pooled"][1][r, : lengths["pooled"][1][r]], want[i]["pooled"][1]
-            )
+            np.testing.assert_array_equal(y["pooled"][1][r, : lengths["pooled"][1][r]], want[i]["pooled"][1])
             for got, m, w in [
                 (y["pooled"][0], lengths["pooled"][0], want[i]["pooled"][0]),
                 (y["last"][0], lengths["last"][0], want[i]["last"][0]),

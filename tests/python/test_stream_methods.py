@@ -46,8 +46,26 @@ ONE = {
         name: (lambda t, name=name: getattr(t, name)())
         for name in (
             *(r.name for r in UNARY if r.doc and r.domain in ("any", "ties", "halves")),
-            "isnan", "isinf", "isfinite", "logical_not", "double", "float", "long", "bool", "clone", "detach",
-            "contiguous", "cpu", "tan", "exp2", "frac", "sinc", "nan_to_num", "isposinf", "isneginf", "signbit",
+            "isnan",
+            "isinf",
+            "isfinite",
+            "logical_not",
+            "double",
+            "float",
+            "long",
+            "bool",
+            "clone",
+            "detach",
+            "contiguous",
+            "cpu",
+            "tan",
+            "exp2",
+            "frac",
+            "sinc",
+            "nan_to_num",
+            "isposinf",
+            "isneginf",
+            "signbit",
         )
     },
     **{
@@ -350,9 +368,7 @@ def test_reductions_over_frames_and_features(name):
         for dims in ((1, 2, 3), (3, 1), (-1, 2)):
             y, kept = reduce(x, dim=dims), reduce(x, dim=dims, keepdim=True)
             assert not isinstance(y, ds.StreamTensor)
-            assert kept.shape == tuple(
-                1 if i in [d % 4 for d in dims] else n for i, n in enumerate((3, 2, 2, 7))
-            )
+            assert kept.shape == tuple(1 if i in [d % 4 for d in dims] else n for i, n in enumerate((3, 2, 2, 7)))
             np.testing.assert_array_equal(kept.squeeze([d % 4 for d in dims]).numpy(), y.numpy())
             for b, plain in enumerate(rows(x)):
                 want = reduce(plain, dim=tuple(d % 4 - 1 for d in dims))

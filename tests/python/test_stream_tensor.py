@@ -98,17 +98,17 @@ def test_names_say_what_dimensions_mean(rng, names, shape, row):
     want = names or (("B", "L") if len(shape) == 2 else ("B", "F", "L"))
     assert x.names == want and x.shape == shape and x.dtype == np.float64
     b, axis = want.index("B"), [n for n in want if n != "B"].index("L")
-    assert x["p"].shape == row and x.stream_axis == axis and x.features == tuple(
-        n for n, name in zip(shape, want) if name not in ("B", "L")
+    assert (
+        x["p"].shape == row
+        and x.stream_axis == axis
+        and x.features == tuple(n for n, name in zip(shape, want) if name not in ("B", "L"))
     )
     same(x["p"], np.take(array, 0, b))
     same(x["q"], np.take(np.take(array, 1, b), range(2), axis))
     masked = x.numpy()
     same(np.take(masked, 0, b), np.take(array, 0, b))
     assert not np.take(np.take(masked, 1, b), range(2, 5), axis).any()
-    listed = ds.stream_tensor(
-        [np.asarray(x[i]) for i in x.ids], ids=["p", "q"], names=names, eos=True
-    )
+    listed = ds.stream_tensor([np.asarray(x[i]) for i in x.ids], ids=["p", "q"], names=names, eos=True)
     assert listed.equal(x)
     assert (x.size("L"), x.size("B"), x.ndim) == (5, 2, len(shape))
 

@@ -453,9 +453,7 @@ def compare(ours, theirs, exact: bool) -> None:
         assert ours.shape == theirs.shape
         assert ours.dtype == theirs.dtype
         finite = np.abs(theirs[np.isfinite(theirs)]) if theirs.dtype.kind == "f" else np.zeros(0)
-        tolerance = (
-            0 if exact or theirs.dtype.kind != "f" else 1e-5 if theirs.dtype == np.float32 else 1e-12
-        )
+        tolerance = 0 if exact or theirs.dtype.kind != "f" else 1e-5 if theirs.dtype == np.float32 else 1e-12
         bound = tolerance * max(1.0, float(finite.max(initial=0)))
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=bound)
     elif isinstance(theirs, (tuple, list)):

@@ -28,9 +28,7 @@ def recording(
 ):
     """A WAV file with chunks that nobody knows."""
     frame = channels * bits // 8
-    fmt = struct.pack(
-        "<HHIIHH", 0xFFFE if extensible else form, channels, 16000, 16000 * frame, frame, bits
-    )
+    fmt = struct.pack("<HHIIHH", 0xFFFE if extensible else form, channels, 16000, 16000 * frame, frame, bits)
     if extensible:
         fmt += struct.pack("<HHIH", 22, bits, 0, form) + TAIL
     head = riff + struct.pack("<I", riff_size) + b"WAVE"
@@ -207,9 +205,7 @@ def test_damaged():
         step=st.integers(1, 9),
     )
     def check(kind, channels, content, size, riff_size, riff, data64, extensible, damage, step):
-        file = recording(
-            *kind[:1], channels, kind[1], content, size, riff_size, riff, data64, extensible
-        )
+        file = recording(*kind[:1], channels, kind[1], content, size, riff_size, riff, data64, extensible)
         for what, at, new in damage:
             if what == "end":
                 file = file[: at + 20]

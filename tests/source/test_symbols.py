@@ -46,9 +46,7 @@ def writable_globals(library: Path) -> list[str]:
     """Objects in .data, .bss and their thread-local kin; .data.rel.ro is read-only once loaded."""
     found = set()
     for line in tool("objdump", "--syms", str(library)).splitlines():
-        match = re.match(
-            r"[0-9a-f]+ (.{7}) (\.t?(?:data|bss)(?:\.(?!rel\.ro)\S*)?)\t[0-9a-f]+ +(.*)", line
-        )
+        match = re.match(r"[0-9a-f]+ (.{7}) (\.t?(?:data|bss)(?:\.(?!rel\.ro)\S*)?)\t[0-9a-f]+ +(.*)", line)
         if match and "d" not in match[1]:
             name = match[3].removeprefix(".hidden ")
             found.add(re.sub(r"\.\d+$", "", name))
@@ -77,9 +75,7 @@ def test_exports(library):
 def test_no_debug_information_but_the_names_of_functions(library):
     """A profile of an installed package can be read."""
     assert not re.findall(r"\.debug\w+", tool("objdump", "--section-headers", str(library)))
-    names = {
-        line.split()[-1] for line in tool("nm", "--format=bsd", str(library)).splitlines() if " t " in line
-    }
+    names = {line.split()[-1] for line in tool("nm", "--format=bsd", str(library)).splitlines() if " t " in line}
     assert "dsk_f32_lstm_cell__ref" in names and len(names) > 400
 
 
@@ -89,9 +85,7 @@ def test_imports_nothing_that_ends_the_process_or_prints(library):
 
 def test_writable_globals(library):
     allowed = allowed_globals(ALLOWED.read_text(), library.name)
-    extra = [
-        name for name in writable_globals(library) if not any(fnmatchcase(name, p) for p in allowed)
-    ]
+    extra = [name for name in writable_globals(library) if not any(fnmatchcase(name, p) for p in allowed)]
     assert not extra, f"make them const, or give the reason in {ALLOWED.name}"
 
 

@@ -107,9 +107,7 @@ def test_allowed_call(tmp_path, line):
     assert not forbidden_calls(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "text", ["../sh~ared/data", "cd /wo~rk/x", "by Cl~aude", "the Proto~type", "Iss~ue 12"]
-)
+@pytest.mark.parametrize("text", ["../sh~ared/data", "cd /wo~rk/x", "by Cl~aude", "the Proto~type", "Iss~ue 12"])
 @pytest.mark.parametrize("git", [False, True])
 def test_word_planted(tmp_path, text, git):
     ours = plain("../sh~ared/data")

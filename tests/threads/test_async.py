@@ -107,8 +107,7 @@ class Pair:
         self.n_started += len(starting)
         ending += starting[1:]
         chunks = {
-            i: self.rng.standard_normal((3, self.rng.integers(0, 9)), dtype=np.float32)
-            for i in going + starting
+            i: self.rng.standard_normal((3, self.rng.integers(0, 9)), dtype=np.float32) for i in going + starting
         }
         return chunks, tuple(starting), tuple(ending)
 
@@ -143,9 +142,7 @@ def eager_switching(monkeypatch):
 
 
 def interrupt(thread):
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread.ident), ctypes.py_object(KeyboardInterrupt)
-    )
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(KeyboardInterrupt))
 
 
 def run_interrupted(one, calls, delay):
@@ -349,9 +346,7 @@ SIGNALLED = """
 @pytest.mark.parametrize("kind", ["Eager", "Engine"])
 def test_ctrl_c(kind):
     script = textwrap.dedent(SIGNALLED).format(folder=str(Path(__file__).parent), kind=kind)
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     n_interrupts, *_ = map(int, done.stdout.split())
     assert n_interrupts == 10

@@ -17,9 +17,7 @@ from dreamstream import nn
 SPEC = ("B", 3, "L")
 SIGNAL = getattr(signal, "SIGALRM", None)
 
-pytestmark = pytest.mark.skipif(
-    SIGNAL is None or not hasattr(signal, "setitimer"), reason="needs setitimer"
-)
+pytestmark = pytest.mark.skipif(SIGNAL is None or not hasattr(signal, "setitimer"), reason="needs setitimer")
 
 
 class Stop(Exception):

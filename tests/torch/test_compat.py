@@ -91,15 +91,10 @@ def test_stream_tensors_are_made_as_before():
     )
     data = torch.randn(2, 3, 4)
     x = stream_tensor(data, meta, ("B", "F", "L"), dtype=torch.float64, device="cpu", requires_grad=True)
-    assert (
-        x.meta == meta and x.requires_grad and x.dtype == torch.float64 and isinstance(x, torch.Tensor)
-    )
+    assert x.meta == meta and x.requires_grad and x.dtype == torch.float64 and isinstance(x, torch.Tensor)
     y = as_stream_tensor(data, meta, ("B", "F", "L"))
     assert y.data_ptr() == data.data_ptr() and StreamTensor(data, meta).meta is meta
-    assert (
-        as_stream_tensor(y).meta is meta
-        and as_stream_tensor(y, dtype=torch.float64).dtype == torch.float64
-    )
+    assert as_stream_tensor(y).meta is meta and as_stream_tensor(y, dtype=torch.float64).dtype == torch.float64
     assert y.size("L") == 4 and y.align_to("L", "B", "F").names == ("L", "B", "F")
     assert y.named_tensor().shape == (2, 3, 4) and y.decouple()[2] == ("B", "F", "L")
     assert isinstance(y.ids, list) and isinstance(y.split(2, 2), list)
@@ -111,9 +106,7 @@ def test_padding_sequences():
     assert x.names == ("L", "B", "F") and x.sos.all() and x.eos.all() and x.shape == (5, 2, 3)
     assert torch.equal(x["b"], rows[1].T)
     y = pad_chunks(rows, ("F", "L"), ["a", "b"], [True, False], False, batch_first=True)
-    assert (
-        y.names == ("B", "L", "F") and y.lengths.tolist() == [5, 2] and y.sos.tolist() == [True, False]
-    )
+    assert y.names == ("B", "L", "F") and y.lengths.tolist() == [5, 2] and y.sos.tolist() == [True, False]
     z = pad_stream_tensor([y[1], y[0]], batch_first=True)
     assert z.ids == ["b", "a"] and z.names == ("B", "L", "F") and torch.equal(z["a"], y["a"])
     for names in (("B", "L"), ("F", "T")):

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from dreamstream import cli
 
-MODEL = '''
+MODEL = """
 import torch
 from torch import nn
 
@@ -28,7 +28,7 @@ def refused():
 
 def normed():
     return nn.Sequential(nn.ReLU(), nn.GroupNorm(1, 3)), ("B", 3, "L"), 100
-'''
+"""
 
 RUN = """
 import sys

@@ -32,9 +32,7 @@ def recorded(module):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(
-    "form", [lambda m: m, recorded, torch.jit.script], ids=["called", "traced", "scripted"]
-)
+@pytest.mark.parametrize("form", [lambda m: m, recorded, torch.jit.script], ids=["called", "traced", "scripted"])
 def test_models(name, form):
     model, spec, dtype = made(name)
     module = ds.torch.functionalize(model, spec, dtype=dtype)
@@ -96,10 +94,7 @@ def test_operators(name):
         data = {f"s{k}": case.stream(rng) for k in range(4)}
         worst = 0.0
         for call in filter(None, schedule(case, rng, data)):
-            chunks = {
-                r.id: [a[slice(*cut)].transpose(order) for a, cut in zip(data[r.id], r.cuts)]
-                for r in call
-            }
+            chunks = {r.id: [a[slice(*cut)].transpose(order) for a, cut in zip(data[r.id], r.cuts)] for r in call}
             sos, eos = [r.id for r in call if r.sos], [r.id for r in call if r.eos]
             one = len(case.inputs) == 1
             arrays = {i: c[0] if one else dict(zip(case.names, c)) for i, c in chunks.items()}
@@ -200,9 +195,7 @@ def test_refusals():
     with pytest.raises(NotStreamableError, match="both"):
         ds.torch.functionalize(Waits(), spec)
     engine = ds.compile(Waits(), spec, unstreamable="buffer", verify=False)
-    with pytest.raises(
-        NotStreamableError, match="both: gru keeps what it has seen until the stream ends"
-    ):
+    with pytest.raises(NotStreamableError, match="both: gru keeps what it has seen until the stream ends"):
         ds.torch.functionalize(engine)
 
     class Joined(torch.nn.Module):

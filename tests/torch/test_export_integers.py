@@ -32,9 +32,7 @@ def test_counts_are_the_operators(name):
         wanted = []
         for r in range(60):
             try:
-                wanted.append(
-                    [c[0, 2:] for c in op.counts([p[r : r + 1] for p in pairs], ended[r : r + 1])]
-                )
+                wanted.append([c[0, 2:] for c in op.counts([p[r : r + 1] for p in pairs], ended[r : r + 1])])
             except DreamStreamError:  # a length that is refused
                 wanted.append(None)
         counter = Counter(torch.from_numpy(ended))

@@ -151,8 +151,6 @@ def test_bad_requests(tmp_path):
         def forward(self, x):
             return self.rnn(x.transpose(1, 2))[0]
 
-    with pytest.raises(
-        CaptureError, match=r"rnn: lstm with a projection \(proj_size\) has no form in ONNX"
-    ):
+    with pytest.raises(CaptureError, match=r"rnn: lstm with a projection \(proj_size\) has no form in ONNX"):
         ds.export.onnx(Projected(), ("B", 3, "L"), path)
     assert not path.exists()

@@ -49,7 +49,5 @@ def test_gradients_flow():
 
 
 def test_outside_a_forward():
-    with pytest.raises(
-        ModeError, match=r"streams inside an online forward only, at test_functional\.py"
-    ):
+    with pytest.raises(ModeError, match=r"streams inside an online forward only, at test_functional\.py"):
         functional.pad_to_multiple(torch.zeros(1, 1, 5), 4)

@@ -83,9 +83,7 @@ def compare(driver, case, op, rng, style, bound, spoilt=0.0):
         frames = [np.concatenate(p) for p in parts]
         wanted, new = op.run(frames, counts, outputs, ended, old, weights, False)
         states.update(zip(ids, new or [None] * len(ids)))
-        for y, w in zip(
-            streams.call(rows, [tensors(p) for p in parts], counts, ended), wanted, strict=True
-        ):
+        for y, w in zip(streams.call(rows, [tensors(p) for p in parts], counts, ended), wanted, strict=True):
             if y is None:
                 assert not len(w)
             else:
@@ -148,9 +146,7 @@ def test_long_sums_are_taken_in_double(name):
         for k in range(n):
             low, high = k * size, (k + 1) * size
             row, ended = Row("s", k == 0, k == n - 1, ((low, high),)), np.array([k == n - 1])
-            (y,) = streams.call(
-                [row], [tensors([x[low:high]])], [np.array([[low, low, high, high]])], ended
-            )
+            (y,) = streams.call([row], [tensors([x[low:high]])], [np.array([[low, low, high, high]])], ended)
     np.testing.assert_allclose(y[-1].numpy(), x.mean(0, dtype=np.float64), rtol=1e-7)
 
 

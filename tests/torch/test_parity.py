@@ -136,9 +136,7 @@ def compare(theirs, ours, lengths, seed, what, one_layer=False):
 
 
 def conv(n, k, s, pad, d, groups=1, bias=True, channels=(2, 3)):
-    model = n.Sequential(
-        n.ZeroPad1d(pad), n.Conv1d(*channels, k, stride=s, dilation=d, groups=groups, bias=bias)
-    )
+    model = n.Sequential(n.ZeroPad1d(pad), n.Conv1d(*channels, k, stride=s, dilation=d, groups=groups, bias=bias))
     model.channels = channels[0]
     return model
 

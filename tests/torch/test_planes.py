@@ -195,17 +195,13 @@ def test_what_it_costs():
 def test_within_a_frame_nothing_is_kept():
     """Within a frame a convolution keeps nothing."""
     model = nn.Sequential(nn.Conv2d(2, 2, (1, 3), padding=(0, 1)))
-    assert (
-        ds.audit(model, ("B", 2, "L", 7)).state_size == ds.audit(nn.ReLU(), ("B", 2, "L", 7)).state_size
-    )
+    assert ds.audit(model, ("B", 2, "L", 7)).state_size == ds.audit(nn.ReLU(), ("B", 2, "L", 7)).state_size
 
 
 def test_refusals():
     def online(module, names, shape, eos=False):
         model = ds.patch_module(module).online()
-        return model(
-            ds.stream_tensor([np.zeros(shape, np.float32)], names=names, ids=["a"], sos=True, eos=eos)
-        )
+        return model(ds.stream_tensor([np.zeros(shape, np.float32)], names=names, ids=["a"], sos=True, eos=eos))
 
     class Pad(nn.Module):
         def __init__(self, *args):

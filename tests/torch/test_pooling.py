@@ -236,9 +236,7 @@ def test_layer(rng, name, args, kwargs):
     ours, theirs = getattr(nn, name)(*args, **kwargs), getattr(torch.nn, name)(*args, **kwargs)
     assert repr(ours) == repr(theirs)
     assert list(ours.state_dict()) == []
-    two = "2d" in name or any(
-        isinstance(v, tuple) for v in (kwargs.get("size"), kwargs.get("scale_factor"))
-    )
+    two = "2d" in name or any(isinstance(v, tuple) for v in (kwargs.get("size"), kwargs.get("scale_factor")))
     shapes = [(2, 3, 11, 13), (0, 3, 11, 13)] if two else [(2, 3, 13), (0, 3, 13)]
     shapes += [] if name == "Upsample" else [shapes[0][1:]]
     for shape in shapes:

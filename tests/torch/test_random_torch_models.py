@@ -63,9 +63,7 @@ def each(seeds, ways=("torch-compiled", "torch-patched")):
             check(seed, ways, stats)
         except Exception as error:
             again = f"DREAMSTREAM_SEEDS={seed} pytest {__file__}"
-            raise AssertionError(
-                f"{type(error).__name__}: {error}\nagain: {again}\n{drawn(seed)}"
-            ) from error
+            raise AssertionError(f"{type(error).__name__}: {error}\nagain: {again}\n{drawn(seed)}") from error
     print(dict(stats))
     return stats
 

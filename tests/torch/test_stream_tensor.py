@@ -47,9 +47,7 @@ def test_a_list_becomes_a_padded_tensor():
     x = make(rate=50, restart=True)
     assert isinstance(x, torch.Tensor) and type(x) is ds.torch.StreamTensor is Stream
     assert x.shape == (3, 4, 5) and x.dtype == torch.float32 and x.is_leaf and not x.requires_grad
-    assert (
-        x.names == ("B", "F", "L") and x.dims == ("B", 0, "L") and x.rate == Fraction(50) and x.restart
-    )
+    assert x.names == ("B", "F", "L") and x.dims == ("B", 0, "L") and x.rate == Fraction(50) and x.restart
     assert x.ids == ["a", "b", "c"] and x.lengths.tolist() == [5, 0, 3] and x.sos.tolist() == META["sos"]
     assert x.starts is None and x.stream_axis == 1 and x.batch_size() == 3 and x.max_length() == 5
     assert (x.batch_dim, x.length_dim, x.has_batch_dim(), x.is_length_dim(-1)) == (0, 2, True, True)
@@ -64,9 +62,7 @@ def test_a_list_becomes_a_padded_tensor():
 def test_padding_of_the_caller_is_neither_taken_nor_touched():
     data = torch.full((2, 3, 4), torch.nan)
     data[0], data[1, :, :2] = 1, 2
-    x = ds.stream_tensor(
-        data, ids=["a", "b"], lengths=torch.tensor([4, 2]), sos=torch.tensor([True, False])
-    )
+    x = ds.stream_tensor(data, ids=["a", "b"], lengths=torch.tensor([4, 2]), sos=torch.tensor([True, False]))
     assert not x.tensor().isnan().any() and data.isnan().sum() == 6
     x.add_(1)
     assert data[0, 0, 0] == 1
@@ -166,9 +162,12 @@ def test_workers_return_stream_tensors():
 def test_names():
     x = make()
     assert x.size("L") == 5 and x.size(1) == 4 and x.size() == (3, 4, 5) and x.size("B") == 3
-    assert x.align_to("L", ..., "F").names == ("L", "B", "F") and x.align_to(
-        "B", "C", "F", "L"
-    ).shape == (3, 1, 4, 5)
+    assert x.align_to("L", ..., "F").names == ("L", "B", "F") and x.align_to("B", "C", "F", "L").shape == (
+        3,
+        1,
+        4,
+        5,
+    )
     assert x.align_as(x.transpose(0, 2)).names == ("L", "F", "B")
     assert x.rename(F="freq").names == ("B", "freq", "L") and x.rename("B", None, "L").names == (
         "B",
@@ -231,9 +230,7 @@ def test_between_frames_and_padding(dims, lengths):
     if "L" in dims:
         assert not x.tensor().isnan().any()
     elif "B" in dims:
-        assert x.tensor().isnan().sum() == (len(lengths) - sum(lengths)) * 2 * (
-            3 if n_features == 2 else 1
-        )
+        assert x.tensor().isnan().sum() == (len(lengths) - sum(lengths)) * 2 * (3 if n_features == 2 else 1)
     double = torch.ones(2, 1, dtype=torch.float64, requires_grad=True)
     if n_features == 1 and sum(lengths):
         torch.autograd.gradgradcheck(
@@ -326,11 +323,7 @@ def test_collectors_take_torch_tensors():
         torch.ones(1, 2), ("B", 0), ds.StreamMetadata(["p", "q"], True, [True, False], [1, 0])
     )
     collector.update(pooled)
-    assert (
-        collector["p"].shape == (1, 2)
-        and collector["q"].shape == (0, 2)
-        and pooled.tensor()[1].isnan().all()
-    )
+    assert collector["p"].shape == (1, 2) and collector["q"].shape == (0, 2) and pooled.tensor()[1].isnan().all()
     with pytest.raises(StreamMismatchError):
         bad = make(ids=["x", "y", "z"], sos=True)
         collector.update(Stream.outside(bad.tensor(), bad.names, bad.meta, (1, 0, 0)))

@@ -61,9 +61,7 @@ def test_losses_with_plain_targets():
     classes = torch.zeros(x.shape[0], x.shape[2], dtype=torch.long)
     assert silent(F.cross_entropy, x, classes) == silent(F.cross_entropy, x, x.argmax(1) * 0)
     batch = silent(lambda: F.kl_div(x.log_softmax(1), x.softmax(1), reduction="batchmean"))
-    assert torch.allclose(
-        batch, silent(lambda: F.kl_div(x.log_softmax(1), x.softmax(1), reduction="sum")) / 4
-    )
+    assert torch.allclose(batch, silent(lambda: F.kl_div(x.log_softmax(1), x.softmax(1), reduction="sum")) / 4)
     with pytest.raises(StreamMismatchError, match="lengths"):
         F.mse_loss(x, make(6, lengths=(7, 3, 4, 1)))
     with pytest.raises(ds.ShapeError, match="classes"):

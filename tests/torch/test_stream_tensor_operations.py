@@ -283,9 +283,7 @@ def test_reductions_over_frames(name):
         assert close(y, torch.cat([w[k] for w in want]))
 
 
-@pytest.mark.parametrize(
-    "name", ["sum", "mean", "std", "max", "norm", "median", "argmax", "logsumexp", "prod"]
-)
+@pytest.mark.parametrize("name", ["sum", "mean", "std", "max", "norm", "median", "argmax", "logsumexp", "prod"])
 def test_reductions_over_streams_and_frames(name):
     x = make(3)
     frames = torch.cat([r[0] for r in rows(x)], 1)
@@ -369,9 +367,9 @@ def test_operands_must_be_of_the_same_streams():
         with pytest.raises(StreamMismatchError, match=field):
             x.clone().add_(other)
     with pytest.raises(StreamMismatchError, match="starts"):
-        ds.torch.StreamTensor.outside(
-            x.tensor(), x.names, x.meta, (0,) * 4
-        ) + ds.torch.StreamTensor.outside(x.tensor(), x.names, x.meta, (1,) * 4)
+        ds.torch.StreamTensor.outside(x.tensor(), x.names, x.meta, (0,) * 4) + ds.torch.StreamTensor.outside(
+            x.tensor(), x.names, x.meta, (1,) * 4
+        )
     with pytest.raises(ds.ShapeError, match="line up"):
         x + x.permute(0, 2, 1)
     for fn in (
@@ -399,14 +397,9 @@ def test_shapes_in_place():
     x = make()
     y = x.clone()
     assert y.transpose_(1, 2) is y and y.names == ("B", "L", "F") and torch.equal(y, x.transpose(1, 2))
+    assert y.unsqueeze_(0) is y and y.names == (None, "B", "L", "F") and y.squeeze_(0).names == ("B", "L", "F")
     assert (
-        y.unsqueeze_(0) is y
-        and y.names == (None, "B", "L", "F")
-        and y.squeeze_(0).names == ("B", "L", "F")
-    )
-    assert (
-        x.sum(axis=1, keepdims=True).names == ("B", None, "L")
-        and torch.cat(tensors=[x, x], axis=1).shape[1] == 8
+        x.sum(axis=1, keepdims=True).names == ("B", None, "L") and torch.cat(tensors=[x, x], axis=1).shape[1] == 8
     )
 
 

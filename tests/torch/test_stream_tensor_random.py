@@ -141,13 +141,7 @@ def test_metadata_are_never_false(seed):
             after = rng.bit_generator.state
             assert len(y.names) == y.dim() and set(y.ids) <= set(x.ids)
             assert y.lengths.max(initial=0) <= (y.shape[y.names.index("L")] if "L" in y.names else 1)
-            if (
-                "B" in x.names
-                and "B" in y.names
-                and y.ids == x.ids
-                and "L" in y.names
-                and "L" in x.names
-            ):
+            if "B" in x.names and "B" in y.names and y.ids == x.ids and "L" in y.names and "L" in x.names:
                 _check_rows(rng, state, x, y)
             rng.bit_generator.state = after
             x = y

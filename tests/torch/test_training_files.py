@@ -48,9 +48,7 @@ def test_a_group_is_given_out_once_when_it_has_ended_with_offline_gradients(name
     plain, model = online(name)
     xs = sequences(rng, LENGTHS, requires_grad=True)
     own = {i: x.detach().clone().requires_grad_() for i, x in xs.items()}
-    *early, last = [
-        model(x) for x in calls(own, {i: cuts(rng, n) for i, n in LENGTHS.items()}, late="b")
-    ]
+    *early, last = [model(x) for x in calls(own, {i: cuts(rng, n) for i, n in LENGTHS.items()}, late="b")]
     assert len(early) > 3
     for y in early:
         assert y.ids == [] and y.tensor().shape[0] == 0 and y.names == last.names

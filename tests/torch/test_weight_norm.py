@@ -109,9 +109,7 @@ def test_strict_mode_names_what_is_wrong():
     with pytest.raises(FormatError, match=r"unexpected: .*original1"):
         ours.load_state_dict(both)
     with pytest.raises(FormatError, match="different shapes: weight is"):
-        nn.Linear(4, 5, bias=False).load_state_dict(
-            {k: v for k, v in theirs.state_dict().items() if k != "bias"}
-        )
+        nn.Linear(4, 5, bias=False).load_state_dict({k: v for k, v in theirs.state_dict().items() if k != "bias"})
 
 
 @pytest.mark.parametrize("way", ["old", "new"])

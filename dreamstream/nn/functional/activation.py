@@ -68,9 +68,7 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 
 @described(min_val="The lower bound.", max_val="The upper bound.")
-def hardtanh(
-    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
-) -> Tensor:
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """Return x moved into [min_val, max_val]."""
     return checked("hardtanh", input).clamp(min_val, max_val)
 
@@ -92,9 +90,7 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 
 
 @described(dim="The dimension, of features.")
-def log_softmax(
-    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
-) -> Tensor:
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """Return log(softmax(x)) along `dim`, which must be given."""
     x = checked("log_softmax", input)
     return along("log_softmax", x if dtype is None else x.to(dtype), dim)

@@ -28,9 +28,7 @@ def checked(name: str, input: Any) -> Tensor:
 
 def same_types(name: str, input: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
     own = input.dtype
-    if own.kind != "f" or (weight is not None and weight.dtype != own) or (
-        bias is not None and bias.dtype != own
-    ):
+    if own.kind != "f" or (weight is not None and weight.dtype != own) or (bias is not None and bias.dtype != own):
         require_same(
             name,
             input=own,

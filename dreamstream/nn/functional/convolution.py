@@ -67,9 +67,7 @@ def window_padding(padding: Any, kernel: int, dilation: int, stride: int) -> tup
         return 0, 0
     if padding == "same":
         if stride != 1:
-            raise ShapeError(
-                "padding='same' is not supported for strided convolutions; give the numbers"
-            )
+            raise ShapeError("padding='same' is not supported for strided convolutions; give the numbers")
         return around // 2, around - around // 2
     if padding == "causal":
         return around, 0

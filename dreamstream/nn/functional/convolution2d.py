@@ -24,9 +24,7 @@ PLANES = (
 Pads = tuple[tuple[int, int], tuple[int, int]]
 
 
-def plane_padding(
-    padding: Any, kernel: Sequence[int], dilation: Sequence[int], stride: Sequence[int]
-) -> Pads:
+def plane_padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int], stride: Sequence[int]) -> Pads:
     """Return the padding before and after, for each of two axes.
 
     Parameters
@@ -53,9 +51,7 @@ def plane_padding(
     return first, second
 
 
-def _plane(
-    name: str, x: Tensor, outputs: Callable[[int, int], int]
-) -> tuple[int, tuple[Any, ...]] | None:
+def _plane(name: str, x: Tensor, outputs: Callable[[int, int], int]) -> tuple[int, tuple[Any, ...]] | None:
     """Return which of the last two axes is the plane's first, and what the dimensions are.
 
     Of a stream that is the stream axis; where there is none among them, each frame is an image of its own.
@@ -119,9 +115,7 @@ def conv2d(
     x = checked("conv2d", input)
     same_types("conv2d", x, weight, bias)
     if weight.ndim != 4:
-        raise ShapeError(
-            f"conv2d: expected a weight (out, in / groups, kernel_h, kernel_w), got {weight.shape}"
-        )
+        raise ShapeError(f"conv2d: expected a weight (out, in / groups, kernel_h, kernel_w), got {weight.shape}")
     steps, spread = several(stride, 2, "stride"), several(dilation, 2, "dilation")
     pads = plane_padding(padding, weight.shape[2:], spread, steps)
 

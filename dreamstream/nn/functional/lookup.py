@@ -54,9 +54,7 @@ def embedding(
         raise DTypeError(f"embedding: expected an int64 tensor, got {x.dtype}; convert it with .long()")
     require_float("embedding", checked("embedding", weight).dtype)
     if weight.ndim != 2:
-        raise ShapeError(
-            f"embedding: expected a weight (num_embeddings, embedding_dim), got {weight.shape}"
-        )
+        raise ShapeError(f"embedding: expected a weight (num_embeddings, embedding_dim), got {weight.shape}")
     if max_norm is not None:
         raise ModeError("embedding: max_norm would write into the weights; renormalise them beforehand")
     if padding_idx is not None:

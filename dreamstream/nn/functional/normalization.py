@@ -52,9 +52,7 @@ def rms_norm(
 
 def _last_dims(name: str, x: Tensor, normalized_shape: Ints) -> int:
     """Return how many last dimensions `normalized_shape` names; they must be of these sizes."""
-    shape = (
-        tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
-    )
+    shape = tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
     n = len(shape)
     sizes = x.shape[-n:] if 0 < n <= x.ndim else None
     if sizes is None or any(isinstance(own, int) and own != given for own, given in zip(sizes, shape)):

@@ -143,9 +143,7 @@ def _sizes(value: Any, n: int, what: str) -> list[int]:
     """Return n sizes, given one by one or as one for all."""
     given = list(value) if isinstance(value, (tuple, list)) else [value]
     if len(given) not in (1, n):
-        raise ShapeError(
-            f"{what} must be {'one integer' if n == 1 else f'1 or {n} integers'}, got {value}"
-        )
+        raise ShapeError(f"{what} must be {'one integer' if n == 1 else f'1 or {n} integers'}, got {value}")
     return [operator.index(v) for v in given] * (n // len(given))
 
 
@@ -237,9 +235,7 @@ def _inner_first(roles: tuple[Any, ...], axis: int | None) -> tuple[Any, ...]:
     """Return the dims that store the feature at `axis` first, all others in their order."""
     others = iter(range(0 if axis is None else 1, len(roles)))
     at = None if axis is None else axis + len(roles)
-    return tuple(
-        r if isinstance(r, str) else 0 if i == at else next(others) for i, r in enumerate(roles)
-    )
+    return tuple(r if isinstance(r, str) else 0 if i == at else next(others) for i, r in enumerate(roles))
 
 
 # ---------------------------------------------------------------------- parts

@@ -144,9 +144,7 @@ def instance_norm(
     return _by_group("instance_norm", x, x.shape[1], weight, bias, eps)
 
 
-def _by_group(
-    name: str, x: Any, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> Tensor:
+def _by_group(name: str, x: Any, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
     same_types(name, x, weight, bias)
     dims = _channels_last(name, x)
     over = "stream" if "L" in dims[1:] else "frame"
@@ -185,6 +183,4 @@ def _channels_last(name: str, x: Any) -> tuple[Any, ...]:
         roles = ["B", 0, "L", *range(x.ndim - 3)] if x.ndim > 2 else ["L", 0]
     others = iter(range(x.ndim))
     last = sum(not isinstance(r, str) for r in roles) - 1
-    return tuple(
-        r if isinstance(r, str) else last if i == 1 else next(others) for i, r in enumerate(roles)
-    )
+    return tuple(r if isinstance(r, str) else last if i == 1 else next(others) for i, r in enumerate(roles))

@@ -176,9 +176,7 @@ def split_length(
         raise ShapeError(f"sizes {pieces} cover {sum(pieces)} of {meta.max_length} frames")
     with_frame_0 = next((i for i, n in enumerate(pieces) if n), 0)
     ends = np.cumsum([0, *pieces]).tolist()
-    return [
-        _piece(meta, slice(a, b, 1), i == with_frame_0) for i, (a, b) in enumerate(zip(ends, ends[1:]))
-    ]
+    return [_piece(meta, slice(a, b, 1), i == with_frame_0) for i, (a, b) in enumerate(zip(ends, ends[1:]))]
 
 
 def cat_length(metas: Sequence[StreamMetadata]) -> StreamMetadata:
@@ -219,6 +217,4 @@ def cat_length(metas: Sequence[StreamMetadata]) -> StreamMetadata:
 
 def _refuse_rows(bad: npt.NDArray[np.bool_], ids: list[str], text: str) -> None:
     if bad.any():
-        raise StreamMismatchError(
-            f"concatenation along L: {text}", [ids[r] for r in np.flatnonzero(bad)]
-        )
+        raise StreamMismatchError(f"concatenation along L: {text}", [ids[r] for r in np.flatnonzero(bad)])

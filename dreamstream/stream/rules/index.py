@@ -260,14 +260,10 @@ def parse_index(index: Any, names: Names) -> IndexParts | Fallback:
                 dims.append(n_axes)
                 result.append(own[0])
                 n_axes += 1
-    return IndexParts(
-        ends[BATCH], ends[LENGTH], tuple(features), take, tuple(dims), tuple(result), expanded
-    )
+    return IndexParts(ends[BATCH], ends[LENGTH], tuple(features), take, tuple(dims), tuple(result), expanded)
 
 
-def plan_index(
-    index: Any, names: Names, meta: StreamMetadata, width: int | None = None
-) -> IndexPlan | Fallback:
+def plan_index(index: Any, names: Names, meta: StreamMetadata, width: int | None = None) -> IndexPlan | Fallback:
     """Say what a getitem index does to a stream tensor, outside a forward.
 
     Parameters
@@ -314,6 +310,4 @@ def plan_index(
         on_length = item is not None and names[dim] == LENGTH
         plain.append(frames if on_length and frames is not None else item)
         dim += _extent(item)
-    return IndexPlan(
-        result, parts.names, parts.dims, rows, frames, parts.features, parts.take, tuple(plain)
-    )
+    return IndexPlan(result, parts.names, parts.dims, rows, frames, parts.features, parts.take, tuple(plain))

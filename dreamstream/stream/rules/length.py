@@ -130,10 +130,7 @@ class Length(_Token):
     _joined: ClassVar[type[BatchLength]]  # its product with the number of streams
 
     _what = "the length of a stream"
-    _serves = (
-        "It serves in reshape, view, expand, slices and to index a table, with +, -, * and // by "
-        "integers."
-    )
+    _serves = "It serves in reshape, view, expand, slices and to index a table, with +, -, * and // by integers."
 
     def __init__(self, edge: Edge, fn: tuple[Step, ...] = ()) -> None:
         super().__init__(edge)

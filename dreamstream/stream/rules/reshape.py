@@ -206,9 +206,7 @@ class _Reshape:
                     "give x.size() of that dimension, or -1, as one of the sizes",
                 )
             if missing == ["L", "B"]:
-                raise self.unstreamable(
-                    "L can't be merged with B behind it", "transpose to (B, L, ...) first"
-                )
+                raise self.unstreamable("L can't be merged with B behind it", "transpose to (B, L, ...) first")
             entries[entries.index(_INFER)] = "_".join(missing)
         return entries, Fraction(1) if length is None else ratio, claims
 

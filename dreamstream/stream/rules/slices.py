@@ -76,8 +76,7 @@ def stream_slice(index: Any) -> StreamSlice:
             raise _refuse(
                 index,
                 "one frame of a stream is neither its first nor its last for ever",
-                "use a slice (x[..., a:], x[..., :-b], x[..., ::k]), or pick the frame outside the "
-                "forward",
+                "use a slice (x[..., a:], x[..., :-b], x[..., ::k]), or pick the frame outside the forward",
             )
         raise _refuse(
             index,
@@ -98,9 +97,7 @@ def stream_slice(index: Any) -> StreamSlice:
         raise _refuse(index, "the step is no number", "give an integer of 1 or more")
     every = 1 if step is None else as_int(step, "the step of a slice")
     if every < 1:
-        raise _refuse(
-            index, "a stream can't be read backwards or stand still", "give a step of 1 or more"
-        )
+        raise _refuse(index, "a stream can't be read backwards or stand still", "give a step of 1 or more")
     if stop is None:
         return StreamSlice(first, 0, every, None)
     if isinstance(stop, Length):
@@ -111,9 +108,7 @@ def stream_slice(index: Any) -> StreamSlice:
     if last >= 0:
         raise _refuse(
             index,
-            f"it ends at the constant position {last}, after which the output would go on without "
-            "frames",
-            "use a stop counted from the end (x[..., :-b]) or another tensor's length "
-            "(x[..., :y.size(L)])",
+            f"it ends at the constant position {last}, after which the output would go on without frames",
+            "use a stop counted from the end (x[..., :-b]) or another tensor's length (x[..., :y.size(L)])",
         )
     return StreamSlice(first, -last, every, None)

@@ -40,11 +40,7 @@ def functionalize(
     """
     if isinstance(model, FunctionalModule):
         return model
-    engine = (
-        model
-        if isinstance(model, Engine)
-        else compile(model, spec, rate, dtype, skew=skew, verify=False)
-    )
+    engine = model if isinstance(model, Engine) else compile(model, spec, rate, dtype, skew=skew, verify=False)
     own: dict[str, torch.Tensor] = {}
     if isinstance(model, torch.nn.Module):
         own = {

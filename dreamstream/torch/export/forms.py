@@ -75,8 +75,6 @@ def kernel_of(node: FunctionalNode) -> Kernel:
     """
     kernel = KERNELS.get(node.name)
     if kernel is None:
-        raise NotStreamableError(
-            f"{node.path or 'the forward'}: {node.name} has no form that can be exported"
-        )
+        raise NotStreamableError(f"{node.path or 'the forward'}: {node.name} has no form that can be exported")
     form = FORMS.get(node.name)
     return kernel if form is None else replace(kernel, run=form)

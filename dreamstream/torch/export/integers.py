@@ -82,9 +82,7 @@ class Counter:
         if then is otherwise:
             return then
         key = ("choose", id(condition), _key(then), _key(otherwise))
-        return self._once(
-            key, (condition, then, otherwise), lambda: torch.where(condition, then, otherwise)
-        )
+        return self._once(key, (condition, then, otherwise), lambda: torch.where(condition, then, otherwise))
 
     def _evaluate(self, program: Program, inputs: Sequence[Pair]) -> list[Any]:
         nodes, roots = program

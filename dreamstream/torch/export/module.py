@@ -144,8 +144,7 @@ class FunctionalModule(torch.nn.Module):
             ("frames", (len(self.inputs),), "int64", None)
         ]
         out.extend(
-            (f"{producer[e]}.kept", (edges[e].kept, *edges[e].features), edges[e].dtype, None)
-            for e in self._kept
+            (f"{producer[e]}.kept", (edges[e].kept, *edges[e].features), edges[e].dtype, None) for e in self._kept
         )
         for j, names in self._carried.items():
             for k, name in enumerate(names):
@@ -165,9 +164,7 @@ class FunctionalModule(torch.nn.Module):
         for e in self._kept:
             edge = self.graph.edges[e]
             dtype = getattr(torch, edge.dtype)
-            out.append(
-                torch.zeros((n_rows, edge.kept, *edge.features), dtype=dtype, device=weight.device)
-            )
+            out.append(torch.zeros((n_rows, edge.kept, *edge.features), dtype=dtype, device=weight.device))
         for names in self._carried.values():
             out.extend(getattr(self, name).repeat_interleave(n_rows, 0) for name in names)
         return tuple(out)
@@ -296,9 +293,7 @@ class _Call:
             out = kernel.run(step, *given, *weights)
             outputs = out if isinstance(out, tuple) else (out,)
         else:
-            outputs, carried = kernel.run(
-                step, [self.window(e) for e in values], weights, tuple(carried)
-            )
+            outputs, carried = kernel.run(step, [self.window(e) for e in values], weights, tuple(carried))
         self.fresh.update(zip(node.outputs, outputs))
         return carried or ()
 

@@ -112,9 +112,7 @@ class _OnnxLayer(torch.autograd.Function):
         return y, *(s.clone() for s in before)
 
     @staticmethod
-    def symbolic(
-        g: Any, x: Any, w: Any, r: Any, b: Any, lengths: Any, layer: Layer, *before: Any
-    ) -> Any:
+    def symbolic(g: Any, x: Any, w: Any, r: Any, b: Any, lengths: Any, layer: Layer, *before: Any) -> Any:
         kind, hidden, activation = layer
         options: dict[str, Any] = {"hidden_size_i": hidden}
         if kind == "GRU":

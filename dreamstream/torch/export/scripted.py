@@ -24,9 +24,7 @@ def recorded(module: Any) -> torch.nn.Module:
 def scriptable(module: Any) -> torch.nn.Module:
     """Return a module that `torch.jit.script` takes, with the manifest as text."""
     graph = torch.fx.Graph()
-    given = [
-        graph.placeholder(name, _type_of(value)) for name, value in zip(ARGUMENTS, module.example())
-    ]
+    given = [graph.placeholder(name, _type_of(value)) for name, value in zip(ARGUMENTS, module.example())]
     graph.output(graph.call_module("recorded", tuple(given)))
     out = torch.fx.GraphModule({"recorded": recorded(module)}, graph, type(module).__name__)
     out.manifest = json.dumps(module.manifest)  # type: ignore[assignment]

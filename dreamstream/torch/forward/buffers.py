@@ -23,9 +23,7 @@ class Buffers:
 
     def __init__(self, module: torch.nn.Module, training: bool) -> None:
         self._module = module
-        self._homes = (
-            [(own, dict(own)) for own in map(own_buffers, module.modules()) if own] if training else []
-        )
+        self._homes = [(own, dict(own)) for own in map(own_buffers, module.modules()) if own] if training else []
         self._own: dict[int, list[Tensor]] | None = None
         self._before: list[tuple[Tensor, Tensor]] = []
 

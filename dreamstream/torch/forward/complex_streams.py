@@ -106,9 +106,7 @@ class Complex:
     def div(self, other: Any) -> Complex:
         a, b = self._parts(other)
         if b is not None:
-            raise NotStreamableError(
-                f"a quotient of complex streams at {user_line()}; multiply by the inverse"
-            )
+            raise NotStreamableError(f"a quotient of complex streams at {user_line()}; multiply by the inverse")
         return Complex(self.real / a, self.imag / a)
 
     def neg(self) -> Complex:
@@ -195,9 +193,7 @@ def stft(
     step = hop_length or n // 4
     basis = _basis(n, win_length or n, window, normalized, x)
     bins = n // 2 + 1
-    zeros = basis.new_zeros(
-        2 * bins
-    )  # what is nothing is +0, never -0, of which atan2 would make half a turn
+    zeros = basis.new_zeros(2 * bins)  # what is nothing is +0, never -0, of which atan2 would make half a turn
     taps, bias = (Constant(t, forward.arrays) for t in (basis, zeros))
     both = F.conv1d(x, taps, bias, stride=step)  # (B, 2 bins, frames)
     out = Complex(both.narrow(1, 0, bins), both.narrow(1, bins, bins))
@@ -215,9 +211,7 @@ def _basis(n: int, width: int, window: Any, normalized: bool, x: Tensor) -> torc
     taps = torch.nn.functional.pad(taps, (left, n - width - left))
     if normalized:
         taps = taps / math.sqrt(n)
-    turns = torch.outer(torch.arange(n // 2 + 1), torch.arange(n)).remainder(
-        n
-    )  # exact, before it is an angle
+    turns = torch.outer(torch.arange(n // 2 + 1), torch.arange(n)).remainder(n)  # exact, before it is an angle
     angle = turns.to(torch.float64) * (2 * math.pi / n)
     sines = angle.sin().masked_fill(turns * 2 % n == 0, 0.0)
     waves = torch.cat([angle.cos(), -sines]).to(device) * taps

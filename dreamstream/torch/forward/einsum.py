@@ -54,9 +54,7 @@ def _letters(equation: str, operands: Sequence[Any]) -> tuple[list[str], str]:
         out = fill + "".join(sorted(c for c in set(every) - set(fill) if every.count(c) == 1))
     out = out.replace("...", fill)
     if any(len(t) != x.ndim or len(set(t)) != len(t) for t, x in zip(terms, operands)):
-        raise ShapeError(
-            f"einsum {equation!r} at {user_line()}: letters don't fit the operands' dimensions"
-        )
+        raise ShapeError(f"einsum {equation!r} at {user_line()}: letters don't fit the operands' dimensions")
     return terms, out
 
 

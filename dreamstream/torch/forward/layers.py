@@ -168,11 +168,7 @@ def unstreamable(module: torch.nn.Module) -> Reason | None:
         return None  # its padding says at the first call which axis is the stream's
     for cls in type(module).__mro__:
         twin = getattr(native, cls.__name__, None)
-        if (
-            cls.__module__.startswith("torch.nn.")
-            and isinstance(twin, type)
-            and hasattr(twin, "unstreamable")
-        ):
+        if cls.__module__.startswith("torch.nn.") and isinstance(twin, type) and hasattr(twin, "unstreamable"):
             found: Reason | None = twin.unstreamable(module)
             return found
     return None

@@ -146,20 +146,14 @@ class Forward(TorchFunctionMode):
         finally:
             self.entry.recording = None
         result = out._inner if isinstance(out, StreamTensor) else None
-        course = (
-            recording.course(asked.tokens, asked.held, [result])
-            if type(result) is NativeStream
-            else None
-        )
+        course = recording.course(asked.tokens, asked.held, [result]) if type(result) is NativeStream else None
         if self.entry.n_done > at:
             self._courses[at] = _UNREPEATABLE if course is None or course.weights is None else course
         return out
 
     def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs.get("out") is not None:
-            raise NotStreamableError(
-                f"{func.__name__}: out= of a stream inside a forward, at {user_line()}"
-            )
+            raise NotStreamableError(f"{func.__name__}: out= of a stream inside a forward, at {user_line()}")
         target = args[0] if args else kwargs.get("input")
         given = [a if type(a) in _ATOMS else self.unwrap(a) for a in args]
         named = {k: self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
@@ -207,9 +201,7 @@ class Forward(TorchFunctionMode):
         if name == "__set__":
             if what == "requires_grad":
                 return None
-            raise NotStreamableError(
-                f"{what} of a stream can't be set inside a forward, at {user_line()}"
-            )
+            raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
         inner = self.unwrap(args[0])
         handler = None if _has_own(inner, what) else ATTRIBUTES.get(what)
         if handler is not None:

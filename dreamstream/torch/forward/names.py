@@ -112,9 +112,7 @@ def meaning_of(func: Any) -> Meaning:
     if name not in HANDLERS:
         native = getattr(NativeStream, name, None)
         function = getattr(native_functional, name, None)
-        if function is not None and (
-            native is None or getattr(func, "__module__", None) == "torch.nn.functional"
-        ):
+        if function is not None and (native is None or getattr(func, "__module__", None) == "torch.nn.functional"):
             native = function
     shares = name in VIEWS
     return Meaning(name, native, in_place, shares, native is not None and not in_place and not shares)

@@ -61,9 +61,7 @@ class TorchSource:
 
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
         device = device_of(self.model)
-        tensors = {
-            k: torch.tensor(a, device=device) for k, a in inputs.items()
-        }  # copies: forwards may write
+        tensors = {k: torch.tensor(a, device=device) for k, a in inputs.items()}  # copies: forwards may write
         with self._evaluating(), self._unpatched(), torch.no_grad():
             try:
                 result = self.model(**tensors) if by_name else self.model(*tensors.values())

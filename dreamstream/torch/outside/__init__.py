@@ -135,9 +135,7 @@ def _assign(func: Any, args: Any) -> Any:
     x = args[0]
     if func.__self__.__name__ == "data" and isinstance(x, StreamTensor) and len(args) > 1:
         if plain(args[1]).shape != plain(x).shape:
-            raise ShapeError(
-                f"data of shape {tuple(plain(args[1]).shape)} for streams {tuple(plain(x).shape)}"
-            )
+            raise ShapeError(f"data of shape {tuple(plain(args[1]).shape)} for streams {tuple(plain(x).shape)}")
         if isinstance(args[1], StreamTensor) and args[1].meta != x.meta:
             raise StreamMismatchError("data of other streams")
     return run(func, args, {})

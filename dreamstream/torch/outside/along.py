@@ -143,11 +143,7 @@ def of_features(func: Any, x1: Any, x2: Any, dim: Any = 1, eps: float = 1e-8) ->
     tensors = streams_in((x1, x2))
     model = tensors[0]
     axis = axis_of(model, dim)
-    alike = (
-        isinstance(x1, torch.Tensor)
-        and isinstance(x2, torch.Tensor)
-        and plain(x1).shape == plain(x2).shape
-    )
+    alike = isinstance(x1, torch.Tensor) and isinstance(x2, torch.Tensor) and plain(x1).shape == plain(x2).shape
     if model._info.is_stream(axis) or not alike or any(t.dims != model.dims for t in tensors):
         return fall_back(func, (x1, x2, axis, eps), {}, "cosine_similarity of these")
     require_same([t.meta for t in tensors], [t.starts for t in tensors], "cosine_similarity")

@@ -92,9 +92,7 @@ def agree(tensors: Sequence[StreamTensor], what: str) -> Info:
 
 def needs_gradient(*trees: Any) -> bool:
     """Return whether a gradient may be wanted of something that is made of these."""
-    return torch.is_grad_enabled() and any(
-        t.requires_grad for t in leaves(trees) if isinstance(t, torch.Tensor)
-    )
+    return torch.is_grad_enabled() and any(t.requires_grad for t in leaves(trees) if isinstance(t, torch.Tensor))
 
 
 def inputs(args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -123,12 +121,7 @@ def keep(result: Any, info: Info) -> Any:
         if isinstance(result, (list, tuple)):
             return map_leaves(result, lambda t: keep(t, info))
         return result
-    if (
-        not info.has_frames
-        and not info.is_full(1)
-        and result.is_floating_point()
-        and result.requires_grad
-    ):
+    if not info.has_frames and not info.is_full(1) and result.is_floating_point() and result.requires_grad:
         mask = mask_of(info, result.shape, result.device)
         result = torch.where(mask, result, torch.full_like(result, torch.nan))
     return StreamTensor.of(result, info)
@@ -147,9 +140,7 @@ def fall_back(func: Callable[..., Any], args: Any, kwargs: Any, what: str) -> An
     """
     report_fallback(what)
     if in_place(func):
-        return plain(
-            run(func, (plain(args[0]), *map_leaves(args[1:], padded)), map_leaves(kwargs, padded))
-        )
+        return plain(run(func, (plain(args[0]), *map_leaves(args[1:], padded)), map_leaves(kwargs, padded)))
     return run(func, map_leaves(args, padded), map_leaves(kwargs, padded))
 
 

@@ -47,9 +47,7 @@ def _frames(x: Any, info: Info, shape: Any, what: str) -> Tensor:
     try:
         return unpad(own.expand(shape), info)
     except RuntimeError:
-        raise ShapeError(
-            f"{what}: a tensor of shape {tuple(own.shape)} meets streams {tuple(shape)}"
-        ) from None
+        raise ShapeError(f"{what}: a tensor of shape {tuple(own.shape)} meets streams {tuple(shape)}") from None
 
 
 def _returned(result: Tensor, info: Info, width: int) -> Any:
@@ -95,18 +93,14 @@ def of_classes(func: Any, *args: Any, **kwargs: Any) -> Any:
         agree([x, target], name)
         wanted = rest if by_index else info
         if target._info.dims != wanted.dims:
-            raise ShapeError(
-                f"{name}: a target with {target.names} for {info.names}; expected {wanted.names}"
-            )
+            raise ShapeError(f"{name}: a target with {target.names} for {info.names}; expected {wanted.names}")
     at = 1 + info.features.index(axis)
     frames = unpad(plain(x), info).movedim(at, 1)
     if by_index:
         goal = _frames(target, rest, of_rest, name)
     else:
         goal = _frames(target, info, shape, name).movedim(at, 1)
-    result = run(
-        func, (), {**options, "input": frames, "target": goal, "weight": plain(options["weight"])}
-    )
+    result = run(func, (), {**options, "input": frames, "target": goal, "weight": plain(options["weight"])})
     return _returned(result, rest, info.width_of(shape))
 
 

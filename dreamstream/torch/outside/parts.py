@@ -62,16 +62,13 @@ def _plan(x: StreamTensor, index: Any) -> Any:
 
 def _for_torch(plan: Any, device: torch.device) -> tuple[Any, ...]:
     return tuple(
-        to_device(np.ascontiguousarray(i), device) if isinstance(i, np.ndarray) else i
-        for i in plan.plain
+        to_device(np.ascontiguousarray(i), device) if isinstance(i, np.ndarray) else i for i in plan.plain
     )
 
 
 def _picked(x: StreamTensor, plan: Any) -> Info:
     info = x._info
-    return replace(
-        info, names=plan.names, meta=plan.meta, starts=plan.starts_of(info.starts, info.meta.lengths)
-    )
+    return replace(info, names=plan.names, meta=plan.meta, starts=plan.starts_of(info.starts, info.meta.lengths))
 
 
 def getitem(func: Any, x: Any, index: Any) -> Any:
@@ -94,9 +91,7 @@ def setitem(func: Any, x: Any, index: Any, value: Any) -> None:
         return
     if isinstance(value, StreamTensor):
         part = _picked(x, plan)
-        agree(
-            [StreamTensor.of(plain(x)[_for_torch(plan, plain(x).device)], part), value], "an assignment"
-        )
+        agree([StreamTensor.of(plain(x)[_for_torch(plan, plain(x).device)], part), value], "an assignment")
     run(func, (x, _for_torch(plan, plain(x).device), plain(value)), {})
 
 
@@ -202,9 +197,7 @@ def _frame_infos(info: Info, metas: Sequence[StreamMetadata], sizes: Sequence[in
 
 
 def _shifted(starts: Starts | None, by: Any) -> Starts | None:
-    return (
-        None if starts is None else tuple(None if s is None else s + int(n) for s, n in zip(starts, by))
-    )
+    return None if starts is None else tuple(None if s is None else s + int(n) for s, n in zip(starts, by))
 
 
 def unbind(func: Any, x: Any, dim: Any = 0) -> Any:
@@ -306,15 +299,11 @@ def stack(func: Any, tensors: Any, dim: Any = 0) -> Any:
     first = streams[0]
     at = dim % (len(first.names) + 1)
     ids = [i for t in streams for i in t.ids]
-    rows = len(streams) == len(parts) and all(
-        BATCH not in t.names and JOINED not in t.names for t in streams
-    )
+    rows = len(streams) == len(parts) and all(BATCH not in t.names and JOINED not in t.names for t in streams)
     if rows and len(set(ids)) == len(ids) and len({t.names for t in streams}) == 1:
         require_equal_rates([t.rate for t in streams], "stack")
         names = [*first.names[:at], BATCH, *first.names[at:]]
-        return _cat_rows(
-            [StreamTensor.of(plain(t).unsqueeze(at), t._info.with_names(names)) for t in streams], at
-        )
+        return _cat_rows([StreamTensor.of(plain(t).unsqueeze(at), t._info.with_names(names)) for t in streams], at)
     info = agree(streams, "stack")
     if any(t.names != first.names for t in streams):
         raise ShapeError(f"stack: dimensions {[t.names for t in streams]} don't line up")
@@ -326,9 +315,7 @@ def stacked(func: Any, tensors: Any) -> Any:
     """hstack, vstack, dstack and column_stack, where they are concatenations."""
     name = name_of(func)
     ranks = {plain(t).dim() for t in tensors}
-    axis = {"vstack": 0, "row_stack": 0, "dstack": 2}.get(
-        name, 0 if ranks == {1} and name == "hstack" else 1
-    )
+    axis = {"vstack": 0, "row_stack": 0, "dstack": 2}.get(name, 0 if ranks == {1} and name == "hstack" else 1)
     least = {"hstack": 1, "dstack": 3}.get(name, 2)
     return cat(torch.cat, tensors, axis) if min(ranks) >= least else unknown(func, tensors)
 
@@ -343,9 +330,7 @@ PARTS: dict[str, Callable[..., Any]] = {
     "index_select": index_select,
     "gather": gather,
     "take_along_dim": take_along_dim,
-    **named(
-        "split split_with_sizes chunk tensor_split hsplit vsplit dsplit unsafe_split unsafe_chunk", split
-    ),
+    **named("split split_with_sizes chunk tensor_split hsplit vsplit dsplit unsafe_split unsafe_chunk", split),
     "unbind": unbind,
     **named("cat concat concatenate", cat),
     "stack": stack,

@@ -98,9 +98,7 @@ def pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(t, torch.Tensor):
             return result
         lead = t.dim() - len(shape)
-        if lead < 0 or any(
-            info.is_stream(i) and t.shape[lead + i] != size for i, size in enumerate(shape)
-        ):
+        if lead < 0 or any(info.is_stream(i) and t.shape[lead + i] != size for i, size in enumerate(shape)):
             return fall_back(func, args, kwargs, f"{name} that repeats B or L")
     n_new = next(leaf.dim() for leaf in leaves(result)) - len(shape)
     return keep(result, info.with_names((None,) * n_new + info.names))

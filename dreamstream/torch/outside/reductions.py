@@ -198,16 +198,12 @@ def _masked(r: _Reduction) -> Any:
     if r.name in ("median", "nanmedian", "mode", "quantile", "nanquantile", "kthvalue"):
         return _one_by_one(r)
     if r.name == "aminmax":
-        low, high = (
-            _masked(replace(r, func=f, name=f.__name__, options={})) for f in (torch.amin, torch.amax)
-        )
+        low, high = (_masked(replace(r, func=f, name=f.__name__, options={})) for f in (torch.amin, torch.amax))
         return torch.return_types.aminmax((low, high))
     filled = _filled(r.name, r.x, r.options)
     if r.name not in _EXTREMES:
         return r.run(filled)
-    for a in [
-        a for a in r.axes if not filled.shape[a]
-    ]:  # one that changes nothing, so that there is an extreme
+    for a in [a for a in r.axes if not filled.shape[a]]:  # one that changes nothing, so that there is an extreme
         sizes = [1 if i == a else n for i, n in enumerate(filled.shape)]
         filled = filled.new_full(sizes, _fill_of(r.name, filled.dtype, r.options))
     counts = _counts(r.x, r.axes, r.keepdim, filled.device)

@@ -136,9 +136,7 @@ def unfolded(func: Any, x: Any, dimension: Any, size: int, step: int) -> Any:
     return keep(run(func, (plain(x), axis, size, step), {}), x._info.with_names((*x._info.names, None)))
 
 
-def padded_features(
-    func: Any, x: Any, pad: Sequence[int], mode: str = "constant", value: Any = None
-) -> Any:
+def padded_features(func: Any, x: Any, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Any:
     """Pad features, the last dimensions first."""
     info = x._info
     axes = [len(info.names) - 1 - i // 2 for i, n in enumerate(pad) if n]

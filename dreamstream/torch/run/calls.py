@@ -40,9 +40,7 @@ class TorchSession(Session):
         self.table = Table()
         self.constants: dict[int, tuple[Any, Tensor]] = {}
         self.parameters: dict[int, Constant] = {}  # as operators know them
-        self.asked: dict[
-            int, Course
-        ] = {}  # the courses of torch's functions; `courses` are those of operators
+        self.asked: dict[int, Course] = {}  # the courses of torch's functions; `courses` are those of operators
         self._named: list[Any] = []
         self.joined = Slot(Groups())
         self.guard = Guard(self)
@@ -155,9 +153,7 @@ class TorchCall(Call):
         with without_functions():  # kernels see plain tensors only
             like = values[0] if values else torch.empty(0, device=self.device)
             if plan.arrays:
-                weights = [
-                    self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights
-                ]
+                weights = [self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights]
             if not plan.kernel.framewise:
                 results = self._windowed(leg, plan, inputs, outputs, values, weights, like)
             elif values and not like.shape[0]:
@@ -190,9 +186,7 @@ class TorchCall(Call):
             windows.append(EagerWindow(old, value, first, inputs[i], alike))
         step = plan.step
         step.training = self.keeps_tape
-        step.n = [
-            int(c[0, 2] - c[0, 0] if alike else (c[:, 2] - c[:, 0]).max(initial=0)) for c in outputs
-        ]
+        step.n = [int(c[0, 2] - c[0, 0] if alike else (c[:, 2] - c[:, 0]).max(initial=0)) for c in outputs]
         results: Sequence[Tensor | None] = [None] * len(outputs)
         if kernel.carries is not None or any(step.n):
             if alike and kernel.numbers:
@@ -202,9 +196,7 @@ class TorchCall(Call):
                 step.last = [torch.from_numpy(c[:, 2]) for c in outputs]
                 step.inputs = [torch.from_numpy(c) for c in inputs]
                 step.ended = torch.from_numpy(self.ended.copy())
-            carried = (
-                None if kernel.carries is None else self._carried(ordinal, kernel, step, weights, like)
-            )
+            carried = None if kernel.carries is None else self._carried(ordinal, kernel, step, weights, like)
             results, state = kernel.run(step, windows, weights, carried)
             for k, part in enumerate(state or ()):
                 self.store.write((ordinal, "carried", k), part, self.index)
@@ -230,9 +222,7 @@ class TorchCall(Call):
         tail = known - first
         tail[self.ended] = 0
         if tail.any():
-            self.store.write(
-                key, window.run(torch.from_numpy(known - tail), int(tail.max())), self.index
-            )
+            self.store.write(key, window.run(torch.from_numpy(known - tail), int(tail.max())), self.index)
 
     def _carried(
         self,
@@ -277,9 +267,7 @@ class _Plan:
         self.arrays = any(isinstance(w, np.ndarray) for w in weights)
         ranks = tuple(len(features) for _, features, _, _ in leg.signatures[: leg.n_values])
         #: Filled anew in every call.
-        self.step = Step(
-            op.name, op.attributes, ranks, tuple(line.features for line in leg.lines), live=True
-        )
+        self.step = Step(op.name, op.attributes, ranks, tuple(line.features for line in leg.lines), live=True)
 
 
 def _nothing(line: Line, like: Tensor, operands: Sequence[Tensor | None]) -> Tensor:
@@ -288,9 +276,7 @@ def _nothing(line: Line, like: Tensor, operands: Sequence[Tensor | None]) -> Ten
     if dtype.is_floating_point:
         reals = [t for t in operands if t is not None and t.is_floating_point()]
         wide = dtype == torch.float64
-        dtype = next(
-            (t.dtype for t in reals if (t.dtype == torch.float64) == wide), dtype
-        )  # narrower ones stay
+        dtype = next((t.dtype for t in reals if (t.dtype == torch.float64) == wide), dtype)  # narrower ones stay
         for tensor in reals:
             if tensor.requires_grad and torch.is_grad_enabled():
                 return tensor.reshape(-1)[:0].reshape(0, *features).to(dtype)

@@ -56,18 +56,14 @@ class _Bound:
             lengths[r] = m1 - m0
             if m1 > m0:
                 seen = [w.row(r, bool(step.ended[r])) for w in windows]
-                parts.append(
-                    self._checked(self.forward(*(Window(*s) for s in seen), m0, m1), step, m0, m1)
-                )
+                parts.append(self._checked(self.forward(*(Window(*s) for s in seen), m0, m1), step, m0, m1))
         return (as_rows(torch.cat(parts), lengths),), state
 
     def _checked(self, made: Any, step: Step, m0: int, m1: int) -> Tensor:
         expected = (m1 - m0, *step.features[0])
         if not isinstance(made, Tensor) or tuple(made.shape) != expected:
             got = tuple(made.shape) if hasattr(made, "shape") else type(made).__name__
-            raise ShapeError(
-                f"{self.name}: forward returned {got} for frames {m0} to {m1}, expected {expected}"
-            )
+            raise ShapeError(f"{self.name}: forward returned {got} for frames {m0} to {m1}, expected {expected}")
         return made
 
 
@@ -86,9 +82,7 @@ def _apply(op: Op, inputs: Sequence[Any]) -> Any:
 def _inside(op: Op, natives: Sequence[Native]) -> Native:
     edges = [x.edge for x in natives if x.edge is not None]
     bound = _Bound(op.name, op.core([e.signature for e in edges]), op.forward)
-    ((value, edge),) = edges[0].entry.run(
-        Request(op.name, {}, edges, [x.value for x in natives], op=bound)
-    )
+    ((value, edge),) = edges[0].entry.run(Request(op.name, {}, edges, [x.value for x in natives], op=bound))
     return natives[0].made(value, edge)
 
 
@@ -100,21 +94,15 @@ def _offline(op: Op, inputs: Sequence[Tensor]) -> Tensor:
     counts = [np.array([[0, 0, x.shape[1], x.shape[1]]], np.int64) for x in frames]
     (out,) = core.counts(counts, np.ones(1, bool))
     n = int(out[0, 2])
-    rows = [
-        op.forward(*(Window(x[r], 0, x.shape[1]) for x in frames), 0, n) for r in range(len(frames[0]))
-    ]
-    return (
-        torch.stack(rows).movedim(1, -1) if n else inputs[0].new_zeros(len(rows), *core.outputs[0][1], 0)
-    )
+    rows = [op.forward(*(Window(x[r], 0, x.shape[1]) for x in frames), 0, n) for r in range(len(frames[0]))]
+    return torch.stack(rows).movedim(1, -1) if n else inputs[0].new_zeros(len(rows), *core.outputs[0][1], 0)
 
 
 set_foreign(torch.Tensor, _apply)
 
 
 # ---------------------------------------------------------------------- layers that wait
-def buffered(
-    module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+def buffered(module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a layer on each whole stream once it has ended; its output has the input's frames.
 
     Parameters
@@ -143,8 +131,7 @@ def buffered(
     def call(rows: Sequence[Tensor]) -> Tensor:
         """Run the layer on one stream's frames per input, and return its frames."""
         seen = [
-            _seen(rows[number[id(x._inner)]], first.dims) if isinstance(x, StreamTensor) else x
-            for x in leaves
+            _seen(rows[number[id(x._inner)]], first.dims) if isinstance(x, StreamTensor) else x for x in leaves
         ]
         own_args, own_kwargs = pytree.tree_unflatten(seen, form)
         made = forward(*own_args, **own_kwargs)

@@ -32,9 +32,7 @@ def to_bytes(tensors: Mapping[Hashable, torch.Tensor], n: int) -> list[bytes | N
 
 def _piece(tensors: Sequence[tuple[Any, torch.Tensor]]) -> bytes:
     plain = [(rest, t.detach().cpu().contiguous()) for rest, t in tensors]
-    header = json.dumps(
-        [[rest, str(t.dtype).partition(".")[2], list(t.shape)] for rest, t in plain]
-    ).encode()
+    header = json.dumps([[rest, str(t.dtype).partition(".")[2], list(t.shape)] for rest, t in plain]).encode()
     bodies = [t.reshape(-1).view(torch.uint8).numpy().tobytes() for _, t in plain]
     return struct.pack("<I", len(header)) + header + b"".join(bodies)
 

@@ -82,11 +82,7 @@ class Table:
         rows = rows.detach()
         own = self.tensors.get(key)
         n = 2 * self._n_slots
-        if (
-            own is None
-            or len(own) < n
-            or (rows.ndim > 1 and own.ndim > 1 and own.shape[1] < rows.shape[1])
-        ):
+        if own is None or len(own) < n or (rows.ndim > 1 and own.ndim > 1 and own.shape[1] < rows.shape[1]):
             own = self.tensors[key] = _grown(own, rows, n)
         own[index] = _widened(rows, own.shape[1]) if rows.ndim > 1 else rows
 
@@ -182,9 +178,7 @@ class Gathered:
                 part: Tensor = whole[self._run]
                 return part.clone() if copy else part
         found = [(store.get(key), rows, own) for store, rows, own in self._stores]
-        parts = [
-            (tensor.to(self._device), rows, own) for tensor, rows, own in found if tensor is not None
-        ]
+        parts = [(tensor.to(self._device), rows, own) for tensor, rows, own in found if tensor is not None]
         if not parts:
             return None
         if len(parts) == 1:

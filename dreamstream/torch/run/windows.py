@@ -32,9 +32,7 @@ class EagerWindow:
         Whether all rows are known to stand at the same place.
     """
 
-    def __init__(
-        self, kept: Tensor | None, new: Tensor, first: Ints, counts: Ints, alike: bool = False
-    ) -> None:
+    def __init__(self, kept: Tensor | None, new: Tensor, first: Ints, counts: Ints, alike: bool = False) -> None:
         self._kept, self._new = kept, new
         self._first, self._counts = first, counts
         self._grid: Tensor | None = None

@@ -146,9 +146,7 @@ class Info:
         if joined is not None and n and shape[joined] % n:
             return f"{shape[joined]} rows and frames for {n} ids"
         if self.meta.max_length > self.width_of(shape):
-            return (
-                f"lengths go up to {self.meta.max_length}, but there are {self.width_of(shape)} frames"
-            )
+            return f"lengths go up to {self.meta.max_length}, but there are {self.width_of(shape)} frames"
         return None
 
 
@@ -161,9 +159,7 @@ def check(names: Sequence[str | None], rank: int) -> Names:
         Another number of names, or B or L merged with something else.
     """
     found = check_names(names, rank)
-    bad = [
-        n for n in found if n not in (BATCH, LENGTH, JOINED) and (holds(n, BATCH) or holds(n, LENGTH))
-    ]
+    bad = [n for n in found if n not in (BATCH, LENGTH, JOINED) and (holds(n, BATCH) or holds(n, LENGTH))]
     if bad:
         raise ShapeError(f"names {found}: {bad[0]!r} merges B or L with other dimensions")
     return found

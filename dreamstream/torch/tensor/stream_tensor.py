@@ -111,9 +111,7 @@ class StreamTensor(torch.Tensor):
     _alias: list[int]
     _seen: int
 
-    def __new__(
-        cls, data: Any, meta: StreamMetadata, names: Sequence[str | None] | None = None
-    ) -> StreamTensor:
+    def __new__(cls, data: Any, meta: StreamMetadata, names: Sequence[str | None] | None = None) -> StreamTensor:
         """Return a stream tensor that shares the storage of a padded tensor."""
         made: StreamTensor = TAKERS.making(data, meta, names)
         return made
@@ -377,9 +375,7 @@ class StreamTensor(torch.Tensor):
     def size(self, dim: Any = None) -> Any:
         """Return the shape, or the size of a dimension given by number or name."""
         if self._inner is not None:
-            return TAKERS.inside(
-                torch.Tensor.size, (type(self),), (self,) if dim is None else (self, dim), {}
-            )
+            return TAKERS.inside(torch.Tensor.size, (type(self),), (self,) if dim is None else (self, dim), {})
         with without_subclass():
             return self.shape if dim is None else self.shape[resolve(self._info.names, dim)]
 
@@ -388,17 +384,13 @@ class StreamTensor(torch.Tensor):
 
         An Ellipsis stands for all that are not named.
         """
-        wanted = (
-            list(names[0]) if len(names) == 1 and isinstance(names[0], (list, tuple)) else list(names)
-        )
+        wanted = list(names[0]) if len(names) == 1 and isinstance(names[0], (list, tuple)) else list(names)
         if Ellipsis in wanted:
             at = wanted.index(Ellipsis)
             wanted[at : at + 1] = [n for n in self.names if n not in wanted]
         missing = [n for n in self.names if n not in wanted]
         if missing:
-            raise ShapeError(
-                f"align_to{tuple(wanted)}: {missing[0]!r} of {self.names} is not among them"
-            )
+            raise ShapeError(f"align_to{tuple(wanted)}: {missing[0]!r} of {self.names} is not among them")
         x: StreamTensor = self
         for name in wanted:
             if name not in x.names:
@@ -437,9 +429,7 @@ class StreamTensor(torch.Tensor):
             if unknown or names:
                 raise ShapeError(f"rename: there is no dimension {unknown or names} in {self.names}")
             return self.with_names([renamed.get(n, n) if n is not None else None for n in self.names])
-        return self.with_names(
-            names[0] if len(names) == 1 and isinstance(names[0], (list, tuple)) else names
-        )
+        return self.with_names(names[0] if len(names) == 1 and isinstance(names[0], (list, tuple)) else names)
 
     def rename_(self, *names: Any, **renamed: str | None) -> StreamTensor:
         """Rename in place; see `rename`."""
@@ -471,9 +461,7 @@ class StreamTensor(torch.Tensor):
         info = self._require_outside("a deep copy")
         with without_subclass():
             if not self.is_leaf:
-                raise RuntimeError(
-                    "only stream tensors without a graph can be copied deeply; detach() it"
-                )
+                raise RuntimeError("only stream tensors without a graph can be copied deeply; detach() it")
             out = self.of(self.detach().clone(), info)
             out.requires_grad_(self.requires_grad)
             out.grad = copy.deepcopy(self.grad, memo)

@@ -133,9 +133,7 @@ class Groups:
         waiting = self.waiting
         early = [i for i, sos in zip(meta.ids, meta.sos) if sos and i in waiting]
         if early:
-            live = sorted(
-                frozenset().union(*(g.live for g in self.groups if not g.ended.isdisjoint(early)))
-            )
+            live = sorted(frozenset().union(*(g.live for g in self.groups if not g.ended.isdisjoint(early))))
             raise StreamIdError(
                 "these streams have ended, but their outputs wait for the end of streams that shared calls with "
                 f"them ({', '.join(live) or 'none is left; the next call gives them out'}): use other ids until "
@@ -160,9 +158,7 @@ class Guard:
     """
 
     def __init__(self, owner: _Owner) -> None:
-        self._owner = ref(
-            owner
-        )  # the graph keeps the guard, and must not keep the session that keeps the graph
+        self._owner = ref(owner)  # the graph keeps the guard, and must not keep the session that keeps the graph
         self.exits: WeakSet[Any] = WeakSet()
         self._checked = -1
 

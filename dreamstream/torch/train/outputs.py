@@ -129,9 +129,7 @@ def _checked(x: StreamTensor, forward: Forward) -> Any:
 def _outside(inner: Any, values: Sequence[Tensor], meta: StreamMetadata, starts: Any) -> StreamTensor:
     """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""
     first = _parts(inner)[0]
-    seen = [
-        StreamTensor.from_frames(v, first.dims, meta, starts, first.rate, first.names) for v in values
-    ]
+    seen = [StreamTensor.from_frames(v, first.dims, meta, starts, first.rate, first.names) for v in values]
     if len(seen) == 1:
         return seen[0]
     real, imag = seen

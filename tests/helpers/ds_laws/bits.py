@@ -78,9 +78,7 @@ def _large(dtype: str) -> list[Case]:
         cell("lstm_cell", 4, 2),
         cell("gru_cell", 3, 1),
         cell("rnn_cell", 1, 1, nonlinearity="tanh"),
-        Case(
-            "layer_norm", [Input((515,), dtype)], {"axes": 1, "eps": 1e-5}, weights((515,), (515,)), rows
-        ),
+        Case("layer_norm", [Input((515,), dtype)], {"axes": 1, "eps": 1e-5}, weights((515,), (515,)), rows),
         Case("softmax", [Input((515,), dtype)], {}, [], rows),
         Case("rms_norm", [Input((515,), dtype)], {"axes": 1, "eps": 1e-6}, weights((515,)), rows),
         Case("group_norm", [Input((33, 20), dtype)], group, weights((20,), (20,)), ("B", "L", 0, 1)),
@@ -117,8 +115,7 @@ def hashes(n_cases: int = 1) -> dict[str, str]:
         cases += [(f"large {k} {c.name}", c) for k, c in enumerate(_large(dtype))]
         for name in GENERATORS:
             cases += [
-                (f"{name} {k}", GENERATORS[name](np.random.default_rng([3, k]), dtype))
-                for k in range(n_cases)
+                (f"{name} {k}", GENERATORS[name](np.random.default_rng([3, k]), dtype)) for k in range(n_cases)
             ]
         for name, case in cases:
             for mode in case.modes:

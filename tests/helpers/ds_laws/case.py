@@ -146,11 +146,7 @@ class Case:
     def modes(self) -> list[str]:
         """The modes in which it can stream: the engine computes in float32."""
         types = [i.dtype for i in self.inputs] + [w.dtype.name for w in self.weights if w is not None]
-        return (
-            ["eager"]
-            if "float64" in types or self.attributes.get("to") == "float64"
-            else ["eager", "engine"]
-        )
+        return ["eager"] if "float64" in types or self.attributes.get("to") == "float64" else ["eager", "engine"]
 
     @property
     def names(self) -> list[str]:
@@ -160,9 +156,7 @@ class Case:
     # ------------------------------------------------------------ data
     def random_lengths(self, rng: Rng) -> list[int]:
         """Frames of every input of a random stream: none, one, few, up to three times the reach."""
-        n = pick(
-            rng, 0, 1, 2, int(rng.integers(0, self.reach + 2)), int(rng.integers(0, 3 * self.reach + 2))
-        )
+        n = pick(rng, 0, 1, 2, int(rng.integers(0, self.reach + 2)), int(rng.integers(0, 3 * self.reach + 2)))
         return self.lengths(rng, n) if self.lengths else [n] * len(self.inputs)
 
     def data(self, rng: Rng, lengths: Sequence[int]) -> list[Array]:
@@ -191,15 +185,11 @@ class Case:
             and (DEFINITIONS[self.name]["lockstep"] or self.name == "sync")
         )
 
-    def expected(
-        self, arrays: Sequence[Array], weights: Sequence[Array | None] | None = None
-    ) -> list[Array]:
+    def expected(self, arrays: Sequence[Array], weights: Sequence[Array | None] | None = None) -> list[Array]:
         """What must come out of one whole stream, by the independent reference."""
         if self.lockstep and all(map(len, arrays)) and len({len(a) for a in arrays}) > 1:
             raise Refused
-        return _independent(
-            self, REFERENCES[self.name], arrays, self.weights if weights is None else weights
-        )
+        return _independent(self, REFERENCES[self.name], arrays, self.weights if weights is None else weights)
 
     def truth(self, arrays: Sequence[Array]) -> list[Array] | None:
         """The same; None of a model, which has no reference but itself."""
@@ -225,9 +215,7 @@ class Case:
 
     def engine(self, model: nn.Module | None = None, **options: Any) -> ds.Engine:
         """The model, compiled."""
-        dimensions = [
-            tuple(d if isinstance(d, str) else i.features[d] for d in self.layout) for i in self.inputs
-        ]
+        dimensions = [tuple(d if isinstance(d, str) else i.features[d] for d in self.layout) for i in self.inputs]
         single = len(self.inputs) == 1
         options = {
             "unstreamable": "buffer" if self.whole else "raise",
@@ -239,20 +227,14 @@ class Case:
             self.model() if model is None else model,
             dimensions[0] if single else dict(zip(self.names, dimensions)),
             rate=self.inputs[0].rate if single else {n: i.rate for n, i in zip(self.names, self.inputs)},
-            dtype=self.inputs[0].dtype
-            if single
-            else {n: i.dtype for n, i in zip(self.names, self.inputs)},
+            dtype=self.inputs[0].dtype if single else {n: i.dtype for n, i in zip(self.names, self.inputs)},
             **options,
         )
 
 
-def _independent(
-    case: Case, reference: Callable[..., list[Array]], arrays: Any, weights: Any
-) -> list[Array]:
+def _independent(case: Case, reference: Callable[..., list[Array]], arrays: Any, weights: Any) -> list[Array]:
     wide = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
-    constants = [
-        None if w is None else w.astype(np.float64) if w.dtype.kind == "f" else w for w in weights
-    ]
+    constants = [None if w is None else w.astype(np.float64) if w.dtype.kind == "f" else w for w in weights]
     if not all(map(len, wide)) and case.name not in ("lstm", "gru", "rnn"):
         ones = [np.ones((1, *i.features), w.dtype) for i, w in zip(case.inputs, wide)]
         try:
@@ -270,9 +252,7 @@ def without_defaults(rng: Rng, name: str, attributes: dict[str, Any]) -> dict[st
             continue
         value = attributes[d["name"]]
         kind = d["kind"]
-        default = (
-            [] if kind == "ints" else d["choices"].split("|")[d["int"]] if kind == "choice" else d[kind]
-        )
+        default = [] if kind == "ints" else d["choices"].split("|")[d["int"]] if kind == "choice" else d[kind]
         if d["required"] or value != default or rng.random() < 0.5:
             out[d["name"]] = value
     return out
@@ -291,9 +271,7 @@ def door(case: Case, weights: Sequence[Any], *tensors: Any) -> Any:
     dims = case.layout if case.dims == "layout" else case.dims
     if dims is None:
         weights = [constant(case.layout, w) for w in weights]
-    return dispatch.apply(
-        case.name, case.attributes if case.given is None else case.given, tensors, weights, dims
-    )
+    return dispatch.apply(case.name, case.attributes if case.given is None else case.given, tensors, weights, dims)
 
 
 class CaseModel(nn.Module):

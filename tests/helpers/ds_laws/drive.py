@@ -148,25 +148,19 @@ class _Driver:
             }
             form = self.form or pick(self.rng, "list", "padded", "adopted")
             if form == "adopted" and len(call) == 1:
-                mine = [
-                    handed.own(_seen(self.case, p.copy())) for p in parts
-                ]  # frames lie one after another
+                mine = [handed.own(_seen(self.case, p.copy())) for p in parts]  # frames lie one after another
                 out.append(ds.as_stream_tensor(mine, **options))
             elif form == "padded" or not call:
                 width = max([len(p) for p in parts], default=0) + int(self.rng.integers(0, 3))
                 array = (
-                    np.stack(
-                        [np.concatenate([p, given.poison(width - len(p), p.shape[1:])]) for p in parts]
-                    )
+                    np.stack([np.concatenate([p, given.poison(width - len(p), p.shape[1:])]) for p in parts])
                     if call
                     else (np.zeros((0, width, *given.features), given.dtype))
                 )
                 array = handed.own(_outwards(self.case, array, 1))
                 out.append(ds.stream_tensor(array, lengths=[len(p) for p in parts], **options))
             else:
-                mine = [
-                    handed.own(strided(self.rng, _outwards(self.case, p.copy()), p.dtype)) for p in parts
-                ]
+                mine = [handed.own(strided(self.rng, _outwards(self.case, p.copy()), p.dtype)) for p in parts]
                 out.append(ds.stream_tensor(mine, **options))
             out[-1].restart = restart
         return out
@@ -218,9 +212,7 @@ class Eager(_Driver):
 
     mode = "eager"
 
-    def __init__(
-        self, case: Case, rng: Rng, model: Any = None, patched: Any = None, **options: Any
-    ) -> None:
+    def __init__(self, case: Case, rng: Rng, model: Any = None, patched: Any = None, **options: Any) -> None:
         super().__init__(case, rng)
         self.module = case.patched(model, **options) if patched is None else patched
 
@@ -288,9 +280,7 @@ class Compiled(_Driver):
                 for k in range(len(self.case.inputs))
             ]
             given[r.id] = arrays[0] if len(arrays) == 1 else dict(zip(self.case.names, arrays))
-        return self.engine.step(
-            given, sos=[r.id for r in call if r.sos], eos=[r.id for r in call if r.eos]
-        )
+        return self.engine.step(given, sos=[r.id for r in call if r.sos], eos=[r.id for r in call if r.eos])
 
 
 def driver(mode: str, case: Case, rng: Rng, **options: Any) -> Any:
@@ -301,9 +291,7 @@ def driver(mode: str, case: Case, rng: Rng, **options: Any) -> Any:
 # ---------------------------------------------------------------- offline
 def plain(case: Case, streams: Sequence[Sequence[Array]]) -> list[Any]:
     """The inputs as plain tensors: whole sequences of equal lengths, in one batch."""
-    return [
-        ds.tensor(_outwards(case, np.stack([s[k] for s in streams]), 1)) for k in range(len(case.inputs))
-    ]
+    return [ds.tensor(_outwards(case, np.stack([s[k] for s in streams]), 1)) for k in range(len(case.inputs))]
 
 
 def offline(
@@ -319,16 +307,12 @@ def offline(
     out: list[list[Array]] = [[] for _ in streams]
     for y, roles in zip(outputs, dims):
         array = np.asarray(y)
-        assert array.ndim == len(roles), (
-            f"offline the output has {array.ndim} dimensions, online {roles}"
-        )
+        assert array.ndim == len(roles), f"offline the output has {array.ndim} dimensions, online {roles}"
         for b in range(len(streams)):
             row, kept = array, list(roles)
             if "B" in kept:
                 axis = kept.index("B")
-                row = np.take(
-                    array, b if array.shape[axis] > 1 else 0, axis=axis
-                )  # a table has one for all
+                row = np.take(array, b if array.shape[axis] > 1 else 0, axis=axis)  # a table has one for all
                 kept.remove("B")
             out[b].append(np.moveaxis(row, kept.index("L"), 0) if "L" in kept else row[None])
     return out
@@ -409,9 +393,7 @@ class Run:
     dims: list[tuple[Any, ...]]
 
 
-def run(
-    d: Any, calls: Sequence[Call], data: Data, got: dict[str, list[list[Array]]] | None = None
-) -> Run:
+def run(d: Any, calls: Sequence[Call], data: Data, got: dict[str, list[list[Array]]] | None = None) -> Run:
     """Make calls and lay the outputs end to end; their starts must be where the last call ended."""
     parts: dict[str, list[list[Array]]] = {} if got is None else got
     counts, dims = [], []
@@ -424,15 +406,10 @@ def run(
                     parts[r.id] = [[] for _ in result.frames]
                 so_far = sum(len(f) for f in parts[r.id][k])
                 start = result.starts[k][call.index(r)]
-                assert start == so_far, (
-                    f"{d.mode}: output {k} of {r.id} starts at {start} after {so_far} frames"
-                )
+                assert start == so_far, f"{d.mode}: output {k} of {r.id} starts at {start} after {so_far} frames"
                 parts[r.id][k].append(frames)
         counts.append(
-            [
-                [(len(f), s) for f, s in zip(rows, starts)]
-                for rows, starts in zip(result.frames, result.starts)
-            ]
+            [[(len(f), s) for f, s in zip(rows, starts)] for rows, starts in zip(result.frames, result.starts)]
         )
     frames = {i: [np.concatenate(p) for p in outputs] for i, outputs in parts.items()}
     return Run(frames, counts, dims)

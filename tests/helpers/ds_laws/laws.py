@@ -44,15 +44,11 @@ def assert_close(case: Case, got: Array, wanted: Array, what: str, exact: bool =
     with np.errstate(over="ignore"):  # what the type can't hold is infinite
         wanted = np.where(np.isfinite(wanted.astype(got.dtype)), wanted, wanted.astype(got.dtype))
     finite = np.isfinite(wanted)
-    assert np.array_equal(wide[~finite], wanted[~finite], equal_nan=True), (
-        f"{what}: NaN or infinity differ"
-    )
+    assert np.array_equal(wide[~finite], wanted[~finite], equal_nan=True), f"{what}: NaN or infinity differ"
     scale = max(1.0, float(np.abs(wanted[finite]).max(initial=0.0)))
     tolerance = (1e-10 if got.dtype == np.float64 else 1e-5) * scale
     gap = np.abs(wide[finite] - wanted[finite])
-    assert not gap.size or float(gap.max()) <= tolerance, (
-        f"{what}: off by {gap.max():g}, allowed {tolerance:g}"
-    )
+    assert not gap.size or float(gap.max()) <= tolerance, f"{what}: off by {gap.max():g}, allowed {tolerance:g}"
 
 
 def assert_same(got: Sequence[Array], wanted: Sequence[Array], what: str) -> None:
@@ -86,9 +82,7 @@ def values(case: Case, rng: Rng) -> None:
                 continue
             assert len(result.frames[i]) == len(wanted)
             for k, (got, right) in enumerate(zip(result.frames[i], wanted)):
-                assert_close(
-                    case, got, right, f"{mode}, output {k}, lengths {list(map(len, arrays))}", case.exact
-                )
+                assert_close(case, got, right, f"{mode}, output {k}, lengths {list(map(len, arrays))}", case.exact)
 
 
 @law
@@ -166,9 +160,7 @@ def counts(case: Case, rng: Rng) -> None:
 
 
 # ---------------------------------------------------------------- finality
-def final_frames(
-    case: Case, base: Sequence[Array], frames: Sequence[int], horizon: int
-) -> list[int] | None:
+def final_frames(case: Case, base: Sequence[Array], frames: Sequence[int], horizon: int) -> list[int] | None:
     """Per output, how many frames no future can change: NaN in all of the unseen future, at every length."""
     prefix: list[Array] | None = None
     for lengths in case.futures(frames, horizon):
@@ -206,19 +198,13 @@ def finality(case: Case, rng: Rng) -> None:
         data = {"s": base}
         for step, (now, then) in enumerate(zip(path, path[1:])):
             result = d.call((Row("s", step == 0, False, tuple(zip(now, then))),), data)
-            emitted = [
-                a + len(rows[0]) for a, rows in zip(emitted or [0] * len(result.frames), result.frames)
-            ]
+            emitted = [a + len(rows[0]) for a, rows in zip(emitted or [0] * len(result.frames), result.frames)]
             final = final_frames(case, base, then, horizon)
             if final is None:
                 continue
             for k, (n, m) in enumerate(zip(emitted, final)):
-                assert n <= m, (
-                    f"{mode}: early; after {then} frames output {k} has given {n}, but {m} are final"
-                )
-                assert n == m or case.late, (
-                    f"{mode}: late; after {then} frames output {k} has given {n} of {m}"
-                )
+                assert n <= m, f"{mode}: early; after {then} frames output {k} has given {n}, but {m} are final"
+                assert n == m or case.late, f"{mode}: late; after {then} frames output {k} has given {n} of {m}"
 
 
 def _path(case: Case, rng: Rng, most: int) -> list[tuple[int, ...]]:
@@ -272,9 +258,7 @@ def padding(case: Case, rng: Rng) -> None:
             d.form = form
             results.append(run(d, calls, data))
         for i in data:
-            assert_same(
-                results[1].frames[i], results[0].frames[i], f"{mode}: padded arrays against a list"
-            )
+            assert_same(results[1].frames[i], results[0].frames[i], f"{mode}: padded arrays against a list")
 
 
 @law

@@ -27,9 +27,7 @@ class _Abandoned(Exception):
 
 
 def _equal(a: Result, b: Result) -> bool:
-    return a.starts == b.starts and all(
-        same(x, y) for p, q in zip(a.frames, b.frames) for x, y in zip(p, q)
-    )
+    return a.starts == b.starts and all(same(x, y) for p, q in zip(a.frames, b.frames) for x, y in zip(p, q))
 
 
 @contextmanager
@@ -49,9 +47,7 @@ def _refused(d: Any, act: Callable[[], Any], errors: Any, ids: Sequence[str] | N
             act()
         except errors as error:
             if ids is not None:
-                assert set(error.ids) == set(ids), (
-                    f"{d.mode}, {what}: the error names {error.ids}, not {ids}"
-                )
+                assert set(error.ids) == set(ids), f"{d.mode}, {what}: the error names {error.ids}, not {ids}"
         else:
             raise AssertionError(f"{d.mode}, {what}: nothing was raised")
 
@@ -87,9 +83,7 @@ def failed_call(case: Case, rng: Rng) -> None:
                 with unchanged(troubled, name):
                     fail()
             wanted = untroubled.call(call, data)
-            assert _equal(troubled.call(call, data), wanted), (
-                f"{mode}: another outcome after failed calls"
-            )
+            assert _equal(troubled.call(call, data), wanted), f"{mode}: another outcome after failed calls"
 
 
 def _failures(d: Any, call: Call, data: Data) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -143,9 +137,7 @@ def _bad_calls(d: Any, call: Call, data: Data) -> Iterator[tuple[str, Callable[[
     ) -> tuple[str, Callable[[], None]]:
         return what, lambda: _refused(d, lambda: d.call(bad, more, **options), errors, ids, what)
 
-    yield refuse(
-        (*call, Row("unknown", False, False, nothing)), ds.StreamIdError, ["unknown"], "an unknown id"
-    )
+    yield refuse((*call, Row("unknown", False, False, nothing)), ds.StreamIdError, ["unknown"], "an unknown id")
     if call:
         yield refuse((*call, call[0]), ds.StreamIdError, [call[0].id], "an id twice")
     if len(d.case.inputs) > 1:
@@ -161,9 +153,7 @@ def _bad_calls(d: Any, call: Call, data: Data) -> Iterator[tuple[str, Callable[[
         yield refuse((row, *call), ds.StreamIndexError, ["wrong"], "an index out of range, first")
     live = [i for i in d.ids() if i not in {r.id for r in call}]
     if live:
-        yield refuse(
-            (*call, Row(live[0], True, False, nothing)), ds.StreamIdError, live[:1], "sos on a live id"
-        )
+        yield refuse((*call, Row(live[0], True, False, nothing)), ds.StreamIdError, live[:1], "sos on a live id")
     if call and d.case.inputs[0].features:
         yield "rows of another shape", lambda: _misshapen(d, call, data)
 
@@ -171,9 +161,7 @@ def _bad_calls(d: Any, call: Call, data: Data) -> Iterator[tuple[str, Callable[[
 def _misshapen(d: Any, call: Call, data: Data) -> None:
     """Frames with twice the features: of one row for an engine, which must refuse it; else of all rows."""
     victims = [call[-1].id] if d.mode == "engine" else [r.id for r in call]
-    odd = {
-        i: [np.concatenate([a[0], a[0]], axis=1), *a[1:]] if i in victims else a for i, a in data.items()
-    }
+    odd = {i: [np.concatenate([a[0], a[0]], axis=1), *a[1:]] if i in victims else a for i, a in data.items()}
     if d.mode == "engine":
         _refused(d, lambda: d.step(call, odd), ds.ShapeError, victims, "a row of another shape")
         return
@@ -201,13 +189,9 @@ def _with_failing_memory(d: Any, call: Call, data: Data) -> Result:
         finally:
             _core.fault_arm(0)
         if result is not None:
-            assert _core.fault_stats()["failures"] == failures, (
-                "an allocation failed, and nothing was raised"
-            )
+            assert _core.fault_stats()["failures"] == failures, "an allocation failed, and nothing was raised"
             return result
-        assert d.ids() == ids and d.states() == states, (
-            f"the {nth}th allocation failed, and streams changed"
-        )
+        assert d.ids() == ids and d.states() == states, f"the {nth}th allocation failed, and streams changed"
     raise AssertionError("two hundred allocations in one call")
 
 
@@ -447,9 +431,7 @@ def edited_weights(case: Case, rng: Rng) -> None:
         again = alone(d, data, rng)
         _same_run(again, new if mode == "eager" else old, f"{mode}: after the edit")
         if case.module is None:
-            weights = (
-                [None if w is None else w.numpy() for w in model.weights()] if mode == "eager" else None
-            )
+            weights = [None if w is None else w.numpy() for w in model.weights()] if mode == "eager" else None
             for i, arrays in data.items():
                 for got, right in zip(again.frames[i], case.expected(arrays, weights)):
                     assert_close(case, got, right, f"{mode}: after the edit", case.exact)

@@ -106,9 +106,7 @@ _layer("conv-grouped", lambda nn, F: nn.Conv1d(4, 6, 3, padding=1, groups=2, bia
 _layer("conv-transpose", lambda nn, F: nn.ConvTranspose1d(3, 4, 4, stride=2, padding=1), BCL, 3)
 _layer(
     "conv-transpose-gaps",
-    lambda nn, F: nn.ConvTranspose1d(
-        4, 4, 3, stride=5, padding=2, output_padding=4, dilation=3, groups=2
-    ),
+    lambda nn, F: nn.ConvTranspose1d(4, 4, 3, stride=5, padding=2, output_padding=4, dilation=3, groups=2),
     BCL,
     4,
     reach=6,
@@ -320,9 +318,7 @@ def _dependence(name: str) -> Callable[..., list[Array]]:
     def depends(*arrays: Array) -> list[Array]:
         if not known:
             fine, rng = case(name, "float64"), np.random.default_rng(0)
-            dims = alone(
-                Eager(fine, rng), {"s": fine.data(rng, [2 * int(i.rate) for i in fine.inputs])}, rng
-            ).dims
+            dims = alone(Eager(fine, rng), {"s": fine.data(rng, [2 * int(i.rate) for i in fine.inputs])}, rng).dims
             known.extend((fine, dims, fine.model()))
         fine, dims, model = known
         try:

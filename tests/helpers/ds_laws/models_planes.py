@@ -13,9 +13,7 @@ __all__: list[str] = []
 BCLF, BCFL = ("B", 0, "L", 1), ("B", 0, 1, "L")
 
 
-def _add(
-    name: str, layout: Any, features: tuple[int, ...], make: Callable[[Any, Any], Any], **more: Any
-) -> None:
+def _add(name: str, layout: Any, features: tuple[int, ...], make: Callable[[Any, Any], Any], **more: Any) -> None:
     MODELS[name] = Entry(make, layout, ((features, Fraction(1)),), **more)
 
 
@@ -47,9 +45,7 @@ for _layout, _where in ((BCLF, "rows"), (BCFL, "columns")):
         f"conv-transpose2d-{_where}",
         _layout,
         (4, 3),
-        lambda nn, F: nn.ConvTranspose2d(
-            4, 6, (3, 4), stride=(2, 3), padding=1, output_padding=(1, 0), groups=2
-        ),
+        lambda nn, F: nn.ConvTranspose2d(4, 6, (3, 4), stride=(2, 3), padding=1, output_padding=(1, 0), groups=2),
         reach=6,
     )
 _add(

@@ -187,8 +187,7 @@ MUTANTS = {
     "windows held back until it is known whether one hangs over": Mutant(
         "ops/pool.c",
         "p->roots[1] = ds_select(p, hangs, ds_add_k(p, n, 1), n);",
-        "p->roots[1] = ds_select(p, hangs, ds_add_k(p, n, 1), n);"
-        "p->roots[0] = ds_add_k(p, p->roots[0], -1);",
+        "p->roots[1] = ds_select(p, hangs, ds_add_k(p, n, 1), n);p->roots[0] = ds_add_k(p, p->roots[0], -1);",
         ("max_pool",),
         ("finality",),
     ),
@@ -249,11 +248,7 @@ def build(mutant: Mutant, place: Path) -> Path:
     objects = []
     for python in (False, True):
         files = cbuild.sources(python=python)
-        more = (
-            {"system_includes": includes, "key": f"{sys.version} numpy {np.__version__}"}
-            if python
-            else {}
-        )
+        more = {"system_includes": includes, "key": f"{sys.version} numpy {np.__version__}"} if python else {}
         found = cbuild.compile_all(_compiler(), files, ROOT / "build" / "objects", flags[python], **more)
         objects += [o for f, o in zip(files, found) if f != source]
     python = mutant.file.startswith("python/")
@@ -267,11 +262,7 @@ def build(mutant: Mutant, place: Path) -> Path:
     for path in package.iterdir():
         if path.name not in (core, "__pycache__"):
             (copy / path.name).symlink_to(path)
-    after = (
-        [str(package / "_openblas" / "libscipy_openblas.so"), "-Wl,-rpath,$ORIGIN/_openblas"]
-        if blas
-        else []
-    )
+    after = [str(package / "_openblas" / "libscipy_openblas.so"), "-Wl,-rpath,$ORIGIN/_openblas"] if blas else []
     link = shlex.split(sysconfig.get_config_var("LDSHARED"))
     subprocess.run(
         [*link, *map(str, objects), str(made), "-o", str(copy / core), *after, "-lm", "-pthread"],

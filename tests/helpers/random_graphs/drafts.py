@@ -94,9 +94,7 @@ class _Drafter(Pools, Norms, PlaneNodes):
         edge = self.scope[name].edge
         totals = edge.counts[:, 3]
         pooled = edge.rate == 0
-        sane = pooled or (
-            Fraction(1, 24) <= edge.rate <= 4 and totals.any() and (totals == 0).mean() < 0.5
-        )
+        sane = pooled or (Fraction(1, 24) <= edge.rate <= 4 and totals.any() and (totals == 0).mean() < 0.5)
         if not sane or max(edge.features, default=1) > 12:
             for attribute in node.layers:
                 delattr(self.holder, attribute)
@@ -359,9 +357,7 @@ class _Drafter(Pools, Norms, PlaneNodes):
         if r.random() < 0.4:
             shape = f"{a.size}, 1" if a.layout == "BFL" else f"{a.size}"
             code = f"{a.name} {r.choice('+-*')} self.scale{name}"
-            return Node(
-                {f"scale{name}": f"nn.Parameter(ds.randn({shape}))"}, [f"{name} = {code}"], a.layout
-            )
+            return Node({f"scale{name}": f"nn.Parameter(ds.randn({shape}))"}, [f"{name} = {code}"], a.layout)
         return Node({}, [f"{name} = {r.choice(ways).format(x=a.name)}"], a.layout)
 
     def linear(self, a: Value, name: str) -> Node:
@@ -424,9 +420,7 @@ class _Drafter(Pools, Norms, PlaneNodes):
 
     def softmax(self, a: Value, name: str) -> Node:
         dim = FEATURES[a.layout]
-        way = self.random.choice(
-            ["{x}.softmax({d})", "F.log_softmax({x}, dim={d})", "F.softmax({x}, {d})"]
-        )
+        way = self.random.choice(["{x}.softmax({d})", "F.log_softmax({x}, dim={d})", "F.softmax({x}, {d})"])
         return Node({}, [f"{name} = {way.format(x=a.name, d=dim)}"], a.layout)
 
     def glu(self, a: Value, name: str) -> Node:
@@ -476,9 +470,7 @@ class _Drafter(Pools, Norms, PlaneNodes):
             ways.append(f"{a.name}.unflatten(2, (2, {n // 2})).mean(2)")
         if n % 2 == 0 and a.layout == "BFL":
             x = a.name
-            ways.append(
-                f"{x}.reshape({x}.size(0), 2, {n // 2}, {x}.size(2)).permute(0, 2, 1, 3).flatten(1, 2)"
-            )
+            ways.append(f"{x}.reshape({x}.size(0), 2, {n // 2}, {x}.size(2)).permute(0, 2, 1, 3).flatten(1, 2)")
         return Node({}, [f"{name} = {r.choice(ways)}"], a.layout)
 
     def flags(self, a: Value, name: str) -> Node:
@@ -493,9 +485,7 @@ class _Drafter(Pools, Norms, PlaneNodes):
             f"{a.name} * {a.name}.floor().logical_not()",
             f"ds.where(({a.name} > -0.5) & ({a.name} < 0.5) | ({a.name} > 1), {a.name}, 1 - {a.name})",
         ]
-        return Node(
-            {}, [f"{name} = {self.random.choice(ways)}"], a.layout, [f"{name} = {a.name} + {a.name}"]
-        )
+        return Node({}, [f"{name} = {self.random.choice(ways)}"], a.layout, [f"{name} = {a.name} + {a.name}"])
 
     # ---------------------------------------------------------------- joins
     def join(self, a: Value) -> None:
@@ -515,9 +505,7 @@ class _Drafter(Pools, Norms, PlaneNodes):
         axis = FEATURES[layout]
         if a.size != b.size or r.random() < 0.25:
             parts = [p, q] + ([p] if r.random() < 0.2 else [])
-            self.add(
-                "cat", name, Node({}, [f"{name} = ds.cat([{', '.join(parts)}], dim={axis})"], layout)
-            )
+            self.add("cat", name, Node({}, [f"{name} = ds.cat([{', '.join(parts)}], dim={axis})"], layout))
             return
         code, sums = r.choice(JOINS)
         line = f"{name} = {code.format(a=p, b=q)}"
@@ -544,9 +532,7 @@ class _Drafter(Pools, Norms, PlaneNodes):
 
     def _cut(self, a: Value, text: str) -> Value | None:
         name = self.fresh()
-        return self.add(
-            "repair", name, Node({}, [f"{name} = {a.name}{self.index(a.layout, text)}"], a.layout)
-        )
+        return self.add("repair", name, Node({}, [f"{name} = {a.name}{self.index(a.layout, text)}"], a.layout))
 
     # ---------------------------------------------------------------- finishing
     def finish(self) -> Draft:

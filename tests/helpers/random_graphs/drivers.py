@@ -93,9 +93,7 @@ class _Driver:
 class Eager(_Driver):
     """A patched module."""
 
-    def __init__(
-        self, model: Any, inputs: Sequence[Input], rng: np.random.Generator, **options: Any
-    ) -> None:
+    def __init__(self, model: Any, inputs: Sequence[Input], rng: np.random.Generator, **options: Any) -> None:
         super().__init__(inputs, rng)
         self.model = ds.patch_module(model, **options).online()
 

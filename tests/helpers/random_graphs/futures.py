@@ -33,16 +33,12 @@ Frames = tuple[int, ...]
 Key = tuple[int, int]  # node (below 0: an input) and array of it (below 0: carried; else frames kept)
 
 
-def emissions(
-    subject: Subject, engine: ds.Engine, seen: list[Frames], rng: np.random.Generator
-) -> Array:
+def emissions(subject: Subject, engine: ds.Engine, seen: list[Frames], rng: np.random.Generator) -> Array:
     """Return the frames ``(seen, outputs)`` that leave for streams of these lengths, eager as in the engine.
 
     -1 for streams that are refused.
     """
-    streams = [
-        [rng.standard_normal((n, x.size)) for n, x in zip(frames, subject.inputs)] for frames in seen
-    ]
+    streams = [[rng.standard_normal((n, x.size)) for n, x in zip(frames, subject.inputs)] for frames in seen]
     counts = []
     for driver in (subject.patched(rng), InEngine(engine, subject.inputs, rng)):
         out = np.full((len(seen), len(subject.dims)), -1)
@@ -91,9 +87,7 @@ def finality(
     final = np.full((len(seen), len(subject.dims)), 1 << 40)
     told = np.zeros(len(seen), bool)  # whether a future has said anything
     fenced = np.zeros(len(seen), bool)  # near a length that no stream may reach
-    values: list[Any] = [None] * len(
-        subject.dims
-    )  # per output (seen, frames, features): the first run's
+    values: list[Any] = [None] * len(subject.dims)  # per output (seen, frames, features): the first run's
     for f, future in enumerate(futures):
         rows = np.flatnonzero((now <= future).all(1) & (future[clock] - now[:, clock] <= horizon))
         if f in totals.refused:
@@ -128,9 +122,7 @@ def _futures(subject: Subject, n_lengths: int) -> list[Frames]:
     if len(subject.inputs) == 1:
         return [(n,) for n in range(n_lengths)]
     fast = [x.rate == 1 for x in subject.inputs]
-    pairs = [
-        tuple(n if f else m for f in fast) for n in range(n_lengths) for m in range(n_lengths // 2 + 4)
-    ]
+    pairs = [tuple(n if f else m for f in fast) for n in range(n_lengths) for m in range(n_lengths // 2 + 4)]
     return [p for p in pairs if subject.together(p)]
 
 
@@ -171,9 +163,7 @@ def delays_and_fields(
             measured.append((math.inf, math.inf))
             continue
         n_known = int(known[-1, k])
-        when = np.searchsorted(
-            known[:, k], np.arange(n_known), side="right"
-        )  # frames at which m is known
+        when = np.searchsorted(known[:, k], np.arange(n_known), side="right")  # frames at which m is known
         delay = max(int(n) - 1 - math.floor(m * first.rate / rate) for m, n in enumerate(when))
         field = math.nan
         if outputs is not None:
@@ -230,9 +220,7 @@ def kept(snapshot: bytes, home: dict[Key, Key]) -> dict[Key, int]:
     return sizes
 
 
-def most_kept(
-    subject: Subject, engine: ds.Engine, n_frames: int, rng: np.random.Generator
-) -> dict[Key, int]:
+def most_kept(subject: Subject, engine: ds.Engine, n_frames: int, rng: np.random.Generator) -> dict[Key, int]:
     """Return the most bytes of every array that streams hold between any two calls.
 
     One stream goes far; the first frames come one by one. With several inputs more streams start, to see
@@ -250,9 +238,7 @@ def most_kept(
                 if not subject.together(to):
                     break
                 parts = [rng.standard_normal((b - a, x.size)) for a, b, x in zip(at, to, subject.inputs)]
-                driver.step(
-                    ["a"], [sos], [False], batch_rows(subject, [[p.astype(np.float32) for p in parts]])
-                )
+                driver.step(["a"], [sos], [False], batch_rows(subject, [[p.astype(np.float32) for p in parts]]))
                 sos, at = False, to
                 for key, n_bytes in kept(driver.snapshot("a"), home).items():
                     most[key] = max(most[key], n_bytes)

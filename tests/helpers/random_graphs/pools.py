@@ -40,9 +40,7 @@ class Pools:
             return Node(layers, [f"{name} = self.pool{name}({x})"], "BFL", sums)
         text = f"{kernel}, {stride}, {padding}, {ceil}, {r.random() < 0.5}"
         if r.random() < 0.3:  # time and features alike, as an image of one channel
-            image = (
-                f"F.avg_pool2d({x}.unsqueeze(1), (1, {kernel}), (1, {stride}), (0, {padding}), {ceil})"
-            )
+            image = f"F.avg_pool2d({x}.unsqueeze(1), (1, {kernel}), (1, {stride}), (0, {padding}), {ceil})"
             return Node({}, [f"{name} = {image}.squeeze(1)"], "BFL")
         layers = {f"pool{name}": f"nn.AvgPool1d({text})"}
         return Node(layers, [f"{name} = self.pool{name}({x})"], "BFL")

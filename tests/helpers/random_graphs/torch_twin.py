@@ -26,9 +26,7 @@ class _Conv1d(nn.Conv1d):
     """Conv1d with frames of padding as a pair, or "causal"."""
 
     def __init__(self, n_in: int, n_out: int, kernel: int, padding: Any = 0, **options: Any) -> None:
-        super().__init__(
-            n_in, n_out, kernel, padding=0 if self._is_ours(padding) else padding, **options
-        )
+        super().__init__(n_in, n_out, kernel, padding=0 if self._is_ours(padding) else padding, **options)
         if padding == "causal":
             padding = (self.dilation[0] * (kernel - 1), 0)
         self.pair = padding if self._is_ours(padding) else None
@@ -39,9 +37,7 @@ class _Conv1d(nn.Conv1d):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.pair is not None and any(self.pair):
-            x = F.pad(
-                x, self.pair, mode="constant" if self.padding_mode == "zeros" else self.padding_mode
-            )
+            x = F.pad(x, self.pair, mode="constant" if self.padding_mode == "zeros" else self.padding_mode)
         if self.pair is not None:
             return F.conv1d(x, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
         return super().forward(x)

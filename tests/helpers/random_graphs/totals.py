@@ -72,9 +72,7 @@ class Totals:
         self.operators: set[str] = set()
         self.refused: set[int] = set()  # rows that a check refuses
         self.met: list[Any] = []  # per sync, the totals that met there: (rows, inputs)
-        self.pooled: list[
-            Any
-        ] = []  # per operation that makes one frame of all, its input's totals: (rows,)
+        self.pooled: list[Any] = []  # per operation that makes one frame of all, its input's totals: (rows,)
         self.tensors = []
         for i, x in enumerate(inputs):
             counts = np.zeros((len(self.frames), 4), np.int64)

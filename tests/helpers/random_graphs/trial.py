@@ -58,9 +58,7 @@ class Subject:
         totals = Totals(options.inputs, [[0] * len(options.inputs)], False, options.buffer_limit)
         outputs = leaves(model.forward(*totals.tensors))
         dims = [y.dims for y in outputs]
-        return cls(
-            options, model, copy.deepcopy(model).double(), dims, totals.n_operations, totals.operators
-        )
+        return cls(options, model, copy.deepcopy(model).double(), dims, totals.n_operations, totals.operators)
 
     @property
     def inputs(self) -> list[Input]:
@@ -141,9 +139,7 @@ class Trial:
         if self.faults:
             _core.fault_install()
         eager = subject.patched(rng)
-        engine = InEngine(
-            subject.compiled(eager.model if rng.random() < 0.5 else None), subject.inputs, rng
-        )
+        engine = InEngine(subject.compiled(eager.model if rng.random() < 0.5 else None), subject.inputs, rng)
         self.drivers: dict[str, Any] = {"eager": eager, "engine": engine}
         self.n_outputs = len(subject.dims)
         self.done: list[Stream] = []
@@ -207,9 +203,7 @@ class Trial:
         batch = [d[None] for d in s.data]
         exact = offline(subject, subject.double.forward, batch, np.float64)
         if totals.refused:
-            assert exact is None or totals.would_broadcast() or "limit" in totals.operators, (
-                f"refused: {lengths}"
-            )
+            assert exact is None or totals.would_broadcast() or "limit" in totals.operators, f"refused: {lengths}"
             for mode, driver in self.drivers.items():
                 try:
                     driver.step(["alone"], [True], [True], batch_rows(subject, [s.data]))
@@ -231,9 +225,7 @@ class Trial:
         self.stats["frames"] += sum(len(y) for y in s.whole["eager"])
         return s
 
-    def compare(
-        self, mode: str, got: list[Array], batch: list[Array], exact: list[Array], nothing: bool
-    ) -> None:
+    def compare(self, mode: str, got: list[Array], batch: list[Array], exact: list[Array], nothing: bool) -> None:
         """Hold a whole stream against float64: at most 4 times as far off as float32 offline is.
 
         `nothing`: where one frame is made of all, it may be made of none.
@@ -255,9 +247,7 @@ class Trial:
             if gap.max() > bound:
                 self.stats["ill-conditioned"] += 1
                 bound = bound + 8 * self.sensitivity(batch, exact, k)
-                assert (gap <= bound).all(), (
-                    f"output {k} in {mode}: off by {gap.max():.3g} of {largest:.3g}"
-                )
+                assert (gap <= bound).all(), f"output {k} in {mode}: off by {gap.max():.3g} of {largest:.3g}"
 
     def sensitivity(self, batch: list[Array], exact: list[Array], k: int) -> Array:
         """Return how far float64 moves at most where inputs and weights are off by float32's rounding."""
@@ -311,16 +301,12 @@ class Trial:
 
     def call(self) -> None:
         """One call with some of the streams, in both modes."""
-        chosen = [s for s in self.open if self.chance(0.7)] or [
-            self.open[self.rng.integers(len(self.open))]
-        ]
+        chosen = [s for s in self.open if self.chance(0.7)] or [self.open[self.rng.integers(len(self.open))]]
         self.rng.shuffle(chosen)  # type: ignore[arg-type]
         eos = [self.chance(0.12) for _ in chosen]
         to = [[len(d) for d in s.data] if e else self.advance(s) for s, e in zip(chosen, eos)]
         sos = [not s.live for s in chosen]
-        rows = batch_rows(
-            self.subject, [[d[a:b] for d, a, b in zip(s.data, s.at, t)] for s, t in zip(chosen, to)]
-        )
+        rows = batch_rows(self.subject, [[d[a:b] for d, a, b in zip(s.data, s.at, t)] for s, t in zip(chosen, to)])
         given = ([s.name for s in chosen], sos, eos, rows, any(s.replaces for s in chosen))
         if self.chance(0.3):
             self.interrupt(given)
@@ -431,10 +417,7 @@ class Trial:
             bad = ([*ids, live[0]], [*sos, True], [*eos, False], [[*r, r[0]] for r in rows], False)
             named = {live[0]}
         elif way == "apart" and len(rows) > 1:
-            far = [
-                self.noise(40, x) if k == 0 else self.noise(0, x)
-                for k, x in enumerate(self.subject.inputs)
-            ]
+            far = [self.noise(40, x) if k == 0 else self.noise(0, x) for k, x in enumerate(self.subject.inputs)]
             more = [arrange(f, x) for f, x in zip(far, self.subject.inputs)]
             bad = (
                 [*ids, "far"],
@@ -518,8 +501,7 @@ class Trial:
                 s.at = a
                 to.append([len(d) for d in s.data] if last else self.advance(s))
             wide = [
-                [d[a:b].astype(np.float64) for d, a, b in zip(s.data, p, t)]
-                for s, p, t in zip(streams, at, to)
+                [d[a:b].astype(np.float64) for d, a, b in zip(s.data, p, t)] for s, p, t in zip(streams, at, to)
             ]
             ids, sos = [s.name for s in streams], [s.name not in driver.ids for s in streams]
             frames, _ = driver.step(ids, sos, [last] * len(ids), batch_rows(self.subject, wide))
@@ -528,17 +510,13 @@ class Trial:
                 for g, row in zip(got, rows):
                     g[k].append(row)
         for s, parts in zip(streams, got):
-            exact = offline(
-                self.subject, self.subject.double.forward, [d[None] for d in s.data], np.float64
-            )
+            exact = offline(self.subject, self.subject.double.forward, [d[None] for d in s.data], np.float64)
             for k, y in enumerate(exact or []):
                 a, b = np.concatenate(parts[k]), y[0]
                 assert a.dtype == np.float64
                 assert len(a) == len(s.whole["eager"][k])
                 if len(a):
-                    assert np.abs(a - b).max() <= 1e-9 * max(1, np.abs(b).max()), (
-                        f"output {k} in float64"
-                    )
+                    assert np.abs(a - b).max() <= 1e-9 * max(1, np.abs(b).max()), f"output {k} in float64"
 
     def validate(self, s: Stream) -> None:
         """Run the eager model offline amid its live streams."""

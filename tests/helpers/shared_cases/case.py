@@ -57,9 +57,7 @@ class Given:
     def frames(self, rng: np.random.Generator, n: int) -> Array:
         """Return n random frames ``[frames][features...]``."""
         shape = (n, *(d for d in self.dims if isinstance(d, int)))
-        return (
-            rng.integers(0, self.below, shape) if self.below else rng.standard_normal(shape, np.float32)
-        )
+        return rng.integers(0, self.below, shape) if self.below else rng.standard_normal(shape, np.float32)
 
     def arranged(self, frames: Array) -> Array:
         """Bring frames into the input's order of dimensions, without B."""
@@ -180,8 +178,7 @@ def offline(case: Case, arrays: Sequence[Array]) -> tuple[list[Any], list[Any]] 
     said = []
     for model, dtype in zip(_models(case), (torch.float32, torch.float64)):
         rows = [
-            torch.from_numpy(np.expand_dims(x.arranged(a), x.dims.index("B")))
-            for x, a in zip(case.inputs, arrays)
+            torch.from_numpy(np.expand_dims(x.arranged(a), x.dims.index("B"))) for x, a in zip(case.inputs, arrays)
         ]
         try:
             with torch.no_grad():

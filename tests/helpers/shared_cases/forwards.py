@@ -268,9 +268,7 @@ def _shared_weights(nn: Any, F: Any, ds: Any) -> Any:
 def _weights_normalised(nn: Any, F: Any, ds: Any) -> Any:
     """torch's parametrization; dreamstream folds it when weights are loaded."""
     norm = nn.utils.parametrizations.weight_norm if ds.__name__ == "torch" else lambda m: m
-    return nn.Sequential(
-        norm(nn.Conv1d(4, 4, 3, padding=1)), nn.ELU(), norm(nn.Conv1d(4, 2, 3, padding=1))
-    )
+    return nn.Sequential(norm(nn.Conv1d(4, 4, 3, padding=1)), nn.ELU(), norm(nn.Conv1d(4, 2, 3, padding=1)))
 
 
 # ---------------------------------------------------------------- containers, inputs, results

@@ -52,15 +52,9 @@ def tensors_of(case: Case, call: Sequence[Row], data: Data, plain: bool) -> list
         if not rows:  # nor does a list of none say what frames are like
             rows = np.zeros([d if isinstance(d, int) else 0 for d in x.dims], x.dtype)
         if not plain:
-            rows = (
-                [torch.from_numpy(r).to(DEVICE) for r in rows]
-                if call
-                else torch.from_numpy(rows).to(DEVICE)
-            )
+            rows = [torch.from_numpy(r).to(DEVICE) for r in rows] if call else torch.from_numpy(rows).to(DEVICE)
         sos, eos = [r.sos for r in call], [r.eos for r in call]
-        out.append(
-            ds.stream_tensor(rows, names=names, ids=[r.id for r in call], sos=sos, eos=eos, rate=x.rate)
-        )
+        out.append(ds.stream_tensor(rows, names=names, ids=[r.id for r in call], sos=sos, eos=eos, rate=x.rate))
     return out
 
 

@@ -81,9 +81,7 @@ case(
     lambda nn, F, ds: nn.AvgPool1d(4, 3, 1, ceil_mode=True),
     reach=9,
 )
-case(
-    "avg-pool-without-padding", BCL(3), lambda nn, F, ds: nn.AvgPool1d(3, 2, 1, count_include_pad=False)
-)
+case("avg-pool-without-padding", BCL(3), lambda nn, F, ds: nn.AvgPool1d(3, 2, 1, count_include_pad=False))
 case("max-pool2d", COLUMNS, lambda nn, F, ds: nn.MaxPool2d((2, 3), (2, 2), (1, 1)), reach=8)
 case("avg-pool2d", ROWS, lambda nn, F, ds: nn.AvgPool2d((3, 2), stride=(2, 1), padding=(1, 0)), reach=8)
 case("upsample-nearest", BCL(3), lambda nn, F, ds: nn.Upsample(scale_factor=2, mode="nearest"), delay=0)
@@ -99,9 +97,7 @@ case("zero-pad2d", ROWS, lambda nn, F, ds: nn.ZeroPad2d((1, 0, 2, 3)), reach=7)
 # ---------------------------------------------------------------- recurrent layers
 def _first(kind: str, *arguments: Any, **options: Any) -> Any:
     """The outputs of a recurrent layer without its last state."""
-    return lambda nn, F, ds: net(
-        nn, lambda self, x: self.rnn(x)[0], rnn=getattr(nn, kind)(*arguments, **options)
-    )
+    return lambda nn, F, ds: net(nn, lambda self, x: self.rnn(x)[0], rnn=getattr(nn, kind)(*arguments, **options))
 
 
 LBC = (Given(("L", "B", 3)),)

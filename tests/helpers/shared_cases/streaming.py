@@ -52,9 +52,7 @@ class Run:
     counts: list[list[list[tuple[int, int]]]] = field(default_factory=list)
     names: list[list[Any]] = field(default_factory=list)
 
-    def add(
-        self, call: Sequence[Row], names: Sequence[Any], rows: list[list[Array]], starts: Any
-    ) -> None:
+    def add(self, call: Sequence[Row], names: Sequence[Any], rows: list[list[Array]], starts: Any) -> None:
         """Add a call: ``rows[output][row]`` are frames, ``starts`` the position of the first of each."""
         self.names = [list(n) for n in names]
         counts = []

@@ -43,9 +43,7 @@ class TestDac:
             pass
 
         ds.register(AsWritten)(lambda module, x: module.forward(x))
-        with pytest.raises(
-            ds.CaptureError, match=r"length of a stream .*: `padding = \(hidden_state\.shape"
-        ):
+        with pytest.raises(ds.CaptureError, match=r"length of a stream .*: `padding = \(hidden_state\.shape"):
             ds.compile(AsWritten(4), ("B", 4, "L"))
 
 
@@ -86,7 +84,5 @@ class TestSnac:
     def test_attention_is_refused(self, layers):
         """Its windows are as many as fit into the whole stream."""
         encoder = layers.Encoder(32, [2], depthwise=True, attn_window_size=4)
-        with pytest.raises(
-            (NotStreamableError, ds.CaptureError), match=r"length of a stream .* at einops\.py"
-        ):
+        with pytest.raises((NotStreamableError, ds.CaptureError), match=r"length of a stream .* at einops\.py"):
             ds.compile(encoder, ("B", 1, "L"))

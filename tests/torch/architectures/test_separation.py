@@ -62,9 +62,7 @@ def test_a_statistic_over_the_stream_is_refused():
     class AsWritten(norms.FeatsGlobLN):
         pass
 
-    with pytest.raises(
-        NotStreamableError, match=r"mean over the stream .*`mean = x\.mean\(.*at the stream's end"
-    ):
+    with pytest.raises(NotStreamableError, match=r"mean over the stream .*`mean = x\.mean\(.*at the stream's end"):
         ds.compile(AsWritten(4), ("B", 4, "L"))
 
 
@@ -84,8 +82,6 @@ def test_lstm_tasnet():
 
 def test_a_bidirectional_layer_is_refused():
     """Rightly: it reads from the end."""
-    model = asteroid.LSTMTasNet(
-        2, rnn_type="LSTM", hid_size=8, n_layers=1, bidirectional=True, dropout=0, **SMALL
-    )
+    model = asteroid.LSTMTasNet(2, rnn_type="LSTM", hid_size=8, n_layers=1, bidirectional=True, dropout=0, **SMALL)
     with pytest.raises(NotStreamableError, match=r"masker\.0\.rnn \(LSTM\).*bidirectional|backward"):
         ds.patch_module(model)

@@ -42,9 +42,7 @@ def test_wavenet_of_vits():
         def __init__(self):
             super().__init__()
             sizes = {"hidden_size": 8, "wavenet_kernel_size": 5, "wavenet_dilation_rate": 2}
-            self.net = VitsWaveNet(
-                transformers.VitsConfig(speaker_embedding_size=0, **sizes), num_layers=4
-            )
+            self.net = VitsWaveNet(transformers.VitsConfig(speaker_embedding_size=0, **sizes), num_layers=4)
 
         def forward(self, x):
             return self.net(x, torch.ones(1, 1, 1, dtype=x.dtype))

@@ -67,9 +67,7 @@ def avg_pool(step: Step, windows: Sequence[Window], weights: Sequence[Any], stat
     if _inner(step):
         g = torch.arange(sums.shape[3], device=sizes.device)
         n_inner = x.new()[0].shape[2]
-        sizes = sizes * _sizes(
-            step, g * stride[1] - a["inner_padding"], kernel[1], n_inner, a["inner_padding"]
-        )
+        sizes = sizes * _sizes(step, g * stride[1] - a["inner_padding"], kernel[1], n_inner, a["inner_padding"])
     return (_frames(step, sums / there(sizes.clamp(min=1), sums)[:, None]),), state
 
 

@@ -34,8 +34,7 @@ def _before(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State
     given += [None] * (len(sizes) - len(given))
     n_cells = a["layers"] * (1 + a["bidirectional"])
     return tuple(
-        like.new_zeros(1, n_cells, size) if start is None else start[None]
-        for start, size in zip(given, sizes)
+        like.new_zeros(1, n_cells, size) if start is None else start[None] for start, size in zip(given, sizes)
     )
 
 

@@ -120,9 +120,7 @@ def _close(rates: tuple[Fraction, ...], frames: tuple[int, ...], skew: int) -> b
 
 def delay(rng: Rng, dtype: str) -> Case:
     a = {"frames": int(rng.integers(0, 7))}
-    return make(
-        rng, "delay", [Input(shape(rng), any_type(rng, dtype))], a, exact=True, reach=a["frames"] + 2
-    )
+    return make(rng, "delay", [Input(shape(rng), any_type(rng, dtype))], a, exact=True, reach=a["frames"] + 2)
 
 
 def sync(rng: Rng, dtype: str) -> Case:

@@ -11,9 +11,7 @@ from .products import channels
 
 __all__ = ["GENERATORS"]
 
-GAPS = (
-    "there are outputs between the taps that no frame reaches, or no later one, which counts don't see"
-)
+GAPS = "there are outputs between the taps that no frame reaches, or no later one, which counts don't see"
 
 
 def plain(rng: Rng, numbers: list[int], usual: int) -> list[int]:
@@ -30,9 +28,7 @@ def inner_pads(rng: Rng, n: int, mode: str) -> list[int]:
 def touched(n_in: int, n_out: int, spread: list[int], shift: int) -> bool:
     """Whether windows at i * stride - shift, i < n_in, meet any of n_out positions."""
     stride, kernel, dilation = spread
-    return any(
-        0 <= i * stride + t * dilation - shift < n_out for i in range(n_in) for t in range(kernel)
-    )
+    return any(0 <= i * stride + t * dilation - shift < n_out for i in range(n_in) for t in range(kernel))
 
 
 def kernel_within(rng: Rng, padded: int, most: int) -> tuple[int, int]:

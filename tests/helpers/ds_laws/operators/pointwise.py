@@ -147,10 +147,7 @@ def _cat(rng: Rng, dtype: str) -> Case:
     features, kind = _shape(rng, 1), _moved(rng, dtype)
     axis = int(rng.integers(len(features)))
     n = int(rng.integers(2, 4))
-    sizes = [
-        tuple(int(rng.integers(1, 4)) if d == axis else s for d, s in enumerate(features))
-        for _ in range(n)
-    ]
+    sizes = [tuple(int(rng.integers(1, 4)) if d == axis else s for d, s in enumerate(features)) for _ in range(n)]
     layout = random_layout(rng, len(features))
 
     def forward(case: Case, weights: Any, *tensors: Any) -> Any:
@@ -158,9 +155,7 @@ def _cat(rng: Rng, dtype: str) -> Case:
             return door(case, weights, *tensors)
         return ds.cat(tensors, case.layout.index(axis))  # the door's plain tensors are of one shape
 
-    return _make(
-        rng, "cat", [Input(s, kind) for s in sizes], {"axis": axis}, layout=layout, forward=forward
-    )
+    return _make(rng, "cat", [Input(s, kind) for s in sizes], {"axis": axis}, layout=layout, forward=forward)
 
 
 def _permute(rng: Rng, dtype: str) -> Case:

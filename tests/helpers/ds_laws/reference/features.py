@@ -35,9 +35,7 @@ def reduce_features(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     over = sorted(a["axes"]) or list(range(rank))
     kept = [i for i in range(rank) if i not in over]
     rows = x.transpose(0, *(i + 1 for i in kept), *(i + 1 for i in over))
-    rows = rows.reshape(
-        len(x), *(x.shape[i + 1] for i in kept), int(np.prod([x.shape[i + 1] for i in over]))
-    )
+    rows = rows.reshape(len(x), *(x.shape[i + 1] for i in kept), int(np.prod([x.shape[i + 1] for i in over])))
     whole = np.int64 if x.dtype.kind in "ib" else None
     found: dict[str, Callable[[], Array]] = {
         "sum": lambda: rows.sum(-1, dtype=whole),

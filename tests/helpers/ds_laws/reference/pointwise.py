@@ -77,9 +77,7 @@ def reshape(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 def narrow(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return [
-        np.moveaxis(
-            np.moveaxis(x, a["axis"] + 1, 0)[a["start"] :][: a["length"] : a["step"]], 0, a["axis"] + 1
-        )
+        np.moveaxis(np.moveaxis(x, a["axis"] + 1, 0)[a["start"] :][: a["length"] : a["step"]], 0, a["axis"] + 1)
     ]
 
 

@@ -24,16 +24,13 @@ def windows(
     if ceil and out and out[-1] >= size:
         out.pop()
     return [
-        ([p for p in range(s, s + span, dilation) if 0 <= p < size], min(kernel, size + right - s))
-        for s in out
+        ([p for p in range(s, s + span, dilation) if 0 <= p < size], min(kernel, size + right - s)) for s in out
     ]
 
 
 def _axes(a: dict[str, Any], x: Array) -> tuple[Array, list[Any], list[Any]]:
     """The frames as [L][F][C], the windows of L and those of F."""
-    frames = windows(
-        len(x), a["kernel"], a["stride"], a["left"], a["right"], a.get("dilation", 1), a["ceil"]
-    )
+    frames = windows(len(x), a["kernel"], a["stride"], a["left"], a["right"], a.get("dilation", 1), a["ceil"])
     inner = (a["inner_kernel"], a["inner_stride"], a["inner_padding"], a.get("inner_dilation", 1))
     if inner[:3] == (1, 1, 0):
         return x.reshape(len(x), 1, -1), frames, [([0], 1)]

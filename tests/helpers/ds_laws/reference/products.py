@@ -49,9 +49,7 @@ def conv1d(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
         part = x[:, g * per_group : (g + 1) * per_group]
         for tap in range(kernel):
             rows = part[tap * dilation :][: (n - 1) * stride + 1 : stride]
-            y[:, g * per_out : (g + 1) * per_out] += (
-                rows @ weight[g * per_out : (g + 1) * per_out, :, tap].T
-            )
+            y[:, g * per_out : (g + 1) * per_out] += rows @ weight[g * per_out : (g + 1) * per_out, :, tap].T
     return [y if bias is None else y + bias]
 
 
@@ -70,9 +68,7 @@ def conv_transpose1d(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
         for i in range(len(x)):
             for tap in range(kernel):
                 at = i * stride + tap * dilation
-                y[at, g * per_out : (g + 1) * per_out] += (
-                    part[i] @ weight[g * per_in : (g + 1) * per_in, :, tap]
-                )
+                y[at, g * per_out : (g + 1) * per_out] += part[i] @ weight[g * per_in : (g + 1) * per_in, :, tap]
     y = y[padding : padding + n]
     return [y if bias is None else y + bias]
 
