@@ -46,7 +46,7 @@ typedef struct cell {
     void **y_rows;
     const ds_real_kernels *kernels;
     ds_packed packed; /* of the hot weight; cold ones have data of their own */
-    bool wide; /* 512-bit registers */
+    bool wide;        /* 512-bit registers */
     size_t weight_bytes;
 } cell;
 
@@ -116,38 +116,39 @@ static void run_vn(const cell *c, const float *w)
 }
 
 /* Roofs, for 512-bit and 256-bit registers: V(f) is a function of <immintrin.h>. */
-#define DEFINE_ROOFS(name, isa, VECTOR, LANES, V, KEEP)                                          \
-    __attribute__((target(isa))) static void read_##name(const float *w, size_t n)              \
-    {                                                                                            \
-        VECTOR s0 = V(setzero_ps)(), s1 = s0, s2 = s0, s3 = s0;                                  \
-        for (size_t i = 0; i + 4 * LANES <= n; i += 4 * LANES) {                                 \
-            s0 = V(add_ps)(s0, V(loadu_ps)(w + i));                                              \
-            s1 = V(add_ps)(s1, V(loadu_ps)(w + i + LANES));                                      \
-            s2 = V(add_ps)(s2, V(loadu_ps)(w + i + 2 * LANES));                                  \
-            s3 = V(add_ps)(s3, V(loadu_ps)(w + i + 3 * LANES));                                  \
-        }                                                                                        \
-        float out[LANES];                                                                        \
-        V(storeu_ps)(out, V(add_ps)(V(add_ps)(s0, s1), V(add_ps)(s2, s3)));                      \
-        sink = out[0];                                                                           \
-    }                                                                                            \
-    __attribute__((target(isa))) static void fma_##name(size_t n)                               \
-    {                                                                                            \
-        const VECTOR a = V(set1_ps)(0.5F), b = V(set1_ps)(0.25F);                                \
-        VECTOR s0 = a, s1 = a, s2 = a, s3 = a, s4 = a, s5 = a, s6 = a, s7 = a, s8 = a, s9 = a;   \
-        for (size_t i = 0; i < n; i += 10 * LANES) {                                             \
-            s0 = V(fmadd_ps)(s0, a, b);                                                          \
-            s1 = V(fmadd_ps)(s1, a, b);                                                          \
-            s2 = V(fmadd_ps)(s2, a, b);                                                          \
-            s3 = V(fmadd_ps)(s3, a, b);                                                          \
-            s4 = V(fmadd_ps)(s4, a, b);                                                          \
-            s5 = V(fmadd_ps)(s5, a, b);                                                          \
-            s6 = V(fmadd_ps)(s6, a, b);                                                          \
-            s7 = V(fmadd_ps)(s7, a, b);                                                          \
-            s8 = V(fmadd_ps)(s8, a, b);                                                          \
-            s9 = V(fmadd_ps)(s9, a, b);                                                          \
-            __asm__ volatile("" : KEEP(s0), KEEP(s1), KEEP(s2), KEEP(s3), KEEP(s4), KEEP(s5),    \
-                             KEEP(s6), KEEP(s7), KEEP(s8), KEEP(s9));                            \
-        }                                                                                        \
+#define DEFINE_ROOFS(name, isa, VECTOR, LANES, V, KEEP)                                        \
+    __attribute__((target(isa))) static void read_##name(const float *w, size_t n)             \
+    {                                                                                          \
+        VECTOR s0 = V(setzero_ps)(), s1 = s0, s2 = s0, s3 = s0;                                \
+        for (size_t i = 0; i + 4 * LANES <= n; i += 4 * LANES) {                               \
+            s0 = V(add_ps)(s0, V(loadu_ps)(w + i));                                            \
+            s1 = V(add_ps)(s1, V(loadu_ps)(w + i + LANES));                                    \
+            s2 = V(add_ps)(s2, V(loadu_ps)(w + i + 2 * LANES));                                \
+            s3 = V(add_ps)(s3, V(loadu_ps)(w + i + 3 * LANES));                                \
+        }                                                                                      \
+        float out[LANES];                                                                      \
+        V(storeu_ps)(out, V(add_ps)(V(add_ps)(s0, s1), V(add_ps)(s2, s3)));                    \
+        sink = out[0];                                                                         \
+    }                                                                                          \
+    __attribute__((target(isa))) static void fma_##name(size_t n)                              \
+    {                                                                                          \
+        const VECTOR a = V(set1_ps)(0.5F), b = V(set1_ps)(0.25F);                              \
+        VECTOR s0 = a, s1 = a, s2 = a, s3 = a, s4 = a, s5 = a, s6 = a, s7 = a, s8 = a, s9 = a; \
+        for (size_t i = 0; i < n; i += 10 * LANES) {                                           \
+            s0 = V(fmadd_ps)(s0, a, b);                                                        \
+            s1 = V(fmadd_ps)(s1, a, b);                                                        \
+            s2 = V(fmadd_ps)(s2, a, b);                                                        \
+            s3 = V(fmadd_ps)(s3, a, b);                                                        \
+            s4 = V(fmadd_ps)(s4, a, b);                                                        \
+            s5 = V(fmadd_ps)(s5, a, b);                                                        \
+            s6 = V(fmadd_ps)(s6, a, b);                                                        \
+            s7 = V(fmadd_ps)(s7, a, b);                                                        \
+            s8 = V(fmadd_ps)(s8, a, b);                                                        \
+            s9 = V(fmadd_ps)(s9, a, b);                                                        \
+            __asm__ volatile(""                                                                \
+                             : KEEP(s0), KEEP(s1), KEEP(s2), KEEP(s3), KEEP(s4), KEEP(s5),     \
+                               KEEP(s6), KEEP(s7), KEEP(s8), KEEP(s9));                        \
+        }                                                                                      \
     }
 #define V512(f) _mm512_##f
 #define V256(f) _mm256_##f
@@ -175,8 +176,9 @@ typedef struct candidate {
 } candidate;
 
 static const candidate candidates[] = {
-    {"ours", run_ours, PACKED, false}, {"nt", run_nt, ROWS_N, false}, {"nn", run_nn, ROWS_K, false},
-    {"vt", run_vt, ROWS_N, true},      {"vn", run_vn, ROWS_K, true},  {"read", run_read, ANY, false},
+    {"ours", run_ours, PACKED, false}, {"nt", run_nt, ROWS_N, false},
+    {"nn", run_nn, ROWS_K, false},     {"vt", run_vt, ROWS_N, true},
+    {"vn", run_vn, ROWS_K, true},      {"read", run_read, ANY, false},
     {"fma", run_fma, ANY, false},
 };
 enum { N_CANDIDATES = sizeof candidates / sizeof *candidates, MAX_ROUNDS = 1000 };
@@ -219,8 +221,8 @@ static double sample(const cell *c, const candidate *which, const float *hot, ri
 static void prepare(cell *c, const float *weight, float **layouts, void *block)
 {
     layouts[ANY] = layouts[ROWS_N];
-    const ds_weight_layout rows = {.n_taps = 1, .n_inner = 1, .n_channels = c->k,
-                                   .col = (ptrdiff_t)c->k, .channel = 1};
+    const ds_weight_layout rows = {
+        .n_taps = 1, .n_inner = 1, .n_channels = c->k, .col = (ptrdiff_t)c->k, .channel = 1};
     ds_pack(c->kernels, block, weight, c->n, &rows, NULL);
     c->packed = *(const ds_packed *)block;
     layouts[PACKED] = (float *)((char *)block + ((const char *)c->packed.data - (char *)block));

@@ -119,9 +119,9 @@ static inline int64_t width_of(const graph_case *c, int edge)
 }
 
 /* Adds a node with weights of these shapes (ended by rank -1), filled at random. */
-static inline int add_node(graph_case *c, const ds_op_def *def, const ds_attr *attrs, size_t n_attrs,
-                           const int *inputs, size_t n_inputs, const ds_signature *weights,
-                           size_t n_weights)
+static inline int add_node(graph_case *c, const ds_op_def *def, const ds_attr *attrs,
+                           size_t n_attrs, const int *inputs, size_t n_inputs,
+                           const ds_signature *weights, size_t n_weights)
 {
     if (c->status != DS_OK) {
         return -1;
@@ -159,8 +159,9 @@ static inline int add_unary(graph_case *c, const char *name, int x)
 }
 
 /* left and right: padding; mode: of ds_op_conv1d. */
-static inline int add_padded_conv(graph_case *c, int x, int64_t n_out, int64_t kernel, int64_t stride,
-                                  int64_t dilation, int64_t left, int64_t right, const char *mode)
+static inline int add_padded_conv(graph_case *c, int x, int64_t n_out, int64_t kernel,
+                                  int64_t stride, int64_t dilation, int64_t left, int64_t right,
+                                  const char *mode)
 {
     const ds_attr attrs[] = {int_attr("stride", stride), int_attr("dilation", dilation),
                              int_attr("left", left), int_attr("right", right),
@@ -176,7 +177,8 @@ static inline int add_conv(graph_case *c, int x, int64_t n_out, int64_t kernel, 
     return add_padded_conv(c, x, n_out, kernel, stride, 1, 0, 0, "zeros");
 }
 
-static inline int add_transposed(graph_case *c, int x, int64_t n_out, int64_t kernel, int64_t stride)
+static inline int add_transposed(graph_case *c, int x, int64_t n_out, int64_t kernel,
+                                 int64_t stride)
 {
     const ds_attr attrs[] = {int_attr("stride", stride)};
     const ds_signature weight = {
@@ -302,8 +304,8 @@ static inline int random_conv(graph_case *c, int x)
     const int64_t right = same ? span - 1 - left : random_in(0, span - 1);
     const char *mode = modes[random_below(4)];
     c->plain = c->plain && strcmp(mode, "zeros") == 0; /* at the end it may read further back */
-    return add_padded_conv(c, x, random_in(1, 5), kernel, same ? 1 : random_in(1, 3), dilation, left,
-                           right, mode);
+    return add_padded_conv(c, x, random_in(1, 5), kernel, same ? 1 : random_in(1, 3), dilation,
+                           left, right, mode);
 }
 
 /* Adds one node; `whole`: one that may wait for the end of the stream. */
@@ -319,13 +321,27 @@ static inline void add_random_node(graph_case *c, bool whole)
         add_unary(c, name, x);
         break;
     }
-    case 1: add_linear(c, x, random_in(1, 5)); break;
-    case 2: add_lstm(c, x, random_in(1, 3), false); break;
-    case 3: add_shift(c, "pad", x, "left", random_in(0, 3), "right", random_in(0, 3)); break;
-    case 4: add_shift(c, "slice", x, "start", random_in(0, 3), "crop", random_in(0, 3)); break;
-    case 5: add_shift(c, "slice", x, "start", random_in(0, 2), "step", random_in(1, 3)); break;
-    case 6: add_shift(c, "delay", x, "frames", random_in(0, 3), NULL, 0); break;
-    case 7: add_transposed(c, x, random_in(1, 3), random_in(1, 4), random_in(1, 3)); break;
+    case 1:
+        add_linear(c, x, random_in(1, 5));
+        break;
+    case 2:
+        add_lstm(c, x, random_in(1, 3), false);
+        break;
+    case 3:
+        add_shift(c, "pad", x, "left", random_in(0, 3), "right", random_in(0, 3));
+        break;
+    case 4:
+        add_shift(c, "slice", x, "start", random_in(0, 3), "crop", random_in(0, 3));
+        break;
+    case 5:
+        add_shift(c, "slice", x, "start", random_in(0, 2), "step", random_in(1, 3));
+        break;
+    case 6:
+        add_shift(c, "delay", x, "frames", random_in(0, 3), NULL, 0);
+        break;
+    case 7:
+        add_transposed(c, x, random_in(1, 3), random_in(1, 4), random_in(1, 3));
+        break;
     case 8: {
         /* two edges of one rate and length: a residual */
         for (int tries = 0; tries < 20; tries++) {
@@ -350,7 +366,9 @@ static inline void add_random_node(graph_case *c, bool whole)
         }
         random_conv(c, x);
         break;
-    default: random_conv(c, x); break;
+    default:
+        random_conv(c, x);
+        break;
     }
 }
 
@@ -408,7 +426,8 @@ static inline void compute_node(const ds_node *node, whole_stream *w, const ds_k
     const bool ended = true;
     for (int i = 0; i < op->n_inputs; i++) {
         const ds_pair now = w->counts[node->inputs[i]];
-        in[i] = (ds_window){i < ds_op_n_values(op) ? w->value[node->inputs[i]] : NULL, 0, now.total};
+        in[i] =
+            (ds_window){i < ds_op_n_values(op) ? w->value[node->inputs[i]] : NULL, 0, now.total};
         count[i] = (ds_counts){{0, 0}, now};
     }
     for (int o = 0; o < op->n_outputs; o++) {
@@ -421,8 +440,13 @@ static inline void compute_node(const ds_node *node, whole_stream *w, const ds_k
         weights[i] = node->weights[i].data;
     }
     void *carried = NULL, *prepared = NULL, *scratch = NULL;
-    ds_run run = {.n_rows = 1, .in = in, .out = out, .count = count, .ended = &ended,
-                  .weights = weights, .k = &kernels->real[0]};
+    ds_run run = {.n_rows = 1,
+                  .in = in,
+                  .out = out,
+                  .count = count,
+                  .ended = &ended,
+                  .weights = weights,
+                  .k = &kernels->real[0]};
     run.frames_in = w->counts[node->inputs[0]].total;
     run.frames_out = w->counts[node->first_output].total;
     const size_t n_scratch = ds_op_scratch_bytes(op, 1, run.frames_in, run.frames_out);
@@ -445,8 +469,8 @@ static inline void compute_node(const ds_node *node, whole_stream *w, const ds_k
 }
 
 /* Every edge of the graph on the whole stream; inputs: [n_inputs] frames, `length` of each. */
-static inline whole_stream compute_whole(const ds_graph *g, const float *const *inputs, int64_t length,
-                                         const ds_kernels *kernels)
+static inline whole_stream compute_whole(const ds_graph *g, const float *const *inputs,
+                                         int64_t length, const ds_kernels *kernels)
 {
     whole_stream w = {.length = length};
     CHECK(g->n_edges <= MAX_GRAPH_EDGES);

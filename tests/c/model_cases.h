@@ -7,8 +7,8 @@
 #include "graph_cases.h"
 #include "model/model.h"
 
-static inline void put_test_port(ds_json_writer *w, const char *name, size_t i, const ds_signature *s,
-                                 bool is_output)
+static inline void put_test_port(ds_json_writer *w, const char *name, size_t i,
+                                 const ds_signature *s, bool is_output)
 {
     char text[32];
     (void)snprintf(text, sizeof text, "%s%zu", name, i);

@@ -37,8 +37,8 @@ static ds_status copy(const ds_graph *graph, const ds_interface *interface, cons
 }
 
 /* Steps [first, first + n) of `frames` and appends what comes to outputs[o]. */
-static ds_status step(ds_step *batch, ds_slot *slot, const ds_plan *plan, const char *frames, int64_t n,
-                      bool ended, ds_buffer *outputs)
+static ds_status step(ds_step *batch, ds_slot *slot, const ds_plan *plan, const char *frames,
+                      int64_t n, bool ended, ds_buffer *outputs)
 {
     const ds_graph *g = plan->graph;
     bool bad = false;
@@ -73,8 +73,8 @@ static ds_status stream(const ds_plan *plan, const ds_mapped *frames, ds_buffer 
     status = status == DS_OK ? ds_session_open(session, &slot, 0) : status;
     for (int64_t at = 0; status == DS_OK && at <= length; at += 7) {
         const int64_t n = length - at < 7 ? length - at : 7;
-        status = step(batch, slot, plan, (const char *)ds_mapped_bytes(frames) + (size_t)at * frame, n,
-                      n < 7, outputs);
+        status = step(batch, slot, plan, (const char *)ds_mapped_bytes(frames) + (size_t)at * frame,
+                      n, n < 7, outputs);
     }
     ds_step_destroy(batch);
     ds_session_destroy(session);
@@ -82,7 +82,8 @@ static ds_status stream(const ds_plan *plan, const ds_mapped *frames, ds_buffer 
 }
 
 /* Takes the graph. */
-static ds_status run(ds_graph *graph, const ds_interface *interface, const char *frames, const char *path)
+static ds_status run(ds_graph *graph, const ds_interface *interface, const char *frames,
+                     const char *path)
 {
     enum { MOST_OUTPUTS = 16 };
     ds_plan *plan = NULL;
@@ -95,7 +96,8 @@ static ds_status run(ds_graph *graph, const ds_interface *interface, const char 
     ds_status status = ds_plan_create(&plan, graph, ds_kernels_for(ds_cpu_best()), interface->skew);
     status = status == DS_OK ? ds_mapped_open(&mapped, NULL, frames) : status;
     if (status == DS_OK && (plan->graph->n_inputs != 1 || n_outputs > MOST_OUTPUTS)) {
-        status = ds_fail(DS_ARGUMENT, "run takes models of one input and at most %d outputs", MOST_OUTPUTS);
+        status = ds_fail(DS_ARGUMENT, "run takes models of one input and at most %d outputs",
+                         MOST_OUTPUTS);
     }
     status = status == DS_OK ? stream(plan, mapped, outputs) : status;
     for (size_t o = 1; o < n_outputs && status == DS_OK; o++) {

@@ -73,7 +73,8 @@ static void check_field(const graph_case *c, const ds_analysis *a, const facts *
 {
     static int64_t first[MAX_GRAPH_OUTPUTS][2 * MOST_FRAMES];
     const ds_graph *g = c->graph;
-    const int64_t end = field_end(a) - 8, begin = end - a->period; /* where no field reaches the start */
+    const int64_t end = field_end(a) - 8,
+                  begin = end - a->period; /* where no field reaches the start */
     for (size_t o = 0; o < MAX_GRAPH_OUTPUTS; o++) {
         for (size_t m = 0; m < 2 * MOST_FRAMES; m++) {
             first[o][m] = DS_NEVER;
@@ -199,8 +200,8 @@ static void test_rates(void)
         const int64_t a = random_in(1, 4), b = random_in(1, 4);
         const int x = add_input(&c, 2, a == b ? 1 : a, 1), y = add_input(&c, 2, a == b ? 1 : b, 1);
         const int u = add_conv(&c, x, 2, random_in(1, 4), a == b ? 1 : a);
-        const int v = add_padded_conv(&c, y, 2, 3, a == b ? 1 : b, 1, random_in(0, 2), random_in(0, 2),
-                                      "zeros");
+        const int v = add_padded_conv(&c, y, 2, 3, a == b ? 1 : b, 1, random_in(0, 2),
+                                      random_in(0, 2), "zeros");
         add_output(&c, add_combined(&c, "mul", u, v));
         add_output(&c, u);
         CHECK(c.status == DS_OK);
@@ -248,8 +249,7 @@ static void test_known_answers(void)
 
     c = new_case(); /* the longer branch holds the shorter back */
     x = add_input(&c, 2, 1, 1);
-    add_output(&c, add_combined(&c, "add", x,
-                                add_padded_conv(&c, x, 2, 7, 1, 1, 0, 6, "zeros")));
+    add_output(&c, add_combined(&c, "add", x, add_padded_conv(&c, x, 2, 7, 1, 1, 0, 6, "zeros")));
     check_answers(c, 6, 7, 1);
 
     c = new_case(); /* recurrence remembers all */
@@ -290,7 +290,8 @@ static void test_field_of_each_output(void)
 /* The irregular start is the longest of those along a path, and takes no time, however long it is. */
 static void test_long_starts(void)
 {
-    graph_case c = new_case(); /* 40 convolutions over 31 frames each: none waits for another's start */
+    graph_case c =
+        new_case(); /* 40 convolutions over 31 frames each: none waits for another's start */
     int x = add_input(&c, 1, 1, 1);
     for (int i = 0; i < 20; i++) {
         x = add_padded_conv(&c, x, 1, 31, 1, 1, 30, 0, "zeros");
@@ -312,7 +313,8 @@ static void test_long_starts(void)
     CHECK(c.status == DS_OK && ds_analyse(&a, c.graph, &clock) == DS_OK);
     CHECK(a.edges[x].capacity == 140000 && !a.edges[x].unbounded && a.period == 1280);
     CHECK(a.field[0] == 140001 * (int64_t)1280 && a.field[1] == 1280);
-    CHECK(a.transient == 1280 * (int64_t)1 << 36 || a.transient == 1280 * (((int64_t)1 << 36) + 1) - 1);
+    CHECK(a.transient == 1280 * (int64_t)1 << 36 ||
+          a.transient == 1280 * (((int64_t)1 << 36) + 1) - 1);
     CHECK(repeats(c.graph, &clock, &a));
     ds_analysis_free(&a);
     ds_graph_destroy(c.graph);
@@ -378,8 +380,13 @@ static void forward_nothing(const ds_op *op, const ds_run *run)
 
 static void test_broken_laws(void)
 {
-    static const ds_op_def liar = {.name = "liar", .n_inputs = 1, .n_outputs = 1, .n_values = 1,
-                                   .infer = no_infer, .counts = backward, .forward = forward_nothing};
+    static const ds_op_def liar = {.name = "liar",
+                                   .n_inputs = 1,
+                                   .n_outputs = 1,
+                                   .n_values = 1,
+                                   .infer = no_infer,
+                                   .counts = backward,
+                                   .forward = forward_nothing};
     graph_case c = new_case();
     const int x = add_input(&c, 1, 1, 1);
     add_output(&c, add_node(&c, &liar, NULL, 0, &x, 1, NULL, 0));
@@ -417,7 +424,8 @@ static void check_syncs(graph_case c, int64_t skew, size_t n_before, size_t n_af
         print_graph(plan->graph);
     }
     CHECK(count_nodes(plan->graph, "sync") == n_after);
-    for (size_t j = 0; j < plan->graph->n_nodes; j++) { /* in order, and ids are the former places */
+    for (size_t j = 0; j < plan->graph->n_nodes;
+         j++) { /* in order, and ids are the former places */
         const ds_node *node = &plan->graph->nodes[j];
         CHECK(node->made || node->op == plan->model->nodes[node->id].op);
         CHECK(plan->graph->edges[node->first_output].node == (int)j);
@@ -478,7 +486,8 @@ static void test_unequal_ends(void)
     ds_session *session;
     ds_slot *slot;
     ds_step *batch;
-    CHECK(ds_session_create(&session, plan, 0) == DS_OK && ds_session_open(session, &slot, 0) == DS_OK);
+    CHECK(ds_session_create(&session, plan, 0) == DS_OK &&
+          ds_session_open(session, &slot, 0) == DS_OK);
     CHECK(ds_step_create(&batch, plan, NULL) == DS_OK);
     const int64_t n = 9;
     bool ended = true, bad = false;

@@ -177,9 +177,7 @@ static void test_poison(void)
     ds_arena_free(&arena);
 }
 #else
-static void test_poison(void)
-{
-}
+static void test_poison(void) {}
 #endif
 
 int main(void)

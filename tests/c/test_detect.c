@@ -1,8 +1,8 @@
 /* cpu/detect: machines made of words, and this machine against the compiler's own detection. */
 #include <string.h>
 
-#include "cpu/detect.h"
 #include "check.h"
+#include "cpu/detect.h"
 
 #define BIT(n) (UINT32_C(1) << (n))
 

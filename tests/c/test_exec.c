@@ -35,8 +35,9 @@ static bool taken_over(const ds_plan *p, int first, int second)
     const ds_graph *g = p->graph;
     const int j = g->edges[second].node;
     return j >= 0 && g->nodes[j].inputs[0] == first && g->nodes[j].first_output == second &&
-           last_reader(g, first) == (size_t)j && (g->nodes[j].op->def->flags & DS_OP_INPLACE) != 0 &&
-           p->edges[first].capacity == 0 && p->edges[second].capacity == 0;
+           last_reader(g, first) == (size_t)j &&
+           (g->nodes[j].op->def->flags & DS_OP_INPLACE) != 0 && p->edges[first].capacity == 0 &&
+           p->edges[second].capacity == 0;
 }
 
 static void check_buffers(const ds_plan *p)
@@ -82,7 +83,8 @@ static void test_in_place(void)
 
     c = new_case(); /* an output is not written over, nor a kept edge, nor what another reads later */
     x = add_input(&c, 3, 1, 1);
-    const int y = add_unary(&c, "neg", x), z = add_unary(&c, "tanh", y), w = add_unary(&c, "silu", z);
+    const int y = add_unary(&c, "neg", x), z = add_unary(&c, "tanh", y),
+              w = add_unary(&c, "silu", z);
     add_output(&c, y);
     add_output(&c, add_conv(&c, z, 2, 3, 1));
     add_output(&c, add_combined(&c, "add", w, add_unary(&c, "sigmoid", w)));
@@ -169,7 +171,7 @@ static void test_tails(void)
     const int x = add_input(&c, 3, 1, 1);
     const int y = add_padded_conv(&c, x, 2, 3, 1, 1, 1, 1, "circular");
     add_output(&c, y);
-    add_output(&c, x); /* an output whose frames are all kept as well */
+    add_output(&c, x);                             /* an output whose frames are all kept as well */
     add_output(&c, add_combined(&c, "cat", x, y)); /* what waits keeps the rest waiting */
     runner r = make_runner(&c, best_kernels(), 0, 1, 0);
     CHECK(r.plan->n_tails == 1 && r.plan->grown_bytes == 3 * sizeof(float));
@@ -194,7 +196,8 @@ static void test_state_size(void)
 {
     graph_case c = new_case();
     int x = add_padded_conv(&c, add_input(&c, 5, 1, 1), 4, 7, 2, 1, 3, 3, "zeros");
-    x = add_combined(&c, "add", add_linear(&c, x, 4), add_padded_conv(&c, x, 4, 3, 1, 1, 1, 1, "zeros"));
+    x = add_combined(&c, "add", add_linear(&c, x, 4),
+                     add_padded_conv(&c, x, 4, 3, 1, 1, 1, 1, "zeros"));
     add_output(&c, add_lstm(&c, x, 3, false));
     runner r = make_runner(&c, best_kernels(), 0, 1, 0);
     /* 6 frames of 5; 2 of 4, and 1 held back of 4; h and c of 3; a header: each on its own lines */
@@ -278,8 +281,10 @@ static void test_refusals(void)
     const bool ended[2] = {false, false};
     bool bad[2];
     CHECK(call(&r, rows, good, ended, bad, 2) == DS_OK);
-    const int64_t absurd[][4] = {
-        {-1, 2, 2, 2}, {2, 2, INT64_MIN, 2}, {(int64_t)1 << 48, 2, 2, 2}, {INT64_MAX, 2, INT64_MAX, 2}};
+    const int64_t absurd[][4] = {{-1, 2, 2, 2},
+                                 {2, 2, INT64_MIN, 2},
+                                 {(int64_t)1 << 48, 2, 2, 2},
+                                 {INT64_MAX, 2, INT64_MAX, 2}};
     for (size_t i = 0; i < 4; i++) {
         refuse_frames(&r, rows, absurd[i], DS_ARGUMENT, "new frames", true, false);
     }
@@ -288,7 +293,8 @@ static void test_refusals(void)
     const int64_t apart[] = {3, 2, 0, 2}, second[] = {2, 2, 2, 6};
     refuse_frames(&r, rows, apart, DS_MISMATCH, "skew", true, false);
     refuse_frames(&r, rows, second, DS_MISMATCH, "skew", false, true);
-    const int64_t huge[] = {(int64_t)1 << 47, 2, (int64_t)1 << 47, 2}; /* sensible, but not to be had */
+    const int64_t huge[] = {(int64_t)1 << 47, 2, (int64_t)1 << 47,
+                            2}; /* sensible, but not to be had */
     refuse_frames(&r, rows, huge, DS_NO_MEMORY, "", false, false);
     feed_all(&r, &a, 1);
     feed_all(&r, &b, 1);

@@ -7,9 +7,11 @@ static const float table[ROWS * WIDTH] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
 
 static ds_status add_embedding(ds_graph *graph, int *y, int x)
 {
-    const ds_signature weight = {.dtype = DS_F32, .rank = 2, .shape = {ROWS, WIDTH}, .rate = {1, 1}};
+    const ds_signature weight = {
+        .dtype = DS_F32, .rank = 2, .shape = {ROWS, WIDTH}, .rate = {1, 1}};
     const void *data = table;
-    return ds_graph_node(graph, y, ds_op_find("embedding"), NULL, 0, &x, 1, &weight, &data, 1, NULL);
+    return ds_graph_node(graph, y, ds_op_find("embedding"), NULL, 0, &x, 1, &weight, &data, 1,
+                         NULL);
 }
 
 /* Indices, looked up and delayed by a frame. */
@@ -83,8 +85,10 @@ static void test_computed(void)
     const int x = add_input(&c, 1, 1, 1);
     const ds_attr to = {.name = "to", .kind = DS_ATTR_CHOICE, .text = "int64"};
     int whole = 0, y = 0;
-    CHECK(ds_graph_node(c.graph, &whole, ds_op_find("cast"), &to, 1, &x, 1, NULL, NULL, 0, NULL) == DS_OK);
-    CHECK(failed(add_embedding(c.graph, &y, whole), DS_CAPTURE, "embedding: its input must be one of"));
+    CHECK(ds_graph_node(c.graph, &whole, ds_op_find("cast"), &to, 1, &x, 1, NULL, NULL, 0, NULL) ==
+          DS_OK);
+    CHECK(failed(add_embedding(c.graph, &y, whole), DS_CAPTURE,
+                 "embedding: its input must be one of"));
     CHECK(c.graph->n_nodes == 1);
     ds_graph_destroy(c.graph);
 }

@@ -22,7 +22,8 @@ static int add_product(graph_case *c, int x, int64_t n_out, int kind)
     if (kind == LINEAR) {
         return add_linear(c, x, n_out);
     }
-    const ds_signature matrix = {.dtype = DS_F32, .rank = 2, .shape = {n_out, n_in}, .rate = {0, 1}};
+    const ds_signature matrix = {
+        .dtype = DS_F32, .rank = 2, .shape = {n_out, n_in}, .rate = {0, 1}};
     if (kind == MATMUL) {
         return add_node(c, &ds_op_matmul, NULL, 0, &x, 1, &matrix, 1);
     }
@@ -39,9 +40,12 @@ static int add_product(graph_case *c, int x, int64_t n_out, int kind)
 static int add_constant(graph_case *c, const char *name, int e)
 {
     const bool swapped = random_below(2) == 0;
-    const ds_attr order = {.name = "order", .kind = DS_ATTR_INTS,
+    const ds_attr order = {.name = "order",
+                           .kind = DS_ATTR_INTS,
                            .value = {.ints = {swapped ? 1 : 0, swapped ? 0 : 1}, .n_ints = 2}};
-    const ds_signature constant = {.dtype = DS_F32, .rank = (int)random_below(2), .rate = {0, 1},
+    const ds_signature constant = {.dtype = DS_F32,
+                                   .rank = (int)random_below(2),
+                                   .rate = {0, 1},
                                    .shape = {random_below(3) == 0 ? 1 : width_of(c, e)}};
     return add_node(c, ds_op_find(name), &order, 1, &e, 1, &constant, 1);
 }
@@ -49,7 +53,8 @@ static int add_constant(graph_case *c, const char *name, int e)
 static int add_batch_norm(graph_case *c, int e)
 {
     const size_t n = (size_t)width_of(c, e);
-    const ds_signature channel = {.dtype = DS_F32, .rank = 1, .shape = {(int64_t)n}, .rate = {0, 1}};
+    const ds_signature channel = {
+        .dtype = DS_F32, .rank = 1, .shape = {(int64_t)n}, .rate = {0, 1}};
     const ds_signature weights[] = {channel, channel, channel, channel};
     float *const values = fresh_memory(4 * n * sizeof(float));
     const void *data[4];
@@ -70,13 +75,15 @@ static int add_batch_norm(graph_case *c, int e)
 /* One step after e; stream: another edge of the same frames, taken at most once. */
 static int add_step(graph_case *c, int e, int stream, bool *taken)
 {
-    static const char *const unary[] = {"relu", "gelu", "silu", "sigmoid", "tanh", "neg", "abs",
-                                        "square", "elu", "softplus", "sin", "floor"};
+    static const char *const unary[] = {"relu", "gelu",   "silu", "sigmoid",  "tanh", "neg",
+                                        "abs",  "square", "elu",  "softplus", "sin",  "floor"};
     static const char *const binary[] = {"add", "sub", "mul", "minimum", "maximum", "prelu"};
     const char *name = binary[random_below(6)];
     switch (random_below(4)) {
-    case 0: return add_batch_norm(c, e);
-    case 1: return add_constant(c, name, e);
+    case 0:
+        return add_batch_norm(c, e);
+    case 1:
+        return add_constant(c, name, e);
     case 2:
         if (!*taken) {
             *taken = true;
@@ -84,7 +91,8 @@ static int add_step(graph_case *c, int e, int stream, bool *taken)
                                         : add_combined(c, name, stream, e);
         }
         /* fall through */
-    default: return add_unary(c, unary[random_below(12)], e);
+    default:
+        return add_unary(c, unary[random_below(12)], e);
     }
 }
 
@@ -139,19 +147,24 @@ static void test_planes(const ds_kernels *kernels)
         graph_case c = new_case();
         const int64_t channels = random_in(1, 5), n_out = random_in(1, 40);
         const bool images = random_below(2) == 0;
-        const ds_signature in = {.dtype = DS_F32, .rate = {1, 1}, .rank = images ? 3 : 2,
+        const ds_signature in = {.dtype = DS_F32,
+                                 .rate = {1, 1},
+                                 .rank = images ? 3 : 2,
                                  .shape = {images ? 4 : 6, images ? 6 : channels, channels}};
         const ds_signature weights[] = {
             {.dtype = DS_F32, .rank = 4, .shape = {2 * n_out, channels, 3, 3}, .rate = {0, 1}},
             {.dtype = DS_F32, .rank = 1, .shape = {2 * n_out}, .rate = {0, 1}}};
-        const ds_attr padding = {.name = "padding", .kind = DS_ATTR_INTS,
-                                 .value = {.ints = {images ? 1 : 2, images ? 1 : 0, 1, 1}, .n_ints = 4}};
+        const ds_attr padding = {
+            .name = "padding",
+            .kind = DS_ATTR_INTS,
+            .value = {.ints = {images ? 1 : 2, images ? 1 : 0, 1, 1}, .n_ints = 4}};
         int x = 0;
         CHECK(ds_graph_input(c.graph, &x, &in) == DS_OK);
         int e = add_node(&c, &ds_op_conv2d, &padding, 1, &x, 1, weights, 2);
         const int other = add_node(&c, &ds_op_conv2d, &padding, 1, &x, 1, weights, 2);
         e = add_unary(&c, "glu", e);
-        add_output(&c, add_combined(&c, "add", add_unary(&c, "silu", e), add_unary(&c, "glu", other)));
+        add_output(&c,
+                   add_combined(&c, "add", add_unary(&c, "silu", e), add_unary(&c, "glu", other)));
         run_case(&c, kernels, 1, 2);
     }
 }
@@ -176,7 +189,8 @@ static void test_transposed(const ds_kernels *kernels)
         const ds_signature in = {.dtype = DS_F32, .rate = {1, 1}, .rank = 2, .shape = {6, 3}};
         const ds_signature weight = {
             .dtype = DS_F32, .rank = 4, .shape = {3, n_out, 3, 3}, .rate = {0, 1}};
-        const ds_attr stride = {.name = "stride", .kind = DS_ATTR_INTS,
+        const ds_attr stride = {.name = "stride",
+                                .kind = DS_ATTR_INTS,
                                 .value = {.ints = {1 + round % 4, 2}, .n_ints = 2}};
         int x = 0;
         CHECK(ds_graph_input(c.graph, &x, &in) == DS_OK);
@@ -218,7 +232,8 @@ static void test_refusals(const ds_kernels *kernels)
 
     c = new_case(); /* the operand has one feature for all */
     x = add_input(&c, 3, 1, 1);
-    add_output(&c, add_combined(&c, "add", add_linear(&c, x, 4), add_unary(&c, "neg", add_input(&c, 1, 1, 1))));
+    add_output(&c, add_combined(&c, "add", add_linear(&c, x, 4),
+                                add_unary(&c, "neg", add_input(&c, 1, 1, 1))));
     run_case(&c, kernels, 1, 0);
 
     c = new_case();
@@ -284,7 +299,8 @@ static int add_named(graph_case *c, const char *op, int x, const float *data)
     const char *const name = "tied";
     const ds_node_names names = {.path = "", .weights = &name};
     int y = -1;
-    const ds_attr order = {.name = "order", .kind = DS_ATTR_INTS, .value = {.ints = {0, 1}, .n_ints = 2}};
+    const ds_attr order = {
+        .name = "order", .kind = DS_ATTR_INTS, .value = {.ints = {0, 1}, .n_ints = 2}};
     CHECK(ds_graph_node(c->graph, &y, ds_op_find(op), &order, strcmp(op, "add") == 0 ? 1 : 0, &x, 1,
                         &weight, &values, 1, &names) == DS_OK);
     return y;

@@ -42,7 +42,8 @@ static void test_rows(const ds_real_kernels *blas, const ds_real_kernels *ref, s
     CHECK(ds_packed_bytes(blas, n_cols, depth) ==
           (sizeof(ds_packed) + 63) / 64 * 64 + (n_cols * depth * e + 63) / 64 * 64);
     guarded x = guarded_new(n_x * e), weight = guarded_new(n_cols * depth * e);
-    guarded bias = guarded_new(n_cols * e), panels = guarded_new(ds_packed_bytes(blas, n_cols, depth));
+    guarded bias = guarded_new(n_cols * e),
+            panels = guarded_new(ds_packed_bytes(blas, n_cols, depth));
     guarded plain = guarded_new(ds_packed_bytes(ref, n_cols, depth));
     guarded y = guarded_new(n_y * e), expected = guarded_new(n_y * e);
     fill(x.data, e, n_x, -1, 1);

@@ -77,7 +77,8 @@ static guarded run(const problem *p, const ds_real_kernels *kernels)
     for (size_t m = 0; m < p->n_rows; m++) {
         rows[m] = (char *)y.data + p->y_at[m] * p->element;
     }
-    const ds_product product = {.weight = packed.data, .y = rows, .x = p->rows, .n_rows = p->n_rows};
+    const ds_product product = {
+        .weight = packed.data, .y = rows, .x = p->rows, .n_rows = p->n_rows};
     ds_product_run(kernels, &product, NULL);
     guarded_free(packed);
     return y;
@@ -202,15 +203,20 @@ static void test_layouts(const ds_real_kernels *k)
         void *const weight = malloc(total * k->element);
         CHECK(weight != NULL);
         for (size_t i = 0; i < total; i++) {
-            const size_t index[4] = {i / depth, i / (n[2] * n[3]) % n[1], i / n[3] % n[2], i % n[3]};
+            const size_t index[4] = {i / depth, i / (n[2] * n[3]) % n[1], i / n[3] % n[2],
+                                     i % n[3]};
             ptrdiff_t to = (ptrdiff_t)first;
             for (size_t axis = 0; axis < 4; axis++) {
                 to += (ptrdiff_t)index[axis] * step[axis];
             }
             put(weight, k->element, (size_t)to, get(p.weight, k->element, i));
         }
-        const ds_weight_layout layout = {.n_taps = n[1], .n_inner = n[2], .n_channels = n[3],
-                                         .col = step[0], .tap = step[1], .inner = step[2],
+        const ds_weight_layout layout = {.n_taps = n[1],
+                                         .n_inner = n[2],
+                                         .n_channels = n[3],
+                                         .col = step[0],
+                                         .tap = step[1],
+                                         .inner = step[2],
                                          .channel = step[3]};
         guarded packed = guarded_new(ds_packed_bytes(k, n[0], depth));
         ds_pack(k, packed.data, at(weight, k->element, first), n[0], &layout, p.bias);
@@ -219,8 +225,8 @@ static void test_layouts(const ds_real_kernels *k)
         for (size_t m = 0; m < p.n_rows; m++) {
             rows[m] = (char *)y.data + p.y_at[m] * p.element;
         }
-        const ds_product product = {.weight = packed.data, .y = rows, .x = p.rows,
-                                    .n_rows = p.n_rows};
+        const ds_product product = {
+            .weight = packed.data, .y = rows, .x = p.rows, .n_rows = p.n_rows};
         ds_product_run(k, &product, NULL);
         CHECK(memcmp(y.data, expected.data, y.n_bytes) == 0);
         if (k->format != DS_FORMAT_RAW) { /* and back, every bit */
@@ -250,7 +256,8 @@ static void test_parts(const ds_real_kernels *k, ds_pool *pool)
         const ds_weight_layout layout = rows_of(depth);
         guarded weight = guarded_new(n_cols * depth * e), bias = guarded_new(n_cols * e);
         guarded x = guarded_new(n_rows * depth * e), other = guarded_new(n_rows * n_out * e);
-        guarded constants = guarded_new(4 * n_out * e), packed = guarded_new(ds_packed_bytes(k, n_cols, depth));
+        guarded constants = guarded_new(4 * n_out * e),
+                packed = guarded_new(ds_packed_bytes(k, n_cols, depth));
         guarded workspace = guarded_new(ds_product_workspace(n_cols, glu, e));
         guarded sums = guarded_new(n_rows * n_cols * e), y = guarded_new(n_rows * n_out * e);
         guarded *const filled[] = {&weight, &bias, &x, &other, &constants};
@@ -272,10 +279,16 @@ static void test_parts(const ds_real_kernels *k, ds_pool *pool)
         /* y = batch norm of (constant - silu(.)), then times the other rows, then plus one number */
         const ds_epilogue_step steps[] = {
             {.kind = DS_STEP_UNARY, .function = DS_UNARY_SILU},
-            {.kind = DS_STEP_BINARY, .function = DS_BINARY_SUB, .operand = constants.data, .swapped = true},
+            {.kind = DS_STEP_BINARY,
+             .function = DS_BINARY_SUB,
+             .operand = constants.data,
+             .swapped = true},
             {.kind = DS_STEP_COLUMNS, .operand = constants.data, .n = n_out},
             {.kind = DS_STEP_BINARY, .function = DS_BINARY_MUL, .rows = rows},
-            {.kind = DS_STEP_BINARY, .function = DS_BINARY_ADD, .operand = constants.data, .one = true}};
+            {.kind = DS_STEP_BINARY,
+             .function = DS_BINARY_ADD,
+             .operand = constants.data,
+             .one = true}};
         const ds_epilogue epilogue = {.glu = glu, .steps = steps, .n_steps = (size_t)round % 6};
         product.y = to;
         product.epilogue = &epilogue;
@@ -296,7 +309,8 @@ static void test_parts(const ds_real_kernels *k, ds_pool *pool)
                 k->binary(DS_BINARY_SUB, z, c, z, n_out, 1, 1);
             }
             if (epilogue.n_steps > 2) {
-                k->column_scale(z, z, 1, n_out, c, c + n_out * e, c + 2 * n_out * e, c + 3 * n_out * e);
+                k->column_scale(z, z, 1, n_out, c, c + n_out * e, c + 2 * n_out * e,
+                                c + 3 * n_out * e);
             }
             if (epilogue.n_steps > 3) {
                 k->binary(DS_BINARY_MUL, z, z, rows[m], n_out, 1, 1);
@@ -306,7 +320,8 @@ static void test_parts(const ds_real_kernels *k, ds_pool *pool)
             }
             CHECK(memcmp(z, to[m], n_out * e) == 0);
         }
-        guarded *const all[] = {&weight, &bias, &x, &other, &constants, &packed, &workspace, &sums, &y};
+        guarded *const all[] = {&weight, &bias,      &x,    &other, &constants,
+                                &packed, &workspace, &sums, &y};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             guarded_free(*all[i]);
         }
@@ -357,8 +372,11 @@ static void test_depthwise(const ds_kernels *const *variants, size_t n_variants,
                 out[m] = (char *)y.data + m * (n_channels + 1) * element;
                 in[m] = at(x, element, m * step);
             }
-            const ds_packed taps = {.format = DS_FORMAT_TAPS, .n_cols = n_channels, .depth = n_taps,
-                                    .data = weight, .bias = bias};
+            const ds_packed taps = {.format = DS_FORMAT_TAPS,
+                                    .n_cols = n_channels,
+                                    .depth = n_taps,
+                                    .data = weight,
+                                    .bias = bias};
             const ds_product product = {.weight = &taps, .y = out, .x = in, .n_rows = n_rows};
             variants[v]->real[real].depthwise(&product, tap_stride);
             if (v == 0) {

@@ -48,15 +48,18 @@ static void test_silent(void)
     random_state = 3;
     graph_case c = new_case();
     const int x = add_input(&c, 2, 1, 1);
-    (void)add_lstm(&c, add_padded_conv(&c, x, 3, 9, 1, 1, 0, 0, "zeros"), 3, false); /* unused: nodes 0, 1 */
-    const int whole = add_padded_conv(&c, x, 2, 3, 1, 1, 1, 1, "circular");         /* counted only: node 2 */
-    const int lstm = add_lstm(&c, x, 2, false);                                     /* counted only: node 3 */
+    (void)add_lstm(&c, add_padded_conv(&c, x, 3, 9, 1, 1, 0, 0, "zeros"), 3,
+                   false); /* unused: nodes 0, 1 */
+    const int whole =
+        add_padded_conv(&c, x, 2, 3, 1, 1, 1, 1, "circular"); /* counted only: node 2 */
+    const int lstm = add_lstm(&c, x, 2, false);               /* counted only: node 3 */
     (void)whole;
     const int inputs[] = {x, lstm};
-    add_output(&c, add_padded_conv(&c, add_node(&c, ds_op_find("cut"), NULL, 0, inputs, 2, NULL, 0), 2, 3, 1, 1, 1,
-                                   1, "zeros"));
+    add_output(&c, add_padded_conv(&c, add_node(&c, ds_op_find("cut"), NULL, 0, inputs, 2, NULL, 0),
+                                   2, 3, 1, 1, 1, 1, "zeros"));
     runner r = make_runner(&c, best_kernels(), 0, 1, 0);
-    CHECK(r.plan->model->nodes[0].silent && r.plan->model->nodes[1].silent && r.plan->model->nodes[2].silent);
+    CHECK(r.plan->model->nodes[0].silent && r.plan->model->nodes[1].silent &&
+          r.plan->model->nodes[2].silent);
     CHECK(r.plan->model->nodes[3].silent && !r.plan->model->nodes[4].silent);
     CHECK(r.plan->n_tails == 0 && r.plan->block_bytes <= 64 + 64 + 64);
     fed s = open_fed(&r, 60);
@@ -115,7 +118,8 @@ static void check_refused(const runner *r, const ds_slot *origin, const char *da
         const size_t n_before = copy_state(r, slot, &before);
         const ds_status status = ds_slot_restore(r->plan, slot, data, n_bytes);
         if (status != DS_FORMAT || strstr(ds_last_error(), words) == NULL) {
-            fprintf(stderr, "expected '%s', got '%s'\n", words, status == DS_OK ? "no error" : ds_last_error());
+            fprintf(stderr, "expected '%s', got '%s'\n", words,
+                    status == DS_OK ? "no error" : ds_last_error());
         }
         CHECK(failed(status, DS_FORMAT, words));
         check_state(r, slot, before, n_before);
@@ -139,19 +143,20 @@ static void test_refusals(void)
     const size_t n = copy_state(&r, s.slot, &state);
     bad = fresh_memory(n + 64);
     size_t at, frames = SNAPSHOT_FRAMES_AT;
-#define DOCTORED(where, value, words)                   \
-    do {                                                \
-        memcpy(bad, state, n);                          \
-        set_word(bad, (where), (uint64_t)(value));      \
-        seal_snapshot(bad, n);                          \
-        check_refused(&r, s.slot, bad, n, (words));     \
+#define DOCTORED(where, value, words)               \
+    do {                                            \
+        memcpy(bad, state, n);                      \
+        set_word(bad, (where), (uint64_t)(value));  \
+        seal_snapshot(bad, n);                      \
+        check_refused(&r, s.slot, bad, n, (words)); \
     } while (0)
     check_refused(&r, s.slot, "", 0, "begins with DSSTATE, got 0 other bytes");
     check_refused(&r, s.slot, "RIFF....WAVE", 12, "begins with DSSTATE, got 12 other bytes");
     memcpy(bad, state, n);
     bad[7] = '2';
     seal_snapshot(bad, n);
-    check_refused(&r, s.slot, bad, n, "expected a snapshot of version 1, got one of version '\\x32'");
+    check_refused(&r, s.slot, bad, n,
+                  "expected a snapshot of version 1, got one of version '\\x32'");
     memcpy(bad, state, n);
     bad[n - 20] ^= 1;
     check_refused(&r, s.slot, bad, n, "damaged: expected the checksum");
@@ -174,7 +179,8 @@ static void test_refusals(void)
     DOCTORED(at + 8, 192, "expected 184 bytes from position 0, got 192 from 0");
     DOCTORED(at - 16, 9, "expected array 0 of node -2, got 0 of 9");
     DOCTORED(at - 8, 9, "expected array 0 of node -2, got 9 of -2");
-    CHECK(has_array(r.plan, state, -1, 0, &at) && word_at(state, at + 8) == 3 * 3 * 4); /* four bytes to spare */
+    CHECK(has_array(r.plan, state, -1, 0, &at) &&
+          word_at(state, at + 8) == 3 * 3 * 4); /* four bytes to spare */
     DOCTORED(at + 16 + 32, (uint64_t)1 << 40, "expected a zero");
     /* a position that its frames belie: they would take more bytes than there are */
     memcpy(bad, state, n);
@@ -218,7 +224,8 @@ static void test_indices(void)
     char *state;
     size_t at;
     const size_t n = copy_state(&r, slot, &state);
-    CHECK(has_array(r.plan, state, -1, 0, &at) && word_at(state, at) == 5 && word_at(state, at + 16 + 8) == 0);
+    CHECK(has_array(r.plan, state, -1, 0, &at) && word_at(state, at) == 5 &&
+          word_at(state, at + 16 + 8) == 0);
     set_word(state, at + 16, 0);
     seal_snapshot(state, n);
     CHECK(ds_slot_restore(r.plan, slot, state, n) == DS_OK); /* another index, one that there is */
@@ -244,7 +251,8 @@ static void test_impossible_places(void)
     graph_case c = new_case();
     const int x = add_input(&c, 3, 1, 1);
     const ds_signature rows = {.dtype = DS_F32, .rank = 2, .shape = {50, 3}, .rate = {0, 1}};
-    add_output(&c, add_combined(&c, "add", x, add_node(&c, ds_op_find("table"), NULL, 0, &x, 1, &rows, 1)));
+    add_output(&c, add_combined(&c, "add", x,
+                                add_node(&c, ds_op_find("table"), NULL, 0, &x, 1, &rows, 1)));
     runner r = make_runner(&c, best_kernels(), 0, 1, 0);
     fed s = open_fed(&r, 50);
     CHECK(advance(&r, &s, 23) == DS_OK);
@@ -264,7 +272,8 @@ static void test_impossible_places(void)
 
     c = new_case(); /* a million frames for one: the counts end long before 2^60 */
     const int y = add_input(&c, 1, 1, 1);
-    add_output(&c, add_conv(&c, add_shift(&c, "repeat_frames", y, "times", 1 << 20, NULL, 0), 1, 1, 1 << 20));
+    add_output(&c, add_conv(&c, add_shift(&c, "repeat_frames", y, "times", 1 << 20, NULL, 0), 1, 1,
+                            1 << 20));
     r = make_runner(&c, best_kernels(), 0, 1, 0);
     CHECK(ds_session_open(r.session, &slot, 0) == DS_OK);
     const size_t n_empty = copy_state(&r, slot, &state);

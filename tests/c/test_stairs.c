@@ -19,7 +19,7 @@ static int64_t direct(const made *c, int i, int64_t n)
 {
     const int64_t *k = c->k[i];
     if (c->code[i] == DS_EXPR_M) {
-        return (int64_t)((__extension__(__int128)n * k[1]) / k[0]) + k[2];
+        return (int64_t)((__extension__(__int128) n * k[1]) / k[0]) + k[2];
     }
     if (c->code[i] == DS_EXPR_CONST) {
         return k[0];
@@ -51,8 +51,9 @@ static void add_operand(made *c)
 /* May be refused, and then is not there: products of what grows. */
 static void add_result(made *c)
 {
-    static const ds_expr_code codes[] = {DS_EXPR_ADD, DS_EXPR_SUB, DS_EXPR_MUL, DS_EXPR_FLOORDIV,
-                                         DS_EXPR_CEILDIV, DS_EXPR_MIN, DS_EXPR_MAX, DS_EXPR_SELECT};
+    static const ds_expr_code codes[] = {DS_EXPR_ADD,      DS_EXPR_SUB,     DS_EXPR_MUL,
+                                         DS_EXPR_FLOORDIV, DS_EXPR_CEILDIV, DS_EXPR_MIN,
+                                         DS_EXPR_MAX,      DS_EXPR_SELECT};
     const ds_expr_code code = codes[random_below(8)];
     int64_t *k = c->k[c->n];
     for (int i = 0; i < 3; i++) {
@@ -60,7 +61,7 @@ static void add_result(made *c)
     }
     c->code[c->n] = code;
     const ds_status status = ds_stairs_apply(&maker, &c->f[c->n], code, c->f[k[0]], c->f[k[1]],
-                                            code == DS_EXPR_SELECT ? c->f[k[2]] : NULL);
+                                             code == DS_EXPR_SELECT ? c->f[k[2]] : NULL);
     CHECK(status == DS_OK || code == DS_EXPR_MUL || code == DS_EXPR_FLOORDIV ||
           code == DS_EXPR_CEILDIV);
     c->n += status == DS_OK;
@@ -135,7 +136,8 @@ static void test_long(void)
     CHECK(ds_stairs_next(&maker, &next, f) == DS_OK);
     CHECK(ds_stairs_at(next, (int64_t)1 << 40) == ds_stairs_at(f, ((int64_t)1 << 40) + 1));
     CHECK(failed(ds_stairs_apply(&maker, &f, DS_EXPR_MUL, line, line, NULL), DS_LIMIT, "products"));
-    CHECK(failed(ds_stairs_apply(&maker, &f, DS_EXPR_FLOORDIV, late, line, NULL), DS_LIMIT, "divided"));
+    CHECK(failed(ds_stairs_apply(&maker, &f, DS_EXPR_FLOORDIV, late, line, NULL), DS_LIMIT,
+                 "divided"));
     CHECK(failed(ds_stairs_line(&maker, &f, (int64_t)1 << 40, 1, 0), DS_LIMIT, "period"));
     maker.work = 3;
     CHECK(failed(ds_stairs_line(&maker, &f, 10, 7, 0), DS_LIMIT, "too large"));

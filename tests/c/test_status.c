@@ -36,9 +36,10 @@ static void *fails_elsewhere(void *unused)
 static void test_names(void)
 {
     static const char *const names[] = {
-        "DS_OK",             "DS_SHAPE", "DS_DTYPE", "DS_FORMAT", "DS_STREAM_ID", "DS_MISMATCH",
-        "DS_NOT_STREAMABLE", "DS_BUSY",  "DS_LIMIT", "DS_MODE",   "DS_CLOSED",    "DS_NO_MEMORY",
-        "DS_CAPTURE",        "DS_INTERNAL", "DS_ARGUMENT", "DS_INDEX"};
+        "DS_OK",        "DS_SHAPE",    "DS_DTYPE",          "DS_FORMAT",
+        "DS_STREAM_ID", "DS_MISMATCH", "DS_NOT_STREAMABLE", "DS_BUSY",
+        "DS_LIMIT",     "DS_MODE",     "DS_CLOSED",         "DS_NO_MEMORY",
+        "DS_CAPTURE",   "DS_INTERNAL", "DS_ARGUMENT",       "DS_INDEX"};
     for (int i = 0; i < 16; i++) {
         CHECK(strcmp(ds_status_name((ds_status)i), names[i]) == 0);
     }
@@ -128,7 +129,8 @@ static void test_first_fault(void)
     CHECK(!ds_first_fault_note(&first, DS_OK, &bad[0]) && ds_first_fault_end(&first) == DS_OK);
     CHECK(strcmp(ds_last_error(), "older") == 0);
     for (int r = 1; r < 4; r++) {
-        const ds_status status = r == 2 ? DS_OK : ds_fail(r == 1 ? DS_SHAPE : DS_INDEX, "row %d", r);
+        const ds_status status =
+            r == 2 ? DS_OK : ds_fail(r == 1 ? DS_SHAPE : DS_INDEX, "row %d", r);
         CHECK(ds_first_fault_note(&first, status, &bad[r]) == (r != 2));
     }
     CHECK(ds_first_fault_note(&first, DS_BUSY, NULL));

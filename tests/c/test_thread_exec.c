@@ -72,9 +72,9 @@ static void *work(void *context)
             streams[k] = given[k]; /* frames and answers are shared, and only read */
             for (size_t o = 0; o < 2; o++) {
                 const int e = w->own.plan->model->outputs[o];
-                streams[k].y[o] = fresh_memory((size_t)given[k].want.counts[e].total *
-                                               ds_signature_bytes(
-                                                   &w->own.plan->model->edges[e].signature));
+                streams[k].y[o] =
+                    fresh_memory((size_t)given[k].want.counts[e].total *
+                                 ds_signature_bytes(&w->own.plan->model->edges[e].signature));
             }
             CHECK(ds_session_open(w->own.session, &streams[k].slot, 0) == DS_OK);
             open[n_open++] = &streams[k];

@@ -102,7 +102,8 @@ static void test_shared_streams(size_t n_pool)
     const int x = add_input(&c, 3, 1, 1);
     const int y = add_combined(&c, "add", x, add_padded_conv(&c, x, 3, 5, 1, 1, 2, 2, "zeros"));
     add_output(&c, add_lstm(&c, add_conv(&c, y, 4, 3, 2), 3, false));
-    add_output(&c, add_padded_conv(&c, x, 2, 3, 1, 1, 1, 1, "circular")); /* keeps all: its memory moves */
+    add_output(
+        &c, add_padded_conv(&c, x, 2, 3, 1, 1, 1, 1, "circular")); /* keeps all: its memory moves */
     shared = make_runner(&c, best_kernels(), 0, n_pool, 0);
     worker workers[N_THREADS];
     pthread_t threads[N_THREADS];

@@ -36,14 +36,16 @@ static graph_case make_graph(int which)
     int ids = -1;
     CHECK(ds_graph_input(c.graph, &ids, &index) == DS_OK);
     const int framed = add_shift(&c, "frame", x, "size", 5, "step", 3);
-    const ds_attr ints = {.name = "shape", .kind = DS_ATTR_INTS, .value = {.ints = {10}, .n_ints = 1}};
+    const ds_attr ints = {
+        .name = "shape", .kind = DS_ATTR_INTS, .value = {.ints = {10}, .n_ints = 1}};
     const int flat = add_node(&c, ds_op_find("reshape"), &ints, 1, &framed, 1, NULL, 0);
     const ds_attr mean = text_attr("kind", "mean");
     const int lstm = add_lstm(&c, add_conv(&c, flat, 3, 3, 2), 2, false);
     add_output(&c, add_node(&c, ds_op_find("cumulative"), &mean, 1, &lstm, 1, NULL, 0));
     const ds_signature rows = {.dtype = DS_F32, .rank = 2, .shape = {6, 2}, .rate = {0, 1}};
     const int found = add_node(&c, ds_op_find("embedding"), NULL, 0, &ids, 1, &rows, 1);
-    add_output(&c, add_combined(&c, "add", add_padded_conv(&c, x, 2, 3, 1, 2, 2, 2, "replicate"), found));
+    add_output(
+        &c, add_combined(&c, "add", add_padded_conv(&c, x, 2, 3, 1, 2, 2, 2, "replicate"), found));
     add_output(&c, add_shift(&c, "delay", ids, "frames", 4, NULL, 0));
     add_output(&c, add_padded_conv(&c, x, 1, 3, 1, 1, 1, 1, "circular"));
     return c;
@@ -94,7 +96,8 @@ static bool step(runner *r, ds_slot *slot, int64_t n, bool ended, uint64_t *hash
     for (size_t o = 0; o < g->n_outputs; o++) {
         int64_t start;
         const int64_t n_out = ds_step_frames(r->batch, o, 0, &start);
-        const size_t n_bytes = (size_t)n_out * ds_signature_bytes(&g->edges[g->outputs[o]].signature);
+        const size_t n_bytes =
+            (size_t)n_out * ds_signature_bytes(&g->edges[g->outputs[o]].signature);
         const unsigned char *y = ds_step_values(r->batch, o, 0);
         FUZZ_CHECK(n_out >= 0 && start >= 0);
         for (size_t k = 0; k < n_bytes; k++) {
@@ -129,7 +132,8 @@ static void go_on(runner *r, ds_slot *a, unsigned seed)
     bool going = true;
     for (int k = 0; k < 4 && going; k++, seed = seed * 5 + 3) {
         const size_t n = copy_state(r, a, &state);
-        FUZZ_CHECK(ds_slot_restore(r->plan, b, state, n) == DS_OK); /* into an open one that went elsewhere */
+        FUZZ_CHECK(ds_slot_restore(r->plan, b, state, n) ==
+                   DS_OK); /* into an open one that went elsewhere */
         FUZZ_CHECK(is_state(r, b, state, n));
         uint64_t hash_a = 0, hash_b = 0;
         const int64_t n_frames = seed % 9;
@@ -176,9 +180,22 @@ static size_t take_snapshot(runner *r, int64_t n_frames, unsigned ahead, char **
 
 static void edit(char *state, size_t n, const uint8_t *edits, size_t n_edits)
 {
-    static const uint64_t words[] = {0, 1, 2, 5, 6, 7, UINT64_MAX, UINT64_MAX - 1, (uint64_t)INT64_MIN, INT64_MAX,
-                                     (uint64_t)1 << 31, (uint64_t)1 << 32, (uint64_t)1 << 60, (uint64_t)1 << 53,
-                                     0x7F800000, 0x7FC000007FC00000};
+    static const uint64_t words[] = {0,
+                                     1,
+                                     2,
+                                     5,
+                                     6,
+                                     7,
+                                     UINT64_MAX,
+                                     UINT64_MAX - 1,
+                                     (uint64_t)INT64_MIN,
+                                     INT64_MAX,
+                                     (uint64_t)1 << 31,
+                                     (uint64_t)1 << 32,
+                                     (uint64_t)1 << 60,
+                                     (uint64_t)1 << 53,
+                                     0x7F800000,
+                                     0x7FC000007FC00000};
     for (size_t k = 0; k < n_edits; k++, edits += 4) {
         const size_t at = (edits[0] + 256u * edits[1]) % n;
         if (edits[2] % 3 == 0) {
@@ -186,7 +203,8 @@ static void edit(char *state, size_t n, const uint8_t *edits, size_t n_edits)
         } else if (edits[2] % 3 == 1) {
             set_word(state, at / 8 * 8, words[edits[3] % (sizeof words / sizeof *words)]);
         } else {
-            set_word(state, at / 8 * 8, word_at(state, at / 8 * 8) + (uint64_t)((int64_t)edits[3] - 128));
+            set_word(state, at / 8 * 8,
+                     word_at(state, at / 8 * 8) + (uint64_t)((int64_t)edits[3] - 128));
         }
     }
 }
