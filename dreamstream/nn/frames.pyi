@@ -39,7 +39,7 @@ class Upsample(Derived):
         self,
         size: Any = None,
         scale_factor: Any = None,
-        mode: str = "nearest",
+        mode: str = 'nearest',
         align_corners: bool | None = None,
         recompute_scale_factor: bool | None = None,
     ) -> None: ...
