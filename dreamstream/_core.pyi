@@ -137,7 +137,7 @@ class Engine:
     ids: list[str]
     def drop(self, ids: Sequence[str]) -> None: ...
     def snapshot(self, id: str) -> bytes: ...
-    def position(self, id: str) -> tuple[int, ...]:
+    def position(self, id: str) -> list[int]:
         """Frames so far, per input."""
     def restore(self, data: bytes, id: str | None) -> str:
         """Return the id, made up where it is None."""

@@ -182,14 +182,6 @@ PyObject *ds_engine_object_close(PyObject *self, PyObject *Py_UNUSED(unused))
     Py_RETURN_NONE;
 }
 
-static PyType_Slot engine_slots[] = {
-    {Py_tp_new, engine_new},
-    {Py_tp_dealloc, engine_dealloc},
-    {Py_tp_methods, ds_stream_methods},
-    {Py_tp_getset, ds_engine_getset},
-    {Py_tp_doc, "A planned graph with its streams."},
-    {0, NULL},
-};
-
-PyType_Spec ds_engine_spec = {"dreamstream._core.Engine", sizeof(ds_engine_object), 0,
-                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, engine_slots};
+DS_SPEC(engine, "Engine", ds_engine_object, 0, "A planned graph with its streams.",
+        {Py_tp_new, engine_new}, {Py_tp_dealloc, engine_dealloc},
+        {Py_tp_methods, ds_stream_methods}, {Py_tp_getset, ds_engine_getset});

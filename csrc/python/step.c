@@ -224,14 +224,12 @@ static int stream_traverse(PyObject *self, visitproc visit, void *arg)
 
 static void stream_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     stream_object *s = (stream_object *)self;
     PyObject_GC_UnTrack(self);
     Py_XDECREF(s->engine);
     Py_XDECREF(s->id);
     Py_XDECREF(s->live);
-    type->tp_free(self);
-    Py_DECREF(type);
+    ds_free_object(self);
 }
 
 /* Started and finished are known at once with the step's effect: no Python code comes between. */
@@ -317,17 +315,7 @@ static PyMemberDef stream_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyType_Slot stream_slots[] = {
-    {Py_tp_new, stream_new},
-    {Py_tp_dealloc, stream_dealloc},
-    {Py_tp_traverse, stream_traverse},
-    {Py_tp_methods, stream_methods},
-    {Py_tp_members, stream_members},
-    {Py_tp_doc,
-     "One stream of an engine, stepped by hand; leaving the context unfinished drops it."},
-    {0, NULL},
-};
-
-PyType_Spec ds_stream_spec = {"dreamstream._core.Stream", sizeof(stream_object), 0,
-                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_GC,
-                              stream_slots};
+DS_SPEC(stream, "Stream", stream_object, Py_TPFLAGS_HAVE_GC,
+        "One stream of an engine, stepped by hand; leaving the context unfinished drops it.",
+        {Py_tp_new, stream_new}, {Py_tp_dealloc, stream_dealloc}, {Py_tp_traverse, stream_traverse},
+        {Py_tp_methods, stream_methods}, {Py_tp_members, stream_members});

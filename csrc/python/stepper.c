@@ -135,7 +135,6 @@ static int parse_padded(ds_padded **padded, PyObject *given, const ds_graph *g, 
 
 static void stepper_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     ds_stepper *s = (ds_stepper *)self;
     PyObject_GC_UnTrack(self);
     Py_XDECREF(s->core);
@@ -143,8 +142,7 @@ static void stepper_dealloc(PyObject *self)
     Py_XDECREF(s->structure);
     PyMem_Free(s->inputs);
     PyMem_Free(s->outputs);
-    type->tp_free(self);
-    Py_DECREF(type);
+    ds_free_object(self);
 }
 
 static int stepper_init(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -261,18 +259,8 @@ static PyMemberDef stepper_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyType_Slot stepper_slots[] = {
-    {Py_tp_init, stepper_init},
-    {Py_tp_dealloc, stepper_dealloc},
-    {Py_tp_traverse, stepper_traverse},
-    {Py_tp_methods, stepper_methods},
-    {Py_tp_members, stepper_members},
-    {Py_tp_new, PyType_GenericNew},
-    {Py_tp_doc, "Steps from Python to Python; the base of dreamstream.Engine."},
-    {0, NULL},
-};
-
-PyType_Spec ds_stepper_spec = {"dreamstream._core.Stepper", sizeof(ds_stepper), 0,
-                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_BASETYPE |
-                                   Py_TPFLAGS_HAVE_GC,
-                               stepper_slots};
+DS_SPEC(stepper, "Stepper", ds_stepper, Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+        "Steps from Python to Python; the base of dreamstream.Engine.", {Py_tp_init, stepper_init},
+        {Py_tp_dealloc, stepper_dealloc}, {Py_tp_traverse, stepper_traverse},
+        {Py_tp_methods, stepper_methods}, {Py_tp_members, stepper_members},
+        {Py_tp_new, PyType_GenericNew});

@@ -84,11 +84,8 @@ static void live_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static PyType_Slot live_slots[] = {{Py_tp_dealloc, live_dealloc}, {0, NULL}};
-
-PyType_Spec ds_live_spec = {
-    "dreamstream._core.Live", sizeof(ds_live), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, live_slots};
+DS_SPEC(live, "Live", ds_live, Py_TPFLAGS_DISALLOW_INSTANTIATION, NULL,
+        {Py_tp_dealloc, live_dealloc});
 
 /* ---------------------------------------------------------------- one stream */
 /* Enters a live stream (borrowed); NULL with an exception where it is unknown or busy. */
@@ -190,12 +187,8 @@ static PyObject *engine_position(PyObject *self, PyObject *id)
     const ds_live *live = enter(ds_module_of(Py_TYPE(self)), e, id);
     if (!live)
         return NULL;
-    const Py_ssize_t n = (Py_ssize_t)e->plan->graph->n_inputs;
-    PyObject *frames = PyTuple_New(n);
-    for (Py_ssize_t i = 0; frames && i < n; i++)
-        PyTuple_SET_ITEM(frames, i, PyLong_FromLongLong(live->slot->block->frames[i]));
-    if (PyErr_Occurred())
-        Py_CLEAR(frames);
+    PyObject *frames =
+        ds_build_list(e->plan->graph->n_inputs, ds_int64_item, live->slot->block->frames);
     ds_slot_leave(live->slot);
     return frames;
 }
