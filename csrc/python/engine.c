@@ -99,10 +99,8 @@ static const ds_kernels *choose_kernels(ds_module *m, const char *backend, bool 
     }
     if (!ds_have_kernels(m))
         return NULL;
-    if (blas && !m->blas_kernels) {
+    if (blas && !m->blas_kernels)
         PyErr_SetString(m->errors[DS_MODE], "blas=True, but OpenBLAS is not built in or kept out");
-        return NULL;
-    }
     return blas ? m->blas_kernels : m->kernels;
 }
 
@@ -120,15 +118,11 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                      &max_streams, &skew, &backend))
         return NULL;
     ds_graph_object *source = (ds_graph_object *)graph;
-    if (!source->graph) {
-        PyErr_SetString(m->errors[DS_CLOSED], "an engine has taken this graph");
-        return NULL;
-    }
-    if (threads < 1 || threads > 1024 || max_streams < 0 || skew < 0) {
-        PyErr_SetString(PyExc_ValueError,
-                        "threads must be 1 to 1024, max_streams and skew not negative");
-        return NULL;
-    }
+    if (!source->graph)
+        return PyErr_Format(m->errors[DS_CLOSED], "an engine has taken this graph");
+    if (threads < 1 || threads > 1024 || max_streams < 0 || skew < 0)
+        return PyErr_Format(PyExc_ValueError,
+                            "threads must be 1 to 1024, max_streams and skew not negative");
     const ds_kernels *kernels = choose_kernels(m, backend, blas != 0);
     if (!kernels)
         return NULL;
@@ -173,11 +167,9 @@ PyObject *ds_engine_object_copy(PyObject *self, PyObject *n)
 PyObject *ds_engine_object_close(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     ds_engine_object *e = (ds_engine_object *)self;
-    if (e->n_running) {
-        PyErr_SetString(ds_module_of(Py_TYPE(self))->errors[DS_BUSY],
-                        "the engine cannot be closed while a call is under way");
-        return NULL;
-    }
+    if (e->n_running)
+        return PyErr_Format(ds_module_of(Py_TYPE(self))->errors[DS_BUSY],
+                            "the engine cannot be closed while a call is under way");
     close_engine(e);
     Py_RETURN_NONE;
 }

@@ -38,17 +38,14 @@ int ds_parse_arguments(const char *function, const char *const *known, PyObject 
 static PyObject *build_items(PyObject *structure, PyObject *const *items)
 {
     const bool is_list = PyList_Check(structure);
-    const Py_ssize_t n = is_list ? PyList_GET_SIZE(structure) : PyTuple_GET_SIZE(structure);
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(structure);
     PyObject *out = is_list ? PyList_New(n) : PyTuple_New(n);
     for (Py_ssize_t i = 0; out && i < n; i++) {
-        PyObject *item = ds_stepper_build(
-            is_list ? PyList_GET_ITEM(structure, i) : PyTuple_GET_ITEM(structure, i), items);
-        if (!item)
-            Py_CLEAR(out);
-        else if (is_list)
-            PyList_SET_ITEM(out, i, item);
+        PyObject *item = ds_stepper_build(PySequence_Fast_GET_ITEM(structure, i), items);
+        if (item)
+            PySequence_Fast_ITEMS(out)[i] = item;
         else
-            PyTuple_SET_ITEM(out, i, item);
+            Py_CLEAR(out);
     }
     if (!out || PyList_CheckExact(structure) || PyTuple_CheckExact(structure))
         return out;

@@ -77,15 +77,8 @@ void ds_engine_forget(ds_engine_object *e, PyObject *id, ds_live *live)
     PyErr_Restore(type, value, traceback);
 }
 
-static void live_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_Free(self);
-    Py_DECREF(type);
-}
-
-DS_SPEC(live, "Live", ds_live, Py_TPFLAGS_DISALLOW_INSTANTIATION, NULL,
-        {Py_tp_dealloc, live_dealloc});
+DS_SPEC(live, "Live", ds_live, Py_TPFLAGS_DISALLOW_INSTANTIATION, "What stands behind an id.",
+        {Py_tp_dealloc, ds_free_object});
 
 /* ---------------------------------------------------------------- one stream */
 /* Enters a live stream (borrowed); NULL with an exception where it is unknown or busy. */
@@ -174,11 +167,7 @@ static PyObject *engine_snapshot(PyObject *self, PyObject *id)
     if (bytes)
         status = ds_slot_snapshot(e->plan, live->slot, PyBytes_AS_STRING(bytes), n_bytes);
     ds_slot_leave(live->slot);
-    if (status != DS_OK) {
-        Py_CLEAR(bytes);
-        ds_raise(m, status, NULL);
-    }
-    return bytes;
+    return ds_unless_failed(m, status, bytes);
 }
 
 static PyObject *engine_position(PyObject *self, PyObject *id)

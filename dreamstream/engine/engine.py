@@ -100,6 +100,22 @@ class Engine(_core.Stepper):
         """Return the padded array of input `k`, of whatever was given."""
         return _as_array((), given, self.inputs[k].dtype)
 
+    def _out_of(self, given: Any) -> tuple[Any, ...]:
+        """Return the array per output of a caller's `out`; None for what forward does not return."""
+        found: list[Any] = [None] * len(self.outputs)
+
+        def find(structure: Any, out: Any) -> None:
+            if isinstance(structure, int):
+                found[structure] = out
+                return
+            if len(structure) != len(out):
+                raise ValueError("out: expected what forward returns")
+            for key in structure if isinstance(structure, dict) else range(len(structure)):
+                find(structure[key], out[key])
+
+        find(self._structure, given)
+        return tuple(found)
+
     def __call__(self, *tensors: StreamTensor, **named: StreamTensor) -> Any:
         """Advance the streams of StreamTensors and return StreamTensors, as the patched module would."""
         given = dict(zip((s.name for s in self.inputs), tensors)) | named
