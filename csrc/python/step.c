@@ -108,11 +108,10 @@ static int read_rows(dict_step *d, PyObject *rows, PyObject *starting, PyObject 
             return -1;
     }
     for (size_t k = 0; k < c->n_inputs; k++)
-        c->in[k] =
-            (ds_rows){d->arrays + k, c->n_inputs, c->e->inputs[k].rank, -1, c->e->inputs[k].axis};
+        c->in[k] = ds_rows_in(d->arrays + k, c->n_inputs, &d->stepper->inputs[c->n_inputs + k]);
     for (size_t o = 0; o < c->n_outputs; o++)
-        c->out[o] = (ds_rows){d->outputs + o, c->n_outputs, c->e->outputs[o].rank, -1,
-                              c->e->outputs[o].axis};
+        c->out[o] =
+            ds_rows_in(d->outputs + o, c->n_outputs, &d->stepper->outputs[c->n_outputs + o]);
     return (starting && ds_rows_mark(c, starting, c->sos) < 0) ||
                    (ending && ds_rows_mark(c, ending, c->step->ended) < 0)
                ? -1

@@ -81,11 +81,10 @@ static PyObject *read_arrays(ds_module *m, ds_stepper *s, PyObject *const *args,
     return arrays;
 }
 
-static ds_rows rows_of(const ds_padded *p, PyObject **arrays, const ds_signature *signature)
+static ds_rows rows_of(const ds_axes *p, PyObject **arrays, const ds_signature *signature)
 {
     static const int in_order[DS_MAX_RANK + 1] = {0, 1, 2, 3, 4, 5, 6};
-    return p ? (ds_rows){arrays, 0, p->rank, p->batch, p->axis}
-             : (ds_rows){arrays, 0, signature->rank + 1, -1, in_order};
+    return p ? ds_rows_in(arrays, 0, p) : (ds_rows){arrays, 0, signature->rank + 1, -1, in_order};
 }
 
 /* Reads flags and lengths, and where the rows lie; may run Python code. */
