@@ -57,15 +57,10 @@ PyObject *ds_raise(ds_module *m, ds_status status, PyObject *ids)
     PyObject *cls = m->errors[status > 0 && (int)status < DS_N_STATUS ? status : DS_INTERNAL];
     PyObject *message =
         PyUnicode_DecodeUTF8(ds_last_error(), (Py_ssize_t)strlen(ds_last_error()), "replace");
-    if (!message)
-        return NULL;
-    PyObject *error = ids ? PyObject_CallFunctionObjArgs(cls, message, ids, NULL)
-                          : PyObject_CallFunctionObjArgs(cls, message, NULL);
-    Py_DECREF(message);
-    if (error) {
-        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
-        Py_DECREF(error);
-    }
+    PyObject *arguments = message ? Py_BuildValue(ids ? "(NO)" : "(N)", message, ids) : NULL;
+    if (arguments)
+        PyErr_SetObject(cls, arguments);
+    Py_XDECREF(arguments);
     return NULL;
 }
 

@@ -40,9 +40,10 @@ typedef struct ds_module {
 DS_TYPES(DS_TYPE_SPEC)
 /* The spec of one: dreamstream._core.<title>, whose objects are `object`s; its slots follow. */
 #define DS_SPEC(name, title, object, flags, doc, ...)                                        \
+    static PyType_Slot name##_slots[] = {__VA_ARGS__, {Py_tp_doc, doc}, {0, NULL}};          \
     PyType_Spec ds_##name##_spec = {"dreamstream._core." title, sizeof(object), 0,           \
                                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | (flags), \
-                                    (PyType_Slot[]){__VA_ARGS__, {Py_tp_doc, doc}, {0, NULL}}}
+                                    name##_slots}
 ds_module *ds_module_of(PyTypeObject *type); /* of a type made by this module */
 
 /* A method of a type that others may derive from, with the arguments that it has. */
