@@ -26,6 +26,7 @@ import dreamstream.torch.functional
 from dreamstream import _core, cli, data, errors, models, nn, train
 from dreamstream import torch as bridge
 from dreamstream.array import Tensor
+from dreamstream.array.functions import NAMES
 
 ROOT = Path(__file__).resolve().parent.parent
 OPS = ROOT / "csrc" / "ops"
@@ -198,6 +199,8 @@ def layers_and_functions() -> dict[str, list[str]]:
                 if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                     for op in words_and_calls(node)[0] & operators:
                         users[op] += [f"dreamstream.Tensor.{node.name}"] * hasattr(Tensor, node.name)
+    for op in NAMES:
+        users[op].append(f"dreamstream.Tensor.{op}")
     return {op: list(dict.fromkeys(names)) for op, names in users.items()}
 
 
@@ -226,7 +229,6 @@ def operator_page(op: dict[str, Any], users: list[str]) -> str:
 PARTS = {
     "engine": "engine",
     "online": "streaming",
-    "compat": "streaming",
     "stream": "streaming",
     "array.stream_tensor": "streaming",
     "array.stream_creation": "streaming",
