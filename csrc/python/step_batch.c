@@ -115,9 +115,11 @@ static int read_rows(batch_step *b, PyObject *const *options)
 static int find_out(const batch_step *b, PyObject *out)
 {
     const Py_ssize_t n = (Py_ssize_t)b->call.n_outputs;
-    PyObject *found = n == 1 && PyLong_Check(b->stepper->structure)
-                          ? PyTuple_Pack(1, out)
-                          : PyObject_CallMethod((PyObject *)b->stepper, "_out_of", "(O)", out);
+    if (n == 1 && PyLong_Check(b->stepper->structure)) {
+        b->outputs[0] = Py_NewRef(out);
+        return 0;
+    }
+    PyObject *found = PyObject_CallMethod((PyObject *)b->stepper, "_out_of", "(O)", out);
     const bool right = found && PyTuple_Check(found) && PyTuple_GET_SIZE(found) == n;
     for (Py_ssize_t o = 0; right && o < n; o++)
         b->outputs[o] = Py_NewRef(PyTuple_GET_ITEM(found, o));
