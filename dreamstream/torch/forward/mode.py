@@ -151,7 +151,8 @@ class Forward(TorchFunctionMode):
             if type(result) is NativeStream
             else None
         )
-        self._courses[at] = _UNREPEATABLE if course is None or course.weights is None else course
+        if self.entry.n_done > at:
+            self._courses[at] = _UNREPEATABLE if course is None or course.weights is None else course
         return out
 
     def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -150,6 +150,8 @@ class TorchCall(Call):
             plan = leg.plan = _Plan(leg, weights)
         inputs = list(map(_COUNTS, edges))
         outputs = leg.op.counts(inputs, self.ended, self.ids)
+        if plan.passes and self.alike and _as_far(inputs[0], outputs[0]):
+            return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
         with without_functions():  # kernels see plain tensors only
             like = values[0] if values else torch.empty(0, device=self.device)
             if plan.arrays:
@@ -259,12 +261,19 @@ class TorchCall(Call):
 _COUNTS = attrgetter("counts")
 
 
+def _as_far(a: Counts, b: Counts) -> bool:
+    """Whether two edges of rows that are alike have as many frames, before and now."""
+    before, _, now, _ = a[0].tolist()
+    return bool(b[0, 0] == before and b[0, 2] == now)
+
+
 class _Plan:
     """What holds of an operation's arithmetic in every call."""
 
     def __init__(self, leg: Leg, weights: Sequence[Any]) -> None:
         op = leg.op
         self.kernel: Kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[op.name]
+        self.passes = op.name == "sync"  # its new frames are the input's, where that is no further
         self.arrays = any(isinstance(w, np.ndarray) for w in weights)
         ranks = tuple(len(features) for _, features, _, _ in leg.signatures[: leg.n_values])
         #: Filled anew in every call.
