@@ -109,16 +109,12 @@ class Engine:
     def __new__(
         cls,
         graph: Graph,
-        input_axes: Sequence[Sequence[int]],
-        output_axes: Sequence[Sequence[int]],
         threads: int = 1,
         blas: bool = False,
         max_streams: int = 0,
         skew: int = 0,
         backend: str | None = None,
-    ) -> Engine:
-        """``input_axes[i]``: canonical axis (L, features...) -> the caller's axis of input i;
-        ``output_axes[o]``: the caller's axis -> canonical axis."""
+    ) -> Engine: ...
     def step(
         self,
         ids: Sequence[str],
@@ -133,7 +129,7 @@ class Engine:
     ids: list[str]
     def drop(self, ids: Sequence[str]) -> None: ...
     def snapshot(self, id: str) -> bytes: ...
-    def position(self, id: str) -> tuple[int, ...]:
+    def position(self, id: str) -> list[int]:
         """Frames so far, per input."""
     def restore(self, data: bytes, id: str | None) -> str:
         """Return the id, made up where it is None."""
@@ -164,9 +160,10 @@ class Engine:
 class Stepper:
     """The base of dreamstream.Engine: steps from Python to Python without Python code in between.
 
-    ``structure``: what forward returns, with the numbers of outputs; ``inputs`` and ``outputs``: which axis of
-    an array is B, -1 where none is. What is no array goes to `_arrays_of` and `_array_of`, what is no dict by
-    plain ids to `_rows_of`.
+    ``structure``: what forward returns, with the numbers of outputs; ``inputs`` and ``outputs``: what each axis
+    of their arrays is, -1 rows, 0 frames, 1 and on those of a frame's features. What is no array goes to
+    `_arrays_of` and `_array_of`, what is no dict by plain ids to `_rows_of`, a structure of arrays to fill to
+    `_out_of`.
     """
 
     def __init__(
@@ -174,8 +171,8 @@ class Stepper:
         core: Engine,
         names: tuple[str, ...],
         structure: Any,
-        inputs: Sequence[int],
-        outputs: Sequence[int],
+        inputs: Sequence[Sequence[int]],
+        outputs: Sequence[Sequence[int]],
     ) -> None: ...
     @property
     def _core(self) -> Engine: ...

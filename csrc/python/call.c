@@ -1,10 +1,8 @@
 /* One step by ids. Everything that may fail comes first, then it is put back; what follows the values (the
  * copies out, the ids) can't. Between a look at the table of ids and entering the streams runs no Python
  * code. */
-#include <string.h>
-
-#include "base/now.h"
 #include "python/call.h"
+#include "base/now.h"
 
 int ds_call_open(ds_call *c, ds_module *m, ds_engine_object *e, Py_ssize_t n)
 {
@@ -31,10 +29,8 @@ int ds_call_open(ds_call *c, ds_module *m, ds_engine_object *e, Py_ssize_t n)
 void *ds_call_room(ds_call *c, size_t n, size_t item_bytes)
 {
     void *p = NULL;
-    const ds_status status = ds_arena_push_array(&c->step->arena, &p, n + 1, item_bytes);
-    if (status != DS_OK)
-        return ds_raise(c->m, status, NULL);
-    return memset(p, 0, (n + 1) * item_bytes);
+    const ds_status status = ds_arena_push_zeroed(&c->step->arena, &p, n + 1, item_bytes);
+    return status == DS_OK ? p : ds_raise(c->m, status, NULL);
 }
 
 /* ---------------------------------------------------------------- ids */

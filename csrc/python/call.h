@@ -13,11 +13,11 @@
 #define DS_PYTHON_CALL_H
 #include "python/engine.h"
 
-/* Where the axes of an array with all rows are; -1 where there is none. */
-typedef struct ds_padded {
+/* Where the axes of a caller's array are; -1 where there is none. */
+typedef struct ds_axes {
     int rank, batch;
     int axis[DS_MAX_RANK + 1]; /* of frames, then of features */
-} ds_padded;
+} ds_axes;
 
 /* The frames of an input or output in callers' arrays: an array for each row, one that is padded (batch: its
  * axis of rows), or one with the rows end to end. */
@@ -56,6 +56,12 @@ void ds_call_run(ds_call *c);
 void ds_call_close(ds_call *c);
 /* Raises what an exec function reported, about the rows that are bad. Always -1. */
 int ds_call_refuse(const ds_call *c, ds_status status);
+
+/* The rows' frames in arrays that lie like this. */
+static inline ds_rows ds_rows_in(PyObject **arrays, size_t next, const ds_axes *axes)
+{
+    return (ds_rows){arrays, next, axes->rank, axes->batch, axes->axis};
+}
 
 /* An array of this machine's byte order, or None. */
 static inline bool ds_is_chunk(PyObject *given)

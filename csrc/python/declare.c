@@ -22,12 +22,11 @@ static int parse_program(ds_module *m, PyObject *given, ds_program *p)
         node->code = (ds_expr_code)code;
         node->k = k;
     }
-    for (Py_ssize_t r = 0; r < PyList_GET_SIZE(roots); r++) {
-        long root = PyLong_AsLong(PyList_GET_ITEM(roots, r));
-        if (root == -1 && PyErr_Occurred())
-            return -1;
-        p->roots[p->n_roots++] = (int)root;
-    }
+    int64_t given_roots[DS_PROGRAM_ROOTS];
+    if (ds_parse_ints(roots, given_roots, DS_PROGRAM_ROOTS) < 0)
+        return -1;
+    for (Py_ssize_t r = 0; r < PyList_GET_SIZE(roots); r++)
+        p->roots[p->n_roots++] = (int)given_roots[r];
     return 0;
 }
 
@@ -50,33 +49,23 @@ PyObject *ds_op_object_declare(PyObject *self, PyObject *args)
     const ds_allocator allocator = ds_module_allocator(m);
     const ds_status status =
         ds_op_declare(&object->op, &allocator, in, n_in, out, n_out, &counts, &need);
-    if (status == DS_OK)
-        return (PyObject *)object;
-    Py_DECREF(object);
-    return ds_raise(m, status, NULL);
+    return ds_unless_failed(m, status, (PyObject *)object);
 }
 
-/* ([(code, a, b, c, k), ...], [root, ...]) */
+static PyObject *build_node(const void *nodes, size_t i)
+{
+    const ds_expr_node *n = (const ds_expr_node *)nodes + i;
+    return Py_BuildValue("iiiiL", (int)n->code, n->a, n->b, n->c, (long long)n->k);
+}
+
 static PyObject *build_program(const ds_program *p)
 {
-    PyObject *nodes = PyList_New(p->n_nodes), *roots = PyList_New(p->n_roots);
-    for (int i = 0; nodes && i < p->n_nodes; i++) {
-        const ds_expr_node *n = &p->nodes[i];
-        PyList_SET_ITEM(nodes, i,
-                        Py_BuildValue("iiiiL", (int)n->code, n->a, n->b, n->c, (long long)n->k));
-    }
-    for (int r = 0; roots && r < p->n_roots; r++)
-        PyList_SET_ITEM(roots, r, PyLong_FromLong(p->roots[r]));
-    if (!PyErr_Occurred())
-        return Py_BuildValue("NN", nodes, roots);
-    Py_XDECREF(nodes);
-    Py_XDECREF(roots);
-    return NULL;
+    return Py_BuildValue("NN", ds_build_list((size_t)p->n_nodes, build_node, p->nodes),
+                         ds_build_list((size_t)p->n_roots, ds_int_item, p->roots));
 }
 
 PyObject *ds_op_object_integers(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     const ds_op *op = ((ds_op_object *)self)->op;
-    PyObject *counts = build_program(&op->counts);
-    return counts ? Py_BuildValue("NN", counts, build_program(&op->need)) : NULL;
+    return Py_BuildValue("NN", build_program(&op->counts), build_program(&op->need));
 }

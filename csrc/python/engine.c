@@ -2,44 +2,6 @@
 #include "python/engine.h"
 
 /* ---------------------------------------------------------------- making and closing */
-/* One permutation per edge; with `inverted` the other way round than it is given. */
-static int parse_axes(PyObject *sequence, const int *edges, size_t n, const ds_graph *graph,
-                      bool inverted, ds_axes *axes)
-{
-    if (PySequence_Size(sequence) != (Py_ssize_t)n)
-        PyErr_Format(PyExc_ValueError, "expected axes of %zu edges", n);
-    for (size_t i = 0; i < n && !PyErr_Occurred(); i++) {
-        const int rank = axes[i].rank = graph->edges[edges[i]].signature.rank + 1;
-        int64_t given[DS_MAX_RANK + 1];
-        PyObject *item = PySequence_GetItem(sequence, (Py_ssize_t)i);
-        const bool fits = item && ds_parse_ints(item, given, rank) == rank;
-        Py_XDECREF(item);
-        unsigned seen = 0;
-        for (int k = 0; fits && k < rank; k++)
-            if (given[k] >= 0 && given[k] < rank) {
-                seen |= 1u << given[k];
-                axes[i].axis[inverted ? given[k] : k] = inverted ? k : (int)given[k];
-            }
-        if (seen != (1u << rank) - 1 && !PyErr_Occurred())
-            PyErr_Format(PyExc_ValueError, "axes of edge %zu must be a permutation of %d", i, rank);
-    }
-    return PyErr_Occurred() ? -1 : 0;
-}
-
-static int take_axes(ds_engine_object *e, PyObject *input_axes, PyObject *output_axes)
-{
-    const ds_graph *g = e->plan->graph;
-    e->inputs = PyMem_Calloc(g->n_inputs + g->n_outputs, sizeof *e->inputs);
-    if (!e->inputs) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    e->outputs = e->inputs + g->n_inputs;
-    return parse_axes(input_axes, g->inputs, g->n_inputs, g, false, e->inputs) < 0
-               ? -1
-               : parse_axes(output_axes, g->outputs, g->n_outputs, g, true, e->outputs);
-}
-
 static void close_engine(ds_engine_object *e)
 {
     PyObject *id, *live;
@@ -58,8 +20,6 @@ static void engine_dealloc(PyObject *self)
 {
     ds_engine_object *e = (ds_engine_object *)self;
     close_engine(e);
-    if (!e->original)
-        PyMem_Free(e->inputs);
     ds_engine_destroy(e->engine);
     Py_XDECREF(e->original);
     Py_XDECREF(e->table);
@@ -99,36 +59,28 @@ static const ds_kernels *choose_kernels(ds_module *m, const char *backend, bool 
     }
     if (!ds_have_kernels(m))
         return NULL;
-    if (blas && !m->blas_kernels) {
+    if (blas && !m->blas_kernels)
         PyErr_SetString(m->errors[DS_MODE], "blas=True, but OpenBLAS is not built in or kept out");
-        return NULL;
-    }
     return blas ? m->blas_kernels : m->kernels;
 }
 
 static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"graph",       "input_axes", "output_axes", "threads", "blas",
-                            "max_streams", "skew",       "backend",     NULL};
+    static char *names[] = {"graph", "threads", "blas", "max_streams", "skew", "backend", NULL};
     ds_module *m = ds_module_of(type);
-    PyObject *graph, *input_axes, *output_axes;
+    PyObject *graph;
     long long threads = 1, max_streams = 0, skew = 0;
     int blas = 0;
     const char *backend = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO|LpLLz:Engine", names, m->graph_type,
-                                     &graph, &input_axes, &output_axes, &threads, &blas,
-                                     &max_streams, &skew, &backend))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|LpLLz:Engine", names, m->graph_type, &graph,
+                                     &threads, &blas, &max_streams, &skew, &backend))
         return NULL;
     ds_graph_object *source = (ds_graph_object *)graph;
-    if (!source->graph) {
-        PyErr_SetString(m->errors[DS_CLOSED], "an engine has taken this graph");
-        return NULL;
-    }
-    if (threads < 1 || threads > 1024 || max_streams < 0 || skew < 0) {
-        PyErr_SetString(PyExc_ValueError,
-                        "threads must be 1 to 1024, max_streams and skew not negative");
-        return NULL;
-    }
+    if (!source->graph)
+        return PyErr_Format(m->errors[DS_CLOSED], "an engine has taken this graph");
+    if (threads < 1 || threads > 1024 || max_streams < 0 || skew < 0)
+        return PyErr_Format(PyExc_ValueError,
+                            "threads must be 1 to 1024, max_streams and skew not negative");
     const ds_kernels *kernels = choose_kernels(m, backend, blas != 0);
     if (!kernels)
         return NULL;
@@ -144,8 +96,6 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     Py_END_ALLOW_THREADS;
     if (status == DS_OK)
         look_into(e);
-    if (status == DS_OK && take_axes(e, input_axes, output_axes) < 0)
-        Py_CLEAR(e);
     return ds_unless_failed(m, status, (PyObject *)e);
 }
 
@@ -160,8 +110,6 @@ PyObject *ds_engine_object_copy(PyObject *self, PyObject *n)
     if (!e)
         return NULL;
     e->original = Py_NewRef(from->original ? from->original : self);
-    e->inputs = from->inputs;
-    e->outputs = from->outputs;
     const ds_engine_options options = {.n_threads = from->engine->n_threads,
                                        .max_streams = max_streams};
     ds_status status = ds_engine_copy(&e->engine, from->engine, &options);
@@ -173,23 +121,13 @@ PyObject *ds_engine_object_copy(PyObject *self, PyObject *n)
 PyObject *ds_engine_object_close(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     ds_engine_object *e = (ds_engine_object *)self;
-    if (e->n_running) {
-        PyErr_SetString(ds_module_of(Py_TYPE(self))->errors[DS_BUSY],
-                        "the engine cannot be closed while a call is under way");
-        return NULL;
-    }
+    if (e->n_running)
+        return PyErr_Format(ds_module_of(Py_TYPE(self))->errors[DS_BUSY],
+                            "the engine cannot be closed while a call is under way");
     close_engine(e);
     Py_RETURN_NONE;
 }
 
-static PyType_Slot engine_slots[] = {
-    {Py_tp_new, engine_new},
-    {Py_tp_dealloc, engine_dealloc},
-    {Py_tp_methods, ds_stream_methods},
-    {Py_tp_getset, ds_engine_getset},
-    {Py_tp_doc, "A planned graph with its streams."},
-    {0, NULL},
-};
-
-PyType_Spec ds_engine_spec = {"dreamstream._core.Engine", sizeof(ds_engine_object), 0,
-                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, engine_slots};
+DS_SPEC(engine, "Engine", ds_engine_object, 0, "A planned graph with its streams.",
+        {Py_tp_new, engine_new}, {Py_tp_dealloc, engine_dealloc},
+        {Py_tp_methods, ds_stream_methods}, {Py_tp_getset, ds_engine_getset});

@@ -5,12 +5,6 @@
 #include "exec/engine.h"
 #include "python/support.h"
 
-/* Where [frames][features...] lie among the axes of a caller's array: canonical axis -> the caller's. */
-typedef struct ds_axes {
-    int rank;
-    int axis[DS_MAX_RANK + 1];
-} ds_axes;
-
 /* What stands behind a live id, until the stream is over; never seen by Python code. */
 typedef struct ds_live {
     PyObject_HEAD ds_slot *slot; /* NULL: it is over */
@@ -23,7 +17,7 @@ typedef struct ds_graph_object {
 
 typedef struct ds_engine_object {
     PyObject_HEAD ds_engine *engine;
-    PyObject *original;   /* whose plan and axes this engine uses; NULL where they are its own */
+    PyObject *original;   /* whose plan this engine uses; NULL where it is its own */
     const ds_plan *plan;  /* the engine's */
     ds_session *session;  /* the engine's; NULL once closed */
     PyObject *table;      /* dict: id -> ds_live */
@@ -32,7 +26,6 @@ typedef struct ds_engine_object {
     Py_ssize_t n_running; /* calls under way (Python code may run in them): the engine stays open */
     long long n_restored; /* streams that were given a name */
     bool blas;
-    ds_axes *inputs, *outputs; /* [n_inputs], and behind them [n_outputs] */
 } ds_engine_object;
 
 /* What stands behind a live id (borrowed), or NULL: with an exception only if one occurred. */

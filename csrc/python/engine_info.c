@@ -5,26 +5,11 @@
 #include "exec/weights.h"
 #include "python/engine.h"
 
-static const ds_plan *plan_of(PyObject *self)
-{
-    return ((ds_engine_object *)self)->plan;
-}
-
 /* ---------------------------------------------------------------- items of lists */
-static PyObject *build_int(const void *ints, size_t i)
-{
-    return PyLong_FromLong(((const int *)ints)[i]);
-}
-
 static PyObject *build_bound(const void *bounds, size_t i)
 {
     const int64_t bound = ((const int64_t *)bounds)[i];
     return bound == DS_NEVER ? Py_NewRef(Py_None) : PyLong_FromLongLong(bound);
-}
-
-static PyObject *build_output(const void *op, size_t o)
-{
-    return ds_build_signature(&((const ds_op *)op)->out[o]);
 }
 
 static size_t kept_bytes(const ds_edge_plan *edge)
@@ -51,84 +36,67 @@ static PyObject *build_plan_node(const void *plan, size_t j)
         grows |= p->edges[node->first_output + o].tail >= 0;
     }
     return Py_BuildValue("{s:i,s:s,s:s,s:N,s:n,s:n,s:N,s:N}", "id", node->id, "name", op->def->name,
-                         "path", node->path ? node->path : "", "outputs",
-                         ds_build_list((size_t)op->n_outputs, build_output, op), "kept_bytes",
-                         (Py_ssize_t)kept, "carried_bytes",
+                         "path", node->path ? node->path : "", "outputs", ds_build_outputs(op),
+                         "kept_bytes", (Py_ssize_t)kept, "carried_bytes",
                          (Py_ssize_t)(node->silent ? 0 : op->carried_bytes), "grows",
                          PyBool_FromLong(grows), "whole", PyBool_FromLong(op->whole));
 }
 
 /* ---------------------------------------------------------------- attributes */
-static PyObject *get_ids(PyObject *self, void *Py_UNUSED(closure))
+static PyObject *get(PyObject *self, void *which)
 {
-    return PyDict_Keys(((ds_engine_object *)self)->table);
-}
-
-static PyObject *get_list(PyObject *self, void *which)
-{
-    const ds_plan *p = plan_of(self);
+    const ds_engine_object *e = (ds_engine_object *)self;
+    const ds_plan *p = e->plan;
+    char text[33];
     switch (*(const char *)which) {
+    case 'l':
+        return PyDict_Keys(e->table);
     case 'd':
         return ds_build_list(p->analysis.n_outputs, build_bound, p->analysis.delay);
     case 'f':
         return ds_build_list(p->analysis.n_outputs, build_bound, p->analysis.field);
     case 'i':
         return ds_build_list(p->graph->n_inputs, build_input_bytes, p);
-    default:
+    case 'n':
         return ds_build_list(p->graph->n_nodes, build_plan_node, p);
-    }
-}
-
-static PyObject *get_number(PyObject *self, void *which)
-{
-    const ds_engine_object *e = (ds_engine_object *)self;
-    switch (*(const char *)which) {
     case 's':
-        return PyLong_FromSize_t(e->plan->block_bytes);
+        return PyLong_FromSize_t(p->block_bytes);
     case 'm':
-        return PyLong_FromSize_t(e->plan->kept_bytes);
+        return PyLong_FromSize_t(p->kept_bytes);
     case 'g':
-        return PyFloat_FromDouble((double)e->plan->grown_bytes / (double)e->plan->analysis.period);
+        return PyFloat_FromDouble((double)p->grown_bytes / (double)p->analysis.period);
     case 'w':
-        return PyLong_FromSize_t(e->plan->weight_bytes);
+        return PyLong_FromSize_t(p->weight_bytes);
     case 't':
         return PyLong_FromSize_t(e->engine->n_threads);
     case 'b':
         return PyBool_FromLong(e->blas);
-    default:
+    case 'c':
         return PyBool_FromLong(e->session == NULL);
+    case 'k':
+        return PyUnicode_FromString(p->kernels->name);
+    default:
+        (void)snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)p->fingerprint[0],
+                       (unsigned long long)p->fingerprint[1]);
+        return PyUnicode_FromString(text);
     }
 }
 
-static PyObject *get_kernels(PyObject *self, void *Py_UNUSED(closure))
-{
-    return PyUnicode_FromString(plan_of(self)->kernels->name);
-}
-
-static PyObject *get_fingerprint(PyObject *self, void *Py_UNUSED(closure))
-{
-    const uint64_t *fingerprint = plan_of(self)->fingerprint;
-    char text[33];
-    (void)snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)fingerprint[0],
-                   (unsigned long long)fingerprint[1]);
-    return PyUnicode_FromString(text);
-}
-
 PyGetSetDef ds_engine_getset[] = {
-    {"ids", get_ids, NULL, "Live streams.", NULL},
-    {"delays", get_list, NULL, "Per output, frames of input 0; None: infinite.", "d"},
-    {"fields", get_list, NULL, "Receptive field per output; None: infinite.", "f"},
-    {"input_bytes", get_list, NULL, "Bytes of kept frames per input.", "i"},
-    {"nodes", get_list, NULL, "The plan, node by node.", "n"},
-    {"state_size", get_number, NULL, "Bytes of a stream's fixed block.", "s"},
-    {"kept_bytes", get_number, NULL, "What of the block must be kept.", "m"},
-    {"state_bytes_per_frame", get_number, NULL, "Growth per frame of input 0.", "g"},
-    {"weights_size", get_number, NULL, "Bytes of weights, prepared ones included.", "w"},
-    {"threads", get_number, NULL, "Threads per call.", "t"},
-    {"blas", get_number, NULL, "Whether products go to OpenBLAS.", "b"},
-    {"closed", get_number, NULL, "Whether close() was called.", "c"},
-    {"kernels", get_kernels, NULL, "Name of the kernels.", NULL},
-    {"fingerprint", get_fingerprint, NULL, "Of graph and weights.", NULL},
+    {"ids", get, NULL, "Live streams.", "l"},
+    {"delays", get, NULL, "Per output, frames of input 0; None: infinite.", "d"},
+    {"fields", get, NULL, "Receptive field per output; None: infinite.", "f"},
+    {"input_bytes", get, NULL, "Bytes of kept frames per input.", "i"},
+    {"nodes", get, NULL, "The plan, node by node.", "n"},
+    {"state_size", get, NULL, "Bytes of a stream's fixed block.", "s"},
+    {"kept_bytes", get, NULL, "What of the block must be kept.", "m"},
+    {"state_bytes_per_frame", get, NULL, "Growth per frame of input 0.", "g"},
+    {"weights_size", get, NULL, "Bytes of weights, prepared ones included.", "w"},
+    {"threads", get, NULL, "Threads per call.", "t"},
+    {"blas", get, NULL, "Whether products go to OpenBLAS.", "b"},
+    {"closed", get, NULL, "Whether close() was called.", "c"},
+    {"kernels", get, NULL, "Name of the kernels.", "k"},
+    {"fingerprint", get, NULL, "Of graph and weights.", "p"},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -166,7 +134,7 @@ static PyObject *build_node(const void *nodes, size_t j)
     const ds_op *op = node->op;
     return Py_BuildValue("{s:s,s:s,s:N,s:N,s:i,s:N,s:N}", "name", op->def->name, "path",
                          node->path ? node->path : "", "attributes", ds_build_attributes(op),
-                         "inputs", ds_build_list((size_t)op->n_inputs, build_int, node->inputs),
+                         "inputs", ds_build_list((size_t)op->n_inputs, ds_int_item, node->inputs),
                          "first_output", node->first_output, "weights",
                          ds_build_list((size_t)op->n_weights, build_weight, node), "silent",
                          PyBool_FromLong(node->silent));
@@ -174,7 +142,7 @@ static PyObject *build_node(const void *nodes, size_t j)
 
 PyObject *ds_engine_graph(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    const ds_plan *p = plan_of(self);
+    const ds_plan *p = ((ds_engine_object *)self)->plan;
     ds_restored whole;
     const ds_status status = ds_weights_restore(&whole, p, p->plain);
     if (status != DS_OK)
@@ -183,9 +151,9 @@ PyObject *ds_engine_graph(PyObject *self, PyObject *Py_UNUSED(unused))
     PyObject *graph = Py_BuildValue(
         "{s:N,s:N,s:N,s:N,s:L,s:L}", "nodes", ds_build_list(g->n_nodes, build_node, g->nodes),
         "edges", ds_build_list(p->graph->n_edges, build_edge, p), "inputs",
-        ds_build_list(g->n_inputs, build_int, g->inputs), "outputs",
-        ds_build_list(g->n_outputs, build_int, g->outputs), "period", (long long)p->analysis.period,
-        "transient", (long long)p->analysis.transient);
+        ds_build_list(g->n_inputs, ds_int_item, g->inputs), "outputs",
+        ds_build_list(g->n_outputs, ds_int_item, g->outputs), "period",
+        (long long)p->analysis.period, "transient", (long long)p->analysis.transient);
     ds_weights_free(&whole);
     return graph;
 }

@@ -1,28 +1,6 @@
 /* The frames of a call in its callers' arrays: counted, copied in, copied out. */
 #include "python/call.h"
 
-/* What engines know of NumPy's types; 0: nothing. */
-static ds_element element_of(const PyArrayObject *array)
-{
-    static const ds_element elements[NPY_DOUBLE + 1] = {
-        [NPY_BOOL] = DS_ELEMENT_BOOL,
-        [NPY_BYTE] = DS_ELEMENT_I8,
-        [NPY_UBYTE] = DS_ELEMENT_U8,
-        [NPY_SHORT] = DS_ELEMENT_I16,
-        [NPY_USHORT] = DS_ELEMENT_U16,
-        [NPY_INT] = DS_ELEMENT_I32,
-        [NPY_UINT] = DS_ELEMENT_U32,
-        [NPY_LONG] = sizeof(long) == 8 ? DS_ELEMENT_I64 : DS_ELEMENT_I32,
-        [NPY_ULONG] = sizeof(long) == 8 ? DS_ELEMENT_U64 : DS_ELEMENT_U32,
-        [NPY_LONGLONG] = DS_ELEMENT_I64,
-        [NPY_ULONGLONG] = DS_ELEMENT_U64,
-        [NPY_FLOAT] = DS_ELEMENT_F32,
-        [NPY_DOUBLE] = DS_ELEMENT_F64,
-    };
-    const int type = PyArray_TYPE(array);
-    return type <= NPY_DOUBLE ? elements[type] : 0;
-}
-
 /* ---------------------------------------------------------------- what there is */
 static bool fits(const ds_call *c, const ds_rows *rows, const ds_signature *signature,
                  PyArrayObject *a)
@@ -67,7 +45,7 @@ static int64_t count_frames(const ds_call *c, size_t k, PyObject *array, PyObjec
     PyArrayObject *a = (PyArrayObject *)array;
     if (array == Py_None)
         return 0;
-    const ds_element element = element_of(a);
+    const ds_element element = ds_element_of(a);
     if (!element || !ds_layout_fits(signature, element) || !PyArray_ISNOTSWAPPED(a))
         return refuse_array(c, DS_DTYPE, "input", k, signature, a, id);
     if (!fits(c, &c->in[k], signature, a))
@@ -138,7 +116,7 @@ static void copy_rows(const ds_call *c, const ds_rows *rows, size_t k, bool out)
             ds_step_get(c->step, k, r, n, at, strides);
         } else {
             n = c->step->n_frames[k * (size_t)c->n + r];
-            ds_step_put(c->step, k, r, at, strides, element_of(a));
+            ds_step_put(c->step, k, r, at, strides, ds_element_of(a));
         }
         at += rows->batch >= 0 ? PyArray_STRIDE(a, rows->batch) : n * strides[0];
     }

@@ -55,11 +55,6 @@ static int parse_names(PyObject *tuple, const char **names, size_t n)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static PyObject *build_edge(const void *outputs, size_t i)
-{
-    return PyLong_FromLong(((const int *)outputs)[i]);
-}
-
 static PyObject *graph_node(PyObject *self, PyObject *args)
 {
     ds_module *m = ds_module_of(Py_TYPE(self));
@@ -93,7 +88,7 @@ static PyObject *graph_node(PyObject *self, PyObject *args)
                                                (size_t)n_inputs, weights, data, n_weights, &names);
         list = status == DS_OK
                    ? ds_build_list((size_t)graph->nodes[graph->n_nodes - 1].op->n_outputs,
-                                   build_edge, outputs)
+                                   ds_int_item, outputs)
                    : ds_raise(m, status, NULL);
     }
     Py_XDECREF(kept);
@@ -117,13 +112,5 @@ static PyMethodDef graph_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyType_Slot graph_slots[] = {
-    {Py_tp_new, graph_new},
-    {Py_tp_dealloc, graph_dealloc},
-    {Py_tp_methods, graph_methods},
-    {Py_tp_doc, "A model as data, built front to back."},
-    {0, NULL},
-};
-
-PyType_Spec ds_graph_spec = {"dreamstream._core.Graph", sizeof(ds_graph_object), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, graph_slots};
+DS_SPEC(graph, "Graph", ds_graph_object, 0, "A model as data, built front to back.",
+        {Py_tp_new, graph_new}, {Py_tp_dealloc, graph_dealloc}, {Py_tp_methods, graph_methods});

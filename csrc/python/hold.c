@@ -56,15 +56,13 @@ static PyObject *hold_exit(PyObject *self, PyObject *Py_UNUSED(unused))
 
 static void hold_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     PyObject *error_type, *error, *traceback;
     PyErr_Fetch(&error_type, &error, &traceback);
     Py_XDECREF(hold_exit(self, NULL));
     PyErr_Restore(error_type, error, traceback);
     Py_DECREF(((hold_object *)self)->lock);
     Py_DECREF(((hold_object *)self)->ids);
-    type->tp_free(self);
-    Py_DECREF(type);
+    ds_free_object(self);
 }
 
 static PyMethodDef hold_methods[] = {
@@ -73,14 +71,6 @@ static PyMethodDef hold_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyType_Slot hold_slots[] = {
-    {Py_tp_new, hold_new},
-    {Py_tp_dealloc, hold_dealloc},
-    {Py_tp_methods, hold_methods},
-    {Py_tp_doc,
-     "Hold(lock, ids): one thread's stay behind a lock that the others aren't let wait for."},
-    {0, NULL},
-};
-
-PyType_Spec ds_hold_spec = {"dreamstream._core.Hold", sizeof(hold_object), 0,
-                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, hold_slots};
+DS_SPEC(hold, "Hold", hold_object, 0,
+        "Hold(lock, ids): one thread's stay behind a lock that the others aren't let wait for.",
+        {Py_tp_new, hold_new}, {Py_tp_dealloc, hold_dealloc}, {Py_tp_methods, hold_methods});

@@ -1,21 +1,15 @@
 /* _core.joined: arrays end to end in C order, however each lies in memory. */
-#include "batch/layout.h"
 #include "python/support.h"
 
 /* What moves such elements as they are: 0 where NumPy does. */
 static ds_element element_of(PyArrayObject *array)
 {
+    const ds_element element = ds_element_of(array);
     if (!PyArray_ISNOTSWAPPED(array) || PyArray_NDIM(array) > DS_MAX_RANK + 1)
         return 0;
-    switch (PyArray_TYPE(array)) {
-    case NPY_FLOAT32:
-        return DS_ELEMENT_F32;
-    case NPY_FLOAT64:
-    case NPY_INT64:
+    if (element == DS_ELEMENT_F64 || element == DS_ELEMENT_I64)
         return DS_ELEMENT_I64;
-    default:
-        return 0;
-    }
+    return element == DS_ELEMENT_F32 ? element : 0;
 }
 
 static bool is_alike(PyArrayObject *a, PyArrayObject *b)

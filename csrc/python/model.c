@@ -1,8 +1,6 @@
 /* Model files (model/model.h) from Python: a graph and its interface's text, and back. */
 #include "model/model.h"
 
-#include <string.h>
-
 #include "codec/safetensors.h"
 #include "exec/weights.h"
 #include "python/engine.h"
@@ -92,50 +90,30 @@ PyObject *ds_read_model(PyObject *module, PyObject *args)
 }
 
 /* ---------------------------------------------------------------- writing */
-/* Bytes on their way to a Python callable, in pieces of at most this size: what it keeps is its own. */
+/* To a Python callable, in pieces of at most this size: what it keeps is its own. */
 enum { PIECE_BYTES = 1 << 20 };
 
-typedef struct stage {
-    PyObject *write; /* borrowed: a callable that takes bytes */
-    char *bytes;     /* [PIECE_BYTES] */
-    size_t n_bytes;
-} stage;
-
-static ds_status flush(stage *s)
+static ds_status put(void *write, const void *bytes, size_t n_bytes)
 {
-    PyObject *done = s->n_bytes
-                         ? PyObject_CallFunction(s->write, "y#", s->bytes, (Py_ssize_t)s->n_bytes)
-                         : Py_NewRef(Py_None);
-    s->n_bytes = 0;
-    Py_XDECREF(done);
-    return done ? DS_OK : ds_fail(DS_FORMAT, "what takes the bytes raised an exception");
-}
-
-static ds_status put(void *context, const void *bytes, size_t n_bytes)
-{
-    stage *s = context;
     for (const char *from = bytes; n_bytes > 0;) {
-        size_t n = PIECE_BYTES - s->n_bytes;
-        n = n < n_bytes ? n : n_bytes;
-        memcpy(s->bytes + s->n_bytes, from, n);
-        s->n_bytes += n;
+        const size_t n = n_bytes < PIECE_BYTES ? n_bytes : PIECE_BYTES;
+        PyObject *done = PyObject_CallFunction(write, "y#", from, (Py_ssize_t)n);
+        DS_CHECK(done, DS_FORMAT, "what takes the bytes raised an exception");
+        Py_DECREF(done);
         from += n;
         n_bytes -= n;
-        if (s->n_bytes == PIECE_BYTES)
-            DS_TRY(flush(s));
     }
     return DS_OK;
 }
 
-static ds_status write_model(stage *s, const ds_plan *plan, const ds_interface *interface)
+static ds_status write_model(PyObject *write, const ds_plan *plan, const ds_interface *interface)
 {
-    const ds_sink sink = {s, put};
+    const ds_sink sink = {write, put};
     ds_restored whole;
     DS_TRY(ds_weights_restore(&whole, plan, plan->model));
     const ds_status status = ds_model_write(&sink, whole.graph, interface);
     ds_weights_free(&whole);
-    DS_TRY(status);
-    return flush(s);
+    return status;
 }
 
 /* write_model(engine, text, write): the file of the engine's graph, as it was captured. */
@@ -143,24 +121,20 @@ PyObject *ds_write_model(PyObject *module, PyObject *args)
 {
     ds_module *m = PyModule_GetState(module);
     ds_engine_object *engine;
-    stage s = {0};
+    PyObject *write;
     const char *text;
     Py_ssize_t n_bytes;
     if (!PyArg_ParseTuple(args, "O!s#O:write_model", m->engine_type, &engine, &text, &n_bytes,
-                          &s.write) ||
+                          &write) ||
         ds_engine_check_open(m, engine) < 0)
         return NULL;
-    s.bytes = PyMem_Malloc(PIECE_BYTES);
-    if (!s.bytes)
-        return PyErr_NoMemory();
     const ds_allocator a = ds_module_allocator(m);
     ds_interface *interface = NULL;
     ds_status status =
         ds_interface_parse(&interface, &a, text, (size_t)n_bytes, engine->plan->model);
     if (status == DS_OK)
-        status = write_model(&s, engine->plan, interface);
+        status = write_model(write, engine->plan, interface);
     ds_interface_free(interface);
-    PyMem_Free(s.bytes);
     if (status != DS_OK && !PyErr_Occurred())
         /* What is no valid argument here is what a file can't hold. */
         ds_raise(m, status == DS_ARGUMENT ? DS_FORMAT : status, NULL);

@@ -22,21 +22,15 @@ static PyObject *op_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!self)
         return NULL;
     ds_allocator allocator = ds_module_allocator(m);
-    ds_status status =
+    const ds_status status =
         ds_op_create(&self->op, &allocator, def, attrs, n_attrs, in, n_in, weight, n_weights);
-    if (status != DS_OK) {
-        Py_DECREF(self);
-        return ds_raise(m, status, NULL);
-    }
-    return (PyObject *)self;
+    return ds_unless_failed(m, status, (PyObject *)self);
 }
 
 static void op_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     ds_op_destroy(((ds_op_object *)self)->op);
-    type->tp_free(self);
-    Py_DECREF(type);
+    ds_free_object(self);
 }
 
 /* ---------------------------------------------------------------- counts */
@@ -91,10 +85,28 @@ static ds_status count_row(const ds_op *op, const ds_counts *const *in, ds_count
     return ds_op_check(op, now, ended);
 }
 
+/* The ids of the rows that are marked bad; new reference. */
+static PyObject *bad_ids(PyObject *ids, const bool *bad, Py_ssize_t n_rows)
+{
+    PyObject *list = PyList_New(0);
+    Py_ssize_t n_ids = PySequence_Size(ids);
+    if (n_ids < 0)
+        PyErr_Clear();
+    for (Py_ssize_t r = 0; list && r < n_rows && r < n_ids; r++) {
+        if (!bad[r])
+            continue;
+        PyObject *id = PySequence_GetItem(ids, r);
+        if (!id || PyList_Append(list, id) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(id);
+    }
+    return list;
+}
+
 PyObject *ds_op_raise(ds_module *m, ds_status status, PyObject *ids, const bool *bad,
                       Py_ssize_t n_rows)
 {
-    PyObject *about = ids ? ds_bad_ids(ids, bad, n_rows) : NULL;
+    PyObject *about = ids ? bad_ids(ids, bad, n_rows) : NULL;
     if (!PyErr_Occurred())
         ds_raise(m, status, about);
     Py_XDECREF(about);
@@ -169,63 +181,44 @@ static PyObject *op_kept(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
 }
 
 /* ---------------------------------------------------------------- facts */
-static PyObject *op_get_name(PyObject *self, void *Py_UNUSED(unused))
-{
-    return PyUnicode_FromString(((ds_op_object *)self)->op->def->name);
-}
-
-static PyObject *op_get_attributes(PyObject *self, void *Py_UNUSED(unused))
-{
-    return ds_build_attributes(((ds_op_object *)self)->op);
-}
-
-static PyObject *op_get_outputs(PyObject *self, void *Py_UNUSED(unused))
-{
-    const ds_op *op = ((ds_op_object *)self)->op;
-    PyObject *list = PyList_New(op->n_outputs);
-    for (int o = 0; list && o < op->n_outputs; o++)
-        PyList_SET_ITEM(list, o, ds_build_signature(&op->out[o]));
-    if (PyErr_Occurred())
-        Py_CLEAR(list);
-    return list;
-}
-
-/* For the kernels of calls without OpenBLAS. */
-static PyObject *op_get_prepared_bytes(PyObject *self, void *Py_UNUSED(unused))
+static PyObject *op_get(PyObject *self, void *which)
 {
     const ds_op *op = ((ds_op_object *)self)->op;
     const ds_module *m = ds_module_of(Py_TYPE(self));
-    if (!ds_have_kernels(m))
-        return NULL;
-    return PyLong_FromSize_t(ds_op_prepared_bytes(op, &m->kernels->real[ds_op_real(op) == DS_F64]));
-}
-
-static PyObject *op_get_n_values(PyObject *self, void *Py_UNUSED(unused))
-{
-    return PyLong_FromLong(ds_op_n_values(((ds_op_object *)self)->op));
-}
-
-static PyObject *op_get_flag(PyObject *self, void *which)
-{
-    const ds_op *op = ((ds_op_object *)self)->op;
-    const char flag = *(const char *)which;
-    return PyBool_FromLong(flag == 's'   ? op->same_counts
-                           : flag == 'l' ? op->def->flags & DS_OP_LOCKSTEP
-                           : flag == 'w' ? op->whole
-                                         : op->n_carried > 0);
+    switch (*(const char *)which) {
+    case 'n':
+        return PyUnicode_FromString(op->def->name);
+    case 'a':
+        return ds_build_attributes(op);
+    case 'o':
+        return ds_build_outputs(op);
+    case 's':
+        return PyBool_FromLong(op->same_counts);
+    case 'l':
+        return PyBool_FromLong(op->def->flags & DS_OP_LOCKSTEP);
+    case 'w':
+        return PyBool_FromLong(op->whole);
+    case 'c':
+        return PyBool_FromLong(op->n_carried > 0);
+    case 'v':
+        return PyLong_FromLong(ds_op_n_values(op));
+    default: /* for the kernels of calls without OpenBLAS */
+        return ds_have_kernels(m) ? PyLong_FromSize_t(ds_op_prepared_bytes(
+                                        op, &m->kernels->real[ds_op_real(op) == DS_F64]))
+                                  : NULL;
+    }
 }
 
 static PyGetSetDef op_getset[] = {
-    {"name", op_get_name, NULL, "The operator's name.", NULL},
-    {"attributes", op_get_attributes, NULL, "All attributes, defaults included.", NULL},
-    {"outputs", op_get_outputs, NULL, "Signatures of the outputs.", NULL},
-    {"same_counts", op_get_flag, NULL, "Whether outputs have the input's counts.", "s"},
-    {"lockstep", op_get_flag, NULL, "Whether value inputs must progress equally.", "l"},
-    {"whole", op_get_flag, NULL, "Whether it needs the whole stream.", "w"},
-    {"carries", op_get_flag, NULL, "Whether it carries arrays from call to call.", "c"},
-    {"prepared_bytes", op_get_prepared_bytes, NULL, "Bytes of its weights as kernels want them.",
-     NULL},
-    {"n_values", op_get_n_values, NULL, "Inputs whose values are read.", NULL},
+    {"name", op_get, NULL, "The operator's name.", "n"},
+    {"attributes", op_get, NULL, "All attributes, defaults included.", "a"},
+    {"outputs", op_get, NULL, "Signatures of the outputs.", "o"},
+    {"same_counts", op_get, NULL, "Whether outputs have the input's counts.", "s"},
+    {"lockstep", op_get, NULL, "Whether value inputs must progress equally.", "l"},
+    {"whole", op_get, NULL, "Whether it needs the whole stream.", "w"},
+    {"carries", op_get, NULL, "Whether it carries arrays from call to call.", "c"},
+    {"n_values", op_get, NULL, "Inputs whose values are read.", "v"},
+    {"prepared_bytes", op_get, NULL, "Bytes of its weights as kernels want them.", "p"},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -244,14 +237,5 @@ static PyMethodDef op_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyType_Slot op_slots[] = {
-    {Py_tp_new, op_new},
-    {Py_tp_dealloc, op_dealloc},
-    {Py_tp_getset, op_getset},
-    {Py_tp_methods, op_methods},
-    {Py_tp_doc, "An operator of the engine."},
-    {0, NULL},
-};
-
-PyType_Spec ds_op_spec = {"dreamstream._core.Op", sizeof(ds_op_object), 0,
-                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, op_slots};
+DS_SPEC(op, "Op", ds_op_object, 0, "An operator of the engine.", {Py_tp_new, op_new},
+        {Py_tp_dealloc, op_dealloc}, {Py_tp_getset, op_getset}, {Py_tp_methods, op_methods});

@@ -49,12 +49,10 @@ static PyObject *prepared_new(PyTypeObject *type, PyObject *args, PyObject *kwar
 static void prepared_dealloc(PyObject *object)
 {
     prepared_object *self = (prepared_object *)object;
-    PyTypeObject *type = Py_TYPE(object);
     ds_release(&self->allocator, self->raw, self->raw_bytes);
     ds_release(&self->allocator, self->data, self->data_bytes);
     Py_XDECREF(self->op);
-    type->tp_free(object);
-    Py_DECREF(type);
+    ds_free_object(object);
 }
 
 bool ds_prepared_take(ds_module *m, PyObject *object, PyObject *op)
@@ -135,13 +133,7 @@ static PyMemberDef prepared_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyType_Slot prepared_slots[] = {
-    {Py_tp_new, prepared_new},
-    {Py_tp_dealloc, prepared_dealloc},
-    {Py_tp_members, prepared_members},
-    {Py_tp_doc, "Prepared(op): its weights as its kernels want them, kept from run to run."},
-    {0, NULL},
-};
-
-PyType_Spec ds_prepared_spec = {"dreamstream._core.Prepared", sizeof(prepared_object), 0,
-                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, prepared_slots};
+DS_SPEC(prepared, "Prepared", prepared_object, 0,
+        "Prepared(op): its weights as its kernels want them, kept from run to run.",
+        {Py_tp_new, prepared_new}, {Py_tp_dealloc, prepared_dealloc},
+        {Py_tp_members, prepared_members});

@@ -16,8 +16,7 @@ typedef struct call {
     const void **states; /* [n_rows] */
     void **new_states;   /* [n_rows] */
     Py_ssize_t n_rows;
-    PyObject *old,
-        *news;      /* list of states before (borrowed; NULL: none), of states after (owned) */
+    PyObject *news; /* list of states after */
     PyObject *flat; /* list: keeps the states before in one piece */
 } call;
 

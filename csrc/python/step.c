@@ -108,11 +108,10 @@ static int read_rows(dict_step *d, PyObject *rows, PyObject *starting, PyObject 
             return -1;
     }
     for (size_t k = 0; k < c->n_inputs; k++)
-        c->in[k] =
-            (ds_rows){d->arrays + k, c->n_inputs, c->e->inputs[k].rank, -1, c->e->inputs[k].axis};
+        c->in[k] = ds_rows_in(d->arrays + k, c->n_inputs, &d->stepper->inputs[c->n_inputs + k]);
     for (size_t o = 0; o < c->n_outputs; o++)
-        c->out[o] = (ds_rows){d->outputs + o, c->n_outputs, c->e->outputs[o].rank, -1,
-                              c->e->outputs[o].axis};
+        c->out[o] =
+            ds_rows_in(d->outputs + o, c->n_outputs, &d->stepper->outputs[c->n_outputs + o]);
     return (starting && ds_rows_mark(c, starting, c->sos) < 0) ||
                    (ending && ds_rows_mark(c, ending, c->step->ended) < 0)
                ? -1
@@ -224,14 +223,12 @@ static int stream_traverse(PyObject *self, visitproc visit, void *arg)
 
 static void stream_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     stream_object *s = (stream_object *)self;
     PyObject_GC_UnTrack(self);
     Py_XDECREF(s->engine);
     Py_XDECREF(s->id);
     Py_XDECREF(s->live);
-    type->tp_free(self);
-    Py_DECREF(type);
+    ds_free_object(self);
 }
 
 /* Started and finished are known at once with the step's effect: no Python code comes between. */
@@ -317,17 +314,7 @@ static PyMemberDef stream_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyType_Slot stream_slots[] = {
-    {Py_tp_new, stream_new},
-    {Py_tp_dealloc, stream_dealloc},
-    {Py_tp_traverse, stream_traverse},
-    {Py_tp_methods, stream_methods},
-    {Py_tp_members, stream_members},
-    {Py_tp_doc,
-     "One stream of an engine, stepped by hand; leaving the context unfinished drops it."},
-    {0, NULL},
-};
-
-PyType_Spec ds_stream_spec = {"dreamstream._core.Stream", sizeof(stream_object), 0,
-                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_GC,
-                              stream_slots};
+DS_SPEC(stream, "Stream", stream_object, Py_TPFLAGS_HAVE_GC,
+        "One stream of an engine, stepped by hand; leaving the context unfinished drops it.",
+        {Py_tp_new, stream_new}, {Py_tp_dealloc, stream_dealloc}, {Py_tp_traverse, stream_traverse},
+        {Py_tp_methods, stream_methods}, {Py_tp_members, stream_members});

@@ -81,11 +81,10 @@ static PyObject *read_arrays(ds_module *m, ds_stepper *s, PyObject *const *args,
     return arrays;
 }
 
-static ds_rows rows_of(const ds_padded *p, PyObject **arrays, const ds_signature *signature)
+static ds_rows rows_of(const ds_axes *p, PyObject **arrays, const ds_signature *signature)
 {
     static const int in_order[DS_MAX_RANK + 1] = {0, 1, 2, 3, 4, 5, 6};
-    return p ? (ds_rows){arrays, 0, p->rank, p->batch, p->axis}
-             : (ds_rows){arrays, 0, signature->rank + 1, -1, in_order};
+    return p ? ds_rows_in(arrays, 0, p) : (ds_rows){arrays, 0, signature->rank + 1, -1, in_order};
 }
 
 /* Reads flags and lengths, and where the rows lie; may run Python code. */
@@ -113,32 +112,20 @@ static int read_rows(batch_step *b, PyObject *const *options)
 
 /* ---------------------------------------------------------------- outputs */
 /* Finds the arrays of a caller's `out`, which has the structure of what forward returns. */
-static int find_out(PyObject *structure, PyObject *out, PyObject **outputs)
+static int find_out(const batch_step *b, PyObject *out)
 {
-    if (PyLong_Check(structure)) {
-        PyObject **output = &outputs[PyLong_AsSsize_t(structure)];
-        Py_XSETREF(*output, Py_NewRef(out));
+    const Py_ssize_t n = (Py_ssize_t)b->call.n_outputs;
+    if (n == 1 && PyLong_Check(b->stepper->structure)) {
+        b->outputs[0] = Py_NewRef(out);
         return 0;
     }
-    PyObject *keys = PyDict_Check(structure) ? PySequence_List(structure) : NULL;
-    const Py_ssize_t n = PyErr_Occurred() ? -1 : PyObject_Size(structure);
-    const Py_ssize_t n_out = n < 0 ? -1 : PyObject_Size(out);
-    int status = n < 0 || n_out < 0 ? -1 : 0;
-    if (status == 0 && n != n_out) {
-        PyErr_SetString(PyExc_ValueError, "out: expected what forward returns");
-        status = -1;
-    }
-    for (Py_ssize_t i = 0; status == 0 && i < n; i++) {
-        PyObject *key = keys ? Py_NewRef(PyList_GET_ITEM(keys, i)) : PyLong_FromSsize_t(i);
-        PyObject *part = key ? PyObject_GetItem(structure, key) : NULL;
-        PyObject *item = part ? PyObject_GetItem(out, key) : NULL;
-        status = item ? find_out(part, item, outputs) : -1;
-        Py_XDECREF(key);
-        Py_XDECREF(part);
-        Py_XDECREF(item);
-    }
-    Py_XDECREF(keys);
-    return status;
+    PyObject *found = PyObject_CallMethod((PyObject *)b->stepper, "_out_of", "(O)", out);
+    const bool right = found && PyTuple_Check(found) && PyTuple_GET_SIZE(found) == n;
+    for (Py_ssize_t o = 0; right && o < n; o++)
+        b->outputs[o] = Py_NewRef(PyTuple_GET_ITEM(found, o));
+    Py_XDECREF(found);
+    DS_EXPECT(right || PyErr_Occurred(), PyExc_TypeError, "_out_of: expected a tuple of arrays");
+    return right ? 0 : -1;
 }
 
 /* The lengths of an output, and where rows lie end to end the first frames' positions (new reference); makes
@@ -168,11 +155,14 @@ static PyObject *make_output(batch_step *b, size_t o, bool given)
     const bool is_filled = !is_padded || least >= (rows->axis[0] < 0 ? 1 : most);
     if (!given)
         b->outputs[o] = ds_frames_new(c, o, is_padded ? most : sum, !is_filled);
-    else if (!b->outputs[o]) /* forward's result doesn't hold it */
-        b->outputs[o] = Py_NewRef(Py_None);
     if (!b->outputs[o])
         Py_CLEAR(lengths);
     return lengths;
+}
+
+static PyObject *output_item(const void *items, size_t o)
+{
+    return Py_NewRef(((PyObject *const *)items)[o]);
 }
 
 /* As forward returns them; end to end: a list. */
@@ -180,10 +170,7 @@ static PyObject *build(const batch_step *b, PyObject **items)
 {
     if (b->stepper)
         return ds_stepper_build(b->stepper->structure, items);
-    PyObject *list = PyList_New((Py_ssize_t)b->call.n_outputs);
-    for (size_t o = 0; list && o < b->call.n_outputs; o++)
-        PyList_SET_ITEM(list, (Py_ssize_t)o, Py_NewRef(items[o]));
-    return list;
+    return ds_build_list(b->call.n_outputs, output_item, items);
 }
 
 /* (outputs, lengths) as the step will return them. */
@@ -191,7 +178,7 @@ static PyObject *make_result(batch_step *b, PyObject *out)
 {
     const size_t n = b->call.n_outputs;
     PyObject *result = NULL, **lengths = ds_call_room(&b->call, n, sizeof *lengths);
-    bool made = lengths && (!out || find_out(b->stepper->structure, out, b->outputs) == 0);
+    bool made = lengths && (!out || find_out(b, out) == 0);
     for (size_t o = 0; made && o < n; o++) {
         lengths[o] = make_output(b, o, out != NULL);
         made = lengths[o] != NULL;

@@ -38,17 +38,14 @@ int ds_parse_arguments(const char *function, const char *const *known, PyObject 
 static PyObject *build_items(PyObject *structure, PyObject *const *items)
 {
     const bool is_list = PyList_Check(structure);
-    const Py_ssize_t n = is_list ? PyList_GET_SIZE(structure) : PyTuple_GET_SIZE(structure);
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(structure);
     PyObject *out = is_list ? PyList_New(n) : PyTuple_New(n);
     for (Py_ssize_t i = 0; out && i < n; i++) {
-        PyObject *item = ds_stepper_build(
-            is_list ? PyList_GET_ITEM(structure, i) : PyTuple_GET_ITEM(structure, i), items);
-        if (!item)
-            Py_CLEAR(out);
-        else if (is_list)
-            PyList_SET_ITEM(out, i, item);
+        PyObject *item = ds_stepper_build(PySequence_Fast_GET_ITEM(structure, i), items);
+        if (item)
+            PySequence_Fast_ITEMS(out)[i] = item;
         else
-            PyTuple_SET_ITEM(out, i, item);
+            Py_CLEAR(out);
     }
     if (!out || PyList_CheckExact(structure) || PyTuple_CheckExact(structure))
         return out;
@@ -101,41 +98,52 @@ static bool check_structure(PyObject *structure, size_t n)
 }
 
 /* ---------------------------------------------------------------- the type */
-/* Where the axes of arrays with B are, of those without, and of where B is; false where it can't be there. */
-static bool place_axes(ds_padded *p, const ds_axes *axes, bool has_frames, long batch)
+/* Reads what each axis of an array is: -1 rows, 0 frames, 1 and on those of the features; each once. An output
+ * without frames has an axis of 0 or 1 of them first where an array is one row's. */
+static bool read_axes(ds_axes *all, ds_axes *one, PyObject *roles, const ds_signature *s)
 {
-    p->rank = axes->rank + has_frames;
-    p->batch = (int)batch;
-    if (batch < -1 || batch >= p->rank || (!has_frames && axes->axis[0] != 0))
+    int64_t role[DS_MAX_RANK + 2];
+    const Py_ssize_t rank = ds_parse_ints(roles, role, DS_MAX_RANK + 2);
+    const bool has_frames = s->rate.num != 0;
+    int at = !has_frames, n_features = 0;
+    *all = (ds_axes){.rank = (int)rank, .batch = -1};
+    *one = (ds_axes){.rank = s->rank + 1, .batch = -1};
+    for (int d = 0; d <= s->rank; d++)
+        all->axis[d] = -1;
+    if (rank < 0 || rank > s->rank + 2)
         return false;
-    for (int d = 0; d < axes->rank; d++) {
-        const int axis =
-            axes->axis[d] - !has_frames; /* an output without L has an axis of 0 or 1 first */
-        p->axis[d] = axis < 0 ? -1 : axis + (axis >= batch);
+    for (int k = 0; k < rank; k++) {
+        if (role[k] < -1 || role[k] > s->rank)
+            return false;
+        int *place = role[k] < 0 ? &all->batch : &all->axis[role[k]];
+        if (*place >= 0)
+            return false;
+        *place = k;
+        n_features += role[k] > 0;
+        if (role[k] >= 0)
+            one->axis[role[k]] = at++;
     }
-    return true;
+    return n_features == s->rank && has_frames == (all->axis[0] >= 0);
 }
 
-static int parse_padded(ds_padded **padded, PyObject *given, const ds_graph *g, const int *edges,
-                        size_t n, const ds_axes *axes)
+static int parse_axes(ds_axes **axes, PyObject *given, const ds_graph *g, const int *edges,
+                      size_t n)
 {
-    PyObject *batch = PySequence_Tuple(given);
-    PyMem_Free(*padded);
-    *padded = PyMem_Calloc(n + 1, sizeof **padded);
-    bool right = batch && *padded && (size_t)PyTuple_GET_SIZE(batch) == n;
+    PyObject *items = PySequence_Tuple(given);
+    PyMem_Free(*axes);
+    *axes = PyMem_Calloc(2 * n + 1, sizeof **axes);
+    bool right = items && *axes && (size_t)PyTuple_GET_SIZE(items) == n;
     for (size_t i = 0; right && i < n; i++)
-        right = place_axes(&(*padded)[i], &axes[i], g->edges[edges[i]].signature.rate.num != 0,
-                           PyLong_AsLong(PyTuple_GET_ITEM(batch, (Py_ssize_t)i))) &&
-                !PyErr_Occurred();
-    Py_XDECREF(batch);
+        right = read_axes(&(*axes)[i], &(*axes)[n + i], PyTuple_GET_ITEM(items, (Py_ssize_t)i),
+                          &g->edges[edges[i]].signature);
+    Py_XDECREF(items);
     if (!right && !PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "inputs and outputs: B is no axis of the arrays");
+        PyErr_SetString(PyExc_ValueError, "inputs and outputs: these are no axes of the arrays");
     return right ? 0 : -1;
 }
 
 static void stepper_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     ds_stepper *s = (ds_stepper *)self;
     PyObject_GC_UnTrack(self);
     Py_XDECREF(s->core);
@@ -143,8 +151,7 @@ static void stepper_dealloc(PyObject *self)
     Py_XDECREF(s->structure);
     PyMem_Free(s->inputs);
     PyMem_Free(s->outputs);
-    type->tp_free(self);
-    Py_DECREF(type);
+    ds_free_object(self);
 }
 
 static int stepper_init(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -167,8 +174,8 @@ static int stepper_init(PyObject *self, PyObject *args, PyObject *kwargs)
         right = PyUnicode_CheckExact(PyTuple_GET_ITEM(names, i));
     DS_EXPECT(right && check_structure(structure, g->n_outputs), PyExc_ValueError,
               "names or structure don't fit the engine");
-    if (parse_padded(&s->inputs, inputs, g, g->inputs, g->n_inputs, e->inputs) < 0 ||
-        parse_padded(&s->outputs, outputs, g, g->outputs, g->n_outputs, e->outputs) < 0)
+    if (parse_axes(&s->inputs, inputs, g, g->inputs, g->n_inputs) < 0 ||
+        parse_axes(&s->outputs, outputs, g, g->outputs, g->n_outputs) < 0)
         return -1;
     s->names = Py_NewRef(names);
     s->structure = Py_NewRef(structure);
@@ -261,18 +268,8 @@ static PyMemberDef stepper_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyType_Slot stepper_slots[] = {
-    {Py_tp_init, stepper_init},
-    {Py_tp_dealloc, stepper_dealloc},
-    {Py_tp_traverse, stepper_traverse},
-    {Py_tp_methods, stepper_methods},
-    {Py_tp_members, stepper_members},
-    {Py_tp_new, PyType_GenericNew},
-    {Py_tp_doc, "Steps from Python to Python; the base of dreamstream.Engine."},
-    {0, NULL},
-};
-
-PyType_Spec ds_stepper_spec = {"dreamstream._core.Stepper", sizeof(ds_stepper), 0,
-                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_BASETYPE |
-                                   Py_TPFLAGS_HAVE_GC,
-                               stepper_slots};
+DS_SPEC(stepper, "Stepper", ds_stepper, Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+        "Steps from Python to Python; the base of dreamstream.Engine.", {Py_tp_init, stepper_init},
+        {Py_tp_dealloc, stepper_dealloc}, {Py_tp_traverse, stepper_traverse},
+        {Py_tp_methods, stepper_methods}, {Py_tp_members, stepper_members},
+        {Py_tp_new, PyType_GenericNew});

@@ -9,7 +9,7 @@ typedef struct ds_stepper {
     PyObject_HEAD PyObject *core; /* _core.Engine; NULL before __init__ */
     PyObject *names;              /* tuple of str: the inputs */
     PyObject *structure;          /* what forward returns, with the numbers of outputs */
-    ds_padded *inputs, *outputs;
+    ds_axes *inputs, *outputs;    /* of arrays with all rows, and behind them of one row's */
 } ds_stepper;
 
 /* The engine, or NULL with an exception where __init__ was not called. */

@@ -77,18 +77,8 @@ void ds_engine_forget(ds_engine_object *e, PyObject *id, ds_live *live)
     PyErr_Restore(type, value, traceback);
 }
 
-static void live_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_Free(self);
-    Py_DECREF(type);
-}
-
-static PyType_Slot live_slots[] = {{Py_tp_dealloc, live_dealloc}, {0, NULL}};
-
-PyType_Spec ds_live_spec = {
-    "dreamstream._core.Live", sizeof(ds_live), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, live_slots};
+DS_SPEC(live, "Live", ds_live, Py_TPFLAGS_DISALLOW_INSTANTIATION, "What stands behind an id.",
+        {Py_tp_dealloc, ds_free_object});
 
 /* ---------------------------------------------------------------- one stream */
 /* Enters a live stream (borrowed); NULL with an exception where it is unknown or busy. */
@@ -177,11 +167,7 @@ static PyObject *engine_snapshot(PyObject *self, PyObject *id)
     if (bytes)
         status = ds_slot_snapshot(e->plan, live->slot, PyBytes_AS_STRING(bytes), n_bytes);
     ds_slot_leave(live->slot);
-    if (status != DS_OK) {
-        Py_CLEAR(bytes);
-        ds_raise(m, status, NULL);
-    }
-    return bytes;
+    return ds_unless_failed(m, status, bytes);
 }
 
 static PyObject *engine_position(PyObject *self, PyObject *id)
@@ -190,12 +176,8 @@ static PyObject *engine_position(PyObject *self, PyObject *id)
     const ds_live *live = enter(ds_module_of(Py_TYPE(self)), e, id);
     if (!live)
         return NULL;
-    const Py_ssize_t n = (Py_ssize_t)e->plan->graph->n_inputs;
-    PyObject *frames = PyTuple_New(n);
-    for (Py_ssize_t i = 0; frames && i < n; i++)
-        PyTuple_SET_ITEM(frames, i, PyLong_FromLongLong(live->slot->block->frames[i]));
-    if (PyErr_Occurred())
-        Py_CLEAR(frames);
+    PyObject *frames =
+        ds_build_list(e->plan->graph->n_inputs, ds_int64_item, live->slot->block->frames);
     ds_slot_leave(live->slot);
     return frames;
 }

@@ -28,6 +28,16 @@ PyObject *ds_build_list(size_t n, PyObject *(*item)(const void *of, size_t i), c
     return list;
 }
 
+PyObject *ds_int_item(const void *ints, size_t i)
+{
+    return PyLong_FromLong(((const int *)ints)[i]);
+}
+
+PyObject *ds_int64_item(const void *ints, size_t i)
+{
+    return PyLong_FromLongLong(((const int64_t *)ints)[i]);
+}
+
 Py_ssize_t ds_parse_ints(PyObject *sequence, int64_t *values, Py_ssize_t limit)
 {
     PyObject *fast =
@@ -47,15 +57,10 @@ PyObject *ds_raise(ds_module *m, ds_status status, PyObject *ids)
     PyObject *cls = m->errors[status > 0 && (int)status < DS_N_STATUS ? status : DS_INTERNAL];
     PyObject *message =
         PyUnicode_DecodeUTF8(ds_last_error(), (Py_ssize_t)strlen(ds_last_error()), "replace");
-    if (!message)
-        return NULL;
-    PyObject *error = ids ? PyObject_CallFunctionObjArgs(cls, message, ids, NULL)
-                          : PyObject_CallFunctionObjArgs(cls, message, NULL);
-    Py_DECREF(message);
-    if (error) {
-        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
-        Py_DECREF(error);
-    }
+    PyObject *arguments = message ? Py_BuildValue(ids ? "(NO)" : "(N)", message, ids) : NULL;
+    if (arguments)
+        PyErr_SetObject(cls, arguments);
+    Py_XDECREF(arguments);
     return NULL;
 }
 
@@ -74,23 +79,6 @@ bool ds_have_kernels(const ds_module *m)
     return m->kernels != NULL;
 }
 
-PyObject *ds_bad_ids(PyObject *ids, const bool *bad, Py_ssize_t n_rows)
-{
-    PyObject *list = PyList_New(0);
-    Py_ssize_t n_ids = PySequence_Size(ids);
-    if (n_ids < 0)
-        PyErr_Clear();
-    for (Py_ssize_t r = 0; list && r < n_rows && r < n_ids; r++) {
-        if (!bad[r])
-            continue;
-        PyObject *id = PySequence_GetItem(ids, r);
-        if (!id || PyList_Append(list, id) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(id);
-    }
-    return list;
-}
-
 /* ---------------------------------------------------------------- dtypes and signatures */
 static const int numpy_types[] = {
     NPY_NOTYPE,           [DS_F32] = NPY_FLOAT32, [DS_F64] = NPY_FLOAT64,
@@ -98,7 +86,7 @@ static const int numpy_types[] = {
 };
 enum { N_DTYPES = sizeof numpy_types / sizeof *numpy_types };
 
-int ds_parse_dtype(ds_module *m, PyObject *name, ds_dtype *dtype)
+static int parse_dtype(ds_module *m, PyObject *name, ds_dtype *dtype)
 {
     const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
     for (int i = 1; text && i < N_DTYPES; i++)
@@ -115,6 +103,27 @@ int ds_parse_dtype(ds_module *m, PyObject *name, ds_dtype *dtype)
 int ds_numpy_type(ds_dtype dtype)
 {
     return numpy_types[dtype];
+}
+
+ds_element ds_element_of(const PyArrayObject *array)
+{
+    static const ds_element elements[NPY_DOUBLE + 1] = {
+        [NPY_BOOL] = DS_ELEMENT_BOOL,
+        [NPY_BYTE] = DS_ELEMENT_I8,
+        [NPY_UBYTE] = DS_ELEMENT_U8,
+        [NPY_SHORT] = DS_ELEMENT_I16,
+        [NPY_USHORT] = DS_ELEMENT_U16,
+        [NPY_INT] = DS_ELEMENT_I32,
+        [NPY_UINT] = DS_ELEMENT_U32,
+        [NPY_LONG] = sizeof(long) == 8 ? DS_ELEMENT_I64 : DS_ELEMENT_I32,
+        [NPY_ULONG] = sizeof(long) == 8 ? DS_ELEMENT_U64 : DS_ELEMENT_U32,
+        [NPY_LONGLONG] = DS_ELEMENT_I64,
+        [NPY_ULONGLONG] = DS_ELEMENT_U64,
+        [NPY_FLOAT] = DS_ELEMENT_F32,
+        [NPY_DOUBLE] = DS_ELEMENT_F64,
+    };
+    const int type = PyArray_TYPE(array);
+    return type <= NPY_DOUBLE ? elements[type] : 0;
 }
 
 static int parse_shape(ds_module *m, PyObject *shape, ds_signature *s)
@@ -139,7 +148,7 @@ int ds_parse_signature(ds_module *m, PyObject *tuple, int has_rate, ds_signature
         return -1;
     }
     signature->rate = (ds_rate){num, den};
-    return ds_parse_dtype(m, dtype, &signature->dtype) < 0 ? -1 : parse_shape(m, shape, signature);
+    return parse_dtype(m, dtype, &signature->dtype) < 0 ? -1 : parse_shape(m, shape, signature);
 }
 
 int ds_parse_signatures(ds_module *m, PyObject *sequence, int has_rate, ds_signature *signatures,
@@ -162,20 +171,25 @@ int ds_parse_signatures(ds_module *m, PyObject *sequence, int has_rate, ds_signa
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static PyObject *build_int(const void *ints, size_t i)
-{
-    return PyLong_FromLongLong(((const int64_t *)ints)[i]);
-}
-
 PyObject *ds_build_signature(const ds_signature *s)
 {
-    PyObject *shape = ds_build_list((size_t)s->rank, build_int, s->shape);
+    PyObject *shape = ds_build_list((size_t)s->rank, ds_int64_item, s->shape);
     PyObject *signature =
         shape ? Py_BuildValue("sNLL", ds_dtype_name(s->dtype), PyList_AsTuple(shape),
                               (long long)s->rate.num, (long long)s->rate.den)
               : NULL;
     Py_XDECREF(shape);
     return signature;
+}
+
+static PyObject *build_output(const void *op, size_t o)
+{
+    return ds_build_signature(&((const ds_op *)op)->out[o]);
+}
+
+PyObject *ds_build_outputs(const ds_op *op)
+{
+    return ds_build_list((size_t)op->n_outputs, build_output, op);
 }
 
 /* ---------------------------------------------------------------- attributes */
@@ -219,7 +233,7 @@ static PyObject *build_attribute(const ds_attr_def *def, const ds_attr_value *v)
             choice += strcspn(choice, "|") + 1;
         return PyUnicode_FromStringAndSize(choice, (Py_ssize_t)strcspn(choice, "|"));
     }
-    return ds_build_list((size_t)v->n_ints, build_int, v->ints);
+    return ds_build_list((size_t)v->n_ints, ds_int64_item, v->ints);
 }
 
 PyObject *ds_build_attributes(const ds_op *op)

@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/fault.h"
+#include "batch/layout.h"
 #include "exec/backend.h"
 #include "exec/eager.h"
 #include "ir/clock.h"
@@ -37,6 +38,12 @@ typedef struct ds_module {
 } ds_module;
 
 DS_TYPES(DS_TYPE_SPEC)
+/* The spec of one: dreamstream._core.<title>, whose objects are `object`s; its slots follow. */
+#define DS_SPEC(name, title, object, flags, doc, ...)                                        \
+    static PyType_Slot name##_slots[] = {__VA_ARGS__, {Py_tp_doc, doc}, {0, NULL}};          \
+    PyType_Spec ds_##name##_spec = {"dreamstream._core." title, sizeof(object), 0,           \
+                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | (flags), \
+                                    name##_slots}
 ds_module *ds_module_of(PyTypeObject *type); /* of a type made by this module */
 
 /* A method of a type that others may derive from, with the arguments that it has. */
@@ -49,6 +56,8 @@ void ds_free_object(PyObject *self);
 
 /* A list of what `item` makes of each i below n (new references); NULL with an exception. */
 PyObject *ds_build_list(size_t n, PyObject *(*item)(const void *of, size_t i), const void *of);
+PyObject *ds_int_item(const void *ints, size_t i);   /* of int */
+PyObject *ds_int64_item(const void *ints, size_t i); /* of int64_t */
 /* Fills at most `limit` integers of a sequence; returns how many it has, or -1 with an exception. */
 Py_ssize_t ds_parse_ints(PyObject *sequence, int64_t *values, Py_ssize_t limit);
 
@@ -68,18 +77,17 @@ PyObject *ds_unless_failed(ds_module *m, ds_status status, PyObject *object);
 /* Whether there are kernels to compute with; false with a ValueError. An import alone doesn't ask, so that
  * the command line can say in one line what is wrong. */
 bool ds_have_kernels(const ds_module *m);
-/* The ids of the rows that are marked bad; new reference. */
-PyObject *ds_bad_ids(PyObject *ids, const bool *bad, Py_ssize_t n_rows);
 
-/* dtype names as in NumPy. */
-int ds_parse_dtype(ds_module *m, PyObject *name, ds_dtype *dtype);
 int ds_numpy_type(ds_dtype dtype);
+/* What engines know of an array's elements; 0: nothing. */
+ds_element ds_element_of(const PyArrayObject *array);
 /* (dtype, shape, num, den), or with has_rate 0 (dtype, shape). */
 int ds_parse_signature(ds_module *m, PyObject *tuple, int has_rate, ds_signature *signature);
 /* A sequence of them, at most `limit`; None gives dtype 0. */
 int ds_parse_signatures(ds_module *m, PyObject *sequence, int has_rate, ds_signature *signatures,
                         size_t limit, size_t *n);
 PyObject *ds_build_signature(const ds_signature *signature);
+PyObject *ds_build_outputs(const ds_op *op); /* a list of them */
 /* Attributes of a definition from a mapping; texts point into the mapping's strings. Fills at most
  * DS_MAX_ATTRS + 1 (an unknown one is left to ds_op_create to name). */
 int ds_parse_attrs(ds_module *m, const ds_op_def *def, PyObject *mapping, ds_attr *attrs,

@@ -14,7 +14,7 @@ from ..online.patch import check_policy, front_of, refuse_unstreamable
 from ..stream.tree import leaves, map_leaves
 from .capture import captured
 from .engine import Engine
-from .interface import Interface, axes_of, names_of
+from .interface import Interface, names_of
 from .spec import OutputInfo, number_of, read_specs
 from .verify import verify as verify_engine
 
@@ -96,8 +96,6 @@ def compile(
         capture.graph.output(x.edge.handle)
     core = _core.Engine(
         capture.graph,
-        [s.axes for s in specs],
-        [axes_of(x.dims) for x in tensors],
         threads=n_threads,
         blas=bool(blas),
         max_streams=most_streams,
@@ -155,8 +153,7 @@ def _plan_for_audit(
     edges = [x.edge for x in tensors] + [edge for _, _, edge in capture.nodes]
     for edge in edges:
         capture.graph.output(edge.handle)
-    axes = [range(len(e.features) + 1) for e in edges]
-    core = _core.Engine(capture.graph, [s.axes for s in specs], axes, skew=skew)
+    core = _core.Engine(capture.graph, skew=skew)
     nodes = [(path, name, edge.rate, specs[0].rate) for path, name, edge in capture.nodes]
     return core, nodes, len(tensors)
 

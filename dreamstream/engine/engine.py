@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -47,8 +47,8 @@ class Engine(_core.Stepper):
             core,
             tuple(s.name for s in interface.inputs),
             interface.structure,
-            [s.dims.index("B") for s in interface.inputs],
-            [dims.index("B") if "B" in dims else -1 for dims in interface.dims],
+            [_roles(s.dims) for s in interface.inputs],
+            [_roles(dims) for dims in interface.dims],
         )
         self._interface = interface
         self._max_streams = max_streams  # 0: no limit
@@ -96,6 +96,22 @@ class Engine(_core.Stepper):
     def _array_of(self, k: int, given: Any) -> Any:
         """Return the padded array of input `k`, of whatever was given."""
         return _as_array((), given, self.inputs[k].dtype)
+
+    def _out_of(self, given: Any) -> tuple[Any, ...]:
+        """Return the array per output of a caller's `out`; None for what forward does not return."""
+        found: list[Any] = [None] * len(self.outputs)
+
+        def find(structure: Any, out: Any) -> None:
+            if isinstance(structure, int):
+                found[structure] = out
+                return
+            if len(structure) != len(out):
+                raise ValueError("out: expected what forward returns")
+            for key in structure if isinstance(structure, dict) else range(len(structure)):
+                find(structure[key], out[key])
+
+        find(self._structure, given)
+        return tuple(found)
 
     def __call__(self, *tensors: StreamTensor, **named: StreamTensor) -> Any:
         """Advance the streams of StreamTensors and return StreamTensors, as the patched module would."""
@@ -356,6 +372,11 @@ def _node_line(node: Mapping[str, Any]) -> str:
 
 def _as_ids(ids: Any) -> list[str]:
     return [ids] if isinstance(ids, str) else list(ids)
+
+
+def _roles(dims: Sequence[Any]) -> list[int]:
+    """Return what each axis of an array is: -1 rows, 0 frames, 1 and on those of a frame's features."""
+    return [-1 if d == "B" else 0 if isinstance(d, str) else d + 1 for d in dims]
 
 
 def _as_array(ids: tuple[str, ...], value: Any, dtype: str) -> Any:

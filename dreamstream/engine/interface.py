@@ -15,7 +15,7 @@ from .spec import InputSpec, OutputInfo
 if TYPE_CHECKING:
     from .._core import Signature
 
-__all__ = ["Interface", "axes_of", "names_of"]
+__all__ = ["Interface", "names_of"]
 
 
 @dataclass(frozen=True)
@@ -125,14 +125,6 @@ class Interface:
 
 def _with_delay(info: OutputInfo, delay: int | None) -> OutputInfo:
     return replace(info, delay=math.inf if delay is None else delay)
-
-
-def axes_of(dims: Sequence[Any]) -> list[int]:
-    """Return per dimension of an output's arrays (without B) the canonical one: L, then features."""
-    kept = [d for d in dims if d != "B"]
-    if "L" not in kept and "B_L" not in kept:
-        kept.insert(0, "L")
-    return [0 if isinstance(d, str) else d + 1 for d in kept]
 
 
 def names_of(structure: Any, prefix: str = "") -> dict[int, str]:

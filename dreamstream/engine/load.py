@@ -15,7 +15,7 @@ from ..config import default_threads
 from ..errors import CaptureError, DTypeError, FormatError, ShapeError, StreamMismatchError
 from .engine import Engine
 from .files import is_path, read_all
-from .interface import Interface, axes_of
+from .interface import Interface
 from .spec import number_of
 from .text import from_text, is_text
 
@@ -107,8 +107,6 @@ def _engine(
     try:
         core = _core.Engine(
             graph,
-            [s.axes for s in interface.inputs],
-            [axes_of(dims) for dims in interface.dims],
             threads=threads,
             blas=blas,
             max_streams=max_streams,

@@ -242,7 +242,7 @@ def test_weights_of_a_generator():
         arrays = (np.arange(n, dtype=np.float32).reshape(s) for n, s in [(6, (2, 3)), (2, (2,))])
         (y,) = g.node("linear", {}, [x], arrays if lazy else list(arrays))
         g.output(y)
-        graphs.append(_core.Engine(g, [(0, 1)], [(0, 1)]).fingerprint)
+        graphs.append(_core.Engine(g).fingerprint)
     assert graphs[0] == graphs[1]
     g = _core.Graph()
     order: list = [0, 0]
@@ -280,18 +280,17 @@ def test_an_engine_that_was_not_made():
             call()
     with pytest.raises(TypeError):
         _core.Stepper(None, (), 0, [], [])
-    core = compiled()._core
+    core, axes = compiled()._core, [[-1, 0]]
     for bad in (
-        (core, ("x", "y"), 0, [0], [0]),
-        (core, ("x",), 1, [0], [0]),
-        (core, ("x",), "y", [0], [0]),
-        (core, ("x",), 0, [2], [0]),
-        (core, ("x",), 0, [0], [-2]),
-        (core, ("x",), 0, [0], []),
+        (core, ("x", "y"), 0, axes, axes),
+        (core, ("x",), 1, axes, axes),
+        (core, ("x",), "y", axes, axes),
+        (core, ("x",), 0, axes, []),
+        *((core, ("x",), 0, [wrong], axes) for wrong in ([-1], [-1, 1], [-2, 0], [0, 0], [-1, 0, 0])),
     ):
         with pytest.raises(ValueError):
             _core.Stepper(*bad)
-    stepper = _core.Stepper(core, ("x",), 0, [0], [0])
+    stepper = _core.Stepper(core, ("x",), 0, axes, axes)
     assert stepper.step({"a": frames(2)}, sos="a")["a"].shape == (2,)
     with pytest.raises(TypeError):
-        stepper.__init__(core, ("x",), 0, [0], [0])
+        stepper.__init__(core, ("x",), 0, axes, axes)
