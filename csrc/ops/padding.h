@@ -57,6 +57,19 @@ int64_t ds_padding_outputs(const ds_padding *g, int64_t n);
 void ds_padding_counts(const ds_padding *g, ds_program *p);
 void ds_padding_need(const ds_padding *g, ds_program *p);
 
+/* Both functions of an operator whose numbers along the stream, a ds_padding or a ds_phases, are geometry(op). */
+#define DS_COUNTS_OF(name, type, geometry)                    \
+    static void name##_counts(const ds_op *op, ds_program *p) \
+    {                                                         \
+        const type g = geometry(op);                          \
+        type##_counts(&g, p);                                 \
+    }                                                         \
+    static void name##_need(const ds_op *op, ds_program *p)   \
+    {                                                         \
+        const type g = geometry(op);                          \
+        type##_need(&g, p);                                   \
+    }
+
 /* dilation * (kernel - 1) + 1 */
 static inline int64_t ds_padding_span(const ds_padding *g)
 {

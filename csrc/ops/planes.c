@@ -39,7 +39,6 @@ ds_status ds_planes_check(const ds_op *op, bool vectors, int n_padding)
     const ds_signature *in = &op->in[0], *weight = &op->weight[DS_PLANES_WEIGHT];
     const char *name = op->def->name;
     char text[160];
-    DS_TRY(ds_op_require_real(op));
     bool sized = vectors ? in->rank == 1 : in->rank == 2 || in->rank == 3;
     for (int d = 0; sized && d < in->rank; d++)
         sized = in->shape[d] >= 1 && (vectors || in->shape[d] <= DS_PADDING_LIMIT);
@@ -52,9 +51,6 @@ ds_status ds_planes_check(const ds_op *op, bool vectors, int n_padding)
              "%s: its weight 'weight' must have four dimensions, of which the last two are the "
              "kernel's, or three for windows within a frame, got %s",
              name, ds_signature_text(weight, text, sizeof text));
-    const int64_t axis = op->attr[DS_PLANES_AXIS].i;
-    DS_CHECK(axis == 0 || axis == 1, DS_ARGUMENT, "%s: axis must be 0 or 1, got %lld", name,
-             (long long)axis);
     for (int i = 0; op->def->attrs[i].name != NULL; i++) {
         const ds_attr_def *attr = &op->def->attrs[i];
         const int n = strcmp(attr->name, "padding") == 0 ? n_padding : 2,

@@ -69,8 +69,9 @@ static const ds_attr_def avg_pool_attrs[] = {
 static const ds_attr_def adaptive_pool_attrs[] = {
     {"kind", DS_ATTR_CHOICE, .required = true, .choices = "avg|max",
      .doc = "what a part is reduced to"},
-    {"frames", DS_ATTR_INT, .doc = "parts of the stream; 0: it stays as it is"},
-    {"inner", DS_ATTR_INT, .doc = "parts of the first feature axis; 0: it stays as it is"},
+    {"frames", DS_ATTR_INT, .doc = "parts of the stream; 0: it stays as it is", .range = DS_FROM_0},
+    {"inner", DS_ATTR_INT, .doc = "parts of the first feature axis; 0: it stays as it is",
+     .range = DS_FROM_0},
     {0},
 };
 
@@ -152,7 +153,6 @@ static ds_status pool_check_attrs(const ds_op *op, const pool *p)
 {
     if (p->adaptive) {
         for (int i = FRAMES; i <= INNER; i++) {
-            DS_TRY(ds_op_require_least(op, i, 0));
             DS_CHECK(op->attr[i].i <= DS_PADDING_LIMIT, DS_ARGUMENT,
                      "adaptive_pool: at most %lld parts are supported, got %lld",
                      (long long)DS_PADDING_LIMIT, (long long)op->attr[i].i);
@@ -168,7 +168,6 @@ static ds_status pool_check_attrs(const ds_op *op, const pool *p)
 static ds_status pool_infer(ds_op *op)
 {
     const pool p = pool_of(op);
-    DS_TRY(ds_op_require_real(op));
     DS_TRY(pool_check_attrs(op, &p));
     if (!pool_trivial(&p.inner)) {
         DS_CHECK(op->in[0].rank > 0, DS_SHAPE, "%s: %s a feature axis, its input has none",
@@ -293,9 +292,9 @@ static void pool_forward(const ds_op *op, const ds_run *run)
     }
 }
 
-#define POOL(op, text)                                                                           \
-    .name = #op, .doc = text, .n_inputs = 1, .n_outputs = 1, .n_values = 1, .attrs = op##_attrs, \
-    .infer = pool_infer, .counts = pool_counts, .need = pool_need, .forward = pool_forward
+#define POOL(op, text)                                                           \
+    DS_OPERATOR_OF(op, text, 1, 1, 1), .flags = DS_OP_REAL, .attrs = op##_attrs, \
+        .infer = pool_infer, DS_COUNTED(pool), .forward = pool_forward
 
 const ds_op_def ds_op_max_pool = {
     POOL(max_pool, "the largest element of windows along the stream and the first feature axis")};

@@ -555,11 +555,10 @@ static const ds_attr_def gru_attrs[] = {ALONG_STREAM, {0}};
 static const ds_attr_def rnn_attrs[] = {ALONG_STREAM, NONLINEARITY, {0}};
 static const ds_attr_def rnn_cell_attrs[] = {NONLINEARITY, {0}};
 
-#define RECURRENT(op, which, outputs, text, more)                                   \
-    DS_OPERATOR_OF(op, text, 1, outputs, -1), .member = which,                      \
-        .flags = DS_OP_PACKS | DS_OP_REAL | (more), .infer = recurrence_infer,      \
-        .prepared_bytes = recurrence_prepared_bytes, .prepare = recurrence_prepare, \
-        .forward = recurrence_forward
+#define RECURRENT(op, which, outputs, text, more)                              \
+    DS_OPERATOR_OF(op, text, 1, outputs, -1), .member = which,                 \
+        .flags = DS_OP_PACKS | DS_OP_REAL | (more), .infer = recurrence_infer, \
+        DS_PREPARED(recurrence), .forward = recurrence_forward
 #define CELL(op, which, outputs, text)                                             \
     RECURRENT(op, SINGLE + which, outputs, text, DS_OP_LOCKSTEP | DS_OP_VARIADIC), \
         .weights = "weight_ih weight_hh bias_ih? bias_hh?"
