@@ -148,7 +148,7 @@ static ds_status conv_infer(ds_op *op)
 /* Along the stream. */
 static ds_padding conv_along(const ds_op *op)
 {
-    return ds_planes_images(op) ? (ds_padding){0} : conv_windows(op, 0);
+    return ds_planes_images(op) ? DS_PADDING_NONE : conv_windows(op, 0);
 }
 
 DS_COUNTS_OF(conv, ds_padding, conv_along)

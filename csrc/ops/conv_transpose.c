@@ -175,7 +175,7 @@ static ds_status conv_transpose_infer(ds_op *op)
 /* Along the stream. */
 static ds_phases conv_transpose_along(const ds_op *op)
 {
-    return ds_planes_images(op) ? (ds_phases){0} : ds_phases_make(conv_transpose_numbers(op, 0));
+    return ds_phases_make(ds_planes_images(op) ? DS_PADDING_NONE : conv_transpose_numbers(op, 0));
 }
 DS_COUNTS_OF(conv_transpose, ds_phases, conv_transpose_along)
 

@@ -96,7 +96,7 @@ static ds_status linear_infer(ds_op *op)
 static size_t linear_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
     const sizes s = linear_sizes_of(op);
-    return s.matrices * ds_packed_bytes(k, s.n_out, s.n_in);
+    return s.matrices * ds_packed_bytes(k, k->format, s.n_out, s.n_in);
 }
 
 static void linear_prepare(const ds_op *op, void *prepared, const void *const *weights,

@@ -35,11 +35,13 @@ typedef enum ds_padding_mode {
 #define DS_PADDING_CHOICES "zeros|replicate|reflect|circular"
 
 typedef struct ds_padding {
-    int64_t kernel, stride,
-        dilation;        /* >= 1; kernel 0, in counts and need: every frame by itself */
-    int64_t left, right; /* >= 0 */
+    int64_t kernel, stride, dilation; /* >= 1 */
+    int64_t left, right;              /* >= 0 */
     ds_padding_mode mode;
 } ds_padding;
+
+/* A window sees one frame: frame in, frame out. */
+#define DS_PADDING_NONE ((ds_padding){.kernel = 1, .stride = 1, .dilation = 1})
 
 /* The length that an ended stream has, and one that goes on never reaches. */
 #define DS_PADDING_OPEN INT64_MAX

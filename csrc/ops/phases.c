@@ -34,10 +34,6 @@ int64_t ds_phases_size(const ds_phases *g, int64_t n)
 
 void ds_phases_counts(const ds_phases *g, ds_program *p)
 {
-    if (g->kernel == 0) {
-        ds_padding_counts(&(ds_padding){0}, p);
-        return;
-    }
     ds_root(p, ds_add_k(p, ds_mul_k(p, ds_known(p, 0), g->stride), -g->padding));
     ds_root(p, ds_add_k(p, ds_mul_k(p, ds_add_k(p, ds_total(p, 0), -1), g->stride),
                         g->span + g->output_padding - 2 * g->padding));
@@ -45,7 +41,5 @@ void ds_phases_counts(const ds_phases *g, ds_program *p)
 
 void ds_phases_need(const ds_phases *g, ds_program *p)
 {
-    ds_root(p, g->kernel == 0
-                   ? ds_m(p)
-                   : ds_ceildiv_k(p, ds_add_k(p, ds_m(p), g->padding - g->span + 1), g->stride));
+    ds_root(p, ds_ceildiv_k(p, ds_add_k(p, ds_m(p), g->padding - g->span + 1), g->stride));
 }

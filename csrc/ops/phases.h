@@ -22,7 +22,7 @@
 #include "ops/padding.h"
 
 typedef struct ds_phases {
-    int64_t kernel, stride, dilation, padding, output_padding, span; /* kernel 0: as ds_padding's */
+    int64_t kernel, stride, dilation, padding, output_padding, span;
     int64_t tap_step, frame_step; /* between the taps of one phase */
     int64_t n_phases, n_full;     /* with any tap; with the most taps */
 } ds_phases;

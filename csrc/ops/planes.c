@@ -111,9 +111,9 @@ ds_windows ds_windows_make(const ds_op *op, int64_t groups, int64_t n_out, int64
 size_t ds_windows_prepared_bytes(const ds_windows *s, const ds_real_kernels *k)
 {
     if (s->depthwise)
-        return ds_taps_bytes(s->n_out, s->all_taps, s->element);
+        return ds_packed_bytes(k, DS_FORMAT_TAPS, s->n_out, s->all_taps);
     return s->groups *
-           ds_packed_bytes(k, s->n_out / s->groups, s->all_taps * (s->n_in / s->groups));
+           ds_packed_bytes(k, k->format, s->n_out / s->groups, s->all_taps * (s->n_in / s->groups));
 }
 
 ds_status ds_windows_set_sizes(ds_op *op, const ds_windows *s, size_t n, bool padded)
@@ -148,12 +148,12 @@ void ds_windows_prepare(const ds_windows *s, void *prepared, const void *weight,
         layout->n_sub = n_out;
         layout->sub = layout->col;
         layout->col = (ptrdiff_t)group;
-        ds_taps_pack(prepared, weight, s->element, s->n_out, layout, bias);
+        ds_pack(k, DS_FORMAT_TAPS, prepared, weight, s->n_out, layout, bias);
         return;
     }
     for (size_t g = 0; g < s->groups; g++) {
-        ds_pack(k, prepared, (const char *)weight + g * group * s->element, n_out, layout,
-                bias ? (const char *)bias + g * n_out * s->element : NULL);
+        ds_pack(k, k->format, prepared, (const char *)weight + g * group * s->element, n_out,
+                layout, bias ? (const char *)bias + g * n_out * s->element : NULL);
         prepared = ds_packed_next(prepared);
     }
 }

@@ -105,8 +105,8 @@ static pool pool_of(const ds_op *op)
               .n_channels = (size_t)ds_signature_elements(&op->in[0])};
     if (p.adaptive) {
         p.max = attr[KIND].i == MAX;
-        p.frames = (axis){{.kernel = 1, .stride = 1, .dilation = 1}, attr[FRAMES].i};
-        p.inner = (axis){{.kernel = 1, .stride = 1, .dilation = 1}, attr[INNER].i};
+        p.frames = (axis){DS_PADDING_NONE, attr[FRAMES].i};
+        p.inner = (axis){DS_PADDING_NONE, attr[INNER].i};
     } else {
         p.max = max;
         p.ceil = attr[CEIL].i == 1;
@@ -187,12 +187,9 @@ static void pool_counts(const ds_op *op, ds_program *p)
     const pool whole = pool_of(op);
     const ds_padding *const g = &whole.frames.window;
     const ds_expr total = ds_total(p, 0);
-    if (whole.adaptive) {
-        ds_root(p, ds_known(p, 0));
-        ds_root(p, op->whole ? ds_const(p, whole.frames.parts) : total);
-        return;
-    }
     ds_padding_counts(g, p);
+    if (op->whole)
+        p->roots[1] = ds_const(p, whole.frames.parts);
     if (whole.ceil) {
         const ds_expr room = ds_add_k(p, total, g->left + g->right - ds_padding_span(g));
         const ds_expr n = ds_ceildiv_k(p, room, g->stride);
@@ -204,10 +201,7 @@ static void pool_counts(const ds_op *op, ds_program *p)
 static void pool_need(const ds_op *op, ds_program *p)
 {
     const pool whole = pool_of(op);
-    if (whole.adaptive)
-        ds_root(p, ds_m(p));
-    else
-        ds_padding_need(&whole.frames.window, p);
+    ds_padding_need(&whole.frames.window, p);
 }
 
 /* Positions first, first + step, ..., n of them. */

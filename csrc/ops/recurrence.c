@@ -273,9 +273,10 @@ static size_t recurrence_prepared_bytes(const ds_op *op, const ds_real_kernels *
     const sizes s = recurrence_sizes_of(op);
     size_t n_bytes = 0;
     for (size_t layer = 0; layer < s.layers; layer++) {
-        n_bytes += s.directions * (ds_packed_bytes(k, s.gates, recurrence_layer_inputs(&s, layer)) +
-                                   ds_packed_bytes(k, s.gates, s.out) +
-                                   (s.projection ? ds_packed_bytes(k, s.out, s.hidden) : 0));
+        n_bytes += s.directions *
+                   (ds_packed_bytes(k, k->format, s.gates, recurrence_layer_inputs(&s, layer)) +
+                    ds_packed_bytes(k, k->format, s.gates, s.out) +
+                    (s.projection ? ds_packed_bytes(k, k->format, s.out, s.hidden) : 0));
     }
     return n_bytes;
 }
