@@ -5,6 +5,7 @@ said, early, on a C engine.
 """
 
 import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from . import data, nn, train
@@ -50,6 +51,9 @@ __all__ = [
     *_error_names,
 ]
 
+
+if _TYPE_CHECKING:
+    from . import export, torch  # noqa: F401  (loaded by __getattr__)
 
 _set_bridge(lambda: _importlib.import_module(".torch", __name__))
 

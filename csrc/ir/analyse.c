@@ -500,7 +500,8 @@ static ds_status take_arrays(walk *w)
     DS_TRY(take(&w->arrays, (void **)&w->reach, g->n_edges, sizeof *w->reach));
     DS_TRY(take(&w->arrays, (void **)&w->growth_period, g->n_edges, sizeof *w->growth_period));
     DS_TRY(take(&w->arrays, (void **)&w->dead, g->n_nodes, sizeof *w->dead));
-    memset(a->identity, true, g->n_nodes);
+    for (size_t n = 0; n < g->n_nodes; n++)
+        a->identity[n] = true;
     for (size_t e = 0; e < g->n_edges; e++)
         w->growth_period[e] = 1;
     for (size_t o = 0; o < g->n_outputs; o++)
