@@ -18,7 +18,6 @@
 
 #include "ops/move.h"
 #include "ops/packed.h"
-#include "ops/sums.h"
 
 enum { KIND, AXES, KEEPDIM, CORRECTION, P };
 enum { SUM, MEAN, PROD, MAX, MIN, VAR, STD, NORM, LOGSUMEXP, ANY, ALL, ARGMAX, ARGMIN };
@@ -141,7 +140,11 @@ static void reduce_beside(const ds_op *op, const ds_run *run, void *y, size_t i,
     if (kind == STD || kind == NORM)
         for (size_t r = 0; r < n_results; r++)
             v[r] = sqrt(v[r]);
-    ds_sums_write((char *)y + i * k->element, v, n_results, 1, op->out[0].dtype);
+    for (size_t r = 0; r < n_results; r++)
+        if (op->out[0].dtype == DS_F32)
+            ((float *)y)[i + r] = (float)v[r];
+        else
+            ((double *)y)[i + r] = v[r];
 }
 
 /* ---------------------------------------------------------------- one result */
@@ -291,7 +294,10 @@ static void reduce_one(const ds_op *op, const ds_run *run, void *y, size_t i, co
         const double v = kind == PROD   ? (wide ? product_double(x, n) : product_float(x, n))
                          : kind == NORM ? norm(run, x, n, op->attr[P].x, room)
                                         : logsumexp(run, x, n, room);
-        ds_sums_write((char *)y + i * run->k->element, &v, 1, 1, dtype);
+        if (wide)
+            ((double *)y)[i] = v;
+        else
+            ((float *)y)[i] = (float)v;
     }
 }
 
