@@ -146,8 +146,9 @@ def words_and_calls(node: ast.AST) -> tuple[set[str], set[str]]:
             f = part.func
             if isinstance(f, ast.Name):
                 calls.add(f.id)
-            elif isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name) and f.value.id == "F":
-                calls.add(f.attr)
+        elif isinstance(part, ast.Attribute):
+            if isinstance(part.value, ast.Name) and part.value.id == "F":
+                calls.add(part.attr)
         elif isinstance(part, ast.ClassDef):
             calls |= {b.id for b in part.bases if isinstance(b, ast.Name)}
     return words, calls
@@ -177,6 +178,8 @@ def layers_and_functions() -> dict[str, list[str]]:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 known[node.name] = words_and_calls(node)
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):  # made from a function
+                known[node.targets[0].id] = words_and_calls(node)
 
     def reached(name: str, seen: set[str]) -> set[str]:
         if name in seen or name not in known:

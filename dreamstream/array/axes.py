@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .. import _core
 from ..errors import ShapeError, StreamIndexError
 
-__all__ = ["Shape", "axes_of", "axis_of", "in_c_order", "sizes_of", "solve_sizes"]
+__all__ = ["Shape", "axes_of", "axis_of", "in_c_order", "numbered", "sizes_of", "solve_sizes"]
 
 Shape = tuple[int, ...]
 
@@ -46,6 +46,12 @@ def axes_of(name: str, dim: Any, ndim: int) -> Shape:
     if len(set(axes)) != len(axes):
         raise StreamIndexError(f"{name}: a dimension appears twice in {dims}")
     return axes if ndim else ()
+
+
+def numbered(dims: Sequence[Any]) -> tuple[Any, ...]:
+    """Return a stream's dimensions with the features among them stored in their order."""
+    features = iter(range(len(dims)))
+    return tuple(d if isinstance(d, str) else next(features) for d in dims)
 
 
 def sizes_of(args: Sequence[Any]) -> tuple[Any, ...]:

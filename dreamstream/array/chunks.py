@@ -23,6 +23,7 @@ from ..stream.rules import (
     require_same,
 )
 from ..stream.where import user_line
+from .axes import numbered
 from .features import matmul, why_not_matmul
 
 if TYPE_CHECKING:
@@ -119,10 +120,8 @@ class ChunkMethods:
         if any(isinstance(d, str) for d in changed):
             return fall_back(x, "this reshape").reshape(*shape)
         middle = [int(s) for s in shape[lead : len(shape) - trail]]
-        dims: list[Any] = [*x.dims[:lead], *([0] * len(middle)), *x.dims[len(sizes) - trail :]]
+        dims = numbered([*x.dims[:lead], *([0] * len(middle)), *x.dims[len(sizes) - trail :]])
         names = [*x.names[:lead], *([None] * len(middle)), *x.names[len(sizes) - trail :]]
-        seen = iter(range(len(dims)))
-        dims = [d if isinstance(d, str) else next(seen) for d in dims]
         features = [
             s
             for s, d in zip([*sizes[:lead], *middle, *sizes[len(sizes) - trail :]], dims)
@@ -138,7 +137,7 @@ class ChunkMethods:
             raise ShapeError(
                 f"reshape: a stream {x.roles} can't take the shape {tuple(shape)}"
             ) from None
-        return x.like(value, tuple(dims), names)
+        return x.like(value, dims, names)
 
     @staticmethod
     def unfold(x: StreamTensor, axis: int, size: int, step: int) -> Any:
@@ -235,9 +234,7 @@ def per_frame(x: StreamTensor, axis: int, method: Callable[[Any, int], Any], kee
     stored = x.dims[axis]
     dims = x.dims
     if not keeps:
-        left = [d for d in x.dims if d != stored]
-        seen = iter(range(len(left)))
-        dims = tuple(d if isinstance(d, str) else next(seen) for d in left)
+        dims = numbered([d for d in x.dims if d != stored])
     names = x.names if keeps else tuple(n for i, n in enumerate(x.names) if i != axis)
     out = method(x._plain(x.value), stored + 1)
 

@@ -25,7 +25,6 @@ __all__ = [
     "from_numpy",
     "full",
     "full_like",
-    "generator",
     "manual_seed",
     "ones",
     "ones_like",

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from . import dtypes, hook
+from .axes import numbered
 from .reductions import Extreme
 
 if TYPE_CHECKING:
@@ -73,9 +74,7 @@ def _reduced(
     if keepdim:
         return out.with_dims(x.dims, x.names)
     left = [i for i in range(len(x.dims)) if i not in axes]
-    seen = iter(range(len(left)))
-    dims = tuple(x.dims[i] if isinstance(x.dims[i], str) else next(seen) for i in left)
-    return out.with_dims(dims, [x.names[i] for i in left])
+    return out.with_dims(numbered([x.dims[i] for i in left]), [x.names[i] for i in left])
 
 
 # ---------------------------------------------------------------------- matrices

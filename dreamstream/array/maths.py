@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import DTypeError
 from . import dtypes
 from .base import Base, Number, is_number
-from .elementwise import along, as_flags, binary, binary_or_not, bits, negated, rounded, unary, where
+from .elementwise import along, as_flags, binary, bits, negated, rounded, unary, where
 from .functions import Functions
 
 if TYPE_CHECKING:
@@ -283,86 +283,6 @@ class Maths(Functions):
         return cast("Tensor", self) if dtype is None else self.to(dtype)
 
     # ------------------------------------------------------------------ operators
-
-    def __add__(self, other: Operand) -> Tensor:
-        return cast("Tensor", binary_or_not("add", self, other))
-
-    def __radd__(self, other: Operand) -> Tensor:
-        return cast("Tensor", binary_or_not("add", other, self))
-
-    def __sub__(self, other: Operand) -> Tensor:
-        return cast("Tensor", binary_or_not("sub", self, other))
-
-    def __rsub__(self, other: Operand) -> Tensor:
-        return cast("Tensor", binary_or_not("sub", other, self))
-
-    def __mul__(self, other: Operand) -> Tensor:
-        return cast("Tensor", binary_or_not("mul", self, other))
-
-    def __rmul__(self, other: Operand) -> Tensor:
-        return cast("Tensor", binary_or_not("mul", other, self))
-
-    def __truediv__(self, other: Operand) -> Tensor:
-        return cast("Tensor", binary_or_not("div", self, other))
-
-    def __rtruediv__(self, other: Operand) -> Tensor:
-        return cast("Tensor", binary_or_not("div", other, self))
-
-    def __pow__(self, other: Operand) -> Tensor:
-        return cast("Tensor", binary_or_not("pow", self, other))
-
-    def __rpow__(self, other: Operand) -> Tensor:
-        return cast("Tensor", binary_or_not("pow", other, self))
-
-    def __floordiv__(self, other: Operand) -> Tensor:
-        return cast("Tensor", rounded("floor_divide", self, other))
-
-    def __rfloordiv__(self, other: Operand) -> Tensor:
-        return cast("Tensor", rounded("floor_divide", other, self))
-
-    def __mod__(self, other: Operand) -> Tensor:
-        return cast("Tensor", rounded("remainder", self, other))
-
-    def __rmod__(self, other: Operand) -> Tensor:
-        return cast("Tensor", rounded("remainder", other, self))
-
-    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
-        return cast("Tensor", binary_or_not("eq", self, other))
-
-    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
-        return cast("Tensor", binary_or_not("ne", self, other))
-
-    __hash__ = Base.__hash__
-
-    def __lt__(self, other: Operand) -> Tensor:
-        return cast("Tensor", binary_or_not("lt", self, other))
-
-    def __le__(self, other: Operand) -> Tensor:
-        return cast("Tensor", binary_or_not("le", self, other))
-
-    def __gt__(self, other: Operand) -> Tensor:
-        return cast("Tensor", binary_or_not("gt", self, other))
-
-    def __ge__(self, other: Operand) -> Tensor:
-        return cast("Tensor", binary_or_not("ge", self, other))
-
-    def __and__(self, other: Operand) -> Tensor:
-        return cast("Tensor", bits("and", self, other))
-
-    def __rand__(self, other: Operand) -> Tensor:
-        return cast("Tensor", bits("and", other, self))
-
-    def __or__(self, other: Operand) -> Tensor:
-        return cast("Tensor", bits("or", self, other))
-
-    def __ror__(self, other: Operand) -> Tensor:
-        return cast("Tensor", bits("or", other, self))
-
-    def __xor__(self, other: Operand) -> Tensor:
-        return cast("Tensor", bits("xor", self, other))
-
-    def __rxor__(self, other: Operand) -> Tensor:
-        return cast("Tensor", bits("xor", other, self))
 
     def __invert__(self) -> Tensor:
         return negated(self) if self.dtype == dtypes.bool else cast("Tensor", bits("xor", self, -1))

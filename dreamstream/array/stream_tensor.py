@@ -24,7 +24,7 @@ from ..stream.metadata import StreamMetadata
 from ..stream.rules import holds
 from ..stream.where import user_line
 from . import hook
-from .axes import in_c_order
+from .axes import in_c_order, numbered
 from .stream_views import StreamViews
 from .tensor import Tensor
 
@@ -338,8 +338,7 @@ class StreamTensor(StreamViews):
 
     def _straight(self) -> Dims:
         """The dimensions with the feature axes in stored order, for operators on stored values."""
-        stored = iter(range(len(self.features)))
-        return tuple(d if isinstance(d, str) else next(stored) for d in self.dims)
+        return numbered(self.dims)
 
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
         """Return the tensor with another element type."""

@@ -16,7 +16,7 @@ from ..errors import NotStreamableError, ShapeError
 from ..stream.rules import join, require_same
 from ..stream.where import user_line
 from . import chunks, forward
-from .axes import axes_of, axis_of, sizes_of
+from .axes import axes_of, axis_of, numbered, sizes_of
 from .chunks import ChunkMethods
 from .forward import ForwardMethods
 from .tensor import Tensor
@@ -105,15 +105,14 @@ class StreamViews(Tensor):
         """Return the tensor with features reshaped: one dimension per entry, new ones where True."""
         x = self.in_order()
         old = iter(zip(x.dims, x.names))
-        seen = iter(range(len(places)))
-        dims, names = [], []
-        for new in places:
-            d, n = (0, None) if new else next(old)
-            dims.append(d if isinstance(d, str) else next(seen))
-            names.append(n)
-        if x.edge is None:
-            return x.like(x.value.reshape(len(x.value), *sizes), tuple(dims), names)
-        return forward.reshape_features(x, sizes, tuple(dims)).with_dims(tuple(dims), names)
+        found = [(0, None) if new else next(old) for new in places]
+        return x._reshaped(sizes, numbered([d for d, _ in found]), [name for _, name in found])
+
+    def _reshaped(self: Any, sizes: Sequence[int], dims: tuple[Any, ...], names: Sequence[Any]) -> Any:
+        """Return the tensor with features of these sizes, seen as `dims`."""
+        if self.edge is None:
+            return self.like(self.value.reshape(len(self.value), *sizes), dims, names)
+        return forward.reshape_features(self, sizes, dims).with_dims(dims, names)
 
     def unsqueeze(self: Any, dim: int) -> Any:
         axis = axis_of("unsqueeze", dim, self.ndim + 1)
@@ -128,13 +127,10 @@ class StreamViews(Tensor):
         axes = range(self.ndim) if dim is None else [self._axis("squeeze", d) for d in sizes_of((dim,))]
         gone = {a for a in axes if not isinstance(x.dims[a], str) and x.features[x.dims[a]] == 1}
         kept = [i for i in range(self.ndim) if i not in gone]
-        seen = iter(range(len(kept)))
-        dims = tuple(x.dims[i] if isinstance(x.dims[i], str) else next(seen) for i in kept)
+        dims = numbered([x.dims[i] for i in kept])
         names = [x.names[i] for i in kept]
         sizes = [x.features[x.dims[i]] for i in kept if not isinstance(x.dims[i], str)]
-        if x.edge is None:
-            return x.like(x.value.reshape(len(x.value), *sizes), dims, names)
-        return forward.reshape_features(x, sizes, dims).with_dims(dims, names)
+        return x._reshaped(sizes, dims, names)
 
     def expand(self: Any, *size: Any) -> Any:
         return self._methods().expand(self, sizes_of(size))

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from ..errors import CaptureError
-from ..torch.functionalized import FunctionalModule, functionalize
-from ..torch.functionalized.manifest import with_chunk
+from ..torch.export import FunctionalModule, functionalize
+from ..torch.export.manifest import with_chunk
 from .symbolics import symbolics
 
 __all__ = ["onnx"]

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 from torch.onnx import symbolic_helper as helper
-from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType
 
 from ..operations import UNARY
+from ..torch.private import onnx_type
 
 __all__ = ["FORMS", "symbolics"]
 
@@ -56,10 +56,8 @@ def _number(g: Any, value: float, like: Any) -> Any:
 
 def _as(g: Any, value: Any, like: Any) -> Any:
     """Return a value in the type of another."""
-    kind = JitScalarType.from_value(like, JitScalarType.UNDEFINED)
-    if kind == JitScalarType.UNDEFINED:
-        return g.op("CastLike", value, like)
-    return g.op("Cast", value, to_i=kind.onnx_type())
+    kind = onnx_type(like)
+    return g.op("CastLike", value, like) if kind is None else g.op("Cast", value, to_i=kind)
 
 
 @_form("floor_divide")

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import torch
 
-from ..torch.functionalized import functionalize
+from ..torch.export import functionalize
 
 __all__ = ["torchscript"]
 

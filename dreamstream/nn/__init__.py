@@ -1,157 +1,28 @@
-"""Layers with the names, arguments, initial values and state dict keys of torch.nn."""
+"""Layers with the names, arguments, initial values and state dict keys of torch.nn.
+
+Each file says by its ``__all__`` which of its names are public.
+"""
 
 from . import functional, init
-from .activation import GELU, GLU, LogSigmoid, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh
-from .batch_norm import BatchNorm1d, BatchNorm2d
-from .containers import ModuleDict, ModuleList, ParameterList, Sequential
-from .conv import Conv1d, ConvTranspose1d
-from .conv2d import Conv2d, ConvTranspose2d
-from .dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
-from .embedding import Embedding
-from .frames import CumulativeMean, CumulativeSum, OverlapAdd, RunningMean, Upsample
-from .group_norm import GroupNorm, InstanceNorm1d, InstanceNorm2d
-from .linear import Bilinear, Identity, Linear
-from .module import Module
-from .normalization import LayerNorm, RMSNorm
-from .padding import (
-    CircularPad1d,
-    CircularPad2d,
-    ConstantPad1d,
-    ConstantPad2d,
-    ReflectionPad1d,
-    ReflectionPad2d,
-    ReplicationPad1d,
-    ReplicationPad2d,
-    ZeroPad1d,
-    ZeroPad2d,
-)
-from .parameter import Parameter
-from .pooling import (
-    AdaptiveAvgPool1d,
-    AdaptiveAvgPool2d,
-    AdaptiveMaxPool1d,
-    AdaptiveMaxPool2d,
-    AvgPool1d,
-    AvgPool2d,
-    LPPool1d,
-    MaxPool1d,
-    MaxPool2d,
-)
-from .rectifiers import (
-    CELU,
-    ELU,
-    SELU,
-    Hardshrink,
-    Hardsigmoid,
-    Hardswish,
-    Hardtanh,
-    LeakyReLU,
-    Mish,
-    PReLU,
-    ReLU6,
-    RReLU,
-    Softmax2d,
-    Softmin,
-    Softshrink,
-    Softsign,
-    Tanhshrink,
-    Threshold,
-)
-from .recurrent import GRU, LSTM, RNN
-from .recurrent_cell import GRUCell, LSTMCell, RNNCell
-from .resampling import Resample
-from .shape import Delay, Flatten, Unflatten
+from .activation import *  # noqa: F403
+from .batch_norm import *  # noqa: F403
+from .containers import *  # noqa: F403
+from .conv import *  # noqa: F403
+from .conv2d import *  # noqa: F403
+from .dropout import *  # noqa: F403
+from .embedding import *  # noqa: F403
+from .frames import *  # noqa: F403
+from .group_norm import *  # noqa: F403
+from .linear import *  # noqa: F403
+from .module import *  # noqa: F403
+from .normalization import *  # noqa: F403
+from .padding import *  # noqa: F403
+from .parameter import *  # noqa: F403
+from .pooling import *  # noqa: F403
+from .rectifiers import *  # noqa: F403
+from .recurrent import *  # noqa: F403
+from .recurrent_cell import *  # noqa: F403
+from .resampling import *  # noqa: F403
+from .shape import *  # noqa: F403
 
-__all__ = [
-    "CELU",
-    "ELU",
-    "GELU",
-    "GLU",
-    "GRU",
-    "LSTM",
-    "RNN",
-    "SELU",
-    "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d",
-    "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d",
-    "AlphaDropout",
-    "AvgPool1d",
-    "AvgPool2d",
-    "BatchNorm1d",
-    "BatchNorm2d",
-    "Bilinear",
-    "CircularPad1d",
-    "CircularPad2d",
-    "ConstantPad1d",
-    "ConstantPad2d",
-    "Conv1d",
-    "Conv2d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "CumulativeMean",
-    "CumulativeSum",
-    "Delay",
-    "Dropout",
-    "Dropout1d",
-    "Dropout2d",
-    "Dropout3d",
-    "Embedding",
-    "FeatureAlphaDropout",
-    "Flatten",
-    "GRUCell",
-    "GroupNorm",
-    "Hardshrink",
-    "Hardsigmoid",
-    "Hardswish",
-    "Hardtanh",
-    "Identity",
-    "InstanceNorm1d",
-    "InstanceNorm2d",
-    "LPPool1d",
-    "LSTMCell",
-    "LayerNorm",
-    "LeakyReLU",
-    "Linear",
-    "LogSigmoid",
-    "LogSoftmax",
-    "MaxPool1d",
-    "MaxPool2d",
-    "Mish",
-    "Module",
-    "ModuleDict",
-    "ModuleList",
-    "OverlapAdd",
-    "PReLU",
-    "Parameter",
-    "ParameterList",
-    "RMSNorm",
-    "RNNCell",
-    "RReLU",
-    "ReLU",
-    "ReLU6",
-    "ReflectionPad1d",
-    "ReflectionPad2d",
-    "ReplicationPad1d",
-    "ReplicationPad2d",
-    "Resample",
-    "RunningMean",
-    "Sequential",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Softmax2d",
-    "Softmin",
-    "Softplus",
-    "Softshrink",
-    "Softsign",
-    "Tanh",
-    "Tanhshrink",
-    "Threshold",
-    "Unflatten",
-    "Upsample",
-    "ZeroPad1d",
-    "ZeroPad2d",
-    "functional",
-    "init",
-]
+__all__ = ["functional", "init", *(n for n, value in list(globals().items()) if isinstance(value, type))]

@@ -1,183 +1,80 @@
-"""Activations as layers.
-
-Inputs and outputs have the same shape, ``(*, any) float32 | float64`` (`GLU` halves one dimension).
-**Streaming.** Delay 0, no state; `dim` must be a dimension of features. Source: torch.nn, the class of
-the same name.
-"""
+"""Activations as layers, made from the functions."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from functools import partial
+from typing import Any
 
-from ..array import Tensor
+from ..errors import ShapeError
 from . import functional as F
-from .module import Module
+from .derived import layer
 
 __all__ = [
+    "CELU",
+    "ELU",
     "GELU",
     "GLU",
+    "SELU",
+    "Hardshrink",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
+    "LeakyReLU",
     "LogSigmoid",
     "LogSoftmax",
+    "Mish",
+    "RReLU",
     "ReLU",
     "SiLU",
     "Sigmoid",
     "Softmax",
+    "Softmin",
     "Softplus",
+    "Softshrink",
+    "Softsign",
     "Tanh",
+    "Tanhshrink",
+    "Threshold",
 ]
 
+_NOTES = """Notes
+-----
+Input and output have the same shape, ``(*, any) float32 | float64`` (`GLU` halves one dimension).
+**Streaming.** Delay 0, no state; `dim` must be a dimension of features. Source: torch.nn, the class of the
+same name."""
 
-class InPlace(Module):
-    """Activations whose `inplace` is accepted and changes nothing."""
-
-    options: ClassVar[str] = ""
-    """The other arguments of the constructor, as text with the attributes' names in braces."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments; ``inplace=True`` where it was asked for."""
-        own = self.options.format_map(vars(self))
-        return ", ".join(filter(None, (own, "inplace=True" if self.inplace else "")))
+_activation = partial(layer, __name__, _NOTES)
 
 
-class ReLU(InPlace):
-    """max(x, 0)."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return max(x, 0)."""
-        return F.relu(input)
+def _check_bounds(self: Any) -> None:
+    if not self.max_val > self.min_val:
+        raise ShapeError(f"Hardtanh: max_val must be above min_val, got {self.max_val} and {self.min_val}")
 
 
-class SiLU(InPlace):
-    """x * sigmoid(x)."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return x * sigmoid(x)."""
-        return F.silu(input)
-
-
-class GELU(Module):
-    """x times the normal distribution function of x.
-
-    Parameters
-    ----------
-    approximate : {"none", "tanh"}
-        By the error function, or by tanh.
-    """
-
-    def __init__(self, approximate: str = "none") -> None:
-        super().__init__()
-        self.approximate = approximate
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return x times the normal distribution function of x."""
-        return F.gelu(input, self.approximate)
-
-    def extra_repr(self) -> str:
-        """Return the constructor's argument."""
-        return f"approximate={self.approximate!r}"
-
-
-class Sigmoid(Module):
-    """1 / (1 + e ** -x)."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return 1 / (1 + e ** -x)."""
-        return F.sigmoid(input)
-
-
-class LogSigmoid(Module):
-    """log(1 / (1 + e ** -x))."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return log(sigmoid(x))."""
-        return F.logsigmoid(input)
-
-
-class Tanh(Module):
-    """The hyperbolic tangent."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return tanh(x)."""
-        return F.tanh(input)
-
-
-class Softplus(Module):
-    """log(1 + e ** (beta * x)) / beta, a smooth ReLU.
-
-    Parameters
-    ----------
-    beta : float
-        How sharp it is.
-    threshold : float
-        Where beta * x is above it, x itself.
-    """
-
-    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        super().__init__()
-        self.beta = beta
-        self.threshold = threshold
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return log(1 + e ** (beta * x)) / beta."""
-        return F.softplus(input, self.beta, self.threshold)
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments."""
-        return f"beta={self.beta}, threshold={self.threshold}"
-
-
-class Along(Module):
-    """Activations along one dimension.
-
-    Parameters
-    ----------
-    dim : int
-        The dimension; torch's guess for None is not offered.
-    """
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def extra_repr(self) -> str:
-        """Return the constructor's argument."""
-        return f"dim={self.dim}"
-
-
-class Softmax(Along):
-    """e ** x / sum(e ** x) along a dimension of features, `dim`."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return the softmax along `dim`."""
-        return F.softmax(input, self.dim)
-
-
-class LogSoftmax(Along):
-    """log(e ** x / sum(e ** x)) along a dimension of features, `dim`."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return the logarithm of the softmax along `dim`."""
-        return F.log_softmax(input, self.dim)
-
-
-class GLU(Along):
-    """The first half of a dimension times the sigmoid of the second.
-
-    Parameters
-    ----------
-    dim : int
-        The dimension, of even size.
-    """
-
-    dim: int
-
-    def __init__(self, dim: int = -1) -> None:
-        super().__init__(dim)
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return the first half times the sigmoid of the second."""
-        return F.glu(input, self.dim)
+ReLU = _activation("ReLU", F.relu)
+SiLU = _activation("SiLU", F.silu)
+GELU = _activation("GELU", F.gelu, "approximate={approximate!r}")
+Sigmoid = _activation("Sigmoid", F.sigmoid)
+LogSigmoid = _activation("LogSigmoid", F.logsigmoid)
+Tanh = _activation("Tanh", F.tanh)
+Softplus = _activation("Softplus", F.softplus, "beta={beta}, threshold={threshold}")
+ELU = _activation("ELU", F.elu, "alpha={alpha}")
+CELU = _activation("CELU", F.celu, "alpha={alpha}")
+SELU = _activation("SELU", F.selu)
+LeakyReLU = _activation("LeakyReLU", F.leaky_relu, "negative_slope={negative_slope}")
+RReLU = _activation("RReLU", F.rrelu, "lower={lower}, upper={upper}")
+Hardtanh = _activation(
+    "Hardtanh", F.hardtanh, "min_val={min_val}, max_val={max_val}", prepare=_check_bounds
+)
+Threshold = _activation("Threshold", F.threshold, "threshold={threshold}, value={value}")
+Hardsigmoid = _activation("Hardsigmoid", F.hardsigmoid, None)
+Hardswish = _activation("Hardswish", F.hardswish, None)
+Mish = _activation("Mish", F.mish)
+Hardshrink = _activation("Hardshrink", F.hardshrink, "{lambd}")
+Softshrink = _activation("Softshrink", F.softshrink, "{lambd}")
+Softsign = _activation("Softsign", F.softsign)
+Tanhshrink = _activation("Tanhshrink", F.tanhshrink)
+Softmax = _activation("Softmax", F.softmax, "dim={dim}")
+LogSoftmax = _activation("LogSoftmax", F.log_softmax, "dim={dim}")
+Softmin = _activation("Softmin", F.softmin, "dim={dim}")
+GLU = _activation("GLU", F.glu, "dim={dim}")

@@ -10,14 +10,20 @@ from ..array import Tensor
 from ..array import dtypes as element_types
 from ..errors import ModeError, ShapeError
 from . import functional as F
-from . import init
-from .linear import new_parameter
-from .module import Module
+from .functional.texts import described
+from .linear import Affine
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "ChannelNorm"]
+__all__ = ["BatchNorm1d", "BatchNorm2d"]
+
+STATISTICS = {
+    "num_features": "Channels.",
+    "momentum": "For torch's sake, as running statistics are not updated here.",
+    "affine": "Whether there are weight and bias.",
+    "bias": "Whether there is a bias, if there is a weight.",
+}
 
 
-class ChannelNorm(Module):
+class ChannelNorm(Affine):
     """What layers with a mean and a variance per channel have: parameters, buffers, text."""
 
     #: Numbers of dimensions that an input may have.
@@ -40,10 +46,7 @@ class ChannelNorm(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            self.register_parameter(
-                name, new_parameter(num_features, device=device, dtype=dtype) if wanted else None
-            )
+        self._make_affine((num_features,), {"weight": affine, "bias": affine and bias}, device, dtype)
         element = element_types.float32 if dtype is None else element_types.as_dtype(dtype)
         for name, value in (
             ("running_mean", np.zeros(num_features, element)),
@@ -63,10 +66,7 @@ class ChannelNorm(Module):
     def reset_parameters(self) -> None:
         """Set the running statistics to their start, the weight to ones and the bias to zeros."""
         self.reset_running_stats()
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        super().reset_parameters()
 
     def _check(self, input: Tensor, channels: int = 1) -> None:
         """Raise ShapeError unless the input has a possible rank and `num_features` channels."""
@@ -133,27 +133,13 @@ class _BatchNorm(ChannelNorm):
         )
 
 
+@described(
+    **STATISTICS,
+    track_running_stats="Whether there are running statistics; without them they are the batch's, of plain "
+    "tensors only.",
+)
 class BatchNorm1d(_BatchNorm):
     """``(x - running_mean) / sqrt(running_var + eps) * weight + bias`` per channel, in evaluation.
-
-    Parameters
-    ----------
-    num_features : int
-        Channels.
-    eps : float
-        Added to the variance.
-    momentum : float or None
-        For torch's sake: running statistics are not updated here.
-    affine : bool
-        Whether there are weight and bias.
-    track_running_stats : bool
-        Whether there are running statistics; without them they are the batch's, of plain tensors only.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
-    bias : bool
-        Whether there is a bias, if there is a weight.
 
     Attributes
     ----------

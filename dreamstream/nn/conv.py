@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ..array import Tensor
@@ -11,19 +11,30 @@ from ..errors import NotStreamableError, ShapeError
 from . import functional as F
 from . import init
 from .functional.arguments import several
-from .functional.convolution import window_padding
+from .functional.convolution import PADDING, SPREAD, WINDOWS, window_padding
+from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
 
-__all__ = ["Conv1d", "ConvTranspose1d", "Convolution", "Ints", "Transposed"]
+__all__ = ["Conv1d", "ConvTranspose1d"]
 
 Ints = int | Sequence[int]
+
+ERRORS = {
+    "ShapeError": 'For arguments or an input that don\'t fit; "same" goes with stride 1.',
+    "DTypeError": "Where an input's type is not the weight's.",
+}
+CHANNELS = {
+    "in_channels": "Features of a frame, or channels of a position.",
+    "out_channels": "Those of the output.",
+    "bias": "Whether there is a bias.",
+}
 
 
 class Convolution(Module):
     """What all directions share; sizes are kept as tuples, as in torch."""
 
-    n_axes: ClassVar[int] = 1
+    n_axes: ClassVar[int]
 
     def __init__(
         self,
@@ -89,19 +100,88 @@ class Convolution(Module):
         return ", ".join(parts)
 
 
+class Windowed(Convolution):
+    """What convolutions share whose outputs see windows of the input."""
+
+    _function: ClassVar[Callable[..., Tensor]]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Ints,
+        stride: Ints = 1,
+        padding: Any = 0,
+        dilation: Ints = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, stride, dilation, groups, padding_mode)
+        self._set_padding(padding)
+        self._make_parameters(out_channels, in_channels // groups, bias, device, dtype)
+
+    def _set_padding(self, padding: Any) -> None:
+        """Keep the padding as torch does."""
+        raise NotImplementedError
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return ``(B, out_channels, *)`` for an input ``(B, in_channels, *)``, sizes as in the notes above."""
+        return self._function(
+            input,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.groups,
+            padding_mode=self.padding_mode,
+        )
+
+
 class Transposed(Convolution):
     """What transposed convolutions share."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        if self.padding_mode != "zeros":
-            raise ShapeError(
-                f"{type(self).__name__} takes padding_mode 'zeros' only, got {self.padding_mode!r}"
-            )
+    _function: ClassVar[Callable[..., Tensor]]
 
-    def _set_padding(self, padding: Ints, output_padding: Ints) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Ints,
+        stride: Ints = 1,
+        padding: Ints = 0,
+        output_padding: Ints = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Ints = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, stride, dilation, groups, padding_mode)
+        if padding_mode != "zeros":
+            raise ShapeError(f"{type(self).__name__} takes padding_mode 'zeros' only, got {padding_mode!r}")
         self.padding = self._sizes(padding, "padding", 0)
         self.output_padding = self._sizes(output_padding, "output_padding", 0)
+        self._make_parameters(in_channels, out_channels // groups, bias, device, dtype)
+
+    def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
+        """Return ``(B, out_channels, *)`` for an input ``(B, in_channels, *)``, sizes as in the notes above.
+
+        Parameters
+        ----------
+        input : Tensor
+            The frames, or planes.
+        output_size : int or sequence of int, optional
+            The sizes, in place of `output_padding`; for plain tensors and images.
+        """
+        extra = self.output_padding if output_size is None else self._extra(input, output_size)
+        return self._function(
+            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
+        )
 
     def _extra(self, input: Tensor, output_size: Ints) -> tuple[int, ...]:
         """Return the output padding that gives `output_size`."""
@@ -122,28 +202,9 @@ class Transposed(Convolution):
         return tuple(extra)
 
 
-class Conv1d(Convolution):
+@described("", ERRORS, **{**WINDOWS, **CHANNELS}, padding=PADDING)
+class Conv1d(Windowed):
     """Convolution along the stream.
-
-    Parameters
-    ----------
-    in_channels, out_channels : int
-        Features of a frame.
-    kernel_size, stride, dilation : int
-        Frames of a window, from window to window, and from one to the next within a window.
-    padding : int, (left, right), "valid", "same" or "causal"
-        Frames added at both ends. Beyond torch: a pair, and "causal", dilation * (kernel_size - 1)
-        frames on the left.
-    groups : int
-        Groups of channels that don't see each other.
-    bias : bool
-        Whether there is a bias.
-    padding_mode : {"zeros", "reflect", "replicate", "circular"}
-        What the padding holds.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -151,13 +212,6 @@ class Conv1d(Convolution):
         ``(out_channels, in_channels / groups, kernel_size)``.
     bias : Parameter or None
         ``(out_channels,)``.
-
-    Raises
-    ------
-    ShapeError
-        For arguments or an input that don't fit; "same" goes with stride 1.
-    DTypeError
-        Where an input's type is not the weight's.
 
     Notes
     -----
@@ -174,27 +228,15 @@ class Conv1d(Convolution):
     Source: torch.nn.Conv1d.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Ints,
-        stride: Ints = 1,
-        padding: Any = 0,
-        dilation: Ints = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride, dilation, groups, padding_mode)
+    n_axes: ClassVar[int] = 1
+    _function = staticmethod(F.conv1d)
+
+    def _set_padding(self, padding: Any) -> None:
         left, right = window_padding(padding, self.kernel_size[0], self.dilation[0], self.stride[0])
         if isinstance(padding, str):
             self.padding = padding
         else:
             self.padding = (left,) if left == right else (left, right)
-        self._make_parameters(out_channels, in_channels // groups, bias, device, dtype)
 
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why circular padding can't stream, and what would work."""
@@ -205,36 +247,10 @@ class Conv1d(Convolution):
             'use padding_mode="zeros", "replicate" or "reflect"',
         )
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Return ``(B, out_channels, L_out)`` for an input ``(B, in_channels, L)``."""
-        return F.conv1d(
-            input,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.groups,
-            padding_mode=self.padding_mode,
-        )
 
-
+@described("", ERRORS, **{**SPREAD, **CHANNELS})
 class ConvTranspose1d(Transposed):
     """Transposed convolution along the stream: upsampling by the stride.
-
-    Parameters
-    ----------
-    in_channels, out_channels : int
-        Features of a frame.
-    kernel_size, stride, dilation : int
-        Output frames that an input frame adds to, from one input frame's to the next one's, and from
-        one to the next within them.
-    padding : int
-        Output frames dropped at both ends.
-    output_padding : int
-        Output frames added at the end, less than stride or dilation.
-    groups, bias, padding_mode, device, dtype
-        As in `Conv1d`; `padding_mode` is "zeros".
 
     Attributes
     ----------
@@ -242,13 +258,6 @@ class ConvTranspose1d(Transposed):
         ``(in_channels, out_channels / groups, kernel_size)``.
     bias : Parameter or None
         ``(out_channels,)``.
-
-    Raises
-    ------
-    ShapeError
-        For arguments or an input that don't fit.
-    DTypeError
-        Where an input's type is not the weight's.
 
     Notes
     -----
@@ -261,36 +270,5 @@ class ConvTranspose1d(Transposed):
     Source: torch.nn.ConvTranspose1d.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Ints,
-        stride: Ints = 1,
-        padding: Ints = 0,
-        output_padding: Ints = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Ints = 1,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride, dilation, groups, padding_mode)
-        self._set_padding(padding, output_padding)
-        self._make_parameters(in_channels, out_channels // groups, bias, device, dtype)
-
-    def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
-        """Return ``(B, out_channels, L_out)`` for an input ``(B, in_channels, L)``.
-
-        Parameters
-        ----------
-        input : Tensor
-            The frames.
-        output_size : int or sequence of int, optional
-            L_out, in place of `output_padding`; for plain tensors.
-        """
-        extra = self.output_padding if output_size is None else self._extra(input, output_size)
-        return F.conv_transpose1d(
-            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
-        )
+    n_axes: ClassVar[int] = 1
+    _function = staticmethod(F.conv_transpose1d)

@@ -7,33 +7,20 @@ from typing import Any
 from ..array import Tensor
 from ..errors import ModeError, ShapeError
 from . import functional as F
-from . import init
-from .batch_norm import ChannelNorm
-from .linear import new_parameter
-from .module import Module
+from .batch_norm import STATISTICS, ChannelNorm
+from .functional.texts import described
+from .linear import Affine
 
 __all__ = ["GroupNorm", "InstanceNorm1d", "InstanceNorm2d"]
 
 
-class GroupNorm(Module):
+@described(
+    **STATISTICS,
+    num_groups="Groups of neighbouring channels; it divides `num_channels`.",
+    num_channels="Channels.",
+)
+class GroupNorm(Affine):
     """``(x - mean) / sqrt(variance + eps) * weight + bias``, by the statistics of groups of channels.
-
-    Parameters
-    ----------
-    num_groups : int
-        Groups of neighbouring channels; it divides `num_channels`.
-    num_channels : int
-        Channels.
-    eps : float
-        Added to the variance.
-    affine : bool
-        Whether there are weight and bias.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
-    bias : bool
-        Whether there is a bias, if there is a weight.
 
     Attributes
     ----------
@@ -74,18 +61,8 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            self.register_parameter(
-                name, new_parameter(num_channels, device=device, dtype=dtype) if wanted else None
-            )
+        self._make_affine((num_channels,), {"weight": affine, "bias": affine and bias}, device, dtype)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Set the weight to ones and the bias to zeros."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input, every row's groups of channels normalised."""
@@ -136,27 +113,12 @@ class _InstanceNorm(ChannelNorm):
         return F.instance_norm(x, mean, variance, self.weight, self.bias, not tracked, eps=self.eps)
 
 
+@described(
+    **STATISTICS,
+    track_running_stats="Whether there are running statistics, which then take the place of the input's own.",
+)
 class InstanceNorm1d(_InstanceNorm):
     """``(x - mean) / sqrt(variance + eps) * weight + bias`` per row and channel.
-
-    Parameters
-    ----------
-    num_features : int
-        Channels.
-    eps : float
-        Added to the variance.
-    momentum : float
-        For torch's sake: running statistics are not updated here.
-    affine : bool
-        Whether there are weight and bias.
-    track_running_stats : bool
-        Whether there are running statistics, which then take the place of the input's own.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
-    bias : bool
-        Whether there is a bias, if there is a weight.
 
     Attributes
     ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,25 @@ from ..array import dtypes as element_types
 from ..errors import ShapeError
 from . import functional as F
 from . import init
+from .functional.texts import described
 from .module import Module
 from .parameter import Parameter
 
 __all__ = ["Bilinear", "Identity", "Linear"]
+
+_ERRORS = {
+    "ShapeError": "Where an input's last dimension has another size.",
+    "DTypeError": "Where its type is not the weight's.",
+}
+_described = described(
+    "",
+    _ERRORS,
+    in_features="Size of the input's last dimension.",
+    in1_features="Size of the first input's last dimension.",
+    in2_features="Size of the second input's last dimension.",
+    out_features="Size of the output's last dimension.",
+    bias="Whether there is a bias.",
+)
 
 
 def new_parameter(*shape: int, dtype: Any = None, device: Any = None) -> Parameter:
@@ -34,6 +50,22 @@ def new_parameter(*shape: int, dtype: Any = None, device: Any = None) -> Paramet
     return Parameter(np.zeros(shape, to))
 
 
+class Affine(Module):
+    """What normalisations have: a weight of ones and a bias of zeros, or none."""
+
+    def _make_affine(self, shape: Sequence[int], wanted: dict[str, bool], device: Any, dtype: Any) -> None:
+        for name, there in wanted.items():
+            given = new_parameter(*shape, device=device, dtype=dtype) if there else None
+            self.register_parameter(name, given)
+
+    def reset_parameters(self) -> None:
+        """Set the weight to ones and the bias to zeros."""
+        for name, fill in (("weight", init.ones_), ("bias", init.zeros_)):
+            parameter = self._parameters.get(name)
+            if parameter is not None:
+                fill(parameter)
+
+
 class Identity(Module):
     """Returns its input; arguments are ignored.
 
@@ -50,19 +82,9 @@ class Identity(Module):
         return input
 
 
+@_described
 class Linear(Module):
     """``y = x @ weight.T + bias`` on the last dimension.
-
-    Parameters
-    ----------
-    in_features, out_features : int
-        Sizes of the last dimension.
-    bias : bool
-        Whether there is a bias.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -70,13 +92,6 @@ class Linear(Module):
         ``(out_features, in_features)``.
     bias : Parameter or None
         ``(out_features,)``.
-
-    Raises
-    ------
-    ShapeError
-        Where an input's last dimension is not `in_features`.
-    DTypeError
-        Where its type is not the weight's.
 
     Notes
     -----
@@ -120,19 +135,9 @@ class Linear(Module):
         )
 
 
+@_described
 class Bilinear(Module):
     """``y[n] = sum of x1[i] * weight[n, i, j] * x2[j] + bias[n]`` on the last dimension.
-
-    Parameters
-    ----------
-    in1_features, in2_features, out_features : int
-        Sizes of the last dimensions.
-    bias : bool
-        Whether there is a bias.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -140,13 +145,6 @@ class Bilinear(Module):
         ``(out_features, in1_features, in2_features)``.
     bias : Parameter or None
         ``(out_features,)``.
-
-    Raises
-    ------
-    ShapeError
-        Where an input's last dimension has another size.
-    DTypeError
-        Where its type is not the weight's.
 
     Notes
     -----

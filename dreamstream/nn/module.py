@@ -13,7 +13,7 @@ from ..array import dtypes as element_types
 from ..errors import DTypeError, ModeError
 from .parameter import Parameter
 
-__all__ = ["OBSERVER", "LoadResult", "Module"]
+__all__ = ["Module"]
 
 Self = TypeVar("Self", bound="Module")
 

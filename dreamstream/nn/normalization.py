@@ -7,30 +7,19 @@ from typing import Any
 
 from ..array import Tensor
 from . import functional as F
-from . import init
-from .linear import new_parameter
-from .module import Module
+from .functional.texts import described
+from .linear import Affine
 
 __all__ = ["LayerNorm", "RMSNorm"]
 
 
-class LayerNorm(Module):
+@described(
+    normalized_shape="Sizes of the last dimensions.",
+    elementwise_affine="Whether there are weight and bias.",
+    bias="Whether there is a bias, if there is a weight.",
+)
+class LayerNorm(Affine):
     """``(x - mean) / sqrt(variance + eps) * weight + bias`` over the last dimensions.
-
-    Parameters
-    ----------
-    normalized_shape : int or sequence of int
-        Sizes of the last dimensions.
-    eps : float
-        Added to the variance.
-    elementwise_affine : bool
-        Whether there are weight and bias.
-    bias : bool
-        Whether there is a bias, if there is a weight.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -64,18 +53,9 @@ class LayerNorm(Module):
         self.normalized_shape = shape
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
-            self.register_parameter(
-                name, new_parameter(*shape, device=device, dtype=dtype) if wanted else None
-            )
+        wanted = {"weight": elementwise_affine, "bias": elementwise_affine and bias}
+        self._make_affine(shape, wanted, device, dtype)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Set the weight to ones and the bias to zeros."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
         """Return ``(*, *normalized_shape)`` for an input of that shape."""
@@ -89,21 +69,13 @@ class LayerNorm(Module):
         )
 
 
-class RMSNorm(Module):
+@described(
+    normalized_shape="Sizes of the last dimensions.",
+    eps="Added to the mean square; without it the distance from 1 to the next number of the input's type.",
+    elementwise_affine="Whether there is a weight.",
+)
+class RMSNorm(Affine):
     """``x / sqrt(mean of x * x + eps) * weight`` over the last dimensions.
-
-    Parameters
-    ----------
-    normalized_shape : int or sequence of int
-        Sizes of the last dimensions.
-    eps : float, optional
-        Added to the mean square; without it the distance from 1 to the next number of the input's type.
-    elementwise_affine : bool
-        Whether there is a weight.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -136,15 +108,8 @@ class RMSNorm(Module):
         self.normalized_shape = shape
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        self.register_parameter(
-            "weight", new_parameter(*shape, device=device, dtype=dtype) if elementwise_affine else None
-        )
+        self._make_affine(shape, {"weight": elementwise_affine}, device, dtype)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Set the weight to ones."""
-        if self.weight is not None:
-            init.ones_(self.weight)
 
     def forward(self, input: Tensor) -> Tensor:
         """Return ``(*, *normalized_shape)`` for an input of that shape."""

@@ -9,6 +9,7 @@ from typing import ClassVar
 from ..array import Tensor
 from ..errors import ShapeError
 from . import functional as F
+from .functional.texts import described
 from .module import Module
 
 __all__ = [
@@ -25,6 +26,16 @@ __all__ = [
 ]
 
 Ints = int | Sequence[int]
+
+_described1d = described(
+    padding="int or (left, right): Elements before the first and behind the last; negative ones take away.",
+    value="What they hold.",
+)
+_described2d = described(
+    padding="int or (left, right, top, bottom): Elements before the first and behind the last of the last "
+    "dimension, then of the one before; negative ones take elements away.",
+    value="What they hold.",
+)
 
 
 class _Pad(Module):
@@ -88,15 +99,9 @@ class _ZeroPad(_ConstantPad):
 
 
 # ---------------------------------------------------------------- one dimension
+@_described1d
 class ConstantPad1d(_ConstantPad):
     """A number added at both ends of the last dimension.
-
-    Parameters
-    ----------
-    padding : int or (left, right)
-        Frames before the first and behind the last; negative ones take frames away.
-    value : float
-        What they hold.
 
     Notes
     -----
@@ -108,13 +113,9 @@ class ConstantPad1d(_ConstantPad):
     n_axes = 1
 
 
+@_described1d
 class ZeroPad1d(_ZeroPad):
     """Zeros added at both ends of the last dimension.
-
-    Parameters
-    ----------
-    padding : int or (left, right)
-        As in `ConstantPad1d`.
 
     Notes
     -----
@@ -124,13 +125,9 @@ class ZeroPad1d(_ZeroPad):
     n_axes = 1
 
 
+@_described1d
 class ReplicationPad1d(_Pad):
     """The first and the last frame repeated at both ends of the last dimension.
-
-    Parameters
-    ----------
-    padding : int or (left, right)
-        As in `ConstantPad1d`.
 
     Notes
     -----
@@ -142,17 +139,14 @@ class ReplicationPad1d(_Pad):
     n_axes = 1
 
 
+@_described1d
 class ReflectionPad1d(_Pad):
     """Frames mirrored at the first and at the last one, at both ends of the last dimension.
 
-    Parameters
-    ----------
-    padding : int or (left, right)
-        As in `ConstantPad1d`; a stream that is no longer than that gives no frames.
-
     Notes
     -----
-    Inputs as in `ConstantPad1d`. **Streaming.** Along L delay `left` frames at the start, state up to
+    Inputs as in `ConstantPad1d`; a stream that is no longer than its padding gives no frames.
+    **Streaming.** Along L delay `left` frames at the start, state up to
     left + 2 * right frames; along T none. Source: torch.nn.ReflectionPad1d.
     """
 
@@ -160,13 +154,9 @@ class ReflectionPad1d(_Pad):
     n_axes = 1
 
 
+@_described1d
 class CircularPad1d(_Pad):
     """The last elements added before the first, and the first behind the last, of the last dimension.
-
-    Parameters
-    ----------
-    padding : int or (left, right)
-        As in `ConstantPad1d`.
 
     Notes
     -----
@@ -179,16 +169,9 @@ class CircularPad1d(_Pad):
 
 
 # ---------------------------------------------------------------- two dimensions
+@_described2d
 class ConstantPad2d(_ConstantPad):
     """A number added at both ends of the last two dimensions.
-
-    Parameters
-    ----------
-    padding : int or (left, right, top, bottom)
-        Elements before the first and behind the last of the last dimension, then of the one before;
-        negative ones take elements away.
-    value : float
-        What they hold.
 
     Notes
     -----
@@ -200,13 +183,9 @@ class ConstantPad2d(_ConstantPad):
     n_axes = 2
 
 
+@_described2d
 class ZeroPad2d(_ZeroPad):
     """Zeros added at both ends of the last two dimensions.
-
-    Parameters
-    ----------
-    padding : int or (left, right, top, bottom)
-        As in `ConstantPad2d`.
 
     Notes
     -----
@@ -216,13 +195,9 @@ class ZeroPad2d(_ZeroPad):
     n_axes = 2
 
 
+@_described2d
 class ReplicationPad2d(_Pad):
     """The first and the last element repeated at both ends of the last two dimensions.
-
-    Parameters
-    ----------
-    padding : int or (left, right, top, bottom)
-        As in `ConstantPad2d`.
 
     Notes
     -----
@@ -233,17 +208,13 @@ class ReplicationPad2d(_Pad):
     n_axes = 2
 
 
+@_described2d
 class ReflectionPad2d(_Pad):
     """Elements mirrored at the first and at the last one, at both ends of the last two dimensions.
 
-    Parameters
-    ----------
-    padding : int or (left, right, top, bottom)
-        As in `ConstantPad2d`; dimensions of features must be larger than their padding, a stream that is
-        not gives no frames.
-
     Notes
     -----
+    Dimensions of features must be larger than their padding; a stream that is not gives no frames.
     **Streaming.** As `ReflectionPad1d` along L; along a dimension of features delay 0, no state. Source:
     torch.nn.ReflectionPad2d.
     """
@@ -252,13 +223,9 @@ class ReflectionPad2d(_Pad):
     n_axes = 2
 
 
+@_described2d
 class CircularPad2d(_Pad):
     """The last elements added before the first, and the first behind the last, of the last two dimensions.
-
-    Parameters
-    ----------
-    padding : int or (left, right, top, bottom)
-        As in `ConstantPad2d`.
 
     Notes
     -----

@@ -13,12 +13,34 @@ from ..dispatch import apply
 from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
 from . import init
 from .functional.arguments import checked
+from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
 
 __all__ = ["GRU", "LSTM", "RNN"]
 
 State = tuple[Any, Any]
+
+_ERRORS = {
+    "ShapeError": "For arguments, an input or a state that don't fit.",
+    "DTypeError": "Where types differ.",
+    "ModeError": "In training with dropout > 0.",
+    "NotStreamableError": "For a stream, where the initial state is not a constant that all streams share, "
+    "and where the layer is bidirectional (unless it may wait for the end).",
+}
+_described = described(
+    "",
+    _ERRORS,
+    input_size="Features of an input frame.",
+    hidden_size="Features of the state of one layer.",
+    num_layers="Layers on top of each other.",
+    nonlinearity='"tanh" or "relu".',
+    bias="Whether there are biases.",
+    batch_first="Whether inputs are ``(B, L, F)`` rather than ``(L, B, F)``.",
+    dropout="Between layers, in training only, where it is not supported.",
+    bidirectional="Whether every layer also runs backwards.",
+    proj_size="Features to which h is projected, less than hidden_size; with 0 it is not.",
+)
 
 
 class Recurrence(Module):
@@ -223,29 +245,9 @@ class Recurrence(Module):
         )
 
 
+@_described
 class LSTM(Recurrence):
     """Long short-term memory along the stream.
-
-    Parameters
-    ----------
-    input_size, hidden_size : int
-        Features of an input frame, and of the state of one layer.
-    num_layers : int
-        Layers on top of each other.
-    bias : bool
-        Whether there are biases.
-    batch_first : bool
-        Whether inputs are ``(B, L, F)`` rather than ``(L, B, F)``.
-    dropout : float
-        Between layers, in training only, where it is not supported.
-    bidirectional : bool
-        Whether every layer also runs backwards.
-    proj_size : int
-        Features to which h is projected, less than hidden_size; 0: it is not.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -257,18 +259,6 @@ class LSTM(Recurrence):
         ``(4 * hidden_size,)``.
     weight_hr_l[k] : Parameter
         ``(proj_size, hidden_size)``.
-
-    Raises
-    ------
-    ShapeError
-        For arguments, an input or a state that don't fit.
-    DTypeError
-        Where types differ.
-    ModeError
-        In training with dropout > 0.
-    NotStreamableError
-        For a stream, where the initial state is not a constant that all streams share, and where the
-        layer is bidirectional (unless it may wait for the end).
 
     Notes
     -----
@@ -329,27 +319,9 @@ class LSTM(Recurrence):
         return y, (h_n, c_n)
 
 
+@_described
 class GRU(Recurrence):
     """Gated recurrent units along the stream.
-
-    Parameters
-    ----------
-    input_size, hidden_size : int
-        Features of an input frame, and of the state of one layer.
-    num_layers : int
-        Layers on top of each other.
-    bias : bool
-        Whether there are biases.
-    batch_first : bool
-        Whether inputs are ``(B, L, F)`` rather than ``(L, B, F)``.
-    dropout : float
-        Between layers, in training only, where it is not supported.
-    bidirectional : bool
-        Whether every layer also runs backwards.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -358,18 +330,6 @@ class GRU(Recurrence):
         order reset, update, new; with ``_reverse`` those of the other direction.
     bias_ih_l[k], bias_hh_l[k] : Parameter
         ``(3 * hidden_size,)``.
-
-    Raises
-    ------
-    ShapeError
-        For arguments, an input or a state that don't fit.
-    DTypeError
-        Where types differ.
-    ModeError
-        In training with dropout > 0.
-    NotStreamableError
-        For a stream, where the initial state is not a constant that all streams share, and where the
-        layer is bidirectional (unless it may wait for the end).
 
     Notes
     -----
@@ -413,29 +373,9 @@ class GRU(Recurrence):
         return y, h_n
 
 
+@_described
 class RNN(Recurrence):
     """Plain recurrent layers along the stream: tanh or relu of a sum of two products.
-
-    Parameters
-    ----------
-    input_size, hidden_size : int
-        Features of an input frame, and of the state of one layer.
-    num_layers : int
-        Layers on top of each other.
-    nonlinearity : str
-        "tanh" or "relu".
-    bias : bool
-        Whether there are biases.
-    batch_first : bool
-        Whether inputs are ``(B, L, F)`` rather than ``(L, B, F)``.
-    dropout : float
-        Between layers, in training only, where it is not supported.
-    bidirectional : bool
-        Whether every layer also runs backwards.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -444,18 +384,6 @@ class RNN(Recurrence):
         of the other direction.
     bias_ih_l[k], bias_hh_l[k] : Parameter
         ``(hidden_size,)``.
-
-    Raises
-    ------
-    ShapeError
-        For arguments, an input or a state that don't fit.
-    DTypeError
-        Where types differ.
-    ModeError
-        In training with dropout > 0.
-    NotStreamableError
-        For a stream, where the initial state is not a constant that all streams share, and where the
-        layer is bidirectional (unless it may wait for the end).
 
     Notes
     -----

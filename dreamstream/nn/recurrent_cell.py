@@ -12,12 +12,27 @@ from ..dispatch import apply
 from ..errors import NotStreamableError, ShapeError
 from . import init
 from .functional.arguments import checked
+from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 
 State = tuple[Any, Any]
+
+_ERRORS = {
+    "ShapeError": "For arguments, an input or a state that don't fit.",
+    "DTypeError": "Where types differ.",
+    "NotStreamableError": "For a stream with a state that is none.",
+}
+_described = described(
+    "",
+    _ERRORS,
+    input_size="Features of the input.",
+    hidden_size="Features of h, and of c.",
+    bias="Whether there are biases.",
+    nonlinearity='"tanh" or "relu".',
+)
 
 
 class Cell(Module):
@@ -86,19 +101,9 @@ class Cell(Module):
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
 
 
+@_described
 class LSTMCell(Cell):
     """One step of an LSTM, for every frame by itself.
-
-    Parameters
-    ----------
-    input_size, hidden_size : int
-        Features of the input, and of h and c.
-    bias : bool
-        Whether there are biases.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -107,15 +112,6 @@ class LSTMCell(Cell):
         input, forget, cell, output.
     bias_ih, bias_hh : Parameter or None
         ``(4 * hidden_size,)``.
-
-    Raises
-    ------
-    ShapeError
-        For arguments, an input or a state that don't fit.
-    DTypeError
-        Where types differ.
-    NotStreamableError
-        For a stream with a state that is none.
 
     Notes
     -----
@@ -139,19 +135,9 @@ class LSTMCell(Cell):
         return h, c
 
 
+@_described
 class GRUCell(Cell):
     """One step of a GRU, for every frame by itself.
-
-    Parameters
-    ----------
-    input_size, hidden_size : int
-        Features of the input, and of h.
-    bias : bool
-        Whether there are biases.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -160,15 +146,6 @@ class GRUCell(Cell):
         reset, update, new.
     bias_ih, bias_hh : Parameter or None
         ``(3 * hidden_size,)``.
-
-    Raises
-    ------
-    ShapeError
-        For arguments, an input or a state that don't fit.
-    DTypeError
-        Where types differ.
-    NotStreamableError
-        For a stream with a state that is none.
 
     Notes
     -----
@@ -188,21 +165,9 @@ class GRUCell(Cell):
         return self._step(input, () if hx is None else (hx,))[0]
 
 
+@_described
 class RNNCell(Cell):
     """One step of a plain RNN, for every frame by itself.
-
-    Parameters
-    ----------
-    input_size, hidden_size : int
-        Features of the input, and of h.
-    bias : bool
-        Whether there are biases.
-    nonlinearity : str
-        "tanh" or "relu".
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
@@ -210,15 +175,6 @@ class RNNCell(Cell):
         ``(hidden_size, input_size)`` and ``(hidden_size, hidden_size)``.
     bias_ih, bias_hh : Parameter or None
         ``(hidden_size,)``.
-
-    Raises
-    ------
-    ShapeError
-        For arguments, an input or a state that don't fit.
-    DTypeError
-        Where types differ.
-    NotStreamableError
-        For a stream with a state that is none.
 
     Notes
     -----

@@ -7,29 +7,16 @@ from typing import Any
 from ..array import Tensor
 from ..array.dtypes import as_dtype, float32, require_float
 from .functional.arguments import checked
-from .functional.resampling import Resampling
+from .functional.resampling import RATES, Resampling
+from .functional.texts import described
 from .module import Module
 
 __all__ = ["Resample"]
 
 
+@described(**RATES, dtype="dtype or str, optional: float32 or float64, of the kernel (computed in float64).")
 class Resample(Module):
     """The signal at another sample rate, by bandlimited interpolation.
-
-    Parameters
-    ----------
-    orig_freq, new_freq : int
-        The rate that comes in, and the one that goes out; only their ratio counts.
-    lowpass_filter_width : int
-        Zero crossings of the kernel on either side: more make the filter sharper.
-    rolloff : float
-        Where the low pass ends, as a part of half the lower rate.
-    resampling_method : {"sinc_interp_hann", "sinc_interp_kaiser"}
-        The window over the sinc.
-    beta : float, optional
-        Of the Kaiser window.
-    dtype : dtype or str, optional
-        float32 or float64, of the kernel (computed in float64).
 
     Attributes
     ----------

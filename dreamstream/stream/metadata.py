@@ -381,8 +381,9 @@ class StreamMetadata:
     @staticmethod
     def cat(metas: Sequence[StreamMetadata], dim: str) -> StreamMetadata:
         """Concatenate along ``"B"`` or ``"L"``."""
-        kept: StreamMetadata = _rules.rows.cat_batch(metas) if _axis(dim) == "B" else _rules.frames.cat_length(metas)
-        return kept
+        cat = _rules.rows.cat_batch if _axis(dim) == "B" else _rules.frames.cat_length
+        joined: StreamMetadata = cat(metas)
+        return joined
 
 
 class _Rules:

@@ -4,12 +4,12 @@ It is loaded when a torch object is handed in; ``import dreamstream`` does not n
 """
 
 from ..array.chunks import on_fallback
-from . import conversions, einsum, outside, spectra  # noqa: F401  (they enter what torch's functions do)
-from .creation import as_stream_tensor, stream_tensor
-from .functionalized import FunctionalModule, functionalize
-from .modules import StreamModule
-from .patch import FRONT
+from . import outside  # noqa: F401  (it enters what torch's functions do, as the next do)
+from .export import FunctionalModule, functionalize
+from .forward import complex_streams, conversions, einsum  # noqa: F401
+from .patch import FRONT, StreamModule
 from .tensor import StreamTensor
+from .tensor.creation import as_stream_tensor, stream_tensor
 
 __all__ = [
     "FRONT",

@@ -17,7 +17,7 @@ from functools import wraps
 from typing import Any
 
 from ..nn import functional as native
-from .inside import current
+from .forward.mode import current
 
 __all__ = [
     "cumulative_mean",

@@ -12,25 +12,27 @@ from typing import Any
 
 import torch
 from torch.nn.utils import parametrize
-from torch.utils import _pytree as pytree
 
 from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor as Native
 from ..errors import ModeError, NotStreamableError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
-from ..online.patch import Patch
+from ..online.patch import Patch, patch_module
 from ..stream.rules import require_same_streams
-from .call import TorchCall, TorchSession
-from .constants import nominal
-from .declared import buffered
-from .frames import unpad
-from .inside import Forward, current
-from .layers import streaming_forward, unstreamable, waits
-from .leaving import Leaving
+from . import private
+from .forward.buffers import Buffers
+from .forward.constants import nominal
+from .forward.layers import streaming_forward, unstreamable, waits
+from .forward.mode import Forward, current
+from .forward.source import TorchSource
+from .private import pytree
+from .run.calls import TorchCall, TorchSession
+from .run.declared import buffered
 from .tensor import StreamTensor
-from .training import Buffers
+from .tensor.padding import unpad
+from .train.outputs import Outputs
 
-__all__ = ["FRONT", "TorchPatch"]
+__all__ = ["FRONT", "StreamModule", "TorchPatch"]
 
 Module = torch.nn.Module
 
@@ -104,7 +106,7 @@ class TorchPatch(Patch):
             )
             taped = module.training and torch.is_grad_enabled()
             call.begin(device, taped, self.train_variant == "chunk-wise-aligned")
-            leaving = Leaving(call, self.train_variant, module.training, taped)
+            outputs = Outputs(call, self.train_variant, module.training, taped)
             forward = Forward(call, device)
             forward.buffers = Buffers(module, module.training)
             number = iter(range(len(tensors)))
@@ -125,10 +127,10 @@ class TorchPatch(Patch):
                 with forward:
                     result = self._inside(module, inside_args, inside_kwargs)
                 if isinstance(result, StreamTensor):
-                    (result,) = leaving.outputs((result,), forward)
+                    (result,) = outputs.given((result,), forward)
                 else:
                     found, structure = pytree.tree_flatten(result)
-                    result = pytree.tree_unflatten(leaving.outputs(found, forward), structure)
+                    result = pytree.tree_unflatten(outputs.given(found, forward), structure)
                 session.commit(call)
             except BaseException:
                 forward.leave()
@@ -198,7 +200,7 @@ def _run_as_it_streams(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         return buffered(module, partial(Module.__call__, module), args, kwargs)
     if other is None:
         return _plain_call(module, args, kwargs)
-    if not module._forward_hooks and not module._forward_pre_hooks:
+    if not private.has_hooks(module):
         return other(*args, **kwargs)
     own = module.__dict__.get("forward")
     module.__dict__["forward"] = other  # so that torch's call runs the hooks around it
@@ -211,7 +213,7 @@ def _run_as_it_streams(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _within_forward() -> bool:
-    return any(isinstance(m, Forward) for m in torch.overrides._get_current_function_mode_stack())
+    return any(isinstance(m, Forward) for m in private.active_modes())
 
 
 #: Arguments that hold no tensors.
@@ -285,7 +287,7 @@ def patched_class(cls: type) -> type:
         if issubclass(cls, torch.nn.Conv1d):
             members["__getattr__"] = _of_convolution
         properties = [n for n, m in members.items() if isinstance(m, property)]
-        members["__jit_unused_properties__"] = [*getattr(cls, "__jit_unused_properties__", ()), *properties]
+        members |= private.unused_properties(cls, properties)
         _PATCHED[cls] = type(cls.__name__, (cls,), members)
     return _PATCHED[cls]
 
@@ -319,9 +321,28 @@ class _Front:
         return unstreamable(module)
 
     def source(self, model: Any) -> Any:
-        from .source import TorchSource
-
         return TorchSource(model, self)
 
 
 FRONT = _Front()
+
+
+class StreamModule(torch.nn.Module):
+    """A torch module that patches itself: ``online()`` works right after it is made.
+
+    Options of `dreamstream.patch_module` can be given as class attributes ``train_variant``,
+    ``unstreamable_policy`` (there ``unstreamable``), ``buffer_limit`` and ``skew``.
+    """
+
+    train_variant = "chunk-wise-aligned"
+    unstreamable_policy = "raise"
+    buffer_limit: int | None = None
+    skew = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name in (*Patch.METHODS, *Patch.PROPERTIES) and "_patch" not in self.__dict__:
+            patch_module(
+                self, self.train_variant, self.unstreamable_policy, self.buffer_limit, self.skew
+            )
+            return getattr(self, name)
+        return super().__getattr__(name)

@@ -87,7 +87,7 @@ def align(y: Any, targets: Mapping[str, Any]) -> Any:
     streams = ("B", "L") if "L" in y.dims else ("B",)
     dims = (*streams, *range(len(*shapes or [()])))
     if not isinstance(y, StreamTensor):
-        from ..torch.training import targets_like
+        from ..torch.tensor.creation import targets_like
 
         return targets_like(y, cut, dims)
     arrays = [np.asarray(c) for c in cut]

@@ -11,8 +11,8 @@ import torch
 
 from dreamstream.stream import StreamMetadata
 from dreamstream.stream.edge import Request
-from dreamstream.torch.call import TorchCall, TorchSession
-from dreamstream.torch.kernels import KERNELS, Step
+from dreamstream.torch.run.calls import TorchCall, TorchSession
+from dreamstream.torch.run.kernels import KERNELS, Step
 
 __all__ = ["Online", "Plain", "PlainWindow", "tensors"]
 

@@ -96,9 +96,15 @@ def _imported_rooms(path: Path, package: Path, order: list[str]) -> Iterator[tup
 
 def _imported_by_name(node: ast.AST, package: Path) -> list[list[str]]:
     """What a call of ``import_module`` names: a text, or a text behind the package's own name."""
-    if not (isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args):
+    if not (
+        isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args
+    ):
         return []
-    texts = [c.value for c in ast.walk(node.args[0]) if isinstance(c, ast.Constant) and isinstance(c.value, str)]
+    texts = [
+        c.value
+        for c in ast.walk(node.args[0])
+        if isinstance(c, ast.Constant) and isinstance(c.value, str)
+    ]
     names = [t.strip(".") for t in texts if t.strip(".") and not t.endswith(".")]
     return [[*([] if n.startswith(package.name) else [package.name]), *n.split(".")] for n in names]
 
@@ -162,6 +168,15 @@ def test_python_rooms():
 
 def test_no_circles():
     assert not circles(source_tree.ROOT / "dreamstream")
+
+
+def test_private_names_of_torch_stand_in_one_file():
+    private = re.compile(r"torch(\.\w+)*\._[a-zA-Z]\w*|from torch[\w.]* import _\w+")
+    package = source_tree.ROOT / "dreamstream"
+    found = {
+        p.relative_to(package).as_posix() for p in package.rglob("*.py") if private.search(p.read_text())
+    }
+    assert found == {"torch/private.py"}
 
 
 def test_a_circle_is_found(tmp_path):

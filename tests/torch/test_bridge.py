@@ -26,7 +26,7 @@ from dreamstream.errors import (
     StreamIdError,
     StreamMismatchError,
 )
-from dreamstream.torch.store import Gathered
+from dreamstream.torch.run.tables import Gathered
 
 
 class Net(nn.Module):

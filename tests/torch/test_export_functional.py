@@ -17,7 +17,7 @@ from random_graphs.trial import Subject
 import dreamstream as ds
 from dreamstream.errors import DreamStreamError, NotStreamableError
 from dreamstream.stream.tree import leaves
-from dreamstream.torch.functionalized.manifest import with_chunk
+from dreamstream.torch.export.manifest import with_chunk
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch, about its own code
 torch.set_num_threads(1)

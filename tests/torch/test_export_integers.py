@@ -8,7 +8,7 @@ from ds_laws import GENERATORS, made
 
 from dreamstream import _core, dispatch
 from dreamstream.errors import DreamStreamError
-from dreamstream.torch.functionalized.integers import Counter
+from dreamstream.torch.export.integers import Counter
 
 
 def operators_of(name):

@@ -18,7 +18,7 @@ torch.set_num_threads(1)
 
 from torch_windows import Online, Plain, tensors
 
-from dreamstream.torch.kernels import KERNELS
+from dreamstream.torch.run.kernels import KERNELS
 
 NAMES = [o["name"] for o in _core.operators()]
 FRAMEWISE = [name for name in NAMES if KERNELS[name].framewise]

@@ -84,7 +84,7 @@ def test_a_call_that_raises_leaves_buffers_and_streams_as_they_were(variant, err
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_call_interrupted_at_any_operation_is_as_none(name, variant, monkeypatch):
-    from dreamstream.torch.call import TorchCall
+    from dreamstream.torch.run.calls import TorchCall
 
     plain, model = online(name, variant)
     xs = sequences(np.random.default_rng(1), {"a": 17, "b": 12})
@@ -114,7 +114,7 @@ def test_a_call_interrupted_at_any_operation_is_as_none(name, variant, monkeypat
     assert model.live_ids == []
 
 
-TRACED = ("session.py", "leaving.py", "training.py", "torch/patch.py", "inside.py")
+TRACED = ("session.py", "train/outputs.py", "train/groups.py", "torch/patch.py", "forward/mode.py")
 
 
 def interrupted(function, at):

@@ -9,6 +9,7 @@ from ...array.dtypes import require_float
 from ...array.elementwise import along, unary
 from ...errors import ShapeError
 from .arguments import checked
+from .texts import described
 
 __all__ = [
     "gelu",
@@ -25,20 +26,23 @@ __all__ = [
 ]
 
 
+@described()
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return max(x, 0); `inplace` changes nothing."""
+    """Return max(x, 0)."""
     return checked("relu", input).relu()
 
 
+@described(approximate='{"none", "tanh"}: By the error function, or by tanh.')
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """Return x times the normal distribution function of x; `approximate` is "none" or "tanh"."""
+    """Return x times the normal distribution function of x."""
     if approximate not in ("none", "tanh"):
         raise ShapeError(f"gelu: approximate is 'none' or 'tanh', got {approximate!r}")
     return _real("gelu", input, {"approximate": approximate})
 
 
+@described()
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return x * sigmoid(x); `inplace` changes nothing."""
+    """Return x * sigmoid(x)."""
     return _real("silu", input)
 
 
@@ -52,6 +56,7 @@ def tanh(input: Tensor) -> Tensor:
     return checked("tanh", input).tanh()
 
 
+@described(beta="How sharp it is.", threshold="Where beta * x is above it, x itself.")
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """Return log(1 + e ** (beta * x)) / beta; x where beta * x is above `threshold`."""
     return _real("softplus", input, {"beta": float(beta), "threshold": float(threshold)})
@@ -62,10 +67,11 @@ def logsigmoid(input: Tensor) -> Tensor:
     return _real("logsigmoid", input)
 
 
+@described(min_val="The lower bound.", max_val="The upper bound.")
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
-    """Return x moved into [min_val, max_val]; `inplace` changes nothing."""
+    """Return x moved into [min_val, max_val]."""
     return checked("hardtanh", input).clamp(min_val, max_val)
 
 
@@ -78,12 +84,14 @@ def _real(name: str, input: Tensor, attributes: dict[str, Any] | None = None) ->
 # ---------------------------------------------------------------------- along a dimension
 
 
+@described(dim="The dimension, of features; torch's guess for None is not offered.")
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """Return e ** x / sum(e ** x) along `dim`, which must be given."""
     x = checked("softmax", input)
     return along("softmax", x if dtype is None else x.to(dtype), dim)
 
 
+@described(dim="The dimension, of features.")
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
@@ -92,6 +100,7 @@ def log_softmax(
     return along("log_softmax", x if dtype is None else x.to(dtype), dim)
 
 
+@described(dim="The dimension, of even size.")
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """Return the first half of dimension `dim` times the sigmoid of the second."""
     x = checked("glu", input)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...array import Tensor
+from ...array.axes import numbered
 from ...array.dtypes import require_same
 from ...errors import DTypeError, NotStreamableError, ShapeError
 
@@ -89,12 +90,7 @@ def frame_dims(name: str, x: Tensor, axis: int) -> tuple[int, tuple[Any, ...]]:
         roles: tuple[Any, ...] = x.dims  # type: ignore[attr-defined]
         if "L" not in roles:
             raise NotStreamableError(f"{name}: a stream with dimensions {roles} has no axis of frames")
-        return roles.index("L"), _numbered(roles)
+        return roles.index("L"), numbered(roles)
     at = x._axis(name, axis)
     rows = 0 if x.ndim > 1 and at > 0 else None
-    return at, _numbered(["L" if i == at else "B" if i == rows else i for i in range(x.ndim)])
-
-
-def _numbered(roles: Sequence[Any]) -> tuple[Any, ...]:
-    features = iter(range(len(roles)))
-    return tuple(r if isinstance(r, str) else next(features) for r in roles)
+    return at, numbered(["L" if i == at else "B" if i == rows else i for i in range(x.ndim)])

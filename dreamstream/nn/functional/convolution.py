@@ -9,8 +9,42 @@ from ...array import Tensor
 from ...dispatch import apply
 from ...errors import ShapeError
 from .arguments import Ints, channels_first, checked, same_types, single, within_frames
+from .texts import described
 
-__all__ = ["conv1d", "conv_transpose1d", "window_padding"]
+__all__ = ["conv1d", "conv_transpose1d"]
+
+FRAMES = (
+    "``(B, C_in, L)`` or ``(C_in, L)``; of a stream also ``(B_L, C_in, T)``, frames whose last axis is no "
+    "stream, each of which is convolved by itself."
+)
+PADDING = (
+    'int, (left, right), "valid", "same" or "causal": Frames added at both ends. Beyond torch a pair, and '
+    '"causal", dilation * (kernel_size - 1) frames on the left.'
+)
+PLANE_PADDING = (
+    'int, "valid", "same" or (h, w): Positions added at both ends; h and w are int or, beyond torch, '
+    '(left, right), "valid", "same" or "causal", dilation * (kernel_size - 1) positions on the left.'
+)
+#: What parameters of convolutions are, of functions and layers.
+WINDOWS = {
+    "bias": "``(C_out,)``.",
+    "kernel_size": "int: Frames or positions of a window; of two axes int or (int, int), like all sizes.",
+    "stride": "int: From window to window; of two axes int or (int, int), like all sizes.",
+    "dilation": "int: From one to the next within a window.",
+    "groups": "Groups of channels that don't see each other.",
+    "padding_mode": '{"zeros", "reflect", "replicate", "circular"}: What the padding holds; "circular" along L '
+    "needs the whole stream.",
+}
+SPREAD = {
+    "bias": "``(C_out,)``.",
+    "kernel_size": "int: Outputs that an input adds to; of two axes int or (int, int), like all sizes.",
+    "stride": "int: From one input's outputs to the next one's; of two axes int or (int, int), like all sizes.",
+    "dilation": "int: From one to the next within them.",
+    "groups": "Groups of channels that don't see each other.",
+    "padding": "int: Outputs dropped at both ends.",
+    "output_padding": "int: Outputs added at the end, less than stride or dilation.",
+    "padding_mode": '{"zeros"}: For torch\'s sake.',
+}
 
 
 def window_padding(padding: Any, kernel: int, dilation: int, stride: int) -> tuple[int, int]:
@@ -50,6 +84,14 @@ def window_padding(padding: Any, kernel: int, dilation: int, stride: int) -> tup
     return left, right
 
 
+@described(
+    "``(B, C_out, L_out)`` or ``(C_out, L_out)``, where L_out = (L + left + right - dilation * (kernel_size - 1) "
+    "- 1) // stride + 1; no frames where the input is too short.",
+    **WINDOWS,
+    input=FRAMES,
+    weight="``(C_out, C_in / groups, kernel_size)``.",
+    padding=PADDING,
+)
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -62,28 +104,6 @@ def conv1d(
     padding_mode: str = "zeros",
 ) -> Tensor:
     """Return the convolution of frames with windows of weights.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(B, C_in, L)`` or ``(C_in, L)``; of a stream also ``(B_L, C_in, T)``, frames whose last axis is no
-        stream: each is convolved by itself.
-    weight : Tensor
-        ``(C_out, C_in / groups, kernel_size)``.
-    bias : Tensor, optional
-        ``(C_out,)``.
-    stride, dilation, groups : int
-        As in torch.
-    padding : int, (left, right), "valid", "same" or "causal"
-        Frames added at both ends; beyond torch a pair, and "causal": all of it on the left.
-    padding_mode : {"zeros", "replicate", "reflect", "circular"}
-        What they hold. "circular" needs the whole stream.
-
-    Returns
-    -------
-    Tensor
-        ``(B, C_out, L_out)`` or ``(C_out, L_out)``, where L_out = (L + left + right - dilation *
-        (kernel_size - 1) - 1) // stride + 1; no frames where the input is too short.
 
     Raises
     ------
@@ -117,6 +137,13 @@ def conv1d(
     return apply("conv1d", attributes, (x,), (weight, bias), channels_first("conv1d", x))[0]
 
 
+@described(
+    "``(B, C_out, L_out)`` or ``(C_out, L_out)``, where L_out = (L - 1) * stride - 2 * padding + dilation * "
+    "(kernel_size - 1) + output_padding + 1.",
+    **SPREAD,
+    input=FRAMES,
+    weight="``(C_in, C_out / groups, kernel_size)``.",
+)
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -127,25 +154,7 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Ints = 1,
 ) -> Tensor:
-    """Return the transposed convolution: each frame adds a window of weights, `stride` apart.
-
-    Parameters
-    ----------
-    input : Tensor
-        As in `conv1d`.
-    weight : Tensor
-        ``(C_in, C_out / groups, kernel_size)``.
-    bias : Tensor, optional
-        ``(C_out,)``.
-    stride, padding, output_padding, groups, dilation : int
-        As in torch: `padding` frames are dropped at both ends, `output_padding` added at the end.
-
-    Returns
-    -------
-    Tensor
-        ``(B, C_out, L_out)`` or ``(C_out, L_out)``, where L_out = (L - 1) * stride - 2 * padding +
-        dilation * (kernel_size - 1) + output_padding + 1.
-    """
+    """Return the transposed convolution: each frame adds a window of weights, `stride` apart."""
     x = checked("conv_transpose1d", input)
     same_types("conv_transpose1d", x, weight, bias)
     numbers = {

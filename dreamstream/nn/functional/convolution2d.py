@@ -12,10 +12,15 @@ from ...dispatch import apply
 from ...errors import ShapeError
 from ...stream.where import user_line
 from .arguments import Ints, checked, same_types, several
-from .convolution import window_padding
+from .convolution import PLANE_PADDING, SPREAD, WINDOWS, window_padding
+from .texts import described
 
-__all__ = ["conv2d", "conv_transpose2d", "plane_padding"]
+__all__ = ["conv2d", "conv_transpose2d"]
 
+PLANES = (
+    "``(B, C_in, H, W)`` or ``(C_in, H, W)``. Of a stream H or W is the stream axis L, or the dimensions are "
+    "``(B_L, C_in, H, W)``, where each frame is an image of its own."
+)
 Pads = tuple[tuple[int, int], tuple[int, int]]
 
 
@@ -85,6 +90,14 @@ def _nothing(x: Tensor, n_out: int) -> Tensor:
     return Tensor._plain(np.zeros((*x.shape[:-3], n_out, 0, 0), x.dtype))
 
 
+@described(
+    "``(B, C_out, H_out, W_out)``, where H_out = (H + left + right - dilation * (kernel_h - 1) - 1) // stride + 1 "
+    "and W_out likewise; none where the input is too short.",
+    **WINDOWS,
+    input=PLANES,
+    weight="``(C_out, C_in / groups, kernel_h, kernel_w)``.",
+    padding=PLANE_PADDING,
+)
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -97,31 +110,6 @@ def conv2d(
     padding_mode: str = "zeros",
 ) -> Tensor:
     """Return the convolution of planes with windows of weights.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(B, C_in, H, W)`` or ``(C_in, H, W)``. Of a stream H or W is the stream axis L, or the dimensions
-        are ``(B_L, C_in, H, W)``: each frame is an image of its own.
-    weight : Tensor
-        ``(C_out, C_in / groups, kernel_h, kernel_w)``.
-    bias : Tensor, optional
-        ``(C_out,)``.
-    stride, dilation : int or (int, int)
-        As in torch.
-    padding : int, "valid", "same" or (h, w)
-        What is added at both ends; h and w are int or, beyond torch, (left, right), "valid", "same" or
-        "causal": all of it on the left.
-    groups : int
-        As in torch.
-    padding_mode : {"zeros", "replicate", "reflect", "circular"}
-        What the padding holds. "circular" along L needs the whole stream.
-
-    Returns
-    -------
-    Tensor
-        ``(B, C_out, H_out, W_out)``, where H_out = (H + left + right - dilation * (kernel_h - 1) - 1) //
-        stride + 1 and W_out likewise; none where the input is too short.
 
     Raises
     ------
@@ -158,6 +146,13 @@ def conv2d(
     return apply("conv2d", attributes, (x,), (weight, bias), dims)[0]
 
 
+@described(
+    "``(B, C_out, H_out, W_out)``, where H_out = (H - 1) * stride - 2 * padding + dilation * (kernel_h - 1) + "
+    "output_padding + 1 and W_out likewise; none where that is less.",
+    **SPREAD,
+    input=PLANES,
+    weight="``(C_in, C_out / groups, kernel_h, kernel_w)``.",
+)
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -169,25 +164,6 @@ def conv_transpose2d(
     dilation: Ints = 1,
 ) -> Tensor:
     """Return the transposed convolution: each position adds a window of weights, `stride` apart.
-
-    Parameters
-    ----------
-    input : Tensor
-        As in `conv2d`.
-    weight : Tensor
-        ``(C_in, C_out / groups, kernel_h, kernel_w)``.
-    bias : Tensor, optional
-        ``(C_out,)``.
-    stride, padding, output_padding, dilation : int or (int, int)
-        As in torch: `padding` is dropped at both ends, `output_padding` added at the end.
-    groups : int
-        As in torch.
-
-    Returns
-    -------
-    Tensor
-        ``(B, C_out, H_out, W_out)``, where H_out = (H - 1) * stride - 2 * padding + dilation * (kernel_h -
-        1) + output_padding + 1 and W_out likewise; none where that is less.
 
     Raises
     ------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...array import Tensor
 from ...errors import ModeError, ShapeError
 from .arguments import checked
+from .texts import described
 
 __all__ = [
     "alpha_dropout",
@@ -14,6 +15,13 @@ __all__ = [
     "dropout3d",
     "feature_alpha_dropout",
 ]
+
+
+_described = described(
+    input="Of any shape.",
+    p="Probability with which something is dropped in training.",
+    training="Whether it is asked to train.",
+)
 
 
 def _kept(name: str, input: Tensor, p: float, training: bool) -> Tensor:
@@ -32,33 +40,39 @@ def _kept(name: str, input: Tensor, p: float, training: bool) -> Tensor:
     return x
 
 
+@_described
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Return the input; ModeError where elements would be dropped, in training with p > 0."""
+    """Return the input; elements would be dropped in training, a ModeError unless p is 0."""
     return _kept("dropout", input, p, training)
 
 
+@_described
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Return the input; ModeError where channels would be dropped, in training with p > 0."""
+    """Return the input; channels ``(B, C, L)`` would be dropped in training, a ModeError unless p is 0."""
     return _kept("dropout1d", input, p, training)
 
 
+@_described
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Return the input; ModeError where channels would be dropped, in training with p > 0."""
+    """Return the input; channels ``(B, C, H, W)`` would be dropped in training, a ModeError unless p is 0."""
     return _kept("dropout2d", input, p, training)
 
 
+@_described
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Return the input; ModeError where channels would be dropped, in training with p > 0."""
+    """Return the input; channels ``(B, C, D, H, W)`` would be dropped in training, a ModeError unless p is 0."""
     return _kept("dropout3d", input, p, training)
 
 
+@_described
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Return the input; ModeError where elements would be dropped, in training with p > 0."""
+    """Return the input; elements would be dropped in training, a ModeError unless p is 0."""
     return _kept("alpha_dropout", input, p, training)
 
 
+@_described
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """Return the input; ModeError where channels would be dropped, in training with p > 0."""
+    """Return the input; channels would be dropped in training, a ModeError unless p is 0."""
     return _kept("feature_alpha_dropout", input, p, training)

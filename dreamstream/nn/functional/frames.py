@@ -8,6 +8,7 @@ from ...array import Tensor
 from ...dispatch import apply
 from ...errors import ShapeError
 from .arguments import checked, frame_dims
+from .texts import described
 
 __all__ = ["cumulative_mean", "cumulative_sum", "overlap_add", "running_mean"]
 
@@ -52,26 +53,22 @@ def overlap_add(input: Tensor, step: int) -> Tensor:
     return y.permute(*(made.index(r) for r in dims[:-1]))
 
 
+_along_frames = described(
+    "As `input`; summed in float64, each frame rounded once, so that nothing drifts.",
+    size="Frames.",
+    dim="The axis of frames of plain tensors; streams know theirs.",
+)
+
+
+@_along_frames
 def cumulative_sum(input: Tensor, dim: int = -1) -> Tensor:
-    """Return the sum of all frames so far.
-
-    Parameters
-    ----------
-    input : Tensor
-        Of any shape.
-    dim : int
-        The axis of frames of plain tensors; streams know theirs.
-
-    Returns
-    -------
-    Tensor
-        As `input`; summed in float64 and rounded once per frame.
-    """
+    """Return the sum of all frames so far."""
     return _cumulative("cumulative_sum", "sum", input, dim)
 
 
+@_along_frames
 def cumulative_mean(input: Tensor, dim: int = -1) -> Tensor:
-    """Return the mean of all frames so far; arguments as in `cumulative_sum`."""
+    """Return the mean of all frames so far."""
     return _cumulative("cumulative_mean", "mean", input, dim)
 
 
@@ -80,23 +77,9 @@ def _cumulative(name: str, kind: str, input: Tensor, dim: int) -> Tensor:
     return apply("cumulative", {"kind": kind}, (input,), (), dims)[0]
 
 
+@_along_frames
 def running_mean(input: Tensor, size: int, dim: int = -1) -> Tensor:
-    """Return the mean of the last `size` frames, or of all so far where there are fewer.
-
-    Parameters
-    ----------
-    input : Tensor
-        Of any shape.
-    size : int
-        Frames.
-    dim : int
-        The axis of frames of plain tensors; streams know theirs.
-
-    Returns
-    -------
-    Tensor
-        As `input`. Each mean is computed anew, in float64: nothing drifts.
-    """
+    """Return the mean of the last `size` frames, or of all so far where there are fewer."""
     if operator.index(size) < 1:
         raise ShapeError(f"running_mean: size must be at least 1, got {size}")
     _, dims = frame_dims("running_mean", checked("running_mean", input), dim)

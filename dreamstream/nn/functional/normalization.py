@@ -8,10 +8,22 @@ from ...array import Tensor
 from ...dispatch import apply
 from ...errors import ShapeError
 from .arguments import Ints, checked, same_types
+from .texts import described
 
 __all__ = ["layer_norm", "rms_norm"]
 
 
+_last = described(
+    "As `input`.",
+    input="``(*, *normalized_shape)``.",
+    normalized_shape="int or sequence of int: Sizes of the last dimensions.",
+    weight="Of that shape.",
+    bias="Of that shape.",
+    eps="Added to the variance or mean square; None is the distance from 1 to the next number of the type.",
+)
+
+
+@_last
 def layer_norm(
     input: Tensor,
     normalized_shape: Ints,
@@ -19,51 +31,18 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Return (x - mean) / sqrt(variance + eps) * weight + bias over the last dimensions.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(*, *normalized_shape)``.
-    normalized_shape : int or sequence of int
-        Sizes of the last dimensions.
-    weight, bias : Tensor, optional
-        Of that shape.
-    eps : float
-        Added to the variance.
-
-    Returns
-    -------
-    Tensor
-        As `input`.
-    """
+    """Return (x - mean) / sqrt(variance + eps) * weight + bias over the last dimensions."""
     x = checked("layer_norm", input)
     same_types("layer_norm", x, weight, bias)
     n = _last_dims("layer_norm", x, normalized_shape)
     return apply("layer_norm", {"axes": n, "eps": float(eps)}, (x,), (weight, bias), (..., *range(n)))[0]
 
 
+@_last
 def rms_norm(
     input: Tensor, normalized_shape: Ints, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """Return x / sqrt(mean of x * x + eps) * weight over the last dimensions.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(*, *normalized_shape)``.
-    normalized_shape : int or sequence of int
-        Sizes of the last dimensions.
-    weight : Tensor, optional
-        Of that shape.
-    eps : float, optional
-        Added to the mean square; without it the distance from 1 to the next number of the type.
-
-    Returns
-    -------
-    Tensor
-        As `input`.
-    """
+    """Return x / sqrt(mean of x * x + eps) * weight over the last dimensions."""
     x = checked("rms_norm", input)
     same_types("rms_norm", x, weight, None)
     n = _last_dims("rms_norm", x, normalized_shape)

@@ -12,6 +12,7 @@ from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...stream.where import user_line
 from .arguments import Ints, checked
+from .texts import described
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -29,6 +30,33 @@ Attributes = dict[str, Any]
 
 
 # ---------------------------------------------------------------------- windows
+_windows1d = described(
+    "``(B, C, L_out)`` or ``(C, L_out)``; NaN where a window has one.",
+    input="``(B, C, L)`` or ``(C, L)``; of a stream, the last dimension may also be one of features.",
+    norm_type="The power p; infinity is the largest absolute value.",
+    kernel_size="int: Elements of a window.",
+    stride="int, optional: From window to window; `kernel_size` by default.",
+    padding="int: Elements at both ends that count as no elements, or as zeros of means; at most half a window.",
+    dilation="int: From one element of a window to the next.",
+    ceil_mode="Whether a last window may hang over the end; what hangs over is not counted, but by powers.",
+    return_indices="Must be False.",
+    count_include_pad="Whether padding counts as elements of a window.",
+)
+_windows2d = described(
+    "``(B, C, H_out, W_out)`` or ``(C, H_out, W_out)``; NaN where a window has one.",
+    input="``(B, C, H, W)`` or ``(C, H, W)``; either of the last two may be the stream axis, or none.",
+    kernel_size="int or (int, int): Elements of a window, for H and W.",
+    stride="int or (int, int), optional: From window to window; `kernel_size` by default.",
+    padding="int or (int, int): As along one dimension, for H and W.",
+    dilation="int or (int, int): From one element of a window to the next.",
+    ceil_mode="Whether a last window may hang over the end; what hangs over is not counted.",
+    return_indices="Must be False.",
+    count_include_pad="Whether padding counts as elements of a window.",
+    divisor_override="What sums are divided by, whatever a window holds.",
+)
+
+
+@_windows1d
 def max_pool1d(
     input: Tensor,
     kernel_size: Ints,
@@ -38,29 +66,12 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Tensor:
-    """Return the largest element of each window over the last dimension.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(B, C, L)`` or ``(C, L)``; of a stream, the last dimension may also be one of features.
-    kernel_size, stride, padding, dilation : int
-        As in torch; `stride` is `kernel_size` by default, `padding` at most half of it.
-    ceil_mode : bool
-        Whether a last window may hang over the end.
-    return_indices : bool
-        Must be False.
-
-    Returns
-    -------
-    Tensor
-        ``(B, C, L_out)`` or ``(C, L_out)``; NaN where a window has one.
-    """
-    return _max_pool(
-        "max_pool1d", input, 1, kernel_size, stride, padding, dilation, ceil_mode, return_indices
-    )
+    """Return the largest element of each window over the last dimension."""
+    windows = _windows("max_pool1d", 1, kernel_size, stride, padding, dilation, return_indices)
+    return _pool("max_pool1d", "max_pool", input, windows, {"ceil": int(ceil_mode)})
 
 
+@_windows2d
 def max_pool2d(
     input: Tensor,
     kernel_size: Ints,
@@ -70,27 +81,12 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Tensor:
-    """Return the largest element of each window over the last two dimensions.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(B, C, H, W)`` or ``(C, H, W)``; either of the last two may be the stream axis, or none.
-    kernel_size, stride, padding, dilation : int or (int, int)
-        As in `max_pool1d`, for H and W.
-    ceil_mode, return_indices : bool
-        As in `max_pool1d`.
-
-    Returns
-    -------
-    Tensor
-        ``(B, C, H_out, W_out)`` or ``(C, H_out, W_out)``.
-    """
-    return _max_pool(
-        "max_pool2d", input, 2, kernel_size, stride, padding, dilation, ceil_mode, return_indices
-    )
+    """Return the largest element of each window over the last two dimensions."""
+    windows = _windows("max_pool2d", 2, kernel_size, stride, padding, dilation, return_indices)
+    return _pool("max_pool2d", "max_pool", input, windows, {"ceil": int(ceil_mode)})
 
 
+@_windows1d
 def avg_pool1d(
     input: Tensor,
     kernel_size: Ints,
@@ -99,29 +95,13 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """Return the mean of each window over the last dimension.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(B, C, L)`` or ``(C, L)``; of a stream, the last dimension may also be one of features.
-    kernel_size, stride, padding : int
-        As in torch; `stride` is `kernel_size` by default, `padding` at most half of it.
-    ceil_mode : bool
-        Whether a last window may hang over the end; what hangs over is not counted.
-    count_include_pad : bool
-        Whether padding counts as elements of a window.
-
-    Returns
-    -------
-    Tensor
-        ``(B, C, L_out)`` or ``(C, L_out)``.
-    """
-    return _avg_pool(
-        "avg_pool1d", input, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None
-    )
+    """Return the mean of each window over the last dimension."""
+    windows = _windows("avg_pool1d", 1, kernel_size, stride, padding)
+    counted = {"ceil": int(ceil_mode), "count_include_pad": int(count_include_pad)}
+    return _pool("avg_pool1d", "avg_pool", input, windows, counted)
 
 
+@_windows2d
 def avg_pool2d(
     input: Tensor,
     kernel_size: Ints,
@@ -131,37 +111,17 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """Return the mean of each window over the last two dimensions.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(B, C, H, W)`` or ``(C, H, W)``; either of the last two may be the stream axis, or none.
-    kernel_size, stride, padding : int or (int, int)
-        As in `avg_pool1d`, for H and W.
-    ceil_mode, count_include_pad : bool
-        As in `avg_pool1d`.
-    divisor_override : int, optional
-        What sums are divided by, whatever a window holds.
-
-    Returns
-    -------
-    Tensor
-        ``(B, C, H_out, W_out)`` or ``(C, H_out, W_out)``.
-    """
-    return _avg_pool(
-        "avg_pool2d",
-        input,
-        2,
-        kernel_size,
-        stride,
-        padding,
-        ceil_mode,
-        count_include_pad,
-        divisor_override,
-    )
+    """Return the mean of each window over the last two dimensions."""
+    if divisor_override is not None and (not isinstance(divisor_override, int) or divisor_override == 0):
+        raise ShapeError(
+            f"avg_pool2d: divisor_override must be an integer that is not 0, got {divisor_override!r}"
+        )
+    windows = _windows("avg_pool2d", 2, kernel_size, stride, padding)
+    counted = {"ceil": int(ceil_mode), "count_include_pad": int(count_include_pad)}
+    return _pool("avg_pool2d", "avg_pool", input, windows, {**counted, "divisor": divisor_override or 0})
 
 
+@_windows1d
 def lp_pool1d(
     input: Tensor,
     norm_type: float,
@@ -169,24 +129,7 @@ def lp_pool1d(
     stride: Ints | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """Return (sum x ** p) ** (1 / p) of each window over the last dimension; NaN where the sum is negative.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(B, C, L)`` or ``(C, L)``.
-    norm_type : float
-        The power p; infinity is the largest absolute value.
-    kernel_size, stride : int
-        As in `avg_pool1d`.
-    ceil_mode : bool
-        As in torch, where a window that hangs over the end counts as a full one.
-
-    Returns
-    -------
-    Tensor
-        ``(B, C, L_out)`` or ``(C, L_out)``.
-    """
+    """Return (sum x ** p) ** (1 / p) of each window over the last dimension; NaN where the sum is negative."""
     x = checked("lp_pool1d", input)
     if math.isinf(norm_type):
         sign = math.copysign(1.0, norm_type)
@@ -207,9 +150,13 @@ def _sizes(value: Any, n: int, what: str) -> list[int]:
 
 
 def _windows(
-    name: str, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any
+    name: str, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any = 1, indices: bool = False
 ) -> list[tuple[int, int, int, int]]:
     """Return kernel, stride, padding and dilation for each of n dimensions, checked."""
+    if indices:
+        raise NotStreamableError(
+            f"{name}: return_indices=True is not supported: positions in a stream have no end; leave it out"
+        )
     sizes = _sizes(kernel, n, "kernel_size")
     steps = sizes if stride is None or stride in ((), []) else _sizes(stride, n, "stride")
     out = list(zip(sizes, steps, _sizes(padding, n, "padding"), _sizes(dilation, n, "dilation")))
@@ -220,43 +167,6 @@ def _windows(
         if not 0 <= pad <= size // 2:
             raise ShapeError(f"{name}: padding must be 0 to half of kernel_size {size}, got {pad}")
     return out
-
-
-def _max_pool(
-    name: str,
-    input: Any,
-    n: int,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil: bool,
-    indices: bool,
-) -> Tensor:
-    if indices:
-        raise NotStreamableError(
-            f"{name}: return_indices=True is not supported: positions in a stream have no end; leave it out"
-        )
-    windows = _windows(name, n, kernel, stride, padding, dilation)
-    return _pool(name, "max_pool", checked(name, input), windows, {"ceil": int(ceil)})
-
-
-def _avg_pool(
-    name: str,
-    input: Any,
-    n: int,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    ceil: bool,
-    include: bool,
-    divisor: int | None,
-) -> Tensor:
-    if divisor is not None and (not isinstance(divisor, int) or divisor == 0):
-        raise ShapeError(f"{name}: divisor_override must be an integer that is not 0, got {divisor!r}")
-    windows = _windows(name, n, kernel, stride, padding, 1)
-    shared = {"ceil": int(ceil), "count_include_pad": int(include), "divisor": divisor or 0}
-    return _pool(name, "avg_pool", checked(name, input), windows, shared)
 
 
 def _along_stream(op: str, window: tuple[int, int, int, int]) -> Attributes:
@@ -271,8 +181,9 @@ def _along_features(op: str, window: tuple[int, int, int, int]) -> Attributes:
     return out | {"inner_dilation": dilation} if op == "max_pool" else out
 
 
-def _pool(name: str, op: str, x: Tensor, windows: Sequence[Any], shared: Attributes) -> Tensor:
+def _pool(name: str, op: str, input: Any, windows: Sequence[Any], shared: Attributes) -> Tensor:
     """Run a pooling operator over the last dimensions, one window for each."""
+    x = checked(name, input)
     roles = _roles(name, x, len(windows), lambda axis: _holds(x.shape[axis], windows[axis], shared))
     at = roles.index("L") - x.ndim if "L" in roles[-len(windows) :] else None
     inner = [i for i in range(-len(windows), 0) if i != at]
@@ -332,59 +243,41 @@ def _inner_first(roles: tuple[Any, ...], axis: int | None) -> tuple[Any, ...]:
 
 
 # ---------------------------------------------------------------------- parts
+_parts1d = described(
+    "``(B, C, output_size)`` or ``(C, output_size)``.",
+    input="``(B, C, L)`` or ``(C, L)``.",
+    output_size="int: The number of parts.",
+    return_indices="Must be False.",
+)
+_parts2d = described(
+    "``(B, C, *output_size)`` or ``(C, *output_size)``.",
+    input="``(B, C, H, W)`` or ``(C, H, W)``.",
+    output_size="int or (int, int): The number of parts of H and W; None keeps a dimension as it is.",
+    return_indices="Must be False.",
+)
+
+
+@_parts1d
 def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
-    """Return the means of `output_size` parts of the last dimension.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(B, C, L)`` or ``(C, L)``.
-    output_size : int
-        The number of parts.
-
-    Returns
-    -------
-    Tensor
-        ``(B, C, output_size)`` or ``(C, output_size)``.
-
-    Raises
-    ------
-    NotStreamableError
-        Along a stream, unless it may be buffered: every part depends on the length.
-    """
+    """Return the means of a number of parts of the last dimension."""
     return _adaptive("adaptive_avg_pool1d", "avg", input, output_size, 1)
 
 
+@_parts2d
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """Return the means of parts of the last two dimensions.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(B, C, H, W)`` or ``(C, H, W)``.
-    output_size : int or (int, int)
-        The number of parts of H and W; None keeps a dimension as it is.
-
-    Returns
-    -------
-    Tensor
-        ``(B, C, *output_size)`` or ``(C, *output_size)``.
-
-    Raises
-    ------
-    NotStreamableError
-        As in `adaptive_avg_pool1d`.
-    """
+    """Return the means of a number of parts of each of the last two dimensions."""
     return _adaptive("adaptive_avg_pool2d", "avg", input, output_size, 2)
 
 
+@_parts1d
 def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Tensor:
-    """Return the largest elements of `output_size` parts of the last dimension; see `adaptive_avg_pool1d`."""
+    """Return the largest elements of a number of parts of the last dimension."""
     return _adaptive("adaptive_max_pool1d", "max", input, output_size, 1, return_indices)
 
 
+@_parts2d
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
-    """Return the largest elements of parts of the last two dimensions; see `adaptive_avg_pool2d`."""
+    """Return the largest elements of a number of parts of each of the last two dimensions."""
     return _adaptive("adaptive_max_pool2d", "max", input, output_size, 2, return_indices)
 
 

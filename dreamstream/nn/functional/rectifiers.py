@@ -10,6 +10,7 @@ from ...array.elementwise import binary, unary
 from ...errors import ModeError, NotStreamableError, ShapeError
 from .activation import softmax
 from .arguments import checked
+from .texts import described
 
 __all__ = [
     "celu",
@@ -43,19 +44,22 @@ def _real(name: str, input: Any) -> Tensor:
 # ---------------------------------------------------------------------- exponentials below zero
 
 
+@described(alpha="What -inf gives, negated.")
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """Return x above zero, alpha * (e ** x - 1) below; `inplace` changes nothing."""
+    """Return x above zero, alpha * (e ** x - 1) below."""
     return unary("elu", _real("elu", input), {"alpha": float(alpha)})
 
 
+@described()
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return elu with the fixed alpha 1.673…, times 1.0507…; `inplace` changes nothing."""
+    """Return elu with the fixed alpha 1.673…, times 1.0507…."""
     attributes = {"alpha": SELU_ALPHA * SELU_SCALE, "scale": SELU_SCALE}
     return unary("elu", _real("selu", input), attributes)
 
 
+@described(alpha="What -inf gives, negated.")
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """Return x above zero, alpha * (e ** (x / alpha) - 1) below; `inplace` changes nothing."""
+    """Return x above zero, alpha * (e ** (x / alpha) - 1) below."""
     x = _real("celu", input)
     if alpha == 0:
         raise ShapeError("celu: alpha must not be 0")
@@ -65,8 +69,9 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 # ---------------------------------------------------------------------- straight lines
 
 
+@described(negative_slope="The slope below zero.")
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """Return x above zero, negative_slope * x below; `inplace` changes nothing."""
+    """Return x above zero, negative_slope * x below."""
     return binary("prelu", _real("leaky_relu", input), float(negative_slope))
 
 
@@ -102,6 +107,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return binary("prelu", x, weight.reshape(()))
 
 
+@described(lower="A bound of the slope.", upper="The other one.", training="Whether it is asked to train.")
 def rrelu(
     input: Tensor,
     lower: float = 1 / 8,
@@ -122,34 +128,40 @@ def rrelu(
     return leaky_relu(x, (lower + upper) / 2)
 
 
+@described()
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return x moved into [0, 6]; `inplace` changes nothing."""
+    """Return x moved into [0, 6]."""
     return checked("relu6", input).clamp(0, 6)
 
 
+@described()
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return x + 3 moved into [0, 6], / 6; `inplace` changes nothing."""
+    """Return x + 3 moved into [0, 6], / 6."""
     return (_real("hardsigmoid", input) + 3).clamp(0, 6) / 6
 
 
+@described()
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return x * hardsigmoid(x); `inplace` changes nothing."""
+    """Return x * hardsigmoid(x)."""
     x = _real("hardswish", input)
     return x * (x + 3).clamp(0, 6) / 6
 
 
+@described(threshold="The last number that is replaced.", value="What replaces it.")
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """Return x above `threshold`, `value` elsewhere; `inplace` changes nothing."""
+    """Return x above `threshold`, `value` elsewhere."""
     x = checked("threshold", input)
     return where(x <= threshold, value, x)
 
 
+@described(lambd="The largest size that becomes 0.")
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Return x, but 0 where its size is at most `lambd`."""
     x = _real("hardshrink", input)
     return where(x.abs() <= lambd, 0.0, x)
 
 
+@described(lambd="By how much; at least 0.")
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Return x, `lambd` nearer to 0; 0 where its size is at most that."""
     x = _real("softshrink", input)
@@ -161,8 +173,9 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 # ---------------------------------------------------------------------- smooth
 
 
+@described()
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return x * tanh(softplus(x)); `inplace` changes nothing."""
+    """Return x * tanh(softplus(x))."""
     x = _real("mish", input)
     return x * unary("softplus", x).tanh()
 
@@ -179,6 +192,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     return x - x.tanh()
 
 
+@described(dim="The dimension, of features.")
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """Return softmax(-x) along `dim`, which must be given."""
     return softmax(-_real("softmin", input), dim, dtype=dtype)

@@ -14,11 +14,22 @@ from ...array.dtypes import require_float, require_same
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from .arguments import checked, frame_dims
+from .texts import described
 
-__all__ = ["Resampling", "resample"]
+__all__ = ["resample"]
 
 LARGEST = 1 << 24  # elements of a kernel
 KAISER_BETA = 14.769656459379492  # torchaudio's
+
+#: What the parameters are, of function and layer.
+RATES = {
+    "orig_freq": "The rate that comes in.",
+    "new_freq": "The rate that goes out; only their ratio counts.",
+    "lowpass_filter_width": "Zero crossings of the kernel on either side; more make the filter sharper.",
+    "rolloff": "Where the low pass ends, as a part of half the lower rate.",
+    "resampling_method": '{"sinc_interp_hann", "sinc_interp_kaiser"}: The window over the sinc.',
+    "beta": "Of the Kaiser window.",
+}
 
 
 class Resampling:
@@ -120,6 +131,11 @@ def _prepared(dtype: str, *arguments: Any) -> tuple[Resampling, Tensor | None]:
     return resampling, None if resampling.same else Tensor(resampling.kernel().astype(dtype))
 
 
+@described(
+    "As `waveform`, with ⌈L * new_freq / orig_freq⌉ frames.",
+    **RATES,
+    waveform="``(L,)``, ``(B, L)`` or ``(B, C, L)``; every channel is resampled by itself.",
+)
 def resample(
     waveform: Tensor,
     orig_freq: int,
@@ -130,26 +146,6 @@ def resample(
     beta: float | None = None,
 ) -> Tensor:
     """Return the signal at another sample rate, by bandlimited interpolation.
-
-    Parameters
-    ----------
-    waveform : Tensor
-        ``(L,)``, ``(B, L)`` or ``(B, C, L)``; every channel is resampled by itself.
-    orig_freq, new_freq : int
-        Its rate, and the one that is wanted.
-    lowpass_filter_width : int
-        Zero crossings of the kernel on either side: more make the filter sharper.
-    rolloff : float
-        Where the low pass ends, as a part of half the lower rate.
-    resampling_method : {"sinc_interp_hann", "sinc_interp_kaiser"}
-        The window over the sinc.
-    beta : float, optional
-        Of the Kaiser window.
-
-    Returns
-    -------
-    Tensor
-        As `waveform`, with ⌈L * new_freq / orig_freq⌉ frames.
 
     Raises
     ------

@@ -10,10 +10,26 @@ from ...dispatch import apply
 from ...errors import ModeError, NotStreamableError, ShapeError
 from ...stream.where import user_line
 from .arguments import checked, same_types
+from .texts import described
 
 __all__ = ["batch_norm", "group_norm", "instance_norm"]
 
 
+_CHANNELS = {
+    "weight": "``(C,)``.",
+    "bias": "``(C,)``.",
+    "momentum": "For torch's sake.",
+}
+
+
+@described(
+    "As `input`.",
+    **_CHANNELS,
+    input="``(B, C, *)``: the second dimension must be features, all others may be anything.",
+    running_mean="``(C,)``. None for both, with `training`: the statistics of the batch, plain tensors only.",
+    running_var="As `running_mean`.",
+    training="Whether the statistics are the batch's.",
+)
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -25,26 +41,6 @@ def batch_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Return (x - running_mean) / sqrt(running_var + eps) * weight + bias per channel.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(B, C, *)``: the second dimension must be features, all others may be anything.
-    running_mean, running_var : Tensor
-        ``(C,)``. None for both, with `training`: the statistics of the batch itself, plain tensors only.
-    weight, bias : Tensor, optional
-        ``(C,)``.
-    training : bool
-        Whether the statistics are the batch's.
-    momentum : float, optional
-        For torch's sake.
-    eps : float
-        Added to the variance.
-
-    Returns
-    -------
-    Tensor
-        As `input`.
 
     Raises
     ------
@@ -85,6 +81,13 @@ def _by_batch(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float)
     return y if bias is None else y + bias.reshape(shape)
 
 
+@described(
+    "As `input`; no frames where a group has one value, of which there is no statistic.",
+    **_CHANNELS,
+    input="``(B, C, *)``. The statistics of each row's groups are over all dimensions behind C. Where the stream "
+    "axis is among them they need the whole stream; rows of ``(B_L, C, *)`` are frames, which stream.",
+    num_groups="Groups of neighbouring channels; it divides C.",
+)
 def group_norm(
     input: Tensor,
     num_groups: int,
@@ -94,24 +97,6 @@ def group_norm(
 ) -> Tensor:
     """Return (x - mean) / sqrt(variance + eps) * weight + bias, by the statistics of groups of channels.
 
-    Parameters
-    ----------
-    input : Tensor
-        ``(B, C, *)``. The statistics of each row's groups are over all dimensions behind C. Where the
-        stream axis is among them they need the whole stream; rows of ``(B_L, C, *)`` are frames, which
-        stream.
-    num_groups : int
-        Groups of neighbouring channels; it divides C.
-    weight, bias : Tensor, optional
-        ``(C,)``.
-    eps : float
-        Added to the variance.
-
-    Returns
-    -------
-    Tensor
-        As `input`; no frames where a group has one value, of which there is no statistic.
-
     Raises
     ------
     NotStreamableError
@@ -120,6 +105,13 @@ def group_norm(
     return _by_group("group_norm", checked("group_norm", input), num_groups, weight, bias, eps)
 
 
+@described(
+    **_CHANNELS,
+    input="``(B, C, *)``, with one dimension or more behind C.",
+    running_mean="``(C,)``; used if `use_input_stats` is False.",
+    running_var="As `running_mean`.",
+    use_input_stats="Whether statistics are the input's.",
+)
 def instance_norm(
     input: Tensor,
     running_mean: Tensor | None = None,
@@ -131,19 +123,6 @@ def instance_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Return `group_norm` with one channel per group, or by running statistics `batch_norm`.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(B, C, *)``, with one dimension or more behind C.
-    running_mean, running_var, weight, bias : Tensor, optional
-        ``(C,)``; the running statistics are used if `use_input_stats` is False.
-    use_input_stats : bool
-        Whether statistics are the input's.
-    momentum : float
-        For torch's sake.
-    eps : float
-        Added to the variance.
 
     Raises
     ------

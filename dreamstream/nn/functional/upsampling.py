@@ -11,7 +11,7 @@ from ...errors import NotStreamableError, ShapeError
 from ...stream.where import user_line
 from .arguments import checked
 
-__all__ = ["interpolate", "scales"]
+__all__ = ["interpolate"]
 
 
 def interpolate(

@@ -15,11 +15,10 @@ import torch
 
 from ...errors import ShapeError, StreamMismatchError
 from ...stream.tree import leaves, map_leaves
-from ..tensor import StreamTensor, set_outside
+from ..tensor.stream_tensor import TAKERS, StreamTensor
 from .along import ALONG
 from .common import name_of, plain, run, streams_in, unknown, words
-from .comparing import COMPARING
-from .losses import LOSSES
+from .losses import COMPARING, LOSSES
 from .parts import PARTS
 from .pointwise import SAME, is_pointwise, pointwise, same
 from .products import PRODUCTS
@@ -185,4 +184,4 @@ for _name in (*SHAPES, *PARTS, *REDUCTIONS, *ALONG):
         if callable(getattr(torch.Tensor, _twin, None)) and not _name.startswith("__"):
             setattr(StreamTensor, _twin, _by_name(getattr(torch.Tensor, _twin)))
 
-set_outside(call)
+TAKERS.outside = call

@@ -19,6 +19,7 @@ from .common import (
     in_place,
     inputs,
     keep,
+    kept,
     name_of,
     named,
     plain,
@@ -82,10 +83,10 @@ def one_dimension(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     others = streams_in(rest, kwargs)
     if others:
         require_same([x.meta, *(t.meta for t in others)], [x.starts, *(t.starts for t in others)], name)
-    return _kept(func, x, rest, kwargs, name)
+    return _unchanged(func, x, rest, kwargs, name)
 
 
-def _kept(func: Any, x: StreamTensor, rest: Any, kwargs: Any, name: str) -> Any:
+def _unchanged(func: Any, x: StreamTensor, rest: Any, kwargs: Any, name: str) -> Any:
     if in_place(func):
         (others, options) = inputs(tuple(rest), kwargs)
         run(func, (x, *others), options)
@@ -106,7 +107,7 @@ def last_dimensions(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     axes = range(n - len(tuple(shape)), n)
     if any(x._info.is_stream(a) for a in axes):
         return fall_back(func, (x, *args), kwargs, f"{name_of(func)} along {along(x, axes)}")
-    return _kept(func, x, args, kwargs, name_of(func))
+    return _unchanged(func, x, args, kwargs, name_of(func))
 
 
 def of_running_statistics(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -115,7 +116,7 @@ def of_running_statistics(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     training = args[4] if len(args) > 4 else kwargs.get("training", False)
     if not isinstance(x, StreamTensor) or training or mean is None or x._info.is_stream(1):
         return of_whole_streams(func, x, *args, **kwargs)
-    return _kept(func, x, args, kwargs, "batch_norm")
+    return _unchanged(func, x, args, kwargs, "batch_norm")
 
 
 def of_whole_streams(func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -150,9 +151,8 @@ def of_features(func: Any, x1: Any, x2: Any, dim: Any = 1, eps: float = 1e-8) ->
     if model._info.is_stream(axis) or not alike or any(t.dims != model.dims for t in tensors):
         return fall_back(func, (x1, x2, axis, eps), {}, "cosine_similarity of these")
     require_same([t.meta for t in tensors], [t.starts for t in tensors], "cosine_similarity")
-    own, _ = inputs((x1, x2), {})
     names = [n for i, n in enumerate(model.names) if i != axis]
-    return keep(run(func, (*own, axis, eps), {}), model._info.with_names(names))
+    return kept(model._info.with_names(names), func, x1, x2, axis, eps)
 
 
 _WHOLE = """

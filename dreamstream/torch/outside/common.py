@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from ...array.chunks import report_fallback
-from ...errors import ShapeError
-from ...stream.rules import require_equal_rates, require_same, resolve
+from ...stream.rules import LENGTH, require_equal_rates, require_same, resolve
 from ...stream.tree import leaves, map_leaves
-from ..frames import cleaned, mask_of
-from ..info import Info
+from ..private import without_subclass
 from ..tensor import StreamTensor
+from ..tensor.known import Info
+from ..tensor.padding import cleaned, mask_of
 
 __all__ = [
     "agree",
@@ -23,13 +23,12 @@ __all__ = [
     "in_place",
     "inputs",
     "keep",
+    "kept",
     "plain",
     "run",
     "streams_in",
     "unknown",
 ]
-
-_PLAIN = torch._C.DisableTorchFunctionSubclass
 
 
 def words(text: str) -> list[str]:
@@ -44,7 +43,7 @@ def named(text: str, value: Any) -> dict[str, Any]:
 
 def run(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Call a torch function on tensors as they are."""
-    with _PLAIN():
+    with without_subclass():
         return func(*args, **kwargs)
 
 
@@ -135,6 +134,12 @@ def keep(result: Any, info: Info) -> Any:
     return StreamTensor.of(result, info)
 
 
+def kept(info: Info, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Run a torch function whose result has these streams, on arguments as `inputs` gives them."""
+    own, options = inputs(args, kwargs)
+    return keep(run(func, own, options), info)
+
+
 def fall_back(func: Callable[..., Any], args: Any, kwargs: Any, what: str) -> Any:
     """Run a function on the plain padded tensors, zeros behind each row's frames, with a warning.
 
@@ -179,16 +184,28 @@ def same_sizes(x: StreamTensor, result: torch.Tensor) -> bool:
     )
 
 
+def cut(tree: Any, target: StreamTensor | None = None) -> Any:
+    """Cut padding off tensors whose padded widths differ: all become as wide as the narrowest, or as `target`."""
+    widths = [_width(t) for t in streams_in(tree) if LENGTH in t.names]
+    if len(set(widths)) < 2:
+        return tree
+    width = min(widths) if target is None or LENGTH not in target.names else _width(target)
+
+    def narrowed(t: Any) -> Any:
+        if not isinstance(t, StreamTensor) or LENGTH not in t.names or _width(t) <= width:
+            return t
+        return StreamTensor.of(t._plain().narrow(t.names.index(LENGTH), 0, width), t._info)
+
+    return map_leaves(tree, narrowed)
+
+
+def _width(t: StreamTensor) -> int:
+    return t._info.width_of(t._plain().shape)
+
+
 def along(x: StreamTensor, axes: Sequence[int]) -> str:
     """Return the names of dimensions, for messages."""
     return " and ".join(str(x._info.names[a]) for a in axes if x._info.is_stream(a))
-
-
-def in_range(size: int, index: int, what: str) -> int:
-    """Return an index from the start on."""
-    if not -size <= index < size:
-        raise ShapeError(f"{what}: {index} is out of range for {size}")
-    return index % size
 
 
 def each(tree: Any) -> Iterator[torch.Tensor]:

@@ -1,4 +1,7 @@
-"""Losses see valid frames only; with ``reduction="none"`` they keep the metadata."""
+"""Losses see valid frames only; with ``reduction="none"`` they keep the metadata.
+
+So do comparisons of whole tensors.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,16 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from ...array.chunks import report_fallback
 from ...errors import ShapeError, StreamMismatchError
-from ...stream.rules import BATCH, LENGTH
+from ...stream.rules import BATCH, LENGTH, require_same
 from ...stream.tree import map_leaves
-from ..frames import pad, unpad
-from ..info import Info
 from ..tensor import StreamTensor
-from .common import agree, inputs, keep, name_of, plain, run, streams_in, unknown
+from ..tensor.known import Info
+from ..tensor.padding import pad, unpad
+from .common import agree, inputs, keep, name_of, padded, plain, run, streams_in, unknown
 
-__all__ = ["LOSSES"]
+__all__ = ["COMPARING", "LOSSES"]
 
 Tensor = torch.Tensor
 
@@ -149,3 +153,31 @@ LOSSES: dict[Any, Callable[..., Any]] = {
     F.nll_loss: of_classes,
     F.ctc_loss: ctc,
 }
+
+
+def equal(func: Any, a: Any, b: Any) -> bool:
+    """Return whether two tensors hold the same streams with the same frames."""
+    if not isinstance(a, StreamTensor) or not isinstance(b, StreamTensor):
+        return _with_plain(func, a, b, {})
+    if a.meta != b.meta or a.dims != b.dims:
+        return False
+    return torch.equal(unpad(plain(a), a._info), unpad(plain(b), b._info))
+
+
+def allclose(func: Any, a: Any, b: Any, *args: Any, **kwargs: Any) -> bool:
+    """Return whether all frames of the same streams are close."""
+    if not isinstance(a, StreamTensor) or not isinstance(b, StreamTensor):
+        return _with_plain(func, a, b, {**dict(zip(("rtol", "atol", "equal_nan"), args)), **kwargs})
+    require_same([a.meta, b.meta], [a.starts, b.starts], "allclose")
+    if a.dims != b.dims:
+        raise ShapeError(f"allclose: dimensions {a.names} don't line up with {b.names}")
+    own = unpad(plain(a), a._info), unpad(plain(b), b._info)
+    return bool(run(func, (*own, *args), kwargs))
+
+
+def _with_plain(func: Any, a: Any, b: Any, kwargs: Any) -> bool:
+    report_fallback(f"{name_of(func)} with a plain tensor")
+    return bool(run(func, (padded(a), padded(b)), kwargs))
+
+
+COMPARING: dict[str, Callable[..., Any]] = {"equal": equal, "allclose": allclose}

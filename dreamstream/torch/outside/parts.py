@@ -24,10 +24,23 @@ from ...stream.rules import (
     unbind_batch,
 )
 from ...stream.tree import map_leaves
-from ..frames import pad, to_device, unpad
-from ..info import JOINED, Info, Starts
 from ..tensor import StreamTensor
-from .common import agree, axis_of, fall_back, inputs, keep, name_of, named, padded, plain, run, unknown
+from ..tensor.known import JOINED, Info, Starts
+from ..tensor.padding import pad, runs, to_device, unpad
+from .common import (
+    agree,
+    axis_of,
+    cut,
+    fall_back,
+    keep,
+    kept,
+    name_of,
+    named,
+    padded,
+    plain,
+    run,
+    unknown,
+)
 
 __all__ = ["PARTS"]
 
@@ -110,8 +123,7 @@ def index_select(func: Any, x: Any, dim: Any, index: Any) -> Any:
     axis = axis_of(x, dim)
     if x._info.is_stream(axis):
         return _part(x, axis, plain(index))
-    (x_plain,), _ = inputs((x,), {})
-    return keep(run(func, (x_plain, axis, plain(index)), {}), x._info)
+    return kept(x._info, func, x, axis, plain(index))
 
 
 def _of_features(x: StreamTensor, axis: int, index: Any, what: str) -> None:
@@ -133,8 +145,7 @@ def gather(func: Any, x: Any, dim: Any, index: Any, **kwargs: Any) -> Any:
     for i in range(min(len(shape), len(x._info.names))):
         if x._info.is_stream(i) and shape[i] < plain(x).shape[i]:
             x = _part(x, i, slice(0, shape[i]))
-    (own,), _ = inputs((x,), {})
-    return keep(run(func, (own, axis, padded(index)), kwargs), x._info)
+    return kept(x._info, func, x, axis, padded(index), **kwargs)
 
 
 def take_along_dim(func: Any, x: Any, indices: Any, dim: Any = None) -> Any:
@@ -143,8 +154,7 @@ def take_along_dim(func: Any, x: Any, indices: Any, dim: Any = None) -> Any:
         return unknown(func, x, indices)
     axis = axis_of(x, dim)
     _of_features(x, axis, indices, "take_along_dim")
-    (own,), _ = inputs((x,), {})
-    return keep(run(func, (own, padded(indices), axis), {}), x._info)
+    return kept(x._info, func, x, padded(indices), axis)
 
 
 # ---------------------------------------------------------------- parts
@@ -171,8 +181,8 @@ def split(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
         infos = _row_infos(info, split_batch(info.meta, sizes))
     else:
         infos = _frame_infos(info, split_length(info.meta, sizes, plain(x).shape[axis]), sizes)
-    kept = [keep(p, i) for p, i in zip(pieces, infos)]
-    return kept if name in ("split", "split_with_sizes") else tuple(kept)
+    found = [keep(p, i) for p, i in zip(pieces, infos)]
+    return found if name in ("split", "split_with_sizes") else tuple(found)
 
 
 def _row_infos(info: Info, metas: Sequence[StreamMetadata]) -> list[Info]:
@@ -240,25 +250,7 @@ def cat(func: Any, tensors: Any, dim: Any = 0) -> Any:
     if role == JOINED:
         return fall_back(torch.cat, (parts, axis), {}, "cat along B_L")
     info = agree(streams, "cat")
-    (own,), _ = inputs((_cut(parts),), {})
-    return keep(run(torch.cat, (own, axis), {}), info)
-
-
-def _cut(parts: Sequence[Any]) -> list[Any]:
-    """Cut padding off tensors whose padded widths differ."""
-    lengths = [
-        t._info.names.index(LENGTH) if LENGTH in t.names else None
-        for t in parts
-        if isinstance(t, StreamTensor)
-    ]
-    if not lengths or lengths[0] is None:
-        return list(parts)
-    axis = lengths[0]
-    width = min(plain(t).shape[axis] for t in parts if isinstance(t, StreamTensor))
-    return [
-        StreamTensor.of(plain(t).narrow(axis, 0, width), t._info) if isinstance(t, StreamTensor) else t
-        for t in parts
-    ]
+    return kept(info, torch.cat, cut(parts), axis)
 
 
 def _cat_rows(parts: Sequence[StreamTensor], axis: int) -> Any:
@@ -291,10 +283,7 @@ def _cat_frames(parts: Sequence[StreamTensor], axis: int) -> Any:
     frames = torch.cat([unpad(plain(p), p._info) for p in parts])
     lengths = np.stack([p.lengths for p in parts], 1)  # (B, parts); stored part by part
     ends = np.cumsum(lengths.T.ravel()).reshape(lengths.T.shape).T
-    begins = (ends - lengths).ravel()
-    counts = lengths.ravel()
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    order = to_device(np.repeat(begins, counts) + within, frames.device)
+    order = to_device(runs((ends - lengths).ravel(), lengths.ravel()), frames.device)
     return keep(pad(frames.index_select(0, order), info), info)
 
 
@@ -329,9 +318,8 @@ def stack(func: Any, tensors: Any, dim: Any = 0) -> Any:
     info = agree(streams, "stack")
     if any(t.names != first.names for t in streams):
         raise ShapeError(f"stack: dimensions {[t.names for t in streams]} don't line up")
-    (own,), _ = inputs((_cut(parts),), {})
     new = (*info.names[:at], None, *info.names[at:])
-    return keep(run(torch.stack, (own, at), {}), info.with_names(new))
+    return kept(info.with_names(new), torch.stack, cut(parts), at)
 
 
 def stacked(func: Any, tensors: Any) -> Any:

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from ...errors import ShapeError
-from ...stream.rules import LENGTH
 from ...stream.tree import leaves, map_leaves
-from ..frames import mask_of
-from ..info import Info
+from ..private import is_pointwise_operator, without_subclass
 from ..tensor import StreamTensor
-from .common import agree, fall_back, in_place, inputs, keep, name_of, plain, run, streams_in, words
+from ..tensor.known import Info
+from ..tensor.padding import mask_of
+from .common import agree, cut, fall_back, in_place, inputs, keep, name_of, plain, run, streams_in, words
 
 __all__ = ["is_pointwise", "pointwise", "same"]
 
@@ -42,12 +42,7 @@ SAME = frozenset(
 @lru_cache(maxsize=1024)
 def is_pointwise(name: str) -> bool:
     """Return whether an operation sees every element by itself, as torch tags its operators."""
-    if name in COMPOSED:
-        return True
-    packet = getattr(torch.ops.aten, name.removeprefix("special_"), None)
-    if packet is None:
-        return False
-    return any(torch.Tag.pointwise in getattr(packet, o).tags for o in packet.overloads())
+    return name in COMPOSED or is_pointwise_operator(name.removeprefix("special_"))
 
 
 def same(func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -77,23 +72,6 @@ def _line_up(tensors: list[StreamTensor], what: str) -> Info:
     return info
 
 
-def _narrowed(args: Any, kwargs: Any, tensors: list[StreamTensor], writes: bool) -> tuple[Any, Any]:
-    """Cut padding off tensors whose padded widths differ."""
-    widths = [t._info.width_of(t._plain().shape) for t in tensors if LENGTH in t._info.names]
-    if len(set(widths)) < 2:
-        return args, kwargs
-    width = widths[0] if writes and args[0] is tensors[0] else min(widths)
-
-    def cut(t: Any) -> Any:
-        if not isinstance(t, StreamTensor) or LENGTH not in t._info.names:
-            return t
-        axis = t._info.names.index(LENGTH)
-        x = t._plain()
-        return t if x.shape[axis] <= width else StreamTensor.of(x.narrow(axis, 0, width), t._info)
-
-    return map_leaves(args, cut), map_leaves(kwargs, cut)
-
-
 def pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Run an operation on elements; the result keeps the metadata that all operands have."""
     name = name_of(func)
@@ -103,7 +81,7 @@ def pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
     if writes and not isinstance(args[0], StreamTensor):
         return run(func, map_leaves(args, plain), map_leaves(kwargs, plain))
     if len(tensors) > 1:
-        args, kwargs = _narrowed(args, kwargs, tensors, writes)
+        args, kwargs = cut((args, kwargs), args[0] if writes else None)
         tensors = streams_in(args, kwargs)
     target = args[0] if writes else None
     rest, options = inputs(args[1:] if writes else args, kwargs)
@@ -131,7 +109,7 @@ def pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
 def _write_zeros(args: Any) -> None:
     """Before a tensor is written to: let no gradient come out of its padding."""
     x = args[0]
-    with torch._C.DisableTorchFunctionSubclass():
+    with without_subclass():
         wanted = torch.is_grad_enabled() and x.requires_grad and not x.is_leaf
         if wanted and not x._info.is_full(x._info.width_of(x.shape)) and x.is_floating_point():
             x.masked_fill_(~mask_of(x._info, x.shape, x.device), 0)

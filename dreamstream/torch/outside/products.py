@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..tensor import StreamTensor
-from .common import agree, fall_back, inputs, keep, name_of, named, plain, run, streams_in, unknown
+from .common import agree, fall_back, inputs, keep, kept, name_of, named, plain, run, streams_in, unknown
 
 __all__ = ["PRODUCTS"]
 
@@ -83,9 +83,8 @@ def linear(func: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         return unknown(func, x, weight, bias)
     if x._info.is_stream(len(x.names) - 1):
         return fall_back(func, (x, weight, bias), {}, f"linear along {x.names[-1]}")
-    own, _ = inputs((x, weight, bias), {})
     names = x.names if weight.dim() == 2 else x.names[:-1]
-    return keep(run(func, own, {}), x._info.with_names(names))
+    return kept(x._info.with_names(names), func, x, weight, bias)
 
 
 def einsum(func: Any, *args: Any) -> Any:

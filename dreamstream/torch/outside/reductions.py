@@ -8,6 +8,7 @@ what torch gives for no elements, and NaN (-1 for places) where that is an error
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ import torch
 from ...array.chunks import report_fallback
 from ...stream.rules import BATCH, LENGTH
 from ...stream.tree import map_leaves
-from ..frames import cleaned, to_device, unpad
 from ..tensor import StreamTensor
+from ..tensor.padding import cleaned, to_device, unpad
 from .common import along, axis_of, inputs, keep, name_of, named, plain, run
 from .pointwise import pointwise
 
@@ -62,6 +63,42 @@ def _bound(name: str, args: Any, kwargs: Any) -> dict[str, Any]:
     return {**dict(zip(names, args)), **kwargs}
 
 
+@dataclass
+class _Reduction:
+    """A reduction of a stream tensor over some of its dimensions.
+
+    Attributes
+    ----------
+    func, name, x
+        torch's function, its name, and the tensor.
+    axes : list of int
+        The dimensions; where `several` is False, the only one, given as a number.
+    keepdim : bool
+    options : dict
+        All other arguments.
+    """
+
+    func: Any
+    name: str
+    x: StreamTensor
+    axes: list[int]
+    several: bool
+    keepdim: bool
+    options: dict[str, Any]
+
+    def run(self, own: Tensor, dim: Any = None, keepdim: bool | None = None) -> Any:
+        """Run torch's function on a plain tensor, over the same dimensions or another one."""
+        if dim is None:
+            dim = tuple(self.axes) if self.several else self.axes[0]
+        kept = {"keepdim": self.keepdim if keepdim is None else keepdim}
+        given = {"dim": dim, **({} if self.name == "count_nonzero" else kept), **self.options}
+        return run(self.func, (own,), given)
+
+    def squeezed(self, result: Tensor) -> Tensor:
+        """Return a result in which the dimensions have size 1 as the caller wants it."""
+        return result if self.keepdim else result.squeeze(tuple(self.axes))
+
+
 def reduction(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a reduction."""
     name = name_of(func)
@@ -76,69 +113,53 @@ def reduction(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
         return _of_everything(func, name, x, options, keepdim)
     several = isinstance(dim, (list, tuple))
     axes = [axis_of(x, d) for d in (dim if several else [dim])]
+    r = _Reduction(func, name, x, axes, several, keepdim, options)
     if not any(info.is_stream(a) for a in axes):
-        (own,), _ = inputs((x,), {})
-        result = run(func, (own,), _given(name, tuple(axes) if several else axes[0], keepdim, options))
-        names = [
-            None if keepdim and i in axes else n
-            for i, n in enumerate(info.names)
-            if keepdim or i not in axes
-        ]
-        if (
-            name in ("quantile", "nanquantile")
-            and isinstance(options["q"], Tensor)
-            and options["q"].dim()
-        ):
-            names.insert(0, None)
-        return keep(result, info.with_names(names))
+        return _of_features(r)
     left = [i for i in range(len(shape)) if info.is_stream(i) and i not in axes]
     if not left:
-        return _of_frames(func, name, x, axes, options, keepdim)
+        return _of_frames(r)
     if info.names[left[0]] != BATCH:
         report_fallback(f"{name} over {along(x, axes)}")
     elif info.is_full(info.width_of(shape)) and (shape[axes[0]] or name not in _EXTREMES):
-        return run(
-            func, (plain(x),), _given(name, tuple(axes) if several else axes[0], keepdim, options)
-        )
-    return _masked(func, name, x, axes, several, options, keepdim)
-
-
-def _given(name: str, dim: Any, keepdim: bool, options: dict[str, Any]) -> dict[str, Any]:
-    """Return a call's keyword arguments (count_nonzero has no keepdim)."""
-    return {"dim": dim, **({} if name == "count_nonzero" else {"keepdim": keepdim}), **options}
+        return r.run(plain(x))
+    return _masked(r)
 
 
 def _of_everything(func: Any, name: str, x: StreamTensor, options: dict[str, Any], keepdim: bool) -> Any:
     if name in ("argmax", "argmin"):
         report_fallback(name)
         return run(func, (_filled(name, x, options),), {"dim": None, "keepdim": keepdim})
-    info = x._info
-    if keepdim:
-        options = {"dim": tuple(range(len(info.names))), "keepdim": True, **options}
-    if info.is_full(info.width_of(plain(x).shape)):
-        return run(func, (plain(x),), options)
-    frames = unpad(plain(x), info)
-    if not keepdim:
-        return run(func, (frames,), options)
-    options.pop("dim"), options.pop("keepdim")
-    return map_leaves(run(func, (frames,), options), lambda t: t.reshape((1,) * len(info.names)))
+    info, own = x._info, plain(x)
+    if info.is_full(info.width_of(own.shape)):
+        whole = {"dim": tuple(range(own.dim())), "keepdim": True} if keepdim else {}
+        return run(func, (own,), {**whole, **options})
+    result = run(func, (unpad(own, info),), options)
+    return map_leaves(result, lambda t: t.reshape((1,) * own.dim())) if keepdim else result
 
 
-def _of_frames(
-    func: Any, name: str, x: StreamTensor, axes: Sequence[int], options: dict[str, Any], keepdim: bool
-) -> Any:
-    """Reduce over every dimension of streams: over all frames, and over the features among `axes`."""
-    info = x._info
-    frames = unpad(plain(x), info)
-    places = [0] + [1 + info.features.index(a) for a in axes if not info.is_stream(a)]
-    result = run(func, (frames,), _given(name, tuple(places) if len(places) > 1 else 0, False, options))
+def _of_features(r: _Reduction) -> Any:
+    """Reduce over features alone: the result keeps its streams."""
+    (own,), _ = inputs((r.x,), {})
+    names = [None if i in r.axes else n for i, n in enumerate(r.x.names) if r.keepdim or i not in r.axes]
+    q = r.options.get("q")
+    if isinstance(q, Tensor) and q.dim():  # quantile's own dimension comes first
+        names.insert(0, None)
+    return keep(r.run(own), r.x._info.with_names(names))
+
+
+def _of_frames(r: _Reduction) -> Any:
+    """Reduce over every dimension of streams: over all frames, and over the features among the axes."""
+    info = r.x._info
+    places = [0] + [1 + info.features.index(a) for a in r.axes if not info.is_stream(a)]
+    result = r.run(unpad(plain(r.x), info), tuple(places) if len(places) > 1 else 0, False)
 
     def spread(t: Any) -> Any:
-        for axis in sorted(axes):
+        for axis in sorted(r.axes):
             t = t.unsqueeze(axis)
         return t
 
-    return _mapped(result, spread) if keepdim else result
+    return _mapped(result, spread) if r.keepdim else result
 
 
 def _mapped(result: Any, fn: Callable[[Any], Any]) -> Any:
@@ -165,41 +186,32 @@ def _filled(name: str, x: StreamTensor, options: dict[str, Any]) -> Tensor:
     return cleaned(plain(x), x._info, _fill_of(name, plain(x).dtype, options))
 
 
-def _masked(
-    func: Any,
-    name: str,
-    x: StreamTensor,
-    axes: list[int],
-    several: bool,
-    options: dict[str, Any],
-    keepdim: bool,
-) -> Any:
+def _missing(t: Tensor) -> Tensor:
+    """Return what stands where there is no element: NaN, -1 for places."""
+    return torch.full_like(t, torch.nan if t.is_floating_point() else -1)
+
+
+def _masked(r: _Reduction) -> Any:
     """Reduce over one of B and L, with what changes nothing in the place of padding."""
-    if name in ("mean", "var", "std", "var_mean", "std_mean"):
-        return _moments(func, name, x, axes, options, keepdim)
-    if name in ("median", "nanmedian", "mode", "quantile", "nanquantile", "kthvalue"):
-        return _one_by_one(func, name, x, axes, several, options, keepdim)
-    if name == "aminmax":
+    if r.name in ("mean", "var", "std", "var_mean", "std_mean"):
+        return _moments(r)
+    if r.name in ("median", "nanmedian", "mode", "quantile", "nanquantile", "kthvalue"):
+        return _one_by_one(r)
+    if r.name == "aminmax":
         low, high = (
-            _masked(f, f.__name__, x, axes, several, {}, keepdim) for f in (torch.amin, torch.amax)
+            _masked(replace(r, func=f, name=f.__name__, options={})) for f in (torch.amin, torch.amax)
         )
         return torch.return_types.aminmax((low, high))
-    filled = _filled(name, x, options)
-    counts = _counts(x, axes, keepdim, filled.device)
-    if name in _EXTREMES:
-        empty = [a for a in axes if not filled.shape[a]]
-        for a in empty:  # one that changes nothing, so that there is an extreme
-            sizes = [1 if i == a else n for i, n in enumerate(filled.shape)]
-            filled = filled.new_full(sizes, _fill_of(name, filled.dtype, options))
-    result = run(func, (filled,), _given(name, tuple(axes) if several else axes[0], keepdim, options))
-    if name not in _EXTREMES:
-        return result
-
-    def none(t: Tensor) -> Tensor:
-        nothing = torch.nan if t.is_floating_point() else -1
-        return torch.where(counts > 0, t, torch.full_like(t, nothing))
-
-    return _mapped(result, none)
+    filled = _filled(r.name, r.x, r.options)
+    if r.name not in _EXTREMES:
+        return r.run(filled)
+    for a in [
+        a for a in r.axes if not filled.shape[a]
+    ]:  # one that changes nothing, so that there is an extreme
+        sizes = [1 if i == a else n for i, n in enumerate(filled.shape)]
+        filled = filled.new_full(sizes, _fill_of(r.name, filled.dtype, r.options))
+    counts = _counts(r.x, r.axes, r.keepdim, filled.device)
+    return _mapped(r.run(filled), lambda t: torch.where(counts > 0, t, _missing(t)))
 
 
 def _counts(x: StreamTensor, axes: Sequence[int], keepdim: bool, device: torch.device) -> Tensor:
@@ -216,53 +228,35 @@ def _counts(x: StreamTensor, axes: Sequence[int], keepdim: bool, device: torch.d
     return to_device(np.array(counts).reshape(sizes), device)
 
 
-def _moments(
-    func: Any, name: str, x: StreamTensor, axes: list[int], options: dict[str, Any], keepdim: bool
-) -> Any:
+def _moments(r: _Reduction) -> Any:
     """Mean and variance: deviations are taken from the mean of the valid frames."""
-    own = plain(x)
-    if name != "mean" or not (own.is_floating_point() or options.get("dtype")):
-        run(func, (own,), _given(name, tuple(axes), keepdim, options))  # what torch refuses
-    dtype = options.pop("dtype", None)
-    own = own if dtype is None else own.to(dtype)
-    own = cleaned(own, x._info)
-    n = _counts(x, axes, True, own.device).to(own.dtype)
-    for a in axes:
-        if not x._info.is_stream(a):
+    own, info, options = plain(r.x), r.x._info, r.options
+    if r.name != "mean" or not (own.is_floating_point() or options.get("dtype")):
+        r.run(own, tuple(r.axes))  # what torch refuses
+    if options.get("dtype") is not None:
+        own = own.to(options["dtype"])
+    own = cleaned(own, info)
+    n = _counts(r.x, r.axes, True, own.device).to(own.dtype)
+    for a in r.axes:
+        if not info.is_stream(a):
             n = n * own.shape[a]
-    mean = own.sum(axes, keepdim=True) / n
-    if name == "mean":
-        return mean if keepdim else _squeezed(mean, axes)
-    unbiased = options.get("unbiased", True)
-    correction = options.get("correction", int(unbiased))
+    mean = own.sum(r.axes, keepdim=True) / n
+    if r.name == "mean":
+        return r.squeezed(mean)
+    correction = options.get("correction", int(options.get("unbiased", True)))
     correction = 1 if correction is None else correction
-    deviations = cleaned((own - mean).square(), x._info)
-    result = deviations.sum(axes, keepdim=True) / (n - correction).clamp_min(0)
-    result = result.sqrt() if name.startswith("std") else result
-    if not keepdim:
-        result, mean = _squeezed(result, axes), _squeezed(mean, axes)
-    return (result, mean) if name.endswith("_mean") else result
+    deviations = cleaned((own - mean).square(), info)
+    result = deviations.sum(r.axes, keepdim=True) / (n - correction).clamp_min(0)
+    result = r.squeezed(result.sqrt() if r.name.startswith("std") else result)
+    return (result, r.squeezed(mean)) if r.name.endswith("_mean") else result
 
 
-def _squeezed(x: Tensor, axes: Sequence[int]) -> Tensor:
-    return x.squeeze(tuple(axes))
-
-
-def _one_by_one(
-    func: Any,
-    name: str,
-    x: StreamTensor,
-    axes: list[int],
-    several: bool,
-    options: dict[str, Any],
-    keepdim: bool,
-) -> Any:
+def _one_by_one(r: _Reduction) -> Any:
     """Reduce row by row what has no neutral element (over B: frame by frame)."""
-    info, own = x._info, plain(x)
-    over_length = LENGTH in [info.names[a] for a in axes]
+    info, own, lengths = r.x._info, plain(r.x), r.x.lengths
+    over_length = LENGTH in [info.names[a] for a in r.axes]
     outer = info.names.index(BATCH if over_length else LENGTH)
     inner = info.names.index(LENGTH if over_length else BATCH)
-    lengths = info.meta.lengths
     results = []
     for i in range(own.shape[outer]):
         part = own.narrow(outer, i, 1)
@@ -270,30 +264,27 @@ def _one_by_one(
             part = part.narrow(inner, 0, int(lengths[i]))
         else:
             part = part.index_select(inner, to_device(np.flatnonzero(lengths > i), own.device))
-        results.append(_of_part(func, name, part, tuple(axes) if several else axes[0], inner, options))
-    gone = sorted(axes, reverse=True)
+        results.append(_of_part(r, part, inner))
+    if not results:
+        return r.run(own)
 
     def join(parts: Sequence[Tensor]) -> Tensor:
         extra = parts[0].dim() - own.dim()  # quantile's own dimension comes first
         whole = torch.cat(list(parts), outer + extra)
-        for a in [] if keepdim else gone:
+        for a in [] if r.keepdim else sorted(r.axes, reverse=True):
             whole = whole.squeeze(a + extra)
         return whole
 
-    if not results:
-        return run(func, (own,), _given(name, tuple(axes) if several else axes[0], keepdim, options))
     if isinstance(results[0], tuple):
         return type(results[0])([join(p) for p in zip(*results)])
     return join(results)
 
 
-def _of_part(func: Any, name: str, part: Tensor, dim: Any, inner: int, options: dict[str, Any]) -> Any:
-    given = _given(name, dim, True, options)
+def _of_part(r: _Reduction, part: Tensor, inner: int) -> Any:
     if part.shape[inner]:
-        return run(func, (part,), given)
+        return r.run(part, keepdim=True)
     sizes = [1 if i == inner else n for i, n in enumerate(part.shape)]
-    like = run(func, (part.new_zeros(sizes),), given)
-    return _mapped(like, lambda t: torch.full_like(t, torch.nan if t.is_floating_point() else -1))
+    return _mapped(r.run(part.new_zeros(sizes), keepdim=True), _missing)
 
 
 REDUCTIONS: dict[str, Callable[..., Any]] = dict.fromkeys(_ARGUMENTS, reduction)

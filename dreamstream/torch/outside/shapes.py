@@ -9,9 +9,9 @@ import torch
 
 from ...stream.rules import BATCH, LENGTH, join, resolve
 from ...stream.tree import map_leaves
-from ..info import JOINED
 from ..tensor import StreamTensor
-from .common import axis_of, fall_back, in_place, inputs, keep, name_of, named, plain, run, unknown
+from ..tensor.known import JOINED
+from .common import axis_of, fall_back, in_place, keep, kept, name_of, named, plain, run, unknown
 
 __all__ = ["SHAPES"]
 
@@ -100,8 +100,8 @@ def reshaped(func: Any, *args: Any, **kwargs: Any) -> Any:
     names = _same_runs(x._info.names, plain(x).shape, result.shape)
     if names is None or _drops(x._info.names, names):
         return fall_back(func, args, kwargs, f"this {what}")
-    kept = _flattened(x, names, *args[1:], **kwargs) if what == "flatten" else names
-    return keep(result, x._info.with_names(kept))
+    joined = _flattened(x, names, *args[1:], **kwargs) if what == "flatten" else names
+    return keep(result, x._info.with_names(joined))
 
 
 def _flattened(x: StreamTensor, names: Names, start_dim: Any = 0, end_dim: Any = -1) -> Names:
@@ -118,23 +118,13 @@ def _seen_as(func: Any, x: StreamTensor, dtype: torch.dtype) -> Any:
     return keep(result, x._info)
 
 
-def expanded(func: Any, x: Any, *sizes: Any, **kwargs: Any) -> Any:
-    """Repeat features of size 1, and insert dimensions before the first."""
+def repeated(func: Any, x: Any, *sizes: Any, **kwargs: Any) -> Any:
+    """Repeat features, and insert dimensions before the first."""
     result = run(func, (plain(x), *map_leaves(sizes, plain)), map_leaves(kwargs, plain))
     info, shape = x._info, plain(x).shape
     lead = result.dim() - len(shape)
     if any(info.is_stream(i) and result.shape[lead + i] != size for i, size in enumerate(shape)):
-        return fall_back(func, (x, *sizes), kwargs, "expand along B or L")
-    return keep(result, info.with_names((None,) * lead + info.names))
-
-
-def repeated(func: Any, x: Any, *repeats: Any, **kwargs: Any) -> Any:
-    """Repeat features."""
-    result = run(func, (plain(x), *map_leaves(repeats, plain)), kwargs)
-    info, shape = x._info, plain(x).shape
-    lead = result.dim() - len(shape)
-    if any(info.is_stream(i) and result.shape[lead + i] != size for i, size in enumerate(shape)):
-        return fall_back(func, (x, *repeats), kwargs, "a repeat along B or L")
+        return fall_back(func, (x, *sizes), kwargs, f"{name_of(func)} along B or L")
     return keep(result, info.with_names((None,) * lead + info.names))
 
 
@@ -154,8 +144,7 @@ def padded_features(
     axes = [len(info.names) - 1 - i // 2 for i, n in enumerate(pad) if n]
     if any(a < 0 or info.is_stream(a) for a in axes) or mode != "constant":
         return fall_back(func, (x, pad, mode, value), {}, "this pad")
-    (x_plain,), _ = inputs((x,), {})
-    return keep(run(func, (x_plain, pad, mode, value), {}), info)
+    return kept(info, func, x, pad, mode, value)
 
 
 def as_complex(func: Any, x: Any) -> Any:
@@ -176,8 +165,7 @@ SHAPES: dict[str, Callable[..., Any]] = {
     "unsqueeze": unsqueeze,
     "squeeze": squeeze,
     **named("reshape view flatten unflatten view_as reshape_as ravel", reshaped),
-    **named("expand expand_as broadcast_to", expanded),
-    **named("repeat tile", repeated),
+    **named("expand expand_as broadcast_to repeat tile", repeated),
     "unfold": unfolded,
     "pad": padded_features,
     "view_as_complex": as_complex,

@@ -1,0 +1,116 @@
+"""Layers without weights, made from the functions that they call.
+
+A function of `functional` states the parameters: their names, types, defaults and texts. The layer takes those
+that are no tensors, keeps each as an attribute of its name, and calls the function with them. Editors and type
+checkers read ``.pyi`` files beside the modules that do this; ``python tests/source/test_stubs.py`` writes them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+from ..array import Tensor
+from .functional.texts import parameters_of, summary_of
+from .module import Module
+
+__all__ = ["Derived", "layer"]
+
+Prepare = Callable[[Any], None]
+Shown = str | Callable[[Any], str] | None
+
+
+class Derived(Module):
+    """A layer that calls a function with the arguments of its constructor."""
+
+    shown: ClassVar[Shown] = None
+    """The constructor's arguments as text with attributes' names in braces, or what makes it; None for none."""
+
+    def extra_repr(self) -> str:
+        """Return the constructor's arguments."""
+        if self.shown is None:
+            return ""
+        if not isinstance(self.shown, str):
+            return self.shown()
+        own = vars(self)
+        if "{inplace}" not in self.shown and own.get("inplace"):
+            return ", ".join(filter(None, (self.shown.format_map(own), "inplace=True")))
+        return self.shown.format_map(own)
+
+
+def layer(
+    module: str,
+    notes: str,
+    name: str,
+    function: Callable[..., Tensor],
+    shown: Shown = "",
+    *,
+    order: Sequence[str] = (),
+    types: Mapping[str, str] | None = None,
+    prepare: Prepare | None = None,
+    base: type[Module] = Derived,
+    about: str = "",
+) -> Any:
+    """Return the layer of a function.
+
+    Parameters
+    ----------
+    module, name : str
+        Where the layer stands, and under which name.
+    notes : str
+        What the docstrings of its family end with.
+    function : callable
+        What it calls: with the input, then its own attributes.
+    shown : str or callable, optional
+        See `Derived`.
+    order : sequence of str
+        The constructor's parameters where they don't come in the function's order.
+    types : dict, optional
+        Annotations that differ from the function's.
+    prepare : callable, optional
+        Checks and converts the attributes, once they are set.
+    base : type
+        The layer that it is a kind of.
+    about : str
+        What its docstring says beside what the function's does.
+    """
+    parameters = inspect.signature(function).parameters
+    passed = [n for n in list(parameters)[1:] if not n.startswith("_") and n != "dtype"]
+    given = [parameters[n] for n in order or passed if n != "training"]
+    passed = [n for n in passed if n == "training" or parameters[n] in given]
+    given = [p.replace(annotation=(types or {}).get(p.name, p.annotation)) for p in given]
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    signature = inspect.Signature([own, *given], return_annotation="None")
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            bound = signature.bind(self, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}: {error}") from None
+        bound.apply_defaults()
+        Module.__init__(self)
+        for name in list(bound.arguments)[1:]:
+            setattr(self, name, bound.arguments[name])
+        if prepare is not None:
+            prepare(self)
+
+    def forward(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+        return function(input, *map(partial(getattr, self), passed))
+
+    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    summary = summary_of(function)
+    forward.__doc__ = f"Return {summary[0].lower() if summary.startswith('The ') else summary[0]}{summary[1:]}"
+    texts = (summary, parameters_of(function, [p.name for p in given]), about, notes)
+    members = {
+        "__init__": __init__,
+        "forward": forward,
+        "shown": shown,
+        "__doc__": "\n\n".join(filter(None, texts)),
+        "__module__": module,
+        "__qualname__": name,
+    }
+    for method in (__init__, forward):
+        method.__qualname__ = f"{name}.{method.__name__}"
+    return type(name, (base,), members)

@@ -1,0 +1,80 @@
+"""What parameters are, said once: functions name their texts here, and layers made from them repeat those."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+__all__ = ["described", "parameters_of", "summary_of"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+HEADING = "Parameters\n----------\n"
+USUAL = {
+    "input": "Of any shape, float32 or float64.",
+    "inplace": "Changes nothing.",
+    "eps": "Added to the variance.",
+    "device": 'None or "cpu": For torch\'s sake.',
+    "dtype": "dtype or str, optional: float32 or float64.",
+}
+
+
+def described(
+    returns: str = "", raises: Mapping[str, str] | None = None, /, **texts: str
+) -> Callable[[Function], Function]:
+    """Add to the docstring of a function or a class what its parameters are, and what it returns.
+
+    Parameters
+    ----------
+    returns : str
+        Of the result, where the first line doesn't say all.
+    raises : dict, optional
+        Which errors, when.
+    **texts : str
+        Of the parameters, ``"type: meaning"`` where the annotation is not their type's best name; a
+        meaning has no colon of its own.
+    """
+
+    def add(function: Function) -> Function:
+        lines = []
+        known = {**USUAL, **texts}
+        for name, parameter in inspect.signature(function).parameters.items():
+            if name in known:
+                kind, _, text = known[name].rpartition(": ")
+                kind = kind or str(parameter.annotation).replace(" | None", ", optional")
+                lines += [f"{name} : {kind}", _wrapped(text)]
+        doc = inspect.cleandoc(function.__doc__ or "")
+        first, _, rest = doc.partition("\n\n")
+        parts = [first, HEADING + "\n".join(lines)]
+        parts += [f"Returns\n-------\nTensor\n{_wrapped(returns)}"] if returns else []
+        before, _, after = rest.partition("Notes\n-----\n")
+        errors = "\n".join(f"{error}\n{_wrapped(when)}" for error, when in (raises or {}).items())
+        parts += [before.rstrip(), errors and f"Raises\n------\n{errors}", after and f"Notes\n-----\n{after}"]
+        function.__doc__ = "\n\n".join(filter(None, parts))
+        return function
+
+    return add
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 100, initial_indent="    ", subsequent_indent="    ")
+
+
+def summary_of(function: Callable[..., Any]) -> str:
+    """What a function returns, by the first line of its docstring."""
+    first = inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].removeprefix("Return ")
+    return re.sub("^the ", "The ", first)
+
+
+def parameters_of(function: Callable[..., Any], names: Iterable[str]) -> str:
+    """The part of a function's docstring that tells of some of its parameters."""
+    wanted = set(names)
+    doc = inspect.cleandoc(function.__doc__ or "")
+    if HEADING not in doc or not wanted:
+        return ""
+    entries = re.split(r"\n(?=\S)", doc.partition(HEADING)[2].partition("\n\n")[0])
+    kept = [e for e in entries if wanted & set(e.partition(" : ")[0].split(", "))]
+    return HEADING + "\n".join(kept) if kept else ""

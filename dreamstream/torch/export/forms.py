@@ -1,0 +1,82 @@
+"""Which kernel an exported operator runs: the operator's, but for what exporters don't follow.
+
+Those know gathers better than unfolding and folding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ...errors import NotStreamableError
+from ..run.kernels import KERNELS, Kernel, Step, Window
+from .graph import FunctionalNode
+from .recurrent import recurrent
+from .window import rows_of
+
+__all__ = ["frame", "kernel_of", "overlap_add"]
+
+Tensor = torch.Tensor
+
+
+def frame(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return windows of successive frames."""
+    a = step.attributes
+    starts = _positions(step) * a["step"]
+    inner = torch.arange(a["size"], device=starts.device) * a["dilation"]
+    frames = windows[0].take((starts[:, :, None] + inner).flatten(1))
+    return (frames.reshape((*starts.shape, a["size"], *frames.shape[2:])),), state
+
+
+def overlap_add(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return windows laid over each other and added, in double."""
+    hop, x = step.attributes["step"], windows[0]
+    size = x.new()[0].shape[2]
+    reach = -(-size // hop)  # windows over a frame, at most
+    positions = _positions(step)
+    last = torch.div(positions, hop, rounding_mode="floor")  # the last window over each frame
+    first = torch.div(step.first[0], hop, rounding_mode="floor") - (reach - 1)
+    pieces = x.run(first, (step.n[0] + hop - 2) // hop + reach)
+    flat = pieces.flatten(1, 2)
+    y = torch.zeros((), dtype=torch.float64, device=flat.device)
+    for back in range(reach):
+        inner = positions - (last - back) * hop
+        index = (last - back - first[:, None]) * size + inner.clamp(max=size - 1)
+        there = (inner < size).reshape(inner.shape + (1,) * (flat.dim() - 2))
+        y = y + torch.where(there, rows_of(flat, index), 0).double()
+    return (y.to(flat.dtype),), state
+
+
+def _positions(step: Step) -> Tensor:
+    """Return where the new frames of output 0 stand, ``(B, n)``."""
+    first = step.first[0]
+    return first[:, None] + torch.arange(step.n[0], device=first.device)
+
+
+FORMS = {
+    "lstm": recurrent,
+    "gru": recurrent,
+    "rnn": recurrent,
+    "frame": frame,
+    "overlap_add": overlap_add,
+}
+
+
+def kernel_of(node: FunctionalNode) -> Kernel:
+    """Return the kernel of a node's operator.
+
+    Raises
+    ------
+    NotStreamableError
+        Where there is none.
+    """
+    kernel = KERNELS.get(node.name)
+    if kernel is None:
+        raise NotStreamableError(
+            f"{node.path or 'the forward'}: {node.name} has no form that can be exported"
+        )
+    form = FORMS.get(node.name)
+    return kernel if form is None else replace(kernel, run=form)

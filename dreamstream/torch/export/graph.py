@@ -1,0 +1,166 @@
+"""A planned graph as the functional module runs it: operators, edges, and how much these can gain at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+
+from ... import _core
+from ...dispatch import operator
+from ...engine import Engine
+from ...errors import NotStreamableError
+from .integers import Counter, Pair
+
+__all__ = ["FunctionalEdge", "FunctionalNode", "Graph", "read_graph"]
+
+
+@dataclass
+class FunctionalEdge:
+    """One edge.
+
+    Attributes
+    ----------
+    dtype : str
+    features : tuple of int
+    rate : Fraction
+        0 without a stream axis.
+    kept : int
+        Frames kept between calls, the last ones known.
+    gain : tuple of int
+        (p, c, q): of T frames of the first input at most ``(p * T + c) // q`` new ones come, the flush included.
+    """
+
+    dtype: str
+    features: tuple[int, ...]
+    rate: Fraction
+    kept: int
+    gain: tuple[int, int, int] = (0, 0, 1)
+
+
+@dataclass
+class FunctionalNode:
+    """One operator with its edges; `weights` are (name or None, values) or None."""
+
+    name: str
+    path: str
+    op: _core.Op
+    inputs: list[int]
+    outputs: list[int]
+    weights: list[tuple[str | None, Any] | None]
+    silent: bool
+    counts: _core.Program
+    keeps_counts: bool
+
+
+@dataclass
+class Graph:
+    """The whole.
+
+    Attributes
+    ----------
+    period : int
+        Frames of the first input after which its integers repeat.
+    """
+
+    nodes: list[FunctionalNode]
+    edges: list[FunctionalEdge]
+    inputs: list[int]
+    outputs: list[int]
+    period: int
+
+    def pairs(self, counter: Counter, frames: Sequence[torch.Tensor]) -> list[Pair]:
+        """Return the counts of every edge from the frames so far of every input; None for what nothing makes."""
+        pairs: list[Any] = [None] * len(self.edges)
+        for e, n in zip(self.inputs, frames):
+            pairs[e] = (n, n)
+        for node in self.nodes:
+            out = counter.step(node.counts, [pairs[e] for e in node.inputs], node.keeps_counts)
+            for e, pair in zip(node.outputs, out):
+                pairs[e] = pair
+        return pairs
+
+
+def read_graph(engine: Engine) -> Graph:
+    """Return the graph of an engine.
+
+    Raises
+    ------
+    NotStreamableError
+        Where a layer keeps more the longer a stream lasts.
+    """
+    data = engine._core.graph()
+    edges = [
+        FunctionalEdge(dtype, features, Fraction(num, den), -1 if kept is None else kept)
+        for (dtype, features, num, den), kept in data["edges"]
+    ]
+    signatures = [signature for signature, _ in data["edges"]]
+    nodes = [_read_node(node, signatures) for node in data["nodes"]]
+    for node in nodes:
+        if any(edges[e].kept < 0 for e in node.inputs[: node.op.n_values]):
+            raise NotStreamableError(
+                f"{node.path or 'the forward'}: {node.name} keeps what it has seen until the stream ends; an "
+                'exported model\'s state has a fixed size, so it must stream without unstreamable="buffer"'
+            )
+    graph = Graph(nodes, edges, list(data["inputs"]), list(data["outputs"]), int(data["period"]))
+    last = data["transient"] + 2 * data["period"]
+    _bound(graph, _moments(engine, int(last)))
+    return graph
+
+
+def _read_node(node: dict[str, Any], signatures: Sequence[_core.Signature]) -> FunctionalNode:
+    arrays = [None if w is None else w[1] for w in node["weights"]]
+    op = operator(node["name"], node["attributes"], [signatures[e] for e in node["inputs"]], arrays)
+    first, n = node["first_output"], len(op.outputs)
+    return FunctionalNode(
+        name=node["name"],
+        path=node["path"],
+        op=op,
+        inputs=list(node["inputs"]),
+        outputs=list(range(first, first + n)),
+        weights=list(node["weights"]),
+        silent=node["silent"],
+        counts=op.integers()[0],
+        keeps_counts=op.same_counts and n == 1,
+    )
+
+
+def _moments(engine: Engine, last: int) -> torch.Tensor:
+    """Return ``(moments, inputs)`` frames: all that the inputs' clock admits up to `last` of the first one."""
+    rates = [s.rate for s in engine.inputs]
+    skew = engine._interface.skew
+    rows = torch.arange(last + 1)[:, None]
+    for rate in rates[1:]:
+        ratio = rate / rates[0]
+        about = torch.div(rows[:, :1] * ratio.numerator, ratio.denominator, rounding_mode="floor")
+        reach = math.ceil((skew + 1) * rate / min(rates)) + 1
+        near = (about + torch.arange(-reach, reach + 1)).clamp(min=0)
+        rows = torch.cat([rows[:, None].expand(-1, near.shape[1], -1), near[:, :, None]], 2).reshape(
+            -1, rows.shape[1] + 1
+        )
+    if len(rates) > 1:
+        clock = tuple((r.numerator, r.denominator) for r in rates)
+        fits = _core.together(clock, np.ascontiguousarray(rows.numpy()), skew)
+        rows = rows[torch.from_numpy(fits)]
+    return rows
+
+
+def _bound(graph: Graph, moments: torch.Tensor) -> None:
+    """Fill how many frames each edge can gain: from the least known at a moment to the most at an end."""
+    frames = list(moments.unbind(1))
+    known = graph.pairs(Counter(), frames)
+    ended = graph.pairs(Counter(torch.ones(len(moments), dtype=torch.bool)), frames)
+    rate = graph.edges[graph.inputs[0]].rate
+    for e, edge in enumerate(graph.edges):
+        if known[e] is None:  # of a sync that the plan has removed
+            continue
+        ratio = edge.rate / rate
+        p, q = ratio.numerator, ratio.denominator
+        ahead = int((ended[e][0] * q - frames[0] * p).max())
+        behind = int((frames[0] * p - known[e][0] * q).max())
+        edge.gain = (p, ahead + behind, q)

@@ -1,0 +1,158 @@
+"""The operators' integers as operations on int64 tensors.
+
+An operator's counts are expressions of its inputs' pairs of *known* and *total* frames, which come from the C
+registry as data. Here they become operations on tensors of any shape, one element per stream, so that an exported
+graph computes the counts by itself. What no operator states stands in `Counter.step`, as in the engine's driver.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from ..._core import Program
+
+__all__ = ["Counter", "Pair"]
+
+Tensor = torch.Tensor
+
+Pair = tuple[Tensor, Tensor]
+"""Known and total frames of an edge, one element per stream."""
+
+CONST, KNOWN, TOTAL, M, ADD, SUB, MUL, FLOORDIV, CEILDIV, MIN, MAX, SELECT = range(12)
+"""csrc/ops/expr.h: the codes of nodes."""
+
+
+class Counter:
+    """Counts of edges at one moment, for streams that have ended or not; equal expressions are computed once.
+
+    Parameters
+    ----------
+    ended : Tensor, optional
+        Bool: which of the streams have ended; None: none has.
+    """
+
+    def __init__(self, ended: Tensor | None = None) -> None:
+        self.ended = ended
+        self._done: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
+
+    def step(self, program: Program, inputs: Sequence[Pair], kept: bool) -> list[Pair]:
+        """Return the pairs of an operator's outputs.
+
+        Parameters
+        ----------
+        program
+            Roots: known and total of each output, in turn.
+        kept : bool
+            Whether the counts of output 0, the only one, are those of input 0.
+        """
+        if kept:
+            return [inputs[0]]
+        roots = self._evaluate(program, inputs)
+        none = self._empty(inputs)
+        out = []
+        for known, total in zip(roots[::2], roots[1::2]):
+            total = self._do(MAX, self._full(total, none), 0)
+            known = self._do(MIN, self._do(MAX, self._full(known, none), 0), total)
+            if self.ended is not None:
+                known = self._choose(self.ended, total, known)
+            out.append((self._choose(none, 0, known), self._choose(none, 0, total)))
+        return out
+
+    def _empty(self, inputs: Sequence[Pair]) -> Tensor:
+        """Return where some input has no frames in all."""
+        least = inputs[0][1]
+        for _, total in inputs[1:]:
+            least = self._do(MIN, least, total)
+        return self._once(("empty", id(least)), (least,), lambda: least <= 0)
+
+    def _full(self, value: Any, like: Tensor) -> Tensor:
+        """Return a constant for every stream."""
+        if isinstance(value, torch.Tensor):
+            return value
+        return self._once(
+            ("full", value, id(like)), (like,), lambda: torch.full_like(like, value, dtype=torch.int64)
+        )
+
+    def _choose(self, condition: Tensor, then: Any, otherwise: Any) -> Any:
+        if then is otherwise:
+            return then
+        key = ("choose", id(condition), _key(then), _key(otherwise))
+        return self._once(
+            key, (condition, then, otherwise), lambda: torch.where(condition, then, otherwise)
+        )
+
+    def _evaluate(self, program: Program, inputs: Sequence[Pair]) -> list[Any]:
+        nodes, roots = program
+        values: list[Any] = []
+        for code, a, b, c, k in nodes:
+            if code == CONST:
+                values.append(k)
+            elif code == KNOWN:
+                values.append(inputs[a][0])
+            elif code == TOTAL:
+                values.append(inputs[a][1])
+            elif code == SELECT:
+                values.append(self._select(values[a], values[b], values[c]))
+            elif code == M:
+                raise ValueError("counts don't depend on frames that are already out")
+            else:
+                values.append(self._do(code, values[a], values[b]))
+        return [values[r] for r in roots]
+
+    def _select(self, a: Any, then: Any, otherwise: Any) -> Any:
+        if isinstance(a, int):
+            return then if a > 0 else otherwise
+        positive = self._once(("positive", id(a)), (a,), lambda: a > 0)
+        return self._choose(positive, self._full(then, positive), self._full(otherwise, positive))
+
+    def _do(self, code: int, a: Any, b: Any) -> Any:
+        if isinstance(a, int) and not isinstance(b, int) and code in (ADD, MUL, MIN, MAX):
+            a, b = b, a
+        return self._once((code, _key(a), _key(b)), (a, b), lambda: COMPUTE[code](a, b))
+
+    def _once(self, key: Any, operands: tuple[Any, ...], compute: Any) -> Any:
+        # operands are held on to: while they live, nothing else has their id
+        if key not in self._done:
+            self._done[key] = (compute(), operands)
+        return self._done[key][0]
+
+
+def _key(value: Any) -> Any:
+    return ("int", value) if isinstance(value, int) else id(value)
+
+
+def _floor(a: Any, b: Any) -> Any:
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
+    if isinstance(a, int):
+        a = torch.full_like(b, a)
+    return torch.div(a, b, rounding_mode="floor")
+
+
+def _least(a: Any, b: Any) -> Any:
+    if isinstance(b, int):
+        return min(a, b) if isinstance(a, int) else a.clamp(max=b)
+    return torch.minimum(a, b)
+
+
+def _most(a: Any, b: Any) -> Any:
+    if isinstance(b, int):
+        return max(a, b) if isinstance(a, int) else a.clamp(min=b)
+    return torch.maximum(a, b)
+
+
+#: Operations on ints, tensors, or one of each; of those that commute, a number comes second.
+COMPUTE: dict[int, Callable[[Any, Any], Any]] = {
+    ADD: operator.add,
+    SUB: operator.sub,
+    MUL: operator.mul,
+    FLOORDIV: _floor,
+    CEILDIV: lambda a, b: -_floor(-a, b),
+    MIN: _least,
+    MAX: _most,
+}

@@ -1,0 +1,142 @@
+"""Plain torch tensors as the native front end sees them inside a forward: constants that keep their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...array import Tensor
+from ...array.axes import sizes_of
+from ...array.dtypes import nominal
+from ...array.tensor import METHODS
+from ...stream.rules import BatchSize, Length
+
+__all__ = ["Arrays", "Constant", "as_array", "device_of", "dtype_of", "nominal"]
+
+_REAL = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
+
+
+def device_of(module: torch.nn.Module) -> torch.device | None:
+    """Return where a module's values are; None where it has none."""
+    for held in (module.parameters(), module.buffers()):
+        for tensor in held:
+            return tensor.device
+    return None
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """Return the torch type of an operator's element type."""
+    return _REAL[name]
+
+
+def as_array(tensor: torch.Tensor) -> Any:
+    """Return a tensor's values on the host, under the element type that operators know."""
+    return tensor.detach().to("cpu", dtype_of(nominal(tensor.dtype).name)).numpy()
+
+
+class Arrays:
+    """Weights as arrays, each made once: what shares memory on the device shares it here."""
+
+    def __init__(self) -> None:
+        self._made: dict[Any, tuple[torch.Tensor, Any]] = {}
+
+    def of(self, tensor: torch.Tensor) -> Any:
+        """Return a tensor's values in C order."""
+        key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        if key not in self._made or not tensor.numel():
+            self._made[key] = (tensor, np.asarray(as_array(tensor), order="C"))
+        return self._made[key][1]
+
+
+class Constant(Tensor):
+    """A native tensor whose values are a torch tensor's; its methods are torch's.
+
+    Parameters
+    ----------
+    tensor : torch.Tensor
+    arrays : Arrays, optional
+        In a capture: what makes the arrays that operators take.
+    """
+
+    def __init__(self, tensor: torch.Tensor, arrays: Arrays | None = None) -> None:
+        self.torch = tensor
+        self._array: Any = tensor  # what the values are known by
+        self.arrays = arrays
+        self.grad = None
+        self.grad_fn = None
+        self.requires_grad = False
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return nominal(self.torch.dtype)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return tuple(self.torch.shape)
+
+    def numpy(self) -> Any:
+        """Return the values as an array on the host, for indices and the like: no gradient flows through it."""
+        return as_array(self.torch)
+
+    def constant(self) -> Any:
+        return self.torch.contiguous() if self.arrays is None else self.arrays.of(self.torch)
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        dtype, _ = self._to_arguments(args, kwargs)
+        return self if dtype in (None, self.dtype) else self._like(self.torch.to(dtype_of(dtype.name)))
+
+    def _like(self, tensor: torch.Tensor) -> Constant:
+        return Constant(tensor, self.arrays)
+
+    def expand(self, *size: Any) -> Any:
+        sizes = sizes_of(size)
+        if any(isinstance(s, BatchSize) for s in sizes):
+            return super().expand(*sizes)
+        return self._like(self.torch.expand(*sizes))
+
+    def repeat(self, *repeats: Any) -> Any:
+        times = sizes_of(repeats)
+        if any(isinstance(n, BatchSize) for n in times):
+            return super().repeat(*times)
+        return self._like(self.torch.repeat(*times))
+
+    def detach(self) -> Any:
+        return self._like(self.torch.detach())
+
+    def __getitem__(self, index: Any) -> Any:
+        parts = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(p, slice) and isinstance(p.stop, Length) for p in parts):
+            return super().__getitem__(index)  # a table
+        return self._like(self.torch[index])
+
+
+def _forward(name: str) -> Callable[..., Any]:
+    native = getattr(Tensor, name)
+    theirs = getattr(torch.Tensor, name, None)
+
+    def method(self: Constant, *args: Any, **kwargs: Any) -> Any:
+        if theirs is None or any(getattr(a, "is_stream", False) for a in args):
+            return native(self, *args, **kwargs)
+        given = [a.torch if isinstance(a, Constant) else a for a in args]
+        out = theirs(self.torch, *given, **kwargs)
+        return self._like(out) if isinstance(out, torch.Tensor) else out
+
+    method.__name__ = name
+    return method
+
+
+_OWN = frozenset((
+    "to", "numpy", "size", "dim", "detach", "expand", "repeat", "cpu", "T", "mT", "item", "tolist", "bool",
+    "float", "double", "long", "requires_grad_",
+))  # fmt: skip
+_DUNDERS = (
+    "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "pow", "rpow", "neg", "abs", "eq", "ne",
+    "lt", "le", "gt", "ge", "matmul", "floordiv", "mod",
+)  # fmt: skip
+for _name in (*METHODS, *(f"__{n}__" for n in _DUNDERS)):
+    if _name not in _OWN and callable(getattr(Tensor, _name, None)):
+        setattr(Constant, _name, _forward(_name))
+Constant.__hash__ = Tensor.__hash__  # type: ignore[method-assign]

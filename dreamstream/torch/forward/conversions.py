@@ -1,0 +1,241 @@
+"""What of torch has no counterpart in the native front end: devices, element types, gradients, dropout, sizes.
+
+They change values and leave frames alone, so that they need no operator; in a capture, which has no values, they
+are what they are in evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ...array import BatchTensor
+from ...array import where as native_where
+from ...array.stream_tensor import StreamTensor as Native
+from ...errors import ModeError, NotStreamableError
+from ...nn import functional as native_functional
+from ...stream.rules import BatchSize
+from ...stream.where import user_line
+from ..tensor import StreamTensor
+from .constants import Constant, dtype_of, nominal
+from .mode import Forward
+from .names import attribute, function
+
+__all__ = ["visible", "with_value"]
+
+
+def with_value(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native:
+    """Return the same stream with other values; in a capture, where there are none, itself."""
+    if inner.value is None:
+        return inner
+    return Native.inside(fn(inner.value), inner.dims, inner.edge, inner.names)  # type: ignore[arg-type]
+
+
+def _dtype(x: Any) -> torch.dtype:
+    """Return the torch type of what was unwrapped."""
+    if isinstance(x, Constant):
+        return x.torch.dtype
+    value = getattr(x, "value", x)  # a complex stream has a torch type of its own
+    own: Any = x.dtype if value is None else value.dtype
+    return own if isinstance(own, torch.dtype) else dtype_of(own.name)
+
+
+# ---------------------------------------------------------------------- attributes
+@attribute("dtype")
+def dtype(forward: Forward, inner: Any) -> torch.dtype:
+    return _dtype(inner)
+
+
+@attribute("device")
+def device(forward: Forward, inner: Any) -> torch.device:
+    return forward.device
+
+
+@attribute("requires_grad")
+def requires_grad(forward: Forward, inner: Any) -> bool:
+    value = getattr(inner, "value", None)
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+@attribute("grad_fn", "grad")
+def no_grad(forward: Forward, inner: Any) -> None:
+    return None
+
+
+@attribute("data")
+def data(forward: Forward, inner: Any) -> Any:
+    return with_value(inner, torch.Tensor.detach)
+
+
+# ---------------------------------------------------------------------- types and devices
+@function("detach")
+def detach(forward: Forward, x: Any) -> Any:
+    return with_value(x, torch.Tensor.detach)
+
+
+@function("requires_grad_", "retain_grad")
+def unchanged(forward: Forward, x: Any, *_: Any, **__: Any) -> Any:
+    return x
+
+
+@function("is_floating_point")
+def is_floating_point(forward: Forward, input: Any) -> bool:
+    return _dtype(input).is_floating_point
+
+
+@function("is_complex", "is_nonzero", "is_inference", "is_conj", "is_neg")
+def is_plain(forward: Forward, input: Any) -> bool:
+    return False
+
+
+@function("get_device")
+def get_device(forward: Forward, x: Any) -> int:
+    return -1 if forward.device.type == "cpu" else forward.device.index or 0
+
+
+@function("to", "type", "type_as", "cpu", "cuda")
+def to(forward: Forward, x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    for a in args:
+        if isinstance(a, torch.dtype):
+            dtype = a
+        elif isinstance(a, (torch.device, str)):
+            device = a
+        elif hasattr(a, "is_stream"):
+            dtype = _dtype(a)
+    if isinstance(x, Constant):  # constant.to(stream)
+        return Constant(x.torch.to(dtype=dtype, device=forward.device), x.arrays)
+    if device is not None:
+        wanted = torch.device(device)
+        if wanted.type != forward.device.type or wanted.index not in (None, forward.device.index):
+            raise NotStreamableError(
+                f"a stream is moved to {wanted} at {user_line()}, but the module runs on {forward.device}"
+            )
+    if dtype is None or _dtype(x) == dtype:
+        return x
+    return with_value(x.to(nominal(dtype)), lambda value: value.to(dtype))
+
+
+def _cast(name: str) -> None:
+    @function(name)
+    def cast(forward: Forward, x: Any, *_: Any, **__: Any) -> Any:
+        return to(forward, x, getattr(torch, name))
+
+
+for _name in ("float", "double", "half", "bfloat16", "long", "int", "bool"):
+    _cast(_name)
+
+
+@function("where_function")
+def where(forward: Forward, *args: Any, **kwargs: Any) -> Any:
+    return native_where(*args, **kwargs)
+
+
+# ---------------------------------------------------------------------- sizes
+def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    def made(forward: Forward, *args: Any, **kwargs: Any) -> Any:
+        first = args[0] if args else kwargs.pop("size")
+        size, rest = (first, args[1:]) if isinstance(first, (list, tuple)) else (args, ())
+        batch = [i for i, s in enumerate(size) if isinstance(s, BatchSize)]
+        shape = [1 if i in batch else s for i, s in enumerate(size)]
+        strange = next((s for s in shape if not isinstance(s, int)), None)
+        if strange is not None:
+            strange._misuse("the size of a new tensor")
+        kwargs.setdefault("device", forward.device)
+        value = Constant(make(shape, *rest, **kwargs), forward.arrays)
+        return BatchTensor(value, batch)
+
+    return made
+
+
+for _make in (torch.zeros, torch.ones, torch.full, torch.empty):
+    function(_make.__name__)(_of_batch(torch.zeros if _make is torch.empty else _make))
+
+
+def _new(name: str, make: Callable[..., torch.Tensor]) -> None:
+    @function(name)
+    def made(forward: Forward, x: Any, *size: Any, **kwargs: Any) -> Any:
+        kwargs.setdefault("dtype", _dtype(x))
+        kwargs.setdefault("device", forward.device)
+        size = size or (kwargs.pop("size"),)
+        flat = size[0] if isinstance(size[0], (list, tuple)) else size
+        if any(isinstance(s, BatchSize) for s in flat):
+            return _of_batch(make)(forward, *size, **kwargs)
+        return Constant(make(*size, **kwargs), forward.arrays)
+
+
+_new("new_zeros", torch.zeros)
+_new("new_ones", torch.ones)
+_new("new_full", torch.full)
+_new("new_empty", torch.zeros)
+
+
+# ---------------------------------------------------------------------- random numbers
+def visible(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native:
+    """Apply a function of the padded tensor that a caller would see, and take its valid frames."""
+    x = inner.in_order()
+
+    def run(value: torch.Tensor) -> torch.Tensor:
+        seen = StreamTensor.from_frames(value, x.dims, x.meta, x.starts, x.rate, x.names)
+        return StreamTensor.of(fn(seen.tensor().contiguous()), seen._info).frames()
+
+    return with_value(x, run)
+
+
+def _random(name: str, in_training: bool) -> None:
+    whole = getattr(F, name)
+
+    @function(name)
+    def run(forward: Forward, input: Any, p: float = 0.5, training: bool = in_training) -> Any:
+        if not training or p == 0 or input.value is None:
+            return getattr(native_functional, name)(input, p, False)
+        return visible(input, lambda padded: whole(padded, p, True))
+
+
+for _name in ("dropout", "dropout1d", "dropout2d", "dropout3d"):
+    _random(_name, True)
+for _name in ("alpha_dropout", "feature_alpha_dropout"):
+    _random(_name, False)
+
+
+# ---------------------------------------------------------------------- statistics of a batch
+@function("batch_norm")
+def batch_norm(
+    forward: Forward,
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Any:
+    operands = (running_mean, running_var, weight, bias)
+    if not training or input.value is None:
+        return native_functional.batch_norm(input, *operands, training, momentum, eps)
+    meta = forward.entry.meta
+    if not meta.all_starting_and_ending:
+        raise ModeError(
+            f"batch_norm at {user_line()} is in training: its statistics are those of whole streams, but these go "
+            "on; call bn.eval() on the layer",
+            [i for i, a, b in zip(meta.ids, meta.sos, meta.eos) if not (a and b)],
+        )
+    x = input.in_order()
+    at = [d for d in x.dims if not isinstance(d, str)].index(x.dims[1]) + 1
+    plain = [None if w is None else w.torch for w in operands]
+    if not len(x.value):
+        return x
+    if forward.buffers is not None:
+        forward.buffers.writes(plain[:2])
+
+    def run(value: torch.Tensor) -> torch.Tensor:
+        moved = value.movedim(at, 1)
+        mean, var, weight, bias = plain
+        out = F.batch_norm(moved, mean, var, weight, bias, True, momentum, eps)
+        return out.movedim(1, at)
+
+    return with_value(x, run)

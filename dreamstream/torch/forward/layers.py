@@ -1,0 +1,178 @@
+"""Layers of torch whose own forwards do not stream: what runs in their place, and what can't stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import torch
+
+from ... import nn as native
+from ...array import BatchTensor
+from ...online.register import registered_for
+from ..private import recurrent_weights
+from .constants import Constant
+from .mode import Forward, current
+
+__all__ = ["streaming_forward", "unstreamable", "waits"]
+
+Reason = tuple[str, str]
+
+
+_STREAMING: dict[type[torch.nn.Module], Callable[..., Any]] = {}
+
+
+def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
+    """Return what runs in a streaming call in place of the module's own forward, if anything does."""
+    own: Any = type(module)
+    registered = registered_for(own)
+    if registered is not None:
+        return partial(registered, module)
+    run = _streams_as(own)
+    return None if run is None else partial(run, module)
+
+
+@lru_cache(maxsize=1024)
+def _streams_as(kind: Any) -> Callable[..., Any] | None:
+    """Return what streams in place of the forward of a class that has not written its own."""
+    for cls in kind.__mro__:
+        if cls in _STREAMING and kind.forward is cls.forward:
+            return _STREAMING[cls]
+    return None
+
+
+# ---------------------------------------------------------------------- recurrence
+def _recurrent(kind: type[torch.nn.Module], twin: type[native.Module]) -> None:
+    """Let a recurrent layer or cell stream as the native one with its weights."""
+
+    def stream(module: Any, input: Any, hx: Any = None) -> Any:
+        forward = current()
+        if getattr(module, "num_layers", 1) > 1 and getattr(module, "dropout", 0) > 0:
+            return _layer_by_layer(module, twin, forward, input, hx)
+        return _run(_twin(module, twin, forward), forward, input, hx)
+
+    _STREAMING[kind] = stream
+
+
+_OPTIONS = (
+    "input_size",
+    "hidden_size",
+    "num_layers",
+    "bias",
+    "batch_first",
+    "dropout",
+    "bidirectional",
+    "proj_size",
+    "nonlinearity",
+)
+
+
+def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int | None = None) -> Any:
+    """Return a native layer with a module's options and weights, all or those of one of its layers."""
+    out: Any = object.__new__(kind)
+    native.Module.__init__(out)
+    out.__dict__.update({name: getattr(module, name) for name in _OPTIONS if hasattr(module, name)})
+    out.training = False  # dropout is ours
+    if not isinstance(module, torch.nn.RNNBase):
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            value = getattr(module, name)
+            out._parameters[name] = None if value is None else Constant(value, forward.arrays)
+        return out
+    names = recurrent_weights(module)
+    if layer is not None:
+        per = 2 if module.bidirectional else 1
+        names = names[layer * per : (layer + 1) * per]
+        out.__dict__["num_layers"] = 1
+    out.__dict__["_names"] = names
+    for name in (n for group in names for n in group):
+        out._parameters[name] = Constant(getattr(module, name), forward.arrays)
+    return out
+
+
+def _run(layer: Any, forward: Forward, input: Any, hx: Any) -> Any:
+    return forward._wrapped(layer.forward(forward.unwrap(input), forward.unwrap(hx)))
+
+
+def _layer_by_layer(module: Any, kind: Any, forward: Forward, input: Any, hx: Any) -> Any:
+    """Run stacked layers one by one, with dropout between them in training, as torch does."""
+    directions = 2 if module.bidirectional else 1
+    ends: list[Any] = []
+    for layer in range(module.num_layers):
+        part = _part(forward, hx, slice(layer * directions, (layer + 1) * directions))
+        input, end = _run(_twin(module, kind, forward, layer), forward, input, part)
+        ends.append(end)
+        if layer + 1 < module.num_layers:
+            input = torch.nn.functional.dropout(input, module.dropout, module.training)
+    if isinstance(module, torch.nn.LSTM):
+        return input, tuple(torch.cat(parts, 0) for parts in zip(*ends))
+    return input, torch.cat(ends, 0)
+
+
+def _part(forward: Forward, hx: Any, rows: slice) -> Any:
+    """Return the initial states of one layer."""
+    if hx is None:
+        return None
+    if isinstance(hx, (tuple, list)):
+        return tuple(_part(forward, h, rows) for h in hx)
+    if isinstance(hx, BatchTensor):
+        return BatchTensor(hx.value[rows], hx.batch_axis)
+    return hx[rows]
+
+
+for _name in ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"):
+    _recurrent(getattr(torch.nn, _name), getattr(native, _name))
+
+
+# ---------------------------------------------------------------------- padding
+def _padded(kind: type[torch.nn.Module], convolve: Callable[..., Any]) -> None:
+    """Let circular padding be part of the convolution, which can wait for the end; a stream by itself can't."""
+
+    def stream(module: Any, input: Any) -> Any:
+        if module.padding_mode != "circular":
+            return kind.forward(module, input)
+        forward = current()
+        given = [forward.unwrap(x) for x in (input, module.weight, module.bias)]
+        options = (module.stride, module.padding, module.dilation, module.groups)
+        return forward._wrapped(convolve(*given, *options, padding_mode=module.padding_mode))
+
+    _STREAMING[kind] = stream
+
+
+_padded(torch.nn.Conv1d, native.functional.conv1d)
+_padded(torch.nn.Conv2d, native.functional.conv2d)
+
+
+# ---------------------------------------------------------------------- what can't stream
+_ATTENTION = (
+    torch.nn.MultiheadAttention,
+    torch.nn.Transformer,
+    torch.nn.TransformerDecoderLayer,
+    torch.nn.TransformerEncoderLayer,
+)
+
+
+def waits(module: torch.nn.Module) -> bool:
+    """Whether a layer has to be run on whole streams, there being no operator that does it."""
+    return isinstance(module, _ATTENTION)
+
+
+def unstreamable(module: torch.nn.Module) -> Reason | None:
+    """Return why a layer can't stream, and what would work; None if it can."""
+    kind: Any = type(module)
+    if registered_for(kind) is not None:
+        return None
+    if isinstance(module, _ATTENTION):
+        return "every frame attends to the whole stream", "attention over a bounded past would stream"
+    if isinstance(module, torch.nn.Conv2d):
+        return None  # its padding says at the first call which axis is the stream's
+    for cls in type(module).__mro__:
+        twin = getattr(native, cls.__name__, None)
+        if (
+            cls.__module__.startswith("torch.nn.")
+            and isinstance(twin, type)
+            and hasattr(twin, "unstreamable")
+        ):
+            found: Reason | None = twin.unstreamable(module)
+            return found
+    return None

@@ -1,0 +1,382 @@
+"""torch's functions inside an online forward: each becomes the native front end's function of the same name.
+
+A `Forward` is the mode that is active while a patched module runs. It sees every call of torch, so that plain
+tensors that meet streams are seen too, and sizes that are tokens reach ``torch.zeros``. What a stream is there, a
+`StreamTensor` with an inner native stream tensor, is unwrapped; plain tensors become constants that keep their
+gradients. What the native front end does not know does not stream, and says so with the user's line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from ... import array as native_array
+from ...array import BatchTensor
+from ...array.stream_tensor import StreamTensor as NativeStream
+from ...array.tensor import Tensor as NativeTensor
+from ...errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
+from ...nn import functional as native_functional
+from ...stream.course import Course, Recording, repeat, same_entry, seen
+from ...stream.rules import BatchLength, BatchSize, Length
+from ...stream.where import user_line
+from ..private import active_modes, leave_innermost_mode
+from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
+from .buffers import Buffers
+from .constants import Arrays, Constant, nominal
+from .names import ATTRIBUTES, HANDLERS, IGNORED, VIEWS, Meaning, meaning_of, writes
+
+__all__ = ["Forward", "current"]
+
+COMPILED = (
+    "a stream can't pass through compiled code, such as a function of torch.jit.script; call a plain function, or "
+    "say how the module streams with @ds.register"
+)
+
+#: Stands where nothing is known to be repeated.
+_UNREPEATABLE = Course([], (), None, [], [])
+
+_CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
+
+
+def current() -> Forward:
+    """Return the forward that is running.
+
+    Raises
+    ------
+    ModeError
+        Where none is.
+    """
+    forward = _CURRENT.get()
+    if forward is None:
+        raise ModeError(f"torch tensors are streams inside an online forward only, at {user_line()}")
+    return forward
+
+
+class Forward(TorchFunctionMode):
+    """The mode of one online forward.
+
+    Parameters
+    ----------
+    entry : Entry
+        The call or the capture.
+    device : torch.device
+        Where the module's values are.
+    arrays : Arrays, optional
+        In a capture: the arrays that weights become.
+    paths : dict of int to str
+        In a capture: the modules' paths by identity.
+    """
+
+    def __init__(
+        self,
+        entry: Any,
+        device: torch.device,
+        arrays: Arrays | None = None,
+        paths: Mapping[int, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.entry = entry
+        self.device = device
+        self.arrays = arrays
+        self.paths = paths or {}
+        self._parameters: dict[int, Constant] = getattr(entry, "parameters", {})
+        self._courses: dict[int, Any] | None = getattr(entry, "asked", None)
+        self._outer: Forward | None = None
+        self.buffers: Buffers | None = None
+        self._stand_in = torch.empty(0, device=device)
+        self._beneath: NotStreamableError | None = None
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if _concerned(args) or (kwargs and _concerned(kwargs)):
+            return self.call(func, args, kwargs or {})
+        kwargs = kwargs or {}
+        if self.buffers is not None and writes(func.__name__, kwargs):
+            self.buffers.writes((*args, *kwargs.values()))
+        return func(*args, **kwargs)
+
+    def __enter__(self) -> Forward:
+        self._outer = _CURRENT.get()
+        _CURRENT.set(self)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Be active no more, however far a with statement that was interrupted had come."""
+        while self in active_modes():
+            leave_innermost_mode()
+        if _CURRENT.get() is self:
+            _CURRENT.set(self._outer)
+
+    def refusal(self, error: RuntimeError) -> NotStreamableError | None:
+        """Return what torch's error means for streams if it comes from compiled code, where ours are lost."""
+        found, self._beneath = self._beneath, None
+        if found is None and "TorchScript interpreter" in str(error):
+            found = NotStreamableError(f"{COMPILED}. It failed: {str(error).strip().splitlines()[-1]}")
+        return found
+
+    # ---------------------------------------------------------------- one call
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a torch function on streams."""
+        name = func.__name__
+        if name in ("__get__", "__set__"):
+            return self._attribute(func, name, args)
+        meaning = meaning_of(func)
+        if self._courses is None or not meaning.repeats or self.entry.recording is not None:
+            return self._called(func, meaning, args, kwargs)
+        asked = _Asked(func, args, kwargs)
+        at = self.entry.n_done
+        course = self._courses.get(at)
+        if course is not None and course.asked == asked.tokens and same_entry(asked.streams):
+            return StreamTensor.shell(repeat(course, self.entry, asked.streams, course.weights or ())[0])
+        if not asked.streams or (course is not None and course.weights is None):
+            return self._called(func, meaning, args, kwargs)
+        self.entry.recording = recording = Recording(asked.streams)
+        try:
+            out = self._called(func, meaning, args, kwargs)
+        finally:
+            self.entry.recording = None
+        result = out._inner if isinstance(out, StreamTensor) else None
+        course = (
+            recording.course(asked.tokens, asked.held, [result])
+            if type(result) is NativeStream
+            else None
+        )
+        if self.entry.n_done > at:
+            self._courses[at] = _UNREPEATABLE if course is None or course.weights is None else course
+        return out
+
+    def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if kwargs.get("out") is not None:
+            raise NotStreamableError(
+                f"{func.__name__}: out= of a stream inside a forward, at {user_line()}"
+            )
+        target = args[0] if args else kwargs.get("input")
+        given = [a if type(a) in _ATOMS else self.unwrap(a) for a in args]
+        named = {k: self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
+        known = meaning.native is not None and given and type(given[0]) is NativeStream
+        if known and torch.dtype not in map(type, (*given, *named.values())):
+            result = meaning.native(*given, **named)  # type: ignore[misc]
+        else:
+            result = self._run(func, meaning.name, tuple(given), named)
+        if (meaning.in_place or kwargs.get("inplace") is True) and isinstance(target, StreamTensor):
+            return self._written(target, result, func.__name__)
+        return self._wrapped(result, target if meaning.shares else None)
+
+    def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args and _has_own(args[0], name):
+            return getattr(args[0], name)(*args[1:], **kwargs)
+        handler = HANDLERS.get(name)
+        if handler is not None:
+            return handler(self, *args, **kwargs)
+        if "input" in kwargs and not args:
+            args = (kwargs.pop("input"),)
+        args = tuple(nominal(a) if isinstance(a, torch.dtype) else a for a in args)
+        kwargs = {k: nominal(v) if isinstance(v, torch.dtype) else v for k, v in kwargs.items()}
+        head = args[0] if args else None
+        if not isinstance(head, NativeTensor) and hasattr(head, "is_stream") and hasattr(head, name):
+            return getattr(head, name)(*args[1:], **kwargs)  # a constant of the batch
+        first = getattr(native_functional, name, None)
+        of_functional = getattr(func, "__module__", None) == "torch.nn.functional"
+        if first is not None and (of_functional or not hasattr(NativeTensor, name)):
+            return first(*args, **kwargs)
+        if hasattr(NativeTensor, name) and args:
+            owner = args[0]
+            if isinstance(owner, (int, float)):  # as in torch.sub(1, x)
+                owner = Constant(torch.as_tensor(owner), self.arrays)
+            return getattr(owner, name)(*args[1:], **kwargs)
+        made = getattr(native_array, name, None)
+        if made is not None:
+            return made(*args, **kwargs)
+        raise NotStreamableError(
+            f"{resolve_name(func) or name} on a stream inside a forward, at {user_line()}: it is not among the "
+            "operations that stream; do it outside the forward, or say how it streams with @ds.register"
+        )
+
+    def _attribute(self, func: Any, name: str, args: tuple[Any, ...]) -> Any:
+        what = func.__self__.__name__
+        if name == "__set__":
+            if what == "requires_grad":
+                return None
+            raise NotStreamableError(
+                f"{what} of a stream can't be set inside a forward, at {user_line()}"
+            )
+        inner = self.unwrap(args[0])
+        handler = None if _has_own(inner, what) else ATTRIBUTES.get(what)
+        if handler is not None:
+            return self._wrapped(handler(self, inner), args[0] if what in VIEWS else None)
+        if what.startswith("is_") or what in ("layout", "itemsize", "nbytes", "output_nr", "_version"):
+            return getattr(self._stand_in, what)
+        if hasattr(inner, what):
+            return self._wrapped(getattr(inner, what), args[0] if what in VIEWS else None)
+        raise NotStreamableError(f"{what} of a stream inside a forward, at {user_line()}")
+
+    # ---------------------------------------------------------------- in and out
+    def unwrap(self, x: Any) -> Any:
+        """Return what the native front end computes with."""
+        if isinstance(x, StreamTensor):
+            return self._inner(x)
+        if isinstance(x, torch.Tensor):
+            return self._constant(x)
+        if isinstance(x, (list, tuple)):
+            if _ATOMS.issuperset(map(type, x)):
+                return x
+            return [self.unwrap(i) for i in x] if isinstance(x, list) else tuple(map(self.unwrap, x))
+        if isinstance(x, dict):
+            return {k: self.unwrap(v) for k, v in x.items()}
+        return x
+
+    def _constant(self, x: torch.Tensor) -> Constant:
+        """Return a plain tensor as the native front end sees it, a parameter as the same each time."""
+        if type(x) is not torch.nn.Parameter:
+            return Constant(x, self.arrays)
+        found = self._parameters.get(id(x))
+        if found is None:
+            found = self._parameters[id(x)] = Constant(x, self.arrays)
+        return found
+
+    def _inner(self, x: StreamTensor) -> Any:
+        inner = x._inner
+        if inner is None:
+            raise StreamMismatchError(
+                f"a StreamTensor from outside meets streams inside a forward, at {user_line()}"
+            )
+        if x._alias[0] != x._seen:
+            raise NotStreamableError(
+                f"a stream is used at {user_line()} after what shares its memory was changed in place; inside a "
+                "forward a stream that others share can't be written into: compute a new tensor instead"
+            )
+        return inner
+
+    def _wrapped(self, result: Any, shares: Any = None) -> Any:
+        if isinstance(result, Constant):
+            return result.torch
+        if isinstance(result, NativeTensor) and not result.is_stream:
+            return torch.from_numpy(result.numpy())
+        if getattr(result, "is_stream", False):
+            out = StreamTensor.shell(result)
+            if isinstance(shares, StreamTensor) and shares._inner is not None:
+                out._alias, out._seen = shares._alias, shares._seen
+            return out
+        if isinstance(result, (list, tuple)) and not isinstance(result, torch.Size):
+            items = [self._wrapped(r, shares) for r in result]
+            return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+        return result
+
+    def _written(self, target: StreamTensor, result: Any, name: str) -> StreamTensor:
+        """Let a stream be the result of an operation in place."""
+        before = target._inner
+        if getattr(result, "dims", None) != before.dims:
+            raise NotStreamableError(f"{name} at {user_line()} changes a stream's dimensions in place")
+        if result.features != before.features:
+            raise ShapeError(
+                f"{name} at {user_line()}: a stream {before.roles} can't take values of the shape {result.roles}"
+            )
+        target._inner = result
+        target._alias[0] += 1
+        target._seen = target._alias[0]
+        return target
+
+
+def _has_own(x: Any, name: str) -> bool:
+    """Whether this is a stream that is no native tensor, a complex one, and says itself what a name means."""
+    return getattr(x, "is_stream", False) and not isinstance(x, NativeTensor) and hasattr(x, name)
+
+
+class _Asked:
+    """What a call of a torch function asks for, as far as it can be told again.
+
+    Attributes
+    ----------
+    tokens : list
+        Equal where the same is asked for.
+    held : list
+        Whose identities are among them.
+    streams : list
+        The native tensors of the arguments; none where something else has a say.
+    """
+
+    __slots__ = ("held", "streams", "tokens")
+
+    def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.tokens: list[Any] = [func, *kwargs]
+        self.held: list[Any] = []
+        self.streams: list[Any] = []
+        for x in (*args, *kwargs.values()) if kwargs else args:
+            kind = type(x)
+            if kind is SHELL:
+                inner = x._inner
+                if type(inner) is not NativeStream or x._alias[0] != x._seen or inner.edge is None:
+                    break
+                self.tokens += seen(inner)
+                self.streams.append(inner)
+            elif kind is torch.nn.Parameter:
+                self.tokens.append(id(x))
+                self.held.append(x)
+            elif kind is float:
+                self.tokens.append(x.hex())
+            elif kind in _ATOMS or (kind is tuple and _INTS.issuperset(map(type, x))):
+                self.tokens += (kind, x)
+            else:
+                break
+        else:
+            return
+        self.streams = []
+
+
+_INTS = frozenset((int,))
+
+
+#: Arguments that mean to streams what they mean to torch.
+_ATOMS = frozenset((int, float, bool, str, type(None)))
+
+
+def _concerned(tree: Any) -> bool:
+    """Whether a stream or a size that is a token is among arguments."""
+    for x in tree.values() if isinstance(tree, dict) else tree:
+        if isinstance(x, torch.Tensor):
+            if isinstance(x, StreamTensor):
+                return True
+        elif type(x) in _ATOMS:
+            continue
+        elif isinstance(x, (list, tuple, dict)):
+            if _concerned(x):
+                return True
+        elif isinstance(x, slice):
+            if _concerned((x.start, x.stop, x.step)):
+                return True
+        elif isinstance(x, (Length, BatchSize, BatchLength, BatchTensor)):
+            return True
+    return False
+
+
+def _call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """What a stream calls by itself: the forward that is running, if one is."""
+    forward = _CURRENT.get(None)
+    if forward is not None:
+        return forward.call(func, args, kwargs)
+    if func.__name__ == "__get__":  # a debugger that looks at it
+        return getattr(torch.empty(0), func.__self__.__name__, None)
+    raise ModeError(f"{func.__name__} at {user_line()}: a stream of a forward that has returned")
+
+
+def _call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """Refuse what torch's functions are not asked about."""
+    error = NotStreamableError(f"{func} on a stream inside a forward, at {user_line()}: {COMPILED}")
+    forward = _CURRENT.get()
+    if forward is not None:
+        forward._beneath = error
+    raise error
+
+
+TAKERS.inside = _call
+TAKERS.beneath = _call_beneath

@@ -1,0 +1,130 @@
+"""What torch's functions are called in the native front end, and what stands in for those that it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from ...array.stream_tensor import StreamTensor as NativeStream
+from ...array.tensor import Tensor as NativeTensor
+from ...nn import functional as native_functional
+
+if TYPE_CHECKING:
+    from .mode import Forward
+
+__all__ = [
+    "ATTRIBUTES",
+    "HANDLERS",
+    "IGNORED",
+    "VIEWS",
+    "Meaning",
+    "attribute",
+    "function",
+    "meaning_of",
+    "writes",
+]
+
+Handler = Callable[..., Any]
+
+#: What torch calls otherwise than the native front end.
+ALIASES = {
+    "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "absolute": "abs",
+    "negative": "neg", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le",
+    "not_equal": "ne", "arctan2": "atan2", "arcsin": "asin", "arccos": "acos", "arctan": "atan",
+    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "concat": "cat", "concatenate": "cat",
+    "moveaxis": "movedim", "swapdims": "transpose", "swapaxes": "transpose", "fix": "trunc",
+    "rsub": "__rsub__", "__div__": "__truediv__", "__rdiv__": "__rtruediv__", "unsafe_chunk": "chunk",
+    "unsafe_split": "split", "split_with_sizes": "split", "bitwise_and": "__and__",
+    "bitwise_or": "__or__", "bitwise_xor": "__xor__", "bitwise_not": "__invert__", "positive": "__pos__",
+    "special_expit": "sigmoid", "view_copy": "view", "linalg_vector_norm": "norm",
+    "_threshold": "threshold", "log_sigmoid": "logsigmoid",
+}  # fmt: skip
+
+#: Functions whose result shares memory with their input: what is written into one is seen in the other.
+VIEWS = frozenset((
+    "transpose", "permute", "view", "reshape", "unsqueeze", "squeeze", "__getitem__", "narrow", "select",
+    "split", "chunk", "unbind", "expand", "expand_as", "flatten", "unflatten", "T", "mT", "t", "detach",
+    "contiguous", "view_as", "reshape_as", "movedim", "real", "imag", "data", "to", "unfold", "dropout",
+))  # fmt: skip
+
+#: Arguments that change nothing about a stream inside a forward.
+IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "generator")
+
+HANDLERS: dict[str, Handler] = {}
+ATTRIBUTES: dict[str, Callable[[Forward, Any], Any]] = {}
+
+
+def function(*names: str) -> Callable[[Handler], Handler]:
+    """Enter what runs torch functions and methods of these names: ``fn(forward, ...)``, unwrapped."""
+
+    def keep(fn: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(names, fn))
+        return fn
+
+    return keep
+
+
+def attribute(*names: str) -> Callable[..., Any]:
+    """Enter what an attribute of a stream is: ``fn(forward, inner)``."""
+
+    def keep(fn: Callable[[Forward, Any], Any]) -> Callable[[Forward, Any], Any]:
+        ATTRIBUTES.update(dict.fromkeys(names, fn))
+        return fn
+
+    return keep
+
+
+class Meaning(NamedTuple):
+    """What a function of torch is to streams.
+
+    Attributes
+    ----------
+    name : str
+        Of the native front end's function or method.
+    native : callable or None
+        What runs on streams; None where arguments other than the first have a say.
+    in_place, shares : bool
+        Whether it writes into its first argument, and whether its result shares that one's memory.
+    repeats : bool
+        Whether asking for the same gives the same.
+    """
+
+    name: str
+    native: Callable[..., Any] | None
+    in_place: bool
+    shares: bool
+    repeats: bool
+
+
+@lru_cache(maxsize=4096)
+def meaning_of(func: Any) -> Meaning:
+    """Find a function of torch among the native ones."""
+    called = func.__name__
+    name = called[:-1] if called.endswith("_") and not called.endswith("__") else called
+    if called.startswith("__i") and called.endswith("__") and hasattr(NativeTensor, f"__{called[3:]}"):
+        name = f"__{called[3:]}"
+    in_place = name != called
+    name = "where_function" if func is torch.where else ALIASES.get(name, name)
+    native = None
+    if name not in HANDLERS:
+        native = getattr(NativeStream, name, None)
+        function = getattr(native_functional, name, None)
+        if function is not None and (
+            native is None or getattr(func, "__module__", None) == "torch.nn.functional"
+        ):
+            native = function
+    shares = name in VIEWS
+    return Meaning(name, native, in_place, shares, native is not None and not in_place and not shares)
+
+
+def writes(name: str, kwargs: Mapping[str, Any]) -> bool:
+    """Whether a function of torch writes into its arguments."""
+    if name.startswith("__"):
+        return name in ("__setitem__", "__set__") or (name[:3] == "__i" and name not in _READING)
+    return name.endswith("_") or name in ("batch_norm", "instance_norm") or kwargs.get("out") is not None
+
+
+_READING = ("__int__", "__index__", "__invert__", "__iter__")

@@ -1,0 +1,29 @@
+"""Sizes of B and L as torch's functions take them.
+
+torch parses arguments before a mode sees the call: a size has to be a `torch.SymInt` to get through
+``torch.zeros(x.size(0), 4)``. Nothing of SymInt but its name is used.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ...stream.rules import BatchLength, BatchSize, Length, Sizes
+
+__all__ = ["SIZES"]
+
+
+class TorchBatch(BatchSize, torch.SymInt):  # type: ignore[misc]
+    """``x.size(B)``."""
+
+
+class TorchLength(Length, torch.SymInt):  # type: ignore[misc]
+    """``x.size(L)``."""
+
+
+class TorchBatchLength(BatchLength, torch.SymInt):
+    """``x.size(B) * x.size(L)``."""
+
+
+TorchLength._joined = TorchBatchLength
+SIZES = Sizes(TorchBatch, TorchLength, TorchBatchLength)

@@ -1,0 +1,95 @@
+"""torch's private names that the bridge uses: right for torch 2.13, the version that pyproject.toml pins.
+
+Nothing else in `dreamstream` knows them. With another version of torch this file is what has to be looked at; its
+names say what the bridge relies on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import _get_current_function_mode_stack as active_modes
+from torch.overrides import _pop_mode as leave_innermost_mode
+from torch.utils import _pytree as pytree
+
+__all__ = [
+    "active_modes",
+    "graph_task",
+    "has_hooks",
+    "is_pointwise_operator",
+    "is_traced",
+    "leave_innermost_mode",
+    "onnx_type",
+    "own_buffers",
+    "own_tensors",
+    "pytree",
+    "recurrent_function",
+    "recurrent_weights",
+    "unused_properties",
+    "will_run",
+    "without_functions",
+    "without_subclass",
+]
+
+#: Contexts in which stream tensors are torch's own; the second also where a mode is active.
+without_subclass = torch._C.DisableTorchFunctionSubclass
+without_functions = torch._C.DisableTorchFunction
+
+#: Which backward is running; whether it will reach a node of the graph.
+graph_task: Callable[[], int] = torch._C._current_graph_task_id
+will_run: Callable[[Any], bool] = torch._C._will_engine_execute_node
+
+
+def is_traced() -> bool:
+    """Return whether `torch.jit.trace` records what runs."""
+    return bool(torch._C._get_tracing_state())
+
+
+def recurrent_function(name: str) -> Callable[..., Any]:
+    """Return torch's function of all layers of an LSTM, GRU or RNN."""
+    function: Callable[..., Any] = getattr(torch._VF, name)
+    return function
+
+
+def recurrent_weights(layer: Any) -> list[list[str]]:
+    """Return the names of a recurrent layer's weights, per layer and direction."""
+    names: list[list[str]] = layer._all_weights
+    return names
+
+
+def has_hooks(module: torch.nn.Module) -> bool:
+    """Return whether a module's call does more than run its forward."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def own_buffers(module: torch.nn.Module) -> dict[str, Any]:
+    """Return a module's own buffers by name: the dictionary that it keeps them in."""
+    return module._buffers
+
+
+def own_tensors(module: torch.nn.Module) -> set[str]:
+    """Return the names of a module's own parameters and buffers."""
+    return {*module._parameters, *module._buffers}
+
+
+def is_pointwise_operator(name: str) -> bool:
+    """Return whether torch tags an operator as one that sees every element by itself."""
+    packet = getattr(torch.ops.aten, name, None)
+    return packet is not None and any(
+        torch.Tag.pointwise in getattr(packet, overload).tags for overload in packet.overloads()
+    )
+
+
+def unused_properties(cls: type, more: list[str]) -> dict[str, list[str]]:
+    """Return the member of a class that says which properties `torch.jit.script` leaves out."""
+    return {"__jit_unused_properties__": [*getattr(cls, "__jit_unused_properties__", ()), *more]}
+
+
+def onnx_type(value: Any) -> Any:
+    """Return ONNX's number of the element type of a value in a graph, None where it is not known."""
+    from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType
+
+    kind = JitScalarType.from_value(value, JitScalarType.UNDEFINED)
+    return None if kind == JitScalarType.UNDEFINED else kind.onnx_type()

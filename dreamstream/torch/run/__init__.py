@@ -1,0 +1,1 @@
+"""What a call computes, on what, and where its states are kept."""

@@ -1,0 +1,297 @@
+"""Eager online mode of torch modules: a session's call whose values torch computes.
+
+Which frames there are, which are kept and which leave come from the operators' C integers; values and states
+are torch tensors on the module's device. Nothing here loops over streams, and no number is read back from the
+device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...online.session import Call, Session, Slot, StreamState
+from ...stream.course import Course, Leg
+from ...stream.edge import Counts, Edge, Line
+from ..forward.constants import Constant, dtype_of
+from ..forward.sizes import SIZES
+from ..private import without_functions
+from ..tensor.padding import flat, same, to_device
+from ..train.groups import Groups, Guard
+from .kernels import KERNELS, Kernel, Step
+from .state_bytes import from_bytes, to_bytes
+from .tables import Gathered, Place, Record, Table, place_of, row_of, rows_index
+from .windows import EagerWindow
+
+__all__ = ["TorchCall", "TorchSession"]
+
+Tensor = torch.Tensor
+
+
+class TorchSession(Session):
+    """A session whose streams' states are places in tables or records of torch tensors."""
+
+    def __init__(self, skew: int = 0, buffers: bool = False, buffer_limit: int | None = None) -> None:
+        super().__init__(skew, buffers, buffer_limit)
+        self.table = Table()
+        self.constants: dict[int, tuple[Any, Tensor]] = {}
+        self.parameters: dict[int, Constant] = {}  # as operators know them
+        self.asked: dict[
+            int, Course
+        ] = {}  # the courses of torch's functions; `courses` are those of operators
+        self._named: list[Any] = []
+        self.joined = Slot(Groups())
+        self.guard = Guard(self)
+
+    def forget_courses(self, named: list[Any]) -> None:
+        """Forget what the calls before did if parameters are no longer what they were."""
+        if named != self._named:
+            self._named = named
+            self.courses.clear()
+            self.asked.clear()
+            self.parameters.clear()
+
+    @property
+    def groups(self) -> Groups:
+        """The streams whose graphs are joined."""
+        groups: Groups = self.joined.current()
+        return groups
+
+    @property
+    def known_ids(self) -> list[str]:
+        return list(dict.fromkeys((*self.live_ids, *sorted(self.groups.waiting))))
+
+    def forgetting(self, ids: Sequence[str]) -> Sequence[tuple[Slot, Any]]:
+        return ((self.joined, self.groups.without(ids)),)
+
+    def constant(self, array: Any, like: Tensor) -> Tensor:
+        """Return an array that serves as a weight as a tensor on the device, converted once."""
+        known = self.constants.get(id(array))
+        if known is None or known[1].device != like.device:
+            with torch.inference_mode(False):  # it may serve in training later
+                tensor = torch.from_numpy(np.array(array))
+                if array.ndim:  # a number stays on the host: it meets tensors of any device
+                    tensor = tensor.to(like.device)
+            if array.ndim:
+                if len(self.constants) > 64:
+                    self.constants.clear()
+                self.constants[id(array)] = (array, tensor)
+            return tensor
+        return known[1]
+
+    def to_parts(self, states: Any) -> list[bytes | None]:
+        return to_bytes(row_of(states), len(self.script))
+
+    def from_parts(self, parts: Sequence[bytes | None]) -> Any:
+        return place_of(from_bytes(parts))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TorchSession:
+        out = TorchSession(self.skew, self.buffers, self.buffer_limit)
+        with self.hold():
+            out.script, out.rates = list(self.script), self.rates
+            live = {i: self.state_of(i) for i in self.live_ids}
+            copied = {i: StreamState(s.frames, place_of(row_of(s.states))) for i, s in live.items() if s}
+            out.publish(copied)
+        return out
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (TorchSession, (self.skew, self.buffers, self.buffer_limit))
+
+
+class TorchCall(Call):
+    """A call that computes torch tensors ``[frames of all rows][features...]``.
+
+    Attributes
+    ----------
+    keeps_tape : bool
+        Whether states go into records, for training.
+    """
+
+    session: TorchSession
+    sizes = SIZES
+    keeps_tape = False
+
+    def begin(self, device: torch.device, keeps_tape: bool, detach: bool) -> None:
+        """Say where and how this call computes, and find the rows' states.
+
+        With `keeps_tape`, `detach` says whether the states are cut off from the tape.
+        """
+        self.device = device
+        self.parameters, self.asked = self.session.parameters, self.session.asked
+        self.keeps_tape = keeps_tape
+        if self.fresh or self.session.table.device != device:  # the module may have been moved
+            self.session.table = Table(device)
+        old: list[Place | None] = [None if s is None else s.states for s in self.old]
+        self.gathered = Gathered(old, device)
+        self.store: Table | Record = Record(detach) if keeps_tape else self.session.table
+        self.places = self.store.places(old)
+        self.index = rows_index([p.row for p in self.places], device)
+        #: Whether all rows stand at the same place, now and before: then they do so at every operation.
+        self.alike = len(self.ids) == 1 or (
+            bool(self.ids)
+            and all(map(same, (*self.frames_before.T, *self.frames_now.T, self.ended)))
+            and same(self.gathered.fresh)
+        )
+
+    def states(self) -> Sequence[Any]:
+        """Return where each row's state is after the call."""
+        return self.places
+
+    def compute(
+        self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
+    ) -> list[tuple[Any, Edge]]:
+        """Run one operator for all rows."""
+        plan = leg.plan
+        if plan is None:
+            plan = leg.plan = _Plan(leg, weights)
+        inputs = list(map(_COUNTS, edges))
+        outputs = leg.op.counts(inputs, self.ended, self.ids)
+        if plan.passes and self.alike and _as_far(inputs[0], outputs[0]):
+            return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
+        with without_functions():  # kernels see plain tensors only
+            like = values[0] if values else torch.empty(0, device=self.device)
+            if plan.arrays:
+                weights = [
+                    self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights
+                ]
+            if not plan.kernel.framewise:
+                results = self._windowed(leg, plan, inputs, outputs, values, weights, like)
+            elif values and not like.shape[0]:
+                results = [_nothing(line, like, (*values, *weights)) for line in leg.lines]
+            else:
+                plan.step.training = self.keeps_tape
+                results = plan.kernel.run(plan.step, *values, *weights)
+        if len(outputs) == 1:
+            value = results if isinstance(results, torch.Tensor) else results[0]
+            return [(value, Edge(self, leg.lines[0], outputs[0]))]
+        return [(y, Edge(self, line, c)) for y, line, c in zip(results, leg.lines, outputs)]
+
+    def _windowed(
+        self,
+        leg: Leg,
+        plan: _Plan,
+        inputs: Sequence[Counts],
+        outputs: Sequence[Counts],
+        values: Sequence[Tensor],
+        weights: Sequence[Tensor | None],
+        like: Tensor,
+    ) -> Sequence[Tensor]:
+        ordinal, kernel, alike = self.n_done - 1, plan.kernel, self.alike
+        kept = leg.op.kept(inputs, outputs)
+        windows = []
+        for i, value in enumerate(values):
+            first, before = kept[i][:, 0], inputs[i][:, 0]
+            held = before[0] > first[0] if alike else (before > first).any()
+            old = self.gathered.rows((ordinal, i)) if held else None
+            windows.append(EagerWindow(old, value, first, inputs[i], alike))
+        step = plan.step
+        step.training = self.keeps_tape
+        step.n = [
+            int(c[0, 2] - c[0, 0] if alike else (c[:, 2] - c[:, 0]).max(initial=0)) for c in outputs
+        ]
+        results: Sequence[Tensor | None] = [None] * len(outputs)
+        if kernel.carries is not None or any(step.n):
+            if alike and kernel.numbers:
+                step.first = [int(c[0, 0]) for c in outputs]
+            else:
+                step.first = [torch.from_numpy(c[:, 0]) for c in outputs]
+                step.last = [torch.from_numpy(c[:, 2]) for c in outputs]
+                step.inputs = [torch.from_numpy(c) for c in inputs]
+                step.ended = torch.from_numpy(self.ended.copy())
+            carried = (
+                None if kernel.carries is None else self._carried(ordinal, kernel, step, weights, like)
+            )
+            results, state = kernel.run(step, windows, weights, carried)
+            for k, part in enumerate(state or ()):
+                self.store.write((ordinal, "carried", k), part, self.index)
+        for i, window in enumerate(windows):
+            self._keep((ordinal, i), window, inputs[i][:, 2], kept[i][:, 1])
+        out = []
+        for line, y, n, c in zip(leg.lines, results, step.n, outputs):
+            if y is None or not n:
+                out.append(_nothing(line, like, (*values, *weights)))
+            elif alike and y.shape[1] == n:
+                out.append(y.flatten(0, 1))
+            else:
+                out.append(flat(y, c[:, 2] - c[:, 0]))
+        return out
+
+    def _keep(self, key: Any, window: EagerWindow, known: Any, first: Any) -> None:
+        """Remember the frames of an input from its position `first` on."""
+        if self.alike:
+            n = 0 if self.ended[0] else int(known[0] - first[0])
+            if n:
+                self.store.write(key, window.run(int(first[0]), n), self.index)
+            return
+        tail = known - first
+        tail[self.ended] = 0
+        if tail.any():
+            self.store.write(
+                key, window.run(torch.from_numpy(known - tail), int(tail.max())), self.index
+            )
+
+    def _carried(
+        self,
+        ordinal: int,
+        kernel: Kernel,
+        step: Step,
+        constants: Sequence[Tensor | None],
+        like: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """Return the carried tensors of all rows: those of new streams are made, the others found."""
+        assert kernel.carries is not None
+        made = kernel.carries(step, constants, like)
+        rows = len(self.ids)
+        found = [self.gathered.rows((ordinal, "carried", k), copy=True) for k in range(len(made))]
+        if self.gathered.fresh.all():
+            return tuple(m.expand(rows, *m.shape[1:]) for m in made)
+        if not self.gathered.fresh.any():
+            return tuple(f for f in found if f is not None)
+        fresh = to_device(self.gathered.fresh, self.device)
+        return tuple(
+            torch.where(fresh.reshape(-1, *(1,) * (m.ndim - 1)), m, f)  # type: ignore[arg-type]
+            for m, f in zip(made, found)
+        )
+
+
+_COUNTS = attrgetter("counts")
+
+
+def _as_far(a: Counts, b: Counts) -> bool:
+    """Whether two edges of rows that are alike have as many frames, before and now."""
+    before, _, now, _ = a[0].tolist()
+    return bool(b[0, 0] == before and b[0, 2] == now)
+
+
+class _Plan:
+    """What holds of an operation's arithmetic in every call."""
+
+    def __init__(self, leg: Leg, weights: Sequence[Any]) -> None:
+        op = leg.op
+        self.kernel: Kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[op.name]
+        self.passes = op.name == "sync"  # its new frames are the input's, where that is no further
+        self.arrays = any(isinstance(w, np.ndarray) for w in weights)
+        ranks = tuple(len(features) for _, features, _, _ in leg.signatures[: leg.n_values])
+        #: Filled anew in every call.
+        self.step = Step(
+            op.name, op.attributes, ranks, tuple(line.features for line in leg.lines), live=True
+        )
+
+
+def _nothing(line: Line, like: Tensor, operands: Sequence[Tensor | None]) -> Tensor:
+    """Return no frames; on the tape where frames would be, so that a loss over none can be differentiated."""
+    features, dtype = line.features, dtype_of(line.dtype)
+    if dtype.is_floating_point:
+        reals = [t for t in operands if t is not None and t.is_floating_point()]
+        wide = dtype == torch.float64
+        dtype = next(
+            (t.dtype for t in reals if (t.dtype == torch.float64) == wide), dtype
+        )  # narrower ones stay
+        for tensor in reals:
+            if tensor.requires_grad and torch.is_grad_enabled():
+                return tensor.reshape(-1)[:0].reshape(0, *features).to(dtype)
+    return like.new_empty(0, *features, dtype=dtype)

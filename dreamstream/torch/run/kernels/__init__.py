@@ -1,0 +1,16 @@
+"""What torch computes: one kernel per operator of the C registry."""
+
+from . import (  # noqa: F401  (each file enters its kernels)
+    convolution,
+    moving,
+    normalization,
+    pointwise,
+    pooling,
+    recurrent,
+    reductions,
+    shape,
+    weights,
+)
+from .registry import KERNELS, Kernel, Step, Window
+
+__all__ = ["KERNELS", "Kernel", "Step", "Window"]

@@ -1,0 +1,160 @@
+"""Convolutions along the stream, and over planes one axis of which is the stream.
+
+Transposed ones are seen from the outputs: which inputs reach them, and where theirs begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from .positions import extent, padded_run, run_from
+from .registry import Step, Window, windowed
+from .shape import pad_axis
+
+__all__ = ["as_images", "plane_weight"]
+
+Tensor = torch.Tensor
+
+
+@windowed("conv1d", numbers=True)
+def conv1d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the windows' products; the frames stand where the first output's window begins."""
+    a, (x,), (weight, bias) = step.attributes, windows, weights
+    span = a["dilation"] * (extent(weight, 2) - 1) + 1
+    first = step.first[0] * a["stride"] - a["left"]
+    n = (step.n[0] - 1) * a["stride"] + span
+    frames = padded_run(x, first, n, a["mode"])
+    stride, dilation, groups = a["stride"], a["dilation"], a["groups"]
+    if as_product(step, frames, weight):
+        if span > 1:
+            frames = frames.unfold(1, span, 1)[..., ::dilation].flatten(2)
+        return (F.linear(frames[:, ::stride] if stride > 1 else frames, weight.flatten(1), bias),), state
+    columns = frames.transpose(1, 2)
+    if as_images(step, frames, weight):
+        images, kernel = columns.unsqueeze(2), weight.unsqueeze(2)
+        y = F.conv2d(images, kernel, bias, (1, stride), 0, (1, dilation), groups).squeeze(2)
+    else:
+        y = F.conv1d(columns, weight, bias, stride, 0, dilation, groups)
+    return (y.transpose(1, 2),), state
+
+
+def as_product(step: Step, frames: Tensor, weight: Tensor) -> bool:
+    """Return whether frames ``(B, n, channels)`` go faster as the rows of one product.
+
+    On the CPU they do where a row is one frame, and where rows are few.
+    """
+    if not step.live or step.attributes["groups"] > 1 or frames.device.type != "cpu":
+        return False
+    return weight.shape[2] == 1 or (not step.training and frames.shape[0] * step.n[0] <= 32)
+
+
+def as_images(step: Step, frames: Tensor, weight: Tensor) -> bool:
+    """Return whether frames ``(B, n, channels)`` go faster as images of one row.
+
+    On the CPU torch then takes them as they lie, several times faster, and turns the weight instead; for
+    gradients it is slower.
+    """
+    small = weight.numel() <= frames.numel()
+    return step.live and small and not step.training and frames.device.type == "cpu"
+
+
+@windowed("conv2d", numbers=True)
+def conv2d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the products of windows over (stream, positions), or over the images that frames are."""
+    a, (x,), bias = step.attributes, windows, weights[1]
+    weight = plane_weight(weights[0], a["axis"])
+    stride, dilation = a["stride"] or (1, 1), a["dilation"] or (1, 1)
+    before, behind, left, right = a["padding"] or (0, 0, 0, 0)
+    if step.ranks[0] == 3:
+        images = x.run(step.first[0], step.n[0])
+        plane = pad_axis(images.flatten(0, 1), -3, before, behind, a["mode"])
+    else:
+        span = dilation[0] * (extent(weight, 2) - 1) + 1
+        first = step.first[0] * stride[0] - before
+        plane = padded_run(x, first, (step.n[0] - 1) * stride[0] + span, a["mode"])
+    plane = _channels_first(pad_axis(plane, -2, left, right, a["inner_mode"]))
+    y = F.conv2d(plane, weight, bias, stride, 0, dilation, a["groups"]).permute(0, 2, 3, 1)
+    return (y.reshape(*images.shape[:2], *y.shape[1:]) if step.ranks[0] == 3 else y,), state
+
+
+def _channels_first(plane: Tensor) -> Tensor:
+    """Return ``(B, n, F, C)`` as ``(B, C, n, F)``.
+
+    A single channel is put in front anew: where its stride is 1, F.conv2d of torch 2.13 on a CPU gives wrong sums.
+    """
+    return plane.squeeze(3).unsqueeze(1) if plane.shape[3] == 1 else plane.permute(0, 3, 1, 2)
+
+
+def plane_weight(weight: Tensor, axis: int) -> Tensor:
+    """Return a weight whose last two axes are those of the plane; without the first it has one tap there."""
+    if weight.dim() == 3:
+        return weight.unsqueeze(2)
+    return weight.transpose(2, 3) if axis else weight
+
+
+@windowed("conv_transpose1d", numbers=True)
+def conv_transpose1d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the sums of all inputs that reach the new frames."""
+    a, (x,), (weight, bias) = step.attributes, windows, weights
+    reach = a["dilation"] * (extent(weight, 2) - 1)
+    frames, offset, more = _reaching(step, x, a["stride"], a["padding"], reach, a["output_padding"])
+    columns, stride, dilation, groups = frames.transpose(1, 2), a["stride"], a["dilation"], a["groups"]
+    if as_images(step, frames, weight):
+        images, kernel, added = columns.unsqueeze(2), weight.unsqueeze(2), (0, more)
+        y = F.conv_transpose2d(images, kernel, bias, (1, stride), 0, added, groups, (1, dilation))
+        y = y.squeeze(2)
+    else:
+        y = F.conv_transpose1d(columns, weight, bias, stride, 0, more, groups, dilation)
+    return (_from(y.transpose(1, 2), offset, step.n[0]),), state
+
+
+@windowed("conv_transpose2d", numbers=True)
+def conv_transpose2d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the sums of all inputs that reach the new frames, or the images that frames become."""
+    a, (x,), bias = step.attributes, windows, weights[1]
+    weight = plane_weight(weights[0], a["axis"])
+    stride, dilation = a["stride"] or (1, 1), a["dilation"] or (1, 1)
+    padding, added = a["padding"] or (0, 0), a["output_padding"] or (0, 0)
+
+    def transposed(plane: Tensor, padding: tuple[int, int], added: tuple[int, int]) -> Tensor:
+        y = F.conv_transpose2d(
+            plane.permute(0, 3, 1, 2), weight, bias, stride, padding, added, a["groups"], dilation
+        )
+        return y.permute(0, 2, 3, 1)
+
+    if step.ranks[0] == 3:
+        images = x.run(step.first[0], step.n[0])
+        y = transposed(images.flatten(0, 1), padding, added)
+        return (y.reshape(*images.shape[:2], *y.shape[1:]),), state
+    reach = dilation[0] * (extent(weight, 2) - 1)
+    frames, offset, more = _reaching(step, x, stride[0], padding[0], reach, added[0])
+    y = transposed(frames, (0, padding[1]), (more, added[1]))
+    return (_from(y, offset, step.n[0]),), state
+
+
+def _reaching(
+    step: Step, x: Window, stride: int, padding: int, reach: int, added: int
+) -> tuple[Tensor, int | Tensor, int]:
+    """Return the frames that reach the outputs, how many outputs of theirs to drop, how many to add.
+
+    Input i reaches the outputs from i stride - padding up to `reach` further.
+    """
+    at = step.first[0] + padding
+    more = max(0, stride - 1 - reach)
+    if padding % stride == 0 and reach + 1 + added - padding >= stride:
+        # whole strides are known, never less: all rows go on at a multiple of the stride
+        back = reach // stride
+        return x.run(at // stride - back, (step.n[0] - 1) // stride + back + 1), back * stride, more
+    reach = max(reach, stride - 1)
+    first = -((reach - at) // stride)
+    return x.run(first, (step.n[0] - 1 + reach) // stride + 1), at - first * stride, more
+
+
+def _from(y: Tensor, offset: int | Tensor, n: int) -> Tensor:
+    if isinstance(offset, Tensor) and offset.dim() > 0:  # a trace has tensors for sizes
+        return run_from(y, offset, n)
+    return y[:, offset : offset + n]

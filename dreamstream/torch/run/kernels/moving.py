@@ -1,0 +1,120 @@
+"""Frames in other places: added, dropped or held back, laid out as features and back, at another rate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from .positions import extent, padded_run, run_from, strided_run, there
+from .registry import Step, Window, windowed
+
+Tensor = torch.Tensor
+
+
+@windowed("pad", numbers=True)
+def pad(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the stream with frames before and behind it."""
+    a, (x,) = step.attributes, windows
+    return (padded_run(x, step.first[0] - a["left"], step.n[0], a["mode"], a["value"]),), state
+
+
+@windowed("pad_to_multiple")
+def pad_to_multiple(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the stream with frames before it, and behind it up to a whole number of blocks."""
+    a, (x,) = step.attributes, windows
+    more = (-x.total).remainder(a["multiple"]).maximum(a["least"] - x.total)
+    right = a["right"] + more
+    end = x.total.maximum(right.clamp(min=a["left"]) + 1)  # of too short a stream that is mirrored
+    return (padded_run(x, step.first[0] - a["left"], step.n[0], a["mode"], a["value"], end),), state
+
+
+@windowed("slice", "cut", numbers=True)
+def part(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return every step-th frame from a start on; where they end the counts say."""
+    a, x = step.attributes, windows[0]
+    return (strided_run(x, a["start"] + step.first[0] * a["step"], step.n[0], a["step"]),), state
+
+
+@windowed("delay", numbers=True)
+def delay(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the stream some frames late."""
+    return (windows[0].run(step.first[0] - step.attributes["frames"], step.n[0]),), state
+
+
+@windowed("sync", numbers=True)
+def sync(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the stream as far as the others have come."""
+    return (windows[0].run(step.first[0], step.n[0]),), state
+
+
+@windowed("frame", numbers=True)
+def frame(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return windows of successive frames."""
+    a, (x,) = step.attributes, windows
+    span = a["dilation"] * (a["size"] - 1) + 1
+    frames = x.run(step.first[0] * a["step"], (step.n[0] - 1) * a["step"] + span)
+    return (frames.unfold(1, span, a["step"])[..., :: a["dilation"]].movedim(-1, 2),), state
+
+
+@windowed("unstack")
+def unstack(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the first feature axis of the new frames laid out along the stream."""
+    frames, _ = windows[0].new()
+    return (frames.flatten(1, 2),), state
+
+
+@windowed("repeat_frames")
+def repeat_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return every new frame several times."""
+    frames, _ = windows[0].new()
+    return (frames.repeat_interleave(step.attributes["times"], 1),), state
+
+
+@windowed("overlap_add")
+def overlap_add(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return windows laid over each other and added, in double."""
+    (x,), hop = windows, step.attributes["step"]
+    size = extent(x.new()[0], 2)
+    reach = max(size, hop) - 1
+    first = -((reach - step.first[0]) // hop)  # the first window that reaches the new frames
+    n = (step.n[0] - 1 + reach) // hop + 1
+    pieces = x.run(first, n)
+    n_rows, shape = pieces.shape[0], pieces.shape[3:]
+    columns = pieces.double().reshape(n_rows, n, size, -1).permute(0, 3, 2, 1)  # (B, channels, size, n)
+    n_channels = columns.shape[1]
+    y = F.fold(columns.flatten(1, 2), (1, (n - 1) * hop + size), (1, size), stride=(1, hop))
+    y = F.pad(y.reshape(n_rows, n_channels, -1).transpose(1, 2), (0, 0, 0, max(0, hop - size)))
+    y = run_from(y.to(pieces.dtype), step.first[0] - first * hop, step.n[0])
+    return (y.reshape(n_rows, -1, *shape),), state
+
+
+@windowed("resample")
+def resample(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the sums over each phase's taps.
+
+    A phase's taps lie within `half` of its output. They are gathered, and the kernel's structural zeros meet
+    no frame: what stands there may not have come yet.
+    """
+    a, (x,), (kernel,) = step.attributes, windows, weights
+    orig, new, half, width = a["orig"], a["new"], a["half"], a["width"]
+    centres = torch.arange(new) * orig
+    begin = -((half - centres) // new)  # of a phase's taps, from where its block of `orig` frames begins
+    taps = begin[:, None] + torch.arange(2 * half // new + 1)
+    used = taps <= ((centres + half) // new)[:, None]
+
+    block = step.first[0] // new
+    n = (step.n[0] + new - 2) // new + 1
+    low, span = -(half // new), (new - 1) * orig // new + 2 * half // new + 2
+    frames = x.run(block * orig + low, (n - 1) * orig + span)
+    n_rows, features = frames.shape[0], frames.shape[2:]
+    at = (torch.arange(n)[:, None, None] * orig + taps - low).flatten()
+    seen = frames.flatten(2).index_select(1, there(at, frames)) if features else frames[:, at, None]
+    seen = seen.reshape(n_rows, n, *taps.shape, -1)
+    seen = torch.where(there(used, frames)[..., None], seen, 0)
+    factors = kernel[:, 0].gather(1, there((taps + width).clamp(max=kernel.shape[2] - 1), kernel))
+    y = torch.einsum("bqptf,pt->bqpf", seen, factors).flatten(1, 2)
+    y = run_from(y, step.first[0] - block * new, step.n[0])
+    return (y.reshape(n_rows, -1, *features),), state

@@ -1,0 +1,111 @@
+"""Windows reduced to their largest or mean element, along the stream and along the first feature axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from .positions import there
+from .registry import Step, Window, windowed
+
+Tensor = torch.Tensor
+
+
+def _planes(step: Step, x: Window, dilation: int, inner_dilation: int, fill: float) -> Tensor:
+    """Return all that the windows see, ``(B, channels, frames, positions)``, with `fill` for padding."""
+    a = step.attributes
+    first = step.first[0] * a["stride"] - a["left"]
+    n = (step.n[0] - 1) * a["stride"] + dilation * (a["kernel"] - 1) + 1
+    frames = x.run(first, n, fill)
+    if not _inner(step):
+        return frames.reshape(*frames.shape[:2], -1).transpose(1, 2).unsqueeze(-1)
+    planes = frames.reshape(*frames.shape[:3], -1).permute(0, 3, 1, 2)
+    seen = (step.features[0][0] - 1) * a["inner_stride"] + inner_dilation * (a["inner_kernel"] - 1) + 1
+    before = a["inner_padding"]
+    return F.pad(planes, (before, seen - before - planes.shape[3]), value=fill)
+
+
+def _inner(step: Step) -> bool:
+    a = step.attributes
+    return (a["inner_kernel"], a["inner_stride"], a["inner_padding"]) != (1, 1, 0)
+
+
+def _frames(step: Step, planes: Tensor) -> Tensor:
+    """Bring planes back to frames ``(B, n, *features)``."""
+    return planes.permute(0, 2, 3, 1).reshape(planes.shape[0], planes.shape[2], *step.features[0])
+
+
+def _both(step: Step, name: str) -> tuple[int, int]:
+    return step.attributes[name], step.attributes[f"inner_{name}"]
+
+
+@windowed("max_pool", numbers=True)
+def max_pool(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return each window's largest element."""
+    dilation = _both(step, "dilation")
+    planes = _planes(step, windows[0], *dilation, -torch.inf)
+    y = F.max_pool2d(planes, _both(step, "kernel"), _both(step, "stride"), 0, dilation)
+    return (_frames(step, y),), state
+
+
+@windowed("avg_pool")
+def avg_pool(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return each window's sum by its number of elements, or by the divisor."""
+    a, (x,) = step.attributes, windows
+    planes = _planes(step, x, 1, 1, 0.0)
+    kernel, stride = _both(step, "kernel"), _both(step, "stride")
+    padded = a["left"] or a["right"] or a["inner_padding"]
+    if a["divisor"] or not (a["ceil"] or (padded and not a["count_include_pad"])):
+        divisor = a["divisor"] or kernel[0] * kernel[1]
+        return (_frames(step, F.avg_pool2d(planes, kernel, stride, divisor_override=divisor)),), state
+    sums = F.avg_pool2d(planes, kernel, stride, divisor_override=1)
+    m = step.first[0][:, None] + torch.arange(step.n[0], device=step.first[0].device)
+    sizes = _sizes(step, m * stride[0] - a["left"], kernel[0], x.known[:, None], a["right"])[..., None]
+    if _inner(step):
+        g = torch.arange(sums.shape[3], device=sizes.device)
+        n_inner = x.new()[0].shape[2]
+        sizes = sizes * _sizes(
+            step, g * stride[1] - a["inner_padding"], kernel[1], n_inner, a["inner_padding"]
+        )
+    return (_frames(step, sums / there(sizes.clamp(min=1), sums)[:, None]),), state
+
+
+def _sizes(step: Step, first: Tensor, kernel: int, size: Any, right: int) -> Tensor:
+    """Return how many elements windows count that begin at `first` on an axis of `size`."""
+    if step.attributes["count_include_pad"]:
+        return (size + right - first).clamp(max=kernel)
+    end = torch.minimum(first + kernel, torch.as_tensor(size, device=first.device))
+    return end - first.clamp(min=0)
+
+
+@windowed("adaptive_pool")
+def adaptive_pool(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the mean or the largest element of a given number of parts."""
+    a, (x,) = step.attributes, windows
+    if a["frames"]:
+        y = _parts_of_streams(step, x)
+    else:
+        y = x.run(step.first[0], step.n[0])
+    if a["inner"]:
+        pool = F.adaptive_max_pool1d if a["kind"] == "max" else F.adaptive_avg_pool1d
+        rows = y.reshape(y.shape[0] * y.shape[1], y.shape[2], -1).transpose(1, 2)
+        y = pool(rows, a["inner"]).transpose(1, 2)
+    return (y.reshape(-1, step.n[0], *step.features[0]),), state
+
+
+def _parts_of_streams(step: Step, x: Window) -> Tensor:
+    """Return each part of every stream reduced; parts of the shorter ones have fewer frames."""
+    n_parts, total = step.attributes["frames"], x.total[:, None]
+    parts = torch.arange(n_parts, device=total.device)
+    first = parts * total // n_parts
+    size = -(-(parts + 1) * total // n_parts) - first  # (B, parts)
+    within = torch.arange(int(size.max()), device=total.device)
+    frames = x.take((first[..., None] + within).flatten(1)).unflatten(1, (n_parts, -1))
+    valid = there(within < size[..., None], frames)
+    valid = valid.reshape(*valid.shape, *(1,) * (frames.dim() - 3))
+    if step.attributes["kind"] == "max":
+        return torch.where(valid, frames, -torch.inf).amax(2)
+    return torch.where(valid, frames, 0).sum(2) / valid.sum(2).clamp(min=1)

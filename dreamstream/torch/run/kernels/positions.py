@@ -1,0 +1,78 @@
+"""Frames beyond a stream's ends, as the modes of padding see them, and runs that begin anywhere."""
+
+from __future__ import annotations
+
+import torch
+
+from ...private import is_traced
+from .registry import Window
+
+__all__ = ["extent", "padded_run", "run_from", "strided_run", "there", "traced"]
+
+Tensor = torch.Tensor
+
+
+def there(tensor: Tensor, like: Tensor) -> Tensor:
+    """Return integers of the host where `like` is."""
+    return tensor.to(like.device, non_blocking=True)
+
+
+def traced() -> bool:
+    """Return whether a graph is being made, so that nothing may depend on the numbers at hand."""
+    return torch.compiler.is_compiling() or is_traced()
+
+
+def extent(tensor: Tensor, axis: int) -> int:
+    """Return a size as a number, which it is not while torch.jit traces."""
+    return int(tensor.shape[axis])
+
+
+def padded_run(
+    x: Window,
+    first: Tensor | int,
+    n: int,
+    mode: str = "constant",
+    value: float = 0.0,
+    end: Tensor | None = None,
+) -> Tensor:
+    """Return n frames from absolute position `first` on, where the stream is padded at both ends.
+
+    Parameters
+    ----------
+    mode : {"zeros", "constant", "replicate", "reflect", "circular"}
+        What stands before 0 and from total on.
+    end : Tensor, optional
+        (B,): where a reflection turns, in place of total; from there back to total it sees `value`.
+    """
+    if mode in ("zeros", "constant") or _inside(x, first, n):
+        return x.run(first, n, value)
+    if isinstance(first, int):
+        first = torch.full_like(x.total, first)
+    positions = first[:, None] + torch.arange(n, device=first.device)
+    length = x.total[:, None]
+    if mode == "replicate":
+        return x.take(positions.clamp(min=0).minimum(length - 1))
+    if mode == "circular":
+        return x.take(positions.remainder(length.clamp(min=1)))
+    positions, turn = positions.abs(), length if end is None else end[:, None]
+    return x.take(torch.where(positions < turn, positions, 2 * (turn - 1) - positions), value)
+
+
+def _inside(x: Window, first: Tensor | int, n: int) -> bool:
+    """Whether it is certain that no row reaches beyond an end."""
+    if isinstance(first, int):
+        return first >= 0 and first + n <= int(x.total[0])
+    return not traced() and bool(((first >= 0) & (first + n <= x.total)).all())
+
+
+def strided_run(x: Window, first: Tensor | int, n: int, step: int) -> Tensor:
+    """Return n frames from absolute position `first` on, `step` apart."""
+    frames = x.run(first, (n - 1) * step + 1)
+    return frames[:, ::step] if step > 1 else frames
+
+
+def run_from(frames: Tensor, offset: Tensor, n: int) -> Tensor:
+    """Return n of the frames ``(B, more, *features)`` of every row, from its own ``offset (B,)`` on."""
+    at = there(offset[:, None] + torch.arange(n, device=offset.device), frames)
+    rows = torch.arange(frames.shape[0], device=frames.device)
+    return frames[rows[:, None], at]

@@ -1,0 +1,93 @@
+"""One value of all elements of a frame, or of all frames: so far, or of the whole stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .positions import there
+from .registry import Step, Window, framewise, windowed
+
+Tensor = torch.Tensor
+
+
+@framewise("reduce_features")
+def reduce_features(step: Step, x: Tensor) -> Tensor:
+    """Return torch's reduction of the operator's kind."""
+    a, rank = step.attributes, step.ranks[0]
+    kind, kept = a["kind"], bool(a["keepdim"])
+    axes = sorted(axis - rank for axis in a["axes"] or range(rank))
+    if kind == "var":
+        return torch.var(x, axes, correction=a["correction"], keepdim=kept)
+    if kind == "std":
+        return torch.std(x, axes, correction=a["correction"], keepdim=kept)
+    if kind == "norm":
+        return torch.linalg.vector_norm(x, a["p"], axes, kept)
+    if kind in ("prod", "argmax", "argmin"):
+        return _of_one_axis(kind, x, axes, kept)
+    return getattr(torch, kind)(x, axes, keepdim=kept)
+
+
+def _of_one_axis(kind: str, x: Tensor, axes: list[int], kept: bool) -> Tensor:
+    """Return what torch reduces along one axis only: the axes are joined, the last runs fastest."""
+    others = [axis for axis in range(-x.dim(), 0) if axis not in axes]
+    if x.dtype == torch.bool and kind != "prod":
+        x = x.to(torch.uint8)
+    joined = x.permute(*others, *axes).flatten(len(others))
+    y = getattr(torch, kind)(joined, -1)
+    if kept:
+        for axis in axes:
+            y = y.unsqueeze(axis + x.dim())
+    return y
+
+
+START = {"max": -torch.inf, "min": torch.inf}
+
+
+def _nothing(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> tuple[Tensor]:
+    """Return what there is before the first frame, of one row, in double."""
+    start = START.get(step.attributes["kind"], 0.0)
+    features = step.features[0]
+    return (torch.full((1, *features), start, dtype=torch.float64, device=like.device),)
+
+
+def _of_rows(numbers: Tensor, like: Tensor) -> Tensor:
+    """Return numbers of rows, or of their frames, where they meet values."""
+    numbers = there(numbers, like)
+    return numbers.reshape(*numbers.shape, *(1,) * (like.dim() - numbers.dim()))
+
+
+@windowed("cumulative", carries=_nothing)
+def cumulative(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the running sums or means."""
+    frames, _ = windows[0].new()
+    wide = frames.double()
+    sums = state[0][:, None] + wide.cumsum(1)
+    y = sums
+    if step.attributes["kind"] == "mean":
+        first = step.first[0]
+        so_far = first[:, None] + torch.arange(1, frames.shape[1] + 1, device=first.device)
+        y = sums / _of_rows(so_far, sums)
+    return (y.to(frames.dtype),), (state[0] + wide.sum(1),)  # zeros stand behind each row's frames
+
+
+@windowed("reduce_frames", carries=_nothing)
+def reduce_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the sum, mean, maximum or minimum of whole streams, where they end."""
+    kind, (so_far,) = step.attributes["kind"], state
+    frames, n = windows[0].new()
+    wide = frames.double()
+    if kind in START:
+        places = torch.arange(frames.shape[1], device=frames.device)
+        valid = _of_rows(places < there(n, frames)[:, None], wide)
+        wide = torch.where(valid, wide, START[kind])
+        wide = torch.cat([so_far[:, None], wide], 1)
+        so_far = wide.amax(1) if kind == "max" else wide.amin(1)
+    else:
+        so_far = so_far + wide.sum(1)
+    y = so_far
+    if kind == "mean":
+        y = y / _of_rows(windows[0].known.clamp(min=1), y)
+    return (y.to(frames.dtype)[:, None][:, : step.n[0]],), (so_far,)

@@ -1,0 +1,153 @@
+"""How torch computes an operator: what a kernel is given, and the table of all kernels.
+
+A kernel does arithmetic on values and nothing else: which frames there are, which are kept and when they
+leave come from the operator's C integers. There are two kinds.
+
+A *framewise* kernel sees every frame by itself: ``fn(step, *values, *weights)``, where a value has any
+leading dimensions and then its features, and gives a value (or a tuple) with the same leading dimensions.
+
+A *windowed* kernel sees the frames that each row may read: ``fn(step, windows, weights, state)``, and gives
+``(outputs, state)``: per output new frames ``(B, n, *features)``, of which each row's first
+``counts`` are valid, and the carried tensors ``(B, ...)`` after them. What it carries from call to call is a
+tuple of tensors; `carries` makes it, for one row that starts. Where no row has new frames of any output, only
+kernels that carry something are called.
+
+Kernels use torch's functions alone, no Python loop over rows and no number read from a tensor, so that they run
+on any device, under autograd and in an exported graph. Positions are int64 tensors on the host in eager mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+__all__ = ["KERNELS", "Kernel", "Step", "Window", "framewise", "windowed"]
+
+Tensor = torch.Tensor
+
+
+class Window(Protocol):
+    """The frames of one input that an operator may read, for every row by absolute position."""
+
+    #: (B,) int64: known and total of the input after this call, its frames known before it.
+    known: Tensor
+    total: Tensor
+    before: Tensor
+    #: Whether all rows have equally many new frames.
+    even: bool
+
+    def run(self, first: Tensor | int, n: int, fill: float = 0.0) -> Tensor:
+        """Return n consecutive frames ``(B, n, *features)`` from the absolute position ``first (B,)`` on.
+
+        A number is the position of all rows.
+
+        Positions of which the row has no frame hold `fill`: before 0, before the first that is kept, and
+        from known on.
+        """
+
+    def take(self, positions: Tensor, fill: float = 0.0) -> Tensor:
+        """Return the frames at absolute ``positions (B, n)``, likewise."""
+
+    def new(self) -> tuple[Tensor, Tensor]:
+        """Return this call's frames ``(B, most, *features)``, zeros behind each row's, and how many ``(B,)``."""
+
+
+@dataclass
+class Step:
+    """One operation on all rows of a call.
+
+    Attributes
+    ----------
+    name : str
+        The operator.
+    attributes : dict
+        As the operator's C definition names them, defaults filled in.
+    ranks : tuple of int
+        Number of feature axes of each value input.
+    features : tuple of tuple of int
+        Shape of one frame of each output.
+    first : list of Tensor, or of int
+        ``(B,)`` int64 per output: absolute position of its first new frame. A number holds for all rows; kernels
+        that take those (`windowed`) are given nothing else of rows.
+    last : list of Tensor
+        ``(B,)`` int64 per output: where its new frames end.
+    n : list of int
+        Per output: the most new frames of any row.
+    inputs : list of Tensor
+        ``(B, 4)`` int64 for every input, those that are only counted included: known and total before the
+        call, known and total now.
+    ended : Tensor
+        ``(B,)`` bool: whether the stream ends with this call.
+    training : bool
+        Whether a gradient may be wanted.
+    live : bool
+        Whether this is a call at whose numbers a kernel may look, not a graph for any.
+    """
+
+    name: str
+    attributes: dict[str, Any]
+    ranks: tuple[int, ...]
+    features: tuple[tuple[int, ...], ...]
+    first: list[Any] = field(default_factory=list)
+    last: list[Tensor] = field(default_factory=list)
+    n: list[int] = field(default_factory=list)
+    inputs: list[Tensor] = field(default_factory=list)
+    ended: Tensor | None = None
+    training: bool = False
+    live: bool = False
+
+
+State = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel and, where it carries tensors from call to call, what makes those of a row that starts.
+
+    Attributes
+    ----------
+    run : callable
+        See the module.
+    framewise : bool
+    numbers : bool
+        Whether it takes Python numbers for ``step.first`` where all rows stand at the same place.
+    carries : callable or None
+        ``fn(step, weights, like) -> tuple of (1, ...)`` tensors on `like`'s device; those that hold frames'
+        values have its dtype.
+    """
+
+    run: Callable[..., Any]
+    framewise: bool
+    numbers: bool = False
+    carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None
+
+
+KERNELS: dict[str, Kernel] = {}
+
+
+def framewise(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a framewise kernel under the names of its operators."""
+    return _enter(names, framewise=True)
+
+
+def windowed(
+    *names: str,
+    numbers: bool = False,
+    carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a windowed kernel under the names of its operators."""
+    return _enter(names, framewise=False, numbers=numbers, carries=carries)
+
+
+def _enter(names: Sequence[str], **kind: Any) -> Callable[..., Any]:
+    def keep(fn: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            if name in KERNELS:
+                raise ValueError(f"two kernels for {name}")
+            KERNELS[name] = Kernel(fn, **kind)
+        return fn
+
+    return keep

@@ -1,0 +1,45 @@
+"""Products of every frame with constant weights, and rows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from .positions import there
+from .registry import Step, Window, framewise, windowed
+
+Tensor = torch.Tensor
+
+
+@framewise("linear")
+def linear(step: Step, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return ``x W^T + b`` over the last feature axis."""
+    return F.linear(x, weight, bias)
+
+
+@framewise("matmul")
+def matmul(step: Step, x: Tensor, weight: Tensor) -> Tensor:
+    """Return the products with a matrix ``(n, k)`` for each place along the leading feature axes."""
+    lead = x.shape[: x.dim() - step.ranks[0]]
+    n_places = weight.dim() - 2
+    *axes, _ = step.features[0]
+    vectors = x.reshape(*lead, *axes[:n_places], prod(axes[n_places:]), x.shape[-1])
+    return (vectors @ weight.transpose(-1, -2)).reshape(*lead, *step.features[0])
+
+
+@framewise("embedding")
+def embedding(step: Step, x: Tensor, weight: Tensor) -> Tensor:
+    """Return the rows that the elements name."""
+    return F.embedding(x, weight)
+
+
+@windowed("table")
+def table(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the rows at the frames' absolute positions."""
+    (weight,), first = weights, step.first[0]
+    at = first[:, None] + torch.arange(step.n[0], device=first.device)
+    return (weight[there(at.clamp(max=weight.shape[0] - 1), weight)],), state

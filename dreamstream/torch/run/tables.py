@@ -1,0 +1,216 @@
+"""Where streams' states live: tables indexed by slot in evaluation, records on the tape in training.
+
+Both hold, by key, tensors with one row per state. A stream's state is a place: a store and a row in it. A
+table's slot has two rows; a call reads one and writes the other, so that the state before it stays whole until the
+session publishes the place of the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ..tensor.padding import to_device
+
+__all__ = ["Gathered", "Place", "Record", "Table", "place_of", "row_of", "rows_index"]
+
+Tensor = torch.Tensor
+Ints = npt.NDArray[np.int64]
+
+
+class _Slot:
+    """A slot of a table, given back when nothing refers to it."""
+
+    __slots__ = ("_free", "index")
+
+    def __init__(self, index: int, free: list[int]) -> None:
+        self.index, self._free = index, free
+
+    def __del__(self) -> None:
+        self._free.append(self.index)
+
+
+class Place:
+    """Where one stream's state is."""
+
+    __slots__ = ("half", "owner", "store")
+
+    def __init__(self, store: Any, owner: Any, half: int) -> None:
+        self.store, self.owner, self.half = store, owner, half
+
+    @property
+    def row(self) -> int:
+        """The row in the store's tensors."""
+        return 2 * self.owner.index + self.half if isinstance(self.owner, _Slot) else self.owner
+
+
+class Table:
+    """States of many streams, on one device, that are overwritten call by call."""
+
+    def __init__(self, device: torch.device | None = None) -> None:
+        self.device = device
+        self.tensors: dict[Hashable, Tensor] = {}
+        self._free: list[int] = []
+        self._n_slots = 0
+
+    def places(self, old: Sequence[Place | None]) -> list[Place]:
+        """Return where the states after a call go: the other halves, or new slots."""
+        return [self._next(p) for p in old]
+
+    def _next(self, old: Place | None) -> Place:
+        if old is not None and old.store is self:
+            return Place(self, old.owner, 1 - old.half)
+        try:
+            index = self._free.pop()
+        except IndexError:
+            index, self._n_slots = self._n_slots, self._n_slots + 1
+        return Place(self, _Slot(index, self._free), 0)
+
+    def get(self, key: Hashable) -> Tensor | None:
+        """Return the tensor of a key, with a row for every slot: a new slot may not have been written yet."""
+        own = self.tensors.get(key)
+        if own is not None and len(own) < 2 * self._n_slots:
+            own = self.tensors[key] = _grown(own, own, 2 * self._n_slots)
+        return own
+
+    def write(self, key: Hashable, rows: Tensor, index: Tensor | slice) -> None:
+        """Put the rows ``(B, ...)`` where `index` says; kept frames may be wider than before."""
+        rows = rows.detach()
+        own = self.tensors.get(key)
+        n = 2 * self._n_slots
+        if (
+            own is None
+            or len(own) < n
+            or (rows.ndim > 1 and own.ndim > 1 and own.shape[1] < rows.shape[1])
+        ):
+            own = self.tensors[key] = _grown(own, rows, n)
+        own[index] = _widened(rows, own.shape[1]) if rows.ndim > 1 else rows
+
+
+def _grown(own: Tensor | None, rows: Tensor, n: int) -> Tensor:
+    """Return a table's tensor with room for n rows, and for rows of this width.
+
+    It is an ordinary one in inference mode too, so that calls outside it can write there.
+    """
+    with torch.inference_mode(False):
+        return _made(own, rows, n)
+
+
+def _made(own: Tensor | None, rows: Tensor, n: int) -> Tensor:
+    if own is None:
+        return rows.new_zeros(n, *rows.shape[1:])
+    shape = list(own.shape)
+    shape[0] = max(n, 2 * len(own)) if n > len(own) else len(own)
+    if rows.ndim > 1:
+        shape[1] = max(own.shape[1], rows.shape[1])
+    out = rows.new_zeros(shape)
+    out[tuple(slice(0, size) for size in own.shape)] = own
+    return out
+
+
+def rows_index(rows: Sequence[int], device: torch.device) -> Tensor | slice:
+    """Return what picks rows of a store: a slice where they lie evenly."""
+    step = rows[1] - rows[0] if len(rows) > 1 else 1
+    if rows and step > 0 and list(rows) == list(range(rows[0], rows[0] + step * len(rows), step)):
+        return slice(rows[0], rows[-1] + 1, step)
+    return to_device(np.array(rows, np.int64), device)
+
+
+def row_of(place: Place) -> dict[Hashable, Tensor]:
+    """Return one stream's state as tensors ``(1, ...)`` of its own."""
+    row = place.row
+    return {k: t[row : row + 1].detach().clone() for k, t in place.store.tensors.items()}
+
+
+def place_of(tensors: dict[Hashable, Tensor]) -> Place:
+    """Return the place of a state given as `row_of` gives it."""
+    record = Record(detach=True)
+    record.tensors = tensors
+    return Place(record, 0, 0)
+
+
+class Record:
+    """States of the rows of one call, which stay on the tape or are cut off from it."""
+
+    def __init__(self, detach: bool) -> None:
+        self.tensors: dict[Hashable, Tensor] = {}
+        self.detach = detach
+
+    def places(self, old: Sequence[Place | None]) -> list[Place]:
+        """Return one place per row."""
+        return [Place(self, row, 0) for row in range(len(old))]
+
+    def get(self, key: Hashable) -> Tensor | None:
+        """Return the tensor of a key."""
+        return self.tensors.get(key)
+
+    def write(self, key: Hashable, rows: Tensor, index: Tensor | slice | None) -> None:
+        """Keep the rows ``(B, ...)``, in memory that neither inputs nor outputs share."""
+        self.tensors[key] = (rows.detach() if self.detach else rows).clone()
+
+
+class Gathered:
+    """The states before a call, row by row of its batch."""
+
+    def __init__(self, places: Sequence[Place | None], device: torch.device) -> None:
+        self.n_rows = len(places)
+        self._stores: list[tuple[Any, Ints, Ints]] = []
+        self.fresh = np.array([p is None for p in places], bool)
+        for store in {id(p.store): p.store for p in places if p is not None}.values():
+            found = [(i, p.row) for i, p in enumerate(places) if p is not None and p.store is store]
+            own, rows = np.array(found, np.int64).T
+            self._stores.append((store, rows, own))
+        self._device = device
+        self._indices: dict[tuple[int, bool], Tensor] = {}
+        self._run: slice | None = None  # where all rows lie evenly in one store
+        if len(self._stores) == 1 and not self.fresh.any():
+            index = rows_index(self._stores[0][1].tolist(), device)
+            self._run = index if isinstance(index, slice) else None
+
+    def rows(self, key: Hashable, copy: bool = False) -> Tensor | None:
+        """Return ``(B, ...)`` of a key; what new streams have there is anything. None: nobody has it.
+
+        Without `copy` it may share the store's memory, which the call after the next overwrites.
+        """
+        if self._run is not None:
+            whole = self._stores[0][0].get(key)
+            if whole is not None and whole.device == self._device:
+                part: Tensor = whole[self._run]
+                return part.clone() if copy else part
+        found = [(store.get(key), rows, own) for store, rows, own in self._stores]
+        parts = [
+            (tensor.to(self._device), rows, own) for tensor, rows, own in found if tensor is not None
+        ]
+        if not parts:
+            return None
+        if len(parts) == 1:
+            tensor, rows, own = parts[0]
+            return tensor.index_select(0, self._index(id(rows), rows, own))
+        width = max(t.shape[1] if t.ndim > 1 else 0 for t, _, _ in parts)
+        picked = [_widened(t.index_select(0, self._index(id(r), r, None)), width) for t, r, _ in parts]
+        order = np.zeros(self.n_rows, np.int64)
+        order[np.concatenate([own for _, _, own in parts])] = np.arange(sum(len(o) for _, _, o in parts))
+        return torch.cat(picked).index_select(0, to_device(order, self._device))
+
+    def _index(self, key: int, rows: Ints, own: Ints | None) -> Tensor:
+        """Return the rows of the store on the device, one per row of the batch if `own` says which have one."""
+        found = self._indices.get((key, own is None))
+        if found is None:
+            index = rows
+            if own is not None:
+                index = np.zeros(self.n_rows, np.int64)
+                index[own] = rows
+            found = to_device(np.ascontiguousarray(index), self._device)
+            self._indices[key, own is None] = found
+        return found
+
+
+def _widened(rows: Tensor, width: int) -> Tensor:
+    if rows.ndim < 2 or rows.shape[1] == width:
+        return rows
+    out = rows.new_zeros(len(rows), width - rows.shape[1], *rows.shape[2:])
+    return torch.cat([rows, out], 1)

@@ -1,0 +1,187 @@
+"""Making torch tensors of streams from torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...array.stream_creation import meta_of, names_of
+from ...errors import DTypeError, ShapeError, StreamMismatchError
+from ...stream.collectors import register_arrays
+from ...stream.metadata import StreamMetadata
+from ...stream.rules import BATCH, LENGTH, ONE, Names, read_rate
+from .known import Info, check
+from .padding import cleaned
+from .stream_tensor import TAKERS, StreamTensor
+
+__all__ = ["as_stream_tensor", "stream_tensor", "targets_like"]
+
+Tensor = torch.Tensor
+
+
+def stream_tensor(
+    data: Any,
+    meta: StreamMetadata | None = None,
+    names: Sequence[str | None] | None = None,
+    *,
+    ids: Sequence[str] | str | None = None,
+    sos: Any = False,
+    eos: Any = False,
+    lengths: Any = None,
+    rate: Any = None,
+    restart: bool = False,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> StreamTensor:
+    """Make a torch tensor of streams; the data are copied, and zeros put behind each row's frames.
+
+    Parameters
+    ----------
+    data : Tensor or list of Tensor
+        A padded tensor with a dimension per name, or tensors without B of different lengths.
+    meta, names, ids, sos, eos, lengths, rate, restart
+        As of :func:`dreamstream.stream_tensor`, which returns this one for torch's tensors.
+    dtype, device, requires_grad, pin_memory
+        As of :func:`torch.tensor`.
+
+    Raises
+    ------
+    ShapeError, DTypeError, StreamIdError, StreamMismatchError
+        For data that do not fit together; the message says what was expected.
+    """
+    out: Any = _build(data, meta, names, ids, sos, eos, lengths, rate, restart, True, dtype, device)
+    if pin_memory:
+        out = out.pin_memory()
+    made: StreamTensor = out.requires_grad_() if requires_grad else out
+    return made
+
+
+def as_stream_tensor(
+    data: Any,
+    meta: StreamMetadata | None = None,
+    names: Sequence[str | None] | None = None,
+    *,
+    ids: Sequence[str] | str | None = None,
+    sos: Any = False,
+    eos: Any = False,
+    lengths: Any = None,
+    rate: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+) -> StreamTensor:
+    """Make a torch tensor of streams that shares the storage of a padded tensor; see `stream_tensor`.
+
+    What stands behind each row's frames is left there. A list of tensors has to be copied.
+    """
+    if isinstance(data, StreamTensor) and meta is None and ids is None:
+        out: Any = data if names is None else data.refine_names(*names)
+        converted: StreamTensor = out.to(device=device, dtype=dtype)
+        return converted
+    return _build(data, meta, names, ids, sos, eos, lengths, rate, False, False, dtype, device)
+
+
+def _build(
+    data: Any,
+    meta: StreamMetadata | None,
+    names: Any,
+    ids: Any,
+    sos: Any,
+    eos: Any,
+    lengths: Any,
+    rate: Any,
+    restart: bool,
+    copy: bool,
+    dtype: Any,
+    device: Any,
+) -> StreamTensor:
+    known: Info | None = None
+    if isinstance(data, StreamTensor):
+        if data._inner is not None:
+            raise StreamMismatchError("a tensor of a running forward can't be made anew")
+        known = data._info
+        meta = known.meta if meta is None and ids is None else meta
+        names, data = names or known.names, data.tensor()
+    if isinstance(data, (list, tuple)):
+        if lengths is not None:
+            raise StreamMismatchError("lengths are for padded data; a list's tensors have their own")
+        padded, found, widths = _padded(data, names)
+    else:
+        padded, found = data, names_of(names, data.dim())
+        batch, length = found.index(BATCH), found.index(LENGTH)
+        widths = [data.shape[length]] * data.shape[batch]
+    own_meta = meta_of(meta, ids, _on_host(sos), _on_host(eos), _on_host(lengths), widths)
+    info = Info(
+        check(found, padded.dim()),
+        own_meta,
+        None,
+        ONE if rate is None else read_rate(rate),
+        restart,
+    )
+    if known is not None and own_meta == known.meta:
+        info = replace(info, starts=known.starts, rate=known.rate if rate is None else info.rate)
+    padded = padded.to(device=device, dtype=dtype)
+    if copy:
+        padded = cleaned(padded.detach(), info)
+        padded = padded.clone() if info.is_full(info.width_of(padded.shape)) else padded
+    return StreamTensor.of(padded, info)
+
+
+def _on_host(values: Any) -> Any:
+    return values.cpu().numpy() if isinstance(values, Tensor) else values
+
+
+def _padded(rows: Sequence[Tensor], names: Any) -> tuple[Tensor, Names, list[int]]:
+    """Return tensors without B in one, zeros behind each."""
+    if not all(isinstance(r, Tensor) for r in rows):
+        raise DTypeError(f"expected torch tensors, got {sorted({type(r).__name__ for r in rows})}")
+    rows = [r.tensor() if isinstance(r, StreamTensor) else r for r in rows]
+    for what, kinds in (
+        ("number of dimensions", {r.dim() for r in rows}),
+        ("dtype", {str(r.dtype) for r in rows}),
+        ("device", {str(r.device) for r in rows}),
+    ):
+        if len(kinds) > 1:
+            error = ShapeError if what == "number of dimensions" else DTypeError
+            raise error(f"the rows differ in {what}: {sorted(kinds, key=str)}")
+    rank = rows[0].dim() + 1
+    found = names_of(names, rank)
+    axes = [n for n in found if n != BATCH]
+    length = axes.index(LENGTH)
+    features = {(*r.shape[:length], *r.shape[length + 1 :]) for r in rows}
+    if len(features) > 1:
+        raise ShapeError(f"the rows differ in features: {sorted(features)}")
+    widths = [r.shape[length] for r in rows]
+    shape = list(rows[0].shape)
+    shape[length] = max(widths)
+    shape.insert(found.index(BATCH), len(rows))
+    out = rows[0].new_zeros(shape)
+    for target, row, n in zip(out.unbind(found.index(BATCH)), rows, widths):
+        target.narrow(length, 0, n).copy_(row.detach())
+    return out, found, widths
+
+
+def targets_like(y: Any, rows: Sequence[Any], dims: Sequence[Any]) -> Any:
+    """Return frames ``(L, ...)``, one array per row of `y`, as a stream tensor with its rows and positions."""
+    device = y.tensor().device
+    frames = [(r if isinstance(r, Tensor) else torch.as_tensor(np.asarray(r))).to(device) for r in rows]
+    value = torch.cat(frames) if frames else torch.zeros(0, device=device)
+    return type(y).from_frames(value, dims, y.meta, y.starts, y.rate)
+
+
+def _join(arrays: Sequence[Tensor], axis: int) -> Tensor:
+    return torch.cat(list(arrays), axis)
+
+
+def _keep(array: Tensor) -> Tensor:
+    """What a collector stores: without a graph its own copy, in training the tensor with its graph."""
+    return array if array.requires_grad else array.detach().clone()
+
+
+register_arrays(Tensor, _join, _keep)
+TAKERS.making = as_stream_tensor

@@ -1,0 +1,188 @@
+"""Between the padded tensor that is seen and the ragged frames ``[frames of all rows][features...]``.
+
+Which frames there are is computed on the host, from the lengths; the device only gathers. Where no row is
+padded, the way back is a view, and the way there one if the frames lie row after row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ...stream.rules import BATCH, LENGTH
+from .known import JOINED, Info, layout_of
+
+__all__ = ["as_rows", "cleaned", "flat", "mask_of", "pad", "runs", "same", "to_device", "unpad"]
+
+Tensor = torch.Tensor
+Ints = npt.NDArray[np.int64]
+
+
+def to_device(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """Return an array of the host on a device."""
+    tensor = torch.from_numpy(array)
+    return tensor if device.type == "cpu" else tensor.to(device, non_blocking=True)
+
+
+def same(numbers: Ints) -> bool:
+    """Whether all numbers are equal."""
+    return len(numbers) < 2 or bool((numbers == numbers[0]).all())
+
+
+# ---------------------------------------------------------------------- rows, by their lengths
+def runs(begins: Ints, lengths: Ints) -> Ints:
+    """Return the positions of runs, one behind the other; each goes on from where it begins."""
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - ends + lengths, lengths)
+
+
+def flat(padded: Tensor, lengths: Ints) -> Tensor:
+    """Return the valid frames ``(frames of all rows, *features)`` of ``(B, n, *features)``; differentiable."""
+    rows, n = padded.shape[:2]
+    if same(lengths) and (not rows or lengths[0] == n):
+        return padded.reshape(rows * n, *padded.shape[2:])
+    if padded.requires_grad and torch.is_grad_enabled():
+        frames: Tensor = _Flat.apply(padded, lengths)
+        return frames
+    return _gathered(padded, lengths)
+
+
+def as_rows(frames: Tensor, lengths: Ints, width: int | None = None, fill: float = 0.0) -> Tensor:
+    """Return ragged frames as ``(B, width, *features)``, `fill` behind each row's; differentiable.
+
+    Without `width` they are as wide as the longest row.
+    """
+    rows, n = len(lengths), int(lengths.max(initial=0)) if width is None else width
+    if same(lengths) and (not rows or lengths[0] == n):
+        return frames.reshape(rows, n, *frames.shape[1:])
+    if frames.requires_grad and torch.is_grad_enabled():
+        padded: Tensor = _AsRows.apply(frames, lengths, n, fill)
+        return padded
+    return _spread(frames, lengths, n, fill)
+
+
+class _Places:
+    """Where ragged frames stand in rows of a width.
+
+    Attributes
+    ----------
+    rows, within, flat : ndarray
+        Of each frame: its row, its place in that, and its place where the rows stand end to end.
+    sources : ndarray
+        Of each place in the rows: the frame there, the number of all frames where there is none.
+    """
+
+    def __init__(self, lengths: Ints, width: int) -> None:
+        n_rows = len(lengths)
+        self.rows = np.repeat(np.arange(n_rows), lengths)
+        self.within = runs(np.zeros_like(lengths), lengths)
+        self.flat = self.rows * width + self.within
+        self.sources = np.full(n_rows * width, len(self.flat))
+        self.sources[self.flat] = np.arange(len(self.flat))
+
+
+@lru_cache(maxsize=64)
+def _places(lengths: bytes, width: int) -> _Places:
+    return _Places(np.frombuffer(lengths, np.int64), width)
+
+
+def _gathered(padded: Tensor, lengths: Ints) -> Tensor:
+    places, device = _places(lengths.tobytes(), padded.shape[1]), padded.device
+    if padded.is_contiguous():
+        return padded.flatten(0, 1).index_select(0, to_device(places.flat, device))
+    return padded[to_device(places.rows, device), to_device(places.within, device)]
+
+
+def _spread(frames: Tensor, lengths: Ints, width: int, fill: float) -> Tensor:
+    sources = to_device(_places(lengths.tobytes(), width).sources, frames.device)
+    last = frames.new_full((1, *frames.shape[1:]), fill)
+    whole = torch.cat([frames, last]).index_select(0, sources)
+    return whole.reshape(len(lengths), width, *frames.shape[1:])
+
+
+class _Flat(torch.autograd.Function):
+    """Frames of rows; like `_AsRows` it saves no tensor: a backward that is refused further on would free it."""
+
+    @staticmethod
+    def forward(ctx: Any, padded: Tensor, lengths: Ints) -> Tensor:
+        ctx.lengths, ctx.width = lengths, padded.shape[1]
+        return _gathered(padded, lengths)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return as_rows(gradient, ctx.lengths, ctx.width), None
+
+
+class _AsRows(torch.autograd.Function):
+    """Rows of frames; their gradient is that of the frames alone."""
+
+    @staticmethod
+    def forward(ctx: Any, frames: Tensor, lengths: Ints, width: int, fill: float) -> Tensor:
+        ctx.lengths = lengths
+        return _spread(frames, lengths, width, fill)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return flat(gradient, ctx.lengths), None, None, None
+
+
+# ---------------------------------------------------------------------- dimensions, by their names
+def unpad(padded: Tensor, info: Info) -> Tensor:
+    """Return the frames ``[frames of all rows][features...]``, features as they are seen; differentiable."""
+    width, layout = info.width_of(padded.shape), layout_of(info.names)
+    grid = padded.permute(layout.order)
+    rank = len(layout.order) - len(layout.features)
+    if rank != 2:
+        grid = grid.reshape(len(info.meta), width, *grid.shape[rank:])
+    if info.is_full(width):
+        return grid.reshape(grid.shape[0] * width, *grid.shape[2:])
+    return flat(grid, info.meta.lengths)
+
+
+def pad(value: Tensor, info: Info, width: int | None = None) -> Tensor:
+    """Return the padded tensor of frames ``[frames][features...]``, features as they are seen; differentiable.
+
+    Zeros stand behind each row's frames. Where there is no L, rows without a frame are NaN (0 for integers).
+    """
+    layout = layout_of(info.names)
+    framed = layout.length is not None or layout.joined is not None
+    if width is None:
+        width = info.meta.max_length if framed else 1
+    n = len(info.meta)
+    if info.is_full(width):
+        grid = value.reshape(n, width, *value.shape[1:])
+    else:
+        fill = 0.0 if framed or not value.is_floating_point() else torch.nan
+        grid = as_rows(value, info.meta.lengths, width, fill)
+    rank = len(layout.order) - len(layout.features)
+    if rank != 2:
+        grid = grid.reshape((n * width,) * rank + value.shape[1:])
+    return grid if layout.back == list(range(grid.dim())) else grid.permute(layout.back)
+
+
+def mask_of(info: Info, shape: Sequence[int], device: torch.device) -> Tensor:
+    """Return which elements of a padded tensor are valid, a bool tensor that broadcasts to its shape."""
+    width = info.width_of(shape)
+    valid = np.arange(width) < info.meta.lengths[:, None]
+    sizes = [1] * len(info.names)
+    for role, size in ((BATCH, len(info.meta)), (LENGTH, width), (JOINED, valid.size)):
+        axis = info.axis(role)
+        if axis is not None:
+            sizes[axis] = size
+    batch, length = info.axis(BATCH), info.axis(LENGTH)
+    if batch is not None and length is not None and length < batch:
+        valid = np.ascontiguousarray(valid.T)
+    return to_device(valid.reshape(sizes), device)
+
+
+def cleaned(padded: Tensor, info: Info, fill: Any = 0) -> Tensor:
+    """Return a padded tensor with `fill` behind each row's frames, through which no gradient passes there."""
+    if info.is_full(info.width_of(padded.shape)):
+        return padded
+    mask = mask_of(info, padded.shape, padded.device)
+    return torch.where(mask, padded, bool(fill) if padded.dtype is torch.bool else fill)

@@ -1,0 +1,1 @@
+"""Graphs of several calls: which streams are joined, and when outputs may leave."""
