@@ -195,14 +195,11 @@ size_t ds_product_workspace(size_t n_cols, bool glu, size_t element);
  * is large enough. The bits are the same. */
 void ds_product_run(const ds_real_kernels *k, const ds_product *p, ds_pool *pool);
 /* Bytes that ds_pack writes for a weight of n_cols columns and this depth: exact, a multiple of 64. */
-size_t ds_packed_bytes(const ds_real_kernels *k, size_t n_cols, size_t depth);
-/* Prepares a weight for `product`; packed: 64-byte aligned; the bias, which may be NULL, stays. */
-void ds_pack(const ds_real_kernels *k, ds_packed *packed, const void *weight, size_t n_cols,
-             const ds_weight_layout *layout, const void *bias);
-/* The same for `depthwise`, elements of `element` bytes. */
-size_t ds_taps_bytes(size_t n_cols, size_t depth, size_t element);
-void ds_taps_pack(ds_packed *packed, const void *weight, size_t element, size_t n_cols,
-                  const ds_weight_layout *layout, const void *bias);
+size_t ds_packed_bytes(const ds_real_kernels *k, ds_format format, size_t n_cols, size_t depth);
+/* Prepares a weight for `product`, whose format is k->format, or for `depthwise`, whose is DS_FORMAT_TAPS.
+ * packed: 64-byte aligned; the bias, which may be NULL, stays. */
+void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, const void *weight,
+             size_t n_cols, const ds_weight_layout *layout, const void *bias);
 /* The inverse of any packing: writes the weight's elements where its layout has them, counted from raw. */
 void ds_unpack(const ds_packed *packed, void *raw);
 

@@ -14,13 +14,13 @@ static size_t packed_aligned(size_t n_bytes)
     return (n_bytes + 63) / 64 * 64;
 }
 
-static size_t packed_bytes(ds_format format, size_t element, size_t n_cols, size_t depth)
+size_t ds_packed_bytes(const ds_real_kernels *k, ds_format format, size_t n_cols, size_t depth)
 {
     const size_t columns = format == DS_FORMAT_RAW      ? 0
                            : format == DS_FORMAT_PANELS ? (n_cols + DS_PANEL_COLUMNS - 1) /
                                                               DS_PANEL_COLUMNS * DS_PANEL_COLUMNS
                                                         : n_cols;
-    return packed_aligned(sizeof(ds_packed)) + packed_aligned(columns * depth * element);
+    return packed_aligned(sizeof(ds_packed)) + packed_aligned(columns * depth * k->element);
 }
 
 /* Elements from the raw weight's first to that of column 0 at depth k. */
@@ -59,16 +59,17 @@ static inline void packed_move(const ds_packed *p, char *data, char *raw, bool b
         }
 }
 
-static void packed_fill(ds_packed *packed, ds_format format, const void *weight, size_t element,
-                        size_t n_cols, const ds_weight_layout *layout, const void *bias)
+void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, const void *weight,
+             size_t n_cols, const ds_weight_layout *layout, const void *bias)
 {
+    const size_t element = k->element;
     const size_t depth = layout->n_taps * layout->n_inner * layout->n_channels;
     char *const data = (char *)packed + packed_aligned(sizeof(ds_packed));
     *packed = (ds_packed){.format = format,
                           .element = element == sizeof(float) ? DS_F32 : DS_F64,
                           .n_cols = n_cols,
                           .depth = depth,
-                          .n_bytes = packed_bytes(format, element, n_cols, depth),
+                          .n_bytes = ds_packed_bytes(k, format, n_cols, depth),
                           .data = data,
                           .bias = bias,
                           .raw = weight,
@@ -83,28 +84,6 @@ static void packed_fill(ds_packed *packed, ds_format format, const void *weight,
         packed_move(packed, data, (char *)(uintptr_t)weight, false, sizeof(float));
     else
         packed_move(packed, data, (char *)(uintptr_t)weight, false, sizeof(double));
-}
-
-size_t ds_packed_bytes(const ds_real_kernels *k, size_t n_cols, size_t depth)
-{
-    return packed_bytes(k->format, k->element, n_cols, depth);
-}
-
-void ds_pack(const ds_real_kernels *k, ds_packed *packed, const void *weight, size_t n_cols,
-             const ds_weight_layout *layout, const void *bias)
-{
-    packed_fill(packed, k->format, weight, k->element, n_cols, layout, bias);
-}
-
-size_t ds_taps_bytes(size_t n_cols, size_t depth, size_t element)
-{
-    return packed_bytes(DS_FORMAT_TAPS, element, n_cols, depth);
-}
-
-void ds_taps_pack(ds_packed *packed, const void *weight, size_t element, size_t n_cols,
-                  const ds_weight_layout *layout, const void *bias)
-{
-    packed_fill(packed, DS_FORMAT_TAPS, weight, element, n_cols, layout, bias);
 }
 
 void ds_unpack(const ds_packed *packed, void *raw)

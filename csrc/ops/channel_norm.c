@@ -125,11 +125,8 @@ DS_FRAMEWISE_FORWARD(batch_norm)
 
 const ds_op_def ds_op_batch_norm = {
     DS_OPERATOR(batch_norm, "every channel normalised by statistics that are constants"),
-    .flags = DS_OP_INPLACE | DS_OP_REAL,
-    .attrs = batch_norm_attrs,
-    .weights = "running_mean running_var weight? bias?",
-    .prepared_bytes = batch_norm_prepared_bytes,
-    .prepare = batch_norm_prepare};
+    .flags = DS_OP_INPLACE | DS_OP_REAL, .attrs = batch_norm_attrs,
+    .weights = "running_mean running_var weight? bias?", DS_PREPARED(batch_norm)};
 
 /* ---------------------------------------------------------------- group_norm */
 

@@ -38,7 +38,8 @@ static const ds_attr_def conv1d_attrs[] = {
 };
 
 static const ds_attr_def conv2d_attrs[] = {
-    {"axis", DS_ATTR_INT, .doc = "the kernel axis that runs along the stream, 0 or 1"},
+    {"axis", DS_ATTR_INT, .doc = "the kernel axis that runs along the stream, 0 or 1",
+     .range = DS_0_OR_1},
     {"stride", DS_ATTR_INTS,
      .doc = "input per output along the stream and within a frame; without: 1 and 1"},
     {"dilation", DS_ATTR_INTS,
@@ -147,20 +148,10 @@ static ds_status conv_infer(ds_op *op)
 /* Along the stream. */
 static ds_padding conv_along(const ds_op *op)
 {
-    return ds_planes_images(op) ? (ds_padding){0} : conv_windows(op, 0);
+    return ds_planes_images(op) ? DS_PADDING_NONE : conv_windows(op, 0);
 }
 
-static void conv_counts(const ds_op *op, ds_program *p)
-{
-    const ds_padding along = conv_along(op);
-    ds_padding_counts(&along, p);
-}
-
-static void conv_need(const ds_op *op, ds_program *p)
-{
-    const ds_padding along = conv_along(op);
-    ds_padding_need(&along, p);
-}
+DS_COUNTS_OF(conv, ds_padding, conv_along)
 
 static size_t conv_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {

@@ -43,7 +43,8 @@ static const ds_attr_def conv_transpose1d_attrs[] = {
 };
 
 static const ds_attr_def conv_transpose2d_attrs[] = {
-    {"axis", DS_ATTR_INT, .doc = "the kernel axis that runs along the stream, 0 or 1"},
+    {"axis", DS_ATTR_INT, .doc = "the kernel axis that runs along the stream, 0 or 1",
+     .range = DS_0_OR_1},
     {"stride", DS_ATTR_INTS,
      .doc = "output per input along the stream and within a frame; without: 1 and 1"},
     {"padding", DS_ATTR_INTS,
@@ -171,25 +172,12 @@ static ds_status conv_transpose_infer(ds_op *op)
     return DS_OK;
 }
 
-static void conv_transpose_counts(const ds_op *op, ds_program *p)
+/* Along the stream. */
+static ds_phases conv_transpose_along(const ds_op *op)
 {
-    ds_phases g[2];
-    conv_transpose_geometry(op, g);
-    if (ds_planes_images(op))
-        ds_padding_counts(&(ds_padding){0}, p);
-    else
-        ds_phases_counts(&g[0], p);
+    return ds_phases_make(ds_planes_images(op) ? DS_PADDING_NONE : conv_transpose_numbers(op, 0));
 }
-
-static void conv_transpose_need(const ds_op *op, ds_program *p)
-{
-    ds_phases g[2];
-    conv_transpose_geometry(op, g);
-    if (ds_planes_images(op))
-        ds_padding_need(&(ds_padding){0}, p);
-    else
-        ds_phases_need(&g[0], p);
-}
+DS_COUNTS_OF(conv_transpose, ds_phases, conv_transpose_along)
 
 /* Bytes of a product's bias that is repeated for each phase. */
 static size_t conv_transpose_bias_bytes(const ds_op *op, const ds_windows *s)

@@ -1,17 +1,14 @@
 /* ops/declared.c: operators whose integers are data, and whose values the caller computes: checks of their
  * programs. They have no forward, so they can stand in no graph. */
-#include "ops/op.h"
+#include "ops/framewise.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
 
-static const ds_op_def definition = {.name = "declared",
-                                     .doc = "An operator whose integers are data.",
-                                     .n_inputs = 1,
-                                     .n_outputs = 1,
-                                     .n_values = -1,
-                                     .flags = DS_OP_VARIADIC};
+static const ds_op_def definition = {
+    DS_OPERATOR_OF(declared, "An operator whose integers are data.", 1, 1, -1),
+    .flags = DS_OP_VARIADIC};
 
 /* Nodes may refer to earlier nodes and to inputs that exist; m stands in need only. */
 static ds_status check_node(const ds_expr_node *node, int i, size_t n_inputs, bool with_m)

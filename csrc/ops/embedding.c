@@ -26,7 +26,7 @@ static ds_status embedding_infer(ds_op *op)
         DS_SHAPE,
         "embedding: its weight 'weight' must have shape (num_embeddings, embedding_dim), got %s",
         ds_signature_text(weight, text, sizeof text));
-    DS_CHECK(weight->dtype == DS_F32 || weight->dtype == DS_F64, DS_DTYPE,
+    DS_CHECK(ds_is_real(weight->dtype), DS_DTYPE,
              "embedding: its weight must be float32 or float64, got %s",
              ds_dtype_name(weight->dtype));
     DS_CHECK(in->rank < DS_MAX_RANK, DS_SHAPE,

@@ -31,18 +31,16 @@
 enum { SIZE, STEP, DILATION, EXACT };
 
 static const ds_attr_def frame_attrs[] = {
-    {"size", DS_ATTR_INT, .required = true, .doc = "frames in a window"},
-    {"step", DS_ATTR_INT, .required = true, .doc = "frames from window to window"},
-    {"dilation", DS_ATTR_INT, .i = 1, .doc = "frames from one to the next within a window"},
-    {"exact", DS_ATTR_INT, .doc = "1: the length must be a multiple of size"},
+    {"size", DS_ATTR_INT, .required = true, .doc = "frames in a window", .range = DS_FROM_1},
+    {"step", DS_ATTR_INT, .required = true, .doc = "frames from window to window",
+     .range = DS_FROM_1},
+    {"dilation", DS_ATTR_INT, .i = 1, .doc = "frames from one to the next within a window",
+     .range = DS_FROM_1},
+    {"exact", DS_ATTR_INT, .doc = "1: the length must be a multiple of size", .range = DS_FROM_0},
     {0}};
 
 static ds_status frame_infer(ds_op *op)
 {
-    DS_TRY(ds_op_require_least(op, SIZE, 1));
-    DS_TRY(ds_op_require_least(op, STEP, 1));
-    DS_TRY(ds_op_require_least(op, DILATION, 1));
-    DS_TRY(ds_op_require_least(op, EXACT, 0));
     const int64_t size = op->attr[SIZE].i, step = op->attr[STEP].i;
     DS_CHECK(op->attr[DILATION].i < ((int64_t)1 << 40) / size, DS_ARGUMENT,
              "frame: windows of %lld frames, %lld apart, are too long", (long long)size,
@@ -67,17 +65,7 @@ static ds_padding frame_windows(const ds_op *op)
         .kernel = op->attr[SIZE].i, .stride = op->attr[STEP].i, .dilation = op->attr[DILATION].i};
 }
 
-static void frame_counts(const ds_op *op, ds_program *p)
-{
-    const ds_padding g = frame_windows(op);
-    ds_padding_counts(&g, p);
-}
-
-static void frame_need(const ds_op *op, ds_program *p)
-{
-    const ds_padding g = frame_windows(op);
-    ds_padding_need(&g, p);
-}
+DS_COUNTS_OF(frame, ds_padding, frame_windows)
 
 static void frame_check(const ds_op *op, ds_program *p)
 {
@@ -112,18 +100,16 @@ DS_MOVE_FORWARD(frame, frame_pieces, 0)
 const ds_op_def ds_op_frame = {
     DS_OPERATOR(frame,
                 "Windows of successive frames, each a frame with one more feature dimension."),
-    .attrs = frame_attrs,
-    .counts = frame_counts,
-    .need = frame_need,
-    .check = frame_check,
-    .check_message = frame_check_message};
+    .attrs = frame_attrs, DS_COUNTED(frame), DS_CHECKED(frame)};
 
 /* ---------------------------------------------------------------- unstack, repeat_frames */
 
 enum { TIMES };
 
-static const ds_attr_def repeat_frames_attrs[] = {
-    {"times", DS_ATTR_INT, .required = true, .doc = "output frames per input frame"}, {0}};
+static const ds_attr_def repeat_frames_attrs[] = {{"times", DS_ATTR_INT, .required = true,
+                                                   .doc = "output frames per input frame",
+                                                   .range = DS_FROM_1},
+                                                  {0}};
 
 /* Output frames of one input frame. */
 static int64_t repeat_frames_times(const ds_op *op)
@@ -140,7 +126,6 @@ static ds_status unstack_infer(ds_op *op)
 
 static ds_status repeat_frames_infer(ds_op *op)
 {
-    DS_TRY(ds_op_require_least(op, TIMES, 1));
     DS_CHECK(op->attr[TIMES].i <= DS_PADDING_LIMIT, DS_ARGUMENT,
              "repeat_frames: times must be at most %lld, got %lld", (long long)DS_PADDING_LIMIT,
              (long long)op->attr[TIMES].i);
@@ -168,33 +153,27 @@ static void repeat_frames_pieces(const ds_op *op, const ds_move *move)
 DS_MOVE_FORWARD(repeat_frames, repeat_frames_pieces, 0)
 
 const ds_op_def ds_op_unstack = {
-    .name = "unstack",
-    .doc = "Lays the first feature dimension out along the stream: k frames for each.",
-    .n_inputs = 1,
-    .n_outputs = 1,
-    .n_values = 1,
-    .infer = unstack_infer,
-    .counts = repeat_frames_counts,
-    .need = repeat_frames_need,
-    .forward = repeat_frames_forward};
+    DS_OPERATOR_OF(unstack,
+                   "Lays the first feature dimension out along the stream: k frames for each.", 1,
+                   1, 1),
+    .infer = unstack_infer, DS_COUNTED(repeat_frames), .forward = repeat_frames_forward};
 
 const ds_op_def ds_op_repeat_frames = {DS_OPERATOR(repeat_frames, "Every frame several times."),
-                                       .attrs = repeat_frames_attrs, .counts = repeat_frames_counts,
-                                       .need = repeat_frames_need};
+                                       .attrs = repeat_frames_attrs, DS_COUNTED(repeat_frames)};
 
 /* ---------------------------------------------------------------- overlap_add */
 
 enum { BETWEEN };
 enum { RUN = 256 }; /* samples that are summed at a time, at most */
 
-static const ds_attr_def overlap_add_attrs[] = {
-    {"step", DS_ATTR_INT, .required = true, .doc = "samples from window to window"}, {0}};
+static const ds_attr_def overlap_add_attrs[] = {{"step", DS_ATTR_INT, .required = true,
+                                                 .doc = "samples from window to window",
+                                                 .range = DS_FROM_1},
+                                                {0}};
 
 static ds_status overlap_add_infer(ds_op *op)
 {
     const int64_t step = op->attr[BETWEEN].i;
-    DS_TRY(ds_op_require_real(op));
-    DS_TRY(ds_op_require_least(op, BETWEEN, 1));
     DS_CHECK(step <= DS_PADDING_LIMIT, DS_ARGUMENT,
              "overlap_add: step must be at most %lld, got %lld", (long long)DS_PADDING_LIMIT,
              (long long)step);
@@ -212,17 +191,7 @@ static ds_phases overlap_add_windows(const ds_op *op)
         (ds_padding){.kernel = op->in[0].shape[0], .stride = op->attr[BETWEEN].i, .dilation = 1});
 }
 
-static void overlap_add_counts(const ds_op *op, ds_program *p)
-{
-    const ds_phases g = overlap_add_windows(op);
-    ds_phases_counts(&g, p);
-}
-
-static void overlap_add_need(const ds_op *op, ds_program *p)
-{
-    const ds_phases g = overlap_add_windows(op);
-    ds_phases_need(&g, p);
-}
+DS_COUNTS_OF(overlap_add, ds_phases, overlap_add_windows)
 
 /* The samples from u on that the same windows, [first, last], touch. */
 typedef struct stretch {
@@ -269,4 +238,4 @@ static void overlap_add_forward(const ds_op *op, const ds_run *run)
 
 const ds_op_def ds_op_overlap_add = {
     DS_OPERATOR(overlap_add, "Windows laid over each other, a step apart, and added."),
-    .attrs = overlap_add_attrs, .counts = overlap_add_counts, .need = overlap_add_need};
+    .flags = DS_OP_REAL, .attrs = overlap_add_attrs, DS_COUNTED(overlap_add)};

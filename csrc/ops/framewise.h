@@ -10,6 +10,11 @@
 #define DS_OPERATOR(op, text) \
     DS_OPERATOR_OF(op, text, 1, 1, 1), .infer = op##_infer, .forward = op##_forward
 
+/* Functions of one name that come together. */
+#define DS_COUNTED(name) .counts = name##_counts, .need = name##_need
+#define DS_CHECKED(name) .check = name##_check, .check_message = name##_check_message
+#define DS_PREPARED(name) .prepared_bytes = name##_prepared_bytes, .prepare = name##_prepare
+
 /* The forward `name_forward`: `name_frames(op, run, y, x, n_frames)` for the n_frames >= 1 frames of every row that
  * has some; y may be x where the operator says so. */
 #define DS_FRAMEWISE_FORWARD(name)                                                      \

@@ -80,7 +80,6 @@ static ds_status matmul_check_shapes(const ds_op *op)
 
 static ds_status linear_infer(ds_op *op)
 {
-    DS_TRY(ds_op_require_real(op));
     DS_TRY(op->def == &ds_op_linear ? linear_check_shapes(op) : matmul_check_shapes(op));
     const sizes s = linear_sizes_of(op);
     size_t most = 0, vectors = 1;
@@ -97,7 +96,7 @@ static ds_status linear_infer(ds_op *op)
 static size_t linear_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
     const sizes s = linear_sizes_of(op);
-    return s.matrices * ds_packed_bytes(k, s.n_out, s.n_in);
+    return s.matrices * ds_packed_bytes(k, k->format, s.n_out, s.n_in);
 }
 
 static void linear_prepare(const ds_op *op, void *prepared, const void *const *weights,
@@ -169,10 +168,9 @@ static void linear_forward(const ds_op *op, const ds_run *run)
     }
 }
 
-#define PRODUCT(op, text, names)                                                                   \
-    .name = #op, .doc = text, .n_inputs = 1, .n_outputs = 1, .n_values = -1, .flags = DS_OP_PACKS, \
-    .weights = names, .infer = linear_infer, .prepared_bytes = linear_prepared_bytes,              \
-    .prepare = linear_prepare, .forward = linear_forward
+#define PRODUCT(op, text, names)                                                             \
+    DS_OPERATOR_OF(op, text, 1, 1, -1), .flags = DS_OP_PACKS | DS_OP_REAL, .weights = names, \
+        .infer = linear_infer, DS_PREPARED(linear), .forward = linear_forward
 
 const ds_op_def ds_op_linear = {
     PRODUCT(linear, "y = x W^T + b over the last feature axis", "weight bias?")};

@@ -92,10 +92,12 @@ static ds_status check_range(const ds_op *op, int i)
                  op->def->name, attr->name, (long long)value.i);
         return DS_OK;
     }
-    if (attr->kind == DS_ATTR_INT)
-        return ds_op_require_least(op, i, attr->range == DS_FROM_1 ? 1 : 0);
-    DS_CHECK(value.x >= 0, DS_ARGUMENT, "%s: %s must be at least 0, got %g", op->def->name,
-             attr->name, value.x);
+    const int least = attr->range == DS_FROM_1 ? 1 : 0;
+    DS_CHECK(attr->kind == DS_ATTR_REAL || value.i >= least, DS_ARGUMENT,
+             "%s: attribute '%s' must be at least %d, got %lld", op->def->name, attr->name, least,
+             (long long)value.i);
+    DS_CHECK(attr->kind == DS_ATTR_INT || value.x >= 0, DS_ARGUMENT,
+             "%s: %s must be at least 0, got %g", op->def->name, attr->name, value.x);
     return DS_OK;
 }
 
@@ -436,16 +438,11 @@ ds_status ds_op_check_values(const ds_op *op, const void *values, int64_t n_fram
 
 /* ---------------------------------------------------------------- helpers for infer */
 
-static bool is_real(ds_dtype dtype)
-{
-    return dtype == DS_F32 || dtype == DS_F64;
-}
-
 ds_status ds_op_require_real(const ds_op *op)
 {
     const ds_dtype dtype = op->in[0].dtype;
     for (int i = 0; i < ds_op_n_values(op); i++) {
-        DS_CHECK(is_real(op->in[i].dtype), DS_DTYPE,
+        DS_CHECK(ds_is_real(op->in[i].dtype), DS_DTYPE,
                  "%s: input %d must be float32 or float64, got %s", op->def->name, i,
                  ds_dtype_name(op->in[i].dtype));
         DS_CHECK(op->in[i].dtype == dtype, DS_DTYPE, "%s: input 0 is %s but input %d is %s",
@@ -456,14 +453,6 @@ ds_status ds_op_require_real(const ds_op *op)
                  "%s: input 0 is %s but weight %d is %s", op->def->name, ds_dtype_name(dtype), i,
                  ds_dtype_name(op->weight[i].dtype));
     }
-    return DS_OK;
-}
-
-ds_status ds_op_require_least(const ds_op *op, int attr, int64_t least)
-{
-    DS_CHECK(op->attr[attr].i >= least, DS_ARGUMENT,
-             "%s: attribute '%s' must be at least %lld, got %lld", op->def->name,
-             op->def->attrs[attr].name, (long long)least, (long long)op->attr[attr].i);
     return DS_OK;
 }
 
@@ -499,7 +488,7 @@ size_t ds_op_element(const ds_op *op)
 static ds_dtype first_real(const ds_signature *signatures, int n)
 {
     for (int i = 0; i < n; i++)
-        if (is_real(signatures[i].dtype))
+        if (ds_is_real(signatures[i].dtype))
             return signatures[i].dtype;
     return (ds_dtype)0;
 }

@@ -201,14 +201,16 @@ ds_status ds_op_check_values(const ds_op *op, const void *values, int64_t n_fram
 /* ---------------------------------------------------------------- helpers for infer */
 /* DS_DTYPE unless input i is float or double (and equal to input 0 and to all weights). */
 ds_status ds_op_require_real(const ds_op *op);
-/* DS_ARGUMENT unless attribute `attr` (an integer) is at least `least`. */
-ds_status ds_op_require_least(const ds_op *op, int attr, int64_t least);
 /* DS_SHAPE unless weight i is present with exactly this shape. */
 ds_status ds_op_require_weight(const ds_op *op, int i, const char *name, int rank,
                                const int64_t *shape);
 bool ds_op_has_weight(const ds_op *op, int i);
 /* Bytes of one element of input 0. */
 size_t ds_op_element(const ds_op *op);
+static inline bool ds_is_real(ds_dtype dtype)
+{
+    return dtype == DS_F32 || dtype == DS_F64;
+}
 /* The real type whose kernels a run gets: the first of the read inputs, weights and outputs that is
  * float or double; float where none is. */
 ds_dtype ds_op_real(const ds_op *op);

@@ -89,7 +89,7 @@ ds_status ds_operands_infer(ds_op *op, const char *types, char out)
         DS_TRY(broadcast(op, &shape, signature_of(op, i)));
     for (int i = 0; i < n_operands; i++) {
         const ds_dtype own = signature_of(op, i)->dtype;
-        const bool fits = types[i] == 'b' ? own == DS_BOOL : own == DS_F32 || own == DS_F64;
+        const bool fits = types[i] == 'b' ? own == DS_BOOL : ds_is_real(own);
         DS_CHECK(fits, DS_DTYPE, "%s: operand %d must be %s, got %s", op->def->name, i,
                  types[i] == 'b' ? "bool" : "float32 or float64", ds_dtype_name(own));
         real = real < 0 && types[i] == 'r' ? i : real;

@@ -27,7 +27,7 @@ static inline void *ds_packed_rows(const ds_real_kernels *k, void *packed, const
 {
     const ds_weight_layout rows = {
         .n_taps = 1, .n_inner = 1, .n_channels = depth, .col = (ptrdiff_t)depth, .channel = 1};
-    ds_pack(k, packed, weight, n_cols, &rows, bias);
+    ds_pack(k, k->format, packed, weight, n_cols, &rows, bias);
     return ds_packed_next(packed);
 }
 

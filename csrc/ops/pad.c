@@ -122,15 +122,11 @@ DS_MOVE_FORWARD(pad, pad_pieces, DS_MOVE_ENDS)
 
 const ds_op_def ds_op_pad = {
     DS_OPERATOR(pad, "Adds frames at the start and at the end of the stream."), .attrs = pad_attrs,
-    .counts = pad_counts, .need = pad_need};
+    DS_COUNTED(pad)};
 
 const ds_op_def ds_op_pad_to_multiple = {
     DS_OPERATOR_OF(pad_to_multiple,
                    "Adds frames at the start and at the end of the stream, there up to a whole "
                    "number of blocks.",
                    1, 1, 1),
-    .attrs = multiple_attrs,
-    .infer = pad_infer,
-    .counts = pad_counts,
-    .need = pad_need,
-    .forward = pad_forward};
+    .attrs = multiple_attrs, .infer = pad_infer, DS_COUNTED(pad), .forward = pad_forward};

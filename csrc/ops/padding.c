@@ -39,11 +39,6 @@ static ds_expr n_windows(const ds_padding *g, ds_program *p, ds_expr frames, int
 
 void ds_padding_counts(const ds_padding *g, ds_program *p)
 {
-    if (g->kernel == 0) {
-        ds_root(p, ds_known(p, 0));
-        ds_root(p, ds_total(p, 0));
-        return;
-    }
     const int64_t widest = g->left > g->right ? g->left : g->right;
     const ds_expr none = ds_const(p, 0);
     ds_expr known = n_windows(g, p, ds_known(p, 0), g->left);
@@ -64,8 +59,8 @@ void ds_padding_counts(const ds_padding *g, ds_program *p)
 
 void ds_padding_need(const ds_padding *g, ds_program *p)
 {
-    if (g->kernel == 0 || ds_padding_whole(g)) {
-        ds_root(p, g->kernel == 0 ? ds_m(p) : ds_const(p, 0));
+    if (ds_padding_whole(g)) {
+        ds_root(p, ds_const(p, 0));
         return;
     }
     int64_t back = 0;

@@ -35,11 +35,13 @@ typedef enum ds_padding_mode {
 #define DS_PADDING_CHOICES "zeros|replicate|reflect|circular"
 
 typedef struct ds_padding {
-    int64_t kernel, stride,
-        dilation;        /* >= 1; kernel 0, in counts and need: every frame by itself */
-    int64_t left, right; /* >= 0 */
+    int64_t kernel, stride, dilation; /* >= 1 */
+    int64_t left, right;              /* >= 0 */
     ds_padding_mode mode;
 } ds_padding;
+
+/* A window sees one frame: frame in, frame out. */
+#define DS_PADDING_NONE ((ds_padding){.kernel = 1, .stride = 1, .dilation = 1})
 
 /* The length that an ended stream has, and one that goes on never reaches. */
 #define DS_PADDING_OPEN INT64_MAX
@@ -56,6 +58,19 @@ int64_t ds_padding_outputs(const ds_padding *g, int64_t n);
 /* The two roots of counts, and the root of need, for input 0. */
 void ds_padding_counts(const ds_padding *g, ds_program *p);
 void ds_padding_need(const ds_padding *g, ds_program *p);
+
+/* Both functions of an operator whose numbers along the stream, a ds_padding or a ds_phases, are geometry(op). */
+#define DS_COUNTS_OF(name, type, geometry)                    \
+    static void name##_counts(const ds_op *op, ds_program *p) \
+    {                                                         \
+        const type g = geometry(op);                          \
+        type##_counts(&g, p);                                 \
+    }                                                         \
+    static void name##_need(const ds_op *op, ds_program *p)   \
+    {                                                         \
+        const type g = geometry(op);                          \
+        type##_need(&g, p);                                   \
+    }
 
 /* dilation * (kernel - 1) + 1 */
 static inline int64_t ds_padding_span(const ds_padding *g)

@@ -39,7 +39,6 @@ ds_status ds_planes_check(const ds_op *op, bool vectors, int n_padding)
     const ds_signature *in = &op->in[0], *weight = &op->weight[DS_PLANES_WEIGHT];
     const char *name = op->def->name;
     char text[160];
-    DS_TRY(ds_op_require_real(op));
     bool sized = vectors ? in->rank == 1 : in->rank == 2 || in->rank == 3;
     for (int d = 0; sized && d < in->rank; d++)
         sized = in->shape[d] >= 1 && (vectors || in->shape[d] <= DS_PADDING_LIMIT);
@@ -52,9 +51,6 @@ ds_status ds_planes_check(const ds_op *op, bool vectors, int n_padding)
              "%s: its weight 'weight' must have four dimensions, of which the last two are the "
              "kernel's, or three for windows within a frame, got %s",
              name, ds_signature_text(weight, text, sizeof text));
-    const int64_t axis = op->attr[DS_PLANES_AXIS].i;
-    DS_CHECK(axis == 0 || axis == 1, DS_ARGUMENT, "%s: axis must be 0 or 1, got %lld", name,
-             (long long)axis);
     for (int i = 0; op->def->attrs[i].name != NULL; i++) {
         const ds_attr_def *attr = &op->def->attrs[i];
         const int n = strcmp(attr->name, "padding") == 0 ? n_padding : 2,
@@ -115,9 +111,9 @@ ds_windows ds_windows_make(const ds_op *op, int64_t groups, int64_t n_out, int64
 size_t ds_windows_prepared_bytes(const ds_windows *s, const ds_real_kernels *k)
 {
     if (s->depthwise)
-        return ds_taps_bytes(s->n_out, s->all_taps, s->element);
+        return ds_packed_bytes(k, DS_FORMAT_TAPS, s->n_out, s->all_taps);
     return s->groups *
-           ds_packed_bytes(k, s->n_out / s->groups, s->all_taps * (s->n_in / s->groups));
+           ds_packed_bytes(k, k->format, s->n_out / s->groups, s->all_taps * (s->n_in / s->groups));
 }
 
 ds_status ds_windows_set_sizes(ds_op *op, const ds_windows *s, size_t n, bool padded)
@@ -152,12 +148,12 @@ void ds_windows_prepare(const ds_windows *s, void *prepared, const void *weight,
         layout->n_sub = n_out;
         layout->sub = layout->col;
         layout->col = (ptrdiff_t)group;
-        ds_taps_pack(prepared, weight, s->element, s->n_out, layout, bias);
+        ds_pack(k, DS_FORMAT_TAPS, prepared, weight, s->n_out, layout, bias);
         return;
     }
     for (size_t g = 0; g < s->groups; g++) {
-        ds_pack(k, prepared, (const char *)weight + g * group * s->element, n_out, layout,
-                bias ? (const char *)bias + g * n_out * s->element : NULL);
+        ds_pack(k, k->format, prepared, (const char *)weight + g * group * s->element, n_out,
+                layout, bias ? (const char *)bias + g * n_out * s->element : NULL);
         prepared = ds_packed_next(prepared);
     }
 }

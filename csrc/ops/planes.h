@@ -43,11 +43,10 @@
 enum { DS_PLANES_AXIS = 0, DS_PLANES_WEIGHT = 0, DS_PLANES_BIAS = 1 };
 
 /* The definition of an operator over planes, whose functions begin with `prefix`. */
-#define DS_PLANES_OPERATOR(op, text, prefix)                                                       \
-    .name = #op, .doc = text, .n_inputs = 1, .n_outputs = 1, .n_values = -1, .flags = DS_OP_PACKS, \
-    .attrs = op##_attrs, .weights = "weight bias?", .infer = prefix##_infer,                       \
-    .counts = prefix##_counts, .need = prefix##_need, .prepared_bytes = prefix##_prepared_bytes,   \
-    .prepare = prefix##_prepare, .forward = prefix##_forward
+#define DS_PLANES_OPERATOR(op, text, prefix)                                                    \
+    DS_OPERATOR_OF(op, text, 1, 1, -1), .flags = DS_OP_PACKS | DS_OP_REAL, .attrs = op##_attrs, \
+        .weights = "weight bias?", .infer = prefix##_infer, DS_COUNTED(prefix),                 \
+        DS_PREPARED(prefix), .forward = prefix##_forward
 
 /* Whether frames are single positions. */
 static inline bool ds_planes_vectors(const ds_op *op)
@@ -79,7 +78,7 @@ int64_t ds_planes_number(const ds_op *op, int attr, int i, int64_t usual);
 int64_t ds_planes_kernel(const ds_op *op, int i);
 int64_t ds_planes_tap(const ds_op *op, int i);
 
-/* What infer asks of all: types, ranks, sizes, the axis, as many numbers as there should be (of padding n_padding).
+/* What infer asks of all: ranks, sizes, as many numbers as there should be (of padding n_padding).
  * vectors: frames must be single positions. */
 ds_status ds_planes_check(const ds_op *op, bool vectors, int n_padding);
 

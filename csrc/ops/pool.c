@@ -69,8 +69,9 @@ static const ds_attr_def avg_pool_attrs[] = {
 static const ds_attr_def adaptive_pool_attrs[] = {
     {"kind", DS_ATTR_CHOICE, .required = true, .choices = "avg|max",
      .doc = "what a part is reduced to"},
-    {"frames", DS_ATTR_INT, .doc = "parts of the stream; 0: it stays as it is"},
-    {"inner", DS_ATTR_INT, .doc = "parts of the first feature axis; 0: it stays as it is"},
+    {"frames", DS_ATTR_INT, .doc = "parts of the stream; 0: it stays as it is", .range = DS_FROM_0},
+    {"inner", DS_ATTR_INT, .doc = "parts of the first feature axis; 0: it stays as it is",
+     .range = DS_FROM_0},
     {0},
 };
 
@@ -104,8 +105,8 @@ static pool pool_of(const ds_op *op)
               .n_channels = (size_t)ds_signature_elements(&op->in[0])};
     if (p.adaptive) {
         p.max = attr[KIND].i == MAX;
-        p.frames = (axis){{.kernel = 1, .stride = 1, .dilation = 1}, attr[FRAMES].i};
-        p.inner = (axis){{.kernel = 1, .stride = 1, .dilation = 1}, attr[INNER].i};
+        p.frames = (axis){DS_PADDING_NONE, attr[FRAMES].i};
+        p.inner = (axis){DS_PADDING_NONE, attr[INNER].i};
     } else {
         p.max = max;
         p.ceil = attr[CEIL].i == 1;
@@ -152,7 +153,6 @@ static ds_status pool_check_attrs(const ds_op *op, const pool *p)
 {
     if (p->adaptive) {
         for (int i = FRAMES; i <= INNER; i++) {
-            DS_TRY(ds_op_require_least(op, i, 0));
             DS_CHECK(op->attr[i].i <= DS_PADDING_LIMIT, DS_ARGUMENT,
                      "adaptive_pool: at most %lld parts are supported, got %lld",
                      (long long)DS_PADDING_LIMIT, (long long)op->attr[i].i);
@@ -168,7 +168,6 @@ static ds_status pool_check_attrs(const ds_op *op, const pool *p)
 static ds_status pool_infer(ds_op *op)
 {
     const pool p = pool_of(op);
-    DS_TRY(ds_op_require_real(op));
     DS_TRY(pool_check_attrs(op, &p));
     if (!pool_trivial(&p.inner)) {
         DS_CHECK(op->in[0].rank > 0, DS_SHAPE, "%s: %s a feature axis, its input has none",
@@ -188,12 +187,9 @@ static void pool_counts(const ds_op *op, ds_program *p)
     const pool whole = pool_of(op);
     const ds_padding *const g = &whole.frames.window;
     const ds_expr total = ds_total(p, 0);
-    if (whole.adaptive) {
-        ds_root(p, ds_known(p, 0));
-        ds_root(p, op->whole ? ds_const(p, whole.frames.parts) : total);
-        return;
-    }
     ds_padding_counts(g, p);
+    if (op->whole)
+        p->roots[1] = ds_const(p, whole.frames.parts);
     if (whole.ceil) {
         const ds_expr room = ds_add_k(p, total, g->left + g->right - ds_padding_span(g));
         const ds_expr n = ds_ceildiv_k(p, room, g->stride);
@@ -205,10 +201,7 @@ static void pool_counts(const ds_op *op, ds_program *p)
 static void pool_need(const ds_op *op, ds_program *p)
 {
     const pool whole = pool_of(op);
-    if (whole.adaptive)
-        ds_root(p, ds_m(p));
-    else
-        ds_padding_need(&whole.frames.window, p);
+    ds_padding_need(&whole.frames.window, p);
 }
 
 /* Positions first, first + step, ..., n of them. */
@@ -293,9 +286,9 @@ static void pool_forward(const ds_op *op, const ds_run *run)
     }
 }
 
-#define POOL(op, text)                                                                           \
-    .name = #op, .doc = text, .n_inputs = 1, .n_outputs = 1, .n_values = 1, .attrs = op##_attrs, \
-    .infer = pool_infer, .counts = pool_counts, .need = pool_need, .forward = pool_forward
+#define POOL(op, text)                                                           \
+    DS_OPERATOR_OF(op, text, 1, 1, 1), .flags = DS_OP_REAL, .attrs = op##_attrs, \
+        .infer = pool_infer, DS_COUNTED(pool), .forward = pool_forward
 
 const ds_op_def ds_op_max_pool = {
     POOL(max_pool, "the largest element of windows along the stream and the first feature axis")};

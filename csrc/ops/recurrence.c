@@ -273,9 +273,10 @@ static size_t recurrence_prepared_bytes(const ds_op *op, const ds_real_kernels *
     const sizes s = recurrence_sizes_of(op);
     size_t n_bytes = 0;
     for (size_t layer = 0; layer < s.layers; layer++) {
-        n_bytes += s.directions * (ds_packed_bytes(k, s.gates, recurrence_layer_inputs(&s, layer)) +
-                                   ds_packed_bytes(k, s.gates, s.out) +
-                                   (s.projection ? ds_packed_bytes(k, s.out, s.hidden) : 0));
+        n_bytes += s.directions *
+                   (ds_packed_bytes(k, k->format, s.gates, recurrence_layer_inputs(&s, layer)) +
+                    ds_packed_bytes(k, k->format, s.gates, s.out) +
+                    (s.projection ? ds_packed_bytes(k, k->format, s.out, s.hidden) : 0));
     }
     return n_bytes;
 }
@@ -555,11 +556,10 @@ static const ds_attr_def gru_attrs[] = {ALONG_STREAM, {0}};
 static const ds_attr_def rnn_attrs[] = {ALONG_STREAM, NONLINEARITY, {0}};
 static const ds_attr_def rnn_cell_attrs[] = {NONLINEARITY, {0}};
 
-#define RECURRENT(op, which, outputs, text, more)                                   \
-    DS_OPERATOR_OF(op, text, 1, outputs, -1), .member = which,                      \
-        .flags = DS_OP_PACKS | DS_OP_REAL | (more), .infer = recurrence_infer,      \
-        .prepared_bytes = recurrence_prepared_bytes, .prepare = recurrence_prepare, \
-        .forward = recurrence_forward
+#define RECURRENT(op, which, outputs, text, more)                              \
+    DS_OPERATOR_OF(op, text, 1, outputs, -1), .member = which,                 \
+        .flags = DS_OP_PACKS | DS_OP_REAL | (more), .infer = recurrence_infer, \
+        DS_PREPARED(recurrence), .forward = recurrence_forward
 #define CELL(op, which, outputs, text)                                             \
     RECURRENT(op, SINGLE + which, outputs, text, DS_OP_LOCKSTEP | DS_OP_VARIADIC), \
         .weights = "weight_ih weight_hh bias_ih? bias_hh?"

@@ -31,11 +31,6 @@ static const ds_attr_def reduce_features_attrs[] = {
     {"p", DS_ATTR_REAL, .x = 2.0, .doc = "of norm"},
     {0}};
 
-static bool is_real(ds_dtype dtype)
-{
-    return dtype == DS_F32 || dtype == DS_F64;
-}
-
 static bool reduced(const ds_op *op, int axis)
 {
     const ds_attr_value *axes = &op->attr[AXES];
@@ -89,7 +84,7 @@ static ds_status reduce_features_infer(ds_op *op)
     if (kind == ANY || kind == ALL) {
         out->dtype = DS_BOOL;
     } else if (kind == ARGMAX || kind == ARGMIN ||
-               ((kind == SUM || kind == PROD) && !is_real(in->dtype))) {
+               ((kind == SUM || kind == PROD) && !ds_is_real(in->dtype))) {
         out->dtype = DS_I64;
     }
     /* what is made of a result's elements, and they as int64; those of a frame, brought together */
@@ -154,40 +149,37 @@ static void reduce_beside(const ds_op *op, const ds_run *run, void *y, size_t i,
 
 /* ---------------------------------------------------------------- one result */
 
-/* Where the greatest (or least) element is: NaN before all, else the first of equals. */
-#define DEFINE_FIND(name, type)                                               \
-    static size_t name(const type *x, size_t n, bool greatest)                \
+/* Of n elements: where the greatest (or least) is, NaN before all, else the first of equals; how many are not 0;
+ * their product. */
+#define DEFINE_OF_TYPE(type, name)                                            \
+    static size_t find_##name(const type *x, size_t n, bool greatest)         \
     {                                                                         \
         size_t best = 0;                                                      \
         for (size_t i = 1; i < n && x[best] == x[best]; i++)                  \
             if (x[i] != x[i] || (greatest ? x[i] > x[best] : x[i] < x[best])) \
                 best = i;                                                     \
         return best;                                                          \
+    }                                                                         \
+    static size_t count_##name(const type *x, size_t n)                       \
+    {                                                                         \
+        size_t n_true = 0;                                                    \
+        for (size_t i = 0; i < n; i++)                                        \
+            n_true += x[i] != 0;                                              \
+        return n_true;                                                        \
     }
-#define DEFINE_PRODUCT(name, type)              \
-    static double name(const type *x, size_t n) \
-    {                                           \
-        double total = 1;                       \
-        for (size_t i = 0; i < n; i++)          \
-            total *= (double)x[i];              \
-        return total;                           \
+#define DEFINE_PRODUCT(type, name)                        \
+    static double product_##name(const type *x, size_t n) \
+    {                                                     \
+        double total = 1;                                 \
+        for (size_t i = 0; i < n; i++)                    \
+            total *= (double)x[i];                        \
+        return total;                                     \
     }
-#define DEFINE_COUNT(name, type)                \
-    static size_t name(const type *x, size_t n) \
-    {                                           \
-        size_t n_true = 0;                      \
-        for (size_t i = 0; i < n; i++)          \
-            n_true += x[i] != 0;                \
-        return n_true;                          \
-    }
-DEFINE_FIND(find_float, float)
-DEFINE_FIND(find_double, double)
-DEFINE_FIND(find_whole, int64_t)
-DEFINE_PRODUCT(product_float, float)
-DEFINE_PRODUCT(product_double, double)
-DEFINE_COUNT(count_float, float)
-DEFINE_COUNT(count_double, double)
-DEFINE_COUNT(count_whole, int64_t)
+DEFINE_OF_TYPE(float, float)
+DEFINE_OF_TYPE(double, double)
+DEFINE_OF_TYPE(int64_t, whole)
+DEFINE_PRODUCT(float, float)
+DEFINE_PRODUCT(double, double)
 
 /* A number as the operator's reals have it, for kernels; room for it. */
 typedef union real {
@@ -285,7 +277,7 @@ static void reduce_one(const ds_op *op, const ds_run *run, void *y, size_t i, co
     const int64_t kind = op->attr[KIND].i;
     const ds_dtype dtype = op->in[0].dtype;
     const bool greatest = kind == ARGMAX, wide = dtype == DS_F64;
-    if (!is_real(dtype))
+    if (!ds_is_real(dtype))
         x = as_whole(dtype, x, n, (int64_t *)(void *)(room + n));
     if (kind == ARGMAX || kind == ARGMIN) {
         ((int64_t *)y)[i] = (int64_t)(dtype == DS_F32 ? find_float(x, n, greatest)
@@ -296,7 +288,7 @@ static void reduce_one(const ds_op *op, const ds_run *run, void *y, size_t i, co
                               : wide          ? count_double(x, n)
                                               : count_whole(x, n);
         ((uint8_t *)y)[i] = kind == ANY ? n_true > 0 : n_true == n;
-    } else if (!is_real(dtype)) {
+    } else if (!ds_is_real(dtype)) {
         put_whole(y, op->out[0].dtype, i, whole_result(kind, x, n));
     } else {
         const double v = kind == PROD   ? (wide ? product_double(x, n) : product_float(x, n))
@@ -349,7 +341,7 @@ static void reduce_features_forward(const ds_op *op, const ds_run *run)
     const size_t inner = own.rank > 0 ? (size_t)own.axis[0].from / element : 1;
     double *const room = run->scratch;
     char *const together = (char *)(room + 2 * n);
-    const bool regular = own.rank <= 1, kernel = is_real(in->dtype) && by_kernel(op);
+    const bool regular = own.rank <= 1, kernel = ds_is_real(in->dtype) && by_kernel(op);
     for (size_t row = 0; row < run->n_rows; row++) {
         const ds_target *out = &run->out[row];
         if (out->m0 < out->m1 && kernel && regular) {

@@ -91,8 +91,7 @@ static void reduce_frames_forward(const ds_op *op, const ds_run *run)
 const ds_op_def ds_op_reduce_frames = {
     DS_OPERATOR(reduce_frames,
                 "Sum, mean, maximum or minimum over all frames, at the end of the stream."),
-    .flags = DS_OP_REAL, .attrs = reduce_frames_attrs, .counts = reduce_frames_counts,
-    .need = reduce_frames_need};
+    .flags = DS_OP_REAL, .attrs = reduce_frames_attrs, DS_COUNTED(reduce_frames)};
 
 /* ---------------------------------------------------------------- cumulative */
 

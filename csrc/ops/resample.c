@@ -33,11 +33,15 @@ enum { ROWS = 32 /* outputs of one phase that are computed together */ };
 static const int64_t LIMIT = (int64_t)1 << 20;
 
 static const ds_attr_def attrs[] = {
-    {"orig", DS_ATTR_INT, .required = true, .doc = "input frames for `new` output frames"},
-    {"new", DS_ATTR_INT, .required = true, .doc = "output frames for `orig` input frames"},
-    {"width", DS_ATTR_INT, .required = true, .doc = "taps before a phase's block"},
+    {"orig", DS_ATTR_INT, .required = true, .doc = "input frames for `new` output frames",
+     .range = DS_FROM_1},
+    {"new", DS_ATTR_INT, .required = true, .doc = "output frames for `orig` input frames",
+     .range = DS_FROM_1},
+    {"width", DS_ATTR_INT, .required = true, .doc = "taps before a phase's block",
+     .range = DS_FROM_0},
     {"half", DS_ATTR_INT, .required = true,
-     .doc = "how far a tap may lie from its output, in frames of rate orig * new"},
+     .doc = "how far a tap may lie from its output, in frames of rate orig * new",
+     .range = DS_FROM_0},
     {0},
 };
 
@@ -76,9 +80,6 @@ static int64_t resample_last_tap(const geometry *g, int64_t p)
 
 static ds_status resample_infer(ds_op *op)
 {
-    DS_TRY(ds_op_require_real(op));
-    for (int i = ORIG; i <= HALF; i++)
-        DS_TRY(ds_op_require_least(op, i, i <= NEW ? 1 : 0));
     const int64_t orig = op->attr[ORIG].i, new = op->attr[NEW].i, width = op->attr[WIDTH].i;
     DS_CHECK(orig <= LIMIT && new <= LIMIT && width <= LIMIT, DS_LIMIT,
              "resample: orig, new and width must be at most %lld, got %lld, %lld and %lld",
@@ -203,9 +204,8 @@ static void resample_forward(const ds_op *op, const ds_run *run)
 
 const ds_op_def ds_op_resample = {
     DS_OPERATOR(resample, "changes the stream's rate by a fraction, with a kernel for every phase"),
+    .flags = DS_OP_REAL,
     .attrs = attrs,
     .weights = "kernel",
-    .counts = resample_counts,
-    .need = resample_need,
-    .prepared_bytes = resample_prepared_bytes,
-    .prepare = resample_prepare};
+    DS_COUNTED(resample),
+    DS_PREPARED(resample)};

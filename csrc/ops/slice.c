@@ -126,8 +126,7 @@ static void slice_pieces(const ds_op *op, const ds_move *move)
 }
 DS_MOVE_FORWARD(slice, slice_pieces, 0)
 
-#define SLICES \
-    .infer = slice_infer, .counts = slice_counts, .need = slice_need, .forward = slice_forward
+#define SLICES .infer = slice_infer, DS_COUNTED(slice), .forward = slice_forward
 
 const ds_op_def ds_op_slice = {
     DS_OPERATOR_OF(
@@ -168,7 +167,7 @@ DS_MOVE_FORWARD(delay, delay_pieces, 0)
 
 const ds_op_def ds_op_delay = {
     DS_OPERATOR_OF(delay, "Moves a stream by some frames, without changing its length.", 1, 1, 1),
-    .attrs = delay_attrs, .counts = delay_counts, .need = delay_need, .forward = delay_forward};
+    .attrs = delay_attrs, DS_COUNTED(delay), .forward = delay_forward};
 
 /* ---------------------------------------------------------------- table */
 
@@ -231,8 +230,6 @@ const ds_op_def ds_op_table = {
     .attrs = table_attrs,
     .weights = "weight",
     .infer = table_infer,
-    .counts = table_counts,
-    .need = table_need,
-    .check = table_check,
-    .check_message = table_check_message,
+    DS_COUNTED(table),
+    DS_CHECKED(table),
     .forward = table_forward};

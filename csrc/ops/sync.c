@@ -60,10 +60,7 @@ const ds_op_def ds_op_sync = {
         sync,
         "Lets a stream progress only as far as the others have, for operators that combine them.",
         2, 1, 1),
-    .flags = DS_OP_VARIADIC | DS_OP_INPLACE,
-    .counts = sync_counts,
-    .check = sync_check,
-    .check_message = sync_check_message,
+    .flags = DS_OP_VARIADIC | DS_OP_INPLACE, .counts = sync_counts, DS_CHECKED(sync),
     .forward = sync_forward};
 
 /* ---------------------------------------------------------------- limit */
@@ -94,6 +91,5 @@ const ds_op_def ds_op_limit = {
     .flags = DS_OP_INPLACE,
     .attrs = limit_attrs,
     .check_status = DS_LIMIT,
-    .check = limit_check,
-    .check_message = limit_check_message,
+    DS_CHECKED(limit),
     .forward = sync_forward};

@@ -39,12 +39,12 @@ static void test_rows(const ds_real_kernels *blas, const ds_real_kernels *ref, s
 {
     const size_t e = ref->element;
     CHECK(blas->format == DS_FORMAT_ROWS);
-    CHECK(ds_packed_bytes(blas, n_cols, depth) ==
+    CHECK(ds_packed_bytes(blas, blas->format, n_cols, depth) ==
           (sizeof(ds_packed) + 63) / 64 * 64 + (n_cols * depth * e + 63) / 64 * 64);
     guarded x = guarded_new(n_x * e), weight = guarded_new(n_cols * depth * e);
     guarded bias = guarded_new(n_cols * e),
-            panels = guarded_new(ds_packed_bytes(blas, n_cols, depth));
-    guarded plain = guarded_new(ds_packed_bytes(ref, n_cols, depth));
+            panels = guarded_new(ds_packed_bytes(blas, blas->format, n_cols, depth));
+    guarded plain = guarded_new(ds_packed_bytes(ref, ref->format, n_cols, depth));
     guarded y = guarded_new(n_y * e), expected = guarded_new(n_y * e);
     fill(x.data, e, n_x, -1, 1);
     fill(weight.data, e, n_cols * depth, -1, 1);
@@ -55,8 +55,8 @@ static void test_rows(const ds_real_kernels *blas, const ds_real_kernels *ref, s
     }
     const ds_weight_layout rows = rows_of(depth);
     const void *const b = with_bias ? bias.data : NULL;
-    ds_pack(blas, panels.data, weight.data, n_cols, &rows, b);
-    ds_pack(ref, plain.data, weight.data, n_cols, &rows, b);
+    ds_pack(blas, blas->format, panels.data, weight.data, n_cols, &rows, b);
+    ds_pack(ref, ref->format, plain.data, weight.data, n_cols, &rows, b);
     void *out[64], *expected_out[64];
     const void *in[64];
     for (size_t m = 0; m < n_rows; m++) {

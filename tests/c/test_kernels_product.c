@@ -70,8 +70,8 @@ static void problem_free(problem *p)
 static guarded run(const problem *p, const ds_real_kernels *kernels)
 {
     const ds_weight_layout rows_packed = rows_of(p->depth);
-    guarded packed = guarded_new(ds_packed_bytes(kernels, p->n_cols, p->depth));
-    ds_pack(kernels, packed.data, p->weight, p->n_cols, &rows_packed, p->bias);
+    guarded packed = guarded_new(ds_packed_bytes(kernels, kernels->format, p->n_cols, p->depth));
+    ds_pack(kernels, kernels->format, packed.data, p->weight, p->n_cols, &rows_packed, p->bias);
     guarded y = guarded_new(p->y_elements * p->element);
     void *rows[MAX_ROWS];
     for (size_t m = 0; m < p->n_rows; m++) {
@@ -170,7 +170,7 @@ static void test_sizes(const ds_real_kernels *k, bool is_reference)
     for (size_t n_cols = 0; n_cols < 100; n_cols += 11) {
         for (size_t depth = 0; depth < 9; depth++) {
             const size_t panels = (n_cols + 31) / 32 * 32 * depth * k->element;
-            CHECK(ds_packed_bytes(k, n_cols, depth) ==
+            CHECK(ds_packed_bytes(k, k->format, n_cols, depth) ==
                   head + (is_reference ? 0 : (panels + 63) / 64 * 64));
         }
     }
@@ -218,8 +218,8 @@ static void test_layouts(const ds_real_kernels *k)
                                          .tap = step[1],
                                          .inner = step[2],
                                          .channel = step[3]};
-        guarded packed = guarded_new(ds_packed_bytes(k, n[0], depth));
-        ds_pack(k, packed.data, at(weight, k->element, first), n[0], &layout, p.bias);
+        guarded packed = guarded_new(ds_packed_bytes(k, k->format, n[0], depth));
+        ds_pack(k, k->format, packed.data, at(weight, k->element, first), n[0], &layout, p.bias);
         guarded y = guarded_new(expected.n_bytes);
         void *rows[MAX_ROWS];
         for (size_t m = 0; m < p.n_rows; m++) {
@@ -257,14 +257,14 @@ static void test_parts(const ds_real_kernels *k, ds_pool *pool)
         guarded weight = guarded_new(n_cols * depth * e), bias = guarded_new(n_cols * e);
         guarded x = guarded_new(n_rows * depth * e), other = guarded_new(n_rows * n_out * e);
         guarded constants = guarded_new(4 * n_out * e),
-                packed = guarded_new(ds_packed_bytes(k, n_cols, depth));
+                packed = guarded_new(ds_packed_bytes(k, k->format, n_cols, depth));
         guarded workspace = guarded_new(ds_product_workspace(n_cols, glu, e));
         guarded sums = guarded_new(n_rows * n_cols * e), y = guarded_new(n_rows * n_out * e);
         guarded *const filled[] = {&weight, &bias, &x, &other, &constants};
         for (size_t i = 0; i < sizeof filled / sizeof *filled; i++) {
             fill(filled[i]->data, e, filled[i]->n_bytes / e, -1, 1);
         }
-        ds_pack(k, packed.data, weight.data, n_cols, &layout, bias.data);
+        ds_pack(k, k->format, packed.data, weight.data, n_cols, &layout, bias.data);
         void *to[80], *plain[80];
         const void *from[80], *rows[80];
         for (size_t m = 0; m < n_rows; m++) {

@@ -216,9 +216,6 @@ static void test_signatures(void)
     op->in[0].dtype = DS_I64;
     CHECK(failed(ds_op_require_real(op), DS_DTYPE, "must be float32 or float64, got int64"));
     CHECK(ds_op_element(op) == 8 && ds_op_real(op) == DS_F64);
-    CHECK(ds_op_require_least(op, SIZE, 1) == DS_OK);
-    CHECK(
-        failed(ds_op_require_least(op, SIZE, 2), DS_ARGUMENT, "'size' must be at least 2, got 1"));
 
     /* Block of carried arrays, scratch. */
     CHECK(op->carried[0].offset == 0 && op->carried[1].offset == 128);
