@@ -10,7 +10,6 @@
  * `pointer` is written as bytes, so `(void **)&floats` is well defined for any pointer to objects. */
 #ifndef DS_BASE_ALLOC_H
 #define DS_BASE_ALLOC_H
-
 #include "base/status.h"
 
 /* A cache line, a vector register of AVX-512, a row of a tile. */

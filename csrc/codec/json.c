@@ -39,7 +39,6 @@ size_t ds_json_count(ds_json_value value)
 }
 
 /* ---- messages ------------------------------------------------------------------------------- */
-
 static const char *show(char shown[DS_UTF8_SHOWN_BYTES], const ds_json *json,
                         const ds_json_node *node)
 {
@@ -116,7 +115,6 @@ static ds_status refuse_kind(ds_json_value value, const char *expected)
 }
 
 /* ---- values --------------------------------------------------------------------------------- */
-
 ds_status ds_json_boolean(bool *out, ds_json_value value)
 {
     const ds_json_node *node = node_of(value);
@@ -166,7 +164,6 @@ ds_status ds_json_string(const char **text, size_t *n_bytes, ds_json_value value
 }
 
 /* ---- arrays and objects --------------------------------------------------------------------- */
-
 /* Begins a walk through a value of that kind. */
 static ds_status enter(ds_json_cursor *cursor, ds_json_value value, ds_json_kind kind)
 {
@@ -238,7 +235,6 @@ ds_status ds_json_only(ds_json_value object, const char *const *keys, size_t n_k
 }
 
 /* ---- members that have to be there ----------------------------------------------------------- */
-
 ds_status ds_json_member(ds_json_value *value, ds_json_value object, const char *key)
 {
     ds_json_cursor at;

@@ -53,7 +53,7 @@ ds_status ds_positions_count(const ds_graph *graph, const int64_t *frames, ds_ar
                              ds_edge_counts **edges);
 
 /* Finds how edges grow (plan->edges[].growth), and from where on. Called once, when all else is planned. */
-ds_status ds_positions_plan(ds_plan *plan);
+ds_status ds_positions_plan(ds_plan *plan, ds_arena *scratch);
 
 static inline int64_t ds_known_at(const ds_plan *p, const ds_place *at, size_t e)
 {

@@ -9,9 +9,8 @@
 
 ds_status ds_step_create(ds_step **step, const ds_plan *plan, ds_pool *pool)
 {
-    void *memory;
-    DS_TRY(ds_allocate_zeroed(&plan->allocator, &memory, sizeof(ds_step)));
-    ds_step *s = memory;
+    ds_step *s;
+    DS_TRY(ds_allocate_zeroed(&plan->allocator, (void **)&s, sizeof *s));
     s->plan = plan;
     s->pool = pool;
     ds_arena_init(&s->arena, &plan->allocator);

@@ -35,7 +35,6 @@ typedef struct walk {
 } walk;
 
 /* ---------------------------------------------------------------- functions */
-
 /* Evaluates an operator's program on functions. inputs: edges; m may be NULL. */
 static ds_status evaluate(walk *w, const ds_program *p, const int *inputs, const ds_stairs *m,
                           const ds_stairs **roots)
@@ -109,6 +108,13 @@ static ds_status find_difference(walk *w, const ds_stairs *f, const ds_stairs *g
     return DS_OK;
 }
 
+/* The same for the counts of two edges: where what is known differs, or else the total. */
+static ds_status find_other_counts(walk *w, int a, int b, int64_t *n)
+{
+    DS_TRY(find_difference(w, w->known[a], w->known[b], n));
+    return *n >= 0 ? DS_OK : find_difference(w, w->total[a], w->total[b], n);
+}
+
 /* Starts a walk: the inputs' functions and the mask. */
 static ds_status start(walk *w)
 {
@@ -128,7 +134,6 @@ static ds_status start(walk *w)
 }
 
 /* ---------------------------------------------------------------- nodes */
-
 /* What is combined frame by frame must have the same frames: with its syncs a graph ensures that, and a
  * graph that came from elsewhere may lack them. */
 static ds_status check_lockstep(walk *w, const ds_node *node)
@@ -136,12 +141,11 @@ static ds_status check_lockstep(walk *w, const ds_node *node)
     const ds_op *op = node->op;
     int n = op->def->flags & DS_OP_LOCKSTEP ? ds_op_n_values(op) : 1;
     for (int i = 1; i < n; i++) {
-        int64_t at, at_end;
-        DS_TRY(find_difference(w, w->known[node->inputs[i]], w->known[node->inputs[0]], &at));
-        DS_TRY(find_difference(w, w->total[node->inputs[i]], w->total[node->inputs[0]], &at_end));
-        DS_CHECK(at < 0 && at_end < 0, DS_MISMATCH,
+        int64_t at;
+        DS_TRY(find_other_counts(w, node->inputs[i], node->inputs[0], &at));
+        DS_CHECK(at < 0, DS_MISMATCH,
                  "%s: its inputs differ at %lld frames of the first: expected a sync between them",
-                 op->def->name, (long long)(at < 0 ? at_end : at));
+                 op->def->name, (long long)at);
     }
     return DS_OK;
 }
@@ -236,10 +240,9 @@ static ds_status visit(walk *w, size_t j)
         DS_TRY(include(w, w->total[o]));
     }
     if (w->a->identity[j]) {
-        int64_t known, total;
-        DS_TRY(find_difference(w, w->known[out], w->known[in], &known));
-        DS_TRY(find_difference(w, w->total[out], w->total[in], &total));
-        w->a->identity[j] = known < 0 && total < 0;
+        int64_t at;
+        DS_TRY(find_other_counts(w, out, in, &at));
+        w->a->identity[j] = at < 0;
     }
     if (node->silent)
         return DS_OK;
@@ -251,7 +254,6 @@ static ds_status visit(walk *w, size_t j)
 }
 
 /* ---------------------------------------------------------------- delay and field */
-
 /* Frames of input 0 per frame of edge e; false where it has no rate. */
 static bool frames_per(const walk *w, int e, ds_rate *per)
 {
@@ -368,7 +370,6 @@ static ds_status measure_field(walk *w, size_t o)
 }
 
 /* ---------------------------------------------------------------- walks */
-
 static ds_status walk_once(walk *w)
 {
     ds_stairs_summary admitted = {.positive = 0};
@@ -426,7 +427,6 @@ static ds_status analyse(walk *w)
 }
 
 /* ---------------------------------------------------------------- along the graph */
-
 /* What no output follows from, by value or by count: it is taken out (ir/rewrite.h), and decides on nothing. */
 static void find_dead(bool *dead, const ds_graph *g)
 {
@@ -476,31 +476,22 @@ static void propagate(ds_analysis *a, const ds_graph *g)
     }
 }
 
-static ds_status take(ds_arena *arena, void **items, size_t n, size_t item_bytes)
-{
-    void *memory;
-    DS_TRY(ds_arena_push_array(arena, &memory, n, item_bytes));
-    if (n > 0)
-        memset(memory, 0, n * item_bytes);
-    memcpy(items, &memory, sizeof memory); /* as bytes, like a push */
-    return DS_OK;
-}
-
 /* Arrays over edges, nodes and outputs: those that the analysis hands out, and the walks' own. */
 static ds_status take_arrays(walk *w)
 {
     const ds_graph *g = w->graph;
     ds_analysis *a = w->a;
-    DS_TRY(take(&a->arena, (void **)&a->edges, g->n_edges, sizeof *a->edges));
-    DS_TRY(take(&a->arena, (void **)&a->identity, g->n_nodes, sizeof *a->identity));
-    DS_TRY(take(&a->arena, (void **)&a->delay, g->n_outputs, sizeof *a->delay));
-    DS_TRY(take(&a->arena, (void **)&a->field, g->n_outputs, sizeof *a->field));
-    DS_TRY(take(&w->arrays, (void **)&w->known, g->n_edges, sizeof *w->known));
-    DS_TRY(take(&w->arrays, (void **)&w->total, g->n_edges, sizeof *w->total));
-    DS_TRY(take(&w->arrays, (void **)&w->reach, g->n_edges, sizeof *w->reach));
-    DS_TRY(take(&w->arrays, (void **)&w->growth_period, g->n_edges, sizeof *w->growth_period));
-    DS_TRY(take(&w->arrays, (void **)&w->dead, g->n_nodes, sizeof *w->dead));
-    memset(a->identity, true, g->n_nodes);
+    DS_PUSH_ZEROED(&a->arena, a->edges, g->n_edges);
+    DS_PUSH_ZEROED(&a->arena, a->identity, g->n_nodes);
+    DS_PUSH_ZEROED(&a->arena, a->delay, g->n_outputs);
+    DS_PUSH_ZEROED(&a->arena, a->field, g->n_outputs);
+    DS_PUSH_ZEROED(&w->arrays, w->known, g->n_edges);
+    DS_PUSH_ZEROED(&w->arrays, w->total, g->n_edges);
+    DS_PUSH_ZEROED(&w->arrays, w->reach, g->n_edges);
+    DS_PUSH_ZEROED(&w->arrays, w->growth_period, g->n_edges);
+    DS_PUSH_ZEROED(&w->arrays, w->dead, g->n_nodes);
+    for (size_t j = 0; j < g->n_nodes; j++)
+        a->identity[j] = true;
     for (size_t e = 0; e < g->n_edges; e++)
         w->growth_period[e] = 1;
     for (size_t o = 0; o < g->n_outputs; o++)

@@ -15,7 +15,6 @@
 #define DS_MODEL_MODEL_H
 #include "base/arena.h"
 #include "codec/json.h"
-#include "codec/json_write.h"
 #include "codec/mapped.h"
 #include "ir/graph.h"
 
@@ -44,7 +43,7 @@ typedef struct ds_port {
 } ds_port;
 
 typedef struct ds_interface {
-    ds_arena memory; /* of what this points to */
+    ds_arena memory; /* of this, and of what it points to */
     char *name;      /* of the model: its class */
     size_t n_inputs, n_outputs;
     ds_port *inputs, *outputs;

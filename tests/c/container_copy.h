@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "codec/safetensors_write.h"
+#include "codec/safetensors.h"
 
 /* Writes what `file` holds to `sink`; what the writer returns. */
 static ds_status copy_container(const ds_sink *sink, const ds_safetensors *file)

@@ -4,7 +4,7 @@
 #ifndef JSON_COPY_H
 #define JSON_COPY_H
 
-#include "codec/json_write.h"
+#include "codec/json.h"
 
 /* Returns whether the walk went as it should; the writer keeps its own failure. */
 static bool copy_json(ds_json_writer *writer, ds_json_value value)
