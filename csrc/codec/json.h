@@ -81,12 +81,11 @@ ds_status ds_json_string(const char **text, size_t *n_bytes, ds_json_value value
 /* ---- arrays and objects --------------------------------------------------------------------- */
 /* Returns the elements of an array, or the members of an object; 0 for any other kind. */
 size_t ds_json_count(ds_json_value value);
-/* Begins a walk through an array. Errors: DS_FORMAT if it is none. */
-ds_status ds_json_enter_array(ds_json_cursor *cursor, ds_json_value array);
+/* Begins a walk through a DS_JSON_ARRAY or DS_JSON_OBJECT, in the order of the text. Errors: DS_FORMAT
+ * if the value is another kind. */
+ds_status ds_json_enter(ds_json_cursor *cursor, ds_json_value value, ds_json_kind kind);
 /* Fills `*element` with the next one and returns true, or returns false at the end. */
 bool ds_json_next(ds_json_cursor *cursor, ds_json_value *element);
-/* Begins a walk through an object, in the order of the text. Errors: DS_FORMAT if it is none. */
-ds_status ds_json_enter_object(ds_json_cursor *cursor, ds_json_value object);
 /* The same for members; the key is a string. */
 bool ds_json_next_member(ds_json_cursor *cursor, ds_json_value *key, ds_json_value *value);
 /* Fills `*value` with the member `key` of `object` and returns true; returns false if there is
@@ -123,14 +122,7 @@ ds_status ds_json_refuse(ds_json_value value, const char *words, ...) DS_PRINTF(
 ds_status ds_json_refuse_text(ds_json_value string, const char *expected);
 
 /* ---- writing -------------------------------------------------------------------------------- */
-/* JSON, written to the end of a buffer: the same calls, the same bytes.
- *
- *     ds_json_writer w;
- *     ds_json_writer_init(&w, &buffer);
- *     ds_json_put_open(&w, NULL, DS_JSON_OBJECT);
- *     ds_json_put_integer(&w, "stride", 2);
- *     ds_json_put_close(&w);
- *     DS_TRY(ds_json_writer_finish(&w));        // {"stride":2}
+/* JSON is written to the end of a buffer: the same calls, the same bytes.
  *
  * A value in an object has a key, any other one NULL instead. The first failure is kept, everything
  * after it is skipped, and ds_json_writer_finish returns it; look at its message before anything

@@ -94,7 +94,7 @@ static ds_status read_shape(ds_tensor_view *tensor, ds_arena *memory, ds_json_va
     int64_t *extents;
     size_t n_items = 1;
     DS_TRY(ds_json_member(&shape, entry, "shape"));
-    DS_TRY(ds_json_enter_array(&at, shape));
+    DS_TRY(ds_json_enter(&at, shape, DS_JSON_ARRAY));
     DS_PUSH(memory, extents, ds_json_count(shape));
     tensor->shape = extents != NULL ? extents : &none;
     while (ds_json_next(&at, &extent)) {
@@ -124,7 +124,7 @@ static ds_status read_offsets(ds_tensor_view *tensor, const char *data, size_t n
     ds_json_value offsets, value;
     ds_json_cursor at;
     DS_TRY(ds_json_member(&offsets, entry, "data_offsets"));
-    DS_TRY(ds_json_enter_array(&at, offsets));
+    DS_TRY(ds_json_enter(&at, offsets, DS_JSON_ARRAY));
     if (ds_json_count(offsets) != 2) {
         return ds_json_refuse(offsets, "expected [begin, end], got %zu elements",
                               ds_json_count(offsets));
@@ -148,7 +148,7 @@ static ds_status check_metadata(ds_json_value metadata)
     ds_json_value key, value;
     const char *text;
     size_t n_bytes;
-    DS_TRY(ds_json_enter_object(&at, metadata));
+    DS_TRY(ds_json_enter(&at, metadata, DS_JSON_OBJECT));
     while (ds_json_next_member(&at, &key, &value))
         DS_TRY(ds_json_string(&text, &n_bytes, value));
     return DS_OK;
@@ -247,7 +247,7 @@ static ds_status fill(ds_safetensors *file, const char *bytes, size_t n_bytes)
     const ds_json_value root = ds_json_root(file->header);
     ds_json_cursor at;
     ds_json_value name, entry;
-    DS_TRY(ds_json_enter_object(&at, root));
+    DS_TRY(ds_json_enter(&at, root, DS_JSON_OBJECT));
     DS_PUSH(&file->memory, file->tensors, ds_json_count(root));
     while (ds_json_next_member(&at, &name, &entry))
         DS_TRY(read_entry(file, name, entry, bytes + first_byte, n_bytes - first_byte));

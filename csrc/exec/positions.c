@@ -92,11 +92,10 @@ static ds_status measure_growth(ds_plan *p, ds_arena *arena)
 ds_status ds_positions_plan(ds_plan *plan, ds_arena *scratch)
 {
     const int64_t *tick = plan->clock.tick;
-    __extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
     for (size_t i = 0; i < plan->graph->n_inputs; i++) {
-        plan->period[i] = (int64_t)((wide)plan->analysis.period * tick[0] / tick[i]);
+        plan->period[i] = (int64_t)((ds_wide)plan->analysis.period * tick[0] / tick[i]);
         plan->start[i] =
-            (int64_t)(((wide)plan->analysis.transient * tick[0] + tick[i] - 1) / tick[i]);
+            (int64_t)(((ds_wide)plan->analysis.transient * tick[0] + tick[i] - 1) / tick[i]);
     }
     return measure_growth(plan, scratch);
 }

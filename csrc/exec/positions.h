@@ -61,14 +61,10 @@ static inline int64_t ds_known_at(const ds_plan *p, const ds_place *at, size_t e
     return at->edges[e].known + at->periods * (at->ended ? grows->end : grows->known);
 }
 
-static inline int64_t ds_total_at(const ds_plan *p, const ds_place *at, size_t e)
-{
-    return at->edges[e].total + at->periods * p->edges[e].growth.total;
-}
-
 static inline ds_pair ds_pair_at(const ds_plan *p, const ds_place *at, size_t e)
 {
-    return (ds_pair){ds_known_at(p, at, e), ds_total_at(p, at, e)};
+    return (ds_pair){ds_known_at(p, at, e),
+                     at->edges[e].total + at->periods * p->edges[e].growth.total};
 }
 
 /* First frame that is kept; of a stream that has ended none is. */

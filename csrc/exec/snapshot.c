@@ -35,8 +35,7 @@ typedef struct entry {
 /* What a slot must hold, recomputed from its frames. */
 typedef struct state {
     ds_arena arena;
-    ds_edge_counts *captured,
-        *counts; /* [n_edges], of the graph as captured and of the rewritten one */
+    ds_edge_counts *captured, *counts; /* [n_edges]: of the model, and of it rewritten */
     entry *entries;
     size_t n_entries, n_bytes; /* of the whole snapshot */
 } state;

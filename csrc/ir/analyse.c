@@ -15,8 +15,6 @@
 enum { MAX_COMBINATIONS = 1 << 17 };
 static const int64_t MAX_WORK = (int64_t)1 << 28; /* looks at a step: some seconds */
 
-__extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
-
 typedef struct walk {
     const ds_graph *graph;
     const ds_clock *clock;
@@ -25,13 +23,11 @@ typedef struct walk {
     ds_stairs_maker maker;            /* of a node */
     const ds_stairs **known, **total; /* [n_edges] */
     const ds_stairs **reach;          /* [n_edges] scratch of the field's backward pass */
-    int64_t *
-        growth_period; /* [n_edges]: frames of input 0 in which an edge grows by its growth, so far */
-    bool *dead;        /* [n_nodes]: no output follows from it, no stream is refused by it */
+    int64_t *growth_period; /* [n_edges]: frames of input 0 that its growth takes, so far */
+    bool *dead;             /* [n_nodes]: no output follows from it, no stream is refused by it */
     int64_t offsets[DS_MAX_INPUTS];
-    const ds_stairs
-        *mask;     /* 1 where the clock admits the walk's positions, else 0; NULL: everywhere */
-    bool diagonal; /* all inputs as far as whole frames of input 0's time allow */
+    const ds_stairs *mask; /* 1 where the clock admits it, else 0; NULL: everywhere */
+    bool diagonal;         /* all inputs as far as whole frames of input 0's time allow */
 } walk;
 
 /* ---------------------------------------------------------------- functions */
@@ -219,7 +215,7 @@ static ds_status measure_kept(walk *w, int e, const ds_stairs *need)
     if (last.gain <= 0)
         return DS_OK;
     facts->unbounded = true;
-    if ((wide)last.gain * w->growth_period[e] > (wide)facts->growth * last.period) {
+    if ((ds_wide)last.gain * w->growth_period[e] > (ds_wide)facts->growth * last.period) {
         facts->growth = last.gain;
         w->growth_period[e] = last.period;
     }
@@ -272,7 +268,7 @@ static ds_status wait_between(walk *w, size_t o, ds_rate per, int64_t from, int6
         if (ds_stairs_at(known, n) <= m)
             continue;
         /* The earliest of the new frames waited longest. */
-        const int64_t delay = n - 1 - (int64_t)((wide)m * per.num / per.den);
+        const int64_t delay = n - 1 - (int64_t)((ds_wide)m * per.num / per.den);
         if (w->a->delay[o] == DS_NEVER || delay > w->a->delay[o])
             w->a->delay[o] = delay;
     }
@@ -291,7 +287,7 @@ static ds_status measure_delay(walk *w, size_t o)
         const ds_flight *s = &known->stretches[i];
         const bool last = i + 1 == known->n_stretches;
         const int64_t end = last ? DS_NEVER : s[1].start;
-        const int64_t part = (int64_t)((wide)s->gain * per.num % per.den);
+        const int64_t part = (int64_t)((ds_wide)s->gain * per.num % per.den);
         const int64_t times = per.den / ds_greatest_divisor(part, per.den);
         const int64_t period =
             times > DS_MOST_PERIOD / s->period ? DS_MOST_PERIOD : s->period * times;

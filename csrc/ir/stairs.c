@@ -133,8 +133,6 @@ ds_status ds_stairs_constant(ds_stairs_maker *m, const ds_stairs **f, int64_t va
     return ds_stairs_line(m, f, 1, 0, value);
 }
 
-__extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
-
 ds_status ds_stairs_line(ds_stairs_maker *m, const ds_stairs **f, int64_t period, int64_t gain,
                          int64_t plus)
 {
@@ -145,34 +143,30 @@ ds_status ds_stairs_line(ds_stairs_maker *m, const ds_stairs **f, int64_t period
     DS_TRY(begin_stretch(m, made, 0, period));
     made->stretches[0].gain = gain;
     for (int64_t at = 0; at < period;) {
-        const int64_t value = (int64_t)((wide)at * gain / period);
+        const int64_t value = (int64_t)((ds_wide)at * gain / period);
         DS_TRY(add_step(m, made, at, value + plus));
-        at = gain ? (int64_t)(((wide)(value + 1) * period + gain - 1) / gain) : period;
+        at = gain ? (int64_t)(((ds_wide)(value + 1) * period + gain - 1) / gain) : period;
     }
     *f = made;
-    return DS_OK;
-}
-
-static ds_status copy(ds_arena *arena, ds_stairs **f, const ds_stairs *g)
-{
-    DS_PUSH_COPY(arena, *f, g, 1);
-    DS_PUSH_COPY(arena, (*f)->stretches, g->stretches, g->n_stretches);
-    DS_PUSH_COPY(arena, (*f)->steps, g->steps, g->n_steps);
     return DS_OK;
 }
 
 ds_status ds_stairs_keep(ds_arena *arena, const ds_stairs **f)
 {
     ds_stairs *made;
-    DS_TRY(copy(arena, &made, *f));
+    DS_PUSH_COPY(arena, made, *f, 1);
+    DS_PUSH_COPY(arena, made->stretches, (*f)->stretches, (*f)->n_stretches);
+    DS_PUSH_COPY(arena, made->steps, (*f)->steps, (*f)->n_steps);
     *f = made;
     return DS_OK;
 }
 
+/* The steps are those of g. */
 ds_status ds_stairs_next(ds_stairs_maker *m, const ds_stairs **f, const ds_stairs *g)
 {
     ds_stairs *made;
-    DS_TRY(copy(&m->arena, &made, g));
+    DS_PUSH_COPY(&m->arena, made, g, 1);
+    DS_PUSH_COPY(&m->arena, made->stretches, g->stretches, g->n_stretches);
     if (end_of(made, 0) == 1) {
         made->stretches++;
         made->n_stretches--;
@@ -239,7 +233,7 @@ static ds_status join(ds_stairs_maker *m, ds_stairs *f, int64_t end)
         DS_TRY(agree_from(m, f, was, s, s->start - shared, s->start, &u));
         if (u > was->start) {
             const bool same = u == s->start - shared &&
-                              (wide)times * was->gain == (wide)(shared / s->period) * s->gain;
+                              (ds_wide)times * was->gain == (ds_wide)(shared / s->period) * s->gain;
             if (!same) {
                 s->start = u;
                 return DS_OK;

@@ -114,7 +114,7 @@ static ds_status read_ports(ds_port **ports, size_t n, ds_arena *memory, ds_json
     ds_json_value list, value;
     ds_json_cursor at;
     DS_TRY(ds_json_member(&list, object, is_output ? "outputs" : "inputs"));
-    DS_TRY(ds_json_enter_array(&at, list));
+    DS_TRY(ds_json_enter(&at, list, DS_JSON_ARRAY));
     if (ds_json_count(list) != n) {
         return ds_json_refuse(list, "expected %zu, as many as the graph has, got %zu", n,
                               ds_json_count(list));
@@ -182,7 +182,7 @@ static ds_status copy_structure(copy *c, ds_json_value value, int depth, bool wi
     if (object && !within_dict)
         DS_TRY(check_wrapper(&dict, value));
     ds_json_put_open(&c->w, NULL, kind);
-    DS_TRY(object ? ds_json_enter_object(&at, value) : ds_json_enter_array(&at, value));
+    DS_TRY(ds_json_enter(&at, value, kind));
     while (ds_json_next(&at, &part)) {
         if (object) { /* that was the key */
             const char *text = NULL;

@@ -21,8 +21,8 @@
 #define DS_MODEL_KEY "dreamstream"
 #define DS_MODEL_FINGERPRINT_KEY "dreamstream.fingerprint"
 #define DS_MODEL_VERSION 1
-#define DS_MODEL_MAX_NODES \
-    32768 /* and outputs: what takes the reader's time grows with their square */
+/* Nodes, and outputs: what takes the reader\'s time grows with their square. */
+#define DS_MODEL_MAX_NODES 32768
 #define DS_MODEL_MAX_DEPTH 32 /* of the structure */
 
 /* A dimension of a caller's array: one of these, or the number of a frame's axis (0, 1, ...). */
@@ -36,9 +36,8 @@ enum {
 typedef struct ds_port {
     char *name; /* of forward's argument, or the place in what forward returns; UTF-8 */
     int rank;
-    int dims[DS_MAX_RANK +
-             2];            /* the axes of a frame, "B" and, with a stream axis, "L", each once; or
-                                * the axes and "B_L" */
+    /* the axes of a frame, "B" and, with a stream axis, "L", each once; or the axes and "B_L" */
+    int dims[DS_MAX_RANK + 2];
     ds_signature signature; /* of the graph's edge */
 } ds_port;
 
