@@ -52,12 +52,13 @@ def compile_all(
     cflags: Sequence[str],
     system_includes: Sequence[str] = (),
     key: str = "",
-    jobs: int = 2,
+    jobs: int | None = None,
 ) -> list[Path]:
     """Compile `files`, return their objects in order; faults are raised when all have been tried.
 
     `system_includes` is no part of the folder's name (isolated builds put NumPy into a new folder
-    each time): what it holds is named by `key`.
+    each time): what it holds is named by `key`. As many run side by side as there are processors that
+    this process may use, or `jobs`.
     """
     digest = hashlib.sha256("\0".join([*cc, *cflags, key]).encode()).hexdigest()[:12]
     command = [*cc, *cflags, *(word for path in system_includes for word in ("-isystem", path))]
@@ -69,7 +70,7 @@ def compile_all(
         return target
 
     objects, errors = [], []
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(jobs or _processors()) as pool:
         for future in [pool.submit(one, source) for source in files]:
             try:
                 objects.append(future.result())
@@ -78,6 +79,12 @@ def compile_all(
     if errors:
         raise CompileError("\n".join(errors), objects)
     return objects
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _compile(command: Sequence[str], source: Path, target: Path) -> None:

@@ -229,7 +229,6 @@ def operator_page(op: dict[str, Any], users: list[str]) -> str:
 PARTS = {
     "engine": "engine",
     "online": "streaming",
-    "compat": "streaming",
     "stream": "streaming",
     "array.stream_tensor": "streaming",
     "array.stream_creation": "streaming",

@@ -5,6 +5,7 @@ said, early, on a C engine.
 """
 
 import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from . import data, nn, train
@@ -15,7 +16,6 @@ from .array import __all__ as _array_names
 from .array.chunks import on_fallback
 from .array.stream_creation import as_stream_tensor, stream_tensor
 from .array.stream_tensor import StreamTensor
-from .compat import add_streaming_modes, patch
 from .config import show_config
 from .engine import Engine, compile, load, verify
 from .errors import *  # noqa: F403
@@ -33,7 +33,6 @@ __all__ = [
     "StreamMetadata",
     "StreamModule",
     "StreamTensor",
-    "add_streaming_modes",
     "as_stream_tensor",
     "audit",
     "compile",
@@ -41,7 +40,6 @@ __all__ = [
     "load",
     "nn",
     "on_fallback",
-    "patch",
     "patch_module",
     "register",
     "show_config",
@@ -53,6 +51,9 @@ __all__ = [
     *_error_names,
 ]
 
+
+if _TYPE_CHECKING:
+    from . import export, torch  # noqa: F401  (loaded by __getattr__)
 
 _set_bridge(lambda: _importlib.import_module(".torch", __name__))
 

@@ -1,24 +1,49 @@
-"""The names of the earlier DreamStream, which was of PyTorch alone.
+"""The names of the earlier DreamStream, which was of PyTorch alone: ``import dreamstream.compat`` enters them.
 
-Each is another name of what the package has, or a few lines on top of it. Modules that are no longer files are
-found in `sys.modules`; they load the PyTorch bridge when a name of it is asked for, not before.
+They are here, each another name of what the package has or a few lines on top of it, and from then on also where
+they were: modules that are no files are entered in `sys.modules`, `patch` and `add_streaming_modes` in the
+package, and patched torch convolutions have `kernel_width` and `stream_buffer`. The PyTorch bridge is loaded when
+a name of it is asked for, not before. Nothing else imports this module.
 """
 
 from __future__ import annotations
 
-import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from . import dispatch
 from .errors import ShapeError
 from .online import patch_module
+from .online.front import CONVOLUTIONS
 from .stream import OutputCollector as _OutputCollector
 from .stream import StreamMetadata
+from .stream.foreign import bridge
 from .stream.rules import BATCH, LENGTH
 
-__all__ = ["add_streaming_modes", "patch"]
+if TYPE_CHECKING:
+    from .torch import StreamTensor, as_stream_tensor, stream_tensor
+
+__all__ = [
+    "BATCH",
+    "LENGTH",
+    "OutputCollector",
+    "StreamMetadata",
+    "StreamTensor",
+    "add_streaming_modes",
+    "as_stream_tensor",
+    "join_dim_names",
+    "pad_chunks",
+    "pad_full_sequence",
+    "pad_stream_tensor",
+    "patch",
+    "patch_module",
+    "stream_metadata",
+    "stream_tensor",
+]
 
 
 def patch(module: Any, **options: Any) -> Any:
@@ -74,7 +99,7 @@ def pad_chunks(
     rest = [n for n in names if n != LENGTH]
     lead = (BATCH, LENGTH) if batch_first else (LENGTH, BATCH)
     moved = [t.movedim(at, 0) for t in sequences]
-    return _bridge().stream_tensor(moved, None, (*lead, *rest), ids=ids, sos=sos, eos=eos)
+    return bridge().stream_tensor(moved, None, (*lead, *rest), ids=ids, sos=sos, eos=eos)
 
 
 def pad_full_sequence(
@@ -104,73 +129,88 @@ class OutputCollector(_OutputCollector):
             super().update(y)
 
 
-# ---------------------------------------------------------------------- modules
-def _bridge() -> ModuleType:
-    return importlib.import_module(f"{__package__}.torch")
+# ---------------------------------------------------------------------- patched convolutions
+def kernel_width(module: Any) -> int:
+    """Return how many frames one output frame of a convolution sees."""
+    return int(module.dilation[0] * (module.kernel_size[0] - 1) + 1)
+
+
+def stream_buffer(module: Any) -> dict[str, Any]:
+    """Return the frames ``(channels, frames)`` kept for each live stream of a convolution that is called itself.
+
+    What it keeps inside a larger module is with that module's streams (`get_state`).
+    """
+    session = module._patch.session
+    kept: dict[str, Any] = {}
+    with session.hold():
+        for i in session.live_ids:
+            state = session.state_of(i)
+            (name, attributes, *_), n = session.script[0], int(state.frames[0])
+            dtype = "float64" if str(module.weight.dtype) == "torch.float64" else "float32"
+            signature = (dtype, (module.in_channels,), 1, 1)
+            op = dispatch.operator(name, dict(attributes), [signature], [module.weight, module.bias])
+            counts = np.array([[0, 0, n, n]], np.int64)
+            (after,) = op.counts([counts], np.zeros(1, bool))
+            size = n - int(op.kept([counts], [after])[0][0, 1])
+            rows = state.states.store.tensors.get((0, 0))
+            frames = (
+                module.weight.new_zeros(0, module.in_channels)
+                if rows is None
+                else rows[state.states.row]
+            )
+            kept[i] = frames[:size].detach().T.clone()
+    return kept
+
+
+# ---------------------------------------------------------------------- where the names were
+def __getattr__(name: str) -> Any:
+    """Load the PyTorch bridge for the names that are its own."""
+    if name in ("StreamTensor", "as_stream_tensor", "stream_tensor"):
+        return getattr(bridge(), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class _Module(ModuleType):
-    """A module whose names are found when they are asked for."""
+    """A module that has some of this one's names."""
 
-    def __init__(self, name: str, names: dict[str, Callable[[], Any]]) -> None:
+    def __init__(self, name: str, names: Sequence[str]) -> None:
         super().__init__(name, "Names of the earlier DreamStream.")
         self.__path__: list[str] = []
         self.__all__ = list(names)
-        self._names = names
 
     def __getattr__(self, name: str) -> Any:
-        names = self.__dict__.get("_names", {})
-        if name not in names:
+        if name not in self.__dict__.get("__all__", ()):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        return names[name]()
+        return getattr(sys.modules[__name__], name)
 
 
-def _of_bridge(name: str) -> Callable[[], Any]:
-    return lambda: getattr(_bridge(), name)
-
-
-def _here(value: Any) -> Callable[[], Any]:
-    return lambda: value
-
-
-_FLAGS = {"BATCH": _here(BATCH), "LENGTH": _here(LENGTH)}
-_PADDING = {f.__name__: _here(f) for f in (pad_chunks, pad_full_sequence, pad_stream_tensor)}
-_TENSOR = {
-    **{n: _of_bridge(n) for n in ("StreamTensor", "as_stream_tensor", "stream_tensor")},
-    "StreamMetadata": _here(StreamMetadata),
-    "stream_metadata": _here(stream_metadata),
-    **_FLAGS,
-}
-
-_MODULES: dict[str, dict[str, Callable[[], Any]]] = {
-    "tensor": _TENSOR,
+_FLAGS = ("BATCH", "LENGTH")
+_PADDING = ("pad_chunks", "pad_full_sequence", "pad_stream_tensor")
+_METADATA = ("StreamMetadata", "stream_metadata")
+_MODULES: dict[str, Sequence[str]] = {
+    "tensor": ("StreamTensor", "as_stream_tensor", "stream_tensor", *_METADATA, *_FLAGS),
     "nn.utils": _PADDING,
     "nn.utils.pad_sequence": _PADDING,
-    "utils": {},
+    "utils": (),
     "utils.flags": _FLAGS,
-    "data.data_objects": {
-        "OutputCollector": _here(OutputCollector),
-        "StreamMetadata": _here(StreamMetadata),
-    },
-    "overrides": {"join_dim_names": _here(join_dim_names)},
+    "data.data_objects": ("OutputCollector", "StreamMetadata"),
+    "overrides": ("join_dim_names",),
 }
-
-
-_TAKEN = (f"{__package__}.tensor", f"{__package__}.nn.utils")
+#: Their names mean something else: `dreamstream.tensor` is a function, `dreamstream.nn` has torch's names alone.
+_TAKEN = ("tensor", "nn.utils")
 
 
 def _enter() -> None:
-    """Enter the modules, and let packages have them as attributes.
-
-    Where the name is taken it keeps its meaning: `dreamstream.tensor` is a function, and `dreamstream.nn` has
-    torch's names alone.
-    """
+    """Put the names where they were."""
     for path, names in _MODULES.items():
         name = f"{__package__}.{path}"
         module = sys.modules.setdefault(name, _Module(name, names))
         parent, _, last = name.rpartition(".")
-        if name not in _TAKEN:
+        if path not in _TAKEN:
             setattr(sys.modules[parent], last, module)
+    for function in (patch, add_streaming_modes):
+        setattr(sys.modules[__package__], function.__name__, function)
+    CONVOLUTIONS.update(kernel_width=kernel_width, stream_buffer=stream_buffer)
 
 
 _enter()

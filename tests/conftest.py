@@ -1,5 +1,6 @@
-"""Fixtures for all tests."""
+"""What holds for all tests: fixtures, their order, the fast tier, and the list of skips."""
 
+import fnmatch
 import importlib.util
 import os
 from pathlib import Path
@@ -17,6 +18,63 @@ else:
     )
     hypothesis.settings.register_profile("thorough", deadline=None, max_examples=2000)
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dreamstream"))
+
+
+HERE = Path(__file__).resolve().parent
+
+#: What is in the fast tier as a whole; of the laws, those that `ds_laws.fast` names, each marked.
+FAST = ("attacks", "python", "source")
+#: But for what takes seconds: compilers, processes, memory, every failing allocation, other packages.
+NOT_FAST = {
+    "test_benchmarks.py", "test_cli.py", "test_cli_files.py", "test_cli_run.py", "test_doctests.py",
+    "test_examples_c.py", "test_faults.py", "test_faults_files.py", "test_header.py", "test_memory.py",
+    "test_memory_files.py", "test_readme.py", "test_sanitized.py", "test_silero.py", "test_snapshots.py",
+}  # fmt: skip
+#: Folders of which nothing is in the fast tier: not even looked at, for that takes as long as running it.
+NONE_FAST = ("c", "fuzz", "golden", "threads", "torch")
+#: What compiles the engine once more, with sanitizers too, comes last: the rest has told what it can by then.
+LAST = ("c", "fuzz")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--skips", metavar="FILE", help="fail where a test is skipped that FILE does not list")
+
+
+def folder_of(path):
+    """Return the folder of tests that a path lies in; empty for the folder of all."""
+    return next(iter(path.relative_to(HERE).parts), "") if path.is_relative_to(HERE) else ""
+
+
+def pytest_ignore_collect(collection_path, config):
+    if config.option.markexpr == "fast" and folder_of(collection_path) in NONE_FAST:
+        return True
+    return None
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        folder = folder_of(item.path)
+        if folder in FAST and item.path.name not in NOT_FAST and item.get_closest_marker("slow") is None:
+            item.add_marker("fast")
+    items.sort(key=lambda item: folder_of(item.path) in LAST)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter, config):
+    """Say which skips are not on the list: lines of a pattern of tests, a colon, and a pattern of the reason."""
+    if config.getoption("skips") is None:
+        return
+    lines = Path(config.getoption("skips")).read_text(encoding="utf-8").splitlines()
+    listed = [line.split(": ", 1) for line in lines if line and not line.startswith("#")]
+    unlisted = []
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else ""
+        if not any(fnmatch.fnmatch(report.nodeid, t) and fnmatch.fnmatch(reason, r) for t, r in listed):
+            unlisted.append(f"{report.nodeid}: {reason}")
+    if unlisted:
+        terminalreporter.section("skipped, and not on the list")
+        terminalreporter.write_line("\n".join(unlisted))
+        terminalreporter._session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture

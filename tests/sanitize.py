@@ -29,7 +29,7 @@ MEMORY = [f"--ignore=tests/python/test_memory{name}.py" for name in ("", "_files
 PEERS = ["--ignore=tests/python/test_benchmarks.py"]  # libraries of others, which sanitizers end
 TESTS = {
     "address": [
-        ["tests/laws", "-m", "quick"],
+        ["tests/laws", "-m", "fast"],
         ["tests/threads", "tests/python", *MEMORY, *PEERS],
     ],
     "thread": [["tests/threads"]],

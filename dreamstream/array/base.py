@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DTypeError, ShapeError
+from ..errors import DTypeError, ShapeError, no_tape
 from . import dtypes
 from .axes import axis_of
 
@@ -42,7 +42,6 @@ class Base:
     _plain_class: ClassVar[type[Tensor]]
 
     _array: NDArray[Any]
-    requires_grad: Flag
     #: The tape fills these, the gradient and the node that made this tensor. No tape, no gradient.
     grad: Tensor | None
     grad_fn: Any
@@ -53,7 +52,6 @@ class Base:
         self._array = dtypes.adopt(data)
         self.grad = None
         self.grad_fn = None
-        self.requires_grad = False
         if requires_grad:
             self.requires_grad_()
 
@@ -64,7 +62,6 @@ class Base:
         out._array = np.asarray(array)
         out.grad = None
         out.grad_fn = None
-        out.requires_grad = False
         return out
 
     # ------------------------------------------------------------------ what it holds
@@ -248,15 +245,28 @@ class Base:
         """Return the tensor itself: it is on the CPU."""
         return cast("Tensor", self)
 
-    # ------------------------------------------------------------------ gradients (the tape)
+    # ------------------------------------------------------------------ gradients (there is no tape yet)
+
+    @property
+    def requires_grad(self) -> Flag:
+        """Whether a gradient is wanted: False, but for a module's parameters. True raises ModeError."""
+        return False
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: Flag) -> None:
+        if wanted:
+            raise no_tape("requires_grad=True")
 
     def requires_grad_(self, requires_grad: Flag = True) -> Tensor:
-        """Say whether a gradient is wanted, and return the tensor itself.
+        """Say that no gradient is wanted, and return the tensor itself.
 
         Raises
         ------
         DTypeError
-            Where the elements are integers or bools.
+            Where one is, and the elements are integers or bools.
+        ModeError
+            Where one is wanted: without torch no gradients are recorded. The parameters of a module may say so
+            all the same, as torch's do.
         """
         if requires_grad:
             dtypes.require_float("requires_grad", self.dtype)

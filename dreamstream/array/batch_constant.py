@@ -95,7 +95,7 @@ class BatchTensor:
         return BatchTensor(self.value.detach(), self.batch_axis)
 
     def requires_grad_(self, requires_grad: bool = True) -> BatchTensor:
-        """Say whether a gradient is wanted, and return the constant itself."""
+        """Say that no gradient is wanted, and return the constant itself; see `Tensor.requires_grad_`."""
         self.value.requires_grad_(requires_grad)
         return self
 

@@ -54,7 +54,7 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, *, device:
     dtype : dtype or str, optional
         The element type, converted to if need be.
     requires_grad : bool
-        Whether a gradient is wanted.
+        For torch's sake: True raises ModeError, for no gradients are recorded without torch.
     device : None or "cpu"
         For torch's sake.
 
@@ -69,6 +69,8 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, *, device:
         Where `data` or `dtype` is of a type that tensors don't hold.
     ShapeError
         For lists of unequal lengths.
+    ModeError
+        Where a gradient is wanted.
 
     Examples
     --------
@@ -114,6 +116,8 @@ def full(
         The elements.
     dtype : dtype or str, optional
         The element type; without it float32, int64 or bool, as `fill_value` is.
+    requires_grad : bool
+        For torch's sake: True raises ModeError.
 
     Returns
     -------

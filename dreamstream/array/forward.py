@@ -5,10 +5,12 @@ Only what is listed here runs; everything else that would touch B or L raises `N
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.edge import Request
@@ -75,7 +77,7 @@ class ForwardMethods:
 
     @staticmethod
     def getitem(x: StreamTensor, index: Any) -> StreamTensor:
-        names = tuple(d if isinstance(d, str) else None for d in x.dims)
+        names = tuple(d if isinstance(d, str) else n for d, n in zip(x.dims, x.names))
         parts = parse_index(_without_tensors(index), names)
         if isinstance(parts, Fallback):
             _refuse(x, f"this index ({parts.reason})", "index one axis at a time with slices")
@@ -101,17 +103,17 @@ class ForwardMethods:
                 continue
             size = x.features[axis]
             if isinstance(item, int):
-                if not -size <= item < size:
-                    raise ShapeError(
-                        f"index {item} is out of range for {size} features, at {user_line()}"
-                    )
-                x = _narrow(x, axis, slice(item % size, item % size + 1))
+                at = _within(item, size)
+                x = _narrow(x, axis, slice(at, at + 1))
             else:
                 x = _narrow(x, axis, item)
                 features.append(x.features[axis])
             axis += 1
-        result = reshape_features(x, features, tuple(d for d in parts.dims))
-        return result if parts.take is None else _take(result, *parts.take)
+        if parts.take is None:
+            result = reshape_features(x, features, parts.dims)
+        else:
+            result = _take(reshape_features(x, features, _straight(x, features)), *parts.take)
+        return result.with_dims(parts.dims, parts.names)
 
     @staticmethod
     def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
@@ -264,16 +266,33 @@ def _narrow(x: StreamTensor, axis: int, item: slice) -> StreamTensor:
     return _op(x, "narrow", {"axis": axis, "start": start, "length": length, "step": step})
 
 
-def _take(x: StreamTensor, axis: int, array: Any) -> StreamTensor:
-    """Pick features by an index array."""
-    picks = np.flatnonzero(array) if np.asarray(array).dtype == bool else np.asarray(array)
-    size = x.features[axis]
-    if picks.ndim != 1 or not len(picks) or len(picks) > 16:
-        _refuse(
-            x, "this index array over features", "use slices, or at most 16 indices of one dimension"
-        )
-    parts = [_narrow(x, axis, slice(int(i) % size, int(i) % size + 1)) for i in picks]
-    if len(parts) == 1:
-        return parts[0]
-    (out,) = hook.apply("cat", {"axis": axis}, parts, (), parts[0].dims)
-    return out.with_dims(x.dims)
+def _straight(x: StreamTensor, features: Sequence[int]) -> tuple[Any, ...]:
+    """Return the dimensions of a tensor of such features, those of the stream first."""
+    return (*(d for d in x.dims if isinstance(d, str)), *range(len(features)))
+
+
+def _take(x: StreamTensor, axis: int, array: NDArray[Any]) -> StreamTensor:
+    """Pick features by an array of indices, or by a mask of as many axes as it has."""
+    mask = array.dtype == np.bool_
+    behind = axis + (array.ndim if mask else 1)
+    before, taken, after = x.features[:axis], x.features[axis:behind], x.features[behind:]
+    picks = np.flatnonzero(array) if mask else array.ravel()
+    shape = picks.shape if mask else array.shape
+    if mask and array.shape != taken:
+        raise ShapeError(f"a mask of shape {array.shape} over features {taken}, at {user_line()}")
+    if not 0 < len(picks) <= 16:
+        _refuse(x, "this index array over features", "use slices, or 1 to 16 indices")
+    size = math.prod(taken)
+    merged = (*before, size, *after)
+    x = reshape_features(x, merged, _straight(x, merged))
+    parts = [_narrow(x, axis, slice(i, i + 1)) for i in (_within(int(p), size) for p in picks)]
+    out = parts[0] if len(parts) == 1 else hook.apply("cat", {"axis": axis}, parts, (), x.dims)[0]
+    shown = (*before, *shape, *after)
+    return reshape_features(out, shown, _straight(x, shown))
+
+
+def _within(index: int, size: int) -> int:
+    """Return an index of features counted from the front."""
+    if not -size <= index < size:
+        raise ShapeError(f"index {index} is out of range for {size} features, at {user_line()}")
+    return index % size

@@ -67,7 +67,7 @@ def stream_tensor(
     device : device, optional
         Of torch's tensors; arrays live on the host.
     requires_grad : bool
-        Whether a gradient is wanted.
+        Whether a gradient is wanted; of arrays ModeError, for no gradients are recorded without torch.
 
     Returns
     -------
@@ -77,6 +77,8 @@ def stream_tensor(
     ------
     ShapeError, DTypeError, StreamIdError, StreamMismatchError
         For data that do not fit together; the message says what was expected.
+    ModeError
+        Where a gradient of arrays is wanted.
 
     Examples
     --------

@@ -57,7 +57,6 @@ class StreamTensor(StreamViews):
     restart: bool = False
     grad = None
     grad_fn = None
-    requires_grad = False
     _names: tuple[str | None, ...]
     _meta: StreamMetadata | None
     _starts: tuple[int | None, ...] | None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
-from ..stream.rules import require_same
+from ..stream.rules import join, require_same
 from ..stream.where import user_line
 from . import chunks, forward
 from .axes import axes_of, axis_of, sizes_of
@@ -94,7 +94,8 @@ class StreamViews(Tensor):
             joined = 1
             for size in shape[first : last + 1]:
                 joined *= size
-        return self.reshape(*shape[:first], joined, *shape[last + 1 :])
+        out = self.reshape(*shape[:first], joined, *shape[last + 1 :])
+        return out.with_dims(out.dims, join(self.names, first, last)) if out.is_stream else out
 
     def unflatten(self: Any, dim: Any, sizes: Sequence[Any]) -> Any:
         axis, shape = self._axis("unflatten", dim), self.shape

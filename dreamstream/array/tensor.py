@@ -61,12 +61,10 @@ class Tensor(Reductions):
     data : numpy.ndarray
         The values, shared, not copied; `dreamstream.tensor` copies and takes lists and numbers.
     requires_grad : bool
-        Whether a gradient is wanted.
+        For torch's sake: True raises ModeError, for no gradients are recorded without torch.
 
     Attributes
     ----------
-    requires_grad : bool
-        As above.
     grad : Tensor or None
         The gradient; None until a backward pass has filled it.
     grad_fn : object or None
@@ -76,6 +74,8 @@ class Tensor(Reductions):
     ------
     DTypeError
         For element types that a tensor doesn't hold.
+    ModeError
+        Where a gradient is wanted.
 
     Notes
     -----

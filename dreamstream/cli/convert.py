@@ -14,6 +14,7 @@ import dreamstream as ds
 from ..engine.load import load_changed
 from ..errors import FormatError
 from ..nn import Module
+from ..nn.state import read_safetensors
 from ..online.front import is_module_class
 from .arguments import Commands
 
@@ -63,13 +64,12 @@ def _load_weights(model: Any, path: str) -> None:
     """Give a model the weights of a file: safetensors; for a torch model also what ``torch.save`` wrote."""
     if isinstance(model, Module):
         model.load_state_dict(path)
-    elif path.endswith(".safetensors"):
-        from safetensors.torch import load_file
+        return
+    import torch  # the model is torch's
 
-        model.load_state_dict(load_file(path))
+    if path.endswith(".safetensors"):
+        model.load_state_dict({name: torch.tensor(v) for name, v in read_safetensors(path).items()})
     else:
-        import torch  # the model is torch's
-
         model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
 
 

@@ -78,7 +78,9 @@ class DemoNetwork(nn.Module):
 
 def offline(model: nn.Module, samples: Array) -> Array:
     """Return the untouched model's output for one whole recording, ``(frames, classes)``."""
-    return np.asarray(model(ds.tensor(samples[None].astype(np.float32) / 32768)))[0]
+    outputs: Array = np.asarray(model(ds.tensor(samples[None].astype(np.float32) / 32768)))
+    output: Array = outputs[0]
+    return output
 
 
 # ---------------------------------------------------------------------- the streams

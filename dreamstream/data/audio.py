@@ -130,7 +130,8 @@ class AudioReader:
             return frames
         if self.channels == 1:
             return frames[:, 0]
-        return frames.mean(axis=1, dtype=np.float64).astype(np.float32)
+        mixed: Array = frames.mean(axis=1, dtype=np.float64).astype(np.float32)
+        return mixed
 
     def close(self) -> None:
         """Close what was opened here; a file object of the caller's stays open."""

@@ -316,7 +316,8 @@ class WavReader:
                 decoded = samples.astype(np.float32)
         else:
             decoded = np.multiply(samples, np.float32(2.0 ** (1 - bits)), dtype=np.float32)
-        return decoded.reshape(-1, self.channels)
+        frames: npt.NDArray[Any] = decoded.reshape(-1, self.channels)
+        return frames
 
 
 def _text(name: bytes) -> str:

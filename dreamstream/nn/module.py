@@ -38,7 +38,8 @@ class Module:
     Attributes
     ----------
     training : bool
-        Whether the module trains (`train`, `eval`); it has nothing to do with streaming.
+        Whether the module is in training mode, as new ones are (`train`, `eval`). What would train raises: layers
+        that drop or gather statistics, and online what `train` was called on.
 
     Notes
     -----
@@ -54,6 +55,8 @@ class Module:
     """
 
     training: Flag
+    #: Whether `train` was called last; a new module is in training mode without anybody's wish.
+    told_to_train: Flag = False
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
@@ -277,10 +280,13 @@ class Module:
     # ------------------------------------------------------------------ modes, types, gradients
 
     def train(self: Self, mode: Flag = True) -> Self:
-        """Set training mode here and below, and return the module."""
+        """Set training mode here and below, and return the module.
+
+        A module in it does not stream: no gradients are recorded without torch.
+        """
         if not isinstance(mode, bool):
             raise ValueError(f"train: mode must be a bool, got {mode!r}")
-        self.training = mode
+        self.training = self.told_to_train = mode
         for child in self.children():
             child.train(mode)
         return self
@@ -333,7 +339,7 @@ class Module:
         return self
 
     def requires_grad_(self: Self, requires_grad: Flag = True) -> Self:
-        """Say whether parameters want gradients, and return the module."""
+        """Mark the parameters that a trainer should change, or should not, and return the module."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
@@ -398,8 +404,6 @@ class Module:
         FormatError
             For missing or unexpected keys and shapes that differ, all in one message; nothing is
             changed. For a file that is no safetensors file, and for weights under spectral_norm.
-        ImportError
-            For a file, where the package ``safetensors`` is not installed.
         """
         from .state import load, read_safetensors
 

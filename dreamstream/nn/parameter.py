@@ -20,7 +20,7 @@ class Parameter(Tensor):
     data : Tensor or array
         The values, ``(*, any shape) float32 | float64``; shared, not copied.
     requires_grad : bool
-        Whether a gradient is wanted.
+        Whether a trainer should change it. Nothing records gradients without torch.
 
     Raises
     ------
@@ -32,11 +32,14 @@ class Parameter(Tensor):
     Source: torch.nn.Parameter.
     """
 
+    requires_grad: bool = True  # a mark, which other tensors have not
+
     def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
         if getattr(data, "is_stream", False):
             raise DTypeError("a parameter is a constant; a stream can't be one")
         values = np.empty(0, np.float32) if data is None else as_tensor(data).numpy()
-        super().__init__(values, requires_grad)
+        super().__init__(values)
+        self.requires_grad_(requires_grad)
 
     @property
     def data(self) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import container
 from ..array import Tensor
 from ..errors import FormatError
 from .reparametrize import folded
@@ -103,30 +104,16 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     ------
     FormatError
         Where the file is no safetensors file, or holds types that NumPy has no name for.
-    ImportError
-        Where the package ``safetensors`` is not installed.
     """
-    try:
-        from safetensors import SafetensorError, deserialize
-    except ImportError:
-        raise ImportError(
-            "reading .safetensors files needs the package safetensors; install it with "
-            "pip install dreamstream[safetensors]"
-        ) from None
     with open(path, "rb") as file:
         data = file.read()
     try:
-        entries = deserialize(data)
-    except SafetensorError as error:
+        tensors, _ = container.read(data)
+    except FormatError as error:
         raise FormatError(f"{os.fspath(path)} is no safetensors file: {error}") from None
-    return {key: _decoded(key, entry) for key, entry in entries}
+    return {t.name: _decoded(t).reshape(t.shape) for t in tensors}
 
 
-def _decoded(key: str, entry: Mapping[str, Any]) -> NDArray[Any]:
-    dtype = _SAFETENSORS_TYPES.get(entry["dtype"])
-    if dtype is None:
-        raise FormatError(f"{key} holds {entry['dtype']}, which can't be read here")
-    array = np.frombuffer(entry["data"], dtype)
-    if entry["dtype"] == "BF16":
-        array = (array.astype(np.uint32) << 16).view(np.float32)
-    return array.reshape(entry["shape"])
+def _decoded(tensor: container.Tensor) -> NDArray[Any]:
+    array = np.frombuffer(tensor.data, _SAFETENSORS_TYPES[tensor.dtype])
+    return (array.astype(np.uint32) << 16).view(np.float32) if tensor.dtype == "BF16" else array

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..nn.module import Module
 from ..stream.foreign import bridge
 
-__all__ = ["Front", "foreign_front", "is_module_class"]
+__all__ = ["CONVOLUTIONS", "Front", "foreign_front", "is_module_class"]
+
+#: Attributes that patched torch convolutions compute: `dreamstream.compat` fills it.
+CONVOLUTIONS: dict[str, Callable[[Any], Any]] = {}
 
 
 class Front(Protocol):

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor
-from ..errors import ModeError, NotStreamableError, StreamIdError, StreamMismatchError
+from ..errors import ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
 from ..nn.module import Module
 from ..stream.rules import require_same_streams
 from ..stream.tree import leaves, map_leaves
@@ -143,6 +143,8 @@ class Patch:
         kwargs: dict[str, Any],
         tensors: Sequence[StreamTensor],
     ) -> Any:
+        if module.told_to_train:
+            raise no_tape(f"{type(module).__name__} is in train() and online; call .eval() to stream")
         meta = tensors[0].meta
         if len(tensors) > 1:
             require_same_streams([x.meta for x in tensors], "this call")
@@ -274,7 +276,7 @@ def patch_module(
         Any model of such layers.
     train_variant : {"chunk-wise-aligned", "full-file-aligned", "full-file-unaligned"}
         In training: gradients of each chunk by itself; of whole streams, outputs call by call; of whole streams,
-        outputs at their end.
+        outputs at their end. Modules of dreamstream.nn take the first alone.
     unstreamable : {"raise", "buffer"}
         What to do with layers that need the whole stream: refuse them, or let them wait for its end.
     buffer_limit : int, optional
@@ -292,11 +294,14 @@ def patch_module(
     NotStreamableError
         For a layer that can't stream: its path, the reason and what would work.
     ModeError
-        Where streams are live and the options differ from those of the earlier patch.
+        Where streams are live and the options differ from those of the earlier patch. For another `train_variant`
+        of a module of dreamstream.nn: gradients are torch's.
     """
     front = front_of(module, "patch_module")
     if train_variant not in VARIANTS:
         raise ValueError(f"train_variant is one of {', '.join(VARIANTS)}, got {train_variant!r}")
+    if front is _NATIVE and train_variant != VARIANTS[0]:
+        raise no_tape(f"train_variant={train_variant!r} of a module of dreamstream.nn")
     check_policy(unstreamable, buffer_limit, skew)
     if unstreamable == "raise":
         refuse_unstreamable(module)

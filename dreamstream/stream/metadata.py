@@ -346,27 +346,33 @@ class StreamMetadata:
 
     def index_batch(self, index: Any) -> StreamMetadata:
         """Keep the rows that an index picks; see `rules.rows.index_batch`."""
-        return _rules.rows.index_batch(self, index)
+        kept: StreamMetadata = _rules.rows.index_batch(self, index)
+        return kept
 
     def index_length(self, index: Any) -> StreamMetadata:
         """Keep the frames that an index picks; see `rules.frames.index_length`."""
-        return _rules.frames.index_length(self, index)
+        kept: StreamMetadata = _rules.frames.index_length(self, index)
+        return kept
 
     def split_batch(self, sizes: int | Sequence[int]) -> list[StreamMetadata]:
         """Split into groups of rows; see `rules.rows.split_batch`."""
-        return _rules.rows.split_batch(self, sizes)
+        parts: list[StreamMetadata] = _rules.rows.split_batch(self, sizes)
+        return parts
 
     def split_length(self, sizes: int | Sequence[int]) -> list[StreamMetadata]:
         """Split into runs of frames; see `rules.frames.split_length`."""
-        return _rules.frames.split_length(self, sizes)
+        parts: list[StreamMetadata] = _rules.frames.split_length(self, sizes)
+        return parts
 
     def unbind_batch(self) -> list[StreamMetadata]:
         """Return one metadata per row."""
-        return _rules.rows.unbind_batch(self)
+        parts: list[StreamMetadata] = _rules.rows.unbind_batch(self)
+        return parts
 
     def drop_empty(self) -> StreamMetadata:
         """Keep the rows that have frames."""
-        return _rules.rows.drop_empty(self)
+        kept: StreamMetadata = _rules.rows.drop_empty(self)
+        return kept
 
     def split(self, sizes: int | Sequence[int], dim: str) -> list[StreamMetadata]:
         """Split along ``"B"`` or ``"L"``."""
@@ -375,7 +381,8 @@ class StreamMetadata:
     @staticmethod
     def cat(metas: Sequence[StreamMetadata], dim: str) -> StreamMetadata:
         """Concatenate along ``"B"`` or ``"L"``."""
-        return _rules.rows.cat_batch(metas) if _axis(dim) == "B" else _rules.frames.cat_length(metas)
+        kept: StreamMetadata = _rules.rows.cat_batch(metas) if _axis(dim) == "B" else _rules.frames.cat_length(metas)
+        return kept
 
 
 class _Rules:

@@ -17,9 +17,9 @@ from torch.utils import _pytree as pytree
 from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor as Native
 from ..errors import ModeError, NotStreamableError, StreamMismatchError
+from ..online.front import CONVOLUTIONS
 from ..online.patch import Patch
 from ..stream.rules import require_same_streams
-from . import earlier
 from .call import TorchCall, TorchSession
 from .constants import nominal
 from .declared import buffered
@@ -262,6 +262,13 @@ def _method(name: str) -> Any:
     return method
 
 
+def _of_convolution(self: Any, name: str) -> Any:
+    """Return an attribute that was not found: one of `CONVOLUTIONS`, or what the module's own class gives."""
+    if name in CONVOLUTIONS:
+        return CONVOLUTIONS[name](self)
+    return type(self)._unpatched.__getattr__(self, name)
+
+
 def patched_class(cls: type) -> type:
     """Return the class of patched modules of a class."""
     if cls not in _PATCHED:
@@ -276,7 +283,7 @@ def patched_class(cls: type) -> type:
             "_unpatched": cls,
         }
         if issubclass(cls, torch.nn.Conv1d):
-            members |= earlier.PROPERTIES
+            members["__getattr__"] = _of_convolution
         properties = [n for n, m in members.items() if isinstance(m, property)]
         members["__jit_unused_properties__"] = [*getattr(cls, "__jit_unused_properties__", ()), *properties]
         _PATCHED[cls] = type(cls.__name__, (cls,), members)

@@ -158,8 +158,8 @@ static inline ds_stream *open_stream(ds_model *model)
 }
 
 /* Whether a struct that the library filled says this much. */
-#define QUERY(type, function, ...)                                    \
-    type info = {.struct_size = sizeof info};                         \
+#define QUERY(type, function, ...)            \
+    type info = {.struct_size = sizeof info}; \
     CHECK(function(__VA_ARGS__) == DS_OK)
 
 static inline ds_model_info info_of(ds_model *model)
@@ -244,8 +244,8 @@ static inline ds_status step_floats(ds_stream *s, ds_output *outputs, const floa
 }
 
 /* Frames from `at` to `to` in random chunks, the last with `flags`. */
-static inline void feed(ds_model *model, ds_stream *s, taken *t, const float *x, size_t width, size_t at,
-                        size_t to, uint32_t flags)
+static inline void feed(ds_model *model, ds_stream *s, taken *t, const float *x, size_t width,
+                        size_t at, size_t to, uint32_t flags)
 {
     ds_output outputs[MAX_GRAPH_OUTPUTS];
     for (bool last = false; !last;) {

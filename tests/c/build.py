@@ -50,6 +50,16 @@ def programs() -> list[Path]:
     return sorted(HERE.glob("test_*.c"))
 
 
+class Engine(NamedTuple):
+    """The engine as a program takes it: an archive, how to compile and link against it; what did not compile."""
+
+    variant: str
+    archive: Path
+    cflags: list[str]
+    libraries: list[str]
+    error: str
+
+
 class Built(NamedTuple):
     """What a build made: executables by name, and messages by name; `engine` is its own name."""
 
@@ -57,46 +67,64 @@ class Built(NamedTuple):
     errors: dict[str, str]
 
 
-def build(variant: str, chosen: Sequence[Path] | None = None) -> Built:
-    """Compile what changed and link. A fault ends only what needs the faulty part.
-
-    A program takes from the engine what it uses. `engine`, an empty program, takes all of it: so that
-    every name that the engine uses is known to exist.
-    """
+def engine(variant: str) -> Engine:
+    """Compile what changed of the engine."""
     blas = openblas() if variant == "plain" else None
     cflags = [*cbuild.flags(openblas=blas is not None, sanitize=SANITIZERS[variant]), f"-I{HERE}"]
-    where = BUILD / variant
-    built = Built({}, {})
+    where, error = BUILD / variant, ""
     with _lock(where):
         try:
             objects = cbuild.compile_all(cc(), cbuild.sources(python=False), where, cflags)
-        except cbuild.CompileError as error:
-            built.errors["engine"] = str(error)
-            objects = error.objects
+        except cbuild.CompileError as fault:
+            objects, error = fault.objects, str(fault)
         archive = where / "engine.a"
         archive.unlink(missing_ok=True)
         subprocess.run(["ar", "qcs", str(archive), *map(str, objects)], check=True)
-        after = ["-lm", "-pthread", *cbuild.sanitizer_flags(SANITIZERS[variant])]
-        after += [str(blas), f"-Wl,-rpath,{blas.parent}"] if blas else []
-        empty = where / "engine.c"
-        empty.write_text("int main(void) { return 0; }\n")
-        wanted = [empty, *programs()] if chosen is None else list(chosen)
-        with suppress(cbuild.CompileError):  # side by side; faults are told below, one by one
-            cbuild.compile_all(cc(), wanted, where, cflags)
-        for source in wanted:
-            try:
-                (main,) = cbuild.compile_all(cc(), [source], where, cflags)
-                program = main.with_suffix("")
-                everything = source is empty
-                engine = ["-Wl,--whole-archive", str(archive), "-Wl,--no-whole-archive"]
-                inputs = [str(main), *(engine if everything else [str(archive)])]
-                fresh = program.with_suffix(".new")  # the old one may be running
-                _link([*cc(), "-o", str(fresh), *inputs, *after])
-                fresh.replace(program)
-                built.programs[source.stem] = program
-            except cbuild.CompileError as error:
-                message = built.errors.get(source.stem, "")
-                built.errors[source.stem] = f"{message}\n{error}".strip()
+    libraries = ["-lm", "-pthread", *cbuild.sanitizer_flags(SANITIZERS[variant])]
+    libraries += [str(blas), f"-Wl,-rpath,{blas.parent}"] if blas else []
+    return Engine(variant, archive, cflags, libraries, error)
+
+
+def program(made: Engine, source: Path, everything: bool = False) -> Path:
+    """Compile and link one program, which takes from the engine what it uses, or everything.
+
+    Raises
+    ------
+    CompileError
+        With the compiler's messages.
+    """
+    where = BUILD / made.variant
+    with _lock(where):
+        (main,) = cbuild.compile_all(cc(), [source], where, made.cflags)
+        linked = main.with_suffix("")
+        inputs = [str(made.archive)]
+        if everything:
+            inputs = ["-Wl,--whole-archive", *inputs, "-Wl,--no-whole-archive"]
+        fresh = linked.with_suffix(".new")  # the old one may be running
+        _link([*cc(), "-o", str(fresh), str(main), *inputs, *made.libraries])
+        fresh.replace(linked)
+    return linked
+
+
+def whole(made: Engine) -> Path:
+    """Return an empty program that takes all of the engine: every name that the engine uses exists."""
+    empty = BUILD / made.variant / "engine.c"
+    empty.write_text("int main(void) { return 0; }\n")
+    return program(made, empty, everything=True)
+
+
+def build(variant: str, chosen: Sequence[Path] | None = None) -> Built:
+    """Compile and link programs, all of them by default. A fault ends only what needs the faulty part."""
+    made = engine(variant)
+    built = Built({}, {"engine": made.error} if made.error else {})
+    wanted = programs() if chosen is None else list(chosen)
+    with suppress(cbuild.CompileError):  # side by side; faults are told below, one by one
+        cbuild.compile_all(cc(), wanted, BUILD / variant, made.cflags)
+    for source in wanted:
+        try:
+            built.programs[source.stem] = program(made, source)
+        except cbuild.CompileError as error:
+            built.errors[source.stem] = str(error)
     return built
 
 

@@ -19,16 +19,17 @@
 
 static atomic_long check_count;
 
-#define CHECK(cond)                                                                      \
-    do {                                                                                 \
-        atomic_fetch_add_explicit(&check_count, 1, memory_order_relaxed);                \
-        if (!(cond)) {                                                                   \
-            fprintf(stderr, "%s:%d: CHECK(%s) failed\n", __FILE__, __LINE__, #cond);     \
-            exit(1);                                                                     \
-        }                                                                                \
+#define CHECK(cond)                                                                  \
+    do {                                                                             \
+        atomic_fetch_add_explicit(&check_count, 1, memory_order_relaxed);            \
+        if (!(cond)) {                                                               \
+            fprintf(stderr, "%s:%d: CHECK(%s) failed\n", __FILE__, __LINE__, #cond); \
+            exit(1);                                                                 \
+        }                                                                            \
     } while (0)
 
-static inline int check_report(void) {
+static inline int check_report(void)
+{
     long n = atomic_load(&check_count);
     printf("%ld checks\n", n);
     return n > 0 ? 0 : 1;

@@ -7,10 +7,10 @@
 enum { MOST_FRAMES = 220 };
 
 typedef struct facts {
-    int64_t kept[MAX_GRAPH_EDGES];       /* most frames kept at all */
-    int64_t early[MAX_GRAPH_EDGES];      /* in one period after the transient */
-    int64_t late[MAX_GRAPH_EDGES];       /* in the next */
-    int64_t delay[MAX_GRAPH_OUTPUTS];    /* DS_NEVER: no frame was known */
+    int64_t kept[MAX_GRAPH_EDGES];                        /* most frames kept at all */
+    int64_t early[MAX_GRAPH_EDGES];                       /* in one period after the transient */
+    int64_t late[MAX_GRAPH_EDGES];                        /* in the next */
+    int64_t delay[MAX_GRAPH_OUTPUTS];                     /* DS_NEVER: no frame was known */
     int64_t known_at[MAX_GRAPH_OUTPUTS][2 * MOST_FRAMES]; /* least n with known > m; 0: never */
 } facts;
 
@@ -87,7 +87,7 @@ static facts *loop(const ds_graph *g, const ds_clock *clock, const ds_analysis *
     for (int64_t n = 0; n <= end; n++) {
         const int64_t steady = a->transient;
         int64_t frames[DS_MAX_INPUTS] = {n};
-        int64_t *most = n > steady && n <= steady + a->period             ? f->early
+        int64_t *most = n > steady && n <= steady + a->period                   ? f->early
                         : n > steady + a->period && n <= steady + 2 * a->period ? f->late
                                                                                 : NULL;
         loop_inputs(g, clock, frames, 1, f, most);
@@ -116,8 +116,8 @@ static void positions_at(const ds_graph *g, const int64_t *frames, int64_t at[][
 }
 
 /* All positions gain k times what they gain in the first period, after k periods. */
-static bool gains(const ds_graph *g, const ds_clock *clock, const int64_t *frames, int64_t period, int64_t k,
-                  int64_t gain[][3], bool fill)
+static bool gains(const ds_graph *g, const ds_clock *clock, const int64_t *frames, int64_t period,
+                  int64_t k, int64_t gain[][3], bool fill)
 {
     int64_t before[MAX_GRAPH_EDGES][3], after[MAX_GRAPH_EDGES][3], moved[DS_MAX_INPUTS];
     for (size_t i = 0; i < g->n_inputs; i++) {
@@ -138,8 +138,8 @@ static bool gains(const ds_graph *g, const ds_clock *clock, const int64_t *frame
 }
 
 /* From the transient on, for every way in which the inputs may be apart. */
-static bool repeat_inputs(const ds_graph *g, const ds_clock *clock, const ds_analysis *a, int64_t *frames,
-                          size_t input, int64_t gain[][3], bool *fill)
+static bool repeat_inputs(const ds_graph *g, const ds_clock *clock, const ds_analysis *a,
+                          int64_t *frames, size_t input, int64_t gain[][3], bool *fill)
 {
     if (input == g->n_inputs) {
         if (!ds_clock_together(clock, frames)) {

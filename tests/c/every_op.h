@@ -49,7 +49,8 @@ static inline void shape_in(ds_signature *s, ds_json_value list)
     }
 }
 
-static inline void attr_in(ds_attr *attr, const ds_op_def *def, ds_json_value key, ds_json_value value)
+static inline void attr_in(ds_attr *attr, const ds_op_def *def, ds_json_value key,
+                           ds_json_value value)
 {
     ds_json_cursor at;
     ds_json_value item;
@@ -59,8 +60,12 @@ static inline void attr_in(ds_attr *attr, const ds_op_def *def, ds_json_value ke
         attr->kind = strcmp(d->name, attr->name) == 0 ? d->kind : attr->kind;
     }
     switch (attr->kind) {
-    case DS_ATTR_INT: CHECK(ds_json_integer(&attr->value.i, value, -1000, 1000) == DS_OK); break;
-    case DS_ATTR_CHOICE: CHECK(ds_json_string(&attr->text, NULL, value) == DS_OK); break;
+    case DS_ATTR_INT:
+        CHECK(ds_json_integer(&attr->value.i, value, -1000, 1000) == DS_OK);
+        break;
+    case DS_ATTR_CHOICE:
+        CHECK(ds_json_string(&attr->text, NULL, value) == DS_OK);
+        break;
     case DS_ATTR_REAL:
         if (ds_json_double(&attr->value.x, value) != DS_OK) {
             attr->value.x = NAN;
@@ -69,7 +74,8 @@ static inline void attr_in(ds_attr *attr, const ds_op_def *def, ds_json_value ke
     case DS_ATTR_INTS:
         CHECK(ds_json_enter(&at, value, DS_JSON_ARRAY) == DS_OK);
         while (ds_json_next(&at, &item)) {
-            CHECK(ds_json_integer(&attr->value.ints[attr->value.n_ints++], item, -1000, 1000) == DS_OK);
+            CHECK(ds_json_integer(&attr->value.ints[attr->value.n_ints++], item, -1000, 1000) ==
+                  DS_OK);
         }
         break;
     }
@@ -105,7 +111,8 @@ static inline graph_case case_of_op(const char *text, const char **op_name)
     CHECK(ds_json_parse(&json, NULL, line, strlen(line), 0) == DS_OK);
     root = ds_json_root(json);
     const char *name;
-    CHECK(ds_json_member(&value, root, "op") == DS_OK && ds_json_string(&name, NULL, value) == DS_OK);
+    CHECK(ds_json_member(&value, root, "op") == DS_OK &&
+          ds_json_string(&name, NULL, value) == DS_OK);
     const ds_op_def *def = ds_op_find(name);
     CHECK(def != NULL);
     *op_name = def->name;
@@ -115,7 +122,8 @@ static inline graph_case case_of_op(const char *text, const char **op_name)
         CHECK(ds_json_enter(&at, list, DS_JSON_ARRAY) == DS_OK);
         while (ds_json_next(&at, &value)) {
             ds_signature s = {.rate = {100, 1}};
-            CHECK(ds_json_enter(&inner, value, DS_JSON_ARRAY) == DS_OK && ds_json_next(&inner, &part));
+            CHECK(ds_json_enter(&inner, value, DS_JSON_ARRAY) == DS_OK &&
+                  ds_json_next(&inner, &part));
             CHECK(ds_json_string(&name, NULL, part) == DS_OK && ds_json_next(&inner, &part));
             s.dtype = dtype_named(name);
             shape_in(&s, part);

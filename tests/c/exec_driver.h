@@ -77,7 +77,8 @@ static inline fed make_fed(const runner *r, int64_t length)
     }
     ds_restored whole;
     CHECK(ds_weights_restore(&whole, r->plan, g) == DS_OK);
-    s.want = compute_whole(whole.graph, (const float *const *)s.x, length, ds_kernels_for(DS_ISA_REF));
+    s.want =
+        compute_whole(whole.graph, (const float *const *)s.x, length, ds_kernels_for(DS_ISA_REF));
     ds_weights_free(&whole);
     for (size_t o = 0; o < g->n_outputs; o++) {
         const int e = g->outputs[o];
@@ -147,8 +148,8 @@ static inline void read_outputs(const runner *r, fed *const *rows, size_t n_rows
 }
 
 /* One call. n_frames: [n_inputs][n_rows]. On failure nothing has moved. */
-static inline ds_status call(runner *r, fed *const *rows, const int64_t *n_frames, const bool *ended,
-                             bool *bad, size_t n_rows)
+static inline ds_status call(runner *r, fed *const *rows, const int64_t *n_frames,
+                             const bool *ended, bool *bad, size_t n_rows)
 {
     ds_slot *slots[MAX_FED];
     CHECK(n_rows <= MAX_FED);

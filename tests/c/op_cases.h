@@ -422,7 +422,9 @@ static source nearest_from(const op_case *c, int64_t m, int64_t e, const int64_t
         index[d] = index_along(&c->op->out[0], e, d);
     }
     int64_t *i = &index[c->p[0]];
-    *i = c->p[1] == n ? *i : c->p[1] == 2 * n ? *i / 2 : (int64_t)((float)*i * ((float)n / (float)c->p[1]));
+    *i = c->p[1] == n       ? *i
+         : c->p[1] == 2 * n ? *i / 2
+                            : (int64_t)((float)*i * ((float)n / (float)c->p[1]));
     *i = *i < n ? *i : n - 1;
     return (source){0, m, element_at(&c->in[0], index)};
 }
@@ -450,7 +452,9 @@ static source pad_features_from(const op_case *c, int64_t m, int64_t e, const in
         return (source){FILL, 0, 0};
     }
     while (*i < 0 || *i >= n) {
-        *i = c->p[3] == 1 ? (*i < 0 ? 0 : n - 1) : c->p[3] == 2 ? (*i < 0 ? -*i : 2 * (n - 1) - *i) : *i + (*i < 0 ? n : -n);
+        *i = c->p[3] == 1   ? (*i < 0 ? 0 : n - 1)
+             : c->p[3] == 2 ? (*i < 0 ? -*i : 2 * (n - 1) - *i)
+                            : *i + (*i < 0 ? n : -n);
     }
     return (source){0, m, element_at(&c->in[0], index)};
 }
@@ -472,9 +476,9 @@ static void make_pad_features(op_case *c)
 /* ---------------------------------------------------------------- all */
 
 static void (*const case_makers[])(op_case *) = {
-    make_pad,   make_slice,   make_cut,     make_delay,  make_frame,  make_unstack,
-    make_table, make_permute, make_reshape, make_narrow, make_expand, make_cat,
-    make_repeat, make_nearest, make_pad_features};
+    make_pad,     make_slice, make_cut,     make_delay,   make_frame,
+    make_unstack, make_table, make_permute, make_reshape, make_narrow,
+    make_expand,  make_cat,   make_repeat,  make_nearest, make_pad_features};
 enum { N_CASE_MAKERS = sizeof case_makers / sizeof case_makers[0] };
 
 static void make_case(op_case *c, int which, ds_dtype dtype)

@@ -19,26 +19,26 @@ static inline wide ideal_sigmoid(wide x)
     return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x));
 }
 
-#define IDEAL(ID, p_, ulps_f32, ulps_f64, of_x, ...)                \
-    static inline wide ideal_unary_##ID(wide x, const double *p)    \
-    {                                                               \
-        (void)p;                                                    \
-        return __VA_ARGS__;                                         \
+#define IDEAL(ID, p_, ulps_f32, ulps_f64, of_x, ...)             \
+    static inline wide ideal_unary_##ID(wide x, const double *p) \
+    {                                                            \
+        (void)p;                                                 \
+        return __VA_ARGS__;                                      \
     }
-#define IDEAL_BINARY(ID, ulps_f32, ...)                             \
-    static inline double ideal_binary_##ID(double a, double b)      \
-    {                                                               \
-        return __VA_ARGS__;                                         \
+#define IDEAL_BINARY(ID, ulps_f32, ...)                        \
+    static inline double ideal_binary_##ID(double a, double b) \
+    {                                                          \
+        return __VA_ARGS__;                                    \
     }
-#define IDEAL_COMPARE(ID, ...)                                      \
-    static inline double ideal_compare_##ID(double a, double b)     \
-    {                                                               \
-        return __VA_ARGS__;                                         \
+#define IDEAL_COMPARE(ID, ...)                                  \
+    static inline double ideal_compare_##ID(double a, double b) \
+    {                                                           \
+        return __VA_ARGS__;                                     \
     }
-#define IDEAL_LOGICAL(name, ...)                                    \
-    static inline double ideal_##name(double a, double b)           \
-    {                                                               \
-        return __VA_ARGS__;                                         \
+#define IDEAL_LOGICAL(name, ...)                          \
+    static inline double ideal_##name(double a, double b) \
+    {                                                     \
+        return __VA_ARGS__;                               \
     }
 #include "pointwise_ideals.def"
 
@@ -73,16 +73,16 @@ static const binary_ideal compare_ideals[DS_COMPARE_COUNT] = {
 static inline bool every_ideal(void)
 {
     bool all = true;
-#define FORM(ID, ...)                                        \
-    if (unary_ideals[DS_UNARY_##ID].f == NULL)               \
+#define FORM(ID, ...)                          \
+    if (unary_ideals[DS_UNARY_##ID].f == NULL) \
         all = false, fprintf(stderr, "no ideal of " #ID "\n");
 #define UNARY(name, ID, ...) FORM(ID)
 #define WHOLE(name, ID, ...) FORM(ID)
-#define BINARY(name, ID, ...)                                \
-    if (binary_ideals[DS_BINARY_##ID].f == NULL)             \
+#define BINARY(name, ID, ...)                    \
+    if (binary_ideals[DS_BINARY_##ID].f == NULL) \
         all = false, fprintf(stderr, "no ideal of " #ID "\n");
-#define COMPARE(name, ID, ...)                               \
-    if (compare_ideals[DS_COMPARE_##ID].f == NULL)           \
+#define COMPARE(name, ID, ...)                     \
+    if (compare_ideals[DS_COMPARE_##ID].f == NULL) \
         all = false, fprintf(stderr, "no ideal of " #ID "\n");
 #include "kernels/pointwise.def"
     return all;

@@ -54,7 +54,8 @@ static inline bool shift_snapshot(const ds_plan *p, char *data, size_t n_bytes, 
     for (uint64_t k = 0; k < n_entries && at + 32 < n_bytes; k++) {
         const int64_t node = (int64_t)word_at(data, at), array = (int64_t)word_at(data, at + 8);
         if (array >= 0) {
-            const int e = node < 0 ? g->inputs[-1 - node] : g->nodes[node].first_output + (int)array;
+            const int e =
+                node < 0 ? g->inputs[-1 - node] : g->nodes[node].first_output + (int)array;
             const ds_rate rate = g->edges[e].signature.rate;
             if (by % rate.den != 0) {
                 return false;

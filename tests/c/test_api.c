@@ -1,5 +1,5 @@
 /* The public API: versions and numbers, models from memory and from files, options, queries, backends,
- * memory, saving, closing. */
+ * saving, closing. */
 #define _POSIX_C_SOURCE 200809L
 #include "api/object.h"
 #include "api_driver.h"
@@ -42,16 +42,18 @@ PINNED(DS_ABI_VERSION, 1);
 static void test_names(void)
 {
     static const char *const names[] = {
-        "DS_OK",   "DS_SHAPE",  "DS_DTYPE",     "DS_FORMAT",  "DS_STREAM_ID", "DS_MISMATCH", "DS_NOT_STREAMABLE",
-        "DS_BUSY", "DS_LIMIT",  "DS_MODE",      "DS_CLOSED",  "DS_NO_MEMORY", "DS_CAPTURE",  "DS_INTERNAL",
-        "DS_ARGUMENT", "DS_INDEX", "DS_UNKNOWN"};
+        "DS_OK",       "DS_SHAPE",          "DS_DTYPE",   "DS_FORMAT",   "DS_STREAM_ID",
+        "DS_MISMATCH", "DS_NOT_STREAMABLE", "DS_BUSY",    "DS_LIMIT",    "DS_MODE",
+        "DS_CLOSED",   "DS_NO_MEMORY",      "DS_CAPTURE", "DS_INTERNAL", "DS_ARGUMENT",
+        "DS_INDEX",    "DS_UNKNOWN"};
     for (int i = 0; i < 17; i++) {
         CHECK(strcmp(ds_status_name((ds_status)i), names[i]) == 0);
     }
     CHECK(strcmp(ds_status_name((ds_status)-1), "DS_UNKNOWN") == 0);
     CHECK(ds_abi_version() == DS_ABI_VERSION && strcmp(ds_version(), DS_VERSION_STRING) == 0);
     char version[32];
-    snprintf(version, sizeof version, "%d.%d.%d", DS_VERSION_MAJOR, DS_VERSION_MINOR, DS_VERSION_PATCH);
+    snprintf(version, sizeof version, "%d.%d.%d", DS_VERSION_MAJOR, DS_VERSION_MINOR,
+             DS_VERSION_PATCH);
     CHECK(strcmp(version, DS_VERSION_STRING) == 0);
     CHECK(strcmp(ds_last_error(), "") == 0); /* nothing has failed yet */
 }
@@ -99,8 +101,8 @@ static void check_growing(ds_model *model, query *ask, size_t first, size_t n_by
 {
     enum { ROOM = 8192 };
     unsigned char *info = fresh_memory(ROOM);
-    const size_t sizes[] = {0,           1,       sizeof(size_t), first - 1, first,   first + 1,
-                            n_bytes - 1, n_bytes, n_bytes + 1,    4096,      4097,    SIZE_MAX};
+    const size_t sizes[] = {0,           1,       sizeof(size_t), first - 1, first, first + 1,
+                            n_bytes - 1, n_bytes, n_bytes + 1,    4096,      4097,  SIZE_MAX};
     CHECK(failed(ask(model, NULL), DS_ARGUMENT, "is NULL"));
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         memset(info, 0xab, ROOM);
@@ -215,10 +217,12 @@ static void test_load_errors(void)
     CHECK(failed(ds_model_load(&model, NULL, NULL), DS_ARGUMENT, "NULL"));
     CHECK(failed(ds_model_load_memory(NULL, file.bytes, file.n_bytes, NULL), DS_ARGUMENT, "NULL"));
     CHECK(failed(ds_model_load_memory(&model, NULL, 0, NULL), DS_ARGUMENT, "NULL"));
-    CHECK(failed(ds_model_load(&model, "/no/such/model.dsm", NULL), DS_FORMAT, "/no/such/model.dsm"));
+    CHECK(
+        failed(ds_model_load(&model, "/no/such/model.dsm", NULL), DS_FORMAT, "/no/such/model.dsm"));
     CHECK(failed(ds_model_load(&model, "", NULL), DS_FORMAT, ""));
     CHECK(failed(ds_model_load(&model, "/", NULL), DS_FORMAT, ""));
-    for (size_t n = 0; n < file.n_bytes; n++) { /* in memory of its own, so that a step beyond is seen */
+    for (size_t n = 0; n < file.n_bytes;
+         n++) { /* in memory of its own, so that a step beyond is seen */
         void *cut = fresh_memory(n);
         memcpy(cut, file.bytes, n);
         CHECK(failed(ds_model_load_memory(&model, cut, n, NULL), DS_FORMAT, "expected"));
@@ -232,7 +236,8 @@ static void test_ways_to_load(void)
 {
     char path[] = "/tmp/ds_test_api_XXXXXX";
     const int fd = mkstemp(path);
-    CHECK(fd >= 0 && write(fd, file.bytes, file.n_bytes) == (ssize_t)file.n_bytes && close(fd) == 0);
+    CHECK(fd >= 0 && write(fd, file.bytes, file.n_bytes) == (ssize_t)file.n_bytes &&
+          close(fd) == 0);
     float x[20 * 3];
     fill_random(x, 60);
     ds_model *memory = load(&file, NULL), *mapped = NULL, *copied = NULL;
@@ -244,7 +249,8 @@ static void test_ways_to_load(void)
     CHECK(memory_of(mapped).mapped_bytes == file.n_bytes);
     CHECK(memory_of(copied).bytes > memory_of(mapped).bytes);
     CHECK(unlink(path) == 0); /* what is mapped stays */
-    taken a = whole_of(memory, x, 3, 20), b = whole_of(mapped, x, 3, 20), c = whole_of(copied, x, 3, 20);
+    taken a = whole_of(memory, x, 3, 20), b = whole_of(mapped, x, 3, 20),
+          c = whole_of(copied, x, 3, 20);
     CHECK(same_taken(memory, &a, &b) && same_taken(memory, &a, &c));
     free_taken(&a);
     free_taken(&b);
@@ -255,8 +261,8 @@ static void test_ways_to_load(void)
 
 /* ---------------------------------------------------------------- what models say of themselves */
 
-static void check_port(const ds_port_info *p, const char *name, uint32_t rank, int64_t num, int64_t den,
-                       int64_t delay)
+static void check_port(const ds_port_info *p, const char *name, uint32_t rank, int64_t num,
+                       int64_t den, int64_t delay)
 {
     CHECK(strcmp(p->name, name) == 0 && p->dtype == DS_F32 && p->rank == rank && p->shape[0] == 3);
     CHECK(p->frame_bytes == 12 && p->rate_num == num && p->rate_den == den && p->delay == delay);
@@ -267,14 +273,17 @@ static void test_query(void)
     ds_model *model = load(&file, NULL);
     const ds_model_info info = info_of(model);
     CHECK(strcmp(info.name, "Tëst") == 0 && info.bitwise == 1 && info.threads == 1);
-    CHECK(info.n_inputs == 1 && info.n_outputs == 3 && info.delay == -1 && info.receptive_field == -1);
+    CHECK(info.n_inputs == 1 && info.n_outputs == 3 && info.delay == -1 &&
+          info.receptive_field == -1);
     CHECK(info.state_size > 0 && info.state_bytes_per_frame == 0.0 && info.n_layers >= 5);
     CHECK(info.weights_size > 0 && info.weights_size < file.n_bytes);
-    CHECK(info.max_streams == 0 && info.n_streams == 0 && (info.fingerprint[0] | info.fingerprint[1]) != 0);
+    CHECK(info.max_streams == 0 && info.n_streams == 0 &&
+          (info.fingerprint[0] | info.fingerprint[1]) != 0);
     ds_port_info input = {.struct_size = sizeof input};
     CHECK(ds_model_input(model, 0, &input) == DS_OK);
     check_port(&input, "x0", 1, 1, 1, 0);
-    const ds_port_info first = output_of(model, 0), second = output_of(model, 1), mean = output_of(model, 2);
+    const ds_port_info first = output_of(model, 0), second = output_of(model, 1),
+                       mean = output_of(model, 2);
     check_port(&first, "y0", 1, 1, 2, 4); /* 2 of the residual, 2 of its window */
     check_port(&second, "y1", 1, 1, 1, 2);
     check_port(&mean, "y2", 1, 0, 1, -1);
@@ -283,7 +292,8 @@ static void test_query(void)
     CHECK(failed(ds_model_output(model, SIZE_MAX, &input), DS_ARGUMENT, "the model has 3"));
     check_port(&input, "x0", 1, 1, 1, 0);
     ds_stream *a = open_stream(model), *b = open_stream(model);
-    CHECK(info_of(model).n_streams == 2 && ds_stream_close(a) == DS_OK && info_of(model).n_streams == 1);
+    CHECK(info_of(model).n_streams == 2 && ds_stream_close(a) == DS_OK &&
+          info_of(model).n_streams == 1);
     CHECK(ds_stream_close(b) == DS_OK && ds_model_close(model) == DS_OK);
 }
 
@@ -329,7 +339,8 @@ static void test_backends(void)
         }
         n_usable++;
         ds_model *model = load(&file, &options);
-        CHECK(strcmp(info_of(model).backend, info.name) == 0 && info_of(model).bitwise == info.bitwise);
+        CHECK(strcmp(info_of(model).backend, info.name) == 0 &&
+              info_of(model).bitwise == info.bitwise);
         CHECK(memcmp(info_of(model).fingerprint, info_of(ref).fingerprint, 16) == 0);
         taken got = whole_of(model, x, 3, 40);
         CHECK(!info.bitwise || same_taken(ref, &want, &got));
@@ -341,101 +352,6 @@ static void test_backends(void)
     CHECK(failed(ds_backend_at(&info, ds_backend_count()), DS_ARGUMENT, "no backend"));
     free_taken(&want);
     CHECK(ds_model_close(ref) == DS_OK);
-}
-
-/* ---------------------------------------------------------------- memory */
-
-static int drop_bytes(void *context, const void *bytes, size_t n_bytes)
-{
-    (void)context;
-    (void)bytes;
-    (void)n_bytes;
-    return 0;
-}
-
-/* All of it is the allocator's; statistics say what the allocator says; streams give theirs back. */
-static void test_memory(void)
-{
-    ds_fault_init(&fault);
-    ds_model *model = load_counted(&file);
-    const ds_memory_info fresh = memory_of(model);
-    CHECK(fresh.bytes == ds_fault_live_bytes(&fault) && fresh.blocks == ds_fault_live_blocks(&fault));
-    CHECK(fresh.n_allocations == ds_fault_calls(&fault) && fresh.peak_bytes == ds_fault_peak_bytes(&fault));
-    float x[30 * 3];
-    fill_random(x, 90);
-    ds_memory_info warm = fresh;
-    for (int round = 0; round < 4; round++) {
-        ds_stream *s = open_stream(model);
-        ds_output outputs[3];
-        for (size_t at = 0; at < 30; at += 10) {
-            CHECK(step_floats(s, outputs, x, 3, at, 10, at == 20 ? DS_END : 0) == DS_OK);
-        }
-        const ds_memory_info before = memory_of(model);
-        for (int again = 0; again < 3; again++) { /* no larger than before */
-            CHECK(step_floats(s, outputs, x, 3, 0, 10, DS_START) == DS_OK);
-            CHECK(step_floats(s, outputs, x, 3, 0, 10, 0) == DS_OK);
-            CHECK(step_floats(s, outputs, x, 3, 0, 10, DS_END) == DS_OK);
-        }
-        CHECK(memory_of(model).n_allocations == before.n_allocations);
-        CHECK(ds_stream_close(s) == DS_OK);
-        CHECK(round == 0 || (memory_of(model).bytes == warm.bytes && memory_of(model).blocks == warm.blocks));
-        warm = memory_of(model);
-        CHECK(warm.bytes == ds_fault_live_bytes(&fault) && warm.peak_bytes == ds_fault_peak_bytes(&fault));
-    }
-    CHECK(ds_model_close(model) == DS_OK);
-    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_live_bytes(&fault) == 0);
-}
-
-/* Nothing of a model with an allocator of its own comes from elsewhere. */
-static void test_own_allocator(void)
-{
-    static ds_fault_allocator elsewhere;
-    ds_fault_init(&elsewhere);
-    const ds_allocator through = ds_fault_hooks(&elsewhere);
-    CHECK(ds_set_allocator(&through) == DS_OK);
-    ds_model_options options = DS_MODEL_OPTIONS_INIT;
-    options.allocator = &hooks;
-    options.threads = 2;
-    ds_model *model = load(&file, &options);
-    ds_stream *both[] = {open_stream(model), NULL};
-    CHECK(ds_stream_fork(&both[1], both[0]) == DS_OK);
-    float x[30];
-    fill_random(x, 30);
-    const ds_input in[] = {{x, 10, 0}, {x, 7, 0}};
-    ds_output out[6];
-    CHECK(ds_model_step(model, both, out, in, NULL, 2) == DS_OK);
-    size_t n = 0;
-    char *state = snapshot_of(both[0], &n);
-    CHECK(ds_stream_restore(both[1], state, n) == DS_OK);
-    free(state);
-    CHECK(ds_model_save(model, drop_bytes, NULL) == DS_OK && ds_model_close(model) == DS_OK);
-    CHECK(ds_fault_calls(&elsewhere) == 0 && ds_fault_live_blocks(&fault) == 0);
-    CHECK(ds_set_allocator(NULL) == DS_OK);
-}
-
-/* Each object remembers the allocator that it was made with, and outlives none. */
-static void test_set_allocator(void)
-{
-    ds_fault_allocator *first = fresh_memory(sizeof *first);
-    ds_fault_init(first);
-    const ds_allocator through = ds_fault_hooks(first);
-    CHECK(ds_set_allocator(&through) == DS_OK);
-    ds_model *one = load(&file, NULL);
-    CHECK(ds_set_allocator(NULL) == DS_OK);
-    ds_model *two = load(&file, NULL);
-    const size_t n_calls = ds_fault_calls(first);
-    ds_stream *of_two = open_stream(two);
-    CHECK(n_calls > 0 && ds_fault_calls(first) == n_calls);
-    ds_stream *of_one = open_stream(one);
-    CHECK(ds_fault_calls(first) > n_calls && ds_stream_close(of_one) == DS_OK);
-    CHECK(ds_model_close(one) == DS_OK);
-    CHECK(ds_fault_live_blocks(first) == 0 && ds_fault_bad_releases(first) == 0);
-    memset(first, 0xff, sizeof *first);
-    free(first); /* nothing that it gave lives any more */
-    for (int i = 0; i < 200; i++) {
-        (void)open_stream(two);
-    }
-    CHECK(ds_stream_close(of_two) == DS_OK && ds_model_close(two) == DS_OK);
 }
 
 /* ---------------------------------------------------------------- saving */
@@ -587,9 +503,6 @@ int main(void)
     test_query();
     test_log();
     test_backends();
-    test_memory();
-    test_own_allocator();
-    test_set_allocator();
     test_save();
     test_closed();
     test_many();

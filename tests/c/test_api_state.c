@@ -66,7 +66,8 @@ static void test_fork(const ds_buffer *of, size_t width)
     CHECK(ds_stream_fork(&fork, s) == DS_OK && stream_info_of(fork).begun == 1);
     CHECK(stream_info_of(fork).model == model);
     copy_taken(model, &got_y, &got_x);
-    feed(model, s, &got_x, x, width, MIDDLE, LENGTH, DS_END); /* the one ends before the other goes on */
+    feed(model, s, &got_x, x, width, MIDDLE, LENGTH,
+         DS_END); /* the one ends before the other goes on */
     feed(model, fork, &got_y, y, width, MIDDLE, LENGTH, DS_END);
     CHECK(same_taken(model, &got_x, &want_x) && same_taken(model, &got_y, &want_y));
     CHECK(ds_stream_fork(&never, s) == DS_OK && stream_info_of(never).ended == 1);
@@ -92,7 +93,8 @@ static void test_moving(const ds_buffer *of, size_t width, size_t length)
         feed(models[0], from, &got, x, width, 0, at, 0);
         if (at % 3 == 0) { /* whatever was there is gone */
             taken lost = {{NULL}, {0}};
-            feed(models[0], to, &lost, x, width, 0, length < 7 ? length : 7, at % 2 == 0 ? 0 : DS_END);
+            feed(models[0], to, &lost, x, width, 0, length < 7 ? length : 7,
+                 at % 2 == 0 ? 0 : DS_END);
             free_taken(&lost);
         }
         size_t n = 0;
@@ -135,7 +137,8 @@ static void test_snapshot_arguments(void)
     CHECK(ds_stream_finish(s, out) == DS_OK);
     CHECK(failed(ds_stream_snapshot_size(s, &n), DS_STREAM_ID, "has ended"));
     CHECK(failed(ds_stream_snapshot(s, state, n), DS_STREAM_ID, "has ended"));
-    CHECK(ds_stream_restore(s, state, n) == DS_OK && stream_info_of(s).ended == 0); /* back from the end */
+    CHECK(ds_stream_restore(s, state, n) == DS_OK &&
+          stream_info_of(s).ended == 0); /* back from the end */
     CHECK(same_state(s, state, n));
     free(state);
     free(more);
@@ -143,7 +146,8 @@ static void test_snapshot_arguments(void)
 }
 
 /* Bytes that are no snapshot of this model leave the stream as it was. */
-static void check_damaged(ds_stream *s, const void *bytes, size_t n_bytes, const char *was, size_t n_was)
+static void check_damaged(ds_stream *s, const void *bytes, size_t n_bytes, const char *was,
+                          size_t n_was)
 {
     void *own = fresh_memory(n_bytes);
     if (n_bytes > 0) {
@@ -159,7 +163,8 @@ static void test_damaged(void)
     ds_model *model = load_counted(&file);
     ds_stream *s = open_stream(model), *later = open_stream(model);
     ds_output out[3];
-    CHECK(step_floats(s, out, x, 3, 0, 9, 0) == DS_OK && step_floats(later, out, x, 3, 0, 30, 0) == DS_OK);
+    CHECK(step_floats(s, out, x, 3, 0, 9, 0) == DS_OK &&
+          step_floats(later, out, x, 3, 0, 30, 0) == DS_OK);
     size_t n_was = 0, n = 0;
     char *was = snapshot_of(s, &n_was), *state = snapshot_of(later, &n);
     const size_t n_live = ds_fault_live_blocks(&fault);
@@ -229,7 +234,8 @@ static void test_idle(void)
     CHECK(failed(ds_model_idle(model, 0, found, 6, NULL), DS_ARGUMENT, "NULL"));
     CHECK(failed(ds_model_idle(model, 0, NULL, 1, &n), DS_ARGUMENT, "NULL"));
     CHECK(failed(ds_model_idle(model, -1, found, 6, &n), DS_ARGUMENT, "seconds is -1"));
-    CHECK(failed(ds_model_idle(model, 0.0 / (double)(n == 99 ? 0 : n), found, 6, &n), DS_ARGUMENT, "nan"));
+    CHECK(failed(ds_model_idle(model, 0.0 / (double)(n == 99 ? 0 : n), found, 6, &n), DS_ARGUMENT,
+                 "nan"));
     CHECK(n == 0);
     CHECK(step_floats(s[1], out, x, 3, 0, 2, 0) == DS_OK);
     ds_stream *both[] = {s[3], s[0]};
@@ -251,7 +257,8 @@ static void test_idle(void)
     } while (stream_info_of(s[2]).idle_seconds >= 0.03);
     CHECK(n == 3 && found[0] == s[1]);
     CHECK(ds_stream_close(s[1]) == DS_OK);
-    CHECK(ds_model_idle(model, 0.03, found, 6, &n) == DS_OK && n >= 2 && found[0] == s[3] && found[1] == s[0]);
+    CHECK(ds_model_idle(model, 0.03, found, 6, &n) == DS_OK && n >= 2 && found[0] == s[3] &&
+          found[1] == s[0]);
     CHECK(ds_model_close(model) == DS_OK);
 }
 
@@ -287,7 +294,8 @@ static ds_status do_load(scene *s)
 static ds_status do_load_globally(scene *s)
 {
     CHECK(ds_set_allocator(&hooks) == DS_OK);
-    const ds_status status = ds_model_load_memory(&s->loaded, s->file->bytes, s->file->n_bytes, NULL);
+    const ds_status status =
+        ds_model_load_memory(&s->loaded, s->file->bytes, s->file->n_bytes, NULL);
     CHECK(ds_set_allocator(NULL) == DS_OK);
     return status;
 }
@@ -372,7 +380,8 @@ static scene make_scene(const ds_buffer *of, size_t width)
     ds_stream *third = open_stream(s.model);
     CHECK(step_floats(s.stream, s.out, x, width, 0, 4, 0) == DS_OK);
     CHECK(step_floats(third, s.out, x, width, 0, 7, 0) == DS_OK);
-    s.state = snapshot_of(third, &s.n_state); /* stays open: a new stream has no block to take over */
+    s.state =
+        snapshot_of(third, &s.n_state); /* stays open: a new stream has no block to take over */
     return s;
 }
 
@@ -396,9 +405,10 @@ static void check_nth(const ds_buffer *of, size_t width, ds_status (*call)(scene
                 CHECK(s.loaded == NULL && s.opened == NULL && info_of(s.model).n_streams == n_open);
                 CHECK(same_state(s.stream, was, n_was));
                 CHECK(stream_info_of(s.stream).refused == 0 && stream_info_of(s.stream).ended == 0);
-                CHECK(call == do_step || call == do_batch || call == do_finish || call == do_restore ||
-                      call == do_fork || ds_fault_live_blocks(&fault) == n_live); /* those may keep room */
-                CHECK(call(&s) == DS_OK); /* and now it works */
+                CHECK(call == do_step || call == do_batch || call == do_finish ||
+                      call == do_restore || call == do_fork ||
+                      ds_fault_live_blocks(&fault) == n_live); /* those may keep room */
+                CHECK(call(&s) == DS_OK);                      /* and now it works */
             }
             free(was);
             free(s.state);

@@ -20,7 +20,8 @@ static sent make_sent(const ds_graph *g, ds_model *model, int64_t length)
 {
     sent s = {.length = length};
     for (size_t i = 0; i < g->n_inputs; i++) {
-        const size_t n = (size_t)(length * ds_signature_elements(&g->edges[g->inputs[i]].signature));
+        const size_t n =
+            (size_t)(length * ds_signature_elements(&g->edges[g->inputs[i]].signature));
         s.x[i] = fresh_memory(n * sizeof(float));
         fill_random(s.x[i], n);
     }
@@ -57,8 +58,10 @@ static bool send_some(const ds_graph *g, ds_model *model, sent *streams)
         }
         const int64_t left = s->length - s->at, chunk = random_below(9);
         const int64_t more = chunk < left ? chunk : left;
-        flags[n] = (s->at == 0 && random_below(2) == 0 && !stream_info_of(s->stream).begun ? DS_START : 0) |
-                   (more == left && random_below(2) == 0 ? DS_END : 0);
+        flags[n] =
+            (s->at == 0 && random_below(2) == 0 && !stream_info_of(s->stream).begun ? DS_START
+                                                                                    : 0) |
+            (more == left && random_below(2) == 0 ? DS_END : 0);
         for (size_t i = 0; i < g->n_inputs; i++) {
             const int64_t width = ds_signature_elements(&g->edges[g->inputs[i]].signature);
             inputs[n * g->n_inputs + i] = (ds_input){s->x[i] + s->at * width, (size_t)more, DS_F32};
@@ -118,7 +121,8 @@ static void test_values(uint64_t seed)
 /* ---------------------------------------------------------------- element types */
 
 /* What one chunk of `n` frames of this type gives, the data at an odd address. */
-static ds_status give(ds_model *model, const void *data, size_t n_bytes, size_t n, int32_t dtype, taken *t)
+static ds_status give(ds_model *model, const void *data, size_t n_bytes, size_t n, int32_t dtype,
+                      taken *t)
 {
     ds_output out[MAX_GRAPH_OUTPUTS];
     ds_stream *s = open_stream(model);
@@ -154,8 +158,10 @@ static void test_types(void)
     CHECK(give(model, doubles, sizeof doubles, N, DS_F64, &d) == DS_OK);
     CHECK(a.n[0] == (N - 4) / 2 + 1);
     CHECK(same_taken(model, &a, &b) && same_taken(model, &a, &c) && same_taken(model, &a, &d));
-    CHECK(failed(give(model, doubles, sizeof doubles, N, DS_I64, &a), DS_DTYPE, "expected float32"));
-    CHECK(failed(give(model, samples, sizeof samples, N, DS_BOOL, &a), DS_DTYPE, "stream 0, input 0"));
+    CHECK(
+        failed(give(model, doubles, sizeof doubles, N, DS_I64, &a), DS_DTYPE, "expected float32"));
+    CHECK(failed(give(model, samples, sizeof samples, N, DS_BOOL, &a), DS_DTYPE,
+                 "stream 0, input 0"));
     CHECK(failed(give(model, samples, sizeof samples, N, 6, &a), DS_DTYPE, "type 6"));
     CHECK(failed(give(model, samples, sizeof samples, N, -1, &a), DS_DTYPE, "type -1"));
     free_taken(&a);
@@ -167,7 +173,8 @@ static void test_types(void)
 
     file = tagger_file(); /* frames of several numbers are no audio */
     model = load(&file, NULL);
-    CHECK(failed(give(model, samples, sizeof samples, 3, DS_I16, &a), DS_DTYPE, "expected float32"));
+    CHECK(
+        failed(give(model, samples, sizeof samples, 3, DS_I16, &a), DS_DTYPE, "expected float32"));
     CHECK(give(model, doubles, 9 * sizeof *doubles, 3, DS_F64, &a) == DS_OK);
     free_taken(&a);
     CHECK(ds_model_close(model) == DS_OK);
@@ -195,7 +202,8 @@ static void test_flags(void)
     float x[30];
     fill_random(x, 30);
     CHECK(failed(step_floats(s, out, x, 3, 0, 2, 4), DS_ARGUMENT, "flags are 4"));
-    CHECK(failed(step_floats(s, out, x, 3, 0, 2, UINT32_MAX), DS_ARGUMENT, "DS_START and DS_END only"));
+    CHECK(failed(step_floats(s, out, x, 3, 0, 2, UINT32_MAX), DS_ARGUMENT,
+                 "DS_START and DS_END only"));
     CHECK(stream_info_of(s).refused == 1 && stream_info_of(s).begun == 0);
     CHECK(step_floats(s, out, x, 3, 0, 0, 0) == DS_OK); /* no frames are a chunk too */
     CHECK(stream_info_of(s).refused == 0 && stream_info_of(s).begun == 1);
@@ -212,7 +220,8 @@ static void test_flags(void)
     CHECK(failed(step_floats(s, out, x, 3, 0, 1, 0), DS_STREAM_ID, "has ended"));
     CHECK(failed(ds_stream_finish(s, out), DS_STREAM_ID, "has ended"));
     CHECK(stream_info_of(s).refused == 1);
-    CHECK(step_floats(s, out, x, 3, 0, 5, DS_START) == DS_OK && out[1].start == 0 && out[1].n_frames == 3);
+    CHECK(step_floats(s, out, x, 3, 0, 5, DS_START) == DS_OK && out[1].start == 0 &&
+          out[1].n_frames == 3);
     CHECK(ds_stream_reset(s) == DS_OK && stream_info_of(s).begun == 0);
     CHECK(step_floats(s, out, x, 3, 0, 5, DS_START | DS_END) == DS_OK && out[1].n_frames == 5);
     CHECK(ds_stream_reset(s) == DS_OK && stream_info_of(s).ended == 0);
@@ -238,26 +247,33 @@ static void test_arguments(void)
     ds_output out[9], was[9];
     memset(out, 0x55, sizeof out);
     memcpy(was, out, sizeof out);
-    ds_stream *ab[] = {a, b}, *twice[] = {a, b, a}, *with_foreign[] = {a, foreign}, *with_null[] = {a, NULL};
+    ds_stream *ab[] = {a, b}, *twice[] = {a, b, a}, *with_foreign[] = {a, foreign},
+              *with_null[] = {a, NULL};
     ds_stream *with_closed[] = {a, b, closed}, *with_model[] = {a, (ds_stream *)(void *)model};
     CHECK(failed(ds_model_step(NULL, ab, out, in, NULL, 2), DS_ARGUMENT, "NULL"));
     CHECK(failed(ds_model_step(model, NULL, out, in, NULL, 2), DS_ARGUMENT, "NULL"));
     CHECK(failed(ds_model_step(model, ab, NULL, in, NULL, 2), DS_ARGUMENT, "NULL"));
     CHECK(failed(ds_model_step(model, ab, out, NULL, NULL, 2), DS_ARGUMENT, "NULL"));
-    CHECK(failed(ds_model_step(model, twice, out, in, NULL, 3), DS_ARGUMENT, "streams 0 and 2 are the same"));
-    CHECK(failed(ds_model_step(model, with_foreign, out, in, NULL, 2), DS_ARGUMENT, "stream 1 is of another"));
-    CHECK(failed(ds_model_step(model, with_null, out, in, NULL, 2), DS_ARGUMENT, "stream 1 is NULL"));
-    CHECK(failed(ds_model_step(model, with_closed, out, in, NULL, 3), DS_CLOSED, "stream 2 was closed"));
+    CHECK(failed(ds_model_step(model, twice, out, in, NULL, 3), DS_ARGUMENT,
+                 "streams 0 and 2 are the same"));
+    CHECK(failed(ds_model_step(model, with_foreign, out, in, NULL, 2), DS_ARGUMENT,
+                 "stream 1 is of another"));
+    CHECK(
+        failed(ds_model_step(model, with_null, out, in, NULL, 2), DS_ARGUMENT, "stream 1 is NULL"));
+    CHECK(failed(ds_model_step(model, with_closed, out, in, NULL, 3), DS_CLOSED,
+                 "stream 2 was closed"));
     CHECK(failed(ds_model_step(model, with_model, out, in, NULL, 2), DS_CLOSED, "stream 1"));
     CHECK(failed(ds_stream_step(NULL, out, in, 0), DS_ARGUMENT, "NULL"));
     CHECK(failed(ds_stream_step(a, NULL, in, 0), DS_ARGUMENT, "NULL"));
     CHECK(failed(ds_stream_step(a, out, NULL, 0), DS_ARGUMENT, "NULL"));
     CHECK(stream_info_of(a).refused == 0 && stream_info_of(a).begun == 0);
     in[1].data = NULL;
-    CHECK(failed(ds_model_step(model, ab, out, in, NULL, 2), DS_ARGUMENT, "stream 1, input 0: 4 frames, but data"));
+    CHECK(failed(ds_model_step(model, ab, out, in, NULL, 2), DS_ARGUMENT,
+                 "stream 1, input 0: 4 frames, but data"));
     CHECK(stream_info_of(a).refused == 0 && stream_info_of(b).refused == 1);
     in[1].data = x;
-    const size_t absurd[] = {SIZE_MAX, (size_t)1 << 63, (size_t)INT64_MAX, (size_t)1 << 62, (size_t)1 << 48};
+    const size_t absurd[] = {SIZE_MAX, (size_t)1 << 63, (size_t)INT64_MAX, (size_t)1 << 62,
+                             (size_t)1 << 48};
     for (size_t i = 0; i < sizeof absurd / sizeof absurd[0]; i++) {
         in[1].n_frames = absurd[i];
         CHECK(failed(ds_model_step(model, ab, out, in, NULL, 2), DS_ARGUMENT, "sensible number"));
@@ -281,8 +297,8 @@ static void test_arguments(void)
 
 /* A batch of three, of which the second is refused with this status: nobody has moved, the outputs of the
  * step before stay. Without it the other two go on. */
-static void check_refusal(ds_model *model, const ds_input *good, const ds_input *bad, uint32_t bad_flags,
-                          ds_status want)
+static void check_refusal(ds_model *model, const ds_input *good, const ds_input *bad,
+                          uint32_t bad_flags, ds_status want)
 {
     const size_t n_in = info_of(model).n_inputs, n_out = info_of(model).n_outputs;
     ds_stream *streams[3];
@@ -309,7 +325,8 @@ static void check_refusal(ds_model *model, const ds_input *good, const ds_input 
     CHECK(failed(ds_model_step(model, streams, out, in, flags, 3), want, ""));
     CHECK(memcmp(out, was, sizeof out) == 0);
     for (size_t k = 0; k < 3; k++) {
-        CHECK(stream_info_of(streams[k]).refused == (k == 1) && stream_info_of(streams[k]).ended == 0);
+        CHECK(stream_info_of(streams[k]).refused == (k == 1) &&
+              stream_info_of(streams[k]).ended == 0);
         CHECK(same_state(streams[k], states[k], n_states[k]));
         for (size_t o = 0; o < n_out; o++) {
             const size_t n = before[k * n_out + o].n_frames * output_of(model, o).frame_bytes;
@@ -336,7 +353,8 @@ static void test_refusals(void)
     check_refusal(model, together, apart, DS_START, DS_STREAM_ID);
     ds_stream *s = open_stream(model);
     ds_output out[1];
-    CHECK(ds_stream_step(s, out, end_apart, 0) == DS_OK && out[0].n_frames == 2); /* less than one apart */
+    CHECK(ds_stream_step(s, out, end_apart, 0) == DS_OK &&
+          out[0].n_frames == 2); /* less than one apart */
     int64_t frames = 0;
     CHECK(ds_stream_frames(s, 0, &frames) == DS_OK && frames == 5);
     CHECK(ds_stream_frames(s, 1, &frames) == DS_OK && frames == 2);
@@ -346,7 +364,8 @@ static void test_refusals(void)
     file = pair_file(2);
     model = load(&file, NULL);
     s = open_stream(model);
-    CHECK(ds_stream_step(s, out, apart, 0) == DS_OK && out[0].n_frames == 2); /* the skew allows it */
+    CHECK(ds_stream_step(s, out, apart, 0) == DS_OK &&
+          out[0].n_frames == 2); /* the skew allows it */
     CHECK(ds_model_close(model) == DS_OK);
     ds_buffer_free(&file);
 

@@ -1,4 +1,4 @@
-"""Runs every C test program, one test each: plain and under the sanitizers."""
+"""Builds and runs every C test program, one test each: plain and under the sanitizers."""
 
 import functools
 import shutil
@@ -6,42 +6,40 @@ from pathlib import Path
 
 import pytest
 
-NAMES = sorted(path.stem for path in Path(__file__).parent.glob("test_*.c"))
+HERE = Path(__file__).parent
+NAMES = sorted(path.stem for path in HERE.glob("test_*.c"))
 CASES = [(variant, name) for variant in ("plain", "asan") for name in NAMES]
 CASES += [("tsan", name) for name in NAMES if "thread" in name]
 
 
 @pytest.mark.parametrize("variant", ["plain", "asan"])
-def test_engine_builds(built, variant):
+def test_engine_builds(c_build, engine, variant):
     """Every file compiles, and every name that the engine uses exists."""
-    errors = built(variant).errors
-    assert "engine" not in errors, errors["engine"]
+    assert not engine(variant).error, engine(variant).error
+    c_build.whole(engine(variant))
 
 
 @pytest.mark.parametrize(("variant", "name"), CASES, ids=lambda word: word)
-def test_program(c_build, built, variant, name):
-    errors = built(variant).errors
-    assert name not in errors, errors[name]
-    done = c_build.run(built(variant).programs[name])
+def test_program(c_build, engine, variant, name):
+    done = c_build.run(c_build.program(engine(variant), HERE / f"{name}.c"))
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if "api" in name])
-def test_program_under_valgrind(c_build, built, name):
+def test_program_under_valgrind(c_build, engine, name):
     """No error, no leak: seen by another tool than the compiler's."""
     if shutil.which("valgrind") is None:
         pytest.skip("no valgrind")
-    errors = built("noblas").errors
-    assert name not in errors, errors[name]
-    done = c_build.run(built("noblas").programs[name], timeout=3600, under=c_build.VALGRIND)
+    program = c_build.program(engine("noblas"), HERE / f"{name}.c")
+    done = c_build.run(program, timeout=3600, under=c_build.VALGRIND)
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}"
 
 
 @pytest.fixture(scope="module")
-def built(c_build):
-    """variant -> what it built, each variant at its first use."""
-    return functools.cache(c_build.build)
+def engine(c_build):
+    """variant -> its engine, compiled at its first use."""
+    return functools.cache(c_build.engine)
 
 
 def test_a_failing_check_fails(c_build, tmp_path):

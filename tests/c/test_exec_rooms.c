@@ -27,7 +27,8 @@ static void test_mixed_calls(void)
     size_t n_marked = 0;
     for (size_t e = 0; e < r.plan->graph->n_edges; e++) {
         const ds_edge_plan *edge = &r.plan->edges[e];
-        CHECK(edge->capacity <= edge->room && (edge->mark >= 0) == (edge->room > edge->capacity && edge->capacity > 0));
+        CHECK(edge->capacity <= edge->room &&
+              (edge->mark >= 0) == (edge->room > edge->capacity && edge->capacity > 0));
         n_marked += edge->mark >= 0;
     }
     CHECK(n_marked >= 2 && n_marked == r.plan->n_marked);
@@ -123,7 +124,8 @@ static void test_copies(void)
     CHECK(copied_frames(31, 1) <= 4);
     CHECK(copied_frames(201, 1) <= 4);
     CHECK(copied_frames(201, 10) <= 4);
-    CHECK(copied_frames(31, 100) <= 0.6); /* more than the room holds: in and out, as little as that is */
+    CHECK(copied_frames(31, 100) <=
+          0.6); /* more than the room holds: in and out, as little as that is */
 }
 
 /* What a growing edge keeps is copied less often than it doubles. */
@@ -156,8 +158,7 @@ static void check_position(const runner *r, ds_positions *table, const int64_t *
     ds_place at;
     CHECK(ds_positions_find(table, frames, ended, &at) == DS_OK);
     for (size_t e = 0; e < g->n_edges; e++) {
-        const int64_t from =
-            ended || first[e] > pairs[e].known ? pairs[e].known : first[e];
+        const int64_t from = ended || first[e] > pairs[e].known ? pairs[e].known : first[e];
         CHECK(ds_known_at(r->plan, &at, e) == pairs[e].known);
         CHECK(ds_pair_at(r->plan, &at, e).total == pairs[e].total);
         CHECK(ds_kept_from(r->plan, &at, e) == from);
@@ -176,7 +177,8 @@ static void test_positions(int n_trials)
         ds_positions_init(&table, r.plan);
         for (int round = 0; round < 8; round++) {
             CHECK(ds_positions_begin(&table, 16) == DS_OK);
-            const int64_t base = round < 3 ? random_below(60) : random_below((int64_t)1 << (8 + 6 * round));
+            const int64_t base =
+                round < 3 ? random_below(60) : random_below((int64_t)1 << (8 + 6 * round));
             for (int k = 0; k < 32; k++) {
                 int64_t frames[MAX_GRAPH_INPUTS];
                 for (size_t i = 0; i < c.graph->n_inputs; i++) {

@@ -264,7 +264,8 @@ static void test_damage(void)
     char *bad = fresh_memory(n + 8);
     memcpy(bad, state, n);
     memset(bad + n, 0, 8);
-    for (size_t k = 0; k < n; k++) { /* cut anywhere, with a length and a checksum that fit or without */
+    for (size_t k = 0; k < n;
+         k++) { /* cut anywhere, with a length and a checksum that fit or without */
         CHECK(failed(try_restore(&r, state, k), DS_FORMAT, k == 0 ? "DSSTATE" : "cut short"));
         if (k >= 40 && k % 8 == 0) {
             memcpy(bad, state, n);
@@ -296,8 +297,16 @@ static void test_damage(void)
     }
     CHECK(n_taken > 8 * 200 && n_taken < 8 * (n - 100));
     /* words replaced by extremes, among them positions, sizes and numbers of entries */
-    const uint64_t extremes[] = {0, 1, UINT64_MAX, INT64_MAX, (uint64_t)INT64_MIN, (uint64_t)1 << 60,
-                                 ((uint64_t)1 << 60) + 1, (uint64_t)1 << 48, 22, 24};
+    const uint64_t extremes[] = {0,
+                                 1,
+                                 UINT64_MAX,
+                                 INT64_MAX,
+                                 (uint64_t)INT64_MIN,
+                                 (uint64_t)1 << 60,
+                                 ((uint64_t)1 << 60) + 1,
+                                 (uint64_t)1 << 48,
+                                 22,
+                                 24};
     for (size_t at = 0; at + 16 <= n; at += 8) {
         for (size_t k = 0; k < sizeof extremes / sizeof extremes[0]; k++) {
             memcpy(bad, state, n);
@@ -393,8 +402,9 @@ static void test_far(int64_t by)
             const size_t bytes =
                 ds_signature_bytes(&r.plan->graph->edges[r.plan->graph->outputs[o]].signature);
             CHECK(far_n == near_n && far_start == near_start + shift[o]);
-            CHECK(near_n == 0 || memcmp(ds_step_values(r.batch, o, 0), ds_step_values(r.batch, o, 1),
-                                        (size_t)near_n * bytes) == 0);
+            CHECK(near_n == 0 ||
+                  memcmp(ds_step_values(r.batch, o, 0), ds_step_values(r.batch, o, 1),
+                         (size_t)near_n * bytes) == 0);
         }
         s.at[0] += one[0];
         s.ended = all;
@@ -448,7 +458,11 @@ int main(void)
     test_going_on();
     test_damage();
     test_other_models();
-    const int64_t far[] = {600, (int64_t)1 << 31, (int64_t)1 << 32, (int64_t)1 << 40, (int64_t)1 << 53,
+    const int64_t far[] = {600,
+                           (int64_t)1 << 31,
+                           (int64_t)1 << 32,
+                           (int64_t)1 << 40,
+                           (int64_t)1 << 53,
                            (int64_t)1 << 58};
     for (size_t k = 0; k < sizeof far / sizeof far[0]; k++) {
         test_far(far[k] + 12345);

@@ -114,12 +114,24 @@ static void test_random(void)
             /* Values stay small: products of large ones are left out. */
             const bool small = i > 0 && v[a] > -1000 && v[a] < 1000 && v[b] > -1000 && v[b] < 1000;
             switch (code) {
-            case 0: e[i] = ds_const(&p, k), v[i] = k; break;
-            case 1: e[i] = ds_known(&p, which), v[i] = pairs[which].known; break;
-            case 2: e[i] = ds_total(&p, which), v[i] = pairs[which].total; break;
-            case 3: e[i] = ds_m(&p), v[i] = m; break;
-            case 4: e[i] = ds_add(&p, e[a], e[b]), v[i] = v[a] + v[b]; break;
-            case 5: e[i] = ds_sub(&p, e[a], e[b]), v[i] = v[a] - v[b]; break;
+            case 0:
+                e[i] = ds_const(&p, k), v[i] = k;
+                break;
+            case 1:
+                e[i] = ds_known(&p, which), v[i] = pairs[which].known;
+                break;
+            case 2:
+                e[i] = ds_total(&p, which), v[i] = pairs[which].total;
+                break;
+            case 3:
+                e[i] = ds_m(&p), v[i] = m;
+                break;
+            case 4:
+                e[i] = ds_add(&p, e[a], e[b]), v[i] = v[a] + v[b];
+                break;
+            case 5:
+                e[i] = ds_sub(&p, e[a], e[b]), v[i] = v[a] - v[b];
+                break;
             case 6:
                 e[i] = small ? ds_mul(&p, e[a], e[b]) : e[a];
                 v[i] = small ? v[a] * v[b] : v[a];
@@ -132,13 +144,19 @@ static void test_random(void)
                 e[i] = ds_ceildiv(&p, e[a], e[b]);
                 v[i] = v[b] == 0 ? 0 : -slow_floor(-v[a], v[b]);
                 break;
-            case 9: e[i] = ds_min(&p, e[a], e[b]), v[i] = v[a] < v[b] ? v[a] : v[b]; break;
-            case 10: e[i] = ds_max(&p, e[a], e[b]), v[i] = v[a] > v[b] ? v[a] : v[b]; break;
+            case 9:
+                e[i] = ds_min(&p, e[a], e[b]), v[i] = v[a] < v[b] ? v[a] : v[b];
+                break;
+            case 10:
+                e[i] = ds_max(&p, e[a], e[b]), v[i] = v[a] > v[b] ? v[a] : v[b];
+                break;
             case 11:
                 e[i] = ds_select(&p, e[a], e[b], e[c]);
                 v[i] = v[a] > 0 ? v[b] : v[c];
                 break;
-            case 12: e[i] = ds_add_k(&p, e[a], k), v[i] = v[a] + k; break;
+            case 12:
+                e[i] = ds_add_k(&p, e[a], k), v[i] = v[a] + k;
+                break;
             case 13:
                 e[i] = ds_floordiv_k(&p, e[a], positive), v[i] = slow_floor(v[a], positive);
                 break;

@@ -53,8 +53,9 @@ static void test_bad_edges(void)
     const int far[] = {-1, 2, 1000000, -1000000, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < sizeof far / sizeof far[0]; i++) {
         const int inputs[] = {x, far[i]};
-        CHECK(failed(ds_graph_node(c.graph, out, &ds_op_sync, NULL, 0, inputs, 2, NULL, NULL, 0, NULL),
-                     DS_ARGUMENT, "input 1 is not an edge"));
+        CHECK(failed(
+            ds_graph_node(c.graph, out, &ds_op_sync, NULL, 0, inputs, 2, NULL, NULL, 0, NULL),
+            DS_ARGUMENT, "input 1 is not an edge"));
         CHECK(failed(ds_graph_output(c.graph, far[i]), DS_ARGUMENT, "not an edge"));
     }
     int many[DS_MAX_INPUTS + 1] = {0};
@@ -64,10 +65,10 @@ static void test_bad_edges(void)
     CHECK(failed(ds_graph_node(c.graph, out, &ds_op_sync, NULL, 0, many, 1, NULL, NULL, 0, NULL),
                  DS_ARGUMENT, "at least 2"));
     const int two[] = {x, y};
-    CHECK(failed(ds_graph_node(c.graph, out, &ds_op_tanh, NULL, 0, two, 2, NULL, NULL, 0, NULL), DS_ARGUMENT,
-                 "expected 1 input"));
-    CHECK(failed(ds_graph_node(c.graph, out, &ds_op_linear, NULL, 0, &x, 1, NULL, NULL, 0, NULL), DS_SHAPE,
-                 "weight"));
+    CHECK(failed(ds_graph_node(c.graph, out, &ds_op_tanh, NULL, 0, two, 2, NULL, NULL, 0, NULL),
+                 DS_ARGUMENT, "expected 1 input"));
+    CHECK(failed(ds_graph_node(c.graph, out, &ds_op_linear, NULL, 0, &x, 1, NULL, NULL, 0, NULL),
+                 DS_SHAPE, "weight"));
     CHECK(c.graph->n_nodes == 1 && c.graph->n_edges == 2 && c.graph->n_outputs == 0);
     CHECK(out[0] == 77);
     ds_graph_destroy(c.graph);
@@ -204,7 +205,8 @@ static void test_remembered_fingerprint(void)
         ds_graph_fingerprint(c[0].graph, plain);
         ds_graph_remember_fingerprint(c[1].graph);
         ds_graph_fingerprint(c[1].graph, remembered);
-        CHECK(memcmp(plain, remembered, sizeof plain) == 0 && memcmp(plain, before, sizeof plain) != 0);
+        CHECK(memcmp(plain, remembered, sizeof plain) == 0 &&
+              memcmp(plain, before, sizeof plain) != 0);
         memcpy(before, plain, sizeof plain);
     }
     ds_graph_destroy(c[0].graph);
@@ -248,7 +250,8 @@ static graph_case build_variant(int variant)
     const int y = add_padded_conv(&c, x, 3, 3, variant == 4 ? 2 : 1, 1, 0, 0,
                                   variant == 5 ? "replicate" : "zeros");
     const int t = add_unary(&c, variant == 6 ? "sigmoid" : "tanh", variant == 7 ? x : y);
-    const ds_attr attrs[] = {{.name = "eps", .kind = DS_ATTR_REAL, .value.x = variant == 8 ? 1e-6 : 1e-5}};
+    const ds_attr attrs[] = {
+        {.name = "eps", .kind = DS_ATTR_REAL, .value.x = variant == 8 ? 1e-6 : 1e-5}};
     const int n = add_node(&c, &ds_op_layer_norm, attrs, 1, &t, 1, NULL, 0);
     add_output(&c, variant == 9 ? t : n);
     if (variant == 10) {
@@ -318,7 +321,7 @@ static void test_clock(void)
             CHECK(ds_rate_scale(&rates[i], random_in(1, 50), random_in(1, 50)));
             /* about where the others are, and far beyond what a double can tell apart */
             const wide at = (wide)seconds * rates[i].num / rates[i].den + random_in(-6, 6);
-            frames[i] = at < 0 ? 0 : at > (wide)1 << 60 ? (int64_t)1 << 60 : (int64_t)at;
+            frames[i] = at<0 ? 0 : at>(wide) 1 << 60 ? (int64_t)1 << 60 : (int64_t)at;
         }
         ds_clock clock;
         CHECK(ds_clock_init(&clock, rates, n, skew) == DS_OK);

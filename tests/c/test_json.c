@@ -334,7 +334,8 @@ static void test_hostile_paths(void)
     ds_json_value value = ds_json_root(json), key;
     for (int i = 0; i < 8; i++) {
         ds_json_cursor at;
-        CHECK(ds_json_enter(&at, value, DS_JSON_OBJECT) == DS_OK && ds_json_next_member(&at, &key, &value));
+        CHECK(ds_json_enter(&at, value, DS_JSON_OBJECT) == DS_OK &&
+              ds_json_next_member(&at, &key, &value));
         CHECK(ds_json_enter(&at, value, DS_JSON_ARRAY) == DS_OK);
         CHECK(ds_json_next(&at, &value) && ds_json_next(&at, &value));
     }

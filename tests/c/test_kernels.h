@@ -89,8 +89,8 @@ static inline void guarded_free(guarded array)
 /* A weight [n_cols][depth]. */
 static inline ds_weight_layout rows_of(size_t depth)
 {
-    return (ds_weight_layout){.n_taps = 1, .n_inner = 1, .n_channels = depth, .col = (ptrdiff_t)depth,
-                              .channel = 1};
+    return (ds_weight_layout){
+        .n_taps = 1, .n_inner = 1, .n_channels = depth, .col = (ptrdiff_t)depth, .channel = 1};
 }
 
 /* Equal bits, or both NaN, whose bits nobody promises. */

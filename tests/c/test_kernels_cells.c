@@ -64,7 +64,8 @@ static void test_cell(kind which, const ds_kernels *const *variants, size_t n_va
             CHECK(memcmp(c[v].data, c[0].data, n * e) == 0);
         }
         for (size_t j = 0; j < n; j++) {
-            real a[4], b[4], h_after = (real)get(h_before, e, j), c_after = (real)get(c_before, e, j);
+            real a[4], b[4], h_after = (real)get(h_before, e, j),
+                             c_after = (real)get(c_before, e, j);
             for (size_t g = 0; g < 4; g++) {
                 a[g] = (real)get(from_x, e, g * n + j);
                 b[g] = (real)get(from_h, e, g * n + j);

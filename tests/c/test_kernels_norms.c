@@ -105,7 +105,8 @@ static void test_column_scale(const ds_kernels *const *variants, size_t n_varian
         }
         for (size_t i = 0; i < ROWS * n; i++) {
             const size_t c = i % n;
-            const real d = (real)get(x, e, i) - (real)get(arrays[0], e, c) - (real)get(arrays[1], e, c);
+            const real d =
+                (real)get(x, e, i) - (real)get(arrays[0], e, c) - (real)get(arrays[1], e, c);
             const real expected = d * (real)get(arrays[2], e, c) + (real)get(arrays[3], e, c);
             CHECK(fabsl((real)get(first.data, e, i) - expected) <= 64 * unit_of(e));
         }

@@ -127,8 +127,10 @@ static void test_rests(const ds_kernels *const *variants, size_t n_variants)
     for (int round = 0; round < 64; round++) {
         for (size_t i = 0; i < 4096; i++) {
             b[i] = (float)ldexp(random_real(-2, 2), (int)random_size(0, 240) - 140);
-            const int more = round % 2 == 0 ? (int)random_size(0, 60) - 20 : 26 + (int)random_size(0, 4);
-            a[i] = (float)ldexp((double)b[i] * (i % 3 == 0 ? rint(random_real(1, 9)) : random_real(-2, 2)), more);
+            const int more =
+                round % 2 == 0 ? (int)random_size(0, 60) - 20 : 26 + (int)random_size(0, 4);
+            a[i] = (float)ldexp(
+                (double)b[i] * (i % 3 == 0 ? rint(random_real(1, 9)) : random_real(-2, 2)), more);
             a[i] = i % 7 == 0 ? nextafterf(a[i], 0) : a[i];
         }
         for (size_t v = 0; v < n_variants; v++) {

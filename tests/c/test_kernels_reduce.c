@@ -10,7 +10,8 @@ static double value(const void *x, size_t e, size_t i, ds_reduction kind, double
 }
 
 /* One result, element by element. */
-static double plain(const void *x, size_t e, ds_reduction kind, size_t from, size_t n, size_t step, double centre)
+static double plain(const void *x, size_t e, ds_reduction kind, size_t from, size_t n, size_t step,
+                    double centre)
 {
     double lane[4] = {0}, best = get(x, e, from);
     for (size_t k = 0; k < n; k++) {
@@ -49,7 +50,8 @@ static void test_reduce(const ds_kernels *kernels, size_t real)
         if (rows || step > 1)
             k->reduce(kind, y.data, x, n_results, stride, n, step, about ? centre : NULL);
         for (size_t r = 0; (rows || step > 1) && r < n_results; r++) {
-            const double want = plain(x, k->element, kind, r * stride, n, step, about ? centre[r] : 0);
+            const double want =
+                plain(x, k->element, kind, r * stride, n, step, about ? centre[r] : 0);
             CHECK(same((double *)y.data + r, &want, sizeof want, 1));
         }
         guarded_free(y);

@@ -70,7 +70,8 @@ static int add_named(graph_case *c, int x, const char *path, const char *name, f
     const void *weight = data;
     const ds_node_names names = {path, &name};
     int y = -1;
-    CHECK(ds_graph_node(c->graph, &y, &ds_op_linear, NULL, 0, &x, 1, &s, &weight, 1, &names) == DS_OK);
+    CHECK(ds_graph_node(c->graph, &y, &ds_op_linear, NULL, 0, &x, 1, &s, &weight, 1, &names) ==
+          DS_OK);
     return y;
 }
 
@@ -81,9 +82,9 @@ static void test_names(void)
         float value;
         const char *in_file;
     } cases[] = {{"a", "a.weight", 1, "a.weight"},
-                 {"a", "a.weight", 1, "a.weight"},       /* called twice: one tensor */
-                 {"a", "a.weight", 2, "a.linear.0"},     /* changed meanwhile */
-                 {"b", "tied", 1, "tied"},               /* equal bytes, other name: its own */
+                 {"a", "a.weight", 1, "a.weight"},   /* called twice: one tensor */
+                 {"a", "a.weight", 2, "a.linear.0"}, /* changed meanwhile */
+                 {"b", "tied", 1, "tied"},           /* equal bytes, other name: its own */
                  {"b", NULL, 1, "b.linear.0"},
                  {"b", NULL, 1, "b.linear.0.4"},
                  {"", NULL, 1, "linear.0"},

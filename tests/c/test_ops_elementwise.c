@@ -1,7 +1,7 @@
 /* ops: elementwise, logical, unary, softmax and glu, streamed in random chunks, against libm. */
 #include "op_stream.h"
-#include "pointwise_ideals.h"
 #include "ops/registry.h"
+#include "pointwise_ideals.h"
 
 enum { MOST = 20, FRAME = 64 }; /* frames of a stream, elements of a frame */
 
@@ -59,7 +59,8 @@ static int64_t broadcast(const ds_signature *operand, const ds_signature *shape,
 }
 
 /* f: of two operands; NULL: where, which has three. */
-static void test_operands(const char *name, ds_dtype dtype, double (*f)(double a, double b), bool logical)
+static void test_operands(const char *name, ds_dtype dtype, double (*f)(double a, double b),
+                          bool logical)
 {
     static values data[3][STREAM_ROWS], constant[3], want[STREAM_ROWS];
     const int n_operands = f == NULL ? 3 : 2;
@@ -102,9 +103,9 @@ static void test_operands(const char *name, ds_dtype dtype, double (*f)(double a
                     .weights = weights,
                     .k = kernels(dtype),
                     .n_rows = STREAM_ROWS,
-                    .tolerance = name[0] == 'p'   ? 1e-5
+                    .tolerance = name[0] == 'p'    ? 1e-5
                                  : dtype == DS_F32 ? 1e-6
-                                                  : 1e-14};
+                                                   : 1e-14};
     for (size_t r = 0; r < s.n_rows; r++) {
         const int64_t n = random_in(0, 3) == 0 ? 0 : random_in(1, MOST);
         for (int i = 0, next = 0; i < n_operands; i++) {
@@ -173,7 +174,8 @@ static void unary_frame(const void *context, double *y, const double *x)
 }
 
 /* With the parameters that the ideal is tried with, or the defaults; text: the first attribute's choice. */
-static void test_unary(const char *name, ds_dtype dtype, ds_unary function, bool given, const char *text)
+static void test_unary(const char *name, ds_dtype dtype, ds_unary function, bool given,
+                       const char *text)
 {
     const ds_signature in = {.dtype = dtype, .rank = 2, .shape = {3, 5}, .rate = {1, 1}};
     const ds_op_def *def = ds_op_find(name);
@@ -183,7 +185,8 @@ static void test_unary(const char *name, ds_dtype dtype, ds_unary function, bool
     for (; def->attrs[n].name != NULL; n++) {
         CHECK(n < 3);
         c.p[n] = given ? c.ideal->p[n] : def->attrs[n].x;
-        attrs[n] = (ds_attr){def->attrs[n].name, def->attrs[n].kind, .value.x = c.p[n], .text = text};
+        attrs[n] =
+            (ds_attr){def->attrs[n].name, def->attrs[n].kind, .value.x = c.p[n], .text = text};
     }
     ds_op *op = NULL;
     CHECK(ds_op_create(&op, NULL, def, attrs, given ? n : 0, &in, 1, NULL, 0) == DS_OK);
@@ -193,8 +196,8 @@ static void test_unary(const char *name, ds_dtype dtype, ds_unary function, bool
 
 static void test_all_unary(ds_dtype dtype)
 {
-#define UNARY(name, ID, ...)                                  \
-    test_unary(#name, dtype, DS_UNARY_##ID, false, NULL);     \
+#define UNARY(name, ID, ...)                              \
+    test_unary(#name, dtype, DS_UNARY_##ID, false, NULL); \
     test_unary(#name, dtype, DS_UNARY_##ID, true, "none");
 #define WHOLE(name, ID, ...) test_unary(#name, dtype, DS_UNARY_##ID, false, NULL);
 #include "kernels/pointwise.def"

@@ -46,8 +46,7 @@ static void step(const problem *p, double *const *w, const double *const *bias, 
             break;
         case 3: {
             const double update = sigmoid(a[1] + b[1]);
-            after[i] =
-                (1 - update) * tanh(a[2] + sigmoid(a[0] + b[0]) * b[2]) + update * h[i];
+            after[i] = (1 - update) * tanh(a[2] + sigmoid(a[0] + b[0]) * b[2]) + update * h[i];
             break;
         }
         default:
@@ -94,8 +93,8 @@ static void direction_oracle(const problem *p, const shape *s, int64_t cell, con
         const int64_t at = cell % s->dirs ? n - 1 - t : t;
         step(p, w, bias, x + at * n_in, n_in, h, s->out, c, s->hidden, after);
         for (int64_t i = 0; i < s->out; i++) {
-            h[i] = s->projection ? product(w[s->per_cell - 1], after, s->hidden, NULL, i)
-                                 : after[i];
+            h[i] =
+                s->projection ? product(w[s->per_cell - 1], after, s->hidden, NULL, i) : after[i];
             y[(at * s->dirs + cell % s->dirs) * s->out + i] = h[i];
         }
     }
@@ -214,9 +213,8 @@ static void cell_oracle(const problem *p, const double *x, int64_t n, result *ou
 static problem make_cell(const ds_op_def *def, int lead, int64_t n_in, int64_t hidden)
 {
     problem p = {.def = def, .oracle = cell_oracle};
-    p.in = (ds_signature){.rank = lead + 1,
-                          .shape = {lead ? 3 : n_in, lead > 1 ? 2 : n_in, n_in},
-                          .rate = {1, 1}};
+    p.in = (ds_signature){
+        .rank = lead + 1, .shape = {lead ? 3 : n_in, lead > 1 ? 2 : n_in, n_in}, .rate = {1, 1}};
     const int64_t gates = n_gates(&p) * hidden;
     add_weight(&p, true, 2, (int64_t[]){gates, n_in});
     add_weight(&p, true, 2, (int64_t[]){gates, hidden});
@@ -310,12 +308,13 @@ static void test_refusals(void)
 
     p = make_cell(&ds_op_gru_cell, 0, 8, 16);
     p.weight[1].shape[0] = 47;
-    refused(&p, DS_SHAPE, "gru_cell: its weight 'weight_hh' must have shape (48, 16), got (47, 16)");
+    refused(&p, DS_SHAPE,
+            "gru_cell: its weight 'weight_hh' must have shape (48, 16), got (47, 16)");
     p = make_cell(&ds_op_rnn_cell, 0, 8, 16);
     p.in.rank = 0;
     refused(&p, DS_SHAPE, "rnn_cell: expected an input of shape (..., features), got ()");
-    const ds_signature states[] = {{.rank = 1, .shape = {16}}, {.rank = 1, .shape = {15}},
-                                   {.rank = 1, .shape = {16}}};
+    const ds_signature states[] = {
+        {.rank = 1, .shape = {16}}, {.rank = 1, .shape = {15}}, {.rank = 1, .shape = {16}}};
     refused_states(&ds_op_lstm_cell, states, 2, DS_ARGUMENT, "expected 1 input or 3, got 2");
     refused_states(&ds_op_lstm_cell, states, 3, DS_SHAPE, "a state of shape (16,), got (15,)");
     refused_states(&ds_op_gru_cell, states, 3, DS_ARGUMENT, "expected 1 input or 2, got 3");

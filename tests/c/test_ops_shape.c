@@ -137,9 +137,10 @@ static void test_reduce_frames(void)
         CHECK(op->out[0].rate.num == 0 && op->n_carried == 1 && !op->same_counts);
         double x[STREAM_ROWS][30 * 3], y[STREAM_ROWS][3];
         float x_float[STREAM_ROWS][30 * 3], y_float[STREAM_ROWS][3];
-        op_streams s = {
-            .op = op, .k = &ds_kernels_for(DS_ISA_REF)->real[dtype == DS_F64],
-            .n_rows = STREAM_ROWS, .tolerance = dtype == DS_F32 ? 1e-7 : 1e-15};
+        op_streams s = {.op = op,
+                        .k = &ds_kernels_for(DS_ISA_REF)->real[dtype == DS_F64],
+                        .n_rows = STREAM_ROWS,
+                        .tolerance = dtype == DS_F32 ? 1e-7 : 1e-15};
         for (size_t r = 0; r < s.n_rows; r++) {
             const int64_t n = r == 0 ? 0 : random_in(1, 30);
             for (int i = 0; i < 90; i++) {
@@ -266,7 +267,9 @@ static void test_pad_values(void)
                 memcpy(&h, y + 2 * j, 2);
                 CHECK(h == -32767);
                 break;
-            default: CHECK(y[j] == 1); break;
+            default:
+                CHECK(y[j] == 1);
+                break;
             }
         }
         ds_op_destroy(op);

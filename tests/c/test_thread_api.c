@@ -40,7 +40,8 @@ static void *come_and_go(void *context)
 {
     visitor *v = context;
     for (int round = 0; round < 6; round++) {
-        ds_model *model = load_with(&file, round % 2 == 0 ? "ref" : NULL, (uint32_t)(1 + below(&v->seed, 2)));
+        ds_model *model =
+            load_with(&file, round % 2 == 0 ? "ref" : NULL, (uint32_t)(1 + below(&v->seed, 2)));
         taken got = whole_of(model, x, 3, LENGTH);
         CHECK(same_taken(model, &got, v->want));
         free_taken(&got);
@@ -141,10 +142,18 @@ static void *fight_for_it(void *context)
         ds_stream *both[] = {f->stream, f->second}, *found[2], *fork = NULL;
         ds_stream_info info = {.struct_size = sizeof info};
         switch (below(&seed, 8)) {
-        case 0: count(f, ds_stream_step(f->stream, out, in, 0)); break;
-        case 1: count(f, ds_model_step(f->model, both, out, in, NULL, 2)); break;
-        case 2: count(f, ds_stream_query(f->stream, &info)); break;
-        case 3: count(f, ds_stream_reset(f->second)); break;
+        case 0:
+            count(f, ds_stream_step(f->stream, out, in, 0));
+            break;
+        case 1:
+            count(f, ds_model_step(f->model, both, out, in, NULL, 2));
+            break;
+        case 2:
+            count(f, ds_stream_query(f->stream, &info));
+            break;
+        case 3:
+            count(f, ds_stream_reset(f->second));
+            break;
         case 4: {
             ds_status status = ds_stream_snapshot_size(f->second, &n);
             count(f, status);
@@ -164,8 +173,12 @@ static void *fight_for_it(void *context)
             CHECK(status != DS_OK || ds_stream_close(fork) == DS_OK);
             break;
         }
-        case 6: count(f, ds_model_idle(f->model, 0, found, 2, &n)); break;
-        default: count(f, ds_stream_query(f->second, &info)); break;
+        case 6:
+            count(f, ds_model_idle(f->model, 0, found, 2, &n));
+            break;
+        default:
+            count(f, ds_stream_query(f->second, &info));
+            break;
         }
     }
     return NULL;
@@ -232,7 +245,8 @@ static void *use_model(void *context)
         ds_output out[MAX_GRAPH_OUTPUTS];
         ds_model_info info = {.struct_size = sizeof info};
         const ds_input in = {x, 4, 0};
-        const ds_status asked = ds_model_query(f->model, &info), opened = ds_stream_open(&s, f->model);
+        const ds_status asked = ds_model_query(f->model, &info),
+                        opened = ds_stream_open(&s, f->model);
         CHECK(asked == DS_OK || asked == DS_CLOSED);
         CHECK(opened == DS_OK || opened == DS_CLOSED);
         if (opened != DS_OK) {
@@ -281,7 +295,8 @@ static int close_within(void *context, const void *bytes, size_t n_bytes)
     (void)bytes;
     (void)n_bytes;
     CHECK(failed(ds_model_close(f->model), DS_BUSY, "under way"));
-    CHECK(ds_stream_close(f->stream) == DS_OK || ds_stream_close(f->stream) == DS_CLOSED); /* that may */
+    CHECK(ds_stream_close(f->stream) == DS_OK ||
+          ds_stream_close(f->stream) == DS_CLOSED); /* that may */
     return 0;
 }
 

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "cpu/threads.h"
 #include "check.h"
+#include "cpu/threads.h"
 
 enum { N_MOST = 300 };
 
@@ -302,9 +302,7 @@ static void test_fork(void)
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-static void test_no_more_threads(void) /* sanitizers need the address space */
-{
-}
+static void test_no_more_threads(void) /* sanitizers need the address space */ {}
 #else
 static void create_too_many(ds_pool *pool)
 {

@@ -142,7 +142,8 @@ static void step(const ds_plan *plan)
     ds_session *session = NULL;
     ds_step *batch = NULL;
     ds_slot *slot = NULL;
-    int fits = ds_session_create(&session, plan, 1) == DS_OK && ds_step_create(&batch, plan, NULL) == DS_OK &&
+    int fits = ds_session_create(&session, plan, 1) == DS_OK &&
+               ds_step_create(&batch, plan, NULL) == DS_OK &&
                ds_session_open(session, &slot, 0) == DS_OK;
     for (int call = 0; call < 3 && fits; call++) {
         int64_t n_frames[DS_MAX_INPUTS];
@@ -199,8 +200,10 @@ static void check_fingerprint(ds_mapped *file, ds_status without)
     ds_graph *graph = NULL;
     ds_interface *interface = NULL;
     const ds_status status = ds_model_read(&graph, &interface, &hooks, file, false);
-    FUZZ_CHECK(status == without || (without == DS_OK && (status == DS_FORMAT || status == DS_NO_MEMORY)));
-    FUZZ_CHECK(status != DS_FORMAT || without != DS_OK || strstr(ds_last_error(), "fingerprint") != NULL);
+    FUZZ_CHECK(status == without ||
+               (without == DS_OK && (status == DS_FORMAT || status == DS_NO_MEMORY)));
+    FUZZ_CHECK(status != DS_FORMAT || without != DS_OK ||
+               strstr(ds_last_error(), "fingerprint") != NULL);
     ds_interface_free(interface);
     ds_graph_destroy(graph);
 }

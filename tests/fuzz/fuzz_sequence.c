@@ -108,7 +108,8 @@ static void check_query(size_t i, bool refused)
 {
     const ds_stream_info info = stream_info_of(streams[i]);
     int64_t frames = -1;
-    FUZZ_CHECK(info.begun == lives[i].begun && info.ended == lives[i].ended && info.refused == refused);
+    FUZZ_CHECK(info.begun == lives[i].begun && info.ended == lives[i].ended &&
+               info.refused == refused);
     FUZZ_CHECK(info.model == models[i % 2] && info.idle_seconds >= 0);
     FUZZ_CHECK(ds_stream_frames(streams[i], 0, &frames) == DS_OK);
     FUZZ_CHECK(frames == (lives[i].ended ? 0 : (int64_t)lives[i].n));
@@ -128,7 +129,8 @@ static chunk make_chunk(script *s, size_t i)
 {
     chunk c = {.flags = next(s) >> 3 & 31};
     const size_t n = next(s) % 64, seed = next(s), have = lives[i].ended ? 0 : lives[i].n;
-    c.flags = c.flags > 7 ? c.flags & 1 ? DS_END : 0 : c.flags; /* rarely a start, or what is no flag */
+    c.flags =
+        c.flags > 7 ? c.flags & 1 ? DS_END : 0 : c.flags; /* rarely a start, or what is no flag */
     c.in.n_frames = n < MOST_FRAMES - have ? n : MOST_FRAMES - have;
     for (size_t k = 0; k < c.in.n_frames; k++) {
         c.x[k] = (float)((seed * 29 + (have + k) * 53) % 251) / 64.0f - 2.0f;
@@ -286,7 +288,8 @@ static void close_at(size_t i)
 {
     check_life(&lives[i]);
     FUZZ_CHECK(ds_stream_close(streams[i]) == DS_OK);
-    FUZZ_CHECK(ds_stream_reset(streams[i]) == DS_CLOSED && ds_stream_close(streams[i]) == DS_CLOSED);
+    FUZZ_CHECK(ds_stream_reset(streams[i]) == DS_CLOSED &&
+               ds_stream_close(streams[i]) == DS_CLOSED);
     streams[i] = NULL;
 }
 
@@ -317,21 +320,39 @@ static void call_once(script *s)
         return;
     }
     switch (what % 16) {
-    case 0: finish(i); break;
+    case 0:
+        finish(i);
+        break;
     case 1:
         FUZZ_CHECK(ds_stream_reset(streams[i]) == DS_OK);
         forget_life(&lives[i]);
         check_query(i, false);
         break;
-    case 2: save(i, &saves[next(s) % N_SAVED]); break;
-    case 3: restore(i, &saves[next(s) % N_SAVED]); break;
-    case 4: restore_damaged(s, i, &saves[next(s) % N_SAVED]); break;
-    case 5: open_at(next(s) % N_STREAMS, i); break;
-    case 6: close_at(i); break;
-    case 7: ask_idle(i % 2); break;
+    case 2:
+        save(i, &saves[next(s) % N_SAVED]);
+        break;
+    case 3:
+        restore(i, &saves[next(s) % N_SAVED]);
+        break;
+    case 4:
+        restore_damaged(s, i, &saves[next(s) % N_SAVED]);
+        break;
+    case 5:
+        open_at(next(s) % N_STREAMS, i);
+        break;
+    case 6:
+        close_at(i);
+        break;
+    case 7:
+        ask_idle(i % 2);
+        break;
     case 8:
-    case 9: step_batch(s); break;
-    default: step_one(s, i); break;
+    case 9:
+        step_batch(s);
+        break;
+    default:
+        step_one(s, i);
+        break;
     }
 }
 

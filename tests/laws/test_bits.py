@@ -42,7 +42,6 @@ def reference():
     return stream("ref")
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("setting", [s for s in SETTINGS if s != "ref"])
 def test_bits_are_those_of_the_reference(setting, reference):
     assert reference["kernels"] == "ref"

@@ -28,14 +28,14 @@ ELSEWHERE = {"TorchCall": "tests/torch/test_kernels.py, which enumerates the reg
 NUMPY_DOES = {"cut", "table", "cat"}
 
 
-@pytest.mark.quick
+@pytest.mark.fast
 def test_every_operator_has_a_generator_and_a_reference():
     registry = [o["name"] for o in _core.operators()]
     assert set(GENERATORS) == set(registry)
     assert set(REFERENCES) == set(registry)
 
 
-@pytest.mark.quick
+@pytest.mark.fast
 def test_every_mode_is_known():
     entries = set()
     for name, module in list(sys.modules.items()):
@@ -47,7 +47,7 @@ def test_every_mode_is_known():
     assert entries - ABSTRACT - set(ELSEWHERE) == known, "a mode of the door that no law covers"
 
 
-@pytest.mark.quick
+@pytest.mark.fast
 @pytest.mark.parametrize("name", GENERATORS)
 def test_runs_in_every_mode(name, monkeypatch):
     """Whichever way a case is written, it is the operator that runs: the door is asked for it in every mode."""
@@ -77,7 +77,7 @@ def test_runs_in_every_mode(name, monkeypatch):
     assert not missing, f"{name} never ran {', '.join(missing)}"
 
 
-@pytest.mark.quick
+@pytest.mark.fast
 @pytest.mark.parametrize("name", GENERATORS)
 def test_whole_sequences(name):
     """The C operator itself on whole sequences, ragged and all at once, in both types and through OpenBLAS."""
@@ -116,7 +116,7 @@ def test_whole_sequences(name):
         assert at == [len(r) for r in results]
 
 
-@pytest.mark.quick
+@pytest.mark.fast
 @pytest.mark.parametrize("name", GENERATORS)
 def test_cases_vary(name):
     """Random attributes are random: every choice comes up, and streams of some length."""
@@ -138,7 +138,7 @@ def test_cases_vary(name):
             pytest.fail(f"a stream of {lengths} frames is refused: {case}")
 
 
-@pytest.mark.quick
+@pytest.mark.fast
 @pytest.mark.parametrize("name", GENERATORS)
 def test_engine_refuses_float64(name):
     """The engine computes in float32; a case in float64 has one mode to stream in, and says so."""
@@ -149,7 +149,7 @@ def test_engine_refuses_float64(name):
                 case.engine()
 
 
-@pytest.mark.quick
+@pytest.mark.fast
 def test_laws_are_all_there():
     assert set(LAWS) == {
         "values",

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ds_laws import LAWS, MODELS, check, n_cases
+from ds_laws import LAWS, MODELS, check, is_fast, n_cases
 from ds_laws import models as table
 from ds_laws.drive import Eager, alone, leaves, offline, plain
 
-QUICK = {"tagger", "residual", "twice", "lstm-2-from-a-state", "conv-reflect"}
-
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.quick] * (n in QUICK)) for n in MODELS]
+    ("law", "name"),
+    [
+        pytest.param(law, name, marks=[pytest.mark.fast] * is_fast(law, name))
+        for law in LAWS
+        for name in MODELS
+    ],
 )
-@pytest.mark.parametrize("law", LAWS)
 def test_law(law, name):
     check(law, name, n_cases(name))
 

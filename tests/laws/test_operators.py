@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from ds_laws import ALONG, GENERATORS, LAWS, check, n_cases
-
-FIRST = {"values", "chunking", "finality", "snapshots"}
-LONG = {"reset", "batching"}
-
-
-def marks(law, name):
-    """The quick subset: the first laws for all operators, most for those along the stream."""
-    return [pytest.mark.quick] if law in FIRST or (name in ALONG and law not in LONG) else []
+from ds_laws import GENERATORS, LAWS, check, is_fast, n_cases
 
 
 @pytest.mark.parametrize(
     ("law", "name"),
-    [pytest.param(law, name, marks=marks(law, name)) for law in LAWS for name in GENERATORS],
+    [
+        pytest.param(law, name, marks=[pytest.mark.fast] * is_fast(law, name))
+        for law in LAWS
+        for name in GENERATORS
+    ],
 )
 def test_law(law, name):
     check(law, name, n_cases(name))

@@ -155,8 +155,7 @@ def padded(n_bytes: int) -> int:
     return -(-n_bytes // 64) * 64
 
 
-# ---------------------------------------------------------------- the quick tier
-@pytest.mark.quick
+# ---------------------------------------------------------------- the default tier
 def test_streams():
     stats: Counter[str] = Counter()
     operators: set[str] = set()

@@ -177,7 +177,7 @@ def test_bits_do_not_depend_on_where_memory_lies():
         assert np.array_equal(model(ds.tensor(x)).numpy(), wanted)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_compiling(faults, threads):
     model, engines, failures = make(), [], 0
     ds.compile(model, ("B", 3, "L"), verify=False)  # operators are made once and kept

@@ -13,6 +13,7 @@ import pytest
 import dreamstream as ds
 from dreamstream import nn
 from dreamstream.errors import DTypeError, FormatError, ModeError, StreamIndexError
+from dreamstream.nn.state import read_safetensors
 
 
 class Block(nn.Module):
@@ -291,8 +292,9 @@ def safetensors_file(path, arrays, codes):
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
-def test_load_safetensors(rng, tmp_path):
-    pytest.importorskip("safetensors")
+def test_load_safetensors(rng, tmp_path, monkeypatch):
+    """The reader that is built in: the package of that name is not asked for."""
+    monkeypatch.setitem(sys.modules, "safetensors", None)
     model = Model()
     state = state_of(model, rng)
     kinds = dict(zip(state, [np.float32, np.float16] * 6))
@@ -312,7 +314,6 @@ def test_load_safetensors(rng, tmp_path):
 
 
 def test_load_bfloat16(tmp_path):
-    pytest.importorskip("safetensors")
     values = np.array([1.5, -2.0, 3.0], np.float32)
     bits = (values.view(np.uint32) >> 16).astype(np.uint16)
     safetensors_file(tmp_path / "b.safetensors", {"weight": bits}, {"uint16": "BF16"})
@@ -321,10 +322,32 @@ def test_load_bfloat16(tmp_path):
     assert norm.weight.tolist() == values.tolist()
 
 
-def test_without_safetensors(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "safetensors", None)
-    with pytest.raises(ImportError, match=r"dreamstream\[safetensors\]"):
-        Model().load_state_dict(tmp_path / "m.safetensors")
+KINDS = {
+    "float64": "F64", "float32": "F32", "float16": "F16",
+    "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8",
+    "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8", "bool": "BOOL",
+}  # fmt: skip
+
+
+def test_every_type_of_safetensors(tmp_path):
+    """Each array's values, whatever it lies beside; the empty one and the number too."""
+    arrays = {kind: np.arange(6).reshape(2, 3).astype(kind) for kind in KINDS}
+    arrays |= {"none": np.zeros((0, 3), np.float32), "number": np.float32(7)}
+    safetensors_file(tmp_path / "a.safetensors", arrays, KINDS)
+    read = read_safetensors(tmp_path / "a.safetensors")
+    assert list(read) == list(arrays)
+    for key, array in arrays.items():
+        assert read[key].dtype == array.dtype and read[key].shape == array.shape
+        np.testing.assert_array_equal(read[key], array)
+
+
+@pytest.mark.parametrize("content", [b"", b"no", b"\x02" + bytes(7) + b"{]", b"\xff" * 40])
+def test_no_safetensors_file(tmp_path, content):
+    (tmp_path / "a.safetensors").write_bytes(content)
+    with pytest.raises(FormatError, match=r"a\.safetensors is no safetensors file: "):
+        Model().load_state_dict(tmp_path / "a.safetensors")
+    with pytest.raises(FileNotFoundError):
+        Model().load_state_dict(tmp_path / "b.safetensors")
 
 
 def test_load_into_memory_that_cannot_be_written():

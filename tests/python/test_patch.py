@@ -138,6 +138,35 @@ def test_train_and_online_are_independent():
             assert model.training is True
 
 
+def test_training_is_refused():
+    """Where train() was said nothing would learn; a new module is in training mode without anybody's wish."""
+    model = ds.patch_module(Model()).online()
+    a, b, c = (ds.stream_tensor([frames(7, n)], ids="a", sos=n == 0, eos=n == 2) for n in range(3))
+    assert model.training
+    y = [model(a)["a"]]
+    for told in (model.train(), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        with pytest.raises(ModeError, match=r"Model is in train\(\).*call \.eval\(\).*dreamstream\.torch"):
+            told(b)
+    assert model.live_ids == ["a"]
+    y += [model.eval()(x)["a"] for x in (b, c)]
+    whole = Model().train()(ds.tensor(np.concatenate([frames(7, n) for n in range(3)], 1)[None]))
+    np.testing.assert_allclose(np.concatenate(y), whole.numpy()[0], atol=1e-6)
+
+
+def test_variants_of_training_are_refused():
+    for variant in ("full-file-aligned", "full-file-unaligned"):
+        with pytest.raises(ModeError, match=rf"{variant}.*dreamstream\.torch"):
+            ds.patch_module(Model(), train_variant=variant)
+
+        class Whole(ds.StreamModule):
+            train_variant = variant
+
+        with pytest.raises(ModeError, match=variant):
+            Whole().online()
+    model = Model()
+    assert ds.patch_module(model, "chunk-wise-aligned") is model
+
+
 def test_offline_is_the_untouched_model():
     """Its products may go to OpenBLAS, so bits are not compared."""
     model, x = ds.patch_module(Model()), ds.tensor(frames(21)[None])

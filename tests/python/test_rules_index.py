@@ -201,7 +201,7 @@ def test_names_and_dims():
         (("B", "F", "L"), (..., 0, slice(None)), ("B", "L"), ("B", "L")),
         (("B", "F", "L"), (None, ..., None), (None, "B", "F", "L", None), (0, "B", 1, "L", 2)),
         (("B", "F", "L"), (slice(None), [0, 1]), ("B", "F", "L"), ("B", 0, "L")),
-        (("B", "F", "L"), (slice(None), [[0, 1]]), ("B", None, None, "L"), ("B", 0, 1, "L")),
+        (("B", "F", "L"), (slice(None), [[0, 1]]), ("B", None, "F", "L"), ("B", 0, 1, "L")),
         (("B", "F", "D", "L"), (slice(None), np.ones((2, 3), bool)), ("B", "F_D", "L"), ("B", 0, "L")),
         (("F", "B", "D", "L"), (0, ..., [1, 1], slice(2)), ("B", "D", "L"), ("B", 0, "L")),
         (("B_F", "L"), (slice(None), slice(1, 3)), ("B_F", "L"), ("B_F", "L")),

@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).resolve().parents[1] / "sanitize.py"
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["address", "tests/laws", "-m", "quick"],
+        ["address", "tests/laws", "-m", "fast"],
         ["address", "tests/threads", "tests/python/test_faults.py"],
         ["thread", "tests/threads"],
     ],

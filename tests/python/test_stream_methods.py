@@ -13,7 +13,8 @@ import pytest
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
-from dreamstream.errors import StreamFallbackWarning, StreamMismatchError
+from dreamstream import nn
+from dreamstream.errors import NotStreamableError, ShapeError, StreamFallbackWarning, StreamMismatchError
 from dreamstream.operations import UNARY
 
 IDS = ("anna", "bob", "carl")
@@ -270,6 +271,67 @@ def test_reductions_over_all(name):
         y = getattr(x, name)((0, 2))
         np.testing.assert_allclose(np.asarray(y), np.asarray(getattr(together, name)(1)), rtol=1e-5)
         assert getattr(x, name)((0, 1, 2)).shape == ()
+
+
+PAIRS = np.array([[0, 1, 1], [2, 0, -1]])
+MASK = np.arange(12).reshape(3, 4) % 5 == 1
+NAMED = {  # of a tensor (B, F, D, L)
+    "flatten": (lambda x: x.flatten(1, 2), ("B", "F_D", "L")),
+    "flatten, from the end": (lambda x: x.flatten(-3, -2), ("B", "F_D", "L")),
+    "flatten, moved": (lambda x: x.permute(0, 3, 2, 1).flatten(2), ("B", "L", "D_F")),
+    "flatten, one without a name": (lambda x: x.unsqueeze(2).flatten(1, 2), ("B", "F_?", "D", "L")),
+    "pairs": (lambda x: x[:, PAIRS], ("B", None, "F", "D", "L")),
+    "pairs, last": (lambda x: x[..., PAIRS, :], ("B", "F", None, "D", "L")),
+    "pairs and a number": (lambda x: x[:, 0, PAIRS], ("B", None, "D", "L")),
+    "pairs and a new one": (lambda x: x[:, None, PAIRS], ("B", None, None, "F", "D", "L")),
+    "mask": (lambda x: x[:, MASK], ("B", "F_D", "L")),
+    "mask of one": (lambda x: x[:, MASK[:, 1]], ("B", "F", "D", "L")),
+    "list": (lambda x: x[:, [2, 0]], ("B", "F", "D", "L")),
+    "number": (lambda x: x[:, 1], ("B", "D", "L")),
+    "number, last": (lambda x: x[:, :, -1], ("B", "F", "L")),
+    "new": (lambda x: x[:, None], ("B", None, "F", "D", "L")),
+    "slice": (lambda x: x[:, 1:, ::2], ("B", "F", "D", "L")),
+}
+
+
+class Viewed(nn.Module):
+    def __init__(self, view):
+        super().__init__()
+        self.view = view
+
+    def forward(self, x):
+        return self.view(x)
+
+
+@pytest.mark.parametrize("how", NAMED)
+def test_names_survive(how):
+    """Outside, inside a forward and in an engine: the same names where there are names, the same values."""
+    view, names = NAMED[how]
+    data = np.random.default_rng(3).standard_normal((2, 3, 4, 5)).astype(np.float32)
+    x = ds.stream_tensor(data, names=("B", "F", "D", "L"), ids=["a", "b"], sos=True, eos=True)
+    want = view(ds.tensor(data)).numpy()
+    inside = ds.patch_module(Viewed(view)).online()(x)
+    for y in (view(x), inside):
+        assert y.names == names
+        np.testing.assert_array_equal(y.tensor().numpy(), want)
+    step = ds.compile(Viewed(view), ("B", 3, 4, "L"), verify=False).step
+    np.testing.assert_array_equal(step({"b": data[1]}, sos="b", eos="b")["b"], inside["b"])
+
+
+@pytest.mark.parametrize(
+    ("view", "error"),
+    [
+        (lambda x: x[:, [3]], ShapeError),
+        (lambda x: x[:, [[-4]]], ShapeError),
+        (lambda x: x[:, MASK[:2]], ShapeError),
+        (lambda x: x[:, MASK & False], NotStreamableError),
+        (lambda x: x[:, np.zeros((2, 9), int)], NotStreamableError),
+    ],
+)
+def test_indices_that_pick_nothing_inside(view, error):
+    x = ds.stream_tensor(np.zeros((1, 3, 4, 5)), names=("B", "F", "D", "L"), ids="a", sos=True)
+    with pytest.raises(error, match=r"test_stream_methods\.py"):
+        ds.patch_module(Viewed(view)).online()(x)
 
 
 @pytest.mark.parametrize(

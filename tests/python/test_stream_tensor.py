@@ -127,7 +127,6 @@ def test_element_types(data):
         ds.stream_tensor([data[0], data[1].astype(np.float64)], ids=["a", "b"])
     with pytest.raises(DTypeError):
         ds.stream_tensor([data[0].astype(np.int64)], ids="a", requires_grad=True)
-    assert ds.stream_tensor([data[0]], ids="a", requires_grad=True).requires_grad
 
 
 def test_flags_and_rates(data):

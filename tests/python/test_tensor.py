@@ -231,10 +231,9 @@ def test_writing():
 
 
 def test_copies():
-    t = ds.tensor([1.0, 2.0], requires_grad=True)
+    t = ds.tensor([1.0, 2.0])
     for other in (copy.deepcopy(t), pickle.loads(pickle.dumps(t))):
         assert type(other) is Tensor
-        assert other.requires_grad
         assert other.tolist() == [1, 2]
         assert not np.shares_memory(other.numpy(), t.numpy())
     assert np.shares_memory(copy.copy(t).numpy(), t.numpy())
@@ -272,7 +271,6 @@ def test_python_protocols():
         (ds.tensor([1, 2]), "tensor([1., 2.])"),
         (ds.tensor(np.arange(2)), "tensor([0, 1])"),
         (ds.tensor(np.ones(1)), "tensor([1.], dtype=float64)"),
-        (ds.tensor([1.0], requires_grad=True), "tensor([1.], requires_grad=True)"),
         (ds.zeros(2, 0), "tensor([], size=(2, 0))"),
     ],
 )
@@ -281,14 +279,37 @@ def test_text(tensor, text):
 
 
 def test_gradient_flag():
-    assert not ds.tensor([1.0]).requires_grad
-    t = ds.tensor([1.0], requires_grad=True)
-    assert t.requires_grad
-    assert t.grad is None
-    assert t.grad_fn is None
-    assert not t.detach().requires_grad
+    """Only False can be said, until there is what would record a gradient."""
+    t = ds.tensor([1.0], requires_grad=False)
+    t.requires_grad = False
+    assert t.requires_grad is t.requires_grad_(False).detach().requires_grad is False
+    assert t.grad is None and t.grad_fn is None
     with pytest.raises(DTypeError):
         ds.tensor(np.arange(2), requires_grad=True)
+
+
+GRADIENTS = {
+    "tensor": lambda: ds.tensor([1.0], requires_grad=True),
+    "class": lambda: Tensor(np.ones(2), True),
+    "method": lambda: ds.tensor([1.0]).requires_grad_(),
+    "attribute": lambda: setattr(ds.tensor([1.0]), "requires_grad", True),
+    "full": lambda: ds.full((2,), 1.0, requires_grad=True),
+    "zeros": lambda: ds.zeros(2, requires_grad=True),
+    "ones": lambda: ds.ones(2, requires_grad=True),
+    "empty": lambda: ds.empty(2, requires_grad=True),
+    "randn": lambda: ds.randn(2, requires_grad=True),
+    "rand": lambda: ds.rand(2, requires_grad=True),
+    "new_tensor": lambda: ds.tensor([1.0]).new_tensor([2.0], requires_grad=True),
+    "new_zeros": lambda: ds.tensor([1.0]).new_zeros(2, requires_grad=True),
+    "stream": lambda: ds.stream_tensor([np.ones((2, 3))], ids="a", requires_grad=True),
+    "stream, method": lambda: ds.stream_tensor([np.ones((2, 3))], ids="a").requires_grad_(),
+}
+
+
+@pytest.mark.parametrize("how", GRADIENTS)
+def test_no_gradient_is_promised(how):
+    with pytest.raises(ModeError, match=r"requires_grad=True.*dreamstream\.torch"):
+        GRADIENTS[how]()
 
 
 @pytest.mark.parametrize(

@@ -378,7 +378,7 @@ FLOAT = {
         lambda d: (d.x * 1000).logsumexp(1),
     ],
     "div_": [lambda d: written(d.x, lambda x: x.div_(d.p))],
-    "requires_grad_": [lambda d: d.x.requires_grad_().requires_grad],
+    "requires_grad_": [lambda d: d.x.requires_grad_(False).requires_grad],
 }
 
 INTEGER = {

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dreamstream as ds
+import dreamstream.compat  # what brings the names back
 
 torch = pytest.importorskip("torch")
 
@@ -37,9 +38,45 @@ def test_the_names_are_the_packages_own():
         from dreamstream.tensor import nothing  # noqa: F401
 
 
+def test_they_are_nowhere_before():
+    """Importing the package, and its bridge, enters no module and no name of the earlier one."""
+    code = f"""
+import sys, torch, dreamstream, dreamstream.torch
+names = {sorted(dreamstream.compat._MODULES)}
+assert not [n for n in sys.modules if n.removeprefix("dreamstream.") in names]
+assert not [n for n in ("utils", "overrides", "patch", "add_streaming_modes", "compat") if hasattr(dreamstream, n)]
+assert not hasattr(dreamstream.data, "data_objects")
+conv = dreamstream.patch_module(torch.nn.Conv1d(2, 3, 5))
+assert not hasattr(conv, "kernel_width") and not hasattr(conv, "stream_buffer")
+import dreamstream.compat
+assert conv.kernel_width == 5 and conv.online().stream_buffer == {{}}
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_all_are_in_one_place():
+    names = {n: getattr(dreamstream.compat, n) for n in dreamstream.compat.__all__}
+    assert names["StreamTensor"] is StreamTensor and names["pad_chunks"] is pad_chunks
+    assert names["OutputCollector"] is OutputCollector and names["BATCH"] == "B"
+    assert {n for m in dreamstream.compat._MODULES.values() for n in m} < set(names)
+    with pytest.raises(AttributeError):
+        _ = dreamstream.compat.nothing
+
+
+def test_names_survive():
+    """Where features are joined, and where an index has several dimensions."""
+    meta = stream_metadata(["a", "b"], True, True, [5, 4])
+    x = stream_tensor(torch.randn(2, 3, 4, 5), meta, tuple("BFDL"))
+    assert x.flatten(1, 2).names == torch.flatten(x, -3, end_dim=2).names == (BATCH, "F_D", LENGTH)
+    assert x[:, torch.tensor([[0, 1], [1, 1]])].names == (BATCH, None, "F", "D", LENGTH)
+    with ds.on_fallback("ignore"):
+        assert type(x.flatten(0, 1)) is torch.Tensor
+
+
 def test_they_do_not_load_torch():
     code = """
-import sys, dreamstream, dreamstream.utils.flags, dreamstream.nn.utils.pad_sequence, dreamstream.data.data_objects
+import sys, dreamstream.compat
+import dreamstream.utils.flags, dreamstream.nn.utils.pad_sequence, dreamstream.data.data_objects
 from dreamstream import patch, patch_module, add_streaming_modes, StreamMetadata
 from dreamstream.tensor import stream_metadata, BATCH
 from dreamstream.overrides import join_dim_names

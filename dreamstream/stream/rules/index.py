@@ -252,8 +252,8 @@ def parse_index(index: Any, names: Names) -> IndexParts | Fallback:
             if n_new == 1:
                 parts = [n or "?" for n in own]
                 result.append(own[0] if len(own) == 1 else "_".join(parts) if any(own) else None)
-            else:
-                result += [None] * n_new
+            else:  # the last of the new dimensions is the one that was picked from
+                result += [None] * (n_new - 1) + [own[0]]
         else:
             features.append(item)
             if isinstance(item, slice):

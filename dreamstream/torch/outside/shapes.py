@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...stream.rules import BATCH, LENGTH, resolve
+from ...stream.rules import BATCH, LENGTH, join, resolve
 from ...stream.tree import map_leaves
 from ..info import JOINED
 from ..tensor import StreamTensor
@@ -100,7 +100,15 @@ def reshaped(func: Any, *args: Any, **kwargs: Any) -> Any:
     names = _same_runs(x._info.names, plain(x).shape, result.shape)
     if names is None or _drops(x._info.names, names):
         return fall_back(func, args, kwargs, f"this {what}")
-    return keep(result, x._info.with_names(names))
+    kept = _flattened(x, names, *args[1:], **kwargs) if what == "flatten" else names
+    return keep(result, x._info.with_names(kept))
+
+
+def _flattened(x: StreamTensor, names: Names, start_dim: Any = 0, end_dim: Any = -1) -> Names:
+    """Return the names after a flatten: features' are joined; those of a reshape where B or L takes part."""
+    first, last = axis_of(x, start_dim), axis_of(x, end_dim)
+    streams = any(x._info.is_stream(i) for i in range(first, last + 1))
+    return names if streams or first == last else join(x._info.names, first, last)
 
 
 def _seen_as(func: Any, x: StreamTensor, dtype: torch.dtype) -> Any:

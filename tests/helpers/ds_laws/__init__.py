@@ -2,8 +2,20 @@
 
 from . import models_pointwise  # noqa: F401  (adds to MODELS)
 from .check import ALONG, Broken, check, first_broken, made, n_cases
+from .fast import is_fast
 from .laws import LAWS
 from .models import MODELS
 from .operators import GENERATORS
 
-__all__ = ["ALONG", "GENERATORS", "LAWS", "MODELS", "Broken", "check", "first_broken", "made", "n_cases"]
+__all__ = [
+    "ALONG",
+    "GENERATORS",
+    "LAWS",
+    "MODELS",
+    "Broken",
+    "check",
+    "first_broken",
+    "is_fast",
+    "made",
+    "n_cases",
+]

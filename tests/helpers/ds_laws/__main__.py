@@ -1,4 +1,4 @@
-"""Hold laws against operators and models: python -m ds_laws [--law LAW]... NAME...
+"""Hold laws against operators and models: python -m ds_laws [--law LAW]... [--fast] NAME...
 
 The exit status is 1 where a law is broken.
 """
@@ -8,16 +8,17 @@ from __future__ import annotations
 import argparse
 import sys
 
-from . import GENERATORS, LAWS, MODELS, first_broken
+from . import GENERATORS, LAWS, MODELS, first_broken, is_fast
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Hold laws against operators and models.")
     parser.add_argument("--law", action="append", default=[], choices=list(LAWS))
+    parser.add_argument("--fast", action="store_true", help="what is held in the fast tier alone")
     parser.add_argument("names", nargs="+", choices=[*GENERATORS, *MODELS], metavar="NAME")
     args = parser.parse_args()
     print(f"with {sys.modules['dreamstream._core'].__file__}")
-    broken = first_broken(args.names, args.law)
+    broken = first_broken(args.names, args.law, *([is_fast] if args.fast else []))
     print(broken or "all laws hold")
     return 1 if broken else 0
 

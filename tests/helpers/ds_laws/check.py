@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import product
 
 import numpy as np
 
@@ -83,17 +84,26 @@ def check(law: str, name: str, n: int, first: int = 0) -> None:
             ) from error
 
 
-def first_broken(names: Iterable[str], laws: Iterable[str] = ()) -> str | None:
+def first_broken(
+    names: Iterable[str],
+    laws: Iterable[str] = (),
+    chosen: Callable[[str, str], bool] = lambda law, name: True,
+) -> str | None:
     """Hold laws (all, where none is named) against operators and models, as the suite does.
+
+    Parameters
+    ----------
+    names, laws : iterable of str
+        What is held, where `chosen` says so of the pair.
 
     Returns
     -------
     str or None
         What breaks first.
     """
-    names = list(names)
-    for law in list(laws) or LAWS:
-        for name in names:
+    pairs = product(list(laws) or LAWS, list(names))
+    for law, name in pairs:
+        if chosen(law, name):
             try:
                 check(law, name, n_cases(name))
             except Broken as broken:

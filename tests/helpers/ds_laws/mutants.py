@@ -1,5 +1,7 @@
 """Planted faults in C: a copy of the package whose engine differs in one line.
 
+The laws of the fast tier notice each.
+
 Only the mutated file is compiled; all other objects are those of the last build (build/objects), or are
 compiled once and kept there. A process that finds the copy first on its path runs the laws with it.
 """
@@ -279,9 +281,9 @@ def build(mutant: Mutant, place: Path) -> Path:
 
 
 def run(mutant: Mutant, place: Path) -> subprocess.CompletedProcess[str]:
-    """Hold the laws against a built copy; the exit status is 1 where one is broken."""
+    """Hold the laws of the fast tier against a built copy; the exit status is 1 where one is broken."""
     helpers = Path(__file__).resolve().parents[1]
-    words = [sys.executable, "-m", "ds_laws", *mutant.names]
+    words = [sys.executable, "-m", "ds_laws", "--fast", *mutant.names]
     words += [w for law in mutant.laws for w in ("--law", law)]
     usual = {k: v for k, v in os.environ.items() if k != "DREAMSTREAM_LAW_CASES"}
     environment = {**usual, "PYTHONPATH": os.pathsep.join([str(place), str(helpers)])}
