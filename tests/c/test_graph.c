@@ -173,7 +173,7 @@ static void test_node_is_all_or_nothing(void)
         const int y = add_lstm(&c, x, 2, false);
         ds_fault_disarm(&fault);
         if (c.status == DS_OK) {
-            CHECK(y == (int)n_edges && n > 4);
+            CHECK(y == (int)n_edges && n > 3);
             break;
         }
         CHECK(c.status == DS_NO_MEMORY);
