@@ -123,22 +123,15 @@ ds_status ds_stream_snapshot_size(ds_stream *stream, size_t *n_bytes)
     DS_CHECK(n_bytes, DS_ARGUMENT, "ds_stream_snapshot_size: n_bytes is NULL");
     DS_TRY(enter_unended(stream));
     return ds_handle_leave_stream(
-        stream, ds_slot_snapshot_bytes(ds_model_plan(stream->model), stream->slot, n_bytes));
+        stream, ds_slot_snapshot(ds_model_plan(stream->model), stream->slot, NULL, n_bytes));
 }
 
 ds_status ds_stream_snapshot(ds_stream *stream, void *bytes, size_t n_bytes)
 {
     DS_CHECK(bytes, DS_ARGUMENT, "ds_stream_snapshot: bytes is NULL");
     DS_TRY(enter_unended(stream));
-    const ds_plan *plan = ds_model_plan(stream->model);
-    size_t expected;
-    ds_status status = ds_slot_snapshot_bytes(plan, stream->slot, &expected);
-    if (status == DS_OK && expected != n_bytes)
-        status = ds_fail(DS_ARGUMENT, "a snapshot of this stream takes %zu bytes, got room for %zu",
-                         expected, n_bytes);
-    if (status == DS_OK)
-        status = ds_slot_snapshot(plan, stream->slot, bytes, n_bytes);
-    return ds_handle_leave_stream(stream, status);
+    return ds_handle_leave_stream(
+        stream, ds_slot_snapshot(ds_model_plan(stream->model), stream->slot, bytes, &n_bytes));
 }
 
 static ds_status restore(ds_stream *s, const void *bytes, size_t n_bytes)

@@ -10,22 +10,21 @@
  * `pointer` is written as bytes, so `(void **)&floats` is well defined for any pointer to objects. */
 #ifndef DS_BASE_ALLOC_H
 #define DS_BASE_ALLOC_H
-
 #include "base/status.h"
 
 /* A cache line, a vector register of AVX-512, a row of a tile. */
 #define DS_ALIGNMENT 64
 
-/* Rounded up to whole lines; n_bytes must not be within one of SIZE_MAX. */
-static inline size_t ds_aligned(size_t n_bytes)
-{
-    return (n_bytes + DS_ALIGNMENT - 1) / DS_ALIGNMENT * DS_ALIGNMENT;
-}
-
 /* Sizes that stay SIZE_MAX where they would not fit: more than any allocation gives. */
 static inline size_t ds_saturated_sum(size_t a, size_t b)
 {
     return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
+/* Rounded up to whole lines. */
+static inline size_t ds_aligned(size_t n_bytes)
+{
+    return ds_saturated_sum(n_bytes, DS_ALIGNMENT - 1) / DS_ALIGNMENT * DS_ALIGNMENT;
 }
 
 static inline size_t ds_saturated_product(size_t a, size_t b)

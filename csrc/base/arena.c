@@ -141,3 +141,14 @@ ds_status ds_arena_push_zeroed(ds_arena *arena, void **pointer, size_t count, si
     memcpy(pointer, &memory, sizeof memory);
     return DS_OK;
 }
+
+ds_status ds_arena_copy(ds_arena *arena, void **copy, const void *items, size_t n,
+                        size_t item_bytes)
+{
+    void *memory = NULL;
+    DS_TRY(ds_arena_push_array(arena, &memory, n, item_bytes));
+    if (memory != NULL)
+        memcpy(memory, items, n * item_bytes);
+    memcpy(copy, &memory, sizeof memory);
+    return DS_OK;
+}

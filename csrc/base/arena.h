@@ -11,7 +11,6 @@
  * An arena belongs to one thread at a time. */
 #ifndef DS_BASE_ARENA_H
 #define DS_BASE_ARENA_H
-
 #include "base/alloc.h"
 
 /* Fields are private to arena.c; the type is complete so that it can be a member. */
@@ -36,11 +35,19 @@ ds_status ds_arena_grow(ds_arena *arena, void **items, size_t n, size_t *capacit
                         size_t item_bytes);
 /* The same, all bytes zero. */
 ds_status ds_arena_push_zeroed(ds_arena *arena, void **pointer, size_t count, size_t item_bytes);
-/* Both push n items for the pointer `target`, and return from the function on failure. */
+/* Fills `*copy` with a copy of n items. */
+ds_status ds_arena_copy(ds_arena *arena, void **copy, const void *items, size_t n,
+                        size_t item_bytes);
+/* All push n items for the pointer `target`, and return from the function on failure. */
 #define DS_PUSH(arena, target, n) \
     DS_TRY(ds_arena_push_array((arena), (void **)&(target), (n), sizeof *(target)))
 #define DS_PUSH_ZEROED(arena, target, n) \
     DS_TRY(ds_arena_push_zeroed((arena), (void **)&(target), (n), sizeof *(target)))
+#define DS_PUSH_COPY(arena, target, items, n) \
+    DS_TRY(ds_arena_copy((arena), (void **)&(target), (items), (n), sizeof *(target)))
+/* Room for one more item behind the n that `items` has. */
+#define DS_GROW(arena, items, n, capacity) \
+    DS_TRY(ds_arena_grow((arena), (void **)&(items), (n), &(capacity), sizeof *(items)))
 /* Ends all pushes; the memory is kept for the next ones. Cannot fail. */
 void ds_arena_reset(ds_arena *arena);
 /* Returns all memory to the allocator; the arena is as after ds_arena_init. */

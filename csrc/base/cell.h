@@ -7,7 +7,6 @@
  * ThreadSanitizer understands. */
 #ifndef DS_BASE_CELL_H
 #define DS_BASE_CELL_H
-
 #include <stdatomic.h>
 #include <stdint.h>
 

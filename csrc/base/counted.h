@@ -1,7 +1,6 @@
 /* An allocator that counts what goes through it to another one, from several threads at once. */
 #ifndef DS_BASE_COUNTED_H
 #define DS_BASE_COUNTED_H
-
 #include <stdatomic.h>
 
 #include "base/alloc.h"

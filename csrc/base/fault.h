@@ -19,7 +19,6 @@
  * object outlives all blocks it gave. */
 #ifndef DS_BASE_FAULT_H
 #define DS_BASE_FAULT_H
-
 #include <stdbool.h>
 
 #include "base/counted.h"

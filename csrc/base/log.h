@@ -3,7 +3,6 @@
  * For what was chosen and what is odd, never for errors (those are statuses) and not per step. */
 #ifndef DS_BASE_LOG_H
 #define DS_BASE_LOG_H
-
 #include "base/status.h"
 
 /* Sends one message, cut to DS_MESSAGE_BYTES. Cannot fail. Thread: any. */

@@ -13,7 +13,6 @@
  * stand in: what that function holds by then must be released first, or by its caller. */
 #ifndef DS_BASE_STATUS_H
 #define DS_BASE_STATUS_H
-
 #include <stdarg.h>
 #include <stdbool.h>
 

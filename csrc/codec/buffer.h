@@ -1,10 +1,7 @@
-/*
- * Bytes on their way out: a sink, which takes them one piece after the other, and a growing buffer,
- * which belongs to one thread at a time.
- */
+/* Bytes on their way out: a sink, which takes them one piece after the other, and a growing buffer,
+ * which belongs to one thread at a time. */
 #ifndef DS_CODEC_BUFFER_H
 #define DS_CODEC_BUFFER_H
-
 #include "base/alloc.h"
 
 /* Takes `n_bytes` (may be 0) at `bytes`, borrowed. A failure ends what was being written. */
@@ -23,17 +20,13 @@ typedef struct ds_buffer {
 
 /* Makes an empty buffer, which holds no memory; `allocator` is copied, NULL the C library's. */
 void ds_buffer_init(ds_buffer *buffer, const ds_allocator *allocator);
-
 /* Makes room for `n_more` bytes behind those there are; moves them, growing to at least twice the
  * size. Errors: DS_NO_MEMORY, upon which the buffer is as it was. */
 ds_status ds_buffer_reserve(ds_buffer *buffer, size_t n_more);
-
 /* Appends `n_bytes`. Errors: DS_NO_MEMORY, upon which the buffer is as it was. */
 ds_status ds_buffer_append(ds_buffer *buffer, const void *bytes, size_t n_bytes);
-
 /* Returns a sink that appends to `buffer` (kept). */
 ds_sink ds_buffer_sink(ds_buffer *buffer);
-
 /* Returns the memory to the allocator; the buffer is as after ds_buffer_init. */
 void ds_buffer_free(ds_buffer *buffer);
 

@@ -1,12 +1,10 @@
-/*
- * Doubles as decimal text, by strtod and printf, which round correctly, in the thread's direction.
+/* Doubles as decimal text, by strtod and printf, which round correctly, in the thread's direction.
  *
  * Their point is the locale's, so neither is shown one, nor asked where it stands: what strtod
  * reads is an integer with an exponent. Of a number's digits it gets MOST_DIGITS; if any other
  * behind them is not zero, one more, a 1, stands for all of these. That rounds alike: only the
  * sides of doubles and of the middles between two matter, and none of those has as many digits (768
- * at most).
- */
+ * at most). */
 #include "codec/decimal.h"
 
 #include <fenv.h>

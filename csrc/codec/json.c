@@ -39,7 +39,6 @@ size_t ds_json_count(ds_json_value value)
 }
 
 /* ---- messages ------------------------------------------------------------------------------- */
-
 static const char *show(char shown[DS_UTF8_SHOWN_BYTES], const ds_json *json,
                         const ds_json_node *node)
 {
@@ -116,7 +115,6 @@ static ds_status refuse_kind(ds_json_value value, const char *expected)
 }
 
 /* ---- values --------------------------------------------------------------------------------- */
-
 ds_status ds_json_boolean(bool *out, ds_json_value value)
 {
     const ds_json_node *node = node_of(value);
@@ -166,24 +164,12 @@ ds_status ds_json_string(const char **text, size_t *n_bytes, ds_json_value value
 }
 
 /* ---- arrays and objects --------------------------------------------------------------------- */
-
-/* Begins a walk through a value of that kind. */
-static ds_status enter(ds_json_cursor *cursor, ds_json_value value, ds_json_kind kind)
+ds_status ds_json_enter(ds_json_cursor *cursor, ds_json_value value, ds_json_kind kind)
 {
     if (node_of(value)->kind != kind)
         return refuse_kind(value, kind == DS_JSON_ARRAY ? "an array" : "an object");
     *cursor = (ds_json_cursor){value.json, value.node + 1, end_of(value)};
     return DS_OK;
-}
-
-ds_status ds_json_enter_array(ds_json_cursor *cursor, ds_json_value array)
-{
-    return enter(cursor, array, DS_JSON_ARRAY);
-}
-
-ds_status ds_json_enter_object(ds_json_cursor *cursor, ds_json_value object)
-{
-    return enter(cursor, object, DS_JSON_OBJECT);
 }
 
 bool ds_json_next(ds_json_cursor *cursor, ds_json_value *element)
@@ -211,7 +197,8 @@ bool ds_json_find(ds_json_value *value, ds_json_value object, const char *key)
 {
     ds_json_cursor at;
     ds_json_value name, found;
-    if (node_of(object)->kind != DS_JSON_OBJECT || ds_json_enter_object(&at, object) != DS_OK)
+    if (node_of(object)->kind != DS_JSON_OBJECT ||
+        ds_json_enter(&at, object, DS_JSON_OBJECT) != DS_OK)
         return false;
     while (ds_json_next_member(&at, &name, &found)) {
         if (has_text(name, key)) {
@@ -226,7 +213,7 @@ ds_status ds_json_only(ds_json_value object, const char *const *keys, size_t n_k
 {
     ds_json_cursor at;
     ds_json_value name, value;
-    DS_TRY(ds_json_enter_object(&at, object));
+    DS_TRY(ds_json_enter(&at, object, DS_JSON_OBJECT));
     while (ds_json_next_member(&at, &name, &value)) {
         bool known = false;
         for (size_t i = 0; i < n_keys && !known; i++)
@@ -238,11 +225,10 @@ ds_status ds_json_only(ds_json_value object, const char *const *keys, size_t n_k
 }
 
 /* ---- members that have to be there ----------------------------------------------------------- */
-
 ds_status ds_json_member(ds_json_value *value, ds_json_value object, const char *key)
 {
     ds_json_cursor at;
-    DS_TRY(ds_json_enter_object(&at, object));
+    DS_TRY(ds_json_enter(&at, object, DS_JSON_OBJECT));
     return ds_json_find(value, object, key)
                ? DS_OK
                : ds_json_refuse(object, "expected the key \"%s\", got none of that name", key);
@@ -275,7 +261,7 @@ ds_status ds_json_get_list(ds_json_cursor *cursor, ds_json_value object, const c
 {
     ds_json_value list;
     DS_TRY(ds_json_member(&list, object, key));
-    DS_TRY(ds_json_enter_array(cursor, list));
+    DS_TRY(ds_json_enter(cursor, list, DS_JSON_ARRAY));
     const size_t n = ds_json_count(list);
     if (n > most && least == 0)
         return ds_json_refuse(list, "expected at most %zu %s, got %zu", most, what, n);
@@ -290,7 +276,7 @@ ds_status ds_json_get_integers(int64_t *numbers, int *n, ds_json_value object, c
     ds_json_value list, value;
     ds_json_cursor at;
     DS_TRY(ds_json_member(&list, object, key));
-    DS_TRY(ds_json_enter_array(&at, list));
+    DS_TRY(ds_json_enter(&at, list, DS_JSON_ARRAY));
     const size_t count = ds_json_count(list);
     if (count < least || count > most)
         return ds_json_refuse(list, "expected %zu to %zu integers, got %zu", least, most, count);

@@ -17,7 +17,6 @@ typedef struct parser {
 } parser;
 
 /* ---- messages ------------------------------------------------------------------------------- */
-
 /* Refuses what is at byte `at`. */
 static ds_status refuse(const parser *p, size_t at, const char *expected)
 {
@@ -37,7 +36,6 @@ static ds_status refuse(const parser *p, size_t at, const char *expected)
 }
 
 /* ---- pieces --------------------------------------------------------------------------------- */
-
 /* The byte at which the parser stands; 0 at the end. */
 static char next(const parser *p)
 {
@@ -135,7 +133,6 @@ static ds_status parse_number(parser *p)
 }
 
 /* ---- strings -------------------------------------------------------------------------------- */
-
 /* Reads the four hexadecimal digits at `p->at`. */
 static ds_status parse_hex(parser *p, uint32_t *code)
 {
@@ -226,7 +223,6 @@ static ds_status parse_string(parser *p)
 }
 
 /* ---- arrays and objects --------------------------------------------------------------------- */
-
 /* In any order that brings equal ones together. */
 static int compare_strings(const void *context, uint32_t a, uint32_t b)
 {
@@ -355,15 +351,13 @@ static ds_status parse_text(parser *p)
 ds_status ds_json_parse(ds_json **json, const ds_allocator *allocator, const char *text,
                         size_t n_bytes, size_t first_byte)
 {
-    const ds_allocator hooks = allocator != NULL ? *allocator : *ds_default_allocator();
-    void *memory = NULL;
-    DS_TRY(ds_allocate(&hooks, &memory, sizeof(ds_json)));
-    ds_json *made = memory;
-    *made = (ds_json){.allocator = hooks, .first_byte = first_byte};
-    ds_buffer_init(&made->nodes, &hooks);
-    ds_buffer_init(&made->pool, &hooks);
+    ds_json *made;
+    DS_TRY(ds_allocate(allocator, (void **)&made, sizeof *made));
+    made->first_byte = first_byte;
+    ds_buffer_init(&made->nodes, allocator);
+    ds_buffer_init(&made->pool, allocator);
     parser p = {.json = made, .text = text, .n_bytes = n_bytes};
-    ds_buffer_init(&p.order, &hooks);
+    ds_buffer_init(&p.order, allocator);
     const ds_status status = parse_text(&p);
     ds_buffer_free(&p.order);
     if (status != DS_OK) {
@@ -377,7 +371,7 @@ ds_status ds_json_parse(ds_json **json, const ds_allocator *allocator, const cha
 void ds_json_free(ds_json *json)
 {
     if (json != NULL) {
-        const ds_allocator hooks = json->allocator;
+        const ds_allocator hooks = json->nodes.allocator;
         ds_buffer_free(&json->nodes);
         ds_buffer_free(&json->pool);
         ds_release(&hooks, json, sizeof *json);

@@ -1,13 +1,10 @@
-/*
- * How a tree of JSON lies in memory: what its parser (json_parse.c) and its readers (json.c) share.
+/* How a tree of JSON lies in memory: what its parser (json_parse.c) and its readers (json.c) share.
  *
  * Nodes stand in the order of the text, so a value's parts follow it directly. The members of an
  * object are a node for the key, a string, and the value's nodes. Characters of all strings stand
- * in one pool, each string with a zero behind it. Numbers of 32 bits suffice for DS_JSON_MAX_BYTES.
- */
+ * in one pool, each string with a zero behind it. Numbers of 32 bits suffice for DS_JSON_MAX_BYTES. */
 #ifndef DS_CODEC_JSON_TREE_H
 #define DS_CODEC_JSON_TREE_H
-
 #include "codec/buffer.h"
 #include "codec/json.h"
 
@@ -29,7 +26,6 @@ typedef struct ds_json_node {
 } ds_json_node;
 
 struct ds_json {
-    ds_allocator allocator;
     ds_buffer nodes, pool;
     size_t first_byte; /* of the text in its file */
 };

@@ -1,5 +1,5 @@
 /* JSON: writing. */
-#include "codec/json_write.h"
+#include "codec/json.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -126,7 +126,6 @@ void ds_json_put_close(ds_json_writer *writer)
 }
 
 /* ---- values --------------------------------------------------------------------------------- */
-
 void ds_json_put_string_bytes(ds_json_writer *writer, const char *key, const char *text,
                               size_t n_bytes)
 {

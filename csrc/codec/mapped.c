@@ -36,17 +36,13 @@ static ds_status fail(int error, const char *path, const char *what)
 
 static ds_status make(ds_mapped **mapped, const ds_allocator *allocator)
 {
-    const ds_allocator hooks = allocator != NULL ? *allocator : *ds_default_allocator();
-    void *memory = NULL;
-    DS_TRY(ds_allocate_zeroed(&hooks, &memory, sizeof(ds_mapped)));
-    *mapped = memory;
-    (*mapped)->allocator = hooks;
+    DS_TRY(ds_allocate_zeroed(allocator, (void **)mapped, sizeof(ds_mapped)));
+    (*mapped)->allocator = allocator != NULL ? *allocator : *ds_default_allocator();
     atomic_init(&(*mapped)->n_users, 1);
     return DS_OK;
 }
 
 /* ---- files ---------------------------------------------------------------------------------- */
-
 /* Fills `*n_bytes` with the size of what must be a regular file. */
 static ds_status measure(size_t *n_bytes, int file, const char *path)
 {
@@ -143,7 +139,6 @@ ds_status ds_mapped_copy(ds_mapped **mapped, const ds_allocator *allocator, cons
 }
 
 /* ---- users ---------------------------------------------------------------------------------- */
-
 ds_mapped *ds_mapped_share(ds_mapped *mapped)
 {
     (void)atomic_fetch_add_explicit(&mapped->n_users, 1, memory_order_relaxed);

@@ -1,14 +1,12 @@
-/*
- * The safetensors container: reading.
+/* The safetensors container: reading.
  *
  * Memory grows with the header's own bytes: an entry for each array that was read, a number for
- * each that stands in a shape.
- */
+ * each that stands in a shape. */
 #include "codec/safetensors.h"
 
 #include <string.h>
 
-#include "codec/buffer.h"
+#include "base/arena.h"
 #include "codec/sort.h"
 #include "codec/utf8.h"
 
@@ -19,17 +17,15 @@
 #define LENGTH_BYTES 8 /* of the header's length */
 
 struct ds_safetensors {
-    ds_allocator allocator;
+    ds_arena memory; /* of all but the header, itself included */
     ds_json *header;
     ds_json_value metadata; /* its `json` is NULL if there are none */
     size_t n_tensors;
-    ds_buffer tensors;            /* ds_tensor_view, in the order of the header */
-    ds_buffer shapes;             /* int64_t, of all arrays */
+    ds_tensor_view *tensors;      /* [n_tensors] in the order of the header */
     uint32_t *by_place, *by_name; /* [n_tensors] */
 };
 
 /* ---- element types -------------------------------------------------------------------------- */
-
 static const struct {
     const char *name;
     size_t n_bytes;
@@ -62,14 +58,22 @@ bool ds_tensor_type_find(ds_tensor_type *type, const char *name)
     return false;
 }
 
+static bool is_filler_name(const char *name)
+{
+    return strncmp(name, DS_SAFETENSORS_FILLER, strlen(DS_SAFETENSORS_FILLER)) == 0;
+}
+
 bool ds_tensor_is_filler(const ds_tensor_view *tensor)
 {
-    return tensor->type == DS_TENSOR_U8 &&
-           strncmp(tensor->name, DS_SAFETENSORS_FILLER, strlen(DS_SAFETENSORS_FILLER)) == 0;
+    return tensor->type == DS_TENSOR_U8 && is_filler_name(tensor->name);
+}
+
+bool ds_tensor_name_is_reserved(const char *name)
+{
+    return strcmp(name, DS_SAFETENSORS_METADATA) == 0 || is_filler_name(name);
 }
 
 /* ---- one array ------------------------------------------------------------------------------ */
-
 static ds_status read_type(ds_tensor_view *tensor, ds_json_value entry)
 {
     ds_json_value value;
@@ -82,14 +86,17 @@ static ds_status read_type(ds_tensor_view *tensor, ds_json_value entry)
                                      "one of F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL");
 }
 
-/* Reads rank and extents; the extents go to the end of `shapes`. */
-static ds_status read_shape(ds_tensor_view *tensor, ds_buffer *shapes, ds_json_value entry)
+static ds_status read_shape(ds_tensor_view *tensor, ds_arena *memory, ds_json_value entry)
 {
+    static const int64_t none;
     ds_json_value shape, extent;
     ds_json_cursor at;
+    int64_t *extents;
     size_t n_items = 1;
     DS_TRY(ds_json_member(&shape, entry, "shape"));
-    DS_TRY(ds_json_enter_array(&at, shape));
+    DS_TRY(ds_json_enter(&at, shape, DS_JSON_ARRAY));
+    DS_PUSH(memory, extents, ds_json_count(shape));
+    tensor->shape = extents != NULL ? extents : &none;
     while (ds_json_next(&at, &extent)) {
         int64_t n = 0;
         DS_TRY(ds_json_integer(&n, extent, 0, INT64_MAX));
@@ -98,8 +105,7 @@ static ds_status read_shape(ds_tensor_view *tensor, ds_buffer *shapes, ds_json_v
                 shape, "expected a shape whose product can be counted, got a larger one");
         }
         n_items *= (size_t)n;
-        tensor->rank++;
-        DS_TRY(ds_buffer_append(shapes, &n, sizeof n));
+        extents[tensor->rank++] = n;
     }
     if (n_items > SIZE_MAX / ds_tensor_type_bytes(tensor->type)) {
         return ds_json_refuse(shape,
@@ -118,7 +124,7 @@ static ds_status read_offsets(ds_tensor_view *tensor, const char *data, size_t n
     ds_json_value offsets, value;
     ds_json_cursor at;
     DS_TRY(ds_json_member(&offsets, entry, "data_offsets"));
-    DS_TRY(ds_json_enter_array(&at, offsets));
+    DS_TRY(ds_json_enter(&at, offsets, DS_JSON_ARRAY));
     if (ds_json_count(offsets) != 2) {
         return ds_json_refuse(offsets, "expected [begin, end], got %zu elements",
                               ds_json_count(offsets));
@@ -142,13 +148,13 @@ static ds_status check_metadata(ds_json_value metadata)
     ds_json_value key, value;
     const char *text;
     size_t n_bytes;
-    DS_TRY(ds_json_enter_object(&at, metadata));
+    DS_TRY(ds_json_enter(&at, metadata, DS_JSON_OBJECT));
     while (ds_json_next_member(&at, &key, &value))
         DS_TRY(ds_json_string(&text, &n_bytes, value));
     return DS_OK;
 }
 
-/* Reads a member of the header: the metadata, or an array, which goes to the end of `tensors`. */
+/* Reads a member of the header: the metadata, or an array. */
 static ds_status read_entry(ds_safetensors *file, ds_json_value name, ds_json_value entry,
                             const char *data, size_t n_data)
 {
@@ -160,13 +166,13 @@ static ds_status read_entry(ds_safetensors *file, ds_json_value name, ds_json_va
     }
     DS_TRY(ds_json_only(entry, DS_JSON_KEYS("dtype", "shape", "data_offsets")));
     DS_TRY(read_type(&tensor, entry));
-    DS_TRY(read_shape(&tensor, &file->shapes, entry));
+    DS_TRY(read_shape(&tensor, &file->memory, entry));
     DS_TRY(read_offsets(&tensor, data, n_data, entry));
-    return ds_buffer_append(&file->tensors, &tensor, sizeof tensor);
+    file->tensors[file->n_tensors++] = tensor;
+    return DS_OK;
 }
 
 /* ---- all of them ---------------------------------------------------------------------------- */
-
 static int compare_places(const void *context, uint32_t a, uint32_t b)
 {
     const ds_tensor_view *one = (const ds_tensor_view *)context + a;
@@ -201,20 +207,14 @@ static ds_status check_cover(const ds_safetensors *file, size_t first_byte, size
     return DS_OK;
 }
 
-/* Completes the arrays, which no longer move, and finds their orders. */
+/* Finds the arrays' orders. */
 static ds_status arrange(ds_safetensors *file, size_t first_byte)
 {
-    static const int64_t none;
-    ds_tensor_view *tensors = (ds_tensor_view *)(void *)file->tensors.bytes;
-    const int64_t *shapes = (const int64_t *)(const void *)file->shapes.bytes;
-    size_t used = 0; /* of the shapes, which stand in the order of the header */
-    const size_t n = file->tensors.n_bytes / sizeof *tensors;
-    DS_TRY(ds_allocate_array(&file->allocator, (void **)&file->by_place, 2 * n, sizeof(uint32_t)));
-    file->n_tensors = n;
-    file->by_name = file->by_place + n;
+    ds_tensor_view *tensors = file->tensors;
+    const size_t n = file->n_tensors;
+    DS_PUSH(&file->memory, file->by_place, n);
+    DS_PUSH(&file->memory, file->by_name, n);
     for (size_t i = 0; i < n; i++) {
-        tensors[i].shape = tensors[i].rank > 0 ? shapes + used : &none;
-        used += tensors[i].rank;
         tensors[i].offset += first_byte;
         file->by_place[i] = file->by_name[i] = (uint32_t)i;
     }
@@ -242,11 +242,13 @@ static ds_status fill(ds_safetensors *file, const char *bytes, size_t n_bytes)
     const size_t first_byte = LENGTH_BYTES + (size_t)n_header;
     DS_CHECK(n_header > 0 && bytes[LENGTH_BYTES] == '{', DS_FORMAT,
              "safetensors, byte %d: expected a header that begins with '{'", LENGTH_BYTES);
-    DS_TRY(ds_json_parse(&file->header, &file->allocator, bytes + LENGTH_BYTES, (size_t)n_header,
-                         LENGTH_BYTES));
+    DS_TRY(ds_json_parse(&file->header, &file->memory.allocator, bytes + LENGTH_BYTES,
+                         (size_t)n_header, LENGTH_BYTES));
+    const ds_json_value root = ds_json_root(file->header);
     ds_json_cursor at;
     ds_json_value name, entry;
-    DS_TRY(ds_json_enter_object(&at, ds_json_root(file->header)));
+    DS_TRY(ds_json_enter(&at, root, DS_JSON_OBJECT));
+    DS_PUSH(&file->memory, file->tensors, ds_json_count(root));
     while (ds_json_next_member(&at, &name, &entry))
         DS_TRY(read_entry(file, name, entry, bytes + first_byte, n_bytes - first_byte));
     DS_TRY(arrange(file, first_byte));
@@ -256,13 +258,11 @@ static ds_status fill(ds_safetensors *file, const char *bytes, size_t n_bytes)
 ds_status ds_safetensors_open(ds_safetensors **file, const ds_allocator *allocator,
                               const void *bytes, size_t n_bytes)
 {
-    const ds_allocator hooks = allocator != NULL ? *allocator : *ds_default_allocator();
-    void *memory = NULL;
-    DS_TRY(ds_allocate(&hooks, &memory, sizeof(ds_safetensors)));
-    ds_safetensors *made = memory;
-    *made = (ds_safetensors){.allocator = hooks};
-    ds_buffer_init(&made->tensors, &hooks);
-    ds_buffer_init(&made->shapes, &hooks);
+    ds_arena memory;
+    ds_safetensors *made;
+    ds_arena_init(&memory, allocator);
+    DS_PUSH(&memory, made, 1);
+    *made = (ds_safetensors){.memory = memory};
     const ds_status status = fill(made, bytes, n_bytes);
     if (status != DS_OK) {
         ds_safetensors_close(made);
@@ -276,29 +276,20 @@ void ds_safetensors_close(ds_safetensors *file)
 {
     if (file == NULL)
         return;
-    const ds_allocator hooks = file->allocator;
-    ds_release(&hooks, file->by_place, 2 * file->n_tensors * sizeof *file->by_place);
-    ds_buffer_free(&file->tensors);
-    ds_buffer_free(&file->shapes);
+    ds_arena memory = file->memory;
     ds_json_free(file->header);
-    ds_release(&hooks, file, sizeof *file);
+    ds_arena_free(&memory);
 }
 
 /* ---- look-up -------------------------------------------------------------------------------- */
-
 size_t ds_safetensors_count(const ds_safetensors *file)
 {
     return file->n_tensors;
 }
 
-static const ds_tensor_view *tensor_at(const ds_safetensors *file, uint32_t place)
-{
-    return (const ds_tensor_view *)(const void *)file->tensors.bytes + place;
-}
-
 const ds_tensor_view *ds_safetensors_at(const ds_safetensors *file, size_t index)
 {
-    return tensor_at(file, file->by_place[index]);
+    return &file->tensors[file->by_place[index]];
 }
 
 const ds_tensor_view *ds_safetensors_find(const ds_safetensors *file, const char *name)
@@ -306,7 +297,7 @@ const ds_tensor_view *ds_safetensors_find(const ds_safetensors *file, const char
     size_t low = 0, high = file->n_tensors;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        const ds_tensor_view *tensor = tensor_at(file, file->by_name[middle]);
+        const ds_tensor_view *tensor = &file->tensors[file->by_name[middle]];
         const int order = strcmp(tensor->name, name);
         if (order == 0)
             return tensor;

@@ -1,10 +1,10 @@
 /* The safetensors container: writing. */
-#include "codec/safetensors_write.h"
+#include "codec/safetensors.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "codec/json_write.h"
+#include "codec/json.h"
 #include "codec/sort.h"
 #include "codec/utf8.h"
 
@@ -21,10 +21,7 @@ typedef struct job {
 static ds_status measure(size_t *n_bytes, const ds_tensor_source *tensor)
 {
     const char *shown = DS_SHOWN(tensor->name);
-    const bool reserved =
-        strcmp(tensor->name, DS_SAFETENSORS_METADATA) == 0 ||
-        strncmp(tensor->name, DS_SAFETENSORS_FILLER, strlen(DS_SAFETENSORS_FILLER)) == 0;
-    DS_CHECK(!reserved, DS_ARGUMENT,
+    DS_CHECK(!ds_tensor_name_is_reserved(tensor->name), DS_ARGUMENT,
              "safetensors: expected a name other than " DS_SAFETENSORS_METADATA
              " that does not begin with " DS_SAFETENSORS_FILLER ", got \"%s\"",
              shown);

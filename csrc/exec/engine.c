@@ -1,20 +1,18 @@
 /* exec/engine.c: owns what running a plan takes; steps at rest are kept for the next calls. */
 #include "exec/engine.h"
 
-#include "base/alloc.h"
 #include "cpu/float_env.h"
 
 /* Gives a plan streams and threads. owned: the plan, which is destroyed on failure, or NULL. */
 static ds_status make(ds_engine **engine, const ds_plan *plan, ds_plan *owned,
                       const ds_engine_options *options)
 {
-    void *memory;
-    ds_status status = ds_allocate(&plan->allocator, &memory, sizeof(ds_engine));
+    ds_engine *e;
+    ds_status status = ds_allocate(&plan->allocator, (void **)&e, sizeof *e);
     if (status != DS_OK) {
         ds_plan_destroy(owned);
         return status;
     }
-    ds_engine *e = memory;
     *e = (ds_engine){.plan = plan,
                      .owned = owned,
                      .n_threads = options->n_threads,

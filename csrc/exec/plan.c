@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
 #include "exec/positions.h"
 #include "exec/weights.h"
 
@@ -52,11 +51,11 @@ static bool can_overwrite(const ds_plan *p, size_t j)
 }
 
 /* Gives every edge that is produced a buffer that nothing alive lies in. */
-static ds_status assign_buffers(ds_plan *p)
+static ds_status assign_buffers(ds_plan *p, ds_arena *scratch)
 {
     const ds_graph *g = p->graph;
     int *free_buffers, n_free = 0;
-    DS_PUSH(&p->arena, free_buffers, g->n_edges);
+    DS_PUSH(scratch, free_buffers, g->n_edges);
     for (size_t e = 0; e < g->n_edges; e++)
         p->edges[e].buffer = -1;
     for (size_t i = 0; i < g->n_inputs; i++)
@@ -214,7 +213,7 @@ static ds_status rewrite(ds_plan *p, int64_t skew)
     return DS_OK;
 }
 
-static ds_status make(ds_plan *p, int64_t skew)
+static ds_status make(ds_plan *p, int64_t skew, ds_arena *scratch)
 {
     DS_CHECK(p->model->n_inputs > 0 && p->model->n_outputs > 0, DS_ARGUMENT,
              "a graph needs an input and an output");
@@ -224,28 +223,31 @@ static ds_status make(ds_plan *p, int64_t skew)
     DS_PUSH_ZEROED(&p->arena, p->nodes, p->graph->n_nodes);
     DS_TRY(lay_out_block(p));
     DS_TRY(order_edges(p));
-    DS_TRY(assign_buffers(p));
+    DS_TRY(assign_buffers(p, scratch));
     DS_TRY(study_nodes(p));
-    DS_TRY(ds_positions_plan(p));
+    DS_TRY(ds_positions_plan(p, scratch));
     ds_graph_fingerprint(p->model, p->fingerprint);
-    return ds_weights_prepare(p);
+    return ds_weights_prepare(p, scratch);
 }
 
 ds_status ds_plan_create(ds_plan **plan, ds_graph *takes_graph, const ds_kernels *kernels,
                          int64_t skew)
 {
-    void *memory;
-    ds_status status = ds_allocate_zeroed(&takes_graph->allocator, &memory, sizeof(ds_plan));
+    ds_plan *p;
+    ds_arena arena, scratch;
+    ds_arena_init(&arena, &takes_graph->allocator);
+    ds_status status = ds_arena_push_zeroed(&arena, (void **)&p, 1, sizeof *p);
     if (status != DS_OK) {
         ds_graph_destroy(takes_graph);
         return status;
     }
-    ds_plan *p = memory;
     p->allocator = takes_graph->allocator;
-    ds_arena_init(&p->arena, &p->allocator);
+    p->arena = arena;
     p->model = takes_graph;
     p->kernels = kernels;
-    status = make(p, skew);
+    ds_arena_init(&scratch, &p->allocator);
+    status = make(p, skew, &scratch);
+    ds_arena_free(&scratch);
     if (status != DS_OK) {
         ds_plan_destroy(p);
         return status;
@@ -258,12 +260,11 @@ void ds_plan_destroy(ds_plan *plan)
 {
     if (!plan)
         return;
-    ds_allocator a = plan->allocator;
-    ds_release(&a, plan->prepared, plan->prepared_bytes);
-    ds_arena_free(&plan->arena);
+    ds_arena arena = plan->arena;
+    ds_release(&plan->allocator, plan->prepared, plan->prepared_bytes);
     ds_analysis_free(&plan->analysis);
     ds_graph_destroy(plan->graph);
     ds_graph_destroy(plan->plain);
     ds_graph_destroy(plan->model);
-    ds_release(&a, plan, sizeof *plan);
+    ds_arena_free(&arena);
 }

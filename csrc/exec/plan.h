@@ -58,15 +58,9 @@ typedef struct ds_block {
     int64_t frames[]; /* per graph input: frames so far */
 } ds_block;
 
-/* A call is split among threads into parts of at least so much work (ds_plan.frame_work), and of so many rows
- * where the weights are more than a cache holds. */
-#define DS_LEAST_WORK 1e6
-#define DS_LEAST_ROWS 16
-#define DS_CACHED_BYTES ((size_t)1 << 19)
-
 typedef struct ds_plan {
     ds_allocator allocator;
-    ds_arena arena;  /* what the plan lists */
+    ds_arena arena;  /* the plan, and what it lists */
     ds_graph *model; /* as captured; owned */
     ds_graph *plain; /* rewritten, each operator by itself, for exports; owned */
     ds_graph *graph; /* rewritten and fused; owned. All number their edges alike */
@@ -78,8 +72,7 @@ typedef struct ds_plan {
     int *leaving;        /* edges by their last use: after node j those from */
     int *first_leaving;  /* first_leaving[j] to first_leaving[j + 1]; [graph->n_nodes + 2] */
     int n_buffers, n_tails;
-    int *
-        moving; /* [n_moving]: edges whose first kept frame moves on in their rooms (marks) or tails */
+    int *moving; /* [n_moving]: edges whose first kept frame moves on (marks, tails) */
     size_t n_moving, n_marked;
     ds_checked *checked; /* [n_checked] */
     size_t n_checked;
@@ -99,7 +92,7 @@ typedef struct ds_plan {
     size_t grown_bytes; /* per `analysis.period` frames of input 0, where state grows */
     void *prepared;     /* owned: all nodes' */
     size_t prepared_bytes;
-    ds_replaced *replaced; /* raw weights that were given back, ascending by where they were */
+    ds_replaced *replaced; /* raw weights that were given back */
     size_t n_replaced;
     size_t raw_bytes;    /* of all raw weights as captured, each once */
     size_t weight_bytes; /* held: raw weights that are left, each once, and prepared ones */

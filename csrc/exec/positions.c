@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
-
 /* Room for entries: as many as these bytes hold, within bounds. */
 enum { TABLE_BYTES = 1 << 20, LEAST_ENTRIES = 16, MOST_ENTRIES = 4096 };
 
@@ -91,20 +89,15 @@ static ds_status measure_growth(ds_plan *p, ds_arena *arena)
     return DS_OK;
 }
 
-ds_status ds_positions_plan(ds_plan *plan)
+ds_status ds_positions_plan(ds_plan *plan, ds_arena *scratch)
 {
     const int64_t *tick = plan->clock.tick;
-    __extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
     for (size_t i = 0; i < plan->graph->n_inputs; i++) {
-        plan->period[i] = (int64_t)((wide)plan->analysis.period * tick[0] / tick[i]);
+        plan->period[i] = (int64_t)((ds_wide)plan->analysis.period * tick[0] / tick[i]);
         plan->start[i] =
-            (int64_t)(((wide)plan->analysis.transient * tick[0] + tick[i] - 1) / tick[i]);
+            (int64_t)(((ds_wide)plan->analysis.transient * tick[0] + tick[i] - 1) / tick[i]);
     }
-    ds_arena arena;
-    ds_arena_init(&arena, &plan->allocator);
-    const ds_status status = measure_growth(plan, &arena);
-    ds_arena_free(&arena);
-    return status;
+    return measure_growth(plan, scratch);
 }
 
 /* ---------------------------------------------------------------- the table */

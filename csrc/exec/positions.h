@@ -53,7 +53,7 @@ ds_status ds_positions_count(const ds_graph *graph, const int64_t *frames, ds_ar
                              ds_edge_counts **edges);
 
 /* Finds how edges grow (plan->edges[].growth), and from where on. Called once, when all else is planned. */
-ds_status ds_positions_plan(ds_plan *plan);
+ds_status ds_positions_plan(ds_plan *plan, ds_arena *scratch);
 
 static inline int64_t ds_known_at(const ds_plan *p, const ds_place *at, size_t e)
 {
@@ -61,14 +61,10 @@ static inline int64_t ds_known_at(const ds_plan *p, const ds_place *at, size_t e
     return at->edges[e].known + at->periods * (at->ended ? grows->end : grows->known);
 }
 
-static inline int64_t ds_total_at(const ds_plan *p, const ds_place *at, size_t e)
-{
-    return at->edges[e].total + at->periods * p->edges[e].growth.total;
-}
-
 static inline ds_pair ds_pair_at(const ds_plan *p, const ds_place *at, size_t e)
 {
-    return (ds_pair){ds_known_at(p, at, e), ds_total_at(p, at, e)};
+    return (ds_pair){ds_known_at(p, at, e),
+                     at->edges[e].total + at->periods * p->edges[e].growth.total};
 }
 
 /* First frame that is kept; of a stream that has ended none is. */

@@ -4,8 +4,6 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "base/alloc.h"
-
 struct ds_session {
     const ds_plan *plan;
     pthread_mutex_t lock; /* guards what follows */
@@ -15,9 +13,7 @@ struct ds_session {
 
 ds_status ds_session_create(ds_session **session, const ds_plan *plan, size_t max_streams)
 {
-    void *memory;
-    DS_TRY(ds_allocate(&plan->allocator, &memory, sizeof(ds_session)));
-    *session = memory;
+    DS_TRY(ds_allocate(&plan->allocator, (void **)session, sizeof **session));
     **session =
         (ds_session){.plan = plan, .lock = PTHREAD_MUTEX_INITIALIZER, .max_streams = max_streams};
     return DS_OK;
@@ -53,12 +49,11 @@ void ds_session_destroy(ds_session *session)
 
 static ds_status make_slot(const ds_plan *plan, ds_slot **slot)
 {
-    void *memory;
-    DS_TRY(ds_allocate(&plan->allocator, &memory, head_bytes(plan) + plan->block_bytes));
-    ds_slot *s = memory;
+    ds_slot *s;
+    DS_TRY(ds_allocate(&plan->allocator, (void **)&s, head_bytes(plan) + plan->block_bytes));
     memset(s, 0, head_bytes(plan));
     atomic_init(&s->busy, false);
-    s->block = (ds_block *)(void *)((char *)memory + head_bytes(plan));
+    s->block = (ds_block *)(void *)((char *)s + head_bytes(plan));
     *slot = s;
     return DS_OK;
 }

@@ -67,10 +67,9 @@ ds_status ds_tail_reserve(const ds_allocator *allocator, ds_tail *tail, int64_t 
 ds_status ds_tail_grow(const ds_allocator *allocator, ds_tail *tail, size_t n_bytes);
 
 /* ---------------------------------------------------------------- snapshots (exec/snapshot.c) */
-/* Bytes of a slot's snapshot. */
-ds_status ds_slot_snapshot_bytes(const ds_plan *plan, const ds_slot *slot, size_t *n_bytes);
-/* Fills `data` with named canonical arrays keyed by the graph before rewrites (docs/snapshot_format.md). */
-ds_status ds_slot_snapshot(const ds_plan *plan, const ds_slot *slot, void *data, size_t n_bytes);
+/* Fills `data` with named canonical arrays keyed by the graph before rewrites (docs/snapshot_format.md), *n_bytes
+ * as many as they take; NULL: fills that number. Errors: DS_ARGUMENT for another number. */
+ds_status ds_slot_snapshot(const ds_plan *plan, const ds_slot *slot, void *data, size_t *n_bytes);
 /* Replaces the state of an open slot, new or not; where it fails, that is as it was. `data` may lie anywhere.
  * Errors: DS_FORMAT for what is no snapshot, damaged, of another version or model, or of no stream that there
  * can be; DS_NO_MEMORY. */

@@ -35,8 +35,7 @@ typedef struct entry {
 /* What a slot must hold, recomputed from its frames. */
 typedef struct state {
     ds_arena arena;
-    ds_edge_counts *captured,
-        *counts; /* [n_edges], of the graph as captured and of the rewritten one */
+    ds_edge_counts *captured, *counts; /* [n_edges]: of the model, and of it rewritten */
     entry *entries;
     size_t n_entries, n_bytes; /* of the whole snapshot */
 } state;
@@ -120,9 +119,8 @@ static char *find_data(const ds_plan *p, const ds_slot *of, const entry *e)
 
 static uint64_t word_of(const unsigned char *data)
 {
-    uint64_t word = 0;
-    for (unsigned i = 0; i < WORD; i++)
-        word |= (uint64_t)data[i] << (8 * i);
+    uint64_t word;
+    memcpy(&word, data, sizeof word);
     return word;
 }
 
@@ -138,7 +136,7 @@ static uint64_t checksum(const unsigned char *data, size_t n_bytes)
 }
 
 /* ---------------------------------------------------------------- writing */
-/* Both return where the next byte goes. */
+/* Returns where the next byte goes. */
 static unsigned char *put(unsigned char *to, const void *data, size_t n_bytes)
 {
     if (n_bytes)
@@ -146,37 +144,26 @@ static unsigned char *put(unsigned char *to, const void *data, size_t n_bytes)
     return to + n_bytes;
 }
 
-static unsigned char *put_word(unsigned char *to, uint64_t word)
-{
-    for (unsigned i = 0; i < WORD; i++)
-        *to++ = (unsigned char)(word >> (8 * i));
-    return to;
-}
-
 static void write_state(const state *s, const ds_plan *p, const ds_slot *slot, unsigned char *data)
 {
     static const unsigned char zeros[WORD];
+    const uint64_t n_entries = s->n_entries;
+    const uint64_t head[] = {s->n_bytes, p->fingerprint[0], p->fingerprint[1], p->graph->n_inputs};
     unsigned char *to = put(data, magic, sizeof magic);
-    to = put_word(to, s->n_bytes);
-    to = put_word(to, p->fingerprint[0]);
-    to = put_word(to, p->fingerprint[1]);
-    to = put_word(to, p->graph->n_inputs);
-    for (size_t i = 0; i < p->graph->n_inputs; i++)
-        to = put_word(to, (uint64_t)slot->block->frames[i]);
-    to = put_word(to, s->n_entries);
+    to = put(to, head, sizeof head);
+    to = put(to, slot->block->frames, p->graph->n_inputs * WORD);
+    to = put(to, &n_entries, WORD);
     for (const entry *e = s->entries; e < s->entries + s->n_entries; e++) {
-        to = put_word(to, (uint64_t)e->node);
-        to = put_word(to, (uint64_t)e->array);
-        to = put_word(to, (uint64_t)e->at);
-        to = put_word(to, e->n_bytes);
+        const int64_t words[] = {e->node, e->array, e->at, (int64_t)e->n_bytes};
+        to = put(to, words, sizeof words);
         to = put(to, find_data(p, slot, e), e->n_bytes);
         to = put(to, zeros, filler(e->n_bytes));
     }
-    put_word(to, checksum(data, s->n_bytes - WORD));
+    const uint64_t sum = checksum(data, s->n_bytes - WORD);
+    put(to, &sum, WORD);
 }
 
-/* Measures, or writes where data is not NULL. */
-static ds_status take_snapshot(const ds_plan *p, const ds_slot *slot, void *data, size_t *n_bytes)
+ds_status ds_slot_snapshot(const ds_plan *p, const ds_slot *slot, void *data, size_t *n_bytes)
 {
     state s = {0};
     ds_arena_init(&s.arena, &p->allocator);
@@ -184,7 +171,7 @@ static ds_status take_snapshot(const ds_plan *p, const ds_slot *slot, void *data
     if (status == DS_OK)
         status = list_state(&s, p);
     if (status == DS_OK && data && s.n_bytes != *n_bytes)
-        status = ds_fail(DS_ARGUMENT, "a snapshot of this stream takes %zu bytes, got %zu",
+        status = ds_fail(DS_ARGUMENT, "a snapshot of this stream takes %zu bytes, got room for %zu",
                          s.n_bytes, *n_bytes);
     if (status == DS_OK && data)
         write_state(&s, p, slot, data);
@@ -194,16 +181,6 @@ static ds_status take_snapshot(const ds_plan *p, const ds_slot *slot, void *data
     return status;
 }
 
-ds_status ds_slot_snapshot_bytes(const ds_plan *plan, const ds_slot *slot, size_t *n_bytes)
-{
-    return take_snapshot(plan, slot, NULL, n_bytes);
-}
-
-ds_status ds_slot_snapshot(const ds_plan *plan, const ds_slot *slot, void *data, size_t n_bytes)
-{
-    return take_snapshot(plan, slot, data, &n_bytes);
-}
-
 /* ---------------------------------------------------------------- reading */
 typedef struct reader {
     const ds_plan *plan;
@@ -211,12 +188,12 @@ typedef struct reader {
     size_t n, at; /* n: without the checksum */
 } reader;
 
-static ds_status get_word(reader *r, uint64_t *word)
+static ds_status get_words(reader *r, void *words, size_t n)
 {
-    DS_CHECK(r->n - r->at >= WORD, DS_FORMAT,
+    DS_CHECK((r->n - r->at) / WORD >= n, DS_FORMAT,
              "the snapshot ends at byte %zu, where another word is expected", r->n);
-    *word = word_of(r->data + r->at);
-    r->at += WORD;
+    memcpy(words, r->data + r->at, n * WORD);
+    r->at += n * WORD;
     return DS_OK;
 }
 
@@ -247,10 +224,9 @@ static ds_status check_frame(const unsigned char *bytes, size_t n)
 
 static ds_status check_model(const ds_plan *p, reader *r)
 {
-    uint64_t f[2] = {0}, n_inputs = 0;
-    DS_TRY(get_word(r, &f[0]));
-    DS_TRY(get_word(r, &f[1]));
-    DS_TRY(get_word(r, &n_inputs));
+    uint64_t f[2], n_inputs = 0;
+    DS_TRY(get_words(r, f, 2));
+    DS_TRY(get_words(r, &n_inputs, 1));
     DS_CHECK(
         f[0] == p->fingerprint[0] && f[1] == p->fingerprint[1], DS_FORMAT,
         "the snapshot was taken from another model: expected the fingerprint %016llx%016llx, got "
@@ -266,10 +242,8 @@ static ds_status check_model(const ds_plan *p, reader *r)
 static ds_status read_frames(const ds_plan *p, reader *r, int64_t *frames)
 {
     for (size_t i = 0; i < p->graph->n_inputs; i++) {
-        uint64_t word = 0;
-        DS_TRY(get_word(r, &word));
-        frames[i] = (int64_t)word;
-        DS_CHECK(word <= (uint64_t)DS_MOST_FRAMES, DS_FORMAT,
+        DS_TRY(get_words(r, &frames[i], 1));
+        DS_CHECK(frames[i] >= 0 && frames[i] <= DS_MOST_FRAMES, DS_FORMAT,
                  "the snapshot's position %lld of input %zu is impossible: expected 0 to 2^60",
                  (long long)frames[i], i);
     }
@@ -331,17 +305,18 @@ static ds_status check_values(const reader *r, const entry *e, ds_arena *arena)
 static ds_status check_entry(reader *r, const entry *e, ds_arena *arena)
 {
     const size_t begin = r->at;
-    uint64_t node = 0, array = 0, at = 0, n_bytes = 0;
-    DS_TRY(get_word(r, &node));
-    DS_TRY(get_word(r, &array));
-    DS_TRY(get_word(r, &at));
-    DS_TRY(get_word(r, &n_bytes));
-    DS_CHECK(node == (uint64_t)e->node && array == (uint64_t)e->array, DS_FORMAT,
+    struct {
+        int64_t node, array, at;
+        uint64_t n_bytes;
+    } got;
+    DS_TRY(get_words(r, &got, 4));
+    DS_CHECK(got.node == e->node && got.array == e->array, DS_FORMAT,
              "the snapshot at byte %zu: expected array %lld of node %lld, got %lld of %lld", begin,
-             (long long)e->array, (long long)e->node, (long long)array, (long long)node);
-    DS_CHECK(at == (uint64_t)e->at && n_bytes == e->n_bytes, DS_FORMAT,
+             (long long)e->array, (long long)e->node, (long long)got.array, (long long)got.node);
+    DS_CHECK(got.at == e->at && got.n_bytes == e->n_bytes, DS_FORMAT,
              "the snapshot at byte %zu: expected %zu bytes from position %lld, got %llu from %lld",
-             begin, e->n_bytes, (long long)e->at, (unsigned long long)n_bytes, (long long)at);
+             begin, e->n_bytes, (long long)e->at, (unsigned long long)got.n_bytes,
+             (long long)got.at);
     const size_t left = r->n - r->at, n_filler = filler(e->n_bytes);
     DS_CHECK(e->n_bytes <= left && n_filler <= left - e->n_bytes, DS_FORMAT,
              "the snapshot at byte %zu: expected %zu bytes, got %zu", r->at, e->n_bytes, left);
@@ -390,7 +365,7 @@ static ds_status read_state(state *s, ds_slot *slot, reader *r, const int64_t *f
     DS_TRY(count_state(s, p, frames));
     DS_TRY(check_counts(p, s->counts));
     DS_TRY(list_state(s, p));
-    DS_TRY(get_word(r, &n_entries));
+    DS_TRY(get_words(r, &n_entries, 1));
     DS_CHECK(n_entries == s->n_entries, DS_FORMAT, "the snapshot holds %llu arrays, expected %zu",
              (unsigned long long)n_entries, s->n_entries);
     const reader first = *r;

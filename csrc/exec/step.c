@@ -9,9 +9,8 @@
 
 ds_status ds_step_create(ds_step **step, const ds_plan *plan, ds_pool *pool)
 {
-    void *memory;
-    DS_TRY(ds_allocate_zeroed(&plan->allocator, &memory, sizeof(ds_step)));
-    ds_step *s = memory;
+    ds_step *s;
+    DS_TRY(ds_allocate_zeroed(&plan->allocator, (void **)&s, sizeof *s));
     s->plan = plan;
     s->pool = pool;
     ds_arena_init(&s->arena, &plan->allocator);
@@ -232,12 +231,6 @@ static void count_rows(ds_step *s, ds_group *g, ds_first_fault *f)
 }
 
 /* ---------------------------------------------------------------- memory */
-/* Rounded up, so that sums of these are aligned too. */
-static size_t aligned(size_t n_bytes)
-{
-    return ds_saturated_sum(n_bytes, DS_ALIGNMENT - 1) / DS_ALIGNMENT * DS_ALIGNMENT;
-}
-
 /* Room behind what the tails of a stretch's rows keep. */
 static ds_status make_tails(const ds_plan *p, const ds_stretch *s, const ds_span *span, size_t e)
 {
@@ -304,13 +297,13 @@ static ds_status allocate_values(ds_step *step, ds_group *g)
     size_t *most, *sums;
     DS_PUSH(&step->arena, most, n_buffers + 1);
     DS_PUSH_ZEROED(&step->arena, sums, n_buffers + 1);
-    sums[n_buffers] = aligned(p->call_scratch);
+    sums[n_buffers] = ds_aligned(p->call_scratch);
     for (size_t i = 0; i < g->n_stretches; i++) {
         const ds_stretch *s = &g->stretches[i];
         DS_TRY(place(p, g, s, most));
         most[n_buffers] = row_scratch(p, s);
         for (size_t k = 0; k <= n_buffers; k++)
-            sums[k] = ds_saturated_sum(sums[k], ds_saturated_product(aligned(most[k]), s->n));
+            sums[k] = ds_saturated_sum(sums[k], ds_saturated_product(ds_aligned(most[k]), s->n));
     }
     for (size_t k = 0; k < n_buffers; k++)
         DS_TRY(ds_arena_push(&step->arena, (void **)&g->buffers[k], sums[k]));

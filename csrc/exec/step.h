@@ -25,8 +25,7 @@ typedef struct ds_step {
     size_t n_rows;
     ds_slot **slots;   /* [n_rows] */
     int64_t *n_frames; /* [n_inputs][n_rows] new frames; 0 at first */
-    bool *ended,
-        *bad; /* [n_rows]; false at first. bad: after an error, the rows that it concerns */
+    bool *ended, *bad; /* [n_rows]; false at first. bad: the rows that an error concerns */
     /* what follows is private (exec/rows.h) */
     ds_pool *pool;
     ds_positions positions;

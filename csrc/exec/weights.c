@@ -1,7 +1,6 @@
 /* exec/weights.c: packs weights, gives back what they replace, and unpacks it for whoever must see it. */
 #include "exec/weights.h"
 
-#include "base/alloc.h"
 #include "codec/sort.h"
 #include "ops/fused.h"
 #include "ops/packed.h"
@@ -133,7 +132,7 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
         (ds_replaced){data, n_bytes, packed->packed, packed->packed_bytes};
     for (size_t i = 0; i < n; i++) {
         const use *u = &uses[order[i]];
-        u->weight->was = data;
+        u->weight->replaced = p->n_replaced;
         u->weight->data = NULL;
         if (u->slot)
             *u->slot = NULL;
@@ -168,15 +167,11 @@ static ds_status replace_weights(ds_plan *p, ds_arena *arena)
     return DS_OK;
 }
 
-ds_status ds_weights_prepare(ds_plan *plan)
+ds_status ds_weights_prepare(ds_plan *plan, ds_arena *scratch)
 {
     DS_TRY(list_weights(plan));
     DS_TRY(pack_weights(plan));
-    ds_arena arena;
-    ds_arena_init(&arena, &plan->allocator);
-    const ds_status status = replace_weights(plan, &arena);
-    ds_arena_free(&arena);
-    return status;
+    return replace_weights(plan, scratch);
 }
 
 /* ---------------------------------------------------------------- and back */
@@ -189,20 +184,6 @@ static ds_status unpack(ds_arena *arena, const ds_replaced *r, void **data)
         if (came_from(packed, r->was, r->n_bytes))
             ds_unpack(packed, (char *)*data + ((uintptr_t)packed->raw - (uintptr_t)r->was));
     return DS_OK;
-}
-
-/* The place among those replaced, which ascend. */
-static size_t find_replaced(const ds_plan *p, const void *was)
-{
-    size_t low = 0, high = p->n_replaced;
-    while (high - low > 1) {
-        const size_t middle = (low + high) / 2;
-        if ((uintptr_t)p->replaced[middle].was <= (uintptr_t)was)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
 }
 
 static ds_status restore(ds_restored *r, const ds_plan *p, const ds_graph *graph)
@@ -220,8 +201,8 @@ static ds_status restore(ds_restored *r, const ds_plan *p, const ds_graph *graph
         node->weights = to;
         for (int i = 0; i < node->op->n_weights; i++, to++) {
             *to = from[i];
-            if (to->was)
-                to->data = data[find_replaced(p, to->was)];
+            if (to->replaced)
+                to->data = data[to->replaced - 1];
         }
     }
     return DS_OK;

@@ -8,7 +8,7 @@
 
 /* Lists every node's raw weights, packs them, and gives back what has been replaced. After the fingerprint has been
  * computed. Errors: DS_NO_MEMORY. */
-ds_status ds_weights_prepare(ds_plan *plan);
+ds_status ds_weights_prepare(ds_plan *plan, ds_arena *scratch);
 /* A graph of the plan's whose weights are all there. */
 typedef struct ds_restored {
     ds_graph *graph;

@@ -15,8 +15,6 @@
 enum { MAX_COMBINATIONS = 1 << 17 };
 static const int64_t MAX_WORK = (int64_t)1 << 28; /* looks at a step: some seconds */
 
-__extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
-
 typedef struct walk {
     const ds_graph *graph;
     const ds_clock *clock;
@@ -25,17 +23,14 @@ typedef struct walk {
     ds_stairs_maker maker;            /* of a node */
     const ds_stairs **known, **total; /* [n_edges] */
     const ds_stairs **reach;          /* [n_edges] scratch of the field's backward pass */
-    int64_t *
-        growth_period; /* [n_edges]: frames of input 0 in which an edge grows by its growth, so far */
-    bool *dead;        /* [n_nodes]: no output follows from it, no stream is refused by it */
+    int64_t *growth_period; /* [n_edges]: frames of input 0 that its growth takes, so far */
+    bool *dead;             /* [n_nodes]: no output follows from it, no stream is refused by it */
     int64_t offsets[DS_MAX_INPUTS];
-    const ds_stairs
-        *mask;     /* 1 where the clock admits the walk's positions, else 0; NULL: everywhere */
-    bool diagonal; /* all inputs as far as whole frames of input 0's time allow */
+    const ds_stairs *mask; /* 1 where the clock admits it, else 0; NULL: everywhere */
+    bool diagonal;         /* all inputs as far as whole frames of input 0's time allow */
 } walk;
 
 /* ---------------------------------------------------------------- functions */
-
 /* Evaluates an operator's program on functions. inputs: edges; m may be NULL. */
 static ds_status evaluate(walk *w, const ds_program *p, const int *inputs, const ds_stairs *m,
                           const ds_stairs **roots)
@@ -109,6 +104,13 @@ static ds_status find_difference(walk *w, const ds_stairs *f, const ds_stairs *g
     return DS_OK;
 }
 
+/* The same for the counts of two edges: where what is known differs, or else the total. */
+static ds_status find_other_counts(walk *w, int a, int b, int64_t *n)
+{
+    DS_TRY(find_difference(w, w->known[a], w->known[b], n));
+    return *n >= 0 ? DS_OK : find_difference(w, w->total[a], w->total[b], n);
+}
+
 /* Starts a walk: the inputs' functions and the mask. */
 static ds_status start(walk *w)
 {
@@ -128,7 +130,6 @@ static ds_status start(walk *w)
 }
 
 /* ---------------------------------------------------------------- nodes */
-
 /* What is combined frame by frame must have the same frames: with its syncs a graph ensures that, and a
  * graph that came from elsewhere may lack them. */
 static ds_status check_lockstep(walk *w, const ds_node *node)
@@ -136,12 +137,11 @@ static ds_status check_lockstep(walk *w, const ds_node *node)
     const ds_op *op = node->op;
     int n = op->def->flags & DS_OP_LOCKSTEP ? ds_op_n_values(op) : 1;
     for (int i = 1; i < n; i++) {
-        int64_t at, at_end;
-        DS_TRY(find_difference(w, w->known[node->inputs[i]], w->known[node->inputs[0]], &at));
-        DS_TRY(find_difference(w, w->total[node->inputs[i]], w->total[node->inputs[0]], &at_end));
-        DS_CHECK(at < 0 && at_end < 0, DS_MISMATCH,
+        int64_t at;
+        DS_TRY(find_other_counts(w, node->inputs[i], node->inputs[0], &at));
+        DS_CHECK(at < 0, DS_MISMATCH,
                  "%s: its inputs differ at %lld frames of the first: expected a sync between them",
-                 op->def->name, (long long)(at < 0 ? at_end : at));
+                 op->def->name, (long long)at);
     }
     return DS_OK;
 }
@@ -215,7 +215,7 @@ static ds_status measure_kept(walk *w, int e, const ds_stairs *need)
     if (last.gain <= 0)
         return DS_OK;
     facts->unbounded = true;
-    if ((wide)last.gain * w->growth_period[e] > (wide)facts->growth * last.period) {
+    if ((ds_wide)last.gain * w->growth_period[e] > (ds_wide)facts->growth * last.period) {
         facts->growth = last.gain;
         w->growth_period[e] = last.period;
     }
@@ -236,10 +236,9 @@ static ds_status visit(walk *w, size_t j)
         DS_TRY(include(w, w->total[o]));
     }
     if (w->a->identity[j]) {
-        int64_t known, total;
-        DS_TRY(find_difference(w, w->known[out], w->known[in], &known));
-        DS_TRY(find_difference(w, w->total[out], w->total[in], &total));
-        w->a->identity[j] = known < 0 && total < 0;
+        int64_t at;
+        DS_TRY(find_other_counts(w, out, in, &at));
+        w->a->identity[j] = at < 0;
     }
     if (node->silent)
         return DS_OK;
@@ -251,7 +250,6 @@ static ds_status visit(walk *w, size_t j)
 }
 
 /* ---------------------------------------------------------------- delay and field */
-
 /* Frames of input 0 per frame of edge e; false where it has no rate. */
 static bool frames_per(const walk *w, int e, ds_rate *per)
 {
@@ -270,7 +268,7 @@ static ds_status wait_between(walk *w, size_t o, ds_rate per, int64_t from, int6
         if (ds_stairs_at(known, n) <= m)
             continue;
         /* The earliest of the new frames waited longest. */
-        const int64_t delay = n - 1 - (int64_t)((wide)m * per.num / per.den);
+        const int64_t delay = n - 1 - (int64_t)((ds_wide)m * per.num / per.den);
         if (w->a->delay[o] == DS_NEVER || delay > w->a->delay[o])
             w->a->delay[o] = delay;
     }
@@ -289,7 +287,7 @@ static ds_status measure_delay(walk *w, size_t o)
         const ds_flight *s = &known->stretches[i];
         const bool last = i + 1 == known->n_stretches;
         const int64_t end = last ? DS_NEVER : s[1].start;
-        const int64_t part = (int64_t)((wide)s->gain * per.num % per.den);
+        const int64_t part = (int64_t)((ds_wide)s->gain * per.num % per.den);
         const int64_t times = per.den / ds_greatest_divisor(part, per.den);
         const int64_t period =
             times > DS_MOST_PERIOD / s->period ? DS_MOST_PERIOD : s->period * times;
@@ -368,7 +366,6 @@ static ds_status measure_field(walk *w, size_t o)
 }
 
 /* ---------------------------------------------------------------- walks */
-
 static ds_status walk_once(walk *w)
 {
     ds_stairs_summary admitted = {.positive = 0};
@@ -426,7 +423,6 @@ static ds_status analyse(walk *w)
 }
 
 /* ---------------------------------------------------------------- along the graph */
-
 /* What no output follows from, by value or by count: it is taken out (ir/rewrite.h), and decides on nothing. */
 static void find_dead(bool *dead, const ds_graph *g)
 {
@@ -476,32 +472,22 @@ static void propagate(ds_analysis *a, const ds_graph *g)
     }
 }
 
-static ds_status take(ds_arena *arena, void **items, size_t n, size_t item_bytes)
-{
-    void *memory;
-    DS_TRY(ds_arena_push_array(arena, &memory, n, item_bytes));
-    if (n > 0)
-        memset(memory, 0, n * item_bytes);
-    memcpy(items, &memory, sizeof memory); /* as bytes, like a push */
-    return DS_OK;
-}
-
 /* Arrays over edges, nodes and outputs: those that the analysis hands out, and the walks' own. */
 static ds_status take_arrays(walk *w)
 {
     const ds_graph *g = w->graph;
     ds_analysis *a = w->a;
-    DS_TRY(take(&a->arena, (void **)&a->edges, g->n_edges, sizeof *a->edges));
-    DS_TRY(take(&a->arena, (void **)&a->identity, g->n_nodes, sizeof *a->identity));
-    DS_TRY(take(&a->arena, (void **)&a->delay, g->n_outputs, sizeof *a->delay));
-    DS_TRY(take(&a->arena, (void **)&a->field, g->n_outputs, sizeof *a->field));
-    DS_TRY(take(&w->arrays, (void **)&w->known, g->n_edges, sizeof *w->known));
-    DS_TRY(take(&w->arrays, (void **)&w->total, g->n_edges, sizeof *w->total));
-    DS_TRY(take(&w->arrays, (void **)&w->reach, g->n_edges, sizeof *w->reach));
-    DS_TRY(take(&w->arrays, (void **)&w->growth_period, g->n_edges, sizeof *w->growth_period));
-    DS_TRY(take(&w->arrays, (void **)&w->dead, g->n_nodes, sizeof *w->dead));
-    for (size_t n = 0; n < g->n_nodes; n++)
-        a->identity[n] = true;
+    DS_PUSH_ZEROED(&a->arena, a->edges, g->n_edges);
+    DS_PUSH_ZEROED(&a->arena, a->identity, g->n_nodes);
+    DS_PUSH_ZEROED(&a->arena, a->delay, g->n_outputs);
+    DS_PUSH_ZEROED(&a->arena, a->field, g->n_outputs);
+    DS_PUSH_ZEROED(&w->arrays, w->known, g->n_edges);
+    DS_PUSH_ZEROED(&w->arrays, w->total, g->n_edges);
+    DS_PUSH_ZEROED(&w->arrays, w->reach, g->n_edges);
+    DS_PUSH_ZEROED(&w->arrays, w->growth_period, g->n_edges);
+    DS_PUSH_ZEROED(&w->arrays, w->dead, g->n_nodes);
+    for (size_t j = 0; j < g->n_nodes; j++)
+        a->identity[j] = true;
     for (size_t e = 0; e < g->n_edges; e++)
         w->growth_period[e] = 1;
     for (size_t o = 0; o < g->n_outputs; o++)

@@ -37,10 +37,9 @@ bool ds_clock_together(const ds_clock *clock, const int64_t *frames)
 {
     if (clock->n_inputs < 2)
         return true;
-    __extension__ typedef __int128 wide; /* positions times ticks go beyond 64 bits */
-    wide first = (wide)frames[0] * clock->tick[0], last = first;
+    ds_wide first = (ds_wide)frames[0] * clock->tick[0], last = first;
     for (size_t i = 1; i < clock->n_inputs; i++) {
-        wide t = (wide)frames[i] * clock->tick[i];
+        ds_wide t = (ds_wide)frames[i] * clock->tick[i];
         first = t < first ? t : first;
         last = t > last ? t : last;
     }

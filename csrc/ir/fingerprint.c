@@ -28,6 +28,15 @@ static uint64_t word_at(const unsigned char *p, size_t n_bytes)
     return word;
 }
 
+uint64_t ds_hash_bytes(const void *data, size_t n_bytes)
+{
+    const unsigned char *p = data;
+    uint64_t h = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < n_bytes; i++)
+        h = (h ^ p[i]) * 0x100000001B3u;
+    return h ^ h >> 32;
+}
+
 void ds_fingerprint_bytes(uint64_t h[2], const void *data, size_t n_bytes)
 {
     const unsigned char *p = data;

@@ -4,14 +4,11 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
-#include "ir/rewrite.h"
+#include "ops/fused.h"
 
 ds_status ds_graph_create(ds_graph **graph, const ds_allocator *allocator)
 {
-    void *p;
-    DS_TRY(ds_allocate_zeroed(allocator, &p, sizeof(ds_graph)));
-    *graph = p;
+    DS_TRY(ds_allocate_zeroed(allocator, (void **)graph, sizeof **graph));
     (*graph)->allocator = *allocator;
     ds_arena_init(&(*graph)->arena, allocator);
     return DS_OK;
@@ -31,7 +28,7 @@ void ds_graph_destroy(ds_graph *graph)
     ds_allocator a = graph->allocator;
     for (size_t i = 0; i < graph->n_nodes; i++)
         if (graph->nodes[i].made)
-            ds_fuse_release(&a, &graph->nodes[i]);
+            ds_fused_destroy((ds_fused *)(void *)graph->nodes[i].op);
     for (size_t i = 0; i < graph->n_nodes && !graph->shared; i++) {
         ds_node *node = &graph->nodes[i];
         release_weights(&a, node->weights, (size_t)node->op->n_weights);
@@ -50,8 +47,7 @@ void ds_graph_borrow(ds_graph *graph, ds_mapped *file)
 static ds_status add_edge(ds_graph *graph, const ds_signature *signature, int node, int output)
 {
     graph->has_fingerprint = false;
-    DS_TRY(ds_arena_grow(&graph->arena, (void **)&graph->edges, graph->n_edges,
-                         &graph->edges_capacity, sizeof *graph->edges));
+    DS_GROW(&graph->arena, graph->edges, graph->n_edges, graph->edges_capacity);
     graph->edges[graph->n_edges++] =
         (ds_edge){.signature = *signature, .node = node, .output = output};
     return DS_OK;
@@ -89,15 +85,6 @@ ds_status ds_graph_input(ds_graph *graph, int *edge, const ds_signature *signatu
     return DS_OK;
 }
 
-static ds_status copy_text(ds_arena *arena, char **copy, const char *text)
-{
-    void *p;
-    const size_t n_bytes = strlen(text) + 1;
-    DS_TRY(ds_arena_push(arena, &p, n_bytes));
-    *copy = memcpy(p, text, n_bytes);
-    return DS_OK;
-}
-
 /* Whether the graph's file holds the bytes: compared as numbers, since they may lie anywhere. */
 static bool in_file(const ds_graph *graph, const void *data, size_t n_bytes)
 {
@@ -110,10 +97,7 @@ static bool in_file(const ds_graph *graph, const void *data, size_t n_bytes)
 
 static size_t chain_of(const char *name)
 {
-    uint64_t h = 14695981039346656037u;
-    for (; *name; name++)
-        h = (h ^ (unsigned char)*name) * 1099511628211u;
-    return (size_t)(h ^ h >> 32) % DS_NAME_CHAINS;
+    return (size_t)ds_hash_bytes(name, strlen(name)) % DS_NAME_CHAINS;
 }
 
 /* The weight of that name, type, shape and bytes; NULL where there is none. */
@@ -147,7 +131,7 @@ static ds_status add_weight(ds_graph *graph, ds_weight *weight, const ds_signatu
 {
     size_t n_bytes = ds_signature_bytes(signature);
     if (name)
-        DS_TRY(copy_text(&graph->arena, &weight->name, name));
+        DS_PUSH_COPY(&graph->arena, weight->name, name, strlen(name) + 1);
     void *found = in_file(graph, data, n_bytes) ? (void *)(uintptr_t)data
                                                 : find_weight(graph, signature, name, data);
     weight->borrowed = found != NULL;
@@ -160,33 +144,21 @@ static ds_status add_weight(ds_graph *graph, ds_weight *weight, const ds_signatu
     return DS_OK;
 }
 
-static ds_status push_zeroed(ds_arena *arena, void **items, size_t n_bytes)
-{
-    DS_TRY(ds_arena_push(arena, items, n_bytes));
-    if (n_bytes > 0)
-        memset(*items, 0, n_bytes);
-    return DS_OK;
-}
-
 /* What a node has besides its operator, and room for it and its edges, which are added. */
 static ds_status fill_node(ds_node *node, ds_graph *graph, const void *const *data,
                            const ds_node_names *names)
 {
     const ds_op *op = node->op;
-    void *p;
-    DS_TRY(push_zeroed(&graph->arena, &p, (size_t)op->n_weights * sizeof *node->weights));
-    node->weights = p;
+    const char *path = names ? names->path : "";
+    DS_PUSH_ZEROED(&graph->arena, node->weights, (size_t)op->n_weights);
     for (int i = 0; i < op->n_weights; i++)
         if (data[i])
             DS_TRY(add_weight(graph, &node->weights[i], &op->weight[i], data[i],
                               names && names->weights ? names->weights[i] : NULL));
-    DS_TRY(copy_text(&graph->arena, &node->path, names ? names->path : ""));
-    if (names && names->weights && !graph->named) {
-        DS_TRY(push_zeroed(&graph->arena, &p, DS_NAME_CHAINS * sizeof *graph->named));
-        graph->named = p;
-    }
-    DS_TRY(ds_arena_grow(&graph->arena, (void **)&graph->nodes, graph->n_nodes,
-                         &graph->nodes_capacity, sizeof *graph->nodes));
+    DS_PUSH_COPY(&graph->arena, node->path, path, strlen(path) + 1);
+    if (names && names->weights && !graph->named)
+        DS_PUSH_ZEROED(&graph->arena, graph->named, DS_NAME_CHAINS);
+    DS_GROW(&graph->arena, graph->nodes, graph->n_nodes, graph->nodes_capacity);
     for (int o = 0; o < op->n_outputs; o++)
         DS_TRY(add_edge(graph, &op->out[o], (int)graph->n_nodes, o));
     return DS_OK;
@@ -233,20 +205,9 @@ ds_status ds_graph_output(ds_graph *graph, int edge)
 {
     DS_CHECK(edge >= 0 && (size_t)edge < graph->n_edges, DS_ARGUMENT,
              "output %zu is not an edge of the graph", graph->n_outputs);
-    DS_TRY(ds_arena_grow(&graph->arena, (void **)&graph->outputs, graph->n_outputs,
-                         &graph->outputs_capacity, sizeof *graph->outputs));
+    DS_GROW(&graph->arena, graph->outputs, graph->n_outputs, graph->outputs_capacity);
     graph->outputs[graph->n_outputs++] = edge;
     graph->has_fingerprint = false;
-    return DS_OK;
-}
-
-static ds_status copy_array(ds_arena *arena, void **copy, const void *items, size_t n, size_t item)
-{
-    void *p;
-    DS_TRY(ds_arena_push_array(arena, &p, n, item));
-    if (n)
-        memcpy(p, items, n * item);
-    memcpy(copy, &p, sizeof p); /* as bytes, like a push */
     return DS_OK;
 }
 
@@ -257,10 +218,10 @@ static ds_status share_arrays(ds_graph *g, const ds_graph *graph)
     g->outputs_capacity = g->n_outputs = graph->n_outputs;
     g->n_inputs = graph->n_inputs;
     memcpy(g->inputs, graph->inputs, sizeof g->inputs);
-    DS_TRY(copy_array(&g->arena, (void **)&g->nodes, graph->nodes, g->n_nodes, sizeof *g->nodes));
-    DS_TRY(copy_array(&g->arena, (void **)&g->edges, graph->edges, g->n_edges, sizeof *g->edges));
-    return copy_array(&g->arena, (void **)&g->outputs, graph->outputs, g->n_outputs,
-                      sizeof *g->outputs);
+    DS_PUSH_COPY(&g->arena, g->nodes, graph->nodes, g->n_nodes);
+    DS_PUSH_COPY(&g->arena, g->edges, graph->edges, g->n_edges);
+    DS_PUSH_COPY(&g->arena, g->outputs, graph->outputs, g->n_outputs);
+    return DS_OK;
 }
 
 ds_status ds_graph_share(ds_graph **copy, const ds_graph *graph)

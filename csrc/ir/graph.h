@@ -9,9 +9,8 @@
 #include "ops/op.h"
 
 typedef struct ds_weight {
-    void *data; /* NULL where absent; never written to */
-    const void
-        *was; /* where data was that a plan has packed and given back (exec/weights.h), or NULL */
+    void *data;      /* NULL where absent; never written to */
+    size_t replaced; /* 1 + its place among what a plan has packed and given back; or 0 */
     size_t n_bytes;
     char *name;    /* NULL where it has none */
     bool borrowed; /* the data are the file's, or an earlier weight's */
@@ -92,5 +91,7 @@ void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2]);
 void ds_graph_remember_fingerprint(ds_graph *graph);
 /* Mixes more bytes into a fingerprint. */
 void ds_fingerprint_bytes(uint64_t fingerprint[2], const void *data, size_t n_bytes);
+/* For tables: quick where there are few bytes. */
+uint64_t ds_hash_bytes(const void *data, size_t n_bytes);
 
 #endif

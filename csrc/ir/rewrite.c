@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
 #include "ops/fused.h"
 
 /* Closes up behind nodes that have gone, whose op is NULL. */
@@ -24,7 +23,6 @@ static void close_gaps(ds_graph *graph)
 }
 
 /* ---------------------------------------------------------------- what changes nothing */
-
 static void hear(ds_graph *graph, int edge)
 {
     const int node = graph->edges[edge].node;
@@ -118,18 +116,16 @@ static void take_out(ds_graph *graph, ds_analysis *analysis, const int *stays, i
 
 ds_status ds_rewrite(ds_graph *graph, ds_analysis *analysis)
 {
-    void *memory;
-    const size_t n_bytes = (2 * graph->n_edges + graph->n_nodes) * sizeof(int);
-    DS_TRY(ds_allocate_zeroed(&graph->allocator, &memory, n_bytes));
-    int *readers = memory, *names = readers + graph->n_edges, *stays = names + graph->n_edges;
+    int *readers, *names, *stays;
+    DS_PUSH_ZEROED(&graph->arena, readers, graph->n_edges);
+    DS_PUSH_ZEROED(&graph->arena, names, graph->n_edges);
+    DS_PUSH_ZEROED(&graph->arena, stays, graph->n_nodes);
     choose(graph, analysis, readers, stays);
     take_out(graph, analysis, stays, names);
-    ds_release(&graph->allocator, memory, n_bytes);
     return DS_OK;
 }
 
 /* ---------------------------------------------------------------- epilogues */
-
 /* Of each edge: how often it is read, by which node last, at which of its inputs. An output counts as two. */
 typedef struct reader {
     int n, node, input;
@@ -176,19 +172,13 @@ static ds_status fuse_chain(ds_graph *g, size_t j, const chain *c)
 {
     const ds_node *main = &g->nodes[j];
     ds_node made = g->nodes[c->nodes[c->n - 1]];
+    const ds_fused_step *last = &c->steps[c->n - 1];
     ds_fused *fused;
-    void *weights;
+    DS_PUSH_ZEROED(&g->arena, made.weights, (size_t)(last->weight + last->op->n_weights));
     DS_TRY(ds_fused_create(&fused, main->op, c->steps, c->n,
                            c->stream >= 0 ? &g->edges[c->stream].signature : NULL));
-    const size_t n = (size_t)fused->op.n_weights;
-    ds_status status = ds_allocate_zeroed(&g->allocator, &weights, n * sizeof(ds_weight));
-    if (status != DS_OK) {
-        ds_fused_destroy(fused);
-        return status;
-    }
     made.op = &fused->op;
     made.made = true;
-    made.weights = weights;
     memcpy(made.weights, main->weights, (size_t)main->op->n_weights * sizeof(ds_weight));
     for (int i = 0; i < c->n; i++) {
         const ds_node *step = &g->nodes[c->nodes[i]];
@@ -208,11 +198,8 @@ static ds_status fuse_chain(ds_graph *g, size_t j, const chain *c)
 
 ds_status ds_fuse(ds_graph *graph)
 {
-    const ds_allocator *a = &graph->allocator;
-    const size_t n_bytes = graph->n_edges * sizeof(reader);
-    void *memory;
-    DS_TRY(ds_allocate_zeroed(a, &memory, n_bytes));
-    reader *readers = memory;
+    reader *readers;
+    DS_PUSH_ZEROED(&graph->arena, readers, graph->n_edges);
     find_readers(graph, readers);
     ds_status status = DS_OK;
     chain c;
@@ -225,12 +212,5 @@ ds_status ds_fuse(ds_graph *graph)
             status = fuse_chain(graph, j, &c);
     }
     close_gaps(graph);
-    ds_release(a, memory, n_bytes);
     return status;
-}
-
-void ds_fuse_release(const ds_allocator *allocator, ds_node *node)
-{
-    ds_release(allocator, node->weights, (size_t)node->op->n_weights * sizeof(ds_weight));
-    ds_fused_destroy((ds_fused *)(void *)node->op);
 }

@@ -17,7 +17,5 @@ ds_status ds_rewrite(ds_graph *graph, ds_analysis *analysis);
  * more of its syncs removed. The nodes that it makes are the copy's own. DS_NO_MEMORY, the graph as it was but
  * for what has been fused. */
 ds_status ds_fuse(ds_graph *graph);
-/* Releases what such a node owns. */
-void ds_fuse_release(const ds_allocator *allocator, ds_node *node);
 
 #endif

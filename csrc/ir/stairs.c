@@ -32,24 +32,30 @@ ds_status ds_stairs_spend(ds_stairs_maker *m, int64_t n_looks)
 }
 
 /* ---------------------------------------------------------------- looking */
-
 static int64_t down(int64_t a, int64_t b)
 {
     return a / b - (a % b < 0);
 }
 
-/* Index of the stretch that n lies in. */
-static size_t stretch_of(const ds_stairs *f, int64_t n)
+/* Index of the last of some structures, whose first members ascend, that begins with `at` or less. */
+static size_t find(const void *items, size_t item_bytes, size_t first, size_t n, int64_t at)
 {
-    size_t low = 0, high = f->n_stretches;
+    size_t low = first, high = first + n;
     while (high - low > 1) {
         const size_t middle = (low + high) / 2;
-        if (f->stretches[middle].start <= n)
+        const void *item = (const char *)items + middle * item_bytes;
+        if (*(const int64_t *)item <= at)
             low = middle;
         else
             high = middle;
     }
     return low;
+}
+
+/* Index of the stretch that n lies in. */
+static size_t stretch_of(const ds_stairs *f, int64_t n)
+{
+    return find(f->stretches, sizeof *f->stretches, 0, f->n_stretches, n);
 }
 
 static int64_t end_of(const ds_stairs *f, size_t i)
@@ -60,15 +66,7 @@ static int64_t end_of(const ds_stairs *f, size_t i)
 /* Index of the step of stretch s that holds at `at` from a period's beginning. */
 static size_t step_of(const ds_stairs *f, const ds_flight *s, int64_t at)
 {
-    size_t low = s->first, high = s->first + s->n;
-    while (high - low > 1) {
-        const size_t middle = (low + high) / 2;
-        if (f->steps[middle].at <= at)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return find(f->steps, sizeof *f->steps, s->first, s->n, at);
 }
 
 /* As if stretch s went on for ever on both sides. */
@@ -110,25 +108,11 @@ bool ds_stairs_same(const ds_stairs *f, const ds_stairs *g)
 }
 
 /* ---------------------------------------------------------------- making */
-
-static ds_status make(ds_arena *arena, ds_stairs **f)
-{
-    DS_TRY(ds_arena_push(arena, (void **)f, sizeof **f));
-    memset(*f, 0, sizeof **f);
-    return DS_OK;
-}
-
-static ds_status add_stretch(ds_arena *arena, ds_stairs *f, ds_flight stretch)
-{
-    DS_TRY(ds_arena_grow(arena, (void **)&f->stretches, f->n_stretches, &f->stretches_capacity,
-                         sizeof stretch));
-    f->stretches[f->n_stretches++] = stretch;
-    return DS_OK;
-}
-
 static ds_status begin_stretch(ds_stairs_maker *m, ds_stairs *f, int64_t start, int64_t period)
 {
-    return add_stretch(&m->arena, f, (ds_flight){start, start, period, 0, f->n_steps, 0});
+    DS_GROW(&m->arena, f->stretches, f->n_stretches, f->stretches_capacity);
+    f->stretches[f->n_stretches++] = (ds_flight){start, start, period, 0, f->n_steps, 0};
+    return DS_OK;
 }
 
 /* Of the last stretch; nothing where the value stays. */
@@ -138,8 +122,7 @@ static ds_status add_step(ds_stairs_maker *m, ds_stairs *f, int64_t at, int64_t 
     DS_TRY(ds_stairs_spend(m, 4)); /* it takes memory, too */
     if (s->n && f->steps[f->n_steps - 1].value == value)
         return DS_OK;
-    DS_TRY(ds_arena_grow(&m->arena, (void **)&f->steps, f->n_steps, &f->steps_capacity,
-                         sizeof *f->steps));
+    DS_GROW(&m->arena, f->steps, f->n_steps, f->steps_capacity);
     f->steps[f->n_steps++] = (ds_stair){at, value};
     s->n++;
     return DS_OK;
@@ -150,51 +133,40 @@ ds_status ds_stairs_constant(ds_stairs_maker *m, const ds_stairs **f, int64_t va
     return ds_stairs_line(m, f, 1, 0, value);
 }
 
-__extension__ typedef __int128 wide; /* frames times ticks go beyond 64 bits */
-
 ds_status ds_stairs_line(ds_stairs_maker *m, const ds_stairs **f, int64_t period, int64_t gain,
                          int64_t plus)
 {
     int64_t whole = 1;
     ds_stairs *made;
     DS_TRY(ds_extend_period(&whole, period));
-    DS_TRY(make(&m->arena, &made));
+    DS_PUSH_ZEROED(&m->arena, made, 1);
     DS_TRY(begin_stretch(m, made, 0, period));
     made->stretches[0].gain = gain;
     for (int64_t at = 0; at < period;) {
-        const int64_t value = (int64_t)((wide)at * gain / period);
+        const int64_t value = (int64_t)((ds_wide)at * gain / period);
         DS_TRY(add_step(m, made, at, value + plus));
-        at = gain ? (int64_t)(((wide)(value + 1) * period + gain - 1) / gain) : period;
+        at = gain ? (int64_t)(((ds_wide)(value + 1) * period + gain - 1) / gain) : period;
     }
     *f = made;
-    return DS_OK;
-}
-
-static ds_status copy(ds_arena *arena, ds_stairs **f, const ds_stairs *g)
-{
-    DS_TRY(make(arena, f));
-    DS_TRY(ds_arena_push_array(arena, (void **)&(*f)->stretches, g->n_stretches,
-                               sizeof *g->stretches));
-    DS_TRY(ds_arena_push_array(arena, (void **)&(*f)->steps, g->n_steps, sizeof *g->steps));
-    memcpy((*f)->stretches, g->stretches, g->n_stretches * sizeof *g->stretches);
-    memcpy((*f)->steps, g->steps, g->n_steps * sizeof *g->steps);
-    (*f)->n_stretches = g->n_stretches;
-    (*f)->n_steps = g->n_steps;
     return DS_OK;
 }
 
 ds_status ds_stairs_keep(ds_arena *arena, const ds_stairs **f)
 {
     ds_stairs *made;
-    DS_TRY(copy(arena, &made, *f));
+    DS_PUSH_COPY(arena, made, *f, 1);
+    DS_PUSH_COPY(arena, made->stretches, (*f)->stretches, (*f)->n_stretches);
+    DS_PUSH_COPY(arena, made->steps, (*f)->steps, (*f)->n_steps);
     *f = made;
     return DS_OK;
 }
 
+/* The steps are those of g. */
 ds_status ds_stairs_next(ds_stairs_maker *m, const ds_stairs **f, const ds_stairs *g)
 {
     ds_stairs *made;
-    DS_TRY(copy(&m->arena, &made, g));
+    DS_PUSH_COPY(&m->arena, made, g, 1);
+    DS_PUSH_COPY(&m->arena, made->stretches, g->stretches, g->n_stretches);
     if (end_of(made, 0) == 1) {
         made->stretches++;
         made->n_stretches--;
@@ -208,7 +180,6 @@ ds_status ds_stairs_next(ds_stairs_maker *m, const ds_stairs **f, const ds_stair
 }
 
 /* ---------------------------------------------------------------- as early and as short as may be */
-
 /* The least u such that, from u to `end`, stretch s of f holds in place of stretch was; at least `start`. */
 static ds_status agree_from(ds_stairs_maker *m, const ds_stairs *f, const ds_flight *was,
                             const ds_flight *s, int64_t start, int64_t end, int64_t *u)
@@ -262,7 +233,7 @@ static ds_status join(ds_stairs_maker *m, ds_stairs *f, int64_t end)
         DS_TRY(agree_from(m, f, was, s, s->start - shared, s->start, &u));
         if (u > was->start) {
             const bool same = u == s->start - shared &&
-                              (wide)times * was->gain == (wide)(shared / s->period) * s->gain;
+                              (ds_wide)times * was->gain == (ds_wide)(shared / s->period) * s->gain;
             if (!same) {
                 s->start = u;
                 return DS_OK;
@@ -319,7 +290,6 @@ static ds_status shorten_period(ds_stairs_maker *m, ds_stairs *f)
 }
 
 /* ---------------------------------------------------------------- combining */
-
 typedef struct operation {
     ds_stairs_maker *m;
     ds_stairs *f;
@@ -472,7 +442,7 @@ ds_status ds_stairs_apply(ds_stairs_maker *m, const ds_stairs **f, ds_expr_code 
 {
     operation o = {.m = m, .code = code, .in = {a, b, c}, .n_in = c ? 3 : 2};
     DS_TRY(ds_stairs_spend(m, 64)); /* what making a function costs */
-    DS_TRY(make(&m->arena, &o.f));
+    DS_PUSH_ZEROED(&m->arena, o.f, 1);
     DS_TRY(combine(&o));
     *f = o.f;
     return DS_OK;
@@ -498,7 +468,6 @@ ds_status ds_stairs_mask(ds_stairs_maker *m, const ds_stairs **f, const ds_stair
 }
 
 /* ---------------------------------------------------------------- what they amount to */
-
 static ds_status look(ds_stairs_maker *m, const ds_stairs *f, const ds_flight *s, int64_t from,
                       int64_t to, ds_stairs_summary *sum)
 {

@@ -9,6 +9,8 @@
 #include "base/arena.h"
 #include "ops/expr.h"
 
+__extension__ typedef __int128 ds_wide; /* frames times ticks go beyond 64 bits */
+
 enum { DS_MOST_PERIOD = 1 << 24 }; /* frames */
 
 typedef struct ds_stair {
@@ -68,8 +70,7 @@ static inline const ds_flight *ds_stairs_last(const ds_stairs *f)
 /* Whether both are made of the same steps. */
 bool ds_stairs_same(const ds_stairs *f, const ds_stairs *g);
 typedef struct ds_stairs_summary {
-    int64_t
-        most; /* up to the end of the last stretch's first period; larger beyond only where that gains */
+    int64_t most; /* of the last stretch in its first period; larger beyond only where that gains */
     int64_t positive; /* the first n found with a positive value; -1: none */
     int64_t nonzero;  /* the first n with another value than 0; -1: none */
 } ds_stairs_summary;

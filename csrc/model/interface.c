@@ -20,15 +20,12 @@ enum { N_DIM_NAMES = sizeof dim_names / sizeof dim_names[0] };
 static ds_status read_name(char **copy, ds_arena *memory, ds_json_value object)
 {
     const char *text;
-    void *bytes;
     DS_TRY(ds_json_get_string(&text, object, "name"));
-    DS_TRY(ds_arena_push(memory, &bytes, strlen(text) + 1));
-    *copy = memcpy(bytes, text, strlen(text) + 1);
+    DS_PUSH_COPY(memory, *copy, text, strlen(text) + 1);
     return DS_OK;
 }
 
 /* ---------------------------------------------------------------- dimensions */
-
 static ds_status read_dimension(int *dim, ds_json_value value, int rank)
 {
     if (ds_json_kind_of(value) == DS_JSON_STRING) {
@@ -83,7 +80,6 @@ static ds_status read_dimensions(ds_port *port, ds_json_value object, bool is_ou
 }
 
 /* ---------------------------------------------------------------- ports */
-
 static ds_status read_signature(ds_port *port, ds_json_value object)
 {
     ds_signature said;
@@ -118,12 +114,12 @@ static ds_status read_ports(ds_port **ports, size_t n, ds_arena *memory, ds_json
     ds_json_value list, value;
     ds_json_cursor at;
     DS_TRY(ds_json_member(&list, object, is_output ? "outputs" : "inputs"));
-    DS_TRY(ds_json_enter_array(&at, list));
+    DS_TRY(ds_json_enter(&at, list, DS_JSON_ARRAY));
     if (ds_json_count(list) != n) {
         return ds_json_refuse(list, "expected %zu, as many as the graph has, got %zu", n,
                               ds_json_count(list));
     }
-    DS_TRY(ds_arena_push_array(memory, (void **)ports, n, sizeof(ds_port)));
+    DS_PUSH(memory, *ports, n);
     for (size_t i = 0; ds_json_next(&at, &value); i++) {
         ds_port *port = &(*ports)[i];
         *port = (ds_port){.signature = graph->edges[edges[i]].signature};
@@ -137,7 +133,6 @@ static ds_status read_ports(ds_port **ports, size_t n, ds_arena *memory, ds_json
 }
 
 /* ---------------------------------------------------------------- structure */
-
 /* {"list": [...]} or {"dict": {...}}. Fills `dict` with which it is. */
 static ds_status check_wrapper(bool *dict, ds_json_value object)
 {
@@ -187,7 +182,7 @@ static ds_status copy_structure(copy *c, ds_json_value value, int depth, bool wi
     if (object && !within_dict)
         DS_TRY(check_wrapper(&dict, value));
     ds_json_put_open(&c->w, NULL, kind);
-    DS_TRY(object ? ds_json_enter_object(&at, value) : ds_json_enter_array(&at, value));
+    DS_TRY(ds_json_enter(&at, value, kind));
     while (ds_json_next(&at, &part)) {
         if (object) { /* that was the key */
             const char *text = NULL;
@@ -207,9 +202,7 @@ static ds_status read_structure(ds_interface *interface, ds_json_value object)
     copy c = {.n_outputs = interface->n_outputs};
     ds_json_value value;
     DS_TRY(ds_json_member(&value, object, "structure"));
-    DS_TRY(ds_arena_push(&interface->memory, (void **)&c.seen, c.n_outputs * sizeof(bool)));
-    for (size_t o = 0; o < c.n_outputs; o++)
-        c.seen[o] = false;
+    DS_PUSH_ZEROED(&interface->memory, c.seen, c.n_outputs);
     ds_json_writer_init(&c.w, &interface->structure);
     DS_TRY(copy_structure(&c, value, 0, false));
     DS_TRY(ds_json_writer_finish(&c.w));
@@ -221,7 +214,6 @@ static ds_status read_structure(ds_interface *interface, ds_json_value object)
 }
 
 /* ---------------------------------------------------------------- the whole */
-
 static ds_status fill(ds_interface *interface, ds_json_value value, const ds_graph *graph)
 {
     ds_arena *memory = &interface->memory;
@@ -245,12 +237,12 @@ static ds_status fill(ds_interface *interface, ds_json_value value, const ds_gra
 ds_status ds_interface_read(ds_interface **interface, const ds_allocator *allocator,
                             ds_json_value value, const ds_graph *graph)
 {
-    const ds_allocator own = allocator != NULL ? *allocator : *ds_default_allocator();
-    void *memory = NULL;
-    DS_TRY(ds_allocate_zeroed(&own, &memory, sizeof(ds_interface)));
-    ds_interface *made = memory;
-    ds_arena_init(&made->memory, &own);
-    ds_buffer_init(&made->structure, &own);
+    ds_arena memory;
+    ds_interface *made;
+    ds_arena_init(&memory, allocator);
+    DS_PUSH_ZEROED(&memory, made, 1);
+    made->memory = memory;
+    ds_buffer_init(&made->structure, allocator);
     const ds_status status = fill(made, value, graph);
     if (status != DS_OK) {
         ds_interface_free(made);
@@ -274,14 +266,12 @@ void ds_interface_free(ds_interface *interface)
 {
     if (interface == NULL)
         return;
-    const ds_allocator own = interface->structure.allocator;
-    ds_arena_free(&interface->memory);
+    ds_arena memory = interface->memory;
     ds_buffer_free(&interface->structure);
-    ds_release(&own, interface, sizeof *interface);
+    ds_arena_free(&memory);
 }
 
 /* ---------------------------------------------------------------- writing */
-
 static void put_dimension(ds_json_writer *w, int dim)
 {
     for (size_t k = 0; k < N_DIM_NAMES; k++) {

@@ -15,15 +15,14 @@
 #define DS_MODEL_MODEL_H
 #include "base/arena.h"
 #include "codec/json.h"
-#include "codec/json_write.h"
 #include "codec/mapped.h"
 #include "ir/graph.h"
 
 #define DS_MODEL_KEY "dreamstream"
 #define DS_MODEL_FINGERPRINT_KEY "dreamstream.fingerprint"
 #define DS_MODEL_VERSION 1
-#define DS_MODEL_MAX_NODES \
-    32768 /* and outputs: what takes the reader's time grows with their square */
+/* Nodes, and outputs: what takes the reader\'s time grows with their square. */
+#define DS_MODEL_MAX_NODES 32768
 #define DS_MODEL_MAX_DEPTH 32 /* of the structure */
 
 /* A dimension of a caller's array: one of these, or the number of a frame's axis (0, 1, ...). */
@@ -37,14 +36,13 @@ enum {
 typedef struct ds_port {
     char *name; /* of forward's argument, or the place in what forward returns; UTF-8 */
     int rank;
-    int dims[DS_MAX_RANK +
-             2];            /* the axes of a frame, "B" and, with a stream axis, "L", each once; or
-                                * the axes and "B_L" */
+    /* the axes of a frame, "B" and, with a stream axis, "L", each once; or the axes and "B_L" */
+    int dims[DS_MAX_RANK + 2];
     ds_signature signature; /* of the graph's edge */
 } ds_port;
 
 typedef struct ds_interface {
-    ds_arena memory; /* of what this points to */
+    ds_arena memory; /* of this, and of what it points to */
     char *name;      /* of the model: its class */
     size_t n_inputs, n_outputs;
     ds_port *inputs, *outputs;

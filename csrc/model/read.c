@@ -24,7 +24,6 @@ typedef struct reader {
 } reader;
 
 /* ---------------------------------------------------------------- attributes */
-
 static ds_status read_real(double *x, ds_json_value object, const char *key)
 {
     ds_json_value value;
@@ -78,7 +77,6 @@ static ds_status read_attrs(ds_attr *attrs, size_t *n, const ds_op_def *def, ds_
 }
 
 /* ---------------------------------------------------------------- inputs and weights */
-
 static ds_status read_edge(int *edge, ds_json_value value, const ds_graph *graph)
 {
     int64_t e = 0;
@@ -144,7 +142,6 @@ static ds_status read_weight(reader *r, ds_signature *signature, const void **da
 }
 
 /* ---------------------------------------------------------------- nodes */
-
 /* What one node says; what it points to is the tree's, and the file's. */
 typedef struct node_text {
     const ds_op_def *def;
@@ -214,7 +211,6 @@ static ds_status read_node(reader *r, node_text *n, ds_json_value value)
 }
 
 /* ---------------------------------------------------------------- the graph */
-
 static ds_status read_graph_input(ds_graph *graph, ds_json_value value)
 {
     ds_signature signature;
@@ -236,7 +232,7 @@ static ds_status read_graph(reader *r, ds_json_value object)
         DS_TRY(read_graph_input(r->graph, value));
     DS_TRY(ds_json_get_list(&at, object, "nodes", 0, DS_MODEL_MAX_NODES, "nodes"));
     node_text *text;
-    DS_TRY(ds_arena_push(&r->memory, (void **)&text, sizeof *text)); /* large for a stack */
+    DS_PUSH(&r->memory, text, 1); /* large for a stack */
     while (ds_json_next(&at, &value))
         DS_TRY(read_node(r, text, value));
     DS_TRY(ds_json_get_list(&at, object, "outputs", 1, DS_MODEL_MAX_NODES, "outputs"));
@@ -249,7 +245,6 @@ static ds_status read_graph(reader *r, ds_json_value object)
 }
 
 /* ---------------------------------------------------------------- the file */
-
 static ds_status check_version(ds_json_value root)
 {
     ds_json_value value;
@@ -332,9 +327,7 @@ static ds_status fill(reader *r)
     DS_TRY(
         ds_safetensors_open(&r->container, a, ds_mapped_bytes(r->file), ds_mapped_size(r->file)));
     const size_t n = ds_safetensors_count(r->container);
-    DS_TRY(ds_arena_push(&r->memory, (void **)&r->used, n * sizeof(bool)));
-    for (size_t i = 0; i < n; i++)
-        r->used[i] = false;
+    DS_PUSH_ZEROED(&r->memory, r->used, n);
     DS_TRY(ds_graph_create(&r->graph, a));
     ds_graph_borrow(r->graph, r->file);
     DS_TRY(parse_text(r));

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "codec/safetensors_write.h"
+#include "codec/safetensors.h"
 #include "cpu/float_env.h"
 #include "model/members.h"
 
@@ -23,16 +23,6 @@ typedef struct writer {
 } writer;
 
 /* ---------------------------------------------------------------- finding tensors */
-
-static uint64_t hash_bytes(const void *data, size_t n_bytes)
-{
-    const unsigned char *p = data;
-    uint64_t h = UINT64_C(0xCBF29CE484222325);
-    for (size_t i = 0; i < n_bytes; i++)
-        h = (h ^ p[i]) * UINT64_C(0x100000001B3);
-    return h ^ h >> 32;
-}
-
 static bool same_array(const ds_tensor_source *t, const ds_signature *s, const void *data)
 {
     return t->data == data && t->type == ds_tensor_of_dtype(s->dtype) &&
@@ -45,7 +35,8 @@ static bool same_array(const ds_tensor_source *t, const ds_signature *s, const v
 static uint32_t *find_slot(const writer *w, const char *name, const ds_signature *s,
                            const void *data)
 {
-    size_t at = name != NULL ? hash_bytes(name, strlen(name)) : hash_bytes(&data, sizeof data);
+    size_t at =
+        name != NULL ? ds_hash_bytes(name, strlen(name)) : ds_hash_bytes(&data, sizeof data);
     for (;; at++) {
         uint32_t *slot = &w->slots[at & (w->n_slots - 1)];
         if (*slot == 0)
@@ -61,14 +52,7 @@ static uint32_t *slot_of_name(const writer *w, const char *name)
     return find_slot(w, name, NULL, NULL);
 }
 
-static bool is_reserved(const char *name)
-{
-    return strcmp(name, DS_SAFETENSORS_METADATA) == 0 ||
-           strncmp(name, DS_SAFETENSORS_FILLER, strlen(DS_SAFETENSORS_FILLER)) == 0;
-}
-
 /* ---------------------------------------------------------------- naming tensors */
-
 /* "<path>.<operator>.<k>"; where that is taken too, with a number behind it. */
 static ds_status make_up(const char **made, writer *w, const ds_node *node, int k)
 {
@@ -77,7 +61,7 @@ static ds_status make_up(const char **made, writer *w, const ds_node *node, int 
         node->path[0] == '.' || node->path[0] == '_' ? "model" : ""; /* not reserved */
     const size_t room = strlen(node->path) + strlen(op) + 64;
     char *name;
-    DS_TRY(ds_arena_push(&w->memory, (void **)&name, room));
+    DS_PUSH(&w->memory, name, room);
     (void)snprintf(name, room, "%s%s%s%s.%d", first, node->path, dot, op, k);
     for (size_t more = w->n_tensors; *slot_of_name(w, name) != 0; more++)
         (void)snprintf(name, room, "%s%s%s%s.%d.%zu", first, node->path, dot, op, k, more);
@@ -89,7 +73,7 @@ static ds_status add_tensor(writer *w, const ds_node *node, int k, uint32_t *slo
 {
     const ds_signature *s = &node->op->weight[k];
     const char *name = node->weights[k].name;
-    if (name == NULL || is_reserved(name) || *slot_of_name(w, name) != 0)
+    if (name == NULL || ds_tensor_name_is_reserved(name) || *slot_of_name(w, name) != 0)
         DS_TRY(make_up(&name, w, node, k));
     uint32_t *named = slot_of_name(w, name);
     w->tensors[w->n_tensors++] = (ds_tensor_source){
@@ -125,15 +109,13 @@ static ds_status make_room(writer *w)
     for (w->n_slots = 16; w->n_slots < 4 * n_weights;)
         w->n_slots *= 2;
     ds_arena *a = &w->memory;
-    DS_TRY(ds_arena_push_array(a, (void **)&w->tensors, n_weights, sizeof *w->tensors));
-    DS_TRY(ds_arena_push_array(a, (void **)&w->names, n_weights, sizeof *w->names));
-    DS_TRY(ds_arena_push_array(a, (void **)&w->slots, w->n_slots, sizeof *w->slots));
-    memset(w->slots, 0, w->n_slots * sizeof *w->slots);
+    DS_PUSH(a, w->tensors, n_weights);
+    DS_PUSH(a, w->names, n_weights);
+    DS_PUSH_ZEROED(a, w->slots, w->n_slots);
     return DS_OK;
 }
 
 /* ---------------------------------------------------------------- the text */
-
 static void put_real(ds_json_writer *j, const char *key, double x)
 {
     if (isfinite(x))
@@ -235,7 +217,6 @@ static ds_status make_text(writer *w)
 }
 
 /* ---------------------------------------------------------------- checks */
-
 static ds_status check_graph(const ds_graph *g)
 {
     DS_CHECK(g->n_inputs > 0 && g->n_outputs > 0, DS_ARGUMENT,
@@ -273,7 +254,6 @@ static ds_status check_interface(const writer *w)
 }
 
 /* ---------------------------------------------------------------- the file */
-
 static ds_status write_all(writer *w, const ds_sink *sink, const ds_interface *interface)
 {
     DS_TRY(check_graph(w->graph));

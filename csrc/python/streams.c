@@ -161,11 +161,11 @@ static PyObject *engine_snapshot(PyObject *self, PyObject *id)
         return NULL;
     size_t n_bytes = 0;
     PyObject *bytes = NULL;
-    ds_status status = ds_slot_snapshot_bytes(e->plan, live->slot, &n_bytes);
+    ds_status status = ds_slot_snapshot(e->plan, live->slot, NULL, &n_bytes);
     if (status == DS_OK)
         bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n_bytes);
     if (bytes)
-        status = ds_slot_snapshot(e->plan, live->slot, PyBytes_AS_STRING(bytes), n_bytes);
+        status = ds_slot_snapshot(e->plan, live->slot, PyBytes_AS_STRING(bytes), &n_bytes);
     ds_slot_leave(live->slot);
     return ds_unless_failed(m, status, bytes);
 }

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "codec/safetensors_write.h"
+#include "codec/safetensors.h"
 
 /* Writes what `file` holds to `sink`; what the writer returns. */
 static ds_status copy_container(const ds_sink *sink, const ds_safetensors *file)
@@ -30,7 +30,7 @@ static ds_status copy_container(const ds_sink *sink, const ds_safetensors *file)
     ds_status status = DS_OK;
     if (n_texts > 0) {
         ds_json_cursor at = {0};
-        status = ds_json_enter_object(&at, metadata);
+        status = ds_json_enter(&at, metadata, DS_JSON_OBJECT);
         for (size_t i = 0; i < n_texts && status == DS_OK && ds_json_next_member(&at, &key, &value);
              i++) {
             status = ds_json_string(&texts[i].key, NULL, key);

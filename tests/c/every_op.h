@@ -43,7 +43,7 @@ static inline void shape_in(ds_signature *s, ds_json_value list)
 {
     ds_json_cursor at;
     ds_json_value value;
-    CHECK(ds_json_enter_array(&at, list) == DS_OK);
+    CHECK(ds_json_enter(&at, list, DS_JSON_ARRAY) == DS_OK);
     while (ds_json_next(&at, &value)) {
         CHECK(ds_json_integer(&s->shape[s->rank++], value, 1, 1000) == DS_OK);
     }
@@ -72,7 +72,7 @@ static inline void attr_in(ds_attr *attr, const ds_op_def *def, ds_json_value ke
         }
         break;
     case DS_ATTR_INTS:
-        CHECK(ds_json_enter_array(&at, value) == DS_OK);
+        CHECK(ds_json_enter(&at, value, DS_JSON_ARRAY) == DS_OK);
         while (ds_json_next(&at, &item)) {
             CHECK(ds_json_integer(&attr->value.ints[attr->value.n_ints++], item, -1000, 1000) ==
                   DS_OK);
@@ -119,10 +119,11 @@ static inline graph_case case_of_op(const char *text, const char **op_name)
     int inputs[DS_MAX_INPUTS], outputs[DS_MAX_OUTPUTS];
     size_t n_inputs = 0, n_attrs = 0, n_weights = 0;
     if (ds_json_find(&list, root, "in")) {
-        CHECK(ds_json_enter_array(&at, list) == DS_OK);
+        CHECK(ds_json_enter(&at, list, DS_JSON_ARRAY) == DS_OK);
         while (ds_json_next(&at, &value)) {
             ds_signature s = {.rate = {100, 1}};
-            CHECK(ds_json_enter_array(&inner, value) == DS_OK && ds_json_next(&inner, &part));
+            CHECK(ds_json_enter(&inner, value, DS_JSON_ARRAY) == DS_OK &&
+                  ds_json_next(&inner, &part));
             CHECK(ds_json_string(&name, NULL, part) == DS_OK && ds_json_next(&inner, &part));
             s.dtype = dtype_named(name);
             shape_in(&s, part);
@@ -133,7 +134,7 @@ static inline graph_case case_of_op(const char *text, const char **op_name)
     }
     ds_attr attrs[DS_MAX_ATTRS];
     if (ds_json_find(&list, root, "attrs")) {
-        CHECK(ds_json_enter_object(&at, list) == DS_OK);
+        CHECK(ds_json_enter(&at, list, DS_JSON_OBJECT) == DS_OK);
         while (ds_json_next_member(&at, &key, &value)) {
             attr_in(&attrs[n_attrs++], def, key, value);
         }
@@ -141,7 +142,7 @@ static inline graph_case case_of_op(const char *text, const char **op_name)
     ds_signature weights[EVERY_OP_WEIGHTS] = {{0}};
     void *data[EVERY_OP_WEIGHTS] = {NULL};
     if (ds_json_find(&list, root, "weights")) {
-        CHECK(ds_json_enter_array(&at, list) == DS_OK);
+        CHECK(ds_json_enter(&at, list, DS_JSON_ARRAY) == DS_OK);
         for (; ds_json_next(&at, &value); n_weights++) {
             if (ds_json_kind_of(value) == DS_JSON_ARRAY) {
                 weights[n_weights].dtype = DS_F32;

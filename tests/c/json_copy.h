@@ -4,7 +4,7 @@
 #ifndef JSON_COPY_H
 #define JSON_COPY_H
 
-#include "codec/json_write.h"
+#include "codec/json.h"
 
 /* Returns whether the walk went as it should; the writer keeps its own failure. */
 static bool copy_json(ds_json_writer *writer, ds_json_value value)
@@ -45,7 +45,7 @@ static bool copy_json(ds_json_writer *writer, ds_json_value value)
         ds_json_put_string_bytes(writer, NULL, text, n_bytes);
         return true;
     case DS_JSON_ARRAY:
-        if (ds_json_enter_array(&at, value) != DS_OK) {
+        if (ds_json_enter(&at, value, DS_JSON_ARRAY) != DS_OK) {
             return false;
         }
         ds_json_put_open(writer, NULL, DS_JSON_ARRAY);
@@ -57,7 +57,7 @@ static bool copy_json(ds_json_writer *writer, ds_json_value value)
         ds_json_put_close(writer);
         return true;
     case DS_JSON_OBJECT:
-        if (ds_json_enter_object(&at, value) != DS_OK) {
+        if (ds_json_enter(&at, value, DS_JSON_OBJECT) != DS_OK) {
             return false;
         }
         ds_json_put_open(writer, NULL, DS_JSON_OBJECT);

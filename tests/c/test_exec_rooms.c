@@ -160,7 +160,7 @@ static void check_position(const runner *r, ds_positions *table, const int64_t *
     for (size_t e = 0; e < g->n_edges; e++) {
         const int64_t from = ended || first[e] > pairs[e].known ? pairs[e].known : first[e];
         CHECK(ds_known_at(r->plan, &at, e) == pairs[e].known);
-        CHECK(ds_total_at(r->plan, &at, e) == pairs[e].total);
+        CHECK(ds_pair_at(r->plan, &at, e).total == pairs[e].total);
         CHECK(ds_kept_from(r->plan, &at, e) == from);
     }
     free(pairs);

@@ -141,11 +141,11 @@ static void test_copies(void)
     const size_t live = ds_fault_live_blocks(&fault);
     for (int what = 0; what < 4; what++) {
         for (size_t n = 1;; n++) {
-            size_t n_bytes = 77;
+            size_t n_bytes = what == 1 ? n_state : 77;
             CHECK(ds_session_open(r.session, &slot, 0) == DS_OK);
             ds_fault_arm(&fault, n, false);
-            const ds_status status = what == 0   ? ds_slot_snapshot_bytes(r.plan, s.slot, &n_bytes)
-                                     : what == 1 ? ds_slot_snapshot(r.plan, s.slot, bytes, n_state)
+            const ds_status status = what == 0   ? ds_slot_snapshot(r.plan, s.slot, NULL, &n_bytes)
+                                     : what == 1 ? ds_slot_snapshot(r.plan, s.slot, bytes, &n_bytes)
                                      : what == 2 ? ds_slot_restore(r.plan, slot, state, n_state)
                                                  : ds_slot_copy(r.plan, slot, s.slot);
             ds_fault_disarm(&fault);
@@ -346,7 +346,7 @@ static void test_other_models(void)
         close_runner(&other);
     }
     size_t room = n - 1;
-    CHECK(failed(ds_slot_snapshot(r.plan, s.slot, state, room), DS_ARGUMENT, "takes"));
+    CHECK(failed(ds_slot_snapshot(r.plan, s.slot, state, &room), DS_ARGUMENT, "takes"));
     free(state);
     free_fed(&r, &s);
     close_runner(&r);

@@ -261,7 +261,7 @@ static void test_accessors(void)
     CHECK(ds_json_double(&number, value) == DS_OK && number > 99999 && number < 100001);
 
     ds_json_cursor at;
-    CHECK(ds_json_enter_array(&at, nodes) == DS_OK);
+    CHECK(ds_json_enter(&at, nodes, DS_JSON_ARRAY) == DS_OK);
     CHECK(ds_json_next(&at, &node));
     CHECK(ds_json_member(&value, node, "stride") == DS_OK);
     int64_t integer = 7;
@@ -275,8 +275,8 @@ static void test_accessors(void)
     CHECK(strstr(ds_last_error(), "$.nodes[0].stride: expected true or false, got 2") != NULL);
     CHECK(ds_json_string(&text, &n_bytes, value) == DS_FORMAT);
     CHECK(strstr(ds_last_error(), "expected a string, got 2") != NULL);
-    CHECK(ds_json_enter_array(&at, value) == DS_FORMAT);
-    CHECK(ds_json_enter_object(&at, value) == DS_FORMAT);
+    CHECK(ds_json_enter(&at, value, DS_JSON_ARRAY) == DS_FORMAT);
+    CHECK(ds_json_enter(&at, value, DS_JSON_OBJECT) == DS_FORMAT);
     CHECK(!ds_json_find(&key, value, "a") && ds_json_member(&key, value, "a") == DS_FORMAT);
     CHECK(strstr(ds_last_error(), "expected an object, got 2") != NULL);
     CHECK(ds_json_member(&value, node, "pads") == DS_FORMAT);
@@ -284,18 +284,18 @@ static void test_accessors(void)
     CHECK(ds_json_member(&value, node, "pad") == DS_OK);
 
     ds_json_cursor pads;
-    CHECK(ds_json_enter_array(&pads, value) == DS_OK);
+    CHECK(ds_json_enter(&pads, value, DS_JSON_ARRAY) == DS_OK);
     CHECK(ds_json_next(&pads, &value) && ds_json_next(&pads, &value));
     CHECK(ds_json_integer(&integer, value, INT64_MIN, INT64_MAX) == DS_FORMAT);
     CHECK(strstr(ds_last_error(), "$.nodes[0].pad[1]: expected an integer") != NULL);
     CHECK(strstr(ds_last_error(), "got -0.0025 (byte") != NULL);
     CHECK(ds_json_next(&pads, &value) && !ds_json_next(&pads, &key));
-    CHECK(ds_json_enter_array(&pads, value) == DS_OK && !ds_json_next(&pads, &value));
+    CHECK(ds_json_enter(&pads, value, DS_JSON_ARRAY) == DS_OK && !ds_json_next(&pads, &value));
     CHECK(ds_json_double(&number, value) == DS_FORMAT);
     CHECK(strstr(ds_last_error(), "$.nodes[0].pad[2]: expected a number, got an array") != NULL);
 
-    CHECK(ds_json_enter_array(&at, nodes) == DS_OK && ds_json_next(&at, &node));
-    CHECK(ds_json_next(&at, &node) && ds_json_enter_object(&at, node) == DS_OK);
+    CHECK(ds_json_enter(&at, nodes, DS_JSON_ARRAY) == DS_OK && ds_json_next(&at, &node));
+    CHECK(ds_json_next(&at, &node) && ds_json_enter(&at, node, DS_JSON_OBJECT) == DS_OK);
     static const char *const keys[] = {"op", "on", "off", "no"};
     for (size_t i = 0; i < 4; i++) {
         CHECK(ds_json_next_member(&at, &key, &value));
@@ -334,8 +334,9 @@ static void test_hostile_paths(void)
     ds_json_value value = ds_json_root(json), key;
     for (int i = 0; i < 8; i++) {
         ds_json_cursor at;
-        CHECK(ds_json_enter_object(&at, value) == DS_OK && ds_json_next_member(&at, &key, &value));
-        CHECK(ds_json_enter_array(&at, value) == DS_OK);
+        CHECK(ds_json_enter(&at, value, DS_JSON_OBJECT) == DS_OK &&
+              ds_json_next_member(&at, &key, &value));
+        CHECK(ds_json_enter(&at, value, DS_JSON_ARRAY) == DS_OK);
         CHECK(ds_json_next(&at, &value) && ds_json_next(&at, &value));
     }
     const char *string = NULL;

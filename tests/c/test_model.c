@@ -273,7 +273,7 @@ static void test_failing_allocations(void)
         CHECK(status == DS_OK || status == DS_NO_MEMORY);
         CHECK(ds_fault_live_blocks(&fault) == live);
     }
-    CHECK(n > 20);
+    CHECK(n > 15);
     ds_mapped_release(mapped);
     ds_buffer_free(&file);
     ds_interface_free(interface);

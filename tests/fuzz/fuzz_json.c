@@ -26,12 +26,12 @@ static void look(ds_json_value value, int *n_left)
                (kind == DS_JSON_INTEGER || kind == DS_JSON_DOUBLE));
     FUZZ_CHECK((ds_json_string(&text, &n_bytes, value) == DS_OK) == (kind == DS_JSON_STRING));
     size_t n_parts = 0;
-    if (ds_json_enter_array(&at, value) == DS_OK) {
+    if (ds_json_enter(&at, value, DS_JSON_ARRAY) == DS_OK) {
         FUZZ_CHECK(kind == DS_JSON_ARRAY);
         for (; ds_json_next(&at, &part); n_parts++) {
             look(part, n_left);
         }
-    } else if (ds_json_enter_object(&at, value) == DS_OK) {
+    } else if (ds_json_enter(&at, value, DS_JSON_OBJECT) == DS_OK) {
         FUZZ_CHECK(kind == DS_JSON_OBJECT);
         for (; ds_json_next_member(&at, &key, &part); n_parts++) {
             look(part, n_left);

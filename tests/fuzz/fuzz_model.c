@@ -8,7 +8,7 @@
  * them is to be found; with them the same file is refused, or read as the same.
  */
 #define _POSIX_C_SOURCE 200809L
-#include "codec/safetensors_write.h"
+#include "codec/safetensors.h"
 #include "fuzz.h"
 #include "model/model.h"
 #include "step_rows.h"
