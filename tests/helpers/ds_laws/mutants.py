@@ -116,7 +116,7 @@ MUTANTS = {
     "state published before the end of the call": Mutant(
         "exec/step.c",
         "frames[i] = have[i] + more;",
-        "frames[i] = g->slots[r]->block->frames[i] = have[i] + more;",
+        "frames[i] = row->slot->block->frames[i] = have[i] + more;",
         ("delay", "conv1d"),
         ("failed-call", "failed-allocation"),
     ),
