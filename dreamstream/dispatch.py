@@ -42,7 +42,7 @@ def apply(
     inputs: Sequence[Any],
     weights: Sequence[Any] = (),
     dims: Dims | None = None,
-) -> tuple[Any, ...]:
+) -> tuple[Tensor, ...]:
     """Run the operator `name` on tensors.
 
     Parameters

@@ -96,7 +96,8 @@ def is_name(text: str) -> Flag:
 @lru_cache(maxsize=64)
 def name_of(dtype: DType) -> str:
     """Return the name under which operators know an element type."""
-    return dtype.name
+    out: str = dtype.name
+    return out
 
 
 @lru_cache(maxsize=64)

@@ -78,7 +78,8 @@ def binary(name: str, a: Any, b: Any) -> Tensor:
     if out is NotImplemented:
         foreign = b if isinstance(a, Base) or is_number(a) else a
         raise DTypeError(f"{name}: expected a tensor or a number, got {type(foreign).__name__}")
-    return out
+    result: Tensor = out
+    return result
 
 
 def binary_or_not(name: str, a: Any, b: Any) -> Any:

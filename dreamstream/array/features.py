@@ -72,9 +72,11 @@ def _reduced(
     attributes = {"kind": kind, "axes": stored, "keepdim": int(keepdim), **more}
     (out,) = hook.apply("reduce_features", attributes, [x], (), x.dims)
     if keepdim:
-        return out.with_dims(x.dims, x.names)
+        result: StreamTensor = out.with_dims(x.dims, x.names)
+        return result
     left = [i for i in range(len(x.dims)) if i not in axes]
-    return out.with_dims(numbered([x.dims[i] for i in left]), [x.names[i] for i in left])
+    result = out.with_dims(numbered([x.dims[i] for i in left]), [x.names[i] for i in left])
+    return result
 
 
 # ---------------------------------------------------------------------- matrices
@@ -113,7 +115,8 @@ def matmul(x: StreamTensor, other: Any, reverse: bool) -> StreamTensor:
         out = _products(x, matrices)
         return out.squeeze(-1) if array.ndim == 1 else out
     out = _products(x.transpose(-1, -2), matrices).transpose(-1, -2)
-    return out.squeeze(-2) if array.ndim == 1 else out
+    result: StreamTensor = out.squeeze(-2) if array.ndim == 1 else out
+    return result
 
 
 def _products(x: StreamTensor, matrices: Any) -> StreamTensor:
@@ -129,11 +132,13 @@ def _products(x: StreamTensor, matrices: Any) -> StreamTensor:
         raise ShapeError(f"matmul: {matrices.shape[:-2]} matrices don't broadcast with a stream {x.roles}")
     if all(s == 1 for s in sizes):
         (out,) = hook.apply("linear", {}, [x], [matrices.reshape(n, k), None], (..., 0))
-        return out
+        result: StreamTensor = out
+        return result
     wanted = iter(max(s, o) for s, o in zip(sizes, own))
     last = x.dims[-2:]
     shape = [-1 if isinstance(d, str) else next(wanted) for d in x.dims[:-2]]
     shape += [-1 if isinstance(d, str) else x.features[d] for d in last]
     x = x.expand(*shape)
     (out,) = hook.apply("matmul", {}, [x], [matrices.reshape(*sizes, n, k)], (..., 0))
-    return out
+    result = out
+    return result

@@ -29,7 +29,8 @@ def _op(x: StreamTensor, name: str, attributes: dict[str, Any], dims: Any = None
     """Run an operator on the stored value; the result's dimensions are set by the caller."""
     straight = x._straight()
     (out,) = hook.apply(name, attributes, [x.with_dims(straight)], (), straight)
-    return out.with_dims(x.dims if dims is None else dims, x.names if dims is None else None)
+    result: StreamTensor = out.with_dims(x.dims if dims is None else dims, x.names if dims is None else None)
+    return result
 
 
 def _refuse(x: StreamTensor, what: str, remedy: str) -> NoReturn:
@@ -208,7 +209,8 @@ class ForwardMethods:
             raise ShapeError(f"cat at {user_line()}: dimensions {[p.roles for p in parts]} don't line up")
         feature = parts[0].dims[axis]
         (out,) = hook.apply("cat", {"axis": feature}, parts, (), parts[0].dims)
-        return out.with_dims(parts[0].dims, first.names)
+        result: StreamTensor = out.with_dims(parts[0].dims, first.names)
+        return result
 
     @staticmethod
     def matmul(x: StreamTensor, other: Any, reverse: bool) -> StreamTensor:

@@ -346,7 +346,8 @@ class StreamTensor(StreamViews):
             (),
             self._straight(),
         )
-        return out.with_dims(self.dims, self._names)
+        result: Tensor = out.with_dims(self.dims, self._names)
+        return result
 
     def _clone(self) -> StreamTensor:
         if self.edge is not None:

@@ -69,4 +69,5 @@ def _product(key: str, sizes: Array, directions: Array) -> Array:
     v = directions.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):  # a direction of zeros has no size, as in torch
         out = sizes.reshape(shape) * (v / np.sqrt(np.square(v).sum(axes, keepdims=True)))
-    return out.astype(directions.dtype) if directions.dtype.kind == "f" else out
+    result: Array = out.astype(directions.dtype) if directions.dtype.kind == "f" else out
+    return result

@@ -132,20 +132,23 @@ def _pad_axis(x: Tensor, axis: int, left: int, right: int, mode: str, value: flo
 def _crop(x: Any, axis: int, role: Any, left: int, right: int) -> Tensor:
     """Take elements away at both ends."""
     if not left and not right:
-        return x
+        out: Tensor = x
+        return out
     if role == "L":
         _, dims = frame_dims("pad", x, axis)
         return apply("slice", {"start": left, "crop": right}, (x,), (), dims)[0]
     n = x.shape[axis] - left - right
     if n < 1:
         raise ShapeError(f"pad: nothing is left of {x.shape[axis]} features without {left} and {right}")
-    return x.narrow(axis, left, n)
+    out = x.narrow(axis, left, n)
+    return out
 
 
 def _add(x: Any, axis: int, role: Any, left: int, right: int, mode: str, value: float) -> Tensor:
     """Add elements at both ends."""
     if not left and not right:
-        return x
+        out: Tensor = x
+        return out
     attributes = {"left": left, "right": right, "mode": mode, "value": value}
     if role != "L":
         return apply("pad_features", {**attributes, "axis": role}, (x,), (), x.dims)[0]

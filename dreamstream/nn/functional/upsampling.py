@@ -98,7 +98,8 @@ def _resized(x: Tensor, axis: int, size: int | None, factor: float | None, by_si
     every = 0 if factor is None else round(1 / factor)
     if factor is not None and every > 1 and abs(every * factor - 1) < 1e-9:
         whole = slice(0, 1 - every, every)
-        return x[(slice(None),) * axis + (whole,)]
+        out: Tensor = x[(slice(None),) * axis + (whole,)]
+        return out
     if role == "L":
         asked = f"scale_factor={factor}" if size is None else f"size={size}"
         raise NotStreamableError(

@@ -53,7 +53,8 @@ def overlap_add(step: Step, windows: Sequence[Window], weights: Sequence[Any], s
 def _positions(step: Step) -> Tensor:
     """Return where the new frames of output 0 stand, ``(B, n)``."""
     first = step.first[0]
-    return first[:, None] + torch.arange(step.n[0], device=first.device)
+    out: Tensor = first[:, None] + torch.arange(step.n[0], device=first.device)
+    return out
 
 
 FORMS = {

@@ -68,15 +68,17 @@ class Counter:
         least = inputs[0][1]
         for _, total in inputs[1:]:
             least = self._do(MIN, least, total)
-        return self._once(("empty", id(least)), (least,), lambda: least <= 0)
+        out: Tensor = self._once(("empty", id(least)), (least,), lambda: least <= 0)
+        return out
 
     def _full(self, value: Any, like: Tensor) -> Tensor:
         """Return a constant for every stream."""
         if isinstance(value, torch.Tensor):
             return value
-        return self._once(
+        out: Tensor = self._once(
             ("full", value, id(like)), (like,), lambda: torch.full_like(like, value, dtype=torch.int64)
         )
+        return out
 
     def _choose(self, condition: Tensor, then: Any, otherwise: Any) -> Any:
         if then is otherwise:

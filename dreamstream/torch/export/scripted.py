@@ -18,7 +18,8 @@ ARGUMENTS = ("x", "lengths", "sos", "eos", "states")
 
 def recorded(module: Any) -> torch.nn.Module:
     """Return one call of a functional module, for any sizes."""
-    return torch.jit.trace(module, module.example(), check_trace=False)
+    out: torch.nn.Module = torch.jit.trace(module, module.example(), check_trace=False)
+    return out
 
 
 def scriptable(module: Any) -> torch.nn.Module:

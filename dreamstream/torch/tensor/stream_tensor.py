@@ -474,7 +474,7 @@ class StreamTensor(torch.Tensor):
             plain = self.detach().as_subclass(torch.Tensor).requires_grad_(self.requires_grad)
         return _rebuild, (plain, info.names, info.meta, info.starts, info.rate, info.restart)
 
-    def __repr__(self, *, tensor_contents=None):
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         if self._inner is not None:
             return repr(self._inner)
         with without_subclass():

@@ -38,7 +38,8 @@ def batch_norm(
     if traced():  # exporters want to know how many channels there are, which the frames don't always say
         y = (x - mean) * (variance + eps).rsqrt()
         y = y if weight is None else y * weight
-        return y if bias is None else y + bias
+        out: Tensor = y if bias is None else y + bias
+        return out
     rows = x.reshape(-1, x.shape[-1])
     return F.batch_norm(rows, mean, variance, weight, bias, False, 0.0, eps).reshape(x.shape)
 

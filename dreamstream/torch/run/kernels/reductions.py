@@ -24,10 +24,12 @@ def reduce_features(step: Step, x: Tensor) -> Tensor:
     if kind == "std":
         return torch.std(x, axes, correction=a["correction"], keepdim=kept)
     if kind == "norm":
-        return torch.linalg.vector_norm(x, a["p"], axes, kept)
+        out: Tensor = torch.linalg.vector_norm(x, a["p"], axes, kept)
+        return out
     if kind in ("prod", "argmax", "argmin"):
         return _of_one_axis(kind, x, axes, kept)
-    return getattr(torch, kind)(x, axes, keepdim=kept)
+    out = getattr(torch, kind)(x, axes, keepdim=kept)
+    return out
 
 
 def _of_one_axis(kind: str, x: Tensor, axes: list[int], kept: bool) -> Tensor:
@@ -40,7 +42,8 @@ def _of_one_axis(kind: str, x: Tensor, axes: list[int], kept: bool) -> Tensor:
     if kept:
         for axis in axes:
             y = y.unsqueeze(axis + x.dim())
-    return y
+    out: Tensor = y
+    return out
 
 
 START = {"max": -torch.inf, "min": torch.inf}
