@@ -223,7 +223,7 @@ static void prepare(cell *c, const float *weight, float **layouts, void *block)
     layouts[ANY] = layouts[ROWS_N];
     const ds_weight_layout rows = {
         .n_taps = 1, .n_inner = 1, .n_channels = c->k, .col = (ptrdiff_t)c->k, .channel = 1};
-    ds_pack(c->kernels, block, weight, c->n, &rows, NULL);
+    ds_pack(c->kernels, c->kernels->format, block, weight, c->n, &rows, NULL);
     c->packed = *(const ds_packed *)block;
     layouts[PACKED] = (float *)((char *)block + ((const char *)c->packed.data - (char *)block));
     for (size_t n = 0; n < c->n; n++) {
@@ -255,7 +255,7 @@ static void prepare(cell *c, const float *weight, float **layouts, void *block)
 static void measure(cell *c, const char *label, size_t n_rounds, double nanoseconds, ring *r)
 {
     static double times[N_CANDIDATES][MAX_ROUNDS];
-    const size_t packed_bytes = ds_packed_bytes(c->kernels, c->n, c->k);
+    const size_t packed_bytes = ds_packed_bytes(c->kernels, c->kernels->format, c->n, c->k);
     c->weight_bytes = (packed_bytes + 4095) / 4096 * 4096;
     c->x = memory(c->m * c->k * sizeof(float));
     c->y = memory(c->m * c->n * sizeof(float));

@@ -72,8 +72,8 @@ def measure(name: str, n: int, limit: float, folder: Path) -> dict[str, Any]:
     row: dict[str, Any] = {"model": name, "size": n}
     try:
         ds.compile(model, spec, verify=False).save(path)
-        row["compile"] = round(seconds(lambda: ds.compile(model, spec, verify=False), limit), 4)
-        row["load"] = round(seconds(lambda: ds.load(path).close(), limit), 4)
+        row["compile"] = round(seconds(lambda: ds.compile(model, spec, verify=False), limit), 6)
+        row["load"] = round(seconds(lambda: ds.load(path).close(), limit), 6)
         row["megabytes"] = round(path.stat().st_size / 1e6, 2)
     except ds.DreamStreamError as error:  # a limit
         row["refused"] = str(error)
