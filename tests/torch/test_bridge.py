@@ -505,3 +505,37 @@ def test_on_cuda(net, xs):
     for i, whole in zip("ab", want):
         got = torch.cat([first["y"][i], rest["y"][i]], 1)
         assert got.is_cuda and (got.cpu() - whole).abs().max() < 1e-4
+
+
+def test_what_is_written_in_place_is_seen_in_every_call():
+    """A second call repeats what the first did: what it wrote into its argument, too."""
+
+    def forward(m, x):
+        y = m.conv(x)
+        z = F.relu(y, inplace=True)
+        return z * 2 + y
+
+    model = forward_of(forward, conv=nn.Conv1d(3, 4, 3, padding=1)).eval()
+    x = torch.randn(3, 20)
+    whole = model(x[None].clone())[0]
+    ds.patch_module(model).online()
+    ys = [
+        model(ds.stream_tensor([x[:, a:b]], ids=["a"], sos=a == 0, eos=b == 20))["a"]
+        for a, b in ((0, 5), (5, 10), (10, 15), (15, 20))
+    ]
+    torch.testing.assert_close(torch.cat(ys, 1), whole)
+
+
+@pytest.mark.parametrize(
+    "form", [lambda x: [x], lambda x: (x,), lambda x: {"x": x}], ids=["list", "tuple", "dict"]
+)
+def test_one_stream_in_a_container(form):
+    def forward(m, given):
+        return m.conv(given["x"] if isinstance(given, dict) else given[0])
+
+    model = forward_of(forward, conv=nn.Conv1d(3, 4, 3)).eval()
+    x = torch.randn(3, 9)
+    whole = model(form(x[None]))[0]
+    ds.patch_module(model).online()
+    y = model(form(ds.stream_tensor([x], ids=["a"], sos=True, eos=True)))
+    torch.testing.assert_close(y["a"], whole)

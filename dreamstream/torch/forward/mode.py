@@ -131,7 +131,8 @@ class Forward(TorchFunctionMode):
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
         meaning = meaning_of(func)
-        if self._courses is None or not meaning.repeats or self.entry.recording is not None:
+        repeats = meaning.repeats and kwargs.get("inplace") is not True
+        if self._courses is None or not repeats or self.entry.recording is not None:
             return self._called(func, meaning, args, kwargs)
         asked = _Asked(func, args, kwargs)
         at = self.entry.n_done
@@ -229,12 +230,8 @@ class Forward(TorchFunctionMode):
 
     def _constant(self, x: torch.Tensor) -> Constant:
         """Return a plain tensor as the native front end sees it, a parameter as the same each time."""
-        if type(x) is not torch.nn.Parameter:
-            return Constant(x, self.arrays)
         found = self._parameters.get(id(x))
-        if found is None:
-            found = self._parameters[id(x)] = Constant(x, self.arrays)
-        return found
+        return Constant(x, self.arrays) if found is None else found
 
     def _inner(self, x: StreamTensor) -> Any:
         inner = x._inner

@@ -45,13 +45,14 @@ class TorchSession(Session):
         self.joined = Slot(Groups())
         self.guard = Guard(self)
 
-    def forget_courses(self, named: list[Any]) -> None:
-        """Forget what the calls before did if parameters are no longer what they were."""
+    def know(self, tensors: Sequence[Tensor]) -> None:
+        """Learn the parameters; forget what the calls before did if they are no longer what they were."""
+        named = [(id(t), t.dtype, t.shape) for t in tensors]
         if named != self._named:
             self._named = named
             self.courses.clear()
             self.asked.clear()
-            self.parameters.clear()
+            self.parameters = {id(t): Constant(t) for t in tensors}
 
     @property
     def groups(self) -> Groups:
