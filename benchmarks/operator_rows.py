@@ -294,6 +294,13 @@ def rows() -> list[Row]:
         same("cast", "to int64, 128", lambda x: x.long()),
         *[function(name) for name in ("gelu", "silu", "softplus", "logsigmoid", "elu")],
         *[function(name, dim=-1) for name in ("softmax", "log_softmax", "glu")],
+        *[Row("rfft", f"{n}", lambda x: F.rfft(x)[0], {FRAMES: lambda x: torch.fft.rfft(x).real}, ((n,),))
+          for n in (400, 512)],
+        Row("irfft", "400", lambda x, y: F.irfft(x, y),
+            {FRAMES: lambda x, y: torch.fft.irfft(torch.complex(x, y))}, ((201,), (201,))),
+        *[Row(name, "400", lambda x, y, ours=getattr(F, name): ours(x, y)[0],
+              {FRAMES: lambda x, y, theirs=getattr(torch.fft, name): theirs(torch.complex(x, y)).real},
+              ((400,), (400,))) for name in ("fft", "ifft")],
         # shapes within a frame
         Row("cat", "128 and 128", lambda x, y: ds.cat([x, y], -1), {FRAMES: lambda x, y: torch.cat([x, y], -1)},
             ((128,), (128,))),

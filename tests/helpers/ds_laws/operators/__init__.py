@@ -17,6 +17,7 @@ from . import (
     recurrent,
     regrouping,
     resampling,
+    spectra,
 )
 
 __all__ = [
@@ -35,4 +36,5 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     **planes.GENERATORS,
     **norms.GENERATORS,
     **features.GENERATORS,
+    **spectra.GENERATORS,
 }

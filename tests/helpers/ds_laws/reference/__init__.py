@@ -24,6 +24,7 @@ from . import (
     recurrent,
     regrouping,
     resampling,
+    spectra,
 )
 from .base import Array, Refused, length_of, operands
 
@@ -46,4 +47,5 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     **planes.REFERENCES,
     **norms.REFERENCES,
     **features.REFERENCES,
+    **spectra.REFERENCES,
 }
