@@ -10,6 +10,7 @@
 from .elementwise import BINARY, ELEMENTWISE, UNARY, Elementwise
 from .names import ALIASES, OPERATIONS, Operation
 from .operators import OPERATORS, Operator
+from .refusals import REFUSALS, Refusal
 
 __all__ = [
     "ALIASES",
@@ -17,8 +18,10 @@ __all__ = [
     "ELEMENTWISE",
     "OPERATIONS",
     "OPERATORS",
+    "REFUSALS",
     "UNARY",
     "Elementwise",
     "Operation",
     "Operator",
+    "Refusal",
 ]
