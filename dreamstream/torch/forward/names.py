@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -12,9 +12,6 @@ from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.tensor import Tensor as NativeTensor
 from ...nn import functional as native_functional
 from ...operations import ALIASES, OPERATIONS
-
-if TYPE_CHECKING:
-    from .mode import Forward
 
 __all__ = [
     "ATTRIBUTES",
@@ -34,7 +31,7 @@ Handler = Callable[..., Any]
 IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "generator")
 
 HANDLERS: dict[str, Handler] = {}
-ATTRIBUTES: dict[str, Callable[[Forward, Any], Any]] = {}
+ATTRIBUTES: dict[str, Callable[[Any, Any], Any]] = {}
 
 
 def function(*names: str) -> Callable[[Handler], Handler]:
@@ -50,7 +47,7 @@ def function(*names: str) -> Callable[[Handler], Handler]:
 def attribute(*names: str) -> Callable[..., Any]:
     """Enter what an attribute of a stream is: ``fn(forward, inner)``."""
 
-    def keep(fn: Callable[[Forward, Any], Any]) -> Callable[[Forward, Any], Any]:
+    def keep(fn: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         ATTRIBUTES.update(dict.fromkeys(names, fn))
         return fn
 
