@@ -27,6 +27,8 @@ class Operator:
         The attributes that this function takes, as arguments of these names.
     written : str
         How users write it, where no layer, function or method is named after it; L is the stream axis.
+    alone : str
+        Why torch has nothing to compare it with, for those where this is so.
     """
 
     name: str
@@ -34,3 +36,4 @@ class Operator:
     torch: str = field(default="", kw_only=True)
     takes: tuple[str, ...] = field(default=(), kw_only=True)
     written: str = field(default="", kw_only=True)
+    alone: str = field(default="", kw_only=True)

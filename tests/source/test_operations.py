@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import get_args
 
 import pytest
+import source_tree
 
 from dreamstream import _core
 from dreamstream.operations import ALIASES, ELEMENTWISE, OPERATIONS, OPERATORS, names, operators
@@ -61,3 +63,12 @@ def test_other_names_are_found():
 
     for name in ALIASES.values():
         assert any(hasattr(place, name) for place in (StreamTensor, functional, array)), name
+
+
+def test_page_names_files_that_are_there():
+    text = (source_tree.ROOT / "docs" / "internals" / "testing.md").read_text()
+    text = text.partition("## Adding an operator")[2].partition("## These pages")[0]
+    named = re.findall(r"`((?:csrc|dreamstream|tests|docs|benchmarks)/[\w./]+)", text)
+    assert len(named) > 15
+    missing = [n for n in named if "NAME" not in n and not (source_tree.ROOT / n).exists()]
+    assert not missing, missing
