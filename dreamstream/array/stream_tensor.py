@@ -262,8 +262,8 @@ class StreamTensor(Tensor):
         places: dict[Any, tuple[int, ...]] = {"B": (0,), "L": (1,), "B_L": (0, 1)}
         seen = [i for d in self.dims for i in (places[d] if isinstance(d, str) else (2 + d,))]
         order = (*seen, *(i for i in (0, 1) if i not in seen))  # of one element
-        lengths = self.lengths if not pooled else np.ones(n, np.int64)
-        out = hook.made("padded", self._frames(), lengths=lengths, width=width, fill=fill, order=order)
+        options = {"lengths": self.lengths, "width": width, "fill": fill, "order": order}
+        out = hook.made("padded", self._frames(), **options)
         sizes = {"B": n, "L": width, "B_L": n * width}
         return out.reshape([sizes[d] if isinstance(d, str) else self.features[d] for d in self.dims])
 
