@@ -408,11 +408,7 @@ static ds_plan *plan_of(graph_case *c, int64_t skew)
 {
     ds_plan *plan = NULL;
     CHECK(c->status == DS_OK);
-    const ds_status status = ds_plan_create(&plan, c->graph, best_kernels(), skew);
-    if (status != DS_OK) {
-        fprintf(stderr, "%s\n", ds_last_error());
-    }
-    CHECK(status == DS_OK);
+    CHECK_OK(ds_plan_create(&plan, c->graph, best_kernels(), skew));
     return plan;
 }
 
@@ -560,8 +556,7 @@ static void test_every_allocation(void)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     test_known_answers();
     test_field_of_each_output();
     test_long_starts();
@@ -574,6 +569,5 @@ int main(void)
     test_dead_nodes();
     test_many_nodes();
     test_every_allocation();
-    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
-    return check_report();
+    return report_memory();
 }

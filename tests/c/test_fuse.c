@@ -345,8 +345,7 @@ static void test_weights(const ds_kernels *kernels)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     const ds_kernels *all[8];
     const size_t n = ds_kernels_list(all, 8);
     for (size_t i = 0; i < n && all[i]->isa <= ds_cpu_best(); i++) {
@@ -360,6 +359,5 @@ int main(void)
     if (ds_kernels_blas(DS_ISA_REF) != NULL) {
         test_weights(ds_kernels_blas(DS_ISA_REF));
     }
-    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
-    return check_report();
+    return report_memory();
 }
