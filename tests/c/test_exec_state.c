@@ -207,62 +207,6 @@ static void test_other_models(void)
     free_fed(&r, &s);
     close_runner(&r);
 } /* ---------------------------------------------------------------- far positions */
-static void test_far(int64_t by)
-{
-    random_state = 31;
-    graph_case c = new_case();
-    const int x = add_input(&c, 2, 1, 1);
-    const int y = add_padded_conv(&c, x, 3, 5, 3, 1, 2, 2, "zeros");
-    const int z = add_combined(&c, "add", y, add_padded_conv(&c, y, 3, 3, 1, 2, 2, 2, "reflect"));
-    const int w = add_transposed(&c, add_shift(&c, "delay", z, "frames", 2, NULL, 0), 2, 4, 2);
-    add_output(&c, add_lstm(&c, w, 3, false));
-    add_output(&c, add_shift(&c, "slice", w, "start", 5, "step", 2));
-    runner r = make_runner(&c, best_kernels(), 0, 1, 0);
-    const int64_t period = r.plan->analysis.period;
-    by = by / period * period;
-    fed s = open_fed(&r, 200), *row = &s;
-    CHECK(advance(&r, &row, 1, 83) == DS_OK);
-    char *state;
-    const size_t n = copy_state(&r, s.slot, &state);
-    CHECK(shift_snapshot(r.plan, state, n, by));
-    ds_slot *far;
-    CHECK(ds_session_open(r.session, &far, 0) == DS_OK);
-    CHECK_OK(ds_slot_restore(r.plan, far, state, n));
-    check_state(&r, far, state, n);
-    int64_t shift[2];
-    for (size_t o = 0; o < 2; o++) {
-        const ds_rate rate = r.plan->graph->edges[r.plan->graph->outputs[o]].signature.rate;
-        shift[o] = by / rate.den * rate.num;
-    }
-    while (!s.ended) { /* both in the same pieces */
-        ds_slot *slots[2] = {s.slot, far};
-        int64_t one[1];
-        const bool all = choose_frames(&r, &s, one, 1), ended[2] = {all, all};
-        const int64_t n_frames[2] = {one[0], one[0]};
-        bool bad[2];
-        fed *const rows[2] = {&s, &s};
-        CHECK(begin_rows(r.batch, slots, n_frames, ended, bad, 2) == DS_OK);
-        write_inputs(&r, rows, n_frames, 2);
-        ds_step_run(r.batch);
-        for (size_t o = 0; o < 2; o++) {
-            int64_t near_start, far_start;
-            const int64_t near_n = ds_step_frames(r.batch, o, 0, &near_start);
-            const int64_t far_n = ds_step_frames(r.batch, o, 1, &far_start);
-            const size_t bytes =
-                ds_signature_bytes(&r.plan->graph->edges[r.plan->graph->outputs[o]].signature);
-            CHECK(far_n == near_n && far_start == near_start + shift[o]);
-            CHECK(near_n == 0 ||
-                  memcmp(ds_step_values(r.batch, o, 0), ds_step_values(r.batch, o, 1),
-                         (size_t)near_n * bytes) == 0);
-        }
-        s.at[0] += one[0];
-        s.ended = all;
-    }
-    free(state);
-    ds_session_close(r.session, far);
-    free_fed(&r, &s);
-    close_runner(&r);
-}
 
 /* At the end of all positions a call is refused, and nothing has moved. */
 static void test_end_of_positions(void)
@@ -302,15 +246,6 @@ int main(void)
     test_call(2);
     test_damage();
     test_other_models();
-    const int64_t far[] = {600,
-                           (int64_t)1 << 31,
-                           (int64_t)1 << 32,
-                           (int64_t)1 << 40,
-                           (int64_t)1 << 53,
-                           (int64_t)1 << 58};
-    for (size_t k = 0; k < sizeof far / sizeof far[0]; k++) {
-        test_far(far[k] + 12345);
-    }
     test_end_of_positions();
     return report_memory();
 }

@@ -1,5 +1,6 @@
-/* Products with epilogues, and weights that are given back. Epilogues: each graph that fuses, against its operators one by one, to the bit; in pieces, in
- * ragged batches, with threads, on all instruction sets. And graphs that must not fuse. */
+/* Products with epilogues, and weights that are given back. Epilogues: each graph that fuses, against its
+ * operators one by one, to the bit; in pieces, in ragged batches, with threads, on all instruction sets. And
+ * graphs that must not fuse. */
 #include <math.h>
 
 #include "exec_driver.h"
@@ -194,7 +195,6 @@ static void test_transposed(const ds_kernels *kernels)
                                 .value = {.ints = {1 + round % 4, 2}, .n_ints = 2}};
         int x = 0;
         CHECK(ds_graph_input(c.graph, &x, &in) == DS_OK);
-        c.plain = false;
         const int e = add_node(&c, &ds_op_conv_transpose2d, &stride, 1, &x, 1, &weight, 1);
         const int other = add_node(&c, &ds_op_conv_transpose2d, &stride, 1, &x, 1, &weight, 1);
         add_output(&c, add_combined(&c, "add", add_unary(&c, "silu", e), other));
