@@ -98,8 +98,11 @@ static void test_all_threads_work(void)
     for (int i = 0; i < 20; i++) {
         meeting place = {0, 4};
         ds_pool_run(pool, meet, &place, 4);
-        if (i % 5 == 0) {
-            nap(1000000);
+        if (i % 5 == 0) { /* they go to sleep, and are woken ahead of the next run or by it */
+            nap(5000000);
+            if (i % 2 == 0) {
+                ds_pool_wake(pool);
+            }
         }
     }
     ds_pool_destroy(pool);
