@@ -231,6 +231,13 @@ def function(name: str, *args: Any, **kwargs: Any) -> Row:
     return Row(name, "128", lambda x: ours(x, *args, **kwargs), {FRAMES: lambda x: theirs(x, *args, **kwargs)})
 
 
+def transform(name: str) -> Row:
+    """Of complex numbers, in two tensors."""
+    ours, theirs = getattr(F, name), getattr(torch.fft, name)
+    return Row(name, "400", lambda x, y: ours(x, y)[0], {FRAMES: lambda x, y: theirs(torch.complex(x, y)).real},
+               ((400,),) * 2)  # fmt: skip
+
+
 def same(operator: str, label: str, call: Function, features: Any = ((128,),), **more: Any) -> Row:
     """One expression for both."""
     return Row(operator, label, call, {FRAMES: call}, features, **more)
@@ -296,11 +303,8 @@ def rows() -> list[Row]:
         *[function(name, dim=-1) for name in ("softmax", "log_softmax", "glu")],
         *[Row("rfft", f"{n}", lambda x: F.rfft(x)[0], {FRAMES: lambda x: torch.fft.rfft(x).real}, ((n,),))
           for n in (400, 512)],
-        Row("irfft", "400", lambda x, y: F.irfft(x, y),
-            {FRAMES: lambda x, y: torch.fft.irfft(torch.complex(x, y))}, ((201,), (201,))),
-        *[Row(name, "400", lambda x, y, ours=getattr(F, name): ours(x, y)[0],
-              {FRAMES: lambda x, y, theirs=getattr(torch.fft, name): theirs(torch.complex(x, y)).real},
-              ((400,), (400,))) for name in ("fft", "ifft")],
+        Row("irfft", "400", F.irfft, {FRAMES: lambda x, y: torch.fft.irfft(torch.complex(x, y))}, ((201,),) * 2),
+        *map(transform, ("fft", "ifft")),
         # shapes within a frame
         Row("cat", "128 and 128", lambda x, y: ds.cat([x, y], -1), {FRAMES: lambda x, y: torch.cat([x, y], -1)},
             ((128,), (128,))),
@@ -333,13 +337,5 @@ REASONS = {
     ("reshape", "8 × 32 to 256"): "torch's is a view of its input; a stream's output is the caller's own",
 }
 
-#: Operators that have no row, and why.
-NO_ROW = {
-    "sync": "lets branches wait for each other; computes nothing, and rewrites take it out where none waits",
-    "limit": "refuses streams that are too long; computes nothing",
-    "cut": "gives a stream the length of another one; a slice, which has a row",
-    "table": "a constant by position; ends with its table, so that no step of it can be repeated",
-    "unstack": "a stack of frames, one after the other: the same bytes",
-    "adaptive_pool": "its windows follow from the length: what it gives, it gives at the end",
-    "pad_to_multiple": "adds frames at the end of a stream only",
-}
+#: Operators that have no row, and why; torch has nothing to compare some others with.
+NO_ROW = {"adaptive_pool": "its windows follow from the length: what it gives, it gives at the end"}

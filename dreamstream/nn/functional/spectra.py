@@ -1,4 +1,4 @@
-"""Fourier transforms: of the features of every frame, and of windows of samples. Complex numbers are two tensors."""
+"""Fourier transforms of the features of frames, and of windows of samples; complex numbers are two tensors."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def _sized(name: str, x: Tensor, n: int | None) -> Tensor:
     require_float(name, x.dtype)
     if x.is_stream and isinstance(x.dims[-1], str):  # type: ignore[attr-defined]
         raise NotStreamableError(
-            f"{name} at {user_line()}: its dimension is {x.dims[-1]} of a stream, and a transform is of all that "  # type: ignore[attr-defined]
-            "there is; transform windows, by stft or unfold"
+            f"{name} at {user_line()}: its dimension is {x.dims[-1]} of a stream, and transforms are of all "  # type: ignore[attr-defined]
+            "that there is; transform windows, by stft or unfold"
         )
     if n is None or n == x.shape[-1]:
         return x
@@ -172,8 +172,7 @@ def stft(
     real="The real parts, ``(..., bins, frames)``.",
     imag="The imaginary parts.",
     center="Whether n_fft // 2 samples are taken off both ends.",
-    length="int, optional: Samples of the result, which is cut, or filled up with zeros; it may be another stream's "
-    "size.",
+    length="int, optional: Samples of the result, which is cut, or filled up with zeros.",
 )
 def istft(
     real: Tensor,
@@ -211,12 +210,13 @@ def istft(
     x = x * float(n_fft) ** 0.5 if normalized else x
     whole = zeros_like(x) + (1.0 if taps is None else taps * taps)
     x = x if taps is None else x * taps
-    y = overlap_add(x, hop) / overlap_add(whole, hop)
+    y: Tensor = overlap_add(x, hop) / overlap_add(whole, hop)
     half = n_fft // 2 if center else 0
     y = y[..., half:] if half else y
-    if length is not None:
-        return pad(y, (0, length if isinstance(length, int) else hop))[..., :length]
-    return y[..., :-half] if half else y
+    if length is None:
+        return y[..., :-half] if half else y
+    longer: Tensor = pad(y, (0, length if isinstance(length, int) else hop))
+    return longer[..., :length]
 
 
 def _hop(name: str, n_fft: int, hop_length: int | None) -> int:
@@ -252,6 +252,6 @@ def _require_cover(n_fft: int, hop: int, taps: Tensor | None, center: bool) -> N
         covered = total[half : frame * hop + n_fft - half]
         if len(covered) and covered.min() < LEAST:
             raise ShapeError(
-                f"istft: after {frame + 1} frames the window, {hop} samples apart, leaves samples uncovered; give a "
-                "window without zeros there, a smaller hop_length, or center=True"
+                f"istft: windows {hop} samples apart leave samples uncovered, after {frame + 1} of them; give one "
+                "without zeros there, a smaller hop_length, or center=True"
             )

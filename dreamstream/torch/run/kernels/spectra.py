@@ -28,8 +28,10 @@ def irfft(step: Step, real: Tensor, imag: Tensor) -> Tensor:
     if _by_products(real):
         cos, sin = _waves(real, bins, n, n)
         twice = real.new_tensor([1 if 2 * k in (0, n) else 2 for k in range(bins)])[:, None]  # for the mirrored
-        return (real @ (cos * twice) - imag @ (sin * twice)) / n
-    return torch.fft.irfft(torch.complex(real, imag), n)
+        out: Tensor = (real @ (cos * twice) - imag @ (sin * twice)) / n
+        return out
+    out = torch.fft.irfft(torch.complex(real, imag), n)
+    return out
 
 
 @framewise("fft", "ifft")
@@ -46,7 +48,7 @@ def fft(step: Step, real: Tensor, imag: Tensor) -> tuple[Tensor, Tensor]:
 
 def _by_products(x: Tensor) -> bool:
     """Whether torch's transforms won't do: they take no empty tensors, and exported graphs know few of them."""
-    return torch.jit.is_tracing() or not x.numel()
+    return torch.onnx.is_in_onnx_export() or not x.numel()
 
 
 def _waves(like: Tensor, rows: int, columns: int, n: int) -> tuple[Tensor, Tensor]:
