@@ -40,7 +40,7 @@ _OF_WINDOWS = {
     "win_length": "Samples of `window`, around which are zeros; n_fft without it.",
     "window": "``(win_length,)``; ones without it.",
     "normalized": "Whether transforms are divided by the root of n_fft, and inverses multiplied.",
-    "onesided": "False: all n_fft bins, of which the second half mirrors the first; True and None: n_fft // 2 + 1.",
+    "onesided": "False: all n_fft bins, of which the second half mirrors the first; else n_fft // 2 + 1.",
 }
 
 
@@ -216,7 +216,8 @@ def istft(
     if length is None:
         return y[..., :-half] if half else y
     longer: Tensor = pad(y, (0, length if isinstance(length, int) else hop))
-    return longer[..., :length]
+    y = longer[..., :length]
+    return y
 
 
 def _hop(name: str, n_fft: int, hop_length: int | None) -> int:
