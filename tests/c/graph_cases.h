@@ -16,8 +16,8 @@
 
 #include <string.h>
 
-#include "base/fault.h"
 #include "check.h"
+#include "fault.h"
 #include "ops/registry.h"
 #include "step_rows.h"
 

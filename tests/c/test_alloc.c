@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/fault.h"
 #include "check.h"
+#include "fault.h"
 
 static void test_sizes(const ds_allocator *allocator)
 {

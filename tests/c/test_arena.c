@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/fault.h"
 #include "check.h"
+#include "fault.h"
 
 static uint64_t random_state = 1;
 

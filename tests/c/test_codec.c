@@ -2,12 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fault.h"
 #include "check.h"
 #include "codec/buffer.h"
 #include "codec/decimal.h"
 #include "codec/sort.h"
 #include "codec/utf8.h"
+#include "fault.h"
 
 /* ---- numbers -------------------------------------------------------------------------------- */
 

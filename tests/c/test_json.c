@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fault.h"
 #include "check.h"
+#include "fault.h"
 #include "json_copy.h"
 
 /* A copy of its own size on the heap, so that sanitizers see the first byte beyond. */

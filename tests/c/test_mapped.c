@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fault.h"
 #include "check.h"
+#include "fault.h"
 
 typedef ds_status (*opener)(ds_mapped **mapped, const ds_allocator *allocator, const char *path);
 

@@ -1,8 +1,8 @@
 /* ops/op, ops/registry, batch/value: making operators, driving them, refusals. */
 #include <string.h>
 
-#include "base/fault.h"
 #include "check.h"
+#include "fault.h"
 #include "ops/registry.h"
 
 static const ds_signature frame4 = {.dtype = DS_F32, .rank = 1, .shape = {4}, .rate = {1, 1}};

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fault.h"
 #include "check.h"
+#include "fault.h"
 
 /* ---- files ---------------------------------------------------------------------------------- */
 

@@ -1,9 +1,9 @@
 /* codec/mapped: users that come and go in several threads. */
 #include <pthread.h>
 
-#include "base/fault.h"
 #include "check.h"
 #include "codec/mapped.h"
+#include "fault.h"
 
 static void *use(void *argument)
 {

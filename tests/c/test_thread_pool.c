@@ -10,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/fault.h"
 #include "check.h"
 #include "cpu/threads.h"
+#include "fault.h"
 
 enum { N_MOST = 300 };
 
