@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ..case import Case, Rng
 from . import (
+    attention,
     features,
     frames,
     functions,
@@ -35,4 +36,5 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     **planes.GENERATORS,
     **norms.GENERATORS,
     **features.GENERATORS,
+    **attention.GENERATORS,
 }

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from . import (
+    attention,
     features,
     frames,
     functions,
@@ -46,4 +47,5 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     **planes.REFERENCES,
     **norms.REFERENCES,
     **features.REFERENCES,
+    **attention.REFERENCES,
 }
