@@ -6,7 +6,7 @@ from typing import Any
 
 from ..array import Tensor
 from ..errors import NotStreamableError, ShapeError
-from ..stream.context import CAUSAL, Context
+from ..stream.context import Context
 from . import functional as F
 from . import init
 from .functional.texts import described
@@ -85,7 +85,9 @@ class MultiheadAttention(Module):
         for name, features in (("q", embed_dim), ("k", self.kdim), ("v", self.vdim)):
             own = None if joined else new_parameter(embed_dim, features, **like)
             self.register_parameter(f"{name}_proj_weight", own)
-        self.register_parameter("in_proj_weight", new_parameter(3 * embed_dim, embed_dim, **like) if joined else None)
+        self.register_parameter(
+            "in_proj_weight", new_parameter(3 * embed_dim, embed_dim, **like) if joined else None
+        )
         self.register_parameter("in_proj_bias", new_parameter(3 * embed_dim, **like) if bias else None)
         self.out_proj = Linear(embed_dim, embed_dim, bias=bias, **like)
         self.reset_parameters()
@@ -116,25 +118,28 @@ class MultiheadAttention(Module):
             raise NotStreamableError(
                 "MultiheadAttention: masks are not taken here; say what a query sees by is_causal or a context"
             )
-        if is_causal and self.context is not None:
-            raise ValueError("MultiheadAttention: it has a context; is_causal says what a query sees once more")
-        found = []
-        for i, (x, features) in enumerate(((query, self.embed_dim), (key, self.kdim), (value, self.vdim))):
+        given = ((query, self.embed_dim), (key, self.kdim), (value, self.vdim))
+        for x, features in given:
             if x.ndim != 3 or x.shape[-1] != features:
                 raise ShapeError(
                     f"MultiheadAttention: expected (B, L, {features}), or with L first, got {tuple(x.shape)}"
                 )
-            x = x if self.batch_first else x.transpose(0, 1)
-            part = slice(i * self.embed_dim, (i + 1) * self.embed_dim)
-            joined = self.in_proj_weight
-            weight = getattr(self, f"{'qkv'[i]}_proj_weight") if joined is None else joined[part]
-            bias = None if self.in_proj_bias is None else self.in_proj_bias[part]
-            found.append(F.linear(x, weight, bias).unflatten(-1, (self.num_heads, -1)).transpose(1, 2))
-        q, k, v = found
-        context = CAUSAL if is_causal else self.context
-        out = F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout, context=context)
+        if query is key is value and self.in_proj_weight is not None:
+            parts = F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
+        else:
+            parts = [self._projected(i, x) for i, (x, _) in enumerate(given)]
+        parts = parts if self.batch_first else [x.transpose(0, 1) for x in parts]
+        q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in parts)
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, context=self.context)
         out = self.out_proj(out.transpose(1, 2).flatten(-2))
         return out if self.batch_first else out.transpose(0, 1), None
+
+    def _projected(self, i: int, x: Tensor) -> Tensor:
+        """Return queries, keys or values."""
+        part = slice(i * self.embed_dim, (i + 1) * self.embed_dim)
+        joined = self.in_proj_weight
+        weight = getattr(self, f"{'qkv'[i]}_proj_weight") if joined is None else joined[part]
+        return F.linear(x, weight, None if self.in_proj_bias is None else self.in_proj_bias[part])
 
     def extra_repr(self) -> str:
         """Return the arguments that a text of the layer shows."""

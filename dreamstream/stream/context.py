@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
-__all__ = ["CAUSAL", "EVERYTHING", "Context"]
+__all__ = ["CAUSAL", "EVERYTHING", "Context", "contexts_of", "declared", "is_declared", "seen_by"]
 
 
 @dataclass(frozen=True)
@@ -66,3 +70,65 @@ class Context:
 CAUSAL = Context()
 #: The whole stream.
 EVERYTHING = Context(chunk=None)
+
+_DECLARED: ContextVar[Context | None] = ContextVar("dreamstream_context", default=None)
+
+
+@contextmanager
+def declared(context: Context) -> Iterator[None]:
+    """Let attention that runs meanwhile see that context."""
+    token = _DECLARED.set(context)
+    try:
+        yield
+    finally:
+        _DECLARED.reset(token)
+
+
+def is_declared() -> bool:
+    """Whether attention that runs now has been told what it sees."""
+    return _DECLARED.get() is not None
+
+
+def seen_by(name: str, is_causal: bool, context: Context | None = None) -> Context:
+    """Return what queries of a call see: what the call says, what was declared around it, or the whole stream.
+
+    Raises
+    ------
+    ValueError
+        Where it is said twice.
+    """
+    said = [c for c in (_DECLARED.get(), context, CAUSAL if is_causal else None) if c is not None]
+    if len(said) > 1:
+        raise ValueError(f"{name}: {said[0]} and {said[1]} both say what a query sees; give one of them")
+    return said[0] if said else EVERYTHING
+
+
+def contexts_of(given: Mapping[str, Context], paths: list[str]) -> dict[str, Context]:
+    """Return the context that is given for each path, where one is; patterns may have ``*`` for a name between dots.
+
+    Raises
+    ------
+    TypeError
+        For what is no context.
+    ValueError
+        For a pattern that no path fits, a path that two fit, or one within another.
+    """
+    found: dict[str, Context] = {}
+    for pattern, context in given.items():
+        if not isinstance(context, Context):
+            raise TypeError(f"context: expected a ds.Context for {pattern!r}, got {type(context).__name__}")
+        parts = pattern.split(".")
+        fitting = [
+            p for p in paths if len(p.split(".")) == len(parts) and all(map(fnmatchcase, p.split("."), parts))
+        ]
+        if not fitting:
+            raise ValueError(f"context: no module's path fits {pattern!r}; there are {', '.join(paths[1:9])}, ...")
+        for path in fitting:
+            if path in found:
+                raise ValueError(f"context: two patterns fit {path!r}")
+            found[path] = context
+    for path in found:
+        outer = next((p for p in found if p != path and (not p or path.startswith(f"{p}."))), None)
+        if outer is not None:
+            raise ValueError(f"context: {path!r} lies within {outer!r}, which has a context too")
+    return found

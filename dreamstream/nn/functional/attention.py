@@ -7,7 +7,7 @@ import math
 from ...array import Tensor
 from ...dispatch import apply
 from ...errors import DTypeError, NotStreamableError, ShapeError, no_tape
-from ...stream.context import CAUSAL, EVERYTHING, Context
+from ...stream.context import Context, seen_by
 from .arguments import checked
 
 __all__ = ["scaled_dot_product_attention"]
@@ -44,7 +44,7 @@ def scaled_dot_product_attention(
     enable_gqa : bool
         Whether G may be a divisor of H: each head of keys and values then serves H / G heads of queries.
     context : Context, optional
-        What a query sees; without it and without `is_causal` the whole stream.
+        What a query sees; without it, without `is_causal` and without one that is declared the whole stream.
 
     Returns
     -------
@@ -66,11 +66,11 @@ def scaled_dot_product_attention(
     name = "scaled_dot_product_attention"
     q, k, v = checked(name, query), checked(name, key), checked(name, value)
     if attn_mask is not None:
-        raise NotStreamableError(f"{name}: attn_mask is not taken here; say what a query sees by is_causal or context")
+        raise NotStreamableError(
+            f"{name}: attn_mask is not taken here; say what a query sees by is_causal or context"
+        )
     if dropout_p:
         raise no_tape(f"{name}: dropout_p={dropout_p}")
-    if is_causal and context is not None:
-        raise ValueError(f"{name}: is_causal and context both say what a query sees; give one of them")
     if {x.ndim for x in (q, k, v)} not in ({3}, {4}):
         raise ShapeError(
             f"{name}: expected three tensors (B, H, L, E) or (B, L, E), got {q.ndim}, {k.ndim} and {v.ndim} dimensions"
@@ -82,7 +82,7 @@ def scaled_dot_product_attention(
     heads, groups = q.shape[1], k.shape[1]
     if groups != heads and not enable_gqa:
         raise ShapeError(f"{name}: {heads} heads of queries and {groups} of keys need enable_gqa=True")
-    seen = context or (CAUSAL if is_causal else EVERYTHING)
+    seen = seen_by(name, is_causal, context)
     attributes = {**seen.attributes, "scale": 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)}
     (out,) = apply("attention", attributes, (q, k, v), (), ("B", 0, "L", 1))
     return out.squeeze(1) if query.ndim == 3 else out

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..dropping import dropped
 from .positions import there
 from .registry import Step, Window, windowed
 
@@ -47,6 +48,7 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     weight = torch.exp(score - top.masked_fill(top == -torch.inf, 0))
     total = weight.sum(-1, keepdim=True)
     weight = weight / torch.where(total == 0, 1, total)
+    weight = dropped(weight)
     # Nothing times 0 may be NaN: what is not finite is counted along the keys, and spoils those who see it.
     bad = ~torch.isfinite(v)
     count = torch.nn.functional.pad(bad.cumsum(1), (0, 0, 0, 0, 1, 0))
@@ -58,7 +60,7 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
 
 
 def _bias(a: dict[str, Any], table: Tensor, distance: Tensor) -> Tensor:
-    """Return a table's entries ``(B, heads, n, keys)`` for distances ``(B, n, keys)``; it goes on beyond its ends."""
+    """Return entries ``(B, heads, n, keys)`` for distances ``(B, n, keys)``; a table goes on beyond its ends."""
     at, last = distance - a["first"], table.shape[1] - 1
     near = at.clamp(0, last)
     found = table[:, near].movedim(0, 1)
