@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..array import Tensor
-from ..errors import NotStreamableError, ShapeError
+from ..errors import ShapeError
+from ..operations.refusals import MASKED
 from ..stream.context import Context
 from . import functional as F
 from . import init
+from .functional.attention import refused
 from .functional.texts import described
 from .linear import Linear, new_parameter
 from .module import Module
@@ -115,9 +117,7 @@ class MultiheadAttention(Module):
     ) -> tuple[Tensor, None]:
         """Return the attended values, and None."""
         if key_padding_mask is not None or attn_mask is not None:
-            raise NotStreamableError(
-                "MultiheadAttention: masks are not taken here; say what a query sees by is_causal or a context"
-            )
+            raise refused("MultiheadAttention", MASKED)
         given = ((query, self.embed_dim), (key, self.kdim), (value, self.vdim))
         for x, features in given:
             if x.ndim != 3 or x.shape[-1] != features:
@@ -125,7 +125,7 @@ class MultiheadAttention(Module):
                     f"MultiheadAttention: expected (B, L, {features}), or with L first, got {tuple(x.shape)}"
                 )
         if query is key is value and self.in_proj_weight is not None:
-            parts = F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
+            parts = list(F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1))
         else:
             parts = [self._projected(i, x) for i, (x, _) in enumerate(given)]
         parts = parts if self.batch_first else [x.transpose(0, 1) for x in parts]

@@ -16,9 +16,9 @@ __all__ = ["CAUSAL", "EVERYTHING", "Context", "contexts_of", "declared", "is_dec
 class Context:
     """The keys that a query sees: those of its block, and some before and behind it.
 
-    Blocks of `chunk` frames lie at absolute positions; the query at position i is in block b = i // chunk and sees the
-    keys from ``b * chunk - left`` up to and without ``(b + 1) * chunk + right``. All in frames at the rate of the
-    attention.
+    Blocks of `chunk` frames lie at absolute positions, all in frames at the rate of the attention. The query at
+    position i is in block b = i // chunk and sees the keys from ``b * chunk - left`` up to and without
+    ``(b + 1) * chunk + right``.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ class Context:
 
     Notes
     -----
-    **Streaming.** Delay ``chunk - 1 + right`` frames. Kept are the keys and values of ``left + chunk + right`` frames
-    at most; of all where `left` is None.
+    **Streaming.** Delay ``chunk - 1 + right`` frames. Kept are the keys and values of ``left + chunk + right``
+    frames at most; of all where `left` is None.
 
     Examples
     --------
@@ -55,6 +55,11 @@ class Context:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise ValueError(f"Context: {name} is a number of frames from {least} on, or None, got {value!r}")
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing can be computed before the stream's end."""
+        return self.chunk is None or self.right is None
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -104,7 +109,7 @@ def seen_by(name: str, is_causal: bool, context: Context | None = None) -> Conte
 
 
 def contexts_of(given: Mapping[str, Context], paths: list[str]) -> dict[str, Context]:
-    """Return the context that is given for each path, where one is; patterns may have ``*`` for a name between dots.
+    """Return the context that is given for each path, where one is; ``*`` stands for a name between dots.
 
     Raises
     ------
@@ -117,10 +122,9 @@ def contexts_of(given: Mapping[str, Context], paths: list[str]) -> dict[str, Con
     for pattern, context in given.items():
         if not isinstance(context, Context):
             raise TypeError(f"context: expected a ds.Context for {pattern!r}, got {type(context).__name__}")
-        parts = pattern.split(".")
-        fitting = [
-            p for p in paths if len(p.split(".")) == len(parts) and all(map(fnmatchcase, p.split("."), parts))
-        ]
+        names = pattern.split(".")
+        parts = {p: p.split(".") for p in paths if p.count(".") == pattern.count(".")}
+        fitting = [p for p, own in parts.items() if all(map(fnmatchcase, own, names))]
         if not fitting:
             raise ValueError(f"context: no module's path fits {pattern!r}; there are {', '.join(paths[1:9])}, ...")
         for path in fitting:

@@ -7,10 +7,19 @@ import math
 from ...array import Tensor
 from ...dispatch import apply
 from ...errors import DTypeError, NotStreamableError, ShapeError, no_tape
+from ...operations.refusals import MASKED, SEES_ALL, Refusal
 from ...stream.context import Context, seen_by
+from ...stream.where import user_line
 from .arguments import checked
 
 __all__ = ["scaled_dot_product_attention"]
+
+
+def refused(name: str, refusal: Refusal) -> NotStreamableError:
+    """Return the error for what a row of the refusals names."""
+    reason, remedy = refusal.words
+    waits = ', or unstreamable="buffer" to wait for the end of each stream' if refusal.waits else ""
+    return NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}{waits}")
 
 
 def scaled_dot_product_attention(
@@ -66,14 +75,13 @@ def scaled_dot_product_attention(
     name = "scaled_dot_product_attention"
     q, k, v = checked(name, query), checked(name, key), checked(name, value)
     if attn_mask is not None:
-        raise NotStreamableError(
-            f"{name}: attn_mask is not taken here; say what a query sees by is_causal or context"
-        )
+        raise refused(name, MASKED)
     if dropout_p:
         raise no_tape(f"{name}: dropout_p={dropout_p}")
     if {x.ndim for x in (q, k, v)} not in ({3}, {4}):
         raise ShapeError(
-            f"{name}: expected three tensors (B, H, L, E) or (B, L, E), got {q.ndim}, {k.ndim} and {v.ndim} dimensions"
+            f"{name}: expected three tensors (B, H, L, E) or (B, L, E), got {q.ndim}, {k.ndim} and {v.ndim} "
+            "dimensions"
         )
     if len({x.dtype for x in (q, k, v)}) > 1 or q.dtype.kind != "f":
         raise DTypeError(f"{name}: expected one type of floats, got {q.dtype}, {k.dtype} and {v.dtype}")
@@ -83,6 +91,8 @@ def scaled_dot_product_attention(
     if groups != heads and not enable_gqa:
         raise ShapeError(f"{name}: {heads} heads of queries and {groups} of keys need enable_gqa=True")
     seen = seen_by(name, is_causal, context)
+    if seen.waits and q.is_stream and not q.edge.entry.buffers:  # type: ignore[attr-defined]
+        raise refused(name, SEES_ALL)
     attributes = {**seen.attributes, "scale": 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)}
     (out,) = apply("attention", attributes, (q, k, v), (), ("B", 0, "L", 1))
     return out.squeeze(1) if query.ndim == 3 else out

@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from ... import nn as native
 from ...array import BatchTensor
 from ...errors import NotStreamableError
+from ...nn.functional.attention import refused
 from ...online.register import registered_for
-from ...stream.where import user_line
+from ...operations.refusals import MASKED
 from ..private import recurrent_weights
 from .constants import Constant
 from .mode import Forward, current
@@ -160,14 +161,11 @@ def _attention(
 ) -> tuple[Any, None]:
     """Run a torch.nn.MultiheadAttention by its projections and one attention; its weights are None."""
     if key_padding_mask is not None or attn_mask is not None:
-        raise NotStreamableError(
-            f"MultiheadAttention at {user_line()}: a mask of a chunk's size says nothing of streams; declare what a "
-            "query sees with context="
-        )
+        raise refused("MultiheadAttention", MASKED)
     if module.bias_k is not None or module.add_zero_attn:
         raise NotStreamableError("MultiheadAttention: add_bias_kv and add_zero_attn do not stream")
     if query is key is value and module.in_proj_weight is not None:
-        parts = F.linear(query, module.in_proj_weight, module.in_proj_bias).chunk(3, -1)
+        parts = list(F.linear(query, module.in_proj_weight, module.in_proj_bias).chunk(3, -1))
     else:
         joined = module.in_proj_weight
         own = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)

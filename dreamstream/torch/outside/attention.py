@@ -45,11 +45,11 @@ def _attention(
 
 
 def _heads(
-    query: Tensor, key: Tensor, *args: Any, attn_mask: Any = None, is_causal: bool = False, **kwargs: Any
+    query: Tensor, key: Tensor, *args: Any, attn_mask: Any = None, is_causal: bool = False, **more: Any
 ) -> Any:
     context = seen_by("MultiheadAttention", is_causal or attn_mask is not None)
-    mask = ~_seen(context, query, key, 0)
-    return F.multi_head_attention_forward(query, key, *args, attn_mask=mask, is_causal=False, **kwargs)
+    more["attn_mask"] = ~_seen(context, query, key, 0)
+    return F.multi_head_attention_forward(query, key, *args, **more)
 
 
 _STANDS_IN = {F.scaled_dot_product_attention: _attention, F.multi_head_attention_forward: _heads}

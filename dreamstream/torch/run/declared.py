@@ -1,4 +1,4 @@
-"""Operators declared in Python on torch's values: `ds.Op` calls its forward on each stream's window, in eager mode."""
+"""Operators declared in Python on torch's values: each stream's window by itself, in eager mode."""
 
 from __future__ import annotations
 

@@ -63,9 +63,10 @@ def _bias(a: dict[str, Any], table: Tensor, distance: Tensor) -> Tensor:
     """Return entries ``(B, heads, n, keys)`` for distances ``(B, n, keys)``; a table goes on beyond its ends."""
     at, last = distance - a["first"], table.shape[1] - 1
     near = at.clamp(0, last)
-    found = table[:, near].movedim(0, 1)
+    found: Tensor = table[:, near].movedim(0, 1)
     if a["beyond"] == "constant" or not last:
         return found
     low, high = table[:, 1] - table[:, 0], table[:, -1] - table[:, -2]
     slope = torch.where((at < 0)[:, None], low[:, None, None], high[:, None, None])
-    return found + (at - near)[:, None] * slope
+    beyond: Tensor = found + (at - near)[:, None] * slope
+    return beyond
