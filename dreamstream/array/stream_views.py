@@ -8,6 +8,7 @@ the method of its name.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,13 +56,6 @@ def permute(self: Any, *dims: Any) -> Any:
     return self.with_dims(tuple(self.dims[i] for i in order), [self.names[i] for i in order])
 
 
-def transpose(self: Any, dim0: Any, dim1: Any) -> Any:
-    order = list(range(self.ndim))
-    a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
-    order[a], order[b] = order[b], order[a]
-    return self.permute(*order)
-
-
 def contiguous(self: Any) -> Any:
     return self
 
@@ -73,10 +67,6 @@ def clone(self: Any) -> Any:
 # ---------------------------------------------------------------- sizes
 def reshape(self: Any, *shape: Any) -> Any:
     return _methods(self).reshape(self, sizes_of(shape))
-
-
-def view_as(self: Any, other: Any) -> Any:
-    return self.reshape(*other.shape)
 
 
 def flatten(self: Any, start_dim: Any = 0, end_dim: Any = -1) -> Any:
@@ -92,9 +82,7 @@ def flatten(self: Any, start_dim: Any = 0, end_dim: Any = -1) -> Any:
             raise _refuse(self, f"flatten of {roles}")
         return chunks.fall_back(self, "this flatten").flatten(start_dim, end_dim)
     else:
-        joined = 1
-        for size in shape[first : last + 1]:
-            joined *= size
+        joined = math.prod(shape[first : last + 1])
     out = self.reshape(*shape[:first], joined, *shape[last + 1 :])
     return out.with_dims(out.dims, join(self.names, first, last)) if out.is_stream else out
 
@@ -368,7 +356,6 @@ REDUCTIONS = (
 take(
     StreamTensor,
     globals(),
-    swapaxes=transpose,
     view=reshape,
     __matmul__=matmul,
     _across=_across,
