@@ -355,10 +355,13 @@ def run(request: Request) -> list[tuple[Any, Edge]]:
                 'patch or compile with unstreamable="buffer" to wait for the end'
             )
         if entry.buffer_limit is not None:
-            limit = Request("limit", {"frames": entry.buffer_limit}, edges, request.values)
-            limit.op = operator(limit.name, limit.attributes, [edges[0].signature], ())
-            ((value, edge),) = entry.run(limit)
-            request.edges, request.values = [edge], [value]
+            limited = []
+            for edge, value in zip(edges, request.values):
+                limit = Request("limit", {"frames": entry.buffer_limit}, [edge], [value])
+                limit.op = operator(limit.name, limit.attributes, [edge.signature], ())
+                limited += entry.run(limit)
+            edges = [edge for _, edge in limited]
+            request.edges, request.values = edges, [value for value, _ in limited]
     if op.lockstep and len(edges) > 1:
         _sync(request)
     return entry.run(request)
