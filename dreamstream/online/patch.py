@@ -24,7 +24,7 @@ from .front import Front, foreign_front
 from .register import forward_of, registered_for
 from .session import Session
 
-__all__ = ["Patch", "StreamModule", "patch_module", "refuse_unstreamable", "unpatch_module"]
+__all__ = ["Patch", "PatchesItself", "StreamModule", "patch_module", "refuse_unstreamable", "unpatch_module"]
 
 M = TypeVar("M")
 
@@ -367,12 +367,8 @@ def unpatch_module(module: M) -> M:
     return module
 
 
-class StreamModule(Module):
-    """A module that patches itself: ``online()`` works right after it is made.
-
-    Options of `patch_module` can be given as class attributes ``train_variant``,
-    ``unstreamable_policy`` (there ``unstreamable``), ``buffer_limit`` and ``skew``.
-    """
+class PatchesItself:
+    """What modules have that patch themselves, whichever front end they are of."""
 
     train_variant = "chunk-wise-aligned"
     unstreamable_policy = "raise"
@@ -382,7 +378,8 @@ class StreamModule(Module):
     def __getattr__(self, name: str) -> Any:
         if name in (*Patch.METHODS, *Patch.PROPERTIES) and "_patch" not in self.__dict__:
             self._patch_itself()
-        return super().__getattr__(name)
+            return getattr(self, name)
+        return super().__getattr__(name)  # type: ignore[misc]
 
     def _patch_itself(self) -> None:
         patch_module(self, self.train_variant, self.unstreamable_policy, self.buffer_limit, self.skew)
@@ -398,3 +395,11 @@ class StreamModule(Module):
         """Be the untouched model; live streams stay as they are."""
         own: Any = self
         return own.online(False) if "_patch" in own.__dict__ else self
+
+
+class StreamModule(PatchesItself, Module):
+    """A module that patches itself: ``online()`` works right after it is made.
+
+    Options of `patch_module` can be given as class attributes ``train_variant``,
+    ``unstreamable_policy`` (there ``unstreamable``), ``buffer_limit`` and ``skew``.
+    """

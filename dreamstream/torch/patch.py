@@ -17,7 +17,7 @@ from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor as Native
 from ..errors import ModeError, NotStreamableError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
-from ..online.patch import Patch, patch_module
+from ..online.patch import Patch, PatchesItself
 from ..stream.rules import require_same_streams
 from . import private
 from .forward.buffers import Buffers
@@ -327,20 +327,5 @@ class _Front:
 FRONT = _Front()
 
 
-class StreamModule(torch.nn.Module):
-    """A torch module that patches itself: ``online()`` works right after it is made.
-
-    Options of `dreamstream.patch_module` can be given as class attributes ``train_variant``,
-    ``unstreamable_policy`` (there ``unstreamable``), ``buffer_limit`` and ``skew``.
-    """
-
-    train_variant = "chunk-wise-aligned"
-    unstreamable_policy = "raise"
-    buffer_limit: int | None = None
-    skew = 0
-
-    def __getattr__(self, name: str) -> Any:
-        if name in (*Patch.METHODS, *Patch.PROPERTIES) and "_patch" not in self.__dict__:
-            patch_module(self, self.train_variant, self.unstreamable_policy, self.buffer_limit, self.skew)
-            return getattr(self, name)
-        return super().__getattr__(name)
+class StreamModule(PatchesItself, torch.nn.Module):
+    """A torch module that patches itself; see `dreamstream.StreamModule`."""
