@@ -88,14 +88,15 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
 
     Source: torch.fft.rfft.
     """
-    (real, imag) = _scaled("rfft", norm, _size(input, dim, n), False, _along("rfft", [input], dim, n, {}))
+    out = _along("rfft", [input], dim, n, {})
+    real, imag = _scaled("rfft", norm, _size(input, dim, n), False, out)
     return real, imag
 
 
 @described(**{**_OVER, "n": "Numbers of the result; 2 (m - 1) of m complex ones without it."})
 def irfft(real: Tensor, imag: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """Return n real numbers, whose Fourier transform this is. Source: torch.fft.irfft."""
-    size = 2 * (_size(real, dim, None) - 1) if n is None else operator.index(n)
+    size = 2 * (checked("irfft", real).shape[dim] - 1) if n is None else operator.index(n)
     if size < 1:
         raise ShapeError(f"irfft: n must be at least 1, got {size}")
     out = _along("irfft", [real, imag], dim, size // 2 + 1, {"size": size})
