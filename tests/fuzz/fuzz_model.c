@@ -8,6 +8,7 @@
  * them is to be found; with them the same file is refused, or read as the same.
  */
 #define _POSIX_C_SOURCE 200809L
+#include "buffer_sink.h"
 #include "codec/safetensors.h"
 #include "fuzz.h"
 #include "model/model.h"
@@ -104,7 +105,7 @@ static int file_of_text(ds_buffer *file, const char *text, size_t n_bytes)
         sources[k].data = data;
     }
     const ds_metadata_source source = {DS_MODEL_KEY, text, n_bytes};
-    const ds_sink sink = ds_buffer_sink(file);
+    const ds_sink sink = buffer_sink(file);
     return ds_safetensors_write(&sink, NULL, sources, n, &source, 1) == DS_OK;
 }
 
@@ -176,7 +177,7 @@ static void check_written(const ds_graph *graph, const ds_interface *interface)
     ds_interface *read = NULL;
     ds_buffer_init(&first, NULL);
     ds_buffer_init(&second, NULL);
-    const ds_sink to_first = ds_buffer_sink(&first), to_second = ds_buffer_sink(&second);
+    const ds_sink to_first = buffer_sink(&first), to_second = buffer_sink(&second);
     FUZZ_CHECK(ds_model_write(&to_first, graph, interface) == DS_OK);
     FUZZ_CHECK(ds_mapped_copy(&file, NULL, first.bytes, first.n_bytes) == DS_OK);
     FUZZ_CHECK(ds_model_read(&again, &read, NULL, file, false) == DS_OK);
