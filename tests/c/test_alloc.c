@@ -1,4 +1,4 @@
-/* base/alloc and base/fault: sizes, alignment, hooks, injected failures. */
+/* base/alloc and fault: sizes, alignment, hooks, injected failures. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
