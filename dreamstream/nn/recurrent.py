@@ -11,7 +11,6 @@ import numpy as np
 from ..array import BatchTensor, Tensor, stack
 from ..dispatch import apply
 from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
-from ..operations.refusals import BACKWARDS
 from . import init
 from .functional.arguments import checked
 from .functional.texts import described
@@ -214,7 +213,9 @@ class Recurrence(Module):
 
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why a bidirectional layer can't stream, and what would work."""
-        return BACKWARDS.words if self.bidirectional else None
+        if not self.bidirectional:
+            return None
+        return "its backward direction begins at the stream's end", "use bidirectional=False"
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that are not the usual ones."""
