@@ -9,6 +9,7 @@ import numpy as np
 from ..array import Tensor
 from ..array import dtypes as element_types
 from ..errors import ModeError, ShapeError
+from ..operations.refusals import BATCH_STATISTICS
 from . import functional as F
 from .functional.statistics import CHANNELS
 from .functional.texts import described
@@ -101,10 +102,7 @@ class _BatchNorm(ChannelNorm):
 
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why statistics of the batch can't stream, and what would work."""
-        if self.track_running_stats:
-            return None
-        reason = "its statistics are the batch's, over all streams and frames"
-        return reason, "use track_running_stats=True, and bn.eval()"
+        return None if self.track_running_stats else BATCH_STATISTICS.words
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input, every channel normalised."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ..array import Tensor
 from ..errors import NotStreamableError, ShapeError
+from ..operations.refusals import CIRCULAR
 from . import functional as F
 from . import init
 from .functional.arguments import several
@@ -24,11 +25,6 @@ ERRORS = {
     "ShapeError": 'For arguments or an input that don\'t fit; "same" goes with stride 1.',
     "DTypeError": "Where an input's type is not the weight's.",
 }
-#: Why circular padding can't stream, and what would work.
-CIRCULAR = (
-    "circular padding lays the stream's end before its start",
-    'use padding_mode="zeros", "replicate" or "reflect"',
-)
 CHANNELS = {
     "in_channels": "Features of a frame, or channels of a position.",
     "out_channels": "Those of the output.",
@@ -239,7 +235,7 @@ class Conv1d(Windowed):
 
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why circular padding can't stream, and what would work."""
-        return CIRCULAR if self.padding_mode == "circular" else None
+        return CIRCULAR.words if self.padding_mode == "circular" else None
 
 
 @described("", ERRORS, **{**SPREAD, **CHANNELS})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ..operations.refusals import CIRCULAR_BOTH
 from . import functional as F
-from .conv import CHANNELS, CIRCULAR, ERRORS, Transposed, Windowed
+from .conv import CHANNELS, ERRORS, Transposed, Windowed
 from .functional.convolution import PLANE_PADDING, SPREAD, WINDOWS
 from .functional.convolution2d import plane_padding
 from .functional.texts import described
@@ -52,8 +53,7 @@ class Conv2d(Windowed):
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why circular padding along both axes can't stream, and what would work."""
         both = self.padding_mode == "circular" and all(map(any, self._pads))
-        reason, remedy = CIRCULAR
-        return (reason, f"{remedy}, or circular padding of the other axis only") if both else None
+        return CIRCULAR_BOTH.words if both else None
 
 
 @described("", ERRORS, **{**SPREAD, **CHANNELS})

@@ -11,6 +11,7 @@ import numpy as np
 from ..array import BatchTensor, Tensor, stack
 from ..dispatch import apply
 from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
+from ..operations.refusals import BACKWARDS
 from . import init
 from .functional.arguments import checked
 from .functional.texts import described
@@ -213,9 +214,7 @@ class Recurrence(Module):
 
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why a bidirectional layer can't stream, and what would work."""
-        if not self.bidirectional:
-            return None
-        return "its backward direction begins at the stream's end", "use bidirectional=False"
+        return BACKWARDS.words if self.bidirectional else None
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that are not the usual ones."""

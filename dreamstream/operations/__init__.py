@@ -4,6 +4,8 @@
   (`elementwise.py`), since all of their front ends follow from their row.
 - `OPERATIONS`: torch's names that are no function of single elements, and what they mean for streams (`names.py`).
 - `ALIASES`: what torch calls otherwise.
+
+`refusals.py` has what does not stream, why, and what would.
 """
 
 from .elementwise import BINARY, ELEMENTWISE, UNARY, Elementwise

@@ -12,6 +12,7 @@ import pytest
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
+from dreamstream.operations import refusals
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "refused.md"
 TABLE = PAGE.read_text().partition("| refused | because | what works |\n|---|---|---|\n")[2].partition("\n\n")[0]
@@ -22,6 +23,8 @@ Forward = Callable[[Any], Any]
 
 #: What is refused, by the first words of its row: layers, or functions of a stream (B, 4, L).
 SAMPLES: dict[str, nn.Module | Forward] = {
+    "attention": lambda x: F.scaled_dot_product_attention(*3 * [x.transpose(1, 2)]),
+    "`attn_mask=`": lambda x: F.scaled_dot_product_attention(*3 * [x.transpose(1, 2)], ds.ones(9, 9)),
     "bidirectional": nn.LSTM(4, 2, bidirectional=True),
     "GroupNorm": nn.GroupNorm(2, 4),
     "BatchNorm": nn.BatchNorm1d(4, track_running_stats=False),
@@ -60,6 +63,11 @@ def test_every_sample_has_a_row():
     begins = [[b for b in SAMPLES if what.startswith(b)] for what, _, _ in ROWS]
     assert all(len(b) == 1 for b in begins)
     assert len(ROWS) == len(SAMPLES)
+
+
+def test_every_refusal_has_a_row():
+    said = [getattr(refusals, name) for name in refusals.__all__ if name != "Refusal"]
+    assert [r.what for r in said if [r.what, r.reason, r.remedy + WAITS * r.waits] not in ROWS] == []
 
 
 @pytest.mark.parametrize("what, reason, remedy", ROWS, ids=lambda text: text[:30])

@@ -8,6 +8,7 @@ from ...array import Tensor
 from ...array.dtypes import require_same
 from ...dispatch import apply
 from ...errors import ModeError, NotStreamableError, ShapeError
+from ...operations.refusals import OVER_STREAM
 from ...stream.where import user_line
 from .arguments import checked, same_types
 from .texts import described
@@ -157,10 +158,9 @@ def _by_group(name: str, x: Any, groups: int, weight: Tensor | None, bias: Tenso
                 "each row of which has statistics of its own"
             )
         if over == "stream" and x.edge is not None and not x.edge.entry.buffers:
+            reason, remedy = OVER_STREAM.words
             raise NotStreamableError(
-                f"{name} at {user_line()} takes its statistics over the whole stream, which its frames then "
-                "use; use batch_norm with running statistics, layer_norm, or group_norm on independent "
-                'frames (B and L joined), or unstreamable="buffer" to wait for the end'
+                f'{name} at {user_line()} {reason}; {remedy}, or unstreamable="buffer" to wait for the end'
             )
     attributes = {"groups": groups, "eps": float(eps), "over": over}
     return apply("group_norm", attributes, (x,), (weight, bias), dims)[0]

@@ -1,0 +1,100 @@
+"""What does not stream, with the reason and what would work, where layers and functions of several files say so.
+
+`docs/howto/refused.md` lists these and what indices, sizes and whole dimensions are refused for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "ADAPTIVE",
+    "BACKWARDS",
+    "BATCH_STATISTICS",
+    "CIRCULAR",
+    "CIRCULAR_BOTH",
+    "MASKED",
+    "OVER_STREAM",
+    "RESIZED",
+    "SEES_ALL",
+    "Refusal",
+]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Something that is refused.
+
+    Attributes
+    ----------
+    what : str
+        As users write it; code stands in backticks, here and in the others.
+    reason, remedy : str
+        Why, and what would work: part of the message.
+    waits : bool
+        Whether ``unstreamable="buffer"`` lets it wait for the end of each stream.
+    """
+
+    what: str
+    reason: str
+    remedy: str
+    waits: bool = False
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """Reason and remedy as messages have them."""
+        return self.reason.replace("`", ""), self.remedy.replace("`", "")
+
+
+BACKWARDS = Refusal(
+    "bidirectional LSTM, GRU, RNN",
+    "its backward direction begins at the stream's end",
+    "use `bidirectional=False`",
+    waits=True,
+)
+OVER_STREAM = Refusal(
+    "GroupNorm, InstanceNorm over L",
+    "takes its statistics over the whole stream, which its frames then use",
+    "use `batch_norm` with running statistics, `layer_norm`, or `group_norm` on independent frames "
+    "(B and L joined)",
+    waits=True,
+)
+BATCH_STATISTICS = Refusal(
+    "BatchNorm without running statistics",
+    "its statistics are the batch's, over all streams and frames",
+    "use `track_running_stats=True`, and `bn.eval()`",
+)
+CIRCULAR = Refusal(
+    "circular padding of a convolution along L",
+    "circular padding lays the stream's end before its start",
+    'use `padding_mode="zeros"`, `"replicate"` or `"reflect"`',
+    waits=True,
+)
+CIRCULAR_BOTH = Refusal(
+    "circular padding of both axes of a Conv2d",
+    CIRCULAR.reason,
+    f"{CIRCULAR.remedy}, or circular padding of the other axis only",
+    waits=True,
+)
+ADAPTIVE = Refusal(
+    "adaptive pooling along L",
+    "each of its parts depends on the stream's length",
+    "pool with a fixed `kernel_size`, take `x.mean(dim)` for one vector per stream",
+    waits=True,
+)
+RESIZED = Refusal(
+    "`F.interpolate` along L by 1.5, or to a size",
+    "its frames would not come at a fixed whole rate, or depend on the length",
+    "use a whole `scale_factor`, 1 / k, or `nn.Resample`",
+)
+SEES_ALL = Refusal(
+    "attention over whole streams",
+    "every query sees the whole stream",
+    "say what it sees: `is_causal=True`, or `context=` with a `ds.Context`",
+    waits=True,
+)
+MASKED = Refusal(
+    "`attn_mask=`, `key_padding_mask=` of attention",
+    "a mask of a chunk's size says nothing of a stream",
+    SEES_ALL.remedy,
+)
