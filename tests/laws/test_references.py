@@ -198,7 +198,7 @@ def attention(a, w, q, k, v):
     mask = torch.zeros(heads, n, n, dtype=q.dtype)
     if w and w[0] is not None:
         distance = (at[:, None] - at).flatten().numpy()
-        mask = torch.from_numpy(distance_bias(a, w[0].numpy(), distance)).reshape(heads, n, n)
+        mask = torch.from_numpy(distance_bias(a, w[0].numpy(), distance)).reshape(-1, n, n).expand(heads, n, n)
     k, v = (x.repeat_interleave(heads // k.shape[1], 1) for x in (k, v))
     q, k, v = (x.transpose(0, 1) for x in (q, k, v))
     y = F.scaled_dot_product_attention(q, k, v, mask.masked_fill(~seen, -torch.inf), scale=a["scale"] or d**-0.5)
