@@ -41,11 +41,11 @@ class Complex:
         return any(p.value is not None and p.value.requires_grad for p in (self.real, self.imag))
 
     @property
-    def T(self) -> Complex:
+    def T(self) -> Any:
         return self.each(lambda part: part.T)
 
     @property
-    def mT(self) -> Complex:
+    def mT(self) -> Any:
         return self.each(lambda part: part.mT)
 
     def each(self, fn: Callable[[Any], Any]) -> Any:

@@ -20,36 +20,11 @@ from .names import COMPLEX, HANDLERS, function
 __all__: list[str] = []
 
 #: Linear in what they are given: of each part by itself.
-LINEAR = [
-    "transpose",
-    "permute",
-    "unsqueeze",
-    "squeeze",
-    "reshape",
-    "view",
-    "flatten",
-    "unflatten",
-    "narrow",
-    "select",
-    "chunk",
-    "split",
-    "unbind",
-    "movedim",
-    "__getitem__",
-    "expand",
-    "expand_as",
-    "repeat",
-    "unfold",
-    "index_select",
-    "flip",
-    "roll",
-    "cumsum",
-    "sum",
-    "mean",
-    "neg",
-    "__neg__",
-    "repeat_interleave",
-]
+LINEAR = (
+    "transpose", "permute", "unsqueeze", "squeeze", "reshape", "view", "flatten", "unflatten", "narrow", "select",
+    "chunk", "split", "unbind", "movedim", "__getitem__", "expand", "expand_as", "repeat", "unfold", "flip",
+    "roll", "index_select", "cumsum", "sum", "mean", "neg", "__neg__", "repeat_interleave",
+)  # fmt: skip
 
 
 def _complex(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -82,7 +57,7 @@ def _parts(x: Any) -> tuple[Any, Any]:
     return x, None
 
 
-def _both(x: Any, like: Complex | None = None) -> tuple[Any, Any]:
+def _both(x: Any) -> tuple[Any, Any]:
     """Return both parts of an operand, the imaginary one of a real one as zeros."""
     real, imag = _parts(x)
     if imag is None:
@@ -128,7 +103,7 @@ def unchanged(forward: Forward, z: Any, *_: Any, **__: Any) -> Any:
 
 @_complex("detach")
 def detach(forward: Forward, z: Any) -> Any:
-    return z.each(lambda part: with_value(part, torch.Tensor.detach))
+    return with_value(z, torch.Tensor.detach)
 
 
 @_complex("is_complex")
