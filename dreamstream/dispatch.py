@@ -21,7 +21,7 @@ from .array.axes import in_c_order
 from .array.dtypes import name_of, nominal
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
-from .errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
+from .errors import DTypeError, LocatedError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from .stream.course import Recording, repeat, same_entry, seen
 from .stream.edge import Edge, Request
 from .stream.rules import Length, joined, require_equal_rates, require_same, same_lineage
@@ -93,7 +93,11 @@ def operator(
     """Return the operator for these attributes, signatures and weights (made once)."""
     attrs = tuple(sorted((k, _freeze(v)) for k, v in attributes.items()))
     shapes = tuple(None if w is None else (nominal(w.dtype).name, tuple(w.shape)) for w in weights)
-    return _make(name, attrs, tuple(inputs), shapes)
+    try:
+        return _make(name, attrs, tuple(inputs), shapes)
+    except LocatedError as error:
+        error.at(name, user_line())
+        raise
 
 
 def _weight(tensor: Any) -> Any:
@@ -238,7 +242,9 @@ def _elementwise(
 
 def _require_one_float(name: str, types: Sequence[np.dtype[Any]]) -> None:
     if len({t for t in types if t.kind == "f"}) > 1:
-        raise DTypeError(f"{name}: float32 and float64 don't mix; convert one with .float() or .double()")
+        raise DTypeError(
+            f"{name} at {user_line()}: float32 and float64 don't mix; convert one with .float() or .double()"
+        )
 
 
 # ---------------------------------------------------------------- streams
@@ -341,6 +347,9 @@ def run(request: Request) -> list[tuple[Any, Edge]]:
     except StreamMismatchError:
         require_equal_rates([e.rate for e in edges], f"{name} at {user_line()}")  # says where
         raise
+    except ShapeError as error:
+        _advise(error, edges[0], request.weights)
+        raise
     request.op = op
     if op.whole:
         if not entry.buffers:
@@ -356,6 +365,17 @@ def run(request: Request) -> list[tuple[Any, Edge]]:
     if op.lockstep and len(edges) > 1:
         _sync(request)
     return entry.run(request)
+
+
+def _advise(error: ShapeError, edge: Edge, weights: Sequence[Any]) -> None:
+    """Say what to do where streams don't fit a weight because there are none, or because they lie across."""
+    if edge.counts is None or len(edge.features) != 1 or not weights or weights[0] is None:
+        return
+    lengths = {int(n) for n in edge.counts[:, 2] - edge.counts[:, 0]}
+    if not lengths:
+        error.add("there are no streams: leave out the call, or give zeros of shape (0, features, 0)")
+    elif lengths <= {int(n) for n in weights[0].shape[:2]}:
+        error.add("chunks that are (L, features) are transposed, or given names=('B', 'L', None)")
 
 
 def _sync(request: Request) -> None:

@@ -133,10 +133,11 @@ def as_stream_tensor(
 def _torch_creation(data: Any) -> Any:
     """Return the bridge where the data are torch's, None for all other data."""
     torch = sys.modules.get("torch")
-    first = data[0] if isinstance(data, (list, tuple)) and len(data) else data
-    if torch is None or not isinstance(first, getattr(torch, "Tensor", ())):
-        return None
-    return bridge()
+    rows = data if isinstance(data, (list, tuple)) else (data,)
+    theirs = [isinstance(row, getattr(torch, "Tensor", ())) for row in rows]
+    if any(theirs) and not all(theirs):
+        raise DTypeError("the rows are arrays and torch's tensors; give all as t.numpy() or torch.from_numpy(a)")
+    return bridge() if any(theirs) else None
 
 
 def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any) -> tuple[list[Array], Names, Array]:
@@ -212,7 +213,10 @@ def _build(
         raise DTypeError(f"the rows differ in dtype: {sorted({r.dtype.name for r in rows})}")
     frames = [_frames(r, names) for r in rows]
     if len({f.shape[1:] for f in frames}) > 1:
-        raise ShapeError(f"the rows differ in features: {sorted({f.shape[1:] for f in frames})}")
+        raise ShapeError(
+            f"the rows differ in features: {sorted({f.shape[1:] for f in frames})}, seen as {names}; chunks that "
+            "are (L, features) are given names=('B', 'L', None)"
+        )
     meta = meta_of(meta, ids, sos, eos, lengths, [len(f) for f in frames])
     kept = [f[:n] for f, n in zip(frames, meta.lengths)]
     if len(kept) == 1 and not copy:
