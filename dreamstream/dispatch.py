@@ -19,6 +19,7 @@ from . import _core
 from .array import hook
 from .array.axes import in_c_order
 from .array.dtypes import name_of, nominal
+from .array.plain import ARRAYS, INTEGERS, of_integers
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
 from .errors import DTypeError, LocatedError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
@@ -133,6 +134,9 @@ def _offline(
     dims: Dims | None,
 ) -> tuple[Tensor, ...]:
     if dims is None:
+        compute = ARRAYS.get(name)
+        if compute is not None:
+            return (Tensor._plain(compute(*[x.numpy() for x in inputs], **attributes)),)
         return (_elementwise(name, attributes, inputs, weights),)
     constants = [_weight(w) for w in weights]
     arrays = [x.numpy() for x in inputs]
@@ -212,6 +216,8 @@ def _elementwise(
     operands = _operands(attributes, inputs, weights) if len(inputs) + len(weights) > 1 else [(0, inputs[0])]
     arrays = [x.numpy() for _, x in operands]
     _require_one_float(name, [a.dtype for a in arrays])
+    if arrays[-1].dtype.kind != "f" and name in INTEGERS:
+        return Tensor._plain(of_integers(name, arrays))
     try:
         shape = np.broadcast_shapes(*(a.shape for a in arrays))
     except ValueError:
@@ -375,7 +381,7 @@ def _advise(error: ShapeError, edge: Edge, weights: Sequence[Any]) -> None:
     if not lengths:
         error.add("there are no streams: leave out the call, or give zeros of shape (0, features, 0)")
     elif lengths <= {int(n) for n in weights[0].shape[:2]}:
-        error.add("chunks that are (L, features) are transposed, or given names=('B', 'L', None)")
+        error.add("chunks are (features, L) here: transpose those that are (L, features)")
 
 
 def _sync(request: Request) -> None:
@@ -404,7 +410,10 @@ def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
     if Ellipsis not in dims:
         wanted = tuple("F" if isinstance(d, int) else d for d in dims)
         if own != wanted:
-            raise ShapeError(f"{name} at {user_line()}: expected dimensions {wanted}, got a stream with {x.roles}")
+            advice = "transpose it, or name the input's dimensions so, by names="
+            raise ShapeError(
+                f"{name} at {user_line()}: expected dimensions {wanted}, got a stream with {x.roles}; {advice}"
+            )
         return x.in_order([d for d in dims if isinstance(d, int)])
     n = len(dims) - 1
     if len(own) < n:

@@ -31,7 +31,7 @@ typedef struct ds_rows {
 typedef struct ds_call {
     ds_module *m;
     ds_engine_object *e;
-    PyObject *names; /* of the inputs: a tuple, borrowed */
+    PyObject *names; /* of the inputs: a tuple, borrowed; NULL: they have numbers */
     ds_step *step;   /* NULL: not open */
     Py_ssize_t n;
     size_t n_inputs, n_outputs;

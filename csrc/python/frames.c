@@ -73,8 +73,9 @@ static int refuse_array(const ds_call *c, ds_status status, PyObject *what, cons
 static int refuse_input(const ds_call *c, ds_status status, size_t k, PyArrayObject *a,
                         PyObject *id)
 {
-    return refuse_array(c, status, PyUnicode_FromFormat("input %U", PyTuple_GET_ITEM(c->names, k)),
-                        &c->in[k], ds_step_input(c->e->plan, k), a, id);
+    PyObject *what = c->names ? PyUnicode_FromFormat("input %U", PyTuple_GET_ITEM(c->names, k))
+                              : PyUnicode_FromFormat("input %zu", k);
+    return refuse_array(c, status, what, &c->in[k], ds_step_input(c->e->plan, k), a, id);
 }
 
 static int refuse_output(const ds_call *c, ds_status status, size_t k, PyArrayObject *a)

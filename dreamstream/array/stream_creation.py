@@ -20,7 +20,7 @@ from .creation import as_tensor
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
-__all__ = ["as_stream_tensor", "meta_of", "names_of", "stream_tensor"]
+__all__ = ["as_stream_tensor", "meta_of", "names_of", "require_like", "stream_tensor"]
 
 Array = npt.NDArray[Any]
 
@@ -167,6 +167,15 @@ def names_of(names: Any, rank: int) -> Names:
     return found
 
 
+def require_like(features: set[tuple[int, ...]], names: Names) -> None:
+    """Raise ShapeError unless all rows have the same features."""
+    if len(features) > 1:
+        raise ShapeError(
+            f"the rows differ in features: {sorted(features)}, where the dimensions are {names}; those of chunks "
+            "that are (L, features) have to be named, by names=('B', 'L', None)"
+        )
+
+
 def _frames(array: Array, names: Names) -> Array:
     """Bring one B-less array into [frames][features]."""
     axes = [n for n in names if n != "B"]
@@ -212,11 +221,7 @@ def _build(
     if len({r.dtype for r in rows}) > 1:
         raise DTypeError(f"the rows differ in dtype: {sorted({r.dtype.name for r in rows})}")
     frames = [_frames(r, names) for r in rows]
-    if len({f.shape[1:] for f in frames}) > 1:
-        raise ShapeError(
-            f"the rows differ in features: {sorted({f.shape[1:] for f in frames})}, seen as {names}; chunks that "
-            "are (L, features) are given names=('B', 'L', None)"
-        )
+    require_like({f.shape[1:] for f in frames}, names)
     meta = meta_of(meta, ids, sos, eos, lengths, [len(f) for f in frames])
     kept = [f[:n] for f, n in zip(frames, meta.lengths)]
     if len(kept) == 1 and not copy:

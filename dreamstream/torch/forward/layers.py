@@ -163,7 +163,8 @@ def unstreamable(module: torch.nn.Module) -> Reason | None:
     if registered_for(kind) is not None:
         return None
     if isinstance(module, _ATTENTION):
-        return "every frame attends to the whole stream", "attention over a bounded past would stream"
+        reason = "every frame attends to the whole stream, for which a patched module can wait and an engine can't"
+        return reason, "attention over a bounded past would stream"
     if isinstance(module, torch.nn.Conv2d):
         return None  # its padding says at the first call which axis is the stream's
     for cls in type(module).__mro__:

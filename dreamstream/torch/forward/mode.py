@@ -23,7 +23,7 @@ from ...errors import ModeError, NotStreamableError, ShapeError, StreamMismatchE
 from ...nn import functional as native_functional
 from ...stream.course import Course, Recording, repeat, same_entry, seen
 from ...stream.rules import BatchLength, BatchSize, Length
-from ...stream.where import user_line
+from ...stream.where import INSTEAD, user_line
 from ..private import active_modes, leave_innermost_mode
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .buffers import Buffers
@@ -194,7 +194,7 @@ class Forward(TorchFunctionMode):
             return made(*args, **kwargs)
         raise NotStreamableError(
             f"{resolve_name(func) or name} on a stream inside a forward, at {user_line()}: it is not among the "
-            "operations that stream; do it outside the forward, or say how it streams with @ds.register"
+            f"operations that stream; {INSTEAD}"
         )
 
     def _attribute(self, func: Any, name: str, args: tuple[Any, ...]) -> Any:
