@@ -90,8 +90,7 @@ LINE = rf"at {HERE}:\d+ in forward: `return self\.encoder\(x\)`"
         ),
         (
             lambda m: m.BatchNorm1d(16),
-            r"(BatchNorm1d LINE: expected 16 channels in dimension 1, got|batch_norm LINE: .*; the input has shape) "
-            r"(80|\(80,\))$",
+            r"(BatchNorm1d LINE: expected 16 channels in dimension 1, got 80|batch_norm LINE: .*has shape \(80,\))$",
         ),
     ],
 )
