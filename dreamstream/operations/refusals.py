@@ -14,9 +14,11 @@ __all__ = [
     "BATCH_STATISTICS",
     "CIRCULAR",
     "CIRCULAR_BOTH",
+    "MASKED",
     "OVER_STREAM",
     "REFUSALS",
     "RESIZED",
+    "SEES_ALL",
     "Refusal",
 ]
 
@@ -87,8 +89,21 @@ RESIZED = Refusal(
     "its frames would not come at a fixed whole rate, or depend on the length",
     "use a whole `scale_factor`, 1 / k, or `nn.Resample`",
 )
+SEES_ALL = Refusal(
+    "attention over whole streams",
+    "every query sees the whole stream",
+    "say what it sees: `is_causal=True`, or `context=` with a `ds.Context`",
+    waits=True,
+)
+MASKED = Refusal(
+    "`attn_mask=`, `key_padding_mask=` of attention",
+    "a mask of a chunk's size says nothing of a stream",
+    SEES_ALL.remedy,
+)
 
 REFUSALS = (
+    SEES_ALL,
+    MASKED,
     BACKWARDS,
     OVER_STREAM,
     BATCH_STATISTICS,
@@ -100,12 +115,7 @@ REFUSALS = (
     Refusal(
         "softmax, flip, roll along L",
         "it is not among the operations that stream",
-        "do it outside the forward",
-    ),
-    Refusal(
-        "`x.cumsum(2)` along L",
-        "it is not among the operations that stream",
-        "`nn.CumulativeSum()` sums along the stream",
+        "apply it to the outputs of a stream that has ended, or say how it streams (`@ds.register`, `ds.Op`)",
     ),
     Refusal(
         "`x[..., -1]`, any index of one frame",

@@ -25,6 +25,8 @@ Forward = Callable[[Any], Any]
 
 #: What is refused, by the first words of its row: layers, or functions of a stream (B, 4, L).
 SAMPLES: dict[str, nn.Module | Forward] = {
+    "attention": lambda x: F.scaled_dot_product_attention(*3 * [x.transpose(1, 2)]),
+    "`attn_mask=`": lambda x: F.scaled_dot_product_attention(*3 * [x.transpose(1, 2)], ds.ones(9, 9)),
     "bidirectional": nn.LSTM(4, 2, bidirectional=True),
     "GroupNorm": nn.GroupNorm(2, 4),
     "BatchNorm": nn.BatchNorm1d(4, track_running_stats=False),
@@ -34,7 +36,6 @@ SAMPLES: dict[str, nn.Module | Forward] = {
     "`F.interpolate`": lambda x: F.interpolate(x, scale_factor=1.5),
     "`F.pad`": lambda x: F.pad(x, (1, 1), "circular"),
     "softmax": lambda x: F.softmax(x, 2),
-    "`x.cumsum(2)`": lambda x: x.cumsum(2),
     "`x[..., -1]`": lambda x: x[..., -1],
     "`x[..., -9:]`": lambda x: x[..., -9:],
     "`x[..., :9]`": lambda x: x[..., :9],
