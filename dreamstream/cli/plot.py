@@ -92,7 +92,7 @@ def _draw_outputs(axes: Any, file: AudioFile, chunk_ms: int) -> None:
             axes.plot(times, line, linewidth=1.2, label=label, color=f"C{i % 10}")
             seen = "as it leaves" if i == 0 else None
             axes.plot(_leaving(file), line, linewidth=0.8, linestyle=":", label=seen, color=f"C{i % 10}")
-        axes.legend(loc="upper right", fontsize="small")
+        axes.legend(loc="lower right", fontsize="small")
     samples, at = file.delay, file.reader.sample_rate
     delay = f"{samples} samples, {1000 * samples / at:.0f} ms" if np.isfinite(samples) else "until the end"
     axes.set(ylabel=name, title=f"delay {delay}; chunks of {chunk_ms} ms")
