@@ -75,13 +75,13 @@ static int refuse_input(const ds_call *c, ds_status status, size_t k, PyArrayObj
 {
     PyObject *what = c->names ? PyUnicode_FromFormat("input %U", PyTuple_GET_ITEM(c->names, k))
                               : PyUnicode_FromFormat("input %zu", k);
-    return refuse_array(c, status, what, &c->in[k], ds_step_input(c->e->plan, k), a, id);
+    return refuse_array(c, status, what, &c->in[k], ds_step_input(c->e->engine->plan, k), a, id);
 }
 
 static int refuse_output(const ds_call *c, ds_status status, size_t k, PyArrayObject *a)
 {
     return refuse_array(c, status, PyUnicode_FromFormat("out: output %zu", k), &c->out[k],
-                        ds_step_output(c->e->plan, k), a, NULL);
+                        ds_step_output(c->e->engine->plan, k), a, NULL);
 }
 
 /* The frames of an input's array; -1 with an exception. */
