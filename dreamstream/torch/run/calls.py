@@ -207,6 +207,8 @@ class TorchCall(Call):
         for line, y, n, c in zip(leg.lines, results, step.n, outputs):
             if y is None or not n:
                 out.append(_nothing(line, like, (*values, *weights)))
+            elif y.dim() == 1 + len(line.features):
+                out.append(y)
             elif alike and y.shape[1] == n:
                 out.append(y.flatten(0, 1))
             else:
