@@ -1,8 +1,8 @@
 /* A driver for the tests of operators: streams in random chunks, in batches of random others.
  *
  *     driven d = drive(op, &kernels->real[0], weights);
- *     stream s = open_stream(&d, x, lengths, false);    // all frames of each input, the later ones unseen so far
- *     feed_whole(&d, &s);                                // or feed(&d, streams, n, false): in pieces
+ *     op_stream s = open_op_stream(&d, x, lengths, false);   // x: all frames of each input
+ *     feed_op_whole(&d, &s);                            // or feed_op(&d, streams, n, false): in pieces
  *     ... s.y[o], s.n[o] ...
  *
  * It keeps per stream what counts and need say and nothing else: windows, targets, scratch, prepared weights and
@@ -11,7 +11,8 @@
 #ifndef OP_DRIVER_H
 #define OP_DRIVER_H
 
-#include "every_op.h"
+#include "ops/registry.h"
+#include "tools.h"
 
 enum { MAX_ROWS = 5 };
 
@@ -23,7 +24,7 @@ typedef struct driven {
     size_t prepared_bytes;
 } driven;
 
-typedef struct stream {
+typedef struct op_stream {
     const char *x[DS_MAX_INPUTS];
     int64_t length[DS_MAX_INPUTS],
         lag[DS_MAX_INPUTS];    /* lag: total runs ahead of known by this much */
@@ -33,10 +34,10 @@ typedef struct stream {
     char *y[DS_MAX_OUTPUTS];
     int64_t n[DS_MAX_OUTPUTS]; /* frames of y, all told */
     bool ends, ended;          /* ends: with the next call */
-} stream;
+} op_stream;
 
 /* n_bytes of 0xff (a NaN in both types); NULL for none. */
-static inline void *room(size_t n_bytes)
+static inline void *exact_room(size_t n_bytes)
 {
     return n_bytes == 0 ? NULL : fresh_memory(n_bytes);
 }
@@ -67,9 +68,10 @@ static inline void drive_no_more(driven *d)
     ds_release(NULL, d->prepared, d->prepared_bytes);
 }
 
-static inline stream open_stream(const driven *d, char *const *x, const int64_t *lengths, bool lags)
+static inline op_stream open_op_stream(const driven *d, char *const *x, const int64_t *lengths,
+                                       bool lags)
 {
-    stream s = {.ended = false};
+    op_stream s = {.ended = false};
     ds_pair all[DS_MAX_INPUTS], out[DS_MAX_OUTPUTS];
     for (int i = 0; i < d->op->n_inputs; i++) {
         const bool alike = i > 0 && (d->op->def->flags & DS_OP_LOCKSTEP) != 0;
@@ -81,16 +83,16 @@ static inline stream open_stream(const driven *d, char *const *x, const int64_t 
     ds_op_counts(d->op, all, true, out);
     for (int o = 0; o < d->op->n_outputs; o++) {
         s.n[o] = out[o].total;
-        s.y[o] = room((size_t)out[o].total * ds_signature_bytes(&d->op->out[o]));
+        s.y[o] = exact_room((size_t)out[o].total * ds_signature_bytes(&d->op->out[o]));
     }
-    s.carried = room(d->op->carried_bytes);
+    s.carried = exact_room(d->op->carried_bytes);
     if (s.carried != NULL) {
         memset(s.carried, 0, d->op->carried_bytes);
     }
     return s;
 }
 
-static inline void close_stream(const driven *d, stream *s)
+static inline void close_op_stream(const driven *d, op_stream *s)
 {
     for (int o = 0; o < d->op->n_outputs; o++) {
         free(s->y[o]);
@@ -101,14 +103,14 @@ static inline void close_stream(const driven *d, stream *s)
 /* ---------------------------------------------------------------- one call */
 
 /* The frames of input i that a row reads in a call, in memory of their own. */
-static inline ds_window make_window(const driven *d, const stream *s, int i)
+static inline ds_window make_window(const driven *d, const op_stream *s, int i)
 {
     int64_t first[DS_MAX_INPUTS];
     const size_t n_bytes = ds_signature_bytes(&d->op->in[i]);
     ds_op_need(d->op, s->out[0].known, first);
     int64_t at = first[i] < s->in[i].known ? first[i] : s->in[i].known;
     at = at > 0 ? at - random_below(2) : 0;
-    void *frames = room((size_t)(s->to[i] - at) * n_bytes);
+    void *frames = exact_room((size_t)(s->to[i] - at) * n_bytes);
     if (frames != NULL) {
         memcpy(frames, s->x[i] + (size_t)at * n_bytes, (size_t)(s->to[i] - at) * n_bytes);
     }
@@ -116,7 +118,7 @@ static inline ds_window make_window(const driven *d, const stream *s, int i)
 }
 
 /* Each row's inputs come to `to`, and perhaps to their ends; in_place: output 0 overwrites input 0. */
-static inline void call(const driven *d, stream *const *rows, size_t n_rows, bool in_place)
+static inline void call_op(const driven *d, op_stream *const *rows, size_t n_rows, bool in_place)
 {
     const ds_op *op = d->op;
     ds_window in[DS_MAX_INPUTS * MAX_ROWS] = {{0}};
@@ -135,7 +137,7 @@ static inline void call(const driven *d, stream *const *rows, size_t n_rows, boo
                   .weights = d->weights,
                   .k = d->k};
     for (size_t r = 0; r < n_rows; r++) {
-        stream *s = rows[r];
+        op_stream *s = rows[r];
         ds_pair pairs[DS_MAX_INPUTS];
         for (int i = 0; i < op->n_inputs; i++) {
             const int64_t known = s->to[i], ahead = known + s->lag[i];
@@ -159,7 +161,7 @@ static inline void call(const driven *d, stream *const *rows, size_t n_rows, boo
             CHECK(t->m1 >= t->m0 && now[r][o].total >= s->out[o].total);
             CHECK(t->m1 <= now[r][o].total && now[r][o].total <= s->n[o]);
             CHECK(!s->ends || t->m1 == s->n[o]);
-            t->data = room((size_t)(t->m1 - t->m0) * ds_signature_bytes(&op->out[o]));
+            t->data = exact_room((size_t)(t->m1 - t->m0) * ds_signature_bytes(&op->out[o]));
             anything |= t->m1 > t->m0 || (op->n_carried > 0 && pairs[0].known > s->in[0].known);
         }
         if (in_place && out[r].m1 > out[r].m0) {
@@ -180,7 +182,7 @@ static inline void call(const driven *d, stream *const *rows, size_t n_rows, boo
         ds_release(NULL, run.scratch, n_bytes);
     }
     for (size_t r = 0; r < n_rows; r++) {
-        stream *s = rows[r];
+        op_stream *s = rows[r];
         for (int i = 0; i < op->n_inputs; i++) {
             const void *frames = in[(size_t)i * n_rows + r].data;
             free(frames == out[r].data ? NULL : (void *)(uintptr_t)frames);
@@ -202,15 +204,15 @@ static inline void call(const driven *d, stream *const *rows, size_t n_rows, boo
 /* ---------------------------------------------------------------- whole streams */
 
 /* All in one call. */
-static inline void feed_whole(const driven *d, stream *s)
+static inline void feed_op_whole(const driven *d, op_stream *s)
 {
     memcpy(s->to, s->length, sizeof s->to);
     s->ends = true;
-    call(d, &s, 1, false);
+    call_op(d, &s, 1, false);
 }
 
 /* How far a stream goes in the next call: its inputs by random numbers of frames, those that are combined by one. */
-static inline void aim(const driven *d, stream *s)
+static inline void aim(const driven *d, op_stream *s)
 {
     const bool lockstep = (d->op->def->flags & DS_OP_LOCKSTEP) != 0;
     const int64_t most = random_below(3) == 0 ? 1 : random_below(8) == 0 ? 1000 : 9;
@@ -224,10 +226,10 @@ static inline void aim(const driven *d, stream *s)
 }
 
 /* Feeds all streams to their ends: random chunks, each call with a random choice of them. */
-static inline void feed(const driven *d, stream *streams, size_t n_streams, bool in_place)
+static inline void feed_op(const driven *d, op_stream *streams, size_t n_streams, bool in_place)
 {
     for (size_t n_ended = 0; n_ended < n_streams;) {
-        stream *rows[MAX_ROWS];
+        op_stream *rows[MAX_ROWS];
         size_t n_rows = 0;
         for (size_t k = 0; k < n_streams; k++) {
             if (!streams[k].ended && random_below(4) > 0) {
@@ -236,7 +238,7 @@ static inline void feed(const driven *d, stream *streams, size_t n_streams, bool
                 rows[n_rows++] = &streams[k];
             }
         }
-        call(d, rows, n_rows, in_place);
+        call_op(d, rows, n_rows, in_place);
     }
 }
 

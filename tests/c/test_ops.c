@@ -1,7 +1,7 @@
 /* ops: every operator, and many variations of each: in chunks it gives the bits that it gives in one piece, whoever
  * else is in the batch, in place too, in every variant of the kernels the same. That these are the right values is
  * for the laws to say. */
-#include "op_driver.h"
+#include "every_op.h"
 
 enum { LONG = 200, VARIATIONS = 40, RENAMED = 1024 };
 
@@ -86,7 +86,7 @@ static const char *const larger[] = {
 static char *random_values(const ds_signature *s, int64_t n, int64_t n_rows)
 {
     const size_t n_elements = (size_t)(n * ds_signature_elements(s));
-    char *data = room(n_elements * ds_dtype_bytes(s->dtype));
+    char *data = exact_room(n_elements * ds_dtype_bytes(s->dtype));
     for (size_t i = 0; i < n_elements; i++) {
         const float single = (float)random_below(1 << 20) / (float)(1 << 19) - 1.0f;
         const double real = (double)single;
@@ -125,7 +125,7 @@ static bool random_lengths(const ds_op *op, int64_t *lengths)
 /* ---------------------------------------------------------------- one operator */
 
 /* Whether two streams gave the same bits; of a NaN, where kernels differ, nothing but that it is one. */
-static bool same_results(const ds_op *op, const stream *a, const stream *b, bool any_nan)
+static bool same_results(const ds_op *op, const op_stream *a, const op_stream *b, bool any_nan)
 {
     for (int o = 0; o < op->n_outputs; o++) {
         const size_t n_bytes = (size_t)a->n[o] * ds_signature_bytes(&op->out[o]);
@@ -154,7 +154,7 @@ typedef struct trial {
     const void *weights[EVERY_OP_WEIGHTS];
     char *x[MAX_ROWS][DS_MAX_INPUTS];
     int64_t lengths[MAX_ROWS][DS_MAX_INPUTS];
-    stream reference[MAX_ROWS]; /* each alone, in one piece, by the plain kernels */
+    op_stream reference[MAX_ROWS]; /* each alone, in one piece, by the plain kernels */
 } trial;
 
 static bool try_kernels(trial *t, const ds_kernels *kernels)
@@ -163,29 +163,29 @@ static bool try_kernels(trial *t, const ds_kernels *kernels)
     const bool overwrites = (op->def->flags & DS_OP_INPLACE) != 0 && op->same_counts &&
                             ds_signature_bytes(&op->in[0]) == ds_signature_bytes(&op->out[0]);
     driven d = drive(op, &kernels->real[ds_op_real(op) == DS_F64], t->weights);
-    stream alone[MAX_ROWS];
+    op_stream alone[MAX_ROWS];
     bool good = true;
     for (size_t r = 0; r < MAX_ROWS; r++) {
-        alone[r] = open_stream(&d, t->x[r], t->lengths[r], false);
-        feed_whole(&d, &alone[r]);
+        alone[r] = open_op_stream(&d, t->x[r], t->lengths[r], false);
+        feed_op_whole(&d, &alone[r]);
         if (kernels->isa == DS_ISA_REF) {
             t->reference[r] = alone[r];
         }
         good = good && same_results(op, &alone[r], &t->reference[r], true);
     }
     for (int in_place = 0; in_place <= (overwrites ? 1 : 0); in_place++) {
-        stream pieces[MAX_ROWS];
+        op_stream pieces[MAX_ROWS];
         for (size_t r = 0; r < MAX_ROWS; r++) {
-            pieces[r] = open_stream(&d, t->x[r], t->lengths[r], true);
+            pieces[r] = open_op_stream(&d, t->x[r], t->lengths[r], true);
         }
-        feed(&d, pieces, MAX_ROWS, in_place == 1);
+        feed_op(&d, pieces, MAX_ROWS, in_place == 1);
         for (size_t r = 0; r < MAX_ROWS; r++) {
             good = good && same_results(op, &pieces[r], &alone[r], false);
-            close_stream(&d, &pieces[r]);
+            close_op_stream(&d, &pieces[r]);
         }
     }
     for (size_t r = 0; r < MAX_ROWS && kernels->isa != DS_ISA_REF; r++) {
-        close_stream(&d, &alone[r]);
+        close_op_stream(&d, &alone[r]);
     }
     drive_no_more(&d);
     return good;
@@ -248,7 +248,7 @@ static bool try_op(const op_text *text)
     }
     const driven d = {.op = op};
     for (size_t r = 0; r < MAX_ROWS; r++) {
-        close_stream(&d, &t.reference[r]);
+        close_op_stream(&d, &t.reference[r]);
         for (int i = 0; i < op->n_inputs; i++) {
             free(t.x[r][i]);
         }
@@ -378,8 +378,8 @@ static void test_need_is_tight(void)
         const size_t out_bytes = ds_signature_bytes(&op->out[0]);
         driven d = drive(op, &ds_kernels_for(DS_ISA_REF)->real[0], &weight);
         const int64_t length[DS_MAX_INPUTS] = {N};
-        stream whole = open_stream(&d, x, length, false);
-        feed_whole(&d, &whole);
+        op_stream whole = open_op_stream(&d, x, length, false);
+        feed_op_whole(&d, &whole);
         for (int64_t m = 0; m < 12; m++) {
             int64_t first[DS_MAX_INPUTS];
             ds_op_need(op, m, first);
@@ -387,8 +387,8 @@ static void test_need_is_tight(void)
             for (size_t i = 2; i < in_bytes; i += sizeof(float)) {
                 frame[i] = (char)(frame[i] ^ 0x55);
             }
-            stream changed = open_stream(&d, x, length, false);
-            feed_whole(&d, &changed);
+            op_stream changed = open_op_stream(&d, x, length, false);
+            feed_op_whole(&d, &changed);
             const size_t at = (size_t)m * out_bytes;
             if (memcmp(changed.y[0] + at, whole.y[0] + at, (size_t)(whole.n[0] - m) * out_bytes) ==
                 0) {
@@ -396,12 +396,12 @@ static void test_need_is_tight(void)
                         (int)m);
                 CHECK(!"need is tight");
             }
-            close_stream(&d, &changed);
+            close_op_stream(&d, &changed);
             for (size_t i = 2; i < in_bytes; i += sizeof(float)) {
                 frame[i] = (char)(frame[i] ^ 0x55);
             }
         }
-        close_stream(&d, &whole);
+        close_op_stream(&d, &whole);
         drive_no_more(&d);
         free((void *)(uintptr_t)weight);
         free(x[0]);
@@ -412,8 +412,7 @@ static void test_need_is_tight(void)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     for (size_t i = 0; i < N_EVERY_OP; i++) {
         try_variations(every_op[i]);
     }

@@ -1,5 +1,5 @@
 /* ops: what operators refuse, of attributes, shapes, types and lengths; and values that no law draws. */
-#include "op_driver.h"
+#include "every_op.h"
 
 #define FRAME "'in':[['float32',[3]]]"
 #define TWO(first, second) "'in':[" first "," second "]"
@@ -13,7 +13,7 @@ static const struct {
     ds_status status;
     const char *words;
 } refusals[] = {
-    /* along the stream */
+    /* along the op_stream */
     {"{'op':'pad','attrs':{'left':-1}}", DS_ARGUMENT, "pad: "},
     {"{'op':'pad','in':[['int64',[]]],'attrs':{'value':0.5}}", DS_ARGUMENT, "pad: "},
     {"{'op':'pad','in':[['int64',[]]],'attrs':{'value':'nan'}}", DS_ARGUMENT, "pad: "},
@@ -229,18 +229,18 @@ static void gives(const char *words, const void *x, int64_t n, const void *y, si
     CHECK(create_op(&op, &text) == DS_OK);
     driven d = drive(op, &ds_kernels_for(DS_ISA_REF)->real[0], NULL);
     const size_t x_bytes = (size_t)n * ds_signature_bytes(&op->in[0]);
-    char *frames[DS_MAX_INPUTS] = {room(x_bytes)};
+    char *frames[DS_MAX_INPUTS] = {exact_room(x_bytes)};
     memcpy(frames[0], x, x_bytes);
     const int64_t lengths[DS_MAX_INPUTS] = {n};
-    stream s = open_stream(&d, frames, lengths, false);
-    feed_whole(&d, &s);
+    op_stream s = open_op_stream(&d, frames, lengths, false);
+    feed_op_whole(&d, &s);
     const bool good = (size_t)s.n[0] * ds_signature_bytes(&op->out[0]) == n_bytes &&
                       memcmp(s.y[0], y, n_bytes) == 0;
     if (!good) {
         fprintf(stderr, "%s\n", words);
     }
     CHECK(good);
-    close_stream(&d, &s);
+    close_op_stream(&d, &s);
     drive_no_more(&d);
     free(frames[0]);
     ds_op_destroy(op);
@@ -298,8 +298,7 @@ static void test_pad(void)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     test_refusals();
     test_lengths();
     test_cast();
