@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from .array.plain import ARRAYS, INTEGERS, of_integers
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
 from .errors import DTypeError, LocatedError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
-from .stream.course import Recording, repeat, same_entry, seen
+from .stream.course import Recording, is_number, repeat, same_entry, seen
 from .stream.edge import Edge, Request
 from .stream.rules import Length, joined, require_equal_rates, require_same, same_lineage
 from .stream.where import user_line
@@ -267,23 +268,26 @@ def _streaming(
         return _found(name, attributes, inputs, weights, dims)
     at = entry.n_done
     try:
-        held = [w if w is None else w._array for w in weights]
-        asked = [name, attributes, dims, *map(seen, inputs), *map(id, held)]
+        arrays = [w if w is None else w._array for w in weights]
+        asked = [name, attributes, dims, *map(seen, inputs)]
     except AttributeError:  # a plain tensor among streams, or a stream for a weight
         return _found(name, attributes, inputs, weights, dims)
     course = courses.get(at)
     if course is not None and course.asked == asked and same_entry(inputs):
-        given = course.weights
-        if given is None:
-            given = _constants(name, weights, dims, inputs)
-        return tuple(repeat(course, entry, inputs, given))
+        given = course.weights if all(map(is_, course.held, arrays)) else None
+        if given is not None:
+            return tuple(repeat(course, entry, inputs, given))
+        if course.known_as == list(map(entry.known_as, arrays)):
+            return tuple(repeat(course, entry, inputs, _constants(name, weights, dims, inputs)))
     entry.recording = recording = Recording(inputs)
     try:
         outputs = _found(name, attributes, inputs, weights, dims)
     finally:
         entry.recording = None
     asked[1] = dict(attributes)
-    course = recording.course(asked, held, outputs)
+    known_as = list(map(entry.known_as, arrays))
+    held = [a if isinstance(k, str) or is_number(a) else None for a, k in zip(arrays, known_as)]
+    course = recording.course(asked, held, outputs, known_as)
     if course is not None:
         courses[at] = course
     return outputs

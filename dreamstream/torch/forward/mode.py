@@ -37,8 +37,8 @@ COMPILED = (
     "say how the module streams with @ds.register"
 )
 
-#: Stands where nothing is known to be repeated.
-_UNREPEATABLE = Course([], (), None, [], [])
+#: Stands where torch's function is not repeated: what its operators did may come in its place.
+_BY_OPERATOR = Course([""], (), None, [], [])
 
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 
@@ -85,7 +85,6 @@ class Forward(TorchFunctionMode):
         self.arrays = arrays
         self.paths = paths or {}
         self._parameters: dict[int, Constant] = getattr(entry, "parameters", {})
-        self._courses: dict[int, Any] | None = getattr(entry, "asked", None)
         self._outer: Forward | None = None
         self.buffers: Buffers | None = None
         self._stand_in = torch.empty(0, device=device)
@@ -130,16 +129,16 @@ class Forward(TorchFunctionMode):
         name = func.__name__
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
-        meaning = meaning_of(func)
+        meaning, courses = meaning_of(func), self.entry.courses
         repeats = meaning.repeats and kwargs.get("inplace") is not True
-        if self._courses is None or not repeats or self.entry.recording is not None:
+        if courses is None or not repeats or self.entry.recording is not None:
             return self._called(func, meaning, args, kwargs)
         asked = _Asked(func, args, kwargs)
         at = self.entry.n_done
-        course = self._courses.get(at)
+        course = courses.get(at)
         if course is not None and course.asked == asked.tokens and same_entry(asked.streams):
             return StreamTensor.shell(repeat(course, self.entry, asked.streams, course.weights or ())[0])
-        if not asked.streams or (course is not None and course.weights is None):
+        if not asked.streams or (course is not None and isinstance(course.asked[0], str)):
             return self._called(func, meaning, args, kwargs)
         self.entry.recording = recording = Recording(asked.streams)
         try:
@@ -149,7 +148,7 @@ class Forward(TorchFunctionMode):
         result = out._inner if isinstance(out, StreamTensor) else None
         course = recording.course(asked.tokens, asked.held, [result]) if type(result) is NativeStream else None
         if self.entry.n_done > at:
-            self._courses[at] = _UNREPEATABLE if course is None or course.weights is None else course
+            courses[at] = _BY_OPERATOR if course is None or course.weights is None else course
         return out
 
     def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
