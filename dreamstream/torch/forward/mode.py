@@ -174,8 +174,8 @@ class Forward(TorchFunctionMode):
             return handler(self, *args, **kwargs)
         if complex_too:
             raise NotStreamableError(
-                f"{resolve_name(func) or name} on a complex stream inside a forward, at {user_line()}: it is not among "
-                "the operations of complex streams; do it on their parts, torch.view_as_real(x)"
+                f"{resolve_name(func) or name} on a complex stream inside a forward, at {user_line()}: it is not "
+                "among the operations of complex streams; do it on their parts, torch.view_as_real(x)"
             )
         if "input" in kwargs and not args:
             args = (kwargs.pop("input"),)
