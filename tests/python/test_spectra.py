@@ -49,7 +49,7 @@ def test_what_is_wrong_with_a_transform_is_said():
         def forward(self, x):
             return F.rfft(x)[0]
 
-    with pytest.raises(ds.NotStreamableError, match="rfft at .*its dimension is L of a stream"):
+    with pytest.raises(ds.NotStreamableError, match=r"rfft at .*its dimension is L of a stream"):
         ds.compile(Whole(), ("B", "L"))
 
 
