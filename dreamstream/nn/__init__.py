@@ -12,6 +12,7 @@ from .conv import *  # noqa: F403
 from .conv2d import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .embedding import *  # noqa: F403
+from .features import *  # noqa: F403
 from .frames import *  # noqa: F403
 from .group_norm import *  # noqa: F403
 from .linear import *  # noqa: F403

@@ -16,6 +16,7 @@ from ...nn.functional.attention import refused
 from ...nn.functional.resampling import Resampling
 from ...online.register import registered_for
 from ...operations.refusals import MASKED
+from ...stream.where import user_line
 from ..private import recurrent_weights
 from .constants import Constant, dtype_of
 from .mode import Forward, current
@@ -205,15 +206,21 @@ def _resample(module: Any, waveform: Any) -> Any:
     return forward._wrapped(resampling.apply(x, kernel))
 
 
+def _decibels(module: Any, x: Any) -> Any:
+    """torchaudio's AmplitudeToDB looks at the whole stream where it has a `top_db`."""
+    if module.top_db is not None:
+        raise NotStreamableError(
+            f"AmplitudeToDB at {user_line()}: top_db cuts below the loudest value of the whole stream; "
+            "AmplitudeToDB(top_db=None) streams"
+        )
+    return type(module).forward(module, x)
+
+
 #: By the names of classes, since their packages are not loaded for them.
-_OF_OTHERS: dict[str, Callable[..., Any]] = {"torchaudio.transforms._transforms.Resample": _resample}
-
-
-def _cuts_below_the_loudest(module: torch.nn.Module) -> bool:
-    name = f"{type(module).__module__}.{type(module).__qualname__}"
-    return (
-        name == "torchaudio.transforms._transforms.AmplitudeToDB" and getattr(module, "top_db", None) is not None
-    )
+_OF_OTHERS: dict[str, Callable[..., Any]] = {
+    "torchaudio.transforms._transforms.AmplitudeToDB": _decibels,
+    "torchaudio.transforms._transforms.Resample": _resample,
+}
 
 
 # ---------------------------------------------------------------------- what can't stream
@@ -222,8 +229,6 @@ def unstreamable(module: torch.nn.Module) -> Reason | None:
     kind: Any = type(module)
     if registered_for(kind) is not None:
         return None
-    if _cuts_below_the_loudest(module):
-        return "top_db cuts below the loudest value of the whole stream", "AmplitudeToDB without top_db streams"
     if isinstance(module, torch.nn.Conv2d):
         return None  # its padding says at the first call which axis is the stream's
     for cls in type(module).__mro__:

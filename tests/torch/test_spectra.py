@@ -1,0 +1,87 @@
+"""Complex streams that are refused, and torchaudio's transforms where they are installed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import dreamstream as ds
+
+try:
+    import torchaudio.transforms as transforms
+except (ImportError, OSError):  # none, or one for another build of torch
+    transforms = None
+
+WINDOW = torch.hann_window(16)
+
+
+class Net(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(torch.stft(x, 16, 4, window=WINDOW, return_complex=True))
+
+
+@pytest.mark.parametrize(
+    "function, words",
+    [
+        (torch.tanh, r"torch\.tanh on a complex stream"),
+        (lambda z: z == z, "__eq__ on a complex stream"),
+        (lambda z: z.prod(1), "prod on a complex stream"),
+        (lambda z: z.float(), "float on a complex stream"),
+        (lambda z: z.to(torch.float32), "a complex stream as torch.float32"),
+        (lambda z: z ** torch.ones(1), "exponents are Python numbers"),
+        (lambda z: nn.functional.conv1d(z, torch.ones(1, 9, 1)), "conv1d on a complex stream"),
+        (lambda z: torch.zeros_like(z), "a constant like a complex stream"),
+    ],
+)
+def test_what_complex_streams_do_not_do_is_refused_with_the_line(function, words):
+    with pytest.raises(ds.NotStreamableError, match=words) as error:
+        ds.patch_module(Net(function)).online()(ds.stream_tensor([torch.randn(50)], ids=["a"], sos=True))
+    text = str(error.value)
+    assert "test_spectra.py" in text
+    assert not any(name in text for name in ("_Shell", "Complex ", "BatchTensor", "TorchLength"))
+
+
+def test_a_complex_stream_is_shown_as_a_stream():
+    seen = []
+    model = ds.patch_module(Net(lambda z: seen.append((repr(z), type(z).__name__)) or z.abs())).online()
+    model(ds.stream_tensor([torch.randn(50)], ids=["a"], sos=True))
+    assert "Complex" not in seen[0][0] and seen[0][1] == "StreamTensor"
+
+
+def _transforms():
+    t = transforms
+    mel = {"n_fft": 400, "n_mels": 40}
+    return {
+        "spectrogram": t.Spectrogram(400),
+        "magnitudes": t.Spectrogram(400, power=1.0, normalized=True, center=False),
+        "mel-spectrogram": t.MelSpectrogram(16000, **mel),
+        "mel-scale": nn.Sequential(t.Spectrogram(400), t.MelScale(40, n_stft=201)),
+        "mfcc": t.MFCC(16000, 13, log_mels=True, melkwargs=mel),
+        "decibels": nn.Sequential(t.Spectrogram(400), t.AmplitudeToDB()),
+        "resample": t.Resample(16000, 6000),
+        "inverse": nn.Sequential(t.Spectrogram(400, power=None), t.InverseSpectrogram(400)),
+    }
+
+
+@pytest.mark.skipif(transforms is None, reason="torchaudio is not installed")
+@pytest.mark.filterwarnings("ignore")
+def test_transforms_of_torchaudio():
+    x = torch.randn(3000)
+    for name, module in _transforms().items():
+        want = module.eval()(x[None])[0]
+        ds.compile(module, ("B", "L"))  # verifies it
+        online = ds.patch_module(module).online()
+        parts = [
+            online(ds.stream_tensor([x[i : i + 700]], ids=["a"], sos=i == 0, eos=i == 2800))["a"]
+            for i in range(0, 3000, 700)
+        ]
+        got = torch.cat(parts, -1)
+        assert got.shape == want.shape, name
+        assert (got - want).abs().max() <= 1e-5 * want.abs().max(), name
+    with pytest.raises(ds.NotStreamableError, match="top_db cuts below the loudest value of the whole stream"):
+        ds.compile(nn.Sequential(transforms.Spectrogram(400), transforms.AmplitudeToDB(top_db=80)), ("B", "L"))
