@@ -36,7 +36,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import permutations
-from math import gcd, prod
+from math import prod
 from typing import Any
 
 from ...errors import NotStreamableError, ShapeError
@@ -142,30 +142,18 @@ class _Reshape:
     # ---- the new shape
 
     def ratio_of(self, token: Length, length: Length, allow: bool) -> tuple[Fraction, bool]:
-        """Return a new L per old L, and whether it is a claim about another tensor's length."""
-        n = len(length.fn)
-        if token.edge.cid != length.edge.cid or token.fn[:n] != length.fn:
-            if not allow:
-                raise self.unstreamable(
-                    f"{token!r} is another tensor's length",
-                    "use this tensor's own size, or -1",
-                )
-            if not token.rate or not length.rate:
-                raise self.unstreamable("an edge of rate 0 has no length", "use -1")
-            return token.rate / length.rate, True
-        ratio = Fraction(1)
-        for op, c in token.fn[n:]:
-            if op == "+":
-                raise self.unstreamable(
-                    "a reshape can't change the length by a sum", "use a slice, or F.pad, for that"
-                )
-            if op == "*" and gcd(c, ratio.denominator) > 1:
-                raise self.unstreamable(
-                    f"{token!r} divides before it multiplies, so it isn't exact",
-                    "multiply first and divide then",
-                )
-            ratio = ratio * c if op == "*" else ratio / c
-        return ratio, False
+        """Return a new L per old L, and whether that it is just so long is a claim, to be checked at the end."""
+        if not token.rate or not length.rate:
+            raise self.unstreamable("an edge of rate 0 has no length", "use -1")
+        ratio = token.rate / length.rate
+        same = token == length * ratio.numerator // ratio.denominator
+        if same is False:
+            raise self.unstreamable(
+                f"{token!r} is not the length of what comes out", "use a slice, or F.pad, to change the length"
+            )
+        if same is not True and not allow:
+            raise self.unstreamable(f"{token!r} is another tensor's length", "use this tensor's own size, or -1")
+        return ratio, same is not True
 
     def read_new(
         self, order: list[str], length: Length | None, allow: bool
