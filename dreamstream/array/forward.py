@@ -104,7 +104,7 @@ class ForwardMethods:
 
     @staticmethod
     def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
-        plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape, allow_claims=True)
+        plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
         names = [None if o is None else x.names[o] for o in plan.origin]
         named = [d if isinstance(d, str) else n for d, n in zip(plan.dims, names)]
         for step in plan.steps:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 from .decide import holds
@@ -66,7 +67,11 @@ class Comparison(Token):
         self.negated = negated
 
     def __bool__(self) -> bool:
-        raises = answer_that_raises(sys._getframe(1))
+        return self.truth(sys._getframe(1))
+
+    def truth(self, frame: FrameType) -> bool:
+        """Return the answer to the test that a frame makes, which is checked at the end of streams."""
+        raises = answer_that_raises(frame)
         trusted = not raises
         if raises is None or (trusted == self.negated and len(self.parts) > 1):
             self._misuse("compared where streams answer differently")

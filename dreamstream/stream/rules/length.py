@@ -11,6 +11,7 @@ Each refusal raises what the edge's `misuse` returns, with the line of the user'
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import partialmethod
@@ -183,6 +184,10 @@ class Length(Token):
         if not isinstance(other, Length) and not is_integer(other):
             self._misuse(f"compared with {type(other).__name__}")
         return compared(self, self - other, relation)
+
+    def __bool__(self) -> bool:
+        differs = self.compare(0, "ne")
+        return differs if isinstance(differs, bool) else differs.truth(sys._getframe(1))
 
     def formula(self) -> Formula | None:
         """Return what it is as a function of a forward's input; None where that is not known."""
