@@ -195,11 +195,10 @@ def layers_and_functions() -> dict[str, list[str]]:
             for op in reached(name, set()):
                 users[op].append(prefix + name)
     for path in sorted((PACKAGE / "array").glob("*.py")):
-        for cls in ast.parse(path.read_text(encoding="utf-8")).body:
-            for node in cls.body if isinstance(cls, ast.ClassDef) else ():
-                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                    for op in words_and_calls(node)[0] & operators:
-                        users[op] += [f"dreamstream.Tensor.{node.name}"] * hasattr(Tensor, node.name)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and hasattr(Tensor, node.name):
+                for op in words_and_calls(node)[0] & operators:
+                    users[op].append(f"dreamstream.Tensor.{node.name}")
     for op in NAMES:
         users[op].append(f"dreamstream.Tensor.{op}")
     return {op: list(dict.fromkeys(names)) for op, names in users.items()}

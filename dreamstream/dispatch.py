@@ -19,6 +19,7 @@ from . import _core
 from .array import hook
 from .array.axes import in_c_order
 from .array.dtypes import name_of, nominal
+from .array.plain import ARRAYS, INTEGERS, of_integers
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
 from .errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
@@ -129,6 +130,9 @@ def _offline(
     dims: Dims | None,
 ) -> tuple[Tensor, ...]:
     if dims is None:
+        compute = ARRAYS.get(name)
+        if compute is not None:
+            return (Tensor._plain(compute(*[x.numpy() for x in inputs], **attributes)),)
         return (_elementwise(name, attributes, inputs, weights),)
     constants = [_weight(w) for w in weights]
     arrays = [x.numpy() for x in inputs]
@@ -208,6 +212,8 @@ def _elementwise(
     operands = _operands(attributes, inputs, weights) if len(inputs) + len(weights) > 1 else [(0, inputs[0])]
     arrays = [x.numpy() for _, x in operands]
     _require_one_float(name, [a.dtype for a in arrays])
+    if arrays[-1].dtype.kind != "f" and name in INTEGERS:
+        return Tensor._plain(of_integers(name, arrays))
     try:
         shape = np.broadcast_shapes(*(a.shape for a in arrays))
     except ValueError:

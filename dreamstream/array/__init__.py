@@ -1,10 +1,19 @@
 """Tensors: NumPy arrays with torch's methods, whose maths runs on the C kernels."""
 
-from . import creation
+from . import creation, functions, maths, reductions, stream_views, views  # noqa: F401
 from .batch_constant import BatchTensor
 from .creation import *  # noqa: F403
 from .dtypes import bool, float32, float64, int64
 from .tensor import Tensor
+
+#: Names of torch's methods and properties that tensors have.
+METHODS = tuple(
+    name
+    for name in dir(Tensor)
+    if not name.startswith("_")
+    and name
+    not in ("constant", "device", "dtype", "grad_fn", "half", "is_stream", "ndim", "requires_grad", "shape")
+)
 
 __all__ = ["BatchTensor", "Tensor", "bool", "float32", "float64", "int64"]
 __all__ += creation.__all__

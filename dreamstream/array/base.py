@@ -1,18 +1,19 @@
-"""What every tensor is before it can do anything: storage, element type, sizes, conversions."""
+"""What a tensor is before it has methods: storage, element type, sizes, conversions, its text."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+import copy as copying
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DTypeError, ShapeError, no_tape
-from . import dtypes
+from . import dtypes, hook
 from .axes import axis_of
 
 if TYPE_CHECKING:
-    from .tensor import Tensor
+    from typing_extensions import Self
 
 __all__ = ["Base", "Number", "is_number"]
 
@@ -29,7 +30,7 @@ def is_number(value: object) -> Flag:
 
 
 class Base:
-    """Storage and conversions of a tensor; the methods that compute stand in the classes above it.
+    """Storage and conversions of a tensor; `dreamstream.array.tensor` gives it the methods that compute.
 
     A class of tensors that stores its values otherwise overrides `numpy`, `shape`, `dtype` and `to`
     here; all elementwise maths then works unchanged.
@@ -39,11 +40,11 @@ class Base:
     """Whether dimensions of this class's tensors stand for streams and their frames."""
 
     __array_priority__ = 1000  # NumPy arrays leave operators with a tensor to the tensor
-    _plain_class: ClassVar[type[Tensor]]
+    _plain_class: ClassVar[type[Any]]
 
     _array: NDArray[Any]
     #: The tape fills these, the gradient and the node that made this tensor. No tape, no gradient.
-    grad: Tensor | None
+    grad: Self | None
     grad_fn: Any
 
     def __init__(self, data: NDArray[Any], requires_grad: Flag = False) -> None:
@@ -56,9 +57,9 @@ class Base:
             self.requires_grad_()
 
     @classmethod
-    def _plain(cls, array: Any) -> Tensor:
+    def _plain(cls, array: Any) -> Self:
         """Return a plain tensor around an array or NumPy number of one of our types, without a copy."""
-        out = object.__new__(cls._plain_class)
+        out: Self = object.__new__(cls._plain_class)
         out._array = np.asarray(array)
         out.grad = None
         out.grad_fn = None
@@ -172,7 +173,7 @@ class Base:
 
     # ------------------------------------------------------------------ element types and devices
 
-    def to(self, *args: Any, **kwargs: Any) -> Tensor:
+    def to(self, *args: Any, **kwargs: Any) -> Self:
         """Return the tensor with another element type: ``to(dtype)``, ``to("cpu", dtype)``, ``to(other)``.
 
         The tensor itself where nothing changes and `copy` is not asked for.
@@ -186,9 +187,8 @@ class Base:
         """
         dtype, copy = self._to_arguments(args, kwargs)
         if (dtype is None or dtype == self.dtype) and not copy:
-            return cast("Tensor", self)
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._plain(self._array.astype(dtype or self.dtype))
+            return self
+        return hook.made("cast", self, to=dtype or self.dtype)
 
     def _to_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[np.dtype[Any] | None, Flag]:
         """Read the arguments of `to`: element type, or None, and whether to copy."""
@@ -209,33 +209,33 @@ class Base:
         dtypes.check_device(device)
         return (None if dtype is None else dtypes.as_dtype(dtype)), copy
 
-    def float(self) -> Tensor:
+    def float(self) -> Self:
         """Return the tensor as float32."""
         return self.to(dtypes.float32)
 
-    def double(self) -> Tensor:
+    def double(self) -> Self:
         """Return the tensor as float64."""
         return self.to(dtypes.float64)
 
-    def long(self) -> Tensor:
+    def long(self) -> Self:
         """Return the tensor as int64, fractions cut off."""
         return self.to(dtypes.int64)
 
-    def bool(self) -> Tensor:
+    def bool(self) -> Self:
         """Return the tensor as bool: whether each element is not zero."""
         return self.to(dtypes.bool)
 
-    def half(self) -> Tensor:
+    def half(self) -> Self:
         """Raise DTypeError: tensors are float32 or float64."""
         raise DTypeError("tensors are float32 or float64; half precision exists for weights, see ds.compile")
 
-    def type_as(self, other: Base) -> Tensor:
+    def type_as(self, other: Base) -> Self:
         """Return the tensor with the element type of `other`."""
         return self.to(other.dtype)
 
-    def cpu(self) -> Tensor:
+    def cpu(self) -> Self:
         """Return the tensor itself: it is on the CPU."""
-        return cast("Tensor", self)
+        return self
 
     # ------------------------------------------------------------------ gradients (there is no tape yet)
 
@@ -249,7 +249,7 @@ class Base:
         if wanted:
             raise no_tape("requires_grad=True")
 
-    def requires_grad_(self, requires_grad: Flag = True) -> Tensor:
+    def requires_grad_(self, requires_grad: Flag = True) -> Self:
         """Say that no gradient is wanted, and return the tensor itself.
 
         Raises
@@ -263,8 +263,43 @@ class Base:
         if requires_grad:
             dtypes.require_float("requires_grad", self.dtype)
         self.requires_grad = bool(requires_grad)
-        return cast("Tensor", self)
+        return self
 
-    def detach(self) -> Tensor:
+    def detach(self) -> Self:
         """Return a tensor that shares the values and has no gradient."""
         return self._plain(self._array)
+
+    # ------------------------------------------------------------------ Python
+
+    def __repr__(self) -> str:
+        return _text(self.numpy(), self.requires_grad)
+
+    def __copy__(self) -> Self:
+        return self._again(self._array)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        out = self._again(self._array.copy())
+        memo[id(self)] = out
+        out.grad = copying.deepcopy(self.grad, memo)
+        return out
+
+    def _again(self, array: NDArray[Any]) -> Self:
+        """Return a tensor like this one, its own attributes included, around another array."""
+        out = object.__new__(type(self))
+        out.__dict__.update(self.__dict__)
+        out._array = array
+        out.grad_fn = None
+        return out
+
+
+def _text(array: NDArray[Any], requires_grad: bool) -> str:
+    """Return values as torch prints them, with what can't be seen from them behind."""
+    body = np.array2string(array, precision=4, separator=", ", prefix="tensor(", threshold=1000)
+    notes = []
+    if array.size == 0 and array.shape != (0,):
+        notes.append(f"size={array.shape}")
+    if array.dtype == dtypes.float64 or (array.size == 0 and array.dtype != dtypes.float32):
+        notes.append(f"dtype={array.dtype}")
+    if requires_grad:
+        notes.append("requires_grad=True")
+    return f"tensor({', '.join([body, *notes])})"

@@ -8,15 +8,13 @@ a `BatchTensor`: one value that every stream has alike. It serves as the initial
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
 from .axes import axis_of, sizes_of
-
-if TYPE_CHECKING:
-    from .tensor import Tensor
+from .tensor import Tensor
 
 __all__ = ["BatchTensor"]
 

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,13 +23,12 @@ from ..stream.rules import (
     require_same,
 )
 from ..stream.where import user_line
+from . import creation
 from .axes import numbered
-from .features import matmul, why_not_matmul
+from .features import product, why_not_matmul
+from .stream_tensor import StreamTensor
 
-if TYPE_CHECKING:
-    from .stream_tensor import StreamTensor
-
-__all__ = ["ChunkMethods", "fall_back", "on_fallback", "report_fallback"]
+__all__ = ["fall_back", "on_fallback", "report_fallback"]
 
 _POLICY: ContextVar[str] = ContextVar("dreamstream_fallback", default="warn")
 
@@ -72,133 +71,129 @@ def _like_names(x: StreamTensor) -> list[str | None]:
     return [d if isinstance(d, str) else n for d, n in zip(x.dims, x.names)]
 
 
-class ChunkMethods:
-    """The operations, each a function of the tensor."""
+def getitem(x: StreamTensor, index: Any) -> Any:
+    x = x.in_order()
+    index = _arrays(index)
+    names = tuple(_like_names(x))
+    plan = Fallback("B and L are joined") if "B_L" in x.dims else plan_index(index, names, x.meta)
+    if isinstance(plan, Fallback):
+        return fall_back(x, f"this index ({plan.reason})")[index]
+    features = (slice(None), *plan.features)
 
-    @staticmethod
-    def getitem(x: StreamTensor, index: Any) -> Any:
-        x = x.in_order()
-        index = _arrays(index)
-        names = tuple(_like_names(x))
-        plan = Fallback("B and L are joined") if "B_L" in x.dims else plan_index(index, names, x.meta)
-        if isinstance(plan, Fallback):
-            return fall_back(x, f"this index ({plan.reason})")[index]
-        features = (slice(None), *plan.features)
+    def pick(frames: Any) -> Any:
+        frames = frames[plan.frames_of(len(frames))][features]
+        if plan.take is None:
+            return frames
+        axis, where = plan.take
+        return frames[(slice(None),) * (1 + axis) + (where,)]
 
-        def pick(frames: Any) -> Any:
-            frames = frames[plan.frames_of(len(frames))][features]
-            if plan.take is None:
-                return frames
-            axis, where = plan.take
-            return frames[(slice(None),) * (1 + axis) + (where,)]
+    rows = x.rows()
+    picked = [pick(rows[r]) for r in (range(len(rows)) if plan.rows is None else plan.rows)]
+    value = np.concatenate(picked) if picked else pick(x.value[:0])
+    return x._make(
+        np.ascontiguousarray(value),
+        plan.dims,
+        plan.names,
+        plan.meta,
+        plan.starts_of(x.starts, x.lengths),
+        x.rate,
+        None,
+    )
 
-        rows = x.rows()
-        picked = [pick(rows[r]) for r in (range(len(rows)) if plan.rows is None else plan.rows)]
-        value = np.concatenate(picked) if picked else pick(x.value[:0])
-        return x._make(
-            np.ascontiguousarray(value),
-            plan.dims,
-            plan.names,
-            plan.meta,
-            plan.starts_of(x.starts, x.lengths),
-            x.rate,
+
+def reshape(x: StreamTensor, shape: Sequence[Any]) -> Any:
+    """Reshape features; sizes that equal B's and L's stand for them where they come in order."""
+    x = x.in_order()
+    sizes = list(x.shape)
+    lead = next((i for i, (a, b) in enumerate(zip(sizes, shape)) if a != b), min(len(sizes), len(shape)))
+    trail = 0
+    while trail < min(len(sizes), len(shape)) - lead and sizes[-1 - trail] == shape[-1 - trail]:
+        trail += 1
+    changed = x.dims[lead : len(sizes) - trail]
+    if any(isinstance(d, str) for d in changed):
+        return fall_back(x, "this reshape").reshape(*shape)
+    middle = [int(s) for s in shape[lead : len(shape) - trail]]
+    dims = numbered([*x.dims[:lead], *([0] * len(middle)), *x.dims[len(sizes) - trail :]])
+    names = [*x.names[:lead], *([None] * len(middle)), *x.names[len(sizes) - trail :]]
+    features = [
+        s for s, d in zip([*sizes[:lead], *middle, *sizes[len(sizes) - trail :]], dims) if not isinstance(d, str)
+    ]
+    try:
+        value = (
+            x.value.reshape(len(x.value), *features)
+            if len(x.value)
+            else x.value.reshape(0, *_solve(x.features, features))
+        )
+    except ValueError:
+        raise ShapeError(f"reshape: a stream {x.roles} can't take the shape {tuple(shape)}") from None
+    return x.like(value, dims, names)
+
+
+def unfold(x: StreamTensor, axis: int, size: int, step: int) -> Any:
+    return fall_back(x, "unfold").unfold(axis, size, step)
+
+
+def repeat_interleave(x: StreamTensor, axis: int, times: int) -> Any:
+    if isinstance(x.dims[axis], str):
+        what = f"repeat_interleave along {x.dims[axis]}"
+        return fall_back(x, what).repeat_interleave(times, axis)
+    return per_frame(x, axis, lambda t, a: t.repeat_interleave(times, a), True)
+
+
+def expand(x: StreamTensor, sizes: Sequence[Any]) -> Any:
+    x = x.in_order()
+    if len(sizes) != len(x.dims):
+        return fall_back(x, "expand to more dimensions").expand(*sizes)
+    for d, size, own in zip(x.dims, sizes, x.shape):
+        if isinstance(d, str) and size not in (-1, own):
+            return fall_back(x, f"expand along {d}").expand(*sizes)
+    features = [x.features[d] if s == -1 else int(s) for d, s in zip(x.dims, sizes) if not isinstance(d, str)]
+    return x.like(np.ascontiguousarray(np.broadcast_to(x.value, (len(x.value), *features))), x.dims, x.names)
+
+
+def cat(tensors: Sequence[StreamTensor], axis: int) -> Any:
+    first = tensors[0]
+    role = first.dims[axis]
+    parts = [t.in_order() for t in tensors]
+    if any(p.dims != parts[0].dims for p in parts):
+        raise ShapeError(f"cat: dimensions {[p.roles for p in parts]} don't line up")
+    features = {p.features for p in parts}
+    if role in ("B", "L") and len(features) > 1:
+        raise ShapeError(f"cat: the features differ: {sorted(features)}")
+    if role == "B":
+        meta = cat_batch([p.meta for p in parts])
+        starts = [p.starts for p in parts]
+        known = None if any(s is None for s in starts) else sum((tuple(s or ()) for s in starts), ())
+        return first._make(
+            np.concatenate([p.value for p in parts]),
+            parts[0].dims,
+            first.names,
+            meta,
+            known,
+            first.rate,
             None,
         )
+    if role == "L":
+        meta = cat_length([p.meta for p in parts])
+        rows = [p.rows() for p in parts]
+        value = np.concatenate([r[i] for i in range(len(meta)) for r in rows]) if len(meta) else parts[0].value
+        return first._make(value, parts[0].dims, first.names, meta, first.starts, first.rate, None)
+    if role == "B_L":
+        return creation.cat(
+            [fall_back(first, "cat along B and L joined"), *(t.tensor() for t in tensors[1:])], axis
+        )
+    require_same([p.meta for p in parts], [p.starts for p in parts], "cat")
+    value = np.concatenate([p.value for p in parts], axis=1 + parts[0].dims[axis])
+    return parts[0].like(value, parts[0].dims, first.names)
 
-    @staticmethod
-    def reshape(x: StreamTensor, shape: Sequence[Any]) -> Any:
-        """Reshape features; sizes that equal B's and L's stand for them where they come in order."""
-        x = x.in_order()
-        sizes = list(x.shape)
-        lead = next((i for i, (a, b) in enumerate(zip(sizes, shape)) if a != b), min(len(sizes), len(shape)))
-        trail = 0
-        while trail < min(len(sizes), len(shape)) - lead and sizes[-1 - trail] == shape[-1 - trail]:
-            trail += 1
-        changed = x.dims[lead : len(sizes) - trail]
-        if any(isinstance(d, str) for d in changed):
-            return fall_back(x, "this reshape").reshape(*shape)
-        middle = [int(s) for s in shape[lead : len(shape) - trail]]
-        dims = numbered([*x.dims[:lead], *([0] * len(middle)), *x.dims[len(sizes) - trail :]])
-        names = [*x.names[:lead], *([None] * len(middle)), *x.names[len(sizes) - trail :]]
-        features = [
-            s
-            for s, d in zip([*sizes[:lead], *middle, *sizes[len(sizes) - trail :]], dims)
-            if not isinstance(d, str)
-        ]
-        try:
-            value = (
-                x.value.reshape(len(x.value), *features)
-                if len(x.value)
-                else x.value.reshape(0, *_solve(x.features, features))
-            )
-        except ValueError:
-            raise ShapeError(f"reshape: a stream {x.roles} can't take the shape {tuple(shape)}") from None
-        return x.like(value, dims, names)
 
-    @staticmethod
-    def unfold(x: StreamTensor, axis: int, size: int, step: int) -> Any:
-        return fall_back(x, "unfold").unfold(axis, size, step)
-
-    @staticmethod
-    def repeat_interleave(x: StreamTensor, axis: int, times: int) -> Any:
-        if isinstance(x.dims[axis], str):
-            what = f"repeat_interleave along {x.dims[axis]}"
-            return fall_back(x, what).repeat_interleave(times, axis)
-        return per_frame(x, axis, lambda t, a: t.repeat_interleave(times, a), True)
-
-    @staticmethod
-    def expand(x: StreamTensor, sizes: Sequence[Any]) -> Any:
-        x = x.in_order()
-        if len(sizes) != len(x.dims):
-            return fall_back(x, "expand to more dimensions").expand(*sizes)
-        for d, size, own in zip(x.dims, sizes, x.shape):
-            if isinstance(d, str) and size not in (-1, own):
-                return fall_back(x, f"expand along {d}").expand(*sizes)
-        features = [x.features[d] if s == -1 else int(s) for d, s in zip(x.dims, sizes) if not isinstance(d, str)]
-        return x.like(np.ascontiguousarray(np.broadcast_to(x.value, (len(x.value), *features))), x.dims, x.names)
-
-    @staticmethod
-    def cat(tensors: Sequence[StreamTensor], axis: int) -> Any:
-        first = tensors[0]
-        role = first.dims[axis]
-        parts = [t.in_order() for t in tensors]
-        if any(p.dims != parts[0].dims for p in parts):
-            raise ShapeError(f"cat: dimensions {[p.roles for p in parts]} don't line up")
-        features = {p.features for p in parts}
-        if role in ("B", "L") and len(features) > 1:
-            raise ShapeError(f"cat: the features differ: {sorted(features)}")
-        if role == "B":
-            meta = cat_batch([p.meta for p in parts])
-            starts = [p.starts for p in parts]
-            known = None if any(s is None for s in starts) else sum((tuple(s or ()) for s in starts), ())
-            return first._make(
-                np.concatenate([p.value for p in parts]),
-                parts[0].dims,
-                first.names,
-                meta,
-                known,
-                first.rate,
-                None,
-            )
-        if role == "L":
-            meta = cat_length([p.meta for p in parts])
-            rows = [p.rows() for p in parts]
-            value = np.concatenate([r[i] for i in range(len(meta)) for r in rows]) if len(meta) else parts[0].value
-            return first._make(value, parts[0].dims, first.names, meta, first.starts, first.rate, None)
-        if role == "B_L":
-            return fall_back(first, "cat along B and L joined")._cat([t.tensor() for t in tensors], axis)
-        require_same([p.meta for p in parts], [p.starts for p in parts], "cat")
-        value = np.concatenate([p.value for p in parts], axis=1 + parts[0].dims[axis])
-        return parts[0].like(value, parts[0].dims, first.names)
-
-    @staticmethod
-    def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
-        reason = why_not_matmul(x, other, reverse)
-        if reason is None:
-            return matmul(x, other, reverse)
-        plain = fall_back(x, f"this matrix product {reason}")
-        other = other.tensor() if getattr(other, "is_stream", False) else other
-        return other @ plain if reverse else plain @ other
+def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
+    reason = why_not_matmul(x, other, reverse)
+    if reason is None:
+        return product(x, other, reverse)
+    plain = fall_back(x, f"this matrix product {reason}")
+    other = other.tensor() if getattr(other, "is_stream", False) else other
+    return other @ plain if reverse else plain @ other
 
 
 def _solve(old: Sequence[int], new: Sequence[int]) -> list[int]:

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DTypeError, ShapeError
+from ..errors import DTypeError, ModeError, ShapeError
+from ..stream.rules.length import BatchSize
 from . import dtypes, elementwise
-from .axes import sizes_of
+from .axes import axis_of, sizes_of
 from .base import is_number
 from .batch_constant import BatchTensor
-from .making import array_of, filled
-from .tensor import Tensor
+from .hook import made
+from .tensor import Tensor, method
 
 __all__ = [
     "arange",
@@ -83,7 +84,7 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, *, device:
     Source: torch.tensor, except that lists of integers become float32.
     """
     dtypes.check_device(device)
-    return Tensor(array_of(data, dtype, copy=True), requires_grad)
+    return Tensor(_array_of(data, dtype, copy=True), requires_grad)
 
 
 def as_tensor(data: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
@@ -91,12 +92,36 @@ def as_tensor(data: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
     dtypes.check_device(device)
     if isinstance(data, Tensor) and (dtype is None or dtypes.as_dtype(dtype) == data.dtype):
         return data
-    return Tensor(array_of(data, dtype, copy=False))
+    return Tensor(_array_of(data, dtype, copy=False))
 
 
 def from_numpy(array: NDArray[Any]) -> Tensor:
     """Return a tensor that shares the array's memory; integers other than int64 are converted."""
     return Tensor(array)
+
+
+@method(Tensor)
+def new_tensor(self: Tensor, data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """Return a tensor of `data`, of this one's element type unless `dtype` says otherwise."""
+    return Tensor(_array_of(data, dtype or self.dtype, copy=True), requires_grad)
+
+
+def _array_of(data: Any, dtype: Any, copy: bool) -> NDArray[Any]:
+    """Return data as an array of one of our types."""
+    if getattr(data, "is_stream", False):
+        raise ModeError("tensor: expected plain data, got a stream; its padded values are x.tensor()")
+    is_array = hasattr(data, "__array__") and not isinstance(data, np.generic)
+    try:
+        array = np.asarray(data)
+    except ValueError as error:
+        raise ShapeError(f"tensor: the lists don't form an array: {error}") from None
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    if wanted is not None and array.dtype.kind in "fiub":
+        return np.array(array, wanted) if copy or array.dtype != wanted else array
+    if not is_array and array.dtype.kind in "fiu" and array.dtype != dtypes.float32:
+        return array.astype(dtypes.float32)
+    out = dtypes.adopt(array)
+    return out.copy() if copy and out is array else out
 
 
 # ---------------------------------------------------------------------- from nothing
@@ -126,7 +151,7 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
     Source: torch.full.
     """
     dtypes.check_device(device)
-    array, batch = filled(size, fill_value, dtype)
+    array, batch = _filled(size, fill_value, dtype)
     out = Tensor(array, requires_grad)
     return BatchTensor(out, batch) if batch else out
 
@@ -144,6 +169,50 @@ def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool 
 def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Return zeros: memory without values is never handed out. Source: torch.empty."""
     return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+@method(Tensor)
+def new_full(
+    self: Tensor,
+    size: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """Return `dreamstream.full` of this element type."""
+    return full(size, fill_value, dtype or self.dtype, device=device, requires_grad=requires_grad)
+
+
+@method(Tensor)
+def new_zeros(self: Tensor, *size: Any, **options: Any) -> Any:
+    """Return `dreamstream.zeros` of this element type."""
+    return self.new_full(size[0] if len(size) == 1 else size, 0, **options)
+
+
+@method(Tensor)
+def new_ones(self: Tensor, *size: Any, **options: Any) -> Any:
+    """Return `dreamstream.ones` of this element type."""
+    return self.new_full(size[0] if len(size) == 1 else size, 1, **options)
+
+
+@method(Tensor)
+def new_empty(self: Tensor, *size: Any, **options: Any) -> Any:
+    """Return zeros: memory without values is never handed out."""
+    return self.new_zeros(*size, **options)
+
+
+def _filled(size: Any, fill_value: Any, dtype: Any = None) -> tuple[NDArray[Any], list[int]]:
+    """Return an array of equal elements, and its axes of size 1 that stand for the number of streams."""
+    sizes = sizes_of(size if isinstance(size, (tuple, list)) else (size,))
+    batch = [i for i, s in enumerate(sizes) if isinstance(s, BatchSize)]
+    shape = tuple(1 if i in batch else operator.index(s) for i, s in enumerate(sizes))
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"sizes must not be negative, got {shape}")
+    value = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    to = dtypes.common("full", [], [value]) if dtype is None else dtypes.as_dtype(dtype)
+    return np.full(shape, value, to), batch
 
 
 def full_like(input: Tensor, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
@@ -241,7 +310,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     Source: torch.cat.
     """
     given = _tensors("cat", tensors)
-    return _class_of(given)._cat(given, dim)
+    return _leader(given)._cat(given, dim)
 
 
 def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
@@ -249,7 +318,7 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     given = _tensors("stack", tensors)
     if not any(t.is_stream for t in given) and len({t.shape for t in given}) > 1:
         raise ShapeError(f"stack: the shapes differ: {', '.join(str(t.shape) for t in given)}")
-    return _class_of(given)._stack(given, dim)
+    return _leader(given)._cat([t.unsqueeze(dim) for t in given], dim)
 
 
 def where(condition: Any, input: Any, other: Any) -> Tensor:
@@ -270,6 +339,20 @@ def _tensors(name: str, tensors: Sequence[Any]) -> list[Tensor]:
     return given
 
 
-def _class_of(tensors: list[Tensor]) -> type[Tensor]:
-    """Return the class that joins these tensors: that of the first stream, if there is one."""
-    return next((type(t) for t in tensors if t.is_stream), Tensor)
+def _leader(tensors: list[Tensor]) -> Tensor:
+    """Return the tensor whose class knows how these are joined: the first stream, if there is one."""
+    return next((t for t in tensors if t.is_stream), tensors[0])
+
+
+@method(Tensor)
+def _cat(self: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
+    """Join plain tensors; a class of streams has its own, and gets lists that hold one of its tensors."""
+    dtype = dtypes.common("cat", [t.dtype for t in tensors])
+    if len({t.ndim for t in tensors}) > 1 or tensors[0].ndim == 0:
+        raise ShapeError(f"cat: expected equal numbers of dimensions, got {[t.ndim for t in tensors]}")
+    axis = axis_of("cat", dim, tensors[0].ndim)
+    try:
+        return made("cat", *[t.to(dtype) for t in tensors], axis=axis)
+    except ValueError:
+        shapes = ", ".join(str(t.shape) for t in tensors)
+        raise ShapeError(f"cat: only sizes of dimension {axis} may differ, got shapes {shapes}") from None

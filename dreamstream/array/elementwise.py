@@ -1,7 +1,7 @@
 """How elementwise operations reach their kernels, for plain and for stream tensors alike.
 
-Real values go through the door, where the C kernel is the definition. Integers and bools of plain
-tensors have no kernels: NumPy is exact for them.
+All goes through the door. Of real values the C kernel is the definition; integers and bools of plain
+tensors have no kernels: NumPy is exact for them (see `plain`).
 
 Operands are tensors, NumPy arrays and Python numbers. A number adopts the tensors' element type;
 bools become integers and integers become floats where they meet. Streams of integers and bools are
@@ -12,19 +12,18 @@ which.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import DTypeError, ModeError, ShapeError
-from ..operations import BINARY, UNARY
+from ..operations import BINARY
 from . import dtypes, hook
-from .base import Base, Number, is_number
-
-if TYPE_CHECKING:
-    from .tensor import Tensor
+from .base import Number, is_number
+from .plain import INTEGERS
+from .tensor import Tensor
 
 __all__ = [
     "along",
@@ -42,23 +41,10 @@ __all__ = [
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 REAL = frozenset(row.name for row in BINARY if row.real)  # of integers too
 
-_INT_UNARY = {row.name: row.integers for row in UNARY if row.integers is not None}
-_INT_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    **{row.name: row.integers for row in BINARY if row.integers is not None},
-    "logical_and": np.logical_and,
-    "logical_or": np.logical_or,
-    "trunc_divide": lambda a, b: np.floor_divide(np.abs(a), np.abs(b)) * np.sign(a) * np.sign(b),
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
 
-
-def unary(name: str, x: Base, attributes: Mapping[str, Any] | None = None) -> Tensor:
+def unary(name: str, x: Tensor, attributes: Mapping[str, Any] | None = None) -> Tensor:
     """Apply an operator with one operand; integers become float32 unless it keeps them."""
-    if not dtypes.is_float(x.dtype) and not (x.is_stream and name in _INT_UNARY):
-        if name in _INT_UNARY:
-            return _integer(name, _INT_UNARY[name], x)
+    if not dtypes.is_float(x.dtype) and name not in INTEGERS:
         x = x.to(dtypes.float32)
     out: Tensor = hook.apply(name, attributes or {}, (x,))[0]
     return out
@@ -76,7 +62,7 @@ def binary(name: str, a: Any, b: Any) -> Tensor:
     """
     out = binary_or_not(name, a, b)
     if out is NotImplemented:
-        foreign = b if isinstance(a, Base) or is_number(a) else a
+        foreign = b if isinstance(a, Tensor) or is_number(a) else a
         raise DTypeError(f"{name}: expected a tensor or a number, got {type(foreign).__name__}")
     result: Tensor = out
     return result
@@ -106,7 +92,7 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
         Where `condition` is no bool tensor, or x and y mix float types.
     """
     operands = _operands((condition, x, y))
-    if operands is None or not isinstance(operands[0], Base) or operands[0].dtype != dtypes.bool:
+    if operands is None or not isinstance(operands[0], Tensor) or operands[0].dtype != dtypes.bool:
         raise DTypeError("where: expected a bool tensor, then two tensors or numbers")
     dtype = _common("where", operands[1:])
     return _combine("where", operands, [dtypes.bool, dtype, dtype])
@@ -127,7 +113,7 @@ def rounded(name: str, a: Any, b: Any) -> Any:
     if not dtypes.is_float(dtype):
         if _any_stream(operands):
             raise DTypeError(f"{name}: expected streams of float32 or float64, got {dtype}")
-        return _integers(name, operands, [dtypes.int64, dtypes.int64])
+        return _combine(name, operands, [dtypes.int64, dtypes.int64])
     return unary("trunc", binary("div", a, b)) if name == "trunc_divide" else binary(name, a, b)
 
 
@@ -147,21 +133,19 @@ def bits(name: str, a: Any, b: Any) -> Any:
     if dtypes.is_float(dtype) or (stream and dtype != dtypes.bool):
         raise DTypeError(f"{name}: expected bool operands (or plain int64 tensors), got {dtype}")
     if not stream:
-        return _integers(name, operands, [dtype, dtype])
+        return _combine(name, operands, [dtype, dtype])
     return binary("ne" if name == "xor" else f"logical_{name}", a, b)
 
 
-def negated(x: Base) -> Tensor:
+def negated(x: Tensor) -> Tensor:
     """Return the bool tensor that is true where this one is false."""
-    if not x.is_stream:
-        return Base._plain(~x.numpy())
     out: Tensor = hook.apply("logical_not", {}, (x,))[0]
     return out
 
 
 def as_flags(x: Any) -> Any:
     """Return an operand as bools: whether each element is not zero."""
-    if not isinstance(x, Base):
+    if not isinstance(x, Tensor):
         return bool(x)
     return x if x.dtype == dtypes.bool else binary("ne", x, 0)
 
@@ -184,41 +168,41 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
 # ---------------------------------------------------------------------- operands
 
 
-def _operands(values: Sequence[Any]) -> list[Base | Number] | None:
+def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
     """Return tensors and Python numbers; None where a value is neither nor an array."""
-    out: list[Base | Number] = []
+    out: list[Tensor | Number] = []
     for value in values:
-        if isinstance(value, Base):
+        if isinstance(value, Tensor):
             out.append(value)
         elif is_number(value):
             out.append(value.item() if isinstance(value, np.generic) else value)
         elif isinstance(value, np.ndarray):
-            out.append(Base._plain(dtypes.adopt(value)))
+            out.append(Tensor._plain(dtypes.adopt(value)))
         else:
             return None
-    return out if any(isinstance(o, Base) for o in out) else None
+    return out if any(isinstance(o, Tensor) for o in out) else None
 
 
-def _any_stream(operands: Sequence[Base | Number]) -> bool:
-    return any(isinstance(o, Base) and o.is_stream for o in operands)
+def _any_stream(operands: Sequence[Tensor | Number]) -> bool:
+    return any(isinstance(o, Tensor) and o.is_stream for o in operands)
 
 
-def _common(name: str, operands: Sequence[Base | Number]) -> dtypes.DType:
-    tensors = [o.dtype for o in operands if isinstance(o, Base)]
-    return dtypes.common(name, tensors, [o for o in operands if not isinstance(o, Base)])
+def _common(name: str, operands: Sequence[Tensor | Number]) -> dtypes.DType:
+    tensors = [o.dtype for o in operands if isinstance(o, Tensor)]
+    return dtypes.common(name, tensors, [o for o in operands if not isinstance(o, Tensor)])
 
 
-def _combine(name: str, operands: Sequence[Base | Number], dtype: Sequence[dtypes.DType]) -> Tensor:
+def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dtypes.DType]) -> Tensor:
     """Run an operator on operands, each converted to its element type."""
     stream = _any_stream(operands)
     if not stream and not dtypes.is_float(dtype[-1]):
-        return _integers(name, operands, dtype)
-    inputs: list[Base] = []
-    weights: list[Base] = []
+        _check_integers(name, operands)
+    inputs: list[Tensor] = []
+    weights: list[Tensor] = []
     order: list[int] = []
     for operand, wanted in zip(operands, dtype):
-        tensor = operand.to(wanted) if isinstance(operand, Base) else _constant(operand, wanted)
-        constant = not isinstance(operand, Base) or (stream and not operand.is_stream)
+        tensor = operand.to(wanted) if isinstance(operand, Tensor) else _constant(operand, wanted)
+        constant = not isinstance(operand, Tensor) or (stream and not operand.is_stream)
         (weights if constant else inputs).append(tensor)
         order.append(int(constant))
     out: Tensor = hook.apply(name, {"order": order} if weights else {}, inputs, weights)[0]
@@ -228,7 +212,7 @@ def _combine(name: str, operands: Sequence[Base | Number], dtype: Sequence[dtype
 def _constant(number: Number, dtype: dtypes.DType) -> Tensor:
     """Return a Python number as a tensor without dimensions, around the same array each time."""
     with np.errstate(over="ignore"):
-        return Base._plain(_number(np.array(number, dtype).tobytes(), dtype))
+        return Tensor._plain(_number(np.array(number, dtype).tobytes(), dtype))
 
 
 @lru_cache(maxsize=1024)
@@ -236,11 +220,9 @@ def _number(data: bytes, dtype: dtypes.DType) -> Any:
     return np.frombuffer(data, dtype).reshape(())
 
 
-def _integers(name: str, operands: Sequence[Base | Number], dtype: Sequence[dtypes.DType]) -> Tensor:
-    """Compute with NumPy: operands are plain and meet as int64 or bool."""
-    arrays = [
-        o.numpy().astype(d, copy=False) if isinstance(o, Base) else np.array(o, d) for o, d in zip(operands, dtype)
-    ]
+def _check_integers(name: str, operands: Sequence[Tensor | Number]) -> None:
+    """Raise the errors that NumPy would word otherwise, of plain integers and bools."""
+    arrays = [o.numpy() if isinstance(o, Tensor) else np.asarray(o) for o in operands]
     try:
         np.broadcast_shapes(*(a.shape for a in arrays))
     except ValueError:
@@ -248,22 +230,9 @@ def _integers(name: str, operands: Sequence[Base | Number], dtype: Sequence[dtyp
         raise ShapeError(f"{name}: shapes {shapes} don't broadcast") from None
     if name in ("floor_divide", "trunc_divide", "remainder", "fmod") and not arrays[1].all():
         raise ZeroDivisionError(f"{name}: integers can't be divided by zero")
-    if name == "where":
-        return Base._plain(np.where(*arrays))
-    fn = _INT_BINARY[name]
-    return _integer(name, lambda a: fn(a, arrays[1]), Base._plain(arrays[0]))
 
 
-def _integer(name: str, fn: Callable[[Any], Any], x: Base) -> Tensor:
-    """Return fn(values), with NumPy's refusals (of a bool's negative, …) as ours."""
-    try:
-        out = np.asarray(fn(x.numpy()))
-    except (TypeError, ValueError) as error:
-        raise DTypeError(f"{name}: {error}") from None
-    return Base._plain(dtypes.adopt(out))
-
-
-def refuse_in_place(x: Base, what: str) -> None:
+def refuse_in_place(x: Tensor, what: str) -> None:
     """Raise ModeError where `x` can't be written into: a stream, or a constant that is expanded."""
     if x.is_stream:
         raise ModeError(f"{what}: a stream can't be written into; compute a new tensor instead")

@@ -6,7 +6,7 @@ Both work inside a forward and on the frames of a call.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +14,9 @@ from ..errors import ShapeError
 from . import dtypes, hook
 from .axes import numbered
 from .reductions import Extreme
+from .stream_tensor import StreamTensor
 
-if TYPE_CHECKING:
-    from .stream_tensor import StreamTensor
-
-__all__ = ["matmul", "reduce_features", "why_not_matmul"]
+__all__ = ["product", "reduce_features", "why_not_matmul"]
 
 _OF_FLOATS = ("mean", "var", "std", "norm", "logsumexp")
 _OF_ONE = ("max", "min", "argmax", "argmin")
@@ -43,7 +41,7 @@ def reduce_features(
         The method's other arguments, by name.
     """
     if options.get("dtype") is not None:
-        x = x.to(options["dtype"])  # type: ignore[assignment]
+        x = x.to(options["dtype"])
     if name in _OF_FLOATS:
         dtypes.require_float(name, x.dtype)
     if name in _OF_ONE and len(axes) != 1:
@@ -96,7 +94,7 @@ def why_not_matmul(x: StreamTensor, other: Any, reverse: bool) -> str | None:
     return None
 
 
-def matmul(x: StreamTensor, other: Any, reverse: bool) -> StreamTensor:
+def product(x: StreamTensor, other: Any, reverse: bool) -> StreamTensor:
     """Return x @ other, or other @ x, with a constant; `why_not_matmul` must have been asked.
 
     Raises

@@ -6,8 +6,8 @@ Only what is listed here runs; everything else that would touch B or L raises `N
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from collections.abc import Sequence
+from typing import Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,10 @@ from ..stream.edge import Request
 from ..stream.rules import Fallback, is_whole, parse_index, plan_reshape, stream_slice
 from ..stream.where import user_line
 from . import hook
-from .features import matmul, reduce_features, why_not_matmul
+from .features import product, reduce_features, why_not_matmul
+from .stream_tensor import StreamTensor
 
-if TYPE_CHECKING:
-    from .stream_tensor import StreamTensor
-
-__all__ = ["ForwardMethods"]
+__all__: list[str] = []
 
 
 def _op(x: StreamTensor, name: str, attributes: dict[str, Any], dims: Any = None) -> StreamTensor:
@@ -35,10 +33,6 @@ def _op(x: StreamTensor, name: str, attributes: dict[str, Any], dims: Any = None
 
 def _refuse(x: StreamTensor, what: str, remedy: str) -> NoReturn:
     raise NotStreamableError(f"{what} on a stream {x.roles} inside a forward, at {user_line()}; {remedy}")
-
-
-def _features(x: StreamTensor) -> tuple[int, ...]:
-    return x.features
 
 
 def reshape_features(x: StreamTensor, shape: Sequence[int], dims: Any) -> StreamTensor:
@@ -59,164 +53,149 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
     return _op(x, "slice", {"start": s.start, "crop": s.crop, "step": s.step})
 
 
-class ForwardMethods:
-    """The operations, each a function of the tensor."""
-
-    @staticmethod
-    def getitem(x: StreamTensor, index: Any) -> StreamTensor:
-        names = tuple(d if isinstance(d, str) else n for d, n in zip(x.dims, x.names))
-        parts = parse_index(_without_tensors(index), names)
-        if isinstance(parts, Fallback):
-            _refuse(x, f"this index ({parts.reason})", "index one axis at a time with slices")
-        if not is_whole(parts.batch):
-            _refuse(x, "an index on the batch", "pick streams outside the forward")
-        only_slices = parts.take is None and all(isinstance(i, slice) for i in parts.features)
-        if not only_slices:
-            x = x.in_order()
-        if not is_whole(parts.length):
-            if "B_L" in x.dims:
-                _refuse(x, "an index on B and L joined", "index before the reshape")
-            x = slice_stream(x, parts.length)
-        if only_slices:  # each on its axis, wherever that is stored
-            stored = [d for d in x.dims if isinstance(d, int)]
-            for place, item in zip(stored, parts.features):
-                x = _narrow(x, place, cast("slice", item))
-            return x
-        features: list[int] = []
-        axis = 0
-        for item in parts.features:
-            if item is None:
-                features.append(1)
-                continue
-            size = x.features[axis]
-            if isinstance(item, int):
-                at = _within(item, size)
-                x = _narrow(x, axis, slice(at, at + 1))
-            else:
-                x = _narrow(x, axis, item)
-                features.append(x.features[axis])
-            axis += 1
-        if parts.take is None:
-            result = reshape_features(x, features, parts.dims)
-        else:
-            result = _take(reshape_features(x, features, _straight(x, features)), *parts.take)
-        return result.with_dims(parts.dims, parts.names)
-
-    @staticmethod
-    def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
-        plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
-        names = [None if o is None else x.names[o] for o in plan.origin]
-        named = [d if isinstance(d, str) else n for d, n in zip(plan.dims, names)]
-        for step in plan.steps:
-            if step[0] == "permute":
-                x = x.stored_anew(step[1])
-            elif step[0] == "features":
-                x = reshape_features(x, step[1], ("B", "L", *range(len(step[1]))))
-            elif step[0] == "stack":
-                n = len(x.features) + 1
-                x = _op(x, "frame", {"size": step[1], "step": step[1], "exact": 1}, ("B", "L", *range(n)))
-            elif step[0] == "unstack":
-                x = _op(x, "unstack", {}, ("B", "L", *range(len(x.features) - 1)))
-        x = x.with_dims(plan.dims, named)
-        for length in plan.claims:
-            x.require_length(length)
+def getitem(x: StreamTensor, index: Any) -> StreamTensor:
+    names = tuple(d if isinstance(d, str) else n for d, n in zip(x.dims, x.names))
+    parts = parse_index(_without_tensors(index), names)
+    if isinstance(parts, Fallback):
+        _refuse(x, f"this index ({parts.reason})", "index one axis at a time with slices")
+    if not is_whole(parts.batch):
+        _refuse(x, "an index on the batch", "pick streams outside the forward")
+    only_slices = parts.take is None and all(isinstance(i, slice) for i in parts.features)
+    if not only_slices:
+        x = x.in_order()
+    if not is_whole(parts.length):
+        if "B_L" in x.dims:
+            _refuse(x, "an index on B and L joined", "index before the reshape")
+        x = slice_stream(x, parts.length)
+    if only_slices:  # each on its axis, wherever that is stored
+        stored = [d for d in x.dims if isinstance(d, int)]
+        for place, item in zip(stored, parts.features):
+            x = _narrow(x, place, cast("slice", item))
         return x
+    features: list[int] = []
+    axis = 0
+    for item in parts.features:
+        if item is None:
+            features.append(1)
+            continue
+        size = x.features[axis]
+        if isinstance(item, int):
+            at = _within(item, size)
+            x = _narrow(x, axis, slice(at, at + 1))
+        else:
+            x = _narrow(x, axis, item)
+            features.append(x.features[axis])
+        axis += 1
+    if parts.take is None:
+        result = reshape_features(x, features, parts.dims)
+    else:
+        result = _take(reshape_features(x, features, _straight(x, features)), *parts.take)
+    return result.with_dims(parts.dims, parts.names)
 
-    @staticmethod
-    def unfold(x: StreamTensor, axis: int, size: int, step: int) -> StreamTensor:
-        if x.dims[axis] != "L":
-            _refuse(x, "unfold over features", "unfold over the stream axis")
-        n = len(x.features)
-        framed = _op(x, "frame", {"size": size, "step": step}, ("B", "L", *range(n + 1)))
-        dims = tuple(d if isinstance(d, str) else d + 1 for d in x.dims)
-        return framed.with_dims((*dims, 0), (*x.names, None))
 
-    @staticmethod
-    def repeat_interleave(x: StreamTensor, axis: int, times: int) -> StreamTensor:
-        x = x.in_order()
-        at = x.dims[axis]
-        if at == "L":
-            return _op(x, "repeat_frames", {"times": times})
-        if isinstance(at, str):
-            _refuse(x, f"repeat_interleave along {at}", "repeat frames or features")
-        before, after = x.features[: at + 1], x.features[at + 1 :]
-        straight = ("B", "L", *range(len(x.features) + 1))
-        spread = reshape_features(x, (*before, 1, *after), straight)
-        spread = _op(spread, "expand", {"shape": [*before, times, *after]}, straight)
-        shape = (*before[:-1], before[-1] * times, *after)
-        return reshape_features(spread, shape, x.dims).with_dims(x.dims, x.names)
+def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
+    plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
+    names = [None if o is None else x.names[o] for o in plan.origin]
+    named = [d if isinstance(d, str) else n for d, n in zip(plan.dims, names)]
+    for step in plan.steps:
+        if step[0] == "permute":
+            x = x.stored_anew(step[1])
+        elif step[0] == "features":
+            x = reshape_features(x, step[1], ("B", "L", *range(len(step[1]))))
+        elif step[0] == "stack":
+            n = len(x.features) + 1
+            x = _op(x, "frame", {"size": step[1], "step": step[1], "exact": 1}, ("B", "L", *range(n)))
+        elif step[0] == "unstack":
+            x = _op(x, "unstack", {}, ("B", "L", *range(len(x.features) - 1)))
+    x = x.with_dims(plan.dims, named)
+    for length in plan.claims:
+        x.require_length(length)
+    return x
 
-    @staticmethod
-    def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
-        if len(sizes) != len(x.dims):
-            _refuse(x, f"expand to {len(sizes)} dimensions", "unsqueeze first")
-        x = x.in_order()
-        features = []
-        for size, d in zip(sizes, x.dims):
-            if isinstance(d, str):
-                if not (isinstance(size, int) and size == -1) and size != x._token(d):
-                    _refuse(x, f"expand along {d}", "give x.size() of it, or -1")
-            else:
-                features.append(x.features[d] if isinstance(size, int) and size == -1 else int(size))
-        return x if tuple(features) == x.features else _op(x, "expand", {"shape": features})
 
-    @staticmethod
-    def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:
-        roles = [x.dims[a] for a in axes]
-        if "B" in roles or "B_L" in roles:
-            _refuse(x, f"{kind} over the batch", "combine streams outside the forward")
-        if "L" in roles:
-            kinds = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
-            if kind not in kinds:
-                _refuse(x, f"{kind} over the stream", "sum, mean, amax and amin over it are available")
-            if options.get("dtype") is not None:
-                x = x.to(options["dtype"])  # type: ignore[assignment]
-            if len(roles) > 1 or keepdim:
-                _refuse(
-                    x,
-                    f"{kind} over the stream with other axes or keepdim",
-                    "it would be known at the stream's end, when its frames have left: use a statistic of each "
-                    "frame or of the frames so far; as an output, reduce the stream alone",
-                )
-            dims = tuple(d for d in x.dims if d != "L")
-            return _op(x, "reduce_frames", {"kind": kinds[kind]}, dims)
-        return reduce_features(x, kind, axes, keepdim, options)
+def unfold(x: StreamTensor, axis: int, size: int, step: int) -> StreamTensor:
+    if x.dims[axis] != "L":
+        _refuse(x, "unfold over features", "unfold over the stream axis")
+    n = len(x.features)
+    framed = _op(x, "frame", {"size": size, "step": step}, ("B", "L", *range(n + 1)))
+    dims = tuple(d if isinstance(d, str) else d + 1 for d in x.dims)
+    return framed.with_dims((*dims, 0), (*x.names, None))
 
-    @staticmethod
-    def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
-        first = tensors[0]
-        if isinstance(first.dims[axis], str):
-            _refuse(first, f"cat along {first.dims[axis]}", "F.pad adds frames; cat works along features")
-        if len(tensors) == 1:
-            return first
-        parts = [t.in_order() for t in tensors]
-        if any(
-            [isinstance(d, str) and d for d in p.dims] != [isinstance(d, str) and d for d in parts[0].dims]
-            for p in parts
-        ):
-            raise ShapeError(f"cat at {user_line()}: dimensions {[p.roles for p in parts]} don't line up")
-        feature = parts[0].dims[axis]
-        (out,) = hook.apply("cat", {"axis": feature}, parts, (), parts[0].dims)
-        result: StreamTensor = out.with_dims(parts[0].dims, first.names)
-        return result
 
-    @staticmethod
-    def matmul(x: StreamTensor, other: Any, reverse: bool) -> StreamTensor:
-        reason = why_not_matmul(x, other, reverse)
-        if reason is not None:
-            _refuse(x, f"this matrix product {reason}", "x @ W and W @ x mix features by a constant matrix W")
-        return matmul(x, other, reverse)
+def repeat_interleave(x: StreamTensor, axis: int, times: int) -> StreamTensor:
+    x = x.in_order()
+    at = x.dims[axis]
+    if at == "L":
+        return _op(x, "repeat_frames", {"times": times})
+    if isinstance(at, str):
+        _refuse(x, f"repeat_interleave along {at}", "repeat frames or features")
+    before, after = x.features[: at + 1], x.features[at + 1 :]
+    straight = ("B", "L", *range(len(x.features) + 1))
+    spread = reshape_features(x, (*before, 1, *after), straight)
+    spread = _op(spread, "expand", {"shape": [*before, times, *after]}, straight)
+    shape = (*before[:-1], before[-1] * times, *after)
+    return reshape_features(spread, shape, x.dims).with_dims(x.dims, x.names)
 
-    @staticmethod
-    def last_axis(x: StreamTensor, axis: int, apply: Callable[[StreamTensor], StreamTensor]) -> StreamTensor:
-        """Apply a function of the last feature axis along another one."""
-        if isinstance(x.dims[axis], str):
-            _refuse(x, f"a function over {x.dims[axis]}", "it would need the whole stream, or other streams")
-        order = [i for i in range(len(x.dims)) if i != axis] + [axis]
-        moved = x.with_dims(tuple(x.dims[i] for i in order)).in_order()
-        done = apply(moved)
-        back = sorted(range(len(order)), key=order.__getitem__)
-        return done.with_dims(tuple(done.dims[i] for i in back), x.names)
+
+def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
+    if len(sizes) != len(x.dims):
+        _refuse(x, f"expand to {len(sizes)} dimensions", "unsqueeze first")
+    x = x.in_order()
+    features = []
+    for size, d in zip(sizes, x.dims):
+        if isinstance(d, str):
+            if not (isinstance(size, int) and size == -1) and size != x._token(d):
+                _refuse(x, f"expand along {d}", "give x.size() of it, or -1")
+        else:
+            features.append(x.features[d] if isinstance(size, int) and size == -1 else int(size))
+    return x if tuple(features) == x.features else _op(x, "expand", {"shape": features})
+
+
+def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:
+    roles = [x.dims[a] for a in axes]
+    if "B" in roles or "B_L" in roles:
+        _refuse(x, f"{kind} over the batch", "combine streams outside the forward")
+    if "L" in roles:
+        kinds = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
+        if kind not in kinds:
+            _refuse(x, f"{kind} over the stream", "sum, mean, amax and amin over it are available")
+        if options.get("dtype") is not None:
+            x = x.to(options["dtype"])
+        if len(roles) > 1 or keepdim:
+            _refuse(
+                x,
+                f"{kind} over the stream with other axes or keepdim",
+                "it would be known at the stream's end, when its frames have left: use a statistic of each "
+                "frame or of the frames so far; as an output, reduce the stream alone",
+            )
+        dims = tuple(d for d in x.dims if d != "L")
+        return _op(x, "reduce_frames", {"kind": kinds[kind]}, dims)
+    return reduce_features(x, kind, axes, keepdim, options)
+
+
+def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
+    first = tensors[0]
+    if isinstance(first.dims[axis], str):
+        _refuse(first, f"cat along {first.dims[axis]}", "F.pad adds frames; cat works along features")
+    if len(tensors) == 1:
+        return first
+    parts = [t.in_order() for t in tensors]
+    if any(
+        [isinstance(d, str) and d for d in p.dims] != [isinstance(d, str) and d for d in parts[0].dims]
+        for p in parts
+    ):
+        raise ShapeError(f"cat at {user_line()}: dimensions {[p.roles for p in parts]} don't line up")
+    feature = parts[0].dims[axis]
+    (out,) = hook.apply("cat", {"axis": feature}, parts, (), parts[0].dims)
+    result: StreamTensor = out.with_dims(parts[0].dims, first.names)
+    return result
+
+
+def matmul(x: StreamTensor, other: Any, reverse: bool) -> StreamTensor:
+    reason = why_not_matmul(x, other, reverse)
+    if reason is not None:
+        _refuse(x, f"this matrix product {reason}", "x @ W and W @ x mix features by a constant matrix W")
+    return product(x, other, reverse)
 
 
 def _without_tensors(index: Any) -> Any:

@@ -1,7 +1,4 @@
-"""The methods of tensors that are a row of `dreamstream.operations`, and Python's operators of two operands.
-
-Editors and type checkers read ``functions.pyi``, which ``python tests/source/test_stubs.py`` writes.
-"""
+"""The methods of tensors that are a row of `dreamstream.operations`, and Python's operators of two operands."""
 
 from __future__ import annotations
 
@@ -9,37 +6,32 @@ from collections.abc import Callable
 from typing import Any
 
 from ..operations import ELEMENTWISE, Elementwise
-from .base import Base
 from .elementwise import binary, binary_or_not, bits, rounded, unary
+from .tensor import Tensor, method
 
-__all__ = ["COMPARISONS", "NAMES", "OPERATORS", "Functions"]
-
-
-class Functions(Base):
-    """Functions of single elements."""
+__all__ = ["COMPARISONS", "NAMES", "OPERATORS"]
 
 
-def _method(row: Elementwise) -> Callable[..., Any]:
+def _function(row: Elementwise) -> None:
+    """Give tensors a row's method."""
     name = row.name
 
-    def of_one(self: Functions) -> Any:
+    def of_one(self: Tensor) -> Tensor:
         return unary(name, self)
 
-    def of_two(self: Functions, other: Any) -> Any:
+    def of_two(self: Tensor, other: Any) -> Tensor:
         return binary(name, self, other)
 
-    method = of_one if row.operands == 1 else of_two
-    method.__name__ = name
-    method.__qualname__ = f"Functions.{name}"
-    method.__doc__ = f"Return {row.doc}."
-    return method
+    made = of_one if row.operands == 1 else of_two
+    made.__doc__ = f"Return {row.doc}."
+    method(Tensor, name)(made)
 
 
 #: The names of these methods.
 NAMES = tuple(row.name for row in ELEMENTWISE.values() if row.doc)
 
 for _name in NAMES:
-    setattr(Functions, _name, _method(ELEMENTWISE[_name]))
+    _function(ELEMENTWISE[_name])
 
 #: Python's operators of numbers, by their methods' names: what computes them, and under which name.
 OPERATORS = {
@@ -57,19 +49,18 @@ OPERATORS = {
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
-def _operator(method: str, compute: Callable[..., Any], name: str, reflected: bool = False) -> None:
+def _operator(operator: str, compute: Callable[..., Any], name: str, reflected: bool = False) -> None:
     """Give tensors an operator, which leaves foreign operands to these."""
 
-    def forwards(self: Functions, other: Any) -> Any:
-        return compute(name, self, other)
+    def forwards(self: Tensor, other: Any) -> Tensor:
+        out: Tensor = compute(name, self, other)
+        return out
 
-    def backwards(self: Functions, other: Any) -> Any:
-        return compute(name, other, self)
+    def backwards(self: Tensor, other: Any) -> Tensor:
+        out: Tensor = compute(name, other, self)
+        return out
 
-    made = backwards if reflected else forwards
-    made.__name__ = f"__{method}__"
-    made.__qualname__ = f"Functions.{made.__name__}"
-    setattr(Functions, made.__name__, made)
+    method(Tensor, f"__{operator}__")(backwards if reflected else forwards)
 
 
 for _name, (_compute, _kernel) in OPERATORS.items():

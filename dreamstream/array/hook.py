@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
-__all__ = ["apply", "run", "set_apply", "set_run", "set_table", "table"]
+__all__ = ["apply", "made", "run", "set_apply", "set_run", "set_table", "table"]
 
+T = TypeVar("T")
 Apply = Callable[[str, Mapping[str, Any], Sequence[Any], Sequence[Any], Any], tuple[Any, ...]]
 Table = Callable[[Any, Any], Any]
 
@@ -44,6 +45,12 @@ def apply(
 ) -> tuple[Any, ...]:
     """Run an operator of the C registry; see `dreamstream.dispatch.apply`."""
     return _apply(name, attributes, inputs, weights, dims)
+
+
+def made(name: str, x: T, *others: T, **attributes: Any) -> T:
+    """Return what an operation of `plain` makes of plain tensors."""
+    out: T = _apply(name, attributes, (x, *others), (), None)[0]
+    return out
 
 
 def table(tensor: Any, index: tuple[Any, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""Elementwise maths of tensors: torch's methods and Python's operators.
+"""Elementwise maths of tensors: torch's methods and Python's operators of one operand.
 
 Each is written once, for plain tensors and streams alike (see `elementwise`): arguments ``(*, any
 shape) float32 | float64``, results of the broadcast shape and the same type; comparisons give bool.
@@ -10,299 +10,385 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 
 from ..errors import DTypeError
 from . import dtypes
-from .base import Base, Number, is_number
-from .elementwise import along, as_flags, binary, bits, negated, rounded, unary, where
-from .functions import Functions
+from .base import Number, is_number
+from .elementwise import along, as_flags, binary, bits, negated, rounded, unary
+from .elementwise import where as choose
+from .tensor import Tensor, method
 
-if TYPE_CHECKING:
-    from .tensor import Tensor
+__all__: list[str] = []
 
-__all__ = ["Maths"]
-
-Flag = bool
 Operand = Any
 """A tensor, a NumPy array or a Python number."""
 
 
-class Maths(Functions):
-    """Elementwise methods and operators."""
+# ------------------------------------------------------------------ two operands
 
-    # ------------------------------------------------------------------ two operands
 
-    def add(self, other: Operand, *, alpha: Number = 1) -> Tensor:
-        """Return self + alpha * other."""
-        return binary("add", self, _scaled(other, alpha))
+@method(Tensor)
+def add(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
+    """Return self + alpha * other."""
+    return binary("add", self, _scaled(other, alpha))
 
-    def sub(self, other: Operand, *, alpha: Number = 1) -> Tensor:
-        """Return self - alpha * other."""
-        return binary("sub", self, _scaled(other, alpha))
 
-    def div(self, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
-        """Return self / other; integers are divided as float32.
+@method(Tensor)
+def sub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
+    """Return self - alpha * other."""
+    return binary("sub", self, _scaled(other, alpha))
 
-        Parameters
-        ----------
-        other : Tensor or number
-            The divisor.
-        rounding_mode : {None, "floor", "trunc"}
-            Whether and how the quotient is rounded to an integer.
-        """
-        if rounding_mode is None:
-            return binary("div", self, other)
-        if rounding_mode not in ("floor", "trunc"):
-            raise ValueError(f"div: rounding_mode is None, 'floor' or 'trunc', got {rounding_mode!r}")
-        return _method(f"{rounding_mode}_divide", rounded, self, other)
 
-    def floor_divide(self, other: Operand) -> Tensor:
-        """Return self / other, rounded down."""
-        return _method("floor_divide", rounded, self, other)
+@method(Tensor)
+def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+    """Return self / other; integers are divided as float32.
 
-    def remainder(self, other: Operand) -> Tensor:
-        """Return self - other * (self / other rounded down): the sign is that of `other`."""
-        return _method("remainder", rounded, self, other)
+    Parameters
+    ----------
+    other : Tensor or number
+        The divisor.
+    rounding_mode : {None, "floor", "trunc"}
+        Whether and how the quotient is rounded to an integer.
+    """
+    if rounding_mode is None:
+        return binary("div", self, other)
+    if rounding_mode not in ("floor", "trunc"):
+        raise ValueError(f"div: rounding_mode is None, 'floor' or 'trunc', got {rounding_mode!r}")
+    return _method(f"{rounding_mode}_divide", rounded, self, other)
 
-    def pow(self, exponent: Operand) -> Tensor:
-        """Return self ** exponent."""
-        return binary("pow", self, exponent)
 
-    def where(self, condition: Operand, other: Operand) -> Tensor:
-        """Return self where `condition` holds (bool), `other` elsewhere."""
-        return where(condition, self, other)
+@method(Tensor)
+def floor_divide(self: Tensor, other: Operand) -> Tensor:
+    """Return self / other, rounded down."""
+    return _method("floor_divide", rounded, self, other)
 
-    def masked_fill(self, mask: Operand, value: Operand) -> Tensor:
-        """Return `value` (a number or a tensor of one element) where `mask` (bool) holds, self elsewhere."""
-        if isinstance(value, Base):
-            value = value.item()
-        if self.dtype != dtypes.common("masked_fill", [self.dtype], [value]):
-            raise DTypeError(f"masked_fill: a tensor of {self.dtype} has no value {value!r}")
-        return where(mask, value, self)
 
-    def logical_and(self, other: Operand) -> Tensor:
-        """Return whether both elements are not zero."""
-        return binary("logical_and", self, other)
+@method(Tensor)
+def remainder(self: Tensor, other: Operand) -> Tensor:
+    """Return self - other * (self / other rounded down): the sign is that of `other`."""
+    return _method("remainder", rounded, self, other)
 
-    def logical_or(self, other: Operand) -> Tensor:
-        """Return whether one of the elements is not zero."""
-        return binary("logical_or", self, other)
 
-    def logical_xor(self, other: Operand) -> Tensor:
-        """Return whether exactly one of the elements is not zero."""
-        return binary("ne", as_flags(self), as_flags(other))
+@method(Tensor, "pow")
+def pow_of(self: Tensor, exponent: Operand) -> Tensor:
+    """Return self ** exponent."""
+    return binary("pow", self, exponent)
 
-    def logical_not(self) -> Tensor:
-        """Return whether elements are zero."""
-        return negated(as_flags(self))
 
-    # ------------------------------------------------------------------ one operand
+@method(Tensor)
+def where(self: Tensor, condition: Operand, other: Operand) -> Tensor:
+    """Return self where `condition` holds (bool), `other` elsewhere."""
+    return choose(condition, self, other)
 
-    def clamp(self, min: Operand = None, max: Operand = None) -> Tensor:
-        """Return elements moved into [min, max]; `max` wins where min > max.
 
-        Parameters
-        ----------
-        min, max : number or Tensor, optional
-            The bounds; at least one of them.
-        """
-        if min is None and max is None:
-            raise ValueError("clamp: give min, max or both")
-        if _bound(min) and _bound(max) and dtypes.is_float(self.dtype):
-            bounds = {"min": min, "max": max}
-            return unary("clamp", self, {k: float(v) for k, v in bounds.items() if v is not None})
-        out = cast("Tensor", self) if min is None else binary("maximum", self, min)
-        return out if max is None else binary("minimum", out, max)
+@method(Tensor)
+def masked_fill(self: Tensor, mask: Operand, value: Operand) -> Tensor:
+    """Return `value` (a number or a tensor of one element) where `mask` (bool) holds, self elsewhere."""
+    if isinstance(value, Tensor):
+        value = value.item()
+    if self.dtype != dtypes.common("masked_fill", [self.dtype], [value]):
+        raise DTypeError(f"masked_fill: a tensor of {self.dtype} has no value {value!r}")
+    return choose(mask, value, self)
 
-    def clamp_min(self, min: Operand) -> Tensor:
-        """Return elements that are at least `min`."""
-        return self.clamp(min=min)
 
-    def clamp_max(self, max: Operand) -> Tensor:
-        """Return elements that are at most `max`."""
-        return self.clamp(max=max)
+@method(Tensor)
+def logical_and(self: Tensor, other: Operand) -> Tensor:
+    """Return whether both elements are not zero."""
+    return binary("logical_and", self, other)
 
-    clip = clamp
 
-    def isnan(self) -> Tensor:
-        """Return whether elements are NaN."""
-        return binary("ne", self, self)
+@method(Tensor)
+def logical_or(self: Tensor, other: Operand) -> Tensor:
+    """Return whether one of the elements is not zero."""
+    return binary("logical_or", self, other)
 
-    def isinf(self) -> Tensor:
-        """Return whether elements are infinite."""
-        return binary("eq", self._real().abs(), math.inf)
 
-    def isfinite(self) -> Tensor:
-        """Return whether elements are neither infinite nor NaN."""
-        return binary("lt", self._real().abs(), math.inf)
+@method(Tensor)
+def logical_xor(self: Tensor, other: Operand) -> Tensor:
+    """Return whether exactly one of the elements is not zero."""
+    return binary("ne", as_flags(self), as_flags(other))
 
-    def _real(self) -> Tensor:
-        """Return the tensor, integers as float32."""
-        return self.to(self.dtype if dtypes.is_float(self.dtype) else dtypes.float32)
 
-    # ------------------------------------------------------------------ composed of others
+@method(Tensor)
+def logical_not(self: Tensor) -> Tensor:
+    """Return whether elements are zero."""
+    return negated(as_flags(self))
 
-    def tan(self) -> Tensor:
-        """Return the tangent."""
-        x = self._real()
-        return binary("div", unary("sin", x), unary("cos", x))
 
-    def exp2(self) -> Tensor:
-        """Return 2 ** x."""
-        return binary("pow", 2, self._real())
+# ------------------------------------------------------------------ one operand
 
-    def frac(self) -> Tensor:
-        """Return what trunc takes away."""
-        return binary("sub", self, self.trunc())
 
-    def sinc(self) -> Tensor:
-        """Return sin(pi x) / (pi x), and 1 at 0."""
-        x = binary("mul", self._real(), math.pi)
-        return where(x == 0, 1.0, binary("div", unary("sin", x), x))
+@method(Tensor, "clamp", "clip")
+def clamp(self: Tensor, min: Operand = None, max: Operand = None) -> Tensor:
+    """Return elements moved into [min, max]; `max` wins where min > max.
 
-    def logit(self, eps: float | None = None) -> Tensor:
-        """Return log(x / (1 - x)), x moved into [eps, 1 - eps] first where `eps` is given."""
-        x = self._real()
-        x = x if eps is None else x.clamp(eps, 1 - eps)
-        return unary("log", binary("div", x, binary("sub", 1, x)))
+    Parameters
+    ----------
+    min, max : number or Tensor, optional
+        The bounds; at least one of them.
+    """
+    if min is None and max is None:
+        raise ValueError("clamp: give min, max or both")
+    if _bound(min) and _bound(max) and dtypes.is_float(self.dtype):
+        bounds = {"min": min, "max": max}
+        return unary("clamp", self, {k: float(v) for k, v in bounds.items() if v is not None})
+    out = self if min is None else binary("maximum", self, min)
+    return out if max is None else binary("minimum", out, max)
 
-    def nan_to_num(
-        self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
-    ) -> Tensor:
-        """Return the values, with numbers in the place of those that are none.
 
-        Parameters
-        ----------
-        nan, posinf, neginf : float, optional
-            What stands for NaN, inf and -inf: 0, the type's largest and its least number where None.
-        """
-        if not dtypes.is_float(self.dtype):
-            return cast("Tensor", self)
-        most = float(np.finfo(self.dtype).max)
-        x = where(self.isnan(), 0.0 if nan is None else float(nan), self)
-        x = where(self == math.inf, most if posinf is None else float(posinf), x)
-        return where(self == -math.inf, -most if neginf is None else float(neginf), x)
+@method(Tensor)
+def clamp_min(self: Tensor, min: Operand) -> Tensor:
+    """Return elements that are at least `min`."""
+    return self.clamp(min=min)
 
-    def isposinf(self) -> Tensor:
-        """Return whether elements are inf."""
-        return binary("eq", self._real(), math.inf)
 
-    def isneginf(self) -> Tensor:
-        """Return whether elements are -inf."""
-        return binary("eq", self._real(), -math.inf)
+@method(Tensor)
+def clamp_max(self: Tensor, max: Operand) -> Tensor:
+    """Return elements that are at most `max`."""
+    return self.clamp(max=max)
 
-    def signbit(self) -> Tensor:
-        """Return whether elements are negative, -0.0 included."""
-        return binary("lt", binary("copysign", 1.0, self._real()), 0)
 
-    def deg2rad(self) -> Tensor:
-        """Return degrees as radians."""
-        return binary("mul", self._real(), math.pi / 180)
+@method(Tensor)
+def isnan(self: Tensor) -> Tensor:
+    """Return whether elements are NaN."""
+    return binary("ne", self, self)
 
-    def rad2deg(self) -> Tensor:
-        """Return radians as degrees."""
-        return binary("mul", self._real(), 180 / math.pi)
 
-    # ------------------------------------------------------------------ several operands
+@method(Tensor)
+def isinf(self: Tensor) -> Tensor:
+    """Return whether elements are infinite."""
+    return binary("eq", _real(self).abs(), math.inf)
 
-    def atan2(self, other: Operand) -> Tensor:
-        """Return the angle of the point (other, self), from -pi to pi."""
-        return binary("atan2", self._real(), _real(other))
 
-    def copysign(self, other: Operand) -> Tensor:
-        """Return the sizes of self with the signs of `other`."""
-        return binary("copysign", self._real(), _real(other))
+@method(Tensor)
+def isfinite(self: Tensor) -> Tensor:
+    """Return whether elements are neither infinite nor NaN."""
+    return binary("lt", _real(self).abs(), math.inf)
 
-    def fmax(self, other: Operand) -> Tensor:
-        """Return the larger of each two elements, the other one where one is NaN."""
-        return self._unless_nan("maximum", other)
 
-    def fmin(self, other: Operand) -> Tensor:
-        """Return the smaller of each two elements, the other one where one is NaN."""
-        return self._unless_nan("minimum", other)
+# ------------------------------------------------------------------ composed of others
 
-    def _unless_nan(self, name: str, other: Operand) -> Tensor:
-        other = self._operand(other)
-        out = where(binary("ne", self, self), other, binary(name, self, other))
-        return where(binary("ne", other, other), self, out)
 
-    def logaddexp(self, other: Operand) -> Tensor:
-        """Return log(e ** self + e ** other), without overflow on the way."""
-        x, y = self._real(), _real(self._operand(other))
-        apart = unary("log1p", unary("exp", unary("neg", unary("abs", binary("sub", x, y)))))
-        return where(x == y, binary("add", x, math.log(2)), binary("add", binary("maximum", x, y), apart))
+@method(Tensor)
+def tan(self: Tensor) -> Tensor:
+    """Return the tangent."""
+    x = _real(self)
+    return binary("div", unary("sin", x), unary("cos", x))
 
-    def xlogy(self, other: Operand) -> Tensor:
-        """Return self * log(other), 0 where self is 0."""
-        x, y = self._real(), _real(self._operand(other))
-        product = binary("mul", x, unary("log", y))
-        return where(binary("logical_and", x == 0, y == y), 0.0, product)
 
-    def heaviside(self, values: Operand) -> Tensor:
-        """Return 0 below zero, `values` at zero, 1 above it."""
-        return where(self == 0, values, binary("gt", self, 0).to(self.dtype))
+@method(Tensor)
+def exp2(self: Tensor) -> Tensor:
+    """Return 2 ** x."""
+    return binary("pow", 2, _real(self))
 
-    def lerp(self, end: Operand, weight: Operand) -> Tensor:
-        """Return the point at `weight` on the way from self (0) to `end` (1)."""
-        way = binary("sub", end, self)
-        near = binary("add", self, binary("mul", way, weight))
-        if is_number(weight) and abs(weight) < 0.5:
-            return near
-        far = binary("sub", end, binary("mul", way, 1 - weight))  # at a weight of 1 exactly the end
-        return far if is_number(weight) else where(unary("abs", weight) < 0.5, near, far)
 
-    def addcmul(self, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Tensor:
-        """Return self + value * tensor1 * tensor2."""
-        scaled = tensor1 if value == 1 else binary("mul", tensor1, value)
-        return binary("add", self, binary("mul", scaled, tensor2))
+@method(Tensor)
+def frac(self: Tensor) -> Tensor:
+    """Return what trunc takes away."""
+    return binary("sub", self, self.trunc())
 
-    def addcdiv(self, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Tensor:
-        """Return self + value * tensor1 / tensor2."""
-        scaled = tensor1 if value == 1 else binary("mul", tensor1, value)
-        return binary("add", self, binary("div", scaled, tensor2))
 
-    def _operand(self, other: Operand) -> Operand:
-        """Return a number as a tensor of this one's type, so that it can meet itself."""
-        return Base._plain(np.array(other, self.dtype)) if is_number(other) else other
+@method(Tensor)
+def sinc(self: Tensor) -> Tensor:
+    """Return sin(pi x) / (pi x), and 1 at 0."""
+    x = binary("mul", _real(self), math.pi)
+    return choose(x == 0, 1.0, binary("div", unary("sin", x), x))
 
-    # ------------------------------------------------------------------ along a dimension
 
-    def softmax(self, dim: int, dtype: Any = None) -> Tensor:
-        """Return e ** x / sum(e ** x) along `dim`; zeros where all of it is -inf."""
-        return along("softmax", self._as(dtype), dim)
+@method(Tensor)
+def logit(self: Tensor, eps: float | None = None) -> Tensor:
+    """Return log(x / (1 - x)), x moved into [eps, 1 - eps] first where `eps` is given."""
+    x = _real(self)
+    x = x if eps is None else x.clamp(eps, 1 - eps)
+    return unary("log", binary("div", x, binary("sub", 1, x)))
 
-    def log_softmax(self, dim: int, dtype: Any = None) -> Tensor:
-        """Return log(softmax(x)) along `dim`."""
-        return along("log_softmax", self._as(dtype), dim)
 
-    def _as(self, dtype: Any) -> Tensor:
-        """Return the tensor itself, or as `dtype` where one is given."""
-        return cast("Tensor", self) if dtype is None else self.to(dtype)
+@method(Tensor)
+def nan_to_num(
+    self: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """Return the values, with numbers in the place of those that are none.
 
-    # ------------------------------------------------------------------ operators
+    Parameters
+    ----------
+    nan, posinf, neginf : float, optional
+        What stands for NaN, inf and -inf: 0, the type's largest and its least number where None.
+    """
+    if not dtypes.is_float(self.dtype):
+        return self
+    most = float(np.finfo(self.dtype).max)
+    x = choose(self.isnan(), 0.0 if nan is None else float(nan), self)
+    x = choose(self == math.inf, most if posinf is None else float(posinf), x)
+    return choose(self == -math.inf, -most if neginf is None else float(neginf), x)
 
-    def __invert__(self) -> Tensor:
-        return negated(self) if self.dtype == dtypes.bool else cast("Tensor", bits("xor", self, -1))
 
-    def __neg__(self) -> Tensor:
-        return self.neg()
+@method(Tensor)
+def isposinf(self: Tensor) -> Tensor:
+    """Return whether elements are inf."""
+    return binary("eq", _real(self), math.inf)
 
-    def __pos__(self) -> Tensor:
-        return cast("Tensor", self)
 
-    def __abs__(self) -> Tensor:
-        return self.abs()
+@method(Tensor)
+def isneginf(self: Tensor) -> Tensor:
+    """Return whether elements are -inf."""
+    return binary("eq", _real(self), -math.inf)
+
+
+@method(Tensor)
+def signbit(self: Tensor) -> Tensor:
+    """Return whether elements are negative, -0.0 included."""
+    return binary("lt", binary("copysign", 1.0, _real(self)), 0)
+
+
+@method(Tensor)
+def deg2rad(self: Tensor) -> Tensor:
+    """Return degrees as radians."""
+    return binary("mul", _real(self), math.pi / 180)
+
+
+@method(Tensor)
+def rad2deg(self: Tensor) -> Tensor:
+    """Return radians as degrees."""
+    return binary("mul", _real(self), 180 / math.pi)
+
+
+# ------------------------------------------------------------------ several operands
+
+
+@method(Tensor)
+def atan2(self: Tensor, other: Operand) -> Tensor:
+    """Return the angle of the point (other, self), from -pi to pi."""
+    return binary("atan2", _real(self), _real(other))
+
+
+@method(Tensor)
+def copysign(self: Tensor, other: Operand) -> Tensor:
+    """Return the sizes of self with the signs of `other`."""
+    return binary("copysign", _real(self), _real(other))
+
+
+@method(Tensor)
+def fmax(self: Tensor, other: Operand) -> Tensor:
+    """Return the larger of each two elements, the other one where one is NaN."""
+    return _unless_nan(self, "maximum", other)
+
+
+@method(Tensor)
+def fmin(self: Tensor, other: Operand) -> Tensor:
+    """Return the smaller of each two elements, the other one where one is NaN."""
+    return _unless_nan(self, "minimum", other)
+
+
+def _unless_nan(self: Tensor, name: str, other: Operand) -> Tensor:
+    other = _like(self, other)
+    out = choose(binary("ne", self, self), other, binary(name, self, other))
+    return choose(binary("ne", other, other), self, out)
+
+
+@method(Tensor)
+def logaddexp(self: Tensor, other: Operand) -> Tensor:
+    """Return log(e ** self + e ** other), without overflow on the way."""
+    x, y = _real(self), _real(_like(self, other))
+    apart = unary("log1p", unary("exp", unary("neg", unary("abs", binary("sub", x, y)))))
+    return choose(x == y, binary("add", x, math.log(2)), binary("add", binary("maximum", x, y), apart))
+
+
+@method(Tensor)
+def xlogy(self: Tensor, other: Operand) -> Tensor:
+    """Return self * log(other), 0 where self is 0."""
+    x, y = _real(self), _real(_like(self, other))
+    product = binary("mul", x, unary("log", y))
+    return choose(binary("logical_and", x == 0, y == y), 0.0, product)
+
+
+@method(Tensor)
+def heaviside(self: Tensor, values: Operand) -> Tensor:
+    """Return 0 below zero, `values` at zero, 1 above it."""
+    return choose(self == 0, values, binary("gt", self, 0).to(self.dtype))
+
+
+@method(Tensor)
+def lerp(self: Tensor, end: Operand, weight: Operand) -> Tensor:
+    """Return the point at `weight` on the way from self (0) to `end` (1)."""
+    way = binary("sub", end, self)
+    near = binary("add", self, binary("mul", way, weight))
+    if is_number(weight) and abs(weight) < 0.5:
+        return near
+    far = binary("sub", end, binary("mul", way, 1 - weight))  # at a weight of 1 exactly the end
+    return far if is_number(weight) else choose(unary("abs", weight) < 0.5, near, far)
+
+
+@method(Tensor)
+def addcmul(self: Tensor, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Tensor:
+    """Return self + value * tensor1 * tensor2."""
+    scaled = tensor1 if value == 1 else binary("mul", tensor1, value)
+    return binary("add", self, binary("mul", scaled, tensor2))
+
+
+@method(Tensor)
+def addcdiv(self: Tensor, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Tensor:
+    """Return self + value * tensor1 / tensor2."""
+    scaled = tensor1 if value == 1 else binary("mul", tensor1, value)
+    return binary("add", self, binary("div", scaled, tensor2))
+
+
+def _like(self: Tensor, other: Operand) -> Operand:
+    """Return a number as a tensor of this one's type, so that it can meet itself."""
+    return Tensor._plain(np.array(other, self.dtype)) if is_number(other) else other
+
+
+# ------------------------------------------------------------------ along a dimension
+
+
+@method(Tensor)
+def softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """Return e ** x / sum(e ** x) along `dim`; zeros where all of it is -inf."""
+    return along("softmax", _as(self, dtype), dim)
+
+
+@method(Tensor)
+def log_softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """Return log(softmax(x)) along `dim`."""
+    return along("log_softmax", _as(self, dtype), dim)
+
+
+def _as(self: Tensor, dtype: Any) -> Tensor:
+    """Return the tensor itself, or as `dtype` where one is given."""
+    return self if dtype is None else self.to(dtype)
+
+
+# ------------------------------------------------------------------ operators
+
+
+@method(Tensor)
+def __invert__(self: Tensor) -> Tensor:
+    return negated(self) if self.dtype == dtypes.bool else bits("xor", self, -1)
+
+
+@method(Tensor)
+def __neg__(self: Tensor) -> Tensor:
+    return self.neg()
+
+
+@method(Tensor)
+def __pos__(self: Tensor) -> Tensor:
+    return self
+
+
+@method(Tensor)
+def __abs__(self: Tensor) -> Tensor:
+    return self.abs()
 
 
 def _scaled(other: Operand, alpha: Number) -> Operand:
     """Return alpha * other."""
-    return other if alpha == 1 else binary("mul", other, alpha) if isinstance(other, Base) else other * alpha
+    return other if alpha == 1 else binary("mul", other, alpha) if isinstance(other, Tensor) else other * alpha
 
 
-def _bound(value: Operand) -> Flag:
+def _bound(value: Operand) -> bool:
     return value is None or is_number(value)
 
 
@@ -311,8 +397,10 @@ def _method(name: str, fn: Callable[[str, Any, Any], Any], a: Operand, b: Operan
     out = fn(name, a, b)
     if out is NotImplemented:
         raise DTypeError(f"{name}: expected a tensor or a number, got {type(b).__name__}")
-    return cast("Tensor", out)
+    result: Tensor = out
+    return result
 
 
-def _real(other: Operand) -> Operand:
-    return other._real() if isinstance(other, Maths) else other
+def _real(x: Operand) -> Operand:
+    """Return the tensor, integers as float32; a number as it is."""
+    return x.to(dtypes.float32) if isinstance(x, Tensor) and not dtypes.is_float(x.dtype) else x

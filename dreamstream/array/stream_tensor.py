@@ -4,7 +4,7 @@ A StreamTensor stores ``[frames of all rows][features...]``, row after row, and 
 visible dimension is which; a transpose moves nothing. Inside an online forward it also carries its edge
 (lineage, rate, counts), and its stream axis means the whole stream; there the operations come from
 :mod:`dreamstream.array.forward`. Outside, it is the frames of one call, and the operations come from
-:mod:`dreamstream.array.chunks`.
+:mod:`dreamstream.array.chunks`. The methods stand in :mod:`dreamstream.array.stream_views`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from ..stream.rules import Comparison, Shape, holds
 from ..stream.where import user_line
 from . import hook
 from .axes import in_c_order, numbered
-from .stream_views import StreamViews
 from .tensor import Tensor
 
 __all__ = ["StreamTensor"]
@@ -36,7 +35,7 @@ Dims = tuple[Any, ...]
 _AS_A_WHOLE = "read its frames outside the forward, where a call's frames are at hand"
 
 
-class StreamTensor(StreamViews):
+class StreamTensor(Tensor):
     """The frames of many streams; see :func:`dreamstream.stream_tensor`.
 
     Attributes
@@ -343,7 +342,7 @@ class StreamTensor(StreamViews):
         """The dimensions with the feature axes in stored order, for operators on stored values."""
         return numbered(self.dims)
 
-    def to(self, *args: Any, **kwargs: Any) -> Tensor:
+    def to(self, *args: Any, **kwargs: Any) -> StreamTensor:
         """Return the tensor with another element type."""
         dtype, copy = self._to_arguments(args, kwargs)
         if dtype is None or dtype == self.dtype:
@@ -355,7 +354,7 @@ class StreamTensor(StreamViews):
             (),
             self._straight(),
         )
-        result: Tensor = out.with_dims(self.dims, self._names)
+        result: StreamTensor = out.with_dims(self.dims, self._names)
         return result
 
     def _clone(self) -> StreamTensor:
@@ -376,16 +375,11 @@ class StreamTensor(StreamViews):
         out.grad = copy.deepcopy(self.grad, memo)
         return out
 
-    def detach(self) -> Tensor:
+    def detach(self) -> StreamTensor:
         """Return the tensor itself: there is no gradient."""
         return self
 
-    # ---------------------------------------------------------------- views: inside or outside
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, str):
-            return self.stream(index)
-        return self._methods().getitem(self, index)
-
+    # ---------------------------------------------------------------- Python
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         raise NotStreamableError(f"a stream's frames can't be assigned to, at {user_line()}")
 
@@ -414,8 +408,6 @@ class StreamTensor(StreamViews):
             return f"StreamTensor({', '.join(self.roles)}, rate={self._rate}, inside a forward)"
         rows = ", ".join(f"{i}: {n}" for i, n in zip(self.ids[:8], self.lengths[:8]))
         return f"StreamTensor({', '.join(self.roles)}; {rows}{', ...' if len(self.ids) > 8 else ''})"
-
-    __hash__ = Tensor.__hash__
 
 
 def _rebuild(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +17,11 @@ from ..stream.rules import join, require_same
 from ..stream.where import user_line
 from . import chunks, forward
 from .axes import axes_of, axis_of, numbered, sizes_of
-from .chunks import ChunkMethods
-from .forward import ForwardMethods
-from .tensor import Tensor
+from .creation import cat
+from .stream_tensor import StreamTensor
+from .tensor import Tensor, method
 
-if TYPE_CHECKING:
-    from .stream_tensor import StreamTensor
-
-__all__ = ["StreamViews"]
+__all__: list[str] = []
 
 
 #: What to do in place of a method, where it is not "do it outside the forward".
@@ -39,235 +36,282 @@ def _refuse(x: StreamTensor, what: str) -> NotStreamableError:
     )
 
 
-class StreamViews(Tensor):
-    """Methods on dimensions, for stream tensors."""
+def _methods(x: StreamTensor) -> Any:
+    return chunks if x.edge is None else forward
 
-    dims: tuple[Any, ...]
-    edge: Any
 
-    def _methods(self: Any) -> Any:
-        return ChunkMethods if self.edge is None else ForwardMethods
+@method(StreamTensor)
+def __getitem__(self: StreamTensor, index: Any) -> Any:
+    if isinstance(index, str):
+        return self.stream(index)
+    return _methods(self).getitem(self, index)
 
-    # ---------------------------------------------------------------- order
-    def permute(self: Any, *dims: Any) -> Any:
-        order = [self._axis("permute", d) for d in sizes_of(dims)]
-        if sorted(order) != list(range(self.ndim)):
-            raise ShapeError(f"permute: {order} is no order of {self.ndim} dimensions")
-        return self.with_dims(tuple(self.dims[i] for i in order), [self.names[i] for i in order])
 
-    def transpose(self: Any, dim0: Any, dim1: Any) -> Any:
-        order = list(range(self.ndim))
-        a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
-        order[a], order[b] = order[b], order[a]
-        return self.permute(*order)
+# ---------------------------------------------------------------- order
+@method(StreamTensor)
+def permute(self: Any, *dims: Any) -> Any:
+    order = [self._axis("permute", d) for d in sizes_of(dims)]
+    if sorted(order) != list(range(self.ndim)):
+        raise ShapeError(f"permute: {order} is no order of {self.ndim} dimensions")
+    return self.with_dims(tuple(self.dims[i] for i in order), [self.names[i] for i in order])
 
-    swapaxes = transpose
 
-    def contiguous(self: Any) -> Any:
+@method(StreamTensor, "transpose", "swapaxes")
+def transpose(self: Any, dim0: Any, dim1: Any) -> Any:
+    order = list(range(self.ndim))
+    a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
+    order[a], order[b] = order[b], order[a]
+    return self.permute(*order)
+
+
+@method(StreamTensor)
+def contiguous(self: Any) -> Any:
+    return self
+
+
+@method(StreamTensor)
+def clone(self: Any) -> Any:
+    return self._clone()
+
+
+# ---------------------------------------------------------------- sizes
+@method(StreamTensor, "reshape", "view")
+def reshape(self: Any, *shape: Any) -> Any:
+    return _methods(self).reshape(self, sizes_of(shape))
+
+
+@method(StreamTensor)
+def view_as(self: Any, other: Any) -> Any:
+    return self.reshape(*other.shape)
+
+
+@method(StreamTensor)
+def flatten(self: Any, start_dim: Any = 0, end_dim: Any = -1) -> Any:
+    first, last = self._axis("flatten", start_dim), self._axis("flatten", end_dim)
+    shape = self.shape
+    if first == last:
         return self
-
-    def clone(self: Any) -> Any:
-        return self._clone()
-
-    # ---------------------------------------------------------------- sizes
-    def reshape(self: Any, *shape: Any) -> Any:
-        return self._methods().reshape(self, sizes_of(shape))
-
-    view = reshape
-
-    def view_as(self: Any, other: Any) -> Any:
-        return self.reshape(*other.shape)
-
-    def flatten(self: Any, start_dim: Any = 0, end_dim: Any = -1) -> Any:
-        first, last = self._axis("flatten", start_dim), self._axis("flatten", end_dim)
-        shape = self.shape
-        if first == last:
-            return self
-        roles = self.dims[first : last + 1]
-        if roles == ("B", "L"):
-            joined = shape[first] * shape[last]
-        elif any(isinstance(d, str) for d in roles):
-            if self.edge is not None:
-                raise _refuse(self, f"flatten of {roles}")
-            return chunks.fall_back(self, "this flatten").flatten(start_dim, end_dim)
-        else:
-            joined = 1
-            for size in shape[first : last + 1]:
-                joined *= size
-        out = self.reshape(*shape[:first], joined, *shape[last + 1 :])
-        return out.with_dims(out.dims, join(self.names, first, last)) if out.is_stream else out
-
-    def unflatten(self: Any, dim: Any, sizes: Sequence[Any]) -> Any:
-        axis, shape = self._axis("unflatten", dim), self.shape
-        return self.reshape(*shape[:axis], *sizes, *shape[axis + 1 :])
-
-    def _insert(self: Any, places: Sequence[bool], sizes: Sequence[int]) -> Any:
-        """Return the tensor with features reshaped: one dimension per entry, new ones where True."""
-        x = self.in_order()
-        old = iter(zip(x.dims, x.names))
-        found = [(0, None) if new else next(old) for new in places]
-        return x._reshaped(sizes, numbered([d for d, _ in found]), [name for _, name in found])
-
-    def _reshaped(self: Any, sizes: Sequence[int], dims: tuple[Any, ...], names: Sequence[Any]) -> Any:
-        """Return the tensor with features of these sizes, seen as `dims`."""
-        if self.edge is None:
-            return self.like(self.value.reshape(len(self.value), *sizes), dims, names)
-        return forward.reshape_features(self, sizes, dims).with_dims(dims, names)
-
-    def unsqueeze(self: Any, dim: int) -> Any:
-        axis = axis_of("unsqueeze", dim, self.ndim + 1)
-        x = self.in_order()
-        places = [i == axis for i in range(self.ndim + 1)]
-        before = sum(not isinstance(d, str) for d in x.dims[:axis])
-        sizes = [*x.features[:before], 1, *x.features[before:]]
-        return x._insert(places, sizes)
-
-    def squeeze(self: Any, dim: Any = None) -> Any:
-        x = self.in_order()
-        axes = range(self.ndim) if dim is None else [self._axis("squeeze", d) for d in sizes_of((dim,))]
-        gone = {a for a in axes if not isinstance(x.dims[a], str) and x.features[x.dims[a]] == 1}
-        kept = [i for i in range(self.ndim) if i not in gone]
-        dims = numbered([x.dims[i] for i in kept])
-        names = [x.names[i] for i in kept]
-        sizes = [x.features[x.dims[i]] for i in kept if not isinstance(x.dims[i], str)]
-        return x._reshaped(sizes, dims, names)
-
-    def expand(self: Any, *size: Any) -> Any:
-        return self._methods().expand(self, sizes_of(size))
-
-    def repeat(self: Any, *repeats: Any) -> Any:
-        times = sizes_of(repeats)
-        x = self
-        if len(times) != self.ndim or any(isinstance(d, str) and n != 1 for d, n in zip(self.dims, times)):
-            if self.edge is not None:
-                raise _refuse(self, f"repeat{times}")
-            return chunks.fall_back(self, "this repeat").repeat(*times)
-        for axis, n in enumerate(times):
-            x = type(x)._cat([x] * n, axis) if n != 1 else x
-        return x
-
-    def repeat_interleave(self: Any, repeats: Any, dim: Any = None, *, output_size: int | None = None) -> Any:
-        if dim is None or not isinstance(repeats, int) or output_size is not None:
-            if self.edge is not None:
-                raise _refuse(self, "repeat_interleave without dim, or by several counts")
-            plain = chunks.fall_back(self, "this repeat_interleave")
-            return plain.repeat_interleave(repeats, dim, output_size=output_size)
-        axis = self._axis("repeat_interleave", dim)
-        if repeats < 1:
-            raise ShapeError(f"repeat_interleave: a stream is repeated at least once, got {repeats}")
-        return self._methods().repeat_interleave(self, axis, repeats)
-
-    def _across(self: Any, what: str, axis: int) -> Any:
-        """Return the plain tensor for what works along B or L: only outside a forward."""
+    roles = self.dims[first : last + 1]
+    if roles == ("B", "L"):
+        joined = shape[first] * shape[last]
+    elif any(isinstance(d, str) for d in roles):
         if self.edge is not None:
-            raise _refuse(self, f"{what} along {self.dims[axis]}")
-        return chunks.fall_back(self, f"{what} along {self.dims[axis]}")
+            raise _refuse(self, f"flatten of {roles}")
+        return chunks.fall_back(self, "this flatten").flatten(start_dim, end_dim)
+    else:
+        joined = 1
+        for size in shape[first : last + 1]:
+            joined *= size
+    out = self.reshape(*shape[:first], joined, *shape[last + 1 :])
+    return out.with_dims(out.dims, join(self.names, first, last)) if out.is_stream else out
 
-    # ---------------------------------------------------------------- parts
-    def _part(self: Any, axis: int, item: Any) -> Any:
-        return self[(slice(None),) * axis + (item,)]
 
-    def narrow(self: Any, dim: Any, start: Any, length: Any) -> Any:
-        axis = self._axis("narrow", dim)
-        stop = length if not isinstance(start, int) or start == 0 else start + length
-        return self._part(axis, slice(start, stop))
+@method(StreamTensor)
+def unflatten(self: Any, dim: Any, sizes: Sequence[Any]) -> Any:
+    axis, shape = self._axis("unflatten", dim), self.shape
+    return self.reshape(*shape[:axis], *sizes, *shape[axis + 1 :])
 
-    def select(self: Any, dim: Any, index: int) -> Any:
-        return self._part(self._axis("select", dim), index)
 
-    def unbind(self: Any, dim: Any = 0) -> Any:
-        axis = self._axis("unbind", dim)
-        size = self.shape[axis]
-        if not isinstance(size, int):
-            raise _refuse(self, f"unbind along {self.dims[axis]}")
-        return tuple(self.select(axis, i) for i in range(size))
+def _insert(self: Any, places: Sequence[bool], sizes: Sequence[int]) -> Any:
+    """Return the tensor with features reshaped: one dimension per entry, new ones where True."""
+    x = self.in_order()
+    old = iter(zip(x.dims, x.names))
+    found = [(0, None) if new else next(old) for new in places]
+    return _reshaped(x, sizes, numbered([d for d, _ in found]), [name for _, name in found])
 
-    def split(self: Any, split_size: Any, dim: Any = 0) -> Any:
-        axis = self._axis("split", dim)
-        n = self.shape[axis]
-        if not isinstance(n, int):
-            raise _refuse(self, f"split along {self.dims[axis]}")
-        if isinstance(split_size, (list, tuple)):
-            sizes = [int(s) for s in split_size]
-            if sum(sizes) != n:
-                raise ShapeError(f"split: sizes {sizes} don't add up to {n}")
-        else:
-            sizes = [min(split_size, n - i) for i in range(0, n, split_size)] or [0]
-        if self.dims[axis] == "L":
-            return self._split_length(axis, sizes)
-        at, parts = 0, []
-        for size in sizes:
-            parts.append(self._part(axis, slice(at, at + size)))
-            at += size
-        return tuple(parts)
 
-    def _split_length(self: Any, axis: int, sizes: Sequence[int]) -> Any:
-        """Outside a forward: pieces of the chunk, whose flags go by the rules."""
-        metas = self.meta.split_length(list(sizes))
-        parts, at = [], 0
-        for size, meta in zip(sizes, metas):
-            part = self._part(axis, slice(at, at + size))
-            part._meta = meta
-            parts.append(part)
-            at += size
-        return tuple(parts)
+def _reshaped(self: Any, sizes: Sequence[int], dims: tuple[Any, ...], names: Sequence[Any]) -> Any:
+    """Return the tensor with features of these sizes, seen as `dims`."""
+    if self.edge is None:
+        return self.like(self.value.reshape(len(self.value), *sizes), dims, names)
+    return forward.reshape_features(self, sizes, dims).with_dims(dims, names)
 
-    def chunk(self: Any, n_chunks: int, dim: Any = 0) -> Any:
-        axis = self._axis("chunk", dim)
-        n = self.shape[axis]
-        if not isinstance(n, int):
-            raise _refuse(self, f"chunk along {self.dims[axis]}")
-        return self.split(-(-n // n_chunks) or 1, axis)
 
-    def unfold(self: Any, dimension: Any, size: int, step: int) -> Any:
-        if size < 1 or step < 1:
-            raise ShapeError(f"unfold: size and step must be at least 1, got {size} and {step}")
-        return self._methods().unfold(self, self._axis("unfold", dimension), size, step)
+@method(StreamTensor)
+def unsqueeze(self: Any, dim: int) -> Any:
+    axis = axis_of("unsqueeze", dim, self.ndim + 1)
+    x = self.in_order()
+    places = [i == axis for i in range(self.ndim + 1)]
+    before = sum(not isinstance(d, str) for d in x.dims[:axis])
+    sizes = [*x.features[:before], 1, *x.features[before:]]
+    return _insert(x, places, sizes)
 
-    @classmethod
-    def _cat(cls, tensors: list[Any], dim: Any) -> Any:
-        first = next(t for t in tensors if t.is_stream)
-        axis = first._axis("cat", dim)
-        if not all(t.is_stream for t in tensors):
-            if first.edge is None:
-                return Tensor._cat(
-                    [chunks.fall_back(t, "cat with a plain tensor") if t.is_stream else t for t in tensors],
-                    axis,
-                )
-            raise _refuse(first, "cat with a plain tensor")
-        return first._methods().cat(tensors, axis)
 
-    # ---------------------------------------------------------------- comparing as a whole
-    def equal(self: Any, other: Any) -> bool:
-        """Return whether `other` holds the same streams with the same frames."""
+@method(StreamTensor)
+def squeeze(self: Any, dim: Any = None) -> Any:
+    x = self.in_order()
+    axes = range(self.ndim) if dim is None else [self._axis("squeeze", d) for d in sizes_of((dim,))]
+    gone = {a for a in axes if not isinstance(x.dims[a], str) and x.features[x.dims[a]] == 1}
+    kept = [i for i in range(self.ndim) if i not in gone]
+    dims = numbered([x.dims[i] for i in kept])
+    names = [x.names[i] for i in kept]
+    sizes = [x.features[x.dims[i]] for i in kept if not isinstance(x.dims[i], str)]
+    return _reshaped(x, sizes, dims, names)
+
+
+@method(StreamTensor)
+def expand(self: Any, *size: Any) -> Any:
+    return _methods(self).expand(self, sizes_of(size))
+
+
+@method(StreamTensor)
+def repeat(self: Any, *repeats: Any) -> Any:
+    times = sizes_of(repeats)
+    x = self
+    if len(times) != self.ndim or any(isinstance(d, str) and n != 1 for d, n in zip(self.dims, times)):
         if self.edge is not None:
-            raise _refuse(self, "equal")
-        if not other.is_stream:
-            return Tensor.equal(chunks.fall_back(self, "equal with a plain tensor"), other)
-        a, b = self.in_order(), other.in_order()
-        return bool(a.meta == b.meta and a.dims == b.dims and np.array_equal(a.value, b.value))
+            raise _refuse(self, f"repeat{times}")
+        return chunks.fall_back(self, "this repeat").repeat(*times)
+    for axis, n in enumerate(times):
+        x = cat([x] * n, axis) if n != 1 else x
+    return x
 
-    def allclose(self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-        """Return whether |self - other| <= atol + rtol * |other| on all frames of the same streams."""
+
+@method(StreamTensor)
+def repeat_interleave(self: Any, repeats: Any, dim: Any = None, *, output_size: int | None = None) -> Any:
+    if dim is None or not isinstance(repeats, int) or output_size is not None:
         if self.edge is not None:
-            raise _refuse(self, "allclose")
-        if not other.is_stream:
-            plain = chunks.fall_back(self, "allclose with a plain tensor")
-            return Tensor.allclose(plain, other, rtol, atol, equal_nan)
-        require_same([self.meta, other.meta], [self.starts, other.starts], "allclose")
-        a, b = self.in_order(), other.in_order()
-        if a.dims != b.dims:
-            raise ShapeError(f"allclose: dimensions {a.roles} don't line up with {b.roles}")
-        return bool(np.allclose(a.value, b.value, rtol, atol, equal_nan))
+            raise _refuse(self, "repeat_interleave without dim, or by several counts")
+        plain = chunks.fall_back(self, "this repeat_interleave")
+        return plain.repeat_interleave(repeats, dim, output_size=output_size)
+    axis = self._axis("repeat_interleave", dim)
+    if repeats < 1:
+        raise ShapeError(f"repeat_interleave: a stream is repeated at least once, got {repeats}")
+    return _methods(self).repeat_interleave(self, axis, repeats)
 
-    # ---------------------------------------------------------------- matrices
-    def matmul(self: Any, other: Any) -> Any:
-        return self._methods().matmul(self, other, False)
 
-    __matmul__ = matmul
+@method(StreamTensor)
+def _across(self: Any, what: str, axis: int) -> Any:
+    """Return the plain tensor for what works along B or L: only outside a forward."""
+    if self.edge is not None:
+        raise _refuse(self, f"{what} along {self.dims[axis]}")
+    return chunks.fall_back(self, f"{what} along {self.dims[axis]}")
 
-    def __rmatmul__(self: Any, other: Any) -> Any:
-        return self._methods().matmul(self, other, True)
+
+# ---------------------------------------------------------------- parts
+def _part(self: Any, axis: int, item: Any) -> Any:
+    return self[(slice(None),) * axis + (item,)]
+
+
+@method(StreamTensor)
+def narrow(self: Any, dim: Any, start: Any, length: Any) -> Any:
+    axis = self._axis("narrow", dim)
+    stop = length if not isinstance(start, int) or start == 0 else start + length
+    return _part(self, axis, slice(start, stop))
+
+
+@method(StreamTensor)
+def select(self: Any, dim: Any, index: int) -> Any:
+    return _part(self, self._axis("select", dim), index)
+
+
+@method(StreamTensor)
+def unbind(self: Any, dim: Any = 0) -> Any:
+    axis = self._axis("unbind", dim)
+    size = self.shape[axis]
+    if not isinstance(size, int):
+        raise _refuse(self, f"unbind along {self.dims[axis]}")
+    return tuple(self.select(axis, i) for i in range(size))
+
+
+@method(StreamTensor)
+def split(self: Any, split_size: Any, dim: Any = 0) -> Any:
+    axis = self._axis("split", dim)
+    n = self.shape[axis]
+    if not isinstance(n, int):
+        raise _refuse(self, f"split along {self.dims[axis]}")
+    if isinstance(split_size, (list, tuple)):
+        sizes = [int(s) for s in split_size]
+        if sum(sizes) != n:
+            raise ShapeError(f"split: sizes {sizes} don't add up to {n}")
+    else:
+        sizes = [min(split_size, n - i) for i in range(0, n, split_size)] or [0]
+    if self.dims[axis] == "L":
+        return _split_length(self, axis, sizes)
+    at, parts = 0, []
+    for size in sizes:
+        parts.append(_part(self, axis, slice(at, at + size)))
+        at += size
+    return tuple(parts)
+
+
+def _split_length(self: Any, axis: int, sizes: Sequence[int]) -> Any:
+    """Outside a forward: pieces of the chunk, whose flags go by the rules."""
+    metas = self.meta.split_length(list(sizes))
+    parts, at = [], 0
+    for size, meta in zip(sizes, metas):
+        part = _part(self, axis, slice(at, at + size))
+        part._meta = meta
+        parts.append(part)
+        at += size
+    return tuple(parts)
+
+
+@method(StreamTensor)
+def chunk(self: Any, n_chunks: int, dim: Any = 0) -> Any:
+    axis = self._axis("chunk", dim)
+    n = self.shape[axis]
+    if not isinstance(n, int):
+        raise _refuse(self, f"chunk along {self.dims[axis]}")
+    return self.split(-(-n // n_chunks) or 1, axis)
+
+
+@method(StreamTensor)
+def unfold(self: Any, dimension: Any, size: int, step: int) -> Any:
+    if size < 1 or step < 1:
+        raise ShapeError(f"unfold: size and step must be at least 1, got {size} and {step}")
+    return _methods(self).unfold(self, self._axis("unfold", dimension), size, step)
+
+
+@method(StreamTensor)
+def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
+    first = next(t for t in tensors if t.is_stream)
+    axis = first._axis("cat", dim)
+    if not all(t.is_stream for t in tensors):
+        if first.edge is None:
+            return cat(
+                [chunks.fall_back(t, "cat with a plain tensor") if t.is_stream else t for t in tensors], axis
+            )
+        raise _refuse(first, "cat with a plain tensor")
+    return _methods(first).cat(tensors, axis)
+
+
+# ---------------------------------------------------------------- comparing as a whole
+@method(StreamTensor)
+def equal(self: Any, other: Any) -> bool:
+    """Return whether `other` holds the same streams with the same frames."""
+    if self.edge is not None:
+        raise _refuse(self, "equal")
+    if not other.is_stream:
+        return Tensor.equal(chunks.fall_back(self, "equal with a plain tensor"), other)
+    a, b = self.in_order(), other.in_order()
+    return bool(a.meta == b.meta and a.dims == b.dims and np.array_equal(a.value, b.value))
+
+
+@method(StreamTensor)
+def allclose(self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Return whether |self - other| <= atol + rtol * |other| on all frames of the same streams."""
+    if self.edge is not None:
+        raise _refuse(self, "allclose")
+    if not other.is_stream:
+        plain = chunks.fall_back(self, "allclose with a plain tensor")
+        return Tensor.allclose(plain, other, rtol, atol, equal_nan)
+    require_same([self.meta, other.meta], [self.starts, other.starts], "allclose")
+    a, b = self.in_order(), other.in_order()
+    if a.dims != b.dims:
+        raise ShapeError(f"allclose: dimensions {a.roles} don't line up with {b.roles}")
+    return bool(np.allclose(a.value, b.value, rtol, atol, equal_nan))
+
+
+# ---------------------------------------------------------------- matrices
+@method(StreamTensor, "matmul", "__matmul__")
+def matmul(self: Any, other: Any) -> Any:
+    return _methods(self).matmul(self, other, False)
+
+
+@method(StreamTensor)
+def __rmatmul__(self: Any, other: Any) -> Any:
+    return _methods(self).matmul(self, other, True)
 
 
 # ---------------------------------------------------------------------- reductions
@@ -275,7 +319,7 @@ def _reduction(name: str) -> Callable[..., Any]:
     plain = getattr(Tensor, name)
     signature = inspect.signature(plain)
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def own(self: Any, *args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(self, *args, **kwargs)
         dim, keepdim = bound.arguments.pop("dim", None), bound.arguments.pop("keepdim", False)
         if isinstance(dim, bool):  # var(unbiased), std(unbiased)
@@ -286,23 +330,22 @@ def _reduction(name: str) -> Callable[..., Any]:
         given = None if dim is None else [self._axis(name, d) for d in sizes_of((dim,))]
         axes = axes_of(name, given, self.ndim)
         if self.edge is not None:
-            return ForwardMethods.reduce(self, name, axes, keepdim, rest)
+            return forward.reduce(self, name, axes, keepdim, rest)
         if given is None and name in ("argmax", "argmin"):
             return plain(chunks.fall_back(self, name), **rest)
         if given is None:
             return plain(self._plain(self.in_order().value), **rest)
         return chunks.reduce(self, lambda t, a, k: plain(t, dim=a, keepdim=k, **rest), axes, keepdim)
 
-    method.__name__ = name
-    method.__doc__ = plain.__doc__
-    return method
+    own.__doc__ = plain.__doc__
+    return own
 
 
 def _along(name: str, position: int) -> Callable[..., Any]:
     """A method along one dimension that keeps it; `position` of the dimension among its arguments."""
     plain = getattr(Tensor, name)
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def own(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.edge is not None:
             raise _refuse(self, name)
         arguments = list(args)
@@ -326,22 +369,20 @@ def _along(name: str, position: int) -> Callable[..., Any]:
 
         return chunks.per_frame(self, axis, run, True)
 
-    method.__name__ = name
-    method.__doc__ = plain.__doc__
-    return method
+    own.__doc__ = plain.__doc__
+    return own
 
 
 def _plain_only(name: str) -> Callable[..., Any]:
     plain = getattr(Tensor, name)
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def own(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.edge is not None:
             raise _refuse(self, name)
         return plain(chunks.fall_back(self, name), *args, **kwargs)
 
-    method.__name__ = name
-    method.__doc__ = plain.__doc__
-    return method
+    own.__doc__ = plain.__doc__
+    return own
 
 
 for _name in (
@@ -361,8 +402,8 @@ for _name in (
     "all",
     "any",
 ):
-    setattr(StreamViews, _name, _reduction(_name))
+    method(StreamTensor, _name)(_reduction(_name))
 for _name, _position in (("cumsum", 0), ("flip", 0), ("roll", 1)):
-    setattr(StreamViews, _name, _along(_name, _position))
+    method(StreamTensor, _name)(_along(_name, _position))
 for _name in ("gather", "index_select", "masked_select", "bmm", "addmm"):
-    setattr(StreamViews, _name, _plain_only(_name))
+    method(StreamTensor, _name)(_plain_only(_name))

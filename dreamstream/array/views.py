@@ -7,27 +7,24 @@ Results share memory with the tensor wherever NumPy's do (torch's views), else t
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from ..errors import DTypeError, ModeError, ShapeError, StreamIndexError
 from ..stream.rules.length import BatchSize, Length
-from . import dtypes, hook
+from . import dtypes
 from .axes import axes_of, axis_of, sizes_of, solve_sizes
-from .base import Base
 from .batch_constant import BatchTensor
 from .elementwise import refuse_in_place
-from .maths import Maths
+from .hook import made, table
+from .tensor import Tensor, method
 
-if TYPE_CHECKING:
-    from .tensor import Tensor
-
-__all__ = ["Views", "plain_array"]
+__all__ = ["plain_array"]
 
 
 def plain_array(name: str, value: Any, dtype: dtypes.DType | None = None) -> NDArray[Any]:
@@ -49,7 +46,7 @@ def plain_array(name: str, value: Any, dtype: dtypes.DType | None = None) -> NDA
     DTypeError
         For other element types.
     """
-    if isinstance(value, Base):
+    if isinstance(value, Tensor):
         if value.is_stream:
             raise ModeError(f"{name}: expected a plain tensor, got a stream")
         array = value.numpy()
@@ -60,347 +57,429 @@ def plain_array(name: str, value: Any, dtype: dtypes.DType | None = None) -> NDA
     return array
 
 
-class Views(Maths):
-    """Methods on dimensions and elements."""
+# ------------------------------------------------------------------ sizes
 
-    # ------------------------------------------------------------------ sizes
 
-    def reshape(self, *shape: Any) -> Tensor:
-        """Return the elements in another shape; one size may be -1."""
-        sizes = solve_sizes("reshape", self.shape, sizes_of(shape))
-        return self._plain(self._array.reshape(sizes))
+@method(Tensor)
+def reshape(self: Tensor, *shape: Any) -> Tensor:
+    """Return the elements in another shape; one size may be -1."""
+    sizes = solve_sizes("reshape", self.shape, sizes_of(shape))
+    return made("reshape", self, shape=sizes)
 
-    def view(self, *shape: Any) -> Tensor:
-        """Return the elements in another shape, sharing memory.
 
-        Raises
-        ------
-        ShapeError
-            Where that needs a copy.
-        """
-        if len(shape) == 1 and isinstance(shape[0], (np.dtype, type)):
-            raise DTypeError("view: reading memory as another type is not offered; use .to(dtype)")
-        out = self._array.reshape(solve_sizes("view", self.shape, sizes_of(shape)))
-        if out.size and not np.may_share_memory(out, self._array):
-            raise ShapeError("view: the elements don't lie in this order in memory; use .reshape(...)")
-        return self._plain(out)
+@method(Tensor)
+def view(self: Tensor, *shape: Any) -> Tensor:
+    """Return the elements in another shape, sharing memory.
 
-    def view_as(self, other: Base) -> Tensor:
-        """Return the elements in the shape of `other`, sharing memory."""
-        return self.view(*other.shape)
+    Raises
+    ------
+    ShapeError
+        Where that needs a copy.
+    """
+    if len(shape) == 1 and isinstance(shape[0], (np.dtype, type)):
+        raise DTypeError("view: reading memory as another type is not offered; use .to(dtype)")
+    out = made("reshape", self, shape=solve_sizes("view", self.shape, sizes_of(shape)))
+    if out.numel() and not np.may_share_memory(out.numpy(), self._array):
+        raise ShapeError("view: the elements don't lie in this order in memory; use .reshape(...)")
+    return out
 
-    def reshape_as(self, other: Base) -> Tensor:
-        """Return the elements in the shape of `other`."""
-        return self.reshape(*other.shape)
 
-    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-        """Return the tensor with dimensions `start_dim` to `end_dim` joined."""
-        if self.ndim == 0:
-            return self.reshape(1)
-        first, last = self._axis("flatten", start_dim), self._axis("flatten", end_dim)
-        if first > last:
-            raise ShapeError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
-        joined = int(np.prod(self.shape[first : last + 1], dtype=np.int64))
-        return self.reshape(*self.shape[:first], joined, *self.shape[last + 1 :])
+@method(Tensor)
+def view_as(self: Tensor, other: Tensor) -> Tensor:
+    """Return the elements in the shape of `other`, sharing memory."""
+    return self.view(*other.shape)
 
-    def unflatten(self, dim: int, sizes: Sequence[Any]) -> Tensor:
-        """Return the tensor with dimension `dim` split into `sizes`; one of them may be -1."""
-        axis = self._axis("unflatten", dim)
-        parts = solve_sizes("unflatten", (self.shape[axis],), tuple(sizes))
-        return self.reshape(*self.shape[:axis], *parts, *self.shape[axis + 1 :])
 
-    def squeeze(self, dim: int | Sequence[int] | None = None) -> Tensor:
-        """Return the tensor without dimensions of size 1: all of them, or those of `dim` that are."""
-        axes = axes_of("squeeze", dim, self.ndim) if dim != () else ()
-        return self._plain(self._array.squeeze(tuple(a for a in axes if self.shape[a] == 1)))
+@method(Tensor)
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
+    """Return the elements in the shape of `other`."""
+    return self.reshape(*other.shape)
 
-    def unsqueeze(self, dim: int) -> Tensor:
-        """Return the tensor with a dimension of size 1 at `dim`."""
-        return self._plain(np.expand_dims(self._array, axis_of("unsqueeze", dim, self.ndim + 1)))
 
-    def expand(self, *size: Any) -> Any:
-        """Return the tensor with dimensions of size 1 repeated without a copy; -1 keeps a size.
+@method(Tensor)
+def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Return the tensor with dimensions `start_dim` to `end_dim` joined."""
+    if self.ndim == 0:
+        return self.reshape(1)
+    first, last = self._axis("flatten", start_dim), self._axis("flatten", end_dim)
+    if first > last:
+        raise ShapeError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
+    joined = math.prod(self.shape[first : last + 1])
+    return self.reshape(*self.shape[:first], joined, *self.shape[last + 1 :])
 
-        With a stream's ``x.size(B)`` as one size it gives a `BatchTensor`.
-        """
-        sizes = sizes_of(size)
-        batch = [i for i, s in enumerate(sizes) if isinstance(s, BatchSize)]
-        if batch:
-            return BatchTensor(self.expand(*[1 if i in batch else s for i, s in enumerate(sizes)]), batch)
-        new = len(sizes) - self.ndim
-        wanted = tuple(
-            self.shape[i - new] if s == -1 and i >= new else s for i, s in enumerate(map(operator.index, sizes))
-        )
-        try:
-            return self._plain(np.broadcast_to(self._array, wanted))
-        except ValueError:
-            raise ShapeError(f"expand: a tensor of shape {self.shape} can't become {sizes}") from None
 
-    def expand_as(self, other: Base) -> Any:
-        """Return the tensor expanded to the shape of `other`."""
-        return self.expand(*other.shape)
+@method(Tensor)
+def unflatten(self: Tensor, dim: int, sizes: Sequence[Any]) -> Tensor:
+    """Return the tensor with dimension `dim` split into `sizes`; one of them may be -1."""
+    axis = self._axis("unflatten", dim)
+    parts = solve_sizes("unflatten", (self.shape[axis],), tuple(sizes))
+    return self.reshape(*self.shape[:axis], *parts, *self.shape[axis + 1 :])
 
-    def repeat(self, *repeats: Any) -> Any:
-        """Return the tensor laid end to end `repeats` times along each dimension.
 
-        With a stream's ``x.size(B)`` for a dimension of size 1 it gives a `BatchTensor`.
-        """
-        times = sizes_of(repeats)
-        if len(times) < self.ndim:
-            raise ShapeError(f"repeat: {len(times)} numbers for a tensor of {self.ndim} dimensions")
-        batch = [i for i, n in enumerate(times) if isinstance(n, BatchSize)]
-        if batch:
-            return BatchTensor(self.repeat(*[1 if i in batch else n for i, n in enumerate(times)]), batch)
-        counts = tuple(map(operator.index, times))
-        if any(n < 0 for n in counts):
-            raise ShapeError(f"repeat: numbers must not be negative, got {times}")
-        return self._plain(np.tile(self._array, counts))
+@method(Tensor)
+def squeeze(self: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Return the tensor without dimensions of size 1: all of them, or those of `dim` that are."""
+    axes = axes_of("squeeze", dim, self.ndim) if dim != () else ()
+    return made("reshape", self, shape=tuple(n for a, n in enumerate(self.shape) if n != 1 or a not in axes))
 
-    # ------------------------------------------------------------------ order
 
-    def transpose(self, dim0: int, dim1: int) -> Tensor:
-        """Return the tensor with two dimensions exchanged."""
-        if self.ndim == 0:
-            return self._plain(self._array)
+@method(Tensor)
+def unsqueeze(self: Tensor, dim: int) -> Tensor:
+    """Return the tensor with a dimension of size 1 at `dim`."""
+    axis = axis_of("unsqueeze", dim, self.ndim + 1)
+    return made("reshape", self, shape=(*self.shape[:axis], 1, *self.shape[axis:]))
+
+
+@method(Tensor)
+def expand(self: Tensor, *size: Any) -> Any:
+    """Return the tensor with dimensions of size 1 repeated without a copy; -1 keeps a size.
+
+    With a stream's ``x.size(B)`` as one size it gives a `BatchTensor`.
+    """
+    sizes = sizes_of(size)
+    batch = [i for i, s in enumerate(sizes) if isinstance(s, BatchSize)]
+    if batch:
+        return BatchTensor(self.expand(*[1 if i in batch else s for i, s in enumerate(sizes)]), batch)
+    new = len(sizes) - self.ndim
+    wanted = tuple(
+        self.shape[i - new] if s == -1 and i >= new else s for i, s in enumerate(map(operator.index, sizes))
+    )
+    try:
+        return made("expand", self, shape=wanted)
+    except ValueError:
+        raise ShapeError(f"expand: a tensor of shape {self.shape} can't become {sizes}") from None
+
+
+@method(Tensor)
+def expand_as(self: Tensor, other: Tensor) -> Any:
+    """Return the tensor expanded to the shape of `other`."""
+    return self.expand(*other.shape)
+
+
+@method(Tensor)
+def repeat(self: Tensor, *repeats: Any) -> Any:
+    """Return the tensor laid end to end `repeats` times along each dimension.
+
+    With a stream's ``x.size(B)`` for a dimension of size 1 it gives a `BatchTensor`.
+    """
+    times = sizes_of(repeats)
+    if len(times) < self.ndim:
+        raise ShapeError(f"repeat: {len(times)} numbers for a tensor of {self.ndim} dimensions")
+    batch = [i for i, n in enumerate(times) if isinstance(n, BatchSize)]
+    if batch:
+        return BatchTensor(self.repeat(*[1 if i in batch else n for i, n in enumerate(times)]), batch)
+    counts = tuple(map(operator.index, times))
+    if any(n < 0 for n in counts):
+        raise ShapeError(f"repeat: numbers must not be negative, got {times}")
+    return made("repeat", self, repeats=counts)
+
+
+# ------------------------------------------------------------------ order
+
+
+@method(Tensor, "transpose", "swapaxes")
+def transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Return the tensor with two dimensions exchanged."""
+    order = list(range(self.ndim))
+    if order:
         a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
-        return self._plain(self._array.swapaxes(a, b))
+        order[a], order[b] = order[b], order[a]
+    return self.permute(*order)
 
-    swapaxes = transpose
 
-    def permute(self, *dims: Any) -> Tensor:
-        """Return the tensor with its dimensions in the order `dims`."""
-        order = tuple(axis_of("permute", d, self.ndim) for d in sizes_of(dims))
-        if sorted(order) != list(range(self.ndim)):
-            raise ShapeError(f"permute: {order} is no order of {self.ndim} dimensions")
-        return self._plain(self._array.transpose(order))
+@method(Tensor)
+def permute(self: Tensor, *dims: Any) -> Tensor:
+    """Return the tensor with its dimensions in the order `dims`."""
+    order = tuple(axis_of("permute", d, self.ndim) for d in sizes_of(dims))
+    if sorted(order) != list(range(self.ndim)):
+        raise ShapeError(f"permute: {order} is no order of {self.ndim} dimensions")
+    return made("permute", self, order=order)
 
-    def movedim(self, source: int, destination: int) -> Tensor:
-        """Return the tensor with dimension `source` moved to `destination`."""
-        axes = list(range(self.ndim))
-        moved = axes.pop(self._axis("movedim", source))
-        axes.insert(self._axis("movedim", destination), moved)
-        return self.permute(*axes)
 
-    def t(self) -> Tensor:
-        """Return the transpose of a matrix; a tensor of fewer dimensions as it is."""
-        if self.ndim > 2:
-            raise ShapeError(f"t: expected at most 2 dimensions, got {self.ndim}; use .transpose or .mT")
-        return self.transpose(0, 1) if self.ndim == 2 else self._plain(self._array)
+@method(Tensor)
+def movedim(self: Tensor, source: int, destination: int) -> Tensor:
+    """Return the tensor with dimension `source` moved to `destination`."""
+    axes = list(range(self.ndim))
+    moved = axes.pop(self._axis("movedim", source))
+    axes.insert(self._axis("movedim", destination), moved)
+    return self.permute(*axes)
 
-    @property
-    def T(self) -> Tensor:
-        """The tensor with its dimensions in reverse order."""
-        return self.permute(*range(self.ndim - 1, -1, -1))
 
-    @property
-    def mT(self) -> Tensor:
-        """The tensor with its last two dimensions exchanged."""
-        if self.ndim < 2:
-            raise ShapeError(f"mT: expected at least 2 dimensions, got {self.ndim}")
-        return self.transpose(-2, -1)
+@method(Tensor)
+def t(self: Tensor) -> Tensor:
+    """Return the transpose of a matrix; a tensor of fewer dimensions as it is."""
+    if self.ndim > 2:
+        raise ShapeError(f"t: expected at most 2 dimensions, got {self.ndim}; use .transpose or .mT")
+    return self.permute(*range(self.ndim - 1, -1, -1))
 
-    def repeat_interleave(self, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
-        """Return the tensor with each element along `dim` repeated: as often for all, or by a 1-D tensor.
 
-        Without `dim` the tensor is flattened first.
-        """
-        times = plain_array("repeat_interleave", repeats, dtypes.int64) if isinstance(repeats, Base) else repeats
-        axis = 0 if dim is None else self._axis("repeat_interleave", dim)
-        array = self._array.reshape(-1) if dim is None else self._array
-        if np.min(times, initial=0) < 0 or np.ndim(times) > 1:
-            raise ShapeError(f"repeat_interleave: repeats must be one or more counts, got {repeats}")
-        if np.size(times) not in (1, array.shape[axis] if array.ndim else 1):
-            raise ShapeError(f"repeat_interleave: {np.size(times)} repeats for {array.shape[axis]} elements")
-        out = np.repeat(array, times, axis)
-        if output_size not in (None, out.shape[axis]):
-            raise ShapeError(f"repeat_interleave: {out.shape[axis]} elements, not {output_size}")
-        return self._plain(out)
+def _reversed(self: Tensor) -> Tensor:
+    """The tensor with its dimensions in reverse order."""
+    return self.permute(*range(self.ndim - 1, -1, -1))
 
-    def flip(self, *dims: Any) -> Tensor:
-        """Return the tensor reversed along `dims`."""
-        given = sizes_of(dims)
-        axes = axes_of("flip", given, self.ndim) if given else ()
-        return self._plain(np.flip(self._array, axes).copy())
 
-    def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
-        """Return the tensor with elements moved on by `shifts`, those beyond the end to the start."""
-        if dims is None:
-            return self._plain(np.roll(self._array, shifts))
-        axes = axes_of("roll", dims, self.ndim)
-        shift = tuple(shifts) if isinstance(shifts, (tuple, list)) else (shifts,)
-        if len(shift) != len(axes):
-            raise ShapeError(f"roll: {len(shift)} shifts for {len(axes)} dimensions")
-        return self._plain(np.roll(self._array, shift, axes))
+def _turned(self: Tensor) -> Tensor:
+    """The tensor with its last two dimensions exchanged."""
+    if self.ndim < 2:
+        raise ShapeError(f"mT: expected at least 2 dimensions, got {self.ndim}")
+    return self.transpose(-2, -1)
 
-    def contiguous(self) -> Tensor:
-        """Return the tensor itself where its elements lie in order in memory, else a copy."""
-        if self._array.flags.c_contiguous:
-            return cast("Tensor", self)
-        return self._plain(np.ascontiguousarray(self._array))
 
-    def clone(self) -> Tensor:
-        """Return a copy."""
-        return self._plain(self._array.copy())
+method(Tensor, "T")(property(_reversed))
+method(Tensor, "mT")(property(_turned))
 
-    # ------------------------------------------------------------------ parts
 
-    def narrow(self, dim: int, start: int, length: int) -> Tensor:
-        """Return `length` elements from `start` on along `dim`."""
-        axis, size = self._axis("narrow", dim), self.size(dim)
-        first, n = operator.index(start), operator.index(length)
-        begin = first + size if first < 0 else first
-        if begin < 0 or n < 0 or begin + n > size:
-            raise StreamIndexError(f"narrow: {n} elements from {first} on don't lie within {size}")
-        return self._plain(self._array[(slice(None),) * axis + (slice(begin, begin + n),)])
+@method(Tensor)
+def repeat_interleave(
+    self: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    """Return the tensor with each element along `dim` repeated: as often for all, or by a 1-D tensor.
 
-    def select(self, dim: int, index: int) -> Tensor:
-        """Return the part at `index` along `dim`, without that dimension."""
-        axis, size = self._axis("select", dim), self.size(dim)
-        if not -size <= operator.index(index) < size:
-            raise StreamIndexError(f"select: index {index} is out of range for size {size}")
-        return self._plain(self._array[(slice(None),) * axis + (operator.index(index), ...)])
+    Without `dim` the tensor is flattened first.
+    """
+    times = plain_array("repeat_interleave", repeats, dtypes.int64) if isinstance(repeats, Tensor) else repeats
+    axis = 0 if dim is None else self._axis("repeat_interleave", dim)
+    x = self.reshape(-1) if dim is None else self
+    if np.min(times, initial=0) < 0 or np.ndim(times) > 1:
+        raise ShapeError(f"repeat_interleave: repeats must be one or more counts, got {repeats}")
+    if np.size(times) not in (1, x.shape[axis] if x.ndim else 1):
+        raise ShapeError(f"repeat_interleave: {np.size(times)} repeats for {x.shape[axis]} elements")
+    out = made("repeat_interleave", x, repeats=times, axis=axis)
+    if output_size not in (None, out.shape[axis]):
+        raise ShapeError(f"repeat_interleave: {out.shape[axis]} elements, not {output_size}")
+    return out
 
-    def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
-        """Return all parts along `dim`, without that dimension."""
-        return tuple(self.select(dim, i) for i in range(self.shape[self._axis("unbind", dim)]))
 
-    def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-        """Return parts of `split_size` (the last may be smaller), or of the given sizes, along `dim`."""
-        n = self.shape[self._axis("split", dim)]
-        if isinstance(split_size, (tuple, list)):
-            sizes = [operator.index(s) for s in split_size]
-            if sum(sizes) != n or min(sizes, default=0) < 0:
-                raise ShapeError(f"split: sizes {sizes} don't add up to {n}")
-        else:
-            size = operator.index(cast(int, split_size))
-            if size < 0 or (size == 0 and n > 0):
-                raise ShapeError(f"split: the size must be positive, got {size}")
-            sizes = [min(size, n - i) for i in range(0, n, size or 1)] or [0]
-        starts = [sum(sizes[:i]) for i in range(len(sizes))]
-        return tuple(self.narrow(dim, start, size) for start, size in zip(starts, sizes))
+@method(Tensor)
+def flip(self: Tensor, *dims: Any) -> Tensor:
+    """Return the tensor reversed along `dims`."""
+    given = sizes_of(dims)
+    axes = axes_of("flip", given, self.ndim) if given else ()
+    return made("flip", self, axes=axes)
 
-    def chunk(self, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-        """Return at most `chunks` parts of equal size (the last may be smaller) along `dim`."""
-        if chunks < 1:
-            raise ShapeError(f"chunk: the number must be at least 1, got {chunks}")
-        n = self.shape[self._axis("chunk", dim)]
-        return self.split(-(-n // chunks), dim) if n else self.split([0] * chunks, dim)
 
-    def unfold(self, dimension: int, size: int, step: int) -> Tensor:
-        """Return windows of `size` elements, `step` apart, along `dimension`; the window comes last.
+@method(Tensor)
+def roll(self: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
+    """Return the tensor with elements moved on by `shifts`, those beyond the end to the start."""
+    if dims is None:
+        return made("roll", self, shifts=shifts, axes=None)
+    axes = axes_of("roll", dims, self.ndim)
+    shift = tuple(shifts) if isinstance(shifts, (tuple, list)) else (shifts,)
+    if len(shift) != len(axes):
+        raise ShapeError(f"roll: {len(shift)} shifts for {len(axes)} dimensions")
+    return made("roll", self, shifts=shift, axes=axes)
 
-        A dimension that is shorter than a window gives none.
-        """
-        axis = self._axis("unfold", dimension)
-        if size < 1 or step < 1:
-            raise ShapeError(f"unfold: size and step must be at least 1, got {size} and {step}")
-        shape = self.shape
-        if shape[axis] < size:
-            return self._plain(np.empty((*shape[:axis], 0, *shape[axis + 1 :], size), self.dtype))
-        windows = sliding_window_view(self._array, size, axis)
-        return self._plain(windows[(slice(None),) * axis + (slice(None, None, step),)])
 
-    def gather(self, dim: int, index: Base) -> Tensor:
-        """Return elements chosen along `dim` by an int64 tensor of as many dimensions."""
-        axis, where = self._axis("gather", dim), plain_array("gather", index, dtypes.int64)
-        if where.ndim != self.ndim:
-            raise ShapeError(f"gather: an index of {where.ndim} dimensions for a tensor of {self.ndim}")
-        if any(w > n for i, (w, n) in enumerate(zip(where.shape, self.shape)) if i != axis):
-            raise ShapeError(f"gather: an index of shape {where.shape} for a tensor of shape {self.shape}")
-        _check_range("gather", where, self.shape[axis])
-        part = tuple(slice(None) if i == axis else slice(n) for i, n in enumerate(where.shape))
-        return self._plain(np.take_along_axis(self._array[part], where, axis))
+@method(Tensor)
+def contiguous(self: Tensor) -> Tensor:
+    """Return the tensor itself where its elements lie in order in memory, else a copy."""
+    return self if self._array.flags.c_contiguous else made("contiguous", self)
 
-    def index_select(self, dim: int, index: Base) -> Tensor:
-        """Return the parts along `dim` that a 1-D int64 tensor names."""
-        axis, where = self._axis("index_select", dim), plain_array("index_select", index, dtypes.int64)
-        if where.ndim > 1:
-            raise ShapeError(f"index_select: expected a 1-D index, got shape {where.shape}")
-        _check_range("index_select", where, self.shape[axis])
-        return self._plain(np.take(self._array, where.reshape(-1), axis))
 
-    def masked_select(self, mask: Base) -> Tensor:
-        """Return the elements where a bool tensor holds, in order, as one dimension."""
-        flags = plain_array("masked_select", mask, dtypes.bool)
-        values, flags = np.broadcast_arrays(self._array, flags)
-        return self._plain(values[flags])
+@method(Tensor)
+def clone(self: Tensor) -> Tensor:
+    """Return a copy."""
+    return made("clone", self)
 
-    # ------------------------------------------------------------------ brackets
 
-    def __getitem__(self, index: Any) -> Any:
-        parts = index if isinstance(index, tuple) else (index,)
-        if any(_has_length(p) for p in parts):
-            return hook.table(self, parts)
-        try:
-            return self._plain(self._array[_numpy_index(parts)])
-        except (IndexError, ValueError) as error:
-            raise StreamIndexError(f"index {index!r} for a tensor of shape {self.shape}: {error}") from None
+# ------------------------------------------------------------------ parts
 
-    def __setitem__(self, index: Any, value: Any) -> None:
-        refuse_in_place(self, "assignment to elements")
-        parts = index if isinstance(index, tuple) else (index,)
-        source = plain_array("assignment", value) if isinstance(value, (Base, np.ndarray)) else value
-        try:
-            self._array[_numpy_index(parts)] = source
-        except (IndexError, ValueError) as error:
-            raise StreamIndexError(f"index {index!r} for a tensor of shape {self.shape}: {error}") from None
 
-    def __len__(self) -> int:
-        if self.ndim == 0:
-            raise TypeError("a tensor without dimensions has no length")
-        return int(self.shape[0])
+@method(Tensor)
+def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """Return `length` elements from `start` on along `dim`."""
+    axis, size = self._axis("narrow", dim), self.size(dim)
+    first, n = operator.index(start), operator.index(length)
+    begin = first + size if first < 0 else first
+    if begin < 0 or n < 0 or begin + n > size:
+        raise StreamIndexError(f"narrow: {n} elements from {first} on don't lie within {size}")
+    return made("index", self, index=(slice(None),) * axis + (slice(begin, begin + n),))
 
-    def __iter__(self) -> Any:
-        if self.ndim == 0:
-            raise TypeError("a tensor without dimensions can't be iterated over")
-        return iter(self.unbind(0))
 
-    def __contains__(self, value: Any) -> bool:
-        return bool((self == value).any())
+@method(Tensor)
+def select(self: Tensor, dim: int, index: int) -> Tensor:
+    """Return the part at `index` along `dim`, without that dimension."""
+    axis, size = self._axis("select", dim), self.size(dim)
+    if not -size <= operator.index(index) < size:
+        raise StreamIndexError(f"select: index {index} is out of range for size {size}")
+    return made("index", self, index=(slice(None),) * axis + (operator.index(index), ...))
 
-    # ------------------------------------------------------------------ in place
 
-    def _write(self, name: str, value: Base) -> Tensor:
-        """Write a plain tensor, expanded, into this one."""
-        refuse_in_place(self, name)
-        source = plain_array(name, value)
-        if dtypes.common(name, [self.dtype, source.dtype]) != self.dtype:
-            raise DTypeError(f"{name}: a result of {source.dtype} doesn't fit into a tensor of {self.dtype}")
-        try:
-            self._array[...] = source
-        except ValueError:
-            raise ShapeError(f"{name}: shape {source.shape} doesn't fit into {self.shape}") from None
-        return cast("Tensor", self)
+@method(Tensor)
+def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """Return all parts along `dim`, without that dimension."""
+    return tuple(self.select(dim, i) for i in range(self.shape[self._axis("unbind", dim)]))
 
-    def add_(self, other: Any, *, alpha: float = 1) -> Tensor:
-        """Add alpha * other in place."""
-        return self._write("add_", self.add(other, alpha=alpha))
 
-    def sub_(self, other: Any, *, alpha: float = 1) -> Tensor:
-        """Subtract alpha * other in place."""
-        return self._write("sub_", self.sub(other, alpha=alpha))
+@method(Tensor)
+def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Return parts of `split_size` (the last may be smaller), or of the given sizes, along `dim`."""
+    n = self.shape[self._axis("split", dim)]
+    if isinstance(split_size, (tuple, list)):
+        sizes = [operator.index(s) for s in split_size]
+        if sum(sizes) != n or min(sizes, default=0) < 0:
+            raise ShapeError(f"split: sizes {sizes} don't add up to {n}")
+    else:
+        size = operator.index(cast(int, split_size))
+        if size < 0 or (size == 0 and n > 0):
+            raise ShapeError(f"split: the size must be positive, got {size}")
+        sizes = [min(size, n - i) for i in range(0, n, size or 1)] or [0]
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    return tuple(self.narrow(dim, start, size) for start, size in zip(starts, sizes))
 
-    def mul_(self, other: Any) -> Tensor:
-        """Multiply by other in place."""
-        return self._write("mul_", self.mul(other))
 
-    def div_(self, other: Any) -> Tensor:
-        """Divide by other in place."""
-        return self._write("div_", self.div(other))
+@method(Tensor)
+def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """Return at most `chunks` parts of equal size (the last may be smaller) along `dim`."""
+    if chunks < 1:
+        raise ShapeError(f"chunk: the number must be at least 1, got {chunks}")
+    n = self.shape[self._axis("chunk", dim)]
+    return self.split(-(-n // chunks), dim) if n else self.split([0] * chunks, dim)
 
-    def zero_(self) -> Tensor:
-        """Set all elements to zero."""
-        return self.fill_(0)
 
-    def fill_(self, value: Any) -> Tensor:
-        """Set all elements to a number, or a tensor of one element."""
-        refuse_in_place(self, "fill_")
-        self._array[...] = value.item() if isinstance(value, Base) else value
-        return cast("Tensor", self)
+@method(Tensor)
+def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Return windows of `size` elements, `step` apart, along `dimension`; the window comes last.
 
-    def copy_(self, src: Any, non_blocking: bool = False) -> Tensor:
-        """Copy the elements of `src`, expanded and converted, into this tensor."""
-        return self._write("copy_", self._plain(plain_array("copy_", src).astype(self.dtype)))
+    A dimension that is shorter than a window gives none.
+    """
+    axis = self._axis("unfold", dimension)
+    if size < 1 or step < 1:
+        raise ShapeError(f"unfold: size and step must be at least 1, got {size} and {step}")
+    return made("unfold", self, axis=axis, size=size, step=step)
+
+
+@method(Tensor)
+def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
+    """Return elements chosen along `dim` by an int64 tensor of as many dimensions."""
+    axis, where = self._axis("gather", dim), plain_array("gather", index, dtypes.int64)
+    if where.ndim != self.ndim:
+        raise ShapeError(f"gather: an index of {where.ndim} dimensions for a tensor of {self.ndim}")
+    if any(w > n for i, (w, n) in enumerate(zip(where.shape, self.shape)) if i != axis):
+        raise ShapeError(f"gather: an index of shape {where.shape} for a tensor of shape {self.shape}")
+    _check_range("gather", where, self.shape[axis])
+    part = tuple(slice(None) if i == axis else slice(n) for i, n in enumerate(where.shape))
+    return made("gather", made("index", self, index=part), index=where, axis=axis)
+
+
+@method(Tensor)
+def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
+    """Return the parts along `dim` that a 1-D int64 tensor names."""
+    axis, where = self._axis("index_select", dim), plain_array("index_select", index, dtypes.int64)
+    if where.ndim > 1:
+        raise ShapeError(f"index_select: expected a 1-D index, got shape {where.shape}")
+    _check_range("index_select", where, self.shape[axis])
+    return made("index_select", self, index=where.reshape(-1), axis=axis)
+
+
+@method(Tensor)
+def masked_select(self: Tensor, mask: Tensor) -> Tensor:
+    """Return the elements where a bool tensor holds, in order, as one dimension."""
+    return made("masked_select", self, mask=plain_array("masked_select", mask, dtypes.bool))
+
+
+# ------------------------------------------------------------------ brackets
+
+
+@method(Tensor)
+def __getitem__(self: Tensor, index: Any) -> Any:
+    parts = index if isinstance(index, tuple) else (index,)
+    if any(_has_length(p) for p in parts):
+        return table(self, parts)
+    try:
+        return made("index", self, index=_numpy_index(parts))
+    except (IndexError, ValueError) as error:
+        raise StreamIndexError(f"index {index!r} for a tensor of shape {self.shape}: {error}") from None
+
+
+@method(Tensor)
+def __setitem__(self: Tensor, index: Any, value: Any) -> None:
+    refuse_in_place(self, "assignment to elements")
+    parts = index if isinstance(index, tuple) else (index,)
+    source = plain_array("assignment", value) if isinstance(value, (Tensor, np.ndarray)) else value
+    try:
+        self._array[_numpy_index(parts)] = source
+    except (IndexError, ValueError) as error:
+        raise StreamIndexError(f"index {index!r} for a tensor of shape {self.shape}: {error}") from None
+
+
+@method(Tensor)
+def __len__(self: Tensor) -> int:
+    if self.ndim == 0:
+        raise TypeError("a tensor without dimensions has no length")
+    return int(self.shape[0])
+
+
+@method(Tensor)
+def __iter__(self: Tensor) -> Any:
+    if self.ndim == 0:
+        raise TypeError("a tensor without dimensions can't be iterated over")
+    return iter(self.unbind(0))
+
+
+@method(Tensor)
+def __contains__(self: Tensor, value: Any) -> bool:
+    return bool((self == value).any())
+
+
+# ------------------------------------------------------------------ in place
+
+
+def _write(self: Tensor, name: str, value: Tensor) -> Tensor:
+    """Write a plain tensor, expanded, into this one."""
+    refuse_in_place(self, name)
+    source = plain_array(name, value)
+    if dtypes.common(name, [self.dtype, source.dtype]) != self.dtype:
+        raise DTypeError(f"{name}: a result of {source.dtype} doesn't fit into a tensor of {self.dtype}")
+    try:
+        self._array[...] = source
+    except ValueError:
+        raise ShapeError(f"{name}: shape {source.shape} doesn't fit into {self.shape}") from None
+    return self
+
+
+@method(Tensor)
+def add_(self: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
+    """Add alpha * other in place."""
+    return _write(self, "add_", self.add(other, alpha=alpha))
+
+
+@method(Tensor)
+def sub_(self: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
+    """Subtract alpha * other in place."""
+    return _write(self, "sub_", self.sub(other, alpha=alpha))
+
+
+@method(Tensor)
+def mul_(self: Tensor, other: Any) -> Tensor:
+    """Multiply by other in place."""
+    return _write(self, "mul_", self.mul(other))
+
+
+@method(Tensor)
+def div_(self: Tensor, other: Any) -> Tensor:
+    """Divide by other in place."""
+    return _write(self, "div_", self.div(other))
+
+
+@method(Tensor)
+def zero_(self: Tensor) -> Tensor:
+    """Set all elements to zero."""
+    return self.fill_(0)
+
+
+@method(Tensor)
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Set all elements to a number, or a tensor of one element."""
+    refuse_in_place(self, "fill_")
+    self._array[...] = value.item() if isinstance(value, Tensor) else value
+    return self
+
+
+@method(Tensor)
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Copy the elements of `src`, expanded and converted, into this tensor."""
+    return _write(self, "copy_", self._plain(plain_array("copy_", src).astype(self.dtype)))
 
 
 def _check_range(name: str, index: NDArray[Any], size: int) -> None:
@@ -427,9 +506,9 @@ def _index_part(part: Any) -> Any:
         return slice(*(None if p is None else operator.index(p) for p in (part.start, part.stop, part.step)))
     if part is None or part is Ellipsis or isinstance(part, (bool, np.bool_)):
         return part
-    if isinstance(part, (Base, np.ndarray, list, tuple)):
+    if isinstance(part, (Tensor, np.ndarray, list, tuple)):
         array = plain_array("an index", part)
-        if array.size == 0 and not isinstance(part, (Base, np.ndarray)):
+        if array.size == 0 and not isinstance(part, (Tensor, np.ndarray)):
             array = array.astype(dtypes.int64)
         if dtypes.is_float(array.dtype):
             raise StreamIndexError(f"an index must be int64 or bool, not {array.dtype}")

@@ -7,8 +7,7 @@ import pointwise_methods
 import pytest
 
 import dreamstream as ds
-from dreamstream.array import Tensor
-from dreamstream.array.tensor import METHODS
+from dreamstream.array import METHODS, Tensor
 
 torch = pytest.importorskip("torch")
 

@@ -6,30 +6,36 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from dreamstream.array.functions import COMPARISONS, OPERATORS
+from dreamstream.array import Tensor
 from dreamstream.nn import activation, dropout, frames, pooling
-from dreamstream.operations import ELEMENTWISE
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dreamstream"
-METHODS = '''"""The methods that are a row of `dreamstream.operations`; tests/source/test_stubs.py writes this."""
+METHODS = '''"""The tensor with its methods; tests/source/test_stubs.py writes this."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from .base import Base
-from .tensor import Tensor
+from typing_extensions import Self
 
-__all__ = ["COMPARISONS", "NAMES", "OPERATORS", "Functions"]
+from .base import Base, Number
 
-COMPARISONS: tuple[str, ...]
-NAMES: tuple[str, ...]
-OPERATORS: dict[str, Any]
+__all__ = ["Tensor", "method"]
 
-class Functions(Base):
+F = TypeVar("F")
+Flag = bool
+Real = float
+Operand = Any
+Dims = int | Sequence[int] | None
+
+def method(cls: type[Base], *names: str) -> Callable[[F], F]: ...
+
+class Tensor(Base):
 '''
 LAYERS = '''"""The layers made from functions; tests/source/test_stubs.py writes this."""
 
@@ -43,17 +49,20 @@ from .functional.arguments import Ints
 
 
 def methods() -> str:
-    """The stub of the methods of tensors."""
+    """The stub of tensors: what their class has taken from other files."""
     lines = []
-    for row in ELEMENTWISE.values():
-        if row.doc:
-            arguments = "self" if row.operands == 1 else "self, other: Any"
-            lines += [f"    def {row.name}({arguments}) -> Tensor:", f'        """Return {row.doc}."""']
-    for name in COMPARISONS:
-        other, note = ("object", "  # type: ignore[override]") if name in ("eq", "ne") else ("Any", "")
-        lines += [f"    def __{name}__(self, other: {other}) -> Tensor: ...{note}"]
-    for name in OPERATORS:
-        lines += [f"    def __{way}{name}__(self, other: Any) -> Tensor: ..." for way in ("", "r")]
+    for name, member in vars(Tensor).items():
+        function = getattr(member, "fget", member)
+        if not inspect.isfunction(function):
+            continue
+        text = f"def {name}{written(function)}".replace("self: Tensor", "self")
+        head, arrow, result = text.rpartition(" -> ")
+        text = head + arrow + result.replace("Tensor", "Self")
+        text = re.sub(r"\bbool\b", "Flag", re.sub(r"\bfloat\b", "Real", text))  # they are methods, too
+        lines += ["    @property"] if isinstance(member, property) else []
+        doc = (function.__doc__ or "").partition("\n")[0]
+        override = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
+        lines += [f"    {text}:{override}", f'        """{doc}"""'] if doc else [f"    {text}: ...{override}"]
     return METHODS + "\n".join(lines) + "\n"
 
 
@@ -61,11 +70,15 @@ def written(function: object) -> str:
     """A signature as the sources have it."""
     signature = inspect.signature(function)  # type: ignore[arg-type]
     parts = [
-        p.name
+        {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        + p.name
         + (f": {p.annotation}" if p.annotation is not p.empty else "")
         + (f" = {p.default!r}" if p.default is not p.empty else "")
         for p in signature.parameters.values()
     ]
+    kinds = [p.kind for p in signature.parameters.values()]
+    if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        parts.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
     text = f"({', '.join(parts)}) -> {signature.return_annotation}"
     if len(text) < 85:
         return text
@@ -87,7 +100,7 @@ def layers(module: ModuleType) -> str:
 
 def stubs() -> dict[Path, str]:
     """Every stub's text."""
-    made = {PACKAGE / "array" / "functions.pyi": methods()}
+    made = {PACKAGE / "array" / "tensor.pyi": methods()}
     for module in (activation, dropout, frames, pooling):
         made[Path(str(module.__file__)).with_suffix(".pyi")] = layers(module)
     return made

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...array import Tensor
+from ...array import METHODS, Tensor
 from ...array.axes import sizes_of
 from ...array.dtypes import nominal
-from ...array.tensor import METHODS
 from ...stream.rules import BatchSize, Length
 
 __all__ = ["Arrays", "Constant", "as_array", "device_of", "dtype_of", "nominal"]

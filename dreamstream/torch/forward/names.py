@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.tensor import Tensor as NativeTensor
 from ...nn import functional as native_functional
-
-if TYPE_CHECKING:
-    from .mode import Forward
 
 __all__ = [
     "ATTRIBUTES",
@@ -54,7 +51,7 @@ VIEWS = frozenset((
 IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "generator")
 
 HANDLERS: dict[str, Handler] = {}
-ATTRIBUTES: dict[str, Callable[[Forward, Any], Any]] = {}
+ATTRIBUTES: dict[str, Callable[[Any, Any], Any]] = {}
 
 
 def function(*names: str) -> Callable[[Handler], Handler]:
@@ -70,7 +67,7 @@ def function(*names: str) -> Callable[[Handler], Handler]:
 def attribute(*names: str) -> Callable[..., Any]:
     """Enter what an attribute of a stream is: ``fn(forward, inner)``."""
 
-    def keep(fn: Callable[[Forward, Any], Any]) -> Callable[[Forward, Any], Any]:
+    def keep(fn: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         ATTRIBUTES.update(dict.fromkeys(names, fn))
         return fn
 

@@ -1,0 +1,423 @@
+"""The tensor with its methods; tests/source/test_stubs.py writes this."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from typing_extensions import Self
+
+from .base import Base, Number
+
+__all__ = ["Tensor", "method"]
+
+F = TypeVar("F")
+Flag = bool
+Real = float
+Operand = Any
+Dims = int | Sequence[int] | None
+
+def method(cls: type[Base], *names: str) -> Callable[[F], F]: ...
+
+class Tensor(Base):
+    def new_tensor(self, data: Any, dtype: Any = None, requires_grad: Flag = False) -> Self:
+        """Return a tensor of `data`, of this one's element type unless `dtype` says otherwise."""
+    def new_full(
+        self,
+        size: Any,
+        fill_value: Any,
+        dtype: Any = None,
+        *,
+        device: Any = None,
+        requires_grad: Flag = False,
+    ) -> Any:
+        """Return `dreamstream.full` of this element type."""
+    def new_zeros(self, *size: Any, **options: Any) -> Any:
+        """Return `dreamstream.zeros` of this element type."""
+    def new_ones(self, *size: Any, **options: Any) -> Any:
+        """Return `dreamstream.ones` of this element type."""
+    def new_empty(self, *size: Any, **options: Any) -> Any:
+        """Return zeros: memory without values is never handed out."""
+    def _cat(self, tensors: list[Tensor], dim: int) -> Self:
+        """Join plain tensors; a class of streams has its own, and gets lists that hold one of its tensors."""
+    def relu(self) -> Self:
+        """Return max(x, 0)."""
+    def sigmoid(self) -> Self:
+        """Return 1 / (1 + e ** -x)."""
+    def tanh(self) -> Self:
+        """Return the hyperbolic tangent."""
+    def exp(self) -> Self:
+        """Return e ** x."""
+    def expm1(self) -> Self:
+        """Return e ** x - 1, exact near zero."""
+    def log(self) -> Self:
+        """Return the natural logarithm."""
+    def log1p(self) -> Self:
+        """Return log(1 + x), exact near zero."""
+    def log2(self) -> Self:
+        """Return the logarithm to base 2."""
+    def log10(self) -> Self:
+        """Return the logarithm to base 10."""
+    def sqrt(self) -> Self:
+        """Return the square root."""
+    def rsqrt(self) -> Self:
+        """Return 1 / sqrt(x)."""
+    def reciprocal(self) -> Self:
+        """Return 1 / x."""
+    def square(self) -> Self:
+        """Return x * x."""
+    def abs(self) -> Self:
+        """Return the absolute value."""
+    def neg(self) -> Self:
+        """Return -x."""
+    def sign(self) -> Self:
+        """Return -1, 0 or 1; 0 for NaN."""
+    def sin(self) -> Self:
+        """Return the sine."""
+    def cos(self) -> Self:
+        """Return the cosine."""
+    def sinh(self) -> Self:
+        """Return the hyperbolic sine."""
+    def cosh(self) -> Self:
+        """Return the hyperbolic cosine."""
+    def asin(self) -> Self:
+        """Return the angle whose sine this is; NaN beyond [-1, 1]."""
+    def acos(self) -> Self:
+        """Return the angle whose cosine this is; NaN beyond [-1, 1]."""
+    def atan(self) -> Self:
+        """Return the angle whose tangent this is."""
+    def asinh(self) -> Self:
+        """Return what has this as its hyperbolic sine."""
+    def acosh(self) -> Self:
+        """Return what has this as its hyperbolic cosine; NaN below 1."""
+    def atanh(self) -> Self:
+        """Return what has this as its hyperbolic tangent; NaN beyond [-1, 1]."""
+    def erf(self) -> Self:
+        """Return the error function."""
+    def erfc(self) -> Self:
+        """Return 1 - erf(x), exact for small results."""
+    def floor(self) -> Self:
+        """Return the largest integer that is not larger."""
+    def ceil(self) -> Self:
+        """Return the smallest integer that is not smaller."""
+    def round(self) -> Self:
+        """Return the nearest integer, the even one of two."""
+    def trunc(self) -> Self:
+        """Return the nearest integer that is not larger in size."""
+    def mul(self, other: Any) -> Self:
+        """Return self * other."""
+    def minimum(self, other: Any) -> Self:
+        """Return the smaller of each two elements; NaN where one is."""
+    def maximum(self, other: Any) -> Self:
+        """Return the larger of each two elements; NaN where one is."""
+    def eq(self, other: Any) -> Self:
+        """Return whether elements are equal."""
+    def ne(self, other: Any) -> Self:
+        """Return whether elements differ."""
+    def lt(self, other: Any) -> Self:
+        """Return self < other."""
+    def le(self, other: Any) -> Self:
+        """Return self <= other."""
+    def gt(self, other: Any) -> Self:
+        """Return self > other."""
+    def ge(self, other: Any) -> Self:
+        """Return self >= other."""
+    def hypot(self, other: Any) -> Self:
+        """Return sqrt(self ** 2 + other ** 2), without overflow on the way."""
+    def fmod(self, other: Any) -> Self:
+        """Return what self / other leaves, exactly; the sign is that of self."""
+    def __add__(self, other: Any) -> Self: ...
+    def __radd__(self, other: Any) -> Self: ...
+    def __sub__(self, other: Any) -> Self: ...
+    def __rsub__(self, other: Any) -> Self: ...
+    def __mul__(self, other: Any) -> Self: ...
+    def __rmul__(self, other: Any) -> Self: ...
+    def __truediv__(self, other: Any) -> Self: ...
+    def __rtruediv__(self, other: Any) -> Self: ...
+    def __pow__(self, other: Any) -> Self: ...
+    def __rpow__(self, other: Any) -> Self: ...
+    def __floordiv__(self, other: Any) -> Self: ...
+    def __rfloordiv__(self, other: Any) -> Self: ...
+    def __mod__(self, other: Any) -> Self: ...
+    def __rmod__(self, other: Any) -> Self: ...
+    def __and__(self, other: Any) -> Self: ...
+    def __rand__(self, other: Any) -> Self: ...
+    def __or__(self, other: Any) -> Self: ...
+    def __ror__(self, other: Any) -> Self: ...
+    def __xor__(self, other: Any) -> Self: ...
+    def __rxor__(self, other: Any) -> Self: ...
+    def __eq__(self, other: Any) -> Self: ...  # type: ignore[override]
+    def __ne__(self, other: Any) -> Self: ...  # type: ignore[override]
+    def __lt__(self, other: Any) -> Self: ...
+    def __le__(self, other: Any) -> Self: ...
+    def __gt__(self, other: Any) -> Self: ...
+    def __ge__(self, other: Any) -> Self: ...
+    def add(self, other: Operand, *, alpha: Number = 1) -> Self:
+        """Return self + alpha * other."""
+    def sub(self, other: Operand, *, alpha: Number = 1) -> Self:
+        """Return self - alpha * other."""
+    def div(self, other: Operand, *, rounding_mode: str | None = None) -> Self:
+        """Return self / other; integers are divided as float32."""
+    def floor_divide(self, other: Operand) -> Self:
+        """Return self / other, rounded down."""
+    def remainder(self, other: Operand) -> Self:
+        """Return self - other * (self / other rounded down): the sign is that of `other`."""
+    def pow(self, exponent: Operand) -> Self:
+        """Return self ** exponent."""
+    def where(self, condition: Operand, other: Operand) -> Self:
+        """Return self where `condition` holds (bool), `other` elsewhere."""
+    def masked_fill(self, mask: Operand, value: Operand) -> Self:
+        """Return `value` (a number or a tensor of one element) where `mask` (bool) holds, self elsewhere."""
+    def logical_and(self, other: Operand) -> Self:
+        """Return whether both elements are not zero."""
+    def logical_or(self, other: Operand) -> Self:
+        """Return whether one of the elements is not zero."""
+    def logical_xor(self, other: Operand) -> Self:
+        """Return whether exactly one of the elements is not zero."""
+    def logical_not(self) -> Self:
+        """Return whether elements are zero."""
+    def clamp(self, min: Operand = None, max: Operand = None) -> Self:
+        """Return elements moved into [min, max]; `max` wins where min > max."""
+    def clip(self, min: Operand = None, max: Operand = None) -> Self:
+        """Return elements moved into [min, max]; `max` wins where min > max."""
+    def clamp_min(self, min: Operand) -> Self:
+        """Return elements that are at least `min`."""
+    def clamp_max(self, max: Operand) -> Self:
+        """Return elements that are at most `max`."""
+    def isnan(self) -> Self:
+        """Return whether elements are NaN."""
+    def isinf(self) -> Self:
+        """Return whether elements are infinite."""
+    def isfinite(self) -> Self:
+        """Return whether elements are neither infinite nor NaN."""
+    def tan(self) -> Self:
+        """Return the tangent."""
+    def exp2(self) -> Self:
+        """Return 2 ** x."""
+    def frac(self) -> Self:
+        """Return what trunc takes away."""
+    def sinc(self) -> Self:
+        """Return sin(pi x) / (pi x), and 1 at 0."""
+    def logit(self, eps: Real | None = None) -> Self:
+        """Return log(x / (1 - x)), x moved into [eps, 1 - eps] first where `eps` is given."""
+    def nan_to_num(
+        self,
+        nan: Real | None = None,
+        posinf: Real | None = None,
+        neginf: Real | None = None,
+    ) -> Self:
+        """Return the values, with numbers in the place of those that are none."""
+    def isposinf(self) -> Self:
+        """Return whether elements are inf."""
+    def isneginf(self) -> Self:
+        """Return whether elements are -inf."""
+    def signbit(self) -> Self:
+        """Return whether elements are negative, -0.0 included."""
+    def deg2rad(self) -> Self:
+        """Return degrees as radians."""
+    def rad2deg(self) -> Self:
+        """Return radians as degrees."""
+    def atan2(self, other: Operand) -> Self:
+        """Return the angle of the point (other, self), from -pi to pi."""
+    def copysign(self, other: Operand) -> Self:
+        """Return the sizes of self with the signs of `other`."""
+    def fmax(self, other: Operand) -> Self:
+        """Return the larger of each two elements, the other one where one is NaN."""
+    def fmin(self, other: Operand) -> Self:
+        """Return the smaller of each two elements, the other one where one is NaN."""
+    def logaddexp(self, other: Operand) -> Self:
+        """Return log(e ** self + e ** other), without overflow on the way."""
+    def xlogy(self, other: Operand) -> Self:
+        """Return self * log(other), 0 where self is 0."""
+    def heaviside(self, values: Operand) -> Self:
+        """Return 0 below zero, `values` at zero, 1 above it."""
+    def lerp(self, end: Operand, weight: Operand) -> Self:
+        """Return the point at `weight` on the way from self (0) to `end` (1)."""
+    def addcmul(self, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Self:
+        """Return self + value * tensor1 * tensor2."""
+    def addcdiv(self, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Self:
+        """Return self + value * tensor1 / tensor2."""
+    def softmax(self, dim: int, dtype: Any = None) -> Self:
+        """Return e ** x / sum(e ** x) along `dim`; zeros where all of it is -inf."""
+    def log_softmax(self, dim: int, dtype: Any = None) -> Self:
+        """Return log(softmax(x)) along `dim`."""
+    def __invert__(self) -> Self: ...
+    def __neg__(self) -> Self: ...
+    def __pos__(self) -> Self: ...
+    def __abs__(self) -> Self: ...
+    def reshape(self, *shape: Any) -> Self:
+        """Return the elements in another shape; one size may be -1."""
+    def view(self, *shape: Any) -> Self:
+        """Return the elements in another shape, sharing memory."""
+    def view_as(self, other: Tensor) -> Self:
+        """Return the elements in the shape of `other`, sharing memory."""
+    def reshape_as(self, other: Tensor) -> Self:
+        """Return the elements in the shape of `other`."""
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
+        """Return the tensor with dimensions `start_dim` to `end_dim` joined."""
+    def unflatten(self, dim: int, sizes: Sequence[Any]) -> Self:
+        """Return the tensor with dimension `dim` split into `sizes`; one of them may be -1."""
+    def squeeze(self, dim: int | Sequence[int] | None = None) -> Self:
+        """Return the tensor without dimensions of size 1: all of them, or those of `dim` that are."""
+    def unsqueeze(self, dim: int) -> Self:
+        """Return the tensor with a dimension of size 1 at `dim`."""
+    def expand(self, *size: Any) -> Any:
+        """Return the tensor with dimensions of size 1 repeated without a copy; -1 keeps a size."""
+    def expand_as(self, other: Tensor) -> Any:
+        """Return the tensor expanded to the shape of `other`."""
+    def repeat(self, *repeats: Any) -> Any:
+        """Return the tensor laid end to end `repeats` times along each dimension."""
+    def transpose(self, dim0: int, dim1: int) -> Self:
+        """Return the tensor with two dimensions exchanged."""
+    def swapaxes(self, dim0: int, dim1: int) -> Self:
+        """Return the tensor with two dimensions exchanged."""
+    def permute(self, *dims: Any) -> Self:
+        """Return the tensor with its dimensions in the order `dims`."""
+    def movedim(self, source: int, destination: int) -> Self:
+        """Return the tensor with dimension `source` moved to `destination`."""
+    def t(self) -> Self:
+        """Return the transpose of a matrix; a tensor of fewer dimensions as it is."""
+    @property
+    def T(self) -> Self:
+        """The tensor with its dimensions in reverse order."""
+    @property
+    def mT(self) -> Self:
+        """The tensor with its last two dimensions exchanged."""
+    def repeat_interleave(
+        self,
+        repeats: Any,
+        dim: int | None = None,
+        *,
+        output_size: int | None = None,
+    ) -> Self:
+        """Return the tensor with each element along `dim` repeated: as often for all, or by a 1-D tensor."""
+    def flip(self, *dims: Any) -> Self:
+        """Return the tensor reversed along `dims`."""
+    def roll(
+        self,
+        shifts: int | Sequence[int],
+        dims: int | Sequence[int] | None = None,
+    ) -> Self:
+        """Return the tensor with elements moved on by `shifts`, those beyond the end to the start."""
+    def contiguous(self) -> Self:
+        """Return the tensor itself where its elements lie in order in memory, else a copy."""
+    def clone(self) -> Self:
+        """Return a copy."""
+    def narrow(self, dim: int, start: int, length: int) -> Self:
+        """Return `length` elements from `start` on along `dim`."""
+    def select(self, dim: int, index: int) -> Self:
+        """Return the part at `index` along `dim`, without that dimension."""
+    def unbind(self, dim: int = 0) -> tuple[Self, ...]:
+        """Return all parts along `dim`, without that dimension."""
+    def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
+        """Return parts of `split_size` (the last may be smaller), or of the given sizes, along `dim`."""
+    def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
+        """Return at most `chunks` parts of equal size (the last may be smaller) along `dim`."""
+    def unfold(self, dimension: int, size: int, step: int) -> Self:
+        """Return windows of `size` elements, `step` apart, along `dimension`; the window comes last."""
+    def gather(self, dim: int, index: Tensor) -> Self:
+        """Return elements chosen along `dim` by an int64 tensor of as many dimensions."""
+    def index_select(self, dim: int, index: Tensor) -> Self:
+        """Return the parts along `dim` that a 1-D int64 tensor names."""
+    def masked_select(self, mask: Tensor) -> Self:
+        """Return the elements where a bool tensor holds, in order, as one dimension."""
+    def __getitem__(self, index: Any) -> Any: ...
+    def __setitem__(self, index: Any, value: Any) -> None: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Any: ...
+    def __contains__(self, value: Any) -> Flag: ...
+    def add_(self, other: Any, *, alpha: Real = 1) -> Self:
+        """Add alpha * other in place."""
+    def sub_(self, other: Any, *, alpha: Real = 1) -> Self:
+        """Subtract alpha * other in place."""
+    def mul_(self, other: Any) -> Self:
+        """Multiply by other in place."""
+    def div_(self, other: Any) -> Self:
+        """Divide by other in place."""
+    def zero_(self) -> Self:
+        """Set all elements to zero."""
+    def fill_(self, value: Any) -> Self:
+        """Set all elements to a number, or a tensor of one element."""
+    def copy_(self, src: Any, non_blocking: Flag = False) -> Self:
+        """Copy the elements of `src`, expanded and converted, into this tensor."""
+    def sum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the sum; int64 for integers and bools."""
+    def prod(
+        self,
+        dim: int | None = None,
+        keepdim: Flag = False,
+        dtype: Any = None,
+    ) -> Self:
+        """Return the product; int64 for integers and bools."""
+    def mean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the mean; NaN of no elements."""
+    def var(
+        self,
+        dim: Dims = None,
+        unbiased: Flag = True,
+        keepdim: Flag = False,
+        *,
+        correction: Real | None = None,
+    ) -> Self:
+        """Return the mean square about the mean, divided by n - correction (1 unless `unbiased` is False)."""
+    def std(
+        self,
+        dim: Dims = None,
+        unbiased: Flag = True,
+        keepdim: Flag = False,
+        *,
+        correction: Real | None = None,
+    ) -> Self:
+        """Return the square root of `var`."""
+    def norm(
+        self,
+        p: Real | str = 'fro',
+        dim: Dims = None,
+        keepdim: Flag = False,
+    ) -> Self:
+        """Return the p-norm of the elements; "fro" is 2, ``inf`` and ``-inf`` give the extremes."""
+    def logsumexp(self, dim: Dims, keepdim: Flag = False) -> Self:
+        """Return the logarithm of the sum of e ** x; -inf where all of it is -inf."""
+    def cumsum(self, dim: int, dtype: Any = None) -> Self:
+        """Return the running sum along `dim`."""
+    def max(self, dim: Any = None, keepdim: Flag = False) -> Any:
+        """Return the largest element, or ``(values, indices)`` along `dim`; `maximum` for a tensor."""
+    def min(self, dim: Any = None, keepdim: Flag = False) -> Any:
+        """Return the smallest element, or ``(values, indices)`` along `dim`; `minimum` for a tensor."""
+    def amax(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return the largest elements; NaN where there is one."""
+    def amin(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return the smallest elements; NaN where there is one."""
+    def argmax(self, dim: int | None = None, keepdim: Flag = False) -> Self:
+        """Return where the largest element is (int64): along `dim`, or in the flattened tensor."""
+    def argmin(self, dim: int | None = None, keepdim: Flag = False) -> Self:
+        """Return where the smallest element is (int64): along `dim`, or in the flattened tensor."""
+    def all(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return whether all elements are not zero (bool)."""
+    def any(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return whether one of the elements is not zero (bool)."""
+    def equal(self, other: Tensor) -> Flag:
+        """Return whether `other` has the same shape and elements."""
+    def allclose(
+        self,
+        other: Tensor,
+        rtol: Real = 1e-05,
+        atol: Real = 1e-08,
+        equal_nan: Flag = False,
+    ) -> Flag:
+        """Return whether `|self - other| <= atol + rtol * |other|` everywhere."""
+    def matmul(self, other: Tensor) -> Self:
+        """Return the matrix product, over all leading dimensions."""
+    def __matmul__(self, other: Any) -> Self: ...
+    def __rmatmul__(self, other: Any) -> Self: ...
+    def mm(self, mat2: Tensor) -> Self:
+        """Return the product of two matrices."""
+    def bmm(self, mat2: Tensor) -> Self:
+        """Return the products of two batches of matrices."""
+    def addmm(
+        self,
+        mat1: Tensor,
+        mat2: Tensor,
+        *,
+        beta: Real = 1,
+        alpha: Real = 1,
+    ) -> Self:
+        """Return beta * self + alpha * (mat1 @ mat2)."""
