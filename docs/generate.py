@@ -162,6 +162,8 @@ WRITTEN = {
     "where": "`ds.where(condition, a, b)`",
     "cat": "`ds.cat([x, y], d)` along features",
     "logical_not": "`x.logical_not()`",
+    "length": "`x.size(L)`, where a forward returns it",
+    "require": "`assert x.size(L) == y.size(L)`, and other comparisons of lengths that lead to an exception",
     "sync": "nothing: the door sets one wherever streams meet that progress differently",
     "limit": "`buffer_limit=` of `ds.patch_module` and `ds.compile`: it stands before what waits",
 }

@@ -173,7 +173,9 @@ def test_repr():
     n = length()
     assert repr(n) == f"{n}" == str(n) == "<length L of ('in', 0)>"
     assert repr((n - 3) // 2 * 4 + 1) == "<length (L - 3) // 2 * 4 + 1 of ('in', 0)>"
-    assert repr(n % 3) == "<length L - L // 3 * 3 of ('in', 0)>" and repr(-n / 2) == "<<length -L of ('in', 0)> / 2>"
+    assert (
+        repr(n % 3) == "<length L - L // 3 * 3 of ('in', 0)>" and repr(-n / 2) == "<<length -L of ('in', 0)> / 2>"
+    )
     assert repr(n > 3) == "<<length L - 3 of ('in', 0)> gt 0>"
     assert repr(BatchSize(Edge())) == "<number of streams>"
     assert repr(BatchSize(Edge()) * n) == "<number of streams * <length L of ('in', 0)>>"

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import partialmethod
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, NamedTuple
 
 from ...errors import DTypeError
 from ._ints import as_int, is_integer

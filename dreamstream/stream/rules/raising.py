@@ -136,6 +136,8 @@ class _Walk:
         elif name == "POP_TOP":
             del stack[-1:]
         else:
-            effect = dis.stack_effect(step.opcode, step.arg if step.opcode >= dis.HAVE_ARGUMENT else None, jump=False)
+            effect = dis.stack_effect(
+                step.opcode, step.arg if step.opcode >= dis.HAVE_ARGUMENT else None, jump=False
+            )
             size = max(len(stack) + effect, 0)
             stack[:] = [None] * size

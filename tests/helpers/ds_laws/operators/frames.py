@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
-from ..reference import length_of
-from .drawing import any_type, make, shape
+from ..reference import RELATIONS, length_of, required
+from .drawing import WAITS, any_type, make, shape
 
 __all__ = ["GENERATORS"]
 
@@ -244,6 +244,45 @@ def reduce_frames(rng: Rng, dtype: str) -> Case:
     )
 
 
+def length(rng: Rng, dtype: str) -> Case:
+    codes, _, reach = steps(rng, int(rng.integers(0, 4)))
+    return make(
+        rng,
+        "length",
+        [Input(shape(rng), any_type(rng, dtype))],
+        {"length": codes},
+        reach=min(reach, 8),
+        late=WAITS,
+    )
+
+
+def require(rng: Rng, dtype: str) -> Case:
+    skew = int(pick(rng, 0, 2))
+    features, kind = shape(rng), any_type(rng, dtype)
+    a = {
+        "length": steps(rng, int(rng.integers(0, 3)))[0],
+        "other": steps(rng, int(rng.integers(0, 3)))[0],
+        "plus": int(rng.integers(-2, 5)),
+        "against": str(pick(rng, "length", "number")),
+        "relation": str(pick(rng, *RELATIONS)),
+    }
+    ones = (Fraction(1), Fraction(1))
+    some = [(i, j) for i in range(12) for j in range(12) if _close(ones, (i, j), skew)]
+    right = [n for n in some if required(a, *n)]
+    wrong = [n for n in some if not required(a, *n)]
+    return make(
+        rng,
+        "require",
+        [Input(features, kind), Input(features, kind)],
+        a,
+        skew=skew,
+        reach=6,
+        late="which lengths there may be is not looked at",
+        lengths=lambda rng, n: list(pick(rng, *right)),
+        refused=(lambda rng: list(pick(rng, *wrong))) if wrong else None,
+    )
+
+
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     "pad": pad,
     "pad_to_multiple": pad_to_multiple,
@@ -256,4 +295,6 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     "unstack": unstack,
     "table": table,
     "reduce_frames": reduce_frames,
+    "length": length,
+    "require": require,
 }

@@ -26,12 +26,15 @@ from . import (
     resampling,
 )
 from .base import Array, Refused, length_of, operands
+from .frames import RELATIONS, required
 
 __all__ = [
     "REFERENCES",
+    "RELATIONS",
     "Refused",
     "length_of",
     "operands",
+    "required",
 ]
 
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
