@@ -87,11 +87,13 @@ def test_equality():
 
 NUMBER_USES = {
     "lt": lambda t: bool(t < 3), "gt": lambda t: bool(t > 10), "ge": lambda t: t >= 1.5,
-    "bool": lambda t: bool(t - 1) if isinstance(t, Length) else bool(t), "int": int, "float": float, "complex": complex,
+    "bool": lambda t: bool(t - 1) if isinstance(t, Length) else bool(t), "int": int, "float": float,
+    "complex": complex,
     "index": operator.index, "range": range, "getitem": lambda t: [1, 2][t], "slice": lambda t: [1, 2][:t],
     "len": len, "iter": iter,
     "unpack": lambda t: [*t], "in": lambda t: 3 in t, "item": lambda t: t[0], "hash": hash, "set": lambda t: {t},
-    "abs": abs, "invert": operator.invert, "rtruediv": lambda t: 2 / t, "rmod": lambda t: 5 % t, "rdivmod": lambda t: divmod(2, t), "pow": lambda t: t**2,
+    "abs": abs, "invert": operator.invert, "rtruediv": lambda t: 2 / t, "rmod": lambda t: 5 % t,
+    "rdivmod": lambda t: divmod(2, t), "pow": lambda t: t**2,
     "rpow": lambda t: 2**t, "rfloordiv": lambda t: 7 // t, "matmul": lambda t: t @ t,
     "and": lambda t: t & 1, "ror": lambda t: 1 | t, "shift": lambda t: t << 1, "rshift": lambda t: 8 >> t,
     "format": lambda t: f"{t:d}", "percent": lambda t: f"{t:5}", "asarray": np.asarray, "zeros": np.zeros,
@@ -143,7 +145,8 @@ def test_refused_arithmetic():
     for wrong in (
         lambda: b * 2, lambda: 2 * b, lambda: b * b, lambda: b + 1, lambda: b // 2, lambda: b * (b * n),
         lambda: (b * n) * 2, lambda: 2 * (b * n), lambda: (b * n) // 2, lambda: (b * n) * n, lambda: n * (b * n),
-        lambda: b == 2, lambda: (b * n) == 2, lambda: bool((b * n) == (b * length(cid=1))), lambda: b == n, lambda: b - 1,
+        lambda: b == 2, lambda: (b * n) == 2, lambda: bool((b * n) == (b * length(cid=1))), lambda: b == n,
+        lambda: b - 1,
     ):  # fmt: skip
         with pytest.raises(ModeError):
             wrong()

@@ -1,8 +1,8 @@
 """Comparisons of lengths: true or false for every stream, or checked when each stream ends.
 
-A comparison that depends on the stream has no truth while it is open. Where one of its answers leads to an exception
-and to nothing else, as in an ``assert``, the other may be taken on trust: an operator that refuses streams of other
-lengths, at their ends, says what torch would have said.
+A comparison that depends on the stream has no truth while it is open. Where one of its answers leads to an
+exception and to nothing else, as in an ``assert``, the other may be taken on trust: an operator that refuses
+streams of other lengths, at their ends, says what torch would have said.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Comparison(Token):
 
     _what = "the length of a stream"
     _serves = (
-        "What every stream answers alike is that truth; in an assert, or an if whose body only raises, a comparison is "
-        "checked when each stream ends; anything else is for the outside of the forward."
+        "What every stream answers alike is that truth; in an assert, or an if whose body only raises, a "
+        "comparison is checked when each stream ends; anything else is for the outside of the forward."
     )
 
     def __init__(self, parts: Sequence[tuple[Any, str]], negated: bool = False) -> None:

@@ -1,8 +1,8 @@
-"""What the counts say of lengths, whatever the stream: functions of how many frames of an input come, made in C.
+"""What the counts say of lengths, whatever the stream: functions of how many frames of an input come.
 
-A line knows the operation that it comes from; so its length is a function of the forward's input, and two lengths
-are compared for every number of frames at once. Numbers of frames at which one of them has none are left out: there
-is nothing of which it could be the length.
+A line knows the operation that it comes from; so its length is a function of the forward's input, made in C by
+the operators' own programs, and two lengths are compared for every number of frames at once. Numbers of frames at
+which one of them has none are left out: there is nothing of which it could be the length.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _made(op: Any, inputs: Sequence[tuple[Any, Count] | None], output: int) -> t
     known = [i for i in inputs if i is not None]
     if len(known) < len(inputs):
         return None
-    root, count = known[0]
+    root = known[0][0]
     if len(known) == 1 and op.same_counts:
         return known[0]
     if any(r != root for r, _ in known):

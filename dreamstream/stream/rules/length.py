@@ -1,10 +1,10 @@
 """What sizes are inside a forward: tokens instead of numbers.
 
-While a stream is open its length is not known, so ``x.size(L)`` is a `Length`, which knows how it came about: a sum
-of multiples of edges' lengths and of their quotients. It serves where the answer can wait (reshape, expand, slices,
-padding, indexing a table), says what the counts say for every stream (a difference that is always the same is that
-number, a comparison that always holds is True), and refuses everything that would need the number now. ``x.size(B)``
-is a `BatchSize`, whose only use is its product with a `Length`, a `BatchLength`.
+While a stream is open its length is not known, so ``x.size(L)`` is a `Length`, which knows how it came about: a
+sum of multiples of edges' lengths and of their quotients. It serves where the answer can wait (reshape, expand,
+slices, padding, indexing a table), says what the counts say for every stream (a difference that is always the
+same is that number, a comparison that always holds is True), and refuses everything that would need the number
+now. ``x.size(B)`` is a `BatchSize`, whose only use is its product with a `Length`, a `BatchLength`.
 
 Each refusal raises what the edge's `misuse` returns, with the line of the user's source.
 """
@@ -44,7 +44,9 @@ Atom = Any
 
 
 class Length(Token):
-    """A stream's length inside a forward, or what was computed of lengths: a sum of multiples of lengths, and a number.
+    """A stream's length inside a forward, or what was computed of lengths.
+
+    It is a sum of multiples of edges' lengths, of lengths that were divided, and a number.
 
     Parameters
     ----------
@@ -55,9 +57,9 @@ class Length(Token):
 
     Notes
     -----
-    ``+``, ``-`` and ``*`` with integers and lengths, ``//`` and ``%`` with integers give new lengths, or the number that
-    it is for every stream; ``*`` with the batch size gives a `BatchLength`, ``/`` what can be rounded. A comparison
-    gives the truth where that is the same for every stream, else a `Comparison`. Everything else raises.
+    ``+`` and ``-`` with lengths and integers, ``*``, ``//`` and ``%`` with integers give new lengths, or the number
+    that it is for every stream; ``*`` with the batch size gives a `BatchLength`, ``/`` what can be rounded. A
+    comparison gives the truth where that is the same for every stream, else a `Comparison`. All else raises.
     """
 
     __slots__ = ("plus", "terms")
@@ -187,7 +189,7 @@ class Length(Token):
 
     def __bool__(self) -> bool:
         differs = self.compare(0, "ne")
-        return differs if isinstance(differs, bool) else differs.truth(sys._getframe(1))
+        return bool(differs if isinstance(differs, bool) else differs.truth(sys._getframe(1)))
 
     def formula(self) -> Formula | None:
         """Return what it is as a function of a forward's input; None where that is not known."""
@@ -212,6 +214,15 @@ class Length(Token):
             formula = self.formula()
             line.facts[key] = None if formula is None else find(formula)
         return line.facts[key]
+
+    def most(self) -> int | None:
+        """Return a number that it never exceeds; None where none below 2**20 was found."""
+
+        def bound(formula: Formula) -> int | None:
+            return next((n for n in (0, *(1 << i for i in range(21))) if not formula.exceeds(n)), None)
+
+        found: int | None = self.fact("most", bound)
+        return found
 
     # ------------------------------------------------------------------ as a function of one length
     @property

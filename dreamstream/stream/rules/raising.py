@@ -1,8 +1,9 @@
 """Whether an answer leads to an exception and to nothing else, read off the instructions that follow a test.
 
-It works without source text, over several lines, and on what pytest makes of an ``assert``: from the instruction that
-asks for the truth, the code is followed with each of the two answers. Only what moves the answer about is understood;
-everything else may do anything, so that wherever the way parts, all ways must end in an exception.
+It works without source text, over several lines, and on what pytest makes of an ``assert``: from the
+instruction that asks for the truth, the code is followed with each of the two answers. Only what moves the
+answer about is understood; everything else may do anything, so that wherever the way parts, all ways must end
+in an exception.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class _Code:
     def __init__(self, code: CodeType) -> None:
         self.instructions = list(dis.get_instructions(code))
         self.places = {i.offset: n for n, i in enumerate(self.instructions)}
-        entries = dis.Bytecode(code).exception_entries if hasattr(dis.Bytecode(code), "exception_entries") else ()
+        entries = getattr(dis.Bytecode(code), "exception_entries", ())  # from 3.11 on
         self.handlers = [(e.start, e.end, e.target) for e in entries]
         self.handlers += [
             (i.offset, i.argval, i.argval) for i in self.instructions if i.opname == "SETUP_FINALLY"

@@ -67,8 +67,8 @@ class ReshapePlan:
     origin : tuple of int or None
         For each new visible dimension the old one that it is (and may take its name from), or None.
     claims : tuple of Length
-        Lengths that the new L was said to equal, where that is not so for every stream: at a stream's end it must be
-        made sure that it is.
+        Lengths that the new L was said to equal, where that is not so for every stream: at a stream's end
+        it must be made sure that it is.
     """
 
     steps: tuple[tuple[Any, ...], ...]

@@ -17,7 +17,7 @@ class Shape(tuple[Any, ...]):
             return NotImplemented
         if len(self) != len(other):
             return False
-        parts = []
+        parts: list[Any] = []
         for a, b in zip(self, other):
             same = a == b
             if isinstance(same, Comparison):

@@ -26,7 +26,7 @@ class Edge(Protocol):
     def misuse(self, message: str) -> Exception:
         """Return the exception to raise for a wrong use."""
 
-    def require(self, other: Edge, attributes: Mapping[str, Any]) -> None:
+    def require(self, other: Any, attributes: Mapping[str, Any]) -> None:
         """Refuse streams at whose end the lengths of both don't compare as the operator `require` says."""
 
 

@@ -26,7 +26,7 @@ from . import (
     resampling,
 )
 from .base import Array, Refused, length_of, operands
-from .frames import RELATIONS, required
+from .frames import RELATIONS, padded_to, required
 
 __all__ = [
     "REFERENCES",
@@ -34,6 +34,7 @@ __all__ = [
     "Refused",
     "length_of",
     "operands",
+    "padded_to",
     "required",
 ]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .base import Array, Arrays, Refused, length_of
 
-__all__ = ["REFERENCES", "RELATIONS", "required"]
+__all__ = ["REFERENCES", "RELATIONS", "padded_to", "required"]
 
 
 from .products import padded
@@ -30,6 +30,19 @@ def pad_to_multiple(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     y = padded(longer, a["left"], right, a["mode"], a["value"])
     assert y is not None
     return [y[: len(y) - missing]]
+
+
+def padded_to(a: dict[str, Any], x: Array, n: int) -> Array:
+    """Frames before and behind x, until it has n, or n of its own, and those that are added in any case."""
+    longer = padded(x, a["left"], max(n + a["right"] - len(x), 0), a["mode"], a["value"])
+    assert longer is not None
+    return longer[: max(a["left"] + n + a["right"], 0)]
+
+
+def pad_to(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
+    if not len(x) or not len(y):
+        return [x[:0]]
+    return [padded_to(a, x, length_of(a["length"], len(y)))]
 
 
 def slice_(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
@@ -115,6 +128,7 @@ def require(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
     "pad": pad,
     "pad_to_multiple": pad_to_multiple,
+    "pad_to": pad_to,
     "slice": slice_,
     "cut": cut,
     "delay": delay,
