@@ -57,9 +57,10 @@ class Length(Token):
 
     Notes
     -----
-    ``+`` and ``-`` with lengths and integers, ``*``, ``//`` and ``%`` with integers give new lengths, or the number
-    that it is for every stream; ``*`` with the batch size gives a `BatchLength`, ``/`` what can be rounded. A
-    comparison gives the truth where that is the same for every stream, else a `Comparison`. All else raises.
+    ``+`` and ``-`` with lengths and integers, ``*``, ``//`` and ``%`` with integers give new lengths, or the
+    number that it is for every stream; ``*`` with the batch size gives a `BatchLength`, ``/`` what can be
+    rounded. A comparison gives the truth where that is the same for every stream, else a `Comparison`. All else
+    raises.
     """
 
     __slots__ = ("plus", "terms")
@@ -418,13 +419,15 @@ class BatchLength(Token):
             self._misuse(f"divided by {type(other).__name__}")
         return self.length
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> Any:
         if not isinstance(other, BatchLength):
             self._misuse(f"compared with {type(other).__name__}")
         return self.length == other.length
 
-    def __ne__(self, other: object) -> bool:
-        return not self.__eq__(other)
+    def __ne__(self, other: object) -> Any:
+        if not isinstance(other, BatchLength):
+            self._misuse(f"compared with {type(other).__name__}")
+        return self.length != other.length
 
     __hash__ = Token.__hash__
 
