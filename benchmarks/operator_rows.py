@@ -326,13 +326,5 @@ REASONS = {
     ("reshape", "8 × 32 to 256"): "torch's is a view of its input; a stream's output is the caller's own",
 }
 
-#: Operators that have no row, and why.
-NO_ROW = {
-    "sync": "lets branches wait for each other; computes nothing, and rewrites take it out where none waits",
-    "limit": "refuses streams that are too long; computes nothing",
-    "cut": "gives a stream the length of another one; a slice, which has a row",
-    "table": "a constant by position; ends with its table, so that no step of it can be repeated",
-    "unstack": "a stack of frames, one after the other: the same bytes",
-    "adaptive_pool": "its windows follow from the length: what it gives, it gives at the end",
-    "pad_to_multiple": "adds frames at the end of a stream only",
-}
+#: Operators that have no row, and why; torch has nothing to compare some others with.
+NO_ROW = {"adaptive_pool": "its windows follow from the length: what it gives, it gives at the end"}

@@ -40,6 +40,7 @@ from operator_rows import CHANNELS, NO_ROW, REASONS, Apply1, Apply2, Row, rows
 
 import dreamstream as ds
 from dreamstream import _core
+from dreamstream.operations import OPERATORS
 
 Call = Callable[[], Any]
 SAMPLE = 1e-3  # seconds
@@ -218,9 +219,10 @@ def main() -> None:
     known = {o["name"] for o in _core.operators()}
     table = rows()
     have = {row.operator for row in table}
-    if missing := known - have - NO_ROW.keys():
+    no_row = {**NO_ROW, **{r.name: r.alone for r in OPERATORS.values() if r.alone and r.name not in have}}
+    if missing := known - have - no_row.keys():
         sys.exit(f"operators.py: no row in operator_rows.py for {', '.join(sorted(missing))}")
-    if wrong := (have | NO_ROW.keys()) - known | (have & NO_ROW.keys()):
+    if wrong := (have | no_row.keys()) - known | (have & no_row.keys()):
         sys.exit(f"operators.py: operator_rows.py has too much: {', '.join(sorted(wrong))}")
     tell = (lambda *_: None) if args.json else print
     for line in machine(f"python {shlex.join(sys.argv)}", ("numpy", "torch")):
@@ -240,7 +242,7 @@ def main() -> None:
                 print(json.dumps(r) if args.json else text(r, args.mark), flush=True)
     unexplained = sum(not r["reason"] for r in slow)
     tell(f"\n{len(slow)} rows above {args.mark}, {unexplained} of them without a reason. Without a row:\n")
-    for name, why in NO_ROW.items():
+    for name, why in no_row.items():
         tell(f"- `{name}`: {why}")
 
 

@@ -27,6 +27,7 @@ from dreamstream import _core, cli, data, errors, models, nn, train
 from dreamstream import torch as bridge
 from dreamstream.array import Tensor
 from dreamstream.array.functions import NAMES
+from dreamstream.operations import OPERATORS
 
 ROOT = Path(__file__).resolve().parent.parent
 OPS = ROOT / "csrc" / "ops"
@@ -152,22 +153,12 @@ def words_and_calls(node: ast.AST) -> tuple[set[str], set[str]]:
     return words, calls
 
 
-WRITTEN = {
-    "slice": "`x[..., a:-b:k]` along L",
-    "cut": "`x[..., : y.size(L)]`",
-    "table": "`table[: x.size(L)]`, with a `table` that is no stream",
-    "reduce_frames": "`x.sum(L)`, `x.mean(L)`, `x.amax(L)`, `x.amin(L)`",
-    "reduce_features": "`x.sum(d)`, `x.mean(d)` and all other reductions along features",
-    "narrow": "`x[..., a:b:k]` along features",
-    "where": "`ds.where(condition, a, b)`",
-    "cat": "`ds.cat([x, y], d)` along features",
-    "logical_not": "`x.logical_not()`",
-    "length": "`x.size(L)`, where a forward returns it",
-    "require": "`assert x.size(L) == y.size(L)`, and other comparisons of lengths that lead to an exception",
-    "sync": "nothing: the door sets one wherever streams meet that progress differently",
-    "limit": "`buffer_limit=` of `ds.patch_module` and `ds.compile`: it stands before what waits",
+SEES = {
+    "elementwise": "the elements in its place",
+    "frame": "its own frame",
+    "window": "a window of frames",
+    "carried": "all frames so far, by what is carried from call to call",
 }
-"""How operators are written that no layer or function is named after; L is the stream axis."""
 
 
 def layers_and_functions() -> dict[str, list[str]]:
@@ -207,9 +198,10 @@ def layers_and_functions() -> dict[str, list[str]]:
 
 
 def operator_page(op: dict[str, Any], users: list[str]) -> str:
+    row = OPERATORS[op["name"]]
     text = f"# {op['name']}\n\n{cell(op['doc'])[0].upper()}{cell(op['doc'])[1:]}.\n\n"
-    text += f"| inputs | outputs | weights |\n|---|---|---|\n| {inputs_of(op)} | {op['n_outputs']} "
-    text += f"| {weights_of(op) or 'none'} |\n\n"
+    text += f"| inputs | outputs | weights | an output sees |\n|---|---|---|---|\n| {inputs_of(op)} "
+    text += f"| {op['n_outputs']} | {weights_of(op) or 'none'} | {SEES[row.kind]} |\n\n"
     if op["attributes"]:
         text += "| attribute | kind | default | meaning |\n|---|---|---|---|\n"
         for a in op["attributes"]:
@@ -219,8 +211,8 @@ def operator_page(op: dict[str, Any], users: list[str]) -> str:
     for path, comment in definition(op["name"]):
         text += f"`{path}`:\n\n```text\n{comment}\n```\n\n"
     text += "## In Python\n\n"
-    if op["name"] in WRITTEN:
-        text += f"Written {WRITTEN[op['name']]}.\n\n".replace("Written nothing", "Not written")
+    if row.written:
+        text += f"Written {row.written}.\n\n".replace("Written nothing", "Not written")
     if users:
         text += autodoc(users, no_index=True)
     return text

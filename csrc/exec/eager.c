@@ -13,13 +13,15 @@ int64_t ds_eager_kept_from(const ds_op *op, int input, ds_pair in, ds_pair out)
     return first[input] < in.known ? first[input] : in.known;
 }
 
-ds_status ds_eager_state_bytes(const ds_op *op, const ds_pair *in, ds_pair out, size_t *n_bytes)
+ds_status ds_eager_state_bytes(const ds_op *op, const ds_pair *in, ds_pair out, int64_t *n_kept,
+                               size_t *n_bytes)
 {
     *n_bytes = op->carried_bytes;
     int64_t first[DS_MAX_INPUTS];
     ds_op_need(op, out.known, first);
     for (int i = 0; i < ds_op_n_values(op); i++) {
         size_t kept = first[i] < in[i].known ? (size_t)(in[i].known - first[i]) : 0, bytes;
+        n_kept[i] = (int64_t)kept;
         DS_CHECK(!__builtin_mul_overflow(kept, ds_signature_bytes(&op->in[i]), &bytes) &&
                      !__builtin_add_overflow(*n_bytes, bytes, n_bytes),
                  DS_NO_MEMORY, "%s: %zu kept frames do not fit into memory", op->def->name, kept);

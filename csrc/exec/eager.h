@@ -29,8 +29,10 @@ typedef struct ds_eager {
 /* First frame of value input i that is kept when its pair is `in` and output 0's is `out`; in.known
  * where nothing is kept. */
 int64_t ds_eager_kept_from(const ds_op *op, int input, ds_pair in, ds_pair out);
-/* Bytes of one row's state for these counts (in: one pair per input). */
-ds_status ds_eager_state_bytes(const ds_op *op, const ds_pair *in, ds_pair out, size_t *n_bytes);
+/* Bytes of one row's state for these counts (in: one pair per input), and of each value input the frames that
+ * are kept. */
+ds_status ds_eager_state_bytes(const ds_op *op, const ds_pair *in, ds_pair out, int64_t *n_kept,
+                               size_t *n_bytes);
 /* Runs; scratch comes from the arena, which is reset first. Errors: DS_NO_MEMORY; DS_INDEX. */
 ds_status ds_eager_run(const ds_eager *eager, ds_arena *arena);
 

@@ -30,6 +30,7 @@ static PyObject *op_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static void op_dealloc(PyObject *self)
 {
     ds_op_destroy(((ds_op_object *)self)->op);
+    Py_XDECREF(((ds_op_object *)self)->state_names);
     ds_free_object(self);
 }
 

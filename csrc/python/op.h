@@ -6,6 +6,7 @@
 
 typedef struct ds_op_object {
     PyObject_HEAD ds_op *op;
+    PyObject *state_names; /* of a state's arrays, a tuple; NULL before the first run */
 } ds_op_object;
 
 /* Borrows the (rows, 4) int64 arrays of a list or tuple of n; *n_rows -1: set from the first. */

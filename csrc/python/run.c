@@ -1,7 +1,9 @@
-/* _core.Op.run: one operator for a ragged batch, its states as immutable bytes.
+/* _core.Op.run: one operator for a ragged batch, its states as named arrays.
  *
- * New states are new objects; the old ones are only read, so whoever still holds them can go back. A state
- * that has only grown is a pair (state before, what was added). */
+ * A row's state is None or a dict: "kept.0", … are the frames that are kept of each input, as far as there are
+ * any, then come the arrays that the operator carries, under their names. They lie one after another in one
+ * bytes object. New states are new objects; the old ones are only read, so whoever still holds them can go
+ * back. A state that has only grown is a pair (state before, what was added). */
 #include <string.h>
 
 #include "python/op.h"
@@ -16,8 +18,9 @@ typedef struct call {
     const void **states; /* [n_rows] */
     void **new_states;   /* [n_rows] */
     Py_ssize_t n_rows;
-    PyObject *news; /* list of states after */
-    PyObject *flat; /* list: keeps the states before in one piece */
+    PyObject *news;  /* list of states after */
+    PyObject *flat;  /* list: keeps the states before in one piece */
+    PyObject *names; /* of a state's arrays */
 } call;
 
 static int64_t new_frames(const ds_counts *counts)
@@ -78,13 +81,14 @@ static PyObject *parse_weights(call *c, PyObject *weights)
 }
 
 /* ---------------------------------------------------------------- states */
-static int state_bytes(call *c, Py_ssize_t r, bool now, size_t *n_bytes)
+/* n_kept: of each value input the frames that are kept. */
+static int state_bytes(call *c, Py_ssize_t r, bool now, int64_t *n_kept, size_t *n_bytes)
 {
     ds_pair in[DS_MAX_INPUTS];
     for (int i = 0; i < c->op->n_inputs; i++)
         in[i] = now ? c->in[i][r].now : c->in[i][r].before;
-    const ds_status status =
-        ds_eager_state_bytes(c->op, in, now ? c->out[0][r].now : c->out[0][r].before, n_bytes);
+    const ds_status status = ds_eager_state_bytes(
+        c->op, in, now ? c->out[0][r].now : c->out[0][r].before, n_kept, n_bytes);
     if (status != DS_OK)
         ds_raise(c->m, status, NULL);
     return status == DS_OK ? 0 : -1;
@@ -101,28 +105,108 @@ static bool only_grows(const call *c, Py_ssize_t r)
            ds_eager_kept_from(op, 0, in->now, c->out[0][r].now);
 }
 
-/* The state after a call in which a row only kept more: a segment on top of the old state. */
-static PyObject *grown_state(PyObject *old, const char *fresh, size_t n_bytes)
+/* What a state's arrays are called: those of the inputs, then those that are carried (new reference). */
+static PyObject *state_names(const ds_op *op)
 {
-    PyObject *segment = n_bytes ? PyBytes_FromStringAndSize(fresh, (Py_ssize_t)n_bytes) : NULL;
-    if (segment && old != Py_None)
-        return Py_BuildValue("ON", old, segment);
-    return n_bytes ? segment : Py_NewRef(old);
+    const int n_values = ds_op_n_values(op);
+    PyObject *names = PyTuple_New(n_values + op->n_carried);
+    for (int i = 0; names && i < n_values + op->n_carried; i++) {
+        PyObject *name = i < n_values ? PyUnicode_FromFormat("kept.%d", i)
+                                      : PyUnicode_FromString(op->carried[i - n_values].name);
+        PyTuple_SET_ITEM(names, i, name);
+        if (!name)
+            Py_CLEAR(names);
+    }
+    return names;
 }
 
-/* A growing state's segments end to end (new reference). */
+/* Adds to a state the array of this shape that lies in its bytes at `data`. */
+static int add_array(PyObject *state, PyObject *name, const ds_signature *s, int rank,
+                     npy_intp *shape, PyObject *bytes, char *data)
+{
+    const bool aligned = (uintptr_t)data % ds_dtype_bytes(s->dtype) == 0;
+    PyObject *array = PyArray_NewFromDescr(
+        &PyArray_Type, PyArray_DescrFromType(ds_numpy_type(s->dtype)), rank, shape, NULL, data,
+        NPY_ARRAY_C_CONTIGUOUS | (aligned ? NPY_ARRAY_ALIGNED : 0), NULL);
+    if (!array)
+        return -1;
+    const int failed = PyArray_SetBaseObject((PyArrayObject *)array, Py_NewRef(bytes)) < 0 ||
+                       PyDict_SetItem(state, name, array) < 0;
+    Py_DECREF(array);
+    return failed ? -1 : 0;
+}
+
+/* A state of the arrays that lie in these bytes, which it takes over (NULL: none): n[i] frames of input i,
+ * then what is carried. */
+static PyObject *named_state(const call *c, const int64_t *n, PyObject *bytes)
+{
+    const ds_op *op = c->op;
+    const int n_values = ds_op_n_values(op);
+    PyObject *state = bytes ? PyDict_New() : NULL;
+    bool right = state != NULL;
+    char *at = right ? PyBytes_AS_STRING(bytes) : NULL;
+    for (int i = 0; right && i < n_values + op->n_carried; i++) {
+        const bool kept = i < n_values;
+        const ds_signature *s = kept ? &op->in[i] : &op->carried[i - n_values].array;
+        npy_intp shape[DS_MAX_RANK + 1] = {kept ? (npy_intp)n[i] : 0};
+        for (int d = 0; d < s->rank; d++)
+            shape[d + kept] = s->shape[d];
+        if (!kept || n[i])
+            right = add_array(state, PyTuple_GET_ITEM(c->names, i), s, s->rank + kept, shape, bytes,
+                              kept ? at : at + op->carried[i - n_values].offset) == 0;
+        if (kept)
+            at += (size_t)n[i] * ds_signature_bytes(s);
+    }
+    Py_XDECREF(bytes);
+    if (!right)
+        Py_CLEAR(state);
+    return state;
+}
+
+/* The state after a call in which a row only kept n frames more: a segment on top of the old state. */
+static PyObject *grown_state(const call *c, PyObject *old, const char *fresh, int64_t n)
+{
+    if (!n)
+        return Py_NewRef(old);
+    const Py_ssize_t n_bytes = (Py_ssize_t)((size_t)n * ds_signature_bytes(&c->op->in[0]));
+    PyObject *segment = named_state(c, &n, PyBytes_FromStringAndSize(fresh, n_bytes));
+    return segment && old != Py_None ? Py_BuildValue("ON", old, segment) : segment;
+}
+
+/* The bytes in which all arrays of a state lie (borrowed); NULL where they don't lie in one. */
+static PyObject *bytes_of(PyObject *state)
+{
+    PyObject *name, *array, *bytes = NULL;
+    for (Py_ssize_t at = 0; PyDict_Check(state) && PyDict_Next(state, &at, &name, &array);) {
+        PyObject *base = PyArray_Check(array) ? PyArray_BASE((PyArrayObject *)array) : NULL;
+        if (!base || !PyBytes_Check(base) || (bytes && base != bytes))
+            return NULL;
+        bytes = base;
+    }
+    return bytes;
+}
+
+/* A state's bytes in one piece, those of segments end to end (new reference). */
 static PyObject *flatten(PyObject *state)
 {
-    PyObject *segments = PyList_New(0), *none = PyBytes_FromStringAndSize(NULL, 0), *flat = NULL;
-    bool right = segments && none;
-    for (; right && PyTuple_Check(state) && PyTuple_GET_SIZE(state) == 2;
-         state = PyTuple_GET_ITEM(state, 0))
-        right = PyList_Append(segments, PyTuple_GET_ITEM(state, 1)) == 0;
-    if (right && PyList_Append(segments, state == Py_None ? none : state) == 0 &&
-        PyList_Reverse(segments) == 0)
-        flat = PyObject_CallMethod(none, "join", "O", segments);
+    PyObject *whole = bytes_of(state);
+    if (whole)
+        return Py_NewRef(whole);
+    PyObject *pieces = PyList_New(0), *none = PyBytes_FromStringAndSize(NULL, 0), *flat = NULL;
+    bool right = pieces && none;
+    while (right && state != Py_None) {
+        const bool grown = PyTuple_Check(state) && PyTuple_GET_SIZE(state) == 2;
+        PyObject *bytes = bytes_of(grown ? PyTuple_GET_ITEM(state, 1) : state);
+        if (!bytes)
+            PyErr_SetString(PyExc_TypeError,
+                            "a state is a dict of arrays that lie in one bytes object");
+        right = bytes && PyList_Append(pieces, bytes) == 0;
+        state = grown ? PyTuple_GET_ITEM(state, 0) : Py_None;
+    }
+    if (right && PyList_Reverse(pieces) == 0)
+        flat = PyObject_CallMethod(none, "join", "O", pieces);
     Py_XDECREF(none);
-    Py_XDECREF(segments);
+    Py_XDECREF(pieces);
     return flat;
 }
 
@@ -130,8 +214,10 @@ static PyObject *flatten(PyObject *state)
 static int read_state(call *c, Py_ssize_t r, PyObject *old)
 {
     size_t expected;
-    PyObject *flat = old == Py_None || PyBytes_Check(old) ? Py_NewRef(old) : flatten(old);
-    if (!flat || PyList_Append(c->flat, flat) < 0 || state_bytes(c, r, false, &expected) < 0) {
+    int64_t n_kept[DS_MAX_INPUTS];
+    PyObject *flat = old == Py_None ? Py_NewRef(old) : flatten(old);
+    if (!flat || PyList_Append(c->flat, flat) < 0 ||
+        state_bytes(c, r, false, n_kept, &expected) < 0) {
         Py_XDECREF(flat);
         return -1;
     }
@@ -155,24 +241,25 @@ static int prepare_states(call *c, PyObject *states)
     for (Py_ssize_t r = 0; r < c->n_rows; r++) {
         PyObject *old = states == Py_None ? Py_None : PyList_GET_ITEM(states, r), *state;
         const bool ended = c->eager.ended[r], grows = n_values && !ended && only_grows(c, r);
-        const size_t n_fresh =
-            n_values ? (size_t)new_frames(&c->in[0][r]) * ds_signature_bytes(&c->op->in[0]) : 0;
+        const int64_t n_fresh = n_values ? new_frames(&c->in[0][r]) : 0;
         size_t now;
-        if (state_bytes(c, r, true, &now) < 0 || (!grows && read_state(c, r, old) < 0))
+        int64_t n_kept[DS_MAX_INPUTS];
+        if (state_bytes(c, r, true, n_kept, &now) < 0 || (!grows && read_state(c, r, old) < 0))
             return -1;
         if (ended || !now)
             state = Py_NewRef(Py_None);
         else if (grows)
-            state = grown_state(old, fresh, n_fresh);
-        else
-            state = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)now);
+            state = grown_state(c, old, fresh, n_fresh);
+        else {
+            PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)now);
+            c->new_states[r] = bytes ? PyBytes_AS_STRING(bytes) : NULL;
+            state = named_state(c, n_kept, bytes);
+        }
         if (!state)
             return -1;
         PyList_SET_ITEM(c->news, r, state);
-        if (!grows && state != Py_None)
-            c->new_states[r] = PyBytes_AS_STRING(state);
         if (n_fresh)
-            fresh += n_fresh;
+            fresh += (size_t)n_fresh * ds_signature_bytes(&c->op->in[0]);
     }
     return 0;
 }
@@ -269,12 +356,16 @@ static int parse_arguments(call *c, PyObject *const *args, PyObject *values)
 
 PyObject *ds_op_object_run(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
-    call c = {.m = ds_module_of(Py_TYPE(self)), .op = ((ds_op_object *)self)->op, .n_rows = -1};
+    ds_op_object *own = (ds_op_object *)self;
+    call c = {.m = ds_module_of(Py_TYPE(self)), .op = own->op, .n_rows = -1};
     if (!c.op->def->forward)
         return PyErr_Format(PyExc_TypeError, "a declared operator's values are not computed here");
     if (n_args < 7 || n_args > 9)
         return PyErr_Format(PyExc_TypeError, "run(values, inputs, outputs, ended, states, weights, "
                                              "blas, ids=(), prepared=None)");
+    if (!own->state_names && !(own->state_names = state_names(c.op)))
+        return NULL;
+    c.names = own->state_names;
     PyObject *kept = n_args > 8 && ds_prepared_take(c.m, args[8], self) ? args[8] : NULL;
     /* Values and weights stay while they are used, whatever becomes of the caller's sequences. */
     PyObject *values = PySequence_Tuple(args[0]);

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,9 @@ from ..stream.where import user_line
 from . import creation
 from .axes import numbered
 from .features import product, why_not_matmul
+from .hook import made
 from .stream_tensor import StreamTensor
+from .tensor import Tensor
 
 __all__ = ["fall_back", "on_fallback", "report_fallback"]
 
@@ -78,27 +81,29 @@ def getitem(x: StreamTensor, index: Any) -> Any:
     plan = Fallback("B and L are joined") if "B_L" in x.dims else plan_index(index, names, x.meta)
     if isinstance(plan, Fallback):
         return fall_back(x, f"this index ({plan.reason})")[index]
-    features = (slice(None), *plan.features)
-
-    def pick(frames: Any) -> Any:
-        frames = frames[plan.frames_of(len(frames))][features]
-        if plan.take is None:
-            return frames
+    frames = x._frames()
+    if plan.rows is not None or plan.frames is not None:
+        offsets = x.offsets
+        rows = range(len(x.meta)) if plan.rows is None else plan.rows
+        frames = _picked(frames, [_span(offsets, r)[plan.frames_of(int(x.lengths[r]))] for r in rows])
+    frames = made("index", frames, index=(slice(None), *plan.features))
+    if plan.take is not None:
         axis, where = plan.take
-        return frames[(slice(None),) * (1 + axis) + (where,)]
+        frames = made("index", frames, index=(slice(None),) * (1 + axis) + (where,))
+    starts = plan.starts_of(x.starts, x.lengths)
+    value = frames.contiguous().numpy()
+    return x._make(value, plan.dims, plan.names, plan.meta, starts, x.rate, None)
 
-    rows = x.rows()
-    picked = [pick(rows[r]) for r in (range(len(rows)) if plan.rows is None else plan.rows)]
-    value = np.concatenate(picked) if picked else pick(x.value[:0])
-    return x._make(
-        np.ascontiguousarray(value),
-        plan.dims,
-        plan.names,
-        plan.meta,
-        plan.starts_of(x.starts, x.lengths),
-        x.rate,
-        None,
-    )
+
+def _span(offsets: Any, row: int) -> Any:
+    """Return the places of a row's frames among those of all rows."""
+    return np.arange(offsets[row], offsets[row + 1])
+
+
+def _picked(frames: Tensor, places: Sequence[Any]) -> Tensor:
+    """Return frames in another order."""
+    index = np.concatenate(places) if places else np.zeros(0, np.int64)
+    return made("index_select", frames, index=index, axis=0)
 
 
 def reshape(x: StreamTensor, shape: Sequence[Any]) -> Any:
@@ -119,14 +124,10 @@ def reshape(x: StreamTensor, shape: Sequence[Any]) -> Any:
         s for s, d in zip([*sizes[:lead], *middle, *sizes[len(sizes) - trail :]], dims) if not isinstance(d, str)
     ]
     try:
-        value = (
-            x.value.reshape(len(x.value), *features)
-            if len(x.value)
-            else x.value.reshape(0, *_solve(x.features, features))
-        )
+        frames = made("reshape", x._frames(), shape=(len(x.value), *_solve(x.features, features)))
     except ValueError:
         raise ShapeError(f"reshape: a stream {x.roles} can't take the shape {tuple(shape)}") from None
-    return x.like(value, dims, names)
+    return x.like(frames, dims, names)
 
 
 def unfold(x: StreamTensor, axis: int, size: int, step: int) -> Any:
@@ -148,7 +149,7 @@ def expand(x: StreamTensor, sizes: Sequence[Any]) -> Any:
         if isinstance(d, str) and size not in (-1, own):
             return fall_back(x, f"expand along {d}").expand(*sizes)
     features = [x.features[d] if s == -1 else int(s) for d, s in zip(x.dims, sizes) if not isinstance(d, str)]
-    return x.like(np.ascontiguousarray(np.broadcast_to(x.value, (len(x.value), *features))), x.dims, x.names)
+    return x.like(made("expand", x._frames(), shape=(len(x.value), *features)).contiguous(), x.dims, x.names)
 
 
 def cat(tensors: Sequence[StreamTensor], axis: int) -> Any:
@@ -160,31 +161,25 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> Any:
     features = {p.features for p in parts}
     if role in ("B", "L") and len(features) > 1:
         raise ShapeError(f"cat: the features differ: {sorted(features)}")
+    frames = [p._frames() for p in parts]
     if role == "B":
-        meta = cat_batch([p.meta for p in parts])
-        starts = [p.starts for p in parts]
+        meta, starts = cat_batch([p.meta for p in parts]), [p.starts for p in parts]
         known = None if any(s is None for s in starts) else sum((tuple(s or ()) for s in starts), ())
-        return first._make(
-            np.concatenate([p.value for p in parts]),
-            parts[0].dims,
-            first.names,
-            meta,
-            known,
-            first.rate,
-            None,
-        )
+        value = made("cat", *frames, axis=0).numpy()
+        return first._make(value, parts[0].dims, first.names, meta, known, first.rate, None)
     if role == "L":
         meta = cat_length([p.meta for p in parts])
-        rows = [p.rows() for p in parts]
-        value = np.concatenate([r[i] for i in range(len(meta)) for r in rows]) if len(meta) else parts[0].value
+        offsets = [p.offsets + before for p, before in zip(parts, np.cumsum([0, *map(len, frames)]))]
+        joined = made("cat", *frames, axis=0)
+        value = _picked(joined, [_span(o, r) for r in range(len(meta)) for o in offsets]).numpy()
         return first._make(value, parts[0].dims, first.names, meta, first.starts, first.rate, None)
     if role == "B_L":
         return creation.cat(
             [fall_back(first, "cat along B and L joined"), *(t.tensor() for t in tensors[1:])], axis
         )
     require_same([p.meta for p in parts], [p.starts for p in parts], "cat")
-    value = np.concatenate([p.value for p in parts], axis=1 + parts[0].dims[axis])
-    return parts[0].like(value, parts[0].dims, first.names)
+    joined = made("cat", *frames, axis=1 + parts[0].dims[axis])
+    return parts[0].like(joined, parts[0].dims, first.names)
 
 
 def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
@@ -219,10 +214,10 @@ def per_frame(x: StreamTensor, axis: int, method: Callable[[Any, int], Any], kee
     if not keeps:
         dims = numbered([d for d in x.dims if d != stored])
     names = x.names if keeps else tuple(n for i, n in enumerate(x.names) if i != axis)
-    out = method(x._plain(x.value), stored + 1)
+    out = method(x._frames(), stored + 1)
 
     def wrap(t: Any) -> Any:
-        return x.like(np.ascontiguousarray(t.numpy()), dims, names)
+        return x.like(t.contiguous(), dims, names)
 
     return type(out)(*map(wrap, out)) if isinstance(out, tuple) else wrap(out)
 
@@ -242,7 +237,7 @@ def reduce(x: StreamTensor, method: Callable[..., Any], axes: Sequence[int], kee
     if "L" in roles and "B" in x.dims and "B" not in roles:
         return _over_frames(x, method, axes, places, keepdim)
     if "L" in roles or "B_L" in roles:  # all valid frames at once
-        return _kept(method(x._plain(x.value), places, False), axes if keepdim else ())
+        return _kept(method(x._frames(), places, False), axes if keepdim else ())
     return method(fall_back(x, "this reduction"), tuple(axes) if len(axes) > 1 else axes[0], keepdim)
 
 
@@ -259,14 +254,15 @@ def _over_frames(
     x: StreamTensor, method: Callable[..., Any], axes: Sequence[int], stored: Any, keepdim: bool
 ) -> Any:
     """Reduce every row by itself; B comes where it stood."""
-    rows = [_reduce_row(x, row, method, stored) for row in x.rows()]
+    frames = x._frames()
+    rows = [_reduce_row(x, frames[a:b], method, stored) for a, b in pairwise(x.offsets.tolist())]
     left = [d for i, d in enumerate(x.dims) if i not in axes]
     features = iter(range(1, len(left)))
     order = [0 if isinstance(d, str) else next(features) for d in left]
 
     def join(parts: Sequence[Any], like: Any) -> Any:
-        stacked = np.stack([p.numpy() for p in parts]) if parts else np.zeros((0, *like.shape), like.dtype)
-        return _kept(x._plain(stacked).permute(*order), axes if keepdim else ())
+        stacked = creation.stack(parts) if parts else like.new_zeros((0, *like.shape))
+        return _kept(stacked.permute(*order), axes if keepdim else ())
 
     like = rows[0] if rows else _of_nothing(x, method, stored)
     if isinstance(like, tuple):
@@ -276,18 +272,18 @@ def _over_frames(
 
 def _reduce_row(x: StreamTensor, row: Any, method: Callable[..., Any], stored: Any) -> Any:
     if len(row) or x.value.dtype.kind != "f":
-        return method(x._plain(row), stored, False)
+        return method(row, stored, False)
     try:
-        return method(x._plain(row), stored, False)
+        return method(row, stored, False)
     except ShapeError:  # an extreme of no frames
         return _of_nothing(x, method, stored)
 
 
 def _of_nothing(x: StreamTensor, method: Callable[..., Any], stored: Any) -> Any:
     """Return NaN, and -1 for places, in the form of a row's result."""
-    like = method(x._plain(np.zeros((1, *x.features), x.dtype)), stored, False)
+    like = method(creation.zeros(1, *x.features, dtype=x.dtype), stored, False)
 
     def empty(t: Any) -> Any:
-        return x._plain(np.full(t.shape, np.nan if t.dtype.kind == "f" else -1, t.dtype))
+        return creation.full_like(t, np.nan if t.dtype.kind == "f" else -1)
 
     return type(like)(*map(empty, like)) if isinstance(like, tuple) else empty(like)

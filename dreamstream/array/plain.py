@@ -15,9 +15,11 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from .. import _core
 from ..errors import DTypeError
 from ..operations import BINARY, UNARY
 from . import dtypes
+from .axes import in_c_order
 
 __all__ = ["ARRAYS", "INTEGERS", "of_integers"]
 
@@ -107,6 +109,16 @@ def _masked(a: Array, mask: Array) -> Array:
     return out
 
 
+def _padded(a: Array, lengths: Array, width: int, fill: float, order: Axes) -> Array:
+    """Return rows of frames, laid end to end, as (rows, width, *features), then in another order of dimensions."""
+    shape = (len(lengths), width, *a.shape[1:])
+    if len(a) == len(lengths) * width:
+        return _core.joined((a.reshape(shape).transpose(order),))
+    out = np.full(shape, fill, a.dtype)
+    out[np.arange(width) < lengths[:, None]] = a
+    return in_c_order(out.transpose(order))
+
+
 ARRAYS: dict[str, Callable[..., Any]] = {
     # sizes and order
     "reshape": lambda a, shape: a.reshape(shape),
@@ -121,6 +133,8 @@ ARRAYS: dict[str, Callable[..., Any]] = {
     "cast": _cast,
     # parts
     "index": lambda a, index: a[index],
+    "frames": lambda a, start, stop, order: a[start:stop].transpose(order),
+    "padded": _padded,
     "unfold": _windows,
     "gather": lambda a, index, axis: np.take_along_axis(a, index, axis),
     "index_select": lambda a, index, axis: np.take(a, index, axis),

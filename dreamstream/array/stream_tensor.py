@@ -17,14 +17,13 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import numpy.typing as npt
 
-from .. import _core
 from ..errors import NotStreamableError, ShapeError
 from ..stream.edge import Edge
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import Comparison, Shape, holds
 from ..stream.where import user_line
 from . import hook
-from .axes import in_c_order, numbered
+from .axes import numbered
 from .tensor import Tensor
 
 __all__ = ["StreamTensor"]
@@ -91,9 +90,10 @@ class StreamTensor(Tensor):
         return cls._make(value, dims, names, None, None, edge.line.rate, edge)
 
     def like(
-        self, value: Array, dims: Dims | None = None, names: Sequence[str | None] | None = None
+        self, frames: Tensor | Array, dims: Dims | None = None, names: Sequence[str | None] | None = None
     ) -> StreamTensor:
         """Return a tensor with the same rows and frames but other features (outside a forward)."""
+        value = frames.numpy() if isinstance(frames, Tensor) else frames
         dims = self._dims_for(value.shape[1:], False) if dims is None else dims
         if names is None:
             names = self._names if dims == self.dims else None
@@ -256,41 +256,29 @@ class StreamTensor(Tensor):
         self._require_outside("the rows")
         return np.split(self.value, self.offsets[1:-1]) if len(self.meta) else []
 
-    def padded(self) -> Array:
-        """Return the padded array: zeros behind each row's frames (NaN where there is no L)."""
-        out, is_view = self._arranged()
-        return out.copy("K") if is_view else out
+    def _frames(self) -> Tensor:
+        """Return the stored frames of all rows ``(frames, *features)`` as a plain tensor that shares memory."""
+        return Tensor._plain(self.value)
 
-    def _arranged(self) -> tuple[Array, bool]:
-        """Return the padded array, and whether it is a view of the stored values: of rows of one length."""
+    def tensor(self) -> Tensor:
+        """Return the padded plain tensor: zeros behind each row's frames (NaN where there is no L)."""
         self._require_outside("the values")
         pooled = not any(holds(d, "L") for d in self.dims if isinstance(d, str))
         n, width = len(self.meta), 1 if pooled else self.meta.max_length
         fill = np.nan if pooled and self.value.dtype.kind == "f" else 0
-        whole = len(self.value) == n * width
-        if whole:
-            out = self.value.reshape(n, width, *self.features)
-        else:
-            out = np.full((n, width, *self.features), fill, self.value.dtype)
-            out[np.arange(width) < self.lengths[:, None]] = self.value
-        axes: dict[Any, int] = {"B": 0, "L": 1}
-        if pooled:
-            out = out[:, 0]
-        elif "B_L" in self.dims:
-            out = out.reshape(n * width, *self.features)
-            axes = {"B_L": 0}
-        lead = out.ndim - len(self.features)
-        order = [axes[d] if isinstance(d, str) else lead + d for d in self.dims]
-        if "B" not in self.dims and not any(d == "B_L" for d in self.dims):
-            if n != 1:
-                raise ShapeError(f"a tensor of {n} streams without a dimension B can't be padded")
-            out, order = out[0], [i - 1 for i in order]
-        return out.transpose(order), whole
+        if n != 1 and not any(d in ("B", "B_L") for d in self.dims):
+            raise ShapeError(f"a tensor of {n} streams without a dimension B can't be padded")
+        places: dict[Any, tuple[int, ...]] = {"B": (0,), "L": (1,), "B_L": (0, 1)}
+        seen = [i for d in self.dims for i in (places[d] if isinstance(d, str) else (2 + d,))]
+        order = (*seen, *(i for i in (0, 1) if i not in seen))  # of one element
+        options = {"lengths": self.lengths, "width": width, "fill": fill, "order": order}
+        out = hook.made("padded", self._frames(), **options)
+        sizes = {"B": n, "L": width, "B_L": n * width}
+        return out.reshape([sizes[d] if isinstance(d, str) else self.features[d] for d in self.dims])
 
-    def tensor(self) -> Tensor:
-        """Return the padded plain tensor."""
-        out, is_view = self._arranged()
-        return Tensor._plain(_core.joined((out,)) if is_view else in_c_order(out))
+    def padded(self) -> Array:
+        """Return the padded array."""
+        return self.tensor().numpy()
 
     def numpy(self) -> Array:
         """Return the padded array."""
@@ -300,12 +288,12 @@ class StreamTensor(Tensor):
         """Return one stream's frames without padding and without B."""
         self._require_outside("the frames")
         row = self.meta.row_of(stream_id)
-        frames = self.value[self.offsets[row] : self.offsets[row + 1]]
         kept = [d for d in self.dims if d != "B"]
         if not any(d in ("L", "B_L") for d in kept):
             kept.insert(0, "L")
         order = [0 if isinstance(d, str) else d + 1 for d in kept]
-        return Tensor._plain(frames.transpose(order))
+        start, stop = self.offsets[row : row + 2]
+        return hook.made("frames", self._frames(), start=start, stop=stop, order=order)
 
     def unpad_sequence(self) -> list[Tensor]:
         """Return each row without padding and without B."""
@@ -360,7 +348,7 @@ class StreamTensor(Tensor):
     def _clone(self) -> StreamTensor:
         if self.edge is not None:
             return self
-        return self.like(self.value.copy(), self.dims, self._names)
+        return self.like(self._frames().clone(), self.dims, self._names)
 
     def __copy__(self) -> StreamTensor:
         out = object.__new__(type(self))

@@ -123,7 +123,7 @@ def _insert(self: Any, places: Sequence[bool], sizes: Sequence[int]) -> Any:
 def _reshaped(self: Any, sizes: Sequence[int], dims: tuple[Any, ...], names: Sequence[Any]) -> Any:
     """Return the tensor with features of these sizes, seen as `dims`."""
     if self.edge is None:
-        return self.like(self.value.reshape(len(self.value), *sizes), dims, names)
+        return self.like(self._frames().reshape(len(self.value), *sizes), dims, names)
     return forward.reshape_features(self, sizes, dims).with_dims(dims, names)
 
 
@@ -334,7 +334,7 @@ def _reduction(name: str) -> Callable[..., Any]:
         if given is None and name in ("argmax", "argmin"):
             return plain(chunks.fall_back(self, name), **rest)
         if given is None:
-            return plain(self._plain(self.in_order().value), **rest)
+            return plain(self.in_order()._frames(), **rest)
         return chunks.reduce(self, lambda t, a, k: plain(t, dim=a, keepdim=k, **rest), axes, keepdim)
 
     own.__doc__ = plain.__doc__

@@ -9,18 +9,15 @@ import numpy as np
 from ..array import Tensor
 from ..array import dtypes as element_types
 from ..errors import ModeError, ShapeError
+from ..operations.refusals import BATCH_STATISTICS
 from . import functional as F
+from .functional.statistics import CHANNELS
 from .functional.texts import described
-from .linear import Affine
+from .linear import AFFINE, Affine
 
 __all__ = ["BatchNorm1d", "BatchNorm2d"]
 
-STATISTICS = {
-    "num_features": "Channels.",
-    "momentum": "For torch's sake, as running statistics are not updated here.",
-    "affine": "Whether there are weight and bias.",
-    "bias": "Whether there is a bias, if there is a weight.",
-}
+STATISTICS = {**CHANNELS, **AFFINE, "num_features": "Channels."}
 
 
 class ChannelNorm(Affine):
@@ -46,7 +43,6 @@ class ChannelNorm(Affine):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        self._make_affine((num_features,), {"weight": affine, "bias": affine and bias}, device, dtype)
         element = element_types.float32 if dtype is None else element_types.as_dtype(dtype)
         for name, value in (
             ("running_mean", np.zeros(num_features, element)),
@@ -54,7 +50,7 @@ class ChannelNorm(Affine):
             ("num_batches_tracked", np.array(0)),
         ):
             self.register_buffer(name, Tensor(value) if track_running_stats else None)
-        self.reset_parameters()
+        self._make_affine((num_features,), {"weight": affine, "bias": affine and bias}, device, dtype)
 
     def reset_running_stats(self) -> None:
         """Set the running mean to zeros and the running variance to ones."""
@@ -106,12 +102,7 @@ class _BatchNorm(ChannelNorm):
 
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why statistics of the batch can't stream, and what would work."""
-        if self.track_running_stats:
-            return None
-        return (
-            "its statistics are the batch's, over all streams and frames",
-            "use track_running_stats=True, and bn.eval()",
-        )
+        return None if self.track_running_stats else BATCH_STATISTICS.words
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input, every channel normalised."""

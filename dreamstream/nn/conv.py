@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ..array import Tensor
 from ..errors import NotStreamableError, ShapeError
+from ..operations.refusals import CIRCULAR
 from . import functional as F
 from . import init
 from .functional.arguments import several
@@ -234,12 +235,7 @@ class Conv1d(Windowed):
 
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why circular padding can't stream, and what would work."""
-        if self.padding_mode != "circular":
-            return None
-        return (
-            "circular padding lays the stream's end before its start",
-            'use padding_mode="zeros", "replicate" or "reflect"',
-        )
+        return CIRCULAR.words if self.padding_mode == "circular" else None
 
 
 @described("", ERRORS, **{**SPREAD, **CHANNELS})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ..operations.refusals import CIRCULAR_BOTH
 from . import functional as F
 from .conv import CHANNELS, ERRORS, Transposed, Windowed
 from .functional.convolution import PLANE_PADDING, SPREAD, WINDOWS
@@ -51,12 +52,8 @@ class Conv2d(Windowed):
 
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why circular padding along both axes can't stream, and what would work."""
-        if self.padding_mode != "circular" or not all(map(any, self._pads)):
-            return None
-        return (
-            "circular padding lays the stream's end before its start",
-            'use padding_mode="zeros", "replicate" or "reflect", or circular padding of the other axis only',
-        )
+        both = self.padding_mode == "circular" and all(map(any, self._pads))
+        return CIRCULAR_BOTH.words if both else None
 
 
 @described("", ERRORS, **{**SPREAD, **CHANNELS})

@@ -8,7 +8,8 @@ from ..array import Tensor
 from ..errors import ModeError, ShapeError
 from . import functional as F
 from . import init
-from .functional.lookup import row_of
+from .functional.lookup import ERRORS, ROWS, row_of
+from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
 from .parameter import Parameter
@@ -16,37 +17,14 @@ from .parameter import Parameter
 __all__ = ["Embedding"]
 
 
+@described("", ERRORS, **ROWS, num_embeddings="Rows.", embedding_dim="Their length.")
 class Embedding(Module):
     """A table whose rows are looked up by index.
-
-    Parameters
-    ----------
-    num_embeddings : int
-        Rows.
-    embedding_dim : int
-        Their length.
-    padding_idx : int, optional
-        A row that is zero at first.
-    max_norm : None
-        Rows are not renormalised.
-    norm_type, scale_grad_by_freq, sparse
-        For torch's sake: they concern gradients.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------
     weight : Parameter
         ``(num_embeddings, embedding_dim)``.
-
-    Raises
-    ------
-    StreamIndexError
-        For an index out of range, with the ids of the streams concerned; nothing has changed then.
-    CaptureError
-        Where a model is compiled in which indices are computed: they must come in as they are.
 
     Notes
     -----

@@ -14,11 +14,7 @@ from .linear import Affine
 __all__ = ["GroupNorm", "InstanceNorm1d", "InstanceNorm2d"]
 
 
-@described(
-    **STATISTICS,
-    num_groups="Groups of neighbouring channels; it divides `num_channels`.",
-    num_channels="Channels.",
-)
+@described(**STATISTICS, num_channels="Channels.")
 class GroupNorm(Affine):
     """``(x - mean) / sqrt(variance + eps) * weight + bias``, by the statistics of groups of channels.
 
@@ -60,7 +56,6 @@ class GroupNorm(Affine):
         self.eps = eps
         self.affine = affine
         self._make_affine((num_channels,), {"weight": affine, "bias": affine and bias}, device, dtype)
-        self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input, every row's groups of channels normalised."""

@@ -50,6 +50,14 @@ def new_parameter(*shape: int, dtype: Any = None, device: Any = None) -> Paramet
     return Parameter(np.zeros(shape, to))
 
 
+#: What the parameters of normalisations are.
+AFFINE = {
+    "affine": "Whether there are weight and bias.",
+    "elementwise_affine": "Whether there are weight and bias.",
+    "bias": "Whether there is a bias, if there is a weight.",
+}
+
+
 class Affine(Module):
     """What normalisations have: a weight of ones and a bias of zeros, or none."""
 
@@ -57,6 +65,7 @@ class Affine(Module):
         for name, there in wanted.items():
             given = new_parameter(*shape, device=device, dtype=dtype) if there else None
             self.register_parameter(name, given)
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Set the weight to ones and the bias to zeros."""

@@ -7,17 +7,20 @@ from typing import Any
 
 from ..array import Tensor
 from . import functional as F
+from .functional.normalization import LAST
 from .functional.texts import described
-from .linear import Affine
+from .linear import AFFINE, Affine
 
 __all__ = ["LayerNorm", "RMSNorm"]
 
+_ERRORS = {
+    "ShapeError": "Where an input's last dimensions are not `normalized_shape`.",
+    "DTypeError": "Where its type is not the weight's.",
+}
+_described = described("", _ERRORS, **{**LAST, **AFFINE})
 
-@described(
-    normalized_shape="Sizes of the last dimensions.",
-    elementwise_affine="Whether there are weight and bias.",
-    bias="Whether there is a bias, if there is a weight.",
-)
+
+@_described
 class LayerNorm(Affine):
     """``(x - mean) / sqrt(variance + eps) * weight + bias`` over the last dimensions.
 
@@ -25,13 +28,6 @@ class LayerNorm(Affine):
     ----------
     weight, bias : Parameter or None
         Of `normalized_shape`.
-
-    Raises
-    ------
-    ShapeError
-        Where an input's last dimensions are not `normalized_shape`.
-    DTypeError
-        Where its type is not the weight's.
 
     Notes
     -----
@@ -55,7 +51,6 @@ class LayerNorm(Affine):
         self.elementwise_affine = elementwise_affine
         wanted = {"weight": elementwise_affine, "bias": elementwise_affine and bias}
         self._make_affine(shape, wanted, device, dtype)
-        self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:
         """Return ``(*, *normalized_shape)`` for an input of that shape."""
@@ -69,11 +64,7 @@ class LayerNorm(Affine):
         )
 
 
-@described(
-    normalized_shape="Sizes of the last dimensions.",
-    eps="Added to the mean square; without it the distance from 1 to the next number of the input's type.",
-    elementwise_affine="Whether there is a weight.",
-)
+@_described
 class RMSNorm(Affine):
     """``x / sqrt(mean of x * x + eps) * weight`` over the last dimensions.
 
@@ -81,13 +72,6 @@ class RMSNorm(Affine):
     ----------
     weight : Parameter or None
         Of `normalized_shape`.
-
-    Raises
-    ------
-    ShapeError
-        Where an input's last dimensions are not `normalized_shape`.
-    DTypeError
-        Where its type is not the weight's.
 
     Notes
     -----
@@ -109,7 +93,6 @@ class RMSNorm(Affine):
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         self._make_affine(shape, {"weight": elementwise_affine}, device, dtype)
-        self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:
         """Return ``(*, *normalized_shape)`` for an input of that shape."""

@@ -27,15 +27,11 @@ __all__ = [
 
 Ints = int | Sequence[int]
 
-_described1d = described(
-    padding="int or (left, right): Elements before the first and behind the last; negative ones take away.",
-    value="What they hold.",
-)
-_described2d = described(
-    padding="int or (left, right, top, bottom): Elements before the first and behind the last of the last "
-    "dimension, then of the one before; negative ones take elements away.",
-    value="What they hold.",
-)
+_PADDING = {
+    1: "int or (left, right): Elements before the first and behind the last; negative ones take away.",
+    2: "int or (left, right, top, bottom): Elements before the first and behind the last of the last dimension, "
+    "then of the one before; negative ones take elements away.",
+}
 
 
 class _Pad(Module):
@@ -47,8 +43,15 @@ class _Pad(Module):
         Before the first and behind the last element, of the last dimension first.
     """
 
-    mode: ClassVar[str]
+    mode: ClassVar[str] = "constant"
     n_axes: ClassVar[int]
+
+    def __init_subclass__(cls, axes: int = 0, mode: str = "") -> None:
+        super().__init_subclass__()
+        if axes:
+            cls.n_axes = axes
+            cls.mode = mode or cls.mode
+            described(padding=_PADDING[axes], value="What they hold.")(cls)
 
     def __init__(self, padding: Ints) -> None:
         super().__init__()
@@ -74,8 +77,6 @@ class _Pad(Module):
 
 
 class _ConstantPad(_Pad):
-    mode = "constant"
-
     def __init__(self, padding: Ints, value: float) -> None:
         super().__init__(padding)
         self.value = value
@@ -99,8 +100,7 @@ class _ZeroPad(_ConstantPad):
 
 
 # ---------------------------------------------------------------- one dimension
-@_described1d
-class ConstantPad1d(_ConstantPad):
+class ConstantPad1d(_ConstantPad, axes=1):
     """A number added at both ends of the last dimension.
 
     Notes
@@ -110,11 +110,8 @@ class ConstantPad1d(_ConstantPad):
     away, else 0; state those taken away at the end. Along T none. Source: torch.nn.ConstantPad1d.
     """
 
-    n_axes = 1
 
-
-@_described1d
-class ZeroPad1d(_ZeroPad):
+class ZeroPad1d(_ZeroPad, axes=1):
     """Zeros added at both ends of the last dimension.
 
     Notes
@@ -122,11 +119,8 @@ class ZeroPad1d(_ZeroPad):
     **Streaming.** As `ConstantPad1d`. Source: torch.nn.ZeroPad1d.
     """
 
-    n_axes = 1
 
-
-@_described1d
-class ReplicationPad1d(_Pad):
+class ReplicationPad1d(_Pad, axes=1, mode="replicate"):
     """The first and the last frame repeated at both ends of the last dimension.
 
     Notes
@@ -135,12 +129,8 @@ class ReplicationPad1d(_Pad):
     torch.nn.ReplicationPad1d.
     """
 
-    mode = "replicate"
-    n_axes = 1
 
-
-@_described1d
-class ReflectionPad1d(_Pad):
+class ReflectionPad1d(_Pad, axes=1, mode="reflect"):
     """Frames mirrored at the first and at the last one, at both ends of the last dimension.
 
     Notes
@@ -150,12 +140,8 @@ class ReflectionPad1d(_Pad):
     left + 2 * right frames; along T none. Source: torch.nn.ReflectionPad1d.
     """
 
-    mode = "reflect"
-    n_axes = 1
 
-
-@_described1d
-class CircularPad1d(_Pad):
+class CircularPad1d(_Pad, axes=1, mode="circular"):
     """The last elements added before the first, and the first behind the last, of the last dimension.
 
     Notes
@@ -164,13 +150,9 @@ class CircularPad1d(_Pad):
     torch.nn.CircularPad1d.
     """
 
-    mode = "circular"
-    n_axes = 1
-
 
 # ---------------------------------------------------------------- two dimensions
-@_described2d
-class ConstantPad2d(_ConstantPad):
+class ConstantPad2d(_ConstantPad, axes=2):
     """A number added at both ends of the last two dimensions.
 
     Notes
@@ -180,11 +162,8 @@ class ConstantPad2d(_ConstantPad):
     torch.nn.ConstantPad2d.
     """
 
-    n_axes = 2
 
-
-@_described2d
-class ZeroPad2d(_ZeroPad):
+class ZeroPad2d(_ZeroPad, axes=2):
     """Zeros added at both ends of the last two dimensions.
 
     Notes
@@ -192,11 +171,8 @@ class ZeroPad2d(_ZeroPad):
     **Streaming.** As `ConstantPad2d`. Source: torch.nn.ZeroPad2d.
     """
 
-    n_axes = 2
 
-
-@_described2d
-class ReplicationPad2d(_Pad):
+class ReplicationPad2d(_Pad, axes=2, mode="replicate"):
     """The first and the last element repeated at both ends of the last two dimensions.
 
     Notes
@@ -204,12 +180,8 @@ class ReplicationPad2d(_Pad):
     **Streaming.** As `ConstantPad2d`; along L state one frame. Source: torch.nn.ReplicationPad2d.
     """
 
-    mode = "replicate"
-    n_axes = 2
 
-
-@_described2d
-class ReflectionPad2d(_Pad):
+class ReflectionPad2d(_Pad, axes=2, mode="reflect"):
     """Elements mirrored at the first and at the last one, at both ends of the last two dimensions.
 
     Notes
@@ -219,12 +191,8 @@ class ReflectionPad2d(_Pad):
     torch.nn.ReflectionPad2d.
     """
 
-    mode = "reflect"
-    n_axes = 2
 
-
-@_described2d
-class CircularPad2d(_Pad):
+class CircularPad2d(_Pad, axes=2, mode="circular"):
     """The last elements added before the first, and the first behind the last, of the last two dimensions.
 
     Notes
@@ -232,6 +200,3 @@ class CircularPad2d(_Pad):
     **Streaming.** Along dimensions of features delay 0, no state; L can't be padded so. Source:
     torch.nn.CircularPad2d.
     """
-
-    mode = "circular"
-    n_axes = 2

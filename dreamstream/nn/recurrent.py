@@ -11,11 +11,13 @@ import numpy as np
 from ..array import BatchTensor, Tensor, stack
 from ..dispatch import apply
 from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
+from ..operations.refusals import BACKWARDS
 from . import init
 from .functional.arguments import checked
 from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
+from .recurrent_cell import RECURRENT
 
 __all__ = ["GRU", "LSTM", "RNN"]
 
@@ -31,11 +33,8 @@ _ERRORS = {
 _described = described(
     "",
     _ERRORS,
-    input_size="Features of an input frame.",
-    hidden_size="Features of the state of one layer.",
+    **RECURRENT,
     num_layers="Layers on top of each other.",
-    nonlinearity='"tanh" or "relu".',
-    bias="Whether there are biases.",
     batch_first="Whether inputs are ``(B, L, F)`` rather than ``(L, B, F)``.",
     dropout="Between layers, in training only, where it is not supported.",
     bidirectional="Whether every layer also runs backwards.",
@@ -215,9 +214,7 @@ class Recurrence(Module):
 
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why a bidirectional layer can't stream, and what would work."""
-        if not self.bidirectional:
-            return None
-        return "its backward direction begins at the stream's end", "use bidirectional=False"
+        return BACKWARDS.words if self.bidirectional else None
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that are not the usual ones."""

@@ -25,14 +25,14 @@ _ERRORS = {
     "DTypeError": "Where types differ.",
     "NotStreamableError": "For a stream with a state that is none.",
 }
-_described = described(
-    "",
-    _ERRORS,
-    input_size="Features of the input.",
-    hidden_size="Features of h, and of c.",
-    bias="Whether there are biases.",
-    nonlinearity='"tanh" or "relu".',
-)
+#: What the parameters are, of cells and of layers.
+RECURRENT = {
+    "input_size": "Features of an input frame.",
+    "hidden_size": "Features of h, and of an LSTM's c, in one layer.",
+    "bias": "Whether there are biases.",
+    "nonlinearity": '"tanh" or "relu".',
+}
+_described = described("", _ERRORS, **RECURRENT)
 
 
 class Cell(Module):

@@ -235,7 +235,7 @@ class _Bound:
         ids: Sequence[str] = (),
         prepared: None = None,
     ) -> tuple[list[Any], list[Any]]:
-        """As `_core.Op.run`: each row's state is the kept frames of each input, one after another."""
+        """As `_core.Op.run`: each row's state has the kept frames of each input."""
         kept = self.core.kept(inputs, outputs)
         dtype, features, _, _ = self.outputs[0]
         parts, new = [np.zeros((0, *features), dtype)], []
@@ -253,12 +253,12 @@ class _Bound:
                 frames = np.concatenate([old, fresh])
                 frames.flags.writeable = False
                 windows.append(Window(frames, first, int(inputs[i][r, 3]) if ended[r] else None))
-                tails.append(frames[last - first :].tobytes())
+                tails.append(frames[last - first :].copy())
             m0, m1 = int(outputs[0][r, 0]), int(outputs[0][r, 2])
             if m1 > m0:
                 made = np.asarray(self.forward(*windows, m0, m1))
                 if made.shape != (m1 - m0, *features):
                     raise ShapeError(f"{self.name}: forward returned {made.shape} for frames {m0} to {m1}")
                 parts.append(made.astype(dtype, copy=False))
-            new.append(None if ended[r] else b"".join(tails))
+            new.append(None if ended[r] else {f"kept.{i}": t for i, t in enumerate(tails) if len(t)} or None)
         return [np.concatenate(parts)], new

@@ -276,8 +276,8 @@ class Session:
         return [flatten(s) for s in states]
 
     def from_parts(self, parts: Sequence[bytes | None]) -> Any:
-        """Return a stream's states, given as `to_parts` gives them."""
-        return tuple(parts)
+        """Return a stream's states, given as `to_parts` gives them: each as one array without a name."""
+        return tuple({"": np.frombuffer(p, np.uint8)} if p else None for p in parts)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Session:
         out = Session(self.skew, self.buffers, self.buffer_limit)
@@ -291,16 +291,19 @@ class Session:
 
 
 def flatten(state: Any) -> bytes | None:
-    """Return an operation's state as one piece: growing ones are kept in segments."""
-    if state is None or isinstance(state, bytes):
-        return state
-    segments = []
+    """Return an operation's state as the bytes in which its arrays lie: growing ones are kept in segments."""
+    if state is None:
+        return None
+    segments: list[bytes] = []
     while isinstance(state, tuple):
         state, segment = state
-        segments.append(segment)
-    if state:
-        segments.append(state)
-    return b"".join(reversed(segments))
+        segments.append(_bytes_of(segment))
+    return b"".join([_bytes_of(state), *reversed(segments)]) if segments else _bytes_of(state)
+
+
+def _bytes_of(arrays: Mapping[str, Any]) -> bytes:
+    base = next(iter(arrays.values())).base
+    return base if isinstance(base, bytes) else b"".join(a.tobytes() for a in arrays.values())
 
 
 class Call:

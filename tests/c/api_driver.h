@@ -126,11 +126,7 @@ static inline ds_buffer bool_file(void)
 static inline ds_model *load(const ds_buffer *file, const ds_model_options *options)
 {
     ds_model *model = NULL;
-    const ds_status status = ds_model_load_memory(&model, file->bytes, file->n_bytes, options);
-    if (status != DS_OK) {
-        fprintf(stderr, "%s\n", ds_last_error());
-    }
-    CHECK(status == DS_OK);
+    CHECK_OK(ds_model_load_memory(&model, file->bytes, file->n_bytes, options));
     return model;
 }
 
@@ -287,13 +283,6 @@ static inline bool same_state(ds_stream *s, const char *was, size_t n_was)
     const bool same = n == n_was && memcmp(now, was, n) == 0;
     free(now);
     return same;
-}
-
-/* At the end of a program: all memory came back. */
-static inline int api_report(void)
-{
-    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
-    return check_report();
 }
 
 #endif

@@ -26,7 +26,16 @@ static const char *const every_op[] = {
     "{'op':'elu','attrs':{'alpha':1e-300}}",
 };
 
-enum { N_EVERY_OP = sizeof every_op / sizeof every_op[0], EVERY_OP_WEIGHTS = 8 };
+enum { N_EVERY_OP = sizeof every_op / sizeof every_op[0], EVERY_OP_WEIGHTS = 32 };
+
+/* An operator as a text says it. */
+typedef struct op_text {
+    const ds_op_def *def;
+    ds_attr attrs[DS_MAX_ATTRS];
+    ds_signature in[DS_MAX_INPUTS], weights[EVERY_OP_WEIGHTS]; /* weights: dtype 0 where absent */
+    size_t n_attrs, n_in, n_weights;
+    ds_json *json; /* holds names and texts */
+} op_text;
 
 static inline ds_dtype dtype_named(const char *name)
 {
@@ -39,21 +48,40 @@ static inline ds_dtype dtype_named(const char *name)
     return DS_F32;
 }
 
-static inline void shape_in(ds_signature *s, ds_json_value list)
+static inline int read_ints(int64_t *ints, int most, ds_json_value list)
 {
     ds_json_cursor at;
     ds_json_value value;
+    int n = 0;
     CHECK(ds_json_enter(&at, list, DS_JSON_ARRAY) == DS_OK);
     while (ds_json_next(&at, &value)) {
-        CHECK(ds_json_integer(&s->shape[s->rank++], value, 1, 1000) == DS_OK);
+        CHECK(n < most && ds_json_integer(&ints[n++], value, INT64_MIN, INT64_MAX) == DS_OK);
+    }
+    return n;
+}
+
+/* [dtype, shape of a frame], perhaps with a rate [numerator, denominator]. */
+static inline void read_input(ds_signature *s, ds_json_value value)
+{
+    ds_json_cursor at;
+    ds_json_value part;
+    const char *name;
+    *s = (ds_signature){.rate = {100, 1}};
+    CHECK(ds_json_enter(&at, value, DS_JSON_ARRAY) == DS_OK && ds_json_next(&at, &part));
+    CHECK(ds_json_string(&name, NULL, part) == DS_OK && ds_json_next(&at, &part));
+    s->dtype = dtype_named(name);
+    s->rank = read_ints(s->shape, DS_MAX_RANK, part);
+    if (ds_json_next(&at, &part)) {
+        int64_t rate[2];
+        CHECK(read_ints(rate, 2, part) == 2);
+        s->rate = (ds_rate){rate[0], rate[1]};
     }
 }
 
-static inline void attr_in(ds_attr *attr, const ds_op_def *def, ds_json_value key,
-                           ds_json_value value)
+static inline void read_attr(ds_attr *attr, const ds_op_def *def, ds_json_value key,
+                             ds_json_value value)
 {
-    ds_json_cursor at;
-    ds_json_value item;
+    const char *text;
     *attr = (ds_attr){.kind = DS_ATTR_INT};
     CHECK(ds_json_string(&attr->name, NULL, key) == DS_OK);
     for (const ds_attr_def *d = def->attrs; d != NULL && d->name != NULL; d++) {
@@ -61,24 +89,83 @@ static inline void attr_in(ds_attr *attr, const ds_op_def *def, ds_json_value ke
     }
     switch (attr->kind) {
     case DS_ATTR_INT:
-        CHECK(ds_json_integer(&attr->value.i, value, -1000, 1000) == DS_OK);
+        CHECK(ds_json_integer(&attr->value.i, value, INT64_MIN, INT64_MAX) == DS_OK);
         break;
     case DS_ATTR_CHOICE:
         CHECK(ds_json_string(&attr->text, NULL, value) == DS_OK);
         break;
-    case DS_ATTR_REAL:
+    case DS_ATTR_REAL: /* nan and -inf are texts */
         if (ds_json_double(&attr->value.x, value) != DS_OK) {
-            attr->value.x = NAN;
+            CHECK(ds_json_string(&text, NULL, value) == DS_OK);
+            attr->value.x = strtod(text, NULL);
         }
         break;
     case DS_ATTR_INTS:
-        CHECK(ds_json_enter(&at, value, DS_JSON_ARRAY) == DS_OK);
-        while (ds_json_next(&at, &item)) {
-            CHECK(ds_json_integer(&attr->value.ints[attr->value.n_ints++], item, -1000, 1000) ==
-                  DS_OK);
-        }
+        attr->value.n_ints = read_ints(attr->value.ints, DS_MAX_INTS, value);
         break;
     }
+}
+
+/* To be freed by free_op_text. */
+static inline op_text read_op(const char *text)
+{
+    op_text t = {.json = NULL};
+    char line[1024];
+    const char *name;
+    ds_json_value root, list, value, key;
+    ds_json_cursor at;
+    CHECK(strlen(text) < sizeof line);
+    for (size_t i = 0; i <= strlen(text); i++) {
+        line[i] = text[i];
+        if (text[i] == '\'') {
+            line[i] = '"';
+        }
+    }
+    CHECK(ds_json_parse(&t.json, NULL, line, strlen(line), 0) == DS_OK);
+    root = ds_json_root(t.json);
+    CHECK(ds_json_member(&value, root, "op") == DS_OK &&
+          ds_json_string(&name, NULL, value) == DS_OK);
+    t.def = ds_op_find(name);
+    CHECK(t.def != NULL);
+    if (ds_json_find(&list, root, "in")) {
+        CHECK(ds_json_enter(&at, list, DS_JSON_ARRAY) == DS_OK);
+        while (ds_json_next(&at, &value)) {
+            CHECK(t.n_in < DS_MAX_INPUTS);
+            read_input(&t.in[t.n_in++], value);
+        }
+    } else {
+        t.in[t.n_in++] = frames_of(4, 100, 1);
+    }
+    if (ds_json_find(&list, root, "attrs")) {
+        CHECK(ds_json_enter(&at, list, DS_JSON_OBJECT) == DS_OK);
+        while (ds_json_next_member(&at, &key, &value)) {
+            CHECK(t.n_attrs < DS_MAX_ATTRS);
+            read_attr(&t.attrs[t.n_attrs++], t.def, key, value);
+        }
+    }
+    if (ds_json_find(&list, root, "weights")) {
+        CHECK(ds_json_enter(&at, list, DS_JSON_ARRAY) == DS_OK);
+        for (; ds_json_next(&at, &value); t.n_weights++) {
+            CHECK(t.n_weights < EVERY_OP_WEIGHTS);
+            if (ds_json_kind_of(value) == DS_JSON_ARRAY) {
+                ds_signature *w = &t.weights[t.n_weights];
+                w->dtype = DS_F32;
+                w->rank = read_ints(w->shape, DS_MAX_RANK, value);
+            }
+        }
+    }
+    return t;
+}
+
+static inline void free_op_text(op_text *t)
+{
+    ds_json_free(t->json);
+}
+
+static inline ds_status create_op(ds_op **op, const op_text *t)
+{
+    return ds_op_create(op, NULL, t->def, t->attrs, t->n_attrs, t->in, t->n_in, t->weights,
+                        t->n_weights);
 }
 
 /* Writes a weight's name, "F32_8x4_w0"; returns it. */
@@ -96,79 +183,38 @@ static inline const char *name_by_shape(char *name, const ds_signature *s, size_
 static inline graph_case case_of_op(const char *text, const char **op_name)
 {
     const char *names[EVERY_OP_WEIGHTS] = {NULL};
-    char line[256], name_texts[EVERY_OP_WEIGHTS][64];
-    graph_case c = new_case();
-    ds_json *json = NULL;
-    ds_json_value root, list, value, part, key;
-    ds_json_cursor at, inner;
-    CHECK(c.status == DS_OK && strlen(text) < sizeof line);
-    for (size_t i = 0; i <= strlen(text); i++) {
-        line[i] = text[i];
-        if (text[i] == '\'') {
-            line[i] = '"';
-        }
-    }
-    CHECK(ds_json_parse(&json, NULL, line, strlen(line), 0) == DS_OK);
-    root = ds_json_root(json);
-    const char *name;
-    CHECK(ds_json_member(&value, root, "op") == DS_OK &&
-          ds_json_string(&name, NULL, value) == DS_OK);
-    const ds_op_def *def = ds_op_find(name);
-    CHECK(def != NULL);
-    *op_name = def->name;
+    char name_texts[EVERY_OP_WEIGHTS][64];
     int inputs[DS_MAX_INPUTS], outputs[DS_MAX_OUTPUTS];
-    size_t n_inputs = 0, n_attrs = 0, n_weights = 0;
-    if (ds_json_find(&list, root, "in")) {
-        CHECK(ds_json_enter(&at, list, DS_JSON_ARRAY) == DS_OK);
-        while (ds_json_next(&at, &value)) {
-            ds_signature s = {.rate = {100, 1}};
-            CHECK(ds_json_enter(&inner, value, DS_JSON_ARRAY) == DS_OK &&
-                  ds_json_next(&inner, &part));
-            CHECK(ds_json_string(&name, NULL, part) == DS_OK && ds_json_next(&inner, &part));
-            s.dtype = dtype_named(name);
-            shape_in(&s, part);
-            CHECK(ds_graph_input(c.graph, &inputs[n_inputs++], &s) == DS_OK);
-        }
-    } else {
-        inputs[n_inputs++] = add_input(&c, 4, 100, 1);
-    }
-    ds_attr attrs[DS_MAX_ATTRS];
-    if (ds_json_find(&list, root, "attrs")) {
-        CHECK(ds_json_enter(&at, list, DS_JSON_OBJECT) == DS_OK);
-        while (ds_json_next_member(&at, &key, &value)) {
-            attr_in(&attrs[n_attrs++], def, key, value);
-        }
-    }
-    ds_signature weights[EVERY_OP_WEIGHTS] = {{0}};
     void *data[EVERY_OP_WEIGHTS] = {NULL};
-    if (ds_json_find(&list, root, "weights")) {
-        CHECK(ds_json_enter(&at, list, DS_JSON_ARRAY) == DS_OK);
-        for (; ds_json_next(&at, &value); n_weights++) {
-            if (ds_json_kind_of(value) == DS_JSON_ARRAY) {
-                weights[n_weights].dtype = DS_F32;
-                shape_in(&weights[n_weights], value);
-                const size_t n = (size_t)ds_signature_elements(&weights[n_weights]);
-                data[n_weights] = fresh_memory(n * sizeof(float));
-                fill_random(data[n_weights], n);
-                names[n_weights] =
-                    name_by_shape(name_texts[n_weights], &weights[n_weights], n_weights);
-            }
+    graph_case c = new_case();
+    op_text t = read_op(text);
+    CHECK(c.status == DS_OK);
+    *op_name = t.def->name;
+    for (size_t i = 0; i < t.n_in; i++) {
+        CHECK(ds_graph_input(c.graph, &inputs[i], &t.in[i]) == DS_OK);
+    }
+    for (size_t i = 0; i < t.n_weights; i++) {
+        if (t.weights[i].dtype != 0) {
+            const size_t n = (size_t)ds_signature_elements(&t.weights[i]);
+            data[i] = fresh_memory(n * sizeof(float));
+            fill_random(data[i], n);
+            names[i] = name_by_shape(name_texts[i], &t.weights[i], i);
         }
     }
     const ds_node_names called = {"net.layer", names};
-    c.status = ds_graph_node(c.graph, outputs, def, attrs, n_attrs, inputs, n_inputs, weights,
-                             (const void *const *)data, n_weights, &called);
+    c.status = ds_graph_node(c.graph, outputs, t.def, t.attrs, t.n_attrs, inputs, t.n_in, t.weights,
+                             (const void *const *)data, t.n_weights, &called);
     if (c.status != DS_OK) {
         fprintf(stderr, "%s: %s\n", text, ds_last_error());
     }
     CHECK(c.status == DS_OK);
-    for (int o = 0; o < def->n_outputs; o++) {
+    for (int o = 0; o < t.def->n_outputs; o++) {
         add_output(&c, outputs[o]);
     }
-    for (size_t i = 0; i < n_weights; i++) {
+    for (size_t i = 0; i < t.n_weights; i++) {
         free(data[i]);
     }
-    ds_json_free(json);
+    free_op_text(&t);
     return c;
 }
 

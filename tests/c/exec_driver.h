@@ -36,11 +36,7 @@ static inline ds_plan *plan_case(graph_case *c, const ds_kernels *kernels, int64
 {
     ds_plan *plan = NULL;
     CHECK(c->status == DS_OK);
-    const ds_status status = ds_plan_create(&plan, c->graph, kernels, skew);
-    if (status != DS_OK) {
-        fprintf(stderr, "%s\n", ds_last_error());
-    }
-    CHECK(status == DS_OK);
+    CHECK_OK(ds_plan_create(&plan, c->graph, kernels, skew));
     return plan;
 }
 

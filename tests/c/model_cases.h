@@ -76,12 +76,7 @@ static inline ds_interface *interface_for(const ds_graph *g)
 {
     ds_interface *interface = NULL;
     ds_buffer text = interface_text(g);
-    const ds_status status =
-        ds_interface_parse(&interface, &hooks, (const char *)text.bytes, text.n_bytes, g);
-    if (status != DS_OK) {
-        fprintf(stderr, "%s\n", ds_last_error());
-    }
-    CHECK(status == DS_OK);
+    CHECK_OK(ds_interface_parse(&interface, &hooks, (const char *)text.bytes, text.n_bytes, g));
     ds_buffer_free(&text);
     return interface;
 }
@@ -92,11 +87,7 @@ static inline ds_buffer file_of(const ds_graph *g, const ds_interface *interface
     ds_buffer file;
     ds_buffer_init(&file, NULL);
     const ds_sink sink = ds_buffer_sink(&file);
-    const ds_status status = ds_model_write(&sink, g, interface);
-    if (status != DS_OK) {
-        fprintf(stderr, "%s\n", ds_last_error());
-    }
-    CHECK(status == DS_OK);
+    CHECK_OK(ds_model_write(&sink, g, interface));
     return file;
 }
 
@@ -129,11 +120,7 @@ static inline void check_file(const ds_buffer *file, const ds_graph *original, d
 {
     ds_graph *graph = NULL;
     ds_interface *interface = NULL;
-    const ds_status status = read_bytes(&graph, &interface, file->bytes, file->n_bytes);
-    if (status != DS_OK) {
-        fprintf(stderr, "%s\n", ds_last_error());
-    }
-    CHECK(status == DS_OK);
+    CHECK_OK(read_bytes(&graph, &interface, file->bytes, file->n_bytes));
     ds_buffer again = file_of(graph, interface);
     CHECK(same_bytes(&again, file));
     uint64_t a[2], b[2];

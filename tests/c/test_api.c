@@ -492,8 +492,7 @@ static void test_many(void)
 int main(void)
 {
     test_names();
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     file = tagger_file();
     test_growing();
     test_options();
@@ -507,5 +506,5 @@ int main(void)
     test_closed();
     test_many();
     ds_buffer_free(&file);
-    return api_report();
+    return report_memory();
 }

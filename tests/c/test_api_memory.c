@@ -102,12 +102,11 @@ static void test_set_allocator(void)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     file = tagger_file();
     test_memory();
     test_own_allocator();
     test_set_allocator();
     ds_buffer_free(&file);
-    return api_report();
+    return report_memory();
 }

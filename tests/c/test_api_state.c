@@ -443,8 +443,7 @@ static void test_failures(const ds_buffer *of, size_t width, size_t least_of_fin
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     fill_random(x, MANY * 3);
     file = tagger_file();
     ds_buffer samples = samples_file();
@@ -466,5 +465,5 @@ int main(void)
     ds_buffer_free(&file);
     ds_buffer_free(&samples);
     ds_buffer_free(&grows);
-    return api_report();
+    return report_memory();
 }

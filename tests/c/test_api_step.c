@@ -2,122 +2,6 @@
  * changes nothing. */
 #include "api_driver.h"
 
-enum { MOST = 6 };
-
-/* ---------------------------------------------------------------- values */
-
-/* A stream that is fed through ds_model_step, beside what the whole should give. */
-typedef struct sent {
-    float *x[MAX_GRAPH_INPUTS];
-    int64_t length, at;
-    whole_stream want;
-    ds_stream *stream;
-    taken got;
-    bool over;
-} sent;
-
-static sent make_sent(const ds_graph *g, ds_model *model, int64_t length)
-{
-    sent s = {.length = length};
-    for (size_t i = 0; i < g->n_inputs; i++) {
-        const size_t n =
-            (size_t)(length * ds_signature_elements(&g->edges[g->inputs[i]].signature));
-        s.x[i] = fresh_memory(n * sizeof(float));
-        fill_random(s.x[i], n);
-    }
-    s.want = compute_whole(g, (const float *const *)s.x, length, ds_kernels_for(DS_ISA_REF));
-    s.stream = open_stream(model);
-    return s;
-}
-
-static void check_sent(const ds_graph *g, const sent *s)
-{
-    CHECK(stream_info_of(s->stream).ended == (s->want.status == DS_OK));
-    for (size_t o = 0; o < g->n_outputs && s->want.status == DS_OK; o++) {
-        const int e = g->outputs[o];
-        CHECK((int64_t)s->got.n[o] == s->want.counts[e].total);
-        CHECK(memcmp(s->got.data[o], s->want.value[e],
-                     s->got.n[o] * ds_signature_bytes(&g->edges[e].signature)) == 0);
-    }
-}
-
-/* Sends some frames of some streams, or their ends; false once there is nothing left to send. */
-static bool send_some(const ds_graph *g, ds_model *model, sent *streams)
-{
-    sent *rows[MOST];
-    ds_stream *handles[MOST];
-    ds_input inputs[MOST * MAX_GRAPH_INPUTS];
-    ds_output outputs[MOST * MAX_GRAPH_OUTPUTS];
-    uint32_t flags[MOST];
-    size_t n = 0, n_left = 0;
-    for (size_t k = 0; k < MOST; k++) {
-        sent *s = &streams[k];
-        n_left += !s->over;
-        if (s->over || random_below(3) == 0) {
-            continue;
-        }
-        const int64_t left = s->length - s->at, chunk = random_below(9);
-        const int64_t more = chunk < left ? chunk : left;
-        flags[n] =
-            (s->at == 0 && random_below(2) == 0 && !stream_info_of(s->stream).begun ? DS_START
-                                                                                    : 0) |
-            (more == left && random_below(2) == 0 ? DS_END : 0);
-        for (size_t i = 0; i < g->n_inputs; i++) {
-            const int64_t width = ds_signature_elements(&g->edges[g->inputs[i]].signature);
-            inputs[n * g->n_inputs + i] = (ds_input){s->x[i] + s->at * width, (size_t)more, DS_F32};
-        }
-        handles[n] = s->stream;
-        rows[n++] = s;
-    }
-    const ds_status status = ds_model_step(model, handles, outputs, inputs, flags, n);
-    CHECK(status == DS_OK || status == DS_SHAPE || status == DS_MISMATCH);
-    for (size_t k = 0; k < n; k++) {
-        const bool refused = (flags[k] & DS_END) != 0 && rows[k]->want.status != DS_OK;
-        CHECK(stream_info_of(handles[k]).refused == (refused ? 1 : 0));
-        CHECK(!refused || status == rows[k]->want.status);
-        rows[k]->over = rows[k]->over || refused;
-        if (status == DS_OK) {
-            take(&rows[k]->got, model, &outputs[k * g->n_outputs]);
-            rows[k]->at += (int64_t)inputs[k * g->n_inputs].n_frames;
-            rows[k]->over = (flags[k] & DS_END) != 0;
-        }
-    }
-    return n_left > 0;
-}
-
-/* Random models, by every backend that promises bits: streams in ragged batches, with threads. */
-static void test_values(uint64_t seed)
-{
-    random_state = seed;
-    graph_case c = random_case(8, true);
-    ds_buffer file = write_graph(&c, 0);
-    for (size_t b = 0; b < ds_backend_count(); b++) {
-        ds_backend_info info = {.struct_size = sizeof info};
-        CHECK(ds_backend_at(&info, b) == DS_OK);
-        if (!info.usable || !info.bitwise) {
-            continue;
-        }
-        ds_model *model = load_with(&file, info.name, (uint32_t)(1 + seed % 3));
-        sent streams[MOST];
-        for (size_t k = 0; k < MOST; k++) {
-            streams[k] = make_sent(c.graph, model, random_below(40));
-        }
-        while (send_some(c.graph, model, streams)) {
-        }
-        for (size_t k = 0; k < MOST; k++) {
-            check_sent(c.graph, &streams[k]);
-            free_whole(&streams[k].want);
-            free_taken(&streams[k].got);
-            for (size_t i = 0; i < MAX_GRAPH_INPUTS; i++) {
-                free(streams[k].x[i]);
-            }
-        }
-        CHECK(ds_model_close(model) == DS_OK);
-    }
-    ds_graph_destroy(c.graph);
-    ds_buffer_free(&file);
-}
-
 /* ---------------------------------------------------------------- element types */
 
 /* What one chunk of `n` frames of this type gives, the data at an odd address. */
@@ -420,15 +304,11 @@ static void test_views(void)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
-    for (uint64_t seed = 1; seed <= 60; seed++) {
-        test_values(seed);
-    }
+    count_memory();
     test_types();
     test_flags();
     test_arguments();
     test_refusals();
     test_views();
-    return api_report();
+    return report_memory();
 }

@@ -1,17 +1,6 @@
 /* base/arena: what was pushed stays, rounds settle, failures lose nothing. */
-#include <string.h>
-
 #include "base/arena.h"
-#include "base/fault.h"
-#include "check.h"
-
-static uint64_t random_state = 1;
-
-static size_t random_below(size_t n)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (size_t)(random_state >> 33) % n;
-}
+#include "tools.h"
 
 enum { N_PUSHES = 40 };
 
@@ -44,9 +33,7 @@ static void push_all(ds_arena *arena, const size_t sizes[N_PUSHES])
 
 static void test_rounds(void)
 {
-    static ds_fault_allocator fault;
-    ds_fault_init(&fault);
-    const ds_allocator hooks = ds_fault_hooks(&fault);
+    count_memory();
     ds_arena arena;
     ds_arena_init(&arena, &hooks);
     CHECK(arena.n_held == 0 && ds_fault_calls(&fault) == 0);
@@ -56,7 +43,7 @@ static void test_rounds(void)
         size_t sizes[N_PUSHES];
         const size_t largest = (size_t)1 << random_below(16);
         for (size_t i = 0; i < N_PUSHES; i++) {
-            sizes[i] = random_below(8) == 0 ? 0 : random_below(largest) + 1;
+            sizes[i] = random_below(8) == 0 ? 0 : (size_t)random_below((int64_t)largest) + 1;
         }
         push_all(&arena, sizes); /* may add blocks */
         ds_arena_reset(&arena);
@@ -88,9 +75,7 @@ static void test_rounds(void)
 
 static void test_growth(void)
 {
-    static ds_fault_allocator fault;
-    ds_fault_init(&fault);
-    const ds_allocator hooks = ds_fault_hooks(&fault);
+    count_memory();
     ds_arena arena;
     ds_arena_init(&arena, &hooks);
     for (int i = 0; i < 16384; i++) { /* 1 MiB, or twice that with red zones */
@@ -111,9 +96,7 @@ static void test_growth(void)
 
 static void test_failures(void)
 {
-    static ds_fault_allocator fault;
-    ds_fault_init(&fault);
-    const ds_allocator hooks = ds_fault_hooks(&fault);
+    count_memory();
     ds_arena arena;
     ds_arena_init(&arena, &hooks);
     int something;

@@ -2,12 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fault.h"
-#include "check.h"
 #include "codec/buffer.h"
 #include "codec/decimal.h"
 #include "codec/sort.h"
 #include "codec/utf8.h"
+#include "tools.h"
 
 /* ---- numbers -------------------------------------------------------------------------------- */
 
@@ -160,9 +159,7 @@ static void test_sort(void)
 
 static void test_buffer(void)
 {
-    static ds_fault_allocator fault;
-    ds_fault_init(&fault);
-    const ds_allocator hooks = ds_fault_hooks(&fault);
+    count_memory();
     ds_buffer buffer;
     ds_buffer_init(&buffer, &hooks);
     CHECK(ds_buffer_append(&buffer, NULL, 0) == DS_OK && ds_fault_calls(&fault) == 0);

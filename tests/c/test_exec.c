@@ -375,8 +375,7 @@ static void test_warm(void)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     test_in_place();
     test_random(250);
     test_slots_again();
@@ -386,6 +385,5 @@ int main(void)
     test_refusals();
     test_too_wide();
     test_warm();
-    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
-    return check_report();
+    return report_memory();
 }

@@ -199,12 +199,10 @@ static void test_positions(int n_trials)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     test_mixed_calls();
     test_copies();
     test_growing();
     test_positions(300);
-    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
-    return check_report();
+    return report_memory();
 }

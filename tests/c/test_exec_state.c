@@ -30,57 +30,7 @@ static ds_status advance(runner *r, fed *const *rows, size_t n_rows, int64_t n)
 
 /* ---------------------------------------------------------------- failing allocations */
 
-static void test_plan(void)
-{
-    for (size_t n = 1;; n++) {
-        graph_case c = example(true);
-        ds_plan *plan = NULL;
-        CHECK(c.status == DS_OK);
-        ds_fault_arm(&fault, n, false);
-        const ds_status status = ds_plan_create(&plan, c.graph, best_kernels(), 0);
-        ds_fault_disarm(&fault);
-        CHECK(status == (plan == NULL ? DS_NO_MEMORY : DS_OK));
-        ds_plan_destroy(plan);
-        CHECK(ds_fault_live_blocks(&fault) == 0); /* the graph has gone with it */
-        if (status == DS_OK) {
-            CHECK(n > 5);
-            return;
-        }
-    }
-}
-
-static void test_opening(void)
-{
-    graph_case c = example(true);
-    ds_plan *plan = plan_case(&c, best_kernels(), 0);
-    const size_t live = ds_fault_live_blocks(&fault);
-    ds_session *session = NULL;
-    ds_step *batch = NULL;
-    ds_fault_arm(&fault, 1, false);
-    CHECK(ds_session_create(&session, plan, 2) == DS_NO_MEMORY && session == NULL);
-    ds_fault_arm(&fault, 1, false);
-    CHECK(ds_step_create(&batch, plan, NULL) == DS_NO_MEMORY && batch == NULL);
-    CHECK(ds_fault_live_blocks(&fault) == live);
-    CHECK(ds_session_create(&session, plan, 2) == DS_OK);
-    const size_t made = ds_fault_live_blocks(&fault);
-    ds_slot *slots[2] = {NULL};
-    for (size_t k = 0; k < 2; k++) {
-        for (size_t n = 1; slots[k] == NULL; n++) {
-            ds_fault_arm(&fault, n, false);
-            const ds_status status = ds_session_open(session, &slots[k], 0);
-            ds_fault_disarm(&fault);
-            CHECK(status == (slots[k] == NULL ? DS_NO_MEMORY : DS_OK));
-            CHECK(ds_session_n_open(session) == k + (status == DS_OK));
-            CHECK(status == DS_OK || ds_fault_live_blocks(&fault) == made + k);
-        }
-    }
-    ds_session_destroy(session);
-    ds_plan_destroy(plan);
-    CHECK(ds_fault_live_blocks(&fault) == 0);
-}
-
-/* Every allocation of a call fails in turn, persistently or once; then the call goes on as if nothing
- * had been. Scratch is new each time, so that all of it is asked for. */
+/* Every allocation of a call fails in turn, persistently or once; then the call goes on as if nothing * had been. Scratch is new each time, so that all of it is asked for. */
 static void test_call(size_t n_threads)
 {
     graph_case c = example(true);
@@ -124,101 +74,7 @@ static void test_call(size_t n_threads)
     }
     close_runner(&r);
     CHECK(ds_fault_live_blocks(&fault) == 0);
-}
-
-static void test_copies(void)
-{
-    graph_case c = example(true);
-    runner r = make_runner(&c, best_kernels(), 0, 1, 0);
-    fed s = open_fed(&r, 900), *row = &s;
-    CHECK(advance(&r, &row, 1, 600) == DS_OK);
-    char *state, *bytes;
-    const size_t n_state = copy_state(&r, s.slot, &state);
-    bytes = fresh_memory(n_state);
-    ds_slot *slot;
-    CHECK(ds_session_open(r.session, &slot, 0) == DS_OK);
-    ds_session_close(r.session, slot); /* a slot is at hand from here on */
-    const size_t live = ds_fault_live_blocks(&fault);
-    for (int what = 0; what < 4; what++) {
-        for (size_t n = 1;; n++) {
-            size_t n_bytes = what == 1 ? n_state : 77;
-            CHECK(ds_session_open(r.session, &slot, 0) == DS_OK);
-            ds_fault_arm(&fault, n, false);
-            const ds_status status = what == 0   ? ds_slot_snapshot(r.plan, s.slot, NULL, &n_bytes)
-                                     : what == 1 ? ds_slot_snapshot(r.plan, s.slot, bytes, &n_bytes)
-                                     : what == 2 ? ds_slot_restore(r.plan, slot, state, n_state)
-                                                 : ds_slot_copy(r.plan, slot, s.slot);
-            ds_fault_disarm(&fault);
-            if (status == DS_OK && what >= 2) {
-                check_state(&r, slot, state, n_state);
-            }
-            ds_session_close(r.session, slot);
-            CHECK(ds_fault_live_blocks(&fault) == live);
-            check_state(&r, s.slot, state, n_state);
-            if (status == DS_OK) {
-                CHECK(n > 1 && (what != 0 || n_bytes == n_state));
-                break;
-            }
-            CHECK(status == DS_NO_MEMORY && (what != 0 || n_bytes == 77));
-        }
-    }
-    CHECK(memcmp(bytes, state, n_state) == 0);
-    free(bytes);
-    free(state);
-    feed_all(&r, &s, 1);
-    free_fed(&r, &s);
-    close_runner(&r);
-    CHECK(ds_fault_live_blocks(&fault) == 0);
-}
-
-/* ---------------------------------------------------------------- snapshots go on */
-
-/* Stops streams anywhere and goes on from a snapshot, or as two, in random graphs. */
-static void test_going_on(void)
-{
-    for (int trial = 0; trial < 120; trial++) {
-        random_state = (uint64_t)trial + 1000;
-        graph_case c = random_case(8, trial % 3 == 0);
-        runner r = make_runner(&c, best_kernels(), 0, 1, 0);
-        fed s = open_fed(&r, random_below(60)), *row = &s;
-        bool ended = false, bad;
-        for (int64_t steps = random_below(6); steps > 0; steps--) {
-            int64_t n_frames[MAX_GRAPH_INPUTS];
-            choose_frames(&r, &s, n_frames, 1);
-            CHECK(call(&r, &row, n_frames, &ended, &bad, 1) == DS_OK);
-        }
-        char *state;
-        const size_t n_state = copy_state(&r, s.slot, &state);
-        ds_slot *other, *third;
-        CHECK(ds_session_open(r.session, &other, 0) == DS_OK);
-        CHECK(ds_slot_restore(r.plan, other, state, n_state) == DS_OK);
-        check_state(&r, other, state, n_state);
-        CHECK(ds_session_open(r.session, &third, 0) == DS_OK);
-        CHECK(ds_slot_copy(r.plan, third, s.slot) == DS_OK);
-        check_state(&r, third, state, n_state);
-        /* each of the three to its end, one after another: none moves the others */
-        fed at_fork = s;
-        for (int k = 0; k < 3; k++) {
-            s.slot = k == 0 ? at_fork.slot : k == 1 ? other : third;
-            memcpy(s.at, at_fork.at, sizeof s.at);
-            memcpy(s.n, at_fork.n, sizeof s.n);
-            s.ended = s.refused = false;
-            feed_all(&r, &s, 1);
-            if (k > 0) {
-                ds_session_close(r.session, s.slot);
-            }
-        }
-        s.slot = at_fork.slot;
-        free(state);
-        free_fed(&r, &s);
-        close_runner(&r);
-        CHECK(ds_fault_live_blocks(&fault) == 0);
-    }
-}
-
-/* ---------------------------------------------------------------- snapshots of other kinds */
-
-/* What was taken must be harmless, whatever it holds. */
+} /* ---------------------------------------------------------------- snapshots of other kinds */ /* What was taken must be harmless, whatever it holds. */
 static void use(const runner *r, ds_slot *slot)
 {
     const int64_t n_frames[MAX_GRAPH_INPUTS] = {7, 7, 7};
@@ -234,7 +90,6 @@ static void use(const runner *r, ds_slot *slot)
         ds_step_run(r->batch);
     }
 }
-
 static ds_status try_restore(const runner *r, const char *data, size_t n_bytes)
 {
     ds_slot *slot;
@@ -251,7 +106,6 @@ static ds_status try_restore(const runner *r, const char *data, size_t n_bytes)
     ds_session_close(r->session, slot);
     return status;
 }
-
 static void test_damage(void)
 {
     graph_case c = example(true);
@@ -295,8 +149,11 @@ static void test_damage(void)
             }
         }
     }
-    CHECK(n_taken > 8 * 200 && n_taken < 8 * (n - 100));
-    /* words replaced by extremes, among them positions, sizes and numbers of entries */
+    CHECK(
+        n_taken > 8 * 200 &&
+        n_taken <
+            8 * (n -
+                 100)); /* words replaced by extremes, among them positions, sizes and numbers of entries */
     const uint64_t extremes[] = {0,
                                  1,
                                  UINT64_MAX,
@@ -323,7 +180,6 @@ static void test_damage(void)
     close_runner(&r);
     CHECK(ds_fault_live_blocks(&fault) == 0);
 }
-
 static void test_other_models(void)
 {
     graph_case c = example(false);
@@ -350,70 +206,7 @@ static void test_other_models(void)
     free(state);
     free_fed(&r, &s);
     close_runner(&r);
-}
-
-/* ---------------------------------------------------------------- far positions */
-
-static void test_far(int64_t by)
-{
-    random_state = 31;
-    graph_case c = new_case();
-    const int x = add_input(&c, 2, 1, 1);
-    const int y = add_padded_conv(&c, x, 3, 5, 3, 1, 2, 2, "zeros");
-    const int z = add_combined(&c, "add", y, add_padded_conv(&c, y, 3, 3, 1, 2, 2, 2, "reflect"));
-    const int w = add_transposed(&c, add_shift(&c, "delay", z, "frames", 2, NULL, 0), 2, 4, 2);
-    add_output(&c, add_lstm(&c, w, 3, false));
-    add_output(&c, add_shift(&c, "slice", w, "start", 5, "step", 2));
-    runner r = make_runner(&c, best_kernels(), 0, 1, 0);
-    const int64_t period = r.plan->analysis.period;
-    by = by / period * period;
-    fed s = open_fed(&r, 200), *row = &s;
-    CHECK(advance(&r, &row, 1, 83) == DS_OK);
-    char *state;
-    const size_t n = copy_state(&r, s.slot, &state);
-    CHECK(shift_snapshot(r.plan, state, n, by));
-    ds_slot *far;
-    CHECK(ds_session_open(r.session, &far, 0) == DS_OK);
-    const ds_status status = ds_slot_restore(r.plan, far, state, n);
-    if (status != DS_OK) {
-        fprintf(stderr, "%s\n", ds_last_error());
-    }
-    CHECK(status == DS_OK);
-    check_state(&r, far, state, n);
-    int64_t shift[2];
-    for (size_t o = 0; o < 2; o++) {
-        const ds_rate rate = r.plan->graph->edges[r.plan->graph->outputs[o]].signature.rate;
-        shift[o] = by / rate.den * rate.num;
-    }
-    while (!s.ended) { /* both in the same pieces */
-        ds_slot *slots[2] = {s.slot, far};
-        int64_t one[1];
-        const bool all = choose_frames(&r, &s, one, 1), ended[2] = {all, all};
-        const int64_t n_frames[2] = {one[0], one[0]};
-        bool bad[2];
-        fed *const rows[2] = {&s, &s};
-        CHECK(begin_rows(r.batch, slots, n_frames, ended, bad, 2) == DS_OK);
-        write_inputs(&r, rows, n_frames, 2);
-        ds_step_run(r.batch);
-        for (size_t o = 0; o < 2; o++) {
-            int64_t near_start, far_start;
-            const int64_t near_n = ds_step_frames(r.batch, o, 0, &near_start);
-            const int64_t far_n = ds_step_frames(r.batch, o, 1, &far_start);
-            const size_t bytes =
-                ds_signature_bytes(&r.plan->graph->edges[r.plan->graph->outputs[o]].signature);
-            CHECK(far_n == near_n && far_start == near_start + shift[o]);
-            CHECK(near_n == 0 ||
-                  memcmp(ds_step_values(r.batch, o, 0), ds_step_values(r.batch, o, 1),
-                         (size_t)near_n * bytes) == 0);
-        }
-        s.at[0] += one[0];
-        s.ended = all;
-    }
-    free(state);
-    ds_session_close(r.session, far);
-    free_fed(&r, &s);
-    close_runner(&r);
-}
+} /* ---------------------------------------------------------------- far positions */
 
 /* At the end of all positions a call is refused, and nothing has moved. */
 static void test_end_of_positions(void)
@@ -448,26 +241,11 @@ static void test_end_of_positions(void)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
-    test_plan();
-    test_opening();
+    count_memory();
     test_call(1);
     test_call(2);
-    test_copies();
-    test_going_on();
     test_damage();
     test_other_models();
-    const int64_t far[] = {600,
-                           (int64_t)1 << 31,
-                           (int64_t)1 << 32,
-                           (int64_t)1 << 40,
-                           (int64_t)1 << 53,
-                           (int64_t)1 << 58};
-    for (size_t k = 0; k < sizeof far / sizeof far[0]; k++) {
-        test_far(far[k] + 12345);
-    }
     test_end_of_positions();
-    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
-    return check_report();
+    return report_memory();
 }

@@ -114,12 +114,10 @@ static void test_unused(void)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     test_all_or_nothing(1);
     test_all_or_nothing(2);
     test_computed();
     test_unused();
-    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
-    return check_report();
+    return report_memory();
 }

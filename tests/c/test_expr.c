@@ -1,16 +1,8 @@
 /* ops/expr: programs of integers against plain arithmetic, saturation, sharing, overflow. */
-#include "check.h"
 #include "ops/expr.h"
+#include "tools.h"
 
 __extension__ typedef __int128 wide;
-
-static uint64_t seed = 1;
-
-static int64_t random_in(int64_t low, int64_t high)
-{
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return low + (int64_t)((seed >> 33) % (uint64_t)(high - low + 1));
-}
 
 /* Rounds down by search, without dividing. */
 static int64_t slow_floor(int64_t a, int64_t b)

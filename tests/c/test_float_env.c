@@ -141,9 +141,8 @@ static void test_pairs(void)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     test_pairs();
     test_models();
-    return api_report();
+    return report_memory();
 }

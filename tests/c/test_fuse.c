@@ -1,5 +1,6 @@
-/* Products with epilogues, and weights that are given back. Epilogues: each graph that fuses, against its operators one by one, to the bit; in pieces, in
- * ragged batches, with threads, on all instruction sets. And graphs that must not fuse. */
+/* Products with epilogues, and weights that are given back. Epilogues: each graph that fuses, against its
+ * operators one by one, to the bit; in pieces, in ragged batches, with threads, on all instruction sets. And
+ * graphs that must not fuse. */
 #include <math.h>
 
 #include "exec_driver.h"
@@ -194,7 +195,6 @@ static void test_transposed(const ds_kernels *kernels)
                                 .value = {.ints = {1 + round % 4, 2}, .n_ints = 2}};
         int x = 0;
         CHECK(ds_graph_input(c.graph, &x, &in) == DS_OK);
-        c.plain = false;
         const int e = add_node(&c, &ds_op_conv_transpose2d, &stride, 1, &x, 1, &weight, 1);
         const int other = add_node(&c, &ds_op_conv_transpose2d, &stride, 1, &x, 1, &weight, 1);
         add_output(&c, add_combined(&c, "add", add_unary(&c, "silu", e), other));
@@ -345,8 +345,7 @@ static void test_weights(const ds_kernels *kernels)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     const ds_kernels *all[8];
     const size_t n = ds_kernels_list(all, 8);
     for (size_t i = 0; i < n && all[i]->isa <= ds_cpu_best(); i++) {
@@ -360,6 +359,5 @@ int main(void)
     if (ds_kernels_blas(DS_ISA_REF) != NULL) {
         test_weights(ds_kernels_blas(DS_ISA_REF));
     }
-    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
-    return check_report();
+    return report_memory();
 }

@@ -365,8 +365,7 @@ static void test_clock_edges(void)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     test_inputs();
     test_bad_edges();
     test_unfinished();
@@ -378,6 +377,5 @@ int main(void)
     test_fingerprints();
     test_clock();
     test_clock_edges();
-    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
-    return check_report();
+    return report_memory();
 }

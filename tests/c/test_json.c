@@ -3,9 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fault.h"
-#include "check.h"
 #include "json_copy.h"
+#include "tools.h"
 
 /* A copy of its own size on the heap, so that sanitizers see the first byte beyond. */
 static ds_status parse_exact(ds_json **json, const ds_allocator *allocator, const char *text,
@@ -472,9 +471,7 @@ static void test_writer(void)
 
 static void test_no_memory(void)
 {
-    static ds_fault_allocator fault;
-    ds_fault_init(&fault);
-    const ds_allocator hooks = ds_fault_hooks(&fault);
+    count_memory();
     for (size_t nth = 1;; nth++) {
         ds_fault_arm(&fault, nth, false);
         ds_json *json = NULL;

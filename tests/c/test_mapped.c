@@ -8,8 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fault.h"
-#include "check.h"
+#include "tools.h"
 
 typedef ds_status (*opener)(ds_mapped **mapped, const ds_allocator *allocator, const char *path);
 
@@ -170,11 +169,9 @@ static ds_status open_any(ds_mapped **mapped, const ds_allocator *allocator, int
 
 static void test_no_memory(void)
 {
-    static ds_fault_allocator fault;
     write_file(5000);
     for (int which = 0; which < 3; which++) {
-        ds_fault_init(&fault);
-        const ds_allocator hooks = ds_fault_hooks(&fault);
+        count_memory();
         for (size_t nth = 1;; nth++) {
             ds_fault_arm(&fault, nth, false);
             ds_mapped *mapped = NULL;

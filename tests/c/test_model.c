@@ -335,8 +335,7 @@ static void test_two_share_a_mapping(void)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     test_every_operator();
     test_random_graphs();
     test_names();
@@ -346,6 +345,5 @@ int main(void)
     test_failing_allocations();
     test_failing_sink();
     test_two_share_a_mapping();
-    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
-    return check_report();
+    return report_memory();
 }

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fault.h"
-#include "check.h"
+#include "tools.h"
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
@@ -153,9 +152,7 @@ static void test_refused(void)
 /* What the first eight bytes claim is believed within the file only, and costs no memory. */
 static void test_lengths(void)
 {
-    static ds_fault_allocator fault;
-    ds_fault_init(&fault);
-    const ds_allocator hooks = ds_fault_hooks(&fault);
+    count_memory();
     static const uint64_t lengths[] = {
         3, 100, 99999999, 100000001, UINT64_C(1) << 32, INT64_MAX, UINT64_MAX, UINT64_MAX - 7};
     unsigned char bytes[10] = "........{}";
@@ -416,9 +413,7 @@ static void test_damage(void)
 
 static void test_no_memory(void)
 {
-    static ds_fault_allocator fault;
-    ds_fault_init(&fault);
-    const ds_allocator hooks = ds_fault_hooks(&fault);
+    count_memory();
     for (size_t nth = 1;; nth++) {
         ds_fault_arm(&fault, nth, false);
         ds_buffer buffer;

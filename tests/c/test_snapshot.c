@@ -323,14 +323,12 @@ static void test_failing_restores(void)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     test_silent();
     test_removed_edges();
     test_refusals();
     test_indices();
     test_impossible_places();
     test_failing_restores();
-    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
-    return check_report();
+    return report_memory();
 }

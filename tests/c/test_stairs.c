@@ -145,13 +145,11 @@ static void test_long(void)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     maker.work = (int64_t)1 << 40;
     ds_arena_init(&maker.arena, &hooks);
     test_random();
     test_long();
     ds_arena_free(&maker.arena);
-    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
-    return check_report();
+    return report_memory();
 }

@@ -1,9 +1,5 @@
 /* base/status, and the version: messages, macros, threads. */
-#include <pthread.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "check.h"
+#include "tools.h"
 
 static ds_status positive(int n)
 {
@@ -110,13 +106,7 @@ static void test_long_messages(void)
 static void test_threads(void)
 {
     ds_fail(DS_SHAPE, "here");
-    pthread_t threads[4];
-    for (int i = 0; i < 4; i++) {
-        CHECK(pthread_create(&threads[i], NULL, fails_elsewhere, NULL) == 0);
-    }
-    for (int i = 0; i < 4; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    }
+    in_parallel(4, fails_elsewhere, fails_elsewhere, NULL, 0);
     CHECK(strcmp(ds_last_error(), "here") == 0);
 }
 

@@ -3,30 +3,12 @@
 #define _POSIX_C_SOURCE 200809L
 #include "api_driver.h"
 
-#include <pthread.h>
 #include <time.h>
 
 enum { N_THREADS = 4, LENGTH = 60 };
 
 static ds_buffer file;
 static float x[LENGTH * 3];
-
-static void in_parallel(void *(*work)(void *), void *const *contexts)
-{
-    pthread_t threads[N_THREADS];
-    for (int t = 0; t < N_THREADS; t++) {
-        CHECK(pthread_create(&threads[t], NULL, work, contexts[t]) == 0);
-    }
-    for (int t = 0; t < N_THREADS; t++) {
-        CHECK(pthread_join(threads[t], NULL) == 0);
-    }
-}
-
-static int64_t below(uint64_t *seed, int64_t n)
-{
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int64_t)(*seed >> 33) % n;
-}
 
 /* ---------------------------------------------------------------- models that come and go */
 
@@ -40,8 +22,8 @@ static void *come_and_go(void *context)
 {
     visitor *v = context;
     for (int round = 0; round < 6; round++) {
-        ds_model *model =
-            load_with(&file, round % 2 == 0 ? "ref" : NULL, (uint32_t)(1 + below(&v->seed, 2)));
+        ds_model *model = load_with(&file, round % 2 == 0 ? "ref" : NULL,
+                                    (uint32_t)(1 + next_below(&v->seed, 2)));
         taken got = whole_of(model, x, 3, LENGTH);
         CHECK(same_taken(model, &got, v->want));
         free_taken(&got);
@@ -60,15 +42,16 @@ static void walk(visitor *v)
     taken got = {{NULL}, {0}};
     ds_output out[MAX_GRAPH_OUTPUTS], lost[MAX_GRAPH_OUTPUTS];
     for (size_t at = 0; at < LENGTH;) {
-        size_t n = (size_t)below(&v->seed, 9), n_state = 0, n_idle = 0;
+        size_t n = (size_t)next_below(&v->seed, 9), n_state = 0, n_idle = 0;
         n = n < LENGTH - at ? n : LENGTH - at;
         char *state = snapshot_of(s, &n_state);
-        if (below(&v->seed, 3) == 0) { /* ahead, and back again */
-            CHECK(step_floats(s, lost, x, 3, 0, 5, below(&v->seed, 2) == 0 ? DS_END : 0) == DS_OK);
+        if (next_below(&v->seed, 3) == 0) { /* ahead, and back again */
+            CHECK(step_floats(s, lost, x, 3, 0, 5, next_below(&v->seed, 2) == 0 ? DS_END : 0) ==
+                  DS_OK);
             CHECK(ds_stream_restore(s, state, n_state) == DS_OK);
         }
         free(state);
-        if (below(&v->seed, 3) == 0) { /* on with a copy */
+        if (next_below(&v->seed, 3) == 0) { /* on with a copy */
             CHECK(ds_stream_fork(&fork, s) == DS_OK && ds_stream_close(s) == DS_OK);
             s = fork;
         }
@@ -97,19 +80,17 @@ static void *walk_along(void *context)
 static void test_side_by_side(void)
 {
     visitor visitors[N_THREADS];
-    void *contexts[N_THREADS];
     ds_model *ref = load_with(&file, "ref", 1);
     taken want = whole_of(ref, x, 3, LENGTH);
     for (uint32_t threads = 1; threads <= 2; threads++) {
         ds_model *model = load_with(&file, NULL, threads);
         for (int t = 0; t < N_THREADS; t++) {
             visitors[t] = (visitor){(uint64_t)t + 1, model, &want};
-            contexts[t] = &visitors[t];
         }
-        in_parallel(walk_along, contexts);
+        in_parallel(N_THREADS, walk_along, walk_along, visitors, sizeof *visitors);
         CHECK(info_of(model).n_streams == 0 && ds_model_close(model) == DS_OK);
     }
-    in_parallel(come_and_go, contexts);
+    in_parallel(N_THREADS, come_and_go, come_and_go, visitors, sizeof *visitors);
     free_taken(&want);
     CHECK(ds_model_close(ref) == DS_OK);
 }
@@ -141,7 +122,7 @@ static void *fight_for_it(void *context)
         const ds_input in[] = {{x, 4, 0}, {x, 4, 0}};
         ds_stream *both[] = {f->stream, f->second}, *found[2], *fork = NULL;
         ds_stream_info info = {.struct_size = sizeof info};
-        switch (below(&seed, 8)) {
+        switch (next_below(&seed, 8)) {
         case 0:
             count(f, ds_stream_step(f->stream, out, in, 0));
             break;
@@ -187,10 +168,9 @@ static void *fight_for_it(void *context)
 static void test_fight(void)
 {
     fight f = {.model = load_with(&file, NULL, 2)};
-    void *contexts[N_THREADS] = {&f, &f, &f, &f};
     f.stream = open_stream(f.model);
     f.second = open_stream(f.model);
-    in_parallel(fight_for_it, contexts);
+    in_parallel(N_THREADS, fight_for_it, fight_for_it, &f, 0);
     CHECK(atomic_load(&f.n_done) > 0);
     CHECK(info_of(f.model).n_streams == 2 && ds_model_close(f.model) == DS_OK);
 }
@@ -263,27 +243,13 @@ static void test_closing(void)
     ds_model *model = load(&file, NULL);
     for (int round = 0; round < 40; round++) {
         fight f = {.model = model, .stream = open_stream(model)};
-        pthread_t threads[N_THREADS];
-        void *(*const work[N_THREADS])(void *) = {use_it, close_it, use_it, close_it};
-        for (int t = 0; t < N_THREADS; t++) {
-            CHECK(pthread_create(&threads[t], NULL, work[t], &f) == 0);
-        }
-        for (int t = 0; t < N_THREADS; t++) {
-            CHECK(pthread_join(threads[t], NULL) == 0);
-        }
+        in_parallel(N_THREADS, use_it, close_it, &f, 0);
         CHECK(atomic_load(&f.n_done) == 1);
     }
     CHECK(info_of(model).n_streams == 0 && ds_model_close(model) == DS_OK);
     for (int round = 0; round < 40; round++) {
         fight f = {.model = load(&file, NULL)};
-        pthread_t threads[N_THREADS];
-        void *(*const work[N_THREADS])(void *) = {use_model, close_model, use_model, close_model};
-        for (int t = 0; t < N_THREADS; t++) {
-            CHECK(pthread_create(&threads[t], NULL, work[t], &f) == 0);
-        }
-        for (int t = 0; t < N_THREADS; t++) {
-            CHECK(pthread_join(threads[t], NULL) == 0);
-        }
+        in_parallel(N_THREADS, use_model, close_model, &f, 0);
         CHECK(atomic_load(&f.n_done) == 1);
     }
 }
@@ -310,8 +276,7 @@ static void test_within(void)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     file = tagger_file();
     fill_random(x, LENGTH * 3);
     test_side_by_side();
@@ -319,5 +284,5 @@ int main(void)
     test_closing();
     test_within();
     ds_buffer_free(&file);
-    return api_report();
+    return report_memory();
 }

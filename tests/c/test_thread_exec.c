@@ -1,8 +1,6 @@
 /* exec: several threads step streams of one plan, open, copy, save and close them; each stream gets what
- * it gets alone. A slot lets one thread in. */
+ * it gets alone. */
 #include "exec_driver.h"
-
-#include <pthread.h>
 
 enum { N_THREADS = 4, N_STREAMS = 6, LENGTH = 120 };
 
@@ -26,20 +24,14 @@ static graph_case example(void)
 /* The streams that all threads feed: their frames and what they should give. */
 static fed given[N_STREAMS];
 
-static int64_t below(worker *w, int64_t n)
-{
-    w->seed = w->seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int64_t)(w->seed >> 33) % n;
-}
-
 static void step(worker *w, fed *const *rows, size_t n_rows)
 {
     int64_t n_frames[N_STREAMS];
     bool ended[N_STREAMS], bad[N_STREAMS];
     for (size_t k = 0; k < n_rows; k++) {
-        const int64_t left = rows[k]->length - rows[k]->at[0], n = below(w, 25);
+        const int64_t left = rows[k]->length - rows[k]->at[0], n = next_below(&w->seed, 25);
         n_frames[k] = n < left ? n : left;
-        ended[k] = n_frames[k] == left && below(w, 2) == 0;
+        ended[k] = n_frames[k] == left && next_below(&w->seed, 2) == 0;
     }
     CHECK(call(&w->own, rows, n_frames, ended, bad, n_rows) == DS_OK);
     w->n_calls++;
@@ -50,7 +42,7 @@ static void move(worker *w, fed *s)
 {
     ds_slot *other;
     CHECK(ds_session_open(w->own.session, &other, 0) == DS_OK);
-    if (below(w, 2) == 0) {
+    if (next_below(&w->seed, 2) == 0) {
         CHECK(ds_slot_copy(w->own.plan, other, s->slot) == DS_OK);
     } else {
         char *state;
@@ -80,9 +72,9 @@ static void *work(void *context)
             open[n_open++] = &streams[k];
         }
         while (n_open > 0) {
-            step(w, open, (size_t)below(w, (int64_t)n_open + 1));
-            if (below(w, 3) == 0) {
-                move(w, open[below(w, (int64_t)n_open)]);
+            step(w, open, (size_t)next_below(&w->seed, (int64_t)n_open + 1));
+            if (next_below(&w->seed, 3) == 0) {
+                move(w, open[next_below(&w->seed, (int64_t)n_open)]);
             }
             for (size_t k = 0; k < n_open;) {
                 if (open[k]->ended) {
@@ -106,17 +98,15 @@ static void test_streams(size_t n_pool)
     graph_case c = example();
     runner shared = make_runner(&c, best_kernels(), 0, n_pool, 0);
     worker workers[N_THREADS];
-    pthread_t threads[N_THREADS];
     for (size_t k = 0; k < N_STREAMS; k++) {
         given[k] = make_fed(&shared, LENGTH - (int64_t)k * 17);
     }
     for (size_t t = 0; t < N_THREADS; t++) {
         workers[t] = (worker){.own = shared, .seed = t + 1};
         CHECK(ds_step_create(&workers[t].own.batch, shared.plan, shared.pool) == DS_OK);
-        CHECK(pthread_create(&threads[t], NULL, work, &workers[t]) == 0);
     }
+    in_parallel(N_THREADS, work, work, workers, sizeof *workers);
     for (size_t t = 0; t < N_THREADS; t++) {
-        CHECK(pthread_join(threads[t], NULL) == 0);
         CHECK(workers[t].n_calls > 20);
         ds_step_destroy(workers[t].own.batch);
     }
@@ -128,83 +118,31 @@ static void test_streams(size_t n_pool)
     CHECK(ds_fault_live_blocks(&fault) == 0);
 }
 
-/* ---------------------------------------------------------------- one slot, many threads */
-
-typedef struct contest {
-    ds_slot *slot;
-    int64_t inside; /* guarded by the slot: the thread sanitizer sees it if it is not */
-    atomic_size_t n_refused;
-} contest;
-
-static void *contend(void *context)
-{
-    contest *c = context;
-    for (int entered = 0; entered < 2000;) {
-        if (!ds_slot_enter(c->slot)) {
-            atomic_fetch_add(&c->n_refused, 1);
-            continue;
-        }
-        c->inside++;
-        CHECK(c->inside == 1);
-        c->slot->block->frames[0]++;
-        c->inside--;
-        ds_slot_leave(c->slot);
-        entered++;
-    }
-    return NULL;
-}
-
-static void test_contest(void)
-{
-    graph_case g = example();
-    runner r = make_runner(&g, best_kernels(), 0, 1, 0);
-    contest c = {0};
-    pthread_t threads[N_THREADS];
-    CHECK(ds_session_open(r.session, &c.slot, 0) == DS_OK);
-    for (size_t t = 0; t < N_THREADS; t++) {
-        CHECK(pthread_create(&threads[t], NULL, contend, &c) == 0);
-    }
-    for (size_t t = 0; t < N_THREADS; t++) {
-        CHECK(pthread_join(threads[t], NULL) == 0);
-    }
-    CHECK(c.slot->block->frames[0] == 2000 * N_THREADS);
-    ds_session_close(r.session, c.slot);
-    close_runner(&r);
-}
-
 /* max_streams holds however many threads open at once. */
+static atomic_size_t n_opened;
+
 static void *open_many(void *context)
 {
     ds_session *session = context;
-    size_t n = 0;
     for (int i = 0; i < 2000; i++) {
         ds_slot *slot;
         const ds_status status = ds_session_open(session, &slot, 0);
         CHECK(status == DS_OK || status == DS_LIMIT);
         CHECK(ds_session_n_open(session) <= 2);
         if (status == DS_OK) {
-            n++;
+            atomic_fetch_add(&n_opened, 1);
             ds_session_close(session, slot);
         }
     }
-    return (void *)(uintptr_t)n; /* 0 where the others held all places whenever it came */
+    return NULL;
 }
 
 static void test_limit(void)
 {
     graph_case g = example();
     runner r = make_runner(&g, best_kernels(), 0, 1, 2);
-    pthread_t threads[N_THREADS];
-    for (size_t t = 0; t < N_THREADS; t++) {
-        CHECK(pthread_create(&threads[t], NULL, open_many, r.session) == 0);
-    }
-    uintptr_t opened = 0;
-    for (size_t t = 0; t < N_THREADS; t++) {
-        void *n;
-        CHECK(pthread_join(threads[t], &n) == 0);
-        opened += (uintptr_t)n;
-    }
-    CHECK(opened > 0);
+    in_parallel(N_THREADS, open_many, open_many, r.session, 0);
+    CHECK(atomic_load(&n_opened) > 0);
     CHECK(ds_session_n_open(r.session) == 0);
     close_runner(&r);
     CHECK(ds_fault_live_blocks(&fault) == 0);
@@ -212,12 +150,9 @@ static void test_limit(void)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     test_streams(1);
     test_streams(3);
-    test_contest();
     test_limit();
-    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
-    return check_report();
+    return report_memory();
 }

@@ -1,6 +1,4 @@
 /* model/: several threads read one mapping, write what they read, and plan it. */
-#include <pthread.h>
-
 #include "model_cases.h"
 
 typedef struct task {
@@ -34,8 +32,7 @@ static void *use(void *argument)
 int main(void)
 {
     enum { N_THREADS = 3 };
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     graph_case c = new_case();
     const int x = add_input(&c, 3, 1, 1);
     add_output(&c, add_lstm(&c, add_conv(&c, x, 4, 3, 2), 5, false));
@@ -45,16 +42,9 @@ int main(void)
     CHECK(ds_mapped_copy(&t.file, &hooks, file.bytes, file.n_bytes) == DS_OK);
     ds_graph_destroy(c.graph);
     ds_buffer_free(&file);
-    pthread_t threads[N_THREADS];
     for (int i = 1; i < N_THREADS; i++) {
         (void)ds_mapped_share(t.file);
     }
-    for (int i = 0; i < N_THREADS; i++) {
-        CHECK(pthread_create(&threads[i], NULL, use, &t) == 0);
-    }
-    for (int i = 0; i < N_THREADS; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    }
-    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
-    return check_report();
+    in_parallel(N_THREADS, use, use, &t, 0);
+    return report_memory();
 }

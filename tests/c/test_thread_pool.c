@@ -1,18 +1,14 @@
 /* cpu/threads: every task once, many callers, nesting, fork, failures to start. */
 #define _GNU_SOURCE
 
-#include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/fault.h"
-#include "check.h"
 #include "cpu/threads.h"
+#include "tools.h"
 
 enum { N_MOST = 300 };
 
@@ -102,8 +98,11 @@ static void test_all_threads_work(void)
     for (int i = 0; i < 20; i++) {
         meeting place = {0, 4};
         ds_pool_run(pool, meet, &place, 4);
-        if (i % 5 == 0) {
-            nap(1000000);
+        if (i % 5 == 0) { /* they go to sleep, and are woken ahead of the next run or by it */
+            nap(5000000);
+            if (i % 2 == 0) {
+                ds_pool_wake(pool);
+            }
         }
     }
     ds_pool_destroy(pool);
@@ -128,13 +127,7 @@ static void test_many_callers(void)
     static const size_t sizes[] = {1, 2, 5};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         ds_pool *pool = make_pool(sizes[s]);
-        pthread_t callers[N_CALLERS];
-        for (int i = 0; i < N_CALLERS; i++) {
-            CHECK(pthread_create(&callers[i], NULL, call_often, pool) == 0);
-        }
-        for (int i = 0; i < N_CALLERS; i++) {
-            CHECK(pthread_join(callers[i], NULL) == 0);
-        }
+        in_parallel(N_CALLERS, call_often, call_often, pool, 0);
         ds_pool_destroy(pool);
     }
 }
@@ -173,13 +166,7 @@ static void *nest_often(void *argument)
 static void test_nested(void)
 {
     ds_pool *pool = make_pool(3);
-    pthread_t callers[4];
-    for (int i = 0; i < 4; i++) {
-        CHECK(pthread_create(&callers[i], NULL, nest_often, pool) == 0);
-    }
-    for (int i = 0; i < 4; i++) {
-        CHECK(pthread_join(callers[i], NULL) == 0);
-    }
+    in_parallel(4, nest_often, nest_often, pool, 0);
     ds_pool_destroy(pool);
 }
 
@@ -220,9 +207,7 @@ static void test_independent_callers(void)
 
 static void test_arguments(void)
 {
-    static ds_fault_allocator fault;
-    ds_fault_init(&fault);
-    const ds_allocator hooks = ds_fault_hooks(&fault);
+    count_memory();
     ds_pool *pool = NULL;
     CHECK(ds_pool_create(&pool, &hooks, 0) == DS_ARGUMENT);
     CHECK(ds_pool_create(&pool, &hooks, DS_POOL_MAX_THREADS + 1) == DS_ARGUMENT);

@@ -2,8 +2,6 @@
  * them about. Who enters a slot has it alone; whatever the order, a stream is what its frames make it. */
 #include "exec_driver.h"
 
-#include <pthread.h>
-
 enum { N_THREADS = 4, N_SLOTS = 3, N_ROUNDS = 400, MOST_FRAMES = 600 };
 
 static runner shared;
@@ -14,12 +12,6 @@ typedef struct worker {
     uint64_t seed;
     size_t n_done[5], n_refused;
 } worker;
-
-static int64_t below(worker *w, int64_t n)
-{
-    w->seed = w->seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int64_t)(w->seed >> 33) % n;
-}
 
 /* Frame t is the same for all streams. */
 static void write_frames(float *to, int64_t from, int64_t n)
@@ -63,14 +55,14 @@ static void *work(void *context)
     char *kept = NULL; /* a state that this thread took, of whichever stream */
     size_t n_kept = 0;
     for (int round = 0; round < N_ROUNDS;) {
-        ds_slot *slot = slots[below(w, N_SLOTS)];
+        ds_slot *slot = slots[next_below(&w->seed, N_SLOTS)];
         if (!ds_slot_enter(slot)) {
             w->n_refused++;
             continue;
         }
-        const int64_t what = below(w, 5);
+        const int64_t what = next_below(&w->seed, 5);
         if (what == 0 && slot->block->frames[0] < MOST_FRAMES) {
-            step(w->batch, slot, below(w, 9));
+            step(w->batch, slot, next_below(&w->seed, 9));
         } else if (what == 1 || kept == NULL) {
             free(kept);
             n_kept = copy_state(&shared, slot, &kept);
@@ -106,17 +98,15 @@ static void test_shared_streams(size_t n_pool)
         &c, add_padded_conv(&c, x, 2, 3, 1, 1, 1, 1, "circular")); /* keeps all: its memory moves */
     shared = make_runner(&c, best_kernels(), 0, n_pool, 0);
     worker workers[N_THREADS];
-    pthread_t threads[N_THREADS];
     for (size_t k = 0; k < N_SLOTS; k++) {
         CHECK(ds_session_open(shared.session, &slots[k], 0) == DS_OK);
     }
     for (size_t t = 0; t < N_THREADS; t++) {
         workers[t] = (worker){.seed = t + 1};
         CHECK(ds_step_create(&workers[t].batch, shared.plan, shared.pool) == DS_OK);
-        CHECK(pthread_create(&threads[t], NULL, work, &workers[t]) == 0);
     }
+    in_parallel(N_THREADS, work, work, workers, sizeof *workers);
     for (size_t t = 0; t < N_THREADS; t++) {
-        CHECK(pthread_join(threads[t], NULL) == 0);
         for (size_t k = 0; k < 5; k++) {
             CHECK(workers[t].n_done[k] > 0);
         }
@@ -140,10 +130,8 @@ static void test_shared_streams(size_t n_pool)
 
 int main(void)
 {
-    ds_fault_init(&fault);
-    hooks = ds_fault_hooks(&fault);
+    count_memory();
     test_shared_streams(1);
     test_shared_streams(3);
-    CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
-    return check_report();
+    return report_memory();
 }

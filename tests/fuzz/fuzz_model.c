@@ -10,8 +10,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "codec/safetensors.h"
 #include "fuzz.h"
-#include "model/model.h"
-#include "step_rows.h"
+#include "model_cases.h"
 
 enum { MOST_BYTES = 1 << 22, MOST_TENSORS = 32, MOST_ELEMENTS = 512, MOST_WORK = 50000 };
 
@@ -39,7 +38,7 @@ static void give(void *context, void *p, size_t n_bytes)
     free(p);
 }
 
-static const ds_allocator hooks = {NULL, take, give};
+static const ds_allocator limited = {NULL, take, give};
 
 /* ---------------------------------------------------------------- tensors by name */
 
@@ -170,28 +169,9 @@ static void step(const ds_plan *plan)
 
 static void check_written(const ds_graph *graph, const ds_interface *interface)
 {
-    ds_buffer first, second;
-    ds_mapped *file = NULL;
-    ds_graph *again = NULL;
-    ds_interface *read = NULL;
-    ds_buffer_init(&first, NULL);
-    ds_buffer_init(&second, NULL);
-    const ds_sink to_first = ds_buffer_sink(&first), to_second = ds_buffer_sink(&second);
-    FUZZ_CHECK(ds_model_write(&to_first, graph, interface) == DS_OK);
-    FUZZ_CHECK(ds_mapped_copy(&file, NULL, first.bytes, first.n_bytes) == DS_OK);
-    FUZZ_CHECK(ds_model_read(&again, &read, NULL, file, false) == DS_OK);
-    FUZZ_CHECK(ds_model_write(&to_second, again, read) == DS_OK);
-    FUZZ_CHECK(first.n_bytes == second.n_bytes);
-    FUZZ_CHECK(memcmp(first.bytes, second.bytes, first.n_bytes) == 0);
-    uint64_t a[2], b[2];
-    ds_graph_fingerprint(graph, a);
-    ds_graph_fingerprint(again, b);
-    FUZZ_CHECK(memcmp(a, b, sizeof a) == 0);
-    ds_interface_free(read);
-    ds_graph_destroy(again);
-    ds_mapped_release(file);
-    ds_buffer_free(&first);
-    ds_buffer_free(&second);
+    ds_buffer file = file_of(graph, interface);
+    check_file(&file, graph, NULL);
+    ds_buffer_free(&file);
 }
 
 /* With its fingerprint looked at: what was read without, or refused for that alone. */
@@ -199,7 +179,7 @@ static void check_fingerprint(ds_mapped *file, ds_status without)
 {
     ds_graph *graph = NULL;
     ds_interface *interface = NULL;
-    const ds_status status = ds_model_read(&graph, &interface, &hooks, file, false);
+    const ds_status status = ds_model_read(&graph, &interface, &limited, file, false);
     FUZZ_CHECK(status == without ||
                (without == DS_OK && (status == DS_FORMAT || status == DS_NO_MEMORY)));
     FUZZ_CHECK(status != DS_FORMAT || without != DS_OK ||
@@ -214,7 +194,7 @@ static void run(const void *bytes, size_t n_bytes)
     ds_graph *graph = NULL;
     ds_interface *interface = NULL;
     FUZZ_CHECK(ds_mapped_copy(&file, NULL, bytes, n_bytes) == DS_OK);
-    const ds_status status = ds_model_read(&graph, &interface, &hooks, file, true);
+    const ds_status status = ds_model_read(&graph, &interface, &limited, file, true);
     check_fingerprint(file, status);
     ds_mapped_release(file);
     if (status != DS_OK) {
@@ -245,6 +225,7 @@ static void run(const void *bytes, size_t n_bytes)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
+    count_memory();
     run(data, n_bytes);
     if (n_bytes > 0 && data[0] == '{') {
         ds_buffer file;

@@ -98,7 +98,7 @@ def aliased_frames(monkeypatch):
                     frames.clear()
                 kept = int(self.kept(inputs, outputs)[0][0, 0])
                 if frames and states[0] is not None:
-                    states = [np.concatenate(frames)[kept:].tobytes()]
+                    states = [{"": np.frombuffer(np.concatenate(frames)[kept:].tobytes(), np.uint8)}]
                 frames.append(values[0])
             return self._op.run(values, inputs, outputs, ended, states, *more)
 

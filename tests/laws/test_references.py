@@ -16,7 +16,7 @@ pooling = pytest.importorskip("torch_references.pooling")
 F = torch.nn.functional
 
 #: What torch has no operator for, or what is nothing but NumPy indexing here as there.
-WITHOUT = {"pad_to_multiple", "cut", "delay", "sync", "limit", "unstack", "table", "length", "require", "pad_to"}
+WITHOUT = {row.name for row in operations.OPERATORS.values() if row.alone}
 
 
 def tensors(arrays):
@@ -191,11 +191,8 @@ def elementwise(name):
 
 
 UNARY = {
-    "gelu": F.gelu,
-    "softplus": F.softplus,
-    "clamp": torch.clamp,
-    "logical_not": torch.logical_not,
-    **{row.name: attrgetter(row.torch or row.name)(torch) for row in operations.UNARY},
+    row.name: attrgetter(row.torch or row.name)(torch)
+    for row in (*operations.UNARY, *(r for r in operations.OPERATORS.values() if r.torch))
 }
 ELEMENTWISE = ["where", "logical_and", "logical_or", *(row.name for row in operations.BINARY)]
 

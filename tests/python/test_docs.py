@@ -44,7 +44,7 @@ def test_every_operator_is_documented(op, files):
     page = files[f"operators/{op['name']}.md"]
     definition, in_python = page.split("## Definition", 1)[1].split("## In Python", 1)
     assert re.search(r"`csrc/ops/\w+\.c`:\n\n```text\n.{20}", definition, re.DOTALL)
-    assert in_python.strip(), "say in generate.WRITTEN how it is written"
+    assert in_python.strip(), "say in its row of dreamstream.operations how it is written"
     assert f"operators/{op['name']}.md" in files["operators.inc"]
 
 

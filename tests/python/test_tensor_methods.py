@@ -7,7 +7,7 @@ import pointwise_methods
 import pytest
 
 import dreamstream as ds
-from dreamstream.array import METHODS, Tensor
+from dreamstream.array import METHODS, Tensor, hook
 
 torch = pytest.importorskip("torch")
 
@@ -494,6 +494,61 @@ def test_method_of_reals(name, kind):
 def test_method_of_integers(name):
     for seed in SEEDS:
         run(REAL.get(name, []) + INTEGER.get(name, []), seed, "int64")
+
+
+def arrays_in(result):
+    """The arrays of the tensors in a method's result."""
+    if isinstance(result, tuple):
+        return [a for part in result for a in arrays_in(part)]
+    return [result.value if result.is_stream else result.numpy()] if isinstance(result, Tensor) else []
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """What the door has given, by the identity of arrays."""
+    seen, apply = {}, hook._apply
+
+    def recording(*request):
+        outputs = apply(*request)
+        for y in outputs:
+            array = y.value if y.is_stream else y._array
+            seen[id(array)] = array
+        return outputs
+
+    monkeypatch.setattr(hook, "_apply", recording)
+    return seen
+
+
+#: They make a value from nothing, or give the tensor's own.
+LEAVES = {"new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "detach"}
+
+
+@pytest.mark.parametrize("name", [n for n in METHODS if n not in LEAVES and not n.endswith("_")])
+def test_what_makes_a_value_goes_through_the_door(name, made):
+    for number, case in enumerate({**REAL, **FLOAT}[name] + INTEGER.get(name, [])):
+        data = Data(number, "float32" if name in FLOAT or number < len(REAL.get(name, [])) else "int64").on(Ours)
+        given = {id(a) for x in vars(data).values() for a in arrays_in(x)}
+        for array in arrays_in(case(data)):
+            assert id(array) in given or id(array) in made
+
+
+VIEWS_OF_STREAMS = {
+    "index": lambda x: x[:, 1:, ::2], "rows": lambda x: x[[1, 0]], "frames": lambda x: x[..., 1:3],
+    "picked": lambda x: x[:, [2, 0]], "one": lambda x: x["a"], "reshape": lambda x: x.reshape(2, 2, 2, 4),
+    "squeeze": lambda x: x.unsqueeze(1).squeeze(1), "expand": lambda x: x.unsqueeze(1).expand(-1, 3, -1, -1),
+    "padded": lambda x: x.tensor(), "clone": lambda x: x.clone(), "flip": lambda x: x.flip(1),
+    "cat": lambda x: ds.cat([x, x], 1), "over features": lambda x: x.sum(1), "extreme": lambda x: x.max(1),
+    "over frames": lambda x: x.mean(2), "of all": lambda x: x.amax(), "sum": lambda x: x + x,
+    "cast": lambda x: x.double(), "matrix": lambda x: x.transpose(1, 2) @ ds.ones(4, 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VIEWS_OF_STREAMS)
+def test_what_makes_a_value_of_streams_goes_through_the_door(name, made, rng):
+    x = ds.stream_tensor([rng.standard_normal((4, n)) for n in (4, 3)], ids=["a", "b"], dtype=ds.float32)
+    results = arrays_in(VIEWS_OF_STREAMS[name](x))
+    assert results
+    assert all(id(array) in made for array in results)
 
 
 @pytest.mark.parametrize("kind", ["float32", "int64"])

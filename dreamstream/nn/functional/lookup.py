@@ -9,10 +9,31 @@ from ...array.dtypes import require_float
 from ...dispatch import apply
 from ...errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamIndexError
 from .arguments import checked
+from .texts import described
 
 __all__ = ["embedding", "one_hot"]
 
 
+#: What the parameters are, and what is wrong with them, of function and layer.
+ROWS = {
+    "padding_idx": "A row that is zero at first; of the function for torch's sake.",
+    "max_norm": "None: Rows are not renormalised.",
+    **dict.fromkeys(("norm_type", "scale_grad_by_freq", "sparse"), "For torch's sake, as it concerns gradients."),
+}
+ERRORS = {
+    "StreamIndexError": "For an index out of range; of streams it names those concerned, and nothing has changed.",
+    "ModeError": "For `max_norm`, which would write into the weights.",
+    "CaptureError": "Where a model is compiled in which indices are computed: they must come in as they are.",
+}
+
+
+@described(
+    "``(*, embedding_dim)``.",
+    ERRORS,
+    **ROWS,
+    input="``(*) int64``, from 0 to num_embeddings - 1.",
+    weight="``(num_embeddings, embedding_dim)``.",
+)
 def embedding(
     input: Tensor,
     weight: Tensor,
@@ -22,33 +43,7 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Return the rows of `weight` that `input` names.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(*) int64``, from 0 to num_embeddings - 1.
-    weight : Tensor
-        ``(num_embeddings, embedding_dim)``.
-    padding_idx, norm_type, scale_grad_by_freq, sparse
-        For torch's sake: they concern gradients.
-    max_norm : None
-        Rows are not renormalised.
-
-    Returns
-    -------
-    Tensor
-        ``(*, embedding_dim)``.
-
-    Raises
-    ------
-    StreamIndexError
-        For an index out of range; of streams it names those concerned, and nothing has changed.
-    ModeError
-        For `max_norm`, which would write into the weights.
-    CaptureError
-        Where a model is compiled in which indices are computed: they must come in as they are.
-    """
+    """Return the rows of `weight` that `input` names."""
     x = checked("embedding", input)
     if x.dtype != int64:
         raise DTypeError(f"embedding: expected an int64 tensor, got {x.dtype}; convert it with .long()")

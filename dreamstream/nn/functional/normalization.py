@@ -13,14 +13,14 @@ from .texts import described
 __all__ = ["layer_norm", "rms_norm"]
 
 
-_last = described(
-    "As `input`.",
-    input="``(*, *normalized_shape)``.",
-    normalized_shape="int or sequence of int: Sizes of the last dimensions.",
-    weight="Of that shape.",
-    bias="Of that shape.",
-    eps="Added to the variance or mean square; None is the distance from 1 to the next number of the type.",
-)
+#: What the parameters are, of functions and layers.
+LAST = {
+    "normalized_shape": "int or sequence of int: Sizes of the last dimensions.",
+    "weight": "Of that shape.",
+    "bias": "Of that shape.",
+    "eps": "Added to the variance or mean square; None is the distance from 1 to the next number of the type.",
+}
+_last = described("As `input`.", **LAST, input="``(*, *normalized_shape)``.")
 
 
 @_last

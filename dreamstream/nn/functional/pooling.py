@@ -10,6 +10,7 @@ from typing import Any
 from ...array import Tensor
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
+from ...operations.refusals import ADAPTIVE
 from ...stream.where import user_line
 from .arguments import Ints, checked
 from .texts import described
@@ -305,8 +306,8 @@ def _require_buffer(name: str, x: Tensor) -> None:
     """Refuse parts of a stream that goes on."""
     edge = x.edge if x.is_stream else None  # type: ignore[attr-defined]
     if edge is not None and not edge.entry.buffers:
+        reason, remedy = ADAPTIVE.words
         raise NotStreamableError(
-            f"{name} at {user_line()} can't stream: each of its parts depends on the stream's length; pool "
-            "with a fixed kernel_size, take x.mean(dim) for one vector per stream, or patch or compile with "
+            f"{name} at {user_line()} can't stream: {reason}; {remedy}, or patch or compile with "
             'unstreamable="buffer" to wait for the end of each stream'
         )

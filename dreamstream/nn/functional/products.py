@@ -6,49 +6,33 @@ from ...array import Tensor
 from ...dispatch import apply
 from ...errors import ShapeError
 from .arguments import checked, same_types
+from .texts import described
 
 __all__ = ["bilinear", "linear"]
 
 
+@described(
+    "``(*, out_features)``.",
+    input="``(*, in_features)``.",
+    weight="``(out_features, in_features)``.",
+    bias="``(out_features,)``.",
+)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return input @ weight.T + bias.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(*, in_features)``.
-    weight : Tensor
-        ``(out_features, in_features)``.
-    bias : Tensor, optional
-        ``(out_features,)``.
-
-    Returns
-    -------
-    Tensor
-        ``(*, out_features)``.
-    """
+    """Return input @ weight.T + bias."""
     x = checked("linear", input)
     same_types("linear", x, weight, bias)
     return apply("linear", {}, (x,), (weight, bias), (..., 0))[0]
 
 
+@described(
+    "``(*, out_features)``.",
+    input1="``(*, in1_features)``.",
+    input2="``(*, in2_features)``.",
+    weight="``(out_features, in1_features, in2_features)``.",
+    bias="``(out_features,)``.",
+)
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return the sums over i and j of input1[i] * weight[:, i, j] * input2[j], plus bias.
-
-    Parameters
-    ----------
-    input1, input2 : Tensor
-        ``(*, in1_features)`` and ``(*, in2_features)``.
-    weight : Tensor
-        ``(out_features, in1_features, in2_features)``.
-    bias : Tensor, optional
-        ``(out_features,)``.
-
-    Returns
-    -------
-    Tensor
-        ``(*, out_features)``.
-    """
+    """Return the sums over i and j of input1[i] * weight[:, i, j] * input2[j], plus bias."""
     a, b = checked("bilinear", input1), checked("bilinear", input2)
     same_types("bilinear", a, weight, bias)
     if weight.ndim != 3 or (a.shape[-1], b.shape[-1]) != weight.shape[1:]:

@@ -8,6 +8,7 @@ from ...array import Tensor
 from ...array.dtypes import require_same
 from ...dispatch import apply
 from ...errors import ModeError, NotStreamableError, ShapeError
+from ...operations.refusals import OVER_STREAM
 from ...stream.where import user_line
 from .arguments import checked, same_types
 from .texts import described
@@ -15,16 +16,18 @@ from .texts import described
 __all__ = ["batch_norm", "group_norm", "instance_norm"]
 
 
-_CHANNELS = {
+#: What the parameters are, of functions and layers.
+CHANNELS = {
     "weight": "``(C,)``.",
     "bias": "``(C,)``.",
-    "momentum": "For torch's sake.",
+    "num_groups": "Groups of neighbouring channels; it divides their number.",
+    "momentum": "For torch's sake, as running statistics are not updated here.",
 }
 
 
 @described(
     "As `input`.",
-    **_CHANNELS,
+    **CHANNELS,
     input="``(B, C, *)``: the second dimension must be features, all others may be anything.",
     running_mean="``(C,)``. None for both, with `training`: the statistics of the batch, plain tensors only.",
     running_var="As `running_mean`.",
@@ -83,10 +86,9 @@ def _by_batch(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float)
 
 @described(
     "As `input`; no frames where a group has one value, of which there is no statistic.",
-    **_CHANNELS,
+    **CHANNELS,
     input="``(B, C, *)``. The statistics of each row's groups are over all dimensions behind C. Where the stream "
     "axis is among them they need the whole stream; rows of ``(B_L, C, *)`` are frames, which stream.",
-    num_groups="Groups of neighbouring channels; it divides C.",
 )
 def group_norm(
     input: Tensor,
@@ -106,7 +108,7 @@ def group_norm(
 
 
 @described(
-    **_CHANNELS,
+    **CHANNELS,
     input="``(B, C, *)``, with one dimension or more behind C.",
     running_mean="``(C,)``; used if `use_input_stats` is False.",
     running_var="As `running_mean`.",
@@ -156,10 +158,9 @@ def _by_group(name: str, x: Any, groups: int, weight: Tensor | None, bias: Tenso
                 "each row of which has statistics of its own"
             )
         if over == "stream" and x.edge is not None and not x.edge.entry.buffers:
+            reason, remedy = OVER_STREAM.words
             raise NotStreamableError(
-                f"{name} at {user_line()} takes its statistics over the whole stream, which its frames then "
-                "use; use batch_norm with running statistics, layer_norm, or group_norm on independent "
-                'frames (B and L joined), or unstreamable="buffer" to wait for the end'
+                f'{name} at {user_line()} {reason}; {remedy}, or unstreamable="buffer" to wait for the end'
             )
     attributes = {"groups": groups, "eps": float(eps), "over": over}
     return apply("group_norm", attributes, (x,), (weight, bias), dims)[0]

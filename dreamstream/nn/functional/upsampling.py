@@ -8,6 +8,7 @@ from typing import Any
 from ...array import Tensor
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
+from ...operations.refusals import RESIZED
 from ...stream.where import user_line
 from .arguments import checked
 
@@ -102,10 +103,8 @@ def _resized(x: Tensor, axis: int, size: int | None, factor: float | None, by_si
         return out
     if role == "L":
         asked = f"scale_factor={factor}" if size is None else f"size={size}"
-        raise NotStreamableError(
-            f"interpolate({asked}) along the stream at {user_line()}: its frames would not come at a fixed "
-            "whole rate, or depend on the length; use a whole scale_factor, 1 / k, or nn.Resample"
-        )
+        reason, remedy = RESIZED.words
+        raise NotStreamableError(f"interpolate({asked}) along the stream at {user_line()}: {reason}; {remedy}")
     n = x.shape[axis]
     wanted = int(n * factor) if size is None and factor is not None else size
     if not n and not x.is_stream:

@@ -28,7 +28,7 @@ from ..private import active_modes, leave_innermost_mode
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .buffers import Buffers
 from .constants import Arrays, Constant, nominal
-from .names import ATTRIBUTES, HANDLERS, IGNORED, VIEWS, Meaning, meaning_of, writes
+from .names import ATTRIBUTES, HANDLERS, IGNORED, Meaning, meaning_of, shares_memory, writes
 
 __all__ = ["Forward", "current"]
 
@@ -206,11 +206,11 @@ class Forward(TorchFunctionMode):
         inner = self.unwrap(args[0])
         handler = None if _has_own(inner, what) else ATTRIBUTES.get(what)
         if handler is not None:
-            return self._wrapped(handler(self, inner), args[0] if what in VIEWS else None)
+            return self._wrapped(handler(self, inner), args[0] if shares_memory(what) else None)
         if what.startswith("is_") or what in ("layout", "itemsize", "nbytes", "output_nr", "_version"):
             return getattr(self._stand_in, what)
         if hasattr(inner, what):
-            return self._wrapped(getattr(inner, what), args[0] if what in VIEWS else None)
+            return self._wrapped(getattr(inner, what), args[0] if shares_memory(what) else None)
         raise NotStreamableError(f"{what} of a stream inside a forward, at {user_line()}")
 
     # ---------------------------------------------------------------- in and out

@@ -11,41 +11,21 @@ import torch
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.tensor import Tensor as NativeTensor
 from ...nn import functional as native_functional
+from ...operations import ALIASES, OPERATIONS
 
 __all__ = [
     "ATTRIBUTES",
     "HANDLERS",
     "IGNORED",
-    "VIEWS",
     "Meaning",
     "attribute",
     "function",
     "meaning_of",
+    "shares_memory",
     "writes",
 ]
 
 Handler = Callable[..., Any]
-
-#: What torch calls otherwise than the native front end.
-ALIASES = {
-    "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "absolute": "abs",
-    "negative": "neg", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le",
-    "not_equal": "ne", "arctan2": "atan2", "arcsin": "asin", "arccos": "acos", "arctan": "atan",
-    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "concat": "cat", "concatenate": "cat",
-    "moveaxis": "movedim", "swapdims": "transpose", "swapaxes": "transpose", "fix": "trunc",
-    "rsub": "__rsub__", "__div__": "__truediv__", "__rdiv__": "__rtruediv__", "unsafe_chunk": "chunk",
-    "unsafe_split": "split", "split_with_sizes": "split", "bitwise_and": "__and__",
-    "bitwise_or": "__or__", "bitwise_xor": "__xor__", "bitwise_not": "__invert__", "positive": "__pos__",
-    "special_expit": "sigmoid", "view_copy": "view", "linalg_vector_norm": "norm",
-    "_threshold": "threshold", "log_sigmoid": "logsigmoid",
-}  # fmt: skip
-
-#: Functions whose result shares memory with their input: what is written into one is seen in the other.
-VIEWS = frozenset((
-    "transpose", "permute", "view", "reshape", "unsqueeze", "squeeze", "__getitem__", "narrow", "select",
-    "split", "chunk", "unbind", "expand", "expand_as", "flatten", "unflatten", "T", "mT", "t", "detach",
-    "contiguous", "view_as", "reshape_as", "movedim", "real", "imag", "data", "to", "unfold", "dropout",
-))  # fmt: skip
 
 #: Arguments that change nothing about a stream inside a forward.
 IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "generator")
@@ -111,8 +91,14 @@ def meaning_of(func: Any) -> Meaning:
         function = getattr(native_functional, name, None)
         if function is not None and (native is None or getattr(func, "__module__", None) == "torch.nn.functional"):
             native = function
-    shares = name in VIEWS
+    shares = shares_memory(name)
     return Meaning(name, native, in_place, shares, native is not None and not in_place and not shares)
+
+
+def shares_memory(name: str) -> bool:
+    """Whether what is written into the result of a function is seen in its input, and the other way round."""
+    row = OPERATIONS.get(name)
+    return row is not None and row.shares
 
 
 def writes(name: str, kwargs: Mapping[str, Any]) -> bool:

@@ -1,8 +1,8 @@
 """What operations do to torch stream tensors outside a forward.
 
-Each function of torch is looked up here by its name, so that functions, methods and their twins in place are
-one entry. The metadata of a result are never false: what isn't known to keep them gives a plain tensor, with a
-`StreamFallbackWarning` (see `dreamstream.on_fallback`).
+Each function of torch is looked up by its name in `dreamstream.operations`, which names its rule, so that
+functions, methods and their twins in place are one entry. The metadata of a result are never false: what isn't
+known to keep them gives a plain tensor, with a `StreamFallbackWarning` (see `dreamstream.on_fallback`).
 """
 
 from __future__ import annotations
@@ -14,62 +14,43 @@ from typing import Any
 import torch
 
 from ...errors import ShapeError, StreamMismatchError
+from ...operations import ALIASES, OPERATIONS
 from ...stream.tree import leaves, map_leaves
 from ..tensor.stream_tensor import TAKERS, StreamTensor
 from .along import ALONG
-from .common import name_of, plain, run, streams_in, unknown, words
+from .common import BINARY, name_of, plain, run, streams_in, unknown
 from .losses import COMPARING, LOSSES
 from .parts import PARTS
-from .pointwise import SAME, is_pointwise, pointwise, same
+from .pointwise import ELEMENTS, is_pointwise, pointwise
 from .products import PRODUCTS
 from .reductions import REDUCTIONS
 from .shapes import SHAPES
 
 __all__ = ["call"]
 
-_BY_NAME: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(SAME, same),
-    **SHAPES,
-    **PARTS,
-    **REDUCTIONS,
-    **ALONG,
-    **PRODUCTS,
-    **COMPARING,
-}
+#: The rules that look at dimensions; methods of these operations take them by name, too.
+_OF_DIMENSIONS = {**SHAPES, **PARTS, **REDUCTIONS, **ALONG}
+RULES: dict[str, Callable[..., Any]] = {**ELEMENTS, **_OF_DIMENSIONS, **PRODUCTS, **COMPARING}
 
-#: Questions, and what torch does with a tensor as a whole: no result of theirs is a stream.
-_AS_IT_IS = frozenset(
-    words("""
-    __len__ __bool__ __int__ __float__ __complex__ __index__ __contains__ __format__ __hash__ __array__ __dlpack__
-    __dlpack_device__ __cuda_array_interface__ __array_wrap__ __dir__ __setstate__ _backward_hooks _base
-    _cdata _grad _grad_fn _version _is_view backward data_ptr dense_dim device dim dim_order dtype element_size
-    get_device grad grad_dtype grad_fn has_names is_complex is_conj is_contiguous is_cpu is_cuda is_floating_point
-    is_inference is_leaf is_meta is_mkldnn is_mps is_neg is_nested is_nonzero is_pinned is_quantized is_same_size
-    is_set_to is_shared is_signed is_sparse is_sparse_csr is_xla is_xpu item itemsize layout nbytes ndim ndimension
-    nelement new new_empty new_empty_strided new_full new_ones new_tensor new_zeros numel numpy output_nr
-    register_hook register_post_accumulate_grad_hook requires_grad result_type retain_grad shape size storage
-    storage_offset storage_type stride tolist type_check untyped_storage _typed_storage volatile can_cast
-    is_distributed is_ipu is_maia is_mtia is_vulkan is_hpu is_ort name __reduce__ __cuda_array_interface__
-    """)
-)
-
-_RESIZING = frozenset(words("resize_ resize_as_ set_ sparse_resize_ squeeze_out swap_tensors"))
 _OPERATORS = frozenset(
     f"__{kind}{name}__"
-    for name in words(
-        "add sub mul div truediv floordiv mod pow and or xor lshift rshift eq ne lt le gt ge neg pos abs invert"
-    )
+    for name in (*BINARY, "eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert")
     for kind in ("", "r", "i")
 )
 
 
-def _entry(name: str) -> Callable[..., Any]:
-    found = _BY_NAME.get(name)
-    if found is not None:
-        return found
+def _rule(name: str) -> str:
+    """Return the name of the rule for a function; of those in place it may be that of their twin."""
+    row = OPERATIONS.get(name) or OPERATIONS.get(ALIASES.get(name, ""))
+    if row is not None and row.outside:
+        return row.outside
     if name in _OPERATORS or is_pointwise(name):
-        return pointwise
-    return _entry(name[:-1]) if name.endswith("_") and not name.startswith("_") else unknown
+        return "elementwise"
+    return _rule(name[:-1]) if name.endswith("_") and not name.startswith("_") else ""
+
+
+def _entry(name: str) -> Callable[..., Any]:
+    return RULES.get(_rule(name), unknown)
 
 
 _ENTRIES: dict[str, Callable[..., Any]] = {}
@@ -82,9 +63,11 @@ def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         name = func.__self__.__name__
     elif name in ("__set__", "__delete__"):
         return _assign(func, args)
-    if name in _AS_IT_IS or func in (torch.autograd.grad, torch.autograd.backward):
+    row = OPERATIONS.get(name)
+    outside = "" if row is None else row.outside
+    if outside == "as it is" or func in (torch.autograd.grad, torch.autograd.backward):
         return run(func, args, kwargs)
-    if name in _RESIZING and isinstance(args[0], StreamTensor):
+    if outside == "resizing" and isinstance(args[0], StreamTensor):
         raise ShapeError(f"{name} of a stream tensor: its shape is that of its streams; use x.tensor()")
     if kwargs.get("out") is not None:
         return _into(func, args, dict(kwargs))
@@ -105,9 +88,9 @@ _ANY_FIRST = (
     unknown,
     PRODUCTS["matmul"],
     PRODUCTS["einsum"],
-    ALONG["conv1d"],
-    ALONG["cosine_similarity"],
-    PARTS["__setitem__"],
+    ALONG["whole streams"],
+    ALONG["angles"],
+    PARTS["assignment"],
     *COMPARING.values(),
 )
 
@@ -177,7 +160,7 @@ def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
     return named
 
 
-for _name in (*SHAPES, *PARTS, *REDUCTIONS, *ALONG):
+for _name in (n for row in OPERATIONS.values() if row.outside in _OF_DIMENSIONS for n in (row.name, *row.aliases)):
     for _twin in (_name, _name + "_"):
         if callable(getattr(torch.Tensor, _twin, None)) and not _name.startswith("__"):
             setattr(StreamTensor, _twin, _by_name(getattr(torch.Tensor, _twin)))

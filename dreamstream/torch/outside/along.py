@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...errors import ModeError
+from ...operations import ALIASES, OPERATIONS
 from ...stream.rules import require_same
 from ...stream.where import user_line
 from ..tensor import StreamTensor
@@ -21,7 +22,6 @@ from .common import (
     keep,
     kept,
     name_of,
-    named,
     plain,
     run,
     same_sizes,
@@ -31,53 +31,30 @@ from .common import (
 
 __all__ = ["ALONG"]
 
-#: Position of the dimension among the arguments, its name, and what it is where it is not given.
-_WHERE: dict[str, tuple[int, str, Any]] = {
-    **named("softmax log_softmax softmin cumsum cumprod logcumsumexp cummax cummin", (1, "dim", None)),
-    **named("sort argsort msort glu", (1, "dim", -1)),
-    "flip": (1, "dims", None),
-    "fliplr": (9, "dim", 1),
-    "flipud": (9, "dim", 0),
-    "roll": (2, "dims", None),
-    "topk": (2, "dim", -1),
-    "normalize": (2, "dim", 1),
-    "renorm": (2, "dim", None),
-    "diff": (2, "dim", -1),
-    "gumbel_softmax": (4, "dim", -1),
-    "repeat_interleave": (2, "dim", None),
-    "select_scatter": (2, "dim", None),
-    "slice_scatter": (2, "dim", 0),
-    **named("fft_fft fft_ifft fft_rfft fft_irfft fft_hfft fft_ihfft", (2, "dim", -1)),
-    **named(
-        "scatter scatter_add scatter_reduce index_add index_copy index_fill index_reduce",
-        (1, "dim", None),
-    ),
-}
-
 
 def one_dimension(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     """Run what works along one dimension, or several."""
     if not isinstance(x, StreamTensor):
         return unknown(func, x, *args, **kwargs)
     name = name_of(func).rstrip("_")
-    position, key, default = _WHERE[name]
+    row = OPERATIONS[ALIASES.get(name, name)]
+    key = next((a for a in row.arguments if a in ("dim", "dims")), "")
+    position = row.arguments.index(key) if key else len(args)
     if name == "flip" and len(args) > 1:
         args = (args,)
     if name in ("sort", "argsort") and args and isinstance(args[0], bool):
-        position = 9  # descending alone
+        position = len(args)  # descending alone
     rest = list(args)
-    given = rest[position - 1] if len(rest) >= position else kwargs.get(key, default)
+    given = rest[position] if len(rest) > position else kwargs.get(key, row.default)
     if given is None:
         return fall_back(func, (x, *args), kwargs, f"{name} of no given dimension")
     several = isinstance(given, (list, tuple))
     axes = [axis_of(x, d) for d in (given if several else [given])]
     number = axes if several else axes[0]
-    if len(rest) >= position:
-        rest[position - 1] = number
+    if len(rest) > position:
+        rest[position] = number
     elif key in kwargs:
         kwargs = {**kwargs, key: number}
-    if name == "msort":
-        axes = [0]
     if any(x._info.is_stream(a) for a in axes):
         return fall_back(func, (x, *rest), kwargs, f"{name} along {along(x, axes)}")
     others = streams_in(rest, kwargs)
@@ -151,20 +128,11 @@ def of_features(func: Any, x1: Any, x2: Any, dim: Any = 1, eps: float = 1e-8) ->
     return kept(model._info.with_names(names), func, x1, x2, axis, eps)
 
 
-_WHOLE = """
-    conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc conv1d convolution
-    avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d lp_pool1d lp_pool2d lp_pool3d
-    max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices fractional_max_pool2d
-    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d
-    lstm gru rnn_tanh rnn_relu stft istft interpolate upsample grid_sample fold instance_norm group_norm
-    multi_head_attention_forward scaled_dot_product_attention pixel_shuffle
-"""
-
 ALONG: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(_WHERE, one_dimension),
-    **dict.fromkeys(("layer_norm", "rms_norm"), last_dimensions),
-    **dict.fromkeys(("embedding", "one_hot"), new_last),
-    "cosine_similarity": of_features,
-    "batch_norm": of_running_statistics,
-    **named(_WHOLE, of_whole_streams),
+    "along": one_dimension,
+    "last dimensions": last_dimensions,
+    "rows of tables": new_last,
+    "angles": of_features,
+    "running statistics": of_running_statistics,
+    "whole streams": of_whole_streams,
 }

@@ -17,6 +17,7 @@ from ..tensor.known import Info
 from ..tensor.padding import cleaned, mask_of
 
 __all__ = [
+    "BINARY",
     "agree",
     "axis_of",
     "fall_back",
@@ -29,16 +30,6 @@ __all__ = [
     "streams_in",
     "unknown",
 ]
-
-
-def words(text: str) -> list[str]:
-    """Return the words of a text: names of functions."""
-    return text.split()
-
-
-def named(text: str, value: Any) -> dict[str, Any]:
-    """Return a table that gives the same value for each name."""
-    return dict.fromkeys(words(text), value)
 
 
 def run(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -63,9 +54,9 @@ def in_place(func: Any) -> bool:
     return (name.endswith("_") and not name.startswith("__")) or name in _ASSIGNMENTS
 
 
-_ASSIGNMENTS = frozenset(
-    f"__i{name}__" for name in words("add sub mul div truediv floordiv mod pow and or xor lshift rshift")
-)
+#: Python's operators of two operands.
+BINARY = ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
+_ASSIGNMENTS = frozenset(f"__i{name}__" for name in BINARY)
 
 
 def axis_of(x: StreamTensor, dim: Any) -> int:

@@ -35,7 +35,6 @@ from .common import (
     keep,
     kept,
     name_of,
-    named,
     padded,
     plain,
     run,
@@ -321,18 +320,16 @@ def stacked(func: Any, tensors: Any) -> Any:
 
 
 PARTS: dict[str, Callable[..., Any]] = {
-    "__getitem__": getitem,
-    "__setitem__": setitem,
+    "index": getitem,
+    "assignment": setitem,
     "narrow": narrow,
-    "narrow_copy": narrow,
     "select": select,
-    "select_copy": select,
     "index_select": index_select,
     "gather": gather,
     "take_along_dim": take_along_dim,
-    **named("split split_with_sizes chunk tensor_split hsplit vsplit dsplit unsafe_split unsafe_chunk", split),
+    "split": split,
     "unbind": unbind,
-    **named("cat concat concatenate", cat),
+    "cat": cat,
     "stack": stack,
-    **named("hstack vstack dstack row_stack column_stack", stacked),
+    "stacked": stacked,
 }

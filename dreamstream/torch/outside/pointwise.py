@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import torch
 
 from ...errors import ShapeError
+from ...operations import ALIASES, OPERATORS
 from ...stream.tree import leaves, map_leaves
 from ..private import is_pointwise_operator, without_subclass
 from ..tensor import StreamTensor
 from ..tensor.known import Info
 from ..tensor.padding import mask_of
-from .common import agree, cut, fall_back, in_place, inputs, keep, name_of, plain, run, streams_in, words
+from .common import agree, cut, fall_back, in_place, inputs, keep, name_of, plain, run, streams_in
 
-__all__ = ["is_pointwise", "pointwise", "same"]
-
-#: Those that torch has under several names, or composes of others, and that its tags therefore miss.
-COMPOSED = frozenset(
-    words("""
-    absolute alpha_dropout arccos arccosh arcsin arcsinh arctan arctan2 arctanh bernoulli bucketize clip complex
-    conj conj_physical copy dequantize divide
-    dropout dropout1d dropout2d dropout3d feature_dropout feature_alpha_dropout fix gelu greater greater_equal
-    hardsigmoid hardswish isclose isreal less less_equal logsigmoid log_sigmoid multiply negative not_equal poisson
-    polar prelu real imag softshrink softsign subtract tanhshrink true_divide floor_divide
-    """)
-)
-
-#: Same shape, and nothing of the values that were there (or no values at all).
-SAME = frozenset(
-    words("""
-    alias bfloat16 bool byte char clone contiguous cpu cuda data detach double empty_like float full_like half
-    int long ones_like pin_memory rand_like randint_like randn_like requires_grad_ resolve_conj resolve_neg
-    share_memory short to type type_as zeros_like cdouble cfloat chalf xpu ipu retains_grad positive
-    fill zero normal uniform random exponential geometric log_normal cauchy
-    """)
-)
+__all__ = ["ELEMENTS", "is_pointwise", "pointwise", "same"]
 
 
 @lru_cache(maxsize=1024)
 def is_pointwise(name: str) -> bool:
-    """Return whether an operation sees every element by itself, as torch tags its operators."""
-    return name in COMPOSED or is_pointwise_operator(name.removeprefix("special_"))
+    """Return whether an operation sees every element by itself: by our table, or as torch tags its operators."""
+    row = OPERATORS.get(ALIASES.get(name, name))
+    own = row is not None and row.kind == "elementwise"
+    return own or is_pointwise_operator(name.removeprefix("special_"))
 
 
 def same(func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -111,3 +94,6 @@ def _write_zeros(args: Any) -> None:
         wanted = torch.is_grad_enabled() and x.requires_grad and not x.is_leaf
         if wanted and not x._info.is_full(x._info.width_of(x.shape)) and x.is_floating_point():
             x.masked_fill_(~mask_of(x._info, x.shape, x.device), 0)
+
+
+ELEMENTS: dict[str, Callable[..., Any]] = {"elementwise": pointwise, "same": same}

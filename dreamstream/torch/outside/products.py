@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..tensor import StreamTensor
-from .common import agree, fall_back, inputs, keep, kept, name_of, named, plain, run, streams_in, unknown
+from .common import agree, fall_back, inputs, keep, kept, name_of, plain, run, streams_in, unknown
 
 __all__ = ["PRODUCTS"]
 
@@ -116,7 +116,7 @@ def einsum(func: Any, *args: Any) -> Any:
 
 
 PRODUCTS: dict[str, Callable[..., Any]] = {
-    **named("matmul __matmul__ __rmatmul__ mm bmm mv linalg_matmul", matmul),
+    "matmul": matmul,
     "linear": linear,
     "einsum": einsum,
 }

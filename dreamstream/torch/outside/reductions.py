@@ -15,33 +15,18 @@ import numpy as np
 import torch
 
 from ...array.chunks import report_fallback
+from ...operations import OPERATIONS
 from ...stream.rules import BATCH, LENGTH
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from ..tensor.padding import cleaned, to_device, unpad
-from .common import along, axis_of, inputs, keep, name_of, named, plain, run
+from .common import along, axis_of, inputs, keep, name_of, plain, run
 from .pointwise import pointwise
 
 __all__ = ["REDUCTIONS"]
 
 Tensor = torch.Tensor
 
-#: Arguments behind the tensor, in their order.
-_ARGUMENTS = {
-    **named("sum nansum mean nanmean", ("dim", "keepdim", "dtype")),
-    **named(
-        "prod amax amin max min argmax argmin all any logsumexp median nanmedian mode",
-        ("dim", "keepdim"),
-    ),
-    "count_nonzero": ("dim",),
-    "aminmax": (),
-    "norm": ("p", "dim", "keepdim", "dtype"),
-    "linalg_vector_norm": ("ord", "dim", "keepdim"),
-    **named("var std var_mean std_mean", ("dim", "unbiased", "keepdim")),
-    **named("quantile nanquantile", ("q", "dim", "keepdim")),
-    "kthvalue": ("k", "dim", "keepdim"),
-}
-_LAST = ("mode", "kthvalue")  # along the last dimension by default
 _LOWEST = ("amax", "max", "argmax")
 _HIGHEST = ("amin", "min", "argmin")
 _EXTREMES = (*_LOWEST, *_HIGHEST, "aminmax")
@@ -57,7 +42,7 @@ _FILLS = {
 
 
 def _bound(name: str, args: Any, kwargs: Any) -> dict[str, Any]:
-    names = _ARGUMENTS[name]
+    names = OPERATIONS[name].arguments
     if name in ("var", "std", "var_mean", "std_mean") and args and isinstance(args[0], bool):
         names = names[1:]
     return {**dict(zip(names, args)), **kwargs}
@@ -107,7 +92,7 @@ def reduction(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
         return pointwise(func, x, *args, **kwargs)
     options = map_leaves(_bound(name, args, kwargs), plain)
     info, shape = x._info, plain(x).shape
-    dim = options.pop("dim", -1 if name in _LAST else None)
+    dim = options.pop("dim", OPERATIONS[name].default)
     keepdim = bool(options.pop("keepdim", False))
     if dim is None or (isinstance(dim, (list, tuple)) and not dim):
         return _of_everything(func, name, x, options, keepdim)
@@ -283,4 +268,4 @@ def _of_part(r: _Reduction, part: Tensor, inner: int) -> Any:
     return _mapped(r.run(part.new_zeros(sizes), keepdim=True), _missing)
 
 
-REDUCTIONS: dict[str, Callable[..., Any]] = dict.fromkeys(_ARGUMENTS, reduction)
+REDUCTIONS: dict[str, Callable[..., Any]] = {"reduction": reduction}

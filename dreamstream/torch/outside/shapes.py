@@ -11,7 +11,7 @@ from ...stream.rules import BATCH, LENGTH, join, resolve
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from ..tensor.known import JOINED
-from .common import axis_of, fall_back, in_place, keep, kept, name_of, named, plain, run, unknown
+from .common import axis_of, fall_back, in_place, keep, kept, name_of, plain, run, unknown
 
 __all__ = ["SHAPES"]
 
@@ -159,13 +159,13 @@ def as_real(func: Any, x: Any) -> Any:
 
 
 SHAPES: dict[str, Callable[..., Any]] = {
-    **named("permute transpose swapaxes swapdims movedim moveaxis t T mT H mH adjoint", permuted),
+    "permuted": permuted,
     "unsqueeze": unsqueeze,
     "squeeze": squeeze,
-    **named("reshape view flatten unflatten view_as reshape_as ravel", reshaped),
-    **named("expand expand_as broadcast_to repeat tile", repeated),
+    "reshaped": reshaped,
+    "repeated": repeated,
     "unfold": unfolded,
     "pad": padded_features,
-    "view_as_complex": as_complex,
-    "view_as_real": as_real,
+    "as complex": as_complex,
+    "as real": as_real,
 }

@@ -9,43 +9,32 @@ from operator import attrgetter
 import torch
 import torch.nn.functional as F
 
-from ....operations import BINARY, UNARY
+from ....operations import BINARY, OPERATORS, UNARY, Operator
 from .registry import Step, framewise
 
 Tensor = torch.Tensor
 
 
-#: Those without attributes, by the name of their operator.
-FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "logical_not": torch.logical_not,
-    **{row.name: attrgetter(row.torch or row.name)(torch) for row in UNARY},
-}
-
 TYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 
 
-@framewise(*FUNCTIONS)
+def _function(row: Operator) -> Callable[..., Tensor]:
+    """Return torch's function of an operator of elements."""
+    found: Callable[..., Tensor] = attrgetter(row.torch or row.name)(torch)
+    return found
+
+
+#: torch's functions that are operators of one operand, by name, with the attributes that they take.
+OF_ONE: dict[str, tuple[Callable[..., Tensor], tuple[str, ...]]] = {
+    row.name: (_function(row), row.takes) for row in (*UNARY, *(r for r in OPERATORS.values() if r.torch))
+}
+
+
+@framewise(*OF_ONE)
 def function(step: Step, x: Tensor) -> Tensor:
     """Return torch's function of the operator's name."""
-    return FUNCTIONS[step.name](x)
-
-
-@framewise("gelu")
-def gelu(step: Step, x: Tensor) -> Tensor:
-    """Return x times the normal distribution function of x, or what is near it."""
-    return F.gelu(x, approximate=step.attributes["approximate"])
-
-
-@framewise("clamp")
-def clamp(step: Step, x: Tensor) -> Tensor:
-    """Return x held between min and max."""
-    return torch.clamp(x, step.attributes["min"], step.attributes["max"])
-
-
-@framewise("softplus")
-def softplus(step: Step, x: Tensor) -> Tensor:
-    """Return ``log(1 + exp(beta x)) / beta``, x itself above the threshold."""
-    return F.softplus(x, step.attributes["beta"], step.attributes["threshold"])
+    run, takes = OF_ONE[step.name]
+    return run(x, **{name: step.attributes[name] for name in takes}) if takes else run(x)
 
 
 @framewise("elu")
@@ -70,22 +59,17 @@ def limit(step: Step, x: Tensor) -> Tensor:
     return x
 
 
-@framewise("softmax")
-def softmax(step: Step, x: Tensor) -> Tensor:
-    """Return softmax over the last feature axis."""
-    return torch.softmax(x, -1)
+ALONG: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "softmax": torch.softmax,
+    "log_softmax": torch.log_softmax,
+    "glu": F.glu,
+}
 
 
-@framewise("log_softmax")
-def log_softmax(step: Step, x: Tensor) -> Tensor:
-    """Return the logarithm of softmax over the last feature axis."""
-    return torch.log_softmax(x, -1)
-
-
-@framewise("glu")
-def glu(step: Step, x: Tensor) -> Tensor:
-    """Return half of the last feature axis, gated by the other half."""
-    return F.glu(x, -1)
+@framewise(*ALONG)
+def along(step: Step, x: Tensor) -> Tensor:
+    """Return torch's function of the operator's name over the last feature axis."""
+    return ALONG[step.name](x, -1)
 
 
 def _prelu(a: Tensor, b: Tensor) -> Tensor:
@@ -94,7 +78,7 @@ def _prelu(a: Tensor, b: Tensor) -> Tensor:
 
 OF_SEVERAL: dict[str, Callable[..., Tensor]] = {
     **{name: getattr(torch, name) for name in ("where", "logical_and", "logical_or")},
-    **{row.name: getattr(torch, row.name) for row in BINARY},
+    **{row.name: _function(row) for row in BINARY},
     "prelu": _prelu,
     "floor_divide": partial(torch.div, rounding_mode="floor"),
 }

@@ -1,23 +1,63 @@
-"""Random cases of normalisations."""
+"""Normalisations: what they compute, and random cases."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..case import Array, Case, Input, Rng, normal, pick, random_layout
+from ..reference.base import Arrays
 from .drawing import WAITS, make, maybe, shape
 
-__all__ = ["GENERATORS"]
+__all__ = ["GENERATORS", "REFERENCES"]
 
 
+# ---------------------------------------------------------------- what comes out
+def _affine(y: Array, weight: Array | None, bias: Array | None) -> list[Array]:
+    y = y if weight is None else y * weight
+    return [y if bias is None else y + bias]
+
+
+def rms_norm(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    axes = tuple(range(-a["axes"], 0))
+    return _affine(x / np.sqrt((x**2).mean(axes, keepdims=True) + a["eps"]), w[0], None)
+
+
+def batch_norm(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return _affine((x - w[0]) / np.sqrt(w[1] + a["eps"]), w[2], w[3])
+
+
+def group_norm(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    groups = a["groups"]
+    split = x.reshape(*x.shape[:-1], groups, x.shape[-1] // groups)
+    axes = [i for i in range(split.ndim) if i != split.ndim - 2]
+    if a["over"] == "frame":
+        axes = axes[1:]
+    elif split.size == groups:
+        return [x[:0]]
+    elif not len(x):
+        return [x]
+    centred = split - split.mean(tuple(axes), keepdims=True)
+    y = centred / np.sqrt((centred**2).mean(tuple(axes), keepdims=True) + a["eps"])
+    return _affine(y.reshape(x.shape), w[0], w[1])
+
+
+REFERENCES: dict[str, Callable[..., list[Array]]] = {
+    "rms_norm": rms_norm,
+    "batch_norm": batch_norm,
+    "group_norm": group_norm,
+}
+
+
+# ---------------------------------------------------------------- random cases
 def far(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
     """Far from zero, differing by little."""
     return (1e3 + rng.standard_normal(shape) / 4).astype(dtype)
 
 
-def rms_norm(rng: Rng, dtype: str) -> Case:
+def _rms_norm(rng: Rng, dtype: str) -> Case:
     features = (*shape(rng, 0, 2), int(rng.integers(1, 40)))
     axes = int(rng.integers(1, len(features) + 1))
     trailing = rng.random() < 0.5
@@ -33,7 +73,7 @@ def rms_norm(rng: Rng, dtype: str) -> Case:
     )
 
 
-def batch_norm(rng: Rng, dtype: str) -> Case:
+def _batch_norm(rng: Rng, dtype: str) -> Case:
     features = (*shape(rng, 0, 2), int(rng.integers(1, 40)))
     n = features[-1:]
     offset = float(pick(rng, 0, 0, 1e3))
@@ -48,7 +88,7 @@ def batch_norm(rng: Rng, dtype: str) -> Case:
     return make(rng, "batch_norm", [Input(features, dtype, draw=draw)], a, weights=weights)
 
 
-def group_norm(rng: Rng, dtype: str) -> Case:
+def _group_norm(rng: Rng, dtype: str) -> Case:
     groups = int(pick(rng, 1, 2, 3, 5))
     features = (*shape(rng, 0, 2), groups * int(pick(rng, 1, 1, 2, 3, 7)))
     over = str(pick(rng, "frame", "stream"))
@@ -68,7 +108,7 @@ def group_norm(rng: Rng, dtype: str) -> Case:
 
 
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
-    "rms_norm": rms_norm,
-    "batch_norm": batch_norm,
-    "group_norm": group_norm,
+    "rms_norm": _rms_norm,
+    "batch_norm": _batch_norm,
+    "group_norm": _group_norm,
 }

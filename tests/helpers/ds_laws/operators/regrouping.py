@@ -1,32 +1,75 @@
-"""Random cases of what repeats, overlaps and sums up frames, and of features of another size."""
+"""Frames repeated, laid over each other, summed up; features of another size: what comes out, and random cases."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from ..case import Case, Input, Rng, pick
+from ..reference.base import Array, Arrays
 from .drawing import any_type, make, shape
 
-__all__ = ["GENERATORS"]
+__all__ = ["GENERATORS", "REFERENCES"]
 
 
-def repeat_frames(rng: Rng, dtype: str) -> Case:
+# ---------------------------------------------------------------- what comes out
+def repeat_frames(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [np.repeat(x, a["times"], 0)]
+
+
+def overlap_add(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    n, size = len(x), x.shape[1]
+    y = np.zeros(((n - 1) * a["step"] + size if n else 0, *x.shape[2:]))
+    for i in range(n):
+        y[i * a["step"] : i * a["step"] + size] += x[i]
+    return [y]
+
+
+def cumulative(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    y = np.cumsum(x, 0)
+    if a["kind"] == "mean":
+        y /= np.arange(1, len(x) + 1).reshape(-1, *(1,) * (x.ndim - 1))
+    return [y]
+
+
+def nearest(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    n, size = x.shape[a["axis"] + 1], a["size"]
+    if size in (n, 2 * n):
+        places = np.arange(size) // (size // n)
+    else:
+        step = np.float32(1 / a["scale"]) if a["scale"] else np.float32(n) / np.float32(size)
+        places = np.minimum(np.floor(np.arange(size, dtype=np.float32) * step).astype(int), n - 1)
+    return [np.take(x, places, a["axis"] + 1)]
+
+
+REFERENCES: dict[str, Callable[..., list[Array]]] = {
+    "repeat_frames": repeat_frames,
+    "overlap_add": overlap_add,
+    "cumulative": cumulative,
+    "nearest": nearest,
+}
+
+
+# ---------------------------------------------------------------- random cases
+def _repeat_frames(rng: Rng, dtype: str) -> Case:
     data = [Input(shape(rng), any_type(rng, dtype))]
     return make(rng, "repeat_frames", data, {"times": int(rng.integers(1, 5))}, exact=True)
 
 
-def overlap_add(rng: Rng, dtype: str) -> Case:
+def _overlap_add(rng: Rng, dtype: str) -> Case:
     features = (int(rng.integers(1, 8)), *shape(rng, 0, 2))
     a = {"step": int(rng.integers(1, 6))}
     return make(rng, "overlap_add", [Input(features, dtype)], a, reach=features[0] // a["step"] + 2)
 
 
-def cumulative(rng: Rng, dtype: str) -> Case:
+def _cumulative(rng: Rng, dtype: str) -> Case:
     a = {"kind": str(pick(rng, "sum", "mean"))}
     return make(rng, "cumulative", [Input(shape(rng), dtype)], a)
 
 
-def nearest(rng: Rng, dtype: str) -> Case:
+def _nearest(rng: Rng, dtype: str) -> Case:
     features = tuple(int(n) for n in rng.integers(1, 9, int(rng.integers(1, 4))))
     axis = int(rng.integers(len(features)))
     scale = float(pick(rng, 0, 0.4, 1.5, 2.7))
@@ -36,8 +79,8 @@ def nearest(rng: Rng, dtype: str) -> Case:
 
 
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
-    "repeat_frames": repeat_frames,
-    "overlap_add": overlap_add,
-    "cumulative": cumulative,
-    "nearest": nearest,
+    "repeat_frames": _repeat_frames,
+    "overlap_add": _overlap_add,
+    "cumulative": _cumulative,
+    "nearest": _nearest,
 }

@@ -1,16 +1,35 @@
-"""Random cases of changes of the rate."""
+"""Changes of the rate: what comes out, and random cases."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from ..case import Case, Input, Rng, normal, pick
+from ..reference.base import Array, Arrays
 from .drawing import make, shape
 
-__all__ = ["GENERATORS"]
+__all__ = ["GENERATORS", "REFERENCES"]
 
 
-def resample(rng: Rng, dtype: str) -> Case:
+# ---------------------------------------------------------------- what comes out
+def resample(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    orig, new, width = a["orig"], a["new"], a["width"]
+    y = np.zeros((-(-len(x) * new // orig), *x.shape[1:]))
+    for m in range(len(y)):
+        for i in range(len(x)):
+            if abs(i * new - m * orig) <= a["half"]:
+                y[m] += x[i] * w[0][m % new, 0, i - m // new * orig + width]
+    return [y]
+
+
+REFERENCES: dict[str, Callable[..., list[Array]]] = {"resample": resample}
+
+
+# ---------------------------------------------------------------- random cases
+def _resample(rng: Rng, dtype: str) -> Case:
     new, width = int(rng.integers(1, 8)), int(rng.integers(0, 5))
     a = {
         "orig": int(rng.integers(1, 8)),
@@ -28,4 +47,4 @@ def resample(rng: Rng, dtype: str) -> Case:
     )
 
 
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = {"resample": resample}
+GENERATORS: dict[str, Callable[[Rng, str], Case]] = {"resample": _resample}

@@ -1,8 +1,10 @@
 """What every operator computes, in plain NumPy: the values that the suite believes.
 
 A function takes the operator's attributes by name, its weights and its inputs, each ``[frames][features]``
-of one whole sequence, and returns its outputs. Inputs of floating point arrive as float64. Nothing here
-imports dreamstream. `Refused` is raised for lengths that are an error at the end of a stream.
+of one whole sequence, and returns its outputs. Inputs of floating point arrive as float64. They are NumPy's
+arithmetic alone. `Refused` is raised for lengths that are an error at the end of a stream.
+
+Families of few operators have theirs beside their random cases, in `..operators`, which enters them here.
 
 Where torch raises only because a sequence is too short, or empty, there are no frames; nothing comes out
 of no frames. An output without a stream axis is one frame, or none.
@@ -16,14 +18,10 @@ from . import (
     features,
     frames,
     functions,
-    norms,
     planes,
     pointwise,
-    pooling,
     products,
     recurrent,
-    regrouping,
-    resampling,
 )
 from .base import Array, Refused, length_of, operands
 from .frames import RELATIONS, padded_to, required
@@ -42,12 +40,8 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     **products.REFERENCES,
     **frames.REFERENCES,
     **pointwise.REFERENCES,
-    **pooling.REFERENCES,
-    **regrouping.REFERENCES,
     **functions.REFERENCES,
     **recurrent.REFERENCES,
-    **resampling.REFERENCES,
     **planes.REFERENCES,
-    **norms.REFERENCES,
     **features.REFERENCES,
 }

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from .operator import Operator
+
 __all__ = ["BINARY", "ELEMENTWISE", "UNARY", "Elementwise"]
 
 _erf = np.vectorize(math.erf, otypes=[float])
@@ -27,13 +29,11 @@ def _sigmoid(x: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Elementwise:
+class Elementwise(Operator):
     """A function of one element of each operand.
 
     Attributes
     ----------
-    name : str
-        Of the operator.
     reference : callable
         The same on NumPy's arrays.
     doc : str
@@ -49,13 +49,12 @@ class Elementwise:
         The same of integers, where integers come out; others become float32 first.
     real : bool
         Whether two integers become float32.
-    torch : str
-        torch's function where it is not ``torch.<name>``.
+    aliases : tuple of str
+        torch's other names.
     onnx : str
         ONNX's operator, where torch's exporter lacks it.
     """
 
-    name: str
     reference: Callable[..., Any]
     doc: str = ""
     operands: int = 1
@@ -63,7 +62,7 @@ class Elementwise:
     exact: bool = False
     integers: Callable[..., Any] | None = None
     real: bool = False
-    torch: str = ""
+    aliases: tuple[str, ...] = ()
     onnx: str = ""
 
 
@@ -74,9 +73,10 @@ UNARY = (
         domain="ties", exact=True, integers=lambda a: np.maximum(a, 0),
     ),
     Elementwise("silu", lambda x: x * _sigmoid(x), torch="nn.functional.silu"),
-    Elementwise("sigmoid", _sigmoid, "1 / (1 + e ** -x)"),
+    Elementwise("sigmoid", _sigmoid, "1 / (1 + e ** -x)", aliases=("special_expit",)),
     Elementwise(
-        "logsigmoid", lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))), torch="nn.functional.logsigmoid"
+        "logsigmoid", lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))), torch="nn.functional.logsigmoid",
+        aliases=("log_sigmoid",),
     ),
     Elementwise("tanh", np.tanh, "the hyperbolic tangent"),
     Elementwise("exp", np.exp, "e ** x"),
@@ -89,24 +89,30 @@ UNARY = (
     Elementwise("rsqrt", lambda x: 1 / np.sqrt(x), "1 / sqrt(x)", domain="positive"),
     Elementwise("reciprocal", np.reciprocal, "1 / x"),
     Elementwise("square", np.square, "x * x", integers=np.square),
-    Elementwise("abs", np.abs, "the absolute value", exact=True, integers=np.abs),
-    Elementwise("neg", np.negative, "-x", exact=True, integers=np.negative),
+    Elementwise("abs", np.abs, "the absolute value", exact=True, integers=np.abs, aliases=("absolute",)),
+    Elementwise("neg", np.negative, "-x", exact=True, integers=np.negative, aliases=("negative",)),
     Elementwise("sign", np.sign, "-1, 0 or 1; 0 for NaN", domain="ties", exact=True, integers=np.sign),
     Elementwise("sin", np.sin, "the sine"),
     Elementwise("cos", np.cos, "the cosine"),
     Elementwise("sinh", np.sinh, "the hyperbolic sine", onnx="Sinh"),
     Elementwise("cosh", np.cosh, "the hyperbolic cosine", onnx="Cosh"),
-    Elementwise("asin", np.arcsin, "the angle whose sine this is; NaN beyond [-1, 1]", domain="unit"),
-    Elementwise("acos", np.arccos, "the angle whose cosine this is; NaN beyond [-1, 1]", domain="unit"),
-    Elementwise("atan", np.arctan, "the angle whose tangent this is"),
-    Elementwise("asinh", np.arcsinh, "what has this as its hyperbolic sine", onnx="Asinh"),
+    Elementwise(
+        "asin", np.arcsin, "the angle whose sine this is; NaN beyond [-1, 1]",
+        domain="unit", aliases=("arcsin",),
+    ),
+    Elementwise(
+        "acos", np.arccos, "the angle whose cosine this is; NaN beyond [-1, 1]",
+        domain="unit", aliases=("arccos",),
+    ),
+    Elementwise("atan", np.arctan, "the angle whose tangent this is", aliases=("arctan",)),
+    Elementwise("asinh", np.arcsinh, "what has this as its hyperbolic sine", onnx="Asinh", aliases=("arcsinh",)),
     Elementwise(
         "acosh", np.arccosh, "what has this as its hyperbolic cosine; NaN below 1",
-        domain="above", onnx="Acosh",
+        domain="above", onnx="Acosh", aliases=("arccosh",),
     ),
     Elementwise(
         "atanh", np.arctanh, "what has this as its hyperbolic tangent; NaN beyond [-1, 1]",
-        domain="unit", onnx="Atanh",
+        domain="unit", onnx="Atanh", aliases=("arctanh",),
     ),
     Elementwise("erf", _erf, "the error function"),
     Elementwise("erfc", _erfc, "1 - erf(x), exact for small results"),
@@ -121,16 +127,17 @@ UNARY = (
         domain="halves", exact=True, integers=np.copy,
     ),
     Elementwise(
-        "trunc", np.trunc, "the nearest integer that is not larger in size", exact=True, integers=np.copy
+        "trunc", np.trunc, "the nearest integer that is not larger in size",
+        exact=True, integers=np.copy, aliases=("fix",),
     ),
 )  # fmt: skip
 
 #: Functions of two operands.
 BINARY = (
     Elementwise("add", np.add, operands=2, integers=np.add),
-    Elementwise("sub", np.subtract, operands=2, integers=np.subtract),
-    Elementwise("mul", np.multiply, "self * other", 2, integers=np.multiply),
-    Elementwise("div", np.divide, operands=2, real=True),
+    Elementwise("sub", np.subtract, operands=2, integers=np.subtract, aliases=("subtract",)),
+    Elementwise("mul", np.multiply, "self * other", 2, integers=np.multiply, aliases=("multiply",)),
+    Elementwise("div", np.divide, operands=2, real=True, aliases=("divide", "true_divide")),
     Elementwise("pow", np.power, operands=2, domain="base", integers=np.power),
     Elementwise(
         "minimum", np.minimum, "the smaller of each two elements; NaN where one is", 2,
@@ -142,13 +149,23 @@ BINARY = (
     ),
     Elementwise("eq", np.equal, "whether elements are equal", 2, domain="ties", exact=True, integers=np.equal),
     Elementwise(
-        "ne", np.not_equal, "whether elements differ", 2, domain="ties", exact=True, integers=np.not_equal
+        "ne", np.not_equal, "whether elements differ", 2, domain="ties", exact=True, integers=np.not_equal,
+        aliases=("not_equal",),
     ),
-    Elementwise("lt", np.less, "self < other", 2, domain="ties", exact=True, integers=np.less),
-    Elementwise("le", np.less_equal, "self <= other", 2, domain="ties", exact=True, integers=np.less_equal),
-    Elementwise("gt", np.greater, "self > other", 2, domain="ties", exact=True, integers=np.greater),
-    Elementwise("ge", np.greater_equal, "self >= other", 2, domain="ties", exact=True, integers=np.greater_equal),
-    Elementwise("atan2", np.arctan2, operands=2, real=True),
+    Elementwise("lt", np.less, "self < other", 2, domain="ties", exact=True, integers=np.less, aliases=("less",)),
+    Elementwise(
+        "le", np.less_equal, "self <= other", 2,
+        domain="ties", exact=True, integers=np.less_equal, aliases=("less_equal",),
+    ),
+    Elementwise(
+        "gt", np.greater, "self > other", 2,
+        domain="ties", exact=True, integers=np.greater, aliases=("greater",),
+    ),
+    Elementwise(
+        "ge", np.greater_equal, "self >= other", 2,
+        domain="ties", exact=True, integers=np.greater_equal, aliases=("greater_equal",),
+    ),
+    Elementwise("atan2", np.arctan2, operands=2, real=True, aliases=("arctan2",)),
     Elementwise("hypot", np.hypot, "sqrt(self ** 2 + other ** 2), without overflow on the way", 2, real=True),
     Elementwise("copysign", np.copysign, operands=2, exact=True, real=True),
     Elementwise(

@@ -1,0 +1,27 @@
+"""What each operation is, said once.
+
+- `OPERATORS`: the operators of the C registry, a row each. Functions of single elements have more to say
+  (`elementwise.py`), since all of their front ends follow from their row.
+- `OPERATIONS`: torch's names that are no function of single elements, and what they mean for streams (`names.py`).
+- `ALIASES`: what torch calls otherwise.
+- `REFUSALS`: what does not stream, why, and what would (`refusals.py`).
+"""
+
+from .elementwise import BINARY, ELEMENTWISE, UNARY, Elementwise
+from .names import ALIASES, OPERATIONS, Operation
+from .operators import OPERATORS, Operator
+from .refusals import REFUSALS, Refusal
+
+__all__ = [
+    "ALIASES",
+    "BINARY",
+    "ELEMENTWISE",
+    "OPERATIONS",
+    "OPERATORS",
+    "REFUSALS",
+    "UNARY",
+    "Elementwise",
+    "Operation",
+    "Operator",
+    "Refusal",
+]

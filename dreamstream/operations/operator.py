@@ -1,0 +1,39 @@
+"""What every operator's row says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["Kind", "Operator"]
+
+Kind = Literal["elementwise", "frame", "window", "carried"]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator of the C registry.
+
+    Attributes
+    ----------
+    name : str
+        As `csrc/ops/operators.def` has it.
+    kind : {"elementwise", "frame", "window", "carried"}
+        What an output sees: elements in its place, its own frame, a run of frames, or all so far, of which
+        something is carried from call to call.
+    torch : str
+        torch's function that computes it, behind ``torch.``; without it a kernel is written by hand.
+    takes : tuple of str
+        The attributes that this function takes, as arguments of these names.
+    written : str
+        How users write it, where no layer, function or method is named after it; L is the stream axis.
+    alone : str
+        Why torch has nothing to compare it with, for those where this is so.
+    """
+
+    name: str
+    kind: Kind = field(default="elementwise", kw_only=True)
+    torch: str = field(default="", kw_only=True)
+    takes: tuple[str, ...] = field(default=(), kw_only=True)
+    written: str = field(default="", kw_only=True)
+    alone: str = field(default="", kw_only=True)

@@ -1,0 +1,96 @@
+"""The operators of the C registry, a row each."""
+
+from __future__ import annotations
+
+from .elementwise import ELEMENTWISE
+from .operator import Kind, Operator
+
+__all__ = ["OPERATORS", "Operator"]
+
+
+def _all(kind: Kind, *names: str) -> tuple[Operator, ...]:
+    """Return rows of operators of which there is no more to say."""
+    return tuple(Operator(name, kind=kind) for name in names)
+
+
+_ROWS = (
+    # products and recurrences
+    *_all("frame", "linear", "matmul", "embedding", "lstm_cell", "gru_cell", "rnn_cell"),
+    *_all("window", "conv1d", "conv_transpose1d", "conv2d", "conv_transpose2d"),
+    *_all("carried", "lstm", "gru", "rnn"),
+    *_all("frame", "layer_norm", "rms_norm", "batch_norm"),
+    *_all("window", "group_norm"),
+    # along the stream
+    *_all("window", "pad", "frame", "repeat_frames", "overlap_add", "resample"),
+    *_all("window", "max_pool", "avg_pool", "adaptive_pool"),
+    *_all("carried", "cumulative"),
+    Operator("slice", kind="window", written="`x[..., a:-b:k]` along L"),
+    Operator("pad_to_multiple", kind="window", alone="adds frames at the end of a stream only"),
+    Operator(
+        "pad_to",
+        kind="window",
+        written="`F.pad(x, (0, n))` with an `n` computed of lengths",
+        alone="adds frames until another stream's length; a pad, which has a row",
+    ),
+    Operator("delay", kind="window", alone="lets frames come late; their values stay"),
+    Operator("unstack", kind="window", alone="a stack of frames, one after the other: the same bytes"),
+    Operator(
+        "cut",
+        kind="window",
+        written="`x[..., : y.size(L)]`",
+        alone="gives a stream the length of another one; a slice, which has a row",
+    ),
+    Operator(
+        "table",
+        kind="window",
+        written="`table[: x.size(L)]`, with a `table` that is no stream",
+        alone="a constant by position; ends with its table, so that no step of it can be repeated",
+    ),
+    Operator("reduce_frames", kind="carried", written="`x.sum(L)`, `x.mean(L)`, `x.amax(L)`, `x.amin(L)`"),
+    Operator(
+        "sync",
+        kind="window",
+        written="nothing: the door sets one wherever streams meet that progress differently",
+        alone="lets branches wait for each other; computes nothing, and rewrites take it out where none waits",
+    ),
+    Operator(
+        "limit",
+        kind="frame",
+        written="`buffer_limit=` of `ds.patch_module` and `ds.compile`: it stands before what waits",
+        alone="refuses streams that are too long; computes nothing",
+    ),
+    Operator(
+        "length",
+        kind="window",
+        written="`x.size(L)`, where a forward returns it",
+        alone="one integer of a stream; no frame is read",
+    ),
+    Operator(
+        "require",
+        kind="window",
+        written="`assert x.size(L) == y.size(L)`, and other comparisons of lengths that lead to an exception",
+        alone="refuses streams whose lengths don't compare as they must; no frame is read",
+    ),
+    # within a frame
+    *_all("frame", "softmax", "log_softmax", "glu", "permute", "reshape", "expand", "nearest", "pad_features"),
+    Operator(
+        "reduce_features",
+        kind="frame",
+        written="`x.sum(d)`, `x.mean(d)` and all other reductions along features",
+    ),
+    Operator("narrow", kind="frame", written="`x[..., a:b:k]` along features"),
+    Operator("cat", kind="frame", written="`ds.cat([x, y], d)` along features"),
+    # elements, with arguments or of other types
+    Operator("gelu", torch="nn.functional.gelu", takes=("approximate",)),
+    Operator("clamp", torch="clamp", takes=("min", "max")),
+    Operator("softplus", torch="nn.functional.softplus", takes=("beta", "threshold")),
+    Operator("elu"),
+    Operator("cast"),
+    Operator("where", written="`ds.where(condition, a, b)`"),
+    Operator("logical_not", torch="logical_not", written="`x.logical_not()`"),
+    Operator("logical_and"),
+    Operator("logical_or"),
+)
+
+#: By name.
+OPERATORS: dict[str, Operator] = {row.name: row for row in (*_ROWS, *ELEMENTWISE.values())}
