@@ -22,11 +22,13 @@ from .errors import *  # noqa: F403
 from .errors import __all__ as _error_names
 from .online import Op, StreamModule, audit, patch_module, register, unpatch_module
 from .stream import OutputCollector, StreamMetadata
+from .stream.context import Context
 from .stream.foreign import set_bridge as _set_bridge
 
 __version__ = _version
 
 __all__ = [
+    "Context",
     "Engine",
     "Op",
     "OutputCollector",

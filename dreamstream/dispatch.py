@@ -1,7 +1,7 @@
-"""The door: every layer and every functional call goes through :func:`apply`.
+"""The door: every layer, every functional call and every method that makes a value goes through :func:`apply`.
 
-It alone chooses how an operator runs: on plain tensors at once (offline), inside an online forward
-through the entry that the tensors belong to (a session's call, or a capture), outside one on the
+It alone chooses how an operator runs: on plain tensors at once (offline; by NumPy what has no kernel), inside an
+online forward through the entry that the tensors belong to (a session's call, or a capture), outside one on the
 frames at hand. No operator is coded once per mode.
 """
 
@@ -49,7 +49,7 @@ def apply(
     Parameters
     ----------
     name, attributes
-        An operator of the C registry and its attributes.
+        An operator of the C registry, or of plain tensors one of `dreamstream.array.plain`, and its attributes.
     inputs
         Tensors: all plain, or StreamTensors of one entry.
     weights
@@ -355,10 +355,13 @@ def run(request: Request) -> list[tuple[Any, Edge]]:
                 'patch or compile with unstreamable="buffer" to wait for the end'
             )
         if entry.buffer_limit is not None:
-            limit = Request("limit", {"frames": entry.buffer_limit}, edges, request.values)
-            limit.op = operator(limit.name, limit.attributes, [edges[0].signature], ())
-            ((value, edge),) = entry.run(limit)
-            request.edges, request.values = [edge], [value]
+            limited = []
+            for edge, value in zip(edges, request.values):
+                limit = Request("limit", {"frames": entry.buffer_limit}, [edge], [value])
+                limit.op = operator(limit.name, limit.attributes, [edge.signature], ())
+                limited += entry.run(limit)
+            edges = [edge for _, edge in limited]
+            request.edges, request.values = edges, [value for value, _ in limited]
     if op.lockstep and len(edges) > 1:
         _sync(request)
     return entry.run(request)
@@ -499,6 +502,4 @@ def table(tensor: Tensor, index: Any) -> StreamTensor:
     return StreamTensor.inside(value, dims, out)
 
 
-hook.set_apply(apply)
-hook.set_table(table)
-hook.set_run(run)
+hook.fill(apply, table, run)

@@ -11,6 +11,7 @@
  *   layer_norm, softmax  sixteen lanes: lane j adds elements j, j+16, ... in ascending order; the
  *                        lanes are then folded 8+8, 4+4, 2+2, 1+1; rms_norm likewise.
  *   column_sums          in double, one chain per column, from the first row on.
+ *   attend               q . k in sixteen lanes by fma, folded as above; sums over keys by tiles (ds_attend).
  *   reduce               in double, four lanes: lane j adds elements j, j + 4, ...; (0 + 1) + (2 + 3).
  * A row's result never depends on the other rows of the call or on their number.
  * The bits of a NaN (sign, payload) are not part of any definition.
@@ -129,6 +130,34 @@ typedef struct ds_product {
     void *workspace;             /* ds_product_workspace bytes, 64-byte aligned */
 } ds_product;
 
+/* A function of the distance between a query and a key, in a table: entry i is that of distance first + i. */
+typedef struct ds_distances {
+    const void *table; /* NULL: none */
+    int64_t first;
+    size_t n; /* 1 at least */
+    bool
+        linear; /* beyond the ends it goes on as its last two entries do; else it keeps the value there */
+} ds_distances;
+
+/* Attention of queries to the keys of one head, which lie along a stream. Query i, at a position of its own, sees keys
+ * [from[i], to[i]): y = sum over j of softmax(scale (q . k_j) + bias(position - j)) v_j, zeros where it sees none.
+ *
+ * Keys come in tiles of DS_ATTEND_TILE, which begin at multiples of it. A tile's exponentials, of what its scores
+ * differ by from the greatest so far, are added in sixteen lanes, its values by one chain of fma per element; what
+ * was before is scaled to the new greatest and added by fma. So nothing depends on when keys came. */
+typedef struct ds_attend {
+    void *const *y;                      /* [n_queries][d_value] */
+    const void *const *q;                /* [n_queries][d_key] */
+    const int64_t *position, *from, *to; /* [n_queries] */
+    size_t n_queries;
+    const void *keys, *values; /* those of position `at` */
+    int64_t at;
+    size_t key_step, value_step; /* elements from one to the next */
+    size_t d_key, d_value;
+    double scale;
+    ds_distances bias;
+} ds_attend;
+
 /* The kernels of one real type (element = sizeof of it). All arrays are of that type unless typed. */
 typedef struct ds_real_kernels {
     size_t element;
@@ -152,6 +181,7 @@ typedef struct ds_real_kernels {
     /* Rows of n contiguous elements: softmax, or its logarithm; y may be x. A row of -inf only gives
      * zeros, or their logarithm -inf. */
     void (*softmax)(void *y, const void *x, size_t n_rows, size_t n, int logarithm);
+    void (*attend)(const ds_attend *a);
     /* Mean, its rounding error, then the variance about both; weight and bias may be NULL; y may be x. */
     void (*layer_norm)(void *y, const void *x, size_t n_rows, size_t n, const void *weight,
                        const void *bias, double epsilon);
@@ -185,6 +215,7 @@ typedef struct ds_kernels {
 
 enum {
     DS_PANEL_COLUMNS = 32,
+    DS_ATTEND_TILE = 64,
     DS_PRODUCT_SLAB =
         64 /* rows of a gated product at a time, of others with an epilogue at least */
 };

@@ -320,19 +320,21 @@ PyObject *ds_parse_weights(ds_module *m, const ds_op_def *def, PyObject *sequenc
 }
 
 /* ---------------------------------------------------------------- memory */
-ds_allocator ds_module_allocator(const ds_module *m)
+/* Scratch is kept from call to call where it is the C library's; a host that has set an allocator of its
+ * own gets all of it back. */
+static bool is_kept(const ds_allocator *allocator)
 {
-    return m->fault ? ds_fault_hooks(m->fault) : ds_allocator_current();
+    return allocator->allocate == ds_default_allocator()->allocate;
 }
 
 ds_arena *ds_take_arena(ds_module *m)
 {
-    if (!m->fault && m->n_arenas > 0)
+    const ds_allocator allocator = ds_allocator_current();
+    if (is_kept(&allocator) && m->n_arenas > 0)
         return m->arenas[--m->n_arenas];
     ds_arena *arena = PyMem_RawMalloc(sizeof *arena);
     if (!arena)
         return (ds_arena *)PyErr_NoMemory();
-    ds_allocator allocator = ds_module_allocator(m);
     ds_arena_init(arena, &allocator);
     return arena;
 }
@@ -340,7 +342,7 @@ ds_arena *ds_take_arena(ds_module *m)
 void ds_give_arena(ds_module *m, ds_arena *arena)
 {
     ds_arena_reset(arena);
-    if (!m->fault && m->n_arenas < DS_MAX_ARENAS) {
+    if (is_kept(&arena->allocator) && m->n_arenas < DS_MAX_ARENAS) {
         m->arenas[m->n_arenas++] = arena;
         return;
     }

@@ -16,7 +16,7 @@ from .axes import axis_of, sizes_of
 from .base import is_number
 from .batch_constant import BatchTensor
 from .hook import made
-from .tensor import Tensor, method
+from .tensor import Tensor, take
 
 __all__ = [
     "arange",
@@ -100,8 +100,7 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
     return Tensor(array)
 
 
-@method(Tensor)
-def new_tensor(self: Tensor, data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def _new_tensor(self: Tensor, data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     """Return a tensor of `data`, of this one's element type unless `dtype` says otherwise."""
     return Tensor(_array_of(data, dtype or self.dtype, copy=True), requires_grad)
 
@@ -171,8 +170,7 @@ def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-@method(Tensor)
-def new_full(
+def _new_full(
     self: Tensor,
     size: Any,
     fill_value: Any,
@@ -185,20 +183,17 @@ def new_full(
     return full(size, fill_value, dtype or self.dtype, device=device, requires_grad=requires_grad)
 
 
-@method(Tensor)
-def new_zeros(self: Tensor, *size: Any, **options: Any) -> Any:
+def _new_zeros(self: Tensor, *size: Any, **options: Any) -> Any:
     """Return `dreamstream.zeros` of this element type."""
     return self.new_full(size[0] if len(size) == 1 else size, 0, **options)
 
 
-@method(Tensor)
-def new_ones(self: Tensor, *size: Any, **options: Any) -> Any:
+def _new_ones(self: Tensor, *size: Any, **options: Any) -> Any:
     """Return `dreamstream.ones` of this element type."""
     return self.new_full(size[0] if len(size) == 1 else size, 1, **options)
 
 
-@method(Tensor)
-def new_empty(self: Tensor, *size: Any, **options: Any) -> Any:
+def _new_empty(self: Tensor, *size: Any, **options: Any) -> Any:
     """Return zeros: memory without values is never handed out."""
     return self.new_zeros(*size, **options)
 
@@ -344,7 +339,6 @@ def _leader(tensors: list[Tensor]) -> Tensor:
     return next((t for t in tensors if t.is_stream), tensors[0])
 
 
-@method(Tensor)
 def _cat(self: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
     """Join plain tensors; a class of streams has its own, and gets lists that hold one of its tensors."""
     dtype = dtypes.common("cat", [t.dtype for t in tensors])
@@ -356,3 +350,14 @@ def _cat(self: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
     except ValueError:
         shapes = ", ".join(str(t.shape) for t in tensors)
         raise ShapeError(f"cat: only sizes of dimension {axis} may differ, got shapes {shapes}") from None
+
+
+take(
+    Tensor,
+    new_tensor=_new_tensor,
+    new_full=_new_full,
+    new_zeros=_new_zeros,
+    new_ones=_new_ones,
+    new_empty=_new_empty,
+    _cat=_cat,
+)

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import DTypeError, ModeError, ShapeError
 from ..operations import BINARY
@@ -32,6 +33,7 @@ __all__ = [
     "binary_or_not",
     "bits",
     "negated",
+    "plain_array",
     "refuse_in_place",
     "rounded",
     "unary",
@@ -238,3 +240,33 @@ def refuse_in_place(x: Tensor, what: str) -> None:
         raise ModeError(f"{what}: a stream can't be written into; compute a new tensor instead")
     if not x.numpy().flags.writeable:
         raise ModeError(f"{what}: this tensor shares memory that can't be written; use .clone() first")
+
+
+def plain_array(name: str, value: Any, dtype: dtypes.DType | None = None) -> NDArray[Any]:
+    """Return the array of a plain tensor, an array or a list, for an operation that takes no streams.
+
+    Parameters
+    ----------
+    name : str
+        The operation, for messages.
+    value : Tensor, array or list
+        What was given.
+    dtype : dtype, optional
+        What it must be.
+
+    Raises
+    ------
+    ModeError
+        For a stream.
+    DTypeError
+        For other element types.
+    """
+    if isinstance(value, Tensor):
+        if value.is_stream:
+            raise ModeError(f"{name}: expected a plain tensor, got a stream")
+        array = value.numpy()
+    else:
+        array = dtypes.adopt(np.asarray(value))
+    if dtype is not None and array.dtype != dtype:
+        raise DTypeError(f"{name}: expected {dtype}, got {array.dtype}")
+    return array

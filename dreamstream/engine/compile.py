@@ -10,7 +10,8 @@ from .. import _core
 from ..config import default_threads
 from ..errors import CaptureError, StreamLimitError
 from ..online.audit import set_capture
-from ..online.patch import check_policy, front_of, refuse_unstreamable
+from ..online.patch import check_policy, front_of, patch_module, refuse_unstreamable
+from ..stream.context import Context
 from ..stream.tree import leaves, map_leaves
 from .capture import captured
 from .engine import Engine
@@ -35,6 +36,7 @@ def compile(
     skew: int = 0,
     verify: bool = True,
     backend: str | None = None,
+    context: Mapping[str, Context] | None = None,
 ) -> Engine:
     """Compile a model into an engine: no Python per layer, batching over streams.
 
@@ -69,6 +71,8 @@ def compile(
     backend : str, optional
         The kernels to use whatever the environment says, a name of ``ds.config()["backends"]`` such as
         ``"ref"`` or ``"x86_v3"``; then ``blas`` is not asked.
+    context : dict of str to Context, optional
+        As for `patch_module`, which it calls: what attention sees is part of the model from then on.
 
     Returns
     -------
@@ -85,6 +89,8 @@ def compile(
         raise ValueError(f'weights: "fp32" is available, got {weights!r}')
     front_of(model, "compile")
     check_policy(unstreamable, buffer_limit, skew)
+    if context is not None:
+        patch_module(model, unstreamable=unstreamable, context=context)
     n_threads = number_of("threads", threads, default_threads(), 1024)
     most_streams = number_of("max_streams", max_streams, 0, 2**31)
     if unstreamable == "raise":

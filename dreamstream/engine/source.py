@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..errors import DreamStreamError, ShapeError
 from ..nn.module import OBSERVER, Module
 from ..online.front import foreign_front
 from ..online.register import forward_of
+from ..stream.context import declared
 from ..stream.tree import leaves
 
 __all__ = ["REFUSALS", "Source", "source_of"]
@@ -81,10 +83,12 @@ def _observe(model: Module, capture: Any) -> Any:
     names = {id(m): n for n, m in model.named_modules()}
 
     def call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if capture is None:
-            return module.forward(*args, **kwargs)
-        with capture.within(names.get(id(module)), module):
-            return forward_of(module)(*args, **kwargs)
+        patch = module.__dict__.get("_patch")
+        with nullcontext() if patch is None or patch.context is None else declared(patch.context):
+            if capture is None:
+                return module.forward(*args, **kwargs)
+            with capture.within(names.get(id(module)), module):
+                return forward_of(module)(*args, **kwargs)
 
     return call
 

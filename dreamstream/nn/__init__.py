@@ -5,6 +5,7 @@ Each file says by its ``__all__`` which of its names are public.
 
 from . import functional, init
 from .activation import *  # noqa: F403
+from .attention import *  # noqa: F403
 from .batch_norm import *  # noqa: F403
 from .containers import *  # noqa: F403
 from .conv import *  # noqa: F403

@@ -15,6 +15,7 @@ from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor
 from ..errors import ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
 from ..nn.module import Module
+from ..stream.context import Context, contexts_of, declared
 from ..stream.rules import require_same_streams
 from ..stream.tree import leaves, map_leaves
 from . import states
@@ -23,7 +24,7 @@ from .front import Front, foreign_front
 from .register import forward_of, registered_for
 from .session import Session
 
-__all__ = ["Patch", "StreamModule", "patch_module", "refuse_unstreamable", "unpatch_module"]
+__all__ = ["Patch", "PatchesItself", "StreamModule", "patch_module", "refuse_unstreamable", "unpatch_module"]
 
 M = TypeVar("M")
 
@@ -43,9 +44,18 @@ class Patch:
     _kind: type[Session] = Session
 
     def __init__(
-        self, train_variant: str, unstreamable: str, buffer_limit: int | None, skew: int, path: str = ""
+        self,
+        train_variant: str,
+        unstreamable: str,
+        buffer_limit: int | None,
+        skew: int,
+        path: str = "",
+        context: Context | None = None,
+        around: bool = False,
     ) -> None:
         self.path = path
+        self.context = context
+        self.around = around  # whether it, or a module below, has a context
         self.train_variant = train_variant
         self.unstreamable = unstreamable
         self.buffer_limit = buffer_limit
@@ -61,6 +71,11 @@ class Patch:
             with _MAKING:  # two threads may come here at once
                 self._session = self._session or made
         return self._session
+
+    @property
+    def options(self) -> tuple[str, str, int | None, int]:
+        """What it was patched with."""
+        return self.train_variant, self.unstreamable, self.buffer_limit, self.skew
 
     # ---------------------------------------------------------------- what a patched module offers
     def online(self, module: M, mode: bool = True) -> M:
@@ -106,7 +121,13 @@ class Patch:
 
     # ---------------------------------------------------------------- calls
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the module's forward as its mode says."""
+        """Run the module's forward as its mode says, in its context."""
+        if self.context is None:
+            return self._call(module, args, kwargs)
+        with declared(self.context):
+            return self._call(module, args, kwargs)
+
+    def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = [x for x in leaves((args, kwargs)) if isinstance(x, StreamTensor)]
         inside = [x.edge.entry for x in tensors if x.edge is not None]
         if inside:
@@ -174,7 +195,7 @@ class Patch:
             return result
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
-        out = type(self)(self.train_variant, self.unstreamable, self.buffer_limit, self.skew, self.path)
+        out = type(self)(*self.options, self.path, self.context, self.around)
         out.online_mode = self.online_mode
         if self._session is not None:
             out._session = self._session.__deepcopy__(memo)
@@ -265,6 +286,7 @@ def patch_module(
     unstreamable: str = "raise",
     buffer_limit: int | None = None,
     skew: int = 0,
+    context: Mapping[str, Context] | None = None,
 ) -> M:
     """Make a module and all below it able to stream, in place; twice is a no-op.
 
@@ -281,6 +303,9 @@ def patch_module(
         The most frames that such a layer may wait for.
     skew : int
         Frames of the slowest input by which the inputs of one stream may be apart.
+    context : dict of str to Context, optional
+        By the paths of modules, in which ``*`` stands for any name between dots: what attention inside them sees
+        of a stream, from now on, offline too. Paths that are not there keep what they have.
 
     Returns
     -------
@@ -305,23 +330,21 @@ def patch_module(
         refuse_unstreamable(module)
     options = (train_variant, unstreamable, buffer_limit, skew)
     parts = front.parts(module)
+    contexts = contexts_of(context or {}, [path for path, _ in parts])
     for _, part in parts:
         patch = part.__dict__.get("_patch")
         if patch is None:
             continue
-        same = (patch.train_variant, patch.unstreamable, patch.buffer_limit, patch.skew) == options
-        if not same and patch.known_ids():
+        if patch.known_ids() and (contexts or patch.options != options):
             raise ModeError("streams are live; reset() before patching with other options", patch.known_ids())
+    before = {path: part.__dict__["_patch"] for path, part in parts if "_patch" in part.__dict__}
+    contexts = {path: patch.context for path, patch in before.items() if patch.context is not None} | contexts
     for path, part in parts:
-        patch = part.__dict__.get("_patch")
-        same = (
-            patch is not None
-            and (patch.train_variant, patch.unstreamable, patch.buffer_limit, patch.skew) == options
-        )
-        if not same:
-            online = patch is not None and patch.online_mode
-            made = front.patch(*options, path)
-            made.online_mode = online
+        patch, own = before.get(path), contexts.get(path)
+        around = any(not path or f"{inner}.".startswith(f"{path}.") for inner in contexts)
+        if patch is None or (patch.options, patch.context, patch.around) != (options, own, around):
+            made = front.patch(*options, path, own, around)
+            made.online_mode = patch is not None and patch.online_mode
             front.attach(part, made)
     return module
 
@@ -344,12 +367,8 @@ def unpatch_module(module: M) -> M:
     return module
 
 
-class StreamModule(Module):
-    """A module that patches itself: ``online()`` works right after it is made.
-
-    Options of `patch_module` can be given as class attributes ``train_variant``,
-    ``unstreamable_policy`` (there ``unstreamable``), ``buffer_limit`` and ``skew``.
-    """
+class PatchesItself:
+    """What modules have that patch themselves, whichever front end they are of."""
 
     train_variant = "chunk-wise-aligned"
     unstreamable_policy = "raise"
@@ -359,7 +378,8 @@ class StreamModule(Module):
     def __getattr__(self, name: str) -> Any:
         if name in (*Patch.METHODS, *Patch.PROPERTIES) and "_patch" not in self.__dict__:
             self._patch_itself()
-        return super().__getattr__(name)
+            return getattr(self, name)
+        return super().__getattr__(name)  # type: ignore[misc]
 
     def _patch_itself(self) -> None:
         patch_module(self, self.train_variant, self.unstreamable_policy, self.buffer_limit, self.skew)
@@ -375,3 +395,11 @@ class StreamModule(Module):
         """Be the untouched model; live streams stay as they are."""
         own: Any = self
         return own.online(False) if "_patch" in own.__dict__ else self
+
+
+class StreamModule(PatchesItself, Module):
+    """A module that patches itself: ``online()`` works right after it is made.
+
+    Options of `patch_module` can be given as class attributes ``train_variant``,
+    ``unstreamable_policy`` (there ``unstreamable``), ``buffer_limit`` and ``skew``.
+    """

@@ -18,6 +18,7 @@ _ROWS = (
     *_all("frame", "linear", "matmul", "embedding", "lstm_cell", "gru_cell", "rnn_cell"),
     *_all("window", "conv1d", "conv_transpose1d", "conv2d", "conv_transpose2d"),
     *_all("carried", "lstm", "gru", "rnn"),
+    Operator("attention", kind="window", written="`F.scaled_dot_product_attention`, `nn.MultiheadAttention`"),
     *_all("frame", "layer_norm", "rms_norm", "batch_norm"),
     *_all("window", "group_norm"),
     # along the stream

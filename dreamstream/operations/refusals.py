@@ -14,9 +14,11 @@ __all__ = [
     "BATCH_STATISTICS",
     "CIRCULAR",
     "CIRCULAR_BOTH",
+    "MASKED",
     "OVER_STREAM",
     "REFUSALS",
     "RESIZED",
+    "SEES_ALL",
     "Refusal",
 ]
 
@@ -87,8 +89,21 @@ RESIZED = Refusal(
     "its frames would not come at a fixed whole rate, or depend on the length",
     "use a whole `scale_factor`, 1 / k, or `nn.Resample`",
 )
+SEES_ALL = Refusal(
+    "attention over whole streams",
+    "every query sees the whole stream",
+    "say what it sees: `is_causal=True`, or `context=` with a `ds.Context`",
+    waits=True,
+)
+MASKED = Refusal(
+    "`attn_mask=`, `key_padding_mask=` of attention",
+    "a mask of a chunk's size says nothing of a stream",
+    SEES_ALL.remedy,
+)
 
 REFUSALS = (
+    SEES_ALL,
+    MASKED,
     BACKWARDS,
     OVER_STREAM,
     BATCH_STATISTICS,

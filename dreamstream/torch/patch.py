@@ -7,7 +7,7 @@ forward is the class's own, so that `torch.jit.script` and `torch.export` see no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -17,17 +17,18 @@ from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor as Native
 from ..errors import ModeError, NotStreamableError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
-from ..online.patch import Patch, patch_module
+from ..online.patch import Patch, PatchesItself
 from ..stream.rules import require_same_streams
 from . import private
 from .forward.buffers import Buffers
 from .forward.constants import nominal
-from .forward.layers import streaming_forward, unstreamable, waits
+from .forward.layers import streaming_forward, unstreamable
 from .forward.mode import Forward, current
 from .forward.source import TorchSource
+from .outside.attention import DeclaredContext
 from .private import pytree
+from .run import declared as _declared  # noqa: F401  (operators declared in Python take torch tensors)
 from .run.calls import TorchCall, TorchSession
-from .run.declared import buffered
 from .tensor import StreamTensor
 from .tensor.padding import unpad
 from .train.outputs import Outputs
@@ -46,7 +47,13 @@ class TorchPatch(Patch):
     _types: list[torch.dtype]
 
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the module's forward as its mode says."""
+        """Run the module's forward as its mode says, in its context."""
+        if not self.around:
+            return self._call(module, args, kwargs)
+        with nullcontext() if _within(Forward, DeclaredContext) else DeclaredContext():
+            return super().call(module, args, kwargs)
+
+    def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = [x for x in _leaves(args, kwargs) if isinstance(x, StreamTensor)]
         inside = [x for x in tensors if x._inner is not None]
         if inside:
@@ -60,7 +67,7 @@ class TorchPatch(Patch):
             return _plain_call(module, args, kwargs)
         if tensors:
             return self._outermost(module, args, kwargs, tensors)
-        if _within_forward():  # a layer of constants
+        if _within(Forward):  # a layer of constants
             return _plain_call(module, args, kwargs)
         if any(isinstance(x, Native) for x in _leaves(args, kwargs)):
             raise ModeError(
@@ -194,8 +201,6 @@ def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _run_as_it_streams(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     other = streaming_forward(module)
-    if other is None and current().entry.buffers and waits(module):
-        return buffered(module, partial(Module.__call__, module), args, kwargs)
     if other is None:
         return _plain_call(module, args, kwargs)
     if not private.has_hooks(module):
@@ -210,8 +215,8 @@ def _run_as_it_streams(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any
             module.__dict__["forward"] = own
 
 
-def _within_forward() -> bool:
-    return any(isinstance(m, Forward) for m in private.active_modes())
+def _within(*kinds: type) -> bool:
+    return any(isinstance(m, kinds) for m in private.active_modes())
 
 
 #: Arguments that hold no tensors.
@@ -322,20 +327,5 @@ class _Front:
 FRONT = _Front()
 
 
-class StreamModule(torch.nn.Module):
-    """A torch module that patches itself: ``online()`` works right after it is made.
-
-    Options of `dreamstream.patch_module` can be given as class attributes ``train_variant``,
-    ``unstreamable_policy`` (there ``unstreamable``), ``buffer_limit`` and ``skew``.
-    """
-
-    train_variant = "chunk-wise-aligned"
-    unstreamable_policy = "raise"
-    buffer_limit: int | None = None
-    skew = 0
-
-    def __getattr__(self, name: str) -> Any:
-        if name in (*Patch.METHODS, *Patch.PROPERTIES) and "_patch" not in self.__dict__:
-            patch_module(self, self.train_variant, self.unstreamable_policy, self.buffer_limit, self.skew)
-            return getattr(self, name)
-        return super().__getattr__(name)
+class StreamModule(PatchesItself, torch.nn.Module):
+    """A torch module that patches itself; see `dreamstream.StreamModule`."""

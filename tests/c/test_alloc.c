@@ -1,11 +1,11 @@
-/* base/alloc and base/fault: sizes, alignment, hooks, injected failures. */
+/* base/alloc and fault: sizes, alignment, hooks, injected failures. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/fault.h"
 #include "check.h"
+#include "fault.h"
 
 static void test_sizes(const ds_allocator *allocator)
 {

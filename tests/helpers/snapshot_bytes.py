@@ -86,6 +86,9 @@ def shift(data: bytes, engine: Any, by: int) -> bytes:
         return int(frames)
 
     s = parse(data)
-    arrays = [replace(a, at=a.at + moved(rates[a.node, a.array])) if a.array >= 0 else a for a in s.arrays]
+    # A node that is not there any more was a sync: here, of inputs that are as fast as the first.
+    arrays = [
+        replace(a, at=a.at + moved(rates.get((a.node, a.array), base))) if a.array >= 0 else a for a in s.arrays
+    ]
     frames = [n + moved(rates[-1 - k, 0]) for k, n in enumerate(s.frames)]
     return build(replace(s, frames=tuple(frames), arrays=tuple(arrays)))

@@ -25,6 +25,8 @@ Forward = Callable[[Any], Any]
 
 #: What is refused, by the first words of its row: layers, or functions of a stream (B, 4, L).
 SAMPLES: dict[str, nn.Module | Forward] = {
+    "attention": lambda x: F.scaled_dot_product_attention(*3 * [x.transpose(1, 2)]),
+    "`attn_mask=`": lambda x: F.scaled_dot_product_attention(*3 * [x.transpose(1, 2)], ds.ones(9, 9)),
     "bidirectional": nn.LSTM(4, 2, bidirectional=True),
     "GroupNorm": nn.GroupNorm(2, 4),
     "BatchNorm": nn.BatchNorm1d(4, track_running_stats=False),

@@ -12,6 +12,7 @@ the same name.
 from types import FunctionType as _Function
 
 from .activation import *  # noqa: F403
+from .attention import *  # noqa: F403
 from .convolution import *  # noqa: F403
 from .convolution2d import *  # noqa: F403
 from .distance import *  # noqa: F403

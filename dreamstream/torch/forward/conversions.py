@@ -19,6 +19,7 @@ from ...errors import ModeError, NotStreamableError
 from ...nn import functional as native_functional
 from ...stream.rules import BatchSize
 from ...stream.where import user_line
+from ..run.dropping import dropping
 from ..tensor import StreamTensor
 from .constants import Constant, dtype_of, nominal
 from .mode import Forward
@@ -198,6 +199,24 @@ for _name in ("dropout", "dropout1d", "dropout2d", "dropout3d"):
     _random(_name, True)
 for _name in ("alpha_dropout", "feature_alpha_dropout"):
     _random(_name, False)
+
+
+@function("scaled_dot_product_attention")
+def attention(
+    forward: Forward,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    with dropping(dropout_p):
+        return native_functional.scaled_dot_product_attention(
+            query, key, value, attn_mask, 0.0, is_causal, scale, enable_gqa
+        )
 
 
 # ---------------------------------------------------------------------- statistics of a batch

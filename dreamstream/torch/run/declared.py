@@ -1,8 +1,4 @@
-"""Operators declared in Python on torch's values, and layers that wait for the whole stream.
-
-Both run row by row, in eager mode: `ds.Op` calls its forward on each stream's window, and a buffered layer is run
-on each stream that has ended.
-"""
+"""Operators declared in Python on torch's values: each stream's window by itself, in eager mode."""
 
 from __future__ import annotations
 
@@ -13,21 +9,17 @@ import numpy as np
 import torch
 
 from ... import _core
-from ...array.hook import run as run_native
 from ...array.stream_tensor import StreamTensor as Native
-from ...errors import ModeError, NotStreamableError, ShapeError
+from ...errors import ModeError, ShapeError
 from ...online.declared import Op, Window, set_foreign
 from ...stream.edge import Request
-from ...stream.rules import same_lineage
-from ...stream.where import user_line
 from ..forward.mode import current
-from ..private import pytree
 from ..tensor import StreamTensor
 from ..tensor.padding import as_rows
 from .kernels import Kernel, Step
 from .windows import EagerWindow
 
-__all__ = ["buffered"]
+__all__: list[str] = []
 
 Tensor = torch.Tensor
 
@@ -99,92 +91,3 @@ def _offline(op: Op, inputs: Sequence[Tensor]) -> Tensor:
 
 
 set_foreign(torch.Tensor, _apply)
-
-
-# ---------------------------------------------------------------------- layers that wait
-def buffered(module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a layer on each whole stream once it has ended; its output has the input's frames.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-    forward : callable
-        The layer's own call.
-    args, kwargs
-        Its arguments; all streams among them advance together.
-    """
-    leaves, form = pytree.tree_flatten((args, kwargs))
-    mode = current()
-    shells = [x for x in leaves if isinstance(x, StreamTensor)]
-    natives = {id(x._inner): mode.unwrap(x).in_order() for x in shells}
-    first = next(iter(natives.values()))
-    alike = all(x.dims == first.dims for x in natives.values())
-    if not alike or not same_lineage(x.edge.cid for x in natives.values()):
-        raise NotStreamableError(
-            f"{type(module).__name__} at {user_line()} waits for streams that progress differently; give it "
-            "streams of one length and one order of dimensions"
-        )
-    limit = mode.entry.buffer_limit
-    waiting = [_limited(x, limit) for x in natives.values()]
-    number = {key: i for i, key in enumerate(natives)}
-
-    def call(rows: Sequence[Tensor]) -> Tensor:
-        """Run the layer on one stream's frames per input, and return its frames."""
-        seen = [
-            _seen(rows[number[id(x._inner)]], first.dims) if isinstance(x, StreamTensor) else x for x in leaves
-        ]
-        own_args, own_kwargs = pytree.tree_unflatten(seen, form)
-        made = forward(*own_args, **own_kwargs)
-        made = made[0] if isinstance(made, tuple) else made
-        return _frames(made, first.dims)
-
-    like = [torch.zeros(3, *x.features, dtype=_type(x), device=mode.device) for x in waiting]
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        training, module.training = module.training, False
-        try:
-            probe = call(like)
-        finally:
-            module.training = training
-    if len(probe) != 3:
-        raise NotStreamableError(
-            f"{type(module).__name__} can't wait for the end: it gives {len(probe)} frames for 3"
-        )
-    op = Op(
-        type(module).__name__,
-        counts=lambda *xs: (0, xs[0].total),
-        need=lambda m: tuple(0 * m for _ in waiting),
-        forward=lambda *given: call([w.frames for w in given[:-2]]),
-        features=tuple(probe.shape[1:]),
-    )
-    out = StreamTensor.shell(_inside(op, waiting).with_dims(first.dims))
-    return (out, None) if isinstance(module, torch.nn.MultiheadAttention) else out
-
-
-def _limited(x: Native, limit: int | None) -> Native:
-    """Return a stream that refuses to be longer than a limit."""
-    if limit is None:
-        return x
-    edges: list[Any] = [x.edge]
-    ((value, edge),) = run_native(Request("limit", {"frames": limit}, edges, [x.value]))
-    return x.made(value, edge)
-
-
-def _type(x: Native) -> torch.dtype:
-    value: Any = x.value
-    return torch.float32 if value is None else value.dtype
-
-
-def _order(dims: tuple[Any, ...]) -> list[int]:
-    """Return the place in ``(B, L, *features)`` of each visible dimension."""
-    return [("B", "L").index(d) if isinstance(d, str) else d + 2 for d in dims]
-
-
-def _seen(frames: Tensor, dims: tuple[Any, ...]) -> Tensor:
-    """Return one stream's frames ``(n, *features)`` as a layer sees them, with a batch of one."""
-    return frames.unsqueeze(0).permute(_order(dims))
-
-
-def _frames(seen: Tensor, dims: tuple[Any, ...]) -> Tensor:
-    """Return the frames of what a layer made of one stream."""
-    order = _order(dims)
-    return seen.permute([order.index(i) for i in range(len(order))])[0]

@@ -105,6 +105,8 @@ class Case:
         models. Else the reference says so.
     late : str
         Why frames may leave later than brute force finds them to be final; empty: they never may.
+    grows : bool
+        Whether what a stream keeps grows with it.
     reach : int
         Frames of an input within which everything that can happen has happened.
     lengths : function (rng, n) -> list of int, optional
@@ -129,6 +131,7 @@ class Case:
     reach: int = 4
     skew: int = 0
     whole: bool = False
+    grows: bool = False
     exact: bool = False
     lengths: Callable[[Rng, int], list[int]] | None = None
     refused: Callable[[Rng], list[int]] | None = None

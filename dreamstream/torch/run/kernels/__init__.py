@@ -1,6 +1,7 @@
 """What torch computes: one kernel per operator of the C registry."""
 
 from . import (  # noqa: F401  (each file enters its kernels)
+    attention,
     convolution,
     moving,
     normalization,

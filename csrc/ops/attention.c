@@ -1,0 +1,215 @@
+/* ops/attention.c: scaled dot-product attention along the stream, by blocks at absolute positions.
+ *
+ *     y[i][h] = sum over j of softmax_j(scale (q[i][h] . k[j][g]) + bias[h](i - j)) v[j][g]
+ *
+ * over the keys that block b = floor(i / chunk) sees: b chunk - left <= j < (b + 1) chunk + right. Head h of queries
+ * has keys and values of head g = h / (H / G).
+ *
+ *     in     queries [H][D], keys [G][D], values [G][E]; G divides H     out  [H][E]
+ *     known  chunk floor((known - right) / chunk)                        total  total
+ *     need   queries m; keys and values floor(m / chunk) chunk - left, 0 where left is unbounded
+ *
+ * chunk 1 is a sliding window, causal where right is 0. What is carried from call to call are the keys and values that
+ * their edges keep. Without a bound of chunk or right everything waits for the end. A query that sees no key, or whose
+ * keys all have the score -inf, gets zeros.
+ *
+ * bias [H or 1][n] is a table over distances i - j from `first` on; beyond its ends it keeps its last value there
+ * (constant: clipped, T5's buckets) or goes on by its last step (linear: ALiBi). -inf masks.
+ *
+ * Source: torch.nn.functional.scaled_dot_product_attention; the kernel's order of sums: kernels/kernels.h. */
+#include <math.h>
+
+#include "ops/framewise.h"
+#include "ops/registry.h"
+
+enum { CHUNK, LEFT, RIGHT, SCALE, FIRST, BEYOND };
+enum { Q, K, V };
+enum { BIAS };
+enum { CONSTANT, LINEAR };
+enum { UNBOUNDED = -1 };
+enum {
+    BESIDE = 32,              /* queries of a call of the kernel */
+    WORTH_SPLITTING = 1 << 15 /* multiplications of a task, below which waking others costs more */
+};
+
+static const ds_attr_def attention_attrs[] = {
+    {"chunk", DS_ATTR_INT, .i = 1, .doc = "queries of a block; 0: one block of all",
+     .range = DS_FROM_0},
+    {"left", DS_ATTR_INT, .i = UNBOUNDED, .doc = "keys seen before the block; -1: all"},
+    {"right", DS_ATTR_INT, .doc = "keys seen behind the block; -1: all"},
+    {"scale", DS_ATTR_REAL, .doc = "factor of products; 0: 1 / sqrt(D)"},
+    {"first", DS_ATTR_INT, .doc = "query position - key position of the bias's first entry"},
+    {"beyond", DS_ATTR_CHOICE, .choices = "constant|linear",
+     .doc = "how the bias goes on beyond its ends"},
+    {0}};
+
+typedef struct sizes {
+    int64_t chunk, left, right;
+    size_t heads, groups, d_key, d_value, element;
+} sizes;
+
+static sizes attention_sizes(const ds_op *op)
+{
+    return (sizes){.chunk = op->attr[CHUNK].i,
+                   .left = op->attr[LEFT].i,
+                   .right = op->attr[RIGHT].i,
+                   .heads = (size_t)op->in[Q].shape[0],
+                   .groups = (size_t)op->in[K].shape[0],
+                   .d_key = (size_t)op->in[K].shape[1],
+                   .d_value = (size_t)op->in[V].shape[1],
+                   .element = ds_op_element(op)};
+}
+
+static ds_status attention_check_bias(const ds_op *op)
+{
+    const ds_signature *bias = &op->weight[BIAS];
+    char text[160];
+    DS_CHECK(bias->rank == 2 && (bias->shape[0] == 1 || bias->shape[0] == op->in[Q].shape[0]) &&
+                 bias->shape[1] >= 1,
+             DS_SHAPE,
+             "attention: its weight 'bias' must have shape (%lld or 1, distances), got %s",
+             (long long)op->in[Q].shape[0], ds_signature_text(bias, text, sizeof text));
+    return DS_OK;
+}
+
+static ds_status attention_infer(ds_op *op)
+{
+    const ds_signature *in = op->in;
+    char text[160];
+    for (int i = Q; i <= V; i++)
+        DS_CHECK(in[i].rank == 2 && in[i].shape[0] >= 1, DS_SHAPE,
+                 "attention: frames of its input %d must have shape (heads, features), got %s", i,
+                 ds_signature_text(&in[i], text, sizeof text));
+    DS_CHECK(in[K].shape[0] == in[V].shape[0] && in[Q].shape[0] % in[K].shape[0] == 0, DS_SHAPE,
+             "attention: keys and values must have one number of heads, which divides that of the "
+             "queries; got %lld, %lld and %lld",
+             (long long)in[K].shape[0], (long long)in[V].shape[0], (long long)in[Q].shape[0]);
+    DS_CHECK(in[Q].shape[1] == in[K].shape[1], DS_SHAPE,
+             "attention: queries and keys must have one number of features, got %lld and %lld",
+             (long long)in[Q].shape[1], (long long)in[K].shape[1]);
+    DS_CHECK(op->attr[LEFT].i >= UNBOUNDED && op->attr[RIGHT].i >= UNBOUNDED, DS_ARGUMENT,
+             "attention: left and right must be at least 0, or -1 for all keys");
+    if (ds_op_has_weight(op, BIAS))
+        DS_TRY(attention_check_bias(op));
+    op->whole = op->attr[CHUNK].i == 0 || op->attr[RIGHT].i == UNBOUNDED;
+    op->out[0].shape[1] = in[V].shape[1];
+    return DS_OK;
+}
+
+static void attention_counts(const ds_op *op, ds_program *p)
+{
+    const int64_t chunk = op->whole ? 1 : op->attr[CHUNK].i;
+    const ds_expr seen = ds_add_k(p, ds_known(p, Q), -op->attr[RIGHT].i);
+    ds_root(p, ds_mul_k(p, ds_floordiv_k(p, seen, chunk), chunk));
+    ds_root(p, ds_total(p, Q));
+}
+
+static void attention_need(const ds_op *op, ds_program *p)
+{
+    const int64_t chunk = op->attr[CHUNK].i, left = op->attr[LEFT].i;
+    ds_root(p, ds_m(p));
+    for (int i = K; i <= V; i++) {
+        const ds_expr block = ds_mul_k(p, ds_floordiv_k(p, ds_m(p), chunk), chunk);
+        ds_root(p, left == UNBOUNDED ? ds_const(p, 0) : ds_add_k(p, block, -left));
+    }
+}
+
+/* ---------------------------------------------------------------- values */
+
+/* The queries of one row, by the heads of one group of them, are a task. */
+typedef struct attention_tasks {
+    const ds_op *op;
+    const ds_run *run;
+    sizes s;
+} attention_tasks;
+
+/* Keys [*from, *to) that query i sees of n. */
+static void attention_sees(const sizes *s, int64_t i, int64_t n, int64_t *from, int64_t *to)
+{
+    const int64_t begin = s->chunk == 0 ? 0 : i / s->chunk * s->chunk;
+    *from = s->left == UNBOUNDED || begin < s->left ? 0 : begin - s->left;
+    const bool all = s->chunk == 0 || s->right == UNBOUNDED || n - begin < s->chunk + s->right;
+    *to = all ? n : begin + s->chunk + s->right;
+}
+
+static void attention_task(void *context, size_t index)
+{
+    const attention_tasks *t = context;
+    const sizes *s = &t->s;
+    const ds_run *run = t->run;
+    const size_t row = index / s->groups, group = index % s->groups, per = s->heads / s->groups;
+    const ds_window *queries = &run->in[Q * run->n_rows + row];
+    const ds_window *keys = &run->in[K * run->n_rows + row];
+    const ds_window *values = &run->in[V * run->n_rows + row];
+    const ds_target *out = &run->out[row];
+    if (out->m0 >= out->m1)
+        return;
+    const int64_t n_keys = run->count[K * run->n_rows + row].now.known;
+    const size_t q_bytes = s->d_key * s->element, v_bytes = s->d_value * s->element;
+    const ds_signature *bias = &t->op->weight[BIAS];
+    void *y[BESIDE];
+    const void *q[BESIDE];
+    int64_t position[BESIDE], from[BESIDE], to[BESIDE];
+    const double scale = t->op->attr[SCALE].x;
+    ds_attend a = {.y = y,
+                   .q = q,
+                   .position = position,
+                   .from = from,
+                   .to = to,
+                   .at = keys->at > values->at ? keys->at : values->at,
+                   .key_step = s->groups * s->d_key,
+                   .value_step = s->groups * s->d_value,
+                   .d_key = s->d_key,
+                   .d_value = s->d_value,
+                   .scale = scale != 0 ? scale : 1 / sqrt((double)s->d_key)};
+    a.keys = (const char *)ds_at(keys, a.at, s->groups * q_bytes) + group * q_bytes;
+    a.values = (const char *)ds_at(values, a.at, s->groups * v_bytes) + group * v_bytes;
+    for (size_t h = group * per; h < (group + 1) * per; h++) {
+        if (ds_op_has_weight(t->op, BIAS)) {
+            const size_t n = (size_t)bias->shape[1], own = bias->shape[0] == 1 ? 0 : h;
+            a.bias =
+                (ds_distances){.table = (const char *)run->weights[BIAS] + own * n * s->element,
+                               .first = t->op->attr[FIRST].i,
+                               .n = n,
+                               .linear = t->op->attr[BEYOND].i == LINEAR};
+        }
+        a.n_queries = 0;
+        for (int64_t i = out->m0; i < out->m1; i++) {
+            y[a.n_queries] = (char *)ds_to(out, i, s->heads * v_bytes) + h * v_bytes;
+            q[a.n_queries] = (const char *)ds_at(queries, i, s->heads * q_bytes) + h * q_bytes;
+            position[a.n_queries] = i;
+            attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);
+            if (++a.n_queries == BESIDE || i + 1 == out->m1) {
+                run->k->attend(&a);
+                a.n_queries = 0;
+            }
+        }
+    }
+}
+
+static void attention_forward(const ds_op *op, const ds_run *run)
+{
+    attention_tasks t = {.op = op, .run = run, .s = attention_sizes(op)};
+    double work = 0;
+    for (size_t r = 0; r < run->n_rows; r++) {
+        const ds_target *out = &run->out[r];
+        int64_t from, to;
+        if (out->m0 < out->m1) {
+            attention_sees(&t.s, out->m1 - 1, run->count[K * run->n_rows + r].now.known, &from,
+                           &to);
+            work += (double)(out->m1 - out->m0) * (double)(to - from);
+        }
+    }
+    work *= (double)t.s.heads * (double)(t.s.d_key + t.s.d_value);
+    ds_pool_run(work < 2 * WORTH_SPLITTING ? NULL : run->pool, attention_task, &t,
+                run->n_rows * t.s.groups);
+}
+
+const ds_op_def ds_op_attention = {
+    DS_OPERATOR_OF(attention, "Scaled dot-product attention by blocks of the stream.", 3, 1, 3),
+    .flags = DS_OP_LOCKSTEP | DS_OP_REAL,
+    .attrs = attention_attrs,
+    .weights = "bias?",
+    .infer = attention_infer,
+    DS_COUNTED(attention),
+    .forward = attention_forward};

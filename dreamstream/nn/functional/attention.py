@@ -1,0 +1,98 @@
+"""Attention along the stream."""
+
+from __future__ import annotations
+
+import math
+
+from ...array import Tensor
+from ...dispatch import apply
+from ...errors import DTypeError, NotStreamableError, ShapeError, no_tape
+from ...operations.refusals import MASKED, SEES_ALL, Refusal
+from ...stream.context import Context, seen_by
+from ...stream.where import user_line
+from .arguments import checked
+
+__all__ = ["scaled_dot_product_attention"]
+
+
+def refused(name: str, refusal: Refusal) -> NotStreamableError:
+    """Return the error for what a row of the refusals names."""
+    reason, remedy = refusal.words
+    waits = ', or unstreamable="buffer" to wait for the end of each stream' if refusal.waits else ""
+    return NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}{waits}")
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    context: Context | None = None,
+) -> Tensor:
+    """Return softmax(query @ key.T * scale) @ value, each query over the keys that it sees.
+
+    Parameters
+    ----------
+    query : Tensor
+        ``(B, H, L, E)`` or ``(B, L, E)``.
+    key, value : Tensor
+        ``(B, G, L, E)`` and ``(B, G, L, Ev)``, or without the heads.
+    attn_mask : None
+        A mask is said by `context`.
+    dropout_p : float
+        0.
+    is_causal : bool
+        Whether a query sees what came before it, and its own frame, alone.
+    scale : float, optional
+        1 / sqrt(E), where it is not given.
+    enable_gqa : bool
+        Whether G may be a divisor of H: each head of keys and values then serves H / G heads of queries.
+    context : Context, optional
+        What a query sees; without it, without `is_causal` and without one that is declared the whole stream.
+
+    Returns
+    -------
+    Tensor
+        ``(B, H, L, Ev)`` or ``(B, L, Ev)``. Zeros for a query that sees no key.
+
+    Raises
+    ------
+    ShapeError
+        For shapes that don't fit.
+    NotStreamableError
+        Where the whole stream is seen and nothing may wait for its end; for masks.
+
+    Notes
+    -----
+    **Streaming.** Delay and state are the context's: keys and values of the frames that are seen again. Source:
+    torch.nn.functional.scaled_dot_product_attention.
+    """
+    name = "scaled_dot_product_attention"
+    q, k, v = checked(name, query), checked(name, key), checked(name, value)
+    if attn_mask is not None:
+        raise refused(name, MASKED)
+    if dropout_p:
+        raise no_tape(f"{name}: dropout_p={dropout_p}")
+    if {x.ndim for x in (q, k, v)} not in ({3}, {4}):
+        raise ShapeError(
+            f"{name}: expected three tensors (B, H, L, E) or (B, L, E), got {q.ndim}, {k.ndim} and {v.ndim} "
+            "dimensions"
+        )
+    if len({x.dtype for x in (q, k, v)}) > 1 or q.dtype.kind != "f":
+        raise DTypeError(f"{name}: expected one type of floats, got {q.dtype}, {k.dtype} and {v.dtype}")
+    if q.ndim == 3:
+        q, k, v = q.unsqueeze(1), k.unsqueeze(1), v.unsqueeze(1)
+    heads, groups = q.shape[1], k.shape[1]
+    if groups != heads and not enable_gqa:
+        raise ShapeError(f"{name}: {heads} heads of queries and {groups} of keys need enable_gqa=True")
+    seen = seen_by(name, is_causal, context)
+    if seen.waits and q.is_stream and not q.edge.entry.buffers:  # type: ignore[attr-defined]
+        raise refused(name, SEES_ALL)
+    attributes = {**seen.attributes, "scale": 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)}
+    (out,) = apply("attention", attributes, (q, k, v), (), ("B", 0, "L", 1))
+    return out.squeeze(1) if query.ndim == 3 else out

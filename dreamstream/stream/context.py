@@ -1,0 +1,138 @@
+"""What attention sees of a stream, in three integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+__all__ = ["CAUSAL", "EVERYTHING", "Context", "contexts_of", "declared", "is_declared", "seen_by"]
+
+
+@dataclass(frozen=True)
+class Context:
+    """The keys that a query sees: those of its block, and some before and behind it.
+
+    Blocks of `chunk` frames lie at absolute positions, all in frames at the rate of the attention. The query at
+    position i is in block b = i // chunk and sees the keys from ``b * chunk - left`` up to and without
+    ``(b + 1) * chunk + right``.
+
+    Parameters
+    ----------
+    chunk : int or None
+        Frames of a block: 1 for a window that slides; None for one block of the whole stream, which waits for its
+        end.
+    left : int or None
+        Frames seen before the block; None for all.
+    right : int or None
+        Frames seen behind it; None for all, which waits for the stream's end.
+
+    Raises
+    ------
+    ValueError
+        For what is no number of frames.
+
+    Notes
+    -----
+    **Streaming.** Delay ``chunk - 1 + right`` frames. Kept are the keys and values of ``left + chunk + right``
+    frames at most; of all where `left` is None.
+
+    Examples
+    --------
+    >>> Context(chunk=16, left=64)
+    Context(chunk=16, left=64, right=0)
+    """
+
+    chunk: int | None = 1
+    left: int | None = None
+    right: int | None = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("chunk", 1), ("left", 0), ("right", 0)):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+                raise ValueError(f"Context: {name} is a number of frames from {least} on, or None, got {value!r}")
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing can be computed before the stream's end."""
+        return self.chunk is None or self.right is None
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Those of the operator."""
+        return {
+            "chunk": self.chunk or 0,
+            "left": -1 if self.left is None else self.left,
+            "right": -1 if self.right is None else self.right,
+        }
+
+
+#: All that came before, and the frame itself.
+CAUSAL = Context()
+#: The whole stream.
+EVERYTHING = Context(chunk=None)
+
+_DECLARED: ContextVar[Context | None] = ContextVar("dreamstream_context", default=None)
+
+
+@contextmanager
+def declared(context: Context) -> Iterator[None]:
+    """Let attention that runs meanwhile see that context."""
+    token = _DECLARED.set(context)
+    try:
+        yield
+    finally:
+        _DECLARED.reset(token)
+
+
+def is_declared() -> bool:
+    """Whether attention that runs now has been told what it sees."""
+    return _DECLARED.get() is not None
+
+
+def seen_by(name: str, is_causal: bool, context: Context | None = None) -> Context:
+    """Return what queries of a call see: what the call says, what was declared around it, or the whole stream.
+
+    Raises
+    ------
+    ValueError
+        Where it is said twice.
+    """
+    said = [c for c in (_DECLARED.get(), context, CAUSAL if is_causal else None) if c is not None]
+    if len(said) > 1:
+        raise ValueError(f"{name}: {said[0]} and {said[1]} both say what a query sees; give one of them")
+    return said[0] if said else EVERYTHING
+
+
+def contexts_of(given: Mapping[str, Context], paths: list[str]) -> dict[str, Context]:
+    """Return the context that is given for each path, where one is; ``*`` stands for a name between dots.
+
+    Raises
+    ------
+    TypeError
+        For what is no context.
+    ValueError
+        For a pattern that no path fits, a path that two fit, or one within another.
+    """
+    found: dict[str, Context] = {}
+    for pattern, context in given.items():
+        if not isinstance(context, Context):
+            raise TypeError(f"context: expected a ds.Context for {pattern!r}, got {type(context).__name__}")
+        names = pattern.split(".")
+        parts = {p: p.split(".") for p in paths if p.count(".") == pattern.count(".")}
+        fitting = [p for p, own in parts.items() if all(map(fnmatchcase, own, names))]
+        if not fitting:
+            raise ValueError(f"context: no module's path fits {pattern!r}; there are {', '.join(paths[1:9])}, ...")
+        for path in fitting:
+            if path in found:
+                raise ValueError(f"context: two patterns fit {path!r}")
+            found[path] = context
+    for path in found:
+        outer = next((p for p in found if p != path and (not p or path.startswith(f"{p}."))), None)
+        if outer is not None:
+            raise ValueError(f"context: {path!r} lies within {outer!r}, which has a context too")
+    return found

@@ -1,0 +1,65 @@
+"""Attention of plain tensors within a declared context: the same model offline as online."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+from ...errors import ShapeError
+from ...stream.context import Context, is_declared, seen_by
+
+__all__ = ["DeclaredContext"]
+
+Tensor = torch.Tensor
+
+
+def _seen(context: Context, query: Tensor, key: Tensor, axis: int) -> Tensor:
+    """Return ``(L, L)``: whether the query of a row sees the key of a column."""
+    n = query.shape[axis]
+    if key.shape[axis] != n:
+        raise ShapeError(f"attention in {context}: {n} queries and {key.shape[axis]} keys are not of one stream")
+    i = torch.arange(n, device=query.device)
+    begin = i // context.chunk * context.chunk if context.chunk else torch.zeros_like(i)
+    low = torch.zeros_like(i) if context.left is None else begin - context.left
+    bounded = context.chunk is not None and context.right is not None
+    high = begin + context.chunk + context.right if bounded else i + n  # type: ignore[operator]
+    return (i >= low[:, None]) & (i < high[:, None])
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    context = seen_by("scaled_dot_product_attention", is_causal or attn_mask is not None)
+    mask = _seen(context, query, key, -2)
+    return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, scale=scale, enable_gqa=enable_gqa)
+
+
+def _heads(
+    query: Tensor, key: Tensor, *args: Any, attn_mask: Any = None, is_causal: bool = False, **more: Any
+) -> Any:
+    context = seen_by("MultiheadAttention", is_causal or attn_mask is not None)
+    more["attn_mask"] = ~_seen(context, query, key, 0)
+    return F.multi_head_attention_forward(query, key, *args, **more)
+
+
+_STANDS_IN = {F.scaled_dot_product_attention: _attention, F.multi_head_attention_forward: _heads}
+
+
+class DeclaredContext(TorchFunctionMode):
+    """Within it attention sees what is declared; and torch's fused layers, which ask nobody, are not taken."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        run = _STANDS_IN.get(func, func) if is_declared() else func
+        return run(*args, **(kwargs or {}))

@@ -1,0 +1,72 @@
+"""Attention along the stream, by blocks at absolute positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..dropping import dropped
+from .positions import there
+from .registry import Step, Window, windowed
+
+Tensor = torch.Tensor
+
+
+@windowed("attention")
+def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the values of the keys that each query sees, by softmax of their scores."""
+    a = step.attributes
+    queries, keys, values = windows
+    first, n = step.first[0], step.n[0]
+    device = first.device
+    position = first[:, None] + torch.arange(n, device=device)
+    begin = position // a["chunk"] * a["chunk"] if a["chunk"] else torch.zeros_like(position)
+    q = queries.run(first, n)
+    if a["left"] < 0 or not a["chunk"] or a["right"] < 0:
+        start, span = torch.zeros_like(first), int(keys.known.max())
+    else:
+        start = begin[:, 0] - a["left"]
+        span = ((n - 1) // a["chunk"] + 2) * a["chunk"] + a["left"] + a["right"]
+    k, v = keys.run(start, span), values.run(start, span)
+    low = begin - a["left"] if a["left"] >= 0 else torch.zeros_like(begin)
+    high = keys.known[:, None].expand_as(begin)
+    if a["chunk"] and a["right"] >= 0:
+        high = high.minimum(begin + a["chunk"] + a["right"])
+    low, high = (there((x - start[:, None]).clamp(0, span), q) for x in (low.clamp(min=0), high))
+    at = torch.arange(span, device=q.device)
+    seen = (at >= low[..., None]) & (at < high[..., None])
+    rows, _, heads, d = q.shape
+    q = q.reshape(rows, n, k.shape[2], -1, d)
+    score = torch.einsum("bigrd,bjgd->bgrij", q, k) * (a["scale"] or d**-0.5)
+    if weights and weights[0] is not None:
+        bias = _bias(a, weights[0], there(position - start[:, None], q)[..., None] - at)
+        score = score + bias.unflatten(1, (-1, score.shape[2]) if bias.shape[1] > 1 else (1, 1))
+    score = score.masked_fill(~seen[:, None, None], -torch.inf)
+    top = score.amax(-1, keepdim=True).detach()
+    weight = torch.exp(score - top.masked_fill(top == -torch.inf, 0))
+    total = weight.sum(-1, keepdim=True)
+    weight = weight / torch.where(total == 0, 1, total)
+    weight = dropped(weight)
+    # Nothing times 0 may be NaN: what is not finite is counted along the keys, and spoils those who see it.
+    bad = ~torch.isfinite(v)
+    count = torch.nn.functional.pad(bad.cumsum(1), (0, 0, 0, 0, 1, 0))
+    row = torch.arange(rows, device=q.device)[:, None]
+    spoilt = count[row, high.maximum(low)] > count[row, low]
+    out = torch.einsum("bgrij,bjge->bigre", weight, v.masked_fill(bad, 0))
+    out = out.masked_fill(spoilt[:, :, :, None], torch.nan)
+    return (out.reshape(rows, n, heads, -1),), state
+
+
+def _bias(a: dict[str, Any], table: Tensor, distance: Tensor) -> Tensor:
+    """Return entries ``(B, heads, n, keys)`` for distances ``(B, n, keys)``; a table goes on beyond its ends."""
+    at, last = distance - a["first"], table.shape[1] - 1
+    near = at.clamp(0, last)
+    found: Tensor = table[:, near].movedim(0, 1)
+    if a["beyond"] == "constant" or not last:
+        return found
+    low, high = table[:, 1] - table[:, 0], table[:, -1] - table[:, -2]
+    slope = torch.where((at < 0)[:, None], low[:, None, None], high[:, None, None])
+    beyond: Tensor = found + (at - near)[:, None] * slope
+    return beyond

@@ -1,0 +1,168 @@
+/* attend: against long double, masked and spoiled keys, and bits in every variant, for queries alone and together. */
+#include "test_kernels.h"
+
+typedef long double real;
+
+enum { QUERIES = 19, KEYS = 230, WIDEST = 90 };
+
+typedef struct problem {
+    size_t e, n, d_key, d_value, step; /* step: of keys and values, more than either */
+    int64_t at;
+    void *q[QUERIES];
+    int64_t position[QUERIES], from[QUERIES], to[QUERIES];
+    double memory_q[QUERIES * WIDEST], keys[KEYS * WIDEST], values[KEYS * WIDEST], table[8];
+    double scale;
+    size_t n_bias; /* 0: none */
+    int64_t first;
+    bool linear;
+} problem;
+
+/* Queries [begin, end); y [QUERIES][d_value]. */
+static void run(const problem *p, const ds_real_kernels *k, void *y, size_t begin, size_t end)
+{
+    void *out[QUERIES];
+    for (size_t i = 0; i < p->n; i++)
+        out[i] = (char *)y + i * p->d_value * p->e;
+    const ds_attend a = {.y = out + begin,
+                         .q = (const void *const *)p->q + begin,
+                         .position = p->position + begin,
+                         .from = p->from + begin,
+                         .to = p->to + begin,
+                         .n_queries = end - begin,
+                         .keys = p->keys,
+                         .values = p->values,
+                         .at = p->at,
+                         .key_step = p->step,
+                         .value_step = p->step,
+                         .d_key = p->d_key,
+                         .d_value = p->d_value,
+                         .scale = p->scale,
+                         .bias = {.table = p->n_bias > 0 ? p->table : NULL,
+                                  .first = p->first,
+                                  .n = p->n_bias,
+                                  .linear = p->linear}};
+    k->attend(&a);
+}
+
+static real bias_of(const problem *p, int64_t distance)
+{
+    if (p->n_bias == 0)
+        return 0;
+    const int64_t at = distance - p->first, last = (int64_t)p->n_bias - 1;
+    const int64_t near = at < 0 ? 0 : at > last ? last : at;
+    const real t = (real)get(p->table, p->e, (size_t)near);
+    if (near == at || !p->linear || last == 0)
+        return t;
+    const size_t low = near == 0 ? 0 : (size_t)last - 1;
+    return t + (real)(at - near) *
+                   ((real)get(p->table, p->e, low + 1) - (real)get(p->table, p->e, low));
+}
+
+/* Query i by the definition. */
+static void check_query(const problem *p, const void *y, size_t i)
+{
+    static real score[KEYS];
+    real top = -(real)INFINITY, sum = 0, largest = 0;
+    const size_t n = (size_t)(p->to[i] - p->from[i]), first = (size_t)(p->from[i] - p->at);
+    for (size_t j = 0; j < n; j++) {
+        score[j] = 0;
+        for (size_t c = 0; c < p->d_key; c++)
+            score[j] +=
+                (real)get(p->q[i], p->e, c) * (real)get(p->keys, p->e, (first + j) * p->step + c);
+        score[j] = score[j] * p->scale + bias_of(p, p->position[i] - p->from[i] - (int64_t)j);
+        top = score[j] > top ? score[j] : top;
+        largest = isfinite(score[j]) && fabsl(score[j]) > largest ? fabsl(score[j]) : largest;
+    }
+    for (size_t j = 0; j < n; j++)
+        sum += isinf(top) ? 0 : expl(score[j] - top);
+    const real unit = p->e == sizeof(float) ? 0x1p-24L : 0x1p-53L;
+    for (size_t c = 0; c < p->d_value; c++) {
+        real ideal = 0, size = 0;
+        for (size_t j = 0; j < n && sum > 0; j++) {
+            const real v = (real)get(p->values, p->e, (first + j) * p->step + c);
+            ideal += expl(score[j] - top) / sum * v;
+            size += expl(score[j] - top) / sum * fabsl(v);
+        }
+        const real got = (real)get(y, p->e, i * p->d_value + c);
+        CHECK(fabsl(got - ideal) <= unit * size * (40 + (real)p->d_key * (1 + largest)));
+    }
+}
+
+static void draw(problem *p, size_t e, int kind)
+{
+    p->e = e;
+    p->n = random_size(0, QUERIES);
+    p->d_key = random_size(1, 70);
+    p->d_value = random_size(1, 80);
+    p->step = WIDEST - random_size(0, 5);
+    p->at = (int64_t)random_size(0, 1) * ((int64_t)1 << 40) + (int64_t)random_size(0, 200);
+    p->scale = 1 / sqrt((double)p->d_key);
+    p->n_bias = kind == 0 ? 0 : random_size(1, 8);
+    p->first = (int64_t)random_size(0, 6) - 3;
+    p->linear = kind == 1;
+    fill(p->memory_q, e, QUERIES * WIDEST, -3, 3);
+    fill(p->keys, e, KEYS * WIDEST, -3, 3);
+    fill(p->values, e, KEYS * WIDEST, -3, 3);
+    fill(p->table, e, 8, -2, 2);
+    for (size_t i = 0; kind == 2 && i < p->n_bias; i += 2)
+        put(p->table, e, i, -(double)INFINITY);
+    const size_t window = random_size(1, KEYS);
+    for (size_t i = 0; i < p->n; i++) {
+        const size_t from = random_size(0, 2) ? i : random_size(0, KEYS);
+        p->q[i] = (char *)p->memory_q + i * WIDEST * e;
+        p->from[i] = p->at + (int64_t)from;
+        p->to[i] = p->at + (int64_t)(from + window < KEYS ? from + window : KEYS);
+        p->position[i] = p->at + (int64_t)random_size(0, KEYS);
+    }
+}
+
+/* A key that is NaN spoils those who see it, and no others. */
+static void test_spoiled(problem *p, const ds_real_kernels *k, const void *clean)
+{
+    const int64_t bad = p->at + KEYS / 2;
+    for (size_t c = 0; c < p->step; c++) {
+        put(p->keys, p->e, KEYS / 2 * p->step + c, (double)NAN);
+        put(p->values, p->e, KEYS / 2 * p->step + c, (double)NAN);
+    }
+    guarded y = guarded_new(p->n * p->d_value * p->e);
+    run(p, k, y.data, 0, p->n);
+    for (size_t i = 0; i < p->n; i++) {
+        const size_t at = i * p->d_value;
+        if (p->from[i] <= bad && bad < p->to[i])
+            CHECK(isnan(get(y.data, p->e, at)));
+        else
+            CHECK(same((char *)y.data + at * p->e, (const char *)clean + at * p->e, p->e,
+                       p->d_value));
+    }
+    guarded_free(y);
+}
+
+int main(void)
+{
+    static problem p;
+    const ds_kernels *variants[MAX_VARIANTS];
+    const size_t n_variants = runnable(variants);
+    for (int round = 0; round < 300; round++) {
+        const size_t real_at = (size_t)round % 2, e = variants[0]->real[real_at].element;
+        draw(&p, e, round % 3);
+        const size_t n_bytes = p.n * p.d_value * e;
+        guarded expected = guarded_new(n_bytes);
+        run(&p, &variants[0]->real[real_at], expected.data, 0, p.n);
+        for (size_t i = 0; i < p.n; i++)
+            check_query(&p, expected.data, i);
+        for (size_t v = 0; v < n_variants; v++) {
+            const ds_real_kernels *const k = &variants[v]->real[real_at];
+            guarded together = guarded_new(n_bytes), alone = guarded_new(n_bytes);
+            run(&p, k, together.data, 0, p.n);
+            for (size_t i = 0; i < p.n; i++)
+                run(&p, k, alone.data, i, i + 1);
+            CHECK(same(together.data, expected.data, e, p.n * p.d_value));
+            CHECK(same(alone.data, expected.data, e, p.n * p.d_value));
+            guarded_free(together);
+            guarded_free(alone);
+        }
+        test_spoiled(&p, &variants[round % (int)n_variants]->real[real_at], expected.data);
+        guarded_free(expected);
+    }
+    return check_report();
+}

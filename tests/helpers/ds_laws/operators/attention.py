@@ -1,0 +1,77 @@
+"""Attention: one query at a time, and random cases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..case import Array, Case, Input, Rng, normal, pick
+from .drawing import WAITS, make
+
+__all__ = ["GENERATORS", "REFERENCES"]
+
+
+def _bias(a: dict[str, Any], table: Array, distance: Array) -> Array:
+    """Entries ``[heads][...]`` of a table over distances, which goes on beyond its ends."""
+    at = distance - a["first"]
+    near = np.clip(at, 0, table.shape[1] - 1)
+    found = table[:, near]
+    if a["beyond"] == "linear" and table.shape[1] > 1:
+        low, high = table[:, 1] - table[:, 0], table[:, -1] - table[:, -2]
+        beyond = np.where(at < 0, low[:, None], high[:, None]) * (at - near)
+        found = np.where(at == near, found, found + beyond)
+    return found
+
+
+def by_definition(a: dict[str, Any], w: Sequence[Array], q: Array, k: Array, v: Array) -> list[Array]:
+    n, heads, d = q.shape
+    times = heads // k.shape[1]
+    k, v = np.repeat(k, times, axis=1), np.repeat(v, times, axis=1)
+    scale = a["scale"] or d**-0.5
+    out = np.zeros((n, heads, v.shape[2]))
+    for i in range(n):
+        begin = i // a["chunk"] * a["chunk"] if a["chunk"] else 0
+        low = 0 if a["left"] < 0 else max(begin - a["left"], 0)
+        high = n if not a["chunk"] or a["right"] < 0 else min(begin + a["chunk"] + a["right"], n)
+        score = scale * np.einsum("hd,jhd->hj", q[i], k[low:high])
+        if w and w[0] is not None:
+            score = score + _bias(a, w[0], i - np.arange(low, high))
+        top = score.max(axis=1, keepdims=True)
+        weight = np.exp(score - np.where(top == -np.inf, 0, top))
+        total = weight.sum(axis=1, keepdims=True)
+        out[i] = np.einsum("hj,jhe->he", weight, v[low:high]) / np.where(total == 0, 1, total)
+    return [out]
+
+
+def attention(rng: Rng, dtype: str) -> Case:
+    groups, per = int(rng.integers(1, 3)), int(rng.integers(1, 3))
+    d = int(pick(rng, rng.integers(1, 6), 16, 19, 33))
+    e = int(pick(rng, d, rng.integers(1, 6), 70))
+    a: dict[str, Any] = {
+        "chunk": int(pick(rng, 0, 1, 1, 2, 3, 5)),
+        "left": int(pick(rng, -1, 0, 1, rng.integers(0, 9), 70)),
+        "right": int(pick(rng, -1, 0, 0, rng.integers(0, 5))),
+        "scale": float(pick(rng, 0.0, 0.3)),
+    }
+    weights = []
+    if rng.random() < 0.5:
+        n = int(rng.integers(1, 6))
+        a["first"] = int(rng.integers(-3, 4))
+        a["beyond"] = str(pick(rng, "constant", "linear"))
+        table = normal(rng, (int(pick(rng, 1, groups * per)), n), dtype)
+        if a["beyond"] == "constant":
+            table = np.where(rng.random(table.shape) < 0.2, -np.inf, table).astype(dtype)
+        weights.append(table)
+    whole = a["chunk"] == 0 or a["right"] < 0
+    features = ((groups * per, d), (groups, d), (groups, e))
+    reach = a["chunk"] + max(a["left"], 0) + max(a["right"], 0) + 2
+    return make(
+        rng, "attention", [Input(f, dtype) for f in features], a,
+        weights=weights, whole=whole, late=WAITS if whole else "", grows=a["left"] < 0, reach=min(reach, 30),
+    )  # fmt: skip
+
+
+GENERATORS = {"attention": attention}
+REFERENCES = {"attention": by_definition}
