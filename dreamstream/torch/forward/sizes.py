@@ -6,6 +6,8 @@ torch parses arguments before a mode sees the call: a size has to be a `torch.Sy
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 
 from ...stream.rules import BatchLength, BatchSize, Length, Sizes
@@ -19,6 +21,8 @@ class TorchBatch(BatchSize, torch.SymInt):  # type: ignore[misc]
 
 class TorchLength(Length, torch.SymInt):
     """``x.size(L)``."""
+
+    types: ClassVar = {bool: torch.bool, float: torch.float32, int: torch.int64}
 
 
 class TorchBatchLength(BatchLength, torch.SymInt):
