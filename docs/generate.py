@@ -262,6 +262,7 @@ def autodoc(names: list[str], no_index: bool = False) -> str:
             elif not layer:
                 options += [] if no_index else ["members"]
                 options += ["inherited-members"] if obj in (Tensor, dreamstream.Engine) else []
+                options += ["inherited-members: Module"] if obj.__name__ == "StreamModule" else []
             elif obj.forward is not nn.Module.forward:
                 options += ["members: forward", "inherited-members: Module"]
             elif not no_index:

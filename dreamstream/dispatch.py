@@ -72,6 +72,8 @@ def apply(
         if x.is_stream:
             entry = None if x.edge is None else x.edge.entry
             return _streaming(name, attributes, inputs, weights, dims, entry)
+    if dims is None and name in ARRAYS:
+        return (Tensor._plain(ARRAYS[name](*[x.numpy() for x in inputs], **attributes)),)
     return _offline(name, dict(attributes), inputs, weights, dims)
 
 
@@ -130,9 +132,6 @@ def _offline(
     dims: Dims | None,
 ) -> tuple[Tensor, ...]:
     if dims is None:
-        compute = ARRAYS.get(name)
-        if compute is not None:
-            return (Tensor._plain(compute(*[x.numpy() for x in inputs], **attributes)),)
         return (_elementwise(name, attributes, inputs, weights),)
     constants = [_weight(w) for w in weights]
     arrays = [x.numpy() for x in inputs]

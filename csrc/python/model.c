@@ -131,9 +131,9 @@ PyObject *ds_write_model(PyObject *module, PyObject *args)
     const ds_allocator a = ds_allocator_current();
     ds_interface *interface = NULL;
     ds_status status =
-        ds_interface_parse(&interface, &a, text, (size_t)n_bytes, engine->plan->model);
+        ds_interface_parse(&interface, &a, text, (size_t)n_bytes, engine->engine->plan->model);
     if (status == DS_OK)
-        status = write_model(write, engine->plan, interface);
+        status = write_model(write, engine->engine->plan, interface);
     ds_interface_free(interface);
     if (status != DS_OK && !PyErr_Occurred())
         /* What is no valid argument here is what a file can't hold. */

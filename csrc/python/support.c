@@ -89,15 +89,11 @@ enum { N_DTYPES = sizeof numpy_types / sizeof *numpy_types };
 static int parse_dtype(ds_module *m, PyObject *name, ds_dtype *dtype)
 {
     const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
-    for (int i = 1; text && i < N_DTYPES; i++)
-        if (strcmp(text, ds_dtype_name((ds_dtype)i)) == 0) {
-            *dtype = (ds_dtype)i;
-            return 0;
-        }
-    if (!PyErr_Occurred())
+    *dtype = text ? ds_dtype_find(text) : (ds_dtype)0;
+    if (!*dtype && !PyErr_Occurred())
         PyErr_Format(m->errors[DS_DTYPE], "dtype %R: expected float32, float64, int64 or bool",
                      name);
-    return -1;
+    return *dtype ? 0 : -1;
 }
 
 int ds_numpy_type(ds_dtype dtype)
@@ -228,10 +224,9 @@ static PyObject *build_attribute(const ds_attr_def *def, const ds_attr_value *v)
     if (def->kind == DS_ATTR_INT)
         return PyLong_FromLongLong(v->i);
     if (def->kind == DS_ATTR_CHOICE) {
-        const char *choice = def->choices;
-        for (int64_t i = 0; i < v->i; i++)
-            choice += strcspn(choice, "|") + 1;
-        return PyUnicode_FromStringAndSize(choice, (Py_ssize_t)strcspn(choice, "|"));
+        size_t n_bytes;
+        const char *choice = ds_attr_choice(def, v->i, &n_bytes);
+        return PyUnicode_FromStringAndSize(choice, (Py_ssize_t)n_bytes);
     }
     return ds_build_list((size_t)v->n_ints, ds_int64_item, v->ints);
 }

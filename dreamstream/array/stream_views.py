@@ -56,6 +56,13 @@ def permute(self: Any, *dims: Any) -> Any:
     return self.with_dims(tuple(self.dims[i] for i in order), [self.names[i] for i in order])
 
 
+def transpose(self: Any, dim0: Any, dim1: Any) -> Any:
+    order = list(range(self.ndim))
+    a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
+    order[a], order[b] = order[b], order[a]
+    return self.permute(*order)
+
+
 def contiguous(self: Any) -> Any:
     return self
 
@@ -356,6 +363,7 @@ REDUCTIONS = (
 take(
     StreamTensor,
     globals(),
+    swapaxes=transpose,
     view=reshape,
     __matmul__=matmul,
     _across=_across,

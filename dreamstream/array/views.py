@@ -143,7 +143,7 @@ def transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
     if order:
         a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
         order[a], order[b] = order[b], order[a]
-    return self.permute(*order)
+    return made("permute", self, order=order)
 
 
 def permute(self: Tensor, *dims: Any) -> Tensor:
