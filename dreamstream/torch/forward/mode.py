@@ -25,7 +25,7 @@ from ...nn import functional as native_functional
 from ...stream.course import Course, Recording, repeat, same_entry, seen
 from ...stream.rules import Quotient, Token
 from ...stream.tree import leaves
-from ...stream.where import user_line
+from ...stream.where import INSTEAD, user_line
 from ..private import active_modes, leave_innermost_mode
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .buffers import Buffers
@@ -39,8 +39,8 @@ COMPILED = (
     "say how the module streams with @ds.register"
 )
 
-#: Stands where nothing is known to be repeated.
-_UNREPEATABLE = Course([], (), None, [], [])
+#: Stands where torch's function is not repeated: what its operators did may come in its place.
+_BY_OPERATOR = Course([""], (), None, [], [])
 
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 
@@ -87,7 +87,6 @@ class Forward(TorchFunctionMode):
         self.arrays = arrays
         self.paths = paths or {}
         self._parameters: dict[int, Constant] = getattr(entry, "parameters", {})
-        self._courses: dict[int, Any] | None = getattr(entry, "asked", None)
         self._outer: Forward | None = None
         self.buffers: Buffers | None = None
         self._stand_in = torch.empty(0, device=device)
@@ -132,18 +131,18 @@ class Forward(TorchFunctionMode):
         name = func.__name__
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
-        meaning = meaning_of(func)
+        meaning, courses = meaning_of(func), self.entry.courses
         if (not args or type(args[0]) is not SHELL) and _only_symbolic((args, kwargs)):
             return _of_lengths(func, meaning.name, args, kwargs)
         repeats = meaning.repeats and kwargs.get("inplace") is not True
-        if self._courses is None or not repeats or self.entry.recording is not None:
+        if courses is None or not repeats or self.entry.recording is not None:
             return self._called(func, meaning, args, kwargs)
         asked = _Asked(func, args, kwargs)
         at = self.entry.n_done
-        course = self._courses.get(at)
+        course = courses.get(at)
         if course is not None and course.asked == asked.tokens and same_entry(asked.streams):
             return StreamTensor.shell(repeat(course, self.entry, asked.streams, course.weights or ())[0])
-        if not asked.streams or (course is not None and course.weights is None):
+        if not asked.streams or (course is not None and isinstance(course.asked[0], str)):
             return self._called(func, meaning, args, kwargs)
         self.entry.recording = recording = Recording(asked.streams)
         try:
@@ -153,7 +152,7 @@ class Forward(TorchFunctionMode):
         result = out._inner if isinstance(out, StreamTensor) else None
         course = recording.course(asked.tokens, asked.held, [result]) if type(result) is NativeStream else None
         if self.entry.n_done > at:
-            self._courses[at] = _UNREPEATABLE if course is None or course.weights is None else course
+            courses[at] = _BY_OPERATOR if course is None or course.weights is None else course
         return out
 
     def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -198,7 +197,7 @@ class Forward(TorchFunctionMode):
             return made(*args, **kwargs)
         raise NotStreamableError(
             f"{resolve_name(func) or name} on a stream inside a forward, at {user_line()}: it is not among the "
-            "operations that stream; do it outside the forward, or say how it streams with @ds.register"
+            f"operations that stream; {INSTEAD}"
         )
 
     def _attribute(self, func: Any, name: str, args: tuple[Any, ...]) -> Any:
