@@ -29,8 +29,9 @@ from ...stream.where import INSTEAD, user_line
 from ..private import active_modes, leave_innermost_mode
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .buffers import Buffers
+from .complex_pair import Complex, among
 from .constants import Arrays, Constant, nominal
-from .names import ATTRIBUTES, HANDLERS, IGNORED, Meaning, meaning_of, shares_memory, writes
+from .names import ATTRIBUTES, COMPLEX, HANDLERS, IGNORED, Meaning, meaning_of, shares_memory, writes
 
 __all__ = ["Forward", "current"]
 
@@ -161,7 +162,7 @@ class Forward(TorchFunctionMode):
         target = args[0] if args else kwargs.get("input")
         given = [a if type(a) in _ATOMS else self.unwrap(a) for a in args]
         named = {k: self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
-        known = meaning.native is not None and given and type(given[0]) is NativeStream
+        known = meaning.native is not None and given and type(given[0]) is NativeStream and not among(given)
         if known and torch.dtype not in map(type, (*given, *named.values())):
             result = meaning.native(*given, **named)  # type: ignore[misc]
         else:
@@ -171,11 +172,15 @@ class Forward(TorchFunctionMode):
         return self._wrapped(result, target if meaning.shares else None)
 
     def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if args and _has_own(args[0], name):
-            return getattr(args[0], name)(*args[1:], **kwargs)
-        handler = HANDLERS.get(name)
+        complex_too = among((*args, *kwargs.values()))
+        handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
             return handler(self, *args, **kwargs)
+        if complex_too:
+            raise NotStreamableError(
+                f"{resolve_name(func) or name} on a complex stream inside a forward, at {user_line()}: it is not "
+                "among the operations of complex streams; do it on their parts, torch.view_as_real(x)"
+            )
         if "input" in kwargs and not args:
             args = (kwargs.pop("input"),)
         args = tuple(nominal(a) if isinstance(a, torch.dtype) else a for a in args)
@@ -207,7 +212,8 @@ class Forward(TorchFunctionMode):
                 return None
             raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
         inner = self.unwrap(args[0])
-        handler = None if _has_own(inner, what) else ATTRIBUTES.get(what)
+        own = type(inner) is Complex and hasattr(inner, what)
+        handler = None if own else ATTRIBUTES.get(what)
         if handler is not None:
             return self._wrapped(handler(self, inner), args[0] if shares_memory(what) else None)
         if what.startswith("is_") or what in ("layout", "itemsize", "nbytes", "output_nr", "_version"):
@@ -279,11 +285,6 @@ class Forward(TorchFunctionMode):
         target._alias[0] += 1
         target._seen = target._alias[0]
         return target
-
-
-def _has_own(x: Any, name: str) -> bool:
-    """Whether this is a stream that is no native tensor, a complex one, and says itself what a name means."""
-    return getattr(x, "is_stream", False) and not isinstance(x, NativeTensor) and hasattr(x, name)
 
 
 class _Asked:
