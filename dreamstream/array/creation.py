@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DTypeError, ModeError, ShapeError
-from ..stream.rules.length import BatchSize
+from ..stream.rules.length import BatchSize, Length
 from . import dtypes, elementwise
 from .axes import axis_of, sizes_of
 from .base import is_number
 from .batch_constant import BatchTensor
 from .hook import made
+from .symbolic import Symbolic, lengths_of, positions
 from .tensor import Tensor, take
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "from_numpy",
     "full",
     "full_like",
+    "lengths_of",
     "manual_seed",
     "ones",
     "ones_like",
@@ -143,13 +145,16 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
     Returns
     -------
     Tensor
-        Or a `BatchTensor` where a size is the number of streams.
+        Or a `BatchTensor` where a size is the number of streams, a `Symbolic` where one is a stream's length.
 
     Notes
     -----
     Source: torch.full.
     """
     dtypes.check_device(device)
+    if isinstance(size, (tuple, list)) and any(isinstance(s, Length) for s in size):
+        kind = dtypes.float32 if dtype is None else dtypes.as_dtype(dtype)
+        return Symbolic.filled(size, kind.type(fill_value).item())
     array, batch = _filled(size, fill_value, dtype)
     out = Tensor(array, requires_grad)
     return BatchTensor(out, batch) if batch else out
@@ -238,6 +243,8 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
     """
     dtypes.check_device(device)
     first, last = (0, start) if end is None else (start, end)
+    if isinstance(last, Length):
+        return positions(first, last, step)  # type: ignore[return-value]
     bounds = [b if is_number(b) else operator.index(b) for b in (first, last, step)]
     if bounds[2] == 0 or (bounds[1] - bounds[0]) * bounds[2] < 0:
         raise ShapeError(f"arange: no numbers from {first} to {last} in steps of {step}")

@@ -24,6 +24,7 @@ from ..operations import BINARY
 from . import dtypes, hook
 from .base import Number, is_number
 from .plain import INTEGERS
+from .symbolic import Symbolic
 from .tensor import Tensor
 
 __all__ = [
@@ -178,6 +179,8 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
             out.append(value)
         elif is_number(value):
             out.append(value.item() if isinstance(value, np.generic) else value)
+        elif isinstance(value, Symbolic):
+            out.append(value.constant())
         elif isinstance(value, np.ndarray):
             out.append(Tensor._plain(dtypes.adopt(value)))
         else:

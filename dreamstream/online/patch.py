@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor
+from ..array.symbolic import LengthsOf, as_symbolic, measured
 from ..errors import LocatedError, ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
 from ..nn.module import Module
 from ..stream.context import Context, contexts_of, declared
@@ -180,17 +181,18 @@ class Patch:
                 EagerCall,
             )
             index = iter(range(len(tensors)))
+            entered = {}
+            for x in tensors:
+                edge = call.input_edge(next(index), name_of(x.value.dtype), x.value.shape[1:])
+                entered[id(x)] = StreamTensor.inside(x.value, x.dims, edge, x._names)
 
             def enter(x: Any) -> Any:
-                if not isinstance(x, StreamTensor):
-                    return x
-                edge = call.input_edge(next(index), name_of(x.value.dtype), x.value.shape[1:])
-                return StreamTensor.inside(x.value, x.dims, edge, x._names)
+                return as_symbolic(x, entered) if isinstance(x, LengthsOf) else entered.get(id(x), x)
 
             inside_args = map_leaves(args, enter)
             inside_kwargs = map_leaves(kwargs, enter) if kwargs else kwargs
             result = forward_of(module)(*inside_args, **inside_kwargs)
-            result = map_leaves(result, lambda x: _leave(x, call))
+            result = map_leaves(result, lambda x: _leave(measured(x), call))
             session.commit(call)
             return result
 

@@ -6,6 +6,8 @@ torch parses arguments before a mode sees the call: a size has to be a `torch.Sy
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 
 from ...stream.rules import BatchLength, BatchSize, Length, Sizes
@@ -17,8 +19,16 @@ class TorchBatch(BatchSize, torch.SymInt):  # type: ignore[misc]
     """``x.size(B)``."""
 
 
-class TorchLength(Length, torch.SymInt):  # type: ignore[misc]
+class TorchLength(Length, torch.SymInt):
     """``x.size(L)``."""
+
+    types: ClassVar = {bool: torch.bool, float: torch.float32, int: torch.int64}
+
+    def to(self, *_: object, **__: object) -> TorchLength:
+        """Return it as an integer of any type: what torch's functions made of lengths is a number to them."""
+        return self
+
+    long = int = item = to
 
 
 class TorchBatchLength(BatchLength, torch.SymInt):
