@@ -44,6 +44,8 @@ class Op:
         """An operator whose integers are data (code, a, b, c, k per node; roots) and that can't run."""
     def integers(self) -> tuple[Program, Program]:
         """Its counts and its need, as `declare` takes them."""
+    def totals(self, inputs: tuple[Count, ...]) -> list[Count]:
+        """The outputs' totals, of those of the inputs; StreamLimitError where they don't repeat soon."""
     name: str
     attributes: dict[str, Any]  # defaults included
     outputs: list[Signature]
@@ -76,6 +78,17 @@ class Op:
         ``states`` None: every row starts here. StreamIndexError, with the ids of its rows, where new
         frames hold an index that is out of range.
         """
+
+@final
+class Count:
+    """An integer of a stream as a function of how many frames of its input came: at first, that number."""
+
+    def __new__(cls) -> Count: ...
+    def apply(self, code: int, other: Count | int) -> Count:
+        """The count of this arithmetic, by the codes of csrc/ops/expr.h."""
+    def first_positive(self, where: tuple[Count, ...]) -> int | None:
+        """A number of frames at which this and all of `where` are above 0; None where there is none."""
+    def at(self, n: int) -> int: ...
 
 @final
 class Prepared:

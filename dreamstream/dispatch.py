@@ -494,7 +494,7 @@ def table(tensor: Tensor, index: Any) -> StreamTensor:
     rows = array.movedim(axis, 0)
     if batch is not None:
         rows = rows.squeeze(batch + 1 if batch < axis else batch)
-    edge = length.edge
+    edge = length.of
     assert isinstance(edge, Edge)
     ((value, out),) = run(Request("table", {"length": length.steps()}, [edge], [], [_weight(rows)]))
     features = iter(range(array.ndim))

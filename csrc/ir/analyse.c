@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+#include "ir/integers.h"
+
 enum { MAX_COMBINATIONS = 1 << 17 };
 static const int64_t MAX_WORK = (int64_t)1 << 28; /* looks at a step: some seconds */
 
@@ -31,41 +33,11 @@ typedef struct walk {
 } walk;
 
 /* ---------------------------------------------------------------- functions */
-/* Evaluates an operator's program on functions. inputs: edges; m may be NULL. */
-static ds_status evaluate(walk *w, const ds_program *p, const int *inputs, const ds_stairs *m,
-                          const ds_stairs **roots)
-{
-    const ds_stairs *value[DS_PROGRAM_NODES];
-    for (int n = 0; n < p->n_nodes; n++) {
-        const ds_expr_node *node = &p->nodes[n];
-        switch (node->code) {
-        case DS_EXPR_CONST:
-            DS_TRY(ds_stairs_constant(&w->maker, &value[n], node->k));
-            break;
-        case DS_EXPR_KNOWN:
-            value[n] = w->known[inputs[node->a]];
-            break;
-        case DS_EXPR_TOTAL:
-            value[n] = w->total[inputs[node->a]];
-            break;
-        case DS_EXPR_M:
-            value[n] = m;
-            break;
-        default:
-            DS_TRY(ds_stairs_apply(&w->maker, &value[n], node->code, value[node->a], value[node->b],
-                                   node->code == DS_EXPR_SELECT ? value[node->c] : NULL));
-        }
-    }
-    for (int i = 0; i < p->n_roots; i++)
-        roots[i] = value[p->roots[i]];
-    return DS_OK;
-}
-
 /* The first frames of a node's inputs that output frames from m on read; NULL where none is. */
 static ds_status needs(walk *w, const ds_node *node, const ds_stairs *m, const ds_stairs **first)
 {
     const ds_program *p = &node->op->need;
-    DS_TRY(evaluate(w, p, NULL, m, first));
+    DS_TRY(ds_stairs_program(&w->maker, p, NULL, NULL, m, first));
     for (int i = 0; i < p->n_roots; i++)
         if (first[i]->n_steps == 1 && first[i]->steps[0].value >= DS_NEVER)
             first[i] = NULL;
@@ -160,16 +132,13 @@ static ds_status check_grows(walk *w, const ds_op *op, const ds_stairs *before,
     return DS_OK;
 }
 
-/* What an operator's program says of an output, by the driver's rules (ds_op_counts); an input's function
- * where it is the same. */
+/* Notes an output's counts, what is known by the driver's rules (ds_op_counts); an input's function where it is
+ * the same. */
 static ds_status take_counts(walk *w, const ds_node *node, int o, const ds_stairs *known,
                              const ds_stairs *total)
 {
     ds_stairs_maker *m = &w->maker;
     const int in = node->inputs[0];
-    DS_TRY(ds_stairs_apply_k(m, &total, DS_EXPR_MAX, total, 0));
-    for (int i = 0; i < node->op->n_inputs; i++)
-        DS_TRY(ds_stairs_mask(m, &total, total, w->total[node->inputs[i]]));
     DS_TRY(ds_stairs_apply_k(m, &known, DS_EXPR_MAX, known, 0));
     DS_TRY(ds_stairs_apply(m, &known, DS_EXPR_MIN, known, total, NULL));
     if (w->diagonal) {
@@ -194,10 +163,16 @@ static ds_status count(walk *w, const ds_node *node)
         w->total[e] = w->total[in];
         return DS_OK;
     }
-    const ds_stairs *roots[DS_PROGRAM_ROOTS];
-    DS_TRY(evaluate(w, &op->counts, node->inputs, NULL, roots));
-    for (int o = 0; o < op->n_outputs; o++)
+    const ds_stairs *roots[DS_PROGRAM_ROOTS], *known[DS_MAX_INPUTS], *total[DS_MAX_INPUTS];
+    for (int i = 0; i < op->n_inputs; i++) {
+        known[i] = w->known[node->inputs[i]];
+        total[i] = w->total[node->inputs[i]];
+    }
+    DS_TRY(ds_stairs_program(&w->maker, &op->counts, known, total, NULL, roots));
+    for (int o = 0; o < op->n_outputs; o++) {
+        DS_TRY(ds_stairs_total(&w->maker, op, total, &roots[2 * o + 1]));
         DS_TRY(take_counts(w, node, e + o, roots[2 * o], roots[2 * o + 1]));
+    }
     return DS_OK;
 }
 

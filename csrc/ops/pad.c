@@ -1,5 +1,6 @@
 /* ops/pad.c: frames added before and behind the stream (pad: torch.nn.functional.pad along L), and as many
- * more behind it as make it a whole number of blocks (pad_to_multiple).
+ * more behind it as make it a whole number of blocks (pad_to_multiple), or as long as another stream's length says
+ * (pad_to, which takes frames away where there are more).
  *
  *     y[t] = x[t - left]                      where that frame exists, else
  *            value                            constant
@@ -16,32 +17,48 @@
  * In pad_to_multiple right grows to right' = right + T' - T, where T' = max(least, multiple ceil(T / multiple)),
  * and total is left + T' + right; need counts on the longest right'. A reflection needs
  * max(left, right') + 1 frames: a stream that has fewer is continued with `value` up to there, mirrored, and
- * what lies more than right' frames behind its end is left out (the padding of SEANet's convolutions). */
+ * what lies more than right' frames behind its end is left out (the padding of SEANet's convolutions).
+ *
+ * In pad_to T' = f(total of the other) (ops/length.h), and known is at most total; need counts on `longest`. */
+#include "ops/length.h"
 #include "ops/move.h"
 #include "ops/registry.h"
 
 enum { LEFT, RIGHT, MODE, VALUE, MULTIPLE, LEAST };
+enum { LENGTH = MULTIPLE, LONGEST };
 enum { CONSTANT, REPLICATE, REFLECT };
 
-#define PADS                                                                         \
+#define PADS(modes)                                                                  \
     {"left", DS_ATTR_INT, .doc = "frames before the first", .range = DS_FROM_0},     \
         {"right", DS_ATTR_INT, .doc = "frames behind the last", .range = DS_FROM_0}, \
-        {"mode", DS_ATTR_CHOICE, .choices = "constant|replicate|reflect",            \
-         .doc = "what they hold"},                                                   \
+        {"mode", DS_ATTR_CHOICE, .choices = modes, .doc = "what they hold"},         \
         {"value", DS_ATTR_REAL, .doc = "of every element, in mode constant"}
 
-static const ds_attr_def pad_attrs[] = {PADS, {0}};
+static const ds_attr_def pad_attrs[] = {PADS("constant|replicate|reflect"), {0}};
 static const ds_attr_def multiple_attrs[] = {
-    PADS,
+    PADS("constant|replicate|reflect"),
     {"multiple", DS_ATTR_INT, .i = 1,
      .doc = "of which the frames are made a multiple, behind the last", .range = DS_FROM_1},
     {"least", DS_ATTR_INT, .doc = "frames up to which more are added behind the last in any case",
      .range = DS_FROM_0},
     {0}};
 
+static const ds_attr_def to_attrs[] = {
+    PADS("constant|replicate"),
+    DS_LENGTH_ATTR("length"),
+    {"longest", DS_ATTR_INT,
+     .doc = "more frames than are ever added behind the last, where they repeat it",
+     .range = DS_FROM_0},
+    {0}};
+
 static bool pad_rounds(const ds_op *op)
 {
     return op->def == &ds_op_pad_to_multiple;
+}
+
+static bool pad_follows(const ds_op *op)
+{
+    return op->def == &ds_op_pad_to;
 }
 
 /* The frames of a stream of `total` that is filled up to a multiple, and to the least. */
@@ -56,6 +73,15 @@ static int64_t pad_whole(const ds_op *op, int64_t total)
 
 static ds_status pad_infer(ds_op *op)
 {
+    if (pad_follows(op)) {
+        const ds_rate own = op->in[0].rate;
+        ds_rate rate = op->in[1].rate;
+        DS_TRY(ds_length_rate(op, LENGTH, &rate));
+        DS_CHECK(ds_rate_equal(rate, own), DS_MISMATCH,
+                 "pad_to: input 0 has rate %lld/%lld, but the length that it is padded to has rate "
+                 "%lld/%lld",
+                 (long long)own.num, (long long)own.den, (long long)rate.num, (long long)rate.den);
+    }
     return ds_move_require_value(op, VALUE);
 }
 
@@ -68,6 +94,8 @@ static void pad_counts(const ds_op *op, ds_program *p)
         whole = ds_mul_k(p, ds_ceildiv_k(p, whole, op->attr[MULTIPLE].i), op->attr[MULTIPLE].i);
         whole = ds_max(p, whole, ds_const(p, op->attr[LEAST].i));
     }
+    if (pad_follows(op))
+        whole = ds_length_of(op, LENGTH, p, 1);
     ds_expr total = ds_add_k(p, whole, left + right);
     if (mode != CONSTANT && left > 0) {
         const int64_t start = mode == REFLECT ? left : 0;
@@ -83,8 +111,9 @@ static void pad_counts(const ds_op *op, ds_program *p)
 
 static void pad_need(const ds_op *op, ds_program *p)
 {
-    const int64_t longest = op->attr[RIGHT].i + pad_whole(op, 1) - 1; /* that right may be */
-    const int64_t back = op->attr[MODE].i * longest;                  /* 0, right, 2 right */
+    const int64_t more = pad_follows(op) ? op->attr[LONGEST].i : pad_whole(op, 1) - 1;
+    const int64_t longest = op->attr[RIGHT].i + more; /* that right may be */
+    const int64_t back = op->attr[MODE].i * longest;  /* 0, right, 2 right */
     ds_root(p, ds_add_k(p, ds_m(p), -op->attr[LEFT].i - back));
 }
 
@@ -130,3 +159,10 @@ const ds_op_def ds_op_pad_to_multiple = {
                    "number of blocks.",
                    1, 1, 1),
     .attrs = multiple_attrs, .infer = pad_infer, DS_COUNTED(pad), .forward = pad_forward};
+
+const ds_op_def ds_op_pad_to = {
+    DS_OPERATOR_OF(pad_to,
+                   "Adds frames at the start of the stream, and at its end until it is as long as "
+                   "another stream's length says.",
+                   2, 1, 1),
+    .attrs = to_attrs, .infer = pad_infer, DS_COUNTED(pad), .forward = pad_forward};

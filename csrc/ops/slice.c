@@ -17,56 +17,12 @@
  * looks ahead), its frames are not waited for twice; it equals a causal convolution with one tap. A stream that
  * outgrows its table is an error, at once.
  *
- * f is a list of steps (+ c, * c, // c), coded as ds_length_function says. It grows with the length: * and // take
- * constants of at least 1. */
+ * f is a function of a length (ops/length.h). */
 #include <stdio.h>
 
+#include "ops/length.h"
 #include "ops/move.h"
 #include "ops/registry.h"
-
-/* ---------------------------------------------------------------- functions of a length */
-
-#define LENGTH_ATTR \
-    {"length", DS_ATTR_INTS, .doc = "the function, in pairs: 0 c adds, 1 c multiplies, 2 c divides"}
-
-static int64_t limited_product(int64_t a, int64_t b)
-{
-    return a > DS_INT_LIMIT / b ? DS_INT_LIMIT : a * b;
-}
-
-/* Checks attribute `attr` as such a function f; *rate becomes that of f(x.size(L)) frames for an x of this rate. */
-static ds_status length_rate(const ds_op *op, int attr, ds_rate *rate)
-{
-    const char *name = op->def->name;
-    const ds_attr_value *codes = &op->attr[attr];
-    int64_t mul = 1, div = 1;
-    DS_CHECK(codes->n_ints % 2 == 0, DS_ARGUMENT,
-             "%s: attribute '%s' must hold pairs of a code and a constant, got %d integers", name,
-             op->def->attrs[attr].name, codes->n_ints);
-    for (int i = 0; i < codes->n_ints; i += 2) {
-        const int64_t code = codes->ints[i], k = codes->ints[i + 1];
-        DS_CHECK(code >= 0 && code <= 2, DS_ARGUMENT,
-                 "%s: attribute '%s' has the code %lld, expected 0 (+), 1 (*) or 2 (//)", name,
-                 op->def->attrs[attr].name, (long long)code);
-        DS_CHECK(code == 0 || k >= 1, DS_ARGUMENT,
-                 "%s: a length is multiplied and divided by 1 or more, got %lld", name,
-                 (long long)k);
-        mul = code == 1 ? limited_product(mul, k) : mul;
-        div = code == 2 ? limited_product(div, k) : div;
-    }
-    DS_CHECK(mul < DS_INT_LIMIT && div < DS_INT_LIMIT, DS_ARGUMENT,
-             "%s: the constants of a length's function exceed 2^40 together", name);
-    DS_CHECK(ds_rate_scale(rate, mul, div), DS_ARGUMENT, "%s: the rate of its length overflows",
-             name);
-    return DS_OK;
-}
-
-/* f of an input's total. */
-static ds_expr length_of(const ds_op *op, int attr, ds_program *p, int input)
-{
-    const ds_attr_value *codes = &op->attr[attr];
-    return ds_length_function(p, ds_total(p, input), codes->ints, codes->n_ints);
-}
 
 /* ---------------------------------------------------------------- slice, cut */
 
@@ -83,7 +39,7 @@ static const ds_attr_def slice_attrs[] = {
 static const ds_attr_def cut_attrs[] = {
     {"start", DS_ATTR_INT, .doc = "frames dropped at the start", .range = DS_FROM_0},
     {"step", DS_ATTR_INT, .i = 1, .doc = "of the others every step-th is kept", .range = DS_FROM_1},
-    LENGTH_ATTR,
+    DS_LENGTH_ATTR("length"),
     {0}};
 
 static int64_t slice_step(const ds_op *op)
@@ -96,7 +52,7 @@ static ds_status slice_infer(ds_op *op)
     if (op->def->member == CUT) {
         const ds_rate own = op->in[0].rate;
         ds_rate rate = op->in[1].rate;
-        DS_TRY(length_rate(op, CUT_LENGTH, &rate));
+        DS_TRY(ds_length_rate(op, CUT_LENGTH, &rate));
         DS_CHECK(ds_rate_equal(rate, own), DS_MISMATCH,
                  "cut: input 0 has rate %lld/%lld, but the length that it is cut to has rate "
                  "%lld/%lld",
@@ -109,7 +65,7 @@ static void slice_counts(const ds_op *op, ds_program *p)
 {
     const int64_t start = op->attr[SLICE_START].i, step = slice_step(op);
     const ds_expr end = op->def->member == CUT
-                            ? ds_min(p, ds_total(p, 0), length_of(op, CUT_LENGTH, p, 1))
+                            ? ds_min(p, ds_total(p, 0), ds_length_of(op, CUT_LENGTH, p, 1))
                             : ds_add_k(p, ds_total(p, 0), -op->attr[SLICE_CROP].i);
     ds_root(p, ds_ceildiv_k(p, ds_add_k(p, ds_known(p, 0), -start), step));
     ds_root(p, ds_ceildiv_k(p, ds_add_k(p, end, -start), step));
@@ -173,7 +129,7 @@ const ds_op_def ds_op_delay = {
 
 enum { TABLE_LENGTH };
 
-static const ds_attr_def table_attrs[] = {LENGTH_ATTR, {0}};
+static const ds_attr_def table_attrs[] = {DS_LENGTH_ATTR("length"), {0}};
 
 static ds_status table_infer(ds_op *op)
 {
@@ -182,13 +138,13 @@ static ds_status table_infer(ds_op *op)
              "table: its weight needs a dimension for positions");
     op->out[0].dtype = op->weight[0].dtype;
     ds_drop_first(op, &op->weight[0]);
-    return length_rate(op, TABLE_LENGTH, &op->out[0].rate);
+    return ds_length_rate(op, TABLE_LENGTH, &op->out[0].rate);
 }
 
 static void table_counts(const ds_op *op, ds_program *p)
 {
-    ds_root(p, length_of(op, TABLE_LENGTH, p, 0));
-    ds_root(p, length_of(op, TABLE_LENGTH, p, 0));
+    ds_root(p, ds_length_of(op, TABLE_LENGTH, p, 0));
+    ds_root(p, ds_length_of(op, TABLE_LENGTH, p, 0));
 }
 
 static void table_need(const ds_op *op, ds_program *p)
@@ -200,7 +156,7 @@ static void table_need(const ds_op *op, ds_program *p)
 static void table_check(const ds_op *op, ds_program *p)
 {
     ds_root(p, ds_const(p, 0));
-    ds_root(p, ds_add_k(p, length_of(op, TABLE_LENGTH, p, 0), -op->weight[0].shape[0]));
+    ds_root(p, ds_add_k(p, ds_length_of(op, TABLE_LENGTH, p, 0), -op->weight[0].shape[0]));
 }
 
 static const char *table_check_message(const ds_op *op, const ds_pair *in, char *text,

@@ -233,6 +233,8 @@ static PyMethodDef op_methods[] = {
      "-> outputs, new states"},
     {"integers", ds_op_object_integers, METH_NOARGS,
      "integers() -> counts and need, each as what `declare` takes"},
+    {"totals", ds_op_object_totals, METH_O,
+     "totals(inputs) -> Count of every output's total, of those of the inputs"},
     {"declare", ds_op_object_declare, METH_CLASS | METH_VARARGS,
      "declare(inputs, outputs, counts, need): an operator whose integers are data"},
     {NULL, NULL, 0, NULL},

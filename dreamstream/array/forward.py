@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.edge import Request
-from ..stream.rules import Fallback, is_whole, joined, parse_index, plan_reshape, stream_slice
+from ..stream.rules import Fallback, is_whole, parse_index, plan_reshape, stream_slice
 from ..stream.where import user_line
 from . import hook
 from .features import product, reduce_features, why_not_matmul
@@ -42,23 +42,11 @@ def reshape_features(x: StreamTensor, shape: Sequence[int], dims: Any) -> Stream
     return _op(x, "reshape", {"shape": list(shape)}, dims)
 
 
-def _as_long_as(x: StreamTensor, length: Any) -> StreamTensor:
-    """Return a stream that was said to be as long as another: brought together, and compared at the end."""
-    if length.fn or length.rate != x.rate:
-        _refuse(x, f"a reshape to {length!r}, another tensor's length,", "use this tensor's own size, or -1")
-    edge: Any = x.edge
-    cid = joined((edge.cid, length.edge.cid))
-    if cid == edge.cid:
-        return x
-    ((value, out),) = hook.run(Request("sync", {}, [edge, length.edge], [x.value], cid=cid))
-    return type(x).inside(value, x.dims, out, x.names)
-
-
 def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
     """Return x[..., index] on the stream axis."""
     s = stream_slice(index)
     if s.stop_length is not None:
-        edges: list[Any] = [x.edge, s.stop_length.edge]
+        edges: list[Any] = [x.edge, s.stop_length.of]
         steps = {"start": s.start, "step": s.step, "length": s.stop_length.steps()}
         ((value, out),) = hook.run(Request("cut", steps, edges, [x.value]))
         return type(x).inside(value, x.dims, out, x.names)
@@ -106,7 +94,7 @@ def getitem(x: StreamTensor, index: Any) -> StreamTensor:
 
 
 def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
-    plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape, allow_claims=True)
+    plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
     names = [None if o is None else x.names[o] for o in plan.origin]
     named = [d if isinstance(d, str) else n for d, n in zip(plan.dims, names)]
     for step in plan.steps:
@@ -121,7 +109,7 @@ def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
             x = _op(x, "unstack", {}, ("B", "L", *range(len(x.features) - 1)))
     x = x.with_dims(plan.dims, named)
     for length in plan.claims:
-        x = _as_long_as(x, length)
+        x.require_length(length)
     return x
 
 

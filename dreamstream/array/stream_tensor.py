@@ -20,7 +20,7 @@ import numpy.typing as npt
 from ..errors import NotStreamableError, ShapeError
 from ..stream.edge import Edge
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import holds
+from ..stream.rules import Comparison, Shape, holds
 from ..stream.where import user_line
 from . import hook
 from .axes import numbered
@@ -200,7 +200,7 @@ class StreamTensor(Tensor):
     def shape(self) -> tuple[Any, ...]:
         """Sizes of the padded tensor; inside a forward B and L are tokens."""
         if self.edge is not None:
-            return tuple([self._token(d) for d in self.dims])
+            return Shape([self._token(d) for d in self.dims])
         width = self.meta.max_length
         sizes = {"B": len(self.meta), "L": width, "B_L": len(self.meta) * width}
         return tuple(sizes[d] if isinstance(d, str) else self.features[d] for d in self.dims)
@@ -214,6 +214,15 @@ class StreamTensor(Tensor):
             return sizes.batch(self.edge)
         length = sizes.length(self.edge)
         return length if dim == "L" else sizes.joined(length)
+
+    def require_length(self, length: Any) -> None:
+        """Refuse, at the end, streams that are not so long; those of another length at once, where all are."""
+        assert self.edge is not None
+        same = self.edge.entry.sizes.length(self.edge) == length
+        if isinstance(same, Comparison):
+            same.require()
+        elif not same:
+            raise ShapeError(f"a stream {self.roles} is never {length!r} long, at {user_line()}")
 
     def _axis(self, name: str, dim: Any) -> int:
         if isinstance(dim, str):

@@ -83,7 +83,7 @@ class Capture:
             handles = self.graph.node(name, dict(request.attributes), inputs, request.weights, path, names)
         except CaptureError as error:
             raise CaptureError(f"{error}, at {user_line()}") from None
-        lines = lines_of(op, edges[0].cid, len(self.nodes), request.cid)
+        lines = lines_of(op, edges, len(self.nodes), request.cid)
         out = [Edge(self, line, None, handle) for line, handle in zip(lines, handles)]
         self.nodes.append((path, name, out[0]))
         return [(None, e) for e in out]

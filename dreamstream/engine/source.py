@@ -9,13 +9,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..array.tensor import Tensor
+from ..errors import DreamStreamError, ShapeError
 from ..nn.module import OBSERVER, Module
 from ..online.front import foreign_front
 from ..online.register import forward_of
 from ..stream.context import declared
 from ..stream.tree import leaves
 
-__all__ = ["Source", "source_of"]
+__all__ = ["REFUSALS", "Source", "source_of"]
+
+#: What a model raises that refuses a length, of itself or since torch does.
+REFUSALS = (RuntimeError, AssertionError, ValueError, IndexError)
 
 
 class Source(Protocol):
@@ -28,7 +32,10 @@ class Source(Protocol):
         """Run the forward, in evaluation, on the capture's streams: a tree of native stream tensors."""
 
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
-        """Run the untouched model, in evaluation, on whole arrays; return its outputs as arrays, in order."""
+        """Run the untouched model, in evaluation, on whole arrays; return its outputs as arrays, in order.
+
+        ShapeError where it refuses their lengths.
+        """
 
 
 def source_of(model: Any) -> Source:
@@ -62,7 +69,12 @@ class _Native:
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
         tensors = {name: Tensor(array) for name, array in inputs.items()}
         with _Untouched(self.model):
-            result = self.model(**tensors) if by_name else self.model(*tensors.values())
+            try:
+                result = self.model(**tensors) if by_name else self.model(*tensors.values())
+            except DreamStreamError:
+                raise
+            except REFUSALS as error:
+                raise ShapeError(str(error)) from error
         return [np.asarray(t) for t in leaves(result)]
 
 

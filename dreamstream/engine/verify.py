@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,14 @@ class Report:
     ok: bool
 
 
-def verify(model: Any, engine: Engine, n_streams: int = 3, n_frames: int | None = None, seed: int = 0) -> Report:
+def verify(
+    model: Any,
+    engine: Engine,
+    n_streams: int = 3,
+    n_frames: int | None = None,
+    seed: int = 0,
+    lengths: Sequence[int] | None = None,
+) -> Report:
     """Stream random chunks through the engine and compare with the model's offline output.
 
     Parameters
@@ -53,6 +61,9 @@ def verify(model: Any, engine: Engine, n_streams: int = 3, n_frames: int | None 
     n_frames : int, optional
         Frames of the longest, by default enough to see every layer.
     seed : int
+    lengths : sequence of int, optional
+        Frames of each stream, in place of random ones, for a model that takes some lengths only. Without it,
+        where the model refuses a length, multiples of whole numbers above it are tried.
 
     Returns
     -------
@@ -60,16 +71,32 @@ def verify(model: Any, engine: Engine, n_streams: int = 3, n_frames: int | None 
 
     Raises
     ------
+    ShapeError
+        Where nothing was compared: the model refuses all these lengths, or has no frames for them.
     StreamLimitError
         Where ``max_streams`` or ``buffer_limit`` leaves room for no stream at all.
     """
     rng = np.random.default_rng(seed)
-    streams, expected = {}, {}
-    for i, n in enumerate(_lengths(engine, n_frames, n_streams, rng)):
-        whole = {s.name: _random(rng, s, int(n * s.rate / engine.rate)) for s in engine.inputs}
-        offline = _offline(model, engine, whole)
-        if offline is not None:
-            streams[f"\0verify {i}"], expected[f"\0verify {i}"] = whole, offline
+    streams: dict[str, Any] = {}
+    expected: dict[str, list[Any]] = {}
+    refused: ShapeError | None = None
+    wanted = _lengths(engine, n_frames, n_streams, rng) if lengths is None else list(lengths)
+    for i, n in enumerate(wanted):
+        for tried in _accepted(n) if lengths is None else (n,):
+            whole = {s.name: _random(rng, s, int(tried * s.rate / engine.rate)) for s in engine.inputs}
+            try:
+                expected[f"\0verify {i}"] = _offline(model, engine, whole)
+            except ShapeError as error:
+                refused = error
+                continue
+            streams[f"\0verify {i}"] = whole
+            break
+    if refused is not None and not streams:
+        raise ShapeError(
+            f"nothing could be compared: {type(model).__name__} itself refuses streams of {_listed(wanted)} "
+            f"frames and the like ({str(refused) or type(refused.__cause__).__name__}); say which lengths it "
+            "takes, ds.verify(model, engine, lengths=[...])"
+        )
     got = _within_limits(engine, streams, rng)
     frames, worst = 0, 0.0
     for name in got:
@@ -78,7 +105,25 @@ def verify(model: Any, engine: Engine, n_streams: int = 3, n_frames: int | None 
                 continue  # a vector over no frames: none leaves, whatever is made of it offline
             n, gap = difference(got[name][k], whole_output, engine.stream_axis(k))
             frames, worst = frames + n, max(worst, gap)
+    if not frames and worst == 0:
+        raise ShapeError(
+            f"nothing was compared: {type(model).__name__} has no frames for streams of {_listed(wanted)}; give "
+            "longer ones, ds.verify(model, engine, n_frames=...)"
+        )
     return Report(len(got), frames, worst, worst <= TOLERANCE)
+
+
+#: A model that takes some lengths only takes multiples, most often of one of these.
+MULTIPLES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 64, 80, 100, 128, 160, 256, 320, 480, 512, 640, 1024)
+
+
+def _accepted(n: int) -> Iterator[int]:
+    """Yield a length, and those above it that a model may take which refuses it."""
+    yield from dict.fromkeys(-(-n // m) * m for m in MULTIPLES)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def _lengths(engine: Engine, n_frames: int | None, n_streams: int, rng: np.random.Generator) -> list[int]:
@@ -95,13 +140,10 @@ def _random(rng: np.random.Generator, spec: InputSpec, n: int) -> Any:
     return rng.integers(0, 2, shape).astype(spec.dtype)
 
 
-def _offline(model: Any, engine: Engine, inputs: dict[str, Any]) -> list[Any] | None:
-    """Return the outputs for whole sequences, without B, or None where the model refuses their length."""
+def _offline(model: Any, engine: Engine, inputs: dict[str, Any]) -> list[Any]:
+    """Return the outputs for whole sequences, without B; ShapeError where the model refuses their length."""
     whole = {s.name: np.expand_dims(inputs[s.name], s.dimensions.index("B")) for s in engine.inputs}
-    try:
-        result = source_of(model).offline(whole, engine.by_name)
-    except ShapeError:
-        return None
+    result = source_of(model).offline(whole, engine.by_name)
     outputs = zip(result, engine.outputs)
     # An output without L keeps its B as the axis of one frame, in front.
     return [

@@ -376,7 +376,7 @@ class Call:
             require_equal_rates([e.rate for e in edges[: op.n_values]], f"{name} at {user_line()}")
         key = self._key(request)
         self._follow(key)
-        lines = lines_of(op, edges[0].cid, self.n_done - 1, request.cid)
+        lines = lines_of(op, edges, self.n_done - 1, request.cid)
         leg = Leg(op, key, [e.signature for e in edges], lines)
         results = self.compute(leg, edges, request.values[: op.n_values], request.weights)
         if self.recording is not None:

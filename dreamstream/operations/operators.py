@@ -27,6 +27,12 @@ _ROWS = (
     *_all("carried", "cumulative"),
     Operator("slice", kind="window", written="`x[..., a:-b:k]` along L"),
     Operator("pad_to_multiple", kind="window", alone="adds frames at the end of a stream only"),
+    Operator(
+        "pad_to",
+        kind="window",
+        written="`F.pad(x, (0, n))` with an `n` computed of lengths",
+        alone="adds frames until another stream's length; a pad, which has a row",
+    ),
     Operator("delay", kind="window", alone="lets frames come late; their values stay"),
     Operator("unstack", kind="window", alone="a stack of frames, one after the other: the same bytes"),
     Operator(
@@ -53,6 +59,18 @@ _ROWS = (
         kind="frame",
         written="`buffer_limit=` of `ds.patch_module` and `ds.compile`: it stands before what waits",
         alone="refuses streams that are too long; computes nothing",
+    ),
+    Operator(
+        "length",
+        kind="window",
+        written="`x.size(L)`, where a forward returns it",
+        alone="one integer of a stream; no frame is read",
+    ),
+    Operator(
+        "require",
+        kind="window",
+        written="`assert x.size(L) == y.size(L)`, and other comparisons of lengths that lead to an exception",
+        alone="refuses streams whose lengths don't compare as they must; no frame is read",
     ),
     # within a frame
     *_all("frame", "softmax", "log_softmax", "glu", "permute", "reshape", "expand", "nearest", "pad_features"),

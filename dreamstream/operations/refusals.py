@@ -138,7 +138,12 @@ REFUSALS = (
         "use a stop counted from the end (`x[..., :-b]`) or another tensor's length (`x[..., :y.size(L)]`)",
     ),
     Refusal(
-        "`if x.size(2) > 10`, `int(x.size(2))`, …",
+        "`if x.size(2) > 10`",
+        "it can't be compared where streams answer differently",
+        "in an assert, or an if whose body only raises, a comparison is checked when each stream ends",
+    ),
+    Refusal(
+        "`int(x.size(2))`, `range(x.size(2))`, …",
         "the length of a stream is not a number while streams are open",
         "It serves in reshape, view, expand, slices and to index a table",
     ),

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from .rules.length import Sizes
+from .. import _core
 from .rules.lineage import Cid, lineages
+
+if TYPE_CHECKING:
+    from .rules.length import Sizes
 
 __all__ = ["Counts", "Edge", "Entry", "Line", "Request", "lines_of"]
 
@@ -31,37 +35,50 @@ class Line:
         Of one frame.
     signature : tuple
         dtype, features and rate as the engine wants them.
+    source : (_core.Op, tuple of Line, int) or None
+        The operation that it is an output of, those of its inputs, and which output; None for a forward's input.
+    facts : dict
+        What was found out about its length.
     """
 
-    __slots__ = ("cid", "dtype", "features", "rate", "signature")
+    __slots__ = ("cid", "dtype", "facts", "features", "rate", "signature", "source")
 
-    def __init__(self, cid: Cid, rate: Fraction, dtype: str, features: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        cid: Cid,
+        rate: Fraction,
+        dtype: str,
+        features: tuple[int, ...],
+        source: tuple[Any, tuple[Line, ...], int] | None = None,
+    ) -> None:
         self.cid = cid
         self.rate = rate
         self.dtype = dtype
         self.features = features
         self.signature = (dtype, features, rate.numerator, rate.denominator)
+        self.source = source
+        self.facts: dict[Any, Any] = {}
 
 
-def lines_of(op: Any, cid: Cid, ordinal: int, own: Cid | None = None) -> list[Line]:
+def lines_of(op: Any, inputs: Sequence[Edge], ordinal: int, own: Cid | None = None) -> list[Line]:
     """Return the lines of an operation's outputs.
 
     Parameters
     ----------
     op : _core.Op
-    cid : Cid
-        Lineage of the first input.
+    inputs : sequence of Edge
     ordinal : int
         The operation's number in the forward.
     own : Cid, optional
         The first output's lineage, where it is not what the operator makes of the input's.
     """
-    cids = lineages(op, cid, ordinal)
+    cids = lineages(op, inputs[0].cid, ordinal)
     if own is not None:
         cids[0] = own
+    lines = tuple([e.line for e in inputs])
     return [
-        Line(cid, Fraction(num, den), dtype, features)
-        for cid, (dtype, features, num, den) in zip(cids, op.outputs)
+        Line(cid, Fraction(num, den), dtype, features, (op, lines, o))
+        for o, (cid, (dtype, features, num, den)) in enumerate(zip(cids, op.outputs))
     ]
 
 
@@ -116,6 +133,16 @@ class Edge:
     def misuse(self, message: str) -> Exception:
         """Return the exception for a wrong use of a size."""
         return self.entry.misuse(message)
+
+    def require(self, other: Edge, attributes: Mapping[str, Any]) -> None:
+        """Refuse streams at whose end the lengths of both don't compare as the operator `require` says."""
+        op = _requirement(tuple(attributes.items()), self.signature, other.signature)
+        self.entry.run(Request("require", attributes, [self, other], [], op=op))
+
+
+@lru_cache(maxsize=1024)
+def _requirement(attributes: Any, *inputs: Any) -> _core.Op:
+    return _core.Op("require", dict(attributes), inputs)
 
 
 class Request:

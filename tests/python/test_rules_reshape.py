@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from dreamstream.errors import DTypeError, ModeError, NotStreamableError, ShapeError
+from dreamstream.stream.edge import Line
 from dreamstream.stream.rules import BatchLength, BatchSize, Length, plan_reshape
 
 
 class Edge:
     def __init__(self, cid=("in", 0), rate=1):
         self.cid, self.rate = cid, Fraction(rate)
+        self.line = Line(cid, self.rate, "float32", ())
 
     def misuse(self, message):
         return ModeError(message)
@@ -278,10 +280,7 @@ def test_without_length():
         (("B", "L", 0), [6], (6,), "drops B and L"),
         (("B", "L", 0), [6], (B, 6), "drops L"),
         (("B", "L", 0), [6], (24, 6), "drops B and L"),
-        (("B", "L", 0), [6], (B, L + 1, 6), "by a sum"),
-        (("B", "L", 0), [6], (B, L // 2 * 2, 6), "multiply first"),
-        (("B", "L", 0), [6], (B, L // 4 * 2, 12), "multiply first"),
-        (("B", "L", 0), [6], (B, Length(Edge(("op", 1))), 6), "use this tensor's own size, or -1"),
+        (("B", "L", 0), [6], (B, L + 1, 6), "never the length"),
     ],
 )
 def test_not_streamable(dims, features, shape, text):
@@ -322,22 +321,25 @@ def test_tokens_with_a_function():
     """The size of the tensor itself may be a function of an edge's length."""
     half = L // 2
     plan = plan_reshape(("B", "L", 0), (B, half, 6), (B, L // 2 // 3, 18))
-    assert plan.steps == (("stack", 3), ("features", (18,)))
-    with pytest.raises(NotStreamableError, match="another tensor's length"):
-        plan_reshape(("B", "L", 0), (B, half, 6), (B, L, 3))
+    assert plan.steps == (("stack", 3), ("features", (18,))) and not plan.claims
+    assert not plan_reshape(("B", "L", 0), (B, half, 6), (B, L // 6, 18)).claims
+    plan = plan_reshape(("B", "L", 0), (B, half, 6), (B, L, 3))  # right for every second length
+    assert plan.ratio == 2 and plan.claims == (L,)
 
 
 def test_claims():
     other = Length(Edge(("op", 4)))
-    plan = plan_reshape(("B", "L", 0), (B, L, 6), (B, other, 2, 3), allow_claims=True)
+    plan = plan_reshape(("B", "L", 0), (B, L, 6), (B, other, 2, 3))
     assert plan.claims[0] is other and plan.ratio == 1 and plan.features == (2, 3)
     double = Length(Edge(("op", 4), rate=2))
-    plan = plan_reshape(("B", "L", 0), (B, L, 6), (B * double, -1), allow_claims=True)
+    plan = plan_reshape(("B", "L", 0), (B, L, 6), (B * double, -1))
     assert plan.claims[0] is double and plan.ratio == 2 and plan.features == (3,)
+    for token, size in ((L // 2 * 2, 6), (L // 4 * 2, 12)):
+        assert plan_reshape(("B", "L", 0), (B, L, 6), (B, token, size)).claims == (token,)
     with pytest.raises(ShapeError, match="same product"):
-        plan_reshape(("B", "L", 0), (B, L, 6), (B, double, 6), allow_claims=True)
+        plan_reshape(("B", "L", 0), (B, L, 6), (B, double, 6))
     with pytest.raises(NotStreamableError, match="rate 0"):
-        plan_reshape(("B", "L", 0), (B, L, 6), (B, Length(Edge("x", 0)), 6), allow_claims=True)
+        plan_reshape(("B", "L", 0), (B, L, 6), (B, Length(Edge("x", 0)), 6))
 
 
 def test_wrong_dims():

@@ -41,6 +41,7 @@ SAMPLES: dict[str, nn.Module | Forward] = {
     "`x[..., -9:]`": lambda x: x[..., -9:],
     "`x[..., :9]`": lambda x: x[..., :9],
     "`if": lambda x: x if x.size(2) > 10 else -x,
+    "`int": lambda x: x * int(x.size(2)),
     "`np.asarray(x)`": np.asarray,
     "`x - x.mean": lambda x: x - x.mean(2, keepdim=True),
     "`x.std(2)`": lambda x: x.std(2),

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...array import Tensor
-from ...dispatch import apply
+from ...dispatch import apply, run
 from ...errors import NotStreamableError, ShapeError
+from ...stream.edge import Request
+from ...stream.rules import Length
+from ...stream.where import user_line
 from .arguments import checked, frame_dims
 
 __all__ = ["pad", "pad_to_multiple"]
@@ -26,7 +29,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         features, within each frame.
     pad : sequence of int
         ``(left, right)`` of the last dimension, then of the one before, and so on; negative numbers
-        take elements away.
+        take elements away. Behind a stream's last frame also what was computed of lengths, such as
+        ``y.size(L) - x.size(L)`` or ``-x.size(L) % 4``, for "constant" and "replicate".
     mode : {"constant", "replicate", "reflect", "circular"}
         What is added. "circular" is not for the stream axis.
     value : float, optional
@@ -40,7 +44,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     NotStreamableError
         Where a stream would be padded with its own end, or with other streams.
     """
-    x, pads = checked("pad", input), [operator.index(p) for p in pad]
+    x, pads = checked("pad", input), [p if isinstance(p, Length) else operator.index(p) for p in pad]
     if len(pads) % 2 or len(pads) > 2 * x.ndim:
         raise ShapeError(f"pad: {len(pads)} numbers for a tensor of {x.ndim} dimensions; give pairs")
     if mode not in ("constant", "replicate", "reflect", "circular"):
@@ -49,7 +53,9 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         raise ShapeError(f"pad: mode {mode!r} takes no value")
     for i in range(0, len(pads), 2):
         axis, (left, right) = x.ndim - 1 - i // 2, pads[i : i + 2]
-        if left or right:
+        if isinstance(right, Length):
+            x = _pad_to(x, axis, operator.index(left), right, mode, 0.0 if value is None else float(value))
+        elif operator.index(left) or right:
             x = _pad_axis(x, axis, left, right, mode, 0.0 if value is None else float(value))
     return x
 
@@ -127,6 +133,30 @@ def _pad_axis(x: Tensor, axis: int, left: int, right: int, mode: str, value: flo
         x = _crop(x, axis, role, *less)
         return _add(x, axis, role, *more, mode, value)
     return _crop(_add(x, axis, role, *more, mode, value), axis, role, *less)
+
+
+def _pad_to(x: Any, axis: int, left: int, right: Length, mode: str, value: float) -> Tensor:
+    """Pad a stream at its end by what depends on its length, or another's."""
+    if not x.is_stream or x.dims[axis] != "L":
+        operator.index(right)  # says that it is no number
+    wanted, most = x.size(axis) + right + min(left, 0), right.most()
+    if not isinstance(wanted, Length):
+        raise NotStreamableError(
+            f"pad to {wanted} frames at {user_line()}: an output of a constant length would go on without "
+            "frames; pad to a multiple, or to another stream's length"
+        )
+    if mode not in ("constant", "replicate") or (mode == "replicate" and most is None):
+        raise NotStreamableError(
+            f"pad: mode {mode!r} by {right!r} frames at {user_line()}; pad with a constant, or by a number, or "
+            "use pad_to_multiple, which continues a stream that is too short to be mirrored"
+        )
+    if left < 0:
+        x, left = _crop(x, axis, "L", -left, 0), 0
+    attributes = {"left": left, "mode": mode, "value": value, "length": wanted.steps(), "longest": most or 0}
+    edges = [x.edge, wanted.of]
+    ((out, edge),) = run(Request("pad_to", attributes, edges, [x.value]))
+    padded: Tensor = type(x).inside(out, x.dims, edge, x.names)
+    return padded
 
 
 def _crop(x: Any, axis: int, role: Any, left: int, right: int) -> Tensor:

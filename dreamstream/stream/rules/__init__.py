@@ -7,9 +7,10 @@ and never compute them.
 from ..metadata import set_rules
 from . import frames, rows
 from .combine import require_same, require_same_streams
+from .compare import Comparison
 from .frames import cat_length, index_length, kept_lengths, read_length_index, split_length
 from .index import Fallback, IndexParts, IndexPlan, is_whole, parse_index, plan_index
-from .length import BatchLength, BatchSize, Edge, Length, Sizes
+from .length import BatchLength, BatchSize, Length, Quotient, Sizes
 from .lineage import (
     ONE,
     Cid,
@@ -40,7 +41,9 @@ from .names import (
 )
 from .reshape import ReshapePlan, plan_reshape
 from .rows import cat_batch, drop_empty, index_batch, rows_of, split_batch, unbind_batch
+from .shape import Shape
 from .slices import StreamSlice, stream_slice
+from .tokens import Edge, Token
 
 __all__ = [
     "BATCH",
@@ -49,15 +52,19 @@ __all__ = [
     "BatchLength",
     "BatchSize",
     "Cid",
+    "Comparison",
     "Edge",
     "Fallback",
     "IndexParts",
     "IndexPlan",
     "Length",
     "Names",
+    "Quotient",
     "ReshapePlan",
+    "Shape",
     "Sizes",
     "StreamSlice",
+    "Token",
     "after",
     "as_cid",
     "cat_batch",

@@ -1,24 +1,29 @@
 """What sizes are inside a forward: tokens instead of numbers.
 
-While a stream is open its length is not known, so ``x.size(L)`` is a `Length`: an edge with a
-function of its length. It serves where the answer can wait (reshape, expand, slices, indexing a
-table) and refuses everything that would need the number now. ``x.size(B)`` is a `BatchSize`, whose
-only use is its product with a `Length`, a `BatchLength`.
+While a stream is open its length is not known, so ``x.size(L)`` is a `Length`, which knows how it came about: a
+sum of multiples of edges' lengths and of their quotients. It serves where the answer can wait (reshape, expand,
+slices, padding, indexing a table), says what the counts say for every stream (a difference that is always the
+same is that number, a comparison that always holds is True), and refuses everything that would need the number
+now. ``x.size(B)`` is a `BatchSize`, whose only use is its product with a `Length`, a `BatchLength`.
 
 Each refusal raises what the edge's `misuse` returns, with the line of the user's source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import sys
+from collections.abc import Callable, Iterable
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
+from functools import partialmethod
+from typing import Any, ClassVar, NamedTuple
 
-from ...errors import CaptureError, DTypeError
-from ..where import user_line
-from ._ints import as_int
+from ...errors import DTypeError
+from ._ints import as_int, is_integer
+from .compare import compared
+from .decide import Formula, constant, total
+from .tokens import Edge, Token
 
-__all__ = ["BatchLength", "BatchSize", "Edge", "Length", "Sizes", "Step"]
+__all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
 
 #: One step of a Length's function: ("+", c), ("*", c) or ("//", c).
 Step = tuple[str, int]
@@ -27,89 +32,21 @@ _CODES = {"+": 0, "*": 1, "//": 2}
 _INT64 = 2**63
 
 
-class Edge(Protocol):
-    """What a token must know of the tensor that it came from."""
+class _Floor(NamedTuple):
+    """What a length divided by a number, rounded down, is made of."""
 
-    @property
-    def cid(self) -> Hashable:
-        """The edge's lineage."""
-
-    @property
-    def rate(self) -> Fraction:
-        """The edge's frames per frame of the reference input."""
-
-    def misuse(self, message: str) -> Exception:
-        """Return the exception to raise for a wrong use."""
+    length: Length
+    by: int
 
 
-class _Unhashable(CaptureError, TypeError):
-    """What a capture says of a size that is hashed: a TypeError, as of everything that can't be hashed."""
+#: What a length counts: an edge's frames, or a quotient of a length.
+Atom = Any
 
 
-def _refuse(use: str) -> Callable[..., Any]:
-    """Make a method that refuses one kind of use."""
+class Length(Token):
+    """A stream's length inside a forward, or what was computed of lengths.
 
-    def method(self: _Token, *_: object, **__: object) -> NoReturn:
-        self._misuse(use)
-
-    return method
-
-
-class _Token:
-    """A size that is no number: every use raises, but for those that a subclass allows."""
-
-    __slots__ = ("edge",)
-    __array_ufunc__ = None  # NumPy numbers leave their operators to the token
-    edge: Edge
-
-    _what = "a size"
-    _serves = ""
-
-    def __init__(self, edge: Edge) -> None:
-        self.edge = edge
-
-    def _misuse(self, use: str) -> NoReturn:
-        raise self.edge.misuse(
-            f"{self._what} is not a number while streams are open: it can't be {use}, at "
-            f"{user_line()}. {self._serves}"
-        )
-
-    def __hash__(self) -> int:
-        """Raise the token's own error, which is a TypeError too."""
-        try:
-            self._misuse("hashed (put into a set or dict)")
-        except CaptureError as error:
-            raise _Unhashable(str(error)) from None
-
-    def __format__(self, spec: str) -> str:
-        if spec:
-            self._misuse(f"formatted with {spec!r}")
-        return repr(self)
-
-    __lt__ = __le__ = __gt__ = __ge__ = _refuse("compared")
-    __eq__ = _refuse("compared")
-    __ne__ = _refuse("compared")
-    __bool__ = _refuse("tested for truth")
-    __int__ = __float__ = __complex__ = _refuse("converted to a number")
-    __trunc__ = __floor__ = __ceil__ = __round__ = _refuse("converted to a number")
-    __index__ = _refuse("used as an integer (range, index, array size)")
-    __array__ = _refuse("made an array")
-    __len__ = __iter__ = __getitem__ = __contains__ = _refuse("used as a sequence")
-    __add__ = __radd__ = _refuse("added to this")
-    __sub__ = __rsub__ = _refuse("subtracted like this")
-    __mul__ = __rmul__ = _refuse("multiplied by this")
-    __truediv__ = __rtruediv__ = _refuse("divided with / (use //)")
-    __floordiv__ = __rfloordiv__ = _refuse("divided like this")
-    __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _refuse("taken modulo")
-    __pow__ = __rpow__ = _refuse("raised to a power")
-    __matmul__ = __rmatmul__ = _refuse("multiplied by this")
-    __neg__ = __pos__ = __abs__ = __invert__ = _refuse("negated or made absolute")
-    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _refuse("combined bit by bit")
-    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _refuse("shifted")
-
-
-class Length(_Token):
-    """A stream's length inside a forward: an edge, and a function of its number of frames.
+    It is a sum of multiples of edges' lengths, of lengths that were divided, and a number.
 
     Parameters
     ----------
@@ -117,16 +54,18 @@ class Length(_Token):
         The tensor whose frames are counted.
     fn : tuple of (str, int), optional
         Steps ``("+", c)``, ``("*", c)`` and ``("//", c)``, in order; `c` is 1 or more except in "+".
-        Steps that change nothing are dropped and neighbouring sums are folded.
 
     Notes
     -----
-    ``+``, ``-``, ``*`` and ``//`` with integers give new lengths; ``*`` with the batch size gives a
-    `BatchLength`. ``==`` is True for the same function of the same lineage. Everything else raises.
+    ``+`` and ``-`` with lengths and integers, ``*``, ``//`` and ``%`` with integers give new lengths, or the
+    number that it is for every stream; ``*`` with the batch size gives a `BatchLength`, ``/`` what can be
+    rounded. A comparison gives the truth where that is the same for every stream, else a `Comparison`. All else
+    raises.
     """
 
-    __slots__ = ("fn",)
-    fn: tuple[Step, ...]
+    __slots__ = ("plus", "terms")
+    terms: tuple[tuple[int, Atom], ...]
+    plus: int
     _joined: ClassVar[type[BatchLength]]  # its product with the number of streams
 
     _what = "the length of a stream"
@@ -134,61 +73,179 @@ class Length(_Token):
 
     def __init__(self, edge: Edge, fn: tuple[Step, ...] = ()) -> None:
         super().__init__(edge)
-        folded: list[Step] = []
+        self.terms, self.plus = ((1, edge),), 0
+        out: Any = self
         for op, c in fn:
             if op not in _CODES:
                 raise ValueError(f"a length has no step {op!r}")
-            if op == "+" and folded and folded[-1][0] == "+":
-                c += folded.pop()[1]
-            if not -_INT64 <= c < _INT64 or (op != "+" and c < 1):
-                self._misuse(f"changed by {op} {c} (* and // take integers of 1 or more)")
-            if c != (0 if op == "+" else 1):
-                folded.append((op, int(c)))
-        self.fn = tuple(folded)
+            out = out + c if op == "+" else out * c if op == "*" else out // c
+        self.terms, self.plus = out.terms, out.plus
 
-    def _with(self, op: str, value: object, sign: int = 1) -> Length:
-        if isinstance(value, _Token):
-            self._misuse(f"combined by {op} with another size")
+    def _of(self, terms: Iterable[tuple[int, Atom]], plus: int) -> Any:
+        """Return a sum as a length; where all lengths cancel out, or always differ by the same, as a number."""
+        merged: dict[Any, list[Any]] = {}
+        for coefficient, atom in terms:
+            merged.setdefault(_key(atom), [0, atom])[0] += coefficient
+        left = tuple((c, a) for c, a in merged.values() if c)
+        if any(not -_INT64 <= n < _INT64 for n in (plus, *(c for c, _ in left))):
+            self._misuse("changed by so much")
+        if not left:
+            return plus
+        out = object.__new__(type(self))
+        out.edge, out.terms, out.plus = self.edge, left, plus
+        if len(left) > 1 and any(c < 0 for c, _ in left):
+            number = out.fact("constant", constant)
+            return out if number is None else number
+        return out
+
+    # ------------------------------------------------------------------ arithmetic
+    def _integer(self, op: str, value: object) -> int:
         try:
-            c = as_int(value, "the other operand")
+            return as_int(value, "the other operand")
         except DTypeError:
             self._misuse(f"combined by {op} with {type(value).__name__} (only with integers)")
-        return type(self)(self.edge, (*self.fn, (op, sign * c)))
 
-    def __add__(self, other: object) -> Length:
-        return self._with("+", other)
+    def _sum(self, other: object, sign: int, op: str) -> Any:
+        if isinstance(other, Quotient):
+            return NotImplemented
+        if isinstance(other, Length):
+            more = [(sign * c, a) for c, a in other.terms]
+            return self._of([*self.terms, *more], self.plus + sign * other.plus)
+        if isinstance(other, Token):
+            self._misuse(f"combined by {op} with another size")
+        return self._of(self.terms, self.plus + sign * self._integer(op, other))
+
+    def __add__(self, other: object) -> Any:
+        return self._sum(other, 1, "+")
 
     __radd__ = __add__
 
-    def __sub__(self, other: object) -> Length:
-        return self._with("+", other, -1)
+    def __sub__(self, other: object) -> Any:
+        return self._sum(other, -1, "-")
 
-    def __mul__(self, other: object) -> Length | BatchLength:
+    def __neg__(self) -> Any:
+        return self._times(-1)
+
+    def __pos__(self) -> Length:
+        return self
+
+    def __rsub__(self, other: object) -> Any:
+        return (-self)._sum(other, 1, "-")
+
+    def _times(self, c: int) -> Any:
+        return self._of([(k * c, a) for k, a in self.terms], self.plus * c)
+
+    def __mul__(self, other: object) -> Any:
         if isinstance(other, BatchSize):
             return self._joined(self)
-        return self._with("*", other)
+        if isinstance(other, Token):
+            self._misuse("combined by * with another size")
+        return self._times(self._integer("*", other))
 
     __rmul__ = __mul__
 
-    def __floordiv__(self, other: object) -> Length:
-        return self._with("//", other)
+    def _divisor(self, op: str, value: object) -> int:
+        if isinstance(value, Token):
+            self._misuse(f"combined by {op} with another size")
+        c = self._integer(op, value)
+        if not 1 <= c < _INT64:
+            self._misuse(f"changed by {op} {c} ({op} takes integers of 1 or more)")
+        return c
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Length):
+    def __floordiv__(self, other: object) -> Any:
+        c = self._divisor("//", other)
+        if all(k % c == 0 for k, _ in self.terms):
+            return self._of([(k // c, a) for k, a in self.terms], self.plus // c)
+        if all(k < 0 for k, _ in self.terms):  # -(x // c) = (-x + c - 1) // c
+            return -((-self + (c - 1)) // c)
+        return self._of([(1, _Floor(self, c))], 0)
+
+    def __mod__(self, other: object) -> Any:
+        c = self._divisor("%", other)
+        rest = self._of([(k, a) for k, a in self.terms if k % c], self.plus % c)
+        return rest % c if isinstance(rest, int) else rest - rest // c * c
+
+    def __divmod__(self, other: object) -> Any:
+        return self // other, self % other
+
+    def __truediv__(self, other: object) -> Quotient:
+        return Quotient(self, self._divisor("/", other))
+
+    def __floor__(self) -> Length:
+        return self
+
+    __ceil__ = __trunc__ = __floor__
+
+    def __round__(self, digits: int | None = None) -> Length:
+        return self
+
+    # ------------------------------------------------------------------ comparisons
+    def compare(self, other: object, relation: str) -> Any:
+        """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""
+        if isinstance(other, Quotient):
+            return (self * other.by).compare(other.over, relation)
+        if not isinstance(other, Length) and not is_integer(other):
             self._misuse(f"compared with {type(other).__name__}")
-        if other is self or (other.edge.cid == self.edge.cid and other.fn == self.fn):
-            return True
-        self._misuse("compared with another length")
+        return compared(self, self - other, relation)
 
-    def __ne__(self, other: object) -> bool:
-        return not self.__eq__(other)
+    def __bool__(self) -> bool:
+        differs = self.compare(0, "ne")
+        return bool(differs if isinstance(differs, bool) else differs.truth(sys._getframe(1)))
 
-    __hash__ = _Token.__hash__
+    def formula(self) -> Formula | None:
+        """Return what it is as a function of a forward's input; None where that is not known."""
+        parts: list[Formula | int | None] = [self.plus]
+        for coefficient, atom in self.terms:
+            if isinstance(atom, _Floor):
+                inner = atom.length.formula()
+                part = None if inner is None else inner.over(atom.by)
+            else:
+                line = getattr(atom, "line", None)
+                part = None if line is None else Formula.of(line)
+            parts.append(part if part is None or coefficient == 1 else part.times(coefficient))
+        return total(parts)
+
+    def fact(self, what: Any, find: Callable[[Formula], Any]) -> Any:
+        """Return what is found out of the formula, once; None where there is none."""
+        line = getattr(self.edge, "line", None)
+        if line is None:
+            return None
+        key = (what, self.key())
+        if key not in line.facts:
+            formula = self.formula()
+            line.facts[key] = None if formula is None else find(formula)
+        return line.facts[key]
+
+    def most(self) -> int | None:
+        """Return a number that it never exceeds; None where none below 2**20 was found."""
+
+        def bound(formula: Formula) -> int | None:
+            return next((n for n in (0, *(1 << i for i in range(21))) if not formula.exceeds(n)), None)
+
+        found: int | None = self.fact("most", bound)
+        return found
+
+    # ------------------------------------------------------------------ as a function of one length
+    @property
+    def fn(self) -> tuple[Step, ...]:
+        """Steps ``("+", c)``, ``("*", c)`` and ``("//", c)`` from the edge's frames to this length."""
+        coefficient, atom = self.terms[0]
+        if len(self.terms) > 1 or coefficient < 1:
+            self._misuse("used as a length here: it is more than one of a stream with +, * and // by integers")
+        steps = (*atom.length.fn, ("//", atom.by)) if isinstance(atom, _Floor) else ()
+        own = (("*", coefficient), ("+", self.plus))
+        return (*steps, *((op, c) for op, c in own if c != (0 if op == "+" else 1)))
+
+    @property
+    def of(self) -> Edge:
+        """The edge whose frames are counted, where it is a function of one length."""
+        _, atom = self.terms[0]
+        return atom.length.of if isinstance(atom, _Floor) else atom
 
     @property
     def rate(self) -> Fraction:
         """Rate of an edge of this length, which is the edge's own, carried through ``*`` and ``//``."""
-        rate = Fraction(self.edge.rate)
+        rate = Fraction(self.of.rate)
         for op, c in self.fn:
             rate = rate * c if op == "*" else rate / c if op == "//" else rate
         return rate
@@ -203,17 +260,111 @@ class Length(_Token):
             n_frames = n_frames + c if op == "+" else n_frames * c if op == "*" else n_frames // c
         return n_frames
 
+    def key(self) -> tuple[Any, ...]:
+        """Return what is equal of equal sums."""
+        return (self.plus, *sorted(((c, *_key(a)) for c, a in self.terms), key=repr))
+
     def __repr__(self) -> str:
-        text = "L"
-        for i, (op, c) in enumerate(self.fn):
-            if op == "+":
-                text = f"{text} {'-' if c < 0 else '+'} {abs(c)}"
-            else:
-                text = f"({text}) {op} {c}" if i and self.fn[i - 1][0] == "+" else f"{text} {op} {c}"
-        return f"<length {text} of {self.edge.cid}>"
+        cids = list(dict.fromkeys(cid for _, a in self.terms for cid in _cids(a)))
+        names = {cid: "L" if len(cids) == 1 else f"L{i + 1}" for i, cid in enumerate(cids)}
+        return f"<length {_text(self, names)} of {' and '.join(map(str, cids))}>"
 
 
-class BatchSize(_Token):
+def _key(atom: Atom) -> tuple[Any, ...]:
+    return ("//", atom.by, atom.length.key()) if isinstance(atom, _Floor) else ("L", atom.cid)
+
+
+def _cids(atom: Atom) -> list[Any]:
+    return [c for _, a in atom.length.terms for c in _cids(a)] if isinstance(atom, _Floor) else [atom.cid]
+
+
+def _text(length: Length, names: dict[Any, str]) -> str:
+    out = ""
+    for coefficient, atom in length.terms:
+        part = names.get(getattr(atom, "cid", None), "")
+        if isinstance(atom, _Floor):
+            inner = _text(atom.length, names)
+            part = f"({inner}) // {atom.by}" if " + " in inner or " - " in inner else f"{inner} // {atom.by}"
+        size = abs(coefficient)
+        part = part if size == 1 else f"{part} * {size}"
+        sign = "-" if coefficient < 0 else "+"
+        out = f"{out} {sign} {part}" if out else f"-{part}" if coefficient < 0 else part
+    return out if not length.plus else f"{out} {'-' if length.plus < 0 else '+'} {abs(length.plus)}"
+
+
+class Quotient(Token):
+    """A length divided by a number, before it is rounded.
+
+    Parameters
+    ----------
+    over : Length
+    by : int
+    """
+
+    __slots__ = ("by", "over")
+
+    _what = "a length divided with /"
+    _serves = "math.ceil, math.floor and // make it a length again."
+
+    def __init__(self, over: Length, by: int) -> None:
+        super().__init__(over.edge)
+        self.over = over
+        self.by = by
+
+    def _as(self, over: Any) -> Any:
+        return Quotient(over, self.by) if isinstance(over, Length) else over / self.by
+
+    def _scaled(self, value: Any) -> Any:
+        """Return the numerator of a number, length or quotient."""
+        if isinstance(value, Quotient):
+            if value.by != self.by:
+                self._misuse("combined with a quotient by another number")
+            return value.over
+        return value * self.by if isinstance(value, Length) else self.over._integer("/", value) * self.by
+
+    def __add__(self, other: object) -> Any:
+        return self._as(self.over + self._scaled(other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: object) -> Any:
+        return self._as(self.over - self._scaled(other))
+
+    def __rsub__(self, other: object) -> Any:
+        return self._as(self._scaled(other) - self.over)
+
+    def __mul__(self, other: object) -> Any:
+        return self._as(self.over * other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: object) -> Any:
+        return Quotient(self.over, self.by * self.over._divisor("/", other))
+
+    def __floordiv__(self, other: object) -> Any:
+        return self.over // (self.by * self.over._divisor("//", other))
+
+    def __floor__(self) -> Any:
+        return self.over // self.by
+
+    def __ceil__(self) -> Any:
+        return -(-self.over // self.by)
+
+    def compare(self, other: object, relation: str) -> Any:
+        """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""
+        return self.over.compare(self._scaled(other), relation)
+
+    def __repr__(self) -> str:
+        return f"<{self.over!r} / {self.by}>"
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    for _kind in (Length, Quotient):
+        setattr(_kind, f"__{_name}__", partialmethod(_kind.compare, relation=_name))
+Length.__hash__ = Quotient.__hash__ = Token.__hash__  # type: ignore[method-assign]
+
+
+class BatchSize(Token):
     """The number of streams inside a forward; its one use is its product with a `Length`."""
 
     __slots__ = ()
@@ -238,13 +389,13 @@ class BatchSize(_Token):
     def __ne__(self, other: object) -> bool:
         return not self.__eq__(other)
 
-    __hash__ = _Token.__hash__
+    __hash__ = Token.__hash__
 
     def __repr__(self) -> str:
         return "<number of streams>"
 
 
-class BatchLength(_Token):
+class BatchLength(Token):
     """The number of frames of all streams, ``x.size(B) * x.size(L)``: serves in reshape only.
 
     Parameters
@@ -268,15 +419,17 @@ class BatchLength(_Token):
             self._misuse(f"divided by {type(other).__name__}")
         return self.length
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> Any:
         if not isinstance(other, BatchLength):
             self._misuse(f"compared with {type(other).__name__}")
         return self.length == other.length
 
-    def __ne__(self, other: object) -> bool:
-        return not self.__eq__(other)
+    def __ne__(self, other: object) -> Any:
+        if not isinstance(other, BatchLength):
+            self._misuse(f"compared with {type(other).__name__}")
+        return self.length != other.length
 
-    __hash__ = _Token.__hash__
+    __hash__ = Token.__hash__
 
     def __repr__(self) -> str:
         return f"<number of streams * {self.length!r}>"

@@ -36,7 +36,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import permutations
-from math import gcd, prod
+from math import prod
 from typing import Any
 
 from ...errors import NotStreamableError, ShapeError
@@ -67,8 +67,8 @@ class ReshapePlan:
     origin : tuple of int or None
         For each new visible dimension the old one that it is (and may take its name from), or None.
     claims : tuple of Length
-        Lengths of other tensors that the new L was said to equal; empty unless allowed. At a
-        stream's end it must be made sure that they do.
+        Lengths that the new L was said to equal, where that is not so for every stream: at a stream's end
+        it must be made sure that it is.
     """
 
     steps: tuple[tuple[Any, ...], ...]
@@ -141,34 +141,20 @@ class _Reshape:
 
     # ---- the new shape
 
-    def ratio_of(self, token: Length, length: Length, allow: bool) -> tuple[Fraction, bool]:
-        """Return a new L per old L, and whether it is a claim about another tensor's length."""
-        n = len(length.fn)
-        if token.edge.cid != length.edge.cid or token.fn[:n] != length.fn:
-            if not allow:
-                raise self.unstreamable(
-                    f"{token!r} is another tensor's length",
-                    "use this tensor's own size, or -1",
-                )
-            if not token.rate or not length.rate:
-                raise self.unstreamable("an edge of rate 0 has no length", "use -1")
-            return token.rate / length.rate, True
-        ratio = Fraction(1)
-        for op, c in token.fn[n:]:
-            if op == "+":
-                raise self.unstreamable(
-                    "a reshape can't change the length by a sum", "use a slice, or F.pad, for that"
-                )
-            if op == "*" and gcd(c, ratio.denominator) > 1:
-                raise self.unstreamable(
-                    f"{token!r} divides before it multiplies, so it isn't exact",
-                    "multiply first and divide then",
-                )
-            ratio = ratio * c if op == "*" else ratio / c
-        return ratio, False
+    def ratio_of(self, token: Length, length: Length) -> tuple[Fraction, bool]:
+        """Return a new L per old L, and whether that it is just so long is a claim, to be checked at the end."""
+        if not token.rate or not length.rate:
+            raise self.unstreamable("an edge of rate 0 has no length", "use -1")
+        ratio = token.rate / length.rate
+        same = token == length * ratio.numerator // ratio.denominator
+        if same is False:
+            raise self.unstreamable(
+                f"{token!r} is never the length of what comes out", "use a slice, or F.pad, to change the length"
+            )
+        return ratio, same is not True
 
     def read_new(
-        self, order: list[str], length: Length | None, allow: bool
+        self, order: list[str], length: Length | None
     ) -> tuple[list[str | int], Fraction | None, list[Length]]:
         """Return the new shape with tokens as names and -1 resolved if it is no feature."""
         entries: list[str | int] = []
@@ -182,7 +168,7 @@ class _Reshape:
                 entries.append("L" if isinstance(item, Length) else JOINED)
                 if length is None:
                     raise self.impossible(f"the tensor has no L, so {item!r} can't be a size of it")
-                ratio, claim = self.ratio_of(token, length, allow)
+                ratio, claim = self.ratio_of(token, length)
                 if claim:
                     claims.append(token)
             else:
@@ -274,8 +260,6 @@ def plan_reshape(
     dims: Sequence[int | str],
     sizes: Sequence[Any],
     shape: Sequence[Any],
-    *,
-    allow_claims: bool = False,
 ) -> ReshapePlan:
     """Say how a tensor inside a forward is reshaped.
 
@@ -288,9 +272,6 @@ def plan_reshape(
     shape : sequence
         The new sizes: ints of which one may be -1, and tokens. -1 stands for a feature size, or for
         whichever of B and L (or both as ``"B_L"``) is missing.
-    allow_claims : bool, optional
-        Accept the length of another tensor for L if its rate is right, and list it in the plan's
-        `claims`. By default that is refused.
 
     Returns
     -------
@@ -314,7 +295,7 @@ def plan_reshape(
     """
     call = _Reshape(dims, sizes, shape)
     order, old, length = call.read_old()
-    entries, ratio, claims = call.read_new(order, length, allow_claims)
+    entries, ratio, claims = call.read_new(order, length)
     new_order, new = call.runs_of(entries)
     if new_order != order:
         raise call.unstreamable("it exchanges B and L", "transpose instead")

@@ -17,7 +17,7 @@ class TorchBatch(BatchSize, torch.SymInt):  # type: ignore[misc]
     """``x.size(B)``."""
 
 
-class TorchLength(Length, torch.SymInt):  # type: ignore[misc]
+class TorchLength(Length, torch.SymInt):
     """``x.size(L)``."""
 
 

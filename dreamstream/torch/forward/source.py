@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ...engine.source import REFUSALS
 from ...errors import CaptureError, DreamStreamError, DTypeError, ShapeError
 from ...stream.tree import leaves, map_leaves
 from ..tensor import StreamTensor
@@ -67,8 +68,8 @@ class TorchSource:
                 result = self.model(**tensors) if by_name else self.model(*tensors.values())
             except DreamStreamError:
                 raise
-            except RuntimeError as error:  # torch refuses sequences that are too short
-                raise ShapeError(str(error)) from None
+            except REFUSALS as error:  # torch, or the model itself, refuses sequences of some lengths
+                raise ShapeError(str(error)) from error
         return [as_array(t) for t in leaves(_tree(result))]
 
     # ---------------------------------------------------------------- the model's modes, left as they were

@@ -97,7 +97,7 @@ class Totals:
             for c in inputs:
                 c[rows] = 0
             outputs = op.counts(inputs, self.ended, self.ids)
-        lines = lines_of(op, edges[0].cid, self.n_operations, request.cid)
+        lines = lines_of(op, edges, self.n_operations, request.cid)
         self.n_operations += 1
         self.operators.add(request.name)
         return [(None, Edge(self, line, counts)) for line, counts in zip(lines, outputs)]

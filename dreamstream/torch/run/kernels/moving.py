@@ -14,7 +14,7 @@ from .registry import Step, Window, windowed
 Tensor = torch.Tensor
 
 
-@windowed("pad", numbers=True)
+@windowed("pad", "pad_to", numbers=True)
 def pad(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the stream with frames before and behind it."""
     a, (x,) = step.attributes, windows

@@ -94,3 +94,12 @@ def reduce_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any],
     if kind == "mean":
         y = y / _of_rows(windows[0].known.clamp(min=1), y)
     return (y.to(frames.dtype)[:, None][:, : step.n[0]],), (so_far,)
+
+
+@windowed("length", "require")
+def length(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return a function of the stream's length."""
+    value, codes = step.inputs[0][:, 3], step.attributes["length"]
+    for code, c in zip(codes[::2], codes[1::2]):
+        value = value + c if code == 0 else value * c if code == 1 else value // c
+    return (value[:, None].expand(-1, step.n[0]),), state

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+import dreamstream as ds
+
 from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
-from ..reference import length_of
-from .drawing import any_type, make, shape
+from ..reference import RELATIONS, length_of, padded_to, required
+from .drawing import WAITS, any_type, make, shape
 
 __all__ = ["GENERATORS"]
 
@@ -116,6 +118,50 @@ def cut(rng: Rng, dtype: str) -> Case:
 def _close(rates: tuple[Fraction, ...], frames: tuple[int, ...], skew: int) -> bool:
     times = [Fraction(n) / r for n, r in zip(frames, rates)]
     return max(times) - min(times) < (skew + 1) / min(rates)
+
+
+def pad_to(rng: Rng, dtype: str) -> Case:
+    length, ratio, reach = steps(rng, int(rng.integers(0, 4)))
+    skew = int(pick(rng, 0, 2))
+    kind = any_type(rng, dtype)
+    pads_ = {**pads(rng, kind), "mode": str(pick(rng, "constant", "replicate"))}
+    inputs = [Input(shape(rng, 1, 1), kind, ratio), Input(shape(rng, 1, 1), kind)]
+    all_ = [(i, j) for i in range(90) for j in range(40) if _close((ratio, Fraction(1)), (i, j), skew)]
+    longest = max([0, *(length_of(length, j) - i + pads_["right"] for i, j in all_)])
+    if longest > 8:  # what is kept for so many would outlast the streams that are tried
+        pads_["mode"], longest = "constant", 0
+
+    def lengths(rng: Rng, n: int) -> list[int]:
+        found = [
+            (i, j)
+            for i in range(3 * n + 4)
+            for j in range(max(0, n - 2), n + 3)
+            if _close((ratio, Fraction(1)), (i, j), skew)
+        ]
+        return list(pick(rng, *found)) if found else [0, 0]
+
+    return make(
+        rng,
+        "pad_to",
+        inputs,
+        {**pads_, "length": length, "longest": longest},
+        exact=True,
+        skew=skew,
+        lengths=lengths,
+        forward=_padded,
+        reach=min(2 * reach + pads_["left"] + longest, 12),
+        late="that the other stream may end early is not looked at",
+    )
+
+
+def _padded(case: Case, weights: Any, x: Any, y: Any) -> Any:
+    if x.is_stream:
+        return door(case, weights, x, y)
+    axis, a = case.layout.index("L"), case.attributes
+    frames = np.moveaxis(x.numpy(), axis, 0)
+    if x.shape[axis] and y.shape[axis]:
+        frames = padded_to(a, frames, length_of(a["length"], y.shape[axis]))
+    return ds.tensor(np.moveaxis(frames if y.shape[axis] else frames[:0], 0, axis))
 
 
 def delay(rng: Rng, dtype: str) -> Case:
@@ -244,9 +290,49 @@ def reduce_frames(rng: Rng, dtype: str) -> Case:
     )
 
 
+def length(rng: Rng, dtype: str) -> Case:
+    codes, _, reach = steps(rng, int(rng.integers(0, 4)))
+    return make(
+        rng,
+        "length",
+        [Input(shape(rng), any_type(rng, dtype))],
+        {"length": codes},
+        reach=min(reach, 8),
+        late=WAITS,
+    )
+
+
+def require(rng: Rng, dtype: str) -> Case:
+    skew = int(pick(rng, 0, 2))
+    features, kind = shape(rng), any_type(rng, dtype)
+    a = {
+        "length": steps(rng, int(rng.integers(0, 3)))[0],
+        "other": steps(rng, int(rng.integers(0, 3)))[0],
+        "plus": int(rng.integers(-2, 5)),
+        "against": str(pick(rng, "length", "number")),
+        "relation": str(pick(rng, *RELATIONS)),
+    }
+    ones = (Fraction(1), Fraction(1))
+    some = [(i, j) for i in range(12) for j in range(12) if _close(ones, (i, j), skew)]
+    right = [n for n in some if required(a, *n)]
+    wrong = [n for n in some if not required(a, *n)]
+    return make(
+        rng,
+        "require",
+        [Input(features, kind), Input(features, kind)],
+        a,
+        skew=skew,
+        reach=6,
+        late="which lengths there may be is not looked at",
+        lengths=lambda rng, n: list(pick(rng, *right)),
+        refused=(lambda rng: list(pick(rng, *wrong))) if wrong else None,
+    )
+
+
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     "pad": pad,
     "pad_to_multiple": pad_to_multiple,
+    "pad_to": pad_to,
     "slice": slice_,
     "cut": cut,
     "delay": delay,
@@ -256,4 +342,6 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     "unstack": unstack,
     "table": table,
     "reduce_frames": reduce_frames,
+    "length": length,
+    "require": require,
 }

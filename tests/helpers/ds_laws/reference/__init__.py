@@ -24,12 +24,16 @@ from . import (
     recurrent,
 )
 from .base import Array, Refused, length_of, operands
+from .frames import RELATIONS, padded_to, required
 
 __all__ = [
     "REFERENCES",
+    "RELATIONS",
     "Refused",
     "length_of",
     "operands",
+    "padded_to",
+    "required",
 ]
 
 REFERENCES: dict[str, Callable[..., list[Array]]] = {

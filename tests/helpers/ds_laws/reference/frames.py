@@ -9,7 +9,7 @@ import numpy as np
 
 from .base import Array, Arrays, Refused, length_of
 
-__all__ = ["REFERENCES"]
+__all__ = ["REFERENCES", "RELATIONS", "padded_to", "required"]
 
 
 from .products import padded
@@ -30,6 +30,19 @@ def pad_to_multiple(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     y = padded(longer, a["left"], right, a["mode"], a["value"])
     assert y is not None
     return [y[: len(y) - missing]]
+
+
+def padded_to(a: dict[str, Any], x: Array, n: int) -> Array:
+    """Frames before and behind x, until it has n, or n of its own, and those that are added in any case."""
+    longer = padded(x, a["left"], max(n + a["right"] - len(x), 0), a["mode"], a["value"])
+    assert longer is not None
+    return longer[: max(a["left"] + n + a["right"], 0)]
+
+
+def pad_to(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
+    if not len(x) or not len(y):
+        return [x[:0]]
+    return [padded_to(a, x, length_of(a["length"], len(y)))]
 
 
 def slice_(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
@@ -86,9 +99,36 @@ def reduce_frames(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return [getattr(np, a["kind"])(x, axis=0)[None]]
 
 
+RELATIONS = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+def required(a: dict[str, Any], n: int, m: int) -> bool:
+    """Whether lengths compare as the operator `require` says."""
+    other = a["plus"] + (length_of(a["other"], m) if a["against"] == "length" else 0)
+    return not n or not m or bool(RELATIONS[a["relation"]](length_of(a["length"], n), other))
+
+
+def length(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [np.array([length_of(a["length"], len(x))] if len(x) else [], np.int64)]
+
+
+def require(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
+    if not required(a, len(x), len(y)):
+        raise Refused
+    return [length(a, w, x)[0][: len(y)]]
+
+
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
     "pad": pad,
     "pad_to_multiple": pad_to_multiple,
+    "pad_to": pad_to,
     "slice": slice_,
     "cut": cut,
     "delay": delay,
@@ -98,4 +138,6 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     "unstack": unstack,
     "table": table,
     "reduce_frames": reduce_frames,
+    "length": length,
+    "require": require,
 }

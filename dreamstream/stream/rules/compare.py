@@ -1,0 +1,109 @@
+"""Comparisons of lengths: true or false for every stream, or checked when each stream ends.
+
+A comparison that depends on the stream has no truth while it is open. Where one of its answers leads to an
+exception and to nothing else, as in an ``assert``, the other may be taken on trust: an operator that refuses
+streams of other lengths, at their ends, says what torch would have said.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+from .decide import holds
+from .raising import answer_that_raises
+from .tokens import Token
+
+__all__ = ["Comparison", "compared"]
+
+_OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
+_MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+_NUMBERS = {
+    "eq": lambda n: n == 0, "ne": lambda n: n != 0, "lt": lambda n: n < 0,
+    "le": lambda n: n <= 0, "gt": lambda n: n > 0, "ge": lambda n: n >= 0,
+}  # fmt: skip
+
+
+def compared(length: Any, difference: Any, relation: str) -> Any:
+    """Return whether a difference of lengths compares with 0 so: a bool where that holds of every stream.
+
+    Parameters
+    ----------
+    length : Length
+        What was compared.
+    difference : Length or int
+    relation : {"eq", "ne", "lt", "le", "gt", "ge"}
+    """
+    if isinstance(difference, int):
+        return _NUMBERS[relation](difference)
+    found = difference.fact(relation, lambda formula: holds(formula, relation))
+    return Comparison([(difference, relation)]) if found is None else found
+
+
+class Comparison(Token):
+    """Lengths that compare with 0 in some streams only.
+
+    Parameters
+    ----------
+    parts : sequence of (Length, str)
+        All of them must hold.
+    negated : bool
+        Whether it says that they don't.
+    """
+
+    __slots__ = ("negated", "parts")
+
+    _what = "the length of a stream"
+    _serves = (
+        "What every stream answers alike is that truth; in an assert, or an if whose body only raises, a "
+        "comparison is checked when each stream ends; anything else is for the outside of the forward."
+    )
+
+    def __init__(self, parts: Sequence[tuple[Any, str]], negated: bool = False) -> None:
+        super().__init__(parts[0][0].edge)
+        self.parts = tuple(parts)
+        self.negated = negated
+
+    def __bool__(self) -> bool:
+        return self.truth(sys._getframe(1))
+
+    def truth(self, frame: FrameType) -> bool:
+        """Return the answer to the test that a frame makes, which is checked at the end of streams."""
+        raises = answer_that_raises(frame)
+        trusted = not raises
+        if raises is None or (trusted == self.negated and len(self.parts) > 1):
+            self._misuse("compared where streams answer differently")
+        self.require(trusted)
+        return trusted
+
+    def require(self, answer: bool = True) -> None:
+        """Let streams that don't answer so be refused at their ends."""
+        for length, relation in self.parts:
+            _require(length, relation if answer != self.negated else _OPPOSITE[relation])
+
+    def __repr__(self) -> str:
+        text = " and ".join(f"{length!r} {relation} 0" for length, relation in self.parts)
+        return f"<{'not ' if self.negated else ''}{text}>"
+
+
+def _require(length: Any, relation: str) -> None:
+    """Let streams whose lengths don't compare so be refused at their ends."""
+    more = [(c, a) for c, a in length.terms if c > 0]
+    less = [(-c, a) for c, a in length.terms if c < 0]
+    plus = -length.plus  # more compares with less + plus
+    if not more:
+        more, less, plus, relation = less, more, -plus, _MIRRORED[relation]
+    if len(more) > 1 or len(less) > 1:
+        length._misuse("checked at the end of streams: it is made of more than two")
+    one = length._of(more, 0)
+    other = length._of(less, plus) if less else one
+    attributes = {
+        "length": tuple(one.steps()),
+        "other": tuple(other.steps()) if less else (),
+        "plus": 0 if less else plus,
+        "against": "length" if less else "number",
+        "relation": relation,
+    }
+    one.of.require(other.of, attributes)

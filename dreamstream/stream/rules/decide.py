@@ -1,0 +1,165 @@
+"""What the counts say of lengths, whatever the stream: functions of how many frames of an input come.
+
+A line knows the operation that it comes from; so its length is a function of the forward's input, made in C by
+the operators' own programs, and two lengths are compared for every number of frames at once. Numbers of frames at
+which one of them has none are left out: there is nothing of which it could be the length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ... import _core
+from ...errors import StreamLimitError
+
+__all__ = ["Formula", "constant", "holds"]
+
+_ADD, _SUB, _MUL, _FLOORDIV = 4, 5, 6, 7
+_ONE_ROOT = "sync"
+
+Count = _core.Count
+
+
+class Formula:
+    """An integer as a function of the frames of one input, and the lengths that it is made of.
+
+    Parameters
+    ----------
+    root : tuple
+        The input's lineage.
+    count : _core.Count
+    lengths : tuple of _core.Count
+    """
+
+    def __init__(self, root: Any, count: Count, lengths: tuple[Count, ...]) -> None:
+        self.root = root
+        self.count = count
+        self.lengths = lengths
+
+    @classmethod
+    def of(cls, line: Any) -> Formula | None:
+        """Return a line's length; None where it isn't a function of one input's."""
+        found = _total(line)
+        return None if found is None else cls(found[0], found[1], (found[1],))
+
+    def _with(self, code: int, other: Formula | int) -> Formula | None:
+        if isinstance(other, int):
+            return Formula(self.root, self.count.apply(code, other), self.lengths)
+        if other.root != self.root:
+            return None
+        lengths = (*self.lengths, *(n for n in other.lengths if n not in self.lengths))
+        return Formula(self.root, self.count.apply(code, other.count), lengths)
+
+    def plus(self, other: Formula | int) -> Formula | None:
+        """Return the sum."""
+        return self._with(_ADD, other)
+
+    def times(self, k: int) -> Formula | None:
+        """Return the product."""
+        return self._with(_MUL, k)
+
+    def over(self, k: int) -> Formula | None:
+        """Return the quotient, rounded down."""
+        return self._with(_FLOORDIV, k)
+
+    def exceeds(self, k: int) -> bool:
+        """Whether it is above k for some stream."""
+        return self.count.apply(_SUB, k).first_positive(self.lengths) is not None
+
+    def falls_below(self, k: int) -> bool:
+        """Whether it is below k for some stream."""
+        return self.count.apply(_MUL, -1).apply(_ADD, k).first_positive(self.lengths) is not None
+
+
+def _total(line: Any) -> tuple[Any, Count] | None:
+    """Return the lineage of the input that a line's length is a function of, and that function."""
+    waiting = [line]
+    while waiting:
+        at = waiting[-1]
+        if "total" in at.facts:
+            waiting.pop()
+            continue
+        if at.source is None:
+            at.facts["total"] = (at.cid, Count())
+            continue
+        op, inputs, output = at.source
+        if op.same_counts and op.outputs[output][2:] == op.outputs[0][2:]:
+            inputs = inputs[:1]
+        missing = [i for i in inputs if "total" not in i.facts]
+        if missing:
+            waiting += missing
+            continue
+        at.facts["total"] = _made(op, [i.facts["total"] for i in inputs], output)
+    found: tuple[Any, Count] | None = line.facts["total"]
+    return found
+
+
+def _made(op: Any, inputs: Sequence[tuple[Any, Count] | None], output: int) -> tuple[Any, Count] | None:
+    known = [i for i in inputs if i is not None]
+    if len(known) < len(inputs):
+        return None
+    root = known[0][0]
+    if len(known) == 1 and op.same_counts:
+        return known[0]
+    if any(r != root for r, _ in known):
+        return known[0] if op.name == _ONE_ROOT else None  # what meets is compared at the end of the stream
+    if not hasattr(op, "totals"):
+        return None
+    try:
+        return root, op.totals(tuple(c for _, c in known))[output]
+    except StreamLimitError:  # it repeats too late to be looked at
+        return None
+
+
+def holds(formula: Formula, relation: str) -> bool | None:
+    """Return whether a formula compares with 0 so, for every stream; None where that depends on the stream.
+
+    Parameters
+    ----------
+    relation : {"eq", "ne", "lt", "le", "gt", "ge"}
+    """
+    least, most = formula.falls_below, formula.exceeds
+    try:
+        if relation in ("eq", "ne"):
+            always = not least(0) and not most(0)
+            never = not always and (not least(1) or not most(-1))
+            if relation == "ne":
+                always, never = never, always
+        elif relation in ("lt", "ge"):
+            always, never = not most(-1), not least(0)
+            if relation == "ge":
+                always, never = never, always
+        else:
+            always, never = not most(0), not least(1)
+            if relation == "gt":
+                always, never = never, always
+    except StreamLimitError:
+        return None
+    return True if always else False if never else None
+
+
+def constant(formula: Formula) -> int | None:
+    """Return the number that a formula is for every stream; None where there is none."""
+    try:
+        somewhere = formula.lengths[0].first_positive(formula.lengths)
+        value = 0 if somewhere is None else formula.count.at(somewhere)
+        return None if formula.exceeds(value) or formula.falls_below(value) else value
+    except StreamLimitError:
+        return None
+
+
+def total(parts: Iterable[Formula | int | None]) -> Formula | None:
+    """Return a sum of formulas and numbers; None where they aren't functions of one input's frames."""
+    out: Formula | None = None
+    number = 0
+    for part in parts:
+        if isinstance(part, int):
+            number += part
+        elif part is None:
+            return None
+        else:
+            out = part if out is None else out.plus(part)
+            if out is None:
+                return None
+    return None if out is None else out.plus(number)

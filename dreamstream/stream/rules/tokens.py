@@ -1,0 +1,96 @@
+"""What is no number while streams are open, and refuses to be used as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from fractions import Fraction
+from typing import Any, NoReturn, Protocol
+
+from ...errors import CaptureError
+from ..where import user_line
+
+__all__ = ["Edge", "Token"]
+
+
+class Edge(Protocol):
+    """What a token must know of the tensor that it came from."""
+
+    @property
+    def cid(self) -> Hashable:
+        """The edge's lineage."""
+
+    @property
+    def rate(self) -> Fraction:
+        """The edge's frames per frame of the reference input."""
+
+    def misuse(self, message: str) -> Exception:
+        """Return the exception to raise for a wrong use."""
+
+    def require(self, other: Any, attributes: Mapping[str, Any]) -> None:
+        """Refuse streams at whose end the lengths of both don't compare as the operator `require` says."""
+
+
+class _Unhashable(CaptureError, TypeError):
+    """What a capture says of a size that is hashed: a TypeError, as of everything that can't be hashed."""
+
+
+def _refuse(use: str) -> Callable[..., Any]:
+    """Make a method that refuses one kind of use."""
+
+    def method(self: Token, *_: object, **__: object) -> NoReturn:
+        self._misuse(use)
+
+    return method
+
+
+class Token:
+    """A size that is no number: every use raises, but for those that a subclass allows."""
+
+    __slots__ = ("edge",)
+    __array_ufunc__ = None  # NumPy numbers leave their operators to the token
+    edge: Edge
+
+    _what = "a size"
+    _serves = ""
+
+    def __init__(self, edge: Edge) -> None:
+        self.edge = edge
+
+    def _misuse(self, use: str) -> NoReturn:
+        raise self.edge.misuse(
+            f"{self._what} is not a number while streams are open: it can't be {use}, at "
+            f"{user_line()}. {self._serves}"
+        )
+
+    def __hash__(self) -> int:
+        """Raise the token's own error, which is a TypeError too."""
+        try:
+            self._misuse("hashed (put into a set or dict)")
+        except CaptureError as error:
+            raise _Unhashable(str(error)) from None
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            self._misuse(f"formatted with {spec!r}")
+        return repr(self)
+
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse("compared")
+    __eq__ = _refuse("compared")
+    __ne__ = _refuse("compared")
+    __bool__ = _refuse("tested for truth")
+    __int__ = __float__ = __complex__ = _refuse("converted to a number")
+    __trunc__ = __floor__ = __ceil__ = __round__ = _refuse("converted to a number")
+    __index__ = _refuse("used as an integer (range, index, array size)")
+    __array__ = _refuse("made an array")
+    __len__ = __iter__ = __getitem__ = __contains__ = _refuse("used as a sequence")
+    __add__ = __radd__ = _refuse("added to this")
+    __sub__ = __rsub__ = _refuse("subtracted like this")
+    __mul__ = __rmul__ = _refuse("multiplied by this")
+    __truediv__ = __rtruediv__ = _refuse("divided with / (use //)")
+    __floordiv__ = __rfloordiv__ = _refuse("divided like this")
+    __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _refuse("taken modulo")
+    __pow__ = __rpow__ = _refuse("raised to a power")
+    __matmul__ = __rmatmul__ = _refuse("multiplied by this")
+    __neg__ = __pos__ = __abs__ = __invert__ = _refuse("negated or made absolute")
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _refuse("combined bit by bit")
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _refuse("shifted")

@@ -1,0 +1,112 @@
+"""What models say of lengths: compared, computed with, padded to."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .tables import BCL, BLC, module, net
+
+
+# ---------------------------------------------------------------- compared
+@module(BCL(4), reach=8, delay=1)
+def _lengths_asserted(nn: Any, F: Any, ds: Any) -> Any:
+    """What counts decide, in an assert, an if and a residual's crop."""
+
+    def forward(self: Any, x: Any) -> Any:
+        y = self.conv(x)
+        assert y.shape == x.shape, f"{y.shape} is not {x.shape}"
+        if y.size(2) < x.size(2):
+            raise ValueError("shorter")
+        crop = (x.shape[-1] - y.shape[-1]) // 2
+        return y + (x[..., crop:-crop] if crop > 0 else x)
+
+    return net(nn, forward, conv=nn.Conv1d(4, 4, 3, padding=1))
+
+
+@module(BCL(4), reach=8, delay=4)
+def _residual_cropped_by_the_difference(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        y = self.conv(x)
+        crop = (x.shape[-1] - y.shape[-1]) // 2
+        if crop > 0:
+            x = x[..., crop:-crop]
+        return x + y
+
+    return net(nn, forward, conv=nn.Conv1d(4, 4, 5))
+
+
+@module(BCL(4), multiple=4, delay=3)
+def _lengths_checked_at_the_end(nn: Any, F: Any, ds: Any) -> Any:
+    """Multiples of four only: what is asserted of it can be known at the end."""
+
+    def forward(self: Any, x: Any) -> Any:
+        frames = x.size(2)
+        assert (
+            frames % 4  # over two lines
+            == 0
+        ), "no multiple"
+        if frames % 2:
+            raise ValueError(f"odd: {frames}")
+        if not frames // 4 * 4 == frames or frames < 4:
+            raise RuntimeError
+        y = self.down(x)
+        assert y.size(2) * 4 == x.size(2) and y.size(1) == 3
+        return y
+
+    return net(nn, forward, down=nn.Conv1d(4, 3, 4, stride=4))
+
+
+# ---------------------------------------------------------------- reshaped to
+@module(BLC(4), delay=1)
+def _length_derived_before_the_cut(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        b, n, f = x.shape
+        return x[:, : n // 2 * 2].reshape(b, n // 2, 2 * f), x[:, ::2].reshape(b, (n + 1) // 2, 2, -1)
+
+    return net(nn, forward)
+
+
+@module(BCL(3), multiple=4, delay=3)
+def _frames_folded_twice(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        b, c, n = x.shape
+        y = x.reshape(b, c, n // 4, 4)
+        return y.permute(0, 1, 3, 2).reshape(b, 4 * c, n // 4)
+
+    return net(nn, forward)
+
+
+# ---------------------------------------------------------------- padded to
+@module(BCL(4), reach=9, delay=3)
+def _padded_to_a_multiple_by_its_length(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        n = x.size(-1)
+        y = self.down(F.pad(x, (0, (4 - n % 4) % 4)))
+        return y, F.pad(x, (1, -n % 3), mode="replicate")
+
+    return net(nn, forward, down=nn.Conv1d(4, 3, 4, stride=4))
+
+
+@module(BCL(4), reach=9)
+def _padded_to_whole_strides(nn: Any, F: Any, ds: Any) -> Any:
+    """As neural codecs do: what the last window lacks stands behind the last frame."""
+
+    def forward(self: Any, x: Any) -> Any:
+        n = x.shape[-1]
+        windows = math.ceil((n - 4 + 2) / 2) + 1
+        whole = (windows - 1) * 2 + 4 - 2
+        return self.conv(F.pad(x, (2, whole - n)))
+
+    return net(nn, forward, conv=nn.Conv1d(4, 3, 4, stride=2))
+
+
+@module(BCL(4), reach=9)
+def _padded_to_the_input(nn: Any, F: Any, ds: Any) -> Any:
+    """The end of the output, where a transposed convolution gives less than there was."""
+
+    def forward(self: Any, x: Any) -> Any:
+        y = self.up(self.down(x))
+        return F.pad(y, (0, x.size(-1) - y.size(-1))) + x
+
+    return net(nn, forward, down=nn.Conv1d(4, 6, 3, stride=2), up=nn.ConvTranspose1d(6, 4, 3, stride=2))
