@@ -28,7 +28,7 @@ from ..private import active_modes, leave_innermost_mode
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .buffers import Buffers
 from .constants import Arrays, Constant, nominal
-from .names import ATTRIBUTES, HANDLERS, IGNORED, Meaning, meaning_of, shares_memory, writes
+from .names import ATTRIBUTES, HANDLERS, IGNORED, NOTED, Meaning, meaning_of, note, shares_memory, writes
 
 __all__ = ["Forward", "current"]
 
@@ -159,7 +159,7 @@ class Forward(TorchFunctionMode):
         given = [a if type(a) in _ATOMS else self.unwrap(a) for a in args]
         named = {k: self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
         known = meaning.native is not None and given and type(given[0]) is NativeStream
-        if known and torch.dtype not in map(type, (*given, *named.values())):
+        if known and NOTED.isdisjoint(map(type, (*given, *named.values()))):
             result = meaning.native(*given, **named)  # type: ignore[misc]
         else:
             result = self._run(func, meaning.name, tuple(given), named)
@@ -168,6 +168,9 @@ class Forward(TorchFunctionMode):
         return self._wrapped(result, target if meaning.shares else None)
 
     def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        noted = note(func, name, args, kwargs)
+        if noted is not NotImplemented:
+            return noted
         if args and _has_own(args[0], name):
             return getattr(args[0], name)(*args[1:], **kwargs)
         handler = HANDLERS.get(name)
