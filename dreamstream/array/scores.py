@@ -1,7 +1,7 @@
 """Attention written by hand: what the product of queries and keys is until it meets values.
 
-``softmax(q @ k.transpose(-2, -1) * s + mask, -1) @ v`` has as many elements as pairs of frames, which no stream can
-keep. So the product is only noted, with what is done to it, and the product with values is the operator.
+``softmax(q @ k.transpose(-2, -1) * s + mask, -1) @ v`` has as many elements as pairs of frames, which no stream
+can keep. So the product is only noted, with what is done to it, and the product with values is the operator.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import NotStreamableError
 from ..operations.refusals import MASKED
 from ..stream.context import seen_by
-from ..stream.pairs import Recognised, Unrecognised, recognised
+from ..stream.pairs import Recognised, Unrecognised
 from ..stream.where import user_line
 from . import hook
 
@@ -34,7 +34,7 @@ def attend(
     v: Any,
     found: Recognised,
     scale: float,
-    constant: Callable[[Any], Any] | None = None,
+    bias: Any = None,
 ) -> Any:
     """Return the attended values ``(B, H, L, E)`` or ``(B, L, E)``.
 
@@ -45,17 +45,15 @@ def attend(
     found : Recognised
         What queries see, and what is added to scores.
     scale : float
-    constant : callable, optional
-        Makes what is added a tensor.
+    bias : tensor, optional
+        What is added to scores.
     """
     alone = q.ndim == 3
     q, k, v = (x.unsqueeze(1) for x in (q, k, v)) if alone else (q, k, v)
     attributes: dict[str, Any] = {**found.context.attributes, "scale": scale}
-    weights = []
-    if found.bias is not None and constant is not None:
+    if bias is not None:
         attributes |= {"first": found.first, "beyond": "linear" if found.linear else "constant"}
-        weights = [constant(found.bias)]
-    (out,) = hook.apply("attention", attributes, (q, k, v), weights, ("B", 0, "L", 1))
+    (out,) = hook.apply("attention", attributes, (q, k, v), () if bias is None else (bias,), ("B", 0, "L", 1))
     return out.squeeze(1) if alone else out
 
 
@@ -194,7 +192,7 @@ class Scores:
         return self
 
     def _pairs(self, x: Any) -> Any:
-        if not hasattr(x, "values_of"):
+        if not hasattr(x, "says"):
             raise NotStreamableError(f"scores of attention at {user_line()}: {MASKED.reason}; {MASKED.remedy}")
         return x
 
@@ -203,41 +201,32 @@ class Scores:
         """Return the attended values."""
         if not self.soft or not getattr(v, "is_stream", False):
             self._misuse("multiplied before softmax")
-        found = self._said()
-        maker = next((x for _, x, _ in self.steps if hasattr(x, "constant")), None)
-        out = self._attended(v, found, None if maker is None else maker.constant)
-        return out
+        found, programs, q = self._said(), self._programs(), self.q
+        bias = None if found.bias is None else programs[0].constant(found, self.steps, self.k)
+        ends = min((x.ends for x in programs if x.ends is not None), default=None)
+        if ends is not None:
+            (q,) = hook.apply("limit", {"frames": ends, "of": "table"}, (q,), (), q.dims)
+        with self.dropping(self.p) if self.p else nullcontext():
+            return attend(q, self.k, v, found, self.scale, bias)
 
     __matmul__ = bmm = matmul
 
-    def _attended(self, v: Any, found: Recognised, constant: Any) -> Any:
-        with self.dropping(self.p) if self.p else nullcontext():
-            return attend(self.q, self.k, v, found, self.scale, constant)
+    def _programs(self) -> list[Any]:
+        return [x for _, x, _ in self.steps if hasattr(x, "says")]
 
     def _said(self) -> Recognised:
         """Return what the steps say of attention."""
-        programs = [x for _, x, _ in self.steps if hasattr(x, "values_of")]
+        programs = self._programs()
         said = seen_by("attention", bool(programs))
         if not programs:
             return Recognised(said)
-
-        def values(n: int) -> Any:
-            out = np.zeros((1, n, n))
-            for name, x, by in self.steps:
-                if name == "mul":
-                    out = out * x
-                elif name == "add":
-                    out = out + by * _three(x.values_of(n, self.k))
-                else:
-                    at = _three(x.values_of(n, self.k)).astype(bool)
-                    out = np.where(at if name == "fill" else ~at, by, out)
-            return out
-
         try:
-            return recognised(values, max(x.frames for x in programs))
+            found: Recognised = programs[0].says(self.steps, self.k)
+            return found
         except Unrecognised as error:
+            remedy = MASKED.words[1]
             raise NotStreamableError(
-                f"the mask of attention at {user_line()} does not stream: {error}; {MASKED.remedy.replace('`', '')}"
+                f"the mask of attention at {user_line()} does not stream: {error}; {remedy}"
             ) from None
 
     def _misuse(self, use: str) -> Any:
@@ -256,13 +245,3 @@ def _number(x: Any) -> Any:
     if getattr(x, "is_stream", None) is False and math.prod(x.shape) == 1:
         return float(np.asarray(x.numpy()).reshape(()))
     return None
-
-
-def _three(values: Any) -> Any:
-    """Return values of pairs as ``(heads or 1, n, n)``."""
-    out = np.asarray(values)
-    while out.ndim > 3:
-        if out.shape[0] != 1:
-            raise Unrecognised(f"it has the shape {out.shape}")
-        out = out[0]
-    return out[None] if out.ndim == 2 else out

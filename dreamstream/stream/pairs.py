@@ -1,7 +1,7 @@
 """What a forward builds over two stream axes, and what it says of attention.
 
-A mask that is written as ``arange(L)[:, None] >= arange(L)``, by `tril`, by blocks ``i // 16`` or as additive -inf is
-a function of the number of frames. It is tried at a length that is long enough to show all its constants, and
+A mask that is written as ``arange(L)[:, None] >= arange(L)``, by `tril`, by blocks ``i // 16`` or as additive -inf
+is a function of the number of frames. It is tried at a length that is long enough to show all its constants, and
 recognised as what each query sees (a `Context`) and what is added to scores as a function of the distance.
 """
 
@@ -42,12 +42,15 @@ class Recognised:
     first : int
     linear : bool
         Whether it goes on by its last step beyond its ends, not by its last value.
+    cells : tuple of ndarray or None
+        A query and a key for each distance of the bias.
     """
 
     context: Context
     bias: Array | None = None
     first: int = 0
     linear: bool = False
+    cells: tuple[Array, Array] | None = None
 
 
 def long_enough(constants: set[int]) -> int:
@@ -66,7 +69,7 @@ def long_enough(constants: set[int]) -> int:
     return max(n, 64)
 
 
-def recognised(values: Callable[[int], Array], n: int) -> Recognised:
+def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST) -> Recognised:
     """Return what pairs say.
 
     Parameters
@@ -76,6 +79,8 @@ def recognised(values: Callable[[int], Array], n: int) -> Recognised:
         score.
     n : int
         At which they are looked at.
+    most : int
+        The most frames at which they can be.
 
     Raises
     ------
@@ -85,9 +90,9 @@ def recognised(values: Callable[[int], Array], n: int) -> Recognised:
     at = values(n)
     seen = _seen(at)
     context = _context(seen, n)
-    for more in range(n - max(context.chunk or 1, 2), n):
-        if not np.array_equal(_seen(values(more)), _expected(context, more)):
-            raise Unrecognised(f"at {more} frames it is no {_said(context)}, as at {n}")
+    for other in (*range(n - max(context.chunk or 1, 2), n), min(most, max(4 * n, 1024))):
+        if not np.array_equal(_seen(values(other)), _expected(context, other)):
+            raise Unrecognised(f"at {other} frames it says something else than at {n}")
     if at.dtype == bool:
         return Recognised(context)
     return _with_bias(context, at, seen, n)
@@ -101,10 +106,6 @@ def _seen(at: Array) -> Array:
         raise Unrecognised("it has entries that are NaN")
     out: Array = seen[0]
     return out
-
-
-def _said(context: Context) -> str:
-    return f"block of {context.chunk} that sees {context.left} before and {context.right} behind it"
 
 
 def _context(seen: Array, n: int) -> Context:
@@ -162,25 +163,25 @@ def _with_bias(context: Context, at: Array, seen: Array, n: int) -> Recognised:
     if np.isnan(own).any():
         raise Unrecognised("queries don't see their own frame")
     values = values - own[..., None]
-    distance = np.arange(n)[:, None] - np.arange(n)
-    low, high = int(distance[seen].min()), int(distance[seen].max())
-    table = np.full((len(at), high - low + 1), np.nan)
-    table[:, (distance - low)[seen]] = values[:, seen]
-    exact = 1e-6 * max(1.0, float(np.nanmax(np.abs(values))))
-    if not np.all(np.abs(table[:, (distance - low)[seen]] - values[:, seen]) <= exact):
+    rows, columns = np.nonzero(seen)
+    distances, first = np.unique(rows - columns, return_index=True)
+    low = int(distances[0])
+    if len(distances) != distances[-1] - low + 1:
+        raise Unrecognised("distances are left out")
+    cells = rows[first], columns[first]
+    table = values[:, cells[0], cells[1]]
+    exact = 1e-6 * max(1.0, float(np.abs(table).max()))
+    if not np.all(np.abs(table[:, rows - columns - low] - values[:, rows, columns]) <= exact):
         raise Unrecognised("what is added to scores is no function of the distance")
-    if not np.abs(table).max() > 0:
-        return Recognised(context)
-    table = np.where(np.isnan(table), 0, table)
-    if len(table) > 1 and (table == table[:1]).all():
-        table = table[:1]
-    bounded = context.left is not None and context.right is not None
     steps = np.diff(table, axis=1)
-    if table.shape[1] > 2 and np.abs(steps - steps[:, :1]).max() <= exact:  # a slope
-        return Recognised(context, table[:, [-low, -low + 1]] if -low + 1 < table.shape[1] else table, 0, True)
-    if not bounded:
-        moves = np.flatnonzero(np.abs(steps).max(0) > 0)
+    moves = np.flatnonzero(np.abs(steps).max(0, initial=0) > exact)
+    if not len(moves):
+        return Recognised(context)
+    linear = table.shape[1] > 2 and bool(np.abs(steps - steps[:, :1]).max() <= exact)
+    part = slice(-low, -low + 2) if linear and low < 0 else slice(0, 2) if linear else slice(None)
+    if not linear and (context.left is None or context.right is None):
         if moves[-1] > 3 * n // 4 or (context.right is None and moves[0] < n // 4):
             raise Unrecognised("what is added to scores goes on to change with the distance")
-        low, table = low + int(moves[0]), table[:, moves[0] : moves[-1] + 2]
-    return Recognised(context, table, low)
+        part = slice(int(moves[0]), int(moves[-1]) + 2)
+    cells = cells[0][part], cells[1][part]
+    return Recognised(context, table[:, part], low + part.indices(table.shape[1])[0], linear, cells)

@@ -76,7 +76,7 @@ def scaled_dot_product_attention(
     """
     name = "scaled_dot_product_attention"
     q, k, v = checked(name, query), checked(name, key), checked(name, value)
-    noted = hasattr(attn_mask, "values_of")
+    noted = hasattr(attn_mask, "says")
     if attn_mask is not None and not noted:
         raise refused(name, MASKED)
     if dropout_p:
@@ -97,8 +97,10 @@ def scaled_dot_product_attention(
         scores = Scores(q, k) * factor
         masked = "bool" in str(attn_mask.dtype)
         scores = scores.filled_where(attn_mask, -math.inf) if masked else scores + attn_mask
-        return scores.softmax(-1).matmul(v)
+        attended: Tensor = scores.softmax(-1).matmul(v)
+        return attended
     seen = seen_by(name, is_causal, context)
     if seen.waits and q.is_stream and not q.edge.entry.buffers:  # type: ignore[attr-defined]
         raise refused(name, SEES_ALL)
-    return attend(q, k, v, Recognised(seen), factor)
+    out: Tensor = attend(q, k, v, Recognised(seen), factor)
+    return out

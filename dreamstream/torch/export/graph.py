@@ -105,8 +105,8 @@ def read_graph(engine: Engine) -> Graph:
         if any(edges[e].kept < 0 for e in node.inputs[: node.op.n_values]):
             raise NotStreamableError(
                 f"{node.path or 'the forward'}: {node.name} keeps what it has seen until the stream ends; an "
-                "exported model's state has a fixed size: bound the context of attention (ds.Context), and let other "
-                'layers stream without unstreamable="buffer"'
+                "exported model's state has a fixed size: bound the context of attention (ds.Context), and let "
+                'other layers stream without unstreamable="buffer"'
             )
     graph = Graph(nodes, edges, list(data["inputs"]), list(data["outputs"]), int(data["period"]))
     last = data["transient"] + 2 * data["period"]

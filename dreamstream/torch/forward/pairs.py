@@ -1,30 +1,33 @@
 """What a forward builds over stream axes: positions, masks and terms by position.
 
-``torch.arange(x.size(1))`` is not known while streams are open. What is computed of it is noted, and computed for a
-length that shows all of it once attention asks what it says (`dreamstream.stream.pairs`).
+``torch.arange(x.size(1))`` is not known while streams are open. What is computed of it is noted, and computed for
+a length that shows all of it once attention asks what it says (`dreamstream.stream.pairs`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from weakref import ref
 
-import numpy as np
 import torch
 
 from ...array.scores import Scores
 from ...errors import NotStreamableError
-from ...stream.pairs import Unrecognised, long_enough
+from ...stream.pairs import LONGEST, MASKED, Recognised, Unrecognised, long_enough, recognised
 from ...stream.rules import BatchSize, Length
 from ...stream.where import user_line
 from ..private import without_functions
 from ..run.dropping import dropping
-from . import constants
+from . import constants, names
 from .constants import Constant
 from .mode import current
-from . import names
 
 __all__ = ["Pairs"]
+
+#: Elements of a tensor whose numbers may be positions.
+_FEW = 16
 
 SERVES = "what is computed of positions serves as a mask or a term of attention, and to index tables"
 
@@ -50,29 +53,53 @@ class Pairs:
         """Return the tensor where lengths are what `count` says."""
         return self.func(*(_at(a, count) for a in self.args), **{k: _at(v, count) for k, v in self.kwargs.items()})
 
-    def values_of(self, n: int, keys: Any) -> Any:
-        """Return the values at n frames of the keys' stream."""
-        with torch.no_grad(), without_functions():
-            return self.at(lambda length: _frames(length, n, keys)).cpu().numpy()
+    def says(self, steps: Sequence[Any], keys: Any) -> Recognised:
+        """Return what steps say of the attention to keys."""
+        tensors: list[torch.Tensor] = []
+        key = tuple(_key(x, keys, tensors) for x in steps)
+        found, held = _SAID.get(key, (None, ()))
+        if found is None or any(ref() is not t for ref, t in zip(held, tensors)):
+            programs = [x for _, x, _ in steps if isinstance(x, Pairs)]
+            most = min((x.ends for x in programs if x.ends is not None), default=LONGEST)
+            n = max(x.frames for x in programs)
+            with torch.no_grad():
+                found = recognised(lambda n: _added(steps, n, keys).cpu().numpy(), min(n, most), most)
+            while len(_SAID) >= _REMEMBERED:
+                del _SAID[next(iter(_SAID))]
+            _SAID[key] = found, tuple(map(ref, tensors))
+        return found
+
+    def constant(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Constant:
+        """Return what is added to scores by distance, as operators take it, with the gradient that it has."""
+        forward = current()
+        if found.cells is None or keys.value is None or not torch.is_grad_enabled():
+            like = torch.get_default_dtype() if keys.value is None else keys.value.dtype
+            return Constant(torch.as_tensor(found.bias, dtype=like, device=forward.device), forward.arrays)
+        rows, columns = (torch.from_numpy(c) for c in found.cells)
+        at = _added(steps, int(max(rows.max(), columns.max())) + 1, keys)
+        return Constant((at[:, rows, columns] - at[:, rows, rows]).to(keys.value), forward.arrays)
 
     @property
     def frames(self) -> int:
         """How many frames show all that its numbers say."""
-        constants = {c for c in map(abs, self._integers()) if c > 1}
-        n = long_enough(constants)
-        tables = list(self._tables())
-        return min([n, *tables]) if tables else n
+        return long_enough({math.ceil(abs(c)) for c in self._numbers() if abs(c) > 1})
 
-    def _integers(self) -> Iterator[int]:
+    @property
+    def ends(self) -> int | None:
+        """The frames at which the first table ends that is cut to the stream's length."""
+        return min(self._tables(), default=None)
+
+    def _numbers(self) -> Iterator[float]:
         filling = self.func.__name__ in ("full", "masked_fill", "masked_fill_", "full_like", "new_full")
-        for x in _flat((self.args[: 2 if filling else None], {} if filling else self.kwargs)):
+        for x in _flat((*self.args[: 2 if filling else None], *(() if filling else self.kwargs.values()))):
             if isinstance(x, Pairs):
-                yield from x._integers()
-            elif isinstance(x, int) and not isinstance(x, bool):
+                yield from x._numbers()
+            elif isinstance(x, torch.Tensor) and not x.is_floating_point() and x.numel() <= _FEW:
+                yield from map(float, x.flatten().tolist())
+            elif (isinstance(x, int) and not isinstance(x, bool)) or (isinstance(x, float) and abs(x) < -MASKED):
                 yield x
 
     def _tables(self) -> Iterator[int]:
-        """Sizes at which tables end that are cut to the stream's length."""
         for x in _flat((self.args, self.kwargs)):
             if isinstance(x, Pairs):
                 yield from x._tables()
@@ -81,12 +108,6 @@ class Pairs:
             for axis, part in enumerate(index):
                 if isinstance(part, slice) and isinstance(part.stop, Length):
                     yield self.args[0].shape[axis - len(index) if Ellipsis in index else axis]
-
-    def constant(self, values: Any) -> Constant:
-        """Return what is added to scores as operators take it."""
-        forward = current()
-        dtype = torch.get_default_dtype()
-        return Constant(torch.as_tensor(np.asarray(values), dtype=dtype, device=forward.device), forward.arrays)
 
     # ------------------------------------------------------------------ what it looks like
     def _probe(self, n: int) -> torch.Tensor:
@@ -168,6 +189,46 @@ def _at(x: Any, count: Callable[[Length], int]) -> Any:
     return x
 
 
+def _added(steps: Sequence[Any], n: int, keys: Any) -> torch.Tensor:
+    with without_functions():
+        out = torch.zeros(1, n, n)
+        for name, x, by in steps:
+            if name == "mul":
+                out = out * x
+                continue
+            at = x.at(lambda length: _frames(length, n, keys))
+            while at.dim() > 3 and at.shape[0] == 1:
+                at = at[0]
+            if at.dim() not in (2, 3) or at.shape[-2:] != (n, n):
+                raise Unrecognised(f"it has the shape {tuple(at.shape)} at {n} frames")
+            at = at if at.dim() == 3 else at[None]
+            if name == "add":
+                out = out + by * at
+            else:
+                out = out.masked_fill(at.bool() if name == "fill" else ~at.bool(), by)
+        return out
+
+
+_SAID: dict[Any, tuple[Recognised, tuple[Any, ...]]] = {}
+_REMEMBERED = 256
+
+
+def _key(x: Any, keys: Any, tensors: list[torch.Tensor]) -> Any:
+    """Return what is equal of equal programs; tensors go to a list, by whose identities they are told apart."""
+    if isinstance(x, Pairs):
+        return (x.func, _key(x.args, keys, tensors), _key(tuple(x.kwargs.items()), keys, tensors))
+    if isinstance(x, Length):
+        return tuple(_frames(x, n, keys) for n in (LONGEST, LONGEST + 1))
+    if isinstance(x, torch.Tensor):
+        tensors.append(x)
+        return id(x), x._version
+    if isinstance(x, slice):
+        return _key((x.start, x.stop, x.step), keys, tensors)
+    if isinstance(x, (list, tuple)):
+        return tuple(_key(i, keys, tensors) for i in x)
+    return type(x), str(x)
+
+
 def _frames(length: Length, n: int, keys: Any) -> int:
     """Return what a length is where the keys' stream has n frames."""
     if length.of.cid == keys.edge.cid:
@@ -217,15 +278,22 @@ def note(func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dic
     if name in ("scaled_dot_product_attention", "einsum"):
         return NotImplemented
     kinds = set(map(type, _flat((*args, kwargs))))
-    if args and isinstance(args[0], Pairs) and name in ("__bool__", "size", "dim", "is_floating_point", "is_complex"):
+    if (
+        args
+        and isinstance(args[0], Pairs)
+        and name in ("__bool__", "size", "dim", "is_floating_point", "is_complex")
+    ):
         return getattr(args[0], name)(*args[1:], **kwargs)
     if Scores in kinds:
         return _on_scores(name, args, kwargs)
+    if Pairs in kinds and name in _NUMBERS:
+        raise NotStreamableError(f"positions are made numbers by {name} at {user_line()}; {SERVES}")
     if Pairs in kinds or (name in _MAKERS and any(issubclass(k, Length) for k in kinds)):
         return _noted(func, args, kwargs)
     return NotImplemented
 
 
+_NUMBERS = ("__index__", "__int__", "__float__", "__len__", "__iter__", "item", "tolist", "numpy", "__array__")
 _MAKERS = ("arange", "eye", "zeros", "ones", "full", "empty", "tril_indices")
 
 
@@ -244,4 +312,4 @@ def _on_scores(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 names.NOTED.update((Pairs, Scores))
 names.set_note(note)
 constants.set_pairs(lambda tensor, index: Pairs(torch.Tensor.__getitem__, (tensor, index), {}))
-Scores.dropping = staticmethod(dropping)  # type: ignore[assignment]
+Scores.dropping = staticmethod(dropping)
