@@ -8,6 +8,7 @@ all compute as many outputs. REASONS stand beside rows that are slower than torc
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -223,7 +224,8 @@ def method(name: str, kind: str = "normal", n_inputs: int = 1) -> Row:
     def call(x: Any, *more: Any) -> Any:
         return getattr(x, name)(*more)
 
-    return Row(name, "128", call, {FRAMES: call}, ((128,),) * n_inputs, kind=kind)
+    theirs = attrgetter(operations.OPERATORS[name].torch or name)(torch)
+    return Row(name, "128", call, {FRAMES: theirs}, ((128,),) * n_inputs, kind=kind)
 
 
 def function(name: str, *args: Any, **kwargs: Any) -> Row:

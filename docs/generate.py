@@ -189,9 +189,10 @@ def layers_and_functions() -> dict[str, list[str]]:
                 users[op].append(prefix + name)
     for path in sorted((PACKAGE / "array").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and hasattr(Tensor, node.name):
+            name = node.name.removeprefix("_") if isinstance(node, ast.FunctionDef) else ""
+            if name and not name.startswith("_") and hasattr(Tensor, name):
                 for op in words_and_calls(node)[0] & operators:
-                    users[op].append(f"dreamstream.Tensor.{node.name}")
+                    users[op].append(f"dreamstream.Tensor.{name}")
     for op in NAMES:
         users[op].append(f"dreamstream.Tensor.{op}")
     return {op: list(dict.fromkeys(names)) for op, names in users.items()}
@@ -261,6 +262,7 @@ def autodoc(names: list[str], no_index: bool = False) -> str:
             elif not layer:
                 options += [] if no_index else ["members"]
                 options += ["inherited-members"] if obj in (Tensor, dreamstream.Engine) else []
+                options += ["inherited-members: Module"] if obj.__name__ == "StreamModule" else []
             elif obj.forward is not nn.Module.forward:
                 options += ["members: forward", "inherited-members: Module"]
             elif not no_index:

@@ -1,7 +1,7 @@
-"""The door: every layer and every functional call goes through :func:`apply`.
+"""The door: every layer, every functional call and every method that makes a value goes through :func:`apply`.
 
-It alone chooses how an operator runs: on plain tensors at once (offline), inside an online forward
-through the entry that the tensors belong to (a session's call, or a capture), outside one on the
+It alone chooses how an operator runs: on plain tensors at once (offline; by NumPy what has no kernel), inside an
+online forward through the entry that the tensors belong to (a session's call, or a capture), outside one on the
 frames at hand. No operator is coded once per mode.
 """
 
@@ -49,7 +49,7 @@ def apply(
     Parameters
     ----------
     name, attributes
-        An operator of the C registry and its attributes.
+        An operator of the C registry, or of plain tensors one of `dreamstream.array.plain`, and its attributes.
     inputs
         Tensors: all plain, or StreamTensors of one entry.
     weights
@@ -72,6 +72,8 @@ def apply(
         if x.is_stream:
             entry = None if x.edge is None else x.edge.entry
             return _streaming(name, attributes, inputs, weights, dims, entry)
+    if dims is None and name in ARRAYS:
+        return (Tensor._plain(ARRAYS[name](*[x.numpy() for x in inputs], **attributes)),)
     return _offline(name, dict(attributes), inputs, weights, dims)
 
 
@@ -130,9 +132,6 @@ def _offline(
     dims: Dims | None,
 ) -> tuple[Tensor, ...]:
     if dims is None:
-        compute = ARRAYS.get(name)
-        if compute is not None:
-            return (Tensor._plain(compute(*[x.numpy() for x in inputs], **attributes)),)
         return (_elementwise(name, attributes, inputs, weights),)
     constants = [_weight(w) for w in weights]
     arrays = [x.numpy() for x in inputs]
@@ -502,6 +501,4 @@ def table(tensor: Tensor, index: Any) -> StreamTensor:
     return StreamTensor.inside(value, dims, out)
 
 
-hook.set_apply(apply)
-hook.set_table(table)
-hook.set_run(run)
+hook.fill(apply, table, run)

@@ -108,14 +108,6 @@ ds_status ds_allocate_zeroed(const ds_allocator *allocator, void **pointer, size
     return DS_OK;
 }
 
-ds_status ds_allocate_array(const ds_allocator *allocator, void **pointer, size_t count,
-                            size_t item_bytes)
-{
-    size_t n_bytes;
-    DS_TRY(ds_array_bytes(&n_bytes, count, item_bytes));
-    return ds_allocate(allocator, pointer, n_bytes);
-}
-
 void ds_release(const ds_allocator *allocator, void *pointer, size_t n_bytes)
 {
     const ds_allocator *to = allocator != NULL ? allocator : &system_allocator;

@@ -42,10 +42,8 @@ const ds_allocator *ds_default_allocator(void);
 ds_status ds_allocate(const ds_allocator *allocator, void **pointer, size_t n_bytes);
 /* The same, all bytes zero. */
 ds_status ds_allocate_zeroed(const ds_allocator *allocator, void **pointer, size_t n_bytes);
-/* The same for `count` items of `item_bytes` each, not initialised. */
-ds_status ds_allocate_array(const ds_allocator *allocator, void **pointer, size_t count,
-                            size_t item_bytes);
-/* Fills `*n_bytes` with the size of such an array. Errors: DS_NO_MEMORY where there is no such number. */
+/* Fills `*n_bytes` with the size of `count` items of `item_bytes` each. Errors: DS_NO_MEMORY where
+ * there is no such number. */
 static inline ds_status ds_array_bytes(size_t *n_bytes, size_t count, size_t item_bytes)
 {
     DS_CHECK(!__builtin_mul_overflow(count, item_bytes, n_bytes), DS_NO_MEMORY,

@@ -31,6 +31,14 @@ const char *ds_dtype_name(ds_dtype dtype)
     return dtypes[known(dtype)].name;
 }
 
+ds_dtype ds_dtype_find(const char *name)
+{
+    size_t i = sizeof dtypes / sizeof *dtypes - 1;
+    while (i > 0 && strcmp(dtypes[i].name, name) != 0)
+        i--;
+    return (ds_dtype)i;
+}
+
 int64_t ds_signature_elements(const ds_signature *signature)
 {
     int64_t n = 1;

@@ -49,6 +49,7 @@ typedef struct ds_target {
 
 size_t ds_dtype_bytes(ds_dtype dtype);
 const char *ds_dtype_name(ds_dtype dtype);
+ds_dtype ds_dtype_find(const char *name); /* 0 where there is none of that name */
 /* Elements of one frame. */
 int64_t ds_signature_elements(const ds_signature *signature);
 /* Bytes of one frame. */

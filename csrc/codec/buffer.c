@@ -41,16 +41,6 @@ ds_status ds_buffer_append(ds_buffer *buffer, const void *bytes, size_t n_bytes)
     return DS_OK;
 }
 
-static ds_status append_to(void *context, const void *bytes, size_t n_bytes)
-{
-    return ds_buffer_append(context, bytes, n_bytes);
-}
-
-ds_sink ds_buffer_sink(ds_buffer *buffer)
-{
-    return (ds_sink){buffer, append_to};
-}
-
 void ds_buffer_free(ds_buffer *buffer)
 {
     ds_release(&buffer->allocator, buffer->bytes, buffer->n_reserved);

@@ -25,8 +25,6 @@ void ds_buffer_init(ds_buffer *buffer, const ds_allocator *allocator);
 ds_status ds_buffer_reserve(ds_buffer *buffer, size_t n_more);
 /* Appends `n_bytes`. Errors: DS_NO_MEMORY, upon which the buffer is as it was. */
 ds_status ds_buffer_append(ds_buffer *buffer, const void *bytes, size_t n_bytes);
-/* Returns a sink that appends to `buffer` (kept). */
-ds_sink ds_buffer_sink(ds_buffer *buffer);
 /* Returns the memory to the allocator; the buffer is as after ds_buffer_init. */
 void ds_buffer_free(ds_buffer *buffer);
 

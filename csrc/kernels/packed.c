@@ -5,14 +5,10 @@
  * processes that map one file share it. */
 #include <string.h>
 
+#include "base/alloc.h"
 #include "kernels/kernels.h"
 
 enum { PACKED_GATHERED = 16 }; /* elements of a column at a time: what is written stays in cache */
-
-static size_t packed_aligned(size_t n_bytes)
-{
-    return (n_bytes + 63) / 64 * 64;
-}
 
 size_t ds_packed_bytes(const ds_real_kernels *k, ds_format format, size_t n_cols, size_t depth)
 {
@@ -20,7 +16,7 @@ size_t ds_packed_bytes(const ds_real_kernels *k, ds_format format, size_t n_cols
                            : format == DS_FORMAT_PANELS ? (n_cols + DS_PANEL_COLUMNS - 1) /
                                                               DS_PANEL_COLUMNS * DS_PANEL_COLUMNS
                                                         : n_cols;
-    return packed_aligned(sizeof(ds_packed)) + packed_aligned(columns * depth * k->element);
+    return ds_aligned(sizeof(ds_packed)) + ds_aligned(columns * depth * k->element);
 }
 
 /* Elements from the raw weight's first to that of column 0 at depth k. */
@@ -64,7 +60,7 @@ void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, cons
 {
     const size_t element = k->element;
     const size_t depth = layout->n_taps * layout->n_inner * layout->n_channels;
-    char *const data = (char *)packed + packed_aligned(sizeof(ds_packed));
+    char *const data = (char *)packed + ds_aligned(sizeof(ds_packed));
     *packed = (ds_packed){.format = format,
                           .element = element == sizeof(float) ? DS_F32 : DS_F64,
                           .n_cols = n_cols,

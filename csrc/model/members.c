@@ -33,13 +33,8 @@ static ds_status read_dtype(ds_dtype *dtype, ds_json_value object)
     const char *name = NULL;
     DS_TRY(ds_json_member(&value, object, "dtype"));
     DS_TRY(ds_json_string(&name, NULL, value));
-    for (int i = DS_F32; i < N_TYPES; i++) {
-        if (strcmp(ds_dtype_name((ds_dtype)i), name) == 0) {
-            *dtype = (ds_dtype)i;
-            return DS_OK;
-        }
-    }
-    return ds_json_refuse_text(value, "float32, float64, int64, bool or int16");
+    *dtype = ds_dtype_find(name);
+    return *dtype ? DS_OK : ds_json_refuse_text(value, "float32, float64, int64, bool or int16");
 }
 
 ds_status ds_signature_read(ds_signature *signature, ds_json_value object)

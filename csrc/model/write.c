@@ -124,15 +124,10 @@ static void put_real(ds_json_writer *j, const char *key, double x)
         ds_json_put_string(j, key, isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
 }
 
-static void put_choice(ds_json_writer *j, const char *key, const char *choices, int64_t index)
-{
-    for (; index > 0; index--)
-        choices += strcspn(choices, "|") + 1;
-    ds_json_put_string_bytes(j, key, choices, strcspn(choices, "|"));
-}
-
 static void put_attr(ds_json_writer *j, const ds_attr_def *def, const ds_attr_value *v)
 {
+    const char *choice;
+    size_t n_bytes;
     switch (def->kind) {
     case DS_ATTR_INT:
         ds_json_put_integer(j, def->name, v->i);
@@ -141,7 +136,8 @@ static void put_attr(ds_json_writer *j, const ds_attr_def *def, const ds_attr_va
         put_real(j, def->name, v->x);
         break;
     case DS_ATTR_CHOICE:
-        put_choice(j, def->name, def->choices, v->i);
+        choice = ds_attr_choice(def, v->i, &n_bytes);
+        ds_json_put_string_bytes(j, def->name, choice, n_bytes);
         break;
     case DS_ATTR_INTS:
         ds_json_put_integers(j, def->name, v->ints, (size_t)v->n_ints);

@@ -168,7 +168,7 @@ static ds_status conv_transpose_infer(ds_op *op)
     DS_TRY(ds_windows_set_sizes(op, &s, (size_t)(g[0].n_phases * g[1].n_phases), true));
     if (ds_planes_vectors(op))
         op->scratch.per_row =
-            ds_packed_align(2 * (sizeof(piece) + (size_t)g[0].n_phases * ds_signature_bytes(out)));
+            ds_aligned(2 * (sizeof(piece) + (size_t)g[0].n_phases * ds_signature_bytes(out)));
     return DS_OK;
 }
 
@@ -183,7 +183,7 @@ DS_COUNTS_OF(conv_transpose, ds_phases, conv_transpose_along)
 static size_t conv_transpose_bias_bytes(const ds_op *op, const ds_windows *s)
 {
     const bool repeated = s->n_out > (size_t)op->out[0].shape[op->out[0].rank - 1];
-    return repeated && ds_op_has_weight(op, BIAS) ? ds_packed_align(s->n_out * s->element) : 0;
+    return repeated && ds_op_has_weight(op, BIAS) ? ds_aligned(s->n_out * s->element) : 0;
 }
 
 static size_t conv_transpose_prepared_bytes(const ds_op *op, const ds_real_kernels *k)

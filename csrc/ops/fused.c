@@ -87,7 +87,7 @@ static size_t fused_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
     const ds_fused *f = (const ds_fused *)(const void *)op;
     size_t n_bytes = ds_op_prepared_bytes(f->main, k);
     for (int i = 0; i < f->n_steps; i++)
-        n_bytes += ds_packed_align(ds_op_prepared_bytes(f->steps[i].op, k));
+        n_bytes += ds_aligned(ds_op_prepared_bytes(f->steps[i].op, k));
     return n_bytes;
 }
 
@@ -102,7 +102,7 @@ static void fused_prepare(const ds_op *op, void *prepared, const void *const *we
         const size_t n_bytes = ds_op_prepared_bytes(step, k);
         if (n_bytes > 0)
             step->def->prepare(step, to, weights + f->steps[i].weight, k);
-        to += ds_packed_align(n_bytes);
+        to += ds_aligned(n_bytes);
     }
 }
 
@@ -119,7 +119,7 @@ static void fused_steps(const ds_fused *f, const ds_run *run, ds_finish *finish)
             step->rows = finish->rows;
         else if (step->kind == DS_STEP_BINARY)
             step->operand = run->weights[from->weight];
-        prepared += ds_packed_align(ds_op_prepared_bytes(from->op, run->k));
+        prepared += ds_aligned(ds_op_prepared_bytes(from->op, run->k));
     }
 }
 
@@ -137,12 +137,12 @@ static void fused_forward(const ds_op *op, const ds_run *run)
     const size_t n_rows = (size_t)run->frames_out * fused_rows(f->main);
     char *scratch = run->scratch;
     ds_finish finish = {.frame_bytes = ds_signature_bytes(&op->out[0]), .workspace = scratch};
-    scratch += ds_packed_align(
+    scratch += ds_aligned(
         ds_product_workspace((size_t)sums->shape[sums->rank - 1], f->glu, run->k->element));
     if (f->stream >= 0) {
         finish.stream = run->in + (size_t)f->stream * run->n_rows;
         finish.rows = (const void **)(void *)scratch;
-        scratch += ds_packed_align(n_rows * sizeof(void *));
+        scratch += ds_aligned(n_rows * sizeof(void *));
     }
     finish.epilogue = (ds_epilogue){.glu = f->glu, .steps = finish.steps};
     fused_steps(f, run, &finish);
@@ -178,7 +178,7 @@ ds_status ds_fused_create(ds_fused **fused, const ds_op *main, const ds_fused_st
     }
     const ds_signature *sums = &main->out[0];
     op->scratch.per_call +=
-        2 * (size_t)DS_PACKED_ALIGNMENT +
+        2 * (size_t)DS_ALIGNMENT +
         ds_product_workspace((size_t)sums->shape[sums->rank - 1], f->glu, ds_op_element(main));
     if (stream != NULL) {
         f->stream = op->n_inputs;

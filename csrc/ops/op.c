@@ -34,6 +34,15 @@ static ds_status fail_unknown(const ds_op_def *def, const char *name)
                    known);
 }
 
+const char *ds_attr_choice(const ds_attr_def *attr, int64_t i, size_t *n_bytes)
+{
+    const char *choice = attr->choices;
+    for (; i > 0; i--)
+        choice += strcspn(choice, "|") + 1;
+    *n_bytes = strcspn(choice, "|");
+    return choice;
+}
+
 static ds_status parse_choice(const ds_op_def *def, const ds_attr_def *attr, const char *text,
                               int64_t *index)
 {
@@ -232,7 +241,7 @@ static ds_status lay_out_carried(ds_op *op)
         DS_CHECK(n_bytes < SIZE_MAX / 2 - offset, DS_SHAPE, "%s: its state '%s' is too large",
                  op->def->name, carried->name);
         carried->offset = offset;
-        offset += (n_bytes + 63) / 64 * 64;
+        offset += ds_aligned(n_bytes);
     }
     op->carried_bytes = offset;
     return DS_OK;

@@ -165,6 +165,8 @@ struct ds_op {
 /* All definitions, in the order of ops/registry.c; fills *n. Returns view (static). */
 const ds_op_def *const *ds_op_defs(size_t *n);
 const ds_op_def *ds_op_find(const char *name); /* NULL where there is none */
+/* Choice number i of an attribute, of *n_bytes. Returns view (static). */
+const char *ds_attr_choice(const ds_attr_def *attr, int64_t i, size_t *n_bytes);
 
 /* ---------------------------------------------------------------- instances */
 /* Makes an operator for given attributes, input and weight signatures (an absent optional weight has

@@ -25,6 +25,6 @@ ds_status ds_packed_check(size_t *most, size_t n_cols, size_t depth, size_t elem
     DS_TRY(packed_add(&n, DS_PANEL_COLUMNS)); /* the last panel is filled up */
     DS_TRY(ds_size_mul(&n, n, depth));
     DS_TRY(ds_size_mul(&n, n, element));
-    DS_TRY(packed_add(&n, sizeof(ds_packed) + 2 * (size_t)DS_PACKED_ALIGNMENT));
+    DS_TRY(packed_add(&n, sizeof(ds_packed) + 2 * (size_t)DS_ALIGNMENT));
     return packed_add(most, n);
 }

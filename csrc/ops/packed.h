@@ -4,16 +4,8 @@
  * kernels are known, makes sure that no variant's answer overflows. */
 #ifndef DS_OPS_PACKED_H
 #define DS_OPS_PACKED_H
+#include "base/alloc.h"
 #include "ops/op.h"
-
-enum { DS_PACKED_ALIGNMENT = 64 };
-
-/* n rounded up to the alignment; n must not be within 64 of SIZE_MAX (sizes that passed
- * ds_size_mul are not). */
-static inline size_t ds_packed_align(size_t n)
-{
-    return (n + (DS_PACKED_ALIGNMENT - 1)) / DS_PACKED_ALIGNMENT * DS_PACKED_ALIGNMENT;
-}
 
 /* The weight that lies behind this one. */
 static inline void *ds_packed_next(const void *packed)

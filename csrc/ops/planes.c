@@ -130,7 +130,7 @@ ds_status ds_windows_set_sizes(ds_op *op, const ds_windows *s, size_t n, bool pa
         const size_t least = LEAST_COPIES * s->n_bytes;
         const size_t copies = least > COPY_BYTES ? least : COPY_BYTES;
         most = MOST_COPIES * s->n_bytes;
-        op->scratch.per_call = ds_packed_align(most < copies ? most : copies) + DS_PACKED_ALIGNMENT;
+        op->scratch.per_call = ds_aligned(most < copies ? most : copies) + DS_ALIGNMENT;
     }
     if (ds_planes_images(op))
         DS_TRY(ds_size_mul(&n_windows, n_windows, (size_t)op->out[0].shape[0]));
@@ -172,7 +172,7 @@ void ds_window_begin(ds_window_product *p, const ds_windows *s, const ds_op *op,
                              .prepared = prepared,
                              .y = scratch,
                              .x = (void *)((char *)scratch + pointers),
-                             .copies = (char *)scratch + ds_packed_align(2 * pointers),
+                             .copies = (char *)scratch + ds_aligned(2 * pointers),
                              .max_copies = n < LEAST_COPIES  ? LEAST_COPIES
                                            : n > MOST_COPIES ? MOST_COPIES
                                                              : n};

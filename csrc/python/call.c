@@ -9,8 +9,8 @@ int ds_call_open(ds_call *c, ds_module *m, ds_engine_object *e, Py_ssize_t n)
     *c = (ds_call){.m = m, .e = e, .n = n};
     if (ds_engine_check_open(m, e) < 0)
         return -1;
-    c->n_inputs = e->plan->graph->n_inputs;
-    c->n_outputs = e->plan->graph->n_outputs;
+    c->n_inputs = e->engine->plan->graph->n_inputs;
+    c->n_outputs = e->engine->plan->graph->n_outputs;
     const ds_status status = ds_step_take(e->engine, &c->step, (size_t)n);
     if (status != DS_OK) {
         ds_raise(m, status, NULL);
@@ -140,7 +140,7 @@ static void finish_row(ds_call *c, Py_ssize_t r)
         ds_engine_forget(c->e, c->ids[r], live ? live : fresh);
         return;
     }
-    ds_session_count(c->e->session, fresh->slot);
+    ds_session_count(c->e->engine->session, fresh->slot);
     if (!live)
         return;
     ds_live_end(c->e, live);

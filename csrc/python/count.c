@@ -28,15 +28,15 @@ static PyObject *keep(ds_module *m, const ds_stairs *f)
     count_object *self = (count_object *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
-    const ds_allocator allocator = ds_module_allocator(m);
+    const ds_allocator allocator = ds_allocator_current();
     ds_arena_init(&self->arena, &allocator);
     self->f = f;
     return ds_unless_failed(m, ds_stairs_keep(&self->arena, &self->f), (PyObject *)self);
 }
 
-static void begin(ds_stairs_maker *maker, const ds_module *m)
+static void begin(ds_stairs_maker *maker)
 {
-    const ds_allocator allocator = ds_module_allocator(m);
+    const ds_allocator allocator = ds_allocator_current();
     ds_arena_init(&maker->arena, &allocator);
     maker->work = MAX_WORK;
 }
@@ -56,7 +56,7 @@ static PyObject *count_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     const ds_stairs *f = NULL;
     if (!PyArg_ParseTuple(args, ":Count") || (kwargs && PyDict_GET_SIZE(kwargs)))
         return NULL;
-    begin(&maker, m);
+    begin(&maker);
     const ds_status status = ds_stairs_line(&maker, &f, 1, 1, 0);
     return end(&maker, m, status, f);
 }
@@ -91,7 +91,7 @@ PyObject *ds_op_object_totals(PyObject *self, PyObject *inputs)
         return PyErr_Format(m->errors[DS_ARGUMENT], "%s: expected counts of %d edges",
                             op->def->name, op->n_inputs);
     ds_stairs_maker maker;
-    begin(&maker, m);
+    begin(&maker);
     ds_status status = ds_stairs_program(&maker, &op->counts, in, in, NULL, roots);
     for (int o = 0; o < op->n_outputs && status == DS_OK; o++)
         status = ds_stairs_total(&maker, op, in, &roots[2 * o + 1]);
@@ -119,14 +119,14 @@ static PyObject *count_apply(PyObject *self, PyObject *args)
     const ds_stairs *f = NULL;
     ds_status status;
     if (Py_IS_TYPE(other, m->count_type)) {
-        begin(&maker, m);
+        begin(&maker);
         status = ds_stairs_apply(&maker, &f, (ds_expr_code)code, stairs_of(self), stairs_of(other),
                                  NULL);
     } else {
         const long long k = PyLong_AsLongLong(other);
         if (PyErr_Occurred())
             return NULL;
-        begin(&maker, m);
+        begin(&maker);
         status = ds_stairs_apply_k(&maker, &f, (ds_expr_code)code, stairs_of(self), k);
     }
     return end(&maker, m, status, f);
@@ -140,7 +140,7 @@ static PyObject *count_first_positive(PyObject *self, PyObject *where)
         return NULL;
     ds_stairs_maker maker;
     ds_stairs_summary sum;
-    begin(&maker, m);
+    begin(&maker);
     ds_status status = DS_OK;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(where) && status == DS_OK; i++)
         status = ds_stairs_mask(&maker, &f, f, condition[i]);

@@ -46,7 +46,7 @@ PyObject *ds_op_object_declare(PyObject *self, PyObject *args)
     ds_op_object *object = (ds_op_object *)type->tp_alloc(type, 0);
     if (!object)
         return NULL;
-    const ds_allocator allocator = ds_module_allocator(m);
+    const ds_allocator allocator = ds_allocator_current();
     const ds_status status =
         ds_op_declare(&object->op, &allocator, in, n_in, out, n_out, &counts, &need);
     return ds_unless_failed(m, status, (PyObject *)object);

@@ -13,7 +13,6 @@ static void close_engine(ds_engine_object *e)
     Py_CLEAR(e->last_live);
     if (e->engine)
         ds_engine_close(e->engine);
-    e->session = NULL;
 }
 
 static void engine_dealloc(PyObject *self)
@@ -36,13 +35,6 @@ static ds_engine_object *new_object(PyTypeObject *type, bool blas)
     if (!e->table)
         Py_CLEAR(e);
     return e;
-}
-
-/* What an object has of its engine. */
-static void look_into(ds_engine_object *e)
-{
-    e->plan = e->engine->plan;
-    e->session = e->engine->session;
 }
 
 /* The backend of that name, or the module's own choice; NULL with an exception. */
@@ -94,8 +86,6 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     Py_BEGIN_ALLOW_THREADS;
     status = ds_engine_create(&e->engine, taken, &options);
     Py_END_ALLOW_THREADS;
-    if (status == DS_OK)
-        look_into(e);
     return ds_unless_failed(m, status, (PyObject *)e);
 }
 
@@ -113,8 +103,6 @@ PyObject *ds_engine_object_copy(PyObject *self, PyObject *n)
     const ds_engine_options options = {.n_threads = from->engine->n_threads,
                                        .max_streams = max_streams};
     ds_status status = ds_engine_copy(&e->engine, from->engine, &options);
-    if (status == DS_OK)
-        look_into(e);
     return ds_unless_failed(m, status, (PyObject *)e);
 }
 

@@ -18,8 +18,6 @@ typedef struct ds_graph_object {
 typedef struct ds_engine_object {
     PyObject_HEAD ds_engine *engine;
     PyObject *original;   /* whose plan this engine uses; NULL where it is its own */
-    const ds_plan *plan;  /* the engine's */
-    ds_session *session;  /* the engine's; NULL once closed */
     PyObject *table;      /* dict: id -> ds_live */
     PyObject *last_ids;   /* list: the plain ids of the last step_batch */
     PyObject *last_live;  /* tuple: what stood behind them */

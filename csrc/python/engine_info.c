@@ -46,7 +46,7 @@ static PyObject *build_plan_node(const void *plan, size_t j)
 static PyObject *get(PyObject *self, void *which)
 {
     const ds_engine_object *e = (ds_engine_object *)self;
-    const ds_plan *p = e->plan;
+    const ds_plan *p = e->engine->plan;
     char text[33];
     switch (*(const char *)which) {
     case 'l':
@@ -72,7 +72,7 @@ static PyObject *get(PyObject *self, void *which)
     case 'b':
         return PyBool_FromLong(e->blas);
     case 'c':
-        return PyBool_FromLong(e->session == NULL);
+        return PyBool_FromLong(e->engine->session == NULL);
     case 'k':
         return PyUnicode_FromString(p->kernels->name);
     default:
@@ -142,7 +142,7 @@ static PyObject *build_node(const void *nodes, size_t j)
 
 PyObject *ds_engine_graph(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    const ds_plan *p = ((ds_engine_object *)self)->plan;
+    const ds_plan *p = ((ds_engine_object *)self)->engine->plan;
     ds_restored whole;
     const ds_status status = ds_weights_restore(&whole, p, p->plain);
     if (status != DS_OK)

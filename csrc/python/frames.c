@@ -41,7 +41,7 @@ static int refuse_array(const ds_call *c, ds_status status, const char *what, si
 /* The frames of an input's array; -1 with an exception. */
 static int64_t count_frames(const ds_call *c, size_t k, PyObject *array, PyObject *id)
 {
-    const ds_signature *signature = ds_step_input(c->e->plan, k);
+    const ds_signature *signature = ds_step_input(c->e->engine->plan, k);
     PyArrayObject *a = (PyArrayObject *)array;
     if (array == Py_None)
         return 0;
@@ -98,7 +98,8 @@ int ds_frames_measure(ds_call *c)
 /* Copies the rows of an input into the step, or those of an output out of it. */
 static void copy_rows(const ds_call *c, const ds_rows *rows, size_t k, bool out)
 {
-    const int rank = (out ? ds_step_output(c->e->plan, k) : ds_step_input(c->e->plan, k))->rank;
+    const int rank =
+        (out ? ds_step_output(c->e->engine->plan, k) : ds_step_input(c->e->engine->plan, k))->rank;
     ptrdiff_t strides[DS_MAX_RANK + 1];
     char *at = NULL;
     for (size_t r = 0; r < (size_t)c->n; r++) {
@@ -137,7 +138,7 @@ void ds_frames_get(const ds_call *c)
 /* ---------------------------------------------------------------- outputs */
 PyObject *ds_frames_new(const ds_call *c, size_t output, int64_t frames, bool zeroed)
 {
-    const ds_signature *signature = ds_step_output(c->e->plan, output);
+    const ds_signature *signature = ds_step_output(c->e->engine->plan, output);
     const ds_rows *rows = &c->out[output];
     npy_intp shape[DS_MAX_RANK + 2];
     if (rows->batch >= 0)
@@ -154,7 +155,7 @@ PyObject *ds_frames_new(const ds_call *c, size_t output, int64_t frames, bool ze
 
 int ds_frames_check_out(const ds_call *c, size_t output, int64_t frames)
 {
-    const ds_signature *signature = ds_step_output(c->e->plan, output);
+    const ds_signature *signature = ds_step_output(c->e->engine->plan, output);
     const ds_rows *rows = &c->out[output];
     PyArrayObject *a = (PyArrayObject *)rows->arrays[0];
     DS_EXPECT(PyArray_Check(a), c->m->errors[DS_DTYPE], "out: expected an array, got %.100s",

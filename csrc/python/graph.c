@@ -9,7 +9,7 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     ds_graph_object *self = (ds_graph_object *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
-    const ds_allocator allocator = ds_module_allocator(m);
+    const ds_allocator allocator = ds_allocator_current();
     return ds_unless_failed(m, ds_graph_create(&self->graph, &allocator), (PyObject *)self);
 }
 

@@ -13,7 +13,7 @@ PyObject *ds_check_container(PyObject *module, PyObject *content)
     Py_buffer view;
     if (PyObject_GetBuffer(content, &view, PyBUF_SIMPLE) < 0)
         return NULL;
-    const ds_allocator a = ds_module_allocator(m);
+    const ds_allocator a = ds_allocator_current();
     ds_safetensors *file = NULL;
     const ds_status status = ds_safetensors_open(&file, &a, view.buf, (size_t)view.len);
     ds_safetensors_close(file);
@@ -72,7 +72,7 @@ PyObject *ds_read_model(PyObject *module, PyObject *args)
         (is_path ? !PyUnicode_FSConverter(source, &path)
                  : PyObject_GetBuffer(source, &view, PyBUF_SIMPLE) < 0))
         return NULL;
-    const ds_allocator a = ds_module_allocator(m);
+    const ds_allocator a = ds_allocator_current();
     model read = {0};
     ds_buffer_init(&read.text, &a);
     ds_status status;
@@ -128,12 +128,12 @@ PyObject *ds_write_model(PyObject *module, PyObject *args)
                           &write) ||
         ds_engine_check_open(m, engine) < 0)
         return NULL;
-    const ds_allocator a = ds_module_allocator(m);
+    const ds_allocator a = ds_allocator_current();
     ds_interface *interface = NULL;
     ds_status status =
-        ds_interface_parse(&interface, &a, text, (size_t)n_bytes, engine->plan->model);
+        ds_interface_parse(&interface, &a, text, (size_t)n_bytes, engine->engine->plan->model);
     if (status == DS_OK)
-        status = write_model(write, engine->plan, interface);
+        status = write_model(write, engine->engine->plan, interface);
     ds_interface_free(interface);
     if (status != DS_OK && !PyErr_Occurred())
         /* What is no valid argument here is what a file can't hold. */

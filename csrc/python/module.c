@@ -96,53 +96,6 @@ static PyObject *together(PyObject *self, PyObject *args)
     return out;
 }
 
-/* ---------------------------------------------------------------- allocation faults, for tests */
-static PyObject *fault_install(PyObject *self, PyObject *Py_UNUSED(unused))
-{
-    ds_module *m = PyModule_GetState(self);
-    if (!m->fault) {
-        m->fault =
-            PyMem_RawMalloc(sizeof *m->fault); /* never freed: objects made meanwhile use it */
-        if (!m->fault)
-            return PyErr_NoMemory();
-        ds_fault_init(m->fault);
-    }
-    Py_RETURN_NONE;
-}
-
-static PyObject *fault_uninstall(PyObject *self, PyObject *Py_UNUSED(unused))
-{
-    ds_module *m = PyModule_GetState(self);
-    if (m->fault)
-        ds_fault_disarm(m->fault);
-    m->fault = NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *fault_arm(PyObject *self, PyObject *nth)
-{
-    ds_module *m = PyModule_GetState(self);
-    const Py_ssize_t n = PyLong_AsSsize_t(nth);
-    if (PyErr_Occurred())
-        return NULL;
-    if (!m->fault || n < 0)
-        return PyErr_Format(PyExc_ValueError, "fault_install() first; nth must not be negative");
-    ds_fault_arm(m->fault, (size_t)n, false);
-    Py_RETURN_NONE;
-}
-
-static PyObject *fault_stats(PyObject *self, PyObject *Py_UNUSED(unused))
-{
-    const ds_fault_allocator *fault = ((ds_module *)PyModule_GetState(self))->fault;
-    if (!fault)
-        return PyDict_New();
-    return Py_BuildValue(
-        "{s:n,s:n,s:n,s:n,s:n}", "live_bytes", (Py_ssize_t)ds_fault_live_bytes(fault),
-        "live_blocks", (Py_ssize_t)ds_fault_live_blocks(fault), "calls",
-        (Py_ssize_t)ds_fault_calls(fault), "failures", (Py_ssize_t)ds_fault_failures(fault),
-        "bad_releases", (Py_ssize_t)ds_fault_bad_releases(fault));
-}
-
 static PyMethodDef methods[] = {
     {"operators", operators, METH_NOARGS, "The registry of operators."},
     {"config", config, METH_NOARGS, "What was chosen at import."},
@@ -152,10 +105,6 @@ static PyMethodDef methods[] = {
     {"read_model", ds_read_model, METH_VARARGS, "A model file: graph, interface, signatures."},
     {"write_model", ds_write_model, METH_VARARGS, "A model file, to a callable."},
     {"set_blas_threads", set_blas_threads, METH_O, "Hold OpenBLAS to n threads."},
-    {"fault_install", fault_install, METH_NOARGS, "For tests: count allocations from now on."},
-    {"fault_uninstall", fault_uninstall, METH_NOARGS, "For tests: back to the usual allocator."},
-    {"fault_arm", fault_arm, METH_O, "For tests: let the nth allocation from now fail."},
-    {"fault_stats", fault_stats, METH_NOARGS, "For tests: what was counted."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -21,7 +21,7 @@ static PyObject *op_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     ds_op_object *self = (ds_op_object *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
-    ds_allocator allocator = ds_module_allocator(m);
+    ds_allocator allocator = ds_allocator_current();
     const ds_status status =
         ds_op_create(&self->op, &allocator, def, attrs, n_attrs, in, n_in, weight, n_weights);
     return ds_unless_failed(m, status, (PyObject *)self);

@@ -39,7 +39,7 @@ static PyObject *prepared_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (!self)
         return NULL;
     self->op = Py_NewRef(op);
-    self->allocator = ds_module_allocator(m);
+    self->allocator = ds_allocator_current();
     const ds_op *made = ((ds_op_object *)op)->op;
     for (int i = 0; i < made->n_weights; i++)
         self->raw_bytes += weight_bytes(made, i);

@@ -57,7 +57,7 @@ static void remember(const ds_call *c, PyObject *ids, PyObject *known)
 /* ---------------------------------------------------------------- inputs */
 static int check_number(ds_module *m, const ds_engine_object *e, Py_ssize_t n)
 {
-    const size_t n_inputs = e->plan->graph->n_inputs;
+    const size_t n_inputs = e->engine->plan->graph->n_inputs;
     DS_EXPECT((size_t)n == n_inputs, m->errors[DS_SHAPE],
               "step_batch: expected %zu arrays, in the order of the inputs", n_inputs);
     return 0;
@@ -102,11 +102,11 @@ static int read_rows(batch_step *b, PyObject *const *options)
         if (status < 0)
             return -1;
         c->in[k] = rows_of(s ? &s->inputs[k] : NULL, &PyTuple_GET_ITEM(b->arrays, (Py_ssize_t)k),
-                           ds_step_input(c->e->plan, k));
+                           ds_step_input(c->e->engine->plan, k));
     }
     for (size_t o = 0; o < c->n_outputs; o++)
-        c->out[o] =
-            rows_of(s ? &s->outputs[o] : NULL, b->outputs + o, ds_step_output(c->e->plan, o));
+        c->out[o] = rows_of(s ? &s->outputs[o] : NULL, b->outputs + o,
+                            ds_step_output(c->e->engine->plan, o));
     return 0;
 }
 

@@ -168,7 +168,7 @@ static int stepper_init(PyObject *self, PyObject *args, PyObject *kwargs)
         return -1;
     DS_EXPECT(!s->core, PyExc_TypeError, "it has its engine");
     ds_engine_object *e = (ds_engine_object *)core;
-    const ds_graph *g = e->plan->graph;
+    const ds_graph *g = e->engine->plan->graph;
     bool right = (size_t)PyTuple_GET_SIZE(names) == g->n_inputs;
     for (Py_ssize_t i = 0; right && i < PyTuple_GET_SIZE(names); i++)
         right = PyUnicode_CheckExact(PyTuple_GET_ITEM(names, i));

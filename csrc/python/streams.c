@@ -15,7 +15,7 @@ void *ds_engine_error(ds_module *m, ds_status status, PyObject *id)
 
 int ds_engine_check_open(ds_module *m, const ds_engine_object *e)
 {
-    DS_EXPECT(e->session, m->errors[DS_CLOSED], "the engine is closed");
+    DS_EXPECT(e->engine->session, m->errors[DS_CLOSED], "the engine is closed");
     return 0;
 }
 
@@ -36,7 +36,7 @@ ds_live *ds_engine_find(const ds_engine_object *e, PyObject *id)
 ds_live *ds_live_open(ds_module *m, ds_engine_object *e, PyObject *id, bool takes_place, bool named)
 {
     ds_slot *slot;
-    const ds_status status = ds_session_open(e->session, &slot, takes_place);
+    const ds_status status = ds_session_open(e->engine->session, &slot, takes_place);
     if (status != DS_OK)
         return ds_engine_error(m, status, id);
     (void)ds_slot_enter(slot);
@@ -47,7 +47,7 @@ ds_live *ds_live_open(ds_module *m, ds_engine_object *e, PyObject *id, bool take
         return live;
     Py_XDECREF(live);
     ds_slot_leave(slot);
-    ds_session_close(e->session, slot);
+    ds_session_close(e->engine->session, slot);
     return NULL;
 }
 
@@ -64,7 +64,7 @@ void ds_live_end(ds_engine_object *e, ds_live *live)
     ds_slot *slot = live->slot;
     live->slot = NULL;
     ds_slot_leave(slot);
-    ds_session_close(e->session, slot);
+    ds_session_close(e->engine->session, slot);
 }
 
 void ds_engine_forget(ds_engine_object *e, PyObject *id, ds_live *live)
@@ -161,11 +161,11 @@ static PyObject *engine_snapshot(PyObject *self, PyObject *id)
         return NULL;
     size_t n_bytes = 0;
     PyObject *bytes = NULL;
-    ds_status status = ds_slot_snapshot(e->plan, live->slot, NULL, &n_bytes);
+    ds_status status = ds_slot_snapshot(e->engine->plan, live->slot, NULL, &n_bytes);
     if (status == DS_OK)
         bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n_bytes);
     if (bytes)
-        status = ds_slot_snapshot(e->plan, live->slot, PyBytes_AS_STRING(bytes), &n_bytes);
+        status = ds_slot_snapshot(e->engine->plan, live->slot, PyBytes_AS_STRING(bytes), &n_bytes);
     ds_slot_leave(live->slot);
     return ds_unless_failed(m, status, bytes);
 }
@@ -177,7 +177,7 @@ static PyObject *engine_position(PyObject *self, PyObject *id)
     if (!live)
         return NULL;
     PyObject *frames =
-        ds_build_list(e->plan->graph->n_inputs, ds_int64_item, live->slot->block->frames);
+        ds_build_list(e->engine->plan->graph->n_inputs, ds_int64_item, live->slot->block->frames);
     ds_slot_leave(live->slot);
     return frames;
 }
@@ -206,8 +206,9 @@ static PyObject *engine_restore(PyObject *self, PyObject *args)
     e->n_running++;
     ds_live *live = id ? open_as(m, e, id) : NULL;
     if (live)
-        result = finish_opening(m, e, id, live,
-                                ds_slot_restore(e->plan, live->slot, data.buf, (size_t)data.len));
+        result = finish_opening(
+            m, e, id, live,
+            ds_slot_restore(e->engine->plan, live->slot, data.buf, (size_t)data.len));
     e->n_restored += result && given == Py_None;
     e->n_running--;
     PyBuffer_Release(&data);
@@ -228,8 +229,8 @@ static PyObject *engine_fork(PyObject *self, PyObject *args)
     if (source) {
         ds_live *live = open_as(m, e, id);
         if (live)
-            result =
-                finish_opening(m, e, id, live, ds_slot_copy(e->plan, live->slot, source->slot));
+            result = finish_opening(m, e, id, live,
+                                    ds_slot_copy(e->engine->plan, live->slot, source->slot));
         ds_slot_leave(source->slot);
     }
     e->n_running--;

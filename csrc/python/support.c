@@ -89,15 +89,11 @@ enum { N_DTYPES = sizeof numpy_types / sizeof *numpy_types };
 static int parse_dtype(ds_module *m, PyObject *name, ds_dtype *dtype)
 {
     const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
-    for (int i = 1; text && i < N_DTYPES; i++)
-        if (strcmp(text, ds_dtype_name((ds_dtype)i)) == 0) {
-            *dtype = (ds_dtype)i;
-            return 0;
-        }
-    if (!PyErr_Occurred())
+    *dtype = text ? ds_dtype_find(text) : (ds_dtype)0;
+    if (!*dtype && !PyErr_Occurred())
         PyErr_Format(m->errors[DS_DTYPE], "dtype %R: expected float32, float64, int64 or bool",
                      name);
-    return -1;
+    return *dtype ? 0 : -1;
 }
 
 int ds_numpy_type(ds_dtype dtype)
@@ -228,10 +224,9 @@ static PyObject *build_attribute(const ds_attr_def *def, const ds_attr_value *v)
     if (def->kind == DS_ATTR_INT)
         return PyLong_FromLongLong(v->i);
     if (def->kind == DS_ATTR_CHOICE) {
-        const char *choice = def->choices;
-        for (int64_t i = 0; i < v->i; i++)
-            choice += strcspn(choice, "|") + 1;
-        return PyUnicode_FromStringAndSize(choice, (Py_ssize_t)strcspn(choice, "|"));
+        size_t n_bytes;
+        const char *choice = ds_attr_choice(def, v->i, &n_bytes);
+        return PyUnicode_FromStringAndSize(choice, (Py_ssize_t)n_bytes);
     }
     return ds_build_list((size_t)v->n_ints, ds_int64_item, v->ints);
 }
@@ -320,19 +315,21 @@ PyObject *ds_parse_weights(ds_module *m, const ds_op_def *def, PyObject *sequenc
 }
 
 /* ---------------------------------------------------------------- memory */
-ds_allocator ds_module_allocator(const ds_module *m)
+/* Scratch is kept from call to call where it is the C library's; a host that has set an allocator of its
+ * own gets all of it back. */
+static bool is_kept(const ds_allocator *allocator)
 {
-    return m->fault ? ds_fault_hooks(m->fault) : ds_allocator_current();
+    return allocator->allocate == ds_default_allocator()->allocate;
 }
 
 ds_arena *ds_take_arena(ds_module *m)
 {
-    if (!m->fault && m->n_arenas > 0)
+    const ds_allocator allocator = ds_allocator_current();
+    if (is_kept(&allocator) && m->n_arenas > 0)
         return m->arenas[--m->n_arenas];
     ds_arena *arena = PyMem_RawMalloc(sizeof *arena);
     if (!arena)
         return (ds_arena *)PyErr_NoMemory();
-    ds_allocator allocator = ds_module_allocator(m);
     ds_arena_init(arena, &allocator);
     return arena;
 }
@@ -340,7 +337,7 @@ ds_arena *ds_take_arena(ds_module *m)
 void ds_give_arena(ds_module *m, ds_arena *arena)
 {
     ds_arena_reset(arena);
-    if (!m->fault && m->n_arenas < DS_MAX_ARENAS) {
+    if (is_kept(&arena->allocator) && m->n_arenas < DS_MAX_ARENAS) {
         m->arenas[m->n_arenas++] = arena;
         return;
     }

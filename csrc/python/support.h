@@ -11,7 +11,6 @@
 #include <numpy/arrayobject.h>
 
 #include "base/arena.h"
-#include "base/fault.h"
 #include "batch/layout.h"
 #include "exec/backend.h"
 #include "exec/eager.h"
@@ -35,7 +34,6 @@ typedef struct ds_module {
     const ds_kernels *blas_kernels;  /* NULL without OpenBLAS, or where it is kept out */
     ds_arena *arenas[DS_MAX_ARENAS]; /* idle scratch of eager calls; guarded by the GIL */
     int n_arenas;
-    ds_fault_allocator *fault; /* for tests: where installed */
 } ds_module;
 
 DS_TYPES(DS_TYPE_SPEC)
@@ -104,8 +102,6 @@ PyObject *ds_parse_weights(ds_module *m, const ds_op_def *def, PyObject *sequenc
 
 ds_arena *ds_take_arena(ds_module *m); /* NULL with an exception set */
 void ds_give_arena(ds_module *m, ds_arena *arena);
-/* The allocator for new objects: the process's, or the test's. */
-ds_allocator ds_module_allocator(const ds_module *m);
 
 /* Functions of the module: joined.c, model.c. */
 PyObject *ds_joined(PyObject *module, PyObject *arrays);

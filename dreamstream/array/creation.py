@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DTypeError, ModeError, ShapeError
-from ..stream.rules.length import BatchSize
+from ..stream.rules.length import BatchSize, Length
 from . import dtypes, elementwise
 from .axes import axis_of, sizes_of
 from .base import is_number
 from .batch_constant import BatchTensor
 from .hook import made
-from .tensor import Tensor, method
+from .symbolic import Symbolic, lengths_of, positions
+from .tensor import Tensor, take
 
 __all__ = [
     "arange",
@@ -26,6 +27,7 @@ __all__ = [
     "from_numpy",
     "full",
     "full_like",
+    "lengths_of",
     "manual_seed",
     "ones",
     "ones_like",
@@ -100,8 +102,7 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
     return Tensor(array)
 
 
-@method(Tensor)
-def new_tensor(self: Tensor, data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def _new_tensor(self: Tensor, data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     """Return a tensor of `data`, of this one's element type unless `dtype` says otherwise."""
     return Tensor(_array_of(data, dtype or self.dtype, copy=True), requires_grad)
 
@@ -144,13 +145,16 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
     Returns
     -------
     Tensor
-        Or a `BatchTensor` where a size is the number of streams.
+        Or a `BatchTensor` where a size is the number of streams, a `Symbolic` where one is a stream's length.
 
     Notes
     -----
     Source: torch.full.
     """
     dtypes.check_device(device)
+    if isinstance(size, (tuple, list)) and any(isinstance(s, Length) for s in size):
+        kind = dtypes.float32 if dtype is None else dtypes.as_dtype(dtype)
+        return Symbolic.filled(size, kind.type(fill_value).item())
     array, batch = _filled(size, fill_value, dtype)
     out = Tensor(array, requires_grad)
     return BatchTensor(out, batch) if batch else out
@@ -171,8 +175,7 @@ def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-@method(Tensor)
-def new_full(
+def _new_full(
     self: Tensor,
     size: Any,
     fill_value: Any,
@@ -185,20 +188,17 @@ def new_full(
     return full(size, fill_value, dtype or self.dtype, device=device, requires_grad=requires_grad)
 
 
-@method(Tensor)
-def new_zeros(self: Tensor, *size: Any, **options: Any) -> Any:
+def _new_zeros(self: Tensor, *size: Any, **options: Any) -> Any:
     """Return `dreamstream.zeros` of this element type."""
     return self.new_full(size[0] if len(size) == 1 else size, 0, **options)
 
 
-@method(Tensor)
-def new_ones(self: Tensor, *size: Any, **options: Any) -> Any:
+def _new_ones(self: Tensor, *size: Any, **options: Any) -> Any:
     """Return `dreamstream.ones` of this element type."""
     return self.new_full(size[0] if len(size) == 1 else size, 1, **options)
 
 
-@method(Tensor)
-def new_empty(self: Tensor, *size: Any, **options: Any) -> Any:
+def _new_empty(self: Tensor, *size: Any, **options: Any) -> Any:
     """Return zeros: memory without values is never handed out."""
     return self.new_zeros(*size, **options)
 
@@ -243,6 +243,8 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
     """
     dtypes.check_device(device)
     first, last = (0, start) if end is None else (start, end)
+    if isinstance(last, Length):
+        return positions(first, last, step)  # type: ignore[return-value]
     bounds = [b if is_number(b) else operator.index(b) for b in (first, last, step)]
     if bounds[2] == 0 or (bounds[1] - bounds[0]) * bounds[2] < 0:
         raise ShapeError(f"arange: no numbers from {first} to {last} in steps of {step}")
@@ -344,7 +346,6 @@ def _leader(tensors: list[Tensor]) -> Tensor:
     return next((t for t in tensors if t.is_stream), tensors[0])
 
 
-@method(Tensor)
 def _cat(self: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
     """Join plain tensors; a class of streams has its own, and gets lists that hold one of its tensors."""
     dtype = dtypes.common("cat", [t.dtype for t in tensors])
@@ -356,3 +357,14 @@ def _cat(self: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
     except ValueError:
         shapes = ", ".join(str(t.shape) for t in tensors)
         raise ShapeError(f"cat: only sizes of dimension {axis} may differ, got shapes {shapes}") from None
+
+
+take(
+    Tensor,
+    new_tensor=_new_tensor,
+    new_full=_new_full,
+    new_zeros=_new_zeros,
+    new_ones=_new_ones,
+    new_empty=_new_empty,
+    _cat=_cat,
+)

@@ -17,12 +17,14 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import DTypeError, ModeError, ShapeError
 from ..operations import BINARY
 from . import dtypes, hook
 from .base import Number, is_number
 from .plain import INTEGERS
+from .symbolic import Symbolic
 from .tensor import Tensor
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "binary_or_not",
     "bits",
     "negated",
+    "plain_array",
     "refuse_in_place",
     "rounded",
     "unary",
@@ -176,6 +179,8 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
             out.append(value)
         elif is_number(value):
             out.append(value.item() if isinstance(value, np.generic) else value)
+        elif isinstance(value, Symbolic):
+            out.append(value.constant())
         elif isinstance(value, np.ndarray):
             out.append(Tensor._plain(dtypes.adopt(value)))
         else:
@@ -238,3 +243,33 @@ def refuse_in_place(x: Tensor, what: str) -> None:
         raise ModeError(f"{what}: a stream can't be written into; compute a new tensor instead")
     if not x.numpy().flags.writeable:
         raise ModeError(f"{what}: this tensor shares memory that can't be written; use .clone() first")
+
+
+def plain_array(name: str, value: Any, dtype: dtypes.DType | None = None) -> NDArray[Any]:
+    """Return the array of a plain tensor, an array or a list, for an operation that takes no streams.
+
+    Parameters
+    ----------
+    name : str
+        The operation, for messages.
+    value : Tensor, array or list
+        What was given.
+    dtype : dtype, optional
+        What it must be.
+
+    Raises
+    ------
+    ModeError
+        For a stream.
+    DTypeError
+        For other element types.
+    """
+    if isinstance(value, Tensor):
+        if value.is_stream:
+            raise ModeError(f"{name}: expected a plain tensor, got a stream")
+        array = value.numpy()
+    else:
+        array = dtypes.adopt(np.asarray(value))
+    if dtype is not None and array.dtype != dtype:
+        raise DTypeError(f"{name}: expected {dtype}, got {array.dtype}")
+    return array

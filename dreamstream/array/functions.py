@@ -7,13 +7,13 @@ from typing import Any
 
 from ..operations import ELEMENTWISE, Elementwise
 from .elementwise import binary, binary_or_not, bits, rounded, unary
-from .tensor import Tensor, method
+from .tensor import Tensor, take
 
 __all__ = ["COMPARISONS", "NAMES", "OPERATORS"]
 
 
-def _function(row: Elementwise) -> None:
-    """Give tensors a row's method."""
+def _function(row: Elementwise) -> Callable[..., Tensor]:
+    """Return a row's method."""
     name = row.name
 
     def of_one(self: Tensor) -> Tensor:
@@ -24,16 +24,13 @@ def _function(row: Elementwise) -> None:
 
     made = of_one if row.operands == 1 else of_two
     made.__doc__ = f"Return {row.doc}."
-    method(Tensor, name)(made)
+    return made
 
 
 #: The names of these methods.
 NAMES = tuple(row.name for row in ELEMENTWISE.values() if row.doc)
 
-for _name in NAMES:
-    _function(ELEMENTWISE[_name])
-
-#: Python's operators of numbers, by their methods' names: what computes them, and under which name.
+#: Python's operators, by their methods' names: what computes them, and under which name.
 OPERATORS = {
     "add": (binary_or_not, "add"),
     "sub": (binary_or_not, "sub"),
@@ -49,8 +46,8 @@ OPERATORS = {
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
-def _operator(operator: str, compute: Callable[..., Any], name: str, reflected: bool = False) -> None:
-    """Give tensors an operator, which leaves foreign operands to these."""
+def _operator(compute: Callable[..., Any], name: str, reflected: bool = False) -> Callable[..., Tensor]:
+    """Return the method of an operator, which leaves foreign operands to these."""
 
     def forwards(self: Tensor, other: Any) -> Tensor:
         out: Tensor = compute(name, self, other)
@@ -60,11 +57,13 @@ def _operator(operator: str, compute: Callable[..., Any], name: str, reflected: 
         out: Tensor = compute(name, other, self)
         return out
 
-    method(Tensor, f"__{operator}__")(backwards if reflected else forwards)
+    return backwards if reflected else forwards
 
 
-for _name, (_compute, _kernel) in OPERATORS.items():
-    _operator(_name, _compute, _kernel)
-    _operator(f"r{_name}", _compute, _kernel, reflected=True)
-for _name in COMPARISONS:
-    _operator(_name, binary_or_not, _name)
+take(
+    Tensor,
+    **{name: _function(ELEMENTWISE[name]) for name in NAMES},
+    **{f"__{name}__": _operator(binary_or_not, name) for name in COMPARISONS},
+    **{f"__{name}__": _operator(*how) for name, how in OPERATORS.items()},
+    **{f"__r{name}__": _operator(*how, reflected=True) for name, how in OPERATORS.items()},
+)

@@ -1,6 +1,6 @@
 """The doors that arrays go through without knowing who stands behind them.
 
-`dreamstream.dispatch` lies above this room and fills the hooks in when it is loaded.
+`dreamstream.dispatch` lies above this room and fills them in when it is loaded.
 """
 
 from __future__ import annotations
@@ -8,32 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
-__all__ = ["apply", "made", "run", "set_apply", "set_run", "set_table", "table"]
+__all__ = ["apply", "fill", "made", "run", "table"]
 
 T = TypeVar("T")
-Apply = Callable[[str, Mapping[str, Any], Sequence[Any], Sequence[Any], Any], tuple[Any, ...]]
-Table = Callable[[Any, Any], Any]
 
 
 def _unfilled(*_: Any) -> NoReturn:
     raise RuntimeError("dreamstream.dispatch is not loaded; import dreamstream")
 
 
-_apply: Apply = _unfilled
-_table: Table = _unfilled
-_run: Callable[..., Any] = _unfilled
+_apply: Callable[..., tuple[Any, ...]] = _unfilled
+_table: Callable[..., Any] = _unfilled
+_run: Callable[..., list[tuple[Any, Any]]] = _unfilled
 
 
-def set_apply(fn: Apply) -> None:
-    """Set the function behind `apply`, that is `dreamstream.dispatch.apply`."""
-    global _apply
-    _apply = fn
-
-
-def set_table(fn: Table) -> None:
-    """Set the function behind `table`."""
-    global _table
-    _table = fn
+def fill(apply: Callable[..., Any], table: Callable[..., Any], run: Callable[..., Any]) -> None:
+    """Set what stands behind `apply`, `table` and `run`."""
+    global _apply, _table, _run
+    _apply, _table, _run = apply, table, run
 
 
 def apply(
@@ -58,13 +50,6 @@ def table(tensor: Any, index: tuple[Any, ...]) -> Any:
     return _table(tensor, index)
 
 
-def set_run(fn: Callable[..., Any]) -> None:
-    """Set the function behind `run`, that is `dreamstream.dispatch.run`."""
-    global _run
-    _run = fn
-
-
 def run(request: Any) -> list[tuple[Any, Any]]:
     """Run an operation inside a forward; see `dreamstream.dispatch.run`."""
-    out: list[tuple[Any, Any]] = _run(request)
-    return out
+    return _run(request)

@@ -3,7 +3,8 @@
 Each is written once, for plain tensors and streams alike (see `elementwise`): arguments ``(*, any
 shape) float32 | float64``, results of the broadcast shape and the same type; comparisons give bool.
 Integers are taken where torch takes them. Errors are those of `elementwise.binary`. Methods that are one
-kernel each stand in `functions`. Source: the method of `torch.Tensor` of the same name.
+kernel each stand in `functions`; each public function here is the method of its name. Source: the method of
+`torch.Tensor` of the same name.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from . import dtypes
 from .base import Number, is_number
 from .elementwise import along, as_flags, binary, bits, negated, rounded, unary
 from .elementwise import where as choose
-from .tensor import Tensor, method
+from .tensor import Tensor, take
 
 __all__: list[str] = []
 
@@ -30,19 +31,16 @@ Operand = Any
 # ------------------------------------------------------------------ two operands
 
 
-@method(Tensor)
 def add(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """Return self + alpha * other."""
     return binary("add", self, _scaled(other, alpha))
 
 
-@method(Tensor)
 def sub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """Return self - alpha * other."""
     return binary("sub", self, _scaled(other, alpha))
 
 
-@method(Tensor)
 def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """Return self / other; integers are divided as float32.
 
@@ -60,31 +58,26 @@ def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Te
     return _method(f"{rounding_mode}_divide", rounded, self, other)
 
 
-@method(Tensor)
 def floor_divide(self: Tensor, other: Operand) -> Tensor:
     """Return self / other, rounded down."""
     return _method("floor_divide", rounded, self, other)
 
 
-@method(Tensor)
 def remainder(self: Tensor, other: Operand) -> Tensor:
     """Return self - other * (self / other rounded down): the sign is that of `other`."""
     return _method("remainder", rounded, self, other)
 
 
-@method(Tensor, "pow")
-def pow_of(self: Tensor, exponent: Operand) -> Tensor:
+def _pow(self: Tensor, exponent: Operand) -> Tensor:
     """Return self ** exponent."""
     return binary("pow", self, exponent)
 
 
-@method(Tensor)
 def where(self: Tensor, condition: Operand, other: Operand) -> Tensor:
     """Return self where `condition` holds (bool), `other` elsewhere."""
     return choose(condition, self, other)
 
 
-@method(Tensor)
 def masked_fill(self: Tensor, mask: Operand, value: Operand) -> Tensor:
     """Return `value` (a number or a tensor of one element) where `mask` (bool) holds, self elsewhere."""
     if isinstance(value, Tensor):
@@ -94,25 +87,21 @@ def masked_fill(self: Tensor, mask: Operand, value: Operand) -> Tensor:
     return choose(mask, value, self)
 
 
-@method(Tensor)
 def logical_and(self: Tensor, other: Operand) -> Tensor:
     """Return whether both elements are not zero."""
     return binary("logical_and", self, other)
 
 
-@method(Tensor)
 def logical_or(self: Tensor, other: Operand) -> Tensor:
     """Return whether one of the elements is not zero."""
     return binary("logical_or", self, other)
 
 
-@method(Tensor)
 def logical_xor(self: Tensor, other: Operand) -> Tensor:
     """Return whether exactly one of the elements is not zero."""
     return binary("ne", as_flags(self), as_flags(other))
 
 
-@method(Tensor)
 def logical_not(self: Tensor) -> Tensor:
     """Return whether elements are zero."""
     return negated(as_flags(self))
@@ -121,7 +110,6 @@ def logical_not(self: Tensor) -> Tensor:
 # ------------------------------------------------------------------ one operand
 
 
-@method(Tensor, "clamp", "clip")
 def clamp(self: Tensor, min: Operand = None, max: Operand = None) -> Tensor:
     """Return elements moved into [min, max]; `max` wins where min > max.
 
@@ -139,31 +127,26 @@ def clamp(self: Tensor, min: Operand = None, max: Operand = None) -> Tensor:
     return out if max is None else binary("minimum", out, max)
 
 
-@method(Tensor)
 def clamp_min(self: Tensor, min: Operand) -> Tensor:
     """Return elements that are at least `min`."""
     return self.clamp(min=min)
 
 
-@method(Tensor)
 def clamp_max(self: Tensor, max: Operand) -> Tensor:
     """Return elements that are at most `max`."""
     return self.clamp(max=max)
 
 
-@method(Tensor)
 def isnan(self: Tensor) -> Tensor:
     """Return whether elements are NaN."""
     return binary("ne", self, self)
 
 
-@method(Tensor)
 def isinf(self: Tensor) -> Tensor:
     """Return whether elements are infinite."""
     return binary("eq", _real(self).abs(), math.inf)
 
 
-@method(Tensor)
 def isfinite(self: Tensor) -> Tensor:
     """Return whether elements are neither infinite nor NaN."""
     return binary("lt", _real(self).abs(), math.inf)
@@ -172,33 +155,28 @@ def isfinite(self: Tensor) -> Tensor:
 # ------------------------------------------------------------------ composed of others
 
 
-@method(Tensor)
 def tan(self: Tensor) -> Tensor:
     """Return the tangent."""
     x = _real(self)
     return binary("div", unary("sin", x), unary("cos", x))
 
 
-@method(Tensor)
 def exp2(self: Tensor) -> Tensor:
     """Return 2 ** x."""
     return binary("pow", 2, _real(self))
 
 
-@method(Tensor)
 def frac(self: Tensor) -> Tensor:
     """Return what trunc takes away."""
     return binary("sub", self, self.trunc())
 
 
-@method(Tensor)
 def sinc(self: Tensor) -> Tensor:
     """Return sin(pi x) / (pi x), and 1 at 0."""
     x = binary("mul", _real(self), math.pi)
     return choose(x == 0, 1.0, binary("div", unary("sin", x), x))
 
 
-@method(Tensor)
 def logit(self: Tensor, eps: float | None = None) -> Tensor:
     """Return log(x / (1 - x)), x moved into [eps, 1 - eps] first where `eps` is given."""
     x = _real(self)
@@ -206,7 +184,6 @@ def logit(self: Tensor, eps: float | None = None) -> Tensor:
     return unary("log", binary("div", x, binary("sub", 1, x)))
 
 
-@method(Tensor)
 def nan_to_num(
     self: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
@@ -225,31 +202,26 @@ def nan_to_num(
     return choose(self == -math.inf, -most if neginf is None else float(neginf), x)
 
 
-@method(Tensor)
 def isposinf(self: Tensor) -> Tensor:
     """Return whether elements are inf."""
     return binary("eq", _real(self), math.inf)
 
 
-@method(Tensor)
 def isneginf(self: Tensor) -> Tensor:
     """Return whether elements are -inf."""
     return binary("eq", _real(self), -math.inf)
 
 
-@method(Tensor)
 def signbit(self: Tensor) -> Tensor:
     """Return whether elements are negative, -0.0 included."""
     return binary("lt", binary("copysign", 1.0, _real(self)), 0)
 
 
-@method(Tensor)
 def deg2rad(self: Tensor) -> Tensor:
     """Return degrees as radians."""
     return binary("mul", _real(self), math.pi / 180)
 
 
-@method(Tensor)
 def rad2deg(self: Tensor) -> Tensor:
     """Return radians as degrees."""
     return binary("mul", _real(self), 180 / math.pi)
@@ -258,25 +230,21 @@ def rad2deg(self: Tensor) -> Tensor:
 # ------------------------------------------------------------------ several operands
 
 
-@method(Tensor)
 def atan2(self: Tensor, other: Operand) -> Tensor:
     """Return the angle of the point (other, self), from -pi to pi."""
     return binary("atan2", _real(self), _real(other))
 
 
-@method(Tensor)
 def copysign(self: Tensor, other: Operand) -> Tensor:
     """Return the sizes of self with the signs of `other`."""
     return binary("copysign", _real(self), _real(other))
 
 
-@method(Tensor)
 def fmax(self: Tensor, other: Operand) -> Tensor:
     """Return the larger of each two elements, the other one where one is NaN."""
     return _unless_nan(self, "maximum", other)
 
 
-@method(Tensor)
 def fmin(self: Tensor, other: Operand) -> Tensor:
     """Return the smaller of each two elements, the other one where one is NaN."""
     return _unless_nan(self, "minimum", other)
@@ -288,7 +256,6 @@ def _unless_nan(self: Tensor, name: str, other: Operand) -> Tensor:
     return choose(binary("ne", other, other), self, out)
 
 
-@method(Tensor)
 def logaddexp(self: Tensor, other: Operand) -> Tensor:
     """Return log(e ** self + e ** other), without overflow on the way."""
     x, y = _real(self), _real(_like(self, other))
@@ -296,7 +263,6 @@ def logaddexp(self: Tensor, other: Operand) -> Tensor:
     return choose(x == y, binary("add", x, math.log(2)), binary("add", binary("maximum", x, y), apart))
 
 
-@method(Tensor)
 def xlogy(self: Tensor, other: Operand) -> Tensor:
     """Return self * log(other), 0 where self is 0."""
     x, y = _real(self), _real(_like(self, other))
@@ -304,13 +270,11 @@ def xlogy(self: Tensor, other: Operand) -> Tensor:
     return choose(binary("logical_and", x == 0, y == y), 0.0, product)
 
 
-@method(Tensor)
 def heaviside(self: Tensor, values: Operand) -> Tensor:
     """Return 0 below zero, `values` at zero, 1 above it."""
     return choose(self == 0, values, binary("gt", self, 0).to(self.dtype))
 
 
-@method(Tensor)
 def lerp(self: Tensor, end: Operand, weight: Operand) -> Tensor:
     """Return the point at `weight` on the way from self (0) to `end` (1)."""
     way = binary("sub", end, self)
@@ -321,14 +285,12 @@ def lerp(self: Tensor, end: Operand, weight: Operand) -> Tensor:
     return far if is_number(weight) else choose(unary("abs", weight) < 0.5, near, far)
 
 
-@method(Tensor)
 def addcmul(self: Tensor, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Tensor:
     """Return self + value * tensor1 * tensor2."""
     scaled = tensor1 if value == 1 else binary("mul", tensor1, value)
     return binary("add", self, binary("mul", scaled, tensor2))
 
 
-@method(Tensor)
 def addcdiv(self: Tensor, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Tensor:
     """Return self + value * tensor1 / tensor2."""
     scaled = tensor1 if value == 1 else binary("mul", tensor1, value)
@@ -343,13 +305,11 @@ def _like(self: Tensor, other: Operand) -> Operand:
 # ------------------------------------------------------------------ along a dimension
 
 
-@method(Tensor)
 def softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """Return e ** x / sum(e ** x) along `dim`; zeros where all of it is -inf."""
     return along("softmax", _as(self, dtype), dim)
 
 
-@method(Tensor)
 def log_softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """Return log(softmax(x)) along `dim`."""
     return along("log_softmax", _as(self, dtype), dim)
@@ -363,22 +323,18 @@ def _as(self: Tensor, dtype: Any) -> Tensor:
 # ------------------------------------------------------------------ operators
 
 
-@method(Tensor)
 def __invert__(self: Tensor) -> Tensor:
     return negated(self) if self.dtype == dtypes.bool else bits("xor", self, -1)
 
 
-@method(Tensor)
 def __neg__(self: Tensor) -> Tensor:
     return self.neg()
 
 
-@method(Tensor)
 def __pos__(self: Tensor) -> Tensor:
     return self
 
 
-@method(Tensor)
 def __abs__(self: Tensor) -> Tensor:
     return self.abs()
 
@@ -404,3 +360,6 @@ def _method(name: str, fn: Callable[[str, Any, Any], Any], a: Operand, b: Operan
 def _real(x: Operand) -> Operand:
     """Return the tensor, integers as float32; a number as it is."""
     return x.to(dtypes.float32) if isinstance(x, Tensor) and not dtypes.is_float(x.dtype) else x
+
+
+take(Tensor, globals(), pow=_pow, clip=clamp)

@@ -1,7 +1,8 @@
 """Sums, extremes, products of matrices: torch's methods on plain tensors, by NumPy.
 
 Sums of float32 run in float64 and are rounded once. `dim` is one dimension, several or all of them
-(None); `keepdim` keeps each as size 1. Source: the method of `torch.Tensor` of the same name.
+(None); `keepdim` keeps each as size 1. Each public function here is the method of tensors of its name.
+Source: the method of `torch.Tensor` of the same name.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ import numpy as np
 from ..errors import DTypeError, ModeError, ShapeError
 from . import dtypes
 from .axes import axes_of
-from .elementwise import binary
+from .elementwise import binary, plain_array
 from .hook import made
-from .tensor import Tensor, method
-from .views import plain_array
+from .tensor import Tensor, take
 
 __all__ = ["Extreme"]
 
@@ -34,19 +34,16 @@ class Extreme(NamedTuple):
 # ------------------------------------------------------------------ sums
 
 
-@method(Tensor, "sum")
-def total(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+def _sum(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """Return the sum; int64 for integers and bools."""
     return made("sum", self, axes=axes_of("sum", dim, self.ndim), keepdim=keepdim, to=_summed(self, dtype))
 
 
-@method(Tensor)
 def prod(self: Tensor, dim: int | None = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """Return the product; int64 for integers and bools."""
     return made("prod", self, axes=axes_of("prod", dim, self.ndim), keepdim=keepdim, to=_summed(self, dtype))
 
 
-@method(Tensor)
 def mean(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """Return the mean; NaN of no elements.
 
@@ -60,7 +57,6 @@ def mean(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = Non
     return made("mean", x, axes=axes_of("mean", dim, self.ndim), keepdim=keepdim)
 
 
-@method(Tensor)
 def var(
     self: Tensor,
     dim: Dims = None,
@@ -73,7 +69,6 @@ def var(
     return _spread("var", self, dim, unbiased, keepdim, correction)
 
 
-@method(Tensor)
 def std(
     self: Tensor,
     dim: Dims = None,
@@ -94,7 +89,6 @@ def _spread(name: str, x: Tensor, dim: Dims, unbiased: bool, keepdim: bool, corr
     return made(name, x, axes=axes_of(name, dim, x.ndim), keepdim=keepdim, correction=lost)
 
 
-@method(Tensor)
 def norm(self: Tensor, p: float | str = "fro", dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Return the p-norm of the elements; "fro" is 2, ``inf`` and ``-inf`` give the extremes."""
     dtypes.require_float("norm", self.dtype)
@@ -102,14 +96,12 @@ def norm(self: Tensor, p: float | str = "fro", dim: Dims = None, keepdim: bool =
     return made("norm", self, axes=axes_of("norm", dim, self.ndim), keepdim=keepdim, p=order)
 
 
-@method(Tensor)
 def logsumexp(self: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """Return the logarithm of the sum of e ** x; -inf where all of it is -inf."""
     dtypes.require_float("logsumexp", self.dtype)
     return made("logsumexp", self, axes=axes_of("logsumexp", dim, self.ndim), keepdim=keepdim)
 
 
-@method(Tensor)
 def cumsum(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """Return the running sum along `dim`."""
     to = _summed(self, dtype)
@@ -121,41 +113,35 @@ def cumsum(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
 # ------------------------------------------------------------------ extremes
 
 
-@method(Tensor, "max")
-def largest(self: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def _max(self: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Return the largest element, or ``(values, indices)`` along `dim`; `maximum` for a tensor."""
     if isinstance(dim, Tensor):
         return binary("maximum", self, dim)
     return self.amax() if dim is None else _extreme("max", self, dim, keepdim)
 
 
-@method(Tensor, "min")
-def smallest(self: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def _min(self: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Return the smallest element, or ``(values, indices)`` along `dim`; `minimum` for a tensor."""
     if isinstance(dim, Tensor):
         return binary("minimum", self, dim)
     return self.amin() if dim is None else _extreme("min", self, dim, keepdim)
 
 
-@method(Tensor)
 def amax(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Return the largest elements; NaN where there is one."""
     return made("amax", self, axes=_of_some("amax", self, dim), keepdim=keepdim)
 
 
-@method(Tensor)
 def amin(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Return the smallest elements; NaN where there is one."""
     return made("amin", self, axes=_of_some("amin", self, dim), keepdim=keepdim)
 
 
-@method(Tensor)
 def argmax(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Return where the largest element is (int64): along `dim`, or in the flattened tensor."""
     return _position("argmax", "argmax", self, dim, keepdim)
 
 
-@method(Tensor)
 def argmin(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Return where the smallest element is (int64): along `dim`, or in the flattened tensor."""
     return _position("argmin", "argmin", self, dim, keepdim)
@@ -194,19 +180,16 @@ def _extreme(name: str, x: Tensor, dim: int, keepdim: bool) -> Extreme:
 # ------------------------------------------------------------------ truth
 
 
-@method(Tensor, "all")
-def all_of(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+def _all(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Return whether all elements are not zero (bool)."""
     return made("all", self, axes=axes_of("all", dim, self.ndim), keepdim=keepdim)
 
 
-@method(Tensor, "any")
-def any_of(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+def _any(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Return whether one of the elements is not zero (bool)."""
     return made("any", self, axes=axes_of("any", dim, self.ndim), keepdim=keepdim)
 
 
-@method(Tensor)
 def equal(self: Tensor, other: Tensor) -> bool:
     """Return whether `other` has the same shape and elements."""
     theirs = plain_array("equal", other)
@@ -214,7 +197,6 @@ def equal(self: Tensor, other: Tensor) -> bool:
     return bool(np.array_equal(self._array, theirs))
 
 
-@method(Tensor)
 def allclose(self: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     """Return whether `|self - other| <= atol + rtol * |other|` everywhere."""
     theirs = plain_array("allclose", other)
@@ -225,7 +207,6 @@ def allclose(self: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8
 # ------------------------------------------------------------------ matrices
 
 
-@method(Tensor)
 def matmul(self: Tensor, other: Tensor) -> Tensor:
     """Return the matrix product, over all leading dimensions.
 
@@ -239,28 +220,24 @@ def matmul(self: Tensor, other: Tensor) -> Tensor:
     return other.__rmatmul__(self) if other.is_stream else _product("matmul", self, other)
 
 
-@method(Tensor)
 def __matmul__(self: Tensor, other: Any) -> Tensor:
     if getattr(other, "is_stream", False) or not isinstance(other, (Tensor, np.ndarray)):
         return NotImplemented
     return _product("@", self, other)
 
 
-@method(Tensor)
 def __rmatmul__(self: Tensor, other: Any) -> Tensor:
     if not isinstance(other, (Tensor, np.ndarray)):
         return NotImplemented
     return _product("@", other, self)
 
 
-@method(Tensor)
 def mm(self: Tensor, mat2: Tensor) -> Tensor:
     """Return the product of two matrices."""
     _require_ndim("mm", 2, self, mat2)
     return self.matmul(mat2)
 
 
-@method(Tensor)
 def bmm(self: Tensor, mat2: Tensor) -> Tensor:
     """Return the products of two batches of matrices."""
     _require_ndim("bmm", 3, self, mat2)
@@ -269,7 +246,6 @@ def bmm(self: Tensor, mat2: Tensor) -> Tensor:
     return self.matmul(mat2)
 
 
-@method(Tensor)
 def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """Return beta * self + alpha * (mat1 @ mat2)."""
     _require_ndim("addmm", 2, mat1, mat2)
@@ -301,3 +277,6 @@ def _product(name: str, a: Any, b: Any) -> Tensor:
         return made("matmul", left, right)
     except ValueError:
         raise ShapeError(f"{name}: shapes {left.shape} and {right.shape} don't fit") from None
+
+
+take(Tensor, globals(), sum=_sum, max=_max, min=_min, all=_all, any=_any)

@@ -157,12 +157,16 @@ class Scores:
     __sub__ = sub
 
     def masked_fill(self, mask: Any, value: Any) -> Scores:
+        if _number(mask) == 0:  # it is known to hold nowhere
+            return self
         if self.soft:
             return self._hidden(mask, value)
         return self._with("fill", self._pairs(mask), _number(value))
 
     def filled_where(self, mask: Any, value: Any) -> Scores:
         """Return the scores where a mask holds, a number elsewhere."""
+        if _number(mask) == 1:
+            return self
         return self._with("keep", self._pairs(mask), _number(value))
 
     def softmax(self, dim: int = -1, *_: Any, **__: Any) -> Scores:

@@ -1,12 +1,14 @@
 """torch's methods on the dimensions of a stream tensor, inside a forward and outside.
 
 Each finds out what the dimensions are and hands over to `forward` (the axis is the whole stream) or
-`chunks` (the frames of one call). A transpose changes what is seen and moves nothing.
+`chunks` (the frames of one call). A transpose changes what is seen and moves nothing. Each public function here is
+the method of its name.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,11 +17,11 @@ import numpy as np
 from ..errors import NotStreamableError, ShapeError
 from ..stream.rules import join, require_same
 from ..stream.where import user_line
-from . import chunks, forward
+from . import chunks, forward, reductions, views  # noqa: F401  (the plain methods that are taken up here)
 from .axes import axes_of, axis_of, numbered, sizes_of
 from .creation import cat
 from .stream_tensor import StreamTensor
-from .tensor import Tensor, method
+from .tensor import Tensor, take
 
 __all__: list[str] = []
 
@@ -40,7 +42,6 @@ def _methods(x: StreamTensor) -> Any:
     return chunks if x.edge is None else forward
 
 
-@method(StreamTensor)
 def __getitem__(self: StreamTensor, index: Any) -> Any:
     if isinstance(index, str):
         return self.stream(index)
@@ -48,7 +49,6 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
 
 
 # ---------------------------------------------------------------- order
-@method(StreamTensor)
 def permute(self: Any, *dims: Any) -> Any:
     order = [self._axis("permute", d) for d in sizes_of(dims)]
     if sorted(order) != list(range(self.ndim)):
@@ -56,7 +56,6 @@ def permute(self: Any, *dims: Any) -> Any:
     return self.with_dims(tuple(self.dims[i] for i in order), [self.names[i] for i in order])
 
 
-@method(StreamTensor, "transpose", "swapaxes")
 def transpose(self: Any, dim0: Any, dim1: Any) -> Any:
     order = list(range(self.ndim))
     a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
@@ -64,28 +63,19 @@ def transpose(self: Any, dim0: Any, dim1: Any) -> Any:
     return self.permute(*order)
 
 
-@method(StreamTensor)
 def contiguous(self: Any) -> Any:
     return self
 
 
-@method(StreamTensor)
 def clone(self: Any) -> Any:
     return self._clone()
 
 
 # ---------------------------------------------------------------- sizes
-@method(StreamTensor, "reshape", "view")
 def reshape(self: Any, *shape: Any) -> Any:
     return _methods(self).reshape(self, sizes_of(shape))
 
 
-@method(StreamTensor)
-def view_as(self: Any, other: Any) -> Any:
-    return self.reshape(*other.shape)
-
-
-@method(StreamTensor)
 def flatten(self: Any, start_dim: Any = 0, end_dim: Any = -1) -> Any:
     first, last = self._axis("flatten", start_dim), self._axis("flatten", end_dim)
     shape = self.shape
@@ -99,14 +89,11 @@ def flatten(self: Any, start_dim: Any = 0, end_dim: Any = -1) -> Any:
             raise _refuse(self, f"flatten of {roles}")
         return chunks.fall_back(self, "this flatten").flatten(start_dim, end_dim)
     else:
-        joined = 1
-        for size in shape[first : last + 1]:
-            joined *= size
+        joined = math.prod(shape[first : last + 1])
     out = self.reshape(*shape[:first], joined, *shape[last + 1 :])
     return out.with_dims(out.dims, join(self.names, first, last)) if out.is_stream else out
 
 
-@method(StreamTensor)
 def unflatten(self: Any, dim: Any, sizes: Sequence[Any]) -> Any:
     axis, shape = self._axis("unflatten", dim), self.shape
     return self.reshape(*shape[:axis], *sizes, *shape[axis + 1 :])
@@ -127,7 +114,6 @@ def _reshaped(self: Any, sizes: Sequence[int], dims: tuple[Any, ...], names: Seq
     return forward.reshape_features(self, sizes, dims).with_dims(dims, names)
 
 
-@method(StreamTensor)
 def unsqueeze(self: Any, dim: int) -> Any:
     axis = axis_of("unsqueeze", dim, self.ndim + 1)
     x = self.in_order()
@@ -137,7 +123,6 @@ def unsqueeze(self: Any, dim: int) -> Any:
     return _insert(x, places, sizes)
 
 
-@method(StreamTensor)
 def squeeze(self: Any, dim: Any = None) -> Any:
     x = self.in_order()
     axes = range(self.ndim) if dim is None else [self._axis("squeeze", d) for d in sizes_of((dim,))]
@@ -149,12 +134,10 @@ def squeeze(self: Any, dim: Any = None) -> Any:
     return _reshaped(x, sizes, dims, names)
 
 
-@method(StreamTensor)
 def expand(self: Any, *size: Any) -> Any:
     return _methods(self).expand(self, sizes_of(size))
 
 
-@method(StreamTensor)
 def repeat(self: Any, *repeats: Any) -> Any:
     times = sizes_of(repeats)
     x = self
@@ -167,7 +150,6 @@ def repeat(self: Any, *repeats: Any) -> Any:
     return x
 
 
-@method(StreamTensor)
 def repeat_interleave(self: Any, repeats: Any, dim: Any = None, *, output_size: int | None = None) -> Any:
     if dim is None or not isinstance(repeats, int) or output_size is not None:
         if self.edge is not None:
@@ -180,7 +162,6 @@ def repeat_interleave(self: Any, repeats: Any, dim: Any = None, *, output_size: 
     return _methods(self).repeat_interleave(self, axis, repeats)
 
 
-@method(StreamTensor)
 def _across(self: Any, what: str, axis: int) -> Any:
     """Return the plain tensor for what works along B or L: only outside a forward."""
     if self.edge is not None:
@@ -193,19 +174,16 @@ def _part(self: Any, axis: int, item: Any) -> Any:
     return self[(slice(None),) * axis + (item,)]
 
 
-@method(StreamTensor)
 def narrow(self: Any, dim: Any, start: Any, length: Any) -> Any:
     axis = self._axis("narrow", dim)
     stop = length if not isinstance(start, int) or start == 0 else start + length
     return _part(self, axis, slice(start, stop))
 
 
-@method(StreamTensor)
 def select(self: Any, dim: Any, index: int) -> Any:
     return _part(self, self._axis("select", dim), index)
 
 
-@method(StreamTensor)
 def unbind(self: Any, dim: Any = 0) -> Any:
     axis = self._axis("unbind", dim)
     size = self.shape[axis]
@@ -214,7 +192,6 @@ def unbind(self: Any, dim: Any = 0) -> Any:
     return tuple(self.select(axis, i) for i in range(size))
 
 
-@method(StreamTensor)
 def split(self: Any, split_size: Any, dim: Any = 0) -> Any:
     axis = self._axis("split", dim)
     n = self.shape[axis]
@@ -247,7 +224,6 @@ def _split_length(self: Any, axis: int, sizes: Sequence[int]) -> Any:
     return tuple(parts)
 
 
-@method(StreamTensor)
 def chunk(self: Any, n_chunks: int, dim: Any = 0) -> Any:
     axis = self._axis("chunk", dim)
     n = self.shape[axis]
@@ -256,14 +232,12 @@ def chunk(self: Any, n_chunks: int, dim: Any = 0) -> Any:
     return self.split(-(-n // n_chunks) or 1, axis)
 
 
-@method(StreamTensor)
 def unfold(self: Any, dimension: Any, size: int, step: int) -> Any:
     if size < 1 or step < 1:
         raise ShapeError(f"unfold: size and step must be at least 1, got {size} and {step}")
     return _methods(self).unfold(self, self._axis("unfold", dimension), size, step)
 
 
-@method(StreamTensor)
 def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
     first = next(t for t in tensors if t.is_stream)
     axis = first._axis("cat", dim)
@@ -277,7 +251,6 @@ def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
 
 
 # ---------------------------------------------------------------- comparing as a whole
-@method(StreamTensor)
 def equal(self: Any, other: Any) -> bool:
     """Return whether `other` holds the same streams with the same frames."""
     if self.edge is not None:
@@ -288,7 +261,6 @@ def equal(self: Any, other: Any) -> bool:
     return bool(a.meta == b.meta and a.dims == b.dims and np.array_equal(a.value, b.value))
 
 
-@method(StreamTensor)
 def allclose(self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     """Return whether |self - other| <= atol + rtol * |other| on all frames of the same streams."""
     if self.edge is not None:
@@ -304,12 +276,10 @@ def allclose(self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equa
 
 
 # ---------------------------------------------------------------- matrices
-@method(StreamTensor, "matmul", "__matmul__")
 def matmul(self: Any, other: Any) -> Any:
     return _methods(self).matmul(self, other, False)
 
 
-@method(StreamTensor)
 def __rmatmul__(self: Any, other: Any) -> Any:
     return _methods(self).matmul(self, other, True)
 
@@ -385,25 +355,20 @@ def _plain_only(name: str) -> Callable[..., Any]:
     return own
 
 
-for _name in (
-    "sum",
-    "prod",
-    "mean",
-    "var",
-    "std",
-    "norm",
-    "logsumexp",
-    "max",
-    "min",
-    "amax",
-    "amin",
-    "argmax",
-    "argmin",
-    "all",
-    "any",
-):
-    method(StreamTensor, _name)(_reduction(_name))
-for _name, _position in (("cumsum", 0), ("flip", 0), ("roll", 1)):
-    method(StreamTensor, _name)(_along(_name, _position))
-for _name in ("gather", "index_select", "masked_select", "bmm", "addmm"):
-    method(StreamTensor, _name)(_plain_only(_name))
+REDUCTIONS = (
+    "sum", "prod", "mean", "var", "std", "norm", "logsumexp", "max", "min", "amax", "amin", "argmax", "argmin",
+    "all", "any",
+)  # fmt: skip
+
+take(
+    StreamTensor,
+    globals(),
+    swapaxes=transpose,
+    view=reshape,
+    __matmul__=matmul,
+    _across=_across,
+    _cat=_cat,
+    **{name: _reduction(name) for name in REDUCTIONS},
+    **{name: _along(name, position) for name, position in (("cumsum", 0), ("flip", 0), ("roll", 1))},
+    **{name: _plain_only(name) for name in ("gather", "index_select", "masked_select", "bmm", "addmm")},
+)

@@ -1,19 +1,19 @@
 """The plain tensor: an array with torch's methods.
 
-The class takes its methods from the files of their subjects: `functions`, `maths`, `views`, `reductions`,
-`creation`. Editors and type checkers read ``tensor.pyi``, which ``python tests/source/test_stubs.py`` writes.
+The class takes its methods from the files of their subjects: each public function of `maths`, `views` and
+`reductions` is one, and what `functions` and `creation` say. Editors and type checkers read ``tensor.pyi``, which
+``python tests/source/test_stubs.py`` writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from types import FunctionType
+from typing import Any
 
 from .base import Base
 
-__all__ = ["Tensor", "method"]
-
-F = TypeVar("F")
+__all__ = ["Tensor", "take"]
 
 
 class Tensor(Base):
@@ -60,15 +60,25 @@ class Tensor(Base):
 Base._plain_class = Tensor
 
 
-def method(cls: type[Base], *names: str) -> Callable[[F], F]:
-    """Make a function (or a property) a method of a class of tensors, under its own name or under these."""
+def take(cls: type[Base], module: Mapping[str, Any] | None = None, /, **others: Any) -> None:
+    """Give a class of tensors its methods.
 
-    def take(function: F) -> F:
-        inner: Any = getattr(function, "fget", function)
-        own = names or (inner.__name__,)
-        inner.__name__, inner.__qualname__ = own[0], f"{cls.__name__}.{own[0]}"
-        for name in own:
-            setattr(cls, name, function)
-        return function
-
-    return take
+    Parameters
+    ----------
+    cls : type
+    module : dict, optional
+        A module's ``globals()``: its own functions, but those whose names begin with one underscore.
+    others : function or property
+        By the name that it is to have.
+    """
+    own = {
+        name: function
+        for name, function in (module or {}).items()
+        if getattr(function, "__module__", None) == module["__name__"]  # type: ignore[index]
+        and isinstance(function, FunctionType)
+        and (name.startswith("__") or not name.startswith("_"))
+    }
+    for name, function in (*others.items(), *own.items()):
+        inner = getattr(function, "fget", function)
+        inner.__name__, inner.__qualname__ = name, f"{cls.__name__}.{name}"
+        setattr(cls, name, function)

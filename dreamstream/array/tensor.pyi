@@ -1,21 +1,20 @@
 """The tensor with its methods; tests/source/test_stubs.py writes this."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from typing_extensions import Self
 
 from .base import Base, Number
 
-__all__ = ["Tensor", "method"]
+__all__ = ["Tensor", "take"]
 
-F = TypeVar("F")
 Flag = bool
 Real = float
 Operand = Any
 Dims = int | Sequence[int] | None
 
-def method(cls: type[Base], *names: str) -> Callable[[F], F]: ...
+def take(cls: type[Base], module: Mapping[str, Any] | None = None, /, **others: Any) -> None: ...
 
 class Tensor(Base):
     def new_tensor(self, data: Any, dtype: Any = None, requires_grad: Flag = False) -> Self:
@@ -124,32 +123,36 @@ class Tensor(Base):
         """Return sqrt(self ** 2 + other ** 2), without overflow on the way."""
     def fmod(self, other: Any) -> Self:
         """Return what self / other leaves, exactly; the sign is that of self."""
-    def __add__(self, other: Any) -> Self: ...
-    def __radd__(self, other: Any) -> Self: ...
-    def __sub__(self, other: Any) -> Self: ...
-    def __rsub__(self, other: Any) -> Self: ...
-    def __mul__(self, other: Any) -> Self: ...
-    def __rmul__(self, other: Any) -> Self: ...
-    def __truediv__(self, other: Any) -> Self: ...
-    def __rtruediv__(self, other: Any) -> Self: ...
-    def __pow__(self, other: Any) -> Self: ...
-    def __rpow__(self, other: Any) -> Self: ...
-    def __floordiv__(self, other: Any) -> Self: ...
-    def __rfloordiv__(self, other: Any) -> Self: ...
-    def __mod__(self, other: Any) -> Self: ...
-    def __rmod__(self, other: Any) -> Self: ...
-    def __and__(self, other: Any) -> Self: ...
-    def __rand__(self, other: Any) -> Self: ...
-    def __or__(self, other: Any) -> Self: ...
-    def __ror__(self, other: Any) -> Self: ...
-    def __xor__(self, other: Any) -> Self: ...
-    def __rxor__(self, other: Any) -> Self: ...
     def __eq__(self, other: Any) -> Self: ...  # type: ignore[override]
     def __ne__(self, other: Any) -> Self: ...  # type: ignore[override]
     def __lt__(self, other: Any) -> Self: ...
     def __le__(self, other: Any) -> Self: ...
     def __gt__(self, other: Any) -> Self: ...
     def __ge__(self, other: Any) -> Self: ...
+    def __add__(self, other: Any) -> Self: ...
+    def __sub__(self, other: Any) -> Self: ...
+    def __mul__(self, other: Any) -> Self: ...
+    def __truediv__(self, other: Any) -> Self: ...
+    def __pow__(self, other: Any) -> Self: ...
+    def __floordiv__(self, other: Any) -> Self: ...
+    def __mod__(self, other: Any) -> Self: ...
+    def __and__(self, other: Any) -> Self: ...
+    def __or__(self, other: Any) -> Self: ...
+    def __xor__(self, other: Any) -> Self: ...
+    def __radd__(self, other: Any) -> Self: ...
+    def __rsub__(self, other: Any) -> Self: ...
+    def __rmul__(self, other: Any) -> Self: ...
+    def __rtruediv__(self, other: Any) -> Self: ...
+    def __rpow__(self, other: Any) -> Self: ...
+    def __rfloordiv__(self, other: Any) -> Self: ...
+    def __rmod__(self, other: Any) -> Self: ...
+    def __rand__(self, other: Any) -> Self: ...
+    def __ror__(self, other: Any) -> Self: ...
+    def __rxor__(self, other: Any) -> Self: ...
+    def pow(self, exponent: Operand) -> Self:
+        """Return self ** exponent."""
+    def clip(self, min: Operand = None, max: Operand = None) -> Self:
+        """Return elements moved into [min, max]; `max` wins where min > max."""
     def add(self, other: Operand, *, alpha: Number = 1) -> Self:
         """Return self + alpha * other."""
     def sub(self, other: Operand, *, alpha: Number = 1) -> Self:
@@ -160,8 +163,6 @@ class Tensor(Base):
         """Return self / other, rounded down."""
     def remainder(self, other: Operand) -> Self:
         """Return self - other * (self / other rounded down): the sign is that of `other`."""
-    def pow(self, exponent: Operand) -> Self:
-        """Return self ** exponent."""
     def where(self, condition: Operand, other: Operand) -> Self:
         """Return self where `condition` holds (bool), `other` elsewhere."""
     def masked_fill(self, mask: Operand, value: Operand) -> Self:
@@ -175,8 +176,6 @@ class Tensor(Base):
     def logical_not(self) -> Self:
         """Return whether elements are zero."""
     def clamp(self, min: Operand = None, max: Operand = None) -> Self:
-        """Return elements moved into [min, max]; `max` wins where min > max."""
-    def clip(self, min: Operand = None, max: Operand = None) -> Self:
         """Return elements moved into [min, max]; `max` wins where min > max."""
     def clamp_min(self, min: Operand) -> Self:
         """Return elements that are at least `min`."""
@@ -243,6 +242,97 @@ class Tensor(Base):
     def __neg__(self) -> Self: ...
     def __pos__(self) -> Self: ...
     def __abs__(self) -> Self: ...
+    def sum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the sum; int64 for integers and bools."""
+    def max(self, dim: Any = None, keepdim: Flag = False) -> Any:
+        """Return the largest element, or ``(values, indices)`` along `dim`; `maximum` for a tensor."""
+    def min(self, dim: Any = None, keepdim: Flag = False) -> Any:
+        """Return the smallest element, or ``(values, indices)`` along `dim`; `minimum` for a tensor."""
+    def all(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return whether all elements are not zero (bool)."""
+    def any(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return whether one of the elements is not zero (bool)."""
+    def prod(
+        self,
+        dim: int | None = None,
+        keepdim: Flag = False,
+        dtype: Any = None,
+    ) -> Self:
+        """Return the product; int64 for integers and bools."""
+    def mean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the mean; NaN of no elements."""
+    def var(
+        self,
+        dim: Dims = None,
+        unbiased: Flag = True,
+        keepdim: Flag = False,
+        *,
+        correction: Real | None = None,
+    ) -> Self:
+        """Return the mean square about the mean, divided by n - correction (1 unless `unbiased` is False)."""
+    def std(
+        self,
+        dim: Dims = None,
+        unbiased: Flag = True,
+        keepdim: Flag = False,
+        *,
+        correction: Real | None = None,
+    ) -> Self:
+        """Return the square root of `var`."""
+    def norm(
+        self,
+        p: Real | str = 'fro',
+        dim: Dims = None,
+        keepdim: Flag = False,
+    ) -> Self:
+        """Return the p-norm of the elements; "fro" is 2, ``inf`` and ``-inf`` give the extremes."""
+    def logsumexp(self, dim: Dims, keepdim: Flag = False) -> Self:
+        """Return the logarithm of the sum of e ** x; -inf where all of it is -inf."""
+    def cumsum(self, dim: int, dtype: Any = None) -> Self:
+        """Return the running sum along `dim`."""
+    def amax(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return the largest elements; NaN where there is one."""
+    def amin(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return the smallest elements; NaN where there is one."""
+    def argmax(self, dim: int | None = None, keepdim: Flag = False) -> Self:
+        """Return where the largest element is (int64): along `dim`, or in the flattened tensor."""
+    def argmin(self, dim: int | None = None, keepdim: Flag = False) -> Self:
+        """Return where the smallest element is (int64): along `dim`, or in the flattened tensor."""
+    def equal(self, other: Tensor) -> Flag:
+        """Return whether `other` has the same shape and elements."""
+    def allclose(
+        self,
+        other: Tensor,
+        rtol: Real = 1e-05,
+        atol: Real = 1e-08,
+        equal_nan: Flag = False,
+    ) -> Flag:
+        """Return whether `|self - other| <= atol + rtol * |other|` everywhere."""
+    def matmul(self, other: Tensor) -> Self:
+        """Return the matrix product, over all leading dimensions."""
+    def __matmul__(self, other: Any) -> Self: ...
+    def __rmatmul__(self, other: Any) -> Self: ...
+    def mm(self, mat2: Tensor) -> Self:
+        """Return the product of two matrices."""
+    def bmm(self, mat2: Tensor) -> Self:
+        """Return the products of two batches of matrices."""
+    def addmm(
+        self,
+        mat1: Tensor,
+        mat2: Tensor,
+        *,
+        beta: Real = 1,
+        alpha: Real = 1,
+    ) -> Self:
+        """Return beta * self + alpha * (mat1 @ mat2)."""
+    def swapaxes(self, dim0: int, dim1: int) -> Self:
+        """Return the tensor with two dimensions exchanged."""
+    @property
+    def T(self) -> Self:
+        """The tensor with its dimensions in reverse order."""
+    @property
+    def mT(self) -> Self:
+        """The tensor with its last two dimensions exchanged."""
     def reshape(self, *shape: Any) -> Self:
         """Return the elements in another shape; one size may be -1."""
     def view(self, *shape: Any) -> Self:
@@ -267,20 +357,12 @@ class Tensor(Base):
         """Return the tensor laid end to end `repeats` times along each dimension."""
     def transpose(self, dim0: int, dim1: int) -> Self:
         """Return the tensor with two dimensions exchanged."""
-    def swapaxes(self, dim0: int, dim1: int) -> Self:
-        """Return the tensor with two dimensions exchanged."""
     def permute(self, *dims: Any) -> Self:
         """Return the tensor with its dimensions in the order `dims`."""
     def movedim(self, source: int, destination: int) -> Self:
         """Return the tensor with dimension `source` moved to `destination`."""
     def t(self) -> Self:
         """Return the transpose of a matrix; a tensor of fewer dimensions as it is."""
-    @property
-    def T(self) -> Self:
-        """The tensor with its dimensions in reverse order."""
-    @property
-    def mT(self) -> Self:
-        """The tensor with its last two dimensions exchanged."""
     def repeat_interleave(
         self,
         repeats: Any,
@@ -338,86 +420,3 @@ class Tensor(Base):
         """Set all elements to a number, or a tensor of one element."""
     def copy_(self, src: Any, non_blocking: Flag = False) -> Self:
         """Copy the elements of `src`, expanded and converted, into this tensor."""
-    def sum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
-        """Return the sum; int64 for integers and bools."""
-    def prod(
-        self,
-        dim: int | None = None,
-        keepdim: Flag = False,
-        dtype: Any = None,
-    ) -> Self:
-        """Return the product; int64 for integers and bools."""
-    def mean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
-        """Return the mean; NaN of no elements."""
-    def var(
-        self,
-        dim: Dims = None,
-        unbiased: Flag = True,
-        keepdim: Flag = False,
-        *,
-        correction: Real | None = None,
-    ) -> Self:
-        """Return the mean square about the mean, divided by n - correction (1 unless `unbiased` is False)."""
-    def std(
-        self,
-        dim: Dims = None,
-        unbiased: Flag = True,
-        keepdim: Flag = False,
-        *,
-        correction: Real | None = None,
-    ) -> Self:
-        """Return the square root of `var`."""
-    def norm(
-        self,
-        p: Real | str = 'fro',
-        dim: Dims = None,
-        keepdim: Flag = False,
-    ) -> Self:
-        """Return the p-norm of the elements; "fro" is 2, ``inf`` and ``-inf`` give the extremes."""
-    def logsumexp(self, dim: Dims, keepdim: Flag = False) -> Self:
-        """Return the logarithm of the sum of e ** x; -inf where all of it is -inf."""
-    def cumsum(self, dim: int, dtype: Any = None) -> Self:
-        """Return the running sum along `dim`."""
-    def max(self, dim: Any = None, keepdim: Flag = False) -> Any:
-        """Return the largest element, or ``(values, indices)`` along `dim`; `maximum` for a tensor."""
-    def min(self, dim: Any = None, keepdim: Flag = False) -> Any:
-        """Return the smallest element, or ``(values, indices)`` along `dim`; `minimum` for a tensor."""
-    def amax(self, dim: Dims = None, keepdim: Flag = False) -> Self:
-        """Return the largest elements; NaN where there is one."""
-    def amin(self, dim: Dims = None, keepdim: Flag = False) -> Self:
-        """Return the smallest elements; NaN where there is one."""
-    def argmax(self, dim: int | None = None, keepdim: Flag = False) -> Self:
-        """Return where the largest element is (int64): along `dim`, or in the flattened tensor."""
-    def argmin(self, dim: int | None = None, keepdim: Flag = False) -> Self:
-        """Return where the smallest element is (int64): along `dim`, or in the flattened tensor."""
-    def all(self, dim: Dims = None, keepdim: Flag = False) -> Self:
-        """Return whether all elements are not zero (bool)."""
-    def any(self, dim: Dims = None, keepdim: Flag = False) -> Self:
-        """Return whether one of the elements is not zero (bool)."""
-    def equal(self, other: Tensor) -> Flag:
-        """Return whether `other` has the same shape and elements."""
-    def allclose(
-        self,
-        other: Tensor,
-        rtol: Real = 1e-05,
-        atol: Real = 1e-08,
-        equal_nan: Flag = False,
-    ) -> Flag:
-        """Return whether `|self - other| <= atol + rtol * |other|` everywhere."""
-    def matmul(self, other: Tensor) -> Self:
-        """Return the matrix product, over all leading dimensions."""
-    def __matmul__(self, other: Any) -> Self: ...
-    def __rmatmul__(self, other: Any) -> Self: ...
-    def mm(self, mat2: Tensor) -> Self:
-        """Return the product of two matrices."""
-    def bmm(self, mat2: Tensor) -> Self:
-        """Return the products of two batches of matrices."""
-    def addmm(
-        self,
-        mat1: Tensor,
-        mat2: Tensor,
-        *,
-        beta: Real = 1,
-        alpha: Real = 1,
-    ) -> Self:
-        """Return beta * self + alpha * (mat1 @ mat2)."""

@@ -2,7 +2,8 @@
 
 Everything here works on dimensions, so a class of tensors whose dimensions mean more overrides it.
 Results share memory with the tensor wherever NumPy's do (torch's views), else they are copies;
-``expand`` gives memory that can't be written. Source: the method of `torch.Tensor` of the same name.
+``expand`` gives memory that can't be written. Each public function here is the method of
+tensors of its name. Source: the method of `torch.Tensor` of the same name.
 """
 
 from __future__ import annotations
@@ -15,59 +16,27 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DTypeError, ModeError, ShapeError, StreamIndexError
+from ..errors import DTypeError, ShapeError, StreamIndexError
 from ..stream.rules.length import BatchSize, Length
 from . import dtypes
 from .axes import axes_of, axis_of, sizes_of, solve_sizes
 from .batch_constant import BatchTensor
-from .elementwise import refuse_in_place
+from .elementwise import plain_array, refuse_in_place
 from .hook import made, table
-from .tensor import Tensor, method
+from .tensor import Tensor, take
 
-__all__ = ["plain_array"]
-
-
-def plain_array(name: str, value: Any, dtype: dtypes.DType | None = None) -> NDArray[Any]:
-    """Return the array of a plain tensor, an array or a list, for an operation that takes no streams.
-
-    Parameters
-    ----------
-    name : str
-        The operation, for messages.
-    value : Tensor, array or list
-        What was given.
-    dtype : dtype, optional
-        What it must be.
-
-    Raises
-    ------
-    ModeError
-        For a stream.
-    DTypeError
-        For other element types.
-    """
-    if isinstance(value, Tensor):
-        if value.is_stream:
-            raise ModeError(f"{name}: expected a plain tensor, got a stream")
-        array = value.numpy()
-    else:
-        array = dtypes.adopt(np.asarray(value))
-    if dtype is not None and array.dtype != dtype:
-        raise DTypeError(f"{name}: expected {dtype}, got {array.dtype}")
-    return array
+__all__: list[str] = []
 
 
 # ------------------------------------------------------------------ sizes
 
 
-@method(Tensor)
 def reshape(self: Tensor, *shape: Any) -> Tensor:
     """Return the elements in another shape; one size may be -1."""
     sizes = solve_sizes("reshape", self.shape, sizes_of(shape))
     return made("reshape", self, shape=sizes)
 
 
-@method(Tensor)
 def view(self: Tensor, *shape: Any) -> Tensor:
     """Return the elements in another shape, sharing memory.
 
@@ -84,19 +53,16 @@ def view(self: Tensor, *shape: Any) -> Tensor:
     return out
 
 
-@method(Tensor)
 def view_as(self: Tensor, other: Tensor) -> Tensor:
     """Return the elements in the shape of `other`, sharing memory."""
     return self.view(*other.shape)
 
 
-@method(Tensor)
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """Return the elements in the shape of `other`."""
     return self.reshape(*other.shape)
 
 
-@method(Tensor)
 def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Return the tensor with dimensions `start_dim` to `end_dim` joined."""
     if self.ndim == 0:
@@ -108,7 +74,6 @@ def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return self.reshape(*self.shape[:first], joined, *self.shape[last + 1 :])
 
 
-@method(Tensor)
 def unflatten(self: Tensor, dim: int, sizes: Sequence[Any]) -> Tensor:
     """Return the tensor with dimension `dim` split into `sizes`; one of them may be -1."""
     axis = self._axis("unflatten", dim)
@@ -116,21 +81,18 @@ def unflatten(self: Tensor, dim: int, sizes: Sequence[Any]) -> Tensor:
     return self.reshape(*self.shape[:axis], *parts, *self.shape[axis + 1 :])
 
 
-@method(Tensor)
 def squeeze(self: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Return the tensor without dimensions of size 1: all of them, or those of `dim` that are."""
     axes = axes_of("squeeze", dim, self.ndim) if dim != () else ()
     return made("reshape", self, shape=tuple(n for a, n in enumerate(self.shape) if n != 1 or a not in axes))
 
 
-@method(Tensor)
 def unsqueeze(self: Tensor, dim: int) -> Tensor:
     """Return the tensor with a dimension of size 1 at `dim`."""
     axis = axis_of("unsqueeze", dim, self.ndim + 1)
     return made("reshape", self, shape=(*self.shape[:axis], 1, *self.shape[axis:]))
 
 
-@method(Tensor)
 def expand(self: Tensor, *size: Any) -> Any:
     """Return the tensor with dimensions of size 1 repeated without a copy; -1 keeps a size.
 
@@ -150,13 +112,11 @@ def expand(self: Tensor, *size: Any) -> Any:
         raise ShapeError(f"expand: a tensor of shape {self.shape} can't become {sizes}") from None
 
 
-@method(Tensor)
 def expand_as(self: Tensor, other: Tensor) -> Any:
     """Return the tensor expanded to the shape of `other`."""
     return self.expand(*other.shape)
 
 
-@method(Tensor)
 def repeat(self: Tensor, *repeats: Any) -> Any:
     """Return the tensor laid end to end `repeats` times along each dimension.
 
@@ -177,17 +137,15 @@ def repeat(self: Tensor, *repeats: Any) -> Any:
 # ------------------------------------------------------------------ order
 
 
-@method(Tensor, "transpose", "swapaxes")
 def transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
     """Return the tensor with two dimensions exchanged."""
     order = list(range(self.ndim))
     if order:
         a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
         order[a], order[b] = order[b], order[a]
-    return self.permute(*order)
+    return made("permute", self, order=order)
 
 
-@method(Tensor)
 def permute(self: Tensor, *dims: Any) -> Tensor:
     """Return the tensor with its dimensions in the order `dims`."""
     order = tuple(axis_of("permute", d, self.ndim) for d in sizes_of(dims))
@@ -196,7 +154,6 @@ def permute(self: Tensor, *dims: Any) -> Tensor:
     return made("permute", self, order=order)
 
 
-@method(Tensor)
 def movedim(self: Tensor, source: int, destination: int) -> Tensor:
     """Return the tensor with dimension `source` moved to `destination`."""
     axes = list(range(self.ndim))
@@ -205,7 +162,6 @@ def movedim(self: Tensor, source: int, destination: int) -> Tensor:
     return self.permute(*axes)
 
 
-@method(Tensor)
 def t(self: Tensor) -> Tensor:
     """Return the transpose of a matrix; a tensor of fewer dimensions as it is."""
     if self.ndim > 2:
@@ -225,11 +181,6 @@ def _turned(self: Tensor) -> Tensor:
     return self.transpose(-2, -1)
 
 
-method(Tensor, "T")(property(_reversed))
-method(Tensor, "mT")(property(_turned))
-
-
-@method(Tensor)
 def repeat_interleave(
     self: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
@@ -250,7 +201,6 @@ def repeat_interleave(
     return out
 
 
-@method(Tensor)
 def flip(self: Tensor, *dims: Any) -> Tensor:
     """Return the tensor reversed along `dims`."""
     given = sizes_of(dims)
@@ -258,7 +208,6 @@ def flip(self: Tensor, *dims: Any) -> Tensor:
     return made("flip", self, axes=axes)
 
 
-@method(Tensor)
 def roll(self: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
     """Return the tensor with elements moved on by `shifts`, those beyond the end to the start."""
     if dims is None:
@@ -270,13 +219,11 @@ def roll(self: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | 
     return made("roll", self, shifts=shift, axes=axes)
 
 
-@method(Tensor)
 def contiguous(self: Tensor) -> Tensor:
     """Return the tensor itself where its elements lie in order in memory, else a copy."""
     return self if self._array.flags.c_contiguous else made("contiguous", self)
 
 
-@method(Tensor)
 def clone(self: Tensor) -> Tensor:
     """Return a copy."""
     return made("clone", self)
@@ -285,7 +232,6 @@ def clone(self: Tensor) -> Tensor:
 # ------------------------------------------------------------------ parts
 
 
-@method(Tensor)
 def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     """Return `length` elements from `start` on along `dim`."""
     axis, size = self._axis("narrow", dim), self.size(dim)
@@ -296,7 +242,6 @@ def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     return made("index", self, index=(slice(None),) * axis + (slice(begin, begin + n),))
 
 
-@method(Tensor)
 def select(self: Tensor, dim: int, index: int) -> Tensor:
     """Return the part at `index` along `dim`, without that dimension."""
     axis, size = self._axis("select", dim), self.size(dim)
@@ -305,13 +250,11 @@ def select(self: Tensor, dim: int, index: int) -> Tensor:
     return made("index", self, index=(slice(None),) * axis + (operator.index(index), ...))
 
 
-@method(Tensor)
 def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Return all parts along `dim`, without that dimension."""
     return tuple(self.select(dim, i) for i in range(self.shape[self._axis("unbind", dim)]))
 
 
-@method(Tensor)
 def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Return parts of `split_size` (the last may be smaller), or of the given sizes, along `dim`."""
     n = self.shape[self._axis("split", dim)]
@@ -328,7 +271,6 @@ def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[
     return tuple(self.narrow(dim, start, size) for start, size in zip(starts, sizes))
 
 
-@method(Tensor)
 def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Return at most `chunks` parts of equal size (the last may be smaller) along `dim`."""
     if chunks < 1:
@@ -337,7 +279,6 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return self.split(-(-n // chunks), dim) if n else self.split([0] * chunks, dim)
 
 
-@method(Tensor)
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Return windows of `size` elements, `step` apart, along `dimension`; the window comes last.
 
@@ -349,7 +290,6 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return made("unfold", self, axis=axis, size=size, step=step)
 
 
-@method(Tensor)
 def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """Return elements chosen along `dim` by an int64 tensor of as many dimensions."""
     axis, where = self._axis("gather", dim), plain_array("gather", index, dtypes.int64)
@@ -362,7 +302,6 @@ def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
     return made("gather", made("index", self, index=part), index=where, axis=axis)
 
 
-@method(Tensor)
 def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """Return the parts along `dim` that a 1-D int64 tensor names."""
     axis, where = self._axis("index_select", dim), plain_array("index_select", index, dtypes.int64)
@@ -372,7 +311,6 @@ def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
     return made("index_select", self, index=where.reshape(-1), axis=axis)
 
 
-@method(Tensor)
 def masked_select(self: Tensor, mask: Tensor) -> Tensor:
     """Return the elements where a bool tensor holds, in order, as one dimension."""
     return made("masked_select", self, mask=plain_array("masked_select", mask, dtypes.bool))
@@ -381,7 +319,6 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
 # ------------------------------------------------------------------ brackets
 
 
-@method(Tensor)
 def __getitem__(self: Tensor, index: Any) -> Any:
     parts = index if isinstance(index, tuple) else (index,)
     if any(_has_length(p) for p in parts):
@@ -392,7 +329,6 @@ def __getitem__(self: Tensor, index: Any) -> Any:
         raise StreamIndexError(f"index {index!r} for a tensor of shape {self.shape}: {error}") from None
 
 
-@method(Tensor)
 def __setitem__(self: Tensor, index: Any, value: Any) -> None:
     refuse_in_place(self, "assignment to elements")
     parts = index if isinstance(index, tuple) else (index,)
@@ -403,21 +339,18 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
         raise StreamIndexError(f"index {index!r} for a tensor of shape {self.shape}: {error}") from None
 
 
-@method(Tensor)
 def __len__(self: Tensor) -> int:
     if self.ndim == 0:
         raise TypeError("a tensor without dimensions has no length")
     return int(self.shape[0])
 
 
-@method(Tensor)
 def __iter__(self: Tensor) -> Any:
     if self.ndim == 0:
         raise TypeError("a tensor without dimensions can't be iterated over")
     return iter(self.unbind(0))
 
 
-@method(Tensor)
 def __contains__(self: Tensor, value: Any) -> bool:
     return bool((self == value).any())
 
@@ -438,37 +371,31 @@ def _write(self: Tensor, name: str, value: Tensor) -> Tensor:
     return self
 
 
-@method(Tensor)
 def add_(self: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
     """Add alpha * other in place."""
     return _write(self, "add_", self.add(other, alpha=alpha))
 
 
-@method(Tensor)
 def sub_(self: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
     """Subtract alpha * other in place."""
     return _write(self, "sub_", self.sub(other, alpha=alpha))
 
 
-@method(Tensor)
 def mul_(self: Tensor, other: Any) -> Tensor:
     """Multiply by other in place."""
     return _write(self, "mul_", self.mul(other))
 
 
-@method(Tensor)
 def div_(self: Tensor, other: Any) -> Tensor:
     """Divide by other in place."""
     return _write(self, "div_", self.div(other))
 
 
-@method(Tensor)
 def zero_(self: Tensor) -> Tensor:
     """Set all elements to zero."""
     return self.fill_(0)
 
 
-@method(Tensor)
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Set all elements to a number, or a tensor of one element."""
     refuse_in_place(self, "fill_")
@@ -476,7 +403,6 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     return self
 
 
-@method(Tensor)
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Copy the elements of `src`, expanded and converted, into this tensor."""
     return _write(self, "copy_", self._plain(plain_array("copy_", src).astype(self.dtype)))
@@ -514,3 +440,6 @@ def _index_part(part: Any) -> Any:
             raise StreamIndexError(f"an index must be int64 or bool, not {array.dtype}")
         return array if array.ndim or array.dtype == dtypes.bool else int(array)
     return operator.index(part)
+
+
+take(Tensor, globals(), swapaxes=transpose, T=property(_reversed), mT=property(_turned))

@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import _core
 from ..array.stream_tensor import StreamTensor
+from ..array.symbolic import LengthsOf, as_symbolic, measured
 from ..errors import CaptureError, NotStreamableError
 from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.rules import Sizes, entry
@@ -111,15 +112,23 @@ def _place(array: Any) -> Any:
 
 
 def captured(
-    model: Any, specs: Sequence[InputSpec], by_name: bool, buffers: bool, buffer_limit: int | None
+    model: Any,
+    specs: Sequence[InputSpec],
+    by_name: bool,
+    buffers: bool,
+    buffer_limit: int | None,
+    lengths: Mapping[str, LengthsOf] | None = None,
 ) -> tuple[Capture, Any]:
     """Run the model's forward on symbolic streams; return the capture and what the forward returned."""
     source = source_of(model)
     capture = Capture(source.arrays(), specs, buffers, buffer_limit)
-    named = {s.name: x for s, x in zip(specs, capture.inputs)}
+    capture.sizes = source.sizes
+    named: dict[str, Any] = {s.name: x for s, x in zip(specs, capture.inputs)}
+    named |= {name: as_symbolic(given, named) for name, given in (lengths or {}).items()}
     result = source.streamed(capture, () if by_name else (capture.inputs[0],), named if by_name else {})
 
     def check(x: Any) -> Any:
+        x = measured(x)
         if not isinstance(x, StreamTensor) or x.edge is None or x.edge.entry is not capture:
             raise CaptureError(
                 f"the forward of {type(model).__name__} returned a {type(x).__name__} that is no stream; an "

@@ -16,7 +16,7 @@ from ..stream.tree import leaves, map_leaves
 from .capture import captured
 from .engine import Engine
 from .interface import Interface, names_of
-from .spec import OutputInfo, number_of, read_specs
+from .spec import OutputInfo, lengths_in, number_of, read_specs
 from .verify import verify as verify_engine
 
 __all__ = ["compile"]
@@ -46,7 +46,8 @@ def compile(
     ----------
     model : dreamstream.nn.Module or torch.nn.Module
     spec : tuple or dict
-        Dimensions of the input, such as ``("B", 80, "L")``, or of each input by forward's names.
+        Dimensions of the input, such as ``("B", 80, "L")``, or of each input by forward's names; the lengths
+        that a forward takes beside one are ``ds.lengths_of(name)``.
     rate : number, Fraction or dict
         Frames per unit of time of the inputs.
     dtype : str or dict
@@ -96,7 +97,9 @@ def compile(
     if unstreamable == "raise":
         refuse_unstreamable(model)
     specs = read_specs(model, spec, rate, dtype)
-    capture, result = captured(model, specs, isinstance(spec, Mapping), unstreamable == "buffer", buffer_limit)
+    capture, result = captured(
+        model, specs, isinstance(spec, Mapping), unstreamable == "buffer", buffer_limit, lengths_in(spec)
+    )
     tensors = leaves(result)
     for x in tensors:
         capture.graph.output(x.edge.handle)
@@ -132,6 +135,7 @@ def compile(
         structure=structure,
     )
     engine = Engine(core, interface.with_delays(core.delays), most_streams)
+    engine.lengths = lengths_in(spec)
     if verify:
         _verify_or_raise(model, engine)
     return engine
@@ -154,7 +158,7 @@ def _plan_for_audit(
 ) -> tuple[_core.Engine, list[tuple[str, str, Any, Any]], int]:
     """Plan a model with every node as an output after its own; return also the nodes."""
     specs = read_specs(model, spec, rate, dtype)
-    capture, result = captured(model, specs, isinstance(spec, Mapping), True, None)
+    capture, result = captured(model, specs, isinstance(spec, Mapping), True, None, lengths_in(spec))
     tensors = leaves(result)
     edges = [x.edge for x in tensors] + [edge for _, _, edge in capture.nodes]
     for edge in edges:

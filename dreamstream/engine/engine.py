@@ -51,6 +51,9 @@ class Engine(_core.Stepper):
             [_roles(dims) for dims in interface.dims],
         )
         self._interface = interface
+        self.lengths: dict[
+            str, Any
+        ] = {}  # the model's arguments that are lengths of inputs; a file has no word of them
         self._max_streams = max_streams  # 0: no limit
         self._origin = origin  # the path that it was loaded from, and that file's state
         self.inputs = list(interface.inputs)

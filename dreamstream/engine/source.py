@@ -14,6 +14,7 @@ from ..nn.module import OBSERVER, Module
 from ..online.front import foreign_front
 from ..online.register import forward_of
 from ..stream.context import declared
+from ..stream.rules import Sizes
 from ..stream.tree import leaves
 
 __all__ = ["REFUSALS", "Source", "source_of"]
@@ -24,6 +25,9 @@ REFUSALS = (RuntimeError, AssertionError, ValueError, IndexError)
 
 class Source(Protocol):
     """A model of some front end. Whatever it does leaves the model's mode and live streams as they are."""
+
+    #: What sizes of B and L are to it.
+    sizes: Sizes
 
     def arrays(self) -> dict[str, Any]:
         """Return parameters and buffers by path, as arrays that share their memory where that can be."""
@@ -56,6 +60,8 @@ def source_of(model: Any) -> Source:
 
 
 class _Native:
+    sizes = Sizes()
+
     def __init__(self, model: Module) -> None:
         self.model = model
 

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from ..array import dtypes
+from ..array.symbolic import LengthsOf
 from ..errors import DTypeError, ShapeError
 from ..stream.rules import read_rate
 
-__all__ = ["InputSpec", "OutputInfo", "number_of", "read_specs"]
+__all__ = ["InputSpec", "OutputInfo", "lengths_in", "number_of", "read_specs"]
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def read_specs(model: Any, spec: Any, rate: Any, dtype: Any) -> list[InputSpec]:
     model : Module
         Whose forward's argument names are used.
     spec : tuple or dict of str to tuple
-        Dimensions of the only input, or of each by name.
+        Dimensions of the only input, or of each by name; `lengths_of` an input is none.
     rate, dtype
         One for all, or a dict by name.
     """
@@ -128,8 +129,8 @@ def read_specs(model: Any, spec: Any, rate: Any, dtype: Any) -> list[InputSpec]:
     known = [p.name for p in parameters]
     open_ended = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values())
     if isinstance(spec, Mapping):
-        specs = dict(spec)
-        for name in specs:
+        specs = {name: given for name, given in spec.items() if not isinstance(given, LengthsOf)}
+        for name in spec:
             if name not in known and not open_ended:
                 raise ShapeError(f"forward has no argument {name!r}; it has {', '.join(known)}")
     else:
@@ -153,6 +154,11 @@ def read_specs(model: Any, spec: Any, rate: Any, dtype: Any) -> list[InputSpec]:
             )
         )
     return out
+
+
+def lengths_in(spec: Any) -> dict[str, LengthsOf]:
+    """Return the arguments that are lengths of inputs."""
+    return {n: x for n, x in spec.items() if isinstance(x, LengthsOf)} if isinstance(spec, Mapping) else {}
 
 
 def number_of(name: str, value: int | None, default: int, most: int) -> int:

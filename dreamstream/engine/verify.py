@@ -143,6 +143,10 @@ def _random(rng: np.random.Generator, spec: InputSpec, n: int) -> Any:
 def _offline(model: Any, engine: Engine, inputs: dict[str, Any]) -> list[Any]:
     """Return the outputs for whole sequences, without B; ShapeError where the model refuses their length."""
     whole = {s.name: np.expand_dims(inputs[s.name], s.dimensions.index("B")) for s in engine.inputs}
+    for name, given in engine.lengths.items():
+        spec = next(s for s in engine.inputs if s.name == given.of)
+        n = inputs[spec.name].shape[spec.axes[0]]
+        whole[name] = np.array([1.0], np.float32) if given.relative else np.array([n])
     result = source_of(model).offline(whole, engine.by_name)
     outputs = zip(result, engine.outputs)
     # An output without L keeps its B as the axis of one frame, in front.
@@ -150,6 +154,8 @@ def _offline(model: Any, engine: Engine, inputs: dict[str, Any]) -> list[Any]:
         np.moveaxis(t, o.dimensions.index("B"), 0)
         if "L" not in o.dimensions
         else t.squeeze(o.dimensions.index("B"))
+        if t.ndim
+        else t
         for t, o in outputs
     ]
 

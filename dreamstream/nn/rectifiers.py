@@ -13,25 +13,19 @@ from ..errors import ShapeError
 from . import functional as F
 from . import init
 from .activation import Hardtanh
+from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
 
 __all__ = ["PReLU", "ReLU6", "Softmax2d"]
 
 
+@described(
+    num_parameters="1, or the size of dimension 1, which must be one of features.",
+    init="The first value of the weights.",
+)
 class PReLU(Module):
     """x above zero, weight * x below.
-
-    Parameters
-    ----------
-    num_parameters : int
-        1, or the size of dimension 1, which must be one of features.
-    init : float
-        The first value of the weights.
-    device : None or "cpu"
-        For torch's sake.
-    dtype : dtype or str, optional
-        float32 or float64.
 
     Attributes
     ----------

@@ -10,6 +10,7 @@ from ..array import Tensor
 from ..dispatch import apply
 from ..errors import ShapeError
 from .functional.arguments import checked, frame_dims
+from .functional.texts import described
 from .module import Module
 
 __all__ = [
@@ -19,15 +20,9 @@ __all__ = [
 ]
 
 
+@described(n="Frames.", dim="The axis of frames of plain tensors; streams know theirs.")
 class Delay(Module):
     """The stream n frames late: zeros first, its last n frames never seen.
-
-    Parameters
-    ----------
-    n : int
-        Frames.
-    dim : int
-        The axis of frames of plain tensors; streams know theirs.
 
     Notes
     -----
@@ -52,13 +47,9 @@ class Delay(Module):
         return f"{self.n}" if self.dim == -1 else f"{self.n}, dim={self.dim}"
 
 
+@described(start_dim="The first of them.", end_dim="The last one.")
 class Flatten(Module):
     """Dimensions joined into one.
-
-    Parameters
-    ----------
-    start_dim, end_dim : int
-        The first and the last of them.
 
     Notes
     -----
@@ -80,15 +71,9 @@ class Flatten(Module):
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
+@described(dim="The dimension.", unflattened_size="sequence of int: What it becomes; one of them may be -1.")
 class Unflatten(Module):
     """One dimension split into several.
-
-    Parameters
-    ----------
-    dim : int
-        The dimension.
-    unflattened_size : sequence of int
-        What it becomes; one of them may be -1.
 
     Notes
     -----

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor
+from ..array.symbolic import LengthsOf, as_symbolic, measured
 from ..errors import ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
 from ..nn.module import Module
 from ..stream.context import Context, contexts_of, declared
@@ -24,7 +25,7 @@ from .front import Front, foreign_front
 from .register import forward_of, registered_for
 from .session import Session
 
-__all__ = ["Patch", "StreamModule", "patch_module", "refuse_unstreamable", "unpatch_module"]
+__all__ = ["Patch", "PatchesItself", "StreamModule", "patch_module", "refuse_unstreamable", "unpatch_module"]
 
 M = TypeVar("M")
 
@@ -180,17 +181,18 @@ class Patch:
                 EagerCall,
             )
             index = iter(range(len(tensors)))
+            entered = {}
+            for x in tensors:
+                edge = call.input_edge(next(index), name_of(x.value.dtype), x.value.shape[1:])
+                entered[id(x)] = StreamTensor.inside(x.value, x.dims, edge, x._names)
 
             def enter(x: Any) -> Any:
-                if not isinstance(x, StreamTensor):
-                    return x
-                edge = call.input_edge(next(index), name_of(x.value.dtype), x.value.shape[1:])
-                return StreamTensor.inside(x.value, x.dims, edge, x._names)
+                return as_symbolic(x, entered) if isinstance(x, LengthsOf) else entered.get(id(x), x)
 
             inside_args = map_leaves(args, enter)
             inside_kwargs = map_leaves(kwargs, enter) if kwargs else kwargs
             result = forward_of(module)(*inside_args, **inside_kwargs)
-            result = map_leaves(result, lambda x: _leave(x, call))
+            result = map_leaves(result, lambda x: _leave(measured(x), call))
             session.commit(call)
             return result
 
@@ -367,12 +369,8 @@ def unpatch_module(module: M) -> M:
     return module
 
 
-class StreamModule(Module):
-    """A module that patches itself: ``online()`` works right after it is made.
-
-    Options of `patch_module` can be given as class attributes ``train_variant``,
-    ``unstreamable_policy`` (there ``unstreamable``), ``buffer_limit`` and ``skew``.
-    """
+class PatchesItself:
+    """What modules have that patch themselves, whichever front end they are of."""
 
     train_variant = "chunk-wise-aligned"
     unstreamable_policy = "raise"
@@ -382,7 +380,8 @@ class StreamModule(Module):
     def __getattr__(self, name: str) -> Any:
         if name in (*Patch.METHODS, *Patch.PROPERTIES) and "_patch" not in self.__dict__:
             self._patch_itself()
-        return super().__getattr__(name)
+            return getattr(self, name)
+        return super().__getattr__(name)  # type: ignore[misc]
 
     def _patch_itself(self) -> None:
         patch_module(self, self.train_variant, self.unstreamable_policy, self.buffer_limit, self.skew)
@@ -398,3 +397,11 @@ class StreamModule(Module):
         """Be the untouched model; live streams stay as they are."""
         own: Any = self
         return own.online(False) if "_patch" in own.__dict__ else self
+
+
+class StreamModule(PatchesItself, Module):
+    """A module that patches itself: ``online()`` works right after it is made.
+
+    Options of `patch_module` can be given as class attributes ``train_variant``,
+    ``unstreamable_policy`` (there ``unstreamable``), ``buffer_limit`` and ``skew``.
+    """

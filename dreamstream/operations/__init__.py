@@ -4,13 +4,13 @@
   (`elementwise.py`), since all of their front ends follow from their row.
 - `OPERATIONS`: torch's names that are no function of single elements, and what they mean for streams (`names.py`).
 - `ALIASES`: what torch calls otherwise.
-- `REFUSALS`: what does not stream, why, and what would (`refusals.py`).
+
+`refusals.py` has what does not stream, why, and what would.
 """
 
 from .elementwise import BINARY, ELEMENTWISE, UNARY, Elementwise
 from .names import ALIASES, OPERATIONS, Operation
 from .operators import OPERATORS, Operator
-from .refusals import REFUSALS, Refusal
 
 __all__ = [
     "ALIASES",
@@ -18,10 +18,8 @@ __all__ = [
     "ELEMENTWISE",
     "OPERATIONS",
     "OPERATORS",
-    "REFUSALS",
     "UNARY",
     "Elementwise",
     "Operation",
     "Operator",
-    "Refusal",
 ]

@@ -15,47 +15,16 @@ from .elementwise import ELEMENTWISE
 
 __all__ = ["ALIASES", "OPERATIONS", "Operation", "Rule"]
 
-#: What happens to stream tensors outside a forward, as `dreamstream.torch.outside` names it.
+#: What happens to stream tensors outside a forward, as `dreamstream.torch.outside` names it. "": torch's tags tell
+#: whether elements are seen one by one; "same": the shape, and nothing of the values; "along": one dimension or
+#: several, of features; "as it is": torch's answer, which is no stream; "resizing", "whole streams": refused.
 Rule = Literal[
-    "",  # nothing is said: torch's tags tell whether elements are seen one by one
-    "as it is",  # torch's answer: no result of it is a stream
-    "elementwise",
-    "same",  # the shape, and nothing of the values
-    "resizing",  # refused
-    "along",  # one dimension or several, of features
-    "last dimensions",
-    "running statistics",
-    "whole streams",  # refused: what came before, or comes, would be needed
-    "rows of tables",
-    "angles",
-    "reduction",
-    "permuted",
-    "unsqueeze",
-    "squeeze",
-    "reshaped",
-    "repeated",
-    "unfold",
-    "pad",
-    "as complex",
-    "as real",
-    "index",
-    "assignment",
-    "narrow",
-    "select",
-    "index_select",
-    "gather",
-    "take_along_dim",
-    "split",
-    "unbind",
-    "cat",
-    "stack",
-    "stacked",
-    "matmul",
-    "linear",
-    "einsum",
-    "equal",
-    "allclose",
-]
+    "", "elementwise", "same", "as it is", "resizing", "along", "last dimensions", "running statistics",
+    "whole streams", "rows of tables", "angles", "reduction", "permuted", "unsqueeze", "squeeze", "reshaped",
+    "repeated", "unfold", "pad", "as complex", "as real", "index", "assignment", "narrow", "select",
+    "index_select", "gather", "take_along_dim", "split", "unbind", "cat", "stack", "stacked", "matmul",
+    "linear", "einsum", "equal", "allclose",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
-"""What does not stream, with the reason and what would work, as `docs/howto/refused.md` lists it.
+"""What does not stream, with the reason and what would work, where layers and functions of several files say so.
 
-Layers and functions take their words from here; those of indices, sizes and whole dimensions stand where these are
-read, and a test holds the rows against what is raised.
+`docs/howto/refused.md` lists these and what indices, sizes and whole dimensions are refused for.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ __all__ = [
     "CIRCULAR_BOTH",
     "MASKED",
     "OVER_STREAM",
-    "REFUSALS",
     "RESIZED",
     "SEES_ALL",
     "Refusal",
@@ -99,84 +97,4 @@ MASKED = Refusal(
     "`attn_mask=`, `key_padding_mask=` of attention",
     "a mask of a chunk's size says nothing of a stream",
     SEES_ALL.remedy,
-)
-
-REFUSALS = (
-    SEES_ALL,
-    MASKED,
-    BACKWARDS,
-    OVER_STREAM,
-    BATCH_STATISTICS,
-    CIRCULAR,
-    CIRCULAR_BOTH,
-    ADAPTIVE,
-    RESIZED,
-    Refusal("`F.pad` along L, circular", "a stream can't be padded with its own end", "use replicate or reflect"),
-    Refusal(
-        "softmax, flip, roll along L",
-        "it is not among the operations that stream",
-        "do it outside the forward",
-    ),
-    Refusal(
-        "`x.cumsum(2)` along L",
-        "it is not among the operations that stream",
-        "`nn.CumulativeSum()` sums along the stream",
-    ),
-    Refusal(
-        "`x[..., -1]`, any index of one frame",
-        "one frame of a stream is neither its first nor its last for ever",
-        "use a slice (`x[..., a:]`, `x[..., :-b]`, `x[..., ::k]`), or pick the frame outside the forward",
-    ),
-    Refusal(
-        "`x[..., -9:]`",
-        "a start counted from the end needs the whole stream",
-        "give a start of 0 or more, or take the last frames outside the forward",
-    ),
-    Refusal(
-        "`x[..., :9]`",
-        "it ends at the constant position 9, after which the output would go on without frames",
-        "use a stop counted from the end (`x[..., :-b]`) or another tensor's length (`x[..., :y.size(L)]`)",
-    ),
-    Refusal(
-        "`if x.size(2) > 10`",
-        "it can't be compared where streams answer differently",
-        "in an assert, or an if whose body only raises, a comparison is checked when each stream ends",
-    ),
-    Refusal(
-        "`int(x.size(2))`, `range(x.size(2))`, …",
-        "the length of a stream is not a number while streams are open",
-        "It serves in reshape, view, expand, slices and to index a table",
-    ),
-    Refusal(
-        "`np.asarray(x)`, `x.numpy()`",
-        "a NumPy array of a stream inside a forward",
-        "read its frames outside the forward, where a call's frames are at hand",
-    ),
-    Refusal(
-        "`x - x.mean(2, keepdim=True)`",
-        "it would be known at the stream's end, when its frames have left",
-        "use a statistic of each frame or of the frames so far; as an output, reduce the stream alone",
-    ),
-    Refusal(
-        "`x.std(2)`, other reductions of L",
-        "std over the stream",
-        "`sum`, `mean`, `amax` and `amin` over it are available",
-    ),
-    Refusal("`x.sum(0)`, all reductions of B", "sum over the batch", "combine streams outside the forward"),
-    Refusal(
-        "`x + x[..., ::2]`",
-        "operands of different rates",
-        "bring them to one rate first (stride, `x[..., ::k]`, stacking, upsampling)",
-    ),
-    Refusal(
-        "a constant with an extent along L",
-        "has extent 9 where the stream has L",
-        "it must be 1 there (`x.size(L)` indexes a table by position)",
-    ),
-    Refusal("`cat` along L", "cat along L", "`F.pad` adds frames; `cat` works along features"),
-    Refusal(
-        "`x @ y` of two streams",
-        "this matrix product of two streams",
-        "`x @ W` and `W @ x` mix features by a constant matrix W",
-    ),
 )

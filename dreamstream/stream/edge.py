@@ -136,13 +136,18 @@ class Edge:
 
     def require(self, other: Edge, attributes: Mapping[str, Any]) -> None:
         """Refuse streams at whose end the lengths of both don't compare as the operator `require` says."""
-        op = _requirement(tuple(attributes.items()), self.signature, other.signature)
+        op = _of_lengths("require", tuple(attributes.items()), self.signature, other.signature)
         self.entry.run(Request("require", attributes, [self, other], [], op=op))
+
+    def measure(self, attributes: Mapping[str, Any]) -> list[tuple[Any, Edge]]:
+        """Return what the operator `length` gives at the end of streams."""
+        op = _of_lengths("length", tuple(attributes.items()), self.signature)
+        return self.entry.run(Request("length", attributes, [self], [], op=op))
 
 
 @lru_cache(maxsize=1024)
-def _requirement(attributes: Any, *inputs: Any) -> _core.Op:
-    return _core.Op("require", dict(attributes), inputs)
+def _of_lengths(name: str, attributes: Any, *inputs: Any) -> _core.Op:
+    return _core.Op(name, dict(attributes), inputs)
 
 
 class Request:

@@ -15,10 +15,11 @@ from torch.nn.utils import parametrize
 
 from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor as Native
+from ..array.symbolic import LengthsOf, Symbolic, as_symbolic, measured
 from ..errors import ModeError, NotStreamableError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
-from ..online.patch import Patch, patch_module
-from ..stream.rules import require_same_streams
+from ..online.patch import Patch, PatchesItself
+from ..stream.rules import Length, require_same_streams
 from . import private
 from .forward.buffers import Buffers
 from .forward.constants import nominal
@@ -116,15 +117,15 @@ class TorchPatch(Patch):
             outputs = Outputs(call, self.train_variant, module.training, taped)
             forward = Forward(call, device)
             forward.buffers = Buffers(module, module.training)
-            number = iter(range(len(tensors)))
+            inner = {}
+            for n, (x, value, info) in enumerate(zip(tensors, values, infos)):
+                edge = call.input_edge(n, name_of(nominal(value.dtype)), tuple(value.shape[1:]))
+                inner[id(x)] = Native.inside(value, info.dims, edge, info.names)
 
             def enter(x: Any) -> Any:
-                if not isinstance(x, StreamTensor):
-                    return x
-                n = next(number)
-                value, info = values[n], infos[n]
-                edge = call.input_edge(n, name_of(nominal(value.dtype)), tuple(value.shape[1:]))
-                return StreamTensor.shell(Native.inside(value, info.dims, edge, info.names))
+                if isinstance(x, LengthsOf):
+                    return as_symbolic(x, inner)
+                return StreamTensor.shell(inner[id(x)]) if isinstance(x, StreamTensor) else x
 
             try:
                 if _leaves(args, kwargs) is args:
@@ -133,11 +134,14 @@ class TorchPatch(Patch):
                     inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
                 with forward:
                     result = self._inside(module, inside_args, inside_kwargs)
+                result = _measured(result)
                 if isinstance(result, StreamTensor):
                     (result,) = outputs.given((result,), forward)
                 else:
                     found, structure = pytree.tree_flatten(result)
-                    result = pytree.tree_unflatten(outputs.given(found, forward), structure)
+                    result = pytree.tree_unflatten(
+                        outputs.given([_measured(x) for x in found], forward), structure
+                    )
                 session.commit(call)
             except BaseException:
                 forward.leave()
@@ -186,6 +190,11 @@ class TorchPatch(Patch):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_names": None, "_named": [], "_types": []}
+
+
+def _measured(x: Any) -> Any:
+    """Return lengths that a forward gives back as streams; everything else as it is."""
+    return StreamTensor.shell(measured(x)) if isinstance(x, (Symbolic, Length)) else x
 
 
 def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -327,20 +336,5 @@ class _Front:
 FRONT = _Front()
 
 
-class StreamModule(torch.nn.Module):
-    """A torch module that patches itself: ``online()`` works right after it is made.
-
-    Options of `dreamstream.patch_module` can be given as class attributes ``train_variant``,
-    ``unstreamable_policy`` (there ``unstreamable``), ``buffer_limit`` and ``skew``.
-    """
-
-    train_variant = "chunk-wise-aligned"
-    unstreamable_policy = "raise"
-    buffer_limit: int | None = None
-    skew = 0
-
-    def __getattr__(self, name: str) -> Any:
-        if name in (*Patch.METHODS, *Patch.PROPERTIES) and "_patch" not in self.__dict__:
-            patch_module(self, self.train_variant, self.unstreamable_policy, self.buffer_limit, self.skew)
-            return getattr(self, name)
-        return super().__getattr__(name)
+class StreamModule(PatchesItself, torch.nn.Module):
+    """A torch module that patches itself; see `dreamstream.StreamModule`."""

@@ -93,14 +93,49 @@ def with_text(text: str) -> bytes:
     return container(small()[1], {"dreamstream": text})
 
 
-def with_change(change: Callable[[dict[str, Any]], Any]) -> bytes:
+Change = Callable[[dict[str, Any]], None]
+
+
+def put(*path: Any, to: Any) -> Change:
+    """What puts a value where the path leads."""
+
+    def change(whole: Any) -> None:
+        for key in path[:-1]:
+            whole = whole[key]
+        whole[path[-1]] = to
+
+    return change
+
+
+def drop(*path: Any) -> Change:
+    """What deletes the item to which the path leads."""
+
+    def change(whole: Any) -> None:
+        for key in path[:-1]:
+            whole = whole[key]
+        del whole[path[-1]]
+
+    return change
+
+
+def behind(name: str, n_bytes: int) -> Change:
+    """What adds a tensor behind the last one to a header."""
+
+    def change(header: dict[str, Any]) -> None:
+        end = header["conv.bias"]["data_offsets"][1]
+        header[name] = {"dtype": "U8", "shape": [n_bytes], "data_offsets": [end, end + n_bytes]}
+
+    return change
+
+
+def with_change(change: Change) -> bytes:
     """The model with something changed in place."""
     model = copy.deepcopy(small()[0])
     change(model)
     return with_text(compact(model))
 
 
-def with_header(change: Callable[[dict[str, Any]], Any], more: bytes = b"") -> bytes:
+def with_header(change: Change, more: bytes = b"") -> bytes:
     """The container with something changed in its header, and data behind the end."""
     model, arrays = small()
     header, data = header_of(arrays, text_of(model))
@@ -133,58 +168,25 @@ def of_containers() -> Iterator[Attack]:
     yield "other_metadata", container(small()[1], {"format": "pt"}), 'a text "dreamstream"'
     yield "not_a_model", container({"w": pattern(3)}, None), 'a text "dreamstream"'
 
-    def overlap(h: dict[str, Any]) -> None:
-        h["conv.bias"]["data_offsets"] = [64, 76]
-
-    yield "tensors_overlap", with_header(overlap), "they overlap"
-
-    def hole(h: dict[str, Any]) -> None:
-        del h[".pad.0"]
-
-    yield "hole", with_header(hole), "there is a hole"
-
-    def beyond(h: dict[str, Any]) -> None:
-        h["conv.bias"]["data_offsets"] = [2**62, 2**62 + 12]
-
-    yield "offsets_beyond", with_header(beyond), "expected an integer from 0 to"
-
-    def negative(h: dict[str, Any]) -> None:
-        h["conv.bias"]["shape"] = [-3]
-
-    yield "shape_negative", with_header(negative), "expected an integer from 0"
-
-    def huge(h: dict[str, Any]) -> None:
-        h["conv.bias"]["shape"] = [2**32, 2**32, 2**32]
-
-    yield "shape_huge", with_header(huge), "product can be counted"
-
-    def type_unknown(h: dict[str, Any]) -> None:
-        h["conv.bias"]["dtype"] = "PICKLE"
-
-    yield "type_unknown", with_header(type_unknown), "expected one of F64"
+    bias = "conv.bias"
+    for name, change, words in [
+        ("tensors_overlap", put(bias, "data_offsets", to=[64, 76]), "they overlap"),
+        ("hole", drop(".pad.0"), "there is a hole"),
+        ("offsets_beyond", put(bias, "data_offsets", to=[2**62, 2**62 + 12]), "expected an integer from 0 to"),
+        ("shape_negative", put(bias, "shape", to=[-3]), "expected an integer from 0"),
+        ("shape_huge", put(bias, "shape", to=[2**32] * 3), "product can be counted"),
+        ("type_unknown", put(bias, "dtype", to="PICKLE"), "expected one of F64"),
+    ]:
+        yield name, with_header(change), words
 
 
 def of_tensors() -> Iterator[Attack]:
     """Right as containers; tensors that are not what a model file may hold."""
     model, arrays = small()
 
-    def hidden(h: dict[str, Any]) -> None:
-        end = h["conv.bias"]["data_offsets"][1]
-        h["hidden"] = {"dtype": "U8", "shape": [5], "data_offsets": [end, end + 5]}
-
-    yield "tensor_hidden", with_header(hidden, b"12345"), "tensors that nodes use"
-
-    def large_filler(h: dict[str, Any]) -> None:
-        end = h["conv.bias"]["data_offsets"][1]
-        h[".pad.1"] = {"dtype": "U8", "shape": [64], "data_offsets": [end, end + 64]}
-
-    yield "filler_large", with_header(large_filler, bytes(64)), "less than 64 bytes"
-
-    def message(h: dict[str, Any]) -> None:
-        end = h["conv.bias"]["data_offsets"][1]
-        h[".pad.1"] = {"dtype": "U8", "shape": [5], "data_offsets": [end, end + 5]}
-
-    yield "filler_not_zero", with_header(message, b"12345"), "expected zeros"
+    yield "tensor_hidden", with_header(behind("hidden", 5), b"12345"), "tensors that nodes use"
+    yield "filler_large", with_header(behind(".pad.1", 64), bytes(64)), "less than 64 bytes"
+    yield "filler_not_zero", with_header(behind(".pad.1", 5), b"12345"), "expected zeros"
     header, data = header_of(arrays, text_of(model))
     raw = compact(header).encode()
     raw += b" " * (-(8 + len(raw)) % 64 + 4)
@@ -224,100 +226,84 @@ def of_texts() -> Iterator[Attack]:
     yield "text_surrogate", with_text(model.replace('"Small"', '"\\ud800"')), "surrogate"
     yield "text_infinite", with_text(model.replace('"skew":0', '"skew":1e999')), "that a double can hold"
 
-    def put(*path: Any) -> Callable[[Any], bytes]:
-        def change(value: Any) -> bytes:
-            def apply(m: Any) -> None:
-                for key in path[:-1]:
-                    m = m[key]
-                m[path[-1]] = value
+    def at(*path: Any) -> Callable[[Any], bytes]:
+        return lambda value: with_change(put(*path, to=value))
 
-            return with_change(apply)
-
-        return change
-
-    def drop(*path: Any) -> bytes:
-        def apply(m: Any) -> None:
-            for key in path[:-1]:
-                m = m[key]
-            del m[path[-1]]
-
-        return with_change(apply)
-
-    yield "version_2", put("version")(2), "expected version 1, got 2"
-    yield "version_0", put("version")(0), "expected an integer from 1"
-    yield "version_text", put("version")("1"), "expected an integer"
-    yield "version_missing", drop("version"), '"version"'
-    yield "key_unknown", put("pickle")("cos\nsystem"), "no key but known ones"
-    yield "graph_missing", drop("graph"), '"graph"'
-    yield "interface_missing", drop("interface"), '"interface"'
+    yield "version_2", at("version")(2), "expected version 1, got 2"
+    yield "version_0", at("version")(0), "expected an integer from 1"
+    yield "version_text", at("version")("1"), "expected an integer"
+    yield "version_missing", with_change(drop("version")), '"version"'
+    yield "key_unknown", at("pickle")("cos\nsystem"), "no key but known ones"
+    yield "graph_missing", with_change(drop("graph")), '"graph"'
+    yield "interface_missing", with_change(drop("interface")), '"interface"'
     node0 = ("graph", "nodes", 0)
     attributes = (*node0, "attributes")
-    yield "operator_unknown", put(*node0, "op")("exec"), "the name of an operator"
-    yield "operator_declared", put(*node0, "op")("declared"), "the name of an operator"
-    yield "node_key_unknown", put(*node0, "code")("import os"), "no key but known ones"
-    yield "attribute_unknown", put(*attributes, "padding")(1), "no key but known ones"
-    yield "attribute_missing", drop(*attributes, "stride"), '"stride"'
-    yield "attribute_text", put(*attributes, "stride")("2"), "expected an integer"
-    yield "attribute_real", put(*attributes, "stride")(2.5), "expected an integer"
-    yield "attribute_zero", put(*attributes, "stride")(0), "node 0 (conv1d, conv)"
-    yield "attribute_huge", put(*attributes, "stride")(2**63 - 1), "node 0 (conv1d, conv)"
-    yield "attribute_dilation_huge", put(*attributes, "dilation")(2**40 - 1), "node 0 (conv1d, conv)"
-    yield "attribute_left_huge", put(*attributes, "left")(2**39), "node 0 (conv1d, conv)"
-    yield "attribute_too_big_for_64", put(*attributes, "stride")(2**64), "expected an integer"
-    yield "attribute_choice", put(*attributes, "mode")("mirror"), "zeros|replicate|reflect|circular"
+    yield "operator_unknown", at(*node0, "op")("exec"), "the name of an operator"
+    yield "operator_declared", at(*node0, "op")("declared"), "the name of an operator"
+    yield "node_key_unknown", at(*node0, "code")("import os"), "no key but known ones"
+    yield "attribute_unknown", at(*attributes, "padding")(1), "no key but known ones"
+    yield "attribute_missing", with_change(drop(*attributes, "stride")), '"stride"'
+    yield "attribute_text", at(*attributes, "stride")("2"), "expected an integer"
+    yield "attribute_real", at(*attributes, "stride")(2.5), "expected an integer"
+    yield "attribute_zero", at(*attributes, "stride")(0), "node 0 (conv1d, conv)"
+    yield "attribute_huge", at(*attributes, "stride")(2**63 - 1), "node 0 (conv1d, conv)"
+    yield "attribute_dilation_huge", at(*attributes, "dilation")(2**40 - 1), "node 0 (conv1d, conv)"
+    yield "attribute_left_huge", at(*attributes, "left")(2**39), "node 0 (conv1d, conv)"
+    yield "attribute_too_big_for_64", at(*attributes, "stride")(2**64), "expected an integer"
+    yield "attribute_choice", at(*attributes, "mode")("mirror"), "zeros|replicate|reflect|circular"
     yield (
         "attribute_of_another",
-        put("graph", "nodes", 2, "attributes")({"axis": 1}),
+        at("graph", "nodes", 2, "attributes")({"axis": 1}),
         "no key but known ones",
     )
-    yield "attribute_nan", put(*attributes, "stride")("nan"), "expected an integer"
-    yield "cycle_itself", put(*node0, "inputs")([1]), "expected an integer from 0 to 0"
-    yield "cycle_later", put(*node0, "inputs")([2]), "expected an integer from 0 to 0"
-    yield "edge_negative", put(*node0, "inputs")([-1]), "expected an integer from 0 to 0"
-    yield "edge_huge", put("graph", "outputs")([2**31]), "expected an integer from 0 to 3"
-    yield "inputs_missing", put(*node0, "inputs")([]), "node 0 (conv1d, conv)"
-    yield "inputs_many", put(*node0, "inputs")([0] * 100), "at most 16 inputs"
-    yield "weights_many", put(*node0, "weights")([None] * 1000), "at most 128 weights"
-    yield "weight_null", put(*node0, "weights")([None, None]), "node 0 (conv1d, conv)"
-    yield "weight_number", put(*node0, "weights")([0, 1]), "expected a string"
-    yield "outputs_of_node", put(*node0, "outputs")(2), "expected an integer from 1 to 1"
-    yield "path_with_zero", put(*node0, "path")("a\0b"), "zero"
-    yield "graph_without_inputs", put("graph", "inputs")([]), "expected 1 to 16"
-    yield "graph_without_outputs", put("graph", "outputs")([]), "expected 1 to"
-    yield "input_rate_zero", put("graph", "inputs", 0, "rate")([0, 1]), "rate must be positive"
-    yield "input_rate_not_lowest", put("graph", "inputs", 0, "rate")([200, 2]), "lowest terms"
-    yield "input_rate_by_zero", put("graph", "inputs", 0, "rate")([1, 0]), "rate"
-    yield "input_shape_huge", put("graph", "inputs", 0, "shape")([2**40, 2**40]), "2^40"
-    yield "input_rank", put("graph", "inputs", 0, "shape")([1] * 7), "expected 0 to 6"
-    yield "input_shape_zero", put("graph", "inputs", 0, "shape")([0]), "expected an integer from 1"
-    yield "input_type", put("graph", "inputs", 0, "dtype")("float16"), "expected float32"
-    yield "input_shape_wrong", put("graph", "inputs", 0, "shape")([5]), "node 0 (conv1d, conv)"
+    yield "attribute_nan", at(*attributes, "stride")("nan"), "expected an integer"
+    yield "cycle_itself", at(*node0, "inputs")([1]), "expected an integer from 0 to 0"
+    yield "cycle_later", at(*node0, "inputs")([2]), "expected an integer from 0 to 0"
+    yield "edge_negative", at(*node0, "inputs")([-1]), "expected an integer from 0 to 0"
+    yield "edge_huge", at("graph", "outputs")([2**31]), "expected an integer from 0 to 3"
+    yield "inputs_missing", at(*node0, "inputs")([]), "node 0 (conv1d, conv)"
+    yield "inputs_many", at(*node0, "inputs")([0] * 100), "at most 16 inputs"
+    yield "weights_many", at(*node0, "weights")([None] * 1000), "at most 128 weights"
+    yield "weight_null", at(*node0, "weights")([None, None]), "node 0 (conv1d, conv)"
+    yield "weight_number", at(*node0, "weights")([0, 1]), "expected a string"
+    yield "outputs_of_node", at(*node0, "outputs")(2), "expected an integer from 1 to 1"
+    yield "path_with_zero", at(*node0, "path")("a\0b"), "zero"
+    yield "graph_without_inputs", at("graph", "inputs")([]), "expected 1 to 16"
+    yield "graph_without_outputs", at("graph", "outputs")([]), "expected 1 to"
+    yield "input_rate_zero", at("graph", "inputs", 0, "rate")([0, 1]), "rate must be positive"
+    yield "input_rate_not_lowest", at("graph", "inputs", 0, "rate")([200, 2]), "lowest terms"
+    yield "input_rate_by_zero", at("graph", "inputs", 0, "rate")([1, 0]), "rate"
+    yield "input_shape_huge", at("graph", "inputs", 0, "shape")([2**40, 2**40]), "2^40"
+    yield "input_rank", at("graph", "inputs", 0, "shape")([1] * 7), "expected 0 to 6"
+    yield "input_shape_zero", at("graph", "inputs", 0, "shape")([0]), "expected an integer from 1"
+    yield "input_type", at("graph", "inputs", 0, "dtype")("float16"), "expected float32"
+    yield "input_shape_wrong", at("graph", "inputs", 0, "shape")([5]), "node 0 (conv1d, conv)"
     interface = ("interface",)
-    yield "skew_negative", put(*interface, "skew")(-1), "expected an integer from 0"
-    yield "skew_huge", put(*interface, "skew")(2**31), "expected an integer from 0"
-    yield "by_name_number", put(*interface, "by_name")(1), "true or false"
-    yield "name_null", put(*interface, "name")(None), "expected a string"
-    yield "ports_missing", put(*interface, "inputs")([]), "as many as the graph has"
-    yield "port_key_unknown", put(*interface, "inputs", 0, "dtype")("float32"), "no key but known ones"
+    yield "skew_negative", at(*interface, "skew")(-1), "expected an integer from 0"
+    yield "skew_huge", at(*interface, "skew")(2**31), "expected an integer from 0"
+    yield "by_name_number", at(*interface, "by_name")(1), "true or false"
+    yield "name_null", at(*interface, "name")(None), "expected a string"
+    yield "ports_missing", at(*interface, "inputs")([]), "as many as the graph has"
+    yield "port_key_unknown", at(*interface, "inputs", 0, "dtype")("float32"), "no key but known ones"
     dims = (*interface, "inputs", 0, "dimensions")
-    yield "dimension_missing", put(*dims)(["B", "L"]), "each of the 1 axes"
-    yield "dimension_twice", put(*dims)(["B", 0, 0, "L"]), "twice"
-    yield "dimension_unknown", put(*dims)(["B", 0, "T"]), 'expected "B", "L"'
-    yield "dimension_far", put(*dims)(["B", 1, "L"]), "expected an integer from 0 to 0"
-    yield "dimension_joined", put(*dims)(["B", 0, "B_L"]), "each of the 1 axes"
-    yield "dimensions_many", put(*dims)(["B", "L", "B_L"] + [0] * 100), "at most 8 dimensions"
+    yield "dimension_missing", at(*dims)(["B", "L"]), "each of the 1 axes"
+    yield "dimension_twice", at(*dims)(["B", 0, 0, "L"]), "twice"
+    yield "dimension_unknown", at(*dims)(["B", 0, "T"]), 'expected "B", "L"'
+    yield "dimension_far", at(*dims)(["B", 1, "L"]), "expected an integer from 0 to 0"
+    yield "dimension_joined", at(*dims)(["B", 0, "B_L"]), "each of the 1 axes"
+    yield "dimensions_many", at(*dims)(["B", "L", "B_L"] + [0] * 100), "at most 8 dimensions"
     output = (*interface, "outputs", 0)
-    yield "output_shape", put(*output, "shape")([4]), "the signature that the graph gives"
-    yield "output_rate", put(*output, "rate")([50, 1]), "the signature that the graph gives"
-    yield "output_type", put(*output, "dtype")("float64"), "the signature that the graph gives"
-    yield "structure_twice", put(*interface, "structure")([0, 0]), "twice"
-    yield "structure_nowhere", put(*interface, "structure")([]), "nowhere"
-    yield "structure_far", put(*interface, "structure")(1), "expected an integer from 0 to 0"
-    yield "structure_text", put(*interface, "structure")("0"), "expected an integer"
+    yield "output_shape", at(*output, "shape")([4]), "the signature that the graph gives"
+    yield "output_rate", at(*output, "rate")([50, 1]), "the signature that the graph gives"
+    yield "output_type", at(*output, "dtype")("float64"), "the signature that the graph gives"
+    yield "structure_twice", at(*interface, "structure")([0, 0]), "twice"
+    yield "structure_nowhere", at(*interface, "structure")([]), "nowhere"
+    yield "structure_far", at(*interface, "structure")(1), "expected an integer from 0 to 0"
+    yield "structure_text", at(*interface, "structure")("0"), "expected an integer"
     deep: Any = 0
     for _ in range(40):
         deep = [deep]
-    yield "structure_deep", put(*interface, "structure")(deep), "levels"
+    yield "structure_deep", at(*interface, "structure")(deep), "levels"
 
 
 def of_fingerprints() -> Iterator[Attack]:

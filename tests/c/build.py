@@ -9,6 +9,7 @@ tsan     thread sanitizer, without OpenBLAS
 
     python tests/c/build.py --variant asan --run [name ...]
     python tests/c/build.py --variant noblas --valgrind [name ...]     # slow
+    python tests/c/build.py --faults                                   # the allocator for tests in Python
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import cbuild
 
 SANITIZERS = {"plain": "", "noblas": "", "asan": "address,undefined", "tsan": "thread"}
 BUILD = ROOT / "build" / "c"
+FAULT = HERE / "fault.c"
 VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full"]
 RUN_ENVIRONMENT = {
     "ASAN_OPTIONS": "allocator_may_return_null=1:detect_stack_use_after_return=1:strict_string_checks=1",
@@ -68,13 +70,13 @@ class Built(NamedTuple):
 
 
 def engine(variant: str) -> Engine:
-    """Compile what changed of the engine."""
+    """Compile what changed of the engine, and the allocator that fails on demand."""
     blas = openblas() if variant == "plain" else None
     cflags = [*cbuild.flags(openblas=blas is not None, sanitize=SANITIZERS[variant]), f"-I{HERE}"]
     where, error = BUILD / variant, ""
     with _lock(where):
         try:
-            objects = cbuild.compile_all(cc(), cbuild.sources(python=False), where, cflags)
+            objects = cbuild.compile_all(cc(), [*cbuild.sources(python=False), FAULT], where, cflags)
         except cbuild.CompileError as fault:
             objects, error = fault.objects, str(fault)
         archive = where / "engine.a"
@@ -126,6 +128,19 @@ def build(variant: str, chosen: Sequence[Path] | None = None) -> Built:
         except cbuild.CompileError as error:
             built.errors[source.stem] = str(error)
     return built
+
+
+def faults() -> Path:
+    """The allocator that fails on demand, as a library for Python."""
+    where, cflags = BUILD / "faults", [*cbuild.flags(openblas=False), "-fPIC", "-fvisibility=default"]
+    library = where / "faults.so"
+    with _lock(where):
+        sources = [FAULT, *sorted((ROOT / "csrc" / "base").glob("*.c"))]
+        objects = cbuild.compile_all(cc(), sources, where, cflags)
+        fresh = library.with_suffix(".new")  # a process may have the old one mapped
+        _link([*cc(), "-shared", "-o", str(fresh), *map(str, objects), "-pthread"])
+        fresh.replace(library)
+    return library
 
 
 def build_alone(source: Path, program: Path, variant: str) -> None:
@@ -195,8 +210,14 @@ def main() -> int:
     parser.add_argument("--variant", choices=SANITIZERS, default="plain")
     parser.add_argument("--run", action="store_true", help="run them too")
     parser.add_argument("--valgrind", action="store_true", help="run them under valgrind")
+    parser.add_argument(
+        "--faults", action="store_true", help="build the allocator for Python, and say where it is"
+    )
     parser.add_argument("names", nargs="*", help="test_*.c without the suffix; all by default")
     args = parser.parse_args()
+    if args.faults:
+        print(faults())
+        return 0
     chosen = [path for path in programs() if path.stem in args.names]
     if unknown := set(args.names) - {path.stem for path in chosen}:
         parser.error(f"no such program: {', '.join(sorted(unknown))}")

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "buffer_sink.h"
 #include "codec/mapped.h"
 #include "container_copy.h"
 #include "json_copy.h"
@@ -25,7 +26,7 @@ static ds_status convert_safetensors(ds_buffer *out, const ds_mapped *in)
 {
     ds_safetensors *file = NULL;
     DS_TRY(ds_safetensors_open(&file, NULL, ds_mapped_bytes(in), ds_mapped_size(in)));
-    const ds_sink sink = ds_buffer_sink(out);
+    const ds_sink sink = buffer_sink(out);
     const ds_status status = copy_container(&sink, file);
     ds_safetensors_close(file);
     return status;

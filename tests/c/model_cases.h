@@ -4,6 +4,7 @@
 #ifndef MODEL_CASES_H
 #define MODEL_CASES_H
 
+#include "buffer_sink.h"
 #include "graph_cases.h"
 #include "model/model.h"
 
@@ -86,7 +87,7 @@ static inline ds_buffer file_of(const ds_graph *g, const ds_interface *interface
 {
     ds_buffer file;
     ds_buffer_init(&file, NULL);
-    const ds_sink sink = ds_buffer_sink(&file);
+    const ds_sink sink = buffer_sink(&file);
     CHECK_OK(ds_model_write(&sink, g, interface));
     return file;
 }

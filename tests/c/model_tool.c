@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "buffer_sink.h"
 #include "model/model.h"
 #include "step_rows.h"
 
@@ -27,7 +28,7 @@ static ds_status copy(const ds_graph *graph, const ds_interface *interface, cons
 {
     ds_buffer out;
     ds_buffer_init(&out, NULL);
-    const ds_sink sink = ds_buffer_sink(&out);
+    const ds_sink sink = buffer_sink(&out);
     ds_status status = ds_model_write(&sink, graph, interface);
     if (status == DS_OK) {
         status = save(&out, path);

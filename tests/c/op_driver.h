@@ -1,8 +1,8 @@
 /* A driver for the tests of operators: streams in random chunks, in batches of random others.
  *
  *     driven d = drive(op, &kernels->real[0], weights);
- *     op_stream s = open_op_stream(&d, x, lengths, false);   // x: all frames of each input
- *     feed_op_whole(&d, &s);                            // or feed_op(&d, streams, n, false): in pieces
+ *     op_stream s = open_op_stream(&d, x, lengths, false); // x: all frames of each input
+ *     feed_op_whole(&d, &s);                               // or feed_op(&d, streams, n, false): in pieces
  *     ... s.y[o], s.n[o] ...
  *
  * It keeps per stream what counts and need say and nothing else: windows, targets, scratch, prepared weights and
@@ -26,9 +26,9 @@ typedef struct driven {
 
 typedef struct op_stream {
     const char *x[DS_MAX_INPUTS];
-    int64_t length[DS_MAX_INPUTS],
-        lag[DS_MAX_INPUTS];    /* lag: total runs ahead of known by this much */
-    int64_t to[DS_MAX_INPUTS]; /* frames known after the next call */
+    int64_t length[DS_MAX_INPUTS];
+    int64_t lag[DS_MAX_INPUTS]; /* total runs ahead of known by this much */
+    int64_t to[DS_MAX_INPUTS];  /* frames known after the next call */
     ds_pair in[DS_MAX_INPUTS], out[DS_MAX_OUTPUTS];
     void *carried;
     char *y[DS_MAX_OUTPUTS];

@@ -1,11 +1,11 @@
-/* base/alloc and base/fault: sizes, alignment, hooks, injected failures. */
+/* base/alloc and fault: sizes, alignment, hooks, injected failures. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/fault.h"
 #include "check.h"
+#include "fault.h"
 
 static void test_sizes(const ds_allocator *allocator)
 {
@@ -29,19 +29,19 @@ static void test_sizes(const ds_allocator *allocator)
     pointer = &something;
     CHECK(ds_allocate_zeroed(allocator, &pointer, 0) == DS_OK && pointer == NULL);
     pointer = &something;
-    CHECK(ds_allocate_array(allocator, &pointer, 0, 8) == DS_OK && pointer == NULL);
-    pointer = &something;
-    CHECK(ds_allocate_array(allocator, &pointer, 8, 0) == DS_OK && pointer == NULL);
     ds_release(allocator, NULL, 10);
 
-    CHECK(ds_allocate_array(allocator, &pointer, 7, 24) == DS_OK);
+    size_t n_bytes = 9;
+    CHECK(ds_array_bytes(&n_bytes, 0, 8) == DS_OK && n_bytes == 0);
+    CHECK(ds_array_bytes(&n_bytes, 7, 24) == DS_OK && n_bytes == (size_t)7 * 24);
+    CHECK(ds_allocate(allocator, &pointer, n_bytes) == DS_OK);
     memset(pointer, 1, (size_t)7 * 24);
     ds_release(allocator, pointer, (size_t)7 * 24);
 
     /* what can't be had leaves the pointer as it was */
     pointer = &something;
-    CHECK(ds_allocate_array(allocator, &pointer, SIZE_MAX / 2, 3) == DS_NO_MEMORY);
-    CHECK(ds_allocate_array(allocator, &pointer, 3, SIZE_MAX / 2) == DS_NO_MEMORY);
+    CHECK(ds_array_bytes(&n_bytes, SIZE_MAX / 2, 3) == DS_NO_MEMORY);
+    CHECK(ds_array_bytes(&n_bytes, 3, SIZE_MAX / 2) == DS_NO_MEMORY);
     volatile size_t huge = SIZE_MAX; /* volatile: compilers warn of sizes that they can see */
     for (size_t less = 0; less < 200; less++) {
         CHECK(ds_allocate(allocator, &pointer, huge - less) == DS_NO_MEMORY);

@@ -10,13 +10,6 @@ enum { LENGTH = 60, MIDDLE = 23, MANY = 600 };
 static ds_buffer file; /* of the tagger */
 static float x[MANY * 3];
 
-static void *room_for(size_t n_bytes)
-{
-    void *p = malloc(n_bytes > 0 ? n_bytes : 1);
-    CHECK(p != NULL);
-    return p;
-}
-
 /* ---------------------------------------------------------------- going back, going apart */
 
 static void test_reset(void)
@@ -43,7 +36,7 @@ static void copy_taken(ds_model *model, taken *to, const taken *from)
     *to = *from;
     for (size_t o = 0; o < info_of(model).n_outputs; o++) {
         const size_t n = from->n[o] * output_of(model, o).frame_bytes;
-        to->data[o] = room_for(n);
+        to->data[o] = fresh_memory(n);
         if (n > 0) {
             memcpy(to->data[o], from->data[o], n);
         }
@@ -146,18 +139,6 @@ static void test_snapshot_arguments(void)
 }
 
 /* Bytes that are no snapshot of this model leave the stream as it was. */
-static void check_damaged(ds_stream *s, const void *bytes, size_t n_bytes, const char *was,
-                          size_t n_was)
-{
-    void *own = fresh_memory(n_bytes);
-    if (n_bytes > 0) {
-        memcpy(own, bytes, n_bytes);
-    }
-    CHECK(failed(ds_stream_restore(s, own, n_bytes), DS_FORMAT, "snapshot"));
-    CHECK(same_state(s, was, n_was) && stream_info_of(s).begun == 1);
-    free(own);
-}
-
 static void test_damaged(void)
 {
     ds_model *model = load_counted(&file);
@@ -169,31 +150,18 @@ static void test_damaged(void)
     char *was = snapshot_of(s, &n_was), *state = snapshot_of(later, &n);
     const size_t n_live = ds_fault_live_blocks(&fault);
     for (size_t i = 0; i < n; i++) {
-        check_damaged(s, state, i, was, n_was); /* cut short */
         const char byte = state[i];
+        CHECK(failed(ds_stream_restore(s, state, i), DS_FORMAT, "snapshot")); /* cut short */
         state[i] = (char)(byte ^ (1 << random_below(8)));
-        check_damaged(s, state, n, was, n_was);
+        CHECK(failed(ds_stream_restore(s, state, n), DS_FORMAT, "snapshot"));
+        CHECK(same_state(s, was, n_was) && stream_info_of(s).begun == 1);
         state[i] = byte;
     }
-    char *more = fresh_memory(n + 8);
-    memcpy(more, state, n);
-    check_damaged(s, more, n + 1, was, n_was);
-    check_damaged(s, more, n + 8, was, n_was);
-    ds_buffer other_file = samples_file();
-    ds_model *other = load(&other_file, NULL);
-    ds_stream *foreign = open_stream(other);
-    size_t n_foreign = 0;
-    char *theirs = snapshot_of(foreign, &n_foreign);
-    check_damaged(s, theirs, n_foreign, was, n_was);
-    CHECK(strstr(ds_last_error(), "another model") != NULL);
     CHECK(ds_fault_live_blocks(&fault) == n_live);
     CHECK(ds_stream_restore(s, state, n) == DS_OK && same_state(s, state, n));
     free(was);
     free(state);
-    free(more);
-    free(theirs);
-    CHECK(ds_model_close(other) == DS_OK && ds_model_close(model) == DS_OK);
-    ds_buffer_free(&other_file);
+    CHECK(ds_model_close(model) == DS_OK);
 }
 
 /* ---------------------------------------------------------------- how many, and how long idle */
@@ -341,7 +309,7 @@ static ds_status do_snapshot(scene *s)
     ds_fault_disarm(&fault);
     CHECK(ds_stream_snapshot_size(s->stream, &n) == DS_OK);
     ds_fault_arm(&fault, atomic_load(&own.countdown), atomic_load(&own.persistent));
-    char *bytes = room_for(n);
+    char *bytes = fresh_memory(n);
     const ds_status status = ds_stream_snapshot(s->stream, bytes, n);
     free(bytes);
     return status;

@@ -128,20 +128,6 @@ static void test_copies(void)
           0.6); /* more than the room holds: in and out, as little as that is */
 }
 
-/* What a growing edge keeps is copied less often than it doubles. */
-static void test_growing(void)
-{
-    graph_case c = new_case();
-    const int x = add_input(&c, 2, 1, 1);
-    add_output(&c, add_padded_conv(&c, x, 2, 3, 1, 1, 1, 1, "circular"));
-    add_output(&c, add_conv(&c, x, 1, 31, 1));
-    runner r = make_runner(&c, best_kernels(), 0, 1, 0);
-    fed s = open_fed(&r, 5000);
-    feed_all(&r, &s, 1);
-    free_fed(&r, &s);
-    close_runner(&r);
-}
-
 /* ---------------------------------------------------------------- positions */
 
 static void check_position(const runner *r, ds_positions *table, const int64_t *frames, bool ended)
@@ -202,7 +188,6 @@ int main(void)
     count_memory();
     test_mixed_calls();
     test_copies();
-    test_growing();
     test_positions(300);
     return report_memory();
 }

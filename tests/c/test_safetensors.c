@@ -1,4 +1,5 @@
 /* codec/safetensors: what is accepted, refused, read, written; failures of memory. */
+#include "buffer_sink.h"
 #include "codec/safetensors.h"
 
 #include <stdlib.h>
@@ -239,7 +240,7 @@ static const ds_tensor_source sources[] = {
 
 static ds_status write_sample(ds_buffer *buffer, const ds_allocator *allocator)
 {
-    const ds_sink sink = ds_buffer_sink(buffer);
+    const ds_sink sink = buffer_sink(buffer);
     return ds_safetensors_write(&sink, allocator, sources, N_SOURCES, texts, 2);
 }
 
@@ -282,7 +283,7 @@ static void test_writing(void)
     ds_safetensors_close(file);
 
     first.n_bytes = 0;
-    const ds_sink sink = ds_buffer_sink(&first);
+    const ds_sink sink = buffer_sink(&first);
     CHECK(ds_safetensors_write(&sink, NULL, NULL, 0, NULL, 0) == DS_OK &&
           first.n_bytes == DS_ALIGNMENT);
     CHECK(memcmp(first.bytes, "\x38\0\0\0\0\0\0\0{}      ", 16) == 0);
@@ -296,7 +297,7 @@ static void check_not_written(ds_status status, const char *message,
 {
     ds_buffer buffer;
     ds_buffer_init(&buffer, NULL);
-    const ds_sink sink = ds_buffer_sink(&buffer);
+    const ds_sink sink = buffer_sink(&buffer);
     CHECK(ds_safetensors_write(&sink, NULL, tensors, n_tensors, metadata, n_texts) == status);
     if (strstr(ds_last_error(), message) == NULL) {
         fprintf(stderr, "gave %s\n  not %s\n", ds_last_error(), message);

@@ -7,9 +7,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/fault.h"
 #include "base/status.h"
 #include "check.h"
+#include "fault.h"
 
 enum { MAX_THREADS = 16 };
 

@@ -40,7 +40,7 @@ def build(name: str) -> tuple[Path, Path | None]:
     clang = os.environ.get("FUZZ_CC", "clang").split()
     cflags = cbuild.flags(openblas=False, sanitize=f"fuzzer-no-link,{SANITIZERS}", werror=False)
     cflags += ["-DDS_LIBFUZZER", f"-I{ROOT / 'tests' / 'c'}"]
-    sources = [targets()[name], *cbuild.sources(python=False)]
+    sources = [targets()[name], *cbuild.sources(python=False), ROOT / "tests" / "c" / "fault.c"]
     main, *engine = cbuild.compile_all(clang, sources, BUILD, cflags)
     archive, program = BUILD / "engine.a", main.with_suffix("")
     archive.unlink(missing_ok=True)

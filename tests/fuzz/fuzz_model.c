@@ -8,6 +8,7 @@
  * them is to be found; with them the same file is refused, or read as the same.
  */
 #define _POSIX_C_SOURCE 200809L
+#include "buffer_sink.h"
 #include "codec/safetensors.h"
 #include "fuzz.h"
 #include "model_cases.h"
@@ -103,7 +104,7 @@ static int file_of_text(ds_buffer *file, const char *text, size_t n_bytes)
         sources[k].data = data;
     }
     const ds_metadata_source source = {DS_MODEL_KEY, text, n_bytes};
-    const ds_sink sink = ds_buffer_sink(file);
+    const ds_sink sink = buffer_sink(file);
     return ds_safetensors_write(&sink, NULL, sources, n, &source, 1) == DS_OK;
 }
 

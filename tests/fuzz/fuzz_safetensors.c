@@ -2,6 +2,7 @@
  * The safetensors container: what is read lies within the file and covers it; what is read can be
  * written, and what is written is read as the same.
  */
+#include "buffer_sink.h"
 #include "container_copy.h"
 #include "fuzz.h"
 
@@ -60,7 +61,7 @@ static void run(const uint8_t *data, size_t n_bytes)
     ds_buffer first, second;
     ds_buffer_init(&first, NULL);
     ds_buffer_init(&second, NULL);
-    const ds_sink to_first = ds_buffer_sink(&first), to_second = ds_buffer_sink(&second);
+    const ds_sink to_first = buffer_sink(&first), to_second = buffer_sink(&second);
     const ds_status written = copy_container(&to_first, file);
     if (written == DS_OK) {
         FUZZ_CHECK(ds_safetensors_open(&copy, NULL, first.bytes, first.n_bytes) == DS_OK);

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from dreamstream.operations import UNARY
+from operator import attrgetter
+
+from dreamstream.operations import ELEMENTWISE, UNARY
 
 __all__ = ["FLOAT", "INTEGER", "REAL"]
+
+
+def _called(x, name):
+    """A method without arguments; torch has some as functions alone."""
+    if hasattr(x, name):
+        return getattr(x, name)()
+    import torch
+
+    return attrgetter(ELEMENTWISE[name].torch)(torch)(x)
 
 
 def _odd(*names):
     return {
         name: [
-            lambda d, name=name: getattr(d.x, name)(),
-            lambda d, name=name: getattr(d.odd, name)(),
-            lambda d, name=name: getattr(d.odd * 1e4, name)(),
-            lambda d, name=name: getattr(d.x * 1e-3, name)(),
+            lambda d, name=name: _called(d.x, name),
+            lambda d, name=name: _called(d.odd, name),
+            lambda d, name=name: _called(d.odd * 1e4, name),
+            lambda d, name=name: _called(d.x * 1e-3, name),
         ]
         for name in names
     }
@@ -83,7 +94,7 @@ FLOAT = {
 
 OF_FLOATS = [r.name for r in UNARY if r.doc and r.integers is None]
 INTEGER = {
-    name: [lambda d, name=name: getattr(d.x, name)()]
+    name: [lambda d, name=name: _called(d.x, name)]
     for name in ("tan", "exp2", "sinc", "signbit", "deg2rad", *OF_FLOATS)
 } | {
     "atan2": [lambda d: d.x.atan2(d.y)],

@@ -7,6 +7,7 @@ from operator import attrgetter
 import numpy as np
 import pytest
 from ds_laws import GENERATORS
+from ds_laws.operators.attention import _bias as distance_bias
 from ds_laws.reference import REFERENCES, Refused, operands
 
 from dreamstream import operations
@@ -185,6 +186,25 @@ def resample(a, w, x):
     return y[:, : -(-len(x) * new // orig)].T.reshape(-1, *x.shape[1:])
 
 
+def attention(a, w, q, k, v):
+    """By a mask of what is seen, with the bias of distances in it."""
+    n, heads, d = q.shape
+    at, begin = torch.arange(n), torch.arange(n) // (a["chunk"] or n) * a["chunk"]
+    seen = torch.ones(n, n, dtype=torch.bool)
+    if a["left"] >= 0:
+        seen &= at >= (begin - a["left"])[:, None]
+    if a["chunk"] and a["right"] >= 0:
+        seen &= at < (begin + a["chunk"] + a["right"])[:, None]
+    mask = torch.zeros(heads, n, n, dtype=q.dtype)
+    if w and w[0] is not None:
+        distance = (at[:, None] - at).flatten().numpy()
+        mask = torch.from_numpy(distance_bias(a, w[0].numpy(), distance)).reshape(-1, n, n).expand(heads, n, n)
+    k, v = (x.repeat_interleave(heads // k.shape[1], 1) for x in (k, v))
+    q, k, v = (x.transpose(0, 1) for x in (q, k, v))
+    y = F.scaled_dot_product_attention(q, k, v, mask.masked_fill(~seen, -torch.inf), scale=a["scale"] or d**-0.5)
+    return y.transpose(0, 1)
+
+
 def elementwise(name):
     f = getattr(torch, {"div": "true_divide"}.get(name, name))
     return lambda a, w, *xs: f(*tensors(operands(a, [v.numpy() for v in w], [x.numpy() for x in xs])))
@@ -226,6 +246,7 @@ TORCH = {
     )(x, 0)[None],
     **{name: elementwise(name) for name in ELEMENTWISE},
     **{name: (lambda a, w, x, f=f: f(x, **a)) for name, f in UNARY.items()},
+    "attention": attention,
     "elu": lambda a, w, x: a["scale"] * F.relu(x) + F.elu(x.clamp(max=0) * a["input_scale"], a["alpha"]),
     "prelu": prelu,
     "cast": lambda a, w, x: x.to(getattr(torch, a["to"])),

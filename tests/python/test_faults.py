@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import gc
 
+import faults
 import numpy as np
 import pytest
 
 import dreamstream as ds
-from dreamstream import _core, nn
+from dreamstream import nn
 from dreamstream.online.eager import EagerCall
 
 
@@ -119,30 +120,30 @@ def test_every_operation(monkeypatch):
 
 # ---------------------------------------------------------------- the n-th allocation
 @pytest.fixture
-def faults():
-    _core.fault_install()
+def counted():
+    faults.install()
     yield
-    _core.fault_uninstall()
+    faults.uninstall()
 
 
 def fail_every_allocation(action):
     """Run the action with its 1st, 2nd, ... allocation failing until it succeeds; return how often it failed."""
     for n in range(1, 2000):
         gc.collect()  # graphs hang in circles with the tensors that were captured
-        blocks = _core.fault_stats()["live_blocks"]
-        _core.fault_arm(n)
+        blocks = faults.stats()["live_blocks"]
+        faults.arm(n)
         try:
             action()
             return
         except ds.OutOfMemoryError:
             pass
         finally:
-            _core.fault_arm(0)
+            faults.arm(0)
         gc.collect()
-        yield n, _core.fault_stats()["live_blocks"] - blocks
+        yield n, faults.stats()["live_blocks"] - blocks
 
 
-def test_eager_calls(faults):
+def test_eager_calls(counted):
     pair, failures = Pair(), 0
     x, sos, eos = pair.batch()
     outputs = []
@@ -154,7 +155,7 @@ def test_eager_calls(faults):
     assert failures >= 5, "one for every operation at least"
 
 
-def test_offline_calls(faults):
+def test_offline_calls(counted):
     model = make()
     x = ds.tensor(chunk(np.random.default_rng(0), 50)[None])
     wanted = model(x).numpy()  # operators are made once and kept
@@ -178,7 +179,7 @@ def test_bits_do_not_depend_on_where_memory_lies():
 
 
 @pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_compiling(faults, threads):
+def test_compiling(counted, threads):
     model, engines, failures = make(), [], 0
     ds.compile(model, ("B", 3, "L"), verify=False)  # operators are made once and kept
     for _, leaked in fail_every_allocation(
@@ -209,7 +210,7 @@ def assert_alike(engine, twin, rng):
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_steps(faults, restart):
+def test_steps(counted, restart):
     engine, twin, rng = engines()
     chunks = {i: chunk(rng, 2000) for i in "abcd"}
     options = {"sos": ("b", "c", "d") if restart else ("c", "d"), "eos": ("a", "d"), "restart": restart}
@@ -227,7 +228,7 @@ def test_steps(faults, restart):
     assert_alike(engine, twin, rng)
 
 
-def test_batches(faults):
+def test_batches(counted):
     """The same of padded batches, whose `out` is as it was, too."""
     engine, twin, rng = engines()
     ids, options = list("abcd"), {"sos": ["c", "d"], "eos": ["a", "d"]}
@@ -255,7 +256,7 @@ def test_batches(faults):
 
 
 @pytest.mark.parametrize("what", ["snapshot", "restore", "fork"])
-def test_copies(faults, what):
+def test_copies(counted, what):
     engine, twin, rng = engines()
     kept = engine.snapshot("a")
     actions = {
@@ -274,11 +275,11 @@ def test_copies(faults, what):
     assert_alike(engine, twin, rng)
 
 
-def test_nothing_leaks(faults):
-    before = _core.fault_stats()["live_blocks"]
+def test_nothing_leaks(counted):
+    before = faults.stats()["live_blocks"]
     engine, _, rng = engines()
     engine.step({i: chunk(rng, 50) for i in "abcd"}, sos=("c", "d"), eos=("a", "d"))
     engine.close()
     del engine, _
-    assert _core.fault_stats()["live_blocks"] <= before
-    assert _core.fault_stats()["bad_releases"] == 0
+    assert faults.stats()["live_blocks"] <= before
+    assert faults.stats()["bad_releases"] == 0

@@ -6,11 +6,12 @@ import copy
 import gc
 import io
 
+import faults
 import pytest
 from same_bits import answers, content
 
 import dreamstream as ds
-from dreamstream import _core, nn
+from dreamstream import nn
 
 
 class Model(nn.Module):
@@ -26,45 +27,45 @@ class Model(nn.Module):
 
 
 @pytest.fixture
-def faults():
-    _core.fault_install()
-    yield _core
+def counted():
+    faults.install()
+    yield
     gc.collect()
-    _core.fault_uninstall()
+    faults.uninstall()
 
 
-def failing(faults, call):
+def failing(call):
     """Call until no allocation fails; return what the call that succeeds does, and how many failed."""
     for n in range(1, 10_000):
-        before = faults.fault_stats()["live_blocks"]
-        faults.fault_arm(n)
+        before = faults.stats()["live_blocks"]
+        faults.arm(n)
         try:
             result = call()
         except ds.OutOfMemoryError:
-            faults.fault_arm(0)
-            if faults.fault_stats()["live_blocks"] != before:
+            faults.arm(0)
+            if faults.stats()["live_blocks"] != before:
                 gc.collect()
-            assert faults.fault_stats()["live_blocks"] == before, n
+            assert faults.stats()["live_blocks"] == before, n
         else:
-            faults.fault_arm(0)
-            assert faults.fault_stats()["bad_releases"] == 0
+            faults.arm(0)
+            assert faults.stats()["bad_releases"] == 0
             return result, n - 1
     raise AssertionError("every allocation fails")
 
 
-def test_load(faults, tmp_path):
+def test_load(counted, tmp_path):
     engine = ds.compile(Model().eval(), ("B", 3, "L"), verify=False)
     engine.save(tmp_path / "m.dsm")
     for source in tmp_path / "m.dsm", content(engine), content(engine, "json"), content(engine, "xml"):
-        loaded, n = failing(faults, lambda source=source: ds.load(source))
+        loaded, n = failing(lambda source=source: ds.load(source))
         assert n > 50 and answers(loaded) == answers(engine)
 
 
-def test_save_and_copy(faults):
+def test_save_and_copy(counted):
     engine = ds.compile(Model().eval(), ("B", 3, "L"), verify=False)
     whole = content(engine)
     for form in "dsm", "json":
-        file, n = failing(faults, lambda form=form: content(engine, form))
+        file, n = failing(lambda form=form: content(engine, form))
         assert n > 5 and content(ds.load(io.BytesIO(file))) == whole
-    other, n = failing(faults, lambda: copy.copy(engine))
+    other, n = failing(lambda: copy.copy(engine))
     assert n >= 2 and answers(other) == answers(engine)

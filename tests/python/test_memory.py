@@ -18,10 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 MOST_GROWTH = 1024  # KiB; the interpreter's own heap moves by a few pages
 
 HEAD = """
-    import gc, json, os
+    import gc, json, os, sys
     import numpy as np
     import dreamstream as ds
-    from dreamstream import _core, nn
+    from dreamstream import nn
+
+    sys.path.insert(0, "tests/helpers")
+    import faults
 
     PAGE = os.sysconf("SC_PAGE_SIZE") // 1024
 
@@ -33,12 +36,12 @@ HEAD = """
     def report(step, n_warm, n):
         for k in range(n_warm):
             step(k)
-        before, calls = resident(), _core.fault_stats().get("calls", 0)
+        before, calls = resident(), faults.stats()["calls"]
         for k in range(n_warm, n_warm + n):
             step(k)
-        stats = _core.fault_stats()
-        print(json.dumps({"before": before, "after": resident(), "calls": stats.get("calls", 0) - calls,
-                          "bad_releases": stats.get("bad_releases", 0)}))
+        stats = faults.stats()
+        print(json.dumps({"before": before, "after": resident(), "calls": stats["calls"] - calls,
+                          "bad_releases": stats["bad_releases"]}))
 
     class Model(nn.Module):
         def __init__(self):
@@ -52,7 +55,7 @@ HEAD = """
 """
 
 OPENS = """
-    _core.fault_install()
+    faults.install()
     engine = ds.compile(Model().eval(), ("B", 4, "L"), threads={threads}, max_streams=3)
     x = np.ones((4, 6), np.float32)
 
@@ -84,7 +87,7 @@ AUDIO = """
             y = self.mix(x.unfold(1, 400, 160)).transpose(1, 2)
             return self.rnn(self.conv(y).transpose(1, 2))[0]
 
-    _core.fault_install()
+    faults.install()
     engine = ds.compile(FrontEnd().eval(), ("B", "L"), rate=16000, threads={threads})
     rng = np.random.default_rng(0)
     pieces = [(rng.standard_normal(1600) * 3000).astype(np.int16) for _ in range(7)]
@@ -122,7 +125,7 @@ EAGER = """
 """
 
 WAITING = """
-    _core.fault_install()
+    faults.install()
     model = nn.LSTM(4, 3, batch_first=True, bidirectional=True).eval()
     class Wrapped(nn.Module):
         def __init__(self):

@@ -20,7 +20,10 @@ HEAD = """
     import copy, gc, io, json, os, pickle, sys
     import numpy as np
     import dreamstream as ds
-    from dreamstream import _core, nn
+    from dreamstream import nn
+
+    sys.path.insert(0, "tests/helpers")
+    import faults
 
     PAGE = os.sysconf("SC_PAGE_SIZE") // 1024
     path = sys.argv[1]
@@ -39,7 +42,7 @@ HEAD = """
 """
 
 LOADS = """
-    _core.fault_install()
+    faults.install()
     ds.compile(made(64), ("B", 4, "L"), verify=False).save(path)
     content = open(path, "rb").read()
     text = io.BytesIO()
@@ -64,10 +67,10 @@ LOADS = """
 
     for k in range(200):
         step(k)
-    before, blocks = resident(), _core.fault_stats()["live_blocks"]
+    before, blocks = resident(), faults.stats()["live_blocks"]
     for k in range(1000):
         step(k)
-    stats = _core.fault_stats()
+    stats = faults.stats()
     print(json.dumps({"grown": resident() - before, "blocks": stats["live_blocks"] - blocks,
                       "bad": stats["bad_releases"]}))
 """

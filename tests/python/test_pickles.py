@@ -10,6 +10,7 @@ import os
 import pickle
 import pickletools
 
+import faults
 import numpy as np
 import pytest
 from same_bits import answers, content
@@ -126,18 +127,16 @@ def test_closed_engines():
 
 def test_weights_are_not_copied():
     """Ten copies of 36 MB of weights, in memory that the engine asks for."""
-    from dreamstream import _core
-
-    _core.fault_install()
+    faults.install()
     try:
         engine = ds.compile(model(size=3_000_000 // 8), ("B", 3, "L"), verify=False)
-        before = _core.fault_stats()["live_bytes"]
+        before = faults.stats()["live_bytes"]
         assert before > 30e6
         copies = [copy.copy(engine) for _ in range(10)]
-        assert _core.fault_stats()["live_bytes"] - before < 1e6
+        assert faults.stats()["live_bytes"] - before < 1e6
         del copies
     finally:
-        _core.fault_uninstall()
+        faults.uninstall()
 
 
 def test_a_pool_of_processes(path):

@@ -18,22 +18,21 @@ from dreamstream.nn import activation, dropout, frames, pooling
 PACKAGE = Path(__file__).resolve().parents[2] / "dreamstream"
 METHODS = '''"""The tensor with its methods; tests/source/test_stubs.py writes this."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from typing_extensions import Self
 
 from .base import Base, Number
 
-__all__ = ["Tensor", "method"]
+__all__ = ["Tensor", "take"]
 
-F = TypeVar("F")
 Flag = bool
 Real = float
 Operand = Any
 Dims = int | Sequence[int] | None
 
-def method(cls: type[Base], *names: str) -> Callable[[F], F]: ...
+def take(cls: type[Base], module: Mapping[str, Any] | None = None, /, **others: Any) -> None: ...
 
 class Tensor(Base):
 '''

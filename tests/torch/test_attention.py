@@ -147,7 +147,7 @@ def test_gradients_of_learned_terms():
             super().__init__(None)
             self.near = nn.Embedding(9, 2)
 
-        def attend(self, q, k, v):  # noqa: F811
+        def attend(self, q, k, v):
             i = torch.arange(q.size(2))
             term = self.near((i[:, None] - i).clamp(-4, 4) + 4).permute(2, 0, 1)
             scores = q @ k.transpose(-2, -1) * 0.5 + term
@@ -217,9 +217,9 @@ def test_a_declared_context(context):
 
 def test_contexts_that_are_none():
     context = ds.Context(4, 8)
-    with pytest.raises(ValueError, match="no module's path fits 'layer.0'"):
+    with pytest.raises(ValueError, match=r"no module's path fits 'layer\.0'"):
         ds.patch_module(encoder(), context={"layer.0": context})
-    with pytest.raises(ValueError, match="lies within 'layers.0'"):
+    with pytest.raises(ValueError, match=r"lies within 'layers\.0'"):
         ds.patch_module(encoder(), context={"layers.0": context, "layers.0.self_attn": context})
     with pytest.raises(ValueError, match="two patterns fit"):
         ds.patch_module(encoder(), context={"layers.*": context, "layers.1": context})

@@ -24,6 +24,14 @@ def refused(name: str, refusal: Refusal) -> NotStreamableError:
     return NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}{waits}")
 
 
+def _identity(mask: Any) -> bool:
+    """Whether a mask is one element that masks nothing, as those of lengths are."""
+    if hasattr(mask, "says") or math.prod(mask.shape) != 1:
+        return False
+    value = mask.numpy().reshape(())
+    return bool(value) if value.dtype == bool else value == 0
+
+
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
@@ -76,6 +84,8 @@ def scaled_dot_product_attention(
     """
     name = "scaled_dot_product_attention"
     q, k, v = checked(name, query), checked(name, key), checked(name, value)
+    if attn_mask is not None and _identity(attn_mask):
+        attn_mask = None
     noted = hasattr(attn_mask, "says")
     if attn_mask is not None and not noted:
         raise refused(name, MASKED)

@@ -13,28 +13,17 @@ from .texts import described
 __all__ = ["cumulative_mean", "cumulative_sum", "overlap_add", "running_mean"]
 
 
+@described(
+    "``(B, L_out)``, ``(L_out,)`` or ``(B, C, L_out)``, where L_out = (L - 1) * step + size; no samples of no "
+    "windows.",
+    {"ShapeError": "Where the last two dimensions are not the stream axis and the window."},
+    input="``(B, L, size)``, ``(L, size)`` or, as `unfold` gives it, ``(B, C, L, size)``.",
+    step="Samples from window to window; where it is above their size, zeros stand between.",
+)
 def overlap_add(input: Tensor, step: int) -> Tensor:
     """Return windows of samples laid over each other, `step` apart, and added.
 
     The inverse of ``x.unfold(L, size, step)`` for windows that add up to one.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(B, L, size)``, ``(L, size)`` or, as `unfold` gives it, ``(B, C, L, size)``.
-    step : int
-        Samples from window to window; where it is above `size`, zeros stand between.
-
-    Returns
-    -------
-    Tensor
-        ``(B, L_out)``, ``(L_out,)`` or ``(B, C, L_out)``, where L_out = (L - 1) * step + size; no samples
-        of no windows.
-
-    Raises
-    ------
-    ShapeError
-        Where the last two dimensions are not the stream axis and the window.
     """
     x = checked("overlap_add", input)
     if operator.index(step) < 1:

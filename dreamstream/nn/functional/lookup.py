@@ -64,28 +64,17 @@ def row_of(name: str, padding_idx: int, n: int) -> int:
     return padding_idx % n
 
 
+@described(
+    "``(*, num_classes) int64``.",
+    {
+        "StreamIndexError": "For an index out of range.",
+        "NotStreamableError": "For a stream without `num_classes`: its largest index is not known.",
+    },
+    tensor="``(*) int64``, from 0 to num_classes - 1.",
+    num_classes="The length of the rows; -1 finds it from a plain tensor's largest index.",
+)
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """Return int64 rows that are 1 at the index and 0 elsewhere.
-
-    Parameters
-    ----------
-    tensor : Tensor
-        ``(*) int64``, from 0 to num_classes - 1.
-    num_classes : int
-        The length of the rows; -1 finds it from a plain tensor's largest index.
-
-    Returns
-    -------
-    Tensor
-        ``(*, num_classes) int64``.
-
-    Raises
-    ------
-    StreamIndexError
-        For an index out of range.
-    NotStreamableError
-        For a stream without `num_classes`: its largest index is not known.
-    """
+    """Return int64 rows that are 1 at the index and 0 elsewhere."""
     x = checked("one_hot", tensor)
     if num_classes == -1:
         if x.is_stream:

@@ -15,35 +15,28 @@ from ...stream.edge import Request
 from ...stream.rules import Length
 from ...stream.where import user_line
 from .arguments import checked, frame_dims
+from .texts import described
 
 __all__ = ["pad", "pad_to_multiple"]
 
 
+@described(
+    "",
+    {
+        "ShapeError": "For pads that don't come in pairs, more pairs than dimensions, and features that are too "
+        "few to be mirrored or repeated that often.",
+        "NotStreamableError": "Where a stream would be padded with its own end, or with other streams.",
+    },
+    input="``(*, L)``; of a stream the stream axis, which is padded at its start and its end, and axes of "
+    "features, within each frame.",
+    pad="sequence of int: ``(left, right)`` of the last dimension, then of the one before, and so on; negative "
+    "numbers take elements away. Behind a stream's last frame also what was computed of lengths, such as "
+    '``y.size(L) - x.size(L)`` or ``-x.size(L) % 4``, for "constant" and "replicate".',
+    mode='{"constant", "replicate", "reflect", "circular"}: What is added. "circular" is not for the stream axis.',
+    value='For "constant"; 0 without it.',
+)
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """Return the tensor with elements added at both ends of its last dimensions.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(*, L)``; of a stream the stream axis, which is padded at its start and its end, and axes of
-        features, within each frame.
-    pad : sequence of int
-        ``(left, right)`` of the last dimension, then of the one before, and so on; negative numbers
-        take elements away. Behind a stream's last frame also what was computed of lengths, such as
-        ``y.size(L) - x.size(L)`` or ``-x.size(L) % 4``, for "constant" and "replicate".
-    mode : {"constant", "replicate", "reflect", "circular"}
-        What is added. "circular" is not for the stream axis.
-    value : float, optional
-        For "constant"; 0 without it.
-
-    Raises
-    ------
-    ShapeError
-        For pads that don't come in pairs, more pairs than dimensions, and features that are too few to
-        be mirrored or repeated that often.
-    NotStreamableError
-        Where a stream would be padded with its own end, or with other streams.
-    """
+    """Return the tensor with elements added at both ends of its last dimensions."""
     x, pads = checked("pad", input), [p if isinstance(p, Length) else operator.index(p) for p in pad]
     if len(pads) % 2 or len(pads) > 2 * x.ndim:
         raise ShapeError(f"pad: {len(pads)} numbers for a tensor of {x.ndim} dimensions; give pairs")
@@ -60,6 +53,17 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     return x
 
 
+@described(
+    "``left + max(least, T rounded up to the multiple) + right`` frames; none where T is 0.",
+    {"ShapeError": "For a multiple below 1, a negative padding or least and an unknown mode."},
+    input="``(*, L)``, or a stream, which knows its axis.",
+    multiple="The size of a block.",
+    padding="(left, right): Frames that are added in any case.",
+    mode='{"constant", "replicate", "reflect"}: What is added. A stream that is too short to be mirrored is '
+    "continued with `value` until it is long enough, and cut again afterwards.",
+    value='What the frames hold in mode "constant".',
+    least="Shorter streams are padded up to so many frames; then come those of `padding`.",
+)
 def pad_to_multiple(
     input: Tensor,
     multiple: int,
@@ -72,32 +76,6 @@ def pad_to_multiple(
 
     What convolutions do that pad their input to a whole number of strides: ``left`` frames stand before
     the T frames of the stream and ``right + (-T % multiple)`` behind them, more if T is below `least`.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(*, L)``, or a stream, which knows its axis.
-    multiple : int
-        The size of a block.
-    padding : (left, right)
-        Frames that are added in any case.
-    mode : {"constant", "replicate", "reflect"}
-        What is added. A stream that is too short to be mirrored is continued with `value` until it is long
-        enough, and cut again afterwards.
-    value : float
-        What the frames hold in mode "constant".
-    least : int
-        Shorter streams are padded up to so many frames; then come those of `padding`.
-
-    Returns
-    -------
-    Tensor
-        ``left + max(least, T rounded up to the multiple) + right`` frames; none where T is 0.
-
-    Raises
-    ------
-    ShapeError
-        For a multiple below 1, a negative padding or least and an unknown mode.
 
     Notes
     -----

@@ -75,23 +75,17 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     return binary("prelu", _real("leaky_relu", input), float(negative_slope))
 
 
+@described(
+    "",
+    {
+        "ShapeError": "Where dimension 1 has another size.",
+        "NotStreamableError": "Where dimension 1 of a stream is not one of features.",
+    },
+    input="``(B, C, *)``; with a single weight of any shape.",
+    weight="``(C,)``, one per channel, or ``(1,)``.",
+)
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """Return x above zero, weight * x below.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(B, C, *)``; with a single weight of any shape.
-    weight : Tensor
-        ``(C,)``, one per channel, or ``(1,)``.
-
-    Raises
-    ------
-    ShapeError
-        Where dimension 1 has another size.
-    NotStreamableError
-        Where dimension 1 of a stream is not one of features.
-    """
+    """Return x above zero, weight * x below."""
     x = _real("prelu", input)
     require_same("prelu", input=x.dtype, weight=checked("prelu", weight).dtype)
     if weight.ndim > 1:

@@ -48,11 +48,12 @@ def described(
                 lines += [f"{name} : {kind}", _wrapped(text)]
         doc = inspect.cleandoc(function.__doc__ or "")
         first, _, rest = doc.partition("\n\n")
-        parts = [first, HEADING + "\n".join(lines)]
+        before, notes, after = rest.partition("Notes\n-----\n")
+        prose, *sections = re.split(r"^(?=\w+\n-+$)", before, maxsplit=1, flags=re.MULTILINE)
+        parts = [first, prose.strip(), HEADING + "\n".join(lines)]
         parts += [f"Returns\n-------\nTensor\n{_wrapped(returns)}"] if returns else []
-        before, _, after = rest.partition("Notes\n-----\n")
         errors = "\n".join(f"{error}\n{_wrapped(when)}" for error, when in (raises or {}).items())
-        parts += [before.rstrip(), errors and f"Raises\n------\n{errors}", after and f"Notes\n-----\n{after}"]
+        parts += [*map(str.rstrip, sections), errors and f"Raises\n------\n{errors}", notes + after]
         function.__doc__ = "\n\n".join(filter(None, parts))
         return function
 

@@ -11,10 +11,27 @@ from ...errors import NotStreamableError, ShapeError
 from ...operations.refusals import RESIZED
 from ...stream.where import user_line
 from .arguments import checked
+from .texts import described
 
 __all__ = ["interpolate"]
 
 
+@described(
+    "``(B, C, L_out)`` or ``(B, C, H_out, W_out)``. Whole factors repeat elements exactly (torch's positions in "
+    "single precision slip for some of them, 41, 47, 49 …).",
+    {
+        "NotStreamableError": "For other factors, and sizes, along a stream.",
+        "ShapeError": "For other modes, and arguments that don't fit.",
+    },
+    input="``(B, C, L)`` or ``(B, C, H, W)``; any of the dimensions but the first two may be the stream axis.",
+    size="int or (int, int), optional: The new sizes; of features and plain tensors only.",
+    scale_factor="float or (float, float), optional: New elements per old one. Along a stream a whole number, "
+    "or one divided by a whole number k, every k-th frame, as ``x[..., ::k]``, as far as there are k.",
+    mode='{"nearest"}: How elements are found.',
+    align_corners='As in torch; of no consequence for "nearest".',
+    recompute_scale_factor="Whether the places are found by the sizes.",
+    antialias='As in torch; of no consequence for "nearest".',
+)
 def interpolate(
     input: Tensor,
     size: Any = None,
@@ -24,36 +41,7 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """Return the last dimensions in another size, each element the nearest one below its place.
-
-    Parameters
-    ----------
-    input : Tensor
-        ``(B, C, L)`` or ``(B, C, H, W)``; any of the dimensions but the first two may be the stream axis.
-    size : int or (int, int), optional
-        The new sizes; of features and plain tensors only.
-    scale_factor : float or (float, float), optional
-        New elements per old one. Along a stream a whole number, or one divided by a whole number k: every
-        k-th frame, as ``x[..., ::k]``, as far as there are k.
-    mode : {"nearest"}
-        How elements are found.
-    align_corners, recompute_scale_factor, antialias
-        As in torch; of no consequence for "nearest", but that the places are found by the sizes where
-        `recompute_scale_factor` is True.
-
-    Returns
-    -------
-    Tensor
-        ``(B, C, L_out)`` or ``(B, C, H_out, W_out)``. Whole factors repeat elements exactly (torch's
-        positions in single precision slip for some of them, 41, 47, 49 …).
-
-    Raises
-    ------
-    NotStreamableError
-        For other factors, and sizes, along a stream.
-    ShapeError
-        For other modes, and arguments that don't fit.
-    """
+    """Return the last dimensions in another size, each element the nearest one below its place."""
     x = checked("interpolate", input)
     if mode != "nearest" or antialias:
         asked = "antialias=True" if mode == "nearest" else repr(mode)

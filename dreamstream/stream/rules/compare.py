@@ -67,11 +67,11 @@ class Comparison(Token):
         self.negated = negated
 
     def __bool__(self) -> bool:
-        return self.truth(sys._getframe(1))
+        return self.truth(sys._getframe(1), self)
 
-    def truth(self, frame: FrameType) -> bool:
-        """Return the answer to the test that a frame makes, which is checked at the end of streams."""
-        raises = answer_that_raises(frame)
+    def truth(self, frame: FrameType, asked: object) -> bool:
+        """Return the answer to the test that a frame makes of an object; it is checked at the end of streams."""
+        raises = answer_that_raises(frame, asked)
         trusted = not raises
         if raises is None or (trusted == self.negated and len(self.parts) > 1):
             self._misuse("compared where streams answer differently")

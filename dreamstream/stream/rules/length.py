@@ -190,7 +190,7 @@ class Length(Token):
 
     def __bool__(self) -> bool:
         differs = self.compare(0, "ne")
-        return bool(differs if isinstance(differs, bool) else differs.truth(sys._getframe(1)))
+        return bool(differs if isinstance(differs, bool) else differs.truth(sys._getframe(1), self))
 
     def formula(self) -> Formula | None:
         """Return what it is as a function of a forward's input; None where that is not known."""

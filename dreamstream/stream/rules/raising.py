@@ -18,20 +18,23 @@ __all__ = ["answer_that_raises"]
 _MOST = 2000  # instructions looked at
 
 
-def answer_that_raises(frame: FrameType) -> bool | None:
+def answer_that_raises(frame: FrameType, asked: object) -> bool | None:
     """Return which answer to the test that a frame makes leads to an exception; None: neither must.
 
     Parameters
     ----------
     frame : FrameType
-        In the midst of an instruction that asks an object for its truth.
+        In the midst of an instruction that asks for a truth.
+    asked : object
+        Whose it is; the variables that hold it may be asked again.
     """
     code = _read(frame.f_code)
     at = code.places.get(frame.f_lasti)
     if at is None:
         return None
+    held = [name for name, value in frame.f_locals.items() if value is asked]
     for answer in (False, True):
-        if _Walk(code).from_test(at, answer):
+        if _Walk(code).from_test(at, answer, dict.fromkeys(held, answer)):
             return answer
     return None
 
@@ -66,14 +69,15 @@ class _Walk:
         self.code = code
         self.looked = 0
 
-    def from_test(self, at: int, answer: bool) -> bool:
+    def from_test(self, at: int, answer: bool, variables: dict[str, Any]) -> bool:
+        """Whether all ways from a test with this answer end in an exception."""
         name, argument = self.code.instructions[at].opname, str(self.code.instructions[at].argrepr)
         if name == "COMPARE_OP":  # of tuples or lists, which ask for each element
             if answer or not ("==" in argument or "!=" in argument):
                 return False
-            return self.raises(at + 1, ["!=" in argument], {})
+            return self.raises(at + 1, ["!=" in argument], variables)
         if name in ("UNARY_NOT", "TO_BOOL") or "JUMP" in name:
-            return self.raises(at, [answer], {})
+            return self.raises(at, [answer], variables)
         return False
 
     def raises(self, at: int, stack: list[Any], variables: dict[str, Any]) -> bool:

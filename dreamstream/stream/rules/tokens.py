@@ -26,6 +26,9 @@ class Edge(Protocol):
     def misuse(self, message: str) -> Exception:
         """Return the exception to raise for a wrong use."""
 
+    def measure(self, attributes: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+        """Return what the operator `length` gives at the end of streams."""
+
     def require(self, other: Any, attributes: Mapping[str, Any]) -> None:
         """Refuse streams at whose end the lengths of both don't compare as the operator `require` says."""
 

@@ -16,9 +16,10 @@ from ...array import BatchTensor
 from ...array import where as native_where
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as Native
+from ...array.symbolic import Symbolic, positions
 from ...errors import ModeError, NotStreamableError
 from ...nn import functional as native_functional
-from ...stream.rules import BatchSize
+from ...stream.rules import BatchSize, Length
 from ...stream.where import user_line
 from ..run.dropping import dropping
 from ..tensor import StreamTensor
@@ -141,6 +142,9 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     def made(forward: Forward, *args: Any, **kwargs: Any) -> Any:
         first = args[0] if args else kwargs.pop("size")
         size, rest = (first, args[1:]) if isinstance(first, (list, tuple)) else (args, ())
+        if any(isinstance(s, Length) for s in size):
+            one = make((1,), *rest, **{k: v for k, v in kwargs.items() if k != "device"})
+            return Symbolic.filled(size, one.item())
         batch = [i for i, s in enumerate(size) if isinstance(s, BatchSize)]
         shape = [1 if i in batch else s for i, s in enumerate(size)]
         strange = next((s for s in shape if not isinstance(s, int)), None)
@@ -157,6 +161,12 @@ for _make in (torch.zeros, torch.ones, torch.full, torch.empty):
     function(_make.__name__)(_of_batch(torch.zeros if _make is torch.empty else _make))
 
 
+@function("arange")
+def arange(forward: Forward, *bounds: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    first, last = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
+    return positions(first, last, *bounds[2:])
+
+
 def _new(name: str, make: Callable[..., torch.Tensor]) -> None:
     @function(name)
     def made(forward: Forward, x: Any, *size: Any, **kwargs: Any) -> Any:
@@ -164,7 +174,7 @@ def _new(name: str, make: Callable[..., torch.Tensor]) -> None:
         kwargs.setdefault("device", forward.device)
         size = size or (kwargs.pop("size"),)
         flat = size[0] if isinstance(size[0], (list, tuple)) else size
-        if any(isinstance(s, BatchSize) for s in flat):
+        if any(isinstance(s, (BatchSize, Length)) for s in flat):
             return _of_batch(make)(forward, *size, **kwargs)
         return Constant(make(*size, **kwargs), forward.arrays)
 

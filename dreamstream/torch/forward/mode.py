@@ -18,17 +18,20 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from ... import array as native_array
 from ...array import BatchTensor
 from ...array.stream_tensor import StreamTensor as NativeStream
+from ...array.symbolic import Symbolic
 from ...array.tensor import Tensor as NativeTensor
 from ...errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from ...nn import functional as native_functional
 from ...stream.course import Course, Recording, repeat, same_entry, seen
-from ...stream.rules import BatchLength, BatchSize, Length
+from ...stream.rules import Quotient, Token
+from ...stream.tree import leaves
 from ...stream.where import user_line
 from ..private import active_modes, leave_innermost_mode
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .buffers import Buffers
 from .constants import Arrays, Constant, nominal
-from .names import ATTRIBUTES, HANDLERS, IGNORED, NOTED, Meaning, meaning_of, note, shares_memory, writes
+from .names import ATTRIBUTES, HANDLERS, IGNORED, Meaning, meaning_of, note, shares_memory, writes
+from .names import NOTED as _NOTED
 
 __all__ = ["Forward", "current"]
 
@@ -131,6 +134,8 @@ class Forward(TorchFunctionMode):
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
         meaning = meaning_of(func)
+        if (not args or type(args[0]) is not SHELL) and _only_symbolic((args, kwargs)):
+            return _of_lengths(func, meaning.name, args, kwargs)
         repeats = meaning.repeats and kwargs.get("inplace") is not True
         if self._courses is None or not repeats or self.entry.recording is not None:
             return self._called(func, meaning, args, kwargs)
@@ -156,10 +161,13 @@ class Forward(TorchFunctionMode):
         if kwargs.get("out") is not None:
             raise NotStreamableError(f"{func.__name__}: out= of a stream inside a forward, at {user_line()}")
         target = args[0] if args else kwargs.get("input")
+        shells: list[Any] = [x for x in (*args, *kwargs.values()) if type(x) is SHELL]
+        if not _NOTED.isdisjoint([type(x._inner) for x in shells]):
+            return self._noted(func, meaning, target, args, kwargs)
         given = [a if type(a) in _ATOMS else self.unwrap(a) for a in args]
         named = {k: self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
         known = meaning.native is not None and given and type(given[0]) is NativeStream
-        if known and NOTED.isdisjoint(map(type, (*given, *named.values()))):
+        if known and torch.dtype not in map(type, (*given, *named.values())):
             result = meaning.native(*given, **named)  # type: ignore[misc]
         else:
             result = self._run(func, meaning.name, tuple(given), named)
@@ -167,10 +175,25 @@ class Forward(TorchFunctionMode):
             return self._written(target, result, func.__name__)
         return self._wrapped(result, target if meaning.shares else None)
 
+    def _noted(
+        self, func: Any, meaning: Meaning, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run a function on what is noted until attention asks for it."""
+        given = tuple(a if isinstance(a, Symbolic) else self.unwrap(a) for a in args)
+        named = {
+            k: v if isinstance(v, Symbolic) else self.unwrap(v)
+            for k, v in kwargs.items()
+            if v is not None and k not in IGNORED
+        }
+        result = note(func, meaning.name, given, named)
+        if result is NotImplemented:
+            given, named = (tuple(map(self.unwrap, given)), {k: self.unwrap(v) for k, v in named.items()})
+            result = self._run(func, meaning.name, given, named)
+        if meaning.in_place and isinstance(target, StreamTensor):
+            return self._written(target, result, func.__name__)
+        return self._wrapped(result)
+
     def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        noted = note(func, name, args, kwargs)
-        if noted is not NotImplemented:
-            return noted
         if args and _has_own(args[0], name):
             return getattr(args[0], name)(*args[1:], **kwargs)
         handler = HANDLERS.get(name)
@@ -223,6 +246,8 @@ class Forward(TorchFunctionMode):
             return self._inner(x)
         if isinstance(x, torch.Tensor):
             return self._constant(x)
+        if isinstance(x, Symbolic):
+            return Constant(torch.from_numpy(x.constant().numpy()).to(self.device), self.arrays)
         if isinstance(x, (list, tuple)):
             if _ATOMS.issuperset(map(type, x)):
                 return x
@@ -346,9 +371,32 @@ def _concerned(tree: Any) -> bool:
         elif isinstance(x, slice):
             if _concerned((x.start, x.stop, x.step)):
                 return True
-        elif isinstance(x, (Length, BatchSize, BatchLength, BatchTensor)):
+        elif isinstance(x, (Token, BatchTensor, Symbolic)):
             return True
     return False
+
+
+def _only_symbolic(tree: Any) -> bool:
+    """Whether lengths as tensors are among arguments, and no stream is."""
+    found = [x for x in leaves(tree) if isinstance(x, (Symbolic, Quotient, StreamTensor))]
+    return bool(found) and not any(isinstance(x, StreamTensor) for x in found)
+
+
+def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a function of torch on lengths."""
+    owner, *rest = args or (kwargs.pop("input"),)
+    if isinstance(owner, Quotient):
+        owner = Symbolic(owner, (), owner.over)
+    if not isinstance(owner, Symbolic):
+        owner = Symbolic(
+            owner.item() if isinstance(owner, torch.Tensor) else owner, (), _length_among((args, kwargs))
+        )
+    out = getattr(owner, name)(*rest, **{k: v for k, v in kwargs.items() if k not in IGNORED and v is not None})
+    return out.item() if isinstance(args[0], Quotient) else out
+
+
+def _length_among(tree: Any) -> Any:
+    return next(x.length for x in leaves(tree) if isinstance(x, Symbolic))
 
 
 def _call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -370,5 +418,12 @@ def _call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     raise error
 
 
+def _call_on_lengths(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """What a length that is given to torch's functions calls by itself."""
+    return _call(func, types, args, kwargs or {})
+
+
+for _kind in (Symbolic, Quotient):
+    setattr(_kind, "__torch_function__", classmethod(_call_on_lengths))  # noqa: B010
 TAKERS.inside = _call
 TAKERS.beneath = _call_beneath

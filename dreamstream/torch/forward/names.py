@@ -34,7 +34,7 @@ Handler = Callable[..., Any]
 IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "generator")
 
 #: What is noted until attention asks for it: arguments of these types have a say in every function.
-NOTED: set[type] = {torch.dtype}
+NOTED: set[type] = set()
 _note: Callable[..., Any] = lambda *_: NotImplemented  # noqa: E731
 
 HANDLERS: dict[str, Handler] = {}

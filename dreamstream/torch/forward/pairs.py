@@ -14,6 +14,7 @@ from weakref import ref
 import torch
 
 from ...array.scores import Scores
+from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
 from ...stream.pairs import LONGEST, MASKED, Recognised, Unrecognised, long_enough, recognised
 from ...stream.rules import BatchSize, Length
@@ -23,6 +24,7 @@ from ..run.dropping import dropping
 from . import constants, names
 from .constants import Constant
 from .mode import current
+from .sizes import TorchLength
 
 __all__ = ["Pairs"]
 
@@ -94,6 +96,8 @@ class Pairs:
         for x in _flat((*self.args[: 2 if filling else None], *(() if filling else self.kwargs.values()))):
             if isinstance(x, Pairs):
                 yield from x._numbers()
+            elif isinstance(x, Symbolic) and isinstance(x.value, int):
+                yield x.value
             elif isinstance(x, torch.Tensor) and not x.is_floating_point() and x.numel() <= _FEW:
                 yield from map(float, x.flatten().tolist())
             elif (isinstance(x, int) and not isinstance(x, bool)) or (isinstance(x, float) and abs(x) < -MASKED):
@@ -149,6 +153,8 @@ class Pairs:
         for x in _flat((self.args, self.kwargs)):
             if isinstance(x, Length):
                 yield x
+            elif isinstance(x, Symbolic):
+                yield x.length
             elif isinstance(x, Pairs):
                 yield from x._lengths()
 
@@ -177,6 +183,8 @@ def _flat(tree: Any) -> Iterator[Any]:
 def _at(x: Any, count: Callable[[Length], int]) -> Any:
     if isinstance(x, Pairs):
         return x.at(count)
+    if isinstance(x, Symbolic):
+        return _of_symbolic(x, count)
     if isinstance(x, Length):
         return count(x)
     if isinstance(x, BatchSize):
@@ -187,6 +195,17 @@ def _at(x: Any, count: Callable[[Length], int]) -> Any:
         items = [_at(i, count) for i in x]
         return items if isinstance(x, list) else tuple(items)
     return x
+
+
+def _of_symbolic(x: Symbolic, count: Callable[[Length], int]) -> torch.Tensor:
+    """Return lengths and positions at a number of frames, which are those of all streams."""
+    n = count(x.length)
+    value = count(x.value) if isinstance(x.value, Length) else x.value
+    out = torch.full([1 if r == "B" else n if r == "L" else r for r in x.roles], value)
+    if x.position:
+        at = x.roles.index("L")
+        out = out + torch.arange(n).reshape([-1 if i == at else 1 for i in range(len(x.roles))])
+    return out
 
 
 def _added(steps: Sequence[Any], n: int, keys: Any) -> torch.Tensor:
@@ -217,6 +236,8 @@ def _key(x: Any, keys: Any, tensors: list[torch.Tensor]) -> Any:
     """Return what is equal of equal programs; tensors go to a list, by whose identities they are told apart."""
     if isinstance(x, Pairs):
         return (x.func, _key(x.args, keys, tensors), _key(tuple(x.kwargs.items()), keys, tensors))
+    if isinstance(x, Symbolic):
+        return x.roles, x.position, _key(x.length, keys, tensors), _key(x.value, keys, tensors)
     if isinstance(x, Length):
         return tuple(_frames(x, n, keys) for n in (LONGEST, LONGEST + 1))
     if isinstance(x, torch.Tensor):
@@ -258,13 +279,11 @@ def _noted(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
 
 def _looked_up(at: Any, weight: Any) -> Any:
     """Return the rows of a table for all positions in turn: the table, cut to the stream's length."""
-    if not isinstance(at, Pairs) or not isinstance(weight, Constant):
+    plain = isinstance(at, Symbolic) and at.position and at.value == 0 and {*at.roles} <= {"L", "B", 1}
+    if not plain or not isinstance(weight, (torch.Tensor, Constant)):
         return None
-    probe = at._probe(40)
-    if probe.shape not in ((40,), (1, 40)) or not torch.equal(probe.flatten(), torch.arange(40)):
-        return None
-    length = next(at._lengths())
-    return weight[:length] if probe.dim() == 1 else weight.unsqueeze(0)[:, :length]
+    table = weight if isinstance(weight, Constant) else Constant(weight, current().arrays)
+    return table[: at.length] if len(at.roles) == 1 else table.unsqueeze(0)[:, : at.length]
 
 
 def _type_of(x: Any) -> Any:
@@ -288,13 +307,13 @@ def note(func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dic
         return _on_scores(name, args, kwargs)
     if Pairs in kinds and name in _NUMBERS:
         raise NotStreamableError(f"positions are made numbers by {name} at {user_line()}; {SERVES}")
-    if Pairs in kinds or (name in _MAKERS and any(issubclass(k, Length) for k in kinds)):
+    if Pairs in kinds or Symbolic in kinds or (name in _MAKERS and any(issubclass(k, Length) for k in kinds)):
         return _noted(func, args, kwargs)
     return NotImplemented
 
 
 _NUMBERS = ("__index__", "__int__", "__float__", "__len__", "__iter__", "item", "tolist", "numpy", "__array__")
-_MAKERS = ("arange", "eye", "zeros", "ones", "full", "empty", "tril_indices")
+_MAKERS = ("arange", "eye")
 
 
 def _on_scores(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -309,7 +328,25 @@ def _on_scores(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     raise NotStreamableError(f"{name} of scores of attention, at {user_line()}")
 
 
+_COMPARISONS = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
+
+
+def _of_symbolic_method(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a method of lengths or positions that says nothing of every frame alike."""
+    forward = current()
+    owners = (torch.Tensor, torch.nn.functional, torch)
+    func = next((getattr(o, name) for o in owners if hasattr(o, name)), None)
+    if func is None:
+        return NotImplemented
+    given = tuple(a if isinstance(a, Symbolic) else forward.unwrap(a) for a in args)
+    out = _noted(func, given, kwargs)
+    if isinstance(out, Pairs) and name in _COMPARISONS and sum(isinstance(s, Length) for s in out.shape) < 2:
+        return NotImplemented  # a mask of frames, which is refused
+    return forward._wrapped(out)
+
+
 names.NOTED.update((Pairs, Scores))
+TorchLength.note = staticmethod(_of_symbolic_method)
 names.set_note(note)
 constants.set_pairs(lambda tensor, index: Pairs(torch.Tensor.__getitem__, (tensor, index), {}))
 Scores.dropping = staticmethod(dropping)

@@ -6,6 +6,9 @@ torch parses arguments before a mode sees the call: a size has to be a `torch.Sy
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, ClassVar
+
 import torch
 
 from ...stream.rules import BatchLength, BatchSize, Length, Sizes
@@ -19,6 +22,11 @@ class TorchBatch(BatchSize, torch.SymInt):  # type: ignore[misc]
 
 class TorchLength(Length, torch.SymInt):
     """``x.size(L)``."""
+
+    #: What is noted of a function that says something of pairs of frames (`pairs`).
+    note: ClassVar[Callable[..., Any]]
+
+    types: ClassVar = {bool: torch.bool, float: torch.float32, int: torch.int64}
 
 
 class TorchBatchLength(BatchLength, torch.SymInt):

@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 
+from ...array.symbolic import Symbolic, measured
 from ...engine.source import REFUSALS
 from ...errors import CaptureError, DreamStreamError, DTypeError, ShapeError
+from ...stream.rules import Length
 from ...stream.tree import leaves, map_leaves
 from ..tensor import StreamTensor
 from .complex_streams import Complex
@@ -30,6 +32,8 @@ class TorchSource:
         What patches its modules while they are captured, where they are not patched already.
     """
 
+    sizes = SIZES
+
     def __init__(self, model: Any, front: Any) -> None:
         self.model, self.front = model, front
         self._arrays = Arrays()
@@ -41,9 +45,10 @@ class TorchSource:
     def streamed(self, capture: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         device = device_of(self.model) or torch.device("cpu")
         paths = {id(m): n for n, m in self.model.named_modules()}
-        capture.sizes = SIZES
         forward = Forward(capture, device, self._arrays, paths)
-        args, kwargs = map_leaves((args, kwargs), StreamTensor.shell)
+        args, kwargs = map_leaves(
+            (args, kwargs), lambda x: x if isinstance(x, Symbolic) else StreamTensor.shell(x)
+        )
         with self._evaluating(), self._patched(), torch.no_grad(), forward:
             try:
                 return _tree(self.model(*args, **kwargs))
@@ -112,6 +117,8 @@ def _tree(result: Any) -> Any:
     if isinstance(result, (list, tuple)):
         items = [_tree(v) for v in result]
         return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+    if isinstance(result, (Symbolic, Length)):
+        return measured(result)
     if isinstance(result, StreamTensor) and result._inner is not None:
         if isinstance(result._inner, Complex):
             raise CaptureError(

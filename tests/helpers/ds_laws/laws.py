@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import faults
 import numpy as np
-
-from dreamstream import _core
 
 from .case import Array, Case, Refused, Rng, together
 from .drive import Row, alone, driver, leaves, offline, run, same, schedule
@@ -308,16 +307,16 @@ def allocation(case: Case, rng: Rng) -> None:
     data = {f"s{i}": case.data(rng, lengths) for i in range(3)}
     calls = schedule(case, rng, data)
     every = tuple(Row(i, True, True, tuple((0, n) for n in lengths)) for i in data)
-    _core.fault_install()
+    faults.install()
     try:
         d = driver("engine", case, rng)
         run(d, [every, *calls], data)
-        before = _core.fault_stats()["calls"]
+        before = faults.stats()["calls"]
         for _ in range(2):
             run(d, [*calls, every], data)
-        assert _core.fault_stats()["calls"] == before, "the engine allocated after its warm-up"
+        assert faults.stats()["calls"] == before, "the engine allocated after its warm-up"
         d.engine.close()
         del d
-        assert _core.fault_stats()["bad_releases"] == 0
+        assert faults.stats()["bad_releases"] == 0
     finally:
-        _core.fault_uninstall()
+        faults.uninstall()

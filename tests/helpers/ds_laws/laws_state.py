@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import faults
 import numpy as np
 
 import dreamstream as ds
-from dreamstream import _core
 from dreamstream.online.session import Call as SessionCall
 from dreamstream.online.session import Session
 
@@ -178,18 +178,18 @@ def _misshapen(d: Any, call: Call, data: Data) -> None:
 def _with_failing_memory(d: Any, call: Call, data: Data) -> Result:
     """Make a call again and again, each time with one allocation more, until it needs no more."""
     for nth in range(1, 200):
-        failures = _core.fault_stats()["failures"]
+        failures = faults.stats()["failures"]
         result = None
         ids, states = d.ids(), d.states()
-        _core.fault_arm(nth)
+        faults.arm(nth)
         try:
             result = d.call(call, data)
         except MemoryError:
             pass
         finally:
-            _core.fault_arm(0)
+            faults.arm(0)
         if result is not None:
-            assert _core.fault_stats()["failures"] == failures, "an allocation failed, and nothing was raised"
+            assert faults.stats()["failures"] == failures, "an allocation failed, and nothing was raised"
             return result
         assert d.ids() == ids and d.states() == states, f"the {nth}th allocation failed, and streams changed"
     raise AssertionError("two hundred allocations in one call")
@@ -203,16 +203,16 @@ def failed_allocation(case: Case, rng: Rng) -> None:
     data = streams(case, rng, 3)
     calls = schedule(case, rng, data)
     untroubled = driver("engine", case, rng)
-    _core.fault_install()
+    faults.install()
     try:
         troubled = driver("engine", case, rng)
         for call in calls:
             assert _equal(_with_failing_memory(troubled, call, data), untroubled.call(call, data))
         troubled.engine.close()
         del troubled
-        assert _core.fault_stats()["bad_releases"] == 0
+        assert faults.stats()["bad_releases"] == 0
     finally:
-        _core.fault_uninstall()
+        faults.uninstall()
 
 
 @law

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+import faults
 import numpy as np
 
 import dreamstream as ds
-from dreamstream import _core
 from dreamstream.errors import (
     DreamStreamError,
     OutOfMemoryError,
@@ -137,7 +137,7 @@ class Trial:
         self.subject, self.rng, self.stats = subject, rng, stats
         self.faults = rng.random() < 0.2
         if self.faults:
-            _core.fault_install()
+            faults.install()
         eager = subject.patched(rng)
         engine = InEngine(subject.compiled(eager.model if rng.random() < 0.5 else None), subject.inputs, rng)
         self.drivers: dict[str, Any] = {"eager": eager, "engine": engine}
@@ -148,7 +148,7 @@ class Trial:
 
     def close(self) -> None:
         if self.faults:
-            _core.fault_uninstall()
+            faults.uninstall()
 
     # ---------------------------------------------------------------- drawing
     def chance(self, p: float) -> bool:
@@ -349,14 +349,14 @@ class Trial:
         """One step; an engine now and then runs out of memory first."""
         if mode == "engine" and self.faults and self.chance(0.3):
             before = self.memory(driver)
-            _core.fault_arm(int(self.rng.integers(1, 4)))
+            faults.arm(int(self.rng.integers(1, 4)))
             try:
                 out: tuple[Frames, list[list[int]]] = driver.step(*given)
                 return out
             except OutOfMemoryError:
                 self.stats["out of memory"] += 1
             finally:
-                _core.fault_arm(0)
+                faults.arm(0)
             assert self.memory(driver) == before, "running out of memory left its mark"
         out = driver.step(*given)
         return out

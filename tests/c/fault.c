@@ -3,7 +3,7 @@
  * A block is [padding to the alignment][header][the user's bytes]: the header ends where the user's
  * bytes begin, for release is not told the alignment. A release clears `magic`, so that a second
  * one is noticed as far as the memory has not been given out again. */
-#include "base/fault.h"
+#include "fault.h"
 
 #include <string.h>
 
@@ -87,6 +87,8 @@ static void fault_release(void *context, void *pointer, size_t n_bytes)
     else
         atomic_fetch_add(&fault->bad_releases, 1);
 }
+
+const size_t ds_fault_bytes = sizeof(ds_fault_allocator);
 
 void ds_fault_init(ds_fault_allocator *fault)
 {

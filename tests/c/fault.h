@@ -1,5 +1,5 @@
-/* An allocator that counts, and fails on demand: for tests in C and, by way of the binding, in
- * Python.
+/* An allocator that counts, and fails on demand: for tests in C and, by way of
+ * tests/helpers/faults.py, in Python.
  *
  *     static ds_fault_allocator fault;
  *     ds_fault_init(&fault);
@@ -17,8 +17,8 @@
  * is filled with rubbish when it is given out, so that nothing gets by on zeros that were there by
  * chance, and again when it comes back. All functions may be used from several threads at once. The
  * object outlives all blocks it gave. */
-#ifndef DS_BASE_FAULT_H
-#define DS_BASE_FAULT_H
+#ifndef DS_FAULT_H
+#define DS_FAULT_H
 #include <stdbool.h>
 
 #include "base/counted.h"
@@ -31,6 +31,8 @@ typedef struct ds_fault_allocator {
     atomic_bool persistent;
 } ds_fault_allocator;
 
+/* What one takes, for those who know the type by its pointer only. */
+extern const size_t ds_fault_bytes;
 /* Sets all counts to zero, not armed; while no other thread uses it. */
 void ds_fault_init(ds_fault_allocator *fault);
 /* Returns hooks that allocate from the C library through `fault` (kept). */

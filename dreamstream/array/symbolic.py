@@ -1,0 +1,460 @@
+"""Tensors whose elements say of lengths what they are: ``lengths``, positions, and masks made of them.
+
+Inside a forward a stream's length is no number. What models compute of it, the `Symbolic` of ``ds.lengths_of(x)``,
+``arange(x.size(L))`` and ``zeros(x.size(B), x.size(L))`` say as formulas: one value for all streams and frames, to
+which the position may be added. A comparison whose answer the counts know for every position of every stream is a
+mask of that answer; any other is refused.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..errors import NotStreamableError, ShapeError, StreamMismatchError
+from ..stream.rules import BatchSize, Length, Token
+from ..stream.where import user_line
+from .axes import axis_of, sizes_of
+from .stream_tensor import StreamTensor
+from .tensor import Tensor
+
+__all__ = ["LengthsOf", "Symbolic", "as_symbolic", "lengths_of", "measured", "positions"]
+
+
+#: Element types of NumPy.
+TYPES = {bool: np.dtype(bool), float: np.dtype(np.float32), int: np.dtype(np.int64)}
+
+
+class LengthsOf:
+    """What stands for the lengths of a stream in a call or a spec; see `lengths_of`."""
+
+    def __init__(self, of: Any, relative: bool = False) -> None:
+        self.of = of
+        self.relative = relative
+
+    def __repr__(self) -> str:
+        return f"lengths_of({self.of!r})"
+
+
+def lengths_of(x: Any, relative: bool = False) -> LengthsOf:
+    """Return what stands for the lengths of streams, which models take beside them.
+
+    Many models are called as ``forward(xs, xs_lens)``. A stream's length is known at its end; ``lengths_of(xs)``
+    stands for it until then. Masks made of it are the identity where the counts show that it covers all frames;
+    lengths that the forward derives and returns are one number per stream, at its end.
+
+    Parameters
+    ----------
+    x : StreamTensor or str
+        The argument of the same call; in the spec of `compile` its name.
+    relative : bool
+        Whether lengths are parts of the longest, from 0 to 1: each stream by itself is all of it.
+
+    Examples
+    --------
+    ::
+
+        y, y_lens = encoder(x, ds.lengths_of(x))
+        engine = ds.compile(encoder, {"xs": ("B", "L", 80), "xs_lens": ds.lengths_of("xs")})
+    """
+    return LengthsOf(x, relative)
+
+
+def as_symbolic(given: LengthsOf, entered: Mapping[Any, Any]) -> Symbolic:
+    """Return what stands for lengths inside a forward.
+
+    Parameters
+    ----------
+    given : LengthsOf
+    entered : mapping
+        The forward's streams, by the identity, or the name, of what was given.
+    """
+    inner = entered.get(id(given.of), None) if not isinstance(given.of, str) else entered.get(given.of)
+    if inner is None:
+        raise StreamMismatchError(f"{given!r} is not of an argument of the same call")
+    length = inner.edge.entry.sizes.length(inner.edge)
+    return Symbolic(1.0 if given.relative else length, ("B",), length)
+
+
+def measured(x: Any) -> Any:
+    """Return lengths that a forward gives back as a stream of one integer at the end; everything else as it is."""
+    if isinstance(x, Length):
+        x = Symbolic(x, ("B",), x)
+    if not isinstance(x, Symbolic):
+        return x
+    value, edge = x.measured()
+    return StreamTensor.inside(value, ("B",), edge)
+
+
+class Symbolic:
+    """A tensor of one value for all streams and frames, to which the position along L may be added.
+
+    Parameters
+    ----------
+    value : Length, int, float or bool
+    roles : sequence of "B", "L" or int
+        What each dimension is; an int is its size.
+    length : Length
+        Of what it was made; what "L" is long.
+    position : builtins.bool
+        Whether element l has l more than `value`.
+    """
+
+    is_stream = False
+    __array_ufunc__ = None
+
+    def __init__(self, value: Any, roles: Sequence[Any], length: Any, position: builtins.bool = False) -> None:
+        self.value = value
+        self.roles = tuple(roles)
+        self.length = length
+        self.position = position
+
+    @classmethod
+    def filled(cls, size: Sequence[Any], value: Any) -> Symbolic:
+        """Return a tensor of this value, some of whose sizes are those of B and L."""
+        length = next(s for s in size if isinstance(s, Length))
+        roles = ["B" if isinstance(s, BatchSize) else "L" if isinstance(s, Length) else int(s) for s in size]
+        return cls(value, roles, length)
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise NotStreamableError(
+            f"{what} of {self!r}, at {user_line()}: it is not known before the stream's end; lengths serve in "
+            "masks that counts show to cover all frames, and as outputs"
+        )
+
+    def _noted(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], error: NotStreamableError) -> Any:
+        """Return what a method means of positions in pairs, where the library of the streams notes that."""
+        note = getattr(type(self.length), "note", None)
+        out = NotImplemented if note is None else note(name, (self, *args), kwargs)
+        if out is NotImplemented:
+            raise error
+        return out
+
+    def _like(self, value: Any, roles: Sequence[Any] | None = None) -> Symbolic:
+        return Symbolic(value, self.roles if roles is None else roles, self.length, self.position)
+
+    # ------------------------------------------------------------------ what it is
+    @property
+    def ndim(self) -> builtins.int:
+        """Number of dimensions."""
+        return len(self.roles)
+
+    def dim(self) -> builtins.int:
+        """Return the number of dimensions."""
+        return self.ndim
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The sizes; B and L are tokens."""
+        batch = self.length.edge.entry.sizes.batch(self.length.edge)
+        return tuple(batch if r == "B" else self.length if r == "L" else r for r in self.roles)
+
+    def size(self, dim: builtins.int | None = None) -> Any:
+        """Return the sizes, or one."""
+        return self.shape if dim is None else self.shape[axis_of("size", dim, self.ndim)]
+
+    @property
+    def device(self) -> Any:
+        """Where the streams are."""
+        return getattr(self.length.edge.entry, "device", "cpu")
+
+    @property
+    def dtype(self) -> Any:
+        """Element type, of the library that the streams belong to."""
+        kind = type(self.value) if isinstance(self.value, (builtins.bool, builtins.float)) else builtins.int
+        return getattr(type(self.length), "types", TYPES)[kind]
+
+    requires_grad = False
+
+    def constant(self) -> Tensor:
+        """Return it as a tensor that broadcasts against streams: B and L have one element."""
+        if self.position or isinstance(self.value, Token):
+            self._refuse("elements")
+        array = np.full([1 if isinstance(r, str) else r for r in self.roles], self.value)
+        return Tensor._plain(array.astype(np.float32) if array.dtype.kind == "f" else array)
+
+    def item(self) -> Any:
+        """Return the value of a tensor without dimensions."""
+        return self.value if not self.roles and not self.position else self._refuse("a number")
+
+    # ------------------------------------------------------------------ dimensions
+    def unsqueeze(self, dim: builtins.int) -> Symbolic:
+        """Return it with a dimension of size 1 at `dim`."""
+        at = axis_of("unsqueeze", dim, self.ndim + 1)
+        return self._like(self.value, (*self.roles[:at], 1, *self.roles[at:]))
+
+    def squeeze(self, dim: builtins.int | None = None) -> Symbolic:
+        """Return it without dimensions of size 1, or without this one."""
+        at = None if dim is None else axis_of("squeeze", dim, self.ndim)
+        return self._like(self.value, [r for i, r in enumerate(self.roles) if r != 1 or at not in (None, i)])
+
+    def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Symbolic:
+        """Return it with two dimensions exchanged."""
+        roles = list(self.roles)
+        a, b = axis_of("transpose", dim0, self.ndim), axis_of("transpose", dim1, self.ndim)
+        roles[a], roles[b] = roles[b], roles[a]
+        return self._like(self.value, roles)
+
+    def __getitem__(self, index: Any) -> Symbolic:
+        parts = index if isinstance(index, tuple) else (index,)
+        left = self.ndim - sum(p is not None and p is not Ellipsis for p in parts)
+        roles: list[Any] = []
+        own = iter(self.roles)
+        for part in (*parts, *([] if Ellipsis in parts else [Ellipsis])):
+            if part is Ellipsis:
+                roles += [next(own) for _ in range(left)]
+            elif part is None:
+                roles.append(1)
+            elif part == slice(None):
+                roles.append(next(own))
+            else:
+                self._refuse(f"the index {part!r}")
+        return self._like(self.value, roles)
+
+    def expand(self, *size: Any) -> Symbolic:
+        """Return it with dimensions of size 1 repeated."""
+        sizes = sizes_of(size)
+        roles = [1] * (len(sizes) - self.ndim) + list(self.roles)
+        out, length = [], self.length
+        for wanted, role in zip(sizes, roles):
+            if isinstance(wanted, Length):
+                self._require_as_long(wanted, role)
+                length = wanted
+            named = "B" if isinstance(wanted, BatchSize) else "L" if isinstance(wanted, Length) else wanted
+            out.append(role if isinstance(wanted, int) and wanted in (-1, role) else named)
+        return Symbolic(self.value, out, length, self.position)
+
+    def _require_as_long(self, length: Any, role: Any) -> None:
+        if role == "L":
+            same = length == self.length
+            same if isinstance(same, bool) else same.require()
+
+    def expand_as(self, other: Any) -> Symbolic:
+        """Return it with the other's sizes."""
+        return self.expand(*other.shape)
+
+    def view(self, *shape: Any) -> Symbolic:
+        """Return it with dimensions of size 1 put in or left out."""
+        kept = [r for r in self.roles if r != 1]
+        roles = [1 if isinstance(s, int) and s == 1 else kept.pop(0) for s in sizes_of(shape)]
+        return self._like(self.value, roles) if not kept else self._refuse(f"the shape {shape}")
+
+    reshape = view
+
+    # ------------------------------------------------------------------ types
+    def to(self, *args: Any, **kwargs: Any) -> Symbolic:
+        """Return it with another element type; on another device it is what it is."""
+        names = [str(a).rpartition(".")[2] for a in (*args, kwargs.get("dtype"))]
+        kind = next((k for k in ("float", "int", "bool") if any(n.startswith(k) for n in names)), None)
+        if kind is None or isinstance(self.value, Token):
+            return self
+        return self._like({"float": float, "int": builtins.int, "bool": builtins.bool}[kind](self.value))
+
+    def type_as(self, other: Any) -> Symbolic:
+        """Return it with the other's element type."""
+        return self.to(other.dtype)
+
+    def _same(self, *_: Any, **__: Any) -> Symbolic:
+        return self
+
+    contiguous = detach = clone = cpu = cuda = long = int = _same
+
+    def float(self) -> Symbolic:
+        """Return it as real numbers."""
+        return self.to("float32")
+
+    def bool(self) -> Symbolic:
+        """Return it as truths."""
+        return self.to("bool")
+
+    # ------------------------------------------------------------------ arithmetic
+    def _met(self, other: Any) -> tuple[tuple[Any, ...], Any]:
+        """Return the roles, and the length, of what comes of meeting another."""
+        if not isinstance(other, Symbolic):
+            return self.roles, self.length
+        n = max(self.ndim, other.ndim)
+        roles: list[Any] = []
+        for a, b in zip(*((1,) * (n - s.ndim) + s.roles for s in (self, other))):
+            if a != b and 1 not in (a, b):
+                raise ShapeError(f"{self!r} and {other!r} don't line up, at {user_line()}")
+            roles.append(b if a == 1 else a)
+        if roles.count("L") > 1:
+            self._refuse("two stream axes")
+        if "L" in self.roles and "L" in other.roles:
+            self._require_as_long(other.length, "L")
+        return tuple(roles), self.length if "L" in self.roles or "L" not in other.roles else other.length
+
+    def _apply(self, other: Any, function: Callable[[Any, Any], Any], keeps: builtins.bool = False) -> Any:
+        value = other.value if isinstance(other, Symbolic) else other
+        if getattr(value, "is_stream", False):
+            return NotImplemented
+        if isinstance(value, np.ndarray) or (hasattr(value, "item") and not isinstance(value, Token)):
+            value = value.item()
+        positions = self.position + getattr(other, "position", False)
+        if positions and not (keeps and positions == 1):
+            self._refuse("arithmetic")
+        own = self.value
+        if isinstance(value, Token) and isinstance(own, float) and own == math.floor(own):
+            own = math.floor(own)
+        if isinstance(own, Token) and isinstance(value, float) and value == math.floor(value):
+            value = math.floor(value)
+        roles, length = self._met(other)
+        return Symbolic(function(own, value), roles, length, bool(positions))
+
+    def div(self, other: Any, *, rounding_mode: str | None = None) -> Any:
+        """Return the quotient, rounded as torch does."""
+        out = self / other
+        return out if rounding_mode is None else out.floor()
+
+    def _rounded(self, function: Callable[[Any], Any]) -> Symbolic:
+        return self._like(function(self.value) if isinstance(self.value, Token) else float(function(self.value)))
+
+    def floor(self) -> Symbolic:
+        """Return the largest integer that is not larger."""
+        return self._rounded(math.floor)
+
+    def ceil(self) -> Symbolic:
+        """Return the smallest integer that is not smaller."""
+        return self._rounded(math.ceil)
+
+    def round(self) -> Symbolic:
+        """Return the nearest integer."""
+        return self._rounded(round)
+
+    trunc = floor
+
+    def clamp(self, min: Any = None, max: Any = None) -> Symbolic:
+        """Return it within limits, where counts show for every stream on which side it is."""
+        out: Symbolic = self
+        for limit, inside in ((min, "ge"), (max, "le")):
+            if limit is not None and not out._compare(limit, inside).value:
+                out = limit if isinstance(limit, Symbolic) else self._like(limit)
+        return out
+
+    clip = clamp
+
+    def _reduced(self, dim: Any = None, keepdim: builtins.bool = False) -> Symbolic:
+        if self.position or "L" in self.roles:
+            self._refuse("a reduction")
+        return self._like(self.value, ())
+
+    max = min = amax = amin = _reduced
+
+    # ------------------------------------------------------------------ truths
+    def _compare(self, other: Any, relation: str) -> Any:
+        if getattr(other, "is_stream", False):
+            return NotImplemented
+        o = other if isinstance(other, Symbolic) else Symbolic(other, (), self.length)
+        roles, length = self._met(other)
+        compare = getattr(operator, relation)
+        first = compare(self.value, o.value)
+        last = first
+        if self.position != o.position:
+            far = length - 1
+            last = compare(self.value + far, o.value) if self.position else compare(self.value, o.value + far)
+            if relation in ("eq", "ne"):
+                self._refuse("a comparison for equality")
+        if not (isinstance(first, bool) and isinstance(last, bool) and first == last):
+            self._refuse(f"a mask that is not the same for all frames ({relation})")
+        return Symbolic(first, roles, length)
+
+    def __invert__(self) -> Symbolic:
+        return self._like(not self.value)
+
+    logical_not = __invert__
+
+    def __and__(self, other: Any) -> Any:
+        return self._apply(other, lambda a, b: bool(a) and bool(b))
+
+    def __or__(self, other: Any) -> Any:
+        return self._apply(other, lambda a, b: bool(a) or bool(b))
+
+    __rand__ = logical_and = __and__
+    __ror__ = logical_or = __or__
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            try:
+                self._refuse(name)
+            except NotStreamableError as error:
+                return self._noted(name, args, kwargs, error)
+
+        return method
+
+    def __bool__(self) -> builtins.bool:
+        return bool(self.item())
+
+    def __int__(self) -> builtins.int:
+        self._refuse("a number")
+
+    __index__ = __float__ = __len__ = __iter__ = __array__ = __int__
+
+    def __repr__(self) -> str:
+        text = ", ".join(map(str, self.roles))
+        return f"<{self.value!r}{' + position' if self.position else ''} for each of ({text})>"
+
+    # ------------------------------------------------------------------ in and out
+    def measured(self) -> tuple[Any, Any]:
+        """Return the length that it is, one integer per stream at its end, as an operator's value and edge."""
+        if self.position or self.roles != ("B",) or not isinstance(self.value, Length):
+            self._refuse("an output")
+        (out,) = self.value.of.measure({"length": tuple(self.value.steps())})
+        return out
+
+
+def positions(start: Any, end: Length, step: Any = 1) -> Symbolic:
+    """Return the positions of a stream's frames, from `start` on."""
+    if step != 1 or not isinstance(start, int):
+        raise NotStreamableError(
+            f"arange up to {end!r} at {user_line()}: positions go from a number on in steps of 1"
+        )
+    return Symbolic(start, ("L",), end - start, True)
+
+
+def _arithmetic(name: str, keeps: builtins.bool) -> None:
+    function = getattr(operator, name)
+
+    def method(self: Symbolic, other: Any) -> Any:
+        try:
+            return self._apply(other, function, keeps and (name == "add" or not getattr(other, "position", False)))
+        except NotStreamableError as error:
+            return self._noted(f"__{name}__", (other,), {}, error)
+
+    def reflected(self: Symbolic, other: Any) -> Any:
+        if getattr(other, "is_stream", False):
+            return function(other, self.constant())
+        try:
+            return self._apply(other, lambda a, b: function(b, a), name == "add")
+        except NotStreamableError as error:
+            return self._noted(f"__r{name}__", (other,), {}, error)
+
+    short = {"truediv": "true_divide", "floordiv": "floor_divide", "mod": "remainder"}.get(name, name)
+    setattr(Symbolic, f"__{name}__", method)
+    setattr(Symbolic, f"__r{name}__", reflected)
+    setattr(Symbolic, short, method)
+
+
+def _comparison(name: str) -> None:
+    def method(self: Symbolic, other: Any) -> Any:
+        try:
+            return self._compare(other, name)
+        except NotStreamableError as error:
+            return self._noted(f"__{name}__", (other,), {}, error)
+
+    setattr(Symbolic, f"__{name}__", method)
+    setattr(Symbolic, name, method)
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
+    _arithmetic(_name, _name in ("add", "sub"))
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    _comparison(_name)
+Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]

@@ -1,0 +1,130 @@
+"""``forward(xs, xs_lens)``: lengths as an argument, masks made of them, derived lengths that are returned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import dreamstream as ds
+from dreamstream import nn as native
+
+SPEC = {"xs": ("B", "L", 4), "lens": ds.lengths_of("xs")}
+
+
+def pad_mask(lengths, longest=0):
+    """As speech models write it."""
+    n = lengths.size(0)
+    longest = longest if longest > 0 else lengths.max().item()
+    positions = torch.arange(0, longest, dtype=lengths.dtype, device=lengths.device)
+    return positions.unsqueeze(0).expand(n, longest) >= lengths.unsqueeze(-1)
+
+
+class Subsampling(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.down = torch.nn.Conv1d(4, 4, 3, stride=2, padding=1)
+
+    def forward(self, xs, lens):
+        xs = xs.transpose(1, 2).masked_fill(pad_mask(lens, xs.size(1)).unsqueeze(1), 0.0)
+        y = self.down(xs)
+        lens = torch.div(lens - 1, 2, rounding_mode="floor") + 1
+        inside = torch.arange(y.size(2), device=y.device)[None, :] < lens[:, None]
+        return y.transpose(1, 2) * (~pad_mask(lens)).unsqueeze(2) * inside.unsqueeze(2), lens
+
+
+class Relative(torch.nn.Module):
+    def forward(self, xs, lens):
+        lens = torch.round(lens * xs.shape[1])
+        mask = torch.arange(xs.shape[1])[None, :] < lens.unsqueeze(1)
+        ones = torch.ones(xs.size(0), xs.size(1), 4)
+        return xs * mask.unsqueeze(2).float() + torch.zeros(xs.size(0), xs.size(1)).unsqueeze(-1) * ones
+
+
+class Own(native.Module):
+    """The same for our own tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.down = native.Conv1d(4, 4, 3, stride=2, padding=1)
+
+    def forward(self, xs, lens):
+        outside = ds.arange(xs.size(1)).unsqueeze(0) >= lens.unsqueeze(1)
+        y = self.down((xs * ~outside.unsqueeze(2)).transpose(1, 2))
+        return y.transpose(1, 2), (lens - 1) // 2 + 1
+
+
+def streamed(model: Any, x: Any, plain: bool, **options: Any) -> list[Any]:
+    """Every chunk's outputs of one stream, frame by frame, laid end to end."""
+    outs = []
+    for at in range(len(x)):
+        chunk = x[at : at + 1].numpy() if plain else x[at : at + 1]
+        s = ds.stream_tensor([chunk], names=["B", "L", None], ids=["a"], sos=at == 0, eos=at + 1 == len(x))
+        with torch.no_grad():
+            out = model(s, ds.lengths_of(s, **options))
+        outs.append([np.asarray(y["a"].numpy()) for y in (out if isinstance(out, tuple) else (out,))])
+    return [np.concatenate(parts) for parts in zip(*outs)]
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+@pytest.mark.parametrize("make", [Subsampling, Relative])
+def test_equals_offline(make, n):
+    relative = make is Relative
+    x, lens = torch.randn(n, 4), torch.ones(1) if relative else torch.tensor([n])
+    with torch.no_grad():
+        wanted = make()(x[None], lens)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    got = streamed(ds.patch_module(make()).online(), x, False, relative=relative)
+    engine = ds.compile(make(), {**SPEC, "lens": ds.lengths_of("xs", relative)})
+    out = engine.step({"a": {"xs": x.numpy()}}, sos=["a"], eos=["a"])["a"]
+    for y, e, w in zip(got, out if isinstance(out, tuple) else (out,), wanted, strict=True):
+        w = w[0].numpy() if w.ndim > 1 else w.numpy()
+        assert y.shape == e.shape == w.shape and y.dtype == e.dtype == w.dtype
+        np.testing.assert_allclose(y, w, atol=1e-5)
+        np.testing.assert_allclose(e, w, atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 4, 7])
+def test_native(n):
+    model, x = Own(), torch.randn(n, 4)
+    y, lens = streamed(ds.patch_module(model).online(), x, True)
+    e, e_lens = ds.compile(model, SPEC, verify=False).step({"a": {"xs": x.numpy()}}, sos=["a"], eos=["a"])["a"]
+    twin = torch.nn.Conv1d(4, 4, 3, stride=2, padding=1)
+    twin.load_state_dict({k: torch.from_numpy(v.numpy()) for k, v in model.down.state_dict().items()})
+    wanted = twin(x.T[None])[0].T.detach().numpy()
+    np.testing.assert_allclose(y, wanted, atol=1e-5)
+    np.testing.assert_allclose(e, wanted, atol=1e-5)
+    assert list(lens) == list(e_lens) == [len(wanted)] and lens.dtype == e_lens.dtype == np.int64
+
+
+class Short(torch.nn.Module):
+    def forward(self, xs, lens):
+        mask = torch.arange(xs.size(1))[None] < (lens // 2)[:, None]
+        return xs * mask.unsqueeze(-1)
+
+
+class Number(torch.nn.Module):
+    def forward(self, xs, lens):
+        return xs * int(lens.max())
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [(Short, "a mask that is not the same for all frames .* in forward: `mask ="), (Number, "a number of")],
+)
+def test_what_depends_on_the_stream_is_refused(make, text):
+    s = ds.stream_tensor([torch.ones(3, 4)], names=["B", "L", None], ids=["a"], sos=True)
+    with pytest.raises(ds.NotStreamableError, match=text):
+        ds.patch_module(make()).online()(s, ds.lengths_of(s))
+    with pytest.raises(ds.NotStreamableError, match=text):
+        ds.compile(make(), SPEC)
+
+
+def test_lengths_of_another_call():
+    s, other = (ds.stream_tensor([torch.ones(3, 4)], names=["B", "L", None], ids=["a"], sos=True) for _ in "ab")
+    with pytest.raises(ds.StreamMismatchError, match="not of an argument of the same call"):
+        ds.patch_module(Short()).online()(s, ds.lengths_of(other))
