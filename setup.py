@@ -10,6 +10,7 @@ only what changed.
 
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 from importlib import metadata
@@ -17,7 +18,9 @@ from pathlib import Path
 
 import numpy
 from setuptools import Extension, setup
+from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import SetupError
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "csrc"))
@@ -55,17 +58,46 @@ def copy(source: Path, target: Path) -> None:
     shutil.copy2(source, target)
 
 
+def check_compiler(cc: list[str], includes: list[str]) -> None:
+    """Raise what a user can act on where no C program for Python can be compiled here."""
+    probe = "#include <Python.h>\n#if __STDC_VERSION__ < 201112L\n#error no C11\n#endif\n"
+    where = [f"-I{path}" for path in includes]
+    try:
+        done = subprocess.run([*cc, "-std=c11", *where, "-E", "-"], input=probe, text=True, capture_output=True)
+    except OSError:
+        reason = f"there is no C compiler ({cc[0]} is not found)"
+    else:
+        if done.returncode == 0:
+            return
+        if "Python.h" in done.stderr:
+            reason = f"the C headers of Python {sys.version.split()[0]} (Python.h) are not found"
+        else:
+            reason = f"{cc[0]} does not compile C11: {(done.stderr.splitlines() or ['no message'])[0]}"
+    raise SetupError(
+        f"dreamstream can't be built, because {reason}; on Debian or Ubuntu `sudo apt-get install build-essential "
+        "python3-dev` brings both, elsewhere the system's packages of GCC or Clang and of Python's headers do; "
+        "a wheel needs neither"
+    )
+
+
+class Build(build):
+    """Compiles first, so that what is missing is said before hundreds of files are copied."""
+
+    sub_commands = sorted(build.sub_commands, key=lambda command: command[0] != "build_ext")
+
+
 class BuildCore(build_ext):
     """Compiles in parallel and only what changed; puts beside _core what it needs and C programs want."""
 
     strip = [] if SANITIZE or not sys.platform.startswith("linux") else ["-Wl,--strip-debug"]  # names stay
 
     def build_extension(self, ext):
+        paths = sysconfig.get_paths()
+        cc, cache = self.compiler.compiler_so, ROOT / "build" / "objects"
+        check_compiler(cc, [paths["include"], paths["platinclude"]])
         self.openblas = openblas_libraries()
         cflags = cbuild.flags(openblas=bool(self.openblas), sanitize=SANITIZE)
-        cc, cache = self.compiler.compiler_so, ROOT / "build" / "objects"
-        engine = cbuild.compile_all(cc, cbuild.sources(python=False), cache, cflags)
-        paths = sysconfig.get_paths()
+        engine = cbuild.compile_all(cc, cbuild.sources(python=False), cache, cflags, progress=True)
         module = cbuild.compile_all(
             cc,
             cbuild.sources(python=True),
@@ -73,6 +105,7 @@ class BuildCore(build_ext):
             cflags + PYTHON_MACROS,
             system_includes=[paths["include"], paths["platinclude"], numpy.get_include()],
             key=f"{sys.version} numpy {numpy.__version__}",
+            progress=True,
         )
         core = Path(self.get_ext_fullpath(ext.name))
         self.place_companions(core.parent)
@@ -125,4 +158,4 @@ core = Extension(
     "dreamstream._core",
     [str(p.relative_to(ROOT)) for python in (False, True) for p in cbuild.sources(python=python)],
 )
-setup(ext_modules=[core], cmdclass={"build_ext": BuildCore})
+setup(ext_modules=[core], cmdclass={"build": Build, "build_ext": BuildCore})

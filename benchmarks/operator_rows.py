@@ -233,6 +233,13 @@ def function(name: str, *args: Any, **kwargs: Any) -> Row:
     return Row(name, "128", lambda x: ours(x, *args, **kwargs), {FRAMES: lambda x: theirs(x, *args, **kwargs)})
 
 
+def transform(name: str) -> Row:
+    """Of complex numbers, in two tensors."""
+    ours, theirs = getattr(F, name), getattr(torch.fft, name)
+    return Row(name, "400", lambda x, y: ours(x, y)[0], {FRAMES: lambda x, y: theirs(torch.complex(x, y)).real},
+               ((400,),) * 2)  # fmt: skip
+
+
 def same(operator: str, label: str, call: Function, features: Any = ((128,),), **more: Any) -> Row:
     """One expression for both."""
     return Row(operator, label, call, {FRAMES: call}, features, **more)
@@ -296,6 +303,10 @@ def rows() -> list[Row]:
         same("cast", "to int64, 128", lambda x: x.long()),
         *[function(name) for name in ("gelu", "silu", "softplus", "logsigmoid", "elu")],
         *[function(name, dim=-1) for name in ("softmax", "log_softmax", "glu")],
+        *[Row("rfft", f"{n}", lambda x: F.rfft(x)[0], {FRAMES: lambda x: torch.fft.rfft(x).real}, ((n,),))
+          for n in (400, 512)],
+        Row("irfft", "400", F.irfft, {FRAMES: lambda x, y: torch.fft.irfft(torch.complex(x, y))}, ((201,),) * 2),
+        *map(transform, ("fft", "ifft")),
         # shapes within a frame
         Row("cat", "128 and 128", lambda x, y: ds.cat([x, y], -1), {FRAMES: lambda x, y: torch.cat([x, y], -1)},
             ((128,), (128,))),

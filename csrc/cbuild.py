@@ -53,25 +53,28 @@ def compile_all(
     system_includes: Sequence[str] = (),
     key: str = "",
     jobs: int | None = None,
+    progress: bool = False,
 ) -> list[Path]:
     """Compile `files`, return their objects in order; faults are raised when all have been tried.
 
     `system_includes` is no part of the folder's name (isolated builds put NumPy into a new folder
     each time): what it holds is named by `key`. As many run side by side as there are processors that
-    this process may use, or `jobs`.
+    this process may use, or `jobs`. `progress` prints what is compiled, a line per source.
     """
     digest = hashlib.sha256("\0".join([*cc, *cflags, key]).encode()).hexdigest()[:12]
     command = [*cc, *cflags, *(word for path in system_includes for word in ("-isystem", path))]
 
-    def one(source: Path) -> Path:
+    def one(number: int, source: Path) -> Path:
         target = cache / digest / source.resolve().relative_to(ROOT).with_suffix(".o")
         if not _fresh(target):
+            if progress:
+                print(f"compiling {number} of {len(files)}: {source.relative_to(ROOT)}", flush=True)
             _compile(command, source, target)
         return target
 
     objects, errors = [], []
     with ThreadPoolExecutor(jobs or _processors()) as pool:
-        for future in [pool.submit(one, source) for source in files]:
+        for future in [pool.submit(one, *numbered) for numbered in enumerate(files, 1)]:
             try:
                 objects.append(future.result())
             except CompileError as error:

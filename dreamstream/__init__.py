@@ -8,6 +8,9 @@ import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from . import clone as _clone  # noqa: F401  (finds _core, before anything needs it)
+
+# isort: split
 from . import data, nn, train
 from . import dispatch as _dispatch  # noqa: F401  (opens the door)
 from ._core import version as _version

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,8 @@ from .array.dtypes import name_of, nominal
 from .array.plain import ARRAYS, INTEGERS, of_integers
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
-from .errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
-from .stream.course import Recording, repeat, same_entry, seen
+from .errors import DTypeError, LocatedError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
+from .stream.course import Recording, is_number, repeat, same_entry, seen
 from .stream.edge import Edge, Request
 from .stream.rules import Length, joined, require_equal_rates, require_same, same_lineage
 from .stream.where import user_line
@@ -96,7 +97,11 @@ def operator(
     """Return the operator for these attributes, signatures and weights (made once)."""
     attrs = tuple(sorted((k, _freeze(v)) for k, v in attributes.items()))
     shapes = tuple(None if w is None else (nominal(w.dtype).name, tuple(w.shape)) for w in weights)
-    return _make(name, attrs, tuple(inputs), shapes)
+    try:
+        return _make(name, attrs, tuple(inputs), shapes)
+    except LocatedError as error:
+        error.at(name, user_line())
+        raise
 
 
 def _weight(tensor: Any) -> Any:
@@ -243,7 +248,9 @@ def _elementwise(
 
 def _require_one_float(name: str, types: Sequence[np.dtype[Any]]) -> None:
     if len({t for t in types if t.kind == "f"}) > 1:
-        raise DTypeError(f"{name}: float32 and float64 don't mix; convert one with .float() or .double()")
+        raise DTypeError(
+            f"{name} at {user_line()}: float32 and float64 don't mix; convert one with .float() or .double()"
+        )
 
 
 # ---------------------------------------------------------------- streams
@@ -261,23 +268,26 @@ def _streaming(
         return _found(name, attributes, inputs, weights, dims)
     at = entry.n_done
     try:
-        held = [w if w is None else w._array for w in weights]
-        asked = [name, attributes, dims, *map(seen, inputs), *map(id, held)]
+        arrays = [w if w is None else w._array for w in weights]
+        asked = [name, attributes, dims, *map(seen, inputs)]
     except AttributeError:  # a plain tensor among streams, or a stream for a weight
         return _found(name, attributes, inputs, weights, dims)
     course = courses.get(at)
     if course is not None and course.asked == asked and same_entry(inputs):
-        given = course.weights
-        if given is None:
-            given = _constants(name, weights, dims, inputs)
-        return tuple(repeat(course, entry, inputs, given))
+        given = course.weights if all(map(is_, course.held, arrays)) else None
+        if given is not None:
+            return tuple(repeat(course, entry, inputs, given))
+        if course.known_as == list(map(entry.known_as, arrays)):
+            return tuple(repeat(course, entry, inputs, _constants(name, weights, dims, inputs)))
     entry.recording = recording = Recording(inputs)
     try:
         outputs = _found(name, attributes, inputs, weights, dims)
     finally:
         entry.recording = None
     asked[1] = dict(attributes)
-    course = recording.course(asked, held, outputs)
+    known_as = list(map(entry.known_as, arrays))
+    held = [a if isinstance(k, str) or is_number(a) else None for a, k in zip(arrays, known_as)]
+    course = recording.course(asked, held, outputs, known_as)
     if course is not None:
         courses[at] = course
     return outputs
@@ -346,6 +356,9 @@ def run(request: Request) -> list[tuple[Any, Edge]]:
     except StreamMismatchError:
         require_equal_rates([e.rate for e in edges], f"{name} at {user_line()}")  # says where
         raise
+    except ShapeError as error:
+        _advise(error, edges[0], request.weights)
+        raise
     request.op = op
     if op.whole:
         if not entry.buffers:
@@ -364,6 +377,17 @@ def run(request: Request) -> list[tuple[Any, Edge]]:
     if op.lockstep and len(edges) > 1:
         _sync(request)
     return entry.run(request)
+
+
+def _advise(error: ShapeError, edge: Edge, weights: Sequence[Any]) -> None:
+    """Say what to do where streams don't fit a weight because there are none, or because they lie across."""
+    if edge.counts is None or len(edge.features) != 1 or not weights or weights[0] is None:
+        return
+    lengths = {int(n) for n in edge.counts[:, 2] - edge.counts[:, 0]}
+    if not lengths:
+        error.add("there are no streams: leave out the call, or give zeros of shape (0, features, 0)")
+    elif lengths <= {int(n) for n in weights[0].shape[:2]}:
+        error.add("chunks are (features, L) here: transpose those that are (L, features)")
 
 
 def _sync(request: Request) -> None:
@@ -392,7 +416,10 @@ def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
     if Ellipsis not in dims:
         wanted = tuple("F" if isinstance(d, int) else d for d in dims)
         if own != wanted:
-            raise ShapeError(f"{name} at {user_line()}: expected dimensions {wanted}, got a stream with {x.roles}")
+            advice = "transpose it, or name the input's dimensions so, by names="
+            raise ShapeError(
+                f"{name} at {user_line()}: expected dimensions {wanted}, got a stream with {x.roles}; {advice}"
+            )
         return x.in_order([d for d in dims if isinstance(d, int)])
     n = len(dims) - 1
     if len(own) < n:

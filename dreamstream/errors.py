@@ -89,7 +89,38 @@ class DreamStreamError(Exception):
         return _rebuild, (type(self), self._message, self.ids), extra or None
 
 
-class ShapeError(DreamStreamError, ValueError):
+class LocatedError(DreamStreamError):
+    """Base of what a layer says: in a forward the message names the module, and the user's line.
+
+    Attributes
+    ----------
+    path : str
+        The innermost module whose forward raised it; empty for the outermost one.
+    """
+
+    path: str = ""
+
+    def locate(self, path: str, layer: str) -> None:
+        """Name the module before the message, unless one already is."""
+        if path and not self.path:
+            self.path = path
+            self._say(f"{path} ({layer}): {self._message}")
+
+    def at(self, name: str, line: str) -> None:
+        """Put the user's line behind the operation's name, with which the message begins."""
+        if self._message.startswith(f"{name}: "):
+            self._say(f"{name} at {line}{self._message[len(name) :]}")
+
+    def add(self, advice: str) -> None:
+        """Put what to do at the message's end."""
+        self._say(f"{self._message}; {advice}")
+
+    def _say(self, message: str) -> None:
+        self._message = message
+        self.args = (_with_ids(message, self.ids),)
+
+
+class ShapeError(LocatedError, ValueError):
     """A shape, a number of dimensions or a dimension's name doesn't fit."""
 
 
@@ -113,27 +144,12 @@ class StreamMismatchError(DreamStreamError, ValueError, RuntimeError):
     """Tensors that differ in sos, eos, lengths, starts, rate or entry were combined."""
 
 
-class DTypeError(DreamStreamError, TypeError):
+class DTypeError(LocatedError, TypeError):
     """An element type that is not taken here, or a mix of element types."""
 
 
-class NotStreamableError(DreamStreamError, TypeError):
-    """A layer or call that can't be streamed exactly; the message says what would work.
-
-    Attributes
-    ----------
-    path : str
-        The innermost module whose forward raised it; empty for the outermost one.
-    """
-
-    path: str = ""
-
-    def locate(self, path: str, layer: str) -> None:
-        """Name the module before the message, unless one already is."""
-        if path and not self.path:
-            self.path = path
-            self._message = f"{path} ({layer}): {self._message}"
-            self.args = (_with_ids(self._message, self.ids),)
+class NotStreamableError(LocatedError, TypeError):
+    """A layer or call that can't be streamed exactly; the message says what would work."""
 
 
 class StreamBusyError(DreamStreamError, RuntimeError):

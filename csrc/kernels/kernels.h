@@ -13,6 +13,7 @@
  *   column_sums          in double, one chain per column, from the first row on.
  *   attend               q . k in sixteen lanes by fma, folded as above; sums over keys by tiles (ds_attend).
  *   reduce               in double, four lanes: lane j adds elements j, j + 4, ...; (0 + 1) + (2 + 3).
+ *   fft                  by the factors of its size, 4 before 2, 3, 5 and other primes in turn, without fma.
  * A row's result never depends on the other rows of the call or on their number.
  * The bits of a NaN (sign, payload) are not part of any definition.
  *
@@ -130,6 +131,37 @@ typedef struct ds_product {
     void *workspace;             /* ds_product_workspace bytes, 64-byte aligned */
 } ds_product;
 
+/* Fourier transforms of rows of n numbers; complex rows are two, of real and of imaginary parts. */
+typedef enum ds_fft_kind {
+    DS_FFT_REAL,         /* n reals to n / 2 + 1 complex numbers */
+    DS_FFT_REAL_INVERSE, /* and back, divided by n; imaginary parts of what must be real are not read */
+    DS_FFT_COMPLEX,
+    DS_FFT_COMPLEX_INVERSE /* divided by n */
+} ds_fft_kind;
+
+typedef struct ds_fft {
+    ds_fft_kind kind;
+    size_t n;          /* at least 1, below 2^30 */
+    const void *table; /* by fft_table, for n */
+    void *scratch;     /* ds_fft_scratch bytes, 64-byte aligned */
+} ds_fft;
+
+enum { DS_FFT_BESIDE = 4096 /* points of rows that are transformed beside each other, at most */ };
+
+/* The complex points that a transform passes through. */
+static inline size_t ds_fft_points(ds_fft_kind kind, size_t n)
+{
+    const bool halved = kind <= DS_FFT_REAL_INVERSE && n % 2 == 0;
+    return halved ? n / 2 : n;
+}
+
+/* Bytes that any variant wants for it. */
+static inline size_t ds_fft_scratch(ds_fft_kind kind, size_t n, size_t element)
+{
+    const size_t points = ds_fft_points(kind, n);
+    return 4 * (points + 1) * (points <= DS_FFT_BESIDE ? 64 : element);
+}
+
 /* A function of the distance between a query and a key, in a table: entry i is that of distance first + i. */
 typedef struct ds_distances {
     const void *table; /* NULL: none */
@@ -197,6 +229,10 @@ typedef struct ds_real_kernels {
     /* y[m][i] = ((x[m][i] - mean[i]) - rest[i]) * scale[i] + shift[i]; y may be x. */
     void (*column_scale)(void *y, const void *x, size_t n_rows, size_t n, const void *mean,
                          const void *rest, const void *scale, const void *shift);
+    /* Writes what transforms of size n need, 2 n reals: cos and sin of 2 pi j / n in turn. */
+    void (*fft_table)(void *table, size_t n);
+    /* y: one or two arrays of rows, as x; they do not overlap. */
+    void (*fft)(const ds_fft *f, void *const *y, const void *const *x, size_t n_rows);
     /* One LSTM cell: gates = from_x + from_h, [4][n] in torch's order i, f, g, o;
      * c = sigmoid(f) c + sigmoid(i) tanh(g); h = sigmoid(o) tanh(c). h and c are updated. */
     void (*lstm_cell)(void *h, void *c, const void *from_x, const void *from_h, size_t n);

@@ -95,11 +95,9 @@ static ds_status conv_check_weight(const ds_op *op)
              "%s: groups must divide %lld input and %lld output channels, got %lld", name,
              (long long)n_in, (long long)n_out, (long long)groups);
     DS_CHECK(weight->shape[1] == n_in / groups, DS_SHAPE,
-             "%s: its weight 'weight' must have shape (%lld, %lld, %s) for %lld input "
-             "channels, got %s",
-             name, (long long)n_out, (long long)(n_in / groups),
-             vectors ? "kernel_size" : "kernel...", (long long)n_in,
-             ds_signature_text(weight, text, sizeof text));
+             "%s: expected an input of %lld channels, as its weight of shape %s has, got %lld",
+             name, (long long)((uint64_t)weight->shape[1] * (uint64_t)groups),
+             ds_signature_text(weight, text, sizeof text), (long long)n_in);
     return ds_require_optional(op, BIAS, "bias", 1, &n_out);
 }
 

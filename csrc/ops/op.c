@@ -475,10 +475,12 @@ ds_status ds_op_require_weight(const ds_op *op, int i, const char *name, int ran
     for (int d = 0; d < rank; d++)
         expected.shape[d] = shape[d];
     if (!ds_signature_same_shape(&expected, &op->weight[i])) {
-        char want[160], got[160];
-        return ds_fail(DS_SHAPE, "%s: its weight '%s' must have shape %s, got %s", op->def->name,
-                       name, ds_signature_text(&expected, want, sizeof want),
-                       ds_signature_text(&op->weight[i], got, sizeof got));
+        char in[160], want[160], got[160];
+        return ds_fail(DS_SHAPE,
+                       "%s: its weight '%s' must have shape %s, got %s; the input has shape %s",
+                       op->def->name, name, ds_signature_text(&expected, want, sizeof want),
+                       ds_signature_text(&op->weight[i], got, sizeof got),
+                       ds_signature_text(&op->in[0], in, sizeof in));
     }
     return DS_OK;
 }

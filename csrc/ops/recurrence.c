@@ -145,6 +145,14 @@ static ds_status recurrence_check_weights(const ds_op *op, const sizes *s)
 {
     const size_t n = s->cells * (size_t)recurrence_per_cell(s), most = n + (size_t)s->n_states;
     const size_t n_given = (size_t)op->n_weights;
+    const ds_signature *const in = &op->in[X], *const ih = &op->weight[WEIGHT_IH];
+    char text[160];
+    DS_CHECK(!ds_op_has_weight(op, WEIGHT_IH) || ih->rank != 2 ||
+                 ih->shape[1] == in->shape[in->rank - 1],
+             DS_SHAPE,
+             "%s: expected an input of %lld features, as its weight '%s' of shape %s has, got %lld",
+             op->def->name, (long long)ih->shape[1], s->single ? "weight_ih" : "weight_ih_l0",
+             ds_signature_text(ih, text, sizeof text), (long long)in->shape[in->rank - 1]);
     DS_CHECK(most <= DS_MAX_WEIGHTS, DS_LIMIT,
              "%s: %zu weights are needed, at most %d are supported", op->def->name, most,
              DS_MAX_WEIGHTS);

@@ -4,9 +4,9 @@
 #include "python/call.h"
 #include "base/now.h"
 
-int ds_call_open(ds_call *c, ds_module *m, ds_engine_object *e, Py_ssize_t n)
+int ds_call_open(ds_call *c, ds_module *m, ds_engine_object *e, PyObject *names, Py_ssize_t n)
 {
-    *c = (ds_call){.m = m, .e = e, .n = n};
+    *c = (ds_call){.m = m, .e = e, .names = names, .n = n};
     if (ds_engine_check_open(m, e) < 0)
         return -1;
     c->n_inputs = e->engine->plan->graph->n_inputs;

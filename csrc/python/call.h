@@ -31,7 +31,8 @@ typedef struct ds_rows {
 typedef struct ds_call {
     ds_module *m;
     ds_engine_object *e;
-    ds_step *step; /* NULL: not open */
+    PyObject *names; /* of the inputs: a tuple, borrowed; NULL: they have numbers */
+    ds_step *step;   /* NULL: not open */
     Py_ssize_t n;
     size_t n_inputs, n_outputs;
     PyObject **ids;    /* [n] plain str, kept by the caller until the call is closed */
@@ -46,7 +47,8 @@ typedef struct ds_call {
         n_leaving; /* live streams that end, or are replaced, if the call succeeds: free places */
 } ds_call;
 
-int ds_call_open(ds_call *c, ds_module *m, ds_engine_object *e, Py_ssize_t n);
+/* names: of the inputs. */
+int ds_call_open(ds_call *c, ds_module *m, ds_engine_object *e, PyObject *names, Py_ssize_t n);
 /* Room for the call's time; zeroed. NULL with an exception. */
 void *ds_call_room(ds_call *c, size_t n, size_t item_bytes);
 /* known: what stood behind the ids at an earlier time, or NULL. */

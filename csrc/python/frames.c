@@ -18,24 +18,70 @@ static int64_t frames_along(const ds_rows *rows, PyArrayObject *a)
     return rows->axis[0] >= 0 ? PyArray_DIM(a, rows->axis[0]) : 1;
 }
 
-/* Always -1. id: of the row whose array it is, or NULL. */
-static int refuse_array(const ds_call *c, ds_status status, const char *what, size_t k,
+/* Writes the shape of arrays with these rows, as (16, L). */
+static void write_shape(const ds_call *c, const ds_rows *rows, const ds_signature *signature,
+                        char *text, size_t size)
+{
+    size_t n = 0;
+    for (int i = 0; i < rows->rank; i++) {
+        const char *before = i ? ", " : "(", *after = i + 1 < rows->rank ? "" : i ? ")" : ",)";
+        long long extent = c->n;
+        for (int d = 0; d < signature->rank; d++)
+            extent = rows->axis[d + 1] == i ? signature->shape[d] : extent;
+        const int more = rows->axis[0] == i
+                             ? snprintf(text + n, size - n, "%sL%s", before, after)
+                             : snprintf(text + n, size - n, "%s%lld%s", before, extent, after);
+        n += n + (size_t)more < size ? (size_t)more : 0;
+    }
+}
+
+/* What helps with an array that is refused, or nothing. */
+static const char *advice(ds_status status, const ds_rows *rows, const ds_signature *signature,
+                          PyArrayObject *a)
+{
+    const bool flat = rows->rank == 2 && rows->batch < 0 && signature->rank == 1;
+    if (status == DS_DTYPE && PyTypeNum_ISINTEGER(PyArray_TYPE(a)) && ds_is_real(signature->dtype))
+        return "; 16-bit samples become what is expected by chunk.astype(np.float32) / 32768";
+    if (status == DS_SHAPE && flat && PyArray_NDIM(a) == 2 &&
+        PyArray_DIM(a, rows->axis[0]) == signature->shape[0])
+        return "; its transpose fits, chunk.T";
+    return "";
+}
+
+/* Always -1. what: the input or output (stolen; NULL with an exception). id: of the row whose array it is, or
+ * NULL. */
+static int refuse_array(const ds_call *c, ds_status status, PyObject *what, const ds_rows *rows,
                         const ds_signature *signature, PyArrayObject *a, PyObject *id)
 {
-    char features[128];
-    ds_signature_text(signature, features, sizeof features);
-    PyObject *shape = PyArray_IntTupleFromIntp(PyArray_NDIM(a), PyArray_DIMS(a));
+    char expected[128];
+    write_shape(c, rows, signature, expected, sizeof expected);
+    PyObject *shape = what ? PyArray_IntTupleFromIntp(PyArray_NDIM(a), PyArray_DIMS(a)) : NULL;
     PyObject *text =
-        shape ? PyUnicode_FromFormat("%s %zu: expected %s frames with features %s along the given "
-                                     "axes of %zd rows, got an array of shape %R and type %R",
-                                     what, k, ds_dtype_name(signature->dtype), features,
-                                     id ? 1 : c->n, shape, PyArray_DESCR(a))
-              : NULL;
+        shape
+            ? PyUnicode_FromFormat("%U: expected an array of shape %s and type %s, got %S and %S%s",
+                                   what, expected, ds_dtype_name(signature->dtype), shape,
+                                   PyArray_DESCR(a), advice(status, rows, signature, a))
+            : NULL;
     if (text)
         ds_engine_error(c->m, ds_fail(status, "%s", PyUnicode_AsUTF8(text)), id);
     Py_XDECREF(text);
     Py_XDECREF(shape);
+    Py_XDECREF(what);
     return -1;
+}
+
+static int refuse_input(const ds_call *c, ds_status status, size_t k, PyArrayObject *a,
+                        PyObject *id)
+{
+    PyObject *what = c->names ? PyUnicode_FromFormat("input %U", PyTuple_GET_ITEM(c->names, k))
+                              : PyUnicode_FromFormat("input %zu", k);
+    return refuse_array(c, status, what, &c->in[k], ds_step_input(c->e->engine->plan, k), a, id);
+}
+
+static int refuse_output(const ds_call *c, ds_status status, size_t k, PyArrayObject *a)
+{
+    return refuse_array(c, status, PyUnicode_FromFormat("out: output %zu", k), &c->out[k],
+                        ds_step_output(c->e->engine->plan, k), a, NULL);
 }
 
 /* The frames of an input's array; -1 with an exception. */
@@ -47,9 +93,9 @@ static int64_t count_frames(const ds_call *c, size_t k, PyObject *array, PyObjec
         return 0;
     const ds_element element = ds_element_of(a);
     if (!element || !ds_layout_fits(signature, element) || !PyArray_ISNOTSWAPPED(a))
-        return refuse_array(c, DS_DTYPE, "input", k, signature, a, id);
+        return refuse_input(c, DS_DTYPE, k, a, id);
     if (!fits(c, &c->in[k], signature, a))
-        return refuse_array(c, DS_SHAPE, "input", k, signature, a, id);
+        return refuse_input(c, DS_SHAPE, k, a, id);
     return frames_along(&c->in[k], a);
 }
 
@@ -161,11 +207,11 @@ int ds_frames_check_out(const ds_call *c, size_t output, int64_t frames)
     DS_EXPECT(PyArray_Check(a), c->m->errors[DS_DTYPE], "out: expected an array, got %.100s",
               Py_TYPE(a)->tp_name);
     if (PyArray_TYPE(a) != ds_numpy_type(signature->dtype) || !PyArray_ISNOTSWAPPED(a))
-        return refuse_array(c, DS_DTYPE, "out: output", output, signature, a, NULL);
+        return refuse_output(c, DS_DTYPE, output, a);
     DS_EXPECT(PyArray_ISWRITEABLE(a), PyExc_ValueError, "out: the array of output %zu is read-only",
               output);
     if (!fits(c, rows, signature, a))
-        return refuse_array(c, DS_SHAPE, "out: output", output, signature, a, NULL);
+        return refuse_output(c, DS_SHAPE, output, a);
     DS_EXPECT(frames_along(rows, a) >= frames, c->m->errors[DS_SHAPE],
               "out: output %zu needs room for %lld frames, got %lld", output, (long long)frames,
               (long long)frames_along(rows, a));

@@ -6,6 +6,13 @@
 /* ---------------------------------------------------------------- ids */
 PyObject *ds_plain_ids(ds_module *m, PyObject *given)
 {
+    if (PyBool_Check(given)) {
+        PyErr_Format(m->errors[DS_STREAM_ID],
+                     "expected the ids of the streams that start or end, as in sos=\"anna\" or "
+                     "sos=[\"anna\", \"bob\"], got %R",
+                     given);
+        return NULL;
+    }
     PyObject *ids = PyUnicode_Check(given) ? Py_BuildValue("[O]", given) : PySequence_List(given);
     for (Py_ssize_t i = 0; ids && i < PyList_GET_SIZE(ids); i++) {
         PyObject *id = ds_plain_id(m, PyList_GET_ITEM(ids, i));

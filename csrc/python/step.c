@@ -152,7 +152,7 @@ static int step_rows(ds_module *m, ds_stepper *stepper, PyObject *rows, PyObject
     dict_step d = {.stepper = stepper};
     ds_call *c = &d.call;
     bool ran = false;
-    if (e && ds_call_open(c, m, e, PyDict_GET_SIZE(rows)) == 0) {
+    if (e && ds_call_open(c, m, e, stepper->names, PyDict_GET_SIZE(rows)) == 0) {
         c->restart = restart;
         d.arrays = ds_call_room(c, (size_t)c->n * c->n_inputs, sizeof *d.arrays);
         d.outputs = ds_call_room(c, (size_t)c->n * c->n_outputs, sizeof *d.outputs);

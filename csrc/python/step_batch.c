@@ -226,7 +226,8 @@ static PyObject *step_arrays(ds_module *m, ds_engine_object *e, ds_stepper *step
     batch_step b = {.stepper = stepper, .arrays = arrays};
     PyObject *known = NULL, *result = NULL;
     PyObject *ids = arrays ? ds_rows_ids(m, e, given_ids, &known) : NULL;
-    if (ids && ds_call_open(&b.call, m, e, PyList_GET_SIZE(ids)) == 0) {
+    if (ids &&
+        ds_call_open(&b.call, m, e, stepper ? stepper->names : NULL, PyList_GET_SIZE(ids)) == 0) {
         b.call.restart = restart;
         result = run_batch(&b, ids, known, options);
     }

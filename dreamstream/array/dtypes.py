@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DTypeError, ModeError
+from ..stream.where import user_line
 
 __all__ = [
     "adopt",
@@ -181,7 +182,11 @@ def common(name: str, dtypes: Iterable[DType], numbers: Iterable[Number] = ()) -
 def require_float(name: str, dtype: DType) -> None:
     """Raise DTypeError unless `dtype` is float32 or float64."""
     if not is_float(dtype):
-        raise DTypeError(f"{name}: expected a float32 or float64 tensor, got {dtype}; convert it with .float()")
+        samples = "; samples of 16 bits by x.float() / 32768" if dtype == int64 else ""
+        raise DTypeError(
+            f"{name} at {user_line()}: expected a float32 or float64 tensor, got {dtype}; convert it with .float()"
+            f"{samples}"
+        )
 
 
 def require_same(name: str, **dtypes: DType | None) -> None:
@@ -192,7 +197,7 @@ def require_same(name: str, **dtypes: DType | None) -> None:
     for what, other in others:
         if other != dtype:
             raise DTypeError(
-                f"{name}: {first} is {dtype} but {what} is {other}; convert one of them, as in "
+                f"{name} at {user_line()}: {first} is {dtype} but {what} is {other}; convert one of them, as in "
                 "x.float(), x.double() or module.double()"
             )
 

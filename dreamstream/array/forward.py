@@ -114,6 +114,11 @@ def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
     return x
 
 
+def cumsum(x: StreamTensor) -> StreamTensor:
+    """Return the sums of all frames so far."""
+    return _op(x, "cumulative", {"kind": "sum"})
+
+
 def unfold(x: StreamTensor, axis: int, size: int, step: int) -> StreamTensor:
     if x.dims[axis] != "L":
         _refuse(x, "unfold over features", "unfold over the stream axis")

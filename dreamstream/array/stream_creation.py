@@ -20,7 +20,7 @@ from .creation import as_tensor
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
-__all__ = ["as_stream_tensor", "meta_of", "names_of", "stream_tensor"]
+__all__ = ["as_stream_tensor", "meta_of", "names_of", "require_like", "stream_tensor"]
 
 Array = npt.NDArray[Any]
 
@@ -133,10 +133,11 @@ def as_stream_tensor(
 def _torch_creation(data: Any) -> Any:
     """Return the bridge where the data are torch's, None for all other data."""
     torch = sys.modules.get("torch")
-    first = data[0] if isinstance(data, (list, tuple)) and len(data) else data
-    if torch is None or not isinstance(first, getattr(torch, "Tensor", ())):
-        return None
-    return bridge()
+    rows = data if isinstance(data, (list, tuple)) else (data,)
+    theirs = [isinstance(row, getattr(torch, "Tensor", ())) for row in rows]
+    if any(theirs) and not all(theirs):
+        raise DTypeError("the rows are arrays and torch's tensors; give all as t.numpy() or torch.from_numpy(a)")
+    return bridge() if any(theirs) else None
 
 
 def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any) -> tuple[list[Array], Names, Array]:
@@ -164,6 +165,15 @@ def names_of(names: Any, rank: int) -> Names:
         if needed not in found:
             raise ShapeError(f"names {found}: a stream tensor needs a dimension {needed!r}")
     return found
+
+
+def require_like(features: set[tuple[int, ...]], names: Names) -> None:
+    """Raise ShapeError unless all rows have the same features."""
+    if len(features) > 1:
+        raise ShapeError(
+            f"the rows differ in features: {sorted(features)}, where the dimensions are {names}; those of chunks "
+            "that are (L, features) have to be named, by names=('B', 'L', None)"
+        )
 
 
 def _frames(array: Array, names: Names) -> Array:
@@ -211,8 +221,7 @@ def _build(
     if len({r.dtype for r in rows}) > 1:
         raise DTypeError(f"the rows differ in dtype: {sorted({r.dtype.name for r in rows})}")
     frames = [_frames(r, names) for r in rows]
-    if len({f.shape[1:] for f in frames}) > 1:
-        raise ShapeError(f"the rows differ in features: {sorted({f.shape[1:] for f in frames})}")
+    require_like({f.shape[1:] for f in frames}, names)
     meta = meta_of(meta, ids, sos, eos, lengths, [len(f) for f in frames])
     kept = [f[:n] for f, n in zip(frames, meta.lengths)]
     if len(kept) == 1 and not copy:

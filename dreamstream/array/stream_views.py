@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.rules import join, require_same
-from ..stream.where import user_line
+from ..stream.where import INSTEAD, user_line
 from . import chunks, forward, reductions, views  # noqa: F401  (the plain methods that are taken up here)
 from .axes import axes_of, axis_of, numbered, sizes_of
 from .creation import cat
@@ -26,15 +26,10 @@ from .tensor import Tensor, take
 __all__: list[str] = []
 
 
-#: What to do in place of a method, where it is not "do it outside the forward".
-REMEDIES = {"cumsum": "nn.CumulativeSum() sums along the stream"}
-
-
 def _refuse(x: StreamTensor, what: str) -> NotStreamableError:
-    remedy = REMEDIES.get(what, "do it outside the forward")
     return NotStreamableError(
         f"{what} on a stream {x.roles} inside a forward, at {user_line()}: it is not among the operations "
-        f"that stream; {remedy}"
+        f"that stream; {INSTEAD}"
     )
 
 
@@ -316,14 +311,16 @@ def _along(name: str, position: int) -> Callable[..., Any]:
     plain = getattr(Tensor, name)
 
     def own(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.edge is not None:
-            raise _refuse(self, name)
         arguments = list(args)
         dim = (
             kwargs.pop("dim", kwargs.pop("dims", None)) if len(arguments) <= position else arguments.pop(position)
         )
         if isinstance(dim, (list, tuple)) and len(dim) == 1:
             (dim,) = dim
+        if self.edge is not None:
+            if name == "cumsum" and not (arguments or kwargs) and self.dims[self._axis(name, dim)] == "L":
+                return forward.cumsum(self)
+            raise _refuse(self, name)
         if dim is None or isinstance(dim, (list, tuple)):
             return plain(chunks.fall_back(self, name), *args, **kwargs)
         axis = self._axis(name, dim)

@@ -14,7 +14,7 @@ import dreamstream as ds
 
 from .. import _core
 from ..config import default_threads
-from . import convert, demo, info, run
+from . import bench, convert, demo, info, run
 from .arguments import Parser
 
 __all__ = ["main"]
@@ -28,6 +28,7 @@ def _parser() -> Parser:
     run.add(commands)
     info.add(commands)
     convert.add(commands)
+    bench.add(commands)
     return parser
 
 

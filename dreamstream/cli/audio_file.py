@@ -34,6 +34,8 @@ class AudioFile:
         Resamples for the engine of a model file.
     outputs : list of list of array
         Per output of the model, what each step gave.
+    left : list of (float, int)
+        After each step the seconds fed so far, and the frames of the first output that had left.
     samples : int
         Fed so far.
     """
@@ -43,10 +45,25 @@ class AudioFile:
     engine: Engine
     model: nn.Module | None
     front: Engine | None
-    outputs: list[list[Array]] = field(default_factory=list)
-    frames: list[int] = field(default_factory=list)
+    outputs: list[list[Array]] = field(init=False)
+    left: list[tuple[float, int]] = field(default_factory=list)
     samples: int = 0
     ended: bool = False
+
+    def __post_init__(self) -> None:
+        self.outputs = [[] for _ in self.engine.outputs]
+        self._frames = [0] * len(self.outputs)
+
+    def add(self, outputs: list[Array]) -> None:
+        """Add what a step gave."""
+        for k, frames in enumerate(outputs):
+            self.outputs[k].append(frames)
+            self._frames[k] += frames.shape[self.engine.stream_axis(k)]
+        self.left.append((self.samples / self.reader.sample_rate, self._frames[0]))
+
+    def frames(self, k: int) -> int:
+        """Return how many frames of output k there were so far, along its L."""
+        return self._frames[k]
 
     def output(self, k: int) -> Array:
         """Return all frames of output k, laid end to end, once the stream has ended."""

@@ -24,8 +24,9 @@ from ..errors import FormatError
 from ..stream.tree import leaves
 from .arguments import Commands, add_threads, at_least
 from .audio_file import AudioFile
-from .outputs import write_outputs
+from .outputs import check_outputs, in_frames, in_pairs, write_outputs
 from .plot import plot, require_matplotlib
+from .progress import Progress
 
 __all__ = ["add", "run"]
 
@@ -45,21 +46,21 @@ class _Resampled(nn.Module):
 
 
 # ---------------------------------------------------------------------- what is asked for
-def _load(args: argparse.Namespace) -> tuple[Any, str | None]:
-    """Return the model, or the engine of a model file, and what its user should know."""
+def _load(args: argparse.Namespace) -> Any:
+    """Return the model, or the engine of a model file."""
     name, weights = args.model, args.weights
     if os.path.splitext(name)[1].lower() in (".dsm", ".json", ".xml"):
         if weights is not None:
             raise FormatError(f"--weights goes with a model's name; {name} has its weights")
-        return _checked(name, ds.load(name, threads=args.threads)), None
+        return _checked(name, ds.load(name, threads=args.threads))
     found = {n.lower(): n for n in models.__all__}.get(name.lower())
     if found is None:
         raise FormatError(f"there is no model {name!r}; give a .dsm file or one of {', '.join(models.__all__)}")
     model = getattr(models, found)().eval()
     if weights is None:
-        return model, f"{found} has random weights; give --weights FILE"
+        raise FormatError(f"{found} comes without weights, and random ones say nothing; give --weights FILE")
     model.load_state_dict(weights)
-    return model, None
+    return model
 
 
 def _checked(name: str, engine: ds.Engine) -> ds.Engine:
@@ -103,8 +104,6 @@ def _open(args: argparse.Namespace, model: Any, stack: ExitStack) -> list[AudioF
             for each in (engine, front) if front else (engine,):
                 each.warmup(len(args.audio), max(1, int(each.rate) * args.chunk_ms // 1000))
         files.append(AudioFile(path, reader, *engines[rate]))
-        files[-1].outputs = [[] for _ in engines[rate][0].outputs]
-        files[-1].frames = [0] * len(files[-1].outputs)
     return files
 
 
@@ -127,8 +126,7 @@ def _steps(files: list[AudioFile], chunk_ms: int) -> Iterator[tuple[float, list[
             out = _step(engine, fed, chunks, starting)
             seconds = time.perf_counter() - begin
             for f in fed:
-                for k, frames in enumerate(leaves(out[f.path])):
-                    f.outputs[k].append(frames)
+                f.add(leaves(out[f.path]))
             yield seconds, fed
 
 
@@ -145,18 +143,18 @@ def _step(engine: ds.Engine, fed: list[AudioFile], chunks: dict[str, Any], start
 def _new_frames(file: AudioFile) -> Iterator[dict[str, Any]]:
     """Describe the frames of the file's last step, for JSON."""
     for k, info in enumerate(file.engine.outputs):
-        frames = np.moveaxis(file.outputs[k][-1], file.engine.stream_axis(k), 0)
-        for frame in frames:
-            start = float(file.frames[k] / info.rate) if info.rate else 0.0
+        frames = in_frames(file.outputs[k][-1], file.engine.stream_axis(k))
+        for n, frame in enumerate(frames, file.frames(k) - len(frames)):
+            start = float(n / info.rate) if info.rate else 0.0
             line: dict[str, Any] = {"file": file.path, "start": round(start, 9)}
             if len(file.outputs) > 1:
                 line["output"] = info.name
-            file.frames[k] += 1
             yield {**line, "values": _numbers(np.atleast_1d(frame))}
 
 
 def _numbers(array: Array) -> Any:
     """Return nested lists; what is no finite number becomes None, which JSON can hold."""
+    array = in_pairs(array)
     if array.dtype.kind != "f" or np.isfinite(array).all():
         return array.tolist()
     out = array.astype(object)
@@ -201,15 +199,20 @@ def _compare(file: AudioFile) -> tuple[float, str]:
 def run(args: argparse.Namespace) -> int:
     """Stream audio files through a model."""
     if args.plot:
-        require_matplotlib()  # before all the work
-    model, note = _load(args)
+        require_matplotlib(args.plot)  # this and paths before all the work
+    for path in filter(None, (args.output, args.plot)):
+        if not os.path.isdir(os.path.dirname(path) or "."):
+            raise FileNotFoundError(f"there is no folder {os.path.dirname(path)} for {path}")
+    model = _load(args)
     latencies = []
     with ExitStack() as stack:
         files = _open(args, model, stack)
-        if note:
-            print(f"dreamstream run: {note}", file=sys.stderr)
+        if args.output:
+            check_outputs(args.output, files)
+        progress = stack.enter_context(Progress(_seconds(files), args.json))
         for seconds, fed in _steps(files, args.chunk_ms):
             latencies.append(seconds)
+            progress.advance(len(fed) * args.chunk_ms / 1000)
             if args.json:
                 for line in (line for file in fed for line in _new_frames(file)):
                     print(json.dumps(line), flush=True)
@@ -218,8 +221,8 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         write_outputs(args.output, files)
     if args.plot:
-        plot(args.plot, files, latencies)
-    frames = sum(len(f.output(0)) for f in files)
+        plot(args.plot, files, latencies, args.chunk_ms)
+    frames = sum(f.frames(0) for f in files)
     delay = max(f.delay for f in files)
     if args.json:
         summary = {"frames": frames, "delay": delay if math.isfinite(delay) else None}
@@ -233,19 +236,31 @@ def run(args: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
+def _seconds(files: list[AudioFile]) -> float:
+    """Return how long the files last; those that don't say so count for nothing."""
+    return sum((f.reader.frames or 0) / f.reader.sample_rate for f in files)
+
+
 def _print_summary(files: list[AudioFile], latencies: list[float], frames: int, worst: float | None) -> None:
     for f in files:
-        values = f.output(0)
+        values = in_pairs(f.output(0))
         about = f"values {values.min():.4f} to {values.max():.4f}, mean {values.mean():.4f}" if values.size else ""
         seconds = f.samples / f.reader.sample_rate
-        print(f"{f.path}  {seconds:.2f} s, {len(values)} frames  {about}".rstrip())
+        print(f"{f.path}  {seconds:.2f} s, {f.frames(0)} frames  {about}".rstrip())
     audio = sum(f.samples / f.reader.sample_rate for f in files)
     slowest = max(files, key=lambda f: f.delay)
     engine, rate = slowest.engine, slowest.reader.sample_rate
     print(f"frames          {frames}, of {len(files)} file(s), together in {len(latencies)} steps")
     if worst is not None:
+        compared = (
+            "the offline model" if slowest.model is not None else "the engine in one step (no model in Python)"
+        )
+        outputs = sum(len(f.outputs) for f in files)
+        print(f"compared        {outputs} output(s) with {compared} on each whole file")
         print(f"offline model   largest difference {worst:.1e}")
-    print(f"delay           {slowest.delay} samples, {slowest.delay / rate * 1000:.1f} ms")
+    finite = math.isfinite(slowest.delay)
+    delay = f"{slowest.delay} samples, {slowest.delay / rate * 1000:.1f} ms" if finite else "until the end"
+    print(f"delay           {delay}")
     spent = sum(latencies)
     factor = f"factor {spent / audio:.5f}: " if audio else ""
     print(f"real time       {factor}{spent:.3f} s for {audio:.1f} s of audio")
@@ -255,8 +270,8 @@ def _print_summary(files: list[AudioFile], latencies: list[float], frames: int, 
 
 
 def _output_path(text: str) -> str:
-    if os.path.splitext(text)[1] not in (".npy", ".npz", ".csv"):
-        raise argparse.ArgumentTypeError(f"expected a .npy, .npz or .csv file, got {text}")
+    if os.path.splitext(text)[1] not in (".npy", ".npz", ".csv", ".wav"):
+        raise argparse.ArgumentTypeError(f"expected a .npy, .npz, .csv or .wav file, got {text}")
     return text
 
 
@@ -283,14 +298,16 @@ def add(commands: Commands) -> None:
         "{frames, delay (samples), max_difference}",
     )
     parser.add_argument(
-        "--plot", metavar="PNG", help="draw waveform, outputs and the latency of steps (needs matplotlib)"
+        "--plot",
+        metavar="PNG",
+        help="draw waveform, outputs with their delay, and the latency of steps (needs matplotlib)",
     )
     parser.add_argument(
         "-o",
         "--output",
         metavar="OUT",
         type=_output_path,
-        help="write all outputs: .csv, .npz (an array per file), .npy (one file)",
+        help="write all outputs: .csv, .npz (an array per file), .npy (one file), .wav (one output of samples)",
     )
     add_threads(parser)
     parser.set_defaults(run=run)

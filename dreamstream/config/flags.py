@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from .. import _core
+
 __all__ = ["cflags", "libs", "prefix"]
 
 
 def prefix() -> Path:
-    """Return the folder of the package: ``include/dreamstream.h`` and ``lib/libdreamstream.so`` lie in it."""
-    return Path(__file__).resolve().parent.parent
+    """Return the folder of the build: ``include/dreamstream.h`` and ``lib/libdreamstream.so`` lie in it."""
+    return Path(_core.__file__).resolve().parent
 
 
 def cflags() -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from .. import _core
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import LengthsOf, as_symbolic, measured
-from ..errors import CaptureError, NotStreamableError
+from ..errors import CaptureError, LocatedError
 from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.rules import Sizes, entry
 from ..stream.tree import leaves, map_leaves
@@ -95,7 +95,7 @@ class Capture:
         self.paths.append(self.paths[-1] if path is None and self.paths else path or "")
         try:
             yield
-        except NotStreamableError as error:
+        except LocatedError as error:
             error.locate(self.paths[-1], type(module).__name__)
             raise
         finally:

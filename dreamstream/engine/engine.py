@@ -68,7 +68,10 @@ class Engine(_core.Stepper):
     def _rows_of(self, chunks: Any) -> dict[str, Any]:
         """Return a dict by plain ids of whatever mapping `step` was given."""
         if not isinstance(chunks, Mapping):
-            raise TypeError(f"step takes a dict of arrays by id, got {type(chunks).__name__}")
+            raise TypeError(
+                "step takes a dict of arrays by id, as in engine.step({'anna': chunk}, sos='anna'), got "
+                f"{type(chunks).__name__}"
+            )
         rows: dict[str, Any] = {}
         twice = []
         for given in list(chunks):
@@ -391,5 +394,7 @@ def _as_array(ids: tuple[str, ...], value: Any, dtype: str) -> Any:
             value = as_tensor(value, dtype)
         except (DTypeError, ShapeError) as error:
             raise type(error)(str(error), ids) from None
+    if getattr(value, "requires_grad", False):  # torch's own refusal names no stream
+        raise DTypeError("expected an array, got a tensor that requires grad; give t.detach().numpy()", ids)
     array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
     return array.astype(array.dtype.newbyteorder("="), copy=False)

@@ -10,6 +10,7 @@ from ..array import Tensor
 from ..array import dtypes as element_types
 from ..errors import ModeError, ShapeError
 from ..operations.refusals import BATCH_STATISTICS
+from ..stream.where import user_line
 from . import functional as F
 from .functional.statistics import CHANNELS
 from .functional.texts import described
@@ -73,8 +74,8 @@ class ChannelNorm(Affine):
         size = input.shape[channels]
         if isinstance(size, int) and size != self.num_features:
             raise ShapeError(
-                f"{type(self).__name__}: expected {self.num_features} channels in dimension {channels}, got "
-                f"shape {input.shape}"
+                f"{type(self).__name__} at {user_line()}: expected {self.num_features} channels in dimension "
+                f"{channels}, got {size}"
             )
 
     def extra_repr(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import LengthsOf, as_symbolic, measured
-from ..errors import ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
+from ..errors import LocatedError, ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
 from ..nn.module import Module
 from ..stream.context import Context, contexts_of, declared
 from ..stream.rules import require_same_streams
@@ -138,7 +138,7 @@ class Patch:
                 raise StreamMismatchError("a StreamTensor from outside meets streams inside a forward")
             try:
                 return forward_of(module)(*args, **kwargs)
-            except NotStreamableError as error:
+            except LocatedError as error:
                 error.locate(self.path, type(module).__name__)
                 raise
         name = type(module).__name__

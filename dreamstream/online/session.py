@@ -398,10 +398,11 @@ class Call:
 
     def _key(self, request: Request) -> Key:
         attrs = tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in request.attributes.items()))
-        named = tuple(self._weight_name(w) for w in request.weights)
+        named = tuple(self.known_as(w) for w in request.weights)
         return (request.name, attrs, named, tuple(e.cid for e in request.edges))
 
-    def _weight_name(self, weight: Any) -> Any:
+    def known_as(self, weight: Any) -> Any:
+        """Return what the script knows a weight by: a name where it is the module's, else its type and shape."""
         if weight is None:
             return None
         if self._named is None:

@@ -73,6 +73,7 @@ _ROWS = (
         alone="refuses streams whose lengths don't compare as they must; no frame is read",
     ),
     # within a frame
+    *_all("frame", "rfft", "irfft", "fft", "ifft"),
     *_all("frame", "softmax", "log_softmax", "glu", "permute", "reshape", "expand", "nearest", "pad_features"),
     Operator(
         "reduce_features",

@@ -3,7 +3,7 @@
 A forward runs the same operations in every call. The first call finds the operators, checks dimensions, brings
 together what progresses differently; the `Course` that it leaves behind says which operators ran on what. It
 serves as long as the same is asked for: the same operation, on edges of the same lines, seen with the same
-dimensions, with the same arrays as weights.
+dimensions, with the same arrays as weights, or with ones of the same types and shapes that every call makes anew.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from .edge import Edge, Line, Request
 
-__all__ = ["Course", "Leg", "Recording", "repeat", "same_entry", "seen"]
+__all__ = ["Course", "Leg", "Recording", "is_number", "repeat", "same_entry", "seen"]
 
 #: What of a stream inside a forward decides which operators run on it: the same objects in every call.
 seen = attrgetter("edge.line", "dims", "_names")
@@ -89,7 +89,9 @@ class Recording:
             self._values.append(value)
             self._edges.append(edge)
 
-    def course(self, asked: list[Any], held: Sequence[Any], outputs: Sequence[Any]) -> Course | None:
+    def course(
+        self, asked: list[Any], held: Sequence[Any], outputs: Sequence[Any], known_as: list[Any] | None = None
+    ) -> Course | None:
         """Return the course that led to these outputs; None where it can't be repeated.
 
         Parameters
@@ -97,8 +99,10 @@ class Recording:
         asked : list
             What was asked for; another passage asks for the same where its list is equal.
         held : sequence
-            The objects whose identities are among it.
+            The weights that are there in every call; None for one that is made anew.
         outputs : sequence of StreamTensor
+        known_as : list, optional
+            What the script knows the weights by.
         """
         places = {id(e): i for i, e in enumerate(self._edges)}
         leaves = [(places.get(id(y.edge), -1), y.dims, y._names) for y in outputs]
@@ -106,11 +110,11 @@ class Recording:
             i < 0 or y.value is not self._values[i] for (i, _, _), y in zip(leaves, outputs)
         ):
             return None
-        fixed = all(w is None or any(w is h for h in held) or _is_number(w) for w in self._weights)
-        return Course(asked, held, self._weights if fixed else None, self._legs, leaves)
+        fixed = all(w is None or any(w is h for h in held) or is_number(w) for w in self._weights)
+        return Course(asked, held, self._weights if fixed else None, self._legs, leaves, known_as)
 
 
-def _is_number(weight: Any) -> bool:
+def is_number(weight: Any) -> bool:
     """Whether an operator took a number that nobody can write to."""
     return getattr(weight, "size", 0) == 1 and not getattr(getattr(weight, "flags", None), "writeable", True)
 
@@ -125,7 +129,7 @@ class Course:
 
     Attributes
     ----------
-    asked, held : list, sequence
+    asked, held, known_as : list, sequence, list
         See `Recording.course`.
     weights : sequence or None
         As the operator takes them; None where they have to be laid out in every call.
@@ -134,7 +138,7 @@ class Course:
         Which edges leave, and how they are seen.
     """
 
-    __slots__ = ("asked", "held", "legs", "outputs", "weights")
+    __slots__ = ("asked", "held", "known_as", "legs", "outputs", "weights")
 
     def __init__(
         self,
@@ -143,8 +147,10 @@ class Course:
         weights: Sequence[Any] | None,
         legs: list[Leg],
         outputs: list[tuple[int, Any, Any]],
+        known_as: list[Any] | None = None,
     ) -> None:
         self.asked = asked
+        self.known_as = known_as
         self.held = held
         self.weights = weights
         self.legs = legs

@@ -7,7 +7,10 @@ import os
 import sys
 from types import FrameType
 
-__all__ = ["user_line"]
+__all__ = ["INSTEAD", "user_line"]
+
+#: What to do about an operation of which nobody has said how it streams.
+INSTEAD = "apply it to the outputs of a stream that has ended, or say how it streams (@ds.register, ds.Op)"
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PLUMBING = frozenset({"torch", "numpy", "functools", "contextlib", "runpy", "importlib"})

@@ -16,7 +16,7 @@ from torch.nn.utils import parametrize
 from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor as Native
 from ..array.symbolic import LengthsOf, Symbolic, as_symbolic, measured
-from ..errors import ModeError, NotStreamableError, StreamMismatchError
+from ..errors import LocatedError, ModeError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
 from ..online.patch import Patch, PatchesItself
 from ..stream.rules import Length, require_same_streams
@@ -72,8 +72,8 @@ class TorchPatch(Patch):
             return _plain_call(module, args, kwargs)
         if any(isinstance(x, Native) for x in _leaves(args, kwargs)):
             raise ModeError(
-                f"{name} is a torch module and got a StreamTensor of NumPy arrays; make it of torch tensors, as "
-                "in ds.stream_tensor([torch.from_numpy(a)], ids=...)"
+                f"{name} is a torch module and got a StreamTensor of NumPy arrays, as an empty list makes, too; "
+                "make it of torch tensors, as in ds.stream_tensor([torch.from_numpy(a)], ids=...)"
             )
         raise ModeError(
             f"{name} is online and got no StreamTensor; wrap its input with ds.stream_tensor, or call "
@@ -88,7 +88,7 @@ class TorchPatch(Patch):
                 return _run(module, args, kwargs)
         try:
             return _run(module, args, kwargs)
-        except NotStreamableError as error:
+        except LocatedError as error:
             error.locate(self.path, type(module).__name__)
             raise
 

@@ -1,4 +1,4 @@
-"""torch's private names that the bridge uses: right for torch 2.13, the version that pyproject.toml pins.
+"""torch's private names that the bridge uses: right for torch 2.13, the version that the tests pin.
 
 Nothing else in `dreamstream` knows them. With another version of torch this file is what has to be looked at; its
 names say what the bridge relies on.

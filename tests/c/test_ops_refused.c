@@ -62,6 +62,17 @@ static const struct {
      "there is no feature dimension 1"},
     {"{'op':'pad_features'," FRAME ",'attrs':{'axis':0,'left':4,'mode':'circular'}}", DS_SHAPE,
      "size 3 can be padded by 3 at most in this mode, got 4"},
+    {"{'op':'rfft','in':[['float32',[]]]}", DS_SHAPE, "rfft: its input needs a feature dimension"},
+    {"{'op':'rfft','in':[['int64',[4]]]}", DS_DTYPE, "rfft: "},
+    {"{'op':'rfft','in':[['float32',[16777217]]]}", DS_LIMIT, "its size must be at most 16777216"},
+    {"{'op':'irfft','attrs':{'size':6}," TWO("['float32',[3]]", "['float32',[3]]") "}", DS_SHAPE,
+     "6 numbers come of 4 in the last feature dimension, got 3"},
+    {"{'op':'irfft'," TWO("['float32',[3]]", "['float32',[3]]") "}", DS_ARGUMENT, "size"},
+    {"{'op':'irfft','attrs':{'size':0}," TWO("['float32',[1]]", "['float32',[1]]") "}", DS_ARGUMENT,
+     "irfft: "},
+    {"{'op':'fft'," TWO("['float32',[3]]", "['float32',[4]]") "}", DS_SHAPE,
+     "real and imaginary parts must have the same shape"},
+    {"{'op':'ifft'," TWO("['float32',[3]]", "['float64',[3]]") "}", DS_DTYPE, "ifft: "},
     /* element by element */
     {"{'op':'add'," TWO("['float32',[3]]", "['float32',[2]]") "}", DS_SHAPE,
      "add: features of shapes (3,) and (2,)"},
@@ -83,9 +94,10 @@ static const struct {
     {CONV1D "{'dilation':1073741824}}", DS_ARGUMENT, "dilation must be 1 to"},
     {CONV1D "{'left':-1}}", DS_ARGUMENT, "left padding must be 0 to"},
     {CONV1D "{'groups':4}}", DS_ARGUMENT, "groups must divide 6 input"},
-    {CONV1D "{'groups':2}}", DS_SHAPE, "(4, 3, kernel_size)"},
+    {CONV1D "{'groups':2}}", DS_SHAPE,
+     "expected an input of 12 channels, as its weight of shape (4, 6, 3) has, got 6"},
     {"{'op':'conv_transpose1d','in':[['float32',[6]]],'attrs':{'groups':2},'weights':[[4,6,3]]}",
-     DS_SHAPE, "(6, out_channels / groups"},
+     DS_SHAPE, "expected an input of 4 channels, as its weight of shape (4, 6, 3) has, got 6"},
     {"{'op':'conv_transpose1d','in':[['float32',[6]]],'attrs':{'output_padding':1},"
      "'weights':[[6,4,3]]}",
      DS_ARGUMENT, "output_padding must be below"},
@@ -97,7 +109,7 @@ static const struct {
     {CONV2D "{'groups':4}}", DS_ARGUMENT,
      "groups must divide 6 input and 6 output channels, got 4"},
     {CONV2D "{'groups':2}}", DS_SHAPE,
-     "must have shape (6, 3, kernel...) for 6 input channels, got (6, 6, 2, 3)"},
+     "expected an input of 12 channels, as its weight of shape (6, 6, 2, 3) has, got 6"},
     {CONV2D "{'inner_mode':'reflect','padding':[9,9,4,0]}}", DS_SHAPE,
      "4 positions within a frame can be padded by 3 at most"},
     {"{'op':'conv2d','weights':[[6,6,2,3]]}", DS_SHAPE,
@@ -107,7 +119,7 @@ static const struct {
     {UP2D "{'output_padding':[1,0]}}", DS_ARGUMENT, "output_padding must be"},
     {UP2D "{'padding':[0,3]}}", DS_SHAPE, "padding 3 drops all of the 6 positions"},
     {"{'op':'conv_transpose2d','in':[['float32',[4,5]]],'weights':[[6,6,2,3]]}", DS_SHAPE,
-     "must have shape (5, out_channels / groups, kernel...)"},
+     "expected an input of 6 channels, as its weight of shape (6, 6, 2, 3) has, got 5"},
     /* recurrences */
     {"{'op':'lstm'," OF8 ",'attrs':{'layers':2},'weights':"
      "[[64,8],[64,16],[64],[64],[64,16],[64,17],[64],[64]]}",
@@ -131,6 +143,9 @@ static const struct {
     {"{'op':'gru'," OF8 ",'attrs':{'layers':2},'weights':"
      "[[48,8],[48,16],[48],[48],[48,16],[48,16],[48],[48],[2,3]]}",
      DS_SHAPE, "gru: its weight 'h0' must have shape (2, 16), got (2, 3)"},
+    {"{'op':'gru'," OF8 ",'weights':[[48,9],[48,16],[48],[48]]}", DS_SHAPE,
+     "gru: expected an input of 9 features, as its weight 'weight_ih_l0' of shape (48, 9) has, got "
+     "8"},
     {"{'op':'rnn'," OF8 ",'attrs':{'layers':0},'weights':[[16,8],[16,16],[16],[16]]}", DS_ARGUMENT,
      "rnn: layers must be 1 to"},
     {"{'op':'rnn'," OF8 ",'attrs':{'bias':2},'weights':[[16,8],[16,16],[16],[16]]}", DS_ARGUMENT,

@@ -223,3 +223,12 @@ def test_matrices_that_do_not_fit(constant):
     model = net(lambda self, x: x.unflatten(2, (2, 2)).flatten(2) @ self.w, w=nn.Parameter(ds.ones(*constant)))
     with pytest.raises((ShapeError, ds.NotStreamableError), match=r"fit|along B"):
         ds.compile(model, T.spec)
+
+
+def test_sums_so_far():
+    """A running sum, as in an average pooled over the past."""
+
+    def forward(self, x):
+        return x.cumsum(2), x.transpose(1, 2).exp().cumsum(dim=1), self.conv(x).cumsum(-1)[..., 2:]
+
+    held(net(forward, conv=nn.Conv1d(4, 3, 5, padding=2)), X, delay=4)

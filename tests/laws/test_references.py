@@ -29,6 +29,10 @@ def rows(x):
     return x.T.unsqueeze(0)
 
 
+def parts(z):
+    return z.real, z.imag
+
+
 def conv1d(a, w, x):
     x = rows(x)
     if a["left"] or a["right"]:
@@ -253,6 +257,10 @@ TORCH = {
     "softmax": lambda a, w, x: x.softmax(-1),
     "log_softmax": lambda a, w, x: x.log_softmax(-1),
     "glu": lambda a, w, x: F.glu(x, -1),
+    "rfft": lambda a, w, x: parts(torch.fft.rfft(x)),
+    "irfft": lambda a, w, *xs: torch.fft.irfft(torch.complex(*xs), a["size"]),
+    "fft": lambda a, w, *xs: parts(torch.fft.fft(torch.complex(*xs))),
+    "ifft": lambda a, w, *xs: parts(torch.fft.ifft(torch.complex(*xs))),
     "cat": lambda a, w, *xs: torch.cat(xs, a["axis"] + 1),
     "permute": lambda a, w, x: x.permute(0, *(d + 1 for d in a["order"])),
     "reshape": lambda a, w, x: x.reshape(len(x), *a["shape"]),

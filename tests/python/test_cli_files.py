@@ -123,6 +123,7 @@ def _parameters(call, folder):
     [
         (("net.py:model", "a.onnx"), "ends in .dsm, .json, .xml, got a.onnx"),
         (("net.py:other", "x.dsm"), "net.py has no function other"),
+        (("net.py", "x.dsm"), "net.py:FUNCTION, a function without arguments that returns (model, spec, rate)"),
         (("net.py:number", "x.dsm"), "net.py has no function number"),
         (("net.py:nothing", "x.dsm"), "must return (model, spec, rate)"),
         (("net.py:fails", "x.dsm"), "net.py: KeyError: "),

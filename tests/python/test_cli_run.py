@@ -102,8 +102,8 @@ def test_values_that_are_no_numbers(run, folder):
 
 
 def test_without_weights(run):
-    status, _, err = run("a.wav", weights=False)
-    assert status == 0 and "random weights; give --weights FILE" in err
+    status, out, err = run("a.wav", weights=False)
+    assert (status, out) == (1, "") and "SileroVAD comes without weights, and random ones say nothing" in err
 
 
 def test_written_outputs(run, folder, tmp_path):
@@ -123,10 +123,100 @@ def test_written_outputs(run, folder, tmp_path):
     assert status == 1 and "can hold one array, not 2" in err
 
 
+class Halves(ds.nn.Module):
+    """Two channels of samples, channels first; scores; an answer at the end."""
+
+    def forward(self, x):
+        both = ds.stack([x, x * -2], 1)
+        return both, both.transpose(1, 2), x.sum(1)
+
+
+@pytest.fixture
+def stereo(tmp_path):
+    path = tmp_path / "stereo.dsm"
+    ds.compile(Halves().eval(), ("B", "L"), rate=16000).save(path)
+    return str(path)
+
+
+def test_frames_are_counted_along_l(stereo, folder, capsys):
+    assert cli.main(["run", stereo, str(folder / "a.wav"), "--json"]) == 0
+    *lines, summary = map(json.loads, capsys.readouterr().out.splitlines())
+    counts = {name: sum(line["output"] == name for line in lines) for name in {line["output"] for line in lines}}
+    assert summary["frames"] == 20000 and sorted(counts.values()) == [1, 20000, 20000]
+    assert cli.main(["run", stereo, str(folder / "a.wav"), "--compare-offline"]) == 0
+    out = capsys.readouterr().out
+    assert "1.25 s, 20000 frames" in out
+    assert "compared        3 output(s) with the engine in one step (no model in Python) on each whole file" in out
+
+
+def test_samples_are_written_as_wav(folder, tmp_path, capsys):
+    class Louder(ds.nn.Module):
+        def forward(self, x):
+            return ds.stack([x, x * -40], 1)
+
+    path = tmp_path / "louder.dsm"
+    ds.compile(Louder().eval(), ("B", "L"), rate=16000).save(path)
+    assert cli.main(["run", str(path), str(folder / "a.wav"), "-o", str(tmp_path / "out.wav")]) == 0
+    samples, rate = ds.data.read_audio(folder / "a.wav")
+    written, its_rate = ds.data.read_audio(tmp_path / "out.wav", mono=False)
+    assert (rate, its_rate) == (16000, 16000)
+    np.testing.assert_array_equal(written[:, 0], samples)
+    np.testing.assert_allclose(written[:, 1], np.clip(samples * -40, -1, 32767 / 32768), atol=2e-5)
+
+
+def test_complex_outputs_are_pairs():
+    from dreamstream.cli.outputs import in_pairs
+    from dreamstream.cli.run import _numbers
+
+    given = np.array([[1 + 2j, np.inf - 1j]], np.complex64)
+    assert _numbers(given) == [[[1.0, 2.0], [None, -1.0]]] and in_pairs(given).shape == (1, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("-o", "gone/out.npy"), "there is no folder"),
+        (("--plot", "gone/plot.png"), "there is no folder"),
+        (("--plot", "plot.doc"), "svgz, tif"),
+        (
+            ("-o", "out.wav"),
+            "out.wav takes samples, and the output is ('B', 'L') float32 at 125/4 frames a second",
+        ),
+        (("b.wav", "-o", "out.wav"), "can hold one output of one file, not 2"),
+        (("b.wav", "-o", "out.npy"), "can hold one array, not 2"),
+    ],
+)
+def test_paths_are_checked_before_the_work(run, folder, monkeypatch, options, says):
+    from dreamstream.cli import run as command
+
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(command, "_steps", lambda *_: pytest.fail("it works already"))
+    status, out, err = run(
+        "a.wav", *[o if o.startswith("-") or o == "b.wav" else str(folder / o) for o in options]
+    )
+    assert (status, out) == (1, "") and says in err.replace(str(folder) + "/", "") and err.count("\n") == 1
+
+
 def test_plot(run, tmp_path):
     pytest.importorskip("matplotlib")
     assert run("a.wav", "none.wav", "short.wav", "--plot", tmp_path / "plot.png")[0] == 0
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_a_plot_shows(run, tmp_path, monkeypatch):
+    """One time axis, a legend, the delay, and frames when they leave."""
+    figure = pytest.importorskip("matplotlib.figure")
+    drawn = []
+    monkeypatch.setattr(figure.Figure, "savefig", lambda self, *_, **__: drawn.append(self))
+    assert run("a.wav", "--plot", tmp_path / "plot.png", "--chunk-ms", "100")[0] == 0
+    wave_axes, output, latency = drawn[0].axes
+    assert wave_axes.get_xlim() == output.get_xlim() == latency.get_xlim() == (0, 1.25)
+    assert output.get_title() == "delay 511 samples, 32 ms; chunks of 100 ms"
+    assert [text.get_text() for text in output.get_legend().get_texts()] == ["output", "as it leaves"]
+    about, leaving = (line.get_xdata() for line in output.lines)
+    behind = np.array(leaving) - about
+    assert len(about) == 39 and behind.min() >= 0.032 and behind.max() <= 0.032 + 0.1
 
 
 def test_plot_without_matplotlib(run, tmp_path, monkeypatch):
@@ -156,7 +246,7 @@ def test_a_mismatch_fails(run, monkeypatch):
         (("gone.wav",), 1, "No such file"),
         (("a.wav", "a.wav"), 1, "given twice"),
         (("a.wav", "--chunk-ms", "0"), 2, "expected 1 or more"),
-        (("a.wav", "-o", "out.txt.doc"), 2, "expected a .npy, .npz or .csv file"),
+        (("a.wav", "-o", "out.txt.doc"), 2, "expected a .npy, .npz, .csv or .wav file"),
         ((), 2, "AUDIO"),
     ],
 )

@@ -34,7 +34,6 @@ SAMPLES: dict[str, nn.Module | Forward] = {
     "`F.interpolate`": lambda x: F.interpolate(x, scale_factor=1.5),
     "`F.pad`": lambda x: F.pad(x, (1, 1), "circular"),
     "softmax": lambda x: F.softmax(x, 2),
-    "`x.cumsum(2)`": lambda x: x.cumsum(2),
     "`x[..., -1]`": lambda x: x[..., -1],
     "`x[..., -9:]`": lambda x: x[..., -9:],
     "`x[..., :9]`": lambda x: x[..., :9],

@@ -293,7 +293,7 @@ class Function(nn.Module):
         (lambda x: F.interpolate(x, scale_factor=1.5), NotStreamableError, "scale_factor=1.5"),
         (lambda x: F.interpolate(x, scale_factor=2, mode="linear"), ShapeError, "'linear'"),
         (lambda x: x.repeat_interleave(0, 2), ShapeError, "at least once"),
-        (lambda x: x.cumsum(2), NotStreamableError, "nn.CumulativeSum"),
+        (lambda x: x.cumsum(1), NotStreamableError, "cumsum on a stream"),
         (lambda x: F.overlap_add(x, 2), ShapeError, "windows"),
     ],
 )

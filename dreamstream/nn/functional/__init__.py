@@ -26,6 +26,7 @@ from .pooling import *  # noqa: F403
 from .products import *  # noqa: F403
 from .rectifiers import *  # noqa: F403
 from .resampling import *  # noqa: F403
+from .spectra import *  # noqa: F403
 from .statistics import *  # noqa: F403
 from .upsampling import *  # noqa: F403
 

@@ -12,6 +12,7 @@ from ...array import Tensor
 from ...array.axes import numbered
 from ...array.dtypes import require_same
 from ...errors import DTypeError, NotStreamableError, ShapeError
+from ...stream.where import user_line
 
 __all__ = ["Ints", "channels_first", "checked", "frame_dims", "same_types", "several", "single", "within_frames"]
 
@@ -22,7 +23,10 @@ Ints = int | Sequence[int]
 def checked(name: str, input: Any) -> Tensor:
     if not isinstance(input, Tensor):
         hint = "; wrap it in ds.tensor(...)" if isinstance(input, (np.ndarray, list)) else ""
-        raise DTypeError(f"{name}: expected a tensor, got {type(input).__name__}{hint}")
+        kind = type(input).__name__
+        if type(input).__module__.partition(".")[0] == "torch":
+            kind, hint = f"torch's {kind}", "; dreamstream.nn computes with NumPy: ds.tensor(t.numpy())"
+        raise DTypeError(f"{name} at {user_line()}: expected a tensor, got {kind}{hint}")
     return input
 
 

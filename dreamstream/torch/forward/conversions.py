@@ -23,6 +23,7 @@ from ...stream.rules import BatchSize, Length
 from ...stream.where import user_line
 from ..run.dropping import dropping
 from ..tensor import StreamTensor
+from .complex_pair import Complex
 from .constants import Constant, dtype_of, nominal
 from .mode import Forward
 from .names import attribute, function
@@ -32,6 +33,8 @@ __all__ = ["visible", "with_value"]
 
 def with_value(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native:
     """Return the same stream with other values; in a capture, where there are none, itself."""
+    if isinstance(inner, Complex):
+        return inner.each(lambda part: with_value(part, fn))
     if inner.value is None:
         return inner
     return Native.inside(fn(inner.value), inner.dims, inner.edge, inner.names)  # type: ignore[arg-type]

@@ -13,11 +13,12 @@ from ... import nn as native
 from ...array import BatchTensor
 from ...errors import NotStreamableError
 from ...nn.functional.attention import refused
+from ...nn.functional.resampling import Resampling
 from ...online.register import registered_for
 from ...operations.refusals import MASKED
 from ..private import recurrent_weights
 from ..tensor import StreamTensor
-from .constants import Constant
+from .constants import Constant, dtype_of
 from .mode import Forward, current
 
 __all__ = ["streaming_forward", "unstreamable"]
@@ -42,8 +43,9 @@ def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
 def _streams_as(kind: Any) -> Callable[..., Any] | None:
     """Return what streams in place of the forward of a class that has not written its own."""
     for cls in kind.__mro__:
-        if cls in _STREAMING and kind.forward is cls.forward:
-            return _STREAMING[cls]
+        run = _STREAMING.get(cls) or _OF_OTHERS.get(f"{cls.__module__}.{cls.__qualname__}")
+        if run is not None and kind.forward is cls.forward:
+            return run
     return None
 
 
@@ -188,12 +190,44 @@ def _attention(
 _STREAMING[torch.nn.MultiheadAttention] = _attention
 
 
+# ---------------------------------------------------------------------- of torchaudio, which may not be there
+def _resample(module: Any, waveform: Any) -> Any:
+    """torchaudio's Resample asks for the length as a number; the operator has its kernel."""
+    forward = current()
+    x = forward.unwrap(waveform)
+    resampling = Resampling(
+        module.orig_freq,
+        module.new_freq,
+        module.lowpass_filter_width,
+        module.rolloff,
+        module.resampling_method,
+        module.beta,
+    )
+    if resampling.same:
+        return waveform
+    kernel = Constant(module.kernel.to(dtype_of(x.dtype.name)), forward.arrays)
+    return forward._wrapped(resampling.apply(x, kernel))
+
+
+#: By the names of classes, since their packages are not loaded for them.
+_OF_OTHERS: dict[str, Callable[..., Any]] = {"torchaudio.transforms._transforms.Resample": _resample}
+
+
+def _cuts_below_the_loudest(module: torch.nn.Module) -> bool:
+    name = f"{type(module).__module__}.{type(module).__qualname__}"
+    return (
+        name == "torchaudio.transforms._transforms.AmplitudeToDB" and getattr(module, "top_db", None) is not None
+    )
+
+
 # ---------------------------------------------------------------------- what can't stream
 def unstreamable(module: torch.nn.Module) -> Reason | None:
     """Return why a layer can't stream, and what would work; None if it can."""
     kind: Any = type(module)
     if registered_for(kind) is not None:
         return None
+    if _cuts_below_the_loudest(module):
+        return "top_db cuts below the loudest value of the whole stream", "AmplitudeToDB without top_db streams"
     if isinstance(module, torch.nn.Conv2d):
         return None  # its padding says at the first call which axis is the stream's
     for cls in type(module).__mro__:

@@ -25,12 +25,23 @@ from ...nn import functional as native_functional
 from ...stream.course import Course, Recording, repeat, same_entry, seen
 from ...stream.rules import Quotient, Token
 from ...stream.tree import leaves
-from ...stream.where import user_line
+from ...stream.where import INSTEAD, user_line
 from ..private import active_modes, leave_innermost_mode
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .buffers import Buffers
+from .complex_pair import Complex, among
 from .constants import Arrays, Constant, nominal
-from .names import ATTRIBUTES, HANDLERS, IGNORED, Meaning, meaning_of, note, shares_memory, writes
+from .names import (
+    ATTRIBUTES,
+    COMPLEX,
+    HANDLERS,
+    IGNORED,
+    Meaning,
+    meaning_of,
+    note,
+    shares_memory,
+    writes,
+)
 from .names import NOTED as _NOTED
 
 __all__ = ["Forward", "current"]
@@ -40,8 +51,8 @@ COMPILED = (
     "say how the module streams with @ds.register"
 )
 
-#: Stands where nothing is known to be repeated.
-_UNREPEATABLE = Course([], (), None, [], [])
+#: Stands where torch's function is not repeated: what its operators did may come in its place.
+_BY_OPERATOR = Course([""], (), None, [], [])
 
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 
@@ -88,7 +99,6 @@ class Forward(TorchFunctionMode):
         self.arrays = arrays
         self.paths = paths or {}
         self._parameters: dict[int, Constant] = getattr(entry, "parameters", {})
-        self._courses: dict[int, Any] | None = getattr(entry, "asked", None)
         self._outer: Forward | None = None
         self.buffers: Buffers | None = None
         self._stand_in = torch.empty(0, device=device)
@@ -133,18 +143,18 @@ class Forward(TorchFunctionMode):
         name = func.__name__
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
-        meaning = meaning_of(func)
+        meaning, courses = meaning_of(func), self.entry.courses
         if (not args or type(args[0]) is not SHELL) and _only_symbolic((args, kwargs)):
             return _of_lengths(func, meaning.name, args, kwargs)
         repeats = meaning.repeats and kwargs.get("inplace") is not True
-        if self._courses is None or not repeats or self.entry.recording is not None:
+        if courses is None or not repeats or self.entry.recording is not None:
             return self._called(func, meaning, args, kwargs)
         asked = _Asked(func, args, kwargs)
         at = self.entry.n_done
-        course = self._courses.get(at)
+        course = courses.get(at)
         if course is not None and course.asked == asked.tokens and same_entry(asked.streams):
             return StreamTensor.shell(repeat(course, self.entry, asked.streams, course.weights or ())[0])
-        if not asked.streams or (course is not None and course.weights is None):
+        if not asked.streams or (course is not None and isinstance(course.asked[0], str)):
             return self._called(func, meaning, args, kwargs)
         self.entry.recording = recording = Recording(asked.streams)
         try:
@@ -154,7 +164,7 @@ class Forward(TorchFunctionMode):
         result = out._inner if isinstance(out, StreamTensor) else None
         course = recording.course(asked.tokens, asked.held, [result]) if type(result) is NativeStream else None
         if self.entry.n_done > at:
-            self._courses[at] = _UNREPEATABLE if course is None or course.weights is None else course
+            courses[at] = _BY_OPERATOR if course is None or course.weights is None else course
         return out
 
     def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -166,7 +176,7 @@ class Forward(TorchFunctionMode):
             return self._noted(func, meaning, target, args, kwargs)
         given = [a if type(a) in _ATOMS else self.unwrap(a) for a in args]
         named = {k: self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
-        known = meaning.native is not None and given and type(given[0]) is NativeStream
+        known = meaning.native is not None and given and type(given[0]) is NativeStream and not among(given)
         if known and torch.dtype not in map(type, (*given, *named.values())):
             result = meaning.native(*given, **named)  # type: ignore[misc]
         else:
@@ -194,11 +204,15 @@ class Forward(TorchFunctionMode):
         return self._wrapped(result)
 
     def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if args and _has_own(args[0], name):
-            return getattr(args[0], name)(*args[1:], **kwargs)
-        handler = HANDLERS.get(name)
+        complex_too = among((*args, *kwargs.values()))
+        handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
             return handler(self, *args, **kwargs)
+        if complex_too:
+            raise NotStreamableError(
+                f"{resolve_name(func) or name} on a complex stream inside a forward, at {user_line()}: it is not "
+                "among the operations of complex streams; do it on their parts, torch.view_as_real(x)"
+            )
         if "input" in kwargs and not args:
             args = (kwargs.pop("input"),)
         args = tuple(nominal(a) if isinstance(a, torch.dtype) else a for a in args)
@@ -220,7 +234,7 @@ class Forward(TorchFunctionMode):
             return made(*args, **kwargs)
         raise NotStreamableError(
             f"{resolve_name(func) or name} on a stream inside a forward, at {user_line()}: it is not among the "
-            "operations that stream; do it outside the forward, or say how it streams with @ds.register"
+            f"operations that stream; {INSTEAD}"
         )
 
     def _attribute(self, func: Any, name: str, args: tuple[Any, ...]) -> Any:
@@ -230,7 +244,8 @@ class Forward(TorchFunctionMode):
                 return None
             raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
         inner = self.unwrap(args[0])
-        handler = None if _has_own(inner, what) else ATTRIBUTES.get(what)
+        own = type(inner) is Complex and hasattr(inner, what)
+        handler = None if own else ATTRIBUTES.get(what)
         if handler is not None:
             return self._wrapped(handler(self, inner), args[0] if shares_memory(what) else None)
         if what.startswith("is_") or what in ("layout", "itemsize", "nbytes", "output_nr", "_version"):
@@ -302,11 +317,6 @@ class Forward(TorchFunctionMode):
         target._alias[0] += 1
         target._seen = target._alias[0]
         return target
-
-
-def _has_own(x: Any, name: str) -> bool:
-    """Whether this is a stream that is no native tensor, a complex one, and says itself what a name means."""
-    return getattr(x, "is_stream", False) and not isinstance(x, NativeTensor) and hasattr(x, name)
 
 
 class _Asked:

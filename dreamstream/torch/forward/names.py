@@ -15,6 +15,7 @@ from ...operations import ALIASES, OPERATIONS
 
 __all__ = [
     "ATTRIBUTES",
+    "COMPLEX",
     "HANDLERS",
     "IGNORED",
     "NOTED",
@@ -39,6 +40,8 @@ _note: Callable[..., Any] = lambda *_: NotImplemented  # noqa: E731
 
 HANDLERS: dict[str, Handler] = {}
 ATTRIBUTES: dict[str, Callable[[Any, Any], Any]] = {}
+#: What runs where a complex stream is among the arguments.
+COMPLEX: dict[str, Handler] = {}
 
 
 def function(*names: str) -> Callable[[Handler], Handler]:
@@ -97,7 +100,7 @@ class Meaning(NamedTuple):
 @lru_cache(maxsize=4096)
 def meaning_of(func: Any) -> Meaning:
     """Find a function of torch among the native ones."""
-    called = func.__name__
+    called = {"__idiv__": "__itruediv__"}.get(func.__name__, func.__name__)
     name = called[:-1] if called.endswith("_") and not called.endswith("__") else called
     if called.startswith("__i") and called.endswith("__") and hasattr(NativeTensor, f"__{called[3:]}"):
         name = f"__{called[3:]}"

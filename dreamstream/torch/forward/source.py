@@ -14,7 +14,7 @@ from ...errors import CaptureError, DreamStreamError, DTypeError, ShapeError
 from ...stream.rules import Length
 from ...stream.tree import leaves, map_leaves
 from ..tensor import StreamTensor
-from .complex_streams import Complex
+from .complex_pair import Complex
 from .constants import Arrays, as_array, device_of
 from .mode import Forward
 from .sizes import SIZES

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ...online.session import Call, Session, Slot, StreamState
-from ...stream.course import Course, Leg
+from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
 from ..forward.constants import Constant, dtype_of
 from ..forward.sizes import SIZES
@@ -40,7 +40,6 @@ class TorchSession(Session):
         self.table = Table()
         self.constants: dict[int, tuple[Any, Tensor]] = {}
         self.parameters: dict[int, Constant] = {}  # as operators know them
-        self.asked: dict[int, Course] = {}  # the courses of torch's functions; `courses` are those of operators
         self._named: list[Any] = []
         self.joined = Slot(Groups())
         self.guard = Guard(self)
@@ -51,7 +50,6 @@ class TorchSession(Session):
         if named != self._named:
             self._named = named
             self.courses.clear()
-            self.asked.clear()
             self.parameters = {id(t): Constant(t) for t in tensors}
 
     @property
@@ -120,7 +118,7 @@ class TorchCall(Call):
         With `keeps_tape`, `detach` says whether the states are cut off from the tape.
         """
         self.device = device
-        self.parameters, self.asked = self.session.parameters, self.session.asked
+        self.parameters = self.session.parameters
         self.keeps_tape = keeps_tape
         if self.fresh or self.session.table.device != device:  # the module may have been moved
             self.session.table = Table(device)
@@ -149,7 +147,7 @@ class TorchCall(Call):
             plan = leg.plan = _Plan(leg, weights)
         inputs = list(map(_COUNTS, edges))
         outputs = leg.op.counts(inputs, self.ended, self.ids)
-        if plan.passes and self.alike and _as_far(inputs[0], outputs[0]):
+        if plan.passes and (inputs[0][:, ::2] == outputs[0][:, ::2]).all():
             return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
         with without_functions():  # kernels see plain tensors only
             like = values[0] if values else torch.empty(0, device=self.device)
@@ -207,6 +205,8 @@ class TorchCall(Call):
         for line, y, n, c in zip(leg.lines, results, step.n, outputs):
             if y is None or not n:
                 out.append(_nothing(line, like, (*values, *weights)))
+            elif y.dim() == 1 + len(line.features):
+                out.append(y)
             elif alike and y.shape[1] == n:
                 out.append(y.flatten(0, 1))
             else:
@@ -250,12 +250,6 @@ class TorchCall(Call):
 
 
 _COUNTS = attrgetter("counts")
-
-
-def _as_far(a: Counts, b: Counts) -> bool:
-    """Whether two edges of rows that are alike have as many frames, before and now."""
-    before, _, now, _ = a[0].tolist()
-    return bool(b[0, 0] == before and b[0, 2] == now)
 
 
 class _Plan:

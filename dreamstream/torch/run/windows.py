@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
-from ..tensor.padding import as_rows, same, to_device
+from ..tensor.padding import as_rows, runs, same, to_device
 
 __all__ = ["EagerWindow"]
 
@@ -77,14 +77,21 @@ class EagerWindow:
         return self.take(first[:, None] + torch.arange(n), fill)
 
     def take(self, positions: Tensor, fill: float = 0.0) -> Tensor:
-        at = positions.numpy()
+        return self._frames(np.arange(len(self._first))[:, None], positions.numpy(), fill)
+
+    def joined(self, first: Tensor, lengths: Tensor, fill: float = 0.0) -> Tensor:
+        n = lengths.numpy()
+        return self._frames(np.repeat(np.arange(len(n)), n), runs(first.numpy(), n), fill)
+
+    def _frames(self, rows: Ints, at: Ints, fill: float) -> Tensor:
+        """Return the frames of rows at positions; both broadcast to the same shape."""
         source, kept_base, new_base = self._source()
         shape = (*at.shape, *source.shape[1:])
         if not len(source):
             return source.new_full(shape, fill)
-        first, counts = self._first[:, None], self._counts
-        index = at + np.where(at < counts[:, :1], kept_base[:, None], new_base[:, None])
-        valid = (at >= first) & (at < counts[:, 2:3])
+        before, _, known, _ = self._counts.T
+        index = at + np.where(at < before[rows], kept_base[rows], new_base[rows])
+        valid = (at >= self._first[rows]) & (at < known[rows])
         there = to_device(np.where(valid, index, 0).ravel(), source.device)
         frames = source.index_select(0, there).reshape(shape)
         if valid.all():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...array.stream_creation import meta_of, names_of
+from ...array.stream_creation import meta_of, names_of, require_like
 from ...errors import DTypeError, ShapeError, StreamMismatchError
 from ...stream.collectors import register_arrays
 from ...stream.metadata import StreamMetadata
@@ -153,9 +153,7 @@ def _padded(rows: Sequence[Tensor], names: Any) -> tuple[Tensor, Names, list[int
     found = names_of(names, rank)
     axes = [n for n in found if n != BATCH]
     length = axes.index(LENGTH)
-    features = {(*r.shape[:length], *r.shape[length + 1 :]) for r in rows}
-    if len(features) > 1:
-        raise ShapeError(f"the rows differ in features: {sorted(features)}")
+    require_like({(*r.shape[:length], *r.shape[length + 1 :]) for r in rows}, found)
     widths = [r.shape[length] for r in rows]
     shape = list(rows[0].shape)
     shape[length] = max(widths)

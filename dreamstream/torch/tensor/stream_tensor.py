@@ -499,6 +499,7 @@ class _Shell(StreamTensor):
 
 
 SHELL: type = _Shell
+_Shell.__name__ = _Shell.__qualname__ = StreamTensor.__name__  # what callers see of it
 
 
 def _rebuild(

@@ -9,7 +9,7 @@ import torch
 
 from ...errors import ModeError, StreamMismatchError
 from ...stream.metadata import StreamMetadata
-from ..forward.complex_streams import Complex
+from ..forward.complex_pair import Complex
 from ..forward.mode import Forward
 from ..run.calls import TorchCall
 from ..tensor import StreamTensor

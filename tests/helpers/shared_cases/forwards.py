@@ -400,3 +400,68 @@ for _name, _part in {
 }.items():
     case(f"stft-{_name}", SAMPLES, _stft(_part, center=False), native=False, reach=20)
 case("stft-centred", SAMPLES, _stft(lambda z: z.abs(), center=True), native=False, reach=20)
+
+
+#: What is done with a spectrum.
+_OF_SPECTRA = {
+    "views": lambda ds, F, z: ds.view_as_real(z[:, 2:6].transpose(1, 2).unsqueeze(1).squeeze(1)).flatten(2),
+    "pad": lambda ds, F, z: F.pad(z, (2, 0, 1, 2)).abs(),
+    "unfold": lambda ds, F, z: z.unfold(2, 3, 1).abs(),
+    "cat": lambda ds, F, z: ds.cat([z, z.conj() * 1j], 1).imag,
+    "stack": lambda ds, F, z: ds.stack([z, z * 2j], 1).sum(1).abs(),
+    "where": lambda ds, F, z: ds.where(z.abs() > 1, z, z * 0.5).real,
+    "masked-fill": lambda ds, F, z: z.masked_fill(z.abs() < 1, 2).real,
+    "products": lambda ds, F, z: (z * z.conj()).real + (z / (z + 15)).imag + (2 / (z + (15 + 1j)) - z).real,
+    "einsum": lambda ds, F, z: ds.einsum("bfl,bfl->bl", z, z.conj()).real,
+    "exp": lambda ds, F, z: (z * 0.1).exp().real + (z + 15).log().imag,
+    "powers": lambda ds, F, z: (z**2).real + z.pow(3).imag + (z.abs() + 0.1) ** 0.3 + (z + 15).sqrt().real,
+    "in-place": lambda ds, F, z: z.mul_(2).add_(1).real,
+    "polar": lambda ds, F, z: ds.polar(z.abs(), (z + 15).angle()).real,
+    "parts": lambda ds, F, z: ds.complex(z.real, z.imag * 2).abs() + ds.sgn(z + 15).real,
+}
+
+
+def _of_spectra(part: Any) -> Any:
+    def make(nn: Any, F: Any, ds: Any) -> Any:
+        def forward(self: Any, x: Any) -> Any:
+            return part(ds, F, ds.stft(x, 12, 5, window=self.window, center=False, return_complex=True))
+
+        return net(nn, forward, window=nn.Parameter(ds.rand(12) + 0.1, requires_grad=False))
+
+    return make
+
+
+for _name, _use in _OF_SPECTRA.items():
+    case(f"complex-{_name}", SAMPLES, _of_spectra(_use), native=False, reach=20)
+
+
+def _samples_again(whole: bool, **options: Any) -> Any:
+    def make(nn: Any, F: Any, ds: Any) -> Any:
+        def forward(self: Any, x: Any) -> Any:
+            z = ds.stft(x, 12, 5, window=self.window, return_complex=True, **options)
+            length = x.shape[-1] if whole else None
+            return ds.istft(z * 0.5, 12, 5, window=self.window, length=length, **options)
+
+        return net(nn, forward, window=nn.Parameter(ds.rand(12) + 0.5, requires_grad=False))
+
+    return make
+
+
+for _name, _whole, _options in (
+    ("of-the-length", True, {}),
+    ("centred", False, {"normalized": True}),
+    ("from-the-first", False, {"center": False}),
+    ("of-two-sides", False, {"onesided": False}),
+):
+    case(f"istft-{_name}", SAMPLES, _samples_again(_whole, **_options), native=False, reach=20)
+
+
+def _transforms(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        z = ds.fft.fft(ds.fft.rfft(x.unfold(1, 10, 5), n=12, norm="ortho")) * self.weight
+        return ds.fft.irfft(ds.fft.ifft(z, norm="forward"), n=11)
+
+    return net(nn, forward, weight=nn.Parameter(ds.rand(7), requires_grad=False))
+
+
+case("fft-of-windows", SAMPLES, _transforms, native=False, reach=20)

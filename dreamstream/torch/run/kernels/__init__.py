@@ -10,6 +10,7 @@ from . import (  # noqa: F401  (each file enters its kernels)
     recurrent,
     reductions,
     shape,
+    spectra,
     weights,
 )
 from .registry import KERNELS, Kernel, Step, Window

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .positions import extent, padded_run, run_from
+from ...tensor.padding import runs, to_device
+from .positions import extent, inside, padded_run, run_from
 from .registry import Step, Window, windowed
 from .shape import pad_axis
 
@@ -27,29 +28,52 @@ def conv1d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state:
     span = a["dilation"] * (extent(weight, 2) - 1) + 1
     first = step.first[0] * a["stride"] - a["left"]
     n = (step.n[0] - 1) * a["stride"] + span
-    frames = padded_run(x, first, n, a["mode"])
+    stride, lengths = a["stride"], _run_lengths(step, a["stride"], span)
+    if lengths is None or not (a["mode"] in ("zeros", "constant") or inside(x, first, n)):
+        return (_products(step, padded_run(x, first, n, a["mode"]), weight, bias),), state
+    y = _products(step, x.joined(first, lengths).unsqueeze(0), weight, bias)[0]
+    begins, counts = lengths.cumsum(0) - lengths, step.last[0] - step.first[0]
+    places = runs((begins // stride).numpy(), counts.numpy())
+    return (y.index_select(0, to_device(places, y.device)),), state
+
+
+def _run_lengths(step: Step, stride: int, span: int) -> Tensor | None:
+    """Return how many frames each row needs in one run of all, whole strides each; None where rows are better.
+
+    In the run there are products that reach from row to row; side by side there are those behind short rows.
+    """
+    if not step.live or step.training or isinstance(step.first[0], int):
+        return None
+    counts = step.last[0] - step.first[0]
+    lengths = torch.where(counts > 0, counts - 1 - (-span // stride), 0) * stride
+    return lengths if int(lengths.sum()) <= len(counts) * step.n[0] * stride else None
+
+
+def _products(step: Step, frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return the products with all windows in frames ``(B, n, channels)``."""
+    a, span = step.attributes, step.attributes["dilation"] * (extent(weight, 2) - 1) + 1
     stride, dilation, groups = a["stride"], a["dilation"], a["groups"]
-    if as_product(step, frames, weight):
+    if as_product(step, frames, weight, (frames.shape[1] - span) // stride + 1):
         if span > 1:
             frames = frames.unfold(1, span, 1)[..., ::dilation].flatten(2)
-        return (F.linear(frames[:, ::stride] if stride > 1 else frames, weight.flatten(1), bias),), state
+        return F.linear(frames[:, ::stride] if stride > 1 else frames, weight.flatten(1), bias)
     columns = frames.transpose(1, 2)
     if as_images(step, frames, weight):
         images, kernel = columns.unsqueeze(2), weight.unsqueeze(2)
         y = F.conv2d(images, kernel, bias, (1, stride), 0, (1, dilation), groups).squeeze(2)
     else:
         y = F.conv1d(columns, weight, bias, stride, 0, dilation, groups)
-    return (y.transpose(1, 2),), state
+    return y.transpose(1, 2)
 
 
-def as_product(step: Step, frames: Tensor, weight: Tensor) -> bool:
-    """Return whether frames ``(B, n, channels)`` go faster as the rows of one product.
+def as_product(step: Step, frames: Tensor, weight: Tensor, n: int) -> bool:
+    """Return whether windows of frames ``(B, ., channels)``, n in a row, go faster as the rows of one product.
 
     On the CPU they do where a row is one frame, and where rows are few.
     """
     if not step.live or step.attributes["groups"] > 1 or frames.device.type != "cpu":
         return False
-    return weight.shape[2] == 1 or (not step.training and frames.shape[0] * step.n[0] <= 32)
+    return weight.shape[2] == 1 or (not step.training and frames.shape[0] * n <= 32)
 
 
 def as_images(step: Step, frames: Tensor, weight: Tensor) -> bool:

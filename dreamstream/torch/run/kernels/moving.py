@@ -47,6 +47,8 @@ def delay(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: 
 @windowed("sync", numbers=True)
 def sync(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the stream as far as the others have come."""
+    if step.live and not isinstance(step.first[0], int):
+        return (windows[0].joined(step.first[0], step.last[0] - step.first[0]),), state
     return (windows[0].run(step.first[0], step.n[0]),), state
 
 

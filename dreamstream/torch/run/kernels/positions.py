@@ -7,7 +7,7 @@ import torch
 from ...private import is_traced
 from .registry import Window
 
-__all__ = ["extent", "padded_run", "run_from", "strided_run", "there", "traced"]
+__all__ = ["extent", "inside", "padded_run", "run_from", "strided_run", "there", "traced"]
 
 Tensor = torch.Tensor
 
@@ -44,7 +44,7 @@ def padded_run(
     end : Tensor, optional
         (B,): where a reflection turns, in place of total; from there back to total it sees `value`.
     """
-    if mode in ("zeros", "constant") or _inside(x, first, n):
+    if mode in ("zeros", "constant") or inside(x, first, n):
         return x.run(first, n, value)
     if isinstance(first, int):
         first = torch.full_like(x.total, first)
@@ -58,7 +58,7 @@ def padded_run(
     return x.take(torch.where(positions < turn, positions, 2 * (turn - 1) - positions), value)
 
 
-def _inside(x: Window, first: Tensor | int, n: int) -> bool:
+def inside(x: Window, first: Tensor | int, n: int) -> bool:
     """Whether it is certain that no row reaches beyond an end."""
     if isinstance(first, int):
         return first >= 0 and first + n <= int(x.total[0])

@@ -7,10 +7,10 @@ A *framewise* kernel sees every frame by itself: ``fn(step, *values, *weights)``
 leading dimensions and then its features, and gives a value (or a tuple) with the same leading dimensions.
 
 A *windowed* kernel sees the frames that each row may read: ``fn(step, windows, weights, state)``, and gives
-``(outputs, state)``: per output new frames ``(B, n, *features)``, of which each row's first
-``counts`` are valid, and the carried tensors ``(B, ...)`` after them. What it carries from call to call is a
-tuple of tensors; `carries` makes it, for one row that starts. Where no row has new frames of any output, only
-kernels that carry something are called.
+``(outputs, state)``. An output is new frames ``(B, n, *features)``, of which each row's first ``counts`` are
+valid, or in eager mode the valid ones alone, ``(frames of all rows, *features)``; the state is the carried
+tensors ``(B, ...)`` after them. What it carries from call to call is a tuple of tensors; `carries` makes it, for
+one row that starts. Where no row has new frames of any output, only kernels that carry something are called.
 
 Kernels use torch's functions alone, no Python loop over rows and no number read from a tensor, so that they run
 on any device, under autograd and in an exported graph. Positions are int64 tensors on the host in eager mode.
@@ -50,6 +50,9 @@ class Window(Protocol):
 
     def take(self, positions: Tensor, fill: float = 0.0) -> Tensor:
         """Return the frames at absolute ``positions (B, n)``, likewise."""
+
+    def joined(self, first: Tensor, lengths: Tensor, fill: float = 0.0) -> Tensor:
+        """Return runs of all rows ``(frames, *features)``, one behind the other; in eager mode only."""
 
     def new(self) -> tuple[Tensor, Tensor]:
         """Return this call's frames ``(B, most, *features)``, zeros behind each row's, and how many ``(B,)``."""

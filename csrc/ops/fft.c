@@ -1,0 +1,110 @@
+/* ops/fft.c: discrete Fourier transforms over the last feature axis of every frame.
+ *
+ *     rfft   x [..., n]                -> real, imaginary parts [..., n / 2 + 1]
+ *     irfft  parts [..., size / 2 + 1] -> y [..., size];  its inverse
+ *     fft    parts [..., n]            -> parts [..., n]
+ *     ifft   parts [..., n]            -> parts [..., n];  its inverse
+ *
+ *     y[k] = sum_j x[j] exp(-2 pi i j k / n); inverses have +, and divide by n
+ *
+ * Complex numbers are two inputs or outputs, which have all counts in common. irfft reads no imaginary part of the
+ * first number, nor of the last where size is even: those of real numbers are zero. What transforms of a size need
+ * besides is made once (prepare).
+ *
+ * Source: torch.fft.rfft, irfft, fft, ifft. */
+#include "ops/framewise.h"
+#include "ops/packed.h"
+#include "ops/registry.h"
+
+enum { SIZE };
+
+static const int64_t FFT_LIMIT = (int64_t)1 << 24; /* of a size */
+
+static const ds_attr_def irfft_attrs[] = {
+    {"size", DS_ATTR_INT, .required = true, .doc = "numbers of an output", .range = DS_FROM_1},
+    {0}};
+
+static int64_t *fft_last(ds_signature *signature)
+{
+    return &signature->shape[signature->rank - 1];
+}
+
+/* Of real numbers, or of complex ones where there are no others. */
+static int64_t fft_size(const ds_op *op)
+{
+    const ds_signature *in = &op->in[0];
+    return op->def->member == DS_FFT_REAL_INVERSE ? op->attr[SIZE].i : in->shape[in->rank - 1];
+}
+
+static ds_status fft_infer(ds_op *op)
+{
+    DS_TRY(ds_require_features(op));
+    const ds_fft_kind kind = (ds_fft_kind)op->def->member;
+    const int64_t n = fft_size(op), bins = n / 2 + 1;
+    DS_CHECK(n <= FFT_LIMIT, DS_LIMIT, "%s: its size must be at most %lld, got %lld", op->def->name,
+             (long long)FFT_LIMIT, (long long)n);
+    if (op->n_inputs == 2)
+        DS_CHECK(ds_signature_same_shape(&op->in[0], &op->in[1]), DS_SHAPE,
+                 "%s: real and imaginary parts must have the same shape", op->def->name);
+    if (kind == DS_FFT_REAL_INVERSE) {
+        DS_CHECK(*fft_last(&op->out[0]) == bins, DS_SHAPE,
+                 "irfft: %lld numbers come of %lld in the last feature dimension, got %lld",
+                 (long long)n, (long long)bins, (long long)*fft_last(&op->out[0]));
+        *fft_last(&op->out[0]) = n;
+    }
+    if (kind == DS_FFT_REAL)
+        *fft_last(&op->out[0]) = *fft_last(&op->out[1]) = bins;
+    op->scratch.per_call = ds_fft_scratch(kind, (size_t)n, ds_op_element(op));
+    return DS_OK;
+}
+
+static size_t fft_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    return 2 * (size_t)fft_size(op) * k->element;
+}
+
+static void fft_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                        const ds_real_kernels *k)
+{
+    (void)weights;
+    k->fft_table(prepared, (size_t)fft_size(op));
+}
+
+static void fft_forward(const ds_op *op, const ds_run *run)
+{
+    const ds_fft f = {.kind = (ds_fft_kind)op->def->member,
+                      .n = (size_t)fft_size(op),
+                      .table = run->prepared,
+                      .scratch = run->scratch};
+    const ds_signature *in = &op->in[0];
+    const size_t n_rows = (size_t)(ds_signature_elements(in) / in->shape[in->rank - 1]);
+    for (size_t r = 0; r < run->n_rows; r++) {
+        const ds_target *out = &run->out[r];
+        const void *x[2] = {NULL};
+        void *y[2] = {NULL};
+        if (out->m0 >= out->m1)
+            continue;
+        for (int i = 0; i < op->n_inputs; i++)
+            x[i] = ds_at(&run->in[(size_t)i * run->n_rows + r], out->m0, ds_signature_bytes(in));
+        for (int o = 0; o < op->n_outputs; o++)
+            y[o] = run->out[(size_t)o * run->n_rows + r].data;
+        run->k->fft(&f, y, x, n_rows * (size_t)(out->m1 - out->m0));
+    }
+}
+
+#define FFT(op, kind, inputs, outputs, text)                                        \
+    DS_OPERATOR_OF(op, text, inputs, outputs, -1), .member = DS_FFT_##kind,         \
+        .flags = DS_OP_REAL | DS_OP_LOCKSTEP, .infer = fft_infer, DS_PREPARED(fft), \
+        .forward = fft_forward
+
+const ds_op_def ds_op_rfft = {
+    FFT(rfft, REAL, 1, 2, "Fourier transform of real numbers: real and imaginary parts.")};
+
+const ds_op_def ds_op_irfft = {
+    FFT(irfft, REAL_INVERSE, 2, 1, "Real numbers from their Fourier transform's parts."),
+    .attrs = irfft_attrs};
+
+const ds_op_def ds_op_fft = {FFT(fft, COMPLEX, 2, 2, "Fourier transform of complex numbers.")};
+
+const ds_op_def ds_op_ifft = {
+    FFT(ifft, COMPLEX_INVERSE, 2, 2, "Complex numbers from their Fourier transform.")};

@@ -1,0 +1,59 @@
+"""A complex stream inside a forward: two real ones of the same frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+__all__ = ["Complex", "among"]
+
+
+class Complex:
+    """A complex stream. What torch's functions do with it stands in `complex_streams`.
+
+    Parameters
+    ----------
+    real, imag : native StreamTensor
+    """
+
+    is_stream = True
+
+    def __init__(self, real: Any, imag: Any) -> None:
+        self.real, self.imag = real, imag
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("dims", "shape", "ndim", "features", "roles", "names", "edge", "meta", "starts", "rate"):
+            return getattr(self.real, name)
+        raise AttributeError(name)
+
+    def __repr__(self) -> str:
+        return f"{self.real!r} + 1j * {self.imag!r}"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.complex128 if self.real.dtype == np.float64 else torch.complex64
+
+    @property
+    def requires_grad(self) -> bool:
+        return any(p.value is not None and p.value.requires_grad for p in (self.real, self.imag))
+
+    @property
+    def T(self) -> Any:
+        return self.each(lambda part: part.T)
+
+    @property
+    def mT(self) -> Any:
+        return self.each(lambda part: part.mT)
+
+    def each(self, fn: Callable[[Any], Any]) -> Any:
+        """Return what a function makes of both parts; of tuples, a tuple."""
+        real, imag = fn(self.real), fn(self.imag)
+        return tuple(map(Complex, real, imag)) if isinstance(real, tuple) else Complex(real, imag)
+
+
+def among(arguments: Iterable[Any]) -> bool:
+    """Whether a complex stream is among a function's arguments."""
+    return any(type(a) is Complex or (isinstance(a, (list, tuple)) and Complex in map(type, a)) for a in arguments)

@@ -1,0 +1,298 @@
+"""What a user is told who does the wrong thing first: where it was, what came, what to do.
+
+Each is said by all that can say it: modules of ours, torch's, engines.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dreamstream as ds
+from dreamstream import clone, nn
+
+HERE = Path(__file__).name
+RNG = np.random.default_rng(3)
+
+
+def noise(*shape):
+    return RNG.standard_normal(shape, dtype=np.float32)
+
+
+def model_of(library, layer):
+    class Model(library.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder = library.Sequential(layer(library))
+
+        def forward(self, x):
+            return self.encoder(x)
+
+    return Model().eval()
+
+
+class Native:
+    library = nn
+    given = staticmethod(lambda array: array)
+
+    def online(self, layer):
+        return ds.patch_module(model_of(self.library, layer)).online()
+
+    def __call__(self, layer, array, names=None):
+        stream = ds.stream_tensor([self.given(array)], names=names, ids="anna", sos=True)
+        return self.online(layer)(stream)
+
+
+class Torch(Native):
+    def __init__(self):
+        torch = pytest.importorskip("torch")
+        self.library, self.given = torch.nn, torch.from_numpy
+
+
+class Compiled(Native):
+    """The model is compiled for what is not its input."""
+
+    def __call__(self, layer, array, names=("B", None, "L")):
+        return ds.compile(model_of(nn, layer), [n or array.shape[0] if n != "B" else n for n in names])
+
+
+@pytest.fixture(params=[Native, Torch, Compiled])
+def front(request):
+    return request.param()
+
+
+@pytest.fixture(params=[Native, Torch])
+def eager(request):
+    return request.param()
+
+
+def conv(library):
+    return library.Conv1d(16, 16, 3)
+
+
+LINE = rf"at {HERE}:\d+ in forward: `return self\.encoder\(x\)`"
+
+
+# ---------------------------------------------------------------------- shapes
+@pytest.mark.parametrize(
+    ("layer", "says"),
+    [
+        (conv, r"conv1d LINE: expected an input of 16 channels, as its weight of shape \(16, 16, 3\) has, got 80"),
+        (
+            lambda m: m.ConvTranspose1d(16, 8, 4, stride=2),
+            r"conv_transpose1d LINE: expected an input of 16 channels, .*of shape \(16, 8, 4\) has, got 80",
+        ),
+        (
+            lambda m: m.BatchNorm1d(16),
+            r"(BatchNorm1d LINE: expected 16 channels in .*, got 80|batch_norm LINE: .*has shape \(80,\))$",
+        ),
+    ],
+)
+def test_channels_that_do_not_fit(front, layer, says):
+    """The module, the user's line, what came in."""
+    with pytest.raises(ds.ShapeError, match=r"^encoder\.0 \(\w+\): " + says.replace("LINE", LINE)):
+        front(layer, noise(80, 10))
+
+
+def test_features_that_do_not_fit(eager):
+    for layer, name, weight in (
+        (lambda m: m.GRU(16, 8, batch_first=True), "gru", "weight 'weight_ih_l0' of shape (24, 16)"),
+        (lambda m: m.LSTM(16, 8, batch_first=True), "lstm", "weight 'weight_ih_l0' of shape (32, 16)"),
+    ):
+        says = f"{name} {LINE}: expected an input of 16 features, as its {re.escape(weight)} has, got 80"
+        with pytest.raises(ds.ShapeError, match=says):
+            eager(layer, noise(10, 80), ("B", "L", None))
+    with pytest.raises(
+        ds.ShapeError, match=rf"linear {LINE}: expected an input of shape \(\.\.\., 16\), got \(80,\)"
+    ):
+        eager(lambda m: m.Linear(16, 3), noise(10, 80), ("B", "L", None))
+
+
+def test_a_plain_call_names_its_line():
+    with pytest.raises(ds.ShapeError, match=rf"^conv1d {LINE}: expected an input of 16 channels"):
+        model_of(nn, conv)(ds.tensor(noise(1, 80, 10)))
+
+
+def test_a_transposed_chunk(eager):
+    with pytest.raises(ds.ShapeError, match=r"got 10; chunks are \(features, L\) here: transpose those that are"):
+        eager(conv, noise(10, 16).T.copy().T)
+    with pytest.raises(ds.ShapeError, match=r"expected dimensions \('B', 'L', 'F'\).*; transpose it, or name"):
+        eager(lambda m: m.GRU(16, 8, batch_first=True), noise(16, 10))
+    with pytest.raises(
+        ds.ShapeError, match=r"differ in features: \[\(5,\), \(7,\)\].*by names=\('B', 'L', None\)"
+    ):
+        ds.stream_tensor([eager.given(noise(n, 16)) for n in (5, 7)], ids=["anna", "bob"], sos=True)
+
+
+# ---------------------------------------------------------------------- element types
+def test_integers_where_samples_are_meant(eager):
+    says = rf"conv1d {LINE}: expected a float32 or float64 tensor, got int64; .*by x\.float\(\) / 32768"
+    with pytest.raises(ds.DTypeError, match=says):
+        eager(conv, np.ones((16, 9), np.int16))
+
+
+def test_other_types(eager):
+    with pytest.raises(ds.DTypeError, match=rf"conv1d {LINE}: input is float64 but weight is float32; convert"):
+        eager(conv, np.ones((16, 9)))
+
+
+def test_arrays_of_the_other_kind():
+    torch = pytest.importorskip("torch")
+    array, tensor = noise(16, 9), torch.randn(16, 9)
+    with pytest.raises(ds.ModeError, match=r"computes with NumPy and got a StreamTensor of torch; .*t\.numpy\(\)"):
+        Native().online(conv)(ds.stream_tensor([tensor], ids="anna", sos=True))
+    with pytest.raises(
+        ds.ModeError, match=r"is a torch module and got a StreamTensor of NumPy.*torch\.from_numpy"
+    ):
+        Torch().online(conv)(ds.stream_tensor([array], ids="anna", sos=True))
+    with pytest.raises(
+        ds.DTypeError, match=rf"conv1d {LINE}: expected a tensor, got torch's Tensor; .*t\.numpy\(\)"
+    ):
+        model_of(nn, conv)(tensor[None])
+    for rows in ([array, tensor], [tensor, array]):
+        with pytest.raises(
+            ds.DTypeError, match=r"the rows are arrays and torch's tensors; give all as t\.numpy\(\)"
+        ):
+            ds.stream_tensor(rows, ids=["anna", "bob"], sos=True)
+
+
+def test_no_streams():
+    with pytest.raises(ds.ShapeError, match="there are no streams: leave out the call, or give zeros of shape"):
+        Native().online(conv)(ds.stream_tensor([], ids=[]))
+    with pytest.raises(ds.ModeError, match="NumPy arrays, as an empty list makes, too; make it of torch tensors"):
+        Torch().online(conv)(ds.stream_tensor([], ids=[]))
+
+
+# ---------------------------------------------------------------------- engines
+@pytest.fixture(scope="module")
+def engine():
+    return ds.compile(model_of(nn, conv), ("B", 16, "L"))
+
+
+@pytest.mark.parametrize(
+    ("chunk", "error", "says"),
+    [
+        (
+            np.zeros((80, 9), np.float32),
+            ds.ShapeError,
+            r"shape (16, L) and type float32, got (80, 9) and float32 (",
+        ),
+        (np.zeros((9, 16), np.float32), ds.ShapeError, r"got (9, 16) and float32; its transpose fits, chunk.T"),
+        (np.zeros((1, 16, 9), np.float32), ds.ShapeError, r"shape (16, L) and type float32, got (1, 16, 9) and"),
+        (
+            np.zeros((16, 9), np.int16),
+            ds.DTypeError,
+            r"and int16; 16-bit samples become what is expected by chunk.as",
+        ),
+        (np.zeros((16, 9), complex), ds.DTypeError, r"type float32, got (16, 9) and complex128 ("),
+    ],
+)
+def test_chunks_of_an_engine(engine, chunk, error, says):
+    for call in (
+        lambda: engine.step({"anna": chunk}, sos="anna"),
+        lambda: engine.stream("anna").step(chunk),
+    ):
+        with pytest.raises(error, match=rf"^input x: expected an array of .*{re.escape(says)}") as caught:
+            call()
+        assert caught.value.ids == ("anna",)
+    assert not engine.ids
+
+
+def test_batches_of_an_engine(engine):
+    with pytest.raises(
+        ds.ShapeError, match=re.escape("input x: expected an array of shape (1, 16, L) and type float32")
+    ):
+        engine.step_batch(["anna"], noise(1, 80, 9), sos=True)
+    out = np.zeros((1, 8, 7), np.float32)
+    with pytest.raises(ds.ShapeError, match=re.escape("out: output 0: expected an array of shape (1, 16, L)")):
+        engine.step_batch(["anna"], noise(1, 16, 9), sos=True, out=out)
+
+
+@pytest.mark.parametrize("flags", [{"sos": True}, {"sos": "anna", "eos": True}])
+def test_flags_that_are_no_ids(engine, flags):
+    with pytest.raises(
+        ds.StreamIdError, match=r'expected the ids of the streams .* as in sos="anna" or .*, got True'
+    ):
+        engine.step({"anna": noise(16, 9)}, **flags)
+
+
+def test_what_step_takes(engine):
+    for chunks in (noise(16, 9), [noise(16, 9)]):
+        with pytest.raises(
+            TypeError, match=r"takes a dict of arrays by id, as in engine\.step\(\{'anna': chunk\}"
+        ):
+            engine.step(chunks, sos="anna")
+    torch = pytest.importorskip("torch")
+    with pytest.raises(
+        ds.DTypeError, match=r"a tensor that requires grad; give t\.detach\(\)\.numpy\(\) .*'anna'"
+    ):
+        engine.step({"anna": torch.ones(16, 9, requires_grad=True)}, sos="anna")
+    with pytest.raises(
+        ds.ModeError, match=r"an engine takes StreamTensors of NumPy arrays, or arrays by step\(\)"
+    ):
+        engine(torch.ones(1, 16, 9))
+
+
+# ---------------------------------------------------------------------- advice
+def test_what_does_not_stream(front):
+    """An operation of which nobody has said how it streams: what to do is what can be done."""
+
+    def turned(library):
+        class Turned(library.Module):
+            def forward(self, x):
+                return x.flip(2)
+
+        return Turned()
+
+    with pytest.raises(
+        ds.NotStreamableError, match=r"apply it to the outputs of a stream that has ended, or say how"
+    ):
+        front(turned, noise(16, 9))
+
+
+# ---------------------------------------------------------------------- a clone that was not built
+def test_a_clone_takes_the_installed_engine(tmp_path, monkeypatch):
+    """Where versions are equal; else it says what to do."""
+    built = Path(ds.__file__).parent
+    installed, here = tmp_path / "site" / "dreamstream", tmp_path / "clone" / "dreamstream"
+    for folder in (installed, here, installed / "include", here.parent / "csrc" / "include"):
+        folder.mkdir(parents=True, exist_ok=True)
+    core = Path(ds._core.__file__)
+    (installed / core.name).symlink_to(core)
+    for folder in (installed, here):
+        (folder / "_core.pyi").write_text((built / "_core.pyi").read_text())
+    headers = installed / "include" / "dreamstream.h", here.parent / "csrc" / "include" / "dreamstream.h"
+    for header in headers:
+        header.write_text('#define DS_VERSION_STRING "0.1.0"\n')
+    monkeypatch.setattr(sys, "path", [str(here.parent), str(installed.parent)])
+    path = [str(here)]
+    clone.find_core(here, path)
+    assert path == [str(here), str(installed)]
+    headers[1].write_text('#define DS_VERSION_STRING "0.2.0"\n')
+    with pytest.raises(
+        ImportError, match=rf"{installed} is of another version: run `pip install -e \.` in {here.parent}"
+    ):
+        clone.find_core(here, [str(here)])
+    monkeypatch.setattr(sys, "path", [str(here.parent)])
+    with pytest.raises(
+        ImportError, match=r"no compiled engine for Python 3\.\d+, and none is installed: run `pip"
+    ):
+        clone.find_core(here, [str(here)])
+
+
+def test_import_in_a_clone_is_one_sentence(tmp_path):
+    source = Path(ds.__file__).parent
+    ignored = ["*.so", "__pycache__", "_openblas", "include", "lib"]
+    shutil.copytree(source, tmp_path / "dreamstream", ignore=shutil.ignore_patterns(*ignored))
+    command = [sys.executable, "-S", "-c", "import dreamstream"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={})
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1 and last.startswith(
+        f"ImportError: {tmp_path / 'dreamstream'} has no compiled engine"
+    )
