@@ -160,9 +160,33 @@ const ds_op_def ds_op_pad_to_multiple = {
                    1, 1, 1),
     .attrs = multiple_attrs, .infer = pad_infer, DS_COUNTED(pad), .forward = pad_forward};
 
+/* The last frame is kept for no longer than `longest` says. */
+static void pad_to_check(const ds_op *op, ds_program *p)
+{
+    const ds_expr behind = ds_sub(p, ds_length_of(op, LENGTH, p, 1), ds_total(p, 0));
+    ds_root(p, ds_const(p, 1));
+    ds_root(p, op->attr[MODE].i == CONSTANT
+                   ? ds_const(p, 0)
+                   : ds_add_k(p, behind, op->attr[RIGHT].i - op->attr[LONGEST].i));
+}
+
+static const char *pad_to_check_message(const ds_op *op, const ds_pair *in, char *text,
+                                        size_t n_bytes)
+{
+    (void)op;
+    (void)in;
+    (void)text;
+    (void)n_bytes;
+    return "its last frame is repeated more often than attribute 'longest' says";
+}
+
 const ds_op_def ds_op_pad_to = {
     DS_OPERATOR_OF(pad_to,
                    "Adds frames at the start of the stream, and at its end until it is as long as "
                    "another stream's length says.",
                    2, 1, 1),
-    .attrs = to_attrs, .infer = pad_infer, DS_COUNTED(pad), .forward = pad_forward};
+    .attrs = to_attrs,
+    .infer = pad_infer,
+    DS_COUNTED(pad),
+    DS_CHECKED(pad_to),
+    .forward = pad_forward};

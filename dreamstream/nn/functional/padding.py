@@ -42,7 +42,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         raise ShapeError(f"pad: {len(pads)} numbers for a tensor of {x.ndim} dimensions; give pairs")
     if mode not in ("constant", "replicate", "reflect", "circular"):
         raise ShapeError(f"pad: mode is constant, replicate, reflect or circular, got {mode!r}")
-    if mode != "constant" and value is not None:
+    if mode != "constant" and value:
         raise ShapeError(f"pad: mode {mode!r} takes no value")
     for i in range(0, len(pads), 2):
         axis, (left, right) = x.ndim - 1 - i // 2, pads[i : i + 2]

@@ -18,7 +18,7 @@ from functools import partialmethod
 from typing import Any, ClassVar, NamedTuple
 
 from ...errors import DTypeError
-from ._ints import as_int, is_integer
+from ._ints import as_int
 from .compare import compared
 from .decide import Formula, constant, total
 from .tokens import Edge, Token
@@ -184,8 +184,14 @@ class Length(Token):
         """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""
         if isinstance(other, Quotient):
             return (self * other.by).compare(other.over, relation)
-        if not isinstance(other, Length) and not is_integer(other):
-            self._misuse(f"compared with {type(other).__name__}")
+        kind = type(other).__name__
+        if not isinstance(other, Length):
+            try:
+                other = None if isinstance(other, Token) else as_int(other, "what a length is compared with")
+            except DTypeError:
+                other = None
+            if other is None:
+                self._misuse(f"compared with {kind}")
         return compared(self, self - other, relation)
 
     def __bool__(self) -> bool:

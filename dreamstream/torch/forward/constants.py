@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from ...array import METHODS, Tensor
 from ...array.axes import sizes_of
 from ...array.dtypes import nominal
-from ...stream.rules import BatchSize, Length
+from ...stream.rules import BatchSize, Length, Token
 
 __all__ = ["Arrays", "Constant", "as_array", "device_of", "dtype_of", "nominal"]
 
@@ -124,6 +125,20 @@ class Constant(Tensor):
         return self._like(self.torch[index])
 
 
+#: Arithmetic of a number that stands in a tensor with a length.
+_ON_SIZES: dict[str, Callable[[Any, Any], Any]] = {
+    **{n: getattr(operator, n) for n in ("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge")},
+    "rsub": lambda a, b: b - a,
+}
+_ON_SIZES |= {f"__{name}__": function for name, function in _ON_SIZES.items()}
+_ON_SIZES |= {"__radd__": operator.add, "__rmul__": operator.mul}
+
+
+def _of_size(constant: Constant, name: str, args: Sequence[Any]) -> Any:
+    """Return a number, in a tensor of one integer, together with a size."""
+    return _ON_SIZES[name](operator.index(constant.torch), *args)
+
+
 def _forward(name: str) -> Callable[..., Any]:
     native = getattr(Tensor, name)
     theirs = getattr(torch.Tensor, name, None)
@@ -131,6 +146,13 @@ def _forward(name: str) -> Callable[..., Any]:
     def method(self: Constant, *args: Any, **kwargs: Any) -> Any:
         if theirs is None or any(getattr(a, "is_stream", False) for a in args):
             return native(self, *args, **kwargs)
+        sizes = [a for a in args if isinstance(a, Token)]
+        if sizes:
+            return (
+                _of_size(self, name, args)
+                if name in _ON_SIZES
+                else sizes[0]._misuse(f"given to {name} of a tensor")
+            )
         given = [a.torch if isinstance(a, Constant) else a for a in args]
         out = theirs(self.torch, *given, **kwargs)
         return self._like(out) if isinstance(out, torch.Tensor) else out

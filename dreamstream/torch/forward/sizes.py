@@ -28,6 +28,12 @@ class TorchLength(Length, torch.SymInt):
 
     types: ClassVar = {bool: torch.bool, float: torch.float32, int: torch.int64}
 
+    def to(self, *_: object, **__: object) -> TorchLength:
+        """Return it as an integer of any type: what torch's functions made of lengths is a number to them."""
+        return self
+
+    long = int = item = to
+
 
 class TorchBatchLength(BatchLength, torch.SymInt):
     """``x.size(B) * x.size(L)``."""

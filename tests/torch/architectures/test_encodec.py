@@ -73,5 +73,5 @@ def test_without_a_word_from_its_user_the_length_is_asked_for():
 
     torch.manual_seed(0)
     layer = Unregistered(EncodecConfig(norm_type="weight_norm"), 1, 2, 7)
-    with pytest.raises(ds.CaptureError, match=r"the length of a stream .* _get_extra_padding_for_conv1d"):
+    with pytest.raises(ds.CaptureError, match=r"the length of a stream .* in _pad1d"):
         ds.compile(layer, ("B", 1, "L"))
