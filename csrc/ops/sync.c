@@ -65,11 +65,15 @@ const ds_op_def ds_op_sync = {
 
 /* ---------------------------------------------------------------- limit */
 
-enum { LIMIT_FRAMES };
+enum { LIMIT_FRAMES, LIMIT_OF };
 
-static const ds_attr_def limit_attrs[] = {{"frames", DS_ATTR_INT, .required = true,
-                                           .doc = "the longest stream allowed", .range = DS_FROM_0},
-                                          {0}};
+enum { BUFFER, TABLE };
+
+static const ds_attr_def limit_attrs[] = {
+    {"frames", DS_ATTR_INT, .required = true, .doc = "the longest stream allowed",
+     .range = DS_FROM_0},
+    {"of", DS_ATTR_CHOICE, .choices = "buffer|table", .doc = "what ends there, for the message"},
+    {0}};
 
 static void limit_check(const ds_op *op, ds_program *p)
 {
@@ -81,7 +85,9 @@ static const char *limit_check_message(const ds_op *op, const ds_pair *in, char 
                                        size_t n_bytes)
 {
     snprintf(text, n_bytes,
-             "%lld frames wait for the stream's end, more than buffer_limit allows (%lld)",
+             op->attr[LIMIT_OF].i == TABLE
+                 ? "the stream has %lld frames, and the table that a mask is cut from ends at %lld"
+                 : "%lld frames wait for the stream's end, more than buffer_limit allows (%lld)",
              (long long)in[0].total, (long long)op->attr[LIMIT_FRAMES].i);
     return text;
 }

@@ -18,6 +18,7 @@ from ..stream.rules import Fallback, is_whole, parse_index, plan_reshape, stream
 from ..stream.where import user_line
 from . import hook
 from .features import product, reduce_features, why_not_matmul
+from .scores import scores_of
 from .stream_tensor import StreamTensor
 
 __all__: list[str] = []
@@ -196,7 +197,10 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
     return result
 
 
-def matmul(x: StreamTensor, other: Any, reverse: bool) -> StreamTensor:
+def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
+    scores = None if reverse else scores_of(x, other)
+    if scores is not None:
+        return scores
     reason = why_not_matmul(x, other, reverse)
     if reason is not None:
         _refuse(x, f"this matrix product {reason}", "x @ W and W @ x mix features by a constant matrix W")

@@ -127,6 +127,14 @@ class Symbolic:
             "masks that counts show to cover all frames, and as outputs"
         )
 
+    def _noted(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], error: NotStreamableError) -> Any:
+        """Return what a method means of positions in pairs, where the library of the streams notes that."""
+        note = getattr(type(self.length), "note", None)
+        out = NotImplemented if note is None else note(name, (self, *args), kwargs)
+        if out is NotImplemented:
+            raise error
+        return out
+
     def _like(self, value: Any, roles: Sequence[Any] | None = None) -> Symbolic:
         return Symbolic(value, self.roles if roles is None else roles, self.length, self.position)
 
@@ -275,6 +283,8 @@ class Symbolic:
             if a != b and 1 not in (a, b):
                 raise ShapeError(f"{self!r} and {other!r} don't line up, at {user_line()}")
             roles.append(b if a == 1 else a)
+        if roles.count("L") > 1:
+            self._refuse("two stream axes")
         if "L" in self.roles and "L" in other.roles:
             self._require_as_long(other.length, "L")
         return tuple(roles), self.length if "L" in self.roles or "L" not in other.roles else other.length
@@ -370,7 +380,14 @@ class Symbolic:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        self._refuse(name)
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            try:
+                self._refuse(name)
+            except NotStreamableError as error:
+                return self._noted(name, args, kwargs, error)
+
+        return method
 
     def __bool__(self) -> builtins.bool:
         return bool(self.item())
@@ -406,12 +423,18 @@ def _arithmetic(name: str, keeps: builtins.bool) -> None:
     function = getattr(operator, name)
 
     def method(self: Symbolic, other: Any) -> Any:
-        return self._apply(other, function, keeps and (name == "add" or not getattr(other, "position", False)))
+        try:
+            return self._apply(other, function, keeps and (name == "add" or not getattr(other, "position", False)))
+        except NotStreamableError as error:
+            return self._noted(f"__{name}__", (other,), {}, error)
 
     def reflected(self: Symbolic, other: Any) -> Any:
         if getattr(other, "is_stream", False):
             return function(other, self.constant())
-        return self._apply(other, lambda a, b: function(b, a), name == "add")
+        try:
+            return self._apply(other, lambda a, b: function(b, a), name == "add")
+        except NotStreamableError as error:
+            return self._noted(f"__r{name}__", (other,), {}, error)
 
     short = {"truediv": "true_divide", "floordiv": "floor_divide", "mod": "remainder"}.get(name, name)
     setattr(Symbolic, f"__{name}__", method)
@@ -421,7 +444,10 @@ def _arithmetic(name: str, keeps: builtins.bool) -> None:
 
 def _comparison(name: str) -> None:
     def method(self: Symbolic, other: Any) -> Any:
-        return self._compare(other, name)
+        try:
+            return self._compare(other, name)
+        except NotStreamableError as error:
+            return self._noted(f"__{name}__", (other,), {}, error)
 
     setattr(Symbolic, f"__{name}__", method)
     setattr(Symbolic, name, method)

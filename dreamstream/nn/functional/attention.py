@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ...array import Tensor
-from ...dispatch import apply
+from ...array.scores import Scores, attend
 from ...errors import DTypeError, NotStreamableError, ShapeError, no_tape
 from ...operations.refusals import MASKED, SEES_ALL, Refusal
 from ...stream.context import Context, seen_by
+from ...stream.pairs import Recognised
 from ...stream.where import user_line
 from .arguments import checked
 
@@ -22,11 +24,19 @@ def refused(name: str, refusal: Refusal) -> NotStreamableError:
     return NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}{waits}")
 
 
+def _identity(mask: Any) -> bool:
+    """Whether a mask is one element that masks nothing, as those of lengths are."""
+    if hasattr(mask, "says") or math.prod(mask.shape) != 1:
+        return False
+    value = mask.numpy().reshape(())
+    return bool(value) if value.dtype == bool else value == 0
+
+
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attn_mask: None = None,
+    attn_mask: Any = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
@@ -42,8 +52,8 @@ def scaled_dot_product_attention(
         ``(B, H, L, E)`` or ``(B, L, E)``.
     key, value : Tensor
         ``(B, G, L, E)`` and ``(B, G, L, Ev)``, or without the heads.
-    attn_mask : None
-        A mask is said by `context`.
+    attn_mask : optional
+        What a forward of torch builds of positions; else a mask is said by `context`.
     dropout_p : float
         0.
     is_causal : bool
@@ -74,7 +84,10 @@ def scaled_dot_product_attention(
     """
     name = "scaled_dot_product_attention"
     q, k, v = checked(name, query), checked(name, key), checked(name, value)
-    if attn_mask is not None:
+    if attn_mask is not None and _identity(attn_mask):
+        attn_mask = None
+    noted = hasattr(attn_mask, "says")
+    if attn_mask is not None and not noted:
         raise refused(name, MASKED)
     if dropout_p:
         raise no_tape(f"{name}: dropout_p={dropout_p}")
@@ -85,14 +98,19 @@ def scaled_dot_product_attention(
         )
     if len({x.dtype for x in (q, k, v)}) > 1 or q.dtype.kind != "f":
         raise DTypeError(f"{name}: expected one type of floats, got {q.dtype}, {k.dtype} and {v.dtype}")
-    if q.ndim == 3:
-        q, k, v = q.unsqueeze(1), k.unsqueeze(1), v.unsqueeze(1)
-    heads, groups = q.shape[1], k.shape[1]
+    heads, groups = (1, 1) if q.ndim == 3 else (q.shape[1], k.shape[1])
     if groups != heads and not enable_gqa:
         raise ShapeError(f"{name}: {heads} heads of queries and {groups} of keys need enable_gqa=True")
+    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
+    if attn_mask is not None:
+        seen_by(name, is_causal or context is not None)
+        scores = Scores(q, k) * factor
+        masked = "bool" in str(attn_mask.dtype)
+        scores = scores.filled_where(attn_mask, -math.inf) if masked else scores + attn_mask
+        attended: Tensor = scores.softmax(-1).matmul(v)
+        return attended
     seen = seen_by(name, is_causal, context)
     if seen.waits and q.is_stream and not q.edge.entry.buffers:  # type: ignore[attr-defined]
         raise refused(name, SEES_ALL)
-    attributes = {**seen.attributes, "scale": 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)}
-    (out,) = apply("attention", attributes, (q, k, v), (), ("B", 0, "L", 1))
-    return out.squeeze(1) if query.ndim == 3 else out
+    out: Tensor = attend(q, k, v, Recognised(seen), factor)
+    return out

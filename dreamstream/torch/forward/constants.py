@@ -51,6 +51,15 @@ class Arrays:
         return self._made[key][1]
 
 
+_pairs: Callable[[torch.Tensor, Any], Any]
+
+
+def set_pairs(fn: Callable[[torch.Tensor, Any], Any]) -> None:
+    """Set what a table is that is cut to a stream's length along two dimensions."""
+    global _pairs
+    _pairs = fn
+
+
 class Constant(Tensor):
     """A native tensor whose values are a torch tensor's; its methods are torch's.
 
@@ -108,7 +117,10 @@ class Constant(Tensor):
 
     def __getitem__(self, index: Any) -> Any:
         parts = index if isinstance(index, tuple) else (index,)
-        if any(isinstance(p, slice) and isinstance(p.stop, Length) for p in parts):
+        cuts = sum(isinstance(p, slice) and isinstance(p.stop, Length) for p in parts)
+        if cuts > 1:
+            return _pairs(self.torch, index)
+        if cuts:
             return super().__getitem__(index)  # a table
         return self._like(self.torch[index])
 

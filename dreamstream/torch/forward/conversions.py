@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 from ...array import BatchTensor
 from ...array import where as native_where
+from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic, positions
 from ...errors import ModeError, NotStreamableError
@@ -43,6 +44,7 @@ def _dtype(x: Any) -> torch.dtype:
     """Return the torch type of what was unwrapped."""
     if isinstance(x, Constant):
         return x.torch.dtype
+    x = x.q if isinstance(x, Scores) else x
     value = getattr(x, "value", x)  # a complex stream has a torch type of its own
     own: Any = x.dtype if value is None else value.dtype
     return own if isinstance(own, torch.dtype) else dtype_of(own.name)

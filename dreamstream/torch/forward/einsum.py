@@ -6,6 +6,7 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
+from ...array.scores import Scores, scores_of
 from ...errors import NotStreamableError, ShapeError
 from ...stream.where import user_line
 from .mode import Forward
@@ -22,6 +23,10 @@ def einsum(forward: Forward, equation: Any, *operands: Any) -> Any:
     if not isinstance(equation, str) or len(operands) not in (1, 2):
         raise NotStreamableError(f"einsum at {user_line()}: one or two operands and an equation stream")
     terms, out = _letters(equation, operands)
+    if len(operands) == 2 and operands[0].is_stream and operands[1].is_stream:
+        attended = _attention(operands[0], operands[1], terms[0], terms[1], out)
+        if attended is not None:
+            return attended
     axes = [pair for t, x in zip(terms, operands) if x.is_stream for pair in zip(t, x.dims)]
     roles = {c: d for c, d in axes if isinstance(d, str)}
     lost = [d for c, d in roles.items() if c not in out]
@@ -39,6 +44,25 @@ def einsum(forward: Forward, equation: Any, *operands: Any) -> Any:
         return _product(x, letters, w, others, out)
     union = [*s, *(c for c in t if c not in s)]
     return _summed(_spread(a, s, union) * _spread(b, t, union), "".join(union), out)
+
+
+def _attention(a: Any, b: Any, s: str, t: str, out: str) -> Any:
+    """Return the scores of queries and keys, or what scores make of values; None of all else."""
+    if isinstance(a, Scores):
+        rows, i, j = s[:-2], s[-2], s[-1]
+        last = "".join(c for c in t if c not in s)
+        if len(last) != 1 or set(t) != {*rows, j, last} or set(out) != {*rows, i, last}:
+            return a._misuse(f"combined by einsum as {s},{t}->{out}")
+        y = a.matmul(b.permute([t.index(c) for c in (*rows, j, last)]))
+        return y.permute([f"{rows}{i}{last}".index(c) for c in out])
+    along = "".join(c for x, letters in ((a, s), (b, t)) for d, c in zip(x.dims, letters) if d == "L")
+    summed = "".join(c for c in s if c in t and c not in out)
+    rows = out[:-2]
+    wanted = [f"{rows}{c}{summed}" for c in along]
+    if len(set(along)) != 2 or len(summed) != 1 or out[-2:] != along or [*map(set, wanted)] != [set(s), set(t)]:
+        return None
+    q, k = (x.permute([letters.index(c) for c in w]) for x, letters, w in zip((a, b), (s, t), wanted))
+    return scores_of(q, k.transpose(-2, -1))
 
 
 def _letters(equation: str, operands: Sequence[Any]) -> tuple[list[str], str]:

@@ -18,6 +18,7 @@ from ...online.register import registered_for
 from ...operations.refusals import MASKED
 from ...stream.where import user_line
 from ..private import recurrent_weights
+from ..tensor import StreamTensor
 from .constants import Constant, dtype_of
 from .mode import Forward, current
 
@@ -158,12 +159,13 @@ def _attention(
     value: Any,
     key_padding_mask: None = None,
     need_weights: bool = True,
-    attn_mask: None = None,
+    attn_mask: Any = None,
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Any, None]:
     """Run a torch.nn.MultiheadAttention by its projections and one attention; its weights are None."""
-    if key_padding_mask is not None or attn_mask is not None:
+    noted = isinstance(attn_mask, StreamTensor)  # what a forward builds of positions
+    if key_padding_mask is not None or (attn_mask is not None and not noted):
         raise refused("MultiheadAttention", MASKED)
     if module.bias_k is not None or module.add_zero_attn:
         raise NotStreamableError("MultiheadAttention: add_bias_kv and add_zero_attn do not stream")
@@ -179,7 +181,9 @@ def _attention(
         parts = [x.transpose(0, 1) for x in parts]
     q, k, v = (x.unflatten(-1, (module.num_heads, -1)).transpose(1, 2) for x in parts)
     dropout = module.dropout if module.training else 0.0
-    out = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=is_causal)
+    if noted and attn_mask.dtype == torch.bool:  # here it says what is not seen
+        attn_mask = ~attn_mask
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask, dropout, is_causal and not noted)
     out = module.out_proj(out.transpose(1, 2).flatten(-2))
     return (out if module.batch_first else out.transpose(0, 1)), None
 

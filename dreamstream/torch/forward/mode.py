@@ -31,7 +31,18 @@ from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .buffers import Buffers
 from .complex_pair import Complex, among
 from .constants import Arrays, Constant, nominal
-from .names import ATTRIBUTES, COMPLEX, HANDLERS, IGNORED, Meaning, meaning_of, shares_memory, writes
+from .names import (
+    ATTRIBUTES,
+    COMPLEX,
+    HANDLERS,
+    IGNORED,
+    Meaning,
+    meaning_of,
+    note,
+    shares_memory,
+    writes,
+)
+from .names import NOTED as _NOTED
 
 __all__ = ["Forward", "current"]
 
@@ -160,6 +171,9 @@ class Forward(TorchFunctionMode):
         if kwargs.get("out") is not None:
             raise NotStreamableError(f"{func.__name__}: out= of a stream inside a forward, at {user_line()}")
         target = args[0] if args else kwargs.get("input")
+        shells: list[Any] = [x for x in (*args, *kwargs.values()) if type(x) is SHELL]
+        if not _NOTED.isdisjoint([type(x._inner) for x in shells]):
+            return self._noted(func, meaning, target, args, kwargs)
         given = [a if type(a) in _ATOMS else self.unwrap(a) for a in args]
         named = {k: self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
         known = meaning.native is not None and given and type(given[0]) is NativeStream and not among(given)
@@ -170,6 +184,24 @@ class Forward(TorchFunctionMode):
         if (meaning.in_place or kwargs.get("inplace") is True) and isinstance(target, StreamTensor):
             return self._written(target, result, func.__name__)
         return self._wrapped(result, target if meaning.shares else None)
+
+    def _noted(
+        self, func: Any, meaning: Meaning, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run a function on what is noted until attention asks for it."""
+        given = tuple(a if isinstance(a, Symbolic) else self.unwrap(a) for a in args)
+        named = {
+            k: v if isinstance(v, Symbolic) else self.unwrap(v)
+            for k, v in kwargs.items()
+            if v is not None and k not in IGNORED
+        }
+        result = note(func, meaning.name, given, named)
+        if result is NotImplemented:
+            given, named = (tuple(map(self.unwrap, given)), {k: self.unwrap(v) for k, v in named.items()})
+            result = self._run(func, meaning.name, given, named)
+        if meaning.in_place and isinstance(target, StreamTensor):
+            return self._written(target, result, func.__name__)
+        return self._wrapped(result)
 
     def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         complex_too = among((*args, *kwargs.values()))

@@ -18,10 +18,13 @@ __all__ = [
     "COMPLEX",
     "HANDLERS",
     "IGNORED",
+    "NOTED",
     "Meaning",
     "attribute",
     "function",
     "meaning_of",
+    "note",
+    "set_note",
     "shares_memory",
     "writes",
 ]
@@ -30,6 +33,10 @@ Handler = Callable[..., Any]
 
 #: Arguments that change nothing about a stream inside a forward.
 IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "generator")
+
+#: What is noted until attention asks for it: arguments of these types have a say in every function.
+NOTED: set[type] = set()
+_note: Callable[..., Any] = lambda *_: NotImplemented  # noqa: E731
 
 HANDLERS: dict[str, Handler] = {}
 ATTRIBUTES: dict[str, Callable[[Any, Any], Any]] = {}
@@ -55,6 +62,17 @@ def attribute(*names: str) -> Callable[..., Any]:
         return fn
 
     return keep
+
+
+def set_note(fn: Callable[..., Any]) -> None:
+    """Set the function behind `note`."""
+    global _note
+    _note = fn
+
+
+def note(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a function of torch on what is noted; NotImplemented where nothing is."""
+    return _note(func, name, args, kwargs)
 
 
 class Meaning(NamedTuple):

@@ -6,7 +6,8 @@ torch parses arguments before a mode sees the call: a size has to be a `torch.Sy
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 
@@ -21,6 +22,9 @@ class TorchBatch(BatchSize, torch.SymInt):  # type: ignore[misc]
 
 class TorchLength(Length, torch.SymInt):
     """``x.size(L)``."""
+
+    #: What is noted of a function that says something of pairs of frames (`pairs`).
+    note: ClassVar[Callable[..., Any]]
 
     types: ClassVar = {bool: torch.bool, float: torch.float32, int: torch.int64}
 

@@ -19,7 +19,7 @@ FURTHER = {
     "allocation": {"add"},
     "batching": {"relu"},
     "edited-weights": {"linear"},
-    "failed-call": {"embedding"},
+    "failed-call": {"attention", "embedding"},
     "reset": {"delay"},
 }
 

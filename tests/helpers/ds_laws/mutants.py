@@ -210,6 +210,30 @@ MUTANTS = {
         ("add",),
         ("allocation",),
     ),
+    "blocks of attention at the call's start": Mutant(
+        "ops/attention.c",
+        "attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);",
+        "attention_sees(s, s->chunk > 1 ? out->m0 : i, n_keys, &from[a.n_queries], &to[a.n_queries]);",
+        ("attention",),
+    ),
+    "blocks of attention that leave before they are whole": Mutant(
+        "ops/attention.c",
+        "ds_root(p, ds_mul_k(p, ds_floordiv_k(p, seen, chunk), chunk));",
+        "ds_root(p, chunk > 1 ? seen : ds_mul_k(p, ds_floordiv_k(p, seen, chunk), chunk));",
+        ("attention",),
+    ),
+    "keys dropped one too early": Mutant(
+        "ops/attention.c",
+        "ds_root(p, left == UNBOUNDED ? ds_const(p, 0) : ds_add_k(p, block, -left));",
+        "ds_root(p, left == UNBOUNDED ? ds_const(p, 0) : ds_add_k(p, block, left > 1 ? 1 - left : -left));",
+        ("attention",),
+    ),
+    "distances of attention counted from the call's start": Mutant(
+        "ops/attention.c",
+        "position[a.n_queries] = i;",
+        "position[a.n_queries] = i - out->m0;",
+        ("attention",),
+    ),
 }
 
 

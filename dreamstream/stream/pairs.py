@@ -1,0 +1,187 @@
+"""What a forward builds over two stream axes, and what it says of attention.
+
+A mask that is written as ``arange(L)[:, None] >= arange(L)``, by `tril`, by blocks ``i // 16`` or as additive -inf
+is a function of the number of frames. It is tried at a length that is long enough to show all its constants, and
+recognised as what each query sees (a `Context`) and what is added to scores as a function of the distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .context import Context
+
+__all__ = ["LONGEST", "Recognised", "Unrecognised", "long_enough", "recognised"]
+
+Array = npt.NDArray[Any]
+
+#: The most frames at which pairs are looked at.
+LONGEST = 4096
+#: What stands for -inf where it is added to scores.
+MASKED = -1e4
+
+
+class Unrecognised(Exception):
+    """Why pairs say nothing that streams."""
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """What pairs say.
+
+    Attributes
+    ----------
+    context : Context
+    bias : ndarray or None
+        ``(1 or heads, n)``: what is added to scores, by distance of the query from the key, from `first` on.
+    first : int
+    linear : bool
+        Whether it goes on by its last step beyond its ends, not by its last value.
+    cells : tuple of ndarray or None
+        A query and a key for each distance of the bias.
+    """
+
+    context: Context
+    bias: Array | None = None
+    first: int = 0
+    linear: bool = False
+    cells: tuple[Array, Array] | None = None
+
+
+def long_enough(constants: set[int]) -> int:
+    """Return the frames at which all that these integers of a program say can be seen.
+
+    Raises
+    ------
+    Unrecognised
+        Where these are too many.
+    """
+    n = 4 * int(np.prod([c + 1 for c in constants], dtype=object))
+    if n > LONGEST and constants:
+        n = max(LONGEST // 2, 4 * (max(constants) + 1))
+    if n > 2 * LONGEST:
+        raise Unrecognised(f"it looks at {max(constants)} frames, more than can be tried")
+    return max(n, 64)
+
+
+def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST) -> Recognised:
+    """Return what pairs say.
+
+    Parameters
+    ----------
+    values : callable
+        From a number of frames n to ``(heads or 1, n, n)``: whether query i sees key j, or what is added to their
+        score.
+    n : int
+        At which they are looked at.
+    most : int
+        The most frames at which they can be.
+
+    Raises
+    ------
+    Unrecognised
+        Where they say something else than a context and a function of the distance.
+    """
+    at = values(n)
+    seen = _seen(at)
+    context = _context(seen, n)
+    for other in (*range(n - max(context.chunk or 1, 2), n), min(most, max(4 * n, 1024))):
+        if not np.array_equal(_seen(values(other)), _expected(context, other)):
+            raise Unrecognised(f"at {other} frames it says something else than at {n}")
+    if at.dtype == bool:
+        return Recognised(context)
+    return _with_bias(context, at, seen, n)
+
+
+def _seen(at: Array) -> Array:
+    seen = at if at.dtype == bool else at > MASKED
+    if not (seen == seen[:1]).all():
+        raise Unrecognised("heads see different keys")
+    if at.dtype != bool and np.isnan(at).any():
+        raise Unrecognised("it has entries that are NaN")
+    out: Array = seen[0]
+    return out
+
+
+def _context(seen: Array, n: int) -> Context:
+    """Return the three integers that the rows' first and last keys say, where they say the same."""
+    if seen.all():
+        return Context(chunk=None)
+    if not seen.any(1).all():
+        raise Unrecognised(f"query {int(np.argmin(seen.any(1)))} sees no key")
+    low, high = seen.argmax(1), n - seen[:, ::-1].argmax(1)
+    rises = np.flatnonzero(high != high[0])
+    ends = bool(len(rises))  # else every query sees the future without bound
+    falls = np.flatnonzero(low > 0)
+    chunk = int(rises[0]) if ends else _period(low)
+    right = int(high[0]) - chunk if ends else None
+    left = None
+    if len(falls):
+        i = int(falls[-1])
+        left = i // chunk * chunk - int(low[i])
+    if chunk > n // 3 or (right or 0) < 0 or (left or 0) < 0:
+        raise Unrecognised(_strange(seen))
+    context = Context(chunk, left, right)
+    if not np.array_equal(seen, _expected(context, n)):
+        raise Unrecognised(_strange(seen))
+    return context
+
+
+def _period(low: Array) -> int:
+    steps = np.diff(np.flatnonzero(np.diff(low) > 0))
+    return int(steps[0]) if len(steps) else 1
+
+
+def _strange(seen: Array) -> str:
+    rows = ", ".join("".join("x" if s else "." for s in row[:12]) for row in seen[:4])
+    return f"its rows begin as {rows}: no blocks of one size that see as many keys before and behind them"
+
+
+def _expected(context: Context, n: int) -> Array:
+    """Return what a context says of n frames."""
+    i, j = np.arange(n)[:, None], np.arange(n)
+    if context.chunk is None:
+        return np.ones((n, n), bool)
+    begin = i // context.chunk * context.chunk
+    seen = np.ones((n, n), bool)
+    if context.left is not None:
+        seen &= j >= begin - context.left
+    if context.right is not None:
+        seen &= j < begin + context.chunk + context.right
+    return seen
+
+
+def _with_bias(context: Context, at: Array, seen: Array, n: int) -> Recognised:
+    """Return the function of the distance that is added to what is seen, up to one of the query alone."""
+    values = np.where(seen, at.astype(np.float64), np.nan)
+    own = values[:, np.arange(n), np.arange(n)]
+    if np.isnan(own).any():
+        raise Unrecognised("queries don't see their own frame")
+    values = values - own[..., None]
+    rows, columns = np.nonzero(seen)
+    distances, first = np.unique(rows - columns, return_index=True)
+    low = int(distances[0])
+    if len(distances) != distances[-1] - low + 1:
+        raise Unrecognised("distances are left out")
+    cells = rows[first], columns[first]
+    table = values[:, cells[0], cells[1]]
+    exact = 1e-6 * max(1.0, float(np.abs(table).max()))
+    if not np.all(np.abs(table[:, rows - columns - low] - values[:, rows, columns]) <= exact):
+        raise Unrecognised("what is added to scores is no function of the distance")
+    steps = np.diff(table, axis=1)
+    moves = np.flatnonzero(np.abs(steps).max(0, initial=0) > exact)
+    if not len(moves):
+        return Recognised(context)
+    linear = table.shape[1] > 2 and bool(np.abs(steps - steps[:, :1]).max() <= exact)
+    part = slice(-low, -low + 2) if linear and low < 0 else slice(0, 2) if linear else slice(None)
+    if not linear and (context.left is None or context.right is None):
+        if moves[-1] > 3 * n // 4 or (context.right is None and moves[0] < n // 4):
+            raise Unrecognised("what is added to scores goes on to change with the distance")
+        part = slice(int(moves[0]), int(moves[-1]) + 2)
+    cells = cells[0][part], cells[1][part]
+    return Recognised(context, table[:, part], low + part.indices(table.shape[1])[0], linear, cells)

@@ -1,0 +1,255 @@
+"""Attention in torch modules: what masks and contexts say, what is refused, gradients, and tables that end."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn
+
+import dreamstream as ds
+from dreamstream import NotStreamableError
+
+F = nn.functional
+
+
+class Attention(nn.Module):
+    def __init__(self, attend, **buffers):
+        super().__init__()
+        self.attend = attend
+        self.qkv = nn.Linear(8, 24)
+        for name, value in buffers.items():
+            self.register_buffer(name, value)
+
+    def forward(self, x):
+        q, k, v = (y.unflatten(-1, (2, 4)).transpose(1, 2) for y in self.qkv(x).chunk(3, -1))
+        return self.attend(self, q, k, v).transpose(1, 2).flatten(2)
+
+
+def chunks(model, x, sizes):
+    """What a patched model says of one stream, chunk by chunk."""
+    out, at = [], 0
+    for k, n in enumerate(sizes):
+        last = k == len(sizes) - 1
+        chunk = ds.stream_tensor([x[0, at : at + n]], ids=["s"], sos=k == 0, eos=last, names=("B", "L", None))
+        out.append(model(chunk)["s"])
+        at += n
+    return torch.cat(out)
+
+
+def masked(mask):
+    return lambda m, q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=mask(m, torch.arange(q.size(2))))
+
+
+#: What a mask is written as, and what it says.
+SAYS = {
+    "causal": (lambda i: i[:, None] >= i, ds.Context()),
+    "window": (lambda i: (i[:, None] - i < 100) & (i[:, None] >= i), ds.Context(left=99)),
+    "look-ahead": (lambda i: i <= i[:, None] + 3, ds.Context(right=3)),
+    "chunks": (lambda i: i[:, None] // 16 >= i // 16, ds.Context(chunk=16)),
+    "chunks by clamp": (lambda i: i < ((i[:, None] // 16 + 1) * 16), ds.Context(chunk=16)),
+    "left chunks": (
+        lambda i: (i[:, None] // 16 >= i // 16) & (i[:, None] // 16 - i // 16 <= 4),
+        ds.Context(chunk=16, left=64),
+    ),
+    "a tensor's number": (
+        lambda i: (i[:, None] - i < torch.tensor(300)) & (i[:, None] >= i),
+        ds.Context(left=299),
+    ),
+    "a float": (lambda i: ((i[:, None] - i).float() < 250.5) & (i[:, None] >= i), ds.Context(left=250)),
+    "whole": (lambda i: i[:, None] >= i - i, None),
+}
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_what_a_mask_says(name):
+    """Delay and kept frames are those of the same context, declared."""
+    mask, context = SAYS[name]
+    model = Attention(masked(lambda m, i: mask(i))).eval()
+    if context is None:
+        with pytest.raises(NotStreamableError, match="whole stream"):
+            ds.compile(model, ("B", "L", 8))
+        return
+    engine = ds.compile(model, ("B", "L", 8))
+    plain = Attention(lambda m, q, k, v: F.scaled_dot_product_attention(q, k, v)).eval()
+    other = ds.compile(plain, ("B", "L", 8), context={"": context})
+    assert (engine.delay, engine.kept_bytes) == (other.delay, other.kept_bytes)
+    assert engine.state_bytes_per_frame == other.state_bytes_per_frame
+
+
+REFUSED = {
+    "no blocks": (lambda m, i: i[:, None] % 3 == i % 3, "its rows begin as x..x"),
+    "of the total": (lambda m, i: i[:, None] >= i - (len(i) > 3), "made numbers by __index__|__len__"),
+    "too far": (lambda m, i: i[:, None] - i < 100_000, "more than can be tried"),
+    "growing with the distance": (
+        lambda m, i: torch.where(i[:, None] >= i, -(i[:, None] - i).abs().float().log1p(), -torch.inf),
+        "goes on to change with the distance",
+    ),
+    "of queries and keys": (lambda m, i: (i[:, None] * i).float(), "no function of the distance"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_masks_that_say_nothing(name):
+    mask, message = REFUSED[name]
+    model = ds.patch_module(Attention(masked(mask)).eval(), unstreamable="buffer").online()
+    with pytest.raises((NotStreamableError, ds.CaptureError), match=message):
+        chunks(model, torch.randn(1, 9, 8), [9])
+
+
+@pytest.mark.parametrize(
+    "attend",
+    [
+        lambda m, q, k, v: (q @ k.transpose(-2, -1)) @ v,
+        lambda m, q, k, v: (q @ k.transpose(-2, -1)).softmax(-2) @ v,
+        lambda m, q, k, v: (q @ k.transpose(-2, -1)).relu() @ v,
+        lambda m, q, k, v: ((q @ k.transpose(-2, -1)).softmax(-1) * 2) @ v,
+        lambda m, q, k, v: (q @ k.transpose(-2, -1) + m.learned) @ v,
+        lambda m, q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=torch.ones(9, 9)),
+    ],
+)
+def test_other_uses_of_scores(attend):
+    model = ds.patch_module(Attention(attend, learned=torch.randn(9, 9)).eval()).online()
+    with pytest.raises(NotStreamableError, match=r"test_attention\.py|attention"):
+        chunks(model, torch.randn(1, 9, 8), [9])
+
+
+def test_a_table_that_ends():
+    """A mask that is cut from a buffer: the call that passes its end raises, and the stream goes no further."""
+
+    def attend(m, q, k, v):
+        n = q.size(2)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(4)
+        return scores.masked_fill(m.table[:, :, :n, :n] == 0, -torch.inf).softmax(-1) @ v
+
+    model = Attention(attend, table=torch.tril(torch.ones(70, 70))[None, None]).eval()
+    x = torch.randn(1, 71, 8)
+    want = model(x[:, :70])
+    engine = ds.compile(model, ("B", "L", 8))
+    out = [engine.step({"s": x[0, :69].numpy()}, sos="s")["s"], engine.step({"s": x[0, 69:70].numpy()})["s"]]
+    assert np.abs(np.concatenate(out) - want[0].detach().numpy()).max() < 1e-5
+    with pytest.raises(ds.StreamLimitError, match="table that a mask is cut from ends at 70") as error:
+        engine.step({"s": x[0, 70:].numpy()}, eos="s")
+    assert error.value.ids == ("s",)
+    ds.patch_module(model).online()
+    with pytest.raises(ds.StreamLimitError, match="ends at 70"):
+        chunks(model, x, [40, 31])
+
+
+def test_gradients_of_learned_terms():
+    """A term for each distance is learned: gradients are those of the bare module."""
+
+    class Near(Attention):
+        def __init__(self):
+            super().__init__(None)
+            self.near = nn.Embedding(9, 2)
+
+        def attend(self, q, k, v):
+            i = torch.arange(q.size(2))
+            term = self.near((i[:, None] - i).clamp(-4, 4) + 4).permute(2, 0, 1)
+            scores = q @ k.transpose(-2, -1) * 0.5 + term
+            return scores.masked_fill(i > i[:, None], -torch.inf).softmax(-1) @ v
+
+        def forward(self, x):
+            q, k, v = (y.unflatten(-1, (2, 4)).transpose(1, 2) for y in self.qkv(x).chunk(3, -1))
+            return self.attend(q, k, v).transpose(1, 2).flatten(2)
+
+    torch.manual_seed(0)
+    model = Near().double()
+    del model.attend
+    x, w = torch.randn(1, 30, 8, dtype=torch.float64), torch.randn(30, 8, dtype=torch.float64)
+    (model(x)[0] * w).sum().backward()
+    want = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    ds.patch_module(model, train_variant="full-file-aligned").online().train()
+    (chunks(model, x, [30]) * w).sum().backward()
+    for p, g in zip(model.parameters(), want):
+        assert torch.allclose(p.grad, g, atol=1e-10)
+        assert p.grad.abs().sum() > 0 or g.abs().sum() == 0
+
+
+def test_dropout_drops_weights():
+    torch.manual_seed(0)
+    model = Attention(lambda m, q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=0.5))
+    x = torch.randn(1, 30, 8)
+    ds.patch_module(model).online()
+    with torch.no_grad():
+        runs = [chunks(model, x, [20, 10]) for _ in range(2)]
+    assert not torch.equal(*runs)
+    assert torch.isfinite(runs[0]).all()
+
+
+# ---------------------------------------------------------------- declared contexts
+def encoder():
+    layer = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True)
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+
+
+@pytest.mark.parametrize(
+    "context", [ds.Context(left=5), ds.Context(4, 8), ds.Context(3, 2, 2), ds.Context()], ids=str
+)
+@torch.no_grad()
+def test_a_declared_context(context):
+    """Offline is torch with the mask, online is offline, and so is the engine."""
+    torch.manual_seed(1)
+    model, x = encoder(), torch.randn(1, 40, 8)
+    i = torch.arange(40)
+    begin = i[:, None] // context.chunk * context.chunk
+    seen = i < begin + context.chunk + context.right
+    seen &= i >= begin - (99 if context.left is None else context.left)
+    want = model(x, mask=~seen)[0]
+    ds.patch_module(model, context={"layers.*.self_attn": context})
+    assert torch.allclose(model(x)[0], want, atol=1e-5)
+    engine = ds.compile(model, ("B", "L", 8))
+    assert engine.delay == 2 * (context.chunk - 1 + context.right) or context.chunk > 1
+    model.online()
+    for sizes in ([40], [1] * 40, [7, 0, 13, 20]):
+        assert torch.allclose(chunks(model, x, sizes), want, atol=1e-5)
+    out = [
+        engine.step({"s": x[0, :11].numpy()}, sos="s")["s"],
+        engine.step({"s": x[0, 11:].numpy()}, eos="s")["s"],
+    ]
+    assert np.abs(np.concatenate(out) - want.numpy()).max() < 1e-5
+
+
+def test_contexts_that_are_none():
+    context = ds.Context(4, 8)
+    with pytest.raises(ValueError, match=r"no module's path fits 'layer\.0'"):
+        ds.patch_module(encoder(), context={"layer.0": context})
+    with pytest.raises(ValueError, match=r"lies within 'layers\.0'"):
+        ds.patch_module(encoder(), context={"layers.0": context, "layers.0.self_attn": context})
+    with pytest.raises(ValueError, match="two patterns fit"):
+        ds.patch_module(encoder(), context={"layers.*": context, "layers.1": context})
+    with pytest.raises(TypeError, match=r"expected a ds\.Context"):
+        ds.patch_module(encoder(), context={"layers.*": (4, 8)})
+    for wrong in ({"chunk": 0}, {"left": -1}, {"right": 1.5}, {"chunk": True}):
+        with pytest.raises(ValueError, match="a number of frames from"):
+            ds.Context(**wrong)
+
+
+def test_a_context_beside_a_mask():
+    model = Attention(lambda m, q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)).eval()
+    ds.patch_module(model, context={"": ds.Context(left=3)})
+    x = torch.randn(1, 9, 8)
+    with pytest.raises(ValueError, match="both say what a query sees"):
+        model(x)
+    with pytest.raises(ValueError, match="both say what a query sees"):
+        chunks(model.online(), x, [9])
+
+
+def test_a_context_stays_with_the_model():
+    """Patching anew, copies and pickles keep it."""
+    import copy
+    import pickle
+
+    torch.manual_seed(2)
+    model, x = encoder(), torch.randn(1, 20, 8)
+    ds.patch_module(model, context={"layers.*": ds.Context(left=2)})
+    with torch.no_grad():
+        want = model(x)
+        ds.patch_module(model, unstreamable="buffer")
+        for other in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+            assert torch.equal(other(x), want)
