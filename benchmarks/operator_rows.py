@@ -53,6 +53,15 @@ class Apply2(Apply):
         return self.function(x, y)
 
 
+class Apply3(Apply):
+    def forward(self, x: Any, y: Any, z: Any) -> Any:
+        return self.function(x, y, z)
+
+
+#: By the number of inputs.
+APPLY = (Apply1, Apply2, Apply3)
+
+
 class Channels(nn.Module):
     """A layer of (B, C, ..., L) on (B, L, C, ...)."""
 
@@ -172,6 +181,22 @@ def channel_norm_last(x: Any) -> Any:
     return channel_norm(x.transpose(1, 2)).transpose(1, 2)
 
 
+def attention(block: int = 20) -> Row:
+    """Blocks that see themselves: for torch a batch of them."""
+
+    def ours(q: Any, k: Any, v: Any) -> Any:
+        heads = (x.transpose(1, 2) for x in (q, k, v))
+        return F.scaled_dot_product_attention(*heads, context=ds.Context(block, 0)).transpose(1, 2)
+
+    def other(*xs: Any) -> Any:
+        B, L = xs[0].shape[:2]
+        n = min(block, L)
+        heads = [x.reshape(B * L // n, n, *x.shape[2:]).transpose(1, 2) for x in xs]
+        return T.scaled_dot_product_attention(*heads).transpose(1, 2).reshape(B, L, *xs[2].shape[2:])
+
+    return Row("attention", f"8 heads of 64, blocks of {block}", ours, {FRAMES: other}, ((8, 64),) * 3)
+
+
 def embedding() -> Row:
     layer = nn.Embedding(1000, 256)
     other = twin(layer, torch.nn.Embedding, 1000, 256)
@@ -271,6 +296,7 @@ def rows() -> list[Row]:
         cell("lstm_cell", nn.LSTMCell, torch.nn.LSTMCell),
         cell("gru_cell", nn.GRUCell, torch.nn.GRUCell),
         cell("rnn_cell", nn.RNNCell, torch.nn.RNNCell),
+        attention(),
         embedding(),
         matmul(),
         resample(),
@@ -336,6 +362,11 @@ REASONS = {
     ("reduce_features", "channel norm by hand, 128"): "sums are in double, torch's in float",
     ("conv2d", "16 → 16 on 40 rows, kernel 3"): "windows of planes are copied for one product",
     ("conv_transpose2d", "16 → 16 on 40 rows, kernel 3"): "one product for every pair of phases",
+    (
+        "attention",
+        "8 heads of 64, blocks of 20",
+    ): "every score is folded from sixteen lanes, whatever else is asked",
+    ("rfft", "512"): "frames are laid side by side for the passes, and back, element by element",
     ("reshape", "8 × 32 to 256"): "torch's is a view of its input; a stream's output is the caller's own",
 }
 

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 import torch
 from machine import kernels, machine
-from operator_rows import CHANNELS, NO_ROW, REASONS, Apply1, Apply2, Row, rows
+from operator_rows import APPLY, CHANNELS, NO_ROW, REASONS, Apply1, Row, rows
 
 import dreamstream as ds
 from dreamstream import _core
@@ -67,13 +67,13 @@ def numbers(row: Row, n: int) -> list[np.ndarray]:
 
 def engine_of(row: Row, function: Any) -> tuple[Any, tuple[str, ...]]:
     """The row's operator compiled, or a function on the same inputs; and the inputs' names."""
-    names = ("x", "y")[: len(row.features)]
+    names = ("x", "y", "z")[: len(row.features)]
     specs: Any = {
         name: ("B", "L", *features) if row.frames_first else ("B", *features, "L")
         for name, features in zip(names, row.features)
     }
     dtype = {"index": "int64", "bool": "bool"}.get(row.kind, "float32")
-    model = (Apply1, Apply2)[len(names) - 1](function).eval()
+    model = APPLY[len(names) - 1](function).eval()
     if len(names) == 1:
         return ds.compile(model, specs["x"], dtype=dtype, threads=1, verify=False), names
     return ds.compile(model, specs, dtype=dict.fromkeys(names, dtype), threads=1, verify=False), names
@@ -122,7 +122,7 @@ def compare(row: Row, layout: str, mine: np.ndarray, theirs: torch.Tensor) -> No
 
 def calls_of(row: Row, n: int) -> dict[str, Call]:
     """What is timed, by name, after a comparison."""
-    model = (Apply1, Apply2)[len(row.features) - 1](row.ours).eval()
+    model = APPLY[len(row.features) - 1](row.ours).eval()
     n_frames = n * row.unit
     whole = numbers(row, n_frames + row.past)
     given = [ds.tensor(turned(row, x)[None]) for x in whole]

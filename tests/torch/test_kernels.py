@@ -116,7 +116,7 @@ def test_nan_reaches_what_reads_it(name):
             raise AssertionError(f"case {seed}: {case}\n{error!r}") from error
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"length", "require"}))  # these are numbers of the host
 def test_no_number_is_read_from_the_device(name):
     """On the device without values everything but values comes out, in chunks that differ."""
     for _, case, op, rng in cases(name, "float32", 1):

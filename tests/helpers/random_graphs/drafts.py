@@ -423,6 +423,13 @@ class _Drafter(Pools, Norms, PlaneNodes):
         way = self.random.choice(["{x}.softmax({d})", "F.log_softmax({x}, dim={d})", "F.softmax({x}, {d})"])
         return Node({}, [f"{name} = {way.format(x=a.name, d=dim)}"], a.layout)
 
+    def attention(self, a: Value, name: str) -> Node:
+        r = self.random
+        x, heads = self.at(a, "BLF"), r.choice([1, 2]) if a.size % 2 == 0 else 1
+        context = f"ds.Context({r.choice([1, 1, 2, 3])}, {r.choice([0, 2, 5])}, {r.choice([0, 0, 2])})"
+        layer = f"nn.MultiheadAttention({a.size}, {heads}, batch_first=True, context={context})"
+        return Node({f"att{name}": layer}, [f"s = {x}", f"{name} = self.att{name}(s, s, s)[0]"], "BLF")
+
     def glu(self, a: Value, name: str) -> Node:
         x, n = self.fresh("s"), self.some_size()
         layers = {f"conv{name}": f"nn.Conv1d({a.size}, {2 * n}, {self.random.choice([1, 2])})"}

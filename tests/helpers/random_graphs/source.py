@@ -68,8 +68,8 @@ class Node(NamedTuple):
 KINDS = (
     ["conv"] * 6 + ["conv_transpose"] * 2 + ["pad"] * 2 + ["part"] * 3 + ["cut"] * 2 + ["late", "frames", "frames"]
     + ["stack", "unstack", "recurrence", "recurrence", "cell", "table", "table", "reduce"] + ["unary"] * 7
-    + ["scalar", "linear", "flat", "norm", "softmax", "glu", "pick", "shape", "shape", "flags"] + ["join"] * 12
-    + ["rate"]
+    + ["scalar", "linear", "flat", "norm", "softmax", "attention", "glu", "pick", "shape", "shape", "flags"]
+    + ["join"] * 12 + ["rate"]
 )  # fmt: skip
 
 #: What functions of a domain are applied to.

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from dreamstream import Context
 from dreamstream.nn import Resample
 from dreamstream.torch import StreamTensor, functional
 
@@ -72,6 +73,34 @@ class _Resample(nn.Module):
         rows = F.pad(x.flatten(0, 1).unsqueeze(1), (self.before, self.before + self.orig))
         y = F.conv1d(rows, self.kernel, stride=self.orig).transpose(1, 2).reshape(*x.shape[:2], -1)
         return y[..., : -(-x.size(2) * self.new // self.orig)]
+
+
+class _MultiheadAttention(nn.Module):
+    """With a context, which is said by a mask of positions."""
+
+    def __init__(self, *args: Any, context: Context, **options: Any) -> None:
+        super().__init__()
+        self.inner = nn.MultiheadAttention(*args, **options)
+        self.context = context
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:
+        c = self.context
+        assert c.chunk is not None and c.left is not None and c.right is not None
+        if not isinstance(q, StreamTensor) and not q.size(1):
+            return q, None
+        i = torch.arange(q.size(1))
+        begin = (i // c.chunk * c.chunk)[:, None]
+        hidden = (i < begin - c.left) | (i >= begin + c.chunk + c.right)
+        return self.inner(q, k, v, attn_mask=hidden)
+
+
+class _Torch:
+    """torch, and what its random models name beside it."""
+
+    Context = Context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
 
 
 def _none_of_none(f: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -134,7 +163,8 @@ def _kept_empty(cls: type[nn.Module]) -> type[nn.Module]:
 
 _layers = {name: getattr(nn, name) for name in dir(nn)}
 _layers |= torch_pools.LAYERS | {"Conv1d": _Conv1d, "Delay": _Delay, "Resample": _Resample}
+_layers["MultiheadAttention"] = _MultiheadAttention
 _kept = {name: _kept_empty(_layers[name]) for name in ("Conv1d", "ConvTranspose1d", "ConstantPad1d")}
-PLAIN: dict[str, Any] = {"ds": torch, "nn": SimpleNamespace(**_layers), "F": _Plain()}
+PLAIN: dict[str, Any] = {"ds": _Torch(), "nn": SimpleNamespace(**_layers), "F": _Plain()}
 PLAIN["nn"].Conv1d = _conv1d
-NAMESPACE: dict[str, Any] = {"ds": torch, "nn": SimpleNamespace(**_layers | _kept), "F": _Functions()}
+NAMESPACE: dict[str, Any] = {"ds": _Torch(), "nn": SimpleNamespace(**_layers | _kept), "F": _Functions()}

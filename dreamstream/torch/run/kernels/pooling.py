@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .positions import there
+from .positions import extent, there
 from .registry import Step, Window, windowed
 
 Tensor = torch.Tensor
@@ -89,9 +89,9 @@ def adaptive_pool(step: Step, windows: Sequence[Window], weights: Sequence[Any],
     else:
         y = x.run(step.first[0], step.n[0])
     if a["inner"]:
-        pool = F.adaptive_max_pool1d if a["kind"] == "max" else F.adaptive_avg_pool1d
-        rows = y.reshape(y.shape[0] * y.shape[1], y.shape[2], -1).transpose(1, 2)
-        y = pool(rows, a["inner"]).transpose(1, 2)
+        n, size = a["inner"], extent(y, 2)
+        parts = [y[:, :, k * size // n : -(-(k + 1) * size // n)] for k in range(n)]
+        y = torch.stack([p.max(2).values if a["kind"] == "max" else p.mean(2) for p in parts], 2)
     return (y.reshape(-1, step.n[0], *step.features[0]),), state
 
 
