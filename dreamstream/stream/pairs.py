@@ -63,8 +63,8 @@ def long_enough(constants: set[int]) -> int:
     """
     n = 4 * int(np.prod([c + 1 for c in constants], dtype=object))
     if n > LONGEST and constants:
-        n = max(LONGEST // 2, 4 * (max(constants) + 1))
-    if n > 2 * LONGEST:
+        n = max(LONGEST // 4, 2 * (max(constants) + 1))
+    if n > LONGEST:
         raise Unrecognised(f"it looks at {max(constants)} frames, more than can be tried")
     return max(n, 64)
 
@@ -90,7 +90,7 @@ def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST) -> R
     at = values(n)
     seen = _seen(at)
     context = _context(seen, n)
-    for other in (*range(n - max(context.chunk or 1, 2), n), min(most, max(4 * n, 1024))):
+    for other in (*range(n - max(context.chunk or 1, 2), n), max(n, min(most, LONGEST // 4))):
         if not np.array_equal(_seen(values(other)), _expected(context, other)):
             raise Unrecognised(f"at {other} frames it says something else than at {n}")
     if at.dtype == bool:

@@ -60,6 +60,11 @@ SAYS = {
         ds.Context(left=299),
     ),
     "a float": (lambda i: ((i[:, None] - i).float() < 250.5) & (i[:, None] >= i), ds.Context(left=250)),
+    "a float tensor's number": (
+        lambda i: ((i[:, None] - i).float() < torch.tensor(1500.0)) & (i[:, None] >= i),
+        ds.Context(left=1499),
+    ),
+    "a part of a number": (lambda i: (i[:, None] * 0.0625).long() >= (i * 0.0625).long(), ds.Context(chunk=16)),
     "whole": (lambda i: i[:, None] >= i - i, None),
 }
 
@@ -84,6 +89,9 @@ REFUSED = {
     "no blocks": (lambda m, i: i[:, None] % 3 == i % 3, "its rows begin as x..x"),
     "of the total": (lambda m, i: i[:, None] >= i - (len(i) > 3), "made numbers by __index__|__len__"),
     "too far": (lambda m, i: i[:, None] - i < 100_000, "more than can be tried"),
+    "too far, a float": (lambda m, i: (i[:, None] - i).float() < 20_000.0, "more than can be tried"),
+    "too far, a part": (lambda m, i: (i[:, None] * 1e-4).long() >= (i * 1e-4).long(), "more than can be tried"),
+    "of the total's last": (lambda m, i: i[:, None] >= i.flip(0), "it says something else|no blocks"),
     "growing with the distance": (
         lambda m, i: torch.where(i[:, None] >= i, -(i[:, None] - i).abs().float().log1p(), -torch.inf),
         "goes on to change with the distance",

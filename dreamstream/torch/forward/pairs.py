@@ -92,16 +92,25 @@ class Pairs:
         return min(self._tables(), default=None)
 
     def _numbers(self) -> Iterator[float]:
-        filling = self.func.__name__ in ("full", "masked_fill", "masked_fill_", "full_like", "new_full")
-        for x in _flat((*self.args[: 2 if filling else None], *(() if filling else self.kwargs.values()))):
+        """Numbers that may be positions, or parts of one: all but what scores are filled or scaled with."""
+        name = self.func.__name__.strip("_")
+        filling = name in ("full", "masked_fill", "full_like", "new_full", "where")
+        scaling = filling or name in ("mul", "rmul", "imul", "multiply")
+        for x in _flat((*self.args, *self.kwargs.values())):
+            found: list[float] = []
             if isinstance(x, Pairs):
                 yield from x._numbers()
             elif isinstance(x, Symbolic) and isinstance(x.value, int):
-                yield x.value
-            elif isinstance(x, torch.Tensor) and not x.is_floating_point() and x.numel() <= _FEW:
-                yield from map(float, x.flatten().tolist())
-            elif (isinstance(x, int) and not isinstance(x, bool)) or (isinstance(x, float) and abs(x) < -MASKED):
-                yield x
+                found = [x.value]
+            elif isinstance(x, torch.Tensor) and x.numel() <= _FEW:
+                found = [c for c in x.flatten().tolist() if abs(c) > 1]
+            elif isinstance(x, (int, float)) and not isinstance(x, bool):
+                found = [x]
+            for c in found:
+                real = isinstance(c, float)
+                if not math.isfinite(c) or (real and (filling or c <= MASKED or (scaling and c >= -MASKED))):
+                    continue
+                yield 1 / c if 0 < abs(c) < 1 else c
 
     def _tables(self) -> Iterator[int]:
         for x in _flat((self.args, self.kwargs)):
