@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -233,7 +233,11 @@ class Scores:
                 f"the mask of attention at {user_line()} does not stream: {error}; {remedy}"
             ) from None
 
-    def _misuse(self, use: str) -> Any:
+    def as_output(self) -> NoReturn:
+        """Refuse to be what a forward returns."""
+        self._misuse("returned")
+
+    def _misuse(self, use: str) -> NoReturn:
         raise NotStreamableError(f"scores of attention are {use}, at {user_line()}; {SERVES}")
 
     def __getattr__(self, name: str) -> Any:

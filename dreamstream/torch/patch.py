@@ -194,6 +194,9 @@ class TorchPatch(Patch):
 
 def _measured(x: Any) -> Any:
     """Return lengths that a forward gives back as streams; everything else as it is."""
+    if isinstance(x, StreamTensor):
+        measured(x._inner)  # which refuses what is no stream
+        return x
     return StreamTensor.shell(measured(x)) if isinstance(x, (Symbolic, Length)) else x
 
 

@@ -125,6 +125,26 @@ def test_other_uses_of_scores(attend):
         chunks(model, torch.randn(1, 9, 8), [9])
 
 
+@pytest.mark.parametrize(
+    ("forward", "what"),
+    [
+        (lambda x: x @ x.transpose(1, 2), "scores of attention are returned"),
+        (lambda x: (x, {"w": (x @ x.transpose(1, 2)).softmax(-1)}), "scores of attention are returned"),
+        (lambda x: torch.arange(x.size(1))[:, None] >= torch.arange(x.size(1)), "positions> are returned"),
+        (lambda x: x * (torch.arange(x.size(1)) // 2)[:, None], "of positions and a stream"),
+    ],
+)
+def test_nothing_noted_leaves_a_forward(forward, what):
+    class Model(nn.Module):
+        def forward(self, x):
+            return forward(x)
+
+    with pytest.raises(NotStreamableError, match=what):
+        chunks(ds.patch_module(Model()).online(), torch.randn(1, 9, 8), [9])
+    with pytest.raises(NotStreamableError, match=what):
+        ds.compile(Model(), ("B", "L", 8))
+
+
 def test_a_table_that_ends():
     """A mask that is cut from a buffer: the call that passes its end raises, and the stream goes no further."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 from weakref import ref
 
 import torch
@@ -121,6 +121,10 @@ class Pairs:
             for axis, part in enumerate(index):
                 if isinstance(part, slice) and isinstance(part.stop, Length):
                     yield self.args[0].shape[axis - len(index) if Ellipsis in index else axis]
+
+    def as_output(self) -> NoReturn:
+        """Refuse to be what a forward returns."""
+        raise NotStreamableError(f"{self!r} are returned, at {user_line()}; {SERVES}")
 
     # ------------------------------------------------------------------ what it looks like
     def _probe(self, n: int) -> torch.Tensor:
