@@ -24,7 +24,7 @@ def refused(name: str, refusal: Refusal) -> NotStreamableError:
     return NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}{waits}")
 
 
-def _identity(mask: Any) -> bool:
+def identity(mask: Any) -> bool:
     """Whether a mask is one element that masks nothing, as those of lengths are."""
     if hasattr(mask, "says") or math.prod(mask.shape) != 1:
         return False
@@ -84,7 +84,7 @@ def scaled_dot_product_attention(
     """
     name = "scaled_dot_product_attention"
     q, k, v = checked(name, query), checked(name, key), checked(name, value)
-    if attn_mask is not None and _identity(attn_mask):
+    if attn_mask is not None and identity(attn_mask):
         attn_mask = None
     noted = hasattr(attn_mask, "says")
     if attn_mask is not None and not noted:

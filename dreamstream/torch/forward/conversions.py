@@ -19,6 +19,8 @@ from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic, positions
 from ...errors import ModeError, NotStreamableError
 from ...nn import functional as native_functional
+from ...nn.functional.attention import identity, refused
+from ...operations.refusals import MASKED
 from ...stream.rules import BatchSize, Length
 from ...stream.where import user_line
 from ..run.dropping import dropping
@@ -232,6 +234,54 @@ def attention(
         return native_functional.scaled_dot_product_attention(
             query, key, value, attn_mask, 0.0, is_causal, scale, enable_gqa
         )
+
+
+@function("multi_head_attention_forward")
+def multihead(
+    forward: Forward,
+    query: Any,
+    key: Any,
+    value: Any,
+    embed_dim: int,
+    num_heads: int,
+    in_proj_weight: Any,
+    in_proj_bias: Any,
+    bias_k: Any,
+    bias_v: Any,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Any,
+    out_proj_bias: Any = None,
+    training: bool = True,
+    key_padding_mask: Any = None,
+    need_weights: bool = True,
+    attn_mask: Any = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Any = None,
+    k_proj_weight: Any = None,
+    v_proj_weight: Any = None,
+    is_causal: bool = False,
+    **_: Any,
+) -> tuple[Any, None]:
+    """Project, attend, and project again; masks are floats by now, and there are no weights to give."""
+    if bias_k is not None or bias_v is not None or add_zero_attn:
+        raise NotStreamableError(
+            f"MultiheadAttention at {user_line()}: add_bias_kv and add_zero_attn do not stream"
+        )
+    if key_padding_mask is not None and not identity(key_padding_mask):
+        raise refused("MultiheadAttention", MASKED)
+    linear = native_functional.linear
+    if query is key is value and not use_separate_proj_weight:
+        parts = list(linear(query, in_proj_weight, in_proj_bias).chunk(3, -1))
+    else:
+        weights = (q_proj_weight, k_proj_weight, v_proj_weight)
+        weights = weights if use_separate_proj_weight else in_proj_weight.chunk(3)
+        biases = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
+        parts = [linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases)]
+    q, k, v = (x.transpose(0, 1).unflatten(-1, (num_heads, -1)).transpose(1, 2) for x in parts)
+    causal = is_causal and attn_mask is None
+    out = attention(forward, q, k, v, attn_mask, dropout_p if training else 0.0, causal)
+    return linear(out.transpose(1, 2).flatten(-2).transpose(0, 1), out_proj_weight, out_proj_bias), None
 
 
 # ---------------------------------------------------------------------- statistics of a batch

@@ -7,18 +7,14 @@ from functools import lru_cache, partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from ... import nn as native
 from ...array import BatchTensor
 from ...errors import NotStreamableError
-from ...nn.functional.attention import refused
 from ...nn.functional.resampling import Resampling
 from ...online.register import registered_for
-from ...operations.refusals import MASKED
 from ...stream.where import user_line
 from ..private import recurrent_weights
-from ..tensor import StreamTensor
 from .constants import Constant, dtype_of
 from .mode import Forward, current
 
@@ -149,46 +145,6 @@ def _padded(kind: type[torch.nn.Module], convolve: Callable[..., Any]) -> None:
 
 _padded(torch.nn.Conv1d, native.functional.conv1d)
 _padded(torch.nn.Conv2d, native.functional.conv2d)
-
-
-# ---------------------------------------------------------------------- attention
-def _attention(
-    module: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    key_padding_mask: None = None,
-    need_weights: bool = True,
-    attn_mask: Any = None,
-    average_attn_weights: bool = True,
-    is_causal: bool = False,
-) -> tuple[Any, None]:
-    """Run a torch.nn.MultiheadAttention by its projections and one attention; its weights are None."""
-    noted = isinstance(attn_mask, StreamTensor)  # what a forward builds of positions
-    if key_padding_mask is not None or (attn_mask is not None and not noted):
-        raise refused("MultiheadAttention", MASKED)
-    if module.bias_k is not None or module.add_zero_attn:
-        raise NotStreamableError("MultiheadAttention: add_bias_kv and add_zero_attn do not stream")
-    if query is key is value and module.in_proj_weight is not None:
-        parts = list(F.linear(query, module.in_proj_weight, module.in_proj_bias).chunk(3, -1))
-    else:
-        joined = module.in_proj_weight
-        own = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
-        weights = own if joined is None else joined.chunk(3)
-        biases = (None,) * 3 if module.in_proj_bias is None else module.in_proj_bias.chunk(3)
-        parts = [F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases)]
-    if not module.batch_first:
-        parts = [x.transpose(0, 1) for x in parts]
-    q, k, v = (x.unflatten(-1, (module.num_heads, -1)).transpose(1, 2) for x in parts)
-    dropout = module.dropout if module.training else 0.0
-    if noted and attn_mask.dtype == torch.bool:  # here it says what is not seen
-        attn_mask = ~attn_mask
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask, dropout, is_causal and not noted)
-    out = module.out_proj(out.transpose(1, 2).flatten(-2))
-    return (out if module.batch_first else out.transpose(0, 1)), None
-
-
-_STREAMING[torch.nn.MultiheadAttention] = _attention
 
 
 # ---------------------------------------------------------------------- of torchaudio, which may not be there

@@ -46,6 +46,7 @@ class Pairs:
     """
 
     is_stream = True
+    dims = features = ("pairs",)  # what is written in place stays such
 
     def __init__(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.func, self.args, self.kwargs = func, args, kwargs
@@ -307,7 +308,7 @@ def _type_of(x: Any) -> Any:
 # ---------------------------------------------------------------------- where they come from
 def note(func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a function on pairs or scores, and on lengths where it makes a tensor of them; else NotImplemented."""
-    if name in ("scaled_dot_product_attention", "einsum"):
+    if name in ("scaled_dot_product_attention", "multi_head_attention_forward", "einsum"):
         return NotImplemented
     kinds = set(map(type, _flat((*args, kwargs))))
     if (

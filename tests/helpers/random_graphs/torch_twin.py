@@ -75,23 +75,21 @@ class _Resample(nn.Module):
         return y[..., : -(-x.size(2) * self.new // self.orig)]
 
 
-class _MultiheadAttention(nn.Module):
+class _MultiheadAttention(nn.MultiheadAttention):
     """With a context, which is said by a mask of positions."""
 
     def __init__(self, *args: Any, context: Context, **options: Any) -> None:
-        super().__init__()
-        self.inner = nn.MultiheadAttention(*args, **options)
+        super().__init__(*args, **options)
         self.context = context
 
-    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:  # type: ignore[override]
         c = self.context
         assert c.chunk is not None and c.left is not None and c.right is not None
         if not isinstance(q, StreamTensor) and not q.size(1):
             return q, None
         i = torch.arange(q.size(1))
         begin = (i // c.chunk * c.chunk)[:, None]
-        hidden = (i < begin - c.left) | (i >= begin + c.chunk + c.right)
-        return self.inner(q, k, v, attn_mask=hidden)
+        return super().forward(q, k, v, attn_mask=(i < begin - c.left) | (i >= begin + c.chunk + c.right))
 
 
 class _Torch:
