@@ -198,7 +198,7 @@ def equal(self: Tensor, other: Tensor) -> bool:
 
 
 def allclose(self: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """Return whether `|self - other| <= atol + rtol * |other|` everywhere."""
+    """Return whether `abs(self - other) <= atol + rtol * abs(other)` everywhere."""
     theirs = plain_array("allclose", other)
     dtypes.common("allclose", [self.dtype, theirs.dtype])
     return bool(np.allclose(self._array, theirs, rtol, atol, equal_nan))

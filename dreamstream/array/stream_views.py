@@ -257,7 +257,7 @@ def equal(self: Any, other: Any) -> bool:
 
 
 def allclose(self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """Return whether |self - other| <= atol + rtol * |other| on all frames of the same streams."""
+    """Return whether abs(self - other) <= atol + rtol * abs(other) on all frames of the same streams."""
     if self.edge is not None:
         raise _refuse(self, "allclose")
     if not other.is_stream:

@@ -307,7 +307,7 @@ class Tensor(Base):
         atol: Real = 1e-08,
         equal_nan: Flag = False,
     ) -> Flag:
-        """Return whether `|self - other| <= atol + rtol * |other|` everywhere."""
+        """Return whether `abs(self - other) <= atol + rtol * abs(other)` everywhere."""
     def matmul(self, other: Tensor) -> Self:
         """Return the matrix product, over all leading dimensions."""
     def __matmul__(self, other: Any) -> Self: ...
