@@ -52,6 +52,7 @@ class Op:
     n_values: int  # inputs whose values are read; the rest are only counted
     same_counts: bool  # counts of output 0, and of each of its rate, are the input's, always
     lockstep: bool  # value inputs must progress equally (sync)
+    n_leading: int  # inputs without whose frames there are no outputs
     whole: bool  # needs the whole stream: nothing leaves before the end
     carries: bool  # arrays are carried from call to call
     prepared_bytes: int  # of its weights as kernels want them

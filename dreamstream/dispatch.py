@@ -266,12 +266,12 @@ def _streaming(
     courses = None if entry is None else entry.courses
     if courses is None or entry.recording is not None:
         return _found(name, attributes, inputs, weights, dims)
-    at = entry.n_done
     try:
         arrays = [w if w is None else w._array for w in weights]
         asked = [name, attributes, dims, *map(seen, inputs)]
     except AttributeError:  # a plain tensor among streams, or a stream for a weight
         return _found(name, attributes, inputs, weights, dims)
+    at = entry.n_done  # what was written into runs operators when it is looked at
     course = courses.get(at)
     if course is not None and course.asked == asked and same_entry(inputs):
         given = course.weights if all(map(is_, course.held, arrays)) else None

@@ -35,7 +35,7 @@ ds_status ds_stairs_total(ds_stairs_maker *maker, const ds_op *op, const ds_stai
                           const ds_stairs **total)
 {
     DS_TRY(ds_stairs_apply_k(maker, total, DS_EXPR_MAX, *total, 0));
-    for (int i = 0; i < op->n_inputs; i++)
+    for (int i = 0; i < ds_op_n_leading(op); i++)
         DS_TRY(ds_stairs_mask(maker, total, *total, inputs[i]));
     return DS_OK;
 }

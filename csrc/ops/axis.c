@@ -2,6 +2,7 @@
  * of which input stands at each of its own. All counts are those of input 0.
  *
  *     narrow        positions start, start + step, ... below start + length   (torch.Tensor.narrow)
+ *     pick          position i: index[i], the nearest one that there is       (torch.index_select)
  *     cat           those of all inputs in turn, which progress in lockstep   (torch.cat)
  *     nearest       position i: min(floor(i step), n - 1)                     (torch interpolate, mode "nearest")
  *     pad_features  position j - left where the axis has it, else             (torch.nn.functional.pad)
@@ -73,6 +74,47 @@ DS_MOVE_FORWARD(narrow, narrow_pieces, 0)
 const ds_op_def ds_op_narrow = {
     DS_OPERATOR(narrow, "Part of a feature dimension, or every step-th of it."),
     .attrs = narrow_attrs};
+
+/* ---------------------------------------------------------------- pick */
+
+enum { PICK_AXIS };
+
+static const ds_attr_def pick_attrs[] = {AXIS, {0}};
+
+static ds_status pick_infer(ds_op *op)
+{
+    DS_TRY(require_axis(op));
+    DS_CHECK(op->weight[0].dtype == DS_I64 && op->weight[0].rank == 1, DS_SHAPE,
+             "pick: its weight 'index' must be int64 of one dimension");
+    *axis_size(op) = op->weight[0].shape[0];
+    return DS_OK;
+}
+
+static int64_t pick_place(int64_t index, int64_t last)
+{
+    return index < 0 ? 0 : index > last ? last : index;
+}
+
+/* Indices that stand equally far apart make one piece. */
+static void pick_pieces(const ds_op *op, const ds_move *move)
+{
+    const int axis = (int)op->attr[PICK_AXIS].i;
+    const int64_t *const index = move->run->weights[0];
+    const int64_t size = op->out[0].shape[axis], last = op->in[0].shape[axis] - 1;
+    for (int64_t i = 0, n; i < size; i += n) {
+        const int64_t first = pick_place(index[i], last);
+        const int64_t step = i + 1 < size ? pick_place(index[i + 1], last) - first : 0;
+        for (n = 1; i + n < size && pick_place(index[i + n], last) == first + n * step; n++)
+            continue;
+        const ds_piece p = ds_piece_along(op, axis, i, n, 0, first, step);
+        ds_move_piece(move, &p);
+    }
+}
+DS_MOVE_FORWARD(pick, pick_pieces, DS_MOVE_WITHIN)
+
+const ds_op_def ds_op_pick = {
+    DS_OPERATOR(pick, "Positions of a feature dimension, by their indices."), .attrs = pick_attrs,
+    .weights = "index"};
 
 /* ---------------------------------------------------------------- cat */
 

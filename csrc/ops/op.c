@@ -361,6 +361,11 @@ size_t ds_op_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
     return op->def->prepared_bytes ? op->def->prepared_bytes(op, k) : 0;
 }
 
+int ds_op_n_leading(const ds_op *op)
+{
+    return op->def->flags & DS_OP_LED ? 1 : op->n_inputs;
+}
+
 int ds_op_n_values(const ds_op *op)
 {
     return op->def->n_values < 0 ? op->n_inputs : op->def->n_values;
@@ -376,7 +381,7 @@ bool ds_op_framewise(const ds_op *op)
 
 static bool any_empty(const ds_op *op, const ds_pair *in)
 {
-    for (int i = 0; i < op->n_inputs; i++) {
+    for (int i = 0; i < ds_op_n_leading(op); i++) {
         if (in[i].total <= 0)
             return true;
     }

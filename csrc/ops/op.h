@@ -75,7 +75,8 @@ enum {
     DS_OP_VARIADIC = 4, /* any number of inputs from n_inputs up, all of one rate */
     /* prepare writes ds_packed objects alone; what they hold whole is not read raw. */
     DS_OP_PACKS = 8,
-    DS_OP_REAL = 16 /* all that is read is float or double, of one type */
+    DS_OP_REAL = 16, /* all that is read is float or double, of one type */
+    DS_OP_LED = 32   /* nothing comes of nothing in input 0; the others may have no frames */
 };
 
 /* ELEMENTS: steps that are the same for all columns alone. */
@@ -184,6 +185,8 @@ void ds_op_destroy(ds_op *op);
 size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, int64_t frames_out);
 /* Bytes that prepare writes for these kernels; 0: it needs not be called. */
 size_t ds_op_prepared_bytes(const ds_op *op, const ds_real_kernels *k);
+/* Number of inputs, the first, of which each must have frames, that there be any of the outputs. */
+int ds_op_n_leading(const ds_op *op);
 /* Number of inputs whose values are read. */
 int ds_op_n_values(const ds_op *op);
 /* Whether output frames depend on the input frames of their position, and on nothing else. */

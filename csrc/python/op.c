@@ -197,6 +197,8 @@ static PyObject *op_get(PyObject *self, void *which)
         return PyBool_FromLong(op->same_counts);
     case 'l':
         return PyBool_FromLong(op->def->flags & DS_OP_LOCKSTEP);
+    case 'e':
+        return PyLong_FromLong(ds_op_n_leading(op));
     case 'w':
         return PyBool_FromLong(op->whole);
     case 'c':
@@ -216,6 +218,7 @@ static PyGetSetDef op_getset[] = {
     {"outputs", op_get, NULL, "Signatures of the outputs.", "o"},
     {"same_counts", op_get, NULL, "Whether outputs have the input's counts.", "s"},
     {"lockstep", op_get, NULL, "Whether value inputs must progress equally.", "l"},
+    {"n_leading", op_get, NULL, "Inputs without whose frames there are no outputs.", "e"},
     {"whole", op_get, NULL, "Whether it needs the whole stream.", "w"},
     {"carries", op_get, NULL, "Whether it carries arrays from call to call.", "c"},
     {"n_values", op_get, NULL, "Inputs whose values are read.", "v"},

@@ -26,6 +26,7 @@ __all__ = [
     "empty",
     "from_numpy",
     "full",
+    "empty_like",
     "full_like",
     "lengths_of",
     "manual_seed",
@@ -154,7 +155,7 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
     dtypes.check_device(device)
     if isinstance(size, (tuple, list)) and any(isinstance(s, Length) for s in size):
         kind = dtypes.float32 if dtype is None else dtypes.as_dtype(dtype)
-        return Symbolic.filled(size, kind.type(fill_value).item())
+        return Symbolic.filled(size, Tensor(np.full(1, fill_value, kind)))
     array, batch = _filled(size, fill_value, dtype)
     out = Tensor(array, requires_grad)
     return BatchTensor(out, batch) if batch else out
@@ -224,6 +225,11 @@ def full_like(input: Tensor, fill_value: Any, dtype: Any = None, *, device: Any 
     value = Tensor(np.array(fill_value, to if dtypes.is_float(to) else dtypes.float64))
     same = input.eq(input)  # whatever it gives, its frames and streams are those of the input
     return elementwise.where(same, value, value).to(to)
+
+
+def empty_like(input: Tensor, dtype: Any = None, *, device: Any = None) -> Tensor:
+    """Return zeros: memory without values is never handed out. Source: torch.empty_like."""
+    return zeros_like(input, dtype, device=device)
 
 
 def zeros_like(input: Tensor, dtype: Any = None, *, device: Any = None) -> Tensor:

@@ -238,9 +238,7 @@ def _check_integers(name: str, operands: Sequence[Tensor | Number]) -> None:
 
 
 def refuse_in_place(x: Tensor, what: str) -> None:
-    """Raise ModeError where `x` can't be written into: a stream, or a constant that is expanded."""
-    if x.is_stream:
-        raise ModeError(f"{what}: a stream can't be written into; compute a new tensor instead")
+    """Raise ModeError where a plain `x` can't be written into: a constant that is expanded."""
     if not x.numpy().flags.writeable:
         raise ModeError(f"{what}: this tensor shares memory that can't be written; use .clone() first")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -20,6 +21,7 @@ from . import hook
 from .features import product, reduce_features, why_not_matmul
 from .scores import scores_of
 from .stream_tensor import StreamTensor
+from .tensor import Tensor
 
 __all__: list[str] = []
 
@@ -119,6 +121,19 @@ def cumsum(x: StreamTensor) -> StreamTensor:
     return _op(x, "cumulative", {"kind": "sum"})
 
 
+def running(x: StreamTensor, axis: int, combine: str, neutral: float) -> StreamTensor:
+    """Return what comes of all features so far, in steps of twice the width."""
+    n, width = x.features[axis], 1
+    straight = x._straight()
+    out = x.with_dims(straight)
+    while width < n:
+        attributes = {"axis": axis, "left": width, "value": neutral}
+        (before,) = hook.apply("pad_features", attributes, [_narrow(out, axis, slice(n - width))], (), straight)
+        (out,) = hook.apply(combine, {}, [out, before])
+        width *= 2
+    return out.with_dims(x.dims, x.names)
+
+
 def unfold(x: StreamTensor, axis: int, size: int, step: int) -> StreamTensor:
     if x.dims[axis] != "L":
         _refuse(x, "unfold over features", "unfold over the stream axis")
@@ -184,7 +199,7 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
     if isinstance(first.dims[axis], str):
         _refuse(first, f"cat along {first.dims[axis]}", "F.pad adds frames; cat works along features")
     if len(tensors) == 1:
-        return first
+        return first.with_dims(first.dims, first.names)
     parts = [t.in_order() for t in tensors]
     if any(
         [isinstance(d, str) and d for d in p.dims] != [isinstance(d, str) and d for d in parts[0].dims]
@@ -241,15 +256,34 @@ def _take(x: StreamTensor, axis: int, array: NDArray[Any]) -> StreamTensor:
     shape = picks.shape if mask else array.shape
     if mask and array.shape != taken:
         raise ShapeError(f"a mask of shape {array.shape} over features {taken}, at {user_line()}")
-    if not 0 < len(picks) <= 16:
-        _refuse(x, "this index array over features", "use slices, or 1 to 16 indices")
+    if not len(picks):
+        _refuse(x, "an empty index array over features", "pick at least one")
     size = math.prod(taken)
     merged = (*before, size, *after)
     x = reshape_features(x, merged, _straight(x, merged))
-    parts = [_narrow(x, axis, slice(i, i + 1)) for i in (_within(int(p), size) for p in picks)]
-    out = parts[0] if len(parts) == 1 else hook.apply("cat", {"axis": axis}, parts, (), x.dims)[0]
+    out = picked(x, axis, [_within(int(p), size) for p in picks])
     shown = (*before, *shape, *after)
     return reshape_features(out, shown, _straight(x, shown))
+
+
+def picked(x: StreamTensor, axis: int, index: Any) -> StreamTensor:
+    """Return positions of a stored feature axis by their indices, from 0 on."""
+    at = np.asarray(index, np.int64)
+    if np.array_equal(at, np.arange(x.features[axis])):
+        return x
+    step = int(at[1] - at[0]) if len(at) > 1 else 1
+    if step > 0 and np.array_equal(at, at[0] + step * np.arange(len(at))):
+        return _narrow(x, axis, slice(int(at[0]), int(at[-1]) + 1, step))
+    straight = x._straight()
+    (out,) = hook.apply("pick", {"axis": axis}, [x.with_dims(straight)], (constant_index(at.tobytes()),), straight)
+    result: StreamTensor = out.with_dims(x.dims, x.names)
+    return result
+
+
+@lru_cache(maxsize=256)
+def constant_index(data: bytes) -> Tensor:
+    """Return indices as the same tensor each time."""
+    return Tensor(np.frombuffer(data, np.int64))
 
 
 def _within(index: int, size: int) -> int:

@@ -60,10 +60,23 @@ def _operator(compute: Callable[..., Any], name: str, reflected: bool = False) -
     return backwards if reflected else forwards
 
 
+def _in_place(compute: Callable[..., Any], name: str, called: str) -> Callable[..., Any]:
+    """Return the method of an operator that writes; of streams outside a forward it makes a new tensor."""
+
+    def writes(self: Any, other: Any) -> Any:
+        out = compute(name, self, other)
+        if out is NotImplemented or (self.edge is None if self.is_stream else out.is_stream):
+            return out
+        return self._write(called, out)
+
+    return writes
+
+
 take(
     Tensor,
     **{name: _function(ELEMENTWISE[name]) for name in NAMES},
     **{f"__{name}__": _operator(binary_or_not, name) for name in COMPARISONS},
     **{f"__{name}__": _operator(*how) for name, how in OPERATORS.items()},
+    **{f"__i{name}__": _in_place(*how, f"__i{name}__") for name, how in OPERATORS.items()},
     **{f"__r{name}__": _operator(*how, reflected=True) for name, how in OPERATORS.items()},
 )

@@ -36,10 +36,14 @@ def _fold(fn: np.ufunc) -> Callable[..., Any]:
     return fold
 
 
-def _cumsum(a: Array, axis: int, to: dtypes.DType) -> Array:
-    within = dtypes.float64 if to == dtypes.float32 else to
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.cumsum(a, axis, within).astype(to)
+def _running(fn: np.ufunc) -> Callable[..., Array]:
+    def running(a: Array, axis: int, to: dtypes.DType) -> Array:
+        within = dtypes.float64 if to == dtypes.float32 else to
+        with np.errstate(over="ignore", invalid="ignore"):
+            out: Array = fn.accumulate(a, axis, within).astype(to)
+        return out
+
+    return running
 
 
 def _mean(a: Array, axes: Axes, keepdim: bool) -> Array:
@@ -143,7 +147,8 @@ ARRAYS: dict[str, Callable[..., Any]] = {
     # reductions
     "sum": _fold(np.add),
     "prod": _fold(np.multiply),
-    "cumsum": _cumsum,
+    "cumsum": _running(np.add),
+    "cumprod": _running(np.multiply),
     "mean": _mean,
     "var": lambda a, **options: _variance(a, **options).astype(a.dtype),
     "std": lambda a, **options: np.sqrt(_variance(a, **options)).astype(a.dtype),

@@ -110,6 +110,14 @@ def cumsum(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return made("cumsum", self, axis=self._axis("cumsum", dim), to=to)
 
 
+def cumprod(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """Return the running product along `dim`."""
+    to = _summed(self, dtype)
+    if self.ndim == 0:
+        return self.to(to, copy=True)
+    return made("cumprod", self, axis=self._axis("cumprod", dim), to=to)
+
+
 # ------------------------------------------------------------------ extremes
 
 

@@ -31,6 +31,9 @@ __all__ = ["StreamTensor"]
 Array = npt.NDArray[Any]
 Dims = tuple[Any, ...]
 
+#: What of a tensor changes when what it shares memory with is written into.
+_STATE = ("value", "edge", "dims", "_names")
+
 _AS_A_WHOLE = "read its frames outside the forward, where a call's frames are at hand"
 
 
@@ -59,6 +62,10 @@ class StreamTensor(Tensor):
     _meta: StreamMetadata | None
     _starts: tuple[int | None, ...] | None
     _rate: Fraction
+    #: Inside a forward, of a tensor that shares another's memory: how it is taken of it (`array.writing`).
+    _view: Any = None
+    #: What was taken of this one, or may share its memory: weak references, each with whether that is certain.
+    _views: Sequence[tuple[Any, bool]] = ()
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise TypeError("use ds.stream_tensor(data, ids=..., sos=..., eos=...)")
@@ -115,6 +122,20 @@ class StreamTensor(Tensor):
         return self._make(self.value, dims, names, self._meta, self._starts, self._rate, self.edge)
 
     # ---------------------------------------------------------------- what it is
+    def __getattr__(self, name: str) -> Any:
+        if name in _STATE and self._view is not None:
+            self._view.again(self)
+            return self.__dict__[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def forget(self) -> None:
+        """Let the value be taken again when it is asked for."""
+        for name in _STATE:
+            self.__dict__.pop(name, None)
+
+    def _relatives(self) -> list[tuple[StreamTensor, bool]]:
+        return [(x, certain) for x, certain in ((at(), certain) for at, certain in self._views) if x is not None]
+
     @property
     def dtype(self) -> np.dtype[Any]:
         """Element type."""
@@ -368,9 +389,6 @@ class StreamTensor(Tensor):
         return self
 
     # ---------------------------------------------------------------- Python
-    def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        raise NotStreamableError(f"a stream's frames can't be assigned to, at {user_line()}")
-
     def __iter__(self) -> Any:
         if self.edge is not None:
             raise NotStreamableError(

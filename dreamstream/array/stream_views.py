@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import NotStreamableError, ShapeError
+from ..errors import ModeError, NotStreamableError, ShapeError
 from ..stream.rules import join, require_same
 from ..stream.where import INSTEAD, user_line
-from . import chunks, forward, reductions, views  # noqa: F401  (the plain methods that are taken up here)
+from . import chunks, forward, reductions, views, writing
 from .axes import axes_of, axis_of, numbered, sizes_of
-from .creation import cat
+from .creation import cat, full_like
 from .stream_tensor import StreamTensor
 from .tensor import Tensor, take
 
@@ -63,7 +63,7 @@ def contiguous(self: Any) -> Any:
 
 
 def clone(self: Any) -> Any:
-    return self._clone()
+    return self._clone() if self.edge is None else writing.copied(self)
 
 
 # ---------------------------------------------------------------- sizes
@@ -142,7 +142,7 @@ def repeat(self: Any, *repeats: Any) -> Any:
         return chunks.fall_back(self, "this repeat").repeat(*times)
     for axis, n in enumerate(times):
         x = cat([x] * n, axis) if n != 1 else x
-    return x
+    return writing.copied(x) if x is self else x
 
 
 def repeat_interleave(self: Any, repeats: Any, dim: Any = None, *, output_size: int | None = None) -> Any:
@@ -219,12 +219,12 @@ def _split_length(self: Any, axis: int, sizes: Sequence[int]) -> Any:
     return tuple(parts)
 
 
-def chunk(self: Any, n_chunks: int, dim: Any = 0) -> Any:
+def chunk(self: Any, chunks: int, dim: Any = 0) -> Any:
     axis = self._axis("chunk", dim)
     n = self.shape[axis]
     if not isinstance(n, int):
         raise _refuse(self, f"chunk along {self.dims[axis]}")
-    return self.split(-(-n // n_chunks) or 1, axis)
+    return self.split(-(-n // chunks) or 1, axis)
 
 
 def unfold(self: Any, dimension: Any, size: int, step: int) -> Any:
@@ -306,21 +306,79 @@ def _reduction(name: str) -> Callable[..., Any]:
     return own
 
 
-def _along(name: str, position: int) -> Callable[..., Any]:
+def _feature(self: Any, name: str, dim: Any) -> int:
+    """Return the stored feature axis of a tensor whose features are stored in order."""
+    role = self.dims[self._axis(name, dim)]
+    if isinstance(role, str):
+        raise _refuse(self, f"{name} along {role}")
+    return int(role)
+
+
+def _flip(self: Any, *args: Any, dims: Any = None, dim: Any = None) -> Any:
+    x = self.in_order()
+    for d in sizes_of(args or ((dims if dim is None else dim),)):
+        axis = _feature(x, "flip", d)
+        x = forward.picked(x, axis, np.arange(x.features[axis])[::-1])
+    return writing.copied(x)
+
+
+def _roll(self: Any, shifts: Any, dims: Any = None) -> Any:
+    if dims is None:
+        raise _refuse(self, "roll without dims")
+    x, axes = self.in_order(), sizes_of((dims,))
+    by = sizes_of((shifts,))
+    if len(by) != len(axes):
+        raise ShapeError(f"roll: {len(by)} shifts for {len(axes)} dimensions")
+    for d, n in zip(axes, by):
+        axis = _feature(x, "roll", d)
+        x = forward.picked(x, axis, (np.arange(x.features[axis]) - n) % x.features[axis])
+    return writing.copied(x)
+
+
+def _cumsum(self: Any, dim: Any, dtype: Any = None) -> Any:
+    x = self if dtype is None else self.to(dtype)
+    if x.dims[x._axis("cumsum", dim)] == "L":
+        return forward.cumsum(x)
+    return forward.running(x.in_order(), _feature(x.in_order(), "cumsum", dim), "add", 0.0)
+
+
+def _cumprod(self: Any, dim: Any, dtype: Any = None) -> Any:
+    x = self if dtype is None else self.to(dtype)
+    return forward.running(x.in_order(), _feature(x.in_order(), "cumprod", dim), "mul", 1.0)
+
+
+def _index_select(self: Any, dim: Any, index: Any) -> Any:
+    x = self.in_order()
+    axis = _feature(x, "index_select", dim)
+    places = np.asarray(index.numpy() if isinstance(index, Tensor) else index).reshape(-1)
+    if not len(places):
+        raise ShapeError(f"index_select at {user_line()}: a stream without features can't be; give an index or more")
+    return writing.copied(forward.picked(x, axis, [forward._within(int(i), x.features[axis]) for i in places]))
+
+
+#: Methods along one dimension that keep it: what they are inside a forward, and the dimension's place outside.
+ALONG = {
+    "cumsum": (_cumsum, 0),
+    "cumprod": (_cumprod, 0),
+    "flip": (_flip, 0),
+    "roll": (_roll, 1),
+    "index_select": (_index_select, 0),
+}
+
+
+def _along(name: str, inside: Callable[..., Any], position: int) -> Callable[..., Any]:
     """A method along one dimension that keeps it; `position` of the dimension among its arguments."""
     plain = getattr(Tensor, name)
 
     def own(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.edge is not None:
+            return inside(self, *args, **kwargs)
         arguments = list(args)
         dim = (
             kwargs.pop("dim", kwargs.pop("dims", None)) if len(arguments) <= position else arguments.pop(position)
         )
         if isinstance(dim, (list, tuple)) and len(dim) == 1:
             (dim,) = dim
-        if self.edge is not None:
-            if name == "cumsum" and not (arguments or kwargs) and self.dims[self._axis(name, dim)] == "L":
-                return forward.cumsum(self)
-            raise _refuse(self, name)
         if dim is None or isinstance(dim, (list, tuple)):
             return plain(chunks.fall_back(self, name), *args, **kwargs)
         axis = self._axis(name, dim)
@@ -352,6 +410,54 @@ def _plain_only(name: str) -> Callable[..., Any]:
     return own
 
 
+# ---------------------------------------------------------------------- writing, inside a forward
+def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
+    if self.edge is None:
+        raise ModeError(f"a stream's frames can't be assigned to outside a forward, at {user_line()}")
+    writing.write(self, writing.assign(self, index, value), "assignment")
+
+
+def _write(self: Any, name: str, value: Any) -> Any:
+    if self.edge is None:
+        raise ModeError(f"{name}: a stream can't be written into outside a forward; compute a new tensor instead")
+    return writing.write(self, value, name)
+
+
+def fill_(self: Any, value: Any) -> Any:
+    return self._write("fill_", full_like(self, value.item() if isinstance(value, Tensor) else value))
+
+
+def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+    self[...] = src
+    return self
+
+
+def _back_permuted(x: Any, v: Any, *dims: Any) -> Any:
+    order = [x._axis("permute", d) for d in sizes_of(dims)]
+    return v.permute(*[order.index(i) for i in range(x.ndim)])
+
+
+def _back_shaped(x: Any, v: Any, *_: Any, **__: Any) -> Any:
+    own, v = x.in_order(), v.in_order()
+    return forward.reshape_features(v, own.features, own.dims).with_dims(own.dims, own.names)
+
+
+def _back_viewed(x: Any, v: Any, *_: Any, **__: Any) -> Any:
+    return v.reshape(*x.shape)
+
+
+#: What shares memory: by its name the method, and what puts a view back where it was taken from.
+VIEWS: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
+    "__getitem__": (__getitem__, lambda x, v, index: writing.assign(x, index, v)),
+    "permute": (permute, _back_permuted),
+    "unsqueeze": (unsqueeze, _back_shaped),
+    "squeeze": (squeeze, _back_shaped),
+    "view": (reshape, _back_viewed),
+    "unflatten": (unflatten, _back_viewed),
+    "expand": (expand, None),
+    "unfold": (unfold, None),
+}
+
 REDUCTIONS = (
     "sum", "prod", "mean", "var", "std", "norm", "logsumexp", "max", "min", "amax", "amin", "argmax", "argmin",
     "all", "any",
@@ -361,11 +467,16 @@ take(
     StreamTensor,
     globals(),
     swapaxes=transpose,
-    view=reshape,
     __matmul__=matmul,
     _across=_across,
     _cat=_cat,
     **{name: _reduction(name) for name in REDUCTIONS},
-    **{name: _along(name, position) for name, position in (("cumsum", 0), ("flip", 0), ("roll", 1))},
-    **{name: _plain_only(name) for name in ("gather", "index_select", "masked_select", "bmm", "addmm")},
+    **{name: _along(name, *how) for name, how in ALONG.items()},
+    _write=_write,
+    **{name: _plain_only(name) for name in ("gather", "masked_select", "bmm", "addmm")},
+)
+take(
+    StreamTensor,
+    **{name: writing.viewing(method, back) for name, (method, back) in VIEWS.items()},
+    **{f.__name__: writing.viewing(f, None, certain=False) for f in (reshape, flatten, contiguous)},
 )

@@ -17,9 +17,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError, StreamMismatchError
+from ..stream.edge import Request
 from ..stream.rules import BatchSize, Length, Token
 from ..stream.where import user_line
-from .axes import axis_of, sizes_of
+from . import dtypes, hook
+from .axes import axis_of, numbered, sizes_of
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
@@ -117,9 +119,20 @@ class Symbolic:
         self.position = position
 
     @classmethod
-    def filled(cls, size: Sequence[Any], value: Any) -> Symbolic:
-        """Return a tensor of this value, some of whose sizes are those of B and L."""
+    def filled(cls, size: Sequence[Any], one: Tensor) -> Any:
+        """Return a tensor of one value, some of whose sizes are those of B and L; a stream if it has features.
+
+        Parameters
+        ----------
+        size : sequence of BatchSize, Length or int
+        one : Tensor
+            Of one element.
+        """
         length = next(s for s in size if isinstance(s, Length))
+        kinds = [BatchSize if isinstance(s, BatchSize) else Length if isinstance(s, Length) else int for s in size]
+        if dtypes.is_float(one.dtype) and int in kinds and kinds.count(BatchSize) == kinds.count(Length) == 1:
+            return _frames(size, one, length)
+        value = one.item()
         roles = ["B" if isinstance(s, BatchSize) else "L" if isinstance(s, Length) else int(s) for s in size]
         return cls(value, roles, length)
 
@@ -410,6 +423,16 @@ class Symbolic:
             self._refuse("an output")
         (out,) = self.value.of.measure({"length": tuple(self.value.steps())})
         return out
+
+
+def _frames(size: Sequence[Any], one: Tensor, length: Length) -> StreamTensor:
+    """Return a stream of that length, all of whose elements are one."""
+    features = [operator.index(s) for s in size if not isinstance(s, Token)]
+    row = one.reshape([1] * (len(features) + 1)).expand(1, *features).constant()
+    request = Request("table", {"length": length.steps(), "beyond": "last"}, [length.of], [], [row])  # type: ignore[list-item]
+    ((value, edge),) = hook.run(request)
+    dims = ["B" if isinstance(s, BatchSize) else "L" if isinstance(s, Length) else 0 for s in size]
+    return StreamTensor.inside(value, numbered(dims), edge)
 
 
 def positions(start: Any, end: Length, step: Any = 1) -> Symbolic:

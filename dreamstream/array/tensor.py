@@ -43,8 +43,9 @@ class Tensor(Base):
     Notes
     -----
     Methods take torch's arguments. float32 and float64 never mix; Python numbers adopt the tensor's
-    type. ``np.asarray(t)`` and ``t.numpy()`` share the tensor's memory. ``x += y`` computes a new
-    tensor: only the methods whose names end in ``_`` write in place.
+    type. ``np.asarray(t)`` and ``t.numpy()`` share the tensor's memory. ``x += y`` and the methods whose
+    names end in ``_`` write in place, and so does assignment; outside a forward ``x += y`` of streams makes a
+    new tensor.
 
     Examples
     --------

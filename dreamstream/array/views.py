@@ -373,22 +373,22 @@ def _write(self: Tensor, name: str, value: Tensor) -> Tensor:
 
 def add_(self: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
     """Add alpha * other in place."""
-    return _write(self, "add_", self.add(other, alpha=alpha))
+    return self._write("add_", self.add(other, alpha=alpha))
 
 
 def sub_(self: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
     """Subtract alpha * other in place."""
-    return _write(self, "sub_", self.sub(other, alpha=alpha))
+    return self._write("sub_", self.sub(other, alpha=alpha))
 
 
 def mul_(self: Tensor, other: Any) -> Tensor:
     """Multiply by other in place."""
-    return _write(self, "mul_", self.mul(other))
+    return self._write("mul_", self.mul(other))
 
 
 def div_(self: Tensor, other: Any) -> Tensor:
     """Divide by other in place."""
-    return _write(self, "div_", self.div(other))
+    return self._write("div_", self.div(other))
 
 
 def zero_(self: Tensor) -> Tensor:
@@ -405,7 +405,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Copy the elements of `src`, expanded and converted, into this tensor."""
-    return _write(self, "copy_", self._plain(plain_array("copy_", src).astype(self.dtype)))
+    return self._write("copy_", self._plain(plain_array("copy_", src).astype(self.dtype)))
 
 
 def _check_range(name: str, index: NDArray[Any], size: int) -> None:
@@ -442,4 +442,4 @@ def _index_part(part: Any) -> Any:
     return operator.index(part)
 
 
-take(Tensor, globals(), swapaxes=transpose, T=property(_reversed), mT=property(_turned))
+take(Tensor, globals(), _write=_write, swapaxes=transpose, T=property(_reversed), mT=property(_turned))

@@ -33,6 +33,12 @@ _ROWS = (
         written="`F.pad(x, (0, n))` with an `n` computed of lengths",
         alone="adds frames until another stream's length; a pad, which has a row",
     ),
+    Operator(
+        "put",
+        kind="window",
+        written="`x[..., a:-b:k] = y` along L",
+        alone="frames of two streams side by side; their values stay",
+    ),
     Operator("delay", kind="window", alone="lets frames come late; their values stay"),
     Operator("unstack", kind="window", alone="a stack of frames, one after the other: the same bytes"),
     Operator(
@@ -82,6 +88,8 @@ _ROWS = (
     ),
     Operator("narrow", kind="frame", written="`x[..., a:b:k]` along features"),
     Operator("cat", kind="frame", written="`ds.cat([x, y], d)` along features"),
+    Operator("pick", kind="frame", written="`x.index_select(d, i)`, `x.flip(d)`, `x.roll(n, d)` along features"),
+    Operator("sort", kind="frame", written="`x.sort(d)`, `x.argsort(d)`, `x.topk(k, d)` along features"),
     # elements, with arguments or of other types
     Operator("gelu", torch="nn.functional.gelu", takes=("approximate",)),
     Operator("clamp", torch="clamp", takes=("min", "max")),

@@ -78,6 +78,20 @@ static inline void read_input(ds_signature *s, ds_json_value value)
     }
 }
 
+/* A shape, of float32, or [dtype, shape]. */
+static inline void read_weight(ds_signature *s, ds_json_value value)
+{
+    ds_json_cursor at;
+    ds_json_value first;
+    CHECK(ds_json_enter(&at, value, DS_JSON_ARRAY) == DS_OK);
+    if (ds_json_next(&at, &first) && ds_json_kind_of(first) == DS_JSON_STRING) {
+        read_input(s, value);
+    } else {
+        s->dtype = DS_F32;
+        s->rank = read_ints(s->shape, DS_MAX_RANK, value);
+    }
+}
+
 static inline void read_attr(ds_attr *attr, const ds_op_def *def, ds_json_value key,
                              ds_json_value value)
 {
@@ -148,9 +162,7 @@ static inline op_text read_op(const char *text)
         for (; ds_json_next(&at, &value); t.n_weights++) {
             CHECK(t.n_weights < EVERY_OP_WEIGHTS);
             if (ds_json_kind_of(value) == DS_JSON_ARRAY) {
-                ds_signature *w = &t.weights[t.n_weights];
-                w->dtype = DS_F32;
-                w->rank = read_ints(w->shape, DS_MAX_RANK, value);
+                read_weight(&t.weights[t.n_weights], value);
             }
         }
     }
@@ -168,10 +180,10 @@ static inline ds_status create_op(ds_op **op, const op_text *t)
                         t->n_weights);
 }
 
-/* Writes a weight's name, "F32_8x4_w0"; returns it. */
+/* Writes a weight's name, "F32_8x4_w0" or "I64_3_w0"; returns it. */
 static inline const char *name_by_shape(char *name, const ds_signature *s, size_t i)
 {
-    int n = sprintf(name, "F32");
+    int n = sprintf(name, s->dtype == DS_I64 ? "I64" : "F32");
     for (int d = 0; d < s->rank; d++) {
         n += sprintf(name + n, "%c%d", d == 0 ? '_' : 'x', (int)s->shape[d]);
     }
@@ -195,7 +207,7 @@ static inline graph_case case_of_op(const char *text, const char **op_name)
     }
     for (size_t i = 0; i < t.n_weights; i++) {
         if (t.weights[i].dtype != 0) {
-            const size_t n = (size_t)ds_signature_elements(&t.weights[i]);
+            const size_t n = ds_signature_bytes(&t.weights[i]) / sizeof(float);
             data[i] = fresh_memory(n * sizeof(float));
             fill_random(data[i], n);
             names[i] = name_by_shape(name_texts[i], &t.weights[i], i);

@@ -80,7 +80,7 @@ class Graph:
         for e, n in zip(self.inputs, frames):
             pairs[e] = (n, n)
         for node in self.nodes:
-            out = counter.step(node.counts, [pairs[e] for e in node.inputs], node.keeps_counts)
+            out = counter.step(node.counts, [pairs[e] for e in node.inputs], node.keeps_counts, node.op.n_leading)
             for e, pair in zip(node.outputs, out):
                 pairs[e] = pair
         return pairs

@@ -40,7 +40,7 @@ class Counter:
         self.ended = ended
         self._done: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
 
-    def step(self, program: Program, inputs: Sequence[Pair], kept: bool) -> list[Pair]:
+    def step(self, program: Program, inputs: Sequence[Pair], kept: bool, n_leading: int) -> list[Pair]:
         """Return the pairs of an operator's outputs.
 
         Parameters
@@ -49,11 +49,13 @@ class Counter:
             Roots: known and total of each output, in turn.
         kept : bool
             Whether the counts of output 0, the only one, are those of input 0.
+        n_leading : int
+            Inputs without whose frames there are no outputs.
         """
         if kept:
             return [inputs[0]]
         roots = self._evaluate(program, inputs)
-        none = self._empty(inputs)
+        none = self._empty(inputs[:n_leading])
         out = []
         for known, total in zip(roots[::2], roots[1::2]):
             total = self._do(MAX, self._full(total, none), 0)

@@ -17,6 +17,7 @@ from ...array import where as native_where
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic, positions
+from ...array.writing import unsure
 from ...errors import ModeError, NotStreamableError
 from ...nn import functional as native_functional
 from ...nn.functional.attention import identity, refused
@@ -76,13 +77,13 @@ def no_grad(forward: Forward, inner: Any) -> None:
 
 @attribute("data")
 def data(forward: Forward, inner: Any) -> Any:
-    return with_value(inner, torch.Tensor.detach)
+    return unsure(inner, with_value(inner, torch.Tensor.detach))
 
 
 # ---------------------------------------------------------------------- types and devices
 @function("detach")
 def detach(forward: Forward, x: Any) -> Any:
-    return with_value(x, torch.Tensor.detach)
+    return unsure(x, with_value(x, torch.Tensor.detach))
 
 
 @function("requires_grad_", "retain_grad")
@@ -148,8 +149,7 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         first = args[0] if args else kwargs.pop("size")
         size, rest = (first, args[1:]) if isinstance(first, (list, tuple)) else (args, ())
         if any(isinstance(s, Length) for s in size):
-            one = make((1,), *rest, **{k: v for k, v in kwargs.items() if k != "device"})
-            return Symbolic.filled(size, one.item())
+            return Symbolic.filled(size, Constant(make((1,), *rest, **kwargs), forward.arrays))
         batch = [i for i, s in enumerate(size) if isinstance(s, BatchSize)]
         shape = [1 if i in batch else s for i, s in enumerate(size)]
         strange = next((s for s in shape if not isinstance(s, int)), None)

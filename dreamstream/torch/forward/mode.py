@@ -8,7 +8,7 @@ gradients. What the native front end does not know does not stream, and says so 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -20,7 +20,8 @@ from ...array import BatchTensor
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...array.tensor import Tensor as NativeTensor
-from ...errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
+from ...array.writing import copied, write
+from ...errors import ModeError, NotStreamableError, StreamMismatchError
 from ...nn import functional as native_functional
 from ...stream.course import Course, Recording, repeat, same_entry, seen
 from ...stream.rules import Quotient, Token
@@ -39,7 +40,6 @@ from .names import (
     Meaning,
     meaning_of,
     note,
-    shares_memory,
     writes,
 )
 from .names import NOTED as _NOTED
@@ -183,7 +183,7 @@ class Forward(TorchFunctionMode):
             result = self._run(func, meaning.name, tuple(given), named)
         if (meaning.in_place or kwargs.get("inplace") is True) and isinstance(target, StreamTensor):
             return self._written(target, result, func.__name__)
-        return self._wrapped(result, target if meaning.shares else None)
+        return self._wrapped(result if meaning.shares else _apart(result, (*given, *named.values())))
 
     def _noted(
         self, func: Any, meaning: Meaning, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -247,11 +247,11 @@ class Forward(TorchFunctionMode):
         own = type(inner) is Complex and hasattr(inner, what)
         handler = None if own else ATTRIBUTES.get(what)
         if handler is not None:
-            return self._wrapped(handler(self, inner), args[0] if shares_memory(what) else None)
+            return self._wrapped(handler(self, inner))
         if what.startswith("is_") or what in ("layout", "itemsize", "nbytes", "output_nr", "_version"):
             return getattr(self._stand_in, what)
         if hasattr(inner, what):
-            return self._wrapped(getattr(inner, what), args[0] if shares_memory(what) else None)
+            return self._wrapped(getattr(inner, what))
         raise NotStreamableError(f"{what} of a stream inside a forward, at {user_line()}")
 
     # ---------------------------------------------------------------- in and out
@@ -282,41 +282,40 @@ class Forward(TorchFunctionMode):
             raise StreamMismatchError(
                 f"a StreamTensor from outside meets streams inside a forward, at {user_line()}"
             )
-        if x._alias[0] != x._seen:
-            raise NotStreamableError(
-                f"a stream is used at {user_line()} after what shares its memory was changed in place; inside a "
-                "forward a stream that others share can't be written into: compute a new tensor instead"
-            )
         return inner
 
-    def _wrapped(self, result: Any, shares: Any = None) -> Any:
+    def _wrapped(self, result: Any) -> Any:
         if isinstance(result, Constant):
             return result.torch
         if isinstance(result, NativeTensor) and not result.is_stream:
             return torch.from_numpy(result.numpy())
         if getattr(result, "is_stream", False):
-            out = StreamTensor.shell(result)
-            if isinstance(shares, StreamTensor) and shares._inner is not None:
-                out._alias, out._seen = shares._alias, shares._seen
-            return out
+            return StreamTensor.shell(result)
         if isinstance(result, (list, tuple)) and not isinstance(result, torch.Size):
-            items = [self._wrapped(r, shares) for r in result]
+            items = [self._wrapped(r) for r in result]
             return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
         return result
 
     def _written(self, target: StreamTensor, result: Any, name: str) -> StreamTensor:
         """Let a stream be the result of an operation in place."""
         before = target._inner
-        if getattr(result, "dims", None) != before.dims:
-            raise NotStreamableError(f"{name} at {user_line()} changes a stream's dimensions in place")
-        if result.features != before.features:
-            raise ShapeError(
-                f"{name} at {user_line()}: a stream {before.roles} can't take values of the shape {result.roles}"
-            )
-        target._inner = result
-        target._alias[0] += 1
-        target._seen = target._alias[0]
+        if isinstance(before, NativeStream):
+            write(before, result, name)
+        elif isinstance(before, Complex) and isinstance(result, Complex):
+            write(before.real, result.real, name)
+            write(before.imag, result.imag, name)
+        else:
+            raise NotStreamableError(f"{name} at {user_line()}: {type(before).__name__} can't be written into")
         return target
+
+
+def _apart(result: Any, given: Sequence[Any]) -> Any:
+    """Return what torch copies, where the native front end gives back what it was given."""
+    if isinstance(result, NativeStream):
+        return copied(result) if any(result is x for x in given) else result
+    if isinstance(result, Complex):
+        return result.each(copied)
+    return result
 
 
 class _Asked:
@@ -342,7 +341,7 @@ class _Asked:
             kind = type(x)
             if kind is SHELL:
                 inner = x._inner
-                if type(inner) is not NativeStream or x._alias[0] != x._seen or inner.edge is None:
+                if type(inner) is not NativeStream or inner.edge is None:
                     break
                 self.tokens += seen(inner)
                 self.streams.append(inner)

@@ -25,7 +25,6 @@ __all__ = [
     "meaning_of",
     "note",
     "set_note",
-    "shares_memory",
     "writes",
 ]
 
@@ -75,6 +74,10 @@ def note(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return _note(func, name, args, kwargs)
 
 
+#: What writes by itself in the native front end.
+_WRITERS = ("copy_", "fill_", "zero_")
+
+
 class Meaning(NamedTuple):
     """What a function of torch is to streams.
 
@@ -85,7 +88,8 @@ class Meaning(NamedTuple):
     native : callable or None
         What runs on streams; None where arguments other than the first have a say.
     in_place, shares : bool
-        Whether it writes into its first argument, and whether its result shares that one's memory.
+        Whether it gives what is to be written into its first argument, and whether its result shares that one's
+        memory, or is it.
     repeats : bool
         Whether asking for the same gives the same.
     """
@@ -107,19 +111,16 @@ def meaning_of(func: Any) -> Meaning:
     in_place = name != called
     name = "where_function" if func is torch.where else ALIASES.get(name, name)
     native = None
+    if called in _WRITERS:
+        return Meaning(called, getattr(NativeStream, called), False, True, False)
     if name not in HANDLERS:
         native = getattr(NativeStream, name, None)
         function = getattr(native_functional, name, None)
         if function is not None and (native is None or getattr(func, "__module__", None) == "torch.nn.functional"):
             native = function
-    shares = shares_memory(name)
-    return Meaning(name, native, in_place, shares, native is not None and not in_place and not shares)
-
-
-def shares_memory(name: str) -> bool:
-    """Whether what is written into the result of a function is seen in its input, and the other way round."""
     row = OPERATIONS.get(name)
-    return row is not None and row.shares
+    shares = row is not None and row.shares
+    return Meaning(name, native, in_place, shares, not (native is None or shares or writes(called, {})))
 
 
 def writes(name: str, kwargs: Mapping[str, Any]) -> bool:

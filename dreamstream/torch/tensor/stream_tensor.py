@@ -107,9 +107,6 @@ class StreamTensor(torch.Tensor):
 
     _inner: Any = None
     _info: Info
-    #: Inside a forward: how often what shares this tensor's memory was changed in place, and when it was made.
-    _alias: list[int]
-    _seen: int
 
     def __new__(cls, data: Any, meta: StreamMetadata, names: Sequence[str | None] | None = None) -> StreamTensor:
         """Return a stream tensor that shares the storage of a padded tensor."""
@@ -195,7 +192,6 @@ class StreamTensor(torch.Tensor):
         with without_subclass():
             out = _STAND_IN.as_subclass(_Shell)
         out._inner = inner
-        out._alias, out._seen = [0], 0
         return out
 
     @classmethod

@@ -33,6 +33,7 @@ ALONG = (
     "pad_to_multiple",
     "slice",
     "cut",
+    "put",
     "delay",
     "sync",
     "frame",

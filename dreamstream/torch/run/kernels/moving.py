@@ -38,6 +38,17 @@ def part(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: A
     return (strided_run(x, a["start"] + step.first[0] * a["step"], step.n[0], a["step"]),), state
 
 
+@windowed("put")
+def put(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the stream with frames replaced by another's."""
+    a, (x, v) = step.attributes, windows
+    at = step.first[0][:, None] + torch.arange(step.n[0], device=step.first[0].device)
+    replaced = (at >= a["start"]) & (at < x.total[:, None] - a["crop"]) & ((at - a["start"]) % a["step"] == 0)
+    own, other = x.run(step.first[0], step.n[0]), v.run(step.first[0] - a["start"], step.n[0])
+    replaced = there(replaced.reshape(*replaced.shape, *(1,) * (own.dim() - 2)), own)
+    return (torch.where(replaced, other, own),), state
+
+
 @windowed("delay", numbers=True)
 def delay(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the stream some frames late."""

@@ -164,6 +164,28 @@ def _padded(case: Case, weights: Any, x: Any, y: Any) -> Any:
     return ds.tensor(np.moveaxis(frames if y.shape[axis] else frames[:0], 0, axis))
 
 
+def put(rng: Rng, dtype: str) -> Case:
+    a = {"start": int(rng.integers(0, 4)), "crop": int(pick(rng, 0, 0, 1, 3)), "step": int(pick(rng, 1, 1, 2, 3))}
+    kind, features = any_type(rng, dtype), shape(rng)
+    outside, step = a["start"] + a["crop"], a["step"]
+
+    def lengths(rng: Rng, n: int) -> list[int]:
+        return [n, -(-max(n - outside, 0) // step) * step]
+
+    return make(
+        rng,
+        "put",
+        [Input(features, kind), Input(features, kind)],
+        a,
+        exact=True,
+        skew=outside + step,
+        lengths=lengths,
+        refused=lambda rng: [outside + 1, 0],
+        reach=outside + step + 2,
+        late="which lengths the other stream may have is not looked at",
+    )
+
+
 def delay(rng: Rng, dtype: str) -> Case:
     a = {"frames": int(rng.integers(0, 7))}
     return make(rng, "delay", [Input(shape(rng), any_type(rng, dtype))], a, exact=True, reach=a["frames"] + 2)
@@ -335,6 +357,7 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     "pad_to": pad_to,
     "slice": slice_,
     "cut": cut,
+    "put": put,
     "delay": delay,
     "sync": sync,
     "limit": limit,

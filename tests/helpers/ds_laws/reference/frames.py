@@ -55,6 +55,15 @@ def cut(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
     return [x[a["start"] : max(length_of(a["length"], len(y)), 0) : a["step"]]]
 
 
+def put(a: dict[str, Any], w: Arrays, x: Array, v: Array) -> list[Array]:
+    y = x.copy()
+    at = np.arange(a["start"], max(len(x) - a["crop"], a["start"]), a["step"])
+    if len(x) and len(v) != len(at) * a["step"]:
+        raise Refused
+    y[at] = v[:: a["step"]][: len(at)]
+    return [y]
+
+
 def delay(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return [np.concatenate([np.zeros((a["frames"], *x.shape[1:]), x.dtype), x])[: len(x)]]
 
@@ -88,9 +97,9 @@ def unstack(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 def table(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     n = length_of(a["length"], len(x)) if len(x) else 0
-    if n > len(w[0]):
+    if n > len(w[0]) and a["beyond"] == "refused":
         raise Refused
-    return [w[0][: max(n, 0)]]
+    return [w[0][np.arange(n).clip(max=len(w[0]) - 1)]]
 
 
 def reduce_frames(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
@@ -131,6 +140,7 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     "pad_to": pad_to,
     "slice": slice_,
     "cut": cut,
+    "put": put,
     "delay": delay,
     "sync": sync,
     "limit": limit,

@@ -1,0 +1,131 @@
+/* ops/put.c: frames of a stream replaced by those of another one.
+ *
+ *     put   y[m] = v[m - start]   where m = start + j step, m < total x - crop; x[m] elsewhere
+ *           x[..., start : -crop : step] = v, with every frame of v `step` times
+ *           known  that of x, up to the first such m of which v[m - start] is not known, or, with a crop, which may
+ *                  yet turn out to lie in it
+ *           total  total x
+ *           need   m in x, m - start in v
+ *
+ * The streams are of one rate, and at the end v has `step` frames for each that is replaced: none for none. */
+#include <stdio.h>
+
+#include "ops/move.h"
+#include "ops/registry.h"
+
+enum { PUT_START, PUT_CROP, PUT_STEP };
+
+static const ds_attr_def put_attrs[] = {
+    {"start", DS_ATTR_INT, .doc = "the first frame that is replaced", .range = DS_FROM_0},
+    {"crop", DS_ATTR_INT, .doc = "frames at the end that are not", .range = DS_FROM_0},
+    {"step", DS_ATTR_INT, .i = 1, .doc = "from the first on every step-th is replaced",
+     .range = DS_FROM_1},
+    {0}};
+
+static ds_status put_infer(ds_op *op)
+{
+    DS_CHECK(op->in[1].dtype == op->in[0].dtype, DS_DTYPE, "put: input 0 is %s but input 1 is %s",
+             ds_dtype_name(op->in[0].dtype), ds_dtype_name(op->in[1].dtype));
+    DS_CHECK(ds_signature_same_shape(&op->in[0], &op->in[1]), DS_SHAPE,
+             "put: frames can't be replaced by frames of another shape");
+    return DS_OK;
+}
+
+/* n frames of v, or as many of x that may be replaced, up to a whole number of steps. */
+static ds_expr put_whole(const ds_op *op, ds_program *p, ds_expr n)
+{
+    const int64_t step = op->attr[PUT_STEP].i;
+    return ds_mul_k(p, ds_ceildiv_k(p, ds_max(p, n, ds_const(p, 0)), step), step);
+}
+
+static void put_counts(const ds_op *op, ds_program *p)
+{
+    const int64_t start = op->attr[PUT_START].i, crop = op->attr[PUT_CROP].i;
+    const ds_expr known = ds_known(p, 0);
+    ds_expr first = put_whole(op, p, ds_known(p, 1));
+    if (crop > 0)
+        first = ds_min(p, first, put_whole(op, p, ds_add_k(p, known, -crop - start)));
+    ds_root(p, ds_min(p, known, ds_add_k(p, first, start)));
+    ds_root(p, ds_total(p, 0));
+}
+
+static void put_need(const ds_op *op, ds_program *p)
+{
+    ds_root(p, ds_m(p));
+    ds_root(p, ds_add_k(p, ds_m(p), -op->attr[PUT_START].i));
+}
+
+static void put_check(const ds_op *op, ds_program *p)
+{
+    const int64_t outside = op->attr[PUT_START].i + op->attr[PUT_CROP].i;
+    const ds_expr wanted = put_whole(op, p, ds_add_k(p, ds_total(p, 0), -outside));
+    ds_root(p, ds_const(p, 1));
+    ds_root(p, ds_sub(p, wanted, ds_total(p, 1)));
+    ds_root(p, ds_const(p, 1));
+    ds_root(p, ds_sub(p, ds_total(p, 1), wanted));
+}
+
+static const char *put_check_message(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes)
+{
+    const int64_t step = op->attr[PUT_STEP].i;
+    const int64_t left = in[0].total - op->attr[PUT_START].i - op->attr[PUT_CROP].i;
+    snprintf(text, n_bytes, "%lld frames are assigned to %lld at the end of the stream",
+             (long long)((in[1].total + step - 1) / step),
+             (long long)(left > 0 ? (left + step - 1) / step : 0));
+    return text;
+}
+
+static void put_frames(const ds_op *op, const ds_move *move, int input, int64_t m0, int64_t m1,
+                       int64_t from)
+{
+    const int64_t n = ds_signature_elements(&op->out[0]);
+    const ds_piece piece = {.input = input,
+                            .m0 = m0,
+                            .m1 = m1,
+                            .from = from * n,
+                            .step = n,
+                            .hold = 1,
+                            .rank = 1,
+                            .axis = {{n, 1, 1}}};
+    if (m0 < m1)
+        ds_move_piece(move, &piece);
+}
+
+static void put_pieces(const ds_op *op, const ds_move *move)
+{
+    const int64_t start = op->attr[PUT_START].i, step = op->attr[PUT_STEP].i, total = move->total;
+    const int64_t end = total < DS_NEVER ? total - op->attr[PUT_CROP].i : DS_NEVER;
+    if (end <= start) {
+        put_frames(op, move, 0, 0, DS_NEVER, 0);
+        return;
+    }
+    put_frames(op, move, 0, 0, start, 0);
+    put_frames(op, move, 0, end, DS_NEVER, 0);
+    if (step == 1) {
+        put_frames(op, move, 1, start, end, -start);
+        return;
+    }
+    int64_t m0 = end, m1 = start; /* frames of the region that are wanted */
+    for (size_t r = move->row; r < move->row + move->n_rows; r++) {
+        const ds_target *const out = &move->run->out[r];
+        m0 = out->m0 < m0 ? out->m0 : m0;
+        m1 = out->m1 > m1 ? out->m1 : m1;
+    }
+    m0 = m0 > start ? m0 : start;
+    m1 = m1 < end ? m1 : end;
+    for (int64_t m = m0, next; m < m1; m = next) {
+        const int64_t past = (m - start) % step;
+        next = past == 0 ? m + 1 : m - past + step;
+        put_frames(op, move, past == 0, m, next < m1 ? next : m1, past == 0 ? -start : 0);
+    }
+}
+DS_MOVE_FORWARD(put, put_pieces, DS_MOVE_ENDS)
+
+const ds_op_def ds_op_put = {
+    DS_OPERATOR_OF(put, "Replaces frames of a stream by those of another one.", 2, 1, 2),
+    .flags = DS_OP_LED,
+    .attrs = put_attrs,
+    .infer = put_infer,
+    DS_COUNTED(put),
+    DS_CHECKED(put),
+    .forward = put_forward};

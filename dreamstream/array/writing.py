@@ -1,0 +1,399 @@
+"""Writing into streams inside a forward: every write is a new value, which all that shares the memory sees.
+
+A tensor that shares another's memory is a *view*: it knows the tensor that it was taken of and how it is taken again.
+What is written into a view is written into that tensor, and so on to the first one; every other view of them then
+forgets its value, and takes it again when it is asked for. Where it isn't certain that two tensors share memory (torch
+copies in ``x.reshape(...)`` if it must), neither is read after the other was written into.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, NoReturn
+from weakref import ref
+
+import numpy as np
+
+from ..errors import DTypeError, NotStreamableError, ShapeError
+from ..stream.edge import Request
+from ..stream.rules import Fallback, Length, is_whole, parse_index, stream_slice
+from ..stream.where import user_line
+from . import dtypes, elementwise, forward, hook
+from .batch_constant import BatchTensor
+from .stream_tensor import StreamTensor
+from .symbolic import Symbolic
+from .tensor import Tensor
+
+__all__ = ["assign", "copied", "unsure", "viewing", "write"]
+
+class View:
+    """How a tensor is taken of another one whose memory it shares.
+
+    Attributes
+    ----------
+    of : StreamTensor
+    take : callable
+        Gives the view, of the tensor.
+    back : callable or None
+        ``(tensor, view)``: gives the tensor into which the view was written; None where that can't be.
+    """
+
+    __slots__ = ("back", "of", "take")
+
+    def __init__(self, of: Any, take: Callable[[Any], Any], back: Callable[[Any, Any], Any] | None) -> None:
+        self.of = of
+        self.take = take
+        self.back = back
+
+    def again(self, x: StreamTensor) -> None:
+        """Give the tensor its value back."""
+        _set(x, self.take(self.of))
+
+
+class _Undecided:
+    """In a view's place: the tensor may or may not share memory that was written into."""
+
+    def __init__(self, line: str) -> None:
+        self.line = line
+
+    def again(self, x: StreamTensor) -> NoReturn:
+        raise NotStreamableError(
+            f"a stream is used at {user_line()} after a tensor that may share its memory was written into, at "
+            f"{self.line}: torch shares it or copies it, as it lies in memory; use .clone() before the write, or "
+            "compute a new tensor instead"
+        )
+
+
+def _set(x: StreamTensor, state: StreamTensor) -> None:
+    x.value, x.edge, x.dims, x._names = state.value, state.edge, state.dims, state._names
+
+
+def _joined(x: Any, out: Any, view: View | None) -> Any:
+    """Let `out` be a view of x, or a tensor that may share its memory."""
+    out._view = view
+    _related(x, out, view is not None)
+    if view is None:
+        _related(out, x, False)
+    return out
+
+
+def _related(x: Any, other: Any, certain: bool) -> None:
+    if not x._views:
+        x._views = []
+    x._views.append((ref(other), certain))
+
+
+def unsure(x: Any, out: Any) -> Any:
+    """Return `out`, as a tensor that may share the memory of x."""
+    if not isinstance(x, StreamTensor) or x.edge is None or not isinstance(out, StreamTensor):
+        return out
+    return _joined(x, copied(out) if out is x else out, None)
+
+
+def copied(x: StreamTensor) -> StreamTensor:
+    """Return a tensor of the same value that shares nothing."""
+    return x.with_dims(x.dims, x._names)
+
+
+def viewing(
+    method: Callable[..., Any], back: Callable[..., Any] | None, certain: bool = True
+) -> Callable[..., Any]:
+    """Let what a method gives inside a forward be a view.
+
+    Parameters
+    ----------
+    method : callable
+    back : callable or None
+        ``(tensor, view, arguments of the method)``: gives the tensor into which the view was written.
+    certain : bool
+        Whether it shares memory always.
+    """
+
+    @wraps(method)
+    def taken(self: Any, *args: Any, **kwargs: Any) -> Any:
+        out = method(self, *args, **kwargs)
+        if self.edge is None or type(out) is not type(self):
+            return out
+        if not certain:
+            return unsure(self, out)
+        if out is self or isinstance(out._view, View):
+            return out
+        put = None if back is None else lambda x, v: back(x, v, *args, **kwargs)
+        return _joined(self, out, View(self, lambda x: method(x, *args, **kwargs), put))
+
+    return taken
+
+
+# ---------------------------------------------------------------- writing
+def write(x: StreamTensor, value: Any, what: str) -> StreamTensor:
+    """Let a tensor be `value`, for all that shares its memory.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        Where it has other dimensions, or an element type that x can't hold.
+    NotStreamableError
+        Where x is a view in which several elements share memory.
+    """
+    if value is x:
+        return x
+    if not isinstance(value, StreamTensor):
+        raise NotStreamableError(f"{what} at {user_line()}: only streams can be written into a stream as a whole")
+    if value.roles != x.roles:
+        raise ShapeError(f"{what} at {user_line()}: a stream {x.roles} can't take values of the shape {value.roles}")
+    if value.dtype != x.dtype:
+        if dtypes.common(what, [x.dtype, value.dtype]) != x.dtype and not _holds(x.dtype, value.dtype):
+            raise DTypeError(f"{what} at {user_line()}: a stream of {x.dtype} can't hold {value.dtype}")
+        value = value.to(x.dtype)
+    _written(x, value, what)
+    return x
+
+
+def _holds(kind: Any, other: Any) -> bool:
+    """Whether torch converts in place: not to integers from real numbers, nor to bools from numbers."""
+    order = "bif"
+    return order.index(kind.kind) >= order.index(other.kind)
+
+
+def _written(x: Any, value: StreamTensor, what: str) -> None:
+    root, whole = x, value
+    while isinstance(root._view, View):
+        view = root._view
+        if view.back is None:
+            raise NotStreamableError(
+                f"{what} at {user_line()}: several elements of this stream share memory (expand, unfold), so that "
+                "it can't be written into; use .clone() first"
+            )
+        root, whole = view.of, view.back(view.of, whole)
+    _set(root, whole)
+    family = {id(root): root}
+    _gather(root, family)
+    for member in family.values():
+        for other, certain in member._relatives():
+            if not certain:
+                _undecide(other, family, _Undecided(user_line()))
+        if member is not root:
+            member.forget()
+    _set(x, value)
+
+
+def _gather(x: Any, family: dict[int, Any]) -> None:
+    """Add all that is certain to share memory with x."""
+    for other, certain in x._relatives():
+        if certain and id(other) not in family:
+            family[id(other)] = other
+            _gather(other, family)
+
+
+def _undecide(x: Any, family: dict[int, Any], why: _Undecided) -> None:
+    """Let all that is connected with x, and no member of the family, be read no more."""
+    if id(x) in family or x._view is why:
+        return
+    near = [other for other, _ in x._relatives()] + ([x._view.of] if isinstance(x._view, View) else [])
+    x.forget()
+    x._view = why
+    for other in near:
+        _undecide(other, family, why)
+
+
+# ---------------------------------------------------------------- assignment
+def assign(x: StreamTensor, index: Any, value: Any) -> StreamTensor:
+    """Return x with `value` at an index, as ``x[index] = value`` leaves it.
+
+    Raises
+    ------
+    NotStreamableError
+        For streams, frames in the midst of the stream counted from its end, and all that is no part of every stream.
+    ShapeError
+        Where the value doesn't fit.
+    """
+    if getattr(index, "is_stream", False):
+        return _masked(x, index, value)
+    x = x.in_order()
+    names = tuple(d if isinstance(d, str) else n for d, n in zip(x.dims, x.names))
+    parts = parse_index(forward._without_tensors(index), names)
+    if isinstance(parts, Fallback):
+        _refuse(x, f"this index ({parts.reason})")
+    if not is_whole(parts.batch):
+        _refuse(x, "an index on the batch")
+    if isinstance(value, BatchTensor):
+        value = value.value
+    if isinstance(value, Symbolic):
+        value = value.constant()
+    at = parts.length
+    if "B_L" in x.dims and not is_whole(at):
+        _refuse(x, "an index on B and L joined")
+    if isinstance(at, slice):
+        at = _counted(x, at)
+    if getattr(value, "is_stream", False):
+        if is_whole(at):
+            return _of_stream(x, parts, value)
+        s = stream_slice(at)
+        return _put(x, _of_stream(forward.slice_stream(x, at), parts, value), s.start, s.crop, s.step)
+    filled = _of_constant(x, parts, value)
+    return filled if is_whole(at) else _frames(x, filled, at)
+
+
+def _refuse(x: StreamTensor, what: str) -> NoReturn:
+    raise NotStreamableError(
+        f"assignment to {what} of a stream {x.roles} inside a forward, at {user_line()}; write into features, or "
+        "along L into slices of the whole stream (y[..., a:] = x, y[..., ::k] = x)"
+    )
+
+
+def _counted(x: StreamTensor, at: slice) -> slice:
+    """Return a slice of L whose bounds that were lengths are counted from the end."""
+    length = x._token("L")
+
+    def bound(b: Any, is_start: bool) -> Any:
+        if not isinstance(b, Length):
+            return b if b is None else operator.index(b)
+        behind = length - b
+        if not isinstance(behind, int) or behind < 0 or (is_start and behind == 0):
+            _refuse(x, f"the frames {'from' if is_start else 'up to'} {b!r}")
+        return -behind or None
+
+    return slice(bound(at.start, True), bound(at.stop, False), at.step)
+
+
+def _put(x: StreamTensor, v: StreamTensor, start: int, crop: int, step: int = 1) -> StreamTensor:
+    """Return x with frames of v in the place of its own."""
+    x, v = x.in_order(), v.in_order()
+    if step > 1:
+        (v,) = hook.apply("repeat_frames", {"times": step}, [v.with_dims(v._straight())], (), v._straight())
+    attributes = {"start": start, "crop": crop, "step": step}
+    ((value, edge),) = hook.run(Request("put", attributes, [x.edge, v.edge], [x.value, v.value]))
+    return type(x).inside(value, x.dims, edge, x._names)
+
+
+def _frames(x: StreamTensor, filled: StreamTensor, at: Any) -> StreamTensor:
+    """Return x with the frames of `filled` at an index of the whole stream."""
+    if not isinstance(at, slice):
+        if not isinstance(at, int):
+            _refuse(x, "an array of frames")
+        at = slice(at, at + 1 or None)
+    first, last, step = at.start or 0, at.stop, 1 if at.step is None else operator.index(at.step)
+    if step < 1:
+        raise ShapeError(f"assignment at {user_line()}: a slice's step must be at least 1, got {step}")
+
+    def part(y: StreamTensor, *bounds: Any) -> StreamTensor:
+        return forward.slice_stream(y, slice(*bounds))
+
+    if step > 1:
+        if first < 0:
+            _refuse(x, "every k-th frame from one on that is counted from the end")
+        filled, step = _put(x, part(filled, first, None, step), first, 0, step), 1
+    if first < 0:
+        if last is not None and last >= 0:
+            _refuse(x, "frames whose number depends on the stream's length")
+        ends = _put(filled, part(x, None, first), 0, -first)
+        return ends if last is None else x if last <= first else _put(x, part(ends, None, last), 0, -last)
+    if last is None or last < 0:
+        crop = -(last or 0)
+        return filled if not first and not crop else _put(x, part(filled, first, last), first, crop)
+    if last <= first:
+        return x
+    starts = _put(filled, part(x, last, None), last, 0)
+    return starts if not first else _put(x, part(starts, first), first, 0)
+
+
+def _places(x: StreamTensor, parts: Any) -> Any:
+    """Return the numbers of a frame's elements that an index picks, in their visible shape."""
+    places = np.arange(int(np.prod(x.features, dtype=int))).reshape(x.features)
+    try:
+        places = places[tuple(parts.features)]
+        return places if parts.take is None else places[(slice(None),) * parts.take[0] + (parts.take[1],)]
+    except (IndexError, ValueError) as error:
+        raise ShapeError(f"assignment at {user_line()} to a stream {x.roles}: {error}") from None
+
+
+def _fitted(x: StreamTensor, parts: Any, given: Sequence[Any], places: Any) -> Any:
+    """Return, for each element that an index picks, the number of that of a value's frame which it becomes.
+
+    Parameters
+    ----------
+    given : sequence
+        The value's dimensions: "B", "L", or sizes of features.
+    """
+    dims = [d for d in parts.dims if isinstance(d, int) or d in x.dims]
+    extra = max(len(given) - len(dims), 0)
+    own = [*(1,) * (len(dims) - len(given)), *given[extra:]]
+    met = all(g == d or g == 1 if isinstance(d, str) else isinstance(g, int) for g, d in zip(own, dims))
+    if not met or any(g != 1 for g in given[:extra]):
+        raise ShapeError(
+            f"assignment at {user_line()}: a value {tuple(map(str, given))} doesn't fit into "
+            f"{tuple(d if isinstance(d, str) else str(places.shape[d]) for d in dims)}"
+        )
+    sizes = [g for g, d in zip(own, dims) if not isinstance(d, str)]
+    numbers = np.arange(int(np.prod(sizes, dtype=int))).reshape(sizes)
+    try:
+        return np.broadcast_to(numbers, places.shape)
+    except ValueError:
+        raise ShapeError(
+            f"assignment at {user_line()}: features {tuple(sizes)} don't fit into {places.shape}"
+        ) from None
+
+
+def _of_stream(x: StreamTensor, parts: Any, value: StreamTensor) -> StreamTensor:
+    """Return x with frames of another stream among its features."""
+    value = value.in_order()
+    places = _places(x, parts)
+    given = [d if isinstance(d, str) else value.features[d] for d in value.dims]
+    if "L" in parts.dims and "L" not in given:
+        _refuse(x, "frames by a value of the whole stream")
+    source = _fitted(x, parts, given, places)
+    if value.dtype != x.dtype:
+        value = value.to(x.dtype)
+    n = int(np.prod(x.features, dtype=int))
+    index = np.arange(n)
+    index[places.ravel()] = n + source.ravel()
+
+    def flat(y: StreamTensor) -> StreamTensor:
+        lead = tuple(d for d in y.dims if isinstance(d, str))
+        return forward.reshape_features(y, (int(np.prod(y.features, dtype=int)),), (*lead, 0))
+
+    x_flat, out = flat(x), flat(value)
+    if (index < n).any() or value.edge.cid != x.edge.cid:  # type: ignore[union-attr]
+        (out,) = hook.apply("cat", {"axis": 0}, [x_flat, out.with_dims(x_flat.dims)], (), x_flat.dims)
+    else:
+        out, index = out.with_dims(x_flat.dims), index - n
+    out = forward.picked(out, 0, index)
+    return forward.reshape_features(out, x.features, x.dims).with_dims(x.dims, x._names)
+
+
+def _of_constant(x: StreamTensor, parts: Any, value: Any) -> StreamTensor:
+    """Return x with a constant among the features of every frame."""
+    places = _places(x, parts)
+    sizes = [1 if isinstance(d, str) else x.features[d] for d in x.dims]
+    mask = np.zeros(x.features, bool)
+    mask.ravel()[places.ravel()] = True
+    if isinstance(value, np.ndarray) and not value.ndim:
+        value = value.item()
+    if isinstance(value, (np.ndarray, list, tuple)):
+        value = Tensor(np.asarray(value))
+    if isinstance(value, Tensor):
+        shape = tuple(value.shape)
+        dims = [d for d in parts.dims if isinstance(d, int) or d in x.dims]
+        roles = [d for d, _ in zip(reversed(dims), shape)][::-1]
+        wide = [d for d, n in zip(roles, shape[len(shape) - len(roles) :]) if isinstance(d, str) and n != 1]
+        if wide:
+            _refuse(x, f"frames by a constant of shape {shape}, whose extent along {wide[0]} must be 1,")
+        source = np.zeros(x.features, int)
+        source.ravel()[places.ravel()] = _fitted(x, parts, shape, places).ravel()
+        value = value.reshape(-1)[source.ravel()].reshape(sizes).to(x.dtype)
+    filled: StreamTensor = elementwise.where(Tensor(mask.reshape(sizes)), value, x).to(x.dtype)  # type: ignore[assignment]
+    return filled
+
+
+def _masked(x: StreamTensor, mask: Any, value: Any) -> StreamTensor:
+    """Return x with a number, or a tensor of one element, where a stream of bools holds."""
+    if mask.dtype != dtypes.bool or (isinstance(value, Tensor) and (value.is_stream or value.numel() != 1)):
+        _refuse(x, "elements that a stream picks")
+    if mask.roles != x.roles:
+        _refuse(x, f"a mask {mask.roles}")
+    filled: StreamTensor = elementwise.where(mask, value, x).to(x.dtype)  # type: ignore[assignment]
+    return filled
+
+
