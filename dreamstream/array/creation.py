@@ -342,7 +342,7 @@ def _tensors(name: str, tensors: Sequence[Any]) -> list[Tensor]:
     if not given:
         raise ShapeError(f"{name}: expected at least one tensor")
     for t in given:
-        if not isinstance(t, Tensor):
+        if not isinstance(t, (Tensor, BatchTensor)):
             raise DTypeError(f"{name}: expected tensors, got {type(t).__name__}")
     return given
 

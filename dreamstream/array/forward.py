@@ -18,6 +18,7 @@ from ..stream.edge import Request
 from ..stream.rules import Fallback, is_whole, parse_index, plan_reshape, stream_slice
 from ..stream.where import user_line
 from . import hook
+from .batch_constant import BatchTensor
 from .features import product, reduce_features, why_not_matmul
 from .scores import scores_of
 from .stream_tensor import StreamTensor
@@ -136,11 +137,24 @@ def running(x: StreamTensor, axis: int, combine: str, neutral: float) -> StreamT
 
 def unfold(x: StreamTensor, axis: int, size: int, step: int) -> StreamTensor:
     if x.dims[axis] != "L":
-        _refuse(x, "unfold over features", "unfold over the stream axis")
+        return _unfold_features(x.in_order(), axis, size, step)
     n = len(x.features)
     framed = _op(x, "frame", {"size": size, "step": step}, ("B", "L", *range(n + 1)))
     dims = tuple(d if isinstance(d, str) else d + 1 for d in x.dims)
     return framed.with_dims((*dims, 0), (*x.names, None))
+
+
+def _unfold_features(x: StreamTensor, axis: int, size: int, step: int) -> StreamTensor:
+    at = x.dims[axis]
+    if isinstance(at, str):
+        _refuse(x, f"unfold over {at}", "unfold over the stream axis, or over features")
+    n = (x.features[at] - size) // step + 1
+    if n < 1:
+        raise ShapeError(f"unfold at {user_line()}: {x.features[at]} features are fewer than a window of {size}")
+    x = picked(x, at, np.add.outer(step * np.arange(n), np.arange(size)).ravel())
+    shape = (*x.features[:at], n, size, *x.features[at + 1 :])
+    dims = tuple(d if isinstance(d, str) or d <= at else d + 1 for d in x.dims)
+    return reshape_features(x, shape, (*dims, at + 1)).with_dims((*dims, at + 1), (*x.names, None))
 
 
 def repeat_interleave(x: StreamTensor, axis: int, times: int) -> StreamTensor:
@@ -194,6 +208,10 @@ def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, optio
     return reduce_features(x, kind, axes, keepdim, options)
 
 
+#: The most streams that one operator takes.
+_MOST_JOINED = 16
+
+
 def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
     first = tensors[0]
     if isinstance(first.dims[axis], str):
@@ -206,10 +224,36 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
         for p in parts
     ):
         raise ShapeError(f"cat at {user_line()}: dimensions {[p.roles for p in parts]} don't line up")
-    feature = parts[0].dims[axis]
-    (out,) = hook.apply("cat", {"axis": feature}, parts, (), parts[0].dims)
-    result: StreamTensor = out.with_dims(parts[0].dims, first.names)
-    return result
+    feature, dims = parts[0].dims[axis], parts[0].dims
+    while len(parts) > 1:
+        groups = [parts[i : i + _MOST_JOINED] for i in range(0, len(parts), _MOST_JOINED)]
+        joined = [hook.apply("cat", {"axis": feature}, g, (), dims)[0] if len(g) > 1 else g[0] for g in groups]
+        parts = [t.with_dims(dims) for t in joined]
+    return parts[0].with_dims(dims, first.names)
+
+
+def extend(tensors: Sequence[Any], axis: int) -> StreamTensor:
+    """Return a stream between constants that are joined with it along L: padded with their value."""
+    at = [i for i, t in enumerate(tensors) if getattr(t, "is_stream", False)]
+    x: StreamTensor = tensors[at[0]]
+    if len(at) > 1:
+        _refuse(x, "cat along L", "F.pad adds frames; cat works along features")
+    for i, t in enumerate(tensors):
+        if i == at[0]:
+            continue
+        constant = t.value if isinstance(t, BatchTensor) else t
+        batch = [t.batch_axis] if isinstance(t, BatchTensor) else [i for i, d in enumerate(x.dims) if d == "B"]
+        sizes = [1 if d == "B" else n if d == "L" else x.features[d] for d, n in zip(x.dims, constant.shape)]
+        if list(constant.shape) != sizes or constant.ndim != x.ndim or batch != [x.dims.index("B")]:
+            raise ShapeError(f"cat at {user_line()}: {tuple(constant.shape)} doesn't line up with a stream {x.roles}")
+        values = np.unique(constant.numpy())
+        if len(values) > 1:
+            _refuse(x, "cat along L with frames of several values", "F.pad adds frames of one")
+        frames, before = constant.shape[axis], i < at[0]
+        if frames:
+            pads = {"left": frames if before else 0, "right": 0 if before else frames, "value": float(values[0])}
+            x = _op(x, "pad", pads)
+    return x
 
 
 def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:

@@ -241,6 +241,8 @@ def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
             return cat(
                 [chunks.fall_back(t, "cat with a plain tensor") if t.is_stream else t for t in tensors], axis
             )
+        if first.dims[axis] == "L":
+            return forward.extend(tensors, axis)
         raise _refuse(first, "cat with a plain tensor")
     return _methods(first).cat(tensors, axis)
 
@@ -357,17 +359,28 @@ def _index_select(self: Any, dim: Any, index: Any) -> Any:
 
 
 #: Methods along one dimension that keep it: what they are inside a forward, and the dimension's place outside.
-ALONG = {
+ALONG: dict[str, tuple[Callable[..., Any], int | None]] = {
     "cumsum": (_cumsum, 0),
     "cumprod": (_cumprod, 0),
     "flip": (_flip, 0),
     "roll": (_roll, 1),
-    "index_select": (_index_select, 0),
+    "index_select": (_index_select, None),
 }
 
 
-def _along(name: str, inside: Callable[..., Any], position: int) -> Callable[..., Any]:
-    """A method along one dimension that keeps it; `position` of the dimension among its arguments."""
+def _along(name: str, inside: Callable[..., Any], position: int | None) -> Callable[..., Any]:
+    """A method along one dimension that keeps it.
+
+    Parameters
+    ----------
+    name : str
+    inside : callable
+        What it is inside a forward.
+    position : int or None
+        Of the dimension among its arguments; None: outside it works on the padded tensor.
+    """
+    if position is None:
+        return _plain_only(name, inside)
     plain = getattr(Tensor, name)
 
     def own(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -398,10 +411,12 @@ def _along(name: str, inside: Callable[..., Any], position: int) -> Callable[...
     return own
 
 
-def _plain_only(name: str) -> Callable[..., Any]:
+def _plain_only(name: str, inside: Callable[..., Any] | None = None) -> Callable[..., Any]:
     plain = getattr(Tensor, name)
 
     def own(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.edge is not None and inside is not None:
+            return inside(self, *args, **kwargs)
         if self.edge is not None:
             raise _refuse(self, name)
         return plain(chunks.fall_back(self, name), *args, **kwargs)
@@ -413,7 +428,7 @@ def _plain_only(name: str) -> Callable[..., Any]:
 # ---------------------------------------------------------------------- writing, inside a forward
 def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
     if self.edge is None:
-        raise ModeError(f"a stream's frames can't be assigned to outside a forward, at {user_line()}")
+        raise NotStreamableError(f"a stream's frames can't be assigned to outside a forward, at {user_line()}")
     writing.write(self, writing.assign(self, index, value), "assignment")
 
 

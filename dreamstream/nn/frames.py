@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import ShapeError
 from . import functional as F
 from .derived import layer
+from .functional.upsampling import MODES
 
 __all__ = ["CumulativeMean", "CumulativeSum", "OverlapAdd", "RunningMean", "Upsample"]
 
@@ -41,7 +42,7 @@ ShapeError
 Notes
 -----
 Input ``(B, C, L)`` or ``(B, C, H, W)``, of any type. **Streaming.** Delay 0, no state; the rate is
-multiplied by the factor; with 1 / k, k - 1 frames of delay and state. Source: torch.nn.Upsample."""
+multiplied by the factor; with 1 / k, k - 1 frames of delay and state; in mode "linear" one more. Source: torch.nn.Upsample."""
 
 
 def _require_step(self: Any) -> None:
@@ -56,14 +57,14 @@ def _require_frames(self: Any) -> None:
         raise ShapeError(f"RunningMean: size must be at least 1, got {given}")
 
 
-def _require_nearest(self: Any) -> None:
+def _require_mode(self: Any) -> None:
     factor = self.scale_factor
     if isinstance(factor, (tuple, list)):
         self.scale_factor = tuple(map(float, factor))
     elif factor is not None:
         self.scale_factor = float(factor)
-    if self.mode != "nearest":
-        raise ShapeError(f"Upsample: mode 'nearest' is supported, got {self.mode!r}")
+    if self.mode not in MODES:
+        raise ShapeError(f"Upsample: mode is one of {', '.join(MODES)}, got {self.mode!r}")
 
 
 def _unusual_dim(self: Any) -> str:
@@ -92,5 +93,5 @@ Upsample = layer(
     F.interpolate,
     _given_size,
     order=("size", "scale_factor", "mode", "align_corners", "recompute_scale_factor"),
-    prepare=_require_nearest,
+    prepare=_require_mode,
 )

@@ -343,7 +343,6 @@ def test_names_survive(how):
         (lambda x: x[:, [[-4]]], ShapeError),
         (lambda x: x[:, MASK[:2]], ShapeError),
         (lambda x: x[:, MASK & False], NotStreamableError),
-        (lambda x: x[:, np.zeros((2, 9), int)], NotStreamableError),
     ],
 )
 def test_indices_that_pick_nothing_inside(view, error):

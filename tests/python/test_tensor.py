@@ -226,8 +226,13 @@ def test_writing():
         ds.tensor(np.arange(2)).add_(0.5)
     before = t
     t += 1
-    assert before.tolist() == [[2, 2], [2, 2]]
-    assert t.tolist() == [[3, 3], [3, 3]]
+    assert before is t
+    t[0] -= 1
+    assert t.tolist() == [[2, 2], [3, 3]]
+    with pytest.raises(ModeError):
+        ds.zeros(1).expand(3).__iadd__(1)
+    with pytest.raises(DTypeError):
+        ds.tensor(np.arange(2)).__iadd__(0.5)
 
 
 def test_copies():

@@ -1,16 +1,19 @@
-"""Frames laid over each other, summed up, repeated: what works along the stream alone."""
+"""Frames laid over each other, summed up, taken apart: what works along the stream."""
 
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 from ...array import Tensor
 from ...dispatch import apply
-from ...errors import ShapeError
+from ...errors import NotStreamableError, ShapeError
+from ...stream.where import user_line
 from .arguments import checked, frame_dims
+from .padding import pad
 from .texts import described
 
-__all__ = ["cumulative_mean", "cumulative_sum", "overlap_add", "running_mean"]
+__all__ = ["cumulative_mean", "cumulative_sum", "overlap_add", "running_mean", "unfold"]
 
 
 @described(
@@ -74,3 +77,43 @@ def running_mean(input: Tensor, size: int, dim: int = -1) -> Tensor:
     _, dims = frame_dims("running_mean", checked("running_mean", input), dim)
     window = {"kernel": size, "left": size - 1, "count_include_pad": 0}
     return apply("avg_pool", window, (input,), (), dims)[0]
+
+
+@described(
+    "``(B, C * kernel_h * kernel_w, blocks)``, blocks in the order of their places.",
+    {
+        "NotStreamableError": "For a stream whose blocks don't lie one behind the other along L.",
+        "ShapeError": "For arguments that don't fit.",
+    },
+    input="``(B, C, H, W)``; H or W may be the stream axis. Of a stream's W, H must have one place for blocks.",
+    kernel_size="int or (int, int): The sizes of a block.",
+    dilation="int or (int, int): Steps from element to element of a block.",
+    padding="int or (int, int): Zeros at both ends.",
+    stride="int or (int, int): Steps from block to block.",
+)
+def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """Return all blocks of planes, a column each.
+
+    Notes
+    -----
+    **Streaming.** As a convolution of these sizes. Source: torch.nn.functional.unfold.
+    """
+    x = checked("unfold", input)
+    if x.ndim != 4:
+        raise ShapeError(f"unfold: expected (B, C, H, W), got {x.ndim} dimensions")
+    sizes, steps, pads, strides = (
+        tuple(map(operator.index, v)) if isinstance(v, (tuple, list)) else (operator.index(v),) * 2
+        for v in (kernel_size, dilation, padding, stride)
+    )
+    x = pad(x, (pads[1], pads[1], pads[0], pads[0]))
+    for axis in (2, 3):
+        span = steps[axis - 2] * (sizes[axis - 2] - 1) + 1
+        x = x.unfold(axis, span, strides[axis - 2])[..., :: steps[axis - 2]]
+    x = x.permute(0, 1, 4, 5, 2, 3).flatten(1, 3)
+    if x.is_stream and x.dims[3] == "L" and x.shape[2] != 1:  # type: ignore[attr-defined]
+        raise NotStreamableError(
+            f"unfold at {user_line()}: blocks come row by row, each of which would be the whole stream; transpose H "
+            "and W, or let a block be as high as the plane"
+        )
+    rows, columns = x.shape[2], x.shape[3]
+    return x.squeeze(2) if x.is_stream and rows == 1 else x.reshape(*x.shape[:2], rows * columns)

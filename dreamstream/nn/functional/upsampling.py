@@ -5,12 +5,15 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from ...array import Tensor
+import numpy as np
+
+from ...array import Tensor, stack
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...operations.refusals import RESIZED
 from ...stream.where import user_line
 from .arguments import checked
+from .padding import pad
 from .texts import described
 
 __all__ = ["interpolate"]
@@ -27,8 +30,9 @@ __all__ = ["interpolate"]
     size="int or (int, int), optional: The new sizes; of features and plain tensors only.",
     scale_factor="float or (float, float), optional: New elements per old one. Along a stream a whole number, "
     "or one divided by a whole number k, every k-th frame, as ``x[..., ::k]``, as far as there are k.",
-    mode='{"nearest"}: How elements are found.',
-    align_corners='As in torch; of no consequence for "nearest".',
+    mode='{"nearest", "nearest-exact", "linear", "bilinear"}: How elements are found. Along a stream "linear" waits '
+    "for one more frame.",
+    align_corners="As in torch. Along a stream the corners can't be aligned: where its end lies, all depends on.",
     recompute_scale_factor="Whether the places are found by the sizes.",
     antialias='As in torch; of no consequence for "nearest".',
 )
@@ -43,18 +47,29 @@ def interpolate(
 ) -> Tensor:
     """Return the last dimensions in another size, each element the nearest one below its place."""
     x = checked("interpolate", input)
-    if mode != "nearest" or antialias:
-        asked = "antialias=True" if mode == "nearest" else repr(mode)
-        raise ShapeError(f"interpolate: mode 'nearest' is supported, got {asked}")
-    if align_corners is not None:
-        raise ShapeError("interpolate: align_corners has no meaning for mode 'nearest'")
+    if mode not in MODES or antialias:
+        asked = "antialias=True" if mode in MODES else repr(mode)
+        raise ShapeError(f"interpolate: mode is one of {', '.join(MODES)}, got {asked}")
+    linear = mode in ("linear", "bilinear")
+    if align_corners is not None and not linear:
+        raise ShapeError(f"interpolate: align_corners has no meaning for mode {mode!r}")
     n = x.ndim - 2
     if n not in (1, 2):
         raise ShapeError(f"interpolate: expected (B, C, L) or (B, C, H, W), got {x.ndim} dimensions")
+    if linear and n != MODES.index(mode) - 1:
+        raise ShapeError(f"interpolate: mode {mode!r} is not for {x.ndim} dimensions")
     sizes, factors = scales("interpolate", size, scale_factor, n)
     for axis, wanted, factor in zip(range(-n, 0), sizes, factors):
+        if linear:
+            x = _linear(x, axis + x.ndim, wanted, factor, bool(recompute_scale_factor), bool(align_corners))
+            continue
+        if mode == "nearest-exact" and not (factor is not None and factor.is_integer()):
+            raise ShapeError("interpolate: mode 'nearest-exact' takes whole factors")
         x = _resized(x, axis + x.ndim, wanted, factor, bool(recompute_scale_factor))
     return x
+
+
+MODES = ("nearest", "nearest-exact", "linear", "bilinear")
 
 
 def scales(name: str, size: Any, factor: Any, n: int) -> tuple[list[Any], list[Any]]:
@@ -90,9 +105,7 @@ def _resized(x: Tensor, axis: int, size: int | None, factor: float | None, by_si
         out: Tensor = x[(slice(None),) * axis + (whole,)]
         return out
     if role == "L":
-        asked = f"scale_factor={factor}" if size is None else f"size={size}"
-        reason, remedy = RESIZED.words
-        raise NotStreamableError(f"interpolate({asked}) along the stream at {user_line()}: {reason}; {remedy}")
+        raise _refused(size, factor)
     n = x.shape[axis]
     wanted = int(n * factor) if size is None and factor is not None else size
     if not n and not x.is_stream:
@@ -104,3 +117,51 @@ def _resized(x: Tensor, axis: int, size: int | None, factor: float | None, by_si
         dims = x.dims  # type: ignore[attr-defined]
         return apply("nearest", {**attributes, "axis": dims[axis]}, (x,), (), dims)[0]
     return apply("nearest", attributes, (x.movedim(axis, -1),), (), (..., 0))[0].movedim(-1, axis)
+
+
+def _refused(size: int | None, factor: float | None) -> NotStreamableError:
+    asked = f"scale_factor={factor}" if size is None else f"size={size}"
+    reason, remedy = RESIZED.words
+    return NotStreamableError(f"interpolate({asked}) along the stream at {user_line()}: {reason}; {remedy}")
+
+
+def _linear(x: Tensor, axis: int, size: int | None, factor: float | None, by_sizes: bool, corners: bool) -> Tensor:
+    role = x.dims[axis] if x.is_stream else None  # type: ignore[attr-defined]
+    if isinstance(role, str) and role != "L":
+        raise NotStreamableError(f"interpolate along {role} at {user_line()}: it would mix streams")
+    if role == "L":
+        return _linear_frames(x.movedim(axis, -1), size, factor, corners).movedim(-1, axis)
+    n = x.shape[axis]
+    wanted = int(n * factor) if size is None and factor is not None else size
+    if not n:
+        return x
+    if not wanted:
+        raise ShapeError(f"interpolate: {n} elements can't become {wanted}")
+    if corners:
+        places = np.arange(wanted) * ((n - 1) / (wanted - 1) if wanted > 1 else 0.0)
+    else:
+        step = n / wanted if factor is None or by_sizes else 1 / factor
+        places = ((np.arange(wanted) + 0.5) * step - 0.5).clip(0)
+    first = np.floor(places).astype(np.int64).clip(max=n - 1)
+    last, shape = (first + 1).clip(max=n - 1), [-1] + [1] * (x.ndim - axis - 1)
+    share = Tensor((places - first).astype(x.dtype).reshape(shape))
+    return x.index_select(axis, Tensor(first)) * (1 - share) + x.index_select(axis, Tensor(last)) * share
+
+
+def _linear_frames(x: Any, size: int | None, factor: float | None, corners: bool) -> Tensor:
+    """Resize a stream, whose last dimension is L, by a whole factor or 1 / k."""
+    every = 0 if factor is None else round(1 / factor)
+    if corners or factor is None or not (factor.is_integer() or abs(every * factor - 1) < 1e-9):
+        raise _refused(size, factor)
+    if not factor.is_integer():  # between the middle frames of each k
+        low, high = (every - 1) // 2, every // 2
+        first, last = (x[..., a : a - every + 1 or None : every] for a in (low, high))
+        return first * 0.5 + last * 0.5 if every % 2 == 0 else first
+    k = int(factor)
+    around = pad(x, (1, 1), mode="replicate")
+    seen = stack([around[..., :-2], x, around[..., 2:]], -1)
+    behind = (np.arange(k) + 0.5) / k - 0.5
+    first = (behind >= 0).astype(np.int64)
+    share = Tensor((behind - first + 1).astype(x.dtype))
+    out = seen.index_select(-1, Tensor(first)) * (1 - share) + seen.index_select(-1, Tensor(first + 1)) * share
+    return out.reshape(*out.shape[:-2], out.shape[-2] * k)

@@ -12,14 +12,17 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from ... import dispatch
 from ...array import BatchTensor
 from ...array import where as native_where
+from ...array.axes import sizes_of
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic, positions
 from ...array.writing import unsure
 from ...errors import ModeError, NotStreamableError
 from ...nn import functional as native_functional
+from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
 from ...nn.functional.attention import identity, refused
 from ...operations.refusals import MASKED
 from ...stream.rules import BatchSize, Length
@@ -188,6 +191,43 @@ _new("new_zeros", torch.zeros)
 _new("new_ones", torch.ones)
 _new("new_full", torch.full)
 _new("new_empty", torch.zeros)
+
+
+# ---------------------------------------------------------------------- what is made of other functions
+@function("tile")
+def tile(forward: Forward, input: Any, *dims: Any) -> Any:
+    times = list(sizes_of(dims))
+    return input.repeat(*[1] * (input.ndim - len(times)), *times)
+
+
+@function("diff")
+def diff(forward: Forward, input: Any, n: int = 1, dim: int = -1) -> Any:
+    axis = input._axis("diff", dim)
+    before = (slice(None),) * axis
+    for _ in range(n):
+        input = input[(*before, slice(1, None))] - input[(*before, slice(None, -1))]
+    return input
+
+
+@function("linalg_norm")
+def norm(forward: Forward, A: Any, ord: Any = 2.0, dim: Any = None, keepdim: bool = False) -> Any:
+    return A.norm(ord, dim, keepdim)
+
+
+def _cell(name: str, kind: type[Cell], attributes: dict[str, Any]) -> None:
+    @function(name)
+    def step(
+        forward: Forward, input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+    ) -> Any:
+        state = hx if isinstance(hx, (tuple, list)) else (hx,)
+        out = dispatch.apply(kind._operator, attributes, (input, *state), (w_ih, w_hh, b_ih, b_hh), (..., 0))
+        return out if len(out) > 1 else out[0]
+
+
+_cell("lstm_cell", LSTMCell, {})
+_cell("gru_cell", GRUCell, {})
+for _kind in ("tanh", "relu"):
+    _cell(f"rnn_{_kind}_cell", RNNCell, {"nonlinearity": _kind})
 
 
 # ---------------------------------------------------------------------- random numbers

@@ -37,6 +37,8 @@ from .names import (
     COMPLEX,
     HANDLERS,
     IGNORED,
+    SIZES,
+    SPELLINGS,
     Meaning,
     meaning_of,
     note,
@@ -175,7 +177,11 @@ class Forward(TorchFunctionMode):
         if not _NOTED.isdisjoint([type(x._inner) for x in shells]):
             return self._noted(func, meaning, target, args, kwargs)
         given = [a if type(a) in _ATOMS else self.unwrap(a) for a in args]
-        named = {k: self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
+        named = {
+            SPELLINGS.get(k, k): self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED
+        }
+        if named and SIZES.get(meaning.name) in named:
+            given = [*(given or [named.pop("input")]), named.pop(SIZES[meaning.name])]
         known = meaning.native is not None and given and type(given[0]) is NativeStream and not among(given)
         if known and torch.dtype not in map(type, (*given, *named.values())):
             result = meaning.native(*given, **named)  # type: ignore[misc]
@@ -201,7 +207,11 @@ class Forward(TorchFunctionMode):
             result = self._run(func, meaning.name, given, named)
         if meaning.in_place and isinstance(target, StreamTensor):
             return self._written(target, result, func.__name__)
-        return self._wrapped(result)
+        out = self._wrapped(result)
+        if meaning.shares and isinstance(target, StreamTensor) and isinstance(out, StreamTensor):
+            target._alias = target._alias or [0]
+            out._alias, out._written = target._alias, target._written
+        return out
 
     def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         complex_too = among((*args, *kwargs.values()))
@@ -282,6 +292,11 @@ class Forward(TorchFunctionMode):
             raise StreamMismatchError(
                 f"a StreamTensor from outside meets streams inside a forward, at {user_line()}"
             )
+        if x._alias is not None and x._alias[0] != x._written:
+            raise NotStreamableError(
+                f"scores or masks of attention are used at {user_line()} after what shares their memory was written "
+                "into: compute a new tensor instead"
+            )
         return inner
 
     def _wrapped(self, result: Any) -> Any:
@@ -305,7 +320,10 @@ class Forward(TorchFunctionMode):
             write(before.real, result.real, name)
             write(before.imag, result.imag, name)
         else:
-            raise NotStreamableError(f"{name} at {user_line()}: {type(before).__name__} can't be written into")
+            target._inner = result
+            if target._alias is not None:
+                target._alias[0] += 1
+                target._written = target._alias[0]
         return target
 
 
@@ -432,7 +450,7 @@ def _call_on_lengths(cls: Any, func: Any, types: Any, args: Any = (), kwargs: An
     return _call(func, types, args, kwargs or {})
 
 
-for _kind in (Symbolic, Quotient):
+for _kind in (Symbolic, Quotient, BatchTensor):
     setattr(_kind, "__torch_function__", classmethod(_call_on_lengths))  # noqa: B010
 TAKERS.inside = _call
 TAKERS.beneath = _call_beneath

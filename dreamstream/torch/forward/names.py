@@ -19,6 +19,8 @@ __all__ = [
     "HANDLERS",
     "IGNORED",
     "NOTED",
+    "SIZES",
+    "SPELLINGS",
     "Meaning",
     "attribute",
     "function",
@@ -73,6 +75,17 @@ def note(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """Run a function of torch on what is noted; NotImplemented where nothing is."""
     return _note(func, name, args, kwargs)
 
+
+#: torch's other words for arguments.
+SPELLINGS = {
+    "axis": "dim",
+    "keepdims": "keepdim",
+    "split_size_or_sections": "split_size",
+    "axis0": "dim0",
+    "axis1": "dim1",
+}
+#: What a function's sizes are called, which the native one takes one by one.
+SIZES = {"reshape": "shape", "permute": "dims", "repeat": "repeats", "tile": "dims", **dict.fromkeys(("view", "expand"), "size")}
 
 #: What writes by itself in the native front end.
 _WRITERS = ("copy_", "fill_", "zero_")

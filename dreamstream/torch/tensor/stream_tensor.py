@@ -107,6 +107,10 @@ class StreamTensor(torch.Tensor):
 
     _inner: Any = None
     _info: Info
+    #: Inside a forward, of what is noted for attention alone: how often what shares this one's memory was written
+    #: into, and how often it was when this one was made.
+    _alias: list[int] | None = None
+    _written: int = 0
 
     def __new__(cls, data: Any, meta: StreamMetadata, names: Sequence[str | None] | None = None) -> StreamTensor:
         """Return a stream tensor that shares the storage of a padded tensor."""
