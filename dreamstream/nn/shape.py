@@ -60,8 +60,8 @@ class Delay(Module):
 class LookAhead(Module):
     """The stream `right` frames early, zeros behind its end; or, with `features`, a weighted sum up to there.
 
-    With `features` it is ``y[t, f] = sum over j of weight[f, 0, j] * x[t + j, f]``, j from 0 to `right`: what gives
-    a recurrent network some future without a backward direction.
+    With `features` it is ``y[t, f] = sum over j of weight[f, 0, j] * x[t + j, f]``, j from 0 to `right`: some
+    future for a recurrent network without a backward direction.
 
     Attributes
     ----------
@@ -70,9 +70,9 @@ class LookAhead(Module):
 
     Notes
     -----
-    Input and output of equal shape; with `features` ``(B, features, L)``, or ``(B, L, features)`` where `dim` is 1.
-    **Streaming.** Delay `right` frames; state as many. Source: the row convolution of Deep Speech 2; without
-    features the inverse of `Delay`, up to the first frames.
+    Input and output of equal shape; with `features` ``(B, features, L)``, or ``(B, L, features)`` with
+    ``dim=1``. **Streaming.** Delay `right` frames; state as many. Source: the row convolution of Deep Speech 2;
+    without features the inverse of `Delay`, up to the first frames.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class LookAhead(Module):
         x = checked("LookAhead", input)
         if self.weight is not None:
             turned = x if self.dim in (-1, x.ndim - 1) else x.transpose(self.dim, -1)
-            out = F.conv1d(turned, self.weight, None, padding=(0, self.right), groups=self.features)
+            out = F.conv1d(turned, self.weight, None, padding=(0, self.right), groups=len(self.weight))
             return out if turned is x else out.transpose(self.dim, -1)
         _, dims = frame_dims("LookAhead", x, self.dim)
         behind = {"left": 0, "right": self.right, "mode": "constant", "value": 0.0}

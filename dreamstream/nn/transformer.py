@@ -89,16 +89,17 @@ class _Layer(Module):
 
     def _through(self, x: Tensor, *blocks: Callable[[Tensor], Tensor]) -> Tensor:
         """Add what each block makes of its input, normed before or behind, and the two products."""
+        parts: dict[str, Any] = self._modules
         for i, block in enumerate((*blocks, self._products), 1):
-            norm, drop = self._modules[f"norm{i}"], self._modules[f"dropout{i}"]
+            norm, drop = parts[f"norm{i}"], parts[f"dropout{i}"]
             x = x + drop(block(norm(x))) if self.norm_first else norm(x + drop(block(x)))
         return x
 
-    def _products(self, x: Tensor) -> Tensor:
+    def _products(self, x: Tensor) -> Any:
         return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
 
-def _attend(attention: Any, x: Tensor, keys: Tensor, mask: Any, padding: Any, is_causal: bool) -> Tensor:
+def _attend(attention: Any, x: Tensor, keys: Tensor, mask: Any, padding: Any, is_causal: bool) -> Any:
     """Return what queries x see of the keys; `is_causal` only tells of a mask, where there is one."""
     causal = is_causal and mask is None
     return attention(x, keys, keys, padding, False, mask, is_causal=causal)[0]

@@ -25,8 +25,10 @@ OPTIONS = [
 def made(library, kind, options):
     """A stack of three layers with a norm behind them."""
     options = dict(options)
-    if options.get("activation") == "tanh":
-        options["activation"] = library.Tanh()
+    if (
+        options.get("activation") == "tanh"
+    ):  # a module's copy in a decoder layer of torch forgets one that is a module
+        options["activation"] = library.functional.tanh
     layer = getattr(library, f"Transformer{kind}Layer")(8, 2, **{"dim_feedforward": 12, **options})
     return getattr(library, f"Transformer{kind}")(layer, 3, library.LayerNorm(8)).eval()
 
