@@ -21,6 +21,7 @@ from . import chunks, forward, reductions, views  # noqa: F401  (the plain metho
 from .axes import axes_of, axis_of, numbered, sizes_of
 from .creation import cat
 from .stream_tensor import StreamTensor
+from .symbolic import SAME_ORDER
 from .tensor import Tensor, take
 
 __all__: list[str] = []
@@ -40,6 +41,8 @@ def _methods(x: StreamTensor) -> Any:
 def __getitem__(self: StreamTensor, index: Any) -> Any:
     if isinstance(index, str):
         return self.stream(index)
+    if index is SAME_ORDER:
+        return self
     return _methods(self).getitem(self, index)
 
 

@@ -7,6 +7,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
 from ... import nn as native
 from ...array import BatchTensor
@@ -52,6 +53,10 @@ def _recurrent(kind: type[torch.nn.Module], twin: type[native.Module]) -> None:
 
     def stream(module: Any, input: Any, hx: Any = None) -> Any:
         forward = current()
+        if isinstance(input, PackedSequence):  # its data is the stream, batch first
+            turned = not module.batch_first
+            out, end = stream(module, input.data.transpose(0, 1) if turned else input.data, hx)
+            return input._replace(data=out.transpose(0, 1) if turned else out), end
         if getattr(module, "num_layers", 1) > 1 and getattr(module, "dropout", 0) > 0:
             return _layer_by_layer(module, twin, forward, input, hx)
         return _run(_twin(module, twin, forward), forward, input, hx)
