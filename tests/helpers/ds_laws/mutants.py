@@ -70,8 +70,8 @@ MUTANTS = {
     ),
     "the last of equals first": Mutant(
         "ops/top_k.c",
-        "return a > b || (isnan(a) && !isnan(b));",
-        "return a >= b || (isnan(a) && !isnan(b));",
+        "while (at > 0 && topk_before(v, element_of(values, at - 1, dtype), smallest))",
+        "while (at > 0 && !topk_before(element_of(values, at - 1, dtype), v, smallest))",
         ("topk",),
     ),
     "phase lost at stride > span": Mutant(

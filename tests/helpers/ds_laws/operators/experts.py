@@ -36,7 +36,7 @@ def topk(rng: Rng, dtype: str) -> Case:
         return [np.repeat(x.sum(-1, keepdims=True), a["k"], -1)] * 2
 
     layout = ("B", "L", *range(len(features)))
-    draw = pick(rng, normal, ties, ties)
+    draw = pick(rng, normal, ties, ties, ties, ties)
     return make(
         rng,
         "topk",
