@@ -1,0 +1,215 @@
+"""Forwards that write into tensors, take features in another order, and put frames of constants beside a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .tables import BCL, BLC, case, net
+
+#: What is written where: functions of the library, its functional one, and x (B, 4, L).
+WRITES: dict[str, Callable[[Any, Any, Any], Any]] = {}
+#: Likewise, what writes nothing.
+ORDERS: dict[str, Callable[[Any, Any, Any], Any]] = {}
+
+
+def _write(forward: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    WRITES[forward.__name__.strip("_").replace("_", "-")] = forward
+    return forward
+
+
+def _order(forward: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    ORDERS[forward.__name__.strip("_").replace("_", "-")] = forward
+    return forward
+
+
+# ---------------------------------------------------------------- features
+@_write
+def _some_features(ds: Any, F: Any, x: Any) -> Any:
+    y = x.clone()
+    y[:, ::2] = x[:, 1::2] * 2
+    y[:, -1] = 3
+    return y
+
+
+@_write
+def _features_by_indices(ds: Any, F: Any, x: Any) -> Any:
+    y = x * 2
+    y[:, [0, 2]] = x[:, [3, 1]]
+    y[:, 1] = x[:, 0] + x[:, 3]
+    return y
+
+
+@_write
+def _features_that_look_ahead(ds: Any, F: Any, x: Any) -> Any:
+    y = x.clone()
+    y[:, :2] = F.avg_pool1d(x, 3, 1, 1)[:, 2:]
+    return y
+
+
+@_write
+def _features_where_a_mask_holds(ds: Any, F: Any, x: Any) -> Any:
+    y = x.clone()
+    y[y < 0] = 0.5
+    y[:, 1] = y[:, 1].masked_fill(y[:, 0] > 1, -1.0)
+    return y
+
+
+@_write
+def _wider_than_x(ds: Any, F: Any, x: Any) -> Any:
+    y = ds.zeros(x.size(0), 6, x.size(2))
+    y[:, :4] = x
+    y[:, 4:] += x[:, :2]
+    return y
+
+
+# ---------------------------------------------------------------- frames
+@_write
+def _shifted(ds: Any, F: Any, x: Any) -> Any:
+    """The temporal shift of some channels."""
+    y = ds.zeros_like(x)
+    y[:, :1, :-1] = x[:, :1, 1:]
+    y[:, 1:2, 1:] = x[:, 1:2, :-1]
+    y[:, 2:] = x[:, 2:]
+    return y
+
+
+@_write
+def _every_other_frame(ds: Any, F: Any, x: Any) -> Any:
+    y = x.clone()
+    y[:, :, 1::2] = 0
+    y[:, 2:, ::2] *= 2
+    return y
+
+
+@_write
+def _the_ends(ds: Any, F: Any, x: Any) -> Any:
+    y = x.clone()
+    y[..., :2] = 1
+    y[..., -3:] = -1
+    y[:, 0, 1:-1] = 2
+    return y
+
+
+@_write
+def _up_to_a_length(ds: Any, F: Any, x: Any) -> Any:
+    n = x.size(2)
+    y = x.new_zeros(x.size(0), x.size(1), n)
+    y[:, :, 2:n] = x[:, :, : n - 2]
+    return y
+
+
+# ---------------------------------------------------------------- what else holds the memory
+@_write
+def _through_views(ds: Any, F: Any, x: Any) -> Any:
+    y = x.clone()
+    v = y[:, :2]
+    w = v.transpose(1, 2)
+    v += 1
+    w[:, :, 0] = 4
+    y.unsqueeze(1)[:, :, 3] = v[:, 1].unsqueeze(1)
+    return ds.cat([y, v], 1)
+
+
+@_write
+def _what_was_read_before(ds: Any, F: Any, x: Any) -> Any:
+    y = x * 1
+    first, copied = y[:, 0], y[:, 0].clone()
+    y[:, 0] = 5
+    y *= 2
+    return ds.stack([first, copied], 1)
+
+
+@_write
+def _parts_in_a_loop(ds: Any, F: Any, x: Any) -> Any:
+    y = x.clone()
+    for i, part in enumerate(y.unbind(1)):
+        part += i
+    a, b = y.chunk(2, 1)
+    a *= b
+    return y
+
+
+@_write
+def _methods_that_write(ds: Any, F: Any, x: Any) -> Any:
+    y = ds.empty_like(x).fill_(2)
+    y[:, 1].zero_()
+    y[:, 2:].copy_(x[:, :2])
+    return y.mul_(3).add_(x)
+
+
+# ---------------------------------------------------------------- another order
+@_order
+def _turned(ds: Any, F: Any, x: Any) -> Any:
+    return x.flip(1) + x.roll(1, 1) * 2 + x.index_select(1, ds.tensor([3, 3, 0, 1]))
+
+
+@_order
+def _running(ds: Any, F: Any, x: Any) -> Any:
+    return x.cumsum(1) + x.cumprod(1)
+
+
+@_order
+def _sorted(ds: Any, F: Any, x: Any) -> Any:
+    values, indices = x.sort(1)
+    return values + indices.float() + x.argsort(1, descending=True).float()
+
+
+@_order
+def _largest(ds: Any, F: Any, x: Any) -> Any:
+    values, indices = x.topk(3, 1)
+    return values * 2 + indices.float()
+
+
+# ---------------------------------------------------------------- constants along L, and other rates
+@_order
+def _constants_before_and_behind(ds: Any, F: Any, x: Any) -> Any:
+    before, behind = ds.zeros(x.size(0), 4, 2), ds.zeros(x.size(0), 4, 1)
+    return F.max_pool1d(ds.cat([before, x, behind], 2), 4, 1)
+
+
+@_order
+def _many_joined(ds: Any, F: Any, x: Any) -> Any:
+    return ds.cat([x[:, :1] * i for i in range(20)], 1)
+
+
+@_order
+def _twice_the_frames(ds: Any, F: Any, x: Any) -> Any:
+    return F.interpolate(x, scale_factor=2, mode="linear")
+
+
+@_order
+def _half_the_frames(ds: Any, F: Any, x: Any) -> Any:
+    return F.interpolate(x, scale_factor=0.5, mode="linear")
+
+
+@_order
+def _windows_of_features(ds: Any, F: Any, x: Any) -> Any:
+    return x.unfold(1, 2, 1).sum(3)
+
+
+@_order
+def _blocks_of_planes(ds: Any, F: Any, x: Any) -> Any:
+    return F.unfold(x.unsqueeze(1), (4, 3), padding=(0, 1))
+
+
+def _enter(kind: str, forwards: dict[str, Callable[[Any, Any, Any], Any]]) -> None:
+    for name, forward in forwards.items():
+
+        def make(nn: Any, F: Any, ds: Any, forward: Any = forward) -> Any:
+            return net(nn, lambda self, x: forward(ds, F, x))
+
+        case(f"{kind}-{name}", BCL(4), make, reach=8)
+
+
+_enter("writes", WRITES)
+_enter("orders", ORDERS)
+
+case("writes-frames-last", BLC(3), lambda nn, F, ds: net(nn, _last), reach=6)
+
+
+def _last(self: Any, x: Any) -> Any:
+    y = x.clone()
+    y[:, 1:, :2] -= x[:, :-1, :2]
+    y[..., 2] /= 2
+    return y
