@@ -262,7 +262,9 @@ def extend(tensors: Sequence[Any], axis: int) -> StreamTensor:
         batch = [t.batch_axis] if isinstance(t, BatchTensor) else [i for i, d in enumerate(x.dims) if d == "B"]
         sizes = [1 if d == "B" else n if d == "L" else x.features[d] for d, n in zip(x.dims, constant.shape)]
         if list(constant.shape) != sizes or constant.ndim != x.ndim or batch != [x.dims.index("B")]:
-            raise ShapeError(f"cat at {user_line()}: {tuple(constant.shape)} doesn't line up with a stream {x.roles}")
+            raise ShapeError(
+                f"cat at {user_line()}: {tuple(constant.shape)} doesn't line up with a stream {x.roles}"
+            )
         values = np.unique(constant.numpy())
         if len(values) > 1:
             _refuse(x, "cat along L with frames of several values", "F.pad adds frames of one")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import ShapeError
 from . import dtypes, hook
@@ -26,7 +26,8 @@ def sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = F
     dtypes.require_float("sort", self.dtype)
     axis = self._axis("sort", dim)
     if self.is_stream and isinstance(self.dims[axis], str):  # type: ignore[attr-defined]
-        return self._across("sort", axis).sort(axis, descending)  # type: ignore[attr-defined, no-any-return]
+        plain: Tensor = self._across("sort", axis)  # type: ignore[attr-defined]
+        return plain.sort(axis, descending)
     last = axis == self.ndim - 1
     x = self if last else self.transpose(axis, -1)
     parts = hook.apply("sort", {"descending": int(descending)}, (x,), (), (..., 0))
@@ -35,7 +36,8 @@ def sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = F
 
 def argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """Return where the elements along `dim` stand in order; see `sort`."""
-    return self.sort(dim, descending).indices
+    indices: Tensor = self.sort(dim, descending).indices
+    return indices
 
 
 def topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:

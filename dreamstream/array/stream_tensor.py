@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import ModeError, NotStreamableError, ShapeError
 from ..stream.rules import join, require_same
 from ..stream.where import INSTEAD, user_line
-from . import chunks, forward, reductions, views, writing
+from . import chunks, forward, reductions, views, writing  # noqa: F401  (plain methods that are taken up)
 from .axes import axes_of, axis_of, numbered, sizes_of
 from .creation import cat, full_like
 from .stream_tensor import StreamTensor
@@ -366,7 +366,9 @@ def _index_select(self: Any, dim: Any, index: Any) -> Any:
     axis = _feature(x, "index_select", dim)
     places = np.asarray(index.numpy() if isinstance(index, Tensor) else index).reshape(-1)
     if not len(places):
-        raise ShapeError(f"index_select at {user_line()}: a stream without features can't be; give an index or more")
+        raise ShapeError(
+            f"index_select at {user_line()}: a stream without features can't be; give an index or more"
+        )
     return writing.copied(forward.picked(x, axis, [forward._within(int(i), x.features[axis]) for i in places]))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from typing_extensions import Self
 
 from .base import Base, Number
+from .ordering import Sorted
 
 __all__ = ["Tensor", "take"]
 
@@ -139,6 +140,16 @@ class Tensor(Base):
     def __and__(self, other: Any) -> Self: ...
     def __or__(self, other: Any) -> Self: ...
     def __xor__(self, other: Any) -> Self: ...
+    def __iadd__(self: Any, other: Any) -> Any: ...
+    def __isub__(self: Any, other: Any) -> Any: ...
+    def __imul__(self: Any, other: Any) -> Any: ...
+    def __itruediv__(self: Any, other: Any) -> Any: ...
+    def __ipow__(self: Any, other: Any) -> Any: ...
+    def __ifloordiv__(self: Any, other: Any) -> Any: ...
+    def __imod__(self: Any, other: Any) -> Any: ...
+    def __iand__(self: Any, other: Any) -> Any: ...
+    def __ior__(self: Any, other: Any) -> Any: ...
+    def __ixor__(self: Any, other: Any) -> Any: ...
     def __radd__(self, other: Any) -> Self: ...
     def __rsub__(self, other: Any) -> Self: ...
     def __rmul__(self, other: Any) -> Self: ...
@@ -242,6 +253,28 @@ class Tensor(Base):
     def __neg__(self) -> Self: ...
     def __pos__(self) -> Self: ...
     def __abs__(self) -> Self: ...
+    def sort(
+        self,
+        dim: int = -1,
+        descending: Flag = False,
+        stable: Flag = False,
+    ) -> Sorted:
+        """Return the elements along `dim` in order, and where they stood; NaN is larger than all numbers."""
+    def argsort(
+        self,
+        dim: int = -1,
+        descending: Flag = False,
+        stable: Flag = False,
+    ) -> Self:
+        """Return where the elements along `dim` stand in order; see `sort`."""
+    def topk(
+        self,
+        k: int,
+        dim: int = -1,
+        largest: Flag = True,
+        sorted: Flag = True,
+    ) -> Sorted:
+        """Return the k largest, or smallest, elements along `dim` in order, and where they stood."""
     def sum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
         """Return the sum; int64 for integers and bools."""
     def max(self, dim: Any = None, keepdim: Flag = False) -> Any:
@@ -290,6 +323,8 @@ class Tensor(Base):
         """Return the logarithm of the sum of e ** x; -inf where all of it is -inf."""
     def cumsum(self, dim: int, dtype: Any = None) -> Self:
         """Return the running sum along `dim`."""
+    def cumprod(self, dim: int, dtype: Any = None) -> Self:
+        """Return the running product along `dim`."""
     def amax(self, dim: Dims = None, keepdim: Flag = False) -> Self:
         """Return the largest elements; NaN where there is one."""
     def amin(self, dim: Dims = None, keepdim: Flag = False) -> Self:
@@ -325,6 +360,8 @@ class Tensor(Base):
         alpha: Real = 1,
     ) -> Self:
         """Return beta * self + alpha * (mat1 @ mat2)."""
+    def _write(self, name: str, value: Tensor) -> Self:
+        """Write a plain tensor, expanded, into this one."""
     def swapaxes(self, dim0: int, dim1: int) -> Self:
         """Return the tensor with two dimensions exchanged."""
     @property

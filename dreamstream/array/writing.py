@@ -1,9 +1,10 @@
 """Writing into streams inside a forward: every write is a new value, which all that shares the memory sees.
 
-A tensor that shares another's memory is a *view*: it knows the tensor that it was taken of and how it is taken again.
-What is written into a view is written into that tensor, and so on to the first one; every other view of them then
-forgets its value, and takes it again when it is asked for. Where it isn't certain that two tensors share memory (torch
-copies in ``x.reshape(...)`` if it must), neither is read after the other was written into.
+A tensor that shares another's memory is a *view*: it knows the tensor that it was taken of and how it is
+taken again. What is written into a view is written into that tensor, and so on to the first one; every other
+view of them then forgets its value, and takes it again when it is asked for. Where it isn't certain that two
+tensors share memory (torch copies in ``x.reshape(...)`` if it must), neither is read after the other was written
+into.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from .symbolic import Symbolic
 from .tensor import Tensor
 
 __all__ = ["assign", "copied", "unsure", "viewing", "write"]
+
 
 class View:
     """How a tensor is taken of another one whose memory it shares.
@@ -127,7 +129,7 @@ def viewing(
 
 
 # ---------------------------------------------------------------- writing
-def write(x: StreamTensor, value: Any, what: str) -> StreamTensor:
+def write(x: StreamTensor, value: Any, what: str) -> Any:
     """Let a tensor be `value`, for all that shares its memory.
 
     Raises
@@ -142,7 +144,9 @@ def write(x: StreamTensor, value: Any, what: str) -> StreamTensor:
     if not isinstance(value, StreamTensor):
         raise NotStreamableError(f"{what} at {user_line()}: only streams can be written into a stream as a whole")
     if value.roles != x.roles:
-        raise ShapeError(f"{what} at {user_line()}: a stream {x.roles} can't take values of the shape {value.roles}")
+        raise ShapeError(
+            f"{what} at {user_line()}: a stream {x.roles} can't take values of the shape {value.roles}"
+        )
     if value.dtype != x.dtype:
         if dtypes.common(what, [x.dtype, value.dtype]) != x.dtype and not _holds(x.dtype, value.dtype):
             raise DTypeError(f"{what} at {user_line()}: a stream of {x.dtype} can't hold {value.dtype}")
@@ -205,7 +209,7 @@ def assign(x: StreamTensor, index: Any, value: Any) -> StreamTensor:
     Raises
     ------
     NotStreamableError
-        For streams, frames in the midst of the stream counted from its end, and all that is no part of every stream.
+        For streams, for frames that are no slice of every stream, and for what can't be told.
     ShapeError
         Where the value doesn't fit.
     """
@@ -264,7 +268,8 @@ def _put(x: StreamTensor, v: StreamTensor, start: int, crop: int, step: int = 1)
     if step > 1:
         (v,) = hook.apply("repeat_frames", {"times": step}, [v.with_dims(v._straight())], (), v._straight())
     attributes = {"start": start, "crop": crop, "step": step}
-    ((value, edge),) = hook.run(Request("put", attributes, [x.edge, v.edge], [x.value, v.value]))
+    edges: list[Any] = [x.edge, v.edge]
+    ((value, edge),) = hook.run(Request("put", attributes, edges, [x.value, v.value]))
     return type(x).inside(value, x.dims, edge, x._names)
 
 
@@ -395,5 +400,3 @@ def _masked(x: StreamTensor, mask: Any, value: Any) -> StreamTensor:
         _refuse(x, f"a mask {mask.roles}")
     filled: StreamTensor = elementwise.where(mask, value, x).to(x.dtype)  # type: ignore[assignment]
     return filled
-
-

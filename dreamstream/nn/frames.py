@@ -42,7 +42,8 @@ ShapeError
 Notes
 -----
 Input ``(B, C, L)`` or ``(B, C, H, W)``, of any type. **Streaming.** Delay 0, no state; the rate is
-multiplied by the factor; with 1 / k, k - 1 frames of delay and state; in mode "linear" one more. Source: torch.nn.Upsample."""
+multiplied by the factor; with 1 / k, k - 1 frames of delay and state; in mode "linear" one more.
+Source: torch.nn.Upsample."""
 
 
 def _require_step(self: Any) -> None:

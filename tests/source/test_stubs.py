@@ -24,6 +24,7 @@ from typing import Any
 from typing_extensions import Self
 
 from .base import Base, Number
+from .ordering import Sorted
 
 __all__ = ["Tensor", "take"]
 

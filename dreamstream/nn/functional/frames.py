@@ -112,8 +112,8 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     x = x.permute(0, 1, 4, 5, 2, 3).flatten(1, 3)
     if x.is_stream and x.dims[3] == "L" and x.shape[2] != 1:  # type: ignore[attr-defined]
         raise NotStreamableError(
-            f"unfold at {user_line()}: blocks come row by row, each of which would be the whole stream; transpose H "
-            "and W, or let a block be as high as the plane"
+            f"unfold at {user_line()}: blocks come row by row, each of which would be the whole stream; transpose "
+            "H and W, or let a block be as high as the plane"
         )
     rows, columns = x.shape[2], x.shape[3]
     return x.squeeze(2) if x.is_stream and rows == 1 else x.reshape(*x.shape[:2], rows * columns)

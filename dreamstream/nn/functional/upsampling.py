@@ -30,8 +30,8 @@ __all__ = ["interpolate"]
     size="int or (int, int), optional: The new sizes; of features and plain tensors only.",
     scale_factor="float or (float, float), optional: New elements per old one. Along a stream a whole number, "
     "or one divided by a whole number k, every k-th frame, as ``x[..., ::k]``, as far as there are k.",
-    mode='{"nearest", "nearest-exact", "linear", "bilinear"}: How elements are found. Along a stream "linear" waits '
-    "for one more frame.",
+    mode='{"nearest", "nearest-exact", "linear", "bilinear"}: How elements are found. Along a stream "linear" '
+    "waits for one more frame.",
     align_corners="As in torch. Along a stream the corners can't be aligned: where its end lies, all depends on.",
     recompute_scale_factor="Whether the places are found by the sizes.",
     antialias='As in torch; of no consequence for "nearest".',
@@ -163,5 +163,8 @@ def _linear_frames(x: Any, size: int | None, factor: float | None, corners: bool
     behind = (np.arange(k) + 0.5) / k - 0.5
     first = (behind >= 0).astype(np.int64)
     share = Tensor((behind - first + 1).astype(x.dtype))
-    out = seen.index_select(-1, Tensor(first)) * (1 - share) + seen.index_select(-1, Tensor(first + 1)) * share
-    return out.reshape(*out.shape[:-2], out.shape[-2] * k)
+    out: Tensor = (
+        seen.index_select(-1, Tensor(first)) * (1 - share) + seen.index_select(-1, Tensor(first + 1)) * share
+    )
+    longer: Tensor = out.reshape(*out.shape[:-2], out.shape[-2] * k)
+    return longer

@@ -22,8 +22,8 @@ from ...array.symbolic import Symbolic, positions
 from ...array.writing import unsure
 from ...errors import ModeError, NotStreamableError
 from ...nn import functional as native_functional
-from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
 from ...nn.functional.attention import identity, refused
+from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
 from ...operations.refusals import MASKED
 from ...stream.rules import BatchSize, Length, Token
 from ...stream.where import user_line
@@ -209,7 +209,7 @@ _new("new_empty", torch.zeros)
 @function("tile")
 def tile(forward: Forward, input: Any, *dims: Any) -> Any:
     times = list(sizes_of(dims))
-    return input.repeat(*[1] * (input.ndim - len(times)), *times)
+    return input.repeat([1] * (input.ndim - len(times)) + times)
 
 
 @function("diff")
@@ -217,7 +217,8 @@ def diff(forward: Forward, input: Any, n: int = 1, dim: int = -1) -> Any:
     axis = input._axis("diff", dim)
     before = (slice(None),) * axis
     for _ in range(n):
-        input = input[(*before, slice(1, None))] - input[(*before, slice(None, -1))]
+        later, earlier = (*before, slice(1, None)), (*before, slice(None, -1))
+        input = input[later] - input[earlier]
     return input
 
 

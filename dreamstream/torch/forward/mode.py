@@ -298,8 +298,8 @@ class Forward(TorchFunctionMode):
             )
         if x._alias is not None and x._alias[0] != x._written:
             raise NotStreamableError(
-                f"scores or masks of attention are used at {user_line()} after what shares their memory was written "
-                "into: compute a new tensor instead"
+                f"scores or masks of attention are used at {user_line()} after what shares their memory was "
+                "written into: compute a new tensor instead"
             )
         return inner
 

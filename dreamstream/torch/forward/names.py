@@ -99,7 +99,13 @@ SPELLINGS = {
     "axis1": "dim1",
 }
 #: What a function's sizes are called, which the native one takes one by one.
-SIZES = {"reshape": "shape", "permute": "dims", "repeat": "repeats", "tile": "dims", **dict.fromkeys(("view", "expand"), "size")}
+SIZES = {
+    "reshape": "shape",
+    "permute": "dims",
+    "repeat": "repeats",
+    "tile": "dims",
+    **dict.fromkeys(("view", "expand"), "size"),
+}
 
 #: What writes by itself in the native front end.
 _WRITERS = ("copy_", "fill_", "zero_")

@@ -1,4 +1,4 @@
-"""Forwards that write into tensors, take features in another order, and put frames of constants beside a stream."""
+"""Forwards that write into tensors, take features in another order, and put constants beside a stream."""
 
 from __future__ import annotations
 
