@@ -340,7 +340,6 @@ def rows() -> list[Row]:
         same("reshape", "8 × 32 to 256", lambda x: x.reshape(x.shape[0], -1, 256), ((8, 32),)),
         same("narrow", "128, 32 of them", lambda x: x.narrow(2, 16, 32).clone()),
         same("pick", "128, backwards", lambda x: x.flip(2).clone()),
-        same("sort", "128", lambda x: x.sort(2)[0]),
         same("expand", "128 × 1 to 128 × 4", lambda x: x.expand(-1, -1, -1, 4).clone(), ((128, 1),)),
         Row("nearest", "16 × 40 to 16 × 60",
             lambda x: F.interpolate(x.movedim(1, -1), scale_factor=(1.5, 1)).movedim(-1, 1),

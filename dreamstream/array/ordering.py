@@ -1,51 +1,43 @@
-"""Elements in another order along a dimension: sorted, or as indices say."""
+"""The elements along a dimension in order."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ..errors import ShapeError
 from . import dtypes, hook
+from .reductions import Extreme
 from .tensor import Tensor, take
 
-__all__ = ["Sorted"]
+__all__: list[str] = []
 
 
-class Sorted(NamedTuple):
-    """Elements in order, and where they stood."""
+def topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Extreme:
+    """Return the `k` greatest along a dimension, and where they were.
 
-    values: Tensor
-    indices: Tensor
-
-
-def sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Sorted:
-    """Return the elements along `dim` in order, and where they stood; NaN is larger than all numbers.
-
-    What is equal keeps its order, whatever `stable` says.
+    The first of equals comes first; NaN is the greatest.
     """
-    dtypes.require_float("sort", self.dtype)
+    dtypes.require_float("topk", self.dtype)
+    axis = self._axis("topk", dim)
+    size = self.shape[axis]
+    if isinstance(size, int) and not 1 <= k <= size:
+        raise ShapeError(f"topk: expected k from 1 to {size}, got {k}")
+    last = axis == self.ndim - 1
+    given = self if last else self.transpose(axis, -1)
+    values, indices = hook.apply("topk", {"k": k, "smallest": int(not largest)}, (given,), (), (..., 0))
+    return Extreme(*(y if last else y.transpose(axis, -1) for y in (values, indices)))
+
+
+def sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Extreme:
+    """Return all elements along a dimension in order, and where they were; see `topk`."""
     axis = self._axis("sort", dim)
     if self.is_stream and isinstance(self.dims[axis], str):  # type: ignore[attr-defined]
         plain: Tensor = self._across("sort", axis)  # type: ignore[attr-defined]
-        return plain.sort(axis, descending)
-    last = axis == self.ndim - 1
-    x = self if last else self.transpose(axis, -1)
-    parts = hook.apply("sort", {"descending": int(descending)}, (x,), (), (..., 0))
-    return Sorted(*(p if last else p.transpose(axis, -1) for p in parts))
+        return sort(plain, axis, descending)
+    return topk(self, int(self.shape[axis]), axis, descending)
 
 
 def argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
-    """Return where the elements along `dim` stand in order; see `sort`."""
-    indices: Tensor = self.sort(dim, descending).indices
-    return indices
-
-
-def topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
-    """Return the k largest, or smallest, elements along `dim` in order, and where they stood."""
-    n = self.size(dim)
-    if isinstance(n, int) and not 0 <= k <= n:
-        raise ShapeError(f"topk: {k} of {n} elements")
-    return Sorted(*(part.narrow(dim, 0, k) for part in self.sort(dim, largest)))
+    """Return where the elements along a dimension are, in order; see `sort`."""
+    return sort(self, dim, descending).indices
 
 
 take(Tensor, globals())

@@ -6,7 +6,7 @@ from typing import Any
 from typing_extensions import Self
 
 from .base import Base, Number
-from .ordering import Sorted
+from .reductions import Extreme
 
 __all__ = ["Tensor", "take"]
 
@@ -253,28 +253,6 @@ class Tensor(Base):
     def __neg__(self) -> Self: ...
     def __pos__(self) -> Self: ...
     def __abs__(self) -> Self: ...
-    def sort(
-        self,
-        dim: int = -1,
-        descending: Flag = False,
-        stable: Flag = False,
-    ) -> Sorted:
-        """Return the elements along `dim` in order, and where they stood; NaN is larger than all numbers."""
-    def argsort(
-        self,
-        dim: int = -1,
-        descending: Flag = False,
-        stable: Flag = False,
-    ) -> Self:
-        """Return where the elements along `dim` stand in order; see `sort`."""
-    def topk(
-        self,
-        k: int,
-        dim: int = -1,
-        largest: Flag = True,
-        sorted: Flag = True,
-    ) -> Sorted:
-        """Return the k largest, or smallest, elements along `dim` in order, and where they stood."""
     def sum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
         """Return the sum; int64 for integers and bools."""
     def max(self, dim: Any = None, keepdim: Flag = False) -> Any:
@@ -360,6 +338,28 @@ class Tensor(Base):
         alpha: Real = 1,
     ) -> Self:
         """Return beta * self + alpha * (mat1 @ mat2)."""
+    def topk(
+        self,
+        k: int,
+        dim: int = -1,
+        largest: Flag = True,
+        sorted: Flag = True,
+    ) -> Extreme:
+        """Return the `k` greatest along a dimension, and where they were."""
+    def sort(
+        self,
+        dim: int = -1,
+        descending: Flag = False,
+        stable: Flag = False,
+    ) -> Extreme:
+        """Return all elements along a dimension in order, and where they were; see `topk`."""
+    def argsort(
+        self,
+        dim: int = -1,
+        descending: Flag = False,
+        stable: Flag = False,
+    ) -> Self:
+        """Return where the elements along a dimension are, in order; see `sort`."""
     def _write(self, name: str, value: Tensor) -> Self:
         """Write a plain tensor, expanded, into this one."""
     def swapaxes(self, dim0: int, dim1: int) -> Self:

@@ -93,7 +93,6 @@ _ROWS = (
     Operator("narrow", kind="frame", written="`x[..., a:b:k]` along features"),
     Operator("cat", kind="frame", written="`ds.cat([x, y], d)` along features"),
     Operator("pick", kind="frame", written="`x.index_select(d, i)`, `x.flip(d)`, `x.roll(n, d)` along features"),
-    Operator("sort", kind="frame", written="`x.sort(d)`, `x.argsort(d)`, `x.topk(k, d)` along features"),
     # elements, with arguments or of other types
     Operator("gelu", torch="nn.functional.gelu", takes=("approximate",)),
     Operator("clamp", torch="clamp", takes=("min", "max")),

@@ -84,7 +84,6 @@ static const char *const larger[] = {
     "'attrs':{'start':1,'step':2,'length':[1,3,0,-2,2,2]}}",
     "{'op':'put','in':[['int64',[4]],['int64',[4]]],'attrs':{'start':1}}",
     "{'op':'pick','in':[['bool',[3,40]]],'attrs':{'axis':1},'weights':[['int64',[90]]]}",
-    "{'op':'sort','in':[['float32',[3,70]]]}",
     "{'op':'pad','attrs':{'left':3,'right':4,'mode':'reflect'}}",
     "{'op':'pad','attrs':{'left':3,'right':4,'mode':'replicate'}}",
 };

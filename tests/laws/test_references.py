@@ -294,7 +294,6 @@ TORCH = {
         a["axis"] + 1, torch.arange(0, a["length"], a["step"])
     ),
     "pick": lambda a, w, x: x.index_select(a["axis"] + 1, w[0]),
-    "sort": lambda a, w, x: tuple(x.sort(dim=-1, descending=bool(a["descending"]), stable=True)),
     "expand": lambda a, w, x: x.reshape(len(x), *(1,) * (len(a["shape"]) - x.ndim + 1), *x.shape[1:]).expand(
         len(x), *a["shape"]
     ),

@@ -24,7 +24,7 @@ from typing import Any
 from typing_extensions import Self
 
 from .base import Base, Number
-from .ordering import Sorted
+from .reductions import Extreme
 
 __all__ = ["Tensor", "take"]
 

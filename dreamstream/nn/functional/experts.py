@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from ...array import Tensor, int64
-from ...array.dtypes import require_float
 from ...array.reductions import Extreme
 from ...dispatch import apply
-from ...errors import DTypeError, ShapeError, StreamIndexError
+from ...errors import DTypeError, StreamIndexError
 from .arguments import checked, same_types
 from .texts import described
 
@@ -43,16 +42,8 @@ def router(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 )
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Extreme:
     """Return the `k` greatest along a dimension, the first of equals first; NaN is the greatest."""
-    x = checked("topk", input)
-    require_float("topk", x.dtype)
-    axis = x._axis("topk", dim)
-    size = int(x.shape[axis]) if not x.is_stream or not isinstance(x.dims[axis], str) else k  # type: ignore[attr-defined]
-    if not 1 <= k <= size:
-        raise ShapeError(f"topk: expected k from 1 to {size}, got {k}")
-    last = axis == x.ndim - 1
-    given = x if last else x.transpose(axis, -1)
-    values, indices = apply("topk", {"k": k, "smallest": int(not largest)}, (given,), (), (..., 0))
-    return Extreme(*(y if last else y.transpose(axis, -1) for y in (values, indices)))
+    found: Extreme = checked("topk", input).topk(k, dim, largest)
+    return found
 
 
 @described(

@@ -156,7 +156,8 @@ def _linear_frames(x: Any, size: int | None, factor: float | None, corners: bool
     if not factor.is_integer():  # between the middle frames of each k
         low, high = (every - 1) // 2, every // 2
         first, last = (x[..., a : a - every + 1 or None : every] for a in (low, high))
-        return first * 0.5 + last * 0.5 if every % 2 == 0 else first
+        middle: Tensor = first * 0.5 + last * 0.5 if every % 2 == 0 else first
+        return middle
     k = int(factor)
     around = pad(x, (1, 1), mode="replicate")
     seen = stack([around[..., :-2], x, around[..., 2:]], -1)

@@ -41,13 +41,6 @@ def pick(step: Step, x: Tensor, index: Tensor) -> Tensor:
     return x.index_select(axis, index.to(x.device).clamp(0, x.shape[axis] - 1))
 
 
-@framewise("sort")
-def sort(step: Step, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the last feature axis in order, and where its elements stood."""
-    values, indices = x.sort(dim=-1, descending=bool(step.attributes["descending"]), stable=True)
-    return values, indices
-
-
 @framewise("expand")
 def expand(step: Step, x: Tensor) -> Tensor:
     """Return feature axes of size 1 repeated."""

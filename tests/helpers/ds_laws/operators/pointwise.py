@@ -26,7 +26,7 @@ def wide(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
 DRAWS = {"clamp": ties}
 EXACT = {
     "where", "logical_not", "logical_and", "logical_or", "clamp", "cast", "cat", "permute", "reshape", "narrow",
-    "expand", "pick", "sort",
+    "expand", "pick",
 }  # fmt: skip
 
 
@@ -198,13 +198,6 @@ def _pick(rng: Rng, dtype: str) -> Case:
     return _make(rng, "pick", [Input(features, _moved(rng, dtype))], {"axis": axis}, weights=[index])
 
 
-def _sort(rng: Rng, dtype: str) -> Case:
-    features = (*_shape(rng, 0, 2), int(rng.integers(1, 20)))
-    a = {"descending": int(rng.integers(2))}
-    inputs = [Input(features, dtype, draw=pick(rng, normal, ties))]
-    return _make(rng, "sort", inputs, a, layout=("B", "L", *range(len(features))), dims=(..., 0))
-
-
 def _expand(rng: Rng, dtype: str) -> Case:
     full = _shape(rng)
     own = tuple(1 if rng.random() < 0.5 else n for n in full)[int(rng.integers(len(full) + 1)) :]
@@ -224,6 +217,5 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     "reshape": _reshape,
     "narrow": _narrow,
     "pick": _pick,
-    "sort": _sort,
     "expand": _expand,
 }

@@ -85,13 +85,6 @@ def pick(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return [x.take(w[0].clip(0, x.shape[a["axis"] + 1] - 1), a["axis"] + 1)]
 
 
-def sort(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
-    """NaN is larger than all numbers; what is equal keeps its order."""
-    keys = np.where(np.isnan(x), np.inf, x), np.isnan(x)
-    order = np.lexsort([-k.astype(float) if a["descending"] else k for k in keys], axis=-1)
-    return [np.take_along_axis(x, order, -1), order]
-
-
 def expand(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     features = (1,) * (len(a["shape"]) - x.ndim + 1) + x.shape[1:]
     return [np.broadcast_to(x.reshape(len(x), *features), (len(x), *a["shape"]))]
@@ -116,6 +109,5 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     "reshape": reshape,
     "narrow": narrow,
     "pick": pick,
-    "sort": sort,
     "expand": expand,
 }
