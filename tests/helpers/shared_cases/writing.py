@@ -199,7 +199,7 @@ def _enter(kind: str, forwards: dict[str, Callable[[Any, Any, Any], Any]]) -> No
         def make(nn: Any, F: Any, ds: Any, forward: Any = forward) -> Any:
             return net(nn, lambda self, x: forward(ds, F, x))
 
-        case(f"{kind}-{name}", BCL(4), make, reach=8)
+        case(f"{kind}-{name}", BCL(4), make, reach=8, onnx=name not in ("sorted", "largest"))
 
 
 _enter("writes", WRITES)
