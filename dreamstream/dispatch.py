@@ -73,8 +73,10 @@ def apply(
     """
     for x in inputs:
         if x.is_stream:
-            if name == "mul" and any(type(x) is Weights for x in inputs):
-                return (weighted(inputs, weights),)
+            if name in ("mul", "div") and any(type(x) is Weights for x in inputs):
+                noted = weighted(name, attributes, inputs, weights)
+                if noted is not None:
+                    return (noted,)
             entry = None if x.edge is None else x.edge.entry
             return _streaming(name, attributes, inputs, weights, dims, entry)
     if dims is None and name in ARRAYS:
@@ -448,8 +450,8 @@ def _brought_together(name: str, tensors: Sequence[Any], elementwise: bool) -> S
         return tensors
     if not elementwise:
         raise ShapeError(
-            f"{name} at {user_line()}: a value of the whole stream, {tensors[pooled.index(True)].roles}, meets frames, "
-            f"{tensors[pooled.index(False)].roles}; it needs their length, as by .expand(...)"
+            f"{name} at {user_line()}: a value of the whole stream, {tensors[pooled.index(True)].roles}, meets "
+            f"frames, {tensors[pooled.index(False)].roles}; it needs their length, as by .expand(...)"
         )
     model = max((x for x in tensors if x.rate != 0), key=lambda x: len(x.dims))
     return [spread_to(name, x, model) if x.rate == 0 else x for x in tensors]

@@ -136,12 +136,12 @@ static void var_frames_forward(const ds_op *op, const ds_run *run)
         double *const mean = (double *)((char *)run->carried[r] + op->carried[0].offset);
         double *const squares = (double *)((char *)run->carried[r] + op->carried[1].offset);
         const int64_t end = run->count[r].now.known;
-        for (int64_t t = run->count[r].before.known; t < end; t++) {
-            const void *const x = ds_at(&run->in[r], t, n_bytes);
+        for (int64_t t = run->count[r].before.known; t < end;) {
+            const void *const x = ds_at(&run->in[r], t++, n_bytes);
             if (op->in[0].dtype == DS_F32)
-                var_frames_float(mean, squares, x, n, (double)(t + 1));
+                var_frames_float(mean, squares, x, n, (double)t);
             else
-                var_frames_double(mean, squares, x, n, (double)(t + 1));
+                var_frames_double(mean, squares, x, n, (double)t);
         }
         if (run->out[r].m0 < run->out[r].m1)
             ds_sums_write(run->out[r].data, squares, n,

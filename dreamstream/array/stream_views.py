@@ -163,7 +163,7 @@ def repeat_interleave(self: Any, repeats: Any, dim: Any = None, *, output_size: 
 
 
 def _across(self: Any, what: str, axis: int) -> Any:
-    """Return the plain tensor for what works along B or L, outside a forward; inside, what it is of whole streams."""
+    """Return the plain tensor for what works along B or L outside a forward; inside, what it is of streams."""
     if self.edge is not None:
         if what == "softmax" and self.dims[axis] == "L":
             return Weights(self)

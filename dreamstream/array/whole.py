@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -31,8 +31,8 @@ def require_waiting(what: str, edge: Edge, where: str = "") -> None:
     if not edge.entry.buffers:
         reason, remedy = WHOLE.words
         raise NotStreamableError(
-            f"{what} at {where or user_line()}: {reason}; {remedy}, or patch or compile with unstreamable=\"buffer\" to wait "
-            "for the end of each stream"
+            f"{what} at {where or user_line()}: {reason}; {remedy}, or patch or compile with "
+            'unstreamable="buffer" to wait for the end of each stream'
         )
 
 
@@ -58,11 +58,11 @@ def spread(what: str, x: StreamTensor, axis: int, length: Any) -> StreamTensor:
     """
     assert x.edge is not None
     require_waiting(what, x.edge)
+    limit = x.edge.entry.buffer_limit
     x = x.in_order()
     dims, names = [*x.dims[:axis], "L", *x.dims[axis + 1 :]], [*x.names[:axis], "L", *x.names[axis + 1 :]]
     x = x.squeeze(axis)
     edges: list[Any] = [x.edge, length.of]
-    limit = x.edge.entry.buffer_limit
     attributes = {"length": length.steps(), "limit": -1 if limit is None else limit}
     ((value, edge),) = hook.run(Request("spread", attributes, edges, [x.value]))
     return StreamTensor.inside(value, numbered(dims), edge, names)
@@ -79,11 +79,11 @@ def spread_to(what: str, x: StreamTensor, model: StreamTensor) -> StreamTensor:
         Where another dimension than one of size 1 meets the stream axis.
     """
     assert model.edge is not None
-    require_waiting(what, model.edge)
+    require_waiting(f"{what}: a value of the whole stream meets its frames,", model.edge)
     if "L" not in model.dims:
         raise NotStreamableError(
-            f"{what} at {user_line()}: a value of the whole stream meets {model.roles}; combine them before B and L "
-            "are joined"
+            f"{what} at {user_line()}: a value of the whole stream meets {model.roles}; combine them before B "
+            "and L are joined"
         )
     axis = model.dims.index("L") - len(model.dims) + len(x.dims)
     if axis < 0 or isinstance(x.dims[axis], str) or x.features[x.dims[axis]] != 1:
@@ -103,13 +103,18 @@ class _Unknown:
     def __init__(self, what: str) -> None:
         self._what = what
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def as_output(self, *_: Any) -> NoReturn:
+        """Refuse any use."""
+        raise NotStreamableError(
+            f"the indices of {self._what} over the stream are used at {user_line()}: only its values are available"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __getitem__ = __eq__ = __lt__ = __gt__ = as_output
+
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise NotStreamableError(
-            f"the indices of {self._what} over the stream are asked for {name}, at {user_line()}: only its values are "
-            "available"
-        )
+        return self.as_output()
 
 
 def _of_frames(x: StreamTensor, others: Sequence[int], name: str, attributes: dict[str, Any]) -> StreamTensor:
@@ -206,8 +211,8 @@ def reduce_stream(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool
         return (x - top).exp().sum(axes, keepdim=keepdim).log() + (top if keepdim else top.squeeze(axes))
     if kind not in _KINDS:
         raise NotStreamableError(
-            f"{kind} over the stream on a stream {x.roles} inside a forward, at {user_line()}; {', '.join(_KINDS)} over "
-            "it are available"
+            f"{kind} over the stream on a stream {x.roles} inside a forward, at {user_line()}; "
+            f"{', '.join(_KINDS)} over it are available"
         )
     if options.get("dtype") is not None:
         x = x.to(options["dtype"])
@@ -216,4 +221,4 @@ def reduce_stream(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool
     out = _KINDS[kind](x, [a for a in axes if x.dims[a] != "L"], options)
     for axis in sorted(axes) if keepdim else ():
         out = out.unsqueeze(axis)
-    return Extreme(out, _Unknown(kind)) if kind in ("max", "min") else out
+    return Extreme(out, cast("Any", _Unknown(kind))) if kind in ("max", "min") else out

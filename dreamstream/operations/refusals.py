@@ -100,7 +100,8 @@ MASKED = Refusal(
     SEES_ALL.remedy,
 )
 WHOLE = Refusal(
-    "a statistic of the stream that its frames use: `x - x.mean(2, keepdim=True)`, squeeze-excite, `x.softmax(2)`",
+    "what its frames use of a whole stream: `x - x.mean(2, keepdim=True)`, squeeze-excite, `x.softmax(2)`, "
+    "`x.flip(2)`",
     "it is known at the stream's end, when its frames have left",
     "use a statistic of each frame or of the frames so far, or return both and combine them outside the forward",
     waits=True,

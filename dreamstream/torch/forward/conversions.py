@@ -145,12 +145,11 @@ def where(forward: Forward, *args: Any, **kwargs: Any) -> Any:
 
 def _with_mean(name: str) -> None:
     @function(f"{name}_mean")
-    def both(forward: Forward, input: Any, dim: Any = None, *args: Any, keepdim: bool = False, **kwargs: Any) -> Any:
+    def both(forward: Forward, input: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
         if isinstance(dim, bool):  # torch.var_mean(x, unbiased)
             args, dim = (dim, *args), None
-        keepdim = keepdim or len(args) > 1 and args[1]
-        spread = getattr(input, name)(dim, *args[:1], keepdim=keepdim, **kwargs)
-        return spread, input.mean(dim, keepdim=keepdim)
+        keepdim = args[1] if len(args) > 1 else kwargs.get("keepdim", False)
+        return getattr(input, name)(dim, *args, **kwargs), input.mean(dim, keepdim=keepdim)
 
 
 for _name in ("var", "std"):

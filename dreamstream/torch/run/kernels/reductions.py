@@ -111,9 +111,16 @@ def _valid(frames: Tensor, n: Tensor) -> Tensor:
     return _of_rows(places < there(n, frames)[:, None], frames)
 
 
+def _of_ended(step: Step, quotient: Tensor, divisor: Tensor, like: Tensor) -> tuple[Tensor]:
+    """Return the quotients of streams that end, whose gradients no other row's division by zero reaches."""
+    assert step.ended is not None
+    y = quotient / torch.where(_of_rows(step.ended, divisor), divisor, 1)
+    return (y.to(like.dtype)[:, None][:, : step.n[0]],)
+
+
 @windowed("var_frames", carries=_zeros(2))
 def var_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
-    """Return the variance of whole streams, where they end, by the means and squares so far and of these frames."""
+    """Return the variance of whole streams, where they end, by means and squares so far and of these frames."""
     (x,), (mean, squares) = windows, state
     frames, n = x.new()
     wide = frames.double()
@@ -123,7 +130,7 @@ def var_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any], st
     off = torch.where(_valid(wide, n), wide - own[:, None], 0)
     squares = squares + off.square().sum(1) + apart.square() * before * share
     lost = (_of_rows(x.known, mean).to(mean) - step.attributes["correction"]).clamp(min=0)
-    return ((squares / lost).to(frames.dtype)[:, None][:, : step.n[0]],), (mean + apart * share, squares)
+    return _of_ended(step, squares, lost, frames), (mean + apart * share, squares)
 
 
 @windowed("softmax_sum", carries=_zeros(3))
@@ -141,8 +148,7 @@ def softmax_sum(step: Step, windows: Sequence[Window], weights: Sequence[Any], s
     by = (hidden - centre[:, None]).exp()
     kept = torch.where(started, (so_far - centre).exp(), 0)
     divisor, total = divisor * kept + by.sum(1), total * kept + (by * frames).sum(1)
-    y = (total / divisor).to(frames.dtype)
-    return (y[:, None][:, : step.n[0]],), (largest, divisor, total)
+    return _of_ended(step, total, divisor, frames), (largest, divisor, total)
 
 
 @windowed("length", "require")
