@@ -71,7 +71,7 @@ def _softmax_sum(rng: Rng, dtype: str) -> Case:
 def _spread(rng: Rng, dtype: str) -> Case:
     length = list(pick(rng, (), (), (1, 2), (2, 3), (0, 2, 1, 3)))
     rank = int(rng.integers(0, 3))
-    limit = int(pick(rng, -1, -1, 20))
+    limit = int(pick(rng, -1, 20))
 
     def forward(case: Case, weights: Any, x: Any, of: Any) -> Any:
         axis = case.layout.index("L")
