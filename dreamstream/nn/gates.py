@@ -12,7 +12,7 @@ Source: fmoe.gates; EmbeddingGate: 3M-ASR; TopKGate: Mixtral, Qwen-MoE, DeepSeek
 
 from __future__ import annotations
 
-from . import routing
+from . import routing, routing_models
 from .module import Module
 from .native_ops import OPS
 
@@ -70,11 +70,11 @@ class DCGate(routing.DC, Module):
     ops = OPS
 
 
-class EmbeddingGate(routing.Embedding, Module):
-    __doc__ = routing.Embedding.__doc__
+class EmbeddingGate(routing_models.Embedding, Module):
+    __doc__ = routing_models.Embedding.__doc__
     ops = OPS
 
 
-class TopKGate(routing.TopK, Module):
-    __doc__ = routing.TopK.__doc__
+class TopKGate(routing_models.TopK, Module):
+    __doc__ = routing_models.TopK.__doc__
     ops = OPS

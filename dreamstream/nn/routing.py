@@ -15,7 +15,6 @@ from .functional.texts import described
 
 __all__ = [
     "DC",
-    "Embedding",
     "Faster",
     "GShard",
     "Gate",
@@ -24,7 +23,6 @@ __all__ = [
     "Route",
     "Swipe",
     "Switch",
-    "TopK",
     "Zero",
 ]
 
@@ -51,7 +49,7 @@ PARAMETERS = {
     "group_score": '{"max", "top2"}: What a group is chosen by, its greatest or the sum of its two greatest.',
     "scale": "Factor of the weights.",
 }
-_described = described(
+described_gate = described(
     "",
     {
         "ShapeError": "For numbers that don't fit.",
@@ -189,7 +187,7 @@ class Gate:
             )
 
 
-@_described
+@described_gate
 class Naive(Gate):
     """The greatest logits, weighted by softmax among them.
 
@@ -209,7 +207,7 @@ class Naive(Gate):
         return self.ops.router(x, self.gate.weight, self.gate.bias)
 
 
-@_described
+@described_gate
 class Faster(Naive):
     """Naive at one worker, with GShard's loss.
 
@@ -223,7 +221,7 @@ class Faster(Naive):
         return _gshard_loss(self, logits, chosen)
 
 
-@_described
+@described_gate
 class Swipe(Naive):
     """Naive at one worker: what one expert has too much goes to others of the same worker.
 
@@ -234,7 +232,7 @@ class Swipe(Naive):
     """
 
 
-@_described
+@described_gate
 class Zero(Gate):
     """The first expert for all tokens, each choice with the same weight.
 
@@ -251,7 +249,7 @@ class Zero(Gate):
         return Route(zeros.to(self.ops.int64) if index is None else index, score, None, None)
 
 
-@_described
+@described_gate
 class Noisy(Gate):
     """Logits with noise of a learnt size, in training.
 
@@ -359,7 +357,7 @@ class _Limited(Naive):
         return self.ops.limited(index, self.limit, self.tot_expert)
 
 
-@_described
+@described_gate
 class Switch(_Full, _Limited):
     """One expert, weighted by its probability; in training with noise between 1 - eps and 1 + eps.
 
@@ -409,7 +407,7 @@ def _gshard_loss(self: Any, logits: Any, chosen: Any) -> Any:
     return (shares * logits.softmax(-1).sum(0) / chosen.shape[0]).sum() * self.tot_expert
 
 
-@_described
+@described_gate
 class GShard(_Limited):
     """Two experts; the second is dropped by chance where its weight is small, and some by capacity.
 
@@ -453,7 +451,7 @@ class GShard(_Limited):
         return _gshard_loss(self, logits, chosen)
 
 
-@_described
+@described_gate
 class DC(GShard):
     """GShard, each expert limited by a part of all tokens.
 
@@ -465,135 +463,3 @@ class DC(GShard):
 
     def limit(self, n_tokens: int) -> int:
         return self._part_of(n_tokens)
-
-
-@_described
-class Embedding(Gate):
-    """3M's router: the best experts of softmax over all, by an embedding and the token together.
-
-    Notes
-    -----
-    Input ``(*, d_model)``, outputs ``(*, top_k)`` int64 and floats. **Streaming.** Delay 0, no state.
-    Source: 3M-ASR.
-    """
-
-    router_bias: Any
-
-    def __init__(
-        self,
-        d_model: int,
-        num_expert: int,
-        world_size: int = 1,
-        top_k: int = 1,
-        gate_bias: bool = False,
-        *,
-        d_embed: int | None = None,
-        keep_expert_output: bool = False,
-    ) -> None:
-        super().__init__(d_model, num_expert, world_size, top_k)
-        self.d_embed = d_model if d_embed is None else d_embed
-        width = self.d_embed + d_model
-        self.router_weights = self.ops.parameter(width, self.tot_expert, bound=1 / math.sqrt(width))
-        self.register_parameter("router_bias", self.ops.parameter(self.tot_expert) if gate_bias else None)  # type: ignore[attr-defined]
-        self.keep_expert_output = keep_expert_output
-
-    def joined(self, x: Any, embed: Any) -> Any:
-        """Return what the router sees: the embedding first."""
-        return self.ops.cat([embed, x], -1)
-
-    def logits(self, x: Any) -> Any:
-        return self.ops.router(x, self.router_weights.transpose(0, 1), self.router_bias)
-
-    def compared(self, logits: Any) -> Any:
-        return logits.softmax(-1)
-
-    def weights(self, logits: Any, index: Any) -> Any:
-        score = logits.softmax(-1).gather(-1, index)
-        return score * 0 + 1 if self.keep_expert_output else score
-
-    def loss_of(self, logits: Any, chosen: Any, index: Any) -> Any:
-        probability = logits.softmax(-1)
-        norm = (probability * probability).sum(-1).sqrt().clamp(min=TINY)
-        sparsity = (probability.sum(-1) / norm).mean()
-        mean = probability.sum(0) / probability.shape[0]
-        return sparsity, self.tot_expert * (mean * mean).sum()
-
-
-@_described
-class TopK(Gate):
-    """What language models use: softmax or sigmoid, groups of experts, a bias of the choice.
-
-    Notes
-    -----
-    Input ``(*, d_model)``, outputs ``(*, top_k)`` int64 and floats. **Streaming.** Delay 0, no state.
-    Source: the routers of Mixtral, Qwen-MoE and DeepSeek.
-    """
-
-    bias: Any
-    choice_bias: Any
-
-    def __init__(
-        self,
-        d_model: int,
-        num_expert: int,
-        world_size: int = 1,
-        top_k: int = 2,
-        gate_bias: bool = False,
-        *,
-        score: str = "softmax",
-        renormalise: bool = False,
-        choice_bias: bool = False,
-        groups: int = 1,
-        top_groups: int | None = None,
-        group_score: str = "max",
-        scale: float = 1.0,
-    ) -> None:
-        super().__init__(d_model, num_expert, world_size, top_k)
-        name = type(self).__name__
-        top_groups = groups if top_groups is None else top_groups
-        if score not in ("softmax", "sigmoid"):
-            raise ShapeError(f"{name}: score is 'softmax' or 'sigmoid', got {score!r}")
-        if group_score not in ("max", "top2"):
-            raise ShapeError(f"{name}: group_score is 'max' or 'top2', got {group_score!r}")
-        if groups < 1 or self.num_expert % groups or not 1 <= top_groups <= groups:
-            raise ShapeError(
-                f"{name}: groups divide num_expert = {self.num_expert}, and top_groups is from 1 to groups; got "
-                f"{groups} and {top_groups}"
-            )
-        if top_groups * (self.num_expert // groups) < self.top_k:
-            raise ShapeError(
-                f"{name}: {top_groups} groups of {self.num_expert // groups} experts are fewer than "
-                f"top_k = {self.top_k}"
-            )
-        if group_score == "top2" and groups > 1 and self.num_expert < 2 * groups:
-            raise ShapeError(f"{name}: group_score='top2' needs groups of two experts or more")
-        self.score, self.renormalise, self.groups = score, renormalise, groups
-        self.top_groups, self.group_score, self.scale = top_groups, group_score, scale
-        self.weight = self.ops.parameter(self.tot_expert, d_model, bound=1 / math.sqrt(d_model))
-        self.register_parameter("bias", self.ops.parameter(self.tot_expert) if gate_bias else None)  # type: ignore[attr-defined]
-        self.register_buffer("choice_bias", self.ops.zeros(self.tot_expert) if choice_bias else None)  # type: ignore[attr-defined]
-
-    def logits(self, x: Any) -> Any:
-        return self.ops.router(x, self.weight, self.bias)
-
-    def scores(self, logits: Any) -> Any:
-        """Return the probabilities of all experts."""
-        return logits.softmax(-1) if self.score == "softmax" else logits.sigmoid()
-
-    def compared(self, logits: Any) -> Any:
-        scores = self.scores(logits)
-        if self.choice_bias is not None:
-            scores = scores + self.choice_bias
-        if self.top_groups == self.groups:
-            return scores
-        grouped = scores.unflatten(-1, (self.groups, -1))
-        best = grouped.amax(-1) if self.group_score == "max" else self.ops.topk(grouped, 2)[0].sum(-1)
-        _, found = self.ops.topk(best, self.top_groups)
-        among = self.ops.one_hot(found, self.groups).sum(-2) > 0
-        return self.ops.where(among.unsqueeze(-1), grouped, -math.inf).flatten(-2)
-
-    def weights(self, logits: Any, index: Any) -> Any:
-        score = self.scores(logits).gather(-1, index)
-        if self.renormalise:
-            score = score / (score.sum(-1, keepdim=True) + TINY)
-        return score * self.scale if self.scale != 1 else score

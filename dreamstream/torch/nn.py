@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from ..errors import NotStreamableError, ShapeError, StreamIndexError
 from ..nn import functional as native
-from ..nn import mixing, routing
+from ..nn import mixing, routing, routing_models
 from ..nn.native_ops import first_come
 from ..stream.where import user_line
 from .forward.conversions import with_value
@@ -216,13 +216,13 @@ class DCGate(routing.DC, torch.nn.Module):
     ops = _OPS
 
 
-class EmbeddingGate(routing.Embedding, torch.nn.Module):
-    __doc__ = routing.Embedding.__doc__
+class EmbeddingGate(routing_models.Embedding, torch.nn.Module):
+    __doc__ = routing_models.Embedding.__doc__
     ops = _OPS
 
 
-class TopKGate(routing.TopK, torch.nn.Module):
-    __doc__ = routing.TopK.__doc__
+class TopKGate(routing_models.TopK, torch.nn.Module):
+    __doc__ = routing_models.TopK.__doc__
     ops = _OPS
 
 
