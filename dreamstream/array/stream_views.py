@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModeError, NotStreamableError, ShapeError
-from ..stream.rules import join, require_same
+from ..stream.rules import Length, join, require_same
 from ..stream.where import INSTEAD, user_line
 from . import chunks, forward, reductions, views, writing  # noqa: F401  (plain methods that are taken up)
 from .axes import axes_of, axis_of, numbered, sizes_of
@@ -23,6 +23,7 @@ from .creation import cat, full_like
 from .stream_tensor import StreamTensor
 from .symbolic import SAME_ORDER
 from .tensor import Tensor, take
+from .weights import Weights
 
 __all__: list[str] = []
 
@@ -148,6 +149,10 @@ def gather(self: Any, dim: int, index: Any) -> Any:
 def repeat(self: Any, *repeats: Any) -> Any:
     times = sizes_of(repeats)
     x = self
+    if self.edge is not None and self.rate == 0 and any(isinstance(n, Length) for n in times):
+        return self.expand(*[n if isinstance(n, Length) else -1 for n in times]).repeat(
+            *[1 if isinstance(n, Length) else n for n in times]
+        )
     if len(times) != self.ndim or any(isinstance(d, str) and n != 1 for d, n in zip(self.dims, times)):
         if self.edge is not None:
             raise _refuse(self, f"repeat{times}")
@@ -170,8 +175,12 @@ def repeat_interleave(self: Any, repeats: Any, dim: Any = None, *, output_size: 
 
 
 def _across(self: Any, what: str, axis: int) -> Any:
-    """Return the plain tensor for what works along B or L: only outside a forward."""
+    """Return the plain tensor for what works along B or L outside a forward; inside, what it is of streams."""
     if self.edge is not None:
+        if what == "softmax" and self.dims[axis] == "L":
+            return Weights(self)
+        if what == "log_softmax" and self.dims[axis] == "L":
+            return self - self.logsumexp(axis, keepdim=True)
         raise _refuse(self, f"{what} along {self.dims[axis]}")
     return chunks.fall_back(self, f"{what} along {self.dims[axis]}")
 
@@ -289,6 +298,10 @@ def matmul(self: Any, other: Any) -> Any:
     return _methods(self).matmul(self, other, False)
 
 
+def bmm(self: Any, mat2: Any) -> Any:
+    return self.matmul(mat2) if self.edge is not None else Tensor.bmm(chunks.fall_back(self, "bmm"), mat2)
+
+
 def __rmatmul__(self: Any, other: Any) -> Any:
     return _methods(self).matmul(self, other, True)
 
@@ -331,6 +344,9 @@ def _feature(self: Any, name: str, dim: Any) -> int:
 def _flip(self: Any, *args: Any, dims: Any = None, dim: Any = None) -> Any:
     x = self.in_order()
     for d in sizes_of(args or ((dims if dim is None else dim),)):
+        if x.dims[x._axis("flip", d)] == "L":
+            x = forward.flip(x)
+            continue
         axis = _feature(x, "flip", d)
         x = forward.picked(x, axis, np.arange(x.features[axis])[::-1])
     return writing.copied(x)
@@ -502,7 +518,7 @@ take(
     **{name: _reduction(name) for name in REDUCTIONS},
     **{name: _along(name, *how) for name, how in ALONG.items()},
     _write=_write,
-    **{name: _plain_only(name) for name in ("masked_select", "bmm", "addmm")},
+    **{name: _plain_only(name) for name in ("masked_select", "addmm")},
 )
 take(
     StreamTensor,
