@@ -64,7 +64,7 @@ class StreamTensor(Tensor):
     _rate: Fraction
     #: Inside a forward, of a tensor that shares another's memory: how it is taken of it (`array.writing`).
     _view: Any = None
-    #: What was taken of this one, or may share its memory: weak references, each with whether that is certain.
+    #: What was taken of this one, or may share its memory: references, each with whether that is certain.
     _views: Sequence[tuple[Any, bool]] = ()
 
     def __init__(self, *_: Any, **__: Any) -> None:

@@ -493,7 +493,6 @@ def _back_viewed(x: Any, v: Any, *_: Any, **__: Any) -> Any:
 
 #: What shares memory: by its name the method, and what puts a view back where it was taken from.
 VIEWS: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
-    "__getitem__": (__getitem__, lambda x, v, index: writing.assign(x, index, v)),
     "permute": (permute, _back_permuted),
     "unsqueeze": (unsqueeze, _back_shaped),
     "squeeze": (squeeze, _back_shaped),
@@ -523,5 +522,6 @@ take(
 take(
     StreamTensor,
     **{name: writing.viewing(method, back) for name, (method, back) in VIEWS.items()},
+    __getitem__=writing.viewing(__getitem__, lambda x, v, i: writing.assign(x, i, v), copies=writing.picks),
     **{f.__name__: writing.viewing(f, None, certain=False) for f in (reshape, flatten, contiguous)},
 )

@@ -27,7 +27,7 @@ from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
 
-__all__ = ["assign", "copied", "unsure", "viewing", "write"]
+__all__ = ["assign", "copied", "picks", "unsure", "viewing", "write"]
 
 
 class View:
@@ -75,16 +75,16 @@ def _set(x: StreamTensor, state: StreamTensor) -> None:
 def _joined(x: Any, out: Any, view: View | None) -> Any:
     """Let `out` be a view of x, or a tensor that may share its memory."""
     out._view = view
-    _related(x, out, view is not None)
+    _related(x, ref(out), view is not None)
     if view is None:
-        _related(out, x, False)
+        _related(out, lambda: x, False)  # for good: through x it is related to others
     return out
 
 
-def _related(x: Any, other: Any, certain: bool) -> None:
+def _related(x: Any, other: Callable[[], Any], certain: bool) -> None:
     if not x._views:
         x._views = []
-    x._views.append((ref(other), certain))
+    x._views.append((other, certain))
 
 
 def unsure(x: Any, out: Any) -> Any:
@@ -100,7 +100,10 @@ def copied(x: StreamTensor) -> StreamTensor:
 
 
 def viewing(
-    method: Callable[..., Any], back: Callable[..., Any] | None, certain: bool = True
+    method: Callable[..., Any],
+    back: Callable[..., Any] | None,
+    certain: bool = True,
+    copies: Callable[..., bool] = lambda *_, **__: False,
 ) -> Callable[..., Any]:
     """Let what a method gives inside a forward be a view.
 
@@ -111,6 +114,8 @@ def viewing(
         ``(tensor, view, arguments of the method)``: gives the tensor into which the view was written.
     certain : bool
         Whether it shares memory always.
+    copies : callable
+        Whether it never does, with these arguments.
     """
 
     @wraps(method)
@@ -118,6 +123,8 @@ def viewing(
         out = method(self, *args, **kwargs)
         if self.edge is None or type(out) is not type(self):
             return out
+        if copies(*args, **kwargs):
+            return copied(out) if out is self else out
         if not certain:
             return unsure(self, out)
         if out is self or isinstance(out._view, View):
@@ -126,6 +133,12 @@ def viewing(
         return _joined(self, out, View(self, lambda x: method(x, *args, **kwargs), put))
 
     return taken
+
+
+def picks(index: Any) -> bool:
+    """Whether an index has arrays, so that it makes a copy."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(p, (list, np.ndarray)) or getattr(p, "ndim", 0) for p in parts)
 
 
 # ---------------------------------------------------------------- writing

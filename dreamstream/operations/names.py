@@ -64,10 +64,11 @@ def _each(rule: Rule, names: str, **more: Any) -> Iterator[Operation]:
 
 _ROWS = (
     # elements: what torch's tags miss, since torch composes it of others
-    *_each("elementwise", "alpha_dropout bernoulli bucketize clip complex conj conj_physical copy dequantize"),
-    *_each("elementwise", "dropout1d dropout2d dropout3d feature_dropout feature_alpha_dropout poisson polar"),
+    *_each("elementwise", "bernoulli bucketize clip complex conj conj_physical copy dequantize"),
+    *_each("elementwise", "feature_dropout poisson polar"),
     *_each("elementwise", "hardsigmoid hardswish isclose isreal softshrink softsign tanhshrink"),
-    *_each("elementwise", "dropout real imag", shares=True),
+    *_each("elementwise", "dropout dropout1d dropout2d dropout3d real imag", shares=True),
+    *_each("elementwise", "alpha_dropout feature_alpha_dropout", shares=True),
     # elements, by Python's operators
     Operation("bitwise_and", native="__and__"),
     Operation("bitwise_or", native="__or__"),
@@ -83,7 +84,8 @@ _ROWS = (
     *_each("same", "clone ipu pin_memory share_memory retains_grad"),
     *_each("same", "resolve_conj resolve_neg empty_like full_like ones_like zeros_like rand_like randint_like"),
     *_each("same", "randn_like fill zero normal uniform random exponential geometric log_normal cauchy"),
-    Operation("positive", "same", native="__pos__", shares=True),
+    Operation("positive", "same", native="__pos__"),
+    Operation("__pos__", "same", shares=True),
     # along a dimension
     *_each("along", "softmax log_softmax softmin cumsum cumprod logcumsumexp cummax cummin", arguments=("dim",)),
     *_each("along", "sort argsort glu", arguments=("dim",), default=-1),
@@ -139,7 +141,7 @@ _ROWS = (
     Operation("ravel", "reshaped", shares=True),
     Operation("view_copy", native="view"),
     *_each("repeated", "expand expand_as", shares=True),
-    Operation("broadcast_to", "repeated", shares=True),
+    Operation("broadcast_to", "repeated", native="expand"),
     *_each("repeated", "repeat tile"),
     Operation("unfold", "unfold", shares=True),
     Operation("pad", "pad"),
