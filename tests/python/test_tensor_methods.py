@@ -151,13 +151,6 @@ REAL = {
     "isfinite": [lambda d: d.odd.isfinite()],
     "floor_divide": [lambda d: d.p.floor_divide(d.p), lambda d: d.x // 2],
     "remainder": [lambda d: d.x.remainder(d.p), lambda d: d.x % 3],
-    "sort": [
-        lambda d: d.x.sort(0).values,
-        lambda d: d.x.sort(-1, descending=True).indices,
-        lambda d: d.x.sort(descending=True).values,
-    ],
-    "argsort": [lambda d: d.x.argsort(1), lambda d: d.x.argsort(dim=0, descending=True)],
-    "topk": [lambda d: d.x.topk(2, 0).values, lambda d: d.x.topk(1, largest=False).indices],
     "cumprod": [lambda d: d.x.cumprod(0), lambda d: d.x.cumprod(dim=-1), lambda d: d.row[0].cumprod(0)],
     "cumsum": [lambda d: d.x.cumsum(0), lambda d: d.x.cumsum(dim=-1), lambda d: d.row[0].cumsum(0)],
     "reshape": [
@@ -330,6 +323,13 @@ REAL = {
 }
 
 FLOAT = {
+    "sort": [
+        lambda d: d.x.sort(0).values,
+        lambda d: d.x.sort(-1, descending=True).indices,
+        lambda d: d.x.sort(descending=True).values,
+    ],
+    "argsort": [lambda d: d.x.argsort(1), lambda d: d.x.argsort(dim=0, descending=True)],
+    "topk": [lambda d: d.x.topk(2, 0).values, lambda d: d.x.topk(1, largest=False).indices],
     "div": [
         lambda d: d.x.div(d.p),
         lambda d: 1 / d.p,
