@@ -1,4 +1,4 @@
-"""What the dimensions of noted scores are, whatever order models have them in, heads joined with B or in groups."""
+"""What the dimensions of noted scores are, in whatever order, with heads joined with B or in groups."""
 
 from __future__ import annotations
 

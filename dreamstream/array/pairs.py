@@ -1,7 +1,7 @@
 """What a forward builds over stream axes: positions, masks and terms by position.
 
-``arange(x.size(1))`` is not known while streams are open. What is computed of it is noted, and computed for a length
-that shows all of it once attention asks what it says (`dreamstream.stream.pairs`).
+``arange(x.size(1))`` is not known while streams are open. What is computed of it is noted, and computed for a
+length that shows all of it once attention asks what it says (`dreamstream.stream.pairs`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from ..errors import NotStreamableError
 from ..stream.pairs import LONGEST, MASKED, Recognised, Unrecognised, long_enough, recognised
 from ..stream.rules import BatchSize, Length
+from ..stream.tree import map_leaves
 from ..stream.where import user_line
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -45,10 +46,19 @@ class Pairs:
     is_stream = True
     dims = features = ("pairs",)  # what is written in place stays such
     #: Whose functions compute it, and its tensors.
-    tensor: type = Tensor
+    tensor: Any = Tensor
 
     def __init__(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.func, self.args, self.kwargs = func, args, kwargs
+        self.constants: tuple[int, ...] = ()  # that stand in the function
+
+    @classmethod
+    def of_call(cls, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pairs:
+        """Return what a function of lengths gives that is called with integers, and with shapes of streams."""
+        given, named = (map_leaves(x, _shape_alone) for x in (args, kwargs))
+        out = cls(func, given, named)
+        out.constants = tuple(c for c in func.__code__.co_consts if type(c) is int)
+        return out
 
     # ------------------------------------------------------------------ of the library
     @staticmethod
@@ -95,7 +105,7 @@ class Pairs:
             return {k: self._at(v, count) for k, v in x.items()}
         if type(x) in (list, tuple):
             return type(x)(self._at(i, count) for i in x)
-        return x.at(count) if hasattr(x, "stands_for") else x
+        return x.at(count) if isinstance(x, ShapeOf) else x
 
     def _of_symbolic(self, x: Symbolic, count: Count) -> Any:
         """Return lengths and positions at a number of frames, which are those of all streams."""
@@ -175,6 +185,7 @@ class Pairs:
         name = self.func.__name__.strip("_")
         filling = name in ("full", "masked_fill", "full_like", "new_full", "where")
         scaling = filling or name in ("mul", "rmul", "imul", "multiply")
+        yield from self.constants
         for x in flat((*self.args, *self.kwargs.values())):
             found: list[float] = []
             if isinstance(x, Pairs):
@@ -209,11 +220,11 @@ class Pairs:
                 yield x.length
             elif isinstance(x, Pairs):
                 yield from x._lengths()
-            elif hasattr(x, "stands_for"):
-                yield x.stands_for
+            elif isinstance(x, ShapeOf):
+                yield from (s for s in x.shape if isinstance(s, Length))
 
     def _key(self, x: Any, keys: Any, tensors: list[Any]) -> Any:
-        """Return what is equal of equal programs; tensors go to a list, by whose identities they are told apart."""
+        """Return what is equal of equal programs; tensors go to a list, to be told apart by identity."""
         if isinstance(x, Pairs):
             return (x.func, self._key(x.args, keys, tensors), self._key(tuple(x.kwargs.items()), keys, tensors))
         if isinstance(x, Symbolic):
@@ -228,6 +239,8 @@ class Pairs:
             return self._key((x.start, x.stop, x.step), keys, tensors)
         if isinstance(x, (list, tuple)):
             return tuple(self._key(i, keys, tensors) for i in x)
+        if isinstance(x, ShapeOf):
+            return self._key(x.shape, keys, tensors)
         return type(x), x.key() if hasattr(x, "key") else str(x)
 
     def as_output(self) -> NoReturn:
@@ -253,7 +266,7 @@ class Pairs:
                 plus = by * sizes[0] - _count(length, _PROBED[0])
                 for more in range(plus, plus + by):
                     if all((_count(length, n) + more) // by == s for n, s in zip(_PROBED, sizes)):
-                        return (length + more) // by
+                        return length if (by, more) == (1, 0) else ((length + more) // by).counting()
         raise NotStreamableError(f"the size of {self!r} at {user_line()} is none of a stream's; {SERVES}")
 
     def size(self, dim: int | None = None) -> Any:
@@ -263,6 +276,10 @@ class Pairs:
         return len(self._probe(_PROBED[0]).shape)
 
     ndim = property(dim)
+
+    @property
+    def names(self) -> tuple[None, ...]:
+        return (None,) * self.dim()
 
     @property
     def dtype(self) -> Any:
@@ -290,6 +307,53 @@ _PROBED = (96, 128, 149)
 #: The most that any stream has.
 _MOST = 2**40
 
+
+class ShapeOf:
+    """A stream of which a function of lengths may know the shape, and nothing else.
+
+    Parameters
+    ----------
+    shape : sequence of int, Length or BatchSize
+    device, dtype
+        Its own.
+    """
+
+    def __init__(self, shape: Sequence[Any], device: Any, dtype: Any) -> None:
+        self.shape, self.device, self.dtype = tuple(shape), device, dtype
+
+    def at(self, count: Count) -> ShapeOf:
+        """Return it where lengths are what `count` says."""
+        sizes = (count(s) if isinstance(s, Length) else 1 if isinstance(s, BatchSize) else s for s in self.shape)
+        return ShapeOf(sizes, self.device, self.dtype)  # type: ignore[arg-type]
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    ndim = property(dim)
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise NotStreamableError(
+            f"{name} of a stream in a function that makes a mask, at {user_line()}: of streams such a function may "
+            "know the shape; a mask of values does not stream"
+        )
+
+
+def _shape_alone(x: Any) -> Any:
+    inner = getattr(x, "_inner", x)
+    edge = getattr(inner, "edge", None)
+    if edge is None or isinstance(inner, Length):
+        return x
+    return ShapeOf(inner.shape, getattr(x, "device", "cpu"), getattr(x, "dtype", None))
+
+
 _SAID: dict[Any, tuple[Recognised, tuple[Any, ...]]] = {}
 _REMEMBERED = 256
 
@@ -312,7 +376,7 @@ def _count(length: Length, frames: int) -> int:
 
 
 def _frames_for(keys: Any, n: int) -> tuple[int, int, int]:
-    """Return the fewest and the most frames of the forward's input that give n keys, or the next number, and that."""
+    """Return the fewest and most frames of the forward's input that give n keys, or the next number; and that."""
     formula = keys.shape[2].formula()
     if formula is None:
         return n, n, n

@@ -87,7 +87,7 @@ def paired(x: Any, s: str, other: Any, t: str, out: str) -> Scores | None:
     own, others = atoms_of(x, s, QUERIES), atoms_of(other, t, KEYS)
     if own is None or others is None or not summed or any(c not in s + t for c in out):
         return None
-    if any(d is None or d != STREAMS and len(d) > 1 for d in (*map(own.get, summed), *map(others.get, summed))):
+    if any(len(d[c]) > 1 or isinstance([*d[c], None][0], str) for c in summed for d in (own, others)):
         return None
     known: dict[str, tuple[Any, ...]] = {}
     lacking = []
@@ -220,6 +220,10 @@ class Scores:
         return self.ndim
 
     @property
+    def names(self) -> tuple[None, ...]:
+        return (None,) * self.ndim
+
+    @property
     def value(self) -> Any:
         return None
 
@@ -250,7 +254,7 @@ class Scores:
         return self.transpose(0, 1)
 
     @property
-    def mT(self) -> Scores:  # noqa: N802
+    def mT(self) -> Scores:
         return self.transpose(-2, -1)
 
     def unsqueeze(self, dim: int) -> Scores:
@@ -294,7 +298,9 @@ class Scores:
         dims: list[Any] = []
         for part in parts:
             dim, size = ((), 1) if part is None else next(own)
-            whole = part is None or (isinstance(part, slice) and part.start in (None, 0) and part.step in (None, 1))
+            whole = part is None or (
+                isinstance(part, slice) and part.start in (None, 0) and part.step in (None, 1)
+            )
             if whole and part is not None and part.stop is not None:
                 whole = isinstance(part.stop, Length) and isinstance(size, Length) and part.stop == size
             if not whole:

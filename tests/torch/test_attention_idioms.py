@@ -1,4 +1,4 @@
-"""Attention as it is written in the models of others: each way of writing it is exact, or refused with its line."""
+"""Attention as it is written in the models of others: each way of writing it is exact, or refused by its line."""
 
 from __future__ import annotations
 

@@ -254,9 +254,7 @@ def bmm(forward: Forward, input: Any, mat2: Any) -> Any:
 
 
 @function("baddbmm")
-def baddbmm(
-    forward: Forward, input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1
-) -> Any:
+def baddbmm(forward: Forward, input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     product = (batch1 @ batch2) * alpha
     return product if beta == 0 else product + (input if beta == 1 else input * beta)
 
@@ -288,7 +286,7 @@ def multihead(
     is_causal: bool = False,
     **_: Any,
 ) -> tuple[Any, Any]:
-    """Project, attend, and project again; masks are floats by now, and weights are noted, so that they are refused."""
+    """Project, attend, and project again; masks are floats by now, and weights are noted: their use is refused."""
     if bias_k is not None or bias_v is not None or add_zero_attn:
         raise NotStreamableError(
             f"MultiheadAttention at {user_line()}: add_bias_kv and add_zero_attn do not stream"
@@ -305,9 +303,9 @@ def multihead(
         parts = [linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases)]
     q, k, v = (x.transpose(0, 1).unflatten(-1, (num_heads, -1)).transpose(1, 2) for x in parts)
     causal = is_causal and attn_mask is None
-    weights = Scores.of(q, k).softmax(-1) if need_weights else None
+    noted = Scores.of(q, k).softmax(-1) if need_weights else None
     out = attention(forward, q, k, v, attn_mask, dropout_p if training else 0.0, causal)
-    return linear(out.transpose(1, 2).flatten(-2).transpose(0, 1), out_proj_weight, out_proj_bias), weights
+    return linear(out.transpose(1, 2).flatten(-2).transpose(0, 1), out_proj_weight, out_proj_bias), noted
 
 
 # ---------------------------------------------------------------------- statistics of a batch

@@ -15,6 +15,7 @@ from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
 from ...stream.pairs import Recognised
 from ...stream.rules import Length
+from ...stream.tree import leaves, map_leaves
 from ...stream.where import user_line
 from ..private import without_functions
 from ..run.dropping import dropping
@@ -30,7 +31,10 @@ class Pairs(NativePairs):
     """A tensor of torch whose size along some axes is a stream's length."""
 
     tensor = torch.Tensor
-    made = staticmethod(torch.from_numpy)
+
+    @staticmethod
+    def made(array: Any) -> Any:
+        return torch.from_numpy(array)
 
     @staticmethod
     @contextmanager
@@ -58,11 +62,11 @@ class Pairs(NativePairs):
         return Constant((at[:, rows, columns] - at[:, rows, rows]).to(keys.value), forward.arrays)
 
     @property
-    def T(self) -> Pairs:  # noqa: N802
+    def T(self) -> Pairs:
         return Pairs(torch.Tensor.t, (self,), {})
 
     @property
-    def mT(self) -> Pairs:  # noqa: N802
+    def mT(self) -> Pairs:
         return Pairs(torch.Tensor.transpose, (self, -2, -1), {})
 
     @property
@@ -166,8 +170,19 @@ def _of_symbolic_method(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     return forward._wrapped(out)
 
 
+def _of_call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Note a call of a user's function of lengths."""
+    noted = (
+        x._inner if isinstance(getattr(x, "_inner", None), (Pairs, Symbolic)) else x
+        for x in leaves((args, kwargs))
+    )
+    given, named = map_leaves((args, kwargs), lambda _: next(noted))
+    return current()._wrapped(Pairs.of_call(func, given, named))
+
+
 names.NOTED.update((Pairs, Scores, Greatest))
 TorchLength.note = staticmethod(_of_symbolic_method)
+TorchLength.note_call = staticmethod(_of_call)
 names.set_note(note)
 constants.set_pairs(lambda tensor, index: Pairs(torch.Tensor.__getitem__, (tensor, index), {}))
 Scores.dropping = staticmethod(dropping)
