@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partialmethod
 from typing import Any, NoReturn
 from weakref import ref
 
@@ -340,10 +341,21 @@ class ShapeOf:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        return self._refuse(name)
+
+    def _refuse(self, name: str, *_: Any) -> NoReturn:
         raise NotStreamableError(
-            f"{name} of a stream in a function that makes a mask, at {user_line()}: of streams such a function may "
-            "know the shape; a mask of values does not stream"
+            f"{name} of a stream in a function that makes a mask, at {user_line()}: of streams such a function "
+            "may know the shape; a mask of values does not stream"
         )
+
+
+for _name in (
+    "getitem", "iter", "array", "add", "sub", "mul", "truediv", "matmul", "lt", "le", "gt", "ge", "eq", "ne", "neg",
+    "abs", "invert", "and", "or",
+):  # fmt: skip
+    setattr(ShapeOf, f"__{_name}__", partialmethod(ShapeOf._refuse, _name))
+ShapeOf.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
 def _shape_alone(x: Any) -> Any:

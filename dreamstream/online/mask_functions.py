@@ -1,8 +1,8 @@
 """Functions that make masks of lengths by loops: called with numbers, once attention asks what they say.
 
-Such a function may be held by whoever imported it, so its code is exchanged, not the function: from then on a call
-that is given a length of a stream, or a stream, is noted like any other step that makes a mask. All other calls run
-what they ran before.
+Such a function may be held by whoever imported it, so its code is exchanged, not the function: from then on a
+call that is given a length of a stream, or a stream, is noted like any other step that makes a mask. All other
+calls run what they ran before.
 """
 
 from __future__ import annotations

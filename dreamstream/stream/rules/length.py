@@ -66,6 +66,8 @@ class Length(Token):
     __slots__ = ("plus", "terms")
     terms: tuple[tuple[int, Atom], ...]
     plus: int
+    #: What a user's function of lengths gives, where the library of the streams notes it.
+    note_call: ClassVar[Callable[..., Any]]
     _joined: ClassVar[type[BatchLength]]  # its product with the number of streams
 
     _what = "the length of a stream"

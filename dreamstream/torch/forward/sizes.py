@@ -25,8 +25,6 @@ class TorchLength(Length, torch.SymInt):
 
     #: What is noted of a function that says something of pairs of frames (`pairs`).
     note: ClassVar[Callable[..., Any]]
-    #: What is noted of a user's function of lengths.
-    note_call: ClassVar[Callable[..., Any]]
 
     types: ClassVar = {bool: torch.bool, float: torch.float32, int: torch.int64}
 
