@@ -54,11 +54,13 @@ class Pairs:
         self.constants: tuple[int, ...] = ()  # that stand in the function
 
     @classmethod
-    def of_call(cls, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pairs:
+    def of_call(
+        cls, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], constants: tuple[int, ...] = ()
+    ) -> Pairs:
         """Return what a function of lengths gives that is called with integers, and with shapes of streams."""
         given, named = (map_leaves(x, _shape_alone) for x in (args, kwargs))
         out = cls(func, given, named)
-        out.constants = tuple(c for c in func.__code__.co_consts if type(c) is int)
+        out.constants = (*constants, *(c for c in func.__code__.co_consts if type(c) is int))
         return out
 
     # ------------------------------------------------------------------ of the library
@@ -351,8 +353,8 @@ class ShapeOf:
 
 
 for _name in (
-    "getitem", "iter", "array", "add", "sub", "mul", "truediv", "matmul", "lt", "le", "gt", "ge", "eq", "ne", "neg",
-    "abs", "invert", "and", "or",
+    "getitem", "iter", "array", "add", "sub", "mul", "truediv", "matmul", "lt", "le", "gt", "ge", "eq", "ne",
+    "neg", "abs", "invert", "and", "or",
 ):  # fmt: skip
     setattr(ShapeOf, f"__{_name}__", partialmethod(ShapeOf._refuse, _name))
 ShapeOf.__hash__ = object.__hash__  # type: ignore[method-assign]

@@ -17,17 +17,27 @@ from ..array.symbolic import Symbolic
 from ..stream.rules import Length
 from ..stream.tree import leaves
 
-__all__ = ["bring", "called", "note_calls"]
+__all__ = ["BROUGHT", "bring", "called", "note_calls"]
 
-_ORIGINALS: list[Callable[..., Any]] = []
+#: What runs in place of a function that is given lengths: ``fn(length, original, args, kwargs)``.
+Instead = Callable[[Any, Any, Any, Any], Any]
+
+_ORIGINALS: list[tuple[Callable[..., Any], Instead]] = []
 _PLACES: dict[Any, int] = {}
 
+
+def _noted(length: Any, original: Any, args: Any, kwargs: Any) -> Any:
+    return type(length).note_call(original, args, kwargs)
+
+
 #: Functions of packages that are not loaded for them, by their modules.
-_BROUGHT = {"wenet.utils.mask": ("subsequent_chunk_mask", "add_optional_chunk_mask")}
+BROUGHT: dict[str, dict[str, Instead]] = {
+    "wenet.utils.mask": {"subsequent_chunk_mask": _noted, "add_optional_chunk_mask": _noted}
+}
 
 
-def note_calls(function: Any) -> None:
-    """Let a function of Python be called with integers where it is given lengths."""
+def note_calls(function: Any, instead: Instead = _noted) -> None:
+    """Let a function of Python be called with integers where it is given lengths, or let something run instead."""
     code = function.__code__
     if code in _PLACES:
         return
@@ -40,7 +50,7 @@ def note_calls(function: Any) -> None:
     asks = _asks.__code__.replace(co_consts=constants, co_name=code.co_name, co_freevars=code.co_freevars)
     function.__code__, function.__defaults__, function.__kwdefaults__ = asks, None, None
     _PLACES[asks] = len(_ORIGINALS)
-    _ORIGINALS.append(original)
+    _ORIGINALS.append((original, instead))
 
 
 def _asks(*args: Any, **kwargs: Any) -> Any:
@@ -51,7 +61,7 @@ def _asks(*args: Any, **kwargs: Any) -> Any:
 
 def called(place: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a function, or note that it is called with lengths."""
-    function = _ORIGINALS[place]
+    function, instead = _ORIGINALS[place]
     for x in leaves((args, kwargs)):
         inner = getattr(x, "_inner", x)
         if isinstance(inner, Symbolic):
@@ -61,14 +71,14 @@ def called(place: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         else:
             length = inner
         if isinstance(length, Length):
-            return type(length).note_call(function, args, kwargs)
+            return instead(length, function, args, kwargs)
     return function(*args, **kwargs)
 
 
 def bring() -> None:
     """Note calls of functions that are known to make masks, of the packages that are loaded."""
-    for module, names in _BROUGHT.items():
-        for name in names:
+    for module, names in BROUGHT.items():
+        for name, instead in names.items():
             function = getattr(sys.modules.get(module), name, None)
             if inspect.isfunction(function):
-                note_calls(function)
+                note_calls(function, instead)

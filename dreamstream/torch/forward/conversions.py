@@ -267,9 +267,12 @@ def bmm(forward: Forward, input: Any, mat2: Any) -> Any:
     return input @ mat2
 
 
-@function("baddbmm")
-def baddbmm(forward: Forward, input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-    product = (batch1 @ batch2) * alpha
+@function("addmm", "baddbmm")
+def added_to_a_product(
+    forward: Forward, input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1
+) -> Any:
+    product = mat1 @ mat2
+    product = product if alpha == 1 else product * alpha
     return product if beta == 0 else product + (input if beta == 1 else input * beta)
 
 

@@ -170,14 +170,16 @@ def _of_symbolic_method(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     return forward._wrapped(out)
 
 
-def _of_call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _of_call(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], constants: tuple[int, ...] = ()
+) -> Any:
     """Note a call of a user's function of lengths."""
     noted = (
         x._inner if isinstance(getattr(x, "_inner", None), (Pairs, Symbolic)) else x
         for x in leaves((args, kwargs))
     )
     given, named = map_leaves((args, kwargs), lambda _: next(noted))
-    return current()._wrapped(Pairs.of_call(func, given, named))
+    return current()._wrapped(Pairs.of_call(func, given, named, constants))
 
 
 names.NOTED.update((Pairs, Scores, Greatest))
