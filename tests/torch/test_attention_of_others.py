@@ -56,6 +56,32 @@ def test_wav2vec2_with_a_declared_context(how):
         assert torch.allclose(torch.cat(out), want, atol=1e-5), sizes
     model.offline()
     engine = ds.compile(model, ("B", "L"))
-    out = [engine.step({"s": x[0, :150].numpy()}, sos="s")["s"], engine.step({"s": x[0, 150:].numpy()}, eos="s")["s"]]
+    out = [
+        engine.step({"s": x[0, :150].numpy()}, sos="s")["s"],
+        engine.step({"s": x[0, 150:].numpy()}, eos="s")["s"],
+    ]
     assert np.abs(np.concatenate(out) - want.numpy()).max() <= 1e-5
     assert engine.state_bytes_per_frame == 0
+
+
+class GPT2(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        sizes = {"n_embd": 16, "n_layer": 2, "n_head": 4, "vocab_size": 11, "n_positions": 90}
+        tokens = {"bos_token_id": 1, "eos_token_id": 1}
+        self.model = transformers.GPT2Model(transformers.GPT2Config(**sizes, **tokens, attn_implementation=how))
+
+    def forward(self, x):
+        return self.model(inputs_embeds=x, use_cache=False).last_hidden_state
+
+
+@pytest.mark.parametrize("how", ["sdpa", "eager"])
+@torch.no_grad()
+def test_gpt2_by_embeddings(how):
+    torch.manual_seed(0)
+    model, x = GPT2(how).eval(), torch.randn(1, 40, 16)
+    want = model(x)[0]
+    engine = ds.compile(model, ("B", "L", 16))
+    assert engine.delay == 0
+    out = [engine.step({"s": x[0, :15].numpy()}, sos="s")["s"], engine.step({"s": x[0, 15:].numpy()}, eos="s")["s"]]
+    assert np.abs(np.concatenate(out) - want.numpy()).max() <= 1e-5

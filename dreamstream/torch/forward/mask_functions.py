@@ -36,7 +36,9 @@ def _attention(
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = causal and attention_mask is None and not is_declared()
     grouped = key.shape[1] != query.shape[1]
-    out = F.scaled_dot_product_attention(query, key, value, mask, dropout, causal, scale=scaling, enable_gqa=grouped)
+    out = F.scaled_dot_product_attention(
+        query, key, value, mask, dropout, causal, scale=scaling, enable_gqa=grouped
+    )
     return out.transpose(1, 2).contiguous(), None
 
 
