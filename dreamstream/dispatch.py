@@ -20,6 +20,7 @@ from . import _core
 from .array import hook
 from .array.axes import in_c_order
 from .array.dtypes import name_of, nominal
+from .array.forward import held, is_static
 from .array.plain import ARRAYS, INTEGERS, of_integers
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
@@ -319,6 +320,8 @@ def _found(
         tensors = [_stored(name, x, dims) for x in inputs]
     elif any(x.dims != inputs[0].dims for x in inputs):
         tensors = [x.in_order() for x in inputs]
+    if dims is None and any(map(is_static, tensors)):
+        tensors = _held(tensors)
     model = tensors[0]
     _require_frames_or_none(name, tensors)
     if dims is None:
@@ -434,7 +437,23 @@ def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
     return x.in_order([*range(lead), *(lead + d for d in dims if isinstance(d, int))])
 
 
+def _held(tensors: Sequence[StreamTensor]) -> list[StreamTensor]:
+    """Give what is given once to the frames that it meets: operands broadcast from the right."""
+    moving = [x for x in tensors if not is_static(x) and "L" in x.dims]
+    if not moving:
+        return list(tensors)
+    model = max(moving, key=lambda x: len(x.dims))
+    at = model.dims.index("L") - len(model.dims)
+    return [held(x, model.edge, max(len(x.dims) + at, -1)) if is_static(x) else x for x in tensors]
+
+
 def _require_frames_or_none(name: str, tensors: Sequence[StreamTensor]) -> None:
+    given = [is_static(x) for x in tensors]
+    if any(given) and not all(given) and any(x.rate != 0 for x in tensors):
+        raise NotStreamableError(
+            f"{name} at {user_line()}: what is given once meets frames; expand it over them first, as in "
+            "e.unsqueeze(1).expand(-1, x.size(1), -1)"
+        )
     pooled = [x.rate == 0 for x in tensors]
     if any(pooled) and not all(pooled):
         raise NotStreamableError(

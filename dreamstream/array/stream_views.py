@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
-from ..stream.rules import join, require_same
+from ..stream.rules import Length, join, require_same
 from ..stream.where import INSTEAD, user_line
 from . import chunks, forward, reductions, views  # noqa: F401  (the plain methods that are taken up here)
 from .axes import axes_of, axis_of, numbered, sizes_of
@@ -139,6 +139,8 @@ def expand(self: Any, *size: Any) -> Any:
 def repeat(self: Any, *repeats: Any) -> Any:
     times = sizes_of(repeats)
     x = self
+    if any(isinstance(n, Length) for n in times):
+        return forward.repeat_given(self, times)
     if len(times) != self.ndim or any(isinstance(d, str) and n != 1 for d, n in zip(self.dims, times)):
         if self.edge is not None:
             raise _refuse(self, f"repeat{times}")
@@ -149,13 +151,13 @@ def repeat(self: Any, *repeats: Any) -> Any:
 
 
 def repeat_interleave(self: Any, repeats: Any, dim: Any = None, *, output_size: int | None = None) -> Any:
-    if dim is None or not isinstance(repeats, int) or output_size is not None:
+    if dim is None or not isinstance(repeats, (int, Length)) or output_size is not None:
         if self.edge is not None:
             raise _refuse(self, "repeat_interleave without dim, or by several counts")
         plain = chunks.fall_back(self, "this repeat_interleave")
         return plain.repeat_interleave(repeats, dim, output_size=output_size)
     axis = self._axis("repeat_interleave", dim)
-    if repeats < 1:
+    if isinstance(repeats, int) and repeats < 1:
         raise ShapeError(f"repeat_interleave: a stream is repeated at least once, got {repeats}")
     return _methods(self).repeat_interleave(self, axis, repeats)
 
