@@ -182,7 +182,8 @@ class TorchCall(Call):
         if plan is None:
             plan = leg.plan = _Plan(leg, weights)
         inputs = list(map(_COUNTS, edges))
-        outputs = leg.op.counts(inputs, self.ended, self.ids)
+        # In training what is given once seems to come with this call, not so the frames for which it is held.
+        outputs = [inputs[1]] if plan.holds else leg.op.counts(inputs, self.ended, self.ids)
         if plan.passes and (inputs[0][:, ::2] == outputs[0][:, ::2]).all():
             return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
         with without_functions():  # kernels see plain tensors only
@@ -295,6 +296,7 @@ class _Plan:
         op = leg.op
         self.kernel: Kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[op.name]
         self.passes = op.name == "sync"  # its new frames are the input's, where that is no further
+        self.holds = op.name == "hold"
         self.arrays = any(isinstance(w, np.ndarray) for w in weights)
         ranks = tuple(len(features) for _, features, _, _ in leg.signatures[: leg.n_values])
         #: Filled anew in every call.
