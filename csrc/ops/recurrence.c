@@ -1,5 +1,4 @@
-/* ops/recurrence.c: recurrent cells, along the stream (stacked in layers, in one direction or both) and on frames
- * by themselves.
+/* ops/recurrence.c: recurrent cells, along the stream (layers, in one direction or both) and on single frames.
  *
  * A cell makes gates * H values of two products, a = x W_ih^T + b_ih and b = h W_hh^T + b_hh, and from them the
  * next h, an LSTM the next c too:
@@ -19,9 +18,8 @@
  * frame out; h_n [layers * D][P] and c_n [layers * D][H], one frame at the end. Carried: h [layers][P] and
  * c [layers][H]. Bidirectional needs the whole stream and carries nothing.
  *
- * On frames by themselves (lstm_cell, ...): in x [..., I], then h [..., H], then c [..., H], or x alone, with zeros
- * for the others; weight_ih, weight_hh, bias_ih?, bias_hh?; out h [..., H], then c [..., H]; frame in, frame out.
- * Every vector is a stream of one frame.
+ * On frames by themselves (lstm_cell, ...), every vector a stream of one: in x [..., I], then h and c [..., H], or x
+ * alone, with zeros for the others; weight_ih, weight_hh, bias_ih?, bias_hh?; out h, then c; frame in, frame out.
  *
  * A layer takes all new frames of all streams through one product with W_ih; then, frame after frame, all streams
  * that have one through one product with W_hh. No row of a product depends on another, so neither chunks nor
@@ -131,21 +129,20 @@ static ds_status recurrence_check_cell(const ds_op *op, const sizes *s, size_t c
                                  [WEIGHT_HR] = {out, (int64_t)s->hidden}};
     for (int which = WEIGHT_IH; which <= WEIGHT_HR; which++) {
         const int at = recurrence_weight_index(op, s, cell, which);
-        if (at >= 0) {
-            const int rank = which == BIAS_IH || which == BIAS_HH ? 1 : 2;
-            char name[48];
-            (void)snprintf(name, sizeof name, s->single ? "%s" : "%s_l%zu%s", names[which], layer,
-                           cell % s->directions ? "_reverse" : "");
+        const int rank = which == BIAS_IH || which == BIAS_HH ? 1 : 2;
+        char name[48];
+        (void)snprintf(name, sizeof name, s->single ? "%s" : "%s_l%zu%s", names[which], layer,
+                       cell % s->directions ? "_reverse" : "");
+        if (at >= 0)
             DS_TRY(ds_op_require_weight(op, at, name, rank, shapes[which]));
-        }
     }
     return DS_OK;
 }
 
 static ds_status recurrence_check_weights(const ds_op *op, const sizes *s)
 {
-    const size_t n = s->cells * (size_t)recurrence_per_cell(s), most = n + (size_t)s->n_states;
-    const size_t n_given = (size_t)op->n_weights;
+    const size_t n = s->cells * (size_t)recurrence_per_cell(s), n_given = (size_t)op->n_weights;
+    const size_t most = n + (op->n_inputs > 1 ? 0 : (size_t)s->n_states);
     const ds_signature *const in = &op->in[X], *const ih = &op->weight[WEIGHT_IH];
     char text[160];
     DS_CHECK(!ds_op_has_weight(op, WEIGHT_IH) || ih->rank != 2 ||
@@ -168,19 +165,17 @@ static ds_status recurrence_check_weights(const ds_op *op, const sizes *s)
         if (ds_op_has_weight(op, (int)n + i))
             DS_TRY(ds_op_require_weight(op, (int)n + i, i == 0 ? "h0" : "c0", 2, state));
     }
-    DS_CHECK(s->single || n_given == n || op->n_inputs == 1, DS_ARGUMENT,
-             "%s: its state before the first frame is given as weights or as inputs, not both",
-             op->def->name);
     return DS_OK;
 }
 
-/* The states given as inputs are `state`, for the first part; of an lstm's c the last dimension is `hidden`. */
-static ds_status recurrence_check_states(const ds_op *op, ds_signature state, int64_t hidden)
+/* States given as inputs: of single cells as x is, else all cells' side by side. */
+static ds_status recurrence_check_states(const ds_op *op, const sizes *s)
 {
     char text[160], want[160];
+    ds_signature state = op->in[X];
     for (int i = H; i < op->n_inputs; i++) {
-        if (i > H)
-            state.shape[state.rank - 1] = hidden;
+        state.shape[state.rank - 1] =
+            (int64_t)(s->cells * recurrence_state_bytes(s, i - H) / s->element);
         DS_CHECK(ds_signature_same_shape(&op->in[i], &state), DS_SHAPE,
                  "%s: expected a state of shape %s, got %s", op->def->name,
                  ds_signature_text(&state, want, sizeof want),
@@ -225,17 +220,6 @@ static ds_status recurrence_set_sizes(ds_op *op, const sizes *s)
     return DS_OK;
 }
 
-/* The outputs of single cells, which are as the states that they may be given. */
-static ds_status recurrence_infer_single(ds_op *op, const sizes *s)
-{
-    ds_signature state = op->in[X];
-    state.shape[state.rank - 1] = (int64_t)s->hidden;
-    DS_TRY(recurrence_check_states(op, state, (int64_t)s->hidden));
-    for (int i = 0; i < op->n_outputs; i++)
-        op->out[i] = state;
-    return DS_OK;
-}
-
 static ds_status recurrence_infer(ds_op *op)
 {
     const ds_signature *hh = &op->weight[WEIGHT_HH];
@@ -260,11 +244,11 @@ static ds_status recurrence_infer(ds_op *op)
     const sizes s = recurrence_sizes_of(op);
     DS_TRY(recurrence_check_weights(op, &s));
     DS_TRY(recurrence_set_sizes(op, &s));
+    DS_TRY(recurrence_check_states(op, &s));
+    for (int i = 0; i < op->n_outputs && single; i++)
+        op->out[i].shape[rank - 1] = (int64_t)s.hidden;
     if (single)
-        return recurrence_infer_single(op, &s);
-    const int64_t cells = (int64_t)s.cells;
-    DS_TRY(recurrence_check_states(op, (ds_signature){.rank = 1, .shape = {cells * (int64_t)s.out}},
-                                   cells * (int64_t)s.hidden));
+        return DS_OK;
     op->whole = s.directions == 2;
     op->out[Y].shape[0] = (int64_t)(s.directions * s.out);
     for (int i = 0; i < n_states; i++) {
@@ -282,11 +266,9 @@ static ds_status recurrence_infer(ds_op *op)
 
 static void recurrence_counts(const ds_op *op, ds_program *p)
 {
-    ds_root(p, ds_known(p, 0));
-    ds_root(p, ds_total(p, 0));
-    for (int i = H_N; i < op->n_outputs; i++) {
-        ds_root(p, ds_const(p, 0));
-        ds_root(p, ds_const(p, 1));
+    for (int i = Y; i < op->n_outputs; i++) {
+        ds_root(p, i == Y ? ds_known(p, 0) : ds_const(p, 0));
+        ds_root(p, i == Y ? ds_total(p, 0) : ds_const(p, 1));
     }
 }
 
@@ -585,9 +567,10 @@ static const ds_attr_def rnn_cell_attrs[] = {NONLINEARITY, {0}};
     DS_OPERATOR_OF(op, text, 1, outputs, -1), .member = which,               \
         .flags = DS_OP_PACKS | DS_OP_REAL | DS_OP_LOCKSTEP | DS_OP_VARIADIC, \
         .infer = recurrence_infer, DS_PREPARED(recurrence), .forward = recurrence_forward
-#define CELL(op, which, outputs, text)                                                       \
-    RECURRENT(op, SINGLE + which, outputs, text), .weights = "weight_ih weight_hh bias_ih? " \
-                                                             "bias_hh?"
+#define CELL(op, which, outputs, text) \
+    RECURRENT(op, SINGLE + which, outputs, text), .weights = cell_weights
+
+static const char cell_weights[] = "weight_ih weight_hh bias_ih? bias_hh?";
 
 const ds_op_def ds_op_lstm = {
     RECURRENT(lstm, LSTM, 3, "long short-term memory along the stream"), .attrs = lstm_attrs,

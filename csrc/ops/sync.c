@@ -5,7 +5,7 @@
  *             need   m of the first input; of the others only counts are read
  *     limit   y = x        known, total, need: the input's
  *     hold    y[m] = x[0], for every frame of the second input, of which only counts are read
- *             known, total  the second input's       need  0, for ever
+ *             known  the second's, 0 while frame 0 of the first is not    total  the second's    need  0, for ever
  *
  * sync holds a stream back until others have come as far. Streams that are combined must end at the same length;
  * at the end that is checked. limit refuses a stream that becomes longer than allowed; it stands before what
@@ -114,7 +114,7 @@ static ds_status hold_infer(ds_op *op)
 static void hold_counts(const ds_op *op, ds_program *p)
 {
     (void)op;
-    ds_root(p, ds_known(p, 1));
+    ds_root(p, ds_select(p, ds_known(p, 0), ds_known(p, 1), ds_const(p, 0)));
     ds_root(p, ds_total(p, 1));
 }
 
