@@ -47,13 +47,14 @@ def held(x: StreamTensor, edge: Any, at: int) -> StreamTensor:
     if at >= 0:
         if isinstance(x.dims[at], str) or x.features[x.dims[at]] != 1:
             raise ShapeError(
-                f"a value given once, of shape {x.roles}, meets frames at {user_line()}: where they have L it must "
-                "have a dimension of size 1, as x.unsqueeze(dim) makes it"
+                f"a value given once, of shape {x.roles}, meets frames at {user_line()}: where they have L it "
+                "must have a dimension of size 1, as x.unsqueeze(dim) makes it"
             )
         kept = [d for i, d in enumerate(x.dims) if i != at]
         sizes = [x.features[d] for d in kept if isinstance(d, int)]
         x = reshape_features(x, sizes, numbered(kept))
-    ((value, out),) = hook.run(Request("hold", {}, [x.edge, edge], [x.value], cid=edge.cid))
+    edges: list[Any] = [x.edge, edge]
+    ((value, out),) = hook.run(Request("hold", {}, edges, [x.value], cid=edge.cid))
     place = max(at, 0)
     return StreamTensor.inside(value, (*x.dims[:place], "L", *x.dims[place:]), out)
 

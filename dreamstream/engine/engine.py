@@ -91,8 +91,9 @@ class Engine(_core.Stepper):
 
     def _arrays_of(self, stream_id: str, given: Any) -> list[Any]:
         """Return a stream's array per input, of whatever it was given that is no array."""
-        if len(self.inputs) == 1 and not isinstance(given, Mapping):
-            return [_as_array((stream_id,), given, self.inputs[0].dtype)]
+        moving = [s.name for s in self.inputs if not s.once]
+        if len(moving) == 1 and not isinstance(given, Mapping):
+            given = {moving[0]: given}
         if not isinstance(given, Mapping):
             raise ShapeError(
                 f"expected a dict with the inputs {', '.join(s.name for s in self.inputs)}", (stream_id,)

@@ -197,7 +197,7 @@ class Recurrence(Module):
     def _given(self, x: Any, hx: Sequence[Any]) -> list[Tensor]:
         """Return initial states of which one follows from inputs given once, for each frame: the first is read."""
         own = next(h for h in hx if getattr(h, "is_stream", False))
-        given = []
+        given: list[Tensor] = []
         for name, h in zip(self._states, hx):
             if not getattr(h, "is_stream", False):
                 h = own * 0 + self._initial(name, h, x).unsqueeze(1)

@@ -1,8 +1,8 @@
 """Inputs given once: what comes with the start of a stream and holds until its end.
 
-A module is called with ``ds.static({id: value})`` for the streams that start, and with None where none does. Inside
-the forward such an input is a tensor without L, an edge of rate 0 whose one frame per stream is known from its
-start on; where it meets the stream's frames, the operator ``hold`` gives it to each of them.
+A module is called with ``ds.static({id: value})`` for the streams that start, and with None where none does.
+Inside the forward such an input is a tensor without L, an edge of rate 0 whose one frame per stream is known from
+its start on; where it meets the stream's frames, the operator ``hold`` gives it to each of them.
 """
 
 from __future__ import annotations
@@ -101,18 +101,19 @@ class Given:
 
     def stacked(self, ids: Sequence[str]) -> Any:
         """Return the values of the streams that start, in the order of the batch."""
-        dtype, shape = self._known()
+        dtype, shape = self.known()
         rows = [self.rows[i] for i in ids if i in self.rows]
         return np.stack(rows) if rows else np.zeros((0, *shape), dtype)
 
-    def _known(self) -> tuple[str, tuple[int, ...]]:
+    def known(self) -> tuple[str, tuple[int, ...]]:
+        """Return element type and shape of a row, which somebody knows."""
         assert self.kind is not None
         return self.kind
 
     @property
     def dims(self) -> tuple[Any, ...]:
         """The dimensions inside the forward."""
-        return ("B", *range(len(self._known()[1])))
+        return ("B", *range(len(self.known()[1])))
 
     def lengths(self, ids: Sequence[str]) -> list[int]:
         """Return for each row whether its value comes now."""
@@ -149,13 +150,14 @@ def take_given(
     """
     bound = inspect.signature(module.forward).bind_partial(*args, **kwargs)
     found = []
-    for name in {**known, **bound.arguments}:
+    for name in bound.signature.parameters:
         value = bound.arguments.get(name)
         if isinstance(value, Static) or (value is None and name in known):
             given = kind(name, value, known.get(name))
-            bound.arguments[name] = given
             if given.kind is None:
-                raise StreamMismatchError(f"input {name}: ds.static() of no stream, while none is live")
+                raise StreamMismatchError(f"input {name} is given for no stream, while none is live")
+            bound.arguments[name] = given
             found.append(given)
-    bound.arguments = {name: bound.arguments[name] for name in bound.signature.parameters if name in bound.arguments}
-    return bound.args, bound.kwargs, sorted(found, key=lambda g: list(bound.arguments).index(g.name))
+    order = [name for name in bound.signature.parameters if name in bound.arguments]
+    bound.arguments = {name: bound.arguments[name] for name in order}
+    return bound.args, bound.kwargs, found

@@ -188,7 +188,7 @@ class Patch:
                 edge = call.input_edge(next(index), name_of(x.value.dtype), x.value.shape[1:])
                 entered[id(x)] = StreamTensor.inside(x.value, x.dims, edge, x._names)
             for each in given:
-                edge = call.input_edge(next(index), *each.kind)
+                edge = call.input_edge(next(index), *each.known())
                 entered[id(each)] = StreamTensor.inside(each.stacked(meta.ids), each.dims, edge)
 
             def enter(x: Any) -> Any:

@@ -205,7 +205,7 @@ class Session:
     ) -> tuple[tuple[Any, ...], dict[str, Any], list[Given]]:
         """Return a call's arguments, and what among them is given once; see `given.take_given`."""
         known = self.given if self.given and self.is_live else {}
-        if not known and not any([type(x) is Static for x in (*args, *kwargs.values())]):
+        if not known and Static not in map(type, (*args, *kwargs.values())):
             return args, kwargs, []
         return take_given(module, args, kwargs, known, kind)
 
@@ -235,8 +235,9 @@ class Session:
     ) -> C:
         """Check ids and progress, and begin a call of this kind; the session must have been entered.
 
-        `given` are the inputs that come once, behind all others; they have rate 0. `names` gives the names of parameters by the identity of what holds their values; it is asked where an
-        operation is not the one that was there before.
+        `given` are the inputs that come once, behind all others; they have rate 0. `names` gives the names of
+        parameters by the identity of what holds their values; it is asked where an operation is not the one that
+        was there before.
         """
         self._tidy()
         ids = meta.ids
@@ -290,7 +291,7 @@ class Session:
             zip(call.ids, call.frames_now.tolist(), call.meta.eos.tolist())
         ):
             new[stream_id] = None if ended else StreamState(tuple(frames), states[row])
-        self.script, self.rates, self.given = call.script, call.rates, call.given  # they count only while streams are live
+        self.script, self.rates, self.given = call.script, call.rates, call.given  # while streams are live
         self.publish(new, (*call.also, (call.done, True)))
 
     # ---------------------------------------------------------------- bytes and copies

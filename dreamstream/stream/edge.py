@@ -59,7 +59,7 @@ class Line:
         self.features = features
         self.signature = (dtype, features, rate.numerator, rate.denominator)
         self.source = source
-        self.static: bool = all([line.static for line in source[1]]) if source else rate == 0
+        self.static: bool = all(line.static for line in source[1]) if source else rate == 0
         self.facts: dict[Any, Any] = {}
 
 

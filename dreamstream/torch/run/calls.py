@@ -113,7 +113,7 @@ class TorchGiven(Given):
 
     def stacked(self, ids: Sequence[str]) -> Any:
         rows = [self.rows[i] for i in ids if i in self.rows]
-        dtype, shape = self._known()
+        dtype, shape = self.known()
         return torch.stack(rows) if rows else torch.zeros((0, *shape), dtype=dtype_of(dtype))
 
 
@@ -161,7 +161,7 @@ class TorchCall(Call):
 
         In training every call gives it anew, so that what is computed from it has a gradient in every chunk.
         """
-        edge = self.input_edge(index, *given._known())
+        edge = self.input_edge(index, *given.known())
         self._follow(("given", (), (), (edge.cid,)))
         key = (self.n_done - 1, 0)
         fresh = edge.counts[:, 0] == 0  # type: ignore[index]

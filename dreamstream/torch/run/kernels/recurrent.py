@@ -47,7 +47,7 @@ def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     """Return every frame's h, and the last h and c where streams end."""
     x, *given = windows
     at_start = step.first[0] == 0
-    begin = tuple(w.run(torch.zeros_like(step.first[0]), 1)[:, 0] for w in given)  # (B, layers * directions * size)
+    begin = tuple(w.run(torch.zeros_like(step.first[0]), 1)[:, 0] for w in given)
     if step.attributes["bidirectional"]:
         assert step.ended is not None
         frames = x.run(step.first[0], step.n[0])
