@@ -173,6 +173,7 @@ class Patch:
             require_same_streams([x.meta for x in tensors], "this call")
         session = self.session
         with session.hold(meta.ids):
+            args, kwargs, given = session.take_given(module, args, kwargs)
             call = session.admit(
                 meta,
                 tuple([x._rate for x in tensors]),
@@ -180,12 +181,16 @@ class Patch:
                 True in [x.restart for x in tensors],
                 partial(_names_of, module),
                 EagerCall,
+                given,
             )
-            index = iter(range(len(tensors)))
+            index = iter(range(len(call.rates)))
             entered = {}
             for x in tensors:
                 edge = call.input_edge(next(index), name_of(x.value.dtype), x.value.shape[1:])
                 entered[id(x)] = StreamTensor.inside(x.value, x.dims, edge, x._names)
+            for each in given:
+                edge = call.input_edge(next(index), *each.known())
+                entered[id(each)] = StreamTensor.inside(each.stacked(meta.ids), each.dims, edge)
 
             def enter(x: Any) -> Any:
                 return as_symbolic(x, entered) if isinstance(x, LengthsOf) else entered.get(id(x), x)
