@@ -15,7 +15,7 @@
  * Only a function that turns y's rate into x's is a cut: with any other, ever more of x would wait, or be
  * thrown away. Where the total of delay's input runs ahead of what is known of it (behind a convolution that
  * looks ahead), its frames are not waited for twice; it equals a causal convolution with one tap. A stream that
- * outgrows its table is an error, at once, unless its last row goes on.
+ * outgrows its table is an error, at once.
  *
  * f is a function of a length (ops/length.h). */
 #include <stdio.h>
@@ -127,14 +127,9 @@ const ds_op_def ds_op_delay = {
 
 /* ---------------------------------------------------------------- table */
 
-enum { TABLE_LENGTH, TABLE_BEYOND };
-enum { TABLE_REFUSED, TABLE_LAST };
+enum { TABLE_LENGTH };
 
-static const ds_attr_def table_attrs[] = {
-    DS_LENGTH_ATTR("length"),
-    {"beyond", DS_ATTR_CHOICE, .choices = "refused|last",
-     .doc = "what stands behind the last row: nothing, or that row again"},
-    {0}};
+static const ds_attr_def table_attrs[] = {DS_LENGTH_ATTR("length"), {0}};
 
 static ds_status table_infer(ds_op *op)
 {
@@ -161,9 +156,7 @@ static void table_need(const ds_op *op, ds_program *p)
 static void table_check(const ds_op *op, ds_program *p)
 {
     ds_root(p, ds_const(p, 0));
-    ds_root(p, op->attr[TABLE_BEYOND].i == TABLE_LAST
-                   ? ds_const(p, 0)
-                   : ds_add_k(p, ds_length_of(op, TABLE_LENGTH, p, 0), -op->weight[0].shape[0]));
+    ds_root(p, ds_add_k(p, ds_length_of(op, TABLE_LENGTH, p, 0), -op->weight[0].shape[0]));
 }
 
 static const char *table_check_message(const ds_op *op, const ds_pair *in, char *text,
@@ -179,18 +172,12 @@ static const char *table_check_message(const ds_op *op, const ds_pair *in, char 
 static void table_pieces(const ds_op *op, const ds_move *move)
 {
     const int64_t n = ds_signature_elements(&op->out[0]);
-    ds_piece rows = {.input = DS_MOVE_WEIGHT,
-                     .m1 = op->weight[0].shape[0],
-                     .step = n,
-                     .hold = 1,
-                     .rank = 1,
-                     .axis = {{n, 1, 1}}};
-    ds_move_piece(move, &rows);
-    rows.m0 = rows.m1;
-    rows.m1 = DS_NEVER;
-    rows.from = (rows.m0 - 1) * n;
-    rows.step = 0;
-    ds_move_piece(move, &rows);
+    ds_move_piece(move, &(ds_piece){.input = DS_MOVE_WEIGHT,
+                                    .m1 = DS_NEVER,
+                                    .step = n,
+                                    .hold = 1,
+                                    .rank = 1,
+                                    .axis = {{n, 1, 1}}});
 }
 DS_MOVE_FORWARD(table, table_pieces, 0)
 

@@ -17,11 +17,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError, StreamMismatchError
-from ..stream.edge import Request
 from ..stream.rules import BatchSize, Length, Token
 from ..stream.where import user_line
-from . import dtypes, hook
-from .axes import axis_of, numbered, sizes_of
+from .axes import axis_of, sizes_of
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
@@ -146,8 +144,8 @@ class Symbolic:
         self.position = position
 
     @classmethod
-    def filled(cls, size: Sequence[Any], one: Tensor) -> Any:
-        """Return a tensor of one value, some of whose sizes are those of B and L; a stream if it has features.
+    def filled(cls, size: Sequence[Any], one: Tensor) -> Symbolic:
+        """Return a tensor of one value, some of whose sizes are those of B and L.
 
         Parameters
         ----------
@@ -156,9 +154,6 @@ class Symbolic:
             Of one element.
         """
         length = next(s for s in size if isinstance(s, Length))
-        kinds = [BatchSize if isinstance(s, BatchSize) else Length if isinstance(s, Length) else int for s in size]
-        if dtypes.is_float(one.dtype) and int in kinds and kinds.count(BatchSize) == kinds.count(Length) == 1:
-            return _frames(size, one, length)
         value = one.item()
         roles = ["B" if isinstance(s, BatchSize) else "L" if isinstance(s, Length) else int(s) for s in size]
         return cls(value, roles, length)
@@ -215,6 +210,10 @@ class Symbolic:
 
     def constant(self) -> Tensor:
         """Return it as a tensor that broadcasts against streams: B and L have one element."""
+        if getattr(self.value, "is_stream", False):
+            behind = self.ndim - self.roles.index("B") - 1
+            value: Tensor = self.value.reshape(self.value.shape[0], *(1,) * behind)
+            return value
         if self.position or isinstance(self.value, Token):
             self._refuse("elements")
         array = np.full([1 if isinstance(r, str) else r for r in self.roles], self.value)
@@ -247,6 +246,7 @@ class Symbolic:
         left = self.ndim - sum(p is not None and p is not Ellipsis for p in parts)
         roles: list[Any] = []
         own = iter(self.roles)
+        length = self.length
         for part in (*parts, *([] if Ellipsis in parts else [Ellipsis])):
             if part is Ellipsis:
                 roles += [next(own) for _ in range(left)]
@@ -254,9 +254,22 @@ class Symbolic:
                 roles.append(1)
             elif part == slice(None) or part is SAME_ORDER:
                 roles.append(next(own))
+            elif isinstance(part, slice) and next(own) == "L" and not self.position:
+                length = self._cut(length, part)
+                roles.append("L")
             else:
                 self._refuse(f"the index {part!r}")
-        return self._like(self.value, roles)
+        return Symbolic(self.value, roles, length, self.position)
+
+    def _cut(self, length: Any, part: slice) -> Any:
+        """Return how many frames a slice takes of so many."""
+        start, stop, step = part.start or 0, part.stop, part.step or 1
+        if isinstance(stop, Length):
+            self._require_as_long(stop, "L" if start == 0 and step == 1 else "")
+            return stop if start == 0 and step == 1 else self._refuse(f"the index {part!r}")
+        if not all(isinstance(n, int) for n in (start, step)) or start < 0 or step < 1 or (stop or -1) >= 0:
+            self._refuse(f"the index {part!r}")
+        return ((length + ((stop or 0) - start + step - 1)) // step).counting()
 
     def expand(self, *size: Any) -> Symbolic:
         """Return it with dimensions of size 1 repeated."""
@@ -289,6 +302,9 @@ class Symbolic:
     reshape = view
 
     # ------------------------------------------------------------------ types
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        self._refuse("assignment to parts (zeros_like(x) makes a stream that can be written into)")
+
     def to(self, *args: Any, **kwargs: Any) -> Symbolic:
         """Return it with another element type; on another device it is what it is."""
         names = [str(a).rpartition(".")[2] for a in (*args, kwargs.get("dtype"))]
@@ -346,6 +362,10 @@ class Symbolic:
         if isinstance(own, Token) and isinstance(value, float) and value == math.floor(value):
             value = math.floor(value)
         roles, length = self._met(other)
+        if function is operator.truediv and isinstance(value, Length) and not isinstance(own, Token):
+            ((measured, edge),) = value.of.measure({"length": tuple(value.steps())})
+            value, own = StreamTensor.inside(measured, ("B",), edge).to(TYPES[float]), float(own)
+            roles = roles if "B" in roles else ("B", *roles)
         return Symbolic(function(own, value), roles, length, bool(positions))
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> Any:
@@ -386,6 +406,14 @@ class Symbolic:
         return self._like(self.value, ())
 
     max = min = amax = amin = _reduced
+
+    def sum(self, dim: builtins.int, keepdim: builtins.bool = False) -> Symbolic:
+        """Return the sum over the frames of each stream: of a mask that covers them, their number."""
+        at = axis_of("sum", dim, self.ndim)
+        if self.roles[at] != "L" or self.position or self.value not in (0, 1):
+            self._refuse("a sum")
+        roles = [1 if i == at else r for i, r in enumerate(self.roles) if keepdim or i != at]
+        return self._like(self.length if self.value else 0, roles)
 
     def sort(self, *_: Any, **__: Any) -> tuple[Symbolic, _Order]:
         """Return lengths in the order in which they are, and that order."""
@@ -451,7 +479,10 @@ class Symbolic:
     def __int__(self) -> builtins.int:
         self._refuse("a number")
 
-    __index__ = __float__ = __len__ = __iter__ = __array__ = __int__
+    __index__ = __float__ = __iter__ = __array__ = __int__
+
+    def __len__(self) -> builtins.int:
+        return 1 if self.roles[:1] == ("B",) else self.__int__()  # each stream by itself
 
     def __repr__(self) -> str:
         text = ", ".join(map(str, self.roles))
@@ -464,16 +495,6 @@ class Symbolic:
             self._refuse("an output")
         (out,) = self.value.of.measure({"length": tuple(self.value.steps())})
         return out
-
-
-def _frames(size: Sequence[Any], one: Tensor, length: Length) -> StreamTensor:
-    """Return a stream of that length, all of whose elements are one."""
-    features = [operator.index(s) for s in size if not isinstance(s, Token)]
-    row = one.reshape([1] * (len(features) + 1)).expand(1, *features).constant()
-    request = Request("table", {"length": length.steps(), "beyond": "last"}, [length.of], [], [row])  # type: ignore[list-item]
-    ((value, edge),) = hook.run(request)
-    dims = ["B" if isinstance(s, BatchSize) else "L" if isinstance(s, Length) else 0 for s in size]
-    return StreamTensor.inside(value, numbered(dims), edge)
 
 
 def positions(start: Any, end: Length, step: Any = 1) -> Symbolic:

@@ -76,6 +76,10 @@ def sync(a: dict[str, Any], w: Arrays, *xs: Array) -> list[Array]:
     return [xs[0]]
 
 
+def hold(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
+    return [np.repeat(x[:1], len(y), 0)]
+
+
 def limit(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     if len(x) > a["frames"]:
         raise Refused
@@ -97,9 +101,9 @@ def unstack(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 def table(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     n = length_of(a["length"], len(x)) if len(x) else 0
-    if n > len(w[0]) and a["beyond"] == "refused":
+    if n > len(w[0]):
         raise Refused
-    return [w[0][np.arange(n).clip(max=len(w[0]) - 1)]]
+    return [w[0][: max(n, 0)]]
 
 
 def reduce_frames(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
@@ -143,6 +147,7 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     "put": put,
     "delay": delay,
     "sync": sync,
+    "hold": hold,
     "limit": limit,
     "frame": frame,
     "unstack": unstack,
