@@ -4,5 +4,6 @@ Each has its original's argument names and `state_dict` layout; weights are not 
 """
 
 from .silero import SileroVAD
+from .u2 import GlobalCMVN, U2Encoder
 
-__all__ = ["SileroVAD"]
+__all__ = ["GlobalCMVN", "SileroVAD", "U2Encoder"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import dreamstream as ds
+from dreamstream.models import U2Encoder
 
 from .models import BLC, _layer
 
@@ -29,3 +30,19 @@ for _name, (_context, _reach) in CONTEXTS.items():
         reach=_reach,
         torch=False,
     )
+
+
+def _u2(**options: Any) -> Any:
+    usual = {"cnn_module_kernel": 3, "decoding_chunk_size": 2, "num_decoding_left_chunks": 1}
+    return lambda nn, F: U2Encoder(7, 4, 2, 6, 2, **{**usual, **options})
+
+
+_layer("u2-conformer", _u2(), BLC, 7, reach=70, torch=False)
+_layer(
+    "u2-causal",
+    _u2(causal=True, input_layer="linear", cnn_module_norm="layer_norm"),
+    BLC,
+    7,
+    reach=12,
+    torch=False,
+)
