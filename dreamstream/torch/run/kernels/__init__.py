@@ -5,6 +5,7 @@ from . import (  # noqa: F401  (each file enters its kernels)
     convolution,
     moving,
     normalization,
+    places,
     pointwise,
     pooling,
     recurrent,
