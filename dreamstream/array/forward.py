@@ -45,6 +45,15 @@ def reshape_features(x: StreamTensor, shape: Sequence[int], dims: Any) -> Stream
     return _op(x, "reshape", {"shape": list(shape)}, dims)
 
 
+def gather(x: StreamTensor, axis: int, index: StreamTensor) -> StreamTensor:
+    """Return features chosen along a dimension by a stream of places."""
+    last = axis == len(x.dims) - 1
+    given = [x, index] if last else [x.transpose(axis, -1), index.transpose(axis, -1)]
+    (out,) = hook.apply("gather", {}, given, (), (..., 0))
+    result: StreamTensor = out if last else out.transpose(axis, -1)
+    return result
+
+
 def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
     """Return x[..., index] on the stream axis."""
     if isinstance(index, slice):

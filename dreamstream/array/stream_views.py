@@ -136,6 +136,15 @@ def expand(self: Any, *size: Any) -> Any:
     return _methods(self).expand(self, sizes_of(size))
 
 
+def gather(self: Any, dim: int, index: Any) -> Any:
+    if self.edge is None:
+        return Tensor.gather(chunks.fall_back(self, "gather"), dim, index)
+    axis = self._axis("gather", dim)
+    if not getattr(index, "is_stream", False) or isinstance(self.dims[axis], str):
+        raise _refuse(self, "gather along frames, or by an index that is no stream,")
+    return forward.gather(self, axis, index)
+
+
 def repeat(self: Any, *repeats: Any) -> Any:
     times = sizes_of(repeats)
     x = self
@@ -372,5 +381,5 @@ take(
     _cat=_cat,
     **{name: _reduction(name) for name in REDUCTIONS},
     **{name: _along(name, position) for name, position in (("cumsum", 0), ("flip", 0), ("roll", 1))},
-    **{name: _plain_only(name) for name in ("gather", "index_select", "masked_select", "bmm", "addmm")},
+    **{name: _plain_only(name) for name in ("index_select", "masked_select", "bmm", "addmm")},
 )

@@ -179,3 +179,15 @@ def test_lengths_of_another_call():
     s, other = (ds.stream_tensor([torch.ones(3, 4)], names=["B", "L", None], ids=["a"], sos=True) for _ in "ab")
     with pytest.raises(ds.StreamMismatchError, match="not of an argument of the same call"):
         ds.patch_module(Short()).online()(s, ds.lengths_of(other))
+
+
+def test_sizes_in_a_tensor_are_the_sizes():
+    class Shaped(torch.nn.Module):
+        def forward(self, x):
+            shape = torch.tensor(x.shape)
+            assert len(shape) == 3 and shape[2] == 4 and shape[:2].tolist()[1] == x.size(1)
+            return x.reshape(shape[0], shape[1], 2, 2).flatten(2)
+
+    x = torch.randn(5, 4)
+    s = ds.stream_tensor([x], names=["B", "L", None], ids=["a"], sos=True, eos=True)
+    torch.testing.assert_close(ds.patch_module(Shaped()).online()(s)["a"], x)
