@@ -415,6 +415,8 @@ def _sync(request: Request) -> None:
 
 def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
     """Return the tensor stored as `dims` wants it; what its dimensions are must fit."""
+    if "B" in dims and "B" not in x.dims and len(dims) == len(x.dims):
+        x = for_batch(x, dims.index("B"))
     own = tuple(["F" if isinstance(d, int) else d for d in x.dims])
     if Ellipsis not in dims:
         wanted = tuple("F" if isinstance(d, int) else d for d in dims)
@@ -531,12 +533,11 @@ def table(tensor: Tensor, index: Any) -> StreamTensor:
     whole = (*parts[: axes[0]], slice(start, None), *parts[axes[0] + 1 :])
     axis = sum(not isinstance(p, int) for p in parts[: axes[0]])
     array = tensor[whole]
-    # In a table made for broadcasting, an axis of extent 1 stands for B: the first, or the one behind L.
-    first = 0 if axis else 1
-    batch = first if array.ndim > 2 and array.shape[first] == 1 else None
+    # In a table made for broadcasting, a first axis of extent 1 stands for B; any other does where it meets one.
+    batch = 0 if axis and array.ndim > 2 and array.shape[0] == 1 else None
     rows = array.movedim(axis, 0)
     if batch is not None:
-        rows = rows.squeeze(batch + 1 if batch < axis else batch)
+        rows = rows.squeeze(1)
     edge = length.of
     assert isinstance(edge, Edge)
     ((value, out),) = run(Request("table", {"length": length.steps()}, [edge], [], [_weight(rows)]))

@@ -415,6 +415,10 @@ def _without_sums(func: Callable[..., Any], name: str, args: tuple[Any, ...]) ->
             return torch.mul, (a, b)
     if name == "einsum" and len(args) == 3:
         inputs, _, made = args[0].replace(" ", "").partition("->")
+        if inputs.count("...") == 1:
+            own = next(i for i, part in enumerate(inputs.split(",")) if "..." in part)
+            more = "ABCDEFGH"[: args[1 + own].ndim - len(inputs.split(",")[own]) + 3]
+            inputs, made = inputs.replace("...", more), made.replace("...", more)
         letters = inputs.split(",")
         if {*made} == {*letters[0], *letters[1]}:
             return torch.mul, tuple(_spread(x, own, made) for x, own in zip(args[1:], letters))
@@ -440,12 +444,18 @@ def _looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         weight, at = args
     else:
         return None
-    if not isinstance(at, (Pairs, Symbolic)) or not isinstance(weight, (torch.Tensor, Constant)):
+    cut = not isinstance(weight, Pairs) and getattr(weight, "dims", ("",))[0] == "L"  # all of its rows, then
+    if not isinstance(at, (Pairs, Symbolic)) or not (cut or isinstance(weight, (torch.Tensor, Constant))):
         return None
     found = _first_row(at)
     if found is None:
         return None
     start, length, axes, axis = found
+    if cut and start == 0:
+        weight.require_length(length)
+        for i in range(axes):
+            weight = weight if i == axis else weight.unsqueeze(i)
+        return weight
     table = weight if isinstance(weight, Constant) else Constant(weight, current().arrays)
     table = table[start:]
     for i in range(axes):

@@ -28,7 +28,7 @@ def positions(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     at = first[:, None] + torch.arange(step.n[0], device=first.device)
     for code, c in zip(a["steps"][::2], a["steps"][1::2]):
         at = _STEPS[code](at, c)
-    return (at.to(getattr(torch, a["to"])),), state
+    return (at.to(step.device or at.device, getattr(torch, a["to"])),), state
 
 
 @windowed("rotary")
