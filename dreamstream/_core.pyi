@@ -50,6 +50,7 @@ class Op:
     attributes: dict[str, Any]  # defaults included
     outputs: list[Signature]
     n_values: int  # inputs whose values are read; the rest are only counted
+    framewise: bool  # an output frame is made of the inputs' in its place, and of nothing else
     same_counts: bool  # counts of output 0, and of each of its rate, are the input's, always
     lockstep: bool  # value inputs must progress equally (sync)
     whole: bool  # needs the whole stream: nothing leaves before the end

@@ -20,6 +20,7 @@ from . import _core
 from .array import hook
 from .array.axes import in_c_order
 from .array.dtypes import name_of, nominal
+from .array.forward import for_batch
 from .array.plain import ARRAYS, INTEGERS, of_integers
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
@@ -297,7 +298,7 @@ def _constants(name: str, weights: Sequence[Any], dims: Dims | None, inputs: Seq
     """Return constants as the operator takes them."""
     if dims is not None:
         return [_weight(w) for w in weights]
-    model = max(inputs, key=lambda x: len(x.dims))
+    model = max(inputs, key=_extent)
     return [_constant(name, w, model) for w in weights]
 
 
@@ -322,7 +323,9 @@ def _found(
     model = tensors[0]
     _require_frames_or_none(name, tensors)
     if dims is None:
-        model = max(tensors, key=lambda x: len(x.dims))
+        model = max(tensors, key=_extent)
+        if any("B" not in x.dims for x in tensors):
+            tensors = [_with_batch(x, model) for x in tensors]
         for x in tensors:
             _require_aligned(name, x, model)
     _require_one_float(name, [x.dtype for x in tensors] + [w.dtype for w in weights if w is not None])
@@ -412,6 +415,8 @@ def _sync(request: Request) -> None:
 
 def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
     """Return the tensor stored as `dims` wants it; what its dimensions are must fit."""
+    if "B" in dims and "B" not in x.dims and len(dims) == len(x.dims):
+        x = for_batch(x, dims.index("B"))
     own = tuple(["F" if isinstance(d, int) else d for d in x.dims])
     if Ellipsis not in dims:
         wanted = tuple("F" if isinstance(d, int) else d for d in dims)
@@ -441,6 +446,17 @@ def _require_frames_or_none(name: str, tensors: Sequence[StreamTensor]) -> None:
             f"{name} at {user_line()}: a value of the whole stream meets its frames, all of which would "
             "wait for the end; return both and combine them outside the forward"
         )
+
+
+def _extent(x: StreamTensor) -> tuple[int, bool]:
+    """By which an operand has the dimensions of the result: what all streams of a batch have alike lacks B."""
+    return len(x.dims), "B" in x.dims
+
+
+def _with_batch(x: StreamTensor, model: StreamTensor) -> StreamTensor:
+    """Return an operand with B for its axis of one element that stands in B's place."""
+    at = model.dims.index("B") - (len(model.dims) - len(x.dims)) if "B" in model.dims else -1
+    return for_batch(x, at) if at >= 0 and x.edge is not None else x
 
 
 def _require_aligned(name: str, x: StreamTensor, model: StreamTensor) -> None:
@@ -487,7 +503,7 @@ def _outside(
         raise StreamMismatchError(f"{name}: a tensor from outside meets streams at {user_line()}")
     require_same([x.meta for x in tensors], [x.starts for x in tensors], name)
     op = operator(name, attributes, [_signature(x.value) for x in tensors], weights)
-    if not op.same_counts or op.carries:
+    if not op.framewise:
         raise ModeError(
             f"{name} on a StreamTensor needs what came before: it works inside an online module "
             "(ds.patch_module(model).online())"
@@ -500,26 +516,28 @@ def _outside(
 def table(tensor: Tensor, index: Any) -> StreamTensor:
     """Index a plain tensor with a Length: ``pe[:, :x.size(1)]`` is the rows at these frames' positions."""
     parts = index if isinstance(index, tuple) else (index,)
-    if Ellipsis in [p for p in parts if not isinstance(p, slice)]:
+    n_axes = sum(p is not None and p is not Ellipsis for p in parts)
+    if Ellipsis in [p for p in parts if p is not None and not isinstance(p, slice)]:
         at = next(i for i, p in enumerate(parts) if p is Ellipsis)
-        parts = parts[:at] + (slice(None),) * (tensor.ndim - len(parts) + 1) + parts[at + 1 :]
-    parts = parts + (slice(None),) * (tensor.ndim - len(parts))
+        parts = parts[:at] + (slice(None),) * (tensor.ndim - n_axes) + parts[at + 1 :]
+    else:
+        parts = parts + (slice(None),) * (tensor.ndim - n_axes)
     axes = [i for i, p in enumerate(parts) if isinstance(p, slice) and isinstance(p.stop, Length)]
-    if len(axes) != 1 or len(parts) != tensor.ndim or not all(isinstance(p, slice) for p in parts):
+    if len(axes) != 1 or not all(p is None or isinstance(p, (slice, int)) for p in parts):
         raise NotStreamableError(f"a table is indexed as pe[:x.size(L)] on one axis, at {user_line()}")
-    axis = axes[0]
-    part = parts[axis]
-    length: Length = part.stop
-    if part.start not in (None, 0) or part.step not in (None, 1):
-        raise NotStreamableError(f"a table is read from its first row on, at {user_line()}")
-    whole = (*parts[:axis], slice(None), *parts[axis + 1 :])
+    part = parts[axes[0]]
+    start = 0 if part.start is None else part.start
+    if not isinstance(start, int) or start < 0 or part.step not in (None, 1):
+        raise NotStreamableError(f"a table is read row by row, from a number on, at {user_line()}")
+    length: Length = part.stop - start if start else part.stop
+    whole = (*parts[: axes[0]], slice(start, None), *parts[axes[0] + 1 :])
+    axis = sum(not isinstance(p, int) for p in parts[: axes[0]])
     array = tensor[whole]
-    # In a table made for broadcasting, an axis of extent 1 stands for B: the first, or the one behind L.
-    first = 0 if axis else 1
-    batch = first if array.ndim > 2 and array.shape[first] == 1 else None
+    # In a table made for broadcasting, a first axis of extent 1 stands for B; any other does where it meets one.
+    batch = 0 if axis and array.ndim > 2 and array.shape[0] == 1 else None
     rows = array.movedim(axis, 0)
     if batch is not None:
-        rows = rows.squeeze(batch + 1 if batch < axis else batch)
+        rows = rows.squeeze(1)
     edge = length.of
     assert isinstance(edge, Edge)
     ((value, out),) = run(Request("table", {"length": length.steps()}, [edge], [], [_weight(rows)]))

@@ -244,7 +244,8 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
     dtypes.check_device(device)
     first, last = (0, start) if end is None else (start, end)
     if isinstance(last, Length):
-        return positions(first, last, step)  # type: ignore[return-value]
+        out: Tensor = positions(first, last, step, dtype)
+        return out
     bounds = [b if is_number(b) else operator.index(b) for b in (first, last, step)]
     if bounds[2] == 0 or (bounds[1] - bounds[0]) * bounds[2] < 0:
         raise ShapeError(f"arange: no numbers from {first} to {last} in steps of {step}")

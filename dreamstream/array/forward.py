@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.edge import Request
-from ..stream.rules import Fallback, Length, is_whole, parse_index, plan_reshape, stream_slice
+from ..stream.rules import BatchSize, Fallback, Length, is_whole, parse_index, plan_reshape, stream_slice
 from ..stream.where import user_line
 from . import hook
+from .axes import numbered
 from .features import product, reduce_features, why_not_matmul
 from .scores import scores_of
 from .stream_tensor import StreamTensor
@@ -160,9 +161,23 @@ def repeat_interleave(x: StreamTensor, axis: int, times: int) -> StreamTensor:
     return reshape_features(spread, shape, x.dims).with_dims(x.dims, x.names)
 
 
+def for_batch(x: StreamTensor, axis: int) -> StreamTensor:
+    """Return a stream that all streams of a batch have alike with B in place of a feature axis of one element."""
+    if "B" in x.dims or isinstance(x.dims[axis], str) or x.features[x.dims[axis]] != 1:
+        return x
+    x = x.in_order()
+    at = x.dims[axis]
+    dims = numbered((*x.dims[:axis], "B", *x.dims[axis + 1 :]))
+    return reshape_features(x, (*x.features[:at], *x.features[at + 1 :]), dims)
+
+
 def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
+    while len(sizes) > len(x.dims) and "B" not in x.dims:
+        x = x.unsqueeze(0)
     if len(sizes) != len(x.dims):
         _refuse(x, f"expand to {len(sizes)} dimensions", "unsqueeze first")
+    for axis, size in enumerate(sizes):
+        x = for_batch(x, axis) if isinstance(size, BatchSize) else x
     x = x.in_order()
     features = []
     for size, d in zip(sizes, x.dims):

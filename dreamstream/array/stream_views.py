@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
-from ..stream.rules import join, require_same
+from ..stream.rules import BatchSize, join, require_same
 from ..stream.where import INSTEAD, user_line
 from . import chunks, forward, reductions, views  # noqa: F401  (the plain methods that are taken up here)
 from .axes import axes_of, axis_of, numbered, sizes_of
@@ -148,6 +148,8 @@ def gather(self: Any, dim: int, index: Any) -> Any:
 def repeat(self: Any, *repeats: Any) -> Any:
     times = sizes_of(repeats)
     x = self
+    if any(isinstance(n, BatchSize) for n in times) and all(isinstance(n, BatchSize) or n == 1 for n in times):
+        return self.expand(*(n if isinstance(n, BatchSize) else -1 for n in times))
     if len(times) != self.ndim or any(isinstance(d, str) and n != 1 for d, n in zip(self.dims, times)):
         if self.edge is not None:
             raise _refuse(self, f"repeat{times}")

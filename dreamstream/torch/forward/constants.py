@@ -55,7 +55,7 @@ _pairs: Callable[[torch.Tensor, Any], Any]
 
 
 def set_pairs(fn: Callable[[torch.Tensor, Any], Any]) -> None:
-    """Set what a table is that is cut to a stream's length along two dimensions."""
+    """Set what a table is that is cut to a stream's length along two dimensions, or has complex numbers."""
     global _pairs
     _pairs = fn
 
@@ -118,7 +118,7 @@ class Constant(Tensor):
     def __getitem__(self, index: Any) -> Any:
         parts = index if isinstance(index, tuple) else (index,)
         cuts = sum(isinstance(p, slice) and isinstance(p.stop, Length) for p in parts)
-        if cuts > 1:
+        if cuts > 1 or (cuts and self.torch.is_complex()):
             return _pairs(self.torch, index)
         if cuts:
             return super().__getitem__(index)  # a table
@@ -151,6 +151,8 @@ def _forward(name: str) -> Callable[..., Any]:
         if theirs is None or any(getattr(a, "is_stream", False) for a in args):
             return native(self, *args, **kwargs)
         sizes = [a for a in args if isinstance(a, Token)]
+        if sizes and name == "narrow":
+            return native(self, *args, **kwargs)
         if sizes:
             return (
                 _of_size(self, name, args)

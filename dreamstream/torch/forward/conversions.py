@@ -86,7 +86,7 @@ def detach(forward: Forward, x: Any) -> Any:
     return with_value(x, torch.Tensor.detach)
 
 
-@function("requires_grad_", "retain_grad")
+@function("requires_grad", "retain_grad")
 def unchanged(forward: Forward, x: Any, *_: Any, **__: Any) -> Any:
     return x
 
@@ -170,7 +170,9 @@ for _make in (torch.zeros, torch.ones, torch.full, torch.empty):
 @function("arange")
 def arange(forward: Forward, *bounds: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     first, last = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
-    return positions(first, last, *bounds[2:])
+    step = bounds[2] if len(bounds) > 2 else 1
+    out = positions(first, last, step, dtype)
+    return out._inner if isinstance(out, StreamTensor) else out
 
 
 @function("tensor", "as_tensor")

@@ -184,7 +184,7 @@ class TorchCall(Call):
             old = self.gathered.rows((ordinal, i)) if held else None
             windows.append(EagerWindow(old, value, first, inputs[i], alike))
         step = plan.step
-        step.training = self.keeps_tape
+        step.training, step.device = self.keeps_tape, like.device
         step.n = [int(c[0, 2] - c[0, 0] if alike else (c[:, 2] - c[:, 0]).max(initial=0)) for c in outputs]
         results: Sequence[Tensor | None] = [None] * len(outputs)
         if kernel.carries is not None or any(step.n):

@@ -264,6 +264,18 @@ MUTANTS = {
         "ds_root(p, left == UNBOUNDED ? ds_const(p, 0) : ds_add_k(p, block, left > 1 ? 1 - left : -left));",
         ("attention",),
     ),
+    "rotary positions counted from the call's start": Mutant(
+        "ops/positions.c",
+        "rotary_turn((double)m * op->attr[SCALE].x * angles[i],",
+        "rotary_turn((double)(m - out->m0) * op->attr[SCALE].x * angles[i],",
+        ("rotary",),
+    ),
+    "positions counted from the call's start": Mutant(
+        "ops/positions.c",
+        "const int64_t position = positions_at(&op->attr[STEPS], m);",
+        "const int64_t position = positions_at(&op->attr[STEPS], m - out->m0);",
+        ("positions",),
+    ),
     "distances of attention counted from the call's start": Mutant(
         "ops/attention.c",
         "position[a.n_queries] = i;",
