@@ -4,6 +4,7 @@ Each has its original's argument names and `state_dict` layout; weights are not 
 """
 
 from .silero import SileroVAD
+from .transformer import StreamingTransformer
 from .u2 import GlobalCMVN, U2Encoder
 
-__all__ = ["GlobalCMVN", "SileroVAD", "U2Encoder"]
+__all__ = ["GlobalCMVN", "SileroVAD", "StreamingTransformer", "U2Encoder"]

@@ -106,8 +106,8 @@ class _Attention(nn.Module):
         if positions:
             self.linear_pos = nn.Linear(width, width, bias=False)
             for name in ("pos_bias_u", "pos_bias_v"):
-                bias = nn.Parameter(np.zeros((heads, width // heads), np.float32))
-                self.register_parameter(name, nn.init.xavier_uniform_(bias))
+                self.register_parameter(name, nn.Parameter(np.zeros((heads, width // heads), np.float32)))
+                nn.init.xavier_uniform_(getattr(self, name))
 
     def forward(self, x: Tensor, positions: Any) -> Any:
         q, k, v = (self._split(layer(x)) for layer in (self.linear_q, self.linear_k, self.linear_v))
@@ -251,10 +251,10 @@ class U2Encoder(nn.Module):
     Notes
     -----
     Input ``(B, L, input_size)``; output ``(B, L // subsampling_rate - 1, output_size)`` or so, as convolutions
-    without padding leave it, with a head the logarithms of probabilities ``(…, vocab_size)``. **Streaming.** Delay:
-    chunks, and where convolutions are not causal half a kernel per layer, in whole chunks; `ds.audit` has the
-    number. State: keys and values of the chunks on the left, and the frames of each convolution. Source: WeNet,
-    ``ConformerEncoder`` and ``TransformerEncoder`` with ``CTC``; their state dict loads, and that of the whole model.
+    without padding leave it, with a head the logarithms of probabilities ``(…, vocab_size)``. **Streaming.**
+    Delay: chunks, and where convolutions are not causal half a kernel per layer, in whole chunks; `ds.audit` has
+    the number. State: keys and values of the chunks on the left, and the frames of each convolution. Source: WeNet,
+    ``ConformerEncoder`` and ``TransformerEncoder`` with ``CTC``; their state dict loads, and the whole model's.
 
     Examples
     --------
@@ -384,8 +384,7 @@ def _chunks(size: int, left: int) -> Context | None:
 
 
 def _sinusoids(x: Any) -> Any:
-    """Return ``(L, width)`` sines and cosines of the frames' positions."""
-    width = x.shape[-1]
-    angles = np.arange(5000)[:, None] * 10000.0 ** (-np.arange(0, width, 2) / width)
-    table = np.stack([np.sin(angles), np.cos(angles)], -1).reshape(5000, width).astype(np.float32)
-    return Tensor(table)[: x.size(1)]
+    """Return ``(B, L, width)`` sines and cosines of the frames' positions."""
+    turned, sign = (np.tile(pair, (x.shape[-1] + 1) // 2)[: x.shape[-1]] for pair in ((0, 1), (-1, 1)))
+    like = [Tensor(a.astype(x.dtype.name)) for a in (turned, sign)]
+    return F.rotary_embedding(x[..., :1] ** 0 * like[0], interleaved=True) * like[1]

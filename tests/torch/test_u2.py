@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+from many_streams import come_and_go
 from torch_references.u2 import Encoder
 
 import dreamstream as ds
@@ -95,32 +96,13 @@ def test_it_is_the_definition(name):
 def test_streams_that_come_and_go(name):
     """Sixteen at a time, each moving on with probability 1/2 by a random number of frames; others take places."""
     ours, theirs = pair(name)
-    engine = ds.compile(ours, ours.spec)
-    rng = np.random.default_rng(5)
-    live, done, made = {}, {}, 0
-    for _ in range(150):
-        while len(live) < 16 and made < 40:
-            live[f"s{made}"] = [speech(int(rng.integers(20, 300)), made), 0, []]
-            made += 1
-        chunks, sos, eos = {}, [], []
-        for name_, (x, at, _) in live.items():
-            if rng.random() < 0.5:
-                n = int(rng.integers(0, 40))
-                chunks[name_] = x[at : at + n]
-                sos += [name_] * (at == 0 and name_ not in engine.ids)
-                eos += [name_] * (at + n >= len(x))
-                live[name_][1] = min(at + n, len(x))
-        for name_, y in engine.step(chunks, sos=sos, eos=eos).items():
-            live[name_][2].append(y)
-        for name_ in eos:
-            done[name_] = live.pop(name_)
-    assert len(done) >= 30
-    for x, _, parts in done.values():
-        np.testing.assert_allclose(np.concatenate(parts), said(theirs, x), rtol=0, atol=1e-5)
+    lengths = np.random.default_rng(5).integers(20, 200, 32)
+    arrays = [speech(int(n), seed) for seed, n in enumerate(lengths)]
+    come_and_go(ds.compile(ours, ours.spec), arrays, 16, 40, 5, lambda x: said(theirs, x))
 
 
 def test_look_ahead_of_a_convolution_under_a_chunk_mask():
-    """Kernel 15, symmetric: frames leave no earlier and no later than their values are final, as the audit says."""
+    """Kernel 15, symmetric: frames leave as soon as their values are final, no sooner, and the audit says when."""
     torch.manual_seed(2)
     options = {**SMALL, "num_blocks": 2, "num_decoding_left_chunks": 2}
     theirs = Encoder(FEATURES, {**options}).eval()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import dreamstream as ds
-from dreamstream.models import U2Encoder
+from dreamstream.models import StreamingTransformer, U2Encoder
 
 from .models import BLC, _layer
 
@@ -32,17 +32,21 @@ for _name, (_context, _reach) in CONTEXTS.items():
     )
 
 
-def _u2(**options: Any) -> Any:
-    usual = {"cnn_module_kernel": 3, "decoding_chunk_size": 2, "num_decoding_left_chunks": 1}
-    return lambda nn, F: U2Encoder(7, 4, 2, 6, 2, **{**usual, **options})
+def _u2(nn: Any, F: Any) -> Any:
+    """A convolution that looks ahead under a chunk mask, positions beside the keys."""
+    chunks = {"decoding_chunk_size": 2, "num_decoding_left_chunks": 1}
+    return U2Encoder(5, 4, 2, 6, 1, input_layer="linear", cnn_module_kernel=3, **chunks)
 
 
-_layer("u2-conformer", _u2(), BLC, 7, reach=70, torch=False)
-_layer(
-    "u2-causal",
-    _u2(causal=True, input_layer="linear", cnn_module_norm="layer_norm"),
-    BLC,
-    7,
-    reach=12,
-    torch=False,
-)
+_layer("u2-conformer", _u2, BLC, 5, reach=9, torch=False)
+for _positions in ("rotary", "alibi"):
+    _layer(
+        f"streaming-transformer-{_positions}",
+        lambda nn, F, p=_positions: StreamingTransformer(
+            8, 4, 1, num_kv_heads=2, positions=p, context=ds.Context(left=3, right=1)
+        ),
+        BLC,
+        8,
+        reach=9,
+        torch=False,
+    )
