@@ -253,8 +253,8 @@ class U2Encoder(nn.Module):
     Input ``(B, L, input_size)``; output ``(B, L // subsampling_rate - 1, output_size)`` or so, as convolutions
     without padding leave it, with a head the logarithms of probabilities ``(…, vocab_size)``. **Streaming.**
     Delay: chunks, and where convolutions are not causal half a kernel per layer, in whole chunks; `ds.audit` has
-    the number. State: keys and values of the chunks on the left, and the frames of each convolution. Source: WeNet,
-    ``ConformerEncoder`` and ``TransformerEncoder`` with ``CTC``; their state dict loads, and the whole model's.
+    the number. State: keys and values of the chunks on the left, and the frames of each convolution. Source:
+    WeNet, ``ConformerEncoder`` and ``TransformerEncoder`` with ``CTC``; their state dict loads, and the whole model's.
 
     Examples
     --------
