@@ -175,7 +175,7 @@ def silero() -> Any:
 
 
 def u2() -> Any:
-    """models.U2Encoder: 12 causal Conformer layers of 256, chunks of 16 frames of 40 ms, four of them on the left."""
+    """models.U2Encoder: 12 causal Conformer layers of 256, chunks of 16 frames of 40 ms, four on the left."""
     from dreamstream.models import U2Encoder
 
     return U2Encoder(80, 256, 4, 2048, 12, causal=True, decoding_chunk_size=16, num_decoding_left_chunks=4)

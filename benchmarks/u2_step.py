@@ -1,7 +1,7 @@
 """networks.py's "u2" as one step of a torch module, (x, states) -> (y, states), for peers.py.
 
-It does as little as it can: positions are added to keys, and only those of new frames; convolutions keep what comes
-out of their gates; all streams of a batch stand at the same place.
+It does as little as it can: positions are added to keys, and only those of new frames; convolutions keep what
+comes out of their gates; all streams of a batch stand at the same place.
 """
 
 from __future__ import annotations

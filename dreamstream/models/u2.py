@@ -254,7 +254,8 @@ class U2Encoder(nn.Module):
     without padding leave it, with a head the logarithms of probabilities ``(…, vocab_size)``. **Streaming.**
     Delay: chunks, and where convolutions are not causal half a kernel per layer, in whole chunks; `ds.audit` has
     the number. State: keys and values of the chunks on the left, and the frames of each convolution. Source:
-    WeNet, ``ConformerEncoder`` and ``TransformerEncoder`` with ``CTC``; their state dict loads, and the whole model's.
+    WeNet, ``ConformerEncoder`` and ``TransformerEncoder`` with ``CTC``; their state dict loads, and that of the
+    whole model.
 
     Examples
     --------

@@ -164,6 +164,28 @@ def test_a_context_in_place_of_chunks():
         ds.compile(said_so, said_so.spec, context={"encoders.*.self_attn": context})
 
 
+def test_what_a_stream_of_the_usual_size_keeps():
+    """12 layers of 256, kernel 15, chunks of 16, four on the left: caches of 1.75 MB, and little besides."""
+    model = U2Encoder(80, 256, 4, 2048, 12, causal=True, decoding_chunk_size=16, num_decoding_left_chunks=4).eval()
+    engine = ds.compile(model, model.spec, rate=100, verify=False)
+    caches = 12 * 4 * (64 * 512 + 14 * 256)
+    assert caches <= engine.kept_bytes <= 1.1 * 1.75e6
+    assert engine.state_size <= 1.3 * 1.75e6
+    assert engine.delay == 66 and ds.audit(model, model.spec, rate=100).latency == 660
+
+
+def test_a_step_does_the_same_however_long_a_stream_is():
+    """What is kept does not grow, and neither do positions: an hour is as a second."""
+    ours, _ = pair("causal")
+    engine = ds.compile(ours, ours.spec)
+    x = speech(64)
+    engine.step({"s": x}, sos="s")
+    early = engine.snapshot("s")
+    for _ in range(200):
+        engine.step({"s": x})
+    assert len(engine.snapshot("s")) == len(early) and engine.state_bytes_per_frame == 0
+
+
 def test_what_does_not_fit():
     for wrong, message in [
         ({"input_layer": "conv2d5"}, "input_layer is one of linear, conv2d"),
