@@ -311,7 +311,8 @@ class Symbolic:
         if kind is None or isinstance(self.value, Token):
             return self
         if self.position and kind != "int" and not {"float", "float32"} & {*names}:  # another width, or truths
-            return self._otherwise("to", args, kwargs)
+            out: Symbolic = self._otherwise("to", args, kwargs)
+            return out
         return self._like({"float": float, "int": builtins.int, "bool": builtins.bool}[kind](self.value))
 
     def type_as(self, other: Any) -> Symbolic:

@@ -460,7 +460,7 @@ def _looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     table = table[start:]
     for i in range(axes):
         table = table if i == axis else table.unsqueeze(i)
-    return table[(*[slice(None)] * axis, slice(None, length))]
+    return table[tuple([slice(None)] * axis + [slice(None, length)])]
 
 
 def _first_row(at: Pairs | Symbolic) -> tuple[int, Length, int, int] | None:
