@@ -72,9 +72,9 @@ class RelPositionMultiheadAttention(Module):
     Notes
     -----
     Inputs and outputs ``(B, L, embed_dim)``. **Streaming.** Delay and state are the context's; Transformer-XL's
-    has a table of as many distances as the context, or `max_len`. Source: Dai et al., "Transformer-XL" (2019); Shaw
-    et al., "Self-Attention with Relative Position Representations" (2018); Raffel et al., "T5" (2020); WeNet's
-    RelPositionMultiHeadedAttention.
+    has a table of as many distances as the context, or `max_len`. Source: Dai et al., "Transformer-XL" (2019);
+    Shaw et al., "Self-Attention with Relative Position Representations" (2018); Raffel et al., "T5" (2020);
+    WeNet's RelPositionMultiHeadedAttention.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ _ROWS = (
     *_all("window", "conv1d", "conv_transpose1d", "conv2d", "conv_transpose2d"),
     *_all("carried", "lstm", "gru", "rnn"),
     Operator("attention", kind="window", written="`F.scaled_dot_product_attention`, `nn.MultiheadAttention`"),
-    Operator("rotary", kind="frame", written="`F.rotary_embedding`, `nn.RotaryEmbedding`", alone="torch has none"),
+    Operator("rotary", kind="window", written="`F.rotary_embedding`, `nn.RotaryEmbedding`", alone="not torch's"),
     *_all("frame", "layer_norm", "rms_norm", "batch_norm"),
     *_all("window", "group_norm"),
     # along the stream
@@ -58,6 +58,15 @@ _ROWS = (
         alone="numbers by position; an arange, which is no operator of torch's on streams",
     ),
     Operator("reduce_frames", kind="carried", written="`x.sum(L)`, `x.mean(L)`, `x.amax(L)`, `x.amin(L)`"),
+    Operator("var_frames", kind="carried", written="`x.var(L)`, `x.std(L)`"),
+    Operator("softmax_sum", kind="carried", written="`(a.softmax(L) * x).sum(L)`, `a.softmax(L) @ x`"),
+    Operator(
+        "spread",
+        kind="window",
+        written="`x - x.mean(L, keepdim=True)`, and other frames that meet what is known at the end",
+        alone="a value once for every frame of another stream",
+    ),
+    Operator("flip", kind="window", written="`x.flip(L)`"),
     Operator(
         "sync",
         kind="window",
