@@ -375,20 +375,29 @@ def run(request: Request) -> list[tuple[Any, Edge]]:
                 f"{name} at {user_line()} needs the whole stream before it can give a frame; "
                 'patch or compile with unstreamable="buffer" to wait for the end'
             )
-        if entry.buffer_limit is not None:
-            limited: list[tuple[Any, Edge]] = []
-            for edge, value in zip(edges, request.values):
-                if edge.rate == 0:
-                    limited.append((value, edge))
-                    continue
-                limit = Request("limit", {"frames": entry.buffer_limit}, [edge], [value])
-                limit.op = operator(limit.name, limit.attributes, [edge.signature], ())
-                limited += entry.run(limit)
-            edges = [*(edge for _, edge in limited), *edges[len(limited) :]]
-            request.edges, request.values = edges, [value for value, _ in limited]
-    if op.lockstep and len(edges) > 1:
+        _limit(request, entry.buffer_limit, "buffer")
+    elif name == "attention" and request.attributes.get("left", -1) < 0:
+        _limit(request, entry.context_limit, "context")
+    if op.lockstep and len(request.edges) > 1:
         _sync(request)
     return entry.run(request)
+
+
+def _limit(request: Request, frames: int | None, of: str) -> None:
+    """Refuse streams that are longer than so many frames before an operation that keeps all."""
+    if frames is None:
+        return
+    edges = request.edges
+    limited: list[tuple[Any, Edge]] = []
+    for edge, value in zip(edges, request.values):
+        if edge.rate == 0:
+            limited.append((value, edge))
+            continue
+        limit = Request("limit", {"frames": frames, "of": of}, [edge], [value])
+        limit.op = operator(limit.name, limit.attributes, [edge.signature], ())
+        limited += edge.entry.run(limit)
+    request.edges = [*(edge for _, edge in limited), *edges[len(limited) :]]
+    request.values = [value for value, _ in limited]
 
 
 def _advise(error: ShapeError, edge: Edge, weights: Sequence[Any]) -> None:

@@ -171,8 +171,17 @@ typedef struct ds_distances {
         linear; /* beyond the ends it goes on as its last two entries do; else it keeps the value there */
 } ds_distances;
 
+/* Vectors by the distance between a query and a key: row t is that of distance first - t, as keys follow each other;
+ * beyond the ends stand the last and the first. */
+typedef struct ds_distance_rows {
+    const void *table; /* [n][d]; NULL: none */
+    int64_t first;
+    size_t n, d; /* 1 at least */
+} ds_distance_rows;
+
 /* Attention of queries to the keys of one head, which lie along a stream. Query i, at a position of its own, sees keys
- * [from[i], to[i]): y = sum over j of softmax(scale (q . k_j) + bias(position - j)) v_j, zeros where it sees none.
+ * [from[i], to[i]): y = sum over j of softmax(scale (q . k_j + u . row(position - j)) + bias(position - j)) v_j, zeros
+ * where it sees none.
  *
  * Keys come in tiles of DS_ATTEND_TILE, which begin at multiples of it. A tile's exponentials, of what its scores
  * differ by from the greatest so far, are added in sixteen lanes, its values by one chain of fma per element; what
@@ -188,6 +197,8 @@ typedef struct ds_attend {
     size_t d_key, d_value;
     double scale;
     ds_distances bias;
+    const void *const *u; /* [n_queries][rows.d]; NULL where there are no rows */
+    ds_distance_rows rows;
 } ds_attend;
 
 /* The kernels of one real type (element = sizeof of it). All arrays are of that type unless typed. */

@@ -304,7 +304,7 @@ class Symbolic:
     reshape = view
 
     # ------------------------------------------------------------------ types
-    def to(self, *args: Any, **kwargs: Any) -> Symbolic:
+    def to(self, *args: Any, **kwargs: Any) -> Any:
         """Return it with another element type; on another device it is what it is."""
         names = [str(a).rpartition(".")[2] for a in (*args, kwargs.get("dtype"))]
         kind = next((k for k in ("float", "int", "bool") if any(n.startswith(k) for n in names)), None)
@@ -315,7 +315,7 @@ class Symbolic:
             return out
         return self._like({"float": float, "int": builtins.int, "bool": builtins.bool}[kind](self.value))
 
-    def type_as(self, other: Any) -> Symbolic:
+    def type_as(self, other: Any) -> Any:
         """Return it with the other's element type."""
         return self.to(other.dtype)
 
@@ -324,11 +324,11 @@ class Symbolic:
 
     contiguous = detach = clone = cpu = cuda = long = int = as_tensor = _same
 
-    def float(self) -> Symbolic:
+    def float(self) -> Any:
         """Return it as real numbers."""
         return self.to("float32")
 
-    def bool(self) -> Symbolic:
+    def bool(self) -> Any:
         """Return it as truths."""
         return self.to("bool")
 

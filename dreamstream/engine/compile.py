@@ -38,6 +38,7 @@ def compile(
     verify: bool = True,
     backend: str | None = None,
     context: Mapping[str, Context] | None = None,
+    context_limit: int | None = None,
 ) -> Engine:
     """Compile a model into an engine: no Python per layer, batching over streams.
 
@@ -75,6 +76,8 @@ def compile(
         ``"ref"`` or ``"x86_v3"``; then ``blas`` is not asked.
     context : dict of str to Context, optional
         As for `patch_module`, which it calls: what attention sees is part of the model from then on.
+    context_limit : int, optional
+        The most frames of a stream, at its rate, for attention that keeps all that came before.
 
     Returns
     -------
@@ -90,7 +93,7 @@ def compile(
     if weights != "fp32":
         raise ValueError(f'weights: "fp32" is available, got {weights!r}')
     front_of(model, "compile")
-    check_policy(unstreamable, buffer_limit, skew)
+    check_policy(unstreamable, buffer_limit, skew, context_limit)
     if context is not None:
         patch_module(model, unstreamable=unstreamable, context=context)
     n_threads = number_of("threads", threads, default_threads(), 1024)
@@ -99,7 +102,13 @@ def compile(
         refuse_unstreamable(model)
     specs = read_specs(model, spec, rate, dtype)
     capture, result = captured(
-        model, specs, isinstance(spec, Mapping), unstreamable == "buffer", buffer_limit, lengths_in(spec)
+        model,
+        specs,
+        isinstance(spec, Mapping),
+        unstreamable == "buffer",
+        buffer_limit,
+        lengths_in(spec),
+        context_limit,
     )
     tensors = leaves(result)
     for x in tensors:
@@ -145,7 +154,7 @@ def compile(
 def _verify_or_raise(model: Any, engine: Engine) -> None:
     try:
         report = verify_engine(model, engine)
-    except StreamLimitError:  # a buffer_limit for which every stream is too long
+    except StreamLimitError:  # a limit for which every stream is too long
         return
     if not report.ok:
         raise CaptureError(

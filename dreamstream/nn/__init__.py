@@ -26,6 +26,7 @@ from .positions import *  # noqa: F403
 from .rectifiers import *  # noqa: F403
 from .recurrent import *  # noqa: F403
 from .recurrent_cell import *  # noqa: F403
+from .relative import *  # noqa: F403
 from .resampling import *  # noqa: F403
 from .shape import *  # noqa: F403
 from .transformer import *  # noqa: F403

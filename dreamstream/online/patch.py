@@ -50,6 +50,7 @@ class Patch:
         unstreamable: str,
         buffer_limit: int | None,
         skew: int,
+        context_limit: int | None = None,
         path: str = "",
         context: Context | None = None,
         around: bool = False,
@@ -60,6 +61,7 @@ class Patch:
         self.train_variant = train_variant
         self.unstreamable = unstreamable
         self.buffer_limit = buffer_limit
+        self.context_limit = context_limit
         self.skew = skew
         self.online_mode = False
         self._session: Session | None = None
@@ -68,15 +70,15 @@ class Patch:
     def session(self) -> Session:
         """The session, made when it is first needed."""
         if self._session is None:
-            made = self._kind(self.skew, self.unstreamable == "buffer", self.buffer_limit)
+            made = self._kind(self.skew, self.unstreamable == "buffer", self.buffer_limit, self.context_limit)
             with _MAKING:  # two threads may come here at once
                 self._session = self._session or made
         return self._session
 
     @property
-    def options(self) -> tuple[str, str, int | None, int]:
+    def options(self) -> tuple[str, str, int | None, int, int | None]:
         """What it was patched with."""
-        return self.train_variant, self.unstreamable, self.buffer_limit, self.skew
+        return self.train_variant, self.unstreamable, self.buffer_limit, self.skew, self.context_limit
 
     # ---------------------------------------------------------------- what a patched module offers
     def online(self, module: M, mode: bool = True) -> M:
@@ -259,12 +261,13 @@ def _leave(x: Any, call: EagerCall) -> Any:
 
 
 # ---------------------------------------------------------------------- patching
-def check_policy(unstreamable: str, buffer_limit: int | None, skew: int) -> None:
+def check_policy(unstreamable: str, buffer_limit: int | None, skew: int, context_limit: int | None = None) -> None:
     """Raise ValueError for options that are none."""
     if unstreamable not in POLICIES:
         raise ValueError(f"unstreamable is one of {', '.join(POLICIES)}, got {unstreamable!r}")
-    if buffer_limit is not None and (not isinstance(buffer_limit, int) or buffer_limit < 0):
-        raise ValueError(f"buffer_limit is a number of frames, got {buffer_limit!r}")
+    for name, limit in (("buffer_limit", buffer_limit), ("context_limit", context_limit)):
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise ValueError(f"{name} is a number of frames, got {limit!r}")
     if not isinstance(skew, int) or skew < 0:
         raise ValueError(f"skew is a number of frames, got {skew!r}")
 
@@ -289,6 +292,7 @@ def patch_module(
     buffer_limit: int | None = None,
     skew: int = 0,
     context: Mapping[str, Context] | None = None,
+    context_limit: int | None = None,
 ) -> M:
     """Make a module and all below it able to stream, in place; twice is a no-op.
 
@@ -308,6 +312,8 @@ def patch_module(
     context : dict of str to Context, optional
         By the paths of modules, in which ``*`` stands for any name between dots: what attention inside them sees
         of a stream, from now on, offline too. Paths that are not there keep what they have.
+    context_limit : int, optional
+        The most frames of a stream, at its rate, for attention that keeps all that came before.
 
     Returns
     -------
@@ -327,10 +333,10 @@ def patch_module(
         raise ValueError(f"train_variant is one of {', '.join(VARIANTS)}, got {train_variant!r}")
     if front is _NATIVE and train_variant != VARIANTS[0]:
         raise no_tape(f"train_variant={train_variant!r} of a module of dreamstream.nn")
-    check_policy(unstreamable, buffer_limit, skew)
+    check_policy(unstreamable, buffer_limit, skew, context_limit)
     if unstreamable == "raise":
         refuse_unstreamable(module)
-    options = (train_variant, unstreamable, buffer_limit, skew)
+    options = (train_variant, unstreamable, buffer_limit, skew, context_limit)
     parts = front.parts(module)
     contexts = contexts_of(context or {}, [path for path, _ in parts])
     for _, part in parts:

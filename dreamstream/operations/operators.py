@@ -22,7 +22,7 @@ _ROWS = (
     *_all("window", "conv1d", "conv_transpose1d", "conv2d", "conv_transpose2d"),
     *_all("carried", "lstm", "gru", "rnn"),
     Operator("attention", kind="window", written="`F.scaled_dot_product_attention`, `nn.MultiheadAttention`"),
-    Operator("rotary", kind="window", written="`F.rotary_embedding`, `nn.RotaryEmbedding`", alone="torch has none"),
+    Operator("rotary", kind="window", written="`F.rotary_embedding`, `nn.RotaryEmbedding`", alone="not torch's"),
     *_all("frame", "layer_norm", "rms_norm", "batch_norm"),
     *_all("window", "group_norm"),
     # along the stream

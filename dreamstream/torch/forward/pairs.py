@@ -22,9 +22,9 @@ from ...stream.where import user_line
 from ..private import without_functions
 from ..run.dropping import dropping
 from . import constants, names
-from .complex_pair import Complex
 from .constants import Constant
 from .mode import current
+from .places import cut_complex, looked_up, met, plain
 from .sizes import TorchLength
 
 __all__ = ["Pairs"]
@@ -280,205 +280,13 @@ def _noted(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     if func.__name__ in ("to", "type_as"):
         args = tuple(_type_of(a) for a in args)
         func = torch.Tensor.to
-    found = _looked_up(func, args, kwargs)
+    found = looked_up(func, args, kwargs)
     if found is not None:
         return found
-    given = tuple(map(_torch, args))
-    named = {k: _torch(a) for k, a in kwargs.items()}
-    if any(getattr(x, "is_stream", False) and not isinstance(x, Pairs) for x in _flat((*given, named))):
-        return _met(func, args, kwargs)
+    given, named = plain(args), plain(kwargs)
+    if any(getattr(x, "is_stream", False) and not isinstance(x, Pairs) for x in _flat((given, named))):
+        return met(func, args, kwargs)
     return Pairs(func, given, named)
-
-
-def _torch(x: Any) -> Any:
-    """Return constants, in lists too, as torch's tensors."""
-    if isinstance(x, (list, tuple)):
-        return type(x)(map(_torch, x)) if type(x) in (list, tuple) else x
-    return x.torch if isinstance(x, Constant) else x
-
-
-# ---------------------------------------------------------------------- functions of the position alone
-def _met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a function of positions and a stream: each frame meets what is computed of its position."""
-    forward = current()
-    types = [x.dtype for x in _flat((args, kwargs)) if getattr(x, "is_stream", False) and not isinstance(x, Pairs)]
-    real = next((_REAL[str(t)] for t in types if str(t) in _REAL), None)
-
-    def own(x: Any) -> Any:
-        if isinstance(x, (Pairs, Symbolic)):
-            return forward.unwrap(_streamed(x, real))
-        return type(x)(map(own, x)) if type(x) in (list, tuple) else x
-
-    given, named = tuple(map(own, args)), {k: own(v) for k, v in kwargs.items()}
-    return forward._run(func, names.meaning_of(func).name, given, named)
-
-
-_REAL = {"float32": torch.float32, "float64": torch.float64}
-#: Types that integers of positions have.
-_INTEGERS = (torch.int64, torch.int32, torch.int16)
-
-
-def _streamed(x: Pairs | Symbolic, wanted: torch.dtype | None = None) -> Any:
-    """Return what is computed of positions as the stream that it is: torch's functions of that of the positions.
-
-    Integers become numbers of the type `wanted`, float32 without it; other numbers do if it is wider.
-    """
-    forward = current()
-    if x.dtype in _INTEGERS or isinstance(x, Symbolic):
-        leaf, steps = _counted(x)
-        places = Symbolic(leaf.value, ["L" if isinstance(s, Length) else 1 for s in x.shape], leaf.length, True)
-        name = str(wanted or torch.float32).rpartition(".")[2]
-        return forward._wrapped(
-            places.stream(name, steps).expand(*(s if isinstance(s, int) else -1 for s in x.shape))
-        )
-    if sum(isinstance(s, Length) for s in x.shape) != 1:
-        raise NotStreamableError(f"{x.func.__name__} of positions and a stream, at {user_line()}; {SERVES}")
-    func, name = x.func, x.func.__name__.strip("_")
-    if name in ("embedding", "index_select", "gather"):
-        raise NotStreamableError(f"{name} at {user_line()}: rows of a table are read in turn, one for each frame")
-    given = [*_flat((x.args, x.kwargs))]
-    types = [a.dtype for a in given if isinstance(a, (Pairs, Symbolic, torch.Tensor))]
-    real = x.dtype if x.dtype.is_floating_point else next((t for t in types if t.is_floating_point), torch.float32)
-
-    def own(a: Any) -> Any:
-        if isinstance(a, (Pairs, Symbolic)):
-            return _streamed(a, real)
-        if isinstance(a, torch.Tensor) and a.dtype in _INTEGERS:
-            return a.to(real)
-        return type(a)(map(own, a)) if type(a) in (list, tuple) else a
-
-    args, kwargs = (
-        tuple(map(own, x.args)),
-        {k: own(v) for k, v in x.kwargs.items() if k not in ("device", "dtype")},
-    )
-    if name in _TYPES:
-        out = args[0].to(x.dtype)
-    else:
-        func, args = _without_sums(func, name, args)
-        out = forward.call(func, args, kwargs)
-    return out.to(wanted) if (x.dtype, wanted) == (torch.float32, torch.float64) else out
-
-
-def _counted(x: Any) -> tuple[Symbolic, list[int]]:
-    """Return the positions, and the steps that make integers of them, in the operator's codes."""
-    if isinstance(x, Symbolic) and x.position and isinstance(x.value, (int, float)):
-        return x, []
-    if isinstance(x, Pairs):
-        name, first = x.func.__name__.strip("_"), x.args[0]
-        by = x.args[1] if len(x.args) > 1 else x.kwargs.get("other")
-        if isinstance(by, torch.Tensor) and by.numel() == 1 and by.dtype in _INTEGERS:
-            by = int(by)
-        if name in _SHAPES:
-            return _counted(first)
-        if isinstance(by, int) and isinstance(first, (Pairs, Symbolic)):
-            leaf, steps = _counted(first)
-            floored = name == "div" and x.kwargs.get("rounding_mode") == "floor"
-            code = 2 if floored else _CODES.get(name)
-            if code is not None and (code < 2 or by >= 1) and not (x.kwargs.keys() & {"alpha"}):
-                return leaf, [*steps, code, -by if name == "sub" else by]
-        if name in ("add", "radd", "mul", "rmul") and isinstance(first, int):
-            leaf, steps = _counted(by)
-            return leaf, [*steps, _CODES[name], first]
-    raise NotStreamableError(
-        f"{x!r} meet a stream, at {user_line()}: integers that are no sum, product, quotient or "
-        f"rest of one position; {SERVES}"
-    )
-
-
-_CODES = {
-    "add": 0,
-    "radd": 0,
-    "sub": 0,
-    "mul": 1,
-    "rmul": 1,
-    "floordiv": 2,
-    "floor_divide": 2,
-    "mod": 3,
-    "remainder": 3,
-}
-_SHAPES = (
-    "to", "long", "int", "type", "type_as", "unsqueeze", "squeeze", "view", "reshape", "expand", "expand_as",
-    "repeat", "getitem", "contiguous", "clone", "detach",
-)  # fmt: skip
-
-
-_TYPES = ("to", "type", "float", "double", "half", "bfloat16", "long", "int", "bool", "type_as")
-
-
-def _without_sums(func: Callable[..., Any], name: str, args: tuple[Any, ...]) -> tuple[Callable[..., Any], Any]:
-    """Return products of matrices that add nothing up as products of elements."""
-    if name in ("outer", "ger"):
-        return torch.mul, (args[0].unsqueeze(1), args[1].unsqueeze(0))
-    if name in ("matmul", "bmm", "mm", "rmatmul"):
-        a, b = args[::-1] if name == "rmatmul" else args
-        if 1 in [s for s in (a.shape[-1], b.shape[-2]) if isinstance(s, int)]:
-            return torch.mul, (a, b)
-    if name == "einsum" and len(args) == 3:
-        inputs, _, made = args[0].replace(" ", "").partition("->")
-        if inputs.count("...") == 1:
-            own = next(i for i, part in enumerate(inputs.split(",")) if "..." in part)
-            more = "ABCDEFGH"[: args[1 + own].ndim - len(inputs.split(",")[own]) + 3]
-            inputs, made = inputs.replace("...", more), made.replace("...", more)
-        letters = inputs.split(",")
-        if {*made} == {*letters[0], *letters[1]}:
-            return torch.mul, tuple(_spread(x, own, made) for x, own in zip(args[1:], letters))
-    return func, args
-
-
-def _spread(x: Any, own: str, made: str) -> Any:
-    """Return a tensor with the dimensions `own` so that it broadcasts to `made`."""
-    x = x.permute(*(own.index(c) for c in made if c in own))
-    for i, c in enumerate(made):
-        x = x if c in own else x.unsqueeze(i)
-    return x
-
-
-# ---------------------------------------------------------------------- tables
-def _looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the rows of a table for positions in turn, the table cut to the stream's length; None otherwise."""
-    if func is torch.nn.functional.embedding:
-        at, weight = args[0], args[1] if len(args) > 1 else kwargs["weight"]
-    elif func in (torch.index_select, torch.Tensor.index_select) and args[1:2] == (0,):
-        weight, at = args[0], args[2] if len(args) > 2 else kwargs["index"]
-    elif func is torch.Tensor.__getitem__ and isinstance(args[1], (Pairs, Symbolic)):
-        weight, at = args
-    else:
-        return None
-    cut = not isinstance(weight, Pairs) and getattr(weight, "dims", ("",))[0] == "L"  # all of its rows, then
-    if not isinstance(at, (Pairs, Symbolic)) or not (cut or isinstance(weight, (torch.Tensor, Constant))):
-        return None
-    found = _first_row(at)
-    if found is None:
-        return None
-    start, length, axes, axis = found
-    if cut and start == 0:
-        weight.require_length(length)
-        for i in range(axes):
-            weight = weight if i == axis else weight.unsqueeze(i)
-        return weight
-    table = weight if isinstance(weight, Constant) else Constant(weight, current().arrays)
-    table = table[start:]
-    for i in range(axes):
-        table = table if i == axis else table.unsqueeze(i)
-    return table[tuple([slice(None)] * axis + [slice(None, length)])]
-
-
-def _first_row(at: Pairs | Symbolic) -> tuple[int, Length, int, int] | None:
-    """Return the first of positions in turn, their length, how many axes there are and which theirs is."""
-    shape = at.shape
-    places = [i for i, s in enumerate(shape) if isinstance(s, Length)]
-    if len(places) != 1 or any(isinstance(s, int) and s != 1 for s in shape) or at.dtype not in _INTEGERS:
-        return None
-    start, length = at.value if isinstance(at, Symbolic) else 0, shape[places[0]]
-    if isinstance(at, Pairs):
-        for n in (64, at.frames + 1):
-            rows = at._probe(n).flatten()
-            start = int(rows[0])
-            if not torch.equal(rows, torch.arange(start, start + len(rows))):
-                return None
-    elif not at.position:
-        return None
-    return (start, length, len(shape), places[0]) if isinstance(start, int) and start >= 0 else None
 
 
 def _type_of(x: Any) -> Any:
@@ -527,11 +335,7 @@ def _on_scores(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _cut(table: torch.Tensor, index: Any) -> Any:
     """Return a table cut to a stream's length along two dimensions, or one of complex numbers."""
-    parts = index if isinstance(index, tuple) else (index,)
-    if sum(isinstance(p, slice) and isinstance(p.stop, Length) for p in parts) > 1:
-        return Pairs(torch.Tensor.__getitem__, (table, index), {})
-    arrays = current().arrays
-    return Complex(*(Constant(part.contiguous(), arrays)[index] for part in (table.real, table.imag)))
+    return cut_complex(table, index) or Pairs(torch.Tensor.__getitem__, (table, index), {})
 
 
 _COMPARISONS = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))

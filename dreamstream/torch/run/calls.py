@@ -35,8 +35,14 @@ Tensor = torch.Tensor
 class TorchSession(Session):
     """A session whose streams' states are places in tables or records of torch tensors."""
 
-    def __init__(self, skew: int = 0, buffers: bool = False, buffer_limit: int | None = None) -> None:
-        super().__init__(skew, buffers, buffer_limit)
+    def __init__(
+        self,
+        skew: int = 0,
+        buffers: bool = False,
+        buffer_limit: int | None = None,
+        context_limit: int | None = None,
+    ) -> None:
+        super().__init__(skew, buffers, buffer_limit, context_limit)
         self.table = Table()
         self.constants: dict[int, tuple[Any, Tensor]] = {}
         self.parameters: dict[int, Constant] = {}  # as operators know them
@@ -87,7 +93,7 @@ class TorchSession(Session):
         return place_of(from_bytes(parts))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TorchSession:
-        out = TorchSession(self.skew, self.buffers, self.buffer_limit)
+        out = TorchSession(self.skew, self.buffers, self.buffer_limit, self.context_limit)
         with self.hold():
             out.script, out.rates = list(self.script), self.rates
             live = {i: self.state_of(i) for i in self.live_ids}
@@ -96,7 +102,7 @@ class TorchSession(Session):
         return out
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (TorchSession, (self.skew, self.buffers, self.buffer_limit))
+        return (TorchSession, (self.skew, self.buffers, self.buffer_limit, self.context_limit))
 
 
 class TorchCall(Call):

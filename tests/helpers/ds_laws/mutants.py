@@ -282,6 +282,12 @@ MUTANTS = {
         "ds_root(p, left == UNBOUNDED ? ds_const(p, 0) : ds_add_k(p, block, left > 1 ? 1 - left : -left));",
         ("attention",),
     ),
+    "rows of attention by distances from the call's start": Mutant(
+        "ops/attention.c",
+        ".first = t->op->attr[ROWS_FIRST].i,",
+        ".first = t->op->attr[ROWS_FIRST].i + out->m0,",
+        ("attention",),
+    ),
     "rotary positions counted from the call's start": Mutant(
         "ops/positions.c",
         "rotary_turn((double)m * op->attr[SCALE].x * angles[i],",
