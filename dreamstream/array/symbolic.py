@@ -213,6 +213,10 @@ class Symbolic:
 
     def constant(self) -> Tensor:
         """Return it as a tensor that broadcasts against streams: B and L have one element; positions are one."""
+        if getattr(self.value, "is_stream", False):
+            behind = self.ndim - self.roles.index("B") - 1
+            value: Tensor = self.value.reshape(self.value.shape[0], *(1,) * behind)
+            return value
         if self.position:
             return self.stream("float32" if isinstance(self.value, builtins.float) else "int64")
         if isinstance(self.value, Token):
@@ -262,6 +266,7 @@ class Symbolic:
         left = self.ndim - sum(p is not None and p is not Ellipsis for p in parts)
         roles: list[Any] = []
         own = iter(self.roles)
+        length = self.length
         for part in (*parts, *([] if Ellipsis in parts else [Ellipsis])):
             if part is Ellipsis:
                 roles += [next(own) for _ in range(left)]
@@ -269,9 +274,22 @@ class Symbolic:
                 roles.append(1)
             elif part == slice(None) or part is SAME_ORDER:
                 roles.append(next(own))
+            elif isinstance(part, slice) and next(own) == "L" and not self.position:
+                length = self._cut(length, part)
+                roles.append("L")
             else:
                 self._refuse(f"the index {part!r}")
-        return self._like(self.value, roles)
+        return Symbolic(self.value, roles, length, self.position)
+
+    def _cut(self, length: Any, part: slice) -> Any:
+        """Return how many frames a slice takes of so many."""
+        start, stop, step = part.start or 0, part.stop, part.step or 1
+        if isinstance(stop, Length):
+            self._require_as_long(stop, "L" if start == 0 and step == 1 else "")
+            return stop if start == 0 and step == 1 else self._refuse(f"the index {part!r}")
+        if not all(isinstance(n, int) for n in (start, step)) or start < 0 or step < 1 or (stop or -1) >= 0:
+            self._refuse(f"the index {part!r}")
+        return ((length + ((stop or 0) - start + step - 1)) // step).counting()
 
     def expand(self, *size: Any) -> Symbolic:
         """Return it with dimensions of size 1 repeated."""
@@ -365,6 +383,10 @@ class Symbolic:
         if isinstance(own, Token) and isinstance(value, float) and value == math.floor(value):
             value = math.floor(value)
         roles, length = self._met(other)
+        if function is operator.truediv and isinstance(value, Length) and not isinstance(own, Token):
+            ((measured, edge),) = value.of.measure({"length": tuple(value.steps())})
+            value, own = StreamTensor.inside(measured, ("B",), edge).to(TYPES[float]), float(own)
+            roles = roles if "B" in roles else ("B", *roles)
         return Symbolic(function(own, value), roles, length, bool(positions))
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> Any:
@@ -405,6 +427,14 @@ class Symbolic:
         return self._like(self.value, ())
 
     max = min = amax = amin = _reduced
+
+    def sum(self, dim: builtins.int, keepdim: builtins.bool = False) -> Symbolic:
+        """Return the sum over the frames of each stream: of a mask that covers them, their number."""
+        at = axis_of("sum", dim, self.ndim)
+        if self.roles[at] != "L" or self.position or self.value not in (0, 1):
+            self._refuse("a sum")
+        roles = [1 if i == at else r for i, r in enumerate(self.roles) if keepdim or i != at]
+        return self._like(self.length if self.value else 0, roles)
 
     def sort(self, *_: Any, **__: Any) -> tuple[Symbolic, _Order]:
         """Return lengths in the order in which they are, and that order."""
@@ -467,7 +497,10 @@ class Symbolic:
     def __int__(self) -> builtins.int:
         self._refuse("a number")
 
-    __index__ = __float__ = __len__ = __iter__ = __array__ = __int__
+    __index__ = __float__ = __iter__ = __array__ = __int__
+
+    def __len__(self) -> builtins.int:
+        return 1 if self.roles[:1] == ("B",) else self.__int__()  # each stream by itself
 
     def __repr__(self) -> str:
         text = ", ".join(map(str, self.roles))

@@ -268,12 +268,10 @@ class Forward(TorchFunctionMode):
         if isinstance(x, torch.Tensor):
             return self._constant(x)
         if isinstance(x, Symbolic):
-            found = x.constant()
-            return (
-                found
-                if found.is_stream
-                else Constant(torch.from_numpy(found.numpy()).to(self.device), self.arrays)
-            )
+            constant = x.constant()
+            if constant.is_stream:
+                return constant
+            return Constant(torch.from_numpy(constant.numpy()).to(self.device), self.arrays)
         if isinstance(x, (list, tuple)):
             if _ATOMS.issuperset(map(type, x)):
                 return x
