@@ -235,7 +235,8 @@ def clone(self: Tensor) -> Tensor:
 def narrow(self: Tensor, dim: int, start: int, length: Any) -> Any:
     """Return `length` elements from `start` on along `dim`."""
     if isinstance(length, Length):
-        return table(self, (slice(None),) * self._axis("narrow", dim) + (slice(start, length + start if start else length),))
+        part = slice(start, length + start if start else length)
+        return table(self, (*(slice(None),) * self._axis("narrow", dim), part))
     axis, size = self._axis("narrow", dim), self.size(dim)
     first, n = operator.index(start), operator.index(length)
     begin = first + size if first < 0 else first
