@@ -23,8 +23,10 @@ int64_t ds_planes_number(const ds_op *op, int attr, int i, int64_t usual)
 int64_t ds_planes_kernel(const ds_op *op, int i)
 {
     const ds_signature *weight = &op->weight[DS_PLANES_WEIGHT];
-    if (weight->rank == 3)
-        return (i == 0) == ds_planes_vectors(op) ? weight->shape[2] : 1;
+    if (weight->rank == 3) /* the kernel's last axis alone, that of vectors runs along the stream */
+        return (i == 0) == (ds_planes_vectors(op) || op->attr[DS_PLANES_AXIS].i == 1)
+                   ? weight->shape[2]
+                   : 1;
     return weight->shape[op->attr[DS_PLANES_AXIS].i == i ? 2 : 3];
 }
 

@@ -65,7 +65,7 @@ def getitem(x: StreamTensor, index: Any) -> StreamTensor:
     if not only_slices:
         x = x.in_order()
     if not is_whole(parts.length):
-        if "B_L" in x.dims:
+        if "L" not in x.dims:
             _refuse(x, "an index on B and L joined", "index before the reshape")
         x = slice_stream(x, parts.length)
     if only_slices:  # each on its axis, wherever that is stored
@@ -98,11 +98,12 @@ def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
     plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
     names = [None if o is None else x.names[o] for o in plan.origin]
     named = [d if isinstance(d, str) else n for d, n in zip(plan.dims, names)]
+    x = x.opened() if plan.steps and x.lanes else x
     for step in plan.steps:
         if step[0] == "permute":
             x = x.stored_anew(step[1])
         elif step[0] == "features":
-            x = reshape_features(x, step[1], ("B", "L", *range(len(step[1]))))
+            x = reshape_features(x, step[1], x.dims).opened()
         elif step[0] == "stack":
             n = len(x.features) + 1
             x = _op(x, "frame", {"size": step[1], "step": step[1], "exact": 1}, ("B", "L", *range(n)))
@@ -159,7 +160,7 @@ def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
 
 def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:
     roles = [x.dims[a] for a in axes]
-    if "B" in roles or "B_L" in roles:
+    if any(isinstance(r, str) and r != "L" for r in roles):
         _refuse(x, f"{kind} over the batch", "combine streams outside the forward")
     if "L" in roles:
         kinds = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}

@@ -16,6 +16,7 @@ from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import LengthsOf, as_symbolic, measured
 from ..errors import LocatedError, ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
 from ..nn.module import Module
+from ..operations.refusals import BACKWARDS
 from ..stream.context import Context, contexts_of, declared
 from ..stream.rules import require_same_streams
 from ..stream.tree import leaves, map_leaves
@@ -272,14 +273,22 @@ def check_policy(unstreamable: str, buffer_limit: int | None, skew: int) -> None
 def refuse_unstreamable(module: Any) -> None:
     """Raise NotStreamableError for the first layer that needs the future without bound."""
     front = front_of(module, "streaming")
-    for path, part in front.parts(module):
+    parts = dict(front.parts(module))
+    for path, part in parts.items():
         found = front.unstreamable(part)
-        if found is not None:
+        if found is not None and not (found == BACKWARDS.words and _may_join(parts, path)):
             reason, remedy = found
             raise NotStreamableError(
                 f"{path or 'the model'} ({type(part).__name__}) can't stream: {reason}; {remedy}, or "
                 'unstreamable="buffer" to wait for the end of each stream'
             )
+
+
+def _may_join(parts: dict[str, Any], path: str) -> bool:
+    """Whether a forward stands above a layer that may join B and L, so that the layer sees single frames."""
+    names = path.split(".") if path else []
+    above = [parts.get(".".join(names[:i])) for i in range(len(names))]
+    return any(type(m).__name__ != "Sequential" for m in above)
 
 
 def patch_module(

@@ -19,6 +19,10 @@ _ROWS = (
     *_all("window", "conv1d", "conv_transpose1d", "conv2d", "conv_transpose2d"),
     *_all("carried", "lstm", "gru", "rnn"),
     Operator("attention", kind="window", written="`F.scaled_dot_product_attention`, `nn.MultiheadAttention`"),
+    *(
+        Operator(f"{name}_within", kind="frame", written=f"`nn.{name.upper()}` on `x.reshape(B * L, steps, features)`")
+        for name in ("lstm", "gru", "rnn")
+    ),
     *_all("frame", "layer_norm", "rms_norm", "batch_norm"),
     *_all("window", "group_norm"),
     # along the stream

@@ -39,6 +39,7 @@ from .names import (
     split,
     transpose,
 )
+from .regroup import lanes_of
 from .reshape import ReshapePlan, plan_reshape
 from .rows import cat_batch, drop_empty, index_batch, rows_of, split_batch, unbind_batch
 from .shape import Shape
@@ -81,6 +82,7 @@ __all__ = [
     "join",
     "joined",
     "kept_lengths",
+    "lanes_of",
     "lineages",
     "order_of",
     "parse_index",

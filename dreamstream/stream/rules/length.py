@@ -4,7 +4,7 @@ While a stream is open its length is not known, so ``x.size(L)`` is a `Length`, 
 sum of multiples of edges' lengths and of their quotients. It serves where the answer can wait (reshape, expand,
 slices, padding, indexing a table), says what the counts say for every stream (a difference that is always the
 same is that number, a comparison that always holds is True), and refuses everything that would need the number
-now. ``x.size(B)`` is a `BatchSize`, whose only use is its product with a `Length`, a `BatchLength`.
+now. ``x.size(B)`` is a `BatchSize`, which serves in shapes, as do its products with integers and a `Length`.
 
 Each refusal raises what the edge's `misuse` returns, with the line of the user's source.
 """
@@ -137,7 +137,7 @@ class Length(Token):
 
     def __mul__(self, other: object) -> Any:
         if isinstance(other, BatchSize):
-            return self._joined(self)
+            return self._joined(self, other.times)
         if isinstance(other, Token):
             self._misuse("combined by * with another size")
         return self._times(self._integer("*", other))
@@ -371,26 +371,57 @@ Length.__hash__ = Quotient.__hash__ = Token.__hash__  # type: ignore[method-assi
 
 
 class BatchSize(Token):
-    """The number of streams inside a forward; its one use is its product with a `Length`."""
+    """The number of streams inside a forward, or a multiple of it.
 
-    __slots__ = ()
+    Parameters
+    ----------
+    edge : Edge
+        The tensor whose streams are counted.
+    times : int
+        How often.
+    """
+
+    __slots__ = ("times",)
+    times: int
 
     _what = "the number of streams"
-    _serves = "It serves in reshape, expand and zeros; its product with a length serves in reshape."
+    _serves = "It serves in reshape, expand and zeros; so do its products with integers and a length."
+
+    def __init__(self, edge: Edge, times: int = 1) -> None:
+        super().__init__(edge)
+        self.times = times
 
     def __mul__(self, other: object) -> BatchLength | BatchSize:
-        if type(other) is int and other == 1:
-            return self
-        if not isinstance(other, Length):
-            self._misuse(f"multiplied by {type(other).__name__}")
-        return other._joined(other)
+        if isinstance(other, Length):
+            return other._joined(other, self.times)
+        return type(self)(self.edge, self.times * self._factor("multiplied", other))
 
     __rmul__ = __mul__
+
+    def _factor(self, use: str, other: object) -> int:
+        if type(other) is not int or other < 1:
+            self._misuse(f"{use} by {type(other).__name__ if type(other) is not int else other}")
+        return other
+
+    def _part(self, times: int) -> int:
+        """Return how often `times` of the streams are among these."""
+        if self.times % times:
+            self._misuse(f"divided by {times}")
+        return self.times // times
+
+    def __floordiv__(self, other: object) -> BatchSize | int:
+        if isinstance(other, BatchSize):
+            return self._part(other.times)
+        return type(self)(self.edge, self._part(self._factor("divided", other)))
+
+    def __mod__(self, other: object) -> int:
+        self._part(self._factor("divided", other))
+        return 0
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BatchSize):
             self._misuse(f"compared with {type(other).__name__}")
-        return True  # one forward has one batch
+        return self.times == other.times  # one forward has one batch
 
     def __ne__(self, other: object) -> bool:
         return not self.__eq__(other)
@@ -398,47 +429,63 @@ class BatchSize(Token):
     __hash__ = Token.__hash__
 
     def __repr__(self) -> str:
-        return "<number of streams>"
+        return "<number of streams>" if self.times == 1 else f"<number of streams * {self.times}>"
 
 
 class BatchLength(Token):
-    """The number of frames of all streams, ``x.size(B) * x.size(L)``: serves in reshape only.
+    """The number of frames of all streams, ``x.size(B) * x.size(L)``, or a multiple of it: serves in reshape only.
 
     Parameters
     ----------
     length : Length
         The factor that is not the batch size.
+    times : int
+        The rest.
     """
 
-    __slots__ = ("length",)
+    __slots__ = ("length", "times")
     length: Length
+    times: int
 
     _what = "the number of frames of all streams"
     _serves = "It serves in reshape; divided by the number of streams it is a length."
 
-    def __init__(self, length: Length) -> None:
+    def __init__(self, length: Length, times: int = 1) -> None:
         super().__init__(length.edge)
         self.length = length
+        self.times = times
 
-    def __floordiv__(self, other: object) -> Length:
-        if not isinstance(other, BatchSize):
-            self._misuse(f"divided by {type(other).__name__}")
-        return self.length
+    def __mul__(self, other: object) -> BatchLength:
+        if type(other) is not int or other < 1:
+            self._misuse(f"multiplied by {type(other).__name__}")
+        return type(self)(self.length, self.times * other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: object) -> Any:
+        by = other.times if isinstance(other, BatchSize) else other if type(other) is int and other > 0 else 0
+        if isinstance(other, Length) and other == self.length:
+            return self.edge.entry.sizes.batch(self.edge, self.times)
+        if not by or self.times % by:
+            self._misuse(f"divided by {type(other).__name__ if not by else by}")
+        return self.length * (self.times // by) if isinstance(other, BatchSize) else type(self)(
+            self.length, self.times // by
+        )
 
     def __eq__(self, other: object) -> Any:
         if not isinstance(other, BatchLength):
             self._misuse(f"compared with {type(other).__name__}")
-        return self.length == other.length
+        return self.length * self.times == other.length * other.times
 
     def __ne__(self, other: object) -> Any:
         if not isinstance(other, BatchLength):
             self._misuse(f"compared with {type(other).__name__}")
-        return self.length != other.length
+        return self.length * self.times != other.length * other.times
 
     __hash__ = Token.__hash__
 
     def __repr__(self) -> str:
-        return f"<number of streams * {self.length!r}>"
+        return f"<number of streams * {self.length * self.times!r}>"
 
 
 Length._joined = BatchLength

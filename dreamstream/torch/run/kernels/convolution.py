@@ -115,8 +115,7 @@ def _channels_first(plane: Tensor) -> Tensor:
 
 def plane_weight(weight: Tensor, axis: int) -> Tensor:
     """Return a weight whose last two axes are those of the plane; without the first it has one tap there."""
-    if weight.dim() == 3:
-        return weight.unsqueeze(2)
+    weight = weight.unsqueeze(2) if weight.dim() == 3 else weight
     return weight.transpose(2, 3) if axis else weight
 
 

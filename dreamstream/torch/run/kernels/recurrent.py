@@ -1,4 +1,4 @@
-"""Recurrent layers along the stream, and cells on frames that know nothing of each other."""
+"""Recurrent layers along the stream and within frames, and cells on frames that know nothing of each other."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ Tensor = torch.Tensor
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 
+def _cell(step: Step) -> str:
+    return step.name.removesuffix("_within")
+
+
 def _split(step: Step, weights: Sequence[Any]) -> tuple[list[Tensor], list[Any]]:
     """Return the layers' weights as torch wants them, and h0 and c0 where they are given."""
     a = step.attributes
@@ -27,10 +31,10 @@ def _split(step: Step, weights: Sequence[Any]) -> tuple[list[Tensor], list[Any]]
 
 def _before(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State:
     """Return h, and of an LSTM c, before the first frame of one row: ``(1, layers * directions, size)``."""
-    a = step.attributes
+    a, name = step.attributes, _cell(step)
     layers, given = _split(step, weights)
-    hidden = layers[1].shape[0] // GATES[step.name]
-    sizes = [a.get("projection") or hidden, hidden][: 2 if step.name == "lstm" else 1]
+    hidden = layers[1].shape[0] // GATES[name]
+    sizes = [a.get("projection") or hidden, hidden][: 2 if name == "lstm" else 1]
     given += [None] * (len(sizes) - len(given))
     n_cells = a["layers"] * (1 + a["bidirectional"])
     return tuple(
@@ -38,26 +42,63 @@ def _before(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State
     )
 
 
+def _lanes(step: Step) -> int:
+    """Return how many lanes a frame has, each of which goes its own way; 0 where it has no such axis."""
+    return step.features[0][0] if step.ranks[0] == 2 else 0
+
+
+def _rows(step: Step, x: Tensor) -> Tensor:
+    """Return lanes of states ``(B, lanes, ...)`` as rows."""
+    return x.flatten(0, 1) if _lanes(step) else x
+
+
+def _of_rows(step: Step, x: Tensor) -> Tensor:
+    """Return rows as the lanes that they were."""
+    return x.unflatten(0, (-1, _lanes(step))) if _lanes(step) else x
+
+
 def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State:
-    return () if step.attributes["bidirectional"] else _before(step, weights, like)
+    if step.attributes["bidirectional"]:
+        return ()
+    before = _before(step, weights, like)
+    return tuple(s.unsqueeze(1).expand(-1, _lanes(step), -1, -1) for s in before) if _lanes(step) else before
 
 
 @windowed("lstm", "gru", "rnn", carries=_carried)
 def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return every frame's h, and the last h and c where streams end."""
     (x,) = windows
-    if step.attributes["bidirectional"]:
+    whole, lanes = step.attributes["bidirectional"], _lanes(step)
+    if whole:
         assert step.ended is not None
         frames = x.run(step.first[0], step.n[0])
         lengths = torch.where(step.ended, x.known, 0)
-        before = tuple(s.expand(frames.shape[0], -1, -1) for s in _before(step, weights, frames))
-        y, after = _along(step, frames, lengths, before, weights, x.even)
-        state = ()
     else:
         frames, lengths = x.new()
-        y, after = _along(step, frames, lengths, state, weights, x.even)
-        state = after
-    return (y, *(s[:, None][:, :n] for s, n in zip(after, step.n[1:]))), state
+    if lanes:
+        frames = _rows(step, frames.transpose(1, 2))
+        lengths = lengths.unsqueeze(1).expand(-1, lanes).flatten()
+    if whole:
+        state = tuple(s.expand(frames.shape[0], -1, -1) for s in _before(step, weights, frames))
+    else:
+        state = tuple(_rows(step, s) for s in state)
+    y, after = _along(step, frames, lengths, state, weights, x.even)
+    after = tuple(_of_rows(step, s) for s in after)
+    y = _of_rows(step, y).transpose(1, 2) if lanes else y
+    return (y, *(s[:, None][:, :n] for s, n in zip(after, step.n[1:]))), () if whole else after
+
+
+@framewise("lstm_within", "gru_within", "rnn_within")
+def within(step: Step, x: Tensor, *weights: Any) -> tuple[Tensor, ...]:
+    """Return h of every step of every frame, and each frame's last h and c."""
+    lead = x.shape[:-2]
+    rows = x.reshape(-1, *x.shape[-2:])
+    starts = tuple(s.transpose(0, 1).expand(-1, rows.shape[0], -1) for s in _before(step, weights, rows))
+    if not traced() and not rows.shape[0]:
+        y, ends = rows.new_zeros(0, rows.shape[1], step.features[0][-1]), starts
+    else:
+        y, *ends = _layers(step, (rows,), starts, _split(step, weights)[0], (True,))
+    return y.reshape(*lead, *y.shape[1:]), *(s.transpose(0, 1).reshape(*lead, *s.shape[::2]) for s in ends)
 
 
 def _along(
@@ -66,9 +107,9 @@ def _along(
     """Run all layers over frames ``(B, n, features)``; a row of none keeps its state."""
     n = frames.shape[1]
     if n == 0:
-        return frames.new_zeros(frames.shape[0], 0, *step.features[0]), state
+        return frames.new_zeros(frames.shape[0], 0, step.features[0][-1]), state
     if even if traced() else bool((lengths == n).all()):
-        starts = tuple(s.transpose(0, 1).contiguous() for s in state)
+        starts = tuple(s.transpose(0, 1) for s in state)
         y, *after = _layers(step, (frames,), starts, _split(step, weights)[0], (True,))
         return y, tuple(s.transpose(0, 1) for s in after)
     if _stands_still(step, frames, lengths):
@@ -135,8 +176,8 @@ def _layers(
 ) -> Any:
     """Call torch's layers; `behind` is what follows for padded frames: that rows come first."""
     a = step.attributes
-    name = f"rnn_{a['nonlinearity']}" if step.name == "rnn" else step.name
-    given = starts if step.name == "lstm" else starts[0]
+    name = f"rnn_{a['nonlinearity']}" if _cell(step) == "rnn" else _cell(step)
+    given = tuple(s.contiguous() for s in starts) if _cell(step) == "lstm" else starts[0].contiguous()
     n_layers = starts[0].shape[0] // (1 + a["bidirectional"])
     options = (bool(a["bias"]), n_layers, 0.0, step.training, bool(a["bidirectional"]))
     return recurrent_function(name)(*data, given, layers, *options, *behind)
