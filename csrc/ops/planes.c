@@ -23,10 +23,8 @@ int64_t ds_planes_number(const ds_op *op, int attr, int i, int64_t usual)
 int64_t ds_planes_kernel(const ds_op *op, int i)
 {
     const ds_signature *weight = &op->weight[DS_PLANES_WEIGHT];
-    if (weight->rank == 3) /* the kernel's last axis alone, that of vectors runs along the stream */
-        return (i == 0) == (ds_planes_vectors(op) || op->attr[DS_PLANES_AXIS].i == 1)
-                   ? weight->shape[2]
-                   : 1;
+    if (weight->rank == 3)
+        return (i == 0) == ds_planes_vectors(op) ? weight->shape[2] : 1;
     return weight->shape[op->attr[DS_PLANES_AXIS].i == i ? 2 : 3];
 }
 
@@ -36,18 +34,20 @@ int64_t ds_planes_tap(const ds_op *op, int i)
     return weight->rank == 4 && op->attr[DS_PLANES_AXIS].i == i ? weight->shape[3] : 1;
 }
 
-ds_status ds_planes_check(const ds_op *op, bool vectors, int n_padding)
+ds_status ds_planes_check(const ds_op *op, int n_padding)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[DS_PLANES_WEIGHT];
     const char *name = op->def->name;
     char text[160];
-    bool sized = vectors ? in->rank == 1 : in->rank == 2 || in->rank == 3;
+    const int least = ds_planes_vectors(op) ? 1 : 2;
+    bool sized = in->rank == least || in->rank == least + 1;
     for (int d = 0; sized && d < in->rank; d++)
-        sized = in->shape[d] >= 1 && (vectors || in->shape[d] <= DS_PADDING_LIMIT);
+        sized = in->shape[d] >= 1 && (in->rank == 1 || in->shape[d] <= DS_PADDING_LIMIT);
     DS_CHECK(sized, DS_SHAPE, "%s: expected an input of shape %s, got %s", name,
-             vectors ? "(channels,)" : "(positions, channels) or (rows, positions, channels)",
+             least == 1 ? "(channels,) or (lanes, channels)"
+                        : "(positions, channels) or (rows, positions, channels)",
              ds_signature_text(in, text, sizeof text));
-    if (vectors)
+    if (least == 1)
         return DS_OK;
     DS_CHECK(weight->rank == 3 || weight->rank == 4, DS_SHAPE,
              "%s: its weight 'weight' must have four dimensions, of which the last two are the "

@@ -195,11 +195,10 @@ static ds_status recurrence_infer(ds_op *op)
     DS_CHECK(!single || op->n_inputs == 1 || op->n_inputs == 1 + n_states, DS_ARGUMENT,
              "%s: expected 1 input or %d, got %d", name, 1 + n_states, op->n_inputs);
     DS_CHECK(rank >= least && (single || rank <= least + 1), DS_SHAPE,
-             "%s: expected an input of shape (%sfeatures%s), got %s", name,
-             single        ? "..., "
-             : family == 2 ? "steps, "
-                           : "",
-             least == 1 && !single ? "," : "",
+             "%s: expected an input of shape %s, got %s", name,
+             single       ? "(..., features)"
+             : least == 1 ? "(features,) or (lanes, features)"
+                          : "(steps, features) or (lanes, steps, features)",
              ds_signature_text(&op->in[DS_RECURRENCE_X], text, sizeof text));
     DS_CHECK(ds_op_has_weight(op, DS_WEIGHT_HH) && hh->rank == 2 &&
                  (single || hh->shape[0] >= (int64_t)gates_of(op)),

@@ -25,7 +25,7 @@ _LAST = (
 )  # fmt: skip
 #: What moves frames, or goes on from frame to frame.
 _FRAMES = (
-    "lstm", "gru", "rnn", "pad", "pad_to_multiple", "slice", "delay", "limit", "repeat_frames", "reduce_frames",
+    "conv1d", "conv_transpose1d", "lstm", "gru", "rnn", "pad", "pad_to_multiple", "slice", "delay", "limit", "repeat_frames", "reduce_frames",
     "cumulative",
 )  # fmt: skip
 #: Attributes that are axes, or shapes.
@@ -103,18 +103,6 @@ def _matmul(attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> 
     return _run("matmul", attributes, inputs, [weights[0].unsqueeze(0)])
 
 
-def _conv1d(a: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs:
-    plane = {k: [a[k], 1] for k in ("stride", "dilation")}
-    plane |= {"axis": 1, "groups": a["groups"], "padding": [a["left"], a["right"], 0, 0], "mode": a["mode"]}
-    return _run("conv2d", plane, inputs, weights)
-
-
-def _conv_transpose1d(a: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs:
-    usual = {"stride": 1, "padding": 0, "output_padding": 0, "dilation": 1}
-    plane = {k: [a[k], n] for k, n in usual.items()}
-    return _run("conv_transpose2d", {"axis": 1, "groups": a["groups"], **plane}, inputs, weights)
-
-
 def _attention(attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs | None:
     """Lanes are heads, as long as no head has weights of its own."""
     if any(w is not None and w.shape[0] != 1 for w in weights):
@@ -129,7 +117,5 @@ def _attention(attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) 
 
 _OWN: dict[str, Callable[[Attributes, Outputs, Sequence[Any]], Outputs | None]] = {
     "attention": _attention,
-    "conv1d": _conv1d,
-    "conv_transpose1d": _conv_transpose1d,
     "matmul": _matmul,
 }

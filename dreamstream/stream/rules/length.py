@@ -133,7 +133,7 @@ class Length(Token):
         return (-self)._sum(other, 1, "-")
 
     def _times(self, c: int) -> Any:
-        return self._of([(k * c, a) for k, a in self.terms], self.plus * c)
+        return self if c == 1 else self._of([(k * c, a) for k, a in self.terms], self.plus * c)
 
     def __mul__(self, other: object) -> Any:
         if isinstance(other, BatchSize):
@@ -394,28 +394,25 @@ class BatchSize(Token):
     def __mul__(self, other: object) -> BatchLength | BatchSize:
         if isinstance(other, Length):
             return other._joined(other, self.times)
-        return type(self)(self.edge, self.times * self._factor("multiplied", other))
+        if type(other) is not int or other < 1:
+            self._misuse(f"multiplied by {type(other).__name__}")
+        return self if other == 1 else type(self)(self.edge, self.times * other)
 
     __rmul__ = __mul__
 
-    def _factor(self, use: str, other: object) -> int:
-        if type(other) is not int or other < 1:
-            self._misuse(f"{use} by {type(other).__name__ if type(other) is not int else other}")
-        return other
-
-    def _part(self, times: int) -> int:
-        """Return how often `times` of the streams are among these."""
-        if self.times % times:
-            self._misuse(f"divided by {times}")
+    def _part(self, by: object) -> int:
+        """Return how often these are a number, or as many of the streams."""
+        times = by.times if isinstance(by, BatchSize) else by
+        if type(times) is not int or times < 1 or self.times % times:
+            self._misuse(f"divided by {type(by).__name__}")
         return self.times // times
 
     def __floordiv__(self, other: object) -> BatchSize | int:
-        if isinstance(other, BatchSize):
-            return self._part(other.times)
-        return type(self)(self.edge, self._part(self._factor("divided", other)))
+        part = self._part(other)
+        return part if isinstance(other, BatchSize) else type(self)(self.edge, part)
 
     def __mod__(self, other: object) -> int:
-        self._part(self._factor("divided", other))
+        self._part(other)
         return 0
 
     def __eq__(self, other: object) -> bool:
@@ -463,14 +460,12 @@ class BatchLength(Token):
     __rmul__ = __mul__
 
     def __floordiv__(self, other: object) -> Any:
-        by = other.times if isinstance(other, BatchSize) else other if type(other) is int and other > 0 else 0
+        batch = self.edge.entry.sizes.batch if isinstance(other, Length) else BatchSize
+        rows = batch(self.edge, self.times)
         if isinstance(other, Length) and other == self.length:
-            return self.edge.entry.sizes.batch(self.edge, self.times)
-        if not by or self.times % by:
-            self._misuse(f"divided by {type(other).__name__ if not by else by}")
-        return self.length * (self.times // by) if isinstance(other, BatchSize) else type(self)(
-            self.length, self.times // by
-        )
+            return rows
+        part = rows._part(other)
+        return self.length * part if isinstance(other, BatchSize) else type(self)(self.length, part)
 
     def __eq__(self, other: object) -> Any:
         if not isinstance(other, BatchLength):

@@ -170,7 +170,7 @@ class _Reshape:
                     raise self.impossible("the tensor has no features behind B to join with it")
                 entries.append("B")
             elif isinstance(item, (Length, BatchLength)):
-                token = item.length * item.times if isinstance(item, BatchLength) else item
+                token = item if isinstance(item, Length) else item.length * item.times
                 entries.append("L" if isinstance(item, Length) else JOINED)
                 if length is None:
                     raise self.impossible(f"the tensor has no L, so {item!r} can't be a size of it")
@@ -258,7 +258,8 @@ class _Reshape:
         """Plan a reshape that joins B, or B and L, with features, or takes them apart; None where there is none."""
         features = [s for d, s in sorted((d, s) for d, s in zip(self.dims, self.sizes) if isinstance(d, int))]
         tokens = [s for d, s in zip(self.dims, self.sizes) if isinstance(d, str)]
-        length = next((t if isinstance(t, Length) else t.length for t in tokens if not isinstance(t, BatchSize)), None)
+        lengths = [t if isinstance(t, Length) else t.length for t in tokens if isinstance(t, (Length, BatchLength))]
+        length = lengths[0] if lengths else None
         letters = [p for d in self.dims if isinstance(d, str) for p in d.split("_") if p in ("B", "L")]
         left = prod(features) * (lanes_of(self.dims) or 1)
         entries: list[tuple[tuple[str, ...], int]] = []
