@@ -137,7 +137,7 @@ def repeat_interleave(x: StreamTensor, axis: int, times: int) -> StreamTensor:
     if isinstance(at, str):
         _refuse(x, f"repeat_interleave along {at}", "repeat frames or features")
     before, after = x.features[: at + 1], x.features[at + 1 :]
-    straight = ("B", "L", *range(len(x.features) + 1))
+    straight = _straight(x, (*before, 1, *after))
     spread = reshape_features(x, (*before, 1, *after), straight)
     spread = _op(spread, "expand", {"shape": [*before, times, *after]}, straight)
     shape = (*before[:-1], before[-1] * times, *after)
@@ -202,6 +202,9 @@ def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
     scores = None if reverse else scores_of(x, other)
     if scores is not None:
         return scores
+    if isinstance(other, StreamTensor) and all(isinstance(d, int) for d in (*x.dims[-2:], *other.dims[-2:])):
+        first, second = (other, x) if reverse else (x, other)
+        return (first.unsqueeze(-1) * second.unsqueeze(-3)).sum(-2)  # of each frame's own matrices
     reason = why_not_matmul(x, other, reverse)
     if reason is not None:
         _refuse(x, f"this matrix product {reason}", "x @ W and W @ x mix features by a constant matrix W")

@@ -8,6 +8,7 @@ on frames that have one axis more.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..errors import NotStreamableError
@@ -72,12 +73,12 @@ def by_lane(
             return None
         made = _run(name, attributes, [_lanes_second(x) for x in opened], weights)
         return made if name in ("unstack", "overlap_add") else [_lanes_second(y) for y in made]
+    if name in ("conv2d", "conv_transpose2d") and len(weights[0].shape) == 3:  # within frames: lanes are rows
+        return None
     own = _OWN.get(name)
     found = None if own is None else own(attributes, opened, weights)
     if found is not None:
         return found
-    if name in ("conv2d", "conv_transpose2d") and len(weights[0].shape) == 3:  # lanes are the rows of images
-        return None
     raise NotStreamableError(
         f"{name} at {user_line()} does not stream where B is joined with features, {inputs[0].roles}; keep them "
         "apart, or call it on each of them"
@@ -99,8 +100,17 @@ def _lanes_second(x: StreamTensor) -> StreamTensor:
     return x.stored_anew([1, 0, *range(2, len(x.features))])
 
 
+def _with_others(name: str, attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs:
+    """Run an operator with weights that are made of those that were given."""
+    assert inputs[0].edge is not None
+    recording = getattr(inputs[0].edge.entry, "recording", None)
+    if recording is not None:
+        recording.forget()
+    return _run(name, attributes, inputs, weights)
+
+
 def _matmul(attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs:
-    return _run("matmul", attributes, inputs, [weights[0].unsqueeze(0)])
+    return _with_others("matmul", attributes, inputs, [weights[0].unsqueeze(0)])
 
 
 def _attention(attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs | None:
@@ -115,7 +125,22 @@ def _attention(attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) 
     ]
 
 
+def _planes(name: str, attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs | None:
+    """Lanes are groups of channels, with equal weights."""
+    (x,), lanes = inputs, inputs[0].features[0]
+    if len(x.features) > 3:  # images of their own
+        return None
+    x = _lanes_second(x)
+    channels = reshape_features(x, (x.features[0], lanes * x.features[2]), x.dims).opened()
+    many = [None if w is None else w.repeat(lanes, *(1,) * (len(w.shape) - 1)) for w in weights]
+    groups = {**attributes, "groups": attributes.get("groups", 1) * lanes}
+    (y,) = _with_others(name, groups, [channels], many)
+    return [_lanes_second(reshape_features(y, (y.features[0], lanes, y.features[1] // lanes), y.dims).opened())]
+
+
 _OWN: dict[str, Callable[[Attributes, Outputs, Sequence[Any]], Outputs | None]] = {
     "attention": _attention,
     "matmul": _matmul,
+    "conv2d": partial(_planes, "conv2d"),
+    "conv_transpose2d": partial(_planes, "conv_transpose2d"),
 }

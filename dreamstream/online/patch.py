@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from types import FunctionType
 from typing import Any, TypeVar, cast
 
 from ..array.dtypes import name_of
@@ -24,6 +23,7 @@ from ..stream.tree import leaves, map_leaves
 from . import states
 from .eager import EagerCall
 from .front import Front, foreign_front
+from .joining import may_join
 from .register import forward_of, registered_for
 from .session import Session
 
@@ -277,31 +277,12 @@ def refuse_unstreamable(module: Any) -> None:
     parts = dict(front.parts(module))
     for path, part in parts.items():
         found = front.unstreamable(part)
-        if found is not None and not (found == BACKWARDS.words and any(map(_joins, parts.values()))):
+        if found is not None and not (found == BACKWARDS.words and may_join(parts.values())):
             reason, remedy = found
             raise NotStreamableError(
                 f"{path or 'the model'} ({type(part).__name__}) can't stream: {reason}; {remedy}, or "
                 'unstreamable="buffer" to wait for the end of each stream'
             )
-
-
-#: Names in the code of forwards that may join B and L, so that a layer sees single frames.
-_JOINING = frozenset(("reshape", "view", "flatten", "unflatten", "rearrange", "Flatten", "Unflatten", "Rearrange"))
-
-
-def _joins(module: Any) -> bool:
-    """Whether a module's own code may join dimensions, itself or by a function that it calls."""
-    names = {type(module).__name__}
-    for cls in type(module).__mro__:
-        if cls.__module__.partition(".")[0] in ("builtins", "dreamstream", "torch"):
-            continue
-        for method in vars(cls).values():
-            code = getattr(method, "__code__", None)
-            names.update(() if code is None else code.co_names)
-            called = [] if code is None else [method.__globals__.get(n) for n in code.co_names]
-            if any(isinstance(f, FunctionType) and not f.__module__.startswith("torch") for f in called):
-                return True
-    return not _JOINING.isdisjoint(names)
 
 
 def patch_module(

@@ -10,7 +10,7 @@ from .combine import require_same, require_same_streams
 from .compare import Comparison
 from .frames import cat_length, index_length, kept_lengths, read_length_index, split_length
 from .index import Fallback, IndexParts, IndexPlan, is_whole, parse_index, plan_index
-from .length import BatchLength, BatchSize, Length, Quotient, Sizes
+from .length import BatchLength, BatchSize, Length, Quotient, Rows, Sizes
 from .lineage import (
     ONE,
     Cid,
@@ -62,6 +62,7 @@ __all__ = [
     "Names",
     "Quotient",
     "ReshapePlan",
+    "Rows",
     "Shape",
     "Sizes",
     "StreamSlice",

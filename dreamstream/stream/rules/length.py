@@ -23,7 +23,7 @@ from .compare import compared
 from .decide import Formula, constant, total
 from .tokens import Edge, Token
 
-__all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
+__all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Rows", "Sizes", "Step"]
 
 #: One step of a Length's function: ("+", c), ("*", c) or ("//", c).
 Step = tuple[str, int]
@@ -370,7 +370,13 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 Length.__hash__ = Quotient.__hash__ = Token.__hash__  # type: ignore[method-assign]
 
 
-class BatchSize(Token):
+class Rows(Token):
+    """A number of rows of a batch: it serves in shapes, and no value depends on it."""
+
+    __slots__ = ()
+
+
+class BatchSize(Rows):
     """The number of streams inside a forward, or a multiple of it.
 
     Parameters
@@ -429,7 +435,7 @@ class BatchSize(Token):
         return "<number of streams>" if self.times == 1 else f"<number of streams * {self.times}>"
 
 
-class BatchLength(Token):
+class BatchLength(Rows):
     """The number of frames of all streams, ``x.size(B) * x.size(L)``, or a multiple of it: serves in reshape only.
 
     Parameters

@@ -21,7 +21,7 @@ from ...errors import ModeError, NotStreamableError
 from ...nn import functional as native_functional
 from ...nn.functional.attention import identity, refused
 from ...operations.refusals import MASKED
-from ...stream.rules import BatchSize, Length
+from ...stream.rules import Length, Rows
 from ...stream.where import user_line
 from ..run.dropping import dropping
 from ..tensor import StreamTensor
@@ -150,7 +150,7 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         if any(isinstance(s, Length) for s in size):
             one = make((1,), *rest, **{k: v for k, v in kwargs.items() if k != "device"})
             return Symbolic.filled(size, one.item())
-        batch = [i for i, s in enumerate(size) if isinstance(s, BatchSize)]
+        batch = [i for i, s in enumerate(size) if isinstance(s, Rows)]
         shape = [1 if i in batch else s for i, s in enumerate(size)]
         strange = next((s for s in shape if not isinstance(s, int)), None)
         if strange is not None:
@@ -179,7 +179,7 @@ def _new(name: str, make: Callable[..., torch.Tensor]) -> None:
         kwargs.setdefault("device", forward.device)
         size = size or (kwargs.pop("size"),)
         flat = size[0] if isinstance(size[0], (list, tuple)) else size
-        if any(isinstance(s, (BatchSize, Length)) for s in flat):
+        if any(isinstance(s, (Rows, Length)) for s in flat):
             return _of_batch(make)(forward, *size, **kwargs)
         return Constant(make(*size, **kwargs), forward.arrays)
 
