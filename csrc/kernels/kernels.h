@@ -193,6 +193,8 @@ typedef struct ds_attend {
 /* The kernels of one real type (element = sizeof of it). All arrays are of that type unless typed. */
 typedef struct ds_real_kernels {
     size_t element;
+    /* These kernels with products of their own, for sums that no library may order: themselves mostly. */
+    const struct ds_real_kernels *own;
     /* Of the weights of `product`. In DS_FORMAT_ROWS sums are a library's: no epilogues, no parts. */
     ds_format format;
     /* Columns [begin, end) of y, begin a multiple of DS_PANEL_COLUMNS; of a gated product so is half of

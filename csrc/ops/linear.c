@@ -1,9 +1,10 @@
 /* ops/linear.c: products of every frame with constant matrices, along its last feature axis.
  *
  *     linear   y[f][..., n] = sum over k of x[f][..., k] * weight[n][k]  (+ bias[n])
+ *     router   the same, its sums always in the order of the kernels' own products: choices depend on them
  *     matmul   y[f][b..., m..., n] = sum over k of x[f][b..., m..., k] * weight[b...][n][k]
  *
- * linear: in [..., K], weight [N][K], bias? [N], out [..., N]. matmul: in [B..., M..., K], weight
+ * linear, router: in [..., K], weight [N][K], bias? [N], out [..., N]. matmul: in [B..., M..., K], weight
  * [B'...][N][K], where each of B' is that of B or 1, which serves all; out [B..., M..., N]. Frame in,
  * frame out. For every matrix one product over all frames of all streams, each vector of K elements
  * being one row by pointer.
@@ -48,14 +49,14 @@ static ds_status linear_check_shapes(const ds_op *op)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
     char text[128];
-    DS_CHECK(in->rank >= 1, DS_SHAPE,
-             "linear: expected an input of shape (..., in_features), got ()");
+    DS_CHECK(in->rank >= 1, DS_SHAPE, "%s: expected an input of shape (..., in_features), got ()",
+             op->def->name);
     DS_CHECK(weight->rank == 2 && weight->shape[0] >= 1 && weight->shape[1] >= 1, DS_SHAPE,
-             "linear: its weight 'weight' must have shape (out_features, in_features), got %s",
-             ds_signature_text(weight, text, sizeof text));
+             "%s: its weight 'weight' must have shape (out_features, in_features), got %s",
+             op->def->name, ds_signature_text(weight, text, sizeof text));
     DS_CHECK(in->shape[in->rank - 1] == weight->shape[1], DS_SHAPE,
-             "linear: expected an input of shape (..., %lld), got %s", (long long)weight->shape[1],
-             ds_signature_text(in, text, sizeof text));
+             "%s: expected an input of shape (..., %lld), got %s", op->def->name,
+             (long long)weight->shape[1], ds_signature_text(in, text, sizeof text));
     return ds_require_optional(op, BIAS, "bias", 1, &weight->shape[0]);
 }
 
@@ -80,7 +81,7 @@ static ds_status matmul_check_shapes(const ds_op *op)
 
 static ds_status linear_infer(ds_op *op)
 {
-    DS_TRY(op->def == &ds_op_linear ? linear_check_shapes(op) : matmul_check_shapes(op));
+    DS_TRY(op->def == &ds_op_matmul ? matmul_check_shapes(op) : linear_check_shapes(op));
     const sizes s = linear_sizes_of(op);
     size_t most = 0, vectors = 1;
     DS_TRY(ds_packed_check(&most, s.n_out, s.n_in, s.element));
@@ -168,13 +169,34 @@ static void linear_forward(const ds_op *op, const ds_run *run)
     }
 }
 
-#define PRODUCT(op, text, names)                                                             \
+static size_t router_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    return linear_prepared_bytes(op, k->own);
+}
+
+static void router_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                           const ds_real_kernels *k)
+{
+    linear_prepare(op, prepared, weights, k->own);
+}
+
+static void router_forward(const ds_op *op, const ds_run *run)
+{
+    ds_run own = *run;
+    own.k = run->k->own;
+    linear_forward(op, &own);
+}
+
+#define PRODUCT(op, functions, text, names)                                                  \
     DS_OPERATOR_OF(op, text, 1, 1, -1), .flags = DS_OP_PACKS | DS_OP_REAL, .weights = names, \
-        .infer = linear_infer, DS_PREPARED(linear), .forward = linear_forward
+        .infer = linear_infer, DS_PREPARED(functions), .forward = functions##_forward
 
 const ds_op_def ds_op_linear = {
-    PRODUCT(linear, "y = x W^T + b over the last feature axis", "weight bias?")};
+    PRODUCT(linear, linear, "y = x W^T + b over the last feature axis", "weight bias?")};
+
+const ds_op_def ds_op_router = {PRODUCT(
+    router, router, "y = x W^T + b over the last feature axis, by no library", "weight bias?")};
 
 const ds_op_def ds_op_matmul = {PRODUCT(
-    matmul, "products with constant matrices, one for each place along leading feature axes",
-    "weight")};
+    matmul, linear,
+    "products with constant matrices, one for each place along leading feature axes", "weight")};

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.edge import Request
-from ..stream.rules import Fallback, is_whole, parse_index, plan_reshape, stream_slice
+from ..stream.rules import Fallback, Length, is_whole, parse_index, plan_reshape, stream_slice
 from ..stream.where import user_line
 from . import hook
 from .features import product, reduce_features, why_not_matmul
 from .scores import scores_of
 from .stream_tensor import StreamTensor
+from .symbolic import Symbolic
 
 __all__: list[str] = []
 
@@ -43,8 +44,24 @@ def reshape_features(x: StreamTensor, shape: Sequence[int], dims: Any) -> Stream
     return _op(x, "reshape", {"shape": list(shape)}, dims)
 
 
+def gather(x: StreamTensor, axis: int, index: StreamTensor) -> StreamTensor:
+    """Return features chosen along a dimension by a stream of places."""
+    last = axis == len(x.dims) - 1
+    given = [x, index] if last else [x.transpose(axis, -1), index.transpose(axis, -1)]
+    (out,) = hook.apply("gather", {}, given, (), (..., 0))
+    result: StreamTensor = out if last else out.transpose(axis, -1)
+    return result
+
+
 def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
     """Return x[..., index] on the stream axis."""
+    if isinstance(index, slice):
+        start, stop = (p.item() if isinstance(p, Symbolic) else p for p in (index.start, index.stop))
+        if isinstance(start, Length):  # counted from the end, so that what is left has another's length
+            edge: Any = x.edge
+            from_end = edge.entry.sizes.length(edge) + start
+            start = start if isinstance(from_end, Length) or from_end < 0 else from_end
+        index = slice(start, stop, index.step)
     s = stream_slice(index)
     if s.stop_length is not None:
         edges: list[Any] = [x.edge, s.stop_length.of]

@@ -388,6 +388,8 @@ class StreamTensor(Tensor):
 
     def __iter__(self) -> Any:
         if self.edge is not None:
+            if not isinstance(self.dims[0], str):
+                return iter(self.unbind(0))
             raise NotStreamableError(
                 f"a loop over a stream {self.roles} inside a forward, at {user_line()}; x.unbind(dim) and "
                 "x.chunk(n, dim) take features apart"

@@ -21,6 +21,7 @@ from . import chunks, forward, reductions, views  # noqa: F401  (the plain metho
 from .axes import axes_of, axis_of, numbered, sizes_of
 from .creation import cat
 from .stream_tensor import StreamTensor
+from .symbolic import SAME_ORDER
 from .tensor import Tensor, take
 
 __all__: list[str] = []
@@ -40,6 +41,8 @@ def _methods(x: StreamTensor) -> Any:
 def __getitem__(self: StreamTensor, index: Any) -> Any:
     if isinstance(index, str):
         return self.stream(index)
+    if index is SAME_ORDER:
+        return self
     return _methods(self).getitem(self, index)
 
 
@@ -126,6 +129,15 @@ def squeeze(self: Any, dim: Any = None) -> Any:
 
 def expand(self: Any, *size: Any) -> Any:
     return _methods(self).expand(self, sizes_of(size))
+
+
+def gather(self: Any, dim: int, index: Any) -> Any:
+    if self.edge is None:
+        return Tensor.gather(chunks.fall_back(self, "gather"), dim, index)
+    axis = self._axis("gather", dim)
+    if not getattr(index, "is_stream", False) or isinstance(self.dims[axis], str):
+        raise _refuse(self, "gather along frames, or by an index that is no stream,")
+    return forward.gather(self, axis, index)
 
 
 def repeat(self: Any, *repeats: Any) -> Any:
@@ -362,5 +374,5 @@ take(
     _cat=_cat,
     **{name: _reduction(name) for name in REDUCTIONS},
     **{name: _along(name, position) for name, position in (("cumsum", 0), ("flip", 0), ("roll", 1))},
-    **{name: _plain_only(name) for name in ("gather", "index_select", "masked_select", "bmm", "addmm")},
+    **{name: _plain_only(name) for name in ("index_select", "masked_select", "bmm", "addmm")},
 )

@@ -23,11 +23,38 @@ from .axes import axis_of, sizes_of
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
-__all__ = ["LengthsOf", "Symbolic", "as_symbolic", "lengths_of", "measured", "positions"]
+__all__ = ["SAME_ORDER", "LengthsOf", "Symbolic", "as_symbolic", "lengths_of", "measured", "positions"]
 
 
 #: Element types of NumPy.
 TYPES = {bool: np.dtype(bool), float: np.dtype(np.float32), int: np.dtype(np.int64)}
+
+
+class _Order:
+    """The order of streams by their lengths where it changes nothing: each is what it is wherever it stands."""
+
+    device = "cpu"
+
+    def to(self, *_: Any, **__: Any) -> _Order:
+        """Return it: it is the same everywhere."""
+        return self
+
+    cpu = scatter_ = argsort = to
+
+    def sort(self, *_: Any, **__: Any) -> tuple[_Order, _Order]:
+        """Return it and its inverse, which is the same."""
+        return self, self
+
+    def numel(self) -> int:
+        """Return the number of its elements, of which it has none."""
+        return 0
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> _Order:
+        return SAME_ORDER
+
+
+SAME_ORDER = _Order()
 
 
 class LengthsOf:
@@ -212,7 +239,7 @@ class Symbolic:
                 roles += [next(own) for _ in range(left)]
             elif part is None:
                 roles.append(1)
-            elif part == slice(None):
+            elif part == slice(None) or part is SAME_ORDER:
                 roles.append(next(own))
             else:
                 self._refuse(f"the index {part!r}")
@@ -264,7 +291,7 @@ class Symbolic:
     def _same(self, *_: Any, **__: Any) -> Symbolic:
         return self
 
-    contiguous = detach = clone = cpu = cuda = long = int = _same
+    contiguous = detach = clone = cpu = cuda = long = int = as_tensor = _same
 
     def float(self) -> Symbolic:
         """Return it as real numbers."""
@@ -347,23 +374,37 @@ class Symbolic:
 
     max = min = amax = amin = _reduced
 
+    def sort(self, *_: Any, **__: Any) -> tuple[Symbolic, _Order]:
+        """Return lengths in the order in which they are, and that order."""
+        return (self, SAME_ORDER) if self.roles == ("B",) else self._refuse("the order")
+
     # ------------------------------------------------------------------ truths
     def _compare(self, other: Any, relation: str) -> Any:
         if getattr(other, "is_stream", False):
             return NotImplemented
         o = other if isinstance(other, Symbolic) else Symbolic(other, (), self.length)
         roles, length = self._met(other)
-        compare = getattr(operator, relation)
-        first = compare(self.value, o.value)
-        last = first
-        if self.position != o.position:
-            far = length - 1
-            last = compare(self.value + far, o.value) if self.position else compare(self.value, o.value + far)
-            if relation in ("eq", "ne"):
-                self._refuse("a comparison for equality")
-        if not (isinstance(first, bool) and isinstance(last, bool) and first == last):
+        if self.position == o.position:
+            answer = getattr(operator, relation)(self.value, o.value)
+        elif relation in ("eq", "ne"):
+            self._refuse("a comparison for equality")
+        else:
+            answer = self._of_positions(self.value - o.value, relation, self if self.position else o)
+        if not isinstance(answer, bool):
             self._refuse(f"a mask that is not the same for all frames ({relation})")
-        return Symbolic(first, roles, length)
+        return Symbolic(answer, roles, length)
+
+    def _of_positions(self, first: Any, relation: str, positions: Symbolic) -> Any:
+        """Return how all frames' positions compare, if the first differs by `first`; None where that depends."""
+        frames = positions.length
+        far = frames - 1 if positions is self else 1 - frames
+        answers = {
+            difference.compares(relation, frames)
+            if isinstance(difference, Length)
+            else getattr(operator, relation)(difference, 0)
+            for difference in (first, first + far)
+        }
+        return answers.pop() if len(answers) == 1 else None
 
     def __invert__(self) -> Symbolic:
         return self._like(not self.value)

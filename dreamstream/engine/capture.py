@@ -37,8 +37,8 @@ class Capture:
     Attributes
     ----------
     graph : _core.Graph
-    nodes : list of (str, str, Edge)
-        Path of the module, operator and first output of each node.
+    nodes : list of (str, Request, Edge)
+        Path of the module, operation and first output of each node.
     """
 
     meta = None
@@ -61,7 +61,7 @@ class Capture:
                 self.names.setdefault(_place(array), key)
         self.buffers = buffers
         self.buffer_limit = buffer_limit
-        self.nodes: list[tuple[str, str, Edge]] = []
+        self.nodes: list[tuple[str, Request, Edge]] = []
         self.paths: list[str] = []
         self.inputs: list[StreamTensor] = []
         for i, spec in enumerate(specs):
@@ -86,7 +86,7 @@ class Capture:
             raise CaptureError(f"{error}, at {user_line()}") from None
         lines = lines_of(op, edges, len(self.nodes), request.cid)
         out = [Edge(self, line, None, handle) for line, handle in zip(lines, handles)]
-        self.nodes.append((path, name, out[0]))
+        self.nodes.append((path, request, out[0]))
         return [(None, e) for e in out]
 
     @contextmanager

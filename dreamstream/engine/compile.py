@@ -10,6 +10,7 @@ from .. import _core
 from ..config import default_threads
 from ..errors import CaptureError, StreamLimitError
 from ..online.audit import set_capture
+from ..online.outlook import Node
 from ..online.patch import check_policy, front_of, patch_module, refuse_unstreamable
 from ..stream.context import Context
 from ..stream.tree import leaves, map_leaves
@@ -155,8 +156,8 @@ def _verify_or_raise(model: Any, engine: Engine) -> None:
 
 def _plan_for_audit(
     model: Any, spec: Any, rate: Any, dtype: Any, skew: int
-) -> tuple[_core.Engine, list[tuple[str, str, Any, Any]], int]:
-    """Plan a model with every node as an output after its own; return also the nodes."""
+) -> tuple[_core.Engine, list[Node], int, Any]:
+    """Plan a model with every node as an output after its own; return also the nodes and the first rate."""
     specs = read_specs(model, spec, rate, dtype)
     capture, result = captured(model, specs, isinstance(spec, Mapping), True, None, lengths_in(spec))
     tensors = leaves(result)
@@ -164,8 +165,18 @@ def _plan_for_audit(
     for edge in edges:
         capture.graph.output(edge.handle)
     core = _core.Engine(capture.graph, skew=skew)
-    nodes = [(path, name, edge.rate, specs[0].rate) for path, name, edge in capture.nodes]
-    return core, nodes, len(tensors)
+    nodes = [
+        Node(
+            path,
+            request.name,
+            edge.rate,
+            request.edges[0].rate,
+            request.op.attributes,
+            [None if w is None else tuple(w.shape) for w in request.weights],
+        )
+        for path, request, edge in capture.nodes
+    ]
+    return core, nodes, len(tensors), specs[0].rate
 
 
 set_capture(_plan_for_audit)

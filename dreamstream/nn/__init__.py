@@ -26,5 +26,6 @@ from .recurrent import *  # noqa: F403
 from .recurrent_cell import *  # noqa: F403
 from .resampling import *  # noqa: F403
 from .shape import *  # noqa: F403
+from .transformer import *  # noqa: F403
 
 __all__ = ["functional", "init", *(n for n, value in list(globals().items()) if isinstance(value, type))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -9,13 +10,17 @@ from typing import Any
 from ..array import Tensor
 from ..dispatch import apply
 from ..errors import ShapeError
+from . import functional as F
+from . import init
 from .functional.arguments import checked, frame_dims
 from .functional.texts import described
+from .linear import new_parameter
 from .module import Module
 
 __all__ = [
     "Delay",
     "Flatten",
+    "LookAhead",
     "Unflatten",
 ]
 
@@ -35,7 +40,7 @@ class Delay(Module):
         self.n = operator.index(n)
         self.dim = dim
         if self.n < 0:
-            raise ShapeError(f"Delay: expected a number of frames, got {n}; a look-ahead is x[..., n:]")
+            raise ShapeError(f"Delay: expected a number of frames, got {n}; see LookAhead")
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input, `n` frames late."""
@@ -45,6 +50,70 @@ class Delay(Module):
     def extra_repr(self) -> str:
         """Return the constructor's arguments."""
         return f"{self.n}" if self.dim == -1 else f"{self.n}, dim={self.dim}"
+
+
+@described(
+    right="Frames that are looked at behind a frame.",
+    features="Those of a frame, to weigh each of them; without it, nothing is learned.",
+    dim="The axis of frames: the last one, or 1 of ``(B, L, features)``.",
+)
+class LookAhead(Module):
+    """The stream `right` frames early, zeros behind its end; or, with `features`, a weighted sum up to there.
+
+    With `features` it is ``y[t, f] = sum over j of weight[f, 0, j] * x[t + j, f]``, j from 0 to `right`: some
+    future for a recurrent network without a backward direction.
+
+    Attributes
+    ----------
+    weight : Parameter or None
+        ``(features, 1, right + 1)``.
+
+    Notes
+    -----
+    Input and output of equal shape; with `features` ``(B, features, L)``, or ``(B, L, features)`` with
+    ``dim=1``. **Streaming.** Delay `right` frames; state as many. Source: the row convolution of Deep Speech 2;
+    without features the inverse of `Delay`, up to the first frames.
+    """
+
+    def __init__(
+        self,
+        right: int,
+        features: int | None = None,
+        dim: int = -1,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.right, self.features, self.dim = operator.index(right), features, dim
+        if self.right < 0:
+            raise ShapeError(f"LookAhead: expected a number of frames, got {right}; see Delay")
+        like = {"device": device, "dtype": dtype}
+        self.register_parameter(
+            "weight", None if features is None else new_parameter(features, 1, self.right + 1, **like)
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights: evenly over ± 1 / sqrt(right + 1)."""
+        if self.weight is not None:
+            init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the input early, or the weighted sums."""
+        x = checked("LookAhead", input)
+        if self.weight is not None:
+            turned = x if self.dim in (-1, x.ndim - 1) else x.transpose(self.dim, -1)
+            out = F.conv1d(turned, self.weight, None, padding=(0, self.right), groups=len(self.weight))
+            return out if turned is x else out.transpose(self.dim, -1)
+        _, dims = frame_dims("LookAhead", x, self.dim)
+        behind = {"left": 0, "right": self.right, "mode": "constant", "value": 0.0}
+        (x,) = apply("pad", behind, (x,), (), dims)
+        return apply("slice", {"start": self.right, "crop": 0}, (x,), (), dims)[0]
+
+    def extra_repr(self) -> str:
+        """Return the constructor's arguments."""
+        shown = f"{self.right}" if self.features is None else f"{self.right}, features={self.features}"
+        return shown if self.dim == -1 else f"{shown}, dim={self.dim}"
 
 
 @described(start_dim="The first of them.", end_dim="The last one.")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from .patch import front_of
+from ..stream.context import Context
+from .outlook import WHOLE, outlook
+from .patch import front_of, patch_module
 
 __all__ = ["Audit", "AuditRow", "audit", "set_capture"]
 
@@ -32,6 +34,14 @@ class AuditRow:
     streamable : bool
     reason : str
         Why not, and what would work; empty if streamable.
+    latency : float or None
+        The delay in milliseconds; None where no rate was given.
+    context : Context or None
+        What its attention sees, built in its forward or declared, in frames at its own rate.
+    ahead : int
+        How far it looks ahead by itself, in frames of the first input.
+    substitute : str
+        What would look less far ahead in its place, or would stream; weights are to be trained so.
     """
 
     path: str
@@ -43,6 +53,10 @@ class AuditRow:
     state_bytes: int
     streamable: bool
     reason: str
+    latency: float | None = None
+    context: Context | None = None
+    ahead: int = 0
+    substitute: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,10 @@ class Audit:
         Bytes per stream, exactly.
     state_bytes_per_frame : float
         Growth per frame of the first input, where something waits for the end.
+    latency : float or None
+        The delay in milliseconds; None where no rate was given.
+    max_delay : int or None
+        The delay that is allowed, as it was given.
     """
 
     rows: list[AuditRow]
@@ -65,47 +83,67 @@ class Audit:
     receptive_field: float
     state_size: int
     state_bytes_per_frame: float
+    latency: float | None = None
+    max_delay: int | None = None
 
     def __str__(self) -> str:
-        head = ("path", "layer", "delay", "field", "stride", "state bytes", "streams")
-        table = [head]
-        for r in self.rows:
-            verdict = "yes" if r.streamable else f"no: {r.reason}"
-            table.append(
-                (
-                    r.path or "(forward)",
-                    r.layer,
-                    _number(r.delay),
-                    _number(r.receptive_field),
-                    str(r.stride),
-                    str(r.state_bytes),
-                    verdict,
-                )
-            )
-        total = "yes" if all(r.streamable for r in self.rows) else "no"
-        table.append(
-            (
-                "in total",
-                "",
-                _number(self.delay),
-                _number(self.receptive_field),
-                "",
-                str(self.state_size),
-                total,
-            )
+        late = self.max_delay is not None and self.delay > self.max_delay
+        whole = AuditRow(
+            "in total",
+            "",
+            (),
+            self.delay,
+            self.receptive_field,
+            Fraction(0),
+            self.state_size,
+            all(r.streamable for r in self.rows),
+            "",
+            self.latency,
         )
-        widths = [max(len(row[i]) for row in table) for i in range(len(head) - 1)]
+        columns: list[tuple[str, Callable[[AuditRow], str]]] = [
+            ("path", lambda r: r.path or "(forward)"),
+            ("layer", lambda r: r.layer),
+            ("context", lambda r: _seen(r.context)),
+            ("delay", lambda r: _number(r.delay)),
+            ("ms", lambda r: f"{r.latency:.4g}"),
+            ("field", lambda r: _number(r.receptive_field)),
+            ("stride", lambda r: "" if r is whole else str(r.stride)),
+            ("state bytes", lambda r: str(r.state_bytes)),
+            ("streams", lambda r: _verdict(r, late)),
+        ]
+        absent = {"ms"} if self.latency is None else set()
+        absent |= set() if any(r.context for r in self.rows) else {"context"}
+        columns = [(name, cell) for name, cell in columns if name not in absent]
+        table = [[name for name, _ in columns], *([cell(r) for _, cell in columns] for r in (*self.rows, whole))]
+        widths = [max(len(row[i]) for row in table) for i in range(len(columns) - 1)]
         lines = []
         for row in table:
             cells = [c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))]
             lines.append("  ".join([*cells, row[-1]]).rstrip())
         if self.state_bytes_per_frame:
             lines.append(f"and {self.state_bytes_per_frame:g} bytes per frame of a stream")
+        if late:
+            lines.append(f"{_number(self.delay)} frames late, of {self.max_delay} that are allowed")
         return "\n".join(lines)
 
 
 def _number(value: float) -> str:
     return "inf" if math.isinf(value) else str(int(value))
+
+
+def _seen(context: Context | None) -> str:
+    """A context's chunk, and what it sees before and behind."""
+    if context is None:
+        return ""
+    return ", ".join("all" if n is None else str(n) for n in (context.chunk, context.left, context.right))
+
+
+def _verdict(row: AuditRow, late: bool) -> str:
+    """Whether a layer streams, and what would, or would be less late."""
+    instead = f"; {row.substitute}" if row.substitute else ""
+    if not row.streamable:
+        return f"no: {row.reason}{instead}" if row.reason else "no"
+    return f"yes, {row.ahead} ahead{instead}" if late and row.ahead else "yes"
 
 
 #: Filled by the engine: captures and plans a model, with every node as an output.
@@ -118,14 +156,27 @@ def set_capture(plan: Callable[..., Any]) -> None:
     _plan = plan
 
 
-def audit(model: Any, spec: Any, rate: Any = 1, dtype: Any = "float32", skew: int = 0) -> Audit:
+def audit(
+    model: Any,
+    spec: Any,
+    rate: Any = None,
+    dtype: Any = "float32",
+    skew: int = 0,
+    context: Mapping[str, Context] | None = None,
+    max_delay: int | None = None,
+) -> Audit:
     """Say what streaming a model takes: delay, receptive field, stride and state, per layer and in total.
 
     Parameters
     ----------
     model : dreamstream.nn.Module or torch.nn.Module
     spec, rate, dtype, skew
-        As for :func:`dreamstream.compile`.
+        As for :func:`dreamstream.compile`; a rate is in frames per second, and gives latencies in milliseconds.
+    context : dict of str to Context, optional
+        As for `patch_module`, which it calls: what attention sees is part of the model from then on.
+    max_delay : int, optional
+        Frames of the first input that outputs may be late; where they are later, the table says which layers look
+        ahead, and what would look back alone.
 
     Returns
     -------
@@ -136,38 +187,55 @@ def audit(model: Any, spec: Any, rate: Any = 1, dtype: Any = "float32", skew: in
     if _plan is None:
         raise RuntimeError("the engine is not loaded; import dreamstream")
     front = front_of(model, "audit")
-    core, nodes, n_outputs = _plan(model, spec, rate, dtype, skew)
+    if context is not None:
+        patch_module(model, unstreamable="buffer", context=context)
+    core, nodes, n_outputs, rate0 = _plan(model, spec, 1 if rate is None else rate, dtype, skew)
     planned = {n["id"]: n for n in core.nodes}
     modules = dict(model.named_modules())
-    rate0 = nodes[0][3] if nodes else Fraction(1)
     groups: dict[str, list[int]] = {}
-    for i, (path, *_) in enumerate(nodes):
-        groups.setdefault(path, []).append(i)
+    for i, node in enumerate(nodes):
+        groups.setdefault(node.path, []).append(i)
+
+    def latency(delay: float) -> float | None:
+        return None if rate is None else float(1000 * delay / rate0)
+
     rows = []
     kept = sum(core.input_bytes)
     if kept:  # what the layers that read the model's input need of it
-        rows.append(AuditRow("(input)", "", (), 0, 1, Fraction(1), kept, True, ""))
+        rows.append(AuditRow("(input)", "", (), 0, 1, Fraction(1), kept, True, "", latency(0)))
     for path, indices in groups.items():
         last = indices[-1]
-        delay, field = core.delays[n_outputs + last], core.fields[n_outputs + last]
+        delay, field = (
+            math.inf if n[n_outputs + last] is None else n[n_outputs + last] for n in (core.delays, core.fields)
+        )
         kept = sum(planned[i]["kept_bytes"] + planned[i]["carried_bytes"] for i in indices if i in planned)
-        out_rate = nodes[last][2]
+        waiting = [i for i in indices if i in planned and planned[i]["whole"]]
+        seen = [outlook(nodes[i], i in waiting) for i in indices]
         found = front.unstreamable(modules[path]) if path in modules else None
-        if found is None and any(planned[i]["whole"] for i in indices if i in planned):
-            found = ("it needs the whole stream", 'unstreamable="buffer" waits for its end')
+        if found is None and waiting:
+            operator = nodes[waiting[0]].operator
+            found = WHOLE[operator][0].words if operator in WHOLE else ("it needs the whole stream", "")
+            found = (found[0], ", or ".join(filter(None, (found[1], 'unstreamable="buffer" waits for its end'))))
+        out_rate = nodes[last].rate
+        ahead = sum(look.ahead * rate0 / nodes[i].rate_in for i, look in zip(indices, seen) if look.ahead)
         rows.append(
             AuditRow(
                 path,
                 type(modules[path]).__name__ if path in modules else "",
-                tuple(nodes[i][1] for i in indices),
-                math.inf if delay is None else delay,
-                math.inf if field is None else field,
+                tuple(nodes[i].operator for i in indices),
+                delay,
+                field,
                 rate0 / out_rate if out_rate else Fraction(0),
                 kept,
                 found is None,
                 "" if found is None else f"{found[0]}; {found[1]}",
+                latency(delay),
+                next((look.context for look in seen if look.context is not None), None),
+                math.ceil(ahead),
+                "; ".join(dict.fromkeys(look.substitute for look in seen if look.substitute)),
             )
         )
     delays = [math.inf if d is None else d for d in core.delays[:n_outputs]]
     fields = [math.inf if f is None else f for f in core.fields[:n_outputs]]
-    return Audit(rows, max(delays), max(fields), core.state_size, core.state_bytes_per_frame)
+    state = core.state_size, core.state_bytes_per_frame
+    return Audit(rows, max(delays), max(fields), *state, latency(max(delays)), max_delay)

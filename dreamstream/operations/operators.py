@@ -15,6 +15,9 @@ def _all(kind: Kind, *names: str) -> tuple[Operator, ...]:
 
 _ROWS = (
     # products and recurrences
+    Operator("router", kind="frame", written="the gates of `nn.gates`"),
+    Operator("expert_linear", kind="frame", written="`nn.FMoELinear`, `nn.FMoE`"),
+    Operator("combine", kind="frame", written="`nn.FMoE`"),
     *_all("frame", "linear", "matmul", "embedding", "lstm_cell", "gru_cell", "rnn_cell"),
     *_all("window", "conv1d", "conv_transpose1d", "conv2d", "conv_transpose2d"),
     *_all("carried", "lstm", "gru", "rnn"),
@@ -84,6 +87,7 @@ _ROWS = (
         kind="frame",
         written="`x.sum(d)`, `x.mean(d)` and all other reductions along features",
     ),
+    *_all("frame", "topk", "gather"),
     Operator("narrow", kind="frame", written="`x[..., a:b:k]` along features"),
     Operator("cat", kind="frame", written="`ds.cat([x, y], d)` along features"),
     # elements, with arguments or of other types

@@ -244,8 +244,34 @@ UNARY = {
 }
 ELEMENTWISE = ["where", "logical_and", "logical_or", *(row.name for row in operations.BINARY)]
 
+
+def there(index, n, y):
+    """What is at places below n; NaN elsewhere."""
+    return torch.where((index >= 0) & (index < n), y, torch.nan)
+
+
+def topk(a, w, x):
+    values, indices = x.sort(dim=-1, descending=not a["smallest"], stable=True)
+    assert torch.equal(values[..., : a["k"]], x.topk(a["k"], -1, not a["smallest"])[0])
+    return [values[..., : a["k"]], indices[..., : a["k"]]]
+
+
+def expert_linear(a, w, x, index):
+    weight, bias = w
+    inside = index.clamp(0, len(weight) - 1)
+    x = x.unflatten(-1, (-1, weight.shape[-1])).expand(*index.shape, -1)
+    y = torch.einsum("...d,...nd->...n", x, weight[inside]) + (0 if bias is None else bias[inside])
+    dropped = (index == -1).unsqueeze(-1)
+    return torch.where(dropped, 0, there(index.unsqueeze(-1), len(weight), y)).flatten(-2)
+
+
 TORCH = {
     **pooling.TORCH,
+    "topk": topk,
+    "gather": lambda a, w, x, i: there(i, x.shape[-1], x.gather(-1, i.clamp(0, x.shape[-1] - 1))),
+    "router": lambda a, w, x: F.linear(x, w[0], w[1]),
+    "expert_linear": expert_linear,
+    "combine": lambda a, w, x, v: torch.einsum("...kn,...k->...n", x.unflatten(-1, (v.shape[-1], -1)), v),
     "embedding": lambda a, w, x: F.embedding(x, w[0]),
     "linear": lambda a, w, x: F.linear(x, w[0], w[1]),
     "conv1d": by_lane(conv1d),

@@ -50,7 +50,8 @@ def test_every_operator_is_documented(op, files):
 
 def test_operators_of_layers(generate):
     users = generate.layers_and_functions()
-    assert users["conv1d"] == ["dreamstream.nn.Conv1d", "dreamstream.nn.functional.conv1d"]
+    layers = ["dreamstream.nn.Conv1d", "dreamstream.nn.LookAhead"]
+    assert users["conv1d"] == [*layers, "dreamstream.nn.functional.conv1d"]
     assert users["lstm"] == ["dreamstream.nn.LSTM"]
     assert "dreamstream.nn.ReLU" in users["relu"] and "dreamstream.Tensor.relu" in users["relu"]
 

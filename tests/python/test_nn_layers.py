@@ -243,6 +243,23 @@ def test_delay(rng):
     assert repr(nn.Delay(3)) == "Delay(3)"
 
 
+def test_look_ahead(rng):
+    x, t = both(rng, 2, 3, 6)
+    for n in (0, 1, 4, 9):
+        expected = np.pad(x.numpy(), ((0, 0), (0, 0), (0, n)))[..., n:]
+        np.testing.assert_array_equal(nn.LookAhead(n)(x).numpy(), expected)
+        np.testing.assert_array_equal(nn.LookAhead(n, dim=1)(x.mT).numpy(), expected.swapaxes(1, 2))
+        weighed = nn.LookAhead(n, 3)
+        kernel = torch.from_numpy(weighed.weight.numpy().copy())
+        sums = torch.nn.functional.conv1d(torch.nn.functional.pad(t, (0, n)), kernel, groups=3)
+        close(weighed(x), sums)
+        turned = nn.LookAhead(n, 3, dim=1)
+        turned.load_state_dict(weighed.state_dict())
+        close(turned(x.mT), sums.mT)
+    assert repr(nn.LookAhead(3)) == "LookAhead(3)"
+    assert repr(nn.LookAhead(3, 4, dim=1)) == "LookAhead(3, features=4, dim=1)"
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -264,6 +281,8 @@ def test_delay(rng):
         lambda x: nn.Softmax()(x),
         lambda x: nn.Dropout(1.5),
         lambda x: nn.Delay(-1),
+        lambda x: nn.LookAhead(-1),
+        lambda x: nn.LookAhead(2, 5)(x),
         lambda x: nn.ZeroPad1d((1, 2, 3)),
         lambda x: F.pad(x, (1,)),
         lambda x: F.pad(x, (1, 1), "mirror"),

@@ -436,8 +436,10 @@ def test_audit_of_a_stack():
     assert sum(r.state_bytes for r in audit.rows) <= audit.state_size and audit.state_bytes_per_frame == 0
     lines = str(audit).splitlines()
     assert len(lines) == 7 and lines[0].split()[:3] == ["path", "layer", "delay"]
-    assert lines[4].split() == ["2", "Conv1d", "4", "7", "2", "24", "yes"]
-    assert lines[-1].split() == ["in", "total", "4", "13", str(engine.state_size), "yes"]
+    assert lines[4].split() == ["2", "Conv1d", "4", "40", "7", "2", "24", "yes"]
+    assert lines[-1].split() == ["in", "total", "4", "40", "13", str(engine.state_size), "yes"]
+    without = str(ds.audit(model, ("B", 3, "L"))).splitlines()
+    assert without[4].split() == ["2", "Conv1d", "4", "7", "2", "24", "yes"]
 
 
 def test_audit_names_what_cannot_stream():

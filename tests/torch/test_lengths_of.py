@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import dreamstream as ds
 from dreamstream import nn as native
@@ -45,6 +48,41 @@ class Relative(torch.nn.Module):
         return xs * mask.unsqueeze(2).float() + torch.zeros(xs.size(0), xs.size(1)).unsqueeze(-1) * ones
 
 
+class Packed(torch.nn.Module):
+    """What is packed is a stream of these lengths, in whatever order of axes, sorted or not."""
+
+    def __init__(self, batch_first=True, sort=False):
+        super().__init__()
+        torch.manual_seed(0)
+        self.batch_first, self.sort = batch_first, sort
+        self.down = torch.nn.Conv1d(4, 4, 3, stride=2)
+        self.gru = torch.nn.GRU(4, 3, num_layers=2, batch_first=batch_first)
+
+    def forward(self, xs, lens):
+        xs, lens = self.down(xs.transpose(1, 2)).transpose(1, 2), torch.div(lens - 3, 2, rounding_mode="floor") + 1
+        if not self.batch_first:
+            xs = xs.transpose(0, 1)
+        packed = pack_padded_sequence(xs, lens.cpu(), self.batch_first, enforce_sorted=not self.sort)
+        total = xs.size(1 if self.batch_first else 0)
+        y, lens = pad_packed_sequence(self.gru(packed)[0], self.batch_first, total_length=total)
+        return (y if self.batch_first else y.transpose(0, 1)), lens
+
+
+class Sorted(torch.nn.Module):
+    """Rows sorted by their lengths and put back."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.lstm = torch.nn.LSTM(4, 3, batch_first=True)
+
+    def forward(self, xs, lens):
+        lens, order = torch.sort(lens, descending=True)
+        y = self.lstm(xs[order][:, : lens.max()])[0]
+        back = order.argsort()
+        return y[back], lens[back]
+
+
 class Own(native.Module):
     """The same for our own tensors."""
 
@@ -70,8 +108,12 @@ def streamed(model: Any, x: Any, plain: bool, **options: Any) -> list[Any]:
     return [np.concatenate(parts) for parts in zip(*outs)]
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 8])
-@pytest.mark.parametrize("make", [Subsampling, Relative])
+PACKED = [partial(Packed, first, sort) for first in (True, False) for sort in (True, False)]
+CASES = [(make, n) for make in (Subsampling, Relative, Sorted) for n in (1, 2, 5, 8)]
+CASES += [(make, n) for make in PACKED for n in (3, 5, 8)]  # torch packs no empty rows
+
+
+@pytest.mark.parametrize(("make", "n"), CASES)
 def test_equals_offline(make, n):
     relative = make is Relative
     x, lens = torch.randn(n, 4), torch.ones(1) if relative else torch.tensor([n])
@@ -107,6 +149,11 @@ class Short(torch.nn.Module):
         return xs * mask.unsqueeze(-1)
 
 
+class PackedShort(torch.nn.Module):
+    def forward(self, xs, lens):
+        return pad_packed_sequence(pack_padded_sequence(xs, lens - 1, batch_first=True), batch_first=True)[0]
+
+
 class Number(torch.nn.Module):
     def forward(self, xs, lens):
         return xs * int(lens.max())
@@ -114,7 +161,11 @@ class Number(torch.nn.Module):
 
 @pytest.mark.parametrize(
     ("make", "text"),
-    [(Short, "a mask that is not the same for all frames .* in forward: `mask ="), (Number, "a number of")],
+    [
+        (Short, "a mask that is not the same for all frames .* in forward: `mask ="),
+        (Number, "a number of"),
+        (PackedShort, "pack_padded_sequence at .* are not the lengths of a stream"),
+    ],
 )
 def test_what_depends_on_the_stream_is_refused(make, text):
     s = ds.stream_tensor([torch.ones(3, 4)], names=["B", "L", None], ids=["a"], sos=True)
@@ -128,3 +179,15 @@ def test_lengths_of_another_call():
     s, other = (ds.stream_tensor([torch.ones(3, 4)], names=["B", "L", None], ids=["a"], sos=True) for _ in "ab")
     with pytest.raises(ds.StreamMismatchError, match="not of an argument of the same call"):
         ds.patch_module(Short()).online()(s, ds.lengths_of(other))
+
+
+def test_sizes_in_a_tensor_are_the_sizes():
+    class Shaped(torch.nn.Module):
+        def forward(self, x):
+            shape = torch.tensor(x.shape)
+            assert len(shape) == 3 and shape[2] == 4 and shape[:2].tolist()[1] == x.size(1)
+            return x.reshape(shape[0], shape[1], 2, 2).flatten(2)
+
+    x = torch.randn(5, 4)
+    s = ds.stream_tensor([x], names=["B", "L", None], ids=["a"], sos=True, eos=True)
+    torch.testing.assert_close(ds.patch_module(Shaped()).online()(s)["a"], x)

@@ -35,7 +35,6 @@ class Net(nn.Module):
         (lambda z: z.to(torch.float32), "a complex stream as torch.float32"),
         (lambda z: z ** torch.ones(1), "exponents are Python numbers"),
         (lambda z: nn.functional.conv1d(z, torch.ones(1, 9, 1)), "conv1d on a complex stream"),
-        (lambda z: torch.zeros_like(z), "a constant like a complex stream"),
     ],
 )
 def test_what_complex_streams_do_not_do_is_refused_with_the_line(function, words):
@@ -51,6 +50,27 @@ def test_a_complex_stream_is_shown_as_a_stream():
     model = ds.patch_module(Net(lambda z: seen.append((repr(z), type(z).__name__)) or z.abs())).online()
     model(ds.stream_tensor([torch.randn(50)], ids=["a"], sos=True))
     assert "Complex" not in seen[0][0] and seen[0][1] == "StreamTensor"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda z: (z.abs() * torch.exp(1j * z.angle())).real,
+        lambda z: torch.where(z.abs() > 1, z, torch.zeros_like(z)).abs(),
+        lambda z: (z + torch.ones_like(z)).abs(),
+        lambda z: (z.real * torch.polar(torch.ones(9), torch.arange(9.0))[:, None]).imag,
+        lambda z: (z.real * (2 - 1j)).imag,
+        lambda z: torch.angle(z.real - 0.1),
+    ],
+)
+def test_complex_numbers_meet_real_streams(function):
+    x, model = torch.randn(50), Net(function)
+    wanted = model(x[None])[0]
+    streamed = ds.patch_module(Net(function)).online()
+    parts = [ds.stream_tensor([x[a : a + 10]], ids=["a"], sos=a == 0, eos=a == 40) for a in range(0, 50, 10)]
+    torch.testing.assert_close(torch.cat([streamed(p)["a"] for p in parts], -1), wanted, atol=1e-5, rtol=0)
+    y = ds.compile(model, ("B", "L")).step({"a": x.numpy()}, sos="a", eos="a")["a"]
+    torch.testing.assert_close(torch.from_numpy(y), wanted, atol=1e-5, rtol=0)
 
 
 def _transforms():

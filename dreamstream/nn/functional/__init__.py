@@ -17,6 +17,7 @@ from .convolution import *  # noqa: F403
 from .convolution2d import *  # noqa: F403
 from .distance import *  # noqa: F403
 from .dropout import *  # noqa: F403
+from .experts import *  # noqa: F403
 from .frames import *  # noqa: F403
 from .lookup import *  # noqa: F403
 from .loss import *  # noqa: F403

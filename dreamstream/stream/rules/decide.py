@@ -48,8 +48,13 @@ class Formula:
             return Formula(self.root, self.count.apply(code, other), self.lengths)
         if other.root != self.root:
             return None
-        lengths = (*self.lengths, *(n for n in other.lengths if n not in self.lengths))
-        return Formula(self.root, self.count.apply(code, other.count), lengths)
+        return Formula(self.root, self.count.apply(code, other.count), self.beside(other).lengths)
+
+    def beside(self, other: Formula) -> Formula:
+        """Return it where the other's lengths have frames too."""
+        return Formula(
+            self.root, self.count, (*self.lengths, *(n for n in other.lengths if n not in self.lengths))
+        )
 
     def plus(self, other: Formula | int) -> Formula | None:
         """Return the sum."""

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 from ...errors import DTypeError
 from ._ints import as_int
 from .compare import compared
-from .decide import Formula, constant, total
+from .decide import Formula, constant, holds, total
 from .tokens import Edge, Token
 
 __all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Rows", "Sizes", "Step"]
@@ -221,6 +221,16 @@ class Length(Token):
             formula = self.formula()
             line.facts[key] = None if formula is None else find(formula)
         return line.facts[key]
+
+    def compares(self, relation: str, frames: Length) -> bool | None:
+        """Return whether it compares with 0 so in every stream that has these frames; None where that depends."""
+        of = frames.formula()
+
+        def found(formula: Formula) -> bool | None:
+            return None if of is None or of.root != formula.root else holds(formula.beside(of), relation)
+
+        out: bool | None = self.fact((relation, frames.key()), found)
+        return out
 
     def most(self) -> int | None:
         """Return a number that it never exceeds; None where none below 2**20 was found."""

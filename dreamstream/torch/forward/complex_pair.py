@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from .constants import ComplexConstant
+
 __all__ = ["Complex", "among"]
 
 
@@ -54,6 +56,12 @@ class Complex:
         return tuple(map(Complex, real, imag)) if isinstance(real, tuple) else Complex(real, imag)
 
 
+_KINDS = frozenset((Complex, ComplexConstant, complex))
+
+
 def among(arguments: Iterable[Any]) -> bool:
-    """Whether a complex stream is among a function's arguments."""
-    return any(type(a) is Complex or (isinstance(a, (list, tuple)) and Complex in map(type, a)) for a in arguments)
+    """Whether a complex stream or number is among a function's arguments."""
+    return any(
+        type(a) in _KINDS or (isinstance(a, (list, tuple)) and not _KINDS.isdisjoint(map(type, a)))
+        for a in arguments
+    )

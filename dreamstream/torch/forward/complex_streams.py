@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from ...errors import NotStreamableError, ShapeError
 from ...nn import functional as F
 from ...stream.where import user_line
 from .complex_pair import Complex
-from .constants import Constant, dtype_of
+from .constants import ComplexConstant, Constant, dtype_of
 from .conversions import with_value
 from .mode import Forward, current
 from .names import COMPLEX, HANDLERS, function
@@ -52,7 +53,7 @@ def _parts(x: Any) -> tuple[Any, Any]:
     """Return the parts of an operand; None for the imaginary one of a real operand."""
     if isinstance(x, (Complex, complex)):
         return x.real, x.imag
-    if isinstance(x, Constant) and x.torch.is_complex():
+    if isinstance(x, ComplexConstant):
         return x._like(x.torch.real.contiguous()), x._like(x.torch.imag.contiguous())
     return x, None
 
@@ -83,7 +84,8 @@ def absolute(forward: Forward, z: Any) -> Any:
 
 @function("angle")
 def angle(forward: Forward, input: Any) -> Any:
-    return (input * 0).atan2(input)
+    below = where(input < 0, math.pi, 0.0)
+    return where(input == input, below, input)
 
 
 @_complex("angle")
@@ -314,9 +316,14 @@ def padded(forward: Forward, input: Any, pad: Any, mode: str = "constant", value
     return Complex(F.pad(input.real, pad, mode, given[0]), F.pad(input.imag, pad, mode, given[1]))
 
 
-@_complex("zeros_like", "ones_like")
-def filled(forward: Forward, input: Any, **_: Any) -> Any:
-    raise NotStreamableError(f"a constant like a complex stream at {user_line()}; make it of its real part")
+@_complex("zeros_like")
+def zeros(forward: Forward, input: Any, **_: Any) -> Any:
+    return input.each(zeros_like)
+
+
+@_complex("ones_like")
+def ones(forward: Forward, input: Any, **_: Any) -> Any:
+    return Complex(zeros_like(input.real) + 1, zeros_like(input.imag))
 
 
 # ---------------------------------------------------------------------- Fourier transforms

@@ -14,7 +14,7 @@ from ...array.axes import sizes_of
 from ...array.dtypes import nominal
 from ...stream.rules import Length, Rows, Token
 
-__all__ = ["Arrays", "Constant", "as_array", "device_of", "dtype_of", "nominal"]
+__all__ = ["Arrays", "ComplexConstant", "Constant", "as_array", "device_of", "dtype_of", "nominal"]
 
 _REAL = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 
@@ -123,6 +123,10 @@ class Constant(Tensor):
         if cuts:
             return super().__getitem__(index)  # a table
         return self._like(self.torch[index])
+
+
+class ComplexConstant(Constant):
+    """One of complex numbers, which streams meet by its parts."""
 
 
 #: Arithmetic of a number that stands in a tensor with a length.

@@ -21,7 +21,7 @@ from ...errors import ModeError, NotStreamableError
 from ...nn import functional as native_functional
 from ...nn.functional.attention import identity, refused
 from ...operations.refusals import MASKED
-from ...stream.rules import Length, Rows
+from ...stream.rules import Length, Rows, Token
 from ...stream.where import user_line
 from ..run.dropping import dropping
 from ..tensor import StreamTensor
@@ -29,6 +29,7 @@ from .complex_pair import Complex
 from .constants import Constant, dtype_of, nominal
 from .mode import Forward
 from .names import attribute, function
+from .sizes import TensorOfSizes
 
 __all__ = ["visible", "with_value"]
 
@@ -170,6 +171,17 @@ for _make in (torch.zeros, torch.ones, torch.full, torch.empty):
 def arange(forward: Forward, *bounds: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     first, last = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
     return positions(first, last, *bounds[2:])
+
+
+@function("tensor", "as_tensor")
+def tensor(forward: Forward, data: Any, **_: Any) -> Any:
+    if isinstance(data, Length):
+        return Symbolic(data, (), data)
+    if isinstance(data, (list, tuple)) and all(isinstance(s, (int, Token)) for s in data):
+        return TensorOfSizes(data)
+    raise NotStreamableError(
+        f"a tensor made of {data!r} at {user_line()}: torch.stack or torch.cat put streams together"
+    )
 
 
 def _new(name: str, make: Callable[..., torch.Tensor]) -> None:

@@ -7,16 +7,15 @@ from functools import lru_cache, partial
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
 from ... import nn as native
 from ...array import BatchTensor
-from ...errors import NotStreamableError
-from ...nn.functional.resampling import Resampling
 from ...online.register import registered_for
-from ...stream.where import user_line
 from ..private import recurrent_weights
-from .constants import Constant, dtype_of
+from .constants import Constant
 from .mode import Forward, current
+from .packages import OF_OTHERS
 
 __all__ = ["streaming_forward", "unstreamable"]
 
@@ -40,7 +39,7 @@ def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
 def _streams_as(kind: Any) -> Callable[..., Any] | None:
     """Return what streams in place of the forward of a class that has not written its own."""
     for cls in kind.__mro__:
-        run = _STREAMING.get(cls) or _OF_OTHERS.get(f"{cls.__module__}.{cls.__qualname__}")
+        run = _STREAMING.get(cls) or OF_OTHERS.get(f"{cls.__module__}.{cls.__qualname__}")
         if run is not None and kind.forward is cls.forward:
             return run
     return None
@@ -52,6 +51,10 @@ def _recurrent(kind: type[torch.nn.Module], twin: type[native.Module]) -> None:
 
     def stream(module: Any, input: Any, hx: Any = None) -> Any:
         forward = current()
+        if isinstance(input, PackedSequence):  # its data is the stream, batch first
+            turned = not module.batch_first
+            out, end = stream(module, input.data.transpose(0, 1) if turned else input.data, hx)
+            return input._replace(data=out.transpose(0, 1) if turned else out), end
         if getattr(module, "num_layers", 1) > 1 and getattr(module, "dropout", 0) > 0:
             return _layer_by_layer(module, twin, forward, input, hx)
         return _run(_twin(module, twin, forward), forward, input, hx)
@@ -145,42 +148,6 @@ def _padded(kind: type[torch.nn.Module], convolve: Callable[..., Any]) -> None:
 
 _padded(torch.nn.Conv1d, native.functional.conv1d)
 _padded(torch.nn.Conv2d, native.functional.conv2d)
-
-
-# ---------------------------------------------------------------------- of torchaudio, which may not be there
-def _resample(module: Any, waveform: Any) -> Any:
-    """torchaudio's Resample asks for the length as a number; the operator has its kernel."""
-    forward = current()
-    x = forward.unwrap(waveform)
-    resampling = Resampling(
-        module.orig_freq,
-        module.new_freq,
-        module.lowpass_filter_width,
-        module.rolloff,
-        module.resampling_method,
-        module.beta,
-    )
-    if resampling.same:
-        return waveform
-    kernel = Constant(module.kernel.to(dtype_of(x.dtype.name)), forward.arrays)
-    return forward._wrapped(resampling.apply(x, kernel))
-
-
-def _decibels(module: Any, x: Any) -> Any:
-    """torchaudio's AmplitudeToDB looks at the whole stream where it has a `top_db`."""
-    if module.top_db is not None:
-        raise NotStreamableError(
-            f"AmplitudeToDB at {user_line()}: top_db cuts below the loudest value of the whole stream; "
-            "AmplitudeToDB(top_db=None) streams"
-        )
-    return type(module).forward(module, x)
-
-
-#: By the names of classes, since their packages are not loaded for them.
-_OF_OTHERS: dict[str, Callable[..., Any]] = {
-    "torchaudio.transforms._transforms.AmplitudeToDB": _decibels,
-    "torchaudio.transforms._transforms.Resample": _resample,
-}
 
 
 # ---------------------------------------------------------------------- what can't stream

@@ -30,12 +30,13 @@ from ..private import active_modes, leave_innermost_mode
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .buffers import Buffers
 from .complex_pair import Complex, among
-from .constants import Arrays, Constant, nominal
+from .constants import Arrays, ComplexConstant, Constant, nominal
 from .names import (
     ATTRIBUTES,
     COMPLEX,
     HANDLERS,
     IGNORED,
+    OF_LENGTHS,
     Meaning,
     meaning_of,
     note,
@@ -170,6 +171,8 @@ class Forward(TorchFunctionMode):
     def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs.get("out") is not None:
             raise NotStreamableError(f"{func.__name__}: out= of a stream inside a forward, at {user_line()}")
+        if meaning.name in OF_LENGTHS:
+            return OF_LENGTHS[meaning.name](self, *args, **kwargs)
         target = args[0] if args else kwargs.get("input")
         shells: list[Any] = [x for x in (*args, *kwargs.values()) if type(x) is SHELL]
         if not _NOTED.isdisjoint([type(x._inner) for x in shells]):
@@ -274,7 +277,8 @@ class Forward(TorchFunctionMode):
     def _constant(self, x: torch.Tensor) -> Constant:
         """Return a plain tensor as the native front end sees it, a parameter as the same each time."""
         found = self._parameters.get(id(x))
-        return Constant(x, self.arrays) if found is None else found
+        kind = ComplexConstant if x.is_complex() else Constant
+        return kind(x, self.arrays) if found is None else found
 
     def _inner(self, x: StreamTensor) -> Any:
         inner = x._inner

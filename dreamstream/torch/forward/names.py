@@ -19,9 +19,11 @@ __all__ = [
     "HANDLERS",
     "IGNORED",
     "NOTED",
+    "OF_LENGTHS",
     "Meaning",
     "attribute",
     "function",
+    "function_of_lengths",
     "meaning_of",
     "note",
     "set_note",
@@ -40,6 +42,8 @@ _note: Callable[..., Any] = lambda *_: NotImplemented  # noqa: E731
 
 HANDLERS: dict[str, Handler] = {}
 ATTRIBUTES: dict[str, Callable[[Any, Any], Any]] = {}
+#: What takes streams and lengths as they are.
+OF_LENGTHS: dict[str, Handler] = {}
 #: What runs where a complex stream is among the arguments.
 COMPLEX: dict[str, Handler] = {}
 
@@ -49,6 +53,16 @@ def function(*names: str) -> Callable[[Handler], Handler]:
 
     def keep(fn: Handler) -> Handler:
         HANDLERS.update(dict.fromkeys(names, fn))
+        return fn
+
+    return keep
+
+
+def function_of_lengths(name: str) -> Callable[[Handler], Handler]:
+    """Enter what runs a torch function that is given streams and lengths as the forward has them."""
+
+    def keep(fn: Handler) -> Handler:
+        OF_LENGTHS[name] = fn
         return fn
 
     return keep

@@ -6,14 +6,14 @@ torch parses arguments before a mode sees the call: a size has to be a `torch.Sy
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
 
 from ...stream.rules import BatchLength, BatchSize, Length, Sizes
 
-__all__ = ["SIZES"]
+__all__ = ["SIZES", "TensorOfSizes"]
 
 
 class TorchBatch(BatchSize, torch.SymInt):  # type: ignore[misc]
@@ -37,6 +37,32 @@ class TorchLength(Length, torch.SymInt):
 
 class TorchBatchLength(BatchLength, torch.SymInt):
     """``x.size(B) * x.size(L)``."""
+
+
+class TensorOfSizes:
+    """``torch.tensor(x.shape)``: the sizes one by one, since some are no numbers.
+
+    Parameters
+    ----------
+    sizes : sequence
+    """
+
+    def __init__(self, sizes: Sequence[Any]) -> None:
+        self._sizes = tuple(sizes)
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._sizes)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self._sizes[index]
+        return TensorOfSizes(found) if isinstance(index, slice) else found
+
+    def tolist(self) -> list[Any]:
+        """Return the sizes."""
+        return list(self._sizes)
 
 
 TorchLength._joined = TorchBatchLength

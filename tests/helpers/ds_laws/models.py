@@ -123,6 +123,8 @@ _layer("replication-pad", lambda nn, F: nn.ReplicationPad1d((2, 4)), BCL, 2, rea
 _layer("resample-up", lambda nn, F: nn.Resample(2, 3, 2), BCL, 2, reach=8, torch=False)
 _layer("resample-down", lambda nn, F: nn.Resample(5, 2, 1, 0.9), BCL, 2, reach=10, torch=False)
 _layer("delay", lambda nn, F: nn.Delay(3), BCL, 2, reach=5, torch=False)
+_layer("look-ahead", lambda nn, F: nn.LookAhead(3), BCL, 2, reach=5, torch=False)
+_layer("look-ahead-weighed", lambda nn, F: nn.LookAhead(2, 3, dim=1), BLC, 3, reach=5, torch=False)
 
 
 for _name, (_make, _more) in recurrent_models.MAKERS.items():

@@ -38,6 +38,42 @@ class Mutant:
 
 
 MUTANTS = {
+    "a choice gets another one's expert": Mutant(
+        "ops/experts.c",
+        "const int64_t e = index[i];",
+        "const int64_t e = index[i - i % s->choices];",
+        ("expert_linear",),
+    ),
+    "a choice gets another one's vector": Mutant(
+        "ops/experts.c",
+        "x + (s->each ? i : i / s->choices) * vector;",
+        "x + (s->each ? i - i % s->choices : i / s->choices) * vector;",
+        ("expert_linear",),
+    ),
+    "experts begin where the one before begins": Mutant(
+        "ops/experts.c",
+        "const size_t from = e == 0 ? 0 : c->first[e - 1];",
+        "const size_t from = e < 2 ? 0 : c->first[e - 2];",
+        ("expert_linear",),
+    ),
+    "what is dropped is left as it was": Mutant(
+        "ops/experts.c",
+        "memset(y + i * result, 0, result);",
+        "memset(y + i * result, 0, result / 2);",
+        ("expert_linear",),
+    ),
+    "choices weighted in another order": Mutant(
+        "ops/experts.c",
+        "run->k->binary(DS_BINARY_MUL, j == 0 ? y : run->scratch, x, w, n, 1, 0);",
+        "run->k->binary(DS_BINARY_MUL, j == 0 ? y : run->scratch, x, w + (k - 1 - 2 * j) * element, n, 1, 0);",
+        ("combine",),
+    ),
+    "the last of equals first": Mutant(
+        "ops/top_k.c",
+        "while (at > 0 && topk_before(v, element_of(values, at - 1, dtype), smallest))",
+        "while (at > 0 && !topk_before(element_of(values, at - 1, dtype), v, smallest))",
+        ("topk",),
+    ),
     "phase lost at stride > span": Mutant(
         "ops/conv.c",
         "at = {m * along.stride - along.left, along.mode, plane.total};",

@@ -57,6 +57,17 @@ def _lengths_checked_at_the_end(nn: Any, F: Any, ds: Any) -> Any:
     return net(nn, forward, down=nn.Conv1d(4, 3, 4, stride=4))
 
 
+@module(BCL(4), reach=8, delay=1)
+def _features_in_front_taken_apart(nn: Any, F: Any, ds: Any) -> Any:
+    """A loop over what stands before the streams."""
+
+    def forward(self: Any, x: Any) -> Any:
+        q, k = self.conv(x).unflatten(1, (2, 2)).permute(1, 0, 2, 3)
+        return q * k - [part for part in x.permute(1, 0, 2)][0].unsqueeze(1)
+
+    return net(nn, forward, conv=nn.Conv1d(4, 4, 3, padding=1))
+
+
 # ---------------------------------------------------------------- reshaped to
 @module(BLC(4), delay=1)
 def _length_derived_before_the_cut(nn: Any, F: Any, ds: Any) -> Any:

@@ -40,14 +40,6 @@ class TestSnac:
     def layers(self):
         layers = pytest.importorskip("snac.layers")
 
-        @ds.register(layers.Snake1d)
-        def snake(module, x):
-            return x + (module.alpha + 1e-9).reciprocal() * torch.sin(module.alpha * x).pow(2)
-
-        @ds.register(layers.ResidualUnit)
-        def unit(module, x):
-            return x + module.block(x)
-
         torch.manual_seed(0)
         return layers
 

@@ -10,15 +10,6 @@ from transformers import EncodecConfig
 
 import dreamstream as ds
 from dreamstream.errors import NotStreamableError
-from dreamstream.torch.functional import pad_to_multiple
-
-
-@ds.register(encodec.EncodecConv1d)
-def stream(module, x):
-    total, stride = int(module.padding_total), module.conv.stride[0]
-    right = 0 if module.causal else total // 2
-    x = module.conv(pad_to_multiple(x, stride, (total - right, right), module.pad_mode))
-    return module.norm(x) if module.norm_type == "time_group_norm" else x
 
 
 def model(**options):

@@ -9,27 +9,6 @@ from architectures import check
 
 import dreamstream as ds
 from dreamstream.errors import NotStreamableError
-from dreamstream.torch.functional import pad_to_multiple
-
-F = torch.nn.functional
-
-
-@ds.register(demucs.Demucs)
-def stream(model, mix):
-    """Without normalisation and resampling; lengths that fit are shortest, shortest + step, ..."""
-    assert not model.normalize and model.resample == 1
-    step, shortest = model.stride**model.depth, model.valid_length(1)
-    offset = -shortest % step
-    x = pad_to_multiple(F.pad(mix.unsqueeze(1), (0, offset)), step, least=shortest + offset)
-    x = F.pad(x, (0, -offset))
-    skips = []
-    for encode in model.encoder:
-        x = encode(x)
-        skips.append(x)
-    x = model.lstm(x.permute(2, 0, 1))[0].permute(1, 2, 0)
-    for decode in model.decoder:
-        x = decode(x + skips.pop())
-    return x[..., : mix.size(-1)]
 
 
 @pytest.mark.parametrize(

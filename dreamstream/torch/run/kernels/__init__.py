@@ -3,6 +3,7 @@
 from . import (  # noqa: F401  (each file enters its kernels)
     attention,
     convolution,
+    experts,
     moving,
     normalization,
     pointwise,

@@ -1,0 +1,268 @@
+/* ops/experts.c: every token's product with the matrices of the experts that were chosen for it.
+ *
+ *     expert_linear   y[..., j, n] = sum over d of x[..., j, d] * weight[e][n][d]  (+ bias[e][n]),  e = index[..., j]
+ *     combine         y[..., d] = sum over j, ascending, of weights[..., j] * x[..., j, d]
+ *
+ * expert_linear: in x [..., D], one vector for all k choices, or [..., k D], one for each; index int64 [..., k];
+ * weight [E][N][D], bias? [E][N]; out [..., k N]. The index -1 drops a choice: zeros; any other that is no expert's
+ * gives NaN. combine: in x [..., k D], weights [..., k]; out [..., D]. Frame in, frame out.
+ *
+ * The choices of all frames of all streams are sorted by expert, in the order of frames: a histogram, its sums, and
+ * pointers scattered by them. Then there is one product for each expert that has some, so that its weights are read
+ * once per step; no row is copied, and the products write where results lie. A choice's sum is the product kernel's,
+ * in the order that belongs to the weight's shape: whatever else an expert is given leaves no trace in it. */
+#include <math.h>
+#include <string.h>
+
+#include "ops/framewise.h"
+#include "ops/packed.h"
+#include "ops/registry.h"
+
+enum { WEIGHT, BIAS };
+enum { X, INDEX };
+enum { DROPPED = -1 };
+enum {
+    PART = 4 * DS_PANEL_COLUMNS, /* columns of a task */
+    WORTH_SPLITTING = 1 << 18    /* multiplications below which waking others costs more */
+};
+
+typedef struct sizes {
+    size_t experts, n_out, depth, element;
+    size_t choices; /* k */
+    size_t tokens;  /* in a frame */
+    bool each;      /* a vector for each choice */
+} sizes;
+
+static sizes expert_linear_sizes(const ds_op *op)
+{
+    const ds_signature *weight = &op->weight[WEIGHT], *x = &op->in[X], *index = &op->in[INDEX];
+    sizes s = {.experts = (size_t)weight->shape[0],
+               .n_out = (size_t)weight->shape[1],
+               .depth = (size_t)weight->shape[2],
+               .element = ds_op_element(op),
+               .choices = (size_t)index->shape[index->rank - 1],
+               .tokens = 1,
+               .each = x->shape[x->rank - 1] != weight->shape[2]};
+    for (int i = 0; i + 1 < index->rank; i++)
+        s.tokens *= (size_t)index->shape[i];
+    return s;
+}
+
+/* Whether two signatures have equal axes but for the last. */
+static bool tokens_match(const ds_signature *a, const ds_signature *b)
+{
+    bool match = a->rank >= 1 && a->rank == b->rank;
+    for (int i = 0; match && i + 1 < a->rank; i++)
+        match = a->shape[i] == b->shape[i];
+    return match;
+}
+
+static ds_status expert_linear_check(const ds_op *op)
+{
+    const ds_signature *weight = &op->weight[WEIGHT], *x = &op->in[X], *index = &op->in[INDEX];
+    char given[128], other[128];
+    DS_CHECK(index->dtype == DS_I64, DS_DTYPE, "expert_linear: its index must be int64, got %s",
+             ds_dtype_name(index->dtype));
+    DS_CHECK(ds_is_real(x->dtype) && weight->dtype == x->dtype &&
+                 (!ds_op_has_weight(op, BIAS) || op->weight[BIAS].dtype == x->dtype),
+             DS_DTYPE,
+             "expert_linear: its input and weights must be of one type, float32 or float64");
+    DS_CHECK(weight->rank == 3 && weight->shape[0] >= 1 && weight->shape[1] >= 1 &&
+                 weight->shape[2] >= 1,
+             DS_SHAPE,
+             "expert_linear: its weight 'weight' must have shape (experts, out_features, "
+             "in_features), got %s",
+             ds_signature_text(weight, given, sizeof given));
+    DS_CHECK(tokens_match(x, index) && index->shape[index->rank - 1] >= 1, DS_SHAPE,
+             "expert_linear: an index of shape %s doesn't fit an input of shape %s",
+             ds_signature_text(index, given, sizeof given),
+             ds_signature_text(x, other, sizeof other));
+    const int64_t n = x->shape[x->rank - 1], k = index->shape[index->rank - 1];
+    DS_CHECK(n == weight->shape[2] || n == k * weight->shape[2], DS_SHAPE,
+             "expert_linear: expected an input of shape (..., %lld) or (..., %lld), got %s",
+             (long long)weight->shape[2], (long long)(k * weight->shape[2]),
+             ds_signature_text(x, other, sizeof other));
+    return ds_require_optional(op, BIAS, "bias", 2, weight->shape);
+}
+
+static ds_status expert_linear_infer(ds_op *op)
+{
+    DS_TRY(expert_linear_check(op));
+    const sizes s = expert_linear_sizes(op);
+    size_t most = 0, choices = 0;
+    DS_TRY(ds_packed_check(&most, s.n_out, s.depth, s.element));
+    DS_TRY(ds_size_mul(&most, most, s.experts));
+    DS_TRY(ds_size_mul(&choices, s.tokens, s.choices));
+    DS_TRY(ds_size_mul(&most, choices, s.n_out));
+    DS_TRY(ds_size_mul(&op->scratch.per_out, choices, 2 * sizeof(void *)));
+    DS_TRY(ds_size_mul(&op->scratch.per_call, s.experts + 1, 2 * sizeof(size_t)));
+    op->out[0].shape[op->in[X].rank - 1] = (int64_t)(s.choices * s.n_out);
+    return DS_OK;
+}
+
+static size_t expert_linear_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    const sizes s = expert_linear_sizes(op);
+    return s.experts * ds_packed_bytes(k, k->format, s.n_out, s.depth);
+}
+
+static void expert_linear_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                                  const ds_real_kernels *k)
+{
+    const sizes s = expert_linear_sizes(op);
+    const char *const weight = weights[WEIGHT];
+    const char *const bias = ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL;
+    for (size_t e = 0; e < s.experts; e++)
+        prepared = ds_packed_rows(k, prepared, weight + e * s.n_out * s.depth * s.element, s.n_out,
+                                  s.depth, bias == NULL ? NULL : bias + e * s.n_out * s.element);
+}
+
+/* ---------------------------------------------------------------- values */
+
+/* The choices of all rows: those of expert e are [first[e], first[e + 1]), in the order of frames. */
+typedef struct chosen {
+    sizes s;
+    const ds_run *run;
+    void **y;
+    const void **x;
+    size_t *first, *hit; /* hit: the experts that have some */
+    size_t n_hit, n_parts;
+} chosen;
+
+static void fill_nan(void *y, size_t n, size_t element)
+{
+    for (size_t i = 0; i < n; i++)
+        if (element == sizeof(float))
+            ((float *)y)[i] = NAN;
+        else
+            ((double *)y)[i] = (double)NAN;
+}
+
+/* Calls for every choice of every row: counts it (first[e + 1]), or puts it at first[e]++. */
+static void each_choice(const ds_op *op, chosen *c, bool counting)
+{
+    const sizes *s = &c->s;
+    const size_t x_frame = ds_signature_bytes(&op->in[X]),
+                 index_frame = ds_signature_bytes(&op->in[INDEX]);
+    const size_t vector = s->depth * s->element, result = s->n_out * s->element;
+    for (size_t r = 0; r < c->run->n_rows; r++) {
+        const ds_target *out = &c->run->out[r];
+        if (out->m0 >= out->m1)
+            continue;
+        const char *x = ds_at(&c->run->in[r], out->m0, x_frame);
+        const int64_t *index = ds_at(&c->run->in[c->run->n_rows + r], out->m0, index_frame);
+        char *y = out->data;
+        const size_t n = (size_t)(out->m1 - out->m0) * s->tokens * s->choices;
+        for (size_t i = 0; i < n; i++) {
+            const int64_t e = index[i];
+            const bool there = e >= 0 && e < (int64_t)s->experts;
+            if (counting && there) {
+                c->first[e + 1]++;
+            } else if (counting && e == DROPPED) {
+                memset(y + i * result, 0, result);
+            } else if (counting) {
+                fill_nan(y + i * result, s->n_out, s->element);
+            } else if (there) {
+                const size_t at = c->first[e]++;
+                c->y[at] = y + i * result;
+                c->x[at] = x + (s->each ? i : i / s->choices) * vector;
+            }
+        }
+    }
+}
+
+/* A run of columns of one expert's product. */
+static void expert_linear_task(void *context, size_t index)
+{
+    const chosen *c = context;
+    const size_t e = c->hit[index / c->n_parts], part = index % c->n_parts;
+    const size_t from = e == 0 ? 0 : c->first[e - 1]; /* they have moved on by one expert */
+    const size_t step = c->n_parts == 1 ? c->s.n_out : PART, begin = part * step;
+    const ds_packed *first = c->run->prepared;
+    const ds_packed *weight = (const void *)((const char *)first + e * first->n_bytes);
+    const ds_product p = {
+        .weight = weight, .y = c->y + from, .x = c->x + from, .n_rows = c->first[e] - from};
+    c->run->k->product(&p, begin, begin + step < c->s.n_out ? begin + step : c->s.n_out);
+}
+
+static void expert_linear_forward(const ds_op *op, const ds_run *run)
+{
+    chosen c = {.s = expert_linear_sizes(op), .run = run, .n_parts = 1};
+    const size_t n = (size_t)run->frames_out * c.s.tokens * c.s.choices;
+    c.y = run->scratch;
+    void *const behind_y = c.y + n;
+    c.x = behind_y;
+    void *const behind_x = c.x + n;
+    c.first = behind_x;
+    c.hit = c.first + c.s.experts + 1;
+    memset(c.first, 0, (c.s.experts + 1) * sizeof *c.first);
+    each_choice(op, &c, true);
+    for (size_t e = 0; e < c.s.experts; e++) {
+        if (c.first[e + 1] > 0)
+            c.hit[c.n_hit++] = e;
+        c.first[e + 1] += c.first[e];
+    }
+    const size_t n_chosen = c.first[c.s.experts];
+    each_choice(op, &c, false);
+    const bool split = n_chosen * c.s.depth >= WORTH_SPLITTING / c.s.n_out;
+    if (split && ds_pool_threads(run->pool) > 1 && run->k->format != DS_FORMAT_ROWS)
+        c.n_parts = (c.s.n_out + PART - 1) / PART;
+    ds_pool_run(split ? run->pool : NULL, expert_linear_task, &c, c.n_hit * c.n_parts);
+}
+
+const ds_op_def ds_op_expert_linear = {
+    DS_OPERATOR_OF(expert_linear, "Products with the matrices of chosen experts.", 2, 1, 2),
+    .flags = DS_OP_LOCKSTEP | DS_OP_PACKS,
+    .weights = "weight bias?",
+    .infer = expert_linear_infer,
+    DS_PREPARED(expert_linear),
+    .forward = expert_linear_forward};
+
+/* ---------------------------------------------------------------- combine */
+
+static ds_status combine_infer(ds_op *op)
+{
+    const ds_signature *x = &op->in[0], *weights = &op->in[1];
+    char given[128], other[128];
+    DS_CHECK(ds_is_real(x->dtype) && x->dtype == weights->dtype, DS_DTYPE,
+             "combine: expected floats of one type, got %s and %s", ds_dtype_name(x->dtype),
+             ds_dtype_name(weights->dtype));
+    const bool match = tokens_match(x, weights);
+    const int64_t k = match ? weights->shape[weights->rank - 1] : 0;
+    DS_CHECK(k >= 1 && x->shape[x->rank - 1] % k == 0, DS_SHAPE,
+             "combine: weights of shape %s don't fit an input of shape %s",
+             ds_signature_text(weights, given, sizeof given),
+             ds_signature_text(x, other, sizeof other));
+    op->out[0].shape[x->rank - 1] /= k;
+    op->scratch.per_call = (size_t)op->out[0].shape[x->rank - 1] * ds_op_element(op);
+    return DS_OK;
+}
+
+static void combine_forward(const ds_op *op, const ds_run *run)
+{
+    const ds_signature *in = op->in, *out = &op->out[0];
+    const size_t k = (size_t)in[1].shape[in[1].rank - 1], n = (size_t)out->shape[out->rank - 1];
+    const size_t element = ds_op_element(op), row = n * element;
+    const size_t x_frame = ds_signature_bytes(&in[0]), weights_frame = ds_signature_bytes(&in[1]);
+    for (size_t r = 0; r < run->n_rows; r++) {
+        const ds_target *to = &run->out[r];
+        if (to->m0 >= to->m1)
+            continue;
+        const char *x = ds_at(&run->in[r], to->m0, x_frame);
+        const char *w = ds_at(&run->in[run->n_rows + r], to->m0, weights_frame);
+        const size_t n_tokens = (size_t)(to->m1 - to->m0) * weights_frame / (k * element);
+        for (size_t i = 0; i < n_tokens; i++) {
+            char *const y = (char *)to->data + i * row;
+            for (size_t j = 0; j < k; j++, x += row, w += element) {
+                run->k->binary(DS_BINARY_MUL, j == 0 ? y : run->scratch, x, w, n, 1, 0);
+                if (j > 0)
+                    run->k->binary(DS_BINARY_ADD, y, y, run->scratch, n, 1, 1);
+            }
+        }
+    }
+}
+
+const ds_op_def ds_op_combine = {
+    DS_OPERATOR_OF(combine, "Sums of what experts gave, weighted, in the order of choices.", 2, 1,
+                   2),
+    .flags = DS_OP_LOCKSTEP, .infer = combine_infer, .forward = combine_forward};

@@ -1,0 +1,300 @@
+"""Layers of Transformers: attention, norms and two products, as torch.nn has them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from ..array import Tensor
+from ..stream.context import Context
+from . import functional as F
+from .attention import MultiheadAttention
+from .containers import ModuleList
+from .dropout import Dropout
+from .functional.texts import described
+from .linear import Linear
+from .module import Module
+from .normalization import LayerNorm
+
+__all__ = ["TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer"]
+
+_described = described(
+    "",
+    {
+        "ValueError": "Where heads don't divide the features, or an activation has another name.",
+        "NotStreamableError": "Where nothing says what a query sees: a context, or that it is causal.",
+    },
+    d_model="Features of inputs and outputs.",
+    nhead="Heads of attention.",
+    dim_feedforward="Features between the two products.",
+    dropout="Of training, which natively doesn't happen.",
+    activation='"relu", "gelu" or a function: What stands between the two products.',
+    layer_norm_eps="Added to variances.",
+    batch_first="Whether inputs are ``(B, L, d_model)``, not ``(L, B, d_model)``.",
+    norm_first="Whether norms stand before attention and products, not behind their sums with what came in.",
+    bias="Whether products and norms have a bias.",
+    context="What a query of the attention to itself sees.",
+)
+_stack = described(
+    encoder_layer="The layer, of which each of the stack is a copy.",
+    decoder_layer="The layer, of which each of the stack is a copy.",
+    num_layers="Layers of the stack.",
+    norm="Module, optional: What the last layer's output goes through.",
+    enable_nested_tensor="Changes nothing.",
+    mask_check="Changes nothing.",
+)
+
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {"relu": F.relu, "gelu": F.gelu}
+
+
+class _Layer(Module):
+    """What layers of encoders and of decoders have."""
+
+    self_attn: MultiheadAttention
+    linear1: Linear
+    linear2: Linear
+    dropout: Dropout
+
+    def _make(self, blocks: tuple[str, ...], options: dict[str, Any]) -> None:
+        """Make attention, products and norms, in torch's order."""
+        width, like = options["d_model"], {"device": options["device"], "dtype": options["dtype"]}
+        bias, dropout, activation = options["bias"], options["dropout"], options["activation"]
+        for name in blocks:
+            context = options["context"] if name == "self_attn" else None
+            attention = MultiheadAttention(
+                width,
+                options["nhead"],
+                dropout,
+                bias,
+                batch_first=options["batch_first"],
+                context=context,
+                **like,
+            )
+            self.register_module(name, attention)
+        self.linear1 = Linear(width, options["dim_feedforward"], bias, **like)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(options["dim_feedforward"], width, bias, **like)
+        self.norm_first = options["norm_first"]
+        places = range(1, len(blocks) + 2)
+        for i in places:
+            self.register_module(f"norm{i}", LayerNorm(width, options["layer_norm_eps"], bias=bias, **like))
+        for i in places:
+            self.register_module(f"dropout{i}", Dropout(dropout))
+        if isinstance(activation, str) and activation not in _ACTIVATIONS:
+            raise ValueError(
+                f'{type(self).__name__}: activation is "relu", "gelu" or a function, not {activation!r}'
+            )
+        self.activation = _ACTIVATIONS[activation] if isinstance(activation, str) else activation
+
+    def _through(self, x: Tensor, *blocks: Callable[[Tensor], Tensor]) -> Tensor:
+        """Add what each block makes of its input, normed before or behind, and the two products."""
+        parts: dict[str, Any] = self._modules
+        for i, block in enumerate((*blocks, self._products), 1):
+            norm, drop = parts[f"norm{i}"], parts[f"dropout{i}"]
+            x = x + drop(block(norm(x))) if self.norm_first else norm(x + drop(block(x)))
+        return x
+
+    def _products(self, x: Tensor) -> Any:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+def _attend(attention: Any, x: Tensor, keys: Tensor, mask: Any, padding: Any, is_causal: bool) -> Any:
+    """Return what queries x see of the keys; `is_causal` only tells of a mask, where there is one."""
+    causal = is_causal and mask is None
+    return attention(x, keys, keys, padding, False, mask, is_causal=causal)[0]
+
+
+@_described
+class TransformerEncoderLayer(_Layer):
+    """Attention of a stream to itself, and two products, each added to what came in.
+
+    Attributes
+    ----------
+    self_attn : MultiheadAttention
+    linear1, linear2 : Linear
+    norm1, norm2 : LayerNorm
+
+    Notes
+    -----
+    Input and output ``(B, L, d_model)`` or ``(L, B, d_model)``. **Streaming.** Delay and state are those of the
+    context. Source: torch.nn.TransformerEncoderLayer.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Any], Any] = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        context: Context | None = None,
+    ) -> None:
+        options = dict(locals())
+        super().__init__()
+        self._make(("self_attn",), options)
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Any = None,
+        src_key_padding_mask: None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Return a stream of the input's shape."""
+        masks = src_mask, src_key_padding_mask, is_causal
+        return self._through(src, lambda x: _attend(self.self_attn, x, x, *masks))
+
+
+@_described
+class TransformerDecoderLayer(_Layer):
+    """Attention of a stream to itself, attention to a memory, and two products, each added to what came in.
+
+    Attributes
+    ----------
+    self_attn, multihead_attn : MultiheadAttention
+    linear1, linear2 : Linear
+    norm1, norm2, norm3 : LayerNorm
+
+    Notes
+    -----
+    Input and output ``(B, L, d_model)`` or ``(L, B, d_model)``, the memory likewise with a length of its own.
+    **Streaming.** Delay and state are those of the context; the memory is given once, with the stream's start.
+    Source: torch.nn.TransformerDecoderLayer.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Any], Any] = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        context: Context | None = None,
+    ) -> None:
+        options = dict(locals())
+        super().__init__()
+        self._make(("self_attn", "multihead_attn"), options)
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        tgt_key_padding_mask: None = None,
+        memory_key_padding_mask: None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Return a stream of the first input's shape."""
+        own = tgt_mask, tgt_key_padding_mask, tgt_is_causal
+        across = memory_mask, memory_key_padding_mask, memory_is_causal
+        return self._through(
+            tgt,
+            lambda x: _attend(self.self_attn, x, x, *own),
+            lambda x: _attend(self.multihead_attn, x, memory, *across),
+        )
+
+
+class _Stack(Module):
+    """Copies of one layer, and a norm behind them."""
+
+    def _make(self, layer: Module, num_layers: int, norm: Module | None) -> None:
+        self.layers = ModuleList([copy.deepcopy(layer) for _ in range(num_layers)])
+        self.num_layers = num_layers
+        self.register_module("norm", norm)
+
+    def _normed(self, x: Tensor) -> Tensor:
+        norm = self._modules["norm"]
+        return x if norm is None else norm(x)
+
+
+@_stack
+class TransformerEncoder(_Stack):
+    """A stack of encoder layers.
+
+    Attributes
+    ----------
+    layers : ModuleList
+        Copies of the layer; their weights are equal until others are loaded.
+    norm : Module or None
+
+    Notes
+    -----
+    Input and output as of the layers. **Streaming.** Delay and state are those of the layers together.
+    Source: torch.nn.TransformerEncoder.
+    """
+
+    def __init__(
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__()
+        self._make(encoder_layer, num_layers, norm)
+
+    def forward(
+        self,
+        src: Tensor,
+        mask: Any = None,
+        src_key_padding_mask: None = None,
+        is_causal: bool | None = None,
+    ) -> Tensor:
+        """Return a stream of the input's shape."""
+        for layer in self.layers:
+            src = layer(src, mask, src_key_padding_mask, bool(is_causal))
+        return self._normed(src)
+
+
+@_stack
+class TransformerDecoder(_Stack):
+    """A stack of decoder layers.
+
+    Attributes
+    ----------
+    layers : ModuleList
+        Copies of the layer; their weights are equal until others are loaded.
+    norm : Module or None
+
+    Notes
+    -----
+    Inputs and output as of the layers. **Streaming.** Delay and state are those of the layers together.
+    Source: torch.nn.TransformerDecoder.
+    """
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self._make(decoder_layer, num_layers, norm)
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        tgt_key_padding_mask: None = None,
+        memory_key_padding_mask: None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Return a stream of the first input's shape."""
+        masks = tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask
+        for layer in self.layers:
+            tgt = layer(tgt, memory, *masks, bool(tgt_is_causal), memory_is_causal)
+        return self._normed(tgt)

@@ -1,0 +1,101 @@
+"""How far an operator looks ahead, and what would look less far, or would stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..operations.refusals import ADAPTIVE, BACKWARDS, CIRCULAR, OVER_STREAM, SEES_ALL, Refusal
+from ..stream.context import Context
+
+__all__ = ["Node", "Outlook", "outlook"]
+
+
+class Node(NamedTuple):
+    """An operation of a model, as it was captured.
+
+    Attributes
+    ----------
+    path : str
+        The module's that ran it.
+    operator : str
+    rate, rate_in : Fraction
+        Frames of its first output and of its first input per unit of time.
+    attributes : dict
+        The operator's, defaults included.
+    shapes : list of tuple of int
+        Of its weights.
+    """
+
+    path: str
+    operator: str
+    rate: Any
+    rate_in: Any
+    attributes: dict[str, Any]
+    shapes: Sequence[tuple[int, ...] | None]
+
+
+class Outlook(NamedTuple):
+    """What an operator sees of a stream.
+
+    Attributes
+    ----------
+    context : Context or None
+        Of attention.
+    ahead : int
+        Frames of its input that an output frame looks ahead; 0 where it needs the whole stream.
+    substitute : str
+        What would look less far, or would stream; empty where nothing needs to.
+    """
+
+    context: Context | None = None
+    ahead: int = 0
+    substitute: str = ""
+
+
+#: Of operators that need the whole stream: the refusal, and what would stream in their place.
+WHOLE: dict[str, tuple[Refusal, str]] = {
+    "adaptive_pool": (ADAPTIVE, "pooling with a fixed kernel_size, or nn.CumulativeMean"),
+    "attention": (SEES_ALL, "chunked attention, ds.Context(chunk=16, left=64), is 15 frames late"),
+    "conv1d": (CIRCULAR, 'padding_mode="zeros"'),
+    "conv2d": (CIRCULAR, 'padding_mode="zeros"'),
+    "group_norm": (OVER_STREAM, "a cumulative norm, of nn.CumulativeMean of x and of x * x"),
+    **dict.fromkeys(
+        ("gru", "lstm", "rnn"),
+        (BACKWARDS, "one direction behind nn.LookAhead(right, features), right frames late"),
+    ),
+}
+
+
+def outlook(node: Node, whole: bool) -> Outlook:
+    """Return what an operator sees; `whole`: it needs the whole stream."""
+    name, a = node.operator, node.attributes
+    context = _context(a) if name == "attention" else None
+    if whole:
+        return Outlook(context, 0, WHOLE[name][1] if name in WHOLE else "")
+    if context is not None and context.chunk is not None and context.right is not None:
+        ahead = context.chunk - 1 + context.right
+        left = None if context.left is None else context.left + context.chunk - 1
+        return Outlook(context, ahead, f"ds.Context(left={left}) looks back alone" if ahead else "")
+    window = _window(name, a, node.shapes)
+    if window is None or window[0] - 1 <= window[1]:
+        return Outlook(context)
+    span, left, right = window
+    ahead = span - 1 - left
+    return Outlook(context, ahead, f"padding of {(span - 1, max(right - ahead, 0))} looks back alone")
+
+
+def _context(a: dict[str, Any]) -> Context:
+    """Return what attention of these attributes sees."""
+    return Context(a["chunk"] or None, *(None if a[side] < 0 else a[side] for side in ("left", "right")))
+
+
+def _window(name: str, a: dict[str, Any], shapes: Sequence[Any]) -> tuple[int, int, int] | None:
+    """Return the frames that a window spans, and by how many it is padded before and behind."""
+    if name == "conv1d":
+        return a["dilation"] * (shapes[0][2] - 1) + 1, a["left"], a["right"]
+    if name == "conv2d":
+        return a["dilation"][0] * (shapes[0][2 + a["axis"]] - 1) + 1, a["padding"][0], a["padding"][1]
+    if name in ("avg_pool", "max_pool"):
+        return a.get("dilation", 1) * (a["kernel"] - 1) + 1, a["left"], a["right"]
+    return None

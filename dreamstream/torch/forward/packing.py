@@ -1,0 +1,64 @@
+"""Packed sequences inside a forward: streams are packed already, so that packing is a check of the lengths.
+
+Rows keep their order and their frames; ``data`` of a packed sequence is the stream itself, batch first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...array.stream_tensor import StreamTensor as Native
+from ...array.symbolic import SAME_ORDER, Symbolic
+from ...errors import NotStreamableError
+from ...stream.rules import Length
+from ...stream.where import user_line
+from ..tensor import StreamTensor
+from .mode import Forward
+from .names import function, function_of_lengths
+
+__all__: list[str] = []
+
+
+class _Steps(Symbolic):
+    """What stands for the sizes of the steps' batches."""
+
+    device = torch.device("cpu")
+
+
+@function_of_lengths("_pack_padded_sequence")
+def pack(forward: Forward, input: StreamTensor, lengths: Any, batch_first: bool = False) -> tuple[Any, Any]:
+    """Return a stream, batch first, and what stands for the sizes of its batches."""
+    data = input if batch_first else input.transpose(0, 1)
+    frames = data.size(1)
+    covers: Any = False
+    if isinstance(lengths, Symbolic) and lengths.roles == ("B",) and isinstance(frames, Length):
+        more = lengths.value - frames
+        covers = more.compares("eq", frames) if isinstance(more, Length) else more == 0
+    if covers is not True:
+        raise NotStreamableError(
+            f"pack_padded_sequence at {user_line()}: {lengths!r} are not the lengths of a stream of "
+            f"{frames!r} frames; give those that ds.lengths_of stands for, as the layers before change them"
+        )
+    return data, _Steps(lengths.value, ("L",), frames)
+
+
+@function_of_lengths("_pad_packed_sequence")
+def pad(
+    forward: Forward, data: StreamTensor, steps: Any, batch_first: bool, padding_value: float, total: Any
+) -> tuple[Any, Any]:
+    """Return a stream with the axes in the order that is asked for, and its lengths."""
+    lengths = Symbolic(steps.value, ("B",), steps.length)
+    more = total - data.size(1)
+    if isinstance(more, Length) or more != 0:
+        raise NotStreamableError(
+            f"pad_packed_sequence at {user_line()}: total_length={total!r} is not the length of every stream"
+        )
+    return data if batch_first else data.transpose(0, 1), lengths
+
+
+@function("index_select")
+def index_select(forward: Forward, input: Native, dim: int, index: Any) -> Any:
+    """Return the rows in the order of their lengths, in which they are."""
+    return input if index is SAME_ORDER else input.index_select(dim, index)

@@ -1,0 +1,93 @@
+"""Mixture of experts: what chooses, what is chosen, and the experts' products."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from .registry import Step, framewise
+
+__all__ = ["combined", "expert_products", "logits", "top"]
+
+Tensor = torch.Tensor
+
+
+def logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return ``x W^T + b`` by sums in double, of which no order is seen once they are rounded."""
+    out = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
+    return out.to(x.dtype)
+
+
+def top(x: Tensor, k: int, smallest: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the k greatest elements and their places, the first of equals first."""
+    values, indices = torch.sort(x, dim=-1, descending=not smallest, stable=True)
+    return values[..., :k], indices[..., :k]
+
+
+def expert_products(x: Tensor, index: Tensor, weight: Tensor, bias: Tensor | None, live: bool) -> Tensor:
+    """Return every vector's products with the matrices of its experts ``(..., k, out)``.
+
+    Where the numbers may be looked at and are at hand, one product for each expert that has some; else each
+    choice's matrix is brought to it.
+    """
+    n_experts, n_out, depth = weight.shape
+    lead, k = index.shape[:-1], index.shape[-1]
+    vectors = x.unflatten(-1, (-1, depth)).expand(*lead, k, depth).reshape(-1, depth)
+    chosen = index.reshape(-1)
+    there = (chosen >= 0) & (chosen < n_experts)
+    inside = torch.where(there, chosen, 0)
+    if live and index.device.type == "cpu":
+        order = torch.sort(inside, stable=True)[1]
+        sizes = torch.bincount(inside, minlength=n_experts).tolist()
+        parts = [
+            F.linear(part, weight[e], None if bias is None else bias[e])
+            for e, part in enumerate(vectors[order].split(sizes))
+            if sizes[e]
+        ]
+        grouped = torch.cat(parts) if parts else vectors.new_zeros(0, n_out)
+        out = grouped[torch.argsort(order)]
+    else:
+        out = torch.matmul(weight[inside], vectors.unsqueeze(-1)).squeeze(-1)
+        out = out if bias is None else out + bias[inside]
+    instead = torch.where(chosen == -1, 0.0, torch.nan).to(out.dtype)
+    return torch.where(there.unsqueeze(-1), out, instead.unsqueeze(-1)).reshape(*lead, k, n_out)
+
+
+def combined(x: Tensor, weights: Tensor) -> Tensor:
+    """Return the sums of ``x (..., k, n)``, weighted, in the order of the choices."""
+    parts = weights.unsqueeze(-1) * x
+    out = parts[..., 0, :]
+    for j in range(1, x.shape[-2]):
+        out = out + parts[..., j, :]
+    return out
+
+
+@framewise("router")
+def router(step: Step, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return ``x W^T + b`` over the last feature axis."""
+    return logits(x, weight, bias)
+
+
+@framewise("topk")
+def topk(step: Step, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the greatest elements of the last feature axis, and their places."""
+    return top(x, step.attributes["k"], bool(step.attributes["smallest"]))
+
+
+@framewise("gather")
+def gather(step: Step, x: Tensor, index: Tensor) -> Tensor:
+    """Return elements of the last feature axis by their places; NaN where there is none."""
+    there = (index >= 0) & (index < x.shape[-1])
+    return torch.where(there, torch.gather(x, -1, torch.where(there, index, 0)), torch.nan)
+
+
+@framewise("expert_linear")
+def expert_linear(step: Step, x: Tensor, index: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return every vector's products with the matrices of its experts."""
+    return expert_products(x, index, weight, bias, step.live).flatten(-2)
+
+
+@framewise("combine")
+def combine(step: Step, x: Tensor, weights: Tensor) -> Tensor:
+    """Return the sums of what experts gave, weighted."""
+    return combined(x.unflatten(-1, (weights.shape[-1], -1)), weights)

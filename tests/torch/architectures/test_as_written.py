@@ -1,0 +1,128 @@
+"""Models of many packages that need no word from their users."""
+
+import importlib
+import sys
+import types
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from architectures import check
+
+
+class StandIn(types.ModuleType):
+    """A module in place of torchaudio, which there need not be for this torch; nothing of it is called."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: []
+
+
+@pytest.fixture
+def no_torchaudio(monkeypatch):
+    """Packages that import torchaudio for their file formats and command lines can be imported."""
+    try:
+        import torchaudio  # noqa: F401
+    except (ImportError, OSError):
+        for name in ("", ".functional", ".functional.functional", ".backend", ".backend.common", ".transforms"):
+            module = StandIn("torchaudio" + name)
+            module.__path__ = []
+            module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None)
+            module.__version__ = torch.__version__
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+class First(torch.nn.Module):
+    """A layer without the states that it gives beside its output."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        y = self.layer(x)
+        return y[0] if isinstance(y, tuple) else y
+
+
+SEANET = {"channels": 1, "dimension": 16, "n_filters": 4, "n_residual_layers": 1, "ratios": [4, 2, 3]}
+RNN = {"input_shape": (None, None, 4), "hidden_size": 6}
+PLACE = "speechbrain.lobes.models"
+
+#: package, class, arguments, dims, lengths, delay
+CASES = {
+    "encodec: encoder, causal": (
+        "encodec.modules.SEANetEncoder", {**SEANET, "causal": True}, ("B", 1, "L"), (500, 61, 25, 24, 7, 1), 167,
+    ),
+    "encodec: encoder, zeros": (
+        "encodec.modules.SEANetEncoder", {**SEANET, "pad_mode": "constant"}, ("B", 1, "L"), (500, 61, 7, 1), 124,
+    ),
+    "encodec: decoder": (
+        "encodec.modules.SEANetDecoder", {**SEANET, "causal": True}, ("B", 16, "L"), (40, 9, 1), 6,
+    ),
+    "conformer: convolution module": (
+        "conformer.ConformerConvModule",
+        {"dim": 8, "causal": True, "expansion_factor": 2, "kernel_size": 7}, ("B", "L", 8), (40, 9, 1), 0,
+    ),
+    "vocos: backbone": (
+        "vocos.models.VocosBackbone",
+        {"input_channels": 8, "dim": 8, "intermediate_dim": 16, "num_layers": 2}, ("B", 8, "L"), (40, 9, 1), 9,
+    ),
+    "vocos: Fourier head": (
+        "vocos.heads.ISTFTHead", {"dim": 8, "n_fft": 16, "hop_length": 4, "padding": "center"},
+        ("B", "L", 8), (40, 9), 2,
+    ),
+    "julius: resampling": (
+        "julius.ResampleFrac", {"old_sr": 4, "new_sr": 3}, ("B", "L"), (200, 61, 4), 37,
+    ),
+    "DeepFilterNet: grouped linear": (
+        "df.modules.GroupedLinearEinsum", {"input_size": 8, "hidden_size": 12, "groups": 4},
+        ("B", "L", 8), (40, 9, 1), 0,
+    ),
+    "DeepFilterNet: squeezed GRU": (
+        "df.modules.SqueezedGRU_S", {"input_size": 8, "hidden_size": 8, "output_size": 8},
+        ("B", "L", 8), (40, 9, 1), 0,
+    ),
+    "DeepFilterNet: convolution over time and frequency": (
+        "df.modules.Conv2dNormAct", {"in_ch": 2, "out_ch": 4, "kernel_size": (2, 3)},
+        ("B", 2, "L", 8), (40, 9, 1), 0,
+    ),
+    "DeepFilterNet: transposed convolution over frequency": (
+        "df.modules.ConvTranspose2dNormAct", {"in_ch": 2, "out_ch": 4, "kernel_size": (1, 3), "fstride": 2},
+        ("B", 2, "L", 8), (40, 9, 1), 0,
+    ),
+    "speechbrain: causal convolution": (
+        "speechbrain.nnet.CNN.Conv1d",
+        {"out_channels": 6, "kernel_size": 3, "input_shape": (None, None, 4), "padding": "causal"},
+        ("B", "L", 4), (40, 9, 1), 0,
+    ),
+    "speechbrain: two-dimensional convolution": (
+        "speechbrain.nnet.CNN.Conv2d",
+        {"out_channels": 3, "kernel_size": (3, 3), "input_shape": (None, None, 8, 2)},
+        ("B", "L", 8, 2), (40, 9, 3), 1,
+    ),
+    "speechbrain: GRU": ("speechbrain.nnet.RNN.GRU", RNN, ("B", "L", 4), (40, 9, 1), 0),
+    "speechbrain: LSTM": ("speechbrain.nnet.RNN.LSTM", RNN, ("B", "L", 4), (40, 9, 1), 0),
+    "speechbrain: Conformer's convolution": (
+        f"{PLACE}.transformer.Conformer.ConvolutionModule",
+        {"input_size": 8, "kernel_size": 7, "causal": True}, ("B", "L", 8), (40, 9, 1), 0,
+    ),
+    "speechbrain: encoder of separation networks": (
+        f"{PLACE}.dual_path.Encoder", {"kernel_size": 16, "out_channels": 8}, ("B", "L"), (200, 61, 16), 15,
+    ),
+    "speechbrain: STFT": (
+        "speechbrain.processing.features.STFT",
+        {"sample_rate": 16000, "n_fft": 64, "win_length": 4, "hop_length": 2}, ("B", "L"), (1000, 200), 31,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_written(name, no_torchaudio):
+    place, options, dims, lengths, delay = CASES[name]
+    module, _, cls = place.rpartition(".")
+    pytest.importorskip(module.partition(".")[0])
+    torch.manual_seed(0)
+    model = First(getattr(importlib.import_module(module), cls)(**options))
+    assert check(model, dims, lengths, max(lengths) // 5) == [delay]
