@@ -1,8 +1,8 @@
 """Operators on streams whose B is joined with features: every lane of a frame goes through them by itself.
 
 Lanes are stored as one axis in front of the other features (`stream.rules.regroup`). Most operators look at the
-last features alone, or at none, and take lanes as they come. The others are said here: which operator does the same
-on frames that have one axis more.
+last features alone, or at none, and take lanes as they come. What the others do is done by an operator on frames
+that have one axis more, which is said here.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ __all__ = ["by_lane"]
 #: What looks at the last features, or at single elements.
 _LAST = (
     "linear", "embedding", "batch_norm", "layer_norm", "rms_norm", "softmax", "log_softmax", "glu", "rfft",
-    "irfft", "fft", "ifft", "cast", "logical_not", "lstm_cell", "gru_cell", "rnn_cell", "lstm_within", "gru_within", "rnn_within",
+    "irfft", "fft", "ifft", "cast", "logical_not", "lstm_cell", "gru_cell", "rnn_cell", "lstm_within",
+    "gru_within", "rnn_within",
 )  # fmt: skip
 #: What moves frames, or goes on from frame to frame.
 _FRAMES = (
-    "conv1d", "conv_transpose1d", "lstm", "gru", "rnn", "pad", "pad_to_multiple", "slice", "delay", "limit", "repeat_frames", "reduce_frames",
-    "cumulative",
+    "conv1d", "conv_transpose1d", "lstm", "gru", "rnn", "pad", "pad_to_multiple", "slice", "delay", "limit",
+    "repeat_frames", "reduce_frames", "cumulative",
 )  # fmt: skip
 #: Attributes that are axes, or shapes.
 _AXES = {"narrow": "axis", "cat": "axis", "nearest": "axis", "pad_features": "axis", "reduce_features": "axes"}

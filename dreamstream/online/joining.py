@@ -18,7 +18,7 @@ _KNOWN = ("builtins", "dreamstream", "torch", "numpy", "math", "typing", "collec
 
 
 def may_join(modules: Iterable[Any]) -> bool:
-    """Return whether code of these modules, or functions that it reaches, may join dimensions; so may what is unknown.
+    """Return whether code of these modules, or functions that it reaches, may join dimensions.
 
     Parameters
     ----------
@@ -48,7 +48,9 @@ def may_join(modules: Iterable[Any]) -> bool:
         reached = [function.__globals__.get(name) for name in own]
         functions += getclosurevars(function).nonlocals.values()
         functions += reached
-        functions += [getattr(m, n, None) for m in reached if isinstance(m, ModuleType) and not _known(m) for n in own]
+        functions += [
+            getattr(m, n, None) for m in reached if isinstance(m, ModuleType) and not _known(m) for n in own
+        ]
     return not _JOINING.isdisjoint(names)
 
 

@@ -23,7 +23,9 @@ _ROWS = (
     *_all("carried", "lstm", "gru", "rnn"),
     Operator("attention", kind="window", written="`F.scaled_dot_product_attention`, `nn.MultiheadAttention`"),
     *(
-        Operator(f"{name}_within", kind="frame", written=f"`nn.{name.upper()}` on `x.reshape(B * L, steps, features)`")
+        Operator(
+            f"{name}_within", kind="frame", written=f"`nn.{name.upper()}` on `x.reshape(B * L, steps, features)`"
+        )
         for name in ("lstm", "gru", "rnn")
     ),
     *_all("frame", "layer_norm", "rms_norm", "batch_norm"),

@@ -61,7 +61,9 @@ def to_rows(array, dims, features):
     """Padded array -> [rows][frames][lanes, if there are any][stored features]."""
     atoms = parts(dims)
     sizes = {"B": N_ROWS, "L": N_FRAMES}
-    array = array.reshape([a[0] if isinstance(a, list) else features[a] if a not in sizes else sizes[a] for a in atoms])
+    array = array.reshape(
+        [a[0] if isinstance(a, list) else features[a] if a not in sizes else sizes[a] for a in atoms]
+    )
     frames, lanes, own = stored(atoms)
     array = array.transpose([*frames, *lanes, *own])
     n = len(frames)
@@ -116,7 +118,9 @@ def check(dims, features, shape, **kwargs):
     names = [s[0] for s in plan.steps]
     order = ["split", "permute", "features", "unstack", "stack", "features", "join"]
     at = -1
-    for name in names if not any("_" in d and d != "B_L" for d in (*dims, *plan.dims) if isinstance(d, str)) else ():
+    for name in (
+        names if not any("_" in d and d != "B_L" for d in (*dims, *plan.dims) if isinstance(d, str)) else ()
+    ):
         at = order.index(name, at + 1)
     for v, o in enumerate(plan.origin):
         assert o is None or isinstance(dims[o], str) == isinstance(plan.dims[v], str)

@@ -255,10 +255,12 @@ class _Reshape:
         return Fraction(1) if ratio is None else ratio
 
     def regrouped(self) -> ReshapePlan | None:
-        """Plan a reshape that joins B, or B and L, with features, or takes them apart; None where there is none."""
+        """Plan a reshape that joins B, or B and L, with features, or takes them apart; None if there is none."""
         features = [s for d, s in sorted((d, s) for d, s in zip(self.dims, self.sizes) if isinstance(d, int))]
         tokens = [s for d, s in zip(self.dims, self.sizes) if isinstance(d, str)]
-        lengths = [t if isinstance(t, Length) else t.length for t in tokens if isinstance(t, (Length, BatchLength))]
+        lengths = [
+            t if isinstance(t, Length) else t.length for t in tokens if isinstance(t, (Length, BatchLength))
+        ]
         length = lengths[0] if lengths else None
         letters = [p for d in self.dims if isinstance(d, str) for p in d.split("_") if p in ("B", "L")]
         left = prod(features) * (lanes_of(self.dims) or 1)

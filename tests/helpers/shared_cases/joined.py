@@ -128,7 +128,9 @@ def _within(self: Any, x: Any) -> Any:
     y = x.permute(0, 2, 3, 1).reshape(b * n, f, c)
     y, h = self.run(y)
     y = self.conv(y.transpose(1, 2)).transpose(1, 2)
-    return y.view(b, n, f, 6).permute(0, 3, 1, 2) + h.transpose(0, 1).reshape(b, n, -1).transpose(1, 2).unsqueeze(3)
+    return y.view(b, n, f, 6).permute(0, 3, 1, 2) + h.transpose(0, 1).reshape(b, n, -1).transpose(1, 2).unsqueeze(
+        3
+    )
 
 
 _joined(
@@ -156,7 +158,7 @@ def _flat(self: Any, x: Any) -> Any:
     b, c, n, f = x.shape
     y = self.first(x.permute(0, 2, 3, 1).reshape(-1, c)).view(b, n, f, 5)
     z = self.first(x.permute(0, 3, 2, 1).reshape(b * f * n, c)).view(b, f, n, 5)
-    return y.permute(0, 3, 1, 2) - z.permute(0, 3, 2, 1)
+    return y.permute(0, 3, 1, 2) * z.permute(0, 3, 2, 1)
 
 
 _joined("flat-rows", _flat, lambda nn: {"first": nn.Linear(6, 5)})

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from ...tensor.padding import runs, to_device
-from .positions import extent, inside, padded_run, run_from
+from .positions import extent, inside, padded_run, rows_apart, run_from
 from .registry import Step, Window, windowed
 from .shape import pad_axis
 
@@ -52,7 +52,7 @@ def _run_lengths(step: Step, stride: int, span: int) -> Tensor | None:
 def _products(step: Step, frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the products with all windows in frames ``(B, n, channels)``, or ``(B, n, lanes, channels)``."""
     if frames.dim() == 4:
-        return _of_lanes(_products(step, _lanes_as_rows(frames), weight, bias), frames.shape[2])
+        return _of_lanes(_products(step, _lanes_as_rows(frames), weight, bias), step.features[0][0])
     a, span = step.attributes, step.attributes["dilation"] * (extent(weight, 2) - 1) + 1
     stride, dilation, groups = a["stride"], a["dilation"], a["groups"]
     if as_product(step, frames, weight, (frames.shape[1] - span) // stride + 1):
@@ -75,7 +75,7 @@ def _lanes_as_rows(frames: Tensor) -> Tensor:
 
 def _of_lanes(y: Tensor, lanes: int) -> Tensor:
     """Return rows as the lanes that they were, the other way round."""
-    return y.unflatten(0, (-1, lanes)).transpose(1, 2)
+    return rows_apart(y, lanes).transpose(1, 2)
 
 
 def as_product(step: Step, frames: Tensor, weight: Tensor, n: int) -> bool:
@@ -138,7 +138,7 @@ def conv_transpose1d(step: Step, windows: Sequence[Window], weights: Sequence[An
     a, (x,), (weight, bias) = step.attributes, windows, weights
     reach = a["dilation"] * (extent(weight, 2) - 1)
     frames, offset, more = _reaching(step, x, a["stride"], a["padding"], reach, a["output_padding"])
-    lanes = frames.shape[2] if frames.dim() == 4 else 0
+    lanes = step.features[0][0] if frames.dim() == 4 else 0
     frames = _lanes_as_rows(frames) if lanes else frames
     columns, stride, dilation, groups = frames.transpose(1, 2), a["stride"], a["dilation"], a["groups"]
     if as_images(step, frames, weight):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...private import recurrent_function
-from .positions import there, traced
+from .positions import rows_apart, there, traced
 from .registry import State, Step, Window, framewise, windowed
 
 Tensor = torch.Tensor
@@ -21,11 +21,15 @@ def _cell(step: Step) -> str:
     return step.name.removesuffix("_within")
 
 
+def _per_cell(step: Step) -> int:
+    """Return how many weights one layer in one direction has."""
+    return 2 + 2 * int(step.attributes["bias"]) + (1 if step.attributes.get("projection") else 0)
+
+
 def _split(step: Step, weights: Sequence[Any]) -> tuple[list[Tensor], list[Any]]:
     """Return the layers' weights as torch wants them, and h0 and c0 where they are given."""
     a = step.attributes
-    per_cell = 2 + 2 * a["bias"] + (1 if a.get("projection") else 0)
-    n = a["layers"] * (1 + a["bidirectional"]) * per_cell
+    n = a["layers"] * (1 + a["bidirectional"]) * _per_cell(step)
     return list(weights[:n]), list(weights[n:])
 
 
@@ -42,49 +46,51 @@ def _before(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State
     )
 
 
-def _lanes(step: Step) -> int:
+def lanes_of(step: Step) -> int:
     """Return how many lanes a frame has, each of which goes its own way; 0 where it has no such axis."""
     return step.features[0][0] if step.ranks[0] == 2 else 0
 
 
-def _rows(step: Step, x: Tensor) -> Tensor:
-    """Return lanes of states ``(B, lanes, ...)`` as rows."""
-    return x.flatten(0, 1) if _lanes(step) else x
+def as_rows(step: Step, frames: Tensor, lengths: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+    """Return frames ``(B, n, lanes, features)``, how many they are, and states, with a row for each lane."""
+    lanes = lanes_of(step)
+    if not lanes:
+        return frames, lengths, state
+    lengths = lengths.unsqueeze(1).expand(-1, lanes).flatten()
+    return frames.transpose(1, 2).flatten(0, 1), lengths, tuple(s.flatten(0, 1) for s in state)
 
 
-def _of_rows(step: Step, x: Tensor) -> Tensor:
-    """Return rows as the lanes that they were."""
-    return x.unflatten(0, (-1, _lanes(step))) if _lanes(step) else x
+def of_rows(step: Step, y: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, State]:
+    """Return rows ``(B * lanes, n, features)`` and their states as the lanes that they were."""
+    lanes = lanes_of(step)
+    if not lanes:
+        return y, tuple(state)
+    y, *state = (rows_apart(x, lanes) for x in (y, *state))
+    return y.transpose(1, 2), tuple(state)
 
 
 def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State:
     if step.attributes["bidirectional"]:
         return ()
     before = _before(step, weights, like)
-    return tuple(s.unsqueeze(1).expand(-1, _lanes(step), -1, -1) for s in before) if _lanes(step) else before
+    return tuple(s.unsqueeze(1).expand(-1, lanes_of(step), -1, -1) for s in before) if lanes_of(step) else before
 
 
 @windowed("lstm", "gru", "rnn", carries=_carried)
 def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return every frame's h, and the last h and c where streams end."""
     (x,) = windows
-    whole, lanes = step.attributes["bidirectional"], _lanes(step)
+    whole = step.attributes["bidirectional"]
     if whole:
         assert step.ended is not None
         frames = x.run(step.first[0], step.n[0])
         lengths = torch.where(step.ended, x.known, 0)
     else:
         frames, lengths = x.new()
-    if lanes:
-        frames = _rows(step, frames.transpose(1, 2))
-        lengths = lengths.unsqueeze(1).expand(-1, lanes).flatten()
+    frames, lengths, state = as_rows(step, frames, lengths, state)
     if whole:
         state = tuple(s.expand(frames.shape[0], -1, -1) for s in _before(step, weights, frames))
-    else:
-        state = tuple(_rows(step, s) for s in state)
-    y, after = _along(step, frames, lengths, state, weights, x.even)
-    after = tuple(_of_rows(step, s) for s in after)
-    y = _of_rows(step, y).transpose(1, 2) if lanes else y
+    y, after = of_rows(step, *_along(step, frames, lengths, state, weights, x.even))
     return (y, *(s[:, None][:, :n] for s, n in zip(after, step.n[1:]))), () if whole else after
 
 
@@ -93,7 +99,8 @@ def within(step: Step, x: Tensor, *weights: Any) -> tuple[Tensor, ...]:
     """Return h of every step of every frame, and each frame's last h and c."""
     lead = x.shape[:-2]
     rows = x.reshape(-1, *x.shape[-2:])
-    starts = tuple(s.transpose(0, 1).expand(-1, rows.shape[0], -1) for s in _before(step, weights, rows))
+    before = [s.transpose(0, 1) for s in _before(step, weights, rows)]
+    starts = tuple(rows.new_zeros(s.shape[0], rows.shape[0], s.shape[2]) + s for s in before)
     if not traced() and not rows.shape[0]:
         y, ends = rows.new_zeros(0, rows.shape[1], step.features[0][-1]), starts
     else:
@@ -178,7 +185,7 @@ def _layers(
     a = step.attributes
     name = f"rnn_{a['nonlinearity']}" if _cell(step) == "rnn" else _cell(step)
     given = tuple(s.contiguous() for s in starts) if _cell(step) == "lstm" else starts[0].contiguous()
-    n_layers = starts[0].shape[0] // (1 + a["bidirectional"])
+    n_layers = len(layers) // (_per_cell(step) * (1 + a["bidirectional"]))
     options = (bool(a["bias"]), n_layers, 0.0, step.training, bool(a["bidirectional"]))
     return recurrent_function(name)(*data, given, layers, *options, *behind)
 
