@@ -28,7 +28,10 @@ def test_asteroid(kind, layers):
 def test_speechbrain():
     dual_path = pytest.importorskip("speechbrain.lobes.models.dual_path")
     torch.manual_seed(0)
-    intra, inter = dual_path.SBRNNBlock(6, 3, 1, bidirectional=True), dual_path.SBRNNBlock(6, 6, 1, bidirectional=False)
+    intra, inter = (
+        dual_path.SBRNNBlock(6, 3, 1, bidirectional=True),
+        dual_path.SBRNNBlock(6, 6, 1, bidirectional=False),
+    )
     block = dual_path.Dual_Computation_Block(intra, inter, 6, norm=None, linear_layer_after_inter_intra=False)
     assert check(block, ("B", 6, 4, "L"), LENGTHS, 9) == [0]
 
