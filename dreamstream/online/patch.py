@@ -275,7 +275,13 @@ def refuse_unstreamable(module: Any) -> None:
     """Raise NotStreamableError for the first layer that needs the future without bound."""
     front = front_of(module, "streaming")
     parts = dict(front.parts(module))
+    registered: list[str] = []  # what stands below them says itself, where it is called, that it doesn't stream
     for path, part in parts.items():
+        kind: Any = type(part)
+        if registered_for(kind) is not None:
+            registered.append(path)
+        elif any(not above or path.startswith(f"{above}.") for above in registered):
+            continue
         found = front.unstreamable(part)
         if found is not None and not (found == BACKWARDS.words and may_join(parts.values())):
             reason, remedy = found
