@@ -75,7 +75,10 @@ enum {
     DS_OP_VARIADIC = 4, /* any number of inputs from n_inputs up, all of one rate */
     /* prepare writes ds_packed objects alone; what they hold whole is not read raw. */
     DS_OP_PACKS = 8,
-    DS_OP_REAL = 16 /* all that is read is float or double, of one type */
+    DS_OP_REAL = 16, /* all that is read is float or double, of one type */
+    /* Its weights but the biases may be stored narrow (ds_op_store); beside DS_OP_PACKS. */
+    DS_OP_NARROWS = 32,
+    DS_OP_BY_PHASE = 64 /* columns of its products are parts of an output channel: no int8 */
 };
 
 /* ELEMENTS: steps that are the same for all columns alone. */
@@ -155,6 +158,7 @@ struct ds_op {
     /* DS_FINISHES_...: what may be fused to this instance's products, all of which go through
      * ds_run_product; preset to none. */
     unsigned finishes;
+    ds_stored stored; /* how prepare stores its weights; by ds_op_store */
     /* By ds_op_create: the pair of output 0, and of each of its rate, is input 0's, always: counts say so. */
     bool same_counts;
     ds_program counts, need, check;
@@ -182,8 +186,15 @@ ds_status ds_op_declare(ds_op **op, const ds_allocator *allocator, const ds_sign
                         const ds_program *counts, const ds_program *need);
 void ds_op_destroy(ds_op *op);
 size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, int64_t frames_out);
-/* Bytes that prepare writes for these kernels; 0: it needs not be called. */
+/* Lets a new operator's weights be stored so, as far as it can. */
+void ds_op_store(ds_op *op, ds_stored stored);
+/* How weight number i is stored, whose values are such that nothing is lost by it. */
+ds_stored ds_op_stored(const ds_op *op, int i);
+/* Bytes that ds_op_prepare writes for these kernels; 0: it needs not be called. */
 size_t ds_op_prepared_bytes(const ds_op *op, const ds_real_kernels *k);
+/* Calls op->def->prepare. */
+void ds_op_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                   const ds_real_kernels *k);
 /* Number of inputs whose values are read. */
 int ds_op_n_values(const ds_op *op);
 /* Whether output frames depend on the input frames of their position, and on nothing else. */
