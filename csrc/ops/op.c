@@ -358,16 +358,17 @@ size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, in
 
 void ds_op_store(ds_op *op, ds_stored stored)
 {
-    const bool can = (op->def->flags & DS_OP_NARROWS) != 0 &&
-                     (stored != DS_STORED_INT8 || (op->def->flags & DS_OP_BY_PHASE) == 0);
+    bool can = op->def->narrows != NULL;
+    for (int i = 0; can && i < op->n_weights; i++)
+        can = stored != DS_STORED_INT8 || op->def->narrows(op, i) != DS_NARROWS_HALVES;
     op->stored = can ? stored : DS_STORED_WIDE;
 }
 
-ds_stored ds_op_stored(const ds_op *op, int i)
+ds_stored ds_op_stored(const ds_op *op, int i, size_t *channel)
 {
-    const bool matrix = op->weight[i].dtype == DS_F32 && op->weight[i].rank >= 2;
-    return matrix && strncmp(ds_op_weight_name(op, i), "bias", 4) != 0 ? op->stored
-                                                                       : DS_STORED_WIDE;
+    *channel =
+        op->stored != DS_STORED_WIDE && op->weight[i].dtype == DS_F32 ? op->def->narrows(op, i) : 0;
+    return *channel ? op->stored : DS_STORED_WIDE;
 }
 
 static ds_real_kernels op_kernels(const ds_op *op, const ds_real_kernels *k)

@@ -75,10 +75,7 @@ enum {
     DS_OP_VARIADIC = 4, /* any number of inputs from n_inputs up, all of one rate */
     /* prepare writes ds_packed objects alone; what they hold whole is not read raw. */
     DS_OP_PACKS = 8,
-    DS_OP_REAL = 16, /* all that is read is float or double, of one type */
-    /* Its weights but the biases may be stored narrow (ds_op_store); beside DS_OP_PACKS. */
-    DS_OP_NARROWS = 32,
-    DS_OP_BY_PHASE = 64 /* columns of its products are parts of an output channel: no int8 */
+    DS_OP_REAL = 16 /* all that is read is float or double, of one type */
 };
 
 /* ELEMENTS: steps that are the same for all columns alone. */
@@ -134,8 +131,13 @@ typedef struct ds_op_def {
     /* Writes them. Where k->borrows they may point at the raw ones, which must outlive them. */
     void (*prepare)(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k);
+    /* Whether float weight i may be stored narrow: the elements of it that belong to one output channel, beside each
+     * other; DS_NARROWS_HALVES where its products have no such columns; 0: not. NULL: no weight may. */
+    size_t (*narrows)(const ds_op *op, int i);
     void (*forward)(const ds_op *op, const ds_run *run);
 } ds_op_def;
+
+#define DS_NARROWS_HALVES SIZE_MAX /* in 16 bits only */
 
 struct ds_op {
     const ds_op_def *def;
@@ -186,10 +188,10 @@ ds_status ds_op_declare(ds_op **op, const ds_allocator *allocator, const ds_sign
                         const ds_program *counts, const ds_program *need);
 void ds_op_destroy(ds_op *op);
 size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, int64_t frames_out);
-/* Lets a new operator's weights be stored so, as far as it can. */
+/* Lets a new operator's weights be stored so, as far as they may be. */
 void ds_op_store(ds_op *op, ds_stored stored);
-/* How weight number i is stored, whose values are such that nothing is lost by it. */
-ds_stored ds_op_stored(const ds_op *op, int i);
+/* How weight number i is stored, and the elements of an output channel; its values are those that this can say. */
+ds_stored ds_op_stored(const ds_op *op, int i, size_t *channel);
 /* Bytes that ds_op_prepare writes for these kernels; 0: it needs not be called. */
 size_t ds_op_prepared_bytes(const ds_op *op, const ds_real_kernels *k);
 /* Calls op->def->prepare. */

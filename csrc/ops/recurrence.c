@@ -307,6 +307,16 @@ static void recurrence_prepare(const ds_op *op, void *prepared, const void *cons
     }
 }
 
+static size_t recurrence_narrows(const ds_op *op, int i)
+{
+    const sizes s = recurrence_sizes_of(op);
+    const int per_cell = recurrence_per_cell(&s);
+    const int which = i % per_cell;
+    const bool matrix =
+        which == WEIGHT_IH || which == WEIGHT_HH || (s.projection && which == per_cell - 1);
+    return matrix && i < (int)s.cells * per_cell ? (size_t)op->weight[i].shape[1] : 0;
+}
+
 /* ---------------------------------------------------------------- forward */
 
 typedef struct work {
@@ -567,7 +577,7 @@ static const ds_attr_def rnn_cell_attrs[] = {NONLINEARITY, {0}};
 #define RECURRENT(op, which, outputs, text, more)                              \
     DS_OPERATOR_OF(op, text, 1, outputs, -1), .member = which,                 \
         .flags = DS_OP_PACKS | DS_OP_REAL | (more), .infer = recurrence_infer, \
-        DS_PREPARED(recurrence), .forward = recurrence_forward
+        DS_PREPARED(recurrence), .narrows = recurrence_narrows, .forward = recurrence_forward
 #define CELL(op, which, outputs, text)                                             \
     RECURRENT(op, SINGLE + which, outputs, text, DS_OP_LOCKSTEP | DS_OP_VARIADIC), \
         .weights = "weight_ih weight_hh bias_ih? bias_hh?"

@@ -7,7 +7,7 @@
 #include <immintrin.h>
 
 #if defined(__clang__)
-#pragma clang attribute push(                                                    \
+#pragma clang attribute push(                                                         \
     __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2,f16c"))), \
     apply_to = function)
 #else
