@@ -23,6 +23,7 @@ from typing import Any
 import dreamstream
 import dreamstream.export
 import dreamstream.torch.functional
+import dreamstream.torch.nn
 from dreamstream import _core, cli, data, errors, models, nn, train
 from dreamstream import torch as bridge
 from dreamstream.array import Tensor
@@ -314,6 +315,7 @@ def package_parts() -> dict[str, str]:
     out["models"] = autodoc([f"dreamstream.models.{n}" for n in models.__all__])
     out["export"] = autodoc([f"dreamstream.export.{n}" for n in dreamstream.export.__all__])
     out["torch"] = autodoc(bridge_names())
+    out["torch_nn"] = autodoc([f"dreamstream.torch.nn.{n}" for n in bridge.nn.__all__])
     out["torch_functional"] = autodoc([f"dreamstream.torch.functional.{n}" for n in bridge.functional.__all__])
     return out
 
@@ -322,11 +324,12 @@ def by_module(package: ModuleType) -> str:
     """The public names of a package under the headings of the modules that hold them."""
     text = ""
     public = set(package.__all__)
+    own = (nn.init, nn.gates)  # whose names are not the package's
     inside = re.compile(re.escape(package.__name__) + r"\.\w+")
     modules = [m for name, m in sys.modules.items() if inside.fullmatch(name)]  # in the order of imports
-    for module in sorted((m for m in modules if "__path__" not in vars(m)), key=lambda m: m is nn.init):
-        names = [n for n in getattr(module, "__all__", ()) if n in public or module is nn.init]
-        prefix = module.__name__ if module is nn.init else package.__name__
+    for module in sorted((m for m in modules if "__path__" not in vars(m)), key=own.__contains__):
+        names = [n for n in getattr(module, "__all__", ()) if n in public or module in own]
+        prefix = module.__name__ if module in own else package.__name__
         if names:
             heading = (module.__doc__ or "").split("\n")[0].split(":")[0].rstrip(".")
             text += f"## {heading}\n\n" + autodoc([f"{prefix}.{n}" for n in names])

@@ -23,6 +23,8 @@ from .array.dtypes import name_of, nominal
 from .array.plain import ARRAYS, INTEGERS, of_integers
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
+from .array.weights import Weights, weighted
+from .array.whole import spread_to
 from .errors import DTypeError, LocatedError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from .stream.course import Recording, is_number, repeat, same_entry, seen
 from .stream.edge import Edge, Request
@@ -71,6 +73,10 @@ def apply(
     """
     for x in inputs:
         if x.is_stream:
+            if name in ("mul", "div") and any(type(x) is Weights for x in inputs):
+                noted = weighted(name, attributes, inputs, weights)
+                if noted is not None:
+                    return (noted,)
             entry = None if x.edge is None else x.edge.entry
             return _streaming(name, attributes, inputs, weights, dims, entry)
     if dims is None and name in ARRAYS:
@@ -319,8 +325,8 @@ def _found(
         tensors = [_stored(name, x, dims) for x in inputs]
     elif any(x.dims != inputs[0].dims for x in inputs):
         tensors = [x.in_order() for x in inputs]
+    tensors = list(_brought_together(name, tensors, dims is None))
     model = tensors[0]
-    _require_frames_or_none(name, tensors)
     if dims is None:
         model = max(tensors, key=lambda x: len(x.dims))
         for x in tensors:
@@ -367,12 +373,15 @@ def run(request: Request) -> list[tuple[Any, Edge]]:
                 'patch or compile with unstreamable="buffer" to wait for the end'
             )
         if entry.buffer_limit is not None:
-            limited = []
+            limited: list[tuple[Any, Edge]] = []
             for edge, value in zip(edges, request.values):
+                if edge.rate == 0:
+                    limited.append((value, edge))
+                    continue
                 limit = Request("limit", {"frames": entry.buffer_limit}, [edge], [value])
                 limit.op = operator(limit.name, limit.attributes, [edge.signature], ())
                 limited += entry.run(limit)
-            edges = [edge for _, edge in limited]
+            edges = [*(edge for _, edge in limited), *edges[len(limited) :]]
             request.edges, request.values = edges, [value for value, _ in limited]
     if op.lockstep and len(edges) > 1:
         _sync(request)
@@ -434,13 +443,18 @@ def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
     return x.in_order([*range(lead), *(lead + d for d in dims if isinstance(d, int))])
 
 
-def _require_frames_or_none(name: str, tensors: Sequence[StreamTensor]) -> None:
+def _brought_together(name: str, tensors: Sequence[Any], elementwise: bool) -> Sequence[Any]:
+    """Return tensors of frames, or of values of whole streams: those wait for the end where they meet frames."""
     pooled = [x.rate == 0 for x in tensors]
-    if any(pooled) and not all(pooled):
-        raise NotStreamableError(
-            f"{name} at {user_line()}: a value of the whole stream meets its frames, all of which would "
-            "wait for the end; return both and combine them outside the forward"
+    if not any(pooled) or all(pooled):
+        return tensors
+    if not elementwise:
+        raise ShapeError(
+            f"{name} at {user_line()}: a value of the whole stream, {tensors[pooled.index(True)].roles}, meets "
+            f"frames, {tensors[pooled.index(False)].roles}; it needs their length, as by .expand(...)"
         )
+    model = max((x for x in tensors if x.rate != 0), key=lambda x: len(x.dims))
+    return [spread_to(name, x, model) if x.rate == 0 else x for x in tensors]
 
 
 def _require_aligned(name: str, x: StreamTensor, model: StreamTensor) -> None:

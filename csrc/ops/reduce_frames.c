@@ -2,11 +2,16 @@
  *
  *     reduce_frames  y = sum_t x[t],  sum_t x[t] / T,  max_t x[t],  min_t x[t]      torch.sum, ... over L
  *                    known  0      total  1      need  never: each call reads its new frames only
+ *     var_frames     y = sum_t (x[t] - mean)^2 / max(T - correction, 0)                torch.var over L
+ *                    counts as reduce_frames'
  *     cumulative     y[t] = sum of x[0] .. x[t],  for the mean divided by t + 1     torch.cumsum
  *                    frame in, frame out
  *
  * Rate 0 of reduce_frames: the vector leaves when the stream ends; a stream of no frames has none. Carried: double
- * sums (or the extremes), added frame by frame in order, so that nothing drifts and chunks don't matter. */
+ * sums (or the extremes), added frame by frame in order, so that nothing drifts and chunks don't matter; of var_frames
+ * the mean so far and the squares about it, which each frame moves (Welford 1962). */
+#include <math.h>
+
 #include "ops/framewise.h"
 #include "ops/registry.h"
 #include "ops/sums.h"
@@ -92,6 +97,61 @@ const ds_op_def ds_op_reduce_frames = {
     DS_OPERATOR(reduce_frames,
                 "Sum, mean, maximum or minimum over all frames, at the end of the stream."),
     .flags = DS_OP_REAL, .attrs = reduce_frames_attrs, DS_COUNTED(reduce_frames)};
+
+/* ---------------------------------------------------------------- var_frames */
+
+enum { CORRECTION };
+
+static const ds_attr_def var_frames_attrs[] = {
+    {"correction", DS_ATTR_REAL, .x = 1.0, .doc = "squares are divided by T - correction"}, {0}};
+
+static ds_status var_frames_infer(ds_op *op)
+{
+    DS_TRY(reduce_frames_infer(op));
+    op->carried[0].name = "mean";
+    op->carried[1] = op->carried[0];
+    op->carried[1].name = "squares";
+    op->n_carried = 2;
+    return DS_OK;
+}
+
+/* Frame number t, from 1 on, moves the mean of n features and their squares about it. */
+#define DEFINE_MOVE(REAL)                                                                 \
+    static void var_frames_##REAL(double *mean, double *squares, const REAL *x, size_t n, \
+                                  double t)                                               \
+    {                                                                                     \
+        for (size_t i = 0; i < n; i++) {                                                  \
+            const double off = (double)x[i] - mean[i];                                    \
+            mean[i] += off / t;                                                           \
+            squares[i] += off * ((double)x[i] - mean[i]);                                 \
+        }                                                                                 \
+    }
+DEFINE_MOVE(float)
+DEFINE_MOVE(double)
+
+static void var_frames_forward(const ds_op *op, const ds_run *run)
+{
+    const size_t n = (size_t)ds_signature_elements(&op->in[0]), n_bytes = n * ds_op_element(op);
+    for (size_t r = 0; r < run->n_rows; r++) {
+        double *const mean = (double *)((char *)run->carried[r] + op->carried[0].offset);
+        double *const squares = (double *)((char *)run->carried[r] + op->carried[1].offset);
+        const int64_t end = run->count[r].now.known;
+        for (int64_t t = run->count[r].before.known; t < end;) {
+            const void *const x = ds_at(&run->in[r], t++, n_bytes);
+            if (op->in[0].dtype == DS_F32)
+                var_frames_float(mean, squares, x, n, (double)t);
+            else
+                var_frames_double(mean, squares, x, n, (double)t);
+        }
+        if (run->out[r].m0 < run->out[r].m1)
+            ds_sums_write(run->out[r].data, squares, n,
+                          fmax((double)end - op->attr[CORRECTION].x, 0), op->in[0].dtype);
+    }
+}
+
+const ds_op_def ds_op_var_frames = {
+    DS_OPERATOR(var_frames, "Variance over all frames, at the end of the stream."),
+    .flags = DS_OP_REAL, .attrs = var_frames_attrs, DS_COUNTED(reduce_frames)};
 
 /* ---------------------------------------------------------------- cumulative */
 

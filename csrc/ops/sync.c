@@ -8,6 +8,7 @@
  * sync holds a stream back until others have come as far. Streams that are combined must end at the same length;
  * at the end that is checked. limit refuses a stream that becomes longer than allowed; it stands before what
  * must wait for a stream's end (buffer_limit), so that memory stays bounded. */
+#include "ops/limit.h"
 #include "ops/move.h"
 #include "ops/registry.h"
 
@@ -81,14 +82,23 @@ static void limit_check(const ds_op *op, ds_program *p)
     ds_root(p, ds_add_k(p, ds_total(p, 0), -op->attr[LIMIT_FRAMES].i));
 }
 
+const char *ds_limit_message(int64_t n_frames, int64_t limit, char *text, size_t n_bytes)
+{
+    snprintf(text, n_bytes,
+             "%lld frames wait for the stream's end, more than buffer_limit allows (%lld)",
+             (long long)n_frames, (long long)limit);
+    return text;
+}
+
 static const char *limit_check_message(const ds_op *op, const ds_pair *in, char *text,
                                        size_t n_bytes)
 {
+    const int64_t frames = op->attr[LIMIT_FRAMES].i;
+    if (op->attr[LIMIT_OF].i == BUFFER)
+        return ds_limit_message(in[0].total, frames, text, n_bytes);
     snprintf(text, n_bytes,
-             op->attr[LIMIT_OF].i == TABLE
-                 ? "the stream has %lld frames, and the table that a mask is cut from ends at %lld"
-                 : "%lld frames wait for the stream's end, more than buffer_limit allows (%lld)",
-             (long long)in[0].total, (long long)op->attr[LIMIT_FRAMES].i);
+             "the stream has %lld frames, and the table that a mask is cut from ends at %lld",
+             (long long)in[0].total, (long long)frames);
     return text;
 }
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import DTypeError, ModeError, ShapeError
 from ..operations import BINARY
+from ..stream.rules import Length
 from . import dtypes, hook
 from .base import Number, is_number
 from .plain import INTEGERS
@@ -162,7 +163,8 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
         return along(name, x.unsqueeze(0), dim, attributes).squeeze(0)
     axis = x._axis(name, dim)
     if x.is_stream and isinstance(x.dims[axis], str):  # type: ignore[attr-defined]
-        return along(name, x._across(name, axis), axis, attributes)  # type: ignore[attr-defined]
+        across: Tensor = x._across(name, axis)  # type: ignore[attr-defined]
+        return across if across.is_stream else along(name, across, axis, attributes)
     last = axis == x.ndim - 1
     out: Tensor = hook.apply(name, attributes or {}, (x if last else x.transpose(axis, -1),), (), (..., 0))[0]
     return out if last else out.transpose(axis, -1)
@@ -183,6 +185,12 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
             out.append(value.constant())
         elif isinstance(value, np.ndarray):
             out.append(Tensor._plain(dtypes.adopt(value)))
+        elif isinstance(value, Length):
+            streams = [v for v in values if isinstance(v, Tensor) and v.is_stream]
+            found = streams[0].of_length(value) if streams else None  # type: ignore[attr-defined]
+            if found is None:
+                return None
+            out.append(found)
         else:
             return None
     return out if any(isinstance(o, Tensor) for o in out) else None

@@ -21,6 +21,8 @@ from .features import product, reduce_features, why_not_matmul
 from .scores import scores_of
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
+from .weights import product as summed_product
+from .whole import reduce_stream, require_waiting, spread
 
 __all__: list[str] = []
 
@@ -136,6 +138,13 @@ def cumsum(x: StreamTensor) -> StreamTensor:
     return _op(x, "cumulative", {"kind": "sum"})
 
 
+def flip(x: StreamTensor) -> StreamTensor:
+    """Return the frames from the last to the first."""
+    assert x.edge is not None
+    require_waiting("flip", x.edge)
+    return _op(x, "flip", {})
+
+
 def unfold(x: StreamTensor, axis: int, size: int, step: int) -> StreamTensor:
     if x.dims[axis] != "L":
         _refuse(x, "unfold over features", "unfold over the stream axis")
@@ -163,6 +172,9 @@ def repeat_interleave(x: StreamTensor, axis: int, times: int) -> StreamTensor:
 def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
     if len(sizes) != len(x.dims):
         _refuse(x, f"expand to {len(sizes)} dimensions", "unsqueeze first")
+    for axis, size in enumerate(sizes):
+        if isinstance(size, Length) and x.rate == 0:
+            x = spread("expand", x, axis, size)
     x = x.in_order()
     features = []
     for size, d in zip(sizes, x.dims):
@@ -179,20 +191,7 @@ def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, optio
     if "B" in roles or "B_L" in roles:
         _refuse(x, f"{kind} over the batch", "combine streams outside the forward")
     if "L" in roles:
-        kinds = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
-        if kind not in kinds:
-            _refuse(x, f"{kind} over the stream", "sum, mean, amax and amin over it are available")
-        if options.get("dtype") is not None:
-            x = x.to(options["dtype"])
-        if len(roles) > 1 or keepdim:
-            _refuse(
-                x,
-                f"{kind} over the stream with other axes or keepdim",
-                "it would be known at the stream's end, when its frames have left: use a statistic of each "
-                "frame or of the frames so far; as an output, reduce the stream alone",
-            )
-        dims = tuple(d for d in x.dims if d != "L")
-        return _op(x, "reduce_frames", {"kind": kinds[kind]}, dims)
+        return reduce_stream(x, kind, axes, keepdim, options)
     return reduce_features(x, kind, axes, keepdim, options)
 
 
@@ -218,10 +217,16 @@ def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
     scores = None if reverse else scores_of(x, other)
     if scores is not None:
         return scores
+    if getattr(other, "is_stream", False) and not reverse and _sums_over_stream(x, other):
+        return summed_product(x, other)
     reason = why_not_matmul(x, other, reverse)
     if reason is not None:
         _refuse(x, f"this matrix product {reason}", "x @ W and W @ x mix features by a constant matrix W")
     return product(x, other, reverse)
+
+
+def _sums_over_stream(x: StreamTensor, other: Any) -> bool:
+    return len(x.dims) == len(other.dims) >= 2 and x.dims[-1] == other.dims[-2] == "L"
 
 
 def _without_tensors(index: Any) -> Any:

@@ -224,6 +224,15 @@ class StreamTensor(Tensor):
         elif not same:
             raise ShapeError(f"a stream {self.roles} is never {length!r} long, at {user_line()}")
 
+    def of_length(self, length: Any) -> StreamTensor | None:
+        """Return a length as a value of whole streams that broadcasts with this one, if it may meet such."""
+        if self.edge is None or not (self.edge.rate == 0 or self.edge.entry.buffers):
+            return None
+        ((value, edge),) = length.of.measure({"length": tuple(length.steps())})
+        out: Any = self.inside(value, ("B",), edge).to(self.dtype)
+        behind = len(self.dims) - self.dims.index("B") - 1
+        return cast("StreamTensor", out.reshape(out.shape[0], *(1,) * behind))
+
     def _axis(self, name: str, dim: Any) -> int:
         if isinstance(dim, str):
             if dim not in self._names:

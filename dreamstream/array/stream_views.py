@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
-from ..stream.rules import join, require_same
+from ..stream.rules import Length, join, require_same
 from ..stream.where import INSTEAD, user_line
 from . import chunks, forward, reductions, views  # noqa: F401  (the plain methods that are taken up here)
 from .axes import axes_of, axis_of, numbered, sizes_of
@@ -23,6 +23,7 @@ from .creation import cat
 from .stream_tensor import StreamTensor
 from .symbolic import SAME_ORDER
 from .tensor import Tensor, take
+from .weights import Weights
 
 __all__: list[str] = []
 
@@ -148,6 +149,10 @@ def gather(self: Any, dim: int, index: Any) -> Any:
 def repeat(self: Any, *repeats: Any) -> Any:
     times = sizes_of(repeats)
     x = self
+    if self.edge is not None and self.rate == 0 and any(isinstance(n, Length) for n in times):
+        return self.expand(*[n if isinstance(n, Length) else -1 for n in times]).repeat(
+            *[1 if isinstance(n, Length) else n for n in times]
+        )
     if len(times) != self.ndim or any(isinstance(d, str) and n != 1 for d, n in zip(self.dims, times)):
         if self.edge is not None:
             raise _refuse(self, f"repeat{times}")
@@ -170,8 +175,12 @@ def repeat_interleave(self: Any, repeats: Any, dim: Any = None, *, output_size: 
 
 
 def _across(self: Any, what: str, axis: int) -> Any:
-    """Return the plain tensor for what works along B or L: only outside a forward."""
+    """Return the plain tensor for what works along B or L outside a forward; inside, what it is of streams."""
     if self.edge is not None:
+        if what == "softmax" and self.dims[axis] == "L":
+            return Weights(self)
+        if what == "log_softmax" and self.dims[axis] == "L":
+            return self - self.logsumexp(axis, keepdim=True)
         raise _refuse(self, f"{what} along {self.dims[axis]}")
     return chunks.fall_back(self, f"{what} along {self.dims[axis]}")
 
@@ -287,6 +296,10 @@ def matmul(self: Any, other: Any) -> Any:
     return _methods(self).matmul(self, other, False)
 
 
+def bmm(self: Any, mat2: Any) -> Any:
+    return self.matmul(mat2) if self.edge is not None else Tensor.bmm(chunks.fall_back(self, "bmm"), mat2)
+
+
 def __rmatmul__(self: Any, other: Any) -> Any:
     return _methods(self).matmul(self, other, True)
 
@@ -332,6 +345,8 @@ def _along(name: str, position: int) -> Callable[..., Any]:
         if self.edge is not None:
             if name == "cumsum" and not (arguments or kwargs) and self.dims[self._axis(name, dim)] == "L":
                 return forward.cumsum(self)
+            if name == "flip" and self.dims[self._axis(name, dim)] == "L":
+                return forward.flip(self)
             raise _refuse(self, name)
         if dim is None or isinstance(dim, (list, tuple)):
             return plain(chunks.fall_back(self, name), *args, **kwargs)
@@ -379,5 +394,5 @@ take(
     _cat=_cat,
     **{name: _reduction(name) for name in REDUCTIONS},
     **{name: _along(name, position) for name, position in (("cumsum", 0), ("flip", 0), ("roll", 1))},
-    **{name: _plain_only(name) for name in ("index_select", "masked_select", "bmm", "addmm")},
+    **{name: _plain_only(name) for name in ("index_select", "masked_select", "addmm")},
 )

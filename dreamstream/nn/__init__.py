@@ -3,7 +3,7 @@
 Each file says by its ``__all__`` which of its names are public.
 """
 
-from . import functional, init
+from . import functional, gates, init
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
 from .batch_norm import *  # noqa: F403
@@ -12,6 +12,7 @@ from .conv import *  # noqa: F403
 from .conv2d import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .embedding import *  # noqa: F403
+from .experts import *  # noqa: F403
 from .features import *  # noqa: F403
 from .frames import *  # noqa: F403
 from .group_norm import *  # noqa: F403
@@ -28,4 +29,4 @@ from .resampling import *  # noqa: F403
 from .shape import *  # noqa: F403
 from .transformer import *  # noqa: F403
 
-__all__ = ["functional", "init", *(n for n, value in list(globals().items()) if isinstance(value, type))]
+__all__ = ["functional", "gates", "init", *(n for n, value in list(globals().items()) if isinstance(value, type))]

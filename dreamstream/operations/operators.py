@@ -51,6 +51,15 @@ _ROWS = (
         alone="a constant by position; ends with its table, so that no step of it can be repeated",
     ),
     Operator("reduce_frames", kind="carried", written="`x.sum(L)`, `x.mean(L)`, `x.amax(L)`, `x.amin(L)`"),
+    Operator("var_frames", kind="carried", written="`x.var(L)`, `x.std(L)`"),
+    Operator("softmax_sum", kind="carried", written="`(a.softmax(L) * x).sum(L)`, `a.softmax(L) @ x`"),
+    Operator(
+        "spread",
+        kind="window",
+        written="`x - x.mean(L, keepdim=True)`, and other frames that meet what is known at the end",
+        alone="a value once for every frame of another stream",
+    ),
+    Operator("flip", kind="window", written="`x.flip(L)`"),
     Operator(
         "sync",
         kind="window",

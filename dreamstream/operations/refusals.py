@@ -17,6 +17,7 @@ __all__ = [
     "OVER_STREAM",
     "RESIZED",
     "SEES_ALL",
+    "WHOLE",
     "Refusal",
 ]
 
@@ -97,4 +98,11 @@ MASKED = Refusal(
     "`attn_mask=`, `key_padding_mask=` of attention",
     "a mask of a chunk's size says nothing of a stream",
     SEES_ALL.remedy,
+)
+WHOLE = Refusal(
+    "what its frames use of a whole stream: `x - x.mean(2, keepdim=True)`, squeeze-excite, `x.softmax(2)`, "
+    "`x.flip(2)`",
+    "it is known at the stream's end, when its frames have left",
+    "use a statistic of each frame or of the frames so far, or return both and combine them outside the forward",
+    waits=True,
 )

@@ -20,11 +20,14 @@ from ..nn import functional as native
 from .forward.mode import current
 
 __all__ = [
+    "combine",
     "cumulative_mean",
     "cumulative_sum",
+    "expert_linear",
     "overlap_add",
     "pad_to_multiple",
     "resample",
+    "router",
     "running_mean",
 ]
 
@@ -39,9 +42,12 @@ def _of_streams(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+combine = _of_streams(native.combine)
 cumulative_mean = _of_streams(native.cumulative_mean)
 cumulative_sum = _of_streams(native.cumulative_sum)
+expert_linear = _of_streams(native.expert_linear)
 overlap_add = _of_streams(native.overlap_add)
 pad_to_multiple = _of_streams(native.pad_to_multiple)
 resample = _of_streams(native.resample)
+router = _of_streams(native.router)
 running_mean = _of_streams(native.running_mean)

@@ -110,9 +110,8 @@ def test_names_stay_with_their_dimensions():
 
 
 def test_reductions_that_cannot_be():
-    refused(net(lambda self, x: x.var(2)), X, "var over the stream")
+    refused(net(lambda self, x: x.prod(2)), X, "prod over the stream")
     refused(net(lambda self, x: x.norm()), X, "norm over the batch")
-    refused(net(lambda self, x: x.logsumexp((1, 2))), X, "over the stream")
 
 
 def test_the_largest_of_several_axes():
@@ -208,7 +207,7 @@ def test_bilinear():
     [
         (lambda x: x @ ds.ones(12, 2), "over L"),
         (lambda x: ds.ones(3, 1) @ x.transpose(1, 2)[..., :1], "over L"),
-        (lambda x: x @ x.transpose(1, 2), "of two streams"),
+        (lambda x: x @ x, "of two streams"),
         (lambda x: x.transpose(1, 2).unsqueeze(0 + 2) @ ds.ones(12, 4, 2), "12 matrices along L"),
     ],
 )

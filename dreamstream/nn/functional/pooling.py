@@ -290,15 +290,18 @@ def _adaptive(name: str, kind: str, input: Any, size: Any, n: int, indices: bool
     x = checked(name, input)
     roles = _roles(name, x, n, lambda axis: x.shape[axis] > 0)
     at = roles.index("L") - x.ndim if "L" in roles[-n:] else None
-    if at is not None and parts[at]:
+    if at is not None and parts[at] > 1:
         _require_buffer(name, x)
     inner = [i for i in range(-n, 0) if i != at and parts[i]]
-    attributes: Attributes = {"kind": kind, "frames": 0 if at is None else parts[at]}
-    if not inner:
+    once = x.is_stream and at is not None and parts[at] == 1
+    attributes: Attributes = {"kind": kind, "frames": 0 if at is None or once else parts[at]}
+    if not inner and not once:
         return apply("adaptive_pool", attributes, (x,), (), _inner_first(roles, None))[0]
     for axis in inner:
         bins = {**attributes, "inner": parts[axis]}
         x = apply("adaptive_pool", bins, (x,), (), _inner_first(roles, axis))[0]
+    if once:
+        return x.mean(at, keepdim=True) if kind == "avg" else x.amax(at, keepdim=True)
     return x
 
 

@@ -17,6 +17,7 @@ from ...array import where as native_where
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic, positions
+from ...array.weights import Weights
 from ...errors import ModeError, NotStreamableError
 from ...nn import functional as native_functional
 from ...nn.functional.attention import identity, refused
@@ -47,7 +48,7 @@ def _dtype(x: Any) -> torch.dtype:
     """Return the torch type of what was unwrapped."""
     if isinstance(x, Constant):
         return x.torch.dtype
-    x = x.q if isinstance(x, Scores) else x
+    x = x.q if isinstance(x, Scores) else x.scores if isinstance(x, Weights) else x
     value = getattr(x, "value", x)  # a complex stream has a torch type of its own
     own: Any = x.dtype if value is None else value.dtype
     return own if isinstance(own, torch.dtype) else dtype_of(own.name)
@@ -141,6 +142,19 @@ for _name in ("float", "double", "half", "bfloat16", "long", "int", "bool"):
 @function("where_function")
 def where(forward: Forward, *args: Any, **kwargs: Any) -> Any:
     return native_where(*args, **kwargs)
+
+
+def _with_mean(name: str) -> None:
+    @function(f"{name}_mean")
+    def both(forward: Forward, input: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(dim, bool):  # torch.var_mean(x, unbiased)
+            args, dim = (dim, *args), None
+        keepdim = args[1] if len(args) > 1 else kwargs.get("keepdim", False)
+        return getattr(input, name)(dim, *args, **kwargs), input.mean(dim, keepdim=keepdim)
+
+
+for _name in ("var", "std"):
+    _with_mean(_name)
 
 
 # ---------------------------------------------------------------------- sizes

@@ -29,11 +29,10 @@ def einsum(forward: Forward, equation: Any, *operands: Any) -> Any:
             return attended
     axes = [pair for t, x in zip(terms, operands) if x.is_stream for pair in zip(t, x.dims)]
     roles = {c: d for c, d in axes if isinstance(d, str)}
-    lost = [d for c, d in roles.items() if c not in out]
+    lost = [d for c, d in roles.items() if c not in out and d != "L"]
     if lost:
         raise NotStreamableError(
-            f"einsum {equation!r} at {user_line()} sums over {lost[0]} of a stream, which never ends; keep its "
-            "letter"
+            f"einsum {equation!r} at {user_line()} sums over {lost[0]} of a stream; keep its letter"
         )
     if len(operands) == 1:
         return _summed(operands[0], terms[0], out)

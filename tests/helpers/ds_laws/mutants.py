@@ -233,6 +233,24 @@ MUTANTS = {
         "(double)(t - out->m0 + 1)",
         ("cumulative",),
     ),
+    "squares about the mean of the frames before": Mutant(
+        "ops/reduce_frames.c",
+        "squares[i] += off * ((double)x[i] - mean[i]);",
+        "squares[i] += off * off;",
+        ("var_frames",),
+    ),
+    "sums that a larger score does not scale": Mutant(
+        "ops/softmax_sum.c",
+        "sums[i] = sums[i] * scale[meets[i]] +",
+        "sums[i] = sums[i] +",
+        ("softmax_sum",),
+    ),
+    "a stream read backwards from the frame before its last": Mutant(
+        "ops/whole.c",
+        "ds_move_frames(move, 0, DS_NEVER, move->total - 1, -1);",
+        "ds_move_frames(move, 0, DS_NEVER, move->total - 1 - (move->total > 1), -1);",
+        ("flip",),
+    ),
     "windows before the chunk left out of the sum": Mutant(
         "ops/frame.c",
         "(u - size) / step + 1, .last = u / step};",

@@ -315,12 +315,25 @@ class _Drafter(Pools, Norms, PlaneNodes):
 
     def reduce(self, a: Value, name: str) -> Node:
         """One vector at the end."""
-        kind = self.random.choice(["mean", "sum", "amax", "amin"])
-        line = f"{name} = {a.name}.{{}}({FRAMES[a.layout]})"
-        return Node({}, [line.format(kind)], "BF", [line.format("sum")])
+        axis = FRAMES[a.layout]
+        ways = [f"{a.name}.{kind}({axis})" for kind in ("mean", "sum", "amax", "amin")]
+        ways += [
+            f"{a.name}.var({axis}, unbiased=False)",
+            f"({a.name} * (0.1 * {a.name}).softmax({axis})).sum({axis})",
+        ]
+        return Node({}, [f"{name} = {self.random.choice(ways)}"], "BF", [f"{name} = {a.name}.sum({axis})"])
 
     def waits(self, a: Value, name: str) -> Node:
-        """A layer that needs the whole stream."""
+        """What needs the whole stream."""
+        if self.random.random() < 0.3:
+            axis = FRAMES[a.layout]
+            ways = [
+                f"{a.name} - {a.name}.mean({axis}, keepdim=True)",
+                f"{a.name} * {a.name}.amax({axis}).unsqueeze({axis}).sigmoid()",
+                f"{a.name}.flip({axis})",
+                f"(0.1 * {a.name}).softmax({axis})",
+            ]
+            return Node({}, [f"{name} = {self.random.choice(ways)}"], a.layout)
         if self.random.random() < 0.7:
             return recurrent.layer(self, a, name, bidirectional=True)
         if a.size > 1 and self.random.random() < 0.5:

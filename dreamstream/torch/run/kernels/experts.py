@@ -39,13 +39,10 @@ def expert_products(x: Tensor, index: Tensor, weight: Tensor, bias: Tensor | Non
     if live and index.device.type == "cpu":
         order = torch.sort(inside, stable=True)[1]
         sizes = torch.bincount(inside, minlength=n_experts).tolist()
-        parts = [
-            F.linear(part, weight[e], None if bias is None else bias[e])
-            for e, part in enumerate(vectors[order].split(sizes))
-            if sizes[e]
-        ]
-        grouped = torch.cat(parts) if parts else vectors.new_zeros(0, n_out)
-        out = grouped[torch.argsort(order)]
+        own = [None] * n_experts if bias is None else bias.unbind()
+        grouped = zip(vectors[order].split(sizes), weight.unbind(), own)
+        parts = [F.linear(part, w, b) for part, w, b in grouped if len(part)]
+        out = (torch.cat(parts) if parts else vectors.new_zeros(0, n_out))[torch.argsort(order)]
     else:
         out = torch.matmul(weight[inside], vectors.unsqueeze(-1)).squeeze(-1)
         out = out if bias is None else out + bias[inside]

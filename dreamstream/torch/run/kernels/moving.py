@@ -120,3 +120,17 @@ def resample(step: Step, windows: Sequence[Window], weights: Sequence[Any], stat
     y = torch.einsum("bqptf,pt->bqpf", seen, factors).flatten(1, 2)
     y = run_from(y, step.first[0] - block * new, step.n[0])
     return (y.reshape(n_rows, -1, *features),), state
+
+
+@windowed("spread")
+def spread(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the first frame once for every frame of another stream."""
+    frame = windows[0].run(torch.zeros_like(step.first[0]), 1)
+    return (frame.expand(-1, step.n[0], *step.features[0]),), state
+
+
+@windowed("flip")
+def flip(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the frames from the last to the first."""
+    places = torch.arange(step.n[0], device=step.first[0].device)
+    return (windows[0].take(windows[0].total[:, None] - 1 - step.first[0][:, None] - places),), state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -94,6 +94,61 @@ def reduce_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any],
     if kind == "mean":
         y = y / _of_rows(windows[0].known.clamp(min=1), y)
     return (y.to(frames.dtype)[:, None][:, : step.n[0]],), (so_far,)
+
+
+def _zeros(n: int) -> Callable[..., tuple[Tensor, ...]]:
+    """What carries n arrays of double zeros, each as a frame of the output."""
+
+    def carries(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> tuple[Tensor, ...]:
+        return (torch.zeros((1, *step.features[0]), dtype=torch.float64, device=like.device),) * n
+
+    return carries
+
+
+def _valid(frames: Tensor, n: Tensor) -> Tensor:
+    """Return which frames of ``(B, most, *features)`` are some of each row's n."""
+    places = torch.arange(frames.shape[1], device=frames.device)
+    return _of_rows(places < there(n, frames)[:, None], frames)
+
+
+def _of_ended(step: Step, quotient: Tensor, divisor: Tensor, like: Tensor) -> tuple[Tensor]:
+    """Return the quotients of streams that end, whose gradients no other row's division by zero reaches."""
+    assert step.ended is not None
+    y = quotient / torch.where(_of_rows(step.ended, divisor), divisor, 1)
+    return (y.to(like.dtype)[:, None][:, : step.n[0]],)
+
+
+@windowed("var_frames", carries=_zeros(2))
+def var_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the variance of whole streams, where they end, by means and squares so far and of these frames."""
+    (x,), (mean, squares) = windows, state
+    frames, n = x.new()
+    wide = frames.double()
+    new, before = (_of_rows(numbers, mean).to(mean) for numbers in (n, x.before))
+    own = wide.sum(1) / new.clamp(min=1)
+    apart, share = own - mean, new / (before + new).clamp(min=1)
+    off = torch.where(_valid(wide, n), wide - own[:, None], 0)
+    squares = squares + off.square().sum(1) + apart.square() * before * share
+    lost = (_of_rows(x.known, mean).to(mean) - step.attributes["correction"]).clamp(min=0)
+    return _of_ended(step, squares, lost, frames), (mean + apart * share, squares)
+
+
+@windowed("softmax_sum", carries=_zeros(3))
+def softmax_sum(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the mean of whole streams' frames, where they end, weighted by the softmax of scores."""
+    (top, divisor, total), (scores, values) = state, windows
+    a, n = scores.new()
+    frames, _ = values.new()
+    aligned = a.reshape(*a.shape[:2], *(1,) * (step.ranks[1] - step.ranks[0]), *a.shape[2:]).expand_as(frames)
+    hidden = torch.where(_valid(frames, n), aligned, -torch.inf).double()
+    started = _of_rows(scores.before, top) > 0
+    so_far = torch.where(started, top, -torch.inf)
+    largest = torch.cat([so_far[:, None], hidden], 1).detach().amax(1)
+    centre = torch.where(largest == -torch.inf, 0, largest)
+    by = (hidden - centre[:, None]).exp()
+    kept = torch.where(started, (so_far - centre).exp(), 0)
+    divisor, total = divisor * kept + by.sum(1), total * kept + (by * frames).sum(1)
+    return _of_ended(step, total, divisor, frames), (largest, divisor, total)
 
 
 @windowed("length", "require")

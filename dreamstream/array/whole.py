@@ -1,0 +1,224 @@
+"""What is computed of whole streams inside a forward: statistics over L, and how they meet the frames again.
+
+A statistic has no stream axis: it is there once, at the stream's end. With the frames that it was taken of it can
+only be combined then, so that they wait (`spread`), where ``unstreamable="buffer"`` lets them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, cast
+
+import numpy as np
+
+from ..errors import NotStreamableError, ShapeError
+from ..operations.refusals import WHOLE
+from ..stream.edge import Edge, Request
+from ..stream.where import user_line
+from . import hook
+from .axes import numbered
+from .dtypes import require_float
+from .features import reduce_features
+from .reductions import Extreme
+from .stream_tensor import StreamTensor
+
+__all__ = ["reduce_stream", "require_waiting", "spread", "spread_to"]
+
+
+def require_waiting(what: str, edge: Edge, where: str = "") -> None:
+    """Refuse what has to wait for the stream's end where nothing may; `where` it stands, if not here."""
+    if not edge.entry.buffers:
+        reason, remedy = WHOLE.words
+        raise NotStreamableError(
+            f"{what} at {where or user_line()}: {reason}; {remedy}, or patch or compile with "
+            'unstreamable="buffer" to wait for the end of each stream'
+        )
+
+
+# ---------------------------------------------------------------------- back to frames
+def spread(what: str, x: StreamTensor, axis: int, length: Any) -> StreamTensor:
+    """Return what streams have at their end at every frame of others.
+
+    Parameters
+    ----------
+    what : str
+        The function, for messages.
+    x : StreamTensor
+        Without a stream axis.
+    axis : int
+        The visible dimension, of size 1, that becomes the stream axis.
+    length : Length
+        How many frames there are.
+
+    Raises
+    ------
+    NotStreamableError
+        Where nothing may wait for a stream's end.
+    """
+    assert x.edge is not None
+    require_waiting(what, x.edge)
+    limit = x.edge.entry.buffer_limit
+    x = x.in_order()
+    dims, names = [*x.dims[:axis], "L", *x.dims[axis + 1 :]], [*x.names[:axis], "L", *x.names[axis + 1 :]]
+    x = x.squeeze(axis)
+    edges: list[Any] = [x.edge, length.of]
+    attributes = {"length": length.steps(), "limit": -1 if limit is None else limit}
+    ((value, edge),) = hook.run(Request("spread", attributes, edges, [x.value]))
+    return StreamTensor.inside(value, numbered(dims), edge, names)
+
+
+def spread_to(what: str, x: StreamTensor, model: StreamTensor) -> StreamTensor:
+    """Return what streams have at their end at every frame of `model`, with which it is combined.
+
+    Raises
+    ------
+    NotStreamableError
+        Where nothing may wait for a stream's end, or frames are joined with streams.
+    ShapeError
+        Where another dimension than one of size 1 meets the stream axis.
+    """
+    assert model.edge is not None
+    require_waiting(f"{what}: a value of the whole stream meets its frames,", model.edge)
+    if "L" not in model.dims:
+        raise NotStreamableError(
+            f"{what} at {user_line()}: a value of the whole stream meets {model.roles}; combine them before B "
+            "and L are joined"
+        )
+    axis = model.dims.index("L") - len(model.dims) + len(x.dims)
+    if axis < 0 or isinstance(x.dims[axis], str) or x.features[x.dims[axis]] != 1:
+        raise ShapeError(
+            f"{what} at {user_line()}: a value of the whole stream, {x.roles}, meets {model.roles}; it needs a "
+            "dimension of size 1 where they have L, as by keepdim=True"
+        )
+    return spread(what, x, axis, model.edge.entry.sizes.length(model.edge))
+
+
+# ---------------------------------------------------------------------- statistics
+class _Unknown:
+    """Where in a stream its largest or smallest frame stands."""
+
+    is_stream = False
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def as_output(self, *_: Any) -> NoReturn:
+        """Refuse any use."""
+        raise NotStreamableError(
+            f"the indices of {self._what} over the stream are used at {user_line()}: only its values are available"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __getitem__ = __eq__ = __lt__ = __gt__ = as_output
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.as_output()
+
+
+def _of_frames(x: StreamTensor, others: Sequence[int], name: str, attributes: dict[str, Any]) -> StreamTensor:
+    """Run an operator that leaves one frame of each stream, the other axes laid out as frames too."""
+    if others:
+        x = x.in_order()
+        gone = [x.dims[a] for a in others]
+        order = [*gone, *(i for i in range(len(x.features)) if i not in gone)]
+        seen = [i for i in range(x.ndim) if i not in others]
+        dims, names = numbered([x.dims[i] for i in seen]), [x.names[i] for i in seen]
+        x = x.stored_anew(order)
+        shape = (math.prod(x.features[: len(gone)]), *x.features[len(gone) :])
+        straight = ("B", "L", *range(len(shape)))
+        (x,) = hook.apply("reshape", {"shape": shape}, [x.with_dims(x._straight())], (), x._straight())
+        (x,) = hook.apply("unstack", {}, [x.with_dims(straight)], (), straight)
+        x = x.with_dims(dims, names)
+    straight = x._straight()
+    (out,) = hook.apply(name, attributes, [x.with_dims(straight)], (), straight)
+    kept = [i for i, d in enumerate(x.dims) if d != "L"]
+    result: StreamTensor = out.with_dims(tuple(x.dims[i] for i in kept), [x.names[i] for i in kept])
+    return result
+
+
+def _by_parts(kind: str) -> Callable[..., StreamTensor]:
+    """What may be taken of features first, and of the frames then."""
+
+    def run(x: StreamTensor, others: Sequence[int], _: dict[str, Any]) -> StreamTensor:
+        if others:
+            x = reduce_features(x, kind, others, False, {})
+        return _of_frames(x, (), "reduce_frames", {"kind": {"amax": "max", "amin": "min"}.get(kind, kind)})
+
+    return run
+
+
+def _var(x: StreamTensor, others: Sequence[int], options: dict[str, Any]) -> StreamTensor:
+    given = options.get("correction")
+    lost = float(options.get("unbiased", True) if given is None else given)
+    return _of_frames(x, others, "var_frames", {"correction": lost})
+
+
+def _norm(x: StreamTensor, others: Sequence[int], options: dict[str, Any]) -> Any:
+    p = 2.0 if options.get("p", "fro") == "fro" else float(options["p"])
+    if math.isinf(p):
+        return _KINDS["amax" if p > 0 else "amin"](x.abs(), others, {})
+    if p == 0:
+        return _KINDS["sum"](x.ne(0).to(x.dtype), others, {})
+    parts: Any = x.abs() if p == 1 else x * x if p == 2 else x.abs().pow(p)
+    total: Any = _KINDS["sum"](parts, others, {})
+    return total if p == 1 else total.sqrt() if p == 2 else total.pow(1 / p)
+
+
+def _truth(kind: str) -> Callable[..., Any]:
+    def run(x: StreamTensor, others: Sequence[int], _: dict[str, Any]) -> Any:
+        true = x if x.dtype == np.bool_ else x.ne(0)
+        return _KINDS[kind](true.to(np.dtype(np.float32)), others, {}).ne(0)
+
+    return run
+
+
+_KINDS: dict[str, Callable[..., Any]] = {
+    **{kind: _by_parts(kind) for kind in ("sum", "mean", "amax", "amin")},
+    "max": lambda x, others, _: _KINDS["amax"](x, others, {}),
+    "min": lambda x, others, _: _KINDS["amin"](x, others, {}),
+    "var": _var,
+    "std": lambda x, others, options: _var(x, others, options).sqrt(),
+    "norm": _norm,
+    "any": _truth("amax"),
+    "all": _truth("amin"),
+}
+
+
+def reduce_stream(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:
+    """Return a reduction of torch's over L, and over features too; it is there at the stream's end.
+
+    Parameters
+    ----------
+    x : StreamTensor
+    kind : str
+        torch's method.
+    axes : sequence of int
+        Visible dimensions, L among them, B not.
+    keepdim : bool
+        Whether they stay, with size 1.
+    options : dict
+        The method's other arguments, by name.
+
+    Raises
+    ------
+    NotStreamableError
+        For reductions that have to look at all frames again, or at positions.
+    """
+    if kind == "logsumexp":
+        top = reduce_stream(x, "amax", axes, True, {})
+        return (x - top).exp().sum(axes, keepdim=keepdim).log() + (top if keepdim else top.squeeze(axes))
+    if kind not in _KINDS:
+        raise NotStreamableError(
+            f"{kind} over the stream on a stream {x.roles} inside a forward, at {user_line()}; "
+            f"{', '.join(_KINDS)} over it are available"
+        )
+    if options.get("dtype") is not None:
+        x = x.to(options["dtype"])
+    if kind in ("mean", "var", "std", "norm"):
+        require_float(kind, x.dtype)
+    out = _KINDS[kind](x, [a for a in axes if x.dims[a] != "L"], options)
+    for axis in sorted(axes) if keepdim else ():
+        out = out.unsqueeze(axis)
+    return Extreme(out, cast("Any", _Unknown(kind))) if kind in ("max", "min") else out

@@ -1,0 +1,80 @@
+"""Gates of mixtures of experts, FastMoE's names and arguments, and what language models use.
+
+A gate takes tokens ``(*, d_model)`` and returns the chosen experts ``(*, k) int64`` and their weights ``(*, k)``;
+`route` says more. A choice is made by sums of fixed order, so that it is the same for all chunks, batches, threads
+and instruction sets; the first of equals is chosen. A token whose logits are NaN has NaN weights; no other has.
+Noise needs training, and so torch (`dreamstream.torch.nn`).
+
+**Streaming.** Delay 0, no state. What looks at a batch, `capacity` and `random_routing`, is refused in streams,
+but where ``allow_batch_dependence=True`` says that a call's frames are the batch; engines have none.
+Source: fmoe.gates; EmbeddingGate: 3M-ASR; TopKGate: Mixtral, Qwen-MoE, DeepSeek.
+"""
+
+from __future__ import annotations
+
+from . import routing, routing_models
+from .module import Module
+from .native_ops import OPS
+
+__all__ = [
+    "DCGate",
+    "EmbeddingGate",
+    "FasterGate",
+    "GShardGate",
+    "NaiveGate",
+    "NoisyGate",
+    "SwipeGate",
+    "SwitchGate",
+    "TopKGate",
+    "ZeroGate",
+]
+
+
+class ZeroGate(routing.Zero, Module):
+    __doc__ = routing.Zero.__doc__
+    ops = OPS
+
+
+class NaiveGate(routing.Naive, Module):
+    __doc__ = routing.Naive.__doc__
+    ops = OPS
+
+
+class FasterGate(routing.Faster, Module):
+    __doc__ = routing.Faster.__doc__
+    ops = OPS
+
+
+class SwipeGate(routing.Swipe, Module):
+    __doc__ = routing.Swipe.__doc__
+    ops = OPS
+
+
+class NoisyGate(routing.Noisy, Module):
+    __doc__ = routing.Noisy.__doc__
+    ops = OPS
+
+
+class SwitchGate(routing.Switch, Module):
+    __doc__ = routing.Switch.__doc__
+    ops = OPS
+
+
+class GShardGate(routing.GShard, Module):
+    __doc__ = routing.GShard.__doc__
+    ops = OPS
+
+
+class DCGate(routing.DC, Module):
+    __doc__ = routing.DC.__doc__
+    ops = OPS
+
+
+class EmbeddingGate(routing_models.Embedding, Module):
+    __doc__ = routing_models.Embedding.__doc__
+    ops = OPS
+
+
+class TopKGate(routing_models.TopK, Module):
+    __doc__ = routing_models.TopK.__doc__
+    ops = OPS

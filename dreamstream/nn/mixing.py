@@ -1,0 +1,381 @@
+"""Layers that are mixtures of experts, said once for NumPy's tensors and for torch's, as gates are (`routing`)."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from ..errors import FormatError, NotStreamableError, ShapeError
+from ..stream.where import user_line
+from . import routing
+from .functional.texts import described
+from .routing import Gate, Route
+
+PARAMETERS = {
+    **routing.PARAMETERS,
+    "num_expert": "Number of experts.",
+    "in_feat": "Features of an input.",
+    "out_feat": "Features of an output.",
+    "bias": "Whether there are biases.",
+    "rank": "For FastMoE's sake.",
+    "d_hidden": "Features between an expert's layers.",
+    "activation": "module: Between the layers; GELU, of gated experts SiLU, without it.",
+    **dict.fromkeys(("mp_group", "slice_group", "moe_group"), "None: Experts lie in one process."),
+    "gate": "class or module: What chooses; a naive gate without it.",
+    "expert": "class, list or module: What makes an expert of `d_model`, one for all or one for each; experts "
+    "that are made; or a module of all of them, called with tokens and choices.",
+    "gate_hook": "callable, optional: Called with choices, weights and None.",
+    "mask": "Tensor, optional: A number for each token of a batch.",
+    "mask_dict": "What replaces the outputs of tokens whose number in the mask is the key.",
+    "shared": "module, optional: An expert of all tokens, whose output is added.",
+    "expert_dp_comm": "For FastMoE's sake.",
+    "expert_rank": "For FastMoE's sake.",
+    "kwargs": "Those of `FMoE`.",
+}
+_described = described(
+    "",
+    {
+        "ShapeError": "For numbers and shapes that don't fit.",
+        "StreamIndexError": "For an expert that isn't there.",
+    },
+    **PARAMETERS,
+)
+
+__all__ = ["Gated", "MLPs", "Mixture", "MixtureOfMLPs", "Stacked", "stacked"]
+
+
+@_described
+class Stacked:
+    """A linear layer of every expert, one behind the other in memory.
+
+    Attributes
+    ----------
+    weight : Parameter
+        ``(num_expert, out_feat, in_feat)``.
+    bias : Parameter or None
+        ``(num_expert, out_feat)``.
+
+    Notes
+    -----
+    Input ``(*, in_feat)``, output ``(*, k * out_feat)``. **Streaming.** Delay 0, no state.
+    Source: fmoe.linear.FMoELinear.
+    """
+
+    ops: ClassVar[Any]
+    bias: Any
+
+    def __init__(self, num_expert: int, in_feat: int, out_feat: int, bias: bool = True, rank: int = 0) -> None:
+        super().__init__()
+        if min(num_expert, in_feat, out_feat) < 1:
+            raise ShapeError(
+                f"{type(self).__name__}: expected sizes of at least 1, got {(num_expert, in_feat, out_feat)}"
+            )
+        self.num_expert, self.in_feat, self.out_feat, self.rank = num_expert, in_feat, out_feat, rank
+        self.weight = self.ops.parameter(num_expert, out_feat, in_feat, bound=1 / math.sqrt(in_feat))
+        self.register_parameter("bias", self.ops.parameter(num_expert, out_feat) if bias else None)  # type: ignore[attr-defined]
+
+    def forward(self, inp: Any, index: Any) -> Any:
+        """Return ``(*, k * out_feat)`` for ``(*, in_feat)`` or ``(*, k * in_feat)`` and experts ``(*, k)``.
+
+        As FastMoE has it, `index` may also be the numbers of tokens of every expert ``(num_expert,)``, where the
+        tokens ``(n, in_feat)`` are sorted by expert.
+        """
+        if inp.ndim == 2 and index.ndim == 1:
+            index = self.ops.repeated(index, self.num_expert, inp.shape[0]).unsqueeze(-1)
+        return self.ops.expert_linear(inp, index, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """Return the constructor's arguments."""
+        return (
+            f"num_expert={self.num_expert}, in_features={self.in_feat}, out_features={self.out_feat}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+def stacked(state: Mapping[str, Any], prefix: str, n: int, cat: Callable[[list[Any]], Any]) -> dict[str, Any]:
+    """Bring weights of single experts, ``prefix + "3.htoh4.weight"``, together into ``prefix + "htoh4.weight"``.
+
+    Raises
+    ------
+    FormatError
+        Where some experts' are missing, or there are more.
+    """
+    pattern = re.compile(re.escape(prefix) + r"(\d+)\.(\w+\.(?:weight|bias))$")
+    out: dict[str, Any] = {}
+    parts: dict[str, dict[int, Any]] = {}
+    for key, value in state.items():
+        found = pattern.match(key)
+        if found is None:
+            out[key] = value
+        else:
+            parts.setdefault(found[2], {})[int(found[1])] = value
+    for name, by_expert in parts.items():
+        missing = [e for e in range(n) if e not in by_expert]
+        if missing or len(by_expert) > n:
+            wrong = f"expert {missing[0]} is missing" if missing else f"expert {max(by_expert)} is one too many"
+            raise FormatError(f"{prefix}*.{name}: {wrong}; {len(by_expert)} experts came, expected {n}")
+        rank = 3 if name.endswith("weight") else 2
+        arrays = [by_expert[e] for e in range(n)]
+        out[prefix + name] = cat([a if a.ndim == rank else a[None] for a in arrays])
+    return out
+
+
+@_described
+class MLPs:
+    """Experts of two linear layers: ``h4toh(activation(htoh4(x)))``.
+
+    Notes
+    -----
+    Input ``(*, d_model)``, output ``(*, k * d_model)``.
+    Loads the weights of single experts, too. **Streaming.** Delay 0, no state.
+    Source: fmoe.transformer.
+    """
+
+    ops: ClassVar[Any]
+
+    def __init__(
+        self,
+        num_expert: int,
+        d_model: int,
+        d_hidden: int,
+        activation: Any = None,
+        bias: bool = True,
+        rank: int = 0,
+    ) -> None:
+        super().__init__()
+        self.num_expert = num_expert
+        self.htoh4 = self.ops.stacked(num_expert, d_model, d_hidden, bias=bias, rank=rank)
+        self.h4toh = self.ops.stacked(num_expert, d_hidden, d_model, bias=bias, rank=rank)
+        self.activation = self.ops.gelu() if activation is None else activation
+
+    def forward(self, inp: Any, index: Any) -> Any:
+        """Return ``(*, k * d_model)`` for tokens ``(*, d_model)`` and experts ``(*, k)``."""
+        return self.h4toh(self.activation(self.htoh4(inp, index)), index)
+
+
+@_described
+class Gated:
+    """Experts with a gate: ``down(activation(gate x) * up x)``, gate and up one weight behind the other.
+
+    Attributes
+    ----------
+    gate_up_proj : Parameter
+        ``(num_expert, 2 * d_hidden, d_model)``.
+    down_proj : Parameter
+        ``(num_expert, d_model, d_hidden)``.
+
+    Notes
+    -----
+    Input ``(*, d_model)``, output ``(*, k * d_model)``. **Streaming.** Delay 0, no state.
+    Source: the experts of Mixtral, Qwen-MoE and DeepSeek.
+    """
+
+    ops: ClassVar[Any]
+    gate_up_proj: Any
+    gate_up_proj_bias: Any
+    down_proj: Any
+    down_proj_bias: Any
+
+    def __init__(
+        self, num_expert: int, d_model: int, d_hidden: int, activation: Any = None, bias: bool = False
+    ) -> None:
+        super().__init__()
+        if min(num_expert, d_model, d_hidden) < 1:
+            raise ShapeError(
+                f"{type(self).__name__}: expected sizes of at least 1, got {(num_expert, d_model, d_hidden)}"
+            )
+        self.num_expert = num_expert
+        for name, out, of in (("gate_up_proj", 2 * d_hidden, d_model), ("down_proj", d_model, d_hidden)):
+            setattr(self, name, self.ops.parameter(num_expert, out, of, bound=1 / math.sqrt(of)))
+            given = self.ops.parameter(num_expert, out) if bias else None
+            self.register_parameter(f"{name}_bias", given)  # type: ignore[attr-defined]
+        self.activation = self.ops.silu() if activation is None else activation
+
+    def forward(self, inp: Any, index: Any) -> Any:
+        """Return ``(*, k * d_model)`` for tokens ``(*, d_model)`` and experts ``(*, k)``."""
+        return self.ops.gated(
+            inp,
+            index,
+            self.gate_up_proj,
+            self.gate_up_proj_bias,
+            self.activation,
+            self.down_proj,
+            self.down_proj_bias,
+        )
+
+
+@_described
+class Mixture:
+    """A mixture of experts: what `gate` chooses for a token, weighted and added.
+
+    Notes
+    -----
+    Input and output ``(*, d_model)``. **Streaming.** Delay 0, no state.
+    Source: fmoe.layers.FMoE.
+    """
+
+    ops: ClassVar[Any]
+
+    def __init__(
+        self,
+        num_expert: int = 32,
+        d_model: int = 1024,
+        world_size: int = 1,
+        mp_group: None = None,
+        slice_group: None = None,
+        moe_group: None = None,
+        top_k: int = 2,
+        gate: Any = None,
+        expert: Any = None,
+        gate_hook: Any = None,
+        mask: Any = None,
+        mask_dict: Mapping[Any, Any] | None = None,
+        gate_bias: bool = True,
+        *,
+        shared: Any = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if world_size != 1 or any(g is not None for g in (mp_group, slice_group, moe_group)):
+            raise ShapeError(f"{name}: experts lie in one process; leave out world_size and groups")
+        self.num_expert, self.d_model, self.world_size, self.top_k = num_expert, d_model, world_size, top_k
+        self.gate = self._made_gate(gate, gate_bias)
+        self.top_k = getattr(self.gate, "top_k", top_k)
+        self.experts = self._made_experts(expert)
+        self.gate_hook, self.mask, self.mask_dict = gate_hook, mask, mask_dict
+        self.shared = shared
+
+    def _made_gate(self, gate: Any, gate_bias: bool) -> Any:
+        gate = self.ops.naive() if gate is None else gate
+        if isinstance(gate, type):
+            wanted = inspect.signature(gate).parameters
+            more = {"gate_bias": gate_bias} if "gate_bias" in wanted else {}
+            return gate(self.d_model, self.num_expert, self.world_size, self.top_k, **more)
+        n = getattr(gate, "tot_expert", self.num_expert)
+        if n != self.num_expert:
+            raise ShapeError(
+                f"{type(self).__name__}: the gate chooses among {n} experts, but there are {self.num_expert}"
+            )
+        return gate
+
+    def _made_experts(self, expert: Any) -> Any:
+        name = type(self).__name__
+        if expert is None:
+            return None
+        if isinstance(expert, type) or inspect.isfunction(expert):
+            expert = [expert] * self.num_expert
+        if isinstance(expert, Sequence):
+            if len(expert) != self.num_expert:
+                raise ShapeError(f"{name}: {len(expert)} experts are given, but num_expert is {self.num_expert}")
+            return self.ops.module_list([e if self.ops.is_module(e) else e(self.d_model) for e in expert])
+        n = getattr(expert, "num_expert", self.num_expert)
+        if n != self.num_expert:
+            raise ShapeError(f"{name}: {n} experts are given, but num_expert is {self.num_expert}")
+        return expert
+
+    # ------------------------------------------------------------------ running
+    def route(self, inp: Any, embed: Any = None, *, index: Any = None) -> Route:
+        """Return how tokens ``(*, d_model)`` are routed; `index` forces experts."""
+        if embed is not None:
+            inp = self.gate.joined(inp, embed)
+        if isinstance(self.gate, Gate):
+            return self.gate.route(inp, index)
+        found, score = self.gate(inp)[:2]
+        return Route(found if index is None else index, score, None, None)
+
+    def expert_fn(self, inp: Any, index: Any) -> Any:
+        """Return what the chosen experts give for each token ``(*, k * d_model)``."""
+        if self.experts is None:
+            raise ShapeError(f"{type(self).__name__}: it has no experts; give expert=, or use FMoETransformerMLP")
+        if not self.ops.is_list(self.experts):
+            return self.experts(inp, index)
+        given = [_called(e, inp) for e in self.experts]
+        parts = []
+        for j in range(int(index.shape[-1])):
+            chosen = index[..., j : j + 1].to(inp.dtype)
+            part = given[0] * 0
+            for e, out in enumerate(given):
+                part = self.ops.where(chosen == e, out, part)
+            parts.append(part)
+        return self.ops.cat(parts, -1)
+
+    def forward(self, moe_inp: Any, embed: Any = None, *, index: Any = None) -> Any:
+        """Return ``(*, d_model)`` for tokens ``(*, d_model)``.
+
+        Parameters
+        ----------
+        moe_inp : Tensor
+        embed : Tensor, optional
+            ``(*, d_embed)``, what the gate sees besides (`EmbeddingGate`).
+        index : Tensor, optional
+            ``(*, k) int64``: experts that are forced; their weights are the gate's.
+        """
+        name = type(self).__name__
+        if moe_inp.shape[-1] != self.d_model:
+            raise ShapeError(f"{name}: expected (..., {self.d_model}), got {tuple(moe_inp.shape)}")
+        if index is not None:
+            self.ops.check_experts(name, index, self.num_expert)
+        found = self.route(moe_inp, embed, index=index)
+        if self.gate_hook is not None:
+            self.gate_hook(found.index, found.score, None)
+        if self.statistics_ is not None and not self.ops.is_symbolic(moe_inp):
+            self.statistics_.add(self.ops.values(found))
+        out = self.ops.combine(self.expert_fn(moe_inp, found.index), found.score)
+        if self.mask is not None and self.mask_dict is not None:
+            out = self._masked(out)
+        return out if self.shared is None else out + self.shared(moe_inp)
+
+    def _masked(self, out: Any) -> Any:
+        if self.ops.is_stream(out):
+            raise NotStreamableError(
+                f"{type(self).__name__} at {user_line()}: mask= says of which tokens of one batch outputs are "
+                "replaced, which no stream knows; leave it out"
+            )
+        mask = self.mask.reshape(out.shape[:-1]).unsqueeze(-1)
+        for value, instead in self.mask_dict.items():  # type: ignore[union-attr]
+            out = self.ops.where(mask == value, instead, out)
+        return out
+
+    # ------------------------------------------------------------------ statistics
+    #: What gathers statistics, while it is asked for.
+    statistics_: Any = None
+
+
+def _called(expert: Any, inp: Any) -> Any:
+    """Return what an expert gives; FastMoE's take the number of tokens, too."""
+    wanted = [
+        p
+        for p in inspect.signature(expert.forward).parameters.values()
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    return expert(inp, None) if len(wanted) > 1 else expert(inp)
+
+
+@_described
+class MixtureOfMLPs(Mixture):
+    """A mixture of experts of two linear layers each.
+
+    Notes
+    -----
+    Input and output ``(*, d_model)``. **Streaming.** Delay 0, no state.
+    Source: fmoe.transformer.FMoETransformerMLP.
+    """
+
+    def __init__(
+        self,
+        num_expert: int = 32,
+        d_model: int = 1024,
+        d_hidden: int = 4096,
+        activation: Any = None,
+        expert_dp_comm: str = "none",
+        expert_rank: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        if "expert" in kwargs:
+            raise TypeError(f"{type(self).__name__} makes its own experts; FMoE takes expert=")
+        super().__init__(num_expert=num_expert, d_model=d_model, **kwargs)
+        self.d_hidden = d_hidden
+        self.experts = self.ops.experts(num_expert, d_model, d_hidden, activation, rank=expert_rank)

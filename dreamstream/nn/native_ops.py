@@ -1,0 +1,124 @@
+"""What gates and experts do with NumPy's tensors (`routing`, `mixing`)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ..array import Tensor, cat, int64, where
+from ..errors import ModeError, NotStreamableError, ShapeError
+from ..stream.where import user_line
+from . import functional as F
+from . import init
+from .functional.experts import DROPPED, check_experts
+from .linear import Linear, new_parameter
+
+__all__ = ["OPS", "first_come"]
+
+
+def _parameter(*shape: int, bound: float = 0.0) -> Any:
+    out = new_parameter(*shape)
+    if bound:
+        init.uniform_(out, -bound, bound)
+    return out
+
+
+def is_stream(x: Any) -> bool:
+    return bool(getattr(x, "is_stream", False))
+
+
+def one_hot(index: Any, n: int) -> Any:
+    """Return where places ``(*, )`` are each of n ``(*, n)``, as float32; of streams that are computed, too."""
+    places = Tensor(np.arange(n, dtype=np.float32))
+    return (index.to(places.dtype).unsqueeze(-1) == places).to(places.dtype)
+
+
+def first_come(rows: Any, limit: int, n: int) -> Any:
+    """Return choices ``(tokens, k)``, -1 for those behind the first `limit` of their expert, token after token."""
+    flat = rows.reshape(-1)
+    order = np.argsort(flat, kind="stable")
+    counts = np.bincount(flat[flat >= 0], minlength=n)
+    first = np.concatenate([[0], np.cumsum(counts)])
+    rank = np.empty(len(flat), np.int64)
+    rank[order] = np.arange(len(flat))
+    rank -= np.sum(flat < 0) + first[np.maximum(flat, 0)]
+    return np.where(rank < limit, flat, DROPPED).reshape(rows.shape)
+
+
+def limited(index: Any, limit: Any, n: int) -> Any:
+    """Return choices, some of them dropped: of a stream among the frames of this call."""
+
+    def drop(value: Any) -> Any:
+        rows = value.reshape(-1, value.shape[-1])
+        return first_come(rows, limit(len(rows)), n).reshape(value.shape)
+
+    return _of_values(index, drop, "capacity")
+
+
+def _of_values(x: Any, function: Any, what: str) -> Any:
+    if not is_stream(x):
+        return Tensor(function(x.numpy()))
+    if x.value is None:
+        raise NotStreamableError(f"{what} at {user_line()} looks at a batch, which an engine has not")
+    return type(x).inside(function(x.value), x.dims, x.edge, x.names)
+
+
+def _drawn(method: str) -> Any:
+    def draw(gate: Any, like: Any) -> Any:
+        return _of_values(like, lambda v: getattr(gate.random, method)(size=v.shape).astype(v.dtype), method)
+
+    return draw
+
+
+def _repeated(counts: Any, n: int, total: int) -> Any:
+    given = np.asarray(counts.numpy() if hasattr(counts, "numpy") else counts)
+    if given.shape != (n,) or given.sum() != total or (given < 0).any():
+        raise ShapeError(f"FMoELinear: the numbers of tokens of {n} experts must add up to {total}, got {given}")
+    return Tensor(np.repeat(np.arange(n), given))
+
+
+def gated(x: Any, index: Any, up: Any, up_bias: Any, activation: Any, down: Any, down_bias: Any) -> Any:
+    """Return ``down(activation(gate x) * up x)`` of the chosen experts."""
+    both = F.expert_linear(x, index, up, up_bias).unflatten(-1, (int(index.shape[-1]), 2, -1))
+    hidden = (activation(both[..., 0, :]) * both[..., 1, :]).flatten(-2)
+    return F.expert_linear(hidden, index, down, down_bias)
+
+
+def _noisy(gate: Any, x: Any) -> bool:
+    if gate.training:
+        raise ModeError(f"{type(gate).__name__} can't train, which takes noise and torch; call module.eval()")
+    return False
+
+
+def _symbolic(x: Any) -> bool:
+    return is_stream(x) and x.value is None
+
+
+OPS = SimpleNamespace(
+    router=F.router,
+    topk=F.topk,
+    expert_linear=F.expert_linear,
+    combine=F.combine,
+    gated=gated,
+    where=where,
+    cat=cat,
+    int64=int64,
+    linear=lambda d, n, bias: Linear(d, n, bias=bias),
+    parameter=_parameter,
+    zeros=lambda n: Tensor(np.zeros(n, np.float32)),
+    one_hot=one_hot,
+    places=lambda like: Tensor(np.arange(like.shape[-1])),
+    softplus=F.softplus,
+    erf=lambda x: x.erf(),
+    random=np.random.default_rng,
+    normal=_drawn("standard_normal"),
+    uniform=_drawn("random"),
+    limited=limited,
+    is_stream=is_stream,
+    is_symbolic=_symbolic,
+    noisy=_noisy,
+    check_experts=lambda name, index, n: None if is_stream(index) else check_experts(name, index, n),
+    repeated=_repeated,
+)

@@ -1,0 +1,272 @@
+"""Mixtures of experts as torch modules: those of `dreamstream.nn`, by the same names, with gradients.
+
+On plain tensors they compute as any module does; patched they stream, and compiled they run in the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ..errors import NotStreamableError, ShapeError, StreamIndexError
+from ..nn import functional as native
+from ..nn import mixing, routing, routing_models
+from ..nn.native_ops import first_come
+from ..stream.where import user_line
+from .forward.conversions import with_value
+from .forward.mode import current
+from .functional import _of_streams
+from .run.kernels.experts import combined, expert_products, logits, top
+from .tensor import StreamTensor
+
+__all__ = [
+    "DCGate",
+    "EmbeddingGate",
+    "Experts",
+    "FMoE",
+    "FMoELinear",
+    "FMoETransformerMLP",
+    "FasterGate",
+    "GShardGate",
+    "GatedExperts",
+    "NaiveGate",
+    "NoisyGate",
+    "SwipeGate",
+    "SwitchGate",
+    "TopKGate",
+    "ZeroGate",
+]
+
+Tensor = torch.Tensor
+
+
+# ---------------------------------------------------------------------- functions
+def is_stream(x: Any) -> bool:
+    return isinstance(x, StreamTensor)
+
+
+def _either(of_streams: Callable[..., Any], of_tensors: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of streams inside a forward, or of plain tensors."""
+    inside = _of_streams(of_streams)
+
+    def run(x: Any, *args: Any) -> Any:
+        return (inside if is_stream(x) else of_tensors)(x, *args)
+
+    return run
+
+
+def _expert_linear(x: Tensor, index: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    k, depth = index.shape[-1], weight.shape[-1]
+    if x.shape[:-1] != index.shape[:-1] or x.shape[-1] not in (depth, k * depth):
+        raise ShapeError(
+            f"expert_linear: expected an input (..., {depth}) or (..., {k * depth}) for an index of shape "
+            f"{tuple(index.shape)}, got {tuple(x.shape)}"
+        )
+    return expert_products(x, index, weight, bias, True).flatten(-2)
+
+
+def _combine(x: Tensor, weights: Tensor) -> Tensor:
+    return combined(x.unflatten(-1, (weights.shape[-1], -1)), weights)
+
+
+def _of_values(x: Any, function: Callable[[Tensor], Tensor], what: str) -> Any:
+    if not is_stream(x):
+        return function(x)
+    forward = current()
+    inner = forward.unwrap(x)
+    if inner.value is None:
+        raise NotStreamableError(f"{what} at {user_line()} looks at a batch, which an engine has not")
+    return forward._wrapped(with_value(inner, function))
+
+
+def _symbolic(x: Any) -> bool:
+    return is_stream(x) and current().unwrap(x).value is None
+
+
+def _limited(index: Any, limit: Callable[[int], int], n: int) -> Any:
+    def drop(value: Tensor) -> Tensor:
+        rows = value.detach().reshape(-1, value.shape[-1]).cpu().numpy()
+        return torch.from_numpy(first_come(rows, limit(len(rows)), n)).to(value.device).reshape(value.shape)
+
+    return _of_values(index, drop, "capacity")
+
+
+def _drawn(draw: Callable[..., Tensor], what: str) -> Callable[..., Any]:
+    def run(gate: Any, like: Any) -> Any:
+        def fill(value: Tensor) -> Tensor:
+            return draw(value.shape, generator=gate.random, dtype=value.dtype).to(value.device)
+
+        return _of_values(like, fill, what)
+
+    return run
+
+
+def _random(seed: int | None) -> torch.Generator | None:
+    return None if seed is None else torch.Generator().manual_seed(seed)
+
+
+def _parameter(*shape: int, bound: float = 0.0) -> torch.nn.Parameter:
+    return torch.nn.Parameter(torch.empty(shape).uniform_(-bound, bound) if bound else torch.zeros(shape))
+
+
+def _one_hot(index: Any, n: int) -> Any:
+    places = torch.arange(n, dtype=torch.float32, device=index.device)
+    return (index.to(torch.float32).unsqueeze(-1) == places).to(torch.float32)
+
+
+def _check_experts(name: str, index: Any, n: int) -> None:
+    if is_stream(index) or not index.numel():
+        return
+    wrong = index[(index < -1) | (index >= n)]
+    if wrong.numel():
+        raise StreamIndexError(
+            f"{name}: expert {int(wrong[0])} is out of range, expected 0 to {n - 1}, or -1 for none"
+        )
+
+
+def _repeated(counts: Any, n: int, total: int) -> Tensor:
+    given = torch.as_tensor(counts)
+    if tuple(given.shape) != (n,) or int(given.sum()) != total or bool((given < 0).any()):
+        raise ShapeError(
+            f"FMoELinear: the numbers of tokens of {n} experts must add up to {total}, got {given.tolist()}"
+        )
+    return torch.repeat_interleave(torch.arange(n, device=given.device), given)
+
+
+_router = _either(native.router, logits)
+_products = _either(native.expert_linear, _expert_linear)
+
+
+def _gated(x: Any, index: Any, up: Any, up_bias: Any, activation: Any, down: Any, down_bias: Any) -> Any:
+    both = _products(x, index, up, up_bias).unflatten(-1, (index.shape[-1], 2, -1))
+    hidden = (activation(both[..., 0, :]) * both[..., 1, :]).flatten(-2)
+    return _products(hidden, index, down, down_bias)
+
+
+_OPS = SimpleNamespace(
+    router=_router,
+    topk=_either(native.topk, top),
+    expert_linear=_products,
+    combine=_either(native.combine, _combine),
+    gated=_gated,
+    where=torch.where,
+    cat=torch.cat,
+    int64=torch.int64,
+    linear=lambda d, n, bias: torch.nn.Linear(d, n, bias=bias),
+    parameter=_parameter,
+    zeros=torch.zeros,
+    one_hot=_one_hot,
+    places=lambda like: torch.arange(like.shape[-1], device=like.device),
+    softplus=F.softplus,
+    erf=torch.erf,
+    random=_random,
+    normal=_drawn(torch.randn, "noise"),
+    uniform=_drawn(torch.rand, "random_routing"),
+    limited=_limited,
+    is_stream=is_stream,
+    is_symbolic=_symbolic,
+    noisy=lambda gate, x: gate.training and not _symbolic(x),
+    check_experts=_check_experts,
+    repeated=_repeated,
+)
+
+
+# ---------------------------------------------------------------------- gates
+class ZeroGate(routing.Zero, torch.nn.Module):
+    __doc__ = routing.Zero.__doc__
+    ops = _OPS
+
+
+class NaiveGate(routing.Naive, torch.nn.Module):
+    __doc__ = routing.Naive.__doc__
+    ops = _OPS
+
+
+class FasterGate(routing.Faster, torch.nn.Module):
+    __doc__ = routing.Faster.__doc__
+    ops = _OPS
+
+
+class SwipeGate(routing.Swipe, torch.nn.Module):
+    __doc__ = routing.Swipe.__doc__
+    ops = _OPS
+
+
+class NoisyGate(routing.Noisy, torch.nn.Module):
+    __doc__ = routing.Noisy.__doc__
+    ops = _OPS
+
+
+class SwitchGate(routing.Switch, torch.nn.Module):
+    __doc__ = routing.Switch.__doc__
+    ops = _OPS
+
+
+class GShardGate(routing.GShard, torch.nn.Module):
+    __doc__ = routing.GShard.__doc__
+    ops = _OPS
+
+
+class DCGate(routing.DC, torch.nn.Module):
+    __doc__ = routing.DC.__doc__
+    ops = _OPS
+
+
+class EmbeddingGate(routing_models.Embedding, torch.nn.Module):
+    __doc__ = routing_models.Embedding.__doc__
+    ops = _OPS
+
+
+class TopKGate(routing_models.TopK, torch.nn.Module):
+    __doc__ = routing_models.TopK.__doc__
+    ops = _OPS
+
+
+# ---------------------------------------------------------------------- experts
+class FMoELinear(mixing.Stacked, torch.nn.Module):
+    __doc__ = mixing.Stacked.__doc__
+    ops = _OPS
+
+
+class Experts(mixing.MLPs, torch.nn.Module):
+    __doc__ = mixing.MLPs.__doc__
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        """Take the weights of single experts, too."""
+        found = mixing.stacked(state_dict, prefix, self.num_expert, torch.cat)
+        if found.keys() != state_dict.keys():
+            for key in set(state_dict) - set(found):
+                del state_dict[key]
+            state_dict.update(found)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+class GatedExperts(mixing.Gated, torch.nn.Module):
+    __doc__ = mixing.Gated.__doc__
+
+
+class FMoE(mixing.Mixture, torch.nn.Module):
+    __doc__ = mixing.Mixture.__doc__
+
+
+class FMoETransformerMLP(mixing.MixtureOfMLPs, torch.nn.Module):
+    __doc__ = mixing.MixtureOfMLPs.__doc__
+
+
+_EXPERTS = SimpleNamespace(
+    **vars(_OPS),
+    stacked=FMoELinear,
+    experts=Experts,
+    gelu=torch.nn.GELU,
+    silu=torch.nn.SiLU,
+    naive=lambda: NaiveGate,
+    module_list=torch.nn.ModuleList,
+    is_module=lambda m: isinstance(m, torch.nn.Module),
+    is_list=lambda m: isinstance(m, torch.nn.ModuleList),
+)
+for _kind in (Experts, GatedExperts, FMoE, FMoETransformerMLP):
+    _kind.ops = _EXPERTS

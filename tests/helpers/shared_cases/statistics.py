@@ -1,0 +1,145 @@
+"""Statistics of whole streams: as outputs, and as what their frames use, which wait for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .tables import BCL, BLC, case, module, net
+
+WAITS = {"whole": True, "exports": False}
+
+# ---------------------------------------------------------------- outputs at the end
+for _name, _statistic in {
+    "var": lambda x: x.var(2),
+    "var-of-the-population": lambda x: x.var(2, unbiased=False),
+    "std-that-stays": lambda x: x.std(-1, correction=0, keepdim=True),
+    "var-of-two-axes": lambda x: x.var((1, 2)),
+    "mean-of-two-axes": lambda x: x.mean((1, 2), keepdim=True),
+    "norm": lambda x: x.norm(dim=2),
+    "largest": lambda x: x.max(2)[0] - x.min(dim=2).values,
+    "any-and-all": lambda x: ((x > 1).any(2).float(), (x > -1).all(2).float()),
+    "mean-by-length": lambda x: (x * x).sum(2) / x.size(2),
+    "weighted-by-sigmoid": lambda x: (x * x.sigmoid()).sum(2) / x.sigmoid().sum(2),
+    "products-of-features": lambda x: x @ x[:, :2].transpose(1, 2),
+    "softmax-of-each": lambda x: (x * x.softmax(2)).sum(2),
+    "softmax-masked": lambda x: (x[:, 1:] * x[:, :1].masked_fill(x[:, :1] > 1, -1e9).softmax(-1)).sum(-1),
+}.items():
+    case(
+        f"over-L-{_name}",
+        BCL(4),
+        lambda nn, F, ds, f=_statistic: net(nn, lambda self, x: f(x)),
+        multiple=2 if _name == "var" else 1,  # of one frame there is none
+    )
+
+
+@module(BCL(4), reach=8, multiple=8)
+def _statistics_pooling(nn: Any, F: Any, ds: Any) -> Any:
+    """As in x-vectors."""
+
+    def forward(self: Any, x: Any) -> Any:
+        x = F.relu(self.tdnn(x))
+        return self.head(ds.cat([x.mean(dim=2), x.std(dim=2)], 1))
+
+    return net(nn, forward, tdnn=nn.Conv1d(4, 6, 3, dilation=2), head=nn.Linear(12, 3))
+
+
+@module(BCL(4), reach=8)
+def _attentive_statistics_pooling(nn: Any, F: Any, ds: Any) -> Any:
+    """As in ECAPA-TDNN, of the frames alone."""
+
+    def forward(self: Any, x: Any) -> Any:
+        w = F.softmax(self.up(self.norm(F.relu(self.down(x))).tanh()), dim=2)
+        mean = (x * w).sum(2)
+        spread = (((x**2) * w).sum(2) - mean**2).clamp(min=1e-4).sqrt()
+        return ds.cat([mean, spread], 1)
+
+    return net(nn, forward, down=nn.Conv1d(4, 6, 1), norm=nn.BatchNorm1d(6), up=nn.Conv1d(6, 4, 1))
+
+
+@module(BLC(4))
+def _self_attentive_pooling(nn: Any, F: Any, ds: Any) -> Any:
+    """Two heads, as a product of matrices, and one as a sum."""
+
+    def forward(self: Any, x: Any) -> Any:
+        heads = F.softmax(self.heads(self.hidden(x).tanh()), dim=1).transpose(1, 2) @ x
+        w = F.dropout(self.one(x).softmax(1) / 2, 0.1, self.training)
+        return heads.flatten(1), (w * x).sum(dim=1, keepdim=True)
+
+    return net(nn, forward, hidden=nn.Linear(4, 3), heads=nn.Linear(3, 2), one=nn.Linear(4, 1))
+
+
+@module(BLC(4), native=False, multiple=2)
+def _pooling_by_einsum(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        w = self.one(x).squeeze(-1).softmax(-1)
+        spread, mean = ds.var_mean(x, 1)
+        return ds.einsum("bt,btc->bc", w, x), ds.bmm(w.unsqueeze(1), x), spread, mean
+
+    return net(nn, forward, one=nn.Linear(4, 1))
+
+
+# ---------------------------------------------------------------- what frames use
+for _name, _use in {
+    "centred": lambda x, F: x - x.mean(2, keepdim=True),
+    "standardised": lambda x, F: (x - x.mean(2).unsqueeze(2)) / (x.std(2, correction=0, keepdim=True) + 0.1),
+    "by-the-peak": lambda x, F: x / x.abs().max(dim=2, keepdim=True)[0],
+    "global-norm": lambda x, F: (
+        (x - x.mean((1, 2), keepdim=True)) / (x.var((1, 2), unbiased=False, keepdim=True) + 1e-8).sqrt()
+    ),
+    "global-norm-by-steps": lambda x, F: (
+        (x - x.mean(1, keepdim=True).mean(2, keepdim=True)).pow(2).mean((1, 2), keepdim=True) * x
+    ),
+    "softmax": lambda x, F: F.softmax(x, dim=2) * 2,
+    "log-softmax": lambda x, F: F.log_softmax(x, -1),
+    "softmax-and-its-sum": lambda x, F: (x.softmax(2), (x * x.softmax(2)).sum(2)),
+    "logsumexp": lambda x, F: x.logsumexp(2),
+    "flip": lambda x, F: x.flip(2),
+    "expanded": lambda x, F: x.amax(2, keepdim=True).expand(-1, -1, x.size(2)) - x,
+    "repeated": lambda x, F: x.amax(2).unsqueeze(-1).repeat(1, 1, x.size(2)) * x,
+    "a-part-of-it": lambda x, F: x[..., 1:] - x[..., :-1].mean(2, keepdim=True),
+    "delayed": lambda x, F: F.avg_pool1d(x, 3, 1, 1) - F.adaptive_max_pool1d(x, 1),
+    "normalize": lambda x, F: F.normalize(x, dim=2),
+}.items():
+    case(f"waits-{_name}", BCL(4), lambda nn, F, ds, f=_use: net(nn, lambda self, x: f(x, F)), **WAITS)
+
+
+@module(BCL(4), **WAITS)
+def _squeeze_and_excite(nn: Any, F: Any, ds: Any) -> Any:
+    """Two blocks, by convolutions and by linear layers."""
+
+    def forward(self: Any, x: Any) -> Any:
+        x = F.relu(self.conv(x))
+        x = x * self.up(F.relu(self.down(self.pool(x)))).sigmoid()
+        b, c, _ = x.size()
+        return x * self.gate(self.pool(x).view(b, c)).sigmoid().view(b, c, 1).expand_as(x) + x
+
+    layers = {"conv": nn.Conv1d(4, 4, 3, padding=1), "down": nn.Conv1d(4, 2, 1), "up": nn.Conv1d(2, 4, 1)}
+    return net(nn, forward, pool=nn.AdaptiveAvgPool1d(1), gate=nn.Linear(4, 4), **layers)
+
+
+@module(BCL(4), **WAITS)
+def _attention_with_global_context(nn: Any, F: Any, ds: Any) -> Any:
+    """As in ECAPA-TDNN: attention sees mean and deviation of the whole stream."""
+
+    def forward(self: Any, x: Any) -> Any:
+        n = x.size()[-1]
+        mean, deviation = x.mean(2, keepdim=True), x.var(2, keepdim=True, correction=0).clamp(min=1e-4).sqrt()
+        w = self.attention(ds.cat([x, mean.repeat(1, 1, n), deviation.expand(-1, -1, n)], 1))
+        mean = (w * x).sum(2)
+        return ds.cat([mean, (w * (x - mean.unsqueeze(2)).pow(2)).sum(2).clamp(1e-8).sqrt()], 1)
+
+    attention = nn.Sequential(nn.Conv1d(12, 3, 1), nn.Tanh(), nn.Conv1d(3, 4, 1), nn.Softmax(dim=2))
+    return net(nn, forward, attention=attention)
+
+
+@module(BLC(4), **WAITS)
+def _both_directions_by_hand(nn: Any, F: Any, ds: Any) -> Any:
+    """Two layers, one of which reads the stream backwards; and a tagger of both directions on top."""
+
+    def forward(self: Any, x: Any) -> Any:
+        x = ds.cat([self.there(x)[0], self.back(x.flip(1))[0].flip(1)], -1)
+        return self.tags(self.both(x)[0])
+
+    there, back = nn.LSTM(4, 3, batch_first=True), nn.LSTM(4, 3, batch_first=True)
+    both = nn.GRU(6, 3, batch_first=True, bidirectional=True)
+    return net(nn, forward, there=there, back=back, both=both, tags=nn.Linear(6, 5))

@@ -1,0 +1,103 @@
+"""Statistics of whole streams: how they look, what they cost, and what waits for them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from random_graphs.idioms import X, net, refused
+
+import dreamstream as ds
+import dreamstream.nn.functional as F
+from dreamstream import nn
+
+
+def pooling() -> nn.Module:
+    def forward(self, x):
+        return (F.softmax(self.attention(x), dim=2) * x).sum(2), x.var(2, keepdim=True)
+
+    return net(forward, attention=nn.Conv1d(4, 1, 1))
+
+
+def squeeze_excite() -> nn.Module:
+    def forward(self, x):
+        return x * self.gate(self.pool(x)).sigmoid()
+
+    return net(forward, pool=nn.AdaptiveAvgPool1d(1), gate=nn.Conv1d(4, 4, 1))
+
+
+def test_state_of_what_leaves_at_the_end_does_not_grow():
+    engine = ds.compile(pooling(), X.spec)
+    assert engine.state_bytes_per_frame == 0 and engine.delay == math.inf
+    first, last = engine.step({"a": np.ones((4, 9), np.float32)}, sos=["a"])["a"]
+    assert first.shape == (0, 4) and last.shape == (0, 4, 1)
+    first, last = engine.step({}, eos=["a"])["a"]
+    np.testing.assert_array_equal(first, np.ones((1, 4)))
+    np.testing.assert_array_equal(last, np.zeros((1, 4, 1)))
+
+
+def test_what_waits_has_a_limit():
+    spec, frames = X.spec, np.ones((4, 6), np.float32)
+    engine = ds.compile(squeeze_excite(), spec, unstreamable="buffer", buffer_limit=10)
+    engine.step({"a": frames}, sos=["a"])
+    with pytest.raises(ds.StreamLimitError, match=r"12 frames wait .*buffer_limit allows"):
+        engine.step({"a": frames})
+    assert engine.step({"a": frames[:, :4]}, eos=["a"])["a"].shape == (4, 10)
+    with pytest.raises(ds.NotStreamableError, match=r"mul: a value of the whole stream .*gate"):
+        ds.compile(squeeze_excite(), spec)
+
+
+def test_snapshots_of_what_waits(tmp_path):
+    rng = np.random.default_rng(0)
+    frames = rng.standard_normal((4, 13)).astype(np.float32)
+    ds.compile(squeeze_excite(), X.spec, unstreamable="buffer").save(tmp_path / "m.dsm")
+    engine, other = ds.load(tmp_path / "m.dsm"), ds.load(tmp_path / "m.dsm")
+    whole = engine.step({"a": frames}, sos=["a"], eos=["a"])["a"]
+    assert whole.shape == (4, 13)
+    engine.step({"a": frames[:, :5]}, sos=["a"])
+    other.restore(engine.snapshot("a"), "a")
+    np.testing.assert_array_equal(other.step({"a": frames[:, 5:]}, eos=["a"])["a"], whole)
+
+
+def test_scores_of_minus_infinity_have_no_weight():
+    def forward(self, x):
+        return (x * x[:, :1].masked_fill(x[:, 1:2] > 0, -math.inf).softmax(2)).sum(2)
+
+    x = np.random.default_rng(1).standard_normal((4, 8)).astype(np.float32)
+    x[1] = [1, 1, -1, 1, -1, 1, 1, 1]
+    model = net(forward)
+    engine, online = ds.compile(model, X.spec), ds.patch_module(net(forward)).online()
+    weights = np.exp(x[0, [2, 4]].astype(np.float64))
+    for seen, wanted in ((8, x[:, [2, 4]] @ (weights / weights.sum())), (2, np.full(4, np.nan))):
+        for k in range(seen):
+            frame, start, end = x[:, k : k + 1], ["a"] * (k == 0), ["a"] * (k == seen - 1)
+            got = engine.step({"a": frame}, sos=start, eos=end)["a"]
+            eager = online(ds.stream_tensor([frame], ids="a", sos=bool(start), eos=bool(end)))["a"]
+        np.testing.assert_allclose(got[0], wanted, rtol=1e-6)
+        np.testing.assert_allclose(eager.numpy()[0], wanted, rtol=1e-6)
+
+
+def test_a_variance_far_from_zero():
+    x = np.random.default_rng(1).standard_normal((4, 2000)).astype(np.float32) + 1e4
+    engine = ds.compile(net(lambda self, x: x.var(2)), X.spec)
+    for k in range(0, 2000, 100):
+        got = engine.step({"a": x[:, k : k + 100]}, sos=["a"] * (k == 0), eos=["a"] * (k == 1900))["a"]
+    np.testing.assert_allclose(got[0], x.astype(np.float64).var(1, ddof=1), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: ds.cat([x, x.mean(2, keepdim=True)], 1),
+        lambda x: x - x.mean(2),
+        lambda x: x - x.mean(2).unsqueeze(1),
+    ],
+)
+def test_what_offline_would_not_take_either(use):
+    with pytest.raises(ds.ShapeError, match=r"value of the whole stream|don't line up"):
+        ds.compile(net(lambda self, x: use(x)), X.spec, unstreamable="buffer")
+
+
+def test_indices_are_refused_where_they_are_used():
+    refused(net(lambda self, x: x.max(2)), X, "indices of max over the stream", line=None)
