@@ -3,9 +3,9 @@
 Usage: python benchmarks/weights.py [--networks ...] [--streams 1 8 32] [--frames 4] [--threads 1] [--seconds S]
 [--json].
 
-Engines of the same network (networks.py) that differ in how weights are stored get the same chunks of all streams in
-mid-stream, in turns. A figure is the median of the steps on the wall's clock, with the 10th and 90th percentile;
-"fp32 ÷" is how many times faster a step is than with fp32. Inputs and sums are float32 in all of them.
+Engines of the same network (networks.py) that differ in how weights are stored get the same chunks of all streams
+in mid-stream, in turns. A figure is the median of the steps on the wall's clock, with the 10th and 90th
+percentile; "fp32 ÷" is how many times faster a step is than with fp32. Inputs and sums are float32 in all of them.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from dreamstream.engine.weights import FORMATS
 
 TURN = 0.03  # seconds of one before the next has its turn
 ROUNDS = 4  # at least
+DEFAULT = ["lstm", "conv", "silero", "tagger"]
 
 
 def measure(name: str, n: int, args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -44,10 +45,17 @@ def measure(name: str, n: int, args: argparse.Namespace) -> list[dict[str, Any]]
             spent += sum(steps)
     wide = spread(times["fp32"])[1]
     return [
-        {"network": name, "streams": n, "weights": w, "step": spread(times[w]), "faster": wide / spread(times[w])[1],
-         "by_the_least": min(times["fp32"]) / min(times[w]), "weights_size": streams[w].engine.weights_size}
+        {
+            "network": name,
+            "streams": n,
+            "weights": w,
+            "step": spread(times[w]),
+            "faster": wide / spread(times[w])[1],
+            "by_the_least": min(times["fp32"]) / min(times[w]),
+            "weights_size": streams[w].engine.weights_size,
+        }
         for w in FORMATS
-    ]  # fmt: skip
+    ]
 
 
 def text(r: dict[str, Any]) -> str:
