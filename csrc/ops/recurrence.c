@@ -54,11 +54,7 @@ typedef struct sizes {
     size_t element;
 } sizes;
 
-static size_t gates_of(const ds_op *op)
-{
-    static const size_t gates[] = {[LSTM] = 4, [GRU] = 3, [RNN] = 1};
-    return gates[op->def->member % SINGLE];
-}
+static const size_t gates_of[] = {[LSTM] = 4, [GRU] = 3, [RNN] = 1};
 
 static sizes recurrence_sizes_of(const ds_op *op)
 {
@@ -80,8 +76,8 @@ static sizes recurrence_sizes_of(const ds_op *op)
     s.n_states = s.kind == LSTM ? 2 : 1;
     s.vectors = (size_t)ds_signature_elements(x) / s.in;
     s.cells = s.layers * s.directions;
-    s.hidden = s.projection ? (size_t)hh[0] / gates_of(op) : (size_t)hh[1];
-    s.gates = gates_of(op) * s.hidden;
+    s.hidden = s.projection ? (size_t)hh[0] / gates_of[s.kind] : (size_t)hh[1];
+    s.gates = gates_of[s.kind] * s.hidden;
     s.out = s.projection ? s.projection : s.hidden;
     return s;
 }
@@ -239,9 +235,9 @@ static ds_status recurrence_infer(ds_op *op)
              "%s: expected an input of shape (%sfeatures%s), got %s", name, single ? "..., " : "",
              single ? "" : ",", ds_signature_text(&op->in[X], text, sizeof text));
     DS_CHECK(ds_op_has_weight(op, WEIGHT_HH) && hh->rank == 2 &&
-                 (single || hh->shape[0] >= (int64_t)gates_of(op)),
+                 (single || hh->shape[0] >= (int64_t)gates_of[op->def->member % SINGLE]),
              DS_SHAPE, "%s: its weight 'weight_hh%s' must have shape (%zu * hidden, %s), got %s",
-             name, single ? "" : "_l0", gates_of(op),
+             name, single ? "" : "_l0", gates_of[op->def->member % SINGLE],
              !single && lstm && op->attr[OWN].i > 0 ? "projection" : "hidden",
              ds_signature_text(hh, text, sizeof text));
     const sizes s = recurrence_sizes_of(op);
@@ -274,18 +270,15 @@ static void recurrence_counts(const ds_op *op, ds_program *p)
     }
 }
 
-/* ---------------------------------------------------------------- prepare */
-
 static size_t recurrence_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
     const sizes s = recurrence_sizes_of(op);
     size_t n_bytes = 0;
-    for (size_t layer = 0; layer < s.layers; layer++) {
+    for (size_t layer = 0; layer < s.layers; layer++)
         n_bytes += s.directions *
                    (ds_packed_bytes(k, k->format, s.gates, recurrence_layer_inputs(&s, layer)) +
                     ds_packed_bytes(k, k->format, s.gates, s.out) +
                     (s.projection ? ds_packed_bytes(k, k->format, s.out, s.hidden) : 0));
-    }
     return n_bytes;
 }
 
@@ -310,11 +303,8 @@ static void recurrence_prepare(const ds_op *op, void *prepared, const void *cons
 static size_t recurrence_narrows(const ds_op *op, int i)
 {
     const sizes s = recurrence_sizes_of(op);
-    const int per_cell = recurrence_per_cell(&s);
-    const int which = i % per_cell;
-    const bool matrix =
-        which == WEIGHT_IH || which == WEIGHT_HH || (s.projection && which == per_cell - 1);
-    return matrix && i < (int)s.cells * per_cell ? (size_t)op->weight[i].shape[1] : 0;
+    const bool of_cell = i < (int)s.cells * recurrence_per_cell(&s);
+    return of_cell && op->weight[i].rank == 2 ? (size_t)op->weight[i].shape[1] : 0;
 }
 
 /* ---------------------------------------------------------------- forward */

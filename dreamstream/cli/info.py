@@ -89,6 +89,7 @@ def _milliseconds(engine: ds.Engine) -> float | None:
 def _layer(planned: Any, node: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
     dtype, shape, num, den = planned["outputs"][0]
     names = [name for name in node["weights"] if name is not None]
+    names += [scales for name in names if (scales := f"{name}.scales") in weights]  # of int8
     return {
         "path": planned["path"],
         "operator": planned["name"],
