@@ -150,7 +150,8 @@ static double work_of(const ds_op *op)
 {
     double work = 0;
     for (int i = 0; i < op->n_weights; i++)
-        work += ds_op_has_weight(op, i) ? (double)ds_signature_elements(&op->weight[i]) : 0;
+        work += ds_op_has_weight(op, i) ? (double)ds_signature_elements(&op->weight[i]) / op->spread
+                                        : 0;
     for (int o = 0; o < op->n_outputs; o++)
         work += 4.0 * (double)ds_signature_elements(&op->out[o]);
     return work;
@@ -184,9 +185,10 @@ static ds_status study_nodes(ds_plan *p)
         for (int i = 0; i < op->n_weights && !g->nodes[j].silent; i++) {
             const double n =
                 ds_op_has_weight(op, i) ? (double)ds_signature_elements(&op->weight[i]) : 0;
-            p->largest = n > p->largest ? n : p->largest;
+            p->largest = n / op->spread > p->largest ? n / op->spread : p->largest;
             p->read_bytes += n > 0 ? ds_signature_bytes(&op->weight[i]) : 0;
         }
+        p->spread = op->spread > p->spread ? op->spread : p->spread;
         p->recurrent |= op->n_carried > 0 && op->n_weights > 0;
         const ds_rate rate = op->out[0].rate;
         if (!g->nodes[j].silent && rate.num > 0)

@@ -82,6 +82,7 @@ typedef struct ds_plan {
     double frame_work;           /* per frame of input 0: multiplications and elements, about */
     double largest;              /* multiplications of a weight, for a frame of its node */
     size_t read_bytes;           /* of weights, in a call */
+    double spread;               /* the greatest of its operators */
     bool recurrent;              /* whether weights are read frame by frame */
     int64_t start[DS_MAX_INPUTS],
         period[DS_MAX_INPUTS]; /* of the integers, in frames of each input */

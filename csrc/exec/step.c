@@ -48,7 +48,7 @@ ds_status ds_step_rows(ds_step *step, size_t n_rows)
 #define WORTH_A_PART (WORTH_A_THREAD / 4)
 /* Weights that a core keeps in its own cache from step to step, so that each thread may read them all. */
 #define CACHED_BYTES ((size_t)1 << 19)
-/* Rows with which a thread makes up for reading more than that. */
+/* Rows with which a thread makes up for reading more than that; of experts, rows of each. */
 #define ROWS_PER_READING 16
 
 /* Refuses absurd numbers of new frames, before anything is added up. */
@@ -96,8 +96,8 @@ static size_t count_groups(ds_step *s)
         return 1;
     const size_t n_groups = parts < (double)n_threads ? (size_t)parts : n_threads;
     const double together = p->recurrent ? (double)s->n_rows : frames;
-    const bool worth =
-        p->read_bytes <= CACHED_BYTES || together >= ROWS_PER_READING * (double)n_groups;
+    const bool worth = p->read_bytes <= CACHED_BYTES ||
+                       together >= ROWS_PER_READING * (double)n_groups * p->spread;
     const bool apart = worth && s->n_rows >= n_threads;
     s->within = !apart && splits_within(p, (double)s->n_rows, frames);
     if (apart || s->within)

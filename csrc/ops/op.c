@@ -303,6 +303,7 @@ static ds_status build(ds_op *op, const ds_attr *attrs, size_t n_attrs, const ds
     DS_TRY(parse_attrs(op, attrs, n_attrs));
     DS_TRY(take_signatures(op, inputs, n_inputs, weights, n_weights));
     op->n_outputs = op->def->n_outputs;
+    op->spread = 1;
     for (int i = 0; i < op->n_outputs; i++)
         op->out[i] = op->in[0];
     if (op->def->flags & DS_OP_REAL)

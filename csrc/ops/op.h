@@ -157,6 +157,8 @@ struct ds_op {
     /* This instance needs the whole stream (bidirectional, circular): nothing leaves before the end, everything
      * is kept; refused unless buffering is asked for. */
     bool whole;
+    /* A token reads one part of the weights in so many (experts); preset to 1. */
+    double spread;
     /* DS_FINISHES_...: what may be fused to this instance's products, all of which go through
      * ds_run_product; preset to none. */
     unsigned finishes;

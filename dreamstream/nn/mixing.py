@@ -8,11 +8,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from ..errors import FormatError, NotStreamableError, ShapeError
+from ..errors import FormatError, ModeError, NotStreamableError, ShapeError
 from ..stream.where import user_line
 from . import routing
 from .functional.texts import described
 from .routing import Gate, Route
+from .routing_statistics import RoutingStatistics
 
 PARAMETERS = {
     **routing.PARAMETERS,
@@ -321,8 +322,13 @@ class Mixture:
         found = self.route(moe_inp, embed, index=index)
         if self.gate_hook is not None:
             self.gate_hook(found.index, found.score, None)
-        if self.statistics_ is not None and not self.ops.is_symbolic(moe_inp):
-            self.statistics_.add(self.ops.values(found))
+        if self.routed is not None and not self.ops.is_symbolic(moe_inp):
+            arrays = [None if x is None else self.ops.array(x) for x in (found.index, found.logits, found.margin)]
+            index, logits, margin = (
+                None if a is None else a.reshape(-1, n) if n else a.reshape(-1)
+                for a, n in zip(arrays, (self.top_k, self.num_expert, 0))
+            )
+            self.routed.add(index, logits, margin, self.ops.rows(moe_inp))
         out = self.ops.combine(self.expert_fn(moe_inp, found.index), found.score)
         if self.mask is not None and self.mask_dict is not None:
             out = self._masked(out)
@@ -341,7 +347,33 @@ class Mixture:
 
     # ------------------------------------------------------------------ statistics
     #: What gathers statistics, while it is asked for.
-    statistics_: Any = None
+    routed: RoutingStatistics | None = None
+
+    def keep_statistics(self, keep: bool = True) -> None:
+        """Gather from now on how tokens are routed, in calls that compute; or stop, and forget it."""
+        self.routed = RoutingStatistics(self.num_expert) if keep else None
+
+    def reset_statistics(self) -> None:
+        """Begin anew."""
+        self.keep_statistics(self.routed is not None)
+
+    def statistics(self) -> dict[str, Any]:
+        """Return what was gathered since `keep_statistics`: of all tokens, and under "streams" of each stream's.
+
+        ``tokens``; ``counts``, ``load`` (its shares) and ``probability`` (its mean) by expert; ``dead`` experts,
+        ``cv`` (unbiased deviation of the counts by their mean) and ``balance`` (1 at best); ``entropy`` of the
+        load and mean ``token_entropy`` of a token's probabilities, in nats; mean ``margin``, ``least_margin``, and
+        the shares of ``near_ties`` (below 1e-4), of ``dropped`` choices, and of ``switches`` of the first expert
+        from a stream's frame to its next.
+
+        Raises
+        ------
+        ModeError
+            Before `keep_statistics`.
+        """
+        if self.routed is None:
+            raise ModeError(f"{type(self).__name__}: no statistics are kept; call keep_statistics() first")
+        return self.routed.told()
 
 
 def _called(expert: Any, inp: Any) -> Any:

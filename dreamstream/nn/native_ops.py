@@ -15,7 +15,7 @@ from . import init
 from .functional.experts import DROPPED, check_experts
 from .linear import Linear, new_parameter
 
-__all__ = ["OPS", "first_come"]
+__all__ = ["OPS", "first_come", "rows_of"]
 
 
 def _parameter(*shape: int, bound: float = 0.0) -> Any:
@@ -96,7 +96,21 @@ def _symbolic(x: Any) -> bool:
     return is_stream(x) and x.value is None
 
 
+def rows_of(x: Any) -> Any:
+    """Return the id of each stream and how many frames it has in this call; None outside a forward."""
+    if not is_stream(x) or x.edge is None:
+        return None
+    counts = x.edge.counts
+    return list(zip(x.edge.entry.ids, (counts[:, 2] - counts[:, 0]).tolist()))
+
+
+def _array(x: Any) -> Any:
+    return x.value if is_stream(x) else x.numpy()
+
+
 OPS = SimpleNamespace(
+    rows=rows_of,
+    array=_array,
     router=F.router,
     topk=F.topk,
     expert_linear=F.expert_linear,

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from ..errors import NotStreamableError, ShapeError, StreamIndexError
 from ..nn import functional as native
 from ..nn import mixing, routing, routing_models
-from ..nn.native_ops import first_come
+from ..nn.native_ops import first_come, rows_of
 from ..stream.where import user_line
 from .forward.conversions import with_value
 from .forward.mode import current
@@ -147,7 +147,13 @@ def _gated(x: Any, index: Any, up: Any, up_bias: Any, activation: Any, down: Any
     return _products(hidden, index, down, down_bias)
 
 
+def _array(x: Any) -> Any:
+    return (current().unwrap(x).value if is_stream(x) else x).detach().cpu().numpy()
+
+
 _OPS = SimpleNamespace(
+    rows=lambda x: rows_of(current().unwrap(x)) if is_stream(x) else None,
+    array=_array,
     router=_router,
     topk=_either(native.topk, top),
     expert_linear=_products,

@@ -451,3 +451,58 @@ class TestBadInput:
         del other["experts.1.h4toh.bias"]
         with pytest.raises(ds.FormatError, match=r"experts\.\*\.h4toh\.bias: expert 1 is missing; 2 experts came"):
             model.load_state_dict(as_given(other))
+
+
+class TestStatistics:
+    @pytest.mark.parametrize("of", [T, native])
+    def test_of_streams_and_in_total(self, of):
+        model = made("switch")
+        x = [drawn(13, D), drawn(40, D, seed=2)]
+        index = [model.route(frames).index[:, 0].numpy() for frames in x]
+        margin = torch.cat([model.route(frames).margin for frames in x])
+        subject = model if of is T else twin(model, "switch")
+        with pytest.raises(ds.ModeError, match="no statistics are kept"):
+            subject.statistics()
+        subject.keep_statistics()
+        online = ds.patch_module(subject).online()
+        for at in range(0, 40, 7):
+            live = [i for i in (0, 1) if at < len(x[i])]
+            pieces = [x[i][at : at + 7] for i in live]
+            pieces = pieces if of is T else [p.numpy() for p in pieces]
+            end = [at + 7 >= len(x[i]) for i in live]
+            online(
+                ds.stream_tensor(
+                    pieces, ids=["ab"[i] for i in live], sos=[at == 0] * len(live), eos=end, names=NAMES
+                )
+            )
+        told = subject.statistics()
+        counts = np.bincount(np.concatenate(index), minlength=E)
+        assert told["tokens"] == 53 and np.array_equal(told["counts"], counts) and told["dropped"] == 0
+        assert told["dead"] == (counts == 0).sum()
+        assert math.isclose(told["cv"], counts.std(ddof=1) / counts.mean())
+        assert math.isclose(told["margin"], margin.mean().item(), rel_tol=1e-4)
+        assert math.isclose(told["least_margin"], margin.min().item(), rel_tol=1e-3)
+        p = (torch.cat(x) @ model.gate.gate.weight.T + model.gate.gate.bias).softmax(-1).detach().numpy()
+        np.testing.assert_allclose(told["probability"], p.mean(0), atol=1e-6)
+        assert math.isclose(told["token_entropy"], -(p * np.log(p)).sum(1).mean(), rel_tol=1e-5)
+        for i, stream in enumerate("ab"):
+            own = told["streams"][stream]
+            assert own["tokens"] == len(x[i])
+            assert np.array_equal(own["counts"], np.bincount(index[i], minlength=E))
+            assert math.isclose(own["switches"], (np.diff(index[i]) != 0).mean())
+        switches = sum((np.diff(i) != 0).sum() for i in index)
+        assert math.isclose(told["switches"], switches / (sum(map(len, index)) - 2))
+        subject.reset_statistics()
+        assert subject.statistics()["tokens"] == 0 and not subject.statistics()["streams"]
+        subject.keep_statistics(False)
+        assert subject.routed is None
+
+    def test_of_plain_tensors(self):
+        model = T.FMoETransformerMLP(E, D, H, gate=T.SwitchGate(D, E, capacity=0.25)).eval()
+        for p in model.gate.parameters():
+            p.data.zero_()
+        model.keep_statistics()
+        model(drawn(2, 12, D))
+        told = model.statistics()
+        assert told["tokens"] == 24 and told["dropped"] == 23 / 24 and told["dead"] == E - 1
+        assert told["entropy"] == 0 and told["near_ties"] == 1
