@@ -69,7 +69,7 @@ static int add_named(graph_case *c, int x, const char *path, const char *name, f
     }
     const ds_signature s = {.dtype = DS_F32, .rank = 2, .shape = {4, 4}, .rate = {0, 1}};
     const void *weight = data;
-    const ds_node_names names = {path, &name};
+    const ds_node_names names = {.path = path, .weights = &name};
     int y = -1;
     CHECK(ds_graph_node(c->graph, &y, &ds_op_linear, NULL, 0, &x, 1, &s, &weight, 1, &names) ==
           DS_OK);
