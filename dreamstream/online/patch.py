@@ -172,6 +172,7 @@ class Patch:
             require_same_streams([x.meta for x in tensors], "this call")
         session = self.session
         with session.hold(meta.ids):
+            args, kwargs, given = session.take_given(module, args, kwargs)
             call = session.admit(
                 meta,
                 tuple([x._rate for x in tensors]),
@@ -179,12 +180,16 @@ class Patch:
                 True in [x.restart for x in tensors],
                 partial(_names_of, module),
                 EagerCall,
+                given,
             )
-            index = iter(range(len(tensors)))
+            index = iter(range(len(call.rates)))
             entered = {}
             for x in tensors:
                 edge = call.input_edge(next(index), name_of(x.value.dtype), x.value.shape[1:])
                 entered[id(x)] = StreamTensor.inside(x.value, x.dims, edge, x._names)
+            for each in given:
+                edge = call.input_edge(next(index), *each.known())
+                entered[id(each)] = StreamTensor.inside(each.stacked(meta.ids), each.dims, edge)
 
             def enter(x: Any) -> Any:
                 return as_symbolic(x, entered) if isinstance(x, LengthsOf) else entered.get(id(x), x)
@@ -272,7 +277,13 @@ def check_policy(unstreamable: str, buffer_limit: int | None, skew: int) -> None
 def refuse_unstreamable(module: Any) -> None:
     """Raise NotStreamableError for the first layer that needs the future without bound."""
     front = front_of(module, "streaming")
+    registered: list[str] = []  # what stands below them says itself, where it is called, that it doesn't stream
     for path, part in front.parts(module):
+        kind: Any = type(part)
+        if registered_for(kind) is not None:
+            registered.append(path)
+        elif any(not above or path.startswith(f"{above}.") for above in registered):
+            continue
         found = front.unstreamable(part)
         if found is not None:
             reason, remedy = found
