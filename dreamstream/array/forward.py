@@ -19,7 +19,7 @@ from ..stream.where import user_line
 from . import hook
 from .axes import numbered
 from .features import product, reduce_features, why_not_matmul
-from .scores import scores_of
+from .scores import Scores, scores_of
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .weights import product as summed_product
@@ -260,6 +260,8 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
 
 
 def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
+    if isinstance(other, Scores):
+        return other.__rmatmul__(x)
     scores = None if reverse else scores_of(x, other)
     if scores is not None:
         return scores
