@@ -7,13 +7,16 @@ a `BatchTensor`: one value that every stream has alike. It serves as the initial
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
+from ..stream.rules import Length
 from .axes import axis_of, sizes_of
+from .symbolic import Symbolic
 from .tensor import Tensor
 
 __all__ = ["BatchTensor"]
@@ -96,6 +99,15 @@ class BatchTensor:
         """Say that no gradient is wanted, and return the constant itself; see `Tensor.requires_grad_`."""
         self.value.requires_grad_(requires_grad)
         return self
+
+    def __mul__(self, other: Any) -> Any:
+        """Return one number per stream times a length: what relative lengths are in frames."""
+        if not isinstance(other, Length) or self.ndim != 1:
+            return self.__getattr__("*")
+        number = float(np.asarray(self.value.numpy()).reshape(()))
+        if number != math.floor(number) or number < 1:
+            return self.__getattr__(f"* by {number}")
+        return Symbolic(other * math.floor(number), ("B",), other)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -202,6 +202,10 @@ class Symbolic:
 
     def constant(self) -> Tensor:
         """Return it as a tensor that broadcasts against streams: B and L have one element."""
+        if getattr(self.value, "is_stream", False):
+            behind = self.ndim - self.roles.index("B") - 1
+            value: Tensor = self.value.reshape(self.value.shape[0], *(1,) * behind)
+            return value
         if self.position or isinstance(self.value, Token):
             self._refuse("elements")
         array = np.full([1 if isinstance(r, str) else r for r in self.roles], self.value)
@@ -333,6 +337,10 @@ class Symbolic:
         if isinstance(own, Token) and isinstance(value, float) and value == math.floor(value):
             value = math.floor(value)
         roles, length = self._met(other)
+        if function is operator.truediv and isinstance(value, Length) and not isinstance(own, Token):
+            ((measured, edge),) = value.of.measure({"length": tuple(value.steps())})
+            value, own = StreamTensor.inside(measured, ("B",), edge).to(TYPES[float]), float(own)
+            roles = roles if "B" in roles else ("B", *roles)
         return Symbolic(function(own, value), roles, length, bool(positions))
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> Any:
@@ -373,6 +381,14 @@ class Symbolic:
         return self._like(self.value, ())
 
     max = min = amax = amin = _reduced
+
+    def sum(self, dim: builtins.int, keepdim: builtins.bool = False) -> Symbolic:
+        """Return the sum over the frames of each stream: of a mask that covers them, their number."""
+        at = axis_of("sum", dim, self.ndim)
+        if self.roles[at] != "L" or self.position or self.value not in (0, 1):
+            self._refuse("a sum")
+        roles = [1 if i == at else r for i, r in enumerate(self.roles) if keepdim or i != at]
+        return self._like(self.length if self.value else 0, roles)
 
     def sort(self, *_: Any, **__: Any) -> tuple[Symbolic, _Order]:
         """Return lengths in the order in which they are, and that order."""
@@ -438,7 +454,10 @@ class Symbolic:
     def __int__(self) -> builtins.int:
         self._refuse("a number")
 
-    __index__ = __float__ = __len__ = __iter__ = __array__ = __int__
+    __index__ = __float__ = __iter__ = __array__ = __int__
+
+    def __len__(self) -> builtins.int:
+        return 1 if self.roles[:1] == ("B",) else self.__int__()  # each stream by itself
 
     def __repr__(self) -> str:
         text = ", ".join(map(str, self.roles))

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
-from ..operations.refusals import WHOLE
+from ..operations.refusals import AT_THE_END
 from ..stream.edge import Edge, Request
 from ..stream.where import user_line
 from . import hook
@@ -29,7 +29,7 @@ __all__ = ["reduce_stream", "require_waiting", "spread", "spread_to"]
 def require_waiting(what: str, edge: Edge, where: str = "") -> None:
     """Refuse what has to wait for the stream's end where nothing may; `where` it stands, if not here."""
     if not edge.entry.buffers:
-        reason, remedy = WHOLE.words
+        reason, remedy = AT_THE_END.words
         raise NotStreamableError(
             f"{what} at {where or user_line()}: {reason}; {remedy}, or patch or compile with "
             'unstreamable="buffer" to wait for the end of each stream'

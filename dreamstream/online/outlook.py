@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..operations.refusals import ADAPTIVE, BACKWARDS, CIRCULAR, OVER_STREAM, SEES_ALL, Refusal
+from ..operations.refusals import ADAPTIVE, AT_THE_END, BACKWARDS, CIRCULAR, OVER_STREAM, SEES_ALL, Refusal
 from ..stream.context import Context
 
 __all__ = ["Node", "Outlook", "outlook"]
@@ -59,6 +59,8 @@ WHOLE: dict[str, tuple[Refusal, str]] = {
     "attention": (SEES_ALL, "chunked attention, ds.Context(chunk=16, left=64), is 15 frames late"),
     "conv1d": (CIRCULAR, 'padding_mode="zeros"'),
     "conv2d": (CIRCULAR, 'padding_mode="zeros"'),
+    "flip": (AT_THE_END, ""),
+    "spread": (AT_THE_END, "a statistic of the frames so far, by nn.CumulativeMean"),
     "group_norm": (OVER_STREAM, "a cumulative norm, of nn.CumulativeMean of x and of x * x"),
     **dict.fromkeys(
         ("gru", "lstm", "rnn"),

@@ -272,7 +272,13 @@ def check_policy(unstreamable: str, buffer_limit: int | None, skew: int) -> None
 def refuse_unstreamable(module: Any) -> None:
     """Raise NotStreamableError for the first layer that needs the future without bound."""
     front = front_of(module, "streaming")
+    registered: list[str] = []  # what stands below them says itself, where it is called, that it doesn't stream
     for path, part in front.parts(module):
+        kind: Any = type(part)
+        if registered_for(kind) is not None:
+            registered.append(path)
+        elif any(not above or path.startswith(f"{above}.") for above in registered):
+            continue
         found = front.unstreamable(part)
         if found is not None:
             reason, remedy = found

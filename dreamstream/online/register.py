@@ -19,7 +19,8 @@ def register(cls: type) -> Callable[[F], F]:
     """Say how modules of a class stream: decorate a function ``(module, *inputs)``.
 
     It is called instead of the module's forward in online calls and captures, and must give what the
-    forward gives for whole sequences. Subclasses are included unless they are registered themselves.
+    forward gives for whole sequences. Subclasses are included, unless they are registered themselves or have a
+    forward of their own. Of the layers below such a module only those that the function calls have to stream.
 
     Examples
     --------
@@ -42,8 +43,11 @@ def register(cls: type) -> Callable[[F], F]:
 
 @lru_cache(maxsize=1024)
 def registered_for(kind: Any) -> Callable[..., Any] | None:
-    """Return what is registered for a class, or the nearest one that it derives from."""
-    return next((_STREAMING[c] for c in kind.__mro__ if c in _STREAMING), None)
+    """Return what is registered for a class, or the nearest one that it derives from and has the forward of."""
+    cls = next((c for c in kind.__mro__ if c in _STREAMING), None)
+    if cls is None or getattr(kind, "forward", None) is not getattr(cls, "forward", None):
+        return None
+    return _STREAMING[cls]
 
 
 def forward_of(module: Any) -> Callable[..., Any]:

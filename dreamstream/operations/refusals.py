@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "ADAPTIVE",
+    "AT_THE_END",
     "BACKWARDS",
     "BATCH_STATISTICS",
     "CIRCULAR",
@@ -17,7 +18,6 @@ __all__ = [
     "OVER_STREAM",
     "RESIZED",
     "SEES_ALL",
-    "WHOLE",
     "Refusal",
 ]
 
@@ -99,7 +99,7 @@ MASKED = Refusal(
     "a mask of a chunk's size says nothing of a stream",
     SEES_ALL.remedy,
 )
-WHOLE = Refusal(
+AT_THE_END = Refusal(
     "what its frames use of a whole stream: `x - x.mean(2, keepdim=True)`, squeeze-excite, `x.softmax(2)`, "
     "`x.flip(2)`",
     "it is known at the stream's end, when its frames have left",

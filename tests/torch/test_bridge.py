@@ -436,6 +436,52 @@ def test_register_says_how_a_class_streams():
         ds.patch_module(Backwards()).online()(ds.stream_tensor([x], ids=["a"], sos=True))
 
 
+def test_registered_classes_and_what_is_below_them():
+    """A subclass with a forward of its own isn't meant, and layers that nobody calls aren't asked."""
+
+    class Norm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.unused = nn.GroupNorm(1, 3)
+            self.inner = nn.Sequential(nn.LSTM(3, 3, bidirectional=True))
+
+        def forward(self, x):
+            return x / (x.cumsum(2).flip(2).flip(2) + 100)
+
+    class Same(Norm):
+        def __init__(self):
+            super().__init__()
+            self.more = nn.AdaptiveAvgPool1d(2)
+
+    class Other(Norm):
+        def forward(self, x):
+            return x * 2
+
+    @ds.register(Norm)
+    def stream(module, x):
+        return x / (x.cumsum(2) + 100)
+
+    x = torch.randn(3, 8)
+    for kind in (Norm, Same):
+        model = nn.Sequential(nn.ReLU(), kind())
+        want = model(x[None])[0].detach()
+        engine = ds.compile(model, ("B", 3, "L"))
+        assert close(torch.from_numpy(engine.step({"a": x.numpy()}, sos="a", eos="a")["a"]), want)
+        y = ds.patch_module(model).online()(ds.stream_tensor([x], ids=["a"], sos=True, eos=True))
+        assert close(y["a"], want)
+    with pytest.raises(NotStreamableError, match=r"inner\.0 \(LSTM\)"):
+        ds.patch_module(Other())
+    other = ds.patch_module(Other(), unstreamable="buffer").online()
+    assert close(other(ds.stream_tensor([x], ids=["a"], sos=True, eos=True))["a"], 2 * x)
+
+    @ds.register(Other)
+    def calls_what_waits(module, x):
+        return module.unused(x)
+
+    with pytest.raises(NotStreamableError, match="over the whole stream"):
+        ds.patch_module(Other()).online()(ds.stream_tensor([x], ids=["a"], sos=True, eos=True))
+
+
 def test_a_module_that_patches_itself(xs):
     class Model(ds.torch.StreamModule):
         def __init__(self):

@@ -265,7 +265,10 @@ class Forward(TorchFunctionMode):
         if isinstance(x, torch.Tensor):
             return self._constant(x)
         if isinstance(x, Symbolic):
-            return Constant(torch.from_numpy(x.constant().numpy()).to(self.device), self.arrays)
+            constant = x.constant()
+            if constant.is_stream:
+                return constant
+            return Constant(torch.from_numpy(constant.numpy()).to(self.device), self.arrays)
         if isinstance(x, (list, tuple)):
             if _ATOMS.issuperset(map(type, x)):
                 return x

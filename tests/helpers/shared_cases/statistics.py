@@ -132,6 +132,27 @@ def _attention_with_global_context(nn: Any, F: Any, ds: Any) -> Any:
     return net(nn, forward, attention=attention)
 
 
+@module(BCL(4), native=False, **WAITS)
+def _statistics_under_a_mask_of_lengths(nn: Any, F: Any, ds: Any) -> Any:
+    """As in speechbrain's ECAPA-TDNN: without lengths the mask is all ones."""
+
+    def of_frames(x: Any, m: Any) -> tuple[Any, Any]:
+        mean = (m * x).sum(2)
+        return mean, (m * (x - mean.unsqueeze(2)).pow(2)).sum(2).clamp(1e-6).sqrt()
+
+    def forward(self: Any, x: Any) -> Any:
+        n = x.shape[-1]
+        lengths = ds.ones(x.shape[0]) * n
+        mask = ds.arange(n, dtype=lengths.dtype).expand(len(lengths), n) < lengths.unsqueeze(1)
+        mask = ds.as_tensor(mask, dtype=lengths.dtype).unsqueeze(1)
+        mean, spread = of_frames(x, mask / mask.sum(dim=2, keepdim=True).float())
+        scores = self.score(ds.cat([x, mean.unsqueeze(2).repeat(1, 1, n), spread.unsqueeze(2).repeat(1, 1, n)], 1))
+        scores = scores.masked_fill(mask == 0, float("-inf"))
+        return ds.cat(of_frames(x, F.softmax(scores, dim=2)), 1).unsqueeze(2)
+
+    return net(nn, forward, score=nn.Conv1d(12, 4, 1))
+
+
 @module(BLC(4), **WAITS)
 def _both_directions_by_hand(nn: Any, F: Any, ds: Any) -> Any:
     """Two layers, one of which reads the stream backwards; and a tagger of both directions on top."""
