@@ -57,8 +57,10 @@ static ds_status add_edge(ds_graph *graph, const ds_signature *signature, int no
 static ds_status check_input(const ds_signature *s, size_t i)
 {
     ds_rate lowest = {1, 1};
-    DS_CHECK(s->rate.num > 0 && s->rate.den > 0, DS_ARGUMENT,
-             "input %zu: the rate must be positive", i);
+    DS_CHECK((s->rate.num > 0 || (s->rate.num == 0 && i > 0)) && s->rate.den > 0, DS_ARGUMENT,
+             i > 0 ? "input %zu: the rate must be positive, or 0 where it is given once"
+                   : "input %zu: the rate must be positive",
+             i);
     DS_CHECK(ds_rate_scale(&lowest, s->rate.num, s->rate.den) && ds_rate_equal(lowest, s->rate),
              DS_ARGUMENT, "input %zu: the rate %lld/%lld is no fraction in lowest terms", i,
              (long long)s->rate.num, (long long)s->rate.den);

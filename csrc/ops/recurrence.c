@@ -1,5 +1,4 @@
-/* ops/recurrence.c: recurrent cells, along the stream (stacked in layers, in one direction or both) and on frames
- * by themselves.
+/* ops/recurrence.c: recurrent cells, along the stream (layers, in one direction or both) and on single frames.
  *
  * A cell makes gates * H values of two products, a = x W_ih^T + b_ih and b = h W_hh^T + b_hh, and from them the
  * next h, an LSTM the next c too:
@@ -14,13 +13,13 @@
  * D: 1, or 2 where bidirectional. Weights per layer, and within it per direction (forward, then reverse):
  * weight_ih [gates * H][I, or D * P above the first layer], weight_hh [gates * H][P], where bias is 1 bias_ih and
  * bias_hh [gates * H], and where there is a projection weight_hr [P][H]; at the very end h0? [layers * D][P] and, of
- * an lstm, c0? [layers * D][H], the state before the first frame (zero without them). Outputs: y [D * P], frame in,
+ * an lstm, c0? [layers * D][H], the state before the first frame (zero without them). In place of these weights it
+ * may be given as inputs behind x, of which frame 0 is read, h0 [layers * D * P] and c0. Outputs: y [D * P], frame in,
  * frame out; h_n [layers * D][P] and c_n [layers * D][H], one frame at the end. Carried: h [layers][P] and
  * c [layers][H]. Bidirectional needs the whole stream and carries nothing.
  *
- * On frames by themselves (lstm_cell, ...): in x [..., I], then h [..., H], then c [..., H], or x alone, with zeros
- * for the others; weight_ih, weight_hh, bias_ih?, bias_hh?; out h [..., H], then c [..., H]; frame in, frame out.
- * Every vector is a stream of one frame.
+ * On frames by themselves (lstm_cell, ...), every vector a stream of one: in x [..., I], then h and c [..., H], or x
+ * alone, with zeros for the others; weight_ih, weight_hh, bias_ih?, bias_hh?; out h, then c; frame in, frame out.
  *
  * A layer takes all new frames of all streams through one product with W_ih; then, frame after frame, all streams
  * that have one through one product with W_hh. No row of a product depends on another, so neither chunks nor
@@ -130,21 +129,20 @@ static ds_status recurrence_check_cell(const ds_op *op, const sizes *s, size_t c
                                  [WEIGHT_HR] = {out, (int64_t)s->hidden}};
     for (int which = WEIGHT_IH; which <= WEIGHT_HR; which++) {
         const int at = recurrence_weight_index(op, s, cell, which);
-        if (at >= 0) {
-            const int rank = which == BIAS_IH || which == BIAS_HH ? 1 : 2;
-            char name[48];
-            (void)snprintf(name, sizeof name, s->single ? "%s" : "%s_l%zu%s", names[which], layer,
-                           cell % s->directions ? "_reverse" : "");
+        const int rank = which == BIAS_IH || which == BIAS_HH ? 1 : 2;
+        char name[48];
+        (void)snprintf(name, sizeof name, s->single ? "%s" : "%s_l%zu%s", names[which], layer,
+                       cell % s->directions ? "_reverse" : "");
+        if (at >= 0)
             DS_TRY(ds_op_require_weight(op, at, name, rank, shapes[which]));
-        }
     }
     return DS_OK;
 }
 
 static ds_status recurrence_check_weights(const ds_op *op, const sizes *s)
 {
-    const size_t n = s->cells * (size_t)recurrence_per_cell(s), most = n + (size_t)s->n_states;
-    const size_t n_given = (size_t)op->n_weights;
+    const size_t n = s->cells * (size_t)recurrence_per_cell(s), n_given = (size_t)op->n_weights;
+    const size_t most = n + (op->n_inputs > 1 ? 0 : (size_t)s->n_states);
     const ds_signature *const in = &op->in[X], *const ih = &op->weight[WEIGHT_IH];
     char text[160];
     DS_CHECK(!ds_op_has_weight(op, WEIGHT_IH) || ih->rank != 2 ||
@@ -166,6 +164,22 @@ static ds_status recurrence_check_weights(const ds_op *op, const sizes *s)
                                  (int64_t)(recurrence_state_bytes(s, i) / s->element)};
         if (ds_op_has_weight(op, (int)n + i))
             DS_TRY(ds_op_require_weight(op, (int)n + i, i == 0 ? "h0" : "c0", 2, state));
+    }
+    return DS_OK;
+}
+
+/* States given as inputs: of single cells as x is, else all cells' side by side. */
+static ds_status recurrence_check_states(const ds_op *op, const sizes *s)
+{
+    char text[160], want[160];
+    ds_signature state = op->in[X];
+    for (int i = H; i < op->n_inputs; i++) {
+        state.shape[state.rank - 1] =
+            (int64_t)(s->cells * recurrence_state_bytes(s, i - H) / s->element);
+        DS_CHECK(ds_signature_same_shape(&op->in[i], &state), DS_SHAPE,
+                 "%s: expected a state of shape %s, got %s", op->def->name,
+                 ds_signature_text(&state, want, sizeof want),
+                 ds_signature_text(&op->in[i], text, sizeof text));
     }
     return DS_OK;
 }
@@ -206,23 +220,6 @@ static ds_status recurrence_set_sizes(ds_op *op, const sizes *s)
     return DS_OK;
 }
 
-/* The outputs of single cells, which are as the states that they may be given. */
-static ds_status recurrence_infer_single(ds_op *op, const sizes *s)
-{
-    char text[160], want[160];
-    ds_signature state = op->in[X];
-    state.shape[state.rank - 1] = (int64_t)s->hidden;
-    for (int i = H; i < op->n_inputs; i++) {
-        DS_CHECK(ds_signature_same_shape(&op->in[i], &state), DS_SHAPE,
-                 "%s: expected a state of shape %s, got %s", op->def->name,
-                 ds_signature_text(&state, want, sizeof want),
-                 ds_signature_text(&op->in[i], text, sizeof text));
-    }
-    for (int i = 0; i < op->n_outputs; i++)
-        op->out[i] = state;
-    return DS_OK;
-}
-
 static ds_status recurrence_infer(ds_op *op)
 {
     const ds_signature *hh = &op->weight[WEIGHT_HH];
@@ -233,7 +230,7 @@ static ds_status recurrence_infer(ds_op *op)
     DS_CHECK(single || (op->attr[LAYERS].i >= 1 && op->attr[LAYERS].i <= DS_MAX_WEIGHTS),
              DS_ARGUMENT, "%s: layers must be 1 to %d, got %lld", name, DS_MAX_WEIGHTS,
              (long long)op->attr[LAYERS].i);
-    DS_CHECK(!single || op->n_inputs == 1 || op->n_inputs == 1 + n_states, DS_ARGUMENT,
+    DS_CHECK(op->n_inputs == 1 || op->n_inputs == 1 + n_states, DS_ARGUMENT,
              "%s: expected 1 input or %d, got %d", name, 1 + n_states, op->n_inputs);
     DS_CHECK(single ? rank >= 1 : rank == 1, DS_SHAPE,
              "%s: expected an input of shape (%sfeatures%s), got %s", name, single ? "..., " : "",
@@ -247,8 +244,11 @@ static ds_status recurrence_infer(ds_op *op)
     const sizes s = recurrence_sizes_of(op);
     DS_TRY(recurrence_check_weights(op, &s));
     DS_TRY(recurrence_set_sizes(op, &s));
+    DS_TRY(recurrence_check_states(op, &s));
+    for (int i = 0; i < op->n_outputs && single; i++)
+        op->out[i].shape[rank - 1] = (int64_t)s.hidden;
     if (single)
-        return recurrence_infer_single(op, &s);
+        return DS_OK;
     op->whole = s.directions == 2;
     op->out[Y].shape[0] = (int64_t)(s.directions * s.out);
     for (int i = 0; i < n_states; i++) {
@@ -266,11 +266,9 @@ static ds_status recurrence_infer(ds_op *op)
 
 static void recurrence_counts(const ds_op *op, ds_program *p)
 {
-    ds_root(p, ds_known(p, 0));
-    ds_root(p, ds_total(p, 0));
-    for (int i = H_N; i < op->n_outputs; i++) {
-        ds_root(p, ds_const(p, 0));
-        ds_root(p, ds_const(p, 1));
+    for (int i = Y; i < op->n_outputs; i++) {
+        ds_root(p, i == Y ? ds_known(p, 0) : ds_const(p, 0));
+        ds_root(p, i == Y ? ds_total(p, 0) : ds_const(p, 1));
     }
 }
 
@@ -418,11 +416,12 @@ static void recurrence_set_initial(const work *w, size_t row, size_t cell, int s
     const sizes *s = &w->s;
     const size_t n_bytes = recurrence_state_bytes(s, state);
     const char *all = NULL;
-    if (!s->single)
+    if (H + state < w->op->n_inputs)
+        all = ds_at(&w->run->in[(size_t)(H + state) * w->run->n_rows + row],
+                    s->single ? w->run->out[row].m0 : 0,
+                    (s->single ? s->vectors : s->cells) * n_bytes);
+    else if (!s->single)
         all = ds_run_weight(w->op, w->run, (int)s->cells * recurrence_per_cell(s) + state);
-    else if (H + state < w->op->n_inputs)
-        all = ds_at(&w->run->in[(size_t)(H + state) * w->run->n_rows + row], w->run->out[row].m0,
-                    s->vectors * n_bytes);
     if (all != NULL)
         memcpy(to, all + cell * n_bytes, n_bytes);
     else
@@ -564,25 +563,26 @@ static const ds_attr_def gru_attrs[] = {ALONG_STREAM, {0}};
 static const ds_attr_def rnn_attrs[] = {ALONG_STREAM, NONLINEARITY, {0}};
 static const ds_attr_def rnn_cell_attrs[] = {NONLINEARITY, {0}};
 
-#define RECURRENT(op, which, outputs, text, more)                              \
-    DS_OPERATOR_OF(op, text, 1, outputs, -1), .member = which,                 \
-        .flags = DS_OP_PACKS | DS_OP_REAL | (more), .infer = recurrence_infer, \
-        DS_PREPARED(recurrence), .forward = recurrence_forward
-#define CELL(op, which, outputs, text)                                             \
-    RECURRENT(op, SINGLE + which, outputs, text, DS_OP_LOCKSTEP | DS_OP_VARIADIC), \
-        .weights = "weight_ih weight_hh bias_ih? bias_hh?"
+#define RECURRENT(op, which, outputs, text)                                  \
+    DS_OPERATOR_OF(op, text, 1, outputs, -1), .member = which,               \
+        .flags = DS_OP_PACKS | DS_OP_REAL | DS_OP_LOCKSTEP | DS_OP_VARIADIC, \
+        .infer = recurrence_infer, DS_PREPARED(recurrence), .forward = recurrence_forward
+#define CELL(op, which, outputs, text) \
+    RECURRENT(op, SINGLE + which, outputs, text), .weights = cell_weights
+
+static const char cell_weights[] = "weight_ih weight_hh bias_ih? bias_hh?";
 
 const ds_op_def ds_op_lstm = {
-    RECURRENT(lstm, LSTM, 3, "long short-term memory along the stream", 0), .attrs = lstm_attrs,
+    RECURRENT(lstm, LSTM, 3, "long short-term memory along the stream"), .attrs = lstm_attrs,
     .weights = "weight_ih* weight_hh* bias_ih?* bias_hh?* weight_hr?* h0? c0?",
     .counts = recurrence_counts};
 
 const ds_op_def ds_op_gru = {
-    RECURRENT(gru, GRU, 2, "gated recurrent units along the stream", 0), .attrs = gru_attrs,
+    RECURRENT(gru, GRU, 2, "gated recurrent units along the stream"), .attrs = gru_attrs,
     .weights = "weight_ih* weight_hh* bias_ih?* bias_hh?* h0?", .counts = recurrence_counts};
 
 const ds_op_def ds_op_rnn = {
-    RECURRENT(rnn, RNN, 2, "plain recurrent layers along the stream", 0), .attrs = rnn_attrs,
+    RECURRENT(rnn, RNN, 2, "plain recurrent layers along the stream"), .attrs = rnn_attrs,
     .weights = "weight_ih* weight_hh* bias_ih?* bias_hh?* h0?", .counts = recurrence_counts};
 
 const ds_op_def ds_op_lstm_cell = {

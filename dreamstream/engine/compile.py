@@ -10,6 +10,7 @@ from .. import _core
 from ..config import default_threads
 from ..errors import CaptureError, StreamLimitError
 from ..online.audit import set_capture
+from ..online.mask_functions import bring
 from ..online.outlook import Node
 from ..online.patch import check_policy, front_of, patch_module, refuse_unstreamable
 from ..stream.context import Context
@@ -97,6 +98,7 @@ def compile(
     most_streams = number_of("max_streams", max_streams, 0, 2**31)
     if unstreamable == "raise":
         refuse_unstreamable(model)
+    bring()
     specs = read_specs(model, spec, rate, dtype)
     capture, result = captured(
         model, specs, isinstance(spec, Mapping), unstreamable == "buffer", buffer_limit, lengths_in(spec)

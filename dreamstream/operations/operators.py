@@ -67,6 +67,12 @@ _ROWS = (
         alone="lets branches wait for each other; computes nothing, and rewrites take it out where none waits",
     ),
     Operator(
+        "hold",
+        kind="window",
+        written="nothing: the door sets one wherever an input that is given once meets a stream's frames",
+        alone="gives a value to every frame; its values stay",
+    ),
+    Operator(
         "limit",
         kind="frame",
         written="`buffer_limit=` of `ds.patch_module` and `ds.compile`: it stands before what waits",

@@ -45,19 +45,30 @@ def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> Stat
 @windowed("lstm", "gru", "rnn", carries=_carried)
 def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return every frame's h, and the last h and c where streams end."""
-    (x,) = windows
+    x, *given = windows
+    at_start = step.first[0] == 0
+    begin = tuple(w.run(torch.zeros_like(step.first[0]), 1)[:, 0] for w in given)
     if step.attributes["bidirectional"]:
         assert step.ended is not None
         frames = x.run(step.first[0], step.n[0])
         lengths = torch.where(step.ended, x.known, 0)
         before = tuple(s.expand(frames.shape[0], -1, -1) for s in _before(step, weights, frames))
+        before = _begun(before, begin, at_start)
         y, after = _along(step, frames, lengths, before, weights, x.even)
         state = ()
     else:
         frames, lengths = x.new()
-        y, after = _along(step, frames, lengths, state, weights, x.even)
+        y, after = _along(step, frames, lengths, _begun(state, begin, at_start), weights, x.even)
         state = after
     return (y, *(s[:, None][:, :n] for s, n in zip(after, step.n[1:]))), state
+
+
+def _begun(state: State, begin: State, at_start: Tensor) -> State:
+    """Return the state, of rows at their first frame that which is given as inputs."""
+    if not begin:
+        return state
+    rows = there(at_start, begin[0])[:, None, None]
+    return tuple(torch.where(rows, b.reshape(s.shape), s) for b, s in zip(begin, state))
 
 
 def _along(
