@@ -59,7 +59,7 @@ _ROWS = (
         written="`x - x.mean(L, keepdim=True)`, and other frames that meet what is known at the end",
         alone="a value once for every frame of another stream",
     ),
-    Operator("flip", kind="window", written="`x.flip(L)`"),
+    Operator("flip", kind="window", written="`x.flip(L)`", alone="moves frames, all of them at the stream's end"),
     Operator(
         "sync",
         kind="window",
