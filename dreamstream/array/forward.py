@@ -18,6 +18,7 @@ from ..stream.rules import Fallback, Length, is_whole, parse_index, plan_reshape
 from ..stream.where import user_line
 from . import hook
 from .axes import numbered
+from .elementwise import where
 from .features import product, reduce_features, why_not_matmul
 from .scores import Scores, scores_of
 from .stream_tensor import StreamTensor
@@ -95,6 +96,19 @@ def gather(x: StreamTensor, axis: int, index: StreamTensor) -> StreamTensor:
     (out,) = hook.apply("gather", {}, given, (), (..., 0))
     result: StreamTensor = out if last else out.transpose(axis, -1)
     return result
+
+
+def scatter(x: StreamTensor, axis: int, index: StreamTensor, src: Any) -> StreamTensor:
+    """Return features with `src`, a stream or a number, written at a stream of places, in their order."""
+    parts = [x, index, src] if isinstance(src, StreamTensor) else [x, index]
+    out: Any
+    out, index, *given = [t.transpose(axis, -1) for t in parts]
+    places = x._plain(np.arange(out.shape[-1], dtype=np.float32))
+    for j in range(int(index.shape[-1])):
+        part = slice(j, j + 1)
+        here = index[..., part].to(np.float32) == places
+        out = where(here, given[0][..., part] if given else float(src), out)
+    return cast(StreamTensor, out.transpose(axis, -1))
 
 
 def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
